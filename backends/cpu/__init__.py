@@ -1,0 +1,1 @@
+"""The host CPU through numba and C++."""

@@ -1,0 +1,1 @@
+"""SYCL and OpenCL devices."""

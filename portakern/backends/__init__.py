@@ -1,0 +1,13 @@
+"""The namespace of the installed backends: ``backends/x`` of the repository is ``portakern.backends.x`` here.
+
+This package names none of them; they are found through the entry-point group ``portakern.backends``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+# A source checkout on PYTHONPATH works without being installed: its backends lie beside the package.
+_checkout = Path(__file__).resolve().parents[2]
+if (_checkout / "backends").is_dir() and (_checkout / "pyproject.toml").is_file():
+    __path__.append(str(_checkout / "backends"))

@@ -1,0 +1,71 @@
+"""The ``portakern`` command. Each subcommand is a module of this package with ``HELP``, ``add_arguments`` and ``run``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from portakern.errors import PortakernError, UsageError
+
+# Subcommand -> one line of help. The module portakern.cli.<name> is loaded only when the command is called.
+COMMANDS: dict[str, str] = {
+    "doctor": "what is installed here, what is missing, and what it would give",
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports bad usage as the library does, with a hint."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise UsageError(message, hint=f"see '{self.prog} --help'")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command. Returns 0 if all that was asked was reached, 1 if not, 2 for bad usage."""
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _dispatch(argv)
+    except PortakernError as error:
+        print(f"portakern: {error}", file=sys.stderr)
+        return error.exit_status
+    except BrokenPipeError:
+        # The reader has gone (portakern ... | head); keep the interpreter from complaining when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        print("portakern: interrupted", file=sys.stderr)
+        return 130
+
+
+def _dispatch(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help"):
+        _top_parser().print_help()
+        return 0 if argv else 2
+    if argv[0] == "--version":
+        from portakern import __version__
+
+        print(f"portakern {__version__}")
+        return 0
+    name = argv[0]
+    if name not in COMMANDS:
+        raise UsageError(f"no command is named {name!r}", hint=f"the commands are {', '.join(COMMANDS)}")
+    module = import_module(f"portakern.cli.{name}")
+    parser = _Parser(prog=f"portakern {name}", description=COMMANDS[name])
+    module.add_arguments(parser)
+    return int(module.run(parser.parse_args(argv[1:])))
+
+
+def _top_parser() -> argparse.ArgumentParser:
+    width = max(map(len, COMMANDS))
+    listing = "\n".join(f"  {name:<{width}}  {text}" for name, text in COMMANDS.items())
+    parser = _Parser(
+        prog="portakern",
+        usage="portakern COMMAND ... | --version",
+        description="One operator, written once, as native kernels for every accelerator.",
+        epilog=f"commands:\n{listing}\n\n'portakern COMMAND --help' tells more.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    return parser
