@@ -1,4 +1,4 @@
-"""The ``portakern`` command. Each subcommand is a module of this package with ``HELP``, ``add_arguments`` and ``run``."""
+"""The ``portakern`` command. Each subcommand is a module here with ``add_arguments(parser)`` and ``run(args) -> int``."""
 
 from __future__ import annotations
 
