@@ -1,0 +1,321 @@
+"""What a backend is made of: small typed protocols, each usable alone, and the manifest that names them.
+
+A *backend* is one folder for one platform.  It offers one or more *languages* (``cuda``; ``sycl`` and ``opencl``), each
+for some devices.  ``language:device`` is a target.  Manifests are found through the entry-point group
+``portakern.backends`` (see :mod:`portakern.registry`), the ones of this repository like a stranger's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from portakern.device import Device
+from portakern.ir.program import Array, Program
+from portakern.ir.schedule import Nest, Schedule
+from portakern.ir.size import Size
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MANIFEST_VERSION = 1
+"""Raised when a manifest written for an earlier portakern would no longer be understood."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A language aimed at a device, ``hip:gfx942`` or ``hip:mi300x``.  ``device`` may be an instruction set or product."""
+
+    language: str
+    device: Device
+
+    def __str__(self) -> str:
+        return f"{self.language}:{self.device.name}"
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Whether a part can be used on this machine.  ``detail`` is what was found (tool and version) or what is missing
+    and how to get it."""
+
+    ok: bool
+    detail: str
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+# ---- emitting: pure Python, on every machine ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Something a backend cannot emit: what it is, and the operator's line it comes from."""
+
+    what: str
+    where: str = ""
+    alternative: str = ""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch: grid in blocks as sizes (x, y, z), block in threads, dynamic shared memory in bytes.
+
+    ``args`` names arrays and open dims in the order of the kernel's parameters (pointers, then 64-bit integers).
+    """
+
+    kernel: str
+    grid: tuple[Size, Size, Size]
+    block: tuple[int, int, int]
+    args: tuple[str, ...]
+    shared_bytes: int = 0
+    cluster: tuple[int, int, int] = (1, 1, 1)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Emitted (or foreign) text for one target with everything needed to compile and launch it.
+
+    ``launches`` says how its kernels are run, in order; languages whose text holds its own host function (Triton,
+    Pallas, numba, C++) leave it empty and are called through ``entry`` by the language's calling convention.
+    ``headers`` are the (name, text) pairs the text includes.  ``operator`` is the name of what it computes.
+    """
+
+    target: Target
+    operator: str
+    entry: str
+    text: str
+    suffix: str
+    arrays: tuple[Array, ...]
+    sizes: tuple[str, ...] = ()
+    launches: tuple[Launch, ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
+    schedule: tuple[Schedule, ...] = ()
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @cached_property
+    def digest(self) -> str:
+        """Stable hash of the text, its headers and the way it is launched."""
+        parts = repr((str(self.target), self.entry, self.text, self.headers, self.launches, self.options))
+        return hashlib.sha256(parts.encode()).hexdigest()
+
+    def by_role(self, *roles: str) -> tuple[Array, ...]:
+        return tuple(a for a in self.arrays if a.role in roles)
+
+
+@runtime_checkable
+class Plan(Protocol):
+    """A backend's frozen decisions between tile IR and text: for every value its memory space, layout, stage and role."""
+
+    def __str__(self) -> str: ...
+
+
+class Emitter(Protocol):
+    """Kernel programs to text.  Imports no toolchain, driver or framework."""
+
+    def missing(self, program: Program, target: Target) -> Sequence[Missing]:
+        """Everything in ``program`` this emitter has no rule for; empty when it can emit it."""
+        ...
+
+    def plan(self, program: Program, target: Target) -> Plan | None:
+        """The plan ``emit`` prints from, or ``None`` for a language that needs none."""
+        ...
+
+    def emit(self, program: Program, target: Target) -> Source: ...
+
+    def standalone(self, source: Source) -> str:
+        """The text with the headers it uses inlined: one file that compiles by itself."""
+        ...
+
+
+# ---- compiling: on any machine, in a child process -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a kernel uses, read from the binary.  ``None``: not defined or not known for this device.
+
+    Registers are per thread (lane); ``shared_bytes`` is shared memory, LDS, local memory or VMEM; ``occupancy`` is the
+    share of the unit's thread slots that can be filled, limited by ``limiter``; ``source`` says where it was read.
+    ``extra`` holds what only this platform has (``agprs``, ``vmem_bytes`` ...).
+    """
+
+    kernel: str = ""
+    registers: int | None = None
+    spills: int | None = None
+    scratch_bytes: int | None = None
+    shared_bytes: int | None = None
+    code_bytes: int | None = None
+    occupancy: float | None = None
+    limiter: str | None = None
+    source: str = ""
+    extra: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Binary:
+    """Machine code (or the compiler's last form of it) for one source.
+
+    ``format`` is ``cubin``, ``hsaco``, ``shared-object``, ``spirv`` ...; ``assembly`` its text where it can be had;
+    ``tool`` the compiler with version; ``resources`` one entry per kernel.  ``machine_code`` is false where ``data`` is
+    not final code for the device, so that the row stays ``emitted`` (SPIR-V without an Intel GPU compiler).
+    """
+
+    format: str
+    data: bytes
+    tool: str
+    resources: tuple[Resources, ...] = ()
+    assembly: str | None = None
+    log: str = ""
+    machine_code: bool = True
+
+    @cached_property
+    def digest(self) -> str:
+        return hashlib.sha256(self.data).hexdigest()
+
+
+class Toolchain(Protocol):
+    def available(self, target: Target) -> Availability: ...
+
+    def fingerprint(self, target: Target) -> str:
+        """Compiler, version and flags: part of the cache key."""
+        ...
+
+    def compile(self, source: Source) -> Binary:
+        """Compile in a child process.  Raises :class:`CompileError` with the log, or :class:`ToolMissing`."""
+        ...
+
+
+# ---- running: on silicon, or in a simulator ----------------------------------------------------------------------------
+
+
+@dataclass
+class HostBuffer:
+    """A host array inside a larger allocation, whose bytes around the array are guard bands.
+
+    ``storage`` is the whole allocation (uint8); the array of ``shape`` and numpy ``dtype`` starts at byte ``offset``.
+    Executables copy the whole storage to the device and back, so that a write outside the array is seen.
+    """
+
+    name: str
+    storage: np.ndarray
+    offset: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def array(self) -> np.ndarray:
+        import numpy as np
+
+        count = int(np.prod(self.shape, dtype=np.int64))
+        raw = self.storage[self.offset : self.offset + count * self.dtype.itemsize]
+        return raw.view(self.dtype).reshape(self.shape)
+
+
+class Executable(Protocol):
+    """A loaded program.  ``guards`` says whether writes outside an array would reach its guard bands."""
+
+    guards: bool
+
+    def run(self, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> None:
+        """Run once on host data: inputs are read, outputs written in place.  Temporaries are the executable's own.
+
+        ``buffers`` holds inputs and outputs by name; scalars come as zero-dim buffers.  Raises
+        :class:`RuntimeFault`; a fault that would take the process down must do so (it runs in a worker).
+        """
+        ...
+
+    def call(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Any:
+        """Run on arrays that speak DLPack, on their own device and without a copy; outputs are new arrays of the same
+        kind (a tuple where there are several)."""
+        ...
+
+
+class Runtime(Protocol):
+    """Finds silicon and runs on it."""
+
+    def available(self, target: Target) -> Availability: ...
+
+    def device_name(self, target: Target) -> str:
+        """The silicon as its driver names it."""
+        ...
+
+    def load(self, source: Source, binary: Binary | None) -> Executable: ...
+
+
+class Simulator(Protocol):
+    """Executes what was compiled (evidence ``simulated``), or interprets the source (``interpreted``), on the CPU."""
+
+    evidence: str
+
+    def available(self, target: Target) -> Availability: ...
+
+    def method(self, target: Target) -> str:
+        """What executes the kernel, with version: goes into the row's ``method``."""
+        ...
+
+    def load(self, source: Source, binary: Binary | None) -> Executable: ...
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A predicted time.  Never printed where a measured one belongs."""
+
+    us: float
+    limiter: str
+    model: str
+    version: str
+    confidence: str
+
+
+class Estimator(Protocol):
+    def available(self, target: Target) -> Availability: ...
+
+    def estimate(self, source: Source, binary: Binary) -> Estimate: ...
+
+
+# ---- the manifest --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Language:
+    """One language of a backend.
+
+    ``targets`` are the instruction sets in the default target list.  ``schedules`` answers a nest with the schedules
+    this language allows on a device, default first; ``options`` documents the schedule options it declares.
+    ``environment`` is set in the worker processes that compile or run for it.  ``convention`` says in one paragraph how
+    a foreign kernel of this language is called; ``adopt`` wraps such a text as a :class:`Source` for the arrays of an
+    operator (``None``: foreign kernels are not taken).  ``extra`` is the pip extra its tools come from.
+    """
+
+    name: str
+    title: str
+    targets: tuple[str, ...]
+    emitter: Emitter
+    schedules: Callable[[Nest, Device], Sequence[Schedule]]
+    extra: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    toolchain: Toolchain | None = None
+    runtime: Runtime | None = None
+    simulator: Simulator | None = None
+    estimator: Estimator | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    convention: str = ""
+    adopt: Callable[[str, str | None, Program, Target], Source] | None = None
+
+
+@dataclass(frozen=True)
+class Backend:
+    """The manifest of one platform.  ``devices`` is the folder with its device descriptions (TOML)."""
+
+    name: str
+    languages: tuple[Language, ...]
+    devices: Path
+    version: int = MANIFEST_VERSION
+
+    def language(self, name: str) -> Language:
+        return next(x for x in self.languages if x.name == name)

@@ -1,0 +1,62 @@
+"""The element types of arrays and tiles, by their short names.
+
+``rounding`` is the unit roundoff u of the format (half the gap between 1 and the next number above it), the constant
+of the standard model of floating-point arithmetic (Higham, Accuracy and Stability of Numerical Algorithms, 2.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class DType:
+    """``bits`` of storage; ``kind`` is ``float``, ``int``, ``uint`` or ``bool``; floats carry range and roundoff."""
+
+    name: str
+    kind: str
+    bits: int
+    rounding: float = 0.0
+    largest: float = 0.0
+    smallest: float = 0.0  # the smallest positive subnormal
+
+    @property
+    def bytes(self) -> int:
+        return max(1, self.bits // 8)
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_int(self) -> bool:
+        return self.kind in ("int", "uint")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_ALL = (
+    DType("f64", "float", 64, 2.0**-53, 1.7976931348623157e308, 2.0**-1074),
+    DType("f32", "float", 32, 2.0**-24, 3.4028234663852886e38, 2.0**-149),
+    DType("f16", "float", 16, 2.0**-11, 65504.0, 2.0**-24),
+    DType("bf16", "float", 16, 2.0**-8, 3.3895313892515355e38, 2.0**-133),
+    DType("f8e4m3", "float", 8, 2.0**-4, 448.0, 2.0**-9),  # OCP 8-bit floating point specification 1.0
+    DType("f8e5m2", "float", 8, 2.0**-3, 57344.0, 2.0**-16),
+    DType("i64", "int", 64),
+    DType("i32", "int", 32),
+    DType("i16", "int", 16),
+    DType("i8", "int", 8),
+    DType("u64", "uint", 64),
+    DType("u32", "uint", 32),
+    DType("u16", "uint", 16),
+    DType("u8", "uint", 8),
+    DType("bool", "bool", 8),
+)
+
+DTYPES: dict[str, DType] = {d.name: d for d in _ALL}
+
+
+def dtype(name: str) -> DType:
+    """The dtype called ``name``; raises ``KeyError`` for an unknown one."""
+    return DTYPES[name]

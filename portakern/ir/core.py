@@ -1,0 +1,323 @@
+"""The intermediate representation shared by every level: types, operations, blocks and functions.
+
+An operation *is* its result.  Subclassing :class:`Op` defines an operation: a field annotated ``Op`` is an operand,
+``tuple[Op, ...]`` several operands, ``Block`` a region, and every other field an attribute.  Operations are frozen and
+compare by identity; two pure ones with equal :func:`key` compute the same value.  A :class:`Function` is a named block
+with attributes; the tensor level and the tile level each subclass it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, ClassVar, NoReturn, dataclass_transform
+
+from portakern.errors import IRError
+
+TEXT_VERSION = 1
+"""Version of the text form; raised whenever old text would no longer be read back to the same program."""
+
+
+# ---- where an operation comes from -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Loc:
+    """A line of the user's program: file, line number (from 1) and the text of that line."""
+
+    file: str
+    line: int
+    text: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+_ambient: list[Loc | None] = [None]
+
+
+@contextmanager
+def at(loc: Loc | None) -> Iterator[None]:
+    """Operations built inside take ``loc`` unless they name their own."""
+    _ambient.append(loc)
+    try:
+        yield
+    finally:
+        _ambient.pop()
+
+
+# ---- types ---------------------------------------------------------------------------------------------------------
+
+
+class Type:
+    """Base of all types.  ``head`` is the word a type's text starts with, as in ``tile[m:8, f32]``."""
+
+    registry: ClassVar[dict[str, type[Type]]] = {}
+    head: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        if cls.head:
+            Type.registry[cls.head] = cls
+
+    @classmethod
+    def read(cls, parts: list[str]) -> Type:
+        """Build the type from the comma-separated parts between its brackets."""
+        raise NotImplementedError
+
+    @staticmethod
+    def parse(text: str) -> Type:
+        match = re.fullmatch(r"(\w+)\[(.*)\]", text.strip(), re.DOTALL)
+        if not match or match[1] not in Type.registry:
+            raise IRError(f"not a type: {text!r}", hint=f"types are {', '.join(sorted(Type.registry))}")
+        return Type.registry[match[1]].read(split_commas(match[2]))
+
+
+def split_commas(text: str) -> list[str]:
+    """``text`` cut at the commas that stand in no bracket."""
+    parts, depth = [""], 0
+    for c in text:
+        depth += (c in "([") - (c in ")]")
+        if c == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += c
+    return [part.strip() for part in parts if part.strip()]
+
+
+@dataclass(frozen=True)
+class NoType(Type):
+    """The type of an operation without a result."""
+
+    def __str__(self) -> str:
+        return "none"
+
+
+@dataclass(frozen=True)
+class ManyType(Type):
+    """The type of an operation with several results; :class:`Result` picks one."""
+
+    types: tuple[Type, ...]
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.types))})"
+
+
+NONE = NoType()
+
+
+# ---- operations ------------------------------------------------------------------------------------------------------
+
+_ROLES = {"Op": "operand", "Op | None": "optional", "tuple[Op, ...]": "operands", "Block": "region"}
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+@dataclass(frozen=True, eq=False, repr=False)
+class Op:
+    """Base of all operations.  :meth:`infer` gives the result type and checks operands and attributes.
+
+    ``pure`` operations may be merged, moved and dropped; the others have an effect and stay where they are.
+    """
+
+    registry: ClassVar[dict[str, type[Op]]] = {}
+    pure: ClassVar[bool] = True
+    word: ClassVar[str] = ""  # its word in the text form; the class's name in snake case where empty
+    roles: ClassVar[dict[str, str]]
+    kinds: ClassVar[dict[str, str]]  # field -> its annotation, which names the attribute's text form
+
+    loc: Loc | None = field(default=None, kw_only=True)
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, eq=False, repr=False)(cls)
+        cls.kinds = {f.name: str(f.type) for f in fields(cls) if f.name != "loc"}  # type: ignore[arg-type]
+        cls.roles = {name: _ROLES.get(kind, "attribute") for name, kind in cls.kinds.items()}
+        mnemonic = cls.mnemonic()
+        if Op.registry.setdefault(mnemonic, cls).__module__ != cls.__module__:
+            raise IRError(f"the operation {mnemonic!r} is defined by both {cls.__module__} and "
+                                f"{Op.registry[mnemonic].__module__}")
+
+    def __post_init__(self) -> None:
+        if self.loc is None and _ambient[-1] is not None:
+            object.__setattr__(self, "loc", _ambient[-1])
+        for name, role in self.roles.items():
+            value = getattr(self, name)
+            if role == "operand" and not isinstance(value, Op):
+                self.fail(f"operand {name!r} is {value!r}, not an operation")
+        _ = self.type  # infers, and so checks, every operation as it is built
+
+    @classmethod
+    def mnemonic(cls) -> str:
+        return cls.word or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+
+    @cached_property
+    def type(self) -> Type:
+        return self.infer()
+
+    def infer(self) -> Type:
+        return NONE
+
+    def fail(self, message: str, hint: str = "") -> NoReturn:
+        raise IRError(f"{self.mnemonic()}: {message}", hint=hint, where=str(self.loc or ""))
+
+    def check(self, ok: bool, message: str, hint: str = "") -> None:
+        if not ok:
+            self.fail(message, hint)
+
+    @property
+    def operands(self) -> tuple[Op, ...]:
+        out: list[Op] = []
+        for name, role in self.roles.items():
+            value = getattr(self, name)
+            if role == "operand" or (role == "optional" and value is not None):
+                out.append(value)
+            elif role == "operands":
+                out.extend(value)
+        return tuple(out)
+
+    @property
+    def regions(self) -> tuple[Block, ...]:
+        return tuple(getattr(self, name) for name, role in self.roles.items() if role == "region")
+
+    def remap(self, operand: Callable[[Op], Op], region: Callable[[Block], Block] = lambda b: b) -> Op:
+        """This operation with operands and regions mapped; itself when nothing changed."""
+        new: dict[str, Any] = {}
+        for name, role in self.roles.items():
+            old = getattr(self, name)
+            if role == "operand" or (role == "optional" and old is not None):
+                value: Any = operand(old)
+            elif role == "operands":
+                value = tuple(map(operand, old))
+            elif role == "region":
+                value = region(old)
+            else:
+                continue
+            if (value != old) if role == "operands" else (value is not old):
+                new[name] = value
+        return replace(self, **new) if new else self  # type: ignore[type-var]
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Straight-line code: arguments, then operations in order."""
+
+    args: tuple[Op, ...]
+    ops: tuple[Op, ...]
+
+    def walk(self) -> Iterator[Op]:
+        """Every operation of this block and of the regions inside it, in order."""
+        for op in self.ops:
+            yield op
+            for region in op.regions:
+                yield from region.walk()
+
+
+class Arg(Op):
+    """A named argument of a block."""
+
+    name: str
+    of: Type
+
+    def infer(self) -> Type:
+        return self.of
+
+
+class Result(Op):
+    """One of the results of an operation that has several."""
+
+    source: Op
+    index: int
+
+    def infer(self) -> Type:
+        many = self.source.type
+        self.check(isinstance(many, ManyType), f"{self.source.mnemonic()} has a single result")
+        assert isinstance(many, ManyType)
+        self.check(0 <= self.index < len(many.types), f"there is no result {self.index} of {len(many.types)}")
+        return many.types[self.index]
+
+
+class Yield(Op):
+    """The values a block hands back; always its last operation."""
+
+    values: tuple[Op, ...]
+    pure = False
+    word = "give"  # "yield" is a keyword of the text form's host language
+
+
+def yielded(block: Block) -> tuple[Op, ...]:
+    """The values ``block`` hands back."""
+    last = block.ops[-1] if block.ops else None
+    if not isinstance(last, Yield):
+        raise IRError("a block must end in a yield")
+    return last.values
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+@dataclass(frozen=True, eq=False, repr=False)
+class Function:
+    """A named block; every further field of a subclass is an attribute, printed in its decorator."""
+
+    registry: ClassVar[dict[str, type[Function]]] = {}
+    kinds: ClassVar[dict[str, str]]
+
+    name: str
+    body: Block
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, eq=False, repr=False)(cls)
+        cls.kinds = {f.name: str(f.type) for f in fields(cls) if f.name not in ("name", "body")}  # type: ignore[arg-type]
+        Function.registry[cls.keyword()] = cls
+
+    @classmethod
+    def keyword(cls) -> str:
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+
+    @property
+    def args(self) -> tuple[Arg, ...]:
+        return self.body.args  # type: ignore[return-value]
+
+    def __str__(self) -> str:
+        from portakern.ir.text import format_function
+
+        return format_function(self)
+
+    @cached_property
+    def digest(self) -> str:
+        """A stable hash of what the function says; locations do not count."""
+        from portakern.ir.text import format_function
+
+        return hashlib.sha256(format_function(self, locations=False).encode()).hexdigest()
+
+
+
+# ---- verification -----------------------------------------------------------------------------------------------------
+
+
+def verify(function: Function) -> None:
+    """Check that every operand is defined before its use in an enclosing scope; types were checked when built.
+
+    Raises :class:`IRError` naming the operation and the line it comes from.
+    """
+
+    def visit(block: Block, visible: set[Op]) -> None:
+        visible = visible | set(block.args)
+        for number, op in enumerate(block.ops):
+            for operand in op.operands:
+                if operand not in visible:
+                    raise IRError(f"{function.name}, operation {number} ({op.mnemonic()}): uses a "
+                                           f"{operand.mnemonic()} that is not defined before it in this scope",
+                                  where=str(op.loc or ""))
+            if isinstance(op, Yield) and number != len(block.ops) - 1:
+                raise IRError(f"{function.name}: a yield stands before the end of its block", where=str(op.loc or ""))
+            for region in op.regions:
+                visit(region, visible)
+            visible.add(op)
+
+    visit(function.body, set())
+
+
+def key(op: Op) -> tuple[Any, ...]:
+    """Two pure operations with equal keys compute the same value.  Constants are told apart by sign of zero."""
+    return (type(op), *((repr(v) if isinstance(v := getattr(op, name), float) else v) for name in op.roles))

@@ -1,0 +1,103 @@
+"""A program: what one operator becomes, an ordered list of kernels over named arrays."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from portakern.errors import IRError
+from portakern.ir.core import Function
+from portakern.ir.size import evaluate, names_of, product
+from portakern.ir.text import parse_functions
+from portakern.ir.tile import BufferType, Kernel, TileType, verify_kernel
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array (or run-time scalar) of a program.
+
+    ``role`` is ``input``, ``output``, ``temporary`` or ``scalar``; ``init`` the value a temporary or an output that
+    kernels add into is filled with before the first kernel (``None``: left as it is).
+    """
+
+    name: str
+    type: BufferType | TileType
+    role: str
+    init: float | None = None
+
+    @property
+    def dtype(self) -> str:
+        return self.type.dtype
+
+
+@dataclass(frozen=True)
+class Program:
+    """Kernels in launch order.  A kernel's argument has the name of an array, and may view it in another shape of as
+    many elements.  Inputs come first in ``arrays``, in the operator's order, then scalars, outputs, temporaries.
+    """
+
+    name: str
+    arrays: tuple[Array, ...]
+    kernels: tuple[Kernel, ...]
+
+    def by_role(self, *roles: str) -> tuple[Array, ...]:
+        return tuple(a for a in self.arrays if a.role in roles)
+
+    def array(self, name: str) -> Array:
+        for a in self.arrays:
+            if a.name == name:
+                return a
+        raise IRError(f"{self.name} has no array {name}")
+
+    @cached_property
+    def sizes(self) -> tuple[str, ...]:
+        """Open dims, sorted by name."""
+        found: set[str] = set()
+        for a in self.arrays:
+            if isinstance(a.type, BufferType):
+                for size in (*a.type.shape, *(a.type.strides or ())):
+                    found |= names_of(size)
+        for k in self.kernels:
+            found |= set(k.sizes)
+        return tuple(sorted(found))
+
+    def shape(self, name: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """The concrete shape of an array once the open dims have values."""
+        t = self.array(name).type
+        return tuple(evaluate(s, sizes) for s in t.shape) if isinstance(t, BufferType) else ()
+
+    def __str__(self) -> str:
+        head = [f"# program {self.name}"]
+        for a in self.arrays:
+            init = "" if a.init is None else f" = {a.init!r}"
+            head.append(f"# {a.role} {a.name}: {a.type}{init}")
+        return "\n".join(head) + "\n\n" + "\n".join(str(k) for k in self.kernels)
+
+    @cached_property
+    def digest(self) -> str:
+        """A stable hash of the program, locations left out."""
+        text = repr((self.name, self.arrays, tuple(k.digest for k in self.kernels)))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def verify_program(program: Program) -> None:
+    """Check every kernel, and that its arguments are arrays of the program with as many elements."""
+    for kernel in program.kernels:
+        verify_kernel(kernel)
+        for arg in kernel.args:
+            array = program.array(arg.name)
+            mine, theirs = arg.type, array.type
+            if isinstance(mine, BufferType) and isinstance(theirs, BufferType):
+                if mine.dtype != theirs.dtype or product(mine.shape) != product(theirs.shape):
+                    raise IRError(f"{kernel.name} sees {arg.name} as {mine}, the program has {theirs}")
+            elif mine != theirs:
+                raise IRError(f"{kernel.name} sees {arg.name} as {mine}, the program has {theirs}")
+            if arg in kernel.written and array.role not in ("output", "temporary"):
+                raise IRError(f"{kernel.name} writes the {array.role} {arg.name}")
+
+
+def parse_kernels(text: str) -> tuple[Function, ...]:
+    """The kernels in the text of a program (its arrays are comments there)."""
+    return parse_functions(text)

@@ -1,0 +1,95 @@
+"""Rewriting: rules indexed by the operation they match, applied to a fixed point together with CSE and dead-code removal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from portakern.ir.core import Block, Function, Op, key
+
+OpT = TypeVar("OpT", bound=Op)
+FunctionT = TypeVar("FunctionT", bound=Function)
+Rule = Callable[[Any], "Op | None"]
+
+
+class Rules:
+    """Rewrite rules by the class they match; ``a + b`` joins two sets.
+
+    A rule takes an operation and gives a better one, whose operands may be new operations, or ``None``.
+    """
+
+    def __init__(self, table: dict[type[Op], list[Rule]] | None = None) -> None:
+        self.table = table or {}
+
+    def on(self, *classes: type[OpT]) -> Callable[[Callable[[OpT], Op | None]], Callable[[OpT], Op | None]]:
+        def register(rule: Callable[[OpT], Op | None]) -> Callable[[OpT], Op | None]:
+            for cls in classes:
+                self.table.setdefault(cls, []).append(rule)
+            return rule
+
+        return register
+
+    def __add__(self, other: Rules) -> Rules:
+        classes = self.table.keys() | other.table.keys()
+        return Rules({c: self.table.get(c, []) + other.table.get(c, []) for c in classes})
+
+    def __call__(self, op: Op) -> Op | None:
+        for rule in self.table.get(type(op), ()):
+            better = rule(op)
+            if better is not None and better is not op:
+                return better
+        return None
+
+
+def canonicalise(function: FunctionT, rules: Rules | None = None) -> FunctionT:
+    """``function`` with ``rules`` applied until none matches, equal pure operations merged and unused ones dropped."""
+    rewriter = _Rewriter(rules or Rules())
+    return replace(function, body=rewriter.block(function.body, {}, {}))
+
+
+class _Rewriter:
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+
+    def block(self, old: Block, outer: dict[Op, Op], known: dict[Any, Op]) -> Block:
+        """Rewrite one block; ``outer`` maps the operations of enclosing blocks, ``known`` their values by key."""
+        new_ops: list[Op] = []
+        env = dict(outer)
+        seen = dict(known)
+        env.update((arg, arg) for arg in old.args)
+
+        def visit(op: Op) -> Op:
+            if op in env:
+                return env[op]
+            new = op.remap(visit, lambda region: self.block(region, env, seen))
+            better = self.rules(new)
+            if better is not None:
+                result = visit(better)
+            elif not new.pure:
+                result = new
+                new_ops.append(new)
+            else:
+                result = seen.setdefault(key(new), new)
+                if result is new:
+                    new_ops.append(new)
+            env[op] = env[new] = result
+            return result
+
+        for op in old.ops:
+            visit(op)
+        return Block(old.args, live(new_ops))
+
+
+def live(ops: Sequence[Op]) -> tuple[Op, ...]:
+    """Those of ``ops`` that have an effect or that a later kept one uses."""
+    used: set[Op] = set()
+    kept: list[Op] = []
+    for op in reversed(ops):
+        if op in used or not op.pure:
+            kept.append(op)
+            used.update(op.operands)
+            for region in op.regions:
+                for inner in region.walk():
+                    used.update(inner.operands)
+    return tuple(reversed(kept))

@@ -1,0 +1,129 @@
+"""Schedules: how a loop nest is cut up for a target.  A schedule never changes what is computed beyond rounding.
+
+Lowering describes each kernel's :class:`Nest` (its axes and their roles) and the backend answers with the schedules it
+allows, its default first.  The roles are the vocabulary between the two:
+
+=============  ==================================================================================================
+family         roles of its axes
+=============  ==================================================================================================
+elementwise    ``parallel``, slowest first; the last one is contiguous in the output
+transpose      ``parallel``; exactly two of them, ``source`` and ``target``, are contiguous in an input and the output
+rows           ``parallel`` and ``reduced``; the last reduced axis is tiled (it is contiguous where any is), further
+               reduced axes are walked one coordinate at a time
+contraction    ``batch`` (tile 1), ``m``, ``n``, ``k``
+attention      ``batch`` (tile 1), ``m`` (query rows), ``n`` (walked: keys), ``k`` (contracted by the scores; whole),
+               ``d`` (features of the result; whole)
+=============  ==================================================================================================
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from portakern.errors import ScheduleError
+from portakern.ir.size import Size
+from portakern.ir.text import codec
+
+Value = str | int | bool
+
+
+@dataclass(frozen=True)
+class NestAxis:
+    name: str
+    role: str
+    extent: Size
+
+
+@dataclass(frozen=True)
+class Nest:
+    """What a backend must know to choose tiles: family, axes, the widest dtype loaded and stored and the compute dtype.
+
+    ``live`` is how many full-size tiles are alive at once (for register budgets); ``dots`` the operand dtype of the
+    contractions ('' where there are none); ``passes`` how often the reduced axes are walked when they do not fit.
+    """
+
+    family: str
+    axes: tuple[NestAxis, ...]
+    io_dtype: str
+    compute_dtype: str
+    live: int = 2
+    dots: str = ""
+    passes: int = 1
+
+    def role(self, role: str) -> tuple[NestAxis, ...]:
+        return tuple(a for a in self.axes if a.role == role)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Tile per axis name, pipeline stages, cooperating warps (wavefronts, sub-groups) and options of the backend."""
+
+    tiles: tuple[tuple[str, int], ...]
+    stages: int = 1
+    warps: int = 4
+    options: tuple[tuple[str, Value], ...] = ()
+
+    def tile(self, axis: str) -> int:
+        for name, size in self.tiles:
+            if name == axis:
+                return size
+        raise ScheduleError(f"the schedule gives no tile for the axis {axis}", hint=f"it gives {self}")
+
+    def option(self, name: str, default: Value) -> Value:
+        return dict(self.options).get(name, default)
+
+    def __str__(self) -> str:
+        parts = [*self.tiles, ("stages", self.stages), ("warps", self.warps), *self.options]
+        return ",".join(f"{k}={v}" for k, v in parts)
+
+    @staticmethod
+    def parse(text: str) -> Schedule:
+        pairs = [p.split("=", 1) for p in text.split(",") if p]
+        values = {k: literal(v) for k, v in pairs}
+        names = [k for k, _ in pairs if k not in ("stages", "warps")]
+        # Tiles come first and are integers; after stages and warps follow the options.
+        cut = [k for k, _ in pairs].index("stages") if "stages" in values else len(pairs)
+        tiles = tuple((k, int(values[k])) for k, _ in pairs[:cut])
+        options = tuple((k, values[k]) for k in names if k not in dict(tiles))
+        return Schedule(tiles, int(values.get("stages", 1)), int(values.get("warps", 4)), options)
+
+
+codec("Schedule", str, Schedule.parse)
+
+
+def literal(text: str) -> Value:
+    """An option's value from its text: an integer, true or false, else the text itself."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        value = ast.literal_eval(text)
+        return value if isinstance(value, int) else text
+    except (ValueError, SyntaxError):
+        return text
+
+
+def override(default: Schedule, nest: Nest, asked: Mapping[str, Value], options: Iterable[str]) -> Schedule:
+    """``default`` with what the user asked for: tiles by axis name or role, ``stages``, ``warps`` and options.
+
+    Raises :class:`ScheduleError` for a name that is none of these, or a tile that is not a positive integer.
+    """
+    result = default
+    allowed = set(options)
+    for name, value in asked.items():
+        hit = {a.name for a in nest.axes if name in (a.name, a.role)}
+        if hit or name in ("stages", "warps"):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ScheduleError(f"{name}={value} in the schedule: a positive integer is needed")
+        if hit:
+            result = replace(result, tiles=tuple((a, int(value) if a in hit else t) for a, t in result.tiles))
+        elif name in ("stages", "warps"):
+            result = replace(result, **{name: int(value)})  # type: ignore[arg-type]
+        elif name in allowed:
+            result = replace(result, options=tuple(sorted({**dict(result.options), name: value}.items())))
+        else:
+            known = [*dict.fromkeys(x for a in nest.axes for x in (a.name, a.role)), "stages", "warps", *sorted(allowed)]
+            raise ScheduleError(f"the schedule of this {nest.family} kernel has no {name!r}",
+                                hint=f"it has {', '.join(known)}")
+    return result

@@ -1,0 +1,186 @@
+"""Sizes: how many elements an array dimension or an axis has, as an ``int`` or as an expression of open dims.
+
+A :class:`Sym` is a polynomial with integer coefficients over *atoms*; an atom is the name of an open dim or a floor
+division that did not simplify.  Two equal polynomials are equal objects, so shapes compare with ``==``.  Its text is a
+Python expression (and, with ``//`` read as ``/``, a C expression, since sizes are never negative).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import gcd, prod
+
+from portakern.errors import IRError
+
+
+@dataclass(frozen=True, order=True)
+class Quotient:
+    """``numerator // divisor``, an atom of a :class:`Sym`."""
+
+    numerator: Sym
+    divisor: int
+
+    def __str__(self) -> str:
+        return f"({self.numerator}) // {self.divisor}"
+
+
+Atom = str | Quotient
+Monomial = tuple[Atom, ...]
+
+
+def _rank(monomial: Monomial) -> tuple[int, str]:
+    return (len(monomial), "*".join(map(str, monomial)))
+
+
+@dataclass(frozen=True, order=True)
+class Sym:
+    """A polynomial over open dims: ``terms`` holds ``(monomial, coefficient)`` pairs in canonical order, none zero."""
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    @staticmethod
+    def named(name: str) -> Sym:
+        return Sym((((name,), 1),))
+
+    def __add__(self, other: Size) -> Size:
+        total = dict(self.terms)
+        for monomial, coefficient in _terms(other):
+            total[monomial] = total.get(monomial, 0) + coefficient
+        return _build(total)
+
+    __radd__ = __add__
+
+    def __mul__(self, other: Size) -> Size:
+        total: dict[Monomial, int] = {}
+        for left, a in self.terms:
+            for right, b in _terms(other):
+                monomial = tuple(sorted(left + right, key=str))
+                total[monomial] = total.get(monomial, 0) + a * b
+        return _build(total)
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Size:
+        return self * -1
+
+    def __sub__(self, other: Size) -> Size:
+        return self + other * -1
+
+    def __rsub__(self, other: int) -> Size:
+        return -self + other
+
+    def __floordiv__(self, divisor: int) -> Size:
+        if not isinstance(divisor, int) or divisor <= 0:
+            raise IRError(f"a size can be divided by a positive integer only, not by {divisor!r}")
+        if divisor == 1:
+            return self
+        if self.divisibility % divisor == 0:
+            return _build({m: c // divisor for m, c in self.terms})
+        return Sym((((Quotient(self, divisor),), 1),))
+
+    @property
+    def divisibility(self) -> int:
+        """The largest integer known to divide this size."""
+        return gcd(*(c for _, c in self.terms))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The open dims this size depends on."""
+        found: set[str] = set()
+        for monomial, _ in self.terms:
+            for atom in monomial:
+                found |= {atom} if isinstance(atom, str) else atom.numerator.names
+        return frozenset(found)
+
+    def __str__(self) -> str:
+        parts: list[str] = []
+        for monomial, c in self.terms:
+            body = "*".join(f"({a})" if isinstance(a, Quotient) and (len(monomial) > 1 or c != 1) else str(a)
+                            for a in monomial)
+            text = str(abs(c)) if not monomial else body if abs(c) == 1 else f"{abs(c)}*{body}"
+            parts.append((" - " if c < 0 else " + ") + text if parts else ("-" if c < 0 else "") + text)
+        return "".join(parts)
+
+    __repr__ = __str__
+
+
+Size = int | Sym
+
+
+def _terms(size: Size) -> tuple[tuple[Monomial, int], ...]:
+    return size.terms if isinstance(size, Sym) else (((), size),)
+
+
+def _build(total: Mapping[Monomial, int]) -> Size:
+    terms = tuple(sorted(((m, c) for m, c in total.items() if c), key=lambda t: _rank(t[0]), reverse=True))
+    if all(m == () for m, _ in terms):
+        return sum(c for _, c in terms)
+    return Sym(terms)
+
+
+def ceildiv(size: Size, divisor: int) -> Size:
+    """``size / divisor`` rounded up."""
+    return -(-size // divisor) if isinstance(size, int) else (size + (divisor - 1)) // divisor
+
+
+def product(sizes: tuple[Size, ...]) -> Size:
+    return prod(sizes, start=1)  # type: ignore[arg-type, return-value]
+
+
+def substitute(size: Size, values: Mapping[str, Size]) -> Size:
+    """``size`` with open dims replaced; names absent from ``values`` stay open."""
+    if isinstance(size, int):
+        return size
+    total: Size = 0
+    for monomial, coefficient in size.terms:
+        term: Size = coefficient
+        for atom in monomial:
+            if isinstance(atom, Quotient):
+                term = term * (substitute(atom.numerator, values) // atom.divisor)
+            else:
+                term = term * values.get(atom, Sym.named(atom))
+        total = total + term
+    return total
+
+
+def evaluate(size: Size, values: Mapping[str, int]) -> int:
+    """The number ``size`` stands for; raises :class:`IRError` when an open dim has no value."""
+    result = substitute(size, values)
+    if isinstance(result, Sym):
+        raise IRError(f"the size {size} needs a value for {', '.join(sorted(result.names))}")
+    return result
+
+
+def names_of(size: Size) -> frozenset[str]:
+    return size.names if isinstance(size, Sym) else frozenset()
+
+
+def divides(divisor: int, size: Size) -> bool:
+    """Whether ``size`` is known to be a multiple of ``divisor``."""
+    return size % divisor == 0 if isinstance(size, int) else size.divisibility % divisor == 0
+
+
+def parse_size(text: str) -> Size:
+    """Read back the text of a size."""
+
+    def value(node: ast.expr) -> Size:
+        match node:
+            case ast.Constant(value=int() as number):
+                return number
+            case ast.Name(id=name):
+                return Sym.named(name)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return value(operand) * -1
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return value(left) + value(right)
+            case ast.BinOp(left=left, op=ast.Sub(), right=right):
+                return value(left) - value(right)
+            case ast.BinOp(left=left, op=ast.Mult(), right=right):
+                return value(left) * value(right)
+            case ast.BinOp(left=left, op=ast.FloorDiv(), right=ast.Constant(value=int() as divisor)):
+                return value(left) // divisor
+        raise IRError(f"not a size: {text!r}")
+
+    return value(ast.parse(text, mode="eval").body)

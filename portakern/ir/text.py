@@ -1,0 +1,236 @@
+"""The text form of functions: printed as Python, read back with ``ast`` and never executed.
+
+A function prints with a header naming the version of the form, one operation per line, its type as an annotation and
+the line it comes from as a comment.  ``parse_functions(format_function(f))`` gives back an equal function.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from typing import Any
+
+from portakern.errors import IRError, PortakernError
+from portakern.ir.core import NONE, TEXT_VERSION, Arg, Block, Function, Loc, ManyType, Op, Type
+
+Codec = tuple[Callable[[Any], str], Callable[[str], Any]]
+CODECS: dict[str, Codec] = {"Type": (str, Type.parse)}
+"""Text form of attributes that are not plain Python values, by the annotation of one element."""
+
+
+def codec(annotation: str, write: Callable[[Any], str], read: Callable[[str], Any]) -> None:
+    """Teach the text form attributes annotated ``annotation``, ``tuple[annotation, ...]`` or ``annotation | None``."""
+    CODECS[annotation] = (write, read)
+
+
+def _element(kind: str) -> Codec | None:
+    match = re.fullmatch(r"tuple\[(\w+), \.\.\.\]|(\w+) \| None|(\w+)", kind)
+    return CODECS.get(next(filter(None, match.groups()))) if match else None
+
+
+def _encode(kind: str, value: Any) -> str:
+    coder = _element(kind)
+    if coder is None:
+        return repr(value)
+    if isinstance(value, tuple):
+        return f"({''.join(repr(coder[0](v)) + ', ' for v in value).rstrip()})"
+    return "None" if value is None else repr(coder[0](value))
+
+
+def _decode(kind: str, value: Any) -> Any:
+    coder = _element(kind)
+    if coder is None or value is None:
+        return value
+    return tuple(coder[1](v) for v in value) if isinstance(value, tuple) else coder[1](value)
+
+
+# ---- printing --------------------------------------------------------------------------------------------------------
+
+
+class _Printer:
+    def __init__(self, locations: bool) -> None:
+        self.names: dict[Op | Block, str] = {}
+        self.taken: set[str] = set()
+        self.lines: list[str] = []
+        self.locations = locations
+
+    def name(self, x: Op | Block) -> str:
+        if x not in self.names:
+            if isinstance(x, Arg):
+                base = x.name
+                fresh, n = base, 1
+                while fresh in self.taken:
+                    n += 1
+                    fresh = f"{base}_{n}"
+            else:
+                fresh = f"{'b' if isinstance(x, Block) else 'v'}{len(self.names)}"
+                while fresh in self.taken:
+                    fresh += "_"
+            self.taken.add(fresh)
+            self.names[x] = fresh
+        return self.names[x]
+
+    def operand(self, role: str, kind: str, value: Any) -> str:
+        if role == "attribute":
+            return _encode(kind, value)
+        if role == "operands":
+            return f"({''.join(self.name(v) + ', ' for v in value).rstrip()})"
+        return "None" if value is None else self.name(value)
+
+    def block(self, label: str, block: Block, indent: str) -> None:
+        arguments = ", ".join(f"{self.name(a)}: {a.type}" for a in block.args)
+        self.lines.append(f"{indent}def {label}({arguments}):")
+        inner = indent + "    "
+        if not block.ops:
+            self.lines.append(inner + "pass")
+        for op in block.ops:
+            for region in op.regions:
+                self.block(self.name(region), region, inner)
+            call = ", ".join(self.operand(role, op.kinds[n], getattr(op, n)) for n, role in op.roles.items())
+            text = f"{op.mnemonic()}({call})"
+            if op.type == NONE:
+                line = text
+            elif isinstance(op.type, ManyType):
+                line = f"{self.name(op)} = {text}"
+            else:
+                line = f"{self.name(op)}: {op.type} = {text}"
+            where = f"  # at {op.loc}" if self.locations and op.loc else ""
+            self.lines.append(inner + line + where)
+
+
+def format_function(function: Function, locations: bool = True) -> str:
+    """The text of ``function``; without ``locations`` it depends only on what the function computes."""
+    printer = _Printer(locations)
+    attributes = ", ".join(f"{n}={_encode(kind, getattr(function, n))}" for n, kind in function.kinds.items())
+    printer.lines += [f"# portakern ir {TEXT_VERSION}", f"@{function.keyword()}({attributes})"]
+    printer.block(function.name, function.body, "")
+    return "\n".join(printer.lines) + "\n"
+
+
+# ---- parsing -----------------------------------------------------------------------------------------------------------
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.lines = text.splitlines()
+        self.env: dict[str, Any] = {}
+
+    def fail(self, node: ast.AST, message: str) -> IRError:
+        line = getattr(node, "lineno", 1)
+        return IRError(f"line {line}: {message}\n    {self.lines[line - 1].strip()}")
+
+    def loc(self, node: ast.AST) -> Loc | None:
+        match = re.search(r"  # at (.+):(\d+)$", self.lines[(node.end_lineno or node.lineno) - 1])  # type: ignore[attr-defined]
+        return Loc(match[1], int(match[2])) if match else None
+
+    def literal(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Name(id="inf" | "nan" as word):
+                return float(word)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return -self.literal(operand)
+            case ast.Tuple(elts=elements):
+                return tuple(map(self.literal, elements))
+        try:
+            return ast.literal_eval(node)
+        except ValueError:
+            raise self.fail(node, f"{ast.unparse(node)} is not a plain value") from None
+
+    def value(self, node: ast.expr) -> Any:
+        if isinstance(node, ast.Constant) and node.value is None:
+            return None
+        if not isinstance(node, ast.Name) or node.id not in self.env:
+            raise self.fail(node, f"{ast.unparse(node)} is not defined")
+        return self.env[node.id]
+
+    def field(self, role: str, kind: str, node: ast.expr) -> Any:
+        if role == "attribute":
+            return _decode(kind, self.literal(node))
+        if role == "operands":
+            if not isinstance(node, ast.Tuple):
+                raise self.fail(node, "expected a tuple of operands")
+            return tuple(map(self.value, node.elts))
+        return self.value(node)
+
+    def op(self, node: ast.expr) -> Op:
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            raise self.fail(node, "expected an operation")
+        cls = Op.registry.get(node.func.id)
+        if cls is None:
+            raise self.fail(node, f"unknown operation {node.func.id!r}")
+        if len(node.args) != len(cls.roles):
+            raise self.fail(node, f"{node.func.id} takes {len(cls.roles)} arguments, not {len(node.args)}")
+        values = [self.field(role, cls.kinds[n], a) for (n, role), a in zip(cls.roles.items(), node.args, strict=True)]
+        try:
+            return cls(*values, loc=self.loc(node))
+        except PortakernError as error:
+            raise self.fail(node, str(error)) from None
+
+    def block(self, function: ast.FunctionDef) -> Block:
+        args = tuple(Arg(re.sub(r"_\d+$", "", a.arg) if a.arg in self.env else a.arg, self.type_of(a))
+                     for a in function.args.args)
+        outer = dict(self.env)
+        self.env.update({a.arg: arg for a, arg in zip(function.args.args, args, strict=True)})
+        ops: list[Op] = []
+        for node in function.body:
+            match node:
+                case ast.FunctionDef():
+                    self.env[node.name] = self.block(node)
+                case ast.Pass():
+                    pass
+                case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=ast.expr() as value):
+                    op = self.op(value)
+                    stated = Type.parse(self.source(annotation))
+                    if op.type != stated:
+                        raise self.fail(node, f"{op.mnemonic()} has type {op.type}, the text says {stated}")
+                    self.env[name] = op
+                    ops.append(op)
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    self.env[name] = self.op(value)
+                    ops.append(self.env[name])
+                case ast.Expr(value=value):
+                    ops.append(self.op(value))
+                case _:
+                    raise self.fail(node, "not an operation")
+        self.env = outer | {k: v for k, v in self.env.items() if isinstance(v, Block)}
+        return Block(args, tuple(ops))
+
+    def source(self, node: ast.AST) -> str:
+        return ast.get_source_segment("\n".join(self.lines), node) or ""
+
+    def type_of(self, argument: ast.arg) -> Type:
+        if argument.annotation is None:
+            raise self.fail(argument, f"the argument {argument.arg} has no type")
+        return Type.parse(self.source(argument.annotation))
+
+    def function(self, node: ast.FunctionDef) -> Function:
+        if len(node.decorator_list) != 1 or not isinstance(call := node.decorator_list[0], ast.Call):
+            raise self.fail(node, "expected one decorator that says what the function is")
+        keyword = ast.unparse(call.func)
+        cls = Function.registry.get(keyword)
+        if cls is None:
+            raise self.fail(node, f"unknown function kind {keyword!r}")
+        attributes = {k.arg: _decode(cls.kinds[k.arg], self.literal(k.value)) for k in call.keywords if k.arg}
+        self.env = {}
+        return cls(node.name, self.block(node), **attributes)
+
+
+def parse_functions(text: str) -> tuple[Function, ...]:
+    """Read back every function in ``text``; raises :class:`IRError` with the line that is wrong."""
+    for match in re.finditer(r"^# portakern ir (\d+)$", text, re.MULTILINE):
+        if int(match[1]) != TEXT_VERSION:
+            raise IRError(f"the text is of version {match[1]}, this portakern reads {TEXT_VERSION}")
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        raise IRError(f"line {error.lineno}: {error.msg}") from None
+    return tuple(_Parser(text).function(node) for node in tree.body if isinstance(node, ast.FunctionDef))
+
+
+def parse_function(text: str) -> Function:
+    """Read back the only function in ``text``."""
+    functions = parse_functions(text)
+    if len(functions) != 1:
+        raise IRError(f"expected one function, found {len(functions)}")
+    return functions[0]

@@ -1,0 +1,768 @@
+"""The tile level: what one kernel does, as a grid of named axes over buffers and a body on immutable tiles.
+
+Nothing here knows of threads, warps, shared memory or barriers; those belong to the emitters.
+
+*Axes.*  A kernel declares its axes.  A ``grid`` axis is cut into blocks of ``tile`` elements that run in no order; a
+``loop`` axis is walked by a :class:`For`; a ``whole`` axis is covered by a single tile (``tile >= extent``).  Tile
+dims are named by axes: ``tile[m:64, n:128, f32]``.  **An axis whose tile is 1 gives no dim**: its coordinate is a
+scalar of the block.  So shapes say by themselves what broadcasts and what is ragged.
+
+*Raggedness.*  An axis is ragged when its tile does not divide its extent.  ``Load`` gives ``pad`` outside the extent
+of the buffer (``None``: undefined); a pad holds at the load only.  After any other operation what lies outside is
+undefined, ``Store`` never writes it, and :class:`Mask` sets it again where a reduction needs an identity.
+
+*Effects.*  Grid points are unordered and their stores disjoint, save ``Store(mode="add" | "max")``.  Inputs, outputs
+and temporaries never alias, so loads are pure.
+
+*Numbers.*  Arithmetic on tiles is in f32, f64, i32, i64 or bool; f16, bf16 and the 8-bit floats only pass through
+``Load``, ``Cast``, ``Dot``, ``Broadcast``, ``Permute``, ``Reshape``, ``Select`` and ``Store``.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from portakern.dtypes import DTYPES, DType
+from portakern.errors import IRError
+from portakern.ir.core import NONE, Arg, Block, Function, ManyType, Op, Type, split_commas, yielded
+from portakern.ir.schedule import Schedule
+from portakern.ir.size import Size, ceildiv, divides, names_of, parse_size
+from portakern.ir.text import codec
+
+# ---- axes and types ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A named range of coordinates: ``extent`` elements, taken ``tile`` at a time.
+
+    ``kind`` is ``grid`` (one block per tile, unordered), ``loop`` (walked by a ``For``) or ``whole`` (one tile).
+    """
+
+    name: str
+    kind: str
+    extent: Size
+    tile: int
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("grid", "loop", "whole"):
+            raise IRError(f"axis {self.name}: {self.kind!r} is not grid, loop or whole")
+        if self.tile < 1:
+            raise IRError(f"axis {self.name}: the tile must have at least one element, not {self.tile}")
+        if self.kind == "whole" and not (isinstance(self.extent, int) and self.extent <= self.tile):
+            raise IRError(f"axis {self.name}: a tile of {self.tile} does not cover {self.extent} elements")
+
+    @property
+    def steps(self) -> Size:
+        """How many tiles cover the axis."""
+        return 1 if self.kind == "whole" else ceildiv(self.extent, self.tile)
+
+    @property
+    def ragged(self) -> bool:
+        """Whether a tile may reach past the extent."""
+        return not divides(self.tile, self.extent) if self.kind != "whole" else self.extent != self.tile
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.kind}({self.extent}, {self.tile})"
+
+    @staticmethod
+    def parse(text: str) -> Axis:
+        name, rest = text.split("=", 1)
+        kind, inner = rest.rstrip(")").split("(", 1)
+        extent, tile = inner.rsplit(",", 1)
+        return Axis(name, kind, parse_size(extent.strip()), int(tile))
+
+
+codec("Axis", str, Axis.parse)
+
+Dims = tuple[tuple[str, int], ...]
+"""Dims of a tile in order: (axis name, tile size)."""
+
+
+def _dtype(name: str) -> DType:
+    if name not in DTYPES:
+        raise IRError(f"unknown dtype {name!r}", hint=f"dtypes are {', '.join(DTYPES)}")
+    return DTYPES[name]
+
+
+@dataclass(frozen=True)
+class TileType(Type):
+    """An immutable tile whose dims are named by axes; without dims, a scalar."""
+
+    dims: Dims
+    dtype: str
+    head: ClassVar[str] = "tile"
+
+    def __post_init__(self) -> None:
+        _dtype(self.dtype)
+        if len(set(self.axes)) != len(self.dims):
+            raise IRError(f"an axis appears twice in {self}")
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.dims)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(size for _, size in self.dims)
+
+    @property
+    def count(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    def size(self, axis: str) -> int:
+        return dict(self.dims)[axis]
+
+    def with_dtype(self, dtype: str) -> TileType:
+        return TileType(self.dims, dtype)
+
+    def without(self, *axes: str) -> TileType:
+        return TileType(tuple(d for d in self.dims if d[0] not in axes), self.dtype)
+
+    def __str__(self) -> str:
+        return f"tile[{', '.join([*(f'{a}:{n}' for a, n in self.dims), self.dtype])}]"
+
+    @classmethod
+    def read(cls, parts: list[str]) -> TileType:
+        dims = tuple((p.split(":")[0].strip(), int(p.split(":")[1])) for p in parts[:-1])
+        return cls(dims, parts[-1])
+
+
+@dataclass(frozen=True)
+class BufferType(Type):
+    """An array in memory: sizes, strides in elements (``None``: row-major and contiguous), and what is known of it.
+
+    ``align`` is the known alignment of the first element in bytes.
+    """
+
+    shape: tuple[Size, ...]
+    dtype: str
+    strides: tuple[Size, ...] | None = None
+    align: int = 16
+    head: ClassVar[str] = "buffer"
+
+    def __post_init__(self) -> None:
+        _dtype(self.dtype)
+        if self.strides is not None and len(self.strides) != len(self.shape):
+            raise IRError(f"{len(self.strides)} strides for {len(self.shape)} dims")
+
+    @property
+    def element_strides(self) -> tuple[Size, ...]:
+        """Strides in elements, row-major where none were given."""
+        if self.strides is not None:
+            return self.strides
+        out: list[Size] = []
+        stride: Size = 1
+        for size in reversed(self.shape):
+            out.append(stride)
+            stride = stride * size
+        return tuple(reversed(out))
+
+    @property
+    def wide(self) -> bool:
+        """Whether an element offset may not fit in 31 bits (an open dim may be of any size)."""
+        reach: Size = 0
+        for size, stride in zip(self.shape, self.element_strides, strict=True):
+            reach = reach + (size - 1) * stride
+        return not isinstance(reach, int) or reach >= 2**31
+
+    def __str__(self) -> str:
+        parts = [*map(str, self.shape), self.dtype]
+        if self.strides is not None:
+            parts.append(f"strides({', '.join(map(str, self.strides))})")
+        if self.align != 16:
+            parts.append(f"align({self.align})")
+        return f"buffer[{', '.join(parts)}]"
+
+    @classmethod
+    def read(cls, parts: list[str]) -> BufferType:
+        strides, align = None, 16
+        while parts and parts[-1].startswith(("strides(", "align(")):
+            word, _, inner = parts.pop().rstrip(")").partition("(")
+            if word == "align":
+                align = int(inner)
+            else:
+                strides = tuple(map(parse_size, split_commas(inner)))
+        return cls(tuple(map(parse_size, parts[:-1])), parts[-1], strides, align)
+
+
+def tile_type(op: Op) -> TileType:
+    """The type of a tile value; raises when ``op`` is something else."""
+    if not isinstance(op.type, TileType):
+        raise IRError(f"{op.mnemonic()} gives {op.type}, where a tile is needed", where=str(op.loc or ""))
+    return op.type
+
+
+def buffer_type(op: Op) -> BufferType:
+    if not isinstance(op.type, BufferType):
+        raise IRError(f"{op.mnemonic()} gives {op.type}, where a buffer is needed", where=str(op.loc or ""))
+    return op.type
+
+
+# ---- the index grammar -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Term:
+    """``scale * ((coordinate of axis // div) % mod)``: a coordinate, or a component of a flattened axis."""
+
+    axis: str
+    scale: Size = 1
+    div: int = 1
+    mod: int = 0  # 0: no remainder taken
+
+    def __str__(self) -> str:
+        text = self.axis
+        if self.div != 1:
+            text = f"{text} // {self.div}"
+        if self.mod:
+            text = f"({text}) % {self.mod}" if self.div != 1 else f"{text} % {self.mod}"
+        if self.scale == 1:
+            return text
+        inner = text if text == self.axis else f"({text})"
+        scale = str(self.scale) if isinstance(self.scale, int) else f"({self.scale})"
+        return f"{scale}*{inner}"
+
+
+@dataclass(frozen=True)
+class Index:
+    """One coordinate of a buffer: a sum of :class:`Term` over axes, plus ``offset``, plus a gathered tile.
+
+    ``gather`` is the position, in the access's ``gathers``, of an integer tile that is added (-1: none).
+    """
+
+    terms: tuple[Term, ...] = ()
+    offset: Size = 0
+    gather: int = -1
+
+    @staticmethod
+    def of(axis: str, scale: Size = 1, offset: Size = 0) -> Index:
+        return Index((Term(axis, scale),), offset)
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(t.axis for t in self.terms))
+
+    @property
+    def plain(self) -> str | None:
+        """The axis whose coordinate this index is, unscaled and without offset."""
+        only = self.terms[0] if len(self.terms) == 1 else None
+        return only.axis if only and only == Term(only.axis) and self.offset == 0 and self.gather < 0 else None
+
+    def __str__(self) -> str:
+        parts = [*map(str, self.terms), *([f"gather{self.gather}"] if self.gather >= 0 else [])]
+        if self.offset != 0 or not parts:
+            parts.append(f"({self.offset})" if not isinstance(self.offset, int) else str(self.offset))
+        return " + ".join(parts)
+
+    @staticmethod
+    def parse(text: str) -> Index:
+        return _parse_index(text)
+
+
+def _parse_index(text: str) -> Index:
+    terms: list[Term] = []
+    offset: Size = 0
+    gather = -1
+
+    def summands(node: ast.expr) -> list[ast.expr]:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and node not in wrapped:
+            return [*summands(node.left), *summands(node.right)]
+        return [node]
+
+    def component(node: ast.expr) -> tuple[str, int, int]:
+        match node:
+            case ast.Name(id=name):
+                return name, 1, 0
+            case ast.BinOp(left=left, op=ast.FloorDiv(), right=ast.Constant(value=int() as div)):
+                return component(left)[0], div, 0
+            case ast.BinOp(left=left, op=ast.Mod(), right=ast.Constant(value=int() as mod)):
+                name, div, _ = component(left)
+                return name, div, mod
+        raise IRError(f"not an index: {text!r}")
+
+    tree = ast.parse(text, mode="eval").body
+    # A sum in parentheses is the symbolic offset, never a list of terms.
+    wrapped = {n for n in ast.walk(tree) if isinstance(n, ast.expr) and n.col_offset > 0
+               and text[n.col_offset - 1] == "(" and text[(n.end_col_offset or 0):][:1] == ")"}
+    for node in summands(tree):
+        source = ast.get_source_segment(text, node) or ""
+        match node:
+            case ast.Constant(value=int()) | ast.UnaryOp():
+                offset = offset + parse_size(source)
+            case ast.Name(id=name) if name.startswith("gather") and name[6:].isdigit():
+                gather = int(name[6:])
+            case ast.BinOp(left=left, op=ast.Mult(), right=right) if node not in wrapped:
+                name, div, mod = component(right)
+                terms.append(Term(name, parse_size(ast.get_source_segment(text, left) or ""), div, mod))
+            case _ if node in wrapped:
+                offset = offset + parse_size(source)
+            case _:
+                terms.append(Term(*_flip(component(node))))
+    return Index(tuple(terms), offset, gather)
+
+
+def _flip(part: tuple[str, int, int]) -> tuple[str, Size, int, int]:
+    name, div, mod = part
+    return name, 1, div, mod
+
+
+codec("Index", str, Index.parse)
+
+
+def _codec_dims() -> None:
+    def write(dim: tuple[str, int]) -> str:
+        return f"{dim[0]}:{dim[1]}"
+
+    def read(text: str) -> tuple[str, int]:
+        name, size = text.split(":")
+        return name, int(size)
+
+    codec("Dim", write, read)
+
+
+_codec_dims()
+Dim = tuple[str, int]
+
+# ---- operations on tiles -----------------------------------------------------------------------------------------------
+
+UNARY = {
+    "neg", "abs", "exp", "exp2", "log", "log2", "log1p", "expm1", "sqrt", "rsqrt", "reciprocal", "tanh", "sigmoid",
+    "erf", "sin", "cos", "floor", "ceil", "round", "sign", "not", "isnan",
+}  # fmt: skip
+BINARY = {"add", "sub", "mul", "div", "max", "min", "pow", "rem", "floordiv", "and", "or", "xor", "shl", "shr"}
+COMPARE = {"eq", "ne", "lt", "le", "gt", "ge"}
+REDUCE = {"sum", "max", "min", "prod", "any", "all"}
+"""``max`` and ``min`` hand on NaN; ``round`` rounds halves to even; ``rem`` has the sign of the divisor."""
+
+PRECISION = {"ieee", "tf32", "bf16x3", "bf16x6", "fp8_fast"}
+
+
+def _same(op: Op, *values: Op) -> TileType:
+    """The common type of elementwise operands; scalars go with anything."""
+    types = [tile_type(v) for v in values]
+    shaped = [t for t in types if t.dims] or types
+    for t in shaped:
+        op.check(t.dims == shaped[0].dims, f"dims differ: {shaped[0]} and {t}", "broadcast one to the dims of the other")
+    return shaped[0]
+
+
+class Coord(Op):
+    """The coordinates of an axis as an integer tile over it (a scalar where the axis's tile is 1)."""
+
+    axis: str
+    dims: tuple[Dim, ...]  # () or the one dim of the axis
+    dtype: str = "i32"
+
+    def infer(self) -> Type:
+        self.check(self.dims == () or (len(self.dims) == 1 and self.dims[0][0] == self.axis), "dims are not the axis's")
+        return TileType(self.dims, self.dtype)
+
+
+class Start(Op):
+    """The first coordinate of the current tile of an axis, a scalar."""
+
+    axis: str
+    dtype: str = "i32"
+
+    def infer(self) -> Type:
+        return TileType((), self.dtype)
+
+
+class Extent(Op):
+    """A size as a scalar: a number, or the value of an expression of open dims."""
+
+    size: Size
+    dtype: str = "i32"
+
+    def infer(self) -> Type:
+        return TileType((), self.dtype)
+
+
+codec("Size", str, parse_size)
+
+
+class Const(Op):
+    """A scalar constant."""
+
+    value: float | int | bool
+    dtype: str
+
+    def infer(self) -> Type:
+        return TileType((), self.dtype)
+
+
+class Unary(Op):
+    fn: str
+    x: Op
+
+    def infer(self) -> Type:
+        self.check(self.fn in UNARY, f"{self.fn!r} is not one of {', '.join(sorted(UNARY))}")
+        t = tile_type(self.x)
+        return t.with_dtype("bool") if self.fn == "isnan" else t
+
+
+class Binary(Op):
+    fn: str
+    lhs: Op
+    rhs: Op
+
+    def infer(self) -> Type:
+        self.check(self.fn in BINARY, f"{self.fn!r} is not one of {', '.join(sorted(BINARY))}")
+        left, right = tile_type(self.lhs).dtype, tile_type(self.rhs).dtype
+        self.check(left == right, f"dtypes differ: {left} and {right}", "cast one of them")
+        return _same(self, self.lhs, self.rhs)
+
+
+class Compare(Op):
+    fn: str
+    lhs: Op
+    rhs: Op
+
+    def infer(self) -> Type:
+        self.check(self.fn in COMPARE, f"{self.fn!r} is not one of {', '.join(sorted(COMPARE))}")
+        left, right = tile_type(self.lhs).dtype, tile_type(self.rhs).dtype
+        self.check(left == right, f"dtypes differ: {left} and {right}", "cast one of them")
+        return _same(self, self.lhs, self.rhs).with_dtype("bool")
+
+
+class Select(Op):
+    """``yes`` where ``condition`` holds, else ``no``."""
+
+    condition: Op
+    yes: Op
+    no: Op
+
+    def infer(self) -> Type:
+        self.check(tile_type(self.condition).dtype == "bool", f"the condition is {self.condition.type}, not bool")
+        self.check(tile_type(self.yes).dtype == tile_type(self.no).dtype, "the two branches differ in dtype")
+        return _same(self, self.condition, self.yes, self.no).with_dtype(tile_type(self.yes).dtype)
+
+
+class Cast(Op):
+    """To another dtype, rounding to nearest even; floats to integers truncate.  Never dropped where it narrows."""
+
+    x: Op
+    dtype: str
+
+    def infer(self) -> Type:
+        _dtype(self.dtype)
+        return tile_type(self.x).with_dtype(self.dtype)
+
+
+class Bitcast(Op):
+    """The same bits read as another dtype of the same width."""
+
+    x: Op
+    dtype: str
+
+    def infer(self) -> Type:
+        self.check(_dtype(self.dtype).bits == _dtype(tile_type(self.x).dtype).bits, "widths differ")
+        return tile_type(self.x).with_dtype(self.dtype)
+
+
+class Broadcast(Op):
+    """``x`` repeated along the dims it lacks; the dims it has stay in their order."""
+
+    x: Op
+    dims: tuple[Dim, ...]
+
+    def infer(self) -> Type:
+        have = tile_type(self.x)
+        kept = tuple(d for d in self.dims if d[0] in have.axes)
+        self.check(kept == have.dims, f"{have} does not broadcast to {self.dims}")
+        return TileType(self.dims, have.dtype)
+
+
+class Permute(Op):
+    """The dims of ``x`` in another order."""
+
+    x: Op
+    axes: tuple[str, ...]
+
+    def infer(self) -> Type:
+        have = tile_type(self.x)
+        self.check(sorted(self.axes) == sorted(have.axes), f"{self.axes} is not an order of the dims of {have}")
+        return TileType(tuple((a, have.size(a)) for a in self.axes), have.dtype)
+
+
+class Mask(Op):
+    """``x`` with ``value`` wherever the coordinate of ``axis`` is not below its extent."""
+
+    x: Op
+    axis: str
+    value: float | int | bool
+
+    def infer(self) -> Type:
+        have = tile_type(self.x)
+        self.check(self.axis in have.axes, f"{have} has no dim {self.axis}")
+        return have
+
+
+class Reduce(Op):
+    """``x`` reduced along ``axis``, whose dim goes away.  What lies outside the extent must hold the identity."""
+
+    fn: str
+    x: Op
+    axis: str
+
+    def infer(self) -> Type:
+        self.check(self.fn in REDUCE, f"{self.fn!r} is not one of {', '.join(sorted(REDUCE))}")
+        have = tile_type(self.x)
+        self.check(self.axis in have.axes, f"{have} has no dim {self.axis}")
+        return have.without(self.axis)
+
+
+class ArgReduce(Op):
+    """Extreme value along ``axis`` and its coordinate (the lowest among equals): results (value, i32 index)."""
+
+    fn: str
+    x: Op
+    axis: str
+
+    def infer(self) -> Type:
+        self.check(self.fn in ("max", "min"), f"{self.fn!r} is not max or min")
+        have = tile_type(self.x)
+        self.check(self.axis in have.axes, f"{have} has no dim {self.axis}")
+        rest = have.without(self.axis)
+        return ManyType((rest, rest.with_dtype("i32")))
+
+
+class Scan(Op):
+    """Running ``fn`` along ``axis`` starting from ``carry``: results (tile, the carry for the next tile)."""
+
+    fn: str
+    x: Op
+    axis: str
+    carry: Op
+    reverse: bool = False
+    exclusive: bool = False
+
+    def infer(self) -> Type:
+        self.check(self.fn in REDUCE, f"{self.fn!r} is not one of {', '.join(sorted(REDUCE))}")
+        have = tile_type(self.x)
+        self.check(self.axis in have.axes, f"{have} has no dim {self.axis}")
+        self.check(self.carry.type == have.without(self.axis), f"the carry is {self.carry.type}")
+        return ManyType((have, have.without(self.axis)))
+
+
+class Dot(Op):
+    """``acc`` plus the products of ``lhs`` and ``rhs`` summed over ``axis``; every other shared dim is a batch dim.
+
+    The result has the dims of ``acc``.  What lies outside the extent of ``axis`` must be zero in both operands.
+    ``precision`` is how products are formed: ``ieee`` at least as exact as the operands' dtype with sums in ``acc``'s.
+    """
+
+    lhs: Op
+    rhs: Op
+    acc: Op
+    axis: str
+    precision: str = "ieee"
+
+    def infer(self) -> Type:
+        a, b, c = tile_type(self.lhs), tile_type(self.rhs), tile_type(self.acc)
+        self.check(self.precision in PRECISION, f"{self.precision!r} is not one of {', '.join(sorted(PRECISION))}")
+        self.check(a.dtype == b.dtype, f"operand dtypes differ: {a.dtype} and {b.dtype}")
+        self.check(self.axis in a.axes and self.axis in b.axes and self.axis not in c.axes,
+                   f"{self.axis} must be a dim of both operands and not of the accumulator")
+        free = {d for d in (*a.dims, *b.dims) if d[0] != self.axis}
+        self.check(free == set(c.dims), f"{a} times {b} over {self.axis} does not give {c}")
+        self.check(c.dtype in ("f32", "f64", "i32"), f"the accumulator is {c.dtype}, not f32, f64 or i32")
+        return c
+
+
+class Load(Op):
+    """The tile of ``buffer`` at ``indices``, with dims in the order ``dims``; ``pad`` outside the buffer's extents."""
+
+    buffer: Op
+    indices: tuple[Index, ...]
+    dims: tuple[Dim, ...]
+    pad: float | int | None = None
+    gathers: tuple[Op, ...] = ()
+
+    def infer(self) -> Type:
+        have = buffer_type(self.buffer)
+        _check_access(self, have, self.indices, self.dims, self.gathers)
+        return TileType(self.dims, have.dtype)
+
+
+class Store(Op):
+    """Write ``value`` to ``buffer`` at ``indices``, only inside the extents; ``mode`` is set, add or max."""
+
+    value: Op
+    buffer: Op
+    indices: tuple[Index, ...]
+    mode: str = "set"
+    pure = False
+
+    def infer(self) -> Type:
+        have, value = buffer_type(self.buffer), tile_type(self.value)
+        self.check(value.dtype == have.dtype, f"cannot store {value} to {have}", "cast it first")
+        self.check(self.mode in ("set", "add", "max"), f"{self.mode!r} is not set, add or max")
+        _check_access(self, have, self.indices, value.dims, ())
+        return NONE
+
+
+def _check_access(op: Op, have: BufferType, indices: tuple[Index, ...], dims: Dims, gathers: tuple[Op, ...]) -> None:
+    op.check(len(indices) == len(have.shape), f"{len(indices)} indices for {have}")
+    used = {a for i in indices for a in i.axes} | {a for g in gathers for a in tile_type(g).axes}
+    for axis, _ in dims:
+        op.check(axis in used, f"the dim {axis} appears in no index")
+    for i in indices:
+        op.check(i.gather < len(gathers), f"index {i} names a gather that is not there")
+
+
+class For(Op):
+    """Walk a loop axis from coordinate ``lo`` (a multiple of its tile, rounded down) to below ``hi``, carrying tiles.
+
+    The body's arguments are the carried values and it yields their next values.  ``lo`` and ``hi`` are integer
+    scalars; ``None`` means 0 and the extent.  ``combine`` says how the results of two parts of the range join: a block
+    of arguments (left..., right...) yielding the joined values, with ``init`` as its identity; an empty block where
+    the loop may not be split.
+    """
+
+    axis: str
+    lo: Op | None
+    hi: Op | None
+    init: tuple[Op, ...]
+    body: Block
+    combine: Block
+    pure = False
+    word = "loop"
+
+    def infer(self) -> Type:
+        carried = tuple(v.type for v in self.init)
+        self.check(tuple(a.type for a in self.body.args) == carried, "the body's arguments are not typed as init")
+        self.check(tuple(v.type for v in yielded(self.body)) == carried, "the body does not yield what it carries")
+        if self.combine.ops:
+            self.check(tuple(a.type for a in self.combine.args) == carried * 2, "combine must take two sets of values")
+            self.check(tuple(v.type for v in yielded(self.combine)) == carried, "combine must yield one set of values")
+        return ManyType(carried)
+
+
+# ---- kernels ------------------------------------------------------------------------------------------------------------
+
+
+class Kernel(Function):
+    """A body run once per point of the grid.
+
+    ``axes`` holds every axis, grid axes in grid order (slowest first); ``family`` names the loop-nest family it was
+    lowered by, ``schedule`` what it was lowered with.  Its arguments are buffers, or scalar tiles given at run time.
+    """
+
+    family: str
+    axes: tuple[Axis, ...]
+    schedule: Schedule
+
+    @cached_property
+    def axis(self) -> Mapping[str, Axis]:
+        return {a.name: a for a in self.axes}
+
+    @property
+    def grid(self) -> tuple[Axis, ...]:
+        return tuple(a for a in self.axes if a.kind == "grid")
+
+    @cached_property
+    def written(self) -> frozenset[Op]:
+        """The buffers this kernel stores to."""
+        return frozenset(op.buffer for op in self.body.walk() if isinstance(op, Store))
+
+    @cached_property
+    def sizes(self) -> tuple[str, ...]:
+        """The open dims the kernel must be told, sorted by name."""
+        found: set[str] = set()
+        for a in self.axes:
+            found |= names_of(a.extent)
+        for arg in self.args:
+            t = arg.type
+            if not isinstance(t, BufferType):
+                continue
+            for size in (*t.shape, *(t.strides or ())):
+                found |= names_of(size)
+        for op in self.body.walk():
+            if isinstance(op, Extent):
+                found |= names_of(op.size)
+            if isinstance(op, Load | Store):
+                for index in op.indices:
+                    found |= names_of(index.offset).union(*(names_of(t.scale) for t in index.terms))
+        return tuple(sorted(found))
+
+    def may_overrun(self, access: Load | Store) -> tuple[str, ...]:
+        """Axes of ``access`` along which its tile may reach outside the buffer (so a bounds check is needed).
+
+        An index that is not a plain coordinate may overrun unless its reach is known to fit.
+        """
+        shape = buffer_type(access.buffer).shape
+        found: list[str] = []
+        for index, size in zip(access.indices, shape, strict=True):
+            for name in index.axes:
+                if name not in found and not self._fits(index, size):
+                    found.append(name)
+        return tuple(found)
+
+    def _fits(self, index: Index, size: Size) -> bool:
+        if index.gather >= 0:
+            return False
+        plain = index.plain
+        if plain is not None and self.axis[plain].extent == size:
+            return not self.axis[plain].ragged
+        low: Size = index.offset
+        high: Size = index.offset
+        for t in index.terms:
+            a = self.axis[t.axis]
+            last: Size = t.mod - 1 if t.mod else (a.steps * a.tile - 1) // t.div
+            if not isinstance(t.scale, int):
+                return False
+            low, high = (low + last * t.scale, high) if t.scale < 0 else (low, high + last * t.scale)
+        return isinstance(low, int) and low >= 0 and isinstance(high - size, int) and high - size < 0  # type: ignore[operator]
+
+
+def verify_kernel(kernel: Kernel) -> None:
+    """Scope and axis rules of a kernel; raises :class:`IRError` at the operation that breaks one."""
+    from portakern.ir.core import verify
+
+    verify(kernel)
+    if len(kernel.axis) != len(kernel.axes):
+        raise IRError(f"{kernel.name}: an axis is declared twice")
+
+    def visit(block: Block, open_axes: frozenset[str]) -> None:
+        for op in block.ops:
+            used: tuple[str, ...] = ()
+            if isinstance(op, Load | Store):
+                used = tuple(a for i in op.indices for a in i.axes)
+            elif isinstance(op, Coord | Start):
+                used = (op.axis,)
+            for name in used:
+                if name not in kernel.axis:
+                    op.fail(f"axis {name} is not declared by {kernel.name}")
+                if name not in open_axes:
+                    op.fail(f"the loop axis {name} is used outside its For")
+            if isinstance(op.type, TileType):
+                for name, size in op.type.dims:
+                    if name not in kernel.axis or kernel.axis[name].tile != size:
+                        op.fail(f"the dim {name}:{size} is not that of a declared axis")
+            if isinstance(op, Store) and op.buffer not in kernel.body.args:
+                op.fail("stores to something that is not an argument of the kernel")
+            if isinstance(op, For):
+                if op.axis not in kernel.axis or kernel.axis[op.axis].kind != "loop":
+                    op.fail(f"{op.axis} is not a loop axis of {kernel.name}")
+                visit(op.body, open_axes | {op.axis})
+                continue
+            for region in op.regions:
+                visit(region, open_axes)
+
+    visit(kernel.body, frozenset(a.name for a in kernel.axes if a.kind != "loop"))
+
+
+__all__ = [
+    "BINARY", "COMPARE", "PRECISION", "REDUCE", "UNARY", "Arg", "ArgReduce", "Axis", "Binary", "Bitcast", "Broadcast",
+    "BufferType", "Cast", "Compare", "Const", "Coord", "Dim", "Dims", "Dot", "Extent", "For", "Index", "Kernel", "Load",
+    "Mask", "Permute", "Reduce", "Scan", "Select", "Start", "Store", "Term", "TileType", "Unary", "buffer_type",
+    "tile_type", "verify_kernel",
+]  # fmt: skip
