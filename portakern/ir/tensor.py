@@ -1,0 +1,505 @@
+"""The tensor level: what is computed, on whole arrays with symbolic dims.  This alone defines an operator's result.
+
+A value of type f16 or bf16 may be kept in f32 between operations (implicit narrowing may be skipped); an explicit
+:class:`Convert` to a narrower type is never skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from portakern.dtypes import DTYPES
+from portakern.errors import IRError
+from portakern.ir.core import Function, ManyType, Op, Type, verify, yielded
+from portakern.ir.size import Size, names_of, parse_size, product
+from portakern.ir.tile import BINARY, COMPARE, PRECISION, REDUCE, UNARY
+
+
+@dataclass(frozen=True)
+class TensorType(Type):
+    """An array: sizes (numbers or expressions of open dims) and dtype; without sizes, a scalar."""
+
+    shape: tuple[Size, ...]
+    dtype: str
+    head: ClassVar[str] = "tensor"
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise IRError(f"unknown dtype {self.dtype!r}", hint=f"dtypes are {', '.join(DTYPES)}")
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    def __str__(self) -> str:
+        return f"tensor[{', '.join([*map(str, self.shape), self.dtype])}]"
+
+    @classmethod
+    def read(cls, parts: list[str]) -> TensorType:
+        return cls(tuple(map(parse_size, parts[:-1])), parts[-1])
+
+
+def tensor_type(op: Op) -> TensorType:
+    if not isinstance(op.type, TensorType):
+        raise IRError(f"{op.mnemonic()} gives {op.type}, where a tensor is needed", where=str(op.loc or ""))
+    return op.type
+
+
+def _axis(op: Op, axis: int, rank: int) -> None:
+    op.check(0 <= axis < rank, f"axis {axis} is outside an array of {rank} dims")
+
+
+def _axes(op: Op, axes: Sequence[int], rank: int) -> None:
+    for axis in axes:
+        _axis(op, axis, rank)
+    op.check(len(set(axes)) == len(axes), f"an axis appears twice in {tuple(axes)}")
+
+
+# ---- sources ---------------------------------------------------------------------------------------------------------
+
+
+class Literal(Op):
+    """A scalar constant."""
+
+    value: float | int | bool
+    dtype: str
+
+    def infer(self) -> Type:
+        return TensorType((), self.dtype)
+
+
+class DimSize(Op):
+    """A size as a scalar."""
+
+    size: Size
+    dtype: str
+
+    def infer(self) -> Type:
+        return TensorType((), self.dtype)
+
+
+class Iota(Op):
+    """The coordinate along ``axis`` at every element of ``shape``."""
+
+    shape: tuple[Size, ...]
+    axis: int
+    dtype: str = "i32"
+
+    def infer(self) -> Type:
+        _axis(self, self.axis, len(self.shape))
+        return TensorType(self.shape, self.dtype)
+
+
+class RandomBits(Op):
+    """Counter-based random u32 (Philox 4x32-10, Salmon et al. 2011) for element numbers 0.. under ``seed``, a scalar."""
+
+    seed: Op
+    shape: tuple[Size, ...]
+
+    def infer(self) -> Type:
+        return TensorType(self.shape, "u32")
+
+
+# ---- elementwise -----------------------------------------------------------------------------------------------------
+
+ARITY = {**dict.fromkeys(UNARY, 1), **dict.fromkeys(BINARY | COMPARE, 2), "select": 3}
+
+
+class Map(Op):
+    """One elementwise function of equally shaped arrays; scalars go with anything.  ``select`` takes (bool, yes, no)."""
+
+    fn: str
+    args: tuple[Op, ...]
+
+    def infer(self) -> Type:
+        self.check(self.fn in ARITY, f"{self.fn!r} is not an elementwise function", f"they are {', '.join(sorted(ARITY))}")
+        self.check(len(self.args) == ARITY[self.fn], f"{self.fn} takes {ARITY[self.fn]} arrays, not {len(self.args)}")
+        types = [tensor_type(a) for a in self.args]
+        shaped = [t for t in types if t.shape] or types
+        for t in shaped:
+            self.check(t.shape == shaped[0].shape, f"shapes differ: {shaped[0]} and {t}")
+        values = types[1:] if self.fn == "select" else types
+        if self.fn == "select":
+            self.check(types[0].dtype == "bool", f"the condition is {types[0].dtype}, not bool")
+        self.check(len({t.dtype for t in values}) == 1, f"dtypes differ: {' and '.join(t.dtype for t in values)}",
+                   "cast one of them")
+        dtype = "bool" if self.fn in COMPARE or self.fn == "isnan" else values[0].dtype
+        return TensorType(shaped[0].shape, dtype)
+
+
+class Convert(Op):
+    """To another dtype, rounding to nearest even; never skipped where it narrows."""
+
+    x: Op
+    dtype: str
+
+    def infer(self) -> Type:
+        return TensorType(tensor_type(self.x).shape, self.dtype)
+
+
+class BitConvert(Op):
+    """The same bits as another dtype of the same width."""
+
+    x: Op
+    dtype: str
+
+    def infer(self) -> Type:
+        have = tensor_type(self.x)
+        self.check(DTYPES[self.dtype].bits == DTYPES[have.dtype].bits, f"{have.dtype} and {self.dtype} differ in width")
+        return TensorType(have.shape, self.dtype)
+
+
+# ---- views and moves -------------------------------------------------------------------------------------------------
+
+
+class Expand(Op):
+    """``x`` placed in ``shape``: its dim ``i`` becomes dim ``dims[i]`` (in order), repeated where it is 1 and that is not;
+    the other dims of ``shape`` repeat it."""
+
+    x: Op
+    shape: tuple[Size, ...]
+    dims: tuple[int, ...]
+
+    def infer(self) -> Type:
+        have = tensor_type(self.x)
+        self.check(len(self.dims) == have.rank, f"{len(self.dims)} target dims for {have}")
+        _axes(self, self.dims, len(self.shape))
+        self.check(list(self.dims) == sorted(self.dims), "the order of dims may not change here")
+        for size, dim in zip(have.shape, self.dims, strict=True):
+            self.check(size in (1, self.shape[dim]), f"{have} does not broadcast to {self.shape}")
+        return TensorType(self.shape, have.dtype)
+
+
+class Reshape(Op):
+    """The same elements in row-major order under another shape of as many elements."""
+
+    x: Op
+    shape: tuple[Size, ...]
+
+    def infer(self) -> Type:
+        have = tensor_type(self.x)
+        self.check(product(have.shape) == product(self.shape), f"{have} does not have the elements of {self.shape}")
+        return TensorType(self.shape, have.dtype)
+
+
+class Transpose(Op):
+    """Dims in another order: result dim ``i`` is dim ``order[i]`` of ``x``."""
+
+    x: Op
+    order: tuple[int, ...]
+
+    def infer(self) -> Type:
+        have = tensor_type(self.x)
+        self.check(sorted(self.order) == list(range(have.rank)), f"{self.order} is not an order of {have.rank} dims")
+        return TensorType(tuple(have.shape[i] for i in self.order), have.dtype)
+
+
+class Slice(Op):
+    """Elements ``start``, ``start + step``, ... below ``stop`` of each dim; all are given for every dim, steps positive."""
+
+    x: Op
+    starts: tuple[Size, ...]
+    stops: tuple[Size, ...]
+    steps: tuple[int, ...]
+
+    def infer(self) -> Type:
+        have = tensor_type(self.x)
+        self.check(len(self.starts) == len(self.stops) == len(self.steps) == have.rank, "one entry per dim is needed")
+        self.check(all(s >= 1 for s in self.steps), "steps must be positive")
+        shape: list[Size] = []
+        for size, lo, hi, step in zip(have.shape, self.starts, self.stops, self.steps, strict=True):
+            if isinstance(size, int) and isinstance(lo, int) and isinstance(hi, int):
+                self.check(0 <= lo <= hi <= size, f"{lo}:{hi} is outside a dim of {size}")
+            shape.append((hi - lo + (step - 1)) // step)
+        return TensorType(tuple(shape), have.dtype)
+
+
+class PadWith(Op):
+    """``x`` with ``low`` and ``high`` elements of ``value`` before and after each dim."""
+
+    x: Op
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    value: float | int | bool
+
+    def infer(self) -> Type:
+        have = tensor_type(self.x)
+        self.check(len(self.low) == len(self.high) == have.rank, "one entry per dim is needed")
+        self.check(all(n >= 0 for n in (*self.low, *self.high)), "pads must not be negative; slice instead")
+        return TensorType(tuple(s + a + b for s, a, b in zip(have.shape, self.low, self.high, strict=True)), have.dtype)
+
+
+class Concat(Op):
+    """Arrays one after the other along ``axis``."""
+
+    parts: tuple[Op, ...]
+    axis: int
+
+    def infer(self) -> Type:
+        self.check(bool(self.parts), "nothing to concatenate")
+        types = [tensor_type(p) for p in self.parts]
+        _axis(self, self.axis, types[0].rank)
+        total: Size = 0
+        for t in types:
+            same = t.rank == types[0].rank and all(
+                a == b for i, (a, b) in enumerate(zip(t.shape, types[0].shape, strict=True)) if i != self.axis)
+            self.check(same and t.dtype == types[0].dtype, f"cannot join {types[0]} and {t} along axis {self.axis}")
+            total = total + t.shape[self.axis]
+        shape = types[0].shape
+        return TensorType((*shape[: self.axis], total, *shape[self.axis + 1 :]), types[0].dtype)
+
+
+class Flip(Op):
+    """The order of elements reversed along ``axes``."""
+
+    x: Op
+    axes: tuple[int, ...]
+
+    def infer(self) -> Type:
+        have = tensor_type(self.x)
+        _axes(self, self.axes, have.rank)
+        return have
+
+
+# ---- reductions ------------------------------------------------------------------------------------------------------
+
+
+class Fold(Op):
+    """``fn`` over ``axes``, which go away.  Of nothing: sum 0, prod 1, max -inf, min inf, any false, all true."""
+
+    fn: str
+    x: Op
+    axes: tuple[int, ...]
+
+    def infer(self) -> Type:
+        self.check(self.fn in REDUCE, f"{self.fn!r} is not one of {', '.join(sorted(REDUCE))}")
+        have = tensor_type(self.x)
+        _axes(self, self.axes, have.rank)
+        self.check((have.dtype == "bool") == (self.fn in ("any", "all")), f"{self.fn} of {have.dtype}")
+        return TensorType(tuple(s for i, s in enumerate(have.shape) if i not in self.axes), have.dtype)
+
+
+class ArgFold(Op):
+    """The index (lowest among equals) of the largest or smallest element along ``axis``, which goes away."""
+
+    fn: str
+    x: Op
+    axis: int
+    dtype: str = "i32"
+
+    def infer(self) -> Type:
+        self.check(self.fn in ("max", "min"), f"{self.fn!r} is not max or min")
+        have = tensor_type(self.x)
+        _axis(self, self.axis, have.rank)
+        return TensorType(tuple(s for i, s in enumerate(have.shape) if i != self.axis), self.dtype)
+
+
+class Cumulate(Op):
+    """Running ``fn`` along ``axis``."""
+
+    fn: str
+    x: Op
+    axis: int
+    reverse: bool = False
+    exclusive: bool = False
+
+    def infer(self) -> Type:
+        self.check(self.fn in ("sum", "prod", "max", "min"), f"{self.fn!r} is not sum, prod, max or min")
+        have = tensor_type(self.x)
+        _axis(self, self.axis, have.rank)
+        return have
+
+
+class WindowFold(Op):
+    """``fn`` over windows (pooling): per dim the window's size, stride, pads and dilation; pads hold the identity."""
+
+    fn: str
+    x: Op
+    window: tuple[int, ...]
+    strides: tuple[int, ...]
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+    def infer(self) -> Type:
+        self.check(self.fn in REDUCE, f"{self.fn!r} is not one of {', '.join(sorted(REDUCE))}")
+        have = tensor_type(self.x)
+        parts = (self.window, self.strides, self.low, self.high, self.dilation)
+        self.check(all(len(p) == have.rank for p in parts), "one entry per dim is needed")
+        return TensorType(tuple(windowed(*x) for x in zip(have.shape, *parts, strict=True)), have.dtype)
+
+
+def windowed(size: Size, window: int, stride: int, low: int, high: int, dilation: int) -> Size:
+    """How many windows fit: floor((size + low + high - dilation * (window - 1) - 1) / stride) + 1."""
+    return (size + (low + high - dilation * (window - 1) - 1)) // stride + 1
+
+
+# ---- contractions ----------------------------------------------------------------------------------------------------
+
+
+class Contract(Op):
+    """Sums of products over paired dims; result dims are batch, free of ``lhs``, free of ``rhs``, each in order.
+
+    Products are summed in ``dtype`` (f32 for f16 and bf16 operands, unless f64 or i32 is asked) as ``precision`` says.
+    """
+
+    lhs: Op
+    rhs: Op
+    lhs_batch: tuple[int, ...]
+    rhs_batch: tuple[int, ...]
+    lhs_axes: tuple[int, ...]
+    rhs_axes: tuple[int, ...]
+    dtype: str
+    precision: str = "ieee"
+
+    def infer(self) -> Type:
+        a, b = tensor_type(self.lhs), tensor_type(self.rhs)
+        self.check(self.precision in PRECISION, f"{self.precision!r} is not one of {', '.join(sorted(PRECISION))}")
+        self.check(a.dtype == b.dtype, f"operand dtypes differ: {a.dtype} and {b.dtype}", "cast one of them")
+        self.check(len(self.lhs_batch) == len(self.rhs_batch), "batch dims must pair up")
+        self.check(len(self.lhs_axes) == len(self.rhs_axes), "contracted dims must pair up")
+        _axes(self, (*self.lhs_batch, *self.lhs_axes), a.rank)
+        _axes(self, (*self.rhs_batch, *self.rhs_axes), b.rank)
+        pairs = zip((*self.lhs_batch, *self.lhs_axes), (*self.rhs_batch, *self.rhs_axes), strict=True)
+        for i, j in pairs:
+            self.check(a.shape[i] == b.shape[j], f"{a} and {b} differ in paired dims: {a.shape[i]} and {b.shape[j]}")
+        return TensorType((*(a.shape[i] for i in self.lhs_batch), *(a.shape[i] for i in self.lhs_free),
+                           *(b.shape[j] for j in self.rhs_free)), self.dtype)
+
+    @property
+    def lhs_free(self) -> tuple[int, ...]:
+        return tuple(i for i in range(tensor_type(self.lhs).rank) if i not in (*self.lhs_batch, *self.lhs_axes))
+
+    @property
+    def rhs_free(self) -> tuple[int, ...]:
+        return tuple(i for i in range(tensor_type(self.rhs).rank) if i not in (*self.rhs_batch, *self.rhs_axes))
+
+
+class Convolve(Op):
+    """Convolution of x [N, *spatial, C] with w [*window, C/groups, O]: result [N, *spatial, O].
+
+    ``transposed`` is the gradient form, whose result spatial size is (size - 1) * stride - low - high + window extent.
+    """
+
+    x: Op
+    w: Op
+    strides: tuple[int, ...]
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+    dtype: str
+    transposed: bool = False
+
+    def infer(self) -> Type:
+        x, w = tensor_type(self.x), tensor_type(self.w)
+        n = x.rank - 2
+        self.check(1 <= n <= 3 and w.rank == x.rank, f"{x} and {w} are not a 1 to 3 dimensional convolution")
+        self.check(all(len(p) == n for p in (self.strides, self.low, self.high, self.dilation)), "one entry per spatial dim")
+        self.check(x.shape[-1] == w.shape[-2] * self.groups, f"{x} has not the channels of {w} in {self.groups} groups")
+        spatial: list[Size] = []
+        for i in range(n):
+            window = w.shape[i]
+            self.check(isinstance(window, int), "the window must be static")
+            assert isinstance(window, int)
+            reach = self.dilation[i] * (window - 1) + 1
+            spatial.append((x.shape[1 + i] - 1) * self.strides[i] - self.low[i] - self.high[i] + reach if self.transposed
+                           else windowed(x.shape[1 + i], window, self.strides[i], self.low[i], self.high[i], self.dilation[i]))
+        return TensorType((x.shape[0], *spatial, w.shape[-1]), self.dtype)
+
+
+# ---- data-dependent moves --------------------------------------------------------------------------------------------
+
+
+class Gather(Op):
+    """Elements of ``x`` along ``axis`` picked by integers.
+
+    Without ``zipped``, ``indices`` of any rank replace that dim (numpy ``take``).  With it, ``indices`` have the rank
+    of ``x`` and pick per position (numpy ``take_along_axis``).  An index outside [0, size) gives ``fill``.
+    """
+
+    x: Op
+    indices: Op
+    axis: int
+    zipped: bool = False
+    fill: float | int = 0
+
+    def infer(self) -> Type:
+        x, i = tensor_type(self.x), tensor_type(self.indices)
+        _axis(self, self.axis, x.rank)
+        self.check(DTYPES[i.dtype].is_int, f"indices are {i.dtype}, not integers")
+        if self.zipped:
+            self.check(i.rank == x.rank, f"indices have {i.rank} dims, the array {x.rank}")
+            for d in range(x.rank):
+                self.check(d == self.axis or i.shape[d] == x.shape[d], f"{i} does not go with {x}")
+            return TensorType(i.shape, x.dtype)
+        return TensorType((*x.shape[: self.axis], *i.shape, *x.shape[self.axis + 1 :]), x.dtype)
+
+
+class Scatter(Op):
+    """``x`` with ``updates`` set, added or maximised at ``indices`` along ``axis``, per position; outside: dropped."""
+
+    x: Op
+    indices: Op
+    updates: Op
+    axis: int
+    mode: str = "add"
+
+    def infer(self) -> Type:
+        x, i, u = tensor_type(self.x), tensor_type(self.indices), tensor_type(self.updates)
+        _axis(self, self.axis, x.rank)
+        self.check(self.mode in ("set", "add", "max"), f"{self.mode!r} is not set, add or max")
+        self.check(DTYPES[i.dtype].is_int and i.shape == u.shape and u.dtype == x.dtype and i.rank == x.rank,
+                   f"{i} and {u} do not go with {x}")
+        return x
+
+
+class Sort(Op):
+    """Sorted along ``axis``, stable: results (values, i32 indices); the first ``count`` of them where it is not 0."""
+
+    x: Op
+    axis: int
+    descending: bool = False
+    count: int = 0
+
+    def infer(self) -> Type:
+        x = tensor_type(self.x)
+        _axis(self, self.axis, x.rank)
+        size = self.count or x.shape[self.axis]
+        shape = (*x.shape[: self.axis], size, *x.shape[self.axis + 1 :])
+        return ManyType((TensorType(shape, x.dtype), TensorType(shape, "i32")))
+
+
+# ---- programs --------------------------------------------------------------------------------------------------------
+
+
+class TensorProgram(Function):
+    """What an operator computes: its arguments are the inputs (and run-time scalars), its yielded values the outputs.
+
+    ``outputs`` names them in order.
+    """
+
+    outputs: tuple[str, ...]
+
+    @property
+    def results(self) -> tuple[Op, ...]:
+        return yielded(self.body)
+
+    @cached_property
+    def dims(self) -> tuple[str, ...]:
+        """Open dims of the inputs in order of appearance."""
+        found: dict[str, None] = {}
+        for arg in self.args:
+            for size in tensor_type(arg).shape:
+                found.update(dict.fromkeys(sorted(names_of(size))))
+        return tuple(found)
+
+
+def verify_tensor_program(program: TensorProgram) -> None:
+    """Scope of every operation, and one name per output."""
+    verify(program)
+    if len(program.outputs) != len(program.results):
+        raise IRError(f"{program.name} names {len(program.outputs)} outputs and gives {len(program.results)}")
