@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -134,7 +134,7 @@ class WorkerPool:
         (outcome,) = self.run([Job(None, function, args, kwargs, timeout_s)])
         return outcome.unwrap()
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+    def run(self, jobs: Iterable[Job]) -> Generator[Outcome, None, None]:
         """Runs the jobs on the workers; outcomes come as they are reached, so not in order.
 
         Leaving the iteration early ends the jobs under way. If a worker cannot start, the jobs that are left fail for

@@ -1,4 +1,4 @@
-"""The ``portakern`` command. Each subcommand is a module here with ``add_arguments(parser)`` and ``run(args) -> int``."""
+"""The ``portakern`` command; each subcommand is a module with ``add_arguments(parser)`` and ``run(args) -> int``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command. Returns 0 if all that was asked was reached, 1 if not, 2 for bad usage."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return _dispatch(argv)
+        status = _dispatch(argv)
+        sys.stdout.flush()
+        return status
     except PortakernError as error:
         print(f"portakern: {error}", file=sys.stderr)
         return error.exit_status
@@ -42,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _dispatch(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
-        _top_parser().print_help()
+        print(_top_parser().format_help(), end="")
         return 0 if argv else 2
     if argv[0] == "--version":
         from portakern import __version__
