@@ -289,7 +289,8 @@ class Language:
     this language allows on a device, default first; ``options`` documents the schedule options it declares.
     ``environment`` is set in the worker processes that compile or run for it.  ``convention`` says in one paragraph how
     a foreign kernel of this language is called; ``adopt`` wraps such a text as a :class:`Source` for the arrays of an
-    operator (``None``: foreign kernels are not taken).  ``extra`` is the pip extra its tools come from.
+    operator (``None``: foreign kernels are not taken).  ``extra`` is the pip extra its tools come from; ``tools`` names
+    executables from outside pip that it uses where they are, each with what it gives (for ``portakern doctor``).
     """
 
     name: str
@@ -298,6 +299,7 @@ class Language:
     emitter: Emitter
     schedules: Callable[[Nest, Device], Sequence[Schedule]]
     extra: str = ""
+    tools: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
     toolchain: Toolchain | None = None
     runtime: Runtime | None = None
