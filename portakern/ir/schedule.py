@@ -31,9 +31,12 @@ Value = str | int | bool
 
 @dataclass(frozen=True)
 class NestAxis:
+    """``contiguous``: neighbouring coordinates are neighbours in memory, in the main input and output."""
+
     name: str
     role: str
     extent: Size
+    contiguous: bool = False
 
 
 @dataclass(frozen=True)

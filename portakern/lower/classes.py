@@ -1,0 +1,155 @@
+"""Which dims of a tensor program run together: every dim of every value gets the iteration axis it belongs to.
+
+Elementwise operations, broadcasts, transposes, reductions and contractions tie the dims of their operands to those of
+their result.  An input ties nothing: each use of it is a load of its own, so ``x @ x.T`` has three axes and not one.
+The result is what the families lower by: two values with the same axes can share tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from portakern.ir.core import Arg, Op
+from portakern.ir.size import Size
+from portakern.ir.tensor import (
+    ArgFold, BitConvert, Contract, Convert, Cumulate, Expand, Fold, Map, Reshape, TensorProgram, Transpose, tensor_type,
+)  # fmt: skip
+
+Node = tuple[Op, int]
+
+
+@dataclass(frozen=True, eq=False)
+class AxisClass:
+    """One iteration axis: its name and extent."""
+
+    name: str
+    extent: Size
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.extent}"
+
+
+class Classes:
+    """Axis classes by (operation, dim).  Values in ``cut`` count as arrays in memory, like inputs."""
+
+    def __init__(self, program: TensorProgram, names: Mapping[str, tuple[str, ...]], cut: frozenset[Op]) -> None:
+        self.parent: dict[Node, Node] = {}
+        self.cut = cut
+        self.found: dict[Node, AxisClass] = {}
+        self.by_use: dict[tuple[Op, int], tuple[Node, ...]] = {}
+        self.hints: dict[Node, str] = {}
+        for op in program.body.ops:
+            if op.mnemonic() != "give":
+                self._tie(op, names)
+        self._name(program)
+
+    # ---- union-find
+
+    def _root(self, node: Node) -> Node:
+        while self.parent.setdefault(node, node) != node:
+            self.parent[node] = self.parent[self.parent[node]]
+            node = self.parent[node]
+        return node
+
+    def _join(self, a: Node, b: Node) -> None:
+        self.parent[self._root(a)] = self._root(b)
+
+    def _tie(self, op: Op, names: Mapping[str, tuple[str, ...]]) -> None:
+        for number, operand in enumerate(op.operands):
+            is_leaf = isinstance(operand, Arg) or operand in self.cut
+            rank = tensor_type(operand).rank
+            # A leaf's dims are nodes of this use alone: (op, -1 - 16 * operand - dim) names them without a class.
+            nodes = tuple((op, -1 - 16 * number - d) if is_leaf else (operand, d) for d in range(rank))
+            for d in range(rank):
+                if isinstance(operand, Arg) and operand.name in names:
+                    self.hints[nodes[d]] = names[operand.name][d]
+                target = tied_dim(op, number, d)
+                if target is not None:
+                    self._join(nodes[d], (op, target))
+            self.by_use[(op, number)] = nodes
+        if isinstance(op, Contract):
+            for i, j in zip(op.lhs_axes, op.rhs_axes, strict=True):
+                self._join(self.by_use[(op, 0)][i], self.by_use[(op, 1)][j])
+
+    def _name(self, program: TensorProgram) -> None:
+        hints: dict[Node, str] = {}
+        for node, hint in self.hints.items():
+            hints.setdefault(self._root(node), hint)
+        taken: set[str] = {a.name for a in program.args}
+        letters = iter("ijklrstuvxyz")
+        extents: dict[Node, Size] = {}
+        for node in list(self.parent):
+            if (size := _size(node)) != 1:
+                extents.setdefault(self._root(node), size)
+        for op in program.body.ops:
+            if op.mnemonic() == "give":
+                continue
+            dims = [(op, d) for d in range(tensor_type(op).rank)] if hasattr(op.type, "shape") else []
+            for node in [*dims, *(n for i in range(len(op.operands)) for n in self.by_use[(op, i)])]:
+                root = self._root(node)
+                if root not in self.found:
+                    base = hints.get(root, "") or next(letters, "axis")
+                    name, n = base, 1
+                    while name in taken:
+                        n += 1
+                        name = f"{base}{n}"
+                    taken.add(name)
+                    self.found[root] = AxisClass(name, extents.get(root, 1))
+
+    # ---- answers
+
+    def of(self, op: Op) -> tuple[AxisClass, ...]:
+        """The axes of the dims of a computed value, in order."""
+        return tuple(self.found[self._root((op, d))] for d in range(tensor_type(op).rank))
+
+    def of_operand(self, op: Op, number: int) -> tuple[AxisClass, ...]:
+        """The axes of the dims of an operand as ``op`` uses it."""
+        return tuple(self.found[self._root(n)] for n in self.by_use[(op, number)])
+
+
+def _size(node: Node) -> Size:
+    op, d = node
+    if d >= 0:
+        return tensor_type(op).shape[d]
+    number, dim = divmod(-1 - d, 16)
+    return tensor_type(op.operands[number]).shape[dim]
+
+
+def tied_dim(op: Op, number: int, d: int) -> int | None:
+    """The dim of the result of ``op`` that dim ``d`` of its operand ``number`` runs along, if it does."""
+    operand = op.operands[number]
+    match op:
+        case Map():
+            return d if tensor_type(operand).shape else None
+        case Convert() | BitConvert() | Cumulate():
+            return d
+        case Expand():
+            return op.dims[d] if tensor_type(operand).shape[d] == op.shape[op.dims[d]] else None
+        case Transpose():
+            return op.order.index(d)
+        case Fold():
+            return None if d in op.axes else d - sum(a < d for a in op.axes)
+        case ArgFold():
+            return None if d == op.axis else d - (op.axis < d)
+        case Contract():
+            return _contract_dim(op, number, d)
+        case Reshape():
+            return matched_dims(tensor_type(operand).shape, op.shape).get(d)
+    return None
+
+
+def _contract_dim(op: Contract, number: int, d: int) -> int | None:
+    batch, free, first = ((op.lhs_batch, op.lhs_free, len(op.lhs_batch)),
+                          (op.rhs_batch, op.rhs_free, len(op.lhs_batch) + len(op.lhs_free)))[number]
+    if d in batch:
+        return batch.index(d)
+    return first + free.index(d) if d in free else None
+
+
+def matched_dims(inner: tuple[Size, ...], outer: tuple[Size, ...]) -> dict[int, int]:
+    """Dims that a reshape between these shapes leaves alone, where dims of 1 are all that comes or goes; else none."""
+    a = [i for i, s in enumerate(inner) if s != 1]
+    b = [i for i, s in enumerate(outer) if s != 1]
+    same = [inner[i] for i in a] == [outer[j] for j in b]
+    return dict(zip(a, b, strict=True)) if same else {}

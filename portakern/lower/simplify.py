@@ -1,0 +1,194 @@
+"""Tensor programs in the form the families expect: trivial moves gone, reshapes pushed to the inputs, and contractions
+without a matrix shape rewritten as products and sums.  Every rule keeps the value."""
+
+from __future__ import annotations
+
+import math
+
+from portakern.dtypes import DTYPES
+from portakern.ir.core import Arg, Op
+from portakern.ir.rewrite import Rules, canonicalise
+from portakern.ir.size import Size
+from portakern.ir.tensor import (
+    Contract, Convert, Expand, Fold, Literal, Map, Reshape, TensorProgram, Transpose, tensor_type,
+)  # fmt: skip
+
+rules = Rules()
+
+
+def simplify(program: TensorProgram) -> TensorProgram:
+    return canonicalise(program, rules)
+
+
+def identity(fn: str, dtype: str) -> float | int | bool:
+    """The value that ``fn`` leaves everything unchanged with."""
+    kind = DTYPES[dtype]
+    if fn in ("any", "all"):
+        return fn == "all"
+    if fn in ("sum", "prod"):
+        unit = 0 if fn == "sum" else 1
+        return float(unit) if kind.is_float else unit
+    if kind.is_float:
+        return -math.inf if fn == "max" else math.inf
+    lowest = -(2 ** (kind.bits - 1)) if kind.kind == "int" else 0
+    highest = 2 ** (kind.bits - (kind.kind == "int")) - 1
+    return lowest if fn == "max" else highest
+
+
+def squeezed(shape: tuple[Size, ...]) -> tuple[Size, ...]:
+    return tuple(s for s in shape if s != 1)
+
+
+def full(value: float | int | bool, dtype: str, shape: tuple[Size, ...]) -> Op:
+    scalar = Literal(value, dtype)
+    return Expand(scalar, shape, ()) if shape else scalar
+
+
+# ---- moves that move nothing -------------------------------------------------------------------------------------------
+
+
+@rules.on(Convert)
+def convert_to_same(op: Convert) -> Op | None:
+    return op.x if tensor_type(op.x).dtype == op.dtype else None
+
+
+@rules.on(Convert)
+def convert_literal(op: Convert) -> Op | None:
+    """A constant takes its dtype at once, where the new dtype holds it exactly enough to be a constant of it."""
+    if not isinstance(op.x, Literal) or DTYPES[op.dtype].bits < 32 or op.dtype == "bool":
+        return None
+    kind = DTYPES[op.dtype]
+    if kind.is_int and not (isinstance(op.x.value, int) or float(op.x.value).is_integer()):
+        return None
+    return Literal(float(op.x.value) if kind.is_float else int(op.x.value), op.dtype)
+
+
+@rules.on(Expand)
+def expand_to_same(op: Expand) -> Op | None:
+    return op.x if tensor_type(op.x).shape == op.shape else None
+
+
+@rules.on(Expand)
+def expand_twice(op: Expand) -> Op | None:
+    if not isinstance(op.x, Expand):
+        return None
+    return Expand(op.x.x, op.shape, tuple(op.dims[d] for d in op.x.dims))
+
+
+@rules.on(Map)
+def map_of_expanded_scalars(op: Map) -> Op | None:
+    """Elementwise operations take scalars as they are, so expanding one is work for nothing."""
+    if not tensor_type(op).shape:
+        return None
+    args = tuple(a.x if isinstance(a, Expand) and not tensor_type(a.x).shape else a for a in op.args)
+    if args == op.args:
+        return None
+    if any(tensor_type(a).shape for a in args):
+        return Map(op.fn, args, loc=op.loc)
+    return Expand(Map(op.fn, args, loc=op.loc), tensor_type(op).shape, ())
+
+
+@rules.on(Transpose)
+def transpose_in_place(op: Transpose) -> Op | None:
+    return op.x if op.order == tuple(range(len(op.order))) else None
+
+
+@rules.on(Transpose)
+def transpose_twice(op: Transpose) -> Op | None:
+    return Transpose(op.x.x, tuple(op.x.order[i] for i in op.order)) if isinstance(op.x, Transpose) else None
+
+
+@rules.on(Reshape)
+def reshape_to_same(op: Reshape) -> Op | None:
+    return op.x if tensor_type(op.x).shape == op.shape else None
+
+
+@rules.on(Reshape)
+def reshape_twice(op: Reshape) -> Op | None:
+    return Reshape(op.x.x, op.shape) if isinstance(op.x, Reshape) else None
+
+
+@rules.on(Reshape)
+def reshape_before_elementwise(op: Reshape) -> Op | None:
+    """Push reshapes towards the inputs, whose views are free."""
+    x = op.x
+    if isinstance(x, Convert):
+        return Convert(Reshape(x.x, op.shape), x.dtype, loc=x.loc)
+    if isinstance(x, Map):
+        args = tuple(Reshape(a, op.shape) if tensor_type(a).shape else a for a in x.args)
+        return Map(x.fn, args, loc=x.loc)
+    if isinstance(x, Expand) and not tensor_type(x.x).shape:
+        return Expand(x.x, op.shape, ())
+    return None
+
+
+@rules.on(Expand)
+def expand_inserting_ones(op: Expand) -> Op | None:
+    """Expanding a reshaped value that only gained or lost dims of 1 expands the value itself."""
+    if not isinstance(op.x, Reshape):
+        return None
+    inner, outer = tensor_type(op.x.x).shape, op.x.shape
+    if len(squeezed(inner)) != len(inner) or squeezed(inner) != squeezed(outer):
+        return None
+    kept = tuple(d for d, s in zip(op.dims, outer, strict=True) if s != 1)
+    return Expand(op.x.x, op.shape, kept)
+
+
+# ---- reductions and contractions of nothing ------------------------------------------------------------------------------
+
+
+@rules.on(Fold)
+def fold_of_nothing(op: Fold) -> Op | None:
+    t = tensor_type(op.x)
+    if any(t.shape[a] == 0 for a in op.axes):
+        return full(identity(op.fn, t.dtype), t.dtype, tensor_type(op).shape)
+    return None
+
+
+@rules.on(Fold)
+def fold_over_ones(op: Fold) -> Op | None:
+    t = tensor_type(op.x)
+    kept = tuple(a for a in op.axes if t.shape[a] != 1)
+    if len(kept) == len(op.axes):
+        return None
+    ones = [a for a in op.axes if t.shape[a] == 1]
+    thin = Reshape(op.x, tuple(s for i, s in enumerate(t.shape) if i not in ones))
+    left = {a: a - sum(o < a for o in ones) for a in kept}
+    return Fold(op.fn, thin, tuple(left.values()), loc=op.loc) if kept else thin
+
+
+@rules.on(Contract)
+def contract_nothing(op: Contract) -> Op | None:
+    t = tensor_type(op.lhs)
+    if any(t.shape[a] == 0 for a in op.lhs_axes):
+        return full(0.0 if DTYPES[op.dtype].is_float else 0, op.dtype, tensor_type(op).shape)
+    return None
+
+
+@rules.on(Contract)
+def contract_without_a_matrix(op: Contract) -> Op | None:
+    """A contraction with a side that has no free dim, or nothing to sum over, is a product and a sum."""
+    if op.lhs_free and op.rhs_free and op.lhs_axes:
+        return None
+    wide = op.dtype if DTYPES[op.dtype].bits >= 32 else "f32"
+    a, b = Convert(op.lhs, wide), Convert(op.rhs, wide)
+    shape, sizes = tensor_type(op).shape, [tensor_type(op.lhs).shape[i] for i in op.lhs_axes]
+    full_shape = (*shape, *sizes)
+    n_batch, n_lhs = len(op.lhs_batch), len(op.lhs_free)
+
+    def place(x: Op, batch: tuple[int, ...], free: tuple[int, ...], axes: tuple[int, ...], first: int) -> Op:
+        order = (*batch, *free, *axes)
+        dims = (*range(n_batch), *range(first, first + len(free)), *range(len(shape), len(full_shape)))
+        return Expand(Transpose(x, order), full_shape, dims)
+
+    left = place(a, op.lhs_batch, op.lhs_free, op.lhs_axes, n_batch)
+    right = place(b, op.rhs_batch, op.rhs_free, op.rhs_axes, n_batch + n_lhs)
+    terms: Op = Map("mul", (left, right), loc=op.loc)
+    if sizes:
+        terms = Fold("sum", terms, tuple(range(len(shape), len(full_shape))), loc=op.loc)
+    return Convert(terms, op.dtype, loc=op.loc)
+
+
+def leaf(op: Op) -> bool:
+    """Whether ``op`` is an array that kernels can load from."""
+    return isinstance(op, Arg)

@@ -1,0 +1,145 @@
+"""Finds backends through the entry-point group ``portakern.backends`` and resolves targets against them."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.metadata import entry_points
+
+from portakern.backend import MANIFEST_VERSION, Backend, Language, Target
+from portakern.device import Device, load_devices
+from portakern.errors import BackendError, UsageError
+
+GROUP = "portakern.backends"
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A backend whose manifest could not be loaded, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Registry:
+    """Every backend found on this machine.  Languages have one owner; the devices are per backend."""
+
+    backends: tuple[Backend, ...]
+    broken: tuple[Broken, ...] = ()
+
+    @property
+    def languages(self) -> dict[str, Language]:
+        return {x.name: x for b in self.backends for x in b.languages}
+
+    def backend_of(self, language: str) -> Backend:
+        for b in self.backends:
+            if any(x.name == language for x in b.languages):
+                return b
+        raise self._unknown_language(language)
+
+    def language(self, name: str) -> Language:
+        return self.backend_of(name).language(name)
+
+    def devices(self, language: str) -> dict[str, Device]:
+        """Instruction sets and products this language may be aimed at."""
+        backend = self.backend_of(language)
+        isas = set(self.language(language).targets)
+        return {name: d for name, d in _devices(backend).items() if d.isa in isas}
+
+    def default_targets(self) -> tuple[Target, ...]:
+        """Each language on each of its instruction sets, in the order of the manifests."""
+        return tuple(Target(x.name, self.devices(x.name)[isa]) for b in self.backends for x in b.languages
+                     for isa in x.targets)
+
+    def target(self, text: str) -> Target:
+        """The one target called ``text``; raises :class:`UsageError` with what there is."""
+        language, _, device = text.partition(":")
+        if language not in self.languages:
+            raise self._unknown_language(language)
+        known = self.devices(language)
+        if device not in known:
+            raise UsageError(f"unknown target {text!r}: {language} has no device {device!r}",
+                             hint=f"{language} has {', '.join(known)}")
+        return Target(language, known[device])
+
+    def match(self, patterns: str) -> tuple[Target, ...]:
+        """Targets named by comma-separated names or patterns (``all``, ``hip:*``, ``*:gfx942``), without repeats.
+
+        A pattern runs over the instruction sets of the default list; products are named in full or by pattern too.
+        """
+        found: dict[str, Target] = {}
+        for pattern in filter(None, (p.strip() for p in patterns.split(","))):
+            if pattern == "all":
+                pattern = "*:*"
+            if not any(c in pattern for c in "*?["):
+                found.setdefault(pattern, self.target(pattern))
+                continue
+            hits = [t for t in self.default_targets() if fnmatchcase(str(t), pattern)]
+            if not hits:
+                raise UsageError(f"no target matches {pattern!r}",
+                                 hint="`portakern targets` lists them: " + ", ".join(map(str, self.default_targets())))
+            for t in hits:
+                found.setdefault(str(t), t)
+        if not found:
+            raise UsageError("no target was named", hint="for example --targets numba:cpu, hip:* or all")
+        return tuple(found.values())
+
+    def _unknown_language(self, language: str) -> UsageError:
+        reason = next((f"; its backend could not be loaded: {b.reason}" for b in self.broken if b.name == language), "")
+        known = ", ".join(sorted(self.languages))
+        return UsageError(f"unknown target language {language!r}{reason}",
+                          hint=f"languages here are {known}; a target is language:device, such as hip:gfx942")
+
+
+@cache
+def _devices(backend: Backend) -> dict[str, Device]:
+    return load_devices(backend.devices)
+
+
+@cache
+def registry() -> Registry:
+    """The backends of this machine, loaded once.  One that fails to load is reported, and hides no other."""
+    found: list[Backend] = []
+    broken: list[Broken] = []
+    for name, value in sorted({(e.name, e.value) for e in entry_points(group=GROUP)}):
+        try:
+            backend = _load(value)
+            check_manifest(backend, {x.name for b in found for x in b.languages})
+            found.append(backend)
+        except Exception as error:  # a stranger's module may fail in any way; it must not take the others along
+            broken.append(Broken(name, f"{type(error).__name__}: {error}"))
+    return Registry(tuple(found), tuple(broken))
+
+
+def _load(value: str) -> Backend:
+    module, _, attribute = value.partition(":")
+    backend = getattr(importlib.import_module(module), attribute or "backend")
+    if not isinstance(backend, Backend):
+        raise BackendError(f"{value} is a {type(backend).__name__}, not a portakern.backend.Backend")
+    return backend
+
+
+def check_manifest(backend: Backend, taken: set[str]) -> None:
+    """Raise :class:`BackendError` when a manifest contradicts itself, portakern or another backend."""
+    if backend.version != MANIFEST_VERSION:
+        raise BackendError(f"the backend {backend.name} is written for manifest version {backend.version}, "
+                           f"this portakern has {MANIFEST_VERSION}", hint="install a version of it made for this portakern")
+    if not backend.languages:
+        raise BackendError(f"the backend {backend.name} offers no language")
+    if not backend.devices.is_dir():
+        raise BackendError(f"the backend {backend.name} has no folder of device descriptions at {backend.devices.name}")
+    described = {d.isa for d in _devices(backend).values()}
+    for language in backend.languages:
+        if language.name in taken:
+            raise BackendError(f"the language {language.name} is offered by another backend already")
+        absent = [t for t in language.targets if t not in described]
+        if absent:
+            raise BackendError(f"{backend.name} offers {language.name} for {', '.join(absent)} without describing them")
+
+
+def targets(patterns: str = "all") -> tuple[Target, ...]:
+    """The targets that ``patterns`` names, see :meth:`Registry.match`."""
+    return registry().match(patterns)
