@@ -3,15 +3,220 @@
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+from portakern.backend import Language
+from portakern.build import environment
+from portakern.build.environment import Ability, CacheState, Executable, Extra, Machine
+from portakern.errors import PortakernError
+from portakern.native import DriverProbe
+
+# What a manifest's part means to a user.
+_PART_WORDS = {"toolchain": "compile", "runtime": "run", "simulator": "simulate", "estimator": "estimate"}
+
+# What an extra gives that belongs to no one language.
+_GENERAL_USES = {
+    "torch": ("peers to time against, custom ops under torch.compile, tensors in and out",),
+    "dev": ("the tests, the linter and the type checker of portakern itself",),
+}
+
+
+@dataclass(frozen=True)
+class LanguageReport:
+    """One language: what it is, the extra it needs, and what it can do on this machine."""
+
+    name: str
+    title: str
+    backend: str
+    extra: str
+    targets: tuple[str, ...]
+    abilities: tuple[Ability, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that ``portakern doctor`` says. ``broken`` holds a line for each backend that could not be loaded."""
+
+    machine: Machine
+    cache: CacheState
+    extras: tuple[Extra, ...]
+    gives: dict[str, tuple[str, ...]]
+    executables: tuple[Executable, ...]
+    drivers: tuple[DriverProbe, ...]
+    languages: tuple[LanguageReport, ...]
+    broken: dict[str, str]
+
+    @property
+    def healthy(self) -> bool:
+        """Nothing that must work is at fault; what is optional may be absent."""
+        return not self.cache.error and not self.broken
+
+    def to_dict(self) -> dict[str, object]:
+        extras = [
+            asdict(extra) | {"complete": extra.complete, "gives": self.gives[extra.name], "command": extra.command}
+            for extra in self.extras
+        ]
+        return {"portakern": self.machine.portakern, "healthy": self.healthy, **asdict(self), "extras": extras}
+
+
+def doctor() -> Report:
+    """Looks around. Takes a few seconds, most of them in the backends' own checks."""
+    backends, broken = environment.backends()
+    pairs = [(backend, language) for backend in backends for language in backend.languages]
+    abilities = environment.abilities(pairs)
+    languages = tuple(
+        LanguageReport(
+            language.name, language.title, backend.name, language.extra, language.targets, abilities[language.name]
+        )
+        for backend, language in pairs
+    )
+    extras = tuple(environment.extras())
+    return Report(
+        machine=environment.machine(),
+        cache=environment.cache_state(),
+        extras=extras,
+        gives={extra.name: _uses(extra.name, [language for _, language in pairs]) for extra in extras},
+        executables=tuple(environment.executables(language for _, language in pairs)),
+        drivers=tuple(environment.drivers()),
+        languages=languages,
+        broken=broken,
+    )
+
+
+def _uses(extra: str, languages: Iterable[Language]) -> tuple[str, ...]:
+    """What an extra gives: for each language that needs it, what can be done for which devices."""
+    uses = list(_GENERAL_USES.get(extra, ()))
+    for language in languages:
+        if language.extra == extra:
+            words = [word for part, word in _PART_WORDS.items() if getattr(language, part) is not None]
+            uses.append(f"{language.title}: {', '.join(words)} for {', '.join(language.targets)}")
+    return tuple(uses)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="as JSON, to FILE or standard output")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from portakern import native
+    report = doctor()
+    if arguments.json is None:
+        print(text(report))
+    else:
+        _write(json.dumps(report.to_dict(), indent=1), arguments.json)
+    return 0 if report.healthy else 1
 
-    for name in native.driver_names():
-        print(native.probe_driver(name))
-    return 0
+
+def _write(content: str, name: str) -> None:
+    if name == "-":
+        print(content)
+        return
+    try:
+        with open(name, "w", encoding="utf-8") as file:
+            file.write(content + "\n")
+    except OSError as error:
+        raise PortakernError("output", f"cannot write {name}: {error.strerror}", hint="name another file") from error
+
+
+def text(report: Report) -> str:
+    """The report for people, in sections."""
+    sections = [
+        _machine_text(report.machine, report.cache),
+        _languages_text(report.languages),
+        _absences_text(report.languages),
+        _extras_text(report),
+        _executables_text(report.executables),
+        _drivers_text(report.drivers),
+        "\n".join(f"backend {name} cannot be loaded: {why}" for name, why in report.broken.items()),
+    ]
+    return "\n\n".join(section for section in sections if section)
+
+
+def _machine_text(machine: Machine, cache: CacheState) -> str:
+    free = f", {cache.free_bytes / 1e9:.1f} GB free" if cache.free_bytes is not None else ""
+    state = f"NOT usable: {cache.error}\n  {cache.hint}" if cache.error else f"writable{free}"
+    return "\n".join([
+        f"portakern {machine.portakern} on Python {machine.python} ({machine.executable})",
+        f"{machine.system}, {machine.processor or machine.machine}, {machine.cores} cores",
+        f"cache {cache.directory}: {state}",
+    ])  # fmt: skip
+
+
+def _languages_text(languages: Sequence[LanguageReport]) -> str:
+    if not languages:
+        return "no language is installed"
+    rows = [["language", "emit", *_PART_WORDS.values(), "targets"]]
+    for language in languages:
+        counts = [_count(language, part) for part in _PART_WORDS]
+        rows.append([language.name, "yes", *counts, " ".join(language.targets)])
+    return table(rows)
+
+
+def _count(language: LanguageReport, part: str) -> str:
+    """``yes``, ``no``, ``2 of 4``, or ``-`` where the language has no such part."""
+    answers = [ability.ok for ability in language.abilities if ability.part == part]
+    if not answers:
+        return "-"
+    if all(answers) or not any(answers):
+        return "yes" if answers[0] else "no"
+    return f"{sum(answers)} of {len(answers)}"
+
+
+def _absences_text(languages: Sequence[LanguageReport]) -> str:
+    """Why something is not possible, with the targets that share a reason on one line."""
+    reasons: dict[tuple[str, str, str], list[str]] = {}
+    for language in languages:
+        for ability in language.abilities:
+            if not ability.ok:
+                reasons.setdefault((language.name, ability.part, ability.detail), []).append(ability.target)
+    lines = [
+        f"  {name} cannot {_PART_WORDS[part]} for {' '.join(targets)}: {detail}"
+        for (name, part, detail), targets in reasons.items()
+    ]
+    return "\n".join(["not possible here:", *lines]) if lines else ""
+
+
+def _extras_text(report: Report) -> str:
+    lines = ["extras:"]
+    for extra in report.extras:
+        if extra.complete:
+            held = ", ".join(f"{package.name} {package.version}" for package in extra.packages)
+            lines.append(f"  {extra.name}: installed ({held})")
+            continue
+        lacking = ", ".join(
+            f"{package.name}{f' {package.version}, wanted {package.wanted}' if package.version else ''}"
+            for package in extra.packages
+            if not package.satisfied
+        )
+        lines.append(f"  {extra.name}: lacks {lacking}")
+        lines += [f"      gives {use}" for use in report.gives[extra.name]]
+        lines.append(f"      {extra.command}")
+    return "\n".join(lines)
+
+
+def _executables_text(executables: Sequence[Executable]) -> str:
+    if not executables:
+        return ""
+    rows = [["  " + tool.name, tool.path or "not found", tool.gives] for tool in executables]
+    return "other tools:\n" + table(rows)
+
+
+def _drivers_text(drivers: Sequence[DriverProbe]) -> str:
+    rows = [["  " + driver.title, _driver_state(driver)] for driver in drivers]
+    return "drivers:\n" + table(rows)
+
+
+def _driver_state(driver: DriverProbe) -> str:
+    if not driver.present:
+        return f"absent ({driver.error})"
+    version = f"version {driver.version}, " if driver.version else ""
+    devices = f"{driver.device_count} device{'' if driver.device_count == 1 else 's'}"
+    return f"{version}{devices} ({driver.path}){f': {driver.error}' if driver.error else ''}"
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Left-aligned columns, two blanks apart."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return "\n".join(lines)
