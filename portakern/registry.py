@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.metadata import entry_points
+from pathlib import Path
 
 from portakern.backend import MANIFEST_VERSION, Backend, Language, Target
 from portakern.device import Device, load_devices
@@ -47,7 +48,7 @@ class Registry:
         """Instruction sets and products this language may be aimed at."""
         backend = self.backend_of(language)
         isas = set(self.language(language).targets)
-        return {name: d for name, d in _devices(backend).items() if d.isa in isas}
+        return {name: d for name, d in _devices(backend.devices).items() if d.isa in isas}
 
     def default_targets(self) -> tuple[Target, ...]:
         """Each language on each of its instruction sets, in the order of the manifests."""
@@ -95,8 +96,8 @@ class Registry:
 
 
 @cache
-def _devices(backend: Backend) -> dict[str, Device]:
-    return load_devices(backend.devices)
+def _devices(folder: Path) -> dict[str, Device]:
+    return load_devices(folder)
 
 
 @cache
@@ -131,7 +132,7 @@ def check_manifest(backend: Backend, taken: set[str]) -> None:
         raise BackendError(f"the backend {backend.name} offers no language")
     if not backend.devices.is_dir():
         raise BackendError(f"the backend {backend.name} has no folder of device descriptions at {backend.devices.name}")
-    described = {d.isa for d in _devices(backend).values()}
+    described = {d.isa for d in _devices(backend.devices).values()}
     for language in backend.languages:
         if language.name in taken:
             raise BackendError(f"the language {language.name} is offered by another backend already")

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from portakern.backend import Availability, Backend, Language, Target
+from portakern.backend import Availability, Language, Target
 from portakern.build.cache import Cache
 from portakern.build.workers import Job, WorkerPool
 from portakern.errors import CacheError, PortakernError
@@ -209,30 +209,17 @@ def _broken(name: str, error: PortakernError) -> DriverProbe:
     return DriverProbe(name, name, True, "", "", 0, f"the library is there, but probing it failed: {error.message}")
 
 
-def backends() -> tuple[list[Backend], dict[str, str]]:
-    """The manifests that can be loaded, and for the others by name why they cannot."""
-    loaded: list[Backend] = []
-    broken: dict[str, str] = {}
-    for entry in sorted(importlib.metadata.entry_points(group="portakern.backends"), key=lambda entry: entry.name):
-        try:
-            loaded.append(entry.load())
-        except Exception as error:  # A stranger's code may fail in any way; the report goes on.
-            broken[entry.name] = f"{type(error).__name__}: {error}"
-    return loaded, broken
-
-
-def abilities(pairs: Iterable[tuple[Backend, Language]]) -> dict[str, tuple[Ability, ...]]:
+def abilities(languages: Iterable[Language]) -> dict[str, tuple[Ability, ...]]:
     """What each language can do here, part by part and target by target.
 
     Each is asked in a worker with the language's own environment.
     """
-    return {language.name: _ask_in_worker(backend, language) for backend, language in pairs}
+    return {language.name: _ask_in_worker(language) for language in languages}
 
 
-def _ask_in_worker(backend: Backend, language: Language) -> tuple[Ability, ...]:
+def _ask_in_worker(language: Language) -> tuple[Ability, ...]:
     with WorkerPool(env=dict(language.environment)) as pool:
-        arguments = (backend.name, language.name)
-        (outcome,) = pool.run([Job(None, f"{__name__}:ask", arguments, timeout_s=_LANGUAGE_TIMEOUT_S)])
+        (outcome,) = pool.run([Job(None, f"{__name__}:ask", (language.name,), timeout_s=_LANGUAGE_TIMEOUT_S)])
     if outcome.error is None:
         return outcome.value
     fault = f"asking failed: {outcome.error.message}"
@@ -244,13 +231,12 @@ def _ask_in_worker(backend: Backend, language: Language) -> tuple[Ability, ...]:
     )
 
 
-def ask(backend_name: str, language_name: str) -> tuple[Ability, ...]:
+def ask(language_name: str) -> tuple[Ability, ...]:
     """What one language can do in this process."""
-    from portakern.device import load_devices
+    from portakern.registry import registry
 
-    backend = next(backend for backend in backends()[0] if backend.name == backend_name)
-    language = backend.language(language_name)
-    devices = load_devices(backend.devices)
+    language = registry().language(language_name)
+    devices = registry().devices(language_name)
     targets = [Target(language.name, devices[name]) for name in language.targets]
     return tuple(
         _ability(language, part, target) for part in PARTS if getattr(language, part) is not None for target in targets

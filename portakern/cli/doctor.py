@@ -12,6 +12,7 @@ from portakern.build import environment
 from portakern.build.environment import Ability, CacheState, Executable, Extra, Machine
 from portakern.errors import PortakernError
 from portakern.native import DriverProbe
+from portakern.registry import registry
 
 # What a manifest's part means to a user.
 _PART_WORDS = {"toolchain": "compile", "runtime": "run", "simulator": "simulate", "estimator": "estimate"}
@@ -63,25 +64,23 @@ class Report:
 
 def doctor() -> Report:
     """Looks around. Takes a few seconds, most of them in the backends' own checks."""
-    backends, broken = environment.backends()
-    pairs = [(backend, language) for backend in backends for language in backend.languages]
-    abilities = environment.abilities(pairs)
-    languages = tuple(
-        LanguageReport(
-            language.name, language.title, backend.name, language.extra, language.targets, abilities[language.name]
-        )
-        for backend, language in pairs
+    found = registry()
+    languages = found.languages.values()
+    abilities = environment.abilities(languages)
+    reports = tuple(
+        LanguageReport(x.name, x.title, found.backend_of(x.name).name, x.extra, x.targets, abilities[x.name])
+        for x in languages
     )
     extras = tuple(environment.extras())
     return Report(
         machine=environment.machine(),
         cache=environment.cache_state(),
         extras=extras,
-        gives={extra.name: _uses(extra.name, [language for _, language in pairs]) for extra in extras},
-        executables=tuple(environment.executables(language for _, language in pairs)),
+        gives={extra.name: _uses(extra.name, languages) for extra in extras},
+        executables=tuple(environment.executables(languages)),
         drivers=tuple(environment.drivers()),
-        languages=languages,
-        broken=broken,
+        languages=reports,
+        broken={fault.name: fault.reason for fault in found.broken},
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from portakern.build.cache import Cache
 from portakern.build.environment import Ability
 from portakern.cli import doctor
 from portakern.native import driver_names
+from portakern.registry import registry
 
 MANIFEST = """
 import os
@@ -53,7 +56,7 @@ dtypes = ["i32"]
 
 
 @pytest.fixture
-def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A backend from elsewhere, installed as pip would leave it, and one that is broken."""
     package = tmp_path / "abacus_backend"
     (package / "devices").mkdir(parents=True)
@@ -68,6 +71,10 @@ def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     importlib.invalidate_caches()
+    registry.cache_clear()
+    yield
+    registry.cache_clear()
+    sys.modules.pop("abacus_backend", None)
 
 
 @pytest.fixture
