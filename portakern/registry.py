@@ -85,14 +85,15 @@ class Registry:
             for t in hits:
                 found.setdefault(str(t), t)
         if not found:
-            raise UsageError("no target was named", hint="for example --targets numba:cpu, hip:* or all")
+            raise UsageError("no target was named", hint="name some: --targets LANGUAGE:DEVICE, LANGUAGE:* or all")
         return tuple(found.values())
 
     def _unknown_language(self, language: str) -> UsageError:
-        reason = next((f"; its backend could not be loaded: {b.reason}" for b in self.broken if b.name == language), "")
-        known = ", ".join(sorted(self.languages))
-        return UsageError(f"unknown target language {language!r}{reason}",
-                          hint=f"languages here are {known}; a target is language:device, such as hip:gfx942")
+        absent = "".join(f"; the backend {b.name} could not be loaded: {b.reason}" for b in self.broken)
+        known = ", ".join(sorted(self.languages)) or "none"
+        example = next((f", such as {target}" for target in self.default_targets()), "")
+        return UsageError(f"unknown target language {language!r}{absent}",
+                          hint=f"languages here are {known}; a target is language:device{example}")
 
 
 @cache
@@ -127,7 +128,8 @@ def check_manifest(backend: Backend, taken: set[str]) -> None:
     """Raise :class:`BackendError` when a manifest contradicts itself, portakern or another backend."""
     if backend.version != MANIFEST_VERSION:
         raise BackendError(f"the backend {backend.name} is written for manifest version {backend.version}, "
-                           f"this portakern has {MANIFEST_VERSION}", hint="install a version of it made for this portakern")
+                           f"this portakern has {MANIFEST_VERSION}",
+                           hint="install a version of it made for this portakern")
     if not backend.languages:
         raise BackendError(f"the backend {backend.name} offers no language")
     if not backend.devices.is_dir():
