@@ -28,8 +28,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def digest(*parts: object) -> str:
     """A stable key for ``parts``: 64 hex digits, the same in every process and on every machine.
 
-    Takes None, booleans, numbers, text, bytes, paths, enums, numpy scalars' Python values, sequences, sets, mappings
-    and dataclasses of these. Types are part of the key: ``1``, ``1.0``, ``True`` and ``"1"`` differ.
+    Takes None, booleans, Python's integers and floats, text, bytes, paths, enums, and sequences, sets, mappings and
+    dataclasses of these. Types are part of the key: ``1``, ``1.0``, ``True`` and ``"1"`` differ.
 
     Raises:
         TypeError: a part has no stable form.
