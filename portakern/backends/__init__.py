@@ -9,5 +9,6 @@ from pathlib import Path
 
 # A source checkout on PYTHONPATH works without being installed: its backends lie beside the package.
 _checkout = Path(__file__).resolve().parents[2]
-if (_checkout / "backends").is_dir() and (_checkout / "pyproject.toml").is_file():
-    __path__.append(str(_checkout / "backends"))
+_beside = str(_checkout / "backends")
+if (_checkout / "pyproject.toml").is_file() and Path(_beside).is_dir() and _beside not in __path__:
+    __path__.append(_beside)
