@@ -1,0 +1,148 @@
+// Arithmetic on elements: conversions, and functions accurate to a few units in the last place (CUDA C++ Programming
+// Guide, Mathematical Functions Appendix). Nothing here is a fast-math variant. max and min hand on NaN.
+#pragma once
+#include "pk/base.cuh"
+#include "pk/ptx.cuh"
+
+namespace pk {
+
+// ---- conversions: to nearest even; floats to integers truncate -----------------------------------------------------
+
+PK_DEVICE float to_float(bf16 x) { return bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
+PK_DEVICE float to_float(f16 x) { return ptx::from_f16(x.bits); }
+template <class T> PK_DEVICE T to_float(T x) { return x; }
+
+template <class To> struct Cast {
+    template <class From> static PK_DEVICE To from(From x) { return static_cast<To>(to_float(x)); }
+};
+template <> struct Cast<bf16> {
+    static PK_DEVICE bf16 from(bf16 x) { return x; }
+    template <class From> static PK_DEVICE bf16 from(From x) { return {ptx::to_bf16(static_cast<float>(to_float(x)))}; }
+};
+template <> struct Cast<f16> {
+    static PK_DEVICE f16 from(f16 x) { return x; }
+    template <class From> static PK_DEVICE f16 from(From x) { return {ptx::to_f16(static_cast<float>(to_float(x)))}; }
+};
+
+template <class To, class From> PK_DEVICE To cast(From x) { return Cast<To>::from(x); }
+
+template <class T> PK_DEVICE T infinity();
+template <> PK_DEVICE float infinity<float>() { return bit_cast<float>(0x7f800000u); }
+template <> PK_DEVICE double infinity<double>() { return bit_cast<double>(0x7ff0000000000000ull); }
+
+template <class T> PK_DEVICE T quiet_nan();
+template <> PK_DEVICE float quiet_nan<float>() { return bit_cast<float>(0x7fc00000u); }
+template <> PK_DEVICE double quiet_nan<double>() { return bit_cast<double>(0x7ff8000000000000ull); }
+
+// ---- functions -----------------------------------------------------------------------------------------------------
+
+PK_DEVICE float max(float a, float b) { return ptx::max_nan(a, b); }
+PK_DEVICE float min(float a, float b) { return ptx::min_nan(a, b); }
+template <class T> PK_DEVICE T max(T a, T b) { return a > b || a != a ? a : b; }
+template <class T> PK_DEVICE T min(T a, T b) { return a < b || a != a ? a : b; }
+
+#define PK_MATH_1(name, f32_name, f64_name)                      \
+    PK_DEVICE float name(float x) { return ::f32_name(x); }      \
+    PK_DEVICE double name(double x) { return ::f64_name(x); }
+PK_MATH_1(exp, expf, exp)
+PK_MATH_1(exp2, exp2f, exp2)
+PK_MATH_1(expm1, expm1f, expm1)
+PK_MATH_1(log, logf, log)
+PK_MATH_1(log2, log2f, log2)
+PK_MATH_1(log1p, log1pf, log1p)
+PK_MATH_1(sqrt, sqrtf, sqrt)
+PK_MATH_1(tanh, tanhf, tanh)
+PK_MATH_1(erf, erff, erf)
+PK_MATH_1(sin, sinf, sin)
+PK_MATH_1(cos, cosf, cos)
+PK_MATH_1(floor, floorf, floor)
+PK_MATH_1(ceil, ceilf, ceil)
+PK_MATH_1(round, rintf, rint)  // halves to even
+#undef PK_MATH_1
+
+PK_DEVICE float rsqrt(float x) { return ::rsqrtf(x); }
+PK_DEVICE double rsqrt(double x) { return ::rsqrt(x); }
+template <class T> PK_DEVICE T reciprocal(T x) { return T(1) / x; }
+template <class T> PK_DEVICE T sigmoid(T x) { return T(1) / (T(1) + pk::exp(-x)); }
+
+PK_DEVICE float abs(float x) { return ::fabsf(x); }
+PK_DEVICE double abs(double x) { return ::fabs(x); }
+template <class T> PK_DEVICE T abs(T x) { return x < 0 ? -x : x; }
+template <class T> PK_DEVICE T sign(T x) { return x != x ? x : static_cast<T>((T(0) < x) - (x < T(0))); }
+template <class T> PK_DEVICE bool isnan(T x) { return x != x; }
+
+PK_DEVICE float pow(float a, float b) { return ::powf(a, b); }
+PK_DEVICE double pow(double a, double b) { return ::pow(a, b); }
+template <class T> PK_DEVICE T pow(T a, T b) {  // integers; a negative exponent gives what truncation leaves
+    T y = 1;
+    if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
+    for (; b; b /= 2, a *= a)
+        if (b % 2) y *= a;
+    return y;
+}
+
+/// Division rounded down.
+PK_DEVICE float floordiv(float a, float b) { return ::floorf(a / b); }
+PK_DEVICE double floordiv(double a, double b) { return ::floor(a / b); }
+template <class T> PK_DEVICE T floordiv(T a, T b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+
+/// Remainder with the sign of the divisor.
+PK_DEVICE float rem(float a, float b) {
+    const float r = ::fmodf(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+PK_DEVICE double rem(double a, double b) {
+    const double r = ::fmod(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+template <class T> PK_DEVICE T rem(T a, T b) {
+    const T r = a % b;
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+// ---- what a reduction does with two values -------------------------------------------------------------------------
+
+struct Sum {
+    template <class T> static PK_DEVICE T identity() { return T(0); }
+    template <class T> static PK_DEVICE T join(T a, T b) { return a + b; }
+};
+struct Prod {
+    template <class T> static PK_DEVICE T identity() { return T(1); }
+    template <class T> static PK_DEVICE T join(T a, T b) { return a * b; }
+};
+
+template <class T> struct Lowest {
+    static PK_DEVICE T value() { return T(T(1) << (8 * sizeof(T) - 1)); }
+};
+template <> struct Lowest<float> {
+    static PK_DEVICE float value() { return -infinity<float>(); }
+};
+template <> struct Lowest<double> {
+    static PK_DEVICE double value() { return -infinity<double>(); }
+};
+template <> struct Lowest<bool> {
+    static PK_DEVICE bool value() { return false; }
+};
+
+struct Max {
+    template <class T> static PK_DEVICE T identity() { return Lowest<T>::value(); }
+    template <class T> static PK_DEVICE T join(T a, T b) { return pk::max(a, b); }
+};
+struct Min {
+    template <class T> static PK_DEVICE T identity() {
+        if constexpr (same<T, float> || same<T, double>) return infinity<T>();
+        else if constexpr (same<T, bool>) return true;
+        else return ~Lowest<T>::value();
+    }
+    template <class T> static PK_DEVICE T join(T a, T b) { return pk::min(a, b); }
+};
+struct Any {
+    template <class T> static PK_DEVICE T identity() { return T(0); }
+    template <class T> static PK_DEVICE T join(T a, T b) { return a || b; }
+};
+struct All {
+    template <class T> static PK_DEVICE T identity() { return T(1); }
+    template <class T> static PK_DEVICE T join(T a, T b) { return a && b; }
+};
+
+}  // namespace pk

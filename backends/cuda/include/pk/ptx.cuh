@@ -1,0 +1,107 @@
+// The PTX instructions the tile library is made of, one function each (PTX ISA, section "Instruction Set").
+// Everything above this file is plain C++, so another definition of these functions runs it on a CPU.
+#pragma once
+#include "pk/base.cuh"
+
+namespace pk::ptx {
+
+// ---- conversions ---------------------------------------------------------------------------------------------------
+
+PK_DEVICE float from_f16(unsigned short bits) {
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(bits));
+    return y;
+}
+
+PK_DEVICE unsigned short to_f16(float x) {  // to nearest, ties to even
+    unsigned short bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return bits;
+}
+
+PK_DEVICE unsigned short to_bf16(float x) {
+    unsigned short bits;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return bits;
+}
+
+PK_DEVICE uint32_t to_tf32(float x) {  // to nearest, ties away from zero
+    uint32_t bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+    return bits;
+}
+
+// ---- maximum and minimum that hand on NaN -------------------------------------------------------------------------
+
+PK_DEVICE float max_nan(float a, float b) {
+    float y;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+}
+
+PK_DEVICE float min_nan(float a, float b) {
+    float y;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+}
+
+// ---- asynchronous copies to shared memory -------------------------------------------------------------------------
+
+PK_DEVICE uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
+
+/// 16 bytes from global to shared memory, past L1; only the first `bytes` are read and zeros fill the rest.
+PK_DEVICE void copy_async_16(void* to, const void* from, int bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes)
+                 : "memory");
+}
+
+PK_DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+template <int Pending> PK_DEVICE void copy_async_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+}
+
+// ---- matrix fragments ---------------------------------------------------------------------------------------------
+// ldmatrix reads 8 x 8 matrices of 16-bit elements: lane 8 i + r gives the address of row r of matrix i, and lane l
+// receives, of each matrix, row l / 4, columns 2 (l % 4) and the next (row and column swapped with .trans).
+
+PK_DEVICE void load_matrix_4(uint32_t (&d)[4], const void* row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+
+PK_DEVICE void load_matrix_4_transposed(uint32_t (&d)[4], const void* row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+
+// mma.sync with g = lane / 4 and t = lane % 4. Accumulator: c0, c1 at (g, 2t) and (g, 2t + 1), c2, c3 eight rows below.
+// 16-bit A: a0 at (g, 2t..), a1 eight rows below, a2 and a3 eight columns further; B: b0 at (2t.., g), b1 eight below.
+
+PK_DEVICE void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, bf16) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+PK_DEVICE void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, f16) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// TF32, m16n8k8: a0 at (g, t), a1 eight rows below, a2 and a3 four columns further; b0 at (t, g), b1 four below.
+PK_DEVICE void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, tf32) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+}  // namespace pk::ptx

@@ -1,0 +1,123 @@
+// Operands of a matrix product in shared memory, and the copies that fill them.
+#pragma once
+#include "pk/base.cuh"
+#include "pk/layout.cuh"
+#include "pk/memory.cuh"
+#include "pk/ptx.cuh"
+#include "pk/tile.cuh"
+
+namespace pk {
+
+/// R x C elements in shared memory, row by row, in chunks of 16 bytes whose places are permuted ("swizzled") within a
+/// row: chunk c of row r lies at c ^ s(r), so that eight rows read at one column, as ldmatrix does, meet 32 different
+/// banks.
+template <class T, int R, int C> struct Shared {
+    using Element = T;
+    static constexpr int rows = R, cols = C;
+    static constexpr int chunk = 16 / static_cast<int>(sizeof(T));  // elements of a chunk
+    static constexpr int chunks = C / chunk;                        // of a row
+    static constexpr int bytes = R * C * static_cast<int>(sizeof(T));
+    static_assert(C % chunk == 0, "a row must be a multiple of 16 bytes");
+    static constexpr int group = min_of(8, power_of_two_in(chunks));  // chunks among which places are exchanged
+    static constexpr int step = 8 / group;                            // rows that fill the 128 bytes of all banks
+
+    alignas(128) T data[R * C];
+
+    static PK_CONSTEXPR int swizzle(int row) {
+        // Wider elements are also read at every fourth row (one lane holds four neighbours, see Accumulator).
+        const int r = row / step;
+        return (sizeof(T) >= 4 ? r ^ (r >> 2) : r) & (group - 1);
+    }
+    static PK_CONSTEXPR int offset(int row, int col) {
+        return row * C + (col / chunk ^ swizzle(row)) * chunk + col % chunk;
+    }
+    PK_DEVICE T* at(int row, int col) { return data + offset(row, col); }
+    PK_DEVICE const T* at(int row, int col) const { return data + offset(row, col); }
+};
+
+/// The same memory with rows and columns exchanged: an operand stored the other way round.
+template <class S> struct Transposed {
+    using Element = typename S::Element;
+    static constexpr int rows = S::cols, cols = S::rows;
+    S& of;
+};
+template <class S> PK_DEVICE Transposed<S> transposed(S& s) { return {s}; }
+
+/// Starts copying the tile at `origin` to shared memory, with zeros in rows from `rows_left` and columns from
+/// `cols_left` on. Ends with `commit`; the data may be read after `wait` and `sync`. A source that is not aligned to 16
+/// bytes goes through registers and is there after `sync`.
+template <int Threads, class T, int R, int C>
+PK_DEVICE void stage(Shared<T, R, C>& to, const T* origin, int64_t row_stride, int64_t col_stride, int rows_left,
+                     int cols_left) {
+    using S = Shared<T, R, C>;
+    const uint64_t bits = reinterpret_cast<uint64_t>(origin) | static_cast<uint64_t>(row_stride) * sizeof(T);
+    if (col_stride == 1 && bits % 16 == 0) {
+#pragma unroll
+        for (int n = thread(); n < R * S::chunks; n += Threads) {
+            const int row = n / S::chunks, col = n % S::chunks * S::chunk;
+            const int there = row < rows_left ? max_of(0, min_of(S::chunk, cols_left - col)) : 0;
+            const T* from = there > 0 ? origin + row * row_stride + col : origin;
+            ptx::copy_async_16(to.at(row, col), from, there * static_cast<int>(sizeof(T)));
+        }
+        return;
+    }
+    const bool down = row_stride == 1;  // neighbouring lanes read neighbouring addresses
+#pragma unroll 1
+    for (int n = thread(); n < R * S::chunks; n += Threads) {
+        const int row = down ? n % R : n / S::chunks;
+        const int col = (down ? n / R : n % S::chunks) * S::chunk;
+        const T* from = origin + row * row_stride + col * col_stride;
+        T values[S::chunk];
+#pragma unroll
+        for (int e = 0; e < S::chunk; ++e) values[e] = row < rows_left && col + e < cols_left ? from[e * col_stride] : T{};
+        uint4 word;
+        memcpy(&word, values, 16);
+        *reinterpret_cast<uint4*>(to.at(row, col)) = word;
+    }
+}
+
+template <int Threads, class T, int R, int C>
+PK_DEVICE void stage(Shared<T, R, C>& to, const T* origin, int64_t row_stride, int64_t col_stride) {
+    stage<Threads>(to, origin, row_stride, col_stride, R, C);
+}
+
+/// Closes the group of copies started since the last `commit`.
+PK_DEVICE void commit() { ptx::copy_async_commit(); }
+
+/// Waits until at most `Pending` groups of this thread are under way.
+template <int Pending> PK_DEVICE void wait() { ptx::copy_async_wait<Pending>(); }
+
+/// Barrier of the block: what any thread wrote to shared memory before is seen by all after.
+PK_DEVICE void sync() { __syncthreads(); }
+
+/// An operand computed in registers to shared memory.
+template <class T, int R, int C, class L> PK_DEVICE void put(Shared<T, R, C>& to, const Tile<T, L>& x) {
+    static_assert(L::rows == R && L::cols == C, "sizes differ");
+    constexpr int width = min_of(L::vector, 16 / static_cast<int>(sizeof(T)));
+    using Type = typename Word<width * sizeof(T)>::Type;
+    if (!owns<L>(thread())) return;
+#pragma unroll
+    for (int i = 0; i < L::row_slots; ++i)
+#pragma unroll
+        for (int j = 0; j < L::col_slots; j += width) {
+            const int row = L::row(thread(), i), col = L::col(thread(), j);
+            if (!inside<L>(row, col)) continue;
+            Type word;
+            memcpy(&word, &x.v[i * L::col_slots + j], sizeof(word));
+            *reinterpret_cast<Type*>(to.at(row, col)) = word;
+        }
+}
+
+template <class T, int R, int C, class L> PK_DEVICE void put(const Transposed<Shared<T, R, C>>& to, const Tile<T, L>& x) {
+    static_assert(L::rows == C && L::cols == R, "sizes differ");
+    if (!owns<L>(thread())) return;
+#pragma unroll
+    for (int i = 0; i < L::row_slots; ++i)
+#pragma unroll
+        for (int j = 0; j < L::col_slots; ++j) {
+            const int row = L::row(thread(), i), col = L::col(thread(), j);
+            if (inside<L>(row, col)) *to.of.at(col, row) = x.at(i, j);
+        }
+}
+
+}  // namespace pk

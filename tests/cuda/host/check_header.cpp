@@ -1,0 +1,205 @@
+// Checks the tile library on the CPU: every layout is a bijection, loads, stores, reductions, exchanges and matrix
+// products index right, for full, ragged, tiny and replicated tiles. Prints what fails; exits with the number of faults.
+#include "cuda_host.hpp"
+//
+#include "pk/dot.cuh"
+#include "pk/memory.cuh"
+#include "pk/reduce.cuh"
+#include "pk/relayout.cuh"
+
+static int faults = 0;
+
+template <class F> static void expect(bool ok, F describe) {
+    if (ok) return;
+    if (++faults < 40) describe();
+}
+
+static float at(int row, int col) { return static_cast<float>((row * 37 + col * 11) % 29 - 14); }
+
+template <class T> static float number(T x) { return static_cast<float>(pk::to_float(x)); }
+
+/// Every element is held by exactly one owner and by as many threads as there are copies.
+template <class L> static void bijective(const char* name) {
+    std::vector<int> owners(L::rows * L::cols), holders(L::rows * L::cols);
+    for (int t = 0; t < L::threads; ++t)
+        for (int i = 0; i < L::row_slots; ++i)
+            for (int j = 0; j < L::col_slots; ++j) {
+                const int r = L::row(t, i), c = L::col(t, j);
+                if (r >= L::rows || c >= L::cols) {
+                    expect(!pk::inside<L>(r, c), [&] { std::printf("%s: (%d, %d) is no element\n", name, r, c); });
+                    continue;
+                }
+                owners[r * L::cols + c] += pk::owns<L>(t);
+                ++holders[r * L::cols + c];
+            }
+    for (int n = 0; n < L::rows * L::cols; ++n) {
+        expect(owners[n] == 1, [&] { std::printf("%s: element %d has %d owners\n", name, n, owners[n]); });
+        expect(holders[n] == holders[0], [&] { std::printf("%s: element %d has %d holders\n", name, n, holders[n]); });
+    }
+}
+
+/// Load with a pad, reduce both ways, exchange, transpose and store, for a window of the tile, aligned and not.
+template <class L, class T> static void memory(const char* name, int rows, int cols, int offset) {
+    using Other = pk::Rows<L::rows, L::cols, L::threads>;
+    using Turned = pk::Rows<L::cols, L::rows, L::threads>;
+    const int pitch = L::cols + 16 * (offset == 0) + offset;
+    auto buffer = [&] { return static_cast<T*>(std::aligned_alloc(256, 1 << 20)); };
+    T *x = buffer(), *y = buffer(), *z = buffer(), *w = buffer();
+    for (int n = 0; n < (1 << 20) / static_cast<int>(sizeof(T)); ++n) y[n] = z[n] = w[n] = pk::cast<T>(99.0f);
+    for (int r = 0; r < L::rows; ++r)
+        for (int c = 0; c < pitch; ++c) x[offset + r * pitch + c] = pk::cast<T>(r < rows && c < cols ? at(r, c) : 77.0f);
+    std::vector<float> row_sum(L::rows), col_max(L::cols);
+    host::launch({1, 1, 1}, L::threads, offset != 0, [&] {
+        const auto tile = pk::load<L>(x + offset, pitch, 1, rows, cols, pk::cast<T>(0.0f));
+        pk::store(tile, y + offset, pitch, 1, rows, cols);
+        pk::store(pk::relayout<Other>(tile), z + offset, pitch, 1, rows, cols);
+        pk::store(pk::transpose<Turned>(tile), w + offset, L::rows, 1, cols, rows);
+        const auto f = pk::map<L>([](T v) { return pk::cast<float>(v); }, tile);
+        const auto sum = pk::reduce_cols<pk::Sum>(f);
+        const auto top = pk::reduce_rows<pk::Max>(pk::mask_rows(f, rows, -INFINITY));
+        if constexpr (L::rows == 1) pk::store_scalar(sum, row_sum.data());
+        else pk::store(sum, row_sum.data(), 1, 0, L::rows, 1);
+        if constexpr (L::cols == 1) pk::store_scalar(top, col_max.data());
+        else pk::store(top, col_max.data(), 0, 1, 1, L::cols);
+    });
+    for (int r = 0; r < L::rows; ++r) {
+        float want = 0;
+        for (int c = 0; c < cols; ++c) want += r < rows ? at(r, c) : 0;
+        expect(row_sum[r] == want, [&] { std::printf("%s: row %d sums to %g, not %g\n", name, r, row_sum[r], want); });
+        for (int c = 0; c < L::cols; ++c) {
+            const float value = r < rows && c < cols ? at(r, c) : 99.0f;
+            const float ours = number(y[offset + r * pitch + c]), theirs = number(z[offset + r * pitch + c]);
+            expect(ours == value, [&] { std::printf("%s: stored (%d, %d) is %g, not %g\n", name, r, c, ours, value); });
+            expect(theirs == value, [&] { std::printf("%s: exchanged (%d, %d): %g, not %g\n", name, r, c, theirs, value); });
+            const float turned = number(w[offset + c * L::rows + r]);
+            expect(turned == value, [&] { std::printf("%s: transposed (%d, %d): %g, not %g\n", name, r, c, turned, value); });
+        }
+    }
+    for (int c = 0; c < L::cols; ++c) {
+        float want = -INFINITY;
+        for (int r = 0; r < rows; ++r) want = std::fmax(want, c < cols ? at(r, c) : 0);
+        expect(col_max[c] == want, [&] { std::printf("%s: column %d: max %g, not %g\n", name, c, col_max[c], want); });
+    }
+    for (T* p : {x, y, z, w}) std::free(p);
+}
+
+/// acc = 1 + a b with either operand stored either way, staged from global memory, ragged in every dim.
+template <class T, class E, int M, int N, int K, int Warps, bool TurnA, bool TurnB> static void product(int offset) {
+    using Acc = pk::Accumulator<M, N, Warps, E>;
+    bijective<Acc>("accumulator");
+    constexpr int threads = Warps * 32;
+    const int m = M - 3, n = N - 1, k = K - 2, pitch = 128 + offset;
+    auto* a = static_cast<T*>(std::aligned_alloc(256, 1 << 18));
+    auto* b = static_cast<T*>(std::aligned_alloc(256, 1 << 18));
+    using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    std::vector<Sum> c(M * N, 99.0f);
+    for (int i = 0; i < (1 << 18) / static_cast<int>(sizeof(T)); ++i) a[i] = b[i] = pk::cast<T>(NAN);
+    for (int i = 0; i < m; ++i)
+        for (int q = 0; q < k; ++q) a[offset + (TurnA ? q * pitch + i : i * pitch + q)] = pk::cast<T>(at(i, q));
+    for (int q = 0; q < k; ++q)
+        for (int j = 0; j < n; ++j) b[offset + (TurnB ? j * pitch + q : q * pitch + j)] = pk::cast<T>(at(j + 3, q));
+    host::launch({1, 1, 1}, threads, offset != 0, [&] {
+        static pk::Shared<T, TurnA ? K : M, TurnA ? M : K> left;
+        static pk::Shared<T, TurnB ? N : K, TurnB ? K : N> right;
+        auto acc = pk::fill<Sum, Acc>(1);
+        pk::stage<threads>(left, a + offset, pitch, 1, TurnA ? k : m, TurnA ? m : k);
+        pk::stage<threads>(right, b + offset, pitch, 1, TurnB ? n : k, TurnB ? k : n);
+        pk::commit();
+        pk::wait<0>();
+        pk::sync();
+        if constexpr (TurnA && TurnB) pk::dot(acc, pk::transposed(left), pk::transposed(right));
+        else if constexpr (TurnA) pk::dot(acc, pk::transposed(left), right);
+        else if constexpr (TurnB) pk::dot(acc, left, pk::transposed(right));
+        else pk::dot(acc, left, right);
+        pk::store(acc, c.data(), N, 1, m, n);
+    });
+    for (int i = 0; i < M; ++i)
+        for (int j = 0; j < N; ++j) {
+            Sum want = 1;
+            for (int q = 0; q < k; ++q) want += at(i, q) * at(j + 3, q);
+            if (i >= m || j >= n) want = 99.0f;
+            expect(c[i * N + j] == want, [&] {
+                std::printf("product %dx%dx%d, %d warps, turned %d %d: (%d, %d) is %g, not %g\n", M, N, K, Warps, TurnA,
+                            TurnB, i, j, c[i * N + j], want);
+            });
+        }
+    std::free(a);
+    std::free(b);
+}
+
+template <class T, class E, int M, int N, int K, int Warps> static void products() {
+    for (int offset : {0, 1}) {
+        product<T, E, M, N, K, Warps, false, false>(offset);
+        product<T, E, M, N, K, Warps, false, true>(offset);
+        product<T, E, M, N, K, Warps, true, false>(offset);
+        product<T, E, M, N, K, Warps, true, true>(offset);
+    }
+}
+
+/// (a b) c with the first product's accumulator as the left operand, from registers and through shared memory.
+template <class T, int M, int N, int D, int Warps> static void chained() {
+    using S = pk::Accumulator<M, N, Warps, T, M / 16 < Warps ? M / 16 : Warps>;
+    using O = pk::Accumulator<M, D, Warps, T, S::down>;
+    std::vector<float> out(M * D), put(M * D);
+    host::launch({1, 1, 1}, Warps * 32, false, [&] {
+        static pk::Shared<T, M, N> p;
+        static pk::Shared<T, N, D> v;
+        const auto s = pk::map<S>([](int r, int c) { return pk::cast<T>(at(r, c)); }, pk::row_index<S>(), pk::col_index<S>());
+        using R = pk::Rows<N, D, Warps * 32>;
+        pk::put(v, pk::map<R>([](int r, int c) { return pk::cast<T>(at(c, r)); }, pk::row_index<R>(), pk::col_index<R>()));
+        pk::put(p, s);
+        pk::sync();
+        auto acc = pk::fill<float, O>(0.0f);
+        if constexpr (S::side == 1) pk::dot(acc, s, v);
+        else pk::dot(acc, p, v);
+        pk::store(acc, out.data(), D, 1);
+        acc = pk::fill<float, O>(0.0f);
+        pk::dot(acc, p, v);
+        pk::store(acc, put.data(), D, 1);
+    });
+    for (int i = 0; i < M; ++i)
+        for (int j = 0; j < D; ++j) {
+            float want = 0;
+            for (int q = 0; q < N; ++q) want += at(i, q) * at(j, q);
+            expect(out[i * D + j] == want && put[i * D + j] == want,
+                   [&] { std::printf("chained (%d, %d): %g and %g, not %g\n", i, j, out[i * D + j], put[i * D + j], want); });
+        }
+}
+
+template <class L, class T> static void all_windows(const char* name) {
+    bijective<L>(name);
+    bijective<pk::RowOf<L>>(name);
+    bijective<pk::ColOf<L>>(name);
+    memory<L, T>(name, L::rows, L::cols, 0);
+    memory<L, T>(name, L::rows, L::cols > 1 ? L::cols - 1 : 1, 0);
+    memory<L, T>(name, L::rows > 1 ? L::rows - 1 : 1, L::cols > 5 ? L::cols - 5 : 1, 1);
+}
+
+int main() {
+    using pk::Accumulator, pk::Rows, pk::bf16, pk::f16, pk::tf32;
+    all_windows<Rows<8, 1024, 128>, bf16>("8 x 1024");
+    all_windows<Rows<2, 1024, 128>, float>("2 x 1024");
+    all_windows<Rows<1, 1024, 128>, bf16>("1 x 1024");
+    all_windows<Rows<1, 96, 128>, float>("1 x 96");
+    all_windows<Rows<32, 32, 128>, float>("32 x 32");
+    all_windows<Rows<16, 32, 32, 4>, float>("16 x 32");
+    all_windows<Rows<3, 40, 64>, bf16>("3 x 40");
+    all_windows<Rows<64, 1, 128>, float>("64 x 1");
+    all_windows<Rows<5, 7, 64>, double>("5 x 7");
+    all_windows<Accumulator<64, 64, 4, bf16>, float>("accumulator 64 x 64");
+    all_windows<Accumulator<32, 64, 4, bf16, 2>, bf16>("accumulator 32 x 64");
+    all_windows<Accumulator<16, 8, 4, f16>, float>("accumulator 16 x 8");
+    all_windows<Accumulator<32, 32, 4, float>, float>("accumulator 32 x 32, float");
+    all_windows<Accumulator<64, 128, 8, float>, float>("accumulator 64 x 128, float");
+    products<bf16, bf16, 64, 64, 32, 4>();
+    products<bf16, bf16, 16, 24, 16, 1>();
+    products<f16, f16, 32, 128, 64, 8>();
+    products<float, float, 64, 64, 32, 4>();
+    products<float, float, 16, 16, 16, 4>();
+    products<float, tf32, 32, 64, 32, 4>();
+    products<double, double, 32, 32, 16, 2>();
+    chained<bf16, 64, 32, 64, 4>();
+    chained<f16, 32, 64, 128, 4>();
+    std::printf("%d faults\n", faults);
+    return faults > 255 ? 255 : faults;
+}

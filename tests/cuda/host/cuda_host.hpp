@@ -1,0 +1,214 @@
+// Runs CUDA C++ kernels of the tile library on the CPU, to check their index arithmetic without a GPU.
+//
+// The threads of a block are fibers that take turns: one runs until it meets a barrier or a warp-wide instruction and
+// goes on when all threads (lanes) have met it. Only one block exists at a time, so `__shared__` is `static`. Copies
+// started by cp.async happen at the latest moment the program allows, when the thread waits for them, so that a wait
+// too few shows. What it cannot show: races that need two threads to run at once, and timing.
+#pragma once
+#include <ucontext.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#define __device__
+#define __host__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __align__(n)
+#define __shared__ static
+
+struct uint2 {
+    alignas(8) unsigned x;
+    unsigned y;
+};
+struct uint4 {
+    alignas(16) unsigned x;
+    unsigned y, z, w;
+};
+struct dim3 {
+    unsigned x = 1, y = 1, z = 1;
+};
+
+inline unsigned char pk_dynamic_shared[256 << 10];
+
+namespace host {
+
+constexpr int kLanes = 32;
+
+[[noreturn]] inline void die(const char* what) {
+    std::fprintf(stderr, "cuda_host: %s\n", what);
+    std::abort();
+}
+
+struct Copy {
+    void* to;
+    const void* from;
+    int bytes;
+};
+
+using Collective = void (*)(void* const* lanes);
+
+enum class State { kReady, kBarrier, kWarp, kDone };
+
+struct Fiber {
+    State state = State::kReady;
+    dim3 index;
+    Collective collective = nullptr;
+    void* argument = nullptr;
+    std::vector<std::vector<Copy>> groups;  // committed, oldest first
+    std::vector<Copy> open;
+    void* stack_pointer = nullptr;
+    std::unique_ptr<char[]> stack;
+};
+
+inline Fiber* current;
+inline dim3 block_index, block_size, grid_size;
+inline void* scheduler_stack;
+inline const std::function<void()>* body;
+
+// Swaps stacks, keeping the registers that the System V ABI asks a callee to keep.
+extern "C" void host_switch(void** save, void* to);
+asm(R"(
+.text
+.weak host_switch
+.type host_switch,@function
+host_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+)");
+
+__attribute__((noinline)) inline void yield() { host_switch(&current->stack_pointer, scheduler_stack); }
+
+inline void enter() {
+    (*body)();
+    current->state = State::kDone;
+    yield();
+    die("a finished thread was resumed");
+}
+
+inline void block_on(State state) {
+    current->state = state;
+    yield();
+}
+
+/// A warp-wide instruction: `f` gets the arguments of all lanes once all have arrived.
+inline void collective(Collective f, void* argument) {
+    current->collective = f;
+    current->argument = argument;
+    block_on(State::kWarp);
+}
+
+inline void start(Fiber& f) {
+    constexpr std::size_t kStack = 256 << 10;
+    if (!f.stack) f.stack.reset(new char[kStack]);
+    auto top = reinterpret_cast<std::uintptr_t>(f.stack.get() + kStack) & ~std::uintptr_t{63};
+    auto* sp = reinterpret_cast<void**>(top);
+    *--sp = nullptr;  // as after a call: the stack is 8 past a multiple of 16
+    *--sp = reinterpret_cast<void*>(&enter);
+    for (int i = 0; i < 6; ++i) *--sp = nullptr;
+    f.stack_pointer = sp;
+    f.state = State::kReady;
+    f.groups.clear();
+    f.open.clear();
+}
+
+inline void finish_warp(std::vector<Fiber>& fibers, int first) {
+    void* arguments[kLanes];
+    for (int i = 0; i < kLanes; ++i) {
+        Fiber& f = fibers[first + i];
+        if (f.state != State::kWarp) die("not all lanes of a warp reach a warp-wide instruction");
+        if (f.collective != fibers[first].collective) die("the lanes of a warp are at different instructions");
+        arguments[i] = f.argument;
+    }
+    fibers[first].collective(arguments);
+    for (int i = 0; i < kLanes; ++i) fibers[first + i].state = State::kReady;
+}
+
+inline void run_block(std::vector<Fiber>& fibers, bool backwards) {
+    const int n = static_cast<int>(fibers.size());
+    for (Fiber& f : fibers) start(f);
+    for (;;) {
+        for (int k = 0; k < n / kLanes; ++k) {
+            const int first = (backwards ? n / kLanes - 1 - k : k) * kLanes;
+            for (bool again = true; again;) {
+                again = false;
+                for (int i = 0; i < kLanes; ++i) {
+                    Fiber& f = fibers[first + (backwards ? kLanes - 1 - i : i)];
+                    if (f.state != State::kReady) continue;
+                    current = &f;
+                    host_switch(&scheduler_stack, f.stack_pointer);
+                }
+                for (int i = 0; i < kLanes; ++i) again |= fibers[first + i].state == State::kWarp;
+                if (again) finish_warp(fibers, first);
+            }
+        }
+        int done = 0;
+        for (Fiber& f : fibers) done += f.state == State::kDone;
+        if (done == n) return;
+        if (done != 0) die("a barrier is not met by all threads of the block");
+        for (Fiber& f : fibers) f.state = State::kReady;
+    }
+}
+
+inline void launch(dim3 grid, int threads, bool backwards, const std::function<void()>& kernel) {
+    std::vector<Fiber> fibers(threads);
+    for (int i = 0; i < threads; ++i) fibers[i].index = {static_cast<unsigned>(i), 0, 0};
+    body = &kernel;
+    grid_size = grid;
+    block_size = {static_cast<unsigned>(threads), 1, 1};
+    for (unsigned z = 0; z < grid.z; ++z)
+        for (unsigned y = 0; y < grid.y; ++y)
+            for (unsigned x = 0; x < grid.x; ++x) {
+                block_index = {x, y, z};
+                std::memset(pk_dynamic_shared, 0xff, sizeof pk_dynamic_shared);  // NaN
+                run_block(fibers, backwards);
+            }
+}
+
+}  // namespace host
+
+#define threadIdx (host::current->index)
+#define blockIdx (host::block_index)
+#define blockDim (host::block_size)
+#define gridDim (host::grid_size)
+
+inline void __syncthreads() { host::block_on(host::State::kBarrier); }
+
+template <class T> T __shfl_xor_sync(unsigned, T x, int mask) {
+    struct Argument {
+        T value, result;
+        int mask;
+    } argument{x, x, mask};
+    host::collective(
+        [](void* const* lanes) {
+            for (int i = 0; i < host::kLanes; ++i) {
+                auto* a = static_cast<Argument*>(lanes[i]);
+                a->result = static_cast<Argument*>(lanes[i ^ a->mask])->value;
+            }
+        },
+        &argument);
+    return argument.result;
+}
+
+inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
+inline double rsqrt(double x) { return 1.0 / std::sqrt(x); }

@@ -1,0 +1,157 @@
+// What pk/ptx.cuh says in PTX, as plain C++ after the tables of the PTX ISA: found first on the include path when the
+// kernels run on the CPU.
+#pragma once
+#include "pk/base.cuh"
+
+namespace pk::ptx {
+
+// ---- conversions ---------------------------------------------------------------------------------------------------
+
+inline float from_f16(unsigned short bits) {
+    _Float16 x;
+    std::memcpy(&x, &bits, 2);
+    return static_cast<float>(x);
+}
+
+inline unsigned short to_f16(float x) {
+    const auto half = static_cast<_Float16>(x);
+    unsigned short bits;
+    std::memcpy(&bits, &half, 2);
+    return bits;
+}
+
+inline unsigned short to_bf16(float x) {
+    uint32_t bits;
+    std::memcpy(&bits, &x, 4);
+    if (x != x) return 0x7fff;
+    return static_cast<unsigned short>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+inline uint32_t to_tf32(float x) {
+    uint32_t bits;
+    std::memcpy(&bits, &x, 4);
+    return (bits + 0x1000) & ~0x1fffu;
+}
+
+inline float max_nan(float a, float b) { return a != a || b != b ? NAN : a > b ? a : b; }
+inline float min_nan(float a, float b) { return a != a || b != b ? NAN : a < b ? a : b; }
+
+// ---- asynchronous copies: they happen when they are waited for -----------------------------------------------------
+
+inline void copy_async_16(void* to, const void* from, int bytes) {
+    if (reinterpret_cast<std::uintptr_t>(to) % 16 || reinterpret_cast<std::uintptr_t>(from) % 16 || bytes < 0 || bytes > 16)
+        host::die("cp.async of 16 bytes at a wrong address");
+    host::current->open.push_back({to, from, bytes});
+}
+
+inline void copy_async_commit() {
+    host::current->groups.push_back(std::move(host::current->open));
+    host::current->open.clear();
+}
+
+template <int Pending> void copy_async_wait() {
+    auto& groups = host::current->groups;
+    while (groups.size() > Pending) {
+        for (const host::Copy& c : groups.front()) {
+            std::memset(c.to, 0, 16);
+            std::memcpy(c.to, c.from, c.bytes);
+        }
+        groups.erase(groups.begin());
+    }
+}
+
+// ---- matrix fragments ----------------------------------------------------------------------------------------------
+
+struct LoadMatrix {
+    uint32_t* to;
+    const void* row;
+};
+
+template <bool Swapped> void load_matrix(uint32_t (&d)[4], const void* row) {
+    if (reinterpret_cast<std::uintptr_t>(row) % 16) host::die("ldmatrix at a wrong address");
+    LoadMatrix argument{d, row};
+    host::collective(
+        [](void* const* lanes) {
+            for (int lane = 0; lane < 32; ++lane)
+                for (int matrix = 0; matrix < 4; ++matrix) {
+                    uint16_t pair[2];
+                    for (int e = 0; e < 2; ++e) {
+                        const int r = Swapped ? lane % 4 * 2 + e : lane / 4, c = Swapped ? lane / 4 : lane % 4 * 2 + e;
+                        const auto* from = static_cast<LoadMatrix*>(lanes[matrix * 8 + r])->row;
+                        std::memcpy(&pair[e], static_cast<const uint16_t*>(from) + c, 2);
+                    }
+                    std::memcpy(&static_cast<LoadMatrix*>(lanes[lane])->to[matrix], pair, 4);
+                }
+        },
+        &argument);
+}
+
+inline void load_matrix_4(uint32_t (&d)[4], const void* row) { load_matrix<false>(d, row); }
+inline void load_matrix_4_transposed(uint32_t (&d)[4], const void* row) { load_matrix<true>(d, row); }
+
+struct Mma {
+    float* c;
+    const uint32_t* a;
+    uint32_t b[2];
+};
+
+inline float half_of(uint32_t word, int e, bf16) {
+    const uint32_t bits = (word >> 16 * e & 0xffff) << 16;
+    float x;
+    std::memcpy(&x, &bits, 4);
+    return x;
+}
+inline float half_of(uint32_t word, int e, f16) { return from_f16(static_cast<unsigned short>(word >> 16 * e)); }
+
+// m16n8k16 (PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type"), written element by element:
+//   A (16-bit): groupID = lane / 4; row = groupID for a0 a1 a4 a5, else groupID + 8; col = (lane % 4) * 2 + (i & 1), + 8
+//   from a4 on.  B: row = (lane % 4) * 2 + (i & 1), + 8 from b2 on; col = groupID.  C: row = groupID, + 8 from c2 on;
+//   col = (lane % 4) * 2 + (i & 1).
+template <class E> void mma_16(void* const* lanes) {
+    static float a[16][16], b[16][8];
+    for (int lane = 0; lane < 32; ++lane) {
+        const auto* x = static_cast<Mma*>(lanes[lane]);
+        for (int i = 0; i < 8; ++i) {
+            const int row = lane / 4 + (i % 4 < 2 ? 0 : 8), col = lane % 4 * 2 + (i & 1) + (i < 4 ? 0 : 8);
+            a[row][col] = half_of(x->a[i / 2], i % 2, E{});
+        }
+        for (int i = 0; i < 4; ++i) b[lane % 4 * 2 + (i & 1) + (i < 2 ? 0 : 8)][lane / 4] = half_of(x->b[i / 2], i % 2, E{});
+    }
+    for (int lane = 0; lane < 32; ++lane)
+        for (int i = 0; i < 4; ++i) {
+            const int row = lane / 4 + (i < 2 ? 0 : 8), col = lane % 4 * 2 + (i & 1);
+            float& c = static_cast<Mma*>(lanes[lane])->c[i];
+            for (int k = 0; k < 16; ++k) c += a[row][k] * b[k][col];
+        }
+}
+
+// m16n8k8 of .tf32: a0 (g, t), a1 (g + 8, t), a2 (g, t + 4), a3 (g + 8, t + 4); b0 (t, g), b1 (t + 4, g).
+inline void mma_tf32(void* const* lanes) {
+    static float a[16][8], b[8][8];
+    for (int lane = 0; lane < 32; ++lane) {
+        const auto* x = static_cast<Mma*>(lanes[lane]);
+        for (int i = 0; i < 4; ++i) std::memcpy(&a[lane / 4 + i % 2 * 8][lane % 4 + i / 2 * 4], &x->a[i], 4);
+        for (int i = 0; i < 2; ++i) std::memcpy(&b[lane % 4 + i * 4][lane / 4], &x->b[i], 4);
+    }
+    for (int lane = 0; lane < 32; ++lane)
+        for (int i = 0; i < 4; ++i) {
+            const int row = lane / 4 + (i < 2 ? 0 : 8), col = lane % 4 * 2 + (i & 1);
+            float& c = static_cast<Mma*>(lanes[lane])->c[i];
+            for (int k = 0; k < 8; ++k) c += a[row][k] * b[k][col];
+        }
+}
+
+inline void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, bf16) {
+    Mma argument{c, a, {b0, b1}};
+    host::collective(mma_16<bf16>, &argument);
+}
+inline void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, f16) {
+    Mma argument{c, a, {b0, b1}};
+    host::collective(mma_16<f16>, &argument);
+}
+inline void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, tf32) {
+    Mma argument{c, a, {b0, b1}};
+    host::collective(mma_tf32, &argument);
+}
+
+}  // namespace pk::ptx
