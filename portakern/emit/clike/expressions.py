@@ -1,0 +1,117 @@
+"""Operations on elements as C text: tables of templates with their precedence, and exact constants."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+
+from portakern.dtypes import dtype as dtype_of
+
+# Templates of the operators take operands {0}, {1}; a leading digit and bar give the precedence (as in C, 16 binds
+# tightest); without it the template is a call and binds tightest.
+UNARY: Mapping[str, str] = {
+    "neg": "15|-{0}", "not": "15|!{0}", "abs": "pk::abs({0})", "exp": "pk::exp({0})", "exp2": "pk::exp2({0})",
+    "log": "pk::log({0})", "log2": "pk::log2({0})", "log1p": "pk::log1p({0})", "expm1": "pk::expm1({0})",
+    "sqrt": "pk::sqrt({0})", "rsqrt": "pk::rsqrt({0})", "reciprocal": "13|1 / {0}", "tanh": "pk::tanh({0})",
+    "sigmoid": "pk::sigmoid({0})", "erf": "pk::erf({0})", "sin": "pk::sin({0})", "cos": "pk::cos({0})",
+    "floor": "pk::floor({0})", "ceil": "pk::ceil({0})", "round": "pk::round({0})", "sign": "pk::sign({0})",
+    "isnan": "pk::isnan({0})",
+}  # fmt: skip
+
+BINARY: Mapping[str, str] = {
+    "add": "12|{0} + {1}", "sub": "12|{0} - {1}", "mul": "13|{0} * {1}", "div": "13|{0} / {1}",
+    "max": "pk::max({0}, {1})", "min": "pk::min({0}, {1})", "pow": "pk::pow({0}, {1})", "rem": "pk::rem({0}, {1})",
+    "floordiv": "pk::floordiv({0}, {1})", "and": "8|{0} & {1}", "or": "6|{0} | {1}", "xor": "7|{0} ^ {1}",
+    "shl": "11|{0} << {1}", "shr": "11|{0} >> {1}",
+}  # fmt: skip
+LOGICAL: Mapping[str, str] = {"and": "5|{0} && {1}", "or": "4|{0} || {1}", "xor": "9|{0} != {1}"}
+"""``and``, ``or`` and ``xor`` of bools."""
+
+COMPARE: Mapping[str, str] = {
+    "eq": "9|{0} == {1}", "ne": "9|{0} != {1}", "lt": "10|{0} < {1}", "le": "10|{0} <= {1}", "gt": "10|{0} > {1}",
+    "ge": "10|{0} >= {1}",
+}  # fmt: skip
+SELECT = "3|{0} ? {1} : {2}"
+
+REDUCTIONS: Mapping[str, str] = {
+    "sum": "pk::Sum", "max": "pk::Max", "min": "pk::Min", "prod": "pk::Prod", "any": "pk::Any", "all": "pk::All",
+}  # fmt: skip
+
+ATOM = 16
+# Mixing these without parentheses is legal C and a trap for readers (and compilers warn).
+_ALWAYS_WRAP = {4, 5, 6, 7, 8, 9, 10, 11}
+
+
+class Text(str):
+    """C text of an expression with its precedence."""
+
+    precedence: int
+
+    def __new__(cls, text: str, precedence: int = ATOM) -> Text:
+        made = super().__new__(cls, text)
+        made.precedence = precedence
+        return made
+
+
+def apply(template: str, *operands: str) -> Text:
+    """``template`` filled with ``operands``, each in parentheses only where C or a reader needs them."""
+    head, bar, body = template.partition("|")
+    if not (bar and head.isdigit()):
+        return Text(template.format(*operands))
+    own = int(head)
+    return Text(body.format(*(_wrap(x, own, i) for i, x in enumerate(operands))), own)
+
+
+def _wrap(x: str, own: int, position: int) -> str:
+    inner = x.precedence if isinstance(x, Text) else ATOM
+    right = position > 0 and own in (12, 13, 11)  # left-associative: a - (b - c), and a + (b + c) as it was written
+    if inner < own or (inner == own and right) or (inner in _ALWAYS_WRAP and own in _ALWAYS_WRAP) or (
+        inner == 3 and own == 3 and position < 2
+    ):
+        return f"({x})"
+    return x
+
+
+def constant(value: float | int | bool, dtype: str) -> Text:
+    """An exact literal: the shortest decimal that reads back to the same number of ``dtype``."""
+    if dtype == "bool":
+        return Text("true" if value else "false")
+    kind = dtype_of(dtype)
+    if kind.is_int:
+        suffix = "" if dtype != "i64" or abs(int(value)) < 2**31 else "LL"
+        text = f"{int(value)}{suffix}"
+        if int(value) == -(2**31) or int(value) == -(2**63):  # no literal of C is this number
+            return Text(f"({int(value) + 1}{suffix} - 1)")
+        return Text(text, ATOM if value >= 0 else 15)
+    number = float(value)
+    if math.isnan(number):
+        return Text("NAN")
+    if math.isinf(number):
+        return Text("INFINITY") if number > 0 else Text("-INFINITY", 15)
+    text = repr(number) if dtype == "f64" else shortest_f32(number)
+    text = text if any(c in text for c in ".en") else text + ".0"
+    return Text(text + ("" if dtype == "f64" else "f"), ATOM if not text.startswith("-") else 15)
+
+
+def shortest_f32(value: float) -> str:
+    """The shortest decimal that rounds to the f32 nearest to ``value``; infinite where it overflows."""
+    try:
+        exact = struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        return "INFINITY" if value > 0 else "-INFINITY"
+    for digits in range(1, 10):
+        text = f"{exact:.{digits}g}"
+        if struct.unpack("f", struct.pack("f", float(text)))[0] == exact:
+            return _plain(text)
+    return repr(exact)
+
+
+def _plain(text: str) -> str:
+    """``1e+03`` as ``1000.0``, ``1e-05`` as ``1e-5``."""
+    if "e" in text:
+        mantissa, power = text.split("e")
+        if 0 <= int(power) < 7:
+            return repr(float(text))
+        return f"{mantissa}e{int(power)}"
+    return text

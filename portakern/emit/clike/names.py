@@ -1,0 +1,43 @@
+"""Names of an emitted kernel: unique, and none of C++'s own."""
+
+from __future__ import annotations
+
+import re
+
+RESERVED = frozenset(
+    """alignas alignof and asm auto bool break case catch char class concept const constexpr continue default delete do
+    double else enum explicit export extern false float for friend goto if inline int long mutable namespace new not
+    operator or private protected public register requires return short signed sizeof static struct switch template
+    this throw true try typedef typename union unsigned using virtual void volatile while xor main pk half
+    int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t INFINITY NAN
+    abs exp exp2 log log2 log1p expm1 sqrt tanh erf sin cos tan floor ceil round pow fmax fmin y0 y1 yn j0 j1 jn
+    item grid block threadIdx blockIdx blockDim gridDim std sycl kernel index div rint""".split()
+)
+"""Keywords, and names of the C library or of a platform that must keep their meaning."""
+
+
+class Names:
+    """Hands out names that were not taken yet."""
+
+    def __init__(self, taken: set[str] | None = None) -> None:
+        self.taken = set(taken or ())
+
+    def fresh(self, *wishes: str) -> str:
+        """The first of ``wishes`` that is free; else the last one with a number."""
+        tidy = [identifier(w) for w in wishes]
+        for wish in tidy:
+            if wish not in self.taken and wish not in RESERVED:
+                self.taken.add(wish)
+                return wish
+        n = 2
+        while f"{tidy[-1]}{'_' if tidy[-1][-1].isdigit() else ''}{n}" in self.taken:
+            n += 1
+        name = f"{tidy[-1]}{'_' if tidy[-1][-1].isdigit() else ''}{n}"
+        self.taken.add(name)
+        return name
+
+
+def identifier(text: str) -> str:
+    """``text`` with everything that C does not allow in a name replaced."""
+    clean = re.sub(r"\W", "_", text)
+    return clean if clean and not clean[0].isdigit() else f"v{clean}"

@@ -1,0 +1,56 @@
+"""Operands of matrix products that are copied from memory to shared memory without passing through registers."""
+
+from __future__ import annotations
+
+from portakern.emit.clike.layouts import dims_of, tiles_of
+from portakern.ir import tile as t
+from portakern.ir.core import Op
+
+
+class Operands:
+    """``staged`` holds the loads that only matrix products read, looking through what the copy does anyway."""
+
+    def __init__(self, kernel: t.Kernel) -> None:
+        self.kernel = kernel
+        self.uses: dict[Op, list[Op]] = {}
+        for op in tiles_of(kernel.body):
+            for operand in op.operands:
+                self.uses.setdefault(operand, []).append(op)
+        self.staged: dict[t.Load, None] = {}
+        for op in tiles_of(kernel.body):
+            if isinstance(op, t.Load) and len(dims_of(op)) == 2 and op.pad in (None, 0.0) and not op.gathers:
+                users = self.readers(op)
+                if users and all(isinstance(u, t.Dot) and u.acc is not op for u in users):
+                    self.staged[op] = None
+
+    def readers(self, op: Op) -> list[Op]:
+        """Who uses ``op``, looking through transparent operations."""
+        found: list[Op] = []
+        for user in self.uses.get(op, ()):
+            found.extend(self.readers(user) if self.transparent(user) else [user])
+        return found
+
+    def transparent(self, op: Op) -> bool:
+        """Permutations of a loaded tile (operands may be stored either way), zeros outside its buffer (copies write them)."""
+        if isinstance(op, t.Permute):
+            return self.source(op.x) is not None
+        if isinstance(op, t.Mask) and op.value == 0:
+            load = self.source(op.x)
+            if load is None:
+                return False
+            sizes = zip(load.indices, t.buffer_type(load.buffer).shape, strict=True)
+            return any(i.plain == op.axis and self.kernel.axis[op.axis].extent == n for i, n in sizes)
+        return False
+
+    def source(self, op: Op) -> t.Load | None:
+        """The load whose elements ``op`` hands on."""
+        while isinstance(op, t.Permute | t.Mask):
+            if not self.transparent(op):
+                return None
+            op = op.x
+        return op if isinstance(op, t.Load) else None
+
+    def only_operand(self, op: Op) -> bool:
+        """Whether ``op`` exists in shared memory only."""
+        source = self.source(op)
+        return source is not None and source in self.staged

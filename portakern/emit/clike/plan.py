@@ -1,0 +1,358 @@
+"""The plan of a kernel: what its text will say, decided statement by statement, before any text.
+
+A plan is frozen and prints as a listing (``portakern emit --ir plan``).  Every value has its place (layout), every shared
+operand its number of slots and its role, every loop its pipeline.  Expressions on elements and addresses are C text
+already; what surrounds them (declarations, loops, words of the vocabulary) is the printer's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from portakern.emit.clike.layouts import Layout, Place
+from portakern.ir.size import Size
+
+
+@dataclass(frozen=True)
+class Param:
+    """A parameter of a kernel: a buffer (``array``, written or not), a run-time ``scalar``, or a ``size``."""
+
+    name: str
+    dtype: str
+    role: str
+    written: bool = False
+    source: str = ""  # the name of the array, or of the open dim
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where a tile lies in memory: pointer to its first element, the strides of its dims in elements, and how many
+    elements are left in the buffer along each dim (empty: none is ever outside).  ``pad`` is C text, or empty."""
+
+    origin: str
+    strides: tuple[str, ...]
+    left: tuple[str, ...] = ()
+    pad: str = ""
+
+    def __str__(self) -> str:
+        left = f" left ({', '.join(self.left)})" if self.left else ""
+        pad = f" pad {self.pad}" if self.pad else ""
+        return f"[{self.origin}] strides ({', '.join(self.strides)}){left}{pad}"
+
+
+@dataclass(frozen=True)
+class Shared:
+    """An operand of a matrix product in shared memory: ``slots`` buffers of ``rows`` x ``cols``.
+
+    ``role`` is A (left) or B (right) and ``transposed`` whether it is stored k x m or n x k.
+    """
+
+    name: str
+    dtype: str
+    rows: int
+    cols: int
+    slots: int
+    role: str
+    transposed: bool
+    why: str
+
+    def __str__(self) -> str:
+        t = ", transposed" if self.transposed else ""
+        return f"shared {self.name}: {self.dtype} [{self.rows}, {self.cols}] x {self.slots}, operand {self.role}{t}, {self.why}"
+
+
+# ---- statements ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Base of all statements.  ``note`` is a comment for the reader of the kernel."""
+
+
+@dataclass(frozen=True)
+class Scalar(Statement):
+    """A value without dims, the same for every thread."""
+
+    name: str
+    dtype: str
+    text: str
+    define: bool = True
+    constant: bool = True
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype} = {self.text}"
+
+
+@dataclass(frozen=True)
+class Map(Statement):
+    """``result`` on each element of the tiles ``args``, whose elements are called ``params`` (dtype, name).
+
+    ``locals`` are (dtype, name, text) computed first.  ``captures`` is whether outer names are used.
+    """
+
+    name: str
+    dtype: str
+    place: Place
+    params: tuple[tuple[str, str], ...]
+    args: tuple[str, ...]
+    locals: tuple[tuple[str, str, str], ...]
+    result: str
+    captures: bool
+    define: bool = True
+    note: str = ""
+
+    def __str__(self) -> str:
+        params = ", ".join(f"{name}={arg}" for (_, name), arg in zip(self.params, self.args, strict=True))
+        body = "; ".join([*(f"{n} = {x}" for _, n, x in self.locals), self.result])
+        return f"{self.name}: {self.dtype} {self.place} = map({params}) {{ {body} }}"
+
+
+@dataclass(frozen=True)
+class Fill(Statement):
+    name: str
+    dtype: str
+    place: Place
+    value: str
+    define: bool = True
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype} {self.place} = fill({self.value})"
+
+
+@dataclass(frozen=True)
+class LoadTile(Statement):
+    name: str
+    dtype: str
+    place: Place
+    access: Access
+    define: bool = True
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype} {self.place} = load {self.access}"
+
+
+@dataclass(frozen=True)
+class StoreTile(Statement):
+    """``mode`` is set, add or max; ``place`` is ``None`` for a scalar, which one thread stores."""
+
+    value: str
+    dtype: str
+    place: Place | None
+    access: Access
+    mode: str = "set"
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"store {self.value} ({self.mode}) {self.access}"
+
+
+@dataclass(frozen=True)
+class Reduce(Statement):
+    """Along each row (``cols`` go away) or each column; ``into`` is where the vector must be (``None``: a scalar)."""
+
+    name: str
+    dtype: str
+    fn: str
+    gone: str  # "cols" or "rows"
+    value: str
+    source: Place
+    into: Place | None
+    define: bool = True
+    note: str = ""
+
+    @property
+    def made(self) -> Place | None:
+        """Where the reduction itself leaves the vector."""
+        if self.into is None:
+            return None
+        return Place(self.source.layout, "row" if self.gone == "cols" else "col")
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype} {self.into or 'scalar'} = reduce_{self.gone}({self.fn}, {self.value})"
+
+
+@dataclass(frozen=True)
+class Convert(Statement):
+    """The same values elsewhere: ``word`` is relayout, transpose or copy."""
+
+    name: str
+    dtype: str
+    place: Place
+    word: str
+    value: str
+    define: bool = True
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype} {self.place} = {self.word}({self.value})"
+
+
+@dataclass(frozen=True)
+class Assign(Statement):
+    """A carried value takes its next value."""
+
+    name: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.name} = {self.value}"
+
+
+@dataclass(frozen=True)
+class Stage(Statement):
+    """Start copying an operand to slot ``slot`` of a shared buffer; zero outside."""
+
+    shared: Shared
+    slot: str
+    access: Access
+
+    def __str__(self) -> str:
+        return f"stage {self.shared.name}[{self.slot}] {self.access}"
+
+
+@dataclass(frozen=True)
+class Put(Statement):
+    """A tile in registers to a shared buffer."""
+
+    shared: Shared
+    value: str
+
+    def __str__(self) -> str:
+        return f"put {self.shared.name}[0] = {self.value}"
+
+
+@dataclass(frozen=True)
+class Commit(Statement):
+    def __str__(self) -> str:
+        return "commit"
+
+
+@dataclass(frozen=True)
+class Wait(Statement):
+    """Until at most ``groups`` committed groups of copies are in flight."""
+
+    groups: int
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"wait {self.groups}"
+
+
+@dataclass(frozen=True)
+class Sync(Statement):
+    """A barrier of the block."""
+
+    note: str = ""
+
+    def __str__(self) -> str:
+        return "sync"
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An operand of :class:`Dot`: a slot of a shared buffer, or a tile in registers (``shared`` is ``None``)."""
+
+    name: str
+    shared: Shared | None = None
+    slot: str = "0"
+
+    @property
+    def transposed(self) -> bool:
+        return self.shared is not None and self.shared.transposed
+
+    def __str__(self) -> str:
+        where = f"{self.name}[{self.slot}]" if self.shared else self.name
+        return f"transposed({where})" if self.transposed else where
+
+
+@dataclass(frozen=True)
+class Dot(Statement):
+    """``acc += a * b`` in place."""
+
+    acc: str
+    place: Place
+    a: Operand
+    b: Operand
+    depth: int  # how many products each element sums
+    element: str
+    precision: str = "ieee"
+
+    def __str__(self) -> str:
+        return f"dot {self.acc} += {self.a} * {self.b} over {self.depth} ({self.element}, {self.precision})"
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Operands that are copied ``slots - 1`` steps ahead of their use; ``stage`` names the function that starts a step's
+    copies, ``slot`` the variable that names the current slot, ``step`` is how far the loop goes at a time."""
+
+    slots: int
+    stage: str
+    slot: str
+    copies: tuple[Stage, ...]
+
+    def __str__(self) -> str:
+        return f"pipeline of {self.slots} slots: {'; '.join(map(str, self.copies))}"
+
+
+@dataclass(frozen=True)
+class Loop(Statement):
+    """``for (var = begin; var < end; var += step)``."""
+
+    var: str
+    begin: str
+    end: str
+    step: int
+    body: tuple[Statement, ...]
+    pipeline: Pipeline | None = None
+    note: str = ""
+
+    def __str__(self) -> str:
+        head = [f"loop {self.var} from {self.begin} below {self.end} by {self.step}"]
+        if self.pipeline:
+            head.append(f"    {self.pipeline}")
+        return "\n".join([*head, *(_indent(str(s)) for s in self.body)])
+
+
+def _indent(text: str) -> str:
+    return "\n".join("    " + line for line in text.split("\n"))
+
+
+# ---- kernels and programs ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """One kernel: parameters, layouts, shared operands and statements.  ``blocks`` is the size of the linear grid."""
+
+    name: str
+    family: str
+    params: tuple[Param, ...]
+    layouts: tuple[Layout, ...]
+    shared: tuple[Shared, ...]
+    body: tuple[Statement, ...]
+    blocks: Size
+    warps: int
+    threads: int
+    note: str = ""
+
+    def __str__(self) -> str:
+        params = ", ".join(f"{p.name}: {p.dtype}{'' if p.role != 'array' else '*'}" for p in self.params)
+        lines = [f"kernel {self.name}({params})", f"    blocks {self.blocks}, warps {self.warps}, threads {self.threads}"]
+        lines += [f"    layout {x}" for x in self.layouts]
+        lines += [f"    {x}" for x in self.shared]
+        return "\n".join([*lines, *(_indent(str(s)) for s in self.body)]) + "\n"
+
+
+@dataclass(frozen=True)
+class ProgramPlan:
+    """The plans of a program's kernels, in launch order."""
+
+    name: str
+    kernels: tuple[KernelPlan, ...]
+
+    def __str__(self) -> str:
+        return f"plan {self.name}\n" + "\n".join(map(str, self.kernels))

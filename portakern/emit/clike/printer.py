@@ -1,0 +1,242 @@
+"""Prints a plan as a kernel in the tile vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from portakern.emit.clike import plan as p
+from portakern.emit.clike.dialect import Dialect
+from portakern.emit.clike.layouts import Layout, Place
+
+WIDTH = 118
+
+
+class Printer:
+    """The text of one kernel.  Each statement has a method ``on_<Class>`` that gives its lines; platforms override those
+    whose form differs, and :meth:`opening` and :meth:`shared` for how kernels and shared memory are declared."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+
+    # ---- kernels
+
+    def kernel(self, k: p.KernelPlan) -> list[str]:
+        """Lines of the whole kernel."""
+        self.plan = k
+        lines = [*self.opening(k)]
+        body = [*self.usings(k), *self.shared(k)]
+        if body:
+            body.append("")
+        body += self.statements(k.body)
+        return [*lines, *_indent(body), "}"]
+
+    def opening(self, k: p.KernelPlan) -> list[str]:
+        params = ", ".join(self.param(q) for q in k.params)
+        head = self.dialect.kernel.format(name=k.name, params=params, threads=k.threads, warps=k.warps) + " {"
+        if len(head) <= WIDTH:
+            return [head]
+        # The parameters on lines of their own, as many as fit.
+        before, after = self.dialect.kernel.format(name=k.name, params="\0", threads=k.threads, warps=k.warps).split("\0")
+        lines, line = [before], ""
+        for n, q in enumerate(k.params):
+            part = self.param(q) + (", " if n + 1 < len(k.params) else f"{after} {{")
+            if line and len(line) + len(part) > WIDTH - 8:
+                lines, line = [*lines, "        " + line.rstrip()], ""
+            line += part
+        return [*lines, "        " + line]
+
+    def param(self, q: p.Param) -> str:
+        kind = self.dialect.type(q.dtype)
+        if q.role == "array":
+            form = self.dialect.pointer if q.written else self.dialect.const_pointer
+            return form.format(type=kind, name=q.name)
+        return f"{kind} {q.name}"
+
+    def usings(self, k: p.KernelPlan) -> list[str]:
+        return [f"using {x.name} = {self.layout(x)};  // {_axes(x)}" for x in k.layouts]
+
+    def layout(self, x: Layout) -> str:
+        form = self.dialect.accumulator if x.kind == "accumulator" else self.dialect.rows
+        element = self.dialect.type(x.element) if x.element else ""
+        return form.format(rows=x.rows, cols=x.cols, warps=self.plan.warps, threads=self.plan.threads, element=element)
+
+    def shared_type(self, s: p.Shared) -> str:
+        return self.dialect.shared.format(element=self.dialect.type(s.dtype), rows=s.rows, cols=s.cols, role=s.role,
+                                          transposed=str(s.transposed).lower())
+
+    def shared(self, k: p.KernelPlan) -> list[str]:
+        """Declarations of the shared operands."""
+        return [self.dialect.declare_shared.format(type=self.shared_type(s), name=s.name, slots=s.slots)
+                for s in k.shared]
+
+    def place(self, place: Place) -> str:
+        form = {"tile": "{layout}", "row": self.dialect.row_of, "col": self.dialect.col_of}[place.side]
+        return form.format(layout=place.layout.name)
+
+    # ---- statements
+
+    def statements(self, statements: Sequence[p.Statement]) -> list[str]:
+        lines: list[str] = []
+        for s in statements:
+            made = getattr(self, f"on_{type(s).__name__}")(s)
+            note = getattr(s, "note", "")
+            if note and len(made) == 1 and len(made[0]) + len(note) < WIDTH - 8:
+                made = [f"{made[0]}  // {note}"]
+            elif note:
+                made = [f"// {note}", *made]
+            lines += made
+        return lines
+
+    def define(self, name: str, new: bool, call: str, kind: str = "auto") -> list[str]:
+        return [f"{kind + ' ' if new else ''}{name} = {call};"]
+
+    def on_Scalar(self, s: p.Scalar) -> list[str]:
+        kind = self.dialect.type(s.dtype)
+        return self.define(s.name, s.define, s.text, f"const {kind}" if s.constant else kind)
+
+    def on_Fill(self, s: p.Fill) -> list[str]:
+        template = f"{self.dialect.type(s.dtype)}, {self.place(s.place)}"
+        return self.define(s.name, s.define, self.dialect.word("fill", template, s.value))
+
+    def on_LoadTile(self, s: p.LoadTile) -> list[str]:
+        return self.define(s.name, s.define, self.dialect.word("load", self.place(s.place), *self.address(s.access, pad=True)))
+
+    def address(self, a: p.Access, pad: bool = False) -> list[str]:
+        return [a.origin, *a.strides, *a.left, *([a.pad] if pad and a.left and a.pad else [])]
+
+    def on_StoreTile(self, s: p.StoreTile) -> list[str]:
+        word = "store" if s.mode == "set" else f"store_{s.mode}"
+        return [self.dialect.word(word, "", s.value, *self.address(s.access)) + ";"]
+
+    def on_Reduce(self, s: p.Reduce) -> list[str]:
+        call = self.dialect.word(f"reduce_{s.gone}", self.dialect.reductions[s.fn], s.value)
+        if s.into is not None and s.into != s.made and not self._same(s.into, s.made):
+            call = self.dialect.word("relayout", self.place(s.into), call)
+        if s.into is None:
+            return self.define(s.name, s.define, call, f"const {self.dialect.type(s.dtype)}")
+        return self.define(s.name, s.define, call)
+
+    def _same(self, a: Place, b: Place | None) -> bool:
+        return b is not None and self.dialect.plain_vectors and a.side == b.side and a.size == b.size
+
+    def on_Convert(self, s: p.Convert) -> list[str]:
+        if s.word == "copy":
+            return self.define(s.name, s.define, s.value)
+        return self.define(s.name, s.define, self.dialect.word(s.word, self.place(s.place), s.value))
+
+    def on_Assign(self, s: p.Assign) -> list[str]:
+        return [f"{s.name} = {s.value};"]
+
+    def on_Map(self, s: p.Map) -> list[str]:
+        params = ", ".join(f"{self.dialect.type(dtype)} {name}" for dtype, name in s.params)
+        capture = "[=]" if s.captures else "[]"
+        locals_ = [f"const {self.dialect.type(dtype)} {name} = {text};" for dtype, name, text in s.locals]
+        head = f"{'auto ' if s.define else ''}{s.name} = "
+        body = f"return {s.result};"
+        short = f"{capture}({params}) {{ {body} }}"
+        line = head + self.dialect.word("map", self.place(s.place), short, *s.args) + ";"
+        if not locals_ and len(line) <= WIDTH - 8:
+            return [line]
+        call = self.dialect.word("map", self.place(s.place), "\0", *s.args)
+        before, after = call.split("\0")
+        return [f"{head}{before}{capture}({params}) {{", *_indent([*locals_, *_wrapped(body)]), f"}}{after};"]
+
+    # ---- matrix products
+
+    def operand(self, x: p.Operand) -> str:
+        text = x.name
+        if x.shared is not None and (x.shared.slots > 1 or x.slot != "0"):
+            text = f"{x.name}[{x.slot}]"
+        elif x.shared is not None:
+            text = self.only(x.shared)
+        return self.dialect.word("transposed", "", text) if x.transposed else text
+
+    def only(self, s: p.Shared) -> str:
+        """The only slot of a shared operand."""
+        return f"{s.name}[0]"
+
+    def slot(self, s: p.Shared, slot: str) -> str:
+        return self.only(s) if s.slots == 1 else f"{s.name}[{slot}]"
+
+    def on_Stage(self, s: p.Stage) -> list[str]:
+        return [self.dialect.word("stage", "", self.slot(s.shared, s.slot), *self.address(s.access)) + ";"]
+
+    def on_Put(self, s: p.Put) -> list[str]:
+        return [self.dialect.word("put", "", self.only(s.shared), s.value) + ";"]
+
+    def on_Commit(self, s: p.Commit) -> list[str]:
+        return [self.dialect.word("commit") + ";"]
+
+    def on_Wait(self, s: p.Wait) -> list[str]:
+        return [self.dialect.word("wait", str(s.groups)) + ";"]
+
+    def on_Sync(self, s: p.Sync) -> list[str]:
+        return [self.dialect.word("sync") + ";"]
+
+    def on_Dot(self, s: p.Dot) -> list[str]:
+        return [self.dialect.word("dot", "", s.acc, self.operand(s.a), self.operand(s.b)) + ";"]
+
+    # ---- loops
+
+    def on_Loop(self, s: p.Loop) -> list[str]:
+        if s.pipeline is not None:
+            return self.pipelined(s, s.pipeline)
+        step = f"{s.var} += {s.step}" if s.step > 1 else f"++{s.var}"
+        head = f"for (int64_t {s.var} = {s.begin}; {s.var} < {s.end}; {step}) {{"
+        return [head, *_indent(self.statements(s.body)), "}"]
+
+    def pipelined(self, s: p.Loop, pipe: p.Pipeline) -> list[str]:
+        """The loop with its copies ``slots - 1`` steps ahead: one barrier a step, since a slot is refilled only after the
+        barrier that follows its last use."""
+        d, ahead = self.dialect, pipe.slots - 1
+        lines = [f"// Operands travel to shared memory {ahead} step{'s' if ahead > 1 else ''} ahead of their use.",
+                 f"auto {pipe.stage} = [&](int64_t {s.var}, int {pipe.slot}) {{",
+                 *_indent([x for c in pipe.copies for x in self.on_Stage(c)]), "};"]  # fmt: skip
+        first = f"first_{s.var}" if s.begin != "0" else "0"
+        if s.begin != "0":
+            lines.append(f"const int64_t {first} = {s.begin};")
+        for n in range(ahead):
+            at = str(n * s.step) if first == "0" else f"{first} + {n * s.step}" if n else first
+            inside = at.isdigit() and s.end.isdigit() and int(at) < int(s.end)
+            lines += [f"{'' if inside else f'if ({at} < {s.end}) '}{pipe.stage}({at}, {n});", d.word("commit") + ";"]
+        lines.append(f"int {pipe.slot} = 0;")
+        refill = f"({pipe.slot} + {ahead}) % {pipe.slots}" if ahead > 1 else f"{pipe.slot} ^ 1"
+        next_slot = f"({pipe.slot} + 1) % {pipe.slots}" if pipe.slots > 2 else f"{pipe.slot} ^ 1"
+        ahead_at = f"{s.var} + {ahead * s.step}"
+        body = [
+            f"{d.word('wait', str(ahead - 1))};  // this step's operands have arrived,",
+            f"{d.word('sync')};  // for every thread; and the slot of the step before is free",
+            f"if ({ahead_at} < {s.end}) {pipe.stage}({ahead_at}, {refill});",
+            f"{d.word('commit')};",
+            *self.statements(s.body),
+            f"{pipe.slot} = {next_slot};",
+        ]
+        head = f"for (int64_t {s.var} = {first}; {s.var} < {s.end}; {s.var} += {s.step}) {{"
+        return [*lines, head, *_indent(body), "}"]
+
+
+def _axes(x: Layout) -> str:
+    """What a layout's rows and columns are, for the reader."""
+    row, col = x.axes
+    return f"rows along {row}, columns along {col}" if row else f"one row along {col}"
+
+
+def _indent(lines: Sequence[str]) -> list[str]:
+    return ["    " + line if line else "" for line in lines]
+
+
+def _wrapped(line: str) -> list[str]:
+    """``line`` broken at a sensible place where it is too long."""
+    if len(line) <= WIDTH - 16:
+        return [line]
+    depth, best = 0, -1
+    lowest = 99
+    for n, c in enumerate(line[: WIDTH - 16]):
+        depth += (c in "([{") - (c in ")]}")
+        if line[n : n + 3] in (" + ", " - ", " ? ", " : ", " * ", " / ") or line[n : n + 4] in (" && ", " || "):
+            if depth <= lowest and n > 30:
+                lowest, best = depth, n
+    if best < 0:
+        return [line]
+    rest = _wrapped("    " + line[best + 1 :])
+    return [line[:best], *rest]

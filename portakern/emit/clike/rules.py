@@ -1,0 +1,93 @@
+"""What the C family has no rule for, all of it found before any text is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from portakern.backend import Missing, Target
+from portakern.dtypes import DTYPES
+from portakern.emit.clike.dialect import Dialect
+from portakern.emit.clike.layouts import dims_of, tiles_of
+from portakern.ir import tile as t
+from portakern.ir.core import Op, Result, Yield
+from portakern.ir.program import Program
+
+KNOWN = (
+    t.Coord, t.Start, t.Extent, t.Const, t.Unary, t.Binary, t.Compare, t.Select, t.Cast, t.Bitcast, t.Broadcast, t.Permute,
+    t.Mask, t.Reduce, t.Dot, t.Load, t.Store, t.For, Result, Yield, t.Arg,
+)  # fmt: skip
+
+
+def missing_rules(program: Program, target: Target, dialect: Dialect) -> list[Missing]:
+    """Everything in ``program`` that cannot be said for ``target``, each once, with the operator's line."""
+    found: dict[Missing, None] = {}
+    for array in program.arrays:
+        for what in _dtype(array.dtype, target, dialect):
+            found[what] = None
+    for kernel in program.kernels:
+        for op in tiles_of(kernel.body):
+            for what, alternative in _operation(op, kernel, dialect):
+                found[Missing(what, str(op.loc or ""), alternative)] = None
+            if isinstance(op.type, t.TileType):
+                for one in _dtype(op.type.dtype, target, dialect, str(op.loc or "")):
+                    found.setdefault(one)
+    return list(found)
+
+
+def _dtype(dtype: str, target: Target, dialect: Dialect, where: str = "") -> Iterator[Missing]:
+    device = target.device
+    if dtype not in dialect.types:
+        yield Missing(f"{dialect.name} has no type for {dtype}", where, device.alternatives.get(dtype, ""))
+    elif dtype not in device.dtypes and dtype not in ("bool", "i32", "i64"):
+        yield Missing(f"{device.name} has no {dtype}", where, device.alternatives.get(dtype, ""))
+
+
+def _operation(op: Op, kernel: t.Kernel, dialect: Dialect) -> Iterator[tuple[str, str]]:
+    if not isinstance(op, KNOWN):
+        yield f"the operation {op.mnemonic()}", ""
+        return
+    if len(dims_of(op)) > 2:
+        yield f"a tile with {len(dims_of(op))} dims ({op.type})", "tile at most two axes"
+    match op:
+        case t.Unary(fn=fn) if fn not in dialect.unary:
+            yield f"the function {fn}", ""
+        case t.Binary(fn=fn) if fn not in dialect.binary:
+            yield f"the function {fn}", ""
+        case t.Cast(dtype=dtype) if dtype not in DTYPES:
+            yield f"a cast to {dtype}", ""
+        case t.Dot():
+            yield from _dot(op)
+        case t.Load() | t.Store():
+            yield from _access(op, kernel)
+
+
+def _dot(op: t.Dot) -> Iterator[tuple[str, str]]:
+    dims = [len(dims_of(x)) for x in (op.lhs, op.rhs, op)]
+    if dims != [2, 2, 2]:
+        yield f"a matrix product of tiles with {dims} dims", "tile the two free axes and the contracted one"
+
+
+def _access(op: t.Load | t.Store, kernel: t.Kernel) -> Iterator[tuple[str, str]]:
+    dims = dict(dims_of(op) if isinstance(op, t.Load) else dims_of(op.value))
+    if isinstance(op, t.Load) and op.gathers:
+        yield "a gathering load", ""
+    over = kernel.may_overrun(op)
+    homes: dict[str, int] = {}
+    for index in op.indices:
+        for term in index.terms:
+            if term.axis not in dims:
+                continue
+            homes[term.axis] = homes.get(term.axis, 0) + 1
+            if term.div != 1 or term.mod:
+                yield f"the index {index} of a tile along {term.axis}", f"tile {term.axis} by 1"
+            if term.axis in over and term.scale != 1:
+                yield f"the index {index}, which may leave the buffer in steps of {term.scale}", ""
+        if any(term.axis in over and term.axis not in dims for term in index.terms):
+            yield f"the index {index}, whose coordinate may leave the buffer", ""
+        low = index.offset
+        if not isinstance(low, int) or low < 0:
+            if any(a in over for a in index.axes):
+                yield f"the index {index}, which may be below 0", ""
+    for axis, count in homes.items():
+        if count > 1 and axis in over:
+            yield f"a ragged diagonal along {axis}", ""

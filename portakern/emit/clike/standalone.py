@@ -1,0 +1,42 @@
+"""Makes one file of a source and the headers it includes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from portakern.errors import BackendError
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"[^\n]*\n?', re.MULTILINE)
+_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once[^\n]*\n", re.MULTILINE)
+
+
+def inline_headers(text: str, headers: Mapping[str, str] | Sequence[tuple[str, str]]) -> str:
+    """``text`` with every ``#include "..."`` replaced, once, by the header's text.
+
+    Raises :class:`BackendError` where a header is not among ``headers``.
+    """
+    known = dict(headers)
+    done: set[str] = set()
+
+    def replace(found: re.Match[str]) -> str:
+        name = found[1]
+        if name in done:
+            return ""
+        if name not in known:
+            raise BackendError(f"the source includes {name!r}, which is not among its headers",
+                               hint=f"it has {', '.join(known) or 'none'}")
+        done.add(name)
+        body = _INCLUDE.sub(replace, _ONCE.sub("", known[name])).strip("\n")
+        return f"// ---- {name} ----\n{body}\n// ---- end of {name} ----\n"
+
+    return _INCLUDE.sub(replace, text)
+
+
+def read_headers(folder: object, root: str = "pk") -> tuple[tuple[str, str], ...]:
+    """Every header below ``folder`` (a ``Path``) as (name under ``root``, text), sorted by name."""
+    from pathlib import Path
+
+    base = Path(str(folder))
+    files = sorted(x for x in base.rglob("*") if x.is_file() and x.suffix in (".h", ".hpp", ".cuh", ".hip"))
+    return tuple((f"{root}/{x.relative_to(base).as_posix()}", x.read_text()) for x in files)
