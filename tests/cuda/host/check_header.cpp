@@ -16,7 +16,7 @@ template <class F> static void expect(bool ok, F describe) {
 
 static float at(int row, int col) { return static_cast<float>((row * 37 + col * 11) % 29 - 14); }
 
-template <class T> static float number(T x) { return static_cast<float>(pk::to_float(x)); }
+template <class T> static float number(T x) { return static_cast<float>(x); }
 
 /// Every element is held by exactly one owner and by as many threads as there are copies.
 template <class L> static void bijective(const char* name) {
@@ -45,16 +45,16 @@ template <class L, class T> static void memory(const char* name, int rows, int c
     const int pitch = L::cols + 16 * (offset == 0) + offset;
     auto buffer = [&] { return static_cast<T*>(std::aligned_alloc(256, 1 << 20)); };
     T *x = buffer(), *y = buffer(), *z = buffer(), *w = buffer();
-    for (int n = 0; n < (1 << 20) / static_cast<int>(sizeof(T)); ++n) y[n] = z[n] = w[n] = pk::cast<T>(99.0f);
+    for (int n = 0; n < (1 << 20) / static_cast<int>(sizeof(T)); ++n) y[n] = z[n] = w[n] = T(99.0f);
     for (int r = 0; r < L::rows; ++r)
-        for (int c = 0; c < pitch; ++c) x[offset + r * pitch + c] = pk::cast<T>(r < rows && c < cols ? at(r, c) : 77.0f);
+        for (int c = 0; c < pitch; ++c) x[offset + r * pitch + c] = T(r < rows && c < cols ? at(r, c) : 77.0f);
     std::vector<float> row_sum(L::rows), col_max(L::cols);
     host::launch({1, 1, 1}, L::threads, offset != 0, [&] {
-        const auto tile = pk::load<L>(x + offset, pitch, 1, rows, cols, pk::cast<T>(0.0f));
+        const auto tile = pk::load<L>(x + offset, pitch, 1, rows, cols, T(0.0f));
         pk::store(tile, y + offset, pitch, 1, rows, cols);
         pk::store(pk::relayout<Other>(tile), z + offset, pitch, 1, rows, cols);
         pk::store(pk::transpose<Turned>(tile), w + offset, L::rows, 1, cols, rows);
-        const auto f = pk::map<L>([](T v) { return pk::cast<float>(v); }, tile);
+        const auto f = pk::map<L>([](T v) { return float(v); }, tile);
         const auto sum = pk::reduce_cols<pk::Sum>(f);
         const auto top = pk::reduce_rows<pk::Max>(pk::mask_rows(f, rows, -INFINITY));
         if constexpr (L::rows == 1) pk::store_scalar(sum, row_sum.data());
@@ -93,11 +93,11 @@ template <class T, class E, int M, int N, int K, int Warps, bool TurnA, bool Tur
     auto* b = static_cast<T*>(std::aligned_alloc(256, 1 << 18));
     using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
     std::vector<Sum> c(M * N, 99.0f);
-    for (int i = 0; i < (1 << 18) / static_cast<int>(sizeof(T)); ++i) a[i] = b[i] = pk::cast<T>(NAN);
+    for (int i = 0; i < (1 << 18) / static_cast<int>(sizeof(T)); ++i) a[i] = b[i] = T(NAN);
     for (int i = 0; i < m; ++i)
-        for (int q = 0; q < k; ++q) a[offset + (TurnA ? q * pitch + i : i * pitch + q)] = pk::cast<T>(at(i, q));
+        for (int q = 0; q < k; ++q) a[offset + (TurnA ? q * pitch + i : i * pitch + q)] = T(at(i, q));
     for (int q = 0; q < k; ++q)
-        for (int j = 0; j < n; ++j) b[offset + (TurnB ? j * pitch + q : q * pitch + j)] = pk::cast<T>(at(j + 3, q));
+        for (int j = 0; j < n; ++j) b[offset + (TurnB ? j * pitch + q : q * pitch + j)] = T(at(j + 3, q));
     host::launch({1, 1, 1}, threads, offset != 0, [&] {
         static pk::Shared<T, TurnA ? K : M, TurnA ? M : K> left;
         static pk::Shared<T, TurnB ? N : K, TurnB ? K : N> right;
@@ -138,20 +138,19 @@ template <class T, class E, int M, int N, int K, int Warps> static void products
 
 /// (a b) c with the first product's accumulator as the left operand, from registers and through shared memory.
 template <class T, int M, int N, int D, int Warps> static void chained() {
-    using S = pk::Accumulator<M, N, Warps, T, M / 16 < Warps ? M / 16 : Warps>;
-    using O = pk::Accumulator<M, D, Warps, T, S::down>;
+    using S = pk::StackedAccumulator<M, N, Warps, T>;
+    using O = pk::StackedAccumulator<M, D, Warps, T>;
     std::vector<float> out(M * D), put(M * D);
     host::launch({1, 1, 1}, Warps * 32, false, [&] {
         static pk::Shared<T, M, N> p;
         static pk::Shared<T, N, D> v;
-        const auto s = pk::map<S>([](int r, int c) { return pk::cast<T>(at(r, c)); }, pk::row_index<S>(), pk::col_index<S>());
+        const auto s = pk::map<S>([](int r, int c) { return T(at(r, c)); }, pk::row_index<S>(), pk::col_index<S>());
         using R = pk::Rows<N, D, Warps * 32>;
-        pk::put(v, pk::map<R>([](int r, int c) { return pk::cast<T>(at(c, r)); }, pk::row_index<R>(), pk::col_index<R>()));
+        pk::put(v, pk::map<R>([](int r, int c) { return T(at(c, r)); }, pk::row_index<R>(), pk::col_index<R>()));
         pk::put(p, s);
         pk::sync();
         auto acc = pk::fill<float, O>(0.0f);
-        if constexpr (S::side == 1) pk::dot(acc, s, v);
-        else pk::dot(acc, p, v);
+        pk::dot(acc, s, v);
         pk::store(acc, out.data(), D, 1);
         acc = pk::fill<float, O>(0.0f);
         pk::dot(acc, p, v);
@@ -200,6 +199,7 @@ int main() {
     products<double, double, 32, 32, 16, 2>();
     chained<bf16, 64, 32, 64, 4>();
     chained<f16, 32, 64, 128, 4>();
+    chained<float, 32, 32, 64, 4>();
     std::printf("%d faults\n", faults);
     return faults > 255 ? 255 : faults;
 }

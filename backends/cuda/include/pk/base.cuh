@@ -3,12 +3,20 @@
 #pragma once
 
 #ifdef __CUDACC_RTC__
+using int8_t = signed char;
+using uint8_t = unsigned char;
+using int16_t = short;
+using uint16_t = unsigned short;
 using int32_t = int;
 using uint32_t = unsigned int;
 using int64_t = long;
 using uint64_t = unsigned long;
+#define INFINITY __int_as_float(0x7f800000)
+#define NAN __int_as_float(0x7fc00000)
 #else
+#include <cmath>
 #include <cstdint>
+#include <cstring>
 #endif
 
 #define PK_DEVICE __device__ __forceinline__
@@ -18,24 +26,12 @@ namespace pk {
 
 constexpr int kWarp = 32;  // lanes of a warp
 
-/// bfloat16 in storage: the upper half of a binary32. Arithmetic happens in float.
-struct bf16 {
-    unsigned short bits;
-};
-
-/// IEEE binary16 in storage. Arithmetic happens in float.
-struct f16 {
-    unsigned short bits;
-};
-
 /// Tag of float operands that the matrix unit may round to TF32 (10 bits of mantissa).
 struct tf32 {};
 
 template <class A, class B> struct Same { static constexpr bool value = false; };
 template <class A> struct Same<A, A> { static constexpr bool value = true; };
 template <class A, class B> constexpr bool same = Same<A, B>::value;
-
-template <class T> constexpr bool half_width = same<T, bf16> || same<T, f16>;
 
 PK_CONSTEXPR int min_of(int a, int b) { return a < b ? a : b; }
 PK_CONSTEXPR int max_of(int a, int b) { return a > b ? a : b; }
@@ -57,7 +53,7 @@ PK_DEVICE int left(int64_t extent, int64_t start) {
 }
 
 /// The bits of `x` read as a `To` of the same size.
-template <class To, class From> PK_DEVICE To bit_cast(const From& x) {
+template <class To, class From> PK_DEVICE To bitcast(const From& x) {
     static_assert(sizeof(To) == sizeof(From), "widths differ");
     To y;
     memcpy(&y, &x, sizeof(To));

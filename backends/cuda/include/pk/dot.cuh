@@ -2,8 +2,8 @@
 // instruction multiplies exactly, fused multiply-adds on a register tile.
 #pragma once
 #include "pk/base.cuh"
+#include "pk/element.cuh"
 #include "pk/layout.cuh"
-#include "pk/math.cuh"
 #include "pk/ptx.cuh"
 #include "pk/shared.cuh"
 #include "pk/tile.cuh"
@@ -44,6 +44,9 @@ template <class T, class L> PK_DEVICE void load_a(uint32_t (&a)[4], const Tile<T
     a[3] = pack(p.at(i + 1, j + 2), p.at(i + 1, j + 3));
 }
 
+PK_DEVICE void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, bf16) { ptx::mma_bf16(c, a, b0, b1); }
+PK_DEVICE void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, f16) { ptx::mma_f16(c, a, b0, b1); }
+
 /// One step of 16 along k on the matrix unit; `load(a, i)` gives the fragment of A for the row slots i and i + 1.
 template <class T, class L, class B, class LoadA>
 PK_DEVICE void mma_step(Tile<float, L>& acc, const B& b, int k, LoadA load) {
@@ -59,7 +62,7 @@ PK_DEVICE void mma_step(Tile<float, L>& acc, const B& b, int k, LoadA load) {
 #pragma unroll
         for (int j = 0; j < L::col_slots; j += 2) {
             float c[4] = {acc.at(i, j), acc.at(i, j + 1), acc.at(i + 1, j), acc.at(i + 1, j + 1)};
-            ptx::mma(c, left, right[j / 4][j % 4], right[j / 4][j % 4 + 1], T{});
+            mma(c, left, right[j / 4][j % 4], right[j / 4][j % 4 + 1], T{});
             acc.at(i, j) = c[0], acc.at(i, j + 1) = c[1], acc.at(i + 1, j) = c[2], acc.at(i + 1, j + 1) = c[3];
         }
     }
@@ -142,7 +145,7 @@ template <class L, class A, class B> PK_DEVICE void dot_tf32(Tile<float, L>& acc
 #pragma unroll
             for (int j = 0; j < L::col_slots; j += 2) {
                 float c[4] = {acc.at(i, j), acc.at(i, j + 1), acc.at(i + 1, j), acc.at(i + 1, j + 1)};
-                ptx::mma(c, left, right[j / 2][0], right[j / 2][1], tf32{});
+                ptx::mma_tf32(c, left, right[j / 2][0], right[j / 2][1]);
                 acc.at(i, j) = c[0], acc.at(i, j + 1) = c[1], acc.at(i + 1, j) = c[2], acc.at(i + 1, j + 1) = c[3];
             }
         }
@@ -169,15 +172,23 @@ template <class T, class L, class A, class B> PK_DEVICE void dot(Tile<T, L>& acc
     }
 }
 
-/// acc += p b where p is the result of another product (of the layout P) that stayed in registers: every warp must
-/// hold whole rows of p, and the same rows as of acc.
-template <class E, class P, class L, class B> PK_DEVICE void dot(Tile<float, L>& acc, const Tile<E, P>& p, const B& b) {
-    static_assert(half_width<E>, "only 16-bit operands are taken from registers");
-    static_assert(P::side == 1 && P::down == L::down && P::rows == L::rows, "the warps hold other rows");
-    static_assert(P::cols == B::rows && B::cols == L::cols && P::cols % 16 == 0, "sizes do not match");
+/// acc += p b where p was computed in registers from another product. Its fragments are taken as they are where every
+/// warp holds whole rows of p, and the same rows as of acc; else p goes through shared memory.
+template <class T, class E, class P, class L, class B>
+PK_DEVICE void dot(Tile<T, L>& acc, const Tile<E, P>& p, const B& b) {
+    static_assert(P::rows == L::rows && P::cols == B::rows && B::cols == L::cols, "sizes do not match");
+    if constexpr (half_width<E> && P::side == 1 && P::down == L::down) {
+        static_assert(P::cols % 16 == 0, "the contracted tile must be a multiple of 16");
 #pragma unroll
-    for (int k = 0; k < P::cols; k += 16)
-        mma_step<E>(acc, b, k, [&](uint32_t(&left)[4], int i) { load_a(left, p, i, k); });
+        for (int k = 0; k < P::cols; k += 16)
+            mma_step<E>(acc, b, k, [&](uint32_t(&left)[4], int i) { load_a(left, p, i, k); });
+    } else {
+        __shared__ Shared<E, P::rows, P::cols> between;
+        sync();  // its last use is over
+        put(between, p);
+        sync();
+        dot(acc, between, b);
+    }
 }
 
 }  // namespace pk

@@ -6,6 +6,7 @@
 // over these bits. Threads that differ in other bits only hold copies; the one where they are zero `owns` the element.
 #pragma once
 #include "pk/base.cuh"
+#include "pk/element.cuh"
 
 namespace pk {
 
@@ -100,6 +101,11 @@ template <int R, int C, int Warps, class E, int Down = 0> struct Accumulator {
         return warp_col(thread) + (j / col_block * lanes_side + lane_col) * col_block + j % col_block;
     }
 };
+
+/// An accumulator whose warps lie below each other as far as its rows reach, so that a row (of the scores of attention,
+/// say) is reduced inside a warp and the tile can be the left operand of the next product without leaving registers.
+template <int R, int C, int Warps, class E>
+using StackedAccumulator = Accumulator<R, C, Warps, E, min_of(Warps, R / (on_matrix_unit<E> ? 16 : 4))>;
 
 /// One value for each row of L: what a reduction along columns gives.
 template <class L> struct RowOf {

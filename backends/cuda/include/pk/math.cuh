@@ -1,38 +1,10 @@
-// Arithmetic on elements: conversions, and functions accurate to a few units in the last place (CUDA C++ Programming
+// Arithmetic on elements: functions accurate to a few units in the last place (CUDA C++ Programming
 // Guide, Mathematical Functions Appendix). Nothing here is a fast-math variant. max and min hand on NaN.
 #pragma once
 #include "pk/base.cuh"
 #include "pk/ptx.cuh"
 
 namespace pk {
-
-// ---- conversions: to nearest even; floats to integers truncate -----------------------------------------------------
-
-PK_DEVICE float to_float(bf16 x) { return bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
-PK_DEVICE float to_float(f16 x) { return ptx::from_f16(x.bits); }
-template <class T> PK_DEVICE T to_float(T x) { return x; }
-
-template <class To> struct Cast {
-    template <class From> static PK_DEVICE To from(From x) { return static_cast<To>(to_float(x)); }
-};
-template <> struct Cast<bf16> {
-    static PK_DEVICE bf16 from(bf16 x) { return x; }
-    template <class From> static PK_DEVICE bf16 from(From x) { return {ptx::to_bf16(static_cast<float>(to_float(x)))}; }
-};
-template <> struct Cast<f16> {
-    static PK_DEVICE f16 from(f16 x) { return x; }
-    template <class From> static PK_DEVICE f16 from(From x) { return {ptx::to_f16(static_cast<float>(to_float(x)))}; }
-};
-
-template <class To, class From> PK_DEVICE To cast(From x) { return Cast<To>::from(x); }
-
-template <class T> PK_DEVICE T infinity();
-template <> PK_DEVICE float infinity<float>() { return bit_cast<float>(0x7f800000u); }
-template <> PK_DEVICE double infinity<double>() { return bit_cast<double>(0x7ff0000000000000ull); }
-
-template <class T> PK_DEVICE T quiet_nan();
-template <> PK_DEVICE float quiet_nan<float>() { return bit_cast<float>(0x7fc00000u); }
-template <> PK_DEVICE double quiet_nan<double>() { return bit_cast<double>(0x7ff8000000000000ull); }
 
 // ---- functions -----------------------------------------------------------------------------------------------------
 
@@ -115,10 +87,10 @@ template <class T> struct Lowest {
     static PK_DEVICE T value() { return T(T(1) << (8 * sizeof(T) - 1)); }
 };
 template <> struct Lowest<float> {
-    static PK_DEVICE float value() { return -infinity<float>(); }
+    static PK_DEVICE float value() { return -INFINITY; }
 };
 template <> struct Lowest<double> {
-    static PK_DEVICE double value() { return -infinity<double>(); }
+    static PK_DEVICE double value() { return -INFINITY; }
 };
 template <> struct Lowest<bool> {
     static PK_DEVICE bool value() { return false; }
@@ -130,7 +102,7 @@ struct Max {
 };
 struct Min {
     template <class T> static PK_DEVICE T identity() {
-        if constexpr (same<T, float> || same<T, double>) return infinity<T>();
+        if constexpr (same<T, float> || same<T, double>) return INFINITY;
         else if constexpr (same<T, bool>) return true;
         else return ~Lowest<T>::value();
     }

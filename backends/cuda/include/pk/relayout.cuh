@@ -33,11 +33,13 @@ struct SameRows<Accumulator<R, C, Warps, E, X>, Accumulator<R, D, Warps, E, Y>> 
     static constexpr bool value = Accumulator<R, C, Warps, E, X>::down == Accumulator<R, D, Warps, E, Y>::down;
 };
 
-/// One value per row of L as one value per row of another layout of as many rows; free where the threads agree.
+template <class A, class B> struct SameRows<RowOf<A>, RowOf<B>> : SameRows<A, B> {};
+
+/// The same values in the layout To; free where the threads that need them hold them already.
 template <class To, class T, class L> PK_DEVICE Tile<T, To> relayout(const Tile<T, L>& x) {
     static_assert(To::rows == L::rows && To::cols == L::cols, "sizes differ");
-    if constexpr (same<To, L>) {
-        return x;
+    if constexpr (SameRows<To, L>::value) {
+        return retype<To>(x);
     } else {
         __shared__ Exchange<T, L::rows, L::cols> between;
         write_out(between, x);

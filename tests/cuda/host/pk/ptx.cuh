@@ -95,27 +95,26 @@ struct Mma {
     uint32_t b[2];
 };
 
-inline float half_of(uint32_t word, int e, bf16) {
-    const uint32_t bits = (word >> 16 * e & 0xffff) << 16;
+inline float from_bf16(unsigned short bits) {
+    const uint32_t wide = static_cast<uint32_t>(bits) << 16;
     float x;
-    std::memcpy(&x, &bits, 4);
+    std::memcpy(&x, &wide, 4);
     return x;
 }
-inline float half_of(uint32_t word, int e, f16) { return from_f16(static_cast<unsigned short>(word >> 16 * e)); }
 
 // m16n8k16 (PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type"), written element by element:
 //   A (16-bit): groupID = lane / 4; row = groupID for a0 a1 a4 a5, else groupID + 8; col = (lane % 4) * 2 + (i & 1), + 8
 //   from a4 on.  B: row = (lane % 4) * 2 + (i & 1), + 8 from b2 on; col = groupID.  C: row = groupID, + 8 from c2 on;
 //   col = (lane % 4) * 2 + (i & 1).
-template <class E> void mma_16(void* const* lanes) {
+template <float (*ToFloat)(unsigned short)> void mma_16(void* const* lanes) {
     static float a[16][16], b[16][8];
     for (int lane = 0; lane < 32; ++lane) {
         const auto* x = static_cast<Mma*>(lanes[lane]);
         for (int i = 0; i < 8; ++i) {
             const int row = lane / 4 + (i % 4 < 2 ? 0 : 8), col = lane % 4 * 2 + (i & 1) + (i < 4 ? 0 : 8);
-            a[row][col] = half_of(x->a[i / 2], i % 2, E{});
+            a[row][col] = ToFloat(static_cast<unsigned short>(x->a[i / 2] >> 16 * (i % 2)));
         }
-        for (int i = 0; i < 4; ++i) b[lane % 4 * 2 + (i & 1) + (i < 2 ? 0 : 8)][lane / 4] = half_of(x->b[i / 2], i % 2, E{});
+        for (int i = 0; i < 4; ++i) b[lane % 4 * 2 + (i & 1) + (i < 2 ? 0 : 8)][lane / 4] = ToFloat(static_cast<unsigned short>(x->b[i / 2] >> 16 * (i % 2)));
     }
     for (int lane = 0; lane < 32; ++lane)
         for (int i = 0; i < 4; ++i) {
@@ -126,7 +125,7 @@ template <class E> void mma_16(void* const* lanes) {
 }
 
 // m16n8k8 of .tf32: a0 (g, t), a1 (g + 8, t), a2 (g, t + 4), a3 (g + 8, t + 4); b0 (t, g), b1 (t + 4, g).
-inline void mma_tf32(void* const* lanes) {
+inline void mma_8(void* const* lanes) {
     static float a[16][8], b[8][8];
     for (int lane = 0; lane < 32; ++lane) {
         const auto* x = static_cast<Mma*>(lanes[lane]);
@@ -141,17 +140,14 @@ inline void mma_tf32(void* const* lanes) {
         }
 }
 
-inline void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, bf16) {
+inline void mma(host::Collective f, float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     Mma argument{c, a, {b0, b1}};
-    host::collective(mma_16<bf16>, &argument);
+    host::collective(f, &argument);
 }
-inline void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, f16) {
-    Mma argument{c, a, {b0, b1}};
-    host::collective(mma_16<f16>, &argument);
+inline void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    mma(mma_16<from_bf16>, c, a, b0, b1);
 }
-inline void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, tf32) {
-    Mma argument{c, a, {b0, b1}};
-    host::collective(mma_tf32, &argument);
-}
+inline void mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) { mma(mma_16<from_f16>, c, a, b0, b1); }
+inline void mma_tf32(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) { mma(mma_8, c, a, b0, b1); }
 
 }  // namespace pk::ptx
