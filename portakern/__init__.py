@@ -6,15 +6,66 @@ Public names are loaded on first use, so that ``import portakern`` stays quick a
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
+
+# The functions an operator is written with.
+_FUNCTIONS = """
+    abs add all any arange argmax argmin argsort avg_pool bitcast broadcast_to cast ceil clip concat conv cos
+    cummax cummin cumprod cumsum divide dot einsum equal erf exp exp2 expand_dims expm1 flip floor floor_divide
+    full gelu greater greater_equal iota isnan less less_equal log log1p log2 log_softmax logical_and
+    logical_not logical_or logical_xor logsumexp matmul max max_pool maximum mean min minimum multiply negative
+    not_equal ones pad permute pow prod reciprocal relu remainder reshape round rsqrt scatter shift_left
+    shift_right sigmoid sign silu sin size softmax softplus sort sqrt squeeze stack subtract sum swapaxes take
+    take_along tanh topk transpose tri tril triu var where zeros
+""".split()
+
+_DTYPES = "bf16 f16 f32 f64 f8e4m3 f8e5m2 i8 i16 i32 i64 u8 u16 u32 u64".split()
 
 # Public name -> the module that defines it.
 _PUBLIC: dict[str, str] = {
     "PortakernError": "portakern.errors",
+    "operator": "portakern.spec.operator",
+    "Operator": "portakern.spec.operator",
+    "dynamic": "portakern.spec.operator",
+    "load_operator": "portakern.spec.load",
+    "Tensor": "portakern.spec.annotations",
+    "Scalar": "portakern.spec.annotations",
+    "Normal": "portakern.spec.inputs",
+    "Uniform": "portakern.spec.inputs",
+    "Integers": "portakern.spec.inputs",
+    **dict.fromkeys(_FUNCTIONS, "portakern.spec.functions"),
+    **dict.fromkeys(_DTYPES, "portakern.dtypes"),
+    "boolean": "portakern.dtypes",
 }
 
 __all__ = ["__version__", *_PUBLIC]
+
+if TYPE_CHECKING:  # the same names for type checkers, which do not follow __getattr__
+    from portakern.dtypes import (
+        bf16,
+        boolean,
+        f8e4m3,
+        f8e5m2,
+        f16,
+        f32,
+        f64,
+        i8,
+        i16,
+        i32,
+        i64,
+        u8,
+        u16,
+        u32,
+        u64,
+    )
+    from portakern.errors import PortakernError
+    from portakern.spec.annotations import Scalar, Tensor
+    from portakern.spec.functions import *
+    from portakern.spec.inputs import Integers, Normal, Uniform
+    from portakern.spec.load import load_operator
+    from portakern.spec.operator import Operator, dynamic, operator
 
 
 def __getattr__(name: str) -> object:

@@ -57,6 +57,13 @@ _ALL = (
 DTYPES: dict[str, DType] = {d.name: d for d in _ALL}
 
 
+f64, f32, f16, bf16 = (DTYPES[n] for n in ("f64", "f32", "f16", "bf16"))
+f8e4m3, f8e5m2 = DTYPES["f8e4m3"], DTYPES["f8e5m2"]
+i64, i32, i16, i8 = (DTYPES[n] for n in ("i64", "i32", "i16", "i8"))
+u64, u32, u16, u8 = (DTYPES[n] for n in ("u64", "u32", "u16", "u8"))
+boolean = DTYPES["bool"]
+
+
 def dtype(name: str) -> DType:
     """The dtype called ``name``; raises ``KeyError`` for an unknown one."""
     return DTYPES[name]

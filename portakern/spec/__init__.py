@@ -1,0 +1,1 @@
+"""Writing operators: declarations, tracing, the functions on arrays, input families, cost."""

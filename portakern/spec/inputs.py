@@ -1,0 +1,105 @@
+"""Input families: what the arrays of a check or a benchmark are filled with.  Deterministic in (program, seed)."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from portakern.dtypes import DTYPES
+from portakern.ir.size import Size, evaluate, parse_size
+from portakern.ir.tensor import TensorProgram, tensor_type
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class Family(Protocol):
+    """A way to fill an array; ``sizes`` are the values of the dims."""
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class Normal:
+    """Normally distributed numbers."""
+
+    scale: float = 1.0
+    mean: float = 0.0
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
+        import numpy as np
+
+        return rng.standard_normal(shape, dtype=np.float32) * np.float32(self.scale) + np.float32(self.mean)
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Numbers in [low, high)."""
+
+    low: float = 0.0
+    high: float = 1.0
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
+        import numpy as np
+
+        return rng.random(shape, dtype=np.float32) * np.float32(self.high - self.low) + np.float32(self.low)
+
+
+@dataclass(frozen=True)
+class Integers:
+    """Whole numbers from ``low`` to below ``high``, which may be an expression of dims: ``Integers(0, "V")``."""
+
+    low: int = -100
+    high: int | str = 100
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
+        size: Size = self.high if isinstance(self.high, int) else parse_size(self.high)
+        return rng.integers(self.low, max(evaluate(size, sizes), self.low + 1), size=shape)
+
+
+def default_family(dtype: str) -> Family:
+    """Standard normal floats, small integers, coin flips."""
+    kind = DTYPES[dtype]
+    if kind.is_float:
+        return Normal()
+    if kind.kind == "bool":
+        return Integers(0, 2)
+    return Integers(0 if kind.kind == "uint" else -100, 100)
+
+
+def numpy_dtype(dtype: str) -> np.dtype:
+    """The numpy dtype of a portakern one; bf16 and the 8-bit floats come from ml_dtypes."""
+    import numpy as np
+
+    plain = {"f64": "float64", "f32": "float32", "f16": "float16", "bool": "bool"}
+    if dtype in plain:
+        return np.dtype(plain[dtype])
+    kind = DTYPES[dtype]
+    if kind.is_int:
+        return np.dtype(f"{'u' if kind.kind == 'uint' else ''}int{kind.bits}")
+    import ml_dtypes
+
+    return np.dtype({"bf16": ml_dtypes.bfloat16, "f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2}[dtype])
+
+
+def make_inputs(program: TensorProgram, families: Mapping[str, Family] | None = None, seed: int = 0,
+                sizes: Mapping[str, int] | None = None) -> dict[str, np.ndarray]:
+    """One array per input of ``program`` (numbers for scalars), whose dims are bound or given by ``sizes``."""
+    import numpy as np
+
+    sizes = dict(sizes or {})
+    out: dict[str, np.ndarray] = {}
+    for arg in program.args:
+        t = tensor_type(arg)
+        shape = tuple(evaluate(s, sizes) for s in t.shape)
+        # Each array has its own stream, so that it does not depend on the ones before it.
+        rng = np.random.Generator(np.random.SFC64([seed, zlib.crc32(arg.name.encode())]))
+        family = (families or {}).get(arg.name) or default_family(t.dtype)
+        values = np.asarray(family.draw(rng, shape, sizes))
+        if DTYPES[t.dtype].is_float:
+            top = DTYPES[t.dtype].largest
+            values = np.clip(values, -top, top) if top < 1e30 else values
+        out[arg.name] = values.astype(numpy_dtype(t.dtype)).reshape(shape)
+    return out

@@ -1,0 +1,491 @@
+"""``@operator``: a Python function on arrays becomes an :class:`Operator`, which traces to tensor programs."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import Any, Literal, TypeVar, overload
+
+from portakern.dtypes import DTYPES
+from portakern.errors import IRError, PortakernError, SpecError, UsageError
+from portakern.ir.core import Arg, Block, Loc, Yield
+from portakern.ir.rewrite import canonicalise
+from portakern.ir.size import names_of
+from portakern.ir.tensor import TensorProgram, TensorType, verify_tensor_program
+from portakern.spec.annotations import ScalarSpec, TensorSpec, is_star, resolve, star_names
+from portakern.spec.bind import bind, check_size
+from portakern.spec.inputs import Family
+from portakern.spec.location import line_at, spec_error, traceback_location
+from portakern.spec.traced import Traced, recording
+
+
+class _Dynamic:
+    """The type of :data:`dynamic`."""
+
+    def __repr__(self) -> str:
+        return "dynamic"
+
+
+dynamic = _Dynamic()
+"""Given as the size of a dim, it keeps that dim open: one binary for every size."""
+
+DimValue = int | tuple[int, ...] | list[int] | _Dynamic
+
+
+@dataclass(frozen=True)
+class Input:
+    """A declared input: an array, or a number given at run time."""
+
+    name: str
+    spec: TensorSpec | ScalarSpec
+    loc: Loc | None
+
+
+@dataclass(frozen=True)
+class Param:
+    """A keyword parameter whose value is fixed when the operator is built."""
+
+    name: str
+    type: type
+    default: Any
+    optional: bool = False
+    choices: tuple[Any, ...] = ()
+
+    def check(self, value: Any, operator: str) -> Any:
+        """``value`` as the parameter takes it; raises :class:`UsageError` where it does not."""
+        if value is None and self.optional:
+            return None
+        if self.type is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        wrong = not isinstance(value, self.type) or (isinstance(value, bool) and self.type is not bool)
+        if wrong or (self.choices and value not in self.choices):
+            takes = " | ".join(map(repr, self.choices)) if self.choices else self.type.__name__
+            raise UsageError(f"{operator} cannot take {self.name}={value!r}", f"{self.name} is {takes}")
+        return value
+
+    def read(self, text: str, operator: str) -> Any:
+        """The value that ``text`` from a command line stands for."""
+        if self.optional and text.lower() in ("none", "null", ""):
+            return None
+        try:
+            if self.type is bool:
+                return self.check({"true": True, "1": True, "false": False, "0": False}[text.lower()], operator)
+            return self.check(self.type(text), operator)
+        except (ValueError, KeyError):
+            raise UsageError(f"{operator} cannot take {self.name}={text}", f"{self.name} is a {self.type.__name__}") from None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One size at which an operator is checked: dims (a starred dim as a tuple), parameters, and input families."""
+
+    name: str
+    dims: Mapping[str, int | tuple[int, ...]]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Mapping[str, Family] = field(default_factory=dict)
+
+
+class Operator:
+    """An operator as its function declares it.  Calling it inside another operator inlines it.
+
+    ``inputs`` are its arrays and run-time scalars, ``params`` its compile-time parameters, ``dims`` the names of its
+    dims (starred ones without the star, see ``stars``), ``dtypes`` those it is checked in, ``families`` what its
+    inputs are filled with, and ``torch`` names the PyTorch function it is compared with.
+    """
+
+    def __init__(self, function: Callable[..., Any], shapes: Callable[..., Mapping[str, Sequence[str | int]]] | None = None,
+                 cases: Mapping[str, Mapping[str, Any]] | None = None, inputs: Mapping[str, Family] | None = None,
+                 torch: str = "", doc: str = "", dtypes: Sequence[str] = ("f32", "bf16"), name: str = "") -> None:
+        self.function = function
+        self.name: str = name or function.__name__
+        self.doc: str = inspect.cleandoc(doc or function.__doc__ or "")
+        self.torch = torch
+        self.dtypes = tuple(dtypes)
+        self.families = dict(inputs or {})
+        self.file: str = function.__code__.co_filename
+        self.line: int = function.__code__.co_firstlineno
+        self.__name__ = self.name
+        self.__doc__ = self.doc
+        self.__wrapped__ = function
+        self._shapes = shapes
+        self._raw_cases = cases
+        self.inputs, self.params = _signature(self)
+        for unknown in (n for n in self.families if n not in self._input_names):
+            raise self.error(f"the family for {unknown!r} belongs to no input", f"inputs are {', '.join(self._input_names)}")
+        for dtype in self.dtypes:
+            if dtype not in DTYPES:
+                raise self.error(f"unknown dtype {dtype!r}", f"dtypes are {', '.join(DTYPES)}")
+
+    def __repr__(self) -> str:
+        return f"<operator {self.name}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if any(isinstance(a, Traced) for a in (*args, *kwargs.values())):
+            return self.function(*args, **kwargs)
+        raise UsageError(f"{self.name} was called on arrays, but it only says what is to be computed",
+                         f'build it first: pk.build({self.name}, target="numba:cpu", ...)(x, ...)')
+
+    def __reduce__(self) -> Any:
+        # Operators cross to worker processes by name, as their functions do.
+        return _by_name, (self.file, self.function.__qualname__, self.function.__module__)
+
+    def error(self, message: str, hint: str = "", loc: Loc | None = None) -> SpecError:
+        """A :class:`SpecError` at ``loc``, or at the line the operator is defined on."""
+        return spec_error(message, hint, loc or self.loc)
+
+    @cached_property
+    def loc(self) -> Loc:
+        try:
+            lines, first = inspect.getsourcelines(self.function)
+            offset = next(i for i, line in enumerate(lines) if line.lstrip().startswith("def "))
+        except (OSError, StopIteration):
+            return line_at(self.file, self.line)
+        return line_at(self.file, first + offset)
+
+    @cached_property
+    def source(self) -> str:
+        """The text of the operator's function."""
+        try:
+            return inspect.getsource(self.function)
+        except OSError:
+            return ""
+
+    @property
+    def _input_names(self) -> tuple[str, ...]:
+        return tuple(i.name for i in self.inputs)
+
+    @property
+    def scalars(self) -> tuple[Input, ...]:
+        """The inputs that are numbers given at run time."""
+        return tuple(i for i in self.inputs if isinstance(i.spec, ScalarSpec))
+
+    # ---- dims and parameters
+
+    def declared(self, params: Mapping[str, Any] | None = None) -> dict[str, tuple[str | int, ...]]:
+        """The declared dims of every array under ``params``."""
+        dims = {i.name: i.spec.dims for i in self.inputs if isinstance(i.spec, TensorSpec)}
+        if self._shapes is not None:
+            values = self.check_params(params or {})
+            wanted = inspect.signature(self._shapes).parameters
+            for name, shape in self._shapes(**{n: values[n] for n in wanted}).items():
+                if name not in dims:
+                    raise self.error(f"shapes= names {name!r}, which is no array input", f"inputs are {', '.join(dims)}")
+                dims[name] = TensorSpec(tuple(shape)).dims
+        return dims
+
+    @cached_property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the dims in order of appearance, under the default parameters."""
+        return self._dims({})
+
+    def _dims(self, params: Mapping[str, Any]) -> tuple[str, ...]:
+        found: dict[str, None] = {}
+        for shape in self.declared(params).values():
+            for dim in shape:
+                if is_star(dim):
+                    found[str(dim)[1:]] = None
+                elif isinstance(dim, str):
+                    found.update(dict.fromkeys(sorted(n for s in resolve((dim,), {}) for n in names_of(s))))
+        return tuple(found)
+
+    @cached_property
+    def stars(self) -> tuple[str, ...]:
+        """Names of the dims that stand for any number of dims."""
+        return tuple(dict.fromkeys(d[1:] for s in self.declared().values() for d in s if isinstance(d, str) and is_star(d)))
+
+    def check_params(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Every parameter with its value; raises :class:`UsageError` for an unknown one or a value it cannot take."""
+        for name in given:
+            if name not in self.params:
+                near = difflib.get_close_matches(name, self.params, 1)
+                raise UsageError(f"{self.name} has no parameter {name!r}",
+                                 f"did you mean {near[0]}?" if near else f"its parameters are {', '.join(self.params)}"
+                                 if self.params else "it has no parameters")
+        return {n: p.check(given.get(n, p.default), self.name) for n, p in self.params.items()}
+
+    def read_param(self, name: str, text: str) -> Any:
+        """The value of ``--param name=text``."""
+        self.check_params({name: self.params[name].default} if name in self.params else {name: None})
+        return self.params[name].read(text, self.name)
+
+    def read_dim(self, name: str, text: str) -> int | tuple[int, ...] | _Dynamic:
+        """The size of ``--shape name=text``: a number, ``2x3`` for a starred dim (empty for none), ``?`` or ``dynamic``."""
+        if text in ("?", "dynamic"):
+            return dynamic
+        try:
+            if name in self.stars:
+                return tuple(int(t) for t in text.split("x")) if text not in ("", "()") else ()
+            return int(text)
+        except ValueError:
+            raise UsageError(f"--shape {name}={text}: not a size", "write M=4096, B=2x3 for leading dims, or M=? to keep it open") \
+                from None
+
+    def check_dims(self, dims: Mapping[str, DimValue], params: Mapping[str, Any] | None = None) -> tuple[dict[str, int], dict[str, int]]:
+        """(ranks of the starred dims, sizes of the named ones); open dims are left out.
+
+        Raises :class:`UsageError` for an unknown dim, a negative size, or one that is not an integer.
+        """
+        known = self._dims(params or {})
+        ranks = dict.fromkeys(self.stars, 0)
+        sizes: dict[str, int] = {}
+        for name, value in dims.items():
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                raise UsageError(f"{self.name} has no dim {name!r}", f"its dims are {', '.join(known)}" if not near or near[0] == name
+                                 else f"did you mean {near[0]}? its dims are {', '.join(known)}")
+            if name in ranks:
+                parts = tuple(value) if isinstance(value, tuple | list) else (value,)
+                ranks[name] = len(parts)
+                each = zip(star_names(name, len(parts)), parts, strict=True)
+            else:
+                each = [(name, value)]
+            for dim, size in each:
+                if not isinstance(size, _Dynamic):
+                    check_size(dim, size)
+                    sizes[dim] = size  # type: ignore[assignment]
+        return ranks, sizes
+
+    # ---- tracing
+
+    def trace(self, params: Mapping[str, Any] | None = None, dtype: str = "f32",
+              stars: Mapping[str, int] | None = None) -> TensorProgram:
+        """The tensor program on symbolic dims, for compile-time ``params``, the build's ``dtype`` and the number of dims
+        behind each star (none unless given).
+
+        Raises:
+            SpecError: the operator is not well formed; at the user's line.
+            UsageError: ``params`` or ``dtype`` make no sense.
+        """
+        if dtype not in DTYPES:
+            raise UsageError(f"unknown dtype {dtype!r}", f"dtypes are {', '.join(DTYPES)}")
+        values = self.check_params(params or {})
+        ranks = tuple(sorted((stars or {}).items()))
+        return _trace(self, tuple(sorted(values.items(), key=lambda kv: kv[0])), dtype, ranks)
+
+    def program(self, dims: Mapping[str, DimValue] | None = None, params: Mapping[str, Any] | None = None,
+                dtype: str = "f32") -> TensorProgram:
+        """The tensor program with ``dims`` bound; those left out or given as :data:`dynamic` stay open."""
+        ranks, sizes = self.check_dims(dims or {}, params)
+        return bind(self.trace(params, dtype, ranks), sizes)
+
+    # ---- cases
+
+    @cached_property
+    def cases(self) -> tuple[Case, ...]:
+        """The sizes it is checked at; where none were given, some are made up from its dims."""
+        if not self._raw_cases:
+            return _default_cases(self)
+        return tuple(self._case(name, raw) for name, raw in self._raw_cases.items())
+
+    def case(self, name: str) -> Case:
+        for c in self.cases:
+            if c.name == name:
+                return c
+        raise UsageError(f"{self.name} has no case {name!r}", f"its cases are {', '.join(c.name for c in self.cases)}")
+
+    @property
+    def typical(self) -> Case:
+        """The case called typical, else the first."""
+        return next((c for c in self.cases if c.name == "typical"), self.cases[0])
+
+    def _case(self, name: str, raw: Mapping[str, Any]) -> Case:
+        params = {k: v for k, v in raw.items() if k in self.params}
+        families = dict(raw.get("inputs", {}))
+        dims = {k: v for k, v in raw.items() if k not in params and k != "inputs"}
+        known = self._dims(params)
+        for k in dims:
+            if k not in known:
+                raise self.error(f"the case {name!r} names {k!r}, which is no dim and no parameter",
+                                 f"dims are {', '.join(known)}; parameters are {', '.join(self.params) or 'none'}")
+        for k in known:
+            if k not in dims and k not in self.stars:
+                raise self.error(f"the case {name!r} gives no size for {k}")
+        return Case(name, dims, params, {**self.families, **families})
+
+
+def _by_name(file: str, qualname: str, module: str) -> Operator:
+    from portakern.spec.load import load_operator
+
+    return load_operator(f"{file}:{qualname}")
+
+
+# ---- the declaration -----------------------------------------------------------------------------------------------------
+
+
+def _signature(operator: Operator) -> tuple[tuple[Input, ...], dict[str, Param]]:
+    function = operator.function
+    try:
+        parameters = inspect.signature(function, eval_str=True).parameters.values()
+    except PortakernError as error:
+        raise operator.error(error.message, error.hint) from None
+    except Exception as error:
+        raise operator.error(f"an annotation cannot be read: {error}", 'write x: pk.Tensor["M", "N"]') from error
+    inputs: list[Input] = []
+    params: dict[str, Param] = {}
+    for p in parameters:
+        if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+            raise operator.error(f"*{p.name} cannot be traced", "name every input and parameter")
+        if isinstance(p.annotation, TensorSpec | ScalarSpec):
+            if isinstance(p.annotation, TensorSpec) and (params or any(isinstance(i.spec, ScalarSpec) for i in inputs)):
+                raise operator.error(f"the array {p.name!r} comes after a parameter", "arrays come first, then scalars, then parameters")
+            inputs.append(Input(p.name, p.annotation, operator.loc))
+        else:
+            params[p.name] = _param(operator, p)
+    if not inputs:
+        raise operator.error("an operator needs at least one array", 'annotate it: x: pk.Tensor["M", "N"]')
+    return tuple(inputs), params
+
+
+def _param(operator: Operator, p: inspect.Parameter) -> Param:
+    if p.annotation is p.empty and p.default is p.empty:
+        raise operator.error(f"{p.name!r} has no annotation", f'arrays are {p.name}: pk.Tensor["M", "N"], parameters {p.name}: float = 1.0')
+    if p.default is p.empty:
+        raise operator.error(f"the parameter {p.name!r} has no default", f"write {p.name}: {getattr(p.annotation, '__name__', 'float')} = ...")
+    annotation = type(p.default) if p.annotation is p.empty else p.annotation
+    optional, choices = False, ()
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
+        members = [a for a in typing.get_args(annotation) if a is not type(None)]
+        optional = len(members) < len(typing.get_args(annotation))
+        annotation = members[0] if len(members) == 1 else annotation
+    if typing.get_origin(annotation) is Literal:
+        choices = typing.get_args(annotation)
+        annotation = type(choices[0])
+    if annotation not in (int, float, bool, str):
+        raise operator.error(f"the parameter {p.name!r} is annotated {annotation!r}",
+                             "parameters are int, float, bool, str or Literal; arrays pk.Tensor[...]; run-time numbers pk.Scalar[pk.f32]")
+    param = Param(p.name, annotation, p.default, optional, choices)
+    try:
+        return replace(param, default=param.check(p.default, operator.name))
+    except UsageError as error:
+        raise operator.error(error.message, error.hint) from None
+
+
+# ---- tracing -------------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=256)
+def _trace(operator: Operator, params: tuple[tuple[str, Any], ...], dtype: str, stars: tuple[tuple[str, int], ...]) -> TensorProgram:
+    declared = operator.declared(dict(params))
+    args: dict[str, Arg] = {}
+    for i in operator.inputs:
+        if isinstance(i.spec, ScalarSpec):
+            of = TensorType((), i.spec.dtype)
+        else:
+            of = TensorType(resolve(declared[i.name], dict(stars)), i.spec.dtype or dtype)
+        args[i.name] = Arg(i.name, of, loc=i.loc)
+    with recording() as ops:
+        result = _run(operator, {n: Traced(a) for n, a in args.items()}, dict(params))
+        outputs = _outputs(operator, result, set(args))
+        ops.append(Yield(tuple(t.op for t in outputs.values()), loc=operator.loc))
+    program = TensorProgram(operator.name, Block(tuple(args.values()), tuple(ops)), outputs=tuple(outputs))
+    program = canonicalise(program)
+    used = {o for op in program.body.ops for o in op.operands}
+    for i in operator.inputs:
+        if args[i.name] not in used:
+            raise operator.error(f"the input {i.name!r} is not used", "use it or take it out of the signature", i.loc)
+    verify_tensor_program(program)
+    return program
+
+
+def _run(operator: Operator, arrays: dict[str, Traced], params: dict[str, Any]) -> Any:
+    try:
+        return operator.function(**arrays, **params)
+    except PortakernError as error:
+        if isinstance(error, IRError):
+            raise operator.error(error.message, error.hint, _raised_at(operator, error)) from error
+        raise
+    except Exception as error:
+        raise operator.error(f"{type(error).__name__}: {error}", _advice(error), _raised_at(operator, error)) from error
+
+
+def _raised_at(operator: Operator, error: BaseException) -> Loc | None:
+    return traceback_location(error.__traceback__, operator.function.__code__)
+
+
+def _advice(error: Exception) -> str:
+    text = str(error)
+    if "Sym" in text and isinstance(error, TypeError):
+        return "sizes take +, -, * and // by a number; for other math with a size use pk.size(x.shape[0], pk.f32)"
+    if "Traced" in text:
+        return "use the functions of portakern on arrays (pk.exp, pk.sum, pk.where, ...)"
+    return ""
+
+
+def _outputs(operator: Operator, result: Any, taken: set[str]) -> dict[str, Traced]:
+    """The outputs by name: ``out``, or ``out0``, ``out1``, ... or as a dict or named tuple names them."""
+    if result is None:
+        raise operator.error("the function returns nothing", "end it with `return ...`")
+    if isinstance(result, Mapping):
+        named = {str(k): v for k, v in result.items()}
+    elif isinstance(result, tuple | list):
+        names = getattr(result, "_fields", None) or [f"out{i}" for i in range(len(result))]
+        named = dict(zip(names, result, strict=True))
+    else:
+        named = {"out": result}
+    if not named:
+        raise operator.error("the function returns no array")
+    for name, value in named.items():
+        if not isinstance(value, Traced):
+            raise operator.error(f"the output {name!r} is {value!r}, not an array", "return arrays: one, a tuple, or a dict of them")
+        if name in taken and isinstance(result, Mapping):
+            raise operator.error(f"the output {name!r} has the name of an input", "give it another key")
+    return {(f"{n}_" if n in taken else n): v for n, v in named.items()}
+
+
+def _default_cases(operator: Operator) -> tuple[Case, ...]:
+    """Sizes for an operator that declares none: as long as the last dim is moderate, every kind of raggedness."""
+    names = [d for d in operator.dims if d not in operator.stars]
+    many = len(names) > 3
+    primes = (37, 101, 13, 7, 5, 3)
+    last = names[-1:] or []
+    each: dict[str, dict[str, int]] = {
+        "typical": dict.fromkeys(names, 16 if many else 128),
+        "ragged": {n: primes[i % 6] for i, n in enumerate(names)},
+        "tiny": dict.fromkeys(names, 3),
+        "one": dict.fromkeys(names, 1),
+        "zero": {n: 0 if i == 0 else 5 for i, n in enumerate(names)},
+        "long": {n: 3 for n in names} | {n: 5000 if not many else 257 for n in last},
+        "unaligned": {n: 33 if not many else 9 for n in names},
+    }
+    return tuple(Case(k, d, {}, operator.families) for k, d in each.items())
+
+
+# ---- the decorator -------------------------------------------------------------------------------------------------------
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@overload
+def operator(function: Callable[..., Any], /) -> Operator: ...
+@overload
+def operator(*, shapes: Callable[..., Mapping[str, Sequence[str | int]]] | None = None,
+             cases: Mapping[str, Mapping[str, Any]] | None = None, inputs: Mapping[str, Family] | None = None,
+             torch: str = "", doc: str = "", dtypes: Sequence[str] = ("f32", "bf16"),
+             name: str = "") -> Callable[[Callable[..., Any]], Operator]: ...
+
+
+def operator(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Makes a function on arrays an :class:`Operator`; works bare and with arguments.
+
+    Args:
+        shapes: function of some parameters giving the dims of inputs that depend on them, by input name.
+        cases: named sizes it is checked at: dims and parameters, and ``inputs`` where a case needs its own families.
+        inputs: the :class:`Family` an input is filled with, by name; standard normal where not given.
+        torch: the PyTorch function it is compared with, as ``module:name``, imported only when asked for.
+        doc: what it computes; the function's docstring where not given.
+        dtypes: names of the dtypes it is checked in.
+        name: its name; that of the function where not given.
+
+    Raises:
+        SpecError: the declaration is not well formed.
+    """
+    if function is not None:
+        return Operator(function)
+    return lambda f: Operator(f, **options)
+
+

@@ -1,0 +1,138 @@
+"""Reductions, running reductions, and what is made of them.
+
+Of nothing: sum 0, prod 1, max -inf, min inf, any false, all true, mean and var NaN.
+"""
+
+from __future__ import annotations
+
+from portakern.dtypes import DTYPES
+from portakern.ir.size import product
+from portakern.ir.tensor import ArgFold, Cumulate, DimSize, Fold
+from portakern.spec import elementwise as ew
+from portakern.spec import views
+from portakern.spec.location import located
+from portakern.spec.traced import Traced, make
+from portakern.spec.views import Axis
+
+
+def _fold(fn: str, x: Traced, axis: Axis, keepdims: bool) -> Traced:
+    axes = views.check_axes(axis, x.ndim)
+    result = make(Fold(fn, x.op, axes)) if axes else x
+    return views.expand_dims(result, axes) if keepdims and axes else result
+
+
+def _number(x: Traced) -> Traced:
+    return ew.cast(x, "i32") if x.type.dtype == "bool" else x
+
+
+def _truth(x: Traced) -> Traced:
+    return x if x.type.dtype == "bool" else ew.not_equal(x, 0)
+
+
+@located
+def sum(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
+    """The sum over ``axis`` (all of them without one), in the dtype of ``x``; booleans are counted in i32."""
+    return _fold("sum", _number(x), axis, keepdims)
+
+
+@located
+def prod(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
+    return _fold("prod", _number(x), axis, keepdims)
+
+
+@located
+def max(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
+    """The largest; NaN where any is."""
+    return _fold("max", _number(x), axis, keepdims)
+
+
+@located
+def min(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
+    """The smallest; NaN where any is."""
+    return _fold("min", _number(x), axis, keepdims)
+
+
+@located
+def any(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
+    return _fold("any", _truth(x), axis, keepdims)
+
+
+@located
+def all(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
+    return _fold("all", _truth(x), axis, keepdims)
+
+
+@located
+def mean(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
+    """The mean over ``axis``; of integers in f32."""
+    x = x if DTYPES[x.type.dtype].is_float else ew.cast(x, "f32")
+    count = product(tuple(x.shape[a] for a in views.check_axes(axis, x.ndim)))
+    return ew.divide(sum(x, axis, keepdims), make(DimSize(count, x.type.dtype)))
+
+
+@located
+def var(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
+    """The mean of squared differences from the mean (no Bessel correction)."""
+    centred = ew.subtract(x, mean(x, axis, keepdims=True))
+    return mean(ew.multiply(centred, centred), axis, keepdims)
+
+
+@located
+def argmax(x: Traced, axis: int = -1) -> Traced:
+    """The i32 index of the largest along ``axis``, the lowest among equals."""
+    return make(ArgFold("max", x.op, views.check_axis(axis, x.ndim)))
+
+
+@located
+def argmin(x: Traced, axis: int = -1) -> Traced:
+    """The i32 index of the smallest along ``axis``, the lowest among equals."""
+    return make(ArgFold("min", x.op, views.check_axis(axis, x.ndim)))
+
+
+def _cumulate(fn: str, x: Traced, axis: int, reverse: bool, exclusive: bool) -> Traced:
+    return make(Cumulate(fn, _number(x).op, views.check_axis(axis, x.ndim), reverse, exclusive))
+
+
+@located
+def cumsum(x: Traced, axis: int = -1, reverse: bool = False, exclusive: bool = False) -> Traced:
+    """Running sum along ``axis``; ``exclusive`` leaves the element itself out."""
+    return _cumulate("sum", x, axis, reverse, exclusive)
+
+
+@located
+def cumprod(x: Traced, axis: int = -1, reverse: bool = False, exclusive: bool = False) -> Traced:
+    return _cumulate("prod", x, axis, reverse, exclusive)
+
+
+@located
+def cummax(x: Traced, axis: int = -1, reverse: bool = False) -> Traced:
+    return _cumulate("max", x, axis, reverse, False)
+
+
+@located
+def cummin(x: Traced, axis: int = -1, reverse: bool = False) -> Traced:
+    return _cumulate("min", x, axis, reverse, False)
+
+
+@located
+def softmax(x: Traced, axis: int = -1) -> Traced:
+    """``exp(x)`` divided by its sum along ``axis``, shifted by the maximum so that nothing overflows."""
+    e = ew.exp(ew.subtract(x, max(x, axis, keepdims=True)))
+    return ew.divide(e, sum(e, axis, keepdims=True))
+
+
+@located
+def log_softmax(x: Traced, axis: int = -1) -> Traced:
+    """``log(softmax(x))``."""
+    shifted = ew.subtract(x, max(x, axis, keepdims=True))
+    return ew.subtract(shifted, ew.log(sum(ew.exp(shifted), axis, keepdims=True)))
+
+
+@located
+def logsumexp(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
+    """``log(sum(exp(x)))``, shifted by the maximum."""
+    top = max(x, axis, keepdims=True)
+    total = ew.add(ew.log(sum(ew.exp(ew.subtract(x, top)), axis, keepdims=True)), top)
+    return total if keepdims else views.squeeze(total, views.check_axes(axis, x.ndim))
+
+

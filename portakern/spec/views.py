@@ -1,0 +1,358 @@
+"""Shapes, moves and gathers: what changes where elements are and not what they are."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from types import EllipsisType
+from typing import Any, cast as typed
+
+from portakern.dtypes import DTYPES
+from portakern.ir.core import Result
+from portakern.ir.size import Size, Sym, product
+from portakern.ir.tensor import Concat, Flip, Gather, Iota, PadWith, Reshape, Scatter, Slice, Sort, Transpose
+from portakern.spec import elementwise as ew
+from portakern.spec.location import located, spec_error
+from portakern.spec.traced import Traced, as_traced, broadcast_shapes, dtype_name, make, promote, record
+
+Axis = int | Sequence[int] | None
+
+
+def check_axis(axis: int, rank: int, what: str = "axis") -> int:
+    """``axis`` counted from 0; raises :class:`SpecError` where an array of ``rank`` dims has no such axis."""
+    if isinstance(axis, bool) or not isinstance(axis, int) or not -rank <= axis < rank:
+        raise spec_error(f"{what} {axis!r} of an array of {rank} dims",
+                         f"axes are {-rank} to {rank - 1}" if rank else "a scalar has no axes")
+    return axis % rank
+
+
+def check_axes(axis: Axis, rank: int) -> tuple[int, ...]:
+    """``axis`` as axes counted from 0; ``None`` is all of them."""
+    if axis is None:
+        return tuple(range(rank))
+    axes = tuple(check_axis(a, rank) for a in ([axis] if isinstance(axis, int) else axis))
+    if len(set(axes)) != len(axes):
+        raise spec_error(f"an axis appears twice in {axis!r}")
+    return axes
+
+
+# ---- shapes ------------------------------------------------------------------------------------------------------------
+
+
+@located
+def reshape(x: Traced, *shape: Any) -> Traced:
+    """The same elements in row-major order under another shape; one dim may be -1."""
+    sizes = list(shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape)
+    if sizes.count(-1) > 1:
+        raise spec_error("only one dim of reshape may be -1")
+    for s in sizes:
+        if not isinstance(s, int | Sym):
+            raise spec_error(f"{s!r} is not a size", "use numbers and what x.shape gives")
+    if -1 in sizes:
+        known = product(tuple(s for s in sizes if s != -1))
+        missing = quotient(product(x.shape), known)
+        if missing is None:
+            raise spec_error(f"{product(x.shape)} elements do not divide into {known}", "name every dim of reshape")
+        sizes[sizes.index(-1)] = missing
+    return x if tuple(sizes) == x.shape else make(Reshape(x.op, tuple(sizes)))
+
+
+def quotient(total: Size, part: Size) -> Size | None:
+    """``total / part`` where that is exact and ``part`` is a number or one product of dims; else ``None``."""
+    if isinstance(part, int):
+        known = total % part == 0 if isinstance(total, int) and part else part > 0 and _divides(part, total)
+        return total // part if known else None
+    if len(part.terms) != 1 or isinstance(total, int):
+        return 0 if total == 0 else None
+    atoms, coefficient = part.terms[0]
+    result: Size = 0
+    for monomial, c in total.terms:
+        rest = list(monomial)
+        for atom in atoms:
+            if atom not in rest:
+                return None
+            rest.remove(atom)
+        if c % coefficient:
+            return None
+        result = result + Sym(((tuple(rest), c // coefficient),)) if rest else result + c // coefficient
+    return result
+
+
+def _divides(part: int, total: Size) -> bool:
+    return isinstance(total, Sym) and total.divisibility % part == 0
+
+
+@located
+def transpose(x: Traced, *order: Any) -> Traced:
+    """Dims in another order: ``order[i]`` is the dim of ``x`` that comes to place ``i``; without one, reversed."""
+    given = order[0] if len(order) == 1 and isinstance(order[0], tuple | list) else order
+    axes = check_axes(typed("Axis", given), x.ndim) if given else tuple(reversed(range(x.ndim)))
+    if len(axes) != x.ndim:
+        raise spec_error(f"{len(axes)} axes to transpose an array of {x.ndim} dims", "name every axis once")
+    return x if axes == tuple(range(x.ndim)) else make(Transpose(x.op, axes))
+
+
+permute = transpose
+
+
+@located
+def swapaxes(x: Traced, a: int, b: int) -> Traced:
+    """Two dims exchanged."""
+    order = list(range(x.ndim))
+    a, b = check_axis(a, x.ndim), check_axis(b, x.ndim)
+    order[a], order[b] = b, a
+    return transpose(x, order)
+
+
+@located
+def expand_dims(x: Traced, axis: int | Sequence[int]) -> Traced:
+    """Dims of 1 put in, so that they are at ``axis`` of the result."""
+    count = 1 if isinstance(axis, int) else len(axis)
+    new = check_axes(axis, x.ndim + count)
+    kept = [i for i in range(x.ndim + count) if i not in new]
+    sizes: list[Size] = [1] * (x.ndim + count)
+    for place, dim in zip(kept, x.shape, strict=True):
+        sizes[place] = dim
+    return ew.expand_at(x, sizes, kept)
+
+
+@located
+def squeeze(x: Traced, axis: Axis = None) -> Traced:
+    """Dims of 1 taken out: those named, else all."""
+    axes = tuple(i for i, s in enumerate(x.shape) if s == 1) if axis is None else check_axes(axis, x.ndim)
+    for a in axes:
+        if x.shape[a] != 1:
+            raise spec_error(f"dim {a} is {x.shape[a]}, not 1", "take one element with x[..., 0], or reduce over it")
+    return reshape(x, tuple(s for i, s in enumerate(x.shape) if i not in axes))
+
+
+@located
+def broadcast_to(x: Any, shape: Sequence[Size]) -> Traced:
+    """``x`` repeated to ``shape``."""
+    x = x if isinstance(x, Traced) else as_traced(x, "f32" if isinstance(x, float) else "i32")
+    common = broadcast_shapes([x.shape, tuple(shape)])
+    if common != tuple(shape):
+        raise spec_error(f"{list(x.shape)} does not broadcast to {list(shape)}")
+    return ew.expand(x, common)
+
+
+# ---- sources -----------------------------------------------------------------------------------------------------------
+
+
+@located
+def arange(n: Size, dtype: Any = "i32") -> Traced:
+    """0, 1, ... n - 1; ``n`` may be a size (``x.shape[0]``)."""
+    return make(Iota((n,), 0, dtype_name(dtype)))
+
+
+@located
+def iota(shape: Sequence[Size], axis: int, dtype: Any = "i32") -> Traced:
+    """The coordinate along ``axis`` at every element of ``shape``."""
+    return make(Iota(tuple(shape), check_axis(axis, len(shape)), dtype_name(dtype)))
+
+
+@located
+def full(shape: Sequence[Size], value: float | int | bool | Traced, dtype: Any = "f32") -> Traced:
+    """``value`` everywhere."""
+    return ew.expand(as_traced(value, dtype_name(dtype)), tuple(shape))
+
+
+@located
+def zeros(shape: Sequence[Size], dtype: Any = "f32") -> Traced:
+    return full(shape, 0, dtype)
+
+
+@located
+def ones(shape: Sequence[Size], dtype: Any = "f32") -> Traced:
+    return full(shape, 1, dtype)
+
+
+@located
+def tri(rows: Size, columns: Size, k: Size = 0) -> Traced:
+    """Boolean [rows, columns]: true on and below diagonal ``k``, that is where column <= row + k."""
+    row, column = expand_dims(arange(rows), 1), expand_dims(arange(columns), 0)
+    return ew.greater_equal(row if k == 0 else ew.add(row, k), column)
+
+
+@located
+def tril(x: Traced, k: Size = 0) -> Traced:
+    """``x`` with zeros above diagonal ``k`` of its last two dims."""
+    return ew.where(tri(x.shape[-2], x.shape[-1], k), x, 0)
+
+
+@located
+def triu(x: Traced, k: Size = 0) -> Traced:
+    """``x`` with zeros below diagonal ``k`` of its last two dims."""
+    return ew.where(tri(x.shape[-2], x.shape[-1], k - 1), 0, x)
+
+
+# ---- joining and padding -----------------------------------------------------------------------------------------------
+
+
+@located
+def concat(arrays: Sequence[Traced], axis: int = 0) -> Traced:
+    """Arrays one after the other along ``axis``."""
+    if not arrays:
+        raise spec_error("nothing to concatenate")
+    name = promote([a.type.dtype for a in arrays])
+    return make(Concat(tuple(as_traced(a, name).op for a in arrays), check_axis(axis, arrays[0].ndim)))
+
+
+@located
+def stack(arrays: Sequence[Traced], axis: int = 0) -> Traced:
+    """Equally shaped arrays along a new dim at ``axis``."""
+    return concat([expand_dims(a, axis) for a in arrays], axis)
+
+
+@located
+def pad(x: Traced, widths: Sequence[tuple[int, int]], value: float | int | bool = 0) -> Traced:
+    """``x`` with (before, after) elements of ``value`` around each dim."""
+    if len(widths) != x.ndim:
+        raise spec_error(f"{len(widths)} pairs of widths for an array of {x.ndim} dims")
+    kind = DTYPES[x.type.dtype].kind
+    filler = float(value) if kind == "float" else bool(value) if kind == "bool" else int(value)
+    return make(PadWith(x.op, tuple(a for a, _ in widths), tuple(b for _, b in widths), filler))
+
+
+@located
+def flip(x: Traced, axis: Axis = None) -> Traced:
+    """The order of elements reversed."""
+    return make(Flip(x.op, check_axes(axis, x.ndim)))
+
+
+# ---- indexing ----------------------------------------------------------------------------------------------------------
+
+
+@located
+def getitem(x: Traced, key: Any) -> Traced:
+    """``x[key]``: numbers, slices (with static or symbolic bounds), ``...``, ``None``, and one integer array."""
+    keys = _full_key(x, key if isinstance(key, tuple) else (key,))
+    starts: list[Size] = []
+    stops: list[Size] = []
+    steps: list[int] = []
+    flips: list[int] = []
+    shape: list[int | None] = []  # of the result: 1 where a dim is put in, None where one of x stays
+    dropped: list[int] = []
+    gathers: list[tuple[int, Traced]] = []
+    dim = 0
+    for k in keys:
+        if k is None:
+            shape.append(1)
+            continue
+        size = x.shape[dim]
+        if isinstance(k, Traced):
+            gathers.append((dim, k))
+            k = slice(None)
+        if isinstance(k, int | Sym) and not isinstance(k, bool):
+            start = _from_end(k, size)
+            if isinstance(start, int) and isinstance(size, int) and not 0 <= start < size:
+                raise spec_error(f"index {k} is outside a dim of {size}")
+            starts.append(start)
+            stops.append(start + 1)
+            steps.append(1)
+            dropped.append(dim)
+        elif isinstance(k, slice):
+            start, stop, step = _bounds(k, size)
+            if step < 0:
+                flips.append(dim)
+            starts.append(start)
+            stops.append(stop)
+            steps.append(builtins.abs(step))
+            shape.append(None)
+        else:
+            raise spec_error(f"arrays cannot be indexed by {k!r}", "use numbers, slices, ..., None or an integer array")
+        dim += 1
+    result = _sliced(x, starts, stops, steps)
+    result = flip(result, flips) if flips else result
+    kept = [i for i in range(x.ndim) if i not in dropped]
+    if dropped:
+        result = reshape(result, tuple(result.shape[i] for i in kept))
+    if new := [i for i, s in enumerate(shape) if s == 1]:
+        result = expand_dims(result, new)
+    places = [i for i, s in enumerate(shape) if s is None]
+    if len(gathers) > 1:
+        raise spec_error("indexing by several arrays at once", "use pk.take or pk.take_along one axis after the other")
+    for where, indices in gathers:
+        result = take(result, indices, places[kept.index(where)])
+    return result
+
+
+def _full_key(x: Traced, keys: tuple[Any, ...]) -> list[Any]:
+    """The key with ``...`` and missing dims written out."""
+    used = builtins.sum(k is not None and not isinstance(k, EllipsisType) for k in keys)
+    if used > x.ndim:
+        raise spec_error(f"{used} indices for an array of {x.ndim} dims")
+    rest = [slice(None)] * (x.ndim - used)
+    dots = [i for i, k in enumerate(keys) if isinstance(k, EllipsisType)]
+    if len(dots) > 1:
+        raise spec_error("only one ... may stand in an index")
+    if dots:
+        return [*keys[: dots[0]], *rest, *keys[dots[0] + 1 :]]
+    return [*keys, *rest]
+
+
+def _from_end(k: Size, size: Size) -> Size:
+    return size + k if isinstance(k, int) and k < 0 else k
+
+
+def _bounds(k: slice, size: Size) -> tuple[Size, Size, int]:
+    step = 1 if k.step is None else k.step
+    if not isinstance(step, int) or step == 0:
+        raise spec_error(f"the step {step!r} of a slice", "steps are numbers other than 0")
+    if step < 0:
+        if (k.start, k.stop) != (None, None) or step != -1:
+            raise spec_error("a slice with a negative step and bounds", "use pk.flip on a slice with a positive step")
+        return 0, size, -1
+    ends: list[Size] = []
+    for bound, default in ((k.start, 0), (k.stop, size)):
+        if bound is not None and not isinstance(bound, int | Sym):
+            raise spec_error(f"the bound {bound!r} of a slice", "bounds are numbers or sizes (x.shape[0])")
+        place = default if bound is None else _from_end(bound, size)
+        ends.append(min(max(place, 0), size) if isinstance(place, int) and isinstance(size, int) else place)
+    start, stop = ends
+    if isinstance(start, int) and isinstance(stop, int):
+        stop = max(start, stop)
+    return start, stop, step
+
+
+def _sliced(x: Traced, starts: list[Size], stops: list[Size], steps: list[int]) -> Traced:
+    whole = all(a == 0 and b == s and c == 1 for a, b, s, c in zip(starts, stops, x.shape, steps, strict=True))
+    return x if whole else make(Slice(x.op, tuple(starts), tuple(stops), tuple(steps)))
+
+
+@located
+def take(x: Traced, indices: Traced, axis: int = 0, fill: float | int = 0) -> Traced:
+    """Elements along ``axis`` picked by an integer array of any shape; an index outside gives ``fill``."""
+    return make(Gather(x.op, indices.op, check_axis(axis, x.ndim), False, fill))
+
+
+@located
+def take_along(x: Traced, indices: Traced, axis: int, fill: float | int = 0) -> Traced:
+    """Per position, the element along ``axis`` that ``indices`` names (numpy ``take_along_axis``)."""
+    return make(Gather(x.op, indices.op, check_axis(axis, x.ndim), True, fill))
+
+
+@located
+def scatter(x: Traced, indices: Traced, updates: Traced, axis: int, mode: str = "add") -> Traced:
+    """``x`` with ``updates`` set, added or maximised where ``indices`` says along ``axis``; outside: dropped."""
+    return make(Scatter(x.op, indices.op, as_traced(updates, x.type.dtype).op, check_axis(axis, x.ndim), mode))
+
+
+@located
+def sort(x: Traced, axis: int = -1, descending: bool = False) -> Traced:
+    """Sorted along ``axis``, stable."""
+    return make(Result(record(Sort(x.op, check_axis(axis, x.ndim), descending)), 0))
+
+
+@located
+def argsort(x: Traced, axis: int = -1, descending: bool = False) -> Traced:
+    """The i32 indices that sort ``x`` along ``axis``, stable."""
+    return make(Result(record(Sort(x.op, check_axis(axis, x.ndim), descending)), 1))
+
+
+@located
+def topk(x: Traced, k: int, axis: int = -1) -> tuple[Traced, Traced]:
+    """The ``k`` largest along ``axis``, largest first, and their i32 indices."""
+    both = record(Sort(x.op, check_axis(axis, x.ndim), True, k))
+    return make(Result(both, 0)), make(Result(both, 1))
+
