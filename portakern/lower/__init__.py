@@ -1,0 +1,9 @@
+"""Lowering: a tensor program and a chooser of schedules become a program of kernels.
+
+The way: :mod:`simplify` -> :mod:`split` into stages -> one family per stage (:mod:`elementwise`, :mod:`rows`,
+:mod:`contraction`, :mod:`attention`) writes its kernel with :mod:`tiles` -> :mod:`cleanup`.
+"""
+
+from portakern.lower.lowering import lower, lower_with, unsupported
+
+__all__ = ["lower", "lower_with", "unsupported"]

@@ -1,0 +1,186 @@
+"""The attention family: a contraction whose operand is a softmax along the contracted axis, in one walk over that axis.
+
+The walk carries the running maximum, the running sums and the running product; whenever the maximum grows, what was
+carried is scaled down.  Whatever makes the scores (a contraction, a bias, a mask, a cap) happens on the tile.
+"""
+
+from __future__ import annotations
+
+from portakern.dtypes import DTYPES
+from portakern.errors import LoweringError
+from portakern.ir import tensor as tt
+from portakern.ir import tile as t
+from portakern.ir.core import Op
+from portakern.lower.bounds import Bound, find_bounds
+from portakern.lower.classes import AxisClass
+from portakern.lower.contraction import dot, operand
+from portakern.lower.domain import Domain, Run
+from portakern.lower.kernel import Frame, Request, covered, grid
+from portakern.lower.online import Attention, through_casts
+from portakern.lower.rows import guarded
+from portakern.lower.split import Stage
+from portakern.lower.tiles import wide
+
+
+def lower_attention(request: Request, stage: Stage) -> t.Kernel:
+    found = stage.attention
+    assert found is not None
+    scores = next((op for op in request.program.body.ops if isinstance(op, tt.Contract) and op is not found.out), None)
+    domain = _domain(request, found, scores)
+    dots = tt.tensor_type(found.out.lhs).dtype
+    schedule = request.choose(request.nest("attention", domain, live=4, dots=dots))
+    walked = domain.role("n")[0]
+    whole = [*domain.role("k"), *domain.role("d")]
+    for run in whole:
+        if not covered(run, schedule):
+            raise LoweringError(f"attention with {run.extent} features along {run.name} needs a tile that covers them, "
+                                f"the schedule gives {schedule.tile(run.name)}")
+    axes = [*grid([*domain.role("batch"), *domain.role("m")], schedule),
+            t.Axis(walked.name, "loop", walked.extent, schedule.tile(walked.name)),
+            *(t.Axis(r.name, "whole", r.extent, schedule.tile(r.name)) for r in whole)]
+    frame = Frame(request, domain, axes, schedule, "attention")
+    _walk(frame, found, scores)
+    for number in range(len(request.program.outputs)):
+        frame.store(number)
+    return frame.finish()
+
+
+def _domain(request: Request, found: Attention, scores: tt.Contract | None) -> Domain:
+    """Roles: m and n are the rows and columns of the scores, d the features of the result, k those of the scores."""
+    classes = request.classes
+    out = found.out
+    sides = (classes.of_operand(out, 0), classes.of_operand(out, 1))
+    weights, values = (0, 1) if found.weights_side == 0 else (1, 0)
+    batch = [sides[0][i] for i in out.lhs_batch]
+    free = (out.lhs_free, out.rhs_free)
+    rows = [sides[weights][i] for i in free[weights]]
+    features = [sides[values][i] for i in free[values]]
+    walked = sides[0][out.lhs_axes[0]]
+    main_row = _innermost(rows)
+    main_feature = _innermost(features)
+    lead = [c for c in (*batch, *rows, *features) if c not in (main_row, main_feature) and c.extent != 1]
+    runs = [*(Run((c,), "batch") for c in lead), Run((main_row,), "m"), Run((walked,), "n")]
+    if scores is not None:
+        inner = classes.of_operand(scores, 0)[scores.lhs_axes[0]]
+        runs.append(Run((inner,), "k"))
+    return Domain([*runs, Run((main_feature,), "d")])
+
+
+def _innermost(classes: list[AxisClass]) -> AxisClass:
+    long = [c for c in classes if c.extent != 1]
+    return long[-1] if long else classes[-1]
+
+
+def _walk(frame: Frame, found: Attention, scores: tt.Contract | None) -> None:
+    b, w, classes = frame.b, frame.w, frame.request.classes
+    soft, out = found.weights.softmax, found.out
+    m, n, d = (frame.domain.role(r)[0].name for r in "mnd")
+    rows, cells, result = b.dims(m), b.dims(m, n), b.dims(m, d)
+    kind = wide(tt.tensor_type(soft.s).dtype)
+    score_at = frame.domain.coords(classes.of_operand(soft.m, 0))
+    side = found.weights_side
+    value_op = (out.rhs, out.lhs)[side]
+    value_at = frame.domain.coords(classes.of_operand(out, 1 - side))
+    dtype = out.dtype if DTYPES[out.dtype].bits >= 32 else "f32"
+
+    if scores is not None:  # the operand that does not change along the walk is loaded once, before it
+        _hoist(frame, scores, n)
+
+    def scores_tile() -> Op:
+        if scores is not None:
+            frame.w.known[scores] = _scores(frame, scores, (m, n))
+        s = w.value(through_casts(soft.s), score_at)
+        s = b.fit(s, cells)
+        if b.axis[n].ragged:
+            s = b.add(t.Mask(s, n, float("-inf")))
+        return s
+
+    def step(carried: tuple[Op, ...]) -> tuple[Op, ...]:
+        top, *sums, acc = carried
+        w.push()
+        s = scores_tile()
+        new = b.binary("max", top, b.add(t.Reduce("max", s, n)))
+        shift = guarded(b, new)
+        p = b.unary(soft.e.fn, b.binary("sub", s, shift))  # type: ignore[attr-defined]
+        scale = b.unary(soft.e.fn, b.binary("sub", top, shift))  # type: ignore[attr-defined]
+        totals = [b.binary("add", b.binary("mul", x, scale), b.add(t.Reduce("sum", p, n))) for x in sums]
+        weights = b.cast(p, tt.tensor_type(out.lhs).dtype)
+        value = operand(frame, value_op, value_at, (d, n), n)
+        pair = (weights, value) if side == 0 else (value, weights)
+        scaled = b.binary("mul", acc, b.fit(scale, result))
+        acc = b.add(t.Dot(*pair, scaled, n, out.precision, loc=out.loc))
+        w.pop()
+        if scores is not None:
+            del frame.w.known[scores]
+        return (new, *totals, acc)
+
+    init = [("top", b.full(float("-inf"), kind, rows)),
+            *((f"total{i or ''}", b.full(0.0, kind, rows)) for i in range(len(found.sums))),
+            ("acc", b.full(0.0, dtype, result))]
+    lo, hi = _limits(frame, find_bounds(soft.s, _class(frame, "n"), classes))
+    top, *totals, acc = b.loop(n, init, step, lo=lo, hi=hi)
+    w.known[soft.m] = top
+    w.known.update(zip(found.sums, totals, strict=True))
+    w.known[out] = _normalised(frame, found, acc, result)
+
+
+def _class(frame: Frame, role: str) -> AxisClass:
+    return frame.domain.role(role)[0].classes[0]
+
+
+def _hoist(frame: Frame, scores: tt.Contract, walked: str) -> None:
+    """Write the scores' operand that does not run along ``walked`` now, so that the walk finds it known."""
+    for number, op in ((0, scores.lhs), (1, scores.rhs)):
+        where = frame.domain.coords(frame.request.classes.of_operand(scores, number))
+        used = {a for c in where if isinstance(c, t.Index) for a in c.axes}
+        if walked not in used:
+            frame.w.value(op, where)
+
+
+def _scores(frame: Frame, scores: tt.Contract, rows_and_walked: tuple[str, str]) -> Op:
+    m, n = rows_and_walked
+    k = frame.domain.role("k")[0].name
+    classes = frame.request.classes
+    lhs, rhs = (frame.domain.coords(classes.of_operand(scores, i)) for i in (0, 1))
+    lhs_axes = {a for c in lhs if isinstance(c, t.Index) for a in c.axes}
+    first, second = (m, n) if n not in lhs_axes else (n, m)
+    dtype = scores.dtype if DTYPES[scores.dtype].bits >= 32 else "f32"
+    zero = frame.b.full(0.0, dtype, frame.b.dims(m, n))
+    return frame.b.cast(dot(frame, scores, lhs, rhs, zero, (first, second, k)), wide(scores.dtype))
+
+
+def _normalised(frame: Frame, found: Attention, acc: Op, dims: t.Dims) -> Op:
+    """The product of normalised weights: what divides or scales a row's weights does so to the row's result."""
+    b, weights = frame.b, found.weights
+    row = weights.divisor or weights.factor
+    if row is None:
+        return b.cast(acc, wide(found.out.dtype))
+    classes = frame.request.classes
+    where = [c for c in frame.domain.coords(classes.of(row) if tt.tensor_type(row).shape else ())]
+    value = b.fit(frame.w.value(row, tuple(where)), dims)
+    fn = "div" if weights.divisor is not None else "mul"
+    return b.cast(b.binary(fn, acc, value), wide(found.out.dtype))
+
+
+def _limits(frame: Frame, bounds: list[Bound]) -> tuple[Op | None, Op | None]:
+    """Bounds of the walk for this block of rows; where several apply the tighter one."""
+    b = frame.b
+    m = frame.domain.role("m")[0].name
+    row = _class(frame, "m")
+    lo: Op | None = None
+    hi: Op | None = None
+    for bound in bounds:
+        if bound.row not in (None, row):
+            continue
+        axis = b.axis[m]
+        base = b.add(t.Start(m)) if bound.row is row else None
+        # The last row of the block reaches farthest up, its first row farthest down.
+        reach = bound.offset + (axis.tile if base is not None else 1) if bound.upper else bound.offset
+        limit = b.scalar_size(reach)
+        limit = b.binary("add", base, limit) if base is not None else limit
+        if bound.upper:
+            hi = limit if hi is None else b.binary("min", hi, limit)
+        else:
+            floor = b.binary("max", limit, b.scalar_size(0))
+            lo = floor if lo is None else b.binary("max", lo, floor)
+    return lo, hi

@@ -1,0 +1,122 @@
+"""How far a masked walk must go: bounds on one coordinate that follow from a mask set to -inf.
+
+``select(j <= i + c, s, -inf)`` makes every exponential beyond ``i + c`` zero, so tiles of ``j`` that lie wholly beyond
+it for every ``i`` of the block need not be visited.  Bounds are found in conjunctions and in both branches' nesting.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from portakern.ir import tensor as tt
+from portakern.ir.core import Op
+from portakern.ir.size import Size
+from portakern.lower.classes import AxisClass, Classes
+
+
+@dataclass(frozen=True)
+class Affine:
+    """``sum of coefficient * coordinate + offset``, coordinates by axis class."""
+
+    terms: tuple[tuple[AxisClass, int], ...]
+    offset: Size
+
+    def coefficient(self, c: AxisClass) -> int:
+        return dict(self.terms).get(c, 0)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """``walked <= row + offset`` (upper) or ``walked >= row + offset`` (lower) for all that is not masked.
+
+    ``row`` is ``None`` where the bound is the same for every row.
+    """
+
+    upper: bool
+    row: AxisClass | None
+    offset: Size
+
+
+def find_bounds(scores: Op, walked: AxisClass, classes: Classes) -> list[Bound]:
+    """Bounds on ``walked`` outside which ``scores`` are -inf."""
+    found: list[Bound] = []
+    op = scores
+    while isinstance(op, tt.Convert | tt.Map):
+        if isinstance(op, tt.Convert):
+            op = op.x
+            continue
+        if op.fn != "select":
+            break
+        if _minus_infinity(op.args[2]):
+            found += _from_condition(op.args[0], walked, classes, True)
+            op = op.args[1]
+        elif _minus_infinity(op.args[1]):
+            found += _from_condition(op.args[0], walked, classes, False)
+            op = op.args[2]
+        else:
+            break
+    return found
+
+
+def _minus_infinity(op: Op) -> bool:
+    while isinstance(op, tt.Expand | tt.Convert):
+        op = op.x
+    return isinstance(op, tt.Literal) and isinstance(op.value, float) and op.value == -math.inf
+
+
+def _from_condition(op: Op, walked: AxisClass, classes: Classes, holds: bool) -> list[Bound]:
+    """Bounds that follow from ``op`` being ``holds``."""
+    while isinstance(op, tt.Expand):
+        op = op.x
+    if not isinstance(op, tt.Map):
+        return []
+    if op.fn == "not":
+        return _from_condition(op.args[0], walked, classes, not holds)
+    if op.fn == ("and" if holds else "or"):
+        return [b for a in op.args for b in _from_condition(a, walked, classes, holds)]
+    flipped = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
+    fn = op.fn if holds else flipped.get(op.fn, "")
+    if fn not in flipped:
+        return []
+    left, right = (_affine(a, classes) for a in op.args)
+    return _solve(fn, left, right, walked) if left and right else []
+
+
+def _solve(fn: str, left: Affine, right: Affine, walked: AxisClass) -> list[Bound]:
+    """``left fn right`` solved for ``walked``."""
+    if fn in ("gt", "ge"):
+        return _solve("lt" if fn == "gt" else "le", right, left, walked)
+    slack: Size = -1 if fn == "lt" else 0
+    delta = right.offset - left.offset + slack  # left terms <= right terms + delta
+    net = {c: left.coefficient(c) - right.coefficient(c) for c, _ in (*left.terms, *right.terms)}
+    others = {c: -n for c, n in net.items() if c is not walked and n}
+    if net.get(walked) == 1 and (not others or list(others.values()) == [1]):
+        return [Bound(True, next(iter(others), None), delta)]
+    if net.get(walked) == -1 and (not others or list(others.values()) == [-1]):
+        return [Bound(False, next(iter(others), None), delta * -1)]
+    return []
+
+
+def _affine(op: Op, classes: Classes) -> Affine | None:
+    match op:
+        case tt.Expand() | tt.Convert():
+            return _affine(op.x, classes)
+        case tt.Reshape() if not tt.tensor_type(op.x).shape or classes.of(op):
+            return _affine(op.x, classes)
+        case tt.Iota():
+            return Affine(((classes.of(op)[op.axis], 1),), 0)
+        case tt.DimSize():
+            return Affine((), op.size)
+        case tt.Literal(value=int() as value) if not isinstance(value, bool):
+            return Affine((), value)
+        case tt.Map(fn="add" | "sub" as fn):
+            a, b = _affine(op.args[0], classes), _affine(op.args[1], classes)
+            if a is None or b is None:
+                return None
+            sign = 1 if fn == "add" else -1
+            terms = dict(a.terms)
+            for c, n in b.terms:
+                terms[c] = terms.get(c, 0) + sign * n
+            return Affine(tuple((c, n) for c, n in terms.items() if n), a.offset + b.offset * sign)
+    return None

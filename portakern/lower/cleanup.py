@@ -1,0 +1,148 @@
+"""Tile kernels tidied: casts that undo each other, masks that a load's pad can do, constants folded; then CSE."""
+
+from __future__ import annotations
+
+import math
+
+from portakern.dtypes import DTYPES
+from portakern.ir import tile as t
+from portakern.ir.core import Op
+from portakern.ir.rewrite import Rules, canonicalise
+
+rules = Rules()
+
+
+def clean(kernel: t.Kernel) -> t.Kernel:
+    kernel = canonicalise(kernel, rules + _pads(kernel))
+    return canonicalise(kernel, rules)
+
+
+def _exact(narrow: str, broad: str) -> bool:
+    """Whether every value of ``narrow`` is a value of ``broad``."""
+    a, b = DTYPES[narrow], DTYPES[broad]
+    if a.is_float and b.is_float:
+        return a.rounding >= b.rounding and a.largest <= b.largest
+    return a.kind == b.kind and a.bits <= b.bits
+
+
+@rules.on(t.Cast)
+def cast_to_same(op: t.Cast) -> Op | None:
+    return op.x if t.tile_type(op.x).dtype == op.dtype else None
+
+
+@rules.on(t.Cast)
+def cast_there_and_back(op: t.Cast) -> Op | None:
+    """Through a wider dtype and back to where it started is nothing."""
+    if isinstance(op.x, t.Cast) and t.tile_type(op.x.x).dtype == op.dtype and _exact(op.dtype, op.x.dtype):
+        return op.x.x
+    return None
+
+
+@rules.on(t.Cast)
+def cast_constant(op: t.Cast) -> Op | None:
+    if isinstance(op.x, t.Const) and DTYPES[op.dtype].bits >= 32:
+        kind = DTYPES[op.dtype]
+        if kind.is_float:
+            return t.Const(float(op.x.value), op.dtype)
+        if kind.is_int and float(op.x.value).is_integer():
+            return t.Const(int(op.x.value), op.dtype)
+    return None
+
+
+@rules.on(t.Broadcast)
+def broadcast_to_same(op: t.Broadcast) -> Op | None:
+    return op.x if t.tile_type(op.x).dims == op.dims else None
+
+
+@rules.on(t.Broadcast)
+def broadcast_twice(op: t.Broadcast) -> Op | None:
+    return t.Broadcast(op.x.x, op.dims) if isinstance(op.x, t.Broadcast) else None
+
+
+@rules.on(t.Permute)
+def permute_in_place(op: t.Permute) -> Op | None:
+    return op.x if t.tile_type(op.x).axes == op.axes else None
+
+
+@rules.on(t.Binary)
+def integer_constants(op: t.Binary) -> Op | None:
+    """Sums and products of integer sizes, as bounds are made of."""
+    if op.fn not in ("add", "sub", "mul", "min", "max") or not DTYPES[t.tile_type(op).dtype].is_int:
+        return None
+    a, b = _size(op.lhs), _size(op.rhs)
+    dtype = t.tile_type(op).dtype
+    if a is not None and b is not None and op.fn in ("add", "sub", "mul"):
+        return t.Extent({"add": a + b, "sub": a - b, "mul": a * b}[op.fn], dtype)
+    if b == 0 and op.fn in ("add", "sub"):
+        return op.lhs
+    if a == 0 and op.fn == "add":
+        return op.rhs
+    return None
+
+
+def _size(op: Op):  # noqa: ANN202 - Size or None
+    if isinstance(op, t.Extent):
+        return op.size
+    return op.value if isinstance(op, t.Const) and isinstance(op.value, int) else None
+
+
+@rules.on(t.Mask)
+def mask_twice(op: t.Mask) -> Op | None:
+    inner = op.x
+    if isinstance(inner, t.Mask) and inner.axis == op.axis:
+        return t.Mask(inner.x, op.axis, op.value)
+    return None
+
+
+def _pads(kernel: t.Kernel) -> Rules:
+    """Masks straight after a load become the load's pad, when the pad falls exactly where the mask does."""
+    uses: dict[Op, list[Op]] = {}
+    for op in kernel.body.walk():
+        for o in op.operands:
+            uses.setdefault(o, []).append(op)
+    wants: dict[tuple[object, ...], float] = {}
+
+    def loaded(op: Op) -> t.Load | None:
+        while isinstance(op, t.Cast):
+            if not _exact(t.tile_type(op.x).dtype, op.dtype):
+                return None
+            op = op.x
+        return op if isinstance(op, t.Load) else None
+
+    def pads(load: t.Load, axis: str) -> bool:
+        """Whether leaving the buffer along ``axis`` is leaving the axis."""
+        for index, size in zip(load.indices, t.buffer_type(load.buffer).shape, strict=True):
+            if axis in index.axes:
+                return index.plain == axis and kernel.axis[axis].extent == size
+        return False
+
+    def representable(value: float, dtype: str) -> bool:
+        return math.isinf(value) or float(value) == 0.0 or DTYPES[dtype].is_int
+
+    for op in kernel.body.walk():
+        if isinstance(op, t.Mask):
+            load = loaded(op.x)
+            if load and load.pad is None and pads(load, op.axis) and representable(op.value, t.tile_type(load).dtype):
+                wants.setdefault(_place(load), op.value)
+    table = Rules()
+
+    @table.on(t.Load)
+    def give_pad(op: t.Load) -> Op | None:
+        if op.pad is None and _place(op) in wants:
+            return t.Load(op.buffer, op.indices, op.dims, wants[_place(op)], op.gathers, loc=op.loc)
+        return None
+
+    @table.on(t.Mask)
+    def drop_mask(op: t.Mask) -> Op | None:
+        load = loaded(op.x)
+        if load and load.pad is not None and pads(load, op.axis) and repr(load.pad) == repr(op.value):
+            return op.x
+        return None
+
+    return table
+
+
+def _place(load: t.Load) -> tuple[object, ...]:
+    return (getattr(load.buffer, "name", load.buffer), load.indices, load.dims)
+
+

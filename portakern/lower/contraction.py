@@ -1,0 +1,116 @@
+"""The contraction family: one matrix product with the elementwise work on its operands and on its result.
+
+Of the axes that only one operand has, the innermost becomes the tile axis (m or n) and further ones become grid axes
+of tile 1; of the contracted axes the last is walked in tiles and further ones one coordinate at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from portakern.dtypes import DTYPES
+from portakern.ir import tensor as tt
+from portakern.ir import tile as t
+from portakern.ir.core import Op
+from portakern.ir.schedule import Schedule
+from portakern.lower.classes import AxisClass
+from portakern.lower.domain import Domain, Run, accesses, merge, used_by_coordinate
+from portakern.lower.kernel import Frame, Request, grid
+from portakern.lower.rows import nested
+from portakern.lower.tiles import Coordinates, wide
+
+
+def lower_contraction(request: Request) -> t.Kernel:
+    contract = next(op for op in request.program.body.ops if isinstance(op, tt.Contract))
+    domain = _domain(request, contract)
+    operands = operand_dtype(contract)
+    schedule = request.choose(request.nest("contraction", domain, live=3, dots=operands))
+    frame = Frame(request, domain, _axes(domain, schedule), schedule, "contraction")
+    frame.w.known[contract] = _product(frame, contract)
+    for number in range(len(request.program.outputs)):
+        frame.store(number)
+    return frame.finish()
+
+
+def operand_dtype(op: tt.Contract) -> str:
+    return tt.tensor_type(op.lhs).dtype
+
+
+def free_classes(request: Request, op: tt.Contract) -> tuple[list[AxisClass], list[AxisClass], list[AxisClass], list[AxisClass]]:
+    """Axis classes of batch, of the free dims of each side, and of the contracted dims."""
+    lhs, rhs = request.classes.of_operand(op, 0), request.classes.of_operand(op, 1)
+    return ([lhs[i] for i in op.lhs_batch], [lhs[i] for i in op.lhs_free], [rhs[i] for i in op.rhs_free],
+            [lhs[i] for i in op.lhs_axes])
+
+
+def _domain(request: Request, op: tt.Contract) -> Domain:
+    batch, left, right, summed = free_classes(request, op)
+    seen, apart = accesses(request.program, request.classes), used_by_coordinate(request.program, request.classes)
+    runs: list[Run] = [Run((c,), "batch") for c in batch if c.extent != 1]
+    tiles: list[Run] = []
+    for side, role in ((left, "m"), (right, "n")):
+        merged = merge(side, role, seen, apart)
+        main = _main(merged)
+        runs += [Run(r.classes, "batch") for r in merged if r is not main and r.extent != 1]
+        tiles.append(main)
+    walked = merge(summed, "k", seen, apart)
+    main = _main(walked)
+    outer = [Run(r.classes, "reduced") for r in walked if r is not main and r.extent != 1]
+    return Domain([*runs, *tiles, *outer, main])
+
+
+def _main(runs: Sequence[Run]) -> Run:
+    """The run that is tiled: the innermost one with more than one element."""
+    long = [r for r in runs if r.extent != 1]
+    return long[-1] if long else runs[-1]
+
+
+def _axes(domain: Domain, schedule: Schedule) -> list[t.Axis]:
+    cells = [*domain.role("batch"), *domain.role("m"), *domain.role("n")]
+    walked = [*domain.role("reduced"), *domain.role("k")]
+    return [*grid(cells, schedule), *(t.Axis(r.name, "loop", r.extent, schedule.tile(r.name)) for r in walked)]
+
+
+def coords(frame: Frame, classes: Sequence[AxisClass]) -> Coordinates:
+    return frame.domain.coords(classes)
+
+
+def _product(frame: Frame, op: tt.Contract) -> Op:
+    b = frame.b
+    m, n, k = (frame.domain.role(r)[0].name for r in "mnk")
+    dtype = op.dtype if DTYPES[op.dtype].bits >= 32 else "f32"
+    dims = b.dims(m, n)
+    lhs, rhs = (coords(frame, frame.request.classes.of_operand(op, i)) for i in (0, 1))
+
+    def step(carried: tuple[Op, ...]) -> tuple[Op, ...]:
+        return (dot(frame, op, lhs, rhs, carried[0], (m, n, k)),)
+
+    def join(left: tuple[Op, ...], right: tuple[Op, ...]) -> tuple[Op, ...]:
+        return (b.binary("add", left[0], right[0]),)
+
+    init = b.full(0.0 if DTYPES[dtype].is_float else 0, dtype, dims)
+    runs = [*frame.domain.role("reduced"), *frame.domain.role("k")]
+    (acc,) = nested(frame, runs, [("acc", init)], step, join)
+    return b.cast(acc, wide(op.dtype))
+
+
+def dot(frame: Frame, op: tt.Contract, lhs: Coordinates, rhs: Coordinates, acc: Op, axes: tuple[str, str, str]) -> Op:
+    """``acc`` plus one tile's product; ``axes`` are the names of its m, n and k."""
+    m, n, k = axes
+    left = operand(frame, op.lhs, lhs, (m, k), k)
+    right = operand(frame, op.rhs, rhs, (n, k), k)
+    return frame.b.add(t.Dot(left, right, acc, k, op.precision, loc=op.loc))
+
+
+def operand(frame: Frame, op: Op, where: Coordinates, dims: tuple[str, str], k: str) -> Op:
+    """An operand tile in its own dtype, over exactly ``dims`` in whatever order it comes, zero outside the extent of
+    ``k``."""
+    b = frame.b
+    x = b.cast(frame.w.value(op, where), tt.tensor_type(op).dtype)
+    have = t.tile_type(x)
+    lacking = [a for a in dims if a not in have.axes and b.dims(a)]
+    if lacking:  # constant along an axis: a broadcast operand
+        x = b.fit(x, b.dims(*dims))
+    if b.axis[k].ragged:
+        x = b.add(t.Mask(x, k, 0.0 if DTYPES[have.dtype].is_float else 0))
+    return x

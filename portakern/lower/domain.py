@@ -1,0 +1,132 @@
+"""The iteration space of one kernel: its axes with their roles, and neighbouring axes merged where every array allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from portakern.ir import tensor as tt
+from portakern.ir import tile as t
+from portakern.ir.core import Arg, Op
+from portakern.ir.schedule import NestAxis
+from portakern.ir.size import Size, product
+from portakern.lower.classes import AxisClass, Classes
+from portakern.lower.tiles import ZERO, Coordinate, Coordinates, Part
+
+
+@dataclass(frozen=True)
+class Run:
+    """Axis classes that run as one axis; mostly a single one."""
+
+    classes: tuple[AxisClass, ...]
+    role: str
+
+    @property
+    def name(self) -> str:
+        return "_".join(c.name for c in self.classes)
+
+    @property
+    def extent(self) -> Size:
+        return product(tuple(c.extent for c in self.classes))
+
+
+class Domain:
+    """Runs in order and where each class stands in them."""
+
+    def __init__(self, runs: Sequence[Run], contiguous: AxisClass | None = None) -> None:
+        self.runs = tuple(runs)
+        self.contiguous = contiguous
+        self.place: dict[AxisClass, Coordinate] = {}
+        for run in runs:
+            for i, c in enumerate(run.classes):
+                self.place[c] = t.Index.of(run.name) if len(run.classes) == 1 else Part(run.name, i, len(run.classes))
+
+    def coords(self, classes: Iterable[AxisClass]) -> Coordinates:
+        """Coordinates of dims of these classes; a class outside the domain has one element."""
+        return tuple(self.place.get(c, ZERO) for c in classes)
+
+    def nest_axes(self) -> tuple[NestAxis, ...]:
+        return tuple(NestAxis(r.name, r.role, r.extent, self.contiguous in r.classes) for r in self.runs)
+
+    def role(self, role: str) -> tuple[Run, ...]:
+        return tuple(r for r in self.runs if r.role == role)
+
+
+def accesses(program: tt.TensorProgram, classes: Classes) -> list[tuple[AxisClass, ...]]:
+    """For every array the program loads or stores, the classes of its dims as that access sees them."""
+    found: list[tuple[AxisClass, ...]] = []
+    for op in program.body.ops:
+        if op.mnemonic() == "give":
+            continue
+        for number, operand in enumerate(op.operands):
+            if not isinstance(operand, Arg) or not tt.tensor_type(operand).shape:
+                continue
+            if isinstance(op, tt.Reshape):
+                found.append(classes.of(op))  # a free view: the load sees the new shape
+            elif isinstance(op, tt.Transpose | tt.Expand | tt.Map | tt.Convert | tt.Fold | tt.Contract | tt.BitConvert):
+                found.append(classes.of_operand(op, number))
+            else:
+                found.append(())  # slices and the like: no merging with what they touch
+    for result in program.results:
+        found.append(() if isinstance(result, Arg) else classes.of(result))
+    return found
+
+
+def merge(classes: Sequence[AxisClass], role: str, seen: Sequence[tuple[AxisClass, ...]],
+          apart: Iterable[AxisClass] = (), strided: bool = False) -> list[Run]:
+    """Runs of ``classes`` (in memory order), merging neighbours that every access in ``seen`` has side by side.
+
+    Classes in ``apart`` (used by coordinate, slice or the like) merge with nothing.
+    """
+    runs: list[list[AxisClass]] = []
+    alone = set(apart)
+    for c in classes:
+        if runs and not strided and c not in alone and runs[-1][-1] not in alone and _always_adjacent(runs[-1][-1], c, seen):
+            runs[-1].append(c)
+        else:
+            runs.append([c])
+    return [Run(tuple(r), role) for r in runs]
+
+
+def _always_adjacent(a: AxisClass, b: AxisClass, seen: Sequence[tuple[AxisClass, ...]]) -> bool:
+    for dims in seen:
+        real = [c for c in dims if c.extent != 1]
+        if (a in real) != (b in real) or (a in real and real.index(b) != real.index(a) + 1):
+            return False
+    return True
+
+
+def used_by_coordinate(program: tt.TensorProgram, classes: Classes) -> set[AxisClass]:
+    """Classes whose coordinates matter (iota, slices, flips), so that they cannot be merged."""
+    found: set[AxisClass] = set()
+    for op in program.body.ops:
+        if isinstance(op, tt.Iota | tt.Slice | tt.Flip):
+            found.update(classes.of(op))
+        if isinstance(op, tt.Slice | tt.Flip):
+            found.update(classes.of_operand(op, 0))
+    return found
+
+
+def real(classes: Iterable[AxisClass]) -> list[AxisClass]:
+    """Those that have more than one element, without repeats."""
+    return [c for c in dict.fromkeys(classes) if c.extent != 1]
+
+
+ArrayType = t.BufferType | t.TileType
+
+
+def array_types(program: tt.TensorProgram, scalars: Iterable[str] = (),
+                strides: Mapping[str, tuple[Size, ...]] | None = None) -> dict[str, ArrayType]:
+    """Types of the arguments and results of a stage by name: buffers, and tiles without dims for ``scalars``."""
+    found: dict[str, ArrayType] = {}
+
+    def add(name: str, op: Op) -> None:
+        have = tt.tensor_type(op)
+        found[name] = (t.TileType((), have.dtype) if name in scalars
+                       else t.BufferType(have.shape, have.dtype, (strides or {}).get(name)))
+
+    for arg in program.args:
+        add(arg.name, arg)
+    for name, op in zip(program.outputs, program.results, strict=True):
+        add(name, op)
+    return found

@@ -1,0 +1,100 @@
+"""What every family does around its body: ask for a schedule, declare axes, close the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from portakern.errors import ScheduleError
+from portakern.ir import tensor as tt
+from portakern.ir.builder import Builder
+from portakern.ir.core import Block
+from portakern.ir.schedule import Nest, Schedule
+from portakern.ir.tile import Axis, Kernel, verify_kernel
+from portakern.lower.classes import Classes
+from portakern.lower.cleanup import clean
+from portakern.lower.domain import ArrayType, Domain, Run, array_types
+from portakern.lower.tiles import Arrays, TileWriter, wide
+
+Choose = Callable[[Nest], Schedule]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One stage to lower: its name, program, axis classes, scalar arguments, strides and who chooses the schedule."""
+
+    name: str
+    program: tt.TensorProgram
+    classes: Classes
+    choose: Choose
+    scalars: frozenset[str] = frozenset()
+    strides: Mapping[str, tuple[int, ...]] | None = None
+
+    def nest(self, family: str, domain: Domain, live: int, dots: str = "", passes: int = 1) -> Nest:
+        return Nest(family, domain.nest_axes(), *_widest(self.program), live=live, dots=dots, passes=passes)
+
+    def array_types(self) -> dict[str, ArrayType]:
+        return array_types(self.program, self.scalars, self.strides)
+
+
+def _widest(program: tt.TensorProgram) -> tuple[str, str]:
+    """The widest dtype of arrays loaded and stored, and the widest dtype computed in."""
+    from portakern.dtypes import DTYPES
+
+    arrays = [tt.tensor_type(a).dtype for a in program.args if tt.tensor_type(a).shape]
+    arrays += [tt.tensor_type(r).dtype for r in program.results]
+    widest = max(arrays, key=lambda d: DTYPES[d].bits)
+    values = [wide(op.type.dtype) for op in program.body.ops if isinstance(op.type, tt.TensorType)]
+    return widest, max([wide(widest), *values], key=lambda d: DTYPES[d].bits)
+
+
+class Frame:
+    """A kernel under construction: builder, arrays and tile writer over declared axes."""
+
+    def __init__(self, request: Request, domain: Domain, axes: Iterable[Axis], schedule: Schedule, family: str) -> None:
+        self.request, self.domain, self.family, self.schedule = request, domain, family, schedule
+        self.axes = tuple(axes)
+        self.b = Builder(self.axes)
+        self.arrays = Arrays(request.array_types())
+        self.w = TileWriter(self.b, self.arrays)
+
+    def store(self, number: int) -> None:
+        """Store output ``number`` of the stage."""
+        program = self.request.program
+        op = program.results[number]
+        coords = self.domain.coords(self.classes_of(number))
+        self.w.store(op, program.outputs[number], tt.tensor_type(op).shape, coords)
+
+    def classes_of(self, number: int):  # noqa: ANN201
+        program, classes = self.request.program, self.request.classes
+        op = program.results[number]
+        return classes.of_operand(program.body.ops[-1], number) if op in program.args else classes.of(op)
+
+    def finish(self) -> Kernel:
+        names = [a.name for a in self.request.program.args] + list(self.request.program.outputs)
+        args = sorted(self.arrays.args.values(), key=lambda a: names.index(a.name))
+        body = Block(tuple(args), self.b.ops)
+        kernel = clean(Kernel(self.request.name, body, self.family, self.axes, self.schedule))
+        verify_kernel(kernel)
+        return kernel
+
+
+def grid(runs: Iterable[Run], schedule: Schedule) -> list[Axis]:
+    return [Axis(r.name, "grid", r.extent, schedule.tile(r.name)) for r in runs]
+
+
+def covered(run: Run, schedule: Schedule) -> bool:
+    """Whether one tile covers the axis."""
+    return isinstance(run.extent, int) and schedule.tile(run.name) >= run.extent
+
+
+def along(run: Run, schedule: Schedule) -> Axis:
+    """The axis of a run that is covered by one tile, or walked."""
+    return Axis(run.name, "whole" if covered(run, schedule) else "loop", run.extent, schedule.tile(run.name))
+
+
+def at_most(schedule: Schedule, runs: Iterable[Run], limit: int, what: str) -> None:
+    """Tiles have at most two dims: raise :class:`ScheduleError` where the schedule asks for more."""
+    many = [r.name for r in runs if schedule.tile(r.name) > 1]
+    if len(many) > limit:
+        raise ScheduleError(f"the schedule {schedule} tiles {', '.join(many)}: at most {limit} {what} may have a tile above 1")

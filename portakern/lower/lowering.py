@@ -1,0 +1,146 @@
+"""The door to lowering: everything that cannot be lowered is known first, then every stage becomes a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from portakern.backend import Missing, Target
+from portakern.errors import LoweringError, MissingRuleError, ScheduleError
+from portakern.ir import tensor as tt
+from portakern.ir import tile as t
+from portakern.ir.core import Arg
+from portakern.ir.program import Array, Program, verify_program
+from portakern.ir.schedule import Nest, Schedule, Value, override
+from portakern.lower.attention import lower_attention
+from portakern.lower.classes import Classes
+from portakern.lower.contraction import lower_contraction
+from portakern.lower.domain import array_types
+from portakern.lower.elementwise import lower_elementwise
+from portakern.lower.kernel import Choose, Request
+from portakern.lower.rows import lower_rows
+from portakern.lower.simplify import simplify
+from portakern.lower.split import Stage, program_of, stages
+
+LOWERED = (tt.Literal, tt.DimSize, tt.Iota, tt.Map, tt.Convert, tt.BitConvert, tt.Expand, tt.Reshape, tt.Transpose,
+           tt.Slice, tt.Flip, tt.Fold, tt.Contract)
+
+Strides = Mapping[str, tuple[int, ...]]
+
+
+def unsupported(program: tt.TensorProgram) -> list[Missing]:
+    """Every operation of ``program`` that no family lowers, with the operator's line."""
+    return [Missing(f"no lowering of {op.mnemonic()} yet", str(op.loc or "")) for op in program.body.ops
+            if not isinstance(op, LOWERED) and op.mnemonic() != "give"]
+
+
+def lower(program: tt.TensorProgram, target: Target, overrides: Mapping[str, Value] | None = None,
+          names: Mapping[str, tuple[str, ...]] | None = None, strides: Strides | None = None) -> Program:
+    """Kernels for ``program`` with the schedules that ``target``'s language chooses, changed by ``overrides``.
+
+    ``names`` gives names of the axes of arguments' dims; ``strides`` element strides of arguments that are not
+    contiguous.  Raises :class:`MissingRuleError` listing every operation that has no lowering, and
+    :class:`ScheduleError` for a schedule that fits no kernel.
+    """
+    from portakern.registry import registry
+
+    language = registry().language(target.language)
+    asked = dict(overrides or {})
+    used: set[str] = set()
+
+    def choose(nest: Nest) -> Schedule:
+        space = language.schedules(nest, target.device)
+        if not space:
+            raise ScheduleError(f"{target} has no schedule for a {nest.family} kernel over "
+                                f"{', '.join(f'{a.name}={a.extent}' for a in nest.axes)}")
+        mine = {k: v for k, v in asked.items() if _applies(k, nest, language.options)}
+        used.update(mine)
+        return override(space[0], nest, mine, language.options)
+
+    lowered = lower_with(program, choose, names, strides)
+    unknown = [k for k in asked if k not in used]
+    if unknown:
+        raise ScheduleError(f"no kernel of {program.name} has {', '.join(map(repr, unknown))} in its schedule",
+                            hint="its schedules are: " + "; ".join(str(k.schedule) for k in lowered.kernels))
+    return lowered
+
+
+def _applies(name: str, nest: Nest, options: Mapping[str, str]) -> bool:
+    return name in ("stages", "warps") or name in options or any(name in (a.name, a.role) for a in nest.axes)
+
+
+def lower_with(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[str, ...]] | None = None,
+               strides: Strides | None = None) -> Program:
+    """:func:`lower` with any chooser of schedules."""
+    missing = unsupported(program)
+    if missing:
+        raise MissingRuleError(f"{program.name} cannot be lowered",
+                               missing=tuple(f"{m.what} ({m.where})" if m.where else m.what for m in missing))
+    scalars = frozenset(a.name for a in program.args if not tt.tensor_type(a).shape)
+    hints = {a: tuple(n.lower() for n in dims) for a, dims in (names or {}).items()}
+    arrays = _arrays(program, scalars, strides)
+    simple, views = _peel(simplify(program))
+    temporaries: dict[str, tt.TensorType] = {}
+    kernels: list[t.Kernel] = []
+    full_names = dict(hints)
+    found = [s for s in stages(simple, full_names, _fresh({a.name for a in arrays})) if _work(s)]
+    for number, stage in enumerate(found):
+        name = program.name if len(found) == 1 else f"{program.name}_{number + 1}"
+        kernels.append(_kernel(name, stage, choose, full_names, scalars, strides))
+        for out, op in zip(stage.program.outputs, stage.program.results, strict=True):
+            if out not in simple.outputs:
+                temporaries[out] = tt.tensor_type(op)
+            if out not in full_names and not isinstance(op, Arg):
+                full_names[out] = tuple(c.name for c in Classes(stage.program, full_names, frozenset()).of(op))
+    extra = [Array(n, t.BufferType(x.shape, x.dtype), "temporary") for n, x in temporaries.items()]
+    del views
+    result = Program(program.name, (*arrays, *extra), tuple(kernels))
+    verify_program(result)
+    return result
+
+
+def _arrays(program: tt.TensorProgram, scalars: frozenset[str], strides: Strides | None) -> list[Array]:
+    types = array_types(program, scalars, strides)
+    inputs = [Array(a.name, types[a.name], "scalar" if a.name in scalars else "input") for a in program.args]
+    inputs.sort(key=lambda a: a.role == "scalar")
+    return [*inputs, *(Array(o, types[o], "output") for o in program.outputs)]
+
+
+def _peel(program: tt.TensorProgram) -> tuple[tt.TensorProgram, dict[str, tt.TensorType]]:
+    """Outputs that are reshapes are stored in the shape of what they reshape: the array is seen under that shape."""
+    views: dict[str, tt.TensorType] = {}
+    results = []
+    for name, op in zip(program.outputs, program.results, strict=True):
+        while isinstance(op, tt.Reshape) and not isinstance(op.x, Arg):
+            op = op.x
+            views[name] = tt.tensor_type(op)
+        results.append(op)
+    return program_of(program, results, program.outputs), views
+
+
+def _fresh(taken: set[str]) -> Iterator[str]:
+    n = 0
+    while True:
+        if (name := f"t{n}") not in taken:
+            yield name
+        n += 1
+
+
+def _work(stage: Stage) -> bool:
+    """Whether a stage stores anything: one whose outputs are all empty has no kernel."""
+    return any(0 not in tt.tensor_type(r).shape for r in stage.program.results)
+
+
+def _kernel(name: str, stage: Stage, choose: Choose, names: Mapping[str, tuple[str, ...]], scalars: frozenset[str],
+            strides: Strides | None) -> t.Kernel:
+    classes = Classes(stage.program, names, frozenset())
+    request = Request(name, stage.program, classes, choose, scalars, strides)
+    match stage.family:
+        case "elementwise":
+            return lower_elementwise(request)
+        case "rows":
+            return lower_rows(request)
+        case "contraction":
+            return lower_contraction(request)
+        case "attention":
+            return lower_attention(request, stage)
+    raise LoweringError(f"no family {stage.family}")

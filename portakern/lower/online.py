@@ -1,0 +1,130 @@
+"""Finds a softmax in the dataflow: exponentials shifted by their own maximum, and what is summed over them.
+
+What is looked for is ``e = exp(s - max(s))`` reduced along the axis of that maximum: by a sum, by a contraction with
+another array, or both.  Such sums can be kept while walking the axis once (the online softmax of Milakov and Gimelshein
+2018, attention in Dao et al. 2022), whatever ``s`` is: scores of two arrays, with a bias, a mask, a cap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from portakern.ir.core import Op
+from portakern.ir.tensor import Contract, Convert, Expand, Fold, Map, Reshape, tensor_type
+from portakern.lower.classes import matched_dims
+
+
+@dataclass(frozen=True, eq=False)
+class Softmax:
+    """``e = exp(s - m)`` with ``m`` the maximum of ``s`` along dim ``axis`` of ``s``."""
+
+    s: Op
+    e: Op
+    m: Fold
+    axis: int
+
+
+def through_moves(op: Op) -> Op:
+    """``op`` without broadcasts and dtype changes around it."""
+    while isinstance(op, Expand | Convert) or (isinstance(op, Reshape) and _thin(op)):
+        op = op.x  # type: ignore[attr-defined]
+    return op
+
+
+def _thin(op: Reshape) -> bool:
+    inner = tensor_type(op.x).shape
+    return len(matched_dims(inner, op.shape)) == sum(s != 1 for s in inner)
+
+
+def through_casts(op: Op) -> Op:
+    while isinstance(op, Convert):
+        op = op.x
+    return op
+
+
+def match_exponential(op: Op) -> Softmax | None:
+    """``op`` as ``exp(s - max(s))`` with the maximum taken along one axis."""
+    op = through_casts(op)
+    if not isinstance(op, Map) or op.fn not in ("exp", "exp2"):
+        return None
+    shifted = through_casts(op.args[0])
+    if not isinstance(shifted, Map) or shifted.fn != "sub":
+        return None
+    s, m = shifted.args[0], through_moves(shifted.args[1])
+    if isinstance(m, Fold) and m.fn == "max" and len(m.axes) == 1 and through_casts(m.x) is through_casts(s):
+        return Softmax(s, op, m, m.axes[0])
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """An operand of a contraction that is ``e``, maybe divided by (``divisor``) or times (``factor``) a row value."""
+
+    softmax: Softmax
+    divisor: Op | None = None
+    factor: Op | None = None
+
+
+def match_weights(op: Op) -> Weights | None:
+    """``op`` as exponentials, normalised or not: ``e``, ``e / r`` or ``e * r`` with ``r`` constant along the axis."""
+    op = through_casts(op)
+    found = match_exponential(op)
+    if found:
+        return Weights(found)
+    if not isinstance(op, Map) or op.fn not in ("div", "mul"):
+        return None
+    for e, r in ((op.args[0], op.args[1]), (op.args[1], op.args[0])):
+        found = match_exponential(e)
+        if found and _constant_along(r, found.axis):
+            return Weights(found, divisor=r) if op.fn == "div" else Weights(found, factor=r)
+        if op.fn == "div":
+            break
+    return None
+
+
+def _constant_along(op: Op, axis: int) -> bool:
+    """Whether ``op`` is the same at every coordinate of ``axis`` because it is broadcast along it."""
+    op = through_casts(op)
+    shape = tensor_type(op).shape
+    if not shape:
+        return True
+    if isinstance(op, Expand):
+        return axis not in op.dims or tensor_type(op.x).shape[op.dims.index(axis)] == 1
+    return shape[axis] == 1
+
+
+@dataclass(frozen=True, eq=False)
+class Attention:
+    """A contraction ``out`` of softmax weights with an array, over the softmax's axis.
+
+    ``weights_side`` is which operand of ``out`` the weights are (0 or 1); ``sums`` the sums of ``e`` along the axis.
+    """
+
+    out: Contract
+    weights: Weights
+    weights_side: int
+    sums: tuple[Fold, ...]
+
+
+def match_attention(out: Contract, users: dict[Op, list[Op]]) -> Attention | None:
+    """``out`` as an attention contraction, if one of its operands is softmax weights along the contracted axis."""
+    if len(out.lhs_axes) != 1:
+        return None
+    for side, operand, axis in ((0, out.lhs, out.lhs_axes[0]), (1, out.rhs, out.rhs_axes[0])):
+        found = match_weights(operand)
+        if found and found.softmax.axis == axis:
+            return Attention(out, found, side, sums_of(found.softmax, users))
+    return None
+
+
+def sums_of(softmax: Softmax, users: dict[Op, list[Op]]) -> tuple[Fold, ...]:
+    """The sums of ``e`` along its axis, with or without a dtype change between."""
+    found: list[Fold] = []
+    frontier = [softmax.e]
+    while frontier:
+        for user in users.get(frontier.pop(), []):
+            if isinstance(user, Convert):
+                frontier.append(user)
+            elif isinstance(user, Fold) and user.fn == "sum" and user.axes == (softmax.axis,):
+                found.append(user)
+    return tuple(dict.fromkeys(found))

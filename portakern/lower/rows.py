@@ -1,0 +1,214 @@
+"""The rows family: reductions over one set of axes, with the elementwise work before, between and after them.
+
+Where a row fits in a tile, it is loaded once and everything happens on that tile.  Where it does not, the axis is
+walked: once per level of reductions that wait for each other, and once more when whole rows are stored.  A maximum and
+the sum of exponentials shifted by it are one level (online softmax).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from portakern.ir import tensor as tt
+from portakern.ir import tile as t
+from portakern.ir.core import Op
+from portakern.lower.classes import AxisClass
+from portakern.lower.domain import Domain, Run, accesses, merge, real, used_by_coordinate
+from portakern.lower.kernel import Frame, Request, along, at_most, covered, grid
+from portakern.lower.online import Softmax, match_exponential, sums_of, through_casts
+from portakern.lower.simplify import identity
+from portakern.lower.tiles import Coordinates, wide
+
+COMBINE = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
+
+
+def lower_rows(request: Request) -> t.Kernel:
+    program = request.program
+    folds = [op for op in program.body.ops if isinstance(op, tt.Fold)]
+    domain = _domain(request, folds)
+    levels = _levels(folds)
+    reduced, parallel = domain.role("reduced"), domain.role("parallel")
+    live = 1 + sum(1 for dims in accesses(program, request.classes) if len(real(dims)) == len(domain.runs))
+    schedule = request.choose(request.nest("rows", domain, live, passes=len(levels) + 1))
+    at_most(schedule, parallel, 1, "parallel axes")
+    at_most(schedule, reduced, 1, "reduced axes")
+    axes = [*grid(parallel, schedule), *(along(r, schedule) for r in reduced)]
+    frame = Frame(request, domain, axes, schedule, "rows")
+    if all(covered(r, schedule) for r in reduced):
+        _one_pass(frame, folds)
+    else:
+        _walks(frame, levels, reduced)
+    return frame.finish()
+
+
+def _domain(request: Request, folds: Sequence[tt.Fold]) -> Domain:
+    program, classes = request.program, request.classes
+    operand = real(c for f in folds for c in classes.of_operand(f, 0))
+    over = {classes.of_operand(f, 0)[a] for f in folds for a in f.axes}
+    give = program.body.ops[-1]
+    stored = real(c for i, r in enumerate(program.results)
+                  for c in (classes.of_operand(give, i) if r in program.args else classes.of(r)))
+    parallel = [c for c in dict.fromkeys([*operand, *stored]) if c not in over]
+    reduced = [c for c in operand if c in over]
+    seen, apart = accesses(program, classes), used_by_coordinate(program, classes)
+    runs = [*merge(parallel, "parallel", seen, apart), *merge(reduced, "reduced", seen, apart)]
+    inner = [real(d)[-1] for d in seen if real(d)]
+    contiguous = next((c for d in seen if len(real(d)) > 1 for c in real(d)[-1:]), inner[0] if inner else None)
+    return Domain(runs, contiguous)
+
+
+def _levels(folds: Sequence[tt.Fold]) -> list[list[tt.Fold]]:
+    """Reductions that can be made in the same walk, in order of the walks."""
+    depth: dict[Op, int] = {}
+
+    def of(op: Op) -> int:
+        if op not in depth:
+            below = max((of(o) for o in op.operands), default=0)
+            online = isinstance(op, tt.Fold) and _online_sum(op)
+            depth[op] = below + (isinstance(op, tt.Fold) and not online)
+        return depth[op]
+
+    levels: dict[int, list[tt.Fold]] = {}
+    for fold in folds:
+        levels.setdefault(of(fold), []).append(fold)
+    return [levels[d] for d in sorted(levels)]
+
+
+def _online_sum(fold: tt.Fold) -> Softmax | None:
+    """The softmax whose exponentials ``fold`` sums along their axis."""
+    soft = match_exponential(fold.x) if fold.fn == "sum" and len(fold.axes) == 1 else None
+    return soft if soft and soft.axis == fold.axes[0] else None
+
+
+# ---- one pass ------------------------------------------------------------------------------------------------------------
+
+
+def _one_pass(frame: Frame, folds: Sequence[tt.Fold]) -> None:
+    for fold in folds:
+        with_loc = frame.w.value(fold.x, operand_coords(frame, fold))
+        frame.w.known[fold] = reduce_tile(frame, fold, with_loc)
+    for number in range(len(frame.request.program.outputs)):
+        frame.store(number)
+
+
+def operand_coords(frame: Frame, op: Op, number: int = 0) -> Coordinates:
+    return frame.domain.coords(frame.request.classes.of_operand(op, number))
+
+
+def reduce_tile(frame: Frame, fold: tt.Fold, x: Op) -> Op:
+    """``x`` reduced over the tiled reduced axes, with the identity outside the extent."""
+    b = frame.b
+    for run in frame.domain.role("reduced"):
+        axis = b.axis[run.name]
+        if axis.tile == 1:
+            continue
+        if run.name not in t.tile_type(x).axes:  # constant along the axis: it still counts once per element
+            x = b.fit(x, (*t.tile_type(x).dims, *b.dims(run.name)))
+        if axis.ragged:
+            x = b.add(t.Mask(x, run.name, identity(fold.fn, t.tile_type(x).dtype)))
+        x = b.add(t.Reduce(fold.fn, x, run.name, loc=fold.loc))
+    return x
+
+
+# ---- several walks -------------------------------------------------------------------------------------------------------
+
+
+def _walks(frame: Frame, levels: Sequence[Sequence[tt.Fold]], reduced: Sequence[Run]) -> None:
+    for level in levels:
+        for carried in _separate(level):
+            _walk(frame, carried, reduced)
+    numbers = range(len(frame.request.program.outputs))
+    over = {c for r in reduced for c in r.classes}
+    whole = [n for n in numbers if over & set(frame.classes_of(n))]
+    for n in numbers:
+        if n not in whole:
+            frame.store(n)
+    if whole:
+        def body(_: tuple[Op, ...]) -> tuple[Op, ...]:
+            for n in whole:
+                frame.store(n)
+            return ()
+
+        nested(frame, reduced, [], body)
+
+
+def _separate(level: Sequence[tt.Fold]) -> list[list[tt.Fold]]:
+    """A level's reductions by walk: all in one."""
+    return [list(level)]
+
+
+def nested(frame: Frame, runs: Sequence[Run], init: Sequence[tuple[str, Op]], body, combine=None) -> tuple[Op, ...]:  # noqa: ANN001
+    """Loops over the walked runs, outermost first, carrying ``init`` through; ``whole`` runs need none."""
+    walked = [r for r in runs if frame.b.axis[r.name].kind == "loop"]
+    if not walked:
+        return tuple(body(tuple(v for _, v in init)))
+    first, rest = walked[0], walked[1:]
+
+    def inner(carried: tuple[Op, ...]) -> tuple[Op, ...]:
+        frame.w.push()
+        values = [(name, c) for (name, _), c in zip(init, carried, strict=True)]
+        out = nested(frame, rest, values, body, combine) if rest else tuple(body(carried))
+        frame.w.pop()
+        return out
+
+    return frame.b.loop(first.name, init, inner, combine=combine)
+
+
+def _walk(frame: Frame, folds: Sequence[tt.Fold], reduced: Sequence[Run]) -> None:
+    """One walk over the reduced axes for ``folds``; their totals become known."""
+    b, w = frame.b, frame.w
+    online = {f: s for f in folds if (s := _online_sum(f)) and s.m in folds}
+    plain = [f for f in folds if f not in online]
+    order = [*plain, *online]
+
+    def dims(f: tt.Fold) -> t.Dims:
+        mine = frame.request.classes.of(f)
+        return b.dims(*(r.name for r in frame.domain.runs if any(c in mine for c in r.classes)))
+
+    def dtype(f: tt.Fold) -> str:
+        return wide(tt.tensor_type(f).dtype)
+
+    init = [(_name(f, i), b.full(identity(f.fn, dtype(f)), dtype(f), dims(f))) for i, f in enumerate(order)]
+
+    def step(carried: tuple[Op, ...]) -> tuple[Op, ...]:
+        state = dict(zip(order, carried, strict=True))
+        new: dict[Op, Op] = {}
+        for f in plain:
+            part = reduce_tile(frame, f, w.value(f.x, operand_coords(frame, f)))
+            new[f] = b.binary(COMBINE[f.fn], *_ordered(b, state[f], part))
+        for f, soft in online.items():
+            shift = guarded(b, new[soft.m])
+            s = w.value(through_casts(soft.s), operand_coords(frame, soft.m))
+            part = reduce_tile(frame, f, b.unary(soft.e.fn, b.binary("sub", s, shift)))  # type: ignore[attr-defined]
+            scale = b.unary(soft.e.fn, b.binary("sub", state[soft.m], shift))  # type: ignore[attr-defined]
+            new[f] = b.binary("add", b.binary("mul", state[f], scale), part)
+        return tuple(new[f] for f in order)
+
+    def join(left: tuple[Op, ...], right: tuple[Op, ...]) -> tuple[Op, ...]:
+        one, two = dict(zip(order, left, strict=True)), dict(zip(order, right, strict=True))
+        new: dict[Op, Op] = {f: b.binary(COMBINE[f.fn], one[f], two[f]) for f in plain}
+        for f, soft in online.items():
+            shift = guarded(b, new[soft.m])
+            parts = [b.binary("mul", side[f], b.unary(soft.e.fn, b.binary("sub", side[soft.m], shift)))  # type: ignore[attr-defined]
+                     for side in (one, two)]
+            new[f] = b.binary("add", *parts)
+        return tuple(new[f] for f in order)
+
+    totals = nested(frame, reduced, init, step, join)
+    w.known.update(zip(order, totals, strict=True))
+
+
+def _ordered(b, state: Op, part: Op) -> tuple[Op, Op]:  # noqa: ANN001
+    return state, b.fit(part, t.tile_type(state).dims) if t.tile_type(state).dims else part
+
+
+def _name(fold: tt.Fold, number: int) -> str:
+    return f"{ {'sum': 'total', 'max': 'top', 'min': 'bottom'}.get(fold.fn, fold.fn) }{number or ''}".replace(" ", "")
+
+
+def guarded(b, top: Op) -> Op:  # noqa: ANN001
+    """``top``, or 0 where it is -inf: a row of -inf so far must not make -inf - -inf, which is NaN."""
+    dead = b.compare("eq", top, b.const(float("-inf"), t.tile_type(top).dtype))
+    return b.select(dead, b.const(0.0, t.tile_type(top).dtype), top)
+
+

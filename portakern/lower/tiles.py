@@ -1,0 +1,220 @@
+"""Writes tensor values as tiles: given the coordinates of a value's dims, the operations that compute its tile.
+
+Coordinates are pushed from a value down to the arrays it is computed from; elementwise values are computed in f32 (or
+f64, i32, i64, bool), loads widen and stores narrow.  Reductions and contractions are not written here: a family puts
+their tiles into :attr:`TileWriter.known` first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from portakern.dtypes import DTYPES
+from portakern.errors import LoweringError
+from portakern.ir import tensor as tt
+from portakern.ir import tile as t
+from portakern.ir.builder import Builder
+from portakern.ir.core import Arg, Op, at
+from portakern.ir.size import Size
+from portakern.lower.classes import matched_dims
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of several neighbouring dims that run as a single merged axis: dim ``position`` of ``count``."""
+
+    axis: str
+    position: int
+    count: int
+
+
+Coordinate = t.Index | Part
+Coordinates = tuple[Coordinate, ...]
+ZERO = t.Index()
+
+
+def wide(dtype: str) -> str:
+    """The dtype a value is computed in."""
+    kind = DTYPES[dtype]
+    if kind.is_float:
+        return dtype if kind.bits >= 32 else "f32"
+    return "i32" if kind.is_int and kind.bits < 32 else dtype
+
+
+class Arrays:
+    """The kernel's arguments: one per array, created when first used, each seen in one shape."""
+
+    def __init__(self, types: Mapping[str, t.BufferType | t.TileType]) -> None:
+        self.types = types
+        self.args: dict[str, Arg] = {}
+
+    def scalar(self, name: str) -> Arg:
+        return self.args.setdefault(name, Arg(name, self.types[name]))
+
+    def view(self, name: str, shape: tuple[Size, ...]) -> Arg:
+        have = self.types[name]
+        assert isinstance(have, t.BufferType)
+        if shape != have.shape and have.strides is not None:
+            raise LoweringError(f"{name} is strided, and cannot be seen as an array of {shape} without a copy",
+                                hint="give it contiguous, or without strides=")
+        seen = have if shape == have.shape else t.BufferType(shape, have.dtype, None, have.align)
+        arg = self.args.setdefault(name, Arg(name, seen))
+        if arg.of != seen:
+            raise LoweringError(f"{name} is seen in two shapes by one kernel: {arg.of} and {seen}",
+                                hint="reshape it once and use the result")
+        return arg
+
+
+class TileWriter:
+    """Writes values of one stage with ``builder``; ``known`` holds tiles of reductions and contractions by value."""
+
+    def __init__(self, builder: Builder, arrays: Arrays) -> None:
+        self.b = builder
+        self.arrays = arrays
+        self.known: dict[Op, Op] = {}
+        self.memo: list[dict[tuple[Op, Coordinates], Op]] = [{}]
+
+    # ---- scopes: what is written inside a loop is not known outside it
+
+    def push(self) -> None:
+        self.memo.append({})
+
+    def pop(self) -> None:
+        self.memo.pop()
+
+    def value(self, op: Op, coords: Coordinates) -> Op:
+        """The tile of ``op`` at ``coords``, in the wide dtype."""
+        if op in self.known:
+            return self.known[op]
+        for scope in self.memo:
+            if (op, coords) in scope:
+                return scope[(op, coords)]
+        with at(op.loc):
+            tile = self._write(op, coords)
+        self.memo[-1][(op, coords)] = tile
+        return tile
+
+    def narrow(self, op: Op, coords: Coordinates) -> Op:
+        """The tile of ``op`` in its own dtype, as matrix units and stores want it."""
+        return self.b.cast(self.value(op, coords), tt.tensor_type(op).dtype)
+
+    def _write(self, op: Op, coords: Coordinates) -> Op:
+        b = self.b
+        match op:
+            case Arg():
+                return self._argument(op, coords)
+            case tt.Literal():
+                kind = DTYPES[wide(op.dtype)]
+                value = op.value if op.dtype == "bool" else float(op.value) if kind.is_float else int(op.value)
+                return b.const(value, kind.name)
+            case tt.DimSize():
+                dtype = "i64" if op.dtype == "i64" else "i32"
+                return b.cast(b.scalar_size(op.size, dtype), wide(op.dtype))
+            case tt.Iota():
+                return b.cast(self._coordinate(coords[op.axis], op.dtype), wide(op.dtype))
+            case tt.Map():
+                return self._map(op, coords)
+            case tt.Convert():
+                return self._convert(op, coords)
+            case tt.Expand():
+                shape = tt.tensor_type(op.x).shape
+                inner = tuple(coords[d] if shape[i] == op.shape[d] else ZERO for i, d in enumerate(op.dims))
+                return self.value(op.x, inner)
+            case tt.Transpose():
+                return self.value(op.x, tuple(coords[op.order.index(i)] for i in range(len(op.order))))
+            case tt.Slice():
+                return self.value(op.x, tuple(self._affine(c, step, lo) for c, step, lo
+                                              in zip(coords, op.steps, op.starts, strict=True)))
+            case tt.Flip():
+                shape = op.type.shape  # type: ignore[attr-defined]
+                return self.value(op.x, tuple(self._affine(c, -1, shape[i] - 1) if i in op.axes else c
+                                              for i, c in enumerate(coords)))
+            case tt.Reshape():
+                return self._reshape(op, coords)
+            case tt.BitConvert():
+                return b.add(t.Bitcast(self.narrow(op.x, coords), op.dtype))
+        raise LoweringError(f"{op.mnemonic()} cannot be computed inside an elementwise region", where=str(op.loc or ""))
+
+    def _argument(self, op: Arg, coords: Coordinates) -> Op:
+        if isinstance(self.arrays.types[op.name], t.TileType):
+            return self.arrays.scalar(op.name)
+        return self.load(op, tt.tensor_type(op).shape, coords)
+
+    def load(self, op: Arg, shape: tuple[Size, ...], coords: Coordinates) -> Op:
+        view, indices = collapse(shape, coords)
+        dtype = tt.tensor_type(op).dtype
+        return self.b.cast(self.b.load(self.arrays.view(op.name, view), indices), wide(dtype))
+
+    def _reshape(self, op: tt.Reshape, coords: Coordinates) -> Op:
+        inner = tt.tensor_type(op.x).shape
+        matched = matched_dims(inner, op.shape)
+        if len(matched) == sum(s != 1 for s in inner):
+            return self.value(op.x, tuple(coords[matched[i]] if i in matched else ZERO for i in range(len(inner))))
+        if isinstance(op.x, Arg):
+            return self.load(op.x, op.shape, coords)
+        raise LoweringError("a reshape that splits or joins dims of a computed value inside a kernel",
+                            where=str(op.loc or ""))
+
+    def _affine(self, c: Coordinate, scale: Size, offset: Size) -> t.Index:
+        if isinstance(c, Part):
+            raise LoweringError("a slice of a merged axis")
+        terms = tuple(t.Term(x.axis, x.scale * scale, x.div, x.mod) for x in c.terms)
+        return t.Index(terms, c.offset * scale + offset, c.gather)
+
+    def _coordinate(self, c: Coordinate, dtype: str) -> Op:
+        if isinstance(c, Part):
+            raise LoweringError("a coordinate along a merged axis")
+        word = "i64" if DTYPES[dtype].bits == 64 and DTYPES[dtype].is_int else "i32"
+        total: Op | None = None
+        for x in c.terms:
+            part = self.b.coord(x.axis, word)
+            if x.scale != 1:
+                part = self.b.binary("mul", part, self.b.scalar_size(x.scale, word))
+            total = part if total is None else self.b.binary("add", total, part)
+        if total is None:
+            return self.b.scalar_size(c.offset, word)
+        return total if c.offset == 0 else self.b.binary("add", total, self.b.scalar_size(c.offset, word))
+
+    def _map(self, op: tt.Map, coords: Coordinates) -> Op:
+        args = [self.value(a, coords if tt.tensor_type(a).shape else ()) for a in op.args]
+        if op.fn == "select":
+            return self.b.select(*args)
+        if op.fn in t.COMPARE:
+            return self.b.compare(op.fn, *args)
+        return self.b.unary(op.fn, *args) if len(args) == 1 else self.b.binary(op.fn, *args)
+
+    def _convert(self, op: tt.Convert, coords: Coordinates) -> Op:
+        x = self.value(op.x, coords)
+        have = t.tile_type(x).dtype
+        if op.dtype == "bool":
+            zero = self.b.const(False if have == "bool" else 0.0 if DTYPES[have].is_float else 0, have)
+            return x if have == "bool" else self.b.compare("ne", x, zero)
+        return self.b.cast(self.b.cast(x, op.dtype), wide(op.dtype))
+
+    # ---- stores
+
+    def store(self, op: Op, name: str, shape: tuple[Size, ...], coords: Coordinates) -> None:
+        """Store ``op`` to the array ``name``, whose dims run along ``coords``."""
+        view, indices = collapse(shape, coords)
+        value = self.narrow(op, coords if tt.tensor_type(op).shape else ())
+        order = [a for i in indices for a in i.axes]
+        dims = self.b.dims(*order)
+        buffer = self.arrays.view(name, view)
+        self.b.store(self.b.fit(value, dims), buffer, indices)
+
+
+def collapse(shape: tuple[Size, ...], coords: Sequence[Coordinate]) -> tuple[tuple[Size, ...], tuple[t.Index, ...]]:
+    """Shape and indices with neighbouring parts of a merged axis made one dim."""
+    sizes: list[Size] = []
+    indices: list[t.Index] = []
+    merged = any(isinstance(c, Part) for c in coords)
+    for size, c in zip(shape, coords, strict=True):
+        if merged and size == 1 and c == ZERO:
+            continue
+        if isinstance(c, Part) and c.position > 0:
+            sizes[-1] = sizes[-1] * size
+            continue
+        sizes.append(size)
+        indices.append(t.Index.of(c.axis) if isinstance(c, Part) else c)
+    return tuple(sizes), tuple(indices)
