@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 # The functions an operator is written with.
-_FUNCTIONS = """
-    abs add all any arange argmax argmin argsort avg_pool bitcast broadcast_to cast ceil clip concat conv cos
-    cummax cummin cumprod cumsum divide dot einsum equal erf exp exp2 expand_dims expm1 flip floor floor_divide
-    full gelu greater greater_equal iota isnan less less_equal log log1p log2 log_softmax logical_and
-    logical_not logical_or logical_xor logsumexp matmul max max_pool maximum mean min minimum multiply negative
-    not_equal ones pad permute pow prod reciprocal relu remainder reshape round rsqrt scatter shift_left
-    shift_right sigmoid sign silu sin size softmax softplus sort sqrt squeeze stack subtract sum swapaxes take
-    take_along tanh topk transpose tri tril triu var where zeros
-""".split()
+_FUNCTIONS = [
+    "abs", "add", "all", "any", "arange", "argmax", "argmin", "argsort", "avg_pool", "bitcast", "broadcast_to",
+    "cast", "ceil", "clip", "concat", "conv", "cos", "cummax", "cummin", "cumprod", "cumsum", "divide", "dot",
+    "einsum", "equal", "erf", "exp", "exp2", "expand_dims", "expm1", "flip", "floor", "floor_divide", "full",
+    "gelu", "greater", "greater_equal", "iota", "isnan", "less", "less_equal", "log", "log1p", "log2",
+    "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp", "matmul", "max",
+    "max_pool", "maximum", "mean", "min", "minimum", "multiply", "negative", "not_equal", "ones", "pad",
+    "permute", "pow", "prod", "reciprocal", "relu", "remainder", "reshape", "round", "rsqrt", "scatter",
+    "shift_left", "shift_right", "sigmoid", "sign", "silu", "sin", "size", "softmax", "softplus", "sort",
+    "sqrt", "squeeze", "stack", "subtract", "sum", "swapaxes", "take", "take_along", "tanh", "topk",
+    "transpose", "tri", "tril", "triu", "var", "where", "zeros",
+]  # fmt: skip
 
-_DTYPES = "bf16 f16 f32 f64 f8e4m3 f8e5m2 i8 i16 i32 i64 u8 u16 u32 u64".split()
+_DTYPES = ["bf16", "f16", "f32", "f64", "f8e4m3", "f8e5m2", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"]
 
 # Public name -> the module that defines it.
 _PUBLIC: dict[str, str] = {

@@ -1,4 +1,4 @@
-"""What an operator's inputs are declared with: ``Tensor["M", "N"]``, ``Tensor["*B", "N", pk.f32]``, ``Scalar[pk.f32]``."""
+"""How inputs are declared: ``Tensor["M", "N"]``, ``Tensor["*B", "N", pk.f32]``, ``Scalar[pk.f32]``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TensorSpec:
                 check_dim(dim)
 
     def __str__(self) -> str:
-        return f"Tensor[{', '.join([*(d if isinstance(d, str) else str(d) for d in self.dims), self.dtype or 'dtype'])}]"
+        return f"Tensor[{', '.join([*map(str, self.dims), self.dtype or 'dtype'])}]"
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,9 @@ def check_dim(dim: str) -> None:
     except (SyntaxError, IRError):
         ok = False
     if not ok:
-        raise SpecError(f"{dim!r} is not a dim", 'dims are names ("M"), sums and products of names ("2*N"), or one star ("*B")')
+        raise SpecError(
+            f"{dim!r} is not a dim", 'dims are names ("M"), sums and products of them ("2*N"), or one star ("*B")'
+        )
 
 
 def star_names(dim: str, rank: int) -> tuple[str, ...]:
@@ -102,7 +104,7 @@ if TYPE_CHECKING:
 else:
 
     class Tensor:
-        """Annotates an array: ``Tensor["M", "N"]``; a last ``pk.f32`` fixes its dtype; ``"*B"`` is any number of dims."""
+        """Annotates an array: ``Tensor["M", "N"]``; a last ``pk.f32`` fixes its dtype, ``"*B"`` is any dims."""
 
         def __class_getitem__(cls, item: Any) -> TensorSpec:
             return tensor_spec(item)

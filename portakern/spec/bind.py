@@ -86,7 +86,9 @@ def solve_dims(program: TensorProgram, shapes: Mapping[str, tuple[int, ...]]) ->
     for arg in program.args:
         declared, given = tensor_type(arg).shape, shapes[arg.name]
         if len(declared) != len(given):
-            raise UsageError(f"{arg.name} has {len(given)} dims, {program.name} takes [{', '.join(map(str, declared))}]")
+            raise UsageError(
+                f"{arg.name} has {len(given)} dims, {program.name} takes [{', '.join(map(str, declared))}]"
+            )
         for place, (want, have) in enumerate(zip(declared, given, strict=True)):
             name = str(want)
             if want == Sym.named(name) and name not in found:
@@ -95,6 +97,8 @@ def solve_dims(program: TensorProgram, shapes: Mapping[str, tuple[int, ...]]) ->
     for arg, place, want, have in pending:
         if (size := evaluate(want, found)) != have:
             other = ", ".join(f"{n} is {found[n]} in {source[n]}" for n in sorted(names_of(want)))
-            raise UsageError(f"{arg.name} has {have} elements in dim {place}, where {program.name} wants {want}"
-                             f"{f' ({other})' if other else f' = {size}'}")
+            raise UsageError(
+                f"{arg.name} has {have} elements in dim {place}, where {program.name} wants {want}"
+                f"{f' ({other})' if other else f' = {size}'}"
+            )
     return found

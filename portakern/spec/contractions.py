@@ -45,8 +45,10 @@ def matmul(a: Traced, b: Traced, dtype: Any = None, precision: str = "ieee") -> 
     if b.ndim == 1:
         return views.squeeze(matmul(a, views.expand_dims(b, 1), dtype, precision), -1)
     if a.shape[-1] != b.shape[-2]:
-        raise spec_error(f"matmul of {a.type} and {b.type}: {a.shape[-1]} columns meet {b.shape[-2]} rows",
-                         "transpose one of them with pk.swapaxes(x, -1, -2), or give equal dims one name")
+        raise spec_error(
+            f"matmul of {a.type} and {b.type}: {a.shape[-1]} columns meet {b.shape[-2]} rows",
+            "transpose one of them with pk.swapaxes(x, -1, -2), or give equal dims one name",
+        )
     a, b = _pair(a, b)
     if b.ndim > 2:
         batch = broadcast_shapes([a.shape[:-2], b.shape[:-2]]) if a.ndim > 2 else b.shape[:-2]
@@ -56,10 +58,20 @@ def matmul(a: Traced, b: Traced, dtype: Any = None, precision: str = "ieee") -> 
     return _contract(a, b, lead, lead, (a.ndim - 1,), (b.ndim - 2,), dtype, precision)
 
 
-def _contract(a: Traced, b: Traced, lhs_batch: Sequence[int], rhs_batch: Sequence[int], lhs_axes: Sequence[int],
-              rhs_axes: Sequence[int], dtype: Any, precision: str) -> Traced:
+def _contract(
+    a: Traced,
+    b: Traced,
+    lhs_batch: Sequence[int],
+    rhs_batch: Sequence[int],
+    lhs_axes: Sequence[int],
+    rhs_axes: Sequence[int],
+    dtype: Any,
+    precision: str,
+) -> Traced:
     total, result = _result_dtypes(a.type.dtype, dtype)
-    raw = make(Contract(a.op, b.op, tuple(lhs_batch), tuple(rhs_batch), tuple(lhs_axes), tuple(rhs_axes), total, precision))
+    raw = make(
+        Contract(a.op, b.op, tuple(lhs_batch), tuple(rhs_batch), tuple(lhs_axes), tuple(rhs_axes), total, precision)
+    )
     return ew.cast(raw, result)
 
 
@@ -103,15 +115,18 @@ def _drop(letters: str, x: Traced, keep: set[str]) -> tuple[str, Traced]:
     return "".join(c for c in letters if c in keep), reductions.sum(x, axes) if axes else x
 
 
-def _einsum_pair(left: str, a: Traced, right: str, b: Traced, later: set[str], dtype: Any,
-                 precision: str) -> tuple[str, Traced]:
+def _einsum_pair(
+    left: str, a: Traced, right: str, b: Traced, later: set[str], dtype: Any, precision: str
+) -> tuple[str, Traced]:
     left, a = _drop(left, a, later | set(right))
     right, b = _drop(right, b, later | set(left))
     a, b = _pair(a, b)
     for c in set(left) & set(right):
         if a.shape[left.index(c)] != b.shape[right.index(c)]:
-            raise spec_error(f"{c!r} is {a.shape[left.index(c)]} in one array and {b.shape[right.index(c)]} in the other",
-                             "give equal dims one name in the annotations")
+            raise spec_error(
+                f"{c!r} is {a.shape[left.index(c)]} in one array and {b.shape[right.index(c)]} in the other",
+                "give equal dims one name in the annotations",
+            )
     batch = [c for c in left if c in right and c in later]
     contracted = [c for c in left if c in right and c not in later]
     free = [c for c in left if c not in right]
@@ -120,15 +135,34 @@ def _einsum_pair(left: str, a: Traced, right: str, b: Traced, later: set[str], d
     if not contracted:
         sizes: dict[str, Size] = {**dict(zip(left, a.shape, strict=True)), **dict(zip(right, b.shape, strict=True))}
         shape = [sizes[c] for c in result]
-        product = ew.multiply(*(ew.expand_at(views.transpose(x, sorted(range(x.ndim), key=lambda i: result.index(t[i]))),
-                                             shape, sorted(result.index(c) for c in t))
-                                for t, x in ((left, a), (right, b))))
+        product = ew.multiply(
+            *(
+                ew.expand_at(
+                    views.transpose(x, sorted(range(x.ndim), key=lambda i: result.index(t[i]))),
+                    shape,
+                    sorted(result.index(c) for c in t),
+                )
+                for t, x in ((left, a), (right, b))
+            )
+        )
         return result, product if dtype is None else ew.cast(product, dtype)
-    places = [[term.index(c) for c in group] for group in (batch, contracted) for term in (left, right)]
-    return result, _contract(a, b, *places, dtype, precision)
+
+    def places(term: str, group: list[str]) -> list[int]:
+        return [term.index(c) for c in group]
+
+    return result, _contract(
+        a,
+        b,
+        places(left, batch),
+        places(right, batch),
+        places(left, contracted),
+        places(right, contracted),
+        dtype,
+        precision,
+    )
 
 
-# ---- windows -----------------------------------------------------------------------------------------------------------
+# ---- windows --------------------------------------------------------------------------------------------------------
 
 
 def _each(value: int | Sequence[int], n: int, what: str) -> tuple[int, ...]:
@@ -150,8 +184,16 @@ def _pads(padding: Pads, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 @located
-def conv(x: Traced, w: Traced, stride: int | Sequence[int] = 1, padding: Pads = 0, dilation: int | Sequence[int] = 1,
-         groups: int = 1, transposed: bool = False, dtype: Any = None) -> Traced:
+def conv(
+    x: Traced,
+    w: Traced,
+    stride: int | Sequence[int] = 1,
+    padding: Pads = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    transposed: bool = False,
+    dtype: Any = None,
+) -> Traced:
     """Convolution of x [N, *spatial, C] with w [*window, C / groups, O] in 1 to 3 dims: [N, *spatial, O].
 
     ``padding`` is a number, one per spatial dim, or (before, after) pairs.  ``transposed`` is the gradient form.
@@ -160,8 +202,9 @@ def conv(x: Traced, w: Traced, stride: int | Sequence[int] = 1, padding: Pads = 
     x, w = _pair(x, w)
     low, high = _pads(padding, n)
     total, result = _result_dtypes(x.type.dtype, dtype)
-    raw = Convolve(x.op, w.op, _each(stride, n, "stride"), low, high, _each(dilation, n, "dilation"), groups, total,
-                   transposed)
+    raw = Convolve(
+        x.op, w.op, _each(stride, n, "stride"), low, high, _each(dilation, n, "dilation"), groups, total, transposed
+    )
     return ew.cast(make(raw), result)
 
 
@@ -177,13 +220,17 @@ def _pool(fn: str, x: Traced, window: int | Sequence[int], stride: int | Sequenc
 
 
 @located
-def max_pool(x: Traced, window: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: Pads = 0) -> Traced:
+def max_pool(
+    x: Traced, window: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: Pads = 0
+) -> Traced:
     """The largest of every window of x [N, *spatial, C]; windows follow each other unless ``stride`` says otherwise."""
     return _pool("max", x, window, stride, padding)
 
 
 @located
-def avg_pool(x: Traced, window: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: Pads = 0) -> Traced:
+def avg_pool(
+    x: Traced, window: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: Pads = 0
+) -> Traced:
     """The mean of every window of x [N, *spatial, C]; pads count as zeros."""
     count = 1
     for size in _each(window, x.ndim - 2, "window"):

@@ -59,12 +59,12 @@ def _float(*values: Value) -> str:
     return name if DTYPES[name].is_float else "f32"
 
 
-# ---- conversions -------------------------------------------------------------------------------------------------------
+# ---- conversions ----------------------------------------------------------------------------------------------------
 
 
 @located
 def cast(x: Value, dtype: Any) -> Traced:
-    """``x`` in another dtype, rounding to nearest even (to integers: towards zero).  Narrowing here is never skipped."""
+    """``x`` in another dtype, rounded to nearest even (to integers: towards zero).  Narrowing is never skipped."""
     name = dtype_name(dtype)
     if not isinstance(x, Traced):
         return as_traced(x, name)
@@ -83,7 +83,7 @@ def size(dim: Size, dtype: Any = "i32") -> Traced:
     return make(DimSize(dim, dtype_name(dtype)))
 
 
-# ---- arithmetic --------------------------------------------------------------------------------------------------------
+# ---- arithmetic -----------------------------------------------------------------------------------------------------
 
 
 @located
@@ -172,7 +172,7 @@ def clip(x: Traced, low: Value | None = None, high: Value | None = None) -> Trac
     return minimum(x, high) if high is not None else x
 
 
-# ---- comparisons and logic ---------------------------------------------------------------------------------------------
+# ---- comparisons and logic ------------------------------------------------------------------------------------------
 
 
 @located
@@ -250,7 +250,9 @@ def shift_right(a: Value, b: Value) -> Traced:
 def where(condition: Value, yes: Value, no: Value) -> Traced:
     """``yes`` where ``condition`` holds, else ``no``."""
     if isinstance(condition, Traced) and condition.type.dtype != "bool":
-        raise spec_error(f"the condition of where is {condition.type.dtype}, not bool", "compare it: pk.where(x != 0, ...)")
+        raise spec_error(
+            f"the condition of where is {condition.type.dtype}, not bool", "compare it: pk.where(x != 0, ...)"
+        )
     name = common_dtype([yes, no])
     parts = together([as_traced(condition, "bool"), as_traced(yes, name), as_traced(no, name)])
     return make(Map("select", tuple(p.op for p in parts)))
@@ -261,7 +263,7 @@ def isnan(x: Traced) -> Traced:
     return elementwise("isnan", x, dtype=_float(x))
 
 
-# ---- functions of one number -------------------------------------------------------------------------------------------
+# ---- functions of one number ----------------------------------------------------------------------------------------
 
 
 @located
@@ -362,7 +364,7 @@ def round(x: Value) -> Traced:
     return elementwise("round", x, dtype=_float(x))
 
 
-# ---- activations -------------------------------------------------------------------------------------------------------
+# ---- activations ----------------------------------------------------------------------------------------------------
 
 
 @located
@@ -384,11 +386,10 @@ def softplus(x: Traced) -> Traced:
 
 @located
 def gelu(x: Traced, approximate: str = "none") -> Traced:
-    """Gaussian error linear unit: exact (``"none"``) or its tanh approximation (``"tanh"``), as in Hendrycks and Gimpel 2016."""
+    """Gaussian error linear unit, exact (``"none"``) or by tanh (``"tanh"``); Hendrycks and Gimpel 2016."""
     if approximate == "none":
         return multiply(multiply(x, 0.5), add(erf(multiply(x, math.sqrt(0.5))), 1.0))
     if approximate == "tanh":
         inner = multiply(add(x, multiply(pow(x, 3), 0.044715)), math.sqrt(2 / math.pi))
         return multiply(multiply(x, 0.5), add(tanh(inner), 1.0))
     raise spec_error(f"gelu has no approximation {approximate!r}", 'use approximate="none" or approximate="tanh"')
-

@@ -105,13 +105,14 @@ from portakern.spec.views import (
 )
 
 __all__ = [
-    "abs", "add", "all", "any", "arange", "argmax", "argmin", "argsort", "avg_pool", "bitcast", "broadcast_to", "cast",
-    "ceil", "clip", "concat", "conv", "cos", "cummax", "cummin", "cumprod", "cumsum", "divide", "dot", "einsum", "equal",
-    "erf", "exp", "exp2", "expand_dims", "expm1", "flip", "floor", "floor_divide", "full", "gelu", "getitem", "greater",
-    "greater_equal", "iota", "isnan", "less", "less_equal", "log", "log1p", "log2", "log_softmax", "logical_and",
-    "logical_not", "logical_or", "logical_xor", "logsumexp", "matmul", "max", "max_pool", "maximum", "mean", "min",
-    "minimum", "multiply", "negative", "not_equal", "ones", "pad", "permute", "pow", "prod", "reciprocal", "relu",
-    "remainder", "reshape", "round", "rsqrt", "scatter", "shift_left", "shift_right", "sigmoid", "sign", "silu", "sin",
-    "size", "softmax", "softplus", "sort", "sqrt", "squeeze", "stack", "subtract", "sum", "swapaxes", "take", "take_along",
-    "tanh", "topk", "transpose", "tri", "tril", "triu", "var", "where", "zeros",
+    "abs", "add", "all", "any", "arange", "argmax", "argmin", "argsort", "avg_pool", "bitcast", "broadcast_to",
+    "cast", "ceil", "clip", "concat", "conv", "cos", "cummax", "cummin", "cumprod", "cumsum", "divide", "dot",
+    "einsum", "equal", "erf", "exp", "exp2", "expand_dims", "expm1", "flip", "floor", "floor_divide", "full",
+    "gelu", "getitem", "greater", "greater_equal", "iota", "isnan", "less", "less_equal", "log", "log1p",
+    "log2", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp", "matmul",
+    "max", "max_pool", "maximum", "mean", "min", "minimum", "multiply", "negative", "not_equal", "ones", "pad",
+    "permute", "pow", "prod", "reciprocal", "relu", "remainder", "reshape", "round", "rsqrt", "scatter",
+    "shift_left", "shift_right", "sigmoid", "sign", "silu", "sin", "size", "softmax", "softplus", "sort",
+    "sqrt", "squeeze", "stack", "subtract", "sum", "swapaxes", "take", "take_along", "tanh", "topk",
+    "transpose", "tri", "tril", "triu", "var", "where", "zeros",
 ]  # fmt: skip

@@ -69,10 +69,14 @@ def _module(file: str, _modified: int) -> ModuleType:
     except PortakernError:
         raise
     except SyntaxError as error:
-        raise SpecError(f"{error.msg}\n    {(error.text or '').strip()}", where=f"{short_path(file)}:{error.lineno}") from error
+        raise SpecError(
+            f"{error.msg}\n    {(error.text or '').strip()}", where=f"{short_path(file)}:{error.lineno}"
+        ) from error
     except Exception as error:
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
-        raise SpecError(f"{type(error).__name__}: {error}", where=f"{short_path(file)}:{lines[-1] if lines else 1}") from error
+        raise SpecError(
+            f"{type(error).__name__}: {error}", where=f"{short_path(file)}:{lines[-1] if lines else 1}"
+        ) from error
     finally:
         sys.path.remove(folder)
     return module
@@ -92,6 +96,8 @@ def _decorated(module: ModuleType, function: str, asked: str) -> Operator:
         return found
     if found is None:
         near = difflib.get_close_matches(function, operators, 1)
-        raise UsageError(f"{asked} has no function {function!r}",
-                         f"did you mean {near[0]}?" if near else f"its operators are {', '.join(operators) or 'none'}")
+        raise UsageError(
+            f"{asked} has no function {function!r}",
+            f"did you mean {near[0]}?" if near else f"its operators are {', '.join(operators) or 'none'}",
+        )
     raise UsageError(f"{function} in {asked} is not an operator", "decorate it with @pk.operator")

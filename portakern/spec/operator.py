@@ -77,7 +77,9 @@ class Param:
                 return self.check({"true": True, "1": True, "false": False, "0": False}[text.lower()], operator)
             return self.check(self.type(text), operator)
         except (ValueError, KeyError):
-            raise UsageError(f"{operator} cannot take {self.name}={text}", f"{self.name} is a {self.type.__name__}") from None
+            raise UsageError(
+                f"{operator} cannot take {self.name}={text}", f"{self.name} is a {self.type.__name__}"
+            ) from None
 
 
 @dataclass(frozen=True)
@@ -98,9 +100,17 @@ class Operator:
     inputs are filled with, and ``torch`` names the PyTorch function it is compared with.
     """
 
-    def __init__(self, function: Callable[..., Any], shapes: Callable[..., Mapping[str, Sequence[str | int]]] | None = None,
-                 cases: Mapping[str, Mapping[str, Any]] | None = None, inputs: Mapping[str, Family] | None = None,
-                 torch: str = "", doc: str = "", dtypes: Sequence[str] = ("f32", "bf16"), name: str = "") -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        shapes: Callable[..., Mapping[str, Sequence[str | int]]] | None = None,
+        cases: Mapping[str, Mapping[str, Any]] | None = None,
+        inputs: Mapping[str, Family] | None = None,
+        torch: str = "",
+        doc: str = "",
+        dtypes: Sequence[str] = ("f32", "bf16"),
+        name: str = "",
+    ) -> None:
         self.function = function
         self.name: str = name or function.__name__
         self.doc: str = inspect.cleandoc(doc or function.__doc__ or "")
@@ -116,7 +126,9 @@ class Operator:
         self._raw_cases = cases
         self.inputs, self.params = _signature(self)
         for unknown in (n for n in self.families if n not in self._input_names):
-            raise self.error(f"the family for {unknown!r} belongs to no input", f"inputs are {', '.join(self._input_names)}")
+            raise self.error(
+                f"the family for {unknown!r} belongs to no input", f"inputs are {', '.join(self._input_names)}"
+            )
         for dtype in self.dtypes:
             if dtype not in DTYPES:
                 raise self.error(f"unknown dtype {dtype!r}", f"dtypes are {', '.join(DTYPES)}")
@@ -127,8 +139,10 @@ class Operator:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if any(isinstance(a, Traced) for a in (*args, *kwargs.values())):
             return self.function(*args, **kwargs)
-        raise UsageError(f"{self.name} was called on arrays, but it only says what is to be computed",
-                         f'build it first: pk.build({self.name}, target="numba:cpu", ...)(x, ...)')
+        raise UsageError(
+            f"{self.name} was called on arrays, but it only says what is to be computed",
+            f'build it first: pk.build({self.name}, target="numba:cpu", ...)(x, ...)',
+        )
 
     def __reduce__(self) -> Any:
         # Operators cross to worker processes by name, as their functions do.
@@ -174,7 +188,9 @@ class Operator:
             wanted = inspect.signature(self._shapes).parameters
             for name, shape in self._shapes(**{n: values[n] for n in wanted}).items():
                 if name not in dims:
-                    raise self.error(f"shapes= names {name!r}, which is no array input", f"inputs are {', '.join(dims)}")
+                    raise self.error(
+                        f"shapes= names {name!r}, which is no array input", f"inputs are {', '.join(dims)}"
+                    )
                 dims[name] = TensorSpec(tuple(shape)).dims
         return dims
 
@@ -196,16 +212,23 @@ class Operator:
     @cached_property
     def stars(self) -> tuple[str, ...]:
         """Names of the dims that stand for any number of dims."""
-        return tuple(dict.fromkeys(d[1:] for s in self.declared().values() for d in s if isinstance(d, str) and is_star(d)))
+        return tuple(
+            dict.fromkeys(d[1:] for s in self.declared().values() for d in s if isinstance(d, str) and is_star(d))
+        )
 
     def check_params(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Every parameter with its value; raises :class:`UsageError` for an unknown one or a value it cannot take."""
         for name in given:
             if name not in self.params:
                 near = difflib.get_close_matches(name, self.params, 1)
-                raise UsageError(f"{self.name} has no parameter {name!r}",
-                                 f"did you mean {near[0]}?" if near else f"its parameters are {', '.join(self.params)}"
-                                 if self.params else "it has no parameters")
+                raise UsageError(
+                    f"{self.name} has no parameter {name!r}",
+                    f"did you mean {near[0]}?"
+                    if near
+                    else f"its parameters are {', '.join(self.params)}"
+                    if self.params
+                    else "it has no parameters",
+                )
         return {n: p.check(given.get(n, p.default), self.name) for n, p in self.params.items()}
 
     def read_param(self, name: str, text: str) -> Any:
@@ -214,7 +237,7 @@ class Operator:
         return self.params[name].read(text, self.name)
 
     def read_dim(self, name: str, text: str) -> int | tuple[int, ...] | _Dynamic:
-        """The size of ``--shape name=text``: a number, ``2x3`` for a starred dim (empty for none), ``?`` or ``dynamic``."""
+        """The size of ``--shape name=text``: a number, ``2x3`` for a starred dim (empty: none), ``?`` or ``dynamic``."""
         if text in ("?", "dynamic"):
             return dynamic
         try:
@@ -222,10 +245,13 @@ class Operator:
                 return tuple(int(t) for t in text.split("x")) if text not in ("", "()") else ()
             return int(text)
         except ValueError:
-            raise UsageError(f"--shape {name}={text}: not a size", "write M=4096, B=2x3 for leading dims, or M=? to keep it open") \
-                from None
+            raise UsageError(
+                f"--shape {name}={text}: not a size", "write M=4096, B=2x3 for leading dims, or M=? to keep it open"
+            ) from None
 
-    def check_dims(self, dims: Mapping[str, DimValue], params: Mapping[str, Any] | None = None) -> tuple[dict[str, int], dict[str, int]]:
+    def check_dims(
+        self, dims: Mapping[str, DimValue], params: Mapping[str, Any] | None = None
+    ) -> tuple[dict[str, int], dict[str, int]]:
         """(ranks of the starred dims, sizes of the named ones); open dims are left out.
 
         Raises :class:`UsageError` for an unknown dim, a negative size, or one that is not an integer.
@@ -236,8 +262,12 @@ class Operator:
         for name, value in dims.items():
             if name not in known:
                 near = difflib.get_close_matches(name, known, 1)
-                raise UsageError(f"{self.name} has no dim {name!r}", f"its dims are {', '.join(known)}" if not near or near[0] == name
-                                 else f"did you mean {near[0]}? its dims are {', '.join(known)}")
+                raise UsageError(
+                    f"{self.name} has no dim {name!r}",
+                    f"its dims are {', '.join(known)}"
+                    if not near or near[0] == name
+                    else f"did you mean {near[0]}? its dims are {', '.join(known)}",
+                )
             if name in ranks:
                 parts = tuple(value) if isinstance(value, tuple | list) else (value,)
                 ranks[name] = len(parts)
@@ -252,10 +282,15 @@ class Operator:
 
     # ---- tracing
 
-    def trace(self, params: Mapping[str, Any] | None = None, dtype: str = "f32",
-              stars: Mapping[str, int] | None = None) -> TensorProgram:
-        """The tensor program on symbolic dims, for compile-time ``params``, the build's ``dtype`` and the number of dims
-        behind each star (none unless given).
+    def trace(
+        self, params: Mapping[str, Any] | None = None, dtype: str = "f32", stars: Mapping[str, int] | None = None
+    ) -> TensorProgram:
+        """The tensor program on symbolic dims.
+
+        Args:
+            params: compile-time parameters; those left out have their defaults.
+            dtype: that of every input which declares none.
+            stars: the number of dims behind each star; none unless given.
 
         Raises:
             SpecError: the operator is not well formed; at the user's line.
@@ -267,8 +302,9 @@ class Operator:
         ranks = tuple(sorted((stars or {}).items()))
         return _trace(self, tuple(sorted(values.items(), key=lambda kv: kv[0])), dtype, ranks)
 
-    def program(self, dims: Mapping[str, DimValue] | None = None, params: Mapping[str, Any] | None = None,
-                dtype: str = "f32") -> TensorProgram:
+    def program(
+        self, dims: Mapping[str, DimValue] | None = None, params: Mapping[str, Any] | None = None, dtype: str = "f32"
+    ) -> TensorProgram:
         """The tensor program with ``dims`` bound; those left out or given as :data:`dynamic` stay open."""
         ranks, sizes = self.check_dims(dims or {}, params)
         return bind(self.trace(params, dtype, ranks), sizes)
@@ -300,8 +336,10 @@ class Operator:
         known = self._dims(params)
         for k in dims:
             if k not in known:
-                raise self.error(f"the case {name!r} names {k!r}, which is no dim and no parameter",
-                                 f"dims are {', '.join(known)}; parameters are {', '.join(self.params) or 'none'}")
+                raise self.error(
+                    f"the case {name!r} names {k!r}, which is no dim and no parameter",
+                    f"dims are {', '.join(known)}; parameters are {', '.join(self.params) or 'none'}",
+                )
         for k in known:
             if k not in dims and k not in self.stars:
                 raise self.error(f"the case {name!r} gives no size for {k}")
@@ -314,7 +352,7 @@ def _by_name(file: str, qualname: str, module: str) -> Operator:
     return load_operator(f"{file}:{qualname}")
 
 
-# ---- the declaration -----------------------------------------------------------------------------------------------------
+# ---- the declaration ------------------------------------------------------------------------------------------------
 
 
 def _signature(operator: Operator) -> tuple[tuple[Input, ...], dict[str, Param]]:
@@ -332,7 +370,9 @@ def _signature(operator: Operator) -> tuple[tuple[Input, ...], dict[str, Param]]
             raise operator.error(f"*{p.name} cannot be traced", "name every input and parameter")
         if isinstance(p.annotation, TensorSpec | ScalarSpec):
             if isinstance(p.annotation, TensorSpec) and (params or any(isinstance(i.spec, ScalarSpec) for i in inputs)):
-                raise operator.error(f"the array {p.name!r} comes after a parameter", "arrays come first, then scalars, then parameters")
+                raise operator.error(
+                    f"the array {p.name!r} comes after a parameter", "arrays come first, then scalars, then parameters"
+                )
             inputs.append(Input(p.name, p.annotation, operator.loc))
         else:
             params[p.name] = _param(operator, p)
@@ -343,9 +383,15 @@ def _signature(operator: Operator) -> tuple[tuple[Input, ...], dict[str, Param]]
 
 def _param(operator: Operator, p: inspect.Parameter) -> Param:
     if p.annotation is p.empty and p.default is p.empty:
-        raise operator.error(f"{p.name!r} has no annotation", f'arrays are {p.name}: pk.Tensor["M", "N"], parameters {p.name}: float = 1.0')
+        raise operator.error(
+            f"{p.name!r} has no annotation",
+            f'arrays are {p.name}: pk.Tensor["M", "N"], parameters {p.name}: float = 1.0',
+        )
     if p.default is p.empty:
-        raise operator.error(f"the parameter {p.name!r} has no default", f"write {p.name}: {getattr(p.annotation, '__name__', 'float')} = ...")
+        raise operator.error(
+            f"the parameter {p.name!r} has no default",
+            f"write {p.name}: {getattr(p.annotation, '__name__', 'float')} = ...",
+        )
     annotation = type(p.default) if p.annotation is p.empty else p.annotation
     optional, choices = False, ()
     if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
@@ -356,8 +402,10 @@ def _param(operator: Operator, p: inspect.Parameter) -> Param:
         choices = typing.get_args(annotation)
         annotation = type(choices[0])
     if annotation not in (int, float, bool, str):
-        raise operator.error(f"the parameter {p.name!r} is annotated {annotation!r}",
-                             "parameters are int, float, bool, str or Literal; arrays pk.Tensor[...]; run-time numbers pk.Scalar[pk.f32]")
+        raise operator.error(
+            f"the parameter {p.name!r} is annotated {annotation!r}",
+            "parameters are int, float, bool, str or Literal; run-time numbers are pk.Scalar[pk.f32]",
+        )
     param = Param(p.name, annotation, p.default, optional, choices)
     try:
         return replace(param, default=param.check(p.default, operator.name))
@@ -365,11 +413,13 @@ def _param(operator: Operator, p: inspect.Parameter) -> Param:
         raise operator.error(error.message, error.hint) from None
 
 
-# ---- tracing -------------------------------------------------------------------------------------------------------------
+# ---- tracing --------------------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=256)
-def _trace(operator: Operator, params: tuple[tuple[str, Any], ...], dtype: str, stars: tuple[tuple[str, int], ...]) -> TensorProgram:
+def _trace(
+    operator: Operator, params: tuple[tuple[str, Any], ...], dtype: str, stars: tuple[tuple[str, int], ...]
+) -> TensorProgram:
     declared = operator.declared(dict(params))
     args: dict[str, Arg] = {}
     for i in operator.inputs:
@@ -431,7 +481,9 @@ def _outputs(operator: Operator, result: Any, taken: set[str]) -> dict[str, Trac
         raise operator.error("the function returns no array")
     for name, value in named.items():
         if not isinstance(value, Traced):
-            raise operator.error(f"the output {name!r} is {value!r}, not an array", "return arrays: one, a tuple, or a dict of them")
+            raise operator.error(
+                f"the output {name!r} is {value!r}, not an array", "return arrays: one, a tuple, or a dict of them"
+            )
         if name in taken and isinstance(result, Mapping):
             raise operator.error(f"the output {name!r} has the name of an input", "give it another key")
     return {(f"{n}_" if n in taken else n): v for n, v in named.items()}
@@ -449,13 +501,13 @@ def _default_cases(operator: Operator) -> tuple[Case, ...]:
         "tiny": dict.fromkeys(names, 3),
         "one": dict.fromkeys(names, 1),
         "zero": {n: 0 if i == 0 else 5 for i, n in enumerate(names)},
-        "long": {n: 3 for n in names} | {n: 5000 if not many else 257 for n in last},
-        "unaligned": {n: 33 if not many else 9 for n in names},
+        "long": dict.fromkeys(names, 3) | dict.fromkeys(last, 5000 if not many else 257),
+        "unaligned": dict.fromkeys(names, 33 if not many else 9),
     }
     return tuple(Case(k, d, {}, operator.families) for k, d in each.items())
 
 
-# ---- the decorator -------------------------------------------------------------------------------------------------------
+# ---- the decorator --------------------------------------------------------------------------------------------------
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -463,10 +515,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 @overload
 def operator(function: Callable[..., Any], /) -> Operator: ...
 @overload
-def operator(*, shapes: Callable[..., Mapping[str, Sequence[str | int]]] | None = None,
-             cases: Mapping[str, Mapping[str, Any]] | None = None, inputs: Mapping[str, Family] | None = None,
-             torch: str = "", doc: str = "", dtypes: Sequence[str] = ("f32", "bf16"),
-             name: str = "") -> Callable[[Callable[..., Any]], Operator]: ...
+def operator(
+    *,
+    shapes: Callable[..., Mapping[str, Sequence[str | int]]] | None = None,
+    cases: Mapping[str, Mapping[str, Any]] | None = None,
+    inputs: Mapping[str, Family] | None = None,
+    torch: str = "",
+    doc: str = "",
+    dtypes: Sequence[str] = ("f32", "bf16"),
+    name: str = "",
+) -> Callable[[Callable[..., Any]], Operator]: ...
 
 
 def operator(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
@@ -487,5 +545,3 @@ def operator(function: Callable[..., Any] | None = None, /, **options: Any) -> A
     if function is not None:
         return Operator(function)
     return lambda f: Operator(f, **options)
-
-

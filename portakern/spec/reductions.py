@@ -134,5 +134,3 @@ def logsumexp(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
     top = max(x, axis, keepdims=True)
     total = ew.add(ew.log(sum(ew.exp(ew.subtract(x, top)), axis, keepdims=True)), top)
     return total if keepdims else views.squeeze(total, views.check_axes(axis, x.ndim))
-
-

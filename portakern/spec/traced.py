@@ -36,8 +36,10 @@ def recording() -> Iterator[list[Op]]:
 def record(op: Op) -> Op:
     """Adds ``op`` to the operator being traced; raises :class:`SpecError` where none is."""
     if not _recordings:
-        raise spec_error("portakern functions work on the arrays of an operator that is being traced",
-                         "put the computation into a function decorated with @pk.operator")
+        raise spec_error(
+            "portakern functions work on the arrays of an operator that is being traced",
+            "put the computation into a function decorated with @pk.operator",
+        )
     _recordings[-1].append(op)
     return op
 
@@ -246,16 +248,22 @@ class Traced:
     # ---- what cannot be recorded
 
     def __bool__(self) -> bool:
-        _no_number("Python decides here on the numbers inside an array, which are not known while tracing",
-                   "use pk.where(condition, yes, no); for tests of both, (a > 0) & (b > 0) instead of `and`")
+        _no_number(
+            "Python decides here on the numbers inside an array, which are not known while tracing",
+            "use pk.where(condition, yes, no); for tests of both, (a > 0) & (b > 0) instead of `and`",
+        )
 
     def __float__(self) -> float:
-        _no_number("float() of an array whose numbers are not known while tracing",
-                   "keep it as an array, or make it a keyword parameter of the operator")
+        _no_number(
+            "float() of an array whose numbers are not known while tracing",
+            "keep it as an array, or make it a keyword parameter of the operator",
+        )
 
     def __int__(self) -> int:
-        _no_number("int() of an array whose numbers are not known while tracing",
-                   "keep it as an array, or make it a keyword parameter of the operator")
+        _no_number(
+            "int() of an array whose numbers are not known while tracing",
+            "keep it as an array, or make it a keyword parameter of the operator",
+        )
 
     __index__ = __int__
     __complex__ = __float__
@@ -270,22 +278,37 @@ class Traced:
         if not self.shape:
             _no_number("a scalar cannot be iterated over", "")
         if not isinstance(self.shape[0], int):
-            _no_number(f"Python iterates here over an array whose first dim {self.shape[0]} is not a number",
-                       "use whole-array math such as pk.sum(x, axis=0)")
+            _no_number(
+                f"Python iterates here over an array whose first dim {self.shape[0]} is not a number",
+                "use whole-array math such as pk.sum(x, axis=0)",
+            )
         return (self[i] for i in range(self.shape[0]))
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        _no_number("a numpy function was called on an array of the operator", "use the portakern function (pk.exp, ...)")
+        _no_number(
+            "a numpy function was called on an array of the operator", "use the portakern function (pk.exp, ...)"
+        )
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Traced:
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         # A numpy scalar on the left of an operator arrives here; np.exp(x) does too and is refused.
-        special = {"add": "add", "subtract": "subtract", "multiply": "multiply", "divide": "divide", "power": "pow",
-                   "greater": "greater", "less": "less", "greater_equal": "greater_equal", "less_equal": "less_equal",
-                   "equal": "equal", "not_equal": "not_equal"}
-        left_scalar = len(inputs) == 2 and not isinstance(inputs[0], Traced) and getattr(inputs[0], "ndim", 0) == 0
+        special = {
+            "add": "add",
+            "subtract": "subtract",
+            "multiply": "multiply",
+            "divide": "divide",
+            "power": "pow",
+            "greater": "greater",
+            "less": "less",
+            "greater_equal": "greater_equal",
+            "less_equal": "less_equal",
+            "equal": "equal",
+            "not_equal": "not_equal",
+        }
+        left: Any = inputs[0]
+        left_scalar = len(inputs) == 2 and not isinstance(left, Traced) and getattr(left, "ndim", 0) == 0
         if method == "__call__" and not kwargs and left_scalar and ufunc.__name__ in special:
-            return getattr(_functions(), special[ufunc.__name__])(inputs[0].item(), inputs[1])
-        name = {"power": "pow", "absolute": "abs"}.get(ufunc.__name__, ufunc.__name__)
+            return getattr(_functions(), special[ufunc.__name__])(left.item(), inputs[1])
+        name = str({"power": "pow", "absolute": "abs"}.get(ufunc.__name__, ufunc.__name__))
         use = f"pk.{name}" if hasattr(_functions(), name) else "portakern functions"
         _no_number(f"np.{ufunc.__name__} was called on an array of the operator", f"use {use}")
 
@@ -294,14 +317,16 @@ class Traced:
         _no_number(f"np.{function.__name__} was called on an array of the operator", f"use {use}")
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
-        _no_number("arrays of an operator cannot be written to", "build a new one: pk.where(mask, value, x) or pk.concat")
+        _no_number(
+            "arrays of an operator cannot be written to", "build a new one: pk.where(mask, value, x) or pk.concat"
+        )
 
 
 def _no_number(message: str, hint: str) -> NoReturn:
     raise spec_error(message, hint)
 
 
-# ---- dtypes ------------------------------------------------------------------------------------------------------------
+# ---- dtypes ---------------------------------------------------------------------------------------------------------
 
 
 def dtype_name(dtype: Any) -> str:
@@ -366,8 +391,10 @@ def as_traced(value: Any, dtype: str) -> Traced:
     if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
         value = value.item()
     if not isinstance(value, int | float):
-        raise spec_error(f"{value!r} is neither an array of the operator nor a number",
-                         "arrays that are not inputs cannot be used; make it an input")
+        raise spec_error(
+            f"{value!r} is neither an array of the operator nor a number",
+            "arrays that are not inputs cannot be used; make it an input",
+        )
     kind = DTYPES[dtype].kind
     exact = bool(value) if kind == "bool" else float(value) if kind == "float" else int(value)
     return make(Literal(exact, dtype))
@@ -382,8 +409,10 @@ def broadcast_shapes(shapes: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
         for size in sizes:
             if size != sizes[0]:
                 shown = " and ".join(_shape_text(s) for s in shapes)
-                raise spec_error(f"shapes {shown} do not go together: dim {i - rank} is {sizes[0]} in one and {size} in "
-                                 "the other", _broadcast_hint(shapes, sizes[0], size))
+                raise spec_error(
+                    f"shapes {shown} do not go together: dim {i - rank} is {sizes[0]} in one and {size} in the other",
+                    _broadcast_hint(shapes, sizes[0], size),
+                )
         out.append(sizes[0] if sizes else 1)
     return tuple(out)
 

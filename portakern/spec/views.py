@@ -5,7 +5,8 @@ from __future__ import annotations
 import builtins
 from collections.abc import Sequence
 from types import EllipsisType
-from typing import Any, cast as typed
+from typing import Any
+from typing import cast as typed
 
 from portakern.dtypes import DTYPES
 from portakern.ir.core import Result
@@ -21,8 +22,10 @@ Axis = int | Sequence[int] | None
 def check_axis(axis: int, rank: int, what: str = "axis") -> int:
     """``axis`` counted from 0; raises :class:`SpecError` where an array of ``rank`` dims has no such axis."""
     if isinstance(axis, bool) or not isinstance(axis, int) or not -rank <= axis < rank:
-        raise spec_error(f"{what} {axis!r} of an array of {rank} dims",
-                         f"axes are {-rank} to {rank - 1}" if rank else "a scalar has no axes")
+        raise spec_error(
+            f"{what} {axis!r} of an array of {rank} dims",
+            f"axes are {-rank} to {rank - 1}" if rank else "a scalar has no axes",
+        )
     return axis % rank
 
 
@@ -36,7 +39,7 @@ def check_axes(axis: Axis, rank: int) -> tuple[int, ...]:
     return axes
 
 
-# ---- shapes ------------------------------------------------------------------------------------------------------------
+# ---- shapes ---------------------------------------------------------------------------------------------------------
 
 
 @located
@@ -136,7 +139,7 @@ def broadcast_to(x: Any, shape: Sequence[Size]) -> Traced:
     return ew.expand(x, common)
 
 
-# ---- sources -----------------------------------------------------------------------------------------------------------
+# ---- sources --------------------------------------------------------------------------------------------------------
 
 
 @located
@@ -186,7 +189,7 @@ def triu(x: Traced, k: Size = 0) -> Traced:
     return ew.where(tri(x.shape[-2], x.shape[-1], k - 1), 0, x)
 
 
-# ---- joining and padding -----------------------------------------------------------------------------------------------
+# ---- joining and padding --------------------------------------------------------------------------------------------
 
 
 @located
@@ -220,7 +223,7 @@ def flip(x: Traced, axis: Axis = None) -> Traced:
     return make(Flip(x.op, check_axes(axis, x.ndim)))
 
 
-# ---- indexing ----------------------------------------------------------------------------------------------------------
+# ---- indexing -------------------------------------------------------------------------------------------------------
 
 
 @located
@@ -355,4 +358,3 @@ def topk(x: Traced, k: int, axis: int = -1) -> tuple[Traced, Traced]:
     """The ``k`` largest along ``axis``, largest first, and their i32 indices."""
     both = record(Sort(x.op, check_axis(axis, x.ndim), True, k))
     return make(Result(both, 0)), make(Result(both, 1))
-
