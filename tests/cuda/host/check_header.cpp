@@ -38,6 +38,16 @@ template <class L> static void bijective(const char* name) {
     }
 }
 
+// A layout of one row takes one stride and one end.
+template <class L, class T> static auto load(const T* from, int pitch, int rows, int cols) {
+    if constexpr (L::rows == 1) return pk::load<L>(from, 1, cols, 0.0f);
+    else return pk::load<L>(from, pitch, 1, rows, cols, 0.0f);
+}
+template <class L, class T> static void store(const pk::Tile<T, L>& x, T* to, int pitch, int rows, int cols) {
+    if constexpr (L::rows == 1) pk::store(x, to, 1, cols);
+    else pk::store(x, to, pitch, 1, rows, cols);
+}
+
 /// Load with a pad, reduce both ways, exchange, transpose and store, for a window of the tile, aligned and not.
 template <class L, class T> static void memory(const char* name, int rows, int cols, int offset) {
     using Other = pk::Rows<L::rows, L::cols, L::threads>;
@@ -50,17 +60,18 @@ template <class L, class T> static void memory(const char* name, int rows, int c
         for (int c = 0; c < pitch; ++c) x[offset + r * pitch + c] = T(r < rows && c < cols ? at(r, c) : 77.0f);
     std::vector<float> row_sum(L::rows), col_max(L::cols);
     host::launch({1, 1, 1}, L::threads, offset != 0, [&] {
-        const auto tile = pk::load<L>(x + offset, pitch, 1, rows, cols, T(0.0f));
-        pk::store(tile, y + offset, pitch, 1, rows, cols);
-        pk::store(pk::relayout<Other>(tile), z + offset, pitch, 1, rows, cols);
-        pk::store(pk::transpose<Turned>(tile), w + offset, L::rows, 1, cols, rows);
+        const auto tile = load<L>(x + offset, pitch, rows, cols);
+        store(tile, y + offset, pitch, rows, cols);
+        store(pk::relayout<Other>(tile), z + offset, pitch, rows, cols);
+        store(pk::transpose<Turned>(tile), w + offset, L::rows, cols, rows);
         const auto f = pk::map<L>([](T v) { return float(v); }, tile);
         const auto sum = pk::reduce_cols<pk::Sum>(f);
-        const auto top = pk::reduce_rows<pk::Max>(pk::mask_rows(f, rows, -INFINITY));
-        if constexpr (L::rows == 1) pk::store_scalar(sum, row_sum.data());
-        else pk::store(sum, row_sum.data(), 1, 0, L::rows, 1);
-        if constexpr (L::cols == 1) pk::store_scalar(top, col_max.data());
-        else pk::store(top, col_max.data(), 0, 1, 1, L::cols);
+        const auto top = pk::reduce_rows<pk::Max>(pk::map<L>(
+            [=](int32_t row, float v) { return row < rows ? v : -INFINITY; }, pk::row_index<L>(), f));
+        if constexpr (L::rows == 1) pk::store(sum, row_sum.data());
+        else pk::store(sum, row_sum.data(), 1);
+        if constexpr (L::cols == 1) pk::store(top, col_max.data());
+        else pk::store(top, col_max.data(), 1);
     });
     for (int r = 0; r < L::rows; ++r) {
         float want = 0;

@@ -46,10 +46,10 @@ PK_DEVICE int thread() { return static_cast<int>(threadIdx.x); }
 PK_DEVICE int lane() { return static_cast<int>(threadIdx.x) & (kWarp - 1); }
 PK_DEVICE int warp() { return static_cast<int>(threadIdx.x) / kWarp; }
 
-/// Elements from `start` to `extent`, as the 32-bit `rows_left`/`cols_left` of an access.
-PK_DEVICE int left(int64_t extent, int64_t start) {
+/// How many coordinates remain from `start` on, in the 32 bits that offsets inside a tile have.
+PK_DEVICE int32_t left(int64_t extent, int64_t start) {
     const int64_t n = extent - start;
-    return n > 0x7fffffff ? 0x7fffffff : static_cast<int>(n);
+    return n <= 0 ? 0 : n > 0x7fffffff ? 0x7fffffff : static_cast<int32_t>(n);
 }
 
 /// The bits of `x` read as a `To` of the same size.

@@ -11,12 +11,12 @@
 namespace pk {
 
 /// R x C values with columns contiguous over neighbouring lanes. A thread holds `Vector` neighbours of a row at a time
-/// (0: 8 where the tile is large enough), and a row stays inside a warp unless there are too few rows for all warps.
-template <int R, int C, int Threads, int Vector = 0> struct Rows {
+/// (fewer where the tile is small), and a row stays inside a warp unless there are too few rows for all warps.
+template <int R, int C, int Threads, int Vector = 8> struct Rows {
     static_assert(is_power_of_two(Threads) && Threads >= kWarp, "warps come in powers of two");
 
     static PK_CONSTEXPR int widest() {
-        int v = min_of(Vector ? Vector : 8, power_of_two_in(C));
+        int v = min_of(Vector, power_of_two_in(C));
         while (v > 1 && R * (C / v) < Threads) v /= 2;
         return v;
     }
@@ -130,6 +130,13 @@ template <class L> struct ColOf {
     static PK_CONSTEXPR int row(int, int) { return 0; }
     static PK_CONSTEXPR int col(int thread, int j) { return L::col(thread, j); }
 };
+
+/// Whether a tile of L is addressed by one stride: one value per row or per column, or a single row.
+template <class L> struct IsVector { static constexpr bool value = L::rows == 1; };
+template <class L> struct IsVector<RowOf<L>> { static constexpr bool value = true; };
+template <class L> constexpr bool is_vector = IsVector<L>::value;
+template <class L> constexpr bool is_column = false;
+template <class L> constexpr bool is_column<RowOf<L>> = true;
 
 /// Whether this thread is the one of several holding the same elements that writes them.
 template <class L> PK_CONSTEXPR bool owns(int thread) { return (thread & ~(L::col_bits | L::row_bits)) == 0; }

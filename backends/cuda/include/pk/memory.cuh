@@ -37,9 +37,9 @@ template <class T, class L> struct Access {
     }
 };
 
-/// The tile at `origin`, `pad` in rows from `rows_left` and columns from `cols_left` on. Strides are in elements.
+// The tile at `origin`: `pad` in rows from `rows_left` and columns from `cols_left` on. Strides are in elements.
 template <class L, class T>
-PK_DEVICE Tile<T, L> load(const T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left, T pad) {
+PK_DEVICE Tile<T, L> load_tile(const T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left, T pad) {
     using A = Access<T, L>;
     Tile<T, L> y;
     const bool aligned = A::aligned(origin, row_stride, col_stride);
@@ -51,28 +51,21 @@ PK_DEVICE Tile<T, L> load(const T* origin, int64_t row_stride, int64_t col_strid
         for (int g = 0; g < A::groups; ++g) {
             const int j = g * A::width, col = L::col(thread(), j);
             T* to = &y.v[i * L::col_slots + j];
-            if (aligned && row < rows_left && col + A::width <= cols_left && inside<L>(row, col)) {
+            if (aligned && row < rows_left && col + A::width <= cols_left) {
                 A::read(to, from + col);
             } else {
 #pragma unroll
-                for (int e = 0; e < A::width; ++e) {
-                    const bool there = row < rows_left && col + e < cols_left && inside<L>(row, col);
-                    to[e] = there ? from[(col + e) * col_stride] : pad;
-                }
+                for (int e = 0; e < A::width; ++e)
+                    to[e] = row < rows_left && col + e < cols_left ? from[(col + e) * col_stride] : pad;
             }
         }
     }
     return y;
 }
 
-/// The tile at `origin`, every element of which is known to be inside its buffer.
-template <class L, class T> PK_DEVICE Tile<T, L> load(const T* origin, int64_t row_stride, int64_t col_stride) {
-    return load<L>(origin, row_stride, col_stride, L::rows, L::cols, T{});
-}
-
-/// Writes rows below `rows_left` and columns below `cols_left`.
 template <class T, class L>
-PK_DEVICE void store(const Tile<T, L>& x, T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left) {
+PK_DEVICE void store_tile(const Tile<T, L>& x, T* origin, int64_t row_stride, int64_t col_stride, int rows_left,
+                          int cols_left) {
     using A = Access<T, L>;
     if (!owns<L>(thread())) return;
     const bool aligned = A::aligned(origin, row_stride, col_stride);
@@ -84,24 +77,77 @@ PK_DEVICE void store(const Tile<T, L>& x, T* origin, int64_t row_stride, int64_t
         for (int g = 0; g < A::groups; ++g) {
             const int j = g * A::width, col = L::col(thread(), j);
             const T* from = &x.v[i * L::col_slots + j];
-            if (aligned && row < rows_left && col + A::width <= cols_left && inside<L>(row, col)) {
+            if (aligned && row < rows_left && col + A::width <= cols_left) {
                 A::write(to + col, from);
             } else {
 #pragma unroll
                 for (int e = 0; e < A::width; ++e)
-                    if (row < rows_left && col + e < cols_left && inside<L>(row, col))
-                        to[(col + e) * col_stride] = from[e];
+                    if (row < rows_left && col + e < cols_left) to[(col + e) * col_stride] = from[e];
             }
         }
     }
 }
 
+/// Strides and ends of an access. A vector has one of each, along its rows or along its columns.
+template <class L> struct Window {
+    int64_t row_stride, col_stride;
+    int rows_left, cols_left;
+
+    // What the layout counts beyond the tile (see Rows) is never inside.
+    PK_DEVICE Window(int64_t row_stride, int64_t col_stride, int rows_left, int cols_left)
+        : row_stride(row_stride), col_stride(col_stride),
+          rows_left(L::full_rows ? rows_left : min_of(rows_left, L::rows)),
+          cols_left(L::full_cols ? cols_left : min_of(cols_left, L::cols)) {}
+    static PK_DEVICE Window vector(int64_t stride, int left) {
+        return is_column<L> ? Window(stride, 0, left, 1) : Window(0, stride, 1, left);
+    }
+};
+
+/// load<L>(origin, row_stride, col_stride): every element is known to be inside its buffer.
+/// load<L>(origin, row_stride, col_stride, rows_left, cols_left[, pad]): `pad` outside.
+/// load<V>(origin, stride[, left[, pad]]) for a vector.
+template <class L, class T> PK_DEVICE Tile<T, L> load(const T* origin, Window<L> w, T pad = T()) {
+    return load_tile<L, T>(origin, w.row_stride, w.col_stride, w.rows_left, w.cols_left, pad);
+}
+template <class L, class T> PK_DEVICE Tile<T, L> load(const T* origin, int64_t stride) {
+    return load<L>(origin, Window<L>::vector(stride, is_column<L> ? L::rows : L::cols));
+}
+template <class L, class T> PK_DEVICE Tile<T, L> load(const T* origin, int64_t row_stride, int64_t col_stride) {
+    if constexpr (is_vector<L>) return load<L>(origin, Window<L>::vector(row_stride, static_cast<int>(col_stride)));
+    else return load<L>(origin, Window<L>(row_stride, col_stride, L::rows, L::cols));
+}
+template <class L, class T, class Pad> PK_DEVICE Tile<T, L> load(const T* origin, int64_t stride, int left, Pad pad) {
+    static_assert(is_vector<L>, "a tile with two dims has two strides");
+    return load<L>(origin, Window<L>::vector(stride, left), T(pad));
+}
+template <class L, class T>
+PK_DEVICE Tile<T, L> load(const T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left) {
+    return load<L>(origin, Window<L>(row_stride, col_stride, rows_left, cols_left));
+}
+template <class L, class T, class Pad>
+PK_DEVICE Tile<T, L> load(const T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left, Pad pad) {
+    return load<L>(origin, Window<L>(row_stride, col_stride, rows_left, cols_left), T(pad));
+}
+
+/// store(tile, origin, row_stride, col_stride[, rows_left, cols_left]), store(vector, origin, stride[, left]): writes what
+/// is inside, each element once though several threads may hold it.
+template <class T, class L> PK_DEVICE void store(const Tile<T, L>& x, T* origin, Window<L> w) {
+    store_tile(x, origin, w.row_stride, w.col_stride, w.rows_left, w.cols_left);
+}
+template <class T, class L> PK_DEVICE void store(const Tile<T, L>& x, T* origin, int64_t stride) {
+    store(x, origin, Window<L>::vector(stride, is_column<L> ? L::rows : L::cols));
+}
 template <class T, class L> PK_DEVICE void store(const Tile<T, L>& x, T* origin, int64_t row_stride, int64_t col_stride) {
-    store(x, origin, row_stride, col_stride, L::rows, L::cols);
+    if constexpr (is_vector<L>) store(x, origin, Window<L>::vector(row_stride, static_cast<int>(col_stride)));
+    else store(x, origin, Window<L>(row_stride, col_stride, L::rows, L::cols));
+}
+template <class T, class L>
+PK_DEVICE void store(const Tile<T, L>& x, T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left) {
+    store(x, origin, Window<L>(row_stride, col_stride, rows_left, cols_left));
 }
 
 /// A scalar of the block, which every thread holds.
-template <class T> PK_DEVICE void store_scalar(T x, T* origin) {
+template <class T> PK_DEVICE void store(T x, T* origin) {
     if (thread() == 0) *origin = x;
 }
 

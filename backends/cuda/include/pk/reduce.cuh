@@ -13,6 +13,13 @@ template <> PK_DEVICE bool shuffle_xor<bool>(bool x, int mask) {
     return __shfl_xor_sync(0xffffffffu, static_cast<int>(x), mask) != 0;
 }
 
+/// Shared memory through which warps exchange partial results, the same for all reductions of a kernel.
+constexpr int kPartialBytes = 4096;
+PK_DEVICE void* partial_results() {
+    alignas(16) __shared__ unsigned char bytes[kPartialBytes];
+    return bytes;
+}
+
 /// Joins `x` with the values of the threads whose index differs in the bits of `Bits` only.
 template <class Op, int Bits, int Threads, int Slots, class T> PK_DEVICE void join_threads(T (&x)[Slots]) {
 #pragma unroll
@@ -22,27 +29,29 @@ template <class Op, int Bits, int Threads, int Slots, class T> PK_DEVICE void jo
             for (int s = 0; s < Slots; ++s) x[s] = Op::join(x[s], shuffle_xor(x[s], bit));
 
     if constexpr (Bits >= kWarp) {
-        // Every warp leaves its values; then each joins those of the warps it shares rows with, all in one order, so
-        // that the result is the same in every thread.
-        constexpr int kRound = min_of(Slots, max_of(1, 2048 / Threads));  // slots at a time
-        __shared__ T partial[kRound][Threads];
-        constexpr int warp_bits = Bits / kWarp;
+        // The lanes that hold different results leave them, every warp its own; then each thread joins those of the
+        // warps it shares rows with, all in one order, so that the result is the same in every thread.
+        constexpr int warps = Threads / kWarp, warp_bits = Bits / kWarp, writers = ~Bits & (kWarp - 1);
+        constexpr int round = min_of(Slots, kPartialBytes / static_cast<int>(sizeof(T)) / Threads);  // slots at a time
+        static_assert(round > 0, "too many threads");
+        T* partial = static_cast<T*>(partial_results());
 #pragma unroll
-        for (int first = 0; first < Slots; first += kRound) {
-            __syncthreads();  // the values of the round before have been read
+        for (int first = 0; first < Slots; first += round) {
+            __syncthreads();  // what was there has been read
+            if ((lane() & ~writers) == 0) {
 #pragma unroll
-            for (int s = 0; s < kRound; ++s)
-                if (first + s < Slots) partial[s][thread()] = x[first + s];
+                for (int s = first; s < first + round && s < Slots; ++s) partial[(s - first) * Threads + thread()] = x[s];
+            }
             __syncthreads();
 #pragma unroll
-            for (int s = 0; s < kRound; ++s) {
-                if (first + s >= Slots) break;
+            for (int s = first; s < first + round && s < Slots; ++s) {
                 T total = Op::template identity<T>();
 #pragma unroll
-                for (int w = 0; w < Threads / kWarp; ++w)
+                for (int w = 0; w < warps; ++w)
                     if ((w & ~warp_bits) == 0)
-                        total = Op::join(total, partial[s][((warp() & ~warp_bits) | w) * kWarp + lane()]);
-                x[first + s] = total;
+                        total = Op::join(total, partial[(s - first) * Threads + ((warp() & ~warp_bits) | w) * kWarp +
+                                                        (lane() & writers)]);
+                x[s] = total;
             }
         }
     }

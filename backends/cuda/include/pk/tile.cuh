@@ -51,38 +51,18 @@ template <class T, class L> PK_DEVICE Tile<T, L> fill(T value) {
 }
 
 /// The row of the tile that each value of RowOf<L> belongs to, from 0.
-template <class L> PK_DEVICE Tile<int, RowOf<L>> row_index() {
-    Tile<int, RowOf<L>> y;
+template <class L> PK_DEVICE Tile<int32_t, RowOf<L>> row_index() {
+    Tile<int32_t, RowOf<L>> y;
 #pragma unroll
     for (int i = 0; i < L::row_slots; ++i) y.v[i] = L::row(thread(), i);
     return y;
 }
 
-template <class L> PK_DEVICE Tile<int, ColOf<L>> col_index() {
-    Tile<int, ColOf<L>> y;
+template <class L> PK_DEVICE Tile<int32_t, ColOf<L>> col_index() {
+    Tile<int32_t, ColOf<L>> y;
 #pragma unroll
     for (int j = 0; j < L::col_slots; ++j) y.v[j] = L::col(thread(), j);
     return y;
-}
-
-/// `x` with `value` from column `cols_left` on.
-template <class T, class L> PK_DEVICE Tile<T, L> mask_cols(Tile<T, L> x, int cols_left, T value) {
-#pragma unroll
-    for (int j = 0; j < L::col_slots; ++j)
-        if (L::col(thread(), j) >= cols_left)
-#pragma unroll
-            for (int i = 0; i < L::row_slots; ++i) x.at(i, j) = value;
-    return x;
-}
-
-/// `x` with `value` from row `rows_left` on.
-template <class T, class L> PK_DEVICE Tile<T, L> mask_rows(Tile<T, L> x, int rows_left, T value) {
-#pragma unroll
-    for (int i = 0; i < L::row_slots; ++i)
-        if (L::row(thread(), i) >= rows_left)
-#pragma unroll
-            for (int j = 0; j < L::col_slots; ++j) x.at(i, j) = value;
-    return x;
 }
 
 /// The values of a tile under a layout that holds the same elements in the same threads.
