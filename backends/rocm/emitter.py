@@ -1,0 +1,213 @@
+"""HIP C++ for AMD GPUs, in the tile vocabulary (docs/tile-vocabulary.md) over the headers in ``include/pk``.
+
+What differs from the rest of the C family:
+
+- the accumulator of a matrix product is spread over waves so that a wave's part is as square as it can be, save in
+  attention, where a wave keeps whole rows: their statistics need no other wave, and the probabilities are at once the
+  left operand of the second product;
+- a left operand that no loop changes (the queries) is loaded into registers as fragments and never sees LDS;
+- ``stages=2`` means two LDS buffers with registers between memory and LDS: CDNA 3 and RDNA cannot copy 16 bytes a lane to
+  LDS by themselves.  Reads of the next step are under way while this one is multiplied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from portakern.backend import Missing, Target
+from portakern.device import Device
+from portakern.emit.clike import CLikeEmitter, Dialect, KernelPlan, Planner, Printer, Shared
+from portakern.emit.clike import plan as p
+from portakern.emit.clike.layouts import Layout, Place, dims_of, tiles_of
+from portakern.errors import ScheduleError
+from portakern.ir import tile as t
+from portakern.ir.core import Op
+from portakern.ir.program import Program
+
+HEADERS = Path(__file__).parent / "include" / "pk"
+MAX_STAGES = 2
+LEFT_IN_REGISTERS = 128
+"""The deepest left operand that is kept in registers: at 128 a lane of CDNA holds 16 registers of it per 16 rows."""
+
+_16_BIT = ("f16", "bf16")
+_TYPES = {k: v for k, v in Dialect("").types.items() if not k.startswith("f8")}
+
+
+def subgroup(device: Device) -> int:
+    """Lanes of a wave: 64 on CDNA, 32 on RDNA."""
+    return device.count("subgroup")
+
+
+def on_matrix_cores(device: Device, dtype: str) -> bool:
+    """Whether products of ``dtype`` have a matrix instruction here (RDNA has none for f32)."""
+    return bool(device.matrix_for(dtype))
+
+
+def waves_across(rows: int, cols: int, warps: int) -> int:
+    """How many of ``warps`` waves stand side by side along the columns: the split with the squarest part per wave."""
+    choices = [n for n in (1, 2, 4, 8, 16) if warps % n == 0 and cols % (16 * n) == 0 and rows % (16 * (warps // n)) == 0]
+    return min(choices, key=lambda n: (rows * n / warps + cols / n, n), default=1)
+
+
+class HipPlanner(Planner):
+    """Keeps left operands that no loop changes in registers."""
+
+    def __init__(self, kernel: t.Kernel, dialect: Dialect) -> None:
+        super().__init__(kernel, dialect)
+        if ("A", "left") in dialect.register_operands:
+            for load in [x for x in self.staged if x in self.kernel.body.ops and self._is_left(x)]:
+                self._keep_in_registers(load)
+
+    def _same(self, a: Place, b: Place) -> bool:
+        """The rows of two accumulators of one height are spread alike (attention keeps the waves in one column)."""
+        alike = a.side == b.side == "row" and {a.layout.kind, b.layout.kind} == {"accumulator"} and a.size == b.size
+        return super()._same(a, b) or (alike and self.kernel.family == "attention")
+
+    def _is_left(self, load: t.Load) -> bool:
+        dims = dims_of(load)
+        if dims[1][1] > LEFT_IN_REGISTERS or dims[0][1] % (16 * self.warps):
+            return False
+        return all(isinstance(u, t.Dot) and u.lhs is load and u.axis == dims[1][0] and dims_of(u)[0] == dims[0]
+                   for u in self.regions.uses[load])
+
+    def _keep_in_registers(self, load: t.Load) -> None:
+        (row, rows), (col, cols) = dims_of(load)
+        name = self.names.fresh("Left", f"Left{row.upper()}{col.upper()}")
+        layout = Layout(name, "left", rows, cols, (row, col), t.tile_type(load).dtype)
+        self.layouts.layouts.append(layout)
+        self.layouts.parent[load] = load
+        self.layouts.of_group[load] = Place(layout)
+        del self.staged[load]
+
+
+class HipPrinter(Printer):
+    """Words whose form is AMD's own: operands know which way they lie, and pipelines go through registers."""
+
+    def layout(self, x: Layout) -> str:
+        if x.kind == "left":
+            return f"pk::LeftOperand<{x.rows}, {x.cols}, {self.plan.warps}, {self.dialect.type(x.element)}>"
+        if x.kind == "accumulator" and self.plan.family != "attention":
+            across = waves_across(x.rows, x.cols, self.plan.warps)
+            return super().layout(x).removesuffix(">") + f", {across}>"
+        return super().layout(x)
+
+    def shared_type(self, s: Shared) -> str:
+        # A left operand is m x k, a right one k x n; transposed ones the other way round.
+        depth = "along_cols" if (s.role == "A") != s.transposed else "along_rows"
+        return f"pk::Shared<{self.dialect.type(s.dtype)}, {s.rows}, {s.cols}, pk::Depth::{depth}, {self.plan.threads}>"
+
+    def operand(self, x: p.Operand) -> str:
+        return x.name if x.shared is None else self.slot(x.shared, x.slot)
+
+    def on_Commit(self, s: p.Commit) -> list[str]:
+        return []
+
+    def on_Wait(self, s: p.Wait) -> list[str]:
+        return []
+
+    def pipelined(self, s: p.Loop, pipe: p.Pipeline) -> list[str]:
+        """Two LDS buffers; the next step's operands are on their way to registers while this step's are multiplied, and
+        go to the other buffer after that.  One barrier a step."""
+        names = {c.shared.name: f"{c.shared.name.removesuffix('_shared')}_next" for c in pipe.copies}
+        first = f"first_{s.var}" if s.begin != "0" else "0"
+        lines = [f"auto {names[c.shared.name]} = pk::held({c.shared.name}[0]);" for c in pipe.copies]
+        fetches = [f"pk::fetch({', '.join([names[c.shared.name], *self.address(c.access)])});" for c in pipe.copies]
+        fetch = f"fetch_{pipe.stage.removeprefix('stage_')}"
+        lines += [f"auto {fetch} = [&](int64_t {s.var}) {{", *_indent(fetches), "};"]
+
+        def put(slot: str) -> list[str]:
+            return [f"pk::put({c.shared.name}[{slot}], {names[c.shared.name]});" for c in pipe.copies]
+
+        if s.begin != "0":
+            lines.append(f"const int64_t {first} = {s.begin};")
+        begin = [f"{fetch}({first});", *put("0")]
+        lines += begin if first == "0" and s.end.isdigit() else [f"if ({first} < {s.end}) {{", *_indent(begin), "}"]
+        lines.append(f"int {pipe.slot} = 0;")
+        ahead = f"{s.var} + {s.step}"
+        body = [
+            "pk::sync();  // this step's operands are complete, and the other buffer has been read",
+            f"if ({ahead} < {s.end}) {fetch}({ahead});  // from memory to registers, while this step is multiplied",
+            *self.statements(s.body),
+            f"{pipe.slot} ^= 1;",
+            f"if ({ahead} < {s.end}) {{", *_indent(put(pipe.slot)), "}",
+        ]  # fmt: skip
+        head = f"for (int64_t {s.var} = {first}; {s.var} < {s.end}; {s.var} += {s.step}) {{"
+        return [*lines, head, *_indent(body), "}"]
+
+
+class HipEmitter(CLikeEmitter):
+    """Emits HIP C++ that clang compiles with nothing of ROCm installed."""
+
+    suffix = ".hip"
+    include = '#include "pk/pk.h"'
+    headers = HEADERS
+    planner = HipPlanner
+    printer = HipPrinter
+
+    def dialect(self, target: Target) -> Dialect:
+        return Dialect(
+            "HIP", subgroup=subgroup(target.device), types=_TYPES, role_matters=True,
+            register_operands=frozenset({("A", "accumulator"), ("A", "left")}),
+        )  # fmt: skip
+
+    def missing(self, program: Program, target: Target) -> Sequence[Missing]:
+        found = dict.fromkeys(super().missing(program, target))
+        for kernel in program.kernels:
+            for op in tiles_of(kernel.body):
+                if isinstance(op, t.Dot):
+                    found.update(dict.fromkeys(_missing_dot(op, target.device)))
+        return list(found)
+
+    def plan_kernel(self, kernel: t.Kernel, dialect: Dialect, target: Target) -> KernelPlan:
+        if kernel.schedule.stages > MAX_STAGES:
+            raise ScheduleError(f"{kernel.name}: stages={kernel.schedule.stages} on {target}",
+                                hint="operands pass through registers on their way to LDS: stages is 1 or 2")
+        if not _rows_stay_in_waves(kernel, target.device):
+            dialect = replace(dialect, register_operands=frozenset())
+        return super().plan_kernel(kernel, dialect, target)
+
+    def head(self, program: Program, target: Target) -> list[str]:
+        device = target.device
+        wave = subgroup(device)
+        return [f"// {program.name} for AMD {device.title} ({device.isa}, waves of {wave} lanes), generated by portakern.",
+                self.include]
+
+
+def _rows_stay_in_waves(kernel: t.Kernel, device: Device) -> bool:
+    """Whether left operands may be in registers: each wave holds whole rows of 16, and multiplies on matrix cores."""
+    dots = [op for op in tiles_of(kernel.body) if isinstance(op, t.Dot)]
+    return kernel.family == "attention" and all(
+        on_matrix_cores(device, t.tile_type(op.lhs).dtype) and dims_of(op)[0][1] % (16 * kernel.schedule.warps) == 0
+        for op in dots)
+
+
+def _missing_dot(op: t.Dot, device: Device) -> list[Missing]:
+    where = str(op.loc or "")
+    dtype, acc = t.tile_type(op.lhs).dtype, t.tile_type(op).dtype
+    found: list[Missing] = []
+    if dtype not in (*_16_BIT, "f32"):
+        found.append(Missing(f"HIP has no matrix product of {dtype} yet", where, "f32" if dtype == "f64" else "f16"))
+    elif acc != "f32":
+        found.append(Missing(f"HIP accumulates products of {dtype} in f32, not {acc}", where, "f32"))
+    if op.precision not in ("ieee", "tf32"):
+        found.append(Missing(f"HIP has no products of precision {op.precision}", where, "ieee"))
+    if not found:
+        found += _too_small(op, device, where)
+    return found
+
+
+def _too_small(op: t.Dot, device: Device, where: str) -> list[Missing]:
+    """Tiles below the matrix instruction's; schedules never ask for them."""
+    depth = 32 if device.has("mfma") and t.tile_type(op.lhs).dtype in _16_BIT else 16
+    sizes = [n for _, n in dims_of(op)]
+    k = t.tile_type(op.lhs).size(op.axis) if op.axis in t.tile_type(op.lhs).axes else 0
+    if len(sizes) == 2 and (any(n % 16 for n in sizes) or k % depth):
+        return [Missing(f"a product of {sizes[0]} x {k} by {k} x {sizes[1]} tiles", where,
+                        f"m and n in multiples of 16, k in multiples of {depth}")]
+    return []
+
+
+def _indent(lines: Sequence[str]) -> list[str]:
+    return ["    " + line if line else "" for line in lines]

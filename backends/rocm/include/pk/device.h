@@ -1,0 +1,160 @@
+// What a kernel needs of the device: HIP's qualifiers, indices, barriers, lane exchange and the matrix instructions.
+//
+// Everything that only an AMD GPU can do sits in this file, so that clang compiles a kernel without ROCm installed
+// (-nogpuinc -nogpulib), and so that the other headers are plain C++ over it.
+#pragma once
+
+#include "pk/types.h"
+
+#ifndef __global__
+#define __global__ __attribute__((global))
+#define __device__ __attribute__((device))
+#define __host__ __attribute__((host))
+#define __shared__ __attribute__((shared))
+#define __constant__ __attribute__((constant))
+#define __forceinline__ inline __attribute__((always_inline))
+#endif
+
+// CUDA's launch bounds are ignored without a word on AMDGPU; this is the attribute that sizes the register budget.
+#undef __launch_bounds__
+#define __launch_bounds__(threads, ...) __attribute__((amdgpu_flat_work_group_size(threads, threads)))
+
+#define PK_FN __attribute__((device)) inline __attribute__((always_inline))
+
+namespace pk {
+
+#if defined(__GFX9__)
+constexpr int wave = 64;  // CDNA
+#else
+constexpr int wave = 32;  // RDNA
+#endif
+
+// ---- where a thread is ------------------------------------------------------------------------------------------
+
+struct BlockIndex {
+  struct X { PK_FN operator unsigned() const { return __builtin_amdgcn_workgroup_id_x(); } } x;
+  struct Y { PK_FN operator unsigned() const { return __builtin_amdgcn_workgroup_id_y(); } } y;
+  struct Z { PK_FN operator unsigned() const { return __builtin_amdgcn_workgroup_id_z(); } } z;
+};
+
+struct ThreadIndex {
+  struct X { PK_FN operator unsigned() const { return __builtin_amdgcn_workitem_id_x(); } } x;
+  struct Y { PK_FN operator unsigned() const { return __builtin_amdgcn_workitem_id_y(); } } y;
+  struct Z { PK_FN operator unsigned() const { return __builtin_amdgcn_workitem_id_z(); } } z;
+};
+
+// The thread's number in its (one-dimensional) block.
+PK_FN int thread() { return static_cast<int>(__builtin_amdgcn_workitem_id_x()); }
+
+// The thread's lane in its wave.
+PK_FN int lane() { return thread() & (wave - 1); }
+
+// ---- barriers -----------------------------------------------------------------------------------------------------
+
+// All threads of the block; what was written to LDS before is seen after.
+PK_FN void sync() {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
+  __builtin_amdgcn_s_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
+}
+
+// ---- exchange between the lanes of a wave -------------------------------------------------------------------------
+
+// The value of lane `lane() ^ Mask`, Mask a power of two.  Inside a row of 16 lanes this is a DPP modifier on a VALU
+// instruction; further apart it goes through the LDS crossbar (CDNA) or a lane permute (RDNA).
+template <int Mask> PK_FN int shuffle_xor(int value) {
+  static_assert(Mask > 0 && Mask < wave && (Mask & (Mask - 1)) == 0, "a single lane bit is flipped");
+#if defined(__GFX9__)
+  if constexpr (Mask == 1) return __builtin_amdgcn_update_dpp(0, value, 0xB1, 0xf, 0xf, true);   // quad_perm 1,0,3,2
+  if constexpr (Mask == 2) return __builtin_amdgcn_update_dpp(0, value, 0x4E, 0xf, 0xf, true);   // quad_perm 2,3,0,1
+  if constexpr (Mask == 8) return __builtin_amdgcn_update_dpp(0, value, 0x128, 0xf, 0xf, true);  // row_ror:8
+  if constexpr (Mask == 4 || Mask == 16) return __builtin_amdgcn_ds_swizzle(value, (Mask << 10) | 0x1f);
+  if constexpr (Mask == 32) return __builtin_amdgcn_ds_bpermute((lane() ^ 32) << 2, value);
+#else
+  if constexpr (Mask < 16) return __builtin_amdgcn_update_dpp(0, value, 0x160 | Mask, 0xf, 0xf, true);  // row_xmask
+  if constexpr (Mask == 16) return __builtin_amdgcn_permlanex16(value, value, 0x76543210, 0xfedcba98, false, false);
+#endif
+}
+
+// ---- matrix instructions ------------------------------------------------------------------------------------------
+//
+// All compute a 16 x 16 tile d += x y.  Lane l holds of the accumulator the column l % 16, and of it the rows
+//   CDNA   4 (l / 16) + r, r = 0..3      RDNA 3   2 r + l / 16, r = 0..7      RDNA 4   8 (l / 16) + r, r = 0..7
+// and of x the row (of y the column) l % 16, with consecutive k:
+//   CDNA   from k / 4 (l / 16) on        RDNA 3   all 16, in both halves      RDNA 4   half of them
+// Any order of k is right as long as x and y agree on it.
+
+#if defined(__GFX9__)
+
+using MatrixAccumulator = f32x4;
+
+PK_FN f32x4 matrix_step(f32x4 d, f32x4 x, f32x4 y) {  // exact f32: four instructions of depth 4
+#pragma unroll
+  for (int k = 0; k < 4; ++k) d = __builtin_amdgcn_mfma_f32_16x16x4f32(x[k], y[k], d, 0, 0, 0);
+  return d;
+}
+
+PK_FN f32x4 matrix_step(f32x4 d, f16x8 x, f16x8 y) {
+#if defined(__gfx950__)
+  return __builtin_amdgcn_mfma_f32_16x16x32_f16(x, y, d, 0, 0, 0);
+#else  // two instructions of depth 16: the first and the second four of every lane's eight
+  d = __builtin_amdgcn_mfma_f32_16x16x16f16(x.lo, y.lo, d, 0, 0, 0);
+  return __builtin_amdgcn_mfma_f32_16x16x16f16(x.hi, y.hi, d, 0, 0, 0);
+#endif
+}
+
+PK_FN f32x4 matrix_step(f32x4 d, bf16x8 x, bf16x8 y) {
+#if defined(__gfx950__)
+  return __builtin_amdgcn_mfma_f32_16x16x32_bf16(x, y, d, 0, 0, 0);
+#else
+  const i16x8 xs = __builtin_bit_cast(i16x8, x), ys = __builtin_bit_cast(i16x8, y);
+  d = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(xs.lo, ys.lo, d, 0, 0, 0);
+  return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(xs.hi, ys.hi, d, 0, 0, 0);
+#endif
+}
+
+#elif defined(__GFX12__)
+
+using MatrixAccumulator = f32x8;
+
+PK_FN f32x8 matrix_step(f32x8 d, f16x8 x, f16x8 y) {
+  return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(x, y, d);
+}
+
+PK_FN f32x8 matrix_step(f32x8 d, bf16x8 x, bf16x8 y) {
+  return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(__builtin_bit_cast(i16x8, x), __builtin_bit_cast(i16x8, y), d);
+}
+
+#elif defined(__GFX11__)
+
+using MatrixAccumulator = f32x8;
+
+PK_FN f32x8 matrix_step(f32x8 d, f16x16 x, f16x16 y) { return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(x, y, d); }
+
+PK_FN f32x8 matrix_step(f32x8 d, bf16x16 x, bf16x16 y) {
+  return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(__builtin_bit_cast(i16x16, x), __builtin_bit_cast(i16x16, y), d);
+}
+
+#endif
+
+// ---- atomics on global memory: relaxed, without result ------------------------------------------------------------
+
+template <class T> PK_FN void atomic_add(T* where, T value) {
+  __hip_atomic_fetch_add(where, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+
+template <class T> PK_FN bool atomic_replace(T* where, T& expected, T desired) {
+  return __hip_atomic_compare_exchange_strong(where, &expected, desired, __ATOMIC_RELAXED, __ATOMIC_RELAXED,
+                                              __HIP_MEMORY_SCOPE_AGENT);
+}
+
+// LDS that all words use in turn for exchanging values between waves; each brackets its use with barriers.
+template <int Bytes> PK_FN char* scratch() {
+  __shared__ __attribute__((aligned(16))) char bytes[Bytes];
+  return bytes;
+}
+
+}  // namespace pk
+
+static __attribute__((device)) const pk::BlockIndex blockIdx = {};
+static __attribute__((device)) const pk::ThreadIndex threadIdx = {};

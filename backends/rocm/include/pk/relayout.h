@@ -1,0 +1,56 @@
+// The same values in another layout, through LDS.
+#pragma once
+
+#include "pk/tile.h"
+
+namespace pk {
+
+namespace detail {
+
+// Through an image of To::rows x To::cols in LDS; a padding of 16 bytes keeps the rows of a column in different banks.
+template <class To, bool Swap, class T, class L> PK_FN Tile<T, To> exchange(const Tile<T, L>& tile) {
+  constexpr int pitch = To::cols == 1 ? 1 : To::cols + 16 / static_cast<int>(sizeof(T));
+  T* image = reinterpret_cast<T*>(scratch<To::rows * pitch * static_cast<int>(sizeof(T))>());
+  constexpr int V = Swap ? 1 : L::Col::vector;
+  sync();
+  if (L::owner()) {
+#pragma unroll
+    for (int i = 0; i < L::row_slots; ++i) {
+#pragma unroll
+      for (int j = 0; j < L::col_slots; j += V) {
+        const int row = L::Row::index(i), col = L::Col::index(j);
+        write<V>(image + (Swap ? col * pitch + row : row * pitch + col), &tile.v[i][j]);
+      }
+    }
+  }
+  sync();
+  Tile<T, To> out;
+#pragma unroll
+  for (int i = 0; i < To::row_slots; ++i) {
+#pragma unroll
+    for (int j = 0; j < To::col_slots; j += To::Col::vector) {
+      read<To::Col::vector>(&out.v[i][j], image + To::Row::index(i) * pitch + To::Col::index(j));
+    }
+  }
+  return out;
+}
+
+}  // namespace detail
+
+template <class To, class T, class L> PK_FN Tile<T, To> relayout(const Tile<T, L>& tile) {
+  if constexpr (same<To, L>) {
+    return tile;
+  } else if constexpr (To::rows == L::rows && To::cols == L::cols) {
+    return detail::exchange<To, false>(tile);
+  } else {  // a vector of rows as one of columns, or the reverse
+    static_assert(To::vector && L::vector && To::rows * To::cols == L::rows * L::cols, "as many elements");
+    return detail::exchange<To, true>(tile);
+  }
+}
+
+template <class To, class T, class L> PK_FN Tile<T, To> transpose(const Tile<T, L>& tile) {
+  static_assert(To::rows == L::cols && To::cols == L::rows, "rows become columns");
+  return detail::exchange<To, true>(tile);
+}
+
+}  // namespace pk

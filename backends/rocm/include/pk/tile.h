@@ -1,0 +1,221 @@
+// Tiles in registers: load, store, map, masks.
+#pragma once
+
+#include "pk/layout.h"
+#include "pk/math.h"
+
+namespace pk {
+
+template <class T, class L> struct Tile {
+  using Element = T;
+  using Where = L;
+  T v[L::row_slots][L::col_slots];
+};
+
+// How many of `extent` coordinates remain from `start` on, in 32 bits.
+PK_FN int left(int64_t extent, int64_t start) {
+  const int64_t n = extent - start;
+  return n > 0x7fffffff ? 0x7fffffff : n < 0 ? 0 : static_cast<int>(n);
+}
+
+// ---- memory -------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+// N neighbouring elements at any alignment that is an element's: global memory takes wide accesses there.
+template <int N, class T> PK_FN void read(T* to, const T* from) { __builtin_memcpy(to, from, N * sizeof(T)); }
+template <int N, class T> PK_FN void write(T* to, const T* from) { __builtin_memcpy(to, from, N * sizeof(T)); }
+
+template <class L, bool Bounded, class T>
+PK_FN Tile<T, L> load(const T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left, T pad) {
+  constexpr int V = L::Col::vector;
+  Tile<T, L> out;
+  const int row = L::Row::own(), col = L::Col::own();
+  const T* base = origin + row * row_stride + col * col_stride;
+#pragma unroll
+  for (int i = 0; i < L::row_slots; ++i) {
+    const bool row_in = !Bounded || row + L::Row::fixed(i) < rows_left;
+    const T* line = base + L::Row::fixed(i) * row_stride;
+#pragma unroll
+    for (int j = 0; j < L::col_slots; j += V) {
+      const int first = L::Col::fixed(j);
+      if (V > 1 && col_stride == 1 && (!Bounded || (row_in && col + first + V <= cols_left))) {
+        read<V>(&out.v[i][j], line + first);
+      } else {
+#pragma unroll
+        for (int e = 0; e < V; ++e) {
+          const bool in = !Bounded || (row_in && col + first + e < cols_left);
+          out.v[i][j + e] = in ? line[(first + e) * col_stride] : pad;
+        }
+      }
+    }
+  }
+  return out;
+}
+
+constexpr int all = 0x7fffffff;
+
+// How a value gets to memory.
+struct Set {
+  static constexpr bool wide = true;
+  template <class T> PK_FN static void write(T* where, T value) { *where = value; }
+};
+
+struct Add {
+  static constexpr bool wide = false;
+  template <class T> PK_FN static void write(T* where, T value) { atomic_add(where, value); }
+};
+
+struct Maximum {
+  static constexpr bool wide = false;
+  template <class T> PK_FN static void write(T* where, T value) {
+    T seen = *where;
+    while (!(seen != seen) && !(seen >= value) && !atomic_replace(where, seen, value)) {}
+  }
+};
+
+template <class Mode, bool Bounded, class T, class L>
+PK_FN void store(const Tile<T, L>& tile, T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left) {
+  constexpr int V = L::Col::vector;
+  if (!L::owner()) return;
+  const int row = L::Row::own(), col = L::Col::own();
+  T* base = origin + row * row_stride + col * col_stride;
+#pragma unroll
+  for (int i = 0; i < L::row_slots; ++i) {
+    const bool row_in = !Bounded || row + L::Row::fixed(i) < rows_left;
+    T* line = base + L::Row::fixed(i) * row_stride;
+#pragma unroll
+    for (int j = 0; j < L::col_slots; j += V) {
+      const int first = L::Col::fixed(j);
+      if (Mode::wide && V > 1 && col_stride == 1 && (!Bounded || (row_in && col + first + V <= cols_left))) {
+        write<V>(line + first, &tile.v[i][j]);
+      } else {
+#pragma unroll
+        for (int e = 0; e < V; ++e) {
+          if (!Bounded || (row_in && col + first + e < cols_left)) Mode::write(line + (first + e) * col_stride, tile.v[i][j + e]);
+        }
+      }
+    }
+  }
+}
+
+template <class Mode, class T, class L> PK_FN void store_any(const Tile<T, L>& tile, T* origin, int64_t stride) {
+  static_assert(L::vector, "a tile has two strides");
+  store<Mode, false>(tile, origin, stride, stride, all, all);
+}
+
+template <class Mode, class T, class L> PK_FN void store_any(const Tile<T, L>& tile, T* origin, int64_t a, int64_t b) {
+  if constexpr (L::vector) {
+    store<Mode, true>(tile, origin, a, a, static_cast<int>(b), static_cast<int>(b));
+  } else {
+    store<Mode, false>(tile, origin, a, b, all, all);
+  }
+}
+
+template <class Mode, class T, class L>
+PK_FN void store_any(const Tile<T, L>& tile, T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left) {
+  store<Mode, true>(tile, origin, row_stride, col_stride, rows_left, cols_left);
+}
+
+template <class Mode, class T> PK_FN void store_any(T value, T* where) {
+  if (thread() == 0) Mode::write(where, value);
+}
+
+}  // namespace detail
+
+// The arguments after the origin are strides, then how much of the buffer is left along each dim, then what stands
+// outside: two of each for a tile, one for a vector.
+
+template <class L, class T> PK_FN Tile<T, L> load(const T* origin, int64_t stride) {
+  static_assert(L::vector, "a tile has two strides");
+  return detail::load<L, false>(origin, stride, stride, detail::all, detail::all, T());
+}
+
+template <class L, class T> PK_FN Tile<T, L> load(const T* origin, int64_t a, int64_t b) {
+  if constexpr (L::vector) {
+    return detail::load<L, true>(origin, a, a, static_cast<int>(b), static_cast<int>(b), T());
+  } else {
+    return detail::load<L, false>(origin, a, b, detail::all, detail::all, T());
+  }
+}
+
+template <class L, class T, class P> PK_FN Tile<T, L> load(const T* origin, int64_t stride, int left, P pad) {
+  static_assert(L::vector, "a tile has two strides");
+  return detail::load<L, true>(origin, stride, stride, left, left, static_cast<T>(pad));
+}
+
+template <class L, class T, class P = float>
+PK_FN Tile<T, L> load(const T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left, P pad = P()) {
+  return detail::load<L, true>(origin, row_stride, col_stride, rows_left, cols_left, static_cast<T>(pad));
+}
+
+// Arguments as for load.  A scalar is written by one thread.
+template <class V, class T, class... Where> PK_FN void store(const V& value, T* origin, Where... where) {
+  detail::store_any<detail::Set>(value, origin, where...);
+}
+
+// Adds to what is there, or keeps the larger (NaN wins); several blocks may do so at once.
+template <class V, class T, class... Where> PK_FN void store_add(const V& value, T* origin, Where... where) {
+  detail::store_any<detail::Add>(value, origin, where...);
+}
+
+template <class V, class T, class... Where> PK_FN void store_max(const V& value, T* origin, Where... where) {
+  detail::store_any<detail::Maximum>(value, origin, where...);
+}
+
+// ---- elementwise --------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+// The element of an operand that goes with slot (i, j) of L: vectors and scalars are repeated.
+template <class L, class T, class M> PK_FN T pick(const Tile<T, M>& tile, int i, int j) {
+  static_assert(same<typename M::Row, One> || same<typename M::Row, typename L::Row>, "rows are spread alike");
+  static_assert(same<typename M::Col, One> || same<typename M::Col, typename L::Col>, "columns are spread alike");
+  return tile.v[same<typename M::Row, One> ? 0 : i][same<typename M::Col, One> ? 0 : j];
+}
+
+template <class L, class T> PK_FN T pick(T scalar, int, int) { return scalar; }
+
+}  // namespace detail
+
+// f on each element; vectors of a row or column and scalars are repeated.
+template <class L, class F, class... Tiles> PK_FN auto map(F f, const Tiles&... tiles) {
+  using T = decltype(f(detail::pick<L>(tiles, 0, 0)...));
+  Tile<T, L> out;
+#pragma unroll
+  for (int i = 0; i < L::row_slots; ++i) {
+#pragma unroll
+    for (int j = 0; j < L::col_slots; ++j) out.v[i][j] = f(detail::pick<L>(tiles, i, j)...);
+  }
+  return out;
+}
+
+template <class T, class L> PK_FN Tile<T, L> fill(T value) {
+  return map<L>([=]() { return value; });
+}
+
+// The local number of each row (column), as a vector.
+template <class L> PK_FN Tile<int, RowOf<L>> row_index() {
+  Tile<int, RowOf<L>> out;
+#pragma unroll
+  for (int i = 0; i < L::row_slots; ++i) out.v[i][0] = L::Row::index(i);
+  return out;
+}
+
+template <class L> PK_FN Tile<int, ColOf<L>> col_index() {
+  Tile<int, ColOf<L>> out;
+#pragma unroll
+  for (int j = 0; j < L::col_slots; ++j) out.v[0][j] = L::Col::index(j);
+  return out;
+}
+
+// `value` from column cols_left (row rows_left) on.
+template <class T, class L, class V> PK_FN Tile<T, L> mask_cols(const Tile<T, L>& tile, int cols_left, V value) {
+  return map<L>([=](T x, int j) { return j < cols_left ? x : static_cast<T>(value); }, tile, col_index<L>());
+}
+
+template <class T, class L, class V> PK_FN Tile<T, L> mask_rows(const Tile<T, L>& tile, int rows_left, V value) {
+  return map<L>([=](T x, int i) { return i < rows_left ? x : static_cast<T>(value); }, tile, row_index<L>());
+}
+
+}  // namespace pk
