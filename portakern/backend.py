@@ -281,7 +281,7 @@ class Estimator(Protocol):
 # ---- the manifest --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Language:
     """One language of a backend.
 
@@ -310,7 +310,7 @@ class Language:
     adopt: Callable[[str, str | None, Program, Target], Source] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Backend:
     """The manifest of one platform.  ``devices`` is the folder with its device descriptions (TOML)."""
 

@@ -166,11 +166,14 @@ class Op:
         if not ok:
             self.fail(message, hint)
 
+    def _field(self, name: str) -> Any:
+        return getattr(self, name)
+
     @property
     def operands(self) -> tuple[Op, ...]:
         out: list[Op] = []
         for name, role in self.roles.items():
-            value = getattr(self, name)
+            value = self._field(name)
             if role == "operand" or (role == "optional" and value is not None):
                 out.append(value)
             elif role == "operands":
@@ -185,7 +188,7 @@ class Op:
         """This operation with operands and regions mapped; itself when nothing changed."""
         new: dict[str, Any] = {}
         for name, role in self.roles.items():
-            old = getattr(self, name)
+            old = self._field(name)
             if role == "operand" or (role == "optional" and old is not None):
                 value: Any = operand(old)
             elif role == "operands":

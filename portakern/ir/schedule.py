@@ -116,9 +116,9 @@ def override(default: Schedule, nest: Nest, asked: Mapping[str, Value], options:
     allowed = set(options)
     for name, value in asked.items():
         hit = {a.name for a in nest.axes if name in (a.name, a.role)}
-        if hit or name in ("stages", "warps"):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ScheduleError(f"{name}={value} in the schedule: a positive integer is needed")
+        counts = bool(hit) or name in ("stages", "warps")
+        if counts and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise ScheduleError(f"{name}={value} in the schedule: a positive integer is needed")
         if hit:
             result = replace(result, tiles=tuple((a, int(value) if a in hit else t) for a, t in result.tiles))
         elif name in ("stages", "warps"):

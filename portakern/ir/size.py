@@ -157,6 +157,11 @@ def names_of(size: Size) -> frozenset[str]:
     return size.names if isinstance(size, Sym) else frozenset()
 
 
+def has_quotient(size: Size) -> bool:
+    """Whether ``size`` holds a division whose exactness depends on open dims."""
+    return isinstance(size, Sym) and any(isinstance(atom, Quotient) for monomial, _ in size.terms for atom in monomial)
+
+
 def divides(divisor: int, size: Size) -> bool:
     """Whether ``size`` is known to be a multiple of ``divisor``."""
     return size % divisor == 0 if isinstance(size, int) else size.divisibility % divisor == 0

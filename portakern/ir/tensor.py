@@ -14,7 +14,7 @@ from typing import ClassVar
 from portakern.dtypes import DTYPES
 from portakern.errors import IRError
 from portakern.ir.core import Function, ManyType, Op, Type, verify, yielded
-from portakern.ir.size import Size, names_of, parse_size, product
+from portakern.ir.size import Size, has_quotient, names_of, parse_size, product
 from portakern.ir.tile import BINARY, COMPARE, PRECISION, REDUCE, UNARY
 
 
@@ -181,7 +181,10 @@ class Reshape(Op):
 
     def infer(self) -> Type:
         have = tensor_type(self.x)
-        self.check(product(have.shape) == product(self.shape), f"{have} does not have the elements of {self.shape}")
+        before, after = product(have.shape), product(self.shape)
+        # A quotient such as C // 4 is known to be exact only once C is: then the check is made again.
+        self.check(before == after or has_quotient(before) or has_quotient(after),
+                   f"{have} does not have the elements of {self.shape}")
         return TensorType(self.shape, have.dtype)
 
 

@@ -156,8 +156,8 @@ def _normalised(frame: Frame, found: Attention, acc: Op, dims: t.Dims) -> Op:
     if row is None:
         return b.cast(acc, wide(found.out.dtype))
     classes = frame.request.classes
-    where = [c for c in frame.domain.coords(classes.of(row) if tt.tensor_type(row).shape else ())]
-    value = b.fit(frame.w.value(row, tuple(where)), dims)
+    where = frame.domain.coords(classes.of(row) if tt.tensor_type(row).shape else ())
+    value = b.fit(frame.w.value(row, where), dims)
     fn = "div" if weights.divisor is not None else "mul"
     return b.cast(b.binary(fn, acc, value), wide(found.out.dtype))
 

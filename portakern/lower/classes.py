@@ -1,19 +1,35 @@
 """Which dims of a tensor program run together: every dim of every value gets the iteration axis it belongs to.
 
 Elementwise operations, broadcasts, transposes, reductions and contractions tie the dims of their operands to those of
-their result.  An input ties nothing: each use of it is a load of its own, so ``x @ x.T`` has three axes and not one.
-The result is what the families lower by: two values with the same axes can share tiles.
+their result.  An input ties nothing where a contraction uses it, or where it would meet itself along two axes: there
+each use of it is a load of its own, so ``x @ x.T`` has three axes and not one.  Coordinates (iota) are unshared before,
+since one of them may be wanted along several axes.  The result is what the families lower by: two values with the same
+axes can share tiles.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from portakern.ir.core import Arg, Op
+from portakern.ir.core import Arg, Block, Op
+from portakern.ir.core import Yield as Give
 from portakern.ir.size import Size
 from portakern.ir.tensor import (
-    ArgFold, BitConvert, Contract, Convert, Cumulate, Expand, Fold, Map, Reshape, TensorProgram, Transpose, tensor_type,
+    ArgFold,
+    BitConvert,
+    Contract,
+    Convert,
+    Cumulate,
+    Expand,
+    Fold,
+    Iota,
+    Map,
+    Reshape,
+    TensorProgram,
+    TensorType,
+    Transpose,
+    tensor_type,
 )  # fmt: skip
 
 Node = tuple[Op, int]
@@ -31,17 +47,19 @@ class AxisClass:
 
 
 class Classes:
-    """Axis classes by (operation, dim).  Values in ``cut`` count as arrays in memory, like inputs."""
+    """Axis classes by (operation, dim).  ``names`` gives names to the axes of arguments' dims.
 
-    def __init__(self, program: TensorProgram, names: Mapping[str, tuple[str, ...]], cut: frozenset[Op]) -> None:
+    Arguments in ``apart`` tie nothing; :func:`axis_classes` finds which must.
+    """
+
+    def __init__(self, program: TensorProgram, names: Mapping[str, tuple[str, ...]], apart: frozenset[Op]) -> None:
         self.parent: dict[Node, Node] = {}
-        self.cut = cut
+        self.apart = apart
         self.found: dict[Node, AxisClass] = {}
         self.by_use: dict[tuple[Op, int], tuple[Node, ...]] = {}
         self.hints: dict[Node, str] = {}
         for op in program.body.ops:
-            if op.mnemonic() != "give":
-                self._tie(op, names)
+            self._tie(op, names)
         self._name(program)
 
     # ---- union-find
@@ -57,17 +75,20 @@ class Classes:
 
     def _tie(self, op: Op, names: Mapping[str, tuple[str, ...]]) -> None:
         for number, operand in enumerate(op.operands):
-            is_leaf = isinstance(operand, Arg) or operand in self.cut
+            is_leaf = isinstance(operand, Arg) and (operand in self.apart or isinstance(op, Contract | Give))
             rank = tensor_type(operand).rank
             # A leaf's dims are nodes of this use alone: (op, -1 - 16 * operand - dim) names them without a class.
             nodes = tuple((op, -1 - 16 * number - d) if is_leaf else (operand, d) for d in range(rank))
             for d in range(rank):
+                self._root(nodes[d])
                 if isinstance(operand, Arg) and operand.name in names:
                     self.hints[nodes[d]] = names[operand.name][d]
                 target = tied_dim(op, number, d)
                 if target is not None:
                     self._join(nodes[d], (op, target))
             self.by_use[(op, number)] = nodes
+        for d in range(op.type.rank if isinstance(op.type, TensorType) else 0):
+            self._root((op, d))
         if isinstance(op, Contract):
             for i, j in zip(op.lhs_axes, op.rhs_axes, strict=True):
                 self._join(self.by_use[(op, 0)][i], self.by_use[(op, 1)][j])
@@ -83,9 +104,7 @@ class Classes:
             if (size := _size(node)) != 1:
                 extents.setdefault(self._root(node), size)
         for op in program.body.ops:
-            if op.mnemonic() == "give":
-                continue
-            dims = [(op, d) for d in range(tensor_type(op).rank)] if hasattr(op.type, "shape") else []
+            dims = [(op, d) for d in range(op.type.rank)] if isinstance(op.type, TensorType) else []
             for node in [*dims, *(n for i in range(len(op.operands)) for n in self.by_use[(op, i)])]:
                 root = self._root(node)
                 if root not in self.found:
@@ -120,6 +139,8 @@ def tied_dim(op: Op, number: int, d: int) -> int | None:
     """The dim of the result of ``op`` that dim ``d`` of its operand ``number`` runs along, if it does."""
     operand = op.operands[number]
     match op:
+        case Give():
+            return None
         case Map():
             return d if tensor_type(operand).shape else None
         case Convert() | BitConvert() | Cumulate():
@@ -153,3 +174,53 @@ def matched_dims(inner: tuple[Size, ...], outer: tuple[Size, ...]) -> dict[int, 
     b = [i for i, s in enumerate(outer) if s != 1]
     same = [inner[i] for i in a] == [outer[j] for j in b]
     return dict(zip(a, b, strict=True)) if same else {}
+
+
+def axis_classes(program: TensorProgram, names: Mapping[str, tuple[str, ...]]) -> Classes:
+    """The axis classes of ``program``, with every argument apart that would otherwise meet itself along two axes."""
+    apart: frozenset[Op] = frozenset()
+    while True:
+        classes = Classes(program, names, apart)
+        doubled = {c for op in program.body.ops for c in repeats(classes, op)}
+        more = frozenset(
+            operand for op in program.body.ops for i, operand in enumerate(op.operands)
+            if isinstance(operand, Arg) and operand not in apart and doubled & set(classes.of_operand(op, i)))
+        if not more:
+            return classes
+        apart |= more
+
+
+def repeats(classes: Classes, op: Op) -> set[AxisClass]:
+    """The axes that a value runs along twice."""
+    if not isinstance(op.type, TensorType):
+        return set()
+    mine = classes.of(op)
+    if isinstance(op, Contract):
+        mine = (*mine, *(classes.of_operand(op, 0)[i] for i in op.lhs_axes))
+    return {c for i, c in enumerate(mine) if c in mine[:i]}
+
+
+def unshare_coordinates(program: TensorProgram) -> TensorProgram:
+    """``program`` with a copy of every value made of coordinates alone for each of its uses: they cost nothing, and one
+    of them along two axes would tie those axes together."""
+    free: set[Op] = set()
+    for op in program.body.ops:
+        if isinstance(op, Iota) or (op.operands and all(o in free or not tensor_type(o).shape for o in op.operands)
+                                    and any(o in free for o in op.operands)):
+            free.add(op)
+    new: dict[Op, Op] = {}
+    ops: list[Op] = []
+
+    def use(op: Op) -> Op:
+        if op not in free:
+            return new.get(op, op)
+        copy = op.remap(use)
+        copy = replace(copy) if copy is op else copy
+        ops.append(copy)
+        return copy
+
+    for op in program.body.ops:
+        if op not in free:
+            new[op] = op.remap(use)
+            ops.append(new[op])
+    return replace(program, body=Block(program.body.args, tuple(ops)))

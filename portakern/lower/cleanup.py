@@ -13,8 +13,8 @@ rules = Rules()
 
 
 def clean(kernel: t.Kernel) -> t.Kernel:
-    kernel = canonicalise(kernel, rules + _pads(kernel))
-    return canonicalise(kernel, rules)
+    kernel = canonicalise(kernel, rules)
+    return canonicalise(kernel, rules + _pads(kernel))
 
 
 def _exact(narrow: str, broad: str) -> bool:
@@ -80,7 +80,7 @@ def integer_constants(op: t.Binary) -> Op | None:
     return None
 
 
-def _size(op: Op):  # noqa: ANN202 - Size or None
+def _size(op: Op):
     if isinstance(op, t.Extent):
         return op.size
     return op.value if isinstance(op, t.Const) and isinstance(op.value, int) else None

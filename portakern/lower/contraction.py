@@ -36,7 +36,7 @@ def operand_dtype(op: tt.Contract) -> str:
     return tt.tensor_type(op.lhs).dtype
 
 
-def free_classes(request: Request, op: tt.Contract) -> tuple[list[AxisClass], list[AxisClass], list[AxisClass], list[AxisClass]]:
+def free_classes(request: Request, op: tt.Contract) -> tuple[list[AxisClass], ...]:
     """Axis classes of batch, of the free dims of each side, and of the contracted dims."""
     lhs, rhs = request.classes.of_operand(op, 0), request.classes.of_operand(op, 1)
     return ([lhs[i] for i in op.lhs_batch], [lhs[i] for i in op.lhs_free], [rhs[i] for i in op.rhs_free],

@@ -34,7 +34,7 @@ def _domain(request: Request) -> tuple[Domain, str]:
     apart = used_by_coordinate(program, classes)
     if source is not None and sources:
         pair = {source, target}
-        runs = [r for r in merge(order, "parallel", seen, apart | pair)]  # type: ignore[arg-type, operator]
+        runs = merge(order, "parallel", seen, apart | pair)  # type: ignore[arg-type, operator]
         roles = {source: "source", target: "target"}
         runs = [Run(r.classes, roles.get(r.classes[0], "parallel") if len(r.classes) == 1 else "parallel") for r in runs]
         return Domain(runs, target), "transpose"

@@ -65,7 +65,7 @@ class Frame:
         coords = self.domain.coords(self.classes_of(number))
         self.w.store(op, program.outputs[number], tt.tensor_type(op).shape, coords)
 
-    def classes_of(self, number: int):  # noqa: ANN201
+    def classes_of(self, number: int):
         program, classes = self.request.program, self.request.classes
         op = program.results[number]
         return classes.of_operand(program.body.ops[-1], number) if op in program.args else classes.of(op)

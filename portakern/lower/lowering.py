@@ -12,7 +12,7 @@ from portakern.ir.core import Arg
 from portakern.ir.program import Array, Program, verify_program
 from portakern.ir.schedule import Nest, Schedule, Value, override
 from portakern.lower.attention import lower_attention
-from portakern.lower.classes import Classes
+from portakern.lower.classes import axis_classes
 from portakern.lower.contraction import lower_contraction
 from portakern.lower.domain import array_types
 from portakern.lower.elementwise import lower_elementwise
@@ -90,7 +90,7 @@ def lower_with(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tu
             if out not in simple.outputs:
                 temporaries[out] = tt.tensor_type(op)
             if out not in full_names and not isinstance(op, Arg):
-                full_names[out] = tuple(c.name for c in Classes(stage.program, full_names, frozenset()).of(op))
+                full_names[out] = tuple(c.name for c in axis_classes(stage.program, full_names).of(op))
     extra = [Array(n, t.BufferType(x.shape, x.dtype), "temporary") for n, x in temporaries.items()]
     del views
     result = Program(program.name, (*arrays, *extra), tuple(kernels))
@@ -132,7 +132,7 @@ def _work(stage: Stage) -> bool:
 
 def _kernel(name: str, stage: Stage, choose: Choose, names: Mapping[str, tuple[str, ...]], scalars: frozenset[str],
             strides: Strides | None) -> t.Kernel:
-    classes = Classes(stage.program, names, frozenset())
+    classes = axis_classes(stage.program, names)
     request = Request(name, stage.program, classes, choose, scalars, strides)
     match stage.family:
         case "elementwise":

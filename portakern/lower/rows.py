@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Op
-from portakern.lower.classes import AxisClass
 from portakern.lower.domain import Domain, Run, accesses, merge, real, used_by_coordinate
 from portakern.lower.kernel import Frame, Request, along, at_most, covered, grid
-from portakern.lower.online import Softmax, match_exponential, sums_of, through_casts
+from portakern.lower.online import Softmax, match_exponential, through_casts
 from portakern.lower.simplify import identity
 from portakern.lower.tiles import Coordinates, wide
 
@@ -137,7 +136,7 @@ def _separate(level: Sequence[tt.Fold]) -> list[list[tt.Fold]]:
     return [list(level)]
 
 
-def nested(frame: Frame, runs: Sequence[Run], init: Sequence[tuple[str, Op]], body, combine=None) -> tuple[Op, ...]:  # noqa: ANN001
+def nested(frame: Frame, runs: Sequence[Run], init: Sequence[tuple[str, Op]], body, combine=None) -> tuple[Op, ...]:
     """Loops over the walked runs, outermost first, carrying ``init`` through; ``whole`` runs need none."""
     walked = [r for r in runs if frame.b.axis[r.name].kind == "loop"]
     if not walked:
@@ -198,7 +197,7 @@ def _walk(frame: Frame, folds: Sequence[tt.Fold], reduced: Sequence[Run]) -> Non
     w.known.update(zip(order, totals, strict=True))
 
 
-def _ordered(b, state: Op, part: Op) -> tuple[Op, Op]:  # noqa: ANN001
+def _ordered(b, state: Op, part: Op) -> tuple[Op, Op]:
     return state, b.fit(part, t.tile_type(state).dims) if t.tile_type(state).dims else part
 
 
@@ -206,7 +205,7 @@ def _name(fold: tt.Fold, number: int) -> str:
     return f"{ {'sum': 'total', 'max': 'top', 'min': 'bottom'}.get(fold.fn, fold.fn) }{number or ''}".replace(" ", "")
 
 
-def guarded(b, top: Op) -> Op:  # noqa: ANN001
+def guarded(b, top: Op) -> Op:
     """``top``, or 0 where it is -inf: a row of -inf so far must not make -inf - -inf, which is NaN."""
     dead = b.compare("eq", top, b.const(float("-inf"), t.tile_type(top).dtype))
     return b.select(dead, b.const(0.0, t.tile_type(top).dtype), top)

@@ -10,7 +10,16 @@ from portakern.ir.core import Arg, Op
 from portakern.ir.rewrite import Rules, canonicalise
 from portakern.ir.size import Size
 from portakern.ir.tensor import (
-    Contract, Convert, Expand, Fold, Literal, Map, Reshape, TensorProgram, Transpose, tensor_type,
+    Contract,
+    Convert,
+    Expand,
+    Fold,
+    Literal,
+    Map,
+    Reshape,
+    TensorProgram,
+    Transpose,
+    tensor_type,
 )  # fmt: skip
 
 rules = Rules()
@@ -112,6 +121,8 @@ def reshape_twice(op: Reshape) -> Op | None:
 def reshape_before_elementwise(op: Reshape) -> Op | None:
     """Push reshapes towards the inputs, whose views are free."""
     x = op.x
+    if not _reshapes_freely(x):
+        return None
     if isinstance(x, Convert):
         return Convert(Reshape(x.x, op.shape), x.dtype, loc=x.loc)
     if isinstance(x, Map):
@@ -120,6 +131,15 @@ def reshape_before_elementwise(op: Reshape) -> Op | None:
     if isinstance(x, Expand) and not tensor_type(x.x).shape:
         return Expand(x.x, op.shape, ())
     return None
+
+
+def _reshapes_freely(op: Op) -> bool:
+    """Whether a reshape of ``op`` can be made a reshape of the arrays it is computed from, elementwise."""
+    if isinstance(op, Arg | Reshape) or not tensor_type(op).shape:
+        return True
+    if isinstance(op, Expand):
+        return not tensor_type(op.x).shape
+    return isinstance(op, Map | Convert) and all(map(_reshapes_freely, op.operands))
 
 
 @rules.on(Expand)
@@ -188,7 +208,3 @@ def contract_without_a_matrix(op: Contract) -> Op | None:
         terms = Fold("sum", terms, tuple(range(len(shape), len(full_shape))), loc=op.loc)
     return Convert(terms, op.dtype, loc=op.loc)
 
-
-def leaf(op: Op) -> bool:
-    """Whether ``op`` is an array that kernels can load from."""
-    return isinstance(op, Arg)

@@ -13,11 +13,21 @@ from dataclasses import dataclass, field, replace
 
 from portakern.ir.core import Arg, Block, Op, Yield
 from portakern.ir.rewrite import live
-from portakern.ir.tensor import (
-    ArgFold, Contract, Convert, Expand, Flip, Fold, Map, Reshape, Slice, TensorProgram, tensor_type,
-)  # fmt: skip
 from portakern.ir.size import Size
-from portakern.lower.classes import AxisClass, Classes, matched_dims
+from portakern.ir.tensor import (
+    ArgFold,
+    Contract,
+    Convert,
+    Expand,
+    Flip,
+    Fold,
+    Map,
+    Reshape,
+    Slice,
+    TensorProgram,
+    tensor_type,
+)  # fmt: skip
+from portakern.lower.classes import AxisClass, axis_classes, matched_dims, repeats, unshare_coordinates
 from portakern.lower.online import Attention, match_attention, through_casts
 
 Names = Mapping[str, tuple[str, ...]]
@@ -51,6 +61,7 @@ def stages(program: TensorProgram, names: Names, fresh: Iterable[str]) -> list[S
     """The stages of ``program`` in order.  Arrays between them are named by ``fresh`` and appear as outputs of one and
     arguments of the next."""
     names_of_temporaries = iter(fresh)
+    program = unshare_coordinates(program)
     out: list[Stage] = []
     for part in _cut(program, names, names_of_temporaries):
         out += _Splitter(part, names, names_of_temporaries).run()
@@ -64,7 +75,7 @@ def _cut(program: TensorProgram, names: Names, fresh: Iterable[str]) -> list[Ten
     """Parts of ``program`` between which whole arrays must exist: under views that are no index map of a computed value,
     and where a value meets itself along two axes (``y @ y.T``)."""
     anchored = _anchored(program)
-    classes = Classes(program, names, frozenset())
+    classes = axis_classes(program, names)
     for op in program.body.ops:
         if isinstance(op, Yield):
             continue
@@ -76,8 +87,7 @@ def _cut(program: TensorProgram, names: Names, fresh: Iterable[str]) -> list[Ten
             shape = tensor_type(op.x).shape
             must = len(matched_dims(shape, op.shape)) != sum(s != 1 for s in shape)
         elif isinstance(op, Contract | Map):
-            mine = [c for c in classes.of(op) if c.extent != 1]
-            must = len(set(mine)) != len(mine)
+            must = bool(repeats(classes, op))
         if must and operands:
             first = program_of(program, operands, [next(iter(fresh)) for _ in operands])
             replaced = dict(zip(operands, first.outputs, strict=True))
@@ -131,7 +141,7 @@ class _Splitter:
     def __init__(self, program: TensorProgram, names: Names, fresh: Iterable[str]) -> None:
         self.program = program
         self.fresh = iter(fresh)
-        self.classes = Classes(program, names, frozenset())
+        self.classes = axis_classes(program, names)
         self.users: dict[Op, list[Op]] = {}
         for op in program.body.ops:
             for o in dict.fromkeys(op.operands):

@@ -201,7 +201,16 @@ class TileWriter:
         order = [a for i in indices for a in i.axes]
         dims = self.b.dims(*order)
         buffer = self.arrays.view(name, view)
-        self.b.store(self.b.fit(value, dims), buffer, indices)
+        self.b.store(self.b.fit(self._without_single(value, order), dims), buffer, indices)
+
+    def _without_single(self, value: Op, kept: Sequence[str]) -> Op:
+        """``value`` without the dims of axes that have a single element and are not stored along."""
+        for axis in t.tile_type(value).axes:
+            if axis not in kept and self.b.axis[axis].extent == 1:
+                dtype = t.tile_type(value).dtype
+                wider = self.b.add(t.Mask(self.b.cast(value, wide(dtype)), axis, 0))
+                value = self.b.cast(self.b.add(t.Reduce("sum", wider, axis)), dtype)
+        return value
 
 
 def collapse(shape: tuple[Size, ...], coords: Sequence[Coordinate]) -> tuple[tuple[Size, ...], tuple[t.Index, ...]]:

@@ -1,0 +1,146 @@
+"""Lowering against the oracle, by running tile programs literally: library cases and operators of users."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from portakern.errors import MissingRuleError, ScheduleError
+from portakern.ir.oracle import evaluate
+from portakern.ir.program import Program
+from portakern.ir.schedule import Nest, Schedule
+from portakern.ir.tensor import tensor_type
+from portakern.lower import lower_with
+from portakern.spec.load import library, load_operator
+from portakern.spec.operator import Operator
+from tests.lower import user_operators
+from tests.tile_interpreter import NUMPY, run
+
+
+def chooser(row_tile: int = 4096):
+    """Schedules of a made-up target; rows longer than ``row_tile`` are walked."""
+
+    def choose(nest: Nest) -> Schedule:
+        return Schedule(tuple((a.name, tile(nest, a)) for a in nest.axes))
+
+    def tile(nest: Nest, a: Any) -> int:
+        extent = a.extent if isinstance(a.extent, int) else 1000
+        if nest.family in ("contraction", "attention"):
+            whole = _power_of_two(extent, 16, 4096)
+            return {"m": 32, "n": 32, "k": 32 if nest.family == "contraction" else whole, "d": whole}.get(a.role, 1)
+        if nest.family == "rows":
+            if a is nest.role("reduced")[-1]:
+                return _power_of_two(extent, 1, row_tile) if isinstance(a.extent, int) else 64
+            return 4 if nest.role("parallel") and a is nest.role("parallel")[-1] else 1
+        tiled = [x for x in nest.axes if x.role in ("source", "target")] or list(nest.axes[-2:])
+        return _power_of_two(extent, 1, 32) if a in tiled else 1
+
+    return choose
+
+
+def _power_of_two(n: int, low: int, high: int) -> int:
+    value = low
+    while value < min(n, high):
+        value *= 2
+    return value
+
+
+def lowered(op: Operator, dims: Mapping[str, Any], params: Mapping[str, Any], dtype: str, row_tile: int = 4096,
+            keep_open: tuple[str, ...] = ()) -> tuple[Any, Program]:
+    program = op.program({d: n for d, n in dims.items() if d not in keep_open}, params=params, dtype=dtype)
+    return program, lower_with(program, chooser(row_tile))
+
+
+def compare(op: Operator, dims: Mapping[str, Any], params: Mapping[str, Any], dtype: str, row_tile: int = 4096,
+            keep_open: tuple[str, ...] = ()) -> Program:
+    """Run the lowered program and the oracle on normal data; errors are bounded by the dtype's roundoff."""
+    bound = op.program(dims, params=params, dtype=dtype)
+    _, program = lowered(op, dims, params, dtype, row_tile, keep_open)
+    rng = np.random.default_rng(0)
+    inputs = {a.name: (rng.standard_normal(tensor_type(a).shape) * 3).astype(NUMPY[tensor_type(a).dtype]) for a in bound.args}
+    got = run(program, inputs, {d: int(dims[d]) for d in keep_open})
+    want = evaluate(bound, inputs)
+    for name in bound.outputs:
+        g, w = np.asarray(got[name], np.float64), np.asarray(want[name], np.float64)
+        assert g.shape == w.shape
+        scale = np.abs(w) + 0.1 * np.max(np.abs(w), initial=0, where=np.isfinite(w)) + 1e-6
+        with np.errstate(invalid="ignore"):
+            error = np.where((g == w) | (np.isnan(g) & np.isnan(w)), 0, np.abs(g - w) / scale)
+        assert np.all(error < (1e-3 if dtype == "f32" else 0.06)), f"{name}: {np.nanmax(error)}"
+    return program
+
+
+SMALL = [(op, case) for op in library() for case in op.cases
+         if np.prod([np.prod(v) for v in case.dims.values()]) < 2e5]
+
+
+@pytest.mark.parametrize(("op", "case"), SMALL, ids=[f"{o.name}-{c.name}" for o, c in SMALL])
+def test_library(op: Operator, case: Any) -> None:
+    for dtype in ("f32", "bf16"):
+        compare(op, case.dims, case.params, dtype)
+
+
+@pytest.mark.parametrize("row_tile", [4096, 16])
+@pytest.mark.parametrize("name", [n for n in user_operators.CASES if n != "lincum"])
+def test_users_operator(name: str, row_tile: int) -> None:
+    for dtype in ("f32", "bf16"):
+        compare(getattr(user_operators, name), user_operators.CASES[name], {}, dtype, row_tile)
+
+
+@pytest.mark.parametrize(("name", "dims"), [
+    ("chain", ("M", "N")), ("colsum", ("M", "N")), ("l2norm", ("M", "N")), ("strange", ("M", "K", "N")), ("lse", ("N",)),
+    ("attn_bias", ("S",)), ("attn_lse", ("S", "T")), ("attn_window", ("S",)), ("mean_mm", ("B", "S", "N")),
+    ("two_out", ("M", "N")), ("perm3", ("A", "C")), ("midmax", ("B",)), ("total", ("M",)),
+])  # fmt: skip
+def test_open_dims(name: str, dims: tuple[str, ...]) -> None:
+    program = compare(getattr(user_operators, name), user_operators.CASES[name], {}, "f32", 16, keep_open=dims)
+    assert set(program.sizes) == set(dims)
+
+
+def families(name: str) -> list[str]:
+    _, program = lowered(getattr(user_operators, name), user_operators.CASES[name], {}, "bf16")
+    return [k.family for k in program.kernels]
+
+
+def test_fusion() -> None:
+    """What shares a loop nest is one kernel; what does not is as few as can be."""
+    assert families("strange") == ["contraction"]
+    assert families("attn_bias") == ["attention"]
+    assert families("attn_window") == ["attention"]
+    assert families("two_out") == ["rows"]
+    assert families("norm_mm") == ["rows", "contraction"]
+    assert families("swiglu") == ["contraction", "contraction"]
+    assert families("mm_softmax") == ["contraction", "rows"]
+    assert families("group_norm") == ["rows", "elementwise"]
+
+
+def test_online_softmax_is_two_walks() -> None:
+    _, program = lowered(load_operator("softmax"), {"M": 2, "N": 5000}, {}, "f32", row_tile=1024)
+    loops = [op for op in program.kernels[0].body.ops if op.mnemonic() == "loop"]
+    assert len(program.kernels) == 1 and len(loops) == 2
+
+
+def test_causal_attention_stops_at_the_diagonal() -> None:
+    dims = {"B": 1, "H": 1, "G": 1, "SQ": 128, "SK": 128, "D": 16}
+    _, causal = lowered(load_operator("attention"), dims, {"causal": True}, "f32")
+    _, full = lowered(load_operator("attention"), dims, {}, "f32")
+    (with_bound,), (without,) = ([op for op in p.kernels[0].body.walk() if op.mnemonic() == "loop"] for p in (causal, full))
+    assert with_bound.hi is not None and without.hi is None  # type: ignore[attr-defined]
+
+
+def test_everything_missing_is_listed_at_once() -> None:
+    with pytest.raises(MissingRuleError, match="cumulate") as caught:
+        lowered(user_operators.lincum, {"M": 3, "N": 5}, {}, "f32")
+    assert "user_operators.py:" in str(caught.value)
+
+
+def test_a_schedule_with_three_tiled_axes_is_refused() -> None:
+    def choose(nest: Nest) -> Schedule:
+        return Schedule(tuple((a.name, 4) for a in nest.axes))
+
+    program = user_operators.perm3.program({"A": 8, "B": 8, "C": 8}, dtype="f32")
+    with pytest.raises(ScheduleError, match="at most 2"):
+        lower_with(program, choose)

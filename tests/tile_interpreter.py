@@ -1,0 +1,203 @@
+"""Runs tile programs with numpy, one grid point after the other: what the IR means, said a second time.
+
+Slow and literal.  What the IR leaves undefined (outside an extent, after a load without pad) is filled with a value
+that would show up in a result that used it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+import ml_dtypes
+import numpy as np
+
+from portakern.ir import tile as t
+from portakern.ir.core import Block, Op, Result, yielded
+from portakern.ir.program import Program
+from portakern.ir.size import evaluate
+
+NUMPY = {"f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i64": np.int64,
+         "i32": np.int32, "i16": np.int16, "i8": np.int8, "u8": np.uint8, "u32": np.uint32, "bool": np.bool_}
+JUNK = 12345.0
+
+UNARY = {
+    "neg": np.negative, "abs": np.abs, "exp": np.exp, "exp2": np.exp2, "log": np.log, "log2": np.log2,
+    "log1p": np.log1p, "expm1": np.expm1, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x),
+    "reciprocal": lambda x: 1 / x, "tanh": np.tanh, "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "sin": np.sin,
+    "cos": np.cos, "floor": np.floor, "ceil": np.ceil, "round": np.round, "sign": np.sign, "not": np.logical_not,
+    "isnan": np.isnan, "erf": lambda x: np.vectorize(__import__("math").erf)(x).astype(x.dtype),
+}
+BINARY = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "max": np.maximum, "min": np.minimum,
+    "pow": np.power, "rem": np.remainder, "floordiv": np.floor_divide, "and": np.logical_and, "or": np.logical_or,
+    "xor": np.logical_xor,
+}
+COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
+REDUCE = {"sum": np.sum, "max": np.max, "min": np.min, "prod": np.prod, "any": np.any, "all": np.all}
+
+
+def run(program: Program, inputs: Mapping[str, np.ndarray], sizes: Mapping[str, int] | None = None) -> dict[str, np.ndarray]:
+    """Outputs of ``program`` on ``inputs``."""
+    sizes = sizes or {}
+    arrays = {k: np.asarray(v) for k, v in inputs.items()}
+    for a in program.by_role("output", "temporary"):
+        arrays[a.name] = np.full(program.shape(a.name, sizes), JUNK if a.init is None else a.init).astype(NUMPY[a.dtype])
+    with np.errstate(all="ignore"):
+        for kernel in program.kernels:
+            _Run(kernel, arrays, sizes).all()
+    return {a.name: arrays[a.name] for a in program.by_role("output")}
+
+
+class _Run:
+    def __init__(self, kernel: t.Kernel, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> None:
+        self.kernel, self.sizes = kernel, sizes
+        self.base: dict[Op, np.ndarray] = {}
+        for arg in kernel.args:
+            if isinstance(arg.type, t.BufferType):
+                shape = tuple(evaluate(s, sizes) for s in arg.type.shape)
+                view = arrays[arg.name].view()
+                view.shape = shape
+                self.base[arg] = view
+            else:
+                self.base[arg] = arrays[arg.name]
+        self.start: dict[str, int] = {a.name: 0 for a in kernel.axes if a.kind == "whole"}
+
+    def all(self) -> None:
+        ranges = [range(0, evaluate(a.extent, self.sizes), a.tile) for a in self.kernel.grid]
+        for point in itertools.product(*ranges):
+            self.start.update(zip((a.name for a in self.kernel.grid), point, strict=True))
+            self.env: dict[Op, object] = dict(self.base)
+            self.block(self.kernel.body)
+
+    def extent(self, axis: str) -> int:
+        return evaluate(self.kernel.axis[axis].extent, self.sizes)
+
+    def coord(self, axis: str) -> np.ndarray:
+        return self.start[axis] + np.arange(self.kernel.axis[axis].tile)
+
+    def block(self, block: Block) -> None:
+        for op in block.ops:
+            self.env[op] = self.op(op)
+
+    def op(self, op: Op) -> object:
+        v = [self.env[o] for o in op.operands] if not isinstance(op, t.For | t.Load | t.Store) else []
+        match op:
+            case t.Const():
+                return np.asarray(op.value, NUMPY[op.dtype])
+            case t.Extent():
+                return np.asarray(evaluate(op.size, self.sizes), NUMPY[op.dtype])
+            case t.Start():
+                return np.asarray(self.start[op.axis], NUMPY[op.dtype])
+            case t.Coord():
+                c = self.coord(op.axis).astype(NUMPY[op.dtype])
+                return c if op.dims else c[0]
+            case t.Unary():
+                return np.asarray(UNARY[op.fn](v[0])).astype(NUMPY[op.type.dtype])
+            case t.Binary():
+                assert op.type.dtype in ("f32", "f64", "i32", "i64", "bool"), op.type
+                return np.asarray(BINARY[op.fn](*v)).astype(NUMPY[op.type.dtype])
+            case t.Compare():
+                return COMPARE[op.fn](*v)
+            case t.Select():
+                return np.where(*v)
+            case t.Cast():
+                return np.asarray(v[0]).astype(NUMPY[op.dtype])
+            case t.Bitcast():
+                return np.asarray(v[0]).view(NUMPY[op.dtype])
+            case t.Broadcast():
+                have = t.tile_type(op.x).axes
+                shape = [n if a in have else 1 for a, n in op.dims]
+                return np.broadcast_to(np.asarray(v[0]).reshape(shape), [n for _, n in op.dims])
+            case t.Permute():
+                have = t.tile_type(op.x).axes
+                return np.transpose(v[0], [have.index(a) for a in op.axes])
+            case t.Mask():
+                out = np.array(v[0])
+                where = t.tile_type(op.x).axes.index(op.axis)
+                bad = self.coord(op.axis) >= self.extent(op.axis)
+                out[(slice(None),) * where + (bad,)] = op.value
+                return out
+            case t.Reduce():
+                return REDUCE[op.fn](v[0], axis=t.tile_type(op.x).axes.index(op.axis)).astype(NUMPY[op.type.dtype])
+            case t.Dot():
+                return self.dot(op, *v)
+            case Result():
+                return self.env[op.source][op.index]
+            case t.Load():
+                return self.load(op)
+            case t.Store():
+                return self.store(op)
+            case t.For():
+                return self.loop(op)
+        if op.mnemonic() == "give":
+            return None
+        raise NotImplementedError(op.mnemonic())
+
+    def dot(self, op: t.Dot, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        names: dict[str, str] = {}
+        for axis in (*t.tile_type(op.lhs).axes, *t.tile_type(op.rhs).axes):
+            names.setdefault(axis, "abcdefgh"[len(names)])
+        spec = ["".join(names[x] for x in t.tile_type(o).axes) for o in (op.lhs, op.rhs, op.acc)]
+        # What is outside the extent must be zero in both operands, and nothing but finite times zero.
+        for o, x in ((op.lhs, a), (op.rhs, b)):
+            where = t.tile_type(o).axes.index(op.axis)
+            bad = self.coord(op.axis) >= self.extent(op.axis)
+            assert not np.any(np.asarray(x).swapaxes(0, where)[bad]), f"{o.mnemonic()} is not zero outside {op.axis}"
+        kind = NUMPY[op.type.dtype]
+        return c + np.einsum(f"{spec[0]},{spec[1]}->{spec[2]}", a.astype(kind), b.astype(kind))
+
+    def places(self, op: t.Load | t.Store, dims: t.Dims) -> tuple[list[np.ndarray], np.ndarray]:
+        shape = t.buffer_type(op.buffer).shape
+        axes = [a for a, _ in dims]
+        out, inside = [], np.ones([n for _, n in dims], bool)
+        for index, size in zip(op.indices, shape, strict=True):
+            total = np.asarray(evaluate(index.offset, self.sizes))
+            for term in index.terms:
+                c = self.coord(term.axis)
+                # Outside the extent of its axis a coordinate is outside every array.
+                lost = c >= self.extent(term.axis)
+                c = c // term.div % term.mod if term.mod else c // term.div
+                c = np.where(lost, -(10**9), c * evaluate(term.scale, self.sizes))
+                if term.axis in axes:
+                    where = [1] * len(axes)
+                    where[axes.index(term.axis)] = len(c)
+                    c = c.reshape(where)
+                else:
+                    c = c[0]
+                total = total + c
+            inside = inside & (total >= 0) & (total < evaluate(size, self.sizes))
+            out.append(total)
+        return out, inside
+
+    def load(self, op: t.Load) -> np.ndarray:
+        where, inside = self.places(op, op.dims)
+        data = self.env[op.buffer]
+        picked = np.broadcast_arrays(inside, *where)[1:] if where else []
+        result = np.full(inside.shape, JUNK if op.pad is None else op.pad).astype(data.dtype)
+        if not np.all(inside):
+            assert self.kernel.may_overrun(op), f"{op.buffer.name} is read outside, and may_overrun says it cannot be"
+        result[inside] = data[tuple(p[inside] for p in picked)] if where else data
+        return result
+
+    def store(self, op: t.Store) -> None:
+        where, inside = self.places(op, t.tile_type(op.value).dims)
+        data = self.env[op.buffer]
+        picked = np.broadcast_arrays(inside, *where)[1:] if where else []
+        value = np.broadcast_to(self.env[op.value], inside.shape)
+        if not where:
+            data[...] = value
+            return
+        data[tuple(p[inside] for p in picked)] = value[inside]
+
+    def loop(self, op: t.For) -> tuple[object, ...]:
+        axis = self.kernel.axis[op.axis]
+        lo = int(self.env[op.lo]) if op.lo is not None else 0
+        hi = min(int(self.env[op.hi]) if op.hi is not None else 10**18, self.extent(op.axis))
+        carried = tuple(self.env[v] for v in op.init)
+        for start in range(lo // axis.tile * axis.tile, hi, axis.tile):
+            self.start[op.axis] = start
+            self.env.update(zip(op.body.args, carried, strict=True))
+            self.block(op.body)
+            carried = tuple(self.env[v] for v in yielded(op.body))
+        return carried
