@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from portakern.ir.core import Arg, Block, Op, Result, Yield, yielded
 from portakern.ir.size import Size, Sym, substitute
-from portakern.ir.tile import Broadcast, Cast, Const, Coord, Dot, Extent, For, Load, Reduce, Start, Store
+from portakern.ir.tile import Binary, Broadcast, Cast, Const, Coord, Dot, Extent, For, Load, Reduce, Start, Store, Unary
 
 # ---- expressions -----------------------------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class Names:
         self.taken = {*reserved, *keyword.kwlist}
 
     def fresh(self, hint: str) -> str:
-        base = hint if hint.isidentifier() else "v"
+        base = hint if hint.isidentifier() else "t"
         name, number = base, 1
         while name in self.taken:
             number += 1
@@ -255,13 +255,19 @@ def named_values(block: Block, heaviest: int = 7) -> frozenset[Op]:
             continue
         heavy = 1 + sum(0 if o in named else weight.get(o, 0) for o in op.operands)
         only = users.get(op, [])
+        reduction = isinstance(op, Reduce) and not _accumulates(op, only)
         into_cast = isinstance(op, Load) and len(only) == 1 and isinstance(only[0], Cast)
         of_load = isinstance(op, Cast) and isinstance(op.x, Load) and op.x not in named
-        if (uses[op] > 1 or isinstance(op, Dot) or (isinstance(op, Load) and not into_cast) or of_load
+        if (uses[op] > 1 or isinstance(op, Dot) or reduction or (isinstance(op, Load) and not into_cast) or of_load
                 or heavy > heaviest or crosses(op)):  # fmt: skip
             named.add(op)
         weight[op] = heavy
     return frozenset(named)
+
+
+def _accumulates(op: Op, users: Sequence[Op]) -> bool:
+    """Whether ``op`` is only added to (or joined with) a carried value, which reads well on one line."""
+    return len(users) == 1 and isinstance(users[0], Binary) and users[0].rhs is op
 
 
 def reads(op: Op, named: Collection[Op]) -> set[Op]:
@@ -331,7 +337,20 @@ def hint_of(op: Op, users: Callable[[Op], Sequence[Op]] = lambda _: ()) -> str:
             return f"{fn}_{axis}"
         case Dot():
             return "product"
+        case Unary(fn=fn):
+            return f"{fn}_{leaf_of(op)}"
     for user in users(op):
+        if isinstance(user, Cast):
+            user = next(iter(users(user)), user)
         if isinstance(user, Store) and isinstance(user.buffer, Arg):
             return user.buffer.name
-    return getattr(op, "fn", op.mnemonic()) + "_" if hasattr(op, "fn") and op.operands else "v"
+    return "t"
+
+
+def leaf_of(op: Op) -> str:
+    """The name of the first array or argument that ``op`` is computed from."""
+    while op.operands:
+        if isinstance(op, Load) and isinstance(op.buffer, Arg):
+            return op.buffer.name
+        op = op.operands[0]
+    return op.name if isinstance(op, Arg) else "t"

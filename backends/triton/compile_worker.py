@@ -1,0 +1,161 @@
+"""Compiling in a worker process: the host function runs on tensors without storage and every launch it makes is compiled.
+
+Running the text's own host function is what makes our kernels and foreign ones alike: block sizes, warps, argument
+types and divisibility are those that Triton's launcher would see, because Triton's launcher computes them.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+from contextlib import contextmanager
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from portakern.backend import Source
+from portakern.build.cache import default_directory
+from portakern.errors import CompileError, PortakernError, ToolMissing
+
+from .module import example_sizes, load_module, parameters, shape_of, strides_of, torch_dtype
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """One launched kernel: machine code, its assembly text, and what Triton says of the launch."""
+
+    name: str
+    format: str
+    data: bytes
+    assembly: str
+    shared_bytes: int
+    warps: int
+    signature: str
+
+
+@dataclass(frozen=True)
+class Compiled:
+    kernels: tuple[CompiledKernel, ...]
+    tool: str
+
+
+def versions() -> str:
+    return f"triton {importlib.metadata.version('triton')}"
+
+
+def use_cache_folder() -> None:
+    """Keep Triton's own cache beside ours, not in the home directory."""
+    os.environ.setdefault("TRITON_CACHE_DIR", str(default_directory() / "triton"))
+
+
+def compile_source(source: Source) -> Compiled:
+    """Compile every kernel the host function launches, for a device that need not be here.
+
+    Raises :class:`CompileError` with what Triton said.
+    """
+    use_cache_folder()
+    try:
+        import torch
+        import triton  # noqa: F401
+    except ImportError as error:
+        raise ToolMissing(f"compiling Triton needs {error.name}", hint="pip install 'portakern[triton]'") from None
+    sizes = example_sizes(source.sizes)
+    arguments: list[Any] = []
+    for array in parameters(source):
+        if array.role == "scalar":
+            arguments.append(1 if array.dtype.startswith(("i", "u")) else 1.5)
+        else:
+            shape = shape_of(array, sizes)
+            arguments.append(torch.empty_strided(shape, strides_of(array, sizes), dtype=torch_dtype(array.dtype),
+                                                 device="meta"))  # fmt: skip
+    with compiling_for(source.target.device.isa) as launched:
+        module = load_module(source)
+        try:
+            getattr(module, source.entry)(*arguments)
+        except PortakernError:
+            raise
+        except Exception as error:
+            raise CompileError(f"Triton cannot compile {source.operator} for {source.target}: {_summary(error)}",
+                               log=f"{type(error).__name__}: {error}") from error  # fmt: skip
+    if not launched:
+        raise CompileError(f"the host function of {source.operator} launches no Triton kernel")
+    return Compiled(tuple(map(_describe, launched)), versions())
+
+
+def _summary(error: BaseException) -> str:
+    lines = [line for line in str(error).strip().splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[-1].strip() if lines else ''}"
+
+
+def gpu_target(isa: str) -> Any:
+    """Triton's name for an instruction set."""
+    from triton.backends.compiler import GPUTarget
+
+    if isa.startswith("sm_"):
+        return GPUTarget("cuda", int(isa[3:].rstrip("a")), 32)
+    return GPUTarget("hip", isa, 64 if isa.startswith("gfx9") else 32)
+
+
+class _NoDevice:
+    """Stands in for Triton's driver: knows the target and has no device behind it."""
+
+    def __init__(self, target: Any) -> None:
+        self.target = target
+
+    def get_current_target(self) -> Any:
+        return self.target
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int = 0) -> int:
+        return 0
+
+    def get_active_torch_device(self) -> Any:
+        import torch
+
+        return torch.device("meta")
+
+    def __getattr__(self, name: str) -> Any:
+        raise CompileError(f"the host function asks Triton's driver for {name}, and there is no device while compiling")
+
+
+@contextmanager
+def compiling_for(isa: str) -> Iterator[list[Any]]:
+    """While this is open, launching a kernel compiles it for ``isa`` and adds it to the list, instead of running it."""
+    from triton.runtime import driver
+    from triton.runtime.autotuner import Autotuner
+    from triton.runtime.jit import JITFunction
+
+    launched: list[Any] = []
+    seen: set[str] = set()
+    run, tuned_run = JITFunction.run, Autotuner.run
+
+    def compile_only(self: Any, *args: Any, grid: Any, warmup: bool = True, **kwargs: Any) -> Any:
+        kernel = run(self, *args, grid=grid, warmup=True, **kwargs)
+        if kernel is not None and kernel.hash not in seen:
+            seen.add(kernel.hash)
+            launched.append(kernel)
+        return kernel
+
+    def first_config(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Without a device nothing can be tuned: the first configuration stands for all."""
+        self.nargs = dict(zip(self.arg_names, args, strict=False))
+        return self.fn.run(*args, **kwargs, **self.configs[0].all_kwargs())
+
+    before = getattr(driver, "_active", None)
+    driver.set_active(_NoDevice(gpu_target(isa)))  # type: ignore[arg-type]
+    JITFunction.run, Autotuner.run = compile_only, first_config  # type: ignore[method-assign]
+    try:
+        yield launched
+    finally:
+        JITFunction.run, Autotuner.run = run, tuned_run  # type: ignore[method-assign]
+        driver.set_active(before)  # type: ignore[arg-type]
+
+
+def _describe(kernel: Any) -> CompiledKernel:
+    code = "cubin" if "cubin" in kernel.asm else "hsaco"
+    text = kernel.asm["ptx"] if code == "cubin" else kernel.asm["amdgcn"]
+    signature = ", ".join(f"{k}: {v}" for k, v in kernel.src.signature.items() if v != "constexpr")
+    return CompiledKernel(kernel.metadata.name, code, kernel.asm[code], text, kernel.metadata.shared,
+                          kernel.metadata.num_warps, signature)  # fmt: skip

@@ -1,0 +1,176 @@
+"""Tile programs as Triton: the kernels, and the host function that launches them.
+
+The text needs ``triton`` alone (and ``torch`` where the program has temporaries), runs with Triton 3.6 and later on
+NVIDIA and AMD, and is called as ``entry(inputs..., scalars..., outputs...)``; outputs are written in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from portakern.backend import Missing, Source, Target
+from portakern.emit.python_like import Writer, call
+from portakern.errors import MissingRuleError, UnsupportedDtype
+from portakern.ir.core import Op
+from portakern.ir.program import Array, Program
+from portakern.ir.size import Sym
+from portakern.ir.tile import ArgReduce, Binary, BufferType, Dot, Load, Reduce, Scan, Store, Unary, tile_type
+
+from . import expressions as words
+from .kernel_text import KernelText, print_kernel
+
+
+@dataclass(frozen=True)
+class TritonEmitter:
+    """Needs no Triton to emit."""
+
+    def missing(self, program: Program, target: Target) -> Sequence[Missing]:
+        device = target.device
+        found: dict[tuple[str, str], Missing] = {}
+
+        def report(what: str, op: Op | None = None, alternative: str = "") -> None:
+            where = str(op.loc or "") if op is not None else ""
+            found.setdefault((what, where), Missing(what, where, alternative))
+
+        for array in program.arrays:
+            if array.dtype not in device.dtypes:
+                report(f"{array.dtype} arrays on {device.name}", None, device.alternatives.get(array.dtype, ""))
+        for name in program.sizes:
+            if _shape_source(program, name) is None:
+                report(f"the open dim {name}, which is the size of no array's dim")
+        for kernel in program.kernels:
+            for op in kernel.body.walk():
+                what = _unsupported(op)
+                if what:
+                    report(what, op)
+        return tuple(found.values())
+
+    def plan(self, program: Program, target: Target) -> None:
+        """Triton's compiler plans layouts and stages itself."""
+        return None
+
+    def emit(self, program: Program, target: Target) -> Source:
+        self._check(program, target)
+        kernels = [print_kernel(k) for k in program.kernels]
+        body = "\n\n".join(k.text for k in kernels)
+        helpers = "\n".join(words.HELPERS[name] for name in _with_dependencies(body))
+        host = _host_function(program, kernels)
+        imports = ["import triton", "import triton.language as tl"]
+        if "torch." in host:
+            imports.insert(0, "import torch")
+        head = f'"""{program.name} for {target}, written by portakern."""\n\n' + "\n".join(imports) + "\n"
+        text = "\n\n".join(part.strip("\n") + "\n" for part in (head, helpers, body, host) if part.strip())
+        return Source(target, program.name, program.name, text, ".py", program.arrays, program.sizes,
+                      schedule=tuple(k.schedule for k in program.kernels))  # fmt: skip
+
+    def standalone(self, source: Source) -> str:
+        """The text is whole already."""
+        return source.text
+
+    def _check(self, program: Program, target: Target) -> None:
+        missing = self.missing(program, target)
+        dtypes = [m for m in missing if m.what.endswith(f"arrays on {target.device.name}")]
+        if dtypes:
+            hint = f"use {dtypes[0].alternative}" if dtypes[0].alternative else ""
+            raise UnsupportedDtype(f"{program.name}: {dtypes[0].what} are not possible", hint)
+        if missing:
+            raise MissingRuleError(f"{program.name} for {target}: Triton's emitter has no rule for",
+                                   missing=tuple(f"{m.what} ({m.where})" if m.where else m.what for m in missing))  # fmt: skip
+
+
+def _unsupported(op: Op) -> str:
+    """What about ``op`` this emitter cannot say; empty if nothing."""
+    match op:
+        case Scan(fn=fn):
+            return f"scan {fn}"
+        case ArgReduce(fn=fn):
+            return f"arg{fn}"
+        case Unary(fn=fn, x=x):
+            wanting = fn in ("erf", "tanh", "sigmoid") and not tile_type(x).dtype.startswith("f")
+            return f"{fn} of {tile_type(x).dtype}" if fn not in words.UNARY or wanting else ""
+        case Binary(fn="pow", lhs=lhs) if tile_type(lhs).dtype not in ("f32", "f64"):
+            return f"pow of {tile_type(lhs).dtype}"
+        case Dot(acc=acc) if len(tile_type(acc).dims) != 2:
+            return f"a contraction giving {acc.type}; Triton contracts tiles of two dims"
+        case Reduce(x=x) if not tile_type(x).dims:
+            return "a reduction of a scalar"
+        case Load(dims=dims) if len(dims) > 3:
+            return f"a tile of {len(dims)} dims"
+        case Store(mode="max", value=value) if tile_type(value).dtype not in ("f32", "i32", "i64"):
+            return f"an atomic max of {tile_type(value).dtype}"
+        case Store(mode="add", value=value) if tile_type(value).dtype in ("bf16", "bool", "i8"):
+            return f"an atomic add of {tile_type(value).dtype}"
+    return ""
+
+
+def _with_dependencies(text: str) -> list[str]:
+    used = words.used_helpers(text)
+    inner = [h for name in used for h in words.used_helpers(words.HELPERS[name]) if h != name]
+    return [name for name in words.HELPERS if name in {*used, *inner}]
+
+
+# ---- the host function -----------------------------------------------------------------------------------------------
+
+
+def _shape_source(program: Program, size: str) -> str | None:
+    """Where the host reads an open dim: ``x.shape[0]`` of the first array with exactly that dim."""
+    for array in program.by_role("input", "output"):
+        if isinstance(array.type, BufferType):
+            for position, extent in enumerate(array.type.shape):
+                if extent == Sym.named(size):
+                    return f"{array.name}.shape[{position}]"
+    return None
+
+
+def _host_function(program: Program, kernels: Sequence[KernelText]) -> str:
+    out = Writer()
+    given = program.by_role("input", "scalar", "output")
+    with out.block(f"def {program.name}({', '.join(a.name for a in given)}):"):
+        out.line(f'"""{_signature(program)}"""')
+        for size in program.sizes:
+            out.line(f"{size} = {_shape_source(program, size)}")
+        for array in program.by_role("temporary"):
+            _allocate(out, array, given[0].name)
+        for array in program.by_role("output"):
+            if array.init is not None:
+                out.line(f"{array.name}.fill_({array.init!r})")
+        for kernel in kernels:
+            _launch(out, kernel)
+    return str(out)
+
+
+def _signature(program: Program) -> str:
+    """``x[M, 1000] bf16, b[1000] bf16 -> y[M, 1000] bf16``."""
+
+    def said(array: Array) -> str:
+        shape = f"[{', '.join(map(str, array.type.shape))}]" if isinstance(array.type, BufferType) else ""
+        return f"{array.name}{shape} {array.dtype}"
+
+    inputs = ", ".join(map(said, program.by_role("input", "scalar")))
+    return f"{inputs} -> {', '.join(map(said, program.by_role('output')))}"
+
+
+def _allocate(out: Writer, array: Array, beside: str) -> None:
+    assert isinstance(array.type, BufferType)
+    shape = ", ".join(map(str, array.type.shape))
+    shape = f"({shape},)" if len(array.type.shape) == 1 else f"({shape})"
+    keywords = {"dtype": words.TORCH_DTYPE[array.dtype], "device": f"{beside}.device"}
+    if array.init is None:
+        made = call("torch.empty", shape, **keywords)
+    else:
+        made = call("torch.full", shape, repr(array.init), **keywords)
+    out.line(f"{array.name} = {made}")
+
+
+def _launch(out: Writer, kernel: KernelText) -> None:
+    arguments = [*kernel.parameters]
+    keywords = {**{k: str(v) for k, v in kernel.constants}, **{k: str(v) for k, v in kernel.options}}
+    launched = call(f"{kernel.name}[(blocks,)]", *arguments, **keywords).text
+    if kernel.static:
+        out.line(launched.replace("[(blocks,)]", f"[({kernel.blocks},)]"))
+        return
+    out.line(f"blocks = {kernel.blocks}")
+    with out.block("if blocks > 0:"):
+        out.line(launched)
+

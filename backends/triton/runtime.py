@@ -1,0 +1,50 @@
+"""Real GPUs: Triton's own launcher on torch tensors."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from portakern.backend import Availability, Binary, Source, Target
+from portakern.errors import RuntimeFault
+
+from .compile_worker import use_cache_folder, versions
+from .executable import TritonExecutable
+
+
+class TritonRuntime:
+    """The first CUDA or ROCm device torch sees, if its instruction set is the target's."""
+
+    def available(self, target: Target) -> Availability:
+        if find_spec("torch") is None or find_spec("triton") is None:
+            return Availability(False, "torch and triton are needed: pip install 'portakern[triton]'")
+        import torch
+
+        if not torch.cuda.is_available():
+            return Availability(False, f"torch {torch.__version__} sees no GPU")
+        have = _instruction_set()
+        if have != target.device.isa:
+            return Availability(False, f"the GPU here is {have}, not {target.device.isa}")
+        return Availability(True, f"{self.device_name(target)}, torch {torch.__version__}, {versions()}")
+
+    def device_name(self, target: Target) -> str:
+        import torch
+
+        return torch.cuda.get_device_name(0)
+
+    def load(self, source: Source, binary: Binary | None) -> TritonExecutable:
+        """Triton compiles again when it launches, with the options the binary was compiled with."""
+        found = self.available(source.target)
+        if not found:
+            raise RuntimeFault(f"{source.target} cannot run here: {found.detail}")
+        use_cache_folder()
+        return TritonExecutable(source, "cuda")
+
+
+def _instruction_set() -> str:
+    """``sm_90`` or ``gfx942``."""
+    import torch
+
+    if torch.version.hip:
+        return torch.cuda.get_device_properties(0).gcnArchName.split(":")[0]
+    major, minor = torch.cuda.get_device_capability(0)
+    return f"sm_{major}{minor}"

@@ -1,0 +1,181 @@
+"""Which schedules Triton allows for a loop nest, the default first.
+
+Triton's tiles are powers of two, its matrix operands at least 16 wide. The defaults follow Triton's own tutorials
+(softmax, matrix multiplication, fused attention) and are then held to the device's shared memory and registers; tuning
+has its own command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from portakern.device import Device
+from portakern.dtypes import dtype
+from portakern.ir.schedule import Nest, NestAxis, Schedule, Value
+from portakern.ir.size import Size
+
+OPTIONS = {
+    "group_m": "contractions: how many rows of blocks a group walks before the next columns (1: plain row-major order)",
+    "waves_per_eu": "AMD: wavefronts per SIMD the compiler makes room for (0: its own choice)",
+    "maxnreg": "NVIDIA: registers per thread the compiler may use (0: its own choice)",
+}
+
+_LONGEST_ROW = 16384
+"""Elements of a row kept in registers by one block; longer rows are walked."""
+
+
+def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
+    """The schedule space of ``nest`` on ``device``, default first, without those that cannot fit."""
+    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "contraction": _contraction,
+                "attention": _attention}  # fmt: skip
+    found = list(families.get(nest.family, _elementwise)(nest, device))
+    kept = [s for s in found if _fits(nest, device, s)]
+    return tuple(dict.fromkeys(kept or found[-1:]))
+
+
+def pow2(extent: Size, most: int, least: int = 1) -> int:
+    """The smallest power of two that covers ``extent``, at most ``most``; open extents count as long."""
+    if not isinstance(extent, int):
+        return most
+    return max(least, min(most, 1 << max(extent - 1, 0).bit_length()))
+
+
+def _schedule(nest: Nest, tiles: dict[str, int], stages: int, warps: int, **options: Value) -> Schedule:
+    return Schedule(tuple((a.name, tiles.get(a.name, 1)) for a in nest.axes), stages, warps, tuple(sorted(options.items())))
+
+
+def _warps(elements: int, device: Device, per_lane: int = 8) -> int:
+    """Warps that leave each lane about ``per_lane`` elements: a power of two from 1 to 16."""
+    warps = pow2(max(1, elements // (per_lane * device.count("subgroup"))), 16)
+    return max(1, min(warps, device.count("threads_per_block") // device.count("subgroup")))
+
+
+# ---- families --------------------------------------------------------------------------------------------------------
+
+
+def _elementwise(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """Blocks of consecutive elements; a second axis fills the block where the last one is short."""
+    for elements in (4096, 2048, 1024, 8192):
+        tiles: dict[str, int] = {}
+        left = elements
+        for axis in list(reversed(nest.role("parallel")))[:2]:
+            tiles[axis.name] = pow2(axis.extent, left)
+            left = max(1, left // tiles[axis.name])
+        yield _schedule(nest, tiles, 1, _warps(elements // left, device, 16))
+
+
+def _transpose(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """Square blocks, contiguous both in the source and in the target."""
+    for rows, cols, warps in ((64, 64, 4), (64, 128, 8), (32, 32, 2), (128, 64, 8)):
+        tiles = {a.name: pow2(a.extent, rows) for a in nest.role("source")}
+        tiles.update({a.name: pow2(a.extent, cols) for a in nest.role("target")})
+        yield _schedule(nest, tiles, 1, warps)
+
+
+def _rows(nest: Nest, device: Device) -> Iterator[Schedule]:
+    reduced, parallel = nest.role("reduced")[-1], nest.role("parallel")
+    columns = [a for a in parallel if a.contiguous]
+    if columns:
+        yield from _columns(nest, device, columns[-1], reduced)
+        return
+    longest = _LONGEST_ROW if nest.live <= 3 else _LONGEST_ROW // 2
+    if isinstance(reduced.extent, int) and reduced.extent <= longest:
+        row = pow2(reduced.extent, longest)
+        for block in (2048, 4096, 1024):
+            tiles = {reduced.name: row}
+            if parallel:
+                rows = max(1, block // row)
+                tiles[parallel[-1].name] = pow2(parallel[-1].extent, rows)
+            yield _schedule(nest, tiles, 1, _warps(max(row, block), device, 8 if row < 4096 else 16))
+    for step in (4096, 2048, 8192, 1024):
+        yield _schedule(nest, {reduced.name: pow2(reduced.extent, step)}, 2, _warps(step, device, 16))
+
+
+def _columns(nest: Nest, device: Device, column: NestAxis, reduced: NestAxis) -> Iterator[Schedule]:
+    """The reduced axis is not contiguous: blocks as wide as a few cache lines walk down it."""
+    for wide, deep, warps in ((64, 64, 4), (128, 32, 4), (32, 128, 4), (128, 64, 8)):
+        yield _schedule(nest, {column.name: pow2(column.extent, wide), reduced.name: pow2(reduced.extent, deep)}, 2, warps)
+
+
+@dataclass(frozen=True)
+class _Block:
+    m: int
+    n: int
+    k: int
+    warps: int
+    stages: int
+
+
+def _blocks(device: Device, half: bool) -> tuple[_Block, ...]:
+    """Preferred block shapes of a matrix product; ``half``: 16-bit or narrower operands."""
+    if not half:  # full-precision products run on the vector units of NVIDIA and on slow matrix units of AMD
+        return (_Block(64, 64, 32, 4, 2), _Block(128, 64, 16, 8, 2), _Block(128, 128, 16, 8, 2), _Block(32, 32, 32, 4, 2),
+                _Block(16, 16, 16, 4, 1))  # fmt: skip
+    small = (_Block(128, 128, 32, 8, 3), _Block(64, 64, 64, 4, 3), _Block(64, 64, 32, 4, 2), _Block(32, 32, 32, 4, 2))
+    if device.has("wgmma") or device.has("tcgen05"):
+        return (_Block(128, 256, 64, 8, 3), _Block(128, 128, 64, 8, 3), _Block(128, 128, 64, 4, 4), *small)
+    if device.has("mfma"):
+        return (_Block(256, 256, 32, 8, 2), _Block(256, 128, 64, 8, 2), _Block(128, 128, 64, 4, 2), *small)
+    return (_Block(128, 128, 32, 4, 4), _Block(128, 128, 64, 8, 3), _Block(128, 64, 32, 4, 4), *small)
+
+
+def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
+    (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
+    blocks = _blocks(device, dtype(nest.dots).bits <= 16)
+    batch = 1
+    for axis in nest.role("batch"):
+        batch *= axis.extent if isinstance(axis.extent, int) else 1
+    made = []
+    for b in blocks:
+        tiles = {m.name: pow2(m.extent, b.m, 16), n.name: pow2(n.extent, b.n, 16), k.name: pow2(k.extent, b.k, 16)}
+        warps = max(1, min(b.warps, tiles[m.name] * tiles[n.name] // 1024))
+        count = batch * _count(m.extent, tiles[m.name]) * _count(n.extent, tiles[n.name])
+        made.append((count, _schedule(nest, tiles, b.stages, warps, group_m=8)))
+    # A first wave that leaves units idle costs more than a smaller block.
+    units = device.value("units", 100)
+    yield from (s for count, s in sorted(made, key=lambda x: x[0] < units))
+
+
+def _count(extent: Size, tile: int) -> int:
+    return -(-extent // tile) if isinstance(extent, int) else 1 << 20
+
+
+def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
+    (m,), (n,), (k,), (d,) = (nest.role(r) for r in ("m", "n", "k", "d"))
+    half = dtype(nest.dots).bits <= 16
+    whole = {k.name: pow2(k.extent, 1 << 20, 16), d.name: pow2(d.extent, 1 << 20, 16)}
+    wide = max(whole.values())
+    shapes = ((128, 64, 8, 2), (128, 128, 8, 2), (64, 64, 4, 2), (128, 64, 4, 3), (64, 32, 4, 2), (32, 32, 4, 1), (16, 16, 4, 1))
+    if not half:
+        shapes = ((64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 8, 1), (32, 16, 4, 1), (16, 16, 4, 1))
+    elif wide > 128:
+        shapes = shapes[2:]
+    for rows, keys, warps, stages in shapes:
+        tiles = {m.name: pow2(m.extent, rows, 16), n.name: pow2(n.extent, keys, 16), **whole}
+        yield _schedule(nest, tiles, stages, min(warps, max(4, tiles[m.name] // 16)))
+
+
+# ---- limits ----------------------------------------------------------------------------------------------------------
+
+
+def _fits(nest: Nest, device: Device, s: Schedule) -> bool:
+    """Whether operands fit in shared memory and accumulators in registers, as far as can be told before compiling."""
+    lanes = s.warps * device.count("subgroup")
+    if lanes > device.count("threads_per_block"):
+        return False
+    if nest.family not in ("contraction", "attention"):
+        return True
+    size = dtype(nest.dots).bytes
+    (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
+    tm, tn, tk = s.tile(m.name), s.tile(n.name), s.tile(k.name)
+    # AMD's pipeliner keeps one stage fewer in LDS than NVIDIA's asynchronous copies do in shared memory.
+    copies = max(1, s.stages - (1 if device.vendor == "AMD" else 0))
+    if nest.family == "contraction":
+        shared, accumulators = (tm * tk + tk * tn) * size * copies, tm * tn
+    else:
+        td = s.tile(nest.role("d")[0].name)
+        shared = (tm * tk + (tk + td) * tn * copies + tm * tn) * size
+        accumulators = tm * td + 2 * tm * tn
+    per_lane = accumulators / lanes
+    return shared <= device.count("shared_bytes_per_block") and per_lane <= min(256, device.count("registers_per_thread")) * 0.75

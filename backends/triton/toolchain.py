@@ -1,0 +1,89 @@
+"""Compiles Triton in a worker process for GPUs that need not be there, and reads resources from the machine code."""
+
+from __future__ import annotations
+
+import io
+import threading
+import zipfile
+from importlib.util import find_spec
+
+from portakern.backend import Availability, Binary, Resources, Source, Target
+from portakern.build.workers import WorkerFault, WorkerPool
+from portakern.errors import CompileError, ToolMissing
+
+from . import binaries
+from .compile_worker import Compiled, CompiledKernel, versions
+from .occupancy import occupancy
+
+ENVIRONMENT = {"TRITON_DEFAULT_FP_FUSION": "1", "TRITON_DISABLE_LINE_INFO": "1", "TRITON_INTERPRET": "0"}
+"""Fusion of multiply and add is pinned because Triton 3.10 changes its default; line information would put a file name
+into the binary."""
+
+_TIMEOUT_S = 180.0
+_pools = threading.local()
+
+
+def _pool() -> WorkerPool:
+    """One worker for each thread that compiles; it stays up, since importing Triton and torch takes seconds."""
+    if not hasattr(_pools, "pool"):
+        _pools.pool = WorkerPool(1, env=ENVIRONMENT, preload=("torch", "triton", __name__))
+    return _pools.pool
+
+
+def tools() -> Availability:
+    missing = [name for name in ("triton", "torch") if find_spec(name) is None]
+    if missing:
+        return Availability(False, f"{' and '.join(missing)} missing: pip install 'portakern[triton]'")
+    return Availability(True, versions())
+
+
+class TritonToolchain:
+    """Any NVIDIA and AMD target on any machine with the Triton wheel."""
+
+    def available(self, target: Target) -> Availability:
+        return tools()
+
+    def fingerprint(self, target: Target) -> str:
+        return f"{versions()} {target.device.isa} {sorted(ENVIRONMENT.items())}"
+
+    def compile(self, source: Source) -> Binary:
+        """Raises :class:`CompileError` with Triton's message, or :class:`ToolMissing`."""
+        found = tools()
+        if not found:
+            raise ToolMissing(f"cannot compile for {source.target}: {found.detail}")
+        worker = f"{__package__}.compile_worker:compile_source"
+        try:
+            compiled: Compiled = _pool().call(worker, source, timeout_s=_TIMEOUT_S)
+        except WorkerFault as fault:
+            raise CompileError(f"compiling {source.operator} for {source.target} with {versions()}: {fault.message}",
+                               hint=fault.hint, kind=f"compile-{fault.kind}", log=fault.log) from fault  # fmt: skip
+        return describe(source, compiled)
+
+
+def describe(source: Source, compiled: Compiled) -> Binary:
+    """The binary of a source: the one kernel's machine code, or a zip of several."""
+    kernels = compiled.kernels
+    code = kernels[0].format
+    assembly = "\n".join(k.assembly for k in kernels)
+    resources = tuple(resources_of(source, k) for k in kernels)
+    log = "\n".join(f"{k.name}({k.signature})" for k in kernels)
+    if len(kernels) == 1:
+        return Binary(code, kernels[0].data, compiled.tool, resources, assembly, log)
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as out:
+        for number, k in enumerate(kernels):
+            out.writestr(zipfile.ZipInfo(f"{number}-{k.name}.{code}"), k.data)
+    return Binary(f"{code}-zip", archive.getvalue(), compiled.tool, resources, assembly, log)
+
+
+def resources_of(source: Source, kernel: CompiledKernel) -> Resources:
+    device = source.target.device
+    usage = binaries.read_cubin(kernel.data) if kernel.format == "cubin" else binaries.read_hsaco(kernel.data)
+    shared = kernel.shared_bytes + usage.static_shared_bytes
+    share, limiter = occupancy(device, kernel.warps, usage.registers, shared)
+    where = "cubin .nv.info" if kernel.format == "cubin" else "code object metadata"
+    extra = [("warps", kernel.warps)]
+    if kernel.format == "hsaco":
+        extra.append(("agprs", usage.accumulation_registers))
+    return Resources(kernel.name, usage.registers, usage.spills, usage.scratch_bytes, shared, usage.code_bytes, share,
+                     limiter, f"{where}; shared memory from Triton's launch metadata", tuple(extra))  # fmt: skip
