@@ -71,14 +71,15 @@ def _applies(name: str, nest: Nest, options: Mapping[str, str]) -> bool:
 def lower_with(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[str, ...]] | None = None,
                strides: Strides | None = None) -> Program:
     """:func:`lower` with any chooser of schedules."""
-    missing = unsupported(program)
+    simplified = simplify(program)
+    missing = unsupported(simplified)
     if missing:
         raise MissingRuleError(f"{program.name} cannot be lowered",
                                missing=tuple(f"{m.what} ({m.where})" if m.where else m.what for m in missing))
     scalars = frozenset(a.name for a in program.args if not tt.tensor_type(a).shape)
     hints = {a: tuple(n.lower() for n in dims) for a, dims in (names or {}).items()}
     arrays = _arrays(program, scalars, strides)
-    simple, views = _peel(simplify(program))
+    simple, views = _peel(simplified)
     temporaries: dict[str, tt.TensorType] = {}
     kernels: list[t.Kernel] = []
     full_names = dict(hints)

@@ -10,10 +10,12 @@ from portakern.ir.core import Arg, Op
 from portakern.ir.rewrite import Rules, canonicalise
 from portakern.ir.size import Size
 from portakern.ir.tensor import (
+    ArgFold,
     Contract,
     Convert,
     Expand,
     Fold,
+    Iota,
     Literal,
     Map,
     Reshape,
@@ -175,6 +177,23 @@ def fold_over_ones(op: Fold) -> Op | None:
     thin = Reshape(op.x, tuple(s for i, s in enumerate(t.shape) if i not in ones))
     left = {a: a - sum(o < a for o in ones) for a in kept}
     return Fold(op.fn, thin, tuple(left.values()), loc=op.loc) if kept else thin
+
+
+@rules.on(ArgFold)
+def position_of_extreme(op: ArgFold) -> Op | None:
+    """The lowest coordinate whose element is the extreme; of elements that are NaN, the first, as in numpy."""
+    t = tensor_type(op.x)
+    if t.shape[op.axis] == 0:
+        return None
+    extreme = Fold(op.fn, op.x, (op.axis,), loc=op.loc)
+    kept = tuple(i for i in range(t.rank) if i != op.axis)
+    hit: Op = Map("eq", (op.x, Expand(extreme, t.shape, kept)), loc=op.loc)
+    if DTYPES[t.dtype].is_float:
+        hit = Map("or", (hit, Map("isnan", (op.x,), loc=op.loc)), loc=op.loc)
+    wide = "i64" if DTYPES[op.dtype].bits == 64 else "i32"
+    far = Literal(identity("min", wide), wide)
+    places = Map("select", (hit, Iota(t.shape, op.axis, wide), far), loc=op.loc)
+    return Convert(Fold("min", places, (op.axis,), loc=op.loc), op.dtype)
 
 
 @rules.on(Contract)
