@@ -35,7 +35,7 @@ class Dialect:
 
     *Operands of matrix products.*  ``shared`` spells an operand in shared memory (``{element}``, ``{rows}``, ``{cols}``,
     ``{role}``: A or B, ``{transposed}``: true or false); ``declare_shared`` declares ``{slots}`` of them as ``{name}``.
-    ``role_matters`` says that an operand must be stored differently as left and as right one.  ``pipelined`` is whether
+    ``operand`` names one.  ``role_matters`` says that an operand must be stored differently as left and as right one.  ``pipelined`` is whether
     copies to shared memory are asynchronous (else ``stages`` is taken as 1); ``synchronised`` whether threads share the
     operands, so that barriers are needed.  ``register_operands`` lists the (role, kind) pairs of operands that ``dot`` takes
     straight from registers, e.g. ``("A", "accumulator")``.
@@ -64,6 +64,7 @@ class Dialect:
 
     shared: str = "pk::Shared<{element}, {rows}, {cols}>"
     declare_shared: str = "__shared__ {type} {name}[{slots}];"
+    operand: str = "{base}_shared"
     role_matters: bool = False
     pipelined: bool = True
     synchronised: bool = True

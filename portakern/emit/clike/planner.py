@@ -114,12 +114,12 @@ class Planner:
             self.addresses.start[a.name] = Text("0")
             self.addresses.left_name[a.name] = self.names.fresh(f"{a.name}_left")
         block = Text(self.dialect.block)
-        if len(grid) > 1:
+        if len(grid) > 1 and not block.isidentifier():
             name = self.names.fresh("block_index")
             found.append(p.Scalar(name, "i64", block))
             block = Text(name)
-        elif grid:
-            block = Text(f"int64_t({block})") if block != "block" else block
+        elif grid and not block.isidentifier():
+            block = Text(f"int64_t({block})")
         inner: Size = 1
         for a in reversed(grid):
             index = block if inner == 1 else apply("13|{0} / {1}", block, size_text(inner))
@@ -520,8 +520,8 @@ class Planner:
         return (op, role, transposed) if self.dialect.role_matters else (op, "", False)
 
     def _share(self, op: Op, dims: t.Dims, role: str, transposed: bool, slots: int, why: str) -> p.Operand:
-        base = self.variable[op.buffer] if isinstance(op, t.Load) else self._base(op).removesuffix("_shared")
-        name = self.names.fresh(f"{base}_shared")
+        base = self.variable[op.buffer] if isinstance(op, t.Load) else self._base(op)
+        name = self.names.fresh(self.dialect.operand.format(base=base))
         shared = p.Shared(name, t.tile_type(op).dtype, dims[0][1], dims[1][1], slots, role, transposed, why)
         self.shared.append(shared)
         return p.Operand(name, shared)

@@ -37,7 +37,7 @@ class Printer:
             return [head]
         # The parameters on lines of their own, as many as fit.
         before, after = self.dialect.kernel.format(name=k.name, params="\0", threads=k.threads, warps=k.warps).split("\0")
-        lines, line = [before], ""
+        lines, line = [before.rstrip()], ""
         for n, q in enumerate(k.params):
             part = self.param(q) + (", " if n + 1 < len(k.params) else f"{after} {{")
             if line and len(line) + len(part) > WIDTH - 8:

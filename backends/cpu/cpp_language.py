@@ -1,0 +1,53 @@
+"""The language ``cpp``: C++ on the host CPU."""
+
+from __future__ import annotations
+
+import re
+
+from portakern.backend import Language, Source, Target
+from portakern.errors import BackendError
+from portakern.ir.program import Program
+
+from .cpp_emitter import CppEmitter, entry_name, needed, parameters
+from .cpp_runtime import CppRuntime
+from .cpp_schedules import OPTIONS, schedules
+from .cpp_toolchain import CppToolchain
+
+CONVENTION = (
+    'One function extern "C" void entry(const T* input, ..., T* output, ..., scalars by value, int64_t open dims), named as the '
+    "operator unless an entry is given: arrays in the operator's order, row-major unless strides are stated, f16 and bf16 as "
+    'pk::f16 and pk::bf16 of #include "pk/element.hpp" (or uint16_t bit patterns). The function writes every output completely '
+    "and returns when it is done; it may use threads and any of the headers pk/*.hpp."
+)
+
+
+def adopt(text: str, entry: str | None, program: Program, target: Target) -> Source:
+    """A foreign C++ source for the arrays of ``program``.  Raises :class:`BackendError` where no entry is found."""
+    name = entry or entry_name(program)
+    if not re.search(rf"\b{re.escape(name)}\s*\(", text):
+        exported = re.findall(r'extern\s+"C"\s+void\s+(\w+)\s*\(', text)
+        if entry or len(exported) != 1:
+            raise BackendError(f"the source defines no function {name!r}",
+                               hint=f"it exports {', '.join(exported) or 'none'}; {CONVENTION}")
+        name = exported[0]
+    includes = re.findall(r'^\s*#\s*include\s*"(pk/[^"]+)"', text, re.MULTILINE)
+    return Source(target, program.name, name, text, ".cpp", program.arrays, program.sizes, (),
+                  needed(includes, CppEmitter().library()))
+
+
+CPP = Language(
+    name="cpp",
+    title="C++",
+    targets=("cpu",),
+    emitter=CppEmitter(),
+    schedules=schedules,
+    extra="cpp",
+    tools={"g++": "C++ on the CPU", "clang++": "C++ on the CPU"},
+    options=OPTIONS,
+    toolchain=CppToolchain(),
+    runtime=CppRuntime(),
+    convention=CONVENTION,
+    adopt=adopt,
+)
+
+__all__ = ["CPP", "adopt", "parameters"]

@@ -1,0 +1,90 @@
+"""Tiles for a CPU: a block's tiles stay in the first- and second-level cache; no powers of two are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from portakern.device import Device
+from portakern.ir.schedule import Nest, NestAxis, Schedule
+
+OPTIONS: dict[str, str] = {}
+LINE = 2048  # elements of a contiguous run: long enough to hide its start, short enough for the first-level cache
+ROW = 16384  # longest row that is taken at once
+
+
+def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
+    """The schedules of ``nest``, default first."""
+    return _RULES[nest.family](nest)
+
+
+def fit(axis: NestAxis, most: int, multiple: int = 1) -> int:
+    """A tile for ``axis``: all of it where it is no longer than ``most``, else equal parts of at most ``most``."""
+    if not isinstance(axis.extent, int):
+        return most
+    extent = max(axis.extent, 1)
+    parts = -(-extent // most)
+    tile = -(-extent // parts)
+    return -(-tile // multiple) * multiple if parts > 1 or multiple > 1 else tile
+
+
+def _schedule(tiles: dict[str, int], nest: Nest) -> Schedule:
+    return Schedule(tuple((a.name, tiles.get(a.name, 1)) for a in nest.axes), stages=1, warps=1)
+
+
+def _elementwise(nest: Nest) -> list[Schedule]:
+    *outer, last = nest.role("parallel")
+    found = []
+    for line in (LINE, 4 * LINE, LINE // 4):
+        tiles = {last.name: fit(last, line, 16 if _longer(last, line) else 1)}
+        if outer and tiles[last.name] * 2 <= line:
+            tiles[outer[-1].name] = fit(outer[-1], max(line // tiles[last.name], 1))
+        found.append(_schedule(tiles, nest))
+    return list(dict.fromkeys(found))
+
+
+def _longer(axis: NestAxis, most: int) -> bool:
+    return not isinstance(axis.extent, int) or axis.extent > most
+
+
+def _transpose(nest: Nest) -> list[Schedule]:
+    pair = [*nest.role("source"), *nest.role("target")] or list(nest.role("parallel")[-2:])
+    return [_schedule({a.name: fit(a, side) for a in pair}, nest) for side in (64, 32, 128)]
+
+
+def _rows(nest: Nest) -> list[Schedule]:
+    reduced = nest.role("reduced")[-1]
+    parallel = nest.role("parallel")
+    contiguous = [a for a in parallel if getattr(a, "contiguous", False)]
+    if contiguous:  # columns are reduced: whole lines of them side by side
+        return [_schedule({contiguous[-1].name: fit(contiguous[-1], wide), reduced.name: fit(reduced, deep)}, nest)
+                for wide, deep in ((256, 32), (1024, 16), (64, 64))]  # fmt: skip
+    found = []
+    for row in (ROW, 4096, 1024):
+        tiles = {reduced.name: fit(reduced, row) if isinstance(reduced.extent, int) and reduced.extent <= row else min(row, 4096)}
+        if parallel and tiles[reduced.name] <= 256:
+            tiles[parallel[-1].name] = fit(parallel[-1], max(LINE // tiles[reduced.name], 1))
+        found.append(_schedule(tiles, nest))
+    return list(dict.fromkeys(found))
+
+
+def _contraction(nest: Nest) -> list[Schedule]:
+    (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
+    found = []
+    for bm, bn, bk in ((128, 256, 256), (64, 128, 256), (32, 64, 512), (256, 256, 256), (128, 128, 512)):
+        tiles = {m.name: fit(m, bm, 8), n.name: fit(n, bn, 32), k.name: fit(k, bk, 16)}
+        found.append(_schedule(tiles, nest))
+    return list(dict.fromkeys(found))
+
+
+def _attention(nest: Nest) -> list[Schedule]:
+    (m,), (n,) = nest.role("m"), nest.role("n")
+    whole = {a.name: fit(a, 1 << 20, 32) for role in ("k", "d") for a in nest.role(role)}
+    found = []
+    for bm, bn in ((64, 128), (128, 128), (32, 64)):
+        found.append(_schedule({**whole, m.name: fit(m, bm, 8), n.name: fit(n, bn, 32)}, nest))
+    return list(dict.fromkeys(found))
+
+
+_RULES = {
+    "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "contraction": _contraction, "attention": _attention,
+}  # fmt: skip

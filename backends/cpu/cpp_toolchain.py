@@ -1,0 +1,146 @@
+"""C++ compilers of the host: g++, clang++, or the clang that the ziglang wheel brings.
+
+The first one found is used, g++ first since it starts fastest; the environment variable ``PORTAKERN_CXX`` (a command, such as
+``clang++-19``) overrides the choice.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from portakern.backend import Availability, Binary, Resources, Source, Target
+from portakern.build.process import run_tool
+from portakern.errors import PortakernError, ToolMissing
+
+from .elf import functions
+
+FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fPIC", "-fvisibility=default")
+"""No ``-ffast-math``: NaN, infinities and the order of operations stay as written; products and sums may be fused."""
+TIMEOUT_S = 120.0
+MISSING = "install g++ or clang++, or: pip install 'portakern[cpp]'"
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A compiler: its command, the flags that only it needs, and its name with version."""
+
+    command: tuple[str, ...]
+    extra: tuple[str, ...]
+    version: str
+
+
+@functools.cache
+def find_compiler(asked: str | None = None) -> Compiler:
+    """The compiler to use; ``asked`` overrides the choice.  Raises :class:`ToolMissing`."""
+    for command in _candidates(asked):
+        try:
+            result = run_tool([*command, "--version"], timeout_s=60)
+        except PortakernError:
+            continue
+        if result.ok and result.stdout:
+            return Compiler(command, _extra(command, result.stdout), result.stdout.splitlines()[0].strip())
+    raise ToolMissing(f"no C++ compiler{f' {asked!r}' if asked else ''} was found on this machine", hint=MISSING)
+
+
+def _candidates(asked: str | None) -> list[tuple[str, ...]]:
+    if asked:
+        return [tuple(shlex.split(asked))]
+    found = [(path,) for name in ("g++", "clang++", *_versions()) if (path := shutil.which(name))]
+    if importlib.util.find_spec("ziglang") is not None:
+        found.append((sys.executable, "-m", "ziglang", "c++"))
+    return found
+
+
+def _versions() -> list[str]:
+    return [f"clang++-{n}" for n in range(22, 13, -1)]
+
+
+def _extra(command: tuple[str, ...], version: str) -> tuple[str, ...]:
+    if "ziglang" in command or "zig" in Path(command[0]).name:
+        return ("-fno-sanitize=undefined", "-mprefer-vector-width=512")  # zig checks for undefined behaviour by default
+    # g++ and clang prefer 256-bit vectors on processors that have 512-bit ones.
+    return ("-mprefer-vector-width=512",) if os.uname().machine == "x86_64" else ()
+
+
+class CppToolchain:
+    """Compiles a C++ source to a shared object in a child process."""
+
+    def available(self, target: Target) -> Availability:
+        try:
+            return Availability(True, self.compiler().version)
+        except ToolMissing as error:
+            return Availability(False, f"{error.message}; {error.hint}")
+
+    def compiler(self) -> Compiler:
+        return find_compiler(os.environ.get("PORTAKERN_CXX"))
+
+    def fingerprint(self, target: Target) -> str:
+        c = self.compiler()
+        return " ".join([c.version, *FLAGS, *c.extra, processor()])
+
+    def compile(self, source: Source) -> Binary:
+        """Raises :class:`CompileError` with the compiler's log."""
+        c = self.compiler()
+        with tempfile.TemporaryDirectory(prefix="portakern-") as folder:
+            out = Path(folder) / "kernel.so"
+            flags = [*FLAGS, *c.extra, "-shared", "-pthread", "-o", out]
+            result = _run(c, source, Path(folder), flags)
+            data = out.read_bytes()
+        return Binary("shared-object", data, c.version, read_resources(data, source), log=result)
+
+    def assembly(self, source: Source) -> str:
+        """The assembly of ``source``, for reading; compiled anew, since a shared object does not hold it."""
+        c = self.compiler()
+        with tempfile.TemporaryDirectory(prefix="portakern-") as folder:
+            out = Path(folder) / "kernel.s"
+            _run(c, source, Path(folder), [*FLAGS, *c.extra, "-S", "-fno-asynchronous-unwind-tables", "-o", out])
+            return out.read_text()
+
+
+def _run(c: Compiler, source: Source, folder: Path, flags: list[str | Path]) -> str:
+    """Write the source with its headers and compile it; gives the compiler's log."""
+    main = folder / f"{source.entry}.cpp"
+    main.write_text(source.text)
+    for name, text in source.headers:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    command = [*c.command, *flags, "-I", folder, main]
+    result = run_tool(command, timeout_s=TIMEOUT_S, cwd=folder, missing_hint=MISSING)
+    return result.checked(f"{source.operator} for {source.target}").log.replace(str(folder) + "/", "")
+
+
+def read_resources(data: bytes, source: Source) -> tuple[Resources, ...]:
+    """Code size per kernel; a CPU has no register or shared-memory budget to report."""
+    try:
+        symbols, section = functions(data)
+    except ValueError:
+        return ()
+    kernels = [s for s in symbols if "_block" in s.name and "pk" not in s.name[:4]] or [
+        s for s in symbols if s.name == source.entry
+    ]
+    return tuple(Resources(s.name, code_bytes=s.size, source=f"ELF {section}") for s in kernels)
+
+
+@functools.cache
+def processor() -> str:
+    """What ``-march=native`` depends on: the processor's name and features, as the kernel lists them."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return os.uname().machine
+    import hashlib
+
+    def of(key: str) -> str:
+        return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(key)), "")
+
+    features = hashlib.sha256(of("flags").encode()).hexdigest()[:16]
+    return f"{os.uname().machine} {of('model name')} {features}"
