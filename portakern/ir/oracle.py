@@ -1,0 +1,434 @@
+"""What a tensor program computes, in numpy: floats in float64, integers in their own width, booleans as they are.
+
+The oracle is exact but for two things: float64 itself, and an explicit :class:`Convert`, whose rounding is part of what
+an operator says.  Values of narrow dtypes are not rounded otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from portakern.dtypes import DTYPES
+from portakern.errors import IRError
+from portakern.ir import tensor as t
+from portakern.ir.core import Arg, ManyType, Op, Result, Yield
+from portakern.ir.size import Size, Sym
+from portakern.ir.tensor import TensorProgram, TensorType, tensor_type
+
+Value = Any  # an array, or a tuple of them for an operation with several results
+
+
+def evaluate(program: TensorProgram, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The outputs of ``program``, whose dims are bound, for ``inputs`` by name.
+
+    Raises :class:`IRError` where a dim is open, or an input is missing or of another shape.
+    """
+    values: dict[Op, Value] = {a: read_input(a, inputs) for a in program.args}
+    with np.errstate(all="ignore"):
+        for op in program.body.ops:
+            if not isinstance(op, Yield):
+                values[op] = apply(op, [values[o] for o in op.operands])
+    return {name: values[op] for name, op in zip(program.outputs, program.results, strict=True)}
+
+
+def read_input(arg: Arg, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The input for ``arg`` in the oracle's dtype."""
+    of = tensor_type(arg)
+    if arg.name not in inputs:
+        raise IRError(f"no input is given for {arg.name}")
+    x = np.asarray(inputs[arg.name])
+    if x.shape != static(of.shape):
+        raise IRError(f"{arg.name} has shape {x.shape}, the program takes {of}")
+    return x.astype(working_dtype(of.dtype))
+
+
+def working_dtype(dtype: str) -> np.dtype[Any]:
+    """The numpy dtype in which the oracle holds values of ``dtype``."""
+    kind = DTYPES[dtype]
+    if kind.is_float:
+        return np.dtype(np.float64)
+    return np.dtype(bool) if kind.kind == "bool" else np.dtype(f"{'u' if kind.kind == 'uint' else ''}int{kind.bits}")
+
+
+def static(shape: Sequence[Size]) -> tuple[int, ...]:
+    """``shape`` as numbers; raises :class:`IRError` where a dim is open."""
+    for size in shape:
+        if isinstance(size, Sym):
+            raise IRError(
+                f"the oracle needs a value for {', '.join(sorted(size.names))}", "bind every dim of the program"
+            )
+    return tuple(shape)  # type: ignore[arg-type]
+
+
+def apply(op: Op, args: Sequence[Value]) -> Value:
+    """The result of one operation."""
+    rule = RULES.get(type(op))
+    if rule is None:
+        raise IRError(f"the oracle has no rule for {op.mnemonic()}", where=str(op.loc or ""))
+    result = rule(op, *args)
+    if isinstance(op.type, ManyType):
+        return result
+    of = tensor_type(op)
+    return np.asarray(result, working_dtype(of.dtype)).reshape(static(of.shape))
+
+
+# ---- rounding --------------------------------------------------------------------------------------------------------
+
+
+def round_to(x: np.ndarray, dtype: str) -> np.ndarray:
+    """``x`` (float64) rounded to nearest even in a float dtype, still in float64; what is too large becomes inf.
+
+    The 8-bit f8e4m3 has no inf: NaN there.
+    """
+    if dtype == "f64":
+        return x
+    with np.errstate(all="ignore"):
+        if dtype in ("f32", "f16"):
+            return x.astype(np.float32 if dtype == "f32" else np.float16).astype(np.float64)
+        # Rounded once and from float64: through float32 some halves would be rounded twice.
+        kind = DTYPES[dtype]
+        digits = round(-math.log2(kind.rounding))  # of the significand
+        low = round(math.log2(kind.smallest)) + digits - 1  # exponent of the smallest normal number
+        _, exponent = np.frexp(x)
+        quantum = np.maximum(exponent - digits, low - digits + 1)
+        rounded = np.ldexp(np.rint(np.ldexp(x, -quantum)), quantum)
+        rounded = np.where(np.isfinite(x), rounded, x)
+        over = np.nan if dtype == "f8e4m3" else np.copysign(np.inf, rounded)
+        return np.where(np.abs(rounded) > kind.largest, over, rounded)
+
+
+# ---- rules -----------------------------------------------------------------------------------------------------------
+
+Rule = Callable[..., Value]
+RULES: dict[type[Op], Rule] = {}
+
+
+def rule(cls: type[Op]) -> Callable[[Rule], Rule]:
+    def register(function: Rule) -> Rule:
+        RULES[cls] = function
+        return function
+
+    return register
+
+
+def _of(op: Op) -> TensorType:
+    return tensor_type(op)
+
+
+@rule(t.Literal)
+def _(op: t.Literal) -> Value:
+    # A constant is held in the dtype it computes in, f32 for the narrow ones.
+    return (
+        round_to(np.float64(op.value), "f64" if op.dtype == "f64" else "f32") if DTYPES[op.dtype].is_float else op.value
+    )
+
+
+@rule(t.DimSize)
+def _(op: t.DimSize) -> Value:
+    return static((op.size,))[0]
+
+
+@rule(t.Iota)
+def _(op: t.Iota) -> Value:
+    shape = static(op.shape)
+    line = np.arange(shape[op.axis]).reshape([-1 if i == op.axis else 1 for i in range(len(shape))])
+    return np.broadcast_to(line, shape)
+
+
+@rule(t.Convert)
+def _(op: t.Convert, x: np.ndarray) -> Value:
+    to = DTYPES[op.dtype]
+    if to.is_float:
+        return round_to(x.astype(np.float64), op.dtype)
+    if to.kind == "bool":
+        return x != 0
+    return np.trunc(x).astype(working_dtype(op.dtype)) if x.dtype.kind == "f" else x.astype(working_dtype(op.dtype))
+
+
+@rule(t.BitConvert)
+def _(op: t.BitConvert, x: np.ndarray) -> Value:
+    from portakern.spec.inputs import numpy_dtype
+
+    stored = x.astype(numpy_dtype(_of(op.x).dtype))
+    return stored.view(numpy_dtype(op.dtype)).astype(working_dtype(op.dtype))
+
+
+def erf(x: np.ndarray) -> np.ndarray:
+    """The error function: series below 2.5 and continued fraction above (Abramowitz and Stegun 7.1.6, 7.1.14)."""
+    a = np.minimum(np.abs(x), 6.5)  # erf(6.5) is 1 in float64
+    term = total = 2 / math.sqrt(math.pi) * a * np.exp(-a * a)
+    for n in range(1, 60):
+        term = term * (2 * a * a / (2 * n + 1))
+        total = total + term
+    tail = np.zeros_like(a)
+    for n in range(60, 0, -1):
+        tail = (n / 2) / (a + tail)
+    far = 1 - np.exp(-a * a) / ((a + tail) * math.sqrt(math.pi))
+    return np.where(np.isnan(x), x, np.copysign(np.where(a < 2.5, total, far), x))
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    e = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + e), e / (1 + e)) + 0 * x
+
+
+UNARY: dict[str, Callable[[Any], Any]] = {
+    "neg": np.negative, "abs": np.abs, "exp": np.exp, "exp2": np.exp2, "log": np.log, "log2": np.log2,
+    "log1p": np.log1p, "expm1": np.expm1, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x),
+    "reciprocal": lambda x: 1 / x, "tanh": np.tanh, "sigmoid": sigmoid, "erf": erf, "sin": np.sin, "cos": np.cos,
+    "floor": np.floor, "ceil": np.ceil, "round": np.rint, "sign": np.sign, "not": np.invert, "isnan": np.isnan,
+}  # fmt: skip
+
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
+    "rem": np.remainder, "floordiv": np.floor_divide, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    "shl": np.left_shift, "shr": np.right_shift, "eq": np.equal, "ne": np.not_equal, "lt": np.less,
+    "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "pow": np.power,
+    "div": lambda a, b: a / b if a.dtype.kind == "f" else np.trunc(a / b),
+}  # fmt: skip
+
+
+@rule(t.Map)
+def _(op: t.Map, *args: np.ndarray) -> Value:
+    if op.fn == "select":
+        return np.where(*args)
+    return UNARY[op.fn](*args) if len(args) == 1 else BINARY[op.fn](*args)
+
+
+@rule(t.Expand)
+def _(op: t.Expand, x: np.ndarray) -> Value:
+    shape = [1] * len(op.shape)
+    for size, dim in zip(x.shape, op.dims, strict=True):
+        shape[dim] = size
+    return np.broadcast_to(x.reshape(shape), static(op.shape))
+
+
+@rule(t.Reshape)
+def _(op: t.Reshape, x: np.ndarray) -> Value:
+    return x.reshape(static(op.shape))
+
+
+@rule(t.Transpose)
+def _(op: t.Transpose, x: np.ndarray) -> Value:
+    return x.transpose(op.order)
+
+
+@rule(t.Slice)
+def _(op: t.Slice, x: np.ndarray) -> Value:
+    return x[tuple(map(slice, static(op.starts), static(op.stops), op.steps))]
+
+
+@rule(t.PadWith)
+def _(op: t.PadWith, x: np.ndarray) -> Value:
+    return np.pad(x, list(zip(op.low, op.high, strict=True)), constant_values=op.value)
+
+
+@rule(t.Concat)
+def _(op: t.Concat, *parts: np.ndarray) -> Value:
+    return np.concatenate(parts, op.axis)
+
+
+@rule(t.Flip)
+def _(op: t.Flip, x: np.ndarray) -> Value:
+    return np.flip(x, op.axes)
+
+
+def identity(fn: str, dtype: np.dtype[Any]) -> Any:
+    """What ``fn`` over nothing gives."""
+    if fn in ("max", "min") and dtype.kind != "f":
+        return np.iinfo(dtype).min if fn == "max" else np.iinfo(dtype).max
+    return {"sum": 0, "prod": 1, "max": -np.inf, "min": np.inf, "any": False, "all": True}[fn]
+
+
+def fold(fn: str, x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """``fn`` of ``x`` over ``axes``."""
+    ufunc = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum, "any": np.logical_or,
+             "all": np.logical_and}[fn]  # fmt: skip
+    return ufunc.reduce(x, axis=axes, dtype=x.dtype, initial=x.dtype.type(identity(fn, x.dtype)))
+
+
+@rule(t.Fold)
+def _(op: t.Fold, x: np.ndarray) -> Value:
+    return fold(op.fn, x, op.axes)
+
+
+@rule(t.ArgFold)
+def _(op: t.ArgFold, x: np.ndarray) -> Value:
+    if x.shape[op.axis] == 0:
+        return np.zeros([s for i, s in enumerate(x.shape) if i != op.axis])
+    return (np.argmax if op.fn == "max" else np.argmin)(x, op.axis)
+
+
+@rule(t.Cumulate)
+def _(op: t.Cumulate, x: np.ndarray) -> Value:
+    return cumulate(op, x)
+
+
+def cumulate(op: t.Cumulate, x: np.ndarray) -> np.ndarray:
+    """Running ``fn`` of ``x`` as ``op`` says."""
+    ufunc = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}[op.fn]
+    x = np.flip(x, op.axis) if op.reverse else x
+    run = ufunc.accumulate(x, op.axis, dtype=x.dtype)
+    if op.exclusive:
+        first = np.full_like(np.take(run, [0] if run.shape[op.axis] else [], op.axis), identity(op.fn, x.dtype))
+        run = np.concatenate([first, np.take(run, range(max(run.shape[op.axis] - 1, 0)), op.axis)], op.axis)
+    return np.flip(run, op.axis) if op.reverse else run
+
+
+@rule(t.WindowFold)
+def _(op: t.WindowFold, x: np.ndarray) -> Value:
+    return fold(op.fn, windows(op, x, identity(op.fn, x.dtype)), tuple(range(x.ndim, 2 * x.ndim)))
+
+
+def windows(op: t.WindowFold, x: np.ndarray, filler: Any) -> np.ndarray:
+    """Every window of ``x``: [*result dims, *window]."""
+    x = np.pad(x, list(zip(op.low, op.high, strict=True)), constant_values=filler)
+    reach = [d * (w - 1) + 1 for w, d in zip(op.window, op.dilation, strict=True)]
+    if any(r > s for r, s in zip(reach, x.shape, strict=True)):
+        return np.full((*static(_of(op).shape), *op.window), filler, x.dtype)
+    view = np.lib.stride_tricks.sliding_window_view(x, reach)
+    return view[tuple(slice(None, None, s) for s in op.strides) + tuple(slice(None, None, d) for d in op.dilation)]
+
+
+@rule(t.Contract)
+def _(op: t.Contract, a: np.ndarray, b: np.ndarray) -> Value:
+    return contract(op, a, b)
+
+
+def contract(op: t.Contract, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Sums of products as ``op`` pairs the dims, as matrix products."""
+    left, right = (
+        a.transpose(*op.lhs_batch, *op.lhs_free, *op.lhs_axes),
+        b.transpose(*op.rhs_batch, *op.rhs_axes, *op.rhs_free),
+    )
+    batch, n = left.shape[: len(op.lhs_batch)], len(op.lhs_axes)
+    free_a, free_b = left.shape[len(batch) : left.ndim - n], right.shape[len(batch) + n :]
+    k = math.prod(left.shape[left.ndim - n :])
+    wide = np.int64 if a.dtype.kind in "iu" else a.dtype
+    product = np.matmul(
+        left.astype(wide).reshape(*batch, math.prod(free_a), k),
+        right.astype(wide).reshape(*batch, k, math.prod(free_b)),
+    )
+    return product.reshape(*batch, *free_a, *free_b)
+
+
+@rule(t.Convolve)
+def _(op: t.Convolve, x: np.ndarray, w: np.ndarray) -> Value:
+    return convolve(op, x, w)
+
+
+def convolve(op: t.Convolve, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """The convolution, one matrix product per tap of the window and group."""
+    n, shape = x.ndim - 2, static(_of(op).shape)
+    out = np.zeros(shape, x.dtype)
+    if op.transposed:
+        return _transposed_convolution(op, x, w, out)
+    padded = np.pad(x, [(0, 0), *zip(op.low, op.high, strict=True), (0, 0)])
+    for tap in np.ndindex(*w.shape[:n]):
+        cut = tuple(
+            slice(d * i, d * i + s * (m - 1) + 1, s)
+            for i, d, s, m in zip(tap, op.dilation, op.strides, shape[1:-1], strict=True)
+        )
+        if all(m > 0 for m in shape):
+            out += _grouped(padded[(slice(None), *cut)], w[tap], op.groups)
+    return out
+
+
+def _grouped(x: np.ndarray, w: np.ndarray, groups: int) -> np.ndarray:
+    """[..., C] times [C / groups, O] group by group."""
+    pairs = zip(np.split(x, groups, -1), np.split(w, groups, -1), strict=True)
+    return np.concatenate([a @ b for a, b in pairs], -1)
+
+
+def _transposed_convolution(op: t.Convolve, x: np.ndarray, w: np.ndarray, out: np.ndarray) -> np.ndarray:
+    n = x.ndim - 2
+    reach = [
+        (s - 1) * st + d * (k - 1) + 1
+        for s, st, d, k in zip(x.shape[1:-1], op.strides, op.dilation, w.shape[:n], strict=True)
+    ]
+    full = np.zeros((x.shape[0], *[max(r, 0) for r in reach], out.shape[-1]), x.dtype)
+    for tap in np.ndindex(*w.shape[:n]):
+        place = tuple(
+            slice(d * i, d * i + s * (m - 1) + 1, s)
+            for i, d, s, m in zip(tap, op.dilation, op.strides, x.shape[1:-1], strict=True)
+        )
+        if x.size:
+            full[(slice(None), *place)] += _grouped(x, w[tap], op.groups)
+    cut = tuple(slice(lo, lo + m) for lo, m in zip(op.low, out.shape[1:-1], strict=True))
+    return full[(slice(None), *cut)]
+
+
+@rule(t.Gather)
+def _(op: t.Gather, x: np.ndarray, indices: np.ndarray) -> Value:
+    size = x.shape[op.axis]
+    valid = (indices >= 0) & (indices < size)
+    if size == 0:
+        return np.full(static(_of(op).shape), op.fill, x.dtype)
+    safe = np.where(valid, indices, 0).astype(np.int64)
+    if op.zipped:
+        return np.where(valid, np.take_along_axis(x, safe, op.axis), x.dtype.type(op.fill))
+    mask = valid.reshape(*[1] * op.axis, *indices.shape, *[1] * (x.ndim - op.axis - 1))
+    return np.where(mask, np.take(x, safe, op.axis), x.dtype.type(op.fill))
+
+
+@rule(t.Scatter)
+def _(op: t.Scatter, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> Value:
+    return scatter(op, x, indices, updates)
+
+
+def scatter(op: t.Scatter, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
+    """``x`` with the updates applied in order; those outside are dropped."""
+    out = x.copy()
+    valid = (indices >= 0) & (indices < x.shape[op.axis])
+    where = list(np.nonzero(valid))
+    where[op.axis] = indices[valid].astype(np.int64)
+    if op.mode == "set":
+        out[tuple(where)] = updates[valid]
+    else:
+        (np.add if op.mode == "add" else np.maximum).at(out, tuple(where), updates[valid])
+    return out
+
+
+@rule(t.Sort)
+def _(op: t.Sort, x: np.ndarray) -> Value:
+    order = sorting(op, x)
+    return np.take_along_axis(x, order, op.axis), order.astype(np.int32)
+
+
+def sorting(op: t.Sort, x: np.ndarray) -> np.ndarray:
+    """The indices that sort ``x``, stable, in either direction."""
+    if op.descending:
+        last = x.shape[op.axis] - 1
+        order = last - np.flip(np.argsort(np.flip(x, op.axis), op.axis, kind="stable"), op.axis)
+    else:
+        order = np.argsort(x, op.axis, kind="stable")
+    return np.take(order, range(op.count), op.axis) if op.count else order
+
+
+@rule(Result)
+def _(op: Result, several: tuple[np.ndarray, ...]) -> Value:
+    return several[op.index]
+
+
+@rule(t.RandomBits)
+def _(op: t.RandomBits, seed: np.ndarray) -> Value:
+    shape = static(op.shape)
+    return philox(int(seed), math.prod(shape)).reshape(shape)
+
+
+def philox(seed: int, count: int) -> np.ndarray:
+    """``count`` u32 of Philox 4x32-10 (Salmon et al. 2011), counter = number // 4, key = ``seed``."""
+    blocks = np.arange((count + 3) // 4, dtype=np.uint64)
+    low = np.uint64(0xFFFFFFFF)
+    c = [blocks & low, blocks >> np.uint64(32), np.zeros_like(blocks), np.zeros_like(blocks)]
+    k = [np.uint64(seed & 0xFFFFFFFF), np.uint64((seed >> 32) & 0xFFFFFFFF)]
+    with np.errstate(over="ignore"):
+        for _ in range(10):
+            p0, p1 = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
+            c = [(p1 >> np.uint64(32)) ^ c[1] ^ k[0], p1 & low, (p0 >> np.uint64(32)) ^ c[3] ^ k[1], p0 & low]
+            k = [(k[0] + np.uint64(0x9E3779B9)) & low, (k[1] + np.uint64(0xBB67AE85)) & low]
+    return np.stack(c, 1).reshape(-1)[:count].astype(np.uint32)
