@@ -1,1 +1,27 @@
-"""AMD GPUs through HIP."""
+"""AMD GPUs through HIP: CDNA 2 to 4 and RDNA 3 and 4, compiled on any machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from portakern.backend import Backend, Language
+
+from .adopt import CONVENTION, adopt
+from .emitter import HipEmitter
+from .schedules import schedules
+from .toolchain import HipToolchain
+
+HIP = Language(
+    name="hip",
+    title="HIP C++ on AMD GPUs",
+    targets=("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"),
+    emitter=HipEmitter(),
+    schedules=schedules,
+    extra="rocm",
+    tools={"clang-19": "HIP compiling where the ziglang wheel is not installed", "amdclang": "the same, from ROCm"},
+    toolchain=HipToolchain(),
+    convention=CONVENTION,
+    adopt=adopt,
+)
+
+backend = Backend("rocm", (HIP,), Path(__file__).parent / "devices")

@@ -1,0 +1,229 @@
+"""The schedules HIP allows for a loop nest on a device, the default first.
+
+Sizes are chosen so that everything stays in registers: ``budget`` counts 32-bit values a lane may hold in tiles (of 512
+registers on CDNA, 256 on RDNA, some are needed for addresses and operands on their way to LDS).  What does not fit in LDS
+is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from portakern.device import Device
+from portakern.dtypes import dtype
+from portakern.ir.schedule import Nest, NestAxis, Schedule
+
+from .emitter import LEFT_IN_REGISTERS, on_matrix_cores, subgroup, waves_across
+
+_MAX_THREADS = 1024
+
+
+def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
+    """Every schedule of ``nest`` that fits ``device``; the first is the default."""
+    rule = _FAMILIES[nest.family]
+    return list(dict.fromkeys(rule(nest, device)))
+
+
+def _size(axis: NestAxis) -> int | None:
+    """The extent of an axis, ``None`` where it is open."""
+    return axis.extent if isinstance(axis.extent, int) else None
+
+
+def _up(n: int) -> int:
+    """The power of two at or above ``n``."""
+    return 1 << max(0, n - 1).bit_length()
+
+
+def _fit(axis: NestAxis, most: int, least: int = 1) -> int:
+    """A power of two that covers the axis, between ``least`` and ``most``."""
+    size = _size(axis)
+    return max(least, min(most, _up(size) if size is not None else most))
+
+
+def _tiles(nest: Nest, **chosen: int) -> tuple[tuple[str, int], ...]:
+    """Tiles for all axes: those named in ``chosen``, 1 for the rest."""
+    return tuple((a.name, chosen.get(a.name, 1)) for a in nest.axes)
+
+
+# ---- elementwise, transpose -------------------------------------------------------------------------------------------
+
+
+def _elementwise(nest: Nest, device: Device) -> Iterator[Schedule]:
+    wave = subgroup(device)
+    per_thread = 8 if dtype(nest.io_dtype).bytes <= 2 else 4
+    axes = nest.role("parallel")
+    for warps, factor in ((256 // wave, 1), (256 // wave, 2), (512 // wave, 1), (128 // wave, 1), (64 // wave, 1)):
+        count = warps * wave * per_thread * factor
+        last = _fit(axes[-1], count)
+        chosen = {axes[-1].name: last}
+        if len(axes) > 1 and last < count:
+            chosen[axes[-2].name] = _fit(axes[-2], count // last)
+        yield Schedule(_tiles(nest, **chosen), warps=warps)
+
+
+def _transpose(nest: Nest, device: Device) -> Iterator[Schedule]:
+    wave = subgroup(device)
+    source, target = (next(iter(nest.role(r)), None) for r in ("source", "target"))
+    if source is None or target is None:  # nothing is contiguous on one side
+        yield from _elementwise(replace(nest, axes=tuple(replace(a, role="parallel") for a in nest.axes)), device)
+        return
+    for side, threads in ((64, 256), (32, 256), (64, 512), (32, 128)):
+        chosen = {source.name: _fit(source, side, 8), target.name: _fit(target, side, 8)}
+        yield Schedule(_tiles(nest, **chosen), warps=threads // wave)
+
+
+# ---- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _rows(nest: Nest, device: Device) -> Iterator[Schedule]:
+    reduced, parallel = nest.role("reduced"), nest.role("parallel")
+    walked = reduced[-1]
+    columns = next((a for a in parallel if a.contiguous), None)
+    if columns is not None and not walked.contiguous:
+        yield from _columns(nest, device, walked, columns)
+        return
+    size = _size(walked)
+    longest = _MAX_THREADS * max(8, 64 // max(2, nest.live))
+    if size is not None and _up(size) <= longest:
+        yield from _whole_rows(nest, device, walked, _up(size))
+    yield from _walked_rows(nest, device, walked)
+
+
+def _whole_rows(nest: Nest, device: Device, walked: NestAxis, cols: int) -> Iterator[Schedule]:
+    """A row in registers: 16 or 32 values a lane, more lanes for longer rows."""
+    wave = subgroup(device)
+    outer = [a for a in nest.role("parallel")]
+    budget = 96 // max(2, nest.live)
+    for per_lane in (16, 8, 32):
+        lanes = cols // min(per_lane, budget)
+        if lanes > _MAX_THREADS:
+            continue
+        warps = min(_MAX_THREADS, _up(max(lanes, 256))) // wave
+        rows = max(1, min(64, warps * wave * min(per_lane, budget) // cols))
+        chosen = {walked.name: cols}
+        if outer and rows > 1:
+            chosen[outer[-1].name] = _fit(outer[-1], _down(rows))
+        yield Schedule(_tiles(nest, **chosen), warps=warps)
+    lanes = cols // budget
+    if lanes > 512:
+        yield Schedule(_tiles(nest, **{walked.name: cols}), warps=_MAX_THREADS // wave)
+
+
+def _down(n: int) -> int:
+    return 1 << (n.bit_length() - 1)
+
+
+def _walked_rows(nest: Nest, device: Device, walked: NestAxis) -> Iterator[Schedule]:
+    wave = subgroup(device)
+    for cols, threads in ((4096, 256), (8192, 512), (2048, 256), (1024, 128)):
+        yield Schedule(_tiles(nest, **{walked.name: _fit(walked, cols, 8)}), warps=threads // wave)
+
+
+def _columns(nest: Nest, device: Device, walked: NestAxis, columns: NestAxis) -> Iterator[Schedule]:
+    """Reductions down columns: neighbouring columns in neighbouring lanes."""
+    wave = subgroup(device)
+    for rows, cols, threads in ((32, 128, 256), (64, 64, 256), (16, 256, 256), (32, 64, 128)):
+        chosen = {walked.name: _fit(walked, rows), columns.name: _fit(columns, cols, 8)}
+        yield Schedule(_tiles(nest, **chosen), warps=threads // wave)
+
+
+# ---- matrix products --------------------------------------------------------------------------------------------------
+
+_CDNA = ((128, 128, 32, 4, 2), (128, 128, 64, 4, 2), (256, 128, 32, 8, 2), (256, 256, 64, 8, 2), (256, 256, 32, 8, 2),
+         (128, 64, 32, 4, 2), (64, 128, 32, 4, 2), (64, 64, 64, 4, 2), (64, 64, 32, 4, 2), (128, 128, 32, 4, 1), (32, 64, 64, 2, 2),
+         (64, 32, 64, 2, 2), (32, 32, 64, 1, 2), (16, 64, 64, 1, 2), (16, 32, 64, 1, 2), (32, 16, 64, 1, 2), (16, 16, 64, 1, 2))  # fmt: skip
+_RDNA = ((128, 64, 32, 4, 2), (64, 128, 32, 4, 2), (128, 128, 32, 8, 2), (64, 64, 32, 4, 2), (64, 64, 32, 4, 1), (32, 64, 32, 2, 2),
+         (64, 32, 32, 2, 2), (32, 32, 32, 1, 2), (16, 64, 32, 1, 2), (16, 32, 32, 1, 2), (32, 16, 32, 1, 2), (16, 16, 32, 1, 2))  # fmt: skip
+
+
+def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """Tiles m x n x k, waves and stages; wide tiles first, those much larger than the problem last."""
+    m, n, k = (nest.role(r)[0] for r in "mnk")
+    element = dtype(nest.dots).bytes
+    table = _CDNA if device.has("mfma") else _RDNA
+    if device.count("shared_bytes_per_block") > 65536:
+        table = (table[1], table[0], *table[2:])  # with more LDS a deeper slice costs no occupancy
+    fits: list[tuple[bool, Schedule]] = []
+    for tm, tn, tk, warps, stages in table:
+        depth = tk if element == 2 else 16
+        schedule = Schedule(_tiles(nest, **{m.name: tm, n.name: tn, k.name: depth}), stages, warps)
+        if _lds(tm, tn, depth, element) * stages > device.count("shared_bytes_per_block"):
+            continue
+        if _registers(tm, tn, warps, nest, device) > _register_budget(device):
+            continue
+        fits.append((_covers(m, tm) and _covers(n, tn), schedule))
+    yield from (s for good, s in fits if good)
+    yield from (s for good, s in fits if not good)
+
+
+def _covers(axis: NestAxis, tile: int) -> bool:
+    """Whether a tile wastes at most half of itself on the axis."""
+    size = _size(axis)
+    return size is None or tile <= max(16, _up(size))
+
+
+def _lds(rows: int, cols: int, depth: int, element: int) -> int:
+    return (rows + cols) * (depth * element + 16)
+
+
+def _register_budget(device: Device) -> int:
+    return 256 if device.has("mfma") else 160
+
+
+def _registers(tm: int, tn: int, warps: int, nest: Nest, device: Device) -> int:
+    """Accumulator registers a lane holds, and the fragments of one step."""
+    wave = subgroup(device)
+    across = waves_across(tm, tn, warps)
+    fragment = 8 if device.has("wmma_replicated") else 4
+    part_m, part_n = tm * across // warps, tn // across
+    return part_m * part_n // wave + (part_m + part_n) // 16 * fragment
+
+
+# ---- attention --------------------------------------------------------------------------------------------------------
+
+
+def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """Query rows in multiples of 16 per wave, so that a wave holds whole rows; keys walked 64, 32 or 16 at a time."""
+    m, n, k, d = (nest.role(r)[0] for r in "mnkd")
+    element = dtype(nest.dots).bytes
+    step = 32 if device.has("mfma") and element == 2 else 16
+    deep, wide = (_multiple(_size(x) or 256, step if x is k else 16) for x in (k, d))
+    found: list[tuple[bool, Schedule]] = []
+    for rows_per_wave, warps in ((32, 4), (16, 4), (16, 2), (16, 1), (16, 8), (32, 8)):
+        for keys in (64, 32, 16):
+            if keys % step:
+                continue
+            for stages in (2, 1):
+                rows = rows_per_wave * warps
+                if _attention_fits(rows, keys, deep, wide, warps, stages, element, nest, device):
+                    chosen = {m.name: rows, n.name: keys, k.name: deep, d.name: wide}
+                    found.append((_covers(m, rows), Schedule(_tiles(nest, **chosen), stages, warps)))
+    yield from (s for good, s in found if good)
+    yield from (s for good, s in found if not good)
+
+
+def _multiple(n: int, of: int) -> int:
+    """A power of two of ``of`` that covers ``n``: memory is then read in whole vectors by all lanes."""
+    return max(of, _up(n))
+
+
+def _attention_fits(rows: int, keys: int, deep: int, wide: int, warps: int, stages: int, element: int, nest: Nest,
+                    device: Device) -> bool:
+    cores = on_matrix_cores(device, nest.dots)
+    wave = subgroup(device)
+    held = cores and deep <= LEFT_IN_REGISTERS
+    lds = stages * (keys * (deep * element + 16) + wide * (keys * element + 16))
+    lds += 0 if held else rows * (deep * element + 16)
+    lds += 0 if cores else rows * (keys * element + 16)
+    part = rows // warps
+    copies = 2 if device.has("wmma_replicated") else 1
+    registers = part * (wide + 2 * keys) // wave  # accumulator, scores and probabilities
+    registers += part * deep * element // 4 * copies // wave if held else 0
+    registers += stages // 2 * keys * (deep + wide) * element // 4 // (warps * wave)
+    registers += max(wide, keys) // 16 * 4 * copies  # fragments of one step
+    return lds <= device.count("shared_bytes_per_block") and registers <= _register_budget(device)
+
+
+_FAMILIES = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "contraction": _contraction,
+             "attention": _attention}  # fmt: skip

@@ -1,0 +1,180 @@
+"""HIP sources to machine code by clang and lld in child processes; nothing of ROCm is needed.
+
+Which clang: ``$PORTAKERN_HIP_CLANG`` where it is set (a path), else the one in the ziglang wheel (``pip install
+'portakern[rocm]'``: one version for everybody, with every AMDGPU target), else ROCm's, else the newest ``clang-N`` on PATH
+that knows the target.  Headers are written to a temporary folder; device libraries are not used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from portakern.backend import Availability, Binary, Resources, Source, Target
+from portakern.build.cache import Cache, digest
+from portakern.build.process import run_tool
+from portakern.device import Device
+from portakern.errors import PortakernError, ToolMissing
+
+from .codeobject import CodeObject, KernelUse
+from .occupancy import occupancy
+
+OVERRIDE = "PORTAKERN_HIP_CLANG"
+HINT = "pip install 'portakern[rocm]' brings a clang with every AMDGPU target"
+FLAGS = ("-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc", "-O3", "-std=c++17", "-Wall", "-Wno-unused-variable")
+TIMEOUT_S = 120.0
+_FORMAT = 1  # of what is cached
+
+
+@dataclass(frozen=True)
+class Clang:
+    """A compiler: the words that start it, those that start its linker, and where it came from."""
+
+    command: tuple[str, ...]
+    linker: tuple[str, ...]
+    origin: str
+
+
+@cache
+def candidates(override: str | None) -> tuple[Clang, ...]:
+    """Compilers on this machine in order of preference; only ``override`` where it is given."""
+    if override:
+        return (_standalone(Path(override), f"${OVERRIDE}"),)
+    found: list[Clang] = []
+    spec = find_spec("ziglang")
+    if spec is not None and spec.origin is not None:
+        zig = str(Path(spec.origin).parent / "zig")
+        found.append(Clang((zig, "clang"), (zig, "ld.lld"), "ziglang"))
+    rocm = Path(os.environ.get("ROCM_PATH", "/opt/rocm")) / "llvm/bin/clang"
+    if rocm.exists():
+        found.append(_standalone(rocm, "ROCm"))
+    for version in range(30, 18, -1):
+        path = shutil.which(f"clang-{version}")
+        if path:
+            found.append(_standalone(Path(path).resolve(), f"clang-{version}"))
+    return tuple(found)
+
+
+def _standalone(clang: Path, origin: str) -> Clang:
+    beside = clang.parent / "ld.lld"
+    return Clang((str(clang),), (str(beside) if beside.exists() else shutil.which("ld.lld") or str(beside),), origin)
+
+
+@cache
+def _version(clang: Clang) -> str:
+    """What the compiler calls itself; raises :class:`ToolMissing` where it cannot be run."""
+    first = run_tool([*clang.command, "--version"], timeout_s=30, missing_hint=HINT).checked("--version").stdout
+    match = re.search(r"clang version (\S+)", first)
+    return f"clang {match[1] if match else 'of unknown version'} ({clang.origin})"
+
+
+@cache
+def _knows(clang: Clang, isa: str) -> bool:
+    result = run_tool([*clang.command, "-target", "amdgcn-amd-amdhsa", f"-mcpu={isa}", "-x", "c", "-nogpulib", "-S", "-o", os.devnull,
+                       os.devnull], timeout_s=30, missing_hint=HINT)  # fmt: skip
+    return result.ok
+
+
+@cache
+def _choose(isa: str, override: str | None) -> Clang:
+    known = candidates(override)
+    for clang in known:
+        try:
+            if (clang.origin == "ziglang" or _knows(clang, isa)) and Path(clang.command[0]).exists():
+                return clang
+        except ToolMissing:
+            continue
+    if override:
+        raise ToolMissing(f"${OVERRIDE} names {override!r}, which cannot compile for {isa}", hint="unset it to use the ziglang wheel's clang")
+    raise ToolMissing(f"no clang that compiles for {isa} was found", hint=HINT)
+
+
+def choose(isa: str) -> Clang:
+    """The compiler for an instruction set; raises :class:`ToolMissing`."""
+    return _choose(isa, os.environ.get(OVERRIDE))
+
+
+class HipToolchain:
+    """Compiles to assembly text, assembles and links it: the text kept is exactly what was assembled."""
+
+    def available(self, target: Target) -> Availability:
+        try:
+            clang = choose(target.device.isa)
+        except PortakernError as error:
+            return Availability(False, f"{error.message}; {error.hint}" if error.hint else error.message)
+        return Availability(True, f"{clang.origin}: {' '.join(clang.command)}")
+
+    def fingerprint(self, target: Target) -> str:
+        return f"{_version(choose(target.device.isa))} {' '.join(FLAGS)} {target.device.isa} {_FORMAT}"
+
+    def compile(self, source: Source) -> Binary:
+        device = source.target.device
+        clang = choose(device.isa)
+        tool = _version(clang)
+        key = digest("hip", source.text, source.headers, self.fingerprint(source.target))
+        kept = Cache().get(key)
+        if kept is not None:
+            code, assembly, log = _unpack(kept)
+        else:
+            code, assembly, log = _build(clang, source, device.isa)
+            Cache().put(key, _pack(code, assembly, log))
+        return Binary("hsaco", code, tool, resources(code, device, source), assembly, log)
+
+
+def _build(clang: Clang, source: Source, isa: str) -> tuple[bytes, str, str]:
+    what = f"{source.operator} for {source.target}"
+    with tempfile.TemporaryDirectory(prefix="portakern-hip-") as folder:
+        place = Path(folder)
+        for name, text in (("kernel.hip", source.text), *source.headers):
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_text(text)
+
+        def run(*command: str) -> str:
+            return run_tool(command, timeout_s=TIMEOUT_S, cwd=place, missing_hint=HINT).checked(what).log
+
+        log = run(*clang.command, *FLAGS, f"--offload-arch={isa}", "-I", ".", "-S", "kernel.hip", "-o", "kernel.s")
+        run(*clang.command, "-target", "amdgcn-amd-amdhsa", f"-mcpu={isa}", "-c", "kernel.s", "-o", "kernel.o")
+        run(*clang.linker, "-shared", "kernel.o", "-o", "kernel.hsaco")
+        return (place / "kernel.hsaco").read_bytes(), (place / "kernel.s").read_text(), log
+
+
+def _pack(code: bytes, assembly: str, log: str) -> bytes:
+    head = json.dumps({"code": len(code), "assembly": assembly, "log": log}).encode()
+    return len(head).to_bytes(8, "little") + head + code
+
+
+def _unpack(data: bytes) -> tuple[bytes, str, str]:
+    size = int.from_bytes(data[:8], "little")
+    head = json.loads(data[8 : 8 + size])
+    return data[8 + size :], head["assembly"], head["log"]
+
+
+# ---- resources --------------------------------------------------------------------------------------------------------
+
+
+def resources(code: bytes, device: Device, source: Source | None = None) -> tuple[Resources, ...]:
+    """What the kernels of a code object use, in launch order where ``source`` gives one."""
+    found = CodeObject(code).kernels
+    threads = {x.kernel: x.block[0] * x.block[1] * x.block[2] for x in source.launches} if source else {}
+    shared = {x.kernel: x.shared_bytes for x in source.launches} if source else {}
+    order = [name for name in threads if name in found] + [name for name in found if name not in threads]
+    return tuple(_resources(found[name], device, threads.get(name), shared.get(name, 0)) for name in order)
+
+
+def _resources(k: KernelUse, device: Device, threads: int | None, dynamic: int) -> Resources:
+    lanes = threads or k.max_threads
+    fits = occupancy(device, lanes, k.registers, k.scalars, k.shared_bytes + dynamic)
+    return Resources(
+        kernel=k.name, registers=k.registers, spills=k.vector_spills + k.scalar_spills, scratch_bytes=k.scratch_bytes,
+        shared_bytes=k.shared_bytes + dynamic, code_bytes=k.code_bytes, occupancy=fits.share, limiter=fits.limiter,
+        source="AMDGPU metadata and symbols of the code object",
+        extra=(("agprs", k.agprs), ("sgprs", k.scalars), ("wave", k.wave), ("blocks_per_unit", fits.blocks),
+               ("dynamic_stack", k.dynamic_stack)),
+    )  # fmt: skip
