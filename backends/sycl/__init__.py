@@ -1,1 +1,11 @@
-"""SYCL and OpenCL devices."""
+"""SYCL and OpenCL devices: Intel GPUs, and CPUs through their OpenCL and SYCL runtimes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from portakern.backend import Backend
+
+from .opencl.language import opencl
+
+backend = Backend(name="sycl", languages=(opencl,), devices=Path(__file__).parent / "devices")

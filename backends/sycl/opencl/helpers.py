@@ -1,0 +1,289 @@
+"""The small functions an OpenCL kernel is written in terms of; a source holds those it uses.
+
+Names say the dtype and the number of lanes: ``load_bf16x16``.  A ``_part`` function touches only the first ``left``
+elements and gives 0 in the other lanes, a ``_step`` function elements ``step`` apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .spelling import C_TYPE, MEMORY, REGISTER, constant
+
+
+class Helpers:
+    """Collects the functions a source needs, in the order they must be defined."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+
+    def __str__(self) -> str:
+        return "\n\n".join(self.texts.values())
+
+    def use(self, name: str, make: Callable[[], str]) -> str:
+        if name not in self.texts:
+            self.texts[name] = ""  # holds the place; what ``make`` uses itself comes before it
+            text = make()
+            del self.texts[name]
+            self.texts[name] = text
+        return name
+
+    # ---- one element
+
+    def element(self, dtype: str, pointer: str, offset: str) -> str:
+        """The value at ``pointer[offset]``."""
+        if dtype == "f16":
+            return f"vload_half({offset}, {pointer})"
+        if dtype == "bf16":
+            return f"{self.load_bf16()}({pointer} + {offset})"
+        if dtype == "bool":
+            return f"({pointer}[{offset}] != 0)"
+        return f"{pointer}[{offset}]"
+
+    def write_element(self, dtype: str, pointer: str, offset: str, value: str) -> str:
+        if dtype == "f16":
+            return f"vstore_half_rte({value}, {offset}, {pointer})"
+        if dtype == "bf16":
+            return f"{pointer}[{offset}] = {self.bits_bf16(1)}({value})"
+        if dtype in ("i8", "i16", "u8", "u16"):
+            return f"{pointer}[{offset}] = ({MEMORY[dtype]})({value})"
+        return f"{pointer}[{offset}] = {value}"
+
+    def load_bf16(self) -> str:
+        return self.use("load_bf16", lambda: (
+            "// A bf16 is the upper half of a float.\n"
+            "float load_bf16(__global const ushort *p)\n{\n    return as_float((uint)*p << 16);\n}"))
+
+    def bits_bf16(self, lanes: int) -> str:
+        """float to the bits of bf16, rounding halves to even; a NaN stays one."""
+        x = str(lanes) if lanes > 1 else ""
+        name = f"bf16_bits{'x' + x if x else ''}"
+        tail = (
+            f"    return convert_ushort{x}(select(rounded, (uint{x})(0x7fc0), v != v));" if x
+            else "    return (ushort)(isnan(v) ? 0x7fc0 : rounded);"
+        )
+        return self.use(name, lambda: (
+            f"// The bits of v as bf16: halves are rounded to even, a NaN stays a NaN.\n"
+            f"ushort{x} {name}(float{x} v)\n{{\n"
+            f"    const uint{x} bits = as_uint{x}(v);\n"
+            f"    const uint{x} rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;\n{tail}\n}}"))
+
+    def round_narrow(self, dtype: str, lanes: int) -> str:
+        """float to float, rounded to what f16 or bf16 can hold."""
+        x = str(lanes) if lanes > 1 else ""
+        name = f"round_{dtype}{'x' + x if x else ''}"
+        if dtype == "bf16":
+            bits = self.bits_bf16(lanes)
+            body = f"    return as_float{x}(convert_uint{x}({bits}(v)) << 16);"
+            if not x:
+                body = f"    return as_float((uint){bits}(v) << 16);"
+        else:
+            load = f"vload_half{x}(0, h)"
+            body = f"    half h[{lanes}];\n    vstore_half{x}_rte(v, 0, h);\n    return {load};"
+        return self.use(name, lambda: f"// v rounded to {dtype}.\nfloat{x} {name}(float{x} v)\n{{\n{body}\n}}")
+
+    # ---- vectors from and to memory
+
+    def load(self, dtype: str, lanes: int, address: str, left: str | None, step: str | None) -> str:
+        """The expression that loads ``lanes`` elements from ``address``."""
+        memory, value = MEMORY[dtype], f"{C_TYPE[REGISTER[dtype]]}{lanes}"
+        if left is None and step is None:
+            if dtype == "f16":
+                return f"vload_half{lanes}(0, {address})"
+            if dtype == "bf16":
+                return f"{self.wide_bf16(lanes)}({address})"
+            if dtype == "bool":
+                return f"convert_int{lanes}(vload{lanes}(0, {address}) != (uchar)0)"
+            if MEMORY[dtype] != C_TYPE[REGISTER[dtype]]:
+                return f"convert_{value}(vload{lanes}(0, {address}))"
+            return f"vload{lanes}(0, {address})"
+        name = f"load_{dtype}x{lanes}" + ("_step" if step else "") + ("_part" if left else "")
+        one = self.element(dtype, "p", "i * step" if step else "i")
+        if dtype == "bool":
+            one = f"-{one}"
+        count = "left" if left else str(lanes)
+        quick = ""
+        if left and not step:
+            quick = f"    if (left >= {lanes})\n        return {self.load(dtype, lanes, 'p', None, None)};\n"
+        what = f"{lanes} elements" + (" that lie step apart" if step else "")
+        what += ", of which only the first `left` are there: the others read as 0" if left else ""
+
+        def make() -> str:
+            params = ["__global const " + memory + " *p", *(["const long step"] if step else []),
+                      *(["const long left"] if left else [])]
+            bound = f"min(left, {lanes}L)" if step and left else count
+            return (f"// {what[0].upper()}{what[1:]}.\n{value} {name}({', '.join(params)})\n{{\n{quick}"
+                    f"    {value[: -len(str(lanes))]} v[{lanes}] = {{0}};\n"
+                    f"    for (int i = 0; i < {bound}; ++i)\n        v[i] = {one};\n"
+                    f"    return vload{lanes}(0, v);\n}}")
+
+        self.use(name, make)
+        return f"{name}({', '.join([address, *([step] if step else []), *([left] if left else [])])})"
+
+    def wide_bf16(self, lanes: int) -> str:
+        name = f"load_bf16x{lanes}"
+        return self.use(name, lambda: (
+            f"// {lanes} bf16 as float: a bf16 is the upper half of a float.\n"
+            f"float{lanes} {name}(__global const ushort *p)\n{{\n"
+            f"    return as_float{lanes}(convert_uint{lanes}(vload{lanes}(0, p)) << 16);\n}}"))
+
+    def store(self, dtype: str, lanes: int, address: str, value: str, left: str | None, step: str | None) -> str:
+        """The statement that stores a vector; ``left`` and ``step`` as for :meth:`load`."""
+        memory, held = MEMORY[dtype], C_TYPE[REGISTER[dtype]]
+        if left is None and step is None:
+            if dtype == "f16":
+                return f"vstore_half{lanes}_rte({value}, 0, {address})"
+            if dtype == "bf16":
+                return f"vstore{lanes}({self.bits_bf16(lanes)}({value}), 0, {address})"
+            if dtype == "bool":
+                return f"vstore{lanes}(convert_uchar{lanes}(-{value}), 0, {address})"
+            if memory != held:
+                return f"vstore{lanes}(convert_{memory}{lanes}({value}), 0, {address})"
+            return f"vstore{lanes}({value}, 0, {address})"
+        name = f"store_{dtype}x{lanes}" + ("_step" if step else "") + ("_part" if left else "")
+        one = self.write_element(dtype, "p", "i * step" if step else "i", "(e[i] != 0)" if dtype == "bool" else "e[i]")
+        quick = ""
+        if left and not step:
+            whole = self.store(dtype, lanes, "p", "v", None, None)
+            quick = f"    if (left >= {lanes}) {{\n        {whole};\n        return;\n    }}\n"
+        bound = f"min(left, {lanes}L)" if step and left else "left" if left else str(lanes)
+        what = f"{lanes} elements" + (" that lie step apart" if step else "")
+        what += ", of which only the first `left` are written" if left else ""
+
+        def make() -> str:
+            params = [f"const {held}{lanes} v", f"__global {memory} *p", *(["const long step"] if step else []),
+                      *(["const long left"] if left else [])]
+            return (f"// {what[0].upper()}{what[1:]}.\nvoid {name}({', '.join(params)})\n{{\n{quick}"
+                    f"    {held} e[{lanes}];\n    vstore{lanes}(v, 0, e);\n"
+                    f"    for (int i = 0; i < {bound}; ++i)\n        {one};\n}}")
+
+        self.use(name, make)
+        return f"{name}({', '.join([value, address, *([step] if step else []), *([left] if left else [])])})"
+
+    # ---- arithmetic
+
+    def lanes(self, lanes: int) -> str:
+        """The vector 0, 1, 2, ..."""
+        numbers = ", ".join(map(str, range(lanes)))
+        return self.use(f"LANES{lanes}", lambda: f"#define LANES{lanes} ((int{lanes})({numbers}))")
+
+    def keep(self, dtype: str, lanes: int) -> str:
+        """``v`` in the first ``left`` lanes, ``other`` in those after."""
+        kind = REGISTER[dtype]
+        t, name = C_TYPE[kind], f"keep_{kind}x{lanes}"
+        steps = self.lanes(lanes)
+        mask = f"{steps} < (int{lanes})((int)min(left, {lanes}L))"
+        if kind in ("f64", "i64", "u64"):
+            mask = f"convert_long{lanes}({mask})"
+        return self.use(name, lambda: (
+            f"// v in the first `left` lanes, `other` in those after.\n"
+            f"{t}{lanes} {name}(const {t}{lanes} v, const long left, const {t} other)\n{{\n"
+            f"    return select(({t}{lanes})(other), v, {mask});\n}}"))
+
+    def extreme(self, fn: str, dtype: str, lanes: int) -> str:
+        """``max`` or ``min`` of floats that hands on NaN, which fmax and fmin do not."""
+        kind, x = REGISTER[dtype], str(lanes) if lanes > 1 else ""
+        if kind not in ("f32", "f64"):
+            return fn
+        t, name = C_TYPE[kind] + x, f"{fn}_{kind}" + (f"x{x}" if x else "")
+        sign = ">" if fn == "max" else "<"
+        pick = f"select(b, a, (a {sign} b) | (a != a))" if x else f"a {sign} b || a != a ? a : b"
+        return self.use(name, lambda: (
+            f"// The {'larger' if fn == 'max' else 'smaller'} of two, NaN if either is (f{fn} would drop it).\n"
+            f"{t} {name}(const {t} a, const {t} b)\n{{\n    return {pick};\n}}"))
+
+    def across(self, fn: str, dtype: str, lanes: int) -> str:
+        """The function that reduces the lanes of a vector to one value by halving it."""
+        kind = REGISTER[dtype]
+        t, word = C_TYPE[kind], {"sum": "sum", "prod": "product", "max": "largest", "min": "smallest"}[fn]
+        name = f"{word}_of_{kind}x{lanes}"
+
+        def join(a: str, b: str, width: int) -> str:
+            sign = {"sum": "+", "prod": "*"}.get(fn)
+            return f"{a} {sign} {b}" if sign else f"{self.extreme(fn, dtype, width)}({a}, {b})"
+
+        lines, width, current = [], lanes // 2, "v"
+        while width > 1:
+            lines.append(f"    const {t}{width} v{width} = {join(current + '.lo', current + '.hi', width)};")
+            current, width = f"v{width}", width // 2
+        lines.append(f"    return {join(current + '.lo', current + '.hi', 1)};")
+        body = "\n".join(lines)
+        return self.use(name, lambda: (
+            f"// The {word} of the lanes of v.\n{t} {name}(const {t}{lanes} v)\n{{\n{body}\n}}"))
+
+    def integer(self, fn: str, dtype: str, lanes: int) -> str:
+        """Integer division that rounds down, or its remainder (the sign of the divisor)."""
+        kind, x = REGISTER[dtype], str(lanes) if lanes > 1 else ""
+        t, name = C_TYPE[kind] + x, f"{fn}_{kind}" + (f"x{x}" if x else "")
+        off = "((r != 0) & ((r ^ b) < 0))" if x else "(r != 0 && (r ^ b) < 0)"
+        # A comparison of vectors gives -1 where it holds.
+        text = {
+            "floordiv": f"    return q {'+' if x else '-'} {off};",
+            "rem": f"    return select(r, r + b, {off});" if x else f"    return {off} ? r + b : r;",
+        }[fn]
+        q = f"    const {t} q = a / b;\n" if fn == "floordiv" else ""
+        what = "a / b rounded down" if fn == "floordiv" else "What a leaves by b, with the sign of b"
+        rest = "a - q * b" if fn == "floordiv" else "a % b"
+        return self.use(name, lambda: (
+            f"// {what[0].upper()}{what[1:]}.\n{t} {name}(const {t} a, const {t} b)\n{{\n{q}    const {t} r = {rest};\n{text}\n}}"))
+
+    def atomic(self, mode: str, dtype: str) -> str:
+        name = f"atomic_{mode}_{dtype}"
+        new = "old + v" if mode == "add" else f"{self.extreme('max', 'f32', 1)}(old, v)"
+        return self.use(name, lambda: (
+            f"// *p {'+= v' if mode == 'add' else '= the larger of *p and v'}, as one step among work-groups.\n"
+            f"void {name}(volatile __global float *p, const float v)\n{{\n"
+            "    float old = *p;\n    for (;;) {\n"
+            f"        const int seen = atomic_cmpxchg((volatile __global int *)p, as_int(old), as_int({new}));\n"
+            "        if (seen == as_int(old))\n            return;\n        old = as_float(seen);\n    }\n}"))
+
+    # ---- the matrix product
+
+    def product(self, dtype: str, rows: int, lanes: int, vectors: int) -> str:
+        kind = REGISTER[dtype]
+        t, wide = C_TYPE[kind], lanes * vectors
+        name = f"product_{kind}_{rows}x{wide}"
+
+        def block(height: int, pad: str) -> str:
+            each_r = f"{pad}__attribute__((opencl_unroll_hint({height})))\n{pad}for (int r = 0; r < {height}; ++r)"
+            row = "(i + r)" if height > 1 else "i"
+            if height == 1:
+                lines = [f"{pad}{t}{lanes} " + ", ".join(
+                    f"s{v} = vload{lanes}({v}, c + i * c_pitch + j)" for v in range(vectors)) + ";"]
+                lines.append(f"{pad}for (int k = 0; k < depth; ++k) {{")
+                for v in range(vectors):
+                    lines.append(f"{pad}    s{v} = fma(({t}{lanes})(a[i * a_pitch + k]), vload{lanes}({v}, b + k * b_pitch + j), s{v});"
+                                 if kind[0] == "f" else
+                                 f"{pad}    s{v} += a[i * a_pitch + k] * vload{lanes}({v}, b + k * b_pitch + j);")
+                lines.append(f"{pad}}}")
+                lines += [f"{pad}vstore{lanes}(s{v}, {v}, c + i * c_pitch + j);" for v in range(vectors)]
+                return "\n".join(lines)
+            lines = [f"{pad}{t}{lanes} s[{height}][{vectors}];", each_r + " {"]
+            lines += [f"{pad}    s[r][{v}] = vload{lanes}({v}, c + {row} * c_pitch + j);" for v in range(vectors)]
+            lines += [f"{pad}}}", f"{pad}for (int k = 0; k < depth; ++k) {{"]
+            lines += [f"{pad}    const {t}{lanes} b{v} = vload{lanes}({v}, b + k * b_pitch + j);" for v in range(vectors)]
+            inner = pad + "    "
+            lines += [each_r.replace(pad + "__", inner + "__").replace(pad + "for", inner + "for") + " {"]
+            lines += [f"{inner}    const {t}{lanes} x = a[{row} * a_pitch + k];"]
+            for v in range(vectors):
+                lines.append(f"{inner}    s[r][{v}] = " + (f"fma(x, b{v}, s[r][{v}]);" if kind[0] == "f" else f"s[r][{v}] + x * b{v};"))
+            lines += [f"{inner}}}", f"{pad}}}", each_r + " {"]
+            lines += [f"{pad}    vstore{lanes}(s[r][{v}], {v}, c + {row} * c_pitch + j);" for v in range(vectors)]
+            lines += [f"{pad}}}"]
+            return "\n".join(lines)
+
+        def make() -> str:
+            pointer = f"__local const {t} *"
+            head = (f"// c += a b on packed tiles of rows x depth and depth x columns.  {rows} x {wide} sums stay in registers while k\n"
+                    f"// runs, so that each element of b is read once for {rows} rows and each of a once for {wide} columns.\n"
+                    f"void {name}(__local {t} *c, const int c_pitch, {pointer}a, const int a_pitch,\n"
+                    f"    {pointer}b, const int b_pitch, const int rows, const int columns, const int depth)\n{{\n")
+            pad = " " * 12
+            return (head + f"    for (int j = 0; j < columns; j += {wide}) {{\n        int i = 0;\n"
+                    f"        for (; i + {rows} <= rows; i += {rows}) {{\n{block(rows, pad)}\n        }}\n"
+                    f"        for (; i < rows; ++i) {{\n{block(1, pad)}\n        }}\n    }}\n}}")
+
+        return self.use(name, make)
+
+
+__all__ = ["Helpers", "constant"]

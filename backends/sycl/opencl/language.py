@@ -1,0 +1,38 @@
+"""The ``opencl`` language of the manifest."""
+
+from __future__ import annotations
+
+from portakern.backend import Language, Source, Target
+from portakern.ir.program import Program
+
+from ..adopt import FORM, adopt
+from ..workers import ENVIRONMENT
+from .emitter import OpenCLEmitter
+from .runtime import OpenCLRuntime
+from .schedules import schedules
+from .toolchain import OpenCLToolchain
+
+
+def _adopt(text: str, entry: str | None, program: Program, target: Target) -> Source:
+    return adopt(text, entry, program, target, ".cl")
+
+
+opencl = Language(
+    name="opencl",
+    title="OpenCL C",
+    targets=("cpu",),
+    emitter=OpenCLEmitter(),
+    schedules=schedules,
+    extra="opencl",
+    toolchain=OpenCLToolchain(),
+    runtime=OpenCLRuntime(),
+    environment=ENVIRONMENT,
+    convention=(
+        "OpenCL C kernels, each under a comment line that says how it is launched:\n"
+        f"  {FORM}\n"
+        "Grid and block count work-groups and work-items per group; args names the operator's arrays, run-time scalars "
+        "and open dims (64-bit integers) in the order of the kernel's parameters. bf16 arrays are `ushort`, bool arrays "
+        "`uchar`; f16 and bf16 scalars come as float. Several lines are launched in order."
+    ),
+    adopt=_adopt,
+)

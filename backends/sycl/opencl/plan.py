@@ -1,0 +1,181 @@
+"""The plan of an OpenCL kernel: a tree of loops over single elements and vectors, made from a body on whole tiles.
+
+A tile value never exists as a whole unless the plan says so.  Elementwise chains, reductions and stores that walk the
+same axes share one loop; a value that a later loop needs again is *kept* in an array of local memory, or computed anew
+where that is cheap.  The operands of a matrix product are packed into arrays first.
+
+Every loop runs over the coordinates inside the axis's extent only, so that pads and masks need no code: what lies
+outside is never computed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from portakern.dtypes import dtype
+from portakern.ir.core import Op
+from portakern.ir.tile import Dims, Dot, For, Kernel, Reduce, Store
+
+
+@dataclass(frozen=True, eq=False)
+class Storage:
+    """An array in local memory that holds a tile: its dims, the element type in memory, the rounded-up shape."""
+
+    name: str
+    dims: Dims
+    dtype: str
+    shape: tuple[int, ...]
+    purpose: str
+
+    @property
+    def count(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        return self.count * dtype(self.dtype).bytes
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return tuple(a for a, _ in self.dims)
+
+    def __str__(self) -> str:
+        held = ", ".join(f"{a}:{n}" for a, n in self.dims)
+        return f"{self.name}[{held}] {self.dtype}, {'x'.join(map(str, self.shape))}, {self.bytes} bytes: {self.purpose}"
+
+
+@dataclass(frozen=True, eq=False)
+class Put:
+    """Write ``value`` to ``storage``, element by element.  ``carried`` marks the end of a loop's step."""
+
+    value: Op
+    storage: Storage
+    carried: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Multiply:
+    """``c += a b`` on packed arrays, a register tile of ``rows`` x ``columns`` at a time."""
+
+    dot: Dot
+    a: Storage
+    b: Storage
+    c: Storage
+    m: str | None
+    n: str | None
+    rows: int
+    lanes: int
+    vectors: int
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """The values that a loop's step hands on in variables: (argument, new value)."""
+
+    values: tuple[tuple[Op, Op], ...]
+
+
+Item = Op | Put | Multiply | Step
+
+
+@dataclass(frozen=True, eq=False)
+class Compute:
+    """The value of one operation at the current element (or vector of elements)."""
+
+    op: Op
+
+
+@dataclass(frozen=True, eq=False)
+class Write:
+    """A store, a put, or the end of a step, at the current element."""
+
+    what: Store | Put | Step
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """A loop over the elements of an axis's current tile, ``lanes`` at a time; reductions along it accumulate."""
+
+    axis: str
+    lanes: int
+    body: tuple[Node, ...]
+    accumulate: tuple[Reduce, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Repeat:
+    """A ``For``: a loop over the tiles of an axis.  ``carried`` says where each carried value lives."""
+
+    loop: For
+    carried: tuple[Storage | None, ...]
+    body: tuple[Node, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """The register-tiled matrix product."""
+
+    what: Multiply
+
+
+Node = Compute | Write | Walk | Repeat | Product
+
+
+@dataclass(frozen=True, eq=False)
+class KernelPlan:
+    kernel: Kernel
+    body: tuple[Node, ...]
+    storages: tuple[Storage, ...]
+    stored: tuple[tuple[Op, Storage], ...]
+
+    @property
+    def local_bytes(self) -> int:
+        return sum(s.bytes for s in self.storages)
+
+    def __str__(self) -> str:
+        lines = [f"kernel {self.kernel.name}: one work-item per work-group, {self.local_bytes} bytes of local memory"]
+        lines += [f"  keep {s}" for s in self.storages]
+        for node in self.body:
+            lines += _show(node, 1)
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False)
+class OpenCLPlan:
+    """The plans of a program's kernels, in order."""
+
+    kernels: tuple[KernelPlan, ...]
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self.kernels))
+
+
+def _show(node: Node, depth: int) -> list[str]:
+    pad = "  " * depth
+    match node:
+        case Compute(op):
+            return [f"{pad}{_word(op)}: {op.type}"]
+        case Write(Put(value, storage)):
+            return [f"{pad}{storage.name} <- {_word(value)}"]
+        case Write(Store() as store):
+            return [f"{pad}store {getattr(store.buffer, 'name', '')}"]
+        case Write(Step(values)):
+            return [f"{pad}next {', '.join(getattr(a, 'name', '') for a, _ in values)}"]
+        case Product(m):
+            dtype_ = m.dot.lhs.type.dtype  # type: ignore[union-attr]
+            how = f"{m.rows}x{m.lanes * m.vectors} register tile, {m.lanes}-lane multiply-add on widened {dtype_}"
+            return [f"{pad}{m.c.name} += {m.a.name} {m.b.name} over {m.dot.axis}: {how}"]
+        case Walk(axis, lanes, body, accumulate):
+            wide = f" by {lanes} lanes" if lanes > 1 else ""
+            found = f", reducing {', '.join(r.fn for r in accumulate)}" if accumulate else ""
+            return [f"{pad}walk {axis}{wide}{found}", *(x for n in body for x in _show(n, depth + 1))]
+        case Repeat(loop, carried, body):
+            held = ", ".join(s.name if s else "a variable" for s in carried)
+            return [f"{pad}loop over tiles of {loop.axis}" + (f", carrying {held}" if held else ""),
+                    *(x for n in body for x in _show(n, depth + 1))]
+    raise AssertionError(node)
+
+
+def _word(op: Op) -> str:
+    return str(getattr(op, "fn", "") or getattr(op, "name", "") or op.mnemonic())

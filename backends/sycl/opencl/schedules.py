@@ -1,0 +1,121 @@
+"""The schedules OpenCL C kernels may have on a CPU, default first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from portakern.device import Device
+from portakern.dtypes import dtype
+from portakern.ir.schedule import Nest, NestAxis, Schedule
+from portakern.ir.size import Size
+
+ROWS, LANES, VECTORS = 8, 16, 2
+_LONGEST_ROW = 32768  # elements of a row that stay in local memory with the values kept beside it
+_LOOP_TILE = 4096
+
+
+def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
+    family = {"contraction": _contraction, "attention": _attention, "rows": _rows, "transpose": _transpose}
+    found = [Schedule(tuple(tiles.items()), stages=1, warps=1) for tiles in family.get(nest.family, _elementwise)(nest, device)]
+    return list(dict.fromkeys(found))
+
+
+Tiles = dict[str, int]
+
+
+def _ones(nest: Nest) -> Tiles:
+    return {a.name: 1 for a in nest.axes}
+
+
+def _elementwise(nest: Nest, device: Device) -> list[Tiles]:
+    """Whole rows in pieces that stay in the first-level cache and are long enough to pay for a work-group."""
+    base = _ones(nest)
+    if not nest.axes:
+        return [base]
+    last = nest.axes[-1]
+    found = []
+    for wanted in (8192, 16384, 32768, 4096):
+        tiles = dict(base)
+        tiles[last.name] = _fit(last.extent, wanted, LANES)
+        if len(nest.axes) > 1 and isinstance(last.extent, int) and last.extent < wanted:
+            tiles[nest.axes[-2].name] = _fit(nest.axes[-2].extent, max(1, wanted // max(last.extent, 1)), 1)
+        found.append(tiles)
+    return found
+
+
+def _transpose(nest: Nest, device: Device) -> list[Tiles]:
+    return [{**_ones(nest), **{a.name: size for a in (*nest.role("source"), *nest.role("target"))}} for size in (32, 64, 16)]
+
+
+def _rows(nest: Nest, device: Device) -> list[Tiles]:
+    """One row at a time; a row that fits is one tile, a longer one is walked.
+
+    Where another axis than the reduced one is contiguous, that one is the vector and gets a wide tile.
+    """
+    base = _ones(nest)
+    reduced = nest.role("reduced")[-1]
+    beside = [a for a in nest.role("parallel") if getattr(a, "contiguous", False)]
+    kept = max(dtype(nest.compute_dtype).bytes, 4) * max(nest.live, 1)
+    longest = min(_LONGEST_ROW, device.count("shared_bytes_per_block", 262144) // kept)
+    if beside and not getattr(reduced, "contiguous", False):
+        wide = beside[-1]
+        loop = _reduced_tile(reduced, min(longest, 256), 64)
+        return [{**base, wide.name: _fit(wide.extent, n, LANES), reduced.name: loop} for n in (256, 64, 1024)]
+    whole = _reduced_tile(reduced, longest, _LOOP_TILE)
+    found = [{**base, reduced.name: whole}]
+    return [*found, *({**base, reduced.name: n} for n in (1024, 8192) if n < whole)]
+
+
+def _reduced_tile(axis: NestAxis, longest: int, loop: int) -> int:
+    """The whole extent, rounded up to vectors, where it is known and short enough; otherwise a loop's tile."""
+    if isinstance(axis.extent, int) and axis.extent <= longest:
+        return _round_up(max(axis.extent, 1), LANES)
+    return loop
+
+
+def _contraction(nest: Nest, device: Device) -> list[Tiles]:
+    """Packed operands and the accumulator in local memory, which the runtimes keep in the second-level cache."""
+    found = []
+    for m, n, k in ((64, 128, 256), (128, 128, 128), (64, 64, 256), (32, 128, 256), (64, 256, 64), (16, 128, 512)):
+        tiles = _ones(nest)
+        for role, size, unit in (("m", m, ROWS), ("n", n, LANES * VECTORS), ("k", k, LANES)):
+            tiles.update({a.name: _fit(a.extent, size, unit) for a in nest.role(role)})
+        found.append(tiles)
+    limit = device.count("shared_bytes_per_block", 262144)
+    return [t for t in found if _contraction_bytes(nest, t) <= limit]
+
+
+def _contraction_bytes(nest: Nest, tiles: Tiles) -> int:
+    m, n, k = ([tiles[a.name] for a in nest.role(r)] or [1] for r in ("m", "n", "k"))
+    return 4 * (m[-1] * k[-1] + k[-1] * n[-1] + m[-1] * n[-1] * max(1, nest.live - 1))
+
+
+def _attention(nest: Nest, device: Device) -> list[Tiles]:
+    limit = device.count("shared_bytes_per_block", 262144)
+    found = []
+    for m, n in ((64, 64), (32, 64), (64, 32), (32, 32), (16, 32), (8, 32)):
+        tiles = _ones(nest)
+        tiles.update({a.name: _fit(a.extent, m, ROWS) for a in nest.role("m")})
+        tiles.update({a.name: _fit(a.extent, n, LANES * VECTORS) for a in nest.role("n")})
+        for role in ("k", "d"):
+            tiles.update({a.name: _round_up(max(int(a.extent), 1), LANES) for a in nest.role(role) if isinstance(a.extent, int)})
+        if _attention_bytes(nest, tiles) <= limit:
+            found.append(tiles)
+    return found
+
+
+def _attention_bytes(nest: Nest, tiles: Tiles) -> int:
+    m, n, k, d = (next((tiles[a.name] for a in nest.role(r)), 1) for r in ("m", "n", "k", "d"))
+    wide = _round_up(d, LANES * VECTORS)
+    return 4 * (m * k + k * n + 2 * m * n + n * wide + m * wide + 8 * _round_up(m, LANES))
+
+
+def _fit(extent: Size, wanted: int, unit: int) -> int:
+    """``wanted``, or less where the axis is shorter, in multiples of ``unit``."""
+    if not isinstance(extent, int):
+        return wanted
+    return min(wanted, _round_up(max(extent, 1), unit))
+
+
+def _round_up(n: int, unit: int) -> int:
+    return -(-n // unit) * unit

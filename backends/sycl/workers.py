@@ -1,0 +1,28 @@
+"""One worker process for this backend's compilers, started when first needed.
+
+Compilers run outside of this process: the SYCL one ends its process on some inputs.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from typing import Any
+
+from portakern.build.workers import WorkerPool
+
+ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"}
+"""Keeps the threads of OpenMP runtimes, which may live in the same process, from spinning."""
+
+_lock = threading.Lock()
+_pool: WorkerPool | None = None
+
+
+def call(function: str, *args: Any, timeout_s: float) -> Any:
+    """Run ``"module:function"`` in the worker; raises what it raised, or a worker fault."""
+    global _pool
+    with _lock:
+        if _pool is None:
+            _pool = WorkerPool(1, env=ENVIRONMENT)
+            atexit.register(_pool.close)
+        return _pool.call(function, *args, timeout_s=timeout_s)
