@@ -106,11 +106,11 @@ def operand(frame: Frame, op: Op, where: Coordinates, dims: tuple[str, str], k: 
     """An operand tile in its own dtype, over exactly ``dims`` in whatever order it comes, zero outside the extent of
     ``k``."""
     b = frame.b
-    x = b.cast(frame.w.value(op, where), tt.tensor_type(op).dtype)
+    x = frame.w.value(op, where)
     have = t.tile_type(x)
     lacking = [a for a in dims if a not in have.axes and b.dims(a)]
     if lacking:  # constant along an axis: a broadcast operand
         x = b.fit(x, b.dims(*dims))
     if b.axis[k].ragged:
         x = b.add(t.Mask(x, k, 0.0 if DTYPES[have.dtype].is_float else 0))
-    return x
+    return b.cast(x, tt.tensor_type(op).dtype)

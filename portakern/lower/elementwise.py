@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from portakern.ir import tensor as tt
 from portakern.ir.tile import Kernel
+from portakern.lower.classes import AxisClass
 from portakern.lower.domain import Domain, Run, accesses, merge, real, used_by_coordinate
 from portakern.lower.kernel import Frame, Request, at_most, grid
 
@@ -39,7 +40,11 @@ def _domain(request: Request) -> tuple[Domain, str]:
         runs = [Run(r.classes, roles.get(r.classes[0], "parallel") if len(r.classes) == 1 else "parallel") for r in runs]
         return Domain(runs, target), "transpose"
     keep_last = {target} if target is not None and len(order) > 1 and _long(target.extent) else set()
-    return Domain(merge(order, "parallel", seen, apart | keep_last), target), "elementwise"
+    return Domain(merge(order, "parallel", seen, apart | keep_last) or [ONE], target), "elementwise"
+
+
+ONE = Run((AxisClass("i", 1),), "parallel")
+"""The axis of a kernel that computes a single element."""
 
 
 def _long(extent: object) -> bool:
