@@ -12,7 +12,12 @@ from portakern.errors import PortakernError, UsageError
 
 # Subcommand -> one line of help. The module portakern.cli.<name> is loaded only when the command is called.
 COMMANDS: dict[str, str] = {
+    "ops": "the operators of the library",
+    "targets": "the languages and devices that can be aimed at",
     "doctor": "what is installed here, what is missing, and what it would give",
+    "emit": "the source of a kernel, its IR, assembly or binary",
+    "build": "machine code for every target, without the hardware",
+    "check": "run what can be run here, and compare with the float64 oracle",
 }
 
 

@@ -1,0 +1,30 @@
+"""``portakern check``: run what can be run here and compare it with the float64 oracle."""
+
+from __future__ import annotations
+
+import argparse
+
+from portakern.cli import options
+from portakern.study.study import Runner
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    options.add_operator(parser)
+    options.add_targets(parser)
+    options.add_size(parser)
+    options.add_output(parser)
+    options.add_jobs(parser)
+    parser.add_argument("--faults", action="store_true",
+                        help="break the kernels on purpose, and print the share of faults that the check catches")
+
+
+def run(args: argparse.Namespace) -> int:
+    asked = options.asked(args, every_case=True)
+    if args.faults:
+        from portakern.cli.faults import run_faults
+
+        return run_faults(asked.works, args)
+    progress = options.ProgressLine()
+    study = Runner("checked", args.jobs, progress).run(asked.works)
+    progress.close()
+    return options.finish(study, "checked", args.json)

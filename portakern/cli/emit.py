@@ -1,0 +1,119 @@
+"""``portakern emit``: the kernel's source, its IR at each level, or what the compiler made of it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from portakern.backend import Binary
+from portakern.cli import options
+from portakern.errors import PortakernError, UsageError
+from portakern.registry import registry
+from portakern.study import steps
+from portakern.study.study import Runner, write_text
+from portakern.study.work import Work
+
+_COMMENT = {".py": "#", ".txt": "#", ".s": ";"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    options.add_operator(parser)
+    options.add_targets(parser)
+    options.add_size(parser)
+    parser.add_argument("--ir", choices=["tensor", "tile", "plan"], help="print a level of the IR instead of source")
+    parser.add_argument("--as", choices=["source", "asm", "binary"], default="source", dest="form",
+                        help="source text (default), assembly, or the binary (needs -o)")
+    parser.add_argument("--standalone", action="store_true", help="inline the headers: a file that compiles by itself")
+    parser.add_argument("-o", "--output", metavar="FILE",
+                        help="write to FILE; with several kernels, FILE is a folder")
+    options.add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.ir and (args.form != "source" or args.standalone):
+        raise UsageError("--ir goes with neither --as nor --standalone", hint="ask for one thing at a time")
+    if args.form != "source" and args.standalone:
+        raise UsageError("--standalone is about source text", hint="leave out --as")
+    if args.form == "binary" and args.output is None:
+        raise UsageError("a binary is not for the terminal", hint="name a file: -o FILE")
+    works = options.asked(args).works
+    if args.json is not None:
+        return options.finish(Runner("emitted").run(works), "emitted", args.json)
+    pieces: list[tuple[str, str, str | bytes]] = []
+    failed = 0
+    for work in works:
+        try:
+            suffix, content = piece(work, args)
+            pieces.append((f"{work.row.operator}-{work.target.replace(':', '-')}-{work.row.dtype}", suffix, content))
+        except PortakernError as error:
+            if len(works) == 1:
+                raise
+            failed = 1
+            print(f"portakern: {work.row.operator} for {work.target}: {error}", file=sys.stderr)
+    deliver(pieces, args.output)
+    return failed
+
+
+def piece(work: Work, args: argparse.Namespace) -> tuple[str, str | bytes]:
+    """(file name suffix, text or bytes) of what was asked for one work."""
+    if args.ir == "tensor":
+        return ".txt", f"{work.program}\n"
+    target = registry().target(work.target)
+    language = registry().language(target.language)
+    if args.ir == "tile":
+        return ".txt", f"{steps.lowered(work, target)}\n"
+    source, program = steps.emit(work)
+    if args.ir == "plan":
+        plan = language.emitter.plan(program, target)
+        return ".txt", f"# {language.name} prints from the tile level and makes no plan\n" if plan is None else f"{plan}\n"
+    if args.form == "source":
+        text = language.emitter.standalone(source) if args.standalone else source.text
+        return source.suffix, text if text.endswith("\n") else text + "\n"
+    binary = compiled(work)
+    if args.form == "binary":
+        return f".{binary.format}", binary.data
+    if binary.assembly is None:
+        raise PortakernError("no-assembly", f"{binary.tool} gives no assembly for {target}")
+    return ".s", binary.assembly
+
+
+def compiled(work: Work) -> Binary:
+    """The binary, made in a worker.  Raises what compiling raised."""
+    runner = Runner("compiled", 1)
+    (row,) = runner.run([work]).rows
+    made = runner.made(0)
+    if row.error is not None:
+        raise PortakernError(row.error["kind"], row.error["message"], row.error["hint"])
+    binary = steps.cached_binary(made.binary_key)
+    if binary is None:
+        raise PortakernError("no-binary", f"nothing compiles for {work.target}: {row.method}")
+    return binary
+
+
+def deliver(pieces: list[tuple[str, str, str | bytes]], output: str | None) -> None:
+    if output is None:
+        for name, suffix, content in pieces:
+            if len(pieces) > 1:
+                print(f"{_COMMENT.get(suffix, '//')} ---- {name}{suffix}")
+            print(content if isinstance(content, str) else content.decode("utf-8", "replace"), end="")
+        return
+    if len(pieces) == 1 and not Path(output).is_dir():
+        _write(Path(output), pieces[0][2])
+        return
+    try:
+        Path(output).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PortakernError("output", f"cannot make the folder {output}: {error.strerror}", hint="name another") from error
+    for name, suffix, content in pieces:
+        _write(Path(output) / f"{name}{suffix}", content)
+
+
+def _write(file: Path, content: str | bytes) -> None:
+    if isinstance(content, str):
+        write_text(file, content)
+        return
+    try:
+        file.write_bytes(content)
+    except OSError as error:
+        raise PortakernError("output", f"cannot write {file}: {error.strerror}", hint="name another file") from error

@@ -1,0 +1,215 @@
+"""Options that several commands share, and what they are read into."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from portakern.backend import Target
+from portakern.dtypes import DTYPES
+from portakern.errors import UsageError
+from portakern.ir.schedule import Value, literal
+from portakern.registry import registry
+from portakern.spec.load import library, load_operator
+from portakern.spec.operator import Operator
+from portakern.study.row import Row
+from portakern.study.study import Study, success, write_text
+from portakern.study.table import summary, text_table
+from portakern.study.work import Ask, Work, of_case, works
+
+
+def add_operator(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("operator", metavar="OP", help="a library name, file.py:function, or all")
+
+
+def add_targets(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--targets", "--target", "-t", required=True, metavar="T,..", dest="targets",
+                        help="language:device, patterns such as hip:* or *:gfx942, or all")
+
+
+def add_size(parser: argparse.ArgumentParser) -> None:
+    """Shape, dtype, parameters and schedule."""
+    parser.add_argument("--shape", action="append", default=[], metavar="M=4096,N=4096",
+                        help="sizes of the dims; B=2x3 for leading dims, M=? leaves a dim open")
+    parser.add_argument("--dtype", metavar="D,..", help="dtypes of the inputs, or all that the operator declares")
+    parser.add_argument("--param", action="append", default=[], metavar="k=v,..", help="parameters of the operator")
+    parser.add_argument("--schedule", action="append", default=[], metavar="k=v,..",
+                        help="tiles by axis or role, stages, warps, and options of the backend")
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="rows as JSON, to FILE or standard output")
+
+
+def add_jobs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--jobs", "-j", type=_positive, default=2, metavar="N", help="workers at once (default 2)")
+
+
+def _positive(text: str) -> int:
+    try:
+        if (n := int(text)) >= 1:
+            return n
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+
+
+# ---- reading them ----------------------------------------------------------------------------------------------------
+
+
+def operators(text: str) -> tuple[Operator, ...]:
+    """Raises :class:`UsageError` for an unknown one, with what may be meant."""
+    return library() if text == "all" else (load_operator(text),)
+
+
+def pairs(options: Sequence[str], flag: str) -> dict[str, str]:
+    """``k=v,k=v`` of a flag that may be given several times."""
+    found: dict[str, str] = {}
+    for part in (p.strip() for option in options for p in option.split(",")):
+        if not part:
+            continue
+        name, sign, value = part.partition("=")
+        if not sign or not name.strip():
+            raise UsageError(f"{flag} {part}: not of the form name=value", hint=f"write {flag} name=value,name=value")
+        if name.strip() in found:
+            raise UsageError(f"{flag} gives {name.strip()} twice")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def schedule_of(options: Sequence[str]) -> dict[str, Value]:
+    return {k: literal(v) for k, v in pairs(options, "--schedule").items()}
+
+
+def dtypes_of(text: str | None, operator: Operator, default: Sequence[str]) -> tuple[str, ...]:
+    """The dtypes asked for.  Raises :class:`UsageError` for an unknown one."""
+    if text is None:
+        return tuple(default)
+    if text == "all":
+        return operator.dtypes
+    asked = tuple(dict.fromkeys(d.strip() for d in text.split(",") if d.strip()))
+    for d in asked:
+        if d not in DTYPES:
+            raise UsageError(f"unknown dtype {d!r}", hint=f"dtypes are {', '.join(DTYPES)}; or all")
+    if not asked:
+        raise UsageError("--dtype names no dtype", hint=f"{operator.name} declares {', '.join(operator.dtypes)}")
+    return asked
+
+
+def default_dtype(operator: Operator) -> tuple[str, ...]:
+    """bf16, the dtype in which accelerators are compared, else the first the operator declares."""
+    return ("bf16",) if "bf16" in operator.dtypes else operator.dtypes[:1]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Every row that a command line asks for."""
+
+    works: tuple[Work, ...]
+    targets: tuple[Target, ...]
+
+
+def asked(args: argparse.Namespace, every_case: bool = False) -> Asked:
+    """The works of a command line.
+
+    Without ``--shape``, ``every_case`` takes each of the operator's own cases in each dtype it declares (what ``check``
+    does), and otherwise the typical one in bf16.  Where OP is ``all``, a dim or parameter must belong to some operator,
+    and sets those that have it.
+    """
+    targets = registry().match(args.targets)
+    found: list[Work] = []
+    ops = operators(args.operator)
+    shape, params = pairs(args.shape, "--shape"), pairs(args.param, "--param")
+    many = args.operator == "all"
+    if many:
+        _known_somewhere(ops, shape, params)
+    for op in ops:
+        mine = {k: v for k, v in shape.items() if not many or k in op.dims}
+        values = {k: op.read_param(k, v) for k, v in params.items() if not many or k in op.params}
+        every = every_case and not mine
+        dtypes = dtypes_of(args.dtype, op, op.dtypes if every_case else default_dtype(op))
+        for ask in asks(op, mine, values, every):
+            found += works(ask, targets, dtypes, schedule_of(args.schedule))
+    return Asked(tuple(found), targets)
+
+
+def asks(op: Operator, shape: Mapping[str, str], params: Mapping[str, Any], every_case: bool) -> list[Ask]:
+    if every_case:
+        return [of_case(op, case, params) for case in op.cases]
+    typical = of_case(op, op.typical, params)
+    if not shape:
+        return [typical]
+    sizes = {k: op.read_dim(k, v) for k, v in shape.items()}
+    dims: dict[str, Any] = {**typical.dims, **sizes}
+    known = op._dims(typical.params)
+    # Dims that the parameters do away with are not asked for; those named wrongly are, so that they are reported.
+    return [Ask(op, {k: v for k, v in dims.items() if k in known or k in sizes}, typical.params, typical.families)]
+
+
+def _known_somewhere(ops: Sequence[Operator], shape: Mapping[str, str], params: Mapping[str, str]) -> None:
+    for name in shape:
+        if not any(name in op.dims for op in ops):
+            raise UsageError(f"no operator has a dim {name!r}",
+                             hint=f"dims are {', '.join(dict.fromkeys(d for op in ops for d in op.dims))}")
+    for name in params:
+        if not any(name in op.params for op in ops):
+            raise UsageError(f"no operator has a parameter {name!r}",
+                             hint=f"parameters are {', '.join(dict.fromkeys(p for op in ops for p in op.params))}")
+
+
+# ---- what comes out ----------------------------------------------------------------------------------------------------
+
+
+class ProgressLine:
+    """One line on stderr that counts rows; silent where stderr is no terminal."""
+
+    def __init__(self) -> None:
+        self._on = sys.stderr.isatty()
+
+    def __call__(self, done: int, total: int, row: Row) -> None:
+        if self._on:
+            text = f"{done}/{total}  {row.operator} {row.target} {row.dtype}"
+            sys.stderr.write(f"\r\x1b[K{text[:100]}")
+            sys.stderr.flush()
+
+    def close(self) -> None:
+        if self._on:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def finish(study: Study, goal: str, json_file: str | None) -> int:
+    """Prints the table, or writes the JSON; the exit status says whether every row reached ``goal``."""
+    if json_file == "-":
+        print(study.to_json())
+    else:
+        print(text_table(study.rows))
+        print(f"\n{summary(study.rows, goal)}")
+        if json_file is not None:
+            study.to_json(json_file)
+    return 0 if all(success(r, goal) for r in study.rows) else 1
+
+
+def read_text(file: str, what: str) -> str:
+    """The text of a file named on the command line.  Raises :class:`UsageError` where it cannot be read."""
+    try:
+        with open(file, encoding="utf-8") as stream:
+            return stream.read()
+    except OSError as error:
+        raise UsageError(f"cannot read {what} {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"cannot read {what} {file}: it is not text ({error.reason})") from error
+
+
+def print_json(data: object, file: str) -> None:
+    text = json.dumps(data, indent=1, default=str)
+    if file == "-":
+        print(text)
+    else:
+        write_text(file, text + "\n")
+
+

@@ -1,0 +1,146 @@
+"""Keeps a few worker processes busy with tasks that want different environments.
+
+Each slot is a thread that drives one worker at a time.  A worker belongs to a *room*, which is a language and its
+environment: importing torch or jax takes seconds, so a slot stays in its room while there is work, and goes to the room
+with most work that no other slot is in when there is none.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+
+from portakern.build.workers import Job, Outcome, WorkerPool
+from portakern.errors import PortakernError, WorkerError
+
+Room = tuple[str, tuple[tuple[str, str], ...]]
+
+_OPEN_ROOMS = 3  # workers that a slot keeps alive: the one in use and two that it may come back to
+
+
+def room(language: str, environment: Mapping[str, str]) -> Room:
+    return language, tuple(sorted(environment.items()))
+
+
+@dataclass(frozen=True)
+class Task:
+    """A job and the room it is done in."""
+
+    room: Room
+    job: Job
+
+
+class Slots:
+    """``count`` workers at once over all rooms.
+
+    Args:
+        count: how many tasks run at the same time.
+        memory_bytes: limit on each worker's memory.
+    """
+
+    def __init__(self, count: int = 2, memory_bytes: int | None = None) -> None:
+        self._count = count
+        self._memory_bytes = memory_bytes
+        self._changed = threading.Condition()
+        self._waiting: dict[Room, deque[Task]] = {}
+        self._inside: dict[Room, int] = {}
+        self._done: queue.SimpleQueue[tuple[Task, Outcome]] = queue.SimpleQueue()
+        self._closing = False
+        self._threads: list[threading.Thread] = []
+
+    def run(self, tasks: Iterable[Task], follow: Callable[[Task, Outcome], Iterable[Task]]) -> Iterator[Outcome]:
+        """The outcomes as they are reached.  ``follow`` is asked after each for the tasks that come of it."""
+        left = self._add(tasks)
+        self._start()
+        while left:
+            task, outcome = self._done.get()
+            left += self._add(follow(task, outcome)) - 1
+            yield outcome
+
+    def close(self) -> None:
+        """Lets the slots go; a task under way is not waited for."""
+        with self._changed:
+            self._closing = True
+            self._waiting.clear()
+            self._changed.notify_all()
+
+    def __enter__(self) -> Slots:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+        if error is None:
+            for thread in self._threads:
+                thread.join()
+
+    def _add(self, tasks: Iterable[Task]) -> int:
+        added = 0
+        with self._changed:
+            for task in tasks:
+                self._waiting.setdefault(task.room, deque()).append(task)
+                added += 1
+            self._changed.notify_all()
+        return added
+
+    def _start(self) -> None:
+        while len(self._threads) < self._count:
+            # Daemons, so that an interrupt ends the program; the workers die with their thread.
+            thread = threading.Thread(target=self._serve, name=f"slot-{len(self._threads)}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self) -> None:
+        pools: OrderedDict[Room, WorkerPool] = OrderedDict()
+        here: Room | None = None
+        try:
+            while (task := self._next(here)) is not None:
+                here = task.room
+                self._done.put((task, self._perform(pools, task)))
+        finally:
+            for pool in pools.values():
+                pool.close()
+
+    def _perform(self, pools: OrderedDict[Room, WorkerPool], task: Task) -> Outcome:
+        pool = pools.pop(task.room, None)
+        if pool is None:
+            pool = WorkerPool(1, env=dict(task.room[1]), memory_bytes=self._memory_bytes)
+        pools[task.room] = pool
+        while len(pools) > _OPEN_ROOMS:
+            pools.popitem(last=False)[1].close()
+        try:
+            (outcome,) = pool.run([task.job])
+        except PortakernError as error:
+            return Outcome(task.job.id, error=error)
+        except Exception as error:  # the thread must live on, or the tasks left would never be answered
+            return Outcome(task.job.id, error=WorkerError(f"the worker failed: {type(error).__name__}: {error}"))
+        return outcome
+
+    def _next(self, here: Room | None) -> Task | None:
+        """The next task for a slot that is in the room ``here``; waits for one, and gives ``None`` at the end."""
+        with self._changed:
+            while True:
+                if self._closing:
+                    return None
+                chosen = self._choose(here)
+                if chosen is not None:
+                    self._move(here, chosen)
+                    return self._waiting[chosen].popleft()
+                self._changed.wait()
+
+    def _choose(self, here: Room | None) -> Room | None:
+        if here is not None and self._waiting.get(here):
+            return here
+        ready = [r for r, tasks in self._waiting.items() if tasks]
+        return max(ready, key=lambda r: (not self._inside.get(r), len(self._waiting[r])), default=None)
+
+    def _move(self, here: Room | None, to: Room) -> None:
+        if here != to:
+            if here is not None:
+                self._inside[here] = self._inside.get(here, 1) - 1
+            self._inside[to] = self._inside.get(to, 0) + 1

@@ -1,0 +1,295 @@
+"""The way of one row, step by step, in worker processes.  Each step's failure becomes the row's error; none loses the row.
+
+:func:`build` lowers, emits and compiles (or finds the binary in the cache); :func:`check` loads what was built and
+compares it with the oracle.  They are separate calls because they want different environments, and so that a kernel
+that takes its process down loses nothing of what was known before.
+"""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from portakern.backend import Binary, Executable, Language, Source, Target
+from portakern.build.cache import Cache, digest
+from portakern.errors import (
+    BackendError,
+    CacheError,
+    MissingRuleError,
+    PortakernError,
+    ToolMissing,
+    UnsupportedDtype,
+)
+from portakern.ir.program import Array, Program
+from portakern.ir.tensor import TensorProgram, tensor_type
+from portakern.registry import registry
+from portakern.study.row import Row, estimate_dict, resources_dict
+from portakern.study.work import Work
+
+
+@dataclass(frozen=True)
+class Made:
+    """What :func:`build` reached: the row, the source, the binary's key in the cache, and what can run it here.
+
+    ``runner`` is ``runtime``, ``simulator`` or empty.
+    """
+
+    row: Row
+    source: Source | None = None
+    binary_key: str = ""
+    runner: str = ""
+
+
+def guarded(row: Row, step: Callable[[], Made]) -> Made:
+    """``step()``, or ``row`` with the error it raised; an error nobody foresaw is one too, and says where it arose."""
+    try:
+        return step()
+    except PortakernError as error:
+        return Made(row.failed(error))
+    except Exception as error:
+        return Made(row.failed(defect(error)))
+
+
+def defect(error: Exception) -> PortakernError:
+    """An unforeseen exception as an error with its place."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{place.filename.rsplit('/portakern/', 1)[-1]}:{place.lineno}"
+    return PortakernError("defect", f"{type(error).__name__}: {error} (raised at {where})",
+                          hint="this is a defect of portakern or of the backend; please report it")
+
+
+# ---- from tensor program to source ---------------------------------------------------------------------------------
+
+
+def lowered(work: Work, target: Target) -> Program:
+    """The kernels of ``work`` under the schedule asked for.
+
+    Raises :class:`UnsupportedDtype` where the device cannot have a dtype, else what lowering raises.
+    """
+    from portakern.lower import lower
+
+    refuse_dtypes(work.program, target)
+    return lower(work.program, target, dict(work.schedule), dict(work.names))
+
+
+def refuse_dtypes(program: TensorProgram, target: Target) -> None:
+    """Raise :class:`UnsupportedDtype` when an input or output has a dtype that the device does not list."""
+    device = target.device
+    used = {tensor_type(x).dtype: x for x in (*program.results, *program.args)}
+    for dtype, op in used.items():
+        if dtype not in device.dtypes:
+            instead = device.alternatives.get(dtype)
+            hint = f"use {instead}" if instead else f"{device.name} has {', '.join(device.dtypes)}"
+            raise UnsupportedDtype(f"{target} has no {dtype}, which {program.name} is asked in", hint=hint,
+                                   where=str(op.loc or ""))
+
+
+def emitted(work: Work, target: Target, language: Language) -> tuple[Source, Program]:
+    """The source for ``work``: emitted, or the foreign text with our arrays.
+
+    Raises :class:`MissingRuleError` with everything the emitter lacks, at once.
+    """
+    if work.foreign is not None:
+        return adopted(work, target, language)
+    program = lowered(work, target)
+    missing = language.emitter.missing(program, target)
+    if missing:
+        alternatives = dict.fromkeys(m.alternative for m in missing if m.alternative)
+        raise MissingRuleError(
+            f"{language.name} cannot emit {program.name} for {target.device.name}", hint="; ".join(alternatives),
+            missing=tuple(f"{m.what} ({m.where})" if m.where else m.what for m in missing))  # fmt: skip
+    return language.emitter.emit(program, target), program
+
+
+def adopted(work: Work, target: Target, language: Language) -> tuple[Source, Program]:
+    """A foreign text as a source for the operator's arrays."""
+    assert work.foreign is not None
+    if language.adopt is None:
+        raise BackendError(f"{language.name} takes no foreign kernels", kind="no-foreign-kernels")
+    refuse_dtypes(work.program, target)
+    try:
+        program = lowered(work, target)
+    except PortakernError:
+        # The operator may be one that we cannot lower: a foreign kernel needs its arrays only.
+        program = Program(work.program.name, arrays_of(work.program), ())
+    return language.adopt(work.foreign.text, work.foreign.entry, program, target), program
+
+
+def arrays_of(program: TensorProgram) -> tuple[Array, ...]:
+    """Inputs, run-time scalars and outputs of an operator as the arrays of a program."""
+    from portakern.lower.domain import array_types
+
+    scalars = frozenset(a.name for a in program.args if not tensor_type(a).shape)
+    types = array_types(program, scalars, None)
+    inputs = [Array(a.name, types[a.name], "scalar" if a.name in scalars else "input") for a in program.args]
+    inputs.sort(key=lambda a: a.role == "scalar")
+    return (*inputs, *(Array(o, types[o], "output") for o in program.outputs))
+
+
+def emit(work: Work) -> tuple[Source, Program]:
+    """The source and program of ``work``; raises what stands in the way.  Needs no tool."""
+    target = registry().target(work.target)
+    return emitted(work, target, registry().language(target.language))
+
+
+def emit_row(work: Work) -> Made:
+    """As far as source text, which every machine reaches."""
+    return guarded(work.row, lambda: _emit_row(work)[0])
+
+
+def _emit_row(work: Work) -> tuple[Made, Target, Language]:
+    target = registry().target(work.target)
+    language = registry().language(target.language)
+    source, program = emitted(work, target, language)
+    schedules = source.schedule or tuple(k.schedule for k in program.kernels if k.schedule is not None)
+    row = work.row.but(device=target.device.title, evidence="emitted", source_hash=source.digest,
+                       method="emitted" if work.foreign is None else "given as text",
+                       schedule=None if work.foreign else "; ".join(map(str, schedules)) or None)
+    return Made(row, source), target, language
+
+
+# ---- compiling --------------------------------------------------------------------------------------------------------
+
+
+def build(work: Work, estimate: bool = False) -> Made:
+    """As far as machine code, taken from the cache where it is there."""
+    made = emit_row(work)
+    if made.source is None:
+        return made
+    source = made.source
+    return guarded(made.row, lambda: _compiled(made.row, source, estimate))
+
+
+def _compiled(row: Row, source: Source, estimate: bool) -> Made:
+    target = source.target
+    language = registry().language(target.language)
+    runner, detail = runner_for(language, target)
+    if language.toolchain is None:
+        method = "no compiler belongs to this language" if runner else detail
+        return Made(row.but(method=method), source, "", runner)
+    available = language.toolchain.available(target)
+    if not available:
+        raise ToolMissing(f"nothing here compiles for {target}: {available.detail}", hint=_install_hint(language))
+    key, binary = compile_cached(language, source)
+    row = row.but(binary_hash=binary.digest, resources=resources_dict(binary.resources))
+    if not binary.machine_code:
+        method = f"{binary.format} from {binary.tool}: no machine code for {target.device.name}"
+        return Made(row.but(method=f"{method}; {available.detail}"), source, key, "")
+    row = row.but(evidence="compiled", method=f"{binary.tool}" if runner else f"{binary.tool}; not run: {detail}")
+    if estimate and language.estimator is not None and language.estimator.available(target):
+        row = row.but(estimate=estimate_dict(language.estimator.estimate(source, binary)))
+    return Made(row, source, key, runner)
+
+
+def compile_cached(language: Language, source: Source) -> tuple[str, Binary]:
+    """The binary of ``source`` and its key in the cache, compiled only if it is not there."""
+    assert language.toolchain is not None
+    key = binary_key(language, source)
+    cache = Cache()
+    stored = cache.get(key)
+    if stored is not None and (binary := _unpickled(stored)) is not None:
+        return key, binary
+    binary = language.toolchain.compile(source)
+    cache.put(key, pickle.dumps(binary, protocol=pickle.HIGHEST_PROTOCOL))
+    return key, binary
+
+
+def binary_key(language: Language, source: Source) -> str:
+    """Text, headers and launches, the arrays' types, and the compiler with its flags."""
+    assert language.toolchain is not None
+    arrays = repr((source.arrays, source.sizes))
+    return digest("binary", source.digest, arrays, language.toolchain.fingerprint(source.target))
+
+
+def cached_binary(key: str) -> Binary | None:
+    """The binary stored under ``key``; ``None`` for an empty key."""
+    if not key:
+        return None
+    stored = Cache().get(key)
+    binary = _unpickled(stored) if stored is not None else None
+    if binary is None:
+        raise CacheError("a binary that was just compiled is gone from the cache",
+                         hint="is something else emptying it? set PORTAKERN_CACHE to another directory")
+    return binary
+
+
+def _unpickled(stored: bytes) -> Binary | None:
+    """``None`` for an entry written by a portakern whose binaries looked different."""
+    try:
+        binary = pickle.loads(stored)
+    except Exception:
+        return None
+    return binary if isinstance(binary, Binary) else None
+
+
+def _install_hint(language: Language) -> str:
+    return f"pip install 'portakern[{language.extra}]'" if language.extra else "see `portakern doctor`"
+
+
+def runner_for(language: Language, target: Target) -> tuple[str, str]:
+    """What can run a kernel of ``language`` here: ``runtime``, ``simulator`` or nothing, and why nothing."""
+    reasons = []
+    for name in ("runtime", "simulator"):
+        part = getattr(language, name)
+        if part is None:
+            continue
+        available = part.available(target)
+        if available:
+            return name, ""
+        reasons.append(available.detail)
+    return "", "; ".join(reasons) or f"no runtime or simulator for {target.device.name}"
+
+
+# ---- running and checking ---------------------------------------------------------------------------------------------
+
+
+def load(source: Source, key: str, runner: str) -> Executable:
+    language = registry().language(source.target.language)
+    return getattr(language, runner).load(source, cached_binary(key))
+
+
+def check(work: Work, made: Made, seed: int = 0) -> Row:
+    """The row after running what was built and comparing it with the oracle."""
+    return guarded(made.row, lambda: Made(_checked(work, made, seed))).row
+
+
+def _checked(work: Work, made: Made, seed: int) -> Row:
+    from portakern.check import check_executable
+
+    assert made.source is not None
+    source, row = made.source, made.row
+    language = registry().language(source.target.language)
+    executable = load(source, made.binary_key, made.runner)
+    if made.runner == "runtime":
+        assert language.runtime is not None
+        reached, ran_by = "executed", f"run on {language.runtime.device_name(source.target)}"
+        row = row.but(device=language.runtime.device_name(source.target))
+    else:
+        assert language.simulator is not None
+        reached, ran_by = language.simulator.evidence, language.simulator.method(source.target)
+    report = check_executable(executable, work.program, dict(work.sizes), families=work.families, seed=seed)
+    row = row.but(correct=report.correct, max_error_ratio=report.max_error_ratio)
+    if not report.correct:
+        method = f"{row.method}; {ran_by}: wrong"
+        return row.but(method=method).failed(PortakernError("incorrect", report.message, hint=incorrect_hint(work)))
+    return row.but(evidence=reached, method=f"{row.method}; {ran_by}")
+
+
+def incorrect_hint(work: Work) -> str:
+    return "" if work.foreign else f"look at the kernel: portakern emit {work.row.operator} --targets {work.target}"
+
+
+# ---- environments of the workers -----------------------------------------------------------------------------------
+
+
+def build_environment(language: Language) -> dict[str, str]:
+    return dict(language.environment)
+
+
+def run_environment(language: Language, runner: str) -> dict[str, str]:
+    """What a worker that runs kernels needs set before anything is imported."""
+    part: Any = getattr(language, runner)
+    return {**language.environment, **getattr(part, "environment", {})}

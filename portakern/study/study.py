@@ -1,0 +1,235 @@
+"""Running many rows: the works in, the rows out in the same order, with two workers over all languages by default."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from portakern.build.cache import Cache
+from portakern.build.workers import Job, Outcome
+from portakern.errors import PortakernError
+from portakern.registry import registry
+from portakern.study import steps
+from portakern.study.row import Row
+from portakern.study.slots import Slots, Task, room
+from portakern.study.steps import Made
+from portakern.study.work import Work
+
+GOALS = ("emitted", "compiled", "checked", "timed", "compared")
+"""What may be asked of a row.  ``compared`` asks for as much as this machine can do and no more."""
+
+BUILD_LIMIT_S = 300.0
+CHECK_LIMIT_S = 300.0
+
+Progress = Callable[[int, int, Row], None]
+
+
+@dataclass(frozen=True)
+class Study:
+    """Rows with the machine they were taken on.  Those joined from elsewhere keep an environment of their own."""
+
+    rows: tuple[Row, ...]
+    environment: dict[str, Any] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    assemblies: dict[str, str] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def table(self) -> str:
+        """Plain text, one line per row."""
+        from portakern.study.table import text_table
+
+        return text_table(self.rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        from portakern import __version__
+
+        return {"portakern": __version__, "environment": self.environment, "rows": [r.to_dict() for r in self.rows]}
+
+    def to_json(self, file: str | Path | None = None) -> str:
+        """The JSON text, also written to ``file`` where one is named."""
+        text = json.dumps(self.to_dict(), indent=1, default=str)
+        if file is not None:
+            write_text(file, text + "\n")
+        return text
+
+    def to_html(self, file: str | Path | None = None) -> str:
+        """One self-contained page, also written to ``file`` where one is named."""
+        from portakern.study.report import page
+
+        text = page(self)
+        if file is not None:
+            write_text(file, text)
+        return text
+
+
+def write_text(file: str | Path, text: str) -> None:
+    """Raises :class:`PortakernError` of kind ``output`` where the file cannot be written."""
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise PortakernError("output", f"cannot write {file}: {error.strerror}", hint="name another file") from error
+
+
+@cache
+def environment() -> dict[str, Any]:
+    """This machine, as it goes into rows."""
+    from portakern.build.environment import machine
+
+    return {k: v for k, v in asdict(machine()).items() if k != "executable"}
+
+
+def success(row: Row, goal: str) -> bool:
+    """Whether a row reached what was asked; a dtype refused by rule counts as an answer."""
+    if row.refused:
+        return True
+    if row.error is not None:
+        return False
+    match goal:
+        case "emitted" | "compiled":
+            return row.reached(goal)
+        case "checked":
+            return row.correct is True
+        case "timed":
+            return row.time is not None
+        case "compared":
+            return row.correct is not False
+    raise ValueError(f"unknown goal {goal!r}")
+
+
+class Runner:
+    """Takes works as far as a goal.
+
+    Args:
+        goal: one of :data:`GOALS`.
+        jobs: how many workers run at once.
+        progress: called with (rows finished, rows in all, the row that has just been finished).
+        memory_bytes: limit on each worker's memory.
+        build_limit_s, check_limit_s: wall time for compiling and for running and checking one row.
+    """
+
+    def __init__(
+        self,
+        goal: str = "checked",
+        jobs: int = 2,
+        progress: Progress | None = None,
+        memory_bytes: int | None = None,
+        build_limit_s: float = BUILD_LIMIT_S,
+        check_limit_s: float = CHECK_LIMIT_S,
+        keep_sources: bool = False,
+        timing: dict[str, Any] | None = None,
+    ) -> None:
+        assert goal in GOALS
+        self.goal, self.jobs, self.progress, self.memory_bytes = goal, jobs, progress, memory_bytes
+        self.build_limit_s, self.check_limit_s = build_limit_s, check_limit_s
+        self.keep_sources = keep_sources
+        self.timing = timing or {}
+
+    def run(self, works: Sequence[Work]) -> Study:
+        """One row per work, in their order.  Raises :class:`CacheError` at once where the cache cannot be written."""
+        self._works = works
+        self._rows: dict[int, Row] = {}
+        self._made: dict[int, Made] = {}
+        if not works:
+            return Study((), environment())
+        if self.goal != "emitted":
+            Cache().check_writable()
+        step = "emit_row" if self.goal == "emitted" else "build"
+        first = [self._task(i, step, (w,), self.build_limit_s) for i, w in enumerate(works)]
+        with Slots(min(self.jobs, len(works)), self.memory_bytes) as slots:
+            for _ in slots.run(first, self._follow):
+                pass
+        here = environment()
+        rows = tuple(self._rows[i].but(environment=here) for i in range(len(works)))
+        return Study(rows, here, *(self._texts() if self.keep_sources else ()))
+
+    def made(self, index: int) -> Made:
+        """What was built for the work of this number in the last run."""
+        return self._made[index]
+
+    def _task(self, index: int, step: str, args: tuple[Any, ...], limit_s: float) -> Task:
+        language = registry().language(self._works[index].target.partition(":")[0])
+        if step in ("check", "time"):
+            env = steps.run_environment(language, self._made[index].runner)
+        else:
+            env = steps.build_environment(language)
+        module = "portakern.study.timing" if step == "time" else "portakern.study.steps"
+        kwargs: dict[str, Any] = {}
+        if step == "build":
+            kwargs = {"estimate": self.goal == "compared"}
+        elif step == "time":
+            kwargs = self.timing
+        return Task(room(language.name, env), Job((index, step), f"{module}:{step}", args, kwargs, limit_s))
+
+    def _follow(self, task: Task, outcome: Outcome) -> list[Task]:
+        index, step = outcome.id  # type: ignore[misc]
+        if outcome.error is not None:
+            return self._after_crash(index, step, outcome.error)
+        if step in ("check", "time"):
+            made = self._made[index]
+            self._made[index] = Made(outcome.value, made.source, made.binary_key, made.runner)
+            if step == "check" and self.goal == "timed" and outcome.value.correct:
+                return [self._task(index, "time", (self._works[index], self._made[index]), self.check_limit_s)]
+            return self._finish(index, outcome.value)
+        if step == "emit_row" and index in self._made:  # the row of a compiler that crashed, now with its source
+            crashed = self._made[index].row
+            return self._finish(index, outcome.value.row.but(error=crashed.error))
+        self._made[index] = outcome.value
+        if self.goal in ("checked", "timed", "compared") and outcome.value.runner and outcome.value.row.error is None:
+            return [self._task(index, "check", (self._works[index], outcome.value), self.check_limit_s)]
+        return self._finish(index, outcome.value.row)
+
+    def _after_crash(self, index: int, step: str, error: PortakernError) -> list[Task]:
+        """A worker that died while compiling took the row's source along: emit again, in a worker that only emits."""
+        row = self._made[index].row if index in self._made else self._works[index].row
+        error = explain(error, self._works[index], step)
+        if step == "build":
+            self._made[index] = Made(row.failed(error))
+            return [self._task(index, "emit_row", (self._works[index],), self.build_limit_s)]
+        if step == "emit_row" and row.error is not None:
+            return self._finish(index, row)
+        return self._finish(index, row.failed(error))
+
+    def _finish(self, index: int, row: Row) -> list[Task]:
+        self._rows[index] = row
+        if self.progress is not None:
+            self.progress(len(self._rows), len(self._works), row)
+        return []
+
+    def _texts(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Sources and assemblies by hash, for the report."""
+        sources: dict[str, str] = {}
+        assemblies: dict[str, str] = {}
+        for made in self._made.values():
+            if made.source is not None:
+                sources[made.source.digest] = made.source.text
+            if made.binary_key and (binary := steps.cached_binary(made.binary_key)) and binary.assembly:
+                assemblies[binary.digest] = binary.assembly
+        return sources, assemblies
+
+
+_STEP_WORDS = {"emit_row": "emitting", "build": "compiling", "check": "running", "time": "timing"}
+
+
+def explain(error: PortakernError, work: Work, step: str) -> PortakernError:
+    """A worker's fault in the row's words; errors that were raised on purpose stay as they are."""
+    from portakern.build.workers import WorkerFault
+
+    if not isinstance(error, WorkerFault):
+        return error
+    doing = f"{_STEP_WORDS[step]} {work.row.operator} for {work.target}"
+    last = error.log.strip().splitlines()[-1:] if error.kind == "crash" else []
+    tail = f" ({last[0].strip()[:200]})" if last else ""
+    message = error.message.partition(":")[2].partition(" ")[2] or error.message
+    return PortakernError(error.kind, f"{doing}: the process {message}{tail}", hint=error.hint)

@@ -1,0 +1,155 @@
+"""Rows as plain text: aligned columns, evidence first, and what went wrong below the table in full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from portakern.study.row import Row
+
+Column = tuple[str, Callable[[Row], str]]
+
+
+def shape_text(shape: Mapping[str, Any] | None) -> str:
+    """``M=4,N=8,B=2x3``, with ``?`` for an open dim."""
+    return ",".join(f"{k}={size_text(v)}" for k, v in (shape or {}).items())
+
+
+def size_text(size: Any) -> str:
+    if isinstance(size, list | tuple):
+        return "x".join(map(size_text, size)) or "()"
+    return "?" if size is None else str(size)
+
+
+def case_text(row: Row) -> str:
+    """Shape and those parameters that are switched on."""
+    params = [f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in (row.params or {}).items()
+              if v not in (False, None)]
+    return " ".join(filter(None, (shape_text(row.shape), *params)))
+
+
+def evidence_text(row: Row) -> str:
+    if row.refused:
+        return "refused"
+    if row.correct is False:
+        return "WRONG"
+    return f"{row.evidence or '-'}{' !' if row.error else ''}"
+
+
+def resources_text(row: Row) -> str:
+    """Registers, spills, scratch and shared memory, as far as the binary tells."""
+    r = row.resources or {}
+    parts = []
+    if r.get("registers") is not None:
+        parts.append(f"{r['registers']} regs")
+    if r.get("spills"):
+        parts.append(f"{r['spills']} spilled")
+    if r.get("scratch_bytes"):
+        parts.append(f"{bytes_text(r['scratch_bytes'])} scratch")
+    if r.get("shared_bytes"):
+        parts.append(f"{bytes_text(r['shared_bytes'])} shared")
+    if r.get("code_bytes") is not None:
+        parts.append(f"{bytes_text(r['code_bytes'])} code")
+    return ", ".join(parts)
+
+
+def bytes_text(count: float) -> str:
+    for unit in ("B", "KB", "MB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GB"
+
+
+def occupancy_text(row: Row) -> str:
+    share = (row.resources or {}).get("occupancy")
+    return "" if share is None else f"{share:.0%}"
+
+
+def error_text(row: Row) -> str:
+    """The largest error as a share of the bound."""
+    if row.max_error_ratio is None:
+        return ""
+    return f"{row.max_error_ratio:.3f}" if row.max_error_ratio < 1000 else f"{row.max_error_ratio:.1e}"
+
+
+def time_text(row: Row) -> str:
+    t = row.time
+    if not t:
+        return ""
+    return f"{t['median_us']:.1f} [{t['ci_low_us']:.1f}, {t['ci_high_us']:.1f}]"
+
+
+def peers_text(row: Row) -> str:
+    peers = (row.time or {}).get("peers") or []
+    return "; ".join(
+        f"{p['verdict']} {p['ratio']:.2f}x [{p['ci_low']:.2f}, {p['ci_high']:.2f}] {p['name']}" if p.get("ratio")
+        else f"{p['name']}: {p.get('error', 'not run')}" for p in peers
+    )  # fmt: skip
+
+
+def estimate_text(row: Row) -> str:
+    e = row.estimate
+    return f"~{e['us']:.1f} ({e['model']})" if e else ""
+
+
+COLUMNS: tuple[Column, ...] = (
+    ("operator", lambda r: r.operator),
+    ("target", lambda r: r.target),
+    ("shape", case_text),
+    ("dtype", lambda r: r.dtype or ""),
+    ("evidence", evidence_text),
+    ("error/bound", error_text),
+    ("resources", resources_text),
+    ("occupancy", occupancy_text),
+    ("estimate us", estimate_text),
+    ("time us", time_text),
+    ("against", peers_text),
+)
+
+
+def text_table(rows: Sequence[Row]) -> str:
+    """The table, leaving out columns that are empty in every row, then each error once."""
+    if not rows:
+        return "no rows"
+    columns = [(name, [of(r) for r in rows]) for name, of in COLUMNS]
+    shown = [(name, cells) for name, cells in columns if any(cells)]
+    widths = [max(len(name), *map(len, cells)) for name, cells in shown]
+    lines = [_line([name for name, _ in shown], widths)]
+    lines += [_line([cells[i] for _, cells in shown], widths) for i in range(len(rows))]
+    return "\n".join([*lines, *_notes(rows)])
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(c.ljust(w) for c, w in zip(cells, widths, strict=True)).rstrip()
+
+
+def _notes(rows: Sequence[Row]) -> list[str]:
+    """Every error with the rows it ended; those that share one are counted, not repeated."""
+    errors: dict[tuple[str, str, str], list[Row]] = {}
+    for r in rows:
+        if r.error is not None:
+            key = (r.error["kind"], r.error["message"], r.error.get("hint", ""))
+            errors.setdefault(key, []).append(r)
+    lines: list[str] = []
+    for (kind, message, hint), hit in errors.items():
+        first = hit[0]
+        more = f" and {len(hit) - 1} more row{'s' if len(hit) > 2 else ''}" if len(hit) > 1 else ""
+        lines.append(f"\n{first.operator} on {first.target}, {case_text(first)} {first.dtype}{more}: {kind}")
+        lines += ["  " + line for line in message.splitlines()]
+        if hint:
+            lines.append(f"  hint: {hint}")
+    return lines
+
+
+def summary(rows: Sequence[Row], goal: str) -> str:
+    """One line: how many rows reached what was asked, and at which evidence."""
+    from portakern.study.study import success
+
+    levels: dict[str, int] = {}
+    for r in rows:
+        name = "refused by rule" if r.refused else "wrong" if r.correct is False else r.evidence or "failed"
+        levels[name] = levels.get(name, 0) + 1
+    reached = sum(success(r, goal) for r in rows)
+    spread = ", ".join(f"{n} {name}" for name, n in levels.items())
+    return f"{reached} of {len(rows)} rows {goal}: {spread}" if rows else "no rows"

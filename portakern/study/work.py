@@ -1,0 +1,133 @@
+"""What is asked: an operator at one shape and dtype on one target.  Made in the parent, where it is checked for sense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from portakern.backend import Target
+from portakern.ir.core import Arg
+from portakern.ir.schedule import Value
+from portakern.ir.size import Sym, names_of
+from portakern.ir.tensor import TensorProgram, tensor_type
+from portakern.spec.bind import bind
+from portakern.spec.inputs import Family
+from portakern.spec.operator import Case, DimValue, Operator
+from portakern.study.row import Row
+
+
+@dataclass(frozen=True)
+class Work:
+    """All that a worker process needs to make one row.
+
+    It carries the traced program and never the operator's Python function, so that workers import no user's file.
+
+    Args:
+        program: the tensor program with its static dims bound.
+        names: names of the dims of each input, for readable kernels.
+        sizes: values for the dims left open, used when the kernel is checked or timed.
+        families: what the inputs are filled with.
+        target: ``language:device``.
+        schedule: what the user asks of the schedule.
+        row: the row so far: operator, target, shape, dtype, params.
+    """
+
+    program: TensorProgram
+    names: Mapping[str, tuple[str, ...]]
+    sizes: Mapping[str, int]
+    families: Mapping[str, Family]
+    target: str
+    schedule: Mapping[str, Value]
+    row: Row
+    foreign: Foreign | None = None
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """The text of a kernel that was not emitted here, and the name of the function to call in it."""
+
+    text: str
+    entry: str | None = None
+
+
+@dataclass(frozen=True)
+class Ask:
+    """An operator at a size: the dims given, the parameters, and the input families."""
+
+    operator: Operator
+    dims: Mapping[str, DimValue]
+    params: Mapping[str, Any]
+    families: Mapping[str, Family] = field(default_factory=dict)
+
+
+def of_case(operator: Operator, case: Case, params: Mapping[str, Any] | None = None) -> Ask:
+    """A declared case, with ``params`` in place of its own where given."""
+    return Ask(operator, case.dims, {**case.params, **(params or {})}, case.inputs)
+
+
+def works(
+    ask: Ask,
+    targets: Iterable[Target],
+    dtypes: Sequence[str],
+    schedule: Mapping[str, Value] | None = None,
+    open_sizes: Mapping[str, int] | None = None,
+    foreign: Foreign | None = None,
+) -> list[Work]:
+    """One :class:`Work` per target and dtype.
+
+    Raises:
+        UsageError: a dim, size, parameter or dtype makes no sense.
+        SpecError: the operator is not well formed.
+    """
+    op = ask.operator
+    ranks, sizes = op.check_dims(ask.dims, ask.params)
+    params = op.check_params(ask.params)
+    found = []
+    for dtype in dtypes:
+        traced = op.trace(ask.params, dtype, ranks)
+        program = bind(traced, {k: v for k, v in sizes.items() if k in traced.dims})
+        shape = _shape(op, ranks, sizes)
+        opened = {n: (open_sizes or {}).get(n, _example(op, n)) for n in program.dims}
+        for target in targets:
+            row = Row(op.name, str(target), None, shape, dtype, params)
+            found.append(Work(program, dim_names(traced), opened, dict(ask.families or op.families), str(target),
+                              dict(schedule or {}), row, foreign))  # fmt: skip
+    return found
+
+
+def dim_names(program: TensorProgram) -> dict[str, tuple[str, ...]]:
+    """The names of each input's dims as the operator writes them; dims that are no plain name get that of their place."""
+    def name(size: Any, place: int) -> str:
+        plain = isinstance(size, Sym) and len(names_of(size)) == 1 and str(size).isidentifier()
+        return str(size) if plain else f"d{place}"
+
+    def of(arg: Arg) -> tuple[str, ...]:
+        return tuple(name(s, i) for i, s in enumerate(tensor_type(arg).shape))
+
+    return {a.name: of(a) for a in program.args}
+
+
+def _shape(op: Operator, ranks: Mapping[str, int], sizes: Mapping[str, int]) -> dict[str, Any]:
+    """The row's ``shape``: an integer per dim, a list for a starred one, ``None`` for an open one."""
+    shape: dict[str, Any] = {}
+    for name in op.dims:
+        if name in ranks:
+            parts = [sizes.get(n) for n in star_parts(name, ranks[name])]
+            if parts:
+                shape[name] = parts
+        else:
+            shape[name] = sizes.get(name)
+    return shape
+
+
+def star_parts(name: str, rank: int) -> tuple[str, ...]:
+    from portakern.spec.annotations import star_names
+
+    return tuple(star_names(name, rank))
+
+
+def _example(op: Operator, dim: str) -> int:
+    """A size at which a kernel with an open dim is tried: that of the typical case."""
+    size = op.typical.dims.get(dim)
+    return size if isinstance(size, int) else 3
