@@ -32,6 +32,8 @@ def _schedule(tiles: dict[str, int], nest: Nest) -> Schedule:
 
 
 def _elementwise(nest: Nest) -> list[Schedule]:
+    if not nest.axes:  # a single element
+        return [_schedule({}, nest)]
     *outer, last = nest.role("parallel")
     found = []
     for line in (LINE, 4 * LINE, LINE // 4):

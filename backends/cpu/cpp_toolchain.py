@@ -118,16 +118,17 @@ def _run(c: Compiler, source: Source, folder: Path, flags: list[str | Path]) -> 
     return result.checked(f"{source.operator} for {source.target}").log.replace(str(folder) + "/", "")
 
 
+_STARTUP = ("_init", "_fini", "frame_dummy", "register_tm", "deregister_tm", "__do_global", "_start")
+
+
 def read_resources(data: bytes, source: Source) -> tuple[Resources, ...]:
-    """Code size per kernel; a CPU has no register or shared-memory budget to report."""
+    """Code size of the object's own functions; a CPU has no register or shared-memory budget to report."""
     try:
         symbols, section = functions(data)
     except ValueError:
         return ()
-    kernels = [s for s in symbols if "_block" in s.name and "pk" not in s.name[:4]] or [
-        s for s in symbols if s.name == source.entry
-    ]
-    return tuple(Resources(s.name, code_bytes=s.size, source=f"ELF {section}") for s in kernels)
+    own = [s.size for s in symbols if not s.name.startswith(_STARTUP)]
+    return (Resources(source.entry, code_bytes=sum(own), source=f"ELF {section}, sizes of its {len(own)} functions"),)
 
 
 @functools.cache

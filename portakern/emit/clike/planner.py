@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
+from portakern.dtypes import dtype as dtype_of
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.dialect import Dialect
 from portakern.emit.clike.expressions import LOGICAL, SELECT, Text, apply, constant
@@ -336,7 +337,7 @@ class Planner:
         d = self.dialect
         match op:
             case t.Const(value=value, dtype=dtype):
-                return constant(value, dtype)
+                return self.constant(value, dtype)
             case t.Extent(size=size, dtype=dtype):
                 e.captured = e.captured or not isinstance(size, int)
                 return size_text(size) if isinstance(size, int) else self._integer(size_text(size), dtype)
@@ -368,8 +369,7 @@ class Planner:
             case t.Mask(x=x, axis=axis, value=value):
                 e.captured = True
                 inside = apply("10|{0} < {1}", self._local_index(axis, e), self.addresses.left(axis))
-                dtype = t.tile_type(op).dtype
-                return apply(SELECT, inside, self.text(x, e), constant(value, dtype))
+                return apply(SELECT, inside, self.text(x, e), self.constant(value, t.tile_type(op).dtype))
         op.fail("is not elementwise")
 
     def cast(self, inner: Text, source: str, target: str) -> Text:
@@ -377,6 +377,12 @@ class Planner:
         if target == "bool":
             return apply("9|{0} != {1}", inner, constant(0, source if source in ("f64", "f32", "i32", "i64") else "f32"))
         return Text(f"{self.dialect.type(target)}({inner})")
+
+    def constant(self, value: float | int | bool, dtype: str) -> Text:
+        """A literal; types of which C++ has none are converted from f32, which holds all their values."""
+        if dtype in ("f64", "f32", "bool") or dtype_of(dtype).is_int:
+            return constant(value, dtype)
+        return Text(f"{self.dialect.type(dtype)}({constant(value, 'f32')})")
 
     def _integer(self, text: Text, dtype: str) -> Text:
         return text if dtype == "i64" else Text(f"{self.dialect.type(dtype)}({text})")
