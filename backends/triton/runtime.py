@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 
 from portakern.backend import Availability, Binary, Source, Target
 from portakern.errors import RuntimeFault
@@ -17,6 +18,8 @@ class TritonRuntime:
     def available(self, target: Target) -> Availability:
         if find_spec("torch") is None or find_spec("triton") is None:
             return Availability(False, "torch and triton are needed: pip install 'portakern[triton]'")
+        if not any(Path(node).exists() for node in ("/dev/nvidiactl", "/dev/kfd")):
+            return Availability(False, "no NVIDIA or AMD GPU here")
         import torch
 
         if not torch.cuda.is_available():

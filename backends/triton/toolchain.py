@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import threading
 import zipfile
 from importlib.util import find_spec
@@ -12,12 +13,18 @@ from portakern.build.workers import WorkerFault, WorkerPool
 from portakern.errors import CompileError, ToolMissing
 
 from . import binaries
-from .compile_worker import Compiled, CompiledKernel, versions
+from .compile_worker import Compiled, CompiledKernel, compile_source, versions
 from .occupancy import occupancy
 
-ENVIRONMENT = {"TRITON_DEFAULT_FP_FUSION": "1", "TRITON_DISABLE_LINE_INFO": "1", "TRITON_INTERPRET": "0"}
+_INSIDE = "PORTAKERN_TRITON_WORKER"
+ENVIRONMENT = {
+    "TRITON_DEFAULT_FP_FUSION": "1",
+    "TRITON_DISABLE_LINE_INFO": "1",
+    "TRITON_INTERPRET": "0",
+    _INSIDE: "1",
+}
 """Fusion of multiply and add is pinned because Triton 3.10 changes its default; line information would put a file name
-into the binary."""
+into the binary. The last one marks a worker process, which compiles by itself instead of starting another."""
 
 _TIMEOUT_S = 180.0
 _pools = threading.local()
@@ -44,13 +51,15 @@ class TritonToolchain:
         return tools()
 
     def fingerprint(self, target: Target) -> str:
-        return f"{versions()} {target.device.isa} {sorted(ENVIRONMENT.items())}"
+        return f"{versions()} {target.device.isa} fp-fusion"
 
     def compile(self, source: Source) -> Binary:
         """Raises :class:`CompileError` with Triton's message, or :class:`ToolMissing`."""
         found = tools()
         if not found:
             raise ToolMissing(f"cannot compile for {source.target}: {found.detail}")
+        if os.environ.get(_INSIDE) == "1":
+            return describe(source, compile_source(source))
         worker = f"{__package__}.compile_worker:compile_source"
         try:
             compiled: Compiled = _pool().call(worker, source, timeout_s=_TIMEOUT_S)
