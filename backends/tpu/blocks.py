@@ -1,0 +1,252 @@
+"""Buffers as blocks: how each load and store of a kernel becomes a view made on the host and a ``pl.BlockSpec``.
+
+Mosaic takes a block whose last two dims are multiples of (8, 128) or the array's full extents.  So the axes that give a
+tile its dims are moved last, axes walked one element at a time go in front (squeezed away by ``None``), and a tile with
+one dim gets a dim of one element beside it.  Most views are free: only a squeezed axis between tiled ones costs a
+transposition, which the host does once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from portakern.ir.core import Arg, Op
+from portakern.ir.size import Size, ceildiv, divides, product
+from portakern.ir.tile import Axis, BufferType, Index, Kernel, Load, Store, buffer_type, tile_type
+
+from .expr import Place
+from .loops import Report
+
+SUBLANES, LANES = 8, 128
+
+
+@dataclass(frozen=True)
+class Span:
+    """An axis as the kernel sees it: ``size`` elements per block (``text`` in the source), walked by the grid dim
+    ``dim`` (``None``: a single block)."""
+
+    axis: Axis
+    size: int
+    text: str
+    dim: str | None
+
+    @property
+    def ragged(self) -> bool:
+        """Whether the last block reaches past the extent, so that part of it holds garbage."""
+        if self.axis.extent == 0:
+            return True
+        return self.axis.tile > 1 and self.size != self.axis.extent and not divides(self.size, self.axis.extent)
+
+    @property
+    def start(self) -> str:
+        """The first coordinate of the current block."""
+        if self.dim is None:
+            return "0"
+        return self.dim if self.size == 1 else f"{self.dim} * {self.text}"
+
+    @property
+    def last(self) -> str:
+        """The number of the last block."""
+        steps = ceildiv(self.axis.extent, self.size)
+        if isinstance(steps, int):
+            return str(max(steps - 1, 0))
+        return f"pl.cdiv({self.axis.extent}, {self.text}) - 1" if self.size > 1 else f"{self.axis.extent} - 1"
+
+
+def block_size(axis: Axis) -> int:
+    """Elements of a block along ``axis``: the whole extent where a tile covers it, since that is always legal."""
+    if axis.tile > 1 and isinstance(axis.extent, int) and axis.extent <= axis.tile:
+        return max(axis.extent, 1)
+    return axis.tile
+
+
+@dataclass(frozen=True)
+class View:
+    """What the host does to an array before (and undoes after) a kernel: cut, transpose, reshape."""
+
+    shape: tuple[Size, ...]  # as the kernel's argument has it
+    cut: tuple[tuple[int, Size] | None, ...]  # start and length per dim
+    order: tuple[int, ...]
+    final: tuple[Size, ...]
+
+    @property
+    def moved(self) -> bool:
+        return self.order != tuple(range(len(self.order)))
+
+
+@dataclass(frozen=True)
+class BlockAccess:
+    """One way in which a kernel reads or writes a buffer.
+
+    ``place`` is the place of the block in the kernel, ``block`` its sizes (``None``: squeezed), ``entries`` what the
+    index map gives per dim: an axis whose block is meant, or an index expression of elements.
+    """
+
+    buffer: str
+    dtype: str
+    write: bool
+    indices: tuple[Index, ...]
+    place: Place
+    view: View
+    block: tuple[str | None, ...]
+    entries: tuple[str | Index, ...]
+    phases: tuple[int, ...] = ()
+
+
+def access_of(kernel: Kernel, op: Load | Store, spans: Mapping[str, Span], report: Report) -> BlockAccess | None:
+    """The blocks ``op`` touches; ``None`` (after a report) where there is no rule for it."""
+    buffer = op.buffer
+    assert isinstance(buffer, Arg)
+    have = buffer_type(buffer)
+    if not _supported(kernel, op, have, report):
+        return None
+    dims = tuple(a for a, _ in (tile_type(op.value).dims if isinstance(op, Store) else op.dims))
+    tiled = [_tiled_axis(index, dims) for index in op.indices]
+    for index, size, a in zip(op.indices, have.shape, tiled, strict=True):
+        room = size - kernel.axis[a].extent - index.offset if a else 0
+        if not isinstance(index.offset, int) or index.offset < 0 or not isinstance(room, int) or room < 0:
+            report(f"the index {index} of {buffer.name}, which may reach outside its {size} elements", op, "")
+            return None
+        if a is None and any(name in kernel.may_overrun(op) for name in index.axes):
+            report(f"the index {index} of {buffer.name}, which may reach outside its {size} elements", op, "")
+            return None
+    cut = tuple(_cut(index, size, kernel.axis[a]) if a else None
+                for index, size, a in zip(op.indices, have.shape, tiled, strict=True))
+    shape = tuple(c[1] if c else size for c, size in zip(cut, have.shape, strict=True))
+    walked = [d for d, a in enumerate(tiled) if a is None]
+    blocked = [d for d, a in enumerate(tiled) if a is not None]
+    place = _place([tiled[d] or "" for d in blocked], [shape[d] for d in blocked], spans)
+    # A dim of one element that is there already can stand beside a single tiled dim.
+    kept = [d for d in walked if shape[d] != 1]
+    final: list[Size] = [shape[d] for d in kept]
+    block: list[str | None] = [None] * len(kept)
+    entries: list[str | Index] = [op.indices[d] for d in kept]
+    for side in (0, 1):
+        axis = place[side]
+        final.append(shape[tiled.index(axis)] if axis else 1)
+        block.append(spans[axis].text if axis else "1")
+        entries.append(axis or Index())
+        if axis and not _legal(spans[axis].size, final[-1], (SUBLANES, LANES)[side]):
+            report(f"blocks of {spans[axis].size} along {axis}, {'rows' if side == 0 else 'columns'} of {buffer.name} "
+                   f"with {final[-1]} elements", op,
+                   f"a tile that is a multiple of {(SUBLANES, LANES)[side]} or covers the axis")
+    # Dims of one element have no order of their own; they are left where they are and vanish in the reshape.
+    order = (*(d for d in walked if d not in kept), *kept, *blocked)
+    real = [d for d in order if shape[d] != 1]
+    if real == sorted(real):
+        order = tuple(range(len(shape)))
+    if isinstance(op, Store) and any(c is not None and (c[0] != 0 or c[1] != s)
+                                     for c, s in zip(cut, have.shape, strict=True)):
+        report(f"a store to part of {buffer.name}", op, "")
+    return BlockAccess(buffer.name, have.dtype, isinstance(op, Store), op.indices, place,
+                       View(have.shape, cut, order, tuple(final)), tuple(block), tuple(entries))
+
+
+def _supported(kernel: Kernel, op: Load | Store, have: BufferType, report: Report) -> bool:
+    assert isinstance(op.buffer, Arg)
+    name, before = op.buffer.name, True
+    if have.strides is not None:
+        report(f"the strided array {name}", op, "pass a contiguous one")
+        before = False
+    if isinstance(op, Store) and op.mode != "set":
+        report(f"a store that {op.mode}s into {name}", op, "a schedule that does not split the reduction")
+        before = False
+    if isinstance(op, Load) and op.gathers:
+        report(f"gathering from {name}", op, "")
+        return False
+    dims = {a for a, _ in (tile_type(op.value).dims if isinstance(op, Store) else op.dims)}
+    for index in op.indices:
+        inside = [a for a in index.axes if a in dims]
+        if (len(index.terms) > 1 and inside) or any(t.axis in dims and (t.scale, t.div, t.mod) != (1, 1, 0)
+                                                  for t in index.terms):
+            report(f"the index {index} of {name} on a tiled axis", op, "")
+            return False
+    return before
+
+
+def _tiled_axis(index: Index, dims: tuple[str, ...]) -> str | None:
+    return next((a for a in index.axes if a in dims), None)
+
+
+def _cut(index: Index, size: Size, axis: Axis) -> tuple[int, Size] | None:
+    """The part of a dim that an axis runs over, where it is not the whole dim."""
+    if index.offset == 0 and axis.extent == size:
+        return None
+    return (index.offset if isinstance(index.offset, int) else -1, axis.extent)
+
+
+def _place(axes: list[str], extents: list[Size], spans: Mapping[str, Span]) -> Place:
+    if len(axes) == 2:
+        return axes[0], axes[1]
+    if not axes:
+        return None, None
+    # A row is the compact form in memory; a column pads every element to a row of lanes.
+    row = _legal(spans[axes[0]].size, extents[0], LANES)
+    return (None, axes[0]) if row else (axes[0], None)
+
+
+def _legal(size: int, extent: Size, unit: int) -> bool:
+    return size % unit == 0 or size == extent or (extent == 0 and size == 1)
+
+
+def host_view(name: str, access: BlockAccess, shape: tuple[Size, ...]) -> str:
+    """The Python expression that gives an input, whose program shape is ``shape``, the form its blocks need."""
+    view, text = access.view, name
+    plain = not view.moved and not any(view.cut)
+    if plain:
+        return text if view.final == shape else f"{text}.reshape({shape_text(view.final)})"
+    if view.shape != shape:
+        text = f"{text}.reshape({shape_text(view.shape)})"
+    if any(view.cut):
+        inner = ", ".join(":" if c is None else f"{c[0]}:{_sum(c[0], c[1])}" for c in view.cut)
+        text = f"{text}[{inner}]"
+    if view.moved:
+        text = f"{text}.transpose({', '.join(map(str, view.order))})"
+    now = tuple(_length(view, d) for d in view.order)
+    return text if now == view.final else f"{text}.reshape({shape_text(view.final)})"
+
+
+def host_unview(name: str, access: BlockAccess, shape: tuple[Size, ...]) -> str:
+    """The inverse for an output."""
+    view, text = access.view, name
+    now = tuple(view.shape[d] for d in view.order)
+    if view.moved:
+        if view.final != now:
+            text = f"{text}.reshape({shape_text(now)})"
+        back = tuple(view.order.index(d) for d in range(len(view.order)))
+        text = f"{text}.transpose({', '.join(map(str, back))})"
+        now = view.shape
+    else:
+        now = view.final
+    return text if now == shape else f"{text}.reshape({shape_text(shape)})"
+
+
+def _length(view: View, dim: int) -> Size:
+    cut = view.cut[dim]
+    return cut[1] if cut else view.shape[dim]
+
+
+def _sum(a: Size, b: Size) -> Size:
+    return b + a
+
+
+def shape_text(shape: tuple[Size, ...]) -> str:
+    """A shape as the inside of a call or tuple: ``3, M``."""
+    return ", ".join(map(str, shape))
+
+
+def tuple_text(parts: tuple[str, ...]) -> str:
+    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+
+
+def empty(shape: tuple[Size, ...]) -> bool:
+    """Whether the shape is known to have no elements."""
+    return product(shape) == 0
+
+
+def origin(op: Op) -> str:
+    """The line of the operator that ``op`` comes from: ``softmax.py:12``, or nothing."""
+    if op.loc is None:
+        return ""
+    return f"{op.loc.file.rsplit('/', 1)[-1]}:{op.loc.line}"

@@ -1,0 +1,167 @@
+"""Compiles a Pallas source for a TPU that is not there, in this process.  Imports jax and libtpu: for workers only.
+
+libtpu describes a topology of any generation and compiles for it ahead of time.  Some inputs abort the process instead
+of raising, which is why :mod:`.toolchain` calls this in a child.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from portakern.backend import Binary, Resources, Source
+from portakern.ir.size import evaluate
+from portakern.ir.tile import BufferType
+
+from .diagnose import explain
+from .environment import TOPOLOGIES, tool_name
+from .load import entry_function, file_name
+
+_DUMP = "PORTAKERN_TPU_DUMP"
+_ASSEMBLY_LIMIT = 4_000_000  # characters; beyond it the middle of the listing is left out
+
+
+def prepare() -> str:
+    """Point libtpu's dumps of its low-level code at a folder of this process; must run before libtpu is loaded."""
+    folder = os.environ.get(_DUMP, "")
+    if not folder or os.environ.get(f"{_DUMP}_PID") != str(os.getpid()):
+        folder = tempfile.mkdtemp(prefix="portakern-tpu-")
+        os.environ.update({_DUMP: folder, f"{_DUMP}_PID": str(os.getpid())})
+        flags = (f"--xla_jf_dump_to={folder} --xla_jf_dump_llo_text=true "
+                 "--xla_jf_dump_llo_pass_label_regex=^(original|final_bundles)")
+        os.environ["LIBTPU_INIT_ARGS"] = f"{os.environ.get('LIBTPU_INIT_ARGS', '')} {flags}".strip()
+        import atexit
+
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@cache
+def _device(isa: str) -> Any:
+    from jax.experimental import topologies
+
+    return topologies.get_topology_desc(platform="tpu", topology_name=TOPOLOGIES[isa]).devices[0]
+
+
+def compile_source(source: Source) -> Binary:
+    """Compile ``source`` for its target's generation; open dims take their typical sizes.
+
+    Raises :class:`CompileError` with the compiler's words as its log.
+    """
+    folder = Path(prepare())
+    for old in folder.iterdir():
+        shutil.rmtree(old) if old.is_dir() else old.unlink()
+    what = f"{source.operator} for {source.target.device.name}"
+    function = entry_function(source)
+    options = dict(source.options)
+    try:
+        compiled = _ahead_of_time(function, source)
+        data = _serialize(compiled)
+    except Exception as error:
+        message = f"{type(error).__name__}: {error}\n{_traceback(error)}"
+        raise explain(message, what, dict(options.get("origins", ())), file_name(source)) from None
+    return Binary("tpu-executable", data, tool_name(), _resources(compiled, folder), _assembly(folder),
+                  log=_sizes_note(source))
+
+
+def typical_sizes(source: Source) -> dict[str, int]:
+    given = dict(dict(source.options).get("typical", ()))
+    return {name: int(given.get(name, 1000)) for name in source.sizes}
+
+
+def _sizes_note(source: Source) -> str:
+    sizes = typical_sizes(source)
+    return f"compiled for {', '.join(f'{k}={v}' for k, v in sizes.items())}" if sizes else ""
+
+
+def _ahead_of_time(function: Any, source: Source) -> Any:
+    """Lower and compile with row-major layouts pinned, or XLA would add copies around the kernel."""
+    import jax
+    from jax.experimental.layout import Format, Layout
+
+    from .arrays import jax_dtype
+
+    device = _device(source.target.device.isa)
+    sharding = jax.sharding.SingleDeviceSharding(device)
+    sizes = typical_sizes(source)
+
+    def row_major(rank: int) -> Any:
+        return Format(Layout(major_to_minor=tuple(range(rank))), sharding)
+
+    args = []
+    for a in source.by_role("input", "scalar"):
+        shape = tuple(evaluate(s, sizes) for s in a.type.shape) if isinstance(a.type, BufferType) else ()
+        args.append(jax.ShapeDtypeStruct(shape, jax_dtype(a.dtype)))
+    # Lowering asks the default device for its generation.
+    with jax.default_device(device):
+        out = jax.eval_shape(function, *args)
+        jitted = jax.jit(function, in_shardings=tuple(row_major(len(a.shape)) for a in args),
+                         out_shardings=jax.tree.map(lambda o: row_major(len(o.shape)), out))
+        return jitted.lower(*args).compile()
+
+
+def _serialize(compiled: Any) -> bytes:
+    """The executable as PJRT loads it on a host with this generation of TPU."""
+    return compiled.runtime_executable().serialize()
+
+
+def _traceback(error: BaseException) -> str:
+    import traceback
+
+    return "".join(traceback.format_exception(error))[-20000:]
+
+
+def _resources(compiled: Any, folder: Path) -> tuple[Resources, ...]:
+    """VMEM and SMEM of every Pallas kernel from libtpu's dump of its low-level code, and the size of the program's code.
+
+    What XLA adds around the kernels (a reshape that moves data) is counted in ``extra``, never as a kernel.
+    """
+    code = compiled.memory_analysis().generated_code_size_in_bytes
+    hlo = compiled.as_text() or ""
+    kernels = set(re.findall(r'%([\w.-]+) = [^\n]*? custom-call\([^\n]*?custom_call_target="tpu_custom_call"', hlo))
+    dumps = {_operation(path): path for path in sorted(folder.rglob("*-original.txt"))}
+    others = sum(1 for name in dumps if name and name not in kernels)
+    found = []
+    for name in sorted(kernels & dumps.keys()):
+        text = dumps[name].read_text(errors="replace")
+        vmem = sum(_allocations(text, "vmem"))
+        bundles = len(re.findall(r"^\s*0x[0-9a-f]+", _bundles(folder, name), re.MULTILINE))
+        extra = (("vmem_bytes", vmem), ("smem_bytes", sum(_allocations(text, "smem"))), ("bundles", bundles),
+                 ("xla_operations", others))
+        found.append(Resources(name.rsplit(".", 1)[0], shared_bytes=vmem, code_bytes=code, extra=extra,
+                               source=f"LLO dump (VMEM) and memory_analysis (code of the whole program) of {tool_name()}"))
+    return tuple(found) or (Resources("", code_bytes=code, source=f"memory_analysis of {tool_name()}"),)
+
+
+def _operation(path: Path) -> str:
+    """The HLO operation a dump belongs to: ``softmax.1``; nothing for the program around the operations."""
+    found = re.fullmatch(r"\d+-([\w.-]+?)-\d+-original\.txt", path.name)
+    return found[1] if found and found[1] != "TLP" else ""
+
+
+def _allocations(text: str, space: str) -> list[int]:
+    """Bytes of every allocation in a memory space, each counted once."""
+    pattern = rf"#(allocation\d+) \[shape = [^\n]*?space=({space}), size = (0x[0-9a-f]+)"
+    return list({name: int(size, 16) for name, _, size in re.findall(pattern, text)}.values())
+
+
+def _bundles(folder: Path, operation: str) -> str:
+    """The instruction bundles of an operation as libtpu prints them."""
+    path = next((p for p in folder.rglob("*-final_bundles.txt")
+                 if re.fullmatch(rf"\d+-{re.escape(operation)}-\d+-final_bundles\.txt", p.name)), None)
+    return path.read_text(errors="replace") if path else ""
+
+
+def _assembly(folder: Path) -> str | None:
+    """The instruction bundles of every operation of the program."""
+    names = sorted(filter(None, map(_operation, folder.rglob("*-original.txt"))))
+    text = "\n".join(f"// {name}\n{_bundles(folder, name)}" for name in names)
+    if len(text) > _ASSEMBLY_LIMIT:
+        half = _ASSEMBLY_LIMIT // 2
+        text = f"{text[:half]}\n// ... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"
+    return text or None

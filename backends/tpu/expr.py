@@ -1,0 +1,52 @@
+"""Python expressions under construction: text, how tightly it binds, and the block of the kernel it has at run time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ATOM, POWER, UNARY, PRODUCT, SUM, SHIFT, AND, XOR, OR, COMPARE = range(10)
+"""How loosely an expression binds, from names and calls to comparisons (Python's operator precedence)."""
+
+BINDING = {
+    "**": POWER, "*": PRODUCT, "/": PRODUCT, "//": PRODUCT, "%": PRODUCT, "+": SUM, "-": SUM, "<<": SHIFT, ">>": SHIFT,
+    "&": AND, "^": XOR, "|": OR, "==": COMPARE, "!=": COMPARE, "<": COMPARE, "<=": COMPARE, ">": COMPARE, ">=": COMPARE,
+}  # fmt: skip
+
+Place = tuple[str | None, str | None]
+"""The axes of the two dims (sublanes, lanes) of a block in a kernel; ``None`` is a dim of one element."""
+
+
+@dataclass(frozen=True)
+class Expr:
+    """``place`` is ``None`` for a scalar (a Python number, a grid index, a value of scalar memory)."""
+
+    text: str
+    place: Place | None = None
+    binding: int = ATOM
+    literal: bool = False  # a plain number, which takes the dtype of what it meets
+
+    def at(self, loosest: int) -> str:
+        """The text, in parentheses where it binds more loosely than its surroundings allow."""
+        return self.text if self.binding <= loosest else f"({self.text})"
+
+
+def join(*places: Place | None) -> Place | None:
+    """The place of an elementwise result: a dim of one element gives way to the other's axis."""
+    found = [p for p in places if p is not None]
+    if not found:
+        return None
+    return tuple(next((p[d] for p in found if p[d] is not None), None) for d in (0, 1))  # type: ignore[return-value]
+
+
+def infix(symbol: str, left: Expr, right: Expr) -> Expr:
+    binding = BINDING[symbol]
+    if right.text == "0" and symbol in "+-":
+        return left
+    # The right side of an operator of the same strength needs parentheses, and comparisons never chain.
+    text = f"{left.at(binding - (binding == COMPARE))} {symbol} {right.at(binding - 1)}"
+    return Expr(text, join(left.place, right.place), binding)
+
+
+def call(function: str, *args: Expr, extra: str = "") -> Expr:
+    inside = ", ".join([*(a.text for a in args), *([extra] if extra else [])])
+    return Expr(f"{function}({inside})", join(*(a.place for a in args)))

@@ -1,0 +1,54 @@
+"""Breaks long lines of emitted Python at the arguments of a call."""
+
+from __future__ import annotations
+
+WIDTH = 110
+
+
+def wrap(line: str, width: int = WIDTH) -> list[str]:
+    """``line`` as it is when it fits, else with the arguments of its last outermost call on lines of their own."""
+    if len(line) <= width:
+        return [line]
+    opening, closing = _outermost(line)
+    if opening < 0:
+        return [line]
+    indent = line[: len(line) - len(line.lstrip())]
+    parts = _arguments(line[opening + 1 : closing])
+    if len(parts) < 2:
+        return [line]
+    together = f"{indent}    {', '.join(parts)}"
+    if len(together) <= width and not any(p.startswith("lambda") or "=" in p.split("(")[0] and len(parts) > 4 for p in parts):
+        return [line[: opening + 1], together, f"{indent}{line[closing:]}"]
+    inner = [piece for part in parts for piece in wrap(f"{indent}    {part},", width)]
+    return [line[: opening + 1], *inner, f"{indent}{line[closing:]}"]
+
+
+def _outermost(line: str) -> tuple[int, int]:
+    """The last bracket pair at depth 0 that is not empty."""
+    depth, opening, found = 0, -1, (-1, -1)
+    for n, c in enumerate(line):
+        if c in "([":
+            if depth == 0:
+                opening = n
+            depth += 1
+        elif c in ")]":
+            depth -= 1
+            if depth == 0 and c == ")" and n - opening > 1:
+                found = (opening, n)
+    return found
+
+
+def _arguments(text: str) -> list[str]:
+    """``text`` cut at its outer commas; those between ``lambda`` and its colon separate parameters."""
+    parts, depth, parameters = [""], 0, False
+    for n, c in enumerate(text):
+        depth += (c in "([") - (c in ")]")
+        if depth == 0 and text.startswith("lambda", n):
+            parameters = True
+        if depth == 0 and c == ":":
+            parameters = False
+        if c == "," and depth == 0 and not parameters:
+            parts.append("")
+        else:
+            parts[-1] += c
+    return [p.strip() for p in parts if p.strip()]

@@ -1,0 +1,177 @@
+"""The schedules of a nest on a TPU: big blocks, legal for Mosaic, filtered by what fits in VMEM.
+
+A block is copied between HBM and VMEM while the one before is computed on, so it should be large (about a megabyte) for
+the copies to run at full speed; every block takes VMEM twice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from portakern.device import Device
+from portakern.dtypes import dtype
+from portakern.errors import ScheduleError
+from portakern.ir.schedule import Nest, NestAxis, Schedule
+
+SUBLANES, LANES = 8, 128
+
+OPTIONS: Mapping[str, str] = {
+    "vmem_mb": "VMEM a kernel may use, in MiB (0: the compiler's default of 16, or 32 from v6e on)",
+}
+
+ELEMENTS = 256 * 1024
+"""Elements of a block of a memory-bound kernel: 1 MiB of f32."""
+
+FLAT = 32 * 1024
+"""Elements of a block of one row, which fills only one of the eight sublanes of a vector."""
+
+MATMUL: Mapping[bool, tuple[tuple[int, int, int], ...]] = {
+    # (m, n, k) for generations with a default of 16 MiB of VMEM, and for those with more; best first.
+    False: ((512, 512, 512), (1024, 512, 512), (512, 1024, 512), (512, 512, 1024), (256, 512, 512), (512, 256, 512),
+            (256, 256, 512), (256, 256, 256), (128, 256, 512), (128, 128, 512)),
+    True: ((1024, 1024, 512), (1024, 512, 512), (512, 1024, 512), (512, 512, 1024), (512, 512, 512), (256, 512, 1024),
+           (256, 512, 512), (256, 256, 512), (128, 256, 512)),
+}  # fmt: skip
+
+ATTENTION: Mapping[bool, tuple[tuple[int, int], ...]] = {
+    False: ((512, 512), (256, 512), (512, 256), (256, 256), (128, 512), (128, 256), (128, 128)),
+    True: ((512, 512), (512, 1024), (1024, 512), (256, 512), (256, 256), (128, 512), (128, 128)),
+}
+
+_USABLE = 0.8  # of VMEM: the rest is the compiler's own
+
+
+def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
+    """Every schedule allowed for ``nest`` on ``device``, the default first.
+
+    Raises :class:`ScheduleError` for a family that is not known here, or when nothing fits.
+    """
+    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "contraction": _contraction,
+                "attention": _attention}
+    if nest.family not in families:
+        raise ScheduleError(f"no schedules for {nest.family} kernels on a TPU", hint=f"known: {', '.join(families)}")
+    found = []
+    for tiles in families[nest.family](nest, device):
+        schedule = Schedule(tuple((a.name, tiles.get(a.name, 1)) for a in nest.axes), stages=2, warps=1)
+        if schedule not in found and vmem_bytes(nest, schedule) <= _USABLE * device.value("vmem_default_bytes"):
+            found.append(schedule)
+    if not found:
+        raise ScheduleError(f"no block of this {nest.family} kernel fits in the VMEM of {device.name}",
+                            hint="cut the axes that must be whole, such as the head size")
+    return found
+
+
+Tiles = dict[str, int]
+
+
+def _elementwise(nest: Nest, device: Device) -> Iterable[Tiles]:
+    *outer, last = nest.axes
+    if not outer:
+        for size in (FLAT, FLAT // 4, FLAT // 16):
+            yield {last.name: _fit(last, size, LANES)}
+        return
+    above = max(reversed(outer), key=_length)
+    for wide, elements in ((2048, ELEMENTS), (1024, ELEMENTS), (2048, ELEMENTS // 4), (512, ELEMENTS // 8)):
+        lanes = _fit(last, wide, LANES)
+        yield {above.name: _rows_for(above, lanes, elements, nest), last.name: lanes}
+
+
+def _transpose(nest: Nest, device: Device) -> Iterable[Tiles]:
+    pair = [a for a in nest.axes if a.role in ("source", "target")] or list(nest.axes[-2:])
+    for size in (512, 256, 128):
+        yield {a.name: _fit(a, size, LANES) for a in pair}
+
+
+def _rows(nest: Nest, device: Device) -> Iterable[Tiles]:
+    reduced = nest.role("reduced")[-1]
+    parallel = nest.role("parallel")
+    across = next((a for a in reversed(parallel) if a.contiguous), None)
+    if across is not None and not reduced.contiguous:
+        # Columns: the axis of the result lies along the lanes.
+        for lanes, rows in ((512, 512), (256, 512), (1024, 256), (128, 256)):
+            yield {across.name: _fit(across, lanes, LANES), reduced.name: _fit(reduced, rows, _sublanes(nest))}
+        return
+    row = max(parallel, key=_length, default=None)
+    for lanes in (_whole(reduced), 8192, 4096, 2048, 1024):
+        if lanes is None or (isinstance(reduced.extent, int) and lanes > _round(reduced.extent, LANES)):
+            continue
+        for elements in (ELEMENTS, ELEMENTS // 4, 0):
+            yield {reduced.name: lanes, **({row.name: _rows_for(row, lanes, elements, nest)} if row else {})}
+
+
+def _contraction(nest: Nest, device: Device) -> Iterable[Tiles]:
+    (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
+    for a, b, c in MATMUL[_roomy(device)]:
+        yield {m.name: _fit(m, a, _sublanes(nest)), n.name: _fit(n, b, LANES), k.name: _dividing(k, c)}
+
+
+def _attention(nest: Nest, device: Device) -> Iterable[Tiles]:
+    (m,), (n,) = nest.role("m"), nest.role("n")
+    whole = {a.name: _round(int(a.extent), LANES) for a in (*nest.role("k"), *nest.role("d")) if isinstance(a.extent, int)}
+    for a, b in ATTENTION[_roomy(device)]:
+        yield {m.name: _fit(m, a, _sublanes(nest)), n.name: _fit(n, b, LANES), **whole}
+
+
+def _roomy(device: Device) -> bool:
+    return device.value("vmem_default_bytes") > 16 * 2**20
+
+
+def _sublanes(nest: Nest) -> int:
+    """Rows of one native tile of the widest array: 8 of f32, 16 of bf16, 32 of 8-bit types."""
+    return SUBLANES * max(1, 4 // dtype(nest.io_dtype).bytes)
+
+
+def _length(axis: NestAxis) -> float:
+    return axis.extent if isinstance(axis.extent, int) else math.inf
+
+
+def _round(n: int, unit: int) -> int:
+    return -(-max(n, 1) // unit) * unit
+
+
+def _fit(axis: NestAxis, wanted: int, unit: int) -> int:
+    """``wanted``, or just enough to cover a shorter axis (whose block is then its exact extent)."""
+    return min(wanted, _round(axis.extent, unit)) if isinstance(axis.extent, int) else wanted
+
+
+def _whole(axis: NestAxis) -> int | None:
+    return _round(axis.extent, LANES) if isinstance(axis.extent, int) else None
+
+
+def _dividing(axis: NestAxis, wanted: int) -> int:
+    """A tile that leaves no ragged end, which would have to be masked in both operands, where one is near."""
+    if not isinstance(axis.extent, int) or axis.extent <= wanted:
+        return _fit(axis, wanted, LANES)
+    return next((t for t in range(wanted, wanted // 2 - 1, -LANES) if axis.extent % t == 0), wanted)
+
+
+def _rows_for(axis: NestAxis, lanes: int, elements: int, nest: Nest) -> int:
+    """Rows that make a block of about ``elements`` with ``lanes`` in each."""
+    unit = _sublanes(nest)
+    return _fit(axis, max(elements // _round(lanes, LANES) // unit * unit, unit), unit)
+
+
+def vmem_bytes(nest: Nest, schedule: Schedule) -> float:
+    """An upper estimate of the VMEM a kernel takes: blocks twice, what is alive in between once.
+
+    Blocks are padded to whole native tiles, as they lie in VMEM.
+    """
+    io, compute = dtype(nest.io_dtype).bytes, dtype(nest.compute_dtype).bytes
+    size = dict(schedule.tiles)
+
+    def area(*axes: NestAxis) -> float:
+        tiled = [a for a in axes if size[a.name] > 1]
+        rows = math.prod(size[a.name] for a in tiled[:-1]) if len(tiled) > 1 else 1
+        return _round(rows, SUBLANES) * _round(size[tiled[-1].name], LANES) if tiled else SUBLANES * LANES
+
+    if nest.family == "contraction":
+        (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
+        return 2 * io * (area(m, k) + area(k, n) + area(m, n)) + compute * area(m, n) * max(nest.live, 2)
+    if nest.family == "attention":
+        (m,), (n,), (d,) = nest.role("m"), nest.role("n"), nest.role("d")
+        blocks = 2 * area(m, d) + 2 * area(n, d)
+        return 2 * io * blocks + compute * (2 * area(m, d) + 3 * area(m, n))
+    # Elementwise work runs vector by vector; a reduction needs its block again after the first pass over it.
+    block = area(*nest.axes)
+    return 2 * io * block * max(nest.live, 2) + compute * block * (nest.family == "rows")

@@ -1,0 +1,63 @@
+"""libtpu as a compiler: in this process where it is a worker for TPUs, else in a child that outlives its crashes."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from portakern.backend import Availability, Binary, Source, Target
+from portakern.build.workers import WorkerFault, WorkerPool
+from portakern.errors import CompileError, ToolMissing
+
+from .environment import ENVIRONMENT, HINT, TOPOLOGIES, WORKER, package_version, tool_name
+
+TIMEOUT_S = 240.0
+
+
+class LibtpuToolchain:
+    """Ahead-of-time compilation for five generations of TPU on any x86-64 Linux machine."""
+
+    def __init__(self) -> None:
+        self._pool: WorkerPool | None = None
+        self._lock = threading.Lock()
+
+    def available(self, target: Target) -> Availability:
+        missing = [name for name in ("jax", "libtpu") if package_version(name) is None]
+        if missing:
+            return Availability(False, f"{' and '.join(missing)} not installed: {HINT}")
+        return Availability(True, tool_name())
+
+    def fingerprint(self, target: Target) -> str:
+        return f"{tool_name()}, ahead of time for {TOPOLOGIES[target.device.isa]}, row-major layouts"
+
+    def compile(self, source: Source) -> Binary:
+        """Raises :class:`CompileError` (kinds ``compile-...``, see :mod:`.diagnose`) or :class:`ToolMissing`."""
+        found = self.available(source.target)
+        if not found:
+            raise ToolMissing(f"{source.target} needs libtpu: {found.detail}", hint=HINT)
+        if os.environ.get(WORKER):
+            from .compiler import compile_source
+
+            return compile_source(source)
+        with self._lock:
+            return self._compile_in_child(source)
+
+    def _compile_in_child(self, source: Source) -> Binary:
+        if self._pool is None:
+            self._pool = WorkerPool(1, env=ENVIRONMENT)
+        try:
+            return self._pool.call(f"{__package__}.compiler:compile_source", source, timeout_s=TIMEOUT_S)
+        except WorkerFault as fault:
+            last = next((line for line in reversed(fault.log.splitlines()) if "Check fail" in line or line.startswith("F")), "")
+            raise CompileError(
+                f"{source.operator} for {source.target.device.name}: the compiler died ({fault.message})"
+                f"{': ' + last[:300] if last else ''}",
+                hint="the log has its last words", kind=f"compile-{fault.kind}", log=fault.log,
+            ) from None  # fmt: skip
+
+    def close(self) -> None:
+        """End the child process."""
+        with self._lock:
+            if self._pool is not None:
+                self._pool.close()
+                self._pool = None
