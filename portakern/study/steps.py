@@ -257,7 +257,8 @@ def check(work: Work, made: Made, seed: int = 0) -> Row:
 
 
 def _checked(work: Work, made: Made, seed: int) -> Row:
-    from portakern.check import check_executable
+    from portakern.check.stages import check_executable
+    from portakern.spec.bind import bind
 
     assert made.source is not None
     source, row = made.source, made.row
@@ -270,11 +271,12 @@ def _checked(work: Work, made: Made, seed: int) -> Row:
     else:
         assert language.simulator is not None
         reached, ran_by = language.simulator.evidence, language.simulator.method(source.target)
-    report = check_executable(executable, work.program, dict(work.sizes), families=work.families, seed=seed)
-    row = row.but(correct=report.correct, max_error_ratio=report.max_error_ratio)
-    if not report.correct:
+    verdict = check_executable(executable, bind(work.program, work.sizes), work.families, sizes=work.sizes, seed=seed,
+                               adversarial=work.adversarial, cache=Cache())
+    row = row.but(correct=verdict.correct, max_error_ratio=verdict.max_error_ratio)
+    if not verdict.correct:
         method = f"{row.method}; {ran_by}: wrong"
-        return row.but(method=method).failed(PortakernError("incorrect", report.message, hint=incorrect_hint(work)))
+        return row.but(method=method).failed(PortakernError("incorrect", verdict.summary, hint=incorrect_hint(work)))
     return row.but(evidence=reached, method=f"{row.method}; {ran_by}")
 
 

@@ -31,6 +31,8 @@ class Work:
         target: ``language:device``.
         schedule: what the user asks of the schedule.
         row: the row so far: operator, target, shape, dtype, params.
+        foreign: a kernel from elsewhere that takes the place of the one we would emit.
+        adversarial: whether the check goes through the adversarial inputs too.
     """
 
     program: TensorProgram
@@ -41,6 +43,7 @@ class Work:
     schedule: Mapping[str, Value]
     row: Row
     foreign: Foreign | None = None
+    adversarial: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,11 +62,15 @@ class Ask:
     dims: Mapping[str, DimValue]
     params: Mapping[str, Any]
     families: Mapping[str, Family] = field(default_factory=dict)
+    adversarial: bool = False
 
 
 def of_case(operator: Operator, case: Case, params: Mapping[str, Any] | None = None) -> Ask:
-    """A declared case, with ``params`` in place of its own where given."""
-    return Ask(operator, case.dims, {**case.params, **(params or {})}, case.inputs)
+    """A declared case, with ``params`` in place of its own where given.  One case of each operator is adversarial."""
+    from portakern.check.stages import adversarial_case
+
+    hard = case.name == adversarial_case(operator).name
+    return Ask(operator, case.dims, {**case.params, **(params or {})}, case.inputs, hard)
 
 
 def works(
@@ -92,7 +99,7 @@ def works(
         for target in targets:
             row = Row(op.name, str(target), None, shape, dtype, params)
             found.append(Work(program, dim_names(traced), opened, dict(ask.families or op.families), str(target),
-                              dict(schedule or {}), row, foreign))  # fmt: skip
+                              dict(schedule or {}), row, foreign, ask.adversarial))  # fmt: skip
     return found
 
 
