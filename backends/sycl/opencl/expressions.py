@@ -176,6 +176,8 @@ def _convert(v: Text, new: str) -> Text:
     """To the register type of ``new``; floats to integers truncate."""
     if REGISTER[v.dtype] == REGISTER[new]:
         return Text(v.text, v.level, new, v.lanes)
+    if v.lanes == 1 and v.text.isdigit() and is_float(new):
+        return Text(f"{v.text}.0{'f' if REGISTER[new] == 'f32' else ''}", ATOM, new)
     if v.lanes > 1:
         return Text(f"convert_{held(new, v.lanes)}({v.text})", ATOM, new, v.lanes)
     return Text(f"({C_TYPE[REGISTER[new]]}){v.at(ATOM)}", PREFIX, new)

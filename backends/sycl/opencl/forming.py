@@ -59,10 +59,15 @@ def source(op: Op) -> Op:
     """The operation whose value ``op`` hands on: a broadcast, permutation or mask changes nothing for one element that
     is inside the extent, and 16-bit floats are held as f32 already."""
     while True:
-        if isinstance(op, Broadcast | Permute | Mask) or (isinstance(op, Cast) and (tile_type(op.x).dtype, op.dtype) in (("f16", "f32"), ("bf16", "f32"))) or (isinstance(op, Cast) and tile_type(op.x).dtype == op.dtype):
+        if isinstance(op, Broadcast | Permute | Mask) or (isinstance(op, Cast) and _same_register(op)):
             op = op.x
         else:
             return op
+
+
+def _same_register(cast: Cast) -> bool:
+    old = tile_type(cast.x).dtype
+    return old == cast.dtype or (old in NARROW and cast.dtype == "f32")
 
 
 def is_leaf(op: Op) -> bool:
@@ -109,6 +114,7 @@ class _Former:
         self.storage: dict[Op, Storage] = {}
         self.kept: set[Op] = set()
         self.wanted: set[Op] = set()  # values that a sibling list reads from a variable
+        self.vector: tuple[str, int] | None = None  # the axis walked by whole vectors around the current list
         self.opened: set[Op] = set()
         self.sunk: dict[Op, list[Item]] = {}  # cheap values from outside that a loop computes for itself
         self.results: dict[tuple[Op, int], list[Op]] = {}
@@ -127,7 +133,8 @@ class _Former:
 
     # ---- storage
 
-    def store_for(self, hint: str, dims: Sequence[tuple[str, int]], dtype: str, purpose: str) -> Storage:
+    def store_for(self, hint: str, dims: Sequence[tuple[str, int]], dtype: str, purpose: str,
+                  lane_axis: str | None = None) -> Storage:
         kind = "f32" if dtype in NARROW else "i32" if dtype in ("bool", "i8", "i16", "u8", "u16") else dtype
         shape = [n for _, n in dims] or [1]
         # Whole vectors are written at the end of a row; a matrix product walks columns two vectors at a time.
@@ -137,7 +144,7 @@ class _Former:
         name, number = hint, 2
         while name in taken:
             name, number = f"{hint}{number}", number + 1
-        made = Storage(name, tuple(dims), kind, tuple(shape), purpose)
+        made = Storage(name, tuple(dims), kind, tuple(shape), purpose, lane_axis)
         self.storages.append(made)
         return made
 
@@ -146,7 +153,11 @@ class _Former:
             return
         t = tile_type(op)
         dims = [d for d in t.dims if d[0] not in bound]
-        self.storage[op] = self.store_for(_hint(op), dims, t.dtype, "used again by a later loop")
+        lane_axis = None
+        if self.vector and self.vector[0] in t.axes and self.vector[0] in bound:
+            dims.append(self.vector)
+            lane_axis = self.vector[0]
+        self.storage[op] = self.store_for(_hint(op), dims, t.dtype, "used again by a later loop", lane_axis)
 
     # ---- lists of items
 
@@ -261,7 +272,7 @@ class _Former:
         match item:
             case Put(storage=storage):
                 return set(storage.axes)
-            case Multiply(dot, a, b):
+            case Multiply(_, a, b):
                 return {*a.axes, *b.axes}
             case Step():
                 return set()
@@ -365,13 +376,18 @@ class _Former:
         self.opened.add(item)
         puts: list[Item] = []
         for number, (arg, init) in enumerate(zip(item.body.args, item.init, strict=True)):
+            assert isinstance(arg, Arg)
             t = tile_type(arg)
             dims = [d for d in t.dims if d[0] not in bound]
             if not dims:
                 continue
+            lane_axis = None
+            if self.vector and self.vector[0] in t.axes:
+                dims.append(self.vector)
+                lane_axis = self.vector[0]
             results = self.results.get((item, number), [])
             known = next((self.storage[r] for r in results if r in self.storage), None)
-            storage = known or self.store_for(str(getattr(arg, "name", "carried")), dims, t.dtype, "carried by a loop")
+            storage = known or self.store_for(arg.name, dims, t.dtype, "carried by a loop", lane_axis)
             self.storage[arg] = storage
             for r in results:
                 self.storage[r] = storage
@@ -385,8 +401,17 @@ class _Former:
         before = [i for i in items if axis not in self.involved(i)]
         before, inside = self.close([before, inside], bound)
         lanes = self.lanes_for(axis, inside, bound, wide)
-        body = self.form(inside, bound | {axis}, wide or lanes > 1)
-        return [*(self.form(before, bound, wide) if before else []), Walk(axis, lanes, tuple(body))]
+        head = self.form(before, bound, wide) if before else []
+        return [*head, Walk(axis, lanes, tuple(self.inside(inside, bound, wide, axis, lanes)))]
+
+    def inside(self, items: Sequence[Item], bound: Bound, wide: bool, axis: str, lanes: int) -> list[Node]:
+        """The body of a loop over ``axis``."""
+        outer = self.vector
+        if lanes > 1:
+            self.vector = (axis, lanes)
+        body = self.form(items, bound | {axis}, wide or lanes > 1)
+        self.vector = outer
+        return body
 
     def stages(self, items: Sequence[Item], bound: Bound, wide: bool, free: Sequence[str]) -> list[Node]:
         """Loops over a reduced axis, each ending with reductions that the next ones need."""
@@ -417,7 +442,7 @@ class _Former:
                 reduces = tuple(i for i in part if isinstance(i, Reduce) and i.axis == axis)
                 lanes = self.lanes_for(axis, part, bound, wide)
                 rest = [i for i in part if i not in reduces]
-                body = self.form(rest, bound | {axis}, wide or lanes > 1) if rest else []
+                body = self.inside(rest, bound, wide, axis, lanes) if rest else []
                 nodes.append(Walk(axis, lanes, tuple(body), reduces))
                 nodes += [n for r in reduces for n in self.put_kept(r)]
         return nodes
@@ -438,7 +463,8 @@ class _Former:
                 self.wanted.add(value)
             elif self.storage.get(value) is not storage:
                 if isinstance(value, Arg) and value in self.storage:
-                    raise LoweringError("a loop that exchanges carried tiles has no rule in OpenCL C", where=str(loop.loc or ""))
+                    where = str(loop.loc or "")
+                    raise LoweringError("a loop that exchanges carried tiles has no rule in OpenCL C", where=where)
                 self.hand_on(items, arg, Put(value, storage, carried=True))
         body = self.form(items, bound, wide)
         if step:
@@ -591,7 +617,7 @@ def _hint(op: Op) -> str:
         case Reduce():
             return {"sum": "total", "max": "top", "min": "bottom", "prod": "product"}.get(op.fn, op.fn)
         case Unary(fn):
-            return {"exp": "e", "not": "inverse"}.get(fn, fn)
+            return {"exp": "e", "not": "inverse", "rsqrt": "scale", "sqrt": "root"}.get(fn, fn)
         case Binary(fn):
             return {"add": "sum", "sub": "diff", "mul": "scaled", "div": "ratio", "max": "larger", "min": "smaller"}.get(fn, fn)
         case Cast():

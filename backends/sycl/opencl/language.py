@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from portakern.backend import Language, Source, Target
+from portakern.emit.launches import FORM, adopt_launches
 from portakern.ir.program import Program
 
-from ..adopt import FORM, adopt
 from ..workers import ENVIRONMENT
 from .emitter import OpenCLEmitter
 from .runtime import OpenCLRuntime
@@ -13,8 +13,18 @@ from .schedules import schedules
 from .toolchain import OpenCLToolchain
 
 
+CONVENTION = (
+    "OpenCL C kernels, each under a comment line that says how it is launched:\n"
+    f"  {FORM}\n"
+    "Grid and block count work-groups and work-items per group; args names the operator's arrays, run-time scalars "
+    "and open dims (64-bit integers) in the order of the kernel's parameters. bf16 arrays are `ushort`, bool arrays "
+    "`uchar`; f16 and bf16 scalars come as float. Local arrays are declared in the kernel (shared=0). Several lines are "
+    "launched in order."
+)
+
+
 def _adopt(text: str, entry: str | None, program: Program, target: Target) -> Source:
-    return adopt(text, entry, program, target, ".cl")
+    return adopt_launches(text, entry, program, target, ".cl", CONVENTION)
 
 
 opencl = Language(
@@ -27,12 +37,6 @@ opencl = Language(
     toolchain=OpenCLToolchain(),
     runtime=OpenCLRuntime(),
     environment=ENVIRONMENT,
-    convention=(
-        "OpenCL C kernels, each under a comment line that says how it is launched:\n"
-        f"  {FORM}\n"
-        "Grid and block count work-groups and work-items per group; args names the operator's arrays, run-time scalars "
-        "and open dims (64-bit integers) in the order of the kernel's parameters. bf16 arrays are `ushort`, bool arrays "
-        "`uchar`; f16 and bf16 scalars come as float. Several lines are launched in order."
-    ),
+    convention=CONVENTION,
     adopt=_adopt,
 )

@@ -27,6 +27,8 @@ class Storage:
     dtype: str
     shape: tuple[int, ...]
     purpose: str
+    lane_axis: str | None = None
+    """The last dim where the array holds one vector of it only: it is used within one step of a loop over vectors."""
 
     @property
     def count(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import contextmanager
 
@@ -225,7 +226,8 @@ class KernelPrinter:
         self.define(op, text, inline)
 
     def define(self, op: Op, text: Text, inline: bool = False) -> None:
-        if inline and len(text.text) <= _LONG and not any(name in text.text for name in self.overwritten):
+        literal = re.fullmatch(r"-?\d[\d.e-]*[fLu]*", text.text)
+        if literal or inline and len(text.text) <= _LONG and not any(name in text.text for name in self.overwritten):
             self.names[op] = text
             return
         hint = _hint(op)
@@ -280,8 +282,10 @@ class KernelPrinter:
         stride, step = 1, 0
         for (axis, _), size in reversed(list(zip(s.dims, s.shape, strict=True))):
             first, coord = self.firsts[axis], self.coords[axis]
-            local = "" if first == coord else coord if first == "0" else f"({coord} - {first})" if stride != 1 else f"{coord} - {first}"
-            if local:
+            local = coord if first == "0" else f"{coord} - {first}"
+            if stride != 1 and first != "0":
+                local = f"({local})"
+            if first != coord and s.lane_axis != axis:
                 parts.append(local if stride == 1 else f"{local} * {stride}")
             if self.vector and self.vector[0] == axis:
                 step = stride

@@ -56,8 +56,9 @@ class OpenCLExecutable:
                                hint="build it again here")
         self.context = cl.Context([found])
         self.queue = cl.CommandQueue(self.context)
+        self.kernels = {}
         try:
-            program = cl.Program(self.context, [found], [data]).build()
+            program = cl.Program(self.context, [found], [data]).build() if source.launches else None
             self.kernels = {x.kernel: cl.Kernel(program, x.kernel) for x in source.launches}
         except cl.Error as error:
             raise RuntimeFault(f"the program cannot be loaded: {error}", hint="clear the cache and build it again") from error
@@ -169,7 +170,6 @@ def _bytes_at(address: int, count: int, owner: Any) -> Any:
 
     import numpy as np
 
-    raw = np.frombuffer((ctypes.c_uint8 * count).from_address(address), np.uint8)
-    raw.flags.writeable = True
+    raw = np.ctypeslib.as_array((ctypes.c_uint8 * count).from_address(address))
     del owner  # kept alive by the caller, who holds the array until the kernel is done
     return raw

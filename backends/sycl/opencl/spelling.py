@@ -23,9 +23,15 @@ REGISTER = {
 C_TYPE = {"f64": "double", "f32": "float", "i64": "long", "i32": "int", "u64": "ulong", "u32": "uint"}
 SUPPORTED = frozenset(MEMORY)
 
-RESERVED = frozenset(
-    ["auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto", "half", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "kernel", "global", "local", "constant", "private", "generic", "read_only", "write_only", "read_write", "uniform", "pipe", "bool", "uchar", "ushort", "uint", "ulong", "size_t", "select", "min", "max", "clamp", "exp", "log", "sqrt", "tanh", "erf", "sin", "cos", "pow", "floor", "ceil", "rint", "sign", "step", "mix", "any", "all", "dot", "cross", "length", "distance", "normalize", "fma", "mad", "abs", "convert", "vload", "vstore", "half", "event_t", "image1d_t", "complex", "imaginary", "true", "false", "infinity", "nan", "quad", "index", "barrier", "sampler_t"]
-)
+_WORDS = """
+auto break case char const continue default do double else enum extern float for goto half if inline int long register
+restrict return short signed sizeof static struct switch typedef union unsigned void volatile while kernel global local
+constant private generic uniform pipe bool uchar ushort uint ulong size_t complex imaginary true false infinity nan quad
+select min max clamp exp exp2 expm1 log log1p log2 sqrt rsqrt tanh erf sin cos pow floor ceil rint fabs sign step mix any
+all dot cross length distance normalize fma mad abs isnan barrier index sum_of event_t sampler_t image1d_t image2d_t
+"""
+RESERVED = frozenset(_WORDS.split())
+"""Keywords of OpenCL C and the built-in functions that a value might be called after."""
 
 
 def held(dtype: str, lanes: int = 1) -> str:
