@@ -173,7 +173,7 @@ def erf(x: np.ndarray) -> np.ndarray:
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
     e = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1 / (1 + e), e / (1 + e)) + 0 * x
+    return np.where(x >= 0, 1 / (1 + e), e / (1 + e))
 
 
 UNARY: dict[str, Callable[[Any], Any]] = {

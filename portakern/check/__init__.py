@@ -1,0 +1,7 @@
+"""Deciding whether a kernel computes what its operator says: expected values with bounds, stages, planted faults."""
+
+from __future__ import annotations
+
+from portakern.check.stages import Failure, Verdict, check_executable
+
+__all__ = ["Failure", "Verdict", "check_executable"]

@@ -1,0 +1,66 @@
+"""How exact a correct kernel is, operation by operation.  Everything the bounds assume about arithmetic is here.
+
+Kernels compute f16, bf16 and 8-bit values in f32 and everything else in its own dtype.  Numbers are in units in the
+last place (ulp; twice the unit roundoff) of the dtype computed in, and are those of the loosest implementation that a
+good kernel may use: hardware approximations refined once, `exp` by way of `exp2`, division by multiplying with the
+reciprocal.  Subnormal results and operands may be flushed to zero.
+"""
+
+from __future__ import annotations
+
+from portakern.dtypes import DTYPES
+
+LONGEST_CHAIN = 4096
+"""A sum of more numbers than this in one running chain is careless; longer ones are combined from chains."""
+
+ULPS: dict[str, float] = {
+    "div": 2.5, "sqrt": 1.5, "rsqrt": 2.5, "reciprocal": 1.5, "exp": 4, "exp2": 4, "log": 4, "log2": 4, "log1p": 4,
+    "expm1": 4, "tanh": 4, "sigmoid": 8, "erf": 4, "sin": 4, "cos": 4, "pow": 16, "rem": 2,
+}  # fmt: skip
+"""Relative error of one elementary function; functions not named here are rounded correctly."""
+
+FLOOR: dict[str, float] = {
+    "log": 2.0**-21, "log2": 2.0**-21, "tanh": 2.0**-21, "erf": 2.0**-21, "sin": 2.0**-21, "cos": 2.0**-21,
+}  # fmt: skip
+"""Absolute error that f32 implementations may have besides: near the zero of the function, and for sin and cos."""
+
+ARGUMENT: dict[str, float] = {"exp": 2.0, "exp2": 1.0, "sigmoid": 2.0, "sin": 1.0, "cos": 1.0}
+"""Roundings of the argument on the way, each of ``u * |x|`` (for exp, the product with log2(e))."""
+
+
+def unit(dtype: str) -> float:
+    """The unit roundoff of the dtype that values of ``dtype`` are computed in.
+
+    For f64 it is doubled, since the oracle itself computes in float64.
+    """
+    return 2.0**-52 if dtype == "f64" else 2.0**-24
+
+
+def smallest_normal(dtype: str) -> float:
+    """Below this a result of the computing dtype may be flushed to zero."""
+    return 2.0**-1022 if dtype == "f64" else 2.0**-126
+
+
+def largest(dtype: str) -> float:
+    """Above this a value of ``dtype`` may be infinite."""
+    return DTYPES[dtype].largest
+
+
+PRODUCT_UNIT: dict[str, float] = {"ieee": 0.0, "tf32": 2.0**-10, "bf16x3": 2.0**-15, "bf16x6": 2.0**-22, "fp8_fast": 0.0}
+"""Relative error of one product of f32 operands by the precision a contraction asks for (both operands together)."""
+
+
+def accumulation_unit(operand: str, dtype: str, precision: str) -> float:
+    """Relative error of one addition inside a contraction.
+
+    Matrix units truncate what they align (measured on NVIDIA tensor cores by Fasi, Higham, Mikaitis and Pranesh 2021),
+    hence twice the roundoff for narrow operands; fast fp8 accumulation keeps 14 bits.
+    """
+    if precision == "fp8_fast":
+        return 2.0**-13
+    return unit(dtype) if operand in ("f32", "f64") else 2.0**-23
+
+
+def chain(n: int) -> int:
+    """How many roundings one element of a sum of ``n`` may pass through, in any reasonable order."""
+    return min(n, LONGEST_CHAIN) + -(-n // LONGEST_CHAIN)

@@ -1,0 +1,177 @@
+"""Running an executable through the stages of a check.
+
+``values``       outputs within their bounds; nothing written outside an array, no input changed, no element left out
+``repeat``       run again with other poison in outputs and guard bands: the same bits
+``large`` ...    the inputs of :mod:`portakern.check.adversarial`, on small programs
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from portakern.backend import Executable, HostBuffer
+from portakern.build.cache import Cache
+from portakern.check.adversarial import KINDS, adversarial_inputs
+from portakern.check.bounds import Val
+from portakern.check.buffers import POISON, damage, guarded, unwritten
+from portakern.check.compare import compare
+from portakern.check.expected import expected
+from portakern.ir.size import evaluate
+from portakern.ir.tensor import TensorProgram, tensor_type
+from portakern.spec.bind import bind
+from portakern.spec.inputs import Family, make_inputs, numpy_dtype
+
+REPEAT_WITHIN_S = 1.0
+"""A run that took longer is not repeated, save where adversarial stages follow."""
+
+SMALL = (32, 100_000)
+"""Programs with as many elements in inputs and outputs get adversarial stages unless said otherwise."""
+
+QUICK_S = 0.2
+SLOW_KINDS = ("nonfinite", "integers")
+"""The adversarial stages of a program whose run takes longer than ``QUICK_S``, as in an interpreter."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A stage that went wrong, and how."""
+
+    stage: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.stage}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``correct`` is whether every stage in ``stages`` passed; ``max_error_ratio`` the largest error over its bound."""
+
+    correct: bool
+    max_error_ratio: float
+    failures: tuple[Failure, ...]
+    stages: tuple[str, ...]
+
+    @property
+    def message(self) -> str:
+        """What went wrong, in one line; empty where nothing did."""
+        more = len(self.failures) - 3
+        return "; ".join(map(str, self.failures[:3])) + (f"; and {more} more" if more > 0 else "")
+
+
+def check_executable(
+    executable: Executable,
+    program: TensorProgram,
+    sizes: Mapping[str, int] | None = None,
+    *,
+    families: Mapping[str, Family] | None = None,
+    seed: int = 0,
+    adversarial: bool | Sequence[str] | None = None,
+    cache: Cache | None = None,
+) -> Verdict:
+    """Whether ``executable`` computes ``program``.
+
+    Args:
+        executable: what to run; its faults are handed on.
+        program: what it should compute.
+        sizes: values of the dims that are still open in ``program``, and were when the executable was built.
+        families: what inputs are filled with, by name; standard normal where not given.
+        seed: of the inputs.
+        adversarial: whether to run the adversarial stages, or which.  Where not said, all of them on a program that is
+            small and quick, and those in ``SLOW_KINDS`` on one that is small only; ``Verdict.stages`` tells.
+        cache: where expected values are kept; the default directory where not given.
+    """
+    open_dims = dict(sizes or {})
+    bound = bind(program, {n: s for n, s in open_dims.items() if n in program.dims})
+    check = _Check(executable, bound, open_dims, cache or Cache())
+    families = dict(families or {})
+    took = check.values("values", make_inputs(bound, families, seed))
+    if adversarial is None:
+        adversarial = () if not _small(bound) else tuple(KINDS) if took <= QUICK_S else SLOW_KINDS
+    kinds = tuple(KINDS) if adversarial is True else tuple(adversarial or ())
+    if took <= REPEAT_WITHIN_S or kinds:
+        check.repeat(make_inputs(bound, families, seed))
+    for kind in kinds:
+        check.values(kind, adversarial_inputs(kind, bound, families, seed))
+    return check.verdict()
+
+
+def _small(program: TensorProgram) -> bool:
+    """Whether inputs and outputs have few elements, but more than a handful."""
+    values = [*program.args, *program.results]
+    count = sum(int(np.prod(tensor_type(v).shape, dtype=np.int64)) for v in values)
+    return SMALL[0] <= count <= SMALL[1]
+
+
+class _Check:
+    def __init__(self, executable: Executable, program: TensorProgram, sizes: dict[str, int], cache: Cache) -> None:
+        self.executable = executable
+        self.program = program
+        self.sizes = sizes
+        self.cache = cache
+        self.outputs: dict[str, np.ndarray] = {}
+        self.ratio = 0.0
+        self.failures: list[Failure] = []
+        self.stages: list[str] = []
+
+    def verdict(self) -> Verdict:
+        return Verdict(not self.failures, self.ratio, tuple(self.failures), tuple(self.stages))
+
+    def fail(self, stage: str, message: str) -> None:
+        self.failures.append(Failure(stage, message))
+
+    def run(self, stage: str, inputs: Mapping[str, np.ndarray], poison: int) -> tuple[dict[str, np.ndarray], float]:
+        """Run once; gives the outputs and the seconds it took.  Damage to guard bands and inputs is a failure."""
+        buffers: dict[str, HostBuffer] = {n: guarded(n, x, poison) for n, x in inputs.items()}
+        for name, op in zip(self.program.outputs, self.program.results, strict=True):
+            t = tensor_type(op)
+            shape = tuple(evaluate(s, self.sizes) for s in t.shape)
+            buffers[name] = guarded(name, np.empty(shape, numpy_dtype(t.dtype)), poison, fill=False)
+        begun = time.perf_counter()
+        self.executable.run(buffers, self.sizes)
+        took = time.perf_counter() - begun
+        if self.executable.guards:
+            for buffer in buffers.values():
+                if message := damage(buffer, poison):
+                    self.fail(stage, message)
+        for name, x in inputs.items():
+            if buffers[name].array.tobytes() != x.tobytes():
+                self.fail(stage, f"the input {name} was changed")
+        return {n: buffers[n].array for n in self.program.outputs}, took
+
+    def values(self, stage: str, inputs: Mapping[str, np.ndarray]) -> float:
+        outputs, took = self.run(stage, inputs, POISON[0])
+        if stage == "values":
+            self.outputs = outputs
+        self.stages.append(stage)
+        wanted = expected(self.program, inputs, self.cache)
+        for name, op in zip(self.program.outputs, self.program.results, strict=True):
+            self.compare(stage, name, tensor_type(op).dtype, wanted[name], outputs[name])
+        return took
+
+    def compare(self, stage: str, name: str, dtype: str, wanted: Val, actual: np.ndarray) -> None:
+        result = compare(wanted, dtype, actual)
+        self.ratio = max(self.ratio, result.ratio)
+        if not result.message:
+            return
+        left = int((unwritten(actual, POISON[0]) & ~np.isnan(wanted.x.astype(np.float64))).sum())
+        missing = f" ({left} elements were never written)" if left else ""
+        self.fail(stage, f"{name}: {result.message}{missing}")
+
+    def repeat(self, inputs: Mapping[str, np.ndarray]) -> None:
+        outputs, _ = self.run("repeat", inputs, POISON[1])
+        self.stages.append("repeat")
+        for name, first in self.outputs.items():
+            differ = (_bytes(first) != _bytes(outputs[name])).any(-1)
+            if differ.any():
+                count = int(differ.sum())
+                self.fail("repeat", f"{name}: {count} elements differ between two runs on the same inputs")
+
+
+def _bytes(x: np.ndarray) -> np.ndarray:
+    """The bytes of each element: [elements, bytes]."""
+    return np.frombuffer(x.tobytes(), np.uint8).reshape(-1, x.dtype.itemsize)
