@@ -1,0 +1,94 @@
+"""What an operator must cost on any machine: arithmetic operations and the bytes of its inputs and outputs.
+
+A multiply-add counts as 2 operations, everything else (additions, comparisons, selections, ``exp``) as 1 per element;
+moves, views and conversions count as none.  Bytes are compulsory traffic: every input read and every output written
+once.  A causal mask does not lower the count: the operator says what is computed on whole arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from portakern.dtypes import DTYPES
+from portakern.ir import tensor as t
+from portakern.ir.core import Arg, Op
+from portakern.ir.size import Size, product
+from portakern.ir.tensor import TensorProgram, tensor_type
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Operations and bytes; expressions of the dims that are open."""
+
+    flops: Size
+    read_bytes: Size
+    written_bytes: Size
+
+    @property
+    def bytes(self) -> Size:
+        return self.read_bytes + self.written_bytes
+
+    @property
+    def intensity(self) -> float | None:
+        """Operations per byte; ``None`` while a dim is open or where nothing is moved."""
+        if not isinstance(self.flops, int) or not isinstance(self.bytes, int) or self.bytes == 0:
+            return None
+        return self.flops / self.bytes
+
+
+def cost(program: TensorProgram) -> Cost:
+    """The cost of ``program``."""
+    flops: Size = 0
+    for op in program.body.ops:
+        if type(op) in COUNTS:
+            flops = flops + COUNTS[type(op)](op)
+    results = dict.fromkeys(program.results)
+    return Cost(flops, _bytes(program.args), _bytes(tuple(results)))
+
+
+def _bytes(values: tuple[Op, ...] | tuple[Arg, ...]) -> Size:
+    total: Size = 0
+    for v in values:
+        of = tensor_type(v)
+        total = total + product(of.shape) * DTYPES[of.dtype].bytes
+    return total
+
+
+def _elements(op: Op) -> Size:
+    return product(tensor_type(op).shape)
+
+
+def _map(op: t.Map) -> Size:
+    return _elements(op) if tensor_type(op).shape else 0  # arithmetic on scalars is done once, if at all
+
+
+def _contract(op: t.Contract) -> Size:
+    shape = tensor_type(op.lhs).shape
+    return 2 * (_elements(op) * product(tuple(shape[i] for i in op.lhs_axes)))
+
+
+def _convolve(op: t.Convolve) -> Size:
+    """Per element of the result, or of the operand in the gradient form: the taps times the channels of its group."""
+    taps = product(tensor_type(op.w).shape[:-1])
+    if not op.transposed:
+        return 2 * (_elements(op) * taps)
+    return 2 * (_elements(op.x) * product((*tensor_type(op.w).shape[:-2], tensor_type(op.w).shape[-1]))) // op.groups
+
+
+def _window(op: t.WindowFold) -> Size:
+    return _elements(op) * product(op.window)
+
+
+COUNTS: dict[type[Op], Callable[..., Size]] = {
+    t.Map: _map,
+    t.Fold: lambda op: _elements(op.x),
+    t.ArgFold: lambda op: _elements(op.x),
+    t.Cumulate: _elements,
+    t.WindowFold: _window,
+    t.Contract: _contract,
+    t.Convolve: _convolve,
+    t.Scatter: lambda op: _elements(op.updates),
+}
+
+__all__ = ["Cost", "cost"]
