@@ -31,6 +31,7 @@ MAX_STAGES = 2
 LEFT_IN_REGISTERS = 128
 """The deepest left operand that is kept in registers: at 128 a lane of CDNA holds 16 registers of it per 16 rows."""
 
+_ONE_STEP = "#pragma unroll 1  // steps overlap already; unrolled ones would hold more registers than there are"
 _16_BIT = ("f16", "bf16")
 _TYPES = {k: v for k, v in Dialect("").types.items() if not k.startswith("f8")}
 
@@ -107,6 +108,10 @@ class HipPrinter(Printer):
     def on_Wait(self, s: p.Wait) -> list[str]:
         return []
 
+    def on_Loop(self, s: p.Loop) -> list[str]:
+        lines = super().on_Loop(s)
+        return lines if s.pipeline or not any(isinstance(x, p.Dot) for x in s.body) else [_ONE_STEP, *lines]
+
     def pipelined(self, s: p.Loop, pipe: p.Pipeline) -> list[str]:
         """Two LDS buffers; the next step's operands are on their way to registers while this step's are multiplied, and
         go to the other buffer after that.  One barrier a step."""
@@ -134,7 +139,7 @@ class HipPrinter(Printer):
             f"if ({ahead} < {s.end}) {{", *_indent(put(pipe.slot)), "}",
         ]  # fmt: skip
         head = f"for (int64_t {s.var} = {first}; {s.var} < {s.end}; {s.var} += {s.step}) {{"
-        return [*lines, head, *_indent(body), "}"]
+        return [*lines, _ONE_STEP, head, *_indent(body), "}"]
 
 
 class HipEmitter(CLikeEmitter):

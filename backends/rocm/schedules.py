@@ -190,7 +190,8 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
     step = 32 if device.has("mfma") and element == 2 else 16
     deep, wide = (_multiple(_size(x) or 256, step if x is k else 16) for x in (k, d))
     found: list[tuple[bool, Schedule]] = []
-    for rows_per_wave, warps in ((32, 4), (16, 4), (16, 2), (16, 1), (16, 8), (32, 8)):
+    waves = ((32, 4), (16, 4)) if device.has("mfma") else ((16, 4), (32, 4))
+    for rows_per_wave, warps in (*waves, (16, 2), (16, 1), (16, 8), (32, 8)):
         for keys in (64, 32, 16):
             if keys % step:
                 continue
