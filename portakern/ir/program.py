@@ -15,6 +15,17 @@ from portakern.ir.tile import BufferType, Kernel, TileType, verify_kernel
 
 
 @dataclass(frozen=True)
+class ArrayFacts:
+    """What a build may assume of an array at hand, and a call must check.
+
+    ``strides`` in elements (``None``: contiguous); ``align``: bytes that divide the address of the first element.
+    """
+
+    strides: tuple[int, ...] | None = None
+    align: int = 16
+
+
+@dataclass(frozen=True)
 class Array:
     """An array (or run-time scalar) of a program.
 

@@ -14,7 +14,7 @@ from portakern.ir import tile as t
 from portakern.ir.core import Op
 from portakern.ir.schedule import Schedule
 from portakern.lower.classes import AxisClass
-from portakern.lower.domain import Domain, Run, accesses, merge, used_by_coordinate
+from portakern.lower.domain import Domain, Run, accesses, merge, unmergeable
 from portakern.lower.kernel import Frame, Request, grid
 from portakern.lower.rows import nested
 from portakern.lower.tiles import Coordinates, wide
@@ -45,7 +45,7 @@ def free_classes(request: Request, op: tt.Contract) -> tuple[list[AxisClass], ..
 
 def _domain(request: Request, op: tt.Contract) -> Domain:
     batch, left, right, summed = free_classes(request, op)
-    seen, apart = accesses(request.program, request.classes), used_by_coordinate(request.program, request.classes)
+    seen, apart = accesses(request.program, request.classes), unmergeable(request.program, request.classes, request.facts)
     runs: list[Run] = [Run((c,), "batch") for c in batch if c.extent != 1]
     tiles: list[Run] = []
     for side, role in ((left, "m"), (right, "n")):

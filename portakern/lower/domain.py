@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Arg, Op
+from portakern.ir.program import ArrayFacts
 from portakern.ir.schedule import NestAxis
 from portakern.ir.size import Size, product
 from portakern.lower.classes import AxisClass, Classes
@@ -96,10 +97,14 @@ def _always_adjacent(a: AxisClass, b: AxisClass, seen: Sequence[tuple[AxisClass,
     return True
 
 
-def used_by_coordinate(program: tt.TensorProgram, classes: Classes) -> set[AxisClass]:
-    """Classes whose coordinates matter (iota, slices, flips), so that they cannot be merged."""
+def unmergeable(program: tt.TensorProgram, classes: Classes, facts: Mapping[str, ArrayFacts] | None) -> set[AxisClass]:
+    """Classes that cannot be merged: their coordinates matter (iota, slices, flips), or an array along them is strided."""
     found: set[AxisClass] = set()
+    strided = {name for name, known in (facts or {}).items() if known.strides is not None}
     for op in program.body.ops:
+        for number, operand in enumerate(op.operands):
+            if isinstance(operand, Arg) and operand.name in strided:
+                found.update(classes.of_operand(op, number))
         if isinstance(op, tt.Iota | tt.Slice | tt.Flip):
             found.update(classes.of(op))
         if isinstance(op, tt.Slice | tt.Flip):
@@ -116,14 +121,15 @@ ArrayType = t.BufferType | t.TileType
 
 
 def array_types(program: tt.TensorProgram, scalars: Iterable[str] = (),
-                strides: Mapping[str, tuple[Size, ...]] | None = None) -> dict[str, ArrayType]:
+                facts: Mapping[str, ArrayFacts] | None = None) -> dict[str, ArrayType]:
     """Types of the arguments and results of a stage by name: buffers, and tiles without dims for ``scalars``."""
     found: dict[str, ArrayType] = {}
 
     def add(name: str, op: Op) -> None:
         have = tt.tensor_type(op)
+        known = (facts or {}).get(name, ArrayFacts())
         found[name] = (t.TileType((), have.dtype) if name in scalars
-                       else t.BufferType(have.shape, have.dtype, (strides or {}).get(name)))
+                       else t.BufferType(have.shape, have.dtype, known.strides, known.align))
 
     for arg in program.args:
         add(arg.name, arg)

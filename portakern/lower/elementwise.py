@@ -5,7 +5,7 @@ from __future__ import annotations
 from portakern.ir import tensor as tt
 from portakern.ir.tile import Kernel
 from portakern.lower.classes import AxisClass
-from portakern.lower.domain import Domain, Run, accesses, merge, real, used_by_coordinate
+from portakern.lower.domain import Domain, Run, accesses, merge, real, unmergeable
 from portakern.lower.kernel import Frame, Request, at_most, grid
 
 
@@ -32,7 +32,7 @@ def _domain(request: Request) -> tuple[Domain, str]:
     # Arrays contiguous along another axis than the output, and none that agrees with it: a transpose in the tile.
     big = [dims for dims in seen if len(real(dims)) == len(order)]
     source = next((real(d)[-1] for d in big if real(d) and real(d)[-1] is not target), None)
-    apart = used_by_coordinate(program, classes)
+    apart = unmergeable(program, classes, request.facts)
     if source is not None and sources:
         pair = {source, target}
         runs = merge(order, "parallel", seen, apart | pair)  # type: ignore[arg-type, operator]

@@ -9,6 +9,7 @@ from portakern.errors import ScheduleError
 from portakern.ir import tensor as tt
 from portakern.ir.builder import Builder
 from portakern.ir.core import Block
+from portakern.ir.program import ArrayFacts
 from portakern.ir.schedule import Nest, Schedule
 from portakern.ir.tile import Axis, Kernel, verify_kernel
 from portakern.lower.classes import Classes
@@ -21,20 +22,20 @@ Choose = Callable[[Nest], Schedule]
 
 @dataclass(frozen=True)
 class Request:
-    """One stage to lower: its name, program, axis classes, scalar arguments, strides and who chooses the schedule."""
+    """One stage to lower: its name, program, axis classes, scalar arguments, facts of arrays and who chooses the schedule."""
 
     name: str
     program: tt.TensorProgram
     classes: Classes
     choose: Choose
     scalars: frozenset[str] = frozenset()
-    strides: Mapping[str, tuple[int, ...]] | None = None
+    facts: Mapping[str, ArrayFacts] | None = None
 
     def nest(self, family: str, domain: Domain, live: int, dots: str = "", passes: int = 1) -> Nest:
         return Nest(family, domain.nest_axes(), *_widest(self.program), live=live, dots=dots, passes=passes)
 
     def array_types(self) -> dict[str, ArrayType]:
-        return array_types(self.program, self.scalars, self.strides)
+        return array_types(self.program, self.scalars, self.facts)
 
 
 def _widest(program: tt.TensorProgram) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from portakern.errors import LoweringError, MissingRuleError, ScheduleError
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Arg
-from portakern.ir.program import Array, Program, verify_program
+from portakern.ir.program import Array, ArrayFacts, Program, verify_program
 from portakern.ir.schedule import Nest, Schedule, Value, override
 from portakern.lower.attention import lower_attention
 from portakern.lower.classes import axis_classes
@@ -24,7 +24,7 @@ from portakern.lower.split import Stage, program_of, stages
 LOWERED = (tt.Literal, tt.DimSize, tt.Iota, tt.Map, tt.Convert, tt.BitConvert, tt.Expand, tt.Reshape, tt.Transpose,
            tt.Slice, tt.Flip, tt.Fold, tt.Contract)
 
-Strides = Mapping[str, tuple[int, ...]]
+Facts = Mapping[str, ArrayFacts]
 
 
 def unsupported(program: tt.TensorProgram) -> list[Missing]:
@@ -34,11 +34,11 @@ def unsupported(program: tt.TensorProgram) -> list[Missing]:
 
 
 def lower(program: tt.TensorProgram, target: Target, overrides: Mapping[str, Value] | None = None,
-          names: Mapping[str, tuple[str, ...]] | None = None, strides: Strides | None = None) -> Program:
+          names: Mapping[str, tuple[str, ...]] | None = None, facts: Facts | None = None) -> Program:
     """Kernels for ``program`` with the schedules that ``target``'s language chooses, changed by ``overrides``.
 
-    ``names`` gives names of the axes of arguments' dims; ``strides`` element strides of arguments that are not
-    contiguous.  Raises :class:`MissingRuleError` listing every operation that has no lowering, and
+    ``names`` gives names of the axes of arguments' dims; ``facts`` what is known of arrays that are not
+    contiguous and 16-byte aligned.  Raises :class:`MissingRuleError` listing every operation that has no lowering, and
     :class:`ScheduleError` for a schedule that fits no kernel.
     """
     from portakern.registry import registry
@@ -56,7 +56,7 @@ def lower(program: tt.TensorProgram, target: Target, overrides: Mapping[str, Val
         used.update(mine)
         return override(space[0], nest, mine, language.options)
 
-    lowered = lower_with(program, choose, names, strides)
+    lowered = lower_with(program, choose, names, facts)
     unknown = [k for k in asked if k not in used]
     if unknown:
         raise ScheduleError(f"no kernel of {program.name} has {', '.join(map(repr, unknown))} in its schedule",
@@ -69,7 +69,7 @@ def _applies(name: str, nest: Nest, options: Mapping[str, str]) -> bool:
 
 
 def lower_with(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[str, ...]] | None = None,
-               strides: Strides | None = None) -> Program:
+               facts: Facts | None = None) -> Program:
     """:func:`lower` with any chooser of schedules."""
     simplified = simplify(program)
     missing = unsupported(simplified)
@@ -78,7 +78,7 @@ def lower_with(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tu
                                missing=tuple(f"{m.what} ({m.where})" if m.where else m.what for m in missing))
     scalars = frozenset(a.name for a in program.args if not tt.tensor_type(a).shape)
     hints = {a: tuple(n.lower() for n in dims) for a, dims in (names or {}).items()}
-    arrays = _arrays(program, scalars, strides)
+    arrays = _arrays(program, scalars, facts)
     simple, views = _peel(simplified)
     temporaries: dict[str, tt.TensorType] = {}
     kernels: list[t.Kernel] = []
@@ -86,7 +86,7 @@ def lower_with(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tu
     found = [s for s in stages(simple, full_names, _fresh({a.name for a in arrays})) if _work(s)]
     for number, stage in enumerate(found):
         name = program.name if len(found) == 1 else f"{program.name}_{number + 1}"
-        kernels.append(_kernel(name, stage, choose, full_names, scalars, strides))
+        kernels.append(_kernel(name, stage, choose, full_names, scalars, facts))
         for out, op in zip(stage.program.outputs, stage.program.results, strict=True):
             if out not in simple.outputs:
                 temporaries[out] = tt.tensor_type(op)
@@ -99,8 +99,8 @@ def lower_with(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tu
     return result
 
 
-def _arrays(program: tt.TensorProgram, scalars: frozenset[str], strides: Strides | None) -> list[Array]:
-    types = array_types(program, scalars, strides)
+def _arrays(program: tt.TensorProgram, scalars: frozenset[str], facts: Facts | None) -> list[Array]:
+    types = array_types(program, scalars, facts)
     inputs = [Array(a.name, types[a.name], "scalar" if a.name in scalars else "input") for a in program.args]
     inputs.sort(key=lambda a: a.role == "scalar")
     return [*inputs, *(Array(o, types[o], "output") for o in program.outputs)]
@@ -132,9 +132,9 @@ def _work(stage: Stage) -> bool:
 
 
 def _kernel(name: str, stage: Stage, choose: Choose, names: Mapping[str, tuple[str, ...]], scalars: frozenset[str],
-            strides: Strides | None) -> t.Kernel:
+            facts: Facts | None) -> t.Kernel:
     classes = axis_classes(stage.program, names)
-    request = Request(name, stage.program, classes, choose, scalars, strides)
+    request = Request(name, stage.program, classes, choose, scalars, facts)
     match stage.family:
         case "elementwise":
             return lower_elementwise(request)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Op
-from portakern.lower.domain import Domain, Run, accesses, merge, real, used_by_coordinate
+from portakern.lower.domain import Domain, Run, accesses, merge, real, unmergeable
 from portakern.lower.kernel import Frame, Request, along, at_most, covered, grid
 from portakern.lower.online import Softmax, match_exponential, through_casts
 from portakern.lower.simplify import identity
@@ -49,7 +49,7 @@ def _domain(request: Request, folds: Sequence[tt.Fold]) -> Domain:
                   for c in (classes.of_operand(give, i) if r in program.args else classes.of(r)))
     parallel = [c for c in dict.fromkeys([*operand, *stored]) if c not in over]
     reduced = [c for c in operand if c in over]
-    seen, apart = accesses(program, classes), used_by_coordinate(program, classes)
+    seen, apart = accesses(program, classes), unmergeable(program, classes, request.facts)
     runs = [*merge(parallel, "parallel", seen, apart), *merge(reduced, "reduced", seen, apart)]
     inner = [real(d)[-1] for d in seen if real(d)]
     contiguous = next((c for d in seen if len(real(d)) > 1 for c in real(d)[-1:]), inner[0] if inner else None)

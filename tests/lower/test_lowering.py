@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from portakern.errors import MissingRuleError, ScheduleError
+from portakern.errors import LoweringError, MissingRuleError, ScheduleError
 from portakern.ir.oracle import evaluate
-from portakern.ir.program import Program
+from portakern.ir.program import ArrayFacts, Program
 from portakern.ir.schedule import Nest, Schedule
 from portakern.ir.tensor import tensor_type
 from portakern.lower import lower_with
@@ -144,3 +144,17 @@ def test_a_schedule_with_three_tiled_axes_is_refused() -> None:
     program = user_operators.perm3.program({"A": 8, "B": 8, "C": 8}, dtype="f32")
     with pytest.raises(ScheduleError, match="at most 2"):
         lower_with(program, choose)
+
+
+def test_strided_and_unaligned_arguments() -> None:
+    """Facts of the arrays at hand go into their buffers; a strided array cannot be seen under another shape."""
+    program = user_operators.colsum.program({"M": 8, "N": 16}, dtype="f32")
+    facts = {"x": ArrayFacts(strides=(1, 8), align=4)}
+    (kernel,) = lower_with(program, chooser(), facts=facts).kernels
+    assert str(kernel.args[0].type) == "buffer[8, 16, f32, strides(1, 8), align(4)]"
+    whole = user_operators.total.program({"M": 8, "N": 16}, dtype="f32")
+    merged, apart = lower_with(whole, chooser()), lower_with(whole, chooser(), facts=facts)
+    assert [len(p.kernels[0].axes) for p in (merged, apart)] == [1, 2]
+    view = user_operators.group_norm.program({"B": 2, "C": 8, "L": 4}, dtype="f32")
+    with pytest.raises(LoweringError, match="strided"):
+        lower_with(view, chooser(), facts={"x": ArrayFacts(strides=(64, 8, 1))})
