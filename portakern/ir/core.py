@@ -174,7 +174,7 @@ class Op:
         out: list[Op] = []
         for name, role in self.roles.items():
             value = self._field(name)
-            if role == "operand" or (role == "optional" and value is not None):
+            if role == "operand" or (role == "optional" and value):
                 out.append(value)
             elif role == "operands":
                 out.extend(value)
@@ -189,7 +189,7 @@ class Op:
         new: dict[str, Any] = {}
         for name, role in self.roles.items():
             old = self._field(name)
-            if role == "operand" or (role == "optional" and old is not None):
+            if role == "operand" or (role == "optional" and old):
                 value: Any = operand(old)
             elif role == "operands":
                 value = tuple(map(operand, old))
