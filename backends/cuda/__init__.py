@@ -1,1 +1,43 @@
 """NVIDIA GPUs through CUDA C++."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from portakern.backend import Backend, Language, Source, Target
+from portakern.emit.launches import FORM, adopt_launches
+from portakern.ir.program import Program
+
+from .emitter import CudaEmitter, included_headers
+from .runtime import CudaRuntime
+from .schedules import schedules
+from .toolchain import CudaToolchain
+
+CONVENTION = (
+    "CUDA C++ compiled by NVRTC as C++17. Above each kernel, in launch order, stands a comment of this form: "
+    f"`{FORM}`, with sizes that may be expressions of the open dims. Parameters are pointers to the arrays, then run-time "
+    "scalars by value, then the open dims as int64_t, in the order of args; temporaries are not given. bf16 and f16 are "
+    '__nv_bfloat16 and __half of cuda_bf16.h and cuda_fp16.h, or pk::bf16 and pk::f16 of the tile library ("pk/pk.cuh").'
+)
+
+
+def adopt(text: str, entry: str | None, program: Program, target: Target) -> Source:
+    """A foreign kernel as a source; raises :class:`UsageError` where its launch comments do not say how to run it."""
+    return adopt_launches(text, entry, program, target, ".cu", CONVENTION, included_headers(text))
+
+
+CUDA = Language(
+    name="cuda",
+    title="CUDA C++",
+    targets=("sm_80", "sm_90a", "sm_100a", "sm_120"),
+    emitter=CudaEmitter(),
+    schedules=schedules,
+    extra="cuda",
+    tools={"nvcc": "compiles CUDA C++ where NVRTC is not installed", "nvdisasm": "machine code as text"},
+    toolchain=CudaToolchain(),
+    runtime=CudaRuntime(),
+    convention=CONVENTION,
+    adopt=adopt,
+)
+
+backend = Backend(name="cuda", languages=(CUDA,), devices=Path(__file__).parent / "devices")

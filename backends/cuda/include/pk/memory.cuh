@@ -13,18 +13,18 @@ template <> struct Word<4> { using Type = unsigned int; };
 template <> struct Word<8> { using Type = uint2; };
 template <> struct Word<16> { using Type = uint4; };
 
-/// How the vectors of L are moved for elements of type T: `count` accesses of `width` elements each.
+/// How the vectors of L are moved for elements of type T: `width` elements at a time.
 template <class T, class L> struct Access {
     static constexpr int width = min_of(L::vector, 16 / static_cast<int>(sizeof(T)));
     static constexpr int bytes = width * static_cast<int>(sizeof(T));
-    static constexpr int groups = L::col_slots / width;
     using Type = typename Word<bytes>::Type;
 
-    /// Whether all vectors of a tile are aligned: the same for every thread of the block, so no warp diverges.
-    static PK_DEVICE bool aligned(const T* origin, int64_t row_stride, int64_t col_stride) {
+    /// Whether the tile can be moved in vectors that are aligned and either inside or outside as a whole: the same answer
+    /// for every thread of the block, so no warp diverges.
+    static PK_DEVICE bool whole(const T* origin, int64_t row_stride, int64_t col_stride, int cols_left) {
         if (width == 1) return false;
         const uint64_t bits = reinterpret_cast<uint64_t>(origin) | static_cast<uint64_t>(row_stride) * sizeof(T);
-        return col_stride == 1 && bits % bytes == 0;
+        return col_stride == 1 && bits % bytes == 0 && (cols_left % width == 0 || cols_left >= L::cols);
     }
     static PK_DEVICE void read(T* to, const T* from) {
         const Type word = *reinterpret_cast<const Type*>(from);
@@ -42,24 +42,28 @@ template <class L, class T>
 PK_DEVICE Tile<T, L> load_tile(const T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left, T pad) {
     using A = Access<T, L>;
     Tile<T, L> y;
-    const bool aligned = A::aligned(origin, row_stride, col_stride);
+    if (A::whole(origin, row_stride, col_stride, cols_left)) {
+        T pads[A::width];
 #pragma unroll
-    for (int i = 0; i < L::row_slots; ++i) {
-        const int row = L::row(thread(), i);
-        const T* from = origin + row * row_stride;
+        for (int e = 0; e < A::width; ++e) pads[e] = pad;
 #pragma unroll
-        for (int g = 0; g < A::groups; ++g) {
-            const int j = g * A::width, col = L::col(thread(), j);
-            T* to = &y.v[i * L::col_slots + j];
-            if (aligned && row < rows_left && col + A::width <= cols_left) {
-                A::read(to, from + col);
-            } else {
+        for (int i = 0; i < L::row_slots; ++i)
 #pragma unroll
-                for (int e = 0; e < A::width; ++e)
-                    to[e] = row < rows_left && col + e < cols_left ? from[(col + e) * col_stride] : pad;
+            for (int j = 0; j < L::col_slots; j += A::width) {
+                const int row = L::row(thread(), i), col = L::col(thread(), j);
+                T* to = &y.v[i * L::col_slots + j];
+                if (row < rows_left && col < cols_left) A::read(to, origin + row * row_stride + col);
+                else memcpy(to, pads, A::bytes);
             }
-        }
+        return y;
     }
+#pragma unroll
+    for (int i = 0; i < L::row_slots; ++i)
+#pragma unroll
+        for (int j = 0; j < L::col_slots; ++j) {
+            const int row = L::row(thread(), i), col = L::col(thread(), j);
+            y.at(i, j) = row < rows_left && col < cols_left ? origin[row * row_stride + col * col_stride] : pad;
+        }
     return y;
 }
 
@@ -68,24 +72,24 @@ PK_DEVICE void store_tile(const Tile<T, L>& x, T* origin, int64_t row_stride, in
                           int cols_left) {
     using A = Access<T, L>;
     if (!owns<L>(thread())) return;
-    const bool aligned = A::aligned(origin, row_stride, col_stride);
+    if (A::whole(origin, row_stride, col_stride, cols_left)) {
 #pragma unroll
-    for (int i = 0; i < L::row_slots; ++i) {
-        const int row = L::row(thread(), i);
-        T* to = origin + row * row_stride;
+        for (int i = 0; i < L::row_slots; ++i)
 #pragma unroll
-        for (int g = 0; g < A::groups; ++g) {
-            const int j = g * A::width, col = L::col(thread(), j);
-            const T* from = &x.v[i * L::col_slots + j];
-            if (aligned && row < rows_left && col + A::width <= cols_left) {
-                A::write(to + col, from);
-            } else {
-#pragma unroll
-                for (int e = 0; e < A::width; ++e)
-                    if (row < rows_left && col + e < cols_left) to[(col + e) * col_stride] = from[e];
+            for (int j = 0; j < L::col_slots; j += A::width) {
+                const int row = L::row(thread(), i), col = L::col(thread(), j);
+                if (row < rows_left && col < cols_left)
+                    A::write(origin + row * row_stride + col, &x.v[i * L::col_slots + j]);
             }
-        }
+        return;
     }
+#pragma unroll
+    for (int i = 0; i < L::row_slots; ++i)
+#pragma unroll
+        for (int j = 0; j < L::col_slots; ++j) {
+            const int row = L::row(thread(), i), col = L::col(thread(), j);
+            if (row < rows_left && col < cols_left) origin[row * row_stride + col * col_stride] = x.at(i, j);
+        }
 }
 
 /// Strides and ends of an access. A vector has one of each, along its rows or along its columns.

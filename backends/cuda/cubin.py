@@ -1,0 +1,158 @@
+"""Reads what a kernel uses from its cubin, an ELF file, and computes the occupancy that follows.
+
+NVIDIA does not document the ``.nv.info`` sections; the attribute numbers are those that ``cuobjdump -elf`` prints as
+EIATTR_REGCOUNT and EIATTR_FRAME_SIZE, and the tests hold them against what ptxas itself reports.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from portakern.backend import Resources
+from portakern.device import Device
+from portakern.errors import BackendError
+
+_SVAL = 0x04  # an attribute whose value of `size` bytes follows
+_FRAME_SIZE, _REGCOUNT = 0x11, 0x2F
+_SYMTAB = 2
+_SYSTEM_SHARED = 1024
+
+SOURCE = "cubin (.nv.info, section sizes); spills from ptxas -v"
+
+
+@dataclass(frozen=True)
+class KernelFacts:
+    """Of one kernel: registers per thread, stack frame and static shared memory and machine code in bytes."""
+
+    registers: int
+    frame: int
+    shared: int
+    code: int
+
+
+@dataclass(frozen=True)
+class _Section:
+    name: str
+    kind: int
+    offset: int
+    size: int
+    link: int
+
+
+def kernels_of(cubin: bytes) -> dict[str, KernelFacts]:
+    """Every kernel of ``cubin`` by name.
+
+    Raises :class:`BackendError` when it is no cubin.
+    """
+    sections = _sections(cubin)
+    by_name = {s.name: s for s in sections}
+    registers = _attributes(cubin, by_name, sections, _REGCOUNT)
+    frames = _attributes(cubin, by_name, sections, _FRAME_SIZE)
+    # From sm_90 on, shared memory begins with what the system reserves in each block.
+    reserved = _SYSTEM_SHARED if ".nv.shared.reserved.0" in by_name else 0
+    found: dict[str, KernelFacts] = {}
+    for s in sections:
+        if s.name.startswith(".text."):
+            name = s.name.removeprefix(".text.")
+            shared = by_name.get(f".nv.shared.{name}")
+            size = max(0, shared.size - reserved) if shared else 0
+            found[name] = KernelFacts(registers.get(name, 0), frames.get(name, 0), size, s.size)
+    return found
+
+
+def _sections(data: bytes) -> list[_Section]:
+    if data[:4] != b"\x7fELF" or data[4] != 2:
+        raise BackendError("the compiler's output is no 64-bit ELF file, so no cubin")
+    (start,) = struct.unpack_from("<Q", data, 0x28)
+    size, count, names = struct.unpack_from("<HHH", data, 0x3A)
+    raw = [struct.unpack_from("<IIQQQQIIQQ", data, start + n * size) for n in range(count)]
+    strings = raw[names][4]
+    return [_Section(_string(data, strings + r[0]), r[1], r[4], r[5], r[6]) for r in raw]
+
+
+def _string(data: bytes, at: int) -> str:
+    return data[at : data.index(b"\0", at)].decode()
+
+
+def _attributes(data: bytes, by_name: Mapping[str, _Section], sections: list[_Section], wanted: int) -> dict[str, int]:
+    """The value of one attribute for each symbol, from the section about the whole file."""
+    info = by_name.get(".nv.info")
+    symbols = next((s for s in sections if s.kind == _SYMTAB), None)
+    if info is None or symbols is None:
+        return {}
+    strings = sections[symbols.link].offset
+    found: dict[str, int] = {}
+    for attribute, value in _entries(data[info.offset : info.offset + info.size]):
+        if attribute == wanted and len(value) == 8:
+            index, number = struct.unpack("<II", value)
+            (name,) = struct.unpack_from("<I", data, symbols.offset + 24 * index)
+            found[_string(data, strings + name)] = number
+    return found
+
+
+def _entries(info: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at + 4 <= len(info):
+        form, attribute, size = struct.unpack_from("<BBH", info, at)
+        at += 4
+        if form == _SVAL:
+            yield attribute, info[at : at + size]
+            at += size
+
+
+# ---- what the compiler says --------------------------------------------------------------------------------------------
+
+
+def spills_of(log: str) -> dict[str, int]:
+    """Bytes of spill stores and loads per kernel, from the text of ``ptxas -v``."""
+    found: dict[str, int] = {}
+    for match in re.finditer(r"Function properties for (\S+)", log):
+        counts = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", log[match.end() : match.end() + 300])
+        if counts:
+            found[match[1]] = int(counts[1]) + int(counts[2])
+    return found
+
+
+# ---- occupancy ---------------------------------------------------------------------------------------------------------
+
+
+def occupancy(device: Device, threads: int, registers: int, shared: int) -> tuple[float, str]:
+    """The share of an SM's thread slots that blocks of ``threads`` threads fill, and what limits it.
+
+    ``shared`` is static plus dynamic shared memory in bytes.  After cuda_occupancy.h of the CUDA toolkit.
+    """
+    warps = -(-threads // device.count("subgroup"))
+    limits = {"threads": device.count("threads_per_unit") // (warps * device.count("subgroup")),
+              "blocks": device.count("blocks_per_unit")}  # fmt: skip
+    granule, parts = device.count("register_granule"), device.count("partitions_per_unit")
+    per_warp = _round_up(max(registers, 1) * device.count("subgroup"), granule)
+    limits["registers"] = device.count("registers_per_unit") // parts // per_warp * parts // warps
+    per_block = _round_up(shared + device.count("shared_bytes_reserved"), device.count("shared_granule"))
+    limits["shared memory"] = device.count("shared_bytes_per_unit") // per_block
+    # Where several limit alike, the thread slots come first: then nothing is left to gain.
+    limiter = min(limits, key=lambda name: limits[name])
+    return limits[limiter] * warps * device.count("subgroup") / device.count("threads_per_unit"), limiter
+
+
+def _round_up(n: int, granule: int) -> int:
+    return -(-n // granule) * granule
+
+
+def resources(
+    cubin: bytes, log: str, device: Device, launches: Mapping[str, tuple[int, int]]
+) -> tuple[Resources, ...]:
+    """What each kernel in ``launches`` (name -> threads per block, dynamic shared bytes) uses."""
+    facts, spills = kernels_of(cubin), spills_of(log)
+    found: list[Resources] = []
+    for name, (threads, dynamic) in launches.items():
+        if name not in facts:
+            raise BackendError(f"the cubin holds no kernel {name!r}", hint=f"it holds {', '.join(facts) or 'none'}")
+        k = facts[name]
+        shared = k.shared + dynamic
+        share, limiter = occupancy(device, threads, k.registers, shared)
+        found.append(Resources(name, k.registers, spills.get(name), k.frame, shared, k.code, share, limiter, SOURCE,
+                               (("static_shared_bytes", k.shared),)))  # fmt: skip
+    return tuple(found)

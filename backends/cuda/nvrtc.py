@@ -1,0 +1,72 @@
+"""Calls NVRTC, NVIDIA's run-time compiler, which needs neither a driver nor a GPU.  Runs in a worker process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from portakern.errors import CompileError, ToolMissing
+
+
+def compile_text(
+    text: str, name: str, headers: Sequence[tuple[str, str]], options: Sequence[str]
+) -> tuple[bytes, str, str, str]:
+    """The cubin, PTX, log and version for one source.
+
+    Args:
+        name: what messages call the text.
+        headers: (name, text) of what it includes.
+        options: of the compiler, ``--gpu-architecture`` among them.
+
+    Raises:
+        ToolMissing: NVRTC or its Python binding is not installed.
+        CompileError: the text does not compile; ``log`` says why.
+    """
+    try:
+        from cuda.bindings import nvrtc  # type: ignore[import-not-found]
+
+        version = ".".join(map(str, _checked(nvrtc, nvrtc.nvrtcVersion())))
+    except (ImportError, RuntimeError) as error:
+        raise ToolMissing(f"NVRTC cannot be loaded: {error}", hint="pip install 'portakern[cuda]'") from None
+    names, texts = [n.encode() for n, _ in headers], [t.encode() for _, t in headers]
+    (program,) = _checked(nvrtc, nvrtc.nvrtcCreateProgram(text.encode(), name.encode(), len(names), texts, names))
+    try:
+        encoded = [o.encode() for o in options]
+        status = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)[0]
+        log = _text(nvrtc, "ProgramLog", program).decode(errors="replace").strip("\0 \n")
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise CompileError(f"NVRTC {version} cannot compile {name} ({status.name})", hint=_first_error(log), log=log)
+        return _text(nvrtc, "CUBIN", program), _text(nvrtc, "PTX", program).decode().strip("\0"), log, version
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _text(nvrtc: Any, what: str, program: Any) -> bytes:
+    (size,) = _checked(nvrtc, getattr(nvrtc, f"nvrtcGet{what}Size")(program))
+    buffer = b" " * size
+    _checked(nvrtc, getattr(nvrtc, f"nvrtcGet{what}")(program, buffer))
+    return buffer
+
+
+def _checked(nvrtc: Any, result: tuple[Any, ...]) -> tuple[Any, ...]:
+    if result[0] != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        raise ToolMissing(f"NVRTC answers {result[0].name}", hint="pip install 'portakern[cuda]'")
+    return result[1:]
+
+
+def _first_error(log: str) -> str:
+    return next((line.strip() for line in log.splitlines() if "error" in line), "")
+
+
+def toolkit_headers() -> list[str]:
+    """Folders with the toolkit's own headers, which foreign kernels may include: those of the installed wheels."""
+    import importlib.util
+
+    spec = importlib.util.find_spec("nvidia")
+    found: list[str] = []
+    for root in (spec.submodule_search_locations or []) if spec else []:
+        for folder in (*sorted(Path(root).glob("cu*/include")), Path(root) / "cuda_runtime" / "include"):
+            if (folder / "cuda_fp16.h").is_file():
+                found += [str(folder), *([str(folder / "cccl")] if (folder / "cccl").is_dir() else [])]
+    return found

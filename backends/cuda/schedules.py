@@ -1,0 +1,227 @@
+"""The schedules CUDA C++ allows for a loop nest on a device, the default first.
+
+Candidates are written down from what is good practice and filtered by what the device holds: shared memory, threads, and
+registers by a count of the tile elements that are alive at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from portakern.device import Device
+from portakern.dtypes import DTYPES
+from portakern.ir.schedule import Nest, NestAxis, Schedule
+
+MAX_WARPS = 16
+TILE_REGISTERS = 168
+"""32-bit registers that tiles may take: of 255, the rest is for addresses, loop state and operands on their way."""
+
+LIBRARY_SHARED = 6 << 10
+"""Static shared memory that the library may use for itself beside the operands, in bytes."""
+
+
+def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
+    """The schedules for ``nest``, default first, without repeats; empty for a family that has no rule here."""
+    family = _FAMILIES.get(nest.family)
+    if family is None:
+        return ()
+    return list(dict.fromkeys(s for s in family(nest, device) if s.warps <= MAX_WARPS))
+
+
+# ---- sizes --------------------------------------------------------------------------------------------------------------
+
+
+def power_of_two(n: int) -> int:
+    """The smallest power of two that is at least ``n``."""
+    return 1 << max(0, n - 1).bit_length()
+
+
+def fitted(axis: NestAxis, most: int, least: int = 1) -> int:
+    """A power of two up to ``most`` that is no larger than it takes to cover the axis, and at least ``least``."""
+    if not isinstance(axis.extent, int):
+        return most
+    return max(least, min(most, power_of_two(axis.extent)))
+
+
+def steps(axis: NestAxis, tile: int) -> int | None:
+    """How many tiles cover the axis; ``None`` where its extent is open."""
+    return -(-axis.extent // tile) if isinstance(axis.extent, int) else None
+
+
+def schedule(nest: Nest, tiles: dict[str, int], warps: int, stages: int = 1) -> Schedule:
+    return Schedule(tuple((a.name, tiles.get(a.name, 1)) for a in nest.axes), stages, warps)
+
+
+def _words(dtype: str) -> int:
+    """32-bit registers that an element of this type takes."""
+    return 2 if DTYPES[dtype].bytes == 8 else 1
+
+
+# ---- elementwise --------------------------------------------------------------------------------------------------------
+
+
+def _elementwise(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """16 bytes of the widest array per thread and access, over the last axis and, where that is short, the one before."""
+    axes = nest.role("parallel")
+    vector = max(2, min(8, 16 // DTYPES[nest.io_dtype].bytes))
+    for warps, vectors in ((8, 1), (4, 1), (8, 2), (4, 2), (16, 1), (4, 4)):
+        if vector * vectors * max(1, nest.live) * _words(nest.compute_dtype) > TILE_REGISTERS:
+            continue
+        room = warps * 32 * vector * vectors
+        tiles: dict[str, int] = {}
+        for axis in reversed(axes[-2:]):
+            tiles[axis.name] = fitted(axis, room)
+            room //= tiles[axis.name]
+        yield schedule(nest, tiles, warps)
+
+
+def _transpose(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """Square tiles through shared memory, at least 64 bytes wide on either side."""
+    source, target = nest.role("source")[0], nest.role("target")[0]
+    wide = 64 if DTYPES[nest.io_dtype].bytes <= 2 else 32
+    for side, warps in ((wide, 8), (wide, 4), (32, 4), (64, 16)):
+        if side * side * DTYPES[nest.io_dtype].bytes <= 32 << 10:
+            yield schedule(nest, {source.name: fitted(source, side), target.name: fitted(target, side)}, warps)
+
+
+# ---- rows ---------------------------------------------------------------------------------------------------------------
+
+
+def _rows(nest: Nest, device: Device) -> Iterator[Schedule]:
+    reduced, parallel = nest.role("reduced")[-1], nest.role("parallel")
+    columns = next((a for a in reversed(parallel) if a.contiguous), None)
+    if columns is not None and not reduced.contiguous:
+        yield from _column_reductions(nest, reduced, columns)
+        return
+    rows = parallel[-1] if parallel else None
+    whole = power_of_two(reduced.extent) if isinstance(reduced.extent, int) else None
+    longest = _longest_row(nest)
+    if whole is not None and whole <= longest:
+        yield from _whole_rows(nest, device, reduced, rows, whole)
+    for cols, warps in ((4096, 8), (2048, 4), (8192, 16), (1024, 4)):
+        if cols <= longest and (whole is None or cols < whole or whole > longest):
+            yield schedule(nest, {reduced.name: fitted(reduced, cols)}, warps)
+
+
+def _longest_row(nest: Nest) -> int:
+    """The longest row of which a block of the most warps can hold every live tile in registers."""
+    per_thread = TILE_REGISTERS // (max(2, nest.live) * _words(nest.compute_dtype))
+    return MAX_WARPS * 32 * (1 << (per_thread.bit_length() - 1))
+
+
+def _whole_rows(nest: Nest, device: Device, reduced: NestAxis, rows: NestAxis | None, cols: int) -> Iterator[Schedule]:
+    """Short rows: several to a block, a warp to a row. Long rows: a block to a row, 16 elements to a thread or more."""
+    for per_thread in (16, 32, 8):
+        warps = max(1, min(MAX_WARPS, cols // (32 * per_thread)))
+        if cols * max(2, nest.live) * _words(nest.compute_dtype) > warps * 32 * TILE_REGISTERS:
+            warps = MAX_WARPS
+        tiles = {reduced.name: cols}
+        if warps < 4:
+            warps = 4
+            if rows is not None:
+                tiles[rows.name] = _rows_per_block(device, rows, max(warps, warps * 32 * per_thread // cols))
+        yield schedule(nest, tiles, warps)
+
+
+def _rows_per_block(device: Device, rows: NestAxis, wanted: int) -> int:
+    """As many as wanted (a power of two, at most 64), fewer where the device's units would not all get a block."""
+    tile = fitted(rows, min(64, power_of_two(wanted)))
+    units = device.count("units", 128)
+    while tile > 1 and (steps(rows, tile) or units) < units:
+        tile //= 2
+    return tile
+
+
+def _column_reductions(nest: Nest, reduced: NestAxis, columns: NestAxis) -> Iterator[Schedule]:
+    """Neighbouring lanes take neighbouring columns and walk down them."""
+    for across, down, warps in ((64, 32, 8), (128, 32, 8), (32, 64, 8), (64, 16, 4), (256, 16, 16)):
+        yield schedule(nest, {columns.name: fitted(columns, across), reduced.name: fitted(reduced, down)}, warps)
+
+
+# ---- contractions -------------------------------------------------------------------------------------------------------
+
+# (m, n, k, warps, stages), best for large products first. 16-bit operands go to the matrix unit, wider ones to FMAs.
+_MATRIX = (
+    (128, 128, 64, 8, 3), (128, 128, 32, 8, 4), (128, 128, 32, 8, 3), (128, 64, 64, 4, 3), (64, 128, 64, 4, 3),
+    (128, 128, 32, 4, 3), (64, 64, 64, 4, 4), (64, 64, 64, 4, 3), (64, 64, 32, 4, 4), (128, 256, 32, 8, 3), (64, 32, 64, 4, 3),
+    (32, 64, 64, 4, 3), (32, 32, 64, 4, 3), (16, 64, 64, 4, 3), (64, 16, 64, 4, 3), (16, 32, 64, 2, 3), (32, 16, 64, 2, 3),
+    (16, 16, 64, 1, 3),
+)  # fmt: skip
+_SCALAR = (
+    (128, 128, 16, 8, 2), (128, 64, 16, 4, 2), (64, 64, 16, 4, 3), (64, 64, 16, 4, 2), (32, 64, 32, 4, 2), (64, 32, 32, 4, 2),
+    (32, 32, 32, 4, 2), (16, 64, 32, 2, 2), (64, 16, 32, 2, 2), (16, 32, 32, 1, 2), (16, 16, 32, 1, 2),
+)  # fmt: skip
+
+
+def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
+    m, n, k = (nest.role(x)[0] for x in "mnk")
+    dtype = nest.dots or nest.io_dtype
+    table = _MATRIX if dtype in ("bf16", "f16") else _SCALAR
+    found: list[Schedule] = []
+    for tm, tn, tk, warps, stages in table:
+        tiles = {m.name: fitted(m, tm, 16), n.name: fitted(n, tn, 16), k.name: fitted(k, tk, 16)}
+        if tiles[m.name] < tm and tiles[n.name] < tn:
+            continue  # a smaller entry of the table says the same with fewer warps
+        elements = (tiles[m.name] + tiles[n.name]) * tiles[k.name] * stages
+        accumulator = tiles[m.name] * tiles[n.name] // (warps * 32) * _words("f64" if dtype == "f64" else "f32")
+        if elements * DTYPES[dtype].bytes > _shared(device) or accumulator * max(1, nest.live - 1) > TILE_REGISTERS:
+            continue
+        found.append(schedule(nest, tiles, warps, stages))
+    if not found:
+        tiles = {m.name: 16, n.name: 16, k.name: 16}
+        found = [schedule(nest, tiles, 1, 2)]
+    # Large tiles save traffic, but only where they give every unit something to do.
+    units = device.count("units", 128)
+    others = 1
+    for axis in nest.role("batch"):
+        others *= axis.extent if isinstance(axis.extent, int) else 1
+
+    def idle(s: Schedule) -> bool:
+        blocks = [steps(axis, s.tile(axis.name)) for axis in (m, n)]
+        return None not in blocks and (blocks[0] or 1) * (blocks[1] or 1) * others < units
+
+    default = next((s for s in found if not idle(s)), None) or max(found, key=lambda s: -_area(s, m, n))
+    yield default
+    yield from found
+
+
+def _area(s: Schedule, m: NestAxis, n: NestAxis) -> int:
+    return s.tile(m.name) * s.tile(n.name)
+
+
+def _shared(device: Device) -> int:
+    return device.count("shared_bytes_per_block") - LIBRARY_SHARED
+
+
+# ---- attention ----------------------------------------------------------------------------------------------------------
+
+
+def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """A block keeps its queries and walks the keys; heads are taken whole, rounded up to 16."""
+    m, n, k, d = (nest.role(x)[0] for x in "mnkd")
+    dtype = nest.dots or nest.io_dtype
+    bytes_, matrix = DTYPES[dtype].bytes, dtype in ("bf16", "f16")
+    width, features = (-(-int(a.extent) // 16) * 16 if isinstance(a.extent, int) else 0 for a in (k, d))
+    if not width or not features:
+        return
+    table = ((128, 64, 8, 2), (64, 64, 4, 2), (64, 32, 4, 2), (128, 32, 8, 2), (64, 64, 4, 1), (64, 32, 4, 1), (32, 32, 4, 1),
+             (32, 16, 4, 1), (16, 32, 1, 2), (16, 16, 1, 1), (16, 16, 4, 1))  # fmt: skip
+    if not matrix:
+        table = ((64, 32, 8, 1), (32, 32, 4, 2), (32, 32, 4, 1), (32, 16, 4, 1), (16, 16, 4, 1), (16, 16, 1, 1))
+    found: list[Schedule] = []
+    for tm, tn, warps, stages in table:
+        tiles = {m.name: fitted(m, tm, 16), n.name: fitted(n, tn, 16), k.name: width, d.name: features}
+        if tiles[m.name] < tm and (tm, tn) != (16, 16):
+            continue
+        rows, cols = tiles[m.name], tiles[n.name]
+        scores = rows * cols * bytes_ * (not matrix or rows < 16 * warps)  # probabilities that pass through memory
+        shared = (rows * width + cols * (width + features) * stages) * bytes_ + scores
+        alive = rows * (features + 2 * cols) // (warps * 32) * _words("f64" if dtype == "f64" else "f32")
+        if shared <= _shared(device) and alive <= TILE_REGISTERS:
+            found.append(schedule(nest, tiles, warps, stages))
+    yield from found
+
+
+_FAMILIES = {
+    "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "contraction": _contraction, "attention": _attention,
+}  # fmt: skip

@@ -1,0 +1,147 @@
+"""CUDA C++ to cubins: NVRTC in a worker process, or nvcc where that is what there is."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import tempfile
+import threading
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from portakern.backend import Availability, Binary, Resources, Source, Target
+from portakern.build.process import find_tool, run_tool
+from portakern.build.workers import WorkerPool
+from portakern.emit.clike import inline_headers
+from portakern.errors import ToolMissing
+
+from .cubin import resources
+
+HINT = "pip install 'portakern[cuda]' (cuda-bindings and nvidia-cuda-nvrtc), or put nvcc on PATH"
+TIMEOUT_S = 120.0
+_OPTIONS = ("--std=c++17", "--ptxas-options=-v")
+_ABI = 1
+"""Raised when the same text would give another binary or other resources."""
+
+
+@dataclass(frozen=True)
+class CudaToolchain:
+    """Compiles on any machine; a GPU or a driver is not needed."""
+
+    def available(self, target: Target) -> Availability:
+        if _nvrtc():
+            return Availability(True, f"NVRTC {_nvrtc()} (cuda-bindings {_version('cuda-bindings')})")
+        nvcc = shutil.which("nvcc")
+        return Availability(True, f"nvcc {_nvcc_version(nvcc)}") if nvcc else Availability(False, HINT)
+
+    def fingerprint(self, target: Target) -> str:
+        have = self.available(target)
+        if not have:
+            raise ToolMissing(f"no CUDA compiler for {target}", hint=HINT)
+        return f"{have.detail} {' '.join(_OPTIONS)} {target.device.isa} {_ABI}"
+
+    def compile(self, source: Source) -> Binary:
+        compile_ = _with_nvrtc if _nvrtc() else _with_nvcc
+        cubin, ptx, log, tool = compile_(source)
+        return Binary("cubin", cubin, tool, _resources(source, cubin, log), _assembly(cubin, ptx), _kept(log))
+
+
+def _resources(source: Source, cubin: bytes, log: str) -> tuple[Resources, ...]:
+    launches = {x.kernel: (x.block[0] * x.block[1] * x.block[2], x.shared_bytes) for x in source.launches}
+    return resources(cubin, log, source.target.device, launches)
+
+
+def _kept(log: str) -> str:
+    """What a reader of the row wants to see: warnings, not the resource report that the resources were read from."""
+    report = re.compile(r"^(ptxas|nvlink)\s.*(info|bytes stack frame)|^\s*$")
+    return "\n".join(line for line in log.splitlines() if not report.match(line))
+
+
+# ---- NVRTC -------------------------------------------------------------------------------------------------------------
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+@cache
+def _nvrtc() -> str:
+    """The version of NVRTC that can be called from here, or an empty string."""
+    if not _version("cuda-bindings"):
+        return ""
+    for package in ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu13", "nvidia-cuda-nvrtc-cu12"):
+        if _version(package):
+            return _version(package)
+    roots = filter(None, (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"))
+    found = next((x for r in roots for x in Path(r).glob("lib64/libnvrtc.so.*")), None)
+    return found.resolve().name.removeprefix("libnvrtc.so.") if found else ""
+
+
+_lock = threading.Lock()
+_pool: list[WorkerPool] = []
+
+
+def _with_nvrtc(source: Source) -> tuple[bytes, str, str, str]:
+    options = [f"--gpu-architecture={source.target.device.isa}", *_OPTIONS]
+    if re.search(r"#\s*include\s*<", source.text):
+        options += [f"--include-path={folder}" for folder in _call("toolkit_headers")]
+    cubin, ptx, log, found = _call("compile_text", source.text, f"{source.operator}.cu", source.headers, options)
+    return cubin, ptx, log, f"NVRTC {found}"
+
+
+def _call(function: str, *args: object) -> Any:
+    """A function of the module nvrtc in the worker, which lives as long as this process."""
+    with _lock:
+        if not _pool:
+            _pool.append(WorkerPool(1))
+            atexit.register(_pool[0].close)
+        return _pool[0].call(f"{__package__}.nvrtc:{function}", *args, timeout_s=TIMEOUT_S)
+
+
+# ---- nvcc --------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _nvcc_version(nvcc: str) -> str:
+    found = re.search(r"V([\d.]+)", run_tool([nvcc, "--version"], timeout_s=30).stdout)
+    return found[1] if found else "of unknown version"
+
+
+def _with_nvcc(source: Source) -> tuple[bytes, str, str, str]:
+    nvcc = find_tool("nvcc", hint=HINT)
+    what = f"{source.operator} for {source.target}"
+    with tempfile.TemporaryDirectory(prefix="portakern-cuda-") as folder:
+        text = Path(folder) / f"{source.operator}.cu"
+        text.write_text(inline_headers(source.text, source.headers))
+        common = [nvcc, "--std=c++17", f"--gpu-architecture={source.target.device.isa}", text]
+        cubin, ptx = text.with_suffix(".cubin"), text.with_suffix(".ptx")
+        built = run_tool([*common, "--cubin", "-Xptxas", "-v", "-o", cubin], timeout_s=TIMEOUT_S).checked(what)
+        run_tool([*common, "--ptx", "-o", ptx], timeout_s=TIMEOUT_S).checked(what)
+        return cubin.read_bytes(), ptx.read_text(), built.log, f"nvcc {_nvcc_version(nvcc)}"
+
+
+# ---- assembly ----------------------------------------------------------------------------------------------------------
+
+
+def _assembly(cubin: bytes, ptx: str) -> str:
+    """PTX, and the machine code as text where NVIDIA's disassembler is installed."""
+    tool = shutil.which("nvdisasm")
+    if tool is None:
+        return ptx
+    with tempfile.TemporaryDirectory(prefix="portakern-cuda-") as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+        result = run_tool([tool, "--print-code", path], timeout_s=60, output_limit=4_000_000)
+    if not result.ok:
+        return ptx
+    return f"{ptx.rstrip()}\n\n// ---- machine code (nvdisasm) ----\n\n{result.stdout}"
+
+

@@ -1,0 +1,37 @@
+"""Sample programs as the CUDA tests run them: all of tests/samples.py, and tiles of the sizes that schedules choose."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from portakern.ir.program import Program
+from tests import samples
+
+
+def scheduled(program: Program, warps: int, stages: int = 1) -> Program:
+    """``program`` with other warps and stages."""
+    kernels = tuple(replace(k, schedule=replace(k.schedule, warps=warps, stages=stages)) for k in program.kernels)
+    return replace(program, kernels=kernels)
+
+
+def all_variants() -> dict[str, Program]:
+    """Every sample, and large tiles: probabilities that stay in registers, dynamic shared memory, deep pipelines."""
+    return {
+        **samples.all_samples(),
+        "add_bias_one_warp": scheduled(samples.add_bias(tile=(4, 64)), 1),
+        "add_bias_unaligned": samples.add_bias(cols=1001, tile=(8, 1024)),
+        "add_bias_f16": samples.add_bias(dtype="f16"),
+        "softmax_16_warps": scheduled(samples.softmax(cols=4000, tile=(1, 4096)), 16),
+        "softmax_many_rows": samples.softmax(rows=70, cols=50, tile=(32, 64)),
+        "transpose_bf16": scheduled(samples.transpose(130, 200, "bf16", (64, 64)), 8),
+        "column_sums_wide": scheduled(samples.column_sums(200, 150, "bf16", (32, 64)), 8),
+        "matmul_deep": scheduled(samples.matmul_bias(200, 136, 264, "bf16", (128, 128, 64)), 8, 3),
+        "matmul_f16": scheduled(samples.matmul_bias(200, 136, 264, "f16", (128, 64, 32)), 4, 4),
+        "matmul_f32_large": scheduled(samples.matmul_bias(200, 136, 264, "f32", (128, 128, 16)), 8, 2),
+        "matmul_one_warp": scheduled(samples.matmul_bias(20, 17, 70, "bf16", (16, 16, 64)), 1, 3),
+        "matmul_one_stage": scheduled(samples.matmul_bias(70, 65, 129, "bf16"), 4, 1),
+        "attention_registers": samples.attention(queries=150, keys=150, tile=(64, 64)),
+        "attention_two_stages": scheduled(samples.attention(queries=150, keys=170, width=128, tile=(128, 64)), 8, 2),
+        "attention_wide": samples.attention(queries=70, keys=70, width=256, tile=(64, 32)),
+        "attention_f32_large": scheduled(samples.attention(dtype="f32", queries=70, keys=70, width=64, tile=(64, 32)), 8),
+    }
