@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -49,12 +50,16 @@ class Failure:
 
 @dataclass(frozen=True)
 class Verdict:
-    """``correct`` is whether every stage in ``stages`` passed; ``max_error_ratio`` the largest error over its bound."""
+    """``correct`` is whether every stage in ``stages`` passed; ``max_error_ratio`` the largest error over its bound.
+
+    ``fingerprint`` is a hash of every output of every stage: two executables with the same one did the same.
+    """
 
     correct: bool
     max_error_ratio: float
     failures: tuple[Failure, ...]
     stages: tuple[str, ...]
+    fingerprint: str = ""
 
     @property
     def message(self) -> str:
@@ -117,9 +122,10 @@ class _Check:
         self.ratio = 0.0
         self.failures: list[Failure] = []
         self.stages: list[str] = []
+        self.hash = hashlib.blake2b(digest_size=16)
 
     def verdict(self) -> Verdict:
-        return Verdict(not self.failures, self.ratio, tuple(self.failures), tuple(self.stages))
+        return Verdict(not self.failures, self.ratio, tuple(self.failures), tuple(self.stages), self.hash.hexdigest())
 
     def fail(self, stage: str, message: str) -> None:
         self.failures.append(Failure(stage, message))
@@ -141,7 +147,10 @@ class _Check:
         for name, x in inputs.items():
             if buffers[name].array.tobytes() != x.tobytes():
                 self.fail(stage, f"the input {name} was changed")
-        return {n: buffers[n].array for n in self.program.outputs}, took
+        outputs = {n: buffers[n].array for n in self.program.outputs}
+        for x in outputs.values():
+            self.hash.update(np.ascontiguousarray(x))
+        return outputs, took
 
     def values(self, stage: str, inputs: Mapping[str, np.ndarray]) -> float:
         outputs, took = self.run(stage, inputs, POISON[0])
