@@ -62,11 +62,27 @@ def block_size(axis: Axis) -> int:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """The part of a dim that an axis runs over: ``length`` elements from ``start``, ``step`` apart (-1: backwards)."""
+
+    start: Size
+    length: Size
+    step: int
+
+    def __str__(self) -> str:
+        if self.step == -1:
+            end = self.start + 1
+            return f"{end - self.length}:{end}"
+        end = self.start + (self.length - 1) * self.step + 1
+        return f"{self.start}:{end}" + (f":{self.step}" if self.step > 1 else "")
+
+
+@dataclass(frozen=True)
 class View:
     """What the host does to an array before (and undoes after) a kernel: cut, transpose, reshape."""
 
     shape: tuple[Size, ...]  # as the kernel's argument has it
-    cut: tuple[tuple[int, Size] | None, ...]  # start and length per dim
+    cut: tuple[Cut | None, ...]
     order: tuple[int, ...]
     final: tuple[Size, ...]
 
@@ -103,17 +119,14 @@ def access_of(kernel: Kernel, op: Load | Store, spans: Mapping[str, Span], repor
         return None
     dims = tuple(a for a, _ in (tile_type(op.value).dims if isinstance(op, Store) else op.dims))
     tiled = [_tiled_axis(index, dims) for index in op.indices]
-    for index, size, a in zip(op.indices, have.shape, tiled, strict=True):
-        room = size - kernel.axis[a].extent - index.offset if a else 0
-        if not isinstance(index.offset, int) or index.offset < 0 or not isinstance(room, int) or room < 0:
-            report(f"the index {index} of {buffer.name}, which may reach outside its {size} elements", op, "")
-            return None
-        if a is None and any(name in kernel.may_overrun(op) for name in index.axes):
-            report(f"the index {index} of {buffer.name}, which may reach outside its {size} elements", op, "")
+    for index in op.indices:
+        walked_out = [a for a in index.axes if a not in dims and a in kernel.may_overrun(op)]
+        if walked_out:
+            report(f"the index {index} of {buffer.name}, which may reach outside", op, "")
             return None
     cut = tuple(_cut(index, size, kernel.axis[a]) if a else None
                 for index, size, a in zip(op.indices, have.shape, tiled, strict=True))
-    shape = tuple(c[1] if c else size for c, size in zip(cut, have.shape, strict=True))
+    shape = tuple(c.length if c else size for c, size in zip(cut, have.shape, strict=True))
     walked = [d for d, a in enumerate(tiled) if a is None]
     blocked = [d for d, a in enumerate(tiled) if a is not None]
     place = _place([tiled[d] or "" for d in blocked], [shape[d] for d in blocked], spans)
@@ -136,8 +149,7 @@ def access_of(kernel: Kernel, op: Load | Store, spans: Mapping[str, Span], repor
     real = [d for d in order if shape[d] != 1]
     if real == sorted(real):
         order = tuple(range(len(shape)))
-    if isinstance(op, Store) and any(c is not None and (c[0] != 0 or c[1] != s)
-                                     for c, s in zip(cut, have.shape, strict=True)):
+    if isinstance(op, Store) and any(cut):
         report(f"a store to part of {buffer.name}", op, "")
     return BlockAccess(buffer.name, have.dtype, isinstance(op, Store), op.indices, place,
                        View(have.shape, cut, order, tuple(final)), tuple(block), tuple(entries))
@@ -158,8 +170,8 @@ def _supported(kernel: Kernel, op: Load | Store, have: BufferType, report: Repor
     dims = {a for a, _ in (tile_type(op.value).dims if isinstance(op, Store) else op.dims)}
     for index in op.indices:
         inside = [a for a in index.axes if a in dims]
-        if (len(index.terms) > 1 and inside) or any(t.axis in dims and (t.scale, t.div, t.mod) != (1, 1, 0)
-                                                  for t in index.terms):
+        whole_steps = all(isinstance(t.scale, int) and t.scale >= -1 and (t.div, t.mod) == (1, 0) for t in index.terms)
+        if inside and (len(index.terms) > 1 or not whole_steps):
             report(f"the index {index} of {name} on a tiled axis", op, "")
             return False
     return before
@@ -169,11 +181,13 @@ def _tiled_axis(index: Index, dims: tuple[str, ...]) -> str | None:
     return next((a for a in index.axes if a in dims), None)
 
 
-def _cut(index: Index, size: Size, axis: Axis) -> tuple[int, Size] | None:
-    """The part of a dim that an axis runs over, where it is not the whole dim."""
-    if index.offset == 0 and axis.extent == size:
+def _cut(index: Index, size: Size, axis: Axis) -> Cut | None:
+    """The part of a dim that an axis runs over, where it is not the whole dim in order."""
+    scale = index.terms[0].scale
+    assert isinstance(scale, int)
+    if (index.offset, axis.extent, scale) == (0, size, 1):
         return None
-    return (index.offset if isinstance(index.offset, int) else -1, axis.extent)
+    return Cut(index.offset, axis.extent, scale)
 
 
 def _place(axes: list[str], extents: list[Size], spans: Mapping[str, Span]) -> Place:
@@ -199,8 +213,10 @@ def host_view(name: str, access: BlockAccess, shape: tuple[Size, ...]) -> str:
     if view.shape != shape:
         text = f"{text}.reshape({shape_text(view.shape)})"
     if any(view.cut):
-        inner = ", ".join(":" if c is None else f"{c[0]}:{_sum(c[0], c[1])}" for c in view.cut)
+        inner = ", ".join(":" if c is None else str(c) for c in view.cut)
         text = f"{text}[{inner}]"
+        if back := [d for d, c in enumerate(view.cut) if c and c.step == -1]:
+            text = f"jnp.flip({text}, {tuple_text(tuple(map(str, back)))})"
     if view.moved:
         text = f"{text}.transpose({', '.join(map(str, view.order))})"
     now = tuple(_length(view, d) for d in view.order)
@@ -224,11 +240,7 @@ def host_unview(name: str, access: BlockAccess, shape: tuple[Size, ...]) -> str:
 
 def _length(view: View, dim: int) -> Size:
     cut = view.cut[dim]
-    return cut[1] if cut else view.shape[dim]
-
-
-def _sum(a: Size, b: Size) -> Size:
-    return b + a
+    return cut.length if cut else view.shape[dim]
 
 
 def shape_text(shape: tuple[Size, ...]) -> str:

@@ -39,7 +39,7 @@ from portakern.ir.tile import (
 )
 
 from . import rules
-from .blocks import origin
+from .blocks import SUBLANES, origin
 from .expr import COMPARE, SUM, Expr, Place, call, infix
 from .loops import Phase
 from .plan import KernelPlan, Slot, scalar_text
@@ -374,9 +374,11 @@ class BodyWriter:
         return rules.unary(op.fn, x, tile_type(op).dtype)
 
     def _cast(self, region: Region, op: Cast) -> Expr:
-        x = self.value(region, op.x)
         if isinstance(op.x, Const):
             return rules.number(op.x.value, op.dtype)
+        if isinstance(op.x, Load) and op.dtype == "f32" and self.uses[op.x] == 1:
+            return self._load(region, op.x, op.dtype)  # masks are cheapest at 32 bits
+        x = self.value(region, op.x)
         narrow = op.dtype in ("i8", "u8", "i16", "u16") and tile_type(op.x).dtype not in ("i32", "i16", "u16", "i8", "u8")
         return rules.cast(rules.cast(x, "i32") if narrow else x, op.dtype)
 
@@ -411,17 +413,25 @@ class BodyWriter:
         """Whether what lies outside the extent of ``axis`` can be seen: only what is summed over the axis sees it."""
         return self.spans[axis].ragged and axis in self.contracted
 
-    def _load(self, region: Region, op: Load) -> Expr:
+    def _load(self, region: Region, op: Load, dtype: str = "") -> Expr:
+        """The block of a load, cast to ``dtype`` if one is given, with its pad where that can be seen."""
         assert isinstance(op.buffer, Arg)
         number = self.plan.read_number(op)
         access = self.plan.reads[number]
         x = Expr(f"{read_names(self.plan)[number]}[...]", access.place)
+        have = access.dtype
+        if dtype and dtype != have:
+            x, have = rules.cast(x, dtype), dtype
         conditions = []
         if op.pad is not None:
             conditions = [self._inside(region, a, side) for side, a in enumerate(access.place) if a and self._matters(a)]
         if conditions:
             both = conditions[0] if len(conditions) == 1 else infix("&", *conditions)
-            x = _where(both, x, op.pad or 0, tile_type(op).dtype)
+            rows = access.place[0]
+            # Mosaic has no 16-bit masks for fewer rows than a tile of 32-bit values has.
+            few = have == "bf16" and (rows is None or self.spans[rows].size < SUBLANES)
+            padded = _where(both, rules.cast(x, "f32") if few else x, op.pad or 0, "f32" if few else have)
+            x = rules.cast(padded, have) if few else padded
         dims = tile_type(op).axes
         if len(dims) == 2 and dims != access.place:
             return Expr(f"{x.at(0)}.T", (access.place[1], access.place[0]))
@@ -465,6 +475,9 @@ class BodyWriter:
             lhs, rhs = rhs, lhs  # the result's rows come from the left operand
         a, b = self._operand(region, lhs), self._operand(region, rhs)
         sides = (self.plan.layout.place(lhs).index(op.axis), self.plan.layout.place(rhs).index(op.axis))
+        if sides == (1, 1) and self.plan.sizes(self.plan.layout.place(rhs)).startswith("(1,"):
+            # Pallas turns a product with a single row into one that Mosaic rejects for bf16; a column it takes.
+            b, sides = Expr(f"{b.at(0)}.T", b.place), (1, 0)
         # At default precision the matrix unit would round f32 operands to bf16.
         exact = ", precision=jax.lax.Precision.HIGHEST" if tile_type(lhs).dtype == "f32" else ""
         kind = rules.JNP[tile_type(op.acc).dtype]
