@@ -11,11 +11,11 @@ from portakern.ir.program import Program
 from portakern.ir.size import Size, product
 from portakern.ir.tile import ArgReduce, Binary, Dot, Kernel, Load, Op, Scan, Store, TileType, buffer_type, tile_type
 
-from .forming import form
+from ..loops.forming import form
+from ..loops.plan import LoopPlan
+from ..loops.printer import print_kernel
+from ..loops.spelling import SUPPORTED
 from .helpers import Helpers
-from .plan import OpenCLPlan
-from .printer import print_kernel
-from .spelling import SUPPORTED
 
 _FAMILY = {"sum", "max", "min", "prod", "any", "all"}
 
@@ -39,9 +39,9 @@ class OpenCLEmitter:
                     note(what, op.loc, alternative)
         return tuple(found.values())
 
-    def plan(self, program: Program, target: Target) -> OpenCLPlan:
+    def plan(self, program: Program, target: Target) -> LoopPlan:
         lanes = target.device.count("vector_bytes", 64) // 4
-        return OpenCLPlan(tuple(form(k, lanes) for k in program.kernels))
+        return LoopPlan(tuple(form(k, lanes) for k in program.kernels))
 
     def emit(self, program: Program, target: Target) -> Source:
         lacks = self.missing(program, target)

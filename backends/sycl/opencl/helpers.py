@@ -6,13 +6,14 @@ elements and gives 0 in the other lanes, a ``_step`` function elements ``step`` 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from .spelling import C_TYPE, MEMORY, REGISTER, constant
+from ..loops.plan import KernelPlan
+from ..loops.spelling import C_TYPE, IDENTITY, MEMORY, REGISTER, constant, held
 
 
 class Helpers:
-    """Collects the functions a source needs, in the order they must be defined."""
+    """The words of OpenCL C (see :class:`portakern.backends.sycl.loops.words.Words`).  Collects the functions a source needs, in the order they must be defined."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
@@ -27,6 +28,64 @@ class Helpers:
             del self.texts[name]
             self.texts[name] = text
         return name
+
+    # ---- what the language has by itself
+
+    def held(self, dtype: str, lanes: int = 1) -> str:
+        return held(dtype, lanes)
+
+    def call(self, fn: str) -> str:
+        return fn
+
+    def constant(self, value: float | int | bool, dtype: str) -> str:
+        return constant(value, dtype)
+
+    def limit(self, dtype: str, fn: str) -> str:
+        return constant(IDENTITY[fn][REGISTER[dtype]], dtype)
+
+    def count(self, left: str, lanes: int, index: str) -> str:
+        return f"min({left}, ({index}){lanes})"
+
+    def read_local(self, lanes: int, address: str) -> str:
+        return f"vload{lanes}(0, {address})"
+
+    def write_local(self, lanes: int, address: str, value: str) -> str:
+        return f"vstore{lanes}({value}, 0, {address})"
+
+    def vector(self, dtype: str, lanes: int, parts: Sequence[str]) -> str:
+        return f"({held(dtype, lanes)})({', '.join(parts)})"
+
+    def select(self, dtype: str, lanes: int, mask: str, yes: str, no: str) -> str:
+        if REGISTER[dtype] in ("f64", "i64", "u64"):
+            mask = f"convert_long{lanes}({mask})"
+        return f"select({no}, {yes}, {mask})"
+
+    def convert(self, dtype: str, lanes: int, value: str) -> str:
+        return f"convert_{held(dtype, lanes)}({value})"
+
+    def wrap(self, dtype: str, lanes: int, value: str) -> str:
+        x = str(lanes) if lanes > 1 else ""
+        return f"convert_int{x}(convert_{MEMORY[dtype]}{x}({value}))"
+
+    def bits(self, dtype: str, lanes: int, value: str) -> str:
+        return f"as_{held(dtype, lanes)}({value})"
+
+    def group(self, dim: int) -> str:
+        return f"get_group_id({dim})"
+
+    def head(self, plan: KernelPlan, params: Sequence[str]) -> str:
+        joined = ", ".join(params)
+        joined = joined if len(joined) <= 100 else ",\n    ".join(params)
+        return f"__kernel __attribute__((reqd_work_group_size(1, 1, 1)))\nvoid {plan.kernel.name}({joined})\n{{"
+
+    def parameter(self, dtype: str, name: str, written: bool) -> str:
+        return f"__global {'' if written else 'const '}{MEMORY[dtype]} *restrict {name}"
+
+    def size(self, name: str) -> str:
+        return f"const long {name}"
+
+    def local_array(self, dtype: str, name: str, count: int, about: str) -> list[str]:
+        return [f"__local {C_TYPE[dtype]} {name}[{count}] __attribute__((aligned(64)));  // {about}"]
 
     # ---- one element
 
@@ -228,6 +287,8 @@ class Helpers:
             f"// {what[0].upper()}{what[1:]}.\n{t} {name}(const {t} a, const {t} b)\n{{\n{q}    const {t} r = {rest};\n{text}\n}}"))
 
     def atomic(self, mode: str, dtype: str) -> str:
+        if dtype == "i32":
+            return f"atomic_{mode}"
         name = f"atomic_{mode}_{dtype}"
         new = "old + v" if mode == "add" else f"{self.extreme('max', 'f32', 1)}(old, v)"
         return self.use(name, lambda: (

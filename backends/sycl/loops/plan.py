@@ -1,4 +1,4 @@
-"""The plan of an OpenCL kernel: a tree of loops over single elements and vectors, made from a body on whole tiles.
+"""The plan of a kernel for one work-item: a tree of loops over single elements and vectors, made from a body on whole tiles.
 
 A tile value never exists as a whole unless the plan says so.  Elementwise chains, reductions and stores that walk the
 same axes share one loop; a value that a later loop needs again is *kept* in an array of local memory, or computed anew
@@ -144,7 +144,7 @@ class KernelPlan:
 
 
 @dataclass(frozen=True, eq=False)
-class OpenCLPlan:
+class LoopPlan:
     """The plans of a program's kernels, in order."""
 
     kernels: tuple[KernelPlan, ...]

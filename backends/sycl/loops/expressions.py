@@ -1,4 +1,4 @@
-"""Elementwise operations as OpenCL C expressions, on single values and on vectors."""
+"""Elementwise operations as expressions of C and C++, on single values and on vectors."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from portakern.ir.core import Op
 from portakern.ir.tile import Binary, Bitcast, Cast, Compare, Select, Unary, tile_type
 
-from .helpers import Helpers
-from .spelling import C_TYPE, REGISTER, held
+from .spelling import REGISTER
+from .words import Words
 
 ATOM, PREFIX, PRODUCT, SUM, SHIFT, COMPARE, BITS, LOGIC, CHOICE = range(9)
 
@@ -27,12 +27,12 @@ class Text:
         """The text, in parentheses where it stands beside a tighter operator."""
         return self.text if self.level <= level else f"({self.text})"
 
-    def wide(self, lanes: int) -> Text:
+    def wide(self, lanes: int, words: Words) -> Text:
         """The same value in every lane."""
         if self.lanes > 1 or lanes == 1:
             return self
         inner = f"-({self.text})" if self.dtype == "bool" else self.text
-        return Text(f"({held(self.dtype, lanes)})({inner})", ATOM, self.dtype, lanes)
+        return Text(f"({words.held(self.dtype, lanes)})({inner})", ATOM, self.dtype, lanes)
 
 
 _CALL = {
@@ -52,59 +52,61 @@ def is_float(dtype: str) -> bool:
     return REGISTER[dtype] in ("f32", "f64")
 
 
-def write(op: Op, values: Sequence[Text], helpers: Helpers) -> Text:
+def write(op: Op, values: Sequence[Text], words: Words) -> Text:
     """The expression of one elementwise operation on its operands' expressions."""
     dtype = tile_type(op).dtype
     match op:
         case Unary(fn):
-            return _unary(fn, values[0], dtype)
+            return _unary(fn, values[0], dtype, words)
         case Binary(fn):
-            return _binary(fn, values[0], values[1], dtype, helpers)
+            return _binary(fn, values[0], values[1], dtype, words)
         case Compare(fn):
-            return _compare(_COMPARE[fn], values[0], values[1])
+            return _compare(_COMPARE[fn], values[0], values[1], words)
         case Select():
-            return _select(*values)
+            return _select(*values, words)
         case Cast():
-            return _cast(values[0], tile_type(op.x).dtype, dtype, helpers)
+            return _cast(values[0], tile_type(op.x).dtype, dtype, words)
         case Bitcast():
             v = values[0]
-            return Text(f"as_{held(dtype, v.lanes)}({v.text})", ATOM, dtype, v.lanes)
-    op.fail(f"no expression for {op.mnemonic()} in OpenCL C")
+            return Text(words.bits(dtype, v.lanes, v.text), ATOM, dtype, v.lanes)
+    op.fail(f"no expression for {op.mnemonic()} here")
 
 
-def _unary(fn: str, v: Text, dtype: str) -> Text:
+def _unary(fn: str, v: Text, dtype: str, words: Words) -> Text:
+    call = words.call
     one = "1.0" if REGISTER[v.dtype] == "f64" else "1.0f"
     if fn in _CALL:
-        return Text(f"{_CALL[fn]}({v.text})", ATOM, dtype, v.lanes)
+        return Text(f"{call(_CALL[fn])}({v.text})", ATOM, dtype, v.lanes)
     if fn == "neg":
         return Text(f"-{v.at(ATOM)}", PREFIX, dtype, v.lanes)
     if fn == "abs":
-        text = f"fabs({v.text})" if is_float(dtype) else f"max({v.text}, -{v.at(ATOM)})"
+        text = f"{call('fabs')}({v.text})" if is_float(dtype) else f"{call('max')}({v.text}, -{v.at(ATOM)})"
         return Text(text, ATOM, dtype, v.lanes)
     if fn == "reciprocal":
         return Text(f"{one} / {v.at(PREFIX)}", PRODUCT, dtype, v.lanes)
     if fn == "sigmoid":
-        return Text(f"{one} / ({one} + exp(-{v.at(ATOM)}))", PRODUCT, dtype, v.lanes)
+        return Text(f"{one} / ({one} + {call('exp')}(-{v.at(ATOM)}))", PRODUCT, dtype, v.lanes)
     if fn == "isnan":
-        return _compare("!=", v, v)
+        return _compare("!=", v, v, words)
     if fn == "not":
         sign = "!" if dtype == "bool" and v.lanes == 1 else "~"
         return Text(f"{sign}{v.at(ATOM)}", PREFIX, dtype, v.lanes)
     if fn == "sign":
         if not is_float(dtype):
-            return Text(f"clamp({v.text}, ({held(dtype, v.lanes)})(-1), ({held(dtype, v.lanes)})(1))", ATOM, dtype, v.lanes)
+            kind = words.held(dtype, v.lanes)
+            return Text(f"{call('clamp')}({v.text}, ({kind})(-1), ({kind})(1))", ATOM, dtype, v.lanes)
         # The built-in gives 0 for NaN.
-        nan = _compare("!=", v, v)
-        return _select(nan, v, Text(f"sign({v.text})", ATOM, dtype, v.lanes))
+        nan = _compare("!=", v, v, words)
+        return _select(nan, v, Text(f"{call('sign')}({v.text})", ATOM, dtype, v.lanes), words)
     raise KeyError(fn)
 
 
-def _binary(fn: str, a: Text, b: Text, dtype: str, helpers: Helpers) -> Text:
+def _binary(fn: str, a: Text, b: Text, dtype: str, words: Words) -> Text:
     lanes = max(a.lanes, b.lanes)
     if fn in ("and", "or", "xor"):
         if dtype == "bool" and lanes == 1:
             return Text(f"{a.at(ATOM)} {_LOGIC[fn]} {b.at(ATOM)}", LOGIC, dtype)
-        a, b = a.wide(lanes), b.wide(lanes)
+        a, b = a.wide(lanes, words), b.wide(lanes, words)
         return Text(f"{a.at(ATOM)} {_BITWISE[fn]} {b.at(ATOM)}", BITS, dtype, lanes)
     if fn in _INFIX:
         sign, level = _INFIX[fn]
@@ -114,70 +116,66 @@ def _binary(fn: str, a: Text, b: Text, dtype: str, helpers: Helpers) -> Text:
         if fn in ("shl", "shr"):
             return Text(f"{a.at(PREFIX)} {sign} {b.at(PREFIX)}", level, dtype, lanes)
         if a.lanes == 1 and lanes > 1 and a.text == b.text:
-            a = a.wide(lanes)
+            a = a.wide(lanes, words)
         return Text(f"{a.at(level)} {sign} {b.at(right)}", level, dtype, lanes)
-    a, b = a.wide(lanes), b.wide(lanes)
+    a, b = a.wide(lanes, words), b.wide(lanes, words)
     if fn in ("max", "min"):
-        return Text(f"{helpers.extreme(fn, dtype, lanes)}({a.text}, {b.text})", ATOM, dtype, lanes)
+        return Text(f"{words.extreme(fn, dtype, lanes)}({a.text}, {b.text})", ATOM, dtype, lanes)
     if fn == "pow":
         if not is_float(dtype):
             raise KeyError("pow of integers")
-        return Text(f"pow({a.text}, {b.text})", ATOM, dtype, lanes)
+        return Text(f"{words.call('pow')}({a.text}, {b.text})", ATOM, dtype, lanes)
     if is_float(dtype):
-        ratio = f"floor({a.at(PRODUCT)} / {b.at(PREFIX)})"
+        ratio = f"{words.call('floor')}({a.at(PRODUCT)} / {b.at(PREFIX)})"
         if fn == "floordiv":
             return Text(ratio, ATOM, dtype, lanes)
         return Text(f"{a.at(SUM)} - {ratio} * {b.at(PREFIX)}", SUM, dtype, lanes)
-    return Text(f"{helpers.integer(fn, dtype, lanes)}({a.text}, {b.text})", ATOM, dtype, lanes)
+    return Text(f"{words.integer(fn, dtype, lanes)}({a.text}, {b.text})", ATOM, dtype, lanes)
 
 
-def _compare(sign: str, a: Text, b: Text) -> Text:
+def _compare(sign: str, a: Text, b: Text, words: Words) -> Text:
     lanes = max(a.lanes, b.lanes)
     if a.dtype == "bool":
-        a, b = a.wide(lanes), b.wide(lanes)
+        a, b = a.wide(lanes, words), b.wide(lanes, words)
     text = f"{a.at(SHIFT)} {sign} {b.at(SHIFT)}"
     if lanes > 1 and REGISTER[a.dtype] in _WIDE:
-        return Text(f"convert_int{lanes}({text})", ATOM, "bool", lanes)
+        return Text(words.convert("i32", lanes, text), ATOM, "bool", lanes)
     return Text(text, COMPARE, "bool", lanes)
 
 
-def _select(condition: Text, yes: Text, no: Text) -> Text:
+def _select(condition: Text, yes: Text, no: Text, words: Words) -> Text:
     dtype = yes.dtype
     lanes = max(condition.lanes, yes.lanes, no.lanes)
     if condition.lanes == 1:
-        yes, no = yes.wide(lanes), no.wide(lanes)
+        yes, no = yes.wide(lanes, words), no.wide(lanes, words)
         return Text(f"{condition.at(LOGIC)} ? {yes.at(LOGIC)} : {no.at(LOGIC)}", CHOICE, dtype, lanes)
-    yes, no, mask = yes.wide(lanes), no.wide(lanes), condition.text
-    if REGISTER[dtype] in _WIDE:
-        mask = f"convert_long{lanes}({mask})"
-    return Text(f"select({no.text}, {yes.text}, {mask})", ATOM, dtype, lanes)
+    yes, no = yes.wide(lanes, words), no.wide(lanes, words)
+    return Text(words.select(dtype, lanes, condition.text, yes.text, no.text), ATOM, dtype, lanes)
 
 
-def _cast(v: Text, old: str, new: str, helpers: Helpers) -> Text:
+def _cast(v: Text, old: str, new: str, words: Words) -> Text:
     lanes = v.lanes
     if new == "bool":
         zero = Text("0", ATOM, old)
-        return _compare("!=", v, zero)
+        return _compare("!=", v, zero, words)
     if old == "bool" and lanes > 1:  # lanes hold -1 for true
         v = Text(f"-{v.at(ATOM)}", PREFIX, "i32", lanes)
         old = "i32"
     if new in ("f16", "bf16"):
         if REGISTER[old] != "f32":
-            v = _convert(v, "f32")
-        return Text(f"{helpers.round_narrow(new, lanes)}({v.text})", ATOM, new, lanes)
+            v = _convert(v, "f32", words)
+        return Text(f"{words.round_narrow(new, lanes)}({v.text})", ATOM, new, lanes)
     if new in ("i8", "i16", "u8", "u16"):
-        memory = {"i8": "char", "i16": "short", "u8": "uchar", "u16": "ushort"}[new]
-        inner = f"convert_{memory}{lanes if lanes > 1 else ''}({_convert(v, 'i32').text})"
-        return Text(f"convert_int{lanes}({inner})" if lanes > 1 else f"(int){inner}", PREFIX, new, lanes)
-    return _convert(v, new)
+        return Text(words.wrap(new, lanes, _convert(v, "i32", words).text), PREFIX, new, lanes)
+    return _convert(v, new, words)
 
 
-def _convert(v: Text, new: str) -> Text:
+def _convert(v: Text, new: str, words: Words) -> Text:
     """To the register type of ``new``; floats to integers truncate."""
     if REGISTER[v.dtype] == REGISTER[new]:
         return Text(v.text, v.level, new, v.lanes)
     if v.lanes == 1 and v.text.isdigit() and is_float(new):
         return Text(f"{v.text}.0{'f' if REGISTER[new] == 'f32' else ''}", ATOM, new)
     if v.lanes > 1:
-        return Text(f"convert_{held(new, v.lanes)}({v.text})", ATOM, new, v.lanes)
-    return Text(f"({C_TYPE[REGISTER[new]]}){v.at(ATOM)}", PREFIX, new)
+        return Text(words.convert(new, v.lanes, v.text), ATOM, new, v.lanes)
+    return Text(f"({words.held(new)}){v.at(ATOM)}", PREFIX, new)

@@ -190,7 +190,7 @@ class _Former:
         m = tuple(a for a in axes_of(self.left(dot)) if a != k)
         n = tuple(a for a in axes_of(self.right(dot)) if a != k)
         if len(m) > 1 or len(n) > 1:
-            dot.fail("a product over operands of more than two dims has no rule in OpenCL C")
+            dot.fail("a product over operands of more than two dims has no rule here")
         return (*m, k), (k, *n)
 
     def pack(self, op: Op, axes: tuple[str, ...]) -> list[Item]:
@@ -464,7 +464,7 @@ class _Former:
             elif self.storage.get(value) is not storage:
                 if isinstance(value, Arg) and value in self.storage:
                     where = str(loop.loc or "")
-                    raise LoweringError("a loop that exchanges carried tiles has no rule in OpenCL C", where=where)
+                    raise LoweringError("a loop that exchanges carried tiles has no rule here", where=where)
                 self.hand_on(items, arg, Put(value, storage, carried=True))
         body = self.form(items, bound, wide)
         if step:

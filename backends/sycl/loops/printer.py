@@ -1,4 +1,4 @@
-"""Prints the plan of a kernel as OpenCL C."""
+"""Prints the plan of a kernel in the words of a language."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from portakern.ir.tile import (
 from .access import checks, offset_text, size_text, step_along
 from .expressions import ATOM, PREFIX, SUM, Text, write
 from .forming import _hint, axes_of, source, stored_value
-from .helpers import Helpers
 from .plan import Compute, KernelPlan, Node, Product, Put, Repeat, Step, Storage, Walk, Write
-from .spelling import C_TYPE, IDENTITY, MEMORY, REGISTER, RESERVED, constant, held
+from .spelling import REGISTER, RESERVED
+from .words import Words
 
 _LONG = 72  # an expression longer than this gets a name of its own
 
@@ -43,8 +43,8 @@ _LONG = 72  # an expression longer than this gets a name of its own
 class KernelPrinter:
     """One kernel.  ``names`` holds what every value in scope is called (or its expression)."""
 
-    def __init__(self, plan: KernelPlan, helpers: Helpers) -> None:
-        self.plan, self.kernel, self.helpers = plan, plan.kernel, helpers
+    def __init__(self, plan: KernelPlan, words: Words) -> None:
+        self.plan, self.kernel, self.words = plan, plan.kernel, words
         self.lines: list[str] = []
         self.depth = 1
         self.storage = dict(plan.stored)
@@ -89,34 +89,27 @@ class KernelPrinter:
 
     def text(self) -> str:
         k = self.kernel
-        params = [self.parameter(a) for a in k.args] + [f"const long {s}" for s in k.sizes]
-        head = "__kernel __attribute__((reqd_work_group_size(1, 1, 1)))\n"
-        joined = ", ".join(params)
-        if len(joined) > 100:
-            joined = ",\n    ".join(params)
-        head += f"void {k.name}({joined})\n{{"
+        params = [self.parameter(a) for a in k.args] + [self.words.size(s) for s in k.sizes]
         for s in self.plan.storages:
-            self.say(f"__local {C_TYPE[s.dtype]} {self.arrays[s]}[{s.count}] __attribute__((aligned(64)));  // {self.about(s)}")
+            about = f"[{', '.join(a for a, _ in s.dims)}] {s.purpose}"
+            for line in self.words.local_array(s.dtype, self.arrays[s], s.count, about):
+                self.say(line)
         if self.plan.storages:
             self.say("")
         self.grid()
         self.block(self.plan.body)
-        return "\n".join([head, *self.lines, "}"])
-
-    def about(self, s: Storage) -> str:
-        return f"[{', '.join(a for a, _ in s.dims)}] {s.purpose}"
+        return "\n".join([self.words.head(self.plan, params), *self.lines, "}"])
 
     def parameter(self, arg: Arg) -> str:
         name = self.buffers[arg]
-        if not isinstance(arg.type, BufferType):
-            return f"const {C_TYPE[REGISTER[tile_type(arg).dtype]]} {name}"
-        const = "" if arg in self.kernel.written else "const "
-        return f"__global {const}{MEMORY[arg.type.dtype]} *restrict {name}"
+        if isinstance(arg.type, BufferType):
+            return self.words.parameter(arg.type.dtype, name, arg in self.kernel.written)
+        return f"const {self.words.held(tile_type(arg).dtype)} {name}"
 
     def grid(self) -> None:
         axes = self.kernel.grid
         for number, axis in enumerate(reversed(axes)):
-            group = f"get_group_id({min(number, 2)})"
+            group = self.words.group(min(number, 2))
             if len(axes) > 3 and number >= 2:  # the third dimension of the grid holds all slower axes
                 inner: object = 1
                 for a in axes[len(axes) - number : len(axes) - 2]:
@@ -144,7 +137,7 @@ class KernelPrinter:
         first = self.firsts[axis.name]
         if not axis.ragged:
             return f"{first} + {axis.tile}"
-        return f"min({first} + {axis.tile}, {self.sized(axis.extent)})"
+        return f"{self.words.call('min')}({first} + {axis.tile}, {self.sized(axis.extent)})"
 
     def sized(self, size: object) -> str:
         text = size_text(size)  # type: ignore[arg-type]
@@ -222,7 +215,7 @@ class KernelPrinter:
             if op not in self.storage and arg in self.names:
                 self.names[op] = self.names[arg]
             return
-        text = self.load(op) if isinstance(op, Load) else write(op, [self.value(o) for o in op.operands], self.helpers)
+        text = self.load(op) if isinstance(op, Load) else write(op, [self.value(o) for o in op.operands], self.words)
         self.define(op, text, inline)
 
     def define(self, op: Op, text: Text, inline: bool = False) -> None:
@@ -232,7 +225,7 @@ class KernelPrinter:
             return
         hint = _hint(op)
         name = self.fresh(f"{hint}v" if isinstance(op, Load) else hint)
-        self.say(f"const {held(text.dtype, text.lanes)} {name} = {text.text};")
+        self.say(f"const {self.words.held(text.dtype, text.lanes)} {name} = {text.text};")
         self.names[op] = Text(name, ATOM, text.dtype, text.lanes)
 
     def lanes_of(self, op: Op) -> int:
@@ -248,11 +241,11 @@ class KernelPrinter:
         dtype = tile_type(op).dtype
         match op:
             case Const(v):
-                text = constant(v, dtype)
+                text = self.words.constant(v, dtype)
                 return Text(text, PREFIX if text.startswith("-") else ATOM, dtype)
             case Extent(size):
                 text = size_text(size)
-                cast = f"({C_TYPE[REGISTER[dtype]]})({text})"
+                cast = f"({self.words.held(dtype)})({text})"
                 return Text(text, ATOM, dtype) if isinstance(size, int) and size >= 0 else Text(cast, PREFIX, dtype)
             case Start(axis):
                 return self.integer(self.firsts[axis], dtype)
@@ -261,18 +254,18 @@ class KernelPrinter:
                 lanes = self.lanes_of(op)
                 if lanes == 1:
                     return base
-                steps = self.helpers.lanes(lanes)
+                steps = self.words.lanes(lanes)
                 if REGISTER[dtype] != "i32":
-                    steps = f"convert_{held(dtype, lanes)}({steps})"
+                    steps = self.words.convert(dtype, lanes, steps)
                 return Text(f"{base.text} + {steps}", SUM, dtype, lanes)
             case Arg() if op in self.buffers:
                 return Text(self.buffers[op], ATOM, dtype)
-        op.fail(f"{op.mnemonic()} is not known where it is used", hint="this is a fault of the OpenCL emitter")
+        op.fail(f"{op.mnemonic()} is not known where it is used", hint="this is a fault of the emitter")
 
     def integer(self, text: str, dtype: str) -> Text:
-        if C_TYPE[REGISTER[dtype]] == self.index or text.isdigit():
+        if self.words.held(dtype) == self.index or text.isdigit():
             return Text(text, ATOM, dtype)
-        return Text(f"({C_TYPE[REGISTER[dtype]]}){text}", PREFIX, dtype)
+        return Text(f"({self.words.held(dtype)}){text}", PREFIX, dtype)
 
     # ---- local arrays
 
@@ -300,10 +293,9 @@ class KernelPrinter:
             return Text(f"({text} != 0)" if dtype == "bool" else text, ATOM, dtype)
         lanes = self.vector[1] if self.vector else 1
         if step == 1:
-            text = f"vload{lanes}(0, {name} + {offset})"
+            text = self.words.read_local(lanes, f"{name} + {offset}")
         else:
-            picked = ", ".join(f"{name}[{offset} + {i * step}]" for i in range(lanes))
-            text = f"({C_TYPE[s.dtype]}{lanes})({picked})"
+            text = self.words.vector(s.dtype, lanes, [f"{name}[{offset} + {i * step}]" for i in range(lanes)])
         return Text(f"({text} != 0)" if dtype == "bool" else text, ATOM, dtype, lanes)
 
     def put(self, put: Put) -> None:
@@ -311,24 +303,24 @@ class KernelPrinter:
         offset, step = self.place(s)
         name = self.arrays[s]
         if s.dtype != REGISTER[v.dtype]:
-            v = write(Cast(Const(0, v.dtype), s.dtype), [v], self.helpers)
+            v = write(Cast(Const(0, v.dtype), s.dtype), [v], self.words)
         if step == 0:
             self.say(f"{name}[{offset}] = {v.text};")
         else:
             lanes = self.vector[1] if self.vector else 1
             if v.lanes > 1 and v.dtype == "bool":
                 v = Text(f"-{v.at(ATOM)}", PREFIX, "i32", v.lanes)
-            v = Text(v.text, v.level, s.dtype, v.lanes).wide(lanes)
+            v = Text(v.text, v.level, s.dtype, v.lanes).wide(lanes, self.words)
             if step == 1:
-                self.say(f"vstore{lanes}({v.text}, 0, {name} + {offset});")
+                self.say(self.words.write_local(lanes, f"{name} + {offset}", v.text) + ";")
             else:
                 self.scatter(name, offset, step, lanes, v)
 
     def scatter(self, name: str, offset: str, step: int, lanes: int, v: Text) -> None:
-        with self.braces(""):
-            self.say(f"const {held(v.dtype, lanes)} v = {v.text};")
-            for i in range(lanes):
-                self.say(f"{name}[{offset} + {i * step}] = v.s{i:x};")
+        whole = self.fresh("v")
+        self.say(f"const {self.words.held(v.dtype, lanes)} {whole} = {v.text};")
+        for i in range(lanes):
+            self.say(f"{name}[{offset} + {i * step}] = {whole}.s{i:x};")
 
     # ---- memory
 
@@ -340,10 +332,10 @@ class KernelPrinter:
         have = buffer_type(op.buffer)
         buffer = self.buffers[op.buffer]
         bounds = checks(self.kernel, op)
-        pad = constant(0 if op.pad is None else op.pad, dtype)
+        pad = self.words.constant(0 if op.pad is None else op.pad, dtype)
         lanes = self.lanes_of(op)
         if lanes == 1:
-            text = self.helpers.element(have.dtype, buffer, offset_text(op, self.coordinate))
+            text = self.words.element(have.dtype, buffer, offset_text(op, self.coordinate))
             if bounds:
                 inside = " && ".join(c.text(self.coordinate) for c in bounds)
                 text = f"{inside} ? {text} : {pad}"
@@ -356,7 +348,7 @@ class KernelPrinter:
             return self.load_lanes(op, lanes, bounds, pad)
         address = f"{buffer} + {offset_text(op, self.coordinate)}"
         apart = None if step == 1 else size_text(step)
-        return Text(self.helpers.load(have.dtype, lanes, address, self.left, apart), ATOM, dtype, lanes)
+        return Text(self.words.load(have.dtype, lanes, address, self.left, apart), ATOM, dtype, lanes)
 
     def load_lanes(self, op: Load, lanes: int, bounds: list, pad: str) -> Text:
         """Lane by lane, where neighbours do not lie in even steps or may be outside the array."""
@@ -369,17 +361,17 @@ class KernelPrinter:
         def name(a: str) -> str:
             return each if a == axis else self.coords[a]
 
-        value = self.helpers.element(have.dtype, buffer, offset_text(op, name))
+        value = self.words.element(have.dtype, buffer, offset_text(op, name))
         if have.dtype == "bool":
             value = f"-{value}"
         if bounds:
             value = f"{' && '.join(c.text(name) for c in bounds)} ? {value} : {pad}"
-        count = f"min({self.left}, ({self.index}){lanes})" if self.left else str(lanes)
-        self.say(f"{C_TYPE[REGISTER[dtype]]} {array}[{lanes}] = {{0}};")
+        count = self.words.count(self.left, lanes, self.index) if self.left else str(lanes)
+        self.say(f"{self.words.held(dtype)} {array}[{lanes}] = {{0}};")
         with self.braces(f"for (int {lane} = 0; {lane} < {count}; ++{lane})"):
             self.say(f"const {self.index} {each} = {self.coords[axis]} + {lane};")
             self.say(f"{array}[{lane}] = {value};")
-        return Text(f"vload{lanes}(0, {array})", ATOM, dtype, lanes)
+        return Text(self.words.read_local(lanes, array), ATOM, dtype, lanes)
 
     def store(self, op: Store) -> None:
         have = buffer_type(op.buffer)
@@ -389,7 +381,7 @@ class KernelPrinter:
         lanes = self.lanes_of(op.value)
         step = step_along(op, self.vector[0]) if self.vector and lanes > 1 else None
         if lanes > 1 and (step is None or bounds or op.mode != "set"):
-            return self.store_lanes(op, v.wide(lanes), lanes, bounds)
+            return self.store_lanes(op, v.wide(lanes, self.words), lanes, bounds)
         if lanes == 1:
             offset = offset_text(op, self.coordinate)
             line = self.write_one(op, dtype, buffer, offset, v.text)
@@ -401,31 +393,29 @@ class KernelPrinter:
             return None
         address = f"{buffer} + {offset_text(op, self.coordinate)}"
         apart = None if step == 1 else size_text(step)  # type: ignore[arg-type]
-        v = Text(v.text, v.level, dtype, v.lanes).wide(lanes)
-        self.say(self.helpers.store(dtype, lanes, address, v.text, self.left, apart) + ";")
+        v = Text(v.text, v.level, dtype, v.lanes).wide(lanes, self.words)
+        self.say(self.words.store(dtype, lanes, address, v.text, self.left, apart) + ";")
         return None
 
     def write_one(self, op: Store, dtype: str, buffer: str, offset: str, value: str) -> str:
         if op.mode == "set":
-            return self.helpers.write_element(dtype, buffer, offset, value) + ";"
-        if dtype == "f32":
-            return f"{self.helpers.atomic(op.mode, dtype)}({buffer} + {offset}, {value});"
-        return f"atomic_{op.mode}({buffer} + {offset}, {value});"
+            return self.words.write_element(dtype, buffer, offset, value) + ";"
+        return f"{self.words.atomic(op.mode, dtype)}({buffer} + {offset}, {value});"
 
     def store_lanes(self, op: Store, v: Text, lanes: int, bounds: list) -> None:
         assert self.vector is not None
         axis = self.vector[0]
         buffer, dtype = self.buffers[op.buffer], buffer_type(op.buffer).dtype
         array, each, lane = self.fresh(f"{buffer}_lanes"), self.fresh(f"{self.coords[axis]}i"), self.fresh("i")
-        self.say(f"{C_TYPE[REGISTER[dtype]]} {array}[{lanes}];")
-        self.say(f"vstore{lanes}({v.text}, 0, {array});")
+        self.say(f"{self.words.held(dtype)} {array}[{lanes}];")
+        self.say(self.words.write_local(lanes, array, v.text) + ";")
 
         def name(a: str) -> str:
             return each if a == axis else self.coords[a]
 
         value = f"({array}[{lane}] != 0)" if dtype == "bool" else f"{array}[{lane}]"
         line = self.write_one(op, dtype, buffer, offset_text(op, name), value)
-        count = f"min({self.left}, ({self.index}){lanes})" if self.left else str(lanes)
+        count = self.words.count(self.left, lanes, self.index) if self.left else str(lanes)
         with self.braces(f"for (int {lane} = 0; {lane} < {count}; ++{lane})"):
             self.say(f"const {self.index} {each} = {self.coords[axis]} + {lane};")
             self.say(f"if ({' && '.join(c.text(name) for c in bounds)})" if bounds else line)
@@ -458,18 +448,18 @@ class KernelPrinter:
         dtype = tile_type(r).dtype
         lanes = node.lanes if node.lanes > 1 else self.lanes_of(r)
         name = self.fresh(_hint(r) + ("_lanes" if node.lanes > 1 else ""))
-        self.say(f"{held(dtype, lanes)} {name} = {self.identity(r.fn, dtype, lanes)};")
+        self.say(f"{self.words.held(dtype, lanes)} {name} = {self.identity(r.fn, dtype, lanes)};")
         return Text(name, ATOM, dtype, lanes)
 
     def identity(self, fn: str, dtype: str, lanes: int) -> str:
         if fn in ("any", "all"):
             return str((-1 if lanes > 1 else 1) if fn == "all" else 0)
-        return constant(IDENTITY[fn][REGISTER[dtype]], dtype)
+        return self.words.limit(dtype, fn)
 
     def accumulate(self, r: Reduce, total: Text) -> None:
-        v = self.value(r.x).wide(total.lanes)
+        v = self.value(r.x).wide(total.lanes, self.words)
         if self.vector and self.vector[0] == r.axis and self.left:
-            keep = self.helpers.keep(v.dtype, v.lanes)
+            keep = self.words.keep(v.dtype, v.lanes)
             v = Text(f"{keep}({v.text}, {self.left}, {self.identity(r.fn, v.dtype, v.lanes)})", ATOM, v.dtype, v.lanes)
         name = total.text
         if r.fn in ("sum", "prod"):
@@ -478,16 +468,16 @@ class KernelPrinter:
             sign = {"any": "|", "all": "&"}[r.fn]
             self.say(f"{name} {sign}= {v.text};")
         else:
-            self.say(f"{name} = {self.helpers.extreme(r.fn, v.dtype, v.lanes)}({name}, {v.text});")
+            self.say(f"{name} = {self.words.extreme(r.fn, v.dtype, v.lanes)}({name}, {v.text});")
 
     def finish_sum(self, r: Reduce, total: Text) -> None:
         if total.lanes == self.lanes_of(r):
             self.names[r] = total
             return
         if r.fn in ("any", "all"):
-            text = f"{r.fn}({total.text})"
+            text = f"{self.words.call(r.fn)}({total.text})"
         else:
-            text = f"{self.helpers.across(r.fn, total.dtype, total.lanes)}({total.text})"
+            text = f"{self.words.across(r.fn, total.dtype, total.lanes)}({total.text})"
         self.define(r, Text(text, ATOM, total.dtype))
 
     def repeat(self, node: Repeat) -> None:
@@ -499,14 +489,14 @@ class KernelPrinter:
                 name = self.fresh(str(getattr(arg, "name", "carried")))
                 dtype = tile_type(arg).dtype
                 start = self.value(init)
-                text = start.wide(lanes).text if start.dtype == "bool" else start.text
-                self.say(f"{held(dtype, lanes)} {name} = {text};")
+                text = start.wide(lanes, self.words).text if start.dtype == "bool" else start.text
+                self.say(f"{self.words.held(dtype, lanes)} {name} = {text};")
                 self.names[arg] = Text(name, ATOM, dtype, lanes)
         extent = self.sized(axis.extent)
-        lo = "0" if loop.lo is None else f"max({self.as_index(loop.lo)}, {self.sized(0)})"
+        lo = "0" if loop.lo is None else f"{self.words.call('max')}({self.as_index(loop.lo)}, {self.sized(0)})"
         if loop.lo is not None and axis.tile > 1:
             lo = f"{lo} / {axis.tile} * {axis.tile}"
-        hi = extent if loop.hi is None else f"min({self.as_index(loop.hi)}, {extent})"
+        hi = extent if loop.hi is None else f"{self.words.call('min')}({self.as_index(loop.hi)}, {extent})"
         if loop.hi is not None:
             bound = self.fresh(f"{axis.name}_end")
             self.say(f"const {self.index} {bound} = {hi};")
@@ -523,19 +513,19 @@ class KernelPrinter:
 
     def as_index(self, op: Op) -> str:
         v = self.value(op)
-        return v.text if C_TYPE[REGISTER[v.dtype]] == self.index else f"({self.index}){v.at(ATOM)}"
+        return v.text if self.words.held(v.dtype) == self.index else f"({self.index}){v.at(ATOM)}"
 
     def step(self, values: Sequence[tuple[Op, Op]]) -> None:
         for arg, value in values:
             target, new = self.names[arg].text, self.value(value)
             if new.text == target:
                 continue
-            text = new.wide(self.names[arg].lanes).text if new.dtype == "bool" else new.text
+            text = new.wide(self.names[arg].lanes, self.words).text if new.dtype == "bool" else new.text
             self.say(f"{target} = {text};")
 
     def product(self, node: Product) -> None:
         m = node.what
-        name = self.helpers.product(m.c.dtype, m.rows, m.lanes, m.vectors)
+        name = self.words.product(m.c.dtype, m.rows, m.lanes, m.vectors)
 
         def count(axis: str | None) -> str:
             if axis is None:
@@ -557,8 +547,8 @@ def bracketed(size: object) -> str:
     return text if text.isalnum() else f"({text})"
 
 
-def print_kernel(plan: KernelPlan, helpers: Helpers) -> str:
-    return KernelPrinter(plan, helpers).text()
+def print_kernel(plan: KernelPlan, words: Words) -> str:
+    return KernelPrinter(plan, words).text()
 
 
 __all__ = ["For", "Kernel", "print_kernel"]
