@@ -9,6 +9,7 @@ from portakern.emit.launches import FORM, adopt_launches
 from portakern.ir.program import Program
 
 from .emitter import CudaEmitter, included_headers
+from .interpreter import CudaInterpreter
 from .runtime import CudaRuntime
 from .schedules import schedules
 from .toolchain import CudaToolchain
@@ -36,6 +37,7 @@ CUDA = Language(
     tools={"nvcc": "compiles CUDA C++ where NVRTC is not installed", "nvdisasm": "machine code as text"},
     toolchain=CudaToolchain(),
     runtime=CudaRuntime(),
+    simulator=CudaInterpreter(),
     convention=CONVENTION,
     adopt=adopt,
 )

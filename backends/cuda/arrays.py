@@ -109,8 +109,10 @@ class DlpackArrays(Arrays):
         return self.library.from_dlpack(made)
 
 
-_LONG = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "i32": "int32",
-         "i16": "int16", "i8": "int8", "u64": "uint64", "u32": "uint32", "u16": "uint16", "u8": "uint8", "bool": "bool"}  # fmt: skip
+_LONG = {
+    "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "i32": "int32", "i16": "int16",
+    "i8": "int8", "u64": "uint64", "u32": "uint32", "u16": "uint16", "u8": "uint8", "bool": "bool",
+}  # fmt: skip
 _SHORT = {long: short for short, long in _LONG.items()}
 
 
@@ -129,9 +131,10 @@ def family_of(inputs: Sequence[Any]) -> Arrays:
             continue
         if hasattr(x, "__dlpack__"):
             return DlpackArrays(_from_dlpack(x, root))
-    arrays = [x for x in inputs if getattr(x, "ndim", 0) > 0]
+    arrays = [type(x) for x in inputs if getattr(x, "ndim", 0) > 0]
     if arrays:
-        raise UsageError(f"{type(arrays[0]).__module__}.{type(arrays[0]).__name__} lies in host memory, and the kernel runs on a GPU",
+        name = f"{arrays[0].__module__}.{arrays[0].__name__}"
+        raise UsageError(f"an array of type {name} lies in host memory, and the kernel runs on a GPU",
                          hint="hand over torch or cupy arrays that lie on the GPU")
     return Arrays()
 

@@ -48,7 +48,8 @@ def one(name: str) -> str:
     r = binary.resources[0]
     verdict = "ok" if ratio <= 1 and guards and unchanged and all(x.endswith("same") for x in called) else "FAILED"
     return (f"{verdict:7} error {ratio:9.4f}  guards {'ok' if guards else 'BROKEN':6} "
-            f"inputs {'ok' if unchanged else 'CHANGED':7} regs {r.registers:3} spills {r.spills} shared {r.shared_bytes:6} {compiled:.2f} s  {', '.join(called)}")
+            f"inputs {'ok' if unchanged else 'CHANGED':7} "
+            f"regs {r.registers:3} spills {r.spills} shared {r.shared_bytes:6} {compiled:.2f} s  {', '.join(called)}")
 
 
 def call_with(library: str, executable: Any, program: Any, buffers: Any, sizes: Any) -> str:

@@ -1,4 +1,4 @@
-"""The header library on the CPU: its index arithmetic checked by running it with threads as fibers (see host/)."""
+"""The header library on the CPU: its index arithmetic checked by running it with threads as fibers (backends/cuda/host)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-HOST = Path(__file__).parent / "host"
-INCLUDE = Path(__file__).parents[2] / "backends" / "cuda" / "include"
-COMPILE = ["g++", "-std=c++17", "-O1", "-w", f"-I{HOST}", f"-I{INCLUDE}"]
+BACKEND = Path(__file__).parents[2] / "backends" / "cuda"
+COMPILE = ["g++", "-std=c++17", "-O1", "-w", f"-I{BACKEND / 'host'}", f"-I{BACKEND / 'include'}"]
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to compile the library for the CPU")
 def test_layouts_memory_reductions_and_products(tmp_path: Path) -> None:
     program = tmp_path / "check_header"
-    subprocess.run([*COMPILE, str(HOST / "check_header.cpp"), "-o", str(program)], check=True, timeout=120)
+    subprocess.run([*COMPILE, str(Path(__file__).parent / "check_header.cpp"), "-o", str(program)], check=True, timeout=120)
     run = subprocess.run([str(program)], capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stdout + run.stderr

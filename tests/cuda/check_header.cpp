@@ -2,6 +2,8 @@
 // products index right, for full, ragged, tiny and replicated tiles. Prints what fails; exits with the number of faults.
 #include "cuda_host.hpp"
 //
+#include <cstdio>
+
 #include "pk/dot.cuh"
 #include "pk/memory.cuh"
 #include "pk/reduce.cuh"
@@ -12,6 +14,12 @@ static int faults = 0;
 template <class F> static void expect(bool ok, F describe) {
     if (ok) return;
     if (++faults < 40) describe();
+}
+
+/// One block of `threads` threads.
+static void run(unsigned threads, bool backwards, const std::function<void()>& kernel) {
+    const char* fault = host::launch({1, 1, 1}, {threads, 1, 1}, backwards, kernel);
+    expect(fault == nullptr, [&] { std::printf("%s\n", fault); });
 }
 
 static float at(int row, int col) { return static_cast<float>((row * 37 + col * 11) % 29 - 14); }
@@ -59,7 +67,7 @@ template <class L, class T> static void memory(const char* name, int rows, int c
     for (int r = 0; r < L::rows; ++r)
         for (int c = 0; c < pitch; ++c) x[offset + r * pitch + c] = T(r < rows && c < cols ? at(r, c) : 77.0f);
     std::vector<float> row_sum(L::rows), col_max(L::cols);
-    host::launch({1, 1, 1}, L::threads, offset != 0, [&] {
+    run(L::threads, offset != 0, [&] {
         const auto tile = load<L>(x + offset, pitch, rows, cols);
         store(tile, y + offset, pitch, rows, cols);
         store(pk::relayout<Other>(tile), z + offset, pitch, rows, cols);
@@ -109,7 +117,7 @@ template <class T, class E, int M, int N, int K, int Warps, bool TurnA, bool Tur
         for (int q = 0; q < k; ++q) a[offset + (TurnA ? q * pitch + i : i * pitch + q)] = T(at(i, q));
     for (int q = 0; q < k; ++q)
         for (int j = 0; j < n; ++j) b[offset + (TurnB ? j * pitch + q : q * pitch + j)] = T(at(j + 3, q));
-    host::launch({1, 1, 1}, threads, offset != 0, [&] {
+    run(threads, offset != 0, [&] {
         static pk::Shared<T, TurnA ? K : M, TurnA ? M : K> left;
         static pk::Shared<T, TurnB ? N : K, TurnB ? K : N> right;
         auto acc = pk::fill<Sum, Acc>(1);
@@ -152,7 +160,7 @@ template <class T, int M, int N, int D, int Warps> static void chained() {
     using S = pk::StackedAccumulator<M, N, Warps, T>;
     using O = pk::StackedAccumulator<M, D, Warps, T>;
     std::vector<float> out(M * D), put(M * D);
-    host::launch({1, 1, 1}, Warps * 32, false, [&] {
+    run(Warps * 32, false, [&] {
         static pk::Shared<T, M, N> p;
         static pk::Shared<T, N, D> v;
         const auto s = pk::map<S>([](int r, int c) { return T(at(r, c)); }, pk::row_index<S>(), pk::col_index<S>());

@@ -1,4 +1,4 @@
-// Runs CUDA C++ kernels of the tile library on the CPU, to check their index arithmetic without a GPU.
+// Runs CUDA C++ kernels of the tile library on the CPU: the same source and headers, save pk/ptx.cuh, compiled for the host.
 //
 // The threads of a block are fibers that take turns: one runs until it meets a barrier or a warp-wide instruction and
 // goes on when all threads (lanes) have met it. Only one block exists at a time, so `__shared__` is `static`. Copies
@@ -9,7 +9,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -36,16 +35,11 @@ struct dim3 {
     unsigned x = 1, y = 1, z = 1;
 };
 
-inline unsigned char pk_dynamic_shared[256 << 10];
+alignas(128) inline unsigned char dynamic_shared_memory[228 << 10];
 
 namespace host {
 
 constexpr int kLanes = 32;
-
-[[noreturn]] inline void die(const char* what) {
-    std::fprintf(stderr, "cuda_host: %s\n", what);
-    std::abort();
-}
 
 struct Copy {
     void* to;
@@ -56,6 +50,9 @@ struct Copy {
 using Collective = void (*)(void* const* lanes);
 
 enum class State { kReady, kBarrier, kWarp, kDone };
+
+/// What a kernel did that no GPU can do, once it has; the launch ends then.
+inline const char* fault;
 
 struct Fiber {
     State state = State::kReady;
@@ -72,6 +69,7 @@ inline Fiber* current;
 inline dim3 block_index, block_size, grid_size;
 inline void* scheduler_stack;
 inline const std::function<void()>* body;
+inline std::size_t dynamic_bytes;  // of shared memory, that the launch asks for
 
 // Swaps stacks, keeping the registers that the System V ABI asks a callee to keep.
 extern "C" void host_switch(void** save, void* to);
@@ -103,7 +101,12 @@ inline void enter() {
     (*body)();
     current->state = State::kDone;
     yield();
-    die("a finished thread was resumed");
+}
+
+/// Called by a thread: it never runs on.
+inline void fail(const char* what) {
+    fault = what;
+    for (;;) yield();
 }
 
 inline void block_on(State state) {
@@ -136,8 +139,9 @@ inline void finish_warp(std::vector<Fiber>& fibers, int first) {
     void* arguments[kLanes];
     for (int i = 0; i < kLanes; ++i) {
         Fiber& f = fibers[first + i];
-        if (f.state != State::kWarp) die("not all lanes of a warp reach a warp-wide instruction");
-        if (f.collective != fibers[first].collective) die("the lanes of a warp are at different instructions");
+        if (f.state != State::kWarp) fault = "not all lanes of a warp reach a warp-wide instruction";
+        else if (f.collective != fibers[first].collective) fault = "the lanes of a warp are at different instructions";
+        if (fault) return;
         arguments[i] = f.argument;
     }
     fibers[first].collective(arguments);
@@ -157,32 +161,42 @@ inline void run_block(std::vector<Fiber>& fibers, bool backwards) {
                     if (f.state != State::kReady) continue;
                     current = &f;
                     host_switch(&scheduler_stack, f.stack_pointer);
+                    if (fault) return;
                 }
                 for (int i = 0; i < kLanes; ++i) again |= fibers[first + i].state == State::kWarp;
                 if (again) finish_warp(fibers, first);
+                if (fault) return;
             }
         }
         int done = 0;
         for (Fiber& f : fibers) done += f.state == State::kDone;
         if (done == n) return;
-        if (done != 0) die("a barrier is not met by all threads of the block");
+        if (done != 0) fault = "a barrier is not met by all threads of the block";
+        if (fault) return;
         for (Fiber& f : fibers) f.state = State::kReady;
     }
 }
 
-inline void launch(dim3 grid, int threads, bool backwards, const std::function<void()>& kernel) {
-    std::vector<Fiber> fibers(threads);
-    for (int i = 0; i < threads; ++i) fibers[i].index = {static_cast<unsigned>(i), 0, 0};
+/// Runs every block in turn; what went wrong, or nullptr. `backwards` runs threads and warps from the last to the first.
+inline const char* launch(dim3 grid, dim3 block, bool backwards, const std::function<void()>& kernel) {
+    const unsigned threads = block.x * block.y * block.z;
+    if (threads % kLanes) return "a block of threads that do not fill their warps";
+    static std::vector<Fiber> fibers;  // stacks are kept between launches
+    fibers.resize(threads);
+    for (unsigned i = 0; i < threads; ++i) fibers[i].index = {i % block.x, i / block.x % block.y, i / (block.x * block.y)};
     body = &kernel;
     grid_size = grid;
-    block_size = {static_cast<unsigned>(threads), 1, 1};
+    block_size = block;
+    fault = nullptr;
     for (unsigned z = 0; z < grid.z; ++z)
         for (unsigned y = 0; y < grid.y; ++y)
             for (unsigned x = 0; x < grid.x; ++x) {
                 block_index = {x, y, z};
-                std::memset(pk_dynamic_shared, 0xff, sizeof pk_dynamic_shared);  // NaN
+                std::memset(dynamic_shared_memory, 0xff, dynamic_bytes);  // NaN
                 run_block(fibers, backwards);
+                if (fault) return fault;
             }
+    return nullptr;
 }
 
 }  // namespace host

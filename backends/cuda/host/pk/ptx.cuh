@@ -40,7 +40,7 @@ inline float min_nan(float a, float b) { return a != a || b != b ? NAN : a < b ?
 
 inline void copy_async_16(void* to, const void* from, int bytes) {
     if (reinterpret_cast<std::uintptr_t>(to) % 16 || reinterpret_cast<std::uintptr_t>(from) % 16 || bytes < 0 || bytes > 16)
-        host::die("cp.async of 16 bytes at a wrong address");
+        host::fail("cp.async of 16 bytes at a wrong address");
     host::current->open.push_back({to, from, bytes});
 }
 
@@ -68,7 +68,7 @@ struct LoadMatrix {
 };
 
 template <bool Swapped> void load_matrix(uint32_t (&d)[4], const void* row) {
-    if (reinterpret_cast<std::uintptr_t>(row) % 16) host::die("ldmatrix at a wrong address");
+    if (reinterpret_cast<std::uintptr_t>(row) % 16) host::fail("ldmatrix at a wrong address");
     LoadMatrix argument{d, row};
     host::collective(
         [](void* const* lanes) {

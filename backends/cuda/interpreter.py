@@ -1,0 +1,182 @@
+"""CUDA C++ interpreted on the CPU: each thread of a block a fiber, what a warp does together done for the warp at a time.
+
+The same source and headers are compiled for the host; only ``pk/ptx.cuh`` is another one, which says in C++ what the PTX ISA
+says of ``ldmatrix``, ``mma`` and ``cp.async`` (see ``host/``).  So the control flow, layouts, lane exchanges, shared memory
+and barriers of the emitted text are checked, and not the machine code: the evidence is ``interpreted``.  Asynchronous copies
+happen when they are waited for, shared memory holds NaN at first, and threads run in both orders.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib.util
+import itertools
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from portakern.backend import Availability, Binary, HostBuffer, Launch, Source, Target
+from portakern.build.cache import Cache, digest
+from portakern.build.process import run_tool
+from portakern.errors import CompileError, PortakernError, RuntimeFault, SimulatorError, ToolMissing
+from portakern.ir.program import Array
+from portakern.ir.size import evaluate
+from portakern.ir.tile import BufferType
+
+HOST = Path(__file__).parent / "host"
+METHOD = "CUDA C++ on host fibers 1"
+HINT = "install g++ or clang++, or: pip install 'portakern[cpp]'"
+TIMEOUT_S = 180.0
+_FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-fno-strict-aliasing", "-ffp-contract=off")
+_DYNAMIC = "extern __shared__ __align__(128) unsigned char dynamic_shared[];"
+_TYPES = {"f64": "double", "f32": "float", "f16": "pk::f16", "bf16": "pk::bf16", "i64": "int64_t", "i32": "int32_t", "i16": "int16_t",
+          "i8": "int8_t", "u64": "uint64_t", "u32": "uint32_t", "u16": "uint16_t", "u8": "uint8_t", "bool": "bool"}  # fmt: skip
+
+
+@cache
+def _compiler() -> tuple[tuple[str, ...], str]:
+    """A C++ compiler's command, and its name with version; raises :class:`ToolMissing`."""
+    found = [(path,) for name in ("g++", "clang++") if (path := shutil.which(name))]
+    if importlib.util.find_spec("ziglang") is not None:
+        found.append((sys.executable, "-m", "ziglang", "c++"))
+    for command in found:
+        with contextlib.suppress(PortakernError):
+            result = run_tool([*command, "--version"], timeout_s=60)
+            if result.ok and result.stdout:
+                return command, result.stdout.splitlines()[0].strip()
+    raise ToolMissing("no C++ compiler was found on this machine", hint=HINT)
+
+
+@dataclass(frozen=True)
+class CudaInterpreter:
+    """Runs sources made of the tile library on the CPU (x86-64 Linux with a C++ compiler)."""
+
+    evidence: str = "interpreted"
+
+    def available(self, target: Target) -> Availability:
+        if (platform.machine(), platform.system()) != ("x86_64", "Linux"):
+            return Availability(False, "CUDA C++ is interpreted on x86-64 Linux only: fibers are switched by its machine code")
+        try:
+            return Availability(True, f"{METHOD}, compiled by {_compiler()[1]}")
+        except PortakernError as error:
+            return Availability(False, f"{error.message}; {error.hint}")
+
+    def method(self, target: Target) -> str:
+        return f"{METHOD} (lane layouts of mma.sync)"
+
+    def load(self, source: Source, binary: Binary | None) -> HostProgram:
+        return HostProgram(source, _compile(source))
+
+
+def _compile(source: Source) -> Path:
+    """A shared object with a function ``host_<kernel>`` for every kernel launched; kept in the cache.
+
+    Raises :class:`SimulatorError`, kind ``unsupported-source``, for a text that is not made of the tile library.
+    """
+    command, version = _compiler()
+    headers = dict(source.headers)
+    headers |= {p.relative_to(HOST).as_posix(): p.read_text() for p in HOST.rglob("*") if p.is_file()}
+    launches = {x.kernel: x for x in source.launches}
+    text = source.text.replace(_DYNAMIC, "unsigned char* dynamic_shared = dynamic_shared_memory;")
+    whole = "\n".join(['#include "cuda_host.hpp"', text, *(_entry(source, x) for x in launches.values())])
+    key = digest("cuda-fibers", whole, sorted(headers.items()), _FLAGS, version)
+    kept = Cache().file(key, ".so")
+    if kept is not None:
+        return kept
+    with tempfile.TemporaryDirectory(prefix="portakern-cuda-") as folder:
+        place = Path(folder)
+        for name, content in (("kernel.cpp", whole), *headers.items()):
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_text(content)
+        built = run_tool([*command, *_FLAGS, "-I.", "kernel.cpp", "-o", "kernel.so"], timeout_s=TIMEOUT_S, cwd=place)
+        try:
+            built.checked(f"{source.operator} for {source.target} on host fibers")
+        except CompileError as error:
+            raise SimulatorError(f"{source.operator} uses more of CUDA C++ than is interpreted on the CPU:\n{error.log[:2000]}",
+                                 hint="the tile library (pk/*.cuh) is; run anything else on a GPU",
+                                 kind="unsupported-source") from None
+        Cache().put(key, (place / "kernel.so").read_bytes())
+    made = Cache().file(key, ".so")
+    assert made is not None
+    return made
+
+
+def _entry(source: Source, launch: Launch) -> str:
+    """The C function that runs the kernel on pointers to its arguments."""
+    arrays = {a.name: a for a in source.arrays}
+    args: list[str] = []
+    for n, name in enumerate(launch.args):
+        kind = _TYPES[arrays[name].dtype] if name in arrays else "int64_t"
+        pointer = name in arrays and isinstance(arrays[name].type, BufferType)
+        args.append(f"static_cast<{kind}*>(args[{n}])" if pointer else f"*static_cast<{kind}*>(args[{n}])")
+    x, y, z = launch.block
+    return (f'extern "C" const char* host_{launch.kernel}(void** args, const unsigned* grid, int backwards) {{\n'
+            f"    host::dynamic_bytes = {launch.shared_bytes};\n"
+            f"    return host::launch({{grid[0], grid[1], grid[2]}}, {{{x}, {y}, {z}}}, backwards,\n"
+            f"                        [&] {{ {launch.kernel}({', '.join(args)}); }});\n}}\n")
+
+
+class HostProgram:
+    """A program on host fibers.  Writes outside arrays reach their guard bands."""
+
+    guards = True
+
+    def __init__(self, source: Source, library: Path) -> None:
+        self.source = source
+        self._library = ctypes.CDLL(str(library))
+        self._backwards = itertools.cycle((0, 1))  # the second run of a check takes the other order
+
+    def run(self, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> None:
+        """Raises :class:`SimulatorError` where a kernel does what no GPU can, such as a barrier that not all threads meet."""
+        self._execute({name: b.array for name, b in buffers.items()}, sizes)
+
+    def call(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Any:
+        """On host arrays; outputs are numpy arrays."""
+        import numpy as np
+
+        given = self.source.by_role("input", "scalar")
+        arrays = {a.name: np.ascontiguousarray(np.asarray(x)) for a, x in zip(given, inputs, strict=True)}
+        outputs = self.source.by_role("output")
+        arrays |= {a.name: _empty(a, sizes) for a in outputs}
+        self._execute(arrays, sizes)
+        made = tuple(arrays[a.name] for a in outputs)
+        return made[0] if len(made) == 1 else made
+
+    def _execute(self, arrays: dict[str, Any], sizes: Mapping[str, int]) -> None:
+        arrays |= {a.name: _empty(a, sizes) for a in self.source.by_role("temporary")}
+        for a in self.source.arrays:
+            if a.init is not None:
+                arrays[a.name][...] = a.init
+        order = next(self._backwards)
+        for launch in self.source.launches:
+            grid = [evaluate(n, sizes) for n in launch.grid]
+            if 0 in grid:
+                continue
+            if max(grid) >= 2**31:
+                raise RuntimeFault(f"{launch.kernel} needs a grid of {grid}", hint="take larger tiles")
+            kept = {n: ctypes.c_int64(sizes[n]) for n in launch.args if n not in arrays}
+            places = [ctypes.addressof(kept[n]) if n in kept else arrays[n].ctypes.data for n in launch.args]
+            run = getattr(self._library, f"host_{launch.kernel}")
+            run.restype = ctypes.c_char_p
+            fault = run((ctypes.c_void_p * max(1, len(places)))(*places), (ctypes.c_uint * 3)(*grid), order)
+            if fault:
+                raise SimulatorError(f"{launch.kernel}: {fault.decode()}")
+
+
+def _empty(array: Array, sizes: Mapping[str, int]) -> Any:
+    """Full of NaN: what was never written must not be read."""
+    import numpy as np
+
+    from portakern.spec.inputs import numpy_dtype
+
+    assert isinstance(array.type, BufferType)
+    made = np.empty(tuple(evaluate(n, sizes) for n in array.type.shape), numpy_dtype(array.dtype))
+    made.reshape(-1).view(np.uint8).fill(0xFF)
+    return made
