@@ -1,0 +1,72 @@
+"""Sizes: polynomials over open dims with floor division."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from portakern.errors import IRError
+from portakern.ir.size import Size, Sym, ceildiv, divides, evaluate, names_of, parse_size, substitute
+
+NAMES = ("M", "N", "K")
+values = st.fixed_dictionaries({n: st.integers(0, 10**12) for n in NAMES})
+
+
+def expressions() -> st.SearchStrategy[Size]:
+    leaf = st.one_of(st.integers(-20, 20), st.sampled_from(NAMES).map(Sym.named))
+
+    def grow(inner: st.SearchStrategy[Size]) -> st.SearchStrategy[Size]:
+        pair = st.tuples(inner, inner)
+        return st.one_of(
+            pair.map(lambda p: p[0] + p[1]),
+            pair.map(lambda p: p[0] - p[1]),
+            pair.map(lambda p: p[0] * p[1]),
+            st.tuples(inner, st.integers(1, 9)).map(lambda p: p[0] // p[1]),
+        )
+
+    return st.recursive(leaf, grow, max_leaves=6)
+
+
+@given(expressions(), values)
+def test_text_reads_back_and_is_python(size: Size, at: dict[str, int]) -> None:
+    assert parse_size(str(size)) == size
+    assert eval(str(size), {}, at) == evaluate(size, at)
+
+
+@given(expressions(), expressions(), values)
+def test_arithmetic_is_that_of_integers(a: Size, b: Size, at: dict[str, int]) -> None:
+    x, y = evaluate(a, at), evaluate(b, at)
+    assert evaluate(a + b, at) == x + y
+    assert evaluate(a * b, at) == x * y
+    assert evaluate(a - b, at) == x - y
+    assert evaluate(ceildiv(a, 7), at) == -(-x // 7)
+
+
+@given(expressions(), expressions())
+def test_equal_polynomials_are_equal(a: Size, b: Size) -> None:
+    assert a + b == b + a
+    assert (a + b) * 2 == a * 2 + b * 2
+    assert a - a == 0
+
+
+@given(expressions(), st.integers(2, 9), values)
+def test_divisibility_is_never_claimed_wrongly(size: Size, divisor: int, at: dict[str, int]) -> None:
+    if divides(divisor, size):
+        assert evaluate(size, at) % divisor == 0
+
+
+def test_substitution_keeps_what_is_not_named() -> None:
+    size = parse_size("(M + 3) // 4 * N + 1")
+    assert substitute(size, {"M": 5}) == 2 * Sym.named("N") + 1
+    assert names_of(size) == {"M", "N"}
+
+
+def test_a_missing_value_is_named() -> None:
+    with pytest.raises(IRError, match="needs a value for N"):
+        evaluate(parse_size("M + N"), {"M": 1})
+
+
+def test_only_positive_integers_divide() -> None:
+    with pytest.raises(IRError, match="positive integer"):
+        Sym.named("M") // 0
