@@ -1,0 +1,175 @@
+"""Tile programs as numba: the kernels as plain loops, and the host function that calls them.
+
+The host function is called as ``entry(inputs..., scalars..., outputs...)`` with numpy arrays and writes the outputs in
+place. numpy has no bf16 and numba no f16, so both come as ``uint16`` bit patterns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from portakern.backend import Missing, Source, Target
+from portakern.emit.python_like import Writer, call
+from portakern.errors import MissingRuleError, UnsupportedDtype
+from portakern.ir.core import Op
+from portakern.ir.program import Array, Program
+from portakern.ir.size import Sym
+from portakern.ir.tile import ArgReduce, BufferType, Dot, Kernel, Scan, Unary, tile_type
+
+from . import numba_words as words
+from .numba_text import KernelText, print_kernel
+
+MEMORY = {**words.NUMPY, "f16": "np.uint16", "bf16": "np.uint16"}
+"""numpy types of arrays by dtype."""
+
+
+@dataclass(frozen=True)
+class NumbaEmitter:
+    """Needs no numba to emit."""
+
+    def missing(self, program: Program, target: Target) -> Sequence[Missing]:
+        found: dict[tuple[str, str], Missing] = {}
+
+        def report(what: str, op: Op | None = None, alternative: str = "") -> None:
+            where = str(op.loc or "") if op is not None else ""
+            found.setdefault((what, where), Missing(what, where, alternative))
+
+        for array in program.arrays:
+            if array.dtype not in MEMORY:
+                report(f"{array.dtype} arrays in numba", None, target.device.alternatives.get(array.dtype, "bf16"))
+        for name in program.sizes:
+            if _shape_source(program, name) is None:
+                report(f"the open dim {name}, which is the size of no array's dim")
+        for kernel in program.kernels:
+            for op in kernel.body.walk():
+                what = _unsupported(op)
+                if what:
+                    report(what, op)
+        return tuple(found.values())
+
+    def plan(self, program: Program, target: Target) -> None:
+        """Loops and arrays are decided while printing; see numba_regions."""
+        return None
+
+    def emit(self, program: Program, target: Target) -> Source:
+        missing = self.missing(program, target)
+        dtypes = [m for m in missing if m.what.endswith(" arrays in numba")]
+        if dtypes:
+            raise UnsupportedDtype(f"{program.name}: {dtypes[0].what} are not possible", f"use {dtypes[0].alternative}")
+        if missing:
+            raise MissingRuleError(f"{program.name} for {target}: numba's emitter has no rule for",
+                                   missing=tuple(f"{m.what} ({m.where})" if m.where else m.what for m in missing))  # fmt: skip
+        kernels = [print_kernel(k) for k in program.kernels]
+        body = "\n\n".join(k.text for k in kernels)
+        helpers = "\n".join(words.HELPERS[name] for name in words.used_helpers(body))
+        host = _host_function(program, kernels)
+        head = f'"""{program.name} for {target}, written by portakern."""\n\n{_imports(helpers + body)}'
+        parts = [p.strip("\n") for p in (head, helpers, body, host) if p.strip()]
+        text = "\n\n\n".join(parts) + "\n"
+        return Source(target, program.name, program.name, text, ".py", program.arrays, program.sizes,
+                      schedule=tuple(k.schedule for k in program.kernels))  # fmt: skip
+
+    def standalone(self, source: Source) -> str:
+        """The text is whole already."""
+        return source.text
+
+
+def _imports(text: str) -> str:
+    lines = []
+    if "math." in text:
+        lines.append("import math\n")
+    lines.append("import numpy as np")
+    if "@intrinsic" in text:
+        lines.append("from llvmlite import ir")
+    lines.append(f"from numba import njit{', prange' if 'prange(' in text else ''}")
+    if "@intrinsic" in text:
+        lines.append("from numba.extending import intrinsic")
+    lines += ["", "f32 = np.float32"]
+    return "\n".join(lines)
+
+
+def _unsupported(op: Op) -> str:
+    match op:
+        case Scan(fn=fn):
+            return f"scan {fn}"
+        case ArgReduce(fn=fn):
+            return f"arg{fn}"
+        case Unary(fn=fn) if fn not in words.UNARY:
+            return fn
+        case Dot(acc=acc) if len(tile_type(acc).dims) != 2:
+            return f"a contraction giving {acc.type}; numba's contracts tiles of two dims"
+    return ""
+
+
+def _shape_source(program: Program, size: str) -> str | None:
+    """Where the host reads an open dim: ``x.shape[0]`` of the first array with exactly that dim."""
+    for array in program.by_role("input", "output"):
+        if isinstance(array.type, BufferType):
+            for position, extent in enumerate(array.type.shape):
+                if extent == Sym.named(size):
+                    return f"{array.name}.shape[{position}]"
+    return None
+
+
+def _host_function(program: Program, kernels: Sequence[KernelText]) -> str:
+    out = Writer(width=116)
+    given = program.by_role("input", "scalar", "output")
+    with out.block(f"def {program.name}({', '.join(a.name for a in given)}):"):
+        out.line(f'"""{_signature(program)}"""')
+        for size in program.sizes:
+            out.line(f"{size} = {_shape_source(program, size)}")
+        for array in program.by_role("temporary"):
+            out.line(f"{array.name} = {_allocation(array)}")
+        for array in program.by_role("output"):
+            if array.init is not None:
+                out.line(f"{array.name}[...] = {_initial(array)}")
+        for kernel, text in zip(program.kernels, kernels, strict=True):
+            out.line(call(text.name, *_arguments(program, kernel)).text)
+    return str(out)
+
+
+def _arguments(program: Program, kernel: Kernel) -> list[str]:
+    """Arrays as the kernel sees them (reshaped where it views them differently), then open dims."""
+    made = []
+    for arg in kernel.args:
+        mine, theirs = arg.type, program.array(arg.name).type
+        same = not (isinstance(mine, BufferType) and isinstance(theirs, BufferType)) or mine.shape == theirs.shape
+        if same:
+            made.append(arg.name)
+        else:
+            assert isinstance(mine, BufferType)
+            shape = ", ".join(map(str, mine.shape))
+            made.append(f"{arg.name}.reshape({shape or '()'})")
+    return [*made, *kernel.sizes]
+
+
+def _signature(program: Program) -> str:
+    """``x[M, 1000] bf16, b[1000] bf16 -> y[M, 1000] bf16``."""
+
+    def said(array: Array) -> str:
+        shape = f"[{', '.join(map(str, array.type.shape))}]" if isinstance(array.type, BufferType) else ""
+        return f"{array.name}{shape} {array.dtype}"
+
+    inputs = ", ".join(map(said, program.by_role("input", "scalar")))
+    return f"{inputs} -> {', '.join(map(said, program.by_role('output')))}"
+
+
+def _allocation(array: Array) -> str:
+    assert isinstance(array.type, BufferType)
+    shape = ", ".join(map(str, array.type.shape))
+    shape = f"({shape},)" if len(array.type.shape) == 1 else f"({shape})"
+    if array.init is None:
+        return f"np.empty({shape}, {MEMORY[array.dtype]})"
+    return f"np.full({shape}, {_initial(array)}, {MEMORY[array.dtype]})"
+
+
+def _initial(array: Array) -> str:
+    """A fill value: bits for 16-bit floats, which are 0 for the only value programs use."""
+    assert array.init is not None
+    if array.dtype in words.HALF_FLOATS:
+        if array.init != 0:
+            raise MissingRuleError("numba's emitter cannot fill a 16-bit float array with", missing=(repr(array.init),))
+        return "0"
+    text = repr(array.init)
+    return {"inf": "np.inf", "-inf": "-np.inf", "nan": "np.nan"}.get(text, text)

@@ -1,0 +1,168 @@
+"""Numba texts as modules, and compiled kernels as bytes; runs where numba may be imported."""
+
+from __future__ import annotations
+
+import linecache
+import pickle
+import sys
+import types
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from portakern.backend import Source
+from portakern.errors import CompileError
+from portakern.ir.program import Array
+from portakern.ir.size import evaluate
+from portakern.ir.tile import BufferType
+
+_MEMORY = {
+    "f64": np.float64, "f32": np.float32, "f16": np.uint16, "bf16": np.uint16, "i64": np.int64, "i32": np.int32,
+    "i16": np.int16, "i8": np.int8, "u64": np.uint64, "u32": np.uint32, "u16": np.uint16, "u8": np.uint8, "bool": np.bool_,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """One compiled dispatcher: its name in the text, numba's serialised result, assembly, bytes of machine code."""
+
+    name: str
+    payload: bytes
+    assembly: str
+    code_bytes: int
+    signature: str
+
+
+def load_module(source: Source) -> types.ModuleType:
+    """Execute the text as a module. Raises :class:`CompileError` when it does not run or lacks the host function."""
+    name = f"portakern_numba_{source.digest[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    shown = f"<{source.operator} for {source.target}>"
+    linecache.cache[shown] = (len(source.text), None, source.text.splitlines(keepends=True), shown)
+    module = types.ModuleType(name)
+    sys.modules[name] = module  # numba looks the module of a restored kernel up here
+    try:
+        exec(compile(source.text, shown, "exec"), module.__dict__)
+        if not callable(getattr(module, source.entry, None)):
+            raise CompileError(f"the text of {source.operator} defines no host function {source.entry!r}",
+                               hint=f"define `def {source.entry}({', '.join(a.name for a in parameters(source))})`")  # fmt: skip
+    except CompileError:
+        del sys.modules[name]
+        raise
+    except Exception as error:
+        del sys.modules[name]
+        raise CompileError(f"the text of {source.operator} does not run: {error!r}", where=shown) from error
+    return module
+
+
+def parameters(source: Source) -> tuple[Array, ...]:
+    """What the host function takes, in order: inputs, run-time scalars, outputs."""
+    return tuple(a for role in ("input", "scalar", "output") for a in source.arrays if a.role == role)
+
+
+def memory_dtype(name: str) -> Any:
+    """The numpy dtype of an array's memory: 16-bit floats are bit patterns."""
+    return np.dtype(_MEMORY[name])
+
+
+def compile_kernels(source: Source) -> list[CompiledKernel]:
+    """Compile every kernel the host function calls, for the argument types it calls them with.
+
+    The host function runs once on untouched arrays with its kernels replaced by recorders, so nothing is computed.
+    """
+    module = load_module(source)
+    sizes = {name: 61 + 2 * i for i, name in enumerate(source.sizes)}
+    arguments = [_example(array, sizes) for array in parameters(source)]
+    try:
+        with _recording(module) as calls:
+            getattr(module, source.entry)(*arguments)
+        found = [_compile(*call) for call in calls]
+    except CompileError:
+        raise
+    except Exception as error:
+        lines = [x for x in str(error).splitlines() if x.strip()]
+        raise CompileError(f"numba cannot compile {source.operator}: {type(error).__name__}: {lines[0] if lines else ''}",
+                           log=str(error)) from error  # fmt: skip
+    if not found:
+        raise CompileError(f"the host function of {source.operator} calls no numba kernel")
+    return found
+
+
+def _example(array: Array, sizes: dict[str, int]) -> Any:
+    if not isinstance(array.type, BufferType):
+        return memory_dtype(array.dtype).type(1)
+    shape = tuple(evaluate(s, sizes) for s in array.type.shape)
+    return np.empty(shape, memory_dtype(array.dtype))
+
+
+class _Recorder:
+    """Stands in for a kernel: notes what it is called with."""
+
+    def __init__(self, name: str, dispatcher: Any, calls: list[tuple[str, Any, tuple[Any, ...]]]) -> None:
+        self.name, self.dispatcher, self.calls = name, dispatcher, calls
+
+    def __call__(self, *arguments: Any) -> None:
+        from numba import typeof
+
+        call = (self.name, self.dispatcher, tuple(map(typeof, arguments)))
+        if call not in self.calls:
+            self.calls.append(call)
+
+
+@contextmanager
+def _recording(module: types.ModuleType) -> Iterator[list[tuple[str, Any, tuple[Any, ...]]]]:
+    from numba.core.dispatcher import Dispatcher
+
+    calls: list[tuple[str, Any, tuple[Any, ...]]] = []
+    real = {name: value for name, value in vars(module).items() if isinstance(value, Dispatcher)}
+    for name, dispatcher in real.items():
+        setattr(module, name, _Recorder(name, dispatcher, calls))
+    try:
+        yield calls
+    finally:
+        for name, dispatcher in real.items():
+            setattr(module, name, dispatcher)
+
+
+def _compile(name: str, dispatcher: Any, types_: tuple[Any, ...]) -> CompiledKernel:
+    from numba.core import serialize
+
+    dispatcher.compile(types_)
+    result = dispatcher.overloads[types_]
+    library = result.library
+    payload = serialize.dumps(result._reduce())
+    return CompiledKernel(name, payload, library.get_asm_str(), code_bytes(library._get_compiled_object()), str(types_))
+
+
+def code_bytes(elf: bytes) -> int:
+    """The size of the executable sections of an object file (SHF_EXECINSTR, ELF specification)."""
+    import struct
+
+    (offset,) = struct.unpack_from("<Q", elf, 0x28)
+    size, count = struct.unpack_from("<HH", elf, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQ", elf, offset + i * size) for i in range(count)]
+    return sum(h[5] for h in headers if h[2] & 4)
+
+
+def pack(kernels: Sequence[CompiledKernel]) -> bytes:
+    return pickle.dumps([(k.name, k.payload) for k in kernels])
+
+
+def restore(source: Source, data: bytes) -> types.ModuleType:
+    """The module of ``source`` with the kernels in ``data`` ready to run, nothing compiled."""
+    from numba.core.compiler import CompileResult
+
+    module = load_module(source)
+    for name, payload in pickle.loads(data):
+        dispatcher = getattr(module, name)
+        if dispatcher.overloads:
+            continue
+        dispatcher.targetctx.refresh()
+        result = CompileResult._rebuild(dispatcher.targetctx, *pickle.loads(payload))
+        dispatcher.targetctx.insert_user_function(result.entry_point, result.fndesc, [result.library])
+        dispatcher.add_overload(result)
+    return module

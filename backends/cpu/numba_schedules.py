@@ -1,0 +1,83 @@
+"""Which schedules numba allows for a loop nest, the default first.
+
+Loops stop at the extents, so tiles need be no powers of two: a block is as long as caches like it. Blocks are also what
+threads share, but only work that pays for starting them is run in parallel, since it triples the time to compile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from portakern.device import Device
+from portakern.ir.schedule import Nest, Schedule
+from portakern.ir.size import Size
+
+OPTIONS = {"parallel": "whether blocks run on all cores (numba's prange); the default depends on the amount of work"}
+
+_PARALLEL_FROM = 1 << 21
+"""Element operations from which threads are worth their start (about a millisecond of one core)."""
+
+
+def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
+    """The schedule space of ``nest``, default first."""
+    families = {"transpose": _transpose, "rows": _rows, "contraction": _contraction, "attention": _attention}
+    found = [Schedule(tuple((a.name, tiles.get(a.name, 1)) for a in nest.axes))
+             for tiles in families.get(nest.family, _elementwise)(nest)]  # fmt: skip
+    pays = _work(nest) >= _PARALLEL_FROM
+    both = [Schedule(s.tiles, options=(("parallel", p),)) for p in (pays, not pays) for s in found]
+    return tuple(dict.fromkeys(both))
+
+
+def _work(nest: Nest) -> int:
+    """Element operations of the nest, open extents counted as 1024."""
+    total = 1
+    for axis in nest.axes:
+        if not (nest.family == "attention" and axis.role == "d"):
+            total *= axis.extent if isinstance(axis.extent, int) else 1024
+    return total
+
+
+def _cut(extent: Size, most: int, least: int = 1) -> int:
+    return max(least, min(extent, most)) if isinstance(extent, int) else most
+
+
+def _elementwise(nest: Nest) -> Iterator[dict[str, int]]:
+    for block in (16384, 4096, 65536):
+        tiles: dict[str, int] = {}
+        left = block
+        for axis in list(reversed(nest.role("parallel")))[:2]:
+            tiles[axis.name] = _cut(axis.extent, left)
+            left = max(1, left // tiles[axis.name])
+        yield tiles
+
+
+def _transpose(nest: Nest) -> Iterator[dict[str, int]]:
+    """Blocks whose rows and columns both stay in the first-level cache."""
+    for side in (32, 64, 16):
+        yield {a.name: _cut(a.extent, side) for role in ("source", "target") for a in nest.role(role)}
+
+
+def _rows(nest: Nest) -> Iterator[dict[str, int]]:
+    reduced, parallel = nest.role("reduced")[-1], nest.role("parallel")
+    columns = [a for a in parallel if a.contiguous]
+    for row in (65536, 8192, 4096):
+        if columns:  # neighbouring columns are summed together, walking down in blocks
+            yield {columns[-1].name: _cut(columns[-1].extent, 256), reduced.name: _cut(reduced.extent, row // 64)}
+        elif isinstance(reduced.extent, int):
+            yield {reduced.name: _cut(reduced.extent, row)}
+        else:
+            yield {reduced.name: min(row, 8192)}
+
+
+def _contraction(nest: Nest) -> Iterator[dict[str, int]]:
+    (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
+    for rows, cols, depth in ((128, 256, 128), (64, 256, 64), (256, 256, 256), (64, 64, 64)):
+        yield {m.name: _cut(m.extent, rows, 4), n.name: _cut(n.extent, cols, 16), k.name: _cut(k.extent, depth, 4)}
+
+
+def _attention(nest: Nest) -> Iterator[dict[str, int]]:
+    (m,), (n,), (k,), (d,) = (nest.role(r) for r in ("m", "n", "k", "d"))
+    for rows, keys in ((64, 128), (32, 64), (128, 256)):
+        yield {m.name: _cut(m.extent, rows, 4), n.name: _cut(n.extent, keys, 16),
+               k.name: _cut(k.extent, 1 << 20, 4), d.name: _cut(d.extent, 1 << 20, 16)}  # fmt: skip
+
