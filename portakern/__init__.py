@@ -29,6 +29,11 @@ _DTYPES = ["bf16", "f16", "f32", "f64", "f8e4m3", "f8e5m2", "i8", "i16", "i32", 
 # Public name -> the module that defines it.
 _PUBLIC: dict[str, str] = {
     "PortakernError": "portakern.errors",
+    "build": "portakern.api",
+    "compare": "portakern.api",
+    "evaluate": "portakern.api",
+    "task": "portakern.api",
+    "targets": "portakern.registry",
     "operator": "portakern.spec.operator",
     "Operator": "portakern.spec.operator",
     "dynamic": "portakern.spec.operator",
@@ -46,6 +51,7 @@ _PUBLIC: dict[str, str] = {
 __all__ = ["__version__", *_PUBLIC]
 
 if TYPE_CHECKING:  # the same names for type checkers, which do not follow __getattr__
+    from portakern.api import build, compare, evaluate, task
     from portakern.dtypes import (
         bf16,
         boolean,
@@ -64,6 +70,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow __get
         u64,
     )
     from portakern.errors import PortakernError
+    from portakern.registry import targets
     from portakern.spec.annotations import Scalar, Tensor
     from portakern.spec.functions import *
     from portakern.spec.inputs import Integers, Normal, Uniform

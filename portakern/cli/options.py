@@ -26,8 +26,8 @@ def add_operator(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("operator", metavar="OP", help="a library name, file.py:function, or all")
 
 
-def add_targets(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--targets", "--target", "-t", required=True, metavar="T,..", dest="targets",
+def add_targets(parser: argparse.ArgumentParser, required: bool = True) -> None:
+    parser.add_argument("--targets", "--target", "-t", required=required, metavar="T,..", dest="targets",
                         help="language:device, patterns such as hip:* or *:gfx942, or all")
 
 
@@ -56,6 +56,17 @@ def _positive(text: str) -> int:
     except ValueError:
         pass
     raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+
+
+def seconds(text: str) -> float:
+    """``60``, ``60s`` or ``2m``."""
+    try:
+        value = float(text.removesuffix("s")) if not text.endswith("m") else 60 * float(text[:-1])
+        if 0 < value < 1e6:
+            return value
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 60s")
 
 
 # ---- reading them ----------------------------------------------------------------------------------------------------
@@ -145,9 +156,9 @@ def asks(op: Operator, shape: Mapping[str, str], params: Mapping[str, Any], ever
         return [typical]
     sizes = {k: op.read_dim(k, v) for k, v in shape.items()}
     dims: dict[str, Any] = {**typical.dims, **sizes}
-    known = op._dims(typical.params)
+    known = op.all_dims(typical.params)
     # Dims that the parameters do away with are not asked for; those named wrongly are, so that they are reported.
-    return [Ask(op, {k: v for k, v in dims.items() if k in known or k in sizes}, typical.params, typical.families, True)]
+    return [Ask(op, {k: v for k, v in dims.items() if k in known or k in sizes}, typical.params, typical.families)]
 
 
 def _known_somewhere(ops: Sequence[Operator], shape: Mapping[str, str], params: Mapping[str, str]) -> None:

@@ -197,9 +197,10 @@ class Operator:
     @cached_property
     def dims(self) -> tuple[str, ...]:
         """Names of the dims in order of appearance, under the default parameters."""
-        return self._dims({})
+        return self.all_dims({})
 
-    def _dims(self, params: Mapping[str, Any]) -> tuple[str, ...]:
+    def all_dims(self, params: Mapping[str, Any]) -> tuple[str, ...]:
+        """Names of the dims under ``params``, in order of appearance."""
         found: dict[str, None] = {}
         for shape in self.declared(params).values():
             for dim in shape:
@@ -256,7 +257,7 @@ class Operator:
 
         Raises :class:`UsageError` for an unknown dim, a negative size, or one that is not an integer.
         """
-        known = self._dims(params or {})
+        known = self.all_dims(params or {})
         ranks = dict.fromkeys(self.stars, 0)
         sizes: dict[str, int] = {}
         for name, value in dims.items():
@@ -333,7 +334,7 @@ class Operator:
         params = {k: v for k, v in raw.items() if k in self.params}
         families = dict(raw.get("inputs", {}))
         dims = {k: v for k, v in raw.items() if k not in params and k != "inputs"}
-        known = self._dims(params)
+        known = self.all_dims(params)
         for k in dims:
             if k not in known:
                 raise self.error(

@@ -22,6 +22,7 @@ from portakern.errors import (
     PortakernError,
     ToolMissing,
     UnsupportedDtype,
+    UsageError,
 )
 from portakern.ir.program import Array, Program
 from portakern.ir.tensor import TensorProgram, tensor_type
@@ -72,7 +73,7 @@ def lowered(work: Work, target: Target) -> Program:
     from portakern.lower import lower
 
     refuse_dtypes(work.program, target)
-    return lower(work.program, target, dict(work.schedule), dict(work.names))
+    return lower(work.program, target, dict(work.schedule), dict(work.names), dict(work.facts))
 
 
 def refuse_dtypes(program: TensorProgram, target: Target) -> None:
@@ -115,7 +116,10 @@ def adopted(work: Work, target: Target, language: Language) -> tuple[Source, Pro
     except PortakernError:
         # The operator may be one that we cannot lower: a foreign kernel needs its arrays only.
         program = Program(work.program.name, arrays_of(work.program), ())
-    return language.adopt(work.foreign.text, work.foreign.entry, program, target), program
+    try:
+        return language.adopt(work.foreign.text, work.foreign.entry, program, target), program
+    except UsageError as error:  # wrong in the candidate, not in the way we were called
+        raise PortakernError("bad-source", error.message, hint=error.hint, where=error.where) from error
 
 
 def arrays_of(program: TensorProgram) -> tuple[Array, ...]:
@@ -172,7 +176,7 @@ def _compiled(row: Row, source: Source, estimate: bool) -> Made:
         return Made(row.but(method=method), source, "", runner)
     available = language.toolchain.available(target)
     if not available:
-        raise ToolMissing(f"nothing here compiles for {target}: {available.detail}", hint=_install_hint(language))
+        raise ToolMissing(f"nothing here compiles for {target}: {available.detail}", hint=install_hint(language))
     key, binary = compile_cached(language, source)
     row = row.but(binary_hash=binary.digest, resources=resources_dict(binary.resources))
     if not binary.machine_code:
@@ -225,7 +229,7 @@ def _unpickled(stored: bytes) -> Binary | None:
     return binary if isinstance(binary, Binary) else None
 
 
-def _install_hint(language: Language) -> str:
+def install_hint(language: Language) -> str:
     return f"pip install 'portakern[{language.extra}]'" if language.extra else "see `portakern doctor`"
 
 
@@ -257,8 +261,7 @@ def check(work: Work, made: Made, seed: int = 0) -> Row:
 
 
 def _checked(work: Work, made: Made, seed: int) -> Row:
-    from portakern.check.stages import check_executable
-    from portakern.spec.bind import bind
+    from portakern.check import check_executable
 
     assert made.source is not None
     source, row = made.source, made.row
@@ -271,12 +274,11 @@ def _checked(work: Work, made: Made, seed: int) -> Row:
     else:
         assert language.simulator is not None
         reached, ran_by = language.simulator.evidence, language.simulator.method(source.target)
-    verdict = check_executable(executable, bind(work.program, work.sizes), work.families, sizes=work.sizes, seed=seed,
-                               adversarial=work.adversarial, cache=Cache())
+    verdict = check_executable(executable, work.program, dict(work.sizes), families=work.families, seed=seed)
     row = row.but(correct=verdict.correct, max_error_ratio=verdict.max_error_ratio)
     if not verdict.correct:
         method = f"{row.method}; {ran_by}: wrong"
-        return row.but(method=method).failed(PortakernError("incorrect", verdict.summary, hint=incorrect_hint(work)))
+        return row.but(method=method).failed(PortakernError("incorrect", verdict.message, hint=incorrect_hint(work)))
     return row.but(evidence=reached, method=f"{row.method}; {ran_by}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -117,6 +117,9 @@ class Runner:
         progress: called with (rows finished, rows in all, the row that has just been finished).
         memory_bytes: limit on each worker's memory.
         build_limit_s, check_limit_s: wall time for compiling and for running and checking one row.
+        keep_sources: whether the study carries sources and assemblies, for the report.
+        timing: what :func:`portakern.study.timing.time` is given.
+        torch_functions: what each operator names as its counterpart in PyTorch.
     """
 
     def __init__(
@@ -128,13 +131,14 @@ class Runner:
         build_limit_s: float = BUILD_LIMIT_S,
         check_limit_s: float = CHECK_LIMIT_S,
         keep_sources: bool = False,
-        timing: dict[str, Any] | None = None,
+        timing: Mapping[str, Any] | None = None,
+        torch_functions: Mapping[str, str] | None = None,
     ) -> None:
         assert goal in GOALS
         self.goal, self.jobs, self.progress, self.memory_bytes = goal, jobs, progress, memory_bytes
         self.build_limit_s, self.check_limit_s = build_limit_s, check_limit_s
         self.keep_sources = keep_sources
-        self.timing = timing or {}
+        self.timing, self.torch_functions = dict(timing or {}), dict(torch_functions or {})
 
     def run(self, works: Sequence[Work]) -> Study:
         """One row per work, in their order.  Raises :class:`CacheError` at once where the cache cannot be written."""
@@ -169,7 +173,7 @@ class Runner:
         if step == "build":
             kwargs = {"estimate": self.goal == "compared"}
         elif step == "time":
-            kwargs = self.timing
+            kwargs = {**self.timing, "torch_function": self.torch_functions.get(self._works[index].row.operator, "")}
         return Task(room(language.name, env), Job((index, step), f"{module}:{step}", args, kwargs, limit_s))
 
     def _follow(self, task: Task, outcome: Outcome) -> list[Task]:
@@ -179,7 +183,7 @@ class Runner:
         if step in ("check", "time"):
             made = self._made[index]
             self._made[index] = Made(outcome.value, made.source, made.binary_key, made.runner)
-            if step == "check" and self.goal == "timed" and outcome.value.correct:
+            if step == "check" and self._wants_time(self._made[index]):
                 return [self._task(index, "time", (self._works[index], self._made[index]), self.check_limit_s)]
             return self._finish(index, outcome.value)
         if step == "emit_row" and index in self._made:  # the row of a compiler that crashed, now with its source
@@ -189,6 +193,11 @@ class Runner:
         if self.goal in ("checked", "timed", "compared") and outcome.value.runner and outcome.value.row.error is None:
             return [self._task(index, "check", (self._works[index], outcome.value), self.check_limit_s)]
         return self._finish(index, outcome.value.row)
+
+    def _wants_time(self, made: Made) -> bool:
+        """Asked for, or a comparison that has the silicon here; and never of a kernel that is wrong."""
+        asked = self.goal == "timed" or (self.goal == "compared" and made.runner == "runtime")
+        return asked and bool(made.row.correct)
 
     def _after_crash(self, index: int, step: str, error: PortakernError) -> list[Task]:
         """A worker that died while compiling took the row's source along: emit again, in a worker that only emits."""
@@ -229,7 +238,10 @@ def explain(error: PortakernError, work: Work, step: str) -> PortakernError:
     if not isinstance(error, WorkerFault):
         return error
     doing = f"{_STEP_WORDS[step]} {work.row.operator} for {work.target}"
-    last = error.log.strip().splitlines()[-1:] if error.kind == "crash" else []
-    tail = f" ({last[0].strip()[:200]})" if last else ""
-    message = error.message.partition(":")[2].partition(" ")[2] or error.message
-    return PortakernError(error.kind, f"{doing}: the process {message}{tail}", hint=error.hint)
+    what = error.message.removeprefix(error.message.split(" ", 1)[0] + " ")  # without the name of our own function
+    if error.kind == "crash":
+        what = f"ended its process by {error.signal}" if error.signal else what
+        # A wrong instruction or address has nothing to do with the memory limit that the hint may be about.
+        hint = error.hint if error.signal in ("", "SIGKILL", "SIGABRT") else ""
+        return PortakernError(error.kind, f"{doing} {what}", hint=hint)
+    return PortakernError(error.kind, f"{doing} {what}", hint=error.hint)

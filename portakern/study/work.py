@@ -8,9 +8,11 @@ from typing import Any
 
 from portakern.backend import Target
 from portakern.ir.core import Arg
+from portakern.ir.program import Array, ArrayFacts
 from portakern.ir.schedule import Value
 from portakern.ir.size import Sym, names_of
 from portakern.ir.tensor import TensorProgram, tensor_type
+from portakern.ir.tile import BufferType
 from portakern.spec.bind import bind
 from portakern.spec.inputs import Family
 from portakern.spec.operator import Case, DimValue, Operator
@@ -32,7 +34,7 @@ class Work:
         schedule: what the user asks of the schedule.
         row: the row so far: operator, target, shape, dtype, params.
         foreign: a kernel from elsewhere that takes the place of the one we would emit.
-        adversarial: whether the check goes through the adversarial inputs too.
+        facts: strides and alignment of inputs that are not contiguous and 16-byte aligned.
     """
 
     program: TensorProgram
@@ -43,7 +45,7 @@ class Work:
     schedule: Mapping[str, Value]
     row: Row
     foreign: Foreign | None = None
-    adversarial: bool = False
+    facts: Mapping[str, ArrayFacts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -62,15 +64,11 @@ class Ask:
     dims: Mapping[str, DimValue]
     params: Mapping[str, Any]
     families: Mapping[str, Family] = field(default_factory=dict)
-    adversarial: bool = False
 
 
 def of_case(operator: Operator, case: Case, params: Mapping[str, Any] | None = None) -> Ask:
-    """A declared case, with ``params`` in place of its own where given.  One case of each operator is adversarial."""
-    from portakern.check.stages import adversarial_case
-
-    hard = case.name == adversarial_case(operator).name
-    return Ask(operator, case.dims, {**case.params, **(params or {})}, case.inputs, hard)
+    """A declared case, with ``params`` in place of its own where given."""
+    return Ask(operator, case.dims, {**case.params, **(params or {})}, case.inputs)
 
 
 def works(
@@ -99,7 +97,7 @@ def works(
         for target in targets:
             row = Row(op.name, str(target), None, shape, dtype, params)
             found.append(Work(program, dim_names(traced), opened, dict(ask.families or op.families), str(target),
-                              dict(schedule or {}), row, foreign, ask.adversarial))  # fmt: skip
+                              dict(schedule or {}), row, foreign))  # fmt: skip
     return found
 
 
@@ -113,6 +111,15 @@ def dim_names(program: TensorProgram) -> dict[str, tuple[str, ...]]:
         return tuple(name(s, i) for i, s in enumerate(tensor_type(arg).shape))
 
     return {a.name: of(a) for a in program.args}
+
+
+def arg_rows(arrays: Iterable[Array]) -> list[tuple[str, str, str, tuple[int | str, ...]]]:
+    """(name, role, dtype, shape) of arrays, open dims by their text."""
+    def shape(a: Array) -> tuple[int | str, ...]:
+        dims = a.type.shape if isinstance(a.type, BufferType) else ()
+        return tuple(s if isinstance(s, int) else str(s) for s in dims)
+
+    return [(a.name, a.role, a.dtype, shape(a)) for a in arrays]
 
 
 def _shape(op: Operator, ranks: Mapping[str, int], sizes: Mapping[str, int]) -> dict[str, Any]:

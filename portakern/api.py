@@ -1,0 +1,165 @@
+"""The Python face: build an operator, compare targets, and the door for generators of kernels."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from portakern.backend import Target
+from portakern.dtypes import DTYPES, DType
+from portakern.errors import UsageError
+from portakern.ir.schedule import Value
+from portakern.registry import registry
+from portakern.spec.load import load_operator
+from portakern.spec.operator import Operator
+from portakern.study.built import Built
+from portakern.study.row import Row
+from portakern.study.study import Runner, Study
+from portakern.study.task import Task, task_of
+from portakern.study.work import Ask, Foreign, Work, works
+
+OperatorLike = Operator | str
+DTypeLike = str | DType | None
+
+CANDIDATE_MEMORY = 16 << 30
+"""Bytes that a foreign kernel's process may hold."""
+
+
+def build(
+    op: OperatorLike, target: str | Target, dtype: DTypeLike = None, schedule: Mapping[str, Value] | None = None, **values: Any
+) -> Built:
+    """An operator built for one target.
+
+    Args:
+        op: an operator, the name of one in the library, or ``file.py:function``.
+        target: ``language:device``.
+        dtype: of the inputs that declare none; bf16 where the operator declares it, else its first.
+        schedule: tiles by axis or role, ``stages``, ``warps`` and options of the backend.
+        values: sizes of dims and values of parameters.  Dims left out, or ``pk.dynamic``, stay open.
+
+    Raises:
+        UsageError: the operator, target, dtype, a dim or a parameter does not exist or cannot have the value.
+        PortakernError: it cannot be lowered, emitted or compiled.
+    """
+    op = load_operator(op)
+    dims, params = split(op, values)
+    (work,) = works(Ask(op, dims, params), [one(target)], [dtype_of(op, dtype)], schedule)
+    return Built(work)
+
+
+def compare(
+    op: OperatorLike,
+    targets: str | Sequence[str | Target],
+    dtype: DTypeLike | Sequence[str] = None,
+    schedule: Mapping[str, Value] | None = None,
+    jobs: int = 2,
+    **values: Any,
+) -> Study:
+    """One row per target: built everywhere, checked and timed where this machine can.  Faults are in the rows.
+
+    Args:
+        op, schedule, values: as for :func:`build`; with no sizes, those of the operator's typical case.
+        targets: names or patterns, as a list or separated by commas.
+        dtype: one, or several.
+        jobs: worker processes at once.
+    """
+    op = load_operator(op)
+    patterns = targets if isinstance(targets, str) else ",".join(map(str, targets))
+    dtypes = [dtype_of(op, d) for d in dtype] if isinstance(dtype, list | tuple) else [dtype_of(op, dtype)]  # type: ignore[arg-type]
+    asked = works(typical(op, values), registry().match(patterns), dtypes, schedule)
+    return Runner("compared", jobs, keep_sources=True).run(asked)
+
+
+def evaluate(
+    op: OperatorLike,
+    source: str,
+    target: str | Target,
+    entry: str | None = None,
+    dtype: DTypeLike = None,
+    timeout_s: float = 60.0,
+    memory_bytes: int | None = CANDIDATE_MEMORY,
+    **values: Any,
+) -> Row:
+    """Judge a kernel from elsewhere: compile it, check it, and time it where its silicon is here.
+
+    It runs in a child process; whatever it does there, the answer is a row.  ``task(op, target).convention`` says how a
+    kernel of the target's language is called.
+
+    Args:
+        op: what the kernel should compute.
+        source: its text.
+        target: ``language:device``.
+        entry: the function to call or launch; the language's convention says what it is where not given.
+        dtype, values: at which size it is tried; the operator's typical case where not given.
+        timeout_s: wall time for compiling, and again for checking and for timing.
+        memory_bytes: limit on the memory of its process; ``None`` for none.
+
+    Raises:
+        UsageError: the operator, target, dtype, dim or parameter makes no sense.  Nothing is raised for a bad candidate.
+    """
+    op = load_operator(op)
+    aim = one(target)
+    if not isinstance(source, str):
+        raise UsageError(f"a kernel's source is text, not {type(source).__name__}", hint="pass the text of the file")
+    if registry().language(aim.language).adopt is None:
+        raise UsageError(f"{aim.language} takes no kernels from elsewhere")
+    (work,) = works(typical(op, values), [aim], [dtype_of(op, dtype)], foreign=Foreign(source, entry))
+    return judge(work, timeout_s, memory_bytes)
+
+
+def judge(work: Work, timeout_s: float, memory_bytes: int | None) -> Row:
+    """The row of a foreign kernel."""
+    runner = Runner("compared", 1, memory_bytes=memory_bytes, build_limit_s=timeout_s, check_limit_s=timeout_s)
+    return runner.run([work]).rows[0]
+
+
+def task(op: OperatorLike, target: str | Target, dtype: DTypeLike = None, **values: Any) -> Task:
+    """What a generator must know to write ``op`` for ``target``, with a correct kernel to start from.
+
+    Args:
+        op, dtype, values: as for :func:`evaluate`.
+    """
+    op = load_operator(op)
+    ask = typical(op, values)
+    (work,) = works(ask, [one(target)], [dtype_of(op, dtype)])
+    return task_of(work, op, ask.dims, ask.params)
+
+
+# ---- reading the arguments ---------------------------------------------------------------------------------------------
+
+
+def one(target: str | Target) -> Target:
+    return target if isinstance(target, Target) else registry().target(target)
+
+
+def dtype_of(op: Operator, dtype: DTypeLike) -> str:
+    """The dtype's name; for none, bf16 where the operator declares it, else the first it declares."""
+    if dtype is None:
+        return "bf16" if "bf16" in op.dtypes else op.dtypes[0]
+    name = dtype.name if isinstance(dtype, DType) else dtype
+    if name not in DTYPES:
+        raise UsageError(f"unknown dtype {name!r}", hint=f"dtypes are {', '.join(DTYPES)}")
+    return name
+
+
+def split(op: Operator, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(dims, parameters) among keyword arguments; raises :class:`UsageError` for what is neither."""
+    params = {k: v for k, v in values.items() if k in op.params}
+    dims = {k: v for k, v in values.items() if k not in params}
+    known = op.all_dims(params)
+    for name in dims:
+        if name not in known:
+            near = difflib.get_close_matches(name, [*known, *op.params], 1)
+            has = f"its dims are {', '.join(known)}" + (f", its parameters {', '.join(op.params)}" if op.params else "")
+            raise UsageError(f"{op.name} has no dim or parameter {name!r}",
+                             hint=f"did you mean {near[0]}? {has}" if near else has)
+    return dims, params
+
+
+def typical(op: Operator, values: Mapping[str, Any]) -> Ask:
+    """What was given, completed from the typical case."""
+    dims, params = split(op, values)
+    case = op.typical
+    known = op.all_dims({**case.params, **params})
+    return Ask(op, {**{k: v for k, v in case.dims.items() if k in known}, **dims}, {**case.params, **params}, case.inputs)

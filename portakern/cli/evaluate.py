@@ -1,0 +1,43 @@
+"""``portakern evaluate``: a kernel from elsewhere, compiled, checked and where possible timed against an operator."""
+
+from __future__ import annotations
+
+import argparse
+
+from portakern.api import CANDIDATE_MEMORY, judge
+from portakern.cli import options
+from portakern.errors import UsageError
+from portakern.registry import registry
+from portakern.study.study import Study, environment
+from portakern.study.work import Foreign, works
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    options.add_operator(parser)
+    options.add_targets(parser)
+    parser.add_argument("--source", required=True, metavar="FILE", help="the kernel's text")
+    parser.add_argument("--entry", metavar="NAME", help="the function to call, where the convention needs it")
+    parser.add_argument("--timeout", type=options.seconds, default=60.0, metavar="S",
+                        help="wall time for compiling, and again for checking (default 60s)")
+    options.add_size(parser)
+    options.add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    text = options.read_text(args.source, "the kernel")
+    ops = options.operators(args.operator)
+    if len(ops) != 1:
+        raise UsageError("a kernel is judged against one operator", hint="name it instead of all")
+    if args.schedule:
+        raise UsageError("a kernel from elsewhere has no schedule of ours", hint="leave out --schedule")
+    (op,) = ops
+    targets = registry().match(args.targets)
+    for target in targets:
+        if registry().language(target.language).adopt is None:
+            raise UsageError(f"{target.language} takes no kernels from elsewhere")
+    params = {k: op.read_param(k, v) for k, v in options.pairs(args.param, "--param").items()}
+    (ask,) = options.asks(op, options.pairs(args.shape, "--shape"), params, every_case=False)
+    dtypes = options.dtypes_of(args.dtype, op, options.default_dtype(op))
+    asked = works(ask, targets, dtypes, foreign=Foreign(text, args.entry))
+    rows = tuple(judge(work, args.timeout, CANDIDATE_MEMORY) for work in asked)
+    return options.finish(Study(rows, environment()), "compared", args.json)

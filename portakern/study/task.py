@@ -1,0 +1,98 @@
+"""What a generator of kernels is told: the math, the arrays, the calling convention, the device, a kernel to start from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from portakern.device import Device
+from portakern.registry import registry
+from portakern.spec.operator import DimValue, Operator
+from portakern.study import steps
+from portakern.study.row import Row
+from portakern.study.work import Work, arg_rows
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """An input, run-time scalar or output: its dims' sizes, ``None`` where open."""
+
+    name: str
+    role: str
+    dtype: str
+    shape: tuple[int | str, ...]
+
+
+@dataclass(frozen=True)
+class Task:
+    """An operator on a target, as a generator needs to see it.
+
+    Attributes:
+        math: the operator's Python function.
+        tensor_program: the same as IR text, with the dims bound.
+        arrays: inputs, scalars and outputs in the order of the calling convention.
+        convention: how a kernel of this language is called.
+        options: what a schedule of this language may say beside tiles, stages and warps.
+        device: instruction set or product: units, limits, matrix shapes, every figure with its source.
+        starting_kernel: a correct kernel to improve on, in the form that :meth:`evaluate` takes.
+        entry: the name of its function.
+    """
+
+    operator: str
+    target: str
+    dtype: str
+    shape: Mapping[str, Any]
+    params: Mapping[str, Any]
+    doc: str
+    math: str
+    tensor_program: str
+    arrays: tuple[ArraySpec, ...]
+    convention: str
+    options: Mapping[str, str]
+    device: Mapping[str, Any]
+    starting_kernel: str
+    entry: str
+    schedule: str
+    suffix: str
+    _asked: tuple[Operator, Mapping[str, DimValue], Mapping[str, Any]]
+
+    def evaluate(self, source: str, entry: str | None = None, **limits: Any) -> Row:
+        """:func:`portakern.evaluate` at this task's shape, dtype and parameters."""
+        from portakern.api import evaluate
+
+        operator, dims, params = self._asked
+        return evaluate(operator, source, self.target, entry, dtype=self.dtype, **limits, **dims, **params)  # type: ignore[arg-type]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as JSON, for a generator in another process."""
+        fields = {k: v for k, v in vars(self).items() if not k.startswith("_")}
+        return {**fields, "arrays": [asdict(a) for a in self.arrays]}
+
+    def __str__(self) -> str:
+        arrays = "\n".join(f"  {a.role} {a.name}: {a.dtype}[{', '.join(map(str, a.shape))}]" for a in self.arrays)
+        figures = "\n".join(f"  {n}: {f['value']:g} {f['unit']}" for n, f in self.device["figures"].items())
+        return (f"# {self.operator} for {self.target}, {self.dtype}\n\n{self.doc}\n\n{self.math}\n\n# arrays\n{arrays}\n\n"
+                f"# how a kernel is called\n{self.convention}\n\n# device: {self.device['title']}\n{figures}\n\n"
+                f"# a correct kernel to start from\n{self.starting_kernel}")
+
+
+def task_of(work: Work, operator: Operator, dims: Mapping[str, DimValue], params: Mapping[str, Any]) -> Task:
+    """Raises what emitting the starting kernel raises."""
+    target = registry().target(work.target)
+    language = registry().language(target.language)
+    source, _ = steps.emit(work)
+    return Task(
+        operator.name, work.target, work.row.dtype or "", work.row.shape or {}, work.row.params or {}, operator.doc,
+        operator.source, str(work.program), tuple(ArraySpec(*a) for a in arg_rows(steps.arrays_of(work.program))),
+        language.convention, dict(language.options), device_facts(target.device), source.text, source.entry,
+        "; ".join(map(str, source.schedule)), source.suffix, (operator, dict(dims), dict(params)),
+    )  # fmt: skip
+
+
+def device_facts(device: Device) -> dict[str, Any]:
+    return {
+        "name": device.name, "isa": device.isa, "vendor": device.vendor, "kind": device.kind, "title": device.title,
+        "dtypes": list(device.dtypes), "alternatives": dict(device.alternatives), "features": list(device.features),
+        "figures": {n: asdict(f) for n, f in device.figures.items()}, "matrix": [asdict(m) for m in device.matrix],
+    }  # fmt: skip
