@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from portakern.backend import Source, Target
-from portakern.emit.clike import CLikeEmitter, Dialect, Printer, read_headers
+from portakern.emit.clike import CLikeEmitter, Dialect, Printer
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.memory import size_text
 from portakern.emit.clike.names import Names, identifier

@@ -62,7 +62,7 @@ def _rows(nest: Nest) -> list[Schedule]:
                 for wide, deep in ((256, 32), (1024, 16), (64, 64))]  # fmt: skip
     found = []
     for row in (ROW, 4096, 1024):
-        tiles = {reduced.name: fit(reduced, row) if isinstance(reduced.extent, int) and reduced.extent <= row else min(row, 4096)}
+        tiles = {reduced.name: min(row, 4096) if _longer(reduced, row) else fit(reduced, row)}
         if parallel and tiles[reduced.name] <= 256:
             tiles[parallel[-1].name] = fit(parallel[-1], max(LINE // tiles[reduced.name], 1))
         found.append(_schedule(tiles, nest))

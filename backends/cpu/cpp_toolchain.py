@@ -53,7 +53,7 @@ def find_compiler(asked: str | None = None) -> Compiler:
 def _candidates(asked: str | None) -> list[tuple[str, ...]]:
     if asked:
         return [tuple(shlex.split(asked))]
-    found = [(path,) for name in ("g++", "clang++", *_versions()) if (path := shutil.which(name))]
+    found: list[tuple[str, ...]] = [(path,) for name in ("g++", "clang++", *_versions()) if (path := shutil.which(name))]
     if importlib.util.find_spec("ziglang") is not None:
         found.append((sys.executable, "-m", "ziglang", "c++"))
     return found

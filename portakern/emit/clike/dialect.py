@@ -35,7 +35,8 @@ class Dialect:
 
     *Operands of matrix products.*  ``shared`` spells an operand in shared memory (``{element}``, ``{rows}``, ``{cols}``,
     ``{role}``: A or B, ``{transposed}``: true or false); ``declare_shared`` declares ``{slots}`` of them as ``{name}``.
-    ``operand`` names one.  ``role_matters`` says that an operand must be stored differently as left and as right one.  ``pipelined`` is whether
+    ``operand`` names one.  ``role_matters`` says that an operand must be stored differently as left and as right one.
+    ``pipelined`` is whether
     copies to shared memory are asynchronous (else ``stages`` is taken as 1); ``synchronised`` whether threads share the
     operands, so that barriers are needed.  ``register_operands`` lists the (role, kind) pairs of operands that ``dot`` takes
     straight from registers, e.g. ``("A", "accumulator")``.

@@ -65,6 +65,8 @@ def apply(template: str, *operands: str) -> Text:
 
 def _wrap(x: str, own: int, position: int) -> str:
     inner = x.precedence if isinstance(x, Text) else ATOM
+    if own == 15 and x.startswith("-"):  # --x would be a decrement
+        return f"({x})"
     right = position > 0 and own in (12, 13, 11)  # left-associative: a - (b - c), and a + (b + c) as it was written
     if inner < own or (inner == own and right) or (inner in _ALWAYS_WRAP and own in _ALWAYS_WRAP) or (
         inner == 3 and own == 3 and position < 2

@@ -82,6 +82,8 @@ def floating(op: Op) -> bool:
         return True
     if isinstance(op, t.Broadcast):
         return not dims_of(op.x) or floating(op.x)
+    if isinstance(op, t.Cast) and isinstance(op.x, t.Const | t.Extent):
+        return True
     if not dims_of(op) or not isinstance(op, ELEMENTWISE) or isinstance(op, t.Mask):
         return False
     parts = [x for x in op.operands if dims_of(x)]

@@ -90,22 +90,25 @@ class Addresses:
                     if term.axis == axis:
                         total = total + stride * term.scale if isinstance(stride, Sym) else total + term.scale * stride
             steps.append(str(self.size(total)))
-        over = self.kernel.may_overrun(op)
+        over = reaching_out(self.kernel, op)
         pad = ""
         if isinstance(op, t.Load) and op.pad is not None:
             pad = constant(op.pad, have.dtype if have.dtype in ("f64", "bool") or _whole(have.dtype) else "f32")
         if not any(axis in over for axis, _ in dims):
             return Access(origin, tuple(steps))
-        left = tuple(self._left(op, axis, axis in inline_left) if axis in over else str(n) for axis, n in dims)
+        left = tuple(self.left(axis, axis in inline_left) if axis in over else str(n) for axis, n in dims)
         return Access(origin, tuple(steps), left, pad)
 
-    def _left(self, op: t.Load | t.Store, axis: str, inline: bool) -> str:
-        for index, size in zip(op.indices, t.buffer_type(op.buffer).shape, strict=True):
-            if axis in index.axes:
-                if index.plain and self.kernel.axis[axis].extent == size:
-                    return self.left(axis, inline)
-                return f"pk::left({self.size(size)}, {self.coordinate(index)})"
-        raise AssertionError(axis)
+
+def reaching_out(kernel: t.Kernel, op: t.Load | t.Store) -> frozenset[str]:
+    """The axes along which the tile of ``op`` needs a bounds check.
+
+    A coordinate inside its axis's extent is inside the buffer (see the rules), so what is left is counted along the axis.
+    A load may read what lies in the buffer beyond an axis; a store never writes there.
+    """
+    if isinstance(op, t.Store):
+        return frozenset(a for index in op.indices for a in index.axes if kernel.axis[a].ragged)
+    return frozenset(a for a in kernel.may_overrun(op) if kernel.axis[a].ragged)
 
 
 def _whole(dtype: str) -> bool:

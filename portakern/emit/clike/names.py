@@ -11,7 +11,9 @@ RESERVED = frozenset(
     this throw true try typedef typename union unsigned using virtual void volatile while xor main pk half
     int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t INFINITY NAN
     abs exp exp2 log log2 log1p expm1 sqrt tanh erf sin cos tan floor ceil round pow fmax fmin y0 y1 yn j0 j1 jn
-    item grid block threadIdx blockIdx blockDim gridDim std sycl kernel index div rint""".split()
+    item grid block threadIdx blockIdx blockDim gridDim std sycl kernel index div rint rsqrt exp10 sign sigmoid step mix
+    clamp degrees radians cross dot length distance normalize select any all isnan isinf bitcast fill load store map put
+    stage commit wait sync left rem fma mad min max global local constant private""".split()  # noqa: SIM905
 )
 """Keywords, and names of the C library or of a platform that must keep their meaning."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field, replace
 
@@ -257,6 +258,10 @@ class Planner:
         match op:
             case t.Unary(fn=fn):
                 return [f"{fn}_{base}"]
+            case t.Binary(fn="div", lhs=t.Reduce(fn="sum") as x, rhs=n) if floating(n) and x in self.variable:
+                return [self.variable[x].replace("sum", "mean"), f"{base}_mean"]  # a sum over a count
+            case t.Binary(fn="mul", lhs=x, rhs=y) if x is y:
+                return [f"{base}_squared"]
             case t.Binary(fn=fn):
                 return [f"{base}_{_SHORT.get(fn, fn)}"]
             case t.Cast(dtype=dtype):
@@ -265,6 +270,8 @@ class Planner:
                 return [f"masked_{base}"]
             case t.Compare(fn=fn):
                 return [f"{base}_{fn}"]
+            case t.Select(yes=t.Const(value=value)) | t.Select(no=t.Const(value=value)) if abs(value) == math.inf:
+                return [f"masked_{base}"]
             case t.Select(yes=t.Const(value=value)) | t.Select(no=t.Const(value=value)):
                 return [f"{base}_or_{str(value).removesuffix('.0').replace('-', 'minus_')}"]
         return [f"{base}_value"]
@@ -275,13 +282,13 @@ class Planner:
             if isinstance(op, t.Load):
                 return self.variable.get(op.buffer, "value")
             if op in self.variable:
-                name = re.sub(r"_(f64|f32|f16|bf16|tile)$", "", self.variable[op])
-                return name.split("_")[-1] if name.count("_") > 1 else name
+                name = re.sub(r"^(masked|new)_|_(f64|f32|f16|bf16|tile)$", "", self.variable[op])
+                return name if len(name) <= 12 else name.split("_")[-1]
             shaped = [x for x in op.operands if not floating(x)]
             if isinstance(op, t.Select):
                 shaped = [x for x in (op.yes, op.no, op.condition) if not floating(x)]
             if not shaped:
-                return "value"
+                return _leaf(op)
             op = max(shaped, key=lambda x: len(dims_of(x)))
 
     def text(self, op: Op, e: _Expansion) -> Text:
@@ -292,11 +299,10 @@ class Planner:
             return self._input(op, e)
         text = self._formula(op, e)
         uses = sum(u in e.members for u in self.regions.uses.get(op, ())) if op in e.members else 1
-        if op in e.members and (uses > 1 or (len(text) > LONG and uses == 1)) and text.precedence < 20:
-            if not isinstance(op, t.Broadcast):
-                name = e.names.fresh(*self._local_wishes(op))
-                e.locals.append((t.tile_type(op).dtype, name, text))
-                text = Text(name)
+        if op in e.members and not isinstance(op, t.Broadcast) and (uses > 1 or (len(text) > LONG and uses == 1)):
+            name = e.names.fresh(*self._local_wishes(op))
+            e.locals.append((t.tile_type(op).dtype, name, text))
+            text = Text(name)
         e.done[op] = text
         return text
 
@@ -362,6 +368,8 @@ class Planner:
                 return apply(d.compare[fn], self.text(a, e), self.text(b, e))
             case t.Select(condition=c, yes=y, no=n):
                 return apply(SELECT, self.text(c, e), self.text(y, e), self.text(n, e))
+            case t.Cast(x=t.Extent(size=int() as size), dtype=dtype):
+                return self.constant(size, dtype)
             case t.Cast(x=x, dtype=dtype):
                 return self.cast(self.text(x, e), t.tile_type(x).dtype, dtype)
             case t.Bitcast(x=x, dtype=dtype):
@@ -537,7 +545,8 @@ class Planner:
         found: list[p.Stage] = []
         for load in loads:
             assert isinstance(load, t.Load)
-            access = self.addresses.access(load, self.variable[load.buffer], dims_of(load), frozenset({axis}))
+            access = self.addresses.access(load, self.variable[load.buffer], dims_of(load),
+                                           frozenset({axis} if slots > 1 else ()))
             for dot in (u for u in self.loads.readers(load) if isinstance(u, t.Dot)):
                 row, col = (a for a, _ in dims_of(dot))
                 role, order = ("A", (row, dot.axis)) if row in t.tile_type(load).axes else ("B", (dot.axis, col))
@@ -596,8 +605,6 @@ class Planner:
         wish = arg.name  # type: ignore[attr-defined]
         if init in self.mutable and init in self.variable and self.regions.users(init) == [op]:
             self.variable[arg] = self.variable[init]
-        elif isinstance(init, Arg) and self.into.get(arg) is init:
-            self.variable[arg] = self.variable[init]
         else:
             value = "" if floating(init) and place else self.value(init, place)
             self.variable[arg] = self.names.fresh(wish, f"{wish}_so_far")
@@ -621,6 +628,11 @@ class Planner:
             chain.pop()
             for x in chain:
                 self.into[x] = arg
+            return
+        if isinstance(first, Result) and isinstance(first.source, t.For):
+            inner = first.source  # a loop inside carries the same value on
+            if inner.init[first.index] is arg and self.regions.users(arg) == [inner]:
+                self.mutable.add(arg)
             return
         if floating(first) or isinstance(first, Arg | Result | t.Load) or self.regions.block.get(first) is not op.body:
             return
@@ -702,3 +714,13 @@ def _reordered(kernel: t.Kernel) -> t.Kernel:
         return kernel
     args = sorted(kernel.args, key=lambda a: isinstance(a.type, t.TileType))
     return replace(kernel, body=Block(tuple(args), kernel.body.ops))
+
+
+def _leaf(op: Op) -> str:
+    """A word for a value made of constants."""
+    for x in (op, *op.operands):
+        if isinstance(x, t.Cast):
+            x = x.x
+        if isinstance(x, t.Extent | t.Const):
+            return str(x.size if isinstance(x, t.Extent) else x.value).removesuffix(".0").replace("-", "minus_")
+    return "value"

@@ -233,9 +233,9 @@ def _wrapped(line: str) -> list[str]:
     lowest = 99
     for n, c in enumerate(line[: WIDTH - 16]):
         depth += (c in "([{") - (c in ")]}")
-        if line[n : n + 3] in (" + ", " - ", " ? ", " : ", " * ", " / ") or line[n : n + 4] in (" && ", " || "):
-            if depth <= lowest and n > 30:
-                lowest, best = depth, n
+        operator = line[n : n + 3] in (" + ", " - ", " ? ", " : ", " * ", " / ") or line[n : n + 4] in (" && ", " || ")
+        if operator and depth <= lowest and n > 30:
+            lowest, best = depth, n
     if best < 0:
         return [line]
     rest = _wrapped("    " + line[best + 1 :])

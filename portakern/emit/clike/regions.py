@@ -54,7 +54,8 @@ class Regions:
     def _join(self, op: Op) -> Op:
         roots: set[Op] = set()
         for user in self.uses.get(op, ()):
-            if user not in self.root or self.block[user] is not self.block[op] or self._level(user) != self._level(op):
+            same = self._level(user) == self._level(op) or _widened(op)
+            if user not in self.root or self.block[user] is not self.block[op] or not same:
                 return op
             roots.add(self.root[user])
         return roots.pop() if len(roots) == 1 else op
@@ -74,13 +75,16 @@ class Regions:
                 last = max(last, self.last_use(user, block, inside))
                 continue
             user = self.root.get(user, user)
-            if isinstance(user, Yield) and self.block[user] is block:
-                last = max(last, self.position[user])
-            elif self.block[user] is block:
+            if (isinstance(user, Yield) and self.block[user] is block) or self.block[user] is block:
                 last = max(last, self.position[user])
             elif user in inside:
                 last = max(last, self.position[inside[user]])
         return last
+
+
+def _widened(op: Op) -> bool:
+    """A loaded vector that only becomes f32: it does so where it is used."""
+    return isinstance(op, t.Cast) and isinstance(op.x, t.Load) and len(dims_of(op)) == 1
 
 
 def nested_in(block: Block) -> dict[Op, Op]:

@@ -11,6 +11,7 @@ from portakern.emit.clike.layouts import dims_of, tiles_of
 from portakern.ir import tile as t
 from portakern.ir.core import Op, Result, Yield
 from portakern.ir.program import Program
+from portakern.ir.size import Size, Sym
 
 KNOWN = (
     t.Coord, t.Start, t.Extent, t.Const, t.Unary, t.Binary, t.Compare, t.Select, t.Cast, t.Bitcast, t.Broadcast, t.Permute,
@@ -71,23 +72,34 @@ def _access(op: t.Load | t.Store, kernel: t.Kernel) -> Iterator[tuple[str, str]]
     dims = dict(dims_of(op) if isinstance(op, t.Load) else dims_of(op.value))
     if isinstance(op, t.Load) and op.gathers:
         yield "a gathering load", ""
-    over = kernel.may_overrun(op)
-    homes: dict[str, int] = {}
-    for index in op.indices:
+        return
+    for index, size in zip(op.indices, t.buffer_type(op.buffer).shape, strict=True):
         for term in index.terms:
-            if term.axis not in dims:
-                continue
-            homes[term.axis] = homes.get(term.axis, 0) + 1
-            if term.div != 1 or term.mod:
+            if term.axis in dims and (term.div != 1 or term.mod):
                 yield f"the index {index} of a tile along {term.axis}", f"tile {term.axis} by 1"
-            if term.axis in over and term.scale != 1:
-                yield f"the index {index}, which may leave the buffer in steps of {term.scale}", ""
-        if any(term.axis in over and term.axis not in dims for term in index.terms):
-            yield f"the index {index}, whose coordinate may leave the buffer", ""
-        low = index.offset
-        if not isinstance(low, int) or low < 0:
-            if any(a in over for a in index.axes):
-                yield f"the index {index}, which may be below 0", ""
-    for axis, count in homes.items():
-        if count > 1 and axis in over:
-            yield f"a ragged diagonal along {axis}", ""
+        low, high = _reach(index, kernel)
+        if isinstance(low, int) and low < 0:
+            yield f"the index {index}, which may be below 0", "pad the array first"
+        beyond = high - size
+        if isinstance(beyond, int) and beyond >= 0 and not _empty(index, kernel):
+            yield f"the index {index}, which may be beyond {size}", "pad the array first"
+
+
+def _reach(index: t.Index, kernel: t.Kernel) -> tuple[Size, Size]:
+    """The lowest and highest value of ``index`` while every coordinate is inside its axis's extent."""
+    low: Size = index.offset
+    high: Size = index.offset
+    for term in index.terms:
+        last: Size = kernel.axis[term.axis].extent - 1
+        last = last // term.div if term.div != 1 else last
+        last = term.mod - 1 if term.mod else last
+        reach = last * term.scale if isinstance(last, Sym) else term.scale * last
+        if isinstance(term.scale, int) and term.scale < 0:
+            low = low + reach
+        else:
+            high = high + reach
+    return low, high
+
+
+def _empty(index: t.Index, kernel: t.Kernel) -> bool:
+    return any(kernel.axis[a].extent == 0 for a in index.axes)

@@ -37,13 +37,13 @@ struct Max {  // hands on NaN
     template <class T>
     static T identity();
     template <class V>
-    static PK_INLINE V of(V a, V b) { return (a > b) | (a != a) ? a : b; }
+    static PK_INLINE V of(V a, V b) { return ((a > b) | (a != a)) ? a : b; }
 };
 struct Min {
     template <class T>
     static T identity();
     template <class V>
-    static PK_INLINE V of(V a, V b) { return (a < b) | (a != a) ? a : b; }
+    static PK_INLINE V of(V a, V b) { return ((a < b) | (a != a)) ? a : b; }
 };
 template <>
 PK_INLINE float Max::identity<float>() { return -__builtin_inff(); }

@@ -1,0 +1,29 @@
+"""Fixtures that all tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing with them")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """``golden(name, text)``: ``text`` must be that of the file ``golden/name`` beside the test."""
+    folder = Path(request.path).parent / "golden"
+
+    def check(name: str, text: str) -> None:
+        path = folder / name
+        if request.config.getoption("--update-golden"):
+            folder.mkdir(exist_ok=True)
+            path.write_text(text)
+            return
+        assert path.is_file(), f"there is no golden file {path.name}: run the test with --update-golden and read the file"
+        assert text == path.read_text(), f"{path.name} has changed: run the test with --update-golden and read the difference"
+
+    return check
