@@ -7,5 +7,6 @@ from pathlib import Path
 from portakern.backend import Backend
 
 from .opencl.language import opencl
+from .sycl.language import sycl
 
-backend = Backend(name="sycl", languages=(opencl,), devices=Path(__file__).parent / "devices")
+backend = Backend(name="sycl", languages=(sycl, opencl), devices=Path(__file__).parent / "devices")

@@ -53,7 +53,7 @@ class KernelPrinter:
         self.vector: tuple[str, int] | None = None
         self.left: str | None = None  # lanes that are left, where the vector may be cut short
         wide = self.kernel.sizes or any(isinstance(a.type, BufferType) and a.type.wide for a in self.kernel.args)
-        self.index = "long" if wide else "int"
+        self.index = words.held("i64" if wide else "i32")
         self.buffers: dict[Op, str] = {a: self.fresh(a.name) for a in self.kernel.args}
         self.arrays: dict[Storage, str] = {s: self.fresh(s.name) for s in plan.storages}
         self.coords = {a.name: self.fresh(a.name) for a in self.kernel.axes}
@@ -141,7 +141,7 @@ class KernelPrinter:
 
     def sized(self, size: object) -> str:
         text = size_text(size)  # type: ignore[arg-type]
-        return f"{text}L" if self.index == "long" and text.isdigit() else text
+        return f"{text}L" if self.index != self.words.held("i32") and text.isdigit() else text
 
     # ---- nodes
 

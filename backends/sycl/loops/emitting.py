@@ -1,0 +1,81 @@
+"""What emitters of loops share: missing rules, the plan of a program, launches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from portakern.backend import Launch, Missing, Target
+from portakern.errors import MissingRuleError
+from portakern.ir.core import Op
+from portakern.ir.program import Program
+from portakern.ir.size import Size, product
+from portakern.ir.tile import ArgReduce, Binary, Dot, Kernel, Load, Scan, Store, TileType, buffer_type, tile_type
+
+from .forming import form
+from .plan import LoopPlan
+from .spelling import SUPPORTED
+
+
+def lacks(program: Program, target: Target) -> Sequence[Missing]:
+    """Everything in ``program`` that loops have no rule for."""
+    found: dict[tuple[str, str], Missing] = {}
+
+    def note(what: str, where: object = "", alternative: str = "") -> None:
+        found.setdefault((what, str(where or "")), Missing(what, str(where or ""), alternative))
+
+    device = target.device
+    for array in program.arrays:
+        if array.dtype not in SUPPORTED or array.dtype not in device.dtypes:
+            note(f"{array.dtype} arrays ({array.name})", "", device.alternatives.get(array.dtype, ""))
+    for kernel in program.kernels:
+        for op in kernel.body.walk():
+            for what, alternative in _lacks(op):
+                note(f"{what} in {target.language}", op.loc, alternative)
+    return tuple(found.values())
+
+
+def _lacks(op: Op) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    if isinstance(op, Scan | ArgReduce):
+        found.append((op.mnemonic(), ""))
+    if isinstance(op, Load) and op.gathers:
+        found.append(("gathered loads", ""))
+    if isinstance(op, Binary) and op.fn == "pow" and tile_type(op).dtype not in ("f32", "f64"):
+        found.append(("integer powers", "cast to f32"))
+    if isinstance(op, Store) and op.mode != "set" and buffer_type(op.buffer).dtype not in ("f32", "i32"):
+        found.append((f"atomic {op.mode} on {buffer_type(op.buffer).dtype}", "f32 or i32"))
+    if isinstance(op, Dot) and op.precision not in ("ieee", "tf32"):
+        found.append((f"products with precision {op.precision}", "ieee"))
+    if isinstance(op.type, TileType) and op.type.dtype not in SUPPORTED:
+        found.append((f"{op.type.dtype} values", "f32"))
+    return found
+
+
+def refuse(program: Program, target: Target, missing: Sequence[Missing]) -> None:
+    """Raises :class:`MissingRuleError` that lists what is missing, if anything is."""
+    lines = []
+    for m in missing:
+        place = f"{m.where}: " if m.where else ""
+        lines.append(f"{place}{m.what}{f' (use {m.alternative})' if m.alternative else ''}")
+    if lines:
+        raise MissingRuleError(f"{program.name} cannot be emitted for {target}", missing=tuple(lines))
+
+
+def plan_loops(program: Program, target: Target) -> LoopPlan:
+    lanes = target.device.count("vector_bytes", 64) // 4
+    return LoopPlan(tuple(form(k, lanes) for k in program.kernels))
+
+
+def launch(kernel: Kernel) -> Launch:
+    """The grid: the fastest axis first, every axis beyond the second in the third dimension."""
+    steps: list[Size] = [a.steps for a in reversed(kernel.grid)]
+    x, y = (*steps, 1, 1)[:2]
+    return Launch(kernel.name, (x, y, product(tuple(steps[2:]))), (1, 1, 1), (*(a.name for a in kernel.args), *kernel.sizes))
+
+
+def launch_line(run: Launch) -> str:
+    """The comment that says how a kernel is launched (see :mod:`portakern.emit.launches`)."""
+    grid = ", ".join(map(str, run.grid))
+    block = ", ".join(map(str, run.block))
+    return (f"// portakern launch: kernel={run.kernel} grid=({grid}) block=({block}) shared={run.shared_bytes} "
+            f"args=({', '.join(run.args)})")

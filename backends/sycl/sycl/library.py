@@ -1,0 +1,241 @@
+"""The SYCL runtime of the intel-sycl-rt wheel behind the C interface of ``shim/shim.cpp``, through ctypes.
+
+The shim is compiled on first use by the host's C++ compiler (g++, clang++ or the zig of the ziglang wheel) and cached.
+The wheel's libraries have no search path that leads to each other, so they are loaded by their absolute path first.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from portakern.build.cache import Cache, digest
+from portakern.build.process import run_tool
+from portakern.errors import RuntimeFault, ToolMissing
+
+from ..opencl.platforms import icd_directory, intel_library
+
+INSTALL = "pip install 'portakern[sycl]'"
+PACKAGE = "intel-sycl-rt"
+SHIM = Path(__file__).resolve().parent.parent / "shim" / "shim.cpp"
+_PRELOAD = ("libintlc.so.5", "libirng.so", "libimf.so", "libsvml.so", "libOpenCL.so.1")
+_TIMEOUT_S = 180.0
+
+
+@cache
+def prefix() -> Path | None:
+    """The folder under which the wheel put ``lib/libsycl.so.N`` and ``include``."""
+    try:
+        files = importlib.metadata.files(PACKAGE) or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    for file in files:
+        if file.name.startswith("libsycl.so.") and file.name.count(".") == 2:
+            path = Path(str(file.locate())).resolve()
+            return path.parent.parent if path.exists() else None
+    return None
+
+
+def runtime_version() -> str:
+    return importlib.metadata.version(PACKAGE)
+
+
+def sycl_library(root: Path) -> Path:
+    return next(p for p in sorted((root / "lib").glob("libsycl.so.*")) if p.name.count(".") == 2)
+
+
+def host_compiler() -> list[str] | None:
+    """The command of a C++ compiler for the shim."""
+    for name in (os.environ.get("CXX", ""), "g++", "clang++"):
+        path = shutil.which(name) if name else None
+        if path:
+            return [path]
+    if importlib.util.find_spec("ziglang") is not None:
+        return [sys.executable, "-m", "ziglang", "c++"]
+    return None
+
+
+def unavailable() -> str | None:
+    """Why SYCL cannot be used here; ``None`` where it can."""
+    if prefix() is None:
+        return f"{PACKAGE} is not installed: {INSTALL}"
+    if intel_library() is None:
+        return f"intel-opencl-rt, the CPU device of SYCL, is not installed: {INSTALL}"
+    if host_compiler() is None:
+        return "no C++ compiler was found (g++, clang++ or zig) to build the interface to SYCL: pip install ziglang"
+    return None
+
+
+def shim_file() -> Path:
+    """The compiled shim, built now where the cache does not hold it."""
+    root, compiler = prefix(), host_compiler()
+    if root is None or compiler is None:
+        raise ToolMissing(unavailable() or "SYCL is not available", hint=INSTALL)
+    flags = ["-std=c++17", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-DCL_TARGET_OPENCL_VERSION=300"]
+    key = digest("sycl shim", SHIM.read_bytes(), runtime_version(), flags, str(root), compiler)
+    cache_ = Cache()
+    found = cache_.file(key, ".so")
+    if found is not None:
+        return found
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "shim.so"
+        command = [*compiler, *flags, str(SHIM), "-o", str(out), f"-I{root / 'include'}", f"-L{root / 'lib'}",
+                   f"-l:{sycl_library(root).name}", "-ldl"]
+        run_tool(command, timeout_s=_TIMEOUT_S).checked("the interface to the SYCL runtime",
+                                                        hint="set CXX to a C++17 compiler that works")
+        cache_.put(key, out.read_bytes())
+    made = cache_.file(key, ".so")
+    assert made is not None
+    return made
+
+
+class Argument(c.Structure):
+    """A kernel argument: a pointer (``bytes`` 0) or a value."""
+
+    _fields_ = [("data", c.c_void_p), ("bytes", c.c_size_t)]  # noqa: RUF012 (the form ctypes asks for)
+
+
+_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+    "pk_error": (c.c_char_p, []),
+    "pk_devices": (c.c_int, []),
+    "pk_describe": (c.c_int, [c.c_int, c.c_char_p, c.c_size_t]),
+    "pk_queue": (c.c_void_p, [c.c_int]),
+    "pk_allocate": (c.c_void_p, [c.c_void_p, c.c_size_t]),
+    "pk_release": (None, [c.c_void_p, c.c_void_p]),
+    "pk_compile": (c.c_void_p, [c.c_void_p, c.c_char_p, c.POINTER(c.c_char_p), c.c_int]),
+    "pk_bytes_log": (c.c_char_p, [c.c_void_p]),
+    "pk_bytes_data": (c.c_void_p, [c.c_void_p]),
+    "pk_bytes_size": (c.c_size_t, [c.c_void_p]),
+    "pk_bytes_free": (None, [c.c_void_p]),
+    "pk_program": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.c_int, c.c_char_p]),
+    "pk_program_free": (None, [c.c_void_p]),
+    "pk_program_binary": (c.c_int64, [c.c_void_p, c.c_void_p]),
+    "pk_kernel": (c.c_void_p, [c.c_void_p, c.c_void_p, c.c_char_p]),
+    "pk_kernel_free": (None, [c.c_void_p]),
+    "pk_kernel_facts": (c.c_int, [c.c_void_p, c.c_void_p, c.POINTER(c.c_uint64)]),
+    "pk_launch": (c.c_int, [c.c_void_p, c.c_void_p, c.POINTER(c.c_size_t), c.POINTER(c.c_size_t), c.POINTER(Argument), c.c_int]),
+}
+
+
+@cache
+def library() -> c.CDLL:
+    """The shim, loaded once per process.  Raises :class:`ToolMissing`, :class:`CompileError` or :class:`RuntimeFault`."""
+    reason = unavailable()
+    root = prefix()
+    if reason is not None or root is None:
+        raise ToolMissing(f"SYCL cannot be used: {reason}", hint=INSTALL)
+    os.environ.setdefault("OCL_ICD_VENDORS", str(icd_directory()))
+    os.environ.setdefault("ONEAPI_DEVICE_SELECTOR", "opencl:cpu")
+    path = shim_file()
+    try:
+        for name in (*_PRELOAD, sycl_library(root).name):
+            c.CDLL(str(root / "lib" / name), mode=os.RTLD_LOCAL | os.RTLD_NOW)
+        shim = c.CDLL(str(path))
+    except OSError as error:
+        raise RuntimeFault(f"the SYCL runtime cannot be loaded: {error}", hint=f"reinstall it: {INSTALL}") from error
+    for name, (result, arguments) in _SIGNATURES.items():
+        function = getattr(shim, name)
+        function.restype, function.argtypes = result, arguments
+    return shim
+
+
+def reason() -> str:
+    """What the last call of this thread failed with."""
+    return library().pk_error().decode(errors="replace")
+
+
+@cache
+def queue() -> int:
+    """The queue of the first CPU device; one per process."""
+    shim = library()
+    if shim.pk_devices() < 1:
+        raise ToolMissing(f"SYCL finds no CPU device here ({reason()})", hint=INSTALL)
+    made = shim.pk_queue(0)
+    if not made:
+        raise RuntimeFault(f"the SYCL CPU device cannot be opened: {reason()}")
+    return made
+
+
+@cache
+def device_name() -> str:
+    """The CPU device as its driver names it."""
+    queue()
+    text = c.create_string_buffer(512)
+    if library().pk_describe(0, text, len(text)):
+        raise RuntimeFault(f"the SYCL CPU device cannot be asked its name: {reason()}")
+    name, platform, driver = text.value.decode(errors="replace").split("\t")
+    return f"{name.strip()} ({platform} {driver} through SYCL {runtime_version()})"
+
+
+def compile_to_spirv(source: str, options: tuple[str, ...] = ()) -> tuple[bytes, str]:
+    """The SPIR-V of the kernels in ``source`` and the compiler's log.  Raises :class:`RuntimeFault` with the log."""
+    shim = library()
+    given = (c.c_char_p * max(len(options), 1))(*[o.encode() for o in options])
+    made = shim.pk_compile(queue(), source.encode(), given, len(options))
+    if not made:
+        raise RuntimeFault(reason())
+    try:
+        data = c.string_at(shim.pk_bytes_data(made), shim.pk_bytes_size(made))
+        return spirv_of(data), (shim.pk_bytes_log(made) or b"").decode(errors="replace").strip()
+    finally:
+        shim.pk_bytes_free(made)
+
+
+def spirv_of(data: bytes) -> bytes:
+    """The SPIR-V module inside a SYCLBIN, which is the last thing in it: it starts with the magic number."""
+    start = data.find(b"\x03\x02\x23\x07")
+    if start < 0:
+        raise RuntimeFault("the SYCL compiler gave no SPIR-V")
+    return trimmed(data[start:])
+
+
+def trimmed(module: bytes) -> bytes:
+    """``module`` without what follows its last instruction (each names its length in words)."""
+    position, words = 5, len(module) // 4
+    while position < words:
+        count = int.from_bytes(module[4 * position + 2 : 4 * position + 4], "little")
+        if count == 0:
+            break
+        position += count
+    return module[: 4 * min(position, words)]
+
+
+class Program:
+    """A program of the CPU device, from SPIR-V or from machine code taken from an earlier one."""
+
+    def __init__(self, data: bytes, spirv: bool) -> None:
+        shim = library()
+        self.handle = shim.pk_program(queue(), data, len(data), int(spirv), b"")
+        if not self.handle:
+            raise RuntimeFault(f"the program cannot be loaded: {reason()}", hint="clear the cache and build it again")
+
+    def machine_code(self) -> bytes:
+        shim = library()
+        size = shim.pk_program_binary(self.handle, None)
+        if size < 0:
+            raise RuntimeFault(f"the machine code cannot be read: {reason()}")
+        out = c.create_string_buffer(size)
+        shim.pk_program_binary(self.handle, out)
+        return out.raw
+
+    def kernel(self, name: str) -> int:
+        """The kernel of a free function; the compiler puts a prefix before its name."""
+        shim = library()
+        made = shim.pk_kernel(queue(), self.handle, f"__sycl_kernel_{name}".encode())
+        if not made:
+            raise RuntimeFault(f"{name}: {reason()}")
+        return made
+
+    def facts(self, kernel: int) -> dict[str, int]:
+        values = (c.c_uint64 * 3)()
+        if library().pk_kernel_facts(queue(), kernel, values):
+            raise RuntimeFault(f"the kernel cannot be asked what it uses: {reason()}")
+        return {"private": values[0], "local": values[1], "multiple": values[2]}

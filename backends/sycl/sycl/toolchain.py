@@ -1,0 +1,48 @@
+"""Compiles SYCL at run time: to machine code of this machine's CPU, or to SPIR-V and from there to an Intel GPU's."""
+
+from __future__ import annotations
+
+import pickle
+
+from portakern.backend import Availability, Binary, Resources, Source, Target
+from portakern.emit.clike import inline_headers
+from portakern.errors import ToolMissing
+
+from ..opencl.toolchain import cpu_model
+from ..workers import call
+from . import library
+
+OPTIONS: tuple[str, ...] = ()
+_TIMEOUT_S = 300.0
+
+
+class SyclToolchain:
+    def available(self, target: Target) -> Availability:
+        reason = library.unavailable()
+        if reason is not None:
+            return Availability(False, reason)
+        compiler = library.host_compiler() or [""]
+        return Availability(True, f"intel-sycl-rt {library.runtime_version()} (interface built by {compiler[0]})")
+
+    def fingerprint(self, target: Target) -> str:
+        reason = library.unavailable()
+        version = library.runtime_version() if reason is None else reason
+        return f"sycl rtc {version} {' '.join(OPTIONS)} {cpu_model()}"
+
+    def compile(self, source: Source) -> Binary:
+        reason = library.unavailable()
+        if reason is not None:
+            raise ToolMissing(f"{source.operator} cannot be compiled: {reason}", hint=library.INSTALL)
+        return self.for_cpu(source)
+
+    def for_cpu(self, source: Source) -> Binary:
+        text = inline_headers(source.text, source.headers)
+        kernels = tuple(dict.fromkeys(x.kernel for x in source.launches))
+        built = call("portakern.backends.sycl.sycl.jobs:build_cpu", text, kernels, OPTIONS, timeout_s=_TIMEOUT_S)
+        resources = tuple(
+            Resources(kernel=name, scratch_bytes=facts["private"], shared_bytes=facts["local"], source="clGetKernelWorkGroupInfo",
+                      extra=(("preferred_work_group_multiple", facts["multiple"]),))
+            for name, facts in built["kernels"].items()
+        )  # fmt: skip
+        return Binary("opencl-program", pickle.dumps((built["device"], built["data"])), built["device"], resources,
+                      log=built["log"])
