@@ -446,11 +446,20 @@ def _summed(dtype: str, r: np.ndarray, v: Val, n: int, add: Callable[[np.ndarray
     if v.exact and _exact_sum(dtype, v.x, total):
         return finish(dtype, r, 0.0, [])
     passed = 0.0 if v.exact else add(v.bound())
-    spread = passed + accuracy.chain(n) * accuracy.unit(dtype) * (total + passed)
+    length = _length(n, v, add)
+    spread = passed + length * accuracy.unit(dtype) * (total + passed)
     spread = np.where(np.isnan(spread) | np.isinf(spread), np.where(np.isinf(passed), np.inf, 0.0), spread)
     # Partial sums may overflow where the sum does not.
     spread = np.where(np.isfinite(r) & (total >= accuracy.largest("f64" if dtype == "f64" else "f32")), np.inf, spread)
     return finish(dtype, r, spread, [Val(r, spread)])
+
+
+def _length(n: int, v: Val, add: Callable[[np.ndarray], np.ndarray]) -> Any:
+    """``chain`` of the terms that are not zero, since adding zero is exact; per element of the sum where that helps."""
+    if not v.exact or n < 64 or np.count_nonzero(v.x) * 4 > v.x.size:
+        return accuracy.chain(n)
+    terms = add((v.x != 0).astype(np.float64))
+    return np.minimum(terms, accuracy.chain(n))
 
 
 def _fold_extreme(op: t.Fold, v: Val, r: np.ndarray) -> Val:
@@ -533,8 +542,11 @@ def _contraction(
         passed = passed + times(a.bound(), size_b)
     if not b.exact:
         passed = passed + times(size_a + a.e, b.bound())
-    each = accuracy.chain(n) * accuracy.accumulation_unit(operand, op.dtype, precision)
-    each += accuracy.PRODUCT_UNIT[precision] + accuracy.unit(op.dtype)
+    length: Any = accuracy.chain(n)
+    if n >= 64 and any(v.exact and np.count_nonzero(v.x) * 4 <= v.x.size for v in (a, b)):
+        length = np.minimum(times(_terms(a), _terms(b)), length)
+    each = length * accuracy.accumulation_unit(operand, op.dtype, precision)
+    each = each + accuracy.PRODUCT_UNIT[precision] + accuracy.unit(op.dtype)
     spread = passed + each * (total + passed) + n * accuracy.smallest_normal(op.dtype)
     spread = np.where(np.isnan(spread), np.where(np.isfinite(r), np.inf, 0.0), spread)
     top = accuracy.largest("f64" if op.dtype == "f64" else "f32")
@@ -543,6 +555,11 @@ def _contraction(
     if skippable is not None:
         r, spread = np.where(skippable, 0.0, r), np.where(skippable, np.inf, spread)
     return finish(op.dtype, r, spread, [Val(r, np.asarray(passed) + 0 * r if not isinstance(passed, float) else 0.0)])
+
+
+def _terms(v: Val) -> np.ndarray:
+    """1 where ``v`` may be other than zero."""
+    return ((v.x != 0) | (np.asarray(v.e) > 0)).astype(np.float64)
 
 
 def _zero_times_nonfinite(

@@ -33,8 +33,11 @@ SMALL = (32, 100_000)
 """Programs with as many elements in inputs and outputs get adversarial stages unless said otherwise."""
 
 QUICK_S = 0.2
-SLOW_KINDS = ("nonfinite", "integers")
-"""The adversarial stages of a program whose run takes longer than ``QUICK_S``, as in an interpreter."""
+SLOW_KINDS = ("steep", "nonfinite", "integers")
+"""The adversarial stages of a small program whose run takes longer than ``QUICK_S``, as in an interpreter."""
+
+EXACT_KINDS = ("integers", "sparse")
+"""The adversarial stages of a program that is quick though not small: what makes long sums tell."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,8 @@ def check_executable(
         families: what inputs are filled with, by name; standard normal where not given.
         seed: of the inputs.
         adversarial: whether to run the adversarial stages, or which.  Where not said, all of them on a program that is
-            small and quick, and those in ``SLOW_KINDS`` on one that is small only; ``Verdict.stages`` tells.
+            small and quick, ``SLOW_KINDS`` on one that is only small and ``EXACT_KINDS`` on one that is only quick;
+            ``Verdict.stages`` tells.
         cache: where expected values are kept; the default directory where not given.
     """
     open_dims = dict(sizes or {})
@@ -96,7 +100,8 @@ def check_executable(
     families = dict(families or {})
     took = check.values("values", make_inputs(bound, families, seed))
     if adversarial is None:
-        adversarial = () if not _small(bound) else tuple(KINDS) if took <= QUICK_S else SLOW_KINDS
+        small, quick = _small(bound), took <= QUICK_S
+        adversarial = (tuple(KINDS) if quick else SLOW_KINDS) if small else EXACT_KINDS if quick else ()
     kinds = tuple(KINDS) if adversarial is True else tuple(adversarial or ())
     if took <= REPEAT_WITHIN_S or kinds:
         check.repeat(make_inputs(bound, families, seed))
