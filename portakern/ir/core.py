@@ -282,17 +282,106 @@ class Function:
         return self.body.args  # type: ignore[return-value]
 
     def __str__(self) -> str:
-        from portakern.ir.text import format_function
-
         return format_function(self)
 
     @cached_property
     def digest(self) -> str:
         """A stable hash of what the function says; locations do not count."""
-        from portakern.ir.text import format_function
-
         return hashlib.sha256(format_function(self, locations=False).encode()).hexdigest()
 
+
+
+# ---- the text form: functions print as Python, one operation a line ----------------------------------------------------
+
+Codec = tuple[Callable[[Any], str], Callable[[str], Any]]
+CODECS: dict[str, Codec] = {"Type": (str, Type.parse)}
+"""Text form of attributes that are not plain Python values, by the annotation of one element."""
+
+
+def codec(annotation: str, write: Callable[[Any], str], read: Callable[[str], Any]) -> None:
+    """Teach the text form attributes annotated ``annotation``, ``tuple[annotation, ...]`` or ``annotation | None``."""
+    CODECS[annotation] = (write, read)
+
+
+def element_codec(kind: str) -> Codec | None:
+    match = re.fullmatch(r"tuple\[(\w+), \.\.\.\]|(\w+) \| None|(\w+)", kind)
+    return CODECS.get(next(filter(None, match.groups()))) if match else None
+
+
+def _encode(kind: str, value: Any) -> str:
+    coder = element_codec(kind)
+    if coder is None:
+        return repr(value)
+    if isinstance(value, tuple):
+        return f"({''.join(repr(coder[0](v)) + ', ' for v in value).rstrip()})"
+    return "None" if value is None else repr(coder[0](value))
+
+
+def decode(kind: str, value: Any) -> Any:
+    coder = element_codec(kind)
+    if coder is None or value is None:
+        return value
+    return tuple(coder[1](v) for v in value) if isinstance(value, tuple) else coder[1](value)
+
+
+class _Printer:
+    def __init__(self, locations: bool) -> None:
+        self.names: dict[Op | Block, str] = {}
+        self.taken: set[str] = set()
+        self.lines: list[str] = []
+        self.locations = locations
+
+    def name(self, x: Op | Block) -> str:
+        if x not in self.names:
+            if isinstance(x, Arg):
+                base = x.name
+                fresh, n = base, 1
+                while fresh in self.taken:
+                    n += 1
+                    fresh = f"{base}_{n}"
+            else:
+                fresh = f"{'b' if isinstance(x, Block) else 'v'}{len(self.names)}"
+                while fresh in self.taken:
+                    fresh += "_"
+            self.taken.add(fresh)
+            self.names[x] = fresh
+        return self.names[x]
+
+    def operand(self, role: str, kind: str, value: Any) -> str:
+        if role == "attribute":
+            return _encode(kind, value)
+        if role == "operands":
+            return f"({''.join(self.name(v) + ', ' for v in value).rstrip()})"
+        return "None" if value is None else self.name(value)
+
+    def block(self, label: str, block: Block, indent: str) -> None:
+        arguments = ", ".join(f"{self.name(a)}: {a.type}" for a in block.args)
+        self.lines.append(f"{indent}def {label}({arguments}):")
+        inner = indent + "    "
+        if not block.ops:
+            self.lines.append(inner + "pass")
+        for op in block.ops:
+            for region in op.regions:
+                self.block(self.name(region), region, inner)
+            call = ", ".join(self.operand(role, op.kinds[n], getattr(op, n)) for n, role in op.roles.items())
+            text = f"{op.mnemonic()}({call})"
+            if op.type == NONE:
+                line = text
+            elif isinstance(op.type, ManyType):
+                line = f"{self.name(op)} = {text}"
+            else:
+                line = f"{self.name(op)}: {op.type} = {text}"
+            where = f"  # at {op.loc}" if self.locations and op.loc else ""
+            self.lines.append(inner + line + where)
+
+
+def format_function(function: Function, locations: bool = True) -> str:
+    """The text of ``function``; without ``locations`` it depends only on what the function computes."""
+    printer = _Printer(locations)
+    attributes = ", ".join(f"{n}={_encode(kind, getattr(function, n))}" for n, kind in function.kinds.items())
+    printer.lines += [f"# portakern ir {TEXT_VERSION}", f"@{function.keyword()}({attributes})"]
+    printer.block(function.name, function.body, "")
+    return "\n".join(printer.lines) + "\n"
 
 
 # ---- verification -----------------------------------------------------------------------------------------------------

@@ -11,8 +11,7 @@ import struct
 from typing import Any
 
 from portakern.dtypes import DTYPES
-from portakern.ir import text
-from portakern.ir.core import NONE, Block, Function, ManyType, Op, Result, Type
+from portakern.ir.core import NONE, Block, Function, ManyType, Op, Result, Type, element_codec
 from portakern.ir.program import Program
 from portakern.ir.tensor import TensorType
 from portakern.ir.tile import BufferType, TileType
@@ -46,7 +45,7 @@ def attribute_text(kind: str, value: Any) -> str:
     if isinstance(value, float):
         finite = value - value == 0
         return f"{value!r} : f64" if finite and "." in repr(value) else f"0x{struct.pack('>d', value).hex().upper()} : f64"
-    coder = text._element(kind) if kind else None
+    coder = element_codec(kind) if kind else None
     return json.dumps(coder[0](value) if coder and not isinstance(value, str) else str(value))
 
 

@@ -23,8 +23,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from portakern.errors import ScheduleError
+from portakern.ir.core import codec
 from portakern.ir.size import Size
-from portakern.ir.text import codec
 
 Value = str | int | bool
 

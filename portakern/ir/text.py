@@ -1,114 +1,29 @@
-"""The text form of functions: printed as Python, read back with ``ast`` and never executed.
+"""Reads the text form of functions back, with ``ast``; nothing is executed.  The form is written in :mod:`core`.
 
-A function prints with a header naming the version of the form, one operation per line, its type as an annotation and
-the line it comes from as a comment.  ``parse_functions(format_function(f))`` gives back an equal function.
+``parse_functions(format_function(f))`` gives back an equal function.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
 from typing import Any
 
 from portakern.errors import IRError, PortakernError
-from portakern.ir.core import NONE, TEXT_VERSION, Arg, Block, Function, Loc, ManyType, Op, Type
+from portakern.ir.core import (
+    TEXT_VERSION,
+    Arg,
+    Block,
+    Function,
+    Loc,
+    Op,
+    Type,
+    codec,
+    decode,
+    format_function,
+)
 
-Codec = tuple[Callable[[Any], str], Callable[[str], Any]]
-CODECS: dict[str, Codec] = {"Type": (str, Type.parse)}
-"""Text form of attributes that are not plain Python values, by the annotation of one element."""
-
-
-def codec(annotation: str, write: Callable[[Any], str], read: Callable[[str], Any]) -> None:
-    """Teach the text form attributes annotated ``annotation``, ``tuple[annotation, ...]`` or ``annotation | None``."""
-    CODECS[annotation] = (write, read)
-
-
-def _element(kind: str) -> Codec | None:
-    match = re.fullmatch(r"tuple\[(\w+), \.\.\.\]|(\w+) \| None|(\w+)", kind)
-    return CODECS.get(next(filter(None, match.groups()))) if match else None
-
-
-def _encode(kind: str, value: Any) -> str:
-    coder = _element(kind)
-    if coder is None:
-        return repr(value)
-    if isinstance(value, tuple):
-        return f"({''.join(repr(coder[0](v)) + ', ' for v in value).rstrip()})"
-    return "None" if value is None else repr(coder[0](value))
-
-
-def _decode(kind: str, value: Any) -> Any:
-    coder = _element(kind)
-    if coder is None or value is None:
-        return value
-    return tuple(coder[1](v) for v in value) if isinstance(value, tuple) else coder[1](value)
-
-
-# ---- printing --------------------------------------------------------------------------------------------------------
-
-
-class _Printer:
-    def __init__(self, locations: bool) -> None:
-        self.names: dict[Op | Block, str] = {}
-        self.taken: set[str] = set()
-        self.lines: list[str] = []
-        self.locations = locations
-
-    def name(self, x: Op | Block) -> str:
-        if x not in self.names:
-            if isinstance(x, Arg):
-                base = x.name
-                fresh, n = base, 1
-                while fresh in self.taken:
-                    n += 1
-                    fresh = f"{base}_{n}"
-            else:
-                fresh = f"{'b' if isinstance(x, Block) else 'v'}{len(self.names)}"
-                while fresh in self.taken:
-                    fresh += "_"
-            self.taken.add(fresh)
-            self.names[x] = fresh
-        return self.names[x]
-
-    def operand(self, role: str, kind: str, value: Any) -> str:
-        if role == "attribute":
-            return _encode(kind, value)
-        if role == "operands":
-            return f"({''.join(self.name(v) + ', ' for v in value).rstrip()})"
-        return "None" if value is None else self.name(value)
-
-    def block(self, label: str, block: Block, indent: str) -> None:
-        arguments = ", ".join(f"{self.name(a)}: {a.type}" for a in block.args)
-        self.lines.append(f"{indent}def {label}({arguments}):")
-        inner = indent + "    "
-        if not block.ops:
-            self.lines.append(inner + "pass")
-        for op in block.ops:
-            for region in op.regions:
-                self.block(self.name(region), region, inner)
-            call = ", ".join(self.operand(role, op.kinds[n], getattr(op, n)) for n, role in op.roles.items())
-            text = f"{op.mnemonic()}({call})"
-            if op.type == NONE:
-                line = text
-            elif isinstance(op.type, ManyType):
-                line = f"{self.name(op)} = {text}"
-            else:
-                line = f"{self.name(op)}: {op.type} = {text}"
-            where = f"  # at {op.loc}" if self.locations and op.loc else ""
-            self.lines.append(inner + line + where)
-
-
-def format_function(function: Function, locations: bool = True) -> str:
-    """The text of ``function``; without ``locations`` it depends only on what the function computes."""
-    printer = _Printer(locations)
-    attributes = ", ".join(f"{n}={_encode(kind, getattr(function, n))}" for n, kind in function.kinds.items())
-    printer.lines += [f"# portakern ir {TEXT_VERSION}", f"@{function.keyword()}({attributes})"]
-    printer.block(function.name, function.body, "")
-    return "\n".join(printer.lines) + "\n"
-
-
-# ---- parsing -----------------------------------------------------------------------------------------------------------
+__all__ = ["codec", "format_function", "parse_function", "parse_functions"]
 
 
 class _Parser:
@@ -146,7 +61,7 @@ class _Parser:
 
     def field(self, role: str, kind: str, node: ast.expr) -> Any:
         if role == "attribute":
-            return _decode(kind, self.literal(node))
+            return decode(kind, self.literal(node))
         if role == "operands":
             if not isinstance(node, ast.Tuple):
                 raise self.fail(node, "expected a tuple of operands")
@@ -211,7 +126,7 @@ class _Parser:
         cls = Function.registry.get(keyword)
         if cls is None:
             raise self.fail(node, f"unknown function kind {keyword!r}")
-        attributes = {k.arg: _decode(cls.kinds[k.arg], self.literal(k.value)) for k in call.keywords if k.arg}
+        attributes = {k.arg: decode(cls.kinds[k.arg], self.literal(k.value)) for k in call.keywords if k.arg}
         self.env = {}
         return cls(node.name, self.block(node), **attributes)
 

@@ -20,315 +20,15 @@ and temporaries never alias, so loads are pure.
 
 from __future__ import annotations
 
-import ast
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
-from portakern.dtypes import DTYPES, DType
 from portakern.errors import IRError
-from portakern.ir.core import NONE, Arg, Block, Function, ManyType, Op, Type, split_commas, yielded
+from portakern.ir.core import NONE, Arg, Block, Function, ManyType, Op, Type, codec, verify, yielded
+from portakern.ir.index import Index, Term
 from portakern.ir.schedule import Schedule
-from portakern.ir.size import Size, ceildiv, divides, names_of, parse_size
-from portakern.ir.text import codec
-
-# ---- axes and types ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Axis:
-    """A named range of coordinates: ``extent`` elements, taken ``tile`` at a time.
-
-    ``kind`` is ``grid`` (one block per tile, unordered), ``loop`` (walked by a ``For``) or ``whole`` (one tile).
-    """
-
-    name: str
-    kind: str
-    extent: Size
-    tile: int
-
-    def __post_init__(self) -> None:
-        if self.kind not in ("grid", "loop", "whole"):
-            raise IRError(f"axis {self.name}: {self.kind!r} is not grid, loop or whole")
-        if self.tile < 1:
-            raise IRError(f"axis {self.name}: the tile must have at least one element, not {self.tile}")
-        if self.kind == "whole" and not (isinstance(self.extent, int) and self.extent <= self.tile):
-            raise IRError(f"axis {self.name}: a tile of {self.tile} does not cover {self.extent} elements")
-
-    @property
-    def steps(self) -> Size:
-        """How many tiles cover the axis."""
-        return 1 if self.kind == "whole" else ceildiv(self.extent, self.tile)
-
-    @property
-    def ragged(self) -> bool:
-        """Whether a tile may reach past the extent."""
-        return not divides(self.tile, self.extent) if self.kind != "whole" else self.extent != self.tile
-
-    def __str__(self) -> str:
-        return f"{self.name}={self.kind}({self.extent}, {self.tile})"
-
-    @staticmethod
-    def parse(text: str) -> Axis:
-        name, rest = text.split("=", 1)
-        kind, inner = rest.rstrip(")").split("(", 1)
-        extent, tile = inner.rsplit(",", 1)
-        return Axis(name, kind, parse_size(extent.strip()), int(tile))
-
-
-codec("Axis", str, Axis.parse)
-
-Dims = tuple[tuple[str, int], ...]
-"""Dims of a tile in order: (axis name, tile size)."""
-
-
-def _dtype(name: str) -> DType:
-    if name not in DTYPES:
-        raise IRError(f"unknown dtype {name!r}", hint=f"dtypes are {', '.join(DTYPES)}")
-    return DTYPES[name]
-
-
-@dataclass(frozen=True)
-class TileType(Type):
-    """An immutable tile whose dims are named by axes; without dims, a scalar."""
-
-    dims: Dims
-    dtype: str
-    head: ClassVar[str] = "tile"
-
-    def __post_init__(self) -> None:
-        _dtype(self.dtype)
-        if len(set(self.axes)) != len(self.dims):
-            raise IRError(f"an axis appears twice in {self}")
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        return tuple(name for name, _ in self.dims)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(size for _, size in self.dims)
-
-    @property
-    def count(self) -> int:
-        """Number of elements."""
-        return math.prod(self.shape)
-
-    def size(self, axis: str) -> int:
-        return dict(self.dims)[axis]
-
-    def with_dtype(self, dtype: str) -> TileType:
-        return TileType(self.dims, dtype)
-
-    def without(self, *axes: str) -> TileType:
-        return TileType(tuple(d for d in self.dims if d[0] not in axes), self.dtype)
-
-    def __str__(self) -> str:
-        return f"tile[{', '.join([*(f'{a}:{n}' for a, n in self.dims), self.dtype])}]"
-
-    @classmethod
-    def read(cls, parts: list[str]) -> TileType:
-        dims = tuple((p.split(":")[0].strip(), int(p.split(":")[1])) for p in parts[:-1])
-        return cls(dims, parts[-1])
-
-
-@dataclass(frozen=True)
-class BufferType(Type):
-    """An array in memory: sizes, strides in elements (``None``: row-major and contiguous), and what is known of it.
-
-    ``align`` is the known alignment of the first element in bytes.
-    """
-
-    shape: tuple[Size, ...]
-    dtype: str
-    strides: tuple[Size, ...] | None = None
-    align: int = 16
-    head: ClassVar[str] = "buffer"
-
-    def __post_init__(self) -> None:
-        _dtype(self.dtype)
-        if self.strides is not None and len(self.strides) != len(self.shape):
-            raise IRError(f"{len(self.strides)} strides for {len(self.shape)} dims")
-
-    @property
-    def element_strides(self) -> tuple[Size, ...]:
-        """Strides in elements, row-major where none were given."""
-        if self.strides is not None:
-            return self.strides
-        out: list[Size] = []
-        stride: Size = 1
-        for size in reversed(self.shape):
-            out.append(stride)
-            stride = stride * size
-        return tuple(reversed(out))
-
-    @property
-    def wide(self) -> bool:
-        """Whether an element offset may not fit in 31 bits (an open dim may be of any size)."""
-        reach: Size = 0
-        for size, stride in zip(self.shape, self.element_strides, strict=True):
-            reach = reach + (size - 1) * stride
-        return not isinstance(reach, int) or reach >= 2**31
-
-    def __str__(self) -> str:
-        parts = [*map(str, self.shape), self.dtype]
-        if self.strides is not None:
-            parts.append(f"strides({', '.join(map(str, self.strides))})")
-        if self.align != 16:
-            parts.append(f"align({self.align})")
-        return f"buffer[{', '.join(parts)}]"
-
-    @classmethod
-    def read(cls, parts: list[str]) -> BufferType:
-        strides, align = None, 16
-        while parts and parts[-1].startswith(("strides(", "align(")):
-            word, _, inner = parts.pop().rstrip(")").partition("(")
-            if word == "align":
-                align = int(inner)
-            else:
-                strides = tuple(map(parse_size, split_commas(inner)))
-        return cls(tuple(map(parse_size, parts[:-1])), parts[-1], strides, align)
-
-
-def tile_type(op: Op) -> TileType:
-    """The type of a tile value; raises when ``op`` is something else."""
-    if not isinstance(op.type, TileType):
-        raise IRError(f"{op.mnemonic()} gives {op.type}, where a tile is needed", where=str(op.loc or ""))
-    return op.type
-
-
-def buffer_type(op: Op) -> BufferType:
-    if not isinstance(op.type, BufferType):
-        raise IRError(f"{op.mnemonic()} gives {op.type}, where a buffer is needed", where=str(op.loc or ""))
-    return op.type
-
-
-# ---- the index grammar -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Term:
-    """``scale * ((coordinate of axis // div) % mod)``: a coordinate, or a component of a flattened axis."""
-
-    axis: str
-    scale: Size = 1
-    div: int = 1
-    mod: int = 0  # 0: no remainder taken
-
-    def __str__(self) -> str:
-        text = self.axis
-        if self.div != 1:
-            text = f"{text} // {self.div}"
-        if self.mod:
-            text = f"({text}) % {self.mod}" if self.div != 1 else f"{text} % {self.mod}"
-        if self.scale == 1:
-            return text
-        inner = text if text == self.axis else f"({text})"
-        scale = str(self.scale) if isinstance(self.scale, int) else f"({self.scale})"
-        return f"{scale}*{inner}"
-
-
-@dataclass(frozen=True)
-class Index:
-    """One coordinate of a buffer: a sum of :class:`Term` over axes, plus ``offset``, plus a gathered tile.
-
-    ``gather`` is the position, in the access's ``gathers``, of an integer tile that is added (-1: none).
-    """
-
-    terms: tuple[Term, ...] = ()
-    offset: Size = 0
-    gather: int = -1
-
-    @staticmethod
-    def of(axis: str, scale: Size = 1, offset: Size = 0) -> Index:
-        return Index((Term(axis, scale),), offset)
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(t.axis for t in self.terms))
-
-    @property
-    def plain(self) -> str | None:
-        """The axis whose coordinate this index is, unscaled and without offset."""
-        only = self.terms[0] if len(self.terms) == 1 else None
-        return only.axis if only and only == Term(only.axis) and self.offset == 0 and self.gather < 0 else None
-
-    def __str__(self) -> str:
-        parts = [*map(str, self.terms), *([f"gather{self.gather}"] if self.gather >= 0 else [])]
-        if self.offset != 0 or not parts:
-            parts.append(f"({self.offset})" if not isinstance(self.offset, int) else str(self.offset))
-        return " + ".join(parts)
-
-    @staticmethod
-    def parse(text: str) -> Index:
-        return _parse_index(text)
-
-
-def _parse_index(text: str) -> Index:
-    terms: list[Term] = []
-    offset: Size = 0
-    gather = -1
-
-    def summands(node: ast.expr) -> list[ast.expr]:
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and node not in wrapped:
-            return [*summands(node.left), *summands(node.right)]
-        return [node]
-
-    def component(node: ast.expr) -> tuple[str, int, int]:
-        match node:
-            case ast.Name(id=name):
-                return name, 1, 0
-            case ast.BinOp(left=left, op=ast.FloorDiv(), right=ast.Constant(value=int() as div)):
-                return component(left)[0], div, 0
-            case ast.BinOp(left=left, op=ast.Mod(), right=ast.Constant(value=int() as mod)):
-                name, div, _ = component(left)
-                return name, div, mod
-        raise IRError(f"not an index: {text!r}")
-
-    tree = ast.parse(text, mode="eval").body
-    # A sum in parentheses is the symbolic offset, never a list of terms.
-    wrapped = {n for n in ast.walk(tree) if isinstance(n, ast.expr) and n.col_offset > 0
-               and text[n.col_offset - 1] == "(" and text[(n.end_col_offset or 0):][:1] == ")"}
-    for node in summands(tree):
-        source = ast.get_source_segment(text, node) or ""
-        match node:
-            case ast.Constant(value=int()) | ast.UnaryOp():
-                offset = offset + parse_size(source)
-            case ast.Name(id=name) if name.startswith("gather") and name[6:].isdigit():
-                gather = int(name[6:])
-            case ast.BinOp(left=left, op=ast.Mult(), right=right) if node not in wrapped:
-                name, div, mod = component(right)
-                terms.append(Term(name, parse_size(ast.get_source_segment(text, left) or ""), div, mod))
-            case _ if node in wrapped:
-                offset = offset + parse_size(source)
-            case _:
-                terms.append(Term(*_flip(component(node))))
-    return Index(tuple(terms), offset, gather)
-
-
-def _flip(part: tuple[str, int, int]) -> tuple[str, Size, int, int]:
-    name, div, mod = part
-    return name, 1, div, mod
-
-
-codec("Index", str, Index.parse)
-
-
-def _codec_dims() -> None:
-    def write(dim: tuple[str, int]) -> str:
-        return f"{dim[0]}:{dim[1]}"
-
-    def read(text: str) -> tuple[str, int]:
-        name, size = text.split(":")
-        return name, int(size)
-
-    codec("Dim", write, read)
-
-
-_codec_dims()
-Dim = tuple[str, int]
+from portakern.ir.size import Size, names_of, parse_size
+from portakern.ir.tile_types import Axis, BufferType, Dim, Dims, TileType, buffer_type, known_dtype, tile_type
 
 # ---- operations on tiles -----------------------------------------------------------------------------------------------
 
@@ -452,7 +152,7 @@ class Cast(Op):
     dtype: str
 
     def infer(self) -> Type:
-        _dtype(self.dtype)
+        known_dtype(self.dtype)
         return tile_type(self.x).with_dtype(self.dtype)
 
 
@@ -463,7 +163,7 @@ class Bitcast(Op):
     dtype: str
 
     def infer(self) -> Type:
-        self.check(_dtype(self.dtype).bits == _dtype(tile_type(self.x).dtype).bits, "widths differ")
+        self.check(known_dtype(self.dtype).bits == known_dtype(tile_type(self.x).dtype).bits, "widths differ")
         return tile_type(self.x).with_dtype(self.dtype)
 
 
@@ -725,8 +425,6 @@ class Kernel(Function):
 
 def verify_kernel(kernel: Kernel) -> None:
     """Scope and axis rules of a kernel; raises :class:`IRError` at the operation that breaks one."""
-    from portakern.ir.core import verify
-
     verify(kernel)
     if len(kernel.axis) != len(kernel.axes):
         raise IRError(f"{kernel.name}: an axis is declared twice")
