@@ -383,7 +383,11 @@ class _Printer:
         self.out.line(call("dot", target.name, self.locals[left].name, self.locals[right].name, *counts).text)
 
     def _count(self, a: _Axis) -> str:
-        return a.end if a.start == "0" else f"{a.end} - {a.start}"
+        """How many elements of the tile there are. A bare constant would be a type of its own to numba, and compile
+        the callee once more."""
+        if a.start != "0":
+            return f"{a.end} - {a.start}"
+        return f"np.int64({a.end})" if a.end in self.constants else a.end
 
     def _allocate(self, hint: str, of: TileType, axes: tuple[str, ...] | None) -> _Local:
         order = axes or of.axes

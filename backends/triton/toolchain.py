@@ -70,9 +70,12 @@ class TritonToolchain:
 
 
 def describe(source: Source, compiled: Compiled) -> Binary:
-    """The binary of a source: the one kernel's machine code, or a zip of several."""
+    """The binary of a source: the one kernel's machine code, a zip of several, or nothing where nothing is launched
+    because every output is empty."""
     kernels = compiled.kernels
-    code = kernels[0].format
+    code = "cubin" if source.target.device.vendor == "NVIDIA" else "hsaco"
+    if not kernels:
+        return Binary(code, b"", compiled.tool, log="every output is empty: nothing is launched")
     assembly = "\n".join(k.assembly for k in kernels)
     resources = tuple(resources_of(source, k) for k in kernels)
     log = "\n".join(f"{k.name}({k.signature})" for k in kernels)
