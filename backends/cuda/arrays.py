@@ -53,8 +53,8 @@ class Arrays:
             raise UsageError(f"the argument {want.name} is on {where[0]}:{where[1]}, and the kernel runs on cuda:{ordinal}",
                              hint="move the array to that device")
         if tuple(array.shape) != shape or self.dtype(array) != want.dtype:
-            raise UsageError(f"the argument {want.name} is {self.dtype(array)}{list(array.shape)}, and the kernel was built for "
-                             f"{want.dtype}{list(shape)}")
+            raise UsageError(f"the argument {want.name} is {self.dtype(array)}{list(array.shape)}, and the kernel was built "
+                             f"for {want.dtype}{list(shape)}")
         have = self.strides(array)
         if any(n > 1 and a != b for n, a, b in zip(shape, have, strides, strict=True)):
             raise UsageError(f"the argument {want.name} has strides {have}, and the kernel was built for {strides}",

@@ -25,6 +25,7 @@ from typing import Any
 from portakern.backend import Availability, Binary, HostBuffer, Launch, Source, Target
 from portakern.build.cache import Cache, digest
 from portakern.build.process import run_tool
+from portakern.emit.clike import TYPES
 from portakern.errors import CompileError, PortakernError, RuntimeFault, SimulatorError, ToolMissing
 from portakern.ir.program import Array
 from portakern.ir.size import evaluate
@@ -36,8 +37,6 @@ HINT = "install g++ or clang++, or: pip install 'portakern[cpp]'"
 TIMEOUT_S = 180.0
 _FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-fno-strict-aliasing", "-ffp-contract=off")
 _DYNAMIC = "extern __shared__ __align__(128) unsigned char dynamic_shared[];"
-_TYPES = {"f64": "double", "f32": "float", "f16": "pk::f16", "bf16": "pk::bf16", "i64": "int64_t", "i32": "int32_t", "i16": "int16_t",
-          "i8": "int8_t", "u64": "uint64_t", "u32": "uint32_t", "u16": "uint16_t", "u8": "uint8_t", "bool": "bool"}  # fmt: skip
 
 
 @cache
@@ -113,7 +112,7 @@ def _entry(source: Source, launch: Launch) -> str:
     arrays = {a.name: a for a in source.arrays}
     args: list[str] = []
     for n, name in enumerate(launch.args):
-        kind = _TYPES[arrays[name].dtype] if name in arrays else "int64_t"
+        kind = TYPES[arrays[name].dtype] if name in arrays else "int64_t"
         pointer = name in arrays and isinstance(arrays[name].type, BufferType)
         args.append(f"static_cast<{kind}*>(args[{n}])" if pointer else f"*static_cast<{kind}*>(args[{n}])")
     x, y, z = launch.block

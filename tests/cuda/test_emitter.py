@@ -1,0 +1,90 @@
+"""Emitted CUDA C++: golden texts, the headers that go with them, and what is refused before any text is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from portakern.backend import Target
+from portakern.errors import MissingRuleError
+from portakern.ir import tile as t
+from portakern.ir.builder import Builder
+from portakern.ir.core import Arg, Block
+from portakern.ir.program import Array, Program
+from portakern.ir.schedule import Schedule
+from portakern.registry import registry
+from tests.cuda.variants import all_variants, scheduled
+
+CUDA = registry().language("cuda")
+HOPPER = registry().target("cuda:sm_90a")
+GOLDEN = ("add_bias", "softmax_row", "softmax_long_open", "matmul_deep", "matmul_bias_f32", "attention_registers", "transpose")
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_text(name: str, golden: Callable[[str, str], None]) -> None:
+    golden(f"{name}.cu", CUDA.emitter.emit(all_variants()[name], HOPPER).text)
+
+
+def test_only_the_headers_in_use_go_with_a_source() -> None:
+    names = dict(CUDA.emitter.emit(all_variants()["add_bias"], HOPPER).headers)
+    assert "pk/memory.cuh" in names
+    assert "pk/dot.cuh" not in names and "pk/reduce.cuh" not in names
+
+
+@pytest.mark.parametrize("name", ["add_bias", "attention"])
+def test_standalone_includes_nothing_of_ours(name: str) -> None:
+    source = CUDA.emitter.emit(all_variants()[name], HOPPER)
+    text = CUDA.emitter.standalone(source)
+    assert '#include "' not in text and "#pragma once" not in text
+    assert all(text.count(f"// ---- {header} ----") == 1 for header, _ in source.headers)
+
+
+def test_operands_beyond_static_shared_memory_are_dynamic() -> None:
+    small, large = (CUDA.emitter.emit(all_variants()[n], HOPPER) for n in ("matmul_bias", "matmul_deep"))
+    assert small.launches[0].shared_bytes == 0 and "extern __shared__" not in small.text
+    assert large.launches[0].shared_bytes == 3 * 2 * (128 * 64 + 64 * 128) and "extern __shared__" in large.text
+
+
+def test_every_launch_can_be_read_back() -> None:
+    for program in all_variants().values():
+        source = CUDA.emitter.emit(program, HOPPER)
+        assert CUDA.adopt is not None
+        assert CUDA.adopt(source.text, None, program, HOPPER).launches == source.launches
+
+
+def _product(dtype: str, precision: str, accumulator: str = "f32") -> Program:
+    axes = (t.Axis("m", "whole", 16, 16), t.Axis("n", "whole", 16, 16), t.Axis("k", "whole", 16, 16))
+    args = tuple(Arg(x, t.BufferType((16, 16), d)) for x, d in (("a", dtype), ("b", dtype), ("c", accumulator)))
+    b = Builder(axes)
+    left, right = b.load(args[0], ["m", "k"], pad=0), b.load(args[1], ["k", "n"], pad=0)
+    b.store(b.add(t.Dot(left, right, b.full(0, accumulator, b.dims("m", "n")), "k", precision)), args[2], ["m", "n"])
+    kernel = t.Kernel("product", Block(args, b.ops), "contraction", axes, Schedule((), warps=1))
+    return Program("product", tuple(Array(a.name, a.of, "output" if a.name == "c" else "input") for a in args), (kernel,))
+
+
+def test_what_has_no_rule_is_named_at_once() -> None:
+    def missing(program: Program, target: Target = HOPPER) -> str:
+        return "; ".join(f"{m.what} -> {m.alternative}" for m in CUDA.emitter.missing(program, target))
+
+    assert not missing(_product("bf16", "ieee")) and not missing(_product("f32", "tf32"))
+    assert missing(_product("f32", "bf16x3")) == "the precision bf16x3 of f32 operands -> ieee"
+    assert missing(_product("i8", "ieee", "i32")) == "a matrix product of i8 -> bf16 or f16"
+    assert "with 3 warps" in missing(scheduled(all_variants()["softmax"], 3))
+    both = replace(_product("i8", "ieee", "i32"), kernels=(scheduled(_product("i8", "ieee", "i32"), 3).kernels))
+    with pytest.raises(MissingRuleError, match="cannot be emitted") as caught:
+        CUDA.emitter.emit(both, HOPPER)
+    assert len(caught.value.missing) == 2
+
+
+def test_tf32_is_used_only_where_it_is_asked_for() -> None:
+    assert "pk::tf32" in CUDA.emitter.emit(_product("f32", "tf32"), HOPPER).text
+    assert "pk::tf32" not in CUDA.emitter.emit(_product("f32", "ieee"), HOPPER).text
+
+
+@pytest.mark.parametrize("isa", ["sm_100a", "sm_120"])
+def test_a_source_that_never_ran_says_so(isa: str) -> None:
+    target = registry().target(f"cuda:{isa}")
+    assert "run on no silicon" in CUDA.emitter.emit(all_variants()["softmax"], target).text
+    assert "silicon" not in CUDA.emitter.emit(all_variants()["softmax"], HOPPER).text

@@ -1,0 +1,87 @@
+"""Emitted kernels run on the CPU, threads as fibers, and what that catches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from portakern.backend import Source
+from portakern.errors import SimulatorError
+from portakern.registry import registry
+from tests.cuda import references
+from tests.cuda.variants import all_variants
+
+CUDA = registry().language("cuda")
+HOPPER = registry().target("cuda:sm_90a")
+assert CUDA.simulator is not None
+SIMULATOR = CUDA.simulator
+pytestmark = pytest.mark.skipif(not SIMULATOR.available(HOPPER), reason="needs a C++ compiler on x86-64 Linux")
+FEW = ("add_bias_unaligned", "softmax", "softmax_long_open", "transpose_bf16", "column_sums", "matmul_deep", "matmul_bias_f32",
+       "attention_long_keys", "attention_registers")  # fmt: skip
+
+
+def emitted(name: str) -> Source:
+    return CUDA.emitter.emit(all_variants()[name], HOPPER)
+
+
+def error_of(name: str, source: Source) -> float:
+    """The error as a share of the tolerance; the run is repeated with threads in the other order."""
+    program = all_variants()[name]
+    executable = SIMULATOR.load(source, None)
+    worst = 0.0
+    for _ in range(2):
+        buffers = references.make_buffers(program)
+        executable.run(buffers, references.SIZES)
+        assert all(map(references.guards_intact, buffers.values())), "wrote outside an array"
+        ratio = references.error_ratio(program, buffers)
+        worst = ratio if ratio != ratio else max(worst, ratio)
+    return worst
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_right(name: str) -> None:
+    assert error_of(name, emitted(name)) <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in all_variants() if n not in FEW])
+def test_every_sample_is_right(name: str) -> None:
+    assert error_of(name, emitted(name)) <= 1
+
+
+def changed(name: str, change: Callable[[str], str]) -> Source:
+    source = emitted(name)
+    text = change(source.text)
+    assert text != source.text, "the change changes nothing"
+    return replace(source, text=text)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("matmul_deep", "pk::wait<1>()", "pk::wait<2>()"),  # a copy is read before it has arrived
+        ("matmul_deep", "slot = (slot + 1) % 3", "slot = (slot + 2) % 3"),
+        ("attention_registers", "pk::wait<0>();\n        pk::sync();  // this", "pk::sync();  // this"),
+        ("column_sums", "m_left, n_left, 0.0f)", "m_left, n_left, 1.0f)"),  # the pad of the ragged end
+    ],
+)
+def test_a_seeded_fault_shows(name: str, old: str, new: str) -> None:
+    ratio = error_of(name, changed(name, lambda text: text.replace(old, new)))
+    assert not ratio <= 1
+
+
+def test_a_barrier_that_not_all_threads_meet_is_an_error() -> None:
+    barrier = "if (pk::warp() == 0) __syncthreads();\n    pk::store("
+    source = changed("column_sums", lambda text: text.replace("pk::store(", barrier))
+    with pytest.raises(SimulatorError, match="a barrier is not met by all threads"):
+        error_of("column_sums", source)
+
+
+def test_more_than_the_tile_library_is_refused() -> None:
+    more = "__nanosleep(1);\n    pk::store("
+    source = changed("column_sums", lambda text: text.replace("pk::store(", more))
+    with pytest.raises(SimulatorError) as caught:
+        SIMULATOR.load(source, None)
+    assert caught.value.kind == "unsupported-source"

@@ -1,0 +1,87 @@
+"""The schedule spaces: filled, without repeats, and within what the device holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from portakern.ir.schedule import Nest, NestAxis, Schedule
+from portakern.ir.size import Size, Sym
+from portakern.registry import registry
+
+CUDA = registry().language("cuda")
+M = Sym.named("M")
+
+
+def axis(name: str, role: str, extent: Size, contiguous: bool = False) -> NestAxis:
+    return NestAxis(name, role, extent, contiguous)
+
+
+def space(nest: Nest, device: str = "sm_90a") -> list[Schedule]:
+    return list(CUDA.schedules(nest, registry().target(f"cuda:{device}").device))
+
+
+def rows(extent: Size, reduced: Size, dtype: str = "bf16", live: int = 2) -> Nest:
+    return Nest("rows", (axis("m", "parallel", extent), axis("n", "reduced", reduced, True)), dtype, "f32", live)
+
+
+def product(m: Size, n: Size, k: Size, dtype: str) -> Nest:
+    return Nest("contraction", (axis("m", "m", m), axis("n", "n", n), axis("k", "k", k)), dtype, "f32", dots=dtype)
+
+
+def attention(length: int, width: int, dtype: str) -> Nest:
+    axes = (axis("b", "batch", 4), axis("m", "m", length), axis("n", "n", length), axis("k", "k", width), axis("d", "d", width))
+    return Nest("attention", axes, dtype, "f32", dots=dtype)
+
+
+NESTS = [
+    Nest("elementwise", (axis("i", "parallel", 8192 * 8192, True),), "bf16", "f32"),
+    Nest("elementwise", (axis("i", "parallel", 1, True),), "f64", "f64"),
+    Nest("elementwise", (axis("a", "parallel", 3), axis("i", "parallel", M), axis("j", "parallel", 50, True)), "f32", "f32", 6),
+    Nest("transpose", (axis("i", "source", 8192), axis("j", "target", 3)), "f64", "f64"),
+    *(rows(m, n) for m, n in ((8192, 8192), (8, 128), (4, 1 << 20), (M, M), (1, 1), (8192, 1024))),
+    Nest("rows", (axis("j", "parallel", 70, True), axis("i", "reduced", 33)), "f32", "f32"),
+    Nest("rows", (axis("i", "reduced", 33, True),), "f32", "f32"),
+    *(product(m, n, k, d) for d in ("bf16", "f16", "f32", "f64")
+      for m, n, k in ((4096, 4096, 4096), (1, 8192, 99), (1, 1, 1), (M, 7, M))),
+    *(attention(s, w, d) for d in ("bf16", "f32") for s, w in ((4096, 128), (17, 80), (512, 256))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("device", ["sm_80", "sm_90a", "sm_100a", "sm_120"])
+def test_every_nest_has_distinct_schedules_that_name_all_axes(device: str) -> None:
+    for nest in NESTS:
+        found = space(nest, device)
+        assert found, nest
+        assert len(set(found)) == len(found)
+        for s in found:
+            assert [name for name, _ in s.tiles] == [a.name for a in nest.axes]
+            assert s.warps in (1, 2, 4, 8, 16) and all(tile >= 1 for _, tile in s.tiles)
+
+
+def test_a_row_is_taken_whole_where_it_fits_in_registers() -> None:
+    assert space(rows(8192, 8192))[0].tile("n") == 8192
+    assert space(rows(8192, 1000))[0].tile("n") == 1024
+    assert space(rows(4, 1 << 20))[0].tile("n") < 1 << 20
+    assert space(rows(4, 32768, live=8))[0].tile("n") < 32768
+
+
+def test_few_rows_are_spread_over_the_device() -> None:
+    assert space(rows(100_000, 256))[0].tile("m") > 1
+    assert space(rows(64, 256))[0].tile("m") == 1
+
+
+def test_operands_fit_in_shared_memory() -> None:
+    for device in ("sm_80", "sm_90a", "sm_120"):
+        most = registry().target(f"cuda:{device}").device.count("shared_bytes_per_block")
+        for s in space(product(4096, 4096, 4096, "bf16"), device):
+            assert 2 * (s.tile("m") + s.tile("n")) * s.tile("k") * s.stages <= most
+
+
+def test_small_products_take_small_tiles() -> None:
+    assert space(product(4096, 4096, 4096, "bf16"))[0].tile("m") == 128
+    assert space(product(256, 256, 256, "bf16"))[0].tile("m") < 128
+    assert space(product(1, 1, 1, "bf16"))[0].tile("m") == 16
+
+
+def test_an_unknown_family_has_no_schedules() -> None:
+    assert space(Nest("scan", (axis("i", "reduced", 5),), "f32", "f32")) == []
