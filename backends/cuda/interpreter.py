@@ -17,7 +17,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -42,7 +41,7 @@ _DYNAMIC = "extern __shared__ __align__(128) unsigned char dynamic_shared[];"
 @cache
 def _compiler() -> tuple[tuple[str, ...], str]:
     """A C++ compiler's command, and its name with version; raises :class:`ToolMissing`."""
-    found = [(path,) for name in ("g++", "clang++") if (path := shutil.which(name))]
+    found: list[tuple[str, ...]] = [(path,) for name in ("g++", "clang++") if (path := shutil.which(name))]
     if importlib.util.find_spec("ziglang") is not None:
         found.append((sys.executable, "-m", "ziglang", "c++"))
     for command in found:
@@ -53,11 +52,10 @@ def _compiler() -> tuple[tuple[str, ...], str]:
     raise ToolMissing("no C++ compiler was found on this machine", hint=HINT)
 
 
-@dataclass(frozen=True)
 class CudaInterpreter:
     """Runs sources made of the tile library on the CPU (x86-64 Linux with a C++ compiler)."""
 
-    evidence: str = "interpreted"
+    evidence = "interpreted"
 
     def available(self, target: Target) -> Availability:
         if (platform.machine(), platform.system()) != ("x86_64", "Linux"):

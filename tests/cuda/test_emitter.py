@@ -61,7 +61,8 @@ def _product(dtype: str, precision: str, accumulator: str = "f32") -> Program:
     left, right = b.load(args[0], ["m", "k"], pad=0), b.load(args[1], ["k", "n"], pad=0)
     b.store(b.add(t.Dot(left, right, b.full(0, accumulator, b.dims("m", "n")), "k", precision)), args[2], ["m", "n"])
     kernel = t.Kernel("product", Block(args, b.ops), "contraction", axes, Schedule((), warps=1))
-    return Program("product", tuple(Array(a.name, a.of, "output" if a.name == "c" else "input") for a in args), (kernel,))
+    arrays = tuple(Array(a.name, t.buffer_type(a), "output" if a.name == "c" else "input") for a in args)
+    return Program("product", arrays, (kernel,))
 
 
 def test_what_has_no_rule_is_named_at_once() -> None:

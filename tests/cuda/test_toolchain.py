@@ -16,8 +16,7 @@ from tests.cuda.variants import all_variants
 
 CUDA = registry().language("cuda")
 ISAS = ("sm_80", "sm_90a", "sm_100a", "sm_120")
-TOOLCHAIN = CUDA.toolchain
-assert TOOLCHAIN is not None
+TOOLCHAIN = tools.CudaToolchain()
 needs_compiler = pytest.mark.skipif(not TOOLCHAIN.available(registry().target("cuda:sm_90a")), reason="neither NVRTC nor nvcc")
 FEW = ("add_bias", "softmax_long_open", "transpose", "column_sums", "matmul_deep", "matmul_bias_f32", "attention_two_stages")
 

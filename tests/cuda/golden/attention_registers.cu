@@ -43,6 +43,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) attention(
         pk::sync();  // this step's operands are complete
         auto q_k = pk::fill<float, AccMN>(0.0f);
         pk::dot(q_k, q_shared[0], pk::transposed(k_shared[0]));
+        // beyond the end of n: -inf
         auto masked_q_k = pk::map<AccMN>([=](int32_t col, int32_t row, float q_k) {
             return col < n_left ? (int32_t(n0) + col <= int32_t(m0) + row ? q_k * 0.125f : -INFINITY) : -INFINITY;
         }, pk::col_index<AccMN>(), pk::row_index<AccMN>(), q_k);
@@ -50,6 +51,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) attention(
         auto new_top = pk::map<pk::RowOf<AccMN>>([](float top, float row_max) {
             return pk::max(top, row_max);
         }, top, row_max);
+        // nothing but -inf so far: shift by 0, since -inf - -inf would be NaN
         auto top_or_0 = pk::map<pk::RowOf<AccMN>>([](float new_top) {
             return new_top == -INFINITY ? 0.0f : new_top;
         }, new_top);
