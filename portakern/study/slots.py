@@ -21,6 +21,9 @@ Room = tuple[str, tuple[tuple[str, str], ...]]
 
 _OPEN_ROOMS = 3  # workers that a slot keeps alive: the one in use and two that it may come back to
 
+SPENT = ("device-lost", "memory")
+"""Errors after which a process is of no more use, though it lives."""
+
 
 def room(language: str, environment: Mapping[str, str]) -> Room:
     return language, tuple(sorted(environment.items()))
@@ -115,6 +118,8 @@ class Slots:
             pools.popitem(last=False)[1].close()
         try:
             (outcome,) = pool.run([task.job])
+            if _spent(outcome):
+                pools.pop(task.room).close()
         except PortakernError as error:
             return Outcome(task.job.id, error=error)
         except Exception as error:  # the thread must live on, or the tasks left would never be answered
@@ -144,3 +149,11 @@ class Slots:
             if here is not None:
                 self._inside[here] = self._inside.get(here, 1) - 1
             self._inside[to] = self._inside.get(to, 0) + 1
+
+
+def _spent(outcome: Outcome) -> bool:
+    """Whether the job left its process unfit, as its own error or as that of the row it gave."""
+    row = getattr(outcome.value, "row", outcome.value)
+    told = getattr(row, "error", None)
+    kind = outcome.error.kind if outcome.error is not None else told["kind"] if isinstance(told, Mapping) else ""
+    return kind in SPENT
