@@ -14,6 +14,9 @@ MEMORY = {
 SCALAR = {"f64": "double", "f32": "float", "i64": "int64_t", "i32": "int32_t", "u64": "uint64_t", "u32": "uint32_t"}
 
 
+_NAMES = {"fabs": "abs", "rint": "round"}
+
+
 class SyclWords:
     """Implements :class:`portakern.backends.sycl.loops.words.Words`; every function is a template of the header."""
 
@@ -22,7 +25,7 @@ class SyclWords:
         return f"pk::{C_TYPE[kind]}{lanes}" if lanes > 1 else SCALAR[kind]
 
     def call(self, fn: str) -> str:
-        return f"pk::{fn}"
+        return f"pk::{_NAMES.get(fn, fn)}"
 
     def constant(self, value: float | int | bool, dtype: str) -> str:
         return constant(value, dtype).replace("INT_MIN", "INT32_MIN").replace("LONG_MIN", "INT64_MIN")

@@ -2,23 +2,12 @@
 // hand. A value is a plain element or a vec of N of them; in registers 16-bit floats are float, bool is int (0 and 1 for
 // one value, 0 and -1 in lanes, as comparisons of vectors give).
 #pragma once
-#include <cstdint>
-#include <sycl/atomic_ref.hpp>
-#include <sycl/ext/oneapi/free_function_kernel_properties.hpp>
-#include <sycl/ext/oneapi/free_function_queries.hpp>
 #include <sycl/ext/oneapi/work_group_static.hpp>
-#include <sycl/khr/split_headers/index_space.hpp>
 
-#define PK_INLINE inline __attribute__((always_inline))
+#include "pk/math.hpp"
 
-#define PK_KERNEL                      \
-    extern "C" SYCL_EXTERNAL           \
-    SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((sycl::ext::oneapi::experimental::nd_range_kernel<3>)) void
-
-#ifndef INFINITY
-#define INFINITY __builtin_inff()
-#define NAN __builtin_nanf("")
-#endif
+#define PK_KERNEL \
+    extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((sycl::ext::oneapi::experimental::nd_range_kernel<3>)) void
 
 namespace pk {
 
@@ -26,68 +15,8 @@ namespace pk {
 template <class T, int N>
 using local = sycl::ext::oneapi::experimental::work_group_static<T[N]>;
 
-template <class T, int N>
-using vec = T __attribute__((ext_vector_type(N)));
-template <class T, int N>
-using loose = T __attribute__((ext_vector_type(N), aligned(sizeof(T))));  // aligned as one element
-
-#define PK_VECTORS(name, T)    \
-    using name##2 = vec<T, 2>; \
-    using name##4 = vec<T, 4>; \
-    using name##8 = vec<T, 8>; \
-    using name##16 = vec<T, 16>;
-PK_VECTORS(float, float)
-PK_VECTORS(double, double)
-PK_VECTORS(int, int32_t)
-PK_VECTORS(long, int64_t)
-PK_VECTORS(uint, uint32_t)
-PK_VECTORS(ulong, uint64_t)
-#undef PK_VECTORS
-
-using f16 = _Float16;
-struct bf16 {  // the upper half of a float
-    uint16_t bits;
-};
-
 // Index of the work-group along a dimension, 0 being the fastest.
 PK_INLINE int64_t group(int dim) { return sycl::ext::oneapi::this_work_item::get_nd_item<3>().get_group(2 - dim); }
-
-// ---- shapes and conversions of values
-
-template <class V>
-struct Shape {
-    using element = V;
-    static constexpr int lanes = 1;
-};
-template <class T, int N>
-struct Shape<T __attribute__((ext_vector_type(N)))> {
-    using element = T;
-    static constexpr int lanes = N;
-};
-template <class T>
-constexpr bool is_float = T(0.5f) != T(0);
-template <class V>
-constexpr bool is_vector = Shape<V>::lanes > 1;
-
-template <class To, class From>
-PK_INLINE To bits(From x) {
-    return __builtin_bit_cast(To, x);
-}
-template <class To, class From>
-PK_INLINE To convert(From x) {
-    if constexpr (is_vector<To>) return __builtin_convertvector(x, To);
-    else return static_cast<To>(x);
-}
-
-// `yes` in the lanes where the mask is -1.
-template <class M, class V>
-PK_INLINE V select(M mask, V yes, V no) {
-    if constexpr (sizeof(typename Shape<V>::element) == 8) {
-        return convert<vec<int64_t, Shape<V>::lanes>>(mask) ? yes : no;
-    } else {
-        return mask ? yes : no;
-    }
-}
 
 template <int N>
 PK_INLINE vec<int32_t, N> lanes() {  // 0, 1, 2, ...
@@ -120,23 +49,10 @@ template <> struct Held<uint64_t> { using type = uint64_t; };
 template <class T>
 using held = typename Held<T>::type;
 
-PK_INLINE float read(bf16 x) { return bits<float>(uint32_t(x.bits) << 16); }
+PK_INLINE float read(bf16 x) { return float(x); }
 template <class T>
 PK_INLINE held<T> read(T x) { return static_cast<held<T>>(x); }
 
-// The bits of `v` as bf16: halves are rounded to even, a NaN stays one.
-template <class V>
-PK_INLINE auto bf16_bits(V v) {
-    constexpr int n = Shape<V>::lanes;
-    if constexpr (n == 1) {
-        const uint32_t u = bits<uint32_t>(v), rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
-        return static_cast<uint16_t>(v != v ? 0x7fc0 : rounded);
-    } else {
-        using U = vec<uint32_t, n>;
-        const U u = bits<U>(v), rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
-        return convert<vec<uint16_t, n>>(select(v != v, U(0x7fc0), rounded));
-    }
-}
 // `v` rounded to what the type can hold.
 template <class V>
 PK_INLINE V round_bf16(V v) {
@@ -149,7 +65,7 @@ PK_INLINE V round_f16(V v) {
     else return static_cast<float>(static_cast<f16>(v));
 }
 
-PK_INLINE void write(bf16& to, float x) { to.bits = bf16_bits(x); }
+PK_INLINE void write(bf16& to, float x) { to = bf16(x); }
 PK_INLINE void write(bool& to, int32_t x) { to = x != 0; }
 template <class T>
 PK_INLINE void write(T& to, held<T> x) { to = static_cast<T>(x); }
@@ -217,57 +133,6 @@ PK_INLINE void store_part(V v, T* p, int64_t left) {
 
 // ---- arithmetic
 
-// Both hand on NaN, which fmax and fmin do not.
-template <class V>
-PK_INLINE V max(V a, V b) {
-    if constexpr (is_vector<V>) return select(convert<vec<int32_t, Shape<V>::lanes>>((a > b) | (a != a)), a, b);
-    else return a > b || a != a ? a : b;
-}
-template <class V>
-PK_INLINE V min(V a, V b) {
-    if constexpr (is_vector<V>) return select(convert<vec<int32_t, Shape<V>::lanes>>((a < b) | (a != a)), a, b);
-    else return a < b || a != a ? a : b;
-}
-template <class V>
-PK_INLINE V clamp(V x, V low, V high) { return pk::min(pk::max(x, low), high); }
-
-// The functions of OpenCL's extended instruction set, on float and double and vectors of them.
-#define PK_FUNCTION(name, instruction) \
-    template <class V>                 \
-    PK_INLINE V name(V x) { return __spirv_ocl_##instruction(x); }
-PK_FUNCTION(exp, exp)
-PK_FUNCTION(exp2, exp2)
-PK_FUNCTION(expm1, expm1)
-PK_FUNCTION(log, log)
-PK_FUNCTION(log2, log2)
-PK_FUNCTION(log1p, log1p)
-PK_FUNCTION(sqrt, sqrt)
-PK_FUNCTION(rsqrt, rsqrt)
-PK_FUNCTION(tanh, tanh)
-PK_FUNCTION(erf, erf)
-PK_FUNCTION(sin, sin)
-PK_FUNCTION(cos, cos)
-PK_FUNCTION(floor, floor)
-PK_FUNCTION(ceil, ceil)
-PK_FUNCTION(rint, rint)
-PK_FUNCTION(fabs, fabs)
-PK_FUNCTION(sign, sign)
-#undef PK_FUNCTION
-template <class V>
-PK_INLINE V pow(V a, V b) { return __spirv_ocl_pow(a, b); }
-template <class V>
-PK_INLINE V fma(V a, V b, V c) { return __spirv_ocl_fma(a, b, c); }
-
-// Integer division rounded down, and what it leaves: the remainder has the sign of the divisor.
-template <class V>
-PK_INLINE V floordiv(V a, V b) {
-    const V q = a / b, r = a - q * b;
-    if constexpr (is_vector<V>) return q + ((r != 0) & ((r ^ b) < 0));  // a comparison of vectors gives -1
-    else return q - (r != 0 && (r ^ b) < 0);
-}
-template <class V>
-PK_INLINE V rem(V a, V b) { return a - floordiv(a, b) * b; }
-
 // ---- the lanes of one vector joined, halving it
 
 template <class V>
@@ -301,22 +166,6 @@ template <class V>
 PK_INLINE int32_t any(V mask) { return bits_of_any(mask) != 0; }
 template <class V>
 PK_INLINE int32_t all(V mask) { return bits_of_all(mask) != 0; }
-
-// ---- stores that join what is in memory, one step among work-groups
-
-template <class T>
-using shared_element =
-    sycl::atomic_ref<T, sycl::memory_order::relaxed, sycl::memory_scope::device, sycl::access::address_space::global_space>;
-
-template <class T>
-PK_INLINE void atomic_add(T* p, T v) { shared_element<T>(*p).fetch_add(v); }
-template <class T>
-PK_INLINE void atomic_max(T* p, T v) {
-    shared_element<T> x(*p);
-    T old = x.load();
-    while (!x.compare_exchange_strong(old, pk::max(old, v))) {
-    }
-}
 
 // ---- the matrix product
 
