@@ -147,7 +147,11 @@ def measure(
 def _measure(pool: Any, which: tuple[str, str, str, str], per_kind: int) -> list[Outcome]:
     name, case, dtype, target = which
     outcomes = []
-    for number, kind, where in pool.call("portakern.check.faults:sites", *which, per_kind, timeout_s=120):
+    try:
+        chosen = pool.call("portakern.check.faults:sites", *which, per_kind, timeout_s=120)
+    except PortakernError as error:  # without a correct kernel there is nothing to plant faults in
+        return [Outcome(name, target, case, dtype, "", "", "unusable", error.message.splitlines()[0])]
+    for number, kind, where in chosen:
         try:
             result, detail = pool.call("portakern.check.faults:judge", *which, number, timeout_s=60)
         except PortakernError as error:  # a crash or a hang of the kernel is seen too
@@ -160,12 +164,15 @@ def report(outcomes: Sequence[Outcome]) -> str:
     """Share caught per kind and in all, and the mutants that were missed."""
     lines = [f"{'fault':<28}{'caught':>8}{'missed':>8}{'no effect':>11}   share"]
     for kind in [*KINDS, "all"]:
-        of = [o for o in outcomes if kind in (o.kind, "all")]
+        of = [o for o in outcomes if kind in (o.kind, "all") and o.result != "unusable"]
         caught = sum(o.result in ("caught", "refused") for o in of)
         missed = sum(o.result == "missed" for o in of)
         share = f"{100 * caught / (caught + missed):.0f}%" if caught + missed else "-"
         if of:
             lines.append(f"{kind:<28}{caught:>8}{missed:>8}{len(of) - caught - missed:>11}{share:>8}")
+    for o in outcomes:
+        if o.result == "unusable":
+            lines.append(f"not measured: {o.operator} {o.case} {o.dtype} {o.target}: {o.detail}")
     missed = [o for o in outcomes if o.result == "missed"]
     lines += ["", "missed:"] if missed else []
     lines += [f"  {o.operator} {o.case} {o.dtype} {o.target}: {o.kind}, {o.where} ({o.detail})" for o in missed]

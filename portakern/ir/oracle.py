@@ -121,10 +121,10 @@ def _of(op: Op) -> TensorType:
 
 @rule(t.Literal)
 def _(op: t.Literal) -> Value:
+    if not DTYPES[op.dtype].is_float:
+        return op.value
     # A constant is held in the dtype it computes in, f32 for the narrow ones.
-    return (
-        round_to(np.float64(op.value), "f64" if op.dtype == "f64" else "f32") if DTYPES[op.dtype].is_float else op.value
-    )
+    return round_to(np.asarray(op.value, np.float64), "f64" if op.dtype == "f64" else "f32")
 
 
 @rule(t.DimSize)

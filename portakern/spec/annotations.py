@@ -51,9 +51,7 @@ def check_dim(dim: str) -> None:
     except (SyntaxError, IRError):
         ok = False
     if not ok:
-        raise SpecError(
-            f"{dim!r} is not a dim", 'dims are names ("M"), sums and products of them ("2*N"), or one star ("*B")'
-        )
+        raise SpecError(f"{dim!r} is not a dim", 'dims are names ("M"), sums and products of them ("2*N"), or one star ("*B")')
 
 
 def star_names(dim: str, rank: int) -> tuple[str, ...]:

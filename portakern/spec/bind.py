@@ -86,9 +86,7 @@ def solve_dims(program: TensorProgram, shapes: Mapping[str, tuple[int, ...]]) ->
     for arg in program.args:
         declared, given = tensor_type(arg).shape, shapes[arg.name]
         if len(declared) != len(given):
-            raise UsageError(
-                f"{arg.name} has {len(given)} dims, {program.name} takes [{', '.join(map(str, declared))}]"
-            )
+            raise UsageError(f"{arg.name} has {len(given)} dims, {program.name} takes [{', '.join(map(str, declared))}]")
         for place, (want, have) in enumerate(zip(declared, given, strict=True)):
             name = str(want)
             if want == Sym.named(name) and name not in found:

@@ -69,9 +69,7 @@ def _contract(
     precision: str,
 ) -> Traced:
     total, result = _result_dtypes(a.type.dtype, dtype)
-    raw = make(
-        Contract(a.op, b.op, tuple(lhs_batch), tuple(rhs_batch), tuple(lhs_axes), tuple(rhs_axes), total, precision)
-    )
+    raw = make(Contract(a.op, b.op, tuple(lhs_batch), tuple(rhs_batch), tuple(lhs_axes), tuple(rhs_axes), total, precision))
     return ew.cast(raw, result)
 
 
@@ -202,9 +200,7 @@ def conv(
     x, w = _pair(x, w)
     low, high = _pads(padding, n)
     total, result = _result_dtypes(x.type.dtype, dtype)
-    raw = Convolve(
-        x.op, w.op, _each(stride, n, "stride"), low, high, _each(dilation, n, "dilation"), groups, total, transposed
-    )
+    raw = Convolve(x.op, w.op, _each(stride, n, "stride"), low, high, _each(dilation, n, "dilation"), groups, total, transposed)
     return ew.cast(make(raw), result)
 
 
@@ -220,17 +216,13 @@ def _pool(fn: str, x: Traced, window: int | Sequence[int], stride: int | Sequenc
 
 
 @located
-def max_pool(
-    x: Traced, window: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: Pads = 0
-) -> Traced:
+def max_pool(x: Traced, window: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: Pads = 0) -> Traced:
     """The largest of every window of x [N, *spatial, C]; windows follow each other unless ``stride`` says otherwise."""
     return _pool("max", x, window, stride, padding)
 
 
 @located
-def avg_pool(
-    x: Traced, window: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: Pads = 0
-) -> Traced:
+def avg_pool(x: Traced, window: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: Pads = 0) -> Traced:
     """The mean of every window of x [N, *spatial, C]; pads count as zeros."""
     count = 1
     for size in _each(window, x.ndim - 2, "window"):

@@ -250,9 +250,7 @@ def shift_right(a: Value, b: Value) -> Traced:
 def where(condition: Value, yes: Value, no: Value) -> Traced:
     """``yes`` where ``condition`` holds, else ``no``."""
     if isinstance(condition, Traced) and condition.type.dtype != "bool":
-        raise spec_error(
-            f"the condition of where is {condition.type.dtype}, not bool", "compare it: pk.where(x != 0, ...)"
-        )
+        raise spec_error(f"the condition of where is {condition.type.dtype}, not bool", "compare it: pk.where(x != 0, ...)")
     name = common_dtype([yes, no])
     parts = together([as_traced(condition, "bool"), as_traced(yes, name), as_traced(no, name)])
     return make(Map("select", tuple(p.op for p in parts)))

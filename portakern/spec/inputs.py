@@ -81,9 +81,7 @@ def numpy_dtype(dtype: str) -> np.dtype:
         return np.dtype(f"{'u' if kind.kind == 'uint' else ''}int{kind.bits}")
     import ml_dtypes
 
-    return np.dtype(
-        {"bf16": ml_dtypes.bfloat16, "f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2}[dtype]
-    )
+    return np.dtype({"bf16": ml_dtypes.bfloat16, "f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2}[dtype])
 
 
 def make_inputs(

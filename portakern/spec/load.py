@@ -69,14 +69,10 @@ def _module(file: str, _modified: int) -> ModuleType:
     except PortakernError:
         raise
     except SyntaxError as error:
-        raise SpecError(
-            f"{error.msg}\n    {(error.text or '').strip()}", where=f"{short_path(file)}:{error.lineno}"
-        ) from error
+        raise SpecError(f"{error.msg}\n    {(error.text or '').strip()}", where=f"{short_path(file)}:{error.lineno}") from error
     except Exception as error:
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
-        raise SpecError(
-            f"{type(error).__name__}: {error}", where=f"{short_path(file)}:{lines[-1] if lines else 1}"
-        ) from error
+        raise SpecError(f"{type(error).__name__}: {error}", where=f"{short_path(file)}:{lines[-1] if lines else 1}") from error
     finally:
         sys.path.remove(folder)
     return module

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -77,9 +78,7 @@ class Param:
                 return self.check({"true": True, "1": True, "false": False, "0": False}[text.lower()], operator)
             return self.check(self.type(text), operator)
         except (ValueError, KeyError):
-            raise UsageError(
-                f"{operator} cannot take {self.name}={text}", f"{self.name} is a {self.type.__name__}"
-            ) from None
+            raise UsageError(f"{operator} cannot take {self.name}={text}", f"{self.name} is a {self.type.__name__}") from None
 
 
 @dataclass(frozen=True)
@@ -110,8 +109,10 @@ class Operator:
         doc: str = "",
         dtypes: Sequence[str] = ("f32", "bf16"),
         name: str = "",
+        scope: Mapping[str, Any] | None = None,
     ) -> None:
         self.function = function
+        self._scope = dict(scope or {})
         self.name: str = name or function.__name__
         self.doc: str = inspect.cleandoc(doc or function.__doc__ or "")
         self.torch = torch
@@ -126,9 +127,7 @@ class Operator:
         self._raw_cases = cases
         self.inputs, self.params = _signature(self)
         for unknown in (n for n in self.families if n not in self._input_names):
-            raise self.error(
-                f"the family for {unknown!r} belongs to no input", f"inputs are {', '.join(self._input_names)}"
-            )
+            raise self.error(f"the family for {unknown!r} belongs to no input", f"inputs are {', '.join(self._input_names)}")
         for dtype in self.dtypes:
             if dtype not in DTYPES:
                 raise self.error(f"unknown dtype {dtype!r}", f"dtypes are {', '.join(DTYPES)}")
@@ -188,9 +187,7 @@ class Operator:
             wanted = inspect.signature(self._shapes).parameters
             for name, shape in self._shapes(**{n: values[n] for n in wanted}).items():
                 if name not in dims:
-                    raise self.error(
-                        f"shapes= names {name!r}, which is no array input", f"inputs are {', '.join(dims)}"
-                    )
+                    raise self.error(f"shapes= names {name!r}, which is no array input", f"inputs are {', '.join(dims)}")
                 dims[name] = TensorSpec(tuple(shape)).dims
         return dims
 
@@ -213,9 +210,7 @@ class Operator:
     @cached_property
     def stars(self) -> tuple[str, ...]:
         """Names of the dims that stand for any number of dims."""
-        return tuple(
-            dict.fromkeys(d[1:] for s in self.declared().values() for d in s if isinstance(d, str) and is_star(d))
-        )
+        return tuple(dict.fromkeys(d[1:] for s in self.declared().values() for d in s if isinstance(d, str) and is_star(d)))
 
     def check_params(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Every parameter with its value; raises :class:`UsageError` for an unknown one or a value it cannot take."""
@@ -359,7 +354,7 @@ def _by_name(file: str, qualname: str, module: str) -> Operator:
 def _signature(operator: Operator) -> tuple[tuple[Input, ...], dict[str, Param]]:
     function = operator.function
     try:
-        parameters = inspect.signature(function, eval_str=True).parameters.values()
+        parameters = inspect.signature(function, eval_str=True, locals=operator._scope).parameters.values()
     except PortakernError as error:
         raise operator.error(error.message, error.hint) from None
     except Exception as error:
@@ -543,6 +538,7 @@ def operator(function: Callable[..., Any] | None = None, /, **options: Any) -> A
     Raises:
         SpecError: the declaration is not well formed.
     """
+    scope = sys._getframe(1).f_locals  # annotations may use names of the function that an operator is defined in
     if function is not None:
-        return Operator(function)
-    return lambda f: Operator(f, **options)
+        return Operator(function, scope=scope)
+    return lambda f: Operator(f, scope=scope, **options)

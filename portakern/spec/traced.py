@@ -285,9 +285,7 @@ class Traced:
         return (self[i] for i in range(self.shape[0]))
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        _no_number(
-            "a numpy function was called on an array of the operator", "use the portakern function (pk.exp, ...)"
-        )
+        _no_number("a numpy function was called on an array of the operator", "use the portakern function (pk.exp, ...)")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         # A numpy scalar on the left of an operator arrives here; np.exp(x) does too and is refused.
@@ -317,9 +315,7 @@ class Traced:
         _no_number(f"np.{function.__name__} was called on an array of the operator", f"use {use}")
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
-        _no_number(
-            "arrays of an operator cannot be written to", "build a new one: pk.where(mask, value, x) or pk.concat"
-        )
+        _no_number("arrays of an operator cannot be written to", "build a new one: pk.where(mask, value, x) or pk.concat")
 
 
 def _no_number(message: str, hint: str) -> NoReturn:

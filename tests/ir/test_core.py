@@ -17,20 +17,23 @@ def program(*ops: Op, args: tuple[Arg, ...] = (X, Y)) -> TensorProgram:
     return TensorProgram("f", Block(args, (*ops, Yield((ops[-1],)))), ("out",))
 
 
-@pytest.mark.parametrize(("build", "message"), [
-    (lambda: Map("add", (X, Arg("z", TensorType((8, 4), "f32")))), "shapes differ"),
-    (lambda: Map("add", (X, Arg("z", TensorType((4, 8), "bf16")))), "dtypes differ: f32 and bf16"),
-    (lambda: Map("add", (X,)), "add takes 2 arrays, not 1"),
-    (lambda: Map("frobnicate", (X,)), "not an elementwise function"),
-    (lambda: Fold("sum", X, (2,)), "axis 2 is outside an array of 2 dims"),
-    (lambda: Fold("sum", X, (0, 0)), "an axis appears twice"),
-    (lambda: Fold("any", X, (0,)), "any of f32"),
-    (lambda: Reshape(X, (5, 7)), "does not have the elements"),
-    (lambda: Slice(X, (0, 0), (4, 9), (1, 1)), "0:9 is outside a dim of 8"),
-    (lambda: Expand(X, (4, 9), (0, 1)), "does not broadcast"),
-    (lambda: Contract(X, Y, (), (), (1,), (0,), "f32"), "differ in paired dims: 8 and 4"),
-    (lambda: Map("exp", ("x",)), "is 'x', not an operation"),  # type: ignore[arg-type]
-])
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: Map("add", (X, Arg("z", TensorType((8, 4), "f32")))), "shapes differ"),
+        (lambda: Map("add", (X, Arg("z", TensorType((4, 8), "bf16")))), "dtypes differ: f32 and bf16"),
+        (lambda: Map("add", (X,)), "add takes 2 arrays, not 1"),
+        (lambda: Map("frobnicate", (X,)), "not an elementwise function"),
+        (lambda: Fold("sum", X, (2,)), "axis 2 is outside an array of 2 dims"),
+        (lambda: Fold("sum", X, (0, 0)), "an axis appears twice"),
+        (lambda: Fold("any", X, (0,)), "any of f32"),
+        (lambda: Reshape(X, (5, 7)), "does not have the elements"),
+        (lambda: Slice(X, (0, 0), (4, 9), (1, 1)), "0:9 is outside a dim of 8"),
+        (lambda: Expand(X, (4, 9), (0, 1)), "does not broadcast"),
+        (lambda: Contract(X, Y, (), (), (1,), (0,), "f32"), "differ in paired dims: 8 and 4"),
+        (lambda: Map("exp", ("x",)), "is 'x', not an operation"),  # type: ignore[arg-type]
+    ],
+)
 def test_operations_check_themselves(build, message: str) -> None:
     with pytest.raises((IRError, AttributeError)):
         build()
@@ -78,8 +81,7 @@ def test_rules_apply_until_none_matches() -> None:
     for _ in range(7):
         value = Map("neg", (value,))
     chain: list[Op] = []
-    op = value
-    while op is not X:
-        chain.append(op)
-        op = op.operands[0]
+    while value is not X:
+        chain.append(value)
+        value = value.operands[0]
     assert str(canonicalise(program(*reversed(chain)), rules)).count("neg") == 1

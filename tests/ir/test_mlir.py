@@ -19,8 +19,7 @@ def mlir_opt() -> str | None:
 
 
 def everything() -> str:
-    every = samples.all_samples()
-    parts = [program_to_mlir(p) for p in (every.values() if isinstance(every, dict) else every)]
+    parts = [program_to_mlir(p) for p in samples.all_samples().values()]
     for operator in library():
         params = {"causal": True} if operator.name == "attention" else {}
         parts.append(to_mlir(operator.trace(params, "bf16", dict.fromkeys(operator.stars, 1))))

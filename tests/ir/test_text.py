@@ -18,7 +18,7 @@ from portakern.spec.load import library, load_operator
 from tests import samples
 
 LIBRARY = library()
-SAMPLES = list(samples.all_samples())
+SAMPLES = samples.all_samples()
 
 
 @pytest.mark.parametrize("operator", LIBRARY, ids=lambda o: o.name)
@@ -30,9 +30,9 @@ def test_library_operators_round_trip(operator) -> None:
     assert again.digest == program.digest
 
 
-@pytest.mark.parametrize("number", range(len(SAMPLES)))
-def test_sample_kernels_round_trip(number: int) -> None:
-    program = samples.all_samples()[SAMPLES[number]] if isinstance(samples.all_samples(), dict) else SAMPLES[number]
+@pytest.mark.parametrize("name", SAMPLES)
+def test_sample_kernels_round_trip(name: str) -> None:
+    program = SAMPLES[name]
     again = parse_kernels(str(program))
     assert [format_function(k) for k in again] == [format_function(k) for k in program.kernels]
 
@@ -91,13 +91,16 @@ def test_text_of_another_version_is_refused() -> None:
         parse_function("# portakern ir 99\n")
 
 
-@pytest.mark.parametrize(("line", "message"), [
-    ("v1 = nonsense(x)", "unknown operation 'nonsense'"),
-    ("v1 = transpose(x)", "takes 2 arguments, not 1"),
-    ("v1 = transpose(y, (0,))", "y is not defined"),
-    ("import os", "not an operation"),
-    ("v1 = transpose(x, __import__('os'))", "is not a plain value"),
-])
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("v1 = nonsense(x)", "unknown operation 'nonsense'"),
+        ("v1 = transpose(x)", "takes 2 arguments, not 1"),
+        ("v1 = transpose(y, (0,))", "y is not defined"),
+        ("import os", "not an operation"),
+        ("v1 = transpose(x, __import__('os'))", "is not a plain value"),
+    ],
+)
 def test_bad_text_is_refused_and_never_run(line: str, message: str) -> None:
     with pytest.raises(IRError, match=message.replace("(", r"\(")):
         parse_function(f"@tensor_program(outputs=('out',))\ndef f(x: tensor[4, f32]):\n    {line}\n")
