@@ -213,8 +213,9 @@ def host_view(name: str, access: BlockAccess, shape: tuple[Size, ...]) -> str:
     if view.shape != shape:
         text = f"{text}.reshape({shape_text(view.shape)})"
     if any(view.cut):
-        inner = ", ".join(":" if c is None else str(c) for c in view.cut)
-        text = f"{text}[{inner}]"
+        parts = [":" if c is None or (c.step == -1 and c.length == size) else str(c)
+                 for c, size in zip(view.cut, view.shape, strict=True)]
+        text = f"{text}[{', '.join(parts)}]" if set(parts) != {":"} else text
         if back := [d for d, c in enumerate(view.cut) if c and c.step == -1]:
             text = f"jnp.flip({text}, {tuple_text(tuple(map(str, back)))})"
     if view.moved:

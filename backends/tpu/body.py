@@ -40,6 +40,7 @@ from portakern.ir.tile import (
 
 from . import rules
 from .blocks import SUBLANES, origin
+from .constants import filled_with, number
 from .expr import COMPARE, SUM, Expr, Place, call, infix
 from .loops import Phase
 from .plan import KernelPlan, Slot, scalar_text
@@ -134,6 +135,8 @@ class BodyWriter:
 
     def _region(self, title: str, conditions: Sequence[str], loops: tuple[For, ...] = ()) -> Region:
         condition = conditions[0] if len(conditions) == 1 else " & ".join(f"({c})" for c in conditions)
+        if len(self.plan.phases) > 1:
+            title = f"{title}_{sum(r.title.startswith(title) for r in self.regions)}"
         region = Region(title, condition, names=set(self.reserved), loops=loops)
         self.regions.append(region)
         return region
@@ -194,7 +197,7 @@ class BodyWriter:
             slot = self.plan.slots[loop, position]
             if self.slots.get(value) is slot:
                 continue
-            if isinstance(fill := _constant(value), Const):
+            if isinstance(fill := filled_with(value), Const):
                 literal = rules.number(fill.value, fill.dtype)
                 fresh = (f"jnp.zeros_like({slot.name})" if fill.value == 0 else f"jnp.full_like({slot.name}, {literal.text})")
                 region.add(f"{slot.name}[...] = {fresh}", origin(value))
@@ -212,7 +215,7 @@ class BodyWriter:
             if self._only_in(arg, value):
                 region.values[arg] = Expr(f"{slot.name}[...]", slot.place)
             pending.append((slot, value))
-        ready = [(slot, self.full(region, value), value) for slot, value in pending]
+        ready = [(slot, self.full(region, value, last=len(pending) == 1), value) for slot, value in pending]
         for slot, expr, value in ready:
             grown = re.fullmatch(rf"{slot.name}\[\.\.\.\] \+ (.*)", expr.text, re.DOTALL)
             text = f"{slot.name}[...] += {grown[1]}" if grown and expr.binding == SUM else f"{slot.name}[...] = {expr.text}"
@@ -235,15 +238,20 @@ class BodyWriter:
     def _store(self, region: Region, op: Store) -> None:
         assert isinstance(op.buffer, Arg)
         access = next(a for a in self.plan.writes if a.buffer == op.buffer.name)
-        value = self._turn(self.full(region, op.value), access.place, tile_type(op.value).dtype)
+        value = self._turn(self.full(region, op.value, last=True), access.place, tile_type(op.value).dtype)
         region.add(f"{op.buffer.name}_ref[...] = {value.text}", origin(op))
 
     # ---- values
 
-    def value(self, region: Region, op: Op) -> Expr:
-        """``op`` as an expression in ``region``; statements that compute it are added before."""
+    def value(self, region: Region, op: Op, last: bool = False) -> Expr:
+        """``op`` as an expression in ``region``; statements that compute it are added before.
+
+        ``last``: the expression ends a statement of its own, so it needs no name however long it is.
+        """
         if op in region.values:
             return region.values[op]
+        if (constant := number(op)) is not None:
+            return rules.number(constant, "f32")
         slot = self.slots.get(op) or self._keep(region, op)
         if slot is not None:
             expr = Expr(f"{slot.name}[...]", slot.place)
@@ -254,7 +262,7 @@ class BodyWriter:
             expr = self._compute(region, op)
             if expr.place is not None:
                 expr = self._turn(expr, self.plan.layout.place(op), tile_type(op).dtype)
-            if self._wants_name(op, expr):
+            if self._wants_name(op, expr) and not (last and self.uses[op] == 1):
                 expr = self._name(region, _hint(op), expr, origin(op))
         region.values[op] = expr
         return expr
@@ -285,7 +293,7 @@ class BodyWriter:
     def _wants_name(self, op: Op, expr: Expr) -> bool:
         if expr.literal or expr.text.isidentifier() or isinstance(op, Const | Extent):
             return False
-        if isinstance(op, Dot) and _constant(op.acc) is None:
+        if isinstance(op, Dot) and filled_with(op.acc) is None:
             return self.uses[op] > 1
         if self.uses[op] > 1:
             return not isinstance(op, Broadcast | Start | Permute)
@@ -300,9 +308,9 @@ class BodyWriter:
         region.add(f"{name} = {expr.text}", where)
         return Expr(name, expr.place)
 
-    def full(self, region: Region, op: Op) -> Expr:
+    def full(self, region: Region, op: Op, last: bool = False) -> Expr:
         """``op`` with every element of its block spelled out."""
-        return self._fill(self.value(region, op), self.plan.layout.place(op), tile_type(op).dtype)
+        return self._fill(self.value(region, op, last), self.plan.layout.place(op), tile_type(op).dtype)
 
     def _fill(self, x: Expr, place: Place, dtype: str) -> Expr:
         if x.place == place:
@@ -489,7 +497,7 @@ class BodyWriter:
         left = next((x for x in tile_type(lhs).axes if x != op.axis), None)
         right = next((x for x in tile_type(rhs).axes if x != op.axis), None)
         product = Expr(text, (left, right))
-        fill = _constant(op.acc)
+        fill = filled_with(op.acc)
         if fill is not None and fill.value == 0:
             return product
         # The sum itself may be long: it stands on a line of its own, and long lines are broken.
@@ -505,13 +513,6 @@ def _where(condition: Expr, x: Expr, otherwise: float | int | bool, dtype: str) 
     if dtype in ("i8", "u8"):
         return rules.cast(call("jnp.where", condition, rules.cast(x, "i32"), rules.number(otherwise, "i32")), dtype)
     return call("jnp.where", condition, x, rules.number(otherwise, dtype))
-
-
-def _constant(op: Op) -> Const | None:
-    """The constant a tile is filled with, if it is."""
-    while isinstance(op, Broadcast):
-        op = op.x
-    return op if isinstance(op, Const) else None
 
 
 def _uses(kernel: Kernel) -> Counter[Op]:

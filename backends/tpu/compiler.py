@@ -6,6 +6,8 @@ of raising, which is why :mod:`.toolchain` calls this in a child.
 
 from __future__ import annotations
 
+import atexit
+import math
 import os
 import re
 import shutil
@@ -22,23 +24,29 @@ from .diagnose import explain
 from .environment import TOPOLOGIES, tool_name
 from .load import entry_function, file_name
 
-_DUMP = "PORTAKERN_TPU_DUMP"
+_FOLDER = "portakern-tpu-"
 _ASSEMBLY_LIMIT = 4_000_000  # characters; beyond it the middle of the listing is left out
 
 
-def prepare() -> str:
+def prepare() -> Path:
     """Point libtpu's dumps of its low-level code at a folder of this process; must run before libtpu is loaded."""
-    folder = os.environ.get(_DUMP, "")
-    if not folder or os.environ.get(f"{_DUMP}_PID") != str(os.getpid()):
-        folder = tempfile.mkdtemp(prefix="portakern-tpu-")
-        os.environ.update({_DUMP: folder, f"{_DUMP}_PID": str(os.getpid())})
+    folder = Path(tempfile.gettempdir()) / f"{_FOLDER}{os.getpid()}"
+    if not folder.is_dir():
+        _sweep()
+        folder.mkdir(mode=0o700)
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
         flags = (f"--xla_jf_dump_to={folder} --xla_jf_dump_llo_text=true "
                  "--xla_jf_dump_llo_pass_label_regex=^(original|final_bundles)")
         os.environ["LIBTPU_INIT_ARGS"] = f"{os.environ.get('LIBTPU_INIT_ARGS', '')} {flags}".strip()
-        import atexit
-
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
+
+
+def _sweep() -> None:
+    """Remove the folders of processes that were killed before they could do it themselves."""
+    for old in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
+        owner = old.name.removeprefix(_FOLDER)
+        if owner.isdigit() and (int(owner) == os.getpid() or not Path(f"/proc/{owner}").exists()):
+            shutil.rmtree(old, ignore_errors=True)
 
 
 @cache
@@ -53,7 +61,7 @@ def compile_source(source: Source) -> Binary:
 
     Raises :class:`CompileError` with the compiler's words as its log.
     """
-    folder = Path(prepare())
+    folder = prepare()
     for old in folder.iterdir():
         shutil.rmtree(old) if old.is_dir() else old.unlink()
     what = f"{source.operator} for {source.target.device.name}"
@@ -129,10 +137,11 @@ def _resources(compiled: Any, folder: Path) -> tuple[Resources, ...]:
     found = []
     for name in sorted(kernels & dumps.keys()):
         text = dumps[name].read_text(errors="replace")
-        vmem = sum(_allocations(text, "vmem"))
+        resident = sum(_resident(text))
+        vmem = sum(_allocations(text, "vmem")) + resident
         bundles = len(re.findall(r"^\s*0x[0-9a-f]+", _bundles(folder, name), re.MULTILINE))
-        extra = (("vmem_bytes", vmem), ("smem_bytes", sum(_allocations(text, "smem"))), ("bundles", bundles),
-                 ("xla_operations", others))
+        extra = (("vmem_bytes", vmem), ("vmem_operand_bytes", resident), ("smem_bytes", sum(_allocations(text, "smem"))),
+                 ("bundles", bundles), ("xla_operations", others))
         found.append(Resources(name.rsplit(".", 1)[0], shared_bytes=vmem, code_bytes=code, extra=extra,
                                source=f"LLO dump (VMEM) and memory_analysis (code of the whole program) of {tool_name()}"))
     return tuple(found) or (Resources("", code_bytes=code, source=f"memory_analysis of {tool_name()}"),)
@@ -148,6 +157,12 @@ def _allocations(text: str, space: str) -> list[int]:
     """Bytes of every allocation in a memory space, each counted once."""
     pattern = rf"#(allocation\d+) \[shape = [^\n]*?space=({space}), size = (0x[0-9a-f]+)"
     return list({name: int(size, 16) for name, _, size in re.findall(pattern, text)}.values())
+
+
+def _resident(text: str) -> list[int]:
+    """Bytes of every operand that the compiler put into VMEM as a whole, so that it needs no window."""
+    found = re.findall(r"inlined_call_operand\.vmem \[shape: ([a-z]+)(\d+)\w*\[([\d,]*)\]", text)
+    return [max(int(bits), 8) // 8 * math.prod(int(n) for n in dims.split(",") if n) for _, bits, dims in found]
 
 
 def _bundles(folder: Path, operation: str) -> str:

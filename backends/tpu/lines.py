@@ -9,22 +9,24 @@ def wrap(line: str, width: int = WIDTH) -> list[str]:
     """``line`` as it is when it fits, else with the arguments of its last outermost call on lines of their own."""
     if len(line) <= width:
         return [line]
-    opening, closing = _outermost(line)
+    opening, closing = _longest(line)
     if opening < 0:
         return [line]
     indent = line[: len(line) - len(line.lstrip())]
     parts = _arguments(line[opening + 1 : closing])
-    if len(parts) < 2:
-        return [line]
     together = f"{indent}    {', '.join(parts)}"
-    if len(together) <= width and not any(p.startswith("lambda") or "=" in p.split("(")[0] and len(parts) > 4 for p in parts):
-        return [line[: opening + 1], together, f"{indent}{line[closing:]}"]
-    inner = [piece for part in parts for piece in wrap(f"{indent}    {part},", width)]
+    many = len(parts) > 4 and all("=" in p.split("(")[0] for p in parts)
+    if len(together) <= width and not many and not any(p.startswith("lambda") for p in parts):
+        inner = [together]
+    elif len(parts) == 1:
+        inner = wrap(together, width)
+    else:
+        inner = [piece for part in parts for piece in wrap(f"{indent}    {part},", width)]
     return [line[: opening + 1], *inner, f"{indent}{line[closing:]}"]
 
 
-def _outermost(line: str) -> tuple[int, int]:
-    """The last bracket pair at depth 0 that is not empty."""
+def _longest(line: str) -> tuple[int, int]:
+    """The longest parenthesis that stands in no other."""
     depth, opening, found = 0, -1, (-1, -1)
     for n, c in enumerate(line):
         if c in "([":
@@ -33,7 +35,7 @@ def _outermost(line: str) -> tuple[int, int]:
             depth += 1
         elif c in ")]":
             depth -= 1
-            if depth == 0 and c == ")" and n - opening > 1:
+            if depth == 0 and c == ")" and n - opening > max(1, found[1] - found[0]):
                 found = (opening, n)
     return found
 

@@ -7,11 +7,15 @@ of a single step needs no grid dim; its body is written straight into its surrou
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from portakern.ir.core import Block, Op, Result, yielded
+from portakern.ir.rewrite import canonicalise
 from portakern.ir.tile import Axis, For, Kernel
+
+from .constants import integer
+from .simplify import STRAIGHT
 
 Report = Callable[[str, Op | None, str], None]
 """Takes what is missing, the operation it comes from, and what to do instead."""
@@ -41,9 +45,9 @@ def straighten(kernel: Kernel) -> Kernel:
         for op in block.ops:
             if isinstance(op, Result) and op.source in results:
                 env[op] = results[op.source][op.index]
-            elif isinstance(op, For) and _steps(kernel.axis[op.axis]) == 0:
+            elif isinstance(op, For) and (steps := _steps(op, kernel.axis)) == 0:
                 results[op] = tuple(env.get(v, v) for v in op.init)
-            elif isinstance(op, For) and _steps(kernel.axis[op.axis]) == 1 and op.lo is None and op.hi is None:
+            elif isinstance(op, For) and steps == 1:
                 env.update({a: env.get(v, v) for a, v in zip(op.body.args, op.init, strict=True)})
                 *inner, last = visit(op.body)
                 out += inner
@@ -54,11 +58,22 @@ def straighten(kernel: Kernel) -> Kernel:
                 out.append(new)
         return out
 
-    return replace(kernel, body=Block(kernel.body.args, tuple(visit(kernel.body))))
+    straight = replace(kernel, body=Block(kernel.body.args, tuple(visit(kernel.body))))
+    return canonicalise(straight, STRAIGHT) if results else kernel
 
 
-def _steps(axis: Axis) -> int | None:
-    return axis.steps if isinstance(axis.steps, int) else None
+def _steps(loop: For, axes: Mapping[str, Axis]) -> int | None:
+    """How often a loop runs, where that is certain to be never or once."""
+    axis = axes[loop.axis]
+    if not isinstance(axis.extent, int):
+        return None
+    low = 0 if loop.lo is None else integer(loop.lo, axes)
+    high = axis.extent if loop.hi is None else integer(loop.hi, axes)
+    if low is None or high is None:
+        return 0 if axis.extent == 0 else None
+    if min(high, axis.extent) <= low // axis.tile * axis.tile:
+        return 0
+    return 1 if axis.steps == 1 else None
 
 
 def phases_of(body: Block, report: Report) -> tuple[Phase, ...]:

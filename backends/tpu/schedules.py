@@ -23,8 +23,8 @@ OPTIONS: Mapping[str, str] = {
 ELEMENTS = 256 * 1024
 """Elements of a block of a memory-bound kernel: 1 MiB of f32."""
 
-FLAT = 32 * 1024
-"""Elements of a block of one row, which fills only one of the eight sublanes of a vector."""
+FLAT = 128 * 1024
+"""Elements of a block of a single row."""
 
 MATMUL: Mapping[bool, tuple[tuple[int, int, int], ...]] = {
     # (m, n, k) for generations with a default of 16 MiB of VMEM, and for those with more; best first.
@@ -162,8 +162,10 @@ def vmem_bytes(nest: Nest, schedule: Schedule) -> float:
 
     def area(*axes: NestAxis) -> float:
         tiled = [a for a in axes if size[a.name] > 1]
-        rows = math.prod(size[a.name] for a in tiled[:-1]) if len(tiled) > 1 else 1
-        return _round(rows, SUBLANES) * _round(size[tiled[-1].name], LANES) if tiled else SUBLANES * LANES
+        if len(tiled) < 2:  # a row is packed densely, save that 16-bit ones take two
+            return 2 * _round(size[tiled[0].name], LANES) if tiled else SUBLANES * LANES
+        rows = math.prod(size[a.name] for a in tiled[:-1])
+        return _round(rows, SUBLANES) * _round(size[tiled[-1].name], LANES)
 
     if nest.family == "contraction":
         (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")

@@ -1,0 +1,109 @@
+"""Every program in Pallas's interpreters against float64 references."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from portakern.errors import PortakernError, RuntimeFault
+
+from .helpers import buffers, error, inputs64, language, programs, reference, target
+from .programs import all_programs
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+pytest.importorskip("jax")
+
+OPEN = ({"M": 37, "N": 300}, {"M": 1, "N": 3}, {"M": 0, "N": 7}, {"M": 4, "N": 0})
+
+
+@pytest.mark.parametrize("name", programs())
+def test_samples(name: str) -> None:
+    program = programs()[name]
+    executable = language().simulator.load(language().emitter.emit(program, target()), None)
+    for sizes in OPEN if program.sizes else ({},):
+        found = buffers(program, sizes)
+        executable.run(found, sizes)
+        (output,) = program.by_role("output")
+        limit = 1e-2 if output.dtype == "bf16" else 2e-6
+        assert error(found[output.name].array, reference(name)(inputs64(program, found))) < limit, sizes
+
+
+@pytest.mark.parametrize("name", all_programs())
+def test_programs(name: str) -> None:
+    program, answer = all_programs()[name]
+    found = buffers(program, {})
+    language().simulator.load(language().emitter.emit(program, target()), None).run(found, {})
+    for output, wanted in zip(program.by_role("output"), answer(inputs64(program, found)), strict=True):
+        assert error(found[output.name].array, np.asarray(wanted, np.float64)) < 2e-5, output.name
+
+
+def test_f32_products_ask_for_exact_ones() -> None:
+    """The interpreters form them exactly at any precision; a TPU would round to bf16, so the text itself must ask."""
+    text = language().emitter.emit(programs()["matmul_bias_f32"], target()).text
+    assert text.count("precision=jax.lax.Precision.HIGHEST") == text.count("jnp.dot(") > 0
+
+
+def test_a_dropped_mask_is_caught() -> None:
+    from dataclasses import replace
+
+    program = programs()["softmax_long"]
+    source = language().emitter.emit(program, target())
+    broken = replace(source, text=source.text.replace("cols < 2500", "cols < 4000"))
+    assert broken.text != source.text
+    found = buffers(program, {})
+    language().simulator.load(broken, None).run(found, {})
+    assert error(found["y"].array, reference("softmax_long")(inputs64(program, found))) > 1e-3
+
+
+def test_the_strict_interpreter_sees_unwritten_scratch() -> None:
+    from dataclasses import replace
+
+    from portakern.backends.tpu import interpreter
+
+    program = programs()["column_sums"]
+    source = language().emitter.emit(program, target())
+    broken = replace(source, text=source.text.replace("jnp.zeros_like(total_ref)", "total_ref[...]"))
+    assert broken.text != source.text
+    found = buffers(program, {})
+    assert found["x"].array.size < interpreter.STRICT_ELEMENTS
+    language().simulator.load(broken, None).run(found, {})
+    assert np.isnan(found["y"].array).all()
+
+
+def test_wrong_results_of_foreign_kernels_are_faults() -> None:
+    program = programs()["softmax_f32"]
+    load, adopt = language().simulator.load, language().adopt
+    found = buffers(program, {})
+    for text, message in (
+        ("def softmax(x):\n    return x[:3]", "returned y as float32"),
+        ("def softmax(x):\n    return x, x", "returned 2 arrays"),
+        ("def softmax(x):\n    return x + undefined", "undefined"),
+        ("def softmax(x, y):\n    return x", "missing 1 required"),
+    ):
+        with pytest.raises(RuntimeFault, match=message):
+            load(adopt(text, None, program, target()), None).run(found, {})
+    with pytest.raises(PortakernError, match="does not run"):
+        load(adopt("import no_such_module\ndef softmax(x):\n    return x", None, program, target()), None)
+    with pytest.raises(PortakernError, match="defines no function"):
+        adopt("x = 1", "kernel", program, target())
+    with pytest.raises(PortakernError, match="not Python"):
+        adopt("def (", None, program, target())
+
+
+def test_our_own_text_can_be_adopted() -> None:
+    program = programs()["softmax_open"]
+    source = language().emitter.emit(program, target())
+    again = language().adopt(source.text, None, program, target())
+    found = buffers(program, {"M": 7})
+    language().simulator.load(again, None).run(found, {"M": 7})
+    assert error(found["y"].array, reference("softmax")(inputs64(program, found))) < 1e-2
+
+
+def test_calling_with_arrays() -> None:
+    program = programs()["softmax_f32"]
+    executable = language().simulator.load(language().emitter.emit(program, target()), None)
+    x = np.random.default_rng(0).standard_normal((37, 1000)).astype(np.float32)
+    result = executable.call([x], {})
+    assert isinstance(result, np.ndarray) and error(result, reference("softmax")({"x": x.astype(float)})) < 1e-6
