@@ -50,7 +50,7 @@ def test_special_constants() -> None:
     assert constant(math.inf, "f32") == "INFINITY" and constant(-math.inf, "f32") == "-INFINITY"
     assert constant(math.nan, "f32") == "NAN"
     assert constant(0.1, "f64") == "0.1" and constant(3, "i32") == "3" and constant(True, "bool") == "true"
-    assert constant(2**40, "i64") == f"{2**40}LL"
+    assert constant(2**40, "i64") == f"int64_t({2**40})" and constant(-(2**63), "i64") == "int64_t(-9223372036854775807 - 1)"
     assert constant(-(2**31), "i32") == "(-2147483647 - 1)"
     assert constant(-0.0, "f32") == "-0.0f"
 

@@ -81,11 +81,12 @@ def constant(value: float | int | bool, dtype: str) -> Text:
         return Text("true" if value else "false")
     kind = dtype_of(dtype)
     if kind.is_int:
-        suffix = "" if dtype != "i64" or abs(int(value)) < 2**31 else "LL"
-        text = f"{int(value)}{suffix}"
-        if int(value) == -(2**31) or int(value) == -(2**63):  # no literal of C is this number
-            return Text(f"({int(value) + 1}{suffix} - 1)")
-        return Text(text, ATOM if value >= 0 else 15)
+        text = f"{int(value)}"
+        if int(value) in (-(2**31), -(2**63)):  # no literal of C is this number
+            text = f"({int(value) + 1} - 1)"
+        if dtype == "i64":  # a plain literal would be an int
+            return Text(f"int64_t({text.strip('()')})")
+        return Text(text, ATOM if text[0] != "-" else 15)
     number = float(value)
     if math.isnan(number):
         return Text("NAN")

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from portakern.emit.clike.names import identifier
 from portakern.ir import tile as t
 from portakern.ir.core import Block, Op, Result, yielded
 
@@ -92,6 +93,10 @@ def floating(op: Op) -> bool:
 
 def _of_coordinates(op: Op) -> bool:
     return all(t.tile_type(x).dtype in ("i32", "i64", "bool") for x in (op, *op.operands))
+
+
+def _capitals(axes: tuple[str, str]) -> str:
+    return "".join(identifier(a[:1].upper() + a[1:]) for a in axes if a)
 
 
 class Layouts:
@@ -188,11 +193,12 @@ class Layouts:
     def _name(self) -> None:
         """``Tile`` and ``Acc`` where there is one of a kind, else with their axes: ``AccMN``, ``AccMD``."""
         names: dict[Layout, str] = {}
+        taken = {a.name for a in self.kernel.args} | set(self.kernel.sizes)
         for layout in self.layouts:
             word = "Acc" if layout.kind == "accumulator" else "Tile"
             alone = sum(x.kind == layout.kind for x in self.layouts) == 1
-            name = word if alone else word + "".join(a[:1].upper() + a[1:] for a in layout.axes)
-            while name in names.values():
+            name = word if alone else word + _capitals(layout.axes)
+            while name in names.values() or name in taken:
                 name += "_"
             names[layout] = name
         renamed = {old: Layout(name, old.kind, old.rows, old.cols, old.axes, old.element) for old, name in names.items()}
@@ -206,6 +212,6 @@ class Layouts:
             if have.kind == "rows" and have.axes == (row[0], col[0]):
                 return have
         (row, rows), (col, cols) = dims if len(dims) == 2 else (("", 1), *dims)
-        name = "Tile" + "".join(a[:1].upper() + a[1:] for a in (row, col))
+        name = "Tile" + _capitals((row, col))
         self.layouts.append(Layout(name, "rows", rows, cols, (row, col)))
         return self.layouts[-1]

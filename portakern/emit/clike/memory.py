@@ -9,6 +9,7 @@ from portakern.emit.clike.plan import Access
 from portakern.ir import tile as t
 from portakern.ir.size import Size, Sym
 
+_ZERO = ("0", "int64_t(0)")
 ADD, MULTIPLY = "12|{0} + {1}", "13|{0} * {1}"
 
 
@@ -25,8 +26,8 @@ def size_text(size: Size) -> Text:
 
 def add(left: Text, right: Text) -> Text:
     """The sum, zeros left out."""
-    if left == "0" or right == "0":
-        return left if right == "0" else right
+    if left in _ZERO or right in _ZERO:
+        return left if right in _ZERO else right
     if right.startswith("-") and right.precedence == 15:
         return Text(f"{left} - {right[1:]}", 12)
     return Text(f"{left if left.precedence >= 12 else f'({left})'} + {right if right.precedence >= 12 else f'({right})'}", 12)

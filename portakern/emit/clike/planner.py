@@ -58,12 +58,12 @@ class Planner:
         self.staged = self.loads.staged
         self.layouts = Layouts(kernel, self.loads.only_operand)
         self.regions = Regions(kernel, self.layouts)
-        self.names = Names()
+        self.names = Names({x.name for x in self.layouts.layouts})
         self.params = self._parameters()
+        self.pointers = {x.name for x in self.params if x.role == "array"}
         sizes = {q.source: q.name for q in self.params if q.role == "size"}
         self.addresses = Addresses(kernel, sizes)
         self.variable: dict[Op, str] = {q: name.name for q, name in zip(kernel.args, self.params, strict=False)}
-        self.names.taken |= {x.name for x in self.layouts.layouts}
         self.hints: dict[Op, str] = {}
         self.into: dict[Op, Op] = {}  # value -> carried argument whose variable it takes
         self.mutable: set[Op] = set()
@@ -242,16 +242,18 @@ class Planner:
             text = self.text(root, expansion)
             for kind, local, inner in expansion.locals:
                 self.add(p.Scalar(local, kind, inner))
-            self.add(p.Scalar(name, dtype, text, define, constant=root not in self.mutable))
+            self.add(p.Scalar(name, dtype, text, define, root not in self.mutable, _note(root, members)))
             return
         name, define = self.name(root, *self._wishes(root))
-        self._map(root, name, place, members, define)
+        self._map(root, name, place, members, define, _note(root, members))
 
-    def _map(self, root: Op, name: str, place: Place, members: frozenset[Op], define: bool) -> None:
-        expansion = _Expansion(place, Names({x.name for x in self.params if x.role == "size"}), members=members)
+    def _map(self, root: Op, name: str, place: Place, members: frozenset[Op], define: bool,
+             note: str = "") -> None:
+        # Inside, every name of the kernel may be captured: a parameter hides none but its own argument, or a pointer.
+        expansion = _Expansion(place, Names(self.names.taken), members=members)
         text = self.text(root, expansion)
         self.add(p.Map(name, t.tile_type(root).dtype, place, tuple(expansion.params), tuple(expansion.args),
-                       tuple(expansion.locals), text, expansion.captured, define))
+                       tuple(expansion.locals), text, expansion.captured, define, note))
 
     def _wishes(self, op: Op) -> list[str]:
         base = self._base(op)
@@ -323,21 +325,26 @@ class Planner:
     def _input(self, op: Op, e: _Expansion) -> Text:
         if e.place is None or not dims_of(op):
             e.captured = True
-            text = Text(self.variable[op])
-            e.names.taken.add(text)
-            return text
+            return Text(self.variable[op])
         place = e.place
         if len(dims_of(op)) == 1 and place.side == "tile" and not (place.layout.rows == 1 and not place.layout.axes[0]):
             place = e.place.vector(dims_of(op)[0][0])
         arg = self.at(op, place)
         if arg not in e.by_arg:
-            short = arg[:-5] if arg.endswith("_tile") else arg
-            name = e.names.fresh(short, short + "_")
+            name = self._parameter(arg, e)
             e.by_arg[arg] = name
             e.params.append((t.tile_type(op).dtype, name))
             e.args.append(arg)
         e.done[op] = Text(e.by_arg[arg])
         return e.done[op]
+
+    def _parameter(self, arg: str, e: _Expansion) -> str:
+        """The name of an element of the tile ``arg``: the buffer's where it was loaded from one, else the tile's own."""
+        short = arg.removesuffix("_tile")
+        used = e.by_arg.values()
+        if short != arg and short in self.pointers and short not in used:
+            return short
+        return arg if arg not in used else e.names.fresh(arg + "_")
 
     def _formula(self, op: Op, e: _Expansion) -> Text:
         d = self.dialect
@@ -346,12 +353,15 @@ class Planner:
                 return self.constant(value, dtype)
             case t.Extent(size=size, dtype=dtype):
                 e.captured = e.captured or not isinstance(size, int)
-                return size_text(size) if isinstance(size, int) else self._integer(size_text(size), dtype)
+                return constant(size, dtype) if isinstance(size, int) else self._integer(size_text(size), dtype)
             case t.Start(axis=axis, dtype=dtype):
                 return self._start(axis, dtype, e)
             case t.Coord(axis=axis, dtype=dtype):
                 start = self._start(axis, dtype, e)
-                return add(start, self._local_index(axis, e)) if op.dims else start
+                if not op.dims:
+                    return start
+                index = self._local_index(axis, e)
+                return add(start, Text(f"int64_t({index})") if dtype == "i64" else index)
             case t.Broadcast(x=x):
                 return self.text(x, e)
             case t.Unary(fn=fn, x=x):
@@ -398,9 +408,8 @@ class Planner:
     def _start(self, axis: str, dtype: str, e: _Expansion) -> Text:
         start = self.addresses.start[axis]
         if start == "0":
-            return start
+            return constant(0, dtype)
         e.captured = True
-        e.names.taken.add(start)
         return self._integer(start, dtype)
 
     def _local_index(self, axis: str, e: _Expansion) -> Text:
@@ -714,6 +723,22 @@ def _reordered(kernel: t.Kernel) -> t.Kernel:
         return kernel
     args = sorted(kernel.args, key=lambda a: isinstance(a.type, t.TileType))
     return replace(kernel, body=Block(tuple(args), kernel.body.ops))
+
+
+def _note(root: Op, members: frozenset[Op]) -> str:
+    """What the author of a kernel would say about a map: why it masks, why it guards."""
+    match root:
+        case t.Select(condition=t.Compare(fn="eq", lhs=x, rhs=bound), yes=zero, no=same) if x is same:
+            if _constant(bound) == -math.inf and _constant(zero) == 0:
+                return "nothing but -inf so far: shift by 0, since -inf - -inf would be NaN"
+    masks = {(op.axis, op.value) for op in members if isinstance(op, t.Mask)}
+    return "; ".join(f"beyond the end of {axis}: {value:g}" for axis, value in sorted(masks))
+
+
+def _constant(op: Op) -> float | None:
+    while isinstance(op, t.Broadcast):
+        op = op.x
+    return float(op.value) if isinstance(op, t.Const) else None
 
 
 def _leaf(op: Op) -> str:

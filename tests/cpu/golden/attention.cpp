@@ -32,6 +32,7 @@ static void attention_block(int64_t block,
         pk::stage(v_panel, v + b * 6400 + h * 3200 + n0 * 64, 64, 1, n_left, 64);
         auto q_k = pk::fill<float, AccMN>(0.0f);
         pk::dot(q_k, q_panel, pk::transposed(k_panel));
+        // beyond the end of n: -inf
         auto masked_q_k = pk::map<AccMN>([=](int32_t col, int32_t row, float q_k) {
             return col < n_left ? (int32_t(n0) + col <= int32_t(m0) + row ? q_k * 0.125f : -INFINITY) : -INFINITY;
         }, pk::col_index<AccMN>(), pk::row_index<AccMN>(), q_k);
@@ -39,6 +40,7 @@ static void attention_block(int64_t block,
         auto new_top = pk::map<pk::RowOf<AccMN>>([](float top, float row_max) {
             return pk::max(top, row_max);
         }, top, row_max);
+        // nothing but -inf so far: shift by 0, since -inf - -inf would be NaN
         auto top_or_0 = pk::map<pk::RowOf<AccMN>>([](float new_top) {
             return new_top == -INFINITY ? 0.0f : new_top;
         }, new_top);

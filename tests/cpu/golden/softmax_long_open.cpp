@@ -15,7 +15,9 @@ static void softmax_long_block(int64_t block, const float* __restrict x, float* 
         auto x_tile = pk::load<Tile>(x + m * N + n0, 1, n_left, -INFINITY);
         const float row_max = pk::reduce_cols<pk::Max>(x_tile);
         const float new_top = pk::max(top, row_max);
+        // nothing but -inf so far: shift by 0, since -inf - -inf would be NaN
         const float top_or_0 = new_top == -INFINITY ? 0.0f : new_top;
+        // beyond the end of n: 0
         auto masked_x = pk::map<Tile>([=](int32_t col, float x) {
             return col < n_left ? pk::exp(x - top_or_0) : 0.0f;
         }, pk::col_index<Tile>(), x_tile);
@@ -23,6 +25,7 @@ static void softmax_long_block(int64_t block, const float* __restrict x, float* 
         total = total * pk::exp(top - top_or_0) + row_sum;
         top = new_top;
     }
+    // nothing but -inf so far: shift by 0, since -inf - -inf would be NaN
     const float top_or_0_2 = top == -INFINITY ? 0.0f : top;
     // 1024 coordinates along n at a time
     for (int64_t n0_2 = 0; n0_2 < N; n0_2 += 1024) {

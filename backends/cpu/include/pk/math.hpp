@@ -149,15 +149,22 @@ PK_INLINE double pow(double x, double y) { return __builtin_pow(x, y); }
 
 // ---- division that rounds down; the remainder has the sign of the divisor
 
+// Of integers too, division by zero gives 0: processors trap on it, and elements beyond the end of an array, whose
+// results are not used, may hold zeros. (So they do on the least integer divided by -1, which wraps round here.)
+template <class T>
+PK_INLINE T quotient(T a, T b) {
+    return b == -1 ? T(0 - uint64_t(a)) : b == 0 ? T(0) : a / b;
+}
 template <class T>
 PK_INLINE T floordiv(T a, T b) {
-    return a / b - T(a % b != 0 && (a % b < 0) != (b < 0));
+    const T q = quotient(a, b), r = a - q * b;
+    return q - T(b != 0 && r != 0 && (r < 0) != (b < 0));
 }
 PK_INLINE float floordiv(float a, float b) { return __builtin_floorf(a / b); }
 PK_INLINE double floordiv(double a, double b) { return __builtin_floor(a / b); }
 template <class T>
 PK_INLINE T rem(T a, T b) {
-    const T r = a % b;
+    const T r = b == 0 ? T(0) : a - quotient(a, b) * b;
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 PK_INLINE float rem(float a, float b) {
