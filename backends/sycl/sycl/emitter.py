@@ -8,6 +8,7 @@ from portakern.backend import Emitter, Missing, Plan, Source, Target
 from portakern.ir.program import Program
 
 from .cpu_emitter import SyclCpuEmitter
+from .gpu_emitter import SyclGpuEmitter
 
 
 class SyclEmitter:
@@ -15,9 +16,10 @@ class SyclEmitter:
 
     def __init__(self) -> None:
         self.cpu = SyclCpuEmitter()
+        self.gpu = SyclGpuEmitter()
 
     def of(self, target: Target) -> Emitter:
-        return self.cpu
+        return self.gpu if target.device.kind == "gpu" else self.cpu
 
     def missing(self, program: Program, target: Target) -> Sequence[Missing]:
         return self.of(target).missing(program, target)

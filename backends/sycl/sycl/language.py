@@ -14,6 +14,7 @@ from ..opencl.schedules import schedules as cpu_schedules
 from ..workers import ENVIRONMENT
 from .cpu_emitter import INCLUDE
 from .emitter import SyclEmitter
+from .gpu_schedules import schedules as gpu_schedules
 from .runtime import SyclRuntime
 from .toolchain import SyclToolchain
 
@@ -29,7 +30,7 @@ CONVENTION = (
 
 
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
-    return cpu_schedules(nest, device)
+    return gpu_schedules(nest, device) if device.kind == "gpu" else cpu_schedules(nest, device)
 
 
 def headers() -> tuple[tuple[str, str], ...]:
@@ -43,12 +44,14 @@ def _adopt(text: str, entry: str | None, program: Program, target: Target) -> So
 sycl = Language(
     name="sycl",
     title="SYCL",
-    targets=("cpu",),
+    targets=("cpu", "pvc"),
     emitter=SyclEmitter(),
     schedules=schedules,
     extra="sycl",
     tools={
         "g++": "builds the interface to the SYCL runtime (clang++ or the ziglang wheel do too)",
+        "ocloc": "machine code for Intel GPUs",
+        "spirv-val": "validates the SPIR-V that Intel GPUs are given",
     },
     toolchain=SyclToolchain(),
     runtime=SyclRuntime(),

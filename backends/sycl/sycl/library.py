@@ -189,23 +189,21 @@ def compile_to_spirv(source: str, options: tuple[str, ...] = ()) -> tuple[bytes,
         shim.pk_bytes_free(made)
 
 
+_MAGIC = b"\x03\x02\x23\x07"
+
+
 def spirv_of(data: bytes) -> bytes:
-    """The SPIR-V module inside a SYCLBIN, which is the last thing in it: it starts with the magic number."""
-    start = data.find(b"\x03\x02\x23\x07")
+    """The SPIR-V module inside a SYCLBIN: it starts with its magic number, and each instruction names its length."""
+    start = data.find(_MAGIC)
     if start < 0:
-        raise RuntimeFault("the SYCL compiler gave no SPIR-V")
-    return trimmed(data[start:])
-
-
-def trimmed(module: bytes) -> bytes:
-    """``module`` without what follows its last instruction (each names its length in words)."""
-    position, words = 5, len(module) // 4
-    while position < words:
-        count = int.from_bytes(module[4 * position + 2 : 4 * position + 4], "little")
-        if count == 0:
+        raise RuntimeFault("the SYCL compiler gave no SPIR-V", hint="a kernel must be a free function with nd_range_kernel")
+    position = start + 5 * 4
+    while position + 4 <= len(data) and data[position : position + 4] != _MAGIC:
+        words = int.from_bytes(data[position + 2 : position + 4], "little")
+        if words == 0:
             break
-        position += count
-    return module[: 4 * min(position, words)]
+        position += 4 * words
+    return data[start:position]
 
 
 class Program:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 
 from portakern.backend import Availability, Binary, Resources, Source, Target
 from portakern.emit.clike import inline_headers
@@ -10,7 +11,7 @@ from portakern.errors import ToolMissing
 
 from ..opencl.toolchain import cpu_model
 from ..workers import call
-from . import library
+from . import gpu_compiler, library
 
 OPTIONS: tuple[str, ...] = ()
 _TIMEOUT_S = 300.0
@@ -22,18 +23,27 @@ class SyclToolchain:
         if reason is not None:
             return Availability(False, reason)
         compiler = library.host_compiler() or [""]
-        return Availability(True, f"intel-sycl-rt {library.runtime_version()} (interface built by {compiler[0]})")
+        detail = f"intel-sycl-rt {library.runtime_version()} (interface built by {compiler[0]})"
+        if target.device.kind == "gpu":
+            ocloc = gpu_compiler.ocloc()
+            detail += f", {ocloc}" if ocloc else f"; SPIR-V only, since ocloc is not installed: {gpu_compiler.INSTALL}"
+        return Availability(True, detail)
 
     def fingerprint(self, target: Target) -> str:
         reason = library.unavailable()
         version = library.runtime_version() if reason is None else reason
-        return f"sycl rtc {version} {' '.join(OPTIONS)} {cpu_model()}"
+        if target.device.kind == "gpu":
+            ocloc = gpu_compiler.ocloc()
+            below = f"{gpu_compiler.version(ocloc) if ocloc else 'no ocloc'} {shutil.which('spirv-val')}"
+        else:
+            below = cpu_model()
+        return f"sycl rtc {version} {' '.join(OPTIONS)} {below}"
 
     def compile(self, source: Source) -> Binary:
         reason = library.unavailable()
         if reason is not None:
             raise ToolMissing(f"{source.operator} cannot be compiled: {reason}", hint=library.INSTALL)
-        return self.for_cpu(source)
+        return self.for_gpu(source) if source.target.device.kind == "gpu" else self.for_cpu(source)
 
     def for_cpu(self, source: Source) -> Binary:
         text = inline_headers(source.text, source.headers)
@@ -46,3 +56,11 @@ class SyclToolchain:
         )  # fmt: skip
         return Binary("opencl-program", pickle.dumps((built["device"], built["data"])), built["device"], resources,
                       log=built["log"])
+
+    def for_gpu(self, source: Source) -> Binary:
+        tool = f"intel-sycl-rt {library.runtime_version()}"
+        if not source.launches:
+            return Binary("zebin", b"", tool, log="every array is empty: there is nothing to run")
+        text = inline_headers(source.text, source.headers)
+        spirv, log = call("portakern.backends.sycl.sycl.jobs:to_spirv", text, OPTIONS, timeout_s=_TIMEOUT_S)
+        return gpu_compiler.compile_spirv(source, spirv, tool, log)

@@ -1,0 +1,125 @@
+"""The schedules SYCL allows on an Intel GPU, default first.
+
+A lane has 128 registers of 32 bits (of which about half may hold tiles), a work-group at most 64 sub-groups of 16.
+Sizes are powers of two, as the layouts in ``pk/gpu/layout.hpp`` spread best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from portakern.device import Device
+from portakern.dtypes import dtype
+from portakern.ir.schedule import Nest, NestAxis, Schedule
+
+_LANES = 16
+_TILE_REGISTERS = 64
+
+
+def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
+    return list(dict.fromkeys(_FAMILIES[nest.family](nest, device)))
+
+
+def _up(n: int) -> int:
+    return 1 << max(0, n - 1).bit_length()
+
+
+def _fit(axis: NestAxis, most: int, least: int = 1) -> int:
+    """A power of two that covers the axis, between ``least`` and ``most``."""
+    return max(least, min(most, _up(axis.extent))) if isinstance(axis.extent, int) else most
+
+
+def _schedule(nest: Nest, warps: int, **chosen: int) -> Schedule:
+    return Schedule(tuple((a.name, chosen.get(a.name, 1)) for a in nest.axes), stages=1, warps=warps)
+
+
+def _max_sub_groups(device: Device) -> int:
+    return device.count("threads_per_block", 1024) // _LANES
+
+
+def _elementwise(nest: Nest, device: Device) -> Iterator[Schedule]:
+    axes = nest.axes
+    for warps, per_lane in ((16, 8), (16, 4), (8, 8), (32, 8)):
+        count = warps * _LANES * per_lane
+        if not axes:
+            yield _schedule(nest, 1)
+            return
+        last = _fit(axes[-1], count)
+        chosen = {axes[-1].name: last}
+        if len(axes) > 1 and last < count:
+            chosen[axes[-2].name] = _fit(axes[-2], count // last)
+        yield _schedule(nest, warps, **chosen)
+
+
+def _transpose(nest: Nest, device: Device) -> Iterator[Schedule]:
+    pair = [*nest.role("source"), *nest.role("target")]
+    if len(pair) < 2:
+        yield from _elementwise(nest, device)
+        return
+    for side, warps in ((32, 8), (64, 16), (16, 4)):
+        yield _schedule(nest, warps, **{a.name: _fit(a, side) for a in pair})
+
+
+def _rows(nest: Nest, device: Device) -> Iterator[Schedule]:
+    reduced, parallel = nest.role("reduced"), nest.role("parallel")
+    walked = reduced[-1]
+    beside = next((a for a in parallel if a.contiguous), None)
+    if beside is not None and not walked.contiguous:
+        for rows, cols, warps in ((16, 64, 8), (32, 64, 16), (8, 128, 8)):
+            yield _schedule(nest, warps, **{walked.name: _fit(walked, rows), beside.name: _fit(beside, cols)})
+        return
+    budget = max(4, _TILE_REGISTERS // max(2, nest.live))
+    most = _max_sub_groups(device)
+    if isinstance(walked.extent, int) and _up(max(walked.extent, 1)) <= most * _LANES * budget:
+        cols = _up(max(walked.extent, 1))
+        for per_lane in (8, 16, 4):
+            warps = min(most, max(8, _up(cols // (_LANES * min(per_lane, budget)))))
+            rows = max(1, warps * _LANES * min(per_lane, budget) // cols)
+            chosen = {walked.name: cols}
+            if parallel and rows > 1:
+                chosen[parallel[-1].name] = _fit(parallel[-1], min(rows, 32))
+            yield _schedule(nest, warps, **chosen)
+    for cols, warps in ((2048, 16), (4096, 32), (1024, 8)):
+        yield _schedule(nest, warps, **{walked.name: _fit(walked, cols)})
+
+
+# m, n, k, sub-groups: the accumulator takes m n / (16 sub-groups) registers of a lane.
+_PRODUCTS = ((128, 128, 32, 16), (64, 128, 32, 8), (64, 64, 32, 8), (128, 64, 32, 8), (32, 64, 32, 4), (64, 32, 32, 4), (32, 32, 32, 4),
+             (16, 64, 32, 4), (16, 32, 32, 2), (8, 32, 32, 2), (8, 16, 32, 1))  # fmt: skip
+
+
+def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
+    m, n, k = (nest.role(r)[0] for r in "mnk")
+    narrow = dtype(nest.dots or "bf16").bytes == 2
+    fits: list[tuple[bool, Schedule]] = []
+    for tm, tn, tk, warps in _PRODUCTS:
+        depth = tk if narrow else 16
+        covers = _covers(m, tm) and _covers(n, tn)
+        fits.append((covers, _schedule(nest, warps, **{m.name: tm, n.name: tn, k.name: depth})))
+    yield from (s for good, s in fits if good)
+    yield from (s for good, s in fits if not good)
+
+
+def _covers(axis: NestAxis, tile: int) -> bool:
+    """Whether a tile wastes at most half of itself on the axis."""
+    return not isinstance(axis.extent, int) or tile <= max(16, _up(axis.extent))
+
+
+def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
+    m, n, k, d = (nest.role(r)[0] for r in "mnkd")
+    deep, wide = (max(16, _up(int(x.extent))) for x in (k, d))
+    element = dtype(nest.dots or "bf16").bytes
+    found: list[tuple[bool, Schedule]] = []
+    for rows, keys, warps in ((64, 64, 16), (64, 32, 16), (32, 32, 8), (32, 64, 8), (16, 32, 4), (16, 32, 8), (8, 16, 1), (8, 32, 2)):
+        registers = rows * (2 * keys + 2 * wide) // (warps * _LANES)
+        local = element * (rows * deep + keys * deep + keys * wide + rows * keys) + 4 * rows * 4
+        fragments = rows // 8 * min(keys, wide) // 16
+        if registers > 2 * _TILE_REGISTERS or local > device.count("shared_bytes_per_block") or warps > fragments:
+            continue
+        found.append((_covers(m, rows), _schedule(nest, warps, **{m.name: rows, n.name: keys, k.name: deep, d.name: wide})))
+    yield from (s for good, s in found if good)
+    yield from (s for good, s in found if not good)
+
+
+_FAMILIES = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "contraction": _contraction,
+             "attention": _attention}  # fmt: skip
