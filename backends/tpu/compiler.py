@@ -62,8 +62,14 @@ def compile_source(source: Source) -> Binary:
     Raises :class:`CompileError` with the compiler's words as its log.
     """
     folder = prepare()
-    for old in folder.iterdir():
-        shutil.rmtree(old) if old.is_dir() else old.unlink()
+    try:
+        return _compile(source, folder)
+    finally:
+        for dump in folder.iterdir():
+            shutil.rmtree(dump) if dump.is_dir() else dump.unlink()
+
+
+def _compile(source: Source, folder: Path) -> Binary:
     what = f"{source.operator} for {source.target.device.name}"
     function = entry_function(source)
     options = dict(source.options)

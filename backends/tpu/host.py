@@ -59,7 +59,7 @@ def _launch(program: Program, plan: KernelPlan, body: Body, ready: set[str], num
     lines = []
     nothing = _empty_when(program, plan)
     call = _call(program, plan, body)
-    args = [_argument(program, plan, a) for a in plan.reads]
+    args = [_argument(program, plan, a, nothing) for a in plan.reads]
     args += [f"jnp.asarray({s}, {rules.JNP[program.array(s).dtype]}).reshape(1, 1)" for s in plan.scalars]
     for array in {a.buffer: program.array(a.buffer) for a in plan.reads if a.buffer not in ready}.values():
         lines.append(f"{array.name} = {_filled(array)}")
@@ -89,12 +89,13 @@ def _empty_when(program: Program, plan: KernelPlan) -> str:
     return " or ".join(dict.fromkeys(f"{s} == 0" for s in sizes if not isinstance(s, int)))
 
 
-def _argument(program: Program, plan: KernelPlan, access: BlockAccess) -> str:
+def _argument(program: Program, plan: KernelPlan, access: BlockAccess, nothing: str) -> str:
+    """The array as the kernel takes it; ``nothing`` says which sizes cannot be 0 here."""
     array = program.array(access.buffer)
     text = host_view(access.buffer, access, _shape(array))
-    loops = {a.name: a for a in plan.kernel.axes if a.kind != "grid"}
-    parts = [str(names_of(a.extent) and a.extent) for e in access.entries if isinstance(e, str) and (a := loops.get(e))
-             and (not isinstance(a.extent, int))]
+    walked = {a.name: a.extent for a in plan.kernel.axes if a.kind == "loop" and not isinstance(a.extent, int)}
+    extents = [str(walked[e]) for e in access.entries if isinstance(e, str) and e in walked]
+    parts = [e for e in extents if f"{e} == 0" not in nothing.split(" or ")]
     final = access.view.final
     if empty(final):
         covered = tuple(1 if s == 0 else s for s in final)

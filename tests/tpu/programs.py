@@ -228,6 +228,29 @@ def transposed_product(dtype: str = "bf16") -> Sample:
             lambda v: (v["a"].T @ np.maximum(v["w"], 0).T,))
 
 
+def normalised_product() -> Sample:
+    """y = softmax(x) @ w, walking the columns of w: the softmax is computed once and kept for the steps."""
+    axes = (Axis("m", "grid", 40, 16), Axis("k", "whole", 200, 256), Axis("n", "loop", 300, 128))
+    x, w, y = buffer("x", 40, 200), buffer("w", 200, 300), buffer("y", 40, 300)
+    b = Builder(axes)
+    v = b.load(x, ["m", "k"], pad=float("-inf"))
+    e = b.unary("exp", b.binary("sub", v, b.add(Reduce("max", v, "k"))))
+    e = b.binary("div", e, b.add(Reduce("sum", b.add(Mask(e, "k", 0.0)), "k")))
+
+    def step(_: tuple[Op, ...]) -> tuple[Op, ...]:
+        right = b.load(w, ["k", "n"], pad=0.0)
+        b.store(b.add(Dot(e, right, b.full(0.0, "f32", b.dims("m", "n")), "k")), y, ["m", "n"])
+        return ()
+
+    b.loop("n", [], step)
+
+    def answer(a: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+        p = np.exp(a["x"] - a["x"].max(1, keepdims=True))
+        return (p / p.sum(1, keepdims=True) @ a["w"],)
+
+    return program("normalised_product", axes, b, (x, w, y), ("y",)), answer
+
+
 def centred() -> Sample:
     """Two kernels: column means into a temporary, then the difference from them."""
     first = (Axis("n", "grid", 300, 128), Axis("m", "loop", 70, 16))
@@ -256,6 +279,7 @@ def all_programs() -> dict[str, Sample]:
         "operators_i32": operators("i32"), "booleans": booleans(), "extremes_n": extremes("n"), "extremes_m": extremes("m"),
         "middle_sum": middle_sum(), "shuffled": shuffled(), "scaled_and_turned": scaled_and_turned(),
         "transposed_product": transposed_product(), "transposed_product_f32": transposed_product("f32"), "centred": centred(),
+        "normalised_product": normalised_product(),
     }  # fmt: skip
     for axis in "mn":
         for loop in (False, True):

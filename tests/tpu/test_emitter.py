@@ -29,7 +29,7 @@ def test_golden_plan(golden) -> None:
     golden("attention_blocks.plan", str(language().emitter.plan(programs()["attention_blocks"], target())))
 
 
-@pytest.mark.parametrize("name", ["middle_sum", "shuffled", "scaled_and_turned", "booleans"])
+@pytest.mark.parametrize("name", ["middle_sum", "shuffled", "scaled_and_turned", "booleans", "normalised_product"])
 def test_golden_of_views(name: str, golden) -> None:
     golden(f"{name}.py", language().emitter.emit(all_programs()[name][0], target()).text)
 
