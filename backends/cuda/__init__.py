@@ -8,7 +8,7 @@ from portakern.backend import Backend, Language, Source, Target
 from portakern.emit.launches import FORM, adopt_launches
 from portakern.ir.program import Program
 
-from .emitter import CudaEmitter, included_headers
+from .emitter import OPTIONS, CudaEmitter, included_headers
 from .interpreter import CudaInterpreter
 from .runtime import CudaRuntime
 from .schedules import schedules
@@ -34,6 +34,7 @@ CUDA = Language(
     emitter=CudaEmitter(),
     schedules=schedules,
     extra="cuda",
+    options=OPTIONS,
     tools={"nvcc": "compiles CUDA C++ where NVRTC is not installed", "nvdisasm": "machine code as text"},
     toolchain=CudaToolchain(),
     runtime=CudaRuntime(),

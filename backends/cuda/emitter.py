@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -13,11 +13,15 @@ from portakern.dtypes import DTYPES
 from portakern.emit.clike import TYPES, CLikeEmitter, Dialect, KernelPlan, Printer, Shared, read_headers
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Layout
+from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 from portakern.ir.core import Op
 from portakern.ir.program import Program
 
 INCLUDE = Path(__file__).parent / "include"
+AUTO_WGMMA = False
+"""Whether wgmma is taken wherever it can be."""
+
 STATIC_SHARED = 32 << 10
 """Operands up to this many bytes are declared as static shared memory, of which a block has 48 KB; the library needs
 some for itself (see ``scratch_bytes``)."""
@@ -29,9 +33,38 @@ _DIALECT = Dialect(
 )
 _MATRIX_OPERANDS = {"bf16", "f16", "f32", "f64"}
 
+OPTIONS = {"mma": "instructions of 16-bit matrix products: sync (mma.sync) or wgmma (sm_90a, where tiles allow it); default auto"}
+
+
+class _WarpgroupDialect(Dialect):
+    """Operands are announced to the matrix unit, which reads them from shared memory by itself."""
+
+    def word(self, name: str, template: str = "", *args: str) -> str:
+        if name in ("wait", "put"):
+            template = ", ".join(filter(None, (template, "pk::ByMatrixUnit")))
+        return super().word(name, template, *args)
+
+
+_WARPGROUP_DIALECT = _WarpgroupDialect(**vars(_DIALECT))
+
+
+@dataclass(frozen=True)
+class CudaKernelPlan(KernelPlan):
+    """``products`` says by which instructions the kernel's matrix products are done; empty where it has none."""
+
+    products: str = ""
+
+    def __str__(self) -> str:
+        head, _, rest = super().__str__().partition("\n")
+        return f"{head}\n    products by {self.products}\n{rest}" if self.products else f"{head}\n{rest}"
+
 
 class CudaPrinter(Printer):
     """Prints vectors as wide as the memory system takes them, operands in dynamic shared memory where they are large."""
+
+    def kernel(self, k: KernelPlan) -> list[str]:
+        self.dialect = _WARPGROUP_DIALECT if by_warpgroups(k) else _DIALECT
+        return super().kernel(k)
 
     def opening(self, k: KernelPlan) -> list[str]:
         if not any(isinstance(s, p.Dot) for s in statements(k.body)):
@@ -46,6 +79,8 @@ class CudaPrinter(Printer):
     def layout(self, x: Layout) -> str:
         text = super().layout(x)
         if x.kind == "accumulator":
+            if by_warpgroups(self.plan):
+                return text.replace("pk::Accumulator", "pk::WarpgroupAccumulator")
             if chained(self.plan):
                 text = text.replace("pk::Accumulator", "pk::StackedAccumulator")
             return text.replace(", float>", ", pk::tf32>") if precision_of(self.plan, x) == "tf32" else text
@@ -55,14 +90,12 @@ class CudaPrinter(Printer):
     def shared(self, k: KernelPlan) -> list[str]:
         if shared_operand_bytes(k) <= STATIC_SHARED:
             return super().shared(k)
-        lines = ["extern __shared__ __align__(128) unsigned char dynamic_shared[];"]
-        offset = 0
-        for s in k.shared:
+        lines = ["extern __shared__ __align__(1024) unsigned char dynamic_shared[];"]
+        for s, offset in zip(k.shared, shared_offsets(k), strict=False):
             kind = self.shared_type(s)
             place = f"dynamic_shared + {offset}" if offset else "dynamic_shared"
             lines.append(f"auto* {s.name} = reinterpret_cast<{kind}*>({place});"
                          + (f"  // {s.slots} slots" if s.slots > 1 else ""))
-            offset += operand_bytes(s) * s.slots
         return lines
 
     def on_Stage(self, s: p.Stage) -> list[str]:
@@ -87,6 +120,8 @@ class CudaEmitter(CLikeEmitter):
             warps = kernel.schedule.warps
             if warps & (warps - 1) or not 1 <= warps <= 16:
                 found.append(Missing(f"{kernel.name} with {warps} warps", alternative="1, 2, 4, 8 or 16 warps"))
+            if kernel.schedule.option("mma", "auto") not in ("auto", "sync", "wgmma"):
+                found.append(Missing(f"the option mma={kernel.schedule.option('mma', 'auto')}", alternative="auto, sync or wgmma"))
         return found
 
     def emit(self, program: Program, target: Target) -> Source:
@@ -94,6 +129,10 @@ class CudaEmitter(CLikeEmitter):
         includes = "\n".join(f'#include "{name}"' for name in direct_headers(source.text))
         text = source.text.replace(self.include, includes, 1)
         return replace(source, text=text, headers=included_headers(text))
+
+    def plan_kernel(self, kernel: t.Kernel, dialect: Dialect, target: Target) -> CudaKernelPlan:
+        plan = super().plan_kernel(kernel, dialect, target)
+        return CudaKernelPlan(**vars(plan), products=_products(plan, str(kernel.schedule.option("mma", "auto")), target))
 
     def head(self, program: Program, target: Target) -> list[str]:
         line = f"// {program.name} for NVIDIA {target.device.title} ({target.device.isa}), generated by portakern."
@@ -136,13 +175,66 @@ def vector_width(k: KernelPlan, layout: Layout) -> int:
     return min(8, 16 // max(2, min(sizes, default=2)))
 
 
-def operand_bytes(s: Shared) -> int:
-    """Bytes of one slot, which the library aligns to 128."""
-    return -(-s.rows * s.cols * DTYPES[s.dtype].bytes // 128) * 128
+def shared_offsets(k: KernelPlan) -> list[int]:
+    """Where each operand begins in shared memory, and the end: the library aligns them to 1024 bytes where that is a divisor
+    of their size, else to 128 (see pk::Shared)."""
+    found, end = [], 0
+    for s in k.shared:
+        size = s.rows * s.cols * DTYPES[s.dtype].bytes
+        align = 128 if size % 1024 else 1024
+        begin = -(-end // align) * align
+        found.append(begin)
+        end = begin + -(-size // align) * align * s.slots
+    return [*found, end]
 
 
 def shared_operand_bytes(k: KernelPlan) -> int:
-    return sum(operand_bytes(s) * s.slots for s in k.shared)
+    return shared_offsets(k)[-1]
+
+
+# ---- which instructions do the products --------------------------------------------------------------------------------
+
+
+def by_warpgroups(k: KernelPlan) -> bool:
+    return isinstance(k, CudaKernelPlan) and k.products.startswith("wgmma")
+
+
+def _products(k: KernelPlan, asked: str, target: Target) -> str:
+    """The instructions that do the matrix products of ``k``.
+
+    Raises :class:`ScheduleError` where wgmma was asked for and cannot be had.
+    """
+    dots = [s for s in statements(k.body) if isinstance(s, p.Dot)]
+    if not dots:
+        return ""
+    if asked == "wgmma" or (asked == "auto" and AUTO_WGMMA):
+        obstacle = _obstacle_to_wgmma(k, dots, target)
+        if not obstacle:
+            return "wgmma.m64nNk16 (warpgroups read both operands from shared memory)"
+        if asked == "wgmma":
+            raise ScheduleError(f"{k.name} cannot use wgmma on {target}: {obstacle}", hint="take mma=sync, or other tiles")
+    elements = {(s.element, s.precision) for s in dots}
+    names = {"bf16": "mma.sync.m16n8k16 (fragments by ldmatrix)", "f16": "mma.sync.m16n8k16 (fragments by ldmatrix)"}
+    exact = "fused multiply-adds (no matrix instruction multiplies {} exactly)"
+    return ", ".join(sorted({"mma.sync.m16n8k8 (tf32)" if precision == "tf32" else names.get(e, exact.format(e))
+                             for e, precision in elements}))  # fmt: skip
+
+
+def _obstacle_to_wgmma(k: KernelPlan, dots: Sequence[p.Dot], target: Target) -> str:
+    """Why the products of ``k`` cannot be done by warpgroups; empty where they can."""
+    if not target.device.has("wgmma"):
+        return f"{target.device.name} does not have it"
+    if any(s.element not in ("bf16", "f16") for s in dots):
+        return "its operands have 16 bits"
+    if any(s.a.shared is None or s.b.shared is None for s in dots):
+        return "an operand comes from another product, in registers"
+    for s in dots:
+        rows, cols = s.place.layout.rows, s.place.layout.cols
+        across = k.warps * 16 // rows if rows % 64 == 0 else 0
+        if not across or k.warps * 16 % rows or cols % (64 * across):
+            return f"{k.warps} warps do not share {rows} x {cols} elements in blocks of 64 rows and 64 columns or more"
+    odd = next((x for x in k.shared if x.cols % 64 or x.rows % 8), None)
+    return f"the operand {odd.name} is {odd.rows} x {odd.cols}, not in panels of 8 x 64" if odd else ""
 
 
 # ---- the headers a text needs ------------------------------------------------------------------------------------------
@@ -152,6 +244,7 @@ _HOME = {
     "atomic": r"store_(add|max)", "dot": r"dot\(", "math": r"(max|min|exp\w*|log\w*|sqrt|rsqrt|tanh|sigmoid|erf|sin|cos|"
     r"floor|ceil|round|sign|abs|isnan|pow|rem|floordiv)\(", "memory": r"(load|store)[<(]", "reduce": r"reduce_",
     "relayout": r"(relayout|transpose)<", "shared": r"(Shared|stage|put|sync)\b", "tile": r"(map|fill)<",
+    "wgmma": r"WarpgroupAccumulator",
 }  # fmt: skip
 
 
@@ -163,7 +256,10 @@ def library() -> dict[str, str]:
 
 def direct_headers(text: str) -> list[str]:
     """The headers whose words ``text`` uses, in alphabetic order."""
-    return [f"pk/{home}.cuh" for home, words in _HOME.items() if re.search(rf"\bpk::{words}", text)] or ["pk/base.cuh"]
+    found = {home for home, words in _HOME.items() if re.search(rf"\bpk::{words}", text)}
+    if "wgmma" in found:
+        found.discard("dot")  # its products are others
+    return [f"pk/{home}.cuh" for home in sorted(found)] or ["pk/base.cuh"]
 
 
 def included_headers(text: str) -> tuple[tuple[str, str], ...]:

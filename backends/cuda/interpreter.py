@@ -35,7 +35,7 @@ METHOD = "CUDA C++ on host fibers 1"
 HINT = "install g++ or clang++, or: pip install 'portakern[cpp]'"
 TIMEOUT_S = 180.0
 _FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-fno-strict-aliasing", "-ffp-contract=off")
-_DYNAMIC = "extern __shared__ __align__(128) unsigned char dynamic_shared[];"
+_DYNAMIC = "extern __shared__ __align__(1024) unsigned char dynamic_shared[];"
 
 
 @cache

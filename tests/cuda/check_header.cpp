@@ -8,6 +8,7 @@
 #include "pk/memory.cuh"
 #include "pk/reduce.cuh"
 #include "pk/relayout.cuh"
+#include "pk/wgmma.cuh"
 
 static int faults = 0;
 
@@ -103,16 +104,16 @@ template <class L, class T> static void memory(const char* name, int rows, int c
 }
 
 /// acc = 1 + a b with either operand stored either way, staged from global memory, ragged in every dim.
-template <class T, class E, int M, int N, int K, int Warps, bool TurnA, bool TurnB> static void product(int offset) {
-    using Acc = pk::Accumulator<M, N, Warps, E>;
+template <class T, class Acc, int K, bool TurnA, bool TurnB> static void product(int offset) {
+    constexpr int M = Acc::rows, N = Acc::cols, Warps = Acc::threads / 32;
     bijective<Acc>("accumulator");
     constexpr int threads = Warps * 32;
-    const int m = M - 3, n = N - 1, k = K - 2, pitch = 128 + offset;
-    auto* a = static_cast<T*>(std::aligned_alloc(256, 1 << 18));
-    auto* b = static_cast<T*>(std::aligned_alloc(256, 1 << 18));
+    const int m = M - 3, n = N - 1, k = K - 2, pitch = 256 + offset;
+    auto* a = static_cast<T*>(std::aligned_alloc(256, 1 << 17));
+    auto* b = static_cast<T*>(std::aligned_alloc(256, 1 << 17));
     using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
     std::vector<Sum> c(M * N, 99.0f);
-    for (int i = 0; i < (1 << 18) / static_cast<int>(sizeof(T)); ++i) a[i] = b[i] = T(NAN);
+    for (int i = 0; i < (1 << 17) / static_cast<int>(sizeof(T)); ++i) a[i] = b[i] = T(NAN);
     for (int i = 0; i < m; ++i)
         for (int q = 0; q < k; ++q) a[offset + (TurnA ? q * pitch + i : i * pitch + q)] = T(at(i, q));
     for (int q = 0; q < k; ++q)
@@ -146,12 +147,12 @@ template <class T, class E, int M, int N, int K, int Warps, bool TurnA, bool Tur
     std::free(b);
 }
 
-template <class T, class E, int M, int N, int K, int Warps> static void products() {
+template <class T, class Acc, int K> static void products() {
     for (int offset : {0, 1}) {
-        product<T, E, M, N, K, Warps, false, false>(offset);
-        product<T, E, M, N, K, Warps, false, true>(offset);
-        product<T, E, M, N, K, Warps, true, false>(offset);
-        product<T, E, M, N, K, Warps, true, true>(offset);
+        product<T, Acc, K, false, false>(offset);
+        product<T, Acc, K, false, true>(offset);
+        product<T, Acc, K, true, false>(offset);
+        product<T, Acc, K, true, true>(offset);
     }
 }
 
@@ -194,7 +195,7 @@ template <class L, class T> static void all_windows(const char* name) {
 }
 
 int main() {
-    using pk::Accumulator, pk::Rows, pk::bf16, pk::f16, pk::tf32;
+    using pk::Accumulator, pk::WarpgroupAccumulator, pk::Rows, pk::bf16, pk::f16, pk::tf32;
     all_windows<Rows<8, 1024, 128>, bf16>("8 x 1024");
     all_windows<Rows<2, 1024, 128>, float>("2 x 1024");
     all_windows<Rows<1, 1024, 128>, bf16>("1 x 1024");
@@ -209,13 +210,16 @@ int main() {
     all_windows<Accumulator<16, 8, 4, f16>, float>("accumulator 16 x 8");
     all_windows<Accumulator<32, 32, 4, float>, float>("accumulator 32 x 32, float");
     all_windows<Accumulator<64, 128, 8, float>, float>("accumulator 64 x 128, float");
-    products<bf16, bf16, 64, 64, 32, 4>();
-    products<bf16, bf16, 16, 24, 16, 1>();
-    products<f16, f16, 32, 128, 64, 8>();
-    products<float, float, 64, 64, 32, 4>();
-    products<float, float, 16, 16, 16, 4>();
-    products<float, tf32, 32, 64, 32, 4>();
-    products<double, double, 32, 32, 16, 2>();
+    products<bf16, Accumulator<64, 64, 4, bf16>, 32>();
+    products<bf16, Accumulator<16, 24, 1, bf16>, 16>();
+    products<f16, Accumulator<32, 128, 8, f16>, 64>();
+    products<float, Accumulator<64, 64, 4, float>, 32>();
+    products<float, Accumulator<16, 16, 4, float>, 16>();
+    products<float, Accumulator<32, 64, 4, tf32>, 32>();
+    products<double, Accumulator<32, 32, 2, double>, 16>();
+    products<bf16, WarpgroupAccumulator<64, 64, 4, bf16>, 64>();
+    products<bf16, WarpgroupAccumulator<128, 128, 8, bf16>, 64>();
+    products<f16, WarpgroupAccumulator<64, 256, 8, f16>, 128>();
     chained<bf16, 64, 32, 64, 4>();
     chained<f16, 32, 64, 128, 4>();
     chained<float, 32, 32, 64, 4>();

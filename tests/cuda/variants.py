@@ -8,9 +8,10 @@ from portakern.ir.program import Program
 from tests import samples
 
 
-def scheduled(program: Program, warps: int, stages: int = 1) -> Program:
-    """``program`` with other warps and stages."""
-    kernels = tuple(replace(k, schedule=replace(k.schedule, warps=warps, stages=stages)) for k in program.kernels)
+def scheduled(program: Program, warps: int, stages: int = 1, **options: str) -> Program:
+    """``program`` with other warps, stages and options."""
+    change = {"warps": warps, "stages": stages, "options": tuple(options.items())}
+    kernels = tuple(replace(k, schedule=replace(k.schedule, **change)) for k in program.kernels)
     return replace(program, kernels=kernels)
 
 
@@ -30,6 +31,11 @@ def all_variants() -> dict[str, Program]:
         "matmul_f32_large": scheduled(samples.matmul_bias(200, 136, 264, "f32", (128, 128, 16)), 8, 2),
         "matmul_one_warp": scheduled(samples.matmul_bias(20, 17, 70, "bf16", (16, 16, 64)), 1, 3),
         "matmul_one_stage": scheduled(samples.matmul_bias(70, 65, 129, "bf16"), 4, 1),
+        "wgmma": scheduled(samples.matmul_bias(200, 136, 264, "bf16", (128, 128, 64)), 8, 3, mma="wgmma"),
+        "wgmma_small": scheduled(samples.matmul_bias(200, 136, 264, "f16", (64, 64, 64)), 4, 4, mma="wgmma"),
+        "wgmma_wide": scheduled(samples.matmul_bias(300, 500, 136, "bf16", (128, 256, 64)), 8, 2, mma="wgmma"),
+        "wgmma_side": scheduled(samples.matmul_bias(100, 200, 1000, "bf16", (64, 128, 128)), 8, 2, mma="wgmma"),
+        "wgmma_batched": scheduled(samples.matmul_bias(100, 72, 50, "bf16", (128, 64, 64), batch=3), 8, 1, mma="wgmma"),
         "attention_registers": samples.attention(queries=150, keys=150, tile=(64, 64)),
         "attention_two_stages": scheduled(samples.attention(queries=150, keys=170, width=128, tile=(128, 64)), 8, 2),
         "attention_wide": samples.attention(queries=70, keys=70, width=256, tile=(64, 32)),

@@ -35,7 +35,7 @@ struct dim3 {
     unsigned x = 1, y = 1, z = 1;
 };
 
-alignas(128) inline unsigned char dynamic_shared_memory[228 << 10];
+alignas(1024) inline unsigned char dynamic_shared_memory[228 << 10];
 
 namespace host {
 

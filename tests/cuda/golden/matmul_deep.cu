@@ -10,7 +10,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) matmul_bias(
         const pk::bf16* __restrict__ a, const pk::bf16* __restrict__ w, const float* __restrict__ bias,
         pk::bf16* __restrict__ c) {
     using Acc = pk::Accumulator<128, 128, 8, pk::bf16>;  // rows along m, columns along n
-    extern __shared__ __align__(128) unsigned char dynamic_shared[];
+    extern __shared__ __align__(1024) unsigned char dynamic_shared[];
     auto* a_shared = reinterpret_cast<pk::Shared<pk::bf16, 128, 64>*>(dynamic_shared);  // 3 slots
     auto* w_shared = reinterpret_cast<pk::Shared<pk::bf16, 64, 128>*>(dynamic_shared + 49152);  // 3 slots
 

@@ -8,9 +8,10 @@
 
 namespace pk {
 
-/// R x C elements in shared memory, row by row, in chunks of 16 bytes whose places are permuted ("swizzled") within a
-/// row: chunk c of row r lies at c ^ s(r), so that eight rows read at one column, as ldmatrix does, meet 32 different
-/// banks.
+/// R x C elements in shared memory: panels of up to 128 bytes of a row, each panel row by row, in chunks of 16 bytes whose
+/// places are permuted ("swizzled") within a row: chunk c of row r lies at c ^ s(r), so that eight rows read at one column,
+/// as ldmatrix does, meet 32 different banks. For 16-bit elements this is what the PTX ISA calls the 128-byte (64-byte,
+/// 32-byte) swizzling mode, so wgmma reads the same tile.
 template <class T, int R, int C> struct Shared {
     using Element = T;
     static constexpr int rows = R, cols = C;
@@ -20,8 +21,9 @@ template <class T, int R, int C> struct Shared {
     static_assert(C % chunk == 0, "a row must be a multiple of 16 bytes");
     static constexpr int group = min_of(8, power_of_two_in(chunks));  // chunks among which places are exchanged
     static constexpr int step = 8 / group;                            // rows that fill the 128 bytes of all banks
+    static constexpr int panel = chunks % 8 ? C : 8 * chunk;          // columns of a panel
 
-    alignas(128) T data[R * C];
+    alignas(bytes % 1024 ? 128 : 1024) T data[R * C];
 
     static PK_CONSTEXPR int swizzle(int row) {
         // Wider elements are also read at every fourth row (one lane holds four neighbours, see Accumulator).
@@ -29,7 +31,8 @@ template <class T, int R, int C> struct Shared {
         return (sizeof(T) >= 4 ? r ^ (r >> 2) : r) & (group - 1);
     }
     static PK_CONSTEXPR int offset(int row, int col) {
-        return row * C + (col / chunk ^ swizzle(row)) * chunk + col % chunk;
+        const int in_panel = col % panel;
+        return col / panel * R * panel + row * panel + (in_panel / chunk ^ swizzle(row)) * chunk + in_panel % chunk;
     }
     PK_DEVICE T* at(int row, int col) { return data + offset(row, col); }
     PK_DEVICE const T* at(int row, int col) const { return data + offset(row, col); }
@@ -84,40 +87,55 @@ PK_DEVICE void stage(Shared<T, R, C>& to, const T* origin, int64_t row_stride, i
 /// Closes the group of copies started since the last `commit`.
 PK_DEVICE void commit() { ptx::copy_async_commit(); }
 
+/// Who reads an operand: the threads (by ldmatrix), or the matrix unit of a warpgroup by a path of its own (the
+/// "asynchronous proxy"), to which the threads' writes must be made known.
+struct ByThreads {
+    static PK_DEVICE void announce() {}
+};
+
 /// Waits until at most `Pending` groups of this thread are under way.
-template <int Pending> PK_DEVICE void wait() { ptx::copy_async_wait<Pending>(); }
+template <int Pending, class Reader = ByThreads> PK_DEVICE void wait() {
+    ptx::copy_async_wait<Pending>();
+    Reader::announce();
+}
 
 /// Barrier of the block: what any thread wrote to shared memory before is seen by all after.
 PK_DEVICE void sync() { __syncthreads(); }
 
 /// An operand computed in registers to shared memory.
-template <class T, int R, int C, class L> PK_DEVICE void put(Shared<T, R, C>& to, const Tile<T, L>& x) {
+template <class Reader = ByThreads, class T, int R, int C, class L>
+PK_DEVICE void put(Shared<T, R, C>& to, const Tile<T, L>& x) {
     static_assert(L::rows == R && L::cols == C, "sizes differ");
     constexpr int width = min_of(L::vector, 16 / static_cast<int>(sizeof(T)));
     using Type = typename Word<width * sizeof(T)>::Type;
-    if (!owns<L>(thread())) return;
+    if (owns<L>(thread())) {
 #pragma unroll
-    for (int i = 0; i < L::row_slots; ++i)
+        for (int i = 0; i < L::row_slots; ++i)
 #pragma unroll
-        for (int j = 0; j < L::col_slots; j += width) {
-            const int row = L::row(thread(), i), col = L::col(thread(), j);
-            if (!inside<L>(row, col)) continue;
-            Type word;
-            memcpy(&word, &x.v[i * L::col_slots + j], sizeof(word));
-            *reinterpret_cast<Type*>(to.at(row, col)) = word;
-        }
+            for (int j = 0; j < L::col_slots; j += width) {
+                const int row = L::row(thread(), i), col = L::col(thread(), j);
+                if (!inside<L>(row, col)) continue;
+                Type word;
+                memcpy(&word, &x.v[i * L::col_slots + j], sizeof(word));
+                *reinterpret_cast<Type*>(to.at(row, col)) = word;
+            }
+    }
+    Reader::announce();
 }
 
-template <class T, int R, int C, class L> PK_DEVICE void put(const Transposed<Shared<T, R, C>>& to, const Tile<T, L>& x) {
+template <class Reader = ByThreads, class T, int R, int C, class L>
+PK_DEVICE void put(const Transposed<Shared<T, R, C>>& to, const Tile<T, L>& x) {
     static_assert(L::rows == C && L::cols == R, "sizes differ");
-    if (!owns<L>(thread())) return;
+    if (owns<L>(thread())) {
 #pragma unroll
-    for (int i = 0; i < L::row_slots; ++i)
+        for (int i = 0; i < L::row_slots; ++i)
 #pragma unroll
-        for (int j = 0; j < L::col_slots; ++j) {
-            const int row = L::row(thread(), i), col = L::col(thread(), j);
-            if (inside<L>(row, col)) *to.of.at(col, row) = x.at(i, j);
-        }
+            for (int j = 0; j < L::col_slots; ++j) {
+                const int row = L::row(thread(), i), col = L::col(thread(), j);
+                if (inside<L>(row, col)) *to.of.at(col, row) = x.at(i, j);
+            }
+    }
+    Reader::announce();
 }
 
 }  // namespace pk

@@ -1,0 +1,88 @@
+// PTX of the Hopper warpgroup product, wgmma: four warps multiply operands that stay in shared memory (PTX ISA,
+// "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions"). Only sm_90a has it.
+#pragma once
+#include "pk/base.cuh"
+#include "pk/element.cuh"
+#include "pk/ptx.cuh"
+
+namespace pk::ptx {
+
+/// Makes this thread's writes to shared memory known to the asynchronous proxy, through which wgmma reads.
+PK_DEVICE void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+PK_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+PK_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int Pending> PK_DEVICE void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+}
+
+/// Matrix descriptor of an operand in the 128-byte swizzling mode. `leading` is the distance in bytes between panels of 64
+/// elements where these run along rows (columns) of the result, unused where they run along k; `stride` the one between
+/// groups of eight rows of 128 bytes.
+PK_DEVICE uint64_t wgmma_descriptor(const void* start, int leading, int stride) {
+    constexpr uint64_t swizzle_128 = 1ull << 62;
+    return swizzle_128 | static_cast<uint64_t>(stride >> 4) << 32 | static_cast<uint64_t>(leading >> 4) << 16 |
+           (shared_address(start) & 0x3ffff) >> 4;
+}
+
+// D += A B of m64 nN k16, f32. Lane l of warp w of the warpgroup holds rows 16 w + l / 4 (in d0) and 8 below (in d8), of
+// each 8 columns the two from 2 (l % 4) on. TurnA, TurnB: the operand is stored with k along its rows.
+#define PK_D(n) "+f"(d0[2 * (n)]), "+f"(d0[2 * (n) + 1]), "+f"(d8[2 * (n)]), "+f"(d8[2 * (n) + 1])
+#define PK_WGMMA_64(E) \
+    asm volatile( \
+        "{.reg .pred p; setp.ne.b32 p, %34, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32." E "." E " {" \
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31" \
+        "}, %32, %33, p, 1, 1, %35, %36;}" \
+        : PK_D(0), PK_D(1), PK_D(2), PK_D(3), PK_D(4), PK_D(5), PK_D(6), PK_D(7) \
+        : "l"(a), "l"(b), "r"(1), "n"(TurnA), "n"(TurnB))
+#define PK_WGMMA_128(E) \
+    asm volatile( \
+        "{.reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32." E "." E " {" \
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63" \
+        "}, %64, %65, p, 1, 1, %67, %68;}" \
+        : PK_D(0), PK_D(1), PK_D(2), PK_D(3), PK_D(4), PK_D(5), PK_D(6), PK_D(7), \
+          PK_D(8), PK_D(9), PK_D(10), PK_D(11), PK_D(12), PK_D(13), PK_D(14), PK_D(15) \
+        : "l"(a), "l"(b), "r"(1), "n"(TurnA), "n"(TurnB))
+#define PK_WGMMA_256(E) \
+    asm volatile( \
+        "{.reg .pred p; setp.ne.b32 p, %130, 0; wgmma.mma_async.sync.aligned.m64n256k16.f32." E "." E " {" \
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, " \
+        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+        "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127" \
+        "}, %128, %129, p, 1, 1, %131, %132;}" \
+        : PK_D(0), PK_D(1), PK_D(2), PK_D(3), PK_D(4), PK_D(5), PK_D(6), PK_D(7), \
+          PK_D(8), PK_D(9), PK_D(10), PK_D(11), PK_D(12), PK_D(13), PK_D(14), PK_D(15), \
+          PK_D(16), PK_D(17), PK_D(18), PK_D(19), PK_D(20), PK_D(21), PK_D(22), PK_D(23), \
+          PK_D(24), PK_D(25), PK_D(26), PK_D(27), PK_D(28), PK_D(29), PK_D(30), PK_D(31) \
+        : "l"(a), "l"(b), "r"(1), "n"(TurnA), "n"(TurnB))
+
+template <class E, int TurnA, int TurnB> PK_DEVICE void wgmma_64(float* d0, float* d8, uint64_t a, uint64_t b) {
+    if constexpr (same<E, bf16>) PK_WGMMA_64("bf16");
+    else PK_WGMMA_64("f16");
+}
+
+template <class E, int TurnA, int TurnB> PK_DEVICE void wgmma_128(float* d0, float* d8, uint64_t a, uint64_t b) {
+    if constexpr (same<E, bf16>) PK_WGMMA_128("bf16");
+    else PK_WGMMA_128("f16");
+}
+
+template <class E, int TurnA, int TurnB> PK_DEVICE void wgmma_256(float* d0, float* d8, uint64_t a, uint64_t b) {
+    if constexpr (same<E, bf16>) PK_WGMMA_256("bf16");
+    else PK_WGMMA_256("f16");
+}
+
+#undef PK_WGMMA_64
+#undef PK_WGMMA_128
+#undef PK_WGMMA_256
+#undef PK_D
+
+}  // namespace pk::ptx

@@ -1,0 +1,70 @@
+// Matrix products of warpgroups on Hopper: both operands are read from shared memory by the matrix unit itself.
+#pragma once
+#include "pk/base.cuh"
+#include "pk/element.cuh"
+#include "pk/layout.cuh"
+#include "pk/ptx_wgmma.cuh"
+#include "pk/shared.cuh"
+#include "pk/tile.cuh"
+
+namespace pk {
+
+/// The reader of operands in shared memory (see `wait` and `put`) when products are those of warpgroups.
+struct ByMatrixUnit {
+    static PK_DEVICE void announce() { ptx::fence_async_proxy(); }
+};
+
+/// The accumulator of wgmma: fragments like those of mma.sync, with 16 rows in each warp. A warpgroup of four warps holds
+/// 64 rows; warpgroups lie below each other, then side by side.
+template <int R, int C, int Warps, class E> struct WarpgroupAccumulator : Accumulator<R, C, Warps, E, R / 16> {
+    using Base = Accumulator<R, C, Warps, E, R / 16>;
+    static_assert(half_width<E>, "wgmma multiplies 16-bit operands here");
+    static_assert(R % 64 == 0 && Base::down * Base::side == Warps, "warpgroups do not cover the tile exactly");
+    static constexpr int width = Base::warp_cols % 256 == 0 ? 256 : Base::warp_cols % 128 == 0 ? 128 : 64;
+    static_assert(Base::warp_cols % width == 0, "columns of a warpgroup come in multiples of 64");
+};
+
+// Descriptors of 64 rows of the left operand from (m, k), and of columns of the right one from (k, n). Where k runs along
+// the 128 bytes of a panel's row ("K-major"), 16 of k are 32 bytes of it; else 16 of k are 16 rows of the panel.
+template <class T, int R, int C> PK_DEVICE uint64_t describe(const Shared<T, R, C>& s, int row, int col, bool k_major) {
+    using S = Shared<T, R, C>;
+    static_assert(S::panel == 64 && R % 8 == 0, "panels of 64 columns, rows in groups of eight");
+    const T* start = s.data + col / 64 * R * 64 + row * 64 + (k_major ? col % 64 : 0);
+    return ptx::wgmma_descriptor(start, R * 128, 8 * 128);
+}
+
+template <class S> struct Stored {
+    static constexpr bool transposed = false;
+    static PK_DEVICE uint64_t left(const S& s, int m, int k) { return describe(s, m, k, true); }
+    static PK_DEVICE uint64_t right(const S& s, int k, int n) { return describe(s, k, n, false); }
+};
+template <class S> struct Stored<Transposed<S>> {
+    static constexpr bool transposed = true;
+    static PK_DEVICE uint64_t left(const Transposed<S>& s, int m, int k) { return describe(s.of, k, m, false); }
+    static PK_DEVICE uint64_t right(const Transposed<S>& s, int k, int n) { return describe(s.of, n, k, true); }
+};
+
+/// acc += a b on the matrix unit of the warpgroup, with both operands in shared memory, each stored either way.
+template <int R, int C, int Warps, class E, class A, class B>
+PK_DEVICE void dot(Tile<float, WarpgroupAccumulator<R, C, Warps, E>>& acc, const A& a, const B& b) {
+    using L = WarpgroupAccumulator<R, C, Warps, E>;
+    static_assert(A::rows == R && B::cols == C && A::cols == B::rows && A::cols % 16 == 0, "sizes do not match");
+    constexpr int turn_a = Stored<A>::transposed, turn_b = !Stored<B>::transposed;
+    const int m = L::warp_row(thread()) / 64 * 64, n = L::warp_col(thread());
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < A::cols; k += 16)
+#pragma unroll
+        for (int part = 0; part < L::warp_cols; part += L::width) {
+            const uint64_t left = Stored<A>::left(a, m, k), right = Stored<B>::right(b, k, n + part);
+            float* d0 = &acc.v[part / 4];
+            float* d8 = d0 + L::col_slots;
+            if constexpr (L::width == 256) ptx::wgmma_256<E, turn_a, turn_b>(d0, d8, left, right);
+            else if constexpr (L::width == 128) ptx::wgmma_128<E, turn_a, turn_b>(d0, d8, left, right);
+            else ptx::wgmma_64<E, turn_a, turn_b>(d0, d8, left, right);
+        }
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+}
+
+}  // namespace pk
