@@ -1,4 +1,4 @@
-"""AMD GPUs through HIP: CDNA 2 to 4 and RDNA 3 and 4, compiled on any machine."""
+"""AMD GPUs through HIP: CDNA 2 to 4 and RDNA 3 and 4, compiled and interpreted on any machine."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from portakern.backend import Backend, Language
 
 from .adopt import CONVENTION, adopt
 from .emitter import HipEmitter
+from .interpreter import HipInterpreter
 from .schedules import schedules
 from .toolchain import HipToolchain
 
@@ -20,6 +21,7 @@ HIP = Language(
     extra="rocm",
     tools={"clang-19": "HIP compiling where the ziglang wheel is not installed", "amdclang": "the same, from ROCm"},
     toolchain=HipToolchain(),
+    simulator=HipInterpreter(),
     convention=CONVENTION,
     adopt=adopt,
 )

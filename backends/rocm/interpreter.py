@@ -68,7 +68,7 @@ class HipInterpreter:
         return f"{METHOD} (lane layouts of {target.device.isa})"
 
     def load(self, source: Source, binary: Binary | None) -> HostProgram:
-        return HostProgram(source, _compile(source))
+        return HostProgram(source, _compile(source) if source.launches else Path())
 
 
 def _compile(source: Source) -> Path:

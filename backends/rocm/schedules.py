@@ -168,7 +168,7 @@ def _lds(rows: int, cols: int, depth: int, element: int) -> int:
 
 
 def _register_budget(device: Device) -> int:
-    return 256 if device.has("mfma") else 160
+    return 256 if device.has("mfma") else 176
 
 
 def _registers(tm: int, tn: int, warps: int, nest: Nest, device: Device) -> int:
@@ -222,7 +222,7 @@ def _attention_fits(rows: int, keys: int, deep: int, wide: int, warps: int, stag
     registers = part * (wide + 2 * keys) // wave  # accumulator, scores and probabilities
     registers += part * deep * element // 4 * copies // wave if held else 0
     registers += stages // 2 * keys * (deep + wide) * element // 4 // (warps * wave)
-    registers += max(wide, keys) // 16 * 4 * copies  # fragments of one step
+    registers += (part // 16 + 2) * 4 * copies  # fragments of one step
     return lds <= device.count("shared_bytes_per_block") and registers <= _register_budget(device)
 
 

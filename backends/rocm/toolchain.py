@@ -118,6 +118,8 @@ class HipToolchain:
         device = source.target.device
         clang = choose(device.isa)
         tool = _version(clang)
+        if not source.launches:  # nothing is computed: the outputs are empty
+            return Binary("none", b"", tool)
         key = digest("hip", source.text, source.headers, self.fingerprint(source.target))
         kept = Cache().get(key)
         if kept is not None:

@@ -49,6 +49,16 @@ PK_FN int thread() { return static_cast<int>(__builtin_amdgcn_workitem_id_x()); 
 // The thread's lane in its wave.
 PK_FN int lane() { return thread() & (wave - 1); }
 
+// x, of which the compiler knows nothing: what is computed from it is not moved out of a loop and kept in registers.
+PK_FN int opaque(int x) {
+#if defined(__AMDGCN__)
+  asm volatile("" : "+v"(x));
+#else
+  asm volatile("" : "+r"(x));
+#endif
+  return x;
+}
+
 // ---- barriers -----------------------------------------------------------------------------------------------------
 
 // All threads of the block; what was written to LDS before is seen after.
@@ -148,10 +158,21 @@ template <class T> PK_FN bool atomic_replace(T* where, T& expected, T desired) {
                                               __HIP_MEMORY_SCOPE_AGENT);
 }
 
-// LDS that all words use in turn for exchanging values between waves; each brackets its use with barriers.
-template <int Bytes> PK_FN char* scratch() {
+namespace detail {
+
+template <int Bytes> PK_FN char* exactly() {
   __shared__ __attribute__((aligned(16))) char bytes[Bytes];
   return bytes;
+}
+
+}  // namespace detail
+
+// LDS that words use in turn for exchanging values between waves; each brackets its use with barriers.  Sizes are rounded up
+// so that a kernel holds few of them.
+template <int Bytes> PK_FN char* scratch() {
+  if constexpr (Bytes <= 1024) return detail::exactly<1024>();
+  else if constexpr (Bytes <= 8192) return detail::exactly<8192>();
+  else return detail::exactly<Bytes>();
 }
 
 }  // namespace pk

@@ -55,64 +55,108 @@ template <class S> struct Held {
 
 template <class S> PK_FN Held<S> held(const S&) { return Held<S>(); }
 
-// Starts reading an operand from memory; what lies outside the buffer is zero.
-template <bool Bounded = true, class S, class T>
-PK_FN void fetch(Held<S>& share, const T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left) {
-  using Shape = typename Held<S>::Shape;
-#pragma unroll
-  for (int u = 0; u < Shape::per_thread; ++u) {
+namespace detail {
+
+// Unit u of a thread's share: whether there is one, and the row and column of its patch.
+template <class S> struct Unit {
+  using Shape = CopyShape<S>;
+  bool there;
+  int row, col;
+  PK_FN explicit Unit(int u) {
     const int unit = u * S::threads + thread();
-    if (!Shape::even && unit >= Shape::units) break;
-    const int col = unit % Shape::across * Shape::wide, row = unit / Shape::across * Shape::deep;
+    there = Shape::even || unit < Shape::units;
+    col = unit % Shape::across * Shape::wide;
+    row = unit / Shape::across * Shape::deep;
+  }
+};
+
+template <bool Bounded, class S, class Patch, class T>
+PK_FN void fetch_unit(Patch& patch, const Unit<S>& unit, const T* origin, int64_t row_stride, int64_t col_stride, int rows_left,
+                      int cols_left) {
+  using Shape = CopyShape<S>;
 #pragma unroll
-    for (int d = 0; d < Shape::deep; ++d) {
-      const T* line = origin + (row + d) * row_stride + col * col_stride;
-      const bool row_in = !Bounded || row + d < rows_left;
-      if (col_stride == 1 && (!Bounded || (row_in && col + Shape::wide <= cols_left))) {
-        detail::read<Shape::wide>(share.v[u][d], line);
-      } else {
+  for (int d = 0; d < Shape::deep; ++d) {
+    const T* line = origin + (unit.row + d) * row_stride + unit.col * col_stride;
+    const int count = !Bounded ? Shape::wide : unit.row + d < rows_left ? inside<Shape::wide>(cols_left, unit.col) : 0;
+    read_some<Shape::wide>(patch[d], line, col_stride, count, T(0));
+  }
+}
+
+template <class S, class Patch> PK_FN void put_unit(S& operand, const Unit<S>& unit, const Patch& patch) {
+  using Shape = CopyShape<S>;
+  if constexpr (S::straight) {
+    to_lds<Shape::wide>(operand.at(unit.row, unit.col), patch[0]);
+  } else {
 #pragma unroll
-        for (int e = 0; e < Shape::wide; ++e) {
-          share.v[u][d][e] = !Bounded || (row_in && col + e < cols_left) ? line[e * col_stride] : T(0);
-        }
-      }
+    for (int e = 0; e < Shape::wide; ++e) {  // a column of the patch is a run along the depth
+      typename S::Element run[Shape::deep];
+#pragma unroll
+      for (int d = 0; d < Shape::deep; ++d) run[d] = patch[d][e];
+      to_lds<Shape::deep>(operand.at(unit.col + e, unit.row), run);
     }
   }
 }
 
+template <bool Bounded, class S, class T>
+PK_FN void fetch(Held<S>& share, const T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left) {
+#pragma unroll
+  for (int u = 0; u < CopyShape<S>::per_thread; ++u) {
+    const Unit<S> unit(u);
+    if (unit.there) fetch_unit<Bounded, S>(share.v[u], unit, origin, row_stride, col_stride, rows_left, cols_left);
+  }
+}
+
+// A few units at a time, so that large operands do not fill the registers on their way.
+template <bool Bounded, class S, class T>
+PK_FN void stage(S& operand, const T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left) {
+  using Shape = CopyShape<S>;
+  constexpr int patch = Shape::deep * Shape::wide * static_cast<int>(sizeof(T)) / 4;
+  constexpr int some = power_in(Shape::per_thread, larger(1, 32 / patch));
+#pragma unroll 1
+  for (int first = 0; first < Shape::per_thread; first += some) {
+    T v[some][Shape::deep][Shape::wide];
+#pragma unroll
+    for (int u = 0; u < some; ++u) {
+      const Unit<S> unit(first + u);
+      if (unit.there) fetch_unit<Bounded, S>(v[u], unit, origin, row_stride, col_stride, rows_left, cols_left);
+    }
+#pragma unroll
+    for (int u = 0; u < some; ++u) {
+      const Unit<S> unit(first + u);
+      if (unit.there) put_unit(operand, unit, v[u]);
+    }
+  }
+}
+
+}  // namespace detail
+
+// Starts reading an operand from memory; what lies outside the buffer is zero.
+template <class S, class T>
+PK_FN void fetch(Held<S>& share, const T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left) {
+  detail::fetch<true>(share, origin, row_stride, col_stride, rows_left, cols_left);
+}
+
 template <class S, class T> PK_FN void fetch(Held<S>& share, const T* origin, int64_t row_stride, int64_t col_stride) {
-  fetch<false>(share, origin, row_stride, col_stride, detail::all, detail::all);
+  detail::fetch<false>(share, origin, row_stride, col_stride, detail::all, detail::all);
 }
 
 // Writes what `fetch` has read to LDS.
 template <class S> PK_FN void put(S& operand, const Held<S>& share) {
-  using Shape = typename Held<S>::Shape;
-  using T = typename S::Element;
 #pragma unroll
-  for (int u = 0; u < Shape::per_thread; ++u) {
-    const int unit = u * S::threads + thread();
-    if (!Shape::even && unit >= Shape::units) break;
-    const int col = unit % Shape::across * Shape::wide, row = unit / Shape::across * Shape::deep;
-    if constexpr (S::straight) {
-      detail::to_lds<Shape::wide>(operand.at(row, col), share.v[u][0]);
-    } else {
-#pragma unroll
-      for (int e = 0; e < Shape::wide; ++e) {  // a column of the patch is a run along the depth
-        T run[Shape::deep];
-#pragma unroll
-        for (int d = 0; d < Shape::deep; ++d) run[d] = share.v[u][d][e];
-        detail::to_lds<Shape::deep>(operand.at(col + e, row), run);
-      }
-    }
+  for (int u = 0; u < detail::CopyShape<S>::per_thread; ++u) {
+    const detail::Unit<S> unit(u);
+    if (unit.there) detail::put_unit(operand, unit, share.v[u]);
   }
 }
 
 // An operand from memory to LDS at once.
-template <class S, class T, class... Left>
-PK_FN void stage(S& operand, const T* origin, int64_t row_stride, int64_t col_stride, Left... left) {
-  Held<S> share;
-  fetch(share, origin, row_stride, col_stride, left...);
-  put(operand, share);
+template <class S, class T>
+PK_FN void stage(S& operand, const T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left) {
+  detail::stage<true>(operand, origin, row_stride, col_stride, rows_left, cols_left);
+}
+
+template <class S, class T> PK_FN void stage(S& operand, const T* origin, int64_t row_stride, int64_t col_stride) {
+  detail::stage<false>(operand, origin, row_stride, col_stride, detail::all, detail::all);
 }
 
 // An operand that was computed in registers to LDS.
@@ -188,21 +232,36 @@ template <class T, class L> PK_FN auto fragment_of(const Tile<T, L>& tile, int i
 }
 
 // acc += x y for all 16 x 16 tiles of the wave; `left(i)` and `right(first)` give fragments of one step.
-template <class L, class Left, class Right> PK_FN void multiply(Tile<float, L>& acc, int, Left left, Right right) {
+template <class L, class Left, class Right> PK_FN void multiply(Tile<float, L>& acc, Left left, Right right) {
   using Acc = MatrixAccumulator;
-  constexpr int per = sizeof(Acc) / sizeof(float), tiles_n = L::col_slots / per;
-  decltype(right(0)) x[tiles_n];
+  constexpr int per = sizeof(Acc) / sizeof(float), tiles_m = L::row_slots, tiles_n = L::col_slots / per;
+  const auto step = [&](int i, int j, auto x, auto y) {
+    Acc d;
+    __builtin_memcpy(&d, &acc.v[i][j * per], sizeof d);
+    d = matrix_step(d, x, y);
+    __builtin_memcpy(&acc.v[i][j * per], &d, sizeof d);
+  };
+  const auto column = [&](int j) { return right(L::Col::wave_own() + L::Col::fixed(j * per)); };
+  // The shorter side is held, the other one passes by.
+  if constexpr (tiles_n <= tiles_m) {
+    decltype(right(0)) x[tiles_n];
 #pragma unroll
-  for (int j = 0; j < tiles_n; ++j) x[j] = right(L::Col::wave_own() + L::Col::fixed(j * per));
+    for (int j = 0; j < tiles_n; ++j) x[j] = column(j);
 #pragma unroll
-  for (int i = 0; i < L::row_slots; ++i) {
-    const auto y = left(i);
+    for (int i = 0; i < tiles_m; ++i) {
+      const auto y = left(i);
+#pragma unroll
+      for (int j = 0; j < tiles_n; ++j) step(i, j, x[j], y);
+    }
+  } else {
+    decltype(left(0)) y[tiles_m];
+#pragma unroll
+    for (int i = 0; i < tiles_m; ++i) y[i] = left(i);
 #pragma unroll
     for (int j = 0; j < tiles_n; ++j) {
-      Acc d;
-      __builtin_memcpy(&d, &acc.v[i][j * per], sizeof d);
-      d = matrix_step(d, x[j], y);
-      __builtin_memcpy(&acc.v[i][j * per], &d, sizeof d);
+      const auto x = column(j);
+#pragma unroll
+      for (int i = 0; i < tiles_m; ++i) step(i, j, x, y[i]);
     }
   }
 }
@@ -211,17 +270,17 @@ template <class L, class Left, class Right> PK_FN void multiply(Tile<float, L>& 
 template <class L, class A, class B> PK_FN void multiply_by_fma(Tile<float, L>& acc, const A& a, const B& b) {
 #pragma unroll 1
   for (int k = 0; k < A::depth; k += 4) {
-    float x[L::row_slots][4], y[L::col_slots][4];
+    float x[L::row_slots][4];
 #pragma unroll
     for (int i = 0; i < L::row_slots; ++i) from_lds<4>(x[i], a.at(L::Row::index(i), k));
 #pragma unroll
-    for (int j = 0; j < L::col_slots; ++j) from_lds<4>(y[j], b.at(L::Col::index(j), k));
+    for (int j = 0; j < L::col_slots; ++j) {
+      float y[4];
+      from_lds<4>(y, b.at(L::Col::index(j), k));
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
+      for (int e = 0; e < 4; ++e) {
 #pragma unroll
-      for (int i = 0; i < L::row_slots; ++i) {
-#pragma unroll
-        for (int j = 0; j < L::col_slots; ++j) acc.v[i][j] = __builtin_fmaf(x[i][e], y[j][e], acc.v[i][j]);
+        for (int i = 0; i < L::row_slots; ++i) acc.v[i][j] = __builtin_fmaf(x[i][e], y[e], acc.v[i][j]);
       }
     }
   }
@@ -238,7 +297,7 @@ template <class L, class A, class B> PK_FN void dot(Tile<float, L>& acc, const A
 #pragma unroll
     for (int step = 0; step < A::depth / Fragment<T>::k; ++step) {
       detail::multiply(
-          acc, step, [&](int i) { return detail::fragment(a, L::Row::wave_own() + L::Row::fixed(i), step); },
+          acc, [&](int i) { return detail::fragment(a, L::Row::wave_own() + L::Row::fixed(i), step); },
           [&](int first) { return detail::fragment(b, first, step); });
     }
   } else {
@@ -254,7 +313,7 @@ template <class L, class T, class LA, class B> PK_FN void dot(Tile<float, L>& ac
 #pragma unroll
   for (int step = 0; step < LA::cols / Fragment<T>::k; ++step) {
     detail::multiply(
-        acc, step, [&](int i) { return detail::fragment_of(a, i, step); },
+        acc, [&](int i) { return detail::fragment_of(a, i, step); },
         [&](int first) { return detail::fragment_like<LA>(b, first, step); });
   }
 }

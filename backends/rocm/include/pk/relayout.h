@@ -7,29 +7,37 @@ namespace pk {
 
 namespace detail {
 
+constexpr int slab_bytes = 8192;  // of LDS at a time: large tiles pass in slabs of rows
+
 // Through an image of To::rows x To::cols in LDS; a padding of 16 bytes keeps the rows of a column in different banks.
 template <class To, bool Swap, class T, class L> PK_FN Tile<T, To> exchange(const Tile<T, L>& tile) {
   constexpr int pitch = To::cols == 1 ? 1 : To::cols + 16 / static_cast<int>(sizeof(T));
-  T* image = reinterpret_cast<T*>(scratch<To::rows * pitch * static_cast<int>(sizeof(T))>());
-  constexpr int V = Swap ? 1 : L::Col::vector;
-  sync();
-  if (L::owner()) {
+  constexpr int line = pitch * static_cast<int>(sizeof(T));
+  constexpr int slab = larger(1, power_in(To::rows, slab_bytes / line));
+  T* image = reinterpret_cast<T*>(scratch<slab * line>());
+  constexpr int V = Swap ? 1 : L::Col::vector, W = To::Col::vector;
+  const bool owner = L::owner();
+  Tile<T, To> out;
+#pragma unroll 1
+  for (int first = 0; first < To::rows; first += slab) {
+    sync();
 #pragma unroll
     for (int i = 0; i < L::row_slots; ++i) {
 #pragma unroll
       for (int j = 0; j < L::col_slots; j += V) {
-        const int row = L::Row::index(i), col = L::Col::index(j);
-        write<V>(image + (Swap ? col * pitch + row : row * pitch + col), &tile.v[i][j]);
+        const int row = (Swap ? L::Col::index(j) : L::Row::index(i)) - first;
+        const int col = Swap ? L::Row::index(i) : L::Col::index(j);
+        if (owner && (slab == To::rows || (row >= 0 && row < slab))) write<V>(image + row * pitch + col, &tile.v[i][j]);
       }
     }
-  }
-  sync();
-  Tile<T, To> out;
+    sync();
 #pragma unroll
-  for (int i = 0; i < To::row_slots; ++i) {
+    for (int i = 0; i < To::row_slots; ++i) {
+      const int row = To::Row::index(i) - first;
 #pragma unroll
-    for (int j = 0; j < To::col_slots; j += To::Col::vector) {
-      read<To::Col::vector>(&out.v[i][j], image + To::Row::index(i) * pitch + To::Col::index(j));
+      for (int j = 0; j < To::col_slots; j += W) {
+        if (slab == To::rows || (row >= 0 && row < slab)) read<W>(&out.v[i][j], image + row * pitch + To::Col::index(j));
+      }
     }
   }
   return out;

@@ -26,6 +26,31 @@ namespace detail {
 template <int N, class T> PK_FN void read(T* to, const T* from) { __builtin_memcpy(to, from, N * sizeof(T)); }
 template <int N, class T> PK_FN void write(T* to, const T* from) { __builtin_memcpy(to, from, N * sizeof(T)); }
 
+// V neighbouring elements of a line that starts `stride` apart, of which `inside` exist (all where it is V or more); `pad`
+// for the others.  Where only some exist each is read by itself, from the nearest one inside: no lane has to step aside.
+template <int V, class T> PK_FN void read_some(T* to, const T* from, int64_t stride, int inside, T pad) {
+  if (inside <= 0) {
+#pragma unroll
+    for (int e = 0; e < V; ++e) to[e] = pad;
+  } else if (V > 1 && stride == 1 && inside >= V) {
+    read<V>(to, from);
+  } else {
+    const int some = V > 1 ? opaque(inside) : inside;
+#pragma unroll
+    for (int e = 0; e < V; ++e) {
+      const T x = from[(e < some ? e : some - 1) * stride];
+      to[e] = e < some ? x : pad;
+    }
+  }
+}
+
+// How many of V elements from `first` on are inside.  Where what is left is known to be a multiple of V when the kernel is
+// compiled, that is all or nothing, and the code for some of them goes away.
+template <int V> PK_FN int inside(int left, int first) {
+  if (__builtin_constant_p(left) && left % V == 0) return first < left ? V : 0;
+  return left - first;
+}
+
 template <class L, bool Bounded, class T>
 PK_FN Tile<T, L> load(const T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left, T pad) {
   constexpr int V = L::Col::vector;
@@ -39,15 +64,8 @@ PK_FN Tile<T, L> load(const T* origin, int64_t row_stride, int64_t col_stride, i
 #pragma unroll
     for (int j = 0; j < L::col_slots; j += V) {
       const int first = L::Col::fixed(j);
-      if (V > 1 && col_stride == 1 && (!Bounded || (row_in && col + first + V <= cols_left))) {
-        read<V>(&out.v[i][j], line + first);
-      } else {
-#pragma unroll
-        for (int e = 0; e < V; ++e) {
-          const bool in = !Bounded || (row_in && col + first + e < cols_left);
-          out.v[i][j + e] = in ? line[(first + e) * col_stride] : pad;
-        }
-      }
+      const int count = !Bounded ? V : row_in ? inside<V>(cols_left, col + first) : 0;
+      read_some<V>(&out.v[i][j], line + first * col_stride, col_stride, count, pad);
     }
   }
   return out;
@@ -87,12 +105,13 @@ PK_FN void store(const Tile<T, L>& tile, T* origin, int64_t row_stride, int64_t 
 #pragma unroll
     for (int j = 0; j < L::col_slots; j += V) {
       const int first = L::Col::fixed(j);
-      if (Mode::wide && V > 1 && col_stride == 1 && (!Bounded || (row_in && col + first + V <= cols_left))) {
+      const int count = !Bounded ? V : row_in ? inside<V>(cols_left, col + first) : 0;
+      if (Mode::wide && V > 1 && col_stride == 1 && count >= V) {
         write<V>(line + first, &tile.v[i][j]);
       } else {
 #pragma unroll
         for (int e = 0; e < V; ++e) {
-          if (!Bounded || (row_in && col + first + e < cols_left)) Mode::write(line + (first + e) * col_stride, tile.v[i][j + e]);
+          if (e < count) Mode::write(line + (first + e) * col_stride, tile.v[i][j + e]);
         }
       }
     }
