@@ -44,16 +44,17 @@ def intact(b: HostBuffer) -> bool:
 
 
 def run_checked(language: Language, target: Target, program: Program, sizes: Mapping[str, int], seed: int = 0,
-                built: tuple[Source, Binary] | None = None) -> dict[str, np.ndarray]:
+                built: tuple[Source, Binary | None] | None = None) -> dict[str, np.ndarray]:
     """Emit, compile, load and run ``program``; assert that it agrees with the interpreter and keeps to its arrays."""
-    assert language.toolchain is not None and language.runtime is not None
-    source, binary = built or compiled(language, target, program)
+    loader = language.simulator if target.device.kind == "gpu" else language.runtime
+    assert loader is not None
+    source, binary = built or (language.emitter.emit(program, target), None)
     rng = np.random.default_rng(seed)
     inputs = {a.name: values(program.shape(a.name, sizes), a.dtype, rng) for a in program.by_role("input", "scalar")}
     buffers = {n: guarded(n, x.shape, x.dtype, x) for n, x in inputs.items()}
     for a in program.by_role("output"):
         buffers[a.name] = guarded(a.name, program.shape(a.name, sizes), numpy_dtype(a.dtype), None)
-    executable = language.runtime.load(source, binary)
+    executable = loader.load(source, binary)
     assert executable.guards
     executable.run(buffers, sizes)
     expected = tile_interpreter.run(program, inputs, sizes)

@@ -16,6 +16,7 @@ from .cpu_emitter import INCLUDE
 from .emitter import SyclEmitter
 from .gpu_schedules import schedules as gpu_schedules
 from .runtime import SyclRuntime
+from .simulator import SyclOnCpu
 from .toolchain import SyclToolchain
 
 CONVENTION = (
@@ -55,6 +56,7 @@ sycl = Language(
     },
     toolchain=SyclToolchain(),
     runtime=SyclRuntime(),
+    simulator=SyclOnCpu(),
     environment=ENVIRONMENT,
     convention=CONVENTION,
     adopt=_adopt,
