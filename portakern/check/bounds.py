@@ -551,7 +551,7 @@ def _contraction(
     spread = np.where(np.isnan(spread), np.where(np.isfinite(r), np.inf, 0.0), spread)
     top = accuracy.largest("f64" if op.dtype == "f64" else "f32")
     spread = np.where(np.isfinite(r) & (total >= top), np.inf, spread)
-    skippable = _zero_times_nonfinite(a.x, b.x, times)
+    skippable = _zero_times_nonfinite(a, b, times)
     if skippable is not None:
         r, spread = np.where(skippable, 0.0, r), np.where(skippable, np.inf, spread)
     return finish(op.dtype, r, spread, [Val(r, np.asarray(passed) + 0 * r if not isinstance(passed, float) else 0.0)])
@@ -562,20 +562,27 @@ def _terms(v: Val) -> np.ndarray:
     return ((v.x != 0) | (np.asarray(v.e) > 0)).astype(np.float64)
 
 
-def _zero_times_nonfinite(
-    a: np.ndarray, b: np.ndarray, times: Callable[[np.ndarray, np.ndarray], np.ndarray]
-) -> np.ndarray | None:
-    """Where a sum is NaN only for products of zero with NaN or infinity, which may be skipped.
+def _zero_times_nonfinite(a: Val, b: Val, times: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray | None:
+    """Where a sum is not finite only for products of NaN or infinity with what is or may be zero.
 
-    A causal attention kernel leaves out whole blocks of zero weights, whatever the values there are.
+    These may be skipped: a causal attention kernel leaves out whole blocks of zero weights, whatever the values there
+    are.  And a weight that underflows in one order of rounding and not in another makes NaN or infinity.
     """
-    bad_a, bad_b = ~np.isfinite(a), ~np.isfinite(b)
+    bad_a, bad_b = ~np.isfinite(a.x), ~np.isfinite(b.x)
     if not (bad_a.any() or bad_b.any()):
         return None
-    number = np.float64
-    touched = times(bad_a.astype(number), np.ones_like(b)) + times(np.ones_like(a), bad_b.astype(number))
-    sure = times(bad_a.astype(number), (b != 0).astype(number)) + times((a != 0).astype(number), bad_b.astype(number))
-    return (touched > 0) & (sure == 0)
+    sure_a, sure_b = _surely_not_zero(a), _surely_not_zero(b)
+
+    def count(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return times(x.astype(np.float64), y.astype(np.float64))
+
+    doubtful = count(bad_a, ~sure_b) + count(~sure_a, bad_b) > 0
+    certain_nan = count(np.isnan(a.x), sure_b) + count(sure_a, np.isnan(b.x)) > 0
+    return doubtful & ~certain_nan
+
+
+def _surely_not_zero(v: Val) -> np.ndarray:
+    return ~(np.abs(v.x) <= np.asarray(v.e) + accuracy.smallest_normal("f32") * (not v.exact))
 
 
 @rule(t.Contract)

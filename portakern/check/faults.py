@@ -2,12 +2,13 @@
 
 Every mutant of every operator is emitted, compiled, run and checked in a worker process.  A mutant is
 
-*   *caught* where a stage fails, the run faults, or the target refuses it (kernels that cannot be built hurt nobody),
+*   *caught* where a stage fails or the run faults,
+*   *refused* where the target does not build it,
 *   *without effect* where its outputs have the very bits of the correct kernel in every stage: it may be no bug at all
     (a mask dropped where a later one does its work), or the inputs do not reach it,
 *   *missed* else: it computes something else, and within its bounds.  These are listed.
 
-The share caught is of those that have an effect.
+The share is that of the caught among the caught and the missed.
 """
 
 from __future__ import annotations
@@ -162,14 +163,13 @@ def _measure(pool: Any, which: tuple[str, str, str, str], per_kind: int) -> list
 
 def report(outcomes: Sequence[Outcome]) -> str:
     """Share caught per kind and in all, and the mutants that were missed."""
-    lines = [f"{'fault':<28}{'caught':>8}{'missed':>8}{'no effect':>11}   share"]
+    lines = [f"{'fault':<28}{'caught':>8}{'missed':>8}{'no effect':>11}{'refused':>9}   share"]
     for kind in [*KINDS, "all"]:
         of = [o for o in outcomes if kind in (o.kind, "all") and o.result != "unusable"]
-        caught = sum(o.result in ("caught", "refused") for o in of)
-        missed = sum(o.result == "missed" for o in of)
+        caught, missed, silent, refused = (sum(o.result == r for o in of) for r in ("caught", "missed", "no effect", "refused"))
         share = f"{100 * caught / (caught + missed):.0f}%" if caught + missed else "-"
         if of:
-            lines.append(f"{kind:<28}{caught:>8}{missed:>8}{len(of) - caught - missed:>11}{share:>8}")
+            lines.append(f"{kind:<28}{caught:>8}{missed:>8}{silent:>11}{refused:>9}{share:>8}")
     for o in outcomes:
         if o.result == "unusable":
             lines.append(f"not measured: {o.operator} {o.case} {o.dtype} {o.target}: {o.detail}")

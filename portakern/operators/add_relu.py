@@ -13,7 +13,7 @@ SHAPES = {"none": ("M", "N"), "row": ("N",), "column": ("M", 1), "scalar": (1, 1
         "typical": dict(M=1024, N=1024),
         "row": dict(M=512, N=1000, broadcast="row"),
         "column": dict(M=300, N=512, broadcast="column"),
-        "scalar": dict(M=33, N=257, broadcast="scalar"),
+        "unaligned": dict(M=33, N=257, broadcast="scalar"),
         "ragged": dict(M=127, N=1001),
         "tiny": dict(M=3, N=5),
         "one": dict(M=1, N=1),

@@ -305,7 +305,7 @@ class Traced:
         left: Any = inputs[0]
         left_scalar = len(inputs) == 2 and not isinstance(left, Traced) and getattr(left, "ndim", 0) == 0
         if method == "__call__" and not kwargs and left_scalar and ufunc.__name__ in special:
-            return getattr(_functions(), special[ufunc.__name__])(left.item(), inputs[1])
+            return getattr(_functions(), special[ufunc.__name__])(_as_python(left), inputs[1])
         name = str({"power": "pow", "absolute": "abs"}.get(ufunc.__name__, ufunc.__name__))
         use = f"pk.{name}" if hasattr(_functions(), name) else "portakern functions"
         _no_number(f"np.{ufunc.__name__} was called on an array of the operator", f"use {use}")
@@ -316,6 +316,10 @@ class Traced:
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
         _no_number("arrays of an operator cannot be written to", "build a new one: pk.where(mask, value, x) or pk.concat")
+
+
+def _as_python(scalar: Any) -> Any:
+    return scalar.item()
 
 
 def _no_number(message: str, hint: str) -> NoReturn:

@@ -78,7 +78,7 @@ def test_rules_apply_until_none_matches() -> None:
         return inner.args[0] if op.fn == "neg" and isinstance(inner, Map) and inner.fn == "neg" else None
 
     value: Op = X
-    for _ in range(7):
+    for _step in range(7):
         value = Map("neg", (value,))
     chain: list[Op] = []
     while value is not X:

@@ -89,7 +89,7 @@ def writes(x: pk.Tensor["M"]):
 
 @pk.operator
 def misspelt(x: pk.Tensor["M"]):
-    return pk.exq(x)  # here
+    return pk.exq(x)  # here  # pyright: ignore
 
 
 @pk.operator

@@ -1,0 +1,148 @@
+"""Bounds: exact where arithmetic is exact, wide where answers are open, and never below what correct kernels do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import portakern as pk
+from portakern.check.bounds import propagate
+from portakern.check.compare import compare, error_ratio
+from portakern.ir.tensor import tensor_type
+
+f32 = np.float32
+
+
+def bounds_of(operator, dims, inputs, dtype="f32", params=None):
+    program = operator.program(dims, params or {}, dtype)
+    return program, propagate(program, inputs)
+
+
+@pk.operator
+def compares(x: pk.Tensor["N"], y: pk.Tensor["N"]):
+    return pk.where(x * 3 > y, x, -x), pk.floor(x * 3), x * 3 > y
+
+
+@pk.operator
+def indices(x: pk.Tensor["M", "N"]):
+    e = pk.exp(x)
+    return pk.argmax(e), pk.argmax(x), pk.argsort(e)
+
+
+@pk.operator
+def functions(x: pk.Tensor["N"]):
+    p = pk.abs(x) + 0.5
+    return {
+        "exp": pk.exp(x), "log": pk.log(p), "tanh": pk.tanh(x), "sigmoid": pk.sigmoid(x), "rsqrt": pk.rsqrt(p),
+        "div": x / p, "erf": pk.erf(x), "sin": pk.sin(x), "gelu": pk.gelu(x), "silu": pk.silu(x), "pow": p**2.5,
+        "log1p": pk.log1p(p), "expm1": pk.expm1(x), "softplus": pk.softplus(x), "cumsum": pk.cumsum(x), "prod": p * p / p,
+    }  # fmt: skip
+
+
+def test_small_integers_are_exact() -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-9, 9, s).astype(f32) for s in ((20, 300), (300, 30)))
+    _, out = bounds_of(pk.load_operator("matmul"), {"M": 20, "N": 30, "K": 300}, {"a": a, "b": b})
+    assert not out["out"].bound().any()
+    np.testing.assert_array_equal(out["out"].x, a.astype(int) @ b.astype(int))
+
+
+def test_a_comparison_too_close_to_call_allows_both_answers() -> None:
+    x = np.array([0.1, 0.1, 0.1], f32)
+    product = float(x[0]) * 3
+    y = np.array([product, product * 1.01, 0.0], f32)
+    _, out = bounds_of(compares, {"N": 3}, {"x": x, "y": y})
+    assert (out["out2"].bound() > 0).tolist() == [True, False, False]
+    assert out["out0"].bound()[0] == pytest.approx(0.2)
+    assert not out["out0"].bound()[1:].any()
+
+
+def test_a_tie_within_the_error_allows_each_of_the_tied() -> None:
+    x = np.array([[1.0, 1.0 + 2.0**-23, 0.5]], f32)
+    _, out = bounds_of(indices, {"M": 1, "N": 3}, {"x": x})
+    tied, exact = out["out0"], out["out1"]
+    assert [compare(tied, "i32", np.array([i], np.int32)).ratio <= 1 for i in range(3)] == [True, True, False]
+    assert [compare(exact, "i32", np.array([i], np.int32)).ratio <= 1 for i in range(3)] == [False, True, False]
+    order = out["out2"]
+    assert compare(order, "i32", np.array([[2, 1, 0]], np.int32)).ratio <= 1
+    assert compare(order, "i32", np.array([[0, 1, 2]], np.int32)).ratio > 1
+
+
+def test_overflow_certain_and_uncertain() -> None:
+    top = float(np.finfo(f32).max)
+    x, y = np.array([top, top, 1.0], f32), np.array([top, 0.0, 2.0], f32)
+    program, out = bounds_of(pk.load_operator("add_relu"), {"M": 1, "N": 3}, {"a": x[None], "b": y[None]})
+    assert out["out"].x[0, 0] == np.inf
+    assert error_ratio(out["out"], "f32", np.array([[np.inf, top, 3]], f32)).max() <= 1
+    assert error_ratio(out["out"], "f32", np.array([[top, top, 3]], f32)).max() > 1
+    assert tensor_type(program.results[0]).dtype == "f32"
+
+
+def test_nan_and_infinity_must_match() -> None:
+    x = np.array([[np.nan, np.inf, 1.0], [-np.inf, -np.inf, -np.inf]], f32)
+    _, out = bounds_of(pk.load_operator("softmax"), {"M": 2, "N": 3}, {"x": x})
+    assert np.isnan(out["out"].x).all()
+    assert compare(out["out"], "f32", np.full((2, 3), np.nan, f32)).ratio == 0
+    assert compare(out["out"], "f32", np.zeros((2, 3), f32)).ratio > 1
+
+
+def test_zero_times_nan_may_be_skipped_but_a_weight_times_nan_may_not() -> None:
+    a = np.array([[0.0, 1.0], [1.0, 1.0]], f32)
+    b = np.array([[np.nan], [2.0]], f32)
+    _, out = bounds_of(pk.load_operator("matmul"), {"M": 2, "N": 1, "K": 2}, {"a": a, "b": b})
+    assert compare(out["out"], "f32", np.array([[2.0], [np.nan]], f32)).ratio <= 1
+    assert compare(out["out"], "f32", np.array([[np.nan], [np.nan]], f32)).ratio <= 1
+    assert compare(out["out"], "f32", np.array([[2.0], [2.0]], f32)).ratio > 1
+
+
+def reference(x: np.ndarray) -> dict[str, np.ndarray]:
+    """The functions in float32, as a plain kernel computes them."""
+    import math
+
+    p = np.abs(x) + f32(0.5)
+    erf = np.vectorize(math.erf, otypes=[f32])
+    sigmoid = f32(1) / (f32(1) + np.exp(-x))
+    return {
+        "exp": np.exp(x), "log": np.log(p), "tanh": np.tanh(x), "sigmoid": sigmoid, "rsqrt": f32(1) / np.sqrt(p),
+        "div": x / p, "erf": erf(x), "sin": np.sin(x), "gelu": x * f32(0.5) * (erf(x * f32(math.sqrt(0.5))) + f32(1)),
+        "silu": x * sigmoid, "pow": p ** f32(2.5), "log1p": np.log1p(p), "expm1": np.expm1(x),
+        "softplus": np.maximum(x, f32(0)) + np.log1p(np.exp(-np.abs(x))), "cumsum": np.cumsum(x, dtype=f32),
+        "prod": p * p / p,
+    }  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.floats(-80, 80, width=32), min_size=1, max_size=40))
+def test_plain_f32_arithmetic_is_always_within_the_bounds(numbers: list[float]) -> None:
+    x = np.array(numbers, f32)
+    with np.errstate(all="ignore"):
+        program, out = bounds_of(functions, {"N": len(numbers)}, {"x": x})
+        for name, value in reference(x).items():
+            result = compare(out[name], "f32", value)
+            assert result.ratio <= 1, f"{name}: {result.message}"
+    assert len(program.outputs) == 16
+
+
+def test_bounds_are_not_sloppy() -> None:
+    """A relative error of 1e-5 is outside every bound but that of running sums that cancel."""
+    x = np.random.default_rng(0).standard_normal(200).astype(f32)
+    _, out = bounds_of(functions, {"N": 200}, {"x": x})
+    for name, v in out.items():
+        relative = np.median(v.bound() / np.maximum(np.abs(v.x), 1e-30))
+        assert relative < (1e-3 if name == "cumsum" else 1e-5), name
+
+
+@pytest.mark.parametrize(("dtype", "wrong"), [("f32", 1.001), ("bf16", 1.05)])
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "rms_norm", "matmul_bias_gelu", "attention", "silu_mul"])
+def test_a_small_relative_error_of_every_operator_fails(name: str, dtype: str, wrong: float) -> None:
+    from portakern.spec.inputs import make_inputs, numpy_dtype
+
+    op = pk.load_operator(name)
+    case = op.case("ragged")
+    program = op.program(case.dims, case.params, dtype)
+    v = propagate(program, make_inputs(program, case.inputs))["out"]
+    right, off = (np.asarray(x).astype(numpy_dtype(dtype)) for x in (v.x, v.x * wrong))
+    assert compare(v, dtype, right).ratio <= 1
+    assert np.mean(error_ratio(v, dtype, off) > 1) > 0.5
