@@ -34,7 +34,17 @@ DIALECT = Dialect(
 
 
 class CppPrinter(Printer):
-    """The words of the tile vocabulary as they are, without threads; records which headers a kernel needs."""
+    """The words of the tile vocabulary, without threads; what one statement alone reads is computed where it is read."""
+
+    def mapping(self, s: p.Map) -> str:
+        reader = self.following
+        read_next = isinstance(reader, p.StoreTile | p.Reduce) and reader.value == s.name
+        return "lazy" if s.once and read_next else "map"
+
+    def on_Convert(self, s: p.Convert) -> list[str]:
+        if s.word == "copy":  # loads may be views, and this one is written to
+            return self.define(s.name, s.define, self.dialect.word("copy", "", s.value))
+        return super().on_Convert(s)
 
     def only(self, s: p.Shared) -> str:
         return s.name

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import linecache
 import pickle
 import sys
@@ -46,7 +48,7 @@ def load_module(source: Source) -> types.ModuleType:
     module = types.ModuleType(name)
     sys.modules[name] = module  # numba looks the module of a restored kernel up here
     try:
-        exec(compile(source.text, shown, "exec"), module.__dict__)
+        _execute(source.text, shown, module.__dict__, share=bool(source.schedule))
         if not callable(getattr(module, source.entry, None)):
             raise CompileError(f"the text of {source.operator} defines no host function {source.entry!r}",
                                hint=f"define `def {source.entry}({', '.join(a.name for a in parameters(source))})`")  # fmt: skip
@@ -57,6 +59,52 @@ def load_module(source: Source) -> types.ModuleType:
         del sys.modules[name]
         raise CompileError(f"the text of {source.operator} does not run: {error!r}", where=shown) from error
     return module
+
+
+_helpers: dict[tuple[Any, ...], Any] = {}
+"""Helper functions this process has seen, by their text and that of the helpers they call: compiled once for all texts."""
+
+
+def _execute(text: str, shown: str, names: dict[str, Any], share: bool) -> None:
+    """Execute a text; with ``share`` (texts of our emitter) ``@njit`` functions that an earlier text defined in the same
+    words are taken from there."""
+    known: dict[str, tuple[Any, ...]] = {}
+    for node in ast.parse(text, shown).body:
+        key = _helper_key(text, node, known) if share else None
+        if key is not None and key in _helpers:
+            assert isinstance(node, ast.FunctionDef)
+            names[node.name] = _helpers[key]
+        else:
+            exec(compile(ast.Module([node], []), shown, "exec"), names)
+            if key is not None:
+                assert isinstance(node, ast.FunctionDef)
+                _helpers[key] = names[node.name]
+        if isinstance(node, ast.FunctionDef):
+            known.pop(node.name, None)
+            if key is not None:
+                known[node.name] = key
+
+
+def _helper_key(text: str, node: ast.stmt, known: dict[str, tuple[Any, ...]]) -> tuple[Any, ...] | None:
+    """What a function is known by: its text and the keys of the helpers it names; ``None`` if it may not be shared.
+
+    Only decorated functions whose every free name is an import, a builtin, ``f32`` or a shared helper qualify.
+    """
+    if not isinstance(node, ast.FunctionDef) or not node.decorator_list:
+        return None
+    words = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    bound = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    bound |= {a.arg for a in ast.walk(node) if isinstance(a, ast.arg)}
+    bound |= {f.name for f in ast.walk(node) if isinstance(f, ast.FunctionDef) and f is not node}
+    free = words - bound - _COMMON - known.keys()
+    if free:
+        return None
+    start = min(d.lineno for d in node.decorator_list)
+    body = "\n".join(text.splitlines()[start - 1 : node.end_lineno])
+    return (body, tuple(sorted((w, known[w]) for w in words & known.keys())))
+
+
+_COMMON = frozenset({"np", "math", "njit", "prange", "intrinsic", "ir", "f32", *dir(builtins)})
 
 
 def parameters(source: Source) -> tuple[Array, ...]:

@@ -29,11 +29,11 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
 
 
 def _work(nest: Nest) -> int:
-    """Element operations of the nest, open extents counted as 1024."""
+    """Element operations of the nest, open extents counted as 64."""
     total = 1
     for axis in nest.axes:
         if not (nest.family == "attention" and axis.role == "d"):
-            total *= axis.extent if isinstance(axis.extent, int) else 1024
+            total *= axis.extent if isinstance(axis.extent, int) else 64
     return total
 
 

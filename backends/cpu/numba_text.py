@@ -215,7 +215,7 @@ class _Printer:
     def _parallel_grid(self, walked: list[Axis]) -> None:
         """One flat loop over all blocks, so that threads share the work whatever the axes' sizes."""
         blocks = [self._blocks(a) for a in walked]
-        with self.out.block(f"for block in prange({' * '.join(b.at(11) for b in blocks)}):"):
+        with self.out.block(f"for block in prange({' * '.join(b.at(12) for b in blocks)}):"):
             self.out.line("ALLOCATE")
             rest = "block"
             for position in range(len(walked) - 1, -1, -1):

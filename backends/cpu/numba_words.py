@@ -275,7 +275,7 @@ def accumulate(fn: str, total: Expr, x: Expr, dtype: str) -> Expr | None:
 def identity(fn: str, dtype: str) -> Expr:
     """The value a reduction starts from."""
     if fn in ("max", "min") and dtype not in ("f64", "f32"):
-        return Expr(f"np.iinfo(np.int64).{'min' if fn == 'max' else 'max'}")
+        return Expr(f"np.iinfo({NUMPY[dtype]}).{'min' if fn == 'max' else 'max'}")
     values = {"sum": 0, "prod": 1, "max": -math.inf, "min": math.inf, "any": False, "all": True}
     return constant(values[fn], dtype)
 

@@ -27,7 +27,11 @@ class Ran:
 
 def execute(language: str, source: Source, inputs: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> Ran:
     """Load ``source`` where it can run and run it once; called inside a worker."""
-    part = runner(language)
+    return execute_with(runner(language), source, inputs, sizes)
+
+
+def execute_with(part: Any, source: Source, inputs: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> Ran:
+    """The same with a given runtime or simulator."""
     buffers: dict[str, HostBuffer] = {}
     for array in source.arrays:
         if array.role == "temporary":

@@ -2,9 +2,24 @@
 // registers. bf16 is multiplied in pairs by AVX-512 BF16 where the machine has it; else 16-bit floats are widened to f32
 // as they are packed.
 #pragma once
-#include "pk/reduce.hpp"
+#include "pk/tile.hpp"
 
 namespace pk {
+
+#if defined(__AVX512F__)
+constexpr int vector_bytes = 64;
+#elif defined(__AVX__)
+constexpr int vector_bytes = 32;
+#else
+constexpr int vector_bytes = 16;
+#endif
+
+template <class T>
+struct Vector {
+    static constexpr int lanes = vector_bytes / int(sizeof(T));
+    typedef T type __attribute__((vector_size(vector_bytes)));
+    typedef T unaligned __attribute__((vector_size(vector_bytes), aligned(sizeof(T)), may_alias));
+};
 
 // What a panel of T holds, how many consecutive products of k one stored word forms (`pack`).
 template <class T>
@@ -138,7 +153,11 @@ PK_INLINE void stage(Panel<T, R, C, t>& panel, const T* origin, int64_t row_stri
 }
 template <template <class, int, int, bool> class Panel, class T, int R, int C, bool t>
 PK_INLINE void put(Panel<T, R, C, t>& panel, const Tile<T, Dense<R, C>>& x) {
-    stage(panel, x.at_index, C, 1);
+    stage(panel, x.value, C, 1);
+}
+template <template <class, int, int, bool> class Panel, class T, int R, int C, bool t>
+PK_INLINE void put(Panel<T, R, C, t>& panel, const View<T, Dense<R, C>>& x) {
+    stage(panel, x.origin, x.row_stride, x.col_stride);
 }
 // Packing has already turned the operand round.
 template <class Panel>
@@ -196,17 +215,17 @@ PK_INLINE void dot(Tile<S, L>& acc, const A& a, const B& b) {
         const int col = s * B::width;
         for (int row = 0; row < A::rows; row += block_rows) {
             if (row + block_rows <= L::rows && col + B::width <= L::cols) {
-                multiply_block<S, A, B>(acc.at_index + row * L::cols + col, L::cols, a, row, strip);
+                multiply_block<S, A, B>(acc.value + row * L::cols + col, L::cols, a, row, strip);
                 continue;
             }
             // A block that sticks out of the tile goes through a copy.
             alignas(64) S copy[block_rows * B::width] = {};
             const int rows = clamp_count(L::rows - row, block_rows), cols = clamp_count(L::cols - col, B::width);
             for (int i = 0; i < rows; ++i)
-                for (int j = 0; j < cols; ++j) copy[i * B::width + j] = acc.at_index[(row + i) * L::cols + col + j];
+                for (int j = 0; j < cols; ++j) copy[i * B::width + j] = acc.value[(row + i) * L::cols + col + j];
             multiply_block<S, A, B>(copy, B::width, a, row, strip);
             for (int i = 0; i < rows; ++i)
-                for (int j = 0; j < cols; ++j) acc.at_index[(row + i) * L::cols + col + j] = copy[i * B::width + j];
+                for (int j = 0; j < cols; ++j) acc.value[(row + i) * L::cols + col + j] = copy[i * B::width + j];
         }
     }
 }

@@ -1,26 +1,10 @@
-// Reductions. Along a row, partial results are kept in the lanes of several vectors, which hides the latency of the
-// operation and bounds the rounding error of sums by the shorter chains.
+// Reductions. Along a row, partial results are kept in as many lanes as four vectors have, which hides the latency of
+// the operation and bounds the rounding error of sums by the shorter chains.
 #pragma once
 #include "pk/tile.hpp"
 
 namespace pk {
 
-#if defined(__AVX512F__)
-constexpr int vector_bytes = 64;
-#elif defined(__AVX__)
-constexpr int vector_bytes = 32;
-#else
-constexpr int vector_bytes = 16;
-#endif
-
-template <class T>
-struct Vector {
-    static constexpr int lanes = vector_bytes / int(sizeof(T));
-    typedef T type __attribute__((vector_size(vector_bytes)));
-    typedef T unaligned __attribute__((vector_size(vector_bytes), aligned(sizeof(T)), may_alias));
-};
-
-// `of` works on elements and on vectors.
 struct Sum {
     template <class T>
     static PK_INLINE T identity() { return T(0); }
@@ -37,13 +21,13 @@ struct Max {  // hands on NaN
     template <class T>
     static T identity();
     template <class V>
-    static PK_INLINE V of(V a, V b) { return ((a > b) | (a != a)) ? a : b; }
+    static PK_INLINE V of(V a, V b) { return max(a, b); }
 };
 struct Min {
     template <class T>
     static T identity();
     template <class V>
-    static PK_INLINE V of(V a, V b) { return ((a < b) | (a != a)) ? a : b; }
+    static PK_INLINE V of(V a, V b) { return min(a, b); }
 };
 template <>
 PK_INLINE float Max::identity<float>() { return -__builtin_inff(); }
@@ -72,57 +56,54 @@ struct All {
     static PK_INLINE bool of(bool a, bool b) { return a & b; }
 };
 
-template <class Op, class T>
-PK_INLINE T reduce_line(const T* x, int n) {
-    T result = Op::template identity<T>();
-    for (int i = 0; i < n; ++i) result = Op::of(result, x[i]);
+// Of the `n` elements get(0), get(1), ...
+template <class Op, class T, int n, class G>
+PK_INLINE T reduce_line(G get) {
+    const T identity = Op::template identity<T>();
+    constexpr int width = n >= 256 / int(sizeof(T)) ? 256 / int(sizeof(T)) : 1;  // lanes of four vectors of 64 bytes
+    T result = identity;
+    int i = 0;
+    if constexpr (width > 1) {
+        alignas(64) T part[width];
+        for (int j = 0; j < width; ++j) part[j] = identity;
+        for (; i + width <= n; i += width) {
+            PK_VECTORISE
+            for (int j = 0; j < width; ++j) part[j] = Op::of(part[j], get(i + j));
+        }
+        for (int half = width / 2; half > 0; half /= 2)
+            for (int j = 0; j < half; ++j) part[j] = Op::of(part[j], part[j + half]);
+        result = part[0];
+    }
+    for (; i < n; ++i) result = Op::of(result, get(i));
     return result;
 }
 
-template <class Op, class T>
-PK_INLINE T reduce_in_lanes(const T* x, int n) {
-    using V = typename Vector<T>::type;
-    using U = typename Vector<T>::unaligned;
-    constexpr int lanes = Vector<T>::lanes, ways = 4;
-    const T identity = Op::template identity<T>();
-    V part[ways];
-    for (int w = 0; w < ways; ++w) part[w] = V{} + identity;
-    int i = 0;
-    for (; i + ways * lanes <= n; i += ways * lanes)
-        for (int w = 0; w < ways; ++w) part[w] = Op::of(part[w], V(*(const U*)(x + i + w * lanes)));
-    for (; i + lanes <= n; i += lanes) part[0] = Op::of(part[0], V(*(const U*)(x + i)));
-    const V all = Op::of(Op::of(part[0], part[1]), Op::of(part[2], part[3]));
-    T lane[lanes];
-    __builtin_memcpy(lane, &all, sizeof lane);
-    for (int half = lanes / 2; half > 0; half /= 2)
-        for (int k = 0; k < half; ++k) lane[k] = Op::of(lane[k], lane[k + half]);
-    return Op::of(lane[0], reduce_line<Op>(x + i, n - i));
-}
-template <class Op>
-PK_INLINE bool reduce_in_lanes(const bool* x, int n) {
-    return reduce_line<Op>(x, n);
-}
-
 // Along each row: one value per row, or a scalar where there is one row.
-template <class Op, class T, class L>
-PK_INLINE auto reduce_cols(const Tile<T, L>& x) {
+template <class Op, class X>
+PK_INLINE auto reduce_cols(const X& x) {
+    using T = typename X::element;
+    using L = typename X::layout;
     if constexpr (L::rows == 1) {
-        return reduce_in_lanes<Op>(x.at_index, L::cols);
+        return reduce_line<Op, T, L::cols>([&](int c) { return x.at(0, c); });
     } else {
         Tile<T, RowOf<L>> out;
-        for (int r = 0; r < L::rows; ++r) out.at_index[r] = reduce_in_lanes<Op>(x.at_index + r * L::cols, L::cols);
+        for (int r = 0; r < L::rows; ++r)
+            out.value[r] = reduce_line<Op, T, L::cols>([&](int c) { return x.at(r, c); });
         return out;
     }
 }
 
 // Along each column: one value per column.
-template <class Op, class T, class L>
-PK_INLINE Tile<T, ColOf<L>> reduce_rows(const Tile<T, L>& x) {
+template <class Op, class X>
+PK_INLINE auto reduce_rows(const X& x) {
+    using T = typename X::element;
+    using L = typename X::layout;
     Tile<T, ColOf<L>> out;
-    for (int c = 0; c < L::cols; ++c) out.at_index[c] = x.at_index[c];
+    PK_VECTORISE
+    for (int c = 0; c < L::cols; ++c) out.value[c] = x.at(0, c);
     for (int r = 1; r < L::rows; ++r) {
         PK_VECTORISE
-        for (int c = 0; c < L::cols; ++c) out.at_index[c] = Op::of(out.at_index[c], x.at_index[r * L::cols + c]);
+        for (int c = 0; c < L::cols; ++c) out.value[c] = Op::of(out.value[c], x.at(r, c));
     }
     return out;
 }
