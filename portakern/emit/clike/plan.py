@@ -88,7 +88,8 @@ class Scalar(Statement):
 class Map(Statement):
     """``result`` on each element of the tiles ``args``, whose elements are called ``params`` (dtype, name).
 
-    ``locals`` are (dtype, name, text) computed first.  ``captures`` is whether outer names are used.
+    ``locals`` are (dtype, name, text) computed first.  ``captures`` is whether outer names are used, ``once`` whether only
+    one reduction or store reads the result.
     """
 
     name: str
@@ -101,6 +102,7 @@ class Map(Statement):
     captures: bool
     define: bool = True
     note: str = ""
+    once: bool = False
 
     def __str__(self) -> str:
         params = ", ".join(f"{name}={arg}" for (_, name), arg in zip(self.params, self.args, strict=True))

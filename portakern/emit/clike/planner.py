@@ -253,7 +253,12 @@ class Planner:
         expansion = _Expansion(place, Names(self.names.taken), members=members)
         text = self.text(root, expansion)
         self.add(p.Map(name, t.tile_type(root).dtype, place, tuple(expansion.params), tuple(expansion.args),
-                       tuple(expansion.locals), text, expansion.captured, define, note))
+                       tuple(expansion.locals), text, expansion.captured, define, note, define and self._once(root)))
+
+    def _once(self, root: Op) -> bool:
+        users = self.regions.uses.get(root, ())
+        here = [u for u in users if isinstance(u, t.Store | t.Reduce) and self.regions.block[u] is self.regions.block.get(root)]
+        return len(users) == len(here) == 1
 
     def _wishes(self, op: Op) -> list[str]:
         base = self._base(op)

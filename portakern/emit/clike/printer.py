@@ -17,6 +17,7 @@ class Printer:
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
+        self.following: p.Statement | None = None  # the statement after the one being printed
 
     # ---- kernels
 
@@ -77,7 +78,8 @@ class Printer:
 
     def statements(self, statements: Sequence[p.Statement]) -> list[str]:
         lines: list[str] = []
-        for s in statements:
+        for n, s in enumerate(statements):
+            self.following = statements[n + 1] if n + 1 < len(statements) else None
             made = getattr(self, f"on_{type(s).__name__}")(s)
             note = getattr(s, "note", "")
             if note and len(made) == 1 and len(made[0]) + len(note) < WIDTH - 8:
@@ -134,12 +136,17 @@ class Printer:
         head = f"{'auto ' if s.define else ''}{s.name} = "
         body = f"return {s.result};"
         short = f"{capture}({params}) {{ {body} }}"
-        line = head + self.dialect.word("map", self.place(s.place), short, *s.args) + ";"
+        word = self.mapping(s)
+        line = head + self.dialect.word(word, self.place(s.place), short, *s.args) + ";"
         if not locals_ and len(line) <= WIDTH - 8:
             return [line]
-        call = self.dialect.word("map", self.place(s.place), "\0", *s.args)
+        call = self.dialect.word(word, self.place(s.place), "\0", *s.args)
         before, after = call.split("\0")
         return [f"{head}{before}{capture}({params}) {{", *_indent([*locals_, *_wrapped(body)]), f"}}{after};"]
+
+    def mapping(self, s: p.Map) -> str:
+        """The word for a map; a platform may have another one for results that the next statement alone reads."""
+        return "map"
 
     # ---- matrix products
 

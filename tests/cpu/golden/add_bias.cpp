@@ -10,7 +10,7 @@ static void add_bias_block(int64_t block,
     const int32_t m_left = pk::left(37, m0);  // the last tile along m may reach past the end
     auto x_tile = pk::load<Tile>(x + m0 * 1000, 1000, 1, m_left, 1000);
     auto b_tile = pk::load<pk::ColOf<Tile>>(b, 1, 1000);
-    auto y_tile = pk::map<Tile>([](pk::bf16 x, pk::bf16 b) {
+    auto y_tile = pk::lazy<Tile>([](pk::bf16 x, pk::bf16 b) {
         return pk::bf16(pk::max(float(x) + float(b), 0.0f));
     }, x_tile, b_tile);
     pk::store(y_tile, y + m0 * 1000, 1000, 1, m_left, 1000);

@@ -60,7 +60,7 @@ static void attention_block(int64_t block,
         pk::dot(acc, exp_q_k_panel, v_panel);
         top = new_top;
     }
-    auto o_tile = pk::map<AccMD>([](float acc, float total) { return pk::bf16(acc / total); }, acc, total);
+    auto o_tile = pk::lazy<AccMD>([](float acc, float total) { return pk::bf16(acc / total); }, acc, total);
     pk::store(o_tile, o + b * 12800 + h * 6400 + g * 3200 + m0 * 64, 64, 1, m_left, 64);
 }
 

@@ -23,7 +23,7 @@ static void matmul_bias_block(int64_t block,
         pk::dot(acc, a_panel, w_panel);
     }
     auto bias_tile = pk::load<pk::ColOf<Acc>>(bias + n0, 1, n_left);
-    auto c_tile = pk::map<Acc>([](float acc, float bias) {
+    auto c_tile = pk::lazy<Acc>([](float acc, float bias) {
         const float sum = acc + bias;
         const float product = 0.5f * sum * (1.0f + pk::tanh(0.7978846f * (sum + 0.044715f * (sum * sum * sum))));
         return pk::bf16(product);

@@ -18,7 +18,7 @@ static void softmax_long_block(int64_t block, const float* __restrict x, float* 
         // nothing but -inf so far: shift by 0, since -inf - -inf would be NaN
         const float top_or_0 = new_top == -INFINITY ? 0.0f : new_top;
         // beyond the end of n: 0
-        auto masked_x = pk::map<Tile>([=](int32_t col, float x) {
+        auto masked_x = pk::lazy<Tile>([=](int32_t col, float x) {
             return col < n_left ? pk::exp(x - top_or_0) : 0.0f;
         }, pk::col_index<Tile>(), x_tile);
         const float row_sum = pk::reduce_cols<pk::Sum>(masked_x);
@@ -31,7 +31,7 @@ static void softmax_long_block(int64_t block, const float* __restrict x, float* 
     for (int64_t n0_2 = 0; n0_2 < N; n0_2 += 1024) {
         const int32_t n_left = pk::left(N, n0_2);  // the last tile along n may reach past the end
         auto x_tile2 = pk::load<Tile>(x + m * N + n0_2, 1, n_left, -INFINITY);
-        auto y_tile = pk::map<Tile>([=](float x_tile2) { return pk::exp(x_tile2 - top_or_0_2) / total; }, x_tile2);
+        auto y_tile = pk::lazy<Tile>([=](float x_tile2) { return pk::exp(x_tile2 - top_or_0_2) / total; }, x_tile2);
         pk::store(y_tile, y + m * N + n0_2, 1, n_left);
     }
 }

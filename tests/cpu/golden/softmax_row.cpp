@@ -12,11 +12,11 @@ static void softmax_block(int64_t block, const pk::bf16* __restrict x, pk::bf16*
     const float row_max = pk::reduce_cols<pk::Max>(x_f32);
     auto exp_x = pk::map<Tile>([=](float x_f32) { return pk::exp(x_f32 - row_max); }, x_f32);
     // beyond the end of n: 0
-    auto masked_exp_x = pk::map<Tile>([=](int32_t col, float exp_x) {
+    auto masked_exp_x = pk::lazy<Tile>([=](int32_t col, float exp_x) {
         return col < 1000 ? exp_x : 0.0f;
     }, pk::col_index<Tile>(), exp_x);
     const float row_sum = pk::reduce_cols<pk::Sum>(masked_exp_x);
-    auto y_tile = pk::map<Tile>([=](float exp_x) { return pk::bf16(exp_x / row_sum); }, exp_x);
+    auto y_tile = pk::lazy<Tile>([=](float exp_x) { return pk::bf16(exp_x / row_sum); }, exp_x);
     pk::store(y_tile, y + m * 1000, 1, 1000);
 }
 

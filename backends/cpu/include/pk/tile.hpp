@@ -138,7 +138,8 @@ PK_INLINE auto relayout(const X& x) {
     return out;
 }
 
-// In squares, so that both sides stay in the first-level cache.
+// In squares, so that both sides stay in the first-level cache; row by row, since rows of an array may lie a power of two
+// apart and then share the cache's sets.
 template <class L2, class X>
 PK_INLINE auto transpose(const X& x) {
     using L = typename X::layout;
@@ -147,8 +148,8 @@ PK_INLINE auto transpose(const X& x) {
     constexpr int side = 16;
     for (int r0 = 0; r0 < L::rows; r0 += side)
         for (int c0 = 0; c0 < L::cols; c0 += side)
-            for (int c = c0; c < c0 + side && c < L::cols; ++c)
-                for (int r = r0; r < r0 + side && r < L::rows; ++r) out.value[c * L::rows + r] = x.at(r, c);
+            for (int r = r0; r < r0 + side && r < L::rows; ++r)
+                for (int c = c0; c < c0 + side && c < L::cols; ++c) out.value[c * L::rows + r] = x.at(r, c);
     return out;
 }
 
