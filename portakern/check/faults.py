@@ -15,25 +15,44 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from portakern.backend import Executable
-from portakern.check.mutants import KINDS, Mutant, inject
+from portakern.check.mutants import KINDS, inject
 from portakern.check.stages import Verdict, check_executable
 from portakern.errors import PortakernError
 from portakern.ir.program import Program
-from portakern.ir.tensor import TensorProgram
+from portakern.ir.size import evaluate, product
+from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.registry import registry
+from portakern.spec.inputs import Family
 from portakern.spec.load import load_operator, operator_names
-from portakern.spec.operator import Case, Operator
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A program to plant faults in, on one target.  ``case`` says which size it is."""
+
+    operator: str
+    case: str
+    dtype: str
+    target: str
+    program: TensorProgram
+    families: Mapping[str, Family] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def elements(self) -> int:
+        """Of inputs and outputs; how long a check takes and whether it can show anything."""
+        values = [*self.program.args, *self.program.results]
+        return sum(evaluate(product(tensor_type(v).shape), self.sizes) for v in values)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one mutant: ``result`` is caught, refused, no effect or missed; ``detail`` says by what."""
+    """What became of one mutant: ``result`` is caught, missed, no effect or refused; ``detail`` says by what."""
 
     operator: str
     target: str
@@ -45,29 +64,42 @@ class Outcome:
     detail: str = ""
 
 
-def cases_for(operator: Operator) -> list[Case]:
-    """Small cases that together reach loops, ragged edges and the parameters."""
-    wanted = ("ragged", "unaligned", "long", "column")
-    found = [c for c in operator.cases if c.name in wanted]
-    return found or list(operator.cases[:3])
+WORTHWHILE = range(64, 400_000)
+"""Programs with as many elements are measured; the others show little, or take long for each mutant."""
+
+
+def subjects(operators: Sequence[str], targets: Sequence[str], dtypes: Sequence[str]) -> list[Subject]:
+    """Cases of library operators (or operators in files) that together reach loops, ragged edges and the parameters."""
+    found = []
+    for target in targets:
+        for op in map(load_operator, operators):
+            named = [c for c in op.cases if c.name in ("ragged", "unaligned", "long", "column")] or list(op.cases)
+            for case in named:
+                for dtype in dtypes:
+                    program = op.program(case.dims, case.params, dtype)
+                    found.append(Subject(op.name, case.name, dtype, target, program, case.inputs))
+    return found
 
 
 # ---- in the worker ---------------------------------------------------------------------------------------------------
 
+_LOWERED: dict[tuple[str, str], tuple[Program, Verdict]] = {}
 
-@lru_cache(maxsize=8)
-def _lowered(operator: str, case: str, dtype: str, target: str) -> tuple[TensorProgram, Program, Verdict]:
-    """The tensor program, its kernels, and the verdict on the correct ones."""
+
+def _lowered(subject: Subject) -> tuple[Program, Verdict]:
+    """The kernels, and the verdict on them as they are."""
     from portakern.lower import lower
 
-    op = load_operator(operator)
-    found = op.case(case)
-    program = op.program(found.dims, found.params, dtype)
-    kernels = lower(program, registry().target(target))
-    verdict = check_executable(_executable(kernels, target), program, families=found.inputs)
-    if not verdict.correct:
-        raise PortakernError("incorrect", f"{operator}, {case}, {dtype} is wrong without a fault: {verdict.message}")
-    return program, kernels, verdict
+    key = (subject.program.digest, subject.target)
+    if key not in _LOWERED:
+        _LOWERED.clear()
+        kernels = lower(subject.program, registry().target(subject.target))
+        verdict = check_executable(_executable(kernels, subject.target), subject.program, subject.sizes,
+                                   families=subject.families)  # fmt: skip
+        if not verdict.correct:
+            raise PortakernError("incorrect", f"wrong without any fault: {verdict.message}")
+        _LOWERED[key] = (kernels, verdict)
+    return _LOWERED[key]
 
 
 def _executable(program: Program, target: str) -> Executable:
@@ -78,15 +110,15 @@ def _executable(program: Program, target: str) -> Executable:
     source = language.emitter.emit(program, goal)
     binary = language.toolchain.compile(source) if language.toolchain else None
     runner = language.runtime if language.runtime and language.runtime.available(goal) else language.simulator
-    if runner is None:
+    if runner is None or not runner.available(goal):
         raise PortakernError("not-runnable", f"nothing here runs {target}")
     return runner.load(source, binary)
 
 
-def sites(operator: str, case: str, dtype: str, target: str, per_kind: int) -> list[tuple[int, str, str]]:
+def sites(subject: Subject, per_kind: int) -> list[tuple[int, str, str]]:
     """Number, kind and place of the mutants to try: at most ``per_kind`` of each, spread over its places."""
     by_kind: dict[str, list[tuple[int, str, str]]] = {}
-    for number, m in enumerate(inject(_lowered(operator, case, dtype, target)[1])):
+    for number, m in enumerate(inject(_lowered(subject)[0])):
         by_kind.setdefault(m.kind, []).append((number, m.kind, m.where))
     chosen = []
     for found in by_kind.values():
@@ -95,17 +127,16 @@ def sites(operator: str, case: str, dtype: str, target: str, per_kind: int) -> l
     return chosen
 
 
-def judge(operator: str, case: str, dtype: str, target: str, number: int) -> tuple[str, str]:
+def judge(subject: Subject, number: int) -> tuple[str, str]:
     """Result and detail for the mutant of that number."""
-    program, kernels, correct = _lowered(operator, case, dtype, target)
-    mutant = _nth(inject(kernels), number)
+    kernels, correct = _lowered(subject)
+    mutant = next(m for i, m in enumerate(inject(kernels)) if i == number)
     try:
-        executable = _executable(mutant.program, target)
+        executable = _executable(mutant.program, subject.target)
     except PortakernError as error:
         return "refused", f"{error.kind}: {error.message.splitlines()[0]}"
     try:
-        families = load_operator(operator).case(case).inputs
-        verdict = check_executable(executable, program, families=families)
+        verdict = check_executable(executable, subject.program, subject.sizes, families=subject.families)
     except PortakernError as error:
         return "caught", error.kind
     if not verdict.correct:
@@ -114,51 +145,46 @@ def judge(operator: str, case: str, dtype: str, target: str, number: int) -> tup
     return ("no effect", "") if same else ("missed", f"error ratio {verdict.max_error_ratio:.3g}")
 
 
-def _nth(mutants: Iterable[Mutant], number: int) -> Mutant:
-    return next(m for i, m in enumerate(mutants) if i == number)
-
-
 # ---- in the parent ---------------------------------------------------------------------------------------------------
 
+Progress = Callable[[int, int, Subject], None]
 
-def measure(
-    operators: Sequence[str],
-    targets: Sequence[str],
-    dtypes: Sequence[str] = ("f32", "bf16"),
-    per_kind: int = 2,
-    progress: Any = None,
-) -> list[Outcome]:
-    """The outcome of every mutant of the ``operators`` on the ``targets``, which must run here."""
+
+def measure(asked: Sequence[Subject], per_kind: int = 2, progress: Progress | None = None) -> list[Outcome]:
+    """The outcome of the mutants of every subject, whose targets must run here."""
     from portakern.build.workers import WorkerPool
 
     outcomes: list[Outcome] = []
-    for target in targets:
-        language = registry().language(registry().target(target).language)
-        environment = {**language.environment, **(getattr(language.simulator, "environment", None) or {})}
-        with WorkerPool(1, env=environment) as pool:
-            for name in operators:
-                for case in cases_for(load_operator(name)):
-                    for dtype in dtypes:
-                        outcomes += _measure(pool, (name, case.name, dtype, target), per_kind)
-                        if progress:
-                            progress(name, case.name, dtype, target, outcomes)
+    worthwhile = [s for s in asked if s.elements in WORTHWHILE]
+    for target in dict.fromkeys(s.target for s in worthwhile):
+        goal = registry().target(target)
+        language = registry().language(goal.language)
+        on_silicon = language.runtime is not None and language.runtime.available(goal)
+        part = language.runtime if on_silicon else language.simulator
+        with WorkerPool(1, env={**language.environment, **(getattr(part, "environment", None) or {})}) as pool:
+            for subject in (s for s in worthwhile if s.target == target):
+                if progress:
+                    progress(worthwhile.index(subject), len(worthwhile), subject)
+                outcomes += _measure(pool, subject, per_kind)
     return outcomes
 
 
-def _measure(pool: Any, which: tuple[str, str, str, str], per_kind: int) -> list[Outcome]:
-    name, case, dtype, target = which
-    outcomes = []
+def _measure(pool: Any, subject: Subject, per_kind: int) -> list[Outcome]:
+    def outcome(kind: str, where: str, result: str, detail: str) -> Outcome:
+        return Outcome(subject.operator, subject.target, subject.case, subject.dtype, kind, where, result, detail)
+
     try:
-        chosen = pool.call("portakern.check.faults:sites", *which, per_kind, timeout_s=120)
+        chosen = pool.call("portakern.check.faults:sites", subject, per_kind, timeout_s=300)
     except PortakernError as error:  # without a correct kernel there is nothing to plant faults in
-        return [Outcome(name, target, case, dtype, "", "", "unusable", error.message.splitlines()[0])]
+        return [outcome("", "", "unusable", error.message.splitlines()[0])]
+    found = []
     for number, kind, where in chosen:
         try:
-            result, detail = pool.call("portakern.check.faults:judge", *which, number, timeout_s=60)
+            result, detail = pool.call("portakern.check.faults:judge", subject, number, timeout_s=120)
         except PortakernError as error:  # a crash or a hang of the kernel is seen too
             result, detail = "caught", error.kind
-        outcomes.append(Outcome(name, target, case, dtype, kind, where, result, detail))
-    return outcomes
+        found.append(outcome(kind, where, result, detail))
+    return found
 
 
 def report(outcomes: Sequence[Outcome]) -> str:
@@ -187,15 +213,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--per-kind", type=int, default=2, help="mutants of each kind per program")
     asked = parser.parse_args(arguments)
 
-    def progress(name: str, case: str, dtype: str, target: str, outcomes: Sequence[Outcome]) -> None:
-        if sys.stderr.isatty():
-            print(f"\r{name} {case} {dtype} {target}: {len(outcomes)} mutants", end="\033[K", file=sys.stderr)
+    wanted = subjects(asked.operators or operator_names(), asked.targets.split(","), asked.dtypes.split(","))
 
-    outcomes = measure(asked.operators or operator_names(), asked.targets.split(","), asked.dtypes.split(","),
-                       asked.per_kind, progress)  # fmt: skip
+    def progress(done: int, total: int, subject: Subject) -> None:
+        if sys.stderr.isatty():
+            what = f"{done}/{total}  {subject.operator} {subject.case} {subject.dtype} {subject.target}"
+            print(f"\r{what}", end="\033[K", file=sys.stderr)
+
+    outcomes = measure(wanted, asked.per_kind, progress)
     print(report(outcomes))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # What workers exchange must belong to this module by its own name.
+    from portakern.check import faults
+
+    sys.exit(faults.main())
