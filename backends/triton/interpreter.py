@@ -1,9 +1,11 @@
 """Triton's interpreter in a worker process, with its faults mended; runs inside worker processes only.
 
-Two repairs, each named in the simulator's ``method``:
+The repairs, named in the simulator's ``method`` (Triton 3.9 keeps bf16 tensors as ``uint16`` bit patterns):
 
-* ``tl.dot`` of bf16 operands multiplied bit patterns as integers (Triton 3.9 keeps bf16 tensors as ``uint16``); here
-  they become float32 first, whose products of bf16 values are exact.
+* Arithmetic, comparisons, reductions and scans of bf16 worked on the bit patterns; here they compute in float32 and
+  round, as the hardware does.
+* Casts to bf16 truncated (and took integers for bit patterns); here they round to nearest even, as the hardware does.
+* ``tl.dot`` of bf16 operands multiplied bit patterns as integers; here they become float32 first, whose products of bf16 values are exact.
 * ``tl.reduce`` with a function of the kernel's own ran it once per element from Python; here it folds halves of the
   array, which is the same tree that the compiled code uses.
 """
@@ -14,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-REPAIRS = "with bf16 tl.dot mended and tl.reduce vectorised by portakern"
+REPAIRS = "with its bf16 arithmetic, casts and tl.dot mended and tl.reduce vectorised by portakern"
 _done = False
 
 
@@ -25,10 +27,103 @@ def mend() -> None:
         return
     from triton.runtime import interpreter
 
+    _mend_casts(interpreter)
+    _mend_arithmetic(interpreter)
     _mend_dot(interpreter)
     _mend_reduce(interpreter)
     _first_config_only()
     _done = True
+
+
+def to_bf16(values: np.ndarray) -> np.ndarray:
+    """The bits of ``values`` rounded to bf16, to nearest even; every NaN becomes the quiet one."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        narrow = np.ascontiguousarray(values, dtype=np.float32)
+    bits = narrow.view(np.uint32)
+    rounded = ((bits + np.uint32(0x7FFF) + ((bits >> 16) & np.uint32(1))) >> 16).astype(np.uint16)
+    return np.where(np.isnan(narrow), np.uint16(0x7FC0), rounded)
+
+
+def from_bf16(bits: np.ndarray) -> np.ndarray:
+    """The float32 values of bf16 bits."""
+    return (np.ascontiguousarray(bits).astype(np.uint32) << 16).view(np.float32)
+
+
+def _mend_casts(interpreter: Any) -> None:
+    import triton.language as tl
+
+    builder = interpreter.InterpreterBuilder
+    cast_impl, fp_to_fp = builder.cast_impl, builder.create_fp_to_fp
+
+    def mended(self: Any, src: Any, dst_type: Any) -> Any:
+        old, new = src.dtype.scalar, dst_type.scalar
+        if old == new or tl.bfloat16 not in (old, new):
+            return cast_impl(self, src, dst_type)
+        if old == tl.bfloat16:
+            wide = interpreter.TensorHandle(from_bf16(src.data), tl.float32)
+            return wide if new == tl.float32 else cast_impl(self, wide, dst_type)
+        if old.is_floating() and old.primitive_bitwidth == 8:
+            src = fp_to_fp(self, src, tl.float32, None)
+        return interpreter.TensorHandle(to_bf16(src.data), tl.bfloat16)
+
+    def converted(self: Any, src: Any, dst_type: Any, rounding_mode: Any) -> Any:
+        old, new = src.dtype.scalar, dst_type.scalar
+        narrow = old.primitive_bitwidth == 8 or new.primitive_bitwidth == 8
+        toward_zero = "RTZ" in str(rounding_mode)
+        if narrow or toward_zero or tl.bfloat16 not in (old, new):
+            return fp_to_fp(self, src, dst_type, rounding_mode)
+        return mended(self, src, dst_type)
+
+    builder.cast_impl, builder.create_fp_to_fp = mended, converted
+
+
+def _mend_arithmetic(interpreter: Any) -> None:
+    import triton.language as tl
+
+    builder = interpreter.InterpreterBuilder
+
+    def narrowed(handle: Any) -> Any:
+        is_float = handle.data.dtype.kind == "f"
+        return interpreter.TensorHandle(to_bf16(handle.data) if is_float else handle.data, tl.bfloat16)
+
+    def mended(operation: Any) -> Any:
+        def run(self: Any, *operands: Any) -> Any:
+            *values, op = operands
+            if not any(v.dtype.scalar == tl.bfloat16 for v in values):
+                return operation(self, *operands)
+            return narrowed(operation(self, *(_widened(interpreter, v) for v in values), op))
+
+        return run
+
+    for name in ("unary_op", "binary_op", "ternary_op"):
+        if hasattr(builder, name):
+            setattr(builder, name, mended(getattr(builder, name)))
+    folds = getattr(interpreter, "ReduceScanOpInterface", None)
+    if folds is None:
+        return
+    apply = folds.apply
+
+    def applied(self: Any, input: Any) -> Any:
+        several = input if isinstance(input, tuple) else (input,)
+        if not any(x.dtype.scalar == tl.bfloat16 for x in several):
+            return apply(self, input)
+        wide = tuple(self.to_tensor(from_bf16(x.handle.data), tl.float32) if x.dtype.scalar == tl.bfloat16 else x
+                     for x in several)  # fmt: skip
+        results = apply(self, wide)
+        made = tuple(_as_bf16(interpreter, r) if x.dtype.scalar == tl.bfloat16 else r
+                     for r, x in zip(results, several, strict=True))  # fmt: skip
+        return made if isinstance(input, tuple) else made[0]
+
+    folds.apply = applied
+
+
+def _as_bf16(interpreter: Any, tensor: Any) -> Any:
+    """A float32 tensor of the interpreter as bf16."""
+    import triton.language as tl
+
+    handle = interpreter.TensorHandle(to_bf16(tensor.handle.data), tl.bfloat16)
+    shape = list(tensor.shape)
+    return tl.core.tensor(handle, tl.block_type(tl.bfloat16, shape) if shape else tl.bfloat16)
 
 
 def _mend_dot(interpreter: Any) -> None:
@@ -47,10 +142,9 @@ def _widened(interpreter: Any, operand: Any) -> Any:
 
     if operand.dtype.scalar != tl.bfloat16:
         return operand
-    bits = np.ascontiguousarray(operand.data)
-    if bits.dtype != np.uint16:
+    if operand.data.dtype != np.uint16:
         return operand
-    return interpreter.TensorHandle((bits.astype(np.uint32) << 16).view(np.float32), tl.float32)
+    return interpreter.TensorHandle(from_bf16(operand.data), tl.float32)
 
 
 def _mend_reduce(interpreter: Any) -> None:

@@ -68,8 +68,10 @@ def _elementwise(nest: Nest, device: Device) -> Iterator[Schedule]:
 def _transpose(nest: Nest, device: Device) -> Iterator[Schedule]:
     """Square blocks, contiguous both in the source and in the target."""
     for rows, cols, warps in ((64, 64, 4), (64, 128, 8), (32, 32, 2), (128, 64, 8)):
-        tiles = {a.name: pow2(a.extent, rows) for a in nest.role("source")}
-        tiles.update({a.name: pow2(a.extent, cols) for a in nest.role("target")})
+        (source,), (target,) = nest.role("source"), nest.role("target")
+        tiles = {source.name: pow2(source.extent, rows), target.name: pow2(target.extent, cols)}
+        for axis, other in ((source, target), (target, source)):  # a short side leaves room for the other
+            tiles[axis.name] = pow2(axis.extent, rows * cols // tiles[other.name])
         yield _schedule(nest, tiles, 1, warps)
 
 
