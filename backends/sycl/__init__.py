@@ -6,7 +6,7 @@ from pathlib import Path
 
 from portakern.backend import Backend
 
-from .opencl.language import opencl
-from .sycl.language import sycl
+from .opencl.language import OPENCL
+from .sycl.language import SYCL
 
-backend = Backend(name="sycl", languages=(sycl, opencl), devices=Path(__file__).parent / "devices")
+backend = Backend(name="sycl", languages=(SYCL, OPENCL), devices=Path(__file__).parent / "devices")

@@ -220,7 +220,7 @@ class KernelPrinter:
 
     def define(self, op: Op, text: Text, inline: bool = False) -> None:
         literal = re.fullmatch(r"-?\d[\d.e-]*[fLu]*", text.text)
-        if literal or inline and len(text.text) <= _LONG and not any(name in text.text for name in self.overwritten):
+        if literal or (inline and len(text.text) <= _LONG and not any(name in text.text for name in self.overwritten)):
             self.names[op] = text
             return
         hint = _hint(op)

@@ -12,7 +12,6 @@ from .runtime import OpenCLRuntime
 from .schedules import schedules
 from .toolchain import OpenCLToolchain
 
-
 CONVENTION = (
     "OpenCL C kernels, each under a comment line that says how it is launched:\n"
     f"  {FORM}\n"
@@ -27,7 +26,7 @@ def _adopt(text: str, entry: str | None, program: Program, target: Target) -> So
     return adopt_launches(text, entry, program, target, ".cl", CONVENTION)
 
 
-opencl = Language(
+OPENCL = Language(
     name="opencl",
     title="OpenCL C",
     targets=("cpu",),

@@ -10,7 +10,7 @@ from portakern.backend import Missing, Source, Target
 from portakern.emit.clike import inline_headers
 from portakern.ir.program import Program
 
-from ..loops.emitting import launch, launch_line, lacks, plan_loops, refuse
+from ..loops.emitting import lacks, launch, launch_line, plan_loops, refuse
 from ..loops.plan import LoopPlan
 from ..loops.printer import print_kernel
 from .words import SyclWords

@@ -110,15 +110,20 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
     deep, wide = (max(16, _up(int(x.extent))) for x in (k, d))
     element = dtype(nest.dots or "bf16").bytes
     found: list[tuple[bool, Schedule]] = []
-    for rows, keys, warps in ((64, 64, 16), (64, 32, 16), (32, 32, 8), (32, 64, 8), (16, 32, 4), (16, 32, 8), (8, 16, 1), (8, 32, 2)):
+    for rows, keys, warps in _ATTENTION:
         registers = rows * (2 * keys + 2 * wide) // (warps * _LANES)
         local = element * (rows * deep + keys * deep + keys * wide + rows * keys) + 4 * rows * 4
         fragments = rows // 8 * min(keys, wide) // 16
-        if registers > 2 * _TILE_REGISTERS or local > device.count("shared_bytes_per_block") or warps > fragments:
+        if local > device.count("shared_bytes_per_block") or warps > fragments or registers > 160:
             continue
-        found.append((_covers(m, rows), _schedule(nest, warps, **{m.name: rows, n.name: keys, k.name: deep, d.name: wide})))
+        good = _covers(m, rows) and registers <= 2 * _TILE_REGISTERS
+        found.append((good, _schedule(nest, warps, **{m.name: rows, n.name: keys, k.name: deep, d.name: wide})))
     yield from (s for good, s in found if good)
     yield from (s for good, s in found if not good)
+
+
+# Query rows, keys a step, sub-groups.
+_ATTENTION = ((64, 64, 16), (64, 32, 16), (32, 32, 8), (32, 64, 16), (32, 64, 8), (16, 64, 8), (16, 32, 4), (8, 16, 1), (8, 32, 2))
 
 
 _FAMILIES = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "contraction": _contraction,

@@ -42,7 +42,7 @@ def _adopt(text: str, entry: str | None, program: Program, target: Target) -> So
     return adopt_launches(text, entry, program, target, ".cpp", CONVENTION, headers())
 
 
-sycl = Language(
+SYCL = Language(
     name="sycl",
     title="SYCL",
     targets=("cpu", "pvc"),

@@ -100,7 +100,7 @@ def shim_file() -> Path:
 class Argument(c.Structure):
     """A kernel argument: a pointer (``bytes`` 0) or a value."""
 
-    _fields_ = [("data", c.c_void_p), ("bytes", c.c_size_t)]  # noqa: RUF012 (the form ctypes asks for)
+    _fields_ = [("data", c.c_void_p), ("bytes", c.c_size_t)]
 
 
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {

@@ -14,7 +14,15 @@ from portakern.ir.program import Array
 from portakern.ir.size import evaluate
 
 from ..host import (
-    as_numpy, check_layout, element_span, inputs_by_name, new_like, numpy_dtype, same_kind, scalar_argument, shape_of,
+    as_numpy,
+    check_layout,
+    element_span,
+    inputs_by_name,
+    new_like,
+    numpy_dtype,
+    same_kind,
+    scalar_argument,
+    shape_of,
 )  # fmt: skip
 from ..workers import call
 from . import library

@@ -63,6 +63,6 @@ def _buffer(text: str, usage: str) -> int:
     total = 0
     part = text.partition("per_thread_memory_buffers:")[2]
     for entry in re.split(r"\n\s+- ", part):
-        if f"usage:" in entry and usage in entry:
+        if "usage:" in entry and usage in entry:
             total += _number(entry, "size", 0)
     return total

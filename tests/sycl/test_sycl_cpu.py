@@ -1,0 +1,75 @@
+"""SYCL on the CPU device."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from portakern.errors import CompileError
+from portakern.ir.size import Sym
+from portakern.lower import lower
+from tests import samples
+from tests.lower import user_operators
+from tests.sycl.running import compiled, run_checked
+from tests.sycl.targets import language, needs_sycl, target
+
+SAMPLES = samples.all_samples()
+SIZES = {"M": 13, "N": 2100}
+QUICK = ("add_bias_open", "transpose", "softmax", "softmax_long_open", "matmul_bias", "attention", "column_sums")
+SYCL, CPU = language("sycl"), target("sycl:cpu")
+
+
+@pytest.mark.parametrize("name", ["add_bias", "softmax", "matmul_bias"])
+def test_emitted_text(name, golden) -> None:
+    golden(f"{name}.sycl-cpu.cpp", SYCL.emitter.emit(SAMPLES[name], CPU).text)
+
+
+def test_standalone_needs_no_header_of_ours() -> None:
+    text = SYCL.emitter.standalone(SYCL.emitter.emit(SAMPLES["softmax"], CPU))
+    assert '#include "pk/' not in text and "PK_KERNEL softmax(" in text
+
+
+@needs_sycl
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in SAMPLES])
+def test_samples_run(name: str) -> None:
+    program = SAMPLES[name]
+    run_checked(SYCL, CPU, program, SIZES if program.sizes else {}, built=compiled(SYCL, CPU, program))
+
+
+@needs_sycl
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in user_operators.CASES if n != "lincum"])
+def test_users_operators(name: str) -> None:
+    op, dims = getattr(user_operators, name), user_operators.CASES[name]
+    program = lower(op.program(dims, params={}, dtype="bf16"), CPU, {})
+    run_checked(SYCL, CPU, program, {}, built=compiled(SYCL, CPU, program))
+
+
+@needs_sycl
+def test_call_takes_arrays_where_they_are() -> None:
+    assert SYCL.runtime is not None
+    source, binary = compiled(SYCL, CPU, samples.softmax(rows=Sym.named("M"), cols=20, dtype="f32", tile=(1, 32)))
+    executable = SYCL.runtime.load(source, binary)
+    x = np.random.default_rng(0).standard_normal((4, 20)).astype(np.float32)
+    want = np.exp(x) / np.exp(x).sum(1, keepdims=True)
+    np.testing.assert_allclose(executable.call([x], {"M": 4}), want, rtol=1e-5)
+    assert executable.call([x[:0]], {"M": 0}).shape == (0, 20)
+    torch = pytest.importorskip("torch")
+    np.testing.assert_allclose(executable.call([torch.from_numpy(x)], {"M": 4}).numpy(), want, rtol=1e-5)
+
+
+@needs_sycl
+def test_a_compiler_that_ends_its_process_is_an_error_not_the_end() -> None:
+    from portakern.backends.sycl.workers import call
+
+    from portakern.errors import WorkerError
+
+    assert SYCL.adopt is not None and SYCL.toolchain is not None
+    line = "// portakern launch: kernel=bad grid=(1, 1, 1) block=(1, 1, 1) shared=0 args=(x, y)\n"
+    source = SYCL.adopt(line + '#include "pk/cpu.hpp"\nPK_KERNEL bad(const float* x, float* y) { y[0] = unheard_of(x); }\n', None,
+                        samples.transpose(), CPU)
+    with pytest.raises(CompileError, match="unheard_of"):
+        SYCL.toolchain.compile(source)
+    with pytest.raises(WorkerError):
+        call("os:_exit", 3, timeout_s=20.0)
+    assert "SYCL" in SYCL.runtime.device_name(CPU)  # type: ignore[union-attr]

@@ -1,0 +1,72 @@
+"""SYCL for Intel GPUs: compiled for one, and its source run on the CPU device."""
+
+from __future__ import annotations
+
+import pytest
+
+from portakern.errors import MissingRuleError
+from portakern.lower import lower
+from portakern.spec.load import library, load_operator
+from tests import samples
+from tests.sycl.running import compiled, run_checked
+from tests.sycl.targets import language, needs_ocloc, needs_sycl, target
+
+SAMPLES = samples.all_samples()
+SIZES = {"M": 13, "N": 2100}
+QUICK = ("add_bias_open", "transpose", "softmax_row", "softmax_long_open", "matmul_tiny", "attention_f32", "column_sums")
+SYCL, PVC = language("sycl"), target("sycl:pvc")
+
+
+@pytest.mark.parametrize("name", ["softmax_row", "matmul_bias", "attention"])
+def test_emitted_text(name, golden) -> None:
+    golden(f"{name}.sycl-pvc.cpp", SYCL.emitter.emit(SAMPLES[name], PVC).text)
+
+
+@needs_sycl
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in SAMPLES])
+def test_samples_run_on_the_cpu(name: str) -> None:
+    program = SAMPLES[name]
+    run_checked(SYCL, PVC, program, SIZES if program.sizes else {})
+
+
+@needs_sycl
+@needs_ocloc
+def test_machine_code_uses_the_systolic_array() -> None:
+    _, binary = compiled(SYCL, PVC, samples.matmul_bias(64, 64, 64, tile=(32, 32, 32)))
+    (used,) = binary.resources
+    assert binary.format == "zebin" and binary.machine_code
+    assert dict(used.extra)["dpas"] and "dpas.8x8" in (binary.assembly or "")
+    assert used.kernel == "matmul_bias" and used.registers == 128 and used.spills == 0
+    assert used.shared_bytes and used.code_bytes
+    assert "validated" in binary.log
+
+
+@needs_sycl
+def test_without_ocloc_there_is_no_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("portakern.backends.sycl.sycl.gpu_compiler.ocloc", lambda: None)
+    _, binary = compiled(SYCL, PVC, SAMPLES["transpose"])
+    assert binary.format == "spirv" and not binary.machine_code and "ocloc is not installed" in binary.log
+
+
+@needs_sycl
+@needs_ocloc
+@pytest.mark.slow
+@pytest.mark.parametrize("op", library(), ids=lambda o: o.name)
+def test_library_compiles(op) -> None:
+    program = lower(op.program(op.typical.dims, params=op.typical.params, dtype="bf16"), PVC, {})
+    _, binary = compiled(SYCL, PVC, program)
+    assert binary.machine_code and all(r.spills == 0 for r in binary.resources)
+
+
+def test_a_tile_the_fragments_do_not_fill_is_refused() -> None:
+    op = load_operator("matmul")
+    program = lower(op.program({"M": 64, "N": 64, "K": 64}, params={}, dtype="bf16"), PVC, {"m": 4})
+    with pytest.raises(MissingRuleError, match="multiples of 8"):
+        SYCL.emitter.emit(program, PVC)
+
+
+def test_every_default_schedule_emits() -> None:
+    for op in library():
+        for case in op.cases:
+            program = lower(op.program(case.dims, params=case.params, dtype="bf16"), PVC, {})
+            SYCL.emitter.emit(program, PVC)
