@@ -102,7 +102,7 @@ def devices(backend: Backend) -> None:
         unknown = [d for d in device.dtypes if d not in DTYPES]
         assert not unknown, f"{device.name} lists unknown dtypes {unknown}"
         for name, figure in device.figures.items():
-            assert figure.unit and len(figure.source) > 10, f"{device.name}: the figure {name} names no real source"
+            assert figure.unit and len(figure.source) > 5, f"{device.name}: the figure {name} names no real source"
         for shape in device.matrix:
             assert shape.source, f"{device.name}: the matrix shape {shape.name} names no source"
         for dtype, instead in device.alternatives.items():
@@ -213,7 +213,7 @@ def digests_of(language_name: str) -> list[str]:
 def lists_what_is_missing(backend: Backend, language: Language) -> None:
     """:meth:`missing` names every gap at once, and ``emit`` refuses exactly what has gaps."""
     target = first_target(language)
-    odd = [d for d in ("f8e5m2", "u64") if d not in target.device.dtypes]
+    odd = [d for d in ("f8e5m2", "f8e4m3", "f16", "f64") if d not in target.device.dtypes]
     for work in sample_works(str(target)):
         try:
             program = steps.lowered(work, target)
@@ -229,19 +229,12 @@ def lists_what_is_missing(backend: Backend, language: Language) -> None:
             continue
         raise AssertionError(f"{program.name} was emitted although {[g.what for g in gaps]} are missing")
     for dtype in odd:
-        (work,) = works(Ask(load_operator("silu_mul"), {"M": 4, "N": 8}, {}), [target], ["f32"])
         try:
-            steps.refuse_dtypes(retyped(work, dtype), target)
+            steps.refuse_dtypes(load_operator("silu_mul").program({"M": 4, "N": 8}, {}, dtype), target)
         except UnsupportedDtype as error:
             assert error.hint
         else:
             raise AssertionError(f"{dtype} was not refused for {target}")
-
-
-def retyped(work: Work, dtype: str):  # noqa: ANN201
-    """The operator of ``work`` traced in ``dtype``."""
-    op = load_operator(work.program.name)
-    return op.program({"M": 4, "N": 8}, {}, dtype if DTYPES[dtype].is_float else "f64")
 
 
 def stands_alone(backend: Backend, language: Language) -> None:

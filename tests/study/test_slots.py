@@ -1,0 +1,50 @@
+"""The slots: environments apart, follow-up tasks, crashes that cost one task."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from portakern.build.workers import Job, Outcome
+from portakern.study.slots import Slots, Task, room
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+
+def nothing(task: Task, outcome: Outcome) -> list[Task]:
+    return []
+
+
+def test_a_room_is_a_language_with_its_environment():
+    tasks = [Task(room(language, {"PK_ROOM": value}), Job((language, n), "jobs:room_of", ("PK_ROOM",)))
+             for n in range(3) for language, value in (("a", "one"), ("b", "two"))]  # fmt: skip
+    with Slots(2) as slots:
+        found = {o.id: o.unwrap() for o in slots.run(tasks, nothing)}
+    assert {v[0] for k, v in found.items() if k[0] == "a"} == {"one"}
+    assert {v[0] for k, v in found.items() if k[0] == "b"} == {"two"}
+    assert not {v[1] for k, v in found.items() if k[0] == "a"} & {v[1] for k, v in found.items() if k[0] == "b"}
+
+
+def test_what_follows_is_done_too():
+    def follow(task: Task, outcome: Outcome) -> list[Task]:
+        n = task.job.id
+        return [Task(task.room, Job(n - 1, "jobs:slow", (0.0,)))] if n else []  # type: ignore[operator]
+
+    with Slots(2) as slots:
+        done = [o.id for o in slots.run([Task(room("a", {}), Job(3, "jobs:slow", (0.0,)))], follow)]
+    assert done == [3, 2, 1, 0]
+
+
+def test_a_crash_costs_one_task_and_a_deadline_another():
+    jobs = [Job("crash", "jobs:crash"), Job("slow", "jobs:slow", (30,), timeout_s=0.3), Job("fine", "jobs:slow", (0.0,))]
+    with Slots(1) as slots:
+        found = {o.id: o for o in slots.run([Task(room("a", {}), j) for j in jobs], nothing)}
+    assert found["crash"].error is not None and found["crash"].error.kind == "crash"
+    assert found["slow"].error is not None and found["slow"].error.kind == "timeout"
+    assert found["fine"].error is None
+    assert sys.modules.get("jobs") is None  # nothing ran here
