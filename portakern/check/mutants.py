@@ -171,10 +171,15 @@ def _(kernel: Kernel) -> Iterator[tuple[str, Make]]:
     for op in _ops(kernel, t.Load):
         for i, index in enumerate(op.indices):
             if index.terms:
-                yield (
-                    f"{_at(op)}, dim {i}",
-                    partial(edit, kernel, op, lambda new, emit, i=i: replace(new, indices=_shift(new, i))),
-                )
+                yield f"{_at(op)}, dim {i}", partial(edit, kernel, op, partial(_moved, i, _one_further))
+
+
+@fault("load from the wrong place")
+def _(kernel: Kernel) -> Iterator[tuple[str, Make]]:
+    for op in _ops(kernel, t.Load):
+        for i, index in enumerate(op.indices):
+            if reverse := _reversal(kernel, index):
+                yield f"{_at(op)}, dim {i} backwards", partial(edit, kernel, op, partial(_moved, i, reverse))
 
 
 @fault("store to the wrong place")
@@ -182,14 +187,26 @@ def _(kernel: Kernel) -> Iterator[tuple[str, Make]]:
     for op in _ops(kernel, t.Store):
         for i, index in enumerate(op.indices):
             if index.terms:
-                yield (
-                    f"dim {i} of {op.buffer.name}",
-                    partial(edit, kernel, op, lambda new, emit, i=i: replace(new, indices=_shift(new, i))),
-                )
+                yield f"dim {i} of {op.buffer.name} one further", partial(edit, kernel, op, partial(_moved, i, _one_further))
+            if reverse := _reversal(kernel, index):
+                yield f"dim {i} of {op.buffer.name} backwards", partial(edit, kernel, op, partial(_moved, i, reverse))
 
 
-def _shift(access: Any, i: int) -> tuple[t.Index, ...]:
-    return tuple(replace(x, offset=x.offset + 1) if n == i else x for n, x in enumerate(access.indices))
+def _moved(i: int, how: Callable[[t.Index], t.Index], access: Any, emit: Emit) -> Op:
+    return replace(access, indices=tuple(how(x) if n == i else x for n, x in enumerate(access.indices)))
+
+
+def _one_further(index: t.Index) -> t.Index:
+    return replace(index, offset=index.offset + 1)
+
+
+def _reversal(kernel: Kernel, index: t.Index) -> Callable[[t.Index], t.Index] | None:
+    """From the last element to the first: wrong, and never outside."""
+    axis = kernel.axis[index.plain] if index.plain else None
+    if axis is None or not isinstance(axis.extent, int) or axis.extent < 2:
+        return None
+    backwards = t.Index.of(axis.name, -1, axis.extent - 1)
+    return lambda _: backwards
 
 
 @fault("dropped rescaling")
