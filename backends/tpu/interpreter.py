@@ -19,8 +19,8 @@ from portakern.errors import PortakernError, RuntimeFault
 
 from .environment import HINT, package_version
 
-STRICT_ELEMENTS = 4096
-"""Inputs and outputs of up to this many elements in all run in the strict interpreter, which is a hundred times slower."""
+STRICT_ELEMENTS = 65536
+"""Inputs and outputs of up to this many elements in all run in the strict interpreter, which is several times slower."""
 
 
 class PallasInterpreter:
