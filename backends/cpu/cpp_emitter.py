@@ -8,7 +8,7 @@ from pathlib import Path
 from portakern.backend import Source, Target
 from portakern.emit.clike import CLikeEmitter, Dialect, Printer
 from portakern.emit.clike import plan as p
-from portakern.emit.clike.memory import size_text
+from portakern.emit.clike.memory import size_name, size_text
 from portakern.emit.clike.names import Names, identifier
 from portakern.ir.program import Array, Program
 from portakern.ir.size import product
@@ -115,8 +115,8 @@ def parameters(program: Program) -> list[tuple[str, str, str]]:
 def _host(program: Program, plan: p.ProgramPlan, entry: str) -> list[str]:
     """The function that callers see: temporaries, initial values, and the kernels in order."""
     names = Names({entry})
-    names.taken |= set(program.sizes)
-    called = {s: s for s in program.sizes}
+    called = {s: size_name(s) for s in program.sizes}
+    names.taken |= set(called.values())
     for a in program.arrays:
         called[a.name] = names.fresh(a.name, a.name + "_")
     params = ", ".join(f"{kind} {called[name]}" for name, kind, _ in parameters(program))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
 
 from portakern.emit.clike.expressions import ATOM, Text, apply, constant
+from portakern.emit.clike.names import RESERVED
 from portakern.emit.clike.plan import Access
 from portakern.ir import tile as t
 from portakern.ir.size import Size, Sym
@@ -13,11 +14,16 @@ _ZERO = ("0", "int64_t(0)")
 ADD, MULTIPLY = "12|{0} + {1}", "13|{0} * {1}"
 
 
+def size_name(size: str) -> str:
+    """The parameter of an open dim: called as the dim is, unless C++ has taken that name."""
+    return f"{size}_" if size in RESERVED else size
+
+
 def size_text(size: Size) -> Text:
     """A size as C text; open dims are 64-bit parameters of the same name."""
-    text = str(size).replace("//", "/")
     if isinstance(size, int):
-        return Text(text, ATOM if size >= 0 else 15)
+        return Text(str(size), ATOM if size >= 0 else 15)
+    text = re.sub(r"[A-Za-z_]\w*", lambda found: size_name(found[0]), str(size).replace("//", "/"))
     if text.isidentifier():
         return Text(text)
     assert isinstance(size, Sym)
@@ -45,9 +51,8 @@ class Addresses:
     """Address text for one kernel.  ``start`` gives the name of the first coordinate of each axis's tile ("0" where it is
     always 0) and ``left`` the text of how many coordinates remain from there."""
 
-    def __init__(self, kernel: t.Kernel, names: Mapping[str, str]) -> None:
+    def __init__(self, kernel: t.Kernel) -> None:
         self.kernel = kernel
-        self.names = names  # open dim -> parameter
         self.start: dict[str, Text] = {}
         self.used_left: set[str] = set()
         self.left_name: dict[str, str] = {}
