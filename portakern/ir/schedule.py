@@ -115,7 +115,8 @@ def override(default: Schedule, nest: Nest, asked: Mapping[str, Value], options:
     result = default
     allowed = set(options)
     for name, value in asked.items():
-        hit = {a.name for a in nest.axes if name in (a.name, a.role)}
+        # A declared option wins over a role of the same name.
+        hit = {a.name for a in nest.axes if name in (a.name, a.role) and name not in allowed}
         counts = bool(hit) or name in ("stages", "warps")
         if counts and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
             raise ScheduleError(f"{name}={value} in the schedule: a positive integer is needed")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from portakern.backend import Language
 from portakern.device import Device
+from portakern.ir.schedule import Nest, Schedule, Value, literal
+from portakern.lower import lower_with
 from portakern.registry import registry
 from portakern.spec.operator import DimValue, Operator
 from portakern.study import steps
@@ -37,6 +40,8 @@ class Task:
         device: instruction set or product: units, limits, matrix shapes, every figure with its source.
         starting_kernel: a correct kernel to improve on, in the form that :meth:`evaluate` takes.
         entry: the name of its function.
+        space: the schedules that the backend allows, as text, default first; of operators with several kernels, those
+            of the last.
     """
 
     operator: str
@@ -54,8 +59,10 @@ class Task:
     starting_kernel: str
     entry: str
     schedule: str
+    space: tuple[str, ...]
     suffix: str
     _asked: tuple[Operator, Mapping[str, DimValue], Mapping[str, Any]]
+    _work: Work
 
     def evaluate(self, source: str, entry: str | None = None, **limits: Any) -> Row:
         """:func:`portakern.evaluate` at this task's shape, dtype and parameters."""
@@ -63,6 +70,15 @@ class Task:
 
         operator, dims, params = self._asked
         return evaluate(operator, source, self.target, entry, dtype=self.dtype, **limits, **dims, **params)  # type: ignore[arg-type]
+
+    def kernel(self, schedule: str | Mapping[str, Value]) -> str:
+        """The kernel emitted under a schedule, in the form that :meth:`evaluate` takes.
+
+        Raises :class:`ScheduleError` where the schedule does not fit the operator.
+        """
+        if isinstance(schedule, str):
+            schedule = {k: literal(v) for k, v in (part.split("=", 1) for part in schedule.split(",") if part)}
+        return steps.emit(replace(self._work, schedule=schedule))[0].text
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON, for a generator in another process."""
@@ -86,8 +102,22 @@ def task_of(work: Work, operator: Operator, dims: Mapping[str, DimValue], params
         operator.name, work.target, work.row.dtype or "", work.row.shape or {}, work.row.params or {}, operator.doc,
         operator.source, str(work.program), tuple(ArraySpec(*a) for a in arg_rows(steps.arrays_of(work.program))),
         language.convention, dict(language.options), device_facts(target.device), source.text, source.entry,
-        "; ".join(map(str, source.schedule)), source.suffix, (operator, dict(dims), dict(params)),
+        "; ".join(map(str, source.schedule)), space_of(work, language), source.suffix, (operator, dict(dims), dict(params)),
+        work,
     )  # fmt: skip
+
+
+def space_of(work: Work, language: Language) -> tuple[str, ...]:
+    """The schedules of the last kernel's nest."""
+    target = registry().target(work.target)
+    found: list[Schedule] = []
+
+    def choose(nest: Nest) -> Schedule:
+        found[:] = language.schedules(nest, target.device)
+        return found[0]
+
+    lower_with(work.program, choose, dict(work.names))
+    return tuple(dict.fromkeys(map(str, found)))
 
 
 def device_facts(device: Device) -> dict[str, Any]:

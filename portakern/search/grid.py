@@ -1,0 +1,34 @@
+"""The simplest search: every schedule of the task's space, default first."""
+
+from __future__ import annotations
+
+from portakern.errors import PortakernError
+from portakern.search.run import Candidate
+from portakern.study.row import Row
+from portakern.study.task import Task
+
+
+class Grid:
+    """Tries the schedules that the backend allows, each as the kernel that portakern emits for it.
+
+    Args:
+        task: what is searched for.
+        most: how many to try.
+    """
+
+    def __init__(self, task: Task, most: int | None = None) -> None:
+        self.task = task
+        self._left = list(task.space[:most])
+        self.rows: list[Row] = []
+
+    def ask(self) -> Candidate | None:
+        while self._left:
+            schedule = self._left.pop(0)
+            try:
+                return Candidate(self.task.kernel(schedule), self.task.entry, schedule)
+            except PortakernError:
+                continue  # the space is filtered by limits, and a schedule may still not fit this operator
+        return None
+
+    def tell(self, row: Row) -> None:
+        self.rows.append(row)
