@@ -163,8 +163,40 @@ PK_FN double erf(double x) {
 
 namespace detail {
 
-// Where x is within a quarter turn: the angle left and the quarter, for |x| up to 2^40.
+// Quarter turns in a large x, exactly (Payne and Hanek, 1983): the mantissa times those bits of 2/pi that matter modulo 4.
+PK_FN double many_quarter_turns(double x, int& quarter) {
+  static constexpr uint64_t two_over_pi[] = {
+      0,  // so that bits before the point can be asked for
+      0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041, 0xfe5163abdebbc561,
+      0xb7246e3a424dd2e0, 0x06492eea09d1921c, 0xfe1deb1cb129a73e, 0xe88235f52ebb4484,
+      0xe99c7026b45f7e41, 0x3991d639835339f4, 0x9c845f8bbdf9283b, 0x1ff897ffde05980f,
+      0xef2f118b5a0a6d1f, 0x6d367ecf27cb09b7, 0x4f463f669e5fea2d, 0x7527bac7ebe5f17b,
+      0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08, 0x56033046fc7b6bab, 0xf0cfbc209af4361d};
+  const uint64_t bits = bitcast<uint64_t>(x);
+  const int e = static_cast<int>(bits >> 52 & 0x7ff) - 1075;  // |x| = m 2^e
+  const uint64_t m = (bits & 0x000fffffffffffffull) | 0x0010000000000000ull;
+  const int word = (e + 62) / 64, shift = (e + 62) % 64;
+  uint64_t w[3];
+#pragma unroll
+  for (int i = 0; i < 3; ++i) {
+    w[i] = shift ? two_over_pi[word + i] << shift | two_over_pi[word + i + 1] >> (64 - shift) : two_over_pi[word + i];
+  }
+  const unsigned __int128 low = static_cast<unsigned __int128>(m) * w[2];
+  const unsigned __int128 middle = static_cast<unsigned __int128>(m) * w[1] + static_cast<uint64_t>(low >> 64);
+  const uint64_t r0 = m * w[0] + static_cast<uint64_t>(middle >> 64), r1 = static_cast<uint64_t>(middle);
+  // r0 counts 2^-62 of a quarter turn, modulo 4.
+  quarter = static_cast<int>(r0 >> 62);
+  const int64_t high = static_cast<int64_t>(r0 << 2 | r1 >> 62);  // the fraction, in [-1/2, 1/2) when taken as signed
+  quarter += high < 0;
+  const double fraction = static_cast<double>(high) * 0x1p-64 + static_cast<double>(r1 << 2) * 0x1p-128;
+  const double r = fraction * 0x1.921fb54442d18p+0;
+  if (bits >> 63) quarter = -quarter;
+  return bits >> 63 ? -r : r;
+}
+
+// The angle left after the nearest quarter turn, and which quarter that is.
 PK_FN double quarter_turns(double x, int& quarter) {
+  if (abs(x) >= 0x1p+30) return many_quarter_turns(x, quarter);
   const double n = round(x * 0.6366197723675814);
   double r = __builtin_fma(-n, 0x1.921fb54442d18p+0, x);
   r = __builtin_fma(-n, 0x1.1a62633145c07p-54, r);
@@ -208,7 +240,7 @@ namespace detail {
 template <class T, class Power> PK_FN T power(T x, T y, Power magnitude) {
   if (y == T(0) || x == T(1)) return T(1);
   const bool whole = round(y) == y, odd = whole && abs(y) < T(9007199254740992.0) && round(y * T(0.5)) * T(2) != y;
-  if (x < T(0) && !whole) return T(NAN);
+  if (x < T(0) && !whole && x != T(-INFINITY)) return T(NAN);
   const T p = magnitude(abs(x), y);
   return (x < T(0) || (x == T(0) && T(1) / x < T(0))) && odd ? -p : p;
 }

@@ -1,0 +1,66 @@
+"""Reading AMDGPU code objects, and occupancy against the compiler's own."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from portakern.backends.rocm.codeobject import CodeObject, CodeObjectError, unpack  # type: ignore[import-not-found]
+from portakern.backends.rocm.emitter import HipEmitter  # type: ignore[import-not-found]
+from portakern.backends.rocm.occupancy import occupancy  # type: ignore[import-not-found]
+from portakern.backends.rocm.toolchain import HipToolchain  # type: ignore[import-not-found]
+from tests.samples import all_samples
+
+from .helpers import ISAS, needs_clang, target
+
+
+def test_message_pack_values_are_read() -> None:
+    data = bytes.fromhex("86a161 01 a162 ff a163 cd0102 a164 c3 a165 92 a378797a c0 a166 d9 02 6869".replace(" ", ""))
+    assert unpack(data) == {"a": 1, "b": -1, "c": 258, "d": True, "e": ["xyz", None], "f": "hi"}
+
+
+@pytest.mark.parametrize("data", [b"", b"\x7fELF", b"MZ" + bytes(100), b"\x7fELF\x02" + bytes(100)])
+def test_other_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(CodeObjectError):
+        CodeObject(data)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_a_compiled_kernel_says_what_it_uses(isa: str) -> None:
+    needs_clang(isa)
+    binary = HipToolchain().compile(HipEmitter().emit(all_samples()["matmul_bias"], target(isa)))
+    code = CodeObject(binary.data)
+    assert code.isa == isa
+    (use,) = code.kernels.values()
+    descriptor = code.descriptor(use.name)
+    assert descriptor["shared_bytes"] == use.shared_bytes == 20480
+    assert descriptor["scratch_bytes"] == use.scratch_bytes == 0
+    assert use.wave == (64 if isa.startswith("gfx9") else 32) and use.max_threads == 4 * use.wave
+    assert use.code_bytes > 1000 and 16 < use.registers <= 256
+    (resources,) = binary.resources
+    assert (resources.registers, resources.spills, resources.shared_bytes) == (use.registers, 0, 20480)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("name", ["softmax", "matmul_bias_f32", "column_sums"])
+def test_occupancy_is_the_compilers(isa: str, name: str) -> None:
+    needs_clang(isa)
+    source = HipEmitter().emit(all_samples()[name], target(isa))
+    binary = HipToolchain().compile(source)
+    (resources,) = binary.resources
+    compilers = int(re.search(r"; Occupancy: (\d+)", binary.assembly or "")[1])  # type: ignore[index]
+    waves = target(isa).device.count("waves_per_simd")
+    mine = (resources.occupancy or 0) * waves
+    # The compiler rounds what LDS allows up to whole waves per SIMD.
+    assert mine <= compilers < mine + 1 or mine == compilers, (mine, compilers, resources)
+
+
+def test_the_limiter_is_named() -> None:
+    device = target("gfx942").device
+    assert occupancy(device, 256, 64, 32, 0).limiter == "waves"
+    assert occupancy(device, 256, 64, 32, 0).share == 1.0
+    tight = occupancy(device, 256, 200, 32, 0)
+    assert (tight.limiter, tight.share, tight.blocks) == ("registers", 0.25, 2)
+    assert occupancy(device, 256, 64, 32, 40_000).limiter == "LDS"
+    assert occupancy(device, 128, 16, 16, 0).limiter == "waves"
