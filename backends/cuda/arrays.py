@@ -7,6 +7,7 @@ from typing import Any
 
 from portakern.errors import UsageError
 from portakern.ir.program import Array
+from portakern.ir.tile import BufferType
 
 
 class Arrays:
@@ -55,6 +56,9 @@ class Arrays:
         if tuple(array.shape) != shape or self.dtype(array) != want.dtype:
             raise UsageError(f"the argument {want.name} is {self.dtype(array)}{list(array.shape)}, and the kernel was built "
                              f"for {want.dtype}{list(shape)}")
+        if shape and 0 not in shape and self.pointer(array) % _align(want):
+            raise UsageError(f"the argument {want.name} does not begin at a multiple of {_align(want)} bytes, which the "
+                             "kernel was built for", hint="copy the array, or build the operator for this alignment")
         have = self.strides(array)
         if any(n > 1 and a != b for n, a, b in zip(shape, have, strides, strict=True)):
             raise UsageError(f"the argument {want.name} has strides {have}, and the kernel was built for {strides}",
@@ -114,6 +118,10 @@ _LONG = {
     "i8": "int8", "u64": "uint64", "u32": "uint32", "u16": "uint16", "u8": "uint8", "bool": "bool",
 }  # fmt: skip
 _SHORT = {long: short for short, long in _LONG.items()}
+
+
+def _align(array: Array) -> int:
+    return array.type.align if isinstance(array.type, BufferType) else 1
 
 
 def family_of(inputs: Sequence[Any]) -> Arrays:

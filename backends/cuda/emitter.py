@@ -10,13 +10,15 @@ from pathlib import Path
 
 from portakern.backend import Missing, Source, Target
 from portakern.dtypes import DTYPES
-from portakern.emit.clike import TYPES, CLikeEmitter, Dialect, KernelPlan, Printer, Shared, read_headers
+from portakern.emit.clike import TYPES, CLikeEmitter, Dialect, KernelPlan, Printer, read_headers
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Layout
 from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 from portakern.ir.core import Op
 from portakern.ir.program import Program
+
+from .addresses import CudaAccess, CudaPlanner
 
 INCLUDE = Path(__file__).parent / "include"
 AUTO_WGMMA = False
@@ -33,7 +35,9 @@ _DIALECT = Dialect(
 )
 _MATRIX_OPERANDS = {"bf16", "f16", "f32", "f64"}
 
-OPTIONS = {"mma": "instructions of 16-bit matrix products: sync (mma.sync) or wgmma (sm_90a, where tiles allow it); default auto"}
+ALIGNED = "pk::Aligned"
+
+OPTIONS = {"mma": "instructions of 16-bit matrix products: sync (mma.sync), wgmma (sm_90a, where tiles allow it), or auto"}
 
 
 class _WarpgroupDialect(Dialect):
@@ -69,9 +73,9 @@ class CudaPrinter(Printer):
     def opening(self, k: KernelPlan) -> list[str]:
         if not any(isinstance(s, p.Dot) for s in statements(k.body)):
             return super().opening(k)
-        # A product pays for registers with reuse: tell the compiler that one block on an SM will do.
+        # A product pays for registers with reuse: tell the compiler how few blocks on an SM will do.
         plain = self.dialect
-        self.dialect = replace(plain, kernel=plain.kernel.replace("({threads})", "({threads}, 1)"))
+        self.dialect = replace(plain, kernel=plain.kernel.replace("({threads})", f"({{threads}}, {least_blocks(k)})"))
         lines = super().opening(k)
         self.dialect = plain
         return lines
@@ -98,15 +102,25 @@ class CudaPrinter(Printer):
                          + (f"  // {s.slots} slots" if s.slots > 1 else ""))
         return lines
 
+    def on_LoadTile(self, s: p.LoadTile) -> list[str]:
+        template = self.place(s.place) + (f", {ALIGNED}" if aligned(s.access) else "")
+        return self.define(s.name, s.define, self.dialect.word("load", template, *self.address(s.access, pad=True)))
+
+    def on_StoreTile(self, s: p.StoreTile) -> list[str]:
+        if s.mode != "set" or not aligned(s.access):
+            return super().on_StoreTile(s)
+        return [self.dialect.word("store", ALIGNED, s.value, *self.address(s.access)) + ";"]
+
     def on_Stage(self, s: p.Stage) -> list[str]:
-        args = [self.slot(s.shared, s.slot), *self.address(s.access)]
-        return [self.dialect.word("stage", str(self.plan.threads), *args) + ";"]
+        template = str(self.plan.threads) + (f", {ALIGNED}" if aligned(s.access) else "")
+        return [self.dialect.word("stage", template, self.slot(s.shared, s.slot), *self.address(s.access)) + ";"]
 
 
 class CudaEmitter(CLikeEmitter):
     """Needs no CUDA to emit."""
 
     suffix = ".cu"
+    planner = CudaPlanner
     printer = CudaPrinter
 
     def dialect(self, target: Target) -> Dialect:
@@ -120,8 +134,9 @@ class CudaEmitter(CLikeEmitter):
             warps = kernel.schedule.warps
             if warps & (warps - 1) or not 1 <= warps <= 16:
                 found.append(Missing(f"{kernel.name} with {warps} warps", alternative="1, 2, 4, 8 or 16 warps"))
-            if kernel.schedule.option("mma", "auto") not in ("auto", "sync", "wgmma"):
-                found.append(Missing(f"the option mma={kernel.schedule.option('mma', 'auto')}", alternative="auto, sync or wgmma"))
+            asked = kernel.schedule.option("mma", "auto")
+            if asked not in ("auto", "sync", "wgmma"):
+                found.append(Missing(f"the option mma={asked}", alternative="auto, sync or wgmma"))
         return found
 
     def emit(self, program: Program, target: Target) -> Source:
@@ -148,6 +163,10 @@ class CudaEmitter(CLikeEmitter):
 # ---- facts about a plan ----------------------------------------------------------------------------------------------
 
 
+def aligned(access: p.Access) -> bool:
+    return isinstance(access, CudaAccess) and access.aligned
+
+
 def statements(block: Sequence[p.Statement]) -> list[p.Statement]:
     """All statements, those inside loops (and the copies of their pipelines) too."""
     found: list[p.Statement] = []
@@ -162,6 +181,13 @@ def statements(block: Sequence[p.Statement]) -> list[p.Statement]:
 def chained(k: KernelPlan) -> bool:
     """Whether one product's result is another's operand: then warps hold whole rows, which stay in registers."""
     return any(isinstance(s, p.Dot) and s.a.shared is None for s in statements(k.body))
+
+
+def least_blocks(k: KernelPlan) -> int:
+    """Blocks that an SM should hold at once: with warpgroups and small accumulators as many as leave a thread 128 registers,
+    so that one block's copies hide behind another's products."""
+    elements = max(s.place.layout.rows * s.place.layout.cols for s in statements(k.body) if isinstance(s, p.Dot))
+    return max(1, 512 // k.threads) if by_warpgroups(k) and elements <= 64 * k.threads else 1
 
 
 def precision_of(k: KernelPlan, layout: Layout) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from portakern.backend import Target
-from portakern.errors import MissingRuleError
+from portakern.errors import MissingRuleError, ScheduleError
 from portakern.ir import tile as t
 from portakern.ir.builder import Builder
 from portakern.ir.core import Arg, Block
@@ -19,7 +19,7 @@ from tests.cuda.variants import all_variants, scheduled
 
 CUDA = registry().language("cuda")
 HOPPER = registry().target("cuda:sm_90a")
-GOLDEN = ("add_bias", "softmax_row", "softmax_long_open", "matmul_deep", "matmul_bias_f32", "attention_registers", "transpose")
+GOLDEN = ("add_bias", "softmax_row", "softmax_long_open", "matmul_deep", "wgmma", "attention_registers", "transpose")
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -77,6 +77,30 @@ def test_what_has_no_rule_is_named_at_once() -> None:
     with pytest.raises(MissingRuleError, match="cannot be emitted") as caught:
         CUDA.emitter.emit(both, HOPPER)
     assert len(caught.value.missing) == 2
+
+
+def test_the_plan_says_which_instructions_do_the_products() -> None:
+    def products(name: str, target: Target = HOPPER) -> str:
+        lines = str(CUDA.emitter.plan(all_variants()[name], target)).splitlines()
+        return next((x.strip() for x in lines if "products by" in x), "")
+
+    assert products("wgmma").startswith("products by wgmma.m64nNk16")
+    assert products("matmul_deep").startswith("products by mma.sync.m16n8k16")
+    assert products("matmul_bias_f32").startswith("products by fused multiply-adds")
+    assert products("softmax") == ""
+    with pytest.raises(ScheduleError, match="sm_80 does not have it"):
+        products("wgmma", registry().target("cuda:sm_80"))
+    with pytest.raises(ScheduleError, match="an operand comes from another product"):
+        CUDA.emitter.emit(scheduled(all_variants()["attention"], 4, mma="wgmma"), HOPPER)
+
+
+def test_aligned_accesses_need_aligned_facts() -> None:
+    def aligned(name: str) -> int:
+        return CUDA.emitter.emit(all_variants()[name], HOPPER).text.count("pk::Aligned")
+
+    assert aligned("add_bias") == 3 and aligned("add_bias_open") == 3
+    assert aligned("add_bias_unaligned") == 0  # rows of 1001 elements of 2 bytes
+    assert aligned("softmax_long_open") == 0  # rows of N elements
 
 
 def test_tf32_is_used_only_where_it_is_asked_for() -> None:

@@ -10,10 +10,10 @@ extern "C" __global__ void __launch_bounds__(128) add_bias(
 
     const int64_t m0 = int64_t(blockIdx.x) * 8;  // first of 8 coordinates along m
     const int32_t m_left = pk::left(37, m0);  // the last tile along m may reach past the end
-    auto x_tile = pk::load<Tile>(x + m0 * 1000, 1000, 1, m_left, 1000);
-    auto b_tile = pk::load<pk::ColOf<Tile>>(b, 1, 1000);
+    auto x_tile = pk::load<Tile, pk::Aligned>(x + m0 * 1000, 1000, 1, m_left, 1000);
+    auto b_tile = pk::load<pk::ColOf<Tile>, pk::Aligned>(b, 1, 1000);
     auto y_tile = pk::map<Tile>([](pk::bf16 x, pk::bf16 b) {
         return pk::bf16(pk::max(float(x) + float(b), 0.0f));
     }, x_tile, b_tile);
-    pk::store(y_tile, y + m0 * 1000, 1000, 1, m_left, 1000);
+    pk::store<pk::Aligned>(y_tile, y + m0 * 1000, 1000, 1, m_left, 1000);
 }

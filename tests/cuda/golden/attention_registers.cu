@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) attention(
     const int64_t h = block_index / 6 % 2;  // coordinate along h
     const int64_t b = block_index / 12;  // coordinate along b
     const int32_t m_left = pk::left(150, m0);  // the last tile along m may reach past the end
-    pk::stage<128>(q_shared[0], q + b * 38400 + h * 19200 + g * 9600 + m0 * 64, 64, 1, m_left, 64);
+    pk::stage<128, pk::Aligned>(q_shared[0], q + b * 38400 + h * 19200 + g * 9600 + m0 * 64, 64, 1, m_left, 64);
     pk::commit();
     pk::wait<0>();
     pk::sync();
@@ -36,8 +36,8 @@ extern "C" __global__ void __launch_bounds__(128, 1) attention(
     for (int64_t n0 = 0; n0 < n_end; n0 += 64) {
         const int32_t n_left = pk::left(150, n0);  // the last tile along n may reach past the end
         pk::sync();  // the previous step has read its operands
-        pk::stage<128>(k_shared[0], k + b * 19200 + h * 9600 + n0 * 64, 64, 1, n_left, 64);
-        pk::stage<128>(v_shared[0], v + b * 19200 + h * 9600 + n0 * 64, 64, 1, n_left, 64);
+        pk::stage<128, pk::Aligned>(k_shared[0], k + b * 19200 + h * 9600 + n0 * 64, 64, 1, n_left, 64);
+        pk::stage<128, pk::Aligned>(v_shared[0], v + b * 19200 + h * 9600 + n0 * 64, 64, 1, n_left, 64);
         pk::commit();
         pk::wait<0>();
         pk::sync();  // this step's operands are complete
@@ -75,5 +75,5 @@ extern "C" __global__ void __launch_bounds__(128, 1) attention(
     auto o_tile = pk::map<AccMD>([](float acc, float total_accmd) {
         return pk::bf16(acc / total_accmd);
     }, acc, total_accmd);
-    pk::store(o_tile, o + b * 38400 + h * 19200 + g * 9600 + m0 * 64, 64, 1, m_left, 64);
+    pk::store<pk::Aligned>(o_tile, o + b * 38400 + h * 19200 + g * 9600 + m0 * 64, 64, 1, m_left, 64);
 }

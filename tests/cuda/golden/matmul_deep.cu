@@ -23,8 +23,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) matmul_bias(
     // 64 coordinates along k at a time
     // Operands travel to shared memory 2 steps ahead of their use.
     auto stage_k = [&](int64_t k0, int slot) {
-        pk::stage<256>(a_shared[slot], a + m0 * 264 + k0, 264, 1, m_left, pk::left(264, k0));
-        pk::stage<256>(w_shared[slot], w + k0 * 136 + n0, 136, 1, pk::left(264, k0), n_left);
+        pk::stage<256, pk::Aligned>(a_shared[slot], a + m0 * 264 + k0, 264, 1, m_left, pk::left(264, k0));
+        pk::stage<256, pk::Aligned>(w_shared[slot], w + k0 * 136 + n0, 136, 1, pk::left(264, k0), n_left);
     };
     stage_k(0, 0);
     pk::commit();
@@ -39,11 +39,11 @@ extern "C" __global__ void __launch_bounds__(256, 1) matmul_bias(
         pk::dot(acc, a_shared[slot], w_shared[slot]);
         slot = (slot + 1) % 3;
     }
-    auto bias_tile = pk::load<pk::ColOf<Acc>>(bias + n0, 1, n_left);
+    auto bias_tile = pk::load<pk::ColOf<Acc>, pk::Aligned>(bias + n0, 1, n_left);
     auto c_tile = pk::map<Acc>([](float acc, float bias) {
         const float sum = acc + bias;
         const float product = 0.5f * sum * (1.0f + pk::tanh(0.7978846f * (sum + 0.044715f * (sum * sum * sum))));
         return pk::bf16(product);
     }, acc, bias_tile);
-    pk::store(c_tile, c + m0 * 136 + n0, 136, 1, m_left, n_left);
+    pk::store<pk::Aligned>(c_tile, c + m0 * 136 + n0, 136, 1, m_left, n_left);
 }

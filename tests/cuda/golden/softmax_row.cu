@@ -9,7 +9,7 @@ extern "C" __global__ void __launch_bounds__(128) softmax(const pk::bf16* __rest
     using Tile = pk::Rows<1, 1024, 128>;  // one row along n
 
     const int64_t m = int64_t(blockIdx.x);  // coordinate along m
-    auto x_tile = pk::load<Tile>(x + m * 1000, 1, 1000, -INFINITY);
+    auto x_tile = pk::load<Tile, pk::Aligned>(x + m * 1000, 1, 1000, -INFINITY);
     auto x_f32 = pk::map<Tile>([](pk::bf16 x) { return float(x); }, x_tile);
     const float row_max = pk::reduce_cols<pk::Max>(x_f32);
     auto exp_x = pk::map<Tile>([=](float x_f32) { return pk::exp(x_f32 - row_max); }, x_f32);
@@ -19,5 +19,5 @@ extern "C" __global__ void __launch_bounds__(128) softmax(const pk::bf16* __rest
     }, pk::col_index<Tile>(), exp_x);
     const float row_sum = pk::reduce_cols<pk::Sum>(masked_exp_x);
     auto y_tile = pk::map<Tile>([=](float exp_x) { return pk::bf16(exp_x / row_sum); }, exp_x);
-    pk::store(y_tile, y + m * 1000, 1, 1000);
+    pk::store<pk::Aligned>(y_tile, y + m * 1000, 1, 1000);
 }

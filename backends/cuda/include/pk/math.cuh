@@ -53,10 +53,13 @@ template <class T> PK_DEVICE T pow(T a, T b) {  // integers; a negative exponent
     return y;
 }
 
-/// Division rounded down.
+/// Division rounded down. What lies beyond the end of a tile may be divided by zero: that gives 0 and traps nowhere.
 PK_DEVICE float floordiv(float a, float b) { return ::floorf(a / b); }
 PK_DEVICE double floordiv(double a, double b) { return ::floor(a / b); }
-template <class T> PK_DEVICE T floordiv(T a, T b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+template <class T> PK_DEVICE T floordiv(T a, T b) {
+    if (b == 0) return 0;
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
 
 /// Remainder with the sign of the divisor.
 PK_DEVICE float rem(float a, float b) {
@@ -68,6 +71,7 @@ PK_DEVICE double rem(double a, double b) {
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 template <class T> PK_DEVICE T rem(T a, T b) {
+    if (b == 0) return 0;
     const T r = a % b;
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }

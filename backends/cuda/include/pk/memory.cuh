@@ -13,6 +13,11 @@ template <> struct Word<4> { using Type = unsigned int; };
 template <> struct Word<8> { using Type = uint2; };
 template <> struct Word<16> { using Type = uint4; };
 
+/// What is known of an access when it is compiled. Unknown: nothing, so it is looked at when it runs. Aligned: every row of
+/// the tile begins at a multiple of 16 bytes, its columns are contiguous, and 16 bytes lie inside the buffer or outside.
+struct Unknown { static constexpr bool aligned = false; };
+struct Aligned { static constexpr bool aligned = true; };
+
 /// How the vectors of L are moved for elements of type T: `width` elements at a time.
 template <class T, class L> struct Access {
     static constexpr int width = min_of(L::vector, 16 / static_cast<int>(sizeof(T)));
@@ -39,24 +44,28 @@ template <class T, class L> struct Access {
 
 // The tile at `origin`: `pad` in rows from `rows_left` and columns from `cols_left` on. Strides are in elements.
 template <class L, class T>
-PK_DEVICE Tile<T, L> load_tile(const T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left, T pad) {
+PK_DEVICE Tile<T, L> load_vectors(const T* origin, int64_t row_stride, int rows_left, int cols_left, T pad) {
     using A = Access<T, L>;
     Tile<T, L> y;
-    if (A::whole(origin, row_stride, col_stride, cols_left)) {
-        T pads[A::width];
+    T pads[A::width];
 #pragma unroll
-        for (int e = 0; e < A::width; ++e) pads[e] = pad;
+    for (int e = 0; e < A::width; ++e) pads[e] = pad;
 #pragma unroll
-        for (int i = 0; i < L::row_slots; ++i)
+    for (int i = 0; i < L::row_slots; ++i)
 #pragma unroll
-            for (int j = 0; j < L::col_slots; j += A::width) {
-                const int row = L::row(thread(), i), col = L::col(thread(), j);
-                T* to = &y.v[i * L::col_slots + j];
-                if (row < rows_left && col < cols_left) A::read(to, origin + row * row_stride + col);
-                else memcpy(to, pads, A::bytes);
-            }
-        return y;
-    }
+        for (int j = 0; j < L::col_slots; j += A::width) {
+            const int row = L::row(thread(), i), col = L::col(thread(), j);
+            T* to = &y.v[i * L::col_slots + j];
+            if (row < rows_left && col < cols_left) A::read(to, origin + row * row_stride + col);
+            else memcpy(to, pads, A::bytes);
+        }
+    return y;
+}
+
+template <class L, class T>
+PK_DEVICE Tile<T, L> load_elements(const T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left,
+                                   T pad) {
+    Tile<T, L> y;
 #pragma unroll
     for (int i = 0; i < L::row_slots; ++i)
 #pragma unroll
@@ -68,21 +77,20 @@ PK_DEVICE Tile<T, L> load_tile(const T* origin, int64_t row_stride, int64_t col_
 }
 
 template <class T, class L>
-PK_DEVICE void store_tile(const Tile<T, L>& x, T* origin, int64_t row_stride, int64_t col_stride, int rows_left,
-                          int cols_left) {
+PK_DEVICE void store_vectors(const Tile<T, L>& x, T* origin, int64_t row_stride, int rows_left, int cols_left) {
     using A = Access<T, L>;
-    if (!owns<L>(thread())) return;
-    if (A::whole(origin, row_stride, col_stride, cols_left)) {
 #pragma unroll
-        for (int i = 0; i < L::row_slots; ++i)
+    for (int i = 0; i < L::row_slots; ++i)
 #pragma unroll
-            for (int j = 0; j < L::col_slots; j += A::width) {
-                const int row = L::row(thread(), i), col = L::col(thread(), j);
-                if (row < rows_left && col < cols_left)
-                    A::write(origin + row * row_stride + col, &x.v[i * L::col_slots + j]);
-            }
-        return;
-    }
+        for (int j = 0; j < L::col_slots; j += A::width) {
+            const int row = L::row(thread(), i), col = L::col(thread(), j);
+            if (row < rows_left && col < cols_left) A::write(origin + row * row_stride + col, &x.v[i * L::col_slots + j]);
+        }
+}
+
+template <class T, class L>
+PK_DEVICE void store_elements(const Tile<T, L>& x, T* origin, int64_t row_stride, int64_t col_stride, int rows_left,
+                              int cols_left) {
 #pragma unroll
     for (int i = 0; i < L::row_slots; ++i)
 #pragma unroll
@@ -109,45 +117,55 @@ template <class L> struct Window {
 
 /// load<L>(origin, row_stride, col_stride): every element is known to be inside its buffer.
 /// load<L>(origin, row_stride, col_stride, rows_left, cols_left[, pad]): `pad` outside.
-/// load<V>(origin, stride[, left[, pad]]) for a vector.
-template <class L, class T> PK_DEVICE Tile<T, L> load(const T* origin, Window<L> w, T pad = T()) {
-    return load_tile<L, T>(origin, w.row_stride, w.col_stride, w.rows_left, w.cols_left, pad);
+/// load<V>(origin, stride[, left[, pad]]) for a vector. load<L, Aligned>: see there.
+template <class L, class Fact = Unknown, class T> PK_DEVICE Tile<T, L> load(const T* origin, Window<L> w, T pad = T()) {
+    if constexpr (Fact::aligned) return load_vectors<L>(origin, w.row_stride, w.rows_left, w.cols_left, pad);
+    else if (Access<T, L>::whole(origin, w.row_stride, w.col_stride, w.cols_left))
+        return load_vectors<L>(origin, w.row_stride, w.rows_left, w.cols_left, pad);
+    else return load_elements<L>(origin, w.row_stride, w.col_stride, w.rows_left, w.cols_left, pad);
 }
-template <class L, class T> PK_DEVICE Tile<T, L> load(const T* origin, int64_t stride) {
-    return load<L>(origin, Window<L>::vector(stride, is_column<L> ? L::rows : L::cols));
+template <class L, class Fact = Unknown, class T> PK_DEVICE Tile<T, L> load(const T* origin, int64_t stride) {
+    return load<L, Fact>(origin, Window<L>::vector(stride, is_column<L> ? L::rows : L::cols));
 }
-template <class L, class T> PK_DEVICE Tile<T, L> load(const T* origin, int64_t row_stride, int64_t col_stride) {
-    if constexpr (is_vector<L>) return load<L>(origin, Window<L>::vector(row_stride, static_cast<int>(col_stride)));
-    else return load<L>(origin, Window<L>(row_stride, col_stride, L::rows, L::cols));
+template <class L, class Fact = Unknown, class T>
+PK_DEVICE Tile<T, L> load(const T* origin, int64_t row_stride, int64_t col_stride) {
+    if constexpr (is_vector<L>) return load<L, Fact>(origin, Window<L>::vector(row_stride, static_cast<int>(col_stride)));
+    else return load<L, Fact>(origin, Window<L>(row_stride, col_stride, L::rows, L::cols));
 }
-template <class L, class T, class Pad> PK_DEVICE Tile<T, L> load(const T* origin, int64_t stride, int left, Pad pad) {
+template <class L, class Fact = Unknown, class T, class Pad>
+PK_DEVICE Tile<T, L> load(const T* origin, int64_t stride, int left, Pad pad) {
     static_assert(is_vector<L>, "a tile with two dims has two strides");
-    return load<L>(origin, Window<L>::vector(stride, left), T(pad));
+    return load<L, Fact>(origin, Window<L>::vector(stride, left), T(pad));
 }
-template <class L, class T>
+template <class L, class Fact = Unknown, class T>
 PK_DEVICE Tile<T, L> load(const T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left) {
-    return load<L>(origin, Window<L>(row_stride, col_stride, rows_left, cols_left));
+    return load<L, Fact>(origin, Window<L>(row_stride, col_stride, rows_left, cols_left));
 }
-template <class L, class T, class Pad>
+template <class L, class Fact = Unknown, class T, class Pad>
 PK_DEVICE Tile<T, L> load(const T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left, Pad pad) {
-    return load<L>(origin, Window<L>(row_stride, col_stride, rows_left, cols_left), T(pad));
+    return load<L, Fact>(origin, Window<L>(row_stride, col_stride, rows_left, cols_left), T(pad));
 }
 
 /// store(tile, origin, row_stride, col_stride[, rows_left, cols_left]), store(vector, origin, stride[, left]): writes what
 /// is inside, each element once though several threads may hold it.
-template <class T, class L> PK_DEVICE void store(const Tile<T, L>& x, T* origin, Window<L> w) {
-    store_tile(x, origin, w.row_stride, w.col_stride, w.rows_left, w.cols_left);
+template <class Fact = Unknown, class T, class L> PK_DEVICE void store(const Tile<T, L>& x, T* origin, Window<L> w) {
+    if (!owns<L>(thread())) return;
+    if constexpr (Fact::aligned) store_vectors(x, origin, w.row_stride, w.rows_left, w.cols_left);
+    else if (Access<T, L>::whole(origin, w.row_stride, w.col_stride, w.cols_left))
+        store_vectors(x, origin, w.row_stride, w.rows_left, w.cols_left);
+    else store_elements(x, origin, w.row_stride, w.col_stride, w.rows_left, w.cols_left);
 }
-template <class T, class L> PK_DEVICE void store(const Tile<T, L>& x, T* origin, int64_t stride) {
-    store(x, origin, Window<L>::vector(stride, is_column<L> ? L::rows : L::cols));
+template <class Fact = Unknown, class T, class L> PK_DEVICE void store(const Tile<T, L>& x, T* origin, int64_t stride) {
+    store<Fact>(x, origin, Window<L>::vector(stride, is_column<L> ? L::rows : L::cols));
 }
-template <class T, class L> PK_DEVICE void store(const Tile<T, L>& x, T* origin, int64_t row_stride, int64_t col_stride) {
-    if constexpr (is_vector<L>) store(x, origin, Window<L>::vector(row_stride, static_cast<int>(col_stride)));
-    else store(x, origin, Window<L>(row_stride, col_stride, L::rows, L::cols));
+template <class Fact = Unknown, class T, class L>
+PK_DEVICE void store(const Tile<T, L>& x, T* origin, int64_t row_stride, int64_t col_stride) {
+    if constexpr (is_vector<L>) store<Fact>(x, origin, Window<L>::vector(row_stride, static_cast<int>(col_stride)));
+    else store<Fact>(x, origin, Window<L>(row_stride, col_stride, L::rows, L::cols));
 }
-template <class T, class L>
+template <class Fact = Unknown, class T, class L>
 PK_DEVICE void store(const Tile<T, L>& x, T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left) {
-    store(x, origin, Window<L>(row_stride, col_stride, rows_left, cols_left));
+    store<Fact>(x, origin, Window<L>(row_stride, col_stride, rows_left, cols_left));
 }
 
 /// A scalar of the block, which every thread holds.

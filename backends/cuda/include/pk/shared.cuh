@@ -46,24 +46,24 @@ template <class S> struct Transposed {
 };
 template <class S> PK_DEVICE Transposed<S> transposed(S& s) { return {s}; }
 
-/// Starts copying the tile at `origin` to shared memory, with zeros in rows from `rows_left` and columns from
-/// `cols_left` on. Ends with `commit`; the data may be read after `wait` and `sync`. A source that is not aligned to 16
-/// bytes goes through registers and is there after `sync`.
+// 16 bytes at a time, asynchronously: the copies of this thread belong to its open group.
 template <int Threads, class T, int R, int C>
-PK_DEVICE void stage(Shared<T, R, C>& to, const T* origin, int64_t row_stride, int64_t col_stride, int rows_left,
-                     int cols_left) {
+PK_DEVICE void stage_vectors(Shared<T, R, C>& to, const T* origin, int64_t row_stride, int rows_left, int cols_left) {
     using S = Shared<T, R, C>;
-    const uint64_t bits = reinterpret_cast<uint64_t>(origin) | static_cast<uint64_t>(row_stride) * sizeof(T);
-    if (col_stride == 1 && bits % 16 == 0) {
 #pragma unroll
-        for (int n = thread(); n < R * S::chunks; n += Threads) {
-            const int row = n / S::chunks, col = n % S::chunks * S::chunk;
-            const int there = row < rows_left ? max_of(0, min_of(S::chunk, cols_left - col)) : 0;
-            const T* from = there > 0 ? origin + row * row_stride + col : origin;
-            ptx::copy_async_16(to.at(row, col), from, there * static_cast<int>(sizeof(T)));
-        }
-        return;
+    for (int n = thread(); n < R * S::chunks; n += Threads) {
+        const int row = n / S::chunks, col = n % S::chunks * S::chunk;
+        const int there = row < rows_left ? max_of(0, min_of(S::chunk, cols_left - col)) : 0;
+        const T* from = there > 0 ? origin + row * row_stride + col : origin;
+        ptx::copy_async_16(to.at(row, col), from, there * static_cast<int>(sizeof(T)));
     }
+}
+
+// Through registers.
+template <int Threads, class T, int R, int C>
+PK_DEVICE void stage_elements(Shared<T, R, C>& to, const T* origin, int64_t row_stride, int64_t col_stride, int rows_left,
+                              int cols_left) {
+    using S = Shared<T, R, C>;
     const bool down = row_stride == 1;  // neighbouring lanes read neighbouring addresses
 #pragma unroll 1
     for (int n = thread(); n < R * S::chunks; n += Threads) {
@@ -79,9 +79,21 @@ PK_DEVICE void stage(Shared<T, R, C>& to, const T* origin, int64_t row_stride, i
     }
 }
 
-template <int Threads, class T, int R, int C>
+/// Starts copying the tile at `origin` to shared memory, with zeros in rows from `rows_left` and columns from
+/// `cols_left` on. Ends with `commit`; the data may be read after `wait` and `sync`. A source that is not aligned to 16
+/// bytes goes through registers and is there after `sync`.
+template <int Threads, class Fact = Unknown, class T, int R, int C>
+PK_DEVICE void stage(Shared<T, R, C>& to, const T* origin, int64_t row_stride, int64_t col_stride, int rows_left,
+                     int cols_left) {
+    const uint64_t bits = reinterpret_cast<uint64_t>(origin) | static_cast<uint64_t>(row_stride) * sizeof(T);
+    if constexpr (Fact::aligned) stage_vectors<Threads>(to, origin, row_stride, rows_left, cols_left);
+    else if (col_stride == 1 && bits % 16 == 0) stage_vectors<Threads>(to, origin, row_stride, rows_left, cols_left);
+    else stage_elements<Threads>(to, origin, row_stride, col_stride, rows_left, cols_left);
+}
+
+template <int Threads, class Fact = Unknown, class T, int R, int C>
 PK_DEVICE void stage(Shared<T, R, C>& to, const T* origin, int64_t row_stride, int64_t col_stride) {
-    stage<Threads>(to, origin, row_stride, col_stride, R, C);
+    stage<Threads, Fact>(to, origin, row_stride, col_stride, R, C);
 }
 
 /// Closes the group of copies started since the last `commit`.

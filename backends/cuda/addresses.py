@@ -1,0 +1,68 @@
+"""What is known of an access before it runs: whether 16 bytes at a time can be moved without looking at addresses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from portakern.dtypes import DTYPES
+from portakern.emit.clike import Dialect, Planner
+from portakern.emit.clike.memory import Addresses
+from portakern.emit.clike.plan import Access
+from portakern.ir import tile as t
+from portakern.ir.size import Size, divides
+
+VECTOR_BYTES = 16
+
+
+@dataclass(frozen=True)
+class CudaAccess(Access):
+    """``aligned``: every row of the tile begins at a multiple of 16 bytes, its columns are contiguous, and every 16 bytes of it
+    lie inside the buffer or outside as a whole."""
+
+    aligned: bool = False
+
+    def __str__(self) -> str:
+        return super().__str__() + (" aligned" if self.aligned else "")
+
+
+class CudaAddresses(Addresses):
+    def access(self, op: t.Load | t.Store, buffer: str, dims: t.Dims, inline_left: frozenset[str] = frozenset()) -> CudaAccess:
+        made = super().access(op, buffer, dims, inline_left)
+        return CudaAccess(**vars(made), aligned=bool(dims) and made.strides[-1] == "1" and is_aligned(self.kernel, op, dims))
+
+
+class CudaPlanner(Planner):
+    def __init__(self, kernel: t.Kernel, dialect: Dialect) -> None:
+        super().__init__(kernel, dialect)
+        self.addresses = CudaAddresses(self.kernel)
+
+
+def is_aligned(kernel: t.Kernel, op: t.Load | t.Store, dims: t.Dims) -> bool:
+    """Whether 16 bytes along the last of ``dims``, which is contiguous, are always aligned and never cut by the extent.
+
+    Relies on the buffer's facts: callers of a kernel see to it that an array begins where its type says.
+    """
+    have = t.buffer_type(op.buffer)
+    elements = max(1, VECTOR_BYTES // DTYPES[have.dtype].bytes)
+    column = dims[-1][0]
+    if have.align % VECTOR_BYTES or not _whole(kernel.axis[column], elements):
+        return False
+    for index, stride in zip(op.indices, have.element_strides, strict=True):
+        if index.gather >= 0 or not divides(elements, _times(index.offset, stride)):
+            return False
+        for term in index.terms:
+            # A tile begins at a multiple of its size; along the columns only that beginning counts.
+            axis = kernel.axis[term.axis]
+            step = axis.tile if term.axis == column and term.div == 1 and not term.mod else 1
+            if axis.extent != 1 and not divides(elements, _times(_times(term.scale, step), stride)):
+                return False
+    return True
+
+
+def _whole(column: t.Axis, elements: int) -> bool:
+    """Whether neither the tile nor the extent cuts a vector."""
+    return column.tile % elements == 0 and (not column.ragged or divides(elements, column.extent))
+
+
+def _times(a: Size, b: Size) -> Size:
+    return b * a if isinstance(a, int) else a * b
