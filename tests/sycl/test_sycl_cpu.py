@@ -66,8 +66,8 @@ def test_a_compiler_that_ends_its_process_is_an_error_not_the_end() -> None:
 
     assert SYCL.adopt is not None and SYCL.toolchain is not None
     line = "// portakern launch: kernel=bad grid=(1, 1, 1) block=(1, 1, 1) shared=0 args=(x, y)\n"
-    source = SYCL.adopt(line + '#include "pk/cpu.hpp"\nPK_KERNEL bad(const float* x, float* y) { y[0] = unheard_of(x); }\n', None,
-                        samples.transpose(), CPU)
+    text = line + '#include "pk/cpu.hpp"\nPK_KERNEL bad(const float* x, float* y) { y[0] = unheard_of(x); }\n'
+    source = SYCL.adopt(text, None, samples.transpose(), CPU)
     with pytest.raises(CompileError, match="unheard_of"):
         SYCL.toolchain.compile(source)
     with pytest.raises(WorkerError):

@@ -63,7 +63,7 @@ def write(op: Op, values: Sequence[Text], words: Words) -> Text:
         case Compare(fn):
             return _compare(_COMPARE[fn], values[0], values[1], words)
         case Select():
-            return _select(*values, words)
+            return _select(values[0], values[1], values[2], words)
         case Cast():
             return _cast(values[0], tile_type(op.x).dtype, dtype, words)
         case Bitcast():

@@ -10,10 +10,14 @@ from collections.abc import Callable, Sequence
 
 from ..loops.plan import KernelPlan
 from ..loops.spelling import C_TYPE, IDENTITY, MEMORY, REGISTER, constant, held
+from .product import product
 
 
 class Helpers:
-    """The words of OpenCL C (see :class:`portakern.backends.sycl.loops.words.Words`).  Collects the functions a source needs, in the order they must be defined."""
+    """The words of OpenCL C (see :class:`portakern.backends.sycl.loops.words.Words`).
+
+    Collects the functions a source needs, in the order they must be defined.
+    """
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
@@ -283,8 +287,8 @@ class Helpers:
         q = f"    const {t} q = a / b;\n" if fn == "floordiv" else ""
         what = "a / b rounded down" if fn == "floordiv" else "What a leaves by b, with the sign of b"
         rest = "a - q * b" if fn == "floordiv" else "a % b"
-        return self.use(name, lambda: (
-            f"// {what[0].upper()}{what[1:]}.\n{t} {name}(const {t} a, const {t} b)\n{{\n{q}    const {t} r = {rest};\n{text}\n}}"))
+        head = f"// {what[0].upper()}{what[1:]}.\n{t} {name}(const {t} a, const {t} b)\n{{\n"
+        return self.use(name, lambda: f"{head}{q}    const {t} r = {rest};\n{text}\n}}")
 
     def atomic(self, mode: str, dtype: str) -> str:
         if dtype == "i32":
@@ -298,53 +302,7 @@ class Helpers:
             f"        const int seen = atomic_cmpxchg((volatile __global int *)p, as_int(old), as_int({new}));\n"
             "        if (seen == as_int(old))\n            return;\n        old = as_float(seen);\n    }\n}"))
 
-    # ---- the matrix product
-
     def product(self, dtype: str, rows: int, lanes: int, vectors: int) -> str:
         kind = REGISTER[dtype]
-        t, wide = C_TYPE[kind], lanes * vectors
-        name = f"product_{kind}_{rows}x{wide}"
-
-        def block(height: int, pad: str) -> str:
-            each_r = f"{pad}__attribute__((opencl_unroll_hint({height})))\n{pad}for (int r = 0; r < {height}; ++r)"
-            row = "(i + r)" if height > 1 else "i"
-            if height == 1:
-                lines = [f"{pad}{t}{lanes} " + ", ".join(
-                    f"s{v} = vload{lanes}({v}, c + i * c_pitch + j)" for v in range(vectors)) + ";"]
-                lines.append(f"{pad}for (int k = 0; k < depth; ++k) {{")
-                for v in range(vectors):
-                    lines.append(f"{pad}    s{v} = fma(({t}{lanes})(a[i * a_pitch + k]), vload{lanes}({v}, b + k * b_pitch + j), s{v});"
-                                 if kind[0] == "f" else
-                                 f"{pad}    s{v} += a[i * a_pitch + k] * vload{lanes}({v}, b + k * b_pitch + j);")
-                lines.append(f"{pad}}}")
-                lines += [f"{pad}vstore{lanes}(s{v}, {v}, c + i * c_pitch + j);" for v in range(vectors)]
-                return "\n".join(lines)
-            lines = [f"{pad}{t}{lanes} s[{height}][{vectors}];", each_r + " {"]
-            lines += [f"{pad}    s[r][{v}] = vload{lanes}({v}, c + {row} * c_pitch + j);" for v in range(vectors)]
-            lines += [f"{pad}}}", f"{pad}for (int k = 0; k < depth; ++k) {{"]
-            lines += [f"{pad}    const {t}{lanes} b{v} = vload{lanes}({v}, b + k * b_pitch + j);" for v in range(vectors)]
-            inner = pad + "    "
-            lines += [each_r.replace(pad + "__", inner + "__").replace(pad + "for", inner + "for") + " {"]
-            lines += [f"{inner}    const {t}{lanes} x = a[{row} * a_pitch + k];"]
-            for v in range(vectors):
-                lines.append(f"{inner}    s[r][{v}] = " + (f"fma(x, b{v}, s[r][{v}]);" if kind[0] == "f" else f"s[r][{v}] + x * b{v};"))
-            lines += [f"{inner}}}", f"{pad}}}", each_r + " {"]
-            lines += [f"{pad}    vstore{lanes}(s[r][{v}], {v}, c + {row} * c_pitch + j);" for v in range(vectors)]
-            lines += [f"{pad}}}"]
-            return "\n".join(lines)
-
-        def make() -> str:
-            pointer = f"__local const {t} *"
-            head = (f"// c += a b on packed tiles of rows x depth and depth x columns.  {rows} x {wide} sums stay in registers while k\n"
-                    f"// runs, so that each element of b is read once for {rows} rows and each of a once for {wide} columns.\n"
-                    f"void {name}(__local {t} *c, const int c_pitch, {pointer}a, const int a_pitch,\n"
-                    f"    {pointer}b, const int b_pitch, const int rows, const int columns, const int depth)\n{{\n")
-            pad = " " * 12
-            return (head + f"    for (int j = 0; j < columns; j += {wide}) {{\n        int i = 0;\n"
-                    f"        for (; i + {rows} <= rows; i += {rows}) {{\n{block(rows, pad)}\n        }}\n"
-                    f"        for (; i < rows; ++i) {{\n{block(1, pad)}\n        }}\n    }}\n}}")
-
-        return self.use(name, make)
-
-
-__all__ = ["Helpers", "constant"]
+        name = f"product_{kind}_{rows}x{lanes * vectors}"
+        return self.use(name, lambda: product(name, kind, rows, lanes, vectors))

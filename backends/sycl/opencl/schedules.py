@@ -98,7 +98,7 @@ def _attention(nest: Nest, device: Device) -> list[Tiles]:
         tiles.update({a.name: _fit(a.extent, m, ROWS) for a in nest.role("m")})
         tiles.update({a.name: _fit(a.extent, n, LANES * VECTORS) for a in nest.role("n")})
         for role in ("k", "d"):
-            tiles.update({a.name: _round_up(max(int(a.extent), 1), LANES) for a in nest.role(role) if isinstance(a.extent, int)})
+            tiles.update({a.name: _round_up(max(a.extent, 1), LANES) for a in nest.role(role) if isinstance(a.extent, int)})
         if _attention_bytes(nest, tiles) <= limit:
             found.append(tiles)
     return found

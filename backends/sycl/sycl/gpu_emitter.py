@@ -76,7 +76,7 @@ def _unsupported(op: Op) -> list[Missing]:
     if isinstance(op, Dot):
         sizes = dict((*tile_type(op.lhs).dims, *tile_type(op.rhs).dims))
         narrow = tile_type(op.lhs).dtype in ("bf16", "f16")
-        rows, cols = (tile_type(op).shape + (1, 1))[:2]
+        rows, cols = (*tile_type(op).shape, 1, 1)[:2]
         if rows % 8 or cols % 16 or (narrow and sizes[op.axis] % 16):
             shape = f"{rows}x{cols}x{sizes[op.axis]}"
             return [Missing(f"a matrix product in tiles of {shape}", where, "m in multiples of 8, n and k of 16")]

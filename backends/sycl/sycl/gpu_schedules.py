@@ -84,8 +84,8 @@ def _rows(nest: Nest, device: Device) -> Iterator[Schedule]:
 
 
 # m, n, k, sub-groups: the accumulator takes m n / (16 sub-groups) registers of a lane.
-_PRODUCTS = ((128, 128, 32, 16), (64, 128, 32, 8), (64, 64, 32, 8), (128, 64, 32, 8), (32, 64, 32, 4), (64, 32, 32, 4), (32, 32, 32, 4),
-             (16, 64, 32, 4), (16, 32, 32, 2), (8, 32, 32, 2), (8, 16, 32, 1))  # fmt: skip
+_PRODUCTS = ((128, 128, 32, 16), (64, 128, 32, 8), (64, 64, 32, 8), (128, 64, 32, 8), (32, 64, 32, 4), (64, 32, 32, 4),
+             (32, 32, 32, 4), (16, 64, 32, 4), (16, 32, 32, 2), (8, 32, 32, 2), (8, 16, 32, 1))  # fmt: skip
 
 
 def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
@@ -107,7 +107,7 @@ def _covers(axis: NestAxis, tile: int) -> bool:
 
 def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
     m, n, k, d = (nest.role(r)[0] for r in "mnkd")
-    deep, wide = (max(16, _up(int(x.extent))) for x in (k, d))
+    deep, wide = (_fit(x, 256, 16) for x in (k, d))
     element = dtype(nest.dots or "bf16").bytes
     found: list[tuple[bool, Schedule]] = []
     for rows, keys, warps in _ATTENTION:
@@ -123,7 +123,8 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
 
 
 # Query rows, keys a step, sub-groups.
-_ATTENTION = ((64, 64, 16), (64, 32, 16), (32, 32, 8), (32, 64, 16), (32, 64, 8), (16, 64, 8), (16, 32, 4), (8, 16, 1), (8, 32, 2))
+_ATTENTION = ((64, 64, 16), (64, 32, 16), (32, 32, 8), (32, 64, 16), (32, 64, 8), (16, 64, 8), (16, 32, 4), (8, 16, 1),
+              (8, 32, 2))  # fmt: skip
 
 
 _FAMILIES = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "contraction": _contraction,

@@ -121,7 +121,8 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "pk_kernel": (c.c_void_p, [c.c_void_p, c.c_void_p, c.c_char_p]),
     "pk_kernel_free": (None, [c.c_void_p]),
     "pk_kernel_facts": (c.c_int, [c.c_void_p, c.c_void_p, c.POINTER(c.c_uint64)]),
-    "pk_launch": (c.c_int, [c.c_void_p, c.c_void_p, c.POINTER(c.c_size_t), c.POINTER(c.c_size_t), c.POINTER(Argument), c.c_int]),
+    "pk_launch": (c.c_int, [c.c_void_p, c.c_void_p, c.POINTER(c.c_size_t), c.POINTER(c.c_size_t), c.POINTER(Argument),
+                            c.c_int]),
 }
 
 

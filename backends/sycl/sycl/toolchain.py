@@ -50,8 +50,8 @@ class SyclToolchain:
         kernels = tuple(dict.fromkeys(x.kernel for x in source.launches))
         built = call("portakern.backends.sycl.sycl.jobs:build_cpu", text, kernels, OPTIONS, timeout_s=_TIMEOUT_S)
         resources = tuple(
-            Resources(kernel=name, scratch_bytes=facts["private"], shared_bytes=facts["local"], source="clGetKernelWorkGroupInfo",
-                      extra=(("preferred_work_group_multiple", facts["multiple"]),))
+            Resources(kernel=name, scratch_bytes=facts["private"], shared_bytes=facts["local"],
+                      source="clGetKernelWorkGroupInfo", extra=(("preferred_work_group_multiple", facts["multiple"]),))
             for name, facts in built["kernels"].items()
         )  # fmt: skip
         return Binary("opencl-program", pickle.dumps((built["device"], built["data"])), built["device"], resources,

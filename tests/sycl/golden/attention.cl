@@ -25,8 +25,8 @@ float16 load_bf16x16_step_part(__global const ushort *p, const long step, const 
     return vload16(0, v);
 }
 
-// c += a b on packed tiles of rows x depth and depth x columns.  8 x 32 sums stay in registers while k
-// runs, so that each element of b is read once for 8 rows and each of a once for 32 columns.
+// c += a b for packed tiles of rows x depth and depth x columns. 8 x 32 sums stay in registers while k
+// runs, so that an element of b is read once for 8 rows and one of a once for 32 columns.
 void product_f32_8x32(__local float *c, const int c_pitch, __local const float *a, const int a_pitch,
     __local const float *b, const int b_pitch, const int rows, const int columns, const int depth)
 {
@@ -56,10 +56,12 @@ void product_f32_8x32(__local float *c, const int c_pitch, __local const float *
             }
         }
         for (; i < rows; ++i) {
-            float16 s0 = vload16(0, c + i * c_pitch + j), s1 = vload16(1, c + i * c_pitch + j);
+            float16 s0 = vload16(0, c + i * c_pitch + j);
+            float16 s1 = vload16(1, c + i * c_pitch + j);
             for (int k = 0; k < depth; ++k) {
-                s0 = fma((float16)(a[i * a_pitch + k]), vload16(0, b + k * b_pitch + j), s0);
-                s1 = fma((float16)(a[i * a_pitch + k]), vload16(1, b + k * b_pitch + j), s1);
+                const float16 x = a[i * a_pitch + k];
+                s0 = fma(x, vload16(0, b + k * b_pitch + j), s0);
+                s1 = fma(x, vload16(1, b + k * b_pitch + j), s1);
             }
             vstore16(s0, 0, c + i * c_pitch + j);
             vstore16(s1, 1, c + i * c_pitch + j);
