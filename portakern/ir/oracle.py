@@ -58,9 +58,7 @@ def static(shape: Sequence[Size]) -> tuple[int, ...]:
     """``shape`` as numbers; raises :class:`IRError` where a dim is open."""
     for size in shape:
         if isinstance(size, Sym):
-            raise IRError(
-                f"the oracle needs a value for {', '.join(sorted(size.names))}", "bind every dim of the program"
-            )
+            raise IRError(f"the oracle needs a value for {', '.join(sorted(size.names))}", "bind every dim of the program")
     return tuple(shape)  # type: ignore[arg-type]
 
 
@@ -164,10 +162,11 @@ def erf(x: np.ndarray) -> np.ndarray:
     for n in range(1, 60):
         term = term * (2 * a * a / (2 * n + 1))
         total = total + term
-    tail = np.zeros_like(a)
+    b = np.maximum(a, 1.0)
+    tail = np.zeros_like(b)
     for n in range(60, 0, -1):
-        tail = (n / 2) / (a + tail)
-    far = 1 - np.exp(-a * a) / ((a + tail) * math.sqrt(math.pi))
+        tail = (n / 2) / (b + tail)
+    far = 1 - np.exp(-b * b) / ((b + tail) * math.sqrt(math.pi))
     return np.where(np.isnan(x), x, np.copysign(np.where(a < 2.5, total, far), x))
 
 
@@ -347,8 +346,7 @@ def _grouped(x: np.ndarray, w: np.ndarray, groups: int) -> np.ndarray:
 def _transposed_convolution(op: t.Convolve, x: np.ndarray, w: np.ndarray, out: np.ndarray) -> np.ndarray:
     n = x.ndim - 2
     reach = [
-        (s - 1) * st + d * (k - 1) + 1
-        for s, st, d, k in zip(x.shape[1:-1], op.strides, op.dilation, w.shape[:n], strict=True)
+        (s - 1) * st + d * (k - 1) + 1 for s, st, d, k in zip(x.shape[1:-1], op.strides, op.dilation, w.shape[:n], strict=True)
     ]
     full = np.zeros((x.shape[0], *[max(r, 0) for r in reach], out.shape[-1]), x.dtype)
     for tap in np.ndindex(*w.shape[:n]):
