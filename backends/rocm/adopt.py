@@ -14,8 +14,8 @@ HIP C++ with one or more `extern "C" __global__` kernels, each announced by a co
 `{FORM}`
 (grid in blocks: integers or Python expressions of open dims; args: the operator's arrays, then run-time scalars, then open
 dims as int64_t, in the order of the kernel's parameters). It is compiled by clang without ROCm's headers: include
-"pk/device.h" for __global__, __shared__, blockIdx, threadIdx, barriers and lane exchange, or "pk/pk.h" for the tile vocabulary; the
-amdgcn builtins are there."""
+"pk/device.h" for __global__, __shared__, blockIdx, threadIdx, barriers and lane exchange, or "pk/pk.h" for the tile
+vocabulary; the amdgcn builtins are there."""
 
 
 def adopt(text: str, entry: str | None, program: Program, target: Target) -> Source:

@@ -78,8 +78,10 @@ class CodeObject:
             listed = note.get("amdhsa.kernels") if isinstance(note, dict) else None
             if listed is not None:
                 return {k[".name"]: self._kernel(k) for k in listed}
-        raise CodeObjectError("the code object carries no kernel metadata",
-                              "it must be linked (ld.lld -shared) and of code object version 3 or later")
+        raise CodeObjectError(
+            "the code object carries no kernel metadata",
+            "it must be linked (ld.lld -shared) and of code object version 3 or later",
+        )
 
     def _kernel(self, k: dict[str, Any]) -> KernelUse:
         # .vgpr_count is the total of a unified register file, .agpr_count its accumulation part.
@@ -94,19 +96,29 @@ class CodeObject:
         """The kernel descriptor the hardware is set up from: LDS and scratch bytes, kernel argument bytes, entry address
         and the three resource words."""
         address = self.symbols[f"{kernel}.kd"][0]
-        at = next(s.offset + address - s.address for s in self._segments()
-                  if s.kind == _SEGMENT_LOAD and s.address <= address < s.address + s.size)
+        at = next(
+            s.offset + address - s.address
+            for s in self._segments()
+            if s.kind == _SEGMENT_LOAD and s.address <= address < s.address + s.size
+        )
         shared, scratch, arguments = struct.unpack_from("<III", self.data, at)
         (entry,) = struct.unpack_from("<q", self.data, at + 16)
         rsrc3, rsrc1, rsrc2 = struct.unpack_from("<III", self.data, at + 44)
-        return {"shared_bytes": shared, "scratch_bytes": scratch, "argument_bytes": arguments, "entry": address + entry,
-                "rsrc1": rsrc1, "rsrc2": rsrc2, "rsrc3": rsrc3}
+        return {
+            "shared_bytes": shared,
+            "scratch_bytes": scratch,
+            "argument_bytes": arguments,
+            "entry": address + entry,
+            "rsrc1": rsrc1,
+            "rsrc2": rsrc2,
+            "rsrc3": rsrc3,
+        }
 
     @cached_property
     def symbols(self) -> dict[str, tuple[int, int]]:
         """Dynamic symbols: name -> (address, size in bytes)."""
         found: dict[str, tuple[int, int]] = {}
-        offset, = struct.unpack_from("<Q", self.data, 40)
+        (offset,) = struct.unpack_from("<Q", self.data, 40)
         size, count = struct.unpack_from("<HH", self.data, 58)
         headers = [struct.unpack_from("<IIQQQQIIQQ", self.data, offset + size * n) for n in range(count)]
         for header in headers:
@@ -120,7 +132,7 @@ class CodeObject:
         return found
 
     def _segments(self) -> list[_Segment]:
-        offset, = struct.unpack_from("<Q", self.data, 32)
+        (offset,) = struct.unpack_from("<Q", self.data, 32)
         size, count = struct.unpack_from("<HH", self.data, 54)
         found = []
         for n in range(count):

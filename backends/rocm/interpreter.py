@@ -58,7 +58,9 @@ class HipInterpreter:
 
     def available(self, target: Target) -> Availability:
         if (platform.machine(), platform.system()) != ("x86_64", "Linux"):
-            return Availability(False, "HIP sources are interpreted on x86-64 Linux only: fibers are switched by its machine code")
+            return Availability(
+                False, "HIP sources are interpreted on x86-64 Linux only: fibers are switched by its machine code"
+            )
         if target.device.isa not in _MACROS:
             return Availability(False, f"the interpreter does not know the wave operations of {target.device.isa}")
         try:
@@ -78,7 +80,9 @@ def _compile(source: Source) -> Path:
     """A shared object with a function ``pk_run_<kernel>`` for every launch; kept in the cache."""
     isa = source.target.device.isa
     lanes = LANES.read_text()
-    key = digest("hip-lanes", source.text, source.headers, lanes, FLAGS, isa, _processor(), tuple(x.kernel for x in source.launches))
+    key = digest(
+        "hip-lanes", source.text, source.headers, lanes, FLAGS, isa, _processor(), tuple(x.kernel for x in source.launches)
+    )
     kept = Cache().file(key, ".so")
     if kept is not None:
         return kept
@@ -130,14 +134,16 @@ class HostProgram:
         """On host arrays; outputs are numpy arrays."""
         import numpy as np
 
+        from portakern.spec.inputs import numpy_dtype
+
         given = self.source.by_role("input", "scalar")
         arrays: dict[str, np.ndarray] = {}
         for a, x in zip(given, inputs, strict=True):
-            arrays[a.name] = _empty(np.shape(x), _numpy(a.dtype))
+            arrays[a.name] = _empty(np.shape(x), numpy_dtype(a.dtype))
             arrays[a.name][...] = x
         outputs = self.source.by_role("output")
         for a in outputs:
-            arrays[a.name] = _empty(self._shape(a.name, sizes), _numpy(a.dtype))
+            arrays[a.name] = _empty(self._shape(a.name, sizes), numpy_dtype(a.dtype))
         self._execute(arrays, sizes)
         results = tuple(arrays[a.name] for a in outputs)
         return results[0] if len(results) == 1 else results
@@ -147,8 +153,10 @@ class HostProgram:
         return tuple(evaluate(n, sizes) for n in array.type.shape) if isinstance(array.type, BufferType) else ()
 
     def _execute(self, arrays: dict[str, np.ndarray], sizes: Mapping[str, int]) -> None:
+        from portakern.spec.inputs import numpy_dtype
+
         for a in self.source.by_role("temporary"):
-            arrays[a.name] = _empty(self._shape(a.name, sizes), _numpy(a.dtype))  # NaN: what was never written is not read
+            arrays[a.name] = _empty(self._shape(a.name, sizes), numpy_dtype(a.dtype))  # NaN: what was never written is not read
         for a in self.source.arrays:
             if a.init is not None:
                 arrays[a.name][...] = a.init
@@ -207,15 +215,3 @@ def _aligned(buffer: HostBuffer) -> HostBuffer:
     storage = room[start : start + buffer.storage.size]
     storage[...] = buffer.storage
     return HostBuffer(buffer.name, storage, buffer.offset, buffer.shape, buffer.dtype)
-
-
-def _numpy(dtype: str) -> Any:
-    import numpy as np
-
-    names = {"f64": "f8", "f32": "f4", "f16": "f2", "i64": "i8", "i32": "i4", "i16": "i2", "i8": "i1", "u64": "u8", "u32": "u4",
-             "u16": "u2", "u8": "u1", "bool": "?"}  # fmt: skip
-    if dtype in names:
-        return np.dtype(names[dtype])
-    import ml_dtypes
-
-    return np.dtype(getattr(ml_dtypes, {"bf16": "bfloat16"}[dtype]))

@@ -52,13 +52,15 @@ def _tiles(nest: Nest, **chosen: int) -> tuple[tuple[str, int], ...]:
 def _elementwise(nest: Nest, device: Device) -> Iterator[Schedule]:
     wave = subgroup(device)
     per_thread = 8 if dtype(nest.io_dtype).bytes <= 2 else 4
-    axes = nest.role("parallel")
+    axes = list(nest.role("parallel"))
+    if not axes:  # a single element
+        yield Schedule(_tiles(nest), warps=1)
+        return
+    inner, outer = axes[-1], axes[-2:-1]
     for warps, factor in ((256 // wave, 1), (256 // wave, 2), (512 // wave, 1), (128 // wave, 1), (64 // wave, 1)):
         count = warps * wave * per_thread * factor
-        last = _fit(axes[-1], count)
-        chosen = {axes[-1].name: last}
-        if len(axes) > 1 and last < count:
-            chosen[axes[-2].name] = _fit(axes[-2], count // last)
+        last = _fit(inner, count)
+        chosen = {inner.name: last, **{a.name: _fit(a, count // last) for a in outer if last < count}}
         yield Schedule(_tiles(nest, **chosen), warps=warps)
 
 
@@ -93,7 +95,7 @@ def _rows(nest: Nest, device: Device) -> Iterator[Schedule]:
 def _whole_rows(nest: Nest, device: Device, walked: NestAxis, cols: int) -> Iterator[Schedule]:
     """A row in registers: 16 or 32 values a lane, more lanes for longer rows."""
     wave = subgroup(device)
-    outer = [a for a in nest.role("parallel")]
+    outer = nest.role("parallel")
     budget = 96 // max(2, nest.live)
     for per_lane in (16, 8, 32):
         lanes = cols // min(per_lane, budget)
@@ -130,11 +132,18 @@ def _columns(nest: Nest, device: Device, walked: NestAxis, columns: NestAxis) ->
 
 # ---- matrix products --------------------------------------------------------------------------------------------------
 
-_CDNA = ((128, 128, 32, 4, 2), (128, 128, 64, 4, 2), (256, 128, 32, 8, 2), (256, 256, 64, 8, 2), (256, 256, 32, 8, 2),
-         (128, 64, 32, 4, 2), (64, 128, 32, 4, 2), (64, 64, 64, 4, 2), (64, 64, 32, 4, 2), (128, 128, 32, 4, 1), (32, 64, 64, 2, 2),
-         (64, 32, 64, 2, 2), (32, 32, 64, 1, 2), (16, 64, 64, 1, 2), (16, 32, 64, 1, 2), (32, 16, 64, 1, 2), (16, 16, 64, 1, 2))  # fmt: skip
-_RDNA = ((128, 64, 32, 4, 2), (64, 128, 32, 4, 2), (128, 128, 32, 8, 2), (64, 64, 32, 4, 2), (64, 64, 32, 4, 1), (32, 64, 32, 2, 2),
-         (64, 32, 32, 2, 2), (32, 32, 32, 1, 2), (16, 64, 32, 1, 2), (16, 32, 32, 1, 2), (32, 16, 32, 1, 2), (16, 16, 32, 1, 2))  # fmt: skip
+# m, n, k (of 16-bit operands), waves, stages
+_CDNA = (
+    (128, 128, 32, 4, 2), (128, 128, 64, 4, 2), (256, 128, 32, 8, 2), (256, 256, 64, 8, 2), (256, 256, 32, 8, 2),
+    (128, 64, 32, 4, 2), (64, 128, 32, 4, 2), (64, 64, 64, 4, 2), (64, 64, 32, 4, 2), (128, 128, 32, 4, 1),
+    (32, 64, 64, 2, 2), (64, 32, 64, 2, 2), (32, 32, 64, 1, 2), (16, 64, 64, 1, 2), (16, 32, 64, 1, 2),
+    (32, 16, 64, 1, 2), (16, 16, 64, 1, 2),
+)  # fmt: skip
+_RDNA = (
+    (128, 64, 32, 4, 2), (64, 128, 32, 4, 2), (128, 128, 32, 8, 2), (64, 64, 32, 4, 2), (64, 64, 32, 4, 1),
+    (32, 64, 32, 2, 2), (64, 32, 32, 2, 2), (32, 32, 32, 1, 2), (16, 64, 32, 1, 2), (16, 32, 32, 1, 2),
+    (32, 16, 32, 1, 2), (16, 16, 32, 1, 2),
+)  # fmt: skip
 
 
 def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
@@ -209,8 +218,9 @@ def _multiple(n: int, of: int) -> int:
     return max(of, _up(n))
 
 
-def _attention_fits(rows: int, keys: int, deep: int, wide: int, warps: int, stages: int, element: int, nest: Nest,
-                    device: Device) -> bool:
+def _attention_fits(
+    rows: int, keys: int, deep: int, wide: int, warps: int, stages: int, element: int, nest: Nest, device: Device
+) -> bool:
     cores = on_matrix_cores(device, nest.dots)
     wave = subgroup(device)
     held = cores and deep <= LEFT_IN_REGISTERS

@@ -77,8 +77,23 @@ def _version(clang: Clang) -> str:
 
 @cache
 def _knows(clang: Clang, isa: str) -> bool:
-    result = run_tool([*clang.command, "-target", "amdgcn-amd-amdhsa", f"-mcpu={isa}", "-x", "c", "-nogpulib", "-S", "-o", os.devnull,
-                       os.devnull], timeout_s=30, missing_hint=HINT)  # fmt: skip
+    result = run_tool(
+        [
+            *clang.command,
+            "-target",
+            "amdgcn-amd-amdhsa",
+            f"-mcpu={isa}",
+            "-x",
+            "c",
+            "-nogpulib",
+            "-S",
+            "-o",
+            os.devnull,
+            os.devnull,
+        ],
+        timeout_s=30,
+        missing_hint=HINT,
+    )
     return result.ok
 
 
@@ -92,7 +107,9 @@ def _choose(isa: str, override: str | None) -> Clang:
         except ToolMissing:
             continue
     if override:
-        raise ToolMissing(f"${OVERRIDE} names {override!r}, which cannot compile for {isa}", hint="unset it to use the ziglang wheel's clang")
+        raise ToolMissing(
+            f"${OVERRIDE} names {override!r}, which cannot compile for {isa}", hint="unset it to use the ziglang wheel's clang"
+        )
     raise ToolMissing(f"no clang that compiles for {isa} was found", hint=HINT)
 
 
@@ -174,9 +191,20 @@ def _resources(k: KernelUse, device: Device, threads: int | None, dynamic: int) 
     lanes = threads or k.max_threads
     fits = occupancy(device, lanes, k.registers, k.scalars, k.shared_bytes + dynamic)
     return Resources(
-        kernel=k.name, registers=k.registers, spills=k.vector_spills + k.scalar_spills, scratch_bytes=k.scratch_bytes,
-        shared_bytes=k.shared_bytes + dynamic, code_bytes=k.code_bytes, occupancy=fits.share, limiter=fits.limiter,
+        kernel=k.name,
+        registers=k.registers,
+        spills=k.vector_spills + k.scalar_spills,
+        scratch_bytes=k.scratch_bytes,
+        shared_bytes=k.shared_bytes + dynamic,
+        code_bytes=k.code_bytes,
+        occupancy=fits.share,
+        limiter=fits.limiter,
         source="AMDGPU metadata and symbols of the code object",
-        extra=(("agprs", k.agprs), ("sgprs", k.scalars), ("wave", k.wave), ("blocks_per_unit", fits.blocks),
-               ("dynamic_stack", k.dynamic_stack)),
-    )  # fmt: skip
+        extra=(
+            ("agprs", k.agprs),
+            ("sgprs", k.scalars),
+            ("wave", k.wave),
+            ("blocks_per_unit", fits.blocks),
+            ("dynamic_stack", k.dynamic_stack),
+        ),
+    )

@@ -64,8 +64,15 @@ def _items(text: str) -> list[str]:
     return [ast.unparse(x) for x in tree.elts]
 
 
-def adopt_launches(text: str, entry: str | None, program: Program, target: Target, suffix: str, convention: str,
-                   headers: tuple[tuple[str, str], ...] = ()) -> Source:
+def adopt_launches(
+    text: str,
+    entry: str | None,
+    program: Program,
+    target: Target,
+    suffix: str,
+    convention: str,
+    headers: tuple[tuple[str, str], ...] = (),
+) -> Source:
     """A foreign text with launch comments as a source for the arrays of ``program``.
 
     Raises :class:`UsageError` where it announces no launch, launches what is not in it, or names unknown arguments.
@@ -74,8 +81,9 @@ def adopt_launches(text: str, entry: str | None, program: Program, target: Targe
     if not launches:
         raise UsageError(f"the text says nowhere how its kernel is launched on {target}", hint=convention)
     if entry is not None and entry not in {x.kernel for x in launches}:
-        raise UsageError(f"no launch comment names the kernel {entry!r}",
-                         hint=f"they name {', '.join(x.kernel for x in launches)}")
+        raise UsageError(
+            f"no launch comment names the kernel {entry!r}", hint=f"they name {', '.join(x.kernel for x in launches)}"
+        )
     arrays = tuple(a for a in program.arrays if a.role != "temporary")
     known = {a.name for a in arrays} | set(program.sizes)
     for launch in launches:
@@ -84,6 +92,8 @@ def adopt_launches(text: str, entry: str | None, program: Program, target: Targe
         unknown = [x for x in launch.args if x not in known]
         unknown += sorted(set().union(*(names_of(g) for g in launch.grid)) - set(program.sizes))
         if unknown:
-            raise UsageError(f"the launch of {launch.kernel} names {', '.join(unknown)}",
-                             hint=f"{program.name} has {', '.join([*(a.name for a in arrays), *program.sizes])}")
+            raise UsageError(
+                f"the launch of {launch.kernel} names {', '.join(unknown)}",
+                hint=f"{program.name} has {', '.join([*(a.name for a in arrays), *program.sizes])}",
+            )
     return Source(target, program.name, entry or launches[0].kernel, text, suffix, arrays, program.sizes, launches, headers)

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from portakern.backend import Launch, Source, Target
 from portakern.backends.rocm.emitter import HEADERS, HipEmitter  # type: ignore[import-not-found]
 from portakern.backends.rocm.interpreter import HipInterpreter  # type: ignore[import-not-found]
 from portakern.backends.rocm.toolchain import HipToolchain  # type: ignore[import-not-found]
+
+from portakern.backend import Launch, Source, Target
 from portakern.emit.clike import read_headers
 from portakern.ir.program import Array, Program
 from portakern.ir.tile import BufferType
@@ -35,10 +35,15 @@ def needs_interpreter(device: str = "gfx942") -> None:
         pytest.skip(available.detail)
 
 
-def kernel(device: str, text: str, inputs: dict[str, Any], outputs: dict[str, Any], blocks: int = 1, threads: int = 64) -> Source:
+def kernel(
+    device: str, text: str, inputs: dict[str, Any], outputs: dict[str, Any], blocks: int = 1, threads: int = 64
+) -> Source:
     """A source with one kernel called ``kernel``; arrays are (shape, dtype) by name."""
-    arrays = tuple(Array(name, BufferType(shape, dtype), role)
-                   for role, group in (("input", inputs), ("output", outputs)) for name, (shape, dtype) in group.items())
+    arrays = tuple(
+        Array(name, BufferType(shape, dtype), role)
+        for role, group in (("input", inputs), ("output", outputs))
+        for name, (shape, dtype) in group.items()
+    )
     launch = Launch("kernel", (blocks, 1, 1), (threads, 1, 1), tuple(a.name for a in arrays))
     return Source(target(device), "kernel", "kernel", text, ".hip", arrays, (), (launch,), read_headers(HEADERS))
 

@@ -10,14 +10,48 @@ import pytest
 from .helpers import kernel, needs_interpreter, run
 
 FUNCTIONS = {  # name -> (numpy, range, allowed ulp)
-    "exp": (np.exp, (-87, 88), 2), "exp2": (np.exp2, (-126, 127), 2), "log": (np.log, (1e-30, 1e30), 2),
-    "log2": (np.log2, (1e-30, 1e30), 2), "log1p": (np.log1p, (-0.99, 50), 4), "expm1": (np.expm1, (-20, 80), 4),
-    "sqrt": (np.sqrt, (0, 1e30), 1), "rsqrt": (lambda x: 1 / np.sqrt(x), (1e-30, 1e30), 2), "tanh": (np.tanh, (-12, 12), 4),
-    "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), (-80, 80), 4), "erf": (np.vectorize(math.erf), (-6, 6), 4),
-    "sin": (np.sin, (-1e4, 1e4), 1), "cos": (np.cos, (-1e4, 1e4), 1),
-    "floor": (np.floor, (-9, 9), 0), "ceil": (np.ceil, (-9, 9), 0), "round": (np.round, (-9, 9), 0), "sign": (np.sign, (-9, 9), 0),
-}  # fmt: skip
-SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -0.5, 1e-40, 3e38, -3e38, 1e-8, 2.5, 3.5, 0.55, 0.93, 1e10, -3e15, 2e22])
+    "exp": (np.exp, (-87, 88), 2),
+    "exp2": (np.exp2, (-126, 127), 2),
+    "log": (np.log, (1e-30, 1e30), 2),
+    "log2": (np.log2, (1e-30, 1e30), 2),
+    "log1p": (np.log1p, (-0.99, 50), 4),
+    "expm1": (np.expm1, (-20, 80), 4),
+    "sqrt": (np.sqrt, (0, 1e30), 1),
+    "rsqrt": (lambda x: 1 / np.sqrt(x), (1e-30, 1e30), 2),
+    "tanh": (np.tanh, (-12, 12), 4),
+    "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), (-80, 80), 4),
+    "erf": (np.vectorize(math.erf), (-6, 6), 4),
+    "sin": (np.sin, (-1e4, 1e4), 1),
+    "cos": (np.cos, (-1e4, 1e4), 1),
+    "floor": (np.floor, (-9, 9), 0),
+    "ceil": (np.ceil, (-9, 9), 0),
+    "round": (np.round, (-9, 9), 0),
+    "sign": (np.sign, (-9, 9), 0),
+}
+SPECIAL = np.array(
+    [
+        0.0,
+        -0.0,
+        np.inf,
+        -np.inf,
+        np.nan,
+        1.0,
+        -1.0,
+        0.5,
+        -0.5,
+        1e-40,
+        3e38,
+        -3e38,
+        1e-8,
+        2.5,
+        3.5,
+        0.55,
+        0.93,
+        1e10,
+        -3e15,
+        2e22,
+    ]
+)
 COUNT = 4096
 
 TEXT = """#include "pk/pk.h"
@@ -50,7 +84,10 @@ def test_a_function_of_floats_errs_by_a_few_ulp(name: str) -> None:
     needs_interpreter()
     reference, (low, high), allowed = FUNCTIONS[name]
     x = samples(low, high, "float32")
-    got = run(kernel("gfx942", TEXT.format(type="float", name=name), {"x": ((COUNT,), "f32")}, {"y": ((COUNT,), "f32")}, COUNT // 64), x)
+    got = run(
+        kernel("gfx942", TEXT.format(type="float", name=name), {"x": ((COUNT,), "f32")}, {"y": ((COUNT,), "f32")}, COUNT // 64),
+        x,
+    )
     with np.errstate(all="ignore"):
         want = reference(x.astype(np.float64))
     worst = ulps(got, want)
@@ -62,7 +99,12 @@ def test_a_function_of_doubles_errs_by_little(name: str) -> None:
     needs_interpreter()
     reference, (low, high), _ = FUNCTIONS[name]
     x = samples(low, high, "float64")
-    got = run(kernel("gfx942", TEXT.format(type="double", name=name), {"x": ((COUNT,), "f64")}, {"y": ((COUNT,), "f64")}, COUNT // 64), x)
+    got = run(
+        kernel(
+            "gfx942", TEXT.format(type="double", name=name), {"x": ((COUNT,), "f64")}, {"y": ((COUNT,), "f64")}, COUNT // 64
+        ),
+        x,
+    )
     with np.errstate(all="ignore"):
         want = reference(x)
     worst = ulps(got, want)
@@ -88,7 +130,9 @@ def test_functions_of_two_floats(name: str) -> None:
         keep = np.isfinite(a) & np.isfinite(b) & (b != 0)
         a, b = a[keep], b[keep]
     a, b = (np.concatenate([x, rng.uniform(-9, 9, 512 - x.size)]).astype("f4") for x in (a, b))
-    got = run(kernel("gfx942", PAIRS.format(name=name), {"a": ((512,), "f32"), "b": ((512,), "f32")}, {"y": ((512,), "f32")}, 8), a, b)
+    got = run(
+        kernel("gfx942", PAIRS.format(name=name), {"a": ((512,), "f32"), "b": ((512,), "f32")}, {"y": ((512,), "f32")}, 8), a, b
+    )
     with np.errstate(all="ignore"):
         want = reference(a.astype(np.float64), b.astype(np.float64))
     worst = ulps(got, want)

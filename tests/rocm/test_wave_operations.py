@@ -15,23 +15,57 @@ from portakern.errors import SimulatorError
 
 from .helpers import kernel, needs_interpreter, run
 
-# instruction -> (device, vector type, accumulator length, depth, A's (lane, element) of (row, k), D's (lane, register) of (row, column))
+# instruction -> (device, vector type, accumulator length, depth,
+#                 A's (lane, element) of (row, k), D's (lane, register) of (row, column))
 Where = Callable[[int, int], tuple[int, int]]
 CDNA_D: Where = lambda i, j: (16 * (i // 4) + j, i % 4)  # noqa: E731
 INSTRUCTIONS: dict[str, tuple[str, str, int, int, Where, Where]] = {
-    # MI300 ISA guide, 7.1: A[i][k] of a 16x16x16 is element k % 4 of lane i + 16 (k / 4); D[i][j] is register i % 4 of lane j + 16 (i / 4).
-    "__builtin_amdgcn_mfma_f32_16x16x16f16(x, y, d, 0, 0, 0)": ("gfx942", "f16x4", 4, 16, lambda i, k: (i + 16 * (k // 4), k % 4), CDNA_D),
-    "__builtin_amdgcn_mfma_f32_16x16x4f32(x[0], y[0], d, 0, 0, 0)": ("gfx90a", "f32x1", 4, 4, lambda i, k: (i + 16 * k, 0), CDNA_D),
+    # MI300 ISA guide, 7.1: A[i][k] of a 16x16x16 is element k % 4 of lane i + 16 (k / 4);
+    # D[i][j] is register i % 4 of lane j + 16 (i / 4).
+    "__builtin_amdgcn_mfma_f32_16x16x16f16(x, y, d, 0, 0, 0)": (
+        "gfx942",
+        "f16x4",
+        4,
+        16,
+        lambda i, k: (i + 16 * (k // 4), k % 4),
+        CDNA_D,
+    ),
+    "__builtin_amdgcn_mfma_f32_16x16x4f32(x[0], y[0], d, 0, 0, 0)": (
+        "gfx90a",
+        "f32x1",
+        4,
+        4,
+        lambda i, k: (i + 16 * k, 0),
+        CDNA_D,
+    ),
     # CDNA 4 ISA guide: eight consecutive k for each group of 16 lanes.
-    "__builtin_amdgcn_mfma_f32_16x16x32_f16(x, y, d, 0, 0, 0)": ("gfx950", "f16x8", 4, 32, lambda i, k: (i + 16 * (k // 8), k % 8), CDNA_D),
+    "__builtin_amdgcn_mfma_f32_16x16x32_f16(x, y, d, 0, 0, 0)": (
+        "gfx950",
+        "f16x8",
+        4,
+        32,
+        lambda i, k: (i + 16 * (k // 8), k % 8),
+        CDNA_D,
+    ),
     # RDNA 3 ISA guide, 7.9: lane i and its copy i + 16 hold row i; D[i][j] is register i / 2 of lane j + 16 (i % 2).
-    "__builtin_amdgcn_wmma_f32_16x16x16_f16_w32(x, y, d)": ("gfx1100", "f16x16", 8, 16, lambda i, k: (i, k),
-                                                            lambda i, j: (16 * (i % 2) + j, i // 2)),
+    "__builtin_amdgcn_wmma_f32_16x16x16_f16_w32(x, y, d)": (
+        "gfx1100",
+        "f16x16",
+        8,
+        16,
+        lambda i, k: (i, k),
+        lambda i, j: (16 * (i % 2) + j, i // 2),
+    ),
     # RDNA 4 ISA guide, 7.12: four consecutive k go to one half of the wave, the next four to the other.
-    "__builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(x, y, d)": ("gfx1201", "f16x8", 8, 16,
-                                                                  lambda i, k: (i + 16 * (k // 4 % 2), k % 4 + 4 * (k // 8)),
-                                                                  lambda i, j: (16 * (i // 8) + j, i % 8)),
-}  # fmt: skip
+    "__builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(x, y, d)": (
+        "gfx1201",
+        "f16x8",
+        8,
+        16,
+        lambda i, k: (i + 16 * (k // 4 % 2), k % 4 + 4 * (k // 8)),
+        lambda i, j: (16 * (i // 8) + j, i % 8),
+    ),
+}
 
 TEXT = """#include "pk/pk.h"
 typedef {scalar} V __attribute__((ext_vector_type({held})));
@@ -40,6 +74,14 @@ extern "C" __global__ void kernel(const V* a, const V* b, const D* c, D* out) {{
   const V x = a[threadIdx.x], y = b[threadIdx.x];
   D d = c[threadIdx.x];
   out[threadIdx.x] = {call};
+}}
+"""
+
+
+BODY = """#include "pk/pk.h"
+extern "C" __global__ void kernel(const int* x, int* y) {{
+  const int {index} = threadIdx.x;
+{body}
 }}
 """
 
@@ -64,7 +106,14 @@ def test_a_matrix_instruction_takes_and_gives_elements_where_the_guide_says(call
         for j in range(16):
             d[result(i, j)] = c[i, j]
     text = TEXT.format(scalar="float" if scalar == "f32" else "pk::f16", held=held, kept=kept, call=call)
-    source = kernel(device, text, {"a": (x.shape, scalar), "b": (y.shape, scalar), "c": (d.shape, "f32")}, {"out": (d.shape, "f32")}, 1, lanes)
+    source = kernel(
+        device,
+        text,
+        {"a": (x.shape, scalar), "b": (y.shape, scalar), "c": (d.shape, "f32")},
+        {"out": (d.shape, "f32")},
+        1,
+        lanes,
+    )
     got = run(source, x, y, d)
     want = c + a @ b
     for i in range(16):
@@ -78,7 +127,7 @@ def test_lanes_exchange_with_the_lane_whose_bit_differs(device: str) -> None:
     lanes = 64 if device == "gfx942" else 32
     masks = [1 << n for n in range(lanes.bit_length() - 1)]
     body = "\n".join(f"  y[{n * lanes} + l] = pk::shuffle_xor<{mask}>(x[l]);" for n, mask in enumerate(masks))
-    text = f'#include "pk/pk.h"\nextern "C" __global__ void kernel(const int* x, int* y) {{\n  const int l = threadIdx.x;\n{body}\n}}\n'
+    text = BODY.format(index="l", body=body)
     x = np.arange(lanes, dtype="i4") * 7
     got = run(kernel(device, text, {"x": ((lanes,), "i32")}, {"y": ((len(masks), lanes), "i32")}, 1, lanes), x)
     for n, mask in enumerate(masks):
@@ -86,8 +135,11 @@ def test_lanes_exchange_with_the_lane_whose_bit_differs(device: str) -> None:
 
 
 def broken(body: str, threads: int = 64) -> None:
-    text = f'#include "pk/pk.h"\nextern "C" __global__ void kernel(const int* x, int* y) {{\n  const int t = threadIdx.x;\n{body}\n}}\n'
-    run(kernel("gfx942", text, {"x": ((threads,), "i32")}, {"y": ((threads,), "i32")}, 1, threads), np.arange(threads, dtype="i4"))
+    text = BODY.format(index="t", body=body)
+    run(
+        kernel("gfx942", text, {"x": ((threads,), "i32")}, {"y": ((threads,), "i32")}, 1, threads),
+        np.arange(threads, dtype="i4"),
+    )
 
 
 def test_a_wave_that_parts_ways_at_an_exchange_is_an_error() -> None:
