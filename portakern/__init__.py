@@ -20,7 +20,7 @@ _FUNCTIONS = [
     "max_pool", "maximum", "mean", "min", "minimum", "multiply", "negative", "not_equal", "ones", "pad",
     "permute", "pow", "prod", "reciprocal", "relu", "remainder", "reshape", "round", "rsqrt", "scatter",
     "shift_left", "shift_right", "sigmoid", "sign", "silu", "sin", "size", "softmax", "softplus", "sort",
-    "sqrt", "squeeze", "stack", "subtract", "sum", "swapaxes", "take", "take_along", "tanh", "topk",
+    "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along", "tanh", "topk",
     "transpose", "tri", "tril", "triu", "var", "where", "zeros",
 ]  # fmt: skip
 

@@ -482,14 +482,18 @@ def _fold_truth(op: t.Fold, v: Val) -> Bound:
 @rule(t.ArgFold)
 def _(op: t.ArgFold, v: Val) -> Val:
     r = oracle.apply(op, [v.x])
-    if v.exact or not v.x.size:
+    if not v.x.size:
         return Val(r)
+    # Which index a row with NaN gives is not said.
+    lost = np.isnan(v.x).any(op.axis) if v.x.dtype.kind == "f" else np.zeros(r.shape, bool)
+    if v.exact:
+        return Val(r, np.where(lost, np.inf, 0.0) if lost.any() else 0.0)
     sign = 1.0 if op.fn == "max" else -1.0
     low, high = sign * v.x - v.e, sign * v.x + v.e
-    need = low.max(op.axis)
-    choice = Choice(op.axis, low, high, need, np.full(need.shape, np.inf))
+    need = np.where(lost, -np.inf, low.max(op.axis))
+    choice = Choice(op.axis, np.nan_to_num(low, nan=0.0), np.nan_to_num(high, nan=0.0), need, np.full(need.shape, np.inf))
     several = np.add.reduce(high >= np.expand_dims(need, op.axis), op.axis) > 1
-    return Val(r, np.where(several, np.inf, 0.0), choice)
+    return Val(r, np.where(several | lost, np.inf, 0.0), choice)
 
 
 @rule(t.Cumulate)
@@ -635,6 +639,10 @@ def _(op: t.Scatter, v: Val, indices: Val, updates: Val) -> Val:
 @rule(t.Sort)
 def _(op: t.Sort, v: Val) -> tuple[Val, Val]:
     values, order = oracle.apply(op, [v.x])
+    lost = np.isnan(v.x).any(op.axis, keepdims=True) if v.x.dtype.kind == "f" else np.zeros((), bool)
+    if lost.any():  # where NaN goes is not said
+        e = np.broadcast_to(np.where(lost, np.inf, np.max(v.bound(), axis=op.axis, keepdims=True)), values.shape)
+        return Val(values, e), Val(order, np.where(e > 0, np.inf, 0.0))
     if v.exact:
         return Val(values), Val(order)
     worst = np.max(v.bound(), axis=op.axis, keepdims=True, initial=0.0)

@@ -295,6 +295,12 @@ def expm1(x: Value) -> Traced:
 
 
 @located
+def square(x: Value) -> Traced:
+    """``x * x``."""
+    return multiply(x, x)
+
+
+@located
 def sqrt(x: Value) -> Traced:
     return elementwise("sqrt", x, dtype=_float(x))
 

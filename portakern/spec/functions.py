@@ -52,6 +52,7 @@ from portakern.spec.elementwise import (
     size,
     softplus,
     sqrt,
+    square,
     subtract,
     tanh,
     where,
@@ -72,6 +73,7 @@ from portakern.spec.reductions import (
     min,
     prod,
     softmax,
+    std,
     sum,
     var,
 )
@@ -113,6 +115,6 @@ __all__ = [
     "max", "max_pool", "maximum", "mean", "min", "minimum", "multiply", "negative", "not_equal", "ones", "pad",
     "permute", "pow", "prod", "reciprocal", "relu", "remainder", "reshape", "round", "rsqrt", "scatter",
     "shift_left", "shift_right", "sigmoid", "sign", "silu", "sin", "size", "softmax", "softplus", "sort",
-    "sqrt", "squeeze", "stack", "subtract", "sum", "swapaxes", "take", "take_along", "tanh", "topk",
+    "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along", "tanh", "topk",
     "transpose", "tri", "tril", "triu", "var", "where", "zeros",
 ]  # fmt: skip

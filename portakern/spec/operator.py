@@ -18,6 +18,7 @@ from portakern.ir.core import Arg, Block, Loc, Yield
 from portakern.ir.rewrite import canonicalise
 from portakern.ir.size import names_of
 from portakern.ir.tensor import TensorProgram, TensorType, verify_tensor_program
+from portakern.spec import functions
 from portakern.spec.annotations import ScalarSpec, TensorSpec, is_star, resolve, star_names
 from portakern.spec.bind import bind, check_size
 from portakern.spec.inputs import Family
@@ -455,6 +456,10 @@ def _raised_at(operator: Operator, error: BaseException) -> Loc | None:
 
 def _advice(error: Exception) -> str:
     text = str(error)
+    if isinstance(error, AttributeError) and error.name:
+        near = difflib.get_close_matches(error.name, functions.__all__, 1)
+        use = f"pk.{near[0]}(x)" if near and isinstance(error.obj, Traced) else f"pk.{near[0]}" if near else ""
+        return f"did you mean {use}?" if use else "the functions there are: dir(portakern.spec.functions)"
     if "Sym" in text and isinstance(error, TypeError):
         return "sizes take +, -, * and // by a number; for other math with a size use pk.size(x.shape[0], pk.f32)"
     if "Traced" in text:

@@ -78,6 +78,12 @@ def var(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
 
 
 @located
+def std(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
+    """The square root of :func:`var`."""
+    return ew.sqrt(var(x, axis, keepdims))
+
+
+@located
 def argmax(x: Traced, axis: int = -1) -> Traced:
     """The i32 index of the largest along ``axis``, the lowest among equals."""
     return make(ArgFold("max", x.op, views.check_axis(axis, x.ndim)))

@@ -41,7 +41,7 @@ def marked_line(name: str) -> int:
         ("not_a_dtype", "'float32' is not a dtype", "pk.f32"),
         ("size_math", "unsupported operand", "pk.size(x.shape[0], pk.f32)"),
         ("writes", "cannot be written to", "pk.where"),
-        ("misspelt", "has no attribute 'exq'", ""),
+        ("misspelt", "has no attribute 'exq'", "did you mean pk.exp?"),
         ("bad_einsum", "'n' is N in one array and K in the other", "one name"),
         ("signed_and_unsigned", "i32 and u32 have no common dtype", "pk.cast"),
     ],

@@ -1,0 +1,30 @@
+"""The Python of docs/writing-an-operator.md runs, and names every function there is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import portakern as pk
+from portakern.spec import functions
+
+TEXT = (Path(__file__).parents[2] / "docs" / "writing-an-operator.md").read_text()
+
+
+def test_its_operators_trace(tmp_path: Path) -> None:
+    file = tmp_path / "documented.py"
+    blocks = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    file.write_text("import portakern as pk\n\n" + "\n".join(blocks))
+    for name in ("rms_norm", "product", "scaled"):
+        operator = pk.load_operator(f"{file}:{name}")
+        for case in operator.cases:
+            operator.program(case.dims, case.params, "bf16")
+
+
+def test_its_table_names_real_functions_and_forgets_none() -> None:
+    table = TEXT.split("Functions, all as `pk.name`:")[1].split("What depends on the numbers")[0]
+    named = set(re.findall(r"\b[a-z]\w*\b", " ".join(re.findall(r"`([^`]*)`", table)))) - {"pk", "name"}
+    operators = {"add", "subtract", "multiply", "divide", "floor_divide", "remainder", "negative", "equal", "not_equal",
+                 "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor",
+                 "logical_not", "shift_left", "shift_right", "getitem"}  # fmt: skip
+    assert named == set(functions.__all__) - operators
