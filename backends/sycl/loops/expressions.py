@@ -103,6 +103,10 @@ def _unary(fn: str, v: Text, dtype: str, words: Words) -> Text:
 
 def _binary(fn: str, a: Text, b: Text, dtype: str, words: Words) -> Text:
     lanes = max(a.lanes, b.lanes)
+    if b.lanes > 1 and fn in ("div", "rem", "floordiv") and not is_float(dtype):
+        # Lanes beyond the end of a row hold 0, and a CPU traps on an integer division by it.
+        one = Text("1", ATOM, dtype).wide(lanes, words)
+        b = Text(words.select(dtype, lanes, f"{b.at(SHIFT)} == 0", one.text, b.text), ATOM, dtype, lanes)
     if fn in ("and", "or", "xor"):
         if dtype == "bool" and lanes == 1:
             return Text(f"{a.at(ATOM)} {_LOGIC[fn]} {b.at(ATOM)}", LOGIC, dtype)

@@ -102,6 +102,26 @@ struct bf16 {  // the upper half of a float
     PK_INLINE explicit operator double() const { return double(float(*this)); }
 };
 
+// ---- local memory
+
+#ifdef __SYCL_DEVICE_ONLY__
+#define PK_LOCAL [[__sycl_detail__::wg_scope]]
+#else
+#define PK_LOCAL
+#endif
+// N elements of local memory, which the work-items of a group share; declared `static` in a kernel. This is
+// sycl_ext_oneapi_work_group_static without the headers it brings, which take longer to read than a kernel.
+template <class T, int N = 1>
+class PK_LOCAL local {
+public:
+    local() = default;
+    local(const local&) = delete;
+    PK_INLINE T& operator[](int i) { return data[i]; }
+
+private:
+    T data[N];
+};
+
 // min(max(extent - start, 0), 2^31 - 1): how many coordinates remain.
 PK_INLINE int32_t left(int64_t extent, int64_t start) {
     const int64_t n = extent - start;

@@ -2,18 +2,12 @@
 // hand. A value is a plain element or a vec of N of them; in registers 16-bit floats are float, bool is int (0 and 1 for
 // one value, 0 and -1 in lanes, as comparisons of vectors give).
 #pragma once
-#include <sycl/ext/oneapi/work_group_static.hpp>
-
 #include "pk/math.hpp"
 
 #define PK_KERNEL \
     extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((sycl::ext::oneapi::experimental::nd_range_kernel<3>)) void
 
 namespace pk {
-
-// Memory that a work-group shares, and that here holds what one work-item keeps.
-template <class T, int N>
-using local = sycl::ext::oneapi::experimental::work_group_static<T[N]>;
 
 // Index of the work-group along a dimension, 0 being the fastest.
 PK_INLINE int64_t group(int dim) { return sycl::ext::oneapi::this_work_item::get_nd_item<3>().get_group(2 - dim); }

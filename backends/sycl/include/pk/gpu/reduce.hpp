@@ -1,8 +1,6 @@
 // Reductions: over the registers of an item, then a butterfly over the lanes of a sub-group, then, where a row (column)
 // spans sub-groups, through local memory. Every item gets the result.
 #pragma once
-#include <sycl/ext/oneapi/work_group_static.hpp>
-
 #include "pk/gpu/tile.hpp"
 
 namespace pk {
@@ -72,7 +70,7 @@ PK_INLINE void join_items(T (&x)[Slots]) {
         // Every sub-group leaves its results; an item joins those of the sub-groups it shares a row with, all in one
         // order, so that the result is the same in each.
         constexpr int groups = Items / sub_group_items, group_bits = Bits / sub_group_items;
-        static sycl::ext::oneapi::experimental::work_group_static<T[Slots * Items]> partial;
+        static local<T, Slots * Items> partial;
 #pragma unroll
         for (int s = 0; s < Slots; ++s) partial[s * Items + item()] = x[s];
         sync();

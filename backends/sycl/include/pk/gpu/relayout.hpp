@@ -1,7 +1,5 @@
 // The values of a tile in another layout, through local memory.
 #pragma once
-#include <sycl/ext/oneapi/work_group_static.hpp>
-
 #include "pk/gpu/tile.hpp"
 
 namespace pk {
@@ -37,7 +35,7 @@ PK_INLINE Tile<T, L2> relayout(const Tile<T, L>& x) {
     if constexpr (__is_same(L2, L)) {
         return x;
     } else {
-        static sycl::ext::oneapi::experimental::work_group_static<T[L::rows * L::cols]> between;
+        static local<T, L::rows * L::cols> between;
         write_out<L::cols>(&between[0], x);
         sync();
         const auto y = read_in<L2>(&between[0], L::cols, 1);
@@ -51,7 +49,7 @@ template <class L2, class T, class L>
 PK_INLINE Tile<T, L2> transpose(const Tile<T, L>& x) {
     static_assert(L2::rows == L::cols && L2::cols == L::rows, "sizes differ");
     constexpr int pitch = L::cols + 1;
-    static sycl::ext::oneapi::experimental::work_group_static<T[L::rows * pitch]> between;
+    static local<T, L::rows * pitch> between;
     write_out<pitch>(&between[0], x);
     sync();
     const auto y = read_in<L2>(&between[0], 1, pitch);

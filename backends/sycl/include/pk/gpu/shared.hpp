@@ -1,14 +1,8 @@
 // Operands of a matrix product in local memory, and the copies that fill them.
 #pragma once
-#include <sycl/ext/oneapi/work_group_static.hpp>
-
 #include "pk/gpu/memory.hpp"
 
 namespace pk {
-
-// Local memory of the work-group, declared `static` in a kernel.
-template <class T>
-using local = sycl::ext::oneapi::experimental::work_group_static<T[1]>;
 
 // R x C elements, row by row; `Items` work-items fill it together.
 template <class T, int R, int C, int Items>
