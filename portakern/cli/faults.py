@@ -28,8 +28,8 @@ def run_faults(works: Sequence[Work], args: argparse.Namespace) -> int:
 
 def _subject(work: Work) -> Subject:
     row = work.row
-    case = ",".join(f"{k}={v}" for k, v in {**row.shape, **row.params}.items())
-    return Subject(row.operator, case, row.dtype, work.target, work.program, work.families, work.sizes)
+    case = ",".join(f"{k}={v}" for k, v in {**(row.shape or {}), **(row.params or {})}.items())
+    return Subject(row.operator or "", case, row.dtype or "", work.target, work.program, work.families, work.sizes)
 
 
 def _progress(done: int, total: int, subject: Subject) -> None:
