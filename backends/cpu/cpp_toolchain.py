@@ -22,9 +22,10 @@ from portakern.errors import PortakernError, ToolMissing
 
 from .elf import functions
 
-FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fPIC", "-fvisibility=default")
+FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fPIC", "-fvisibility=default",
+         "-fno-asynchronous-unwind-tables")
 """No ``-ffast-math``: NaN, infinities and the order of operations stay as written; products and sums may be fused."""
-TIMEOUT_S = 120.0
+TIMEOUT_S = 300.0  # the clang of ziglang builds its C++ library when it is first used
 MISSING = "install g++ or clang++, or: pip install 'portakern[cpp]'"
 
 
@@ -65,7 +66,7 @@ def _versions() -> list[str]:
 
 def _extra(command: tuple[str, ...], version: str) -> tuple[str, ...]:
     if "ziglang" in command or "zig" in Path(command[0]).name:
-        return ("-fno-sanitize=undefined", "-mprefer-vector-width=512")  # zig checks for undefined behaviour by default
+        return ("-fno-sanitize=undefined", "-g0", "-mprefer-vector-width=512")  # zig checks and describes by default
     # g++ and clang prefer 256-bit vectors on processors that have 512-bit ones.
     return ("-mprefer-vector-width=512",) if os.uname().machine == "x86_64" else ()
 
@@ -87,35 +88,34 @@ class CppToolchain:
         return " ".join([c.version, *FLAGS, *c.extra, processor()])
 
     def compile(self, source: Source) -> Binary:
-        """Raises :class:`CompileError` with the compiler's log."""
+        """By way of assembly, which the binary keeps for its readers.  Raises :class:`CompileError` with the log."""
         c = self.compiler()
-        with tempfile.TemporaryDirectory(prefix="portakern-") as folder:
-            out = Path(folder) / "kernel.so"
-            flags = [*FLAGS, *c.extra, "-shared", "-pthread", "-o", out]
-            result = _run(c, source, Path(folder), flags)
-            data = out.read_bytes()
-        return Binary("shared-object", data, c.version, read_resources(data, source), log=result)
-
-    def assembly(self, source: Source) -> str:
-        """The assembly of ``source``, for reading; compiled anew, since a shared object does not hold it."""
-        c = self.compiler()
-        with tempfile.TemporaryDirectory(prefix="portakern-") as folder:
-            out = Path(folder) / "kernel.s"
-            _run(c, source, Path(folder), [*FLAGS, *c.extra, "-S", "-fno-asynchronous-unwind-tables", "-o", out])
-            return out.read_text()
+        with tempfile.TemporaryDirectory(prefix="portakern-") as name:
+            folder = Path(name)
+            assembly, out = folder / "kernel.s", folder / "kernel.so"
+            main = _write(source, folder)
+            what = f"{source.operator} for {source.target}"
+            log = _run([*c.command, *FLAGS, *c.extra, "-pthread", "-I", folder, "-S", main, "-o", assembly], folder, what)
+            _run([*c.command, *FLAGS, *c.extra, "-shared", "-pthread", assembly, "-o", out], folder, what)
+            data, text = out.read_bytes(), assembly.read_text(errors="replace")
+        return Binary("shared-object", data, c.version, read_resources(data, source), assembly=text, log=log)
 
 
-def _run(c: Compiler, source: Source, folder: Path, flags: list[str | Path]) -> str:
-    """Write the source with its headers and compile it; gives the compiler's log."""
+def _write(source: Source, folder: Path) -> Path:
+    """The source and its headers as files; gives the source's."""
     main = folder / f"{source.entry}.cpp"
     main.write_text(source.text)
     for name, text in source.headers:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    command = [*c.command, *flags, "-I", folder, main]
+    return main
+
+
+def _run(command: list[str | Path], folder: Path, what: str) -> str:
+    """Run one step; gives what the compiler said."""
     result = run_tool(command, timeout_s=TIMEOUT_S, cwd=folder, missing_hint=MISSING)
-    return result.checked(f"{source.operator} for {source.target}").log.replace(str(folder) + "/", "")
+    return result.checked(what).log.replace(f"{folder}/", "")
 
 
 _STARTUP = ("_init", "_fini", "frame_dummy", "register_tm", "deregister_tm", "__do_global", "_start")
