@@ -9,6 +9,7 @@ from portakern.backend import Backend, Language
 from .adopt import CONVENTION, adopt
 from .emitter import HipEmitter
 from .interpreter import HipInterpreter
+from .runtime import HipRuntime
 from .schedules import schedules
 from .toolchain import HipToolchain
 
@@ -21,6 +22,7 @@ HIP = Language(
     extra="rocm",
     tools={"clang-19": "HIP compiling where the ziglang wheel is not installed", "amdclang": "the same, from ROCm"},
     toolchain=HipToolchain(),
+    runtime=HipRuntime(),
     simulator=HipInterpreter(),
     convention=CONVENTION,
     adopt=adopt,
