@@ -52,4 +52,5 @@ def _line(target: Target) -> list[str]:
     language = registry().language(target.language)
     tools = f"portakern[{language.extra}]" if language.extra else "portakern itself" if language.toolchain else "-"
     device = target.device
-    return [str(target), f"{device.vendor} {device.title}", " ".join(products(language, device)), " ".join(device.dtypes), tools]
+    named = " ".join(products(language, device))
+    return [str(target), f"{device.vendor} {device.title}", named, " ".join(device.dtypes), tools]

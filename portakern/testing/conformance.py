@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from portakern.backend import Backend, Binary, Language, Source, Target
+from portakern.backend import Backend, Binary, Language, Source, Target, Toolchain
 from portakern.build.workers import WorkerPool
 from portakern.device import Device, load_devices
 from portakern.dtypes import DTYPES
@@ -35,7 +35,7 @@ from portakern.study.row import Row
 from portakern.study.study import Runner
 from portakern.study.work import Ask, Work, of_case, works
 
-DENIED = ("torch", "triton", "jax", "jaxlib", "libtpu", "numba", "llvmlite", "cupy", "cuda", "pyopencl", "tensorflow", "ziglang")
+DENIED = ("torch", "triton", "jax", "jaxlib", "libtpu", "numba", "llvmlite", "cupy", "cuda", "pyopencl", "ziglang")
 """What emitting must not import: law 2."""
 
 TOOL_LIMIT_S = 300.0
@@ -356,7 +356,7 @@ def compiled_garbage(work: Work) -> Binary:
     return language.toolchain.compile(replace(source, text=f"{source.text}\n@@ this is no code ) (\n"))
 
 
-def needed(language: Language, target: Target):  # noqa: ANN201
+def needed(language: Language, target: Target) -> Toolchain:
     """The toolchain; skips where the language has none or its tools are not here."""
     if language.toolchain is None:
         raise NotHere(f"{language.name} has no compiler")
