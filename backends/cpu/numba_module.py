@@ -6,7 +6,6 @@ import ast
 import builtins
 import linecache
 import pickle
-import sys
 import types
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -40,26 +39,26 @@ class CompiledKernel:
 
 def load_module(source: Source) -> types.ModuleType:
     """Execute the text as a module. Raises :class:`CompileError` when it does not run or lacks the host function."""
-    name = f"portakern_numba_{source.digest[:16]}"
-    if name in sys.modules:
-        return sys.modules[name]
+    if source.digest in _modules:
+        return _modules[source.digest]
     shown = f"<{source.operator} for {source.target}>"
     linecache.cache[shown] = (len(source.text), None, source.text.splitlines(keepends=True), shown)
-    module = types.ModuleType(name)
-    sys.modules[name] = module  # numba looks the module of a restored kernel up here
+    # A restored kernel asks for the module it was compiled in: one that every process can import.
+    module = types.ModuleType(__name__)
     try:
         _execute(source.text, shown, module.__dict__, share=bool(source.schedule))
-        if not callable(getattr(module, source.entry, None)):
-            raise CompileError(f"the text of {source.operator} defines no host function {source.entry!r}",
-                               hint=f"define `def {source.entry}({', '.join(a.name for a in parameters(source))})`")  # fmt: skip
-    except CompileError:
-        del sys.modules[name]
-        raise
     except Exception as error:
-        del sys.modules[name]
         raise CompileError(f"the text of {source.operator} does not run: {error!r}", where=shown) from error
+    if not callable(getattr(module, source.entry, None)):
+        wanted = f"def {source.entry}({', '.join(a.name for a in parameters(source))})"
+        raise CompileError(f"the text of {source.operator} defines no host function {source.entry!r}",
+                           hint=f"define `{wanted}`")  # fmt: skip
+    _modules[source.digest] = module
     return module
 
+
+_modules: dict[str, types.ModuleType] = {}
+"""Modules of this process by the digest of their source."""
 
 _helpers: dict[tuple[Any, ...], Any] = {}
 """Helper functions this process has seen, by their text and that of the helpers they call: compiled once for all texts."""
@@ -132,7 +131,7 @@ def compile_kernels(source: Source) -> list[CompiledKernel]:
     except CompileError:
         raise
     except Exception as error:
-        lines = [x for x in str(error).splitlines() if x.strip()]
+        lines = [x for x in str(error).splitlines() if x.strip() and not x.startswith("Failed in nopython mode")]
         raise CompileError(f"numba cannot compile {source.operator}: {type(error).__name__}: {lines[0] if lines else ''}",
                            log=str(error)) from error  # fmt: skip
     outputs = [a for a in parameters(source) if a.role == "output"]

@@ -109,7 +109,7 @@ class Regions:
 
     def sinks(self) -> list[Op]:
         return [op for op in self.kernel.body.walk()
-                if isinstance(op, Store) or (isinstance(op, Reduce)) or op in self.stored]  # fmt: skip
+                if isinstance(op, Store | Reduce) or op in self.stored]  # fmt: skip
 
     def _shared_expensive(self) -> set[Op]:
         """Expensive virtual values that loops which cannot be one need."""

@@ -221,7 +221,7 @@ class _Printer:
             for position in range(len(walked) - 1, -1, -1):
                 a, steps = self.axes[walked[position].name], blocks[position]
                 number = rest if position == 0 else f"{rest} % {steps.at(12)}"
-                scaled = number if a.axis.tile == 1 else f"{Expr(number, 14 if position == 0 else 11).at(11)} * {self._tile(a.axis)}"
+                scaled = number if a.axis.tile == 1 else f"{number} * {self._tile(a.axis)}"
                 if a.axis.tile > 1:
                     a.start = self.names.fresh(f"{a.name}0")
                 if position == 0 and rest != "block" and a.axis.tile == 1:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-from contextlib import contextmanager
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,7 @@ def compile_source(source: Source) -> Compiled:
     use_cache_folder()
     try:
         import torch
+
         import triton  # noqa: F401
     except ImportError as error:
         raise ToolMissing(f"compiling Triton needs {error.name}", hint="pip install 'portakern[triton]'") from None
@@ -124,7 +125,7 @@ class _NoDevice:
 @contextmanager
 def compiling_for(isa: str) -> Iterator[list[Any]]:
     """While this is open, launching a kernel compiles it for ``isa`` and adds it to the list, instead of running it."""
-    from triton.runtime import driver
+    from triton.runtime import driver  # type: ignore[attr-defined]
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.jit import JITFunction
 

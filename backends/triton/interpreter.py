@@ -5,7 +5,8 @@ The repairs, named in the simulator's ``method`` (Triton 3.9 keeps bf16 tensors 
 * Arithmetic, comparisons, reductions and scans of bf16 worked on the bit patterns; here they compute in float32 and
   round, as the hardware does.
 * Casts to bf16 truncated (and took integers for bit patterns); here they round to nearest even, as the hardware does.
-* ``tl.dot`` of bf16 operands multiplied bit patterns as integers; here they become float32 first, whose products of bf16 values are exact.
+* ``tl.dot`` of bf16 operands multiplied bit patterns as integers; here they become float32 first, which is
+  exact.
 * ``tl.reduce`` with a function of the kernel's own ran it once per element from Python; here it folds halves of the
   array, which is the same tree that the compiled code uses.
 """
@@ -25,7 +26,7 @@ def mend() -> None:
     global _done
     if _done:
         return
-    from triton.runtime import interpreter
+    from triton.runtime import interpreter  # type: ignore[attr-defined]
 
     _mend_casts(interpreter)
     _mend_arithmetic(interpreter)

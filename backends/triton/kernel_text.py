@@ -349,7 +349,7 @@ class _Printer:
         if op.mode == "set":
             pointer = self._pointer(op, dims)
             text = call("tl.store", pointer, value.expr, **keywords).text
-            if len(text) > self.out.width - 8 and value.expr.rank < 14 or len(value.expr.text) > 48:
+            if (len(text) > self.out.width - 8 and value.expr.rank < 14) or len(value.expr.text) > 48:
                 assert isinstance(op.buffer, Arg)
                 name = self.names.fresh(op.buffer.name)
                 self.out.line(f"{name} = {value.expr}")
@@ -488,7 +488,7 @@ class _Printer:
         return Value(call("tl.trans", self._full(x), *order), axes)
 
     def _dot(self, op: Dot) -> Value:
-        lhs, rhs, acc = tile_type(op.lhs), tile_type(op.rhs), tile_type(op.acc)
+        lhs, acc = tile_type(op.lhs), tile_type(op.acc)
         if len(acc.dims) != 2:
             raise MissingRuleError("Triton contracts tiles of two dims",
                                    missing=(f"dot giving {acc}",), where=str(op.loc or ""))  # fmt: skip

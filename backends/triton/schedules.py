@@ -148,7 +148,8 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
     half = dtype(nest.dots).bits <= 16
     whole = {k.name: pow2(k.extent, 1 << 20, 16), d.name: pow2(d.extent, 1 << 20, 16)}
     wide = max(whole.values())
-    shapes = ((128, 64, 8, 2), (128, 128, 8, 2), (64, 64, 4, 2), (128, 64, 4, 3), (64, 32, 4, 2), (32, 32, 4, 1), (16, 16, 4, 1))
+    shapes = ((128, 64, 8, 2), (128, 128, 8, 2), (64, 64, 4, 2), (128, 64, 4, 3), (64, 32, 4, 2), (32, 32, 4, 1),
+              (16, 16, 4, 1))  # fmt: skip
     if not half:
         shapes = ((64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 8, 1), (32, 16, 4, 1), (16, 16, 4, 1))
     elif wide > 128:
@@ -180,4 +181,5 @@ def _fits(nest: Nest, device: Device, s: Schedule) -> bool:
         shared = (tm * tk + (tk + td) * tn * copies + tm * tn) * size
         accumulators = tm * td + 2 * tm * tn
     per_lane = accumulators / lanes
-    return shared <= device.count("shared_bytes_per_block") and per_lane <= min(256, device.count("registers_per_thread")) * 0.75
+    registers = min(256, device.count("registers_per_thread"))
+    return shared <= device.count("shared_bytes_per_block") and per_lane <= registers * 0.75

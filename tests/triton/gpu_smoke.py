@@ -30,8 +30,8 @@ def run_on_gpu(source: Source, inputs: dict[str, Any], sizes: dict[str, int]) ->
     """In the child: run once with guard bands, then time 20 launches on copies; outputs and microseconds."""
     import numpy as np
     import torch
-
     from portakern.backends.triton import triton_language
+
     from tests.triton import support
 
     assert triton_language.runtime is not None
@@ -74,6 +74,7 @@ def programs(target: Target) -> Iterator[tuple[str, Program]]:
 
 def main(only: list[str]) -> int:
     from portakern.backends.triton import backend, triton_language
+
     from tests.triton.support import random_inputs, sizes_of, worst_error
 
     devices = load_devices(backend.devices)

@@ -78,10 +78,14 @@ def _shape(of: Any, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def random_inputs(program: Program, sizes: Mapping[str, int], seed: int = 0) -> dict[str, np.ndarray]:
+    return random_inputs_of(program, sizes, seed)
+
+
+def random_inputs_of(of: Program | Source, sizes: Mapping[str, int] = {}, seed: int = 0) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     made = {}
-    for array in program.by_role("input", "scalar"):
-        shape = program.shape(array.name, sizes)
+    for array in of.by_role("input", "scalar"):
+        shape = _shape(array.type, sizes)
         if array.dtype == "bool":
             made[array.name] = rng.integers(0, 2, shape).astype(bool)
         elif array.dtype.startswith(("i", "u")):
@@ -117,3 +121,13 @@ def environment(language: Language) -> dict[str, str]:
     """What the process that runs a language needs."""
     part = language.simulator or language.runtime
     return {**language.environment, **getattr(part, "environment", {})}
+
+
+def compiled(language: str, source: Source) -> Any:
+    """The binary of ``source``; called inside a worker with the language's environment."""
+    if language == "numba":
+        from portakern.backends.cpu.numba_language import NUMBA as spoken
+    else:
+        from portakern.backends.triton import triton_language as spoken
+    assert spoken.toolchain is not None
+    return spoken.toolchain.compile(source)

@@ -1,0 +1,136 @@
+"""matmul_bias for numba:cpu, written by portakern."""
+
+import numpy as np
+from numba import njit
+
+f32 = np.float32
+
+
+@njit(fastmath={"contract"})
+def mad(a, b, c):
+    """a * b + c, fused where the processor can."""
+    return a * b + c
+
+
+@njit
+def from_bf16(bits):
+    """bf16 is the upper half of a float32."""
+    return np.uint32(np.uint32(bits) << 16).view(np.float32)
+
+
+@njit
+def to_bf16(x):
+    """The bits of x as bf16, rounded to nearest even; every NaN becomes the quiet one."""
+    bits = np.float32(x).view(np.uint32)
+    rounded = np.uint16(np.uint32(bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)
+    return np.uint16(0x7FC0) if x != x else rounded
+
+
+@njit
+def power_of_two(n):
+    """2 ** n for n from -126 to 127."""
+    return np.int32(np.int32(n + 127) << 23).view(np.float32)
+
+
+@njit
+def exp(x):
+    """e ** x for float32 within 2 ulp: 2 ** n times the polynomial of Cephes expf on [-ln 2 / 2, ln 2 / 2].
+
+    2 ** n is applied in two steps, so that results down to the subnormals are right.
+    """
+    c = min(max(x, f32(-104.0)), f32(89.0))
+    n = np.floor(mad(c, f32(1.44269504088896341), f32(0.5)))
+    r = mad(n, f32(2.12194440e-4), mad(n, f32(-0.693359375), c))
+    p = mad(f32(1.9875691500e-4), r, f32(1.3981999507e-3))
+    p = mad(p, r, f32(8.3334519073e-3))
+    p = mad(p, r, f32(4.1665795894e-2))
+    p = mad(p, r, f32(1.6666665459e-1))
+    p = mad(p, r, f32(5.0000001201e-1))
+    p = mad(p, r * r, r) + f32(1.0)
+    k = np.int32(n)
+    half = k >> 1
+    y = p * power_of_two(half) * power_of_two(k - half)
+    return x if x != x else y
+
+
+@njit
+def tanh(x):
+    """Hyperbolic tangent for float32: the polynomial of Cephes tanhf where 1 - e would cancel, (1 - e) / (1 + e) else."""
+    a = abs(x)
+    e = exp(f32(-2.0) * a)
+    far = (f32(1.0) - e) / (f32(1.0) + e)
+    s = x * x
+    p = mad(f32(-5.70498872745e-3), s, f32(2.06390887954e-2))
+    p = mad(p, s, f32(-5.37397155531e-2))
+    p = mad(p, s, f32(1.33314422036e-1))
+    p = mad(p, s, f32(-3.33332819422e-1))
+    near = mad(x * s, p, x)
+    return near if a < f32(0.625) else (-far if x < f32(0.0) else far)
+
+
+@njit(fastmath={"contract"}, error_model="numpy")
+def dot(acc, a, b, rows, cols, depth):
+    """acc[:rows, :cols] += a[:rows, :depth] @ b[:depth, :cols].
+
+    Four rows and four steps at a time: a vector of acc is loaded and stored once for 16 products.
+    """
+    whole = rows - rows % 4
+    deep = depth - depth % 4
+    for i in range(0, whole, 4):
+        c0, c1, c2, c3 = acc[i], acc[i + 1], acc[i + 2], acc[i + 3]
+        a0, a1, a2, a3 = a[i], a[i + 1], a[i + 2], a[i + 3]
+        for k in range(0, deep, 4):
+            a00, a01, a02, a03 = a0[k], a0[k + 1], a0[k + 2], a0[k + 3]
+            a10, a11, a12, a13 = a1[k], a1[k + 1], a1[k + 2], a1[k + 3]
+            a20, a21, a22, a23 = a2[k], a2[k + 1], a2[k + 2], a2[k + 3]
+            a30, a31, a32, a33 = a3[k], a3[k + 1], a3[k + 2], a3[k + 3]
+            b0, b1, b2, b3 = b[k], b[k + 1], b[k + 2], b[k + 3]
+            for j in range(cols):
+                x0, x1, x2, x3 = b0[j], b1[j], b2[j], b3[j]
+                c0[j] = c0[j] + a00 * x0 + a01 * x1 + a02 * x2 + a03 * x3
+                c1[j] = c1[j] + a10 * x0 + a11 * x1 + a12 * x2 + a13 * x3
+                c2[j] = c2[j] + a20 * x0 + a21 * x1 + a22 * x2 + a23 * x3
+                c3[j] = c3[j] + a30 * x0 + a31 * x1 + a32 * x2 + a33 * x3
+    # What four by four leaves over: the last columns of a, then the last rows.
+    for i in range(rows):
+        c, left = acc[i], a[i]
+        for k in range(deep if i < whole else 0, depth):
+            right, factor = b[k], left[k]
+            for j in range(cols):
+                c[j] = c[j] + factor * right[j]
+
+
+@njit(error_model="numpy")
+def matmul_bias_kernel(a, w, bias, c):
+    B, M, N, K = 3, 100, 72, 50
+    BLOCK_M, BLOCK_N, BLOCK_K = 64, 64, 32
+    acc = np.empty((BLOCK_M, BLOCK_N), np.float32)
+    a_tile = np.empty((BLOCK_M, BLOCK_K), np.float32)
+    w_tile = np.empty((BLOCK_K, BLOCK_N), np.float32)
+    for b in range(B):
+        for m0 in range(0, M, BLOCK_M):
+            m1 = min(m0 + BLOCK_M, M)
+            for n0 in range(0, N, BLOCK_N):
+                n1 = min(n0 + BLOCK_N, N)
+                for m in range(m0, m1):
+                    for n in range(n0, n1):
+                        acc[m - m0, n - n0] = f32(0.0)
+                for k0 in range(0, K, BLOCK_K):
+                    k1 = min(k0 + BLOCK_K, K)
+                    for m in range(m0, m1):
+                        for k in range(k0, k1):
+                            a_tile[m - m0, k - k0] = from_bf16(a[b, m, k])
+                    for k in range(k0, k1):
+                        for n in range(n0, n1):
+                            w_tile[k - k0, n - n0] = from_bf16(w[b, k, n])
+                    dot(acc, a_tile, w_tile, m1 - m0, n1 - n0, k1 - k0)
+                for m in range(m0, m1):
+                    for n in range(n0, n1):
+                        t = acc[m - m0, n - n0] + bias[n]
+                        c2 = f32(0.5) * t * (f32(1.0) + tanh(f32(0.7978845608028654) * (t + f32(0.044715) * (t * t * t))))
+                        c[b, m, n] = to_bf16(c2)
+
+
+def matmul_bias(a, w, bias, c):
+    """a[3, 100, 50] bf16, w[3, 50, 72] bf16, bias[72] f32 -> c[3, 100, 72] bf16"""
+    matmul_bias_kernel(a, w, bias, c)
