@@ -148,7 +148,7 @@ def _resources(compiled: Any, folder: Path) -> tuple[Resources, ...]:
         bundles = len(re.findall(r"^\s*0x[0-9a-f]+", _bundles(folder, name), re.MULTILINE))
         extra = (("vmem_bytes", vmem), ("vmem_operand_bytes", resident), ("smem_bytes", sum(_allocations(text, "smem"))),
                  ("bundles", bundles), ("xla_operations", others))
-        found.append(Resources(name.rsplit(".", 1)[0], shared_bytes=vmem, code_bytes=code, extra=extra,
+        found.append(Resources(re.sub(r"(\.\d+)+$", "", name), shared_bytes=vmem, code_bytes=code, extra=extra,
                                source=f"LLO dump (VMEM) and memory_analysis (code of the whole program) of {tool_name()}"))
     return tuple(found) or (Resources("", code_bytes=code, source=f"memory_analysis of {tool_name()}"),)
 

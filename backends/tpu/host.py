@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from portakern.ir.core import Op
 from portakern.ir.program import Array, Program
-from portakern.ir.size import Size, Sym, names_of
+from portakern.ir.size import Size, Sym
 from portakern.ir.tile import BufferType, For, Index, buffer_type
 
 from . import rules

@@ -12,9 +12,8 @@ from portakern.errors import MissingRuleError, ScheduleError
 from portakern.ir.program import Program
 from portakern.ir.schedule import Nest, NestAxis
 from portakern.ir.tile import BufferType
-
-from .helpers import language, programs, samples, target
-from .programs import all_programs
+from tests.tpu.helpers import language, programs, samples, target
+from tests.tpu.programs import all_programs
 
 GOLDEN = ("add_bias_open", "softmax", "softmax_long_open", "matmul_bias_f32", "attention_blocks", "column_sums_blocks")
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from portakern.errors import PortakernError, RuntimeFault
-
-from .helpers import buffers, error, inputs64, language, programs, reference, target
-from .programs import all_programs
+from tests.tpu.helpers import buffers, error, inputs64, language, programs, reference, target
+from tests.tpu.programs import all_programs
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 pytest.importorskip("jax")
@@ -18,7 +19,16 @@ pytest.importorskip("jax")
 OPEN = ({"M": 37, "N": 300}, {"M": 1, "N": 3}, {"M": 0, "N": 7}, {"M": 4, "N": 0})
 
 
-@pytest.mark.parametrize("name", programs())
+QUICK = {"add_bias_open", "transpose_big", "softmax_row", "softmax_long_rows", "softmax_long_open", "matmul_bias",
+         "matmul_batched", "matmul_open_k", "matmul_tiny", "attention_long_keys", "attention_f32", "column_sums"}
+
+
+def sized(names: Iterable[str], quick: set[str]) -> list[Any]:
+    """The names as test parameters; those not in ``quick`` run on request, with ``-m slow``."""
+    return [pytest.param(n, marks=() if n in quick else pytest.mark.slow) for n in names]
+
+
+@pytest.mark.parametrize("name", sized(programs(), QUICK))
 def test_samples(name: str) -> None:
     program = programs()[name]
     executable = language().simulator.load(language().emitter.emit(program, target()), None)

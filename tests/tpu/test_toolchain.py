@@ -10,9 +10,8 @@ from portakern.backends.tpu.diagnose import explain
 from portakern.backends.tpu.toolchain import LibtpuToolchain
 
 from portakern.errors import CompileError
-
-from .helpers import language, programs, samples, target
-from .programs import all_programs
+from tests.tpu.helpers import language, programs, samples, target
+from tests.tpu.programs import all_programs
 
 if not LibtpuToolchain().available(target()):
     pytest.skip("libtpu is not installed", allow_module_level=True)
@@ -44,7 +43,7 @@ def test_generations(device: str, toolchain: LibtpuToolchain) -> None:
 
 
 def test_vmem_overflow_is_explained(toolchain: LibtpuToolchain) -> None:
-    source = language().emitter.emit(samples.add_bias(8192, 8192, "f32", (4096, 2048)), target())
+    source = language().emitter.emit(samples.add_bias(8192, 8192, "f32", (1024, 2048)), target())
     with pytest.raises(CompileError, match="VMEM") as caught:
         toolchain.compile(source)
     assert caught.value.kind == "compile-vmem" and "smaller tiles" in caught.value.hint
