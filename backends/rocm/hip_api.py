@@ -1,7 +1,7 @@
 """HIP's run-time library by its C interface: just what loading, copying and launching needs.
 
 Signatures follow the HIP Runtime API reference.  The library is opened on first use, from ``$PORTAKERN_HIP_LIBRARY`` or where
-the system finds it; nothing of ROCm's headers or tools is needed.  No AMD GPU was at hand when this was written: it is exercised
+the system finds it; nothing of ROCm is needed to build.  No AMD GPU was at hand when this was written: it is exercised
 against a stand-in library (tests/rocm/test_runtime.py) and against no silicon.
 """
 

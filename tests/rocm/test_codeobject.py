@@ -10,9 +10,8 @@ from portakern.backends.rocm.emitter import HipEmitter  # type: ignore[import-no
 from portakern.backends.rocm.occupancy import occupancy  # type: ignore[import-not-found]
 from portakern.backends.rocm.toolchain import HipToolchain  # type: ignore[import-not-found]
 
+from tests.rocm.helpers import ISAS, needs_clang, target
 from tests.samples import all_samples
-
-from .helpers import ISAS, needs_clang, target
 
 
 def test_message_pack_values_are_read() -> None:

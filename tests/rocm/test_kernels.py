@@ -17,8 +17,7 @@ from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
 from portakern.spec.inputs import numpy_dtype
 from tests import samples
-
-from .helpers import ISAS, kernel, needs_clang, needs_interpreter, target
+from tests.rocm.helpers import ISAS, kernel, needs_clang, needs_interpreter, target
 
 SAMPLES = samples.all_samples()
 QUICK = (

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from .helpers import kernel, needs_interpreter, run
+from tests.rocm.helpers import kernel, needs_interpreter, run
 
 FUNCTIONS = {  # name -> (numpy, range, allowed ulp)
     "exp": (np.exp, (-87, 88), 2),

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from portakern.backends.rocm.runtime import HipRuntime  # type: ignore[import-not-found]
 
-from .helpers import target
+from tests.rocm.helpers import target
 
 STAND_IN = r"""
 #include <cstdlib>

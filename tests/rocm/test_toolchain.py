@@ -15,9 +15,8 @@ from portakern.emit.launches import parse_launches
 from portakern.errors import CompileError, ToolMissing, UsageError
 from portakern.ir.schedule import Nest, NestAxis
 from portakern.ir.size import Sym
+from tests.rocm.helpers import ISAS, kernel, needs_clang, needs_interpreter, target
 from tests.samples import add_bias
-
-from .helpers import ISAS, kernel, needs_clang, needs_interpreter, target
 
 FOREIGN = """#include "pk/device.h"
 // portakern launch: kernel=bias_relu grid=((M*1000 + 255) // 256, 1, 1) block=(256, 1, 1) shared=0 args=(x, b, y, M)

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from portakern.errors import SimulatorError
-
-from .helpers import kernel, needs_interpreter, run
+from tests.rocm.helpers import kernel, needs_interpreter, run
 
 # instruction -> (device, vector type, accumulator length, depth,
 #                 A's (lane, element) of (row, k), D's (lane, register) of (row, column))
