@@ -28,7 +28,8 @@ body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 90rem
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; vertical-align: top; white-space: nowrap; padding: .3rem .7rem; border-bottom: 1px solid var(--line); }
+th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
+th, td { white-space: nowrap; }
 th { font-weight: 600; } tbody tr:hover { background: var(--faint); }
 td.wide { white-space: normal; min-width: 16rem; }
 .badge { border: 1px solid; border-radius: .8rem; padding: 0 .5rem; font-size: .85rem; color: var(--mid); }

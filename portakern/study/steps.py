@@ -7,10 +7,13 @@ that takes its process down loses nothing of what was known before.
 
 from __future__ import annotations
 
+import functools
 import pickle
+import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from portakern.backend import Binary, Executable, Language, Source, Target
@@ -202,10 +205,19 @@ def compile_cached(language: Language, source: Source) -> tuple[str, Binary]:
 
 
 def binary_key(language: Language, source: Source) -> str:
-    """Text, headers and launches, the arrays' types, and the compiler with its flags."""
+    """Text, headers and launches, the arrays' types, the compiler with its flags, and the code that drives it."""
     assert language.toolchain is not None
     arrays = repr((source.arrays, source.sizes))
-    return digest("binary", source.digest, arrays, language.toolchain.fingerprint(source.target))
+    fingerprint = language.toolchain.fingerprint(source.target)
+    return digest("binary", source.digest, arrays, fingerprint, code_digest(type(language.toolchain).__module__))
+
+
+@functools.cache
+def code_digest(module: str) -> str:
+    """Changes with the files beside a toolchain's own: what a binary holds is theirs to decide."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    folder = sorted(Path(file).parent.glob("*.py")) if file else []
+    return digest(*((p.name, p.read_bytes()) for p in folder))
 
 
 def cached_binary(key: str) -> Binary | None:
