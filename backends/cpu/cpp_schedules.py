@@ -14,7 +14,7 @@ ROW = 16384  # longest row that is taken at once
 
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     """The schedules of ``nest``, default first."""
-    return _RULES[nest.family](nest)
+    return list(dict.fromkeys(_RULES[nest.family](nest)))
 
 
 def fit(axis: NestAxis, most: int, multiple: int = 1) -> int:
@@ -41,7 +41,7 @@ def _elementwise(nest: Nest) -> list[Schedule]:
         if outer and tiles[last.name] * 2 <= line:
             tiles[outer[-1].name] = fit(outer[-1], max(line // tiles[last.name], 1))
         found.append(_schedule(tiles, nest))
-    return list(dict.fromkeys(found))
+    return found
 
 
 def _longer(axis: NestAxis, most: int) -> bool:
@@ -66,7 +66,7 @@ def _rows(nest: Nest) -> list[Schedule]:
         if parallel and tiles[reduced.name] <= 256:
             tiles[parallel[-1].name] = fit(parallel[-1], max(LINE // tiles[reduced.name], 1))
         found.append(_schedule(tiles, nest))
-    return list(dict.fromkeys(found))
+    return found
 
 
 def _contraction(nest: Nest) -> list[Schedule]:
@@ -75,7 +75,7 @@ def _contraction(nest: Nest) -> list[Schedule]:
     for bm, bn, bk in ((128, 256, 256), (64, 128, 256), (32, 64, 512), (256, 256, 256), (128, 128, 512)):
         tiles = {m.name: fit(m, bm, 8), n.name: fit(n, bn, 32), k.name: fit(k, bk, 16)}
         found.append(_schedule(tiles, nest))
-    return list(dict.fromkeys(found))
+    return found
 
 
 def _attention(nest: Nest) -> list[Schedule]:
@@ -84,7 +84,7 @@ def _attention(nest: Nest) -> list[Schedule]:
     found = []
     for bm, bn in ((64, 128), (128, 128), (32, 64)):
         found.append(_schedule({**whole, m.name: fit(m, bm, 8), n.name: fit(n, bn, 32)}, nest))
-    return list(dict.fromkeys(found))
+    return found
 
 
 _RULES = {

@@ -44,7 +44,8 @@ def test_reductions(dtype: str, fn: str) -> None:
     identity = {"sum": 0, "prod": 1, "max": -(2**31), "min": 2**31 - 1}[fn]
     value = b.add(Mask(b.load(x, ["m", "n"]), "n", identity))
     b.store(b.add(Reduce(fn, value, "n")), y, ["m"])
-    data = np.random.default_rng(0).integers(1, 3, (5, 77)) if fn == "prod" else np.random.default_rng(0).integers(-50, 50, (5, 77))
+    low, high = (1, 3) if fn == "prod" else (-50, 50)
+    data = np.random.default_rng(0).integers(low, high, (5, 77))
     if fn == "prod":
         data[:, 20:] = 1
     got = run(program("reduction", axes, b, [(x, "input"), (y, "output")]), x=data)
@@ -80,7 +81,8 @@ def test_names_that_collide(names: tuple[str, str]) -> None:
     """Axes and arrays called as the emitter would call its own things."""
     first, second = names
     axes = (Axis("row", "grid", 6, 1), Axis("col", "grid", 40, 16))
-    x, w, y = Arg(first, BufferType((6, 40), "f32")), Arg(second, BufferType((40,), "f32")), Arg("y", BufferType((6, 40), "f32"))
+    x, y = (Arg(name, BufferType((6, 40), "f32")) for name in (first, "y"))
+    w = Arg(second, BufferType((40,), "f32"))
     b = Builder(axes)
     number = b.cast(b.binary("add", b.coord("col"), b.coord("row")), "f32")
     total = b.binary("add", b.load(x, ["row", "col"]), b.load(w, ["col"]))
@@ -187,7 +189,8 @@ def test_binary_functions_on_integers_and_floats() -> None:
     for dtype in ("i32", "i64", "f32"):
         axes = (Axis("n", "grid", 200, 64),)
         x, z = Arg("x", BufferType((200,), dtype)), Arg("z", BufferType((200,), dtype))
-        names = ["add", "sub", "mul", "max", "min", "rem", "floordiv"] + (["div", "pow"] if dtype == "f32" else ["and", "or", "xor"])
+        own = ["div", "pow"] if dtype == "f32" else ["and", "or", "xor"]
+        names = ["add", "sub", "mul", "max", "min", "rem", "floordiv", *own]
         outs = [Arg(f"y_{fn}", BufferType((200,), dtype)) for fn in names]
         b = Builder(axes)
         u, v = b.load(x, ["n"]), b.load(z, ["n"])
