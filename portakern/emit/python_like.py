@@ -86,7 +86,7 @@ def size_expr(size: Size, names: dict[str, str] | None = None) -> Expr:
     renamed = substitute(size, {old: Sym.named(new) for old, new in (names or {}).items()})
     if not isinstance(renamed, Sym) or len(renamed.terms) > 1:
         return Expr(str(renamed), SUM)
-    monomial, coefficient = renamed.terms[0]
+    monomial, coefficient = renamed.terms[0]  # type: ignore[misc]
     single = coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0], str)
     return Expr(str(renamed), ATOM if single else PRODUCT if coefficient > 0 else SUM)
 
