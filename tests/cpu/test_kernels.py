@@ -72,7 +72,7 @@ def test_a_scalar_of_run_time() -> None:
     b = Builder(axes)
     b.store(b.cast(b.binary("mul", b.cast(b.load(x, ["n"]), "f32"), s), "f16"), y, ["n"])
     p = program("scaled", axes, b, [(s, "scalar"), (x, "input"), (y, "output")])
-    got = run(p, scale=np.float32(0.5))
+    got = run(p, scale=np.array(0.5, np.float32))
     assert np.array_equal(got["y"], (got["x"].astype(np.float32) * np.float32(0.5)).astype(np.float16))
 
 
