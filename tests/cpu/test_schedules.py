@@ -25,7 +25,7 @@ NESTS = {
     "open rows": Nest("rows", (NestAxis("m", "parallel", 64), NestAxis("n", "reduced", M)), "f32", "f32"),
     "columns": Nest("rows", (NestAxis("n", "parallel", 640, contiguous=True), NestAxis("m", "reduced", 1000)), "f32", "f32"),
     "product": Nest("contraction", tuple(NestAxis(x, x, 1) for x in "mnk"), "bf16", "f32", dots="bf16"),
-    "large product": Nest("contraction", (NestAxis("m", "m", M), NestAxis("n", "n", 4096), NestAxis("k", "k", 40)), "f32", "f32"),
+    "large product": Nest("contraction", tuple(map(NestAxis, "mnk", "mnk", (M, 4096, 4000))), "f32", "f32"),
 }  # fmt: skip
 
 
