@@ -74,7 +74,8 @@ class Builder:
         return x if t.tile_type(x).axes == tuple(axes) else self.add(t.Permute(x, tuple(axes)))
 
     def together(self, *values: Op) -> tuple[Op, ...]:
-        """``values`` with equal dims: each is broadcast to (and put in the order of) all the dims that appear.
+        """``values`` with equal dims: each is broadcast to all the dims that appear, in the order of a value that has
+        them all, else in the order in which the axes are declared.
 
         Scalars stay scalars where another value has dims, since elementwise operations take them as they are.
         """
@@ -82,7 +83,9 @@ class Builder:
         dims = dict(t.tile_type(widest).dims)
         for v in values:
             dims.update(dict(t.tile_type(v).dims))
-        order = tuple(dims.items())
+        order = t.tile_type(widest).dims
+        if len(order) < len(dims):
+            order = tuple((a, dims[a]) for a in self.axis if a in dims)
         return tuple(self.fit(v, order) if t.tile_type(v).dims else v for v in values)
 
     def fit(self, x: Op, dims: t.Dims) -> Op:
