@@ -7,7 +7,7 @@ from portakern.ir.core import Arg, Block, Op
 from portakern.ir.program import Array, Program, verify_program
 from portakern.ir.schedule import Schedule
 from portakern.ir.size import Size, Sym
-from portakern.ir.tile import Axis, BufferType, Extent, Kernel, Mask, Reduce, Start, Dot
+from portakern.ir.tile import Axis, BufferType, Dot, Kernel, Mask, Reduce, Start
 
 
 def _program(name: str, family: str, axes: tuple[Axis, ...], b: Builder, args: tuple[Arg, ...], outputs: set[str],
