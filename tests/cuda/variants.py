@@ -26,7 +26,7 @@ def all_variants() -> dict[str, Program]:
         "softmax_many_rows": samples.softmax(rows=70, cols=50, tile=(32, 64)),
         "transpose_bf16": scheduled(samples.transpose(130, 200, "bf16", (64, 64)), 8),
         "column_sums_wide": scheduled(samples.column_sums(200, 150, "bf16", (32, 64)), 8),
-        "matmul_deep": scheduled(samples.matmul_bias(200, 136, 264, "bf16", (128, 128, 64)), 8, 3),
+        "matmul_deep": scheduled(samples.matmul_bias(200, 136, 264, "bf16", (128, 128, 64)), 8, 3, mma="sync"),
         "matmul_f16": scheduled(samples.matmul_bias(200, 136, 264, "f16", (128, 64, 32)), 4, 4),
         "matmul_f32_large": scheduled(samples.matmul_bias(200, 136, 264, "f32", (128, 128, 16)), 8, 2),
         "matmul_one_warp": scheduled(samples.matmul_bias(20, 17, 70, "bf16", (16, 16, 64)), 1, 3),

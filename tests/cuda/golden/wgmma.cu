@@ -6,7 +6,7 @@
 #include "pk/wgmma.cuh"
 
 // portakern launch: kernel=matmul_bias grid=(4, 1, 1) block=(256, 1, 1) shared=98304 args=(a, w, bias, c)
-extern "C" __global__ void __launch_bounds__(256, 2) matmul_bias(
+extern "C" __global__ void __launch_bounds__(256, 1) matmul_bias(
         const pk::bf16* __restrict__ a, const pk::bf16* __restrict__ w, const float* __restrict__ bias,
         pk::bf16* __restrict__ c) {
     using Acc = pk::WarpgroupAccumulator<128, 128, 8, pk::bf16>;  // rows along m, columns along n
