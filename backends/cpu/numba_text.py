@@ -662,10 +662,9 @@ class _Printer:
         return " and ".join(found) or None
 
     def _size(self, size: Size) -> Expr:
-        for axis in self.kernel.axes:
-            if isinstance(size, int) and size > 1 and axis.extent == size:
-                return self._extent(axis)
-        return size_expr(size)
+        """The name of the only axis of this extent; of several it is not known which is meant, so a number says it."""
+        alike = [a for a in self.kernel.axes if isinstance(size, int) and size > 1 and a.extent == size]
+        return self._extent(alike[0]) if len(alike) == 1 else size_expr(size)
 
 
 class _Elements:

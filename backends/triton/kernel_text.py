@@ -632,10 +632,9 @@ class _Printer:
         return infix("<", Expr(a.name), self._extent(a.axis))
 
     def _size(self, size: Size) -> Expr:
-        for axis in self.kernel.axes:
-            if isinstance(size, int) and size > 1 and axis.extent == size:
-                return self._extent(axis)
-        return size_expr(size, self.sizes)
+        """The name of the only axis of this extent; of several it is not known which is meant, so a number says it."""
+        alike = [a for a in self.kernel.axes if isinstance(size, int) and size > 1 and a.extent == size]
+        return self._extent(alike[0]) if len(alike) == 1 else size_expr(size, self.sizes)
 
 
 def _sum(parts: list[Expr]) -> Expr:

@@ -40,13 +40,13 @@ def cast_there_and_back(op: t.Cast) -> Op | None:
 
 @rules.on(t.Cast)
 def cast_constant(op: t.Cast) -> Op | None:
-    if isinstance(op.x, t.Const) and DTYPES[op.dtype].bits >= 32:
-        kind = DTYPES[op.dtype]
-        if kind.is_float:
-            return t.Const(float(op.x.value), op.dtype)
-        if kind.is_int and float(op.x.value).is_integer():
-            return t.Const(int(op.x.value), op.dtype)
-    return None
+    value = op.x.value if isinstance(op.x, t.Const) else op.x.size if isinstance(op.x, t.Extent) else None
+    kind = DTYPES[op.dtype]
+    if not isinstance(value, int | float) or kind.bits < 32:
+        return None
+    if kind.is_float:
+        return t.Const(float(value), op.dtype)
+    return t.Const(int(value), op.dtype) if kind.is_int and float(value).is_integer() else None
 
 
 @rules.on(t.Broadcast)
