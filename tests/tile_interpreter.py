@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -49,6 +50,10 @@ def run(program: Program, inputs: Mapping[str, np.ndarray], sizes: Mapping[str, 
     return {a.name: arrays[a.name] for a in program.by_role("output")}
 
 
+def dtype_of(op: Op) -> str:
+    return t.tile_type(op).dtype
+
+
 class _Run:
     def __init__(self, kernel: t.Kernel, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> None:
         self.kernel, self.sizes = kernel, sizes
@@ -67,7 +72,7 @@ class _Run:
         ranges = [range(0, evaluate(a.extent, self.sizes), a.tile) for a in self.kernel.grid]
         for point in itertools.product(*ranges):
             self.start.update(zip((a.name for a in self.kernel.grid), point, strict=True))
-            self.env: dict[Op, object] = dict(self.base)
+            self.env: dict[Op, Any] = dict(self.base)
             self.block(self.kernel.body)
 
     def extent(self, axis: str) -> int:
@@ -80,7 +85,7 @@ class _Run:
         for op in block.ops:
             self.env[op] = self.op(op)
 
-    def op(self, op: Op) -> object:
+    def op(self, op: Op) -> Any:
         v = [self.env[o] for o in op.operands] if not isinstance(op, t.For | t.Load | t.Store) else []
         match op:
             case t.Const():
@@ -93,10 +98,10 @@ class _Run:
                 c = self.coord(op.axis).astype(NUMPY[op.dtype])
                 return c if op.dims else c[0]
             case t.Unary():
-                return np.asarray(UNARY[op.fn](v[0])).astype(NUMPY[op.type.dtype])
+                return np.asarray(UNARY[op.fn](v[0])).astype(NUMPY[dtype_of(op)])
             case t.Binary():
-                assert op.type.dtype in ("f32", "f64", "i32", "i64", "bool"), op.type
-                return np.asarray(BINARY[op.fn](*v)).astype(NUMPY[op.type.dtype])
+                assert dtype_of(op) in ("f32", "f64", "i32", "i64", "bool"), op.type
+                return np.asarray(BINARY[op.fn](*v)).astype(NUMPY[dtype_of(op)])
             case t.Compare():
                 return COMPARE[op.fn](*v)
             case t.Select():
@@ -119,7 +124,7 @@ class _Run:
                 out[(slice(None),) * where + (bad,)] = op.value
                 return out
             case t.Reduce():
-                return REDUCE[op.fn](v[0], axis=t.tile_type(op.x).axes.index(op.axis)).astype(NUMPY[op.type.dtype])
+                return REDUCE[op.fn](v[0], axis=t.tile_type(op.x).axes.index(op.axis)).astype(NUMPY[dtype_of(op)])
             case t.Dot():
                 return self.dot(op, *v)
             case Result():
@@ -144,7 +149,7 @@ class _Run:
             where = t.tile_type(o).axes.index(op.axis)
             bad = self.coord(op.axis) >= self.extent(op.axis)
             assert not np.any(np.asarray(x).swapaxes(0, where)[bad]), f"{o.mnemonic()} is not zero outside {op.axis}"
-        kind = NUMPY[op.type.dtype]
+        kind = NUMPY[dtype_of(op)]
         return c + np.einsum(f"{spec[0]},{spec[1]}->{spec[2]}", a.astype(kind), b.astype(kind))
 
     def places(self, op: t.Load | t.Store, dims: t.Dims) -> tuple[list[np.ndarray], np.ndarray]:
@@ -176,7 +181,7 @@ class _Run:
         picked = np.broadcast_arrays(inside, *where)[1:] if where else []
         result = np.full(inside.shape, JUNK if op.pad is None else op.pad).astype(data.dtype)
         if not np.all(inside):
-            assert self.kernel.may_overrun(op), f"{op.buffer.name} is read outside, and may_overrun says it cannot be"
+            assert self.kernel.may_overrun(op), f"{op.buffer} is read outside, and may_overrun says it cannot be"
         result[inside] = data[tuple(p[inside] for p in picked)] if where else data
         return result
 
@@ -190,7 +195,7 @@ class _Run:
             return
         data[tuple(p[inside] for p in picked)] = value[inside]
 
-    def loop(self, op: t.For) -> tuple[object, ...]:
+    def loop(self, op: t.For) -> tuple[Any, ...]:
         axis = self.kernel.axis[op.axis]
         lo = int(self.env[op.lo]) if op.lo is not None else 0
         hi = min(int(self.env[op.hi]) if op.hi is not None else 10**18, self.extent(op.axis))

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from portakern.backend import Availability, Binary, Resources, Source, Target
-from portakern.build.process import run_tool
 from portakern.errors import PortakernError, ToolMissing
+from portakern.tools.process import run_tool
 
 from .elf import functions
 

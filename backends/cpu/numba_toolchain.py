@@ -8,8 +8,8 @@ import threading
 from importlib.util import find_spec
 
 from portakern.backend import Availability, Binary, Resources, Source, Target
-from portakern.build.workers import WorkerFault, WorkerPool
 from portakern.errors import CompileError, ToolMissing
+from portakern.tools.workers import WorkerFault, WorkerPool
 
 from .host import processor_name
 

@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from portakern.backend import Availability, Binary, HostBuffer, Launch, Source, Target
-from portakern.build.cache import Cache, digest
-from portakern.build.process import run_tool
 from portakern.emit.clike import TYPES
 from portakern.errors import CompileError, PortakernError, RuntimeFault, SimulatorError, ToolMissing
 from portakern.ir.program import Array
 from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
+from portakern.tools.cache import Cache, digest
+from portakern.tools.process import run_tool
 
 HOST = Path(__file__).parent / "host"
 METHOD = "CUDA C++ on host fibers 1"

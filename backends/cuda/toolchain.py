@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from portakern.backend import Availability, Binary, Resources, Source, Target
-from portakern.build.process import find_tool, run_tool
-from portakern.build.workers import WorkerPool
 from portakern.emit.clike import inline_headers
 from portakern.errors import ToolMissing
+from portakern.tools.process import find_tool, run_tool
+from portakern.tools.workers import WorkerPool
 
 from .cubin import resources
 

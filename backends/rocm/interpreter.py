@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from portakern.backend import Availability, Binary, HostBuffer, Launch, Source, Target
-from portakern.build.cache import Cache, digest
-from portakern.build.process import run_tool
 from portakern.errors import PortakernError, SimulatorError
 from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
+from portakern.tools.cache import Cache, digest
+from portakern.tools.process import run_tool
 
 from .toolchain import HINT, TIMEOUT_S, choose
 

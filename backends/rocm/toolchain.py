@@ -18,10 +18,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from portakern.backend import Availability, Binary, Resources, Source, Target
-from portakern.build.cache import Cache, digest
-from portakern.build.process import run_tool
 from portakern.device import Device
 from portakern.errors import PortakernError, ToolMissing
+from portakern.tools.cache import Cache, digest
+from portakern.tools.process import run_tool
 
 from .codeobject import CodeObject, KernelUse
 from .occupancy import occupancy

@@ -9,7 +9,7 @@ import atexit
 import threading
 from typing import Any
 
-from portakern.build.workers import WorkerPool
+from portakern.tools.workers import WorkerPool
 
 ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"}
 """Keeps the threads of OpenMP runtimes, which may live in the same process, from spinning."""

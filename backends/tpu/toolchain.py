@@ -6,8 +6,8 @@ import os
 import threading
 
 from portakern.backend import Availability, Binary, Source, Target
-from portakern.build.workers import WorkerFault, WorkerPool
 from portakern.errors import CompileError, ToolMissing
+from portakern.tools.workers import WorkerFault, WorkerPool
 
 from .environment import ENVIRONMENT, HINT, TOPOLOGIES, WORKER, package_version, tool_name
 

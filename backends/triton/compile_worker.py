@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from portakern.backend import Source
-from portakern.build.cache import default_directory
 from portakern.errors import CompileError, PortakernError, ToolMissing
+from portakern.tools.cache import default_directory
 
 from .module import example_sizes, load_module, parameters, shape_of, strides_of, torch_dtype
 

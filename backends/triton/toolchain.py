@@ -9,8 +9,8 @@ import zipfile
 from importlib.util import find_spec
 
 from portakern.backend import Availability, Binary, Resources, Source, Target
-from portakern.build.workers import WorkerFault, WorkerPool
 from portakern.errors import CompileError, ToolMissing
+from portakern.tools.workers import WorkerFault, WorkerPool
 
 from . import binaries
 from .compile_worker import Compiled, CompiledKernel, compile_source, versions

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from portakern.build.cache import Cache, digest
 from portakern.check import accuracy, bounds
 from portakern.check.bounds import Val, propagate
 from portakern.dtypes import DTYPES
 from portakern.errors import CacheError
 from portakern.ir import oracle
 from portakern.ir.tensor import TensorProgram, tensor_type
+from portakern.tools.cache import Cache, digest
 
 _WORTH_KEEPING_S = 0.1
 

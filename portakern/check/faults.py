@@ -152,7 +152,7 @@ Progress = Callable[[int, int, Subject], None]
 
 def measure(asked: Sequence[Subject], per_kind: int = 2, progress: Progress | None = None) -> list[Outcome]:
     """The outcome of the mutants of every subject, whose targets must run here."""
-    from portakern.build.workers import WorkerPool
+    from portakern.tools.workers import WorkerPool
 
     outcomes: list[Outcome] = []
     worthwhile = [s for s in asked if s.elements in WORTHWHILE]

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from portakern.backend import Executable, HostBuffer
-from portakern.build.cache import Cache
 from portakern.check.adversarial import KINDS, adversarial_inputs
 from portakern.check.bounds import Val
 from portakern.check.buffers import POISON, damage, guarded, unwritten
@@ -27,6 +26,7 @@ from portakern.ir.size import evaluate
 from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.spec.bind import bind
 from portakern.spec.inputs import Family, make_inputs, numpy_dtype
+from portakern.tools.cache import Cache
 
 REPEAT_WITHIN_S = 1.0
 """A run that took longer is not repeated, save where adversarial stages follow."""

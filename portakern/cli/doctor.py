@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from portakern.backend import Language
-from portakern.build import environment
-from portakern.build.environment import Ability, CacheState, Executable, Extra, Machine
 from portakern.errors import PortakernError
 from portakern.native import DriverProbe
 from portakern.registry import registry
+from portakern.tools import environment
+from portakern.tools.environment import Ability, CacheState, Executable, Extra, Machine
 
 # What a manifest's part means to a user.
 _PART_WORDS = {"toolchain": "compile", "runtime": "run", "simulator": "simulate", "estimator": "estimate"}

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 
-from portakern.build.workers import Job, Outcome, WorkerPool
 from portakern.errors import PortakernError, WorkerError
+from portakern.tools.workers import Job, Outcome, WorkerPool
 
 Room = tuple[str, tuple[tuple[str, str], ...]]
 

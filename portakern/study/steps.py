@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from portakern.backend import Binary, Executable, Language, Source, Target
-from portakern.build.cache import Cache, digest
 from portakern.errors import (
     BackendError,
     CacheError,
@@ -32,6 +31,7 @@ from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.registry import registry
 from portakern.study.row import Row, estimate_dict, resources_dict
 from portakern.study.work import Work
+from portakern.tools.cache import Cache, digest
 
 
 @dataclass(frozen=True)

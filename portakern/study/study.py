@@ -9,8 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from portakern.build.cache import Cache
-from portakern.build.workers import Job, Outcome
 from portakern.errors import PortakernError
 from portakern.registry import registry
 from portakern.study import steps
@@ -18,6 +16,8 @@ from portakern.study.row import Row
 from portakern.study.slots import Slots, Task, room
 from portakern.study.steps import Made
 from portakern.study.work import Work
+from portakern.tools.cache import Cache
+from portakern.tools.workers import Job, Outcome
 
 GOALS = ("emitted", "compiled", "checked", "timed", "compared")
 """What may be asked of a row.  ``compared`` asks for as much as this machine can do and no more."""
@@ -85,7 +85,7 @@ def write_text(file: str | Path, text: str) -> None:
 @cache
 def environment() -> dict[str, Any]:
     """This machine, as it goes into rows."""
-    from portakern.build.environment import machine
+    from portakern.tools.environment import machine
 
     return {k: v for k, v in asdict(machine()).items() if k != "executable"}
 
@@ -233,7 +233,7 @@ _STEP_WORDS = {"emit_row": "emitting", "build": "compiling", "check": "running",
 
 def explain(error: PortakernError, work: Work, step: str) -> PortakernError:
     """A worker's fault in the row's words; errors that were raised on purpose stay as they are."""
-    from portakern.build.workers import WorkerFault
+    from portakern.tools.workers import WorkerFault
 
     if not isinstance(error, WorkerFault):
         return error

@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from portakern.backend import Backend, Binary, Language, Source, Target, Toolchain
-from portakern.build.workers import WorkerPool
 from portakern.device import Device, load_devices
 from portakern.dtypes import DTYPES
 from portakern.errors import CompileError, MissingRuleError, PortakernError, UnsupportedDtype
@@ -34,6 +33,7 @@ from portakern.study import steps
 from portakern.study.row import Row
 from portakern.study.study import Runner
 from portakern.study.work import Ask, Work, of_case, works
+from portakern.tools.workers import WorkerPool
 
 DENIED = ("torch", "triton", "jax", "jaxlib", "libtpu", "numba", "llvmlite", "cupy", "cuda", "pyopencl", "ziglang")
 """What emitting must not import: law 2."""

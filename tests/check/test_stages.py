@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import portakern as pk
-from portakern.build.cache import Cache
 from portakern.check import Verdict, check_executable
 from portakern.check.buffers import GUARD_BYTES
+from portakern.tools.cache import Cache
 from tests.check.running import FunctionExecutable
 
 f32 = np.float32

@@ -54,13 +54,17 @@ def lowered(op: Operator, dims: Mapping[str, Any], params: Mapping[str, Any], dt
     return program, lower_with(program, chooser(row_tile))
 
 
+def normal(rng: np.random.Generator, shape: list[int], dtype: str) -> np.ndarray:
+    return (rng.standard_normal(shape) * 3).astype(NUMPY[dtype])
+
+
 def compare(op: Operator, dims: Mapping[str, Any], params: Mapping[str, Any], dtype: str, row_tile: int = 4096,
             keep_open: tuple[str, ...] = ()) -> Program:
     """Run the lowered program and the oracle on normal data; errors are bounded by the dtype's roundoff."""
     bound = op.program(dims, params=params, dtype=dtype)
     _, program = lowered(op, dims, params, dtype, row_tile, keep_open)
     rng = np.random.default_rng(0)
-    inputs = {a.name: (rng.standard_normal(tensor_type(a).shape) * 3).astype(NUMPY[tensor_type(a).dtype]) for a in bound.args}
+    inputs = {a.name: normal(rng, [int(str(s)) for s in tensor_type(a).shape], tensor_type(a).dtype) for a in bound.args}
     got = run(program, inputs, {d: int(dims[d]) for d in keep_open})
     want = evaluate(bound, inputs)
     for name in bound.outputs:

@@ -14,11 +14,11 @@ from portakern.backends.cpu.numba_language import NUMBA
 from portakern.backends.cpu.numba_schedules import schedules
 
 from portakern.backend import Target
-from portakern.build.workers import WorkerPool
 from portakern.device import load_devices
 from portakern.errors import CompileError, UsageError
 from portakern.ir.program import Program
 from portakern.ir.schedule import Nest, NestAxis, Schedule
+from portakern.tools.workers import WorkerPool
 from tests import samples
 from tests.triton import support
 

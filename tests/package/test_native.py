@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from portakern import native
-from portakern.build.workers import WorkerPool
 from portakern.errors import PortakernError
+from portakern.tools.workers import WorkerPool
 
 INCLUDE = Path(__file__).parents[2] / "csrc" / "include"
 
@@ -134,7 +134,7 @@ extern "C" const pk_driver table = {ABI, sizeof(pk_driver), "stranger", "A drive
 _REGISTER = """
 import ctypes, sys
 from portakern import native
-from portakern.build.workers import WorkerPool
+from portakern.tools.workers import WorkerPool
 library = ctypes.CDLL(sys.argv[1])
 capsule = ctypes.pythonapi.PyCapsule_New
 capsule.restype, capsule.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from portakern.build.workers import Job, Outcome
 from portakern.study.slots import Slots, Task, room
+from portakern.tools.workers import Job, Outcome
 
 
 @pytest.fixture(autouse=True)

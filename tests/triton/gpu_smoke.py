@@ -18,10 +18,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from portakern.backend import Source, Target
-from portakern.build.workers import WorkerPool
 from portakern.device import load_devices
 from portakern.errors import PortakernError
 from portakern.ir.program import Program
+from portakern.tools.workers import WorkerPool
 
 TIMEOUT_S = 120.0
 

@@ -11,10 +11,10 @@ from portakern.backends.triton import backend, triton_language
 from portakern.backends.triton.schedules import schedules
 
 from portakern.backend import Resources, Target
-from portakern.build.workers import WorkerPool
 from portakern.device import load_devices
 from portakern.errors import CompileError, UsageError
 from portakern.ir.schedule import Nest, NestAxis
+from portakern.tools.workers import WorkerPool
 from tests import samples
 from tests.triton import support
 

@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from portakern.build.cache import default_directory
 from portakern.errors import CompileError, ToolMissing
+from portakern.tools.cache import default_directory
 
 INSTALL = "pip install 'portakern[opencl]'"
 _LIBRARY = "libintelocl.so"

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from portakern.backend import Binary, Source
-from portakern.build.process import run_tool
+from portakern.tools.process import run_tool
 
 from .zebin import resources
 

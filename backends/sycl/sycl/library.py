@@ -17,9 +17,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from portakern.build.cache import Cache, digest
-from portakern.build.process import run_tool
 from portakern.errors import RuntimeFault, ToolMissing
+from portakern.tools.cache import Cache, digest
+from portakern.tools.process import run_tool
 
 from ..opencl.platforms import icd_directory, intel_library
 

@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 
 from portakern.backend import Availability, Binary, Resources, Source, Target
-from portakern.build.process import run_tool
 from portakern.errors import PortakernError, ToolMissing
+from portakern.tools.process import run_tool
 
 FLAGS = ("-std=c11", "-O3", "-march=native", "-fno-math-errno", "-fPIC", "-shared")
 TIMEOUT_S = 120.0

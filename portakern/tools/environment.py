@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from portakern.backend import Availability, Language, Target
-from portakern.build.cache import Cache
-from portakern.build.workers import Job, WorkerPool
 from portakern.errors import CacheError, PortakernError
 from portakern.native import DriverProbe, driver_names
+from portakern.tools.cache import Cache
+from portakern.tools.workers import Job, WorkerPool
 
 # What a language may be able to do here beyond being emitted, by the manifest's field names.
 PARTS = ("toolchain", "runtime", "simulator", "estimator")

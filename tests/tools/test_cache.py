@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from portakern.build import cache as cache_module
-from portakern.build.cache import Cache, default_directory, digest
 from portakern.errors import CacheError
+from portakern.tools import cache as cache_module
+from portakern.tools.cache import Cache, default_directory, digest
 
 
 class Colour(Enum):
@@ -147,7 +147,7 @@ def test_what_killed_writers_left_is_removed_when_old(tmp_path: Path):
 
 _WRITER = """
 import sys
-from portakern.build.cache import Cache, digest
+from portakern.tools.cache import Cache, digest
 cache, letter = Cache(sys.argv[1]), sys.argv[2].encode()
 print("started", flush=True)
 while True:

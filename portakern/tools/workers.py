@@ -23,14 +23,14 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from portakern.build.process import end_process, merged_environment, signal_name
-from portakern.build.worker_main import LENGTH
 from portakern.errors import PortakernError, WorkerError
+from portakern.tools.process import end_process, merged_environment, signal_name
+from portakern.tools.worker_main import LENGTH
 
 _START = """\
 import os, sys
 sys.path[:] = sys.argv[4].split(os.pathsep)
-from portakern.build.worker_main import main
+from portakern.tools.worker_main import main
 main(*map(int, sys.argv[1:4]))
 """
 _START_TIMEOUT_S = 180.0

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from portakern import cli
-from portakern.build import environment
-from portakern.build.cache import Cache
-from portakern.build.environment import Ability
 from portakern.cli import doctor
 from portakern.native import driver_names
 from portakern.registry import registry
+from portakern.tools import environment
+from portakern.tools.cache import Cache
+from portakern.tools.environment import Ability
 
 MANIFEST = """
 import os

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from portakern.build.workers import Job, WorkerFault, WorkerPool
 from portakern.errors import MissingRuleError
+from portakern.tools.workers import Job, WorkerFault, WorkerPool
 
 HERE = Path(__file__).parent
 
@@ -165,7 +165,7 @@ def test_leaving_early_ends_what_is_under_way(tmp_path: Path):
 _PARENT = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from portakern.build.workers import Job, WorkerPool
+from portakern.tools.workers import Job, WorkerPool
 pool = WorkerPool()
 print(pool.call("worker_jobs:pid"), flush=True)
 pool.call("time:sleep", 60)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from portakern.build.process import find_tool, run_tool
 from portakern.errors import CompileError, ToolMissing
+from portakern.tools.process import find_tool, run_tool
 
 
 def python(code: str, *arguments: str) -> list[str]:

@@ -1,6 +1,6 @@
 """The inside of a worker process: reads jobs from one pipe, writes outcomes to another, and does nothing else.
 
-Started by :mod:`portakern.build.workers` in a fresh interpreter. What libraries print goes to the log file that is the
+Started by :mod:`portakern.tools.workers` in a fresh interpreter. What libraries print goes to the log file that is the
 process's stdout and stderr; the pipes are descriptors of their own, so noise cannot corrupt the protocol.
 """
 
