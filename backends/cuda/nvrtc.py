@@ -36,7 +36,7 @@ def compile_text(
         status = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)[0]
         log = _text(nvrtc, "ProgramLog", program).decode(errors="replace").strip("\0 \n")
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise CompileError(f"NVRTC {version} cannot compile {name} ({status.name})", hint=_first_error(log), log=log)
+            raise CompileError(f"NVRTC {version} cannot compile {name} ({status.name})", hint=first_error(log), log=log)
         return _text(nvrtc, "CUBIN", program), _text(nvrtc, "PTX", program).decode().strip("\0"), log, version
     finally:
         nvrtc.nvrtcDestroyProgram(program)
@@ -55,7 +55,7 @@ def _checked(nvrtc: Any, result: tuple[Any, ...]) -> tuple[Any, ...]:
     return result[1:]
 
 
-def _first_error(log: str) -> str:
+def first_error(log: str) -> str:
     return next((line.strip() for line in log.splitlines() if "error" in line), "")
 
 

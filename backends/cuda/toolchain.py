@@ -21,6 +21,7 @@ from portakern.tools.process import find_tool, run_tool
 from portakern.tools.workers import WorkerPool
 
 from .cubin import resources
+from .nvrtc import first_error
 
 HINT = "pip install 'portakern[cuda]' (cuda-bindings and nvidia-cuda-nvrtc), or put nvcc on PATH"
 TIMEOUT_S = 120.0
@@ -58,7 +59,7 @@ def _resources(source: Source, cubin: bytes, log: str) -> tuple[Resources, ...]:
 
 def _kept(log: str) -> str:
     """What a reader of the row wants to see: warnings, not the resource report that the resources were read from."""
-    report = re.compile(r"^(ptxas|nvlink)\s.*(info|bytes stack frame)|^\s*$")
+    report = re.compile(r"^(ptxas|nvlink)\s.*info|.*bytes stack frame|^\s*$")
     return "\n".join(line for line in log.splitlines() if not report.match(line))
 
 
@@ -123,7 +124,8 @@ def _with_nvcc(source: Source) -> tuple[bytes, str, str, str]:
         text.write_text(inline_headers(source.text, source.headers))
         common = [nvcc, "--std=c++17", f"--gpu-architecture={source.target.device.isa}", text]
         cubin, ptx = text.with_suffix(".cubin"), text.with_suffix(".ptx")
-        built = run_tool([*common, "--cubin", "-Xptxas", "-v", "-o", cubin], timeout_s=TIMEOUT_S).checked(what)
+        built = run_tool([*common, "--cubin", "-Xptxas", "-v", "-o", cubin], timeout_s=TIMEOUT_S)
+        built.checked(what, hint=first_error(built.log))
         run_tool([*common, "--ptx", "-o", ptx], timeout_s=TIMEOUT_S).checked(what)
         return cubin.read_bytes(), ptx.read_text(), built.log, f"nvcc {_nvcc_version(nvcc)}"
 
