@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import struct
+from collections.abc import Callable
 
 from portakern.dtypes import DTYPES
 from portakern.ir import tile as t
@@ -47,6 +49,24 @@ def cast_constant(op: t.Cast) -> Op | None:
     if kind.is_float:
         return t.Const(float(value), op.dtype)
     return t.Const(int(value), op.dtype) if kind.is_int and float(value).is_integer() else None
+
+
+_FUNCTIONS: dict[str, Callable[[float], float]] = {
+    "neg": lambda x: -x, "sqrt": math.sqrt, "rsqrt": lambda x: 1 / math.sqrt(x), "reciprocal": lambda x: 1 / x,
+}  # fmt: skip
+
+
+@rules.on(t.Unary)
+def function_of_constant(op: t.Unary) -> Op | None:
+    """Such as the 1 / sqrt(64) of attention: computed once, here, and rounded to the dtype."""
+    dtype = t.tile_type(op).dtype
+    if not isinstance(op.x, t.Const) or dtype != "f32" or op.fn not in _FUNCTIONS or not 0 < op.x.value < math.inf:
+        return None
+    return t.Const(_f32(_FUNCTIONS[op.fn](_f32(op.x.value))), "f32")
+
+
+def _f32(x: float) -> float:
+    return struct.unpack("f", struct.pack("f", x))[0]
 
 
 @rules.on(t.Broadcast)

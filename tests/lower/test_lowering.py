@@ -162,3 +162,10 @@ def test_strided_and_unaligned_arguments() -> None:
     view = user_operators.group_norm.program({"B": 2, "C": 8, "L": 4}, dtype="f32")
     with pytest.raises(LoweringError, match="strided"):
         lower_with(view, chooser(), facts={"x": ArrayFacts(strides=(64, 8, 1))})
+
+
+def test_functions_of_constants_are_computed_while_lowering() -> None:
+    dims = {"B": 1, "H": 1, "G": 1, "SQ": 64, "SK": 64, "D": 64}
+    _, program = lowered(load_operator("attention"), dims, {}, "bf16")
+    text = str(program)
+    assert "rsqrt" not in text and "const(0.125, 'f32')" in text
