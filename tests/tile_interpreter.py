@@ -61,9 +61,7 @@ class _Run:
         for arg in kernel.args:
             if isinstance(arg.type, t.BufferType):
                 shape = tuple(evaluate(s, sizes) for s in arg.type.shape)
-                view = arrays[arg.name].view()
-                view.shape = shape
-                self.base[arg] = view
+                self.base[arg] = arrays[arg.name].reshape(shape)
             else:
                 self.base[arg] = arrays[arg.name]
         self.start: dict[str, int] = {a.name: 0 for a in kernel.axes if a.kind == "whole"}
