@@ -74,7 +74,7 @@ def accesses(program: tt.TensorProgram, classes: Classes) -> list[tuple[AxisClas
 
 
 def merge(classes: Sequence[AxisClass], role: str, seen: Sequence[tuple[AxisClass, ...]],
-          apart: Iterable[AxisClass] = (), strided: bool = False) -> list[Run]:
+          apart: Iterable[AxisClass] = ()) -> list[Run]:
     """Runs of ``classes`` (in memory order), merging neighbours that every access in ``seen`` has side by side.
 
     Classes in ``apart`` (used by coordinate, slice or the like) merge with nothing.
@@ -82,7 +82,7 @@ def merge(classes: Sequence[AxisClass], role: str, seen: Sequence[tuple[AxisClas
     runs: list[list[AxisClass]] = []
     alone = set(apart)
     for c in classes:
-        if runs and not strided and c not in alone and runs[-1][-1] not in alone and _always_adjacent(runs[-1][-1], c, seen):
+        if runs and c not in alone and runs[-1][-1] not in alone and _always_adjacent(runs[-1][-1], c, seen):
             runs[-1].append(c)
         else:
             runs.append([c])

@@ -79,7 +79,7 @@ def lower_with(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tu
     scalars = frozenset(a.name for a in program.args if not tt.tensor_type(a).shape)
     hints = {a: tuple(n.lower() for n in dims) for a, dims in (names or {}).items()}
     arrays = _arrays(program, scalars, facts)
-    simple, views = _peel(simplified)
+    simple = _peel(simplified)
     temporaries: dict[str, tt.TensorType] = {}
     kernels: list[t.Kernel] = []
     full_names = dict(hints)
@@ -93,7 +93,6 @@ def lower_with(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tu
             if out not in full_names and not isinstance(op, Arg):
                 full_names[out] = tuple(c.name for c in axis_classes(stage.program, full_names).of(op))
     extra = [Array(n, t.BufferType(x.shape, x.dtype), "temporary") for n, x in temporaries.items()]
-    del views
     result = Program(program.name, (*arrays, *extra), tuple(kernels))
     verify_program(result)
     return result
@@ -106,16 +105,14 @@ def _arrays(program: tt.TensorProgram, scalars: frozenset[str], facts: Facts | N
     return [*inputs, *(Array(o, types[o], "output") for o in program.outputs)]
 
 
-def _peel(program: tt.TensorProgram) -> tuple[tt.TensorProgram, dict[str, tt.TensorType]]:
+def _peel(program: tt.TensorProgram) -> tt.TensorProgram:
     """Outputs that are reshapes are stored in the shape of what they reshape: the array is seen under that shape."""
-    views: dict[str, tt.TensorType] = {}
     results = []
-    for name, op in zip(program.outputs, program.results, strict=True):
+    for op in program.results:
         while isinstance(op, tt.Reshape) and not isinstance(op.x, Arg):
             op = op.x
-            views[name] = tt.tensor_type(op)
         results.append(op)
-    return program_of(program, results, program.outputs), views
+    return program_of(program, results, program.outputs)
 
 
 def _fresh(taken: set[str]) -> Iterator[str]:

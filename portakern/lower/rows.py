@@ -114,8 +114,7 @@ def reduce_tile(frame: Frame, fold: tt.Fold, x: Op) -> Op:
 
 def _walks(frame: Frame, levels: Sequence[Sequence[tt.Fold]], reduced: Sequence[Run]) -> None:
     for level in levels:
-        for carried in _separate(level):
-            _walk(frame, carried, reduced)
+        _walk(frame, level, reduced)
     numbers = range(len(frame.request.program.outputs))
     over = {c for r in reduced for c in r.classes}
     whole = [n for n in numbers if over & set(frame.classes_of(n))]
@@ -129,11 +128,6 @@ def _walks(frame: Frame, levels: Sequence[Sequence[tt.Fold]], reduced: Sequence[
             return ()
 
         nested(frame, reduced, [], body)
-
-
-def _separate(level: Sequence[tt.Fold]) -> list[list[tt.Fold]]:
-    """A level's reductions by walk: all in one."""
-    return [list(level)]
 
 
 def nested(frame: Frame, runs: Sequence[Run], init: Sequence[tuple[str, Op]], body, combine=None) -> tuple[Op, ...]:
