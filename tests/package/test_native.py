@@ -159,7 +159,7 @@ def test_a_driver_from_elsewhere_joins_by_capsule(tmp_path: Path):
 
 def test_a_driver_of_another_abi_is_refused(tmp_path: Path):
     path = library(tmp_path, STRANGER, f"-I{INCLUDE}", "-DABI=99")
-    assert "ABI 99, this portakern speaks 1" in register_in_a_child(path).stderr
+    assert "ABI 99, this portakern speaks 2" in register_in_a_child(path).stderr
 
 
 def test_what_is_not_a_driver_is_refused():
