@@ -22,6 +22,9 @@ from portakern.ir.size import Size
 if TYPE_CHECKING:
     import numpy as np
 
+    from portakern.native import Call as NativeCall
+    from portakern.native import Device as NativeDevice
+
 MANIFEST_VERSION = 1
 """Raised when a manifest written for an earlier portakern would no longer be understood."""
 
@@ -216,8 +219,33 @@ class HostBuffer:
         return raw.view(self.dtype).reshape(self.shape)
 
 
+class Prepared(Protocol):
+    """One call with its arguments fixed: shapes, dtypes and strides were checked and arguments packed once.
+
+    Every call reads the same inputs and writes the same ``outputs``, and only queues work where the device has a queue.
+    ``call`` is what the timing core launches by itself, ``None`` where a call goes through Python (Triton's launcher, numba).
+    ``stream`` is the native handle that calls queue on unless told otherwise: what the inputs' library had as its current
+    stream when the call was prepared, 0 (the default stream) where nothing has streams.
+    """
+
+    outputs: tuple[Any, ...]
+    call: NativeCall | None
+    stream: int
+
+    def __call__(self, stream: int | None = None) -> None:
+        """Queue once more, on ``stream`` (a native handle) or on :attr:`stream`."""
+        ...
+
+
 class Executable(Protocol):
-    """A loaded program.  ``guards`` says whether writes outside an array would reach its guard bands."""
+    """A loaded program.  ``guards`` says whether writes outside an array would reach its guard bands.
+
+    Two more methods are optional and make calls cheaper; :mod:`portakern.launch` does without where they are missing::
+
+        prepare(inputs, sizes, outputs=None) -> Prepared   # outputs: arrays to write, new ones where None; checked like inputs
+        specialise(inputs, sizes) -> Callable[[Sequence[Any]], Any]
+        # `call` for arrays that are like these in library, device, dtype, shape, strides and alignment: checks nothing again
+    """
 
     guards: bool
 
@@ -245,6 +273,16 @@ class Runtime(Protocol):
         ...
 
     def load(self, source: Source, binary: Binary | None) -> Executable: ...
+
+
+@runtime_checkable
+class OnDevice(Protocol):
+    """A runtime whose work runs on a device of the native core, which events, memory and timing need."""
+
+    def device(self, target: Target) -> NativeDevice | None:
+        """The device, or ``None`` where calls return when their work is done and the host's clock tells all.  Raises
+        :class:`PortakernError` where there is no such device here."""
+        ...
 
 
 class Simulator(Protocol):
