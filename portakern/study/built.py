@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from portakern.backend import Binary, Executable, Plan, Target
+from portakern import launch
+from portakern.backend import Binary, Executable, Plan, Prepared, Target
 from portakern.errors import PortakernError, RuntimeFault, ToolMissing, UsageError
-from portakern.ir.program import ArrayFacts
+from portakern.ir.program import Array, ArrayFacts
 from portakern.ir.schedule import Schedule
+from portakern.ir.size import evaluate
 from portakern.ir.tensor import TensorProgram, tensor_type
+from portakern.ir.tile import BufferType
+from portakern.launch.facts import dtype_of, extent_of, facts_of, shape_of, signature
+from portakern.launch.streams import stream_handle
 from portakern.registry import registry
 from portakern.spec.bind import solve_dims
 from portakern.study import steps
 from portakern.study.row import resources_dict
 from portakern.study.work import Work
 
-ALIGNMENT = 16
-"""Bytes that kernels assume to divide the address of an array unless they are built for another."""
-
-_DTYPES = {
-    "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32", "int16": "i16",
-    "int8": "i8", "uint64": "u64", "uint32": "u32", "uint16": "u16", "uint8": "u8", "bool": "bool",
-    "float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m2",
-}  # fmt: skip
+CALLERS = 256
+"""How many signatures of inputs a build remembers the checks of; more only matter to those who call with ever new shapes."""
 
 
 class Built:
@@ -47,6 +47,8 @@ class Built:
         self._source, self.program = steps.emit(work)
         self.source = Text(self._source.text)
         self._variants: dict[tuple[tuple[str, ArrayFacts], ...], Built] = {}
+        self._callers: dict[tuple[Hashable, ...], Callable[[Sequence[Any]], Any]] = {}
+        self._lock = threading.RLock()
         if self._language.toolchain is not None and self._language.toolchain.available(self.target):
             _ = self.binary  # what a compiler has to say is said now
 
@@ -104,19 +106,85 @@ class Built:
         """Run on arrays that speak DLPack, on their own device; outputs are new arrays of the same library.
 
         Inputs come in the operator's order, run-time scalars after the arrays.  An array that is not contiguous, or less
-        than 16-byte aligned, gets a variant built for it on first use.
+        than 16-byte aligned, gets a variant built for it on first use.  Inputs are checked once for every combination of
+        library, device, dtype, shape, strides and alignment.  May be called from several threads.
 
         Raises:
             UsageError: an array has another dtype or shape than the build takes.
             RuntimeFault: there is no silicon of this kind here, or the kernel failed.
         """
+        signed = tuple([signature(x) for x in inputs])
+        call = self._callers.get(signed)
+        if call is None:
+            call = self._admitted(signed, inputs)
+        return call(inputs)
+
+    def prepare(self, *inputs: Any, out: Any = None, stream: Any = None) -> Prepared:
+        """One call with everything decided: calling what this gives runs again on the same arrays, with nothing checked.
+
+        Args:
+            inputs: as for a call.  Their contents may change between calls; the prepared call keeps them alive.
+            out: the array to write, or a sequence of them where there are several outputs; contiguous, 16-byte aligned,
+                apart from the inputs.  New arrays of the inputs' library where ``None``.
+            stream: what calls queue on unless told otherwise: a native handle, or a stream object of torch or cupy.  The
+                inputs' library's current stream, as it is now, where ``None``.
+
+        Returns:
+            ``p`` with ``p()`` and ``p(stream)`` (a native handle) to run, and ``p.outputs``, the arrays it writes.
+
+        Raises:
+            UsageError, RuntimeFault: as a call does.
+        """
+        given = self._named(inputs)
+        sizes = self._sizes(given)
+        outputs = None if out is None else self._checked_outputs(out, given, sizes)
+        handle = None if stream is None else stream_handle(stream)
+        prepared = launch.prepare(self._fitting(given)._executable, inputs, sizes, outputs)
+        if handle is not None:
+            prepared.stream = handle
+        return prepared
+
+    def as_torch_op(self, name: str | None = None) -> Any:
+        """This build as an operator of ``torch.library``, for eager code and under ``torch.compile`` without a graph break.
+
+        Args:
+            name: ``name`` or ``namespace::name``; ``portakern::<operator>_<target>_<hash>`` where ``None``.
+
+        Returns:
+            The ``OpOverload``, called with the operator's inputs in order, run-time scalars after the arrays.  The same one
+            for the same build and name.
+
+        Raises:
+            UsageError: the name is taken by another operator, or an input has a dtype that torch does not have.
+            ToolMissing: torch is not installed.
+        """
+        from portakern.torch_op import torch_op
+
+        return torch_op(self, name)
+
+    def _admitted(self, signed: tuple[Hashable, ...], inputs: Sequence[Any]) -> Callable[[Sequence[Any]], Any]:
+        """``inputs`` checked, and what runs on them and all that are like them."""
+        given = self._named(inputs)
+        sizes = self._sizes(given)
+        call = launch.specialise(self._fitting(given)._executable, inputs, sizes)
+        if None not in signed:
+            with self._lock:
+                while len(self._callers) >= CALLERS:
+                    del self._callers[next(iter(self._callers))]
+                self._callers[signed] = call
+        return call
+
+    def _named(self, inputs: Sequence[Any]) -> dict[str, Any]:
+        """Inputs by name, their number and dtypes checked."""
         names = [a.name for a in self._work.program.args]
         if len(inputs) != len(names):
             raise UsageError(f"{self._work.row.operator} takes {len(names)} inputs ({', '.join(names)}), not {len(inputs)}")
         given = dict(zip(names, inputs, strict=True))
         self._check_dtypes(given)
-        sizes = solve_dims(self._work.program, {n: shape_of(x) for n, x in given.items()})
-        return self._fitting(given)._executable.call(inputs, sizes)
+        return given
+
+    def _sizes(self, given: Mapping[str, Any]) -> dict[str, int]:
+        return solve_dims(self._work.program, {n: shape_of(x) for n, x in given.items()})
 
     @cached_property
     def _executable(self) -> Executable:
@@ -143,16 +211,41 @@ class Built:
                 raise UsageError(f"{arg.name} is {have}, this build takes {t.dtype}",
                                  hint=f"build it for {have}, or cast the array")
 
+    def _checked_outputs(self, out: Any, given: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Any, ...]:
+        """The arrays to write, checked for all that a kernel assumes of its outputs."""
+        outputs = tuple(out) if isinstance(out, tuple | list) else (out,)
+        wanted = self._source.by_role("output")
+        if len(outputs) != len(wanted):
+            names = ", ".join(a.name for a in wanted)
+            raise UsageError(f"{self._work.row.operator} writes {len(wanted)} arrays ({names}), and out has {len(outputs)}")
+        taken = {name: extent_of(x) for name, x in given.items() if hasattr(x, "dtype")}
+        for array, x in zip(wanted, outputs, strict=True):
+            check_output(array, x, self._source_shape(array, sizes))
+            mine = extent_of(x)
+            for name, other in taken.items():
+                if mine[0] < other[1] and other[0] < mine[1]:
+                    raise UsageError(f"the array given for the output {array.name} overlaps {name}",
+                                     hint="kernels read and write in no fixed order: pass another array")
+            taken[array.name] = mine
+        return outputs
+
+    def _source_shape(self, array: Array, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        return tuple(evaluate(n, sizes) for n in array.type.shape) if isinstance(array.type, BufferType) else ()
+
     def _fitting(self, given: Mapping[str, Any]) -> Built:
-        """This build, or the variant for arrays that are strided or less aligned than it assumes."""
+        """This build, or the variant for arrays that are strided or less aligned than it assumes, ready to run."""
         facts = {}
         for arg in self._work.program.args:
             mine = self._work.facts.get(arg.name, ArrayFacts())
             have = facts_of(given[arg.name])
             if have is not None and (have.strides != mine.strides or have.align < mine.align):
                 facts[arg.name] = have
-        if not facts:
-            return self
+        with self._lock:
+            chosen = self._variant(facts) if facts else self
+            _ = chosen._executable  # loaded once, whichever thread comes first
+        return chosen
+
+    def _variant(self, facts: Mapping[str, ArrayFacts]) -> Built:
         key = tuple(sorted(facts.items(), key=lambda kv: kv[0]))
         if key not in self._variants:
             try:
@@ -164,6 +257,21 @@ class Built:
         return self._variants[key]
 
 
+def check_output(array: Array, x: Any, shape: tuple[int, ...]) -> None:
+    """Raises :class:`UsageError` where ``x`` cannot take the results of the output ``array`` of ``shape``."""
+    if not hasattr(x, "dtype"):
+        raise UsageError(f"what is given for the output {array.name} is {type(x).__name__}, not an array")
+    if dtype_of(x) != array.dtype or shape_of(x) != shape:
+        raise UsageError(f"the output {array.name} is {array.dtype}{list(shape)}, and the array given for it is "
+                         f"{dtype_of(x)}{list(shape_of(x))}")
+    facts = facts_of(x)
+    if facts is not None and facts != ArrayFacts():
+        raise UsageError(f"the array given for the output {array.name} has {_described(facts)}; outputs are contiguous and "
+                         f"aligned to {ArrayFacts().align} bytes")
+    if not getattr(getattr(x, "flags", None), "writeable", True):
+        raise UsageError(f"the array given for the output {array.name} is read-only")
+
+
 class Text(str):
     """Text that shows itself as it is, so that ``k.source`` reads well at a prompt too."""
 
@@ -171,56 +279,6 @@ class Text(str):
         return str(self)
 
 
-# ---- arrays of any library ---------------------------------------------------------------------------------------------
-
-
-def shape_of(x: Any) -> tuple[int, ...]:
-    return tuple(int(n) for n in x.shape) if hasattr(x, "shape") else ()
-
-
-def dtype_of(x: Any) -> str:
-    """Our name of the dtype of an array of any library; its own name where we have none."""
-    name = str(getattr(x.dtype, "name", x.dtype)).rpartition(".")[2]
-    return _DTYPES.get(name, name)
-
-
-def facts_of(x: Any) -> ArrayFacts | None:
-    """Strides in elements (``None`` where contiguous) and alignment of an array's address; ``None`` for a number."""
-    shape = shape_of(x)
-    if not hasattr(x, "dtype") or not shape or 0 in shape:
-        return None
-    strides, address = _layout(x)
-    contiguous = strides is None or all(n == 1 or have == want
-                                        for n, have, want in zip(shape, strides, _row_major(shape), strict=True))
-    align = ALIGNMENT if not address else min(ALIGNMENT, address & -address)
-    return ArrayFacts(None if contiguous else strides, align)
-
-
-def _layout(x: Any) -> tuple[tuple[int, ...] | None, int]:
-    """(strides in elements or ``None`` for contiguous, address or 0 where the library does not tell)."""
-    if callable(getattr(x, "stride", None)) and hasattr(x, "data_ptr"):  # torch
-        return tuple(x.stride()), int(x.data_ptr())
-    for protocol in ("__cuda_array_interface__", "__array_interface__"):
-        told = getattr(x, protocol, None)
-        if isinstance(told, dict):
-            width = int(told["typestr"][2:])
-            strides = told.get("strides")
-            return None if strides is None else tuple(s // width for s in strides), int(told["data"][0])
-    if hasattr(x, "strides") and hasattr(x, "itemsize"):
-        return tuple(s // x.itemsize for s in x.strides), 0
-    return None, 0
-
-
-def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    strides, step = [], 1
-    for n in reversed(shape):
-        strides.append(step)
-        step *= n
-    return tuple(reversed(strides))
-
-
 def _described(facts: ArrayFacts) -> str:
     strides = "contiguous" if facts.strides is None else f"strides {facts.strides}"
     return f"{strides}, aligned to {facts.align} bytes"
-
-
