@@ -82,6 +82,10 @@ typedef struct pk_facts {
     int64_t persisting_bytes; /* the part of it that can be set aside for persisting lines */
     int64_t timer_ns;         /* the resolution that the vendor states for event times */
     int64_t flush_bytes;      /* what one `flush` moves */
+    double empty_kernel_ns;   /* what the vendor's profiler shows for `launch_empty`, measured once; what an event pair shows
+                               * beyond it is the pair's own cost, which timing takes off. 0: not known, nothing taken off */
+    int32_t blocking;         /* 1: a launch runs on the calling thread and has ended when it returns */
+    int32_t host_memory;      /* 1: kernels may be given addresses of the host's own memory */
 } pk_facts;
 
 /* How the device is now. -1 and "" stand for unknown. */
@@ -94,8 +98,10 @@ typedef struct pk_health {
     char reason[128];    /* of the throttling, in the vendor's terms */
 } pk_health;
 
-/* An argument of a kernel. A pointer to device memory is a value of 8 bytes; `kind` tells drivers that must know. */
-enum { PK_ARG_VALUE = 0, PK_ARG_POINTER = 1 };
+/* An argument of a kernel. A pointer to device memory is a value of 8 bytes; `kind` tells drivers that must know: where
+ * pointers are wrapped (OpenCL), and where floating-point values travel in other registers and small signed integers
+ * are extended by the caller (functions of the host). */
+enum { PK_ARG_VALUE = 0, PK_ARG_POINTER = 1, PK_ARG_FLOAT = 2, PK_ARG_SIGNED = 3 };
 typedef struct pk_arg {
     const void *value;
     uint32_t size; /* in bytes */
@@ -183,6 +189,9 @@ typedef struct pk_driver {
     pk_status (*flush)(pk_device_t device, pk_stream_t stream);
     pk_status (*reset_persisting)(pk_device_t device);
     pk_status (*launch_empty)(pk_device_t device, pk_stream_t stream);
+
+    /* The native handle of a stream, as `stream_wrap` takes it. */
+    uint64_t (*stream_native)(pk_device_t device, pk_stream_t stream);
 } pk_driver;
 
 #ifdef __cplusplus

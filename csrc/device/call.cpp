@@ -1,0 +1,127 @@
+#include "device/call.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+namespace portakern {
+
+namespace {
+
+// Where an argument of `bytes` may begin: descriptors that kernels take by value want up to 64.
+std::size_t alignment(std::size_t bytes) { return bytes >= 64 ? 64 : bytes > 8 ? 16 : 8; }
+
+std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
+
+void check(const Device &device, const LaunchSpec &spec) {
+    if (spec.kernel->device().get() != &device) throw std::invalid_argument("a kernel of another device cannot be launched here");
+    for (const Argument &arg : spec.args) {
+        if (arg.kind == PK_ARG_POINTER && arg.bytes.size() != sizeof(std::uint64_t)) {
+            throw std::invalid_argument("a pointer argument has 8 bytes");
+        }
+    }
+}
+
+template <auto Member>
+void require(const Device &device, const char *name) {
+    if (!device.has<Member>()) {
+        throw DriverError("unsupported", device.driver() + ": the driver has no " + name, PK_UNSUPPORTED);
+    }
+}
+
+void require(const Device &device, const StepSpec &spec) {
+    if (std::holds_alternative<LaunchSpec>(spec)) require<&pk_driver::launch>(device, "launch");
+    if (std::holds_alternative<CopySpec>(spec)) require<&pk_driver::copy>(device, "copy");
+    if (std::holds_alternative<FillSpec>(spec)) require<&pk_driver::fill>(device, "fill");
+}
+
+}  // namespace
+
+Call::Call(std::shared_ptr<Device> device, std::vector<StepSpec> steps)
+    : device_(std::move(device)), specs_(std::move(steps)), blocking_(device_->facts().blocking != 0) {
+    std::size_t bytes = 128, count = 0;
+    for (const StepSpec &spec : specs_) {
+        require(*device_, spec);
+        bytes += sizeof(std::uint64_t);
+        const auto *launch = std::get_if<LaunchSpec>(&spec);
+        if (launch == nullptr) continue;
+        check(*device_, *launch);
+        count += launch->args.size();
+        for (const Argument &arg : launch->args) bytes += round_up(arg.bytes.size(), 8) + alignment(arg.bytes.size());
+    }
+    // Sized once: what an address is taken of below does not move.
+    storage_.resize(bytes);
+    args_.reserve(count);
+    auto *base = storage_.data();
+    base += round_up(reinterpret_cast<std::uintptr_t>(base), 64) - reinterpret_cast<std::uintptr_t>(base);
+    std::size_t at = 0;
+    for (const StepSpec &spec : specs_) {
+        Step step{};
+        if (const auto *launch = std::get_if<LaunchSpec>(&spec)) {
+            step = pack(*launch, base, at);
+        } else if (const auto *copy = std::get_if<CopySpec>(&spec)) {
+            step.kind = Step::copying;
+            step.to = place(copy->to, base, at);
+            step.from = copy->from;
+            step.bytes = copy->bytes;
+        } else if (const auto *fill = std::get_if<FillSpec>(&spec)) {
+            step.kind = Step::filling;
+            step.to = place(fill->to, base, at);
+            step.bytes = fill->bytes;
+            step.byte = fill->byte;
+        }
+        steps_.push_back(step);
+    }
+}
+
+std::uint64_t *Call::place(std::uint64_t address, unsigned char *base, std::size_t &at) {
+    at = round_up(at, sizeof(address));
+    auto *slot = reinterpret_cast<std::uint64_t *>(base + at);
+    *slot = address;
+    at += sizeof(address);
+    pointers_.push_back(slot);
+    return slot;
+}
+
+Call::Step Call::pack(const LaunchSpec &spec, unsigned char *base, std::size_t &at) {
+    const pk_arg *first = args_.data() + args_.size();
+    for (const Argument &arg : spec.args) {
+        const std::size_t size = arg.bytes.size();
+        at = round_up(at, alignment(size));
+        std::memcpy(base + at, arg.bytes.data(), size);
+        args_.push_back({base + at, static_cast<std::uint32_t>(size), arg.kind});
+        if (arg.kind == PK_ARG_POINTER) pointers_.push_back(reinterpret_cast<std::uint64_t *>(base + at));
+        at += size;
+    }
+    Step step{};
+    step.kind = Step::launching;
+    step.launch.kernel = spec.kernel->get();
+    std::copy_n(spec.grid.begin(), 3, step.launch.grid);
+    std::copy_n(spec.block.begin(), 3, step.launch.block);
+    std::copy_n(spec.cluster.begin(), 3, step.launch.cluster);
+    step.launch.shared_bytes = spec.shared_bytes;
+    step.launch.attributes = spec.attributes;
+    step.launch.arg_count = static_cast<std::uint32_t>(spec.args.size());
+    step.launch.args = first;
+    return step;
+}
+
+pk_status Call::queue(pk_stream_t stream) noexcept {
+    for (const Step &step : steps_) {
+        const pk_status status = run(step, stream);
+        if (status != PK_OK) return status;
+    }
+    return PK_OK;
+}
+
+pk_status Call::run(const Step &step, pk_stream_t stream) noexcept {
+    const pk_driver &table = device_->table();
+    const pk_device_t device = device_->handle();
+    switch (step.kind) {
+        case Step::launching: failed_ = "launch"; return table.launch(device, stream, &step.launch);
+        case Step::copying: failed_ = "copy"; return table.copy(device, stream, *step.to, step.from, step.bytes);
+        default: failed_ = "fill"; return table.fill(device, stream, *step.to, step.byte, step.bytes);
+    }
+}
+
+}  // namespace portakern
