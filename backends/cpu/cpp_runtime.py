@@ -5,17 +5,18 @@ from __future__ import annotations
 import ctypes
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from portakern.backend import Availability, Binary, HostBuffer, Source, Target
+from portakern.backend import Availability, Binary, HostBuffer, Prepared, Source, Target
 from portakern.errors import RuntimeFault
 from portakern.ir.program import Array
 from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
+from portakern.launch import PythonPrepared
 
-from .dlpack import adopt_array, empty_like_kind
+from .dlpack import address_reader, adopt_array, array_maker, numpy_dtype
 from .host import processor_name
 
 if TYPE_CHECKING:
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 _SCALARS: Mapping[str, Any] = {
     "f64": ctypes.c_double, "f32": ctypes.c_float, "i64": ctypes.c_int64, "i32": ctypes.c_int32, "i16": ctypes.c_int16,
     "i8": ctypes.c_int8, "u64": ctypes.c_uint64, "u32": ctypes.c_uint32, "u16": ctypes.c_uint16, "u8": ctypes.c_uint8,
-    "bool": ctypes.c_bool,
+    "bool": ctypes.c_bool, "f16": ctypes.c_uint16, "bf16": ctypes.c_uint16,
 }  # fmt: skip
+"""How run-time scalars are passed; 16-bit floats are structures of their bits, which travel as an integer does."""
 
 
 class CppExecutable:
@@ -36,12 +38,18 @@ class CppExecutable:
     def __init__(self, source: Source, function: Any) -> None:
         self.source = source
         self.function = function
-        self.pointers = source.by_role("input", "output")
+        self.inputs = source.by_role("input")
+        self.outputs = source.by_role("output")
         self.scalars = source.by_role("scalar")
+        function.restype = None
+        function.argtypes = [*(ctypes.c_void_p for _ in (*self.inputs, *self.outputs)),
+                             *(_SCALARS[a.dtype] for a in self.scalars), *(ctypes.c_int64 for _ in source.sizes)]  # fmt: skip
 
     def run(self, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> None:
         arrays = {name: b.array for name, b in buffers.items()}
-        self._call({n: a.ctypes.data for n, a in arrays.items()}, {s.name: arrays[s.name][()] for s in self.scalars}, sizes)
+        pointers = [arrays[a.name].ctypes.data for a in (*self.inputs, *self.outputs)]
+        scalars = [scalar(arrays[a.name][()], a.dtype) for a in self.scalars]
+        self.function(*pointers, *scalars, *self._sizes(sizes))
 
     def call(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Any:
         """On arrays that live in host memory (numpy, torch, jax on the CPU), without a copy.
@@ -49,20 +57,62 @@ class CppExecutable:
         ``inputs`` are the operator's inputs in order, scalars after them.  Outputs are new arrays of the first input's
         kind.  Raises :class:`RuntimeFault` for an array of another shape, dtype or layout.
         """
-        wanted = self.source.by_role("input")
-        given = {a.name: adopt_array(x, a.name, a.dtype) for a, x in zip(wanted, inputs, strict=False)}
-        scalars = {a.name: x for a, x in zip(self.scalars, inputs[len(wanted) :], strict=True)}
-        pointers: dict[str, int] = {}
-        for a in wanted:
-            self._check(a, given[a.name], sizes)
-            pointers[a.name] = given[a.name].ctypes.data
-        outputs = []
-        for a in self.source.by_role("output"):
-            made, pointer = empty_like_kind(inputs[0] if inputs else None, self._shape(a, sizes), a.dtype)
-            outputs.append(made)
-            pointers[a.name] = pointer
-        self._call(pointers, scalars, sizes)
-        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+        return self.specialise(inputs, sizes)(inputs)
+
+    def specialise(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Callable[[Sequence[Any]], Any]:
+        """``call`` for arrays like ``inputs``, of which it checks the shapes, dtypes and layouts now.  ctypes lets other
+        threads run meanwhile, and nothing is shared between calls."""
+        views = self._views(inputs, sizes)
+        makers = [array_maker(inputs[0] if views else None, self._shape(a, sizes), a.dtype) for a in self.outputs]
+        readers = [address_reader(x) for x, _ in zip(inputs, views, strict=False)]
+        dtypes = [a.dtype for a in self.scalars]
+        count, last, function = len(views), self._sizes(sizes), self.function
+
+        def call(given: Sequence[Any]) -> Any:
+            held = None  # views, where only they tell addresses
+            if None in readers:
+                held = self._views(given, sizes)
+                pointers = [v.ctypes.data for v in held]
+            else:
+                pointers = [read(x) for read, x in zip(readers, given, strict=False)]  # type: ignore[misc]
+            outputs = []
+            for make, address in makers:
+                made = make()
+                outputs.append(made)
+                pointers.append(address(made))
+            scalars = [scalar(x, dtype) for x, dtype in zip(given[count:], dtypes, strict=True)]
+            function(*pointers, *scalars, *last)
+            del held
+            return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+        return call
+
+    def prepare(self, inputs: Sequence[Any], sizes: Mapping[str, int], outputs: Sequence[Any] | None = None) -> Prepared:
+        """``call`` with everything decided, outputs too."""
+        views = self._views(inputs, sizes)
+        if outputs is None:
+            like = inputs[0] if views else None
+            outputs = [array_maker(like, self._shape(a, sizes), a.dtype)[0]() for a in self.outputs]
+        written = [adopt_array(x, a.name, a.dtype) for a, x in zip(self.outputs, outputs, strict=True)]
+        arrays = [*views, *written]
+        scalars = [scalar(x, a.dtype) for a, x in zip(self.scalars, inputs[len(views) :], strict=True)]
+        args = [*(x.ctypes.data for x in arrays), *scalars, *self._sizes(sizes)]
+        function, kept = self.function, (arrays, tuple(inputs))
+
+        def call(stream: int, _kept: Any = kept) -> None:
+            function(*args)
+
+        return PythonPrepared(call, outputs)
+
+    def _views(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> list[np.ndarray]:
+        """The arrays among ``inputs``, checked, as numpy's."""
+        views = [adopt_array(x, a.name, a.dtype) for a, x in zip(self.inputs, inputs, strict=False)]
+        for a, x in zip(self.inputs, views, strict=True):
+            self._check(a, x, sizes)
+        return views
+
+    def _sizes(self, sizes: Mapping[str, int]) -> list[int]:
+        return [sizes[name] for name in self.source.sizes]
 
     def _shape(self, a: Array, sizes: Mapping[str, int]) -> tuple[int, ...]:
         assert isinstance(a.type, BufferType)
@@ -78,11 +128,14 @@ class CppExecutable:
             raise RuntimeFault(f"the array {a.name} is {have}; this build takes {a.type}",
                                hint="pass a contiguous array of that shape, or build for these sizes", kind="bad-argument")
 
-    def _call(self, pointers: Mapping[str, int], scalars: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
-        args: list[Any] = [ctypes.c_void_p(pointers[a.name]) for a in self.pointers]
-        args += [_SCALARS[a.dtype](scalars[a.name]) for a in self.scalars]
-        args += [ctypes.c_int64(sizes[name]) for name in self.source.sizes]
-        self.function(*args)
+
+def scalar(value: Any, dtype: str) -> Any:
+    """A run-time scalar as its C type takes it: 16-bit floats by their bits."""
+    if dtype in ("f16", "bf16"):
+        import numpy as np
+
+        return int(np.asarray(value).astype(numpy_dtype(dtype)).view(np.uint16)[()])
+    return value.item() if hasattr(value, "item") else value
 
 
 class CppRuntime:
@@ -112,5 +165,4 @@ class CppRuntime:
         except AttributeError:
             raise RuntimeFault(f"the source exports no function {source.entry!r}",
                                hint=f'define extern "C" void {source.entry}(...)', kind="load") from None
-        function.restype = None
         return CppExecutable(source, function)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from portakern.errors import RuntimeFault
+from portakern.launch.facts import numpy_address, row_major
 
 if TYPE_CHECKING:
     import numpy as np
@@ -13,6 +17,7 @@ _NUMPY = {
     "f64": "float64", "f32": "float32", "f16": "float16", "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8",
     "u64": "uint64", "u32": "uint32", "u16": "uint16", "u8": "uint8", "bool": "bool",
 }  # fmt: skip
+_TORCH = {**_NUMPY, "bf16": "bfloat16", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
@@ -43,12 +48,15 @@ def _from_dlpack(x: Any, name: str, wanted: np.dtype[Any]) -> np.ndarray:
     import numpy as np
 
     bits = {1: np.uint8, 2: np.uint16}.get(wanted.itemsize)
-    if type(x).__module__.split(".")[0] == "torch" and bits is not None and wanted.kind not in "fiub":
-        import torch  # numpy knows no bf16, so its bits are handed over
+    if _is_torch(x):
+        if x.device.type != "cpu":
+            _refuse(name, f"it lies on {x.device}")
+        if bits is not None and wanted.kind not in "fiub":
+            import torch  # numpy knows no bf16, so its bits are handed over
 
-        expected = {"bfloat16": torch.bfloat16, "float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2": torch.float8_e5m2}
-        if x.dtype == expected[wanted.name]:
-            return x.detach().view(torch.uint16 if wanted.itemsize == 2 else torch.uint8).numpy().view(wanted)
+            expected = {"bfloat16": torch.bfloat16, "float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2": torch.float8_e5m2}
+            if x.dtype == expected[wanted.name]:
+                return x.detach().view(torch.uint16 if wanted.itemsize == 2 else torch.uint8).numpy().view(wanted)
     try:
         return np.from_dlpack(x.detach() if hasattr(x, "detach") else x)
     except (AttributeError, TypeError, BufferError, RuntimeError) as error:
@@ -58,24 +66,50 @@ def _from_dlpack(x: Any, name: str, wanted: np.dtype[Any]) -> np.ndarray:
             return _refuse(name, error)
 
 
-def _refuse(name: str, error: Exception) -> Any:
+def _refuse(name: str, error: Exception | str) -> Any:
     raise RuntimeFault(f"the array {name} cannot be read in place on the CPU: {error}",
                        hint="pass an array in host memory that speaks DLPack", kind="bad-argument") from None
 
 
-def empty_like_kind(model: Any, shape: tuple[int, ...], dtype: str) -> tuple[Any, int]:
-    """A new array of the library that ``model`` comes from (numpy's if that is not known) and its address."""
+def _is_torch(x: Any) -> bool:
+    return type(x).__module__.split(".")[0] == "torch" or hasattr(x, "__torch_function__")
+
+
+# ---- for calls that are made again and again: no checks, what can be decided beforehand is -------------------------------
+
+
+def address_reader(model: Any) -> Callable[[Any], int] | None:
+    """What tells the address of host arrays like ``model``; ``None`` where only a view of each one tells."""
     import numpy as np
 
-    if type(model).__module__.split(".")[0] == "torch":
+    if _is_torch(model):
+        return methodcaller("data_ptr")
+    return numpy_address if isinstance(model, np.ndarray) else None
+
+
+def view_reader(model: Any, dtype: str) -> Callable[[Any], np.ndarray]:
+    """What makes a numpy array over the memory of each host array like ``model``: 16-bit floats as their bits."""
+    import numpy as np
+
+    half = dtype in ("bf16", "f16")
+    if _is_torch(model):
         import torch
 
-        names = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "i32": "int32",
-                 "i16": "int16", "i8": "int8", "u8": "uint8", "bool": "bool", "f8e4m3": "float8_e4m3fn",
-                 "f8e5m2": "float8_e5m2"}  # fmt: skip
-        tensor = torch.empty(shape, dtype=getattr(torch, names[dtype]))
-        return tensor, tensor.data_ptr()
-    array = np.empty(shape, numpy_dtype(dtype))
-    if type(model).__module__.split(".")[0] in ("jax", "jaxlib"):
-        return array, array.ctypes.data  # jax arrays are immutable; its functions take numpy arrays
-    return array, array.ctypes.data
+        return (lambda x: x.detach().view(torch.uint16).numpy()) if half else (lambda x: x.detach().numpy())
+    if isinstance(model, np.ndarray):
+        return (lambda x: x.view(np.uint16)) if half else (lambda x: x)
+    return lambda x: adopt_array(x, "", dtype).view(np.uint16) if half else adopt_array(x, "", dtype)
+
+
+def array_maker(model: Any, shape: tuple[int, ...], dtype: str) -> tuple[Callable[[], Any], Callable[[Any], int]]:
+    """(what makes new arrays of the library that ``model`` comes from, numpy's if that is not known; what tells their
+    addresses).  jax arrays cannot be written, and its functions take numpy's."""
+    import numpy as np
+
+    if _is_torch(model):
+        import torch
+
+        kind = getattr(torch, _TORCH[dtype])
+        made = partial(torch.empty_strided, shape, row_major(shape), dtype=kind, device=torch.device("cpu"))
+        return made, methodcaller("data_ptr")
+    return partial(np.empty, shape, numpy_dtype(dtype)), numpy_address

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from portakern.backend import Availability, Binary, HostBuffer, Source, Target
+from portakern.backend import Availability, Binary, HostBuffer, Prepared, Source, Target
 from portakern.errors import RuntimeFault
+from portakern.ir.program import Array
 from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
+from portakern.launch import PythonPrepared
 
-from .dlpack import adopt_array, empty_like_kind
+from .dlpack import adopt_array, array_maker, view_reader
 from .host import processor_name
 from .numba_toolchain import ENVIRONMENT, tools
 
@@ -65,24 +67,60 @@ class NumbaExecutable:
 
     def call(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Any:
         """Inputs (and scalars) in order, as numpy arrays or host arrays that speak DLPack; new outputs of that kind."""
+        return self.specialise(inputs, sizes)(inputs)
+
+    def specialise(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Callable[[Sequence[Any]], Any]:
+        """``call`` for arrays like ``inputs``; numba's dispatcher itself looks at the type of every argument."""
+        self._arguments(inputs)
+        given = [a for a in self.parameters if a.role != "output"]
+        takers = [_taker(x, a) for x, a in zip(inputs, given, strict=True)]
+        makers: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = []
+        for a in self.source.by_role("output"):
+            make = self._maker(inputs, a, sizes)
+            makers.append((make, view_reader(make(), a.dtype)))
+
+        def call(again: Sequence[Any]) -> Any:
+            arguments = [take(x) for take, x in zip(takers, again, strict=True)]
+            outputs = []
+            for make, view in makers:
+                outputs.append(made := make())
+                arguments.append(view(made))
+            self._launch(arguments)
+            return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+        return call
+
+    def prepare(self, inputs: Sequence[Any], sizes: Mapping[str, int], outputs: Sequence[Any] | None = None) -> Prepared:
+        """``call`` with everything decided, outputs too."""
+        wanted = self.source.by_role("output")
+        written = [self._maker(inputs, a, sizes)() for a in wanted] if outputs is None else list(outputs)
+        arguments = self._arguments(inputs)
+        arguments += [_bits(adopt_array(x, a.name, a.dtype), a.dtype) for x, a in zip(written, wanted, strict=True)]
+
+        def call(stream: int, _kept: Any = tuple(inputs)) -> None:
+            self._launch(arguments)
+
+        return PythonPrepared(call, written)
+
+    def _arguments(self, inputs: Sequence[Any]) -> list[Any]:
+        """The inputs as kernels take them, checked."""
         given = [a for a in self.parameters if a.role != "output"]
         if len(inputs) != len(given):
             raise RuntimeFault(f"{self.source.operator} takes {len(given)} arrays, not {len(inputs)}", kind="bad-argument")
-        arguments: list[Any] = []
-        for array, value in zip(given, inputs, strict=True):
-            if array.role == "scalar":
-                arguments.append(_scalar(np.asarray(value), array.dtype))
-            else:
-                arguments.append(_bits(adopt_array(value, array.name, array.dtype), array.dtype))
-        results = []
-        for array in self.source.by_role("output"):
-            assert isinstance(array.type, BufferType)
-            shape = tuple(evaluate(s, sizes) for s in array.type.shape)
-            made, _ = empty_like_kind(inputs[0] if inputs else None, shape, array.dtype)
-            results.append(made)
-            arguments.append(_bits(adopt_array(made, array.name, array.dtype), array.dtype))
-        self._launch(arguments)
-        return results[0] if len(results) == 1 else tuple(results)
+        return [_scalar(np.asarray(x), a.dtype) if a.role == "scalar" else _bits(adopt_array(x, a.name, a.dtype), a.dtype)
+                for x, a in zip(inputs, given, strict=True)]  # fmt: skip
+
+    def _maker(self, inputs: Sequence[Any], array: Array, sizes: Mapping[str, int]) -> Callable[[], Any]:
+        assert isinstance(array.type, BufferType)
+        shape = tuple(evaluate(s, sizes) for s in array.type.shape)
+        return array_maker(inputs[0] if inputs else None, shape, array.dtype)[0]
+
+
+def _taker(model: Any, array: Array) -> Callable[[Any], Any]:
+    """What makes each input like ``model`` the argument that kernels take."""
+    if array.role == "scalar":
+        return lambda x: _scalar(np.asarray(x), array.dtype)
+    return view_reader(model, array.dtype)
 
 
 def _bits(array: np.ndarray, dtype: str) -> np.ndarray:

@@ -60,6 +60,11 @@ def layout_of(x: Any) -> tuple[tuple[int, ...] | None, int]:
     return None, 0
 
 
+def numpy_address(x: Any) -> int:
+    """The address of a numpy array's first element."""
+    return x.__array_interface__["data"][0]
+
+
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     """The strides of a contiguous array, in elements."""
     strides, step = [], 1
@@ -114,7 +119,7 @@ def _torch_signature(x: Any) -> Hashable:
 
 
 def _numpy_signature(x: Any) -> Hashable:
-    return (type(x), x.dtype, x.shape, x.strides, x.__array_interface__["data"][0] % ALIGNMENT)
+    return (type(x), x.dtype, x.shape, x.strides, numpy_address(x) % ALIGNMENT)
 
 
 def _cupy_signature(x: Any) -> Hashable:

@@ -93,10 +93,10 @@ def solve_dims(program: TensorProgram, shapes: Mapping[str, tuple[int, ...]]) ->
                 found[name], source[name] = have, arg.name
             pending.append((arg, place, want, have))
     for arg, place, want, have in pending:
-        if (size := evaluate(want, found)) != have:
+        if evaluate(want, found) != have:
             other = ", ".join(f"{n} is {found[n]} in {source[n]}" for n in sorted(names_of(want)))
             raise UsageError(
                 f"{arg.name} has {have} elements in dim {place}, where {program.name} wants {want}"
-                f"{f' ({other})' if other else f' = {size}'}"
+                f"{f' ({other})' if other else ''}"
             )
     return found

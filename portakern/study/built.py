@@ -194,7 +194,8 @@ class Built:
             raise RuntimeFault(f"{self.target} cannot be run here: {why}",
                                hint="`portakern check` runs it in a simulator where there is one", kind="no-silicon")
         for name, value in self._language.environment.items():
-            os.environ.setdefault(name, value)  # before the runtime's library is loaded; what the user set stays
+            if not name.startswith("PORTAKERN_"):  # our own marks say that a process is a worker, which this one is not
+                os.environ.setdefault(name, value)  # before the runtime's library is loaded; what the user set stays
         return runtime.load(self._source, self.binary if self._language.toolchain is not None else None)
 
     def _check_dtypes(self, given: Mapping[str, Any]) -> None:

@@ -1,0 +1,181 @@
+"""A built operator as an operator of ``torch.library``: eager code and ``torch.compile`` call it alike.
+
+The operator is defined once per process in the namespace ``portakern`` (or the one asked for).  Its kernel is the build's own
+call, on whatever device the tensors are; its fake kernel solves the open dims from the shapes at hand, which may be symbolic.
+There is no gradient: going backward through it raises an error that says so, in compiled code too, where the backward graph
+is traced with an operator whose kernel raises.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from portakern.backend import Source
+from portakern.errors import PortakernError, ToolMissing, UsageError
+from portakern.ir.program import Array
+from portakern.ir.size import evaluate
+from portakern.ir.tile import BufferType
+from portakern.spec.bind import solve_dims
+
+if TYPE_CHECKING:
+    from portakern.study.built import Built
+
+NAMESPACE = "portakern"
+
+_TORCH = {
+    "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "i32": "int32", "i16": "int16",
+    "i8": "int8", "u64": "uint64", "u32": "uint32", "u16": "uint16", "u8": "uint8", "bool": "bool",
+    "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2",
+}  # fmt: skip
+
+_lock = threading.Lock()
+_known: dict[str, tuple[str, Any]] = {}  # qualified name -> (identity of the build, its overload)
+_libraries: list[Any] = []  # torch undoes what a Library defined when that object goes
+
+
+def torch_op(built: Built, name: str | None = None) -> Any:
+    """The ``OpOverload`` of a build; see :meth:`portakern.study.built.Built.as_torch_op`."""
+    try:
+        import torch
+    except ImportError:
+        raise ToolMissing("torch is not installed", hint="pip install 'portakern[torch]'") from None
+    source = built._source
+    identity = _identity(source, built)
+    qualified = _qualified(name, source, identity)
+    with _lock:
+        if qualified not in _known:
+            _known[qualified] = (identity, _defined(built, qualified, torch))
+        known, overload = _known[qualified]
+    if known != identity:
+        raise UsageError(f"the name {qualified} belongs to another build already", hint="choose another name, or none")
+    return overload
+
+
+def _identity(source: Source, built: Built) -> str:
+    """What the operator does, the same in every process: text, launches, arrays, and the math its shapes follow."""
+    text = repr((source.digest, source.arrays, source.sizes, str(built.tensor_program)))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _qualified(name: str | None, source: Source, identity: str) -> str:
+    if name is None:
+        plain = re.sub(r"\W+", "_", f"{source.operator}_{source.target}")
+        return f"{NAMESPACE}::{plain}_{identity[:12]}"
+    namespace, _, own = name.rpartition("::")
+    if not own.isidentifier() or (namespace and not namespace.isidentifier()):
+        raise UsageError(f"{name!r} cannot be the name of an operator", hint="write name or namespace::name")
+    return f"{namespace or NAMESPACE}::{own}"
+
+
+def _defined(built: Built, qualified: str, torch: Any) -> Any:
+    """Defines the operator with its kernel, its fake kernel and the error of its gradient."""
+    namespace, _, own = qualified.partition("::")
+    if hasattr(getattr(torch.ops, namespace), own):
+        raise UsageError(f"torch has an operator named {qualified} already", hint="choose another name, or none")
+    source = built._source
+    _refuse_dtypes(built, torch)
+    library = torch.library.Library(namespace, "FRAGMENT")
+    _libraries.append(library)
+    library.define(own + schema(built), tags=_tags(torch))
+    library.impl(own, built.__call__, "CompositeExplicitAutograd")
+    torch.library.register_fake(qualified, _fake(built, torch), lib=library)
+    torch.library.register_autograd(qualified, _no_gradient(source.operator, torch), setup_context=_keep_shapes, lib=library)
+    overload = getattr(getattr(torch.ops, namespace), own).default
+    return overload
+
+
+def _tags(torch: Any) -> tuple[Any, ...]:
+    """Compiled code hands over tensors with the strides that tracing saw, as those of another layout want another kernel."""
+    wanted = ("pt2_compliant_tag", "needs_exact_strides")
+    return tuple(getattr(torch.Tag, name) for name in wanted if hasattr(torch.Tag, name))
+
+
+def schema(built: Built) -> str:
+    """``(Tensor x, float alpha) -> Tensor``, in the operator's order."""
+    inputs = {a.name: a for a in built._source.by_role("input", "scalar")}
+    args = ", ".join(f"{_argument(inputs[a.name])} {a.name}" for a in built.tensor_program.args)
+    count = len(built._source.by_role("output"))
+    return f"({args}) -> " + ("Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})")
+
+
+def _argument(array: Array) -> str:
+    if array.role == "input":
+        return "Tensor"
+    if array.dtype == "bool":
+        return "bool"
+    return "float" if array.dtype.startswith(("f", "bf")) else "SymInt"
+
+
+def _refuse_dtypes(built: Built, torch: Any) -> None:
+    for array in built._source.by_role("input", "output"):
+        if not hasattr(torch, _TORCH[array.dtype]):
+            raise UsageError(f"{array.name} is {array.dtype}, which torch {torch.__version__} does not have")
+
+
+def _fake(built: Built, torch: Any) -> Any:
+    """The outputs without their numbers, for sizes that may be symbolic; wrong inputs raise what a call raises."""
+    outputs = built._source.by_role("output")
+
+    def fake(*inputs: Any) -> Any:
+        given = built._named([x if isinstance(x, torch.Tensor) else 0 for x in inputs])  # symbolic numbers are no ints
+        shapes = {n: tuple(getattr(x, "shape", ())) for n, x in given.items()}
+        try:
+            sizes = solve_dims(built.tensor_program, shapes)
+        except UsageError:
+            solve_dims(built.tensor_program, {n: tuple(map(int, shape)) for n, shape in shapes.items()})  # says numbers
+            raise
+        like = next((x for x in inputs if isinstance(x, torch.Tensor)), None)
+        device = "cpu" if like is None else like.device
+        made = [torch.empty(_shape(a, sizes), dtype=getattr(torch, _TORCH[a.dtype]), device=device) for a in outputs]
+        return made[0] if len(made) == 1 else tuple(made)
+
+    return fake
+
+
+def _shape(array: Array, sizes: Mapping[str, Any]) -> Sequence[Any]:
+    return [evaluate(n, sizes) for n in array.type.shape] if isinstance(array.type, BufferType) else []
+
+
+class NoGradient(PortakernError, RuntimeError):
+    """Going backward through an operator that has no gradient."""
+
+    def __init__(self, operator: str) -> None:
+        hint = "call it under torch.no_grad(), on x.detach(), or from a torch.autograd.Function with a backward of yours"
+        PortakernError.__init__(self, "no-gradient", f"{operator} was built as a kernel of its own and has no gradient", hint)
+
+
+def _keep_shapes(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
+    ctx.shapes = [tuple(x.shape) if hasattr(x, "shape") else None for x in inputs]
+
+
+def _no_gradient(operator: str, torch: Any) -> Any:
+    """A gradient that can be traced, of tensors of the right shapes, and raises when it is computed."""
+    raising = _raising(torch)
+
+    def backward(context: Any, *gradients: Any) -> Any:
+        of = next(g for g in gradients if g is not None)
+        return tuple(None if shape is None else raising(of, shape, operator) for shape in context.shapes)
+
+    return backward
+
+
+def _raising(torch: Any) -> Any:
+    """The operator that stands for a gradient that does not exist; defined with the first operator."""
+    if not hasattr(torch.ops.portakern, "no_gradient"):
+        library = torch.library.Library(NAMESPACE, "FRAGMENT")
+        _libraries.append(library)
+        library.define("no_gradient(Tensor gradient, SymInt[] shape, str operator) -> Tensor", tags=_tags(torch))
+
+        def refuse(gradient: Any, shape: Sequence[int], operator: str) -> Any:
+            raise NoGradient(operator)
+
+        def fake(gradient: Any, shape: Sequence[Any], operator: str) -> Any:
+            return gradient.new_empty(shape)
+
+        library.impl("no_gradient", refuse, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"{NAMESPACE}::no_gradient", fake, lib=library)
+    return torch.ops.portakern.no_gradient.default
