@@ -1,0 +1,200 @@
+// Streams, events, gates and graphs.
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <new>
+#include <thread>
+
+#include "hip_device.hpp"
+
+namespace portakern::hip {
+
+namespace {
+
+template <typename Made>
+pk_status given(Made *made, Made **out) {
+    *out = made;
+    return made != nullptr ? PK_OK : refused(PK_FAILED, "out of memory");
+}
+
+// Asks until the stream is empty: often at first, since most of what is waited for is short.
+int query_until(pk_device_t device, Stream stream, std::chrono::steady_clock::time_point deadline) {
+    using namespace std::chrono_literals;
+    const auto begin = std::chrono::steady_clock::now();
+    for (;;) {
+        const int status = device->api.StreamQuery(stream);
+        const auto now = std::chrono::steady_clock::now();
+        if (status != not_ready || now >= deadline) return status;
+        if (now - begin > 200us) std::this_thread::sleep_for(50us);
+    }
+}
+
+// hipDeviceSynchronize takes no deadline and knows streams that this driver does not: a thread waits in it, which is left
+// behind if it takes too long.
+int device_until(pk_device_t device, std::chrono::steady_clock::time_point deadline) {
+    struct Shared {
+        std::mutex mutex;
+        std::condition_variable ended;
+        int status = not_ready;
+    };
+    auto shared = std::make_shared<Shared>();
+    std::thread([shared, wait = device->api.DeviceSynchronize, use = device->api.SetDevice, ordinal = device->ordinal] {
+        int status = use(ordinal);
+        if (status == success) status = wait();
+        const std::lock_guard lock(shared->mutex);
+        shared->status = status;
+        shared->ended.notify_all();
+    }).detach();
+    std::unique_lock lock(shared->mutex);
+    shared->ended.wait_until(lock, deadline, [&] { return shared->status != not_ready; });
+    return shared->status;
+}
+
+}  // namespace
+
+// ---- streams
+
+pk_status stream_create(pk_device_t device, pk_stream_t *out) {
+    const Current current(device);
+    Stream stream = nullptr;
+    // Not held up by the default stream, nor holding it up.
+    if (const pk_status status = PK_HIP(device, StreamCreateWithFlags, &stream, non_blocking); status != PK_OK) return status;
+    return given(new (std::nothrow) pk_stream{stream, true}, out);
+}
+
+pk_status stream_wrap(pk_device_t, std::uint64_t native, pk_stream_t *out) {
+    return given(new (std::nothrow) pk_stream{reinterpret_cast<Stream>(native), false}, out);
+}
+
+std::uint64_t stream_native(pk_device_t, pk_stream_t stream) { return reinterpret_cast<std::uint64_t>(stream->stream); }
+
+void stream_destroy(pk_device_t device, pk_stream_t stream) {
+    const Current current(device);
+    if (stream->owned) device->api.StreamDestroy(stream->stream);
+    delete stream;
+}
+
+pk_status synchronize(pk_device_t device, pk_stream_t stream, std::int64_t timeout_ns) {
+    const Current current(device);
+    if (timeout_ns < 0) {
+        return stream != nullptr ? PK_HIP(device, StreamSynchronize, stream->stream) : PK_HIP(device, DeviceSynchronize);
+    }
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(timeout_ns);
+    const int status = stream != nullptr ? query_until(device, stream->stream, deadline) : device_until(device, deadline);
+    if (status == not_ready) return refused(PK_TIMEOUT, "the work was not done by its deadline");
+    return answer(device, stream != nullptr ? "hipStreamQuery" : "hipDeviceSynchronize", status);
+}
+
+// ---- events
+
+pk_status event_create(pk_device_t device, pk_event_t *out) {
+    const Current current(device);
+    Event event = nullptr;
+    if (const pk_status status = PK_HIP(device, EventCreateWithFlags, &event, 0); status != PK_OK) return status;
+    return given(new (std::nothrow) pk_event{event}, out);
+}
+
+void event_destroy(pk_device_t device, pk_event_t event) {
+    device->api.EventDestroy(event->event);
+    delete event;
+}
+
+pk_status event_record(pk_device_t device, pk_stream_t stream, pk_event_t event) {
+    const Current current(device);
+    return PK_HIP(device, EventRecord, event->event, stream->stream);
+}
+
+pk_status event_elapsed(pk_device_t device, pk_event_t begin, pk_event_t end, double *nanoseconds) {
+    float milliseconds = 0;
+    const pk_status status = PK_HIP(device, EventElapsedTime, &milliseconds, begin->event, end->event);
+    *nanoseconds = 1e6 * static_cast<double>(milliseconds);
+    return status;
+}
+
+// ---- gates
+
+pk_status gate_create(pk_device_t device, pk_gate_t *out) {
+    const Api &api = device->api;
+    if (api.StreamWaitValue32 == nullptr || api.attribute(can_use_stream_wait_value, device->ordinal) == 0) {
+        return refused(PK_UNSUPPORTED, "this GPU's streams cannot wait for a value in memory (hipStreamWaitValue32)");
+    }
+    // Now rather than behind the gate, where waiting would be for ever. Without them there is a gate all the same.
+    prepare_own(device);
+    const Current current(device);
+    auto gate = std::make_unique<pk_gate>();
+    // A signal is what the reference asks for; some runtimes have none and take host memory that both sides see.
+    gate->is_signal = api.ExtMallocWithFlags != nullptr &&
+                      api.ExtMallocWithFlags(&gate->host, sizeof(std::uint64_t), signal_memory) == success;
+    gate->device = gate->host;
+    if (!gate->is_signal) {
+        if (api.HostMalloc == nullptr || api.HostGetDevicePointer == nullptr || api.HostFree == nullptr) {
+            return refused(PK_UNSUPPORTED, "this HIP runtime has no memory for a signal");
+        }
+        pk_status status = PK_HIP(device, HostMalloc, &gate->host, sizeof(std::uint64_t), mapped | coherent);
+        if (status != PK_OK) return status;
+        status = PK_HIP(device, HostGetDevicePointer, &gate->device, gate->host, 0);
+        if (status != PK_OK) {
+            api.HostFree(gate->host);
+            return status;
+        }
+    }
+    *static_cast<volatile std::uint64_t *>(gate->host) = 0;
+    *out = gate.release();
+    return PK_OK;
+}
+
+void gate_destroy(pk_device_t device, pk_gate_t gate) {
+    gate_open(device, gate);
+    const Current current(device);
+    gate->is_signal ? device->api.Free(gate->host) : device->api.HostFree(gate->host);
+    delete gate;
+}
+
+pk_status gate_close(pk_device_t device, pk_stream_t stream, pk_gate_t gate) {
+    const Current current(device);
+    return PK_HIP(device, StreamWaitValue32, stream->stream, gate->device, ++gate->closings, wait_until_at_least, 0xFFFFFFFF);
+}
+
+pk_status gate_open(pk_device_t, pk_gate_t gate) {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    *static_cast<volatile std::uint32_t *>(gate->host) = gate->closings;
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return PK_OK;
+}
+
+// ---- graphs
+
+pk_status capture_begin(pk_device_t device, pk_stream_t stream) {
+    const Api &api = device->api;
+    if (!api.StreamBeginCapture || !api.StreamEndCapture || !api.GraphInstantiate || !api.GraphLaunch || !api.GraphExecDestroy ||
+        !api.GraphDestroy) {
+        return refused(PK_UNSUPPORTED, "this HIP runtime has no graphs");
+    }
+    prepare_own(device);  // allocates and waits, which a stream that captures must not
+    const Current current(device);
+    return PK_HIP(device, StreamBeginCapture, stream->stream, capture_thread_local);
+}
+
+pk_status capture_end(pk_device_t device, pk_stream_t stream, pk_graph_t *out) {
+    const Current current(device);
+    Graph graph = nullptr;
+    if (const pk_status status = PK_HIP(device, StreamEndCapture, stream->stream, &graph); status != PK_OK) return status;
+    GraphExec exec = nullptr;
+    const pk_status status = PK_HIP(device, GraphInstantiate, &exec, graph, nullptr, nullptr, 0);
+    device->api.GraphDestroy(graph);
+    return status == PK_OK ? given(new (std::nothrow) pk_graph{exec}, out) : status;
+}
+
+pk_status graph_launch(pk_device_t device, pk_stream_t stream, pk_graph_t graph) {
+    const Current current(device);
+    return PK_HIP(device, GraphLaunch, graph->exec, stream->stream);
+}
+
+void graph_destroy(pk_device_t device, pk_graph_t graph) {
+    const Current current(device);
+    device->api.GraphExecDestroy(graph->exec);
+    delete graph;
+}
+
+}  // namespace portakern::hip
