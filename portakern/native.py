@@ -283,3 +283,13 @@ def register_driver(table: Any) -> None:
         table: a capsule named ``portakern.driver`` that holds a ``pk_driver`` (see ``portakern/driver.h``).
     """
     core().register_driver(table)
+
+
+def driver_table(name: str) -> Any:
+    """A driver's table of functions, for callers in C: a capsule named ``portakern.driver`` (see ``portakern/driver.h``).
+
+    Raises:
+        PortakernError: no driver has this name.
+    """
+    _known(name)
+    return core().driver_table(name)

@@ -56,6 +56,11 @@ void bind_drivers(py::module_ &m) {
         register_driver(driver);
         table.inc_ref();
     });
+    m.def("driver_table", [](const std::string &name) {
+        const pk_driver *driver = find_driver(name.c_str());
+        if (driver == nullptr) throw py::key_error("no driver named '" + name + "'");
+        return py::capsule(driver, PK_DRIVER_CAPSULE);
+    });
 }
 
 }  // namespace portakern

@@ -1,0 +1,171 @@
+// Loading kernels and launching them.
+#include <array>
+#include <memory>
+#include <new>
+
+#include "device.hpp"
+
+namespace portakern::cuda {
+
+namespace {
+
+struct Kernel {
+    Function function = nullptr;
+    std::vector<std::size_t> sizes;  // of the parameters
+    bool sizes_known = false;
+};
+
+struct LoadedModule {
+    Module handle = nullptr;
+    std::vector<std::unique_ptr<Kernel>> kernels;
+};
+
+LoadedModule *module_of(pk_module_t module) { return reinterpret_cast<LoadedModule *>(module); }
+
+constexpr std::size_t args_on_the_stack = 64;
+constexpr std::size_t portable_cluster = 8;
+
+const Kernel &kernel_of(pk_kernel_t kernel) { return *reinterpret_cast<const Kernel *>(kernel); }
+
+// Since CUDA 12 the driver loads a kernel's code at its first launch, which waits for the device: for ever if a stream
+// stands behind a gate.
+pk_status load_now(Gpu &gpu, Function function) {
+    if (gpu.api.func_load != nullptr) return gpu.check(gpu.api.func_load(function), "cuFuncLoad");
+    int registers = 0;
+    return gpu.check(gpu.api.func_get_attribute(&registers, num_regs, function), "cuFuncGetAttribute");
+}
+
+void read_parameters(const Gpu &gpu, Kernel &kernel) {
+    if (gpu.api.func_get_param_info == nullptr) return;
+    std::size_t offset = 0, size = 0;
+    Result result = success;
+    while ((result = gpu.api.func_get_param_info(kernel.function, kernel.sizes.size(), &offset, &size)) == success) {
+        kernel.sizes.push_back(size);
+    }
+    kernel.sizes_known = result == invalid_value;  // what it answers behind the last one
+}
+
+pk_status set_up(Gpu &gpu, Kernel &kernel, uint32_t shared_bytes) {
+    pk_status status = load_now(gpu, kernel.function);
+    if (status == PK_OK && shared_bytes > 0) {
+        status = gpu.check(gpu.api.func_set_attribute(kernel.function, max_dynamic_shared_size_bytes, static_cast<int>(shared_bytes)),
+                           "cuFuncSetAttribute(MAX_DYNAMIC_SHARED_SIZE_BYTES)");
+    }
+    if (status == PK_OK) read_parameters(gpu, kernel);
+    return status;
+}
+
+// The driver reads as many values as the kernel has parameters, wherever the pointers to them end.
+bool arguments_fit(const Kernel &kernel, const pk_launch &launch) {
+    if (!kernel.sizes_known) return true;
+    if (kernel.sizes.size() != launch.arg_count) return false;
+    for (uint32_t i = 0; i < launch.arg_count; ++i) {
+        if (kernel.sizes[i] != launch.args[i].size) return false;
+    }
+    return true;
+}
+
+std::string mismatch(const Kernel &kernel, const pk_launch &launch) {
+    std::string text = "the kernel's parameters have (";
+    for (std::size_t i = 0; i < kernel.sizes.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(kernel.sizes[i]);
+    text += ") bytes, the arguments given have (";
+    for (uint32_t i = 0; i < launch.arg_count; ++i) text += (i > 0 ? ", " : "") + std::to_string(launch.args[i].size);
+    return text + ")";
+}
+
+pk_status launch_with_attributes(Gpu &gpu, const Kernel &kernel, Stream stream, const pk_launch &x, void **args) {
+    if (gpu.api.launch_kernel_ex == nullptr) {
+        return fail(PK_UNSUPPORTED, "clusters and launch attributes need a driver of CUDA 11.6 or newer");
+    }
+    LaunchAttribute attributes[3] = {};
+    unsigned count = 0;
+    const std::size_t cluster = std::size_t{x.cluster[0]} * x.cluster[1] * x.cluster[2];
+    if (cluster > 1) {
+        attributes[count].id = attribute_cluster_dimension;
+        for (int i = 0; i < 3; ++i) attributes[count].value.cluster[i] = x.cluster[i];
+        ++count;
+    }
+    if (cluster > portable_cluster) {
+        const Result result = gpu.api.func_set_attribute(kernel.function, non_portable_cluster_size_allowed, 1);
+        if (result != success) return fail(gpu, result, "cuFuncSetAttribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED)");
+    }
+    if ((x.attributes & PK_LAUNCH_COOPERATIVE) != 0) {
+        attributes[count].id = attribute_cooperative;
+        attributes[count++].value.flag = 1;
+    }
+    if ((x.attributes & PK_LAUNCH_OVERLAP_PREVIOUS) != 0) {
+        attributes[count].id = attribute_programmatic_stream_serialization;
+        attributes[count++].value.flag = 1;
+    }
+    const LaunchConfig config = {{x.grid[0], x.grid[1], x.grid[2]}, {x.block[0], x.block[1], x.block[2]}, x.shared_bytes, stream,
+                                 attributes, count};
+    return gpu.check(gpu.api.launch_kernel_ex(&config, kernel.function, args, nullptr), "cuLaunchKernelEx");
+}
+
+pk_status launch_packed(Gpu &gpu, const Kernel &kernel, Stream stream, const pk_launch &x, void **args) {
+    const bool cluster = x.cluster[0] * x.cluster[1] * x.cluster[2] > 1;
+    if (cluster || x.attributes != 0) return launch_with_attributes(gpu, kernel, stream, x, args);
+    return gpu.check(gpu.api.launch_kernel(kernel.function, x.grid[0], x.grid[1], x.grid[2], x.block[0], x.block[1], x.block[2],
+                                           x.shared_bytes, stream, args, nullptr),
+                     "cuLaunchKernel");
+}
+
+}  // namespace
+
+pk_status load(pk_device_t device, const void *binary, size_t bytes, pk_module_t *out) try {
+    Gpu &gpu = gpu_of(device);
+    const Current current(gpu);
+    if (!current) return current.status();
+    if (bytes == 0) return fail(PK_INVALID, "the binary is empty");
+    auto module = std::make_unique<LoadedModule>();
+    // PTX is text that ends with a zero byte, which the caller's may lack; a cubin knows its own length.
+    const std::string image(static_cast<const char *>(binary), bytes);
+    const pk_status status = gpu.check(gpu.api.module_load_data(&module->handle, image.c_str()), "cuModuleLoadData");
+    if (status == PK_OK) *out = reinterpret_cast<pk_module_t>(module.release());
+    return status;
+} catch (const std::bad_alloc &) {
+    return fail(PK_FAILED, "the host has no memory left");
+}
+
+void unload(pk_device_t device, pk_module_t module) {
+    Gpu &gpu = gpu_of(device);
+    if (const Current current(gpu); current) gpu.api.module_unload(module_of(module)->handle);
+    delete module_of(module);
+}
+
+pk_status kernel(pk_device_t device, pk_module_t module, const char *name, uint32_t shared_bytes, pk_kernel_t *out) try {
+    Gpu &gpu = gpu_of(device);
+    const Current current(gpu);
+    if (!current) return current.status();
+    auto made = std::make_unique<Kernel>();
+    pk_status status = gpu.check(gpu.api.module_get_function(&made->function, module_of(module)->handle, name), "cuModuleGetFunction");
+    if (status == PK_OK) status = set_up(gpu, *made, shared_bytes);
+    if (status != PK_OK) return status;
+    const std::lock_guard<std::mutex> locked(gpu.mutex);
+    auto &kernels = module_of(module)->kernels;
+    kernels.push_back(std::move(made));
+    *out = reinterpret_cast<pk_kernel_t>(kernels.back().get());
+    return PK_OK;
+} catch (const std::bad_alloc &) {
+    return fail(PK_FAILED, "the host has no memory left");
+}
+
+pk_status launch(pk_device_t device, pk_stream_t stream, const pk_launch *launch) try {
+    Gpu &gpu = gpu_of(device);
+    const Current current(gpu);
+    if (!current) return current.status();
+    const Kernel &kernel = kernel_of(launch->kernel);
+    if (!arguments_fit(kernel, *launch)) return fail(PK_INVALID, mismatch(kernel, *launch));
+    if ((launch->attributes & ~(PK_LAUNCH_COOPERATIVE | PK_LAUNCH_OVERLAP_PREVIOUS)) != 0) {
+        return fail(PK_UNSUPPORTED, "an attribute of the launch is not known here");
+    }
+    std::array<void *, args_on_the_stack> few;
+    std::vector<void *> many(launch->arg_count > few.size() ? launch->arg_count : 0);
+    void **args = many.empty() ? few.data() : many.data();
+    for (uint32_t i = 0; i < launch->arg_count; ++i) args[i] = const_cast<void *>(launch->args[i].value);
+    return launch_packed(gpu, kernel, stream_of(stream), *launch, args);
+} catch (const std::bad_alloc &) {
+    return fail(PK_FAILED, "the host has no memory left");
+}
+
+}  // namespace portakern::cuda

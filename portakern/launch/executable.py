@@ -1,0 +1,216 @@
+"""A program loaded on a device of the native core: what backends with a driver and device arrays share."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from portakern.backend import HostBuffer, Source
+from portakern.errors import UsageError
+from portakern.ir.program import Array
+from portakern.ir.tile import BufferType
+from portakern.launch.arrays import Arrays, family_of
+from portakern.launch.memory import Memory, check_guards, guarded_temporary, initial_step
+from portakern.launch.packing import Descriptor, Limit, Packed, launches_of, scalar_of, shape_of, strides_of
+from portakern.launch.prepared import NativePrepared
+
+if TYPE_CHECKING:
+    from portakern.native import Call, Device
+
+KEPT_CALLS = 16
+"""Packed calls kept by one specialised call whose scalars, or prepared arguments, change from call to call."""
+
+
+class NativeExecutable:
+    """A program's kernels, loaded.
+
+    Args:
+        source: with launches; one whose operator needs none is loaded from no binary.
+        device: where it runs.
+        binary: in the driver's format.
+        kind: what libraries of arrays call this sort of device (see :mod:`portakern.launch.arrays`).
+        limit: raises for a grid that the device cannot take.
+        descriptors: arguments that the host prepares at every call, by name.
+
+    Raises:
+        DriverError: the driver refuses the binary, or a kernel is not in it.
+    """
+
+    guards = True
+
+    def __init__(self, source: Source, device: Device, binary: bytes, *, kind: str, limit: Limit | None = None,
+                 descriptors: Mapping[str, Descriptor] | None = None) -> None:  # fmt: skip
+        self.source = source
+        self.device = device
+        self.kind = kind
+        self.limit = limit
+        self.descriptors = dict(descriptors or {})
+        module = device.load(binary) if source.launches else None
+        self.kernels = [module.kernel(x.kernel, x.shared_bytes) for x in source.launches] if module is not None else []
+        self._given = source.by_role("input", "scalar")
+        self._outputs = source.by_role("output")
+        self._made = source.by_role("output", "temporary")
+
+    # ---- on host data
+
+    def run(self, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> None:
+        """Copy whole allocations over, launch everything, copy them back."""
+        places: dict[str, int] = {}
+        scalars: dict[str, Any] = {}
+        with contextlib.ExitStack() as stack:
+            for array in self.source.arrays:
+                if not isinstance(array.type, BufferType):
+                    scalars[array.name] = scalar_of(array, buffers[array.name].array)
+                    continue
+                buffer = buffers[array.name] if array.role != "temporary" else guarded_temporary(array, sizes)
+                if array.init is not None:
+                    buffer.array[...] = array.init
+                places[array.name] = stack.enter_context(self._on_device(buffer, checked=array.role == "temporary"))
+            self.device.call(self._launches(places, scalars, sizes).steps)()
+            self.device.synchronize()
+
+    @contextlib.contextmanager
+    def _on_device(self, buffer: HostBuffer, checked: bool) -> Iterator[int]:
+        """Where ``buffer``'s array lies on the device; copied back on leaving without an error."""
+        memory = Memory(self.device, buffer.storage.nbytes)
+        try:
+            memory.read_from(buffer.storage)
+            yield memory.address + buffer.offset
+            memory.write_to(buffer.storage)
+            if checked:
+                check_guards(buffer)
+        finally:
+            memory.free()
+
+    # ---- on arrays of other libraries, where they lie
+
+    def call(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Any:
+        """Run on arrays on this device, on the current stream of the library they come from; outputs are new arrays of it.
+
+        Raises:
+            UsageError: an array lies elsewhere, or has another dtype, shape, strides or alignment than was built for.
+        """
+        prepared, family = self._prepare(inputs, sizes, None)
+        prepared()
+        return _one_or_all([family.result(x) for x in prepared.outputs])
+
+    def prepare(self, inputs: Sequence[Any], sizes: Mapping[str, int], outputs: Sequence[Any] | None = None) -> NativePrepared:
+        """One call with its arguments fixed (see :class:`portakern.backend.Prepared`).
+
+        Inputs of a library other than torch and cupy are read through torch, and outputs made here are torch's then.
+        Temporaries live as long as the call.  Raises as :meth:`call`, for ``outputs`` too.
+        """
+        return self._prepare(inputs, sizes, outputs)[0]
+
+    def specialise(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Callable[[Sequence[Any]], Any]:
+        """``call`` for arrays like these in library, device, dtype, shape, strides and alignment, which it does not check.
+
+        Scalars may change.  Threads may share it.
+        """
+        family = self._family(inputs)
+        if not family.direct:
+            return lambda again: self.call(again, sizes)
+        self._views(family, inputs, sizes)
+        return _Specialised(self, family, dict(sizes))
+
+    # ---- parts
+
+    def _family(self, inputs: Sequence[Any]) -> Arrays:
+        return family_of(inputs, self.kind, self.device.ordinal)
+
+    def _views(self, family: Arrays, inputs: Sequence[Any], sizes: Mapping[str, int]) -> dict[str, Any]:
+        """The arrays among the inputs by name, checked."""
+        views: dict[str, Any] = {}
+        for array, given in zip(self._given, inputs, strict=True):
+            if isinstance(array.type, BufferType):
+                views[array.name] = self._checked(family, array, family.view(given), sizes)
+        return views
+
+    @staticmethod
+    def _checked(family: Arrays, array: Array, view: Any, sizes: Mapping[str, int]) -> Any:
+        family.check(view, array, shape_of(array, sizes), strides_of(array, sizes))
+        return view
+
+    def _scalars(self, inputs: Sequence[Any]) -> dict[str, Any]:
+        return {a.name: scalar_of(a, x) for a, x in zip(self._given, inputs, strict=True) if not isinstance(a.type, BufferType)}
+
+    def _launches(self, places: Mapping[str, int], scalars: Mapping[str, Any], sizes: Mapping[str, int]) -> Packed:
+        return launches_of(self.source, self.kernels, places, scalars, sizes, self.limit, self.descriptors)
+
+    def _pack(self, places: Mapping[str, int], scalars: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Call, list[str]]:
+        """The call on arrays at these places, with initial values; and the arrays that its pointer slots want."""
+        steps, slots, kept = [], [], []
+        for array in self._made:
+            if array.init is not None and 0 not in shape_of(array, sizes):
+                step, constants = initial_step(self.device, array, places[array.name], sizes)
+                steps.append(step)
+                slots.append(array.name)
+                kept.append(constants)
+        packed = self._launches(places, scalars, sizes)
+        call = self.device.call([*steps, *packed.steps])
+        call.keep(self, *(x for x in kept if x is not None))
+        return call, [*slots, *packed.slots]
+
+    def _prepare(self, inputs: Sequence[Any], sizes: Mapping[str, int],
+                 outputs: Sequence[Any] | None) -> tuple[NativePrepared, Arrays]:  # fmt: skip
+        family = self._family(inputs)
+        arrays = self._views(family, inputs, sizes)
+        if outputs is not None:
+            if len(outputs) != len(self._outputs):
+                raise UsageError(f"{self.source.operator} has {len(self._outputs)} outputs, and {len(outputs)} arrays are "
+                                 "given to hold them")
+            for array, given in zip(self._outputs, outputs, strict=True):
+                arrays[array.name] = self._checked(family, array, family.view(given), sizes)
+        for array in self._made:
+            if array.name not in arrays:
+                arrays[array.name] = family.maker(shape_of(array, sizes), array.dtype)()
+        places = dict(zip(arrays, family.addresses(list(arrays.values())), strict=True))
+        call, _ = self._pack(places, self._scalars(inputs), sizes)
+        call.keep(*arrays.values())
+        written = outputs if outputs is not None else [arrays[a.name] for a in self._outputs]
+        return NativePrepared(call, written, family.stream()), family
+
+
+class _Specialised:
+    """A call whose inputs are known to fit: allocate outputs, put addresses in place, launch."""
+
+    def __init__(self, executable: NativeExecutable, family: Arrays, sizes: Mapping[str, int]) -> None:
+        self.executable = executable
+        self.sizes = sizes
+        self.stream = family.stream
+        self.addresses = family.addresses
+        inputs = [a for a in executable._given if isinstance(a.type, BufferType)]
+        self.inputs = len(inputs)
+        self.makers = [family.maker(shape_of(a, sizes), a.dtype) for a in executable._made]
+        self.outputs = len(executable._outputs)
+        self.names = [a.name for a in (*inputs, *executable._made)]
+        self.scalars = len(executable._given) > len(inputs)
+        self.calls: dict[Any, tuple[Call, list[int]]] = {}
+        self.plain = not self.scalars and not executable.descriptors
+
+    def __call__(self, inputs: Sequence[Any]) -> Any:
+        made = [make() for make in self.makers]
+        addresses = self.addresses([*inputs[: self.inputs], *made])
+        call, slots = self._packed(inputs, addresses)
+        call(self.stream(), [addresses[n] for n in slots])
+        return made[0] if self.outputs == 1 else tuple(made[: self.outputs])
+
+    def _packed(self, inputs: Sequence[Any], addresses: list[int]) -> tuple[Call, list[int]]:
+        """The packed call for these scalars (and addresses, where the host prepares arguments from them)."""
+        key: Any = None
+        if not self.plain:
+            scalars = tuple(x.item() if hasattr(x, "item") else x for x in inputs[self.inputs :])
+            key = (scalars, tuple(addresses) if self.executable.descriptors else ())
+        found = self.calls.get(key)
+        if found is None:
+            places = dict(zip(self.names, addresses, strict=True))
+            call, slots = self.executable._pack(places, self.executable._scalars(inputs), self.sizes)
+            while len(self.calls) >= KEPT_CALLS:
+                self.calls.pop(next(iter(self.calls)), None)
+            found = self.calls[key] = (call, [self.names.index(n) for n in slots])
+        return found
+
+
+def _one_or_all(outputs: Sequence[Any]) -> Any:
+    return outputs[0] if len(outputs) == 1 else tuple(outputs)
