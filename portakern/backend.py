@@ -65,10 +65,28 @@ class Missing:
 
 
 @dataclass(frozen=True)
+class TensorMap:
+    """A kernel parameter that describes ``array`` to the device's copy engine, made by the host before the launch.
+
+    The array is seen with ``shape`` and ``strides`` (in elements, outermost dim first, the last one contiguous).  The engine
+    copies a ``box`` of elements at a time, zeros where it reaches outside, and permutes the 16-byte chunks of what it writes
+    to shared memory over ``swizzle`` bytes (0: not at all).
+    """
+
+    name: str
+    array: str
+    shape: tuple[Size, ...]
+    strides: tuple[Size, ...]
+    box: tuple[int, ...]
+    swizzle: int = 128
+
+
+@dataclass(frozen=True)
 class Launch:
     """One kernel launch: grid in blocks as sizes (x, y, z), block in threads, dynamic shared memory in bytes.
 
-    ``args`` names arrays and open dims in the order of the kernel's parameters (pointers, then 64-bit integers).
+    ``args`` names arrays, ``maps`` and open dims in the order of the kernel's parameters (pointers and maps by value, then
+    64-bit integers).  ``cluster`` is in blocks; the grid is a multiple of it.
     """
 
     kernel: str
@@ -77,6 +95,7 @@ class Launch:
     args: tuple[str, ...]
     shared_bytes: int = 0
     cluster: tuple[int, int, int] = (1, 1, 1)
+    maps: tuple[TensorMap, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,21 @@ A line above each kernel, in launch order::
     // portakern launch: kernel=NAME grid=(EXPR, EXPR, EXPR) block=(X, Y, Z) shared=BYTES args=(x, w, y, M)
 
 ``grid`` holds sizes: integers, or Python integer expressions of open dims (+, -, *, // by a number).  ``args`` names arrays,
-run-time scalars and open dims in the order of the kernel's parameters.
+run-time scalars and open dims in the order of the kernel's parameters.  ``cluster=(X, Y, Z)`` may follow where blocks come in
+clusters.  A parameter that describes an array to the copy engine (see :class:`~portakern.backend.TensorMap`) is announced
+by a line below, and ``args`` has its name::
+
+    // portakern map: x_map=x shape=(M, 512) strides=(512, 1) box=(128, 64) swizzle=128
 """
 
 from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 from typing import TypeVar
 
-from portakern.backend import Launch, Source, Target
+from portakern.backend import Launch, Source, Target, TensorMap
 from portakern.errors import PortakernError, UsageError
 from portakern.ir.program import Program
 from portakern.ir.size import Size, names_of, parse_size
@@ -22,7 +27,8 @@ from portakern.ir.size import Size, names_of, parse_size
 T = TypeVar("T")
 
 FORM = "// portakern launch: kernel=NAME grid=(GX, GY, GZ) block=(X, Y, Z) shared=BYTES args=(x, w, y, M)"
-_LINE = re.compile(r"^\s*//\s*portakern launch:(.*)$", re.MULTILINE)
+MAP_FORM = "// portakern map: x_map=x shape=(M, 512) strides=(512, 1) box=(128, 64) swizzle=128"
+_LINE = re.compile(r"^\s*//\s*portakern (launch|map):(.*)$", re.MULTILINE)
 _FIELD = re.compile(r"(\w+)=(\((?:[^()]|\([^()]*(?:\([^()]*\)[^()]*)*\))*\)|\S+)")
 
 
@@ -30,11 +36,17 @@ def parse_launches(text: str) -> tuple[Launch, ...]:
     """The launches that ``text`` announces, in order.  Raises :class:`UsageError` naming the line that is malformed."""
     found: list[Launch] = []
     for match in _LINE.finditer(text):
-        line = text.count("\n", 0, match.start(1)) + 1
+        line, kind = text.count("\n", 0, match.start(1)) + 1, match[1]
         try:
-            found.append(_launch(match[1]))
+            if kind == "launch":
+                found.append(_launch(match[2]))
+            elif not found:
+                raise ValueError("it stands above every launch")
+            else:
+                found[-1] = replace(found[-1], maps=(*found[-1].maps, _map(match[2])))
         except (KeyError, ValueError, SyntaxError, TypeError, PortakernError) as error:
-            raise UsageError(f"line {line}: the launch comment cannot be read ({error})", hint=f"its form is {FORM}") from None
+            form = FORM if kind == "launch" else MAP_FORM
+            raise UsageError(f"line {line}: the {kind} comment cannot be read ({error})", hint=f"its form is {form}") from None
     return tuple(found)
 
 
@@ -44,7 +56,18 @@ def _launch(text: str) -> Launch:
     block = _triple(tuple(int(x) for x in _items(fields["block"])), 1)
     if not 1 <= block[0] * block[1] * block[2] <= 1024:
         raise ValueError(f"a block of {block[0] * block[1] * block[2]} threads")
-    return Launch(fields["kernel"], grid, block, tuple(_items(fields["args"])), int(fields.get("shared", "0")))
+    cluster = _triple(tuple(int(x) for x in _items(fields.get("cluster", "(1, 1, 1)"))), 1)
+    return Launch(fields["kernel"], grid, block, tuple(_items(fields["args"])), int(fields.get("shared", "0")), cluster)
+
+
+def _map(text: str) -> TensorMap:
+    (name, array), *rest = _FIELD.findall(text)
+    fields = dict(rest)
+    shape, strides = (tuple(parse_size(x) for x in _items(fields[key])) for key in ("shape", "strides"))
+    box = tuple(int(x) for x in _items(fields["box"]))
+    if not len(shape) == len(strides) == len(box):
+        raise ValueError("shape, strides and box have as many entries as the array has dims")
+    return TensorMap(name, array, shape, strides, box, int(fields.get("swizzle", "0")))
 
 
 def _triple(values: tuple[T, ...], one: T) -> tuple[T, T, T]:
@@ -89,8 +112,11 @@ def adopt_launches(
     for launch in launches:
         if not re.search(rf"\b{re.escape(launch.kernel)}\b\s*\(", text):
             raise UsageError(f"the text defines no kernel {launch.kernel!r}, which its launch comment names", hint=convention)
-        unknown = [x for x in launch.args if x not in known]
-        unknown += sorted(set().union(*(names_of(g) for g in launch.grid)) - set(program.sizes))
+        maps = {m.name: m for m in launch.maps}
+        unknown = [x for x in launch.args if x not in known and x not in maps]
+        unknown += [m.array for m in maps.values() if m.array not in known]
+        sizes = [*launch.grid, *(n for m in maps.values() for n in (*m.shape, *m.strides))]
+        unknown += sorted(set().union(*(names_of(n) for n in sizes)) - set(program.sizes))
         if unknown:
             raise UsageError(
                 f"the launch of {launch.kernel} names {', '.join(unknown)}",

@@ -90,9 +90,13 @@ class CLikeEmitter:
 
 
 def launch_comment(launch: Launch) -> str:
-    """The line from which the launch of an emitted (or foreign) kernel can be read back."""
+    """The lines from which the launch of an emitted (or foreign) kernel can be read back."""
     def tuple_of(values: tuple[object, ...]) -> str:
         return f"({', '.join(map(str, values))}{',' if len(values) == 1 else ''})"
 
-    return (f"// portakern launch: kernel={launch.kernel} grid={tuple_of(launch.grid)} block={tuple_of(launch.block)} "
-            f"shared={launch.shared_bytes} args=({', '.join(launch.args)})")
+    cluster = f" cluster={tuple_of(launch.cluster)}" if launch.cluster != (1, 1, 1) else ""
+    lines = [f"// portakern launch: kernel={launch.kernel} grid={tuple_of(launch.grid)} block={tuple_of(launch.block)} "
+             f"shared={launch.shared_bytes}{cluster} args=({', '.join(launch.args)})"]
+    lines += [f"// portakern map: {m.name}={m.array} shape={tuple_of(m.shape)} strides={tuple_of(m.strides)} "
+              f"box={tuple_of(m.box)} swizzle={m.swizzle}" for m in launch.maps]
+    return "\n".join(lines)
