@@ -14,16 +14,14 @@ from portakern.registry import registry
 from portakern.spec.load import load_operator
 from portakern.spec.operator import Operator
 from portakern.study.built import Built
+from portakern.study.judge import CANDIDATE_MEMORY, CANDIDATE_S, judge
 from portakern.study.row import Row
 from portakern.study.study import Runner, Study
 from portakern.study.task import Task, task_of
-from portakern.study.work import Ask, Foreign, Work, works
+from portakern.study.work import Ask, works
 
 OperatorLike = Operator | str
 DTypeLike = str | DType | None
-
-CANDIDATE_MEMORY = 16 << 30
-"""Bytes that a foreign kernel's process may hold."""
 
 
 def build(
@@ -77,7 +75,7 @@ def evaluate(
     target: str | Target,
     entry: str | None = None,
     dtype: DTypeLike = None,
-    timeout_s: float = 60.0,
+    timeout_s: float = CANDIDATE_S,
     memory_bytes: int | None = CANDIDATE_MEMORY,
     **values: Any,
 ) -> Row:
@@ -99,19 +97,8 @@ def evaluate(
         UsageError: the operator, target, dtype, dim or parameter makes no sense.  Nothing is raised for a bad candidate.
     """
     op = load_operator(op)
-    aim = one(target)
-    if not isinstance(source, str):
-        raise UsageError(f"a kernel's source is text, not {type(source).__name__}", hint="pass the text of the file")
-    if registry().language(aim.language).adopt is None:
-        raise UsageError(f"{aim.language} takes no kernels from elsewhere")
-    (work,) = works(typical(op, values), [aim], [dtype_of(op, dtype)], foreign=Foreign(source, entry))
-    return judge(work, timeout_s, memory_bytes)
-
-
-def judge(work: Work, timeout_s: float, memory_bytes: int | None) -> Row:
-    """The row of a foreign kernel."""
-    runner = Runner("compared", 1, memory_bytes=memory_bytes, build_limit_s=timeout_s, check_limit_s=timeout_s)
-    return runner.run([work]).rows[0]
+    (work,) = works(typical(op, values), [one(target)], [dtype_of(op, dtype)])
+    return judge(work, source, entry, timeout_s, memory_bytes)
 
 
 def task(op: OperatorLike, target: str | Target, dtype: DTypeLike = None, **values: Any) -> Task:
@@ -121,9 +108,8 @@ def task(op: OperatorLike, target: str | Target, dtype: DTypeLike = None, **valu
         op, dtype, values: as for :func:`evaluate`.
     """
     op = load_operator(op)
-    ask = typical(op, values)
-    (work,) = works(ask, [one(target)], [dtype_of(op, dtype)])
-    return task_of(work, op, ask.dims, ask.params)
+    (work,) = works(typical(op, values), [one(target)], [dtype_of(op, dtype)])
+    return task_of(work, op)
 
 
 # ---- reading the arguments ---------------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ def check_executable(
     """
     open_dims = dict(sizes or {})
     bound = bind(program, {n: s for n, s in open_dims.items() if n in program.dims})
-    check = _Check(executable, bound, open_dims, cache or Cache())
+    check = Checking(executable, bound, open_dims, cache or Cache())
     families = dict(families or {})
     took = check.values("values", make_inputs(bound, families, seed))
     if adversarial is None:
@@ -119,7 +119,7 @@ def _small(program: TensorProgram) -> bool:
     return SMALL[0] <= count <= SMALL[1]
 
 
-class _Check:
+class Checking:
     def __init__(self, executable: Executable, program: TensorProgram, sizes: dict[str, int], cache: Cache) -> None:
         self.executable = executable
         self.program = program

@@ -18,9 +18,10 @@ COMMANDS: dict[str, str] = {
     "emit": "the source of a kernel, its IR, assembly or binary",
     "build": "machine code for every target, without the hardware",
     "check": "run what can be run here, and compare with the float64 oracle",
-    "bench": "time kernels where their silicon is, in turns with peers",
+    "bench": "time kernels where their silicon is, interleaved with peers",
     "compare": "one table over targets and machines, each figure with its evidence",
     "evaluate": "judge a kernel from elsewhere against an operator",
+    "results": "what was timed before: listed, filtered, imported, exported",
 }
 
 

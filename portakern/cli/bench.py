@@ -1,36 +1,38 @@
-"""``portakern bench``: time kernels where their silicon is, in turns with peers."""
+"""``portakern bench``: time kernels where their silicon is, interleaved with peers."""
 
 from __future__ import annotations
 
 import argparse
 
 from portakern.cli import options
-from portakern.study.study import Runner
-from portakern.timing.peers import check_names
+from portakern.study.study import CHECK_LIMIT_S, Runner
+from portakern.study.times import times_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_operator(parser)
     options.add_targets(parser)
     options.add_size(parser)
-    parser.add_argument("--against", default="", metavar="PEER,..",
-                        help="numpy, torch.eager, torch.compile or FILE.py:FUNCTION; timed in turns with the kernel")
-    parser.add_argument("--budget", type=options.seconds, default=2.0, metavar="S",
-                        help="seconds of timing per contender, after warming up (default 2s)")
+    options.add_timing(parser)
+    parser.add_argument("--check", choices=["auto", "full"], default="auto",
+                        help="auto: where the float64 oracle would take minutes, it judges parts of the outputs, and every "
+                             "element is compared coarsely; full: it judges all")  # fmt: skip
+    options.add_store(parser)
     options.add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    against = [p.strip() for p in args.against.split(",") if p.strip()]
-    check_names(against)
+    timing = options.timing_of(args)
     asked = options.asked(args)
-    torch_functions = {op.name: op.torch for op in options.operators(args.operator)}
     progress = options.ProgressLine()
     # One worker: what runs beside a kernel takes its cache and its cores.
-    runner = Runner("timed", 1, progress, timing={"against": against, "budget_s": args.budget},
-                    torch_functions=torch_functions)
+    runner = Runner("timed", 1, progress, check_limit_s=time_limit(timing), timing=timing, full_check=args.check == "full",
+                    sink=options.keeper_of(args))  # fmt: skip
     study = runner.run(asked.works)
     progress.close()
-    return options.finish(study, "timed", args.json)
+    return options.finish(study, "timed", args.json, args.samples, times_text)
 
 
+def time_limit(timing: dict) -> float:
+    """Wall time of one row: its budgets, and what compiling peers and checking may take."""
+    return CHECK_LIMIT_S + 2 * timing["options"]["budget_s"] * (1 + len(timing["against"])) + 200 * len(timing["against"])

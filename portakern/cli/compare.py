@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from pathlib import Path
 
 from portakern.cli import options
+from portakern.cli.bench import time_limit
 from portakern.errors import UsageError
 from portakern.spec.load import load_operator
+from portakern.study.provenance import environment
 from portakern.study.results import read_results
-from portakern.study.study import Runner, Study, environment
+from portakern.study.row import Row
+from portakern.study.study import Runner, Study
+from portakern.study.table import text_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_operator(parser)
     options.add_targets(parser, required=False)
     options.add_size(parser)
-    parser.add_argument("--from", nargs="+", action="extend", default=[], metavar="RESULTS.json", dest="results",
-                        help="rows from other machines, as --json wrote them")
+    parser.add_argument("--from", nargs="+", action="extend", default=[], metavar="FILE", dest="results",
+                        help="rows from other machines: JSON as --json wrote it, or stores")
     parser.add_argument("--html", metavar="FILE", help="also write one self-contained page")
+    options.add_timing(parser)
+    options.add_store(parser)
     options.add_output(parser)
     options.add_jobs(parser)
 
@@ -25,17 +33,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.targets is None and not args.results:
         raise UsageError("compare what? neither --targets nor --from was given", hint="name targets: --targets T,..")
-    joined = [row for file in args.results for row in read_results(file)]
+    joined = [(row, Path(file).name) for file in args.results for row in read_results(file)]
+    timing = options.timing_of(args)
     study = Study((), environment())
     if args.targets is not None:
         asked = options.asked(args)
         progress = options.ProgressLine()
-        study = Runner("compared", args.jobs, progress, keep_sources=args.html is not None).run(asked.works)
+        runner = Runner("compared", args.jobs, progress, keep_sources=args.html is not None, timing=timing, full_check=False,
+                        check_limit_s=time_limit(timing), sink=options.keeper_of(args))  # fmt: skip
+        study = runner.run(asked.works)
         progress.close()
     if args.operator != "all":
         name = load_operator(args.operator).name
-        joined = [row for row in joined if row.operator == name]
-    study = Study((*study.rows, *joined), study.environment, study.sources, study.assemblies)
+        joined = [(row, file) for row, file in joined if row.operator == name]
+    origins = ["here"] * len(study.rows) + [origin(row, file) for row, file in joined] if joined else []
+    study = Study((*study.rows, *(row for row, _ in joined)), study.environment, study.sources, study.assemblies)
     if args.html is not None:
         study.to_html(args.html)
-    return options.finish(study, "compared", args.json)
+
+    def shown(rows: Sequence[Row]) -> str:
+        return text_table(rows, origins)
+
+    return options.finish(study, "compared", args.json, args.samples, shown)
+
+
+def origin(row: Row, file: str) -> str:
+    """Where a row comes from: its file, and the machine, commit and time it was taken with."""
+    here = row.environment or {}
+    taken = ((row.time or {}).get("provenance") or {}).get("taken")
+    commit = str(here["commit"])[:9] if here.get("commit") else None
+    who = here.get("machine_id") or here.get("processor")
+    return " ".join(filter(None, [file, f"({who})" if who else None, f"@{commit}" if commit else None,
+                                  taken[:16] if taken else None]))  # fmt: skip

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from portakern.api import CANDIDATE_MEMORY, judge
 from portakern.cli import options
 from portakern.errors import UsageError
 from portakern.registry import registry
-from portakern.study.study import Study, environment
-from portakern.study.work import Foreign, works
+from portakern.study.judge import CANDIDATE_S, judge
+from portakern.study.provenance import environment
+from portakern.study.study import Study
+from portakern.study.work import works
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,9 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_targets(parser)
     parser.add_argument("--source", required=True, metavar="FILE", help="the kernel's text")
     parser.add_argument("--entry", metavar="NAME", help="the function to call, where the convention needs it")
-    parser.add_argument("--timeout", type=options.seconds, default=60.0, metavar="S",
-                        help="wall time for compiling, and again for checking (default 60s)")
+    parser.add_argument("--timeout", type=options.seconds, default=CANDIDATE_S, metavar="S",
+                        help="wall time for compiling, and again for checking and for timing (default 60s)")
     options.add_size(parser)
+    options.add_timing(parser)
+    options.add_store(parser)
     options.add_output(parser)
 
 
@@ -38,6 +41,8 @@ def run(args: argparse.Namespace) -> int:
     params = {k: op.read_param(k, v) for k, v in options.pairs(args.param, "--param").items()}
     (ask,) = options.asks(op, options.pairs(args.shape, "--shape"), params, every_case=False)
     dtypes = options.dtypes_of(args.dtype, op, options.default_dtype(op))
-    asked = works(ask, targets, dtypes, foreign=Foreign(text, args.entry))
-    rows = tuple(judge(work, args.timeout, CANDIDATE_MEMORY) for work in asked)
-    return options.finish(Study(rows, environment()), "compared", args.json)
+    timing = options.timing_of(args)
+    sink = options.keeper_of(args)
+    asked = works(ask, targets, dtypes)
+    rows = tuple(judge(work, text, args.entry, args.timeout, timing=timing, sink=sink) for work in asked)
+    return options.finish(Study(rows, environment()), "compared", args.json, args.samples)

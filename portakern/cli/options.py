@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,10 @@ from portakern.ir.schedule import Value, literal
 from portakern.registry import registry
 from portakern.spec.load import library, load_operator
 from portakern.spec.operator import Operator
-from portakern.study.row import Row
-from portakern.study.study import Study, success, write_text
+from portakern.study.keeping import Keeper
+from portakern.study.row import Row, success
+from portakern.study.store import Store
+from portakern.study.study import Study, write_text
 from portakern.study.table import summary, text_table
 from portakern.study.work import Ask, Work, of_case, works
 
@@ -46,10 +48,62 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--jobs", "-j", type=_positive, default=2, metavar="N", help="workers at once (default 2)")
+    parser.add_argument("--jobs", "-j", type=positive, default=2, metavar="N", help="workers at once (default 2)")
 
 
-def _positive(text: str) -> int:
+def add_store(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--store", metavar="FILE",
+                        help="where timed rows are kept (default PORTAKERN_RESULTS, else a file of the user's)")
+    parser.add_argument("--no-store", action="store_true", help="keep nothing")
+    parser.add_argument("--samples", action="store_true", help="raw samples in the JSON too; the store has them in any case")
+
+
+def keeper_of(args: argparse.Namespace) -> Keeper | None:
+    """Where timed rows go; a store that fails is a warning, and the rows are shown all the same."""
+    if args.no_store:
+        return None
+    return Keeper(Store(args.store), lambda text: print(f"portakern: warning: {text}", file=sys.stderr))
+
+
+def add_timing(parser: argparse.ArgumentParser, against: bool = True) -> None:
+    """How to time, and against what."""
+    if against:
+        parser.add_argument("--against", default="", metavar="PEER,..",
+                            help="numpy, torch.eager, torch.compile or FILE.py:FUNCTION; timed in turns with the kernel")
+    parser.add_argument("--budget", type=seconds, default=2.0, metavar="S",
+                        help="seconds of timing per contender, after warming up (default 2s)")
+    parser.add_argument("--cache", choices=["cold", "warm"], default="cold",
+                        help="flush the caches before every sample (default), or leave them as the calls do")
+    parser.add_argument("--mode", choices=["auto", "single", "graph", "batch"], default="auto",
+                        help="calls per sample: one, or several in a graph or a batch (auto: several below 10 us)")
+    parser.add_argument("--margin", type=_share, default=0.01, metavar="R", help="ratios within it are the SAME (default 0.01)")
+    parser.add_argument("--width", type=_share, default=0.01, metavar="R",
+                        help="stop when the interval is narrower than this share of the median (default 0.01)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the inputs and of the order of samples")
+
+
+def timing_of(args: argparse.Namespace) -> dict[str, Any]:
+    """What :func:`portakern.study.timing.time` is given.  Raises :class:`UsageError` for an unknown peer."""
+    from portakern.timing.peers import check_names
+
+    against = [p.strip() for p in getattr(args, "against", "").split(",") if p.strip()]
+    check_names(against)
+    options = {"budget_s": args.budget, "cache": args.cache, "mode": args.mode, "margin": args.margin, "width": args.width,
+               "seed": args.seed}  # fmt: skip
+    return {"against": against, "options": options}
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        if 0 < value < 1:
+            return value
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} is not a share such as 0.01 or 1%")
+
+
+def positive(text: str) -> int:
     try:
         if (n := int(text)) >= 1:
             return n
@@ -193,15 +247,16 @@ class ProgressLine:
             sys.stderr.flush()
 
 
-def finish(study: Study, goal: str, json_file: str | None) -> int:
+def finish(study: Study, goal: str, json_file: str | None, samples: bool = False,
+           shown: Callable[[Sequence[Row]], str] = text_table) -> int:  # fmt: skip
     """Prints the table, or writes the JSON; the exit status says whether every row reached ``goal``."""
     if json_file == "-":
-        print(study.to_json())
+        print(study.to_json(samples=samples))
     else:
-        print(text_table(study.rows))
+        print(shown(study.rows))
         print(f"\n{summary(study.rows, goal)}")
         if json_file is not None:
-            study.to_json(json_file)
+            study.to_json(json_file, samples)
     return 0 if all(success(r, goal) for r in study.rows) else 1
 
 

@@ -20,6 +20,7 @@ SHAPES = {"none": ("M", "N"), "row": ("N",), "column": ("M", 1), "scalar": (1, 1
         "zero": dict(M=0, N=64, broadcast="row"),
         "long": dict(M=2, N=70001),
     },
+    torch="torch.relu(a + b)",
 )
 def add_relu(
     a: pk.Tensor["M", "N"],

@@ -19,7 +19,8 @@ import portakern as pk
         "wide_head": dict(B=1, H=1, G=1, SQ=64, SK=100, D=256),
         "unaligned": dict(B=1, H=1, G=2, SQ=65, SK=129, D=33, causal=True, scale=0.2),
     },
-    torch="torch.nn.functional:scaled_dot_product_attention",
+    torch="F.scaled_dot_product_attention(q.flatten(1, 2), k, v, is_causal=causal, scale=scale, enable_gqa=True)"
+    ".unflatten(1, q.shape[1:3])",
 )
 def attention(
     q: pk.Tensor["B", "H", "G", "SQ", "D"],

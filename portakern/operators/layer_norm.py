@@ -13,7 +13,7 @@ import portakern as pk
         "long": dict(M=2, N=65537),
         "unaligned": dict(M=129, N=770),
     },
-    torch="torch.nn.functional:layer_norm",
+    torch="F.layer_norm(x, x.shape[-1:], weight, bias, eps)",
 )
 def layer_norm(x: pk.Tensor["M", "N"], weight: pk.Tensor["N"], bias: pk.Tensor["N"], eps: float = 1e-5):
     """(x - mean) / sqrt(var + eps) * weight + bias, per row, in f32."""

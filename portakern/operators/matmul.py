@@ -27,7 +27,7 @@ def shapes(transpose_a: bool, transpose_b: bool):
         "long": dict(M=8, N=8, K=20000),
         "unaligned": dict(M=255, N=127, K=63, transpose_a=True),
     },
-    torch="torch:matmul",
+    torch="(a.mT if transpose_a else a) @ (b.mT if transpose_b else b)",
 )
 def matmul(
     a: pk.Tensor["*B", "M", "K"],

@@ -16,6 +16,7 @@ import portakern as pk
         "unaligned": dict(M=100, N=250, K=33),
     },
     inputs={"w": pk.Normal(scale=0.05)},
+    torch="F.gelu(torch.addmm(bias.to(x.dtype), x, w), approximate='tanh')",
 )
 def matmul_bias_gelu(x: pk.Tensor["M", "K"], w: pk.Tensor["K", "N"], bias: pk.Tensor["N", pk.f32]):
     """gelu(x @ w + bias) with the tanh form of gelu; nothing is rounded before the end."""

@@ -13,7 +13,7 @@ import portakern as pk
         "long": dict(M=2, N=65537),
         "unaligned": dict(M=129, N=770),
     },
-    torch="torch.nn.functional:rms_norm",
+    torch="F.rms_norm(x, x.shape[-1:], w, eps)",
 )
 def rms_norm(x: pk.Tensor["M", "N"], w: pk.Tensor["N"], eps: float = 1e-6):
     """x / sqrt(mean(x * x) + eps) * w, per row; rounded to the dtype of x before the weights, as in Llama."""

@@ -13,6 +13,7 @@ import portakern as pk
         "long": dict(M=3, N=70000),
         "unaligned": dict(M=129, N=255),
     },
+    torch="F.silu(gate) * up",
 )
 def silu_mul(gate: pk.Tensor["M", "N"], up: pk.Tensor["M", "N"]):
     """gate * sigmoid(gate) * up."""

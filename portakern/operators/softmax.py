@@ -13,7 +13,7 @@ import portakern as pk
         "long": dict(M=2, N=70000),
         "unaligned": dict(M=130, N=257),
     },
-    torch="torch.nn.functional:softmax",
+    torch="F.softmax(x, -1)",
 )
 def softmax(x: pk.Tensor["M", "N"]):
     """exp(x) over its sum, per row, in f32."""

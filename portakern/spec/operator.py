@@ -21,7 +21,7 @@ from portakern.ir.tensor import TensorProgram, TensorType, verify_tensor_program
 from portakern.spec import functions
 from portakern.spec.annotations import ScalarSpec, TensorSpec, is_star, resolve, star_names
 from portakern.spec.bind import bind, check_size
-from portakern.spec.inputs import Family
+from portakern.spec.inputs import Family, at_sizes
 from portakern.spec.location import line_at, spec_error, traceback_location
 from portakern.spec.traced import Traced, recording
 
@@ -97,7 +97,7 @@ class Operator:
 
     ``inputs`` are its arrays and run-time scalars, ``params`` its compile-time parameters, ``dims`` the names of its
     dims (starred ones without the star, see ``stars``), ``dtypes`` those it is checked in, ``families`` what its
-    inputs are filled with, and ``torch`` names the PyTorch function it is compared with.
+    inputs are filled with, and ``torch`` says how PyTorch's users write it.
     """
 
     def __init__(
@@ -340,7 +340,7 @@ class Operator:
         for k in known:
             if k not in dims and k not in self.stars:
                 raise self.error(f"the case {name!r} gives no size for {k}")
-        return Case(name, dims, params, {**self.families, **families})
+        return Case(name, dims, params, at_sizes({**self.families, **families}, dims))
 
 
 def _by_name(file: str, qualname: str, module: str) -> Operator:
@@ -535,7 +535,9 @@ def operator(function: Callable[..., Any] | None = None, /, **options: Any) -> A
         shapes: function of some parameters giving the dims of inputs that depend on them, by input name.
         cases: named sizes it is checked at: dims and parameters, and ``inputs`` where a case needs its own families.
         inputs: the :class:`Family` an input is filled with, by name; standard normal where not given.
-        torch: the PyTorch function it is compared with, as ``module:name``, imported only when asked for.
+        torch: what PyTorch's users write for it, to time against: an expression of its inputs and parameters, in which
+            ``torch`` and ``F`` (``torch.nn.functional``) are known, such as ``"F.softmax(x, -1)"``; or a function of them,
+            as ``module:name``.  Read only when asked for; where not given, the traced program is run on tensors.
         doc: what it computes; the function's docstring where not given.
         dtypes: names of the dtypes it is checked in.
         name: its name; that of the function where not given.

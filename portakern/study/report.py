@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from portakern.study import table
 from portakern.study.row import EVIDENCE, Row
-
-if TYPE_CHECKING:
-    from portakern.study.study import Study
 
 _MEANINGS = {
     "emitted": "source text exists",
@@ -42,18 +39,20 @@ pre { overflow-x: auto; background: var(--faint); padding: .8rem; border-radius:
 """
 
 
-def page(study: Study) -> str:
-    """The whole page."""
-    operators = ", ".join(dict.fromkeys(r.operator for r in study.rows)) or "nothing"
+def page(
+    rows: tuple[Row, ...], environment: Mapping[str, Any], sources: Mapping[str, str], assemblies: Mapping[str, str]
+) -> str:
+    """The whole page; ``sources`` and ``assemblies`` are texts by their hash."""
+    operators = ", ".join(dict.fromkeys(r.operator for r in rows)) or "nothing"
     parts = [
         f"<h1>portakern: {escape(operators)}</h1>",
-        f'<p class="note">{escape(_where(study.environment))}</p>',
-        _levels(study.rows),
-        _table(study.rows),
-        _errors(study.rows),
-        _machines(study),
-        _texts("Sources", study.rows, study.sources, lambda r: r.source_hash),
-        _texts("Assembly", study.rows, study.assemblies, lambda r: r.binary_hash),
+        f'<p class="note">{escape(_where(environment))}</p>',
+        _levels(rows),
+        _table(rows),
+        _errors(rows),
+        _machines(rows),
+        _texts("Sources", rows, sources, lambda r: r.source_hash),
+        _texts("Assembly", rows, assemblies, lambda r: r.binary_hash),
     ]
     body = "\n".join(filter(None, parts))
     return ('<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -142,10 +141,10 @@ def _errors(rows: tuple[Row, ...]) -> str:
     return "<h2>What went wrong</h2>\n" + "\n".join(items)
 
 
-def _machines(study: Study) -> str:
+def _machines(rows: tuple[Row, ...]) -> str:
     """The environments the rows were taken in, each once."""
     found: dict[str, int] = {}
-    for r in study.rows:
+    for r in rows:
         text = json.dumps(r.environment or {}, indent=1, sort_keys=True)
         found[text] = found.get(text, 0) + 1
     items = (f"<details><summary>{n} row{'' if n == 1 else 's'}: {escape(_where(json.loads(text)) or 'unknown')}</summary>"

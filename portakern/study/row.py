@@ -13,6 +13,9 @@ EVIDENCE = ("emitted", "compiled", "interpreted", "simulated", "executed", "time
 """Levels of evidence, weakest first: source text exists; machine code exists; its source ran correct in an interpreter
 of its language; the machine code ran correct off-silicon; it ran correct on the silicon named; it was timed there."""
 
+SAMPLE_KEYS = ("samples_us", "flags")
+"""Keys of a time, and of each of its peers, that hold one entry per sample."""
+
 REFUSED = "unsupported-dtype"
 """The error kind of a dtype that the device cannot have by rule.  It is an answer and counts as no failure."""
 
@@ -74,6 +77,34 @@ class Row:
     def reached(self, evidence: str) -> bool:
         """Whether the row's evidence is ``evidence`` or contains it."""
         return self.evidence is not None and EVIDENCE.index(self.evidence) >= EVIDENCE.index(evidence)
+
+
+def without_samples(row: Row) -> Row:
+    """``row`` with the figures of its time and without the raw samples, which are long."""
+    if not row.time:
+        return row
+    time = {k: v for k, v in row.time.items() if k not in SAMPLE_KEYS}
+    if time.get("peers"):
+        time["peers"] = [{k: v for k, v in p.items() if k not in SAMPLE_KEYS} for p in time["peers"]]
+    return row.but(time=time)
+
+
+def success(row: Row, goal: str) -> bool:
+    """Whether a row reached what was asked; a dtype refused by rule counts as an answer."""
+    if row.refused:
+        return True
+    if row.error is not None:
+        return False
+    match goal:
+        case "emitted" | "compiled":
+            return row.reached(goal)
+        case "checked":
+            return row.correct is True
+        case "timed":
+            return row.time is not None
+        case "compared":
+            return row.correct is not False
+    raise ValueError(f"unknown goal {goal!r}")
 
 
 def resources_dict(kernels: Iterable[Resources]) -> dict[str, Any] | None:

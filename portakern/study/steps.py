@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portakern.backend import Binary, Executable, Language, Source, Target
 from portakern.errors import (
@@ -29,9 +29,13 @@ from portakern.errors import (
 from portakern.ir.program import Array, Program
 from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.registry import registry
+from portakern.spec.bind import bind
 from portakern.study.row import Row, estimate_dict, resources_dict
 from portakern.study.work import Work
 from portakern.tools.cache import Cache, digest
+
+if TYPE_CHECKING:
+    from portakern.check import Verdict
 
 
 @dataclass(frozen=True)
@@ -267,14 +271,13 @@ def load(source: Source, key: str, runner: str) -> Executable:
     return getattr(language, runner).load(source, cached_binary(key))
 
 
-def check(work: Work, made: Made, seed: int = 0) -> Row:
-    """The row after running what was built and comparing it with the oracle."""
-    return guarded(made.row, lambda: Made(_checked(work, made, seed))).row
+def check(work: Work, made: Made, seed: int = 0, full: bool = True) -> Row:
+    """The row after running what was built and comparing it with the oracle: all of it, or unless ``full`` and where the
+    oracle would take minutes, as :mod:`portakern.check.sampled` says; then ``method`` says so."""
+    return guarded(made.row, lambda: Made(_checked(work, made, seed, full))).row
 
 
-def _checked(work: Work, made: Made, seed: int) -> Row:
-    from portakern.check import check_executable
-
+def _checked(work: Work, made: Made, seed: int, full: bool) -> Row:
     assert made.source is not None
     source, row = made.source, made.row
     language = registry().language(source.target.language)
@@ -286,12 +289,27 @@ def _checked(work: Work, made: Made, seed: int) -> Row:
     else:
         assert language.simulator is not None
         reached, ran_by = language.simulator.evidence, language.simulator.method(source.target)
-    verdict = check_executable(executable, work.program, dict(work.sizes), families=work.families, seed=seed)
+    verdict, how = judged(executable, work, seed, full)
+    ran_by += how
     row = row.but(correct=verdict.correct, max_error_ratio=verdict.max_error_ratio)
     if not verdict.correct:
         method = f"{row.method}; {ran_by}: wrong"
         return row.but(method=method).failed(PortakernError("incorrect", verdict.message, hint=incorrect_hint(work)))
     return row.but(evidence=reached, method=f"{row.method}; {ran_by}")
+
+
+def judged(executable: Executable, work: Work, seed: int, full: bool) -> tuple[Verdict, str]:
+    """The verdict, and how it was reached where that was not by the full check."""
+    from portakern.check import check_executable
+    from portakern.check.sampled import affordable, check_sampled
+    from portakern.study.reference import reference_for
+
+    if not full and not affordable(bind(work.program, work.sizes)):
+        reference = reference_for(work, registry().target(work.target))
+        sampled = check_sampled(executable, work.program, work.sizes, families=work.families, seed=seed, reference=reference)
+        if sampled is not None:
+            return sampled.verdict, f"; {sampled.method}"
+    return check_executable(executable, work.program, dict(work.sizes), families=work.families, seed=seed), ""
 
 
 def incorrect_hint(work: Work) -> str:

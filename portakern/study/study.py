@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cache
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from portakern.errors import PortakernError
 from portakern.registry import registry
 from portakern.study import steps
-from portakern.study.row import Row
+from portakern.study.provenance import environment
+from portakern.study.report import page
+from portakern.study.row import Row, without_samples
 from portakern.study.slots import Slots, Task, room
 from portakern.study.steps import Made
+from portakern.study.table import text_table
 from portakern.study.work import Work
 from portakern.tools.cache import Cache
 from portakern.tools.workers import Job, Outcome
@@ -48,27 +50,25 @@ class Study:
 
     def table(self) -> str:
         """Plain text, one line per row."""
-        from portakern.study.table import text_table
-
         return text_table(self.rows)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, samples: bool = False) -> dict[str, Any]:
+        """As the commands' JSON; with the raw samples of every time where ``samples`` is set."""
         from portakern import __version__
 
-        return {"portakern": __version__, "environment": self.environment, "rows": [r.to_dict() for r in self.rows]}
+        rows = [(r if samples else without_samples(r)).to_dict() for r in self.rows]
+        return {"portakern": __version__, "environment": self.environment, "rows": rows}
 
-    def to_json(self, file: str | Path | None = None) -> str:
+    def to_json(self, file: str | Path | None = None, samples: bool = False) -> str:
         """The JSON text, also written to ``file`` where one is named."""
-        text = json.dumps(self.to_dict(), indent=1, default=str)
+        text = json.dumps(self.to_dict(samples), indent=1, default=str)
         if file is not None:
             write_text(file, text + "\n")
         return text
 
     def to_html(self, file: str | Path | None = None) -> str:
         """One self-contained page, also written to ``file`` where one is named."""
-        from portakern.study.report import page
-
-        text = page(self)
+        text = page(self.rows, self.environment, self.sources, self.assemblies)
         if file is not None:
             write_text(file, text)
         return text
@@ -82,32 +82,6 @@ def write_text(file: str | Path, text: str) -> None:
         raise PortakernError("output", f"cannot write {file}: {error.strerror}", hint="name another file") from error
 
 
-@cache
-def environment() -> dict[str, Any]:
-    """This machine, as it goes into rows."""
-    from portakern.tools.environment import machine
-
-    return {k: v for k, v in asdict(machine()).items() if k != "executable"}
-
-
-def success(row: Row, goal: str) -> bool:
-    """Whether a row reached what was asked; a dtype refused by rule counts as an answer."""
-    if row.refused:
-        return True
-    if row.error is not None:
-        return False
-    match goal:
-        case "emitted" | "compiled":
-            return row.reached(goal)
-        case "checked":
-            return row.correct is True
-        case "timed":
-            return row.time is not None
-        case "compared":
-            return row.correct is not False
-    raise ValueError(f"unknown goal {goal!r}")
-
-
 class Runner:
     """Takes works as far as a goal.
 
@@ -119,7 +93,8 @@ class Runner:
         build_limit_s, check_limit_s: wall time for compiling and for running and checking one row.
         keep_sources: whether the study carries sources and assemblies, for the report.
         timing: what :func:`portakern.study.timing.time` is given.
-        torch_functions: what each operator names as its counterpart in PyTorch.
+        full_check: whether sizes for which the oracle would take minutes are checked in full all the same.
+        sink: called with each row as it is finished, such as :meth:`portakern.study.keeping.Keeper.__call__`.
     """
 
     def __init__(
@@ -132,13 +107,14 @@ class Runner:
         check_limit_s: float = CHECK_LIMIT_S,
         keep_sources: bool = False,
         timing: Mapping[str, Any] | None = None,
-        torch_functions: Mapping[str, str] | None = None,
+        full_check: bool = True,
+        sink: Callable[[Row], None] | None = None,
     ) -> None:
         assert goal in GOALS
         self.goal, self.jobs, self.progress, self.memory_bytes = goal, jobs, progress, memory_bytes
         self.build_limit_s, self.check_limit_s = build_limit_s, check_limit_s
-        self.keep_sources = keep_sources
-        self.timing, self.torch_functions = dict(timing or {}), dict(torch_functions or {})
+        self.keep_sources, self.sink = keep_sources, sink
+        self.timing, self.full_check = dict(timing or {}), full_check
 
     def run(self, works: Sequence[Work]) -> Study:
         """One row per work, in their order.  Raises :class:`CacheError` at once where the cache cannot be written."""
@@ -154,9 +130,8 @@ class Runner:
         with Slots(min(self.jobs, len(works)), self.memory_bytes) as slots:
             for _ in slots.run(first, self._follow):
                 pass
-        here = environment()
-        rows = tuple(self._rows[i].but(environment=here) for i in range(len(works)))
-        return Study(rows, here, *(self._texts() if self.keep_sources else ()))
+        rows = tuple(self._rows[i] for i in range(len(works)))
+        return Study(rows, environment(), *(self._texts() if self.keep_sources else ()))
 
     def made(self, index: int) -> Made:
         """What was built for the work of this number in the last run."""
@@ -172,8 +147,10 @@ class Runner:
         kwargs: dict[str, Any] = {}
         if step == "build":
             kwargs = {"estimate": self.goal == "compared"}
+        elif step == "check":
+            kwargs = {"full": self.full_check}
         elif step == "time":
-            kwargs = {**self.timing, "torch_function": self.torch_functions.get(self._works[index].row.operator, "")}
+            kwargs = self.timing
         return Task(room(language.name, env), Job((index, step), f"{module}:{step}", args, kwargs, limit_s))
 
     def _follow(self, task: Task, outcome: Outcome) -> list[Task]:
@@ -211,7 +188,9 @@ class Runner:
         return self._finish(index, row.failed(error))
 
     def _finish(self, index: int, row: Row) -> list[Task]:
-        self._rows[index] = row
+        self._rows[index] = row = row.but(environment=environment())
+        if self.sink is not None:
+            self.sink(row)
         if self.progress is not None:
             self.progress(len(self._rows), len(self._works), row)
         return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from portakern.study.row import Row
+from portakern.study.row import Row, success
 
 Column = tuple[str, Callable[[Row], str]]
 
@@ -73,19 +73,37 @@ def error_text(row: Row) -> str:
     return f"{row.max_error_ratio:.3f}" if row.max_error_ratio < 1000 else f"{row.max_error_ratio:.1e}"
 
 
+def us_text(us: float) -> str:
+    """Microseconds with about four digits."""
+    return f"{us:.3f}" if us < 10 else f"{us:.2f}" if us < 100 else f"{us:.1f}" if us < 1e5 else f"{us:.0f}"
+
+
 def time_text(row: Row) -> str:
     t = row.time
     if not t:
         return ""
-    return f"{t['median_us']:.1f} [{t['ci_low_us']:.1f}, {t['ci_high_us']:.1f}]"
+    return f"{us_text(t['median_us'])} [{us_text(t['ci_low_us'])}, {us_text(t['ci_high_us'])}]"
 
 
 def peers_text(row: Row) -> str:
     peers = (row.time or {}).get("peers") or []
     return "; ".join(
-        f"{p['verdict']} {p['ratio']:.2f}x [{p['ci_low']:.2f}, {p['ci_high']:.2f}] {p['name']}" if p.get("ratio")
-        else f"{p['name']}: {p.get('error', 'not run')}" for p in peers
-    )  # fmt: skip
+        f"{p['verdict']} {ratio_text(p)} {p['name']}" if p.get("ratio") else f"{p['name']}: {p.get('error', 'not run')}"
+        for p in peers
+    )
+
+
+def ratio_text(peer: Mapping[str, Any]) -> str:
+    """How many times as long the peer takes, with its interval, in digits enough to tell them apart."""
+    digits = 2 if peer["ci_high"] - peer["ci_low"] > 0.02 else 3
+    return f"{peer['ratio']:.{digits}f}x [{peer['ci_low']:.{digits}f}, {peer['ci_high']:.{digits}f}]"
+
+
+def roofline_text(row: Row) -> str:
+    """Shares of what was measured and of what is stated, each by its name."""
+    r = (row.time or {}).get("roofline") or {}
+    shares = [(r.get("share_of_measured_copy"), "copy"), (r.get("share_of_stated_peak"), "stated")]
+    return ", ".join(f"{share:.0%} {word}" for share, word in shares if share is not None)
 
 
 def estimate_text(row: Row) -> str:
@@ -104,27 +122,32 @@ COLUMNS: tuple[Column, ...] = (
     ("occupancy", occupancy_text),
     ("estimate us", estimate_text),
     ("time us", time_text),
+    ("of peak", roofline_text),
     ("against", peers_text),
 )
 
 
-def text_table(rows: Sequence[Row]) -> str:
-    """The table, leaving out columns that are empty in every row, then each error once."""
+def text_table(rows: Sequence[Row], origins: Sequence[str] = ()) -> str:
+    """The table, leaving out columns that are empty in every row, then each error once.
+
+    ``origins`` says of each row where it comes from, for rows of several machines.
+    """
     if not rows:
         return "no rows"
     columns = [(name, [of(r) for r in rows]) for name, of in COLUMNS]
+    columns.append(("from", list(origins) or [""] * len(rows)))
     shown = [(name, cells) for name, cells in columns if any(cells)]
     widths = [max(len(name), *map(len, cells)) for name, cells in shown]
     lines = [_line([name for name, _ in shown], widths)]
     lines += [_line([cells[i] for _, cells in shown], widths) for i in range(len(rows))]
-    return "\n".join([*lines, *_notes(rows)])
+    return "\n".join([*lines, *notes(rows)])
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(c.ljust(w) for c, w in zip(cells, widths, strict=True)).rstrip()
 
 
-def _notes(rows: Sequence[Row]) -> list[str]:
+def notes(rows: Sequence[Row]) -> list[str]:
     """Every error with the rows it ended; those that share one are counted, not repeated."""
     errors: dict[tuple[str, str, str], list[Row]] = {}
     for r in rows:
@@ -144,8 +167,6 @@ def _notes(rows: Sequence[Row]) -> list[str]:
 
 def summary(rows: Sequence[Row], goal: str) -> str:
     """One line: how many rows reached what was asked, and at which evidence."""
-    from portakern.study.study import success
-
     levels: dict[str, int] = {}
     for r in rows:
         name = "refused by rule" if r.refused else "wrong" if r.correct is False else r.evidence or "failed"

@@ -11,8 +11,9 @@ from portakern.device import Device
 from portakern.ir.schedule import Nest, Schedule, Value, literal
 from portakern.lower import lower_with
 from portakern.registry import registry
-from portakern.spec.operator import DimValue, Operator
+from portakern.spec.operator import Operator
 from portakern.study import steps
+from portakern.study.judge import judge
 from portakern.study.row import Row
 from portakern.study.work import Work, arg_rows
 
@@ -61,15 +62,11 @@ class Task:
     schedule: str
     space: tuple[str, ...]
     suffix: str
-    _asked: tuple[Operator, Mapping[str, DimValue], Mapping[str, Any]]
     _work: Work
 
     def evaluate(self, source: str, entry: str | None = None, **limits: Any) -> Row:
         """:func:`portakern.evaluate` at this task's shape, dtype and parameters."""
-        from portakern.api import evaluate
-
-        operator, dims, params = self._asked
-        return evaluate(operator, source, self.target, entry, dtype=self.dtype, **limits, **dims, **params)  # type: ignore[arg-type]
+        return judge(self._work, source, entry, **limits)
 
     def kernel(self, schedule: str | Mapping[str, Value]) -> str:
         """The kernel emitted under a schedule, in the form that :meth:`evaluate` takes.
@@ -93,7 +90,7 @@ class Task:
                 f"# a correct kernel to start from\n{self.starting_kernel}")
 
 
-def task_of(work: Work, operator: Operator, dims: Mapping[str, DimValue], params: Mapping[str, Any]) -> Task:
+def task_of(work: Work, operator: Operator) -> Task:
     """Raises what emitting the starting kernel raises."""
     target = registry().target(work.target)
     language = registry().language(target.language)
@@ -102,8 +99,7 @@ def task_of(work: Work, operator: Operator, dims: Mapping[str, DimValue], params
         operator.name, work.target, work.row.dtype or "", work.row.shape or {}, work.row.params or {}, operator.doc,
         operator.source, str(work.program), tuple(ArraySpec(*a) for a in arg_rows(steps.arrays_of(work.program))),
         language.convention, dict(language.options), device_facts(target.device), source.text, source.entry,
-        "; ".join(map(str, source.schedule)), space_of(work, language), source.suffix, (operator, dict(dims), dict(params)),
-        work,
+        "; ".join(map(str, source.schedule)), space_of(work, language), source.suffix, work,
     )  # fmt: skip
 
 

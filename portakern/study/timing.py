@@ -1,215 +1,323 @@
-"""Timing a row: whole calls under the host's monotonic clock, ours and the peers' in turns.
+"""Timing a row: ours and its peers, interleaved by the native loop, on rotating inputs, with outputs checked before and after.
 
-This is the first form of timing: it measures what a caller waits for, launch and output allocation included.  Times on the
-device alone, launch times and cache flushing between samples are not measured yet, and the row's ``mode`` says so.
+What is asked of the loop is in :mod:`portakern.timing.measure`; here arrays are made, calls prepared, results compared and
+the figures put into the row.
 """
 
 from __future__ import annotations
 
-import random
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from typing import Any
 
-from portakern.backend import Executable, Target
+import numpy as np
+
+from portakern.backend import Executable, Prepared, Runtime, Target
+from portakern.check.agreement import agreement
 from portakern.errors import PortakernError
-from portakern.native import now_ns
+from portakern.ir.tensor import TensorProgram
+from portakern.launch import device_of, prepare
+from portakern.native import Device, open_device
+from portakern.registry import registry
 from portakern.spec.bind import bind
-from portakern.spec.inputs import make_inputs
+from portakern.study.provenance import commit_of, now
 from portakern.study.row import Row
 from portakern.study.steps import Made, guarded, load
 from portakern.study.work import Work
 from portakern.timing import peers as peer_forms
-from portakern.timing.statistics import interval, ratio, verdict
+from portakern.timing.inputs import InputSets, Place, as_library, input_sets, place_of, same_bytes
+from portakern.timing.measure import Contender, Measurement, Options, Timing, measure
+from portakern.timing.peers import Peer, Subject
+from portakern.timing.roofline import measured_copy, product_of, roofline
 
-WARM_UP_S = 0.2
-SAMPLE_S = 2e-4  # a sample shorter than this is made of several calls, so that reading the clock does not count
-MIN_SAMPLES, MAX_SAMPLES = 10, 400
-ENOUGH = 0.02  # stop when the interval is narrower than this share of the median
-INPUT_SETS, INPUT_BYTES = 4, 256 << 20
-
-
-@dataclass
-class Contender:
-    """Something that is timed: ours or a peer."""
-
-    name: str
-    call: Callable[[int], Any]
-    calls: int = 1
-    samples: list[float] = field(default_factory=list)
+OURS = "portakern"
+POISON = 0xFF
+"""The byte that outputs hold before the loop: NaN in every float."""
 
 
-def time(work: Work, made: Made, against: Sequence[str] = (), torch_function: str = "", budget_s: float = 2.0) -> Row:
-    """The row with its ``time``; a peer that cannot run is listed with the reason."""
+def time(work: Work, made: Made, against: Sequence[str] = (), options: Mapping[str, Any] | None = None) -> Row:
+    """The row with its ``time``; a peer that cannot run, or computes something else, is listed with the reason.
+
+    Args:
+        work: what was asked.
+        made: what was built for it.
+        against: names of peers, as in :func:`portakern.timing.peers.check_names`.
+        options: those of :class:`portakern.timing.measure.Options`.
+    """
     def step() -> Made:
-        return Made(_timed(work, made, against, torch_function, budget_s))
+        return Made(Session(work, made, Options(**(options or {}))).run(against))
 
     return guarded(made.row, step).row
 
 
-def _timed(work: Work, made: Made, against: Sequence[str], torch_function: str, budget_s: float) -> Row:
-    assert made.source is not None
-    if made.runner != "runtime":
-        raise PortakernError("not-timed", f"{work.target} is not timed: no silicon of this kind is here",
-                             hint="a simulator's speed says nothing about the device's")
-    target = made.source.target
-    executable = load(made.source, made.binary_key, made.runner)
-    sets = input_sets(work)
-    ours = Contender("portakern", _our_call(executable, target, sets, work.sizes))
-    first = host_bytes(ours.call(0))
-    contenders, absent = [ours], []
-    for name in against:
-        try:
-            peer = peer_forms.find(name, work.row.operator, torch_function, work.row.params or {})
-            contender = Contender(name, _peer_call(peer, target, sets))
-            contender.call(0)
-            contenders.append(contender)
-        except PortakernError as error:
-            absent.append({"name": name, "error": error.message})
-        except Exception as error:  # a peer may fail in any way, which is no fault of ours
-            absent.append({"name": name, "error": f"{type(error).__name__}: {error}"[:500]})
-    take_samples(contenders, budget_s)
-    if host_bytes(ours.call(0)) != first:
-        raise PortakernError("unstable", "the outputs after timing differ from those before it")
-    return made.row.but(evidence="timed", time=time_dict(contenders, absent, mode_text(target, sets)))
+@dataclass
+class Absent:
+    """A peer that was not timed, and why."""
+
+    name: str
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "error": self.reason}
 
 
-def input_sets(work: Work) -> list[dict[str, Any]]:
-    """Different inputs to take in turns, so that no call finds the last one's results in place; fewer when they are large."""
-    program = bind(work.program, work.sizes)
-    sets = [make_inputs(program, work.families, 0)]
-    size = sum(x.nbytes for x in sets[0].values())
-    for seed in range(1, INPUT_SETS if size * INPUT_SETS <= INPUT_BYTES else 2):
-        sets.append(make_inputs(program, work.families, seed))
-    return sets
+@dataclass
+class Session:
+    """One row being timed.  Built from what was asked; :meth:`run` gives the row."""
+
+    work: Work
+    made: Made
+    options: Options
+    target: Target = field(init=False)
+    runtime: Runtime = field(init=False)
+    device: Device = field(init=False)
+    program: TensorProgram = field(init=False)
+    place: Place = field(init=False)
+    sets: InputSets = field(init=False)
+    prepared: list[Prepared] = field(init=False)
+    before: list[list[np.ndarray]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.made.runner != "runtime" or self.made.source is None:
+            raise PortakernError("not-timed", f"{self.work.target} is not timed: no silicon of this kind is here",
+                                 hint="a simulator's speed says nothing about the device's")
+        self.target = self.made.source.target
+        runtime = registry().language(self.target.language).runtime
+        assert runtime is not None
+        self.runtime = runtime
+        # Work that is done when the call returns is timed as the host's.
+        self.device = device_of(runtime, self.target) or open_device("host")
+        self.program = bind(self.work.program, self.work.sizes)
+        self.place = place_of(self.target, self.device.ordinal)
+
+    # ---- the way of a row
+
+    def run(self, against: Sequence[str]) -> Row:
+        assert self.made.source is not None
+        executable = load(self.made.source, self.made.binary_key, self.made.runner)
+        self._make_sets()
+        self._prepare(executable)
+        peers, absent = self._peers(against)
+        here = [p for p in peers if self._runs_here(p)]
+        self._poison()
+        taken = now()
+        measurement = measure(self.device, [self._ours(), *map(self._contender, here)], self.options)
+        self._recheck()
+        elsewhere = [p for p in peers if not self._runs_here(p)]
+        host = self._on_host(elsewhere) if elsewhere else None
+        time = self._time(measurement, here, host, elsewhere)
+        time["peers"] += [a.to_dict() for a in absent]
+        time["provenance"] = self._provenance(taken, measurement)
+        return self.made.row.but(evidence="timed", time=time)
+
+    def _make_sets(self) -> None:
+        facts = self.device.facts
+        self.sets = input_sets(self.program, self.work.families, self.place, facts.cache_bytes, facts.memory_bytes,
+                               self.options.cache == "warm", self.options.seed)  # fmt: skip
+
+    def _prepare(self, executable: Executable) -> None:
+        """One prepared call per set, and what each gives."""
+        self.prepared = [prepare(executable, arrays, self.work.sizes) for arrays in self.sets.arrays]
+        self.before = [self._outputs(p) for p in self.prepared]
+
+    def _outputs(self, p: Prepared) -> list[np.ndarray]:
+        """What a call writes into poisoned outputs."""
+        for x in p.outputs:
+            self.place.fill(x, POISON)
+        self._wait()
+        p()
+        self._wait()
+        return self._read(p)
+
+    def _read(self, p: Prepared) -> list[np.ndarray]:
+        return [self.place.get(x) for x in p.outputs]
+
+    def _wait(self) -> None:
+        self.device.synchronize(self.options.deadline_s)
+
+    def _poison(self) -> None:
+        for p in self.prepared:
+            for x in p.outputs:
+                self.place.fill(x, POISON)
+        self._wait()
+
+    # ---- after the loop
+
+    def _recheck(self) -> None:
+        """Every set's outputs are what they were, after the loop and after a call on inputs that have changed places."""
+        self._wait()
+        for number, (p, before) in enumerate(zip(self.prepared, self.before, strict=True)):
+            self._expect(self._read(p), before, f"the outputs of input set {number} after timing differ from those before it")
+        if name := self.sets.changed():
+            raise PortakernError("unstable", f"the input {name} was changed while timing")
+        self._swap()
+        for number, p in enumerate(self.prepared):
+            self._expect(self._outputs(p), self.before[(number + 1) % len(self.sets)],
+                         "after timing, other inputs at the same addresses do not give their own outputs")  # fmt: skip
+
+    def _swap(self) -> None:
+        """The inputs of each set become those of the next, in place: an answer kept by address is now wrong."""
+        for number, arrays in enumerate(self.sets.arrays):
+            values = self.sets.host[(number + 1) % len(self.sets)].values()
+            for array, x in zip(arrays, values, strict=True):
+                if x.ndim:
+                    self.place.write(array, x)
+        self._wait()
+
+    def _expect(self, have: Sequence[np.ndarray], want: Sequence[np.ndarray], message: str) -> None:
+        for name, a, b in zip(self.program.outputs, have, want, strict=True):
+            if not same_bytes(a, b):
+                raise PortakernError("unstable", f"{message} ({_difference(name, a, b)})",
+                                     hint="the kernel keeps state between calls, races, or did not do the work")
+
+    # ---- contenders
+
+    def _ours(self) -> Contender:
+        return Contender(OURS, calls_of(self.prepared), self.prepared[0].stream)
+
+    def _contender(self, peer: Peer) -> Contender:
+        sets = self._inputs_of(peer)
+        call, count = peer.call, len(sets)
+        return Contender(peer.name, lambda i: call(*sets[i % count]), self.prepared[0].stream)
+
+    def _inputs_of(self, peer: Peer) -> list[list[Any]]:
+        """The sets as the peer takes them: ours where they will do, so that both read the same memory."""
+        if peer.library == self.place.library:
+            return self.sets.arrays
+        return [[as_library(x, self.place, peer.library) for x in host.values()] for host in self.sets.host]
+
+    def _peers(self, names: Sequence[str]) -> tuple[list[Peer], list[Absent]]:
+        """Those that can be timed, after a call whose results are those of our kernel; and those that cannot."""
+        subject = Subject(self.program, self.work.torch, self.work.row.params or {})
+        found: list[Peer] = []
+        absent: list[Absent] = []
+        for name in dict.fromkeys(names):
+            try:
+                found.append(self._peer(name, subject))
+            except PortakernError as error:
+                absent.append(Absent(name, f"{error.message}; {error.hint}" if error.hint else error.message))
+            except Exception as error:  # a peer may fail in any way, which is no fault of ours
+                absent.append(Absent(name, _one_line(f"{type(error).__name__}: {error}")))
+        return found, absent
+
+    def _peer(self, name: str, subject: Subject) -> Peer:
+        peer = peer_forms.find(name, subject)
+        arrays = [as_library(x, self.place, peer.library) for x in self.sets.host[0].values()]
+        if name == "torch.compile":
+            peer = peer_forms.compiled(peer, subject, arrays)
+        theirs = peer_forms.host_outputs(peer.call(*arrays))
+        if len(theirs) != len(self.before[0]):
+            raise PortakernError("other", f"gives {len(theirs)} outputs, not {len(self.before[0])}; not timed")
+        for output, a, b in zip(self.program.outputs, self.before[0], theirs, strict=True):
+            if message := agreement(a, b, subject.dtypes).message:
+                raise PortakernError("other", f"computes something else ({output}: {message}); not timed")
+        return peer
+
+    def _runs_here(self, peer: Peer) -> bool:
+        """Whether a peer's work is on the device that times ours: the host's, or tensors that lie there."""
+        return self.device.facts.blocking or (self.place.library == "torch" and peer.library == "torch")
+
+    def _on_host(self, peers: Sequence[Peer]) -> Measurement:
+        """Peers that run on the host while we run on a device: whole calls of both under the host's clock."""
+        prepared, device, count = self.prepared, self.device, len(self.prepared)
+
+        def whole(i: int) -> None:
+            prepared[i % count]()
+            device.synchronize(self.options.deadline_s)
+
+        return measure(open_device("host"), [Contender(OURS, whole), *map(self._contender, peers)], self.options)
+
+    # ---- the figures
+
+    def _time(self, m: Measurement, here: Sequence[Peer], host: Measurement | None, elsewhere: Sequence[Peer]
+              ) -> dict[str, Any]:  # fmt: skip
+        ours = m.timings[0]
+        entries = _peer_entries(m, here, "")
+        if host is not None:
+            entries += _peer_entries(host, elsewhere, "whole calls on the host against our whole calls")
+        on_host = self.device.facts.blocking
+        copy = measured_copy(self.device.driver, self.device.ordinal)
+        product = None if on_host else product_of(self.target, self.runtime.device_name(self.target))
+        return {
+            "median_us": ours.median_us, "ci_low_us": ours.ci_low_us, "ci_high_us": ours.ci_high_us,
+            "samples": len(ours.samples_us), "launch_us": number(ours.launch_us), "end_to_end_us": number(ours.end_to_end_us),
+            "mode": f"{ours.mode}; {self._inputs_text()}", "roofline": roofline(self.program, ours.median_us, copy, product),
+            "peers": entries, "quantiles_us": {str(k): float(v) for k, v in ours.quantiles.items()},
+            "empty_us": number(ours.empty_us), "overhead_us": number(ours.overhead_us), "blocks": m.blocks,
+            "stopped": m.stopped, "suspicions": list(ours.suspicions), "throttled": _flagged(ours),
+            "clocks": {"before": plain(m.before), "after": plain(m.after)}, "options": plain(self.options),
+            **_samples(ours),
+        }  # fmt: skip
+
+    def _inputs_text(self) -> str:
+        n = len(self.sets)
+        return f"{n} set{'' if n == 1 else 's'} of inputs in turns ({n * self.sets.per_set / 1e6:.4g} MB with outputs)"
+
+    def _provenance(self, taken: str, m: Measurement) -> dict[str, Any]:
+        binary = registry().language(self.target.language).toolchain
+        return {"taken": taken, "seed": m.seed, "operator": commit_of(self.work.file) if self.work.file else None,
+                "driver": self.device.driver, "device": plain(m.facts), "compiler": self.made.row.method,
+                "fingerprint": binary.fingerprint(self.target) if binary is not None else None}  # fmt: skip
 
 
-def mode_text(target: Target, sets: Sequence[Mapping[str, Any]]) -> str:
-    where = "host arrays" if target.device.kind == "cpu" else "device arrays, waiting for the device"
-    return (f"whole calls under the host's monotonic clock ({where}), outputs allocated by the call, "
-            f"{len(sets)} sets of inputs in turns, caches as the calls leave them")
+def calls_of(prepared: Sequence[Prepared]) -> Any:
+    """What the loop calls: native calls in turns, or a function of the turn's number."""
+    native = [p.call for p in prepared]
+    if all(c is not None for c in native):
+        return native
+    calls: list[Callable[[], None]] = list(prepared)
+    count = len(calls)
+    return lambda i: calls[i % count]()
 
 
-def take_samples(contenders: Sequence[Contender], budget_s: float) -> None:
-    """Warm up, then one sample of each in random order, round after round, until the first's interval is narrow."""
-    for c in contenders:
-        c.calls = warmed_up(c)
-    order = list(contenders)
-    shuffle = random.Random(0).shuffle
-    end = now_ns() + int(budget_s * 1e9 * len(contenders))
-    for round_number in range(MAX_SAMPLES):
-        shuffle(order)
-        for c in order:
-            c.samples.append(sample(c, round_number))
-        if round_number + 1 < MIN_SAMPLES:
-            continue
-        if now_ns() > end or (round_number % 10 == 9 and all(interval(c.samples).width < ENOUGH for c in contenders)):
-            return
-
-
-def warmed_up(c: Contender) -> int:
-    """Calls it for a while; gives how many calls a sample takes."""
-    begun, calls = now_ns(), 0
-    while calls < 3 or now_ns() - begun < WARM_UP_S * 1e9:
-        c.call(calls)
-        calls += 1
-        if now_ns() - begun > 10 * WARM_UP_S * 1e9:
-            break
-    each = max((now_ns() - begun) / calls, 1)
-    return max(1, int(SAMPLE_S * 1e9 / each))
-
-
-def sample(c: Contender, round_number: int) -> float:
-    """Microseconds per call."""
-    begun = now_ns()
-    for i in range(c.calls):
-        c.call(round_number + i)
-    return (now_ns() - begun) / c.calls / 1e3
-
-
-def time_dict(contenders: Sequence[Contender], absent: Sequence[Mapping[str, Any]], mode: str) -> dict[str, Any]:
-    ours, *others = contenders
-    mine = interval(ours.samples)
-    peers: list[Mapping[str, Any]] = []
-    for c in others:
-        times = ratio(c.samples, ours.samples)
-        peers.append({"name": c.name, "median_us": interval(c.samples).median, "ratio": times.median,
-                      "ci_low": times.low, "ci_high": times.high, "verdict": verdict(times)})  # fmt: skip
-    return {"median_us": mine.median, "ci_low_us": mine.low, "ci_high_us": mine.high, "samples": len(ours.samples),
-            "launch_us": None, "end_to_end_us": mine.median, "mode": mode, "roofline": None,
-            "peers": [*peers, *absent]}  # fmt: skip
-
-
-# ---- arrays where the kernel wants them ------------------------------------------------------------------------------
-
-
-def _our_call(executable: Executable, target: Target, sets: Sequence[Mapping[str, Any]], sizes: Mapping[str, int]
-              ) -> Callable[[int], Any]:  # fmt: skip
-    on_device = target.device.kind != "cpu"
-    ready = [[_scalar(x) if not x.shape else to_torch(x, True) if on_device else x for x in s.values()] for s in sets]
-    wait = _synchronise() if on_device else None
-
-    def call(i: int) -> Any:
-        out = executable.call(ready[i % len(ready)], sizes)
-        if wait is not None:
-            wait()
-        return out
-
-    return call
-
-
-def _peer_call(peer: peer_forms.Peer, target: Target, sets: Sequence[Mapping[str, Any]]) -> Callable[[int], Any]:
-    on_device = target.device.kind != "cpu"
-    if peer.arrays == "torch":
-        ready = [[_scalar(x) if not x.shape else to_torch(x, on_device) for x in s.values()] for s in sets]
-    else:
-        ready = [[_scalar(x) if not x.shape else x for x in s.values()] for s in sets]
-    wait = _synchronise() if on_device and peer.arrays == "torch" else None
-
-    def call(i: int) -> Any:
-        out = peer.call(*ready[i % len(ready)])
-        if wait is not None:
-            wait()
-        return out
-
-    return call
-
-
-def _scalar(x: Any) -> Any:
-    return x.item()
-
-
-def _synchronise() -> Callable[[], None]:
-    import torch
-
-    return torch.cuda.synchronize
-
-
-def to_torch(x: Any, on_device: bool) -> Any:
-    """A numpy array as a torch tensor; bf16, which numpy does not know, by its bits."""
-    import numpy as np
-    import torch
-
-    narrow = {"bfloat16": torch.bfloat16, "float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2": torch.float8_e5m2}
-    if x.dtype.name in narrow:
-        bits = np.uint16 if x.dtype.itemsize == 2 else np.uint8
-        tensor = torch.from_numpy(x.view(bits)).view(narrow[x.dtype.name])
-    else:
-        tensor = torch.from_numpy(x)
-    return tensor.cuda() if on_device else tensor
-
-
-def host_bytes(outputs: Any) -> list[bytes]:
-    """The bytes of an output or of several, whatever library they are of."""
+def _peer_entries(m: Measurement, peers: Sequence[Peer], measured: str) -> list[dict[str, Any]]:
+    """Each peer's entry: ``ratio`` is its median over ours."""
     found = []
-    for x in outputs if isinstance(outputs, tuple) else (outputs,):
-        if hasattr(x, "detach"):
-            import torch
-
-            x = x.detach().cpu().contiguous().view(torch.uint8 if x.dim() else x.dtype).numpy()
-        elif hasattr(x, "get"):
-            x = x.get()
-        found.append(x.tobytes())
+    for peer, timing, against in zip(peers, m.timings[1:], m.comparisons(0), strict=True):
+        entry = {
+            **peer.to_dict(), "median_us": timing.median_us, "ratio": against.ratio, "ci_low": against.ci_low,
+            "ci_high": against.ci_high, "verdict": against.verdict, "ci_low_us": timing.ci_low_us,
+            "ci_high_us": timing.ci_high_us, "samples": len(timing.samples_us), "launch_us": number(timing.launch_us),
+            "end_to_end_us": number(timing.end_to_end_us), "mode_of_timing": timing.mode,
+            "suspicions": list(timing.suspicions), "throttled": _flagged(timing), **_samples(timing),
+        }  # fmt: skip
+        found.append(entry | {"measured": measured} if measured else entry)
     return found
 
 
+def _samples(t: Timing) -> dict[str, Any]:
+    flags = np.asarray(t.flags)
+    return {"samples_us": np.asarray(t.samples_us, np.float64).tolist(), "flags": flags.tolist() if flags.any() else None}
+
+
+def _flagged(t: Timing) -> int:
+    """How many samples the loop marked."""
+    return int(np.count_nonzero(t.flags))
+
+
+def number(value: Any) -> float | None:
+    """A float that JSON has."""
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+def plain(value: Any) -> Any:
+    """A dataclass as a dictionary without what is unknown."""
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    return {k: v for k, v in asdict(value).items() if v is not None}
+
+
+def _difference(name: str, a: np.ndarray, b: np.ndarray) -> str:
+    if a.shape != b.shape:
+        return f"{name} has another shape"
+    size = a.dtype.itemsize
+    x, y = (np.ascontiguousarray(v).reshape(-1).view(np.uint8).reshape(-1, size) for v in (a, b))
+    off = (x != y).any(-1)
+    untouched = int(((x == POISON).all(-1) & off).sum())
+    return (f"{name}: {int(off.sum())} of {off.size} elements{f', {untouched} of them never written' if untouched else ''}"
+            f"{', all are zero' if not x.any() else ''}")  # fmt: skip
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:400]

@@ -14,7 +14,7 @@ from portakern.ir.size import Sym, names_of
 from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.ir.tile import BufferType
 from portakern.spec.bind import bind
-from portakern.spec.inputs import Family
+from portakern.spec.inputs import Family, at_sizes
 from portakern.spec.operator import Case, DimValue, Operator
 from portakern.study.row import Row
 
@@ -35,6 +35,8 @@ class Work:
         row: the row so far: operator, target, shape, dtype, params.
         foreign: a kernel from elsewhere that takes the place of the one we would emit.
         facts: strides and alignment of inputs that are not contiguous and 16-byte aligned.
+        torch: what the operator says its counterpart in PyTorch is.
+        file: where the operator is written.
     """
 
     program: TensorProgram
@@ -46,6 +48,8 @@ class Work:
     row: Row
     foreign: Foreign | None = None
     facts: Mapping[str, ArrayFacts] = field(default_factory=dict)
+    torch: str = ""
+    file: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,7 @@ def works(
     op = ask.operator
     ranks, sizes = op.check_dims(ask.dims, ask.params)
     params = op.check_params(ask.params)
+    families = ask.families or op.families
     found = []
     for dtype in dtypes:
         traced = op.trace(ask.params, dtype, ranks)
@@ -96,8 +101,8 @@ def works(
         opened = {n: (open_sizes or {}).get(n, _example(op, n)) for n in program.dims}
         for target in targets:
             row = Row(op.name, str(target), None, shape, dtype, params)
-            found.append(Work(program, dim_names(traced), opened, dict(ask.families or op.families), str(target),
-                              dict(schedule or {}), row, foreign))  # fmt: skip
+            found.append(Work(program, dim_names(traced), opened, at_sizes(families, {**sizes, **opened}), str(target),
+                              dict(schedule or {}), row, foreign, torch=op.torch, file=op.file))  # fmt: skip
     return found
 
 

@@ -1,31 +1,87 @@
 """What a kernel is timed against: numpy, PyTorch as it is and compiled, or a function in a file.
 
-A peer is called with the operator's inputs in order and its parameters by name.
+An operator may say how PyTorch's users write it (``@operator(torch=...)``); where it does not, and for numpy, the peer is the
+traced program itself, run on that library's arrays.  Compiling a peer is not part of its time; its results are compared with
+ours before it is timed.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-import math
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from portakern.errors import PortakernError, ToolMissing, UsageError
+from portakern.ir import tensor as t
+from portakern.ir.tensor import TensorProgram, tensor_type
+from portakern.native import now_ns
+from portakern.timing.array_program import array_function
+from portakern.timing.inputs import to_numpy
 
 NAMES = ("numpy", "torch.eager", "torch.compile")
+
+COMPILE_MODES = {False: "default", True: "max-autotune-no-cudagraphs"}
+"""Mode of torch.compile for programs without and with a contraction or convolution: the better one for either kind."""
+
+_PRODUCTS = (t.Contract, t.Convolve)
 
 
 @dataclass(frozen=True)
 class Peer:
-    """``call(*arrays)`` does the work on arrays of the kind ``arrays`` (``numpy`` or ``torch``)."""
+    """``call(*inputs)`` does the work on arrays of ``library`` (``numpy`` or ``torch``).
+
+    ``form`` says what is called, ``notes`` where it differs from the operator, ``mode`` and ``compile_s`` how and how long it
+    was compiled (not timed).
+    """
 
     name: str
-    arrays: str
+    library: str
     call: Callable[..., Any]
+    form: str
+    notes: tuple[str, ...] = ()
+    mode: str | None = None
+    compile_s: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The part of its entry in a row that is no time."""
+        told = {"name": self.name, "form": self.form, "notes": list(self.notes) or None, "mode": self.mode,
+                "compile_s": self.compile_s}  # fmt: skip
+        return {k: v for k, v in told.items() if v is not None}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The operator that peers are found for.
+
+    Args:
+        program: its tensor program with every dim bound.
+        torch: what it declares as its counterpart in PyTorch.
+        params: its compile-time parameters.
+    """
+
+    program: TensorProgram
+    torch: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(a.name for a in self.program.args)
+
+    @property
+    def has_products(self) -> bool:
+        return any(isinstance(op, _PRODUCTS) for op in self.program.body.ops)
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """In which inputs and outputs are held."""
+        return tuple(dict.fromkeys(tensor_type(v).dtype for v in (*self.program.args, *self.program.results)))
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -40,48 +96,80 @@ def check_names(names: Sequence[str]) -> None:
             raise UsageError(f"there is no file {path}", hint="a peer in a file is given as FILE.py:FUNCTION")
 
 
-def find(name: str, operator: str, torch_function: str, params: Mapping[str, Any]) -> Peer:
-    """The peer called ``name`` for an operator.
+def find(name: str, subject: Subject) -> Peer:
+    """The peer called ``name`` (as in :func:`check_names`).
 
-    Args:
-        name: as in :func:`check_names`.
-        operator: the operator's name.
-        torch_function: the ``module:name`` it declares as its counterpart in PyTorch, or ''.
-        params: its compile-time parameters.
-
-    Raises:
-        PortakernError: it has no such peer, or what the peer needs is not installed.
+    Raises :class:`PortakernError` where the operator has no such peer, or what the peer needs is not installed.
     """
     if name == "numpy":
-        if operator not in NUMPY:
-            raise PortakernError("no-peer", f"no numpy form of {operator} is known", hint="write one: FILE.py:FUNCTION")
-        return Peer(name, "numpy", _with(NUMPY[operator], params))
+        return _program_peer(name, "numpy", subject)
     if name in ("torch.eager", "torch.compile"):
         if importlib.util.find_spec("torch") is None:
             raise ToolMissing(f"{name} needs torch", hint="pip install 'portakern[torch]'")
-        call = _with(_torch_form(operator, torch_function), params)
-        return Peer(name, "torch", call if name == "torch.eager" else _compiled(call))
-    return _from_file(name, params)
+        _set_precision(subject)
+        return _declared(name, subject) if subject.torch else _program_peer(name, "torch", subject)
+    return _from_file(name, subject.params)
+
+
+def compiled(peer: Peer, subject: Subject, arrays: Sequence[Any]) -> Peer:
+    """``torch.compile`` of a peer, compiled by a first call on ``arrays``, whose seconds are noted."""
+    import torch
+
+    mode = COMPILE_MODES[subject.has_products]
+    call = torch.compile(peer.call, mode=mode, dynamic=False)
+    begun = now_ns()
+    call(*arrays)
+    return replace(peer, call=call, mode=mode, compile_s=(now_ns() - begun) / 1e9)
+
+
+def host_outputs(result: Any) -> list[np.ndarray]:
+    """What a peer returned, as numpy arrays."""
+    several = result if isinstance(result, tuple | list) else (result,)
+    return [to_numpy(x) if hasattr(x, "detach") else np.asarray(x) for x in several]
+
+
+def _set_precision(subject: Subject) -> None:
+    """Products of f32 in tf32 only where the operator asks for it; PyTorch has one switch for the process."""
+    import torch
+
+    tf32 = any(isinstance(op, t.Contract) and op.precision == "tf32" for op in subject.program.body.ops)
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+
+
+def _program_peer(name: str, library: str, subject: Subject) -> Peer:
+    made = array_function(subject.program, library)
+    return Peer(name, library, made.call, "the traced program", made.notes)
+
+
+def _declared(name: str, subject: Subject) -> Peer:
+    """The operator's own counterpart: ``module:name``, or an expression of its inputs and parameters."""
+    text = subject.torch
+    if re.fullmatch(r"[\w.]+:[\w.]+", text):
+        module, _, attribute = text.partition(":")
+        found: Any = importlib.import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part, None)
+        if not callable(found):
+            raise PortakernError("no-peer", f"{subject.program.name} names {text} as its counterpart, which is no function")
+        return Peer(name, "torch", _with(found, subject.params), text)
+    return Peer(name, "torch", expression(text, subject), text)
+
+
+def expression(text: str, subject: Subject) -> Callable[..., Any]:
+    """An expression of an operator's inputs and parameters as a function of the inputs."""
+    import torch
+
+    scope = {"torch": torch, "F": importlib.import_module("torch.nn.functional"), **subject.params}
+    function = f"lambda {', '.join(subject.inputs)}: {text}"
+    try:
+        return eval(compile(function, f"<torch= of {subject.program.name}>", "eval"), scope)
+    except SyntaxError as error:
+        raise PortakernError("no-peer", f"the torch= of {subject.program.name} is neither module:name nor an expression: "
+                             f"{error.msg}", hint=f"it is {text!r}") from None  # fmt: skip
 
 
 def _with(function: Callable[..., Any], params: Mapping[str, Any]) -> Callable[..., Any]:
     return lambda *arrays: function(*arrays, **params)
-
-
-def _torch_form(operator: str, torch_function: str) -> Callable[..., Any]:
-    if operator in TORCH:
-        return TORCH[operator]
-    if not torch_function:
-        raise PortakernError("no-peer", f"{operator} names no counterpart in PyTorch",
-                             hint="declare one, @pk.operator(torch='module:function'), or give FILE.py:FUNCTION")
-    module, _, function = torch_function.partition(":")
-    return getattr(importlib.import_module(module), function)
-
-
-def _compiled(call: Callable[..., Any]) -> Callable[..., Any]:
-    import torch
-
-    return torch.compile(call)
 
 
 def _from_file(name: str, params: Mapping[str, Any]) -> Peer:
@@ -95,106 +183,11 @@ def _from_file(name: str, params: Mapping[str, Any]) -> Peer:
         spec.loader.exec_module(module)
     except Exception as error:
         raise PortakernError("peer", f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.pop(0)
     found = getattr(module, function, None)
     if not callable(found):
         raise PortakernError("peer", f"{path} has no function {function!r}")
     # A file that works with torch imports it; any other is given numpy arrays.
-    return Peer(name, "torch" if hasattr(module, "torch") else "numpy", _with(found, params))
-
-
-# ---- numpy ---------------------------------------------------------------------------------------------------------
-
-
-def _np() -> Any:
-    import numpy
-
-    return numpy
-
-
-def _f32(x: Any) -> Any:
-    return x.astype("float32")
-
-
-def _np_softmax(x: Any) -> Any:
-    e = _np().exp(_f32(x) - _f32(x).max(-1, keepdims=True))
-    return (e / e.sum(-1, keepdims=True)).astype(x.dtype)
-
-
-def _np_layer_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
-    f = _f32(x)
-    d = f - f.mean(-1, keepdims=True)
-    return (d / _np().sqrt((d * d).mean(-1, keepdims=True) + eps) * _f32(weight) + _f32(bias)).astype(x.dtype)
-
-
-def _np_rms_norm(x: Any, w: Any, eps: float) -> Any:
-    f = _f32(x)
-    return (f / _np().sqrt((f * f).mean(-1, keepdims=True) + eps)).astype(x.dtype) * w
-
-
-def _np_matmul(a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Any:
-    a = a.swapaxes(-1, -2) if transpose_a else a
-    b = b.swapaxes(-1, -2) if transpose_b else b
-    return (_f32(a) @ _f32(b)).astype(a.dtype)
-
-
-def _np_matmul_bias_gelu(x: Any, w: Any, bias: Any) -> Any:
-    y = _f32(x) @ _f32(w) + _f32(bias)
-    return (0.5 * y * (1 + _np().tanh(math.sqrt(2 / math.pi) * (y + 0.044715 * y**3)))).astype(x.dtype)
-
-
-def _np_silu_mul(gate: Any, up: Any) -> Any:
-    g = _f32(gate)
-    return (g / (1 + _np().exp(-g)) * _f32(up)).astype(gate.dtype)
-
-
-def _np_attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None) -> Any:
-    s = _f32(q) @ _f32(k)[:, :, None].swapaxes(-1, -2) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
-    if causal:
-        s = _np().where(_np().tri(q.shape[-2], k.shape[-2], dtype=bool), s, -math.inf)
-    return (_np_softmax(s) @ _f32(v)[:, :, None]).astype(v.dtype)
-
-
-NUMPY: dict[str, Callable[..., Any]] = {
-    "add_relu": lambda a, b, broadcast: _np().maximum(a + b, 0).astype(a.dtype),
-    "attention": _np_attention,
-    "layer_norm": _np_layer_norm,
-    "matmul": _np_matmul,
-    "matmul_bias_gelu": _np_matmul_bias_gelu,
-    "rms_norm": _np_rms_norm,
-    "row_sum": lambda x: _f32(x).sum(-1).astype(x.dtype),
-    "silu_mul": _np_silu_mul,
-    "softmax": _np_softmax,
-    "transpose": lambda x: _np().ascontiguousarray(x.T),
-}
-
-# ---- PyTorch, as its users write it ----------------------------------------------------------------------------------
-
-
-def _F() -> Any:
-    import torch.nn.functional
-
-    return torch.nn.functional
-
-
-def _torch_matmul(a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Any:
-    return (a.mT if transpose_a else a) @ (b.mT if transpose_b else b)
-
-
-def _torch_attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None) -> Any:
-    b, h, g, s, d = q.shape
-    out = _F().scaled_dot_product_attention(q.reshape(b, h * g, s, d), k, v, is_causal=causal, scale=scale, enable_gqa=g > 1)
-    return out.reshape(b, h, g, s, d)
-
-
-TORCH: dict[str, Callable[..., Any]] = {
-    "add_relu": lambda a, b, broadcast: (a + b).relu(),
-    "attention": _torch_attention,
-    "layer_norm": lambda x, weight, bias, eps: _F().layer_norm(x, x.shape[-1:], weight, bias, eps),
-    "matmul": _torch_matmul,
-    "matmul_bias_gelu": lambda x, w, bias: _F().gelu(x @ w + bias, approximate="tanh"),
-    "rms_norm": lambda x, w, eps: _F().rms_norm(x, x.shape[-1:], w, eps),
-    "row_sum": lambda x: x.sum(-1),
-    "silu_mul": lambda gate, up: _F().silu(gate) * up,
-    "softmax": lambda x: _F().softmax(x, -1),
-    "transpose": lambda x: x.T.contiguous(),
-}
+    library = "torch" if hasattr(module, "torch") else "numpy"
+    return Peer(name, library, _with(found, params), f"{Path(path).name}:{function}")

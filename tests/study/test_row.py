@@ -8,8 +8,7 @@ import pytest
 
 from portakern.backend import Resources
 from portakern.errors import UnsupportedDtype
-from portakern.study.row import EVIDENCE, Row, resources_dict
-from portakern.study.study import success
+from portakern.study.row import EVIDENCE, Row, resources_dict, success
 from portakern.study.table import summary, text_table
 
 ROW = Row("softmax", "hip:gfx942", shape={"M": 4, "B": [2, 3], "N": None}, dtype="bf16", evidence="compiled")

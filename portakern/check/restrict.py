@@ -1,0 +1,246 @@
+"""A tensor program cut down to a part of one output: what the oracle can afford where the whole would take minutes.
+
+The part is a box, a range of indices along each dim.  Walking backwards, every operation is asked for the box of it that
+is needed; a sum needs all of the dims it sums over, an elementwise operation the same box of its operands.  The result is
+a smaller program and the boxes of the inputs that it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from portakern.ir import tensor as t
+from portakern.ir.core import Block, ManyType, Op, Result, Yield
+from portakern.ir.oracle import static
+from portakern.ir.tensor import TensorProgram, TensorType, tensor_type, verify_tensor_program
+
+Box = tuple[tuple[int, int], ...]
+"""(first, one past the last) index of each dim."""
+
+
+@dataclass(frozen=True)
+class Restricted:
+    """``program`` gives the part ``box`` of one output from the parts ``inputs`` of the inputs."""
+
+    program: TensorProgram
+    output: str
+    box: Box
+    inputs: Mapping[str, Box]
+
+
+def restrict(program: TensorProgram, output: str, box: Sequence[tuple[int, int]]) -> Restricted:
+    """The part of ``program``, whose dims are bound, that computes ``box`` of ``output``."""
+    result = program.results[program.outputs.index(output)]
+    needed: dict[Op, Box] = {result: tuple(box)}
+    for op in reversed(program.body.ops):
+        if op in needed and not isinstance(op, Yield):
+            own, operands = demand(op, needed[op])
+            needed[op] = own
+            for operand, part in zip(op.operands, operands, strict=True):
+                needed[operand] = hull(needed[operand], part) if operand in needed else part
+    small: dict[Op, Op] = {}
+    body: list[Op] = []
+    for a in program.args:
+        needed.setdefault(a, tuple((0, min(1, n)) for n in _shape(a)))  # an input that is not read keeps its place
+        small[a] = replace(a, of=TensorType(sizes(needed[a]), tensor_type(a).dtype))
+    for op in program.body.ops:
+        if op in needed and not isinstance(op, Yield):
+            made = _rebuilt(op, needed, small, body)
+            body.append(made)
+            small[op] = made
+    final = _part(small[result], needed[result], tuple(box), body)
+    body.append(Yield((final,)))
+    args = tuple(small[a] for a in program.args)
+    cut = replace(program, body=Block(args, tuple(body)), outputs=(output,))
+    verify_tensor_program(cut)
+    return Restricted(cut, output, tuple(box), {a.name: needed[a] for a in program.args})
+
+
+def sizes(box: Box) -> tuple[int, ...]:
+    return tuple(hi - lo for lo, hi in box)
+
+
+def cut(array: Any, box: Box) -> Any:
+    """The part of an array."""
+    return array[tuple(slice(lo, hi) for lo, hi in box)]
+
+
+def hull(a: Box, b: Box) -> Box:
+    return tuple((min(p[0], q[0]), max(p[1], q[1])) for p, q in zip(a, b, strict=True))
+
+
+def _shape(op: Op) -> tuple[int, ...]:
+    of = op.type.types[0] if isinstance(op.type, ManyType) else op.type
+    assert isinstance(of, TensorType)
+    return static(of.shape)
+
+
+def _full(op: Op) -> Box:
+    return tuple((0, n) for n in _shape(op))
+
+
+def _widened(op: Op, box: Box, axes: Sequence[int]) -> Box:
+    """``box`` of ``op`` with all of the dims ``axes``."""
+    return tuple((0, n) if i in axes else part for i, (n, part) in enumerate(zip(_shape(op), box, strict=True)))
+
+
+# ---- what an operation needs ---------------------------------------------------------------------------------------------
+
+Demand = tuple[Box, list[Box]]
+
+
+def demand(op: Op, box: Box) -> Demand:
+    """(the box of ``op`` that will be computed, which holds ``box``; the box needed of each operand)."""
+    rule = DEMANDS.get(type(op))
+    return rule(op, box) if rule is not None else (_full(op), [_full(o) for o in op.operands])
+
+
+def _map(op: t.Map, box: Box) -> Demand:
+    return box, [box if _shape(a) else () for a in op.args]
+
+
+def _same(op: Any, box: Box) -> Demand:
+    return box, [box]
+
+
+def _expand(op: t.Expand, box: Box) -> Demand:
+    have = _shape(op.x)
+    return box, [tuple(box[d] if n == static(op.shape)[d] else (0, 1) for n, d in zip(have, op.dims, strict=True))]
+
+
+def _reshape(op: t.Reshape, box: Box) -> Demand:
+    """Leading dims that stay as they are may be cut."""
+    before, after = _shape(op.x), _shape(op)
+    same = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after)))
+    own = _widened(op, box, range(same, len(after)))
+    return own, [(*own[:same], *((0, n) for n in before[same:]))]
+
+
+def _transpose(op: t.Transpose, box: Box) -> Demand:
+    parts = dict(zip(op.order, box, strict=True))
+    return box, [tuple(parts[i] for i in range(len(box)))]
+
+
+def _slice(op: t.Slice, box: Box) -> Demand:
+    starts = static(op.starts)
+    return box, [tuple((s + lo * n, s + max(hi - 1, lo) * n + (hi > lo)) for (lo, hi), s, n in
+                       zip(box, starts, op.steps, strict=True))]  # fmt: skip
+
+
+def _pad(op: t.PadWith, box: Box) -> Demand:
+    padded = [i for i, (a, b) in enumerate(zip(op.low, op.high, strict=True)) if a or b]
+    own = _widened(op, box, padded)
+    return own, [tuple((0, n) if i in padded else own[i] for i, n in enumerate(_shape(op.x)))]
+
+
+def _concat(op: t.Concat, box: Box) -> Demand:
+    own = _widened(op, box, [op.axis])
+    return own, [_widened(p, own, [op.axis]) for p in op.parts]
+
+
+def _flip(op: t.Flip, box: Box) -> Demand:
+    own = _widened(op, box, op.axes)
+    return own, [own]
+
+
+def _fold(op: t.Fold, box: Box) -> Demand:
+    rest = iter(box)
+    return box, [tuple((0, n) if i in op.axes else next(rest) for i, n in enumerate(_shape(op.x)))]
+
+
+def _arg_fold(op: t.ArgFold, box: Box) -> Demand:
+    rest = iter(box)
+    return box, [tuple((0, n) if i == op.axis else next(rest) for i, n in enumerate(_shape(op.x)))]
+
+
+def _along(op: Any, box: Box) -> Demand:
+    """What runs along one axis: all of it, and the box of the other dims."""
+    own = _widened(op, box, [op.axis])
+    return own, [_widened(op.x, own, [op.axis])]
+
+
+def _contract(op: t.Contract, box: Box) -> Demand:
+    left, right = list(_full(op.lhs)), list(_full(op.rhs))
+    for part, i, j in zip(box, op.lhs_batch, op.rhs_batch, strict=False):
+        left[i] = right[j] = part
+    rest = box[len(op.lhs_batch) :]
+    for part, i in zip(rest, op.lhs_free, strict=False):
+        left[i] = part
+    for part, j in zip(rest[len(op.lhs_free) :], op.rhs_free, strict=True):
+        right[j] = part
+    return box, [tuple(left), tuple(right)]
+
+
+def _convolve(op: t.Convolve, box: Box) -> Demand:
+    own = _widened(op, box, range(1, len(box)))
+    return own, [(own[0], *_full(op.x)[1:]), _full(op.w)]
+
+
+def _gather(op: t.Gather, box: Box) -> Demand:
+    if op.zipped:
+        return box, [_widened(op.x, box, [op.axis]), box]
+    rank = len(_shape(op.indices))
+    x = (*box[: op.axis], (0, _shape(op.x)[op.axis]), *box[op.axis + rank :])
+    return box, [x, box[op.axis : op.axis + rank]]
+
+
+def _iota(op: t.Iota, box: Box) -> Demand:
+    return box, []
+
+
+DEMANDS: dict[type[Op], Callable[[Any, Box], Demand]] = {
+    t.Map: _map, t.Convert: _same, t.BitConvert: _same, t.Expand: _expand, t.Reshape: _reshape, t.Transpose: _transpose,
+    t.Slice: _slice, t.PadWith: _pad, t.Concat: _concat, t.Flip: _flip, t.Fold: _fold, t.ArgFold: _arg_fold,
+    t.Cumulate: _along, t.Sort: _along, t.Contract: _contract, t.Convolve: _convolve, t.Gather: _gather, t.Iota: _iota,
+    Result: _same,
+}  # fmt: skip
+
+# ---- the smaller program -------------------------------------------------------------------------------------------------
+
+
+def _rebuilt(op: Op, needed: Mapping[Op, Box], small: Mapping[Op, Op], body: list[Op]) -> Op:
+    """``op`` for its box, on the parts of its operands that it needs."""
+    own = needed[op]
+    _, wanted = demand(op, own)
+    operands = iter([_part(small[o], needed[o], box, body) for o, box in zip(op.operands, wanted, strict=True)])
+    new = {}
+    for name, role in op.roles.items():
+        if role == "operands":
+            new[name] = tuple(next(operands) for _ in getattr(op, name))
+        elif role == "operand" or (role == "optional" and getattr(op, name) is not None):
+            new[name] = next(operands)
+    match op:
+        case t.Iota():
+            return _iota_part(op, own, body)
+        case t.Expand() | t.Reshape():
+            new["shape"] = sizes(own)
+        case t.Slice():
+            new["starts"] = (0,) * len(own)
+            new["stops"] = tuple((hi - lo - 1) * n + 1 if hi > lo else 0 for (lo, hi), n in zip(own, op.steps, strict=True))
+    return replace(op, **new) if new else op
+
+
+def _iota_part(op: t.Iota, box: Box, body: list[Op]) -> Op:
+    made = replace(op, shape=sizes(box))
+    first = box[op.axis][0]
+    if not first:
+        return made
+    offset = t.Literal(first, op.dtype)
+    body += [made, offset]
+    return t.Map("add", (made, offset))
+
+
+def _part(op: Op, have: Box, want: Box, body: list[Op]) -> Op:
+    """The part ``want`` of a value that is there for ``have``."""
+    if have == want or isinstance(op.type, ManyType):
+        return op
+    starts = tuple(a - b for (a, _), (b, _) in zip(want, have, strict=True))
+    stops = tuple(a - b for (_, a), (b, _) in zip(want, have, strict=True))
+    made = t.Slice(op, starts, stops, (1,) * len(want))
+    body.append(made)
+    return made
+
+
+__all__ = ["Box", "Restricted", "cut", "restrict"]

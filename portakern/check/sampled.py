@@ -1,0 +1,160 @@
+"""Checking at a size where the oracle would take minutes: parts of the outputs in full rigour, and every element coarsely.
+
+The kernel runs on the whole inputs between guard bands, twice with other poison, as in every check.  Then
+
+- parts of each output (its first, its last and some in between) are compared with the float64 oracle within its bounds,
+  the oracle computing only what these parts need (:mod:`portakern.check.restrict`);
+- the whole of each output is compared with the same program run on an array library's arrays, in the program's dtypes,
+  within :data:`portakern.check.agreement.ALLOWED`: what is wrong outside the parts is seen if it is wrong by more than that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from portakern.backend import Executable
+from portakern.check.agreement import agreement
+from portakern.check.buffers import POISON
+from portakern.check.expected import expected
+from portakern.check.restrict import Box, Restricted, cut, restrict
+from portakern.check.stages import Checking, Verdict
+from portakern.ir.oracle import static
+from portakern.ir.tensor import TensorProgram, tensor_type
+from portakern.spec.bind import bind
+from portakern.spec.cost import cost
+from portakern.spec.inputs import Family, make_inputs
+from portakern.tools.cache import Cache
+
+WHOLE_ELEMENTS, WHOLE_FLOPS = 1 << 22, 1 << 31
+"""Programs within both are checked in full: elements of inputs and outputs, operations."""
+
+PART_ELEMENTS, PART_FLOPS = 1 << 19, 1 << 30
+"""What one part may read and write, and compute."""
+
+PARTS = 3
+
+Reference = Callable[[Mapping[str, np.ndarray]], tuple[str, Sequence[np.ndarray]]]
+"""Inputs by name -> (what computed it, every output)."""
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """The verdict, and in words what it rests on."""
+
+    verdict: Verdict
+    method: str
+
+
+def affordable(program: TensorProgram) -> bool:
+    """Whether a program, whose dims are bound, is small enough to be checked in full."""
+    flops = cost(program).flops
+    return _elements(program) <= WHOLE_ELEMENTS and isinstance(flops, int) and flops <= WHOLE_FLOPS
+
+
+def check_sampled(
+    executable: Executable,
+    program: TensorProgram,
+    sizes: Mapping[str, int] | None = None,
+    *,
+    families: Mapping[str, Family] | None = None,
+    seed: int = 0,
+    reference: Reference,
+    cache: Cache | None = None,
+) -> Sampled | None:
+    """Whether ``executable`` computes ``program``; ``None`` where an output cannot be cut into parts that are affordable.
+
+    Args:
+        executable, program, sizes, families, seed: as for :func:`portakern.check.check_executable`.
+        reference: computes all outputs, for the coarse comparison.
+        cache: where expected values are kept.
+    """
+    open_dims = dict(sizes or {})
+    bound = bind(program, {n: s for n, s in open_dims.items() if n in program.dims})
+    parts: list[Restricted] = []
+    for output in bound.outputs:
+        found = parts_of(bound, output, seed)
+        if found is None:
+            return None
+        parts += found
+    inputs = make_inputs(bound, dict(families or {}), seed)
+    check = Checking(executable, bound, open_dims, cache or Cache())
+    check.outputs, _ = check.run("values", inputs, POISON[0])
+    check.stages.append("parts")
+    types = {n: tensor_type(r).dtype for n, r in zip(bound.outputs, bound.results, strict=True)}
+    for part in parts:
+        few = {n: np.ascontiguousarray(cut(x, part.inputs[n])) if x.ndim else x for n, x in inputs.items()}
+        (wanted,) = expected(part.program, few, check.cache).values()
+        place = ", ".join(f"{lo}:{hi}" for lo, hi in part.box)
+        check.compare(f"part [{place}]", part.output, types[part.output], wanted, cut(check.outputs[part.output], part.box))
+    check.stages.append("whole")
+    name, theirs = reference(inputs)
+    dtypes = tuple(dict.fromkeys([*types.values(), *(tensor_type(a).dtype for a in bound.args)]))
+    worst = 0.0
+    for output, other in zip(bound.outputs, theirs, strict=True):
+        found = agreement(check.outputs[output], other, dtypes)
+        worst = max(worst, found.worst)
+        if found.message:
+            check.fail("whole", f"{output}, against {name}: {found.message}")
+    check.repeat(inputs)
+    share = sum(_volume(p.box) for p in parts) / sum(math.prod(static(tensor_type(r).shape)) for r in bound.results)
+    method = (f"checked at this size: {len(parts)} parts ({share:.2g} of the outputs) within the bounds of the float64 oracle, "
+              f"every element against {name} (differs by at most {worst:.2g} of a value), guard bands, twice")  # fmt: skip
+    return Sampled(check.verdict(), method)
+
+
+def parts_of(program: TensorProgram, output: str, seed: int = 0) -> list[Restricted] | None:
+    """Parts of an output that the oracle can afford: at its start, at its end, and one between."""
+    shape = static(tensor_type(program.results[program.outputs.index(output)]).shape)
+    if not shape or 0 in shape:
+        return None
+    rng = np.random.default_rng([seed, len(shape), *shape])
+    extents = _extents(program, output, shape)
+    if extents is None:
+        return None
+    starts = [tuple(0 for _ in shape), tuple(n - e for n, e in zip(shape, extents, strict=True))]
+    starts += [tuple(int(rng.integers(0, n - e + 1)) for n, e in zip(shape, extents, strict=True)) for _ in range(PARTS - 2)]
+    boxes: dict[Box, None] = {tuple((s, s + e) for s, e in zip(start, extents, strict=True)): None for start in starts}
+    return [restrict(program, output, box) for box in boxes]
+
+
+def _extents(program: TensorProgram, output: str, shape: Sequence[int]) -> list[int] | None:
+    """How much of each dim a part takes: dims are halved, the first ones first, until the part is affordable."""
+    extents = list(shape)
+    while True:
+        part = restrict(program, output, [(0, e) for e in extents]).program
+        flops = cost(part).flops
+        if _elements(part) <= PART_ELEMENTS and isinstance(flops, int) and flops <= PART_FLOPS:
+            return extents
+        # Down to a few indices along one dim before the next is cut, so that parts are long runs of whole rows.
+        dim = next((i for i, e in enumerate(extents) if e > 4), None)
+        dim = dim if dim is not None else next((i for i, e in enumerate(extents) if e > 1), None)
+        if dim is None:
+            return None
+        extents[dim] = -(-extents[dim] // 2)
+
+
+def _elements(program: TensorProgram) -> int:
+    return sum(math.prod(static(tensor_type(v).shape)) for v in (*program.args, *program.results))
+
+
+def _volume(box: Box) -> int:
+    return math.prod(hi - lo for lo, hi in box)
+
+
+def program_reference(program: TensorProgram, on: Callable[[np.ndarray], Any], back: Callable[[Any], np.ndarray], library: str,
+                      name: str) -> Reference:  # fmt: skip
+    """The program itself on arrays of a library, made by ``on`` and read by ``back``."""
+    from portakern.timing.array_program import array_function
+
+    function = array_function(program, library)
+
+    def compute(inputs: Mapping[str, np.ndarray]) -> tuple[str, Sequence[np.ndarray]]:
+        found = function.call(*(on(x) if x.ndim else x.item() for x in inputs.values()))
+        return name, [back(x) for x in (found if isinstance(found, tuple) else (found,))]
+
+    return compute

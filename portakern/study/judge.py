@@ -1,0 +1,43 @@
+"""A kernel from elsewhere against an operator: compiled, checked, and timed where its silicon is here; always a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from portakern.errors import UsageError
+from portakern.registry import registry
+from portakern.study.row import Row
+from portakern.study.study import Runner
+from portakern.study.work import Foreign, Work
+
+CANDIDATE_MEMORY = 16 << 30
+"""Bytes that a foreign kernel's process may hold."""
+
+CANDIDATE_S = 60.0
+"""Wall time for compiling it, and again for checking and for timing it."""
+
+
+def judge(
+    work: Work,
+    source: str,
+    entry: str | None = None,
+    timeout_s: float = CANDIDATE_S,
+    memory_bytes: int | None = CANDIDATE_MEMORY,
+    timing: Mapping[str, Any] | None = None,
+    sink: Callable[[Row], None] | None = None,
+) -> Row:
+    """The row of the kernel with this text in place of the one we would emit for ``work``.
+
+    Raises :class:`UsageError` where the source is no text or its language takes no kernels from elsewhere; nothing is
+    raised for a bad kernel.
+    """
+    if not isinstance(source, str):
+        raise UsageError(f"a kernel's source is text, not {type(source).__name__}", hint="pass the text of the file")
+    language = work.target.partition(":")[0]
+    if registry().language(language).adopt is None:
+        raise UsageError(f"{language} takes no kernels from elsewhere")
+    runner = Runner("compared", 1, memory_bytes=memory_bytes, build_limit_s=timeout_s, check_limit_s=timeout_s,
+                    timing=timing, sink=sink)  # fmt: skip
+    return runner.run([replace(work, foreign=Foreign(source, entry))]).rows[0]

@@ -1,0 +1,36 @@
+"""Keeping timed rows as they are finished, so that neither an interrupt nor a store that fails loses a result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from portakern.study.row import Row
+from portakern.study.store import Store, StoreError
+
+
+class Keeper:
+    """A sink for :class:`portakern.study.study.Runner`: puts every row that has a time into a store.
+
+    Args:
+        store: where to.
+        warn: told, once, that the store cannot be written and what to do; the rows go on to whoever asked for them.
+
+    Attributes:
+        kept: how many rows were written.
+        failed: what kept the others from it, if anything did.
+    """
+
+    def __init__(self, store: Store, warn: Callable[[str], None]) -> None:
+        self.store, self._warn = store, warn
+        self.kept = 0
+        self.failed: StoreError | None = None
+
+    def __call__(self, row: Row) -> None:
+        if row.time is None:
+            return
+        try:
+            self.kept += self.store.add([row])
+        except StoreError as error:
+            if self.failed is None:
+                self._warn(f"the results are not kept: {error}")
+            self.failed = error

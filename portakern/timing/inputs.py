@@ -1,0 +1,226 @@
+"""Arrays to time on: several sets of inputs where the kernel wants them, and what can be done with the arrays there."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from portakern.backend import Target
+from portakern.errors import ToolMissing
+from portakern.ir.oracle import static
+from portakern.ir.tensor import TensorProgram, tensor_type
+from portakern.spec.inputs import Family, make_inputs, numpy_dtype
+
+MOST_SETS = 16
+MOST_BYTES = 4 << 30
+"""Upper bounds of a rotation of input sets, whatever the device's memory."""
+
+DRAWN_BYTES = 4 << 20
+"""A set larger than this is the first one with its elements moved on: drawing numbers would take longer than timing."""
+
+
+class Place(Protocol):
+    """Where arrays lie.  Host arrays are numpy's; bf16 and the 8-bit floats are those of ml_dtypes."""
+
+    library: str
+
+    def put(self, host: np.ndarray) -> Any:
+        """A new array with these values."""
+        ...
+
+    def write(self, array: Any, host: np.ndarray) -> None:
+        """Other values into an array, which stays where it is."""
+        ...
+
+    def get(self, array: Any) -> np.ndarray:
+        """A copy on the host."""
+        ...
+
+    def fill(self, array: Any, byte: int) -> None: ...
+
+
+class HostPlace:
+    """numpy arrays that begin at a cache line."""
+
+    library = "numpy"
+
+    def put(self, host: np.ndarray) -> np.ndarray:
+        raw = np.empty(host.nbytes + 64, np.uint8)
+        start = -raw.ctypes.data % 64
+        made = raw[start : start + host.nbytes].view(host.dtype).reshape(host.shape)
+        made[...] = host
+        return made
+
+    def write(self, array: np.ndarray, host: np.ndarray) -> None:
+        array[...] = host
+
+    def get(self, array: Any) -> np.ndarray:
+        return np.array(array)
+
+    def fill(self, array: np.ndarray, byte: int) -> None:
+        array.view(np.uint8)[...] = byte
+
+
+class TorchPlace:
+    """torch tensors on the CPU or on the accelerator that torch sees."""
+
+    library = "torch"
+
+    def __init__(self, device: str) -> None:
+        import torch
+
+        self.torch, self.device = torch, torch.device(device)
+
+    def put(self, host: np.ndarray) -> Any:
+        return from_numpy(host).to(self.device, copy=True)
+
+    def write(self, array: Any, host: np.ndarray) -> None:
+        array.copy_(from_numpy(host))
+
+    def get(self, array: Any) -> np.ndarray:
+        return to_numpy(array)
+
+    def fill(self, array: Any, byte: int) -> None:
+        if array.numel():
+            array.reshape(-1).view(self.torch.uint8).fill_(byte)
+
+
+def place_of(target: Target, ordinal: int = 0) -> Place:
+    """Where arrays for ``target`` go: host memory for a CPU, else the accelerator.
+
+    Raises :class:`ToolMissing` where nothing here can make arrays on the accelerator.
+    """
+    if target.device.kind == "cpu":
+        return HostPlace()
+    if importlib.util.find_spec("torch") is None:
+        raise ToolMissing(f"timing on {target} needs torch, which makes the arrays", hint="pip install 'portakern[torch]'")
+    import torch
+
+    found = torch.accelerator.current_accelerator()
+    if found is None:
+        raise ToolMissing(f"torch {torch.__version__} sees no accelerator", hint="install the torch that is built for it")
+    return TorchPlace(f"{found.type}:{ordinal}")
+
+
+def from_numpy(host: np.ndarray) -> Any:
+    """A numpy array as a tensor over the same memory; dtypes that numpy does not know by their bits."""
+    import torch
+
+    narrow = {"bfloat16": torch.bfloat16, "float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2": torch.float8_e5m2}
+    if host.dtype.name not in narrow:
+        return torch.from_numpy(host)
+    bits = np.uint16 if host.dtype.itemsize == 2 else np.uint8
+    return torch.from_numpy(host.view(bits)).view(narrow[host.dtype.name])
+
+
+def to_numpy(tensor: Any) -> np.ndarray:
+    """A copy of a tensor in host memory."""
+    import torch
+
+    tensor = tensor.detach().contiguous().cpu()
+    short = {torch.bfloat16: "bf16", torch.float8_e4m3fn: "f8e4m3", torch.float8_e5m2: "f8e5m2"}
+    if tensor.dtype not in short:
+        return np.array(tensor.numpy())
+    bits = torch.uint16 if tensor.element_size() == 2 else torch.uint8
+    return np.array(tensor.view(bits).numpy()).view(numpy_dtype(short[tensor.dtype]))
+
+
+def as_library(host: np.ndarray, place: Place, library: str) -> Any:
+    """An input for a peer of ``library``: beside our own where the peer can work there, else in host memory."""
+    if not host.ndim:
+        return host.item()
+    if library == "numpy":
+        return HostPlace().put(host)
+    return place.put(host) if place.library == "torch" else from_numpy(HostPlace().put(host))
+
+
+# ---- sets of inputs -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class InputSets:
+    """``host[i]`` are the inputs of set ``i`` by name, ``arrays[i]`` the same in order where the kernel wants them."""
+
+    place: Place
+    host: list[dict[str, np.ndarray]] = field(default_factory=list)
+    arrays: list[list[Any]] = field(default_factory=list)
+    per_set: int = 0
+
+    def __len__(self) -> int:
+        return len(self.host)
+
+    def changed(self) -> str:
+        """The name of an input whose bytes are no longer what they were, or ''."""
+        for host, arrays in zip(self.host, self.arrays, strict=True):
+            for (name, x), array in zip(host.items(), arrays, strict=True):
+                if x.ndim and not same_bytes(self.place.get(array), x):
+                    return name
+        return ""
+
+
+def same_bytes(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.shape == b.shape and np.array_equal(_raw(a), _raw(b))
+
+
+def _raw(x: np.ndarray) -> np.ndarray:
+    flat = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
+    return flat.view(np.uint64) if flat.size % 8 == 0 and flat.ctypes.data % 8 == 0 else flat
+
+
+def input_sets(
+    program: TensorProgram,
+    families: Mapping[str, Family],
+    place: Place,
+    cache_bytes: int | None,
+    memory_bytes: int | None,
+    warm: bool = False,
+    seed: int = 0,
+) -> InputSets:
+    """Different inputs to take in turns, so that no call finds the last one's results in place.
+
+    For cold caches, as many sets as together exceed twice the cache with their outputs, within a quarter of the memory and
+    the bounds above; two for warm ones, since more would cool them.
+    """
+    sets = InputSets(place)
+    first = make_inputs(program, families, seed)
+    size = sum(x.nbytes for x in first.values())
+    sets.per_set = size + sum(_bytes(r) for r in program.results)
+    for number in range(how_many(sets.per_set, cache_bytes, memory_bytes, warm)):
+        if number == 0:
+            host = first
+        elif size <= DRAWN_BYTES:
+            host = make_inputs(program, families, seed + number)
+        else:
+            host = {n: moved_on(x, number) for n, x in first.items()}
+        sets.host.append(host)
+        sets.arrays.append([place.put(x) if x.ndim else x.item() for x in host.values()])
+    return sets
+
+
+def how_many(per_set: int, cache_bytes: int | None, memory_bytes: int | None, warm: bool) -> int:
+    per_set = max(per_set, 1)
+    room = min(MOST_BYTES, (memory_bytes or 4 * MOST_BYTES) // 4)
+    if warm:
+        wanted = 2
+    else:
+        wanted = max(2, min(MOST_SETS, -(-2 * (cache_bytes or 64 << 20) // per_set)))
+    return max(1, min(wanted, room // per_set))
+
+
+def moved_on(x: np.ndarray, number: int) -> np.ndarray:
+    """The elements of ``x`` in another place each: the same kind of data, and other results."""
+    if x.size < 2:
+        return x
+    bits = x.view(np.dtype(f"u{x.dtype.itemsize}")).reshape(-1)
+    shift = (number * (bits.size // (MOST_SETS + 1) | 1)) % bits.size or 1
+    return np.roll(bits, shift).view(x.dtype).reshape(x.shape)
+
+
+def _bytes(value: Any) -> int:
+    of = tensor_type(value)
+    return math.prod(static(of.shape)) * numpy_dtype(of.dtype).itemsize
