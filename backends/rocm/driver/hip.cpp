@@ -2,6 +2,7 @@
 // stand-in that records what is called (tests/rocm), but no AMD GPU.
 //
 // There are no persisting lines to reset.
+#include "drivers/entry.hpp"
 #include "drivers/registry.hpp"
 #include "hip_device.hpp"
 
@@ -16,40 +17,40 @@ pk_driver table() {
     t.name = "hip";
     t.title = "AMD HIP runtime (libamdhip64)";
     t.probe = hip::probe;
-    t.open = hip::open;
-    t.close = hip::close;
-    t.facts = hip::facts;
-    t.health = hip::health;
+    t.open = portakern::entry<hip::open>;
+    t.close = portakern::entry<hip::close>;
+    t.facts = portakern::entry<hip::facts>;
+    t.health = portakern::entry<hip::health>;
     t.last_error = hip::last_error;
-    t.allocate = hip::allocate;
-    t.free = hip::free;
-    t.copy_in = hip::copy_in;
-    t.copy_out = hip::copy_out;
-    t.copy = hip::copy;
-    t.fill = hip::fill;
-    t.load = hip::load;
-    t.unload = hip::unload;
-    t.kernel = hip::kernel;
-    t.launch = hip::launch;
-    t.stream_create = hip::stream_create;
-    t.stream_wrap = hip::stream_wrap;
-    t.stream_native = hip::stream_native;
-    t.stream_destroy = hip::stream_destroy;
-    t.synchronize = hip::synchronize;
-    t.event_create = hip::event_create;
-    t.event_destroy = hip::event_destroy;
-    t.event_record = hip::event_record;
-    t.event_elapsed = hip::event_elapsed;
-    t.gate_create = hip::gate_create;
-    t.gate_destroy = hip::gate_destroy;
-    t.gate_close = hip::gate_close;
-    t.gate_open = hip::gate_open;
-    t.capture_begin = hip::capture_begin;
-    t.capture_end = hip::capture_end;
-    t.graph_launch = hip::graph_launch;
-    t.graph_destroy = hip::graph_destroy;
-    t.flush = hip::flush;
-    t.launch_empty = hip::launch_empty;
+    t.allocate = portakern::entry<hip::allocate>;
+    t.free = portakern::entry<hip::free>;
+    t.copy_in = portakern::entry<hip::copy_in>;
+    t.copy_out = portakern::entry<hip::copy_out>;
+    t.copy = portakern::entry<hip::copy>;
+    t.fill = portakern::entry<hip::fill>;
+    t.load = portakern::entry<hip::load>;
+    t.unload = portakern::entry<hip::unload>;
+    t.kernel = portakern::entry<hip::kernel>;
+    t.launch = portakern::entry<hip::launch>;
+    t.stream_create = portakern::entry<hip::stream_create>;
+    t.stream_wrap = portakern::entry<hip::stream_wrap>;
+    t.stream_native = portakern::entry<hip::stream_native>;
+    t.stream_destroy = portakern::entry<hip::stream_destroy>;
+    t.synchronize = portakern::entry<hip::synchronize>;
+    t.event_create = portakern::entry<hip::event_create>;
+    t.event_destroy = portakern::entry<hip::event_destroy>;
+    t.event_record = portakern::entry<hip::event_record>;
+    t.event_elapsed = portakern::entry<hip::event_elapsed>;
+    t.gate_create = portakern::entry<hip::gate_create>;
+    t.gate_destroy = portakern::entry<hip::gate_destroy>;
+    t.gate_close = portakern::entry<hip::gate_close>;
+    t.gate_open = portakern::entry<hip::gate_open>;
+    t.capture_begin = portakern::entry<hip::capture_begin>;
+    t.capture_end = portakern::entry<hip::capture_end>;
+    t.graph_launch = portakern::entry<hip::graph_launch>;
+    t.graph_destroy = portakern::entry<hip::graph_destroy>;
+    t.flush = portakern::entry<hip::flush>;
+    t.launch_empty = portakern::entry<hip::launch_empty>;
     return t;
 }
 

@@ -63,8 +63,8 @@ void probe(const char *path, pk_probe *out) {
     if (count == 0) set_text(out->error, "the runtime finds no GPU");
 }
 
-pk_status open(const char *path, std::int32_t ordinal, pk_device_t *out) {
-    std::unique_ptr<pk_device> device(new (std::nothrow) pk_device(path));
+pk_status open(const char *path, std::int32_t ordinal, DeviceState **out) {
+    std::unique_ptr<DeviceState> device(new (std::nothrow) DeviceState(path));
     if (!device) return refused(PK_FAILED, "out of memory");
     const Api &api = device->api;
     if (!api.library.is_open()) return refused(PK_NO_DEVICE, "AMD's HIP runtime is not installed here: " + api.library.error());
@@ -92,12 +92,12 @@ pk_status open(const char *path, std::int32_t ordinal, pk_device_t *out) {
     return PK_OK;
 }
 
-void close(pk_device_t device) {
+void close(DeviceState *device) {
     release_own(device);
     delete device;
 }
 
-pk_status facts(pk_device_t device, pk_facts *out) {
+pk_status facts(DeviceState *device, pk_facts *out) {
     const Api &api = device->api;
     const int n = device->ordinal;
     char name[256] = {};
@@ -125,7 +125,7 @@ pk_status facts(pk_device_t device, pk_facts *out) {
 }
 
 // HIP itself tells nothing; whether clocks are throttled is not among what the kernel's sensors tell.
-pk_status health(pk_device_t device, pk_health *out) {
+pk_status health(DeviceState *device, pk_health *out) {
     out->clock_mhz = out->memory_clock_mhz = out->temperature_c = out->power_mw = out->throttled = -1;
     out->reason[0] = '\0';
     read_sensors(device->pci, out);

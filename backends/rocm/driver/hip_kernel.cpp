@@ -11,7 +11,7 @@ constexpr std::uint32_t most_arguments = 256;
 
 }  // namespace
 
-pk_status load(pk_device_t device, const void *binary, std::size_t bytes, pk_module_t *out) {
+pk_status load(DeviceState *device, const void *binary, std::size_t bytes, ModuleState **out) {
     // hipModuleLoadData is not told where the image ends: what is no ELF file would be read past its end.
     static constexpr unsigned char magic[] = {0x7F, 'E', 'L', 'F'};
     if (bytes < sizeof(magic) || !std::equal(magic, magic + sizeof(magic), static_cast<const unsigned char *>(binary))) {
@@ -20,20 +20,20 @@ pk_status load(pk_device_t device, const void *binary, std::size_t bytes, pk_mod
     const Current current(device);
     Module module = nullptr;
     if (const pk_status status = PK_HIP(device, ModuleLoadData, &module, binary); status != PK_OK) return status;
-    *out = new (std::nothrow) pk_module;
+    *out = new (std::nothrow) ModuleState;
     if (*out == nullptr) return refused(PK_FAILED, "out of memory");
     (*out)->module = module;
     return PK_OK;
 }
 
-void unload(pk_device_t device, pk_module_t module) {
+void unload(DeviceState *device, ModuleState *module) {
     const Current current(device);
     device->api.ModuleUnload(module->module);
     delete module;
 }
 
 // Dynamic LDS needs no leave on AMD's GPUs: what a block may have is known, and the launch says how much it wants.
-pk_status kernel(pk_device_t device, pk_module_t module, const char *name, std::uint32_t, pk_kernel_t *out) {
+pk_status kernel(DeviceState *device, ModuleState *module, const char *name, std::uint32_t, KernelState **out) {
     const Current current(device);
     Function function = nullptr;
     if (const pk_status status = PK_HIP(device, ModuleGetFunction, &function, module->module, name); status != PK_OK) {
@@ -45,7 +45,7 @@ pk_status kernel(pk_device_t device, pk_module_t module, const char *name, std::
     return PK_OK;
 }
 
-pk_status launch(pk_device_t device, pk_stream_t stream, const pk_launch *what) {
+pk_status launch(DeviceState *device, StreamState *stream, const pk_launch *what) {
     if (what->cluster[0] * what->cluster[1] * what->cluster[2] > 1) {
         return refused(PK_UNSUPPORTED, "AMD's GPUs have no clusters of blocks");
     }
@@ -60,7 +60,7 @@ pk_status launch(pk_device_t device, pk_stream_t stream, const pk_launch *what) 
     const Current current(device);
     const auto &[gx, gy, gz] = what->grid;
     const auto &[bx, by, bz] = what->block;
-    Function function = what->kernel->function;
+    Function function = reinterpret_cast<KernelState *>(what->kernel)->function;
     if (cooperative) {
         return PK_HIP(device, ModuleLaunchCooperativeKernel, function, gx, gy, gz, bx, by, bz, what->shared_bytes,
                       stream->stream, values);

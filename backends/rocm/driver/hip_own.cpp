@@ -47,7 +47,7 @@ struct Compiler {
 };
 
 // The code object; empty, with the error kept, where there is no compiler or it fails.
-std::vector<char> compiled(pk_device_t device) {
+std::vector<char> compiled(DeviceState *device) {
     Compiler compiler(device->api.library);
     if (!compiler.complete()) {
         compiler = Compiler(Library(nullptr, {"libhiprtc.so", "libhiprtc.so.7", "libhiprtc.so.6", "hiprtc.dll"}));
@@ -77,14 +77,14 @@ std::vector<char> compiled(pk_device_t device) {
     return code;
 }
 
-pk_status run(pk_device_t device, pk_stream_t stream, Function function, unsigned blocks, unsigned block, void **args) {
+pk_status run(DeviceState *device, StreamState *stream, Function function, unsigned blocks, unsigned block, void **args) {
     const Current current(device);
     return PK_HIP(device, ModuleLaunchKernel, function, blocks, 1, 1, block, 1, 1, 0, stream->stream, args, nullptr);
 }
 
 // Everything that waits or allocates, which must not happen behind a closed gate. Written once: what the pages hold does
 // not matter, but memory that was never written may not be there.
-pk_status made_own(pk_device_t device) {
+pk_status made_own(DeviceState *device) {
     if (device->swept != nullptr) return PK_OK;
     if (device->own == nullptr) {
         const std::vector<char> code = compiled(device);
@@ -105,13 +105,13 @@ pk_status made_own(pk_device_t device) {
 
 }  // namespace
 
-pk_status prepare_own(pk_device_t device) {
+pk_status prepare_own(DeviceState *device) {
     const std::lock_guard lock(device->mutex);
     const Current current(device);
     return made_own(device);
 }
 
-pk_status flush(pk_device_t device, pk_stream_t stream) {
+pk_status flush(DeviceState *device, StreamState *stream) {
     if (const pk_status status = prepare_own(device); status != PK_OK) return status;
     unsigned long long count = static_cast<unsigned long long>(device->flush_bytes) / line;
     void *args[] = {&device->swept, &count, &device->swept};
@@ -119,12 +119,12 @@ pk_status flush(pk_device_t device, pk_stream_t stream) {
     return run(device, stream, device->read, static_cast<unsigned>(units) * blocks_per_unit, threads, args);
 }
 
-pk_status launch_empty(pk_device_t device, pk_stream_t stream) {
+pk_status launch_empty(DeviceState *device, StreamState *stream) {
     if (const pk_status status = prepare_own(device); status != PK_OK) return status;
     return run(device, stream, device->empty, 1, 64, nullptr);
 }
 
-void release_own(pk_device_t device) {
+void release_own(DeviceState *device) {
     const Current current(device);
     if (device->swept != nullptr) device->api.Free(device->swept);
     if (device->own != nullptr) device->api.ModuleUnload(device->own);

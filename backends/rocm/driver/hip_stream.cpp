@@ -19,7 +19,7 @@ pk_status given(Made *made, Made **out) {
 }
 
 // Asks until the stream is empty: often at first, since most of what is waited for is short.
-int query_until(pk_device_t device, Stream stream, std::chrono::steady_clock::time_point deadline) {
+int query_until(DeviceState *device, Stream stream, std::chrono::steady_clock::time_point deadline) {
     using namespace std::chrono_literals;
     const auto begin = std::chrono::steady_clock::now();
     for (;;) {
@@ -32,7 +32,7 @@ int query_until(pk_device_t device, Stream stream, std::chrono::steady_clock::ti
 
 // hipDeviceSynchronize takes no deadline and knows streams that this driver does not: a thread waits in it, which is left
 // behind if it takes too long.
-int device_until(pk_device_t device, std::chrono::steady_clock::time_point deadline) {
+int device_until(DeviceState *device, std::chrono::steady_clock::time_point deadline) {
     struct Shared {
         std::mutex mutex;
         std::condition_variable ended;
@@ -55,27 +55,27 @@ int device_until(pk_device_t device, std::chrono::steady_clock::time_point deadl
 
 // ---- streams
 
-pk_status stream_create(pk_device_t device, pk_stream_t *out) {
+pk_status stream_create(DeviceState *device, StreamState **out) {
     const Current current(device);
     Stream stream = nullptr;
     // Not held up by the default stream, nor holding it up.
     if (const pk_status status = PK_HIP(device, StreamCreateWithFlags, &stream, non_blocking); status != PK_OK) return status;
-    return given(new (std::nothrow) pk_stream{stream, true}, out);
+    return given(new (std::nothrow) StreamState{stream, true}, out);
 }
 
-pk_status stream_wrap(pk_device_t, std::uint64_t native, pk_stream_t *out) {
-    return given(new (std::nothrow) pk_stream{reinterpret_cast<Stream>(native), false}, out);
+pk_status stream_wrap(DeviceState *, std::uint64_t native, StreamState **out) {
+    return given(new (std::nothrow) StreamState{reinterpret_cast<Stream>(native), false}, out);
 }
 
-std::uint64_t stream_native(pk_device_t, pk_stream_t stream) { return reinterpret_cast<std::uint64_t>(stream->stream); }
+std::uint64_t stream_native(DeviceState *, StreamState *stream) { return reinterpret_cast<std::uint64_t>(stream->stream); }
 
-void stream_destroy(pk_device_t device, pk_stream_t stream) {
+void stream_destroy(DeviceState *device, StreamState *stream) {
     const Current current(device);
     if (stream->owned) device->api.StreamDestroy(stream->stream);
     delete stream;
 }
 
-pk_status synchronize(pk_device_t device, pk_stream_t stream, std::int64_t timeout_ns) {
+pk_status synchronize(DeviceState *device, StreamState *stream, std::int64_t timeout_ns) {
     const Current current(device);
     if (timeout_ns < 0) {
         return stream != nullptr ? PK_HIP(device, StreamSynchronize, stream->stream) : PK_HIP(device, DeviceSynchronize);
@@ -88,24 +88,24 @@ pk_status synchronize(pk_device_t device, pk_stream_t stream, std::int64_t timeo
 
 // ---- events
 
-pk_status event_create(pk_device_t device, pk_event_t *out) {
+pk_status event_create(DeviceState *device, EventState **out) {
     const Current current(device);
     Event event = nullptr;
     if (const pk_status status = PK_HIP(device, EventCreateWithFlags, &event, 0); status != PK_OK) return status;
-    return given(new (std::nothrow) pk_event{event}, out);
+    return given(new (std::nothrow) EventState{event}, out);
 }
 
-void event_destroy(pk_device_t device, pk_event_t event) {
+void event_destroy(DeviceState *device, EventState *event) {
     device->api.EventDestroy(event->event);
     delete event;
 }
 
-pk_status event_record(pk_device_t device, pk_stream_t stream, pk_event_t event) {
+pk_status event_record(DeviceState *device, StreamState *stream, EventState *event) {
     const Current current(device);
     return PK_HIP(device, EventRecord, event->event, stream->stream);
 }
 
-pk_status event_elapsed(pk_device_t device, pk_event_t begin, pk_event_t end, double *nanoseconds) {
+pk_status event_elapsed(DeviceState *device, EventState *begin, EventState *end, double *nanoseconds) {
     float milliseconds = 0;
     const pk_status status = PK_HIP(device, EventElapsedTime, &milliseconds, begin->event, end->event);
     *nanoseconds = 1e6 * static_cast<double>(milliseconds);
@@ -114,7 +114,7 @@ pk_status event_elapsed(pk_device_t device, pk_event_t begin, pk_event_t end, do
 
 // ---- gates
 
-pk_status gate_create(pk_device_t device, pk_gate_t *out) {
+pk_status gate_create(DeviceState *device, GateState **out) {
     const Api &api = device->api;
     if (api.StreamWaitValue32 == nullptr || api.attribute(can_use_stream_wait_value, device->ordinal) == 0) {
         return refused(PK_UNSUPPORTED, "this GPU's streams cannot wait for a value in memory (hipStreamWaitValue32)");
@@ -122,7 +122,7 @@ pk_status gate_create(pk_device_t device, pk_gate_t *out) {
     // Now rather than behind the gate, where waiting would be for ever. Without them there is a gate all the same.
     prepare_own(device);
     const Current current(device);
-    auto gate = std::make_unique<pk_gate>();
+    auto gate = std::make_unique<GateState>();
     // A signal is what the reference asks for; some runtimes have none and take host memory that both sides see.
     gate->is_signal = api.ExtMallocWithFlags != nullptr &&
                       api.ExtMallocWithFlags(&gate->host, sizeof(std::uint64_t), signal_memory) == success;
@@ -144,19 +144,19 @@ pk_status gate_create(pk_device_t device, pk_gate_t *out) {
     return PK_OK;
 }
 
-void gate_destroy(pk_device_t device, pk_gate_t gate) {
+void gate_destroy(DeviceState *device, GateState *gate) {
     gate_open(device, gate);
     const Current current(device);
     gate->is_signal ? device->api.Free(gate->host) : device->api.HostFree(gate->host);
     delete gate;
 }
 
-pk_status gate_close(pk_device_t device, pk_stream_t stream, pk_gate_t gate) {
+pk_status gate_close(DeviceState *device, StreamState *stream, GateState *gate) {
     const Current current(device);
     return PK_HIP(device, StreamWaitValue32, stream->stream, gate->device, ++gate->closings, wait_until_at_least, 0xFFFFFFFF);
 }
 
-pk_status gate_open(pk_device_t, pk_gate_t gate) {
+pk_status gate_open(DeviceState *, GateState *gate) {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     *static_cast<volatile std::uint32_t *>(gate->host) = gate->closings;
     std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -165,7 +165,7 @@ pk_status gate_open(pk_device_t, pk_gate_t gate) {
 
 // ---- graphs
 
-pk_status capture_begin(pk_device_t device, pk_stream_t stream) {
+pk_status capture_begin(DeviceState *device, StreamState *stream) {
     const Api &api = device->api;
     if (!api.StreamBeginCapture || !api.StreamEndCapture || !api.GraphInstantiate || !api.GraphLaunch || !api.GraphExecDestroy ||
         !api.GraphDestroy) {
@@ -176,22 +176,22 @@ pk_status capture_begin(pk_device_t device, pk_stream_t stream) {
     return PK_HIP(device, StreamBeginCapture, stream->stream, capture_thread_local);
 }
 
-pk_status capture_end(pk_device_t device, pk_stream_t stream, pk_graph_t *out) {
+pk_status capture_end(DeviceState *device, StreamState *stream, GraphState **out) {
     const Current current(device);
     Graph graph = nullptr;
     if (const pk_status status = PK_HIP(device, StreamEndCapture, stream->stream, &graph); status != PK_OK) return status;
     GraphExec exec = nullptr;
     const pk_status status = PK_HIP(device, GraphInstantiate, &exec, graph, nullptr, nullptr, 0);
     device->api.GraphDestroy(graph);
-    return status == PK_OK ? given(new (std::nothrow) pk_graph{exec}, out) : status;
+    return status == PK_OK ? given(new (std::nothrow) GraphState{exec}, out) : status;
 }
 
-pk_status graph_launch(pk_device_t device, pk_stream_t stream, pk_graph_t graph) {
+pk_status graph_launch(DeviceState *device, StreamState *stream, GraphState *graph) {
     const Current current(device);
     return PK_HIP(device, GraphLaunch, graph->exec, stream->stream);
 }
 
-void graph_destroy(pk_device_t device, pk_graph_t graph) {
+void graph_destroy(DeviceState *device, GraphState *graph) {
     const Current current(device);
     device->api.GraphExecDestroy(graph->exec);
     delete graph;

@@ -86,8 +86,8 @@ void probe(const char *path, pk_probe *out) {
     if (found.empty()) set_text(out->error, "no platform offers a device");
 }
 
-pk_status open(const char *path, std::int32_t ordinal, pk_device_t *out) {
-    std::unique_ptr<pk_device> device(new (std::nothrow) pk_device(path));
+pk_status open(const char *path, std::int32_t ordinal, DeviceState **out) {
+    std::unique_ptr<DeviceState> device(new (std::nothrow) DeviceState(path));
     if (!device) return refused(PK_FAILED, "out of memory");
     const Api &api = device->api;
     if (!api.library.is_open()) return refused(PK_NO_DEVICE, api.library.error());
@@ -116,7 +116,7 @@ pk_status open(const char *path, std::int32_t ordinal, pk_device_t *out) {
     device->context = api.CreateContext(nullptr, 1, &device->id, nullptr, nullptr, &status);
     if (status != complete) return failed("clCreateContext", status);
     device->finisher = std::make_unique<Finisher>(api);
-    pk_stream_t first = nullptr;
+    StreamState *first = nullptr;
     if (const pk_status made = stream_create(device.get(), &first); made != PK_OK) {
         api.ReleaseContext(device->context);
         return made;
@@ -126,10 +126,10 @@ pk_status open(const char *path, std::int32_t ordinal, pk_device_t *out) {
     return PK_OK;
 }
 
-void close(pk_device_t device) {
+void close(DeviceState *device) {
     release_own(device);
     while (!device->streams.empty()) {
-        pk_stream *stream = &device->streams.front();
+        StreamState *stream = &device->streams.front();
         device->first = stream == device->first ? nullptr : device->first;
         stream_destroy(device, stream);
     }
@@ -137,7 +137,7 @@ void close(pk_device_t device) {
     delete device;
 }
 
-pk_status facts(pk_device_t device, pk_facts *out) {
+pk_status facts(DeviceState *device, pk_facts *out) {
     const Api &api = device->api;
     const DeviceId id = device->id;
     set_text(out->name, api.text(id, device_name));
@@ -151,6 +151,7 @@ pk_status facts(pk_device_t device, pk_facts *out) {
     out->cache_bytes = device->cache_bytes;
     out->timer_ns = static_cast<std::int64_t>(api.figure<std::size_t>(id, device_profiling_timer_resolution));
     out->flush_bytes = 2 * device->cache_bytes;
+    out->host_memory = (api.figure<cl_ulong>(id, device_svm_capabilities) & svm_fine_grain_system) != 0 ? 1 : 0;
     return PK_OK;
 }
 

@@ -13,7 +13,7 @@ constexpr char heading[] = "portakern opencl program\n";
 constexpr std::size_t heading_size = sizeof(heading) - 1;
 
 // Takes off the heading; false, with the error kept, for another device's binary.
-bool behead(pk_device_t device, const unsigned char **binary, std::size_t *bytes) {
+bool behead(DeviceState *device, const unsigned char **binary, std::size_t *bytes) {
     if (*bytes < heading_size || std::memcmp(*binary, heading, heading_size) != 0) return true;
     const unsigned char *begin = *binary + heading_size;
     const auto *end = static_cast<const unsigned char *>(std::memchr(begin, '\n', *bytes - heading_size));
@@ -28,7 +28,7 @@ bool behead(pk_device_t device, const unsigned char **binary, std::size_t *bytes
 }
 
 // Builds a program that was created; releases it if that fails.
-pk_status built(pk_device_t device, Program program) {
+pk_status built(DeviceState *device, Program program) {
     const cl_int status = device->api.BuildProgram(program, 1, &device->id, "", nullptr, nullptr);
     if (status == complete) return PK_OK;
     std::string log(200, '\0');
@@ -56,7 +56,7 @@ constexpr std::size_t line = 64;                 // bytes that an element of pk_
 constexpr cl_ulong lines_per_group = 4096;       // 256 KiB: every core of a CPU takes part
 constexpr std::size_t group_bytes = line * lines_per_group;
 
-pk_status prepare_own(pk_device_t device) {
+pk_status prepare_own(DeviceState *device) {
     const std::lock_guard lock(device->mutex);
     if (device->own != nullptr) return PK_OK;
     const Api &api = device->api;
@@ -76,7 +76,7 @@ pk_status prepare_own(pk_device_t device) {
 }
 
 // The memory that `flush` reads, written once: pages that never were share one page of zeros.
-pk_status prepare_swept(pk_device_t device, pk_stream_t stream) {
+pk_status prepare_swept(DeviceState *device, StreamState *stream) {
     const std::lock_guard lock(device->mutex);
     if (device->swept != nullptr) return PK_OK;
     const std::size_t wanted = static_cast<std::size_t>(2 * device->cache_bytes);
@@ -88,7 +88,7 @@ pk_status prepare_swept(pk_device_t device, pk_stream_t stream) {
     return fill(device, stream, made, 0x5A, bytes);
 }
 
-pk_status run(pk_device_t device, pk_stream_t stream, Kernel kernel, const std::size_t (&groups)[3],
+pk_status run(DeviceState *device, StreamState *stream, Kernel kernel, const std::size_t (&groups)[3],
               const std::size_t (&block)[3]) {
     const std::size_t work[3] = {groups[0] * block[0], groups[1] * block[1], groups[2] * block[2]};
     return enqueue(device, stream, "clEnqueueNDRangeKernel", [&](cl_uint count, const Event *events, Event *made) {
@@ -106,7 +106,7 @@ cl_int set(const Api &api, Kernel kernel, cl_uint index, const pk_arg &arg) {
 
 }  // namespace
 
-pk_status load(pk_device_t device, const void *binary, std::size_t bytes, pk_module_t *out) {
+pk_status load(DeviceState *device, const void *binary, std::size_t bytes, ModuleState **out) {
     auto *begin = static_cast<const unsigned char *>(binary);
     if (!behead(device, &begin, &bytes)) return PK_INVALID;
     if (bytes == 0) return refused(PK_INVALID, "the binary is empty");
@@ -114,19 +114,19 @@ pk_status load(pk_device_t device, const void *binary, std::size_t bytes, pk_mod
     Program program = device->api.CreateProgramWithBinary(device->context, 1, &device->id, &bytes, &begin, &of_binary, &status);
     if (status != complete) return failed("clCreateProgramWithBinary", status);
     if (const pk_status made = built(device, program); made != PK_OK) return made;
-    *out = new (std::nothrow) pk_module;
+    *out = new (std::nothrow) ModuleState;
     if (*out == nullptr) return refused(PK_FAILED, "out of memory");
     (*out)->program = program;
     return PK_OK;
 }
 
-void unload(pk_device_t device, pk_module_t module) {
-    for (pk_kernel &kernel : module->kernels) device->api.ReleaseKernel(kernel.kernel);
+void unload(DeviceState *device, ModuleState *module) {
+    for (KernelState &kernel : module->kernels) device->api.ReleaseKernel(kernel.kernel);
     device->api.ReleaseProgram(module->program);
     delete module;
 }
 
-pk_status kernel(pk_device_t device, pk_module_t module, const char *name, std::uint32_t shared_bytes, pk_kernel_t *out) {
+pk_status kernel(DeviceState *device, ModuleState *module, const char *name, std::uint32_t shared_bytes, KernelState **out) {
     if (shared_bytes != 0) return refused(PK_UNSUPPORTED, "local memory of an OpenCL kernel is declared in it");
     cl_int status = complete;
     Kernel made = device->api.CreateKernel(module->program, name, &status);
@@ -138,11 +138,11 @@ pk_status kernel(pk_device_t device, pk_module_t module, const char *name, std::
     return PK_OK;
 }
 
-pk_status launch(pk_device_t device, pk_stream_t stream, const pk_launch *what) {
+pk_status launch(DeviceState *device, StreamState *stream, const pk_launch *what) {
     if (what->attributes != 0 || what->shared_bytes != 0 || what->cluster[0] * what->cluster[1] * what->cluster[2] > 1) {
         return refused(PK_UNSUPPORTED, "OpenCL has no clusters, launch attributes or dynamic local memory");
     }
-    pk_kernel_t kernel = what->kernel;
+    auto *kernel = reinterpret_cast<KernelState *>(what->kernel);
     const std::lock_guard lock(kernel->setting);
     for (cl_uint i = 0; i < what->arg_count; ++i) {
         const cl_int status = set(device->api, kernel->kernel, i, what->args[i]);
@@ -152,7 +152,7 @@ pk_status launch(pk_device_t device, pk_stream_t stream, const pk_launch *what) 
                {what->block[0], what->block[1], what->block[2]});
 }
 
-pk_status flush(pk_device_t device, pk_stream_t stream) {
+pk_status flush(DeviceState *device, StreamState *stream) {
     if (device->cache_bytes == 0) return refused(PK_UNSUPPORTED, "the size of the device's cache is not known");
     if (const pk_status status = prepare_own(device); status != PK_OK) return status;
     if (const pk_status status = prepare_swept(device, stream); status != PK_OK) return status;
@@ -164,12 +164,12 @@ pk_status flush(pk_device_t device, pk_stream_t stream) {
     return run(device, stream, device->read, {static_cast<std::size_t>(device->swept_bytes) / group_bytes, 1, 1}, {1, 1, 1});
 }
 
-pk_status launch_empty(pk_device_t device, pk_stream_t stream) {
+pk_status launch_empty(DeviceState *device, StreamState *stream) {
     if (const pk_status status = prepare_own(device); status != PK_OK) return status;
     return run(device, stream, device->empty, {1, 1, 1}, {1, 1, 1});
 }
 
-void release_own(pk_device_t device) {
+void release_own(DeviceState *device) {
     if (device->own != nullptr) {
         device->api.ReleaseKernel(device->read);
         device->api.ReleaseKernel(device->empty);

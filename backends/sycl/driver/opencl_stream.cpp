@@ -18,8 +18,8 @@ Event kept(const Api &api, Event event) {
     return event;
 }
 
-void forget(pk_device_t device, pk_event *event) {
-    for (pk_stream &stream : device->streams) {  // the event's own may be gone
+void forget(DeviceState *device, EventState *event) {
+    for (StreamState &stream : device->streams) {  // the event's own may be gone
         auto &waiting = stream.waiting;
         waiting.erase(std::remove(waiting.begin(), waiting.end(), event), waiting.end());
     }
@@ -28,7 +28,7 @@ void forget(pk_device_t device, pk_event *event) {
     let_go(device->api, &event->after);
 }
 
-void add_stream(pk_device_t device, Queue queue, pk_stream_t *out) {
+void add_stream(DeviceState *device, Queue queue, StreamState **out) {
     const std::lock_guard lock(device->mutex);
     device->streams.emplace_back();
     device->streams.back().queue = queue;
@@ -54,7 +54,7 @@ pk_status profiled(const Api &api, Event command, cl_uint what, std::uint64_t *o
 
 // ---- streams
 
-pk_status stream_create(pk_device_t device, pk_stream_t *out) {
+pk_status stream_create(DeviceState *device, StreamState **out) {
     const cl_ulong properties[] = {queue_properties, queue_profiling, 0};
     cl_int status = complete;
     Queue queue = device->api.CreateCommandQueueWithProperties(device->context, device->id, properties, &status);
@@ -63,7 +63,7 @@ pk_status stream_create(pk_device_t device, pk_stream_t *out) {
     return PK_OK;
 }
 
-pk_status stream_wrap(pk_device_t device, std::uint64_t native, pk_stream_t *out) {
+pk_status stream_wrap(DeviceState *device, std::uint64_t native, StreamState **out) {
     if (native == 0 || native == stream_native(device, device->first)) {
         *out = device->first;
         return PK_OK;
@@ -85,23 +85,23 @@ pk_status stream_wrap(pk_device_t device, std::uint64_t native, pk_stream_t *out
     return PK_OK;
 }
 
-std::uint64_t stream_native(pk_device_t, pk_stream_t stream) { return reinterpret_cast<std::uint64_t>(stream->queue); }
+std::uint64_t stream_native(DeviceState *, StreamState *stream) { return reinterpret_cast<std::uint64_t>(stream->queue); }
 
-void stream_destroy(pk_device_t device, pk_stream_t stream) {
+void stream_destroy(DeviceState *device, StreamState *stream) {
     const std::lock_guard lock(device->mutex);
     if (stream == device->first) return;
     if (stream->gate != nullptr) gate_open(device, stream->gate);
     let_go(device->api, &stream->last);
     let_go(device->api, &stream->wait_for);
     device->api.ReleaseCommandQueue(stream->queue);
-    device->streams.remove_if([&](const pk_stream &each) { return &each == stream; });
+    device->streams.remove_if([&](const StreamState &each) { return &each == stream; });
 }
 
-pk_status synchronize(pk_device_t device, pk_stream_t stream, std::int64_t timeout_ns) {
+pk_status synchronize(DeviceState *device, StreamState *stream, std::int64_t timeout_ns) {
     std::vector<Queue> queues;
     {
         const std::lock_guard lock(device->mutex);
-        for (pk_stream &each : device->streams) {
+        for (StreamState &each : device->streams) {
             if (stream == nullptr || stream == &each) queues.push_back(each.queue);
         }
     }
@@ -111,7 +111,7 @@ pk_status synchronize(pk_device_t device, pk_stream_t stream, std::int64_t timeo
     if (status != complete) return failed("clFinish", status);
     // clFinish is content with commands that failed.
     const std::lock_guard lock(device->mutex);
-    for (const pk_stream &each : device->streams) {
+    for (const StreamState &each : device->streams) {
         const bool asked = stream == nullptr || stream == &each;
         if (!asked || each.last == nullptr) continue;
         if (const pk_status last = ended(device->api, each.last); last == PK_FAILED) return last;
@@ -119,12 +119,12 @@ pk_status synchronize(pk_device_t device, pk_stream_t stream, std::int64_t timeo
     return PK_OK;
 }
 
-void after_command(pk_device_t device, pk_stream_t stream, Event made) {
+void after_command(DeviceState *device, StreamState *stream, Event made) {
     const Api &api = device->api;
     ++stream->commands;
     let_go(api, &stream->last);
     stream->last = made;
-    for (pk_event *event : stream->waiting) event->after = kept(api, made);
+    for (EventState *event : stream->waiting) event->after = kept(api, made);
     stream->waiting.clear();
     let_go(api, &stream->wait_for);
     // Behind a closed gate there is nothing to begin with yet.
@@ -133,18 +133,18 @@ void after_command(pk_device_t device, pk_stream_t stream, Event made) {
 
 // ---- events
 
-pk_status event_create(pk_device_t, pk_event_t *out) {
-    *out = new (std::nothrow) pk_event;
+pk_status event_create(DeviceState *, EventState **out) {
+    *out = new (std::nothrow) EventState;
     return *out != nullptr ? PK_OK : refused(PK_FAILED, "out of memory");
 }
 
-void event_destroy(pk_device_t device, pk_event_t event) {
+void event_destroy(DeviceState *device, EventState *event) {
     const std::lock_guard lock(device->mutex);
     forget(device, event);
     delete event;
 }
 
-pk_status event_record(pk_device_t device, pk_stream_t stream, pk_event_t event) {
+pk_status event_record(DeviceState *device, StreamState *stream, EventState *event) {
     const std::lock_guard lock(device->mutex);
     forget(device, event);
     event->stream = stream;
@@ -154,7 +154,7 @@ pk_status event_record(pk_device_t device, pk_stream_t stream, pk_event_t event)
     return PK_OK;
 }
 
-pk_status event_elapsed(pk_device_t device, pk_event_t begin, pk_event_t end, double *nanoseconds) {
+pk_status event_elapsed(DeviceState *device, EventState *begin, EventState *end, double *nanoseconds) {
     const std::lock_guard lock(device->mutex);
     if (begin->stream == nullptr || begin->stream != end->stream || begin->place > end->place) {
         return refused(PK_INVALID, "the events were not recorded one after the other on one stream");
@@ -170,17 +170,17 @@ pk_status event_elapsed(pk_device_t device, pk_event_t begin, pk_event_t end, do
 
 // ---- gates
 
-pk_status gate_create(pk_device_t, pk_gate_t *out) {
-    *out = new (std::nothrow) pk_gate;
+pk_status gate_create(DeviceState *, GateState **out) {
+    *out = new (std::nothrow) GateState;
     return *out != nullptr ? PK_OK : refused(PK_FAILED, "out of memory");
 }
 
-void gate_destroy(pk_device_t device, pk_gate_t gate) {
+void gate_destroy(DeviceState *device, GateState *gate) {
     gate_open(device, gate);
     delete gate;
 }
 
-pk_status gate_close(pk_device_t device, pk_stream_t stream, pk_gate_t gate) {
+pk_status gate_close(DeviceState *device, StreamState *stream, GateState *gate) {
     const std::lock_guard lock(device->mutex);
     if (gate->event != nullptr || stream->gate != nullptr) return refused(PK_INVALID, "the gate or the stream is closed already");
     cl_int status = complete;
@@ -196,10 +196,10 @@ pk_status gate_close(pk_device_t device, pk_stream_t stream, pk_gate_t gate) {
     return PK_OK;
 }
 
-pk_status gate_open(pk_device_t device, pk_gate_t gate) {
+pk_status gate_open(DeviceState *device, GateState *gate) {
     const std::lock_guard lock(device->mutex);
     if (gate->event == nullptr) return PK_OK;
-    pk_stream *stream = gate->stream;
+    StreamState *stream = gate->stream;
     device->api.Flush(stream->queue);
     // The helper waits for the queue from before its first command can run: it is one of a CPU device's workers.
     device->finisher->begin({stream->queue});
