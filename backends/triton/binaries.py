@@ -79,6 +79,39 @@ def _attributes(data: bytes) -> Iterator[tuple[int, int]]:
             at += size
 
 
+_PARAMETER = 0x17
+"""EIATTR_KPARAM_INFO: index, ordinal and offset, log alignment, space and bank; the size is in the upper 14 bits."""
+
+
+def parameter_sizes(elf: bytes, kernel: str) -> tuple[int, ...]:
+    """The sizes in bytes of a kernel's parameters in order, as its machine code (cubin or AMD code object) states them;
+    hidden arguments of AMD kernels left out.  Raises :class:`CompileError` where it does not."""
+    found = sections(elf)
+    notes = [n for s in found if s.name == ".note" for n in _notes(s.data)]
+    for k in (k for n in notes for k in n.get("amdhsa.kernels", ()) if k[".name"] == kernel):
+        return tuple(a[".size"] for a in k.get(".args", ()) if not a[".value_kind"].startswith("hidden_"))
+    sizes: dict[int, int] = {}
+    for s in found:
+        if s.name == f".nv.info.{kernel}":
+            sizes |= dict(_parameters(s.data))
+    if not sizes:
+        raise CompileError(f"the machine code does not describe the parameters of {kernel}")
+    return tuple(sizes[n] for n in sorted(sizes))
+
+
+def _parameters(data: bytes) -> Iterator[tuple[int, int]]:
+    """(ordinal, size) of each parameter of a cubin's kernel."""
+    at = 0
+    while at + 4 <= len(data):
+        form, code, size = struct.unpack_from("<BBH", data, at)
+        at += 4
+        if form == _SIZED:
+            if code == _PARAMETER and size == 12:
+                _, ordinal, _, word = struct.unpack_from("<IHHI", data, at)
+                yield ordinal, word >> 18
+            at += size
+
+
 def read_hsaco(elf: bytes) -> Usage:
     """What the only kernel of an AMD code object uses."""
     found = sections(elf)

@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from portakern.backend import HostBuffer, Source
-from portakern.errors import RuntimeFault
+from portakern.backend import HostBuffer, Prepared, Source
+from portakern.errors import CompileError, PortakernError, RuntimeFault, UsageError
 from portakern.ir.program import Array
 from portakern.ir.tile import BufferType
+from portakern.launch import NativePrepared, PythonPrepared
+from portakern.native import DriverError, open_device
 
+from .launches import NotPlain, Replay, Replayer, record
 from .module import load_module, parameters, shape_of, torch_dtype
 
 
 class TritonExecutable:
     """The host function of one source, loaded on ``device`` (``cpu`` under the interpreter, else ``cuda``).
 
-    Guard bands work because arrays are views into the copied storage.
+    Guard bands work because arrays are views into the copied storage.  What is called again and again is launched by the
+    native core (see :mod:`.launches`); ``driver`` is the name of its driver, empty for none.
     """
 
     guards = True
 
-    def __init__(self, source: Source, device: str) -> None:
+    def __init__(self, source: Source, device: str, driver: str = "") -> None:
         self.source = source
         self.device = device
+        self.driver = driver
+        self.parameters = parameters(source)
+        self._replayers: dict[int, Replayer] = {}
         self.function: Callable[..., Any] = getattr(load_module(source), source.entry)
 
     def run(self, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> None:
@@ -33,7 +42,7 @@ class TritonExecutable:
 
         storages: dict[str, Any] = {}
         arguments: list[Any] = []
-        for array in parameters(self.source):
+        for array in self.parameters:
             buffer = buffers[array.name]
             if array.role == "scalar":
                 arguments.append(buffer.array.item())
@@ -56,21 +65,144 @@ class TritonExecutable:
             raise RuntimeFault(f"{self.source.operator} on {self.source.target} failed: {type(error).__name__}: {error}",
                                kind="runtime") from error  # fmt: skip
 
+    # ---- on arrays of other libraries, where they lie
+
     def call(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Any:
         """Inputs (and scalars) in order, as anything that speaks DLPack on this device; new outputs of the same kind."""
+        tensors = self._tensors(inputs)
+        outputs = [make() for make in self._makers(tensors, sizes)]
+        self.function(*tensors, *outputs)
+        like = self._model(inputs)
+        results = tuple(_like(like, out) for out in outputs)
+        return results[0] if len(results) == 1 else results
+
+    def prepare(self, inputs: Sequence[Any], sizes: Mapping[str, int], outputs: Sequence[Any] | None = None) -> Prepared:
+        """One call with its arguments fixed: the launches themselves where the host function does nothing else, else the
+        host function.  It runs once now, which compiles and tunes what Triton compiles and tunes at first use."""
+        tensors = self._tensors(inputs)
+        like = self._model(inputs)
+        if outputs is None:
+            written = [make() for make in self._makers(tensors, sizes)]
+            outputs = [_like(like, x) for x in written]
+        else:
+            written = [self._taken(x) for x in outputs]
+            for x in written:
+                self._check_place(x)
+        self.function(*tensors, *written)
+        stream = self._stream(tensors)
+        try:
+            replay = self._replay([*tensors, *written])
+        except NotPlain as why:
+            return PythonPrepared(partial(self._launch_on, [*tensors, *written]), outputs, stream, str(why))
+        replay.call.keep(self, inputs, outputs, tensors, written, replay.made)
+        return NativePrepared(replay.call, outputs, stream)
+
+    def specialise(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Callable[[Sequence[Any]], Any]:
+        """``call`` for tensors like these: the native core launches, with the addresses of the tensors at hand."""
         import torch
 
-        given = [a for a in parameters(self.source) if a.role != "output"]
+        # Numbers at run time and other libraries' arrays take the long way.
+        fixed = not self.source.by_role("scalar") and all(isinstance(x, torch.Tensor) for x in inputs)
+        if not fixed or self.device == "cpu":
+            return lambda again: self.call(again, sizes)
+        tensors = self._tensors(inputs)
+        makers = self._makers(tensors, sizes)
+        outputs = [make() for make in makers]
+        self.function(*tensors, *outputs)
+        try:
+            replay = self._replay([*tensors, *outputs])
+        except NotPlain:
+            return lambda again: self.call(again, sizes)
+        return self._relaunching(replay, len(tensors), makers, partial(self._stream, tensors))
+
+    def _relaunching(self, replay: Replay, count: int, makers: Sequence[Callable[[], Any]],
+                     stream: Callable[[], int]) -> Callable[[Sequence[Any]], Any]:  # fmt: skip
+        """New outputs and temporaries, their addresses and those of the inputs into the slots, and the launches."""
+        import torch
+
+        makers = [*makers, *(partial(torch.empty_like, x) for x in replay.made)]
+        places = [(p.array, p.offset) for p in replay.slots]
+        call, outputs = replay.call, len(self.source.by_role("output"))
+        call.keep(self)
+
+        def relaunch(again: Sequence[Any]) -> Any:
+            made = [make() for make in makers]
+            begins = [x.data_ptr() for x in (*again[:count], *made)]
+            call(stream(), [offset if n is None else begins[n] + offset for n, offset in places])
+            return made[0] if outputs == 1 else tuple(made[:outputs])
+
+        return relaunch
+
+    # ---- parts
+
+    def _replay(self, tensors: Sequence[Any]) -> Replay:
+        """The launches as a call of the native core.  Raises :class:`NotPlain` with the reason why there is none."""
+        if not self.driver:
+            raise NotPlain("the interpreter launches nothing")
+        import torch
+
+        arrays = [x for x in tensors if isinstance(x, torch.Tensor)]
+        ordinal = arrays[0].device.index or 0
+        if ordinal not in self._replayers:
+            try:
+                device = open_device(self.driver, ordinal)
+            except PortakernError as error:
+                raise NotPlain(f"the native core has no such device: {error.message}") from None
+            code = "cubin" if self.source.target.device.vendor == "NVIDIA" else "hsaco"
+            self._replayers[ordinal] = Replayer(device, code)
+        try:
+            return self._replayers[ordinal].replay(record(self.function, tensors), arrays)
+        except (DriverError, CompileError) as error:
+            raise NotPlain(error.message) from None
+
+    def _launch_on(self, arguments: Sequence[Any], stream: int) -> None:
+        """The host function on a stream given by its native handle."""
+        with contextlib.ExitStack() as stack:
+            if self.device != "cpu" and stream != self._stream(arguments):
+                import torch
+
+                stack.enter_context(torch.cuda.stream(torch.cuda.ExternalStream(stream)))
+            self.function(*arguments)
+
+    def _stream(self, tensors: Sequence[Any]) -> int:
+        """Native handle of torch's current stream on the tensors' device."""
+        if self.device == "cpu":
+            return 0
+        import torch
+
+        where = next((x.device for x in tensors if isinstance(x, torch.Tensor)), None)
+        return torch.cuda.current_stream(where).cuda_stream
+
+    def _tensors(self, inputs: Sequence[Any]) -> list[Any]:
+        """The inputs as the host function takes them.  Raises :class:`UsageError` for arrays in other memory."""
+        given = [a for a in self.parameters if a.role != "output"]
         if len(inputs) != len(given):
             raise RuntimeFault(f"{self.source.operator} takes {len(given)} arrays, not {len(inputs)}")
-        tensors = [value if array.role == "scalar" else self._taken(value) for array, value in zip(given, inputs, strict=True)]
-        outputs = []
-        for array in self.source.by_role("output"):
-            outputs.append(torch.empty(shape_of(array, dict(sizes)), dtype=torch_dtype(array.dtype), device=self.device))
-        self.function(*tensors, *outputs)
-        kind = next((v for a, v in zip(given, inputs, strict=True) if a.role == "input"), None)
-        results = tuple(_like(kind, out) for out in outputs)
-        return results[0] if len(results) == 1 else results
+        tensors = []
+        for array, value in zip(given, inputs, strict=True):
+            if array.role == "scalar":
+                tensors.append(value.item() if hasattr(value, "item") else value)
+            else:
+                tensors.append(self._taken(value))
+                self._check_place(tensors[-1])
+        return tensors
+
+    def _check_place(self, tensor: Any) -> None:
+        if tensor.device.type != self.device:
+            raise UsageError(f"an array lies on {tensor.device}, and {self.source.target} runs on {self.device}",
+                             hint=f"move the array there, as by tensor.to({self.device!r})")
+
+    def _makers(self, tensors: Sequence[Any], sizes: Mapping[str, int]) -> list[Callable[[], Any]]:
+        import torch
+
+        where = next((x.device for x in tensors if isinstance(x, torch.Tensor)), torch.device(self.device))
+        return [partial(torch.empty, shape_of(a, dict(sizes)), dtype=torch_dtype(a.dtype), device=where)
+                for a in self.source.by_role("output")]  # fmt: skip
+
+    def _model(self, inputs: Sequence[Any]) -> Any:
+        """The array whose library outputs are of."""
+        given = [a for a in self.parameters if a.role != "output"]
+        return next((v for a, v in zip(given, inputs, strict=True) if a.role == "input"), None)
 
     def _taken(self, value: Any) -> Any:
         """``value`` as a torch tensor over the same memory."""

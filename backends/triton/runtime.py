@@ -7,6 +7,7 @@ from pathlib import Path
 
 from portakern.backend import Availability, Binary, Source, Target
 from portakern.errors import RuntimeFault
+from portakern.native import Device, open_device
 
 from .compile_worker import use_cache_folder, versions
 from .executable import TritonExecutable
@@ -40,7 +41,19 @@ class TritonRuntime:
         if not found:
             raise RuntimeFault(f"{source.target} cannot run here: {found.detail}")
         use_cache_folder()
-        return TritonExecutable(source, "cuda")
+        return TritonExecutable(source, "cuda", _driver())
+
+    def device(self, target: Target) -> Device:
+        import torch
+
+        return open_device(_driver(), torch.cuda.current_device())
+
+
+def _driver() -> str:
+    """The native core's driver of the GPUs that this torch was built for."""
+    import torch
+
+    return "hip" if torch.version.hip else "cuda"
 
 
 def _instruction_set() -> str:

@@ -27,7 +27,7 @@ _LONGEST_ROW = 16384
 
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     """The schedule space of ``nest`` on ``device``, default first, without those that cannot fit."""
-    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "contraction": _contraction,
+    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "contraction": _contraction,
                 "attention": _attention}  # fmt: skip
     found = list(families.get(nest.family, _elementwise)(nest, device))
     kept = [s for s in found if _fits(nest, device, s)]
@@ -120,6 +120,17 @@ def _blocks(device: Device, half: bool) -> tuple[_Block, ...]:
     if device.has("mfma"):
         return (_Block(256, 256, 32, 8, 2), _Block(256, 128, 64, 8, 2), _Block(128, 128, 64, 4, 2), *small)
     return (_Block(128, 128, 32, 4, 4), _Block(128, 128, 64, 8, 3), _Block(128, 64, 32, 4, 4), *small)
+
+
+def _scan(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """Lines that are contiguous as rows; others side by side, each lane going down its own."""
+    (line,), parallel = nest.role("scanned"), nest.role("parallel")
+    if line.contiguous or not parallel:
+        yield from _rows(nest.as_family("rows", scanned="reduced"), device)
+        return
+    for wide in (128, 64, 256):
+        tiles = {parallel[-1].name: pow2(parallel[-1].extent, wide)}
+        yield _schedule(nest, tiles, 1, _warps(tiles[parallel[-1].name], device, 1))
 
 
 def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:

@@ -30,12 +30,16 @@ class NativePrepared:
 
 
 class PythonPrepared:
-    """A prepared call that is a Python function of a stream's native handle."""
+    """A prepared call that is a Python function of a stream's native handle.
 
-    __slots__ = ("call", "function", "outputs", "stream")
+    ``reason`` says why the native core does not launch it, where it might have; a caller that reports times shows it.
+    """
 
-    def __init__(self, function: Callable[[int], None], outputs: Sequence[Any], stream: int = 0) -> None:
+    __slots__ = ("call", "function", "outputs", "reason", "stream")
+
+    def __init__(self, function: Callable[[int], None], outputs: Sequence[Any], stream: int = 0, reason: str = "") -> None:
         self.call = None
+        self.reason = reason
         self.function = function
         self.outputs = tuple(outputs)
         self.stream = stream
