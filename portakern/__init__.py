@@ -43,6 +43,7 @@ _PUBLIC: dict[str, str] = {
     "Normal": "portakern.spec.inputs",
     "Uniform": "portakern.spec.inputs",
     "Integers": "portakern.spec.inputs",
+    "Labels": "portakern.spec.inputs",
     **dict.fromkeys(_FUNCTIONS, "portakern.spec.functions"),
     **dict.fromkeys(_DTYPES, "portakern.dtypes"),
     "boolean": "portakern.dtypes",
@@ -73,7 +74,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow __get
     from portakern.registry import targets
     from portakern.spec.annotations import Scalar, Tensor
     from portakern.spec.functions import *
-    from portakern.spec.inputs import Integers, Normal, Uniform
+    from portakern.spec.inputs import Integers, Labels, Normal, Uniform
     from portakern.spec.load import load_operator
     from portakern.spec.operator import Operator, dynamic, operator
 

@@ -123,6 +123,8 @@ class _Run:
                 return out
             case t.Reduce():
                 return REDUCE[op.fn](v[0], axis=t.tile_type(op.x).axes.index(op.axis)).astype(NUMPY[dtype_of(op)])
+            case t.Scan():
+                return self.scan(op, *v)
             case t.Dot():
                 return self.dot(op, *v)
             case Result():
@@ -136,6 +138,16 @@ class _Run:
         if op.mnemonic() == "give":
             return None
         raise NotImplementedError(op.mnemonic())
+
+    def scan(self, op: t.Scan, x: np.ndarray, carry: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        where = t.tile_type(op.x).axes.index(op.axis)
+        join = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}[op.fn]
+        x = np.flip(x, where) if op.reverse else x
+        full = np.concatenate([np.expand_dims(np.asarray(carry, x.dtype), where), x], where)
+        run = join.accumulate(full, where, dtype=x.dtype)
+        steps = run.shape[where]
+        tile = np.take(run, range(steps - 1) if op.exclusive else range(1, steps), where)
+        return np.flip(tile, where) if op.reverse else tile, np.take(run, steps - 1, where)
 
     def dot(self, op: t.Dot, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
         names: dict[str, str] = {}

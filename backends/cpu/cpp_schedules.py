@@ -69,6 +69,14 @@ def _rows(nest: Nest) -> list[Schedule]:
     return found
 
 
+def _scan(nest: Nest) -> list[Schedule]:
+    """Lines that are contiguous as rows; others side by side, going down together."""
+    (line,), parallel = nest.role("scanned"), nest.role("parallel")
+    if line.contiguous or not parallel:
+        return _rows(nest.as_family("rows", scanned="reduced"))
+    return [_schedule({parallel[-1].name: fit(parallel[-1], wide)}, nest) for wide in (256, 1024, 64)]
+
+
 def _contraction(nest: Nest) -> list[Schedule]:
     (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
     found = []
@@ -88,5 +96,5 @@ def _attention(nest: Nest) -> list[Schedule]:
 
 
 _RULES = {
-    "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "contraction": _contraction, "attention": _attention,
+    "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "contraction": _contraction, "attention": _attention,
 }  # fmt: skip

@@ -20,7 +20,7 @@ _PARALLEL_FROM = 1 << 21
 
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     """The schedule space of ``nest``, default first."""
-    families = {"transpose": _transpose, "rows": _rows, "contraction": _contraction, "attention": _attention}
+    families = {"transpose": _transpose, "rows": _rows, "scan": _scan, "contraction": _contraction, "attention": _attention}
     found = [Schedule(tuple((a.name, tiles.get(a.name, 1)) for a in nest.axes))
              for tiles in families.get(nest.family, _elementwise)(nest)]  # fmt: skip
     pays = _work(nest) >= _PARALLEL_FROM
@@ -67,6 +67,16 @@ def _rows(nest: Nest) -> Iterator[dict[str, int]]:
             yield {reduced.name: _cut(reduced.extent, row)}
         else:
             yield {reduced.name: min(row, 8192)}
+
+
+def _scan(nest: Nest) -> Iterator[dict[str, int]]:
+    """Lines that are contiguous as rows; others side by side, going down together."""
+    (line,), parallel = nest.role("scanned"), nest.role("parallel")
+    if line.contiguous or not parallel:
+        yield from _rows(nest.as_family("rows", scanned="reduced"))
+        return
+    for wide in (256, 1024, 64):
+        yield {parallel[-1].name: _cut(parallel[-1].extent, wide)}
 
 
 def _contraction(nest: Nest) -> Iterator[dict[str, int]]:

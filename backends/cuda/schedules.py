@@ -138,6 +138,16 @@ def _column_reductions(nest: Nest, reduced: NestAxis, columns: NestAxis) -> Iter
         yield schedule(nest, {columns.name: fitted(columns, across), reduced.name: fitted(reduced, down)}, warps)
 
 
+def _scan(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """Lines that are contiguous as rows; others side by side, each thread going down its own."""
+    (line,), parallel = nest.role("scanned"), nest.role("parallel")
+    if line.contiguous or not parallel:
+        yield from _rows(nest.as_family("rows", scanned="reduced"), device)
+        return
+    for across, warps in ((128, 4), (64, 2), (256, 8), (32, 1)):
+        yield schedule(nest, {parallel[-1].name: fitted(parallel[-1], across)}, warps)
+
+
 # ---- contractions -------------------------------------------------------------------------------------------------------
 
 # (m, n, k, warps, stages), best for large products first. 16-bit operands go to the matrix unit, wider ones to FMAs.
@@ -223,5 +233,5 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
 
 
 _FAMILIES = {
-    "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "contraction": _contraction, "attention": _attention,
+    "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "contraction": _contraction, "attention": _attention,
 }  # fmt: skip

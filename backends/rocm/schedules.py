@@ -236,5 +236,16 @@ def _attention_fits(
     return lds <= device.count("shared_bytes_per_block") and registers <= _register_budget(device)
 
 
-_FAMILIES = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "contraction": _contraction,
+def _scan(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """Lines that are contiguous as rows; others side by side, each lane going down its own."""
+    (line,), parallel = nest.role("scanned"), nest.role("parallel")
+    if line.contiguous or not parallel:
+        yield from _rows(nest.as_family("rows", scanned="reduced"), device)
+        return
+    wave = subgroup(device)
+    for cols, threads in ((128, 128), (64, 64), (256, 256)):
+        yield Schedule(_tiles(nest, **{parallel[-1].name: _fit(parallel[-1], cols)}), warps=max(1, threads // wave))
+
+
+_FAMILIES = {"scan": _scan, "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "contraction": _contraction,
              "attention": _attention}  # fmt: skip

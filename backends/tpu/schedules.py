@@ -47,7 +47,7 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
 
     Raises :class:`ScheduleError` for a family that is not known here, or when nothing fits.
     """
-    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "contraction": _contraction,
+    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "contraction": _contraction,
                 "attention": _attention}
     if nest.family not in families:
         raise ScheduleError(f"no schedules for {nest.family} kernels on a TPU", hint=f"known: {', '.join(families)}")

@@ -8,6 +8,10 @@ reciprocal.  Subnormal results and operands may be flushed to zero.
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from portakern.dtypes import DTYPES
 
 LONGEST_CHAIN = 2048
@@ -64,6 +68,7 @@ def accumulation_unit(operand: str, dtype: str, precision: str) -> float:
     return unit(dtype) if operand in ("f32", "f64") else 2.0**-23
 
 
-def chain(n: int) -> int:
-    """How many roundings one element of a sum of ``n`` may pass through, in any reasonable order."""
-    return min(n, LONGEST_CHAIN) + -(-n // LONGEST_CHAIN)
+def chain(n: Any) -> Any:
+    """How many roundings one element of a sum of ``n`` (an integer, or an array of them) may pass through, in any
+    reasonable order."""
+    return np.minimum(n, LONGEST_CHAIN) + -(-n // LONGEST_CHAIN)

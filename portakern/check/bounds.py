@@ -440,8 +440,8 @@ def _(op: t.Fold, v: Val) -> Val:
     return finish(dtype, r, size - np.abs(r) + accuracy.chain(n) * accuracy.unit(dtype) * size, [])
 
 
-def _summed(dtype: str, r: np.ndarray, v: Val, n: int, add: Callable[[np.ndarray], np.ndarray]) -> Val:
-    """A sum ``r`` of ``n`` elements of ``v``; ``add`` sums an array as the operation does."""
+def _summed(dtype: str, r: np.ndarray, v: Val, n: Any, add: Callable[[np.ndarray], np.ndarray]) -> Val:
+    """Sums ``r`` of ``n`` elements of ``v`` (a number, or one per sum); ``add`` sums an array as the operation does."""
     total = add(np.abs(v.x))
     if v.exact and _exact_sum(dtype, v.x, total):
         return finish(dtype, r, 0.0, [])
@@ -454,9 +454,9 @@ def _summed(dtype: str, r: np.ndarray, v: Val, n: int, add: Callable[[np.ndarray
     return finish(dtype, r, spread, [Val(r, spread)])
 
 
-def _length(n: int, v: Val, add: Callable[[np.ndarray], np.ndarray]) -> Any:
+def _length(n: Any, v: Val, add: Callable[[np.ndarray], np.ndarray]) -> Any:
     """``chain`` of the terms that are not zero, since adding zero is exact; per element of the sum where that helps."""
-    if not v.exact or n < 64 or np.count_nonzero(v.x) * 4 > v.x.size:
+    if not v.exact or np.max(n, initial=0) < 64 or np.count_nonzero(v.x) * 4 > v.x.size:
         return accuracy.chain(n)
     terms = add((v.x != 0).astype(np.float64))
     return np.minimum(terms, accuracy.chain(n))
@@ -507,7 +507,8 @@ def _(op: t.Cumulate, v: Val) -> Val:
         return Val(r, np.where(high == low, 0.0, np.maximum(np.abs(high - r), np.abs(r - low))))
     if r.dtype.kind != "f":
         return Val(r, 0.0 if v.exact else oracle.cumulate(op, v.bound()))
-    n = v.x.shape[op.axis]
+    # Each sum is of as many elements as have been seen, which is how few roundings it may pass through.
+    n = oracle.cumulate(replace(op, fn="sum"), np.ones(v.x.shape)).astype(np.int64)
     if op.fn == "sum":
         return _summed(dtype, r, v, n, lambda x: oracle.cumulate(op, x))
     size = oracle.cumulate(op, np.abs(v.x) + v.e)

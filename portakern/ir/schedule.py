@@ -10,6 +10,7 @@ elementwise    ``parallel``, slowest first; the last one is contiguous in the ou
 transpose      ``parallel``; exactly two of them, ``source`` and ``target``, are contiguous in an input and the output
 rows           ``parallel`` and ``reduced``; the last reduced axis is tiled (it is contiguous where any is), further
                reduced axes are walked one coordinate at a time
+scan           ``parallel`` and one ``scanned``, which is tiled where it is contiguous, else mostly walked one by one
 contraction    ``batch`` (tile 1), ``m``, ``n``, ``k``
 attention      ``batch`` (tile 1), ``m`` (query rows), ``n`` (walked: keys), ``k`` (contracted by the scores; whole),
                ``d`` (features of the result; whole)
@@ -57,6 +58,10 @@ class Nest:
 
     def role(self, role: str) -> tuple[NestAxis, ...]:
         return tuple(a for a in self.axes if a.role == role)
+
+    def as_family(self, family: str, **roles: str) -> Nest:
+        """This nest as one of another family, its roles called as ``roles`` says: a scan cut up as rows, say."""
+        return replace(self, family=family, axes=tuple(replace(a, role=roles.get(a.role, a.role)) for a in self.axes))
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,11 @@ and temporaries never alias, so loads are pure.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import cached_property
 
+from portakern.dtypes import DTYPES
 from portakern.errors import IRError
 from portakern.ir.core import NONE, Arg, Block, Function, ManyType, Op, Type, codec, verify, yielded
 from portakern.ir.index import Index, Term
@@ -40,6 +42,21 @@ BINARY = {"add", "sub", "mul", "div", "max", "min", "pow", "rem", "floordiv", "a
 COMPARE = {"eq", "ne", "lt", "le", "gt", "ge"}
 REDUCE = {"sum", "max", "min", "prod", "any", "all"}
 """``max`` and ``min`` hand on NaN; ``round`` rounds halves to even; ``rem`` has the sign of the divisor."""
+
+def identity(fn: str, dtype: str) -> float | int | bool:
+    """The value that ``fn`` leaves everything unchanged with."""
+    kind = DTYPES[dtype]
+    if fn in ("any", "all"):
+        return fn == "all"
+    if fn in ("sum", "prod"):
+        unit = 0 if fn == "sum" else 1
+        return float(unit) if kind.is_float else unit
+    if kind.is_float:
+        return -math.inf if fn == "max" else math.inf
+    lowest = -(2 ** (kind.bits - 1)) if kind.kind == "int" else 0
+    highest = 2 ** (kind.bits - (kind.kind == "int")) - 1
+    return lowest if fn == "max" else highest
+
 
 PRECISION = {"ieee", "tf32", "bf16x3", "bf16x6", "fp8_fast"}
 
@@ -252,6 +269,14 @@ class Scan(Op):
         return ManyType((have, have.without(self.axis)))
 
 
+def starts_anew(scan: Scan) -> bool:
+    """Whether nothing came before what ``scan`` runs over: its carry is the identity."""
+    carry = scan.carry
+    while isinstance(carry, Broadcast):
+        carry = carry.x
+    return isinstance(carry, Const) and carry.value == identity(scan.fn, carry.dtype)
+
+
 class Dot(Op):
     """``acc`` plus the products of ``lhs`` and ``rhs`` summed over ``axis``; every other shared dim is a batch dim.
 
@@ -462,5 +487,5 @@ __all__ = [
     "BINARY", "COMPARE", "PRECISION", "REDUCE", "UNARY", "Arg", "ArgReduce", "Axis", "Binary", "Bitcast", "Broadcast",
     "BufferType", "Cast", "Compare", "Const", "Coord", "Dim", "Dims", "Dot", "Extent", "For", "Index", "Kernel", "Load",
     "Mask", "Permute", "Reduce", "Scan", "Select", "Start", "Store", "Term", "TileType", "Unary", "buffer_type",
-    "tile_type", "verify_kernel",
+    "identity", "starts_anew", "tile_type", "verify_kernel",
 ]  # fmt: skip

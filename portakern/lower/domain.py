@@ -64,7 +64,8 @@ def accesses(program: tt.TensorProgram, classes: Classes) -> list[tuple[AxisClas
                 continue
             if isinstance(op, tt.Reshape):
                 found.append(classes.of(op))  # a free view: the load sees the new shape
-            elif isinstance(op, tt.Transpose | tt.Expand | tt.Map | tt.Convert | tt.Fold | tt.Contract | tt.BitConvert):
+            elif isinstance(op, tt.Transpose | tt.Expand | tt.Map | tt.Convert | tt.Fold | tt.Cumulate | tt.Contract
+                            | tt.BitConvert):
                 found.append(classes.of_operand(op, number))
             else:
                 found.append(())  # slices and the like: no merging with what they touch

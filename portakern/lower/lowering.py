@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from portakern.backend import Missing, Target
 from portakern.errors import LoweringError, MissingRuleError, ScheduleError
@@ -18,11 +18,12 @@ from portakern.lower.domain import array_types
 from portakern.lower.elementwise import lower_elementwise
 from portakern.lower.kernel import Choose, Request
 from portakern.lower.rows import lower_rows
+from portakern.lower.scan import lower_scan
 from portakern.lower.simplify import simplify
 from portakern.lower.split import Stage, program_of, stages
 
 LOWERED = (tt.Literal, tt.DimSize, tt.Iota, tt.Map, tt.Convert, tt.BitConvert, tt.Expand, tt.Reshape, tt.Transpose,
-           tt.Slice, tt.Flip, tt.Fold, tt.Contract)
+           tt.Slice, tt.Flip, tt.Fold, tt.Cumulate, tt.Contract)
 
 Facts = Mapping[str, ArrayFacts]
 
@@ -34,11 +35,13 @@ def unsupported(program: tt.TensorProgram) -> list[Missing]:
 
 
 def lower(program: tt.TensorProgram, target: Target, overrides: Mapping[str, Value] | None = None,
-          names: Mapping[str, tuple[str, ...]] | None = None, facts: Facts | None = None) -> Program:
+          names: Mapping[str, tuple[str, ...]] | None = None, facts: Facts | None = None,
+          pick: Callable[[Nest, Sequence[Schedule]], Schedule] | None = None) -> Program:
     """Kernels for ``program`` with the schedules that ``target``'s language chooses, changed by ``overrides``.
 
     ``names`` gives names of the axes of arguments' dims; ``facts`` what is known of arrays that are not
-    contiguous and 16-byte aligned.  Raises :class:`MissingRuleError` listing every operation that has no lowering, and
+    contiguous and 16-byte aligned; ``pick`` takes one of the schedules listed for a nest, or another, in place of the first.
+    Raises :class:`MissingRuleError` listing every operation that has no lowering, and
     :class:`ScheduleError` for a schedule that fits no kernel.
     """
     from portakern.registry import registry
@@ -54,7 +57,7 @@ def lower(program: tt.TensorProgram, target: Target, overrides: Mapping[str, Val
                                 f"{', '.join(f'{a.name}={a.extent}' for a in nest.axes)}")
         mine = {k: v for k, v in asked.items() if _applies(k, nest, language.options)}
         used.update(mine)
-        return override(space[0], nest, mine, language.options)
+        return override(pick(nest, space) if pick else space[0], nest, mine, language.options)
 
     lowered = lower_with(program, choose, names, facts)
     unknown = [k for k in asked if k not in used]
@@ -137,6 +140,8 @@ def _kernel(name: str, stage: Stage, choose: Choose, names: Mapping[str, tuple[s
             return lower_elementwise(request)
         case "rows":
             return lower_rows(request)
+        case "scan":
+            return lower_scan(request)
         case "contraction":
             return lower_contraction(request)
         case "attention":

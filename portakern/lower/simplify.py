@@ -13,8 +13,11 @@ from portakern.ir.tensor import (
     ArgFold,
     Contract,
     Convert,
+    Cumulate,
+    DimSize,
     Expand,
     Fold,
+    Gather,
     Iota,
     Literal,
     Map,
@@ -23,27 +26,13 @@ from portakern.ir.tensor import (
     Transpose,
     tensor_type,
 )  # fmt: skip
+from portakern.ir.tile import identity
 
 rules = Rules()
 
 
 def simplify(program: TensorProgram) -> TensorProgram:
     return canonicalise(program, rules)
-
-
-def identity(fn: str, dtype: str) -> float | int | bool:
-    """The value that ``fn`` leaves everything unchanged with."""
-    kind = DTYPES[dtype]
-    if fn in ("any", "all"):
-        return fn == "all"
-    if fn in ("sum", "prod"):
-        unit = 0 if fn == "sum" else 1
-        return float(unit) if kind.is_float else unit
-    if kind.is_float:
-        return -math.inf if fn == "max" else math.inf
-    lowest = -(2 ** (kind.bits - 1)) if kind.kind == "int" else 0
-    highest = 2 ** (kind.bits - (kind.kind == "int")) - 1
-    return lowest if fn == "max" else highest
 
 
 def squeezed(shape: tuple[Size, ...]) -> tuple[Size, ...]:
@@ -194,6 +183,42 @@ def position_of_extreme(op: ArgFold) -> Op | None:
     far = Literal(identity("min", wide), wide)
     places = Map("select", (hit, Iota(t.shape, op.axis, wide), far), loc=op.loc)
     return Convert(Fold("min", places, (op.axis,), loc=op.loc), op.dtype)
+
+
+@rules.on(Cumulate)
+def cumulate_ones(op: Cumulate) -> Op | None:
+    """Along a dim of one element nothing is before an element, and it is the only one."""
+    t = tensor_type(op.x)
+    if t.shape[op.axis] != 1:
+        return None
+    return full(identity(op.fn, t.dtype), t.dtype, t.shape) if op.exclusive else op.x
+
+
+@rules.on(Gather)
+def gather_one_of_a_line(op: Gather) -> Op | None:
+    """One element along ``axis`` for every other coordinate: whatever is not it becomes zero, and the sum is taken.
+
+    No device gathers elements out of a tile, and whoever picks one of a row mostly reads the whole row anyway: then the
+    two share a walk.  The coordinate is compared in i32, which holds every coordinate of an axis; what lies outside of
+    [0, size) becomes -1, which none is equal to.
+    """
+    t, wanted = tensor_type(op.x), tensor_type(op.indices)
+    if not op.zipped or wanted.shape[op.axis] != 1 or not DTYPES[t.dtype].is_float and t.dtype not in ("i32", "i64"):
+        return None
+    size = t.shape[op.axis]
+    line = tuple(s for i, s in enumerate(t.shape) if i != op.axis)
+    kept = tuple(i for i in range(t.rank) if i != op.axis)
+    index = Reshape(op.indices, line)
+    zero = Literal(0, wanted.dtype)
+    inside = Map("and", (Map("ge", (index, zero), loc=op.loc), Map("lt", (index, DimSize(size, wanted.dtype)), loc=op.loc)))
+    place = Convert(Map("select", (inside, index, Literal(-1, wanted.dtype)), loc=op.loc), "i32")
+    wide = t.dtype if DTYPES[t.dtype].bits >= 32 else "f32"
+    nothing = Literal(0.0 if DTYPES[wide].is_float else 0, wide)
+    hit = Map("eq", (Iota(t.shape, op.axis), Expand(place, t.shape, kept)), loc=op.loc)
+    found = Fold("sum", Map("select", (hit, Convert(op.x, wide), nothing), loc=op.loc), (op.axis,), loc=op.loc)
+    fill = Literal(float(op.fill) if DTYPES[wide].is_float else int(op.fill), wide)
+    picked = Convert(Map("select", (inside, found, fill), loc=op.loc), t.dtype)
+    return Reshape(picked, tensor_type(op).shape)
 
 
 @rules.on(Contract)

@@ -18,6 +18,7 @@ from portakern.ir.tensor import (
     ArgFold,
     Contract,
     Convert,
+    Cumulate,
     Expand,
     Flip,
     Fold,
@@ -100,7 +101,7 @@ def _anchored(program: TensorProgram) -> set[Op]:
     """Values that depend on a reduction or contraction."""
     found: set[Op] = set()
     for op in program.body.ops:
-        if isinstance(op, Fold | Contract | ArgFold) or any(o in found for o in op.operands):
+        if isinstance(op, Fold | Contract | ArgFold | Cumulate) or any(o in found for o in op.operands):
             found.add(op)
     return found
 
@@ -154,7 +155,7 @@ class _Splitter:
     def run(self) -> list[Stage]:
         self._find_attention()
         for op in self.program.body.ops:
-            if isinstance(op, Fold | Contract | ArgFold) and op not in self.group_of:
+            if isinstance(op, Fold | Contract | ArgFold | Cumulate) and op not in self.group_of:
                 self._place(op)
             self.below[op] = self._below(op)
         for group in self.groups:  # an attention group is placed before all of its anchors were seen
@@ -228,6 +229,10 @@ class _Splitter:
             parallel = frozenset(self.classes.of(op))
             reduced = frozenset(self.classes.of_operand(op, 0)[i] for i in op.lhs_axes)
             kind = "contraction"
+        elif isinstance(op, Cumulate):
+            parallel = frozenset(self.classes.of(op))
+            reduced = frozenset({self.classes.of(op)[op.axis]})
+            kind = "scan backwards" if op.reverse else "scan"
         else:
             axes = op.axes if isinstance(op, Fold) else (op.axis,)  # type: ignore[attr-defined]
             operand = self.classes.of_operand(op, 0)
@@ -245,9 +250,9 @@ class _Splitter:
 
     def _join(self, kind: str, parallel: frozenset[AxisClass], reduced: frozenset[AxisClass],
               needs: set[Group]) -> Group | None:
-        """A group of reductions over the same axes that can take one more without waiting for itself."""
-        for g in self.groups if kind == "rows" else ():
-            same = g.kind == "rows" and g.parallel == parallel and g.reduced == reduced
+        """A group of reductions (or scans) over the same axes that can take one more without waiting for itself."""
+        for g in self.groups if kind not in ("contraction", "attention") else ():
+            same = g.kind == kind and g.parallel == parallel and g.reduced == reduced
             if same and not any(g in h.needs for h in needs - {g}):
                 return g
         return None
@@ -255,15 +260,16 @@ class _Splitter:
     # ---- what crosses, and where outputs are stored
 
     def _finished(self, anchor: Op) -> Op:
-        """The last value of the elementwise chain that only ``anchor`` feeds."""
-        op = anchor
+        """The last value of the elementwise chain that only ``anchor`` and its own group feed."""
+        op, group = anchor, self.group_of[anchor]
+        inside = {group, *group.needs} if group.kind == "rows" else set()
         outputs = set(self.program.results)
         while op not in outputs:
             users = self.users.get(op, [])
             if len(users) != 1 or not isinstance(users[0], Map | Convert):
                 break
             others = [o for o in users[0].operands if o is not op]
-            if any(self.below.get(o) or tensor_type(o).shape for o in others):
+            if any(not self.below[o] <= inside if self.below.get(o) else tensor_type(o).shape for o in others):
                 break
             op = users[0]
         return op
@@ -360,7 +366,7 @@ class _Splitter:
         pairs = [(op, name) for op, names in stores.items() for name in names]
         body = program_of(self.program, [o for o, _ in pairs], [n for _, n in pairs], arrays)
         if g.kind != "attention":
-            return Stage(body, g.kind)
+            return Stage(body, g.kind.split()[0])
         users: dict[Op, list[Op]] = {}
         for op in body.body.ops:
             for o in dict.fromkeys(op.operands):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from portakern.dtypes import DTYPES
-from portakern.ir.size import Size, evaluate, parse_size
+from portakern.ir.size import Size, evaluate, names_of, parse_size
 from portakern.ir.tensor import TensorProgram, tensor_type
 
 if TYPE_CHECKING:
@@ -57,6 +57,34 @@ class Integers:
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
         size: Size = self.high if isinstance(self.high, int) else parse_size(self.high)
         return rng.integers(self.low, max(evaluate(size, sizes), self.low + 1), size=shape)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Whole numbers from 0 to below ``high``, an expression of dims (``Labels("N")``), every eighth of them ``ignored``."""
+
+    high: int | str
+    ignored: int = -100
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
+        import numpy as np
+
+        found = Integers(0, self.high).draw(rng, shape, sizes)
+        # The first is never ignored, so that something is left.
+        return np.where(np.arange(found.size).reshape(shape) % 8 == 5, self.ignored, found)
+
+
+def at_sizes(families: Mapping[str, Family], sizes: Mapping[str, object]) -> dict[str, Family]:
+    """``families`` with expressions of dims replaced by the numbers they are at ``sizes``, where those are given."""
+    known = {k: v for k, v in sizes.items() if isinstance(v, int)}
+
+    def bound(family: Family) -> Family:
+        if not isinstance(family, Integers | Labels) or not isinstance(family.high, str):
+            return family
+        high = parse_size(family.high)
+        return replace(family, high=evaluate(high, known)) if names_of(high) <= set(known) else family
+
+    return {name: bound(f) for name, f in families.items()}
 
 
 def default_family(dtype: str) -> Family:

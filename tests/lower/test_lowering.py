@@ -14,6 +14,7 @@ from portakern.ir.program import ArrayFacts, Program
 from portakern.ir.schedule import Nest, Schedule
 from portakern.ir.tensor import tensor_type
 from portakern.lower import lower_with
+from portakern.spec.inputs import Family, make_inputs
 from portakern.spec.load import library, load_operator
 from portakern.spec.operator import Operator
 from tests.lower import user_operators
@@ -31,6 +32,10 @@ def chooser(row_tile: int = 4096):
         if nest.family in ("contraction", "attention"):
             whole = _power_of_two(extent, 16, 4096)
             return {"m": 32, "n": 32, "k": 32 if nest.family == "contraction" else whole, "d": whole}.get(a.role, 1)
+        if nest.family == "scan" and a.role == "scanned":
+            return (_power_of_two(extent, 1, row_tile) if isinstance(a.extent, int) else 64) if a.contiguous else 1
+        if nest.family == "scan":
+            return 4 if a is nest.role("parallel")[-1] else 1
         if nest.family == "rows":
             if a is nest.role("reduced")[-1]:
                 return _power_of_two(extent, 1, row_tile) if isinstance(a.extent, int) else 64
@@ -59,12 +64,13 @@ def normal(rng: np.random.Generator, shape: list[int], dtype: str) -> np.ndarray
 
 
 def compare(op: Operator, dims: Mapping[str, Any], params: Mapping[str, Any], dtype: str, row_tile: int = 4096,
-            keep_open: tuple[str, ...] = ()) -> Program:
+            keep_open: tuple[str, ...] = (), families: Mapping[str, Family] | None = None) -> Program:
     """Run the lowered program and the oracle on normal data; errors are bounded by the dtype's roundoff."""
     bound = op.program(dims, params=params, dtype=dtype)
     _, program = lowered(op, dims, params, dtype, row_tile, keep_open)
     rng = np.random.default_rng(0)
     inputs = {a.name: normal(rng, [int(str(s)) for s in tensor_type(a).shape], tensor_type(a).dtype) for a in bound.args}
+    inputs.update({n: x for n, x in make_inputs(bound, families).items() if n in (families or {})})
     got = run(program, inputs, {d: int(dims[d]) for d in keep_open})
     want = evaluate(bound, inputs)
     for name in bound.outputs:
@@ -84,17 +90,18 @@ SMALL = [(op, case) for op in library() for case in op.cases
 @pytest.mark.parametrize(("op", "case"), SMALL, ids=[f"{o.name}-{c.name}" for o, c in SMALL])
 def test_library(op: Operator, case: Any) -> None:
     for dtype in ("f32", "bf16"):
-        compare(op, case.dims, case.params, dtype)
+        compare(op, case.dims, case.params, dtype, families={**op.families, **case.inputs})
 
 
 @pytest.mark.parametrize("row_tile", [4096, 16])
-@pytest.mark.parametrize("name", [n for n in user_operators.CASES if n != "lincum"])
+@pytest.mark.parametrize("name", [n for n in user_operators.CASES if n != "sorted_rows"])
 def test_users_operator(name: str, row_tile: int) -> None:
     for dtype in ("f32", "bf16"):
         compare(getattr(user_operators, name), user_operators.CASES[name], {}, dtype, row_tile)
 
 
 @pytest.mark.parametrize(("name", "dims"), [
+    ("lincum", ("M", "N")), ("cum0", ("M", "N")), ("pick", ("M", "N")),
     ("chain", ("M", "N")), ("colsum", ("M", "N")), ("l2norm", ("M", "N")), ("strange", ("M", "K", "N")), ("lse", ("N",)),
     ("attn_bias", ("S",)), ("attn_lse", ("S", "T")), ("attn_window", ("S",)), ("mean_mm", ("B", "S", "N")),
     ("two_out", ("M", "N")), ("perm3", ("A", "C")), ("midmax", ("B",)), ("total", ("M",)),
@@ -119,12 +126,27 @@ def test_fusion() -> None:
     assert families("swiglu") == ["contraction", "contraction"]
     assert families("mm_softmax") == ["contraction", "rows"]
     assert families("group_norm") == ["rows", "elementwise"]
+    assert families("cum_chain") == ["scan"]
+    assert families("cum_softmax") == ["rows", "scan"]
+    assert families("cum_total") == ["scan", "rows"]
+    assert families("pick") == ["rows"]
 
 
 def test_online_softmax_is_two_walks() -> None:
     _, program = lowered(load_operator("softmax"), {"M": 2, "N": 5000}, {}, "f32", row_tile=1024)
     loops = [op for op in program.kernels[0].body.ops if op.mnemonic() == "loop"]
     assert len(program.kernels) == 1 and len(loops) == 2
+
+
+@pytest.mark.parametrize(("row_tile", "walks"), [(4096, 0), (16, 1)])
+def test_cross_entropy_reads_the_logits_once(row_tile: int, walks: int) -> None:
+    """Maximum, sum of exponentials and the label's logit in one walk; one loss per row goes on to the mean."""
+    _, program = lowered(load_operator("cross_entropy"), {"M": 8, "N": 100}, {}, "f32", row_tile)
+    rows, mean = program.kernels
+    assert [a.name for a in program.by_role("temporary")] == ["t0"]
+    loads = [op for op in rows.body.walk() if op.mnemonic() == "load" and op.operands[0] is rows.args[0]]
+    assert len(loads) == 1 and sum(op.mnemonic() == "loop" for op in rows.body.ops) == walks
+    assert "logits" not in [a.name for a in mean.args]
 
 
 def test_causal_attention_stops_at_the_diagonal() -> None:
@@ -136,8 +158,8 @@ def test_causal_attention_stops_at_the_diagonal() -> None:
 
 
 def test_everything_missing_is_listed_at_once() -> None:
-    with pytest.raises(MissingRuleError, match="cumulate") as caught:
-        lowered(user_operators.lincum, {"M": 3, "N": 5}, {}, "f32")
+    with pytest.raises(MissingRuleError, match="sort") as caught:
+        lowered(user_operators.sorted_rows, {"M": 3, "N": 5}, {}, "f32")
     assert "user_operators.py:" in str(caught.value)
 
 

@@ -188,6 +188,69 @@ def lincum(x: T["M", "N"]):
 
 
 @pk.operator
+def cum0(x: T["M", "N"]):
+    return pk.cumsum(pk.cast(x, pk.f32), axis=0) * 2.0
+
+
+@pk.operator
+def cum_middle(x: T["A", "B", "C"]):
+    return pk.cumsum(x, axis=1, reverse=True, exclusive=True)
+
+
+@pk.operator
+def cum_chain(x: T["M", "N"], w: T["N"]):
+    xf = pk.exp(pk.cast(x, pk.f32) * 0.1)
+    return pk.sqrt(pk.cumsum(pk.cumsum(xf * w, axis=1) ** 2 + 1.0, axis=1)), pk.cummax(xf, axis=1)
+
+
+@pk.operator
+def cum_reverse(x: T["M", "N"]):
+    xf = pk.cast(x, pk.f32)
+    return pk.cumsum(xf, reverse=True) + xf, pk.cumsum(xf, exclusive=True), pk.cummin(x, reverse=True)
+
+
+@pk.operator
+def cum_products(x: T["M", "N"]):
+    return pk.cumprod(1.0 + pk.cast(x, pk.f32) * 0.01), pk.cumprod(pk.cast(x, pk.f32) * 0.1 + 1.0, exclusive=True)
+
+
+@pk.operator
+def cum_softmax(x: T["M", "N"]):
+    return pk.cumsum(pk.softmax(pk.cast(x, pk.f32)))
+
+
+@pk.operator
+def cum_total(x: T["M", "N"]):
+    return pk.max(pk.cumsum(pk.cast(x, pk.f32)), axis=-1)
+
+
+@pk.operator
+def cum_ints(x: T["M", "N", pk.i32], y: T["M", "N", pk.i64]):
+    return pk.cumsum(x), pk.cumsum(y, axis=1), pk.cummax(x, axis=-1)
+
+
+@pk.operator
+def cum_vector(x: T["N"]):
+    return pk.cumsum(x, exclusive=True)
+
+
+@pk.operator
+def pick(x: T["M", "N"], i: T["M", pk.i32]):
+    xf = pk.cast(x, pk.f32)
+    return pk.take_along(x, i[:, None], axis=1, fill=2.5)[:, 0], pk.max(xf, axis=1)
+
+
+@pk.operator
+def pick_columns(x: T["M", "N", pk.i32], i: T["N", pk.i64]):
+    return pk.take_along(x, i[None, :], axis=0, fill=-7)
+
+
+@pk.operator
+def sorted_rows(x: T["M", "N"]):
+    return pk.sort(x)
+
+
+@pk.operator
 def rowmaxofmm(a: T["M", "K"], b: T["K", "N"]):
     return pk.max(a @ b, axis=-1)
 
@@ -235,6 +298,18 @@ CASES = dict(
     scal=dict(M=5, N=50),
     addmul2=dict(M=20, K=30, N=40, L=50),
     lincum=dict(M=3, N=50),
+    cum0=dict(M=30, N=45),
+    cum_middle=dict(A=3, B=20, C=17),
+    cum_chain=dict(M=5, N=90),
+    cum_reverse=dict(M=6, N=77),
+    cum_products=dict(M=6, N=70),
+    cum_softmax=dict(M=7, N=60),
+    cum_total=dict(M=7, N=60),
+    cum_ints=dict(M=5, N=70),
+    cum_vector=dict(N=130),
+    pick=dict(M=9, N=5),
+    pick_columns=dict(M=4, N=30),
+    sorted_rows=dict(M=3, N=5),
     rowmaxofmm=dict(M=20, K=30, N=50),
     mean_mm=dict(B=3, S=20, K=30, N=50),
 )

@@ -224,5 +224,21 @@ template <class T> T __shfl_xor_sync(unsigned, T x, int mask) {
     return argument.result;
 }
 
+template <class T> T __shfl_sync(unsigned, T x, int from) {
+    struct Argument {
+        T value, result;
+        int from;
+    } argument{x, x, from};
+    host::collective(
+        [](void* const* lanes) {
+            for (int i = 0; i < host::kLanes; ++i) {
+                auto* a = static_cast<Argument*>(lanes[i]);
+                a->result = static_cast<Argument*>(lanes[static_cast<unsigned>(a->from) % host::kLanes])->value;
+            }
+        },
+        &argument);
+    return argument.result;
+}
+
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline double rsqrt(double x) { return 1.0 / std::sqrt(x); }

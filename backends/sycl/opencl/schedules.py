@@ -15,7 +15,7 @@ _LOOP_TILE = 4096
 
 
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
-    family = {"contraction": _contraction, "attention": _attention, "rows": _rows, "transpose": _transpose}
+    family = {"contraction": _contraction, "attention": _attention, "rows": _rows, "scan": _scan, "transpose": _transpose}
     found = [Schedule(tuple(tiles.items()), stages=1, warps=1) for tiles in family.get(nest.family, _elementwise)(nest, device)]
     return list(dict.fromkeys(found))
 
@@ -64,6 +64,14 @@ def _rows(nest: Nest, device: Device) -> list[Tiles]:
     whole = _reduced_tile(reduced, longest, _LOOP_TILE)
     found = [{**base, reduced.name: whole}]
     return [*found, *({**base, reduced.name: n} for n in (1024, 8192) if n < whole)]
+
+
+def _scan(nest: Nest, device: Device) -> list[Tiles]:
+    """Lines that are contiguous as rows; others side by side, going down together."""
+    (line,), parallel = nest.role("scanned"), nest.role("parallel")
+    if line.contiguous or not parallel:
+        return _rows(nest.as_family("rows", scanned="reduced"), device)
+    return [{**_ones(nest), parallel[-1].name: _fit(parallel[-1].extent, n, LANES)} for n in (256, 64, 1024)]
 
 
 def _reduced_tile(axis: NestAxis, longest: int, loop: int) -> int:

@@ -31,7 +31,7 @@ DIALECT = Dialect(
 )
 
 # Words of the vocabulary -> the header that holds them, beside what pk/gpu.hpp brings.
-_HOME = {"gpu/dot": r"dot\(", "gpu/join": r"store_(add|max)"}
+_HOME = {"gpu/dot": r"dot\(", "gpu/join": r"store_(add|max)", "gpu/scan": r"scan_"}
 
 
 class SyclPrinter(Printer):

@@ -127,5 +127,15 @@ _ATTENTION = ((64, 64, 16), (64, 32, 16), (32, 32, 8), (32, 64, 16), (32, 64, 8)
               (8, 32, 2))  # fmt: skip
 
 
-_FAMILIES = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "contraction": _contraction,
+def _scan(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """Lines that are contiguous as rows; others side by side, each lane going down its own."""
+    (line,), parallel = nest.role("scanned"), nest.role("parallel")
+    if line.contiguous or not parallel:
+        yield from _rows(nest.as_family("rows", scanned="reduced"), device)
+        return
+    for cols, warps in ((128, 8), (64, 4), (256, 16)):
+        yield _schedule(nest, warps, **{parallel[-1].name: _fit(parallel[-1], cols)})
+
+
+_FAMILIES = {"scan": _scan, "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "contraction": _contraction,
              "attention": _attention}  # fmt: skip

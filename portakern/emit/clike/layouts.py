@@ -145,6 +145,8 @@ class Layouts:
                     self._union(arg, init, value)
             elif isinstance(op, Result) and isinstance(op.source, t.For):
                 self._union(op.source.body.args[op.index], op)
+            elif isinstance(op, Result) and isinstance(op.source, t.Scan):
+                self._union((op.source.x, op.source.carry)[op.index], op)
 
     # ---- layouts
 
@@ -171,8 +173,12 @@ class Layouts:
         wishes: dict[Op, list[Place | None]] = {}  # None: a layout of its own, which a scalar reduction needs
         later: dict[Op, list[Place | None]] = {}
         for op in self.values_and_reductions():
-            if isinstance(op, t.Reduce) and len(dims_of(op.x)) == 1 and op.x in self.parent:
+            if isinstance(op, t.Reduce | t.Scan) and len(dims_of(op.x)) == 1 and op.x in self.parent:
                 wishes.setdefault(self._find(op.x), []).insert(0, None)
+            elif isinstance(op, Result) and isinstance(op.source, t.Scan):
+                tile = self.place(op.source.x)
+                if op.index == 1 and dims_of(op) and tile is not None:
+                    wishes.setdefault(self._find(op), []).append(tile.vector(dims_of(op)[0][0]))
             elif isinstance(op, t.Reduce) and len(dims_of(op.x)) == 2 and (tile := self.place(op.x)):
                 wishes.setdefault(self._find(op), []).append(tile.vector(dims_of(op)[0][0]))
             elif isinstance(op, t.Broadcast) and len(dims_of(op.x)) == 1 and len(dims_of(op)) == 2 and op.x in self.parent:
@@ -187,7 +193,7 @@ class Layouts:
 
     def values_and_reductions(self) -> Iterator[Op]:
         for op in tiles_of(self.kernel.body):
-            if isinstance(op, t.Reduce | t.Broadcast):
+            if isinstance(op, t.Reduce | t.Broadcast | t.Scan | Result):
                 yield op
 
     def _name(self) -> None:

@@ -126,7 +126,8 @@ class Loops(Products):
             self.results[op, i] = name
 
     def on_Result(self, op: Result) -> None:
-        self.variable[op] = self.results[op.source, op.index]
+        """What a loop or a scan hands out; a scan's tile may have taken a carried variable already."""
+        self.variable.setdefault(op, self.results[op.source, op.index])
 
     def _bounds(self, op: t.For, axis: t.Axis) -> tuple[str, str]:
         begin, end = "0", str(size_text(axis.extent))

@@ -75,7 +75,7 @@ class Maps(State):
 
     def _once(self, root: Op) -> bool:
         users = self.regions.uses.get(root, ())
-        here = [u for u in users if isinstance(u, t.Store | t.Reduce) and self.regions.block[u] is self.regions.block.get(root)]
+        here = [u for u in users if isinstance(u, t.Store | t.Reduce | t.Scan) and self.regions.block[u] is self.regions.block.get(root)]
         return len(users) == len(here) == 1
 
     def text(self, op: Op, e: Expansion) -> Text:

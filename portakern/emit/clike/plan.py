@@ -177,6 +177,28 @@ class Reduce(Statement):
 
 
 @dataclass(frozen=True)
+class Scan(Statement):
+    """Running ``fn`` along each row; ``carry`` is the variable with what came before, which takes what goes on (empty:
+    nothing came before, and nobody asks)."""
+
+    name: str
+    dtype: str
+    fn: str
+    value: str
+    place: Place
+    carry: str = ""
+    reverse: bool = False
+    exclusive: bool = False
+    define: bool = True
+    note: str = ""
+
+    def __str__(self) -> str:
+        how = "".join([", from the end" if self.reverse else "", ", exclusive" if self.exclusive else ""])
+        carry = f", carry {self.carry}" if self.carry else ""
+        return f"{self.name}: {self.dtype} {self.place} = scan_cols({self.fn}, {self.value}{carry}{how})"
+
+
+@dataclass(frozen=True)
 class Convert(Statement):
     """The same values elsewhere: ``word`` is relayout, transpose or copy."""
 

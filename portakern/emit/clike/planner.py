@@ -11,7 +11,7 @@ from portakern.emit.clike.memory import multiply, size_text
 from portakern.emit.clike.naming import base
 from portakern.emit.clike.regions import elementwise
 from portakern.ir import tile as t
-from portakern.ir.core import Block, Yield, yielded
+from portakern.ir.core import Block, Op, Result, Yield, yielded
 from portakern.ir.program import Program
 from portakern.ir.size import Size, product
 
@@ -130,6 +130,34 @@ class Planner(Loops):
         word = f"{'col' if gone == 'rows' else 'row'}_{op.fn}"
         name, define = self.name(op, word, f"{word}_{base(op.x, self.variable)}")
         self.add(p.Reduce(name, t.tile_type(op).dtype, op.fn, gone, value, source, self.layouts.place(op), define))
+
+    def on_Scan(self, op: t.Scan) -> None:
+        """The carried value is a variable that the scan changes: the loop's own where nothing else reads it."""
+        place = self.layouts.place(op.x) or self._any_place(dims_of(op.x))
+        if place.side != "tile":
+            place = self._any_place(dims_of(op.x))
+        value, dtype = self.value(op.x, place), t.tile_type(op.x).dtype
+        tile, total = (next((u for u in self.regions.uses.get(op, ()) if isinstance(u, Result) and u.index == i), None)
+                       for i in (0, 1))  # fmt: skip
+        name, define = self.name(tile or op, f"running_{op.fn}_{base(op.x, self.variable)}", f"running_{op.fn}")
+        carry = self._carried(op, place, total)
+        self.results[op, 0], self.results[op, 1] = name, carry
+        self.add(p.Scan(name, dtype, op.fn, value, place, carry, op.reverse, op.exclusive, define))
+
+    def _carried(self, op: t.Scan, place: p.Place, total: Op | None) -> str:
+        if total is None and t.starts_anew(op):
+            return ""
+        if self.loops and op.carry in self.loops[-1].body.args and self.regions.users(op.carry) == [op]:
+            return self.variable[op.carry]
+        dtype, where = t.tile_type(op.x).dtype, place.vector(dims_of(op.x)[0][0]) if len(dims_of(op.x)) == 2 else None
+        name = self.names.fresh("total", f"total_{base(op.x, self.variable)}")
+        if where is None:
+            self.add(p.Scalar(name, dtype, self.value(op.carry, None), constant=False))
+        elif floating(op.carry):
+            self.spread(op.carry, where, name)
+        else:
+            self.add(p.Convert(name, dtype, where, "copy", self.value(op.carry, where)))
+        return name
 
     def on_Permute(self, op: t.Permute) -> None:
         if self.loads.only_operand(op):

@@ -118,6 +118,12 @@ class Printer:
             return self.define(s.name, s.define, call, f"const {self.dialect.type(s.dtype)}")
         return self.define(s.name, s.define, call)
 
+    def on_Scan(self, s: p.Scan) -> list[str]:
+        template = self.dialect.reductions[s.fn]
+        if s.reverse or s.exclusive:
+            template += f", {str(s.exclusive).lower()}" + (", true" if s.reverse else "")
+        return self.define(s.name, s.define, self.dialect.word("scan_cols", template, s.value, *([s.carry] if s.carry else [])))
+
     def _same(self, a: Place, b: Place | None) -> bool:
         return b is not None and self.dialect.plain_vectors and a.side == b.side and a.size == b.size
 

@@ -15,7 +15,7 @@ from portakern.ir.size import Size, Sym
 
 KNOWN = (
     t.Coord, t.Start, t.Extent, t.Const, t.Unary, t.Binary, t.Compare, t.Select, t.Cast, t.Bitcast, t.Broadcast, t.Permute,
-    t.Mask, t.Reduce, t.Dot, t.Load, t.Store, t.For, Result, Yield, t.Arg,
+    t.Mask, t.Reduce, t.Scan, t.Dot, t.Load, t.Store, t.For, Result, Yield, t.Arg,
 )  # fmt: skip
 
 
@@ -56,6 +56,8 @@ def _operation(op: Op, kernel: t.Kernel, dialect: Dialect) -> Iterator[tuple[str
             yield f"the function {fn}", ""
         case t.Cast(dtype=dtype) if dtype not in DTYPES:
             yield f"a cast to {dtype}", ""
+        case t.Scan(x=x, axis=axis) if dims_of(x)[-1][0] != axis:
+            yield f"a running {op.fn} down the columns of a tile", f"tile {axis} by 1"
         case t.Dot():
             yield from _dot(op)
         case t.Load() | t.Store():

@@ -6,5 +6,6 @@
 #include "pk/memory.cuh"
 #include "pk/reduce.cuh"
 #include "pk/relayout.cuh"
+#include "pk/scan.cuh"
 #include "pk/shared.cuh"
 #include "pk/tile.cuh"

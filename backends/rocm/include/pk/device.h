@@ -86,6 +86,9 @@ template <int Mask> PK_FN int shuffle_xor(int value) {
 #endif
 }
 
+// The value of lane `from` of this wave (of any lane, where there is none).
+PK_FN int shuffle(int value, int from) { return __builtin_amdgcn_ds_bpermute(from << 2, value); }
+
 // ---- matrix instructions ------------------------------------------------------------------------------------------
 //
 // All compute a 16 x 16 tile d += x y.  Lane l holds of the accumulator the column l % 16, and of it the rows

@@ -4,3 +4,4 @@
 #include "pk/matrix.h"
 #include "pk/reduce.h"
 #include "pk/relayout.h"
+#include "pk/scan.h"

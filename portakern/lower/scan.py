@@ -1,0 +1,84 @@
+"""The scan family: running sums (products, extremes) along one axis, with the elementwise work before and after them.
+
+A line that fits in a tile is scanned at once; a longer one is walked, and the running value so far is carried from tile to
+tile.  Where the axis is not contiguous its tile is mostly one coordinate: then the scan is the carried value itself, and
+neighbouring lines go down side by side.  A line that is walked from its end is read and written through flipped indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from portakern.ir import tensor as tt
+from portakern.ir import tile as t
+from portakern.ir.core import Op, Result
+from portakern.lower.domain import Domain, Run, accesses, merge, real, unmergeable
+from portakern.lower.kernel import Frame, Request, along, at_most, covered, grid
+from portakern.lower.rows import COMBINE, operand_coords
+from portakern.lower.simplify import identity
+from portakern.lower.tiles import wide
+
+
+def lower_scan(request: Request) -> t.Kernel:
+    scans = [op for op in request.program.body.ops if isinstance(op, tt.Cumulate)]
+    domain = _domain(request, scans[0])
+    (line,), parallel = domain.role("scanned"), domain.role("parallel")
+    live = sum(1 for dims in accesses(request.program, request.classes) if len(real(dims)) == len(domain.runs))
+    schedule = request.choose(request.nest("scan", domain, max(2, live)))
+    at_most(schedule, parallel, 1, "parallel axes")
+    frame = Frame(request, domain, [*grid(parallel, schedule), along(line, schedule)], schedule, "scan")
+    if covered(line, schedule):
+        _step(frame, line, scans, _start(frame, line, scans), scans[0].reverse)
+        return frame.finish()
+    if scans[0].reverse:
+        domain.place[line.classes[0]] = t.Index((t.Term(line.name, -1),), line.extent - 1)
+
+    def body(carried: tuple[Op, ...]) -> Sequence[Op]:
+        frame.w.push()
+        totals = _step(frame, line, scans, carried, False)
+        frame.w.pop()
+        return totals
+
+    names = [f"total{n or ''}" for n in range(len(scans))]
+    frame.b.loop(line.name, list(zip(names, _start(frame, line, scans), strict=True)), body)
+    return frame.finish()
+
+
+def _domain(request: Request, scan: tt.Cumulate) -> Domain:
+    program, classes = request.program, request.classes
+    line = classes.of(scan)[scan.axis]
+    seen, apart = accesses(program, classes), unmergeable(program, classes, request.facts)
+    runs = merge([c for c in real(classes.of(scan)) if c is not line], "parallel", seen, apart)
+    inner = [real(d)[-1] for d in seen if len(real(d)) == len(real(classes.of(scan)))]
+    return Domain([*runs, Run((line,), "scanned")], inner[0] if inner else line)
+
+
+def _start(frame: Frame, line: Run, scans: Sequence[tt.Cumulate]) -> list[Op]:
+    """Nothing so far, for every line."""
+    dims = frame.b.dims(*(r.name for r in frame.domain.runs if r is not line))
+    return [frame.b.full(identity(s.fn, _dtype(s)), _dtype(s), dims) for s in scans]
+
+
+def _dtype(scan: tt.Cumulate) -> str:
+    return wide(tt.tensor_type(scan).dtype)
+
+
+def _step(frame: Frame, line: Run, scans: Sequence[tt.Cumulate], carried: Sequence[Op], reverse: bool) -> list[Op]:
+    """One tile of every scan, then what is stored of it; gives what goes on to the next tile."""
+    b, axis = frame.b, frame.b.axis[line.name]
+    dims = b.dims(*(r.name for r in frame.domain.runs))
+    totals: list[Op] = []
+    for scan, carry in zip(scans, carried, strict=True):
+        x = b.fit(frame.w.value(scan.x, operand_coords(frame, scan)), dims)
+        if axis.tile == 1:
+            totals.append(b.binary(COMBINE[scan.fn], carry, x))
+            frame.w.known[scan] = carry if scan.exclusive else totals[-1]
+            continue
+        if axis.ragged:
+            x = b.add(t.Mask(x, line.name, identity(scan.fn, _dtype(scan))))
+        both = b.add(t.Scan(scan.fn, x, line.name, carry, reverse, scan.exclusive, loc=scan.loc))
+        frame.w.known[scan] = b.add(Result(both, 0))
+        totals.append(b.add(Result(both, 1)))
+    for number in range(len(frame.request.program.outputs)):
+        frame.store(number)
+    return totals
