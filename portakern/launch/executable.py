@@ -61,7 +61,7 @@ class NativeExecutable:
         with contextlib.ExitStack() as stack:
             for array in self.source.arrays:
                 if not isinstance(array.type, BufferType):
-                    scalars[array.name] = scalar_of(array, buffers[array.name].array)
+                    scalars[array.name] = self._scalar(array, buffers[array.name].array)
                     continue
                 buffer = buffers[array.name] if array.role != "temporary" else guarded_temporary(array, sizes)
                 if array.init is not None:
@@ -132,8 +132,11 @@ class NativeExecutable:
         family.check(view, array, shape_of(array, sizes), strides_of(array, sizes))
         return view
 
+    def _scalar(self, array: Array, value: Any) -> Any:
+        return scalar_of(array, value)
+
     def _scalars(self, inputs: Sequence[Any]) -> dict[str, Any]:
-        return {a.name: scalar_of(a, x) for a, x in zip(self._given, inputs, strict=True) if not isinstance(a.type, BufferType)}
+        return {a.name: self._scalar(a, x) for a, x in zip(self._given, inputs, strict=True) if not isinstance(a.type, BufferType)}
 
     def _launches(self, places: Mapping[str, int], scalars: Mapping[str, Any], sizes: Mapping[str, int]) -> Packed:
         return launches_of(self.source, self.kernels, places, scalars, sizes, self.limit, self.descriptors)

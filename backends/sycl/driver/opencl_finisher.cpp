@@ -72,12 +72,7 @@ cl_int Finisher::wait(std::vector<Queue> queues, std::int64_t timeout_ns, bool *
     std::unique_lock lock(shared_->mutex);
     const std::uint64_t job = add(std::move(queues));
     auto ended = [&] { return shared_->done >= job; };
-    *in_time = true;
-    if (timeout_ns < 0) {
-        shared_->changed.wait(lock, ended);
-    } else {
-        *in_time = shared_->changed.wait_for(lock, std::chrono::nanoseconds(timeout_ns), ended);
-    }
+    *in_time = shared_->changed.wait_for(lock, std::chrono::nanoseconds(timeout_ns), ended);
     return *in_time ? shared_->status : complete;
 }
 

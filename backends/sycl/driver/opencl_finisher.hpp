@@ -28,7 +28,7 @@ class Finisher {
     // Has the helper finish these queues and returns as soon as it has begun to.
     void begin(std::vector<Queue> queues);
 
-    // Has the helper finish these queues and waits for it, at most `timeout_ns` (negative: for ever).
+    // Has the helper finish these queues and waits for it, at most `timeout_ns`.
     // The status of clFinish; `in_time` says whether there is one.
     cl_int wait(std::vector<Queue> queues, std::int64_t timeout_ns, bool *in_time);
 

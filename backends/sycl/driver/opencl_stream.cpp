@@ -105,8 +105,15 @@ pk_status synchronize(DeviceState *device, StreamState *stream, std::int64_t tim
             if (stream == nullptr || stream == &each) queues.push_back(each.queue);
         }
     }
-    bool in_time = false;
-    const cl_int status = device->finisher->wait(std::move(queues), timeout_ns, &in_time);
+    bool in_time = true;
+    cl_int status = complete;
+    if (timeout_ns >= 0) {
+        status = device->finisher->wait(std::move(queues), timeout_ns, &in_time);
+    } else {
+        for (Queue queue : queues) {
+            if (const cl_int each = device->api.Finish(queue); each != complete) status = each;
+        }
+    }
     if (!in_time) return refused(PK_TIMEOUT, "the work was not done by its deadline");
     if (status != complete) return failed("clFinish", status);
     // clFinish is content with commands that failed.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import pickle
 from importlib.metadata import PackageNotFoundError, version
 
 from portakern.backend import Availability, Binary, Resources, Source, Target
 from portakern.errors import CompileError
 
 from ..workers import call
+from . import binaries
 from .platforms import INSTALL, intel_library, system_icds
 
 OPTIONS = ("-cl-std=CL1.2",)
@@ -31,7 +31,7 @@ class OpenCLToolchain:
         return Availability(False, f"no OpenCL CPU driver was found: {INSTALL}")
 
     def fingerprint(self, target: Target) -> str:
-        parts = [f"options {' '.join(OPTIONS)}"]
+        parts = [f"options {' '.join(OPTIONS)}", "headed binaries"]
         for package in ("pyopencl", "intel-opencl-rt"):
             try:
                 parts.append(f"{package} {version(package)}")
@@ -51,8 +51,8 @@ class OpenCLToolchain:
             )
             for name, facts in built["kernels"].items()
         )
-        return Binary("opencl-program", pickle.dumps((built["device"], built["data"])), built["device"], resources,
-                      log=built["log"])
+        data = binaries.pack(built["device"], built["data"])
+        return Binary(binaries.FORMAT, data, built["device"], resources, log=built["log"])
 
 
 def cpu_model() -> str:

@@ -1,0 +1,93 @@
+"""Arrays in the host's memory, for devices that kernels of may read and write there (``facts.host_memory``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from portakern.errors import UsageError
+from portakern.launch.arrays import Arrays, TorchArrays
+from portakern.launch.facts import numpy_address
+from portakern.spec.inputs import numpy_dtype
+
+KIND = "cpu"
+
+
+class NumpyArrays(Arrays):
+    def stream(self) -> int:
+        return 0
+
+    def addresses(self, arrays: Sequence[Any]) -> list[int]:
+        return [numpy_address(x) for x in arrays]
+
+    def maker(self, shape: tuple[int, ...], dtype: str) -> Callable[[], Any]:
+        import numpy as np
+
+        element = numpy_dtype(dtype)
+        return lambda: np.empty(shape, element)
+
+    def device(self, array: Any) -> tuple[str, int]:
+        return self.kind, self.ordinal
+
+    def strides(self, array: Any) -> tuple[int, ...]:
+        return tuple(n // array.itemsize for n in array.strides)
+
+
+class TorchHostArrays(TorchArrays):
+    def __init__(self, kind: str, ordinal: int) -> None:
+        Arrays.__init__(self, kind, ordinal)
+        import torch
+
+        self.torch = torch
+
+    def stream(self) -> int:
+        return 0
+
+    def maker(self, shape: tuple[int, ...], dtype: str) -> Callable[[], Any]:
+        empty, element = self.torch.empty, getattr(self.torch, numpy_dtype(dtype).name)
+        return lambda: empty(shape, dtype=element)
+
+    def device(self, array: Any) -> tuple[str, int]:
+        where = array.device
+        return (self.kind, self.ordinal) if where.type == self.kind else (where.type, where.index or 0)
+
+
+class ReadOnlyArrays(NumpyArrays):
+    """Libraries whose arrays cannot be written, such as jax: read in place, results are copied into arrays of theirs."""
+
+    direct = False
+
+    def __init__(self, kind: str, ordinal: int, library: str) -> None:
+        super().__init__(kind, ordinal)
+        self.library = library
+
+    def view(self, given: Any) -> Any:
+        import numpy as np
+
+        try:
+            return np.asarray(given) if hasattr(given, "__array__") else np.from_dlpack(given)
+        except (TypeError, RuntimeError, BufferError, ValueError) as error:
+            raise UsageError(f"an array of {self.library} cannot be read without a copy: {error}",
+                             hint="pass a numpy array or another array in this machine's memory") from error
+
+    def result(self, made: Any) -> Any:
+        if self.library in ("jax", "jaxlib"):
+            import jax.numpy
+
+            return jax.numpy.asarray(made)
+        return made
+
+
+@lru_cache(maxsize=64)
+def _family(library: str, ordinal: int) -> Arrays:
+    known: dict[str, Callable[[str, int], Arrays]] = {"numpy": NumpyArrays, "ml_dtypes": NumpyArrays, "torch": TorchHostArrays}
+    return known[library](KIND, ordinal) if library in known else ReadOnlyArrays(KIND, ordinal, library)
+
+
+def host_family_of(inputs: Sequence[Any], ordinal: int) -> Arrays:
+    """The library that the arrays among ``inputs`` come from; numpy where there is none."""
+    for x in inputs:
+        if getattr(x, "ndim", 0) > 0:
+            return _family(type(x).__module__.partition(".")[0], ordinal)
+    return _family("numpy", ordinal)
