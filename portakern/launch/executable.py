@@ -136,7 +136,8 @@ class NativeExecutable:
         return scalar_of(array, value)
 
     def _scalars(self, inputs: Sequence[Any]) -> dict[str, Any]:
-        return {a.name: self._scalar(a, x) for a, x in zip(self._given, inputs, strict=True) if not isinstance(a.type, BufferType)}
+        given = zip(self._given, inputs, strict=True)
+        return {a.name: self._scalar(a, x) for a, x in given if not isinstance(a.type, BufferType)}
 
     def _launches(self, places: Mapping[str, int], scalars: Mapping[str, Any], sizes: Mapping[str, int]) -> Packed:
         return launches_of(self.source, self.kernels, places, scalars, sizes, self.limit, self.descriptors)
