@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from portakern import native
 from portakern.backend import Availability, Binary, HostBuffer, Prepared, Source, Target
 from portakern.errors import RuntimeFault
 from portakern.ir.program import Array
 from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
-from portakern.launch import PythonPrepared
+from portakern.launch import NativePrepared
 
 from .dlpack import address_reader, adopt_array, array_maker, numpy_dtype
 from .host import processor_name
@@ -88,21 +89,25 @@ class CppExecutable:
         return call
 
     def prepare(self, inputs: Sequence[Any], sizes: Mapping[str, int], outputs: Sequence[Any] | None = None) -> Prepared:
-        """``call`` with everything decided, outputs too."""
+        """``call`` with everything decided, outputs too: the native core calls the function with its packed arguments."""
         views = self._views(inputs, sizes)
         if outputs is None:
             like = inputs[0] if views else None
             outputs = [array_maker(like, self._shape(a, sizes), a.dtype)[0]() for a in self.outputs]
         written = [adopt_array(x, a.name, a.dtype) for a, x in zip(self.outputs, outputs, strict=True)]
-        arrays = [*views, *written]
-        scalars = [scalar(x, a.dtype) for a, x in zip(self.scalars, inputs[len(views) :], strict=True)]
-        args = [*(x.ctypes.data for x in arrays), *scalars, *self._sizes(sizes)]
-        function, kept = self.function, (arrays, tuple(inputs))
+        args = [native.pointer(x.ctypes.data) for x in (*views, *written)]
+        args += [native.scalar(a.dtype, x) for a, x in zip(self.scalars, inputs[len(views) :], strict=True)]
+        args += [native.scalar("i64", n) for n in self._sizes(sizes)]
+        device, kernel = self._on_host()
+        call = device.call([native.LaunchSpec(kernel, (1, 1, 1), (1, 1, 1), args)])
+        call.keep(self.function, *views, *written, *inputs)
+        return NativePrepared(call, outputs)
 
-        def call(stream: int, _kept: Any = kept) -> None:
-            function(*args)
-
-        return PythonPrepared(call, outputs)
+    def _on_host(self) -> tuple[native.Device, native.Kernel]:
+        """The function as a kernel of the native core's host."""
+        device = native.open_device("host")
+        address = ctypes.cast(self.function, ctypes.c_void_p).value
+        return device, device.load(b"").kernel(f"0x{address:x}")
 
     def _views(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> list[np.ndarray]:
         """The arrays among ``inputs``, checked, as numpy's."""
