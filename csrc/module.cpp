@@ -6,4 +6,5 @@ PYBIND11_MODULE(_native, m) {
     portakern::bind_clock(m);
     portakern::bind_drivers(m);
     portakern::bind_device(m);
+    portakern::bind_timing(m);
 }

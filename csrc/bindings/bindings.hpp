@@ -29,5 +29,6 @@ pybind11::object health_object(const pk_health &health);
 void bind_clock(pybind11::module_ &m);
 void bind_drivers(pybind11::module_ &m);
 void bind_device(pybind11::module_ &m);
+void bind_timing(pybind11::module_ &m);
 
 }  // namespace portakern

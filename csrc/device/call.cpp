@@ -124,4 +124,17 @@ pk_status Call::run(const Step &step, pk_stream_t stream) noexcept {
     }
 }
 
+void Call::touch() const noexcept {
+    const auto read = [](const void *begin, std::size_t bytes) {
+        const auto *data = static_cast<const volatile unsigned char *>(begin);
+        for (std::size_t i = 0; i < bytes; i += 64) static_cast<void>(data[i]);
+        if (bytes > 0) static_cast<void>(data[bytes - 1]);
+    };
+    read(this, sizeof(*this));
+    read(device_.get(), sizeof(Device));
+    read(steps_.data(), steps_.size() * sizeof(Step));
+    read(args_.data(), args_.size() * sizeof(pk_arg));
+    read(storage_.data(), storage_.size());
+}
+
 }  // namespace portakern

@@ -59,6 +59,9 @@ class Call {
     pk_status queue(pk_stream_t stream) noexcept;
     const char *failed() const { return failed_; }
 
+    // Reads everything that `queue` reads.
+    void touch() const noexcept;
+
     // Replaces a pointer. Slots count the pointer arguments, and the targets of copies and fills, in order of the steps.
     void rebind(std::size_t slot, std::uint64_t address) { *pointers_[slot] = address; }
 

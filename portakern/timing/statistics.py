@@ -1,57 +1,50 @@
-"""Medians with bootstrap intervals, and what two sets of paired samples say of each other.
+"""Medians, their bootstrap intervals, and verdicts: the native core's, as functions of plain sequences.
 
-The percentile bootstrap is that of Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 13.
+The interval is the percentile bootstrap of Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 13, with
+a seeded generator: the same samples always give the same interval.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from portakern.native import core
 
 RESAMPLES = 1000
-LEVEL = 0.95
-SAME_WITHIN = 0.02
-"""Ratios closer to 1 than this are of no practical interest: an interval inside says SAME."""
+CONFIDENCE = 0.95
+MARGIN = 0.01
+"""Ratios closer to 1 than this are of no practical interest."""
 
 
-@dataclass(frozen=True)
-class Interval:
-    """A median with the bounds of its 95% bootstrap interval."""
-
-    median: float
-    low: float
-    high: float
-
-    @property
-    def width(self) -> float:
-        """The interval's width as a share of the median."""
-        return (self.high - self.low) / self.median if self.median else float("inf")
+def median(samples: Sequence[float]) -> float:
+    """Raises ValueError for no samples."""
+    return core().median(samples)
 
 
-def interval(samples: Sequence[float], seed: int = 0) -> Interval:
-    """The median of ``samples`` (at least one) and its interval; the same samples always give the same interval."""
-    import numpy as np
-
-    values = np.asarray(samples, dtype=np.float64)
-    picks = np.random.default_rng(seed).integers(0, len(values), (RESAMPLES, len(values)))
-    medians = np.median(values[picks], axis=1)
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile(medians, (tail, 1 - tail))
-    return Interval(float(np.median(values)), float(low), float(high))
+def quantile(samples: Sequence[float], share: float) -> float:
+    """The value below which ``share`` (0 to 1) of the samples lie, interpolated linearly between neighbours."""
+    return core().quantile(samples, share)
 
 
-def ratio(peer: Sequence[float], ours: Sequence[float]) -> Interval:
-    """How many times as long the peer takes: the median of the ratios of samples taken as pairs."""
-    return interval([p / o for p, o in zip(peer, ours, strict=True)])
+def bootstrap_median(samples: Sequence[float], confidence: float = CONFIDENCE, seed: int = 0,
+                     resamples: int = RESAMPLES) -> tuple[float, float]:  # fmt: skip
+    """The interval (low, high) that holds the median with ``confidence``."""
+    return core().bootstrap_median(samples, confidence, seed, resamples)
 
 
-def verdict(times_as_fast: Interval) -> str:
-    """``FASTER``, ``SLOWER``, ``SAME`` or ``UNDECIDED``, for us against the peer."""
-    low, high = times_as_fast.low, times_as_fast.high
-    if low >= 1 - SAME_WITHIN and high <= 1 + SAME_WITHIN:
-        return "SAME"
-    if low > 1:
-        return "FASTER"
-    if high < 1:
-        return "SLOWER"
-    return "UNDECIDED"
+def bootstrap_ratio(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE, seed: int = 0,
+                    resamples: int = RESAMPLES) -> tuple[float, float, float]:  # fmt: skip
+    """median(b) / median(a) with its interval, as (ratio, low, high).
+
+    ``a[i]`` and ``b[i]`` were taken in the same block and are drawn together: what slows both down does not count.
+    """
+    return core().bootstrap_ratio(a, b, confidence, seed, resamples)
+
+
+def verdict(low: float, high: float, margin: float = MARGIN) -> str:
+    """What an interval of the ratio b / a says of a.
+
+    ``FASTER`` if all of it lies above 1 + margin, ``SLOWER`` if all lies below 1 / (1 + margin), ``SAME`` if it lies
+    between these, else ``UNDECIDED``.
+    """
+    return core().verdict(low, high, margin)
