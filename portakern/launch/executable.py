@@ -112,7 +112,33 @@ class NativeExecutable:
         if not family.direct:
             return lambda again: self.call(again, sizes)
         self._views(family, inputs, sizes)
-        return _Specialised(self, family, dict(sizes))
+        if self.descriptors or any(a.role == "scalar" for a in self._given):
+            return _Repacking(self, family, dict(sizes))
+        return self._rebinding(family, sizes)
+
+    def _rebinding(self, family: Arrays, sizes: Mapping[str, int]) -> Callable[[Sequence[Any]], Any]:
+        """Where only addresses change: make outputs, put the addresses in their places, launch."""
+        names = [a.name for a in (*self._given, *self._made)]
+        call, wanted = self._pack(dict.fromkeys(names, 0), {}, sizes)
+        slots = [names.index(n) for n in wanted]
+        makers = [family.maker(shape_of(a, sizes), a.dtype) for a in self._made]
+        outputs, stream, addresses = len(self._outputs), family.stream, family.addresses
+        if slots == list(range(len(names))) and len(makers) == 1:  # one kernel that takes the arrays in our order
+
+            def launch_one(inputs: Sequence[Any], make: Callable[[], Any] = makers[0]) -> Any:
+                made = make()
+                call(stream(), addresses([*inputs, made]))
+                return made
+
+            return launch_one
+
+        def launch_all(inputs: Sequence[Any]) -> Any:
+            made = [make() for make in makers]
+            have = addresses([*inputs, *made])
+            call(stream(), [have[n] for n in slots])
+            return _one_or_all(made[:outputs])
+
+        return launch_all
 
     # ---- parts
 
@@ -176,43 +202,37 @@ class NativeExecutable:
         return NativePrepared(call, written, family.stream()), family
 
 
-class _Specialised:
-    """A call whose inputs are known to fit: allocate outputs, put addresses in place, launch."""
+class _Repacking:
+    """A call on arrays that are known to fit, whose scalars or prepared arguments are others from call to call."""
 
     def __init__(self, executable: NativeExecutable, family: Arrays, sizes: Mapping[str, int]) -> None:
         self.executable = executable
+        self.family = family
         self.sizes = sizes
-        self.stream = family.stream
-        self.addresses = family.addresses
-        inputs = [a for a in executable._given if isinstance(a.type, BufferType)]
-        self.inputs = len(inputs)
+        inputs = [a for a in executable._given if a.role == "input"]
+        self.arrays = len(inputs)
         self.makers = [family.maker(shape_of(a, sizes), a.dtype) for a in executable._made]
-        self.outputs = len(executable._outputs)
         self.names = [a.name for a in (*inputs, *executable._made)]
-        self.scalars = len(executable._given) > len(inputs)
         self.calls: dict[Any, tuple[Call, list[int]]] = {}
-        self.plain = not self.scalars and not executable.descriptors
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
         made = [make() for make in self.makers]
-        addresses = self.addresses([*inputs[: self.inputs], *made])
+        addresses = self.family.addresses([*inputs[: self.arrays], *made])
         call, slots = self._packed(inputs, addresses)
-        call(self.stream(), [addresses[n] for n in slots])
-        return made[0] if self.outputs == 1 else tuple(made[: self.outputs])
+        call(self.family.stream(), [addresses[n] for n in slots])
+        return _one_or_all(made[: len(self.executable._outputs)])
 
     def _packed(self, inputs: Sequence[Any], addresses: list[int]) -> tuple[Call, list[int]]:
-        """The packed call for these scalars (and addresses, where the host prepares arguments from them)."""
-        key: Any = None
-        if not self.plain:
-            scalars = tuple(x.item() if hasattr(x, "item") else x for x in inputs[self.inputs :])
-            key = (scalars, tuple(addresses) if self.executable.descriptors else ())
+        """The packed call for these scalars and, where the host prepares arguments from them, these addresses."""
+        scalars = tuple(x.item() if hasattr(x, "item") else x for x in inputs[self.arrays :])
+        key = (scalars, tuple(addresses) if self.executable.descriptors else ())
         found = self.calls.get(key)
         if found is None:
             places = dict(zip(self.names, addresses, strict=True))
-            call, slots = self.executable._pack(places, self.executable._scalars(inputs), self.sizes)
+            call, wanted = self.executable._pack(places, self.executable._scalars(inputs), self.sizes)
             while len(self.calls) >= KEPT_CALLS:
                 self.calls.pop(next(iter(self.calls)), None)
-            found = self.calls[key] = (call, [self.names.index(n) for n in slots])
+            found = self.calls[key] = (call, [self.names.index(n) for n in wanted])
         return found
 
 
