@@ -15,7 +15,7 @@ from portakern.errors import MissingRuleError, UnsupportedDtype
 from portakern.ir.core import Op
 from portakern.ir.program import Array, Program
 from portakern.ir.size import Sym
-from portakern.ir.tile import ArgReduce, BufferType, Dot, Kernel, Scan, Unary, tile_type
+from portakern.ir.tile import ArgReduce, BufferType, Dot, Kernel, Unary, tile_type
 
 from . import numba_words as words
 from .numba_text import KernelText, print_kernel
@@ -91,8 +91,6 @@ def _imports(text: str) -> str:
 
 def _unsupported(op: Op) -> str:
     match op:
-        case Scan(fn=fn):
-            return f"scan {fn}"
         case ArgReduce(fn=fn):
             return f"arg{fn}"
         case Unary(fn=fn) if fn not in words.UNARY:

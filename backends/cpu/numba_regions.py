@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from portakern.emit.python_like import named_values
 from portakern.ir.core import Arg, Block, Op, Result, yielded
-from portakern.ir.tile import Binary, Dot, For, Kernel, Load, Reduce, Store, TileType, Unary, tile_type
+from portakern.ir.tile import Binary, Dot, For, Kernel, Load, Reduce, Scan, Store, TileType, Unary, tile_type
 
 from .numba_words import EXPENSIVE
 
@@ -88,7 +88,7 @@ class Regions:
         match sink:
             case Store(value=value):
                 return (value,)
-            case Reduce(x=x):
+            case Reduce(x=x) | Scan(x=x):
                 return (x,)
             case Dot(acc=acc):
                 return (acc,)
@@ -130,7 +130,7 @@ class Regions:
         match sink:
             case Store(value=value):
                 return frozenset(tile_type(value).axes)
-            case Reduce(x=x):
+            case Reduce(x=x) | Scan(x=x):
                 return frozenset(tile_type(x).axes)
         return frozenset(tile_type(sink).axes)
 

@@ -70,10 +70,10 @@ def _rows(nest: Nest) -> Iterator[dict[str, int]]:
 
 
 def _scan(nest: Nest) -> Iterator[dict[str, int]]:
-    """Lines that are contiguous as rows; others side by side, going down together."""
+    """Lines that are contiguous in pieces, which bound the rounding error of sums; others side by side, going down together."""
     (line,), parallel = nest.role("scanned"), nest.role("parallel")
     if line.contiguous or not parallel:
-        yield from _rows(nest.as_family("rows", scanned="reduced"))
+        yield from ({line.name: _cut(line.extent, piece)} for piece in (4096, 2048, 8192))
         return
     for wide in (256, 1024, 64):
         yield {parallel[-1].name: _cut(parallel[-1].extent, wide)}

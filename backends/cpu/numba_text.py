@@ -45,12 +45,14 @@ from portakern.ir.tile import (
     Mask,
     Permute,
     Reduce,
+    Scan,
     Select,
     Start,
     Store,
     TileType,
     Unary,
     buffer_type,
+    starts_anew,
     tile_type,
 )
 
@@ -253,6 +255,9 @@ class _Printer:
             elif isinstance(op, Dot):
                 self._flush()
                 self._dot(op)
+            elif isinstance(op, Scan):
+                self._flush()
+                self._scan(op)
             elif isinstance(op, Store | Reduce) or op in self.regions.stored:
                 self._sink(op)
             elif is_scalar(op) and op in self.regions.named:
@@ -382,6 +387,49 @@ class _Printer:
         counts = [self._count(self.axes[x]) for x in (rows, cols, op.axis)]
         self.out.line(call("dot", target.name, self.locals[left].name, self.locals[right].name, *counts).text)
 
+    # ---- running values
+
+    def _scan(self, op: Scan) -> None:
+        """A loop nest of its own, the scanned axis innermost, into a local array."""
+        results = {u.index: u for u in self.users.get(op, []) if isinstance(u, Result)}
+        of = tile_type(op.x)
+        if 0 in results:
+            self.locals[results[0]] = self._allocate(f"running_{op.fn}", of, None)
+        if 1 in results and is_tile(op.carry):
+            self.locals[results[1]] = self._allocate("new_total", tile_type(op.carry), None)
+        order = [*(a for a in of.axes if a != op.axis), op.axis]
+        self._scan_line(op, _Elements(self, _Group(frozenset(order), [op]), order), order, results)
+
+    def _scan_line(self, op: Scan, plan: _Elements, order: list[str], results: dict[int, Result]) -> None:
+        depth = len(plan.order) - len(order)
+        if len(order) > 1:
+            with self.out.block(self._for(order[0])):
+                plan.statements(depth + 1)
+                self._scan_line(op, plan, order[1:], results)
+            return
+        of = tile_type(op.x).dtype
+        running = Expr(self.names.fresh("running"))
+        self.out.line(f"{running} = {words.identity(op.fn, of)}")
+        with self.out.block(self._for(op.axis, op.reverse)):
+            plan.statements(depth + 1)
+            joined = words.accumulate(op.fn, running, self._compute_value(op.x, plan.env), of)
+            lines = [f"{running} = {joined}"]
+            if 0 in results:
+                lines.append(f"{self._element_of(self.locals[results[0]])} = {running}")
+            for line in reversed(lines) if op.exclusive else lines:
+                self.out.line(line)
+        if not starts_anew(op):  # what came before is put to all of them afterwards, in vector lanes
+            before = self._compute_value(op.carry, plan.env)
+            if 0 in results:
+                element = self._element_of(self.locals[results[0]])
+                with self.out.block(self._for(op.axis)):
+                    self.out.line(f"{element} = {words.accumulate(op.fn, before, element, of)}")
+            self.out.line(f"{running} = {words.accumulate(op.fn, before, running, of)}")
+        if 1 in results and is_tile(op.carry):
+            self.out.line(f"{self._element_of(self.locals[results[1]])} = {running}")
+        elif 1 in results:
+            self.scalars[results[1]] = running
+
     def _count(self, a: _Axis) -> str:
         """How many elements of the tile there are. A bare constant would be a type of its own to numba, and compile
         the callee once more."""
@@ -480,8 +528,10 @@ class _Printer:
             plan.statements(depth + 1)
             self._walk(plan, order, depth + 1, inner, sinks)
 
-    def _for(self, axis: str) -> str:
+    def _for(self, axis: str, backwards: bool = False) -> str:
         a = self.axes[axis]
+        if backwards:
+            return f"for {a.name} in range({a.end} - 1, {a.start} - 1, -1):"
         return f"for {a.name} in range({a.end}):" if a.start == "0" else f"for {a.name} in range({a.start}, {a.end}):"
 
     def _start_total(self, r: Reduce) -> str:
@@ -688,7 +738,7 @@ class _Elements:
                     visit(operand, depth if isinstance(op, Broadcast) else self._depth(op))
 
         for sink in group.sinks:
-            for v in regions.inputs(sink) if isinstance(sink, Store | Reduce) else (sink,):
+            for v in regions.inputs(sink) if isinstance(sink, Store | Reduce | Scan) else (sink,):
                 visit(v, len(order))
         position = {op: i for i, op in enumerate(printer.kernel.body.walk())}
         self.named: list[Op] = []

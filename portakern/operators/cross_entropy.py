@@ -13,7 +13,7 @@ import portakern as pk
         "one": dict(M=1, N=1),
         "zero": dict(M=0, N=128),
         "long": dict(M=3, N=70000),
-        "unaligned": dict(M=130, N=257, ignore_index=7),
+        "unaligned": dict(M=130, N=257, ignore_index=7, inputs={"labels": pk.Labels("N", ignored=7)}),
         "ignored": dict(M=9, N=33, inputs={"labels": pk.Integers(-100, -99)}),
         "outside": dict(M=6, N=20, inputs={"labels": pk.Integers(10, "2*N")}),
     },
