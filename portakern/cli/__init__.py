@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "check": "run what can be run here, and compare with the float64 oracle",
     "bench": "time kernels where their silicon is, interleaved with peers",
     "compare": "one table over targets and machines, each figure with its evidence",
+    "tune": "search the schedules of a kernel by timing them, and keep the best",
     "evaluate": "judge a kernel from elsewhere against an operator",
     "results": "what was timed before: listed, filtered, imported, exported",
 }

@@ -59,6 +59,7 @@ def piece(work: Work, args: argparse.Namespace) -> tuple[str, str | bytes]:
     """(file name suffix, text or bytes) of what was asked for one work."""
     if args.ir == "tensor":
         return ".txt", f"{work.program}\n"
+    work, _ = steps.settled(work)
     target = registry().target(work.target)
     language = registry().language(target.language)
     if args.ir == "tile":

@@ -21,7 +21,7 @@ from portakern.study.row import Row, success
 from portakern.study.store import Store
 from portakern.study.study import Study, write_text
 from portakern.study.table import summary, text_table
-from portakern.study.work import Ask, Work, of_case, works
+from portakern.study.work import DEFAULT, Ask, Work, of_case, works
 
 
 def add_operator(parser: argparse.ArgumentParser) -> None:
@@ -33,14 +33,18 @@ def add_targets(parser: argparse.ArgumentParser, required: bool = True) -> None:
                         help="language:device, patterns such as hip:* or *:gfx942, or all")
 
 
-def add_size(parser: argparse.ArgumentParser) -> None:
+def add_size(parser: argparse.ArgumentParser, schedule: bool = True) -> None:
     """Shape, dtype, parameters and schedule."""
     parser.add_argument("--shape", action="append", default=[], metavar="M=4096,N=4096",
                         help="sizes of the dims; B=2x3 for leading dims, M=? leaves a dim open")
     parser.add_argument("--dtype", metavar="D,..", help="dtypes of the inputs, or all that the operator declares")
     parser.add_argument("--param", action="append", default=[], metavar="k=v,..", help="parameters of the operator")
+    parser.set_defaults(schedule=[])
+    if not schedule:
+        return
     parser.add_argument("--schedule", action="append", default=[], metavar="k=v,..",
-                        help="tiles by axis or role, stages, warps, and options of the backend")
+                        help="tiles by axis or role, stages, warps, and options of the backend; or default, where a tuned "
+                             "schedule would be taken")
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -146,7 +150,9 @@ def pairs(options: Sequence[str], flag: str) -> dict[str, str]:
     return found
 
 
-def schedule_of(options: Sequence[str]) -> dict[str, Value]:
+def schedule_of(options: Sequence[str]) -> dict[str, Value] | str:
+    if list(options) == [DEFAULT]:
+        return DEFAULT
     return {k: literal(v) for k, v in pairs(options, "--schedule").items()}
 
 

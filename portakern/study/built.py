@@ -11,7 +11,7 @@ from typing import Any
 
 from portakern import launch
 from portakern.backend import Binary, Executable, Plan, Prepared, Target
-from portakern.errors import PortakernError, RuntimeFault, ToolMissing, UsageError
+from portakern.errors import CompileError, PortakernError, RuntimeFault, ToolMissing, UsageError
 from portakern.ir.program import Array, ArrayFacts
 from portakern.ir.schedule import Schedule
 from portakern.ir.size import evaluate
@@ -37,20 +37,33 @@ class Built:
         source: the emitted text with its launches; ``print(k.source)`` prints the text.
         program: the kernels on the tile level.
         tensor_program: the math.
+        schedule_note: why a tuned schedule is not used, where there is one that no longer fits; else empty.
     """
 
     def __init__(self, work: Work) -> None:
-        self._work = work
+        self._work, self.schedule_note = steps.settled(work)
         self.target: Target = registry().target(work.target)
         self._language = registry().language(self.target.language)
         self.source: Text
-        self._source, self.program = steps.emit(work)
+        self._source, self.program = steps.emit(self._work)
         self.source = Text(self._source.text)
         self._variants: dict[tuple[tuple[str, ArrayFacts], ...], Built] = {}
         self._callers: dict[tuple[Hashable, ...], Callable[[Sequence[Any]], Any]] = {}
         self._lock = threading.RLock()
         if self._language.toolchain is not None and self._language.toolchain.available(self.target):
-            _ = self.binary  # what a compiler has to say is said now
+            self._compile()  # what a compiler has to say is said now
+
+    def _compile(self) -> None:
+        try:
+            _ = self.binary
+        except CompileError as error:
+            if self._work.chosen is None:
+                raise
+            # A tuned schedule that does not compile any more must not keep the operator from being built.
+            self._work, self.schedule_note = steps.without_tuned(self._work, error)
+            self._source, self.program = steps.emit(self._work)
+            self.source = Text(self._source.text)
+            _ = self.binary
 
     def __repr__(self) -> str:
         from portakern.study.table import case_text
@@ -67,6 +80,11 @@ class Built:
     def schedule(self) -> tuple[Schedule, ...]:
         """The schedule of each kernel."""
         return tuple(k.schedule for k in self.program.kernels if k.schedule is not None)
+
+    @property
+    def schedule_from(self) -> str:
+        """Whether the schedule was ``given``, is ``tuned``, or the backend's ``default``."""
+        return steps.schedule_from(self._work)
 
     @cached_property
     def plan(self) -> Plan | None:

@@ -25,7 +25,8 @@ class Row:
     """One line of a study.  Every key is in the JSON; what is not known is ``None``.
 
     ``shape`` gives the dims (a list for a starred dim, ``None`` for an open one), ``schedule`` the schedule of each
-    kernel, ``method`` how the evidence was reached and what kept it from a higher level, ``max_error_ratio`` the largest
+    kernel, ``schedule_from`` whether it was ``given``, ``tuned`` or is the backend's ``default``, ``schedule_note`` which
+    tuned entry it is or why one is not used, ``method`` how the evidence was reached and what kept it from a higher level, ``max_error_ratio`` the largest
     error as a share of what is allowed, ``environment`` the machine the row was taken on.
     """
 
@@ -36,6 +37,8 @@ class Row:
     dtype: str | None = None
     params: Mapping[str, Any] | None = None
     schedule: str | None = None
+    schedule_from: str | None = None
+    schedule_note: str | None = None
     evidence: str | None = None
     method: str | None = None
     correct: bool | None = None

@@ -12,7 +12,7 @@ import pickle
 import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,14 +73,16 @@ def defect(error: Exception) -> PortakernError:
 
 
 def lowered(work: Work, target: Target) -> Program:
-    """The kernels of ``work`` under the schedule asked for.
+    """The kernels of ``work`` under the schedule asked for, or that chosen for it.
 
     Raises :class:`UnsupportedDtype` where the device cannot have a dtype, else what lowering raises.
     """
     from portakern.lower import lower
 
     refuse_dtypes(work.program, target)
-    return lower(work.program, target, dict(work.schedule), dict(work.names), dict(work.facts))
+    language = registry().language(target.language)
+    pick = work.chosen.picker(language.options, language.emitter_version) if work.chosen is not None else None
+    return lower(work.program, target, dict(work.schedule), dict(work.names), dict(work.facts), pick)
 
 
 def refuse_dtypes(program: TensorProgram, target: Target) -> None:
@@ -93,6 +95,28 @@ def refuse_dtypes(program: TensorProgram, target: Target) -> None:
             hint = f"use {instead}" if instead else f"{device.name} has {', '.join(device.dtypes)}"
             raise UnsupportedDtype(f"{target} has no {dtype}, which {program.name} is asked in", hint=hint,
                                    where=str(op.loc or ""))
+
+
+def settled(work: Work) -> tuple[Work, str]:
+    """``work`` without a tuned schedule that no longer fits, and what was wrong with it (empty: nothing)."""
+    if work.chosen is None or work.chosen.exact:
+        return work, ""
+    try:
+        emit(work)
+    except PortakernError as error:
+        return without_tuned(work, error)
+    return work, ""
+
+
+def without_tuned(work: Work, error: PortakernError) -> tuple[Work, str]:
+    """``work`` with the backend's default schedule, and why the tuned one is not used."""
+    assert work.chosen is not None
+    return replace(work, chosen=None), f"{work.chosen.origin} is not used: {error.message}"
+
+
+def schedule_from(work: Work) -> str:
+    """Whether the schedule is ``given``, ``tuned`` or the backend's ``default``."""
+    return "given" if work.schedule else "tuned" if work.chosen is not None else "default"
 
 
 def emitted(work: Work, target: Target, language: Language) -> tuple[Source, Program]:
@@ -154,11 +178,14 @@ def emit_row(work: Work) -> Made:
 def _emit_row(work: Work) -> tuple[Made, Target, Language]:
     target = registry().target(work.target)
     language = registry().language(target.language)
+    work, stale = settled(work)
     source, program = emitted(work, target, language)
     schedules = source.schedule or tuple(k.schedule for k in program.kernels if k.schedule is not None)
     row = work.row.but(device=target.device.title, evidence="emitted", source_hash=source.digest,
                        method="emitted" if work.foreign is None else "given as text",
-                       schedule=None if work.foreign else "; ".join(map(str, schedules)) or None)
+                       schedule=None if work.foreign else "; ".join(map(str, schedules)) or None,
+                       schedule_from=None if work.foreign else schedule_from(work),
+                       schedule_note=stale or (work.chosen.origin if work.chosen is not None else None))
     return Made(row, source), target, language
 
 
@@ -171,7 +198,14 @@ def build(work: Work, estimate: bool = False) -> Made:
     if made.source is None:
         return made
     source = made.source
-    return guarded(made.row, lambda: _compiled(made.row, source, estimate))
+    compiled = guarded(made.row, lambda: _compiled(made.row, source, estimate))
+    error = compiled.row.error
+    if error is None or work.chosen is None or work.chosen.exact or error["kind"] == "tool-missing":
+        return compiled
+    # A tuned schedule that does not compile any more must not keep the operator from being built.
+    default, stale = without_tuned(work, PortakernError(error["kind"], error["message"]))
+    again = build(default, estimate)
+    return replace(again, row=again.row.but(schedule_note=stale)) if again.row.error is None else compiled
 
 
 def _compiled(row: Row, source: Source, estimate: bool) -> Made:

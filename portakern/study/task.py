@@ -75,7 +75,7 @@ class Task:
         """
         if isinstance(schedule, str):
             schedule = {k: literal(v) for k, v in (part.split("=", 1) for part in schedule.split(",") if part)}
-        return steps.emit(replace(self._work, schedule=schedule))[0].text
+        return steps.emit(replace(self._work, schedule=schedule, chosen=None))[0].text
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON, for a generator in another process."""
@@ -94,7 +94,7 @@ def task_of(work: Work, operator: Operator) -> Task:
     """Raises what emitting the starting kernel raises."""
     target = registry().target(work.target)
     language = registry().language(target.language)
-    source, _ = steps.emit(work)
+    source, _ = steps.emit(steps.settled(work)[0])
     return Task(
         operator.name, work.target, work.row.dtype or "", work.row.shape or {}, work.row.params or {}, operator.doc,
         operator.source, str(work.program), tuple(ArraySpec(*a) for a in arg_rows(steps.arrays_of(work.program))),

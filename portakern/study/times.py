@@ -21,7 +21,7 @@ def times_text(rows: Sequence[Row]) -> str:
 def block(row: Row) -> str:
     """One timed row: contenders, then where the time is spent, how near the roof it is, and how it was taken."""
     t: Mapping[str, Any] = row.time or {}
-    lines = [_heading(row), *_contenders(t)]
+    lines = [*_wrapped(_heading(row), ""), *_contenders(t)]
     lines += _wrapped(_spent(t), "  ")
     for label, text in (("roofline", _roofline(t.get("roofline"))), ("taken", _taken(t)), ("clocks", _clocks(t))):
         if text:
@@ -74,7 +74,7 @@ def _roofline(r: Mapping[str, Any] | None) -> str:
         if isinstance(figure, Mapping):
             unit, scale = ("GB/s", 1e9) if name == "bandwidth" else ("TFLOP/s", 1e12)
             parts.append(f"{figure['share']:.1%} of the stated {figure['value'] / scale:.4g} {unit} of {stated['product']}")
-    reached = f"{r['gbs']:.4g} GB/s, {r['gflops'] / 1e3:.3g} TFLOP/s" if r.get("gbs") is not None else ""
+    reached = f"{r['gbs']:.4g} GB/s, {r['gflops']:.4g} GFLOP/s" if r.get("gbs") is not None else ""
     return "; ".join(filter(None, [*parts, reached, f"limited by {r['limiter']}" if r.get("limiter") else ""]))
 
 

@@ -27,11 +27,14 @@ from portakern.study.steps import Made, guarded, load
 from portakern.study.work import Work
 from portakern.timing import peers as peer_forms
 from portakern.timing.inputs import InputSets, Place, as_library, input_sets, place_of, same_bytes
-from portakern.timing.measure import Contender, Measurement, Options, Timing, measure
+from portakern.timing.measure import Contender, ContenderError, Measurement, Options, Timing, measure
 from portakern.timing.peers import Peer, Subject
 from portakern.timing.roofline import measured_copy, product_of, roofline
 
 OURS = "portakern"
+FATAL = ("timeout", "device-lost")
+"""Kinds of a peer's failure after which nothing more can be measured: its work is still running, or the device is gone."""
+
 POISON = 0xFF
 """The byte that outputs hold before the loop: NaN in every float."""
 
@@ -71,6 +74,7 @@ class Session:
     options: Options
     target: Target = field(init=False)
     runtime: Runtime = field(init=False)
+    executable: Executable = field(init=False)
     device: Device = field(init=False)
     program: TensorProgram = field(init=False)
     place: Place = field(init=False)
@@ -86,6 +90,8 @@ class Session:
         runtime = registry().language(self.target.language).runtime
         assert runtime is not None
         self.runtime = runtime
+        # Loaded first: a runtime may have to prepare the process before the device can be found.
+        self.executable = load(self.made.source, self.made.binary_key, self.made.runner)
         # Work that is done when the call returns is timed as the host's.
         self.device = device_of(runtime, self.target) or open_device("host")
         self.program = bind(self.work.program, self.work.sizes)
@@ -94,31 +100,45 @@ class Session:
     # ---- the way of a row
 
     def run(self, against: Sequence[str]) -> Row:
-        assert self.made.source is not None
-        executable = load(self.made.source, self.made.binary_key, self.made.runner)
         self._make_sets()
-        self._prepare(executable)
+        self._prepare()
         peers, absent = self._peers(against)
         here = [p for p in peers if self._runs_here(p)]
-        self._poison()
         taken = now()
-        measurement = measure(self.device, [self._ours(), *map(self._contender, here)], self.options)
-        self._recheck()
+        measurement, here = self._measured(self.device, self._ours, here, absent)
+        self._recheck(measurement.timings[0])
         elsewhere = [p for p in peers if not self._runs_here(p)]
-        host = self._on_host(elsewhere) if elsewhere else None
+        host = None
+        if elsewhere:
+            host, elsewhere = self._measured(open_device("host"), self._ours_whole, elsewhere, absent)
         time = self._time(measurement, here, host, elsewhere)
         time["peers"] += [a.to_dict() for a in absent]
         time["provenance"] = self._provenance(taken, measurement)
         return self.made.row.but(evidence="timed", time=time)
+
+    def _measured(self, device: Device, ours: Callable[[], Contender], peers: Sequence[Peer], absent: list[Absent]
+                  ) -> tuple[Measurement, list[Peer]]:  # fmt: skip
+        """Ours and the peers in turns; a peer that fails in the loop is left out, and the rest measured anew."""
+        left = list(peers)
+        while True:
+            self._poison()
+            try:
+                return measure(device, [ours(), *map(self._contender, left)], self.options), left
+            except ContenderError as error:
+                failed = next((p for p in left if p.name == error.contender), None)
+                if failed is None or error.kind in FATAL:
+                    raise
+                left.remove(failed)
+                absent.append(Absent(failed.name, _one_line(f"failed while it was timed: {error.message}")))
 
     def _make_sets(self) -> None:
         facts = self.device.facts
         self.sets = input_sets(self.program, self.work.families, self.place, facts.cache_bytes, facts.memory_bytes,
                                self.options.cache == "warm", self.options.seed)  # fmt: skip
 
-    def _prepare(self, executable: Executable) -> None:
+    def _prepare(self) -> None:
         """One prepared call per set, and what each gives."""
-        self.prepared = [prepare(executable, arrays, self.work.sizes) for arrays in self.sets.arrays]
+        self.prepared = [prepare(self.executable, arrays, self.work.sizes) for arrays in self.sets.arrays]
         self.before = [self._outputs(p) for p in self.prepared]
 
     def _outputs(self, p: Prepared) -> list[np.ndarray]:
@@ -144,17 +164,25 @@ class Session:
 
     # ---- after the loop
 
-    def _recheck(self) -> None:
+    def _recheck(self, ours: Timing) -> None:
         """Every set's outputs are what they were, after the loop and after a call on inputs that have changed places."""
         self._wait()
+        # A loop that its budget ended early may not have come to every set; those are checked by the calls below.
+        all_called = len(ours.samples_us) * ours.calls_per_sample >= len(self.sets)
         for number, (p, before) in enumerate(zip(self.prepared, self.before, strict=True)):
-            self._expect(self._read(p), before, f"the outputs of input set {number} after timing differ from those before it")
-        if name := self.sets.changed():
-            raise PortakernError("unstable", f"the input {name} was changed while timing")
+            after = self._read(p)
+            if all_called or not all(_untouched(x) for x in after):
+                self._expect(after, before, f"the outputs of input set {number} after timing differ from those before it")
+        self._unchanged(0)
         self._swap()
         for number, p in enumerate(self.prepared):
             self._expect(self._outputs(p), self.before[(number + 1) % len(self.sets)],
                          "after timing, other inputs at the same addresses do not give their own outputs")  # fmt: skip
+        self._unchanged(1)
+
+    def _unchanged(self, shift: int) -> None:
+        if name := self.sets.changed(shift):
+            raise PortakernError("unstable", f"the input {name} was changed by the calls that were timed")
 
     def _swap(self) -> None:
         """The inputs of each set become those of the next, in place: an answer kept by address is now wrong."""
@@ -218,15 +246,15 @@ class Session:
         """Whether a peer's work is on the device that times ours: the host's, or tensors that lie there."""
         return self.device.facts.blocking or (self.place.library == "torch" and peer.library == "torch")
 
-    def _on_host(self, peers: Sequence[Peer]) -> Measurement:
-        """Peers that run on the host while we run on a device: whole calls of both under the host's clock."""
+    def _ours_whole(self) -> Contender:
+        """Beside peers that run on the host while we run on a device: whole calls, under the host's clock."""
         prepared, device, count = self.prepared, self.device, len(self.prepared)
 
         def whole(i: int) -> None:
             prepared[i % count]()
             device.synchronize(self.options.deadline_s)
 
-        return measure(open_device("host"), [Contender(OURS, whole), *map(self._contender, peers)], self.options)
+        return Contender(OURS, whole)
 
     # ---- the figures
 
@@ -243,10 +271,10 @@ class Session:
             "median_us": ours.median_us, "ci_low_us": ours.ci_low_us, "ci_high_us": ours.ci_high_us,
             "samples": len(ours.samples_us), "launch_us": number(ours.launch_us), "end_to_end_us": number(ours.end_to_end_us),
             "mode": f"{ours.mode}; {self._inputs_text()}", "roofline": roofline(self.program, ours.median_us, copy, product),
-            "peers": entries, "quantiles_us": {str(k): float(v) for k, v in ours.quantiles.items()},
-            "empty_us": number(ours.empty_us), "overhead_us": number(ours.overhead_us), "blocks": m.blocks,
+            "peers": entries, "quantiles_us": {str(k): float(v) for k, v in ours.quantiles_us.items()},
+            "correction_us": ours.correction_us, "calls_per_sample": ours.calls_per_sample, "empty_us": number(ours.empty_us), "overhead_us": number(ours.overhead_us), "blocks": m.blocks,
             "stopped": m.stopped, "suspicions": list(ours.suspicions), "throttled": _flagged(ours),
-            "clocks": {"before": plain(m.before), "after": plain(m.after)}, "options": plain(self.options),
+            "clocks": {"before": plain(m.health_before), "after": plain(m.health_after)}, "options": plain(self.options),
             **_samples(ours),
         }  # fmt: skip
 
@@ -278,7 +306,8 @@ def _peer_entries(m: Measurement, peers: Sequence[Peer], measured: str) -> list[
         entry = {
             **peer.to_dict(), "median_us": timing.median_us, "ratio": against.ratio, "ci_low": against.ci_low,
             "ci_high": against.ci_high, "verdict": against.verdict, "ci_low_us": timing.ci_low_us,
-            "ci_high_us": timing.ci_high_us, "samples": len(timing.samples_us), "launch_us": number(timing.launch_us),
+            "ci_high_us": timing.ci_high_us, "samples": len(timing.samples_us), "correction_us": timing.correction_us,
+            "calls_per_sample": timing.calls_per_sample, "launch_us": number(timing.launch_us),
             "end_to_end_us": number(timing.end_to_end_us), "mode_of_timing": timing.mode,
             "suspicions": list(timing.suspicions), "throttled": _flagged(timing), **_samples(timing),
         }  # fmt: skip
@@ -306,6 +335,10 @@ def plain(value: Any) -> Any:
     if not is_dataclass(value) or isinstance(value, type):
         return value
     return {k: v for k, v in asdict(value).items() if v is not None}
+
+
+def _untouched(x: np.ndarray) -> bool:
+    return bool((np.ascontiguousarray(x).reshape(-1).view(np.uint8) == POISON).all())
 
 
 def _difference(name: str, a: np.ndarray, b: np.ndarray) -> str:

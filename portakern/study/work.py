@@ -17,6 +17,15 @@ from portakern.spec.bind import bind
 from portakern.spec.inputs import Family, at_sizes
 from portakern.spec.operator import Case, DimValue, Operator
 from portakern.study.row import Row
+from portakern.tuning.chosen import Chosen
+from portakern.tuning.keys import Key, key_of
+from portakern.tuning.resolve import tuned
+
+DEFAULT = "default"
+
+Asked = Mapping[str, Value] | str | None
+"""A schedule as a user asks for it: nothing (the tuned one, where there is one), ``"default"`` (the backend's, tuned or not), or
+tiles by axis or role, ``stages``, ``warps`` and options that change the backend's."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +41,8 @@ class Work:
         families: what the inputs are filled with.
         target: ``language:device``.
         schedule: what the user asks of the schedule.
+        key: what a tuned schedule of it is kept under.
+        chosen: schedules for its kernels from elsewhere, in place of the backend's default.
         row: the row so far: operator, target, shape, dtype, params.
         foreign: a kernel from elsewhere that takes the place of the one we would emit.
         facts: strides and alignment of inputs that are not contiguous and 16-byte aligned.
@@ -50,6 +61,8 @@ class Work:
     facts: Mapping[str, ArrayFacts] = field(default_factory=dict)
     torch: str = ""
     file: str = ""
+    key: Key | None = None
+    chosen: Chosen | None = None
 
 
 @dataclass(frozen=True)
@@ -79,11 +92,11 @@ def works(
     ask: Ask,
     targets: Iterable[Target],
     dtypes: Sequence[str],
-    schedule: Mapping[str, Value] | None = None,
+    schedule: Asked = None,
     open_sizes: Mapping[str, int] | None = None,
     foreign: Foreign | None = None,
 ) -> list[Work]:
-    """One :class:`Work` per target and dtype.
+    """One :class:`Work` per target and dtype, with the tuned schedule where there is one and none is asked for.
 
     Raises:
         UsageError: a dim, size, parameter or dtype makes no sense.
@@ -101,8 +114,11 @@ def works(
         opened = {n: (open_sizes or {}).get(n, _example(op, n)) for n in program.dims}
         for target in targets:
             row = Row(op.name, str(target), None, shape, dtype, params)
+            key = key_of(traced, sizes, dtype, target)
+            chosen = tuned(key, target) if not schedule and foreign is None else None
             found.append(Work(program, dim_names(traced), opened, at_sizes(families, {**sizes, **opened}), str(target),
-                              dict(schedule or {}), row, foreign, torch=op.torch, file=op.file))  # fmt: skip
+                              {} if schedule in (None, DEFAULT) else dict(schedule), row, foreign, torch=op.torch,
+                              file=op.file, key=key, chosen=chosen))  # fmt: skip
     return found
 
 

@@ -154,9 +154,10 @@ class InputSets:
     def __len__(self) -> int:
         return len(self.host)
 
-    def changed(self) -> str:
-        """The name of an input whose bytes are no longer what they were, or ''."""
-        for host, arrays in zip(self.host, self.arrays, strict=True):
+    def changed(self, shift: int = 0) -> str:
+        """The name of an input whose bytes are no longer those of its set, or of the set ``shift`` further on; or ''."""
+        for number, arrays in enumerate(self.arrays):
+            host = self.host[(number + shift) % len(self.host)]
             for (name, x), array in zip(host.items(), arrays, strict=True):
                 if x.ndim and not same_bytes(self.place.get(array), x):
                     return name

@@ -21,8 +21,8 @@ from portakern.registry import registry
 from portakern.spec.cost import cost
 from portakern.timing.measure import Contender, Options, measure
 
-COPY_BYTES = 512 << 20
-"""What a copy moves, one way, where the memory allows: far beyond every cache."""
+COPY_BYTES = 64 << 20, 1 << 30
+"""Least and most that a copy moves, one way: eight times the cache within these, and within an eighth of the memory."""
 
 COPY_BUDGET_S = 0.5
 
@@ -41,8 +41,9 @@ def measured_copy(driver: str, ordinal: int) -> Copy | None:
     from portakern.native import open_device
 
     device = open_device(driver, ordinal)
-    size = min(COPY_BYTES, (device.facts.memory_bytes or 8 * COPY_BYTES) // 8)
-    size -= size % 4096
+    least, most = COPY_BYTES
+    size = max(least, min(most, 8 * (device.facts.cache_bytes or least)))
+    size = min(size, (device.facts.memory_bytes or 8 * size) // 8) // 4096 * 4096
     places: list[int] = []
     try:
         places += [device.allocate(size), device.allocate(size)]
