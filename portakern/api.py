@@ -9,7 +9,6 @@ from typing import Any
 from portakern.backend import Target
 from portakern.dtypes import DTYPES, DType
 from portakern.errors import UsageError
-from portakern.ir.schedule import Value
 from portakern.registry import registry
 from portakern.spec.load import load_operator
 from portakern.spec.operator import Operator
@@ -18,14 +17,14 @@ from portakern.study.judge import CANDIDATE_MEMORY, CANDIDATE_S, judge
 from portakern.study.row import Row
 from portakern.study.study import Runner, Study
 from portakern.study.task import Task, task_of
-from portakern.study.work import Ask, works
+from portakern.study.work import Ask, Asked, works
 
 OperatorLike = Operator | str
 DTypeLike = str | DType | None
 
 
 def build(
-    op: OperatorLike, target: str | Target, dtype: DTypeLike = None, schedule: Mapping[str, Value] | None = None, **values: Any
+    op: OperatorLike, target: str | Target, dtype: DTypeLike = None, schedule: Asked = None, **values: Any
 ) -> Built:
     """An operator built for one target.
 
@@ -33,7 +32,8 @@ def build(
         op: an operator, the name of one in the library, or ``file.py:function``.
         target: ``language:device``.
         dtype: of the inputs that declare none; bf16 where the operator declares it, else its first.
-        schedule: tiles by axis or role, ``stages``, ``warps`` and options of the backend.
+        schedule: tiles by axis or role, ``stages``, ``warps`` and options of the backend, which change its default; or
+            ``"default"``.  Where ``None``, the tuned schedule if there is one for this shape and device, else the default.
         values: sizes of dims and values of parameters.  Dims left out, or ``pk.dynamic``, stay open.
 
     Raises:
@@ -50,7 +50,7 @@ def compare(
     op: OperatorLike,
     targets: str | Sequence[str | Target],
     dtype: DTypeLike | Sequence[str] = None,
-    schedule: Mapping[str, Value] | None = None,
+    schedule: Asked = None,
     jobs: int = 2,
     **values: Any,
 ) -> Study:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from portakern.device import Device
 from portakern.ir.program import Array, Program
-from portakern.ir.schedule import Nest, Schedule
+from portakern.ir.schedule import Nest, Schedule, Value
 from portakern.ir.size import Size
 
 if TYPE_CHECKING:
@@ -346,7 +346,10 @@ class Language:
     this language allows on a device, default first; ``options`` documents the schedule options it declares.
     ``environment`` is set in the worker processes that compile or run for it.  ``convention`` says in one paragraph how
     a foreign kernel of this language is called; ``adopt`` wraps such a text as a :class:`Source` for the arrays of an
-    operator (``None``: foreign kernels are not taken).  ``extra`` is the pip extra its tools come from; ``tools`` names
+    operator (``None``: foreign kernels are not taken).  ``choices`` adds to what tuning tries for a nest beside the values that
+    ``schedules`` lists: by axis, role, ``warps``, ``stages`` or option the values worth trying.  ``emitter_version`` is raised
+    when what the emitter makes of a schedule has changed so much that a schedule tuned before says nothing any more.
+    ``extra`` is the pip extra its tools come from; ``tools`` names
     executables from outside pip that it uses where they are, each with what it gives (for ``portakern doctor``).
     """
 
@@ -365,11 +368,14 @@ class Language:
     environment: Mapping[str, str] = field(default_factory=dict)
     convention: str = ""
     adopt: Callable[[str, str | None, Program, Target], Source] | None = None
+    choices: Callable[[Nest, Device], Mapping[str, Sequence[Value]]] | None = None
+    emitter_version: int = 1
 
 
 @dataclass(frozen=True, eq=False)
 class Backend:
-    """The manifest of one platform.  ``devices`` is the folder with its device descriptions (TOML)."""
+    """The manifest of one platform.  ``devices`` is the folder with its device descriptions (TOML); a folder ``tuned`` beside
+    it holds the schedules that it ships tuned (see :mod:`portakern.tuning.database`)."""
 
     name: str
     languages: tuple[Language, ...]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+# Kernels in tests have the backends' default schedules, whatever was tuned on this machine or is shipped.
+os.environ["PORTAKERN_TUNED"] = "off"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -24,7 +24,7 @@ from portakern.tuning.resolve import tuned
 DEFAULT = "default"
 
 Asked = Mapping[str, Value] | str | None
-"""A schedule as a user asks for it: nothing (the tuned one, where there is one), ``"default"`` (the backend's, tuned or not), or
+"""A schedule as a user asks for it: nothing (the tuned one, where there is one), ``"default"`` (the backend's), or
 tiles by axis or role, ``stages``, ``warps`` and options that change the backend's."""
 
 

@@ -1,0 +1,186 @@
+"""Candidates on their device: what runs in the worker process that keeps it.
+
+The worker keeps inputs, outputs and loaded candidates between jobs.  Every candidate writes the same output arrays, which are
+filled with a pattern before its first run, and its results are held against those of the default schedule.  That is a coarse
+test which finds kernels that are wrong at a glance, without the cost of expected values for each; the winner gets the whole
+check of :mod:`portakern.check` before it is kept.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from portakern import launch
+from portakern.backend import Prepared, Source
+from portakern.errors import PortakernError
+from portakern.registry import registry
+from portakern.spec.bind import bind
+from portakern.study.steps import load
+from portakern.study.work import Work
+from portakern.timing.inputs import InputSets, input_sets, place_of
+from portakern.timing.measure import Contender as Timed
+from portakern.timing.measure import ContenderError, Options, measure
+
+KEPT = 32
+"""Loaded candidates that the worker keeps."""
+
+POISON = 0xFF  # NaN as a float, -1 as an integer
+
+COARSE = 0.02
+"""Differences from the default's results that the coarse test allows, as a share of the value and of the results' scale."""
+
+WARM_UP_S = 0.01
+"""Per contender, before the samples of a rung; the first gets it while the others are sampled too."""
+
+SAMPLE_LIMIT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A compiled candidate, as it travels to the worker."""
+
+    name: str
+    source: Source
+    binary_key: str
+
+
+@dataclass(frozen=True)
+class Raced:
+    """Samples in microseconds by name, or which contender failed and how; how and on what they were taken."""
+
+    samples: dict[str, list[float]]
+    failed: str = ""
+    error: PortakernError | None = None
+    mode: str = ""
+    suspicions: tuple[str, ...] = ()
+    device: str = ""
+    driver: str | None = None
+
+
+@dataclass
+class _Session:
+    """One operator at one shape on one target, with all that its candidates share."""
+
+    work: Work
+    sets: InputSets
+    device: Any
+    ready: OrderedDict[str, list[Prepared]] = field(default_factory=OrderedDict)
+    outputs: list[tuple[Any, ...]] = field(default_factory=list)
+    reference: list[np.ndarray] = field(default_factory=list)
+
+
+_sessions: dict[tuple[str, str, str], _Session] = {}
+
+
+def admit(work: Work, default: Contender, contender: Contender) -> None:
+    """Load a candidate and run it once; raises what keeps it from running, and ``incorrect`` for other results than the
+    default's."""
+    session = _session(work, default)
+    if contender.name != default.name:
+        _prepared(session, contender)
+        _run_and_compare(session, contender)
+
+
+def race(
+    work: Work, default: Contender, contenders: list[Contender], samples: int, cache: Literal["cold", "warm"] = "cold",
+    seed: int = 0,
+) -> Raced:  # fmt: skip
+    """Samples of each, taken in turns."""
+    session = _session(work, default)
+    timed = []
+    for c in contenders:
+        calls = _prepared(session, c)
+        native = [p.call for p in calls if p.call is not None]
+        timed.append(Timed(c.name, native if len(native) == len(calls) else _in_turns(calls), calls[0].stream))
+    options = Options(min_samples=samples, max_samples=samples, budget_s=60.0, cache=cache, seed=seed,
+                      deadline_s=SAMPLE_LIMIT_S, warm_up_s=WARM_UP_S)  # fmt: skip
+    try:
+        result = measure(session.device, timed, options)
+    except ContenderError as error:
+        return Raced({}, error.contender, PortakernError(error.kind, error.message, error.hint))
+    suspicions = tuple(sorted({s for t in result.timings for s in t.suspicions}))
+    return Raced({t.name: [float(x) for x in t.device_us] for t in result.timings}, mode=result.timings[0].mode,
+                 suspicions=suspicions, device=result.facts.name, driver=result.facts.version)  # fmt: skip
+
+
+def _in_turns(calls: list[Prepared]) -> Any:
+    return lambda i: calls[i % len(calls)]()
+
+
+def _session(work: Work, default: Contender) -> _Session:
+    key = (work.program.digest, work.target, repr(sorted(work.sizes.items())))
+    if key not in _sessions:
+        _sessions.clear()  # memory is for one operator at a time
+        _sessions[key] = _opened(work, default)
+    return _sessions[key]
+
+
+def _opened(work: Work, default: Contender) -> _Session:
+    from portakern.native import open_device
+
+    target = registry().target(work.target)
+    runtime = registry().language(target.language).runtime
+    assert runtime is not None
+    device = launch.device_of(runtime, target) or open_device("host")
+    facts = device.facts
+    program = bind(work.program, work.sizes)
+    sets = input_sets(program, work.families, place_of(target), facts.cache_bytes,
+                      facts.memory_bytes)  # fmt: skip
+    session = _Session(work, sets, device)
+    first = _load(session, default)
+    session.ready[default.name] = first
+    session.outputs = [tuple(p.outputs) for p in first]
+    for p in first[:1]:
+        p()
+        _wait(session)
+        session.reference = [sets.place.get(x).copy() for x in p.outputs]
+    return session
+
+
+def _load(session: _Session, contender: Contender) -> list[Prepared]:
+    executable = load(contender.source, contender.binary_key, "runtime")
+    sizes = dict(session.work.sizes)
+    return [launch.prepare(executable, arrays, sizes, session.outputs[i] if session.outputs else None)
+            for i, arrays in enumerate(session.sets.arrays)]
+
+
+def _prepared(session: _Session, contender: Contender) -> list[Prepared]:
+    if contender.name not in session.ready:
+        session.ready[contender.name] = _load(session, contender)
+        while len(session.ready) > KEPT:
+            session.ready.popitem(last=False)
+    session.ready.move_to_end(contender.name)
+    return session.ready[contender.name]
+
+
+def _run_and_compare(session: _Session, contender: Contender) -> None:
+    place, call = session.sets.place, session.ready[contender.name][0]
+    for x in call.outputs:
+        place.fill(x, POISON)
+    call()
+    _wait(session)
+    for number, (x, want) in enumerate(zip(call.outputs, session.reference, strict=True)):
+        if message := differs(place.get(x), want):
+            raise PortakernError("incorrect", f"output {number} differs from that of the default schedule: {message}")
+
+
+def _wait(session: _Session) -> None:
+    session.device.synchronize(timeout_s=SAMPLE_LIMIT_S)
+
+
+def differs(have: np.ndarray, want: np.ndarray) -> str:
+    """What is wrong with ``have`` at a glance; empty where nothing is."""
+    if have.tobytes() == want.tobytes():
+        return ""
+    a, b = have.astype(np.float32, copy=False), want.astype(np.float32, copy=False)
+    with np.errstate(all="ignore"):
+        finite = np.isfinite(b)
+        scale = float(np.sqrt(np.mean(np.square(b[finite], dtype=np.float64)))) if finite.any() else 0.0
+        near = np.abs(a - b) <= COARSE * (np.abs(b) + scale)
+        wrong = ~(near | (a == b) | (np.isnan(a) & np.isnan(b)))
+    count = int(wrong.sum())
+    return f"{count} of {want.size} elements" if count else ""
