@@ -111,6 +111,7 @@ pk_status open(const char *path, std::int32_t ordinal, DeviceState **out) {
                                            " has no shared virtual memory, without which it has no addresses to hand out");
     }
     device->description = api.text(device->id, device_name) + " (" + driver_text(api, device->platform, device->id) + ")";
+    device->is_cpu = is_cpu(api, device->id);
     device->cache_bytes = cache_bytes(api, device->id);
     cl_int status = complete;
     device->context = api.CreateContext(nullptr, 1, &device->id, nullptr, nullptr, &status);

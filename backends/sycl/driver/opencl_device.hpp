@@ -47,6 +47,7 @@ struct EventState {
 struct StreamState {
     using Handle = pk_stream_t;
     Queue queue = nullptr;
+    bool foreign = false;  // others may enqueue on it, too
     std::uint64_t commands = 0;
     Event last = nullptr;
     std::vector<EventState *> waiting;  // events whose next command has not come yet
@@ -64,6 +65,7 @@ struct DeviceState {
     Context context = nullptr;
     std::int32_t ordinal = 0;
     std::string description;  // of the device and its driver, as binaries for it begin
+    bool is_cpu = false;
     std::int64_t cache_bytes = 0;
 
     std::recursive_mutex mutex;  // of the streams, events and gates
@@ -128,6 +130,7 @@ pk_status load(DeviceState *device, const void *binary, std::size_t bytes, Modul
 void unload(DeviceState *device, ModuleState *module);
 pk_status kernel(DeviceState *device, ModuleState *module, const char *name, std::uint32_t shared_bytes, KernelState **out);
 pk_status launch(DeviceState *device, StreamState *stream, const pk_launch *what);
+pk_status prepare_flush(DeviceState *device);  // compiles and allocates; flush does it otherwise
 pk_status flush(DeviceState *device, StreamState *stream);
 pk_status launch_empty(DeviceState *device, StreamState *stream);
 void release_own(DeviceState *device);

@@ -152,16 +152,23 @@ pk_status launch(DeviceState *device, StreamState *stream, const pk_launch *what
                {what->block[0], what->block[1], what->block[2]});
 }
 
-pk_status flush(DeviceState *device, StreamState *stream) {
+pk_status prepare_flush(DeviceState *device) {
     if (device->cache_bytes == 0) return refused(PK_UNSUPPORTED, "the size of the device's cache is not known");
-    if (const pk_status status = prepare_own(device); status != PK_OK) return status;
-    if (const pk_status status = prepare_swept(device, stream); status != PK_OK) return status;
+    const pk_status status = prepare_own(device);
+    return status == PK_OK ? prepare_swept(device, device->first) : status;
+}
+
+pk_status flush(DeviceState *device, StreamState *stream) {
+    if (const pk_status status = prepare_flush(device); status != PK_OK) return status;
     const std::lock_guard lock(device->mutex);
     const Api &api = device->api;
     api.SetKernelArgSVMPointer(device->read, 0, device->swept);
     api.SetKernelArg(device->read, 1, sizeof(lines_per_group), &lines_per_group);
     api.SetKernelArgSVMPointer(device->read, 2, device->swept);
-    return run(device, stream, device->read, {static_cast<std::size_t>(device->swept_bytes) / group_bytes, 1, 1}, {1, 1, 1});
+    const std::size_t groups = static_cast<std::size_t>(device->swept_bytes) / group_bytes;
+    if (const pk_status status = run(device, stream, device->read, {groups, 1, 1}, {1, 1, 1}); status != PK_OK) return status;
+    // A CPU device's runtime went out of the caches, too, and how it starts a kernel is not what is asked for.
+    return device->is_cpu ? launch_empty(device, stream) : PK_OK;
 }
 
 pk_status launch_empty(DeviceState *device, StreamState *stream) {

@@ -28,18 +28,24 @@ void forget(DeviceState *device, EventState *event) {
     let_go(device->api, &event->after);
 }
 
-void add_stream(DeviceState *device, Queue queue, StreamState **out) {
+void add_stream(DeviceState *device, Queue queue, bool foreign, StreamState **out) {
     const std::lock_guard lock(device->mutex);
     device->streams.emplace_back();
     device->streams.back().queue = queue;
+    device->streams.back().foreign = foreign;
     *out = &device->streams.back();
+}
+
+// Of a command: 0 is done, below it failed.
+cl_int status_of(const Api &api, Event command) {
+    cl_int status = 1;
+    const cl_int asked = api.GetEventInfo(command, event_execution_status, sizeof(status), &status, nullptr);
+    return asked == complete ? status : asked;
 }
 
 // PK_OK once the command has ended well.
 pk_status ended(const Api &api, Event command) {
-    cl_int status = 1;
-    const cl_int asked = api.GetEventInfo(command, event_execution_status, sizeof(status), &status, nullptr);
-    if (asked != complete) return failed("clGetEventInfo", asked);
+    const cl_int status = status_of(api, command);
     if (status < 0) return failed("the command", status);
     return status == complete ? PK_OK : refused(PK_INVALID, "the event has not happened yet");
 }
@@ -59,7 +65,7 @@ pk_status stream_create(DeviceState *device, StreamState **out) {
     cl_int status = complete;
     Queue queue = device->api.CreateCommandQueueWithProperties(device->context, device->id, properties, &status);
     if (status != complete) return failed("clCreateCommandQueueWithProperties", status);
-    add_stream(device, queue, out);
+    add_stream(device, queue, false, out);
     return PK_OK;
 }
 
@@ -81,7 +87,7 @@ pk_status stream_wrap(DeviceState *device, std::uint64_t native, StreamState **o
         return refused(PK_UNSUPPORTED, "the queue must be in order, with CL_QUEUE_PROFILING_ENABLE");
     }
     device->api.RetainCommandQueue(queue);
-    add_stream(device, queue, out);
+    add_stream(device, queue, true, out);
     return PK_OK;
 }
 
@@ -99,17 +105,21 @@ void stream_destroy(DeviceState *device, StreamState *stream) {
 
 pk_status synchronize(DeviceState *device, StreamState *stream, std::int64_t timeout_ns) {
     std::vector<Queue> queues;
+    bool idle = true;
     {
         const std::lock_guard lock(device->mutex);
         for (StreamState &each : device->streams) {
-            if (stream == nullptr || stream == &each) queues.push_back(each.queue);
+            if (stream != nullptr && stream != &each) continue;
+            queues.push_back(each.queue);
+            idle = idle && !each.foreign && (each.last == nullptr || status_of(device->api, each.last) <= complete);
         }
     }
     bool in_time = true;
     cl_int status = complete;
-    if (timeout_ns >= 0) {
+    if (timeout_ns >= 0 && !idle) {
         status = device->finisher->wait(std::move(queues), timeout_ns, &in_time);
     } else {
+        // Nothing to wait for needs the call all the same: asking an event for its status makes no result visible.
         for (Queue queue : queues) {
             if (const cl_int each = device->api.Finish(queue); each != complete) status = each;
         }
@@ -119,9 +129,8 @@ pk_status synchronize(DeviceState *device, StreamState *stream, std::int64_t tim
     // clFinish is content with commands that failed.
     const std::lock_guard lock(device->mutex);
     for (const StreamState &each : device->streams) {
-        const bool asked = stream == nullptr || stream == &each;
-        if (!asked || each.last == nullptr) continue;
-        if (const pk_status last = ended(device->api, each.last); last == PK_FAILED) return last;
+        if ((stream != nullptr && stream != &each) || each.last == nullptr) continue;
+        if (const cl_int last = status_of(device->api, each.last); last < 0) return failed("the last command", last);
     }
     return PK_OK;
 }
@@ -177,7 +186,8 @@ pk_status event_elapsed(DeviceState *device, EventState *begin, EventState *end,
 
 // ---- gates
 
-pk_status gate_create(DeviceState *, GateState **out) {
+pk_status gate_create(DeviceState *device, GateState **out) {
+    prepare_flush(device);  // now rather than behind a closed gate; without it there is a gate all the same
     *out = new (std::nothrow) GateState;
     return *out != nullptr ? PK_OK : refused(PK_FAILED, "out of memory");
 }
