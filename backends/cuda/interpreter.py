@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from portakern.backend import Availability, Binary, HostBuffer, Launch, Source, Target
+from portakern.backend import Availability, Binary, HostBuffer, Launch, Source, Target, TensorMap
 from portakern.emit.clike import TYPES
 from portakern.errors import CompileError, PortakernError, RuntimeFault, SimulatorError, ToolMissing
 from portakern.ir.program import Array
@@ -31,7 +31,7 @@ from portakern.tools.cache import Cache, digest
 from portakern.tools.process import run_tool
 
 HOST = Path(__file__).parent / "host"
-METHOD = "CUDA C++ on host fibers 1"
+METHOD = "CUDA C++ on host fibers 2"
 HINT = "install g++ or clang++, or: pip install 'portakern[cpp]'"
 TIMEOUT_S = 180.0
 _FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-fno-strict-aliasing", "-ffp-contract=off")
@@ -108,15 +108,19 @@ def _compile(source: Source) -> Path:
 def _entry(source: Source, launch: Launch) -> str:
     """The C function that runs the kernel on pointers to its arguments."""
     arrays = {a.name: a for a in source.arrays}
+    maps = {m.name for m in launch.maps}
     args: list[str] = []
     for n, name in enumerate(launch.args):
+        if name in maps:
+            args.append(f"*static_cast<pk::TensorMap*>(args[{n}])")
+            continue
         kind = TYPES[arrays[name].dtype] if name in arrays else "int64_t"
         pointer = name in arrays and isinstance(arrays[name].type, BufferType)
         args.append(f"static_cast<{kind}*>(args[{n}])" if pointer else f"*static_cast<{kind}*>(args[{n}])")
     x, y, z = launch.block
     return (f'extern "C" const char* host_{launch.kernel}(void** args, const unsigned* grid, int backwards) {{\n'
             f"    host::dynamic_bytes = {launch.shared_bytes};\n"
-            f"    return host::launch({{grid[0], grid[1], grid[2]}}, {{{x}, {y}, {z}}}, backwards,\n"
+            f"    return host::launch({{grid[0], grid[1], grid[2]}}, {{{x}, {y}, {z}}}, {launch.cluster[0]}, backwards,\n"
             f"                        [&] {{ {launch.kernel}({', '.join(args)}); }});\n}}\n")
 
 
@@ -158,13 +162,29 @@ class HostProgram:
                 continue
             if max(grid) >= 2**31:
                 raise RuntimeFault(f"{launch.kernel} needs a grid of {grid}", hint="take larger tiles")
-            kept = {n: ctypes.c_int64(sizes[n]) for n in launch.args if n not in arrays}
+            kept: dict[str, Any] = {n: ctypes.c_int64(sizes[n]) for n in launch.args if n in sizes and n not in arrays}
+            kept |= {m.name: _described(m, arrays[m.array], sizes) for m in launch.maps}
             places = [ctypes.addressof(kept[n]) if n in kept else arrays[n].ctypes.data for n in launch.args]
             run = getattr(self._library, f"host_{launch.kernel}")
             run.restype = ctypes.c_char_p
             fault = run((ctypes.c_void_p * max(1, len(places)))(*places), (ctypes.c_uint * 3)(*grid), order)
             if fault:
                 raise SimulatorError(f"{launch.kernel}: {fault.decode()}")
+
+
+class _TensorMap(ctypes.Structure):
+    """pk::TensorMap of host/pk/ptx_tma.cuh: dims innermost first, strides in bytes."""
+
+    _fields_ = (("start", ctypes.c_void_p), ("size", ctypes.c_int64 * 5), ("stride", ctypes.c_int64 * 5),
+                ("box", ctypes.c_int32 * 5), ("rank", ctypes.c_int16), ("element_bytes", ctypes.c_int16),
+                ("swizzle", ctypes.c_int16), ("padding", ctypes.c_char * 14))  # fmt: skip
+
+
+def _described(spec: TensorMap, array: Any, sizes: Mapping[str, int]) -> _TensorMap:
+    made = _TensorMap(array.ctypes.data, rank=len(spec.shape), element_bytes=array.itemsize, swizzle=spec.swizzle)
+    for n, (size, stride, box) in enumerate(reversed(list(zip(spec.shape, spec.strides, spec.box, strict=True)))):
+        made.size[n], made.stride[n], made.box[n] = evaluate(size, sizes), evaluate(stride, sizes) * array.itemsize, box
+    return made
 
 
 def _empty(array: Array, sizes: Mapping[str, int]) -> Any:

@@ -1,9 +1,11 @@
 // Runs CUDA C++ kernels of the tile library on the CPU: the same source and headers, save pk/ptx.cuh, compiled for the host.
 //
 // The threads of a block are fibers that take turns: one runs until it meets a barrier or a warp-wide instruction and
-// goes on when all threads (lanes) have met it. Only one block exists at a time, so `__shared__` is `static`. Copies
-// started by cp.async happen at the latest moment the program allows, when the thread waits for them, so that a wait
-// too few shows. What it cannot show: races that need two threads to run at once, and timing.
+// goes on when all threads (lanes) have met it. Only one block (or cluster of blocks, whose shared memory is dynamic) exists
+// at a time, so `__shared__` is `static`. Copies started by cp.async happen at the latest moment the program allows, when the
+// thread waits for them, so that a wait too few shows; those of the copy engine then, or, in a backwards run, at once, so that
+// a slot given back too early shows; products of warpgroups always at the latest. What it cannot show: races that need two
+// threads to run at once, and timing.
 #pragma once
 #include <ucontext.h>
 
@@ -20,6 +22,8 @@
 #define __global__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
+#define __grid_constant__
 #define __align__(n)
 #define __shared__ static
 
@@ -35,11 +39,12 @@ struct dim3 {
     unsigned x = 1, y = 1, z = 1;
 };
 
-alignas(1024) inline unsigned char dynamic_shared_memory[228 << 10];
-
 namespace host {
 
-constexpr int kLanes = 32;
+constexpr int kLanes = 32, kMostBlocks = 8;
+
+/// The dynamic shared memory of each block of a cluster.
+alignas(1024) inline unsigned char shared_memory[kMostBlocks][228 << 10];
 
 struct Copy {
     void* to;
@@ -49,24 +54,29 @@ struct Copy {
 
 using Collective = void (*)(void* const* lanes);
 
-enum class State { kReady, kBarrier, kWarp, kDone };
+enum class State { kReady, kBarrier, kWarp, kPoll, kCluster, kDone };
 
 /// What a kernel did that no GPU can do, once it has; the launch ends then.
 inline const char* fault;
 
 struct Fiber {
     State state = State::kReady;
-    dim3 index;
+    dim3 index, block;
+    int rank = 0;  // of its block in the cluster
     Collective collective = nullptr;
     void* argument = nullptr;
     std::vector<std::vector<Copy>> groups;  // committed, oldest first
     std::vector<Copy> open;
+    std::vector<std::vector<std::function<void()>>> products;  // of the matrix unit, likewise
+    std::vector<std::function<void()>> open_products;
     void* stack_pointer = nullptr;
     std::unique_ptr<char[]> stack;
 };
 
 inline Fiber* current;
-inline dim3 block_index, block_size, grid_size;
+inline dim3 block_size, grid_size;
+inline bool early;       // copies of the copy engine happen at once
+inline long waits_done;  // how often a thread found what it waited for
 inline void* scheduler_stack;
 inline const std::function<void()>* body;
 inline std::size_t dynamic_bytes;  // of shared memory, that the launch asks for
@@ -133,67 +143,108 @@ inline void start(Fiber& f) {
     f.state = State::kReady;
     f.groups.clear();
     f.open.clear();
+    f.products.clear();
+    f.open_products.clear();
 }
 
-inline void finish_warp(std::vector<Fiber>& fibers, int first) {
+/// Does the warp-wide instruction that all lanes have met; false while some of them still wait for something else.
+inline bool finish_warp(std::vector<Fiber>& fibers, int first) {
     void* arguments[kLanes];
+    for (int i = 0; i < kLanes; ++i)
+        if (fibers[first + i].state == State::kPoll) return false;
     for (int i = 0; i < kLanes; ++i) {
         Fiber& f = fibers[first + i];
         if (f.state != State::kWarp) fault = "not all lanes of a warp reach a warp-wide instruction";
         else if (f.collective != fibers[first].collective) fault = "the lanes of a warp are at different instructions";
-        if (fault) return;
+        if (fault) return false;
         arguments[i] = f.argument;
     }
     fibers[first].collective(arguments);
     for (int i = 0; i < kLanes; ++i) fibers[first + i].state = State::kReady;
+    return true;
 }
 
-inline void run_block(std::vector<Fiber>& fibers, bool backwards) {
+/// Lets the lanes of a warp run as far as they get; whether any got on.
+inline bool run_warp(std::vector<Fiber>& fibers, int first, bool backwards) {
+    bool progress = false;
+    for (int i = 0; i < kLanes; ++i)  // who polls does so once in each turn
+        if (fibers[first + i].state == State::kPoll) fibers[first + i].state = State::kReady;
+        else progress |= fibers[first + i].state == State::kReady;
+    for (bool again = true; again;) {
+        again = false;
+        for (int i = 0; i < kLanes; ++i) {
+            Fiber& f = fibers[first + (backwards ? kLanes - 1 - i : i)];
+            if (f.state != State::kReady) continue;
+            const long before = waits_done;
+            current = &f;
+            host_switch(&scheduler_stack, f.stack_pointer);
+            if (fault) return true;
+            progress |= f.state != State::kPoll || waits_done != before;
+        }
+        for (int i = 0; i < kLanes; ++i) again |= fibers[first + i].state == State::kWarp;
+        if (again) again = finish_warp(fibers, first);
+        if (fault) return true;
+        progress |= again;
+    }
+    return progress;
+}
+
+/// Lets the threads [first, end) pass a barrier that all of them have met.
+inline bool open_barrier(std::vector<Fiber>& fibers, int first, int end, State at) {
+    int met = 0, done = 0;
+    for (int i = first; i < end; ++i) met += fibers[i].state == at, done += fibers[i].state == State::kDone;
+    if (met && done && met + done == end - first) fault = "a barrier is not met by all threads of the block";
+    if (fault || met != end - first) return false;
+    for (int i = first; i < end; ++i) fibers[i].state = State::kReady;
+    return true;
+}
+
+/// Runs the threads of all blocks of a cluster.
+inline void run_cluster(std::vector<Fiber>& fibers, int threads, bool backwards) {
     const int n = static_cast<int>(fibers.size());
     for (Fiber& f : fibers) start(f);
     for (;;) {
+        bool progress = false;
         for (int k = 0; k < n / kLanes; ++k) {
-            const int first = (backwards ? n / kLanes - 1 - k : k) * kLanes;
-            for (bool again = true; again;) {
-                again = false;
-                for (int i = 0; i < kLanes; ++i) {
-                    Fiber& f = fibers[first + (backwards ? kLanes - 1 - i : i)];
-                    if (f.state != State::kReady) continue;
-                    current = &f;
-                    host_switch(&scheduler_stack, f.stack_pointer);
-                    if (fault) return;
-                }
-                for (int i = 0; i < kLanes; ++i) again |= fibers[first + i].state == State::kWarp;
-                if (again) finish_warp(fibers, first);
-                if (fault) return;
-            }
+            progress |= run_warp(fibers, (backwards ? n / kLanes - 1 - k : k) * kLanes, backwards);
+            if (fault) return;
         }
+        for (int first = 0; first < n; first += threads)
+            progress |= open_barrier(fibers, first, first + threads, State::kBarrier);
+        progress |= open_barrier(fibers, 0, n, State::kCluster);
+        if (fault) return;
         int done = 0;
         for (Fiber& f : fibers) done += f.state == State::kDone;
         if (done == n) return;
-        if (done != 0) fault = "a barrier is not met by all threads of the block";
+        if (!progress) fault = "threads wait for what never comes";
         if (fault) return;
-        for (Fiber& f : fibers) f.state = State::kReady;
     }
 }
 
-/// Runs every block in turn; what went wrong, or nullptr. `backwards` runs threads and warps from the last to the first.
-inline const char* launch(dim3 grid, dim3 block, bool backwards, const std::function<void()>& kernel) {
+/// Runs every block, or cluster of `cluster` blocks along x, in turn; what went wrong, or nullptr. `backwards` runs threads and
+/// warps from the last to the first.
+inline const char* launch(dim3 grid, dim3 block, unsigned cluster, bool backwards, const std::function<void()>& kernel) {
     const unsigned threads = block.x * block.y * block.z;
     if (threads % kLanes) return "a block of threads that do not fill their warps";
+    if (grid.x % cluster || cluster > kMostBlocks) return "a grid that is no multiple of the cluster, or too large a cluster";
     static std::vector<Fiber> fibers;  // stacks are kept between launches
-    fibers.resize(threads);
-    for (unsigned i = 0; i < threads; ++i) fibers[i].index = {i % block.x, i / block.x % block.y, i / (block.x * block.y)};
+    fibers.resize(threads * cluster);
+    for (unsigned i = 0; i < fibers.size(); ++i) {
+        const unsigned t = i % threads;
+        fibers[i].index = {t % block.x, t / block.x % block.y, t / (block.x * block.y)};
+        fibers[i].rank = static_cast<int>(i / threads);
+    }
     body = &kernel;
     grid_size = grid;
     block_size = block;
     fault = nullptr;
+    early = backwards;
     for (unsigned z = 0; z < grid.z; ++z)
         for (unsigned y = 0; y < grid.y; ++y)
-            for (unsigned x = 0; x < grid.x; ++x) {
-                block_index = {x, y, z};
-                std::memset(dynamic_shared_memory, 0xff, dynamic_bytes);  // NaN
-                run_block(fibers, backwards);
+            for (unsigned x = 0; x < grid.x; x += cluster) {
+                for (Fiber& f : fibers) f.block = {x + static_cast<unsigned>(f.rank), y, z};
+                for (unsigned i = 0; i < cluster; ++i) std::memset(shared_memory[i], 0xff, dynamic_bytes);  // NaN
+                run_cluster(fibers, static_cast<int>(threads), backwards);
                 if (fault) return fault;
             }
     return nullptr;
@@ -202,9 +253,10 @@ inline const char* launch(dim3 grid, dim3 block, bool backwards, const std::func
 }  // namespace host
 
 #define threadIdx (host::current->index)
-#define blockIdx (host::block_index)
+#define blockIdx (host::current->block)
 #define blockDim (host::block_size)
 #define gridDim (host::grid_size)
+#define dynamic_shared_memory (host::shared_memory[host::current->rank])
 
 inline void __syncthreads() { host::block_on(host::State::kBarrier); }
 

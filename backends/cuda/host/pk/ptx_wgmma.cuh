@@ -8,8 +8,20 @@ namespace pk::ptx {
 
 inline void fence_async_proxy() {}
 inline void wgmma_fence() {}
-inline void wgmma_commit() {}
-template <int> inline void wgmma_wait() {}
+
+// Products happen when they are waited for.
+inline void wgmma_commit() {
+    host::current->products.push_back(std::move(host::current->open_products));
+    host::current->open_products.clear();
+}
+
+template <int Pending> inline void wgmma_wait() {
+    auto& groups = host::current->products;
+    while (groups.size() > Pending) {
+        for (const auto& product : groups.front()) product();
+        groups.erase(groups.begin());
+    }
+}
 
 /// The same fields as on the device, with a whole address: its low 48 bits, distances in units of 16 bytes above.
 struct Descriptor {
@@ -38,7 +50,7 @@ inline unsigned short wgmma_element(uint64_t descriptor, bool k_major, int i, in
     return bits;
 }
 
-template <class E, int TurnA, int TurnB, int N> void wgmma(float* d0, float* d8, uint64_t a, uint64_t b) {
+template <class E, int TurnA, int TurnB, int N> void multiply(float* d0, float* d8, uint64_t a, uint64_t b) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     const auto value = [](unsigned short bits) {
         E x;
@@ -52,6 +64,10 @@ template <class E, int TurnA, int TurnB, int N> void wgmma(float* d0, float* d8,
             for (int k = 0; k < 16; ++k)
                 d += value(wgmma_element(a, !TurnA, row, k)) * value(wgmma_element(b, !TurnB, col, k));
         }
+}
+
+template <class E, int TurnA, int TurnB, int N> void wgmma(float* d0, float* d8, uint64_t a, uint64_t b) {
+    host::current->open_products.push_back([=] { multiply<E, TurnA, TurnB, N>(d0, d8, a, b); });
 }
 
 template <class E, int TurnA, int TurnB> void wgmma_64(float* d0, float* d8, uint64_t a, uint64_t b) {

@@ -44,9 +44,10 @@ template <class S> struct Stored<Transposed<S>> {
     static PK_DEVICE uint64_t right(const Transposed<S>& s, int k, int n) { return describe(s.of, n, k, true); }
 };
 
-/// acc += a b on the matrix unit of the warpgroup, with both operands in shared memory, each stored either way.
+/// Starts acc += a b on the matrix unit of the warpgroup, with both operands in shared memory, each stored either way. `acc`
+/// and the operands are left alone until the product is complete (ptx::wgmma_wait).
 template <int R, int C, int Warps, class E, class A, class B>
-PK_DEVICE void dot(Tile<float, WarpgroupAccumulator<R, C, Warps, E>>& acc, const A& a, const B& b) {
+PK_DEVICE void start_dot(Tile<float, WarpgroupAccumulator<R, C, Warps, E>>& acc, const A& a, const B& b) {
     using L = WarpgroupAccumulator<R, C, Warps, E>;
     static_assert(A::rows == R && B::cols == C && A::cols == B::rows && A::cols % 16 == 0, "sizes do not match");
     constexpr int turn_a = Stored<A>::transposed, turn_b = !Stored<B>::transposed;
@@ -64,6 +65,11 @@ PK_DEVICE void dot(Tile<float, WarpgroupAccumulator<R, C, Warps, E>>& acc, const
             else ptx::wgmma_64<E, turn_a, turn_b>(d0, d8, left, right);
         }
     ptx::wgmma_commit();
+}
+
+/// acc += a b.
+template <class Acc, class A, class B> PK_DEVICE void dot(Acc& acc, const A& a, const B& b) {
+    start_dot(acc, a, b);
     ptx::wgmma_wait<0>();
 }
 

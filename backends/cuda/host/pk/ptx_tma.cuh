@@ -1,0 +1,132 @@
+// What pk/ptx_tma.cuh says in PTX, as plain C++: barriers that count arrivals and bytes, boxes copied element by element.
+#pragma once
+#include <unordered_map>
+
+#include "pk/base.cuh"
+#include "pk/ptx.cuh"
+
+namespace pk {
+
+/// As the interpreter fills it: dims innermost first, strides in bytes.
+struct alignas(64) TensorMap {
+    const char* start;
+    int64_t size[5], stride[5];
+    int32_t box[5];
+    int16_t rank, element_bytes, swizzle;
+};
+static_assert(sizeof(TensorMap) == 128, "as large as on the device");
+
+}  // namespace pk
+
+namespace pk::ptx {
+
+struct Box {
+    TensorMap map;
+    char* to;
+    int at[5];
+};
+
+/// One phase after the other: `pending` arrivals and `bytes` are still awaited in the current one, whose parity is `phase`.
+struct Barrier {
+    int count, pending, phase;
+    int64_t bytes;
+    std::vector<Box> copies;  // that have been started and not yet happened
+};
+
+inline std::unordered_map<uint64_t*, Barrier> barriers;
+
+inline Barrier& barrier(uint64_t* b) {
+    const auto found = barriers.find(b);
+    if (found == barriers.end()) host::fail("a barrier in shared memory is used and was never initialised");
+    return found->second;
+}
+
+inline void complete(Barrier& b) {
+    if (b.pending < 0) host::fail("more threads arrive at a barrier in shared memory than it counts");
+    if (b.pending || b.bytes) return;
+    b.pending = b.count;
+    b.phase ^= 1;
+}
+
+inline void barrier_init(uint64_t* b, int count) { barriers[b] = {count, count, 0, 0, {}}; }
+inline void barriers_ready() {}
+
+inline void barrier_arrive(uint64_t* b) {
+    --barrier(b).pending;
+    complete(barrier(b));
+}
+
+/// What block `block` of the cluster has at the same place of its shared memory.
+template <class T> T* in_block(T* p, int block) {
+    const auto offset = reinterpret_cast<unsigned char*>(p) - host::shared_memory[host::current->rank];
+    return reinterpret_cast<T*>(host::shared_memory[block] + offset);
+}
+
+inline void barrier_arrive_at(uint64_t* b, int block) { barrier_arrive(in_block(b, block)); }
+
+inline void barrier_expect(uint64_t* b, int bytes) {
+    barrier(b).bytes += bytes;
+    barrier_arrive(b);
+}
+
+/// Copies the box to shared memory, with zeros for what lies outside the array.
+inline void happen(const Box& box, Barrier& b) {
+    const TensorMap& m = box.map;
+    int64_t elements = 1;
+    for (int d = 0; d < m.rank; ++d) elements *= m.box[d];
+    for (int64_t n = 0; n < elements; ++n) {
+        const char* from = m.start;
+        bool inside = true;
+        int64_t rest = n;
+        for (int d = 0; d < m.rank; rest /= m.box[d++]) {
+            const int64_t x = box.at[d] + rest % m.box[d];
+            inside &= x >= 0 && x < m.size[d];
+            from += x * m.stride[d];
+        }
+        auto to = reinterpret_cast<uint64_t>(box.to) + n * m.element_bytes;
+        if (m.swizzle == 128) to ^= (to >> 7 & 7) << 4;
+        if (inside) std::memcpy(reinterpret_cast<void*>(to), from, m.element_bytes);
+        else std::memset(reinterpret_cast<void*>(to), 0, m.element_bytes);
+    }
+    b.bytes -= elements * m.element_bytes;
+}
+
+inline void barrier_wait(uint64_t* b, int parity) {
+    Barrier& x = barrier(b);
+    while (x.phase == parity) {
+        if (!x.copies.empty()) {
+            for (const Box& box : x.copies) happen(box, x);
+            x.copies.clear();
+            complete(x);
+        } else {
+            host::block_on(host::State::kPoll);
+        }
+    }
+    ++host::waits_done;
+}
+
+inline void prefetch(const TensorMap&) {}
+
+inline void start(const Box& box, uint64_t* b) {
+    if (reinterpret_cast<uint64_t>(box.to) % 128) host::fail("a box is copied to an address that is no multiple of 128 bytes");
+    if (!host::early) return barrier(b).copies.push_back(box);
+    happen(box, barrier(b));
+    complete(barrier(b));
+}
+
+template <class... At> void copy_box(void* to, const TensorMap& map, uint64_t* b, At... at) {
+    if (sizeof...(At) != static_cast<std::size_t>(map.rank)) host::fail("as many coordinates as the tensor map has dims");
+    start({map, static_cast<char*>(to), {at...}}, b);
+}
+
+template <class... At> void copy_box_to(unsigned mask, void* to, const TensorMap& map, uint64_t* b, At... at) {
+    for (int block = 0; block < host::kMostBlocks; ++block)
+        if (mask >> block & 1) start({map, in_block(static_cast<char*>(to), block), {at...}}, in_block(b, block));
+}
+
+inline int cluster_rank() { return host::current->rank; }
+inline void cluster_sync() { host::block_on(host::State::kCluster); }
+template <int> inline void give_registers() {}
+template <int> inline void take_registers() {}
+
+}  // namespace pk::ptx

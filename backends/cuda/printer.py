@@ -1,0 +1,95 @@
+"""Prints the plans of CUDA kernels in the tile vocabulary."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from portakern.emit.clike import TYPES, Dialect, KernelPlan, Printer
+from portakern.emit.clike import plan as p
+from portakern.emit.clike.layouts import Layout
+
+from .plans import (
+    STATIC_SHARED,
+    aligned,
+    by_warpgroups,
+    chained,
+    least_blocks,
+    precision_of,
+    shared_offsets,
+    shared_operand_bytes,
+    statements,
+    vector_width,
+)
+
+ALIGNED = "pk::Aligned"
+
+DIALECT = Dialect(
+    "CUDA C++",
+    types={name: text for name, text in TYPES.items() if not name.startswith("f8")},
+    register_operands=frozenset({("A", "accumulator")}),
+)
+
+
+class _WarpgroupDialect(Dialect):
+    """Operands are announced to the matrix unit, which reads them from shared memory by itself."""
+
+    def word(self, name: str, template: str = "", *args: str) -> str:
+        if name in ("wait", "put"):
+            template = ", ".join(filter(None, (template, "pk::ByMatrixUnit")))
+        return super().word(name, template, *args)
+
+
+WARPGROUP_DIALECT = _WarpgroupDialect(**vars(DIALECT))
+
+
+class CudaPrinter(Printer):
+    """Prints vectors as wide as the memory system takes them, operands in dynamic shared memory where they are large."""
+
+    def kernel(self, k: KernelPlan) -> list[str]:
+        self.dialect = WARPGROUP_DIALECT if by_warpgroups(k) else DIALECT
+        return super().kernel(k)
+
+    def opening(self, k: KernelPlan) -> list[str]:
+        if not any(isinstance(s, p.Dot) for s in statements(k.body)):
+            return super().opening(k)
+        # A product pays for registers with reuse: tell the compiler how few blocks on an SM will do.
+        plain = self.dialect
+        self.dialect = replace(plain, kernel=plain.kernel.replace("({threads})", f"({{threads}}, {least_blocks(k)})"))
+        lines = super().opening(k)
+        self.dialect = plain
+        return lines
+
+    def layout(self, x: Layout) -> str:
+        text = super().layout(x)
+        if x.kind == "accumulator":
+            if by_warpgroups(self.plan):
+                return text.replace("pk::Accumulator", "pk::WarpgroupAccumulator")
+            if chained(self.plan):
+                text = text.replace("pk::Accumulator", "pk::StackedAccumulator")
+            return text.replace(", float>", ", pk::tf32>") if precision_of(self.plan, x) == "tf32" else text
+        width = vector_width(self.plan, x)
+        return text if width == 8 else text[:-1] + f", {width}>"
+
+    def shared(self, k: KernelPlan) -> list[str]:
+        if shared_operand_bytes(k) <= STATIC_SHARED:
+            return super().shared(k)
+        lines = ["extern __shared__ __align__(1024) unsigned char dynamic_shared[];"]
+        for s, offset in zip(k.shared, shared_offsets(k), strict=False):
+            kind = self.shared_type(s)
+            place = f"dynamic_shared + {offset}" if offset else "dynamic_shared"
+            lines.append(f"auto* {s.name} = reinterpret_cast<{kind}*>({place});"
+                         + (f"  // {s.slots} slots" if s.slots > 1 else ""))
+        return lines
+
+    def on_LoadTile(self, s: p.LoadTile) -> list[str]:
+        template = self.place(s.place) + (f", {ALIGNED}" if aligned(s.access) else "")
+        return self.define(s.name, s.define, self.dialect.word("load", template, *self.address(s.access, pad=True)))
+
+    def on_StoreTile(self, s: p.StoreTile) -> list[str]:
+        if s.mode != "set" or not aligned(s.access):
+            return super().on_StoreTile(s)
+        return [self.dialect.word("store", ALIGNED, s.value, *self.address(s.access)) + ";"]
+
+    def on_Stage(self, s: p.Stage) -> list[str]:
+        template = str(self.plan.threads) + (f", {ALIGNED}" if aligned(s.access) else "")
+        return [self.dialect.word("stage", template, self.slot(s.shared, s.slot), *self.address(s.access)) + ";"]
