@@ -12,6 +12,8 @@ from portakern.backend import Availability, Binary, Launch, Source, Target
 from portakern.errors import PortakernError, RuntimeFault, ToolMissing
 from portakern.launch.executable import NativeExecutable
 
+from .tensor_maps import descriptors
+
 if TYPE_CHECKING:
     from portakern.native import Device
 
@@ -56,7 +58,8 @@ class CudaRuntime:
     def load(self, source: Source, binary: Binary | None) -> NativeExecutable:
         if binary is None or binary.format != "cubin":
             raise RuntimeFault(f"{source.operator} for {source.target} can be run from a cubin only", hint="compile it first")
-        return NativeExecutable(source, self.device(source.target), binary.data, kind=ARRAYS, limit=_check_grid)
+        return NativeExecutable(source, self.device(source.target), binary.data, kind=ARRAYS, limit=_check_grid,
+                                descriptors=descriptors(source))
 
 
 @cache
