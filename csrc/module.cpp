@@ -7,4 +7,5 @@ PYBIND11_MODULE(_native, m) {
     portakern::bind_drivers(m);
     portakern::bind_device(m);
     portakern::bind_timing(m);
+    portakern::bind_arrays(m);
 }

@@ -8,7 +8,7 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from portakern.errors import RuntimeFault
-from portakern.launch.facts import numpy_address, row_major
+from portakern.launch.facts import numpy_reader, row_major
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,7 +84,7 @@ def address_reader(model: Any) -> Callable[[Any], int] | None:
 
     if _is_torch(model):
         return methodcaller("data_ptr")
-    return numpy_address if isinstance(model, np.ndarray) else None
+    return numpy_reader() if isinstance(model, np.ndarray) else None
 
 
 def view_reader(model: Any, dtype: str) -> Callable[[Any], np.ndarray]:
@@ -112,4 +112,4 @@ def array_maker(model: Any, shape: tuple[int, ...], dtype: str) -> tuple[Callabl
         kind = getattr(torch, _TORCH[dtype])
         made = partial(torch.empty_strided, shape, row_major(shape), dtype=kind, device=torch.device("cpu"))
         return made, methodcaller("data_ptr")
-    return partial(np.empty, shape, numpy_dtype(dtype)), numpy_address
+    return partial(np.empty, shape, numpy_dtype(dtype)), numpy_reader()

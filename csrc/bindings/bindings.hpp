@@ -30,5 +30,6 @@ void bind_clock(pybind11::module_ &m);
 void bind_drivers(pybind11::module_ &m);
 void bind_device(pybind11::module_ &m);
 void bind_timing(pybind11::module_ &m);
+void bind_arrays(pybind11::module_ &m);
 
 }  // namespace portakern

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import cache, partial
 from typing import Any
 
-from portakern.errors import UsageError
+from portakern.errors import PortakernError, UsageError
 from portakern.ir.program import ArrayFacts
+from portakern.native import core
 
 ALIGNMENT = 16
 """Bytes that kernels assume to divide the address of an array unless they are built for another."""
@@ -62,7 +64,16 @@ def layout_of(x: Any) -> tuple[tuple[int, ...] | None, int]:
 
 def numpy_address(x: Any) -> int:
     """The address of a numpy array's first element."""
-    return x.__array_interface__["data"][0]
+    return numpy_reader()(x)
+
+
+@cache
+def numpy_reader() -> Callable[[Any], int]:
+    """What tells :func:`numpy_address`: the native core where it is built, in a tenth of the time."""
+    try:
+        return core().array_address
+    except PortakernError:
+        return lambda x: x.__array_interface__["data"][0]
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
@@ -105,7 +116,7 @@ def _reader(x: Any) -> Callable[[Any], Hashable]:
     if _like_torch(x):
         return _torch_signature
     if hasattr(x, "__array_struct__") and hasattr(x, "ctypes"):
-        return _numpy_signature
+        return partial(_numpy_signature, numpy_reader())
     if hasattr(getattr(x, "data", None), "ptr") and hasattr(x, "device"):
         return _cupy_signature
     return _unknown
@@ -118,8 +129,8 @@ def _torch_signature(x: Any) -> Hashable:
     return (type(x), x.dtype, x.shape, x.stride(), x.device, _torch_address(x) % ALIGNMENT, x.is_neg())
 
 
-def _numpy_signature(x: Any) -> Hashable:
-    return (type(x), x.dtype, x.shape, x.strides, numpy_address(x) % ALIGNMENT)
+def _numpy_signature(address: Callable[[Any], int], x: Any) -> Hashable:
+    return (type(x), x.dtype, x.shape, x.strides, address(x) % ALIGNMENT)
 
 
 def _cupy_signature(x: Any) -> Hashable:
