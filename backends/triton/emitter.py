@@ -82,8 +82,8 @@ class TritonEmitter:
 def _unsupported(op: Op) -> str:
     """What about ``op`` this emitter cannot say; empty if nothing."""
     match op:
-        case Scan(fn=fn):
-            return f"scan {fn}"
+        case Scan(x=x, axis=axis, exclusive=True) if tile_type(x).axes[-1] != axis:
+            return "an exclusive scan along a dim of the tile that is not its last"
         case ArgReduce(fn=fn):
             return f"arg{fn}"
         case Unary(fn=fn, x=x):

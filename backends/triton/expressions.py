@@ -42,6 +42,15 @@ def min_nan(a, b):
 def multiply(a, b):
     return a * b
 ''',
+    "moved_on": '''
+@triton.jit
+def moved_on(x, first, N: tl.constexpr, axis: tl.constexpr, reverse: tl.constexpr):
+    """x, N long along its last dim, one place further on along it, `first` at the place that gets free."""
+    place = tl.arange(0, N)
+    source = tl.minimum(place + 1, N - 1) if reverse else tl.maximum(place - 1, 0)
+    before = tl.gather(x, source + tl.zeros(x.shape, tl.int32), axis)
+    return tl.where(place == (N - 1 if reverse else 0), first, before)
+''',
     "tanh": '''
 @triton.jit
 def tanh(x):
@@ -185,6 +194,14 @@ def reduce(fn: str, x: Expr, axis: int, dtype: str) -> Expr | None:
             word = "tl.max" if fn == "any" else "tl.min"
             return infix("!=", call(word, f"{x.at(14)}.to(tl.int32)", axis=str(axis)), Expr("0"))
     return None
+
+
+def scan(fn: str, x: Expr, axis: int, dtype: str, backwards: bool) -> Expr:
+    """Text of running values along the dim ``axis``."""
+    how = {"reverse": "True"} if backwards else {}
+    if fn in ("sum", "prod"):
+        return call(f"tl.cum{fn}", x, axis=str(axis), **how)
+    return call("tl.associative_scan", x, str(axis), f"{fn}_nan", **how)
 
 
 def constant(value: float | int | bool, dtype: str) -> Expr:

@@ -47,6 +47,7 @@ from portakern.ir.tile import (
     Mask,
     Permute,
     Reduce,
+    Scan,
     Select,
     Start,
     Store,
@@ -54,6 +55,8 @@ from portakern.ir.tile import (
     TileType,
     Unary,
     buffer_type,
+    identity,
+    starts_anew,
     tile_type,
 )
 
@@ -62,6 +65,9 @@ from . import expressions as words
 RESERVED = ("tl", "triton", "torch", "range", "float", "min", "max", "pid", *words.HELPERS)
 NARROW = 2**31 - 2**20
 """Extents up to here leave room for the last tile in a 32-bit coordinate."""
+
+
+_JOIN = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
 
 
 @dataclass(frozen=True)
@@ -289,6 +295,8 @@ class _Printer:
                 self._store(op)
             case For():
                 self._loop(op)
+            case Scan():
+                self._scan(op)
             case Yield() | Result():
                 pass
             case _:
@@ -340,6 +348,35 @@ class _Printer:
             for user in self.users.get(loop, []):
                 if isinstance(user, Result) and user.index == number:
                     self.values[user] = Value(Expr(name), tile_type(arg).axes)
+
+    def _scan(self, op: Scan) -> None:
+        """Running values of the tile alone, then what came before; what goes on is a reduction of its own."""
+        of, results = tile_type(op.x), {u.index: u for u in self.users.get(op, []) if isinstance(u, Result)}
+        position, x = of.axes.index(op.axis), self._full(op.x)
+        if 1 in results and not (x.text.isidentifier()):
+            name = self.names.fresh("tile")
+            self.out.line(f"{name} = {x}")
+            x = Expr(name)
+        anew = starts_anew(op)
+        if 0 in results:
+            made = words.scan(op.fn, x, position, of.dtype, op.reverse)
+            if op.exclusive:
+                size = self._tile(self.kernel.axis[op.axis])
+                nothing = words.constant(identity(op.fn, of.dtype), of.dtype)
+                made = call("moved_on", made, nothing, size, str(position), str(op.reverse))
+            if not anew:
+                before = self._broadcast(self._get(op.carry), tile_type(op.carry).dims, of.dims)
+                made = words.binary(_JOIN[op.fn], before.expr, made, of.dtype) or self._missing(op)
+            name = self.names.fresh(f"running_{op.fn}")
+            self.out.line(f"{name} = {made}")
+            self.values[results[0]] = Value(Expr(name), of.axes)
+        if 1 in results:
+            total = words.reduce(op.fn, x, position, of.dtype) or self._missing(op)
+            if not anew:
+                total = words.binary(_JOIN[op.fn], self._full(op.carry), total, of.dtype) or total
+            name = self.names.fresh("new_total")
+            self.out.line(f"{name} = {total}")
+            self.values[results[1]] = Value(Expr(name), tile_type(op.carry).axes)
 
     def _store(self, op: Store) -> None:
         dims = tile_type(op.value).dims

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 
 from portakern.dtypes import DTYPES
 from portakern.ir import tile as t
-from portakern.ir.core import Op
+from portakern.ir.core import Block, Op, Yield
 from portakern.ir.rewrite import Rules, canonicalise
 
 rules = Rules()
@@ -16,7 +17,36 @@ rules = Rules()
 
 def clean(kernel: t.Kernel) -> t.Kernel:
     kernel = canonicalise(kernel, rules)
+    if kernel.family in ("rows", "scan"):
+        kernel = replace(kernel, body=Block(kernel.body.args, tuple(_hoisted(kernel.body, {}))))
     return canonicalise(kernel, rules + _pads(kernel))
+
+
+def _hoisted(block: Block, env: dict[Op, Op]) -> list[Op]:
+    """The operations of ``block`` with those of its loops that are the same at every step before the loop."""
+    out: list[Op] = []
+    for old in block.ops:
+        op = old.remap(lambda o: env.get(o, o), lambda region: region)
+        if isinstance(op, t.For):
+            varying: set[Op] = set(op.body.args)
+            inside: list[Op] = []
+            for inner in _hoisted(op.body, env):
+                if _varies(inner, op.axis, varying):
+                    varying.add(inner)
+                    inside.append(inner)
+                else:
+                    out.append(inner)
+            op = replace(op, body=Block(op.body.args, tuple(inside)))
+        env[old] = op
+        out.append(op)
+    return out
+
+
+def _varies(op: Op, axis: str, varying: set[Op]) -> bool:
+    if not op.pure or isinstance(op, t.For | Yield) or any(o in varying for o in op.operands):
+        return True
+    axes = {a for i in op.indices for a in i.axes} if isinstance(op, t.Load) else {getattr(op, "axis", "")}
+    return axis in axes or (isinstance(op.type, t.TileType) and axis in op.type.axes)
 
 
 def _exact(narrow: str, broad: str) -> bool:

@@ -9,10 +9,11 @@ from portakern.errors import MissingRuleError
 from portakern.ir.core import Op
 from portakern.ir.program import Program
 from portakern.ir.size import Size, product
-from portakern.ir.tile import ArgReduce, Binary, Dot, Kernel, Load, Scan, Store, TileType, buffer_type, tile_type
+from portakern.ir.tile import ArgReduce, Binary, Dot, Kernel, Load, Store, TileType, buffer_type, tile_type
 
 from .forming import form
 from .plan import LoopPlan
+from .running import without_scans
 from .spelling import SUPPORTED
 
 
@@ -36,7 +37,7 @@ def lacks(program: Program, target: Target) -> Sequence[Missing]:
 
 def _lacks(op: Op) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
-    if isinstance(op, Scan | ArgReduce):
+    if isinstance(op, ArgReduce):
         found.append((op.mnemonic(), ""))
     if isinstance(op, Load) and op.gathers:
         found.append(("gathered loads", ""))
@@ -63,7 +64,7 @@ def refuse(program: Program, target: Target, missing: Sequence[Missing]) -> None
 
 def plan_loops(program: Program, target: Target) -> LoopPlan:
     lanes = target.device.count("vector_bytes", 64) // 4
-    return LoopPlan(tuple(form(k, lanes) for k in program.kernels))
+    return LoopPlan(tuple(form(without_scans(k), lanes) for k in program.kernels))
 
 
 def launch(kernel: Kernel) -> Launch:

@@ -45,6 +45,7 @@ from portakern.ir.tile import (
 )  # fmt: skip
 
 from .plan import Compute, Item, KernelPlan, Multiply, Node, Product, Put, Repeat, Step, Storage, Walk, Write
+from .running import Running
 
 Bound = frozenset[str]
 
@@ -291,7 +292,7 @@ class _Former:
 
     def parallel(self, item: Item, axis: str) -> bool:
         match item:
-            case Reduce():
+            case Reduce() | Running():
                 return item.axis != axis
             case Multiply() | Dot():
                 return axis not in self.involved(item)
@@ -440,16 +441,17 @@ class _Former:
                 nodes += self.form(part, bound, wide)
             elif part:
                 reduces = tuple(i for i in part if isinstance(i, Reduce) and i.axis == axis)
-                lanes = self.lanes_for(axis, part, bound, wide)
+                running = tuple(i for i in part if isinstance(i, Running) and i.axis == axis)
+                lanes = 1 if running else self.lanes_for(axis, part, bound, wide)
                 rest = [i for i in part if i not in reduces]
                 body = self.inside(rest, bound, wide, axis, lanes) if rest else []
-                nodes.append(Walk(axis, lanes, tuple(body), reduces))
+                nodes.append(Walk(axis, lanes, tuple(body), reduces, running))
                 nodes += [n for r in reduces for n in self.put_kept(r)]
         return nodes
 
     def reducible(self, items: Sequence[Item], axis: str, bound: Bound) -> bool:
-        reduces = [i for i in items if isinstance(i, Reduce) and i.axis == axis]
-        return bool(reduces) and all(not self.unbound(r, bound) for r in reduces)
+        reduces = [i for i in items if isinstance(i, Reduce | Running) and i.axis == axis]
+        return bool(reduces) and all(not self.unbound(r, bound | {axis}) for r in reduces)
 
     def repeat(self, loop: For, bound: Bound, wide: bool) -> list[Node]:
         self.opened.add(loop)
@@ -616,6 +618,8 @@ def _hint(op: Op) -> str:
             return str(getattr(op.buffer, "name", "tile"))
         case Reduce():
             return {"sum": "total", "max": "top", "min": "bottom", "prod": "product"}.get(op.fn, op.fn)
+        case Running(fn):
+            return f"running_{fn}"
         case Unary(fn):
             return {"exp": "e", "not": "inverse", "rsqrt": "scale", "sqrt": "root"}.get(fn, fn)
         case Binary(fn):

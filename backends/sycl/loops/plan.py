@@ -17,6 +17,8 @@ from portakern.dtypes import dtype
 from portakern.ir.core import Op
 from portakern.ir.tile import Dims, Dot, For, Kernel, Reduce, Store
 
+from .running import Running
+
 
 @dataclass(frozen=True, eq=False)
 class Storage:
@@ -97,12 +99,18 @@ class Write:
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """A loop over the elements of an axis's current tile, ``lanes`` at a time; reductions along it accumulate."""
+    """A loop over the elements of an axis's current tile, ``lanes`` at a time; reductions along it accumulate, and running
+    values go from element to element (``reverse``: from the last one)."""
 
     axis: str
     lanes: int
     body: tuple[Node, ...]
     accumulate: tuple[Reduce, ...] = ()
+    running: tuple[Running, ...] = ()
+
+    @property
+    def reverse(self) -> bool:
+        return any(r.reverse for r in self.running)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,10 +176,12 @@ def _show(node: Node, depth: int) -> list[str]:
             dtype_ = m.dot.lhs.type.dtype  # type: ignore[union-attr]
             how = f"{m.rows}x{m.lanes * m.vectors} register tile, {m.lanes}-lane multiply-add on widened {dtype_}"
             return [f"{pad}{m.c.name} += {m.a.name} {m.b.name} over {m.dot.axis}: {how}"]
-        case Walk(axis, lanes, body, accumulate):
+        case Walk(axis, lanes, body, accumulate, running):
             wide = f" by {lanes} lanes" if lanes > 1 else ""
             found = f", reducing {', '.join(r.fn for r in accumulate)}" if accumulate else ""
-            return [f"{pad}walk {axis}{wide}{found}", *(x for n in body for x in _show(n, depth + 1))]
+            back = " backwards" if node.reverse else ""
+            found += f", running {', '.join(r.fn for r in running)}" if running else ""
+            return [f"{pad}walk {axis}{back}{wide}{found}", *(x for n in body for x in _show(n, depth + 1))]
         case Repeat(loop, carried, body):
             held = ", ".join(s.name if s else "a variable" for s in carried)
             return [f"{pad}loop over tiles of {loop.axis}" + (f", carrying {held}" if held else ""),

@@ -34,6 +34,7 @@ from .access import checks, offset_text, size_text, step_along
 from .expressions import ATOM, PREFIX, SUM, Text, write
 from .forming import _hint, axes_of, source, stored_value
 from .plan import Compute, KernelPlan, Node, Product, Put, Repeat, Step, Storage, Walk, Write
+from .running import Running
 from .spelling import REGISTER, RESERVED
 from .words import Words
 
@@ -59,6 +60,7 @@ class KernelPrinter:
         self.coords = {a.name: self.fresh(a.name) for a in self.kernel.axes}
         self.firsts = {a.name: self.fresh(f"{a.name}0") for a in self.kernel.axes}
         self.ends = {a.name: self.fresh(f"{a.name}1") for a in self.kernel.axes}
+        self.running: dict[Running, Text] = {}
         self.overwritten: set[str] = set()  # arrays that this block writes: what it read of them gets a name
 
     # ---- names and lines
@@ -215,8 +217,31 @@ class KernelPrinter:
             if op not in self.storage and arg in self.names:
                 self.names[op] = self.names[arg]
             return
+        if isinstance(op, Running):
+            self.run_on(op)
+            return
         text = self.load(op) if isinstance(op, Load) else write(op, [self.value(o) for o in op.operands], self.words)
         self.define(op, text, inline)
+
+    def run_on(self, op: Running) -> None:
+        """One element further: the running value of the tile, with what came before it put to it."""
+        running, x = self.running[op], self.value(op.x)
+        line = f"{running.text} = {self.joined(op.fn, running, x.wide(running.lanes, self.words)).text};"
+        before = running if op.before is None else self.joined(op.fn, self.value(op.before), running)
+        if not op.exclusive:
+            self.say(line)
+        name = self.fresh(_hint(op))
+        self.say(f"const {self.words.held(running.dtype, running.lanes)} {name} = {before.text};")
+        self.names[op] = Text(name, ATOM, running.dtype, running.lanes)
+        if op.exclusive:
+            self.say(line)
+
+    def joined(self, fn: str, a: Text, b: Text) -> Text:
+        lanes = max(a.lanes, b.lanes)
+        if fn in ("sum", "prod"):
+            return Text(f"{a.at(ATOM)} {'+' if fn == 'sum' else '*'} {b.at(ATOM)}", SUM, a.dtype, lanes)
+        a, b = a.wide(lanes, self.words), b.wide(lanes, self.words)
+        return Text(f"{self.words.extreme(fn, a.dtype, lanes)}({a.text}, {b.text})", ATOM, a.dtype, lanes)
 
     def define(self, op: Op, text: Text, inline: bool = False) -> None:
         literal = re.fullmatch(r"-?\d[\d.e-]*[fLu]*", text.text)
@@ -427,10 +452,14 @@ class KernelPrinter:
     def walk(self, node: Walk) -> None:
         axis = self.kernel.axis[node.axis]
         sums = {r: self.start_sum(r, node) for r in node.accumulate}
+        self.running.update({r: self.start_running(r) for r in node.running})
         c, first, end = self.coords[node.axis], self.firsts[node.axis], self.ends[node.axis]
         step = f"{c} += {node.lanes}" if node.lanes > 1 else f"++{c}"
         outer = self.vector, self.left
-        with self.braces(f"for ({self.index} {c} = {first}; {c} < {end}; {step})"):
+        head = f"{self.index} {c} = {first}; {c} < {end}; {step}"
+        if node.reverse:
+            head = f"{self.index} {c} = {end} - 1; {c} >= {first}; --{c}"
+        with self.braces(f"for ({head})"):
             if node.lanes > 1:
                 self.vector = (node.axis, node.lanes)
                 self.left = None if self.full(axis, node.lanes) else f"{end} - {c}"
@@ -448,6 +477,12 @@ class KernelPrinter:
         dtype = tile_type(r).dtype
         lanes = node.lanes if node.lanes > 1 else self.lanes_of(r)
         name = self.fresh(_hint(r) + ("_lanes" if node.lanes > 1 else ""))
+        self.say(f"{self.words.held(dtype, lanes)} {name} = {self.identity(r.fn, dtype, lanes)};")
+        return Text(name, ATOM, dtype, lanes)
+
+    def start_running(self, r: Running) -> Text:
+        dtype, lanes = tile_type(r).dtype, self.lanes_of(r)
+        name = self.fresh("so_far")
         self.say(f"{self.words.held(dtype, lanes)} {name} = {self.identity(r.fn, dtype, lanes)};")
         return Text(name, ATOM, dtype, lanes)
 

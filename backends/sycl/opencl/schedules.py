@@ -70,7 +70,8 @@ def _scan(nest: Nest, device: Device) -> list[Tiles]:
     """Lines that are contiguous as rows; others side by side, going down together."""
     (line,), parallel = nest.role("scanned"), nest.role("parallel")
     if line.contiguous or not parallel:
-        return _rows(nest.as_family("rows", scanned="reduced"), device)
+        # In pieces, which bound the rounding error of sums.
+        return [{**_ones(nest), line.name: _reduced_tile(line, n, n)} for n in (4096, 2048, 8192)]
     return [{**_ones(nest), parallel[-1].name: _fit(parallel[-1].extent, n, LANES)} for n in (256, 64, 1024)]
 
 
