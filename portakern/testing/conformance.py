@@ -382,6 +382,72 @@ def runs_correctly(backend: Backend, language: Language) -> None:
     assert any(r.correct for r in rows)
 
 
+def prepares_what_it_calls(backend: Backend, language: Language) -> None:
+    """A prepared call gives what a call gives, again and again and on changed inputs, and writes the arrays it is given."""
+    target = on_silicon(language)
+    softmax, matmul = load_operator("softmax"), load_operator("matmul")
+    asked = works(Ask(softmax, {"M": dynamic, "N": 300}, {}), [target], ["f32"], open_sizes={"M": 7})
+    asked += works(Ask(matmul, {"M": dynamic, "N": 40, "K": 24}, {}), [target], ["f32"], open_sizes={"M": 33})
+    with WorkerPool(1, env=steps.run_environment(language, "runtime")) as pool:
+        for work in asked:
+            pool.call(f"{__name__}:prepared_as_called", work, timeout_s=TOOL_LIMIT_S)
+
+
+def on_silicon(language: Language) -> Target:
+    """A target whose runtime works here; skips where there is none."""
+    if language.runtime is None:
+        raise NotHere(f"{language.name} has no runtime")
+    reasons = []
+    for name in language.targets:
+        target = registry().target(f"{language.name}:{name}")
+        if found := language.runtime.available(target):
+            return target
+        reasons.append(found.detail)
+    raise NotHere(f"no silicon here runs {language.name}: {'; '.join(dict.fromkeys(reasons))}")
+
+
+def prepared_as_called(work: Work) -> None:
+    """Runs in a worker.  Raises :class:`AssertionError` where a prepared call and a call differ."""
+    import numpy as np
+
+    from portakern.spec.bind import bind
+    from portakern.spec.inputs import make_inputs
+    from portakern.study.built import Built
+    from portakern.timing.inputs import place_of
+
+    built = Built(work)
+    place = place_of(built.target)
+    program = bind(work.program, work.sizes)
+    first, second = (list(make_inputs(program, work.families, seed).values()) for seed in (0, 1))
+    inputs = [place.put(x) for x in first]
+    what = f"{work.row.operator} for {work.target}"
+
+    def called() -> list[np.ndarray]:
+        outputs = built(*inputs)
+        return [place.get(x) for x in (outputs if isinstance(outputs, tuple) else (outputs,))]
+
+    def same(have: Sequence[np.ndarray], want: Sequence[np.ndarray], message: str) -> None:
+        assert len(have) == len(want) and all(map(np.array_equal, have, want)), f"{what}: {message}"
+
+    want = called()
+    same(called(), want, "the second call on the same arrays gives something else")
+    prepared = built.prepare(*inputs)
+    given = [place.put(np.zeros_like(x)) for x in want]
+    writing = built.prepare(*inputs, out=tuple(given))
+    for x, values in zip(inputs, second, strict=True):
+        place.write(x, values)
+    changed = called()
+    assert not all(map(np.array_equal, changed, want)), f"{what}: a call on other numbers gives the earlier results"
+    for _ in range(2):
+        for output in (*prepared.outputs, *given):
+            place.fill(output, 0xFF)
+        prepared()
+        writing()
+        same([place.get(x) for x in prepared.outputs], changed, "a prepared call gives something else than a call")
+        same([place.get(x) for x in given], changed, "a prepared call does not write the arrays it is given")
+    assert all(a is b for a, b in zip(writing.outputs, given, strict=True)), f"{what}: other outputs than those given"
+
+
 def runnable(language: Language) -> Target:
     reasons = []
     for name in language.targets:
@@ -414,4 +480,5 @@ LANGUAGE_CHECKS: dict[str, Callable[[Backend, Language], None]] = {
     "compiles": compiles,
     "rejects garbage": rejects_garbage,
     "runs correctly": runs_correctly,
+    "prepares what it calls": prepares_what_it_calls,
 }
