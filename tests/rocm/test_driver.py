@@ -291,7 +291,7 @@ def test_the_timing_protocol(hip: Standin, cache: str) -> None:
     x, y = np.arange(1000, dtype=np.float32), np.zeros(1000, np.float32)
     places = [device.allocate(x.nbytes) for _ in range(2)]
     device.copy_in(places[0], x.ctypes.data, x.nbytes)
-    call = shift(device, *places, 1000)
+    call = shift(device, places[0], places[1], 1000)
     hip.journal()
     options = Options(budget_s=0.2, min_samples=6, max_samples=6, warm_up_s=0.01, cache=cache, mode="single")  # type: ignore[arg-type]
     timing = measure(device, [Contender("shift", [call])], options).timings[0]
