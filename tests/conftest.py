@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +12,10 @@ import pytest
 
 # Kernels in tests have the backends' default schedules, whatever was tuned on this machine or is shipped.
 os.environ["PORTAKERN_TUNED"] = "off"
+
+
+# Tests, and the commands they start, keep no results among the user's.
+os.environ["PORTAKERN_RESULTS"] = str(Path(tempfile.mkdtemp(prefix="portakern-tests-")) / "results.sqlite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

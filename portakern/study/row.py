@@ -26,8 +26,8 @@ class Row:
 
     ``shape`` gives the dims (a list for a starred dim, ``None`` for an open one), ``schedule`` the schedule of each
     kernel, ``schedule_from`` whether it was ``given``, ``tuned`` or is the backend's ``default``, ``schedule_note`` which
-    tuned entry it is or why one is not used, ``method`` how the evidence was reached and what kept it from a higher level, ``max_error_ratio`` the largest
-    error as a share of what is allowed, ``environment`` the machine the row was taken on.
+    tuned entry it is or why one is not used, ``method`` how the evidence was reached and what kept it from a higher level,
+    ``max_error_ratio`` the largest error as a share of what is allowed, ``environment`` the machine the row was taken on.
     """
 
     operator: str

@@ -68,6 +68,7 @@ class _Writer:
     notes: list[str] = field(default_factory=list)
 
     library = ""
+    head = ""
 
     @property
     def name(self) -> str:
@@ -88,7 +89,7 @@ class _Writer:
         results = ", ".join(self.whole(r) for r in self.program.results)
         body = [*self.lines, f"return {results}"]
         arguments = ", ".join(a.name for a in self.program.args)
-        return f"def {self.name}({arguments}):\n" + "".join(f"    {line}\n" for line in body)
+        return f"{self.head}def {self.name}({arguments}):\n" + "".join(f"    {line}\n" for line in body)
 
     def operation(self, op: Op) -> None:
         if not isinstance(op, Result) and op.operands and all(o in self.known for o in op.operands) and not _shape(op):
@@ -192,6 +193,7 @@ _INFIX = {
 
 class _Numpy(_Writer):
     library = "numpy"
+    head = "@np.errstate(all='ignore')\n"
 
     def scope(self) -> dict[str, Any]:
         import numpy as np
@@ -216,7 +218,7 @@ class _Numpy(_Writer):
     full = _Writer.__call__
 
     def whole(self, op: Op) -> str:
-        return f"np.array({self(op)}, order='C')" if _may_be_view(op) else f"np.ascontiguousarray({self(op)})"
+        return f"np.array({self(op)}, order='C')" if _may_be_view(op) else f"np.asarray({self(op)}, order='C')"
 
     def Iota(self, op: t.Iota) -> str:
         line = [-1 if i == op.axis else 1 for i in range(len(op.shape))]

@@ -1,0 +1,153 @@
+"""Peers: the traced program on arrays, what an operator declares, what is compared before it is timed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import portakern as pk
+from portakern.check.agreement import agreement
+from portakern.errors import PortakernError, UsageError
+from portakern.ir import oracle
+from portakern.registry import registry
+from portakern.spec.inputs import make_inputs
+from portakern.spec.load import library
+from portakern.study.work import Ask, Work, of_case, works
+from portakern.timing import peers
+from portakern.timing.array_program import array_function
+from portakern.timing.inputs import from_numpy, to_numpy
+
+torch = pytest.importorskip("torch")
+
+TARGETS = [registry().target("numba:cpu")]
+
+
+def work_of(op, case=None, dtype: str = "f32", **dims) -> Work:
+    ask = of_case(op, case) if case is not None else Ask(op, dims, {})
+    (made,) = works(ask, TARGETS, [dtype])
+    return made
+
+
+def subject_of(work: Work) -> peers.Subject:
+    return peers.Subject(work.program, work.torch, work.row.params or {})
+
+
+def as_torch(inputs):
+    return [from_numpy(x) if x.ndim else x.item() for x in inputs.values()]
+
+
+CASES = [(op, case, dtype) for op in library() for case in op.cases for dtype in ("f32", "bf16") if dtype in op.dtypes]
+
+
+@pytest.mark.parametrize(("op", "case", "dtype"), CASES, ids=[f"{o.name}-{c.name}-{d}" for o, c, d in CASES])
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_the_traced_program_on_arrays_computes_the_operator(op, case, dtype: str, kind: str):
+    work = work_of(op, case, dtype)
+    inputs = make_inputs(work.program, work.families, 0)
+    function = array_function(work.program, kind)
+    found = function.call(*(inputs.values() if kind == "numpy" else as_torch(inputs)))
+    results = found if isinstance(found, tuple) else (found,)
+    dtypes = subject_of(work).dtypes
+    for want, have in zip(oracle.evaluate(work.program, inputs).values(), results, strict=True):
+        assert not agreement(want, peers.host_outputs(have)[0], dtypes).message, function.text
+
+
+DECLARED = [(op, case) for op in library() for case in op.cases if op.torch and case.name in ("typical", "ragged", "transposed")]
+
+
+@pytest.mark.parametrize(("op", "case"), DECLARED, ids=[f"{o.name}-{c.name}" for o, c in DECLARED])
+def test_what_an_operator_declares_for_torch_is_the_same_computation(op, case):
+    work = work_of(op, case, "f32")
+    inputs = make_inputs(work.program, work.families, 0)
+    peer = peers.find("torch.eager", subject_of(work))
+    assert peer.form == op.torch
+    results = peers.host_outputs(peer.call(*as_torch(inputs)))
+    for want, have in zip(oracle.evaluate(work.program, inputs).values(), results, strict=True):
+        assert not agreement(want, have, subject_of(work).dtypes).message
+
+
+@pk.operator
+def several(x: pk.Tensor["M", "N"], i: pk.Tensor["M", pk.i32], alpha: pk.Scalar[pk.f32]):
+    picked = pk.where(pk.tri(x.shape[0], x.shape[1]), x * alpha, -1.0)
+    return pk.cumsum(picked, axis=1, exclusive=True), pk.take_along(x, i[:, None] % 7, axis=-1, fill=9.0), pk.argmax(x, axis=1)
+
+
+def test_an_operator_without_a_declaration_is_run_as_it_is_traced():
+    work = work_of(several, None, "f32", M=4, N=5)
+    subject = subject_of(work)
+    inputs = make_inputs(work.program, work.families, 0)
+    want = oracle.evaluate(work.program, inputs)
+    for name, given in (("numpy", [x if x.ndim else x.item() for x in inputs.values()]), ("torch.eager", as_torch(inputs))):
+        peer = peers.find(name, subject)
+        assert peer.form == "the traced program"
+        for w, have in zip(want.values(), peers.host_outputs(peer.call(*given)), strict=True):
+            assert not agreement(w.astype(have.dtype), have, subject.dtypes).message
+
+
+def test_views_are_copied_since_that_is_the_work():
+    work = work_of(next(o for o in library() if o.name == "transpose"), None, "f32", M=3, N=4)
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for have in (array_function(work.program, "numpy").call(x), to_numpy(array_function(work.program, "torch").call(from_numpy(x)))):
+        assert have.flags.c_contiguous and not np.shares_memory(have, x) and (have == x.T).all()
+
+
+def test_products_of_narrow_numbers_say_how_they_are_rounded():
+    op = next(o for o in library() if o.name == "matmul_bias_gelu")
+    work = work_of(op, None, "bf16", M=8, N=8, K=8)
+    assert "rounded to bf16" in array_function(work.program, "torch").notes[0]
+    assert array_function(work.program, "numpy").notes == ()
+
+
+def test_torch_compile_says_its_mode_and_seconds(monkeypatch: pytest.MonkeyPatch):
+    asked = {}
+
+    def compile_stand_in(call, **options):
+        asked.update(options)
+        return call
+
+    monkeypatch.setattr(torch, "compile", compile_stand_in)
+    for name, mode in (("softmax", "default"), ("matmul", "max-autotune-no-cudagraphs")):
+        op = next(o for o in library() if o.name == name)
+        work = work_of(op, next(c for c in op.cases if c.name == "tiny"))
+        subject = subject_of(work)
+        peer = peers.compiled(peers.find("torch.compile", subject), subject, as_torch(make_inputs(work.program)))
+        assert (peer.mode, asked["mode"], asked["dynamic"]) == (mode, mode, False)
+        assert peer.compile_s is not None and peer.to_dict()["compile_s"] == peer.compile_s
+
+
+@pytest.mark.parametrize(("text", "says"), [
+    ("F.softmax(x, ", "neither module:name nor an expression"), ("torch:no_such_function", "no function")])
+def test_a_declaration_that_is_wrong(text: str, says: str):
+    work = work_of(next(o for o in library() if o.name == "softmax"), None, M=3, N=4)
+    with pytest.raises(PortakernError, match=says):
+        peers.find("torch.eager", peers.Subject(work.program, text, {}))
+
+
+def test_names(tmp_path: Path):
+    peers.check_names(["numpy", "torch.eager", "torch.compile"])
+    with pytest.raises(UsageError, match="unknown peer"):
+        peers.check_names(["jax"])
+    with pytest.raises(UsageError, match="there is no file"):
+        peers.check_names([f"{tmp_path}/none.py:f"])
+    (tmp_path / "mine.py").write_text("import torch\n\ndef f(x):\n    return x\n\nraise_here = 1\n")
+    work = work_of(next(o for o in library() if o.name == "softmax"), None, M=3, N=4)
+    assert peers.find(f"{tmp_path}/mine.py:f", subject_of(work)).library == "torch"
+    with pytest.raises(PortakernError, match="has no function"):
+        peers.find(f"{tmp_path}/mine.py:g", subject_of(work))
+
+
+@pytest.mark.parametrize(("ours", "theirs", "same"), [
+    ([1.0, 2.0], [1.0, 2.0], True), ([1.0, 2.0], [1.0, 2.0005], True), ([1.0, 2.0], [1.0, 2.1], False),
+    ([np.nan, 2.0], [np.nan, 2.0], True), ([np.nan, 2.0], [1.0, 2.0], False), ([np.inf, 1.0], [np.inf, 1.0], True),
+    ([np.inf, 1.0], [-np.inf, 1.0], False), ([1e-9, 100.0], [0.0, 100.0], True), ([0.0, 0.0], [0.0, 0.0], True),
+    ([0.0, 1.0], [1.0, 0.0], False)])  # fmt: skip
+def test_agreement(ours: list[float], theirs: list[float], same: bool):
+    found = agreement(np.array(ours, np.float32), np.array(theirs, np.float32), ("f32",))
+    assert (found.message == "") == same
+
+
+def test_whole_numbers_must_be_equal_and_shapes_too():
+    assert "1 of 3" in agreement(np.array([1, 2, 3]), np.array([1, 2, 4]), ("i32",)).message
+    assert "shape" in agreement(np.zeros((2, 3)), np.zeros((3, 2)), ("f32",)).message

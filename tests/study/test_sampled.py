@@ -1,0 +1,110 @@
+"""Checking large sizes by parts: the smaller program gives the same numbers, and what is wrong anywhere is seen."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import portakern as pk
+from portakern.check import sampled
+from portakern.check.restrict import cut, restrict
+from portakern.check.sampled import affordable, check_sampled, parts_of, program_reference
+from portakern.ir import oracle
+from portakern.ir.oracle import static
+from portakern.ir.tensor import tensor_type
+from portakern.registry import registry
+from portakern.spec.inputs import make_inputs, numpy_dtype
+from portakern.spec.load import library, load_operator
+from portakern.study.work import Ask, Work, of_case, works
+
+TARGETS = [registry().target("numba:cpu")]
+
+
+def work_of(op, **dims: int) -> Work:
+    (made,) = works(Ask(op, dims, {}), TARGETS, ["f32"])
+    return made
+
+
+@pk.operator
+def odd_one(x: pk.Tensor["M", "N"], w: pk.Tensor["N"]):
+    """Views, a window of a slice, flips, pads and joins: everything that moves indices."""
+    y = pk.concat([x[:, 1:], pk.flip(x, axis=1)[:, :1]], axis=1)
+    z = pk.pad(y[::2, ::3], [(0, 0), (1, 2)])
+    return pk.sum(z, axis=1), (x * w).reshape((x.shape[0], x.shape[1] // 2, 2)), pk.swapaxes(x, 0, 1)
+
+
+CASES = [works(of_case(op, case), TARGETS, [op.dtypes[0]])[0] for op in library() for case in op.cases]
+CASES.append(work_of(odd_one, M=10, N=12))
+
+
+@pytest.mark.parametrize("work", CASES, ids=[f"{w.row.operator}-{n}" for n, w in enumerate(CASES)])
+def test_a_part_is_that_part_of_the_whole(work: Work):
+    rng = random.Random(0)
+    inputs = make_inputs(work.program, work.families, 0)
+    for name, whole in oracle.evaluate(work.program, inputs).items():
+        for _ in range(3):
+            corners = [sorted((rng.randint(0, n), rng.randint(0, n))) for n in whole.shape]
+            box = tuple((a, b) for a, b in corners)
+            part = restrict(work.program, name, box)
+            few = {n: cut(x, part.inputs[n]) for n, x in inputs.items()}
+            np.testing.assert_allclose(oracle.evaluate(part.program, few)[name], cut(whole, box), rtol=1e-12)
+
+
+def test_parts_are_affordable_and_hold_both_ends():
+    for name, dims in (("softmax", {"M": 8192, "N": 8192}), ("matmul", {"M": 8192, "N": 8192, "K": 8192}),
+                       ("transpose", {"M": 8192, "N": 8192})):  # fmt: skip
+        program = work_of(load_operator(name), **dims).program
+        assert not affordable(program)
+        found = parts_of(program, "out")
+        assert found is not None and 2 <= len(found) <= sampled.PARTS
+        shape = static(tensor_type(program.results[0]).shape)
+        assert found[0].box[0][0] == 0 and found[1].box[-1][1] == shape[-1] and found[1].box[0][1] == shape[0]
+        for part in found:
+            assert sum(int(np.prod(static(tensor_type(v).shape))) for v in (*part.program.args, *part.program.results)
+                       ) <= sampled.PART_ELEMENTS  # fmt: skip
+
+
+def test_what_sums_over_everything_cannot_be_cut():
+    @pk.operator
+    def total(x: pk.Tensor["M", "N"]):
+        return pk.sum(x, axis=(0, 1))
+
+    assert parts_of(work_of(total, M=4000, N=4000).program, "out") is None
+
+
+class Executable:
+    """Runs numpy, then spoils the output."""
+
+    guards = True
+
+    def __init__(self, work: Work, spoil=lambda out: None) -> None:
+        self.work, self.spoil = work, spoil
+
+    def run(self, buffers, sizes) -> None:
+        found = oracle.evaluate(self.work.program, {a.name: buffers[a.name].array for a in self.work.program.args})
+        out = found["out"].astype(numpy_dtype("f32"))
+        self.spoil(out)
+        buffers["out"].array[...] = out
+
+
+def one_row(out: np.ndarray) -> None:
+    out[333] += 0.5
+
+
+@pytest.mark.parametrize(("spoil", "says"), [
+    (lambda out: None, ""),
+    (one_row, "whole: out, against"),
+    (lambda out: out.__setitem__((-1, -1), out[-1, -1] * 1.0001), "1 element"),
+    (lambda out: out.__setitem__((0, 3), np.nan), "part"),
+    (lambda out: out.fill(0), "part"),
+], ids=["right", "a row between the parts", "the last element", "a nan", "zeros"])
+def test_what_is_wrong_is_seen(monkeypatch: pytest.MonkeyPatch, spoil, says: str):
+    monkeypatch.setattr(sampled, "PART_ELEMENTS", 1 << 10)
+    work = work_of(load_operator("softmax"), M=500, N=100)
+    reference = program_reference(work.program, np.asarray, np.asarray, "numpy", "numpy")
+    found = check_sampled(Executable(work, spoil), work.program, families=work.families, reference=reference)  # type: ignore[arg-type]
+    assert found is not None
+    assert found.verdict.correct == (not says) and says in found.verdict.message
+    assert found.verdict.stages == ("parts", "whole", "repeat") and "float64 oracle" in found.method
