@@ -9,7 +9,7 @@ check of :mod:`portakern.check` before it is kept.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,9 +17,13 @@ import numpy as np
 from portakern import launch
 from portakern.backend import Prepared, Source
 from portakern.errors import PortakernError
+from portakern.ir.oracle import static
+from portakern.ir.tensor import tensor_type
 from portakern.registry import registry
 from portakern.spec.bind import bind
-from portakern.study.steps import load
+from portakern.study import steps
+from portakern.study.row import Row
+from portakern.study.steps import Made, load
 from portakern.study.work import Work
 from portakern.timing.inputs import InputSets, input_sets, place_of
 from portakern.timing.measure import Contender as Timed
@@ -105,6 +109,32 @@ def race(
     suspicions = tuple(sorted({s for t in result.timings for s in t.suspicions}))
     return Raced({t.name: [float(x) for x in t.device_us] for t in result.timings}, mode=result.timings[0].mode,
                  suspicions=suspicions, device=result.facts.name, driver=result.facts.version)  # fmt: skip
+
+
+def check(work: Work, made: Made) -> Row:
+    """The row after the check: in full where the oracle can afford the size, else as ``bench`` checks it, and in full besides
+    on the same schedule over fewer rows."""
+    from portakern.check.sampled import affordable, parts_of
+
+    _sessions.clear()  # its memory is wanted
+    row = steps.check(work, made, full=False)
+    program = bind(work.program, work.sizes)
+    if not row.correct or affordable(program) or work.chosen is None:
+        return row
+    parts = parts_of(program, program.outputs[0])
+    if parts is None or len(program.outputs) > 1:
+        return steps.check(work, made)
+    few = replace(work, program=parts[0].program, sizes={}, chosen=replace(work.chosen, exact=False))
+    built = steps.build(few)
+    if built.row.error is not None or not built.runner:
+        return steps.check(work, made)  # the schedule cannot be had over fewer rows
+    small = steps.check(few, built)
+    shape = ", ".join(f"{a.name} {list(static(tensor_type(a).shape))}" for a in parts[0].program.args)
+    if not small.correct:
+        message = (small.error or {}).get("message", "not checked")
+        return row.but(correct=False).failed(PortakernError("incorrect", f"over fewer rows ({shape}): {message}"))
+    ratio = max(row.max_error_ratio or 0.0, small.max_error_ratio or 0.0)
+    return row.but(method=f"{row.method}; every stage of the check with {shape}", max_error_ratio=ratio)
 
 
 def _in_turns(calls: list[Prepared]) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -45,6 +45,10 @@ class Lab(Measurer, Protocol):
     overlap: bool
     """Whether candidates may be compiled while others are timed: not where both need the same processor."""
 
+    def begin(self, work: Work) -> None:
+        """A new search: the first candidate that is admitted after this is the default."""
+        ...
+
     def builds(self, first: Sequence[Candidate], follow: Callable[[], Sequence[Candidate]]) -> Iterator[tuple[Candidate, Made]]:
         """Compiled candidates as they are ready.  ``follow`` is asked for more each time one is."""
         ...
@@ -76,12 +80,17 @@ class Workshop:
         self.language: Language = registry().language(target.language)
         self.overlap = target.device.kind != "cpu"
         self._lock = lock
+        self._slots = Slots(jobs)
         self._device: WorkerPool | None = None
         self._contenders: dict[str, Contender] = {}
         self._work: Work | None = None
         self._default: Contender | None = None
         self._measured: dict[str, Any] = {}
         self._rounds = 0
+
+    def begin(self, work: Work) -> None:
+        self._contenders.clear()
+        self._work, self._default, self._measured = work, None, {}
 
     # ---- compiling
 
@@ -95,11 +104,10 @@ class Workshop:
             job = Job(c.name, "portakern.study.steps:build", (c.work,), kwargs, COMPILE_LIMIT_S)
             return Task(room(self.language.name, env), job)
 
-        with Slots(self.jobs) as slots:
-            for outcome in slots.run([task(c) for c in first], lambda t, o: [task(c) for c in follow()]):
-                candidate = waiting.pop(str(outcome.id))
-                error = outcome.error
-                yield candidate, outcome.value if error is None else Made(candidate.work.row.failed(error), candidate.source)
+        for outcome in self._slots.run([task(c) for c in first], lambda t, o: [task(c) for c in follow()]):
+            candidate = waiting.pop(str(outcome.id))
+            error = outcome.error
+            yield candidate, outcome.value if error is None else Made(candidate.work.row.failed(error), candidate.source)
 
     # ---- running
 
@@ -107,7 +115,7 @@ class Workshop:
         assert made.source is not None
         mine = Contender(candidate.name, made.source, made.binary_key)
         if self._default is None:
-            self._default, self._work = mine, replace(candidate.work, chosen=None)
+            self._default = mine
         self._contenders[candidate.name] = mine
         try:
             self._run("admit", self._work, self._default, mine)
@@ -133,22 +141,22 @@ class Workshop:
         return raced.samples
 
     def check(self, candidate: Candidate, made: Made) -> Row:
-        env = steps.run_environment(self.language, made.runner)
-        self._close_device()  # its memory is wanted, and the check starts from nothing
-        with WorkerPool(1, env=env) as pool:
-            try:
+        try:
+            if made.runner == "runtime":
+                return self._run("check", candidate.work, made, limit_s=CHECK_LIMIT_S)
+            with WorkerPool(1, env=steps.run_environment(self.language, made.runner)) as pool:
                 return pool.call("portakern.study.steps:check", candidate.work, made, timeout_s=CHECK_LIMIT_S)
-            except PortakernError as error:
-                return made.row.failed(error)
+        except PortakernError as error:
+            return made.row.failed(error)
 
     def facts(self) -> Mapping[str, Any]:
         return self._measured
 
-    def _run(self, function: str, *args: Any, **kwargs: Any) -> Any:
+    def _run(self, function: str, *args: Any, limit_s: float = RUN_LIMIT_S, **kwargs: Any) -> Any:
         if self._device is None:
             self._device = WorkerPool(1, env=steps.run_environment(self.language, "runtime"))
         try:
-            return self._device.call(f"portakern.tuning.bench:{function}", *args, timeout_s=RUN_LIMIT_S, **kwargs)
+            return self._device.call(f"portakern.tuning.bench:{function}", *args, timeout_s=limit_s, **kwargs)
         except PortakernError as error:
             if isinstance(error, WorkerFault) or error.kind == "device-lost":
                 self._close_device()
@@ -172,4 +180,5 @@ class Workshop:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._slots.__exit__(kind, error, trace)
         self._close_device()

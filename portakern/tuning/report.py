@@ -24,8 +24,8 @@ def lines(t: Tuning) -> list[str]:
     kept = "kept: build, bench and check use it for this bucket of shapes"
     found.append(f"  {kept if t.stored else t.note or 'not kept'}")
     taken_over = f", {t.resumed} known from an earlier run" if t.resumed else ""
-    found.append(f"  {t.space} schedules in the space ({t.proposer}); {t.proposed} proposed, {t.compiled} compiled{taken_over}, "
-                 f"{t.samples} samples, {t.seconds:.1f} s")
+    found.append(f"  {t.space} schedules in the space ({t.proposer}); {t.proposed} proposed, {t.compiled} compiled"
+                 f"{taken_over}, {t.samples} samples, {t.seconds:.1f} s")
     found += [f"  {count:5} dropped: {reason}" for reason, count in t.dropped.most_common()]
     timed = sorted((x for x in t.tried if x.relative is not None), key=lambda x: x.relative or 0.0)
     found += [f"  {x.relative:7.3f} of the default's time  {x.schedule}" for x in timed[:SHOWN] if x.relative is not None]

@@ -217,6 +217,7 @@ class Tuner:
                 self._known = self.database.trials(self.run_key)
             else:
                 self.database.forget_trials(self.run_key)
+        self.lab.begin(self.work)
         point = self.space.default
         self.result.default = self.result.best = text(point)
         default = self._candidate(point)
@@ -240,7 +241,8 @@ class Tuner:
         fingerprint = toolchain.fingerprint(self.target) if toolchain is not None else ""
         here = provenance.environment()
         return digest("tuning run", str(self.work.key), self.work.program.digest, sorted(self.work.sizes.items()),
-                      self.work.target, fingerprint, self.language.emitter_version, str(here.get("machine_id")), self.result.by)  # fmt: skip
+                      self.work.target, fingerprint,
+                      self.language.emitter_version, str(here.get("machine_id")), self.result.by)  # fmt: skip
 
     # ---- candidates
 
