@@ -29,7 +29,7 @@ from portakern.timing import Contender, Options, measure, median
 LAUNCHES = 9
 """Of every kernel under ncu, whose median counts."""
 
-CASES: list[tuple[str, str, dict[str, int]]] = [
+CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("add_relu", "bf16", {"M": 512, "N": 1024}), ("softmax", "bf16", {"M": 256, "N": 1024}),
     ("rms_norm", "bf16", {"M": 1024, "N": 4096}), ("row_sum", "f32", {"M": 2048, "N": 4096}),
     ("transpose", "bf16", {"M": 2048, "N": 2048}), ("matmul", "bf16", {"M": 1024, "N": 1024, "K": 1024}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 import sys
 import threading
@@ -379,6 +380,62 @@ def test_health_without_nvml_is_unsupported(cuda: Standin) -> None:
         assert error.kind == "unsupported" and "NVML" in error.message
         return
     pytest.fail("a GPU of the stand-in is known to NVML")
+
+
+NVML = """
+#include <string.h>
+struct device;
+static struct device *const it = (struct device *)1;
+int nvmlInit_v2(void) { return 0; }
+int nvmlDeviceGetHandleByUUID(const char *uuid, struct device **out) {
+    *out = it;
+    return strcmp(uuid, "GPU-01020304-0506-0708-090a-0b0c0d0e0f10") == 0 ? 0 : 6;
+}
+int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, struct device **out) {
+    *out = it;
+    return BUS && strcmp(bus, "0000:ff:1f.0") == 0 ? 0 : 6;
+}
+int nvmlDeviceGetClockInfo(struct device *d, int which, unsigned *mhz) { *mhz = which == 1 ? 1755 : 3201; return d != it; }
+int nvmlDeviceGetTemperature(struct device *d, int sensor, unsigned *c) { *c = 61; return d != it || sensor != 0; }
+int nvmlDeviceGetPowerUsage(struct device *d, unsigned *mw) { *mw = 650000; return d != it; }
+int nvmlDeviceGetCurrentClocksThrottleReasons(struct device *d, unsigned long long *bits) { *bits = BITS; return d != it; }
+"""
+
+_HEALTH = """
+import sys
+from portakern import native
+device = native.open_device("cuda", int(sys.argv[2]), sys.argv[1])
+try:
+    print(device.health())
+except native.DriverError as error:
+    print(error.kind, error.message)
+"""
+
+
+def health(folder: Path, made: Standin, ordinal: int, bits: int, bus: bool = True) -> str:
+    """What health says in a process that finds a stand-in for NVML."""
+    (folder / "nvml.c").write_text(NVML)
+    build = ["cc", "-shared", "-fPIC", f"-DBITS={bits}ull", f"-DBUS={int(bus)}"]
+    subprocess.run([*build, "-o", folder / "libnvidia-ml.so.1", folder / "nvml.c"], check=True, timeout=60)
+    ran = subprocess.run([sys.executable, "-c", _HEALTH, made.path, str(ordinal)], capture_output=True, text=True, timeout=60,
+                         env={**os.environ, "LD_LIBRARY_PATH": str(folder)})
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.strip()
+
+
+@pytest.mark.parametrize(("bits", "throttled", "reason"), [
+    (0x1 | 0x2 | 0x10 | 0x100, False, None), (0x4, True, "'software power cap'"),
+    (0x8 | 0x40, True, "'hardware slowdown, hardware thermal slowdown'"),
+])  # fmt: skip
+def test_health_tells_what_slows_the_gpu_down(cuda: Standin, tmp_path: Path, bits: int, throttled: bool, reason: str) -> None:
+    said = health(tmp_path, cuda, 1, bits)
+    assert said == (f"DeviceHealth(clock_mhz=1755, memory_clock_mhz=3201, temperature_c=61, power_mw=650000, "
+                    f"throttled={throttled}, reason={reason})")
+
+
+def test_health_finds_the_gpu_by_its_bus_where_nvml_has_another_uuid(cuda: Standin, tmp_path: Path) -> None:
+    assert "clock_mhz=1755" in health(tmp_path, cuda, 0, 0)
+    assert health(tmp_path, cuda, 0, 0, bus=False).startswith("unsupported cuda health: NVML knows no GPU GPU-00010203")
 
 
 def test_the_probe_and_opening_agree_on_the_devices(cuda: Standin) -> None:
