@@ -92,8 +92,12 @@ class Session:
         self.runtime = runtime
         # Loaded first: a runtime may have to prepare the process before the device can be found.
         self.executable = load(self.made.source, self.made.binary_key, self.made.runner)
-        # Work that is done when the call returns is timed as the host's.
-        self.device = device_of(runtime, self.target) or open_device("host")
+        found = device_of(runtime, self.target)
+        if found is None and self.target.device.kind != "cpu":
+            raise PortakernError("not-timed", f"{self.target} is not timed: its runtime names no device of the native core",
+                                 hint="the host's clock would see the queueing and not the work")
+        # On a CPU, work that is done when the call returns is timed as the host's.
+        self.device = found or open_device("host")
         self.program = bind(self.work.program, self.work.sizes)
         self.place = place_of(self.target, self.device.ordinal)
 
