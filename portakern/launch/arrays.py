@@ -35,8 +35,8 @@ class Arrays:
         self.ordinal = ordinal
 
     def view(self, given: Any) -> Any:
-        """``given`` as an array of this family, without a copy."""
-        return given
+        """``given``, of whichever library, as an array of this family, without a copy."""
+        raise NotImplementedError
 
     def result(self, made: Any) -> Any:
         """``made`` as an array of the caller's library."""
@@ -95,6 +95,9 @@ class TorchArrays(Arrays):
         raw = getattr(torch._C, f"_{kind}_getCurrentRawStream", None)
         self._stream = raw or (lambda n: module.current_stream(n).cuda_stream)
 
+    def view(self, given: Any) -> Any:
+        return given if isinstance(given, self.torch.Tensor) else self.torch.from_dlpack(given)
+
     def stream(self) -> int:
         return self._stream(self.ordinal)
 
@@ -120,6 +123,9 @@ class CupyArrays(Arrays):
 
         self.cupy = cupy
         self.here = cupy.cuda.Device(ordinal)
+
+    def view(self, given: Any) -> Any:
+        return given if isinstance(given, self.cupy.ndarray) else self.cupy.from_dlpack(given)
 
     def stream(self) -> int:
         with self.here:
@@ -154,9 +160,6 @@ class DlpackArrays(TorchArrays):
     def __init__(self, kind: str, ordinal: int, library: str) -> None:
         super().__init__(kind, ordinal)
         self.library = _with_from_dlpack(library)
-
-    def view(self, given: Any) -> Any:
-        return self.torch.from_dlpack(given)
 
     def result(self, made: Any) -> Any:
         # Not every library takes over the order of a stream.

@@ -109,9 +109,9 @@ class NativeExecutable:
         Scalars may change.  Threads may share it.
         """
         family = self._family(inputs)
-        if not family.direct:
+        views = self._views(family, inputs, sizes)
+        if not family.direct or any(x is not given for x, given in zip(views.values(), inputs, strict=False)):
             return lambda again: self.call(again, sizes)
-        self._views(family, inputs, sizes)
         if self.descriptors or any(a.role == "scalar" for a in self._given):
             return _Repacking(self, family, dict(sizes))
         return self._rebinding(family, sizes)

@@ -38,6 +38,9 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Standin]:
 class HostArrays(Arrays):
     """numpy arrays that pose as a device's: the stand-in's memory is the host's."""
 
+    def view(self, given: Any) -> Any:
+        return np.asarray(given)
+
     def stream(self) -> int:
         return 0x77
 
@@ -234,6 +237,21 @@ def test_arrays_that_the_kernel_was_not_built_for_are_refused(on_host: Standin, 
     for call in ("call", "prepare", "specialise"):
         with pytest.raises(UsageError, match=says):
             getattr(load("softmax_open"), call)([given], {"M": 11})
+
+
+def test_arrays_of_another_library_are_looked_at_in_every_call(on_host: Standin) -> None:
+    class Foreign:
+        def __init__(self, array: np.ndarray) -> None:
+            self.array = array
+
+        def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+            return self.array
+
+    again = load("softmax_open").specialise([Foreign(aligned((11, 1000), "bf16"))], {"M": 11})
+    x = aligned((11, 1000), "bf16")
+    on_host.journal()
+    again([Foreign(x)])
+    assert f"args {x.ctypes.data:x} " in launches(on_host)[0]
 
 
 def test_outputs_of_another_number_are_refused(on_host: Standin) -> None:
