@@ -183,11 +183,12 @@ class FillSpec(NamedTuple):
     bytes: int
 
 
-def open_device(driver: str, ordinal: int = 0, path: str = "") -> Device:
+def open_device(driver: str | Any, ordinal: int = 0, path: str = "") -> Device:
     """The device of a driver; the same object while anything refers to it.
 
     Args:
-        driver: one of :func:`driver_names`.
+        driver: one of :func:`driver_names`, or the capsule of a table as :func:`register_driver` takes it, which then
+            need not be registered (and gives another object each time).
         ordinal: which of its devices, counted by the driver.
         path: the library file to open instead of the usual names.
 
@@ -195,7 +196,8 @@ def open_device(driver: str, ordinal: int = 0, path: str = "") -> Device:
         PortakernError: no driver has this name.
         DriverError: ``no-device``, or the driver's own failure.
     """
-    _known(driver)
+    if isinstance(driver, str):
+        _known(driver)
     return core().open_device(driver, ordinal, path)
 
 

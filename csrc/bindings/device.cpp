@@ -302,6 +302,16 @@ void bind_device(py::module_ &m) {
         .def_property_readonly("stuck", &Device::stuck);
     m.def(
         "open_device",
+        [](const py::capsule &table, int ordinal, const std::string &path) {
+            const auto *driver = static_cast<const pk_driver *>(PyCapsule_GetPointer(table.ptr(), PK_DRIVER_CAPSULE));
+            if (driver == nullptr) throw py::error_already_set();
+            table.inc_ref();  // kept for ever, as the table must be
+            const py::gil_scoped_release released;
+            return Device::open(*driver, ordinal, path);
+        },
+        py::arg("driver"), py::arg("ordinal") = 0, py::arg("path") = "");
+    m.def(
+        "open_device",
         [](const std::string &driver, int ordinal, const std::string &path) {
             const py::gil_scoped_release released;
             return Device::open(driver, ordinal, path);

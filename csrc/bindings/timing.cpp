@@ -23,6 +23,8 @@ class NativeWork final : public Work {
         if (status != PK_OK) call.device()->throw_status(status, call.failed());
     }
 
+    int round() const override { return static_cast<int>(calls_.size()); }
+
     void touch(std::int64_t i) override { calls_[static_cast<std::size_t>(i) % calls_.size()]->call.touch(); }
 
     bool can_be_recorded() const override { return true; }

@@ -27,17 +27,24 @@ std::shared_ptr<Device> Device::open(const std::string &driver, int ordinal, con
 
     const pk_driver *found = find_driver(driver.c_str());
     if (found == nullptr) throw std::invalid_argument("no driver is named '" + driver + "'");
-    const pk_driver table = complete(*found);
     const std::lock_guard<std::mutex> locked(mutex);
     std::weak_ptr<Device> &slot = devices[{driver, ordinal, path}];
     if (auto device = slot.lock()) return device;
-    if (table.open == nullptr) throw DriverError("unsupported", driver + ": this driver only looks for devices");
+    auto device = open(*found, ordinal, path);
+    slot = device;
+    return device;
+}
+
+std::shared_ptr<Device> Device::open(const pk_driver &driver, int ordinal, const std::string &path) {
+    if (driver.abi != PK_DRIVER_ABI) throw std::invalid_argument("driver table of another ABI");
+    const pk_driver table = complete(driver);
+    const std::string name = table.name != nullptr ? table.name : "unnamed";
+    if (table.open == nullptr) throw DriverError("unsupported", name + ": this driver only looks for devices");
     pk_device_t handle = nullptr;
     const pk_status status = table.open(path.empty() ? nullptr : path.c_str(), ordinal, &handle);
     if (status != PK_OK) throw driver_error(table, nullptr, status, "open");
-    std::shared_ptr<Device> device(new Device(table, driver, ordinal, handle));
+    std::shared_ptr<Device> device(new Device(table, name, ordinal, handle));
     if (table.facts != nullptr) device->call<&pk_driver::facts>("facts", &device->facts_);
-    slot = device;
     return device;
 }
 

@@ -24,6 +24,9 @@ class Device : public std::enable_shared_from_this<Device> {
     // Throws std::invalid_argument for an unknown driver, DriverError if there is no such device.
     static std::shared_ptr<Device> open(const std::string &driver, int ordinal, const std::string &path);
 
+    // A device of a table that outlives it and need not be registered; each time another object.
+    static std::shared_ptr<Device> open(const pk_driver &driver, int ordinal, const std::string &path);
+
     ~Device();
     Device(const Device &) = delete;
     Device &operator=(const Device &) = delete;

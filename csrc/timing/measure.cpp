@@ -212,6 +212,13 @@ Latency Protocol::latency(Lane &lane) {
     return {median(launch), median(end_to_end), median(rest)};
 }
 
+// At least `wanted`, within the limits, in whole rounds of inputs.
+int calls_for(double wanted, int fewest, int most, const Work &work) {
+    const int calls = static_cast<int>(std::clamp(std::ceil(wanted), double(fewest), double(most)));
+    const int round = work.round();
+    return (calls + round - 1) / round * round;
+}
+
 void Protocol::choose_shapes() {
     const bool single = options_.cold || options_.mode == Mode::single;
     if (single) return;
@@ -229,8 +236,7 @@ void Protocol::choose_shapes() {
     const int most = blocking ? most_blocking_calls : most_batch_calls;
     std::size_t at = 0;
     each([&](Entry &entry) {
-        const double calls = std::ceil(wanted / estimates[at++]);
-        entry.lane.shape(Shape::batch, static_cast<int>(std::clamp(calls, 1.0, static_cast<double>(most))));
+        entry.lane.shape(Shape::batch, calls_for(wanted / estimates[at++], 1, most, *entry.contender.work));
     });
 }
 
@@ -245,8 +251,7 @@ bool Protocol::all_as_graphs(const std::vector<double> &estimates) {
     std::size_t at = 0;
     try {
         each([&](Entry &entry) {
-            const double calls = std::ceil(sample_ns / estimates[at++]);
-            entry.lane.shape(Shape::graph, static_cast<int>(std::clamp(calls, 4.0, double(most_graph_calls))));
+            entry.lane.shape(Shape::graph, calls_for(sample_ns / estimates[at++], 4, most_graph_calls, *entry.contender.work));
             entry.lane.sample(0);
         });
     } catch (const DriverError &error) {

@@ -22,6 +22,9 @@ class Work {
     virtual void enter() {}
     virtual void leave() {}
 
+    // After how many calls the inputs come round: a sample of several calls has a whole number of rounds.
+    virtual int round() const { return 1; }
+
     // Brings what a call reads before it begins back into the caches, without doing anything of it.
     virtual void touch(std::int64_t) {}
 

@@ -16,7 +16,8 @@ def width(interval: tuple[float, float]) -> float:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 10, 101])
 def test_medians_and_quantiles_are_those_of_the_standard_library(count: int):
-    samples = [random.Random(count).lognormvariate(0, 1) for _ in range(count)]
+    draw = random.Random(count)
+    samples = [draw.lognormvariate(0, 1) for _ in range(count)]
     assert median(samples) == pytest.approx(statistics.median(samples))
     if count > 1:
         quarters = statistics.quantiles(samples, n=4, method="inclusive")
@@ -39,7 +40,8 @@ def test_an_interval_holds_the_median_and_narrows_with_samples():
 
 
 def test_the_same_samples_and_seed_give_the_same_interval():
-    samples = [random.Random(3).gauss(10, 1) for _ in range(37)]
+    draw = random.Random(3)
+    samples = [draw.gauss(10, 1) for _ in range(37)]
     intervals = [bootstrap_median(samples, seed=seed, resamples=50) for seed in (5, 5, 6, 7, 8)]
     assert intervals[0] == intervals[1] and len(set(intervals)) > 1
 

@@ -1,4 +1,4 @@
-// From functions on a driver's own types to the table's functions on opaque handles.
+// From functions on a driver's own types to the table's functions on opaque handles; for drivers written in C++17.
 //
 // A driver's type says which handle it stands for, `struct Device { using Handle = pk_device_t; ... }`, and lies in the
 // driver's namespace: several drivers share one binary, where there can be one definition of a name only. Then
