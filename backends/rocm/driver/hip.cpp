@@ -2,7 +2,7 @@
 // stand-in that records what is called (tests/rocm), but no AMD GPU.
 //
 // There are no persisting lines to reset.
-#include "drivers/entry.hpp"
+#include "portakern/entry.hpp"
 #include "drivers/registry.hpp"
 #include "hip_device.hpp"
 

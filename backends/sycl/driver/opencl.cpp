@@ -6,7 +6,7 @@
 //
 // What is peculiar to it: events are the profiles of the commands around them (EventState), and nothing polls (Finisher).
 // There are no graphs, and no word of the device's health.
-#include "drivers/entry.hpp"
+#include "portakern/entry.hpp"
 #include "drivers/registry.hpp"
 #include "opencl_device.hpp"
 

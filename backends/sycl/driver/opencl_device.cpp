@@ -116,7 +116,7 @@ pk_status open(const char *path, std::int32_t ordinal, DeviceState **out) {
     cl_int status = complete;
     device->context = api.CreateContext(nullptr, 1, &device->id, nullptr, nullptr, &status);
     if (status != complete) return failed("clCreateContext", status);
-    device->finisher = std::make_unique<Finisher>(api);
+    device->finisher = std::make_unique<Finisher>();
     StreamState *first = nullptr;
     if (const pk_status made = stream_create(device.get(), &first); made != PK_OK) {
         api.ReleaseContext(device->context);

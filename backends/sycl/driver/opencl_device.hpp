@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "opencl_api.hpp"
-#include "opencl_finisher.hpp"
+#include "../shim/finisher.hpp"
 
 namespace portakern::opencl {
 

@@ -56,6 +56,19 @@ pk_status profiled(const Api &api, Event command, cl_uint what, std::uint64_t *o
     return asked == complete ? PK_OK : failed("clGetEventProfilingInfo", asked);
 }
 
+// Finishes queues, which stay alive until it has: it may be left behind.
+Finisher::Job finishing(const Api &api, std::vector<Queue> queues) {
+    for (Queue queue : queues) api.RetainCommandQueue(queue);
+    return [finish = api.Finish, release = api.ReleaseCommandQueue, queues = std::move(queues)] {
+        cl_int worst = complete;
+        for (Queue queue : queues) {
+            if (const cl_int status = finish(queue); status != complete) worst = status;
+            release(queue);
+        }
+        return worst;
+    };
+}
+
 }  // namespace
 
 // ---- streams
@@ -117,7 +130,7 @@ pk_status synchronize(DeviceState *device, StreamState *stream, std::int64_t tim
     bool in_time = true;
     cl_int status = complete;
     if (timeout_ns >= 0 && !idle) {
-        status = device->finisher->wait(std::move(queues), timeout_ns, &in_time);
+        status = device->finisher->wait(finishing(device->api, std::move(queues)), timeout_ns, &in_time);
     } else {
         // Nothing to wait for needs the call all the same: asking an event for its status makes no result visible.
         for (Queue queue : queues) {
@@ -219,7 +232,7 @@ pk_status gate_open(DeviceState *device, GateState *gate) {
     StreamState *stream = gate->stream;
     device->api.Flush(stream->queue);
     // The helper waits for the queue from before its first command can run: it is one of a CPU device's workers.
-    device->finisher->begin({stream->queue});
+    device->finisher->begin(finishing(device->api, {stream->queue}));
     const cl_int status = device->api.SetUserEventStatus(gate->event, complete);
     let_go(device->api, &gate->event);
     stream->gate = nullptr;
