@@ -94,7 +94,8 @@ int clGetPlatformIDs(uint32_t n, void **p, uint32_t *count) {
     return 0;
 }
 int clGetPlatformInfo(void *, uint32_t, size_t, void *out, size_t *) { strcpy((char *)out, "OpenCL 3.0 X"); return 0; }
-int clGetDeviceIDs(void *p, uint64_t, uint32_t, void **, uint32_t *count) { *count = (uintptr_t)p; return 0; }
+int clGetDeviceIDs(void *p, uint64_t, uint32_t, void **, uint32_t *count) { if (count) *count = (uintptr_t)p; return 0; }
+int clGetDeviceInfo(void *, uint32_t, size_t, void *, size_t *) { return -30; }
 }"""
 
 LEVEL_ZERO = """#include <cstdint>

@@ -28,8 +28,8 @@ void nothing() {}
 void boom() { throw std::runtime_error("the kernel threw this"); }
 void many(double *out, float f0, int64_t a, int8_t b, int16_t c, uint8_t d, bool e, int64_t f, int64_t g, double f1, int32_t h,
           int64_t i, float f2, int64_t j, int64_t k, int64_t l, int64_t m, int64_t n, uint32_t o, double f3) {
-    *out = double(f0) + 2 * a + 3 * b + 4 * c + 5 * d + 6 * e + 7 * f + 8 * g + 9 * f1 + 10 * h + 11 * i + 12 * f2 + 13 * j + 14 * k +
-           15 * l + 16 * m + 17 * n + 18.0 * o + 19 * f3;
+    *out = double(f0) + 2 * a + 3 * b + 4 * c + 5 * d + 6 * e + 7 * f + 8 * g + 9 * f1 + 10 * h + 11 * i + 12 * f2 + 13 * j +
+           14 * k + 15 * l + 16 * m + 17 * n + 18.0 * o + 19 * f3;
 }
 }"""
 
