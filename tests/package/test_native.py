@@ -93,7 +93,11 @@ int clGetPlatformIDs(uint32_t n, void **p, uint32_t *count) {
     for (uint32_t i = 0; i < n; ++i) p[i] = (void *)(uintptr_t)(i + 1);
     return 0;
 }
-int clGetPlatformInfo(void *, uint32_t, size_t, void *out, size_t *) { strcpy((char *)out, "OpenCL 3.0 X"); return 0; }
+int clGetPlatformInfo(void *, uint32_t, size_t, void *out, size_t *size) {
+    if (out) strcpy((char *)out, "OpenCL 3.0 X");
+    if (size) *size = sizeof("OpenCL 3.0 X");
+    return 0;
+}
 int clGetDeviceIDs(void *p, uint64_t, uint32_t, void **, uint32_t *count) { if (count) *count = (uintptr_t)p; return 0; }
 int clGetDeviceInfo(void *, uint32_t, size_t, void *, size_t *) { return -30; }
 }"""
