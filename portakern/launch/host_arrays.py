@@ -15,6 +15,11 @@ KIND = "cpu"
 
 
 class NumpyArrays(Arrays):
+    def view(self, given: Any) -> Any:
+        import numpy as np
+
+        return given if isinstance(given, np.ndarray) else _as_numpy(given)
+
     def stream(self) -> int:
         return 0
 
@@ -41,6 +46,14 @@ class TorchHostArrays(TorchArrays):
 
         self.torch = torch
 
+    def view(self, given: Any) -> Any:
+        if isinstance(given, self.torch.Tensor):
+            return given
+        view = _as_numpy(given)
+        if view.dtype.name == "bfloat16":  # torch does not know ml_dtypes
+            return self.torch.from_numpy(view.view("u2")).view(self.torch.bfloat16)
+        return self.torch.from_numpy(view)
+
     def stream(self) -> int:
         return 0
 
@@ -62,21 +75,34 @@ class ReadOnlyArrays(NumpyArrays):
         super().__init__(kind, ordinal)
         self.library = library
 
-    def view(self, given: Any) -> Any:
-        import numpy as np
-
-        try:
-            return np.asarray(given) if hasattr(given, "__array__") else np.from_dlpack(given)
-        except (TypeError, RuntimeError, BufferError, ValueError) as error:
-            raise UsageError(f"an array of {self.library} cannot be read without a copy: {error}",
-                             hint="pass a numpy array or another array in this machine's memory") from error
-
     def result(self, made: Any) -> Any:
         if self.library in ("jax", "jaxlib"):
             import jax.numpy
 
             return jax.numpy.asarray(made)
         return made
+
+
+def _as_numpy(given: Any) -> Any:
+    """An array of any library as numpy's, over the same memory.  Raises :class:`UsageError` where that cannot be."""
+    import numpy as np
+
+    library = type(given).__module__.partition(".")[0]
+    try:
+        if library == "torch":
+            return _from_torch(given.detach())
+        return np.asarray(given) if hasattr(given, "__array__") else np.from_dlpack(given)
+    except (TypeError, RuntimeError, BufferError, ValueError) as error:
+        raise UsageError(f"an array of {library} cannot be read without a copy: {error}",
+                         hint="pass a numpy array or another array in this machine's memory") from error
+
+
+def _from_torch(tensor: Any) -> Any:
+    import torch
+
+    if tensor.device.type != "cpu":
+        raise TypeError(f"it lies on {tensor.device}")
+    return tensor.view(torch.uint16).numpy().view(numpy_dtype("bf16")) if tensor.dtype == torch.bfloat16 else tensor.numpy()
 
 
 @lru_cache(maxsize=64)
