@@ -19,7 +19,7 @@ template <class F> static void expect(bool ok, F describe) {
 
 /// One block of `threads` threads.
 static void run(unsigned threads, bool backwards, const std::function<void()>& kernel) {
-    const char* fault = host::launch({1, 1, 1}, {threads, 1, 1}, backwards, kernel);
+    const char* fault = host::launch({1, 1, 1}, {threads, 1, 1}, 1, backwards, kernel);
     expect(fault == nullptr, [&] { std::printf("%s\n", fault); });
 }
 
