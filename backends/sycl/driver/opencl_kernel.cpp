@@ -2,6 +2,7 @@
 #include <cstring>
 #include <new>
 
+#include "../shim/own_kernels.hpp"
 #include "opencl_device.hpp"
 
 namespace portakern::opencl {
@@ -39,28 +40,11 @@ pk_status built(DeviceState *device, Program program) {
 
 // ---- what the driver launches itself
 
-constexpr char own_source[] = R"(
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pk_empty() {}
-
-// Only reads, so that no line is left that must be written back. The comparison never holds.
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void pk_read(__global const ulong8 *data, const ulong count, __global ulong *never)
-{
-    data += get_group_id(0) * count;
-    ulong8 sum = 0;
-    for (ulong i = 0; i < count; ++i) sum ^= data[i];
-    if ((sum.s0 ^ sum.s1 ^ sum.s2 ^ sum.s3 ^ sum.s4 ^ sum.s5 ^ sum.s6 ^ sum.s7) == 0x706f7274616b6572UL) *never = sum.s0;
-}
-)";
-constexpr std::size_t line = 64;                 // bytes that an element of pk_read has
-constexpr cl_ulong lines_per_group = 4096;       // 256 KiB: every core of a CPU takes part
-constexpr std::size_t group_bytes = line * lines_per_group;
-
 pk_status prepare_own(DeviceState *device) {
     const std::lock_guard lock(device->mutex);
     if (device->own != nullptr) return PK_OK;
     const Api &api = device->api;
-    const char *text = own_source;
+    const char *text = own_kernels;
     cl_int status = complete;
     Program program = api.CreateProgramWithSource(device->context, 1, &text, nullptr, &status);
     if (status != complete) return failed("clCreateProgramWithSource", status);
@@ -80,7 +64,7 @@ pk_status prepare_swept(DeviceState *device, StreamState *stream) {
     const std::lock_guard lock(device->mutex);
     if (device->swept != nullptr) return PK_OK;
     const std::size_t wanted = static_cast<std::size_t>(2 * device->cache_bytes);
-    const std::size_t bytes = (wanted + group_bytes - 1) / group_bytes * group_bytes;
+    const std::size_t bytes = whole_groups(wanted) * bytes_per_group;
     pk_pointer made = 0;
     if (const pk_status status = allocate(device, bytes, &made); status != PK_OK) return status;
     device->swept = reinterpret_cast<void *>(made);
@@ -165,7 +149,7 @@ pk_status flush(DeviceState *device, StreamState *stream) {
     api.SetKernelArgSVMPointer(device->read, 0, device->swept);
     api.SetKernelArg(device->read, 1, sizeof(lines_per_group), &lines_per_group);
     api.SetKernelArgSVMPointer(device->read, 2, device->swept);
-    const std::size_t groups = static_cast<std::size_t>(device->swept_bytes) / group_bytes;
+    const std::size_t groups = static_cast<std::size_t>(device->swept_bytes) / bytes_per_group;
     if (const pk_status status = run(device, stream, device->read, {groups, 1, 1}, {1, 1, 1}); status != PK_OK) return status;
     // A CPU device's runtime went out of the caches, too, and how it starts a kernel is not what is asked for.
     return device->is_cpu ? launch_empty(device, stream) : PK_OK;

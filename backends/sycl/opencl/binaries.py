@@ -19,3 +19,8 @@ def built_for(binary: bytes) -> str:
     if not binary.startswith(HEADING):
         return ""
     return binary[len(HEADING) :].partition(b"\n")[0].decode(errors="replace")
+
+
+def content(binary: bytes) -> bytes:
+    """What follows the two lines."""
+    return binary[len(HEADING) :].partition(b"\n")[2]

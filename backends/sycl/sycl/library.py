@@ -1,4 +1,5 @@
-"""The SYCL runtime of the intel-sycl-rt wheel behind the C interface of ``shim/shim.cpp``, through ctypes.
+"""The SYCL runtime of the intel-sycl-rt wheel: the C interface of ``shim/shim.cpp`` through ctypes, and the native driver
+``sycl`` of ``shim/driver.cpp``.
 
 The shim is compiled on first use by the host's C++ compiler (g++, clang++ or the zig of the ziglang wheel) and cached.
 The wheel's libraries have no search path that leads to each other, so they are loaded by their absolute path first.
@@ -15,17 +16,22 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from portakern import native
 from portakern.errors import RuntimeFault, ToolMissing
 from portakern.tools.cache import Cache, digest
 from portakern.tools.process import run_tool
 
 from ..opencl.platforms import icd_directory, intel_library
 
+if TYPE_CHECKING:
+    from portakern.native import Device
+
 INSTALL = "pip install 'portakern[sycl]'"
 PACKAGE = "intel-sycl-rt"
-SHIM = Path(__file__).resolve().parent.parent / "shim" / "shim.cpp"
+SHIM = Path(__file__).resolve().parent.parent / "shim"
+SOURCES = ("shim.cpp", "driver.cpp")
 _PRELOAD = ("libintlc.so.5", "libirng.so", "libimf.so", "libsvml.so", "libOpenCL.so.1")
 _TIMEOUT_S = 180.0
 
@@ -80,15 +86,17 @@ def shim_file() -> Path:
     if root is None or compiler is None:
         raise ToolMissing(unavailable() or "SYCL is not available", hint=INSTALL)
     flags = ["-std=c++17", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-DCL_TARGET_OPENCL_VERSION=300"]
-    key = digest("sycl shim", SHIM.read_bytes(), runtime_version(), flags, str(root), compiler)
+    headers = driver_headers()
+    texts = [x.read_bytes() for x in (*sorted(SHIM.iterdir()), *sorted((headers / "portakern").iterdir())) if x.is_file()]
+    key = digest("sycl shim", *texts, runtime_version(), flags, str(root), compiler)
     cache_ = Cache()
     found = cache_.file(key, ".so")
     if found is not None:
         return found
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "shim.so"
-        command = [*compiler, *flags, str(SHIM), "-o", str(out), f"-I{root / 'include'}", f"-L{root / 'lib'}",
-                   f"-l:{sycl_library(root).name}", "-ldl"]
+        command = [*compiler, *flags, *(str(SHIM / x) for x in SOURCES), "-o", str(out), f"-I{root / 'include'}",
+                   f"-I{headers}", f"-L{root / 'lib'}", f"-l:{sycl_library(root).name}", "-ldl"]
         run_tool(command, timeout_s=_TIMEOUT_S).checked("the interface to the SYCL runtime",
                                                         hint="set CXX to a C++17 compiler that works")
         cache_.put(key, out.read_bytes())
@@ -97,10 +105,9 @@ def shim_file() -> Path:
     return made
 
 
-class Argument(c.Structure):
-    """A kernel argument: a pointer (``bytes`` 0) or a value."""
-
-    _fields_ = [("data", c.c_void_p), ("bytes", c.c_size_t)]
+def driver_headers() -> Path:
+    """The folder with ``portakern/driver.h``, which lies beside the native module."""
+    return Path(str(native.core().__file__)).parent / "include"
 
 
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
@@ -108,8 +115,6 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "pk_devices": (c.c_int, []),
     "pk_describe": (c.c_int, [c.c_int, c.c_char_p, c.c_size_t]),
     "pk_queue": (c.c_void_p, [c.c_int]),
-    "pk_allocate": (c.c_void_p, [c.c_void_p, c.c_size_t]),
-    "pk_release": (None, [c.c_void_p, c.c_void_p]),
     "pk_compile": (c.c_void_p, [c.c_void_p, c.c_char_p, c.POINTER(c.c_char_p), c.c_int]),
     "pk_bytes_log": (c.c_char_p, [c.c_void_p]),
     "pk_bytes_data": (c.c_void_p, [c.c_void_p]),
@@ -121,8 +126,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "pk_kernel": (c.c_void_p, [c.c_void_p, c.c_void_p, c.c_char_p]),
     "pk_kernel_free": (None, [c.c_void_p]),
     "pk_kernel_facts": (c.c_int, [c.c_void_p, c.c_void_p, c.POINTER(c.c_uint64)]),
-    "pk_launch": (c.c_int, [c.c_void_p, c.c_void_p, c.POINTER(c.c_size_t), c.POINTER(c.c_size_t), c.POINTER(Argument),
-                            c.c_int]),
+    "pk_table": (c.c_void_p, [c.c_int64]),
 }
 
 
@@ -163,6 +167,25 @@ def queue() -> int:
     if not made:
         raise RuntimeFault(f"the SYCL CPU device cannot be opened: {reason()}")
     return made
+
+
+@cache
+def device() -> Device:
+    """The first CPU device as the native core has it; registers the driver.
+
+    Raises:
+        ToolMissing: SYCL cannot be used here.
+        DriverError: it finds no CPU device.
+    """
+    cache_bytes = native.open_device("host").facts.cache_bytes or 0
+    make = c.pythonapi.PyCapsule_New
+    make.restype, make.argtypes = c.py_object, [c.c_void_p, c.c_char_p, c.c_void_p]
+    native.register_driver(make(library().pk_table(cache_bytes), _CAPSULE, None))
+    return native.open_device(DRIVER)
+
+
+_CAPSULE = b"portakern.driver"
+DRIVER = "sycl"
 
 
 @cache

@@ -6,11 +6,10 @@ the header then forms its products one by one (``PK_WITHOUT_DPAS``).  So the sou
 
 from __future__ import annotations
 
-import pickle
-
 from portakern.backend import Availability, Binary, Source, Target
 from portakern.emit.clike import inline_headers
 
+from ..opencl import binaries
 from ..workers import call
 from . import library
 from .runtime import SyclExecutable
@@ -36,5 +35,5 @@ class SyclOnCpu:
         text = inline_headers(source.text, source.headers)
         kernels = tuple(dict.fromkeys(x.kernel for x in source.launches))
         built = call("portakern.backends.sycl.sycl.jobs:build_cpu", text, kernels, OPTIONS, timeout_s=_TIMEOUT_S)
-        program = Binary("opencl-program", pickle.dumps((built["device"], built["data"])), built["device"])
+        program = Binary(binaries.FORMAT, binaries.pack(built["device"], built["data"]), built["device"])
         return SyclExecutable(source, program)

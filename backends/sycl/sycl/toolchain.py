@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
 import shutil
 
 from portakern.backend import Availability, Binary, Resources, Source, Target
 from portakern.emit.clike import inline_headers
 from portakern.errors import ToolMissing
 
+from ..opencl import binaries
 from ..opencl.toolchain import cpu_model
 from ..workers import call
 from . import gpu_compiler, library
@@ -36,7 +36,7 @@ class SyclToolchain:
             ocloc = gpu_compiler.ocloc()
             below = f"{gpu_compiler.version(ocloc) if ocloc else 'no ocloc'} {shutil.which('spirv-val')}"
         else:
-            below = cpu_model()
+            below = f"headed binaries {cpu_model()}"
         return f"sycl rtc {version} {' '.join(OPTIONS)} {below}"
 
     def compile(self, source: Source) -> Binary:
@@ -54,8 +54,8 @@ class SyclToolchain:
                       source="clGetKernelWorkGroupInfo", extra=(("preferred_work_group_multiple", facts["multiple"]),))
             for name, facts in built["kernels"].items()
         )  # fmt: skip
-        return Binary("opencl-program", pickle.dumps((built["device"], built["data"])), built["device"], resources,
-                      log=built["log"])
+        data = binaries.pack(built["device"], built["data"])
+        return Binary(binaries.FORMAT, data, built["device"], resources, log=built["log"])
 
     def for_gpu(self, source: Source) -> Binary:
         tool = f"intel-sycl-rt {library.runtime_version()}"

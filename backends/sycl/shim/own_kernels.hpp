@@ -1,0 +1,29 @@
+// The kernels that drivers of this backend launch for themselves, in OpenCL C.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace portakern {
+
+constexpr char own_kernels[] = R"(
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pk_empty() {}
+
+// Only reads, so that no line is left that must be written back. The comparison never holds.
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void pk_read(__global const ulong8 *data, const ulong count, __global ulong *never)
+{
+    data += get_group_id(0) * count;
+    ulong8 sum = 0;
+    for (ulong i = 0; i < count; ++i) sum ^= data[i];
+    if ((sum.s0 ^ sum.s1 ^ sum.s2 ^ sum.s3 ^ sum.s4 ^ sum.s5 ^ sum.s6 ^ sum.s7) == 0x706f7274616b6572UL) *never = sum.s0;
+}
+)";
+
+// What a work-group of pk_read reads: 256 KiB, so that every core of a CPU takes part.
+constexpr std::uint64_t lines_per_group = 4096;
+constexpr std::size_t bytes_per_group = 64 * lines_per_group;
+
+constexpr std::size_t whole_groups(std::size_t bytes) { return (bytes + bytes_per_group - 1) / bytes_per_group; }
+
+}  // namespace portakern
