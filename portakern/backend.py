@@ -247,9 +247,13 @@ class Prepared(Protocol):
     stream when the call was prepared, 0 (the default stream) where nothing has streams.
     """
 
-    outputs: tuple[Any, ...]
-    call: NativeCall | None
     stream: int
+
+    @property
+    def outputs(self) -> tuple[Any, ...]: ...
+
+    @property
+    def call(self) -> NativeCall | None: ...
 
     def __call__(self, stream: int | None = None) -> None:
         """Queue once more, on ``stream`` (a native handle) or on :attr:`stream`."""

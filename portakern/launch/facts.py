@@ -91,7 +91,8 @@ def extent_of(x: Any) -> tuple[int, int]:
     strides, address = layout_of(x)
     if not address or 0 in shape:
         return 0, 0
-    width = int(x.itemsize() if callable(x.itemsize) else x.itemsize)
+    told: Any = x.itemsize
+    width: int = told() if callable(told) else told
     reach = [(n - 1) * s * width for n, s in zip(shape, strides or row_major(shape), strict=True)]
     return address + sum(r for r in reach if r < 0), address + sum(r for r in reach if r > 0) + width
 
