@@ -149,7 +149,7 @@ def access_of(kernel: Kernel, op: Load | Store, spans: Mapping[str, Span], repor
     real = [d for d in order if shape[d] != 1]
     if real == sorted(real):
         order = tuple(range(len(shape)))
-    if isinstance(op, Store) and any(cut):
+    if isinstance(op, Store) and any(c and not _flipped(c, size) for c, size in zip(cut, have.shape, strict=True)):
         report(f"a store to part of {buffer.name}", op, "")
     return BlockAccess(buffer.name, have.dtype, isinstance(op, Store), op.indices, place,
                        View(have.shape, cut, order, tuple(final)), tuple(block), tuple(entries))
@@ -188,6 +188,11 @@ def _cut(index: Index, size: Size, axis: Axis) -> Cut | None:
     if (index.offset, axis.extent, scale) == (0, size, 1):
         return None
     return Cut(index.offset, axis.extent, scale)
+
+
+def _flipped(cut: Cut, size: Size) -> bool:
+    """Whether all of a dim is meant, backwards."""
+    return cut.step == -1 and cut.length == size and cut.start == size - 1
 
 
 def _place(axes: list[str], extents: list[Size], spans: Mapping[str, Span]) -> Place:
@@ -236,6 +241,9 @@ def host_unview(name: str, access: BlockAccess, shape: tuple[Size, ...]) -> str:
         now = view.shape
     else:
         now = view.final
+    if back := [d for d, c in enumerate(view.cut) if c is not None]:
+        text = text if now == view.shape else f"{text}.reshape({shape_text(view.shape)})"
+        text, now = f"jnp.flip({text}, {tuple_text(tuple(map(str, back)))})", view.shape
     return text if now == shape else f"{text}.reshape({shape_text(shape)})"
 
 

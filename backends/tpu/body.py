@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from portakern.emit.running import JOIN, Running
 from portakern.ir.core import Arg, Op, Result, yielded
 from portakern.ir.tile import (
     ArgReduce,
@@ -35,6 +36,7 @@ from portakern.ir.tile import (
     Store,
     TileType,
     Unary,
+    identity,
     tile_type,
 )
 
@@ -86,7 +88,7 @@ class BodyWriter:
         self.kept: dict[Op, Slot] = {}
         self.home: dict[Op, Region] = {}
         self.uses = _uses(plan.kernel)
-        self.contracted = {op.axis for op in plan.kernel.body.walk() if isinstance(op, Reduce | ArgReduce | Dot)}
+        self.contracted = {op.axis for op in plan.kernel.body.walk() if isinstance(op, Reduce | Running | ArgReduce | Dot)}
         self.helpers: dict[str, None] = {}
         self.regions: list[Region] = []
         for (loop, position), slot in plan.slots.items():
@@ -286,7 +288,7 @@ class BodyWriter:
     def _expensive(self, op: Op) -> bool:
         if op in self.slots or not isinstance(op.type, TileType) or not op.type.dims:
             return False
-        if isinstance(op, Reduce | Dot) or (isinstance(op, Unary) and op.fn in rules.EXPENSIVE and len(op.type.dims) == 2):
+        if isinstance(op, Reduce | Running | Dot) or (isinstance(op, Unary) and op.fn in rules.EXPENSIVE and len(op.type.dims) == 2):
             return True
         return any(self._expensive(o) for o in op.operands if isinstance(o.type, TileType))
 
@@ -366,6 +368,8 @@ class BodyWriter:
                 return self._load(region, op)
             case Reduce():
                 return self._reduce(region, op)
+            case Running():
+                return self._running(region, op)
             case Dot():
                 return self._dot(region, op)
             case Result(source=ArgReduce() as source):
@@ -454,6 +458,16 @@ class BodyWriter:
         kept: Place = (None, place[1]) if side == 0 else (place[0], None)
         return Expr(f"{rules.REDUCTIONS[op.fn]}({x.text}, axis={side}, keepdims=True)", kept)
 
+    def _running(self, region: Region, op: Running) -> Expr:
+        x, place, dtype = self.full(region, op.x), self.plan.layout.place(op.x), tile_type(op.x).dtype
+        self.helpers["running"] = None
+        nothing = rules.number(identity(op.fn, dtype), dtype)
+        how = f"{', reverse=True' if op.reverse else ''}{', exclusive=True' if op.exclusive else ''}"
+        made = Expr(f"running({rules.JOINS[op.fn]}, {x.text}, {place.index(op.axis)}, {nothing.text}{how})", place)
+        if op.before is None or ((fill := filled_with(op.before)) is not None and fill.value == identity(op.fn, dtype)):
+            return made
+        return rules.binary(JOIN[op.fn], self.value(region, op.before), made, dtype)
+
     def _arg_reduce(self, region: Region, op: ArgReduce, index: int) -> Expr:
         """The extreme value, or the lowest coordinate that holds it (or a NaN)."""
         x = self.full(region, op.x)
@@ -534,6 +548,8 @@ def _hint(op: Op) -> str:
             return _hint(x)
         case Reduce(fn=fn, x=x):
             return f"{'row' if len(tile_type(x).dims) < 2 or tile_type(x).axes[1] == op.axis else 'col'}_{fn}"
+        case Running(fn=fn):
+            return f"running_{fn}"
         case Dot():
             return "product"
         case Unary(fn=fn) | Binary(fn=fn):

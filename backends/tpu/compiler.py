@@ -110,7 +110,7 @@ def _ahead_of_time(function: Any, source: Source) -> Any:
     args = []
     for a in source.by_role("input", "scalar"):
         shape = tuple(evaluate(s, sizes) for s in a.type.shape) if isinstance(a.type, BufferType) else ()
-        args.append(jax.ShapeDtypeStruct(shape, jax_dtype(a.dtype)))
+        args.append(jax.ShapeDtypeStruct(shape, jax_dtype("i32" if a.dtype == "i64" else a.dtype)))
     # Lowering asks the default device for its generation.
     with jax.default_device(device):
         out = jax.eval_shape(function, *args)

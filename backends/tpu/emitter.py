@@ -8,7 +8,7 @@ from portakern.backend import Missing, Source, Target
 from portakern.errors import MissingRuleError
 from portakern.ir.core import Op, Result, Yield
 from portakern.ir.program import Program
-from portakern.ir.tile import BufferType, Dot, For, Kernel, Scan, TileType, tile_type
+from portakern.ir.tile import BufferType, Dot, For, Kernel, TileType, tile_type
 
 from . import rules
 from .blocks import origin
@@ -16,6 +16,7 @@ from .body import Body, BodyWriter, Line, read_names
 from .host import entry_lines, reference_names
 from .lines import wrap
 from .loops import Report
+from .narrow import narrowed, saturated
 from .plan import KernelPlan, ProgramPlan, plan_kernel
 
 TYPICAL = 1000
@@ -63,7 +64,9 @@ class _Writer:
     """One pass over a program that plans, writes, and notes what is missing on the way."""
 
     def __init__(self, program: Program, target: Target) -> None:
-        self.program, self.target = program, target
+        self.saturated = saturated(program)
+        self.program, self.target = narrowed(program), target
+        program = self.program
         self.problems: list[Missing] = []
         self.constants: dict[str, int] = {}
         self.kernels: dict[int, tuple[KernelPlan, Body]] = {}
@@ -86,7 +89,7 @@ class _Writer:
             names = [*read_names(plan), *(f"{s}_ref" for s in plan.scalars), *(f"{a.buffer}_ref" for a in plan.writes)]
             self.kernels[number] = plan, BodyWriter(plan, names).write()
         if not self.problems:
-            self.entry = entry_lines(program, self.kernels, self.report)
+            self.entry = entry_lines(program, self.kernels, self.report, self.saturated)
 
     @property
     def report(self) -> Report:
@@ -108,8 +111,6 @@ class _Writer:
 
     def _check_values(self, kernel: Kernel) -> None:
         for op in kernel.body.walk():
-            if isinstance(op, Scan):
-                self.report(f"a running {op.fn}", op, "")
             if isinstance(op, For | Result | Yield) or not isinstance(op.type, TileType):
                 continue
             known = {a.dtype for a in self.program.arrays}  # an array's own dtype has been reported already

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from portakern.ir.core import Op
 from portakern.ir.program import Array, Program
@@ -18,11 +18,13 @@ from .loops import Report
 from .plan import KernelPlan, scalar_text
 
 
-def entry_lines(program: Program, plans: Mapping[int, tuple[KernelPlan, Body]], report: Report) -> list[Line]:
-    """The function the operator is called by."""
+def entry_lines(program: Program, plans: Mapping[int, tuple[KernelPlan, Body]], report: Report,
+                saturated: Sequence[str] = ()) -> list[Line]:
+    """The function the operator is called by; 64-bit inputs in ``saturated`` are made 32-bit ones first."""
     inputs, outputs = program.by_role("input", "scalar"), program.by_role("output")
     lines = [f"def {program.name}({', '.join(a.name for a in inputs)}):"]
     lines += [f"    {line}" for line in _read_sizes(program, report)]
+    lines += [f"    {name} = jnp.clip({name}, -(2**31), 2**31 - 1).astype(jnp.int32)" for name in saturated]
     ready = {a.name for a in inputs}
     for number, (plan, body) in plans.items():
         lines += [f"    {line}" for line in _launch(program, plan, body, ready, number)]

@@ -53,7 +53,7 @@ class Interpreted:
 
     def run(self, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> None:
         """Interpret once; outputs are written into their buffers.  Raises :class:`RuntimeFault`."""
-        arrays = [buffers[a.name].array for a in self.source.by_role("input", "scalar")]
+        arrays = [_narrow(buffers[a.name].array) for a in self.source.by_role("input", "scalar")]
         outputs = self.source.by_role("output")
         total = sum(b.array.size for b in buffers.values())
         results = self._interpret(arrays, strict=total <= STRICT_ELEMENTS)
@@ -68,7 +68,7 @@ class Interpreted:
 
     def call(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Any:
         """Interpret on arrays of any library; outputs come back as arrays of the first input's library."""
-        arrays = [_numpy(x) for x in inputs]
+        arrays = [_narrow(_numpy(x)) for x in inputs]
         total = sum(a.size for a in arrays)
         results = tuple(_like(inputs[0], r) for r in self._interpret(arrays, strict=total <= STRICT_ELEMENTS))
         return results[0] if len(results) == 1 else results
@@ -102,6 +102,11 @@ class Interpreted:
         if strict not in self._compiled:
             self._compiled[strict] = jax.jit(lambda *args: self.function(*args))
         return self._compiled[strict]
+
+
+def _narrow(x: np.ndarray) -> np.ndarray:
+    """64-bit integers saturated to 32 bits, as the entry takes them: jax without x64 would keep their low bits only."""
+    return np.clip(x, -(2**31), 2**31 - 1).astype(np.int32) if x.dtype == np.int64 else x
 
 
 def _numpy(x: Any) -> np.ndarray:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from portakern.emit.running import Running
 from portakern.ir.core import Op, Result, yielded
 from portakern.ir.tile import (
     ArgReduce,
@@ -33,7 +34,7 @@ from .expr import Place
 COLUMN, ROW = 0, 1
 """The dim that the axis of a one-dim tile takes: sublanes (a column) or lanes (a row)."""
 
-_ELEMENTWISE = (Unary, Binary, Compare, Select, Cast, Bitcast, Mask, Permute, Broadcast)
+_ELEMENTWISE = (Unary, Binary, Compare, Select, Cast, Bitcast, Mask, Permute, Broadcast, Running)
 
 
 class Layout:
@@ -89,6 +90,8 @@ def _preferences(op: Op) -> list[tuple[Op, int, float]]:
     """Which side the one-dim values around ``op`` would take by themselves: (value, side, weight)."""
     if isinstance(op, Broadcast) and len(_dims(op)) == 2 and len(_dims(op.x)) == 1:
         return [(op.x, _dims(op).index(_dims(op.x)[0]), 1.0)]
+    if isinstance(op, Running) and op.before is not None and len(_dims(op)) == 2 and len(_dims(op.before)) == 1:
+        return [(op.before, _dims(op).index(_dims(op.before)[0]), 2.0)]
     if isinstance(op, Reduce) and len(_dims(op.x)) == 2:
         return [(op, 1 - _dims(op.x).index(op.axis), 2.0)]
     if isinstance(op, Result) and isinstance(op.source, ArgReduce) and len(_dims(op.source.x)) == 2:

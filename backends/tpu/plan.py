@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from portakern.emit.running import without_scans
 from portakern.ir.core import Arg, Op
 from portakern.ir.size import Size
 from portakern.ir.tile import (
@@ -124,7 +125,7 @@ class ProgramPlan:
 
 def plan_kernel(kernel: Kernel, name: str, constants: dict[str, int], report: Report) -> KernelPlan:
     """Decide everything about ``kernel``.  ``constants`` collects the named block sizes of the source."""
-    kernel = straighten(kernel)
+    kernel = straighten(without_scans(kernel))
     phases = phases_of(kernel.body, report)
     spans = {a.name: _span(a, constants) for a in kernel.axes}
     grid, spans = _grid(kernel, phases, spans)

@@ -27,6 +27,8 @@ SYMBOLS = {
 REDUCTIONS = {"sum": "jnp.sum", "max": "jnp.max", "min": "jnp.min", "any": "jnp.any", "all": "jnp.all",
               "prod": "product"}
 
+JOINS = {"sum": "jnp.add", "prod": "jnp.multiply", "max": "jnp.maximum", "min": "jnp.minimum"}
+
 EXPENSIVE = {"exp", "exp2", "log", "log2", "log1p", "expm1", "tanh", "sigmoid", "erf", "sin", "cos", "pow"}
 """Functions worth keeping the result of, rather than computing it again in every step of a loop."""
 
@@ -46,6 +48,20 @@ HELPERS = {
             odd = last if odd is None else odd * last
         x = jax.lax.slice_in_dim(x, 0, half, axis=axis) * jax.lax.slice_in_dim(x, half, 2 * half, axis=axis)
     return x if odd is None else x * odd
+''',
+    "running": '''def running(join, x, axis, nothing, reverse=False, exclusive=False):
+    """Running values along an axis, in log2 steps that join what stands 1, 2, 4, ... places before; Mosaic has no cumsum."""
+    n = x.shape[axis]
+    place = jax.lax.broadcasted_iota(jnp.int32, x.shape, axis)
+    place = n - 1 - place if reverse else place
+
+    def before(x, step):
+        return jnp.where(place >= step, pltpu.roll(x, n - step if reverse else step, axis), nothing)
+
+    step = 1
+    while step < n:
+        x, step = join(before(x, step), x), 2 * step
+    return before(x, 1) if exclusive else x
 ''',
 }
 """Functions written out above the kernels that use them."""

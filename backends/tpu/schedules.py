@@ -100,6 +100,10 @@ def _rows(nest: Nest, device: Device) -> Iterable[Tiles]:
             yield {reduced.name: lanes, **({row.name: _rows_for(row, lanes, elements, nest)} if row else {})}
 
 
+def _scan(nest: Nest, device: Device) -> Iterable[Tiles]:
+    yield from _rows(nest.as_family("rows", scanned="reduced"), device)
+
+
 def _contraction(nest: Nest, device: Device) -> Iterable[Tiles]:
     (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
     for a, b, c in MATMUL[_roomy(device)]:
@@ -176,4 +180,4 @@ def vmem_bytes(nest: Nest, schedule: Schedule) -> float:
         return 2 * io * blocks + compute * (2 * area(m, d) + 3 * area(m, n))
     # Elementwise work runs vector by vector; a reduction needs its block again after the first pass over it.
     block = area(*nest.axes)
-    return 2 * io * block * max(nest.live, 2) + compute * block * (nest.family == "rows")
+    return 2 * io * block * max(nest.live, 2) + compute * block * {"rows": 1, "scan": 3}.get(nest.family, 0)

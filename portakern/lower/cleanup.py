@@ -95,6 +95,17 @@ def function_of_constant(op: t.Unary) -> Op | None:
     return t.Const(_f32(_FUNCTIONS[op.fn](_f32(op.x.value))), "f32")
 
 
+@rules.on(t.Binary)
+def quotient_of_constants(op: t.Binary) -> Op | None:
+    """Such as the 0 / 0 of a mean of nothing, which some languages refuse to compute."""
+    a, b = op.lhs, op.rhs
+    if op.fn != "div" or not isinstance(a, t.Const) or not isinstance(b, t.Const) or a.dtype != "f32":
+        return None
+    if b.value == 0:
+        return t.Const(math.nan, "f32") if a.value == 0 or math.isnan(a.value) else None
+    return t.Const(_f32(a.value / b.value), "f32")
+
+
 def _f32(x: float) -> float:
     return struct.unpack("f", struct.pack("f", x))[0]
 

@@ -50,7 +50,10 @@ def _domain(request: Request, scan: tt.Cumulate) -> Domain:
     seen, apart = accesses(program, classes), unmergeable(program, classes, request.facts)
     runs = merge([c for c in real(classes.of(scan)) if c is not line], "parallel", seen, apart)
     inner = [real(d)[-1] for d in seen if len(real(d)) == len(real(classes.of(scan)))]
-    return Domain([*runs, Run((line,), "scanned")], inner[0] if inner else line)
+    contiguous = inner[0] if inner else line
+    along = Run((line,), "scanned")
+    # The contiguous axis is the last dim of a tile.
+    return Domain([*runs, along] if contiguous is line or not runs else [*runs[:-1], along, runs[-1]], contiguous)
 
 
 def _start(frame: Frame, line: Run, scans: Sequence[tt.Cumulate]) -> list[Op]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from portakern.backend import Binary, Executable, Language, Source, Target
+from portakern.dtypes import DTYPES
 from portakern.errors import (
     BackendError,
     CacheError,
@@ -86,9 +87,13 @@ def lowered(work: Work, target: Target) -> Program:
 
 
 def refuse_dtypes(program: TensorProgram, target: Target) -> None:
-    """Raise :class:`UnsupportedDtype` when an input or output has a dtype that the device does not list."""
+    """Raise :class:`UnsupportedDtype` when an input or output has a dtype that the device does not list.
+
+    Integer inputs are left to the emitter, which may take indices of 64 bits in another form.
+    """
     device = target.device
-    used = {tensor_type(x).dtype: x for x in (*program.results, *program.args)}
+    inputs = [a for a in program.args if not DTYPES[tensor_type(a).dtype].is_int]
+    used = {tensor_type(x).dtype: x for x in (*program.results, *inputs)}
     for dtype, op in used.items():
         if dtype not in device.dtypes:
             instead = device.alternatives.get(dtype)

@@ -13,7 +13,7 @@ from portakern.ir.tile import ArgReduce, Binary, Dot, Kernel, Load, Store, TileT
 
 from .forming import form
 from .plan import LoopPlan
-from .running import without_scans
+from portakern.emit.running import without_scans
 from .spelling import SUPPORTED
 
 

@@ -17,7 +17,7 @@ from portakern.dtypes import dtype
 from portakern.ir.core import Op
 from portakern.ir.tile import Dims, Dot, For, Kernel, Reduce, Store
 
-from .running import Running
+from portakern.emit.running import Running
 
 
 @dataclass(frozen=True, eq=False)

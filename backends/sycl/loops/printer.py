@@ -34,7 +34,7 @@ from .access import checks, offset_text, size_text, step_along
 from .expressions import ATOM, PREFIX, SUM, Text, write
 from .forming import _hint, axes_of, source, stored_value
 from .plan import Compute, KernelPlan, Node, Product, Put, Repeat, Step, Storage, Walk, Write
-from .running import Running
+from portakern.emit.running import Running
 from .spelling import REGISTER, RESERVED
 from .words import Words
 
