@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_targets(parser)
     options.add_size(parser, schedule=False)
     parser.add_argument("--budget", type=options.seconds, default=60.0, metavar="S",
-                        help="wall time of the search, for each operator, target and dtype (default 60s)")
+                        help="wall time of each search, from the default's first run to the winner's check (default 60s)")
     options.add_jobs(parser)
     parser.add_argument("--resume", action="store_true", help="take over what an interrupted run found")
     parser.add_argument("--proposer", choices=["auto", "exhaustive", "random", "tpe"], default="auto",

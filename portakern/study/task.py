@@ -64,6 +64,11 @@ class Task:
     suffix: str
     _work: Work
 
+    @property
+    def work(self) -> Work:
+        """What is asked, as the steps of a row take it."""
+        return self._work
+
     def evaluate(self, source: str, entry: str | None = None, **limits: Any) -> Row:
         """:func:`portakern.evaluate` at this task's shape, dtype and parameters."""
         return judge(self._work, source, entry, **limits)

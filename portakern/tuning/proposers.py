@@ -148,13 +148,26 @@ class Tpe(_Listed):
         while misses < _MISSES:
             trial = self._study.ask()
             point = self.space.point({n: self._suggest(trial, n, v) for n, v in self.space.parameters.items()})
-            if point in self._seen:
-                self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
-                misses += 1
+            if point not in self._seen:
+                misses, self._trials[point] = 0, trial
+                yield point
                 continue
-            misses = 0
-            self._trials[point] = trial
-            yield point
+            # It comes back to what is good: what is new is sought beside it.
+            self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
+            near = self._beside(point)
+            misses = misses + 1 if near is None else 0
+            if near is not None:
+                yield near
+
+    def _beside(self, point: Point) -> Point | None:
+        """A new point near one that was tried: one parameter changed, or two, or any; ``None`` where none is found."""
+        values = self.space.values(point)
+        for changes in (1,) * 16 + (2,) * 16 + (len(values),) * 16:
+            names = self._rng.sample(sorted(values), min(changes, len(values)))
+            moved = self.space.point({**values, **{n: self._rng.choice(self.space.parameters[n]) for n in names}})
+            if moved not in self._seen:
+                return moved
+        return None
 
     def _distribution(self, values: tuple[Value, ...]) -> Any:
         """Numbers by their place in order, so that neighbours are near; anything else as a category."""

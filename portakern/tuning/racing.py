@@ -113,7 +113,8 @@ class Race:
                 break
             got = self._measured([self.best, *racing], rung)
             if self.best not in got:
-                break
+                self._fall_back()
+                return entered
             mine = got[self.best]
             base.samples += len(mine)
             base.median_us = float(np.median(mine))
@@ -125,6 +126,12 @@ class Race:
             racing = {n: s for n, s in racing.items() if s.state != "failed"}
         self._crown(entered)
         return entered
+
+    def _fall_back(self) -> None:
+        """The best can no longer be timed: the default takes its place.  Raises what keeps the default from it."""
+        if self.best == self.default:
+            raise self.standings[self.default].error or PortakernError("not-timed", "the default cannot be timed any more")
+        self.best = self.default
 
     def _judge(self, standing: Standing, base: Samples, mine: Samples, new: int) -> bool:
         """Whether the contender is decided."""

@@ -45,7 +45,7 @@ Report = Callable[[str], None]
 class Settings:
     """How to tune.
 
-    ``budget_s`` is wall time up to the winner's check; ``most`` the number of candidates compiled; ``proposer`` is ``auto``,
+    ``budget_s`` is wall time of the search, from the default's first run to the winner's check; ``most`` the number of candidates compiled; ``proposer`` is ``auto``,
     ``exhaustive``, ``random`` or ``tpe``; ``resume`` takes over what an earlier run found.
     """
 
@@ -197,10 +197,10 @@ class Tuner:
         Raises what keeps the default schedule from being compiled and run: there is nothing to compare with then.
         """
         begun = time.monotonic()
-        self._end = begun + self.settings.budget_s
-        self._search_end = begun + SEARCH_SHARE * self.settings.budget_s
         try:
             self._begin()
+            self._end = time.monotonic() + self.settings.budget_s
+            self._search_end = time.monotonic() + SEARCH_SHARE * self.settings.budget_s
             self._search()
             self._finish()
         except KeyboardInterrupt:

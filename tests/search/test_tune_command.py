@@ -1,0 +1,62 @@
+"""``portakern tune`` on the CPU that is here, with the budgets of a test."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from portakern.cli import main
+
+SMALL = ["row_sum", "-t", "numba:cpu", "--shape", "M=64,N=500", "--dtype", "f32", "--jobs", "1", "--budget", "6s"]
+
+
+def test_switched_off_is_an_error(capsys: pytest.CaptureFixture[str]):
+    assert main(["tune", *SMALL]) == 2
+    assert "switched off" in capsys.readouterr().err
+
+
+def test_a_target_that_is_not_here_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setenv("PORTAKERN_TUNED", str(tmp_path / "t.sqlite"))
+    if "neither" not in _error(["tune", "add_relu", "-t", "hip:gfx942"], capsys):
+        pytest.skip("there is such a device")
+
+
+def _error(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    main(argv)
+    return capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_tuning_a_small_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setenv("PORTAKERN_TUNED", str(tmp_path / "t.sqlite"))
+    assert main(["tune", *SMALL, "--most", "3", "--json"]) == 0
+    (tuning,) = json.loads(capsys.readouterr().out)["tunings"]
+    assert tuning["compiled"] == len(tuning["tried"]) <= 3 and tuning["samples"] > 0
+    assert tuning["default"] and (tuning["stored"] or tuning["note"])
+    if tuning["stored"]:
+        assert tuning["verdict"] == "FASTER" and tuning["row"]["correct"] is True
+
+
+@pytest.mark.slow
+def test_a_kill_prints_the_best_and_a_later_run_goes_on(tmp_path: Path):
+    env = {**os.environ, "PORTAKERN_TUNED": str(tmp_path / "t.sqlite")}
+    command = [sys.executable, "-m", "portakern", "tune", "add_relu", "-t", "cpp:cpu", "--shape", "M=256,N=1024"]
+    long = [*command, "--budget", "300s"]
+    running = subprocess.Popen(long, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert running.stderr is not None
+    running.stderr.readline()  # the search has begun
+    time.sleep(6)
+    running.send_signal(signal.SIGTERM)
+    out, _ = running.communicate(timeout=60)
+    if running.returncode == 0:
+        pytest.skip("the search was over before it was ended")
+    assert running.returncode == 130 and "interrupted" in out and "best" in out
+    again = subprocess.run([*command, "--budget", "20s", "--most", "2", "--resume"], env=env, capture_output=True, text=True, timeout=120)
+    assert again.returncode == 0 and "known from an earlier run" in again.stdout
