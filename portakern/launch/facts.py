@@ -91,8 +91,7 @@ def extent_of(x: Any) -> tuple[int, int]:
     strides, address = layout_of(x)
     if not address or 0 in shape:
         return 0, 0
-    told: Any = x.itemsize
-    width: int = told() if callable(told) else told
+    width = int(x.dtype.itemsize)
     reach = [(n - 1) * s * width for n, s in zip(shape, strides or row_major(shape), strict=True)]
     return address + sum(r for r in reach if r < 0), address + sum(r for r in reach if r > 0) + width
 
