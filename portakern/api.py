@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from portakern.backend import Target
@@ -14,6 +15,7 @@ from portakern.spec.load import load_operator
 from portakern.spec.operator import Operator
 from portakern.study.built import Built
 from portakern.study.judge import CANDIDATE_MEMORY, CANDIDATE_S, judge
+from portakern.study.keeping import keeper
 from portakern.study.row import Row
 from portakern.study.study import Runner, Study
 from portakern.study.task import Task, task_of
@@ -52,6 +54,8 @@ def compare(
     dtype: DTypeLike | Sequence[str] = None,
     schedule: Asked = None,
     jobs: int = 2,
+    against: Sequence[str] = (),
+    store: str | Path | bool | None = None,
     **values: Any,
 ) -> Study:
     """One row per target: built everywhere, checked and timed where this machine can.  Faults are in the rows.
@@ -60,13 +64,20 @@ def compare(
         op, schedule, values: as for :func:`build`; with no sizes, those of the operator's typical case.
         targets: names or patterns, as a list or separated by commas.
         dtype: one, or several.
-        jobs: worker processes at once.
+        jobs: worker processes at once; timing has the machine to itself.
+        against: peers to time against, as ``portakern bench`` takes them.
+        store: where timed rows are kept: a file, ``True`` for the user's store; nowhere where not given.
     """
+    from portakern.timing.peers import check_names
+
+    check_names(against)
     op = load_operator(op)
     patterns = targets if isinstance(targets, str) else ",".join(map(str, targets))
     dtypes = [dtype_of(op, d) for d in dtype] if isinstance(dtype, list | tuple) else [dtype_of(op, dtype)]  # type: ignore[arg-type]
     asked = works(typical(op, values), registry().match(patterns), dtypes, schedule)
-    return Runner("compared", jobs, keep_sources=True).run(asked)
+    runner = Runner("compared", jobs, keep_sources=True, timing={"against": list(against)}, full_check=False,
+                    sink=keeper(store))  # fmt: skip
+    return runner.run(asked)
 
 
 def evaluate(
@@ -77,6 +88,7 @@ def evaluate(
     dtype: DTypeLike = None,
     timeout_s: float = CANDIDATE_S,
     memory_bytes: int | None = CANDIDATE_MEMORY,
+    store: str | Path | bool | None = None,
     **values: Any,
 ) -> Row:
     """Judge a kernel from elsewhere: compile it, check it, and time it where its silicon is here.
@@ -92,13 +104,14 @@ def evaluate(
         dtype, values: at which size it is tried; the operator's typical case where not given.
         timeout_s: wall time for compiling, and again for checking and for timing.
         memory_bytes: limit on the memory of its process; ``None`` for none.
+        store: as for :func:`compare`.
 
     Raises:
         UsageError: the operator, target, dtype, dim or parameter makes no sense.  Nothing is raised for a bad candidate.
     """
     op = load_operator(op)
     (work,) = works(typical(op, values), [one(target)], [dtype_of(op, dtype)])
-    return judge(work, source, entry, timeout_s, memory_bytes)
+    return judge(work, source, entry, timeout_s, memory_bytes, sink=keeper(store))
 
 
 def task(op: OperatorLike, target: str | Target, dtype: DTypeLike = None, **values: Any) -> Task:

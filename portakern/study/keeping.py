@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 from portakern.study.row import Row
 from portakern.study.store import Store, StoreError
+
+
+def keeper(store: str | Path | bool | None) -> Keeper | None:
+    """For the Python face: into a file, into the user's store for ``True``; failures are warnings."""
+    if store is None or store is False:
+        return None
+    return Keeper(Store(None if store is True else store), lambda text: warnings.warn(text, stacklevel=3))
 
 
 class Keeper:

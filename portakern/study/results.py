@@ -54,7 +54,7 @@ def _row(file: str | Path, number: int, entry: Any, environment: Any) -> Row:
 
 # ---- writing ------------------------------------------------------------------------------------------------------------
 
-CSV_COLUMNS = (
+CSV_COLUMNS: tuple[str, ...] = (
     "taken", "operator", "target", "device", "shape", "dtype", "params", "schedule", "evidence", "correct",
     "max_error_ratio", "error", "median_us", "ci_low_us", "ci_high_us", "samples", "launch_us", "end_to_end_us",
     "share_of_measured_copy", "share_of_stated_peak", "peer", "peer_median_us", "ratio", "ratio_low", "ratio_high",

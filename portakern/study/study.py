@@ -126,12 +126,18 @@ class Runner:
         if self.goal != "emitted":
             Cache().check_writable()
         step = "emit_row" if self.goal == "emitted" else "build"
+        self._to_time: list[Task] = []
         first = [self._task(i, step, (w,), self.build_limit_s) for i, w in enumerate(works)]
-        with Slots(min(self.jobs, len(works)), self.memory_bytes) as slots:
-            for _ in slots.run(first, self._follow):
-                pass
+        self._perform(first, min(self.jobs, len(works)))
+        self._perform(self._to_time, 1)
         rows = tuple(self._rows[i] for i in range(len(works)))
         return Study(rows, environment(), *(self._texts() if self.keep_sources else ()))
+
+    def _perform(self, tasks: Sequence[Task], jobs: int) -> None:
+        if tasks:
+            with Slots(jobs, self.memory_bytes) as slots:
+                for _ in slots.run(tasks, self._follow):
+                    pass
 
     def made(self, index: int) -> Made:
         """What was built for the work of this number in the last run."""
@@ -161,7 +167,12 @@ class Runner:
             made = self._made[index]
             self._made[index] = Made(outcome.value, made.source, made.binary_key, made.runner)
             if step == "check" and self._wants_time(self._made[index]):
-                return [self._task(index, "time", (self._works[index], self._made[index]), self.check_limit_s)]
+                task = self._task(index, "time", (self._works[index], self._made[index]), self.check_limit_s)
+                if self.jobs == 1:
+                    return [task]
+                # Another worker would take its caches and cores: it waits until the others have ended.
+                self._to_time.append(task)
+                return []
             return self._finish(index, outcome.value)
         if step == "emit_row" and index in self._made:  # the row of a compiler that crashed, now with its source
             crashed = self._made[index].row
