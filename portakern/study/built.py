@@ -70,6 +70,9 @@ class Built:
 
         return f"<{self._work.row.operator} built for {self.target}, {self._work.row.dtype}, {case_text(self._work.row)}>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Built, (self._work,)  # copies and other processes build it again, from the cache
+
     # ---- to look at
 
     @property

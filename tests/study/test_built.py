@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import sys
 import threading
 import warnings
@@ -161,6 +163,24 @@ def test_what_is_remembered_is_bounded(monkeypatch):
     for rows in range(1, 9):
         np.testing.assert_allclose(k(numbers(rows, 33)), softmax(numbers(rows, 33)), rtol=1e-5)
     assert len(k._callers) == 3
+
+
+def test_a_build_is_copied_and_sent_elsewhere(built):
+    x = numbers(4, 33)
+    for again in (pickle.loads(pickle.dumps(built)), copy.deepcopy(built)):
+        np.testing.assert_array_equal(again(x), built(x))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_arrays_of_jax(target: str):
+    jnp = pytest.importorskip("jax.numpy")
+    k = pk.build("softmax", target=target, dtype="f32", M=pk.dynamic, N=33)
+    for seed in range(3):
+        x = numbers(4, 33, seed=seed)
+        np.testing.assert_allclose(k(jnp.asarray(x)), softmax(x), rtol=1e-5)
+    call = k.prepare(jnp.asarray(x))
+    call()
+    np.testing.assert_allclose(call.outputs[0], softmax(x), rtol=1e-5)
 
 
 def test_threads_share_a_build():
