@@ -185,6 +185,7 @@ class Tuner:
         self._made: dict[str, tuple[Candidate, Made]] = {}
         self._sources: dict[str, str] = {}
         self._known: dict[str, Trial] = {}
+        self._handed_out = 0
         self._least: float | None = None
         self._race: Race | None = None
         self._estimates: dict[str, float] = {}
@@ -278,11 +279,12 @@ class Tuner:
             if candidate is None:
                 self._drop(point, "the same kernel as another")
             elif not self._taken_over(candidate):
+                self._handed_out += 1
                 return [candidate]
         return []
 
     def _enough(self) -> bool:
-        return self.settings.most is not None and self.result.compiled >= self.settings.most
+        return self.settings.most is not None and self._handed_out >= self.settings.most
 
     def _far_behind(self, point: Point) -> str:
         cost = self.space.cost(point)
