@@ -40,7 +40,12 @@ def _heading(row: Row) -> str:
 
 def _contenders(t: Mapping[str, Any]) -> list[str]:
     cells = [["", "median us", "95% interval", "ratio", ""], ["portakern", *_time(t), "", ""]]
-    for p in t.get("peers") or ():
+    whole = False
+    for p in sorted(t.get("peers") or (), key=lambda p: p.get("ours_us") is not None):
+        if p.get("ours_us") is not None and not whole:
+            whole = True
+            mine = {k: p.get(f"ours_{k.removeprefix('median_')}") for k in ("median_us", "ci_low_us", "ci_high_us")}
+            cells.append(["portakern, whole calls", *_time(mine), "", ""])
         if p.get("ratio"):
             cells.append([p["name"], *_time(p), ratio_text(p), p["verdict"]])
         else:

@@ -269,7 +269,7 @@ class Session:
         if host is not None:
             entries += _peer_entries(host, elsewhere, "whole calls on the host against our whole calls")
         on_host = self.device.facts.blocking
-        copy = measured_copy(self.device.driver, self.device.ordinal)
+        copy = measured_copy(self.device)
         product = None if on_host else product_of(self.target, self.runtime.device_name(self.target))
         return {
             "median_us": ours.median_us, "ci_low_us": ours.ci_low_us, "ci_high_us": ours.ci_high_us,
@@ -305,8 +305,11 @@ def calls_of(prepared: Sequence[Prepared]) -> Any:
 
 
 def _peer_entries(m: Measurement, peers: Sequence[Peer], measured: str) -> list[dict[str, Any]]:
-    """Each peer's entry: ``ratio`` is its median over ours."""
+    """Each peer's entry: ``ratio`` is its median over ours, which is in the entry where it is not that of the row."""
     found = []
+    ours = m.timings[0]
+    apart = {"measured": measured, "ours_us": ours.median_us, "ours_ci_low_us": ours.ci_low_us,
+             "ours_ci_high_us": ours.ci_high_us} if measured else {}  # fmt: skip
     for peer, timing, against in zip(peers, m.timings[1:], m.comparisons(0), strict=True):
         entry = {
             **peer.to_dict(), "median_us": timing.median_us, "ratio": against.ratio, "ci_low": against.ci_low,
@@ -316,7 +319,7 @@ def _peer_entries(m: Measurement, peers: Sequence[Peer], measured: str) -> list[
             "end_to_end_us": number(timing.end_to_end_us), "mode_of_timing": timing.mode,
             "suspicions": list(timing.suspicions), "throttled": _flagged(timing), **_samples(timing),
         }  # fmt: skip
-        found.append(entry | {"measured": measured} if measured else entry)
+        found.append(entry | apart)
     return found
 
 

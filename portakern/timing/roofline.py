@@ -7,8 +7,7 @@ Bytes are compulsory traffic (every input read and every output written once) an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portakern.backend import Target
 from portakern.device import Device as DeviceFile
@@ -20,6 +19,9 @@ from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.registry import registry
 from portakern.spec.cost import cost
 from portakern.timing.measure import Contender, Options, measure
+
+if TYPE_CHECKING:
+    from portakern.native import Device
 
 COPY_BYTES = 64 << 20, 1 << 30
 """Least and most that a copy moves, one way: eight times the cache within these, and within an eighth of the memory."""
@@ -35,12 +37,18 @@ class Copy:
     method: str
 
 
-@cache
-def measured_copy(driver: str, ordinal: int) -> Copy | None:
-    """The copy bandwidth of a device, once per process; ``None`` where it has no room or no copy."""
-    from portakern.native import open_device
+_copies: dict[tuple[str, int, str], Copy | None] = {}
 
-    device = open_device(driver, ordinal)
+
+def measured_copy(device: Device) -> Copy | None:
+    """The copy bandwidth of a device, measured once per process; ``None`` where it has no room or no copy."""
+    key = device.driver, device.ordinal, device.facts.name
+    if key not in _copies:
+        _copies[key] = _measure_copy(device)
+    return _copies[key]
+
+
+def _measure_copy(device: Device) -> Copy | None:
     least, most = COPY_BYTES
     size = max(least, min(most, 8 * (device.facts.cache_bytes or least)))
     size = min(size, (device.facts.memory_bytes or 8 * size) // 8) // 4096 * 4096

@@ -99,9 +99,9 @@ def test_which_peak_counts():
 
 def test_the_copy_of_the_host_is_measured_once():
     device = open_device("host")
-    found = roofline.measured_copy(device.driver, device.ordinal)
+    found = roofline.measured_copy(device)
     assert found is not None and found.bytes_per_s > 1e8 and "MiB" in found.method
-    assert roofline.measured_copy(device.driver, device.ordinal) is found
+    assert roofline.measured_copy(device) is found
 
 
 # ---- a row
