@@ -18,6 +18,7 @@ from portakern.backend import Source
 from portakern.errors import PortakernError, ToolMissing, UsageError
 from portakern.ir.program import Array
 from portakern.ir.size import evaluate
+from portakern.ir.tensor import tensor_type
 from portakern.ir.tile import BufferType
 from portakern.spec.bind import solve_dims
 
@@ -56,8 +57,9 @@ def torch_op(built: Built, name: str | None = None) -> Any:
 
 
 def _identity(source: Source, built: Built) -> str:
-    """What the operator does, the same in every process: text, launches, arrays, and the math its shapes follow."""
-    text = repr((source.digest, source.arrays, source.sizes, str(built.tensor_program)))
+    """What the operator does, the same in every process: text, launches, and the arrays whose shapes it follows."""
+    inputs = [(a.name, tensor_type(a)) for a in built.tensor_program.args]
+    text = repr((source.digest, source.arrays, source.sizes, inputs))
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,16 @@ def test_the_name_is_the_same_in_another_process():
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=180)
     mine = pk.build("softmax", "numba:cpu", dtype="f32", M=pk.dynamic, N=33).as_torch_op()
     assert done.stdout.strip() == mine._schema.name, done.stderr
+
+
+def test_the_name_does_not_hang_on_the_operators_place_in_a_file(tmp_path: Path):
+    names = set()
+    for number, above in enumerate(("", "# a line above\n")):
+        file = tmp_path / f"at_{number}" / "mine.py"
+        file.parent.mkdir()
+        file.write_text(f"import portakern as pk\n{above}\n@pk.operator\ndef twice(x: pk.Tensor['N']):\n    return x + x\n")
+        names.add(pk.build(f"{file}:twice", "numba:cpu", dtype="f32").as_torch_op()._schema.name)
+    assert len(names) == 1
 
 
 def test_names_of_ones_own(built, several):
