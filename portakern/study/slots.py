@@ -21,8 +21,8 @@ Room = tuple[str, tuple[tuple[str, str], ...]]
 
 _OPEN_ROOMS = 3  # workers that a slot keeps alive: the one in use and two that it may come back to
 
-SPENT = ("device-lost", "memory")
-"""Errors after which a process is of no more use, though it lives."""
+SPENT = ("device-lost", "memory", "timeout")
+"""Errors after which a process is of no more use, though it lives: work that passed its deadline may still be running."""
 
 
 def room(language: str, environment: Mapping[str, str]) -> Room:

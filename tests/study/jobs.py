@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from dataclasses import dataclass
 
 
 def room_of(variable: str) -> tuple[str, int]:
@@ -14,6 +15,18 @@ def room_of(variable: str) -> tuple[str, int]:
 def slow(seconds: float) -> float:
     time.sleep(seconds)
     return seconds
+
+
+@dataclass(frozen=True)
+class Told:
+    """A row that tells of an error, as far as the slots look."""
+
+    error: dict[str, str] | None
+    pid: int
+
+
+def told(kind: str) -> Told:
+    return Told({"kind": kind} if kind else None, os.getpid())
 
 
 def crash() -> None:

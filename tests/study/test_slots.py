@@ -39,6 +39,14 @@ def test_what_follows_is_done_too():
     assert done == [3, 2, 1, 0]
 
 
+@pytest.mark.parametrize(("kind", "stays"), [("", True), ("incorrect", True), ("device-lost", False), ("timeout", False)])
+def test_a_process_whose_device_may_be_hanging_is_not_used_again(kind: str, stays: bool):
+    jobs = [Job(n, "jobs:told", (kind if n == 0 else "",)) for n in range(2)]
+    with Slots(1) as slots:
+        first, second = (o.unwrap().pid for o in slots.run([Task(room("a", {}), j) for j in jobs], nothing))  # type: ignore[attr-defined]
+    assert (first == second) == stays
+
+
 def test_a_crash_costs_one_task_and_a_deadline_another():
     jobs = [Job("crash", "jobs:crash"), Job("slow", "jobs:slow", (30,), timeout_s=0.3), Job("fine", "jobs:slow", (0.0,))]
     with Slots(1) as slots:
