@@ -136,6 +136,7 @@ py::dict timing_dict(const Timing &timing) {
     found["overhead_us"] = timing.overhead / 1e3;
     found["calls_per_sample"] = timing.calls_per_sample;
     found["mode"] = timing.mode;
+    found["incomplete"] = timing.incomplete;
     found["suspicions"] = py::tuple(py::cast(timing.suspicions));
     return found;
 }

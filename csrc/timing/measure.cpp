@@ -363,7 +363,7 @@ void Protocol::describe(Entry &entry) {
     // What the device answers when nothing at all was queued.
     NoWork nothing;
     Lane idle(bench_, nothing, entry.contender.stream);
-    timing.suspicions = suspicions(timing, bench_, bench_.blocking() ? Latency{} : latency(idle), entry.latency);
+    find_suspicions(timing, bench_, bench_.blocking() ? Latency{} : latency(idle), entry.latency);
 }
 
 void Protocol::poll() {

@@ -27,12 +27,12 @@ double drift(const std::vector<double> &samples) {
     return median({samples.end() - quarter, samples.end()}) / first - 1;
 }
 
-void elsewhere(const Timing &timing, const Bench &bench, const Latency &idle, const Latency &busy,
-               std::vector<std::string> &found) {
-    if (bench.blocking()) return;
+void look_elsewhere(Timing &timing, const Latency &idle, const Latency &busy) {
+    std::vector<std::string> &found = timing.suspicions;
     if (busy.rest > 2 * idle.rest + 20'000) {
         found.push_back(text("the device works on for %.0f us after the stream is done: work on other streams is not timed",
                              (busy.rest - idle.rest) / 1e3));
+        timing.incomplete = true;
     }
     const double explained = busy.launch + timing.median;
     if (busy.end_to_end > 1.5 * explained + 50'000) {
@@ -41,14 +41,15 @@ void elsewhere(const Timing &timing, const Bench &bench, const Latency &idle, co
     }
     if (timing.empty > 0 && timing.calls_per_sample == 1 && timing.median + timing.correction < 0.9 * timing.empty) {
         found.push_back("less time than an empty launch: nothing was queued on the stream that was timed");
+        timing.incomplete = true;
     }
 }
 
 }  // namespace
 
-std::vector<std::string> suspicions(const Timing &timing, const Bench &bench, const Latency &idle, const Latency &busy) {
-    std::vector<std::string> found;
-    elsewhere(timing, bench, idle, busy, found);
+void find_suspicions(Timing &timing, const Bench &bench, const Latency &idle, const Latency &busy) {
+    if (!bench.blocking()) look_elsewhere(timing, idle, busy);
+    std::vector<std::string> &found = timing.suspicions;
     const std::size_t n = timing.samples.size();
     if (n >= 40) {
         const double change = drift(timing.samples);
@@ -64,7 +65,6 @@ std::vector<std::string> suspicions(const Timing &timing, const Bench &bench, co
     if (const std::size_t throttled = count(timing, flag_throttled); throttled > 0) {
         found.push_back(text("the device was throttled during %zu of %zu samples", throttled, n));
     }
-    return found;
 }
 
 }  // namespace portakern

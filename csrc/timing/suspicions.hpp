@@ -1,9 +1,6 @@
 // What in a contender's times does not fit together.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "timing/lane.hpp"
 
 namespace portakern {
@@ -13,7 +10,8 @@ struct Latency {
     double launch = 0, end_to_end = 0, rest = 0;
 };
 
-// Each a short text. `idle` is the latency of nothing, `busy` that of the contender.
-std::vector<std::string> suspicions(const Timing &timing, const Bench &bench, const Latency &idle, const Latency &busy);
+// Adds to the timing's suspicions, each a short text, and says whether it is incomplete. `idle` is the latency of nothing,
+// `busy` that of the contender.
+void find_suspicions(Timing &timing, const Bench &bench, const Latency &idle, const Latency &busy);
 
 }  // namespace portakern

@@ -83,6 +83,7 @@ struct Timing {
     double overhead = 0;  // host time of a sample beyond the calls themselves
     int calls_per_sample = 1;
     std::vector<std::string> suspicions;
+    bool incomplete = false;  // the samples cannot be all of the work
 };
 
 struct Measurement {

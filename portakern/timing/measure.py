@@ -77,7 +77,9 @@ class Timing:
     the same way.  ``launch_us`` is how long a call keeps the caller, ``end_to_end_us`` how long until its work is done,
     both with warm caches and nothing else queued; ``launch_us`` is ``None`` where calls have ended when they return.
     ``overhead_us`` is the host's time per sample beyond what it measures.  ``flags`` has a bit set per sample
-    (``THROTTLED``, ``UNGATED``).  ``suspicions`` says what does not fit together.
+    (``THROTTLED``, ``UNGATED``).  ``suspicions`` says what does not fit together;
+    ``incomplete`` is true where that means that the samples cannot be all of the work (some of it runs elsewhere, or later):
+    such a time must not be compared.
     """
 
     name: str
@@ -96,6 +98,7 @@ class Timing:
     calls_per_sample: int
     mode: str
     suspicions: tuple[str, ...]
+    incomplete: bool
 
     @property
     def device_us(self) -> np.ndarray:
