@@ -1,4 +1,5 @@
 // Streams, events, gates and graphs.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -18,7 +19,8 @@ pk_status given(Made *made, Made **out) {
     return made != nullptr ? PK_OK : refused(PK_FAILED, "out of memory");
 }
 
-// Asks until the stream is empty: often at first, since most of what is waited for is short.
+// Asks until the stream is empty. Without a pause for the first 20 ms and with short ones then: a pause is an error of what
+// the caller measures by the clock.
 int query_until(DeviceState *device, Stream stream, std::chrono::steady_clock::time_point deadline) {
     using namespace std::chrono_literals;
     const auto begin = std::chrono::steady_clock::now();
@@ -26,7 +28,11 @@ int query_until(DeviceState *device, Stream stream, std::chrono::steady_clock::t
         const int status = device->api.StreamQuery(stream);
         const auto now = std::chrono::steady_clock::now();
         if (status != not_ready || now >= deadline) return status;
-        if (now - begin > 200us) std::this_thread::sleep_for(50us);
+        if (now - begin < 20ms) {
+            std::this_thread::yield();
+        } else {
+            std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>((now - begin) / 50, 1ms));
+        }
     }
 }
 
