@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 
 def room_of(variable: str) -> tuple[str, int]:
@@ -17,16 +17,9 @@ def slow(seconds: float) -> float:
     return seconds
 
 
-@dataclass(frozen=True)
-class Told:
+def told(kind: str) -> SimpleNamespace:
     """A row that tells of an error, as far as the slots look."""
-
-    error: dict[str, str] | None
-    pid: int
-
-
-def told(kind: str) -> Told:
-    return Told({"kind": kind} if kind else None, os.getpid())
+    return SimpleNamespace(error={"kind": kind} if kind else None, pid=os.getpid())
 
 
 def crash() -> None:
