@@ -110,7 +110,11 @@ class Session:
         here = [p for p in peers if self._runs_here(p)]
         taken = now()
         measurement, here = self._measured(self.device, self._ours, here, absent)
-        self._recheck(measurement.timings[0])
+        ours = measurement.timings[0]
+        if ours.incomplete:
+            raise PortakernError("incomplete-timing", f"the time cannot be all of the work: {'; '.join(ours.suspicions)}",
+                                 hint="a kernel's work belongs on the stream that it is given")
+        self._recheck(ours)
         elsewhere = [p for p in peers if not self._runs_here(p)]
         host = None
         if elsewhere:
@@ -311,6 +315,10 @@ def _peer_entries(m: Measurement, peers: Sequence[Peer], measured: str) -> list[
     apart = {"measured": measured, "ours_us": ours.median_us, "ours_ci_low_us": ours.ci_low_us,
              "ours_ci_high_us": ours.ci_high_us} if measured else {}  # fmt: skip
     for peer, timing, against in zip(peers, m.timings[1:], m.comparisons(0), strict=True):
+        if timing.incomplete:
+            why = f"its time cannot be all of its work: {'; '.join(timing.suspicions)}"
+            found.append({**peer.to_dict(), "error": why, "median_us": timing.median_us, **_samples(timing)})
+            continue
         entry = {
             **peer.to_dict(), "median_us": timing.median_us, "ratio": against.ratio, "ci_low": against.ci_low,
             "ci_high": against.ci_high, "verdict": against.verdict, "ci_low_us": timing.ci_low_us,
