@@ -96,5 +96,6 @@ def _attention(nest: Nest) -> list[Schedule]:
 
 
 _RULES = {
-    "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "contraction": _contraction, "attention": _attention,
+    "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "contraction": _contraction,
+    "attention": _attention,
 }  # fmt: skip

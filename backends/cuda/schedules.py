@@ -233,5 +233,6 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
 
 
 _FAMILIES = {
-    "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "contraction": _contraction, "attention": _attention,
+    "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "contraction": _contraction,
+    "attention": _attention,
 }  # fmt: skip

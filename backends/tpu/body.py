@@ -288,7 +288,9 @@ class BodyWriter:
     def _expensive(self, op: Op) -> bool:
         if op in self.slots or not isinstance(op.type, TileType) or not op.type.dims:
             return False
-        if isinstance(op, Reduce | Running | Dot) or (isinstance(op, Unary) and op.fn in rules.EXPENSIVE and len(op.type.dims) == 2):
+        if isinstance(op, Reduce | Running | Dot):
+            return True
+        if isinstance(op, Unary) and op.fn in rules.EXPENSIVE and len(op.type.dims) == 2:
             return True
         return any(self._expensive(o) for o in op.operands if isinstance(o.type, TileType))
 

@@ -3,8 +3,6 @@ without a matrix shape rewritten as products and sums.  Every rule keeps the val
 
 from __future__ import annotations
 
-import math
-
 from portakern.dtypes import DTYPES
 from portakern.ir.core import Arg, Op
 from portakern.ir.rewrite import Rules, canonicalise
@@ -203,7 +201,7 @@ def gather_one_of_a_line(op: Gather) -> Op | None:
     [0, size) becomes -1, which none is equal to.
     """
     t, wanted = tensor_type(op.x), tensor_type(op.indices)
-    if not op.zipped or wanted.shape[op.axis] != 1 or not DTYPES[t.dtype].is_float and t.dtype not in ("i32", "i64"):
+    if not op.zipped or wanted.shape[op.axis] != 1 or not (DTYPES[t.dtype].is_float or t.dtype in ("i32", "i64")):
         return None
     size = t.shape[op.axis]
     line = tuple(s for i, s in enumerate(t.shape) if i != op.axis)

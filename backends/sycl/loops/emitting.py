@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from portakern.backend import Launch, Missing, Target
+from portakern.emit.running import without_scans
 from portakern.errors import MissingRuleError
 from portakern.ir.core import Op
 from portakern.ir.program import Program
@@ -13,7 +14,6 @@ from portakern.ir.tile import ArgReduce, Binary, Dot, Kernel, Load, Store, TileT
 
 from .forming import form
 from .plan import LoopPlan
-from portakern.emit.running import without_scans
 from .spelling import SUPPORTED
 
 

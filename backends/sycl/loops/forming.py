@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
+from portakern.emit.running import Running
 from portakern.errors import LoweringError
 from portakern.ir.core import Arg, Block, Op, Result, Yield, yielded
 from portakern.ir.size import divides
@@ -45,7 +46,6 @@ from portakern.ir.tile import (
 )  # fmt: skip
 
 from .plan import Compute, Item, KernelPlan, Multiply, Node, Product, Put, Repeat, Step, Storage, Walk, Write
-from portakern.emit.running import Running
 
 Bound = frozenset[str]
 
@@ -623,8 +623,8 @@ def _hint(op: Op) -> str:
         case Unary(fn):
             return {"exp": "e", "not": "inverse", "rsqrt": "scale", "sqrt": "root"}.get(fn, fn)
         case Binary(fn):
-            return {"add": "sum", "sub": "diff", "mul": "scaled", "div": "ratio", "max": "larger", "min": "smaller", "and": "both",
-                    "or": "either", "xor": "odd"}.get(fn, fn)
+            return {"add": "sum", "sub": "diff", "mul": "scaled", "div": "ratio", "max": "larger", "min": "smaller",
+                    "and": "both", "or": "either", "xor": "odd"}.get(fn, fn)
         case Cast():
             return _hint(source(op.x))
         case Select():

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from math import prod
 
 from portakern.dtypes import dtype
+from portakern.emit.running import Running
 from portakern.ir.core import Op
 from portakern.ir.tile import Dims, Dot, For, Kernel, Reduce, Store
-
-from portakern.emit.running import Running
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from contextlib import contextmanager
 
+from portakern.emit.running import Running
 from portakern.ir.core import Arg, Op, Result
 from portakern.ir.size import divides
 from portakern.ir.tile import (
@@ -34,7 +35,6 @@ from .access import checks, offset_text, size_text, step_along
 from .expressions import ATOM, PREFIX, SUM, Text, write
 from .forming import _hint, axes_of, source, stored_value
 from .plan import Compute, KernelPlan, Node, Product, Put, Repeat, Step, Storage, Walk, Write
-from portakern.emit.running import Running
 from .spelling import REGISTER, RESERVED
 from .words import Words
 

@@ -41,6 +41,9 @@ class Dialect:
     operands, so that barriers are needed.  ``register_operands`` lists the (role, kind) pairs of operands that ``dot`` takes
     straight from registers, e.g. ``("A", "accumulator")``.
 
+    *Walks.*  ``private_walks`` says that the platform has ``reduce_own`` and ``combine``: loops of reductions that every thread
+    walks alone.
+
     *Context.*  ``context`` is handed to every word of the vocabulary as its first argument (an nd_item, say).
     """
 
@@ -71,6 +74,7 @@ class Dialect:
     synchronised: bool = True
     register_operands: frozenset[tuple[str, str]] = frozenset()
 
+    private_walks: bool = False
     context: str = ""
 
     def type(self, dtype: str) -> str:

@@ -48,6 +48,8 @@ class Loops(Products):
         self.out.append([])
         self.converted.append({})
         was, self.pipelined = self.pipelined, False
+        place = self.walked_alone(op)
+        self.alone = place is not None
         pipeline = self._copies(op, axis)
         self.block(op.body)
         self._hand_over(op, carried)
@@ -59,6 +61,9 @@ class Loops(Products):
         self.addresses.start[axis.name] = outer
         note = f"{axis.tile} coordinates along {axis.name} at a time" if axis.tile > 1 else ""
         self.add(p.Loop(var, begin, end, axis.tile, tuple(body), pipeline, note))
+        self.alone = False
+        if place is not None:
+            self.joined(op, carried, place)
 
     def _carry(self, op: t.For, i: int) -> str:
         """Declare the variable of a carried value with its init."""

@@ -75,7 +75,8 @@ class Maps(State):
 
     def _once(self, root: Op) -> bool:
         users = self.regions.uses.get(root, ())
-        here = [u for u in users if isinstance(u, t.Store | t.Reduce | t.Scan) and self.regions.block[u] is self.regions.block.get(root)]
+        here = [u for u in users if isinstance(u, t.Store | t.Reduce | t.Scan)
+                and self.regions.block[u] is self.regions.block.get(root)]  # fmt: skip
         return len(users) == len(here) == 1
 
     def text(self, op: Op, e: Expansion) -> Text:

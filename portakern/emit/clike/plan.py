@@ -164,6 +164,7 @@ class Reduce(Statement):
     into: Place | None
     define: bool = True
     note: str = ""
+    own: bool = False  # of the thread's own elements only
 
     @property
     def made(self) -> Place | None:
@@ -173,7 +174,8 @@ class Reduce(Statement):
         return Place(self.source.layout, "row" if self.gone == "cols" else "col")
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.dtype} {self.into or 'scalar'} = reduce_{self.gone}({self.fn}, {self.value})"
+        gone = "own" if self.own else self.gone
+        return f"{self.name}: {self.dtype} {self.into or 'scalar'} = reduce_{gone}({self.fn}, {self.value})"
 
 
 @dataclass(frozen=True)
@@ -212,6 +214,25 @@ class Convert(Statement):
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype} {self.place} = {self.word}({self.value})"
+
+
+@dataclass(frozen=True)
+class Combine(Statement):
+    """Join what every thread holds in the variables named by ``fields`` (dtype, name), as ``results`` of two ``sides`` say;
+    ``part`` names the type that holds them, ``locals`` are (dtype, name, text) computed first."""
+
+    name: str
+    part: str
+    fields: tuple[tuple[str, str], ...]
+    place: Place
+    sides: tuple[str, str]
+    locals: tuple[tuple[str, str, str], ...]
+    results: tuple[str, ...]
+    note: str = ""
+
+    def __str__(self) -> str:
+        body = "; ".join([*(f"{n} = {x}" for _, n, x in self.locals), ", ".join(self.results)])
+        return f"{self.name} = combine({', '.join(n for _, n in self.fields)}) {{ {body} }}"
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,8 @@ class Planner(Loops):
         gone = "rows" if source.layout.axes[0] == op.axis else "cols"
         word = f"{'col' if gone == 'rows' else 'row'}_{op.fn}"
         name, define = self.name(op, word, f"{word}_{base(op.x, self.variable)}")
-        self.add(p.Reduce(name, t.tile_type(op).dtype, op.fn, gone, value, source, self.layouts.place(op), define))
+        self.add(p.Reduce(name, t.tile_type(op).dtype, op.fn, gone, value, source, self.layouts.place(op), define,
+                          own=self.alone))
 
     def on_Scan(self, op: t.Scan) -> None:
         """The carried value is a variable that the scan changes: the loop's own where nothing else reads it."""

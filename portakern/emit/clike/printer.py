@@ -111,12 +111,26 @@ class Printer:
         return [self.dialect.word(word, "", s.value, *self.address(s.access)) + ";"]
 
     def on_Reduce(self, s: p.Reduce) -> list[str]:
-        call = self.dialect.word(f"reduce_{s.gone}", self.dialect.reductions[s.fn], s.value)
+        call = self.dialect.word("reduce_own" if s.own else f"reduce_{s.gone}", self.dialect.reductions[s.fn], s.value)
         if s.into is not None and s.into != s.made and not self._same(s.into, s.made):
             call = self.dialect.word("relayout", self.place(s.into), call)
         if s.into is None:
             return self.define(s.name, s.define, call, f"const {self.dialect.type(s.dtype)}")
         return self.define(s.name, s.define, call)
+
+    def on_Combine(self, s: p.Combine) -> list[str]:
+        kinds: dict[str, list[str]] = {}
+        for dtype, name in s.fields:
+            kinds.setdefault(self.dialect.type(dtype), []).append(name)
+        members = " ".join(f"{kind} {', '.join(names)};" for kind, names in kinds.items())
+        locals_ = [f"const {self.dialect.type(dtype)} {name} = {text};" for dtype, name, text in s.locals]
+        order = [n for names in kinds.values() for n in names]
+        made = {name: result for (_, name), result in zip(s.fields, s.results, strict=True)}
+        body = [*locals_, *_wrapped(f"return {s.part}{{{', '.join(made[n] for n in order)}}};")]
+        call = self.dialect.word("combine", self.place(s.place), f"{s.part}{{{', '.join(order)}}}", "\0")
+        before, after = call.split("\0")
+        head = f"const {s.part} {s.name} = {before}[]({s.part} {s.sides[0]}, {s.part} {s.sides[1]}) {{"
+        return [f"struct {s.part} {{ {members} }};", head, *_indent(body), f"}}{after};"]
 
     def on_Scan(self, s: p.Scan) -> list[str]:
         template = self.dialect.reductions[s.fn]

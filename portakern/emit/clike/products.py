@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from portakern.emit.clike import plan as p
+from portakern.emit.clike.alone import Alone
 from portakern.emit.clike.layouts import Place, dims_of, floating
-from portakern.emit.clike.maps import Maps
 from portakern.emit.clike.naming import base
 from portakern.ir import tile as t
 from portakern.ir.core import Arg, Op
 
 
-class Products(Maps):
+class Products(Alone):
     """Plans matrix products and the copies of their operands."""
 
     def on_Mask(self, op: t.Mask) -> None:

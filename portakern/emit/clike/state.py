@@ -40,6 +40,7 @@ class State:
         self.out: list[list[p.Statement]] = [[]]
         self.loops: list[t.For] = []
         self.results: dict[tuple[Op, int], str] = {}  # what loops hand out
+        self.alone = False  # whether each thread walks the innermost loop by itself
         self.pipelined = False  # whether the innermost loop begins with a barrier
 
     @property

@@ -1,0 +1,62 @@
+"""Walks that every thread does alone: its own columns of every tile, joined once after the loop.
+
+How the results of two parts of a loop's range join is declared by the loop (``combine``), and the columns that a thread holds
+of every tile are such a part.  So a reduction needs no exchange between threads inside the loop.
+"""
+
+from __future__ import annotations
+
+from portakern.dtypes import DTYPES
+from portakern.emit.clike import plan as p
+from portakern.emit.clike.expressions import Text
+from portakern.emit.clike.layouts import Place, dims_of, floating
+from portakern.emit.clike.maps import Expansion, Maps
+from portakern.emit.clike.names import Names
+from portakern.emit.clike.naming import local_wishes
+from portakern.ir import tile as t
+from portakern.ir.core import Yield, yielded
+
+_NOT_ALONE = (t.Store, t.Dot, t.For, t.Scan, t.Permute)
+
+
+class Alone(Maps):
+    """Plans what surrounds such a loop."""
+
+    def walked_alone(self, op: t.For) -> Place | None:
+        """The place of the tiles that ``op`` reduces, where each thread may walk its own columns of them."""
+        if not self.dialect.private_walks or not op.combine.ops or any(isinstance(x, _NOT_ALONE) for x in op.body.walk()):
+            return None
+        if any(dims_of(a) or DTYPES[t.tile_type(a).dtype].bits < 32 for a in op.body.args):
+            return None
+        reduces = [x for x in op.body.walk() if isinstance(x, t.Reduce)]
+        places = {self.layouts.place(x.x) for x in reduces}
+        if len(places) != 1 or any(x.axis != op.axis or len(dims_of(x.x)) != 1 for x in reduces):
+            return None
+        place = places.pop()
+        return place if place is not None and place.side == "tile" and place.layout.kind == "rows" else None
+
+    def joined(self, op: t.For, carried: list[str], place: Place) -> None:
+        """Join what the threads carried out of ``op``; its results are fields of the whole."""
+        whole, part = self.names.fresh("whole"), self.names.fresh("Part")
+        fields = tuple((t.tile_type(a).dtype, name) for a, name in zip(op.body.args, carried, strict=True))
+        names = Names(self.names.taken | set(carried))
+        sides = names.fresh("one"), names.fresh("two")
+        e = Expansion(None, names, members=frozenset(op.combine.ops))
+        for n, arg in enumerate(op.combine.args):
+            side, field = divmod(n, len(fields))
+            e.done[arg] = Text(f"{sides[side]}.{fields[field][1]}")
+        for inner in op.combine.ops:
+            if isinstance(inner, Yield):
+                continue
+            uses = sum(list(user.operands).count(inner) for user in op.combine.ops)
+            text = self._formula(inner, e)
+            if uses > 1 and not floating(inner):
+                name = names.fresh(*local_wishes(inner, self.variable))
+                e.locals.append((t.tile_type(inner).dtype, name, text))
+                text = Text(name)
+            e.done[inner] = text
+        results = tuple(str(e.done[v]) for v in yielded(op.combine))
+        self.add(p.Combine(whole, part, fields, place, sides, tuple(e.locals), results,
+                           note="every thread has walked its own columns: join what they found"))
+        for i, name in enumerate(carried):
+            self.results[op, i] = f"{whole}.{name}"
