@@ -100,6 +100,7 @@ _COLUMNS: tuple[tuple[str, Callable[[Row], str], str], ...] = (
     ("evidence", badge, ""),
     ("error / bound", lambda r: _cell(table.error_text(r)), ""),
     ("time, us [95%]", lambda r: _cell(table.time_text(r)), ""),
+    ("of peak", lambda r: _cell(table.roofline_text(r)), ""),
     ("against", lambda r: _cell(table.peers_text(r)), "wide"),
     ("estimate, us (no measurement)", lambda r: _estimate(r), ""),
     ("resources", lambda r: _cell(table.resources_text(r)), "wide"),
