@@ -55,11 +55,13 @@ def add_jobs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", "-j", type=positive, default=2, metavar="N", help="workers at once (default 2)")
 
 
-def add_store(parser: argparse.ArgumentParser) -> None:
+def add_store(parser: argparse.ArgumentParser, samples: bool = True) -> None:
     parser.add_argument("--store", metavar="FILE",
                         help="where timed rows are kept (default PORTAKERN_RESULTS, else a file of the user's)")
     parser.add_argument("--no-store", action="store_true", help="keep nothing")
-    parser.add_argument("--samples", action="store_true", help="raw samples in the JSON too; the store has them in any case")
+    if samples:
+        parser.add_argument("--samples", action="store_true",
+                            help="raw samples in the JSON too; the store has them in any case")
 
 
 def keeper_of(args: argparse.Namespace) -> Keeper | None:

@@ -30,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the proposer (default 0)")
     parser.add_argument("--most", type=options.positive, metavar="N", help="candidates to compile at most")
     parser.add_argument("--write", metavar="FILE",
-                        help="also add what is kept to a file of shipped schedules, such as backends/x/tuned/DEVICE.json")
+                        help="also add the tuned schedules to a file as backends ship them (backends/x/tuned/DEVICE.json)")
+    options.add_store(parser, samples=False)
     options.add_output(parser)
 
 
@@ -84,6 +85,9 @@ def _tune(work: Work, args: argparse.Namespace, database: Any) -> tuple[dict[str
         result = Tuner(work, lab, database, settings, lambda line: print(f"  {line}", file=sys.stderr), by).run()
     out = sys.stderr if args.json == "-" else sys.stdout
     print("\n".join(lines(result)), file=out, flush=True)
+    keep = options.keeper_of(args)
+    if keep is not None and result.row is not None and result.row.time is not None:
+        keep(result.row.but(environment=environment()))
     if result.stored and args.write is not None and work.key is not None and (entry := database.find(work.key)) is not None:
         write_shipped(Path(args.write), [entry])
     return result.to_dict(), result.interrupted

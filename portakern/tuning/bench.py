@@ -42,6 +42,9 @@ WARM_UP_S = 0.01
 
 SAMPLE_LIMIT_S = 5.0
 
+ROW_S = 1.0
+"""Seconds of sampling for the row of a schedule that is kept."""
+
 
 @dataclass(frozen=True)
 class Contender:
@@ -135,6 +138,14 @@ def check(work: Work, made: Made) -> Row:
         return row.but(correct=False).failed(PortakernError("incorrect", f"over fewer rows ({shape}): {message}"))
     ratio = max(row.max_error_ratio or 0.0, small.max_error_ratio or 0.0)
     return row.but(method=f"{row.method}; every stage of the check with {shape}", max_error_ratio=ratio)
+
+
+def time(work: Work, made: Made) -> Row:
+    """The row with its time, as ``bench`` takes it."""
+    from portakern.study import timing
+
+    _sessions.clear()
+    return timing.time(work, made, options={"budget_s": ROW_S})
 
 
 def _in_turns(calls: list[Prepared]) -> Any:

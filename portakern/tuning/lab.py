@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -59,6 +59,10 @@ class Lab(Measurer, Protocol):
 
     def check(self, candidate: Candidate, made: Made) -> Row:
         """The row after the whole check."""
+        ...
+
+    def time(self, candidate: Candidate, row: Row, made: Made) -> Row:
+        """``row`` with the time of the candidate as ``bench`` takes it."""
         ...
 
     def facts(self) -> Mapping[str, Any]:
@@ -148,6 +152,13 @@ class Workshop:
                 return pool.call("portakern.study.steps:check", candidate.work, made, timeout_s=CHECK_LIMIT_S)
         except PortakernError as error:
             return made.row.failed(error)
+
+    def time(self, candidate: Candidate, row: Row, made: Made) -> Row:
+        with self._alone():
+            try:
+                return self._run("time", candidate.work, replace(made, row=row))
+            except PortakernError as error:
+                return row.failed(error)
 
     def facts(self) -> Mapping[str, Any]:
         return self._measured

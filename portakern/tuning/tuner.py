@@ -13,7 +13,7 @@ from portakern.ir.schedule import Nest, Schedule
 from portakern.lower import lower_with
 from portakern.registry import registry
 from portakern.study import provenance, steps
-from portakern.study.row import Row
+from portakern.study.row import Row, without_samples
 from portakern.study.steps import Made
 from portakern.study.work import Work
 from portakern.tools.cache import digest
@@ -45,8 +45,9 @@ Report = Callable[[str], None]
 class Settings:
     """How to tune.
 
-    ``budget_s`` is wall time of the search, from the default's first run to the winner's check; ``most`` the number of candidates compiled; ``proposer`` is ``auto``,
-    ``exhaustive``, ``random`` or ``tpe``; ``resume`` takes over what an earlier run found.
+    ``budget_s`` is wall time of the search, from the default's first run to the winner's check; ``most`` the number of
+    candidates compiled; ``proposer`` is ``auto``, ``exhaustive``, ``random`` or ``tpe``; ``resume`` takes over what an
+    earlier run found.
     """
 
     budget_s: float = 60.0
@@ -71,7 +72,7 @@ class Tuning:
         ratio: how many times as long the default takes (low, value, high); ``verdict`` of the best against the default.
         stored: whether the best was kept; ``note`` says why not, or what else is to be said.
         interrupted: whether it was ended before its time.
-        row: the best's row after the whole check.
+        row: the kept schedule's row: checked, and timed as ``bench`` does.
     """
 
     work: Work
@@ -106,7 +107,7 @@ class Tuning:
             "best_us": self.best_us, "ratio": self.ratio, "verdict": self.verdict, "stored": self.stored, "note": self.note,
             "interrupted": self.interrupted, "seconds": self.seconds,
             "tried": [{"schedule": t.schedule, "outcome": t.outcome, "relative": t.relative, **t.detail} for t in self.tried],
-            "row": None if self.row is None else self.row.to_dict(),
+            "row": None if self.row is None else without_samples(self.row).to_dict(),
         }  # fmt: skip
 
 
@@ -417,6 +418,8 @@ class Tuner:
             if row.correct:
                 self.result.best, self.result.row = text(self._points[name]), row
                 self._keep(name)
+                if self._race is not None:
+                    self.result.row = self.lab.time(candidate, row, made)
                 return
             message = (row.error or {}).get("message", "it was not checked")
             self.result.dropped["the whole check fails"] += 1

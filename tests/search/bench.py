@@ -96,5 +96,8 @@ class Planted:
             return made.row.but(correct=False).failed(PortakernError("incorrect", "one element is wrong"))
         return made.row.but(correct=True, max_error_ratio=0.5)
 
+    def time(self, candidate: Candidate, row: Row, made: Made) -> Row:
+        return row.but(time={"median_us": self.times(self.schedules[candidate.name])})
+
     def facts(self) -> Mapping[str, Any]:
         return {"device": "a device that is not", "driver": "1", "mode": "planted"}

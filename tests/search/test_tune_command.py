@@ -16,7 +16,7 @@ import pytest
 
 from portakern.cli import main
 
-SMALL = ["row_sum", "-t", "numba:cpu", "--shape", "M=64,N=500", "--dtype", "f32", "--jobs", "1", "--budget", "6s"]
+SMALL = ["row_sum", "-t", "numba:cpu", "--shape", "M=64,N=500", "--dtype", "f32", "--jobs", "1", "--budget", "6s", "--no-store"]
 
 
 def test_switched_off_is_an_error(capsys: pytest.CaptureFixture[str]):
@@ -59,7 +59,7 @@ def _trials(file: Path) -> int:
 @pytest.mark.slow
 def test_a_kill_prints_the_best_and_a_later_run_goes_on(tmp_path: Path):
     env = {**os.environ, "PORTAKERN_TUNED": str(tmp_path / "t.sqlite")}
-    command = [sys.executable, "-m", "portakern", "tune", "add_relu", "-t", "cpp:cpu", "--shape", "M=256,N=1024"]
+    command = [sys.executable, "-m", "portakern", "tune", "add_relu", "-t", "cpp:cpu", "--shape", "M=256,N=1024", "--no-store"]
     long = [*command, "--budget", "300s"]
     running = subprocess.Popen(long, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     tried = 0
@@ -73,5 +73,6 @@ def test_a_kill_prints_the_best_and_a_later_run_goes_on(tmp_path: Path):
     if running.returncode == 0:
         pytest.skip("the search was over before it was ended")
     assert running.returncode == 130 and "interrupted" in out and "best" in out
-    again = subprocess.run([*command, "--budget", "20s", "--most", "2", "--resume"], env=env, capture_output=True, text=True, timeout=120)
+    more = [*command, "--budget", "20s", "--most", "2", "--resume"]
+    again = subprocess.run(more, env=env, capture_output=True, text=True, timeout=120)
     assert again.returncode == 0 and "known from an earlier run" in again.stdout
