@@ -8,6 +8,7 @@ from portakern.emit.clike import TYPES, Dialect, KernelPlan, Printer
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Layout
 
+from .hopper import PipelinePlan, print_pipeline
 from .plans import (
     STATIC_SHARED,
     aligned,
@@ -27,6 +28,7 @@ DIALECT = Dialect(
     "CUDA C++",
     types={name: text for name, text in TYPES.items() if not name.startswith("f8")},
     register_operands=frozenset({("A", "accumulator")}),
+    private_walks=True,
 )
 
 
@@ -47,6 +49,9 @@ class CudaPrinter(Printer):
 
     def kernel(self, k: KernelPlan) -> list[str]:
         self.dialect = WARPGROUP_DIALECT if by_warpgroups(k) else DIALECT
+        if isinstance(k, PipelinePlan):
+            self.plan = k
+            return print_pipeline(self, k)
         return super().kernel(k)
 
     def opening(self, k: KernelPlan) -> list[str]:
@@ -58,6 +63,9 @@ class CudaPrinter(Printer):
         lines = super().opening(k)
         self.dialect = plain
         return lines
+
+    def param(self, q: p.Param) -> str:
+        return f"const __grid_constant__ pk::TensorMap {q.name}" if q.role == "map" else super().param(q)
 
     def layout(self, x: Layout) -> str:
         text = super().layout(x)

@@ -7,6 +7,8 @@ from dataclasses import replace
 from portakern.ir.program import Program
 from tests import samples
 
+THREADS, ENGINE = {"mma": "wgmma", "copies": "threads"}, {"mma": "wgmma", "copies": "engine"}
+
 
 def scheduled(program: Program, warps: int, stages: int = 1, **options: str) -> Program:
     """``program`` with other warps, stages and options."""
@@ -31,11 +33,16 @@ def all_variants() -> dict[str, Program]:
         "matmul_f32_large": scheduled(samples.matmul_bias(200, 136, 264, "f32", (128, 128, 16)), 8, 2),
         "matmul_one_warp": scheduled(samples.matmul_bias(20, 17, 70, "bf16", (16, 16, 64)), 1, 3),
         "matmul_one_stage": scheduled(samples.matmul_bias(70, 65, 129, "bf16"), 4, 1),
-        "wgmma": scheduled(samples.matmul_bias(200, 136, 264, "bf16", (128, 128, 64)), 8, 3, mma="wgmma"),
-        "wgmma_small": scheduled(samples.matmul_bias(200, 136, 264, "f16", (64, 64, 64)), 4, 4, mma="wgmma"),
-        "wgmma_wide": scheduled(samples.matmul_bias(300, 500, 136, "bf16", (128, 256, 64)), 8, 2, mma="wgmma"),
-        "wgmma_side": scheduled(samples.matmul_bias(100, 200, 1000, "bf16", (64, 128, 128)), 8, 2, mma="wgmma"),
+        "wgmma": scheduled(samples.matmul_bias(200, 136, 264, "bf16", (128, 128, 64)), 8, 3, **THREADS),
+        "wgmma_small": scheduled(samples.matmul_bias(200, 136, 264, "f16", (64, 64, 64)), 4, 4, **THREADS),
+        "wgmma_wide": scheduled(samples.matmul_bias(300, 500, 136, "bf16", (128, 256, 64)), 8, 2, **THREADS),
+        "wgmma_side": scheduled(samples.matmul_bias(100, 200, 1000, "bf16", (64, 128, 128)), 8, 2, **THREADS),
         "wgmma_batched": scheduled(samples.matmul_bias(100, 72, 50, "bf16", (128, 64, 64), batch=3), 8, 1, mma="wgmma"),
+        "pipeline": scheduled(samples.matmul_bias(256, 512, 264, "bf16", (128, 256, 64)), 8, 3, **ENGINE),
+        "pipeline_ragged": scheduled(samples.matmul_bias(200, 136, 264, "f16", (64, 64, 64)), 4, 4, **ENGINE, cluster="1x2"),
+        "pipeline_quad": scheduled(samples.matmul_bias(400, 400, 200, "bf16", (128, 128, 64)), 8, 2, **ENGINE, cluster="2x2"),
+        "pipeline_batched": scheduled(samples.matmul_bias(200, 136, 72, "bf16", (128, 128, 64), batch=3), 8, 2, **ENGINE,
+                                      cluster="1x1"),
         "attention_registers": samples.attention(queries=150, keys=150, tile=(64, 64)),
         "attention_two_stages": scheduled(samples.attention(queries=150, keys=170, width=128, tile=(128, 64)), 8, 2),
         "attention_wide": samples.attention(queries=70, keys=70, width=256, tile=(64, 32)),

@@ -36,6 +36,8 @@ inline uint32_t to_tf32(float x) {
 inline float max_nan(float a, float b) { return a != a || b != b ? NAN : a > b ? a : b; }
 inline float min_nan(float a, float b) { return a != a || b != b ? NAN : a < b ? a : b; }
 
+template <class W> void store_global(void* to, W word) { std::memcpy(to, &word, sizeof(word)); }
+
 // ---- asynchronous copies: they happen when they are waited for -----------------------------------------------------
 
 inline void copy_async_16(void* to, const void* from, int bytes) {

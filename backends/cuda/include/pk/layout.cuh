@@ -139,7 +139,10 @@ template <class L> constexpr bool is_column = false;
 template <class L> constexpr bool is_column<RowOf<L>> = true;
 
 /// Whether this thread is the one of several holding the same elements that writes them.
-template <class L> PK_CONSTEXPR bool owns(int thread) { return (thread & ~(L::col_bits | L::row_bits)) == 0; }
+template <class L> PK_CONSTEXPR bool owns(int thread) {
+    constexpr int told_apart = L::col_bits | L::row_bits;
+    return told_apart == L::threads - 1 || (thread & ~told_apart) == 0;
+}
 
 /// Whether a slot holds an element of the tile (always, where the layout is full).
 template <class L> PK_CONSTEXPR bool inside(int row, int col) {

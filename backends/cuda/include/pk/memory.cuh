@@ -2,6 +2,7 @@
 #pragma once
 #include "pk/base.cuh"
 #include "pk/layout.cuh"
+#include "pk/ptx.cuh"
 #include "pk/tile.cuh"
 
 namespace pk {
@@ -38,9 +39,14 @@ template <class T, class L> struct Access {
     static PK_DEVICE void write(T* to, const T* from) {
         Type word;
         memcpy(&word, from, bytes);
-        *reinterpret_cast<Type*>(to) = word;
+        if constexpr (bytes == 1) *reinterpret_cast<Type*>(to) = word;
+        else ptx::store_global(to, word);
     }
 };
+
+constexpr int kAll = 0x7fffffff;  // left of what is known to be inside: then no check remains
+
+PK_DEVICE bool within(int coordinate, int left) { return left == kAll || coordinate < left; }
 
 // The tile at `origin`: `pad` in rows from `rows_left` and columns from `cols_left` on. Strides are in elements.
 template <class L, class T>
@@ -56,7 +62,7 @@ PK_DEVICE Tile<T, L> load_vectors(const T* origin, int64_t row_stride, int rows_
         for (int j = 0; j < L::col_slots; j += A::width) {
             const int row = L::row(thread(), i), col = L::col(thread(), j);
             T* to = &y.v[i * L::col_slots + j];
-            if (row < rows_left && col < cols_left) A::read(to, origin + row * row_stride + col);
+            if (within(row, rows_left) && within(col, cols_left)) A::read(to, origin + row * row_stride + col);
             else memcpy(to, pads, A::bytes);
         }
     return y;
@@ -71,7 +77,7 @@ PK_DEVICE Tile<T, L> load_elements(const T* origin, int64_t row_stride, int64_t 
 #pragma unroll
         for (int j = 0; j < L::col_slots; ++j) {
             const int row = L::row(thread(), i), col = L::col(thread(), j);
-            y.at(i, j) = row < rows_left && col < cols_left ? origin[row * row_stride + col * col_stride] : pad;
+            y.at(i, j) = within(row, rows_left) && within(col, cols_left) ? origin[row * row_stride + col * col_stride] : pad;
         }
     return y;
 }
@@ -84,7 +90,8 @@ PK_DEVICE void store_vectors(const Tile<T, L>& x, T* origin, int64_t row_stride,
 #pragma unroll
         for (int j = 0; j < L::col_slots; j += A::width) {
             const int row = L::row(thread(), i), col = L::col(thread(), j);
-            if (row < rows_left && col < cols_left) A::write(origin + row * row_stride + col, &x.v[i * L::col_slots + j]);
+            if (within(row, rows_left) && within(col, cols_left))
+                A::write(origin + row * row_stride + col, &x.v[i * L::col_slots + j]);
         }
 }
 
@@ -96,7 +103,39 @@ PK_DEVICE void store_elements(const Tile<T, L>& x, T* origin, int64_t row_stride
 #pragma unroll
         for (int j = 0; j < L::col_slots; ++j) {
             const int row = L::row(thread(), i), col = L::col(thread(), j);
-            if (row < rows_left && col < cols_left) origin[row * row_stride + col * col_stride] = x.at(i, j);
+            if (within(row, rows_left) && within(col, cols_left)) origin[row * row_stride + col * col_stride] = x.at(i, j);
+        }
+}
+
+// Fragments hold two neighbours of a row; four lanes hold 8 of them, and four such groups 16 bytes each. So the lanes of a
+// quad transpose 4 x 4 words among them, and each stores 16 bytes.
+template <class T, class L> struct InQuads { static constexpr bool value = false; };
+template <class T, int R, int C, int Warps, class E, int Down> struct InQuads<T, Accumulator<R, C, Warps, E, Down>> {
+    using L = Accumulator<R, C, Warps, E, Down>;
+    static constexpr bool value = L::fragments && sizeof(T) == 2 && L::warp_cols % 32 == 0;
+};
+template <class T, class L> constexpr bool in_quads = InQuads<T, L>::value;
+
+PK_DEVICE uint4 transpose_in_quad(const uint32_t (&w)[4]) {
+    const bool odd = lane() & 1, high = lane() & 2;
+    const uint32_t s0 = __shfl_xor_sync(~0u, odd ? w[0] : w[1], 1), s1 = __shfl_xor_sync(~0u, odd ? w[2] : w[3], 1);
+    const uint32_t a0 = odd ? s0 : w[0], a1 = odd ? w[1] : s0, a2 = odd ? s1 : w[2], a3 = odd ? w[3] : s1;
+    const uint32_t t0 = __shfl_xor_sync(~0u, high ? a0 : a2, 2), t1 = __shfl_xor_sync(~0u, high ? a1 : a3, 2);
+    return high ? uint4{t0, t1, a2, a3} : uint4{a0, a1, t0, t1};
+}
+
+template <class T, class L>
+PK_DEVICE void store_quads(const Tile<T, L>& x, T* origin, int64_t row_stride, int rows_left, int cols_left) {
+#pragma unroll
+    for (int i = 0; i < L::row_slots; ++i)
+#pragma unroll
+        for (int j = 0; j < L::col_slots; j += 8) {
+            uint32_t words[4];
+            memcpy(words, &x.v[i * L::col_slots + j], 16);
+            const uint4 word = transpose_in_quad(words);
+            const int row = L::row(thread(), i), col = L::warp_col(thread()) + j * 4 + thread() % 4 * 8;
+            if (within(row, rows_left) && within(col, cols_left))
+                ptx::store_global(origin + row * row_stride + col, word);
         }
 }
 
@@ -125,12 +164,12 @@ template <class L, class Fact = Unknown, class T> PK_DEVICE Tile<T, L> load(cons
     else return load_elements<L>(origin, w.row_stride, w.col_stride, w.rows_left, w.cols_left, pad);
 }
 template <class L, class Fact = Unknown, class T> PK_DEVICE Tile<T, L> load(const T* origin, int64_t stride) {
-    return load<L, Fact>(origin, Window<L>::vector(stride, is_column<L> ? L::rows : L::cols));
+    return load<L, Fact>(origin, Window<L>::vector(stride, kAll));
 }
 template <class L, class Fact = Unknown, class T>
 PK_DEVICE Tile<T, L> load(const T* origin, int64_t row_stride, int64_t col_stride) {
     if constexpr (is_vector<L>) return load<L, Fact>(origin, Window<L>::vector(row_stride, static_cast<int>(col_stride)));
-    else return load<L, Fact>(origin, Window<L>(row_stride, col_stride, L::rows, L::cols));
+    else return load<L, Fact>(origin, Window<L>(row_stride, col_stride, kAll, kAll));
 }
 template <class L, class Fact = Unknown, class T, class Pad>
 PK_DEVICE Tile<T, L> load(const T* origin, int64_t stride, int left, Pad pad) {
@@ -150,18 +189,19 @@ PK_DEVICE Tile<T, L> load(const T* origin, int64_t row_stride, int64_t col_strid
 /// is inside, each element once though several threads may hold it.
 template <class Fact = Unknown, class T, class L> PK_DEVICE void store(const Tile<T, L>& x, T* origin, Window<L> w) {
     if (!owns<L>(thread())) return;
-    if constexpr (Fact::aligned) store_vectors(x, origin, w.row_stride, w.rows_left, w.cols_left);
+    if constexpr (Fact::aligned && in_quads<T, L>) store_quads(x, origin, w.row_stride, w.rows_left, w.cols_left);
+    else if constexpr (Fact::aligned) store_vectors(x, origin, w.row_stride, w.rows_left, w.cols_left);
     else if (Access<T, L>::whole(origin, w.row_stride, w.col_stride, w.cols_left))
         store_vectors(x, origin, w.row_stride, w.rows_left, w.cols_left);
     else store_elements(x, origin, w.row_stride, w.col_stride, w.rows_left, w.cols_left);
 }
 template <class Fact = Unknown, class T, class L> PK_DEVICE void store(const Tile<T, L>& x, T* origin, int64_t stride) {
-    store<Fact>(x, origin, Window<L>::vector(stride, is_column<L> ? L::rows : L::cols));
+    store<Fact>(x, origin, Window<L>::vector(stride, kAll));
 }
 template <class Fact = Unknown, class T, class L>
 PK_DEVICE void store(const Tile<T, L>& x, T* origin, int64_t row_stride, int64_t col_stride) {
     if constexpr (is_vector<L>) store<Fact>(x, origin, Window<L>::vector(row_stride, static_cast<int>(col_stride)));
-    else store<Fact>(x, origin, Window<L>(row_stride, col_stride, L::rows, L::cols));
+    else store<Fact>(x, origin, Window<L>(row_stride, col_stride, kAll, kAll));
 }
 template <class Fact = Unknown, class T, class L>
 PK_DEVICE void store(const Tile<T, L>& x, T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left) {

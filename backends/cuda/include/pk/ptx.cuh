@@ -45,6 +45,19 @@ PK_DEVICE float min_nan(float a, float b) {
     return y;
 }
 
+// ---- stores --------------------------------------------------------------------------------------------------------
+// Whole words to global memory. Said in PTX since the compiler splits the store of a word that was put together from
+// 16-bit values into stores of these.
+
+PK_DEVICE void store_global(void* to, uint16_t w) { asm volatile("st.global.b16 [%0], %1;" ::"l"(to), "h"(w) : "memory"); }
+PK_DEVICE void store_global(void* to, uint32_t w) { asm volatile("st.global.b32 [%0], %1;" ::"l"(to), "r"(w) : "memory"); }
+PK_DEVICE void store_global(void* to, uint2 w) {
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(w.x), "r"(w.y) : "memory");
+}
+PK_DEVICE void store_global(void* to, uint4 w) {
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(w.x), "r"(w.y), "r"(w.z), "r"(w.w) : "memory");
+}
+
 // ---- asynchronous copies to shared memory -------------------------------------------------------------------------
 
 PK_DEVICE uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }

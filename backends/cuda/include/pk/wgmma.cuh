@@ -3,6 +3,7 @@
 #include "pk/base.cuh"
 #include "pk/element.cuh"
 #include "pk/layout.cuh"
+#include "pk/memory.cuh"
 #include "pk/ptx_wgmma.cuh"
 #include "pk/shared.cuh"
 #include "pk/tile.cuh"
@@ -23,6 +24,9 @@ template <int R, int C, int Warps, class E> struct WarpgroupAccumulator : Accumu
     static constexpr int width = Base::warp_cols % 256 == 0 ? 256 : Base::warp_cols % 128 == 0 ? 128 : 64;
     static_assert(Base::warp_cols % width == 0, "columns of a warpgroup come in multiples of 64");
 };
+
+template <class T, int R, int C, int Warps, class E>
+struct InQuads<T, WarpgroupAccumulator<R, C, Warps, E>> : InQuads<T, typename WarpgroupAccumulator<R, C, Warps, E>::Base> {};
 
 // Descriptors of 64 rows of the left operand from (m, k), and of columns of the right one from (k, n). Where k runs along
 // the 128 bytes of a panel's row ("K-major"), 16 of k are 32 bytes of it; else 16 of k are 16 rows of the panel.

@@ -1,0 +1,11 @@
+"""Matrix products as a pipeline between warps on Hopper: the copy engine feeds, warpgroups multiply, tiles follow each other.
+
+``planning.py`` decides whether a kernel can be done so, and how; ``printer.py`` prints it.  The words are those of
+``include/pk/pipeline.cuh``.
+"""
+
+from .plan import Feed, PipelinePlan
+from .planning import COPIES, obstacle_to_pipeline, pipelined
+from .printer import print_pipeline
+
+__all__ = ["COPIES", "Feed", "PipelinePlan", "obstacle_to_pipeline", "pipelined", "print_pipeline"]

@@ -1,0 +1,119 @@
+"""The plan of a product that is a pipeline between warps of different roles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from portakern.backend import TensorMap
+from portakern.emit.clike import plan as p
+from portakern.ir.size import Size
+
+from ..plans import CudaKernelPlan
+
+WARPGROUP = 128
+"""Threads of a warpgroup: the producer is one, and the consumers are one or two."""
+
+
+@dataclass(frozen=True)
+class Feed:
+    """An operand that the copy engine brings to ``shared``, described by ``map``.
+
+    ``side`` is left or right.  ``at`` is where its tile begins: row, column, then batches, the innermost first, as C text.
+    """
+
+    shared: p.Shared
+    map: TensorMap
+    side: str
+    at: tuple[str, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Of one slot; elements have 16 bits."""
+        return self.shared.rows * self.shared.cols * 2
+
+    def __str__(self) -> str:
+        box = " x ".join(map(str, self.map.box))
+        at = ", ".join(self.at)
+        return f"feed {self.shared.name} from {self.map.array} at ({at}) by boxes of {box}, swizzle {self.map.swizzle}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """The coordinate of a tile along one axis: ``name`` (empty: it has one tile, at 0) from the tile's number as C text."""
+
+    axis: str
+    name: str
+    text: str
+    note: str
+
+
+@dataclass(frozen=True)
+class PipelinePlan(CudaKernelPlan):
+    """``threads`` and ``warps`` are the consumers'; a warpgroup more produces.
+
+    ``rows``, ``cols`` and ``batches`` count the tiles of the result, which clusters of ``cluster`` blocks (below each other,
+    side by side) take in bands of ``band`` clusters; ``places`` turns a tile's number into coordinates.  ``loop`` runs over
+    the contracted axis; ``before`` and ``after`` are what consumers do for each tile around it.
+    """
+
+    cluster: tuple[int, int] = (1, 1)
+    band: int = 8
+    rows: Size = 1
+    cols: Size = 1
+    batches: Size = 1
+    slots: int = 4
+    feeds: tuple[Feed, ...] = ()
+    places: tuple[Place, ...] = ()
+    loop: p.Loop | None = None
+    before: tuple[p.Statement, ...] = ()
+    after: tuple[p.Statement, ...] = ()
+
+    @property
+    def block(self) -> int:
+        return self.threads + WARPGROUP
+
+    @property
+    def slot_bytes(self) -> int:
+        return sum(f.bytes for f in self.feeds)
+
+    @property
+    def barriers_at(self) -> int:
+        """Where the pipeline's barriers lie in shared memory, behind the operands."""
+        return self.slots * self.slot_bytes
+
+    @property
+    def dynamic_bytes(self) -> int:
+        return self.barriers_at + 2 * self.slots * 8
+
+    @property
+    def dot(self) -> p.Dot:
+        assert self.loop is not None
+        return next(s for s in self.loop.body if isinstance(s, p.Dot))
+
+    def __str__(self) -> str:
+        assert self.loop is not None
+        params = ", ".join(f"{q.name}: {q.dtype}{'' if q.role != 'array' else '*'}" for q in self.params)
+        down, across = self.cluster
+        head = [
+            f"kernel {self.name}({params})",
+            f"    products by {self.products}",
+            f"    blocks {self.blocks}, in clusters of {down} below each other x {across} side by side",
+            f"    tiles {self.rows} x {self.cols} x {self.batches}, one after the other, in bands {self.band} clusters high",
+            f"    consumers: {self.warps} warps; producer: one thread of {WARPGROUP // 32} warps",
+            f"    slots {self.slots} of {self.slot_bytes} bytes, each with a barrier for what arrives and one for its readers",
+            *(f"    layout {x}" for x in self.layouts),
+            *(f"    {x}" for x in self.shared),
+            *(f"    map {f.map.name}: {f.map.array} [{', '.join(map(str, f.map.shape))}]" for f in self.feeds),
+            *(f"    {x.name} = {x.text}" for x in self.places if x.name),
+        ]
+        over = f"{self.loop.var} from {self.loop.begin} below {self.loop.end} by {self.loop.step}"
+        producer = [f"for each {over}: wait until the slot is empty", *(f"    {f}" for f in self.feeds)]
+        consumers = [*map(str, self.before), f"for each {over}: wait until the slot is full", f"    start {self.dot}",
+                     "    give the slot of the step before back once its product is complete",
+                     *map(str, self.after)]  # fmt: skip
+        lines = [*head, "    producer, for each tile", *_indent(producer), "    consumers, for each tile", *_indent(consumers)]
+        return "\n".join(lines) + "\n"
+
+
+def _indent(lines: list[str]) -> list[str]:
+    return ["        " + part for line in lines for part in line.split("\n")]

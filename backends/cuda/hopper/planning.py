@@ -1,0 +1,257 @@
+"""Whether a kernel's product can be a pipeline between warps, and its plan where it can."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from portakern.backend import Target, TensorMap
+from portakern.dtypes import DTYPES
+from portakern.emit.clike import KernelPlan
+from portakern.emit.clike import plan as p
+from portakern.emit.clike.layouts import dims_of, tiles_of
+from portakern.emit.clike.memory import size_text
+from portakern.errors import ScheduleError
+from portakern.ir import tile as t
+from portakern.ir.size import Size, ceildiv, divides, product
+
+from ..plans import CudaKernelPlan, by_warpgroups
+from .plan import Feed, PipelinePlan, Place
+
+COPIES = ("auto", "threads", "engine")
+"""Who copies operands to shared memory: the threads that multiply, or the copy engine for a warp that does nothing else."""
+
+_ANYWHERE = (p.Scalar, p.Map, p.Fill, p.LoadTile, p.StoreTile, p.Assign)
+"""Statements that need no barrier of the block, so that some of its warps may do them alone."""
+
+_UNITS = 132
+"""SMs where the device does not say (H100 SXM and H200); with fewer, some blocks run after the others."""
+
+_MOST_DIMS = 5
+_BAND = 8
+_LINE = 128
+_FEW = 8
+"""From this many tiles along an axis on, one that a cluster computes in vain costs little."""
+
+
+def pipelined(plan: CudaKernelPlan, kernel: t.Kernel, target: Target) -> CudaKernelPlan:
+    """``plan`` as a pipeline between warps where that is possible and not forbidden.
+
+    Raises :class:`ScheduleError` where the schedule asks for it and it cannot be had.
+    """
+    asked = str(kernel.schedule.option("copies", "auto"))
+    if asked == "threads" or not by_warpgroups(plan):
+        if asked == "engine":
+            raise ScheduleError(f"{kernel.name} cannot use the copy engine on {target}: its products are not wgmma's",
+                                hint="take copies=threads, or other tiles")
+        return plan
+    obstacle = obstacle_to_pipeline(plan, kernel, target)
+    if not obstacle:
+        return _Pipeline(plan, kernel, target).plan()
+    if asked == "engine":
+        raise ScheduleError(f"{kernel.name} cannot use the copy engine on {target}: {obstacle}",
+                            hint="take copies=threads, or other tiles")
+    return plan
+
+
+# ---- what stands in the way -----------------------------------------------------------------------------------------------
+
+
+def obstacle_to_pipeline(k: KernelPlan, kernel: t.Kernel, target: Target) -> str:
+    """Why ``k`` cannot be a pipeline between warps; empty where it can."""
+    if not target.device.has("tma"):
+        return f"{target.device.name} has no copy engine for tiles"
+    dots = [op for op in tiles_of(kernel.body) if isinstance(op, t.Dot)]
+    loops = [s for s in k.body if isinstance(s, p.Loop)]
+    if len(dots) != 1 or len(loops) != 1 or k.body.count(loops[0]) != 1:
+        return "it is not one product in one loop"
+    loop, dot = loops[0], dots[0]
+    if loop.pipeline is None or len(loop.pipeline.copies) != 2 or loop.pipeline.slots < 2:
+        return "its operands are not both copied ahead of their use"
+    if loop.begin != "0" or len(loop.body) != 1:
+        return "its loop does more than the product, or begins elsewhere than at 0"
+    odd = next((s for s in k.body if not isinstance(s, (*_ANYWHERE, p.Loop))), None)
+    if odd is not None:
+        return f"what follows the product needs a barrier of the block ({type(odd).__name__.lower()})"
+    if k.warps not in (4, 8):
+        return "its consumers are one or two warpgroups"
+    row, col = (axis for axis, _ in dims_of(dot))
+    wide = next((a.name for a in kernel.grid if a.tile > 1 and a.name not in (row, col)), None)
+    if wide is not None:
+        return f"the axis {wide} is neither a row nor a column of the product"
+    return next(filter(None, (_obstacle_to_feed(load, kernel) for load in _loads(dot))), "")
+
+
+def _loads(dot: t.Dot) -> tuple[t.Load, t.Load]:
+    """The loads of the left and of the right operand, looking through what copies do anyway."""
+    def load(op: object) -> t.Load:
+        while isinstance(op, t.Permute | t.Mask):
+            op = op.x
+        assert isinstance(op, t.Load)
+        return op
+
+    row = dims_of(dot)[0][0]
+    left, right = (dot.lhs, dot.rhs) if row in t.tile_type(dot.lhs).axes else (dot.rhs, dot.lhs)
+    return load(left), load(right)
+
+
+def _obstacle_to_feed(load: t.Load, kernel: t.Kernel) -> str:
+    have = t.buffer_type(load.buffer)
+    name = getattr(load.buffer, "name", "an operand")
+    granule = 16 // DTYPES[have.dtype].bytes
+    if have.align % 16:
+        return f"{name} is not aligned to 16 bytes"
+    if len(have.shape) > _MOST_DIMS:
+        return f"{name} has more than {_MOST_DIMS} dims"
+    if any(index.plain is None for index in load.indices):
+        return f"{name} is not read by plain coordinates"
+    if any(n == 0 or (isinstance(n, int) and n >= 2**31) for n in have.shape):
+        return f"{name} is empty or longer than coordinates reach"
+    dims = [axis for axis, _ in dims_of(load)]
+    for index, stride in zip(load.indices, have.element_strides, strict=True):
+        if index.plain == dims[1] and stride != 1:
+            return f"{name} is not contiguous along {dims[1]}"
+        if index.plain != dims[1] and not divides(granule, stride):
+            return f"rows of {name} do not begin at multiples of 16 bytes"
+        if index.plain not in dims and kernel.axis[str(index.plain)].tile != 1:
+            return f"{name} has a third dim"
+    return ""
+
+
+# ---- the plan -----------------------------------------------------------------------------------------------------------
+
+
+class _Pipeline:
+    """Builds the pipeline's plan from the plain one: its layouts, epilogue and addresses stay as they are."""
+
+    def __init__(self, plan: CudaKernelPlan, kernel: t.Kernel, target: Target) -> None:
+        self.of, self.kernel, self.target = plan, kernel, target
+        self.dot = next(op for op in tiles_of(kernel.body) if isinstance(op, t.Dot))
+        self.row, self.col = (axis for axis, _ in dims_of(self.dot))
+        self.loop = next(s for s in plan.body if isinstance(s, p.Loop))
+        self.origins = self._origins()
+        self.cluster = self._cluster()
+
+    def plan(self) -> PipelinePlan:
+        at = self.of.body.index(self.loop)
+        places, first = self._places()
+        feeds = self._feeds()
+        names = {f.map.array: f.map for f in feeds}
+        kept = self._arrays_elsewhere()
+        params = [p.Param(f.map.name, f.shared.dtype, "map", source=f.map.name) for f in feeds]
+        params += [q for q in self.of.params if q.role != "array" or q.source not in names or q.name in kept]
+        tiles = (self._steps(self.row), self._steps(self.col), self._batches())
+        assert self.loop.pipeline is not None
+        fields = {**vars(self.of), "params": tuple(params), "blocks": self._blocks(tiles)}
+        return PipelinePlan(
+            **fields, cluster=self.cluster, band=int(self.kernel.schedule.option("band", _BAND)), rows=tiles[0], cols=tiles[1],
+            batches=tiles[2], slots=self.loop.pipeline.slots, feeds=feeds, places=places,
+            loop=replace(self.loop, pipeline=None), before=self.of.body[first:at], after=self.of.body[at + 1 :],
+        )  # fmt: skip
+
+    def _origins(self) -> dict[str, str]:
+        """The name of the first coordinate along each grid axis; "0" for one with a single tile.
+
+        The planner puts them first: the block's index where there are several, then the axes from the last to the first.
+        """
+        axes = [a for a in reversed(self.kernel.grid) if a.steps != 1]
+        scalars = self.of.body[1 if len(axes) > 1 else 0 :]
+        names = {a.name: "0" for a in self.kernel.grid}
+        for axis, scalar in zip(axes, scalars, strict=False):
+            assert isinstance(scalar, p.Scalar)
+            names[axis.name] = scalar.name
+        return names
+
+    def _places(self) -> tuple[tuple[Place, ...], int]:
+        """Coordinates from a tile's number, and how many statements of the plain plan they stand for."""
+        found, inner = [], 1
+        batch = [a for a in self.kernel.grid if a.name not in (self.row, self.col) and a.steps != 1]
+        texts: dict[str, str] = {self.row: f"tile.row * {self.kernel.axis[self.row].tile}",
+                                 self.col: f"tile.col * {self.kernel.axis[self.col].tile}"}  # fmt: skip
+        for a in reversed(batch):
+            text = "tile.batch" if inner == 1 else f"tile.batch / {_factor(inner)}"
+            texts[a.name] = text if a is batch[0] else f"{text} % {_factor(a.steps)}"
+            inner = product((inner, a.steps))
+        several = [a for a in self.kernel.grid if a.steps != 1]
+        for a in several:
+            found.append(Place(a.name, self.origins[a.name], texts[a.name],
+                               f"first of {a.tile} coordinates along {a.name}" if a.tile > 1 else f"coordinate along {a.name}"))
+        return tuple(found), len(several) + (len(several) > 1)
+
+    def _steps(self, axis: str) -> Size:
+        return self.kernel.axis[axis].steps
+
+    def _batches(self) -> Size:
+        return product(tuple(a.steps for a in self.kernel.grid if a.name not in (self.row, self.col)))
+
+    def _cluster(self) -> tuple[int, int]:
+        asked = str(self.kernel.schedule.option("cluster", "auto"))
+        if asked != "auto":
+            down, _, across = asked.partition("x")
+            made = (int(down), int(across)) if down.isdigit() and across.isdigit() else (0, 0)
+            fits = all(n in (1, 2, 4) and (n == 1 or self._shareable(axis, n, least=0))
+                       for n, axis in zip(made, (self.row, self.col), strict=True))  # fmt: skip
+            if not fits or made[0] * made[1] > 8:
+                raise ScheduleError(f"{self.kernel.name} cannot run in clusters of {asked}",
+                                    hint="1x1, 2x1, 1x2, 2x2, ... blocks below each other x side by side, dividing its tiles")
+            return made
+        if all(self._whole_lines(load) for load in _loads(self.dot)):
+            return (1, 1)
+        if self._shareable(self.row, 2):
+            return (2, 1)
+        return (1, 2) if self._shareable(self.col, 2) else (1, 1)
+
+    def _whole_lines(self, load: t.Load) -> bool:
+        """Whether the rows of a box are whole cache lines: else the engine fetches twice as many, and sharing pays (on an H200,
+        bf16 4000 x 4104 x 4072: 223 us in pairs, 284 us alone; 4096^3: 177.1 and 176.4 us)."""
+        dims, have = [axis for axis, _ in dims_of(load)], t.buffer_type(load.buffer)
+        strides = [s for i, s in zip(load.indices, have.element_strides, strict=True) if i.plain != dims[1]]
+        return all(divides(_LINE // DTYPES[have.dtype].bytes, s) for s in strides)
+
+    def _shareable(self, axis: str, n: int, least: int = _FEW) -> bool:
+        """Whether ``n`` neighbouring blocks along ``axis`` all have a tile, or may compute one in vain, with checked stores."""
+        steps, ragged = self._steps(axis), self.kernel.axis[axis].ragged
+        if isinstance(steps, int):
+            return steps % n == 0 or (ragged and steps >= max(n, least))
+        return ragged
+
+    def _blocks(self, tiles: tuple[Size, Size, Size]) -> Size:
+        """As many blocks as run at once, in whole clusters; fewer where there are fewer tiles."""
+        down, across = self.cluster
+        clusters = product((ceildiv(tiles[0], down), ceildiv(tiles[1], across), tiles[2]))
+        most = max(1, self.target.device.count("units", _UNITS) // (down * across))
+        return (min(clusters, most) if isinstance(clusters, int) else most) * down * across
+
+    def _arrays_elsewhere(self) -> set[str]:
+        """Pointers that statements besides the copies use."""
+        texts = "\n".join(str(s) for s in self.of.body if s is not self.loop)
+        return {q.name for q in self.of.params if q.role == "array" and f"[{q.name}" in texts}
+
+    def _feeds(self) -> tuple[Feed, ...]:
+        down, across = self.cluster
+        made: list[Feed] = []
+        assert self.loop.pipeline is not None
+        for load, side, parts in zip(_loads(self.dot), ("left", "right"), (across, down), strict=True):
+            dims = [axis for axis, _ in dims_of(load)]
+            shared = (self.loop.body[0].a if side == "left" else self.loop.body[0].b).shared  # type: ignore[attr-defined]
+            assert isinstance(shared, p.Shared)
+            have = t.buffer_type(load.buffer)
+            by_axis = {str(i.plain): (n, s) for i, n, s in zip(load.indices, have.shape, have.element_strides, strict=True)}
+            batch = [str(i.plain) for i in load.indices if i.plain not in dims]
+            order = [*batch, *dims]
+            rows = shared.rows if shared.cols // 64 % parts == 0 else shared.rows // parts
+            name = f"{shared.name.removesuffix('_shared')}_map"
+            array = next(q.source for q in self.of.params if q.name == load.buffer.name)  # type: ignore[attr-defined]
+            spec = TensorMap(name, array, tuple(by_axis[a][0] for a in order), tuple(by_axis[a][1] for a in order),
+                             (*(1,) * len(batch), rows, 64))  # fmt: skip
+            made.append(Feed(shared, spec, side, tuple(self._at(a) for a in [*dims, *reversed(batch)])))
+        return tuple(made)
+
+    def _at(self, axis: str) -> str:
+        return self.loop.var if axis == self.dot.axis else self.origins[axis]
+
+
+def _factor(size: Size) -> str:
+    text = size_text(size)
+    return text if text.isidentifier() or text.isdigit() else f"({text})"
+
+

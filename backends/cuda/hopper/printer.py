@@ -1,0 +1,106 @@
+"""The text of a product that is a pipeline between warps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from portakern.emit.clike import Printer
+from portakern.emit.clike.memory import size_text
+
+from .plan import WARPGROUP, PipelinePlan
+
+REGISTERS = {8: (24, 240)}
+"""Warps of the consumers -> registers a thread of the producer keeps, and of a consumer: together what the block got."""
+
+
+def print_pipeline(printer: Printer, k: PipelinePlan) -> list[str]:
+    """Lines of the kernel; ``printer`` prints the statements inside."""
+    body = [*printer.usings(k), *_words(k), *_shared(printer, k), "", *_producer(k), *_consumers(printer, k)]
+    if k.cluster != (1, 1):
+        body.append("pipe.close();  // blocks of a cluster end together: they write to each other's shared memory")
+    return [*_opening(printer, k), *_indent(body), "}"]
+
+
+def _opening(printer: Printer, k: PipelinePlan) -> list[str]:
+    plain = printer.dialect
+    down, across = k.cluster
+    cluster = f"__cluster_dims__({down * across}, 1, 1) " if down * across > 1 else ""
+    kernel = plain.kernel.replace("__launch_bounds__({threads})", f"{cluster}__launch_bounds__({k.block}, 1)")
+    printer.dialect = replace(plain, kernel=kernel)
+    lines = Printer.opening(printer, k)
+    printer.dialect = plain
+    return lines
+
+
+def _words(k: PipelinePlan) -> list[str]:
+    down, across = k.cluster
+    tiles = ", ".join(str(size_text(n)) for n in ((k.rows, k.cols, k.batches) if k.batches != 1 else (k.rows, k.cols)))
+    notes = {(1, 1): "blocks work alone", (2, 1): "two blocks below each other share the right operand",
+             (1, 2): "two blocks side by side share the left operand"}  # fmt: skip
+    return [
+        f"using Cluster = pk::Cluster<{down}, {across}>;  // "
+        + notes.get(k.cluster, "blocks below each other share the right operand, blocks side by side the left one"),
+        f"const pk::Tiles<Cluster, {k.band}> tiles({tiles});  // along {k.layouts[0].axes[0]} and {k.layouts[0].axes[1]}",
+    ]
+
+
+def _shared(printer: Printer, k: PipelinePlan) -> list[str]:
+    lines, offset = ["extern __shared__ __align__(1024) unsigned char dynamic_shared[];"], 0
+    for f in k.feeds:
+        place = f"dynamic_shared + {offset}" if offset else "dynamic_shared"
+        kind = printer.shared_type(f.shared)
+        lines.append(f"auto* {f.shared.name} = reinterpret_cast<{kind}*>({place});  // {k.slots} slots")
+        offset += f.bytes * k.slots
+    return [*lines, f"pk::Pipeline<Cluster, {k.slots}, {k.warps}> pipe(dynamic_shared + {k.barriers_at});  // its barriers"]
+
+
+def _places(k: PipelinePlan) -> list[str]:
+    return [f"const int64_t {x.name} = {x.text};  // {x.note}" for x in k.places]
+
+
+def _for_tiles(body: list[str]) -> list[str]:
+    return ["for (auto tile = tiles; tile.inside(); tile.next()) {", *_indent(body), "}"]
+
+
+def _for_steps(k: PipelinePlan, body: list[str]) -> list[str]:
+    s = k.loop
+    assert s is not None
+    return [f"for (int64_t {s.var} = {s.begin}; {s.var} < {s.end}; {s.var} += {s.step}) {{", *_indent(body), "}"]
+
+
+def _producer(k: PipelinePlan) -> list[str]:
+    copies = [f"pipe.copy_{f.side}({f.shared.name}[slot], {f.map.name}, {', '.join(f.at)});" for f in k.feeds]
+    step = [f"const int slot = pipe.refill({k.slot_bytes});  // once everyone has read it", *copies, "pipe.advance();"]
+    registers = [f"pk::give_registers<{REGISTERS[k.warps][0]}>();"] if k.warps in REGISTERS else []
+    return [
+        f"if (pk::warp() >= {k.warps}) {{",
+        f"    // The producer: one thread keeps the slots full, {k.slots} steps ahead and on into the next tile.",
+        *_indent(registers),
+        f"    if (pk::thread() == {k.threads}) {{",
+        *_indent(_indent(_for_tiles([*_places(k), *_for_steps(k, step)]))),
+        "    }",
+    ]
+
+
+def _consumers(printer: Printer, k: PipelinePlan) -> list[str]:
+    dot = k.dot
+    step = [
+        "const int slot = pipe.arrived();",
+        f"pk::start_dot({dot.acc}, {printer.operand(dot.a)}, {printer.operand(dot.b)});",
+        "pipe.release_previous();  // its product is complete, this one goes on",
+    ]
+    tile = [
+        *_places(k),
+        *printer.statements(k.before),
+        *_for_steps(k, step),
+        "pipe.finish();  // while the producer fetches the next tile",
+        *printer.statements(k.after),
+    ]
+    groups = k.threads // WARPGROUP
+    registers = [f"pk::take_registers<{REGISTERS[k.warps][1]}>();"] if k.warps in REGISTERS else []
+    what = "two warpgroups multiply, each half of the tile" if groups == 2 else "one warpgroup multiplies"
+    return ["} else {", f"    // The consumers: {what}.", *_indent(registers), *_indent(_for_tiles(tile)), "}"]
+
+
+def _indent(lines: list[str]) -> list[str]:
+    return ["    " + line if line else "" for line in lines]
