@@ -8,6 +8,7 @@ from portakern.backend import Backend, Language, Source, Target
 from portakern.emit.launches import FORM, adopt_launches
 from portakern.ir.program import Program
 
+from .choices import choices
 from .emitter import OPTIONS, CudaEmitter, included_headers
 from .interpreter import CudaInterpreter
 from .runtime import CudaRuntime
@@ -41,6 +42,7 @@ CUDA = Language(
     simulator=CudaInterpreter(),
     convention=CONVENTION,
     adopt=adopt,
+    choices=choices,
 )
 
 backend = Backend(name="cuda", languages=(CUDA,), devices=Path(__file__).parent / "devices")

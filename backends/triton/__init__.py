@@ -11,6 +11,7 @@ from pathlib import Path
 from portakern.backend import MANIFEST_VERSION, Backend, Language
 
 from .adopt import CONVENTION, adopt
+from .choices import choices
 from .emitter import TritonEmitter
 from .runtime import TritonRuntime
 from .schedules import OPTIONS, schedules
@@ -31,6 +32,7 @@ triton_language = Language(
     environment=ENVIRONMENT,
     convention=CONVENTION,
     adopt=adopt,
+    choices=choices,
 )
 
 backend = Backend("triton", (triton_language,), Path(__file__).parent / "devices", MANIFEST_VERSION)

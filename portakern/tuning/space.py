@@ -29,6 +29,7 @@ Point = tuple[Schedule, ...]
 
 STAGES = (1, 2, 3, 4, 5)
 _PIPELINED = ("contraction", "attention")
+_WHOLE = (("attention", "k"), ("attention", "d"))
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ def nest_space(nest: Nest, listed: Sequence[Schedule], declared: Mapping[str, Se
     for axis in nest.axes:
         seen = {s.tile(axis.name) for s in listed}
         more = declared.get(axis.name, declared.get(axis.role))
-        sizes = {int(v) for v in more} if more is not None else _around(seen) if max(seen) > 1 else set()
+        fixed = max(seen) == 1 or (nest.family, axis.role) in _WHOLE
+        sizes = {int(v) for v in more} if more is not None else set() if fixed else _around(seen)
         choices[f"tile {axis.name}"] = tuple(sorted(seen | {s for s in sizes if _sensible(s, axis.extent, seen)}))
     warps = {s.warps for s in listed}
     more = declared.get("warps")

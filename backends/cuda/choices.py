@@ -1,0 +1,27 @@
+"""What tuning tries for CUDA C++ beside the schedules that are listed (see ``Language.choices``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from portakern.device import Device
+from portakern.ir.schedule import Nest, Value
+
+from .schedules import MAX_WARPS
+
+_WARPS = tuple(w for w in (1, 2, 4, 8, 16, 32) if w <= MAX_WARPS)
+
+
+def choices(nest: Nest, device: Device) -> Mapping[str, Sequence[Value]]:
+    """Values by axis, role, ``warps``, ``stages`` or option.  What does not fit the device is dropped by the tuner."""
+    match nest.family:
+        case "elementwise":
+            axes = nest.role("parallel")
+            outer = {a.name: (1, 2, 4) for a in axes[-2:-1]}
+            return {"warps": _WARPS, **outer, axes[-1].name: (256, 512, 1024, 2048, 4096, 8192)}
+        case "rows" | "scan":
+            rows = [a for a in nest.role("parallel") if not a.contiguous]
+            return {"warps": _WARPS, **{a.name: (1, 2, 4) for a in rows[-1:]}}
+        case "transpose":
+            return {"warps": _WARPS[1:]}
+    return {}

@@ -1,0 +1,34 @@
+"""What tuning tries for Triton beside the schedules that are listed (see ``Language.choices``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from portakern.device import Device
+from portakern.ir.schedule import Nest, Value
+
+_WARPS = (1, 2, 4, 8, 16, 32)
+
+
+def choices(nest: Nest, device: Device) -> Mapping[str, Sequence[Value]]:
+    """Values by axis, role, ``warps``, ``stages`` or option.  What does not fit the device is dropped by the tuner."""
+    found: dict[str, Sequence[Value]] = {}
+    warps = [w for w in _WARPS if w * device.count("subgroup") <= device.count("threads_per_block")]
+    match nest.family:
+        case "elementwise":
+            axes = nest.role("parallel")
+            outer = {a.name: (1, 2, 4) for a in axes[-2:-1]}
+            found = {"warps": warps, **outer, axes[-1].name: (256, 512, 1024, 2048, 4096, 8192)}
+        case "transpose":
+            found = {"warps": warps[1:5]}
+        case "rows" | "scan":
+            found = {"warps": warps, "stages": (1, 2, 3, 4)}
+            if parallel := [a for a in nest.role("parallel") if not a.contiguous]:
+                found[parallel[-1].name] = (1, 2, 4)
+        case "contraction":
+            found = {"group_m": (1, 4, 8, 16), "warps": (4, 8), "stages": (2, 3, 4, 5)}
+        case "attention":
+            found = {"warps": (4, 8), "stages": (1, 2, 3, 4), "m": (64, 128, 256), "n": (32, 64, 128)}
+    if device.vendor == "AMD":
+        found["waves_per_eu"] = (0, 1, 2, 3)
+    return found
