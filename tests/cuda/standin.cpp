@@ -192,6 +192,7 @@ struct Attribute { int id; char pad[4]; union { char bytes[64]; int flag; unsign
 struct Config { unsigned sizes[6]; unsigned shared; void *stream; Attribute *attributes; unsigned count; };
 int launch_ex(const Config *config, void *f, void **args, void **) {
     NEEDS_CONTEXT;
+    ANSWER("cuLaunchKernelEx");
     std::string more;
     for (unsigned i = 0; i < config->count; ++i) {
         const Attribute &x = config->attributes[i];

@@ -78,7 +78,7 @@ def test_facts_are_the_drivers_own_and_need_no_context(cuda: Standin) -> None:
     assert facts.uuid == "GPU-01020304-0506-0708-090a-0b0c0d0e0f10"
     assert (facts.units, facts.clock_khz, facts.memory_clock_khz, facts.bus_bits) == (132, 1_980_000, 3_201_000, 6144)
     assert (facts.shared_bytes, facts.cache_bytes, facts.persisting_bytes) == (232448, 60 << 20, 40 << 20)
-    assert facts.flush_bytes == 2 * (60 << 20) and facts.timer_ns == 500 and facts.empty_kernel_ns == 1450
+    assert facts.flush_bytes == 2 * (60 << 20) and facts.timer_ns == 500 and facts.empty_kernel_ns == 1420
     assert not any("retain" in x or "current" in x for x in cuda.journal(contexts=True))
 
 
@@ -203,7 +203,7 @@ def test_a_launch_hands_over_sizes_stream_and_arguments_in_order(cuda: Standin) 
     cuda.journal()
     call()
     call(0x77, [0x3000, 0x4000])
-    expected = "cuLaunchKernel axpy grid 4 3 2 block 64 2 1 shared 512 stream {} args {} 7 {} 3f80"
+    expected = "cuLaunchKernelEx axpy grid 4 3 2 block 64 2 1 shared 512 stream {} args {} 7 {} 3f80"
     assert cuda.journal() == [expected.format("0", "1000", "2000"), expected.format("77", "3000", "4000")]
 
 
@@ -223,8 +223,12 @@ def test_clusters_and_attributes_take_the_extended_launch(cuda: Standin) -> None
 
 def test_an_old_driver_has_no_clusters(old: Standin) -> None:
     device = Device(old)
-    assert device.launch(device.kernel("product"), cluster=(2, 1, 1)) == UNSUPPORTED
+    kernel = device.kernel("product")
+    assert device.launch(kernel, cluster=(2, 1, 1)) == UNSUPPORTED
     assert b"11.6" in device.table.error().text
+    old.journal()
+    assert device.launch(kernel) == OK
+    assert old.journal() == ["cuLaunchKernel product grid 7 5 3 block 128 2 1 shared 4096 stream 0 args"]
 
 
 def test_arguments_that_the_kernel_does_not_take_are_not_launched(cuda: Standin) -> None:
@@ -352,7 +356,7 @@ def test_the_python_face_says_timeout(cuda: Standin) -> None:
 
 @pytest.mark.parametrize(("function", "code", "kind"), [
     ("cuModuleLoadData", 200, "driver"), ("cuModuleGetFunction", 500, "driver"), ("cuFuncSetAttribute", 1, "driver"),
-    ("cuLaunchKernel", 701, "driver"), ("cuLaunchKernel", 700, "device-lost"), ("cuLaunchKernel", 719, "device-lost"),
+    ("cuLaunchKernelEx", 701, "driver"), ("cuLaunchKernelEx", 700, "device-lost"), ("cuLaunchKernelEx", 719, "device-lost"),
 ])  # fmt: skip
 def test_a_failure_names_the_function_and_the_drivers_words(cuda: Standin, function: str, code: int, kind: str) -> None:
     device = native.open_device("cuda", 0, cuda.path)

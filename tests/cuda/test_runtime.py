@@ -126,7 +126,7 @@ def test_a_run_copies_guard_bands_and_frees_everything(cuda: Standin) -> None:
     loaded.run(buffers, {"M": 11})
     calls = cuda.journal()
     (launch,) = (x for x in calls if x.startswith("cuLaunchKernel"))
-    assert launch.startswith("cuLaunchKernel softmax grid 6 1 1 block 128 1 1 shared 0 stream 0") and launch.endswith(" b")
+    assert launch.startswith("cuLaunchKernelEx softmax grid 6 1 1 block 128 1 1 shared 0 stream 0") and launch.endswith(" b")
     assert sum(x.startswith("cuMemAlloc") for x in calls) == calls.count("cuMemFree") == 2
     assert calls.index("cuCtxSynchronize") < min(n for n, x in enumerate(calls) if x.startswith("cuMemcpyDtoH"))
     assert all((buffers[n].storage == before[n]).all() for n in buffers)  # nothing ran, so all came back as it went
@@ -147,7 +147,7 @@ def test_a_grid_beyond_the_limit_is_an_error(cuda: Standin) -> None:
 def test_a_kernel_that_fails_frees_what_was_copied(cuda: Standin) -> None:
     loaded = load("softmax_open")
     cuda.journal()
-    cuda.fail("cuLaunchKernel", 1)
+    cuda.fail("cuLaunchKernelEx", 1)
     with pytest.raises(native.DriverError, match="cuLaunchKernel"):
         loaded.run(references.make_buffers(all_variants()["softmax_open"]), {"M": 11})
     assert cuda.journal().count("cuMemFree") == 2
@@ -209,7 +209,7 @@ def test_initial_values_are_part_of_every_call(on_host: Standin, value: float, s
         on_host.journal()
         written = call()
         queued = on_host.journal()
-        assert queued[:-1] == steps and queued[-1].startswith("cuLaunchKernel softmax")
+        assert queued[:-1] == steps and queued[-1].startswith("cuLaunchKernelEx softmax")
         assert (written.astype(np.float32) == value).all()
 
 

@@ -65,6 +65,8 @@ bool arguments_fit(const Kernel &kernel, const pk_launch &launch) {
     return true;
 }
 
+std::size_t cluster_of(const pk_launch &x) { return std::size_t{x.cluster[0]} * x.cluster[1] * x.cluster[2]; }
+
 std::string mismatch(const Kernel &kernel, const pk_launch &launch) {
     std::string text = "the kernel's parameters have (";
     for (std::size_t i = 0; i < kernel.sizes.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(kernel.sizes[i]);
@@ -73,38 +75,44 @@ std::string mismatch(const Kernel &kernel, const pk_launch &launch) {
     return text + ")";
 }
 
-pk_status launch_with_attributes(Gpu &gpu, const Kernel &kernel, Stream stream, const pk_launch &x, void **args) {
-    if (gpu.api.launch_kernel_ex == nullptr) {
-        return fail(PK_UNSUPPORTED, "clusters and launch attributes need a driver of CUDA 11.6 or newer");
-    }
-    LaunchAttribute attributes[3] = {};
+// Attributes of the launch; returns how many.
+unsigned attributes_of(const pk_launch &x, LaunchAttribute *out) {
     unsigned count = 0;
-    const std::size_t cluster = std::size_t{x.cluster[0]} * x.cluster[1] * x.cluster[2];
-    if (cluster > 1) {
-        attributes[count].id = attribute_cluster_dimension;
-        for (int i = 0; i < 3; ++i) attributes[count].value.cluster[i] = x.cluster[i];
+    if (cluster_of(x) > 1) {
+        out[count].id = attribute_cluster_dimension;
+        for (int i = 0; i < 3; ++i) out[count].value.cluster[i] = x.cluster[i];
         ++count;
     }
-    if (cluster > portable_cluster) {
-        const Result result = gpu.api.func_set_attribute(kernel.function, non_portable_cluster_size_allowed, 1);
-        if (result != success) return fail(gpu, result, "cuFuncSetAttribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED)");
-    }
     if ((x.attributes & PK_LAUNCH_COOPERATIVE) != 0) {
-        attributes[count].id = attribute_cooperative;
-        attributes[count++].value.flag = 1;
+        out[count].id = attribute_cooperative;
+        out[count++].value.flag = 1;
     }
     if ((x.attributes & PK_LAUNCH_OVERLAP_PREVIOUS) != 0) {
-        attributes[count].id = attribute_programmatic_stream_serialization;
-        attributes[count++].value.flag = 1;
+        out[count].id = attribute_programmatic_stream_serialization;
+        out[count++].value.flag = 1;
+    }
+    return count;
+}
+
+// Also where there are no attributes: it is a little quicker than cuLaunchKernel (2.95 against 3.08 us on the host of an
+// H200, driver 580).
+pk_status launch_extended(Gpu &gpu, const Kernel &kernel, Stream stream, const pk_launch &x, void **args) {
+    LaunchAttribute attributes[3];
+    unsigned count = 0;
+    if (x.attributes != 0 || cluster_of(x) > 1) count = attributes_of(x, attributes);
+    if (cluster_of(x) > portable_cluster) {
+        const Result result = gpu.api.func_set_attribute(kernel.function, non_portable_cluster_size_allowed, 1);
+        if (result != success) return fail(gpu, result, "cuFuncSetAttribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED)");
     }
     const LaunchConfig config = {{x.grid[0], x.grid[1], x.grid[2]}, {x.block[0], x.block[1], x.block[2]}, x.shared_bytes, stream,
                                  attributes, count};
     return gpu.check(gpu.api.launch_kernel_ex(&config, kernel.function, args, nullptr), "cuLaunchKernelEx");
 }
 
-pk_status launch_packed(Gpu &gpu, const Kernel &kernel, Stream stream, const pk_launch &x, void **args) {
-    const bool cluster = x.cluster[0] * x.cluster[1] * x.cluster[2] > 1;
-    if (cluster || x.attributes != 0) return launch_with_attributes(gpu, kernel, stream, x, args);
+pk_status launch_plain(Gpu &gpu, const Kernel &kernel, Stream stream, const pk_launch &x, void **args) {
+    if (x.attributes != 0 || cluster_of(x) > 1) {
+        return fail(PK_UNSUPPORTED, "clusters and launch attributes need a driver of CUDA 11.6 or newer");
+    }
     return gpu.check(gpu.api.launch_kernel(kernel.function, x.grid[0], x.grid[1], x.grid[2], x.block[0], x.block[1], x.block[2],
                                            x.shared_bytes, stream, args, nullptr),
                      "cuLaunchKernel");
@@ -163,7 +171,8 @@ pk_status launch(pk_device_t device, pk_stream_t stream, const pk_launch *launch
     std::vector<void *> many(launch->arg_count > few.size() ? launch->arg_count : 0);
     void **args = many.empty() ? few.data() : many.data();
     for (uint32_t i = 0; i < launch->arg_count; ++i) args[i] = const_cast<void *>(launch->args[i].value);
-    return launch_packed(gpu, kernel, stream_of(stream), *launch, args);
+    const auto how = gpu.api.launch_kernel_ex != nullptr ? launch_extended : launch_plain;
+    return how(gpu, kernel, stream_of(stream), *launch, args);
 } catch (const std::bad_alloc &) {
     return fail(PK_FAILED, "the host has no memory left");
 }
