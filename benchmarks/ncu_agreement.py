@@ -26,8 +26,8 @@ from portakern import native
 from portakern.registry import registry
 from portakern.timing import Contender, Options, measure, median
 
-LAUNCHES = 9
-"""Of every kernel under ncu, whose median counts."""
+WARM_UP, LAUNCHES = 3, 9
+"""Of every kernel under ncu: launches that are not profiled, and those whose median counts."""
 
 CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("add_relu", "bf16", {"M": 512, "N": 1024}), ("softmax", "bf16", {"M": 256, "N": 1024}),
@@ -145,17 +145,17 @@ def cases(device: native.Device, calibrate: bool) -> Iterator[Named]:
 
 
 def profiled(calibrate: bool) -> None:
-    """Launch every case a few times, and nothing else that the profiler counts."""
+    """Launch every case a few times on a stream of our own, as we time it, and nothing else that the profiler counts."""
     device = native.open_device("cuda")
-    profiler = Profiler()
+    stream, profiler = device.stream(), Profiler()
     for _, call in cases(device, calibrate):
-        call()
-        device.synchronize()
-        profiler.start()
-        for _ in range(LAUNCHES):
-            call()
+        for n in range(WARM_UP + LAUNCHES):
+            if n >= WARM_UP:
+                profiler.start()
+            call(stream)
             device.synchronize()
-        profiler.stop()
+            if n >= WARM_UP:
+                profiler.stop()
 
 
 class Profiler:
@@ -174,8 +174,7 @@ def ncu_times(calibrate: bool) -> list[list[float]]:
     ncu = shutil.which("ncu") or "/usr/local/cuda/bin/ncu"
     with tempfile.TemporaryDirectory() as folder:
         command = [ncu, "--profile-from-start", "off", "--clock-control", "none", "--metrics", "gpu__time_duration.sum",
-                   "--csv", "--print-units", "base", "--target-processes", "all", "--log-file", f"{folder}/log.csv",
-                   sys.executable, __file__, "--profiled", *(["--calibrate"] if calibrate else [])]  # fmt: skip
+                   "--csv", "--print-units", "base", "--log-file", f"{folder}/log.csv", sys.executable, __file__, "--profiled", *(["--calibrate"] if calibrate else [])]  # fmt: skip
         ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
         text = Path(f"{folder}/log.csv").read_text() if Path(f"{folder}/log.csv").exists() else ""
     if ran.returncode:
