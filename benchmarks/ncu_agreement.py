@@ -174,7 +174,8 @@ def ncu_times(calibrate: bool) -> list[list[float]]:
     ncu = shutil.which("ncu") or "/usr/local/cuda/bin/ncu"
     with tempfile.TemporaryDirectory() as folder:
         command = [ncu, "--profile-from-start", "off", "--clock-control", "none", "--metrics", "gpu__time_duration.sum",
-                   "--csv", "--print-units", "base", "--log-file", f"{folder}/log.csv", sys.executable, __file__, "--profiled", *(["--calibrate"] if calibrate else [])]  # fmt: skip
+                   "--csv", "--print-units", "base", "--log-file", f"{folder}/log.csv", sys.executable, __file__, "--profiled",
+                   *(["--calibrate"] if calibrate else [])]  # fmt: skip
         ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
         text = Path(f"{folder}/log.csv").read_text() if Path(f"{folder}/log.csv").exists() else ""
     if ran.returncode:
