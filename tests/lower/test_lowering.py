@@ -94,7 +94,7 @@ def test_library(op: Operator, case: Any) -> None:
 
 
 @pytest.mark.parametrize("row_tile", [4096, 16])
-@pytest.mark.parametrize("name", [n for n in user_operators.CASES if n != "sorted_rows"])
+@pytest.mark.parametrize("name", user_operators.CASES)
 def test_users_operator(name: str, row_tile: int) -> None:
     for dtype in ("f32", "bf16"):
         compare(getattr(user_operators, name), user_operators.CASES[name], {}, dtype, row_tile)

@@ -309,7 +309,6 @@ CASES = dict(
     cum_vector=dict(N=130),
     pick=dict(M=9, N=5),
     pick_columns=dict(M=4, N=30),
-    sorted_rows=dict(M=3, N=5),
     rowmaxofmm=dict(M=20, K=30, N=50),
     mean_mm=dict(B=3, S=20, K=30, N=50),
 )

@@ -38,7 +38,7 @@ def test_samples_run(name: str) -> None:
 
 @needs_sycl
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n in user_operators.CASES if n != "lincum"])
+@pytest.mark.parametrize("name", user_operators.CASES)
 def test_users_operators(name: str) -> None:
     op, dims = getattr(user_operators, name), user_operators.CASES[name]
     program = lower(op.program(dims, params={}, dtype="bf16"), CPU, {})

@@ -1,0 +1,41 @@
+"""Texts of the operators with running values and with one element of a row: a CUDA C++ and a Triton golden of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from portakern.lower import lower
+from portakern.registry import registry
+from portakern.spec.load import load_operator
+from portakern.spec.operator import dynamic
+
+CASES: dict[str, tuple[str, Mapping[str, Any], Mapping[str, Any], str]] = {
+    "cumsum": ("cumsum", {"M": 64, "N": 8192}, {}, "f32"),
+    "cumsum_long": ("cumsum", {"M": dynamic, "N": 100000}, {}, "bf16"),
+    "cumsum_back": ("cumsum", {"M": 33, "N": 300}, {"reverse": True, "exclusive": True}, "bf16"),
+    "cross_entropy": ("cross_entropy", {"M": 4096, "N": 32768}, {}, "f32"),
+}
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_90a", "triton:sm_90"])
+@pytest.mark.parametrize("name", CASES)
+def test_text(name: str, target: str, golden: Callable[[str, str], None]) -> None:
+    operator, dims, params, dtype = CASES[name]
+    at = registry().target(target)
+    program = load_operator(operator).program({d: n for d, n in dims.items() if n is not dynamic}, params, dtype)
+    source = registry().language(at.language).emitter.emit(lower(program, at), at)
+    golden(f"{name}_{at.language}{source.suffix}", source.text)
+
+
+def test_a_walk_alone_exchanges_nothing_in_its_loop() -> None:
+    """Between the braces of the loop no word meets other threads; after it one word does."""
+    at = registry().target("cuda:sm_90a")
+    text = registry().language("cuda").emitter.emit(lower(load_operator("cross_entropy").program(
+        {"M": 8, "N": 70000}, {}, "f32"), at), at).text  # fmt: skip
+    loop = text[text.index("for ("):text.index("struct Part")]
+    assert "reduce_own" in loop
+    assert "reduce_cols" not in loop
+    assert text.count("pk::combine<") == 1
