@@ -105,5 +105,5 @@ def _flops(nest: Nest, schedule: Schedule) -> float:
     d = math.prod(_covered(a, schedule) for a in nest.role("d")) if nest.family == "attention" else 0
     tm, tn = (math.prod(schedule.tile(a.name) for a in nest.role(r)) for r in "mn")
     # A matrix unit waits for shared memory where tiles are small: an operand element is used tm or tn times only.
-    reuse = min(1.0, 2 * tm * tn / (tm + tn) / 96)
+    reuse = min(1.0, 2 * tm * tn / (tm + tn) / 256)
     return 2.0 * batch * m * n * (k + d) / max(reuse, 0.05)
