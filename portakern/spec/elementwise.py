@@ -394,6 +394,6 @@ def gelu(x: Traced, approximate: str = "none") -> Traced:
     if approximate == "none":
         return multiply(multiply(x, 0.5), add(erf(multiply(x, math.sqrt(0.5))), 1.0))
     if approximate == "tanh":
-        inner = multiply(add(x, multiply(pow(x, 3), 0.044715)), math.sqrt(2 / math.pi))
-        return multiply(multiply(x, 0.5), add(tanh(inner), 1.0))
+        # (1 + tanh(u)) / 2 is sigmoid(2 u), which costs half and loses nothing where tanh is near -1.
+        return multiply(x, sigmoid(multiply(add(x, multiply(pow(x, 3), 0.044715)), 2 * math.sqrt(2 / math.pi))))
     raise spec_error(f"gelu has no approximation {approximate!r}", 'use approximate="none" or approximate="tanh"')

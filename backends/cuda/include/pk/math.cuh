@@ -35,7 +35,8 @@ PK_MATH_1(round, rintf, rint)  // halves to even
 PK_DEVICE float rsqrt(float x) { return ::rsqrtf(x); }
 PK_DEVICE double rsqrt(double x) { return ::rsqrt(x); }
 template <class T> PK_DEVICE T reciprocal(T x) { return T(1) / x; }
-template <class T> PK_DEVICE T sigmoid(T x) { return T(1) / (T(1) + pk::exp(-x)); }
+PK_DEVICE float sigmoid(float x) { return ptx::reciprocal(1.0f + ::expf(-x)); }
+PK_DEVICE double sigmoid(double x) { return 1.0 / (1.0 + ::exp(-x)); }
 
 PK_DEVICE float abs(float x) { return ::fabsf(x); }
 PK_DEVICE double abs(double x) { return ::fabs(x); }

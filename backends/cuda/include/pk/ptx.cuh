@@ -31,6 +31,12 @@ PK_DEVICE uint32_t to_tf32(float x) {  // to nearest, ties away from zero
     return bits;
 }
 
+PK_DEVICE float reciprocal(float x) {  // within 1 ulp; zero for x beyond 2^126
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 // ---- maximum and minimum that hand on NaN -------------------------------------------------------------------------
 
 PK_DEVICE float max_nan(float a, float b) {
