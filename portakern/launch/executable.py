@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from portakern.backend import HostBuffer, Source
@@ -214,6 +215,7 @@ class _Repacking:
         self.makers = [family.maker(shape_of(a, sizes), a.dtype) for a in executable._made]
         self.names = [a.name for a in (*inputs, *executable._made)]
         self.calls: dict[Any, tuple[Call, list[int]]] = {}
+        self.lock = Lock()
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
         made = [make() for make in self.makers]
@@ -230,9 +232,11 @@ class _Repacking:
         if found is None:
             places = dict(zip(self.names, addresses, strict=True))
             call, wanted = self.executable._pack(places, self.executable._scalars(inputs), self.sizes)
-            while len(self.calls) >= KEPT_CALLS:
-                self.calls.pop(next(iter(self.calls)), None)
-            found = self.calls[key] = (call, [self.names.index(n) for n in wanted])
+            found = (call, [self.names.index(n) for n in wanted])
+            with self.lock:
+                while len(self.calls) >= KEPT_CALLS:
+                    del self.calls[next(iter(self.calls))]
+                self.calls[key] = found
         return found
 
 
