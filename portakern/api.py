@@ -161,4 +161,6 @@ def typical(op: Operator, values: Mapping[str, Any]) -> Ask:
     dims, params = split(op, values)
     case = op.typical
     known = op.all_dims({**case.params, **params})
-    return Ask(op, {**{k: v for k, v in case.dims.items() if k in known}, **dims}, {**case.params, **params}, case.inputs)
+    # Families may speak of dims (labels below N), so those of the typical sizes do not fit others.
+    families = {} if dims else case.inputs
+    return Ask(op, {**{k: v for k, v in case.dims.items() if k in known}, **dims}, {**case.params, **params}, families)

@@ -220,7 +220,8 @@ def asks(op: Operator, shape: Mapping[str, str], params: Mapping[str, Any], ever
     dims: dict[str, Any] = {**typical.dims, **sizes}
     known = op.all_dims(typical.params)
     # Dims that the parameters do away with are not asked for; those named wrongly are, so that they are reported.
-    return [Ask(op, {k: v for k, v in dims.items() if k in known or k in sizes}, typical.params, typical.families)]
+    # Families may speak of dims (labels below N), so those of the typical sizes do not fit others.
+    return [Ask(op, {k: v for k, v in dims.items() if k in known or k in sizes}, typical.params)]
 
 
 def _known_somewhere(ops: Sequence[Operator], shape: Mapping[str, str], params: Mapping[str, str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +127,7 @@ class Runner:
             Cache().check_writable()
         step = "emit_row" if self.goal == "emitted" else "build"
         self._to_time: list[Task] = []
+        self._alone: set[int] = set()
         first = [self._task(i, step, (w,), self.build_limit_s) for i, w in enumerate(works)]
         self._perform(first, min(self.jobs, len(works)))
         self._perform(self._to_time, 1)
@@ -196,7 +197,19 @@ class Runner:
             return [self._task(index, "emit_row", (self._works[index],), self.build_limit_s)]
         if step == "emit_row" and row.error is not None:
             return self._finish(index, row)
+        if step == "time" and (again := self._without_peers(index, error)) is not None:
+            return [again]
         return self._finish(index, row.failed(error))
+
+    def _without_peers(self, index: int, error: PortakernError) -> Task | None:
+        """Timing once more and without peers, one of which may have taken the process down; ``None`` if there were none."""
+        if not self.timing.get("against") or index in self._alone:
+            return None
+        self._alone.add(index)
+        task = self._task(index, "time", (self._works[index], self._made[index]), self.check_limit_s)
+        reason = f"{error.message}; timed without peers since"
+        kwargs = {**self.timing, "against": (), "lost": dict.fromkeys(self.timing["against"], reason)}
+        return replace(task, job=replace(task.job, kwargs=kwargs))
 
     def _finish(self, index: int, row: Row) -> list[Task]:
         self._rows[index] = row = row.but(environment=environment())

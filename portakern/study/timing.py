@@ -39,7 +39,8 @@ POISON = 0xFF
 """The byte that outputs hold before the loop: NaN in every float."""
 
 
-def time(work: Work, made: Made, against: Sequence[str] = (), options: Mapping[str, Any] | None = None) -> Row:
+def time(work: Work, made: Made, against: Sequence[str] = (), options: Mapping[str, Any] | None = None,
+         lost: Mapping[str, str] | None = None) -> Row:  # fmt: skip
     """The row with its ``time``; a peer that cannot run, or computes something else, is listed with the reason.
 
     Args:
@@ -47,9 +48,10 @@ def time(work: Work, made: Made, against: Sequence[str] = (), options: Mapping[s
         made: what was built for it.
         against: names of peers, as in :func:`portakern.timing.peers.check_names`.
         options: those of :class:`portakern.timing.measure.Options`.
+        lost: peers that are not tried, each with the reason.
     """
     def step() -> Made:
-        return Made(Session(work, made, Options(**(options or {}))).run(against))
+        return Made(Session(work, made, Options(**(options or {}))).run(against, lost or {}))
 
     return guarded(made.row, step).row
 
@@ -103,10 +105,11 @@ class Session:
 
     # ---- the way of a row
 
-    def run(self, against: Sequence[str]) -> Row:
+    def run(self, against: Sequence[str], lost: Mapping[str, str]) -> Row:
         self._make_sets()
         self._prepare()
         peers, absent = self._peers(against)
+        absent += [Absent(name, reason) for name, reason in lost.items()]
         here = [p for p in peers if self._runs_here(p)]
         taken = now()
         measurement, here = self._measured(self.device, self._ours, here, absent)

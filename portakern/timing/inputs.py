@@ -63,7 +63,7 @@ class HostPlace:
         return np.array(array)
 
     def fill(self, array: np.ndarray, byte: int) -> None:
-        array.view(np.uint8)[...] = byte
+        array.reshape(-1).view(np.uint8)[...] = byte
 
 
 class TorchPlace:

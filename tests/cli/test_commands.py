@@ -185,6 +185,23 @@ def test_a_peer_that_computes_something_else_is_not_timed(capsys: pytest.Capture
     assert "computes something else" in mean["error"] and "ratio" not in mean and "never" in fails["error"]
 
 
+def test_a_peer_that_ends_the_process_does_not_cost_our_time(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    (tmp_path / "mine.py").write_text("import os\n\ndef dies(x):\n    os.abort()\n")
+    out = run(capsys, "bench", "row_sum", "-t", "numba:cpu", "--against", f"{tmp_path}/mine.py:dies", "--no-store", "--json",
+              *STORED)[1]  # fmt: skip
+    (row,) = json.loads(out)["rows"]
+    assert row["evidence"] == "timed" and row["time"]["median_us"] > 0
+    assert "SIGABRT" in row["time"]["peers"][0]["error"] and "without peers" in row["time"]["peers"][0]["error"]
+
+
+def test_inputs_that_speak_of_dims_fit_the_sizes_asked_for(capsys: pytest.CaptureFixture[str]):
+    """Labels are below N, and not below the N of the typical case."""
+    out = run(capsys, "bench", "cross_entropy", "-t", "numba:cpu", "--shape", "M=8,N=16", "--dtype", "f32", "--against",
+              "torch.eager", "--budget", "0.1s", "--no-store", "--json")[1]  # fmt: skip
+    (peer,) = json.loads(out)["rows"][0]["time"]["peers"]
+    assert peer.get("ratio"), peer
+
+
 def test_evaluate_takes_back_what_was_emitted(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     file = tmp_path / "kernel.py"
     main(["emit", "row_sum", "-t", "numba:cpu", "-o", str(file), *SMALL])

@@ -8,6 +8,7 @@ import pytest
 from portakern.device import Device, Figure
 from portakern.native import open_device
 from portakern.registry import registry
+from portakern.spec.inputs import numpy_dtype
 from portakern.spec.load import load_operator
 from portakern.study import steps
 from portakern.study.row import Row
@@ -15,7 +16,7 @@ from portakern.study.times import times_text
 from portakern.study.timing import time
 from portakern.study.work import Ask, Work, works
 from portakern.timing import inputs, roofline
-from portakern.timing.inputs import HostPlace, how_many, input_sets, moved_on
+from portakern.timing.inputs import HostPlace, how_many, input_sets, moved_on, same_bytes
 from portakern.timing.roofline import Copy, peak_name
 
 
@@ -53,6 +54,22 @@ def test_sets_differ_in_every_input_and_are_of_one_kind(monkeypatch: pytest.Monk
     assert sets.changed() == "" and sets.changed(1) == "x"
     sets.arrays[3][1][5] += 1
     assert sets.changed() == "w"
+
+
+@pytest.mark.parametrize("place", [HostPlace, lambda: inputs.TorchPlace("cpu")], ids=["numpy", "torch"])
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "i64", "bool"])
+@pytest.mark.parametrize("shape", [(3, 5), (), (0, 4)])
+def test_a_place_puts_writes_fills_and_gets(place, dtype: str, shape: tuple[int, ...]):
+    pytest.importorskip("torch")
+    where = place()
+    rng = np.random.default_rng(0)
+    first, second = (rng.integers(0, 2, shape).astype(numpy_dtype(dtype)) for _ in range(2))
+    array = where.put(first)
+    assert same_bytes(where.get(array), first)
+    where.write(array, second)
+    assert same_bytes(where.get(array), second)
+    where.fill(array, 0)
+    assert not where.get(array).astype(np.float64).any() and same_bytes(first, first.copy())
 
 
 def test_moving_elements_never_gives_the_same_array():
