@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -124,6 +125,28 @@ def test_a_deadline_ends_the_wait_and_not_the_work(loaded: Loaded) -> None:
     assert caught.value.kind == "timeout" and time.monotonic() - begin < 1
     loaded.device.synchronize()
     assert np.allclose(call.outputs[0], 2)
+
+
+HANGS = """
+import sys
+from portakern.errors import PortakernError
+from portakern.timing.measure import Contender, Options, measure
+from tests.sycl.test_driver import Loaded
+
+loaded = Loaded(sys.argv[1])
+try:
+    measure(loaded.device, [Contender("work", [loaded.prepared(10**12).call])], Options(deadline_s=0.2))
+except PortakernError as error:
+    print(error.kind)
+raise SystemExit(3)
+"""
+
+
+@pytest.mark.parametrize("name", [pytest.param("opencl", marks=needs_opencl), pytest.param("sycl", marks=needs_sycl)])
+def test_a_kernel_that_hangs_is_an_error_and_the_process_can_end(name: str) -> None:
+    root = Path(__file__).parents[2]
+    run = subprocess.run([sys.executable, "-c", HANGS, name], capture_output=True, text=True, timeout=60, cwd=root)
+    assert (run.stdout.strip(), run.returncode) == ("timeout", 3), run.stderr
 
 
 class Handles:

@@ -8,12 +8,18 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
+
+#ifdef __GLIBC__
+#include <unistd.h>
+#endif
 
 namespace portakern {
 
@@ -49,6 +55,7 @@ class Finisher {
         const std::uint64_t number = add(std::move(job));
         *in_time = shared_->changed.wait_for(lock, std::chrono::nanoseconds(timeout_ns),
                                              [&] { return shared_->done >= number; });
+        if (!*in_time) let_the_process_end();
         return *in_time ? shared_->status : 0;
     }
 
@@ -88,7 +95,27 @@ class Finisher {
         return ++shared_->added;
     }
 
+    // The runtime's own exit handlers wait for the device's threads, and so for ever for a kernel that hangs. Handlers run
+    // in reverse order of registration: this one comes before them, and ends the process if the work still runs.
+    void let_the_process_end() {
+#ifdef __GLIBC__
+        if (std::exchange(ends_, true)) return;
+        on_exit(
+            [](int status, void *held) {
+                const auto &shared = *static_cast<std::shared_ptr<Shared> *>(held);
+                {
+                    const std::lock_guard<std::mutex> lock(shared->mutex);
+                    if (shared->done == shared->added) return;
+                }
+                std::fflush(nullptr);
+                _exit(status);
+            },
+            new std::shared_ptr<Shared>(shared_));
+#endif
+    }
+
     std::shared_ptr<Shared> shared_;
+    bool ends_ = false;  // under the mutex
 };
 
 }  // namespace portakern
