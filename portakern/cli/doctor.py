@@ -19,6 +19,7 @@ _PART_WORDS = {"toolchain": "compile", "runtime": "run", "simulator": "simulate"
 
 # What an extra gives that belongs to no one language.
 _GENERAL_USES = {
+    "tune": ("an optimiser for `portakern tune` in large spaces",),
     "torch": ("peers to time against, custom ops under torch.compile, tensors in and out",),
     "dev": ("the tests, the linter and the type checker of portakern itself",),
 }

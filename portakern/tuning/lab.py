@@ -29,6 +29,9 @@ COMPILE_LIMIT_S = 120.0
 RUN_LIMIT_S = 120.0
 CHECK_LIMIT_S = 600.0
 
+_DEVICE_SPENT = ("timeout", "device-lost")
+"""Errors after which the process that has the device is of no more use: work may still be running there."""
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -85,6 +88,7 @@ class Workshop:
         self.overlap = target.device.kind != "cpu"
         self._lock = lock
         self._slots = Slots(jobs)
+        self._compiling = False
         self._device: WorkerPool | None = None
         self._contenders: dict[str, Contender] = {}
         self._work: Work | None = None
@@ -108,10 +112,12 @@ class Workshop:
             job = Job(c.name, "portakern.study.steps:build", (c.work,), kwargs, COMPILE_LIMIT_S)
             return Task(room(self.language.name, env), job)
 
+        self._compiling = True
         for outcome in self._slots.run([task(c) for c in first], lambda t, o: [task(c) for c in follow()]):
             candidate = waiting.pop(str(outcome.id))
             error = outcome.error
             yield candidate, outcome.value if error is None else Made(candidate.work.row.failed(error), candidate.source)
+        self._compiling = False
 
     # ---- running
 
@@ -140,6 +146,8 @@ class Workshop:
                 return {n: x for n in names for n, x in self.measure([n], min(samples, 5)).items()
                         if isinstance(x, PortakernError)} or dict.fromkeys(names[1:], error)  # fmt: skip
         if raced.error is not None:
+            if raced.error.kind in _DEVICE_SPENT:
+                self._close_device()
             return {raced.failed: raced.error}
         self._measured = {"device": raced.device, "driver": raced.driver, "mode": raced.mode, "suspicions": raced.suspicions}
         return raced.samples
@@ -169,7 +177,7 @@ class Workshop:
         try:
             return self._device.call(f"portakern.tuning.bench:{function}", *args, timeout_s=limit_s, **kwargs)
         except PortakernError as error:
-            if isinstance(error, WorkerFault) or error.kind == "device-lost":
+            if isinstance(error, WorkerFault) or error.kind in _DEVICE_SPENT:
                 self._close_device()
             raise
 
@@ -191,5 +199,8 @@ class Workshop:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._slots.__exit__(kind, error, trace)
+        if self._compiling:  # left in the middle: what is compiled now is not waited for
+            self._slots.close()
+        else:
+            self._slots.__exit__(kind, error, trace)
         self._close_device()

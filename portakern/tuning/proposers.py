@@ -188,8 +188,12 @@ class Tpe(_Listed):
                 self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
             else:
                 self._study.tell(trial, cost)
-        elif cost is not None:
+        elif cost is not None and self._in_space(point):
             self._study.add_trial(self._known(point, cost))
+
+    def _in_space(self, point: Point) -> bool:
+        values = self.space.values(point)
+        return all(values.get(n) in choices for n, choices in self.space.parameters.items())
 
     def _known(self, point: Point, cost: float) -> Any:
         """A point that was not the optimiser's idea, as a finished trial of it."""

@@ -165,10 +165,6 @@ class Race:
             names = [n for n in names if n not in faults]
         return {}
 
-    def known(self, name: str, relative: float, state: str = "undecided") -> None:
-        """A contender whose time is known from an earlier run."""
-        self.standings[name] = Standing(name, relative, state)
-
     # ---- the end
 
     def finalists(self, count: int) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,6 +34,9 @@ BATCH = 8
 """Candidates that are compiled before any is timed, where both need the same processor."""
 
 FINALISTS = 4
+
+AGAIN = 12
+"""Candidates of an earlier run that are timed again first."""
 
 SPILLED = 64
 """Bytes of scratch memory per thread, or registers spilled, by which a candidate may exceed the default."""
@@ -186,6 +189,7 @@ class Tuner:
         self._made: dict[str, tuple[Candidate, Made]] = {}
         self._sources: dict[str, str] = {}
         self._known: dict[str, Trial] = {}
+        self._again: list[Point] = []
         self._handed_out = 0
         self._least: float | None = None
         self._race: Race | None = None
@@ -217,6 +221,7 @@ class Tuner:
         if self.database is not None:
             if self.settings.resume:
                 self._known = self.database.trials(self.run_key)
+                self._again = again(self._known.values())
             else:
                 self.database.forget_trials(self.run_key)
         self.lab.begin(self.work)
@@ -262,7 +267,7 @@ class Tuner:
     def _next(self) -> list[Candidate]:
         """One more candidate that is worth compiling, or none."""
         while time.monotonic() < self._search_end and not self._enough():
-            point = self.proposer.ask()
+            point = self._again.pop(0) if self._again else self.proposer.ask()
             if point is None:
                 return []
             if point == self.space.default:
@@ -484,6 +489,12 @@ class Tuner:
             "checked": row.method if row is not None else None,
             "max_error_ratio": row.max_error_ratio if row is not None else None,
         }  # fmt: skip
+
+
+def again(trials: Iterable[Trial]) -> list[Point]:
+    """What did best in an earlier run, to be timed first in this one."""
+    timed = sorted((t for t in trials if t.outcome == "timed" and t.relative is not None), key=lambda t: t.relative or 0.0)
+    return [tuple(map(Schedule.parse, t.schedule.split("; "))) for t in timed[:AGAIN]]
 
 
 def over_resources(used: Mapping[str, Any] | None, default: Mapping[str, Any] | None) -> str:
