@@ -1,10 +1,10 @@
-// The table of the HIP driver. Written from the HIP Runtime API reference; it has met AMD's library without a GPU, and a
-// stand-in that records what is called (tests/rocm), but no AMD GPU.
+// The table of the HIP driver. Written from the HIP Runtime API reference; it has met AMD's library without a GPU, and
+// a stand-in that records what is called (tests/rocm), but no AMD GPU.
 //
 // There are no persisting lines to reset.
-#include "portakern/entry.hpp"
 #include "drivers/registry.hpp"
 #include "hip_device.hpp"
+#include "portakern/entry.hpp"
 
 namespace {
 

@@ -32,7 +32,8 @@ std::string architecture(const Api &api, int ordinal) {
 
 std::string pci_address(const Api &api, int ordinal) {
     char text[64] = {};
-    return api.DeviceGetPCIBusId != nullptr && api.DeviceGetPCIBusId(text, sizeof(text), ordinal) == success ? text : "";
+    return api.DeviceGetPCIBusId != nullptr && api.DeviceGetPCIBusId(text, sizeof(text), ordinal) == success ? text
+                                                                                                             : "";
 }
 
 std::string uuid(const Api &api, int ordinal) {
@@ -67,7 +68,8 @@ pk_status open(const char *path, std::int32_t ordinal, DeviceState **out) {
     std::unique_ptr<DeviceState> device(new (std::nothrow) DeviceState(path));
     if (!device) return refused(PK_FAILED, "out of memory");
     const Api &api = device->api;
-    if (!api.library.is_open()) return refused(PK_NO_DEVICE, "AMD's HIP runtime is not installed here: " + api.library.error());
+    if (!api.library.is_open())
+        return refused(PK_NO_DEVICE, "AMD's HIP runtime is not installed here: " + api.library.error());
     if (!api.missing.empty()) return refused(PK_NO_DEVICE, "AMD's HIP runtime here has no " + api.missing);
     int count = 0;
     int status = api.Init(0);
@@ -81,12 +83,14 @@ pk_status open(const char *path, std::int32_t ordinal, DeviceState **out) {
         return PK_NO_DEVICE;
     }
     if (ordinal < 0 || ordinal >= count) {
-        return refused(PK_NO_DEVICE, "there is no AMD GPU " + std::to_string(ordinal) + ": HIP finds " + std::to_string(count));
+        return refused(PK_NO_DEVICE,
+                       "there is no AMD GPU " + std::to_string(ordinal) + ": HIP finds " + std::to_string(count));
     }
     device->ordinal = ordinal;
     device->arch = architecture(api, ordinal);
     device->pci = pci_address(api, ordinal);
-    device->cache_bytes = std::max<std::int64_t>(api.attribute(l2_cache_size, ordinal), deepest_cache_bytes(device->pci));
+    device->cache_bytes =
+        std::max<std::int64_t>(api.attribute(l2_cache_size, ordinal), deepest_cache_bytes(device->pci));
     device->flush_bytes = std::max(2 * device->cache_bytes, least_flush);
     *out = device.release();
     return PK_OK;

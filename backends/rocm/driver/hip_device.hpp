@@ -37,13 +37,13 @@ struct GraphState {
     GraphExec exec = nullptr;
 };
 
-// A word that both sides see. Each closing waits for the next number, so that one that is still in a queue is not held up
-// by the gate having been closed again.
+// A word that both sides see. Each closing waits for the next number, so that one that is still in a queue is not held
+// up by the gate having been closed again.
 struct GateState {
     using Handle = pk_gate_t;
-    void *host = nullptr;     // where the host writes
-    void *device = nullptr;   // the same word for the stream
-    bool is_signal = false;   // from hipExtMallocWithFlags; else from hipHostMalloc
+    void *host = nullptr;    // where the host writes
+    void *device = nullptr;  // the same word for the stream
+    bool is_signal = false;  // from hipExtMallocWithFlags; else from hipHostMalloc
     std::uint32_t closings = 0;
 };
 
@@ -110,7 +110,8 @@ pk_status fill(DeviceState *device, StreamState *stream, pk_pointer to, std::uin
 // hip_kernel.cpp
 pk_status load(DeviceState *device, const void *binary, std::size_t bytes, ModuleState **out);
 void unload(DeviceState *device, ModuleState *module);
-pk_status kernel(DeviceState *device, ModuleState *module, const char *name, std::uint32_t shared_bytes, KernelState **out);
+pk_status kernel(DeviceState *device, ModuleState *module, const char *name, std::uint32_t shared_bytes,
+                 KernelState **out);
 pk_status launch(DeviceState *device, StreamState *stream, const pk_launch *what);
 
 // hip_own.cpp: kernels of the driver itself

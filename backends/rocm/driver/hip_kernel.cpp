@@ -14,7 +14,8 @@ constexpr std::uint32_t most_arguments = 256;
 pk_status load(DeviceState *device, const void *binary, std::size_t bytes, ModuleState **out) {
     // hipModuleLoadData is not told where the image ends: what is no ELF file would be read past its end.
     static constexpr unsigned char magic[] = {0x7F, 'E', 'L', 'F'};
-    if (bytes < sizeof(magic) || !std::equal(magic, magic + sizeof(magic), static_cast<const unsigned char *>(binary))) {
+    if (bytes < sizeof(magic) ||
+        !std::equal(magic, magic + sizeof(magic), static_cast<const unsigned char *>(binary))) {
         return refused(PK_INVALID, "the binary is no code object: it does not begin as an ELF file does");
     }
     const Current current(device);
@@ -65,8 +66,8 @@ pk_status launch(DeviceState *device, StreamState *stream, const pk_launch *what
         return PK_HIP(device, ModuleLaunchCooperativeKernel, function, gx, gy, gz, bx, by, bz, what->shared_bytes,
                       stream->stream, values);
     }
-    return PK_HIP(device, ModuleLaunchKernel, function, gx, gy, gz, bx, by, bz, what->shared_bytes, stream->stream, values,
-                  nullptr);
+    return PK_HIP(device, ModuleLaunchKernel, function, gx, gy, gz, bx, by, bz, what->shared_bytes, stream->stream,
+                  values, nullptr);
 }
 
 }  // namespace portakern::hip

@@ -77,13 +77,14 @@ std::vector<char> compiled(DeviceState *device) {
     return code;
 }
 
-pk_status run(DeviceState *device, StreamState *stream, Function function, unsigned blocks, unsigned block, void **args) {
+pk_status run(DeviceState *device, StreamState *stream, Function function, unsigned blocks, unsigned block,
+              void **args) {
     const Current current(device);
     return PK_HIP(device, ModuleLaunchKernel, function, blocks, 1, 1, block, 1, 1, 0, stream->stream, args, nullptr);
 }
 
-// Everything that waits or allocates, which must not happen behind a closed gate. Written once: what the pages hold does
-// not matter, but memory that was never written may not be there.
+// Everything that waits or allocates, which must not happen behind a closed gate. Written once: what the pages hold
+// does not matter, but memory that was never written may not be there.
 pk_status made_own(DeviceState *device) {
     if (device->swept != nullptr) return PK_OK;
     if (device->own == nullptr) {

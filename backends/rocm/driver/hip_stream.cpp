@@ -19,8 +19,8 @@ pk_status given(Made *made, Made **out) {
     return made != nullptr ? PK_OK : refused(PK_FAILED, "out of memory");
 }
 
-// Asks until the stream is empty. Without a pause for the first 20 ms and with short ones then: a pause is an error of what
-// the caller measures by the clock.
+// Asks until the stream is empty. Without a pause for the first 20 ms and with short ones then: a pause is an error of
+// what the caller measures by the clock.
 int query_until(DeviceState *device, Stream stream, std::chrono::steady_clock::time_point deadline) {
     using namespace std::chrono_literals;
     const auto begin = std::chrono::steady_clock::now();
@@ -36,8 +36,8 @@ int query_until(DeviceState *device, Stream stream, std::chrono::steady_clock::t
     }
 }
 
-// hipDeviceSynchronize takes no deadline and knows streams that this driver does not: a thread waits in it, which is left
-// behind if it takes too long.
+// hipDeviceSynchronize takes no deadline and knows streams that this driver does not: a thread waits in it, which is
+// left behind if it takes too long.
 int device_until(DeviceState *device, std::chrono::steady_clock::time_point deadline) {
     struct Shared {
         std::mutex mutex;
@@ -65,7 +65,8 @@ pk_status stream_create(DeviceState *device, StreamState **out) {
     const Current current(device);
     Stream stream = nullptr;
     // Not held up by the default stream, nor holding it up.
-    if (const pk_status status = PK_HIP(device, StreamCreateWithFlags, &stream, non_blocking); status != PK_OK) return status;
+    if (const pk_status status = PK_HIP(device, StreamCreateWithFlags, &stream, non_blocking); status != PK_OK)
+        return status;
     return given(new (std::nothrow) StreamState{stream, true}, out);
 }
 
@@ -73,7 +74,9 @@ pk_status stream_wrap(DeviceState *, std::uint64_t native, StreamState **out) {
     return given(new (std::nothrow) StreamState{reinterpret_cast<Stream>(native), false}, out);
 }
 
-std::uint64_t stream_native(DeviceState *, StreamState *stream) { return reinterpret_cast<std::uint64_t>(stream->stream); }
+std::uint64_t stream_native(DeviceState *, StreamState *stream) {
+    return reinterpret_cast<std::uint64_t>(stream->stream);
+}
 
 void stream_destroy(DeviceState *device, StreamState *stream) {
     const Current current(device);
@@ -84,10 +87,12 @@ void stream_destroy(DeviceState *device, StreamState *stream) {
 pk_status synchronize(DeviceState *device, StreamState *stream, std::int64_t timeout_ns) {
     const Current current(device);
     if (timeout_ns < 0) {
-        return stream != nullptr ? PK_HIP(device, StreamSynchronize, stream->stream) : PK_HIP(device, DeviceSynchronize);
+        return stream != nullptr ? PK_HIP(device, StreamSynchronize, stream->stream)
+                                 : PK_HIP(device, DeviceSynchronize);
     }
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(timeout_ns);
-    const int status = stream != nullptr ? query_until(device, stream->stream, deadline) : device_until(device, deadline);
+    const int status =
+        stream != nullptr ? query_until(device, stream->stream, deadline) : device_until(device, deadline);
     if (status == not_ready) return refused(PK_TIMEOUT, "the work was not done by its deadline");
     return answer(device, stream != nullptr ? "hipStreamQuery" : "hipDeviceSynchronize", status);
 }
@@ -159,7 +164,8 @@ void gate_destroy(DeviceState *device, GateState *gate) {
 
 pk_status gate_close(DeviceState *device, StreamState *stream, GateState *gate) {
     const Current current(device);
-    return PK_HIP(device, StreamWaitValue32, stream->stream, gate->device, ++gate->closings, wait_until_at_least, 0xFFFFFFFF);
+    return PK_HIP(device, StreamWaitValue32, stream->stream, gate->device, ++gate->closings, wait_until_at_least,
+                  0xFFFFFFFF);
 }
 
 pk_status gate_open(DeviceState *, GateState *gate) {
@@ -173,8 +179,8 @@ pk_status gate_open(DeviceState *, GateState *gate) {
 
 pk_status capture_begin(DeviceState *device, StreamState *stream) {
     const Api &api = device->api;
-    if (!api.StreamBeginCapture || !api.StreamEndCapture || !api.GraphInstantiate || !api.GraphLaunch || !api.GraphExecDestroy ||
-        !api.GraphDestroy) {
+    if (!api.StreamBeginCapture || !api.StreamEndCapture || !api.GraphInstantiate || !api.GraphLaunch ||
+        !api.GraphExecDestroy || !api.GraphDestroy) {
         return refused(PK_UNSUPPORTED, "this HIP runtime has no graphs");
     }
     prepare_own(device);  // allocates and waits, which a stream that captures must not
@@ -185,7 +191,8 @@ pk_status capture_begin(DeviceState *device, StreamState *stream) {
 pk_status capture_end(DeviceState *device, StreamState *stream, GraphState **out) {
     const Current current(device);
     Graph graph = nullptr;
-    if (const pk_status status = PK_HIP(device, StreamEndCapture, stream->stream, &graph); status != PK_OK) return status;
+    if (const pk_status status = PK_HIP(device, StreamEndCapture, stream->stream, &graph); status != PK_OK)
+        return status;
     GraphExec exec = nullptr;
     const pk_status status = PK_HIP(device, GraphInstantiate, &exec, graph, nullptr, nullptr, 0);
     device->api.GraphDestroy(graph);

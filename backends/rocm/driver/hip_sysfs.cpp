@@ -96,7 +96,8 @@ void read_sensors(const std::string &pci, pk_health *out) {
     for (const auto &sensors : fs::directory_iterator(root() / "bus/pci/devices" / lower / "hwmon", error)) {
         const std::int64_t clock = labelled(sensors, "freq", {"sclk"}), memory = labelled(sensors, "freq", {"mclk"});
         const std::int64_t temperature = labelled(sensors, "temp", {"junction", "edge"});
-        const std::int64_t power = number_in(sensors.path() / "power1_average", number_in(sensors.path() / "power1_input", -1));
+        const std::int64_t power =
+            number_in(sensors.path() / "power1_average", number_in(sensors.path() / "power1_input", -1));
         if (clock >= 0) out->clock_mhz = static_cast<std::int32_t>(clock / 1'000'000);
         if (memory >= 0) out->memory_clock_mhz = static_cast<std::int32_t>(memory / 1'000'000);
         if (temperature >= 0) out->temperature_c = static_cast<std::int32_t>(temperature / 1000);

@@ -4,11 +4,11 @@
 // libintelocl does; opening the latter leaves the system's loader alone, which must not be in the process before SYCL
 // brings its own. Ordinals count the devices of all platforms of that library.
 //
-// What is peculiar to it: events are the profiles of the commands around them (EventState), and nothing polls (Finisher).
-// There are no graphs, and no word of the device's health.
-#include "portakern/entry.hpp"
+// What is peculiar to it: events are the profiles of the commands around them (EventState), and nothing polls
+// (Finisher). There are no graphs, and no word of the device's health.
 #include "drivers/registry.hpp"
 #include "opencl_device.hpp"
+#include "portakern/entry.hpp"
 
 namespace {
 

@@ -68,27 +68,51 @@ Api::Api(const char *path) : library(path, {"libOpenCL.so.1", "libOpenCL.so", "O
 }
 
 std::string Api::text(DeviceId device, cl_uint what) const {
-    return asked([&](std::size_t size, void *out, std::size_t *needed) { return GetDeviceInfo(device, what, size, out, needed); });
+    return asked([&](std::size_t size, void *out, std::size_t *needed) {
+        return GetDeviceInfo(device, what, size, out, needed);
+    });
 }
 
 std::string Api::text(Platform platform, cl_uint what) const {
-    return asked(
-        [&](std::size_t size, void *out, std::size_t *needed) { return GetPlatformInfo(platform, what, size, out, needed); });
+    return asked([&](std::size_t size, void *out, std::size_t *needed) {
+        return GetPlatformInfo(platform, what, size, out, needed);
+    });
 }
 
 const char *error_name(cl_int code) {
     static constexpr std::pair<cl_int, const char *> names[] = {
-        {-1, "CL_DEVICE_NOT_FOUND"}, {-2, "CL_DEVICE_NOT_AVAILABLE"}, {-4, "CL_MEM_OBJECT_ALLOCATION_FAILURE"},
-        {-5, "CL_OUT_OF_RESOURCES"}, {-6, "CL_OUT_OF_HOST_MEMORY"}, {-7, "CL_PROFILING_INFO_NOT_AVAILABLE"},
-        {-11, "CL_BUILD_PROGRAM_FAILURE"}, {-14, "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST"}, {-30, "CL_INVALID_VALUE"},
-        {-33, "CL_INVALID_DEVICE"}, {-34, "CL_INVALID_CONTEXT"}, {-35, "CL_INVALID_QUEUE_PROPERTIES"},
-        {-36, "CL_INVALID_COMMAND_QUEUE"}, {-42, "CL_INVALID_BINARY"}, {-44, "CL_INVALID_PROGRAM"},
-        {-45, "CL_INVALID_PROGRAM_EXECUTABLE"}, {-46, "CL_INVALID_KERNEL_NAME"}, {-48, "CL_INVALID_KERNEL"},
-        {-49, "CL_INVALID_ARG_INDEX"}, {-50, "CL_INVALID_ARG_VALUE"}, {-51, "CL_INVALID_ARG_SIZE"},
-        {-52, "CL_INVALID_KERNEL_ARGS"}, {-53, "CL_INVALID_WORK_DIMENSION"}, {-54, "CL_INVALID_WORK_GROUP_SIZE"},
-        {-55, "CL_INVALID_WORK_ITEM_SIZE"}, {-56, "CL_INVALID_GLOBAL_OFFSET"}, {-57, "CL_INVALID_EVENT_WAIT_LIST"},
-        {-58, "CL_INVALID_EVENT"}, {-59, "CL_INVALID_OPERATION"}, {-61, "CL_INVALID_BUFFER_SIZE"},
-        {-63, "CL_INVALID_GLOBAL_WORK_SIZE"}, {no_platform_found, "CL_PLATFORM_NOT_FOUND_KHR"},
+        {-1, "CL_DEVICE_NOT_FOUND"},
+        {-2, "CL_DEVICE_NOT_AVAILABLE"},
+        {-4, "CL_MEM_OBJECT_ALLOCATION_FAILURE"},
+        {-5, "CL_OUT_OF_RESOURCES"},
+        {-6, "CL_OUT_OF_HOST_MEMORY"},
+        {-7, "CL_PROFILING_INFO_NOT_AVAILABLE"},
+        {-11, "CL_BUILD_PROGRAM_FAILURE"},
+        {-14, "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST"},
+        {-30, "CL_INVALID_VALUE"},
+        {-33, "CL_INVALID_DEVICE"},
+        {-34, "CL_INVALID_CONTEXT"},
+        {-35, "CL_INVALID_QUEUE_PROPERTIES"},
+        {-36, "CL_INVALID_COMMAND_QUEUE"},
+        {-42, "CL_INVALID_BINARY"},
+        {-44, "CL_INVALID_PROGRAM"},
+        {-45, "CL_INVALID_PROGRAM_EXECUTABLE"},
+        {-46, "CL_INVALID_KERNEL_NAME"},
+        {-48, "CL_INVALID_KERNEL"},
+        {-49, "CL_INVALID_ARG_INDEX"},
+        {-50, "CL_INVALID_ARG_VALUE"},
+        {-51, "CL_INVALID_ARG_SIZE"},
+        {-52, "CL_INVALID_KERNEL_ARGS"},
+        {-53, "CL_INVALID_WORK_DIMENSION"},
+        {-54, "CL_INVALID_WORK_GROUP_SIZE"},
+        {-55, "CL_INVALID_WORK_ITEM_SIZE"},
+        {-56, "CL_INVALID_GLOBAL_OFFSET"},
+        {-57, "CL_INVALID_EVENT_WAIT_LIST"},
+        {-58, "CL_INVALID_EVENT"},
+        {-59, "CL_INVALID_OPERATION"},
+        {-61, "CL_INVALID_BUFFER_SIZE"},
+        {-63, "CL_INVALID_GLOBAL_WORK_SIZE"},
+        {no_platform_found, "CL_PLATFORM_NOT_FOUND_KHR"},
     };
     for (const auto &[known, name] : names) {
         if (known == code) return name;

@@ -25,9 +25,10 @@ using Event = struct cl_event *;
 constexpr cl_ulong device_type_all = 0xFFFFFFFF, device_type_cpu = 2;
 constexpr cl_uint platform_version = 0x0901, platform_name = 0x0902;
 constexpr cl_uint device_type = 0x1000, device_max_compute_units = 0x1002, device_max_clock_frequency = 0x100C,
-                  device_global_mem_cache_size = 0x101E, device_global_mem_size = 0x101F, device_local_mem_size = 0x1023,
-                  device_profiling_timer_resolution = 0x1025, device_name = 0x102B, driver_version = 0x102D,
-                  device_extensions = 0x1030, device_svm_capabilities = 0x1053, device_uuid = 0x106A;
+                  device_global_mem_cache_size = 0x101E, device_global_mem_size = 0x101F,
+                  device_local_mem_size = 0x1023, device_profiling_timer_resolution = 0x1025, device_name = 0x102B,
+                  driver_version = 0x102D, device_extensions = 0x1030, device_svm_capabilities = 0x1053,
+                  device_uuid = 0x106A;
 constexpr cl_ulong svm_fine_grain_system = 4;
 constexpr cl_uint queue_context = 0x1090, queue_properties = 0x1093;
 constexpr cl_ulong queue_out_of_order = 1, queue_profiling = 2;
@@ -48,8 +49,8 @@ struct Api {
     cl_int (*GetPlatformInfo)(Platform, cl_uint, std::size_t, void *, std::size_t *) = nullptr;
     cl_int (*GetDeviceIDs)(Platform, cl_ulong, cl_uint, DeviceId *, cl_uint *) = nullptr;
     cl_int (*GetDeviceInfo)(DeviceId, cl_uint, std::size_t, void *, std::size_t *) = nullptr;
-    Context (*CreateContext)(const std::intptr_t *, cl_uint, const DeviceId *, void (*)(const char *, const void *,
-                             std::size_t, void *), void *, cl_int *) = nullptr;
+    Context (*CreateContext)(const std::intptr_t *, cl_uint, const DeviceId *,
+                             void (*)(const char *, const void *, std::size_t, void *), void *, cl_int *) = nullptr;
     cl_int (*ReleaseContext)(Context) = nullptr;
     Queue (*CreateCommandQueueWithProperties)(Context, DeviceId, const cl_ulong *, cl_int *) = nullptr;
     cl_int (*GetCommandQueueInfo)(Queue, cl_uint, std::size_t, void *, std::size_t *) = nullptr;
@@ -59,20 +60,23 @@ struct Api {
     cl_int (*Finish)(Queue) = nullptr;
     void *(*SVMAlloc)(Context, cl_ulong, std::size_t, cl_uint) = nullptr;
     void (*SVMFree)(Context, void *) = nullptr;
-    cl_int (*EnqueueSVMMemcpy)(Queue, cl_uint, void *, const void *, std::size_t, cl_uint, const Event *, Event *) = nullptr;
-    cl_int (*EnqueueSVMMemFill)(Queue, void *, const void *, std::size_t, std::size_t, cl_uint, const Event *, Event *) = nullptr;
+    cl_int (*EnqueueSVMMemcpy)(Queue, cl_uint, void *, const void *, std::size_t, cl_uint, const Event *,
+                               Event *) = nullptr;
+    cl_int (*EnqueueSVMMemFill)(Queue, void *, const void *, std::size_t, std::size_t, cl_uint, const Event *,
+                                Event *) = nullptr;
     Program (*CreateProgramWithBinary)(Context, cl_uint, const DeviceId *, const std::size_t *, const unsigned char **,
                                        cl_int *, cl_int *) = nullptr;
     Program (*CreateProgramWithSource)(Context, cl_uint, const char **, const std::size_t *, cl_int *) = nullptr;
-    cl_int (*BuildProgram)(Program, cl_uint, const DeviceId *, const char *, void (*)(Program, void *), void *) = nullptr;
+    cl_int (*BuildProgram)(Program, cl_uint, const DeviceId *, const char *, void (*)(Program, void *),
+                           void *) = nullptr;
     cl_int (*GetProgramBuildInfo)(Program, DeviceId, cl_uint, std::size_t, void *, std::size_t *) = nullptr;
     cl_int (*ReleaseProgram)(Program) = nullptr;
     Kernel (*CreateKernel)(Program, const char *, cl_int *) = nullptr;
     cl_int (*ReleaseKernel)(Kernel) = nullptr;
     cl_int (*SetKernelArg)(Kernel, cl_uint, std::size_t, const void *) = nullptr;
     cl_int (*SetKernelArgSVMPointer)(Kernel, cl_uint, const void *) = nullptr;
-    cl_int (*EnqueueNDRangeKernel)(Queue, Kernel, cl_uint, const std::size_t *, const std::size_t *, const std::size_t *,
-                                   cl_uint, const Event *, Event *) = nullptr;
+    cl_int (*EnqueueNDRangeKernel)(Queue, Kernel, cl_uint, const std::size_t *, const std::size_t *,
+                                   const std::size_t *, cl_uint, const Event *, Event *) = nullptr;
     Event (*CreateUserEvent)(Context, cl_int *) = nullptr;
     cl_int (*SetUserEventStatus)(Event, cl_int) = nullptr;
     cl_int (*GetEventInfo)(Event, cl_uint, std::size_t, void *, std::size_t *) = nullptr;

@@ -107,10 +107,12 @@ pk_status open(const char *path, std::int32_t ordinal, DeviceState **out) {
     device->id = found[ordinal].id;
     device->ordinal = ordinal;
     if (api.figure<cl_ulong>(device->id, device_svm_capabilities) == 0) {
-        return refused(PK_UNSUPPORTED, api.text(device->id, device_name) +
-                                           " has no shared virtual memory, without which it has no addresses to hand out");
+        return refused(PK_UNSUPPORTED,
+                       api.text(device->id, device_name) +
+                           " has no shared virtual memory, without which it has no addresses to hand out");
     }
-    device->description = api.text(device->id, device_name) + " (" + driver_text(api, device->platform, device->id) + ")";
+    device->description =
+        api.text(device->id, device_name) + " (" + driver_text(api, device->platform, device->id) + ")";
     device->is_cpu = is_cpu(api, device->id);
     device->cache_bytes = cache_bytes(api, device->id);
     cl_int status = complete;

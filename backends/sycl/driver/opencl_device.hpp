@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "opencl_api.hpp"
 #include "../shim/finisher.hpp"
+#include "opencl_api.hpp"
 
 namespace portakern::opencl {
 
@@ -35,8 +35,8 @@ struct ModuleState {
 };
 
 // OpenCL's markers may be reported as ended before what they follow, so no marker is ever enqueued: an event is a place
-// between two commands, and its time is taken from their own profiles. As the beginning of a span it is the START of the
-// next command after the record, as the end of one it is the END of the last command before it.
+// between two commands, and its time is taken from their own profiles. As the beginning of a span it is the START of
+// the next command after the record, as the end of one it is the END of the last command before it.
 struct EventState {
     using Handle = pk_event_t;
     StreamState *stream = nullptr;
@@ -128,7 +128,8 @@ pk_status fill(DeviceState *device, StreamState *stream, pk_pointer to, std::uin
 // opencl_kernel.cpp
 pk_status load(DeviceState *device, const void *binary, std::size_t bytes, ModuleState **out);
 void unload(DeviceState *device, ModuleState *module);
-pk_status kernel(DeviceState *device, ModuleState *module, const char *name, std::uint32_t shared_bytes, KernelState **out);
+pk_status kernel(DeviceState *device, ModuleState *module, const char *name, std::uint32_t shared_bytes,
+                 KernelState **out);
 pk_status launch(DeviceState *device, StreamState *stream, const pk_launch *what);
 pk_status prepare_flush(DeviceState *device);  // compiles and allocates; flush does it otherwise
 pk_status flush(DeviceState *device, StreamState *stream);

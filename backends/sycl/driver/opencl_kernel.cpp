@@ -95,7 +95,8 @@ pk_status load(DeviceState *device, const void *binary, std::size_t bytes, Modul
     if (!behead(device, &begin, &bytes)) return PK_INVALID;
     if (bytes == 0) return refused(PK_INVALID, "the binary is empty");
     cl_int of_binary = complete, status = complete;
-    Program program = device->api.CreateProgramWithBinary(device->context, 1, &device->id, &bytes, &begin, &of_binary, &status);
+    Program program =
+        device->api.CreateProgramWithBinary(device->context, 1, &device->id, &bytes, &begin, &of_binary, &status);
     if (status != complete) return failed("clCreateProgramWithBinary", status);
     if (const pk_status made = built(device, program); made != PK_OK) return made;
     *out = new (std::nothrow) ModuleState;
@@ -110,7 +111,8 @@ void unload(DeviceState *device, ModuleState *module) {
     delete module;
 }
 
-pk_status kernel(DeviceState *device, ModuleState *module, const char *name, std::uint32_t shared_bytes, KernelState **out) {
+pk_status kernel(DeviceState *device, ModuleState *module, const char *name, std::uint32_t shared_bytes,
+                 KernelState **out) {
     if (shared_bytes != 0) return refused(PK_UNSUPPORTED, "local memory of an OpenCL kernel is declared in it");
     cl_int status = complete;
     Kernel made = device->api.CreateKernel(module->program, name, &status);
@@ -123,7 +125,8 @@ pk_status kernel(DeviceState *device, ModuleState *module, const char *name, std
 }
 
 pk_status launch(DeviceState *device, StreamState *stream, const pk_launch *what) {
-    if (what->attributes != 0 || what->shared_bytes != 0 || what->cluster[0] * what->cluster[1] * what->cluster[2] > 1) {
+    if (what->attributes != 0 || what->shared_bytes != 0 ||
+        what->cluster[0] * what->cluster[1] * what->cluster[2] > 1) {
         return refused(PK_UNSUPPORTED, "OpenCL has no clusters, launch attributes or dynamic local memory");
     }
     auto *kernel = reinterpret_cast<KernelState *>(what->kernel);
@@ -150,7 +153,8 @@ pk_status flush(DeviceState *device, StreamState *stream) {
     api.SetKernelArg(device->read, 1, sizeof(lines_per_group), &lines_per_group);
     api.SetKernelArgSVMPointer(device->read, 2, device->swept);
     const std::size_t groups = static_cast<std::size_t>(device->swept_bytes) / bytes_per_group;
-    if (const pk_status status = run(device, stream, device->read, {groups, 1, 1}, {1, 1, 1}); status != PK_OK) return status;
+    if (const pk_status status = run(device, stream, device->read, {groups, 1, 1}, {1, 1, 1}); status != PK_OK)
+        return status;
     // A CPU device's runtime went out of the caches, too, and how it starts a kernel is not what is asked for.
     return device->is_cpu ? launch_empty(device, stream) : PK_OK;
 }

@@ -94,7 +94,8 @@ pk_status stream_wrap(DeviceState *device, std::uint64_t native, StreamState **o
     if (status != complete) return failed("clGetCommandQueueInfo", status);
     device->api.GetCommandQueueInfo(queue, queue_properties, sizeof(properties), &properties, nullptr);
     if (context != device->context) {
-        return refused(PK_INVALID, "the queue belongs to another context, where this device's kernels and memory are unknown");
+        return refused(PK_INVALID,
+                       "the queue belongs to another context, where this device's kernels and memory are unknown");
     }
     if ((properties & queue_profiling) == 0 || (properties & queue_out_of_order) != 0) {
         return refused(PK_UNSUPPORTED, "the queue must be in order, with CL_QUEUE_PROFILING_ENABLE");
@@ -104,7 +105,9 @@ pk_status stream_wrap(DeviceState *device, std::uint64_t native, StreamState **o
     return PK_OK;
 }
 
-std::uint64_t stream_native(DeviceState *, StreamState *stream) { return reinterpret_cast<std::uint64_t>(stream->queue); }
+std::uint64_t stream_native(DeviceState *, StreamState *stream) {
+    return reinterpret_cast<std::uint64_t>(stream->queue);
+}
 
 void stream_destroy(DeviceState *device, StreamState *stream) {
     const std::lock_guard lock(device->mutex);
@@ -192,7 +195,8 @@ pk_status event_elapsed(DeviceState *device, EventState *begin, EventState *end,
     if (begin->place == end->place) return PK_OK;  // nothing ran between them
     std::uint64_t from = 0, to = 0;
     if (const pk_status status = profiled(device->api, end->before, profiling_end, &to); status != PK_OK) return status;
-    if (const pk_status status = profiled(device->api, begin->after, profiling_start, &from); status != PK_OK) return status;
+    if (const pk_status status = profiled(device->api, begin->after, profiling_start, &from); status != PK_OK)
+        return status;
     *nanoseconds = static_cast<double>(static_cast<std::int64_t>(to - from));
     return PK_OK;
 }
@@ -212,7 +216,8 @@ void gate_destroy(DeviceState *device, GateState *gate) {
 
 pk_status gate_close(DeviceState *device, StreamState *stream, GateState *gate) {
     const std::lock_guard lock(device->mutex);
-    if (gate->event != nullptr || stream->gate != nullptr) return refused(PK_INVALID, "the gate or the stream is closed already");
+    if (gate->event != nullptr || stream->gate != nullptr)
+        return refused(PK_INVALID, "the gate or the stream is closed already");
     cl_int status = complete;
     gate->event = device->api.CreateUserEvent(device->context, &status);
     if (status != complete) {

@@ -1,8 +1,8 @@
 // Waiting for queues with a deadline, in a thread of its own. Both the OpenCL driver and SYCL's shim use it.
 //
-// A CPU device computes with the thread that waits for it: on two cores Intel's runtime takes twice as long for a kernel
-// whose caller polls or sleeps until it is done as for one whose caller sits in clFinish. So nothing here polls. A
-// helper thread calls clFinish, and who waits with a deadline waits for the helper.
+// A CPU device computes with the thread that waits for it: on two cores Intel's runtime takes twice as long for a
+// kernel whose caller polls or sleeps until it is done as for one whose caller sits in clFinish. So nothing here polls.
+// A helper thread calls clFinish, and who waits with a deadline waits for the helper.
 #pragma once
 
 #include <chrono>
@@ -49,7 +49,8 @@ class Finisher {
         shared_->changed.wait_for(lock, std::chrono::seconds(1), [&] { return shared_->begun >= number; });
     }
 
-    // Has the helper do the job and waits for it, at most `timeout_ns`. The job's status, if `in_time` says that it ended.
+    // Has the helper do the job and waits for it, at most `timeout_ns`. The job's status, if `in_time` says that it
+    // ended.
     int wait(Job job, std::int64_t timeout_ns, bool *in_time) {
         std::unique_lock<std::mutex> lock(shared_->mutex);
         const std::uint64_t number = add(std::move(job));
@@ -95,8 +96,8 @@ class Finisher {
         return ++shared_->added;
     }
 
-    // The runtime's own exit handlers wait for the device's threads, and so for ever for a kernel that hangs. Handlers run
-    // in reverse order of registration: this one comes before them, and ends the process if the work still runs.
+    // The runtime's own exit handlers wait for the device's threads, and so for ever for a kernel that hangs. Handlers
+    // run in reverse order of registration: this one comes before them, and ends the process if the work still runs.
     void let_the_process_end() {
 #ifdef __GLIBC__
         if (std::exchange(ends_, true)) return;
