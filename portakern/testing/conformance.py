@@ -15,7 +15,7 @@ on the machine is skipped by name; nothing else is.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
@@ -24,7 +24,7 @@ from portakern.device import Device, load_devices
 from portakern.dtypes import DTYPES
 from portakern.errors import CompileError, MissingRuleError, PortakernError, UnsupportedDtype
 from portakern.ir.program import Program
-from portakern.ir.schedule import Nest, Schedule
+from portakern.ir.schedule import Nest, Schedule, Value
 from portakern.lower import lower_with
 from portakern.registry import check_manifest, registry
 from portakern.spec.load import library, load_operator
@@ -296,6 +296,18 @@ def schedules_are_legal(backend: Backend, language: Language) -> None:
                 assert len(set(space)) == len(space), f"{target}: a schedule appears twice"
                 for schedule in space:
                     legal(schedule, nest, language, target.device)
+                if language.choices is not None:
+                    _choices_are_known(language.choices(nest, target.device), nest, language)
+
+
+def _choices_are_known(choices: Mapping[str, Sequence[Value]], nest: Nest, language: Language) -> None:
+    """What tuning is told to try belongs to the nest, and numbers are positive where they are tiles, warps or stages."""
+    counts = {"warps", "stages", *(a.name for a in nest.axes), *(a.role for a in nest.axes)}
+    for name, values in choices.items():
+        assert name in counts or name in language.options, f"choices of {language.name} name {name!r}"
+        assert values, f"choices of {language.name} for {name} are empty"
+        if name in counts:
+            assert all(isinstance(v, int) and v >= 1 for v in values), f"choices of {language.name} for {name}: {values}"
 
 
 def legal(schedule: Schedule, nest: Nest, language: Language, device: Device) -> None:
