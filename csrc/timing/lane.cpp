@@ -24,6 +24,7 @@ Sample Lane::sample(std::int64_t i) {
     bool in_time = true;
     {
         const Entered entered(work_);
+        if (bench_.resets()) device.call<&pk_driver::reset_persisting>("reset_persisting");
         ClosedGate gate(gate_, stream_);
         if (bench_.flushes()) {
             device.call<&pk_driver::flush>("flush", stream_);

@@ -306,7 +306,6 @@ pk_health Protocol::look_at_health() {
 void Protocol::sample_block(int block) {
     std::vector<Entry *> order = by_position_;
     for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random_.below(static_cast<std::uint32_t>(i))]);
-    if (bench_.resets()) device_->call<&pk_driver::reset_persisting>("reset_persisting");
     for (Entry *entry : order) {
         failed_ = entry->contender.name;
         const std::int64_t begun = clock_now_ns();

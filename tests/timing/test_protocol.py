@@ -44,9 +44,9 @@ def test_every_block_has_each_contender_once_in_random_order():
     fake = Fake()
     contenders = [Contender(name, fake.call(name)) for name in "abc"]
     found = measure(fake.device, contenders, options(min_samples=40, max_samples=40))
-    sample = r"close flush event (\w) event open sync "
-    blocks = re.findall("reset " + sample * 3, fake.log)
-    assert len(blocks) == found.blocks == 40
+    taken = re.findall(r"reset close flush event ([abc]) event open sync ", fake.log)[-120:]
+    blocks = [tuple(taken[i : i + 3]) for i in range(0, 120, 3)]
+    assert found.blocks == 40
     assert all(sorted(block) == ["a", "b", "c"] for block in blocks)
     assert len(set(blocks)) == 6
 
@@ -64,7 +64,7 @@ def test_prepared_calls_are_taken_in_turns():
     fake = Fake()
     measure(fake.device, [Contender("k", [fake.call(name) for name in "xyz"])], options())
     taken = re.findall(r"reset close flush event (\w)", fake.log)
-    assert "".join(taken) == "xyzxyzxyzx"
+    assert "".join(taken).endswith("exyzxyzxyzx"), "after the empty launches"
 
 
 def test_a_callable_is_told_which_inputs_are_due():
