@@ -14,7 +14,7 @@ from typing import Any
 
 from portakern.errors import PortakernError
 from portakern.ir import tile as t
-from portakern.ir.core import Block, Op, yielded
+from portakern.ir.core import Block, Op, Result, yielded
 from portakern.ir.program import Program, verify_program
 from portakern.ir.tile import Axis, Kernel, tile_type
 
@@ -128,7 +128,8 @@ def _carried(kernel: Kernel) -> Iterator[tuple[t.For, int, Op]]:
 def _(kernel: Kernel) -> Iterator[tuple[str, Make]]:
     for loop, i, value in _carried(kernel):
         steps = kernel.axis[loop.axis].steps
-        if not isinstance(value, t.Dot) and not (isinstance(value, t.Binary) and value.fn == "add"):
+        running = isinstance(value, Result) and isinstance(value.source, t.Scan)
+        if not isinstance(value, t.Dot) and not running and not (isinstance(value, t.Binary) and value.fn == "add"):
             continue
         if isinstance(steps, int) and steps < 2:
             continue  # rounding a sum once is no accumulator
@@ -157,6 +158,21 @@ def _(kernel: Kernel) -> Iterator[tuple[str, Make]]:
         if op.fn in ("sum", "max"):
             other = {"sum": "max", "max": "sum"}[op.fn]
             yield f"{_at(op)}: {op.fn} is {other}", partial(edit, kernel, op, lambda new, emit, o=other: replace(new, fn=o))
+
+
+@fault("wrong running value")
+def _(kernel: Kernel) -> Iterator[tuple[str, Make]]:
+    def forgotten(new: t.Scan, emit: Emit) -> Op:
+        of = tile_type(new.carry)
+        nothing = emit(t.Const(t.identity(new.fn, of.dtype), of.dtype))
+        return replace(new, carry=emit(t.Broadcast(nothing, of.dims)) if of.dims else nothing)
+
+    for op in _ops(kernel, t.Scan):
+        yield f"{_at(op)}: the element itself", partial(
+            edit, kernel, op, lambda new, emit: replace(new, exclusive=not new.exclusive))  # fmt: skip
+        yield f"{_at(op)}: the other way", partial(edit, kernel, op, lambda new, emit: replace(new, reverse=not new.reverse))
+        if not t.starts_anew(op):
+            yield f"{_at(op)}: what came before", partial(edit, kernel, op, forgotten)
 
 
 @fault("swapped operands")
