@@ -86,6 +86,18 @@ Interval bootstrap_median(const std::vector<double> &samples, double confidence,
     return middle(medians, confidence);
 }
 
+bool at_the_timers_step(const std::vector<double> &samples, const Interval &interval) {
+    std::vector<double> inside;
+    for (double value : samples) {
+        if (value < interval.low - 1 || value > interval.high + 1) continue;
+        const auto same = [value](double other) { return std::abs(other - value) < 1; };
+        if (std::any_of(inside.begin(), inside.end(), same)) continue;
+        inside.push_back(value);
+        if (inside.size() > 2) return false;
+    }
+    return true;
+}
+
 Ratio bootstrap_ratio(const std::vector<double> &a, const std::vector<double> &b, double confidence, std::uint64_t seed,
                       int resamples) {
     require(a.size(), confidence, resamples);

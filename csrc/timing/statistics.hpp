@@ -29,6 +29,10 @@ double median(std::vector<double> samples);
 Interval bootstrap_median(const std::vector<double> &samples, double confidence, std::uint64_t seed,
                           int resamples = default_resamples);
 
+// Whether an interval cannot become narrower because the timer's steps are that coarse: at most two different values lie
+// in it, values less than a nanosecond apart being the same. In nanoseconds.
+bool at_the_timers_step(const std::vector<double> &samples, const Interval &interval);
+
 // median(b) / median(a), where a[i] and b[i] were taken next to each other: pairs are drawn together, so that what
 // slowed both down does not count.
 Ratio bootstrap_ratio(const std::vector<double> &a, const std::vector<double> &b, double confidence, std::uint64_t seed,

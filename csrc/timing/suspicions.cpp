@@ -29,7 +29,8 @@ double drift(const std::vector<double> &samples) {
 
 void look_elsewhere(Timing &timing, const Latency &idle, const Latency &busy) {
     std::vector<std::string> &found = timing.suspicions;
-    if (busy.rest > 2 * idle.rest + 20'000) {
+    // More than asking costs, and more than a busy host explains.
+    if (busy.rest > 2 * idle.rest + 20'000 && busy.rest - idle.rest > 0.05 * timing.median) {
         found.push_back(text("the device works on for %.0f us after the stream is done: work on other streams is not timed",
                              (busy.rest - idle.rest) / 1e3));
         timing.incomplete = true;

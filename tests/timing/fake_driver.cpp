@@ -3,6 +3,7 @@
 // A launch's first argument is its duration in nanoseconds (negative: it never ends). What is queued behind a closed gate
 // happens when the gate opens. Everything that happens is logged. Settings are read by name.
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <cstddef>
 #include <cstring>
@@ -141,7 +142,8 @@ pk_status event_record(pk_device_t, pk_stream_t, pk_event_t event) {
     return PK_OK;
 }
 pk_status event_elapsed(pk_device_t, pk_event_t begin, pk_event_t end, double *ns) {
-    *ns = *reinterpret_cast<double *>(end) - *reinterpret_cast<double *>(begin);
+    const double step = setting("step_ns", 0.001);
+    *ns = std::floor(*reinterpret_cast<double *>(end) / step) * step - std::floor(*reinterpret_cast<double *>(begin) / step) * step;
     return PK_OK;
 }
 

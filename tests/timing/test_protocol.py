@@ -213,7 +213,7 @@ def test_a_kernel_that_never_ends_is_a_timeout_and_frees_nothing():
 def test_a_failure_amid_the_samples_is_the_drivers_error(code: int, kind: str):
     fake = Fake(fail_at=60, fail_with=code)
     with pytest.raises(ContenderError, match=rf"k: fake launch: FAKE_ERROR \({code}\) the fake was told to fail") as caught:
-        measure(fake.device, [Contender("k", fake.call())], options(width=-1, max_samples=1000))
+        measure(fake.device, [Contender("k", fake.call())], options(width=0, max_samples=1000))
     assert caught.value.kind == kind and isinstance(caught.value.__cause__, native.DriverError)
     assert fake.log.count("close") == fake.log.count("open")
 
@@ -237,7 +237,7 @@ def test_an_interrupt_ends_it_within_a_sample():
     timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        measure(fake.device, [Contender("k", fake.call())], options(width=-1, budget_s=20, max_samples=10**9))
+        measure(fake.device, [Contender("k", fake.call())], options(width=0, budget_s=20, max_samples=10**9))
     timer.join()
 
 
@@ -259,7 +259,7 @@ def test_throttled_samples_are_marked_and_kept():
 
 def test_health_is_read_now_and_then_and_may_be_unknown():
     fake = Fake()
-    found = measure(fake.device, [Contender("k", fake.call())], options(width=-1, budget_s=0.35, max_samples=10**9))
+    found = measure(fake.device, [Contender("k", fake.call())], options(width=0, budget_s=0.35, max_samples=10**9))
     assert 4 <= fake.health_reads <= 7 and found.stopped == "budget"
     assert found.health_after is not None and found.health_after.throttled is False
     unknown = Fake(no_health=1)
@@ -299,10 +299,18 @@ def test_it_stops_when_the_interval_is_narrow():
     assert timing.ci_high_us - timing.ci_low_us <= 0.02 * timing.median_us * 1.1
 
 
+def test_it_stops_where_the_timer_is_no_finer():
+    """Steps of 128 ns in a kernel of 3 us: an interval from one step to the next is as narrow as it gets."""
+    fake = Fake(noise=0.01, step_ns=128)
+    contenders = [Contender("a", fake.call("a", 3.05)), Contender("b", fake.call("b", 3.05))]
+    found = measure(fake.device, contenders, options(max_samples=2000))
+    assert found.stopped == "width" and found.blocks < 200
+
+
 def test_it_stops_at_the_most_samples_and_at_the_budget():
     fake = Fake(noise=0.5)
     assert measure(fake.device, [Contender("k", fake.call())], options(width=1e-6)).stopped == "samples"
-    found = measure(fake.device, [Contender("k", fake.call())], options(width=-1, budget_s=0, min_samples=50, max_samples=90))
+    found = measure(fake.device, [Contender("k", fake.call())], options(width=0, budget_s=0, min_samples=50, max_samples=90))
     assert found.stopped == "budget" and found.blocks == 5
 
 
