@@ -1,0 +1,51 @@
+"""The coarse test that keeps wrong candidates out of the race, and a race on the host."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from portakern.study import steps
+from portakern.tuning.bench import LOOKED_AT, Contender, admit, differs, race
+from tests.search.bench import work_of
+
+
+def values(n: int = 1000) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(n).astype(np.float32)
+
+
+def test_rounding_passes_and_wrong_elements_do_not():
+    x = values()
+    assert differs(x.copy(), x) == ""
+    assert differs(x + np.float32(1e-3), x) == ""
+    y = x.copy()
+    y[17] += 1
+    assert differs(y, x).startswith("1 of 1 ")
+    y[:] = np.nan
+    assert differs(y, x)
+
+
+def test_large_differences_everywhere_are_seen_from_a_part():
+    x = values(4 * LOOKED_AT)
+    assert differs(np.zeros_like(x), x)
+
+
+def test_what_is_not_finite_must_agree():
+    x = values()
+    x[3], x[5] = np.inf, np.nan
+    assert differs(x.copy(), x) == ""
+    y = x.copy()
+    y[3] = -np.inf
+    assert differs(y, x)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+def test_a_race_on_the_host(dtype: str):
+    work = work_of("row_sum", "numba:cpu", dtype, M=16, N=200)
+    made = steps.build(work)
+    assert made.source is not None, made.row.error
+    one = Contender("0", made.source, made.binary_key)
+    admit(work, one, one)
+    raced = race(work, one, [one, Contender("1", made.source, made.binary_key)], 6)
+    assert raced.error is None and {n: len(x) for n, x in raced.samples.items()} == {"0": 6, "1": 6}
+    assert raced.mode.startswith("cold")
