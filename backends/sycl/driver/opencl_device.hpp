@@ -75,7 +75,7 @@ struct DeviceState {
 
     // For `flush` and `launch_empty`, made at the first use of either.
     Program own = nullptr;
-    Kernel read = nullptr, empty = nullptr;
+    Kernel read = nullptr, empty = nullptr, wake = nullptr;
     void *swept = nullptr;
     std::int64_t swept_bytes = 0;
 };
@@ -134,6 +134,7 @@ pk_status launch(DeviceState *device, StreamState *stream, const pk_launch *what
 pk_status prepare_flush(DeviceState *device);  // compiles and allocates; flush does it otherwise
 pk_status flush(DeviceState *device, StreamState *stream);
 pk_status launch_empty(DeviceState *device, StreamState *stream);
+pk_status launch_wake(DeviceState *device, StreamState *stream);
 void release_own(DeviceState *device);
 
 }  // namespace portakern::opencl

@@ -51,6 +51,7 @@ pk_status prepare_own(DeviceState *device) {
     if (const pk_status made = built(device, program); made != PK_OK) return made;
     device->read = api.CreateKernel(program, "pk_read", &status);
     if (status == complete) device->empty = api.CreateKernel(program, "pk_empty", &status);
+    if (status == complete) device->wake = api.CreateKernel(program, "pk_wake", &status);
     if (status != complete) {
         api.ReleaseProgram(program);
         return failed("clCreateKernel", status);
@@ -164,10 +165,20 @@ pk_status launch_empty(DeviceState *device, StreamState *stream) {
     return run(device, stream, device->empty, {1, 1, 1}, {1, 1, 1});
 }
 
+pk_status launch_wake(DeviceState *device, StreamState *stream) {
+    if (const pk_status status = prepare_own(device); status != PK_OK) return status;
+    const std::lock_guard lock(device->mutex);
+    device->api.SetKernelArg(device->wake, 0, sizeof(wake_turns), &wake_turns);
+    device->api.SetKernelArg(device->wake, 1, sizeof(void *), nullptr);
+    const auto units = device->api.figure<cl_uint>(device->id, device_max_compute_units);
+    return run(device, stream, device->wake, {std::size_t{units} * wake_groups_per_unit, 1, 1}, {1, 1, 1});
+}
+
 void release_own(DeviceState *device) {
     if (device->own != nullptr) {
         device->api.ReleaseKernel(device->read);
         device->api.ReleaseKernel(device->empty);
+        device->api.ReleaseKernel(device->wake);
         device->api.ReleaseProgram(device->own);
     }
     if (device->swept != nullptr) device->api.SVMFree(device->context, device->swept);

@@ -228,7 +228,7 @@ pk_status gate_close(DeviceState *device, StreamState *stream, GateState *gate) 
     stream->gate = gate;
     let_go(device->api, &stream->wait_for);
     stream->wait_for = kept(device->api, gate->event);
-    return PK_OK;
+    return device->is_cpu ? launch_wake(device, stream) : PK_OK;
 }
 
 pk_status gate_open(DeviceState *device, GateState *gate) {

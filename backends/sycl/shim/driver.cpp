@@ -91,7 +91,7 @@ struct Device {
     Stream* first = nullptr;
     Finisher finisher;
     std::optional<Module> own;
-    Kernel *read = nullptr, *empty = nullptr;
+    Kernel *read = nullptr, *empty = nullptr, *wake = nullptr;
     void* swept = nullptr;
 
     sycl::queue queue() const {
@@ -425,11 +425,14 @@ pk_status prepare_own(Device* device) {
         if (failed) throw std::runtime_error("OpenCL error " + std::to_string(failed));
         Module made;
         made.program = program;
-        made.kernels.push_back({shim::kernel_of(queue, program, "pk_read")});
-        made.kernels.push_back({shim::kernel_of(queue, program, "pk_empty")});
+        for (const char* name : {"pk_read", "pk_empty", "pk_wake"}) {
+            made.kernels.push_back({shim::kernel_of(queue, program, name)});
+        }
         device->own.emplace(std::move(made));
-        device->read = &device->own->kernels.front();
-        device->empty = &device->own->kernels.back();
+        auto each = device->own->kernels.begin();
+        device->read = &*each++;
+        device->empty = &*each++;
+        device->wake = &*each;
     });
     if (status != PK_OK) return status;
     pk_facts told{};
@@ -481,7 +484,7 @@ void gate_destroy(Device* device, Gate* gate) {
 pk_status gate_close(Device* device, Stream* stream, Gate* gate) {
     const Locked lock(device->mutex);
     if (gate->event != nullptr || stream->gate != nullptr) return refused(PK_INVALID, "the gate or the stream is closed already");
-    return done("clCreateUserEvent", [&] {
+    const pk_status status = done("clCreateUserEvent", [&] {
         cl_int failed = 0;
         cl_context context = sycl::get_native<sycl::backend::opencl>(device->context);
         cl_event made = PK_OPENCL(clCreateUserEvent)(context, &failed);
@@ -492,6 +495,11 @@ pk_status gate_close(Device* device, Stream* stream, Gate* gate) {
         gate->stream = stream;
         stream->gate = gate;
     });
+    if (status != PK_OK) return status;
+    const size_t units = device->device.get_info<sycl::info::device::max_compute_units>();
+    const uint64_t turns = portakern::wake_turns;
+    return run(device, stream, device->wake, units * portakern::wake_groups_per_unit,
+               {{&turns, 8, PK_ARG_VALUE}, {&device->swept, 8, PK_ARG_POINTER}});
 }
 
 pk_driver made_table() {
