@@ -155,7 +155,7 @@ class HipEmitter(CLikeEmitter):
     def dialect(self, target: Target) -> Dialect:
         return Dialect(
             "HIP", subgroup=subgroup(target.device), types=_TYPES, role_matters=True,
-            register_operands=frozenset({("A", "accumulator"), ("A", "left")}),
+            register_operands=frozenset({("A", "accumulator"), ("A", "left")}), private_walks=True,
         )  # fmt: skip
 
     def missing(self, program: Program, target: Target) -> Sequence[Missing]:

@@ -13,7 +13,7 @@ extern "C" __global__ void __launch_bounds__(128) softmax_long(
     for (int64_t n0 = 0; n0 < N; n0 += 1024) {
         const int32_t n_left = pk::left(N, n0);  // the last tile along n may reach past the end
         auto x_tile = pk::load<Tile>(x + m * N + n0, 1, n_left, -INFINITY);
-        const float row_max = pk::reduce_cols<pk::Max>(x_tile);
+        const float row_max = pk::reduce_own<pk::Max>(x_tile);
         const float new_top = pk::max(top, row_max);
         // nothing but -inf so far: shift by 0, since -inf - -inf would be NaN
         const float top_or_0 = new_top == -INFINITY ? 0.0f : new_top;
@@ -21,17 +21,26 @@ extern "C" __global__ void __launch_bounds__(128) softmax_long(
         auto masked_x = pk::map<Tile>([=](int32_t col, float x) {
             return col < n_left ? pk::exp(x - top_or_0) : 0.0f;
         }, pk::col_index<Tile>(), x_tile);
-        const float row_sum = pk::reduce_cols<pk::Sum>(masked_x);
+        const float row_sum = pk::reduce_own<pk::Sum>(masked_x);
         total = total * pk::exp(top - top_or_0) + row_sum;
         top = new_top;
     }
+    // every thread has walked its own columns: join what they found
+    struct Part { float top, total; };
+    const Part whole = pk::combine<Tile>(Part{top, total}, [](Part one, Part two) {
+        const float larger = pk::max(one.top, two.top);
+        const float chosen = larger == -INFINITY ? 0.0f : larger;
+        return Part{larger, one.total * pk::exp(one.top - chosen) + two.total * pk::exp(two.top - chosen)};
+    });
     // nothing but -inf so far: shift by 0, since -inf - -inf would be NaN
-    const float top_or_0_2 = top == -INFINITY ? 0.0f : top;
+    const float whole_top_or_0 = whole.top == -INFINITY ? 0.0f : whole.top;
     // 1024 coordinates along n at a time
     for (int64_t n0_2 = 0; n0_2 < N; n0_2 += 1024) {
         const int32_t n_left = pk::left(N, n0_2);  // the last tile along n may reach past the end
         auto x_tile2 = pk::load<Tile>(x + m * N + n0_2, 1, n_left, -INFINITY);
-        auto y_tile = pk::map<Tile>([=](float x_tile2) { return pk::exp(x_tile2 - top_or_0_2) / total; }, x_tile2);
+        auto y_tile = pk::map<Tile>([=](float x_tile2) {
+            return pk::exp(x_tile2 - whole_top_or_0) / whole.total;
+        }, x_tile2);
         pk::store(y_tile, y + m * N + n0_2, 1, n_left);
     }
 }

@@ -1,6 +1,7 @@
 // portakern's tile vocabulary on AMD GPUs (CDNA 2 to 4, RDNA 3 and 4).  See docs/tile-vocabulary.md.
 #pragma once
 
+#include "pk/combine.h"
 #include "pk/matrix.h"
 #include "pk/reduce.h"
 #include "pk/relayout.h"
