@@ -98,7 +98,8 @@ def _rows(nest: Nest, device: Device) -> Iterator[Schedule]:
     longest = _longest_row(nest)
     if whole is not None and whole <= longest:
         yield from _whole_rows(nest, device, reduced, rows, whole)
-    for cols, warps in ((4096, 8), (2048, 4), (8192, 16), (1024, 4)):
+    # 32 elements a thread: enough bytes on their way (cross_entropy 4096x32768 on an H200: 130 us, 137 with 16).
+    for cols, warps in ((8192, 8), (4096, 4), (4096, 8), (2048, 4), (8192, 16), (1024, 4)):
         if cols <= longest and (whole is None or cols < whole or whole > longest):
             yield schedule(nest, {reduced.name: fitted(reduced, cols)}, warps)
 
