@@ -53,7 +53,7 @@ Sample Lane::sample(std::int64_t i) {
 // Where the calling thread does the work, the flush also emptied the caches of what comes before the work.
 void Lane::warm_the_way(std::int64_t i) {
     record(bench_.begin);
-    if (bench_.device->has<&pk_driver::launch_empty>()) bench_.device->call<&pk_driver::launch_empty>("launch_empty", stream_);
+    if (bench_.can_launch_empty) bench_.device->call<&pk_driver::launch_empty>("launch_empty", stream_);
     record(bench_.end);
     work_.touch(i);
 }

@@ -16,10 +16,11 @@ struct Bench {
     const Options *options;
     WatchedGate *gate = nullptr;  // null where the driver has none
     Event begin, end;             // empty where the driver has none
-    double flush_ns = -1;         // what one flush takes; negative if not known
+    bool can_flush = false, can_launch_empty = false;
+    double flush_ns = -1;  // what one flush takes; negative if not known
 
     bool blocking() const { return device->facts().blocking != 0; }
-    bool flushes() const { return options->cold && device->has<&pk_driver::flush>(); }
+    bool flushes() const { return options->cold && can_flush; }
     bool resets() const { return options->cold && device->has<&pk_driver::reset_persisting>(); }
 };
 

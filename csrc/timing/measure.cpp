@@ -90,6 +90,19 @@ class Protocol {
     std::int64_t polled_ = 0;
 };
 
+// Whether a driver that has a function can do it on this device: some find out only when they are asked.
+template <typename Ask>
+bool supported(bool has, Ask ask) {
+    if (!has) return false;
+    try {
+        ask();
+    } catch (const DriverError &error) {
+        if (error.status() == PK_UNSUPPORTED) return false;
+        throw;
+    }
+    return true;
+}
+
 Protocol::Protocol(const std::shared_ptr<Device> &device, std::vector<Contender> &contenders, const Options &options,
                    std::string &failed)
     : device_(device), options_(options), failed_(failed), health_(device), random_(options.seed) {
@@ -97,8 +110,13 @@ Protocol::Protocol(const std::shared_ptr<Device> &device, std::vector<Contender>
                        device->has<&pk_driver::gate_open>();
     bench_.device = device;
     bench_.options = &options_;
-    if (gates) gate_ = std::make_unique<WatchedGate>(device, options.gate_limit_ns);
+    supported(gates, [&] { gate_ = std::make_unique<WatchedGate>(device, options.gate_limit_ns); });
     bench_.gate = gate_.get();
+    const pk_stream_t stream = device->wrapped(contenders.empty() ? 0 : contenders.front().stream);
+    bench_.can_flush = supported(options.cold && device->has<&pk_driver::flush>(),
+                                 [&] { device->call<&pk_driver::flush>("flush", stream); });
+    bench_.can_launch_empty = supported(device->has<&pk_driver::launch_empty>(),
+                                        [&] { device->call<&pk_driver::launch_empty>("launch_empty", stream); });
     if (device->has<&pk_driver::event_create>()) {
         bench_.begin = make_event(device);
         bench_.end = make_event(device);
@@ -171,7 +189,7 @@ void Protocol::calibrate(Entry &entry) {
         }
         bench_.flush_ns = median(std::move(times));
     }
-    if (!device_->has<&pk_driver::launch_empty>()) return;
+    if (!bench_.can_launch_empty) return;
     for (const auto &other : entries_) {  // one that was calibrated on the same stream
         if (other.get() == &entry) break;
         if (other->contender.stream != entry.contender.stream) continue;

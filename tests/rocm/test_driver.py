@@ -307,6 +307,16 @@ def test_the_timing_protocol(hip: Standin, cache: str) -> None:
         device.free(place)
 
 
+def test_timing_says_what_a_gpu_or_its_runtime_cannot_do(hip: Standin, old: Standin) -> None:
+    old.attribute(CAN_WAIT, 0)
+    device = native.open_device("hip", 0, old.path)  # without a run-time compiler
+    place = device.allocate(4000)
+    options = Options(budget_s=0.1, min_samples=5, max_samples=5, warm_up_s=0.01)
+    timing = measure(device, [Contender("shift", [shift(device, place, place, 10)])], options).timings[0]
+    assert "cannot flush" in timing.mode and "no gate" in timing.mode and timing.empty_us is None
+    device.free(place)
+
+
 # ---- AMD's own library, without a GPU
 
 REAL = """

@@ -36,7 +36,7 @@ def test_nothing_is_gated_before_the_first_calls_have_ended():
     """What a first call loads or allocates would wait for ever behind a closed gate."""
     fake = Fake()
     measure(fake.device, [Contender("k", fake.call())], options())
-    assert fake.log.startswith("wrap0 k sync k sync k sync") or fake.log.startswith("wrap0 k sync ")
+    assert fake.log.startswith("wrap0 flush empty k sync ")  # what the driver can do is asked first
     assert fake.log.index("k sync") < fake.log.index("close")
 
 
