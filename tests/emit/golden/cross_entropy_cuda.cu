@@ -8,7 +8,7 @@
 // portakern launch: kernel=cross_entropy_1 grid=(4096, 1, 1) block=(256, 1, 1) shared=0 args=(logits, labels, t0)
 extern "C" __global__ void __launch_bounds__(256) cross_entropy_1(
         const float* __restrict__ logits, const int64_t* __restrict__ labels, float* __restrict__ t0) {
-    using Tile = pk::Rows<1, 4096, 256, 4>;  // one row along j
+    using Tile = pk::Rows<1, 8192, 256, 4>;  // one row along j
 
     const int64_t i = int64_t(blockIdx.x);  // coordinate along i
     const int64_t labels_value = *(labels + i);
@@ -17,8 +17,8 @@ extern "C" __global__ void __launch_bounds__(256) cross_entropy_1(
     float top = -INFINITY;
     float total1 = 0.0f;
     float total2 = 0.0f;
-    // 4096 coordinates along j at a time
-    for (int64_t j0_2 = 0; j0_2 < 32768; j0_2 += 4096) {
+    // 8192 coordinates along j at a time
+    for (int64_t j0_2 = 0; j0_2 < 32768; j0_2 += 8192) {
         auto logits_tile = pk::load<Tile, pk::Aligned>(logits + i * 32768 + j0_2, 1);
         const float row_max = pk::reduce_own<pk::Max>(logits_tile);
         const float new_top = pk::max(top, row_max);

@@ -6,12 +6,12 @@
 // portakern launch: kernel=cumsum grid=(M, 1, 1) block=(256, 1, 1) shared=0 args=(x, out, M)
 extern "C" __global__ void __launch_bounds__(256) cumsum(
         const pk::bf16* __restrict__ x, pk::bf16* __restrict__ out, int64_t M) {
-    using Tile = pk::Rows<1, 4096, 256>;  // one row along j
+    using Tile = pk::Rows<1, 8192, 256>;  // one row along j
 
     const int64_t i = int64_t(blockIdx.x);  // coordinate along i
     float total = 0.0f;
-    // 4096 coordinates along j at a time
-    for (int64_t j0_2 = 0; j0_2 < 100000; j0_2 += 4096) {
+    // 8192 coordinates along j at a time
+    for (int64_t j0_2 = 0; j0_2 < 100000; j0_2 += 8192) {
         const int32_t j_left = pk::left(100000, j0_2);  // the last tile along j may reach past the end
         auto x_tile = pk::load<Tile, pk::Aligned>(x + i * 100000 + j0_2, 1, j_left, 0.0f);
         auto x_f32 = pk::map<Tile>([](pk::bf16 x) { return float(x); }, x_tile);
