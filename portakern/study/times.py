@@ -79,8 +79,12 @@ def _roofline(r: Mapping[str, Any] | None) -> str:
         if isinstance(figure, Mapping):
             unit, scale = ("GB/s", 1e9) if name == "bandwidth" else ("TFLOP/s", 1e12)
             parts.append(f"{figure['share']:.1%} of the stated {figure['value'] / scale:.4g} {unit} of {stated['product']}")
-    reached = f"{r['gbs']:.4g} GB/s, {r['gflops']:.4g} GFLOP/s" if r.get("gbs") is not None else ""
+    reached = f"{r['gbs']:.4g} GB/s, {_flops(r['gflops'])}" if r.get("gbs") is not None else ""
     return "; ".join(filter(None, [*parts, reached, f"limited by {r['limiter']}" if r.get("limiter") else ""]))
+
+
+def _flops(gflops: float) -> str:
+    return f"{gflops / 1e3:.4g} TFLOP/s" if gflops >= 1e3 else f"{gflops:.4g} GFLOP/s"
 
 
 def _taken(t: Mapping[str, Any]) -> str:
