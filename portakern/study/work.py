@@ -117,7 +117,7 @@ def works(
             key = key_of(traced, sizes, dtype, target)
             chosen = tuned(key, target) if not schedule and foreign is None else None
             found.append(Work(program, dim_names(traced), opened, at_sizes(families, {**sizes, **opened}), str(target),
-                              {} if schedule in (None, DEFAULT) else dict(schedule), row, foreign, torch=op.torch,
+                              dict(schedule) if isinstance(schedule, Mapping) else {}, row, foreign, torch=op.torch,
                               file=op.file, key=key, chosen=chosen))  # fmt: skip
     return found
 
