@@ -15,7 +15,8 @@ from portakern.ir.core import Op
 from portakern.ir.program import Program
 
 from .addresses import CudaPlanner
-from .hopper import COPIES, PipelinePlan, pipelined
+from .hopper import MOVERS, PipelinePlan, pipelined
+from .lines import in_lines
 from .plans import STATIC_SHARED, CudaKernelPlan, products_of, shared_operand_bytes
 from .printer import DIALECT, CudaPrinter
 
@@ -25,6 +26,7 @@ _MATRIX_OPERANDS = {"bf16", "f16", "f32", "f64"}
 OPTIONS = {
     "mma": "instructions of 16-bit matrix products: sync (mma.sync), wgmma (sm_90a, where tiles allow it), or auto",
     "copies": "who copies the operands of wgmma to shared memory: threads, engine (TMA, in a pipeline between warps), or auto",
+    "stores": "who writes the result of such a pipeline: threads, engine (through shared memory), or auto",
     "cluster": "blocks that share operands, below each other x side by side (copies=engine): 1x1, 2x1, 1x2, 2x2, ... or auto",
     "band": "how many clusters of tiles high the bands are in which tiles are taken (copies=engine)",
 }
@@ -51,9 +53,10 @@ class CudaEmitter(CLikeEmitter):
             asked = kernel.schedule.option("mma", "auto")
             if asked not in ("auto", "sync", "wgmma"):
                 found.append(Missing(f"the option mma={asked}", alternative="auto, sync or wgmma"))
-            copies = kernel.schedule.option("copies", "auto")
-            if copies not in COPIES:
-                found.append(Missing(f"the option copies={copies}", alternative="auto, threads or engine"))
+            for name in ("copies", "stores"):
+                chosen = kernel.schedule.option(name, "auto")
+                if chosen not in MOVERS:
+                    found.append(Missing(f"the option {name}={chosen}", alternative="auto, threads or engine"))
         return found
 
     def emit(self, program: Program, target: Target) -> Source:
@@ -63,7 +66,7 @@ class CudaEmitter(CLikeEmitter):
         return replace(source, text=text, headers=included_headers(text))
 
     def plan_kernel(self, kernel: t.Kernel, dialect: Dialect, target: Target) -> CudaKernelPlan:
-        plan = super().plan_kernel(kernel, dialect, target)
+        plan = in_lines(super().plan_kernel(kernel, dialect, target))
         made = CudaKernelPlan(**vars(plan), products=products_of(plan, str(kernel.schedule.option("mma", "auto")), target))
         return pipelined(made, kernel, target)
 
@@ -78,7 +81,7 @@ class CudaEmitter(CLikeEmitter):
         if not isinstance(k, PipelinePlan):
             return made
         cluster = (k.cluster[0] * k.cluster[1], 1, 1)
-        return replace(made, block=(k.block, 1, 1), cluster=cluster, maps=tuple(f.map for f in k.feeds))
+        return replace(made, block=(k.block, 1, 1), cluster=cluster, maps=k.maps)
 
     def shared_bytes(self, plan: KernelPlan, dialect: Dialect, target: Target) -> int:
         if isinstance(plan, PipelinePlan):
@@ -93,9 +96,9 @@ class CudaEmitter(CLikeEmitter):
 _HOME = {
     "atomic": r"store_(add|max)", "combine": r"(combine<|reduce_own)", "dot": r"dot\(",
     "math": r"(max|min|exp\w*|log\w*|sqrt|rsqrt|tanh|sigmoid|erf|sin|cos|floor|ceil|round|sign|abs|isnan|pow|rem|floordiv)\(",
-    "memory": r"(load|store)[<(]", "pipeline": r"Pipeline", "reduce": r"reduce_(cols|rows)",
-    "relayout": r"(relayout|transpose)<", "scan": r"scan_", "shared": r"(Shared|stage|put|sync)\b", "tile": r"(map|fill)<",
-    "wgmma": r"WarpgroupAccumulator",
+    "memory": r"(load|store)[<(]", "outbox": r"Outbox", "pipeline": r"Pipeline", "reduce": r"reduce_(cols|rows)",
+    "relayout": r"(relayout|transpose)<", "scan": r"scan_", "shared": r"(Shared|Lines|stage|put|sync)\b",
+    "tile": r"(map|fill)<", "wgmma": r"WarpgroupAccumulator",
 }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from portakern.emit.clike.layouts import Layout
 from portakern.errors import ScheduleError
 
 from .addresses import CudaAccess
+from .lines import PADDING, Lines
 
 AUTO_WGMMA = True
 """Whether wgmma is taken wherever it can be: on an H200 it did a bf16 product of 4096^3 in 0.62 of the time of mma.sync."""
@@ -78,11 +79,12 @@ def vector_width(k: KernelPlan, layout: Layout) -> int:
 
 def shared_offsets(k: KernelPlan) -> list[int]:
     """Where each operand begins in shared memory, and the end: the library aligns them to 1024 bytes where that is a divisor
-    of their size, else to 128 (see pk::Shared)."""
+    of their size, else to 128 (see pk::Shared; pk::Lines always to 128)."""
     found, end = [], 0
     for s in k.shared:
-        size = s.rows * s.cols * DTYPES[s.dtype].bytes
-        align = 128 if size % 1024 else 1024
+        width = s.cols + PADDING if isinstance(s, Lines) else s.cols
+        size = s.rows * width * DTYPES[s.dtype].bytes
+        align = 128 if size % 1024 or isinstance(s, Lines) else 1024
         begin = -(-end // align) * align
         found.append(begin)
         end = begin + -(-size // align) * align * s.slots

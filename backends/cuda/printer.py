@@ -8,7 +8,8 @@ from portakern.emit.clike import TYPES, Dialect, KernelPlan, Printer
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Layout
 
-from .hopper import PipelinePlan, print_pipeline
+from .hopper import PipelinePlan, SendTile, print_pipeline
+from .lines import Lines
 from .plans import (
     STATIC_SHARED,
     aligned,
@@ -98,6 +99,18 @@ class CudaPrinter(Printer):
             return super().on_StoreTile(s)
         return [self.dialect.word("store", ALIGNED, s.value, *self.address(s.access)) + ";"]
 
+    def on_SendTile(self, s: SendTile) -> list[str]:
+        assert s.map is not None
+        return [f"outbox.send({s.value}, {s.map.name}, {', '.join(s.at)});"]
+
     def on_Stage(self, s: p.Stage) -> list[str]:
-        template = str(self.plan.threads) + (f", {ALIGNED}" if aligned(s.access) else "")
-        return [self.dialect.word("stage", template, self.slot(s.shared, s.slot), *self.address(s.access)) + ";"]
+        slot, template = self.slot(s.shared, s.slot), str(self.plan.threads)
+        if isinstance(s.shared, Lines) and s.shared.turned:
+            slot = self.dialect.word("transposed", "", slot)
+        elif aligned(s.access):
+            template += f", {ALIGNED}"
+        return [self.dialect.word("stage", template, slot, *self.address(s.access)) + ";"]
+
+    def shared_type(self, s: p.Shared) -> str:
+        text = super().shared_type(s)
+        return text.replace("pk::Shared", "pk::Lines") if isinstance(s, Lines) else text

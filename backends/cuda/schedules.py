@@ -12,6 +12,8 @@ from portakern.device import Device
 from portakern.dtypes import DTYPES
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
+from .hopper.choosing import pipelines
+
 MAX_WARPS = 16
 TILE_REGISTERS = 168
 """32-bit registers that tiles may take: of 255, the rest is for addresses, loop state and operands on their way."""
@@ -165,6 +167,7 @@ _SCALAR = (
 
 
 def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
+    yield from pipelines(nest, device)
     m, n, k = (nest.role(x)[0] for x in "mnk")
     dtype = nest.dots or nest.io_dtype
     table = _MATRIX if dtype in ("bf16", "f16") else _SCALAR

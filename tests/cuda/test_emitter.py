@@ -15,11 +15,13 @@ from portakern.ir.core import Arg, Block
 from portakern.ir.program import Array, Program
 from portakern.ir.schedule import Schedule
 from portakern.registry import registry
+from tests import samples
 from tests.cuda.variants import all_variants, scheduled
 
 CUDA = registry().language("cuda")
 HOPPER = registry().target("cuda:sm_90a")
-GOLDEN = ("add_bias", "softmax_row", "softmax_long_open", "matmul_deep", "wgmma", "attention_registers", "transpose")
+GOLDEN = ("add_bias", "softmax_row", "softmax_long_open", "matmul_deep", "matmul_f32_large", "wgmma",
+          "pipeline", "pipeline_batched", "attention_registers", "transpose")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -92,6 +94,59 @@ def test_the_plan_says_which_instructions_do_the_products() -> None:
         products("wgmma", registry().target("cuda:sm_80"))
     with pytest.raises(ScheduleError, match="an operand comes from another product"):
         CUDA.emitter.emit(scheduled(all_variants()["attention"], 4, mma="wgmma"), HOPPER)
+
+
+def _pipeline(tile: tuple[int, int, int] = (128, 128, 64), size: tuple[int, int, int] = (256, 256, 256), warps: int = 8,
+              **options: str) -> Program:
+    return scheduled(samples.matmul_bias(*size, "bf16", tile), warps, 2, **{"copies": "engine", **options})
+
+
+def test_the_plan_of_a_pipeline_says_who_does_what(golden: Callable[[str, str], None]) -> None:
+    golden("pipeline.plan", str(CUDA.emitter.plan(all_variants()["pipeline"], HOPPER)))
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        (_pipeline(size=(256, 250, 256)), "rows of w do not begin at multiples of 16 bytes"),
+        (_pipeline(size=(256, 256, 100)), "rows of a do not begin at multiples of 16 bytes"),
+        (_pipeline(tile=(32, 128, 64), warps=4), "its products are not wgmma's"),
+        (_pipeline(cluster="3x1"), "cannot run in clusters of 3x1"),
+        (_pipeline(size=(128, 256, 256), cluster="2x1"), "cannot run in clusters of 2x1"),
+        (_pipeline(size=(256, 250, 256), copies="auto", mma="sync"), ""),
+        (_pipeline(size=(256, 250, 256), copies="auto"), ""),
+    ],
+)
+def test_what_the_copy_engine_cannot_do_is_said_or_left_to_the_threads(program: Program, why: str) -> None:
+    if not why:
+        assert not CUDA.emitter.emit(program, HOPPER).launches[0].maps
+        return
+    with pytest.raises(ScheduleError, match=why):
+        CUDA.emitter.emit(program, HOPPER)
+
+
+def test_the_copy_engine_is_hoppers() -> None:
+    with pytest.raises(ScheduleError, match="its products are not wgmma's"):
+        CUDA.emitter.emit(_pipeline(), registry().target("cuda:sm_80"))
+    assert not CUDA.emitter.emit(_pipeline(copies="auto"), registry().target("cuda:sm_80")).launches[0].maps
+    assert "the option copies=both" in CUDA.emitter.missing(_pipeline(copies="both"), HOPPER)[0].what
+
+
+def test_a_result_that_the_engine_cannot_write_is_stored_by_the_threads() -> None:
+    source = CUDA.emitter.emit(_pipeline(stores="threads"), HOPPER)
+    assert [m.array for m in source.launches[0].maps] == ["a", "w"] and "pk::Outbox" not in source.text
+    full = CUDA.emitter.emit(_pipeline(), HOPPER)
+    assert [m.array for m in full.launches[0].maps] == ["a", "w", "c"] and "pk::store" not in full.text
+
+
+def test_misaligned_rows_are_shared_in_pairs() -> None:
+    assert CUDA.emitter.emit(_pipeline(), HOPPER).launches[0].cluster == (1, 1, 1)
+    assert CUDA.emitter.emit(_pipeline(size=(256, 264, 264)), HOPPER).launches[0].cluster == (2, 1, 1)
+
+
+def test_persistent_blocks_are_as_many_as_run_at_once() -> None:
+    few, many = (CUDA.emitter.emit(_pipeline(size=(n, n, 64)), HOPPER).launches[0].grid[0] for n in (256, 4096))
+    assert (few, many) == (4, 132)
 
 
 def test_aligned_accesses_need_aligned_facts() -> None:

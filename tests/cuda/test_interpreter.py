@@ -18,7 +18,8 @@ HOPPER = registry().target("cuda:sm_90a")
 assert CUDA.simulator is not None
 SIMULATOR = CUDA.simulator
 pytestmark = pytest.mark.skipif(not SIMULATOR.available(HOPPER), reason="needs a C++ compiler on x86-64 Linux")
-FEW = ("softmax", "softmax_long_open", "transpose_bf16", "column_sums", "matmul_deep", "wgmma_side", "attention_registers")
+FEW = ("softmax", "softmax_long_open", "transpose_bf16", "column_sums", "matmul_deep", "wgmma_side", "pipeline",
+       "pipeline_quad", "pipeline_batched", "matmul_f32_large", "attention_registers")  # fmt: skip
 
 
 def emitted(name: str) -> Source:
@@ -63,6 +64,10 @@ def changed(name: str, change: Callable[[str], str]) -> Source:
         ("matmul_deep", "pk::wait<1>()", "pk::wait<2>()"),  # a copy is read before it has arrived
         ("matmul_deep", "slot = (slot + 1) % 3", "slot = (slot + 2) % 3"),
         ("attention_registers", "pk::wait<0>();\n        pk::sync();  // this", "pk::sync();  // this"),
+        ("pipeline", "pipe.release_previous()", "pipe.release(slot), pipe.advance()"),  # before its product has read it
+        ("pipeline", "pipe.finish();", ""),  # the sum is read before it is complete
+        ("pipeline", "outbox.finish();", ""),  # the block ends before its result is out
+        ("pipeline_quad", "pipe.copy_right(w_shared[slot], w_map, k0, n0)", "pipe.copy_right(w_shared[slot], w_map, n0, k0)"),
         ("column_sums", "m_left, n_left, 0.0f)", "m_left, n_left, 1.0f)"),  # the pad of the ragged end
     ],
 )
@@ -76,6 +81,12 @@ def test_a_barrier_that_not_all_threads_meet_is_an_error() -> None:
     source = changed("column_sums", lambda text: text.replace("pk::store(", barrier))
     with pytest.raises(SimulatorError, match="a barrier is not met by all threads"):
         error_of("column_sums", source)
+
+
+def test_bytes_that_never_arrive_are_an_error() -> None:
+    source = changed("pipeline", lambda text: text.replace("pipe.refill(49152)", "pipe.refill(49153)"))
+    with pytest.raises(SimulatorError, match="threads wait for what never comes"):
+        error_of("pipeline", source)
 
 
 def test_more_than_the_tile_library_is_refused() -> None:

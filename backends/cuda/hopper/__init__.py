@@ -4,8 +4,8 @@
 ``include/pk/pipeline.cuh``.
 """
 
-from .plan import Feed, PipelinePlan
-from .planning import COPIES, obstacle_to_pipeline, pipelined
+from .plan import Feed, PipelinePlan, SendTile
+from .planning import MOVERS, obstacle_to_pipeline, pipelined
 from .printer import print_pipeline
 
-__all__ = ["COPIES", "Feed", "PipelinePlan", "obstacle_to_pipeline", "pipelined", "print_pipeline"]
+__all__ = ["MOVERS", "Feed", "PipelinePlan", "SendTile", "obstacle_to_pipeline", "pipelined", "print_pipeline"]

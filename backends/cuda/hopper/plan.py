@@ -13,6 +13,8 @@ from ..plans import CudaKernelPlan
 WARPGROUP = 128
 """Threads of a warpgroup: the producer is one, and the consumers are one or two."""
 
+PANEL_BYTES = 64 * 64 * 2
+
 
 @dataclass(frozen=True)
 class Feed:
@@ -35,6 +37,19 @@ class Feed:
         box = " x ".join(map(str, self.map.box))
         at = ", ".join(self.at)
         return f"feed {self.shared.name} from {self.map.array} at ({at}) by boxes of {box}, swizzle {self.map.swizzle}"
+
+
+@dataclass(frozen=True)
+class SendTile(p.StoreTile):
+    """A store that the copy engine does, through ``panels`` panels of shared memory for each warpgroup.  ``at`` as in Feed."""
+
+    map: TensorMap | None = None
+    at: tuple[str, ...] = ()
+    panels: int = 2
+
+    def __str__(self) -> str:
+        assert self.map is not None
+        return f"send {self.value} to {self.map.array} at ({', '.join(self.at)}) by {self.panels} panels of 64 x 64 in turn"
 
 
 @dataclass(frozen=True)
@@ -78,8 +93,23 @@ class PipelinePlan(CudaKernelPlan):
 
     @property
     def barriers_at(self) -> int:
-        """Where the pipeline's barriers lie in shared memory, behind the operands."""
+        """Where the pipeline's barriers lie in shared memory, behind all else."""
+        panels = 0 if self.sent is None else self.threads // WARPGROUP * self.sent.panels
+        return self.outbox_at + panels * PANEL_BYTES
+
+    @property
+    def sent(self) -> SendTile | None:
+        return next((s for s in self.after if isinstance(s, SendTile)), None)
+
+    @property
+    def outbox_at(self) -> int:
+        """Where the panels lie through which the result goes to memory; aligned to 1024 bytes as the operands' slots are."""
         return self.slots * self.slot_bytes
+
+    @property
+    def maps(self) -> tuple[TensorMap, ...]:
+        sent = (self.sent.map,) if self.sent is not None and self.sent.map is not None else ()
+        return (*(f.map for f in self.feeds), *sent)
 
     @property
     def dynamic_bytes(self) -> int:
@@ -103,7 +133,7 @@ class PipelinePlan(CudaKernelPlan):
             f"    slots {self.slots} of {self.slot_bytes} bytes, each with a barrier for what arrives and one for its readers",
             *(f"    layout {x}" for x in self.layouts),
             *(f"    {x}" for x in self.shared),
-            *(f"    map {f.map.name}: {f.map.array} [{', '.join(map(str, f.map.shape))}]" for f in self.feeds),
+            *(f"    map {m.name}: {m.array} [{', '.join(map(str, m.shape))}]" for m in self.maps),
             *(f"    {x.name} = {x.text}" for x in self.places if x.name),
         ]
         over = f"{self.loop.var} from {self.loop.begin} below {self.loop.end} by {self.loop.step}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from portakern.backend import Target, TensorMap
@@ -15,20 +17,21 @@ from portakern.ir import tile as t
 from portakern.ir.size import Size, ceildiv, divides, product
 
 from ..plans import CudaKernelPlan, by_warpgroups
-from .plan import Feed, PipelinePlan, Place
+from .plan import PANEL_BYTES, WARPGROUP, Feed, PipelinePlan, Place, SendTile
 
-COPIES = ("auto", "threads", "engine")
-"""Who copies operands to shared memory: the threads that multiply, or the copy engine for a warp that does nothing else."""
+MOVERS = ("auto", "threads", "engine")
+"""Who moves tiles between memory and shared memory: the threads that multiply, or the copy engine."""
 
 _ANYWHERE = (p.Scalar, p.Map, p.Fill, p.LoadTile, p.StoreTile, p.Assign)
 """Statements that need no barrier of the block, so that some of its warps may do them alone."""
 
-_UNITS = 132
+UNITS = 132
 """SMs where the device does not say (H100 SXM and H200); with fewer, some blocks run after the others."""
 
 _MOST_DIMS = 5
-_BAND = 8
-_LINE = 128
+_BAND = 12
+_PANELS = 2
+_SECTOR = 32
 _FEW = 8
 """From this many tiles along an axis on, one that a cluster computes in vain costs little."""
 
@@ -95,19 +98,26 @@ def _loads(dot: t.Dot) -> tuple[t.Load, t.Load]:
 
 
 def _obstacle_to_feed(load: t.Load, kernel: t.Kernel) -> str:
-    have = t.buffer_type(load.buffer)
-    name = getattr(load.buffer, "name", "an operand")
+    return _obstacle_to_map(load, [axis for axis, _ in dims_of(load)], kernel)
+
+
+def _buffer_name(op: t.Load | t.Store) -> str:
+    return str(getattr(op.buffer, "name", "array"))
+
+
+def _obstacle_to_map(op: t.Load | t.Store, dims: list[str], kernel: t.Kernel) -> str:
+    """Why the copy engine cannot move boxes over ``dims`` (row axis, column axis) of the array of ``op``."""
+    have, name = t.buffer_type(op.buffer), _buffer_name(op)
     granule = 16 // DTYPES[have.dtype].bytes
     if have.align % 16:
         return f"{name} is not aligned to 16 bytes"
     if len(have.shape) > _MOST_DIMS:
         return f"{name} has more than {_MOST_DIMS} dims"
-    if any(index.plain is None for index in load.indices):
+    if any(index.plain is None for index in op.indices) or set(dims) - {i.plain for i in op.indices}:
         return f"{name} is not read by plain coordinates"
     if any(n == 0 or (isinstance(n, int) and n >= 2**31) for n in have.shape):
         return f"{name} is empty or longer than coordinates reach"
-    dims = [axis for axis, _ in dims_of(load)]
-    for index, stride in zip(load.indices, have.element_strides, strict=True):
+    for index, stride in zip(op.indices, have.element_strides, strict=True):
         if index.plain == dims[1] and stride != 1:
             return f"{name} is not contiguous along {dims[1]}"
         if index.plain != dims[1] and not divides(granule, stride):
@@ -135,17 +145,21 @@ class _Pipeline:
         at = self.of.body.index(self.loop)
         places, first = self._places()
         feeds = self._feeds()
-        names = {f.map.array: f.map for f in feeds}
-        kept = self._arrays_elsewhere()
-        params = [p.Param(f.map.name, f.shared.dtype, "map", source=f.map.name) for f in feeds]
-        params += [q for q in self.of.params if q.role != "array" or q.source not in names or q.name in kept]
+        after = self._after(self.of.body[at + 1 :], sum(f.bytes for f in feeds))
+        sent = [s.map for s in after if isinstance(s, SendTile) and s.map is not None]
+        maps = [*(f.map for f in feeds), *sent]
+        dtypes = {q.source: q.dtype for q in self.of.params}
+        before = _used(self.of.body[first:at], (*after, replace(self.loop, pipeline=None)))
+        kept = self._arrays_elsewhere([*before, *(s for s in after if not isinstance(s, SendTile))])
+        params = [p.Param(m.name, dtypes[m.array], "map", source=m.name) for m in maps]
+        params += [q for q in self.of.params if q.role != "array" or q.source not in {m.array for m in maps} or q.name in kept]
         tiles = (self._steps(self.row), self._steps(self.col), self._batches())
         assert self.loop.pipeline is not None
         fields = {**vars(self.of), "params": tuple(params), "blocks": self._blocks(tiles)}
         return PipelinePlan(
             **fields, cluster=self.cluster, band=int(self.kernel.schedule.option("band", _BAND)), rows=tiles[0], cols=tiles[1],
             batches=tiles[2], slots=self.loop.pipeline.slots, feeds=feeds, places=places,
-            loop=replace(self.loop, pipeline=None), before=self.of.body[first:at], after=self.of.body[at + 1 :],
+            loop=replace(self.loop, pipeline=None), before=before, after=after,
         )  # fmt: skip
 
     def _origins(self) -> dict[str, str]:
@@ -194,18 +208,18 @@ class _Pipeline:
                 raise ScheduleError(f"{self.kernel.name} cannot run in clusters of {asked}",
                                     hint="1x1, 2x1, 1x2, 2x2, ... blocks below each other x side by side, dividing its tiles")
             return made
-        if all(self._whole_lines(load) for load in _loads(self.dot)):
+        if all(self._whole_sectors(load) for load in _loads(self.dot)):
             return (1, 1)
         if self._shareable(self.row, 2):
             return (2, 1)
         return (1, 2) if self._shareable(self.col, 2) else (1, 1)
 
-    def _whole_lines(self, load: t.Load) -> bool:
-        """Whether the rows of a box are whole cache lines: else the engine fetches twice as many, and sharing pays (on an H200,
-        bf16 4000 x 4104 x 4072: 223 us in pairs, 284 us alone; 4096^3: 177.1 and 176.4 us)."""
+    def _whole_sectors(self, load: t.Load) -> bool:
+        """Whether the rows of a box are whole sectors of the cache: else the engine fetches more, and sharing pays (on an H200
+        with bf16, 4000 x 4104 x 4072 took 224 us in pairs, 283 us alone; 4096^3 177.5 and 177.1)."""
         dims, have = [axis for axis, _ in dims_of(load)], t.buffer_type(load.buffer)
         strides = [s for i, s in zip(load.indices, have.element_strides, strict=True) if i.plain != dims[1]]
-        return all(divides(_LINE // DTYPES[have.dtype].bytes, s) for s in strides)
+        return all(divides(_SECTOR // DTYPES[have.dtype].bytes, s) for s in strides)
 
     def _shareable(self, axis: str, n: int, least: int = _FEW) -> bool:
         """Whether ``n`` neighbouring blocks along ``axis`` all have a tile, or may compute one in vain, with checked stores."""
@@ -218,12 +232,12 @@ class _Pipeline:
         """As many blocks as run at once, in whole clusters; fewer where there are fewer tiles."""
         down, across = self.cluster
         clusters = product((ceildiv(tiles[0], down), ceildiv(tiles[1], across), tiles[2]))
-        most = max(1, self.target.device.count("units", _UNITS) // (down * across))
+        most = max(1, self.target.device.count("units", UNITS) // (down * across))
         return (min(clusters, most) if isinstance(clusters, int) else most) * down * across
 
-    def _arrays_elsewhere(self) -> set[str]:
-        """Pointers that statements besides the copies use."""
-        texts = "\n".join(str(s) for s in self.of.body if s is not self.loop)
+    def _arrays_elsewhere(self, others: Sequence[p.Statement]) -> set[str]:
+        """Pointers that statements besides those of the copy engine use."""
+        texts = "\n".join(map(str, others))
         return {q.name for q in self.of.params if q.role == "array" and f"[{q.name}" in texts}
 
     def _feeds(self) -> tuple[Feed, ...]:
@@ -234,20 +248,61 @@ class _Pipeline:
             dims = [axis for axis, _ in dims_of(load)]
             shared = (self.loop.body[0].a if side == "left" else self.loop.body[0].b).shared  # type: ignore[attr-defined]
             assert isinstance(shared, p.Shared)
-            have = t.buffer_type(load.buffer)
-            by_axis = {str(i.plain): (n, s) for i, n, s in zip(load.indices, have.shape, have.element_strides, strict=True)}
-            batch = [str(i.plain) for i in load.indices if i.plain not in dims]
-            order = [*batch, *dims]
             rows = shared.rows if shared.cols // 64 % parts == 0 else shared.rows // parts
-            name = f"{shared.name.removesuffix('_shared')}_map"
-            array = next(q.source for q in self.of.params if q.name == load.buffer.name)  # type: ignore[attr-defined]
-            spec = TensorMap(name, array, tuple(by_axis[a][0] for a in order), tuple(by_axis[a][1] for a in order),
-                             (*(1,) * len(batch), rows, 64))  # fmt: skip
-            made.append(Feed(shared, spec, side, tuple(self._at(a) for a in [*dims, *reversed(batch)])))
+            spec, at = self._described(load, dims, f"{shared.name.removesuffix('_shared')}_map", rows)
+            made.append(Feed(shared, spec, side, at))
         return tuple(made)
+
+    def _described(self, op: t.Load | t.Store, dims: list[str], name: str, rows: int) -> tuple[TensorMap, tuple[str, ...]]:
+        """The array of ``op`` with its batches first, in boxes of ``rows`` x 64; and where its tile begins, rows first."""
+        have = t.buffer_type(op.buffer)
+        by_axis = {str(i.plain): (n, s) for i, n, s in zip(op.indices, have.shape, have.element_strides, strict=True)}
+        batch = [str(i.plain) for i in op.indices if i.plain not in dims]
+        order = [*batch, *dims]
+        array = next(q.source for q in self.of.params if q.name == op.buffer.name)  # type: ignore[attr-defined]
+        spec = TensorMap(name, array, tuple(by_axis[a][0] for a in order), tuple(by_axis[a][1] for a in order),
+                         (*(1,) * len(batch), rows, 64))  # fmt: skip
+        return spec, tuple(self._at(a) for a in [*dims, *reversed(batch)])
+
+    def _after(self, after: tuple[p.Statement, ...], slot_bytes: int) -> tuple[p.Statement, ...]:
+        """``after`` with the result sent through the copy engine, where it can be and there is room for its panels."""
+        asked = str(self.kernel.schedule.option("stores", "auto"))
+        assert self.loop.pipeline is not None
+        used = self.loop.pipeline.slots * slot_bytes + 1024
+        room = (self.target.device.count("shared_bytes_per_block") - used) // (self.of.threads // WARPGROUP * PANEL_BYTES)
+        stores = [op for op in self.kernel.body.walk() if isinstance(op, t.Store)]
+        obstacle = "it is not the only one" if len(stores) != 1 else self._obstacle_to_send(stores[0], after)
+        if not obstacle and room < 1:
+            obstacle = "its panels have no room in shared memory"
+        if asked == "threads" or obstacle:
+            if asked == "engine":
+                raise ScheduleError(f"{self.kernel.name} cannot send its result by the copy engine: {obstacle}",
+                                    hint="take stores=threads")
+            return after
+        spec, at = self._described(stores[0], [self.row, self.col], f"{_buffer_name(stores[0])}_map", 64)
+        return tuple(SendTile(s.value, s.dtype, s.place, s.access, map=spec, at=at, panels=min(_PANELS, room))
+                     if isinstance(s, p.StoreTile) else s for s in after)  # fmt: skip
+
+    def _obstacle_to_send(self, store: t.Store, after: tuple[p.Statement, ...]) -> str:
+        made = [s for s in after if isinstance(s, p.StoreTile)]
+        place = made[0].place if made else None
+        if place is None or place.side != "tile" or place.layout.kind != "accumulator" or made[0].mode != "set":
+            return "it is not the tile that the product makes"
+        if DTYPES[t.buffer_type(store.buffer).dtype].bytes != 2:
+            return "its elements have not 16 bits"
+        layout = place.layout
+        if layout.axes != (self.row, self.col) or layout.cols * layout.rows // (self.of.warps * 16) % 64:
+            return "its warpgroups do not hold whole panels of 64 x 64"
+        return _obstacle_to_map(store, [self.row, self.col], self.kernel)
 
     def _at(self, axis: str) -> str:
         return self.loop.var if axis == self.dot.axis else self.origins[axis]
+
+
+def _used(block: tuple[p.Statement, ...], later: tuple[p.Statement, ...]) -> tuple[p.Statement, ...]:
+    """``block`` without the scalars that nobody reads any more."""
+    read = {w for s in (*block, *later) for w in re.findall(r"\w+", s.text if isinstance(s, p.Scalar) else str(s))}
+    return tuple(s for s in block if not isinstance(s, p.Scalar) or s.name in read)
 
 
 def _factor(size: Size) -> str:

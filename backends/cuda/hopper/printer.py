@@ -97,9 +97,20 @@ def _consumers(printer: Printer, k: PipelinePlan) -> list[str]:
         *printer.statements(k.after),
     ]
     groups = k.threads // WARPGROUP
+    box, done = _outbox(printer, k)
     registers = [f"pk::take_registers<{REGISTERS[k.warps][1]}>();"] if k.warps in REGISTERS else []
     what = "two warpgroups multiply, each half of the tile" if groups == 2 else "one warpgroup multiplies"
-    return ["} else {", f"    // The consumers: {what}.", *_indent(registers), *_indent(_for_tiles(tile)), "}"]
+    return ["} else {", f"    // The consumers: {what}.", *_indent([*registers, *box, *_for_tiles(tile), *done]), "}"]
+
+
+def _outbox(printer: Printer, k: PipelinePlan) -> tuple[list[str], list[str]]:
+    """The declaration of what results leave through, and the last word to it."""
+    s = k.sent
+    if s is None or s.place is None:
+        return [], []
+    kind = f"pk::Outbox<{printer.dialect.type(s.dtype)}, {printer.place(s.place)}, {s.panels}>"
+    return ([f"{kind} outbox(dynamic_shared + {k.outbox_at});  // for the copy engine to write to memory"],
+            ["outbox.finish();  // it has read everything"])  # fmt: skip
 
 
 def _indent(lines: list[str]) -> list[str]:

@@ -49,12 +49,12 @@ alignas(1024) inline unsigned char shared_memory[kMostBlocks][228 << 10];
 struct Copy {
     void* to;
     const void* from;
-    int bytes;
+    int bytes, size;  // read, and written with zeros behind
 };
 
 using Collective = void (*)(void* const* lanes);
 
-enum class State { kReady, kBarrier, kWarp, kPoll, kCluster, kDone };
+enum class State { kReady, kBarrier, kWarp, kWarpgroup, kPoll, kCluster, kDone };
 
 /// What a kernel did that no GPU can do, once it has; the launch ends then.
 inline const char* fault;
@@ -69,6 +69,8 @@ struct Fiber {
     std::vector<Copy> open;
     std::vector<std::vector<std::function<void()>>> products;  // of the matrix unit, likewise
     std::vector<std::function<void()>> open_products;
+    std::vector<std::vector<std::function<void()>>> boxes;  // on their way to memory, likewise
+    std::vector<std::function<void()>> open_boxes;
     void* stack_pointer = nullptr;
     std::unique_ptr<char[]> stack;
 };
@@ -145,6 +147,8 @@ inline void start(Fiber& f) {
     f.open.clear();
     f.products.clear();
     f.open_products.clear();
+    f.boxes.clear();
+    f.open_boxes.clear();
 }
 
 /// Does the warp-wide instruction that all lanes have met; false while some of them still wait for something else.
@@ -209,6 +213,8 @@ inline void run_cluster(std::vector<Fiber>& fibers, int threads, bool backwards)
             progress |= run_warp(fibers, (backwards ? n / kLanes - 1 - k : k) * kLanes, backwards);
             if (fault) return;
         }
+        for (int first = 0; first < n; first += 128)
+            progress |= open_barrier(fibers, first, first + 128 < n ? first + 128 : n, State::kWarpgroup);
         for (int first = 0; first < n; first += threads)
             progress |= open_barrier(fibers, first, first + threads, State::kBarrier);
         progress |= open_barrier(fibers, 0, n, State::kCluster);

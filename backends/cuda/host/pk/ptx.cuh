@@ -45,7 +45,13 @@ template <class W> void store_global(void* to, W word) { std::memcpy(to, &word, 
 inline void copy_async_16(void* to, const void* from, int bytes) {
     if (reinterpret_cast<std::uintptr_t>(to) % 16 || reinterpret_cast<std::uintptr_t>(from) % 16 || bytes < 0 || bytes > 16)
         host::fail("cp.async of 16 bytes at a wrong address");
-    host::current->open.push_back({to, from, bytes});
+    host::current->open.push_back({to, from, bytes, 16});
+}
+
+inline void copy_async_4(void* to, const void* from, int bytes) {
+    if (reinterpret_cast<std::uintptr_t>(to) % 4 || reinterpret_cast<std::uintptr_t>(from) % 4 || (bytes != 0 && bytes != 4))
+        host::fail("cp.async of 4 bytes at a wrong address");
+    host::current->open.push_back({to, from, bytes, 4});
 }
 
 inline void copy_async_commit() {
@@ -57,7 +63,7 @@ template <int Pending> void copy_async_wait() {
     auto& groups = host::current->groups;
     while (groups.size() > Pending) {
         for (const host::Copy& c : groups.front()) {
-            std::memset(c.to, 0, 16);
+            std::memset(c.to, 0, c.size);
             std::memcpy(c.to, c.from, c.bytes);
         }
         groups.erase(groups.begin());
@@ -85,6 +91,25 @@ template <bool Swapped> void load_matrix(uint32_t (&d)[4], const void* row) {
                         std::memcpy(&pair[e], static_cast<const uint16_t*>(from) + c, 2);
                     }
                     std::memcpy(&static_cast<LoadMatrix*>(lanes[lane])->to[matrix], pair, 4);
+                }
+        },
+        &argument);
+}
+
+struct StoreMatrix {
+    void* row;
+    const uint32_t* from;
+};
+
+inline void store_matrix_4(void* row, const uint32_t (&d)[4]) {
+    if (reinterpret_cast<std::uintptr_t>(row) % 16) host::fail("stmatrix at a wrong address");
+    StoreMatrix argument{row, d};
+    host::collective(
+        [](void* const* lanes) {
+            for (int lane = 0; lane < 32; ++lane)
+                for (int matrix = 0; matrix < 4; ++matrix) {
+                    auto* to = static_cast<char*>(static_cast<StoreMatrix*>(lanes[matrix * 8 + lane / 4])->row);
+                    std::memcpy(to + lane % 4 * 4, &static_cast<StoreMatrix*>(lanes[lane])->from[matrix], 4);
                 }
         },
         &argument);

@@ -9,7 +9,7 @@ namespace pk {
 
 /// As the interpreter fills it: dims innermost first, strides in bytes.
 struct alignas(64) TensorMap {
-    const char* start;
+    char* start;
     int64_t size[5], stride[5];
     int32_t box[5];
     int16_t rank, element_bytes, swizzle;
@@ -22,7 +22,7 @@ namespace pk::ptx {
 
 struct Box {
     TensorMap map;
-    char* to;
+    char* shared;
     int at[5];
 };
 
@@ -69,26 +69,33 @@ inline void barrier_expect(uint64_t* b, int bytes) {
     barrier_arrive(b);
 }
 
-/// Copies the box to shared memory, with zeros for what lies outside the array.
-inline void happen(const Box& box, Barrier& b) {
+/// Calls f(element in shared memory, element in the array or nullptr outside) for each element of the box; gives their bytes.
+template <class F> int64_t each(const Box& box, F f) {
     const TensorMap& m = box.map;
     int64_t elements = 1;
     for (int d = 0; d < m.rank; ++d) elements *= m.box[d];
     for (int64_t n = 0; n < elements; ++n) {
-        const char* from = m.start;
+        char* at = m.start;
         bool inside = true;
         int64_t rest = n;
         for (int d = 0; d < m.rank; rest /= m.box[d++]) {
             const int64_t x = box.at[d] + rest % m.box[d];
             inside &= x >= 0 && x < m.size[d];
-            from += x * m.stride[d];
+            at += x * m.stride[d];
         }
-        auto to = reinterpret_cast<uint64_t>(box.to) + n * m.element_bytes;
-        if (m.swizzle == 128) to ^= (to >> 7 & 7) << 4;
-        if (inside) std::memcpy(reinterpret_cast<void*>(to), from, m.element_bytes);
-        else std::memset(reinterpret_cast<void*>(to), 0, m.element_bytes);
+        auto shared = reinterpret_cast<uint64_t>(box.shared) + n * m.element_bytes;
+        if (m.swizzle == 128) shared ^= (shared >> 7 & 7) << 4;
+        f(reinterpret_cast<char*>(shared), inside ? at : nullptr);
     }
-    b.bytes -= elements * m.element_bytes;
+    return elements * m.element_bytes;
+}
+
+/// Copies the box to shared memory, with zeros for what lies outside the array.
+inline void happen(const Box& box, Barrier& b) {
+    b.bytes -= each(box, [&](char* to, const char* from) {
+        if (from) std::memcpy(to, from, box.map.element_bytes);
+        else std::memset(to, 0, box.map.element_bytes);
+    });
 }
 
 inline void barrier_wait(uint64_t* b, int parity) {
@@ -108,7 +115,7 @@ inline void barrier_wait(uint64_t* b, int parity) {
 inline void prefetch(const TensorMap&) {}
 
 inline void start(const Box& box, uint64_t* b) {
-    if (reinterpret_cast<uint64_t>(box.to) % 128) host::fail("a box is copied to an address that is no multiple of 128 bytes");
+    if (reinterpret_cast<uint64_t>(box.shared) % 128) host::fail("a box is copied to an address that is no multiple of 128 bytes");
     if (!host::early) return barrier(b).copies.push_back(box);
     happen(box, barrier(b));
     complete(barrier(b));
@@ -124,6 +131,30 @@ template <class... At> void copy_box_to(unsigned mask, void* to, const TensorMap
         if (mask >> block & 1) start({map, in_block(static_cast<char*>(to), block), {at...}}, in_block(b, block));
 }
 
+// Boxes go to memory when they are waited for.
+template <class... At> void store_box(const TensorMap& map, const void* from, At... at) {
+    const Box box{map, const_cast<char*>(static_cast<const char*>(from)), {at...}};
+    host::current->open_boxes.push_back([box] {
+        each(box, [&](const char* from, char* to) {
+            if (to) std::memcpy(to, from, box.map.element_bytes);
+        });
+    });
+}
+
+inline void store_commit() {
+    host::current->boxes.push_back(std::move(host::current->open_boxes));
+    host::current->open_boxes.clear();
+}
+
+template <int Pending> void store_wait_read() {
+    auto& groups = host::current->boxes;
+    while (groups.size() > Pending) {
+        for (const auto& box : groups.front()) box();
+        groups.erase(groups.begin());
+    }
+}
+
+inline void warpgroup_sync() { host::block_on(host::State::kWarpgroup); }
 inline int cluster_rank() { return host::current->rank; }
 inline void cluster_sync() { host::block_on(host::State::kCluster); }
 template <int> inline void give_registers() {}

@@ -76,7 +76,7 @@ template <class T, int R, int C> PK_DEVICE T element(const Transposed<Shared<T, 
 }
 
 /// `N` elements of a stored row, in one access where they lie in one chunk.
-template <int N, class T, int R, int C> PK_DEVICE void read_row(T (&to)[N], const Shared<T, R, C>& s, int row, int col) {
+template <int N, class T, class S> PK_DEVICE void read_row(T (&to)[N], const S& s, int row, int col) {
     constexpr int width = min_of(N, 16 / static_cast<int>(sizeof(T)));
     using Type = typename Word<width * sizeof(T)>::Type;
 #pragma unroll
@@ -121,6 +121,29 @@ template <class T, class L, class A, class B> PK_DEVICE void dot_simt(Tile<T, L>
 #pragma unroll
                 for (int j = 0; j < L::col_slots; ++j)
                     acc.at(i, j) += T(left[i / tall][i % tall][q]) * T(right[j / wide][q][j % wide]);
+    }
+}
+
+/// acc += a b by fused multiply-adds of operands that lie in Lines along k: each lane multiplies its rows of a with its columns
+/// of b, while those of the next k are on their way from shared memory.
+template <class T, class L, class A, class B> PK_DEVICE void dot_lines(Tile<T, L>& acc, const A& a, const B& b) {
+    constexpr int tall = L::row_block, wide = L::col_block;
+    T left[2][L::row_slots / tall][tall], right[2][L::col_slots / wide][wide];
+    auto read = [&](int k) {
+#pragma unroll
+        for (int i = 0; i < L::row_slots; i += tall) read_row(left[k % 2][i / tall], a, k, L::row(thread(), i));
+#pragma unroll
+        for (int j = 0; j < L::col_slots; j += wide) read_row(right[k % 2][j / wide], b, k, L::col(thread(), j));
+    };
+    read(0);
+#pragma unroll
+    for (int k = 0; k < A::rows; ++k) {
+        if (k + 1 < A::rows) read(k + 1);
+#pragma unroll
+        for (int i = 0; i < L::row_slots; ++i)
+#pragma unroll
+            for (int j = 0; j < L::col_slots; ++j)
+                acc.at(i, j) += left[k % 2][i / tall][i % tall] * right[k % 2][j / wide][j % wide];
     }
 }
 
@@ -170,6 +193,12 @@ template <class T, class L, class A, class B> PK_DEVICE void dot(Tile<T, L>& acc
     } else {
         dot_simt(acc, a, b);
     }
+}
+
+template <class T, class L, int M, int N, int K>
+PK_DEVICE void dot(Tile<T, L>& acc, const Transposed<Lines<T, K, M>>& a, const Lines<T, K, N>& b) {
+    static_assert(M == L::rows && N == L::cols, "sizes do not match");
+    dot_lines(acc, a.of, b);
 }
 
 /// acc += p b where p was computed in registers from another product. Its fragments are taken as they are where every

@@ -74,6 +74,11 @@ PK_DEVICE void copy_async_16(void* to, const void* from, int bytes) {
                  : "memory");
 }
 
+/// 4 bytes, or as many zeros.
+PK_DEVICE void copy_async_4(void* to, const void* from, int bytes) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes) : "memory");
+}
+
 PK_DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 template <int Pending> PK_DEVICE void copy_async_wait() {
@@ -95,6 +100,14 @@ PK_DEVICE void load_matrix_4_transposed(uint32_t (&d)[4], const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
                  : "r"(shared_address(row))
+                 : "memory");
+}
+
+/// The way back: word i of lane l is row l / 4, columns 2 (l % 4) and the next, of matrix i; lane 8 i + r gives the address of
+/// row r of matrix i (sm_90 and later).
+PK_DEVICE void store_matrix_4(void* row, const uint32_t (&d)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)), "r"(d[0]),
+                 "r"(d[1]), "r"(d[2]), "r"(d[3])
                  : "memory");
 }
 

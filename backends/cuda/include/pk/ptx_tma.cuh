@@ -96,6 +96,33 @@ PK_DEVICE void copy_box_to(unsigned mask, void* to, const TensorMap& map, uint64
     PK_COPY_BOX_TO("5d", "%4, %5, %6, %7, %8", "r"(x), "r"(y), "r"(z), "r"(v), "r"(w));
 }
 
+// The other way: the box is clipped at the array's end. Groups of these copies are waited for by the thread that started them.
+#define PK_STORE_BOX(rank, at, ...)                                                                                    \
+    asm volatile(PK_COPY rank ".global.shared::cta.tile.bulk_group [%0, {" at "}], [%1];" ::"l"(&map),                 \
+                 "r"(shared_address(from)), __VA_ARGS__                                                                \
+                 : "memory")
+
+PK_DEVICE void store_box(const TensorMap& map, const void* from, int x, int y) {
+    PK_STORE_BOX("2d", "%2, %3", "r"(x), "r"(y));
+}
+PK_DEVICE void store_box(const TensorMap& map, const void* from, int x, int y, int z) {
+    PK_STORE_BOX("3d", "%2, %3, %4", "r"(x), "r"(y), "r"(z));
+}
+PK_DEVICE void store_box(const TensorMap& map, const void* from, int x, int y, int z, int v) {
+    PK_STORE_BOX("4d", "%2, %3, %4, %5", "r"(x), "r"(y), "r"(z), "r"(v));
+}
+PK_DEVICE void store_box(const TensorMap& map, const void* from, int x, int y, int z, int v, int w) {
+    PK_STORE_BOX("5d", "%2, %3, %4, %5, %6", "r"(x), "r"(y), "r"(z), "r"(v), "r"(w));
+}
+
+PK_DEVICE void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+/// Until at most `Pending` groups have not been read from shared memory yet.
+template <int Pending> PK_DEVICE void store_wait_read() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
+}
+
+#undef PK_STORE_BOX
 #undef PK_COPY
 #undef PK_COPY_END
 #undef PK_COPY_BOX
@@ -113,6 +140,9 @@ PK_DEVICE int cluster_rank() {
 PK_DEVICE void cluster_sync() {
     asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
+
+/// Barrier of the warpgroup's four warps (barrier 0 is __syncthreads).
+PK_DEVICE void warpgroup_sync() { asm volatile("bar.sync %0, 128;" ::"r"(1 + warp() / 4) : "memory"); }
 
 /// This warpgroup needs no more than `N` registers a thread; or takes as many, once others have given theirs.
 template <int N> PK_DEVICE void give_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N)); }

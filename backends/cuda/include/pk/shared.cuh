@@ -38,6 +38,21 @@ template <class T, int R, int C> struct Shared {
     PK_DEVICE const T* at(int row, int col) const { return data + offset(row, col); }
 };
 
+/// R x C elements in shared memory, row by row, with 16 bytes between rows: for operands of fused multiply-adds, of which
+/// every lane reads a row at a time at places known to the compiler. Elements written down a column meet 8 different banks.
+template <class T, int R, int C> struct Lines {
+    using Element = T;
+    static constexpr int rows = R, cols = C;
+    static constexpr int chunk = 16 / static_cast<int>(sizeof(T));
+    static constexpr int chunks = C / chunk, stride = C + chunk;
+    static_assert(C % chunk == 0, "a row must be a multiple of 16 bytes");
+
+    alignas(128) T data[R * stride];
+
+    PK_DEVICE T* at(int row, int col) { return data + row * stride + col; }
+    PK_DEVICE const T* at(int row, int col) const { return data + row * stride + col; }
+};
+
 /// The same memory with rows and columns exchanged: an operand stored the other way round.
 template <class S> struct Transposed {
     using Element = typename S::Element;
@@ -79,6 +94,21 @@ PK_DEVICE void stage_elements(Shared<T, R, C>& to, const T* origin, int64_t row_
     }
 }
 
+// Element by element; neighbouring lanes take neighbours along what is contiguous in memory, usually the source's columns.
+template <int Threads, bool Turned, class T, int R, int C>
+PK_DEVICE void stage_lines(Lines<T, R, C>& to, const T* origin, int64_t row_stride, int64_t col_stride, int rows_left,
+                           int cols_left) {
+    static_assert(sizeof(T) == 4, "copied in words");
+    constexpr int cols = Turned ? R : C;
+#pragma unroll
+    for (int n = thread(); n < R * C; n += Threads) {
+        const int row = n / cols, col = n % cols;
+        const bool there = within(row, rows_left) && within(col, cols_left);
+        const T* from = there ? origin + row * row_stride + col * col_stride : origin;
+        ptx::copy_async_4(Turned ? to.at(col, row) : to.at(row, col), from, there ? 4 : 0);
+    }
+}
+
 /// Starts copying the tile at `origin` to shared memory, with zeros in rows from `rows_left` and columns from
 /// `cols_left` on. Ends with `commit`; the data may be read after `wait` and `sync`. A source that is not aligned to 16
 /// bytes goes through registers and is there after `sync`.
@@ -94,6 +124,32 @@ PK_DEVICE void stage(Shared<T, R, C>& to, const T* origin, int64_t row_stride, i
 template <int Threads, class Fact = Unknown, class T, int R, int C>
 PK_DEVICE void stage(Shared<T, R, C>& to, const T* origin, int64_t row_stride, int64_t col_stride) {
     stage<Threads, Fact>(to, origin, row_stride, col_stride, R, C);
+}
+
+/// The same for Lines, which may be the other way round: then, or where 16 bytes at a time are not possible, element by
+/// element, still asynchronously.
+template <int Threads, class Fact = Unknown, class T, int R, int C>
+PK_DEVICE void stage(Lines<T, R, C>& to, const T* origin, int64_t row_stride, int64_t col_stride, int rows_left = kAll,
+                     int cols_left = kAll) {
+    using S = Lines<T, R, C>;
+    const uint64_t bits = reinterpret_cast<uint64_t>(origin) | static_cast<uint64_t>(row_stride) * sizeof(T);
+    if (Fact::aligned || (col_stride == 1 && bits % 16 == 0)) {
+#pragma unroll
+        for (int n = thread(); n < R * S::chunks; n += Threads) {
+            const int row = n / S::chunks, col = n % S::chunks * S::chunk;
+            const int there = !within(row, rows_left) ? 0 : cols_left == kAll ? S::chunk
+                                                                              : max_of(0, min_of(S::chunk, cols_left - col));
+            const T* from = there > 0 ? origin + row * row_stride + col : origin;
+            ptx::copy_async_16(to.at(row, col), from, there * static_cast<int>(sizeof(T)));
+        }
+    } else {
+        stage_lines<Threads, false>(to, origin, row_stride, col_stride, rows_left, cols_left);
+    }
+}
+template <int Threads, class Fact = Unknown, class T, int R, int C>
+PK_DEVICE void stage(Transposed<Lines<T, R, C>> to, const T* origin, int64_t row_stride, int64_t col_stride,
+                     int rows_left = kAll, int cols_left = kAll) {
+    stage_lines<Threads, true>(to.of, origin, row_stride, col_stride, rows_left, cols_left);
 }
 
 /// Closes the group of copies started since the last `commit`.

@@ -1,0 +1,66 @@
+// The way of a result to memory past the threads that computed it, on Hopper: they put it into shared memory, the copy engine
+// writes it while they compute the next tile.
+#pragma once
+#include "pk/base.cuh"
+#include "pk/layout.cuh"
+#include "pk/ptx_tma.cuh"
+#include "pk/ptx_wgmma.cuh"
+#include "pk/shared.cuh"
+#include "pk/tile.cuh"
+
+namespace pk {
+
+/// `Panels` panels of 64 x 64 elements for each warpgroup, used in turn. L is the layout of a product by warpgroups, T has
+/// 16 bits. Each consumer has its own copy of this; what is sent is in memory when the kernel ends, if all called `finish`.
+template <class T, class L, int Panels> struct Outbox {
+    using Panel = Shared<T, 64, 64>;
+    static_assert(sizeof(T) == 2 && L::warp_cols % 64 == 0, "whole panels of 16-bit elements");
+
+    Panel* panels;
+    int turn = 0;
+
+    PK_DEVICE explicit Outbox(void* memory) : panels(static_cast<Panel*>(memory) + warp() / 4 * Panels) {}
+
+    /// Sends the tile to (row, col, batch...) of the array, where it is cut off at the array's end. Batches are the innermost
+    /// first.
+    template <class... Batch>
+    PK_DEVICE void send(const Tile<T, L>& x, const TensorMap& map, int64_t row, int64_t col, Batch... batch) {
+        const int first_row = L::warp_row(thread()) / 64 * 64, first_col = L::warp_col(thread());
+#pragma unroll
+        for (int p = 0; p < L::warp_cols / 64; ++p) {
+            if (speaks()) ptx::store_wait_read<Panels - 1>();  // the engine has read what this panel held before
+            ptx::warpgroup_sync();
+            fill(panels[turn], x, p * 16);
+            ptx::fence_async_proxy();
+            ptx::warpgroup_sync();
+            if (speaks()) {
+                ptx::store_box(map, &panels[turn], static_cast<int>(col) + first_col + p * 64,
+                               static_cast<int>(row) + first_row, static_cast<int>(batch)...);
+                ptx::store_commit();
+            }
+            turn = turn + 1 == Panels ? 0 : turn + 1;
+        }
+    }
+
+    /// Shared memory is left alone until everything has been read from it.
+    PK_DEVICE void finish() {
+        if (speaks()) ptx::store_wait_read<0>();
+    }
+
+    // One thread of the warpgroup talks to the engine.
+    static PK_DEVICE bool speaks() { return thread() % 128 == 0; }
+
+    // Column slots `slot` to slot + 15 of the tile: a fragment of 16 x 16 at a time.
+    static PK_DEVICE void fill(Panel& panel, const Tile<T, L>& x, int slot) {
+        const int row = warp() % 4 * 16 + (lane() & 15), col = lane() / 16 * 8;
+#pragma unroll
+        for (int j = 0; j < 16; j += 4) {
+            uint32_t words[4];
+#pragma unroll
+            for (int n = 0; n < 4; ++n) memcpy(&words[n], &x.v[n % 2 * L::col_slots + slot + j + n / 2 * 2], 4);
+            ptx::store_matrix_4(panel.at(row, j * 4 + col), words);
+        }
+    }
+};
+
+}  // namespace pk
