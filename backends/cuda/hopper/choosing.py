@@ -29,7 +29,7 @@ _TILES = (
     _Tile(128, 256, 64, 8, 4, 1.0, 0.95),
     _Tile(128, 128, 64, 8, 6, 0.96, 0.75),
     _Tile(64, 128, 64, 4, 8, 0.95, 0.6),
-    _Tile(64, 64, 64, 4, 8, 0.7, 0.4),
+    _Tile(64, 64, 64, 4, 12, 0.7, 0.4),
 )
 _LEAST_K = 32
 """Shorter sums are over before a pipeline is filled."""
@@ -44,7 +44,9 @@ def pipelines(nest: Nest, device: Device) -> list[Schedule]:
     granule = 16 // DTYPES[dtype].bytes
     if not all(isinstance(a.extent, int) and a.extent % granule == 0 for a in (n, k)) or _extent(k) < _LEAST_K:
         return []
-    fitting = [t for t in _TILES if _extent(m) >= 64 and _extent(n) >= 64]
+    if _extent(n) < 64 or (_extent(m) < 64 and _extent(n) < 1024):
+        return []  # a few rows by a long operand are a matter of bytes in flight, of which a pipeline has most
+    fitting = [t for t in _TILES if t.m == 64 or _extent(m) > 64]
     units = device.count("units", UNITS)
     ranked = sorted(fitting, key=lambda t: _time(t, nest, units))
     return [_schedule(nest, t) for t in ranked]
