@@ -92,7 +92,7 @@ void run(Call &call, std::uint64_t native, const std::vector<std::uint64_t> *poi
         if (pointers != nullptr) {
             for (std::size_t i = 0; i < pointers->size(); ++i) call.rebind(i, (*pointers)[i]);
         }
-        return call.queue(stream);
+        return call.repeat(stream);
     };
     const pk_stream_t stream = call.stream(native);
     pk_status status = PK_OK;

@@ -23,6 +23,12 @@ class NativeWork final : public Work {
         if (status != PK_OK) call.device()->throw_status(status, call.failed());
     }
 
+    void queue_as_called(std::int64_t i, pk_stream_t stream) override {
+        Call &call = calls_[static_cast<std::size_t>(i) % calls_.size()]->call;
+        const pk_status status = call.repeat(stream);
+        if (status != PK_OK) call.device()->throw_status(status, call.failed());
+    }
+
     int round() const override { return static_cast<int>(calls_.size()); }
 
     void touch(std::int64_t i) override { calls_[static_cast<std::size_t>(i) % calls_.size()]->call.touch(); }

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <stdexcept>
 
 namespace portakern {
 
 namespace {
+
+// A graph is made at this many calls in a row on one stream: it costs as much as forty launches.
+constexpr int graph_after = 3;
 
 // Where an argument of `bytes` may begin: descriptors that kernels take by value want up to 64.
 std::size_t alignment(std::size_t bytes) { return bytes >= 64 ? 64 : bytes > 8 ? 16 : 8; }
@@ -72,6 +76,7 @@ Call::Call(std::shared_ptr<Device> device, std::vector<StepSpec> steps)
         }
         steps_.push_back(step);
     }
+    graphs_ = may_become_a_graph();
 }
 
 std::uint64_t *Call::place(std::uint64_t address, unsigned char *base, std::size_t &at) {
@@ -122,6 +127,56 @@ pk_status Call::run(const Step &step, pk_stream_t stream) noexcept {
         case Step::copying: failed_ = "copy"; return table.copy(device, stream, *step.to, step.from, step.bytes);
         default: failed_ = "fill"; return table.fill(device, stream, *step.to, step.byte, step.bytes);
     }
+}
+
+// ---- as a graph
+
+bool Call::may_become_a_graph() const {
+    if (blocking_ || steps_.empty() || !device_->has<&pk_driver::graph_make>() || !device_->has<&pk_driver::graph_update>() ||
+        !device_->has<&pk_driver::graph_launch>()) {
+        return false;
+    }
+    return std::all_of(steps_.begin(), steps_.end(),
+                       [](const Step &step) { return step.kind == Step::launching && step.launch.attributes == 0; });
+}
+
+pk_status Call::repeat(pk_stream_t stream) noexcept {
+    if (!graphs_) return queue(stream);
+    if (!graph_) {
+        repeats_ = stream == home_ ? repeats_ + 1 : 1;
+        home_ = stream;
+        if (repeats_ < graph_after || !make_graph()) return queue(stream);
+    }
+    if (stream != home_ || (stale_ && !update_graph())) return queue(stream);
+    failed_ = "graph_launch";
+    const pk_status status = device_->table().graph_launch(device_->handle(), stream, graph_.get());
+    return status == PK_UNSUPPORTED ? queue(stream) : status;  // a stream that is being captured takes the steps
+}
+
+// Without one the call goes on as it was: what is wrong with it, if anything is, its launches tell.
+bool Call::make_graph() noexcept try {
+    std::vector<pk_launch> launches;
+    for (const Step &step : steps_) launches.push_back(step.launch);
+    pk_graph_t made = nullptr;
+    const auto count = static_cast<std::uint32_t>(launches.size());
+    graphs_ = device_->table().graph_make(device_->handle(), launches.data(), count, &made) == PK_OK;
+    if (graphs_) graph_ = {device_, made};
+    stale_ = false;
+    return graphs_;
+} catch (const std::bad_alloc &) {
+    return graphs_ = false;
+}
+
+bool Call::update_graph() noexcept {
+    const auto update = device_->table().graph_update;
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+        if (update(device_->handle(), graph_.get(), static_cast<std::uint32_t>(i), &steps_[i].launch) != PK_OK) {
+            graph_.reset();
+            return graphs_ = false;
+        }
+    }
+    stale_ = false;
+    return true;
 }
 
 void Call::touch() const noexcept {

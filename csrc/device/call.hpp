@@ -57,13 +57,20 @@ class Call {
 
     // Queues every step in order. PK_OK or what the driver answered first; `failed()` names that function.
     pk_status queue(pk_stream_t stream) noexcept;
+
+    // The same for those who call again and again: from the third time on one stream on as a graph, where the driver has
+    // that. Timing queues the steps themselves, since a graph's kernels do not begin as launched ones do.
+    pk_status repeat(pk_stream_t stream) noexcept;
     const char *failed() const { return failed_; }
 
     // Reads everything that `queue` reads.
     void touch() const noexcept;
 
     // Replaces a pointer. Slots count the pointer arguments, and the targets of copies and fills, in order of the steps.
-    void rebind(std::size_t slot, std::uint64_t address) { *pointers_[slot] = address; }
+    void rebind(std::size_t slot, std::uint64_t address) {
+        stale_ = stale_ || *pointers_[slot] != address;
+        *pointers_[slot] = address;
+    }
 
     // The driver's stream with this native handle.
     pk_stream_t stream(std::uint64_t native) {
@@ -88,6 +95,9 @@ class Call {
     Step pack(const LaunchSpec &spec, unsigned char *base, std::size_t &at);
     std::uint64_t *place(std::uint64_t address, unsigned char *base, std::size_t &at);
     pk_status run(const Step &step, pk_stream_t stream) noexcept;
+    bool may_become_a_graph() const;
+    bool make_graph() noexcept;
+    bool update_graph() noexcept;
 
     std::shared_ptr<Device> device_;
     std::vector<StepSpec> specs_;  // keeps the kernels
@@ -101,6 +111,14 @@ class Call {
     std::uint64_t stream_native_ = 0;
     pk_stream_t stream_ = nullptr;
     std::mutex mutex_;
+
+    // One graph, for the stream that made it worth while: launches of the same graph wait for each other, which calls on
+    // different streams need not do.
+    bool graphs_ = false;
+    int repeats_ = 0;
+    pk_stream_t home_ = nullptr;
+    bool stale_ = false;  // pointers were replaced since the graph had them
+    Graph graph_;
 };
 
 }  // namespace portakern

@@ -216,7 +216,7 @@ Latency Protocol::latency(Lane &lane) {
         {
             const Entered entered(lane.work());
             begun = clock_now_ns();
-            lane.work().queue(i, lane.stream());
+            lane.work().queue_as_called(i, lane.stream());
             queued = clock_now_ns();
         }
         device_->synchronize(lane.stream(), options_.deadline_ns);

@@ -18,6 +18,9 @@ class Work {
     virtual ~Work() = default;
     virtual void queue(std::int64_t i, pk_stream_t stream) = 0;
 
+    // Queues it as a caller does who calls again and again, which may be a cheaper way.
+    virtual void queue_as_called(std::int64_t i, pk_stream_t stream) { queue(i, stream); }
+
     // Around a sample's calls: what must be held to call, and does not count as their time.
     virtual void enter() {}
     virtual void leave() {}

@@ -168,7 +168,11 @@ int memset8(uint64_t to, unsigned char v, size_t n, void *s) {
     return 0;
 }
 
-void note_launch(const char *how, void *f, const unsigned *x, unsigned shared, void *stream, void **args, const std::string &more) {
+// A graph is what was launched while its stream was captured; a node is its number in it, counted from 1.
+struct Recorded { std::string head, args; void *function; };
+std::map<void *, std::vector<Recorded> *> captures;  // by stream
+
+std::string values_of(void *f, void **args) {
     std::string text;
     const auto found = parameters.find(name_of(f));
     for (size_t i = 0; found != parameters.end() && i < found->second.size(); ++i) {
@@ -178,8 +182,18 @@ void note_launch(const char *how, void *f, const unsigned *x, unsigned shared, v
         snprintf(buffer, sizeof buffer, " %lx", static_cast<unsigned long>(value));
         text += buffer;
     }
-    note("%s %s grid %u %u %u block %u %u %u shared %u stream %lx%s args%s", how, name_of(f), x[0], x[1], x[2], x[3], x[4], x[5], shared,
-         reinterpret_cast<unsigned long>(stream), more.c_str(), text.c_str());
+    return text;
+}
+
+void note_launch(const char *how, void *f, const unsigned *x, unsigned shared, void *stream, void **args, const std::string &more) {
+    char head[512];
+    snprintf(head, sizeof head, "%s %s grid %u %u %u block %u %u %u shared %u", how, name_of(f), x[0], x[1], x[2], x[3], x[4], x[5], shared);
+    const std::string values = values_of(f, args);
+    if (const auto captured = captures.find(stream); captured != captures.end()) {
+        captured->second->push_back({name_of(f) + more, values, f});
+        return;
+    }
+    note("%s stream %lx%s args%s", head, reinterpret_cast<unsigned long>(stream), more.c_str(), values.c_str());
 }
 int launch(void *f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned shared, void *stream, void **args, void **) {
     NEEDS_CONTEXT;
@@ -217,11 +231,55 @@ int wait_value(void *s, uint64_t address, uint32_t value, unsigned flags) {
     waits[s] = {reinterpret_cast<volatile uint32_t *>(address), value};
     return 0;
 }
-int begin_capture(void *, int mode) { NEEDS_CONTEXT; note("cuStreamBeginCapture %d", mode); return 0; }
-int end_capture(void *, void **graph) { NEEDS_CONTEXT; *graph = nullptr; ANSWER("cuStreamEndCapture"); note("cuStreamEndCapture"); *graph = malloc(1); return 0; }
-int instantiate(void **exec, void *, unsigned long long flags) { NEEDS_CONTEXT; ANSWER("cuGraphInstantiateWithFlags"); note("cuGraphInstantiateWithFlags %llu", flags); *exec = malloc(1); return 0; }
+using Graph = std::vector<Recorded>;
+int begin_capture(void *stream, int mode) { NEEDS_CONTEXT; note("cuStreamBeginCapture %d", mode); captures[stream] = new Graph; return 0; }
+int end_capture(void *stream, void **graph) {
+    NEEDS_CONTEXT;
+    *graph = nullptr;
+    Graph *made = captures[stream];
+    captures.erase(stream);
+    ANSWER("cuStreamEndCapture");
+    note("cuStreamEndCapture");
+    *graph = made;
+    return 0;
+}
+int is_capturing(void *stream, int *status) { NEEDS_CONTEXT; *status = captures.count(stream) ? 1 : 0; return 0; }
+int exchange_mode(int *) { return 0; }
+int root_nodes(void *graph, void **nodes, size_t *count) {
+    *count = static_cast<Graph *>(graph)->empty() ? 0 : 1;
+    *nodes = static_cast<Graph *>(graph)->data();
+    return 0;
+}
+int dependents(void *node, void **nodes, size_t *count) { *nodes = static_cast<Recorded *>(node) + 1; *count = 1; return 0; }
+struct NodeParams { void *function; unsigned sizes[6]; unsigned shared; void **args; void **extra; void *kernel; void *context; };
+int set_params(void *exec, void *node, const NodeParams *params) {
+    NEEDS_CONTEXT;
+    ANSWER("cuGraphExecKernelNodeSetParams");
+    Graph &graph = **static_cast<Graph **>(exec);
+    for (Recorded &x : graph) {
+        if (&x == node && x.function == params->function) {
+            x.args = values_of(params->function, params->args);
+            return 0;
+        }
+    }
+    return 1;
+}
+int instantiate(void **exec, void *graph, unsigned long long flags) {
+    NEEDS_CONTEXT;
+    ANSWER("cuGraphInstantiateWithFlags");
+    note("cuGraphInstantiateWithFlags %llu", flags);
+    *exec = new Graph *(static_cast<Graph *>(graph));  // shares the nodes, which outlive both here
+    return 0;
+}
 int upload(void *, void *) { NEEDS_CONTEXT; note("cuGraphUpload"); return 0; }
-int graph_launch(void *, void *) { NEEDS_CONTEXT; note("cuGraphLaunch"); return 0; }
+int graph_launch(void *exec, void *stream) {
+    NEEDS_CONTEXT;
+    ANSWER("cuGraphLaunch");
+    std::string text;
+    for (const Recorded &x : **static_cast<Graph **>(exec)) text += " | " + x.head + " args" + x.args;
+    note("cuGraphLaunch stream %lx%s", reinterpret_cast<unsigned long>(stream), text.c_str());
+    return captures.count(stream) ? 900 : 0;
+}
 int exec_destroy(void *) { NEEDS_CONTEXT; note("cuGraphExecDestroy"); return 0; }
 int graph_destroy(void *) { NEEDS_CONTEXT; note("cuGraphDestroy"); return 0; }
 
@@ -247,13 +305,15 @@ const Entry entries[] = {
     E("cuMemcpyDtoDAsync", 3020, dtod), E("cuMemsetD8Async", 3020, memset8), E("cuLaunchKernel", 4000, launch),
     E("cuStreamCreate", 2000, stream_create), E("cuStreamDestroy", 4000, stream_destroy), E("cuStreamQuery", 2000, stream_query),
     E("cuStreamSynchronize", 2000, stream_synchronize), E("cuStreamBeginCapture", 10010, begin_capture), E("cuStreamEndCapture", 10000, end_capture),
+    E("cuStreamIsCapturing", 10000, is_capturing), E("cuThreadExchangeStreamCaptureMode", 10010, exchange_mode),
+    E("cuGraphGetRootNodes", 10000, root_nodes), E("cuGraphNodeGetDependentNodes", 10000, dependents),
     E("cuGraphInstantiateWithFlags", 11040, instantiate), E("cuGraphUpload", 11010, upload), E("cuGraphLaunch", 10000, graph_launch),
     E("cuGraphExecDestroy", 10000, exec_destroy), E("cuGraphDestroy", 10000, graph_destroy), E("cuEventCreate", 2000, event_create),
     E("cuEventDestroy", 4000, event_destroy), E("cuEventQuery", 2000, event_query), E("cuEventRecord", 2000, event_record),
     E("cuEventElapsedTime", 2000, elapsed),
 #ifndef OLD
     E("cuCtxRecordEvent", 12050, ctx_record), E("cuFuncLoad", 12040, func_load), E("cuFuncGetParamInfo", 12040, param_info),
-    E("cuLaunchKernelEx", 11060, launch_ex), E("cuStreamWaitValue32", 11070, wait_value),
+    E("cuGraphExecKernelNodeSetParams", 12000, set_params), E("cuLaunchKernelEx", 11060, launch_ex), E("cuStreamWaitValue32", 11070, wait_value),
 #endif
 };
 

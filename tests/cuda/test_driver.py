@@ -296,9 +296,91 @@ def test_a_graph_is_captured_uploaded_and_replayed(cuda: Standin) -> None:
     graph = device.make("capture_end", stream)
     assert device.call("graph_launch", stream, graph) == OK
     device.call("graph_destroy", graph)
-    calls = [x for x in cuda.journal() if "Graph" in x or "Capture" in x]
-    assert calls == ["cuStreamBeginCapture 2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags 0", "cuGraphDestroy",
-                     "cuGraphUpload", "cuGraphLaunch", "cuGraphExecDestroy"]  # fmt: skip
+    calls = [x.partition(" stream")[0] for x in cuda.journal() if "Graph" in x or "Capture" in x]
+    assert calls == ["cuStreamBeginCapture 2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags 0", "cuGraphUpload",
+                     "cuGraphDestroy", "cuGraphLaunch", "cuGraphExecDestroy"]  # fmt: skip
+
+
+# ---- prepared calls as graphs
+
+
+def two_launches(made: Standin) -> native.Call:
+    device = native.open_device("cuda", 0, made.path)
+    made.parameters("first", 8)
+    made.parameters("second", 8, 4)
+    module = device.load(b"cubin")
+    specs = [native.LaunchSpec(module.kernel("first"), (4, 1, 1), (64, 1, 1), (native.pointer(0x10),)),
+             native.LaunchSpec(module.kernel("second"), (4, 1, 1), (64, 1, 1), (native.pointer(0x20), native.scalar("i32", 5)))]
+    made.journal()
+    return device.call(specs)
+
+
+def test_a_call_made_again_and_again_becomes_a_graph(cuda: Standin) -> None:
+    call = two_launches(cuda)
+    for _ in range(2):
+        call(0x77)
+    assert [x.split()[:2] for x in cuda.journal()] == 2 * [["cuLaunchKernelEx", "first"], ["cuLaunchKernelEx", "second"]]
+    call(0x77)
+    made = cuda.journal()
+    expected = "cuGraphLaunch stream 77 | first args {} | second args {} 5"
+    assert made[-3:] == ["cuStreamEndCapture", "cuGraphInstantiateWithFlags 0", expected.format(10, 20)]
+    call(0x77)
+    call(0x77, [0x30, 0x40])
+    call(0x77)
+    assert cuda.journal() == [expected.format(10, 20), *2 * [expected.format(30, 40)]]
+    del call
+    assert cuda.journal()[:2] == ["cuGraphExecDestroy", "cuGraphDestroy"]
+
+
+def test_other_streams_and_captures_take_launches(cuda: Standin) -> None:
+    call = two_launches(cuda)
+    for _ in range(4):
+        call(0x77)
+    cuda.journal()
+    call(0x99, [0x50, 0x60])
+    launches = ["cuLaunchKernelEx first", "cuLaunchKernelEx second"]
+    assert [" ".join(x.split()[:2]) for x in cuda.journal()] == launches
+    call(0x77)
+    assert cuda.journal() == ["cuGraphLaunch stream 77 | first args 50 | second args 60 5"]
+
+    device = Device(cuda)
+    stream = device.make("stream_wrap", ctypes.c_uint64(0x77))
+    assert device.call("capture_begin", stream) == OK
+    call(0x77)
+    device.make("capture_end", stream)
+    assert not any("cuGraphLaunch" in x for x in cuda.journal())
+    call(0x77)
+    assert "cuGraphLaunch stream 77" in cuda.journal()[-1]
+
+
+def test_streams_in_turns_make_no_graph(cuda: Standin) -> None:
+    call = two_launches(cuda)
+    for stream in 4 * (0x77, 0x99):
+        call(stream)
+    assert not any("Graph" in x for x in cuda.journal())
+
+
+def test_an_old_driver_goes_on_launching(old: Standin) -> None:
+    call = two_launches(old)
+    for _ in range(5):
+        call(0x77)
+    calls = old.journal()
+    assert len(calls) == 10 and all(x.startswith("cuLaunchKernel ") for x in calls)
+
+
+@pytest.mark.parametrize("function", ["cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphExecKernelNodeSetParams"])
+def test_a_graph_that_cannot_be_had_is_done_without(cuda: Standin, function: str) -> None:
+    call = two_launches(cuda)
+    call(0x77)
+    call(0x77)
+    if "SetParams" in function:
+        call(0x77)
+    cuda.fail(function, 999)
+    for _ in range(2):
+        cuda.journal()
+        call(0x77, [0x30, 0x40])
+        assert [x.rpartition(" args ")[2] for x in cuda.journal()[-2:]] == ["30", "40 5"]
+    assert not any("Graph" in x for x in cuda.journal())
 
 
 @pytest.mark.parametrize("native_handle", [0, 1])

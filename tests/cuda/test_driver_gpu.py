@@ -128,6 +128,43 @@ def test_a_graph_replays_what_was_captured(gpu: Gpu) -> None:
     gpu.table.graph_destroy(gpu.handle, graph)
 
 
+def test_a_repeated_call_is_a_graph_with_its_latest_arguments(gpu: Gpu) -> None:
+    places = [gpu.device.allocate(4) for _ in range(2)]
+    for place in places:
+        gpu.device.fill(place, 0, 4)
+    gpu.device.synchronize(10.0)
+    kernel = gpu.module.kernel("add")
+    call = gpu.device.call([native.LaunchSpec(kernel, (1, 1, 1), (1, 1, 1), (native.pointer(places[0]), native.scalar("u32", n)))
+                            for n in (1, 10)])
+    for stream in (0, gpu.stream.handle):
+        for n in range(100):
+            call(stream, [places[n % 2]] * 2)
+        gpu.device.synchronize(10.0)
+    found = ctypes.c_uint32()
+    for place in places:
+        gpu.device.copy_out(ctypes.addressof(found), place, 4)
+        assert found.value == 2 * 50 * 11
+        gpu.device.free(place)
+
+
+def test_a_repeated_call_is_captured_by_torch(gpu: Gpu) -> None:
+    torch = pytest.importorskip("torch")
+    call, before = gpu.add(1), gpu.value()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(5):
+            call(stream.cuda_stream)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        call(stream.cuda_stream)
+        call(stream.cuda_stream)
+    assert gpu.value() == before + 5
+    graph.replay()
+    torch.cuda.synchronize()
+    assert gpu.value() == before + 7
+
+
 def test_clusters_and_attributes_are_launched(gpu: Gpu) -> None:
     before = gpu.value()
     gpu.add(1, attributes=native.OVERLAP_PREVIOUS)(gpu.stream)

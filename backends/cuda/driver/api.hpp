@@ -16,6 +16,7 @@ using Stream = struct StreamOpaque *;
 using Event = struct EventOpaque *;
 using Graph = struct GraphOpaque *;
 using GraphExec = struct GraphExecOpaque *;
+using GraphNode = struct GraphNodeOpaque *;
 using Pointer = std::uint64_t;
 
 struct Uuid {
@@ -65,11 +66,27 @@ struct LaunchConfig {
 };
 static_assert(sizeof(LaunchConfig) == 56, "as in cuda.h");
 
+// CUDA_KERNEL_NODE_PARAMS_v2
+struct KernelNodeParams {
+    Function function;
+    unsigned grid[3];
+    unsigned block[3];
+    unsigned shared_bytes;
+    void **args;
+    void **extra;
+    void *kernel;
+    Context context;
+};
+static_assert(sizeof(KernelNodeParams) == 72, "as in cuda.h");
+
+enum : int { capture_none = 0 };  // CUstreamCaptureStatus
+
 enum : unsigned {
     host_alloc_portable = 1,
     host_alloc_mapped = 2,
     stream_wait_geq = 0,
     capture_relaxed = 2,
+    stream_non_blocking = 1,
 };
 
 // The functions of one libcuda. A null pointer: this driver is too old for it (only for those marked optional).
@@ -124,7 +141,12 @@ struct Api {
 
     Result (*stream_begin_capture)(Stream stream, int mode);
     Result (*stream_end_capture)(Stream stream, Graph *graph);
+    Result (*stream_is_capturing)(Stream stream, int *status);
+    Result (*thread_exchange_capture_mode)(int *mode);
     Result (*graph_instantiate)(GraphExec *exec, Graph graph, unsigned long long flags);
+    Result (*graph_get_root_nodes)(Graph graph, GraphNode *nodes, std::size_t *count);
+    Result (*graph_node_get_dependent_nodes)(GraphNode node, GraphNode *nodes, std::size_t *count);
+    Result (*graph_exec_kernel_node_set_params)(GraphExec exec, GraphNode node, const KernelNodeParams *params);  // optional, 12.0
     Result (*graph_upload)(GraphExec exec, Stream stream);
     Result (*graph_launch)(GraphExec exec, Stream stream);
     Result (*graph_exec_destroy)(GraphExec exec);

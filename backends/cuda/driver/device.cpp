@@ -227,6 +227,7 @@ constexpr pk_driver table = {
     capture_begin, capture_end, graph_launch, graph_destroy,
     flush, reset_persisting, launch_empty,
     stream_native,
+    graph_make, graph_update,
 };
 PK_REGISTER_DRIVER(table);
 

@@ -37,6 +37,8 @@ struct Gpu {
     std::mutex mutex;                       // of what follows
     Helpers helpers;
     bool helpers_ready = false;
+    std::mutex recording;        // of the stream that launches are recorded on to make a graph
+    Stream recorder = nullptr;
 
     int attribute(int which) const;
 
@@ -111,6 +113,9 @@ pk_status capture_begin(pk_device_t device, pk_stream_t stream);
 pk_status capture_end(pk_device_t device, pk_stream_t stream, pk_graph_t *out);
 pk_status graph_launch(pk_device_t device, pk_stream_t stream, pk_graph_t graph);
 void graph_destroy(pk_device_t device, pk_graph_t graph);
+
+pk_status graph_make(pk_device_t device, const pk_launch *launches, uint32_t count, pk_graph_t *out);
+pk_status graph_update(pk_device_t device, pk_graph_t graph, uint32_t index, const pk_launch *launch);
 
 pk_status flush(pk_device_t device, pk_stream_t stream);
 pk_status reset_persisting(pk_device_t device);

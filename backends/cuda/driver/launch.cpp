@@ -1,19 +1,12 @@
 // Loading kernels and launching them.
-#include <array>
 #include <memory>
 #include <new>
 
-#include "device.hpp"
+#include "launch.hpp"
 
 namespace portakern::cuda {
 
 namespace {
-
-struct Kernel {
-    Function function = nullptr;
-    std::vector<std::size_t> sizes;  // of the parameters
-    bool sizes_known = false;
-};
 
 struct LoadedModule {
     Module handle = nullptr;
@@ -22,10 +15,7 @@ struct LoadedModule {
 
 LoadedModule *module_of(pk_module_t module) { return reinterpret_cast<LoadedModule *>(module); }
 
-constexpr std::size_t args_on_the_stack = 64;
 constexpr std::size_t portable_cluster = 8;
-
-const Kernel &kernel_of(pk_kernel_t kernel) { return *reinterpret_cast<const Kernel *>(kernel); }
 
 // Since CUDA 12 the driver loads a kernel's code at its first launch, which waits for the device: for ever if a stream
 // stands behind a gate.
@@ -55,7 +45,6 @@ pk_status set_up(Gpu &gpu, Kernel &kernel, uint32_t shared_bytes) {
     return status;
 }
 
-// The driver reads as many values as the kernel has parameters, wherever the pointers to them end.
 bool arguments_fit(const Kernel &kernel, const pk_launch &launch) {
     if (!kernel.sizes_known) return true;
     if (kernel.sizes.size() != launch.arg_count) return false;
@@ -120,6 +109,11 @@ pk_status launch_plain(Gpu &gpu, const Kernel &kernel, Stream stream, const pk_l
 
 }  // namespace
 
+pk_status check_arguments(const pk_launch &launch) {
+    const Kernel &kernel = kernel_of(launch.kernel);
+    return arguments_fit(kernel, launch) ? PK_OK : fail(PK_INVALID, mismatch(kernel, launch));
+}
+
 pk_status load(pk_device_t device, const void *binary, size_t bytes, pk_module_t *out) try {
     Gpu &gpu = gpu_of(device);
     const Current current(gpu);
@@ -162,17 +156,13 @@ pk_status launch(pk_device_t device, pk_stream_t stream, const pk_launch *launch
     Gpu &gpu = gpu_of(device);
     const Current current(gpu);
     if (!current) return current.status();
-    const Kernel &kernel = kernel_of(launch->kernel);
-    if (!arguments_fit(kernel, *launch)) return fail(PK_INVALID, mismatch(kernel, *launch));
+    if (const pk_status status = check_arguments(*launch); status != PK_OK) return status;
     if ((launch->attributes & ~(PK_LAUNCH_COOPERATIVE | PK_LAUNCH_OVERLAP_PREVIOUS)) != 0) {
         return fail(PK_UNSUPPORTED, "an attribute of the launch is not known here");
     }
-    std::array<void *, args_on_the_stack> few;
-    std::vector<void *> many(launch->arg_count > few.size() ? launch->arg_count : 0);
-    void **args = many.empty() ? few.data() : many.data();
-    for (uint32_t i = 0; i < launch->arg_count; ++i) args[i] = const_cast<void *>(launch->args[i].value);
+    Arguments args(*launch);
     const auto how = gpu.api.launch_kernel_ex != nullptr ? launch_extended : launch_plain;
-    return how(gpu, kernel, stream_of(stream), *launch, args);
+    return how(gpu, kernel_of(launch->kernel), stream_of(stream), *launch, args.data());
 } catch (const std::bad_alloc &) {
     return fail(PK_FAILED, "the host has no memory left");
 }

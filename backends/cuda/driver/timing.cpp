@@ -1,4 +1,4 @@
-// What timing needs: events, gates, graphs, and what is queued between samples.
+// What timing needs: events, gates, and what is queued between samples.
 #include <atomic>
 #include <new>
 
@@ -24,11 +24,7 @@ constexpr unsigned flush_threads = 512;
 constexpr unsigned flush_blocks_per_unit = 8;
 constexpr std::size_t flush_vector = 16;  // bytes that a thread reads at once
 
-bool is_legacy_default(Stream stream) { return reinterpret_cast<std::uintptr_t>(stream) <= 1; }
-
 Event event_of(pk_event_t event) { return reinterpret_cast<Event>(event); }
-
-GraphExec exec_of(pk_graph_t graph) { return reinterpret_cast<GraphExec>(graph); }
 
 pk_status launch_helper(Gpu &gpu, Function function, unsigned blocks, unsigned threads, Stream stream, void **args) {
     return gpu.check(gpu.api.launch_kernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, args, nullptr), "cuLaunchKernel");
@@ -141,51 +137,6 @@ pk_status gate_close(pk_device_t device, pk_stream_t stream, pk_gate_t closed) {
 pk_status gate_open(pk_device_t, pk_gate_t gate) {
     gate_of(gate)->word->store(gate_of(gate)->ticket.load());
     return PK_OK;
-}
-
-// ---- graphs
-
-pk_status capture_begin(pk_device_t device, pk_stream_t stream) {
-    Gpu &gpu = gpu_of(device);
-    const Current current(gpu);
-    if (!current) return current.status();
-    if (is_legacy_default(stream_of(stream))) {
-        return fail(PK_UNSUPPORTED, "the default stream cannot be captured; queue on a stream of one's own");
-    }
-    if (const pk_status status = gpu.prepare_helpers(); status != PK_OK) return status;
-    return gpu.check(gpu.api.stream_begin_capture(stream_of(stream), capture_relaxed), "cuStreamBeginCapture");
-}
-
-pk_status capture_end(pk_device_t device, pk_stream_t stream, pk_graph_t *out) {
-    Gpu &gpu = gpu_of(device);
-    const Current current(gpu);
-    if (!current) return current.status();
-    Graph graph = nullptr;
-    GraphExec exec = nullptr;
-    pk_status status = gpu.check(gpu.api.stream_end_capture(stream_of(stream), &graph), "cuStreamEndCapture");
-    if (status == PK_OK) status = gpu.check(gpu.api.graph_instantiate(&exec, graph, 0), "cuGraphInstantiateWithFlags");
-    if (graph != nullptr) gpu.api.graph_destroy(graph);
-    if (status != PK_OK) return status;
-    // Or the first replay would do it, perhaps behind a gate.
-    status = gpu.check(gpu.api.graph_upload(exec, stream_of(stream)), "cuGraphUpload");
-    if (status != PK_OK) {
-        gpu.api.graph_exec_destroy(exec);
-        return status;
-    }
-    *out = reinterpret_cast<pk_graph_t>(exec);
-    return PK_OK;
-}
-
-pk_status graph_launch(pk_device_t device, pk_stream_t stream, pk_graph_t graph) {
-    Gpu &gpu = gpu_of(device);
-    const Current current(gpu);
-    if (!current) return current.status();
-    return gpu.check(gpu.api.graph_launch(exec_of(graph), stream_of(stream)), "cuGraphLaunch");
-}
-
-void graph_destroy(pk_device_t device, pk_graph_t graph) {
-    Gpu &gpu = gpu_of(device);
-    if (const Current current(gpu); current) gpu.api.graph_exec_destroy(exec_of(graph));
 }
 
 // ---- between samples

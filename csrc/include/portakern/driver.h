@@ -192,6 +192,12 @@ typedef struct pk_driver {
 
     /* The native handle of a stream, as `stream_wrap` takes it. */
     uint64_t (*stream_native)(pk_device_t device, pk_stream_t stream);
+
+    /* ---- launches as a graph, where queueing that costs the host less than launching them. `graph_make` takes them in
+     * order and runs nothing; `graph_update` gives the one with that index other arguments, from the next launch of the
+     * graph on. `graph_launch` answers PK_UNSUPPORTED, and does nothing, on a stream that is being captured. */
+    pk_status (*graph_make)(pk_device_t device, const pk_launch *launches, uint32_t count, pk_graph_t *out);
+    pk_status (*graph_update)(pk_device_t device, pk_graph_t graph, uint32_t index, const pk_launch *launch);
 } pk_driver;
 
 #ifdef __cplusplus
