@@ -9,13 +9,13 @@ from functools import cache
 from pathlib import Path
 
 from portakern.backend import Launch, Missing, Source, Target
-from portakern.emit.clike import CLikeEmitter, Dialect, KernelPlan, read_headers
+from portakern.emit.clike import CLikeEmitter, Dialect, KernelPlan, ProgramPlan, read_headers
 from portakern.ir import tile as t
 from portakern.ir.core import Op
 from portakern.ir.program import Program
 
 from .addresses import CudaPlanner
-from .hopper import MOVERS, PipelinePlan, pipelined
+from .hopper import MOVERS, PipelinePlan, packed, pipelined
 from .lines import in_lines
 from .plans import STATIC_SHARED, CudaKernelPlan, products_of, shared_operand_bytes
 from .printer import DIALECT, CudaPrinter
@@ -42,6 +42,9 @@ class CudaEmitter(CLikeEmitter):
     def dialect(self, target: Target) -> Dialect:
         return DIALECT
 
+    def plan(self, program: Program, target: Target) -> ProgramPlan:
+        return super().plan(packed(program, target), target)
+
     def missing(self, program: Program, target: Target) -> Sequence[Missing]:
         found = list(super().missing(program, target))
         for kernel in program.kernels:
@@ -60,10 +63,10 @@ class CudaEmitter(CLikeEmitter):
         return found
 
     def emit(self, program: Program, target: Target) -> Source:
-        source = super().emit(program, target)
+        source = super().emit(packed(program, target), target)
         includes = "\n".join(f'#include "{name}"' for name in direct_headers(source.text))
         text = source.text.replace(self.include, includes, 1)
-        return replace(source, text=text, headers=included_headers(text))
+        return replace(source, text=text, headers=included_headers(text), schedule=tuple(k.schedule for k in program.kernels))
 
     def plan_kernel(self, kernel: t.Kernel, dialect: Dialect, target: Target) -> CudaKernelPlan:
         plan = in_lines(super().plan_kernel(kernel, dialect, target))

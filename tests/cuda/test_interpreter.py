@@ -10,8 +10,9 @@ import pytest
 from portakern.backend import Source
 from portakern.errors import SimulatorError
 from portakern.registry import registry
+from tests import samples
 from tests.cuda import references
-from tests.cuda.variants import all_variants
+from tests.cuda.variants import all_variants, scheduled
 
 CUDA = registry().language("cuda")
 HOPPER = registry().target("cuda:sm_90a")
@@ -81,6 +82,19 @@ def test_a_barrier_that_not_all_threads_meet_is_an_error() -> None:
     source = changed("column_sums", lambda text: text.replace("pk::store(", barrier))
     with pytest.raises(SimulatorError, match="a barrier is not met by all threads"):
         error_of("column_sums", source)
+
+
+def test_operands_off_16_bytes_are_packed_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("portakern.backends.cuda.hopper.packing.LEAST", 1)
+    monkeypatch.setattr("portakern.backends.cuda.hopper.packing.SHORTEST", 1)
+    program = scheduled(samples.matmul_bias(201, 135, 267, "bf16", (128, 128, 64)), 8, 3)
+    source = CUDA.emitter.emit(program, HOPPER)
+    assert [x.kernel for x in source.launches] == ["matmul_bias_pack_a", "matmul_bias_pack_w", "matmul_bias"]
+    assert [a.name for a in source.by_role("temporary")] == ["a_packed", "w_packed"]
+    buffers = references.make_buffers(program)
+    SIMULATOR.load(source, None).run(buffers, references.SIZES)
+    assert all(map(references.guards_intact, buffers.values()))
+    assert references.error_ratio(program, buffers) <= 1
 
 
 def test_bytes_that_never_arrive_are_an_error() -> None:

@@ -4,8 +4,9 @@
 ``include/pk/pipeline.cuh``.
 """
 
+from .packing import packed
 from .plan import Feed, PipelinePlan, SendTile
 from .planning import MOVERS, obstacle_to_pipeline, pipelined
 from .printer import print_pipeline
 
-__all__ = ["MOVERS", "Feed", "PipelinePlan", "SendTile", "obstacle_to_pipeline", "pipelined", "print_pipeline"]
+__all__ = ["MOVERS", "Feed", "PipelinePlan", "SendTile", "obstacle_to_pipeline", "packed", "pipelined", "print_pipeline"]

@@ -8,6 +8,7 @@ from portakern.device import Device
 from portakern.dtypes import DTYPES
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
+from .packing import worth_packing
 from .planning import UNITS
 
 
@@ -42,7 +43,8 @@ def pipelines(nest: Nest, device: Device) -> list[Schedule]:
     if dtype not in ("bf16", "f16") or not (device.has("tma") and device.has("wgmma")):
         return []
     granule = 16 // DTYPES[dtype].bytes
-    if not all(isinstance(a.extent, int) and a.extent % granule == 0 for a in (n, k)) or _extent(k) < _LEAST_K:
+    within_reach = all(isinstance(a.extent, int) and a.extent % granule == 0 for a in (n, k))
+    if not (within_reach or worth_packing(m.extent, n.extent, k.extent)) or _extent(k) < _LEAST_K:
         return []
     if _extent(n) < 64 or (_extent(m) < 64 and _extent(n) < 1024):
         return []  # a few rows by a long operand are a matter of bytes in flight, of which a pipeline has most
@@ -63,7 +65,7 @@ def _time(t: _Tile, nest: Nest, units: int) -> float:
     tiles = -(-_extent(m) // t.m) * -(-_extent(n) // t.n)
     for axis in nest.role("batch"):
         tiles *= _extent(axis)
-    whole = all(_extent(a) % 16 == 0 for a in (n, k))
+    whole = all(_extent(a) % 16 == 0 or _extent(a) % 8 for a in (n, k))  # what is packed has whole lines
     return -(-tiles // units) * t.m * t.n / (t.rate if whole else t.cut)
 
 

@@ -30,6 +30,7 @@ UNITS = 132
 
 _MOST_DIMS = 5
 _BAND = 12
+MISALIGNED = "do not begin at multiples of 16 bytes"
 _PANELS = 2
 _SECTOR = 32
 _FEW = 8
@@ -84,28 +85,33 @@ def obstacle_to_pipeline(k: KernelPlan, kernel: t.Kernel, target: Target) -> str
     return next(filter(None, (_obstacle_to_feed(load, kernel) for load in _loads(dot))), "")
 
 
-def _loads(dot: t.Dot) -> tuple[t.Load, t.Load]:
-    """The loads of the left and of the right operand, looking through what copies do anyway."""
-    def load(op: object) -> t.Load:
+def loads_of(dot: t.Dot) -> tuple[t.Load, t.Load] | None:
+    """The loads of the left and of the right operand, looking through what copies do anyway; ``None`` where one is computed."""
+    def load(op: object) -> object:
         while isinstance(op, t.Permute | t.Mask):
             op = op.x
-        assert isinstance(op, t.Load)
         return op
 
     row = dims_of(dot)[0][0]
-    left, right = (dot.lhs, dot.rhs) if row in t.tile_type(dot.lhs).axes else (dot.rhs, dot.lhs)
-    return load(left), load(right)
+    left, right = map(load, (dot.lhs, dot.rhs) if row in t.tile_type(dot.lhs).axes else (dot.rhs, dot.lhs))
+    return (left, right) if isinstance(left, t.Load) and isinstance(right, t.Load) else None
+
+
+def _loads(dot: t.Dot) -> tuple[t.Load, t.Load]:
+    found = loads_of(dot)
+    assert found is not None
+    return found
 
 
 def _obstacle_to_feed(load: t.Load, kernel: t.Kernel) -> str:
-    return _obstacle_to_map(load, [axis for axis, _ in dims_of(load)], kernel)
+    return obstacle_to_map(load, [axis for axis, _ in dims_of(load)], kernel)
 
 
 def _buffer_name(op: t.Load | t.Store) -> str:
     return str(getattr(op.buffer, "name", "array"))
 
 
-def _obstacle_to_map(op: t.Load | t.Store, dims: list[str], kernel: t.Kernel) -> str:
+def obstacle_to_map(op: t.Load | t.Store, dims: list[str], kernel: t.Kernel) -> str:
     """Why the copy engine cannot move boxes over ``dims`` (row axis, column axis) of the array of ``op``."""
     have, name = t.buffer_type(op.buffer), _buffer_name(op)
     granule = 16 // DTYPES[have.dtype].bytes
@@ -121,7 +127,7 @@ def _obstacle_to_map(op: t.Load | t.Store, dims: list[str], kernel: t.Kernel) ->
         if index.plain == dims[1] and stride != 1:
             return f"{name} is not contiguous along {dims[1]}"
         if index.plain != dims[1] and not divides(granule, stride):
-            return f"rows of {name} do not begin at multiples of 16 bytes"
+            return f"rows of {name} {MISALIGNED}"
         if index.plain not in dims and kernel.axis[str(index.plain)].tile != 1:
             return f"{name} has a third dim"
     return ""
@@ -293,7 +299,7 @@ class _Pipeline:
         layout = place.layout
         if layout.axes != (self.row, self.col) or layout.cols * layout.rows // (self.of.warps * 16) % 64:
             return "its warpgroups do not hold whole panels of 64 x 64"
-        return _obstacle_to_map(store, [self.row, self.col], self.kernel)
+        return obstacle_to_map(store, [self.row, self.col], self.kernel)
 
     def _at(self, axis: str) -> str:
         return self.loop.var if axis == self.dot.axis else self.origins[axis]
