@@ -37,7 +37,7 @@ class Call:
         """Queues all steps on a stream, given by its native handle (0: the default stream).
 
         From the third call in a row on one stream on, launches go as one graph where the driver has that, which costs the
-        host less; a stream that is being captured, and any other stream, take them one by one.
+        host less; a stream that is being captured takes them one by one.
 
         Args:
             stream: where to queue.

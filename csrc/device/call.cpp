@@ -142,12 +142,9 @@ bool Call::may_become_a_graph() const {
 
 pk_status Call::repeat(pk_stream_t stream) noexcept {
     if (!graphs_) return queue(stream);
-    if (!graph_) {
-        repeats_ = stream == home_ ? repeats_ + 1 : 1;
-        home_ = stream;
-        if (repeats_ < graph_after || !make_graph()) return queue(stream);
-    }
-    if (stream != home_ || (stale_ && !update_graph())) return queue(stream);
+    repeats_ = stream == latest_ ? std::min(repeats_ + 1, graph_after) : 1;
+    latest_ = stream;
+    if (repeats_ < graph_after || (!graph_ && !make_graph()) || (stale_ && !update_graph())) return queue(stream);
     failed_ = "graph_launch";
     const pk_status status = device_->table().graph_launch(device_->handle(), stream, graph_.get());
     return status == PK_UNSUPPORTED ? queue(stream) : status;  // a stream that is being captured takes the steps

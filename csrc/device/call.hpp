@@ -112,11 +112,11 @@ class Call {
     pk_stream_t stream_ = nullptr;
     std::mutex mutex_;
 
-    // One graph, for the stream that made it worth while: launches of the same graph wait for each other, which calls on
+    // One graph, used while calls stay on a stream: launches of the same graph wait for each other, which calls on
     // different streams need not do.
     bool graphs_ = false;
     int repeats_ = 0;
-    pk_stream_t home_ = nullptr;
+    pk_stream_t latest_ = nullptr;
     bool stale_ = false;  // pointers were replaced since the graph had them
     Graph graph_;
 };

@@ -134,8 +134,8 @@ def test_a_repeated_call_is_a_graph_with_its_latest_arguments(gpu: Gpu) -> None:
         gpu.device.fill(place, 0, 4)
     gpu.device.synchronize(10.0)
     kernel = gpu.module.kernel("add")
-    call = gpu.device.call([native.LaunchSpec(kernel, (1, 1, 1), (1, 1, 1), (native.pointer(places[0]), native.scalar("u32", n)))
-                            for n in (1, 10)])
+    args = [(native.pointer(places[0]), native.scalar("u32", n)) for n in (1, 10)]
+    call = gpu.device.call([native.LaunchSpec(kernel, (1, 1, 1), (1, 1, 1), x) for x in args])
     for stream in (0, gpu.stream.handle):
         for n in range(100):
             call(stream, [places[n % 2]] * 2)
