@@ -18,6 +18,7 @@ from portakern import launch
 from portakern.backend import Prepared, Source
 from portakern.errors import PortakernError
 from portakern.ir.oracle import static
+from portakern.ir.schedule import Schedule
 from portakern.ir.tensor import tensor_type
 from portakern.registry import registry
 from portakern.spec.bind import bind
@@ -119,28 +120,54 @@ def race(
 
 def check(work: Work, made: Made) -> Row:
     """The row after the check: in full where the oracle can afford the size, else as ``bench`` checks it, and in full besides
-    on the same schedule over fewer rows."""
-    from portakern.check.sampled import affordable, parts_of
+    on the same schedule over a part of the output.  ``method`` says which, and why where there is no such part."""
+    from portakern.check.sampled import affordable
 
     _sessions.clear()  # its memory is wanted
     row = steps.check(work, made, full=False)
-    program = bind(work.program, work.sizes)
-    if not row.correct or affordable(program) or work.chosen is None:
+    if not row.correct or work.chosen is None or affordable(bind(work.program, work.sizes)):
         return row
-    parts = parts_of(program, program.outputs[0])
-    if parts is None or len(program.outputs) > 1:
-        return steps.check(work, made)
-    few = replace(work, program=parts[0].program, sizes={}, chosen=replace(work.chosen, exact=False))
-    built = steps.build(few)
-    if built.row.error is not None or not built.runner:
-        return steps.check(work, made)  # the schedule cannot be had over fewer rows
-    small = steps.check(few, built)
-    shape = ", ".join(f"{a.name} {list(static(tensor_type(a).shape))}" for a in parts[0].program.args)
+    part = _part(work)
+    built = None if part is None else steps.build(part)
+    if part is None or built is None or built.row.error is not None or not built.runner:
+        why = "no part of it is" if built is None else (built.row.error or {}).get("message", "nothing runs it")
+        return row.but(method=f"{row.method}; the stages for small sizes were not run ({why})")
+    small = steps.check(part, built)
+    shape = ", ".join(f"{a.name} {list(static(tensor_type(a).shape))}" for a in part.program.args)
     if not small.correct:
         message = (small.error or {}).get("message", "not checked")
-        return row.but(correct=False).failed(PortakernError("incorrect", f"over fewer rows ({shape}): {message}"))
+        return row.but(correct=False).failed(PortakernError("incorrect", f"over a part ({shape}): {message}"))
     ratio = max(row.max_error_ratio or 0.0, small.max_error_ratio or 0.0)
     return row.but(method=f"{row.method}; every stage of the check with {shape}", max_error_ratio=ratio)
+
+
+def _part(work: Work) -> Work | None:
+    """The same schedule over a part of the first output: two tiles each way of a product, else a few rows."""
+    from portakern.check.restrict import restrict
+    from portakern.check.sampled import parts_of
+
+    assert work.chosen is not None
+    program = bind(work.program, work.sizes)
+    output = program.outputs[0]
+    shape = static(tensor_type(program.results[0]).shape)
+    first = work.chosen.nests[0]
+    if first.family == "contraction" and len(shape) >= 2:
+        tiles = dict(first.schedule.tiles)
+        m, n = (2 * tiles.get(name, 128) for name in _product_axes(first.schedule))
+        sides = (*(1 for _ in shape[:-2]), min(m, shape[-2]), min(n, shape[-1]))
+        few = restrict(program, output, [(0, side) for side in sides]).program
+    else:
+        parts = parts_of(program, output)
+        if parts is None:
+            return None
+        few = parts[0].program
+    return replace(work, program=few, sizes={}, chosen=replace(work.chosen, exact=False))
+
+
+def _product_axes(schedule: Schedule) -> tuple[str, str]:
+    """Names of the axes m and n of a product: the two before the last, which is contracted."""
+    names = [name for name, _ in schedule.tiles]
+    return (names[-3], names[-2]) if len(names) >= 3 else (names[0], names[-1])
 
 
 def time(work: Work, made: Made) -> Row:
