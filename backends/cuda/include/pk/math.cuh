@@ -1,5 +1,6 @@
 // Arithmetic on elements: functions accurate to a few units in the last place (CUDA C++ Programming
-// Guide, Mathematical Functions Appendix). Nothing here is a fast-math variant. max and min hand on NaN.
+// Guide, Mathematical Functions Appendix). Nothing here is a fast-math variant; divisions of floats are within 2 units
+// where the compiler is told so (--prec-div=false). max and min hand on NaN.
 #pragma once
 #include "pk/base.cuh"
 #include "pk/ptx.cuh"
