@@ -33,8 +33,8 @@ from portakern.tools.cache import Cache
 WHOLE_ELEMENTS, WHOLE_FLOPS = 1 << 22, 1 << 31
 """Programs within both are checked in full: elements of inputs and outputs, operations."""
 
-PART_ELEMENTS, PART_FLOPS = 1 << 19, 1 << 30
-"""What one part may read and write, and compute."""
+PART_ELEMENTS, PART_FLOPS = (1 << 19, 1 << 22), 1 << 30
+"""What one part may read and write (the second where none is within the first, as in attention to long keys); and compute."""
 
 PARTS = 3
 
@@ -113,7 +113,7 @@ def parts_of(program: TensorProgram, output: str, seed: int = 0) -> list[Restric
     if not shape or 0 in shape:
         return None
     rng = np.random.default_rng([seed, len(shape), *shape])
-    extents = _extents(program, output, shape)
+    extents = next((e for most in PART_ELEMENTS if (e := _extents(program, output, shape, most)) is not None), None)
     if extents is None:
         return None
     starts = [tuple(0 for _ in shape), tuple(n - e for n, e in zip(shape, extents, strict=True))]
@@ -122,13 +122,13 @@ def parts_of(program: TensorProgram, output: str, seed: int = 0) -> list[Restric
     return [restrict(program, output, box) for box in boxes]
 
 
-def _extents(program: TensorProgram, output: str, shape: Sequence[int]) -> list[int] | None:
+def _extents(program: TensorProgram, output: str, shape: Sequence[int], elements: int) -> list[int] | None:
     """How much of each dim a part takes: dims are halved, the first ones first, until the part is affordable."""
     extents = list(shape)
     while True:
         part = restrict(program, output, [(0, e) for e in extents]).program
         flops = cost(part).flops
-        if _elements(part) <= PART_ELEMENTS and isinstance(flops, int) and flops <= PART_FLOPS:
+        if _elements(part) <= elements and isinstance(flops, int) and flops <= PART_FLOPS:
             return extents
         # Down to a few indices along one dim before the next is cut, so that parts are long runs of whole rows.
         dim = next((i for i, e in enumerate(extents) if e > 4), None)
