@@ -162,8 +162,9 @@ _MATRIX = (
     (16, 16, 64, 1, 3),
 )  # fmt: skip
 _SCALAR = (
-    (128, 128, 16, 8, 2), (128, 64, 16, 4, 2), (64, 64, 16, 4, 3), (64, 64, 16, 4, 2), (32, 64, 32, 4, 2), (64, 32, 32, 4, 2),
-    (32, 32, 32, 4, 2), (16, 64, 32, 2, 2), (64, 16, 32, 2, 2), (16, 32, 32, 1, 2), (16, 16, 32, 1, 2),
+    (128, 256, 16, 8, 3), (256, 128, 16, 8, 3), (128, 128, 16, 4, 3), (128, 128, 16, 8, 2), (128, 64, 16, 4, 2),
+    (64, 64, 16, 4, 3), (64, 64, 16, 4, 2), (32, 64, 32, 4, 2), (64, 32, 32, 4, 2), (32, 32, 32, 4, 2), (16, 64, 32, 2, 2),
+    (64, 16, 32, 2, 2), (16, 32, 32, 1, 2), (16, 16, 32, 1, 2),
 )  # fmt: skip
 
 
@@ -172,6 +173,7 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
     m, n, k = (nest.role(x)[0] for x in "mnk")
     dtype = nest.dots or nest.io_dtype
     table = _MATRIX if dtype in ("bf16", "f16") else _SCALAR
+    most = 0 if dtype != "f32" or nest.live > 3 else 2 * 128  # 8 x 16 of f32 to a thread leave room for their operands
     found: list[Schedule] = []
     for tm, tn, tk, warps, stages in table:
         tiles = {m.name: fitted(m, tm, 16), n.name: fitted(n, tn, 16), k.name: fitted(k, tk, 16)}
@@ -179,7 +181,7 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
             continue  # a smaller entry of the table says the same with fewer warps
         elements = (tiles[m.name] + tiles[n.name]) * tiles[k.name] * stages
         accumulator = tiles[m.name] * tiles[n.name] // (warps * 32) * _words("f64" if dtype == "f64" else "f32")
-        if elements * DTYPES[dtype].bytes > _shared(device) or accumulator * max(1, nest.live - 1) > TILE_REGISTERS:
+        if elements * DTYPES[dtype].bytes > _shared(device) or accumulator * max(1, nest.live - 1) > max(TILE_REGISTERS, most):
             continue
         found.append(schedule(nest, tiles, warps, stages))
     if not found:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from portakern.emit.clike import Printer
+from portakern.emit.clike import plan as p
 from portakern.emit.clike.memory import size_text
 
 from .plan import WARPGROUP, PipelinePlan
@@ -83,7 +85,7 @@ def _producer(k: PipelinePlan) -> list[str]:
 
 
 def _consumers(printer: Printer, k: PipelinePlan) -> list[str]:
-    dot = k.dot
+    dot, early = k.dot, _early(k)
     step = [
         "const int slot = pipe.arrived();",
         f"pk::start_dot({dot.acc}, {printer.operand(dot.a)}, {printer.operand(dot.b)});",
@@ -93,14 +95,22 @@ def _consumers(printer: Printer, k: PipelinePlan) -> list[str]:
         *_places(k),
         *printer.statements(k.before),
         *_for_steps(k, step),
+        *printer.statements(early),
         "pipe.finish();  // while the producer fetches the next tile",
-        *printer.statements(k.after),
+        *printer.statements([s for s in k.after if s not in early]),
     ]
     groups = k.threads // WARPGROUP
     box, done = _outbox(printer, k)
     registers = [f"pk::take_registers<{REGISTERS[k.warps][1]}>();"] if k.warps in REGISTERS else []
     what = "two warpgroups multiply, each half of the tile" if groups == 2 else "one warpgroup multiplies"
     return ["} else {", f"    // The consumers: {what}.", *_indent([*registers, *box, *_for_tiles(tile), *done]), "}"]
+
+
+def _early(k: PipelinePlan) -> list[p.Statement]:
+    """What follows the product and does not depend on it: loads, which are under way while the last product is computed."""
+    late = {s.name for s in k.after if isinstance(s, p.Scalar)}
+    return [s for s in k.after if isinstance(s, p.LoadTile) and s.define and s.place is not None and s.place.side != "tile"
+            and not late & set(re.findall(r"\w+", str(s)))]  # fmt: skip
 
 
 def _outbox(printer: Printer, k: PipelinePlan) -> tuple[list[str], list[str]]:

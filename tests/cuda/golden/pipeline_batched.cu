@@ -53,8 +53,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) matmul_bias(
                 pk::start_dot(acc, a_shared[slot], w_shared[slot]);
                 pipe.release_previous();  // its product is complete, this one goes on
             }
-            pipe.finish();  // while the producer fetches the next tile
             auto bias_tile = pk::load<pk::ColOf<Acc>, pk::Aligned>(bias + n0, 1, n_left);
+            pipe.finish();  // while the producer fetches the next tile
             auto c_tile = pk::map<Acc>([](float acc, float bias) {
                 const float sum = acc + bias;
                 const float product = 0.5f * sum * (1.0f + pk::tanh(0.7978846f * (sum + 0.044715f * (sum * sum * sum))));

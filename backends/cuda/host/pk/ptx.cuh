@@ -33,6 +33,7 @@ inline uint32_t to_tf32(float x) {
     return (bits + 0x1000) & ~0x1fffu;
 }
 
+inline float power_of_two(float x) { return std::exp2(x); }
 inline float reciprocal(float x) { return 1.0f / x; }
 
 inline float max_nan(float a, float b) { return a != a || b != b ? NAN : a > b ? a : b; }

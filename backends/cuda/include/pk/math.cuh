@@ -36,7 +36,13 @@ PK_MATH_1(round, rintf, rint)  // halves to even
 PK_DEVICE float rsqrt(float x) { return ::rsqrtf(x); }
 PK_DEVICE double rsqrt(double x) { return ::rsqrt(x); }
 template <class T> PK_DEVICE T reciprocal(T x) { return T(1) / x; }
-PK_DEVICE float sigmoid(float x) { return ptx::reciprocal(1.0f + ::expf(-x)); }
+/// exp(-x) is 2^t with t = -x log2(e) and what rounding takes from t put back, so it is within a few units for every x.
+PK_DEVICE float sigmoid(float x) {
+    const float y = ptx::max_nan(x, -87.0f);  // below, the result is no more than 1.7e-38
+    const float t = y * -1.4426950f, rest = ::fmaf(y, -1.4426950f, -t);
+    const float power = ptx::power_of_two(t);
+    return ptx::reciprocal(1.0f + ::fmaf(power, rest * 0.6931472f, power));
+}
 PK_DEVICE double sigmoid(double x) { return 1.0 / (1.0 + ::exp(-x)); }
 
 PK_DEVICE float abs(float x) { return ::fabsf(x); }

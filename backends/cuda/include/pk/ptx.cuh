@@ -31,6 +31,12 @@ PK_DEVICE uint32_t to_tf32(float x) {  // to nearest, ties away from zero
     return bits;
 }
 
+PK_DEVICE float power_of_two(float x) {  // within 2 ulp; zero for x below -126
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 PK_DEVICE float reciprocal(float x) {  // within 1 ulp; zero for x beyond 2^126
     float y;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -61,17 +61,37 @@ template <class S> struct Transposed {
 };
 template <class S> PK_DEVICE Transposed<S> transposed(S& s) { return {s}; }
 
-// 16 bytes at a time, asynchronously: the copies of this thread belong to its open group.
-template <int Threads, class T, int R, int C>
-PK_DEVICE void stage_vectors(Shared<T, R, C>& to, const T* origin, int64_t row_stride, int rows_left, int cols_left) {
-    using S = Shared<T, R, C>;
+/// f(row, col) for every one of `Rows` x `Cols` things, shared out to the threads along rows. All but the first row and column of
+/// a thread are known distances away, so that addresses are too.
+template <int Rows, int Cols, int Threads, class F> PK_DEVICE void share_out(F f) {
+    constexpr int turns = Rows * Cols / Threads, rest = Rows * Cols % Threads;
+    const int row = thread() / Cols, col = thread() % Cols;
 #pragma unroll
-    for (int n = thread(); n < R * S::chunks; n += Threads) {
-        const int row = n / S::chunks, col = n % S::chunks * S::chunk;
-        const int there = row < rows_left ? max_of(0, min_of(S::chunk, cols_left - col)) : 0;
+    for (int i = 0; i < turns; ++i) {
+        if constexpr (Threads % Cols == 0) f(row + i * (Threads / Cols), col);
+        else f((thread() + i * Threads) / Cols, (thread() + i * Threads) % Cols);
+    }
+    if constexpr (rest > 0) {
+        const int n = thread() + turns * Threads;
+        if (n < Rows * Cols) f(n / Cols, n % Cols);
+    }
+}
+
+// 16 bytes at a time, asynchronously: the copies of this thread belong to its open group.
+template <int Threads, class T, class S>
+PK_DEVICE void copy_chunks(S& to, const T* origin, int64_t row_stride, int rows_left, int cols_left) {
+    share_out<S::rows, S::chunks, Threads>([&](int row, int chunk) {
+        const int col = chunk * S::chunk;
+        const int cols = cols_left == kAll ? S::chunk : max_of(0, min_of(S::chunk, cols_left - col));
+        const int there = within(row, rows_left) ? cols : 0;
         const T* from = there > 0 ? origin + row * row_stride + col : origin;
         ptx::copy_async_16(to.at(row, col), from, there * static_cast<int>(sizeof(T)));
-    }
+    });
+}
+
+template <int Threads, class T, int R, int C>
+PK_DEVICE void stage_vectors(Shared<T, R, C>& to, const T* origin, int64_t row_stride, int rows_left, int cols_left) {
+    copy_chunks<Threads>(to, origin, row_stride, rows_left, cols_left);
 }
 
 // Through registers.
@@ -99,14 +119,11 @@ template <int Threads, bool Turned, class T, int R, int C>
 PK_DEVICE void stage_lines(Lines<T, R, C>& to, const T* origin, int64_t row_stride, int64_t col_stride, int rows_left,
                            int cols_left) {
     static_assert(sizeof(T) == 4, "copied in words");
-    constexpr int cols = Turned ? R : C;
-#pragma unroll
-    for (int n = thread(); n < R * C; n += Threads) {
-        const int row = n / cols, col = n % cols;
+    share_out<Turned ? C : R, Turned ? R : C, Threads>([&](int row, int col) {
         const bool there = within(row, rows_left) && within(col, cols_left);
         const T* from = there ? origin + row * row_stride + col * col_stride : origin;
         ptx::copy_async_4(Turned ? to.at(col, row) : to.at(row, col), from, there ? 4 : 0);
-    }
+    });
 }
 
 /// Starts copying the tile at `origin` to shared memory, with zeros in rows from `rows_left` and columns from
@@ -123,7 +140,7 @@ PK_DEVICE void stage(Shared<T, R, C>& to, const T* origin, int64_t row_stride, i
 
 template <int Threads, class Fact = Unknown, class T, int R, int C>
 PK_DEVICE void stage(Shared<T, R, C>& to, const T* origin, int64_t row_stride, int64_t col_stride) {
-    stage<Threads, Fact>(to, origin, row_stride, col_stride, R, C);
+    stage<Threads, Fact>(to, origin, row_stride, col_stride, kAll, kAll);
 }
 
 /// The same for Lines, which may be the other way round: then, or where 16 bytes at a time are not possible, element by
@@ -131,17 +148,9 @@ PK_DEVICE void stage(Shared<T, R, C>& to, const T* origin, int64_t row_stride, i
 template <int Threads, class Fact = Unknown, class T, int R, int C>
 PK_DEVICE void stage(Lines<T, R, C>& to, const T* origin, int64_t row_stride, int64_t col_stride, int rows_left = kAll,
                      int cols_left = kAll) {
-    using S = Lines<T, R, C>;
     const uint64_t bits = reinterpret_cast<uint64_t>(origin) | static_cast<uint64_t>(row_stride) * sizeof(T);
     if (Fact::aligned || (col_stride == 1 && bits % 16 == 0)) {
-#pragma unroll
-        for (int n = thread(); n < R * S::chunks; n += Threads) {
-            const int row = n / S::chunks, col = n % S::chunks * S::chunk;
-            const int there = !within(row, rows_left) ? 0 : cols_left == kAll ? S::chunk
-                                                                              : max_of(0, min_of(S::chunk, cols_left - col));
-            const T* from = there > 0 ? origin + row * row_stride + col : origin;
-            ptx::copy_async_16(to.at(row, col), from, there * static_cast<int>(sizeof(T)));
-        }
+        copy_chunks<Threads>(to, origin, row_stride, rows_left, cols_left);
     } else {
         stage_lines<Threads, false>(to, origin, row_stride, col_stride, rows_left, cols_left);
     }
