@@ -53,7 +53,7 @@ def test_what_is_not_finite_must_agree():
     ("transpose", {"M": 8192, "N": 8192}, "x"),
 ])  # fmt: skip
 def test_a_part_of_a_large_output_has_the_same_schedule(name: str, dims: dict[str, int], smaller: str):
-    work = work_of(name, "cuda:h200", **dims)
+    work = work_of(name, "cuda:h200", **dims)  # pyright: ignore[reportArgumentType]
     space = space_of(nests_of(work), registry().language("cuda"), one("cuda:h200").device)
     for point in space.listed():
         part = _part(replace(work, chosen=space.chosen(point)))
