@@ -59,6 +59,8 @@ class TritonEmitter:
         imports = ["import triton", "import triton.language as tl"]
         if "torch." in host:
             imports.insert(0, "import torch")
+        if "TensorDescriptor" in host:
+            imports.append("from triton.tools.tensor_descriptor import TensorDescriptor")
         head = f'"""{program.name} for {target}, written by portakern."""\n\n' + "\n".join(imports) + "\n"
         text = "\n\n".join(part.strip("\n") + "\n" for part in (head, helpers, body, host) if part.strip())
         return Source(target, program.name, program.name, text, ".py", program.arrays, program.sizes,
@@ -136,6 +138,7 @@ def _host_function(program: Program, kernels: Sequence[KernelText]) -> str:
             if array.init is not None:
                 out.line(f"{array.name}.fill_({array.init!r})")
         for kernel in kernels:
+            _describe(out, kernel, program)
             _launch(out, kernel)
     return str(out)
 
@@ -161,6 +164,16 @@ def _allocate(out: Writer, array: Array, beside: str) -> None:
     else:
         made = call("torch.full", shape, repr(array.init), **keywords)
     out.line(f"{array.name} = {made}")
+
+
+def _describe(out: Writer, kernel: KernelText, program: Program) -> None:
+    """The descriptors a kernel takes, of the array as it is or as the kernel sees it."""
+    shapes = {a.name: a.type.shape for a in program.arrays if isinstance(a.type, BufferType)}
+    for name, array, seen, block in kernel.descriptors:
+        if shapes[array] == seen.shape:
+            out.line(f"{name} = TensorDescriptor.from_tensor({array}, {list(block)})")
+        else:
+            out.line(f"{name} = TensorDescriptor({array}, {list(seen.shape)}, {list(seen.element_strides)}, {list(block)})")
 
 
 def _launch(out: Writer, kernel: KernelText) -> None:

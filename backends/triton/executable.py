@@ -113,6 +113,8 @@ class TritonExecutable:
             replay = self._replay([*tensors, *outputs])
         except NotPlain:
             return lambda again: self.call(again, sizes)
+        if replay.fixed:  # tensor maps hold addresses
+            return lambda again: self.call(again, sizes)
         return self._relaunching(replay, len(tensors), makers, partial(self._stream, tensors))
 
     def _relaunching(self, replay: Replay, count: int, makers: Sequence[Callable[[], Any]],

@@ -7,6 +7,7 @@ written only where :meth:`Kernel.may_overrun` says that a tile may reach past it
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from portakern.emit.python_like import (
@@ -25,7 +26,6 @@ from portakern.emit.python_like import (
 )
 from portakern.errors import MissingRuleError
 from portakern.ir.core import Arg, Block, Op, Result, Yield, yielded
-from portakern.ir.rewrite import canonicalise
 from portakern.ir.size import Size
 from portakern.ir.tile import (
     Axis,
@@ -61,6 +61,9 @@ from portakern.ir.tile import (
 )
 
 from . import expressions as words
+from .descriptors import Block as Blocked
+from .descriptors import find_blocks
+from .rewrites import rewritten
 
 RESERVED = ("tl", "triton", "torch", "range", "float", "min", "max", "pid", *words.HELPERS)
 NARROW = 2**31 - 2**20
@@ -86,7 +89,11 @@ class Value:
 @dataclass(frozen=True)
 class KernelText:
     """The printed kernel: its name, text, run-time parameters in order, constexpr parameters with values, and the
-    number of blocks as an expression over the open dims (``static`` where there are none)."""
+    number of blocks as an expression over the open dims (``static`` where there are none).
+
+    ``descriptors`` are those of the parameters that the host makes: name, array, its shape as the kernel sees it, and the
+    shape of a block.
+    """
 
     name: str
     text: str
@@ -95,6 +102,7 @@ class KernelText:
     blocks: str
     static: bool
     options: tuple[tuple[str, int], ...] = ()
+    descriptors: tuple[tuple[str, str, BufferType, tuple[int, ...]], ...] = ()
 
 
 @dataclass
@@ -109,7 +117,7 @@ class _Axis:
 
 def print_kernel(kernel: Kernel) -> KernelText:
     """The Triton text of ``kernel``; raises :class:`MissingRuleError` for an operation without a rule."""
-    return _Printer(canonicalise(kernel)).run()
+    return _Printer(rewritten(kernel)).run()
 
 
 @dataclass
@@ -123,8 +131,14 @@ class _Printer:
         kernel = self.kernel
         self.names = Names(RESERVED)
         self.sizes = {s: self.names.fresh(s) for s in kernel.sizes}
+        self.blocks = find_blocks(kernel)
+        self.names.taken |= {a.name for a in kernel.args if a.name.endswith("_desc")}  # the host's names of descriptors
+        accesses = [op for op in kernel.body.walk() if isinstance(op, Load | Store)]
+        pointed = {op.buffer for op in accesses if op not in self.blocks}
+        described = {b.buffer: b for b in self.blocks.values()}
+        self.descriptors = {a: (self.names.fresh(f"{a.name}_desc"), b) for a, b in described.items()}
         self.parameter = {a: self.names.fresh(f"{a.name}_ptr" if isinstance(a.type, BufferType) else a.name)
-                          for a in kernel.args}  # fmt: skip
+                          for a in kernel.args if a in pointed or a not in self.descriptors}  # fmt: skip
         self.function = self.names.fresh(f"{kernel.name}_kernel")
         self.named = named_values(kernel.body)
         self.users: dict[Op, list[Op]] = {}
@@ -140,42 +154,89 @@ class _Printer:
             a.name = self.names.fresh(a.axis.name)
         for a in self.axes.values():
             a.start = a.name if a.axis.tile == 1 else self.names.fresh(f"{a.name}0")
+        self.starts |= {a for b in self.blocks.values() for a in b.axes if a}
+        self.spread = self._spread_axes(kernel.body)
+        self.last_first = {a.name for a in kernel.grid if kernel.family == "attention" and self._ends_with(a)}
 
     def _wide_axes(self) -> set[str]:
         """Axes whose coordinates need 64 bits: longer than 32 bits can say, or stepping through a large buffer."""
         wide = {a.name for a in self.kernel.axes if not isinstance(a.extent, int) or a.extent > NARROW}
         for op in self.kernel.body.walk():
-            if isinstance(op, Load | Store) and buffer_type(op.buffer).wide:
+            if isinstance(op, Load | Store) and op not in self.blocks and buffer_type(op.buffer).wide:
                 t = buffer_type(op.buffer)
                 for index, stride in zip(op.indices, t.element_strides, strict=True):
                     wide |= {a for a in index.axes if stride != 1}
         return wide
 
+    def _ends_with(self, axis: Axis) -> bool:
+        """Whether later blocks along a grid axis walk farther."""
+        ends = [op.hi for op in self.kernel.body.walk() if isinstance(op, For) and op.hi is not None]
+        return any(isinstance(op, Start) and op.axis == axis.name for end in ends for op in _within(end))
+
+    def _spread_axes(self, block: Block) -> set[str]:
+        """Axes whose coordinates are written out one by one: those of pointers, masks and of the coordinates as values."""
+        found: set[str] = set()
+        for op in block.walk():
+            if isinstance(op, Load | Store) and op not in self.blocks:
+                found |= {a for i in op.indices for a in i.axes}
+            elif isinstance(op, Coord | Mask):
+                found.add(op.axis)
+        return found
+
     # ---- the whole function
 
     def run(self) -> KernelText:
-        with self.out.block("HEAD"):
-            self._grid()
-            for a in self.axes.values():
-                if a.axis.kind == "whole":
-                    self._coordinates(a)
-            self._block(self.kernel.body)
-        body = "\n".join(self.out.lines[1:]) + "\n"
-        parameters = (*self.parameter.values(), *self.sizes.values())
-        text = f"@triton.jit\n{self._head(parameters)}\n{body}"
-        blocks = " * ".join(self._steps(a.axis, host=True) for a in self._grid_axes()) or "1"
-        given = (*(a.name for a in self.kernel.args), *self.kernel.sizes)
-        options = self._launch_options()
         static = all(isinstance(a.extent, int) for a in self.kernel.grid)
-        return KernelText(self.function, text, given, self._constants(), blocks, static, options)
+        walking = static and self._programs() > 0
+        with self.out.block("HEAD"):
+            if walking:
+                self._walk_over_blocks()
+            else:
+                self._one_block()
+        body = "\n".join(self.out.lines[1:]) + "\n"
+        text = f"@triton.jit\n{self._head()}\n{body}"
+        blocks = " * ".join(self._steps(a.axis, host=True) for a in self._grid_axes()) or "1"
+        if walking:
+            blocks = f"min({self._programs()}, {blocks})"
+        given = (*(a.name if n in self.parameter.values() else n for a, n in self._arguments()), *self.kernel.sizes)
+        made = tuple((name, b.buffer.name, buffer_type(b.buffer), b.shape) for name, b in self.descriptors.values())
+        options = self._launch_options()
+        return KernelText(self.function, text, given, self._constants(), blocks, static, options, made)
 
-    def _head(self, parameters: tuple[str, ...]) -> str:
-        typed = [*self.parameter.values(), *(f"{s}: tl.int64" for s in self.sizes.values())]
+    def _one_block(self, pid: str = "") -> None:
+        self._grid(pid)
+        for a in self.axes.values():
+            if a.axis.kind == "whole":
+                self._coordinates(a)
+        self._block(self.kernel.body)
+
+    def _walk_over_blocks(self) -> None:
+        self.out.comment("Each program takes one block after another; storing one overlaps with loading for the next.")
+        blocks = " * ".join(self._steps(a.axis) for a in self._grid_axes())
+        with self.out.block(f"for pid in tl.range(tl.program_id(0), {blocks}, tl.num_programs(0), flatten=True):"):
+            self._one_block("pid")
+
+    def _programs(self) -> int:
+        """How many programs share the blocks of a product; 0: one block each."""
+        asked = int(self.kernel.schedule.option("programs", 0)) if self.kernel.family == "contraction" else 0
+        many = self._grid_axes()
+        wide = any(not isinstance(a.axis.steps, int) or a.axis.steps > NARROW for a in many)
+        return 0 if wide or len(many) < 2 or not self.blocks else asked
+
+    def _arguments(self) -> list[tuple[Arg, str]]:
+        """The kernel's arguments with their names in its text: an array as a pointer, a descriptor or both."""
+        found = []
+        for a in self.kernel.args:
+            found += [(a, self.parameter[a])] if a in self.parameter else []
+            found += [(a, self.descriptors[a][0])] if a in self.descriptors else []
+        return found
+
+    def _head(self) -> str:
+        scalars = {n: f"{n}: {words.DTYPE[a.type.dtype]}" for a, n in self._arguments() if isinstance(a.type, TileType)}
+        typed = [scalars.get(n, n) for _, n in self._arguments()]
+        typed += [f"{s}: tl.int64" for s in self.sizes.values()]
         constants = [f"{c}: tl.constexpr" for c, _ in self._constants()]
         writer = Writer()
-        for a in self.kernel.args:
-            if isinstance(a.type, TileType):
-                typed[typed.index(self.parameter[a])] = f"{self.parameter[a]}: {words.DTYPE[a.type.dtype]}"
         writer.line(f"def {self.function}({', '.join([*typed, *constants])}):")
         return "\n".join(writer.lines)
 
@@ -195,16 +256,18 @@ class _Printer:
         """Grid axes with more than one block; the others are at block 0."""
         return [self.axes[a.name] for a in self.kernel.grid if a.steps != 1]
 
-    def _grid(self) -> None:
+    def _grid(self, walked: str = "") -> None:
+        """``walked`` is the number of the block where a program has several."""
         many = self._grid_axes()
-        first = "tl.program_id(0)"
+        first = walked or "tl.program_id(0)"
         wide_pid = any(not isinstance(a.axis.steps, int) or a.axis.steps > NARROW for a in many)
         pid = f"{first}.to(tl.int64)" if wide_pid or (len(many) == 1 and many[0].wide) else first
         block: dict[str, str] = {}
         if len(many) == 1:
             block[many[0].axis.name] = pid
         elif many:
-            self.out.line(f"pid = {pid}")
+            if pid != "pid":
+                self.out.line(f"pid = {pid}")
             block = self._cut(many)
         for axis in self.kernel.grid:
             self._coordinates(self.axes[axis.name], block.get(axis.name, "0"))
@@ -218,7 +281,11 @@ class _Printer:
         for a in reversed(many[1:]):
             name = a.start if a.axis.tile == 1 else self.names.fresh(f"{a.axis.name}_block")
             steps = self._steps(a.axis)
-            self.out.line(f"{name} = pid % {steps}")
+            if a.axis.name in self.last_first:
+                self.out.comment("Blocks that walk farthest start first.")
+                self.out.line(f"{name} = {steps} - 1 - pid % {steps}")
+            else:
+                self.out.line(f"{name} = pid % {steps}")
             rest = rest[:-1]
             if len(rest) > 1:
                 self.out.line(f"pid //= {steps}")
@@ -248,16 +315,19 @@ class _Printer:
                 self.out.line(f"{name} = {block}")
             return
         reach = f"tl.arange(0, {self._tile(axis)})"
+        spread = axis.name in self.spread
         if block in ("", "0"):
             a.start = "0"
-            self.out.line(f"{name} = {reach}")
+            if spread:
+                self.out.line(f"{name} = {reach}")
             return
         wide = a.wide and ".to(tl.int64)" not in block and not self._pid_is_wide()
         start = f"{block}{'.to(tl.int64)' if wide else ''} * {self._tile(axis)}"
         if axis.name in self.starts:
             self.out.line(f"{a.start} = {start}")
             start = a.start
-        self.out.line(f"{name} = {start} + {reach}")
+        if spread:
+            self.out.line(f"{name} = {start} + {reach}")
 
     def _pid_is_wide(self) -> bool:
         return any(not isinstance(a.axis.steps, int) or a.axis.steps > NARROW for a in self._grid_axes())
@@ -321,10 +391,15 @@ class _Printer:
 
     def _loop(self, loop: For) -> None:
         a = self.axes[loop.axis]
-        carried = [self.names.fresh(arg.name) for arg in loop.body.args]  # type: ignore[attr-defined]
-        for name, arg, init in zip(carried, loop.body.args, loop.init, strict=True):
-            self.out.line(f"{name} = {self._full(init)}")
+        carried = []
+        for arg, init in zip(loop.body.args, loop.init, strict=True):
+            goes_on = isinstance(init, Result) and isinstance(init.source, For) and len(self.users[init]) == 1
+            name = self._full(init).text if goes_on else self.names.fresh(arg.name)  # type: ignore[attr-defined]
+            if not goes_on:
+                self.out.line(f"{name} = {self._full(init)}")
+            carried.append(name)
             self.values[arg] = Value(Expr(name), tile_type(arg).axes)
+        outside = set(self.names.taken)
         in_place = assigned_in_place(loop.body, self.named)
         by_arg = dict(zip(loop.body.args, carried, strict=True))
         results = yielded(loop.body)
@@ -333,11 +408,10 @@ class _Printer:
                 self.assigned[value] = by_arg[in_place[value]]
             else:
                 self.hints[value] = f"new_{by_arg[arg]}"
-        lo = f"{self._scalar(loop.lo).at(11)} // {self._tile(a.axis)} * {self._tile(a.axis)}" if loop.lo else "0"
-        hi = call("tl.minimum", self._scalar(loop.hi), self._extent(a.axis)) if loop.hi else self._extent(a.axis)
+        lo, hi = self._limits(loop, a.axis)
         step = "" if a.axis.tile == 1 else f", {self._tile(a.axis)}"
         with self.out.block(f"for {a.start} in range({lo}, {hi}{step}):"):
-            if a.axis.tile > 1:
+            if a.axis.tile > 1 and a.axis.name in self._spread_axes(loop.body):
                 self.out.line(f"{a.name} = {a.start} + tl.arange(0, {self._tile(a.axis)})")
             self._block(loop.body)
             left = [(arg, v) for arg, v in zip(loop.body.args, results, strict=True) if v not in in_place and v is not arg]
@@ -348,6 +422,44 @@ class _Printer:
             for user in self.users.get(loop, []):
                 if isinstance(user, Result) and user.index == number:
                     self.values[user] = Value(Expr(name), tile_type(arg).axes)
+        self.names.taken = outside  # a later loop may call its own values the same
+
+    def _limits(self, loop: For, axis: Axis) -> tuple[str, Expr]:
+        """Where a walk starts (rounded down to whole tiles) and ends (at most where the axis does)."""
+        lo, hi = "0", self._extent(axis)
+        if loop.lo is not None:
+            lo = self._scalar(loop.lo).text
+            if not self._multiple(loop.lo, axis.tile):
+                lo = f"{self._scalar(loop.lo).at(11)} // {self._tile(axis)} * {self._tile(axis)}"
+        if loop.hi is not None:
+            most, given = self._most(loop.hi), self._scalar(loop.hi)
+            within = most is not None and isinstance(axis.extent, int) and most <= axis.extent
+            hi = given if within else call("tl.minimum", given, self._extent(axis))
+        return lo, hi
+
+    def _multiple(self, op: Op, tile: int) -> bool:
+        """Whether an integer scalar is known to be a multiple of ``tile``."""
+        match op:
+            case Start(axis=axis):
+                return self.kernel.axis[axis].tile % tile == 0
+            case Const(value=int() as value) | Extent(size=int() as value):
+                return value % tile == 0
+            case Binary(fn="add" | "max" | "min", lhs=lhs, rhs=rhs):
+                return self._multiple(lhs, tile) and self._multiple(rhs, tile)
+        return False
+
+    def _most(self, op: Op) -> int | None:
+        """The largest value of an integer scalar, where that is known."""
+        match op:
+            case Start(axis=axis):
+                a = self.kernel.axis[axis]
+                return (a.steps - 1) * a.tile if isinstance(a.steps, int) else None
+            case Const(value=int() as value) | Extent(size=int() as value):
+                return value
+            case Binary(fn="add", lhs=lhs, rhs=rhs):
+                a, b = self._most(lhs), self._most(rhs)
+                return None if a is None or b is None else a + b
+        return None
 
     def _scan(self, op: Scan) -> None:
         """Running values of the tile alone, then what came before; what goes on is a reduction of its own."""
@@ -380,6 +492,9 @@ class _Printer:
 
     def _store(self, op: Store) -> None:
         dims = tile_type(op.value).dims
+        if op in self.blocks:
+            self._store_block(op, self.blocks[op])
+            return
         value = self._get(op.value)
         mask = self._mask_text(op, dims)
         keywords = {"mask": mask} if mask else {}
@@ -550,7 +665,39 @@ class _Printer:
 
     # ---- memory
 
+    def _store_block(self, op: Store, block: Blocked) -> None:
+        value = self._full(op.value)
+        if not block.flat:
+            value = Expr(f"{value.at(14)}.reshape({self._shape(block)})")
+        if len(value.text) > 48:
+            name = self.names.fresh(block.buffer.name)
+            self.out.line(f"{name} = {value}")
+            value = Expr(name)
+        self.out.line(f"{self.descriptors[block.buffer][0]}.store([{self._corner(op, block)}], {value})")
+
+    def _load_block(self, op: Load, block: Blocked) -> Value:
+        axes = tuple(a for a in block.axes if a)
+        text = f"{self.descriptors[block.buffer][0]}.load([{self._corner(op, block)}])"
+        if not block.flat:
+            shape = ", ".join(self._tile(self.kernel.axis[a]) for a in axes)
+            text += f".reshape({shape})"
+        return Value(Expr(text if axes == tile_type(op).axes else f"{text}.T"), tile_type(op).axes)
+
+    def _corner(self, op: Load | Store, block: Blocked) -> str:
+        """The first coordinates of a block; the copy engine counts in 32 bits."""
+        parts = []
+        for axis, index in zip(block.axes, op.indices, strict=True):
+            wide = any(self.axes[a].wide for a in index.axes)
+            where = Expr(self.axes[axis].start) if axis else self._index(index, ())
+            parts.append(f"{where.at(14)}.to(tl.int32)" if wide and where.text != "0" else where.text)
+        return ", ".join(parts)
+
+    def _shape(self, block: Blocked) -> str:
+        return ", ".join(self._tile(self.kernel.axis[a]) if a else "1" for a in block.axes)
+
     def _load(self, op: Load) -> Value:
+        if op in self.blocks:
+            return self._load_block(op, self.blocks[op])
         mask = self._mask_text(op, op.dims)
         pointer = self._pointer(op, op.dims)
         have = tile_type(op).axes
@@ -672,6 +819,13 @@ class _Printer:
         """The name of the only axis of this extent; of several it is not known which is meant, so a number says it."""
         alike = [a for a in self.kernel.axes if isinstance(size, int) and size > 1 and a.extent == size]
         return self._extent(alike[0]) if len(alike) == 1 else size_expr(size, self.sizes)
+
+
+def _within(op: Op) -> Iterator[Op]:
+    """A value and everything it is computed from."""
+    yield op
+    for operand in op.operands:
+        yield from _within(operand)
 
 
 def _sum(parts: list[Expr]) -> Expr:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from portakern import native
+from portakern.errors import PortakernError
 
 from .binaries import parameter_sizes
 
@@ -158,12 +159,14 @@ class Replay:
     """A call of the native core that does what was recorded.
 
     ``slots`` says where the address of each pointer slot comes from; arrays are numbered as the host function's arguments
-    that are tensors, then ``made``, the tensors it allocated.
+    that are tensors, then ``made``, the tensors it allocated.  A ``fixed`` call holds addresses beside those slots (tensor
+    maps) and is good for the recorded tensors alone.
     """
 
     call: native.Call
     slots: tuple[Place, ...]
     made: tuple[Any, ...]
+    fixed: bool = False
 
 
 class Replayer:
@@ -195,7 +198,7 @@ class Replayer:
             scratch = self._scratch_bytes(step)
             if scratch:
                 made.append(torch.empty(scratch, dtype=torch.uint8, device=tensors[0].device))
-            args = [*(_argument(t, value) for t, value in step.args),
+            args = [*_arguments(step, [*tensors, *made]),
                     native.pointer(made[-1].data_ptr() if scratch else 0), native.pointer(0)]  # fmt: skip
             self._check(step, args)
             pointers += [int.from_bytes(a.data, "little") for a in args if a.kind == native.pointer(0).kind]
@@ -203,7 +206,8 @@ class Replayer:
         places = tuple(_place(p, [*tensors, *made]) for p in pointers)
         call = self.device.call(steps)
         call.keep(*kept)
-        return Replay(call, places, tuple(made))
+        fixed = any(_is_descriptor(t) for s in found.steps if isinstance(s, Launched) for t, _ in s.args)
+        return Replay(call, places, tuple(made), fixed)
 
     def _scratch_bytes(self, step: Launched) -> int:
         metadata = step.kernel.metadata
@@ -235,8 +239,46 @@ class Replayer:
         return native.LaunchSpec(found, step.grid, (threads, 1, 1), args, metadata.shared, (1, 1, 1), attributes)
 
 
+def _is_descriptor(kind: Any) -> bool:
+    return isinstance(kind, str) and kind.startswith("tensordesc")
+
+
+def _arguments(step: Launched, arrays: Sequence[Any]) -> list[native.Arg]:
+    """The parameters of a launch; a descriptor is a tensor map, its shape and its strides, as Triton's launcher passes it."""
+    maps = iter(getattr(step.kernel.metadata, "tensordesc_meta", None) or ())
+    args: list[native.Arg] = []
+    for kind, value in step.args:
+        if not _is_descriptor(kind):
+            args.append(_argument(kind, value))
+            continue
+        _place(value.base.data_ptr(), arrays)  # raises where the memory is nobody's
+        args.append(native.raw(_tensor_map(value, next(maps, None))))
+        args += [native.scalar("i32", n) for n in value.shape] + [native.scalar("i64", n) for n in value.strides]
+    return args
+
+
+_DTYPES = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32",
+           "int16": "i16", "int8": "i8", "uint8": "u8", "bool": "bool"}  # fmt: skip
+_SWIZZLES = (0, 32, 64, 128)
+
+
+def _tensor_map(value: Any, wanted: Any) -> bytes:
+    """The map of a host's descriptor, with the box and the swizzle that the compiled kernel wants."""
+    from portakern.backends.cuda.tensor_maps import encode  # tensor maps are CUDA's
+
+    dtype = _DTYPES.get(str(value.base.dtype).removeprefix("torch."))
+    special = wanted is None or wanted.get("fp4_padded") or wanted.get("is_im2col")
+    if dtype is None or wanted is None or special or value.padding != "zero" or getattr(value, "round_f32_to_tf32", False):
+        raise NotPlain("a kernel takes a tensor descriptor of a kind that only Triton's launcher encodes")
+    try:
+        return encode(value.base.data_ptr(), dtype, list(value.shape), list(value.strides), list(wanted["block_size"]),
+                      _SWIZZLES[wanted["swizzle"]])  # fmt: skip
+    except PortakernError as error:
+        raise NotPlain(error.message) from None
+
+
 def _argument(kind: str, value: Any) -> native.Arg:
-    if not isinstance(kind, str) or kind.startswith(("tensordesc", "nvTmaDesc")):
+    if not isinstance(kind, str) or kind.startswith("nvTmaDesc"):
         raise NotPlain(f"a kernel takes an argument of the type {kind}")
     if kind.startswith("*"):
         return native.pointer(0 if value is None else value if isinstance(value, int) else value.data_ptr())

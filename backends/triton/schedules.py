@@ -17,6 +17,9 @@ from portakern.ir.size import Size
 
 OPTIONS = {
     "group_m": "contractions: how many rows of blocks a group walks before the next columns (1: plain row-major order)",
+    "descriptors": "products and attention on NVIDIA: 1: arrays are read and written through tensor descriptors (0: pointers)",
+    "programs": "products through descriptors: how many programs share the blocks, one after another (0: a program each)",
+    "split": "attention: 1: tiles that every row of a block sees whole are walked first, without the mask",
     "waves_per_eu": "AMD: wavefronts per SIMD the compiler makes room for (0: its own choice)",
     "maxnreg": "NVIDIA: registers per thread the compiler may use (0: its own choice)",
 }
@@ -133,9 +136,15 @@ def _scan(nest: Nest, device: Device) -> Iterator[Schedule]:
         yield _schedule(nest, tiles, 1, _warps(tiles[parallel[-1].name], device, 1))
 
 
+def _described(nest: Nest, device: Device) -> dict[str, Value]:
+    """Tensor descriptors where the copy engine feeds matrix units straight from shared memory."""
+    return {"descriptors": 1} if device.has("tma") and dtype(nest.dots).bits <= 16 else {}
+
+
 def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
     (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
     blocks = _blocks(device, dtype(nest.dots).bits <= 16)
+    options = _described(nest, device)
     batch = 1
     for axis in nest.role("batch"):
         batch *= axis.extent if isinstance(axis.extent, int) else 1
@@ -144,7 +153,7 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
         tiles = {m.name: pow2(m.extent, b.m, 16), n.name: pow2(n.extent, b.n, 16), k.name: pow2(k.extent, b.k, 16)}
         warps = max(1, min(b.warps, tiles[m.name] * tiles[n.name] // 1024))
         count = batch * _count(m.extent, tiles[m.name]) * _count(n.extent, tiles[n.name])
-        made.append((count, _schedule(nest, tiles, b.stages, warps, group_m=8)))
+        made.append((count, _schedule(nest, tiles, b.stages, warps, group_m=8, **options)))
     # A first wave that leaves units idle costs more than a smaller block.
     units = device.value("units", 100)
     yield from (s for count, s in sorted(made, key=lambda x: x[0] < units))
@@ -167,7 +176,8 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
         shapes = shapes[2:]
     for rows, keys, warps, stages in shapes:
         tiles = {m.name: pow2(m.extent, rows, 16), n.name: pow2(n.extent, keys, 16), **whole}
-        yield _schedule(nest, tiles, stages, min(warps, max(4, tiles[m.name] // 16)))
+        apart: dict[str, Value] = {"split": 1} if tiles[m.name] % tiles[n.name] == 0 else {}
+        yield _schedule(nest, tiles, stages, min(warps, max(4, tiles[m.name] // 16)), **apart, **_described(nest, device))
 
 
 # ---- limits ----------------------------------------------------------------------------------------------------------

@@ -117,7 +117,17 @@ def _walk(frame: Frame, found: Attention, scores: tt.Contract | None) -> None:
     init = [("top", b.full(float("-inf"), kind, rows)),
             *((f"total{i or ''}", b.full(0.0, kind, rows)) for i in range(len(found.sums))),
             ("acc", b.full(0.0, dtype, result))]
-    lo, hi = _limits(frame, find_bounds(soft.s, _class(frame, "n"), classes))
+    bounds = [x for x in find_bounds(soft.s, _class(frame, "n"), classes) if x.row in (None, _class(frame, "m"))]
+    lo, hi = _limits(frame, bounds)
+    inside = _inside(frame, bounds) if frame.schedule.option("split", 0) else None
+    if inside is not None:
+        middle, tests = inside
+        w.known.update(tests)
+        carried = b.loop(n, init, step, lo=lo, hi=middle)
+        for test in tests:
+            del w.known[test]
+        init = [(name, value) for (name, _), value in zip(init, carried, strict=True)]
+        lo = middle if lo is None else b.binary("max", lo, middle)
     top, *totals, acc = b.loop(n, init, step, lo=lo, hi=hi)
     w.known[soft.m] = top
     w.known.update(zip(found.sums, totals, strict=True))
@@ -170,8 +180,6 @@ def _limits(frame: Frame, bounds: list[Bound]) -> tuple[Op | None, Op | None]:
     lo: Op | None = None
     hi: Op | None = None
     for bound in bounds:
-        if bound.row not in (None, row):
-            continue
         axis = b.axis[m]
         base = b.add(t.Start(m)) if bound.row is row else None
         # The last row of the block reaches farthest up, its first row farthest down.
@@ -184,3 +192,28 @@ def _limits(frame: Frame, bounds: list[Bound]) -> tuple[Op | None, Op | None]:
             floor = b.binary("max", limit, b.scalar_size(0))
             lo = floor if lo is None else b.binary("max", lo, floor)
     return lo, hi
+
+
+def _inside(frame: Frame, bounds: list[Bound]) -> tuple[Op, dict[Op, Op]] | None:
+    """Where the tiles end that every row of the block sees whole, and the comparisons with what they are there.
+
+    ``None`` where there is no upper bound, or where the end of those tiles does not fall between two tiles.
+    """
+    b = frame.b
+    m, n = (b.axis[frame.domain.role(r)[0].name] for r in "mn")
+    row = _class(frame, "m")
+    upper = [x for x in bounds if x.upper and x.test is not None]
+    if not upper or any(not isinstance(x.offset, int) for x in upper) or (m.tile % n.tile and any(x.row is row for x in upper)):
+        return None
+    middle: Op | None = None
+    tests: dict[Op, Op] = {}
+    for x in upper:
+        assert isinstance(x.offset, int) and x.test is not None
+        tests[x.test] = b.const(x.holds, "bool")
+        reach = (x.offset + 1) // n.tile * n.tile  # the block's first row sees this far beyond its own number
+        limit = b.scalar_size(reach)
+        limit = b.binary("add", b.add(t.Start(m.name)), limit) if x.row is row else limit
+        limit = b.binary("max", limit, b.scalar_size(0)) if reach < 0 else limit
+        middle = limit if middle is None else b.binary("min", middle, limit)
+    assert middle is not None
+    return middle, tests

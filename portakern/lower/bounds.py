@@ -7,7 +7,7 @@ it for every ``i`` of the block need not be visited.  Bounds are found in conjun
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from portakern.ir import tensor as tt
 from portakern.ir.core import Op
@@ -30,12 +30,15 @@ class Affine:
 class Bound:
     """``walked <= row + offset`` (upper) or ``walked >= row + offset`` (lower) for all that is not masked.
 
-    ``row`` is ``None`` where the bound is the same for every row.
+    ``row`` is ``None`` where the bound is the same for every row.  ``test`` is the comparison that says so: it is ``holds``
+    exactly within the bound.
     """
 
     upper: bool
     row: AxisClass | None
     offset: Size
+    test: Op | None = None
+    holds: bool = True
 
 
 def find_bounds(scores: Op, walked: AxisClass, classes: Classes) -> list[Bound]:
@@ -80,7 +83,7 @@ def _from_condition(op: Op, walked: AxisClass, classes: Classes, holds: bool) ->
     if fn not in flipped:
         return []
     left, right = (_affine(a, classes) for a in op.args)
-    return _solve(fn, left, right, walked) if left and right else []
+    return [replace(b, test=op, holds=holds) for b in _solve(fn, left, right, walked)] if left and right else []
 
 
 def _solve(fn: str, left: Affine, right: Affine, walked: AxisClass) -> list[Bound]:

@@ -147,6 +147,30 @@ def _size(op: Op):
     return op.value if isinstance(op, t.Const) and isinstance(op.value, int) else None
 
 
+@rules.on(t.Select)
+def decided(op: t.Select) -> Op | None:
+    """Such as a mask where a walk is known to be within it."""
+    if not isinstance(op.condition, t.Const):
+        return None
+    chosen = op.yes if op.condition.value else op.no
+    return chosen if chosen.type == op.type else t.Broadcast(chosen, t.tile_type(op).dims)
+
+
+@rules.on(t.Binary)
+def decided_logic(op: t.Binary) -> Op | None:
+    if op.fn not in ("and", "or") or t.tile_type(op).dtype != "bool":
+        return None
+    for known, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+        if isinstance(known, t.Const) and bool(known.value) == (op.fn == "and") and other.type == op.type:
+            return other
+    return None
+
+
+@rules.on(t.Unary)
+def decided_not(op: t.Unary) -> Op | None:
+    return t.Const(not op.x.value, "bool") if op.fn == "not" and isinstance(op.x, t.Const) and op.x.dtype == "bool" else None
+
+
 @rules.on(t.Mask)
 def mask_twice(op: t.Mask) -> Op | None:
     inner = op.x

@@ -14,6 +14,7 @@ KERNELS = '''
 import torch
 import triton
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 
 @triton.jit
@@ -49,6 +50,16 @@ def computes(x, y):
 
 def looks(x, y):
     scale[(4,)](x, y, x.numel(), x[0].item(), BLOCK=32)
+
+
+@triton.jit
+def move(x_desc, y_desc):
+    y_desc.store([0, 0], x_desc.load([0, 0]) * 2.0)
+
+
+def described(x, y):
+    tall, wide = (TensorDescriptor(t, [5, 20], [20, 1], [8, 16]) for t in (x, y))
+    move[(1,)](tall, wide, num_warps=4)
 
 
 held = torch.zeros(1000)
@@ -125,6 +136,27 @@ def without_device(function: Callable[[], Any]) -> Any:
             return function()
     finally:
         driver.set_active(before)  # type: ignore[arg-type]
+
+
+def encoded(address: int, dtype: str, shape: Any, strides: Any, box: Any, swizzle: int) -> bytes:
+    """Stands in for the driver's encoder of tensor maps: what it is asked, as bytes."""
+    return f"{address} {dtype} {shape} {strides} {box} {swizzle}".encode().ljust(128)
+
+
+def described() -> dict[str, Any]:
+    """The parameters of a kernel that takes two descriptors, and what the maps were made of."""
+    from unittest.mock import patch
+
+    from portakern.backends.triton.launches import Replayer, record
+
+    x, y = torch.arange(100.0), torch.zeros(100)
+    function = module("described").described
+    with patch("portakern.backends.cuda.tensor_maps.encode", encoded):
+        replay = without_device(lambda: Replayer(Device(), "cubin").replay(record(function, [x, y]), [x, y]))
+    (step,) = replay.call.steps
+    maps = [a.data.decode().split(" ", 1) for a in step.args if len(a.data) == 128]
+    return {"sizes": [len(a.data) for a in step.args], "fixed": replay.fixed, "maps": [rest.strip() for _, rest in maps],
+            "right": [int(at) for at, _ in maps] == [x.data_ptr(), y.data_ptr()]}  # fmt: skip
 
 
 def replayed(entry: str) -> dict[str, Any]:

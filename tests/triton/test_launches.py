@@ -56,6 +56,13 @@ def test_temporaries_fills_and_views(worker: WorkerPool) -> None:
     assert done["made"] == 2 and done["loaded"] == 1, "one kernel is loaded once"
 
 
+def test_descriptors_are_tensor_maps_with_shapes_and_strides(worker: WorkerPool) -> None:
+    """As many bytes as the machine code says are checked before anything is launched."""
+    done = worker.call(f"{JOBS}:described", timeout_s=120)
+    assert done["sizes"] == [128, 4, 4, 8, 8] * 2 + [8, 8]
+    assert done["maps"] == ["f32 [5, 20] [20, 1] [8, 16] 64"] * 2 and done["right"] and done["fixed"]
+
+
 def test_an_empty_grid_launches_nothing(worker: WorkerPool) -> None:
     assert replayed(worker, "nothing")["steps"] == []
 

@@ -17,7 +17,8 @@ def attention_kernel(
     BLOCK_D: tl.constexpr,
 ):
     pid = tl.program_id(0)
-    m_block = pid % tl.cdiv(M, BLOCK_M)
+    # Blocks that walk farthest start first.
+    m_block = tl.cdiv(M, BLOCK_M) - 1 - pid % tl.cdiv(M, BLOCK_M)
     pid //= tl.cdiv(M, BLOCK_M)
     g = pid % G
     pid //= G
@@ -41,19 +42,19 @@ def attention_kernel(
         )
         product = tl.dot(q, tl.trans(k_tile))
         t = tl.where(
-            (n < N)[None, :], tl.where(n[None, :] <= m[:, None], product * 0.125, float("-inf")),
-            float("-inf"),
+            (n < N)[None, :], tl.where(n[None, :] <= m[:, None], product, float("-inf")), float("-inf"),
         )
-        new_top = max_nan(top, tl.reduce(t, 1, max_nan))
+        max_n = tl.reduce(t, 1, max_nan)
+        new_top = max_nan(top, max_n * 0.125)
         t2 = tl.where(new_top == float("-inf"), 0.0, new_top)
-        exp_t = tl.exp(t - t2[:, None])
+        exp2_t = tl.exp2(t * 0.1803368777036667 - (t2 * 1.4426950216293335)[:, None])
         exp_top = tl.exp(top - t2)
         v = tl.load(
             v_ptr + b * H * N * D + h * N * D + n[:, None] * D + d[None, :], mask=(n < N)[:, None], other=0.0,
         )
-        acc = tl.dot(exp_t.to(tl.bfloat16), v, acc * exp_top[:, None])
+        acc = tl.dot(exp2_t.to(tl.bfloat16), v, acc * exp_top[:, None])
         top = new_top
-        total = total * exp_top + tl.sum(exp_t, axis=1)
+        total = total * exp_top + tl.sum(exp2_t, axis=1)
     tl.store(
         o_ptr + b * H * G * M * D + h * G * M * D + g * M * D + m[:, None] * D + d[None, :],
         (acc / total[:, None]).to(tl.bfloat16), mask=(m < M)[:, None],

@@ -1,0 +1,153 @@
+"""Products and attention in Triton: tensor descriptors, programs that take several blocks, walks split at the mask."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from portakern.backends.triton import triton_language
+from portakern.backends.triton.schedules import OPTIONS, schedules
+
+from portakern.backend import Source
+from portakern.ir.oracle import evaluate
+from portakern.ir.program import ArrayFacts
+from portakern.ir.schedule import Nest, Schedule, Value, override
+from portakern.lower import lower_with
+from portakern.registry import registry
+from portakern.spec.load import load_operator
+from portakern.tools.workers import WorkerPool
+from tests.triton import support
+
+pytest.importorskip("triton")
+pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module")
+def interpreter() -> Iterator[WorkerPool]:
+    with WorkerPool(1, env=support.environment(triton_language), preload=("torch", "triton")) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Iterator[WorkerPool]:
+    with WorkerPool(1, env=dict(triton_language.environment), preload=("torch", "triton")) as pool:
+        yield pool
+
+
+Facts = Mapping[str, ArrayFacts] | None
+
+
+def emitted(name: str, dims: Mapping[str, Any], params: Mapping[str, Any] = {}, target: str = "triton:sm_90",
+            dtype: str = "bf16", facts: Facts = None, **asked: Value) -> tuple[Any, Source]:  # fmt: skip
+    at = registry().target(target)
+
+    def choose(nest: Nest) -> Schedule:
+        return override(schedules(nest, at.device)[0], nest, asked, OPTIONS)
+
+    program = load_operator(name).program(dims, params, dtype)
+    return program, triton_language.emitter.emit(lower_with(program, choose, facts=facts), at)
+
+
+def runs_right(interpreter: WorkerPool, program: Any, source: Source) -> None:
+    """Against the oracle, with guard bands around every array."""
+    inputs = support.random_inputs_of(source)
+    ran = interpreter.call("tests.triton.support:execute", "triton", source, inputs, {})
+    assert ran.broken == ()
+    for name, want in evaluate(program, inputs).items():
+        got, exact = np.asarray(ran.outputs[name], np.float64), np.asarray(want, np.float64)
+        assert np.max(np.abs(got - exact), initial=0) <= 0.02 * np.max(np.abs(exact), initial=1e-9)
+
+
+SMALL = {"m": 32, "n": 64, "k": 32, "warps": 4}
+
+
+# ---- descriptors
+
+
+@pytest.mark.parametrize("params", [{}, {"transpose_a": True}, {"transpose_b": True}])
+@pytest.mark.parametrize("dims", [{"M": 64, "N": 128, "K": 96}, {"M": 88, "N": 120, "K": 104},
+                                  {"B": (3,), "M": 40, "N": 72, "K": 40}])  # fmt: skip
+def test_products_through_descriptors(interpreter: WorkerPool, dims: Mapping[str, Any], params: Mapping[str, Any]) -> None:
+    program, source = emitted("matmul", dims, params, **SMALL)
+    assert source.text.count("TensorDescriptor.from_tensor(") == 3
+    assert "tl.load(" not in source.text and "mask=" not in source.text
+    runs_right(interpreter, program, source)
+
+
+@pytest.mark.parametrize(("dims", "described"), [
+    ({"M": 64, "N": 100, "K": 96}, {"a"}),  # rows of 200 bytes are no multiple of 16
+    ({"M": 64, "N": 104, "K": 97}, {"b", "out"}),
+    ({"M": 63, "N": 105, "K": 97}, set()),
+])  # fmt: skip
+def test_unaligned_rows_take_pointers(interpreter: WorkerPool, dims: Mapping[str, int], described: set[str]) -> None:
+    program, source = emitted("matmul", dims, **SMALL)
+    assert set(re.findall(r"(\w+)_desc = TensorDescriptor", source.text)) == described
+    runs_right(interpreter, program, source)
+
+
+def test_only_where_the_hardware_has_them() -> None:
+    dims = {"M": 512, "N": 512, "K": 512}
+    for target, wanted in (("triton:sm_90", True), ("triton:sm_80", False), ("triton:gfx942", False)):
+        assert ("TensorDescriptor" in emitted("matmul", dims, target=target)[1].text) == wanted
+    assert "TensorDescriptor" not in emitted("matmul", dims, dtype="f32")[1].text
+    assert "TensorDescriptor" not in emitted("matmul", dims, descriptors=0)[1].text
+    unaligned = {"a": ArrayFacts(strides=None, align=2)}
+    assert "a_ptr" in emitted("matmul", dims, facts=unaligned)[1].text
+
+
+def test_matrix_units_are_fed_by_the_copy_engine(compiler: WorkerPool) -> None:
+    _, source = emitted("matmul", {"M": 512, "N": 512, "K": 512}, m=128, n=128, k=64, warps=8, stages=3)
+    binary = compiler.call("tests.triton.support:compiled", "triton", source)
+    assert "wgmma.mma_async" in binary.assembly and "cp.async.bulk.tensor" in binary.assembly
+    assert binary.resources[0].spills == 0
+
+
+# ---- programs that take several blocks
+
+
+@pytest.mark.parametrize("name", ["matmul", "matmul_bias_gelu"])
+def test_programs_share_the_blocks(interpreter: WorkerPool, name: str) -> None:
+    program, source = emitted(name, {"M": 104, "N": 200, "K": 72}, **SMALL, programs=3)
+    assert "flatten=True" in source.text and "min(3, " in source.text
+    runs_right(interpreter, program, source)
+
+
+def test_shared_blocks_of_a_batch(interpreter: WorkerPool) -> None:
+    program, source = emitted("matmul", {"B": (2,), "M": 72, "N": 136, "K": 40}, **SMALL, programs=5)
+    assert "flatten=True" in source.text
+    runs_right(interpreter, program, source)
+
+
+# ---- attention
+
+CAUSAL = {"causal": True}
+SHAPE = {"B": 1, "H": 2, "G": 2, "SQ": 128, "SK": 128, "D": 32}
+
+
+@pytest.mark.parametrize("described", [0, 1])
+@pytest.mark.parametrize("more", [{}, {"SQ": 77, "SK": 77}, {"SQ": 64, "SK": 200}, {"SQ": 200, "SK": 64},
+                                  {"SQ": 100, "SK": 131}])  # fmt: skip
+def test_walks_split_at_the_mask(interpreter: WorkerPool, more: Mapping[str, int], described: int) -> None:
+    program, source = emitted("attention", {**SHAPE, **more}, CAUSAL, m=64, n=32, descriptors=described)
+    first, second = (source.text[m.start():] for m in re.finditer(r"    for ", source.text))
+    assert ">=" in second and ">=" not in first[: len(first) - len(second)]
+    runs_right(interpreter, program, source)
+
+
+def test_walks_stay_whole_where_blocks_and_tiles_do_not_meet(interpreter: WorkerPool) -> None:
+    program, source = emitted("attention", SHAPE, CAUSAL, m=32, n=64, split=1)
+    assert source.text.count("    for ") == 1
+    runs_right(interpreter, program, source)
+
+
+def test_exponentials_are_powers_of_two() -> None:
+    text = emitted("attention", SHAPE, {"causal": False})[1].text
+    assert "tl.exp2(product * " in text and text.count("tl.exp(") == 1  # the factor of each row
+
+
+def test_attention_golden(golden: Callable[[str, str], None]) -> None:
+    golden("attention_causal.py", emitted("attention", {**SHAPE, "SQ": 1024, "SK": 1024, "D": 128}, CAUSAL)[1].text)
+    golden("matmul_bias_gelu.py", emitted("matmul_bias_gelu", {"M": 4096, "N": 4096, "K": 4096})[1].text)
