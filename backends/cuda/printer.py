@@ -8,7 +8,7 @@ from portakern.emit.clike import TYPES, Dialect, KernelPlan, Printer
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Layout
 
-from .hopper import PipelinePlan, SendTile, print_pipeline
+from .hopper import NarrowPlan, PipelinePlan, SendTile, print_narrow, print_pipeline
 from .lines import Lines
 from .plans import (
     STATIC_SHARED,
@@ -53,6 +53,9 @@ class CudaPrinter(Printer):
         if isinstance(k, PipelinePlan):
             self.plan = k
             return print_pipeline(self, k)
+        if isinstance(k, NarrowPlan):
+            self.plan = k
+            return print_narrow(self, k)
         return super().kernel(k)
 
     def opening(self, k: KernelPlan) -> list[str]:

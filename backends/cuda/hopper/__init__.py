@@ -4,9 +4,13 @@
 ``include/pk/pipeline.cuh``.
 """
 
+from .narrow import NarrowPlan, narrowed, print_narrow
 from .packing import packed
 from .plan import Feed, PipelinePlan, SendTile
 from .planning import MOVERS, obstacle_to_pipeline, pipelined
 from .printer import print_pipeline
 
-__all__ = ["MOVERS", "Feed", "PipelinePlan", "SendTile", "obstacle_to_pipeline", "packed", "pipelined", "print_pipeline"]
+__all__ = [
+    "MOVERS", "Feed", "NarrowPlan", "PipelinePlan", "SendTile", "narrowed", "obstacle_to_pipeline", "packed", "pipelined",
+    "print_narrow", "print_pipeline",
+]  # fmt: skip

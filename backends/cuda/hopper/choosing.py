@@ -8,6 +8,7 @@ from portakern.device import Device
 from portakern.dtypes import DTYPES
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
+from .narrow import COLUMNS, WARPS
 from .packing import worth_packing
 from .planning import UNITS
 
@@ -42,6 +43,9 @@ def pipelines(nest: Nest, device: Device) -> list[Schedule]:
     dtype = nest.dots or nest.io_dtype
     if dtype not in ("bf16", "f16") or not (device.has("tma") and device.has("wgmma")):
         return []
+    if m.extent == 1 and _extent(n) >= COLUMNS and _extent(k) >= 512 and _extent(n) % 8 == _extent(k) % 8 == 0:
+        sizes = {m.name: 16, n.name: COLUMNS, k.name: 64}
+        return [Schedule(tuple((a.name, sizes.get(a.name, 1)) for a in nest.axes), 2, WARPS)]
     granule = 16 // DTYPES[dtype].bytes
     within_reach = all(isinstance(a.extent, int) and a.extent % granule == 0 for a in (n, k))
     if not (within_reach or worth_packing(m.extent, n.extent, k.extent)) or _extent(k) < _LEAST_K:

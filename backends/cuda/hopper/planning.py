@@ -22,7 +22,7 @@ from .plan import PANEL_BYTES, WARPGROUP, Feed, PipelinePlan, Place, SendTile
 MOVERS = ("auto", "threads", "engine")
 """Who moves tiles between memory and shared memory: the threads that multiply, or the copy engine."""
 
-_ANYWHERE = (p.Scalar, p.Map, p.Fill, p.LoadTile, p.StoreTile, p.Assign)
+ANYWHERE = (p.Scalar, p.Map, p.Fill, p.LoadTile, p.StoreTile, p.Assign)
 """Statements that need no barrier of the block, so that some of its warps may do them alone."""
 
 UNITS = 132
@@ -73,7 +73,7 @@ def obstacle_to_pipeline(k: KernelPlan, kernel: t.Kernel, target: Target) -> str
         return "its operands are not both copied ahead of their use"
     if loop.begin != "0" or len(loop.body) != 1:
         return "its loop does more than the product, or begins elsewhere than at 0"
-    odd = next((s for s in k.body if not isinstance(s, (*_ANYWHERE, p.Loop))), None)
+    odd = next((s for s in k.body if not isinstance(s, (*ANYWHERE, p.Loop))), None)
     if odd is not None:
         return f"what follows the product needs a barrier of the block ({type(odd).__name__.lower()})"
     if k.warps not in (4, 8):

@@ -136,6 +136,13 @@ PK_DEVICE int cluster_rank() {
     return rank;
 }
 
+/// What block `block` of the cluster has at the same place of its shared memory.
+template <class T> PK_DEVICE T* in_block(T* p, int block) {
+    T* there;
+    asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(p), "r"(block));
+    return there;
+}
+
 /// Barrier of all threads of the cluster.
 PK_DEVICE void cluster_sync() {
     asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
