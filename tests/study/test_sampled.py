@@ -101,7 +101,7 @@ def one_row(out: np.ndarray) -> None:
     (lambda out: out.fill(0), "part"),
 ], ids=["right", "a row between the parts", "the last element", "a nan", "zeros"])
 def test_what_is_wrong_is_seen(monkeypatch: pytest.MonkeyPatch, spoil, says: str):
-    monkeypatch.setattr(sampled, "PART_ELEMENTS", 1 << 10)
+    monkeypatch.setattr(sampled, "PART_ELEMENTS", (1 << 10, 1 << 10))
     work = work_of(load_operator("softmax"), M=500, N=100)
     reference = program_reference(work.program, np.asarray, np.asarray, "numpy", "numpy")
     found = check_sampled(Executable(work, spoil), work.program, families=work.families, reference=reference)  # type: ignore[arg-type]
