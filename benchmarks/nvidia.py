@@ -37,6 +37,7 @@ from bar_roofs import Roofs  # noqa: E402
 
 import portakern as pk  # noqa: E402
 from portakern.api import split  # noqa: E402
+from portakern.check.agreement import agreement  # noqa: E402
 from portakern.launch import device_of  # noqa: E402
 from portakern.native import Device, open_device  # noqa: E402
 from portakern.registry import registry  # noqa: E402
@@ -200,7 +201,7 @@ class CaseRun:
                 self.peer_notes.setdefault(name, {})["first_call_s"] = round(time.monotonic() - begun, 2)
                 given = theirs if isinstance(theirs, tuple | list) else (theirs,)
                 for output, x in zip(self.program.outputs, given, strict=True):
-                    if message := checks.differs(beside.first[0][output], x, subject.dtypes)[1]:
+                    if message := agreement(beside.first[0][output], x, subject.dtypes).message:
                         raise RuntimeError(f"computes something else: {message}")
                 found.append((name, call))
             except Exception as error:

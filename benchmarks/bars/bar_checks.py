@@ -1,8 +1,9 @@
 """Whether a kernel computes its operator at the size that is timed, with everything large kept on its device.
 
-The same stages as ``portakern bench`` has: parts of the outputs against the float64 oracle within its bounds, every element
-against the traced program on tensors, guard bands, two runs with other poison.  The oracle's parts are computed by other
-processes meanwhile.
+The same stages and the same judges (portakern/check) as ``portakern bench`` has: parts of the outputs against the float64
+oracle within its bounds, every element against the traced program on tensors, guard bands, two runs with other poison.  Only
+the arrays are handled here: bench moves them through host memory, which takes some ten seconds a row, and the whole table has
+ten minutes.  The oracle's parts are computed by other processes meanwhile.
 """
 
 from __future__ import annotations
@@ -15,12 +16,11 @@ from typing import Any
 import numpy as np
 from bar_cases import Case
 
-from portakern.check.agreement import ALLOWED
+from portakern.check.agreement import agreement
 from portakern.check.compare import compare
 from portakern.check.expected import expected
 from portakern.check.restrict import Box, cut
 from portakern.check.sampled import parts_of
-from portakern.dtypes import DTYPES
 from portakern.ir.oracle import static
 from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.timing.array_program import array_function
@@ -180,9 +180,9 @@ def _judged(found: Found, program: TensorProgram, wanted: Expected, reference: M
             return found
     dtypes = tuple(tensor_type(v).dtype for v in (*program.args, *program.results))
     for output, theirs in reference.items():
-        worst, message = differs(found.first[output], theirs, dtypes)
-        found.worst_difference = max(found.worst_difference, worst)
-        found.message = found.message or (f"{output}: {message}" if message else "")
+        other = agreement(found.first[output], theirs, dtypes)
+        found.worst_difference = max(found.worst_difference, other.worst)
+        found.message = found.message or (f"{output}: {other.message}" if other.message else "")
     return found
 
 
@@ -196,20 +196,3 @@ def traced(program: TensorProgram, inputs: Mapping[str, Guarded]) -> Arrays:
     """The program on tensors, in its own dtypes."""
     result = array_function(program, "torch").call(*(g.array for g in inputs.values()))
     return dict(zip(program.outputs, result if isinstance(result, tuple | list) else (result,), strict=True))
-
-
-def differs(ours: Any, theirs: Any, dtypes: Sequence[str]) -> tuple[float, str]:
-    """(largest difference as a share of |value| + rms, what is wrong or ''), as portakern.check.agreement has it."""
-    if tuple(ours.shape) != tuple(theirs.shape):
-        return float("inf"), f"its shape is {tuple(theirs.shape)}, not {tuple(ours.shape)}"
-    allowed = max(ALLOWED.get(d, 0.0) for d in dtypes if DTYPES[d].is_float)
-    a, b = ours.reshape(-1), theirs.reshape(-1)
-    step, worst = 1 << 26, 0.0
-    square = sum(float(b[n : n + step].double().nan_to_num(0, 0, 0).square().sum()) for n in range(0, b.numel(), step))
-    rms = (square / max(b.numel(), 1)) ** 0.5 + 1e-30
-    for n in range(0, a.numel(), step):
-        x, y = a[n : n + step].float(), b[n : n + step].float()
-        share = (x - y).abs() / (y.abs() + rms)
-        share = share.masked_fill((x == y) | (x.isnan() & y.isnan()), 0).nan_to_num(float("inf"))
-        worst = max(worst, float(share.max()))
-    return worst, "" if worst <= allowed else f"it differs by {worst:.2g} of a value, where {allowed:g} would be rounding"

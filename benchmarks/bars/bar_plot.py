@@ -54,7 +54,7 @@ def svg(title: str, points: Sequence[Point], roofs: Sequence[Roof]) -> str:
     if not points:
         return f'{_OPEN} width="{WIDTH}" height="40"><text x="8" y="24">nothing timed</text></svg>\n'
     axes = Axes(points, roofs)
-    body = [*_grid(axes), *(_roof(axes, r) for r in roofs), *_dots(axes, points), *_legend(points)]
+    body = [*_grid(axes), *(_roof(axes, r, n) for n, r in enumerate(roofs)), *_dots(axes, points), *_legend(points)]
     return (f'{_OPEN} width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif" font-size="12">\n'
             f'<rect width="100%" height="100%" fill="white"/>\n'
             f'<text x="{LEFT}" y="24" font-size="15">{escape(title)}</text>\n' + "\n".join(body) + "\n</svg>\n")  # fmt: skip
@@ -76,7 +76,7 @@ def _grid(a: Axes) -> list[str]:
     return lines
 
 
-def _roof(a: Axes, r: Roof) -> str:
+def _roof(a: Axes, r: Roof, number: int) -> str:
     left, right = 10.0**a.x0, 10.0**a.x1
     if r.slope:
         low = max(left, 10.0**a.y0 / r.slope)
@@ -86,7 +86,7 @@ def _roof(a: Axes, r: Roof) -> str:
         ends = (left, r.level), (right, r.level)
     (x1, y1), (x2, y2) = ends
     at = (f'x="{a.x(right) + 6:.1f}" y="{a.y(r.level) + 4:.1f}"' if r.level else
-          f'x="{a.x(x2) + 6:.1f}" y="{a.y(y2) + 12:.1f}"')  # fmt: skip
+          f'x="{a.x(x2) + 6:.1f}" y="{a.y(y2) + 14 + 16 * number:.1f}"')  # fmt: skip
     return (f'<path d="M{a.x(x1):.1f} {a.y(y1):.1f}L{a.x(x2):.1f} {a.y(y2):.1f}" stroke="#555" fill="none"/>'
             f"<text {at} fill=\"#555\">{escape(r.name)}</text>")  # fmt: skip
 

@@ -5,14 +5,19 @@ The derived bounds of :mod:`portakern.check.bounds` judge a kernel; this says on
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from portakern.dtypes import DTYPES
 
 ALLOWED = {"f64": 1e-9, "f32": 2e-3, "f16": 2e-2, "bf16": 6.5e-2, "f8e4m3": 0.4, "f8e5m2": 0.6}
-"""Largest difference as a share of |value| + rms of the array: some tens of roundoffs; f32 leaves room for tf32 products."""
+"""Largest difference as a share of |value| + scale: some tens of roundoffs; f32 leaves room for tf32 products.
+
+The scale is the rms of the array, or of the element's line along the last dim where that is larger: the lines of one array
+may be of different sizes (the first rows of causal attention are many times the last ones)."""
 
 _CHUNK = 1 << 24
 
@@ -26,43 +31,75 @@ class Agreement:
     message: str = ""
 
 
-def agreement(ours: np.ndarray, theirs: np.ndarray, dtypes: tuple[str, ...]) -> Agreement:
+def agreement(ours: Any, theirs: Any, dtypes: tuple[str, ...]) -> Agreement:
     """How two arrays of one output agree.
 
     Args:
-        ours, theirs: of any dtypes.
+        ours, theirs: both numpy arrays, or both tensors (whatever has ``detach``), compared on the device they lie on; of
+            any dtypes.
         dtypes: in which the operator's values are held; the coarsest says what is allowed, whole numbers must be equal.
     """
-    if ours.shape != theirs.shape:
+    if tuple(ours.shape) != tuple(theirs.shape):
         return Agreement(float("inf"), 0.0, f"its shape is {list(theirs.shape)}, not {list(ours.shape)}")
-    if not ours.size:
+    count = math.prod(ours.shape)
+    if not count:
         return Agreement(0.0, 0.0)
-    a, b = ours.reshape(-1), theirs.reshape(-1)
-    if a.dtype.kind in "iub":
-        off = int((a.astype(np.int64) != b.astype(np.int64)).sum())
-        return Agreement(float(off), 0.0, f"{off} of {a.size} elements differ" if off else "")
+    last = ours.shape[-1] if ours.shape else 1
+    a, b = ours.reshape(-1, last), theirs.reshape(-1, last)
+    tensors = hasattr(ours, "detach")
+    if not (ours.is_floating_point() if tensors else a.dtype.kind not in "iub"):
+        off = int((a != b).sum()) if tensors else int((a.astype(np.int64) != b.astype(np.int64)).sum())
+        return Agreement(float(off), 0.0, f"{off} of {count} elements differ" if off else "")
     allowed = max(ALLOWED.get(d, 0.0) for d in dtypes if DTYPES[d].is_float)
-    kind = np.float64 if allowed < 1e-6 else np.float32
-    scale = _rms(b, kind)
-    worst = 0.0
-    for at in range(0, a.size, _CHUNK):
-        x, y = a[at : at + _CHUNK].astype(kind), b[at : at + _CHUNK].astype(kind)
-        with np.errstate(all="ignore"):
-            share = np.abs(x - y) / (np.abs(y) + scale)
-            same = (x == y) | (np.isnan(x) & np.isnan(y))
-            share = np.where(same, 0.0, np.where(np.isfinite(share), share, np.inf))
-        worst = max(worst, float(share.max()))
+    exact = allowed < 1e-6
+    worst = _worst_of_tensors(a, b, exact) if tensors else _worst(a, b, np.float64 if exact else np.float32)
     if worst <= allowed:
         return Agreement(worst, allowed)
     return Agreement(worst, allowed, f"it differs by {worst:.2g} of a value, where {allowed:g} would be rounding")
 
 
-def _rms(x: np.ndarray, kind: type) -> float:
-    """Of the finite elements; never 0."""
-    total, count = 0.0, 0
-    for at in range(0, x.size, _CHUNK):
-        part = x[at : at + _CHUNK].astype(kind)
-        finite = part[np.isfinite(part)]
-        total += float(np.square(finite, dtype=np.float64).sum())
-        count += finite.size
-    return (total / count) ** 0.5 + 1e-30 if count else 1.0
+def _steps(shape: tuple[int, ...]) -> list[slice]:
+    rows = max(1, _CHUNK // max(1, shape[1]))
+    return [slice(at, at + rows) for at in range(0, shape[0], rows)]
+
+
+def _worst(a: np.ndarray, b: np.ndarray, kind: type) -> float:
+    """The largest difference as a share, of arrays of lines."""
+    total, finite = 0.0, 0
+    for rows in _steps(b.shape):
+        y = b[rows].astype(kind)
+        good = np.isfinite(y)
+        total += float(np.square(y, dtype=np.float64, where=good, out=np.zeros(y.shape)).sum())
+        finite += int(good.sum())
+    whole = (total / finite) ** 0.5 + 1e-30 if finite else 1.0
+    worst = 0.0
+    for rows in _steps(a.shape):
+        x, y = a[rows].astype(kind), b[rows].astype(kind)
+        with np.errstate(all="ignore"):
+            good = np.isfinite(y)
+            squares = np.square(np.where(good, y, 0), dtype=np.float64).sum(-1, keepdims=True)
+            scale = np.maximum(whole, np.sqrt(squares / np.maximum(good.sum(-1, keepdims=True), 1)))
+            share = np.abs(x - y) / (np.abs(y) + scale)
+            same = (x == y) | (np.isnan(x) & np.isnan(y))
+            share = np.where(same, 0.0, np.where(np.isfinite(share), share, np.inf))
+        worst = max(worst, float(share.max()))
+    return worst
+
+
+def _worst_of_tensors(a: Any, b: Any, exact: bool) -> float:
+    """The same by the tensors' own methods, where they are."""
+    total, finite = 0.0, 0
+    for rows in _steps(tuple(b.shape)):
+        y = b[rows].double()
+        total += float(y.nan_to_num(0.0, 0.0, 0.0).square().sum())
+        finite += int(y.isfinite().sum())
+    whole = (total / finite) ** 0.5 + 1e-30 if finite else 1.0
+    worst = 0.0
+    for rows in _steps(tuple(a.shape)):
+        x, y = (v[rows].double() if exact else v[rows].float() for v in (a, b))
+        squares = y.nan_to_num(0.0, 0.0, 0.0).double().square().sum(-1, keepdim=True)
+        scale = (squares / y.isfinite().sum(-1, keepdim=True).clamp(min=1)).sqrt().clamp(min=whole)
+        share = (x - y).abs() / (y.abs() + scale)
+        share = share.masked_fill((x == y) | (x.isnan() & y.isnan()), 0.0).nan_to_num(float("inf"))
+        worst = max(worst, float(share.max()))
+    return worst

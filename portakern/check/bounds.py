@@ -109,13 +109,14 @@ def finish(dtype: str, r: np.ndarray, spread: Bound, operands: Sequence[Val], ul
         return Val(r, spread)
     size = np.abs(r)
     tiny, u = accuracy.smallest_normal(dtype), accuracy.unit(dtype)
+    settled = np.asarray(spread) == 0  # else what is rounded may be a neighbour of r, and not representable where r is
     own = 2 * ulps * u * size + tiny
     if ulps == 0.5:  # rounded correctly: exact where the result can be represented
         held = r if dtype == "f64" else round_to(r, "f32")
-        own = np.where((held == r) & ((size >= tiny) | (size == 0)), 0.0, own)
+        own = np.where(settled & (held == r) & ((size >= tiny) | (size == 0)), 0.0, own)
     if DTYPES[dtype].bits < 32:  # may be narrowed to its dtype, or kept in f32
         kind = DTYPES[dtype]
-        own = own + np.where(round_to(r, dtype) == r, 0.0, kind.rounding * size + kind.smallest / 2)
+        own = own + np.where(settled & (round_to(r, dtype) == r), 0.0, kind.rounding * size + kind.smallest / 2)
     e = own + spread + floor if ulps != 0.5 or not isinstance(floor, float) else own + spread
     return _extremes(dtype, r, e, operands)
 

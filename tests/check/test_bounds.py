@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ml_dtypes import bfloat16
 
 import portakern as pk
 from portakern.check.bounds import propagate
@@ -123,6 +124,22 @@ def test_plain_f32_arithmetic_is_always_within_the_bounds(numbers: list[float]) 
             result = compare(out[name], "f32", value)
             assert result.ratio <= 1, f"{name}: {result.message}"
     assert len(program.outputs) == 16
+
+
+@pk.operator
+def rounded_and_weighed(x: pk.Tensor["N", pk.f32], w: pk.Tensor["N", pk.bf16]):
+    return pk.cast(pk.exp(x), pk.bf16) * w
+
+
+def test_the_neighbour_of_a_representable_product_is_rounded_too() -> None:
+    # exp(x) is about 156.5/512, where it may be rounded either way: 156/512 * 1.5 is a bf16 number, 157/512 * 1.5 is none.
+    x = np.log(np.float64(156.5 / 512) * (1 - 2.0**-25)).astype(np.float32)
+    x = np.nextafter(x, np.float32(-9)) if np.exp(np.float64(x)) >= 156.5 / 512 else x
+    w = np.array([1.5], bfloat16)
+    out = bounds_of(rounded_and_weighed, {"N": 1}, {"x": np.array([x]), "w": w})[1]["out"]
+    assert error_ratio(out, "bf16", np.array([234 / 512], bfloat16)).max() <= 1
+    assert error_ratio(out, "bf16", np.array([236 / 512], bfloat16)).max() <= 1
+    assert error_ratio(out, "bf16", np.array([238 / 512], bfloat16)).max() > 1
 
 
 def test_bounds_are_not_sloppy() -> None:

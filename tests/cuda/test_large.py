@@ -26,7 +26,7 @@ class Large:
     """An operator at a size; ``expected(inputs, rows)`` gives these rows of its output in f32."""
 
     operator: str
-    values: dict[str, int]
+    values: dict[str, Any]
     expected: Callable[[list[Any], slice], Any]
     tolerance: float
 
