@@ -34,6 +34,7 @@ import bar_checks as checks  # noqa: E402
 from bar_cases import Bar, Case, selected  # noqa: E402
 from bar_plot import Point, Roof, svg  # noqa: E402
 from bar_roofs import Roofs  # noqa: E402
+from bar_table import conditions, markdown  # noqa: E402
 
 import portakern as pk  # noqa: E402
 from portakern.api import split  # noqa: E402
@@ -393,6 +394,28 @@ def place_of(targets: Sequence[str], options: Options, against: Sequence[str]) -
     return Place(device, torch_device, options, Roofs(device), against)
 
 
+def launch(cases: Sequence[Case], targets: Sequence[str], place: Place, times: int) -> None:
+    """For a profiler that waits for the start (``ncu --profile-from-start off``); the first call is not profiled."""
+    import torch
+
+    for case in cases:
+        program = work_of(case, targets[0]).program
+        inputs = checks.make_inputs(case, program, place.torch_device, 0)
+        for target in targets:
+            kernel = pk.build(case.operator, target=target, dtype=case.dtype, **case.values)
+            call = kernel.prepare(*(g.array for g in inputs.values()))
+            call()
+            place.wait()
+            if place.device.driver == "cuda":
+                torch.cuda.profiler.start()
+            for _ in range(times):
+                call()
+                place.wait()
+            if place.device.driver == "cuda":
+                torch.cuda.profiler.stop()
+            print(f"{case.name} {target}: launched {times} times", flush=True)
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="cases whose name contains one of these words, separated by commas")
@@ -402,6 +425,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=570, help="seconds after which no further case is begun")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 2))
     parser.add_argument("--tiny", action="store_true", help="tiny sizes: a dry run")
+    parser.add_argument("--launch", type=int, default=0, metavar="N",
+                        help="times nothing: launches each kernel N times between cuProfilerStart and Stop")
+    parser.add_argument("--table", type=Path, help="times nothing: prints a JSON of an earlier run as Markdown")
     parser.add_argument("--out", type=Path, default=Path("nvidia"), help="OUT.json and OUT.svg are written")
     return parser.parse_args()
 
@@ -409,6 +435,10 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     begun = time.monotonic()
     given = arguments()
+    if given.table:
+        earlier = json.loads(given.table.read_text())
+        print(markdown(earlier), conditions(earlier), sep="\n")
+        return 0
     os.environ.setdefault("OMP_NUM_THREADS", "2")  # for the processes that compile and those that compute expected values
     targets = given.targets.split(",")
     cases = selected([w for w in given.only.split(",") if w])
@@ -416,6 +446,9 @@ def main() -> int:
         cases = [replace(c, name=f"tiny {c.name}", values=c.tiny, flops=None) for c in cases]
     options = Options(budget_s=given.budget, min_samples=40, max_samples=500, width=0.003)
     place = place_of(targets, options, [a for a in given.against.split(",") if a])
+    if given.launch:
+        launch(cases, targets, place, given.launch)
+        return 0
     facts = place.device.facts
     entries: list[dict[str, Any]] = []
     # The JSON has no machine names and no paths.
