@@ -59,7 +59,7 @@ def ours(target: str) -> Iterator[Row]:
     except ImportError:
         return
     f32 = pk.build("row_sum", target=target, dtype="f32", **SHAPE)
-    a = cupy.random.standard_normal((SHAPE["M"], SHAPE["N"]), dtype=cupy.float32)
+    a = cupy.random.standard_normal((SHAPE["M"], SHAPE["N"]), dtype=cupy.float32)  # pyright: ignore[reportArgumentType]
     yield "portakern: row_sum k(x) on cupy", lambda: f32(a)
 
 

@@ -49,6 +49,7 @@ def conditions(result: Mapping[str, Any]) -> str:
     mhz = sorted(c["clock_mhz"] for c in clocks if c.get("clock_mhz"))
     throttled = sum(bool(c.get("throttled")) for c in clocks)
     roofs = ", ".join(f"{n} {v / 1e12:.2f} TB/s" for n, v in result["bandwidths"].items())
-    what = f"{device['name']}, CUDA {device.get('version')}, {versions}, commit {str(env.get('commit'))[:10]}, {result['taken'][:10]}"
+    where = f"{device['name']}, CUDA {device.get('version')}, {versions}"
+    what = f"{where}, commit {str(env.get('commit'))[:10]}, {result['taken'][:10]}"
     clocked = f"; clocks between cases {mhz[0]}-{mhz[-1]} MHz, {throttled} of {len(clocks)} readings throttled" if mhz else ""
     return f"{what}; measured in the same run: {roofs}{clocked}."
