@@ -143,7 +143,7 @@ def host_kernels(device: native.Device, cache: str) -> list[Kernel]:
             x = x * 6364136223846793005 + 1442695040888963407
         state[0] = x
 
-    function = device.load(b"").kernel(hex(int(spin.address)))
+    function = device.load(b"").kernel(hex(spin.address))  # pyright: ignore[reportArgumentType]
     state = device.allocate(64)
 
     def make(n: int) -> native.Call:

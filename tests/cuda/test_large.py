@@ -68,7 +68,7 @@ def test_more_than_two_to_the_31_elements(name: str, target: str) -> None:
     import torch
 
     case = LARGE[name]
-    built = pk.build(case.operator, target, dtype="bf16", **case.values)
+    built = pk.build(case.operator, target, dtype="bf16", **case.values)  # pyright: ignore[reportArgumentType]
     shapes = [built.program.shape(a.name, case.values) for a in built.program.by_role("input")]
     torch.manual_seed(0)
     inputs = [torch.randn(s, dtype=torch.bfloat16, device="cuda") for s in shapes]
