@@ -26,11 +26,11 @@ from portakern import native
 from portakern.registry import registry
 from portakern.timing import Contender, Options, measure, median
 
-WARM_UP, LAUNCHES = 3, 9
+WARM_UP, LAUNCHES = 3, 15
 """Of every kernel under ncu: launches that are not profiled, and those whose median counts."""
 
 CASES: list[tuple[str, str, dict[str, Any]]] = [
-    ("add_relu", "bf16", {"M": 512, "N": 1024}), ("softmax", "bf16", {"M": 256, "N": 1024}),
+    ("add_relu", "bf16", {"M": 1024, "N": 1024}), ("softmax", "bf16", {"M": 256, "N": 1024}),
     ("rms_norm", "bf16", {"M": 1024, "N": 4096}), ("row_sum", "f32", {"M": 2048, "N": 4096}),
     ("transpose", "bf16", {"M": 2048, "N": 2048}), ("matmul", "bf16", {"M": 1024, "N": 1024, "K": 1024}),
     ("layer_norm", "bf16", {"M": 4096, "N": 8192}), ("silu_mul", "bf16", {"M": 8192, "N": 8192}),
@@ -204,6 +204,8 @@ def ours(device: native.Device, calibrate: bool) -> list[tuple[str, Any]]:
     for name, call in cases(device, calibrate):
         if len(call) != 1:
             raise SystemExit(f"{name} is {len(call)} launches, and the comparison is of single kernels")
+        if not found:  # the GPU has been idle
+            measure(device, [Contender(name, [call], stream.handle)], options)
         found.append((name, measure(device, [Contender(name, [call], stream.handle)], options).timings[0]))
     return found
 

@@ -78,7 +78,7 @@ def test_facts_are_the_drivers_own_and_need_no_context(cuda: Standin) -> None:
     assert facts.uuid == "GPU-01020304-0506-0708-090a-0b0c0d0e0f10"
     assert (facts.units, facts.clock_khz, facts.memory_clock_khz, facts.bus_bits) == (132, 1_980_000, 3_201_000, 6144)
     assert (facts.shared_bytes, facts.cache_bytes, facts.persisting_bytes) == (232448, 60 << 20, 40 << 20)
-    assert facts.flush_bytes == 2 * (60 << 20) and facts.timer_ns == 500 and facts.empty_kernel_ns == 1420
+    assert facts.flush_bytes == 2 * (60 << 20) and facts.timer_ns == 500 and facts.empty_kernel_ns == 1340
     assert not any("retain" in x or "current" in x for x in cuda.journal(contexts=True))
 
 

@@ -21,10 +21,11 @@ constexpr std::size_t flush_factor = 2;
 // driver 580 counts in steps of 32 ns.
 constexpr int64_t event_resolution_ns = 500;
 
-// What Nsight Compute 2025 shows for our empty kernel, gpu__time_duration.sum with --clock-control none, on an H200 with
-// driver 580, beside nine other kernels by which an event pair shows 1.30 us too much (benchmarks/ncu_agreement.py
-// --calibrate). Nothing is known of other architectures.
-double empty_kernel_ns(int capability) { return capability == 90 ? 1420.0 : 0.0; }
+// What Nsight Compute shows for our empty kernel: gpu__time_duration.sum with --clock-control none is 1310 to 1410 ns in five
+// runs on H200s with driver 580 (benchmarks/ncu_agreement.py --calibrate). An event pair around it shows 2660 to 2880, and
+// around others 1300 (waiting, copying) to 1550 (operators) more than ncu: 1340 takes 1400 to 1540 off, which is within
+// 0.3 us of both sorts. Nothing is known of other architectures.
+double empty_kernel_ns(int capability) { return capability == 90 ? 1340.0 : 0.0; }
 
 // Errors after which the driver answers every further call of the process with the same error (CUDA Driver API,
 // CUresult: "the context cannot be used"; and those by which the device itself is gone).
