@@ -61,31 +61,31 @@ template <class S> struct Transposed {
 };
 template <class S> PK_DEVICE Transposed<S> transposed(S& s) { return {s}; }
 
-/// f(row, col) for every one of `Rows` x `Cols` things, shared out to the threads along rows. All but the first row and column of
-/// a thread are known distances away, so that addresses are too.
+/// f(row, down, col) for every one of `Rows` x `Cols` things, (row + down, col), shared out to the threads along rows. `row` and
+/// `col` are a thread's own, `down` is known to the compiler, and so are the distances between addresses.
 template <int Rows, int Cols, int Threads, class F> PK_DEVICE void share_out(F f) {
     constexpr int turns = Rows * Cols / Threads, rest = Rows * Cols % Threads;
     const int row = thread() / Cols, col = thread() % Cols;
 #pragma unroll
     for (int i = 0; i < turns; ++i) {
-        if constexpr (Threads % Cols == 0) f(row + i * (Threads / Cols), col);
-        else f((thread() + i * Threads) / Cols, (thread() + i * Threads) % Cols);
+        if constexpr (Threads % Cols == 0) f(row, i * (Threads / Cols), col);
+        else f((thread() + i * Threads) / Cols, 0, (thread() + i * Threads) % Cols);
     }
     if constexpr (rest > 0) {
         const int n = thread() + turns * Threads;
-        if (n < Rows * Cols) f(n / Cols, n % Cols);
+        if (n < Rows * Cols) f(n / Cols, 0, n % Cols);
     }
 }
 
 // 16 bytes at a time, asynchronously: the copies of this thread belong to its open group.
 template <int Threads, class T, class S>
 PK_DEVICE void copy_chunks(S& to, const T* origin, int64_t row_stride, int rows_left, int cols_left) {
-    share_out<S::rows, S::chunks, Threads>([&](int row, int chunk) {
+    share_out<S::rows, S::chunks, Threads>([&](int row, int down, int chunk) {
         const int col = chunk * S::chunk;
         const int cols = cols_left == kAll ? S::chunk : max_of(0, min_of(S::chunk, cols_left - col));
-        const int there = within(row, rows_left) ? cols : 0;
-        const T* from = there > 0 ? origin + row * row_stride + col : origin;
-        ptx::copy_async_16(to.at(row, col), from, there * static_cast<int>(sizeof(T)));
+        const int there = within(row + down, rows_left) ? cols : 0;
+        const T* from = there > 0 ? origin + (row * row_stride + col) + down * row_stride : origin;
+        ptx::copy_async_16(to.at(row + down, col), from, there * static_cast<int>(sizeof(T)));
     });
 }
 
@@ -119,10 +119,10 @@ template <int Threads, bool Turned, class T, int R, int C>
 PK_DEVICE void stage_lines(Lines<T, R, C>& to, const T* origin, int64_t row_stride, int64_t col_stride, int rows_left,
                            int cols_left) {
     static_assert(sizeof(T) == 4, "copied in words");
-    share_out<Turned ? C : R, Turned ? R : C, Threads>([&](int row, int col) {
-        const bool there = within(row, rows_left) && within(col, cols_left);
-        const T* from = there ? origin + row * row_stride + col * col_stride : origin;
-        ptx::copy_async_4(Turned ? to.at(col, row) : to.at(row, col), from, there ? 4 : 0);
+    share_out<Turned ? C : R, Turned ? R : C, Threads>([&](int row, int down, int col) {
+        const bool there = within(row + down, rows_left) && within(col, cols_left);
+        const T* from = there ? origin + (row * row_stride + col * col_stride) + down * row_stride : origin;
+        ptx::copy_async_4(Turned ? to.at(col, row + down) : to.at(row + down, col), from, there ? 4 : 0);
     });
 }
 
