@@ -80,7 +80,8 @@ def _streamed(operator: str) -> Case:
 def _product(m: int, n: int, k: int, bars: Mapping[str, Bar], dtype: str = "bf16", operator: str = "matmul",
              scales: Mapping[str, float] | None = None) -> Case:  # fmt: skip
     size = str(m) if m == n == k else f"{m}x{n}x{k}"
-    return Case(f"{'gemv' if m == 1 else operator} {size} {dtype}", operator, dtype, {"M": m, "N": n, "K": k}, bars, scales=scales or {},
+    name = "gemv" if m == 1 else operator
+    return Case(f"{name} {size} {dtype}", operator, dtype, {"M": m, "N": n, "K": k}, bars, scales=scales or {},
                 tiny={"M": min(m, 17), "N": 40, "K": 24})  # fmt: skip
 
 
