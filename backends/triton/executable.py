@@ -20,6 +20,10 @@ from .launches import NotPlain, Replay, Replayer, record
 from .module import load_module, parameters, shape_of, torch_dtype
 
 
+_REMEMBERED = 64
+"""Calls kept for other addresses of the same arrays."""
+
+
 class TritonExecutable:
     """The host function of one source, loaded on ``device`` (``cpu`` under the interpreter, else ``cuda``).
 
@@ -113,9 +117,33 @@ class TritonExecutable:
             replay = self._replay([*tensors, *outputs])
         except NotPlain:
             return lambda again: self.call(again, sizes)
-        if replay.fixed:  # tensor maps hold addresses
+        if replay.fixed and replay.made:  # calls that share temporaries must not run at once
             return lambda again: self.call(again, sizes)
+        if replay.fixed:
+            return self._recalling(len(tensors), makers, partial(self._stream, tensors))
         return self._relaunching(replay, len(tensors), makers, partial(self._stream, tensors))
+
+    def _recalling(self, count: int, makers: Sequence[Callable[[], Any]],
+                   stream: Callable[[], int]) -> Callable[[Sequence[Any]], Any]:  # fmt: skip
+        """A call for each set of addresses, since tensor maps hold them: allocators give few different ones."""
+        calls: dict[tuple[int, ...], Any] = {}
+        outputs = len(self.source.by_role("output"))
+
+        def recall(again: Sequence[Any]) -> Any:
+            made = [make() for make in makers]
+            arrays = [*again[:count], *made]
+            places = tuple(x.data_ptr() for x in arrays)
+            call = calls.get(places)
+            if call is None:
+                call = self._replay(arrays).call
+                call.keep(self)
+                while len(calls) >= _REMEMBERED:
+                    calls.pop(next(iter(calls)), None)
+                calls[places] = call
+            call(stream())
+            return made[0] if outputs == 1 else tuple(made[:outputs])
+
+        return recall
 
     def _relaunching(self, replay: Replay, count: int, makers: Sequence[Callable[[], Any]],
                      stream: Callable[[], int]) -> Callable[[Sequence[Any]], Any]:  # fmt: skip

@@ -119,7 +119,8 @@ def _blocks(device: Device, half: bool) -> tuple[_Block, ...]:
                 _Block(16, 16, 16, 4, 1))  # fmt: skip
     small = (_Block(128, 128, 32, 8, 3), _Block(64, 64, 64, 4, 3), _Block(64, 64, 32, 4, 2), _Block(32, 32, 32, 4, 2))
     if device.has("wgmma") or device.has("tcgen05"):
-        return (_Block(128, 256, 64, 8, 3), _Block(128, 128, 64, 8, 3), _Block(128, 128, 64, 4, 4), *small)
+        return (_Block(128, 256, 64, 8, 3), _Block(256, 128, 64, 8, 4), _Block(128, 128, 64, 4, 3), _Block(64, 128, 128, 4, 3),
+                *small)  # fmt: skip
     if device.has("mfma"):
         return (_Block(256, 256, 32, 8, 2), _Block(256, 128, 64, 8, 2), _Block(128, 128, 64, 4, 2), *small)
     return (_Block(128, 128, 32, 4, 4), _Block(128, 128, 64, 8, 3), _Block(128, 64, 32, 4, 4), *small)
@@ -148,15 +149,26 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
     batch = 1
     for axis in nest.role("batch"):
         batch *= axis.extent if isinstance(axis.extent, int) else 1
+    units = device.count("units", 0)  # known of products, not of instruction sets
     made = []
     for b in blocks:
         tiles = {m.name: pow2(m.extent, b.m, 16), n.name: pow2(n.extent, b.n, 16), k.name: pow2(k.extent, b.k, 16)}
         warps = max(1, min(b.warps, tiles[m.name] * tiles[n.name] // 1024))
         count = batch * _count(m.extent, tiles[m.name]) * _count(n.extent, tiles[n.name])
-        made.append((count, _schedule(nest, tiles, b.stages, warps, group_m=8, **options)))
+        shared: dict[str, Value] = {"programs": units} if options and units and _even(count, units) else {}
+        made.append((count, _schedule(nest, tiles, b.stages, warps, group_m=8, **options, **shared)))
     # A first wave that leaves units idle costs more than a smaller block.
-    units = device.value("units", 100)
-    yield from (s for count, s in sorted(made, key=lambda x: x[0] < units))
+    yield from (s for count, s in sorted(made, key=lambda x: x[0] < _FULL * (units or 100)))
+
+
+_FULL = 0.95
+"""The share of units at work from which on a wave of blocks counts as full."""
+
+
+def _even(count: int, units: int) -> bool:
+    """Whether blocks dealt out in advance end at about the same time: then programs that take several each store one block
+    while they load the next.  Elsewhere units take the next block when they are done, since those at a ragged end are short."""
+    return count > units and count >= _FULL * units * -(-count // units)
 
 
 def _count(extent: Size, tile: int) -> int:
@@ -171,13 +183,14 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
     shapes = ((128, 64, 8, 2), (128, 128, 8, 2), (64, 64, 4, 2), (128, 64, 4, 3), (64, 32, 4, 2), (32, 32, 4, 1),
               (16, 16, 4, 1))  # fmt: skip
     if not half:
-        shapes = ((64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 8, 1), (32, 16, 4, 1), (16, 16, 4, 1))
+        # Vector units keep whole rows of both operands in registers: more lanes, so that none spills.
+        shapes = ((64, 32, 8, 1), (32, 32, 8, 1), (16, 16, 8, 1), (16, 16, 4, 1))[(wide > 64) + (wide > 128) :]
     elif wide > 128:
         shapes = shapes[2:]
     for rows, keys, warps, stages in shapes:
         tiles = {m.name: pow2(m.extent, rows, 16), n.name: pow2(n.extent, keys, 16), **whole}
         apart: dict[str, Value] = {"split": 1} if tiles[m.name] % tiles[n.name] == 0 else {}
-        yield _schedule(nest, tiles, stages, min(warps, max(4, tiles[m.name] // 16)), **apart, **_described(nest, device))
+        yield _schedule(nest, tiles, stages, min(warps, max(4, tiles[m.name] // 16)) if half else warps, **apart, **_described(nest, device))
 
 
 # ---- limits ----------------------------------------------------------------------------------------------------------
@@ -197,6 +210,8 @@ def _fits(nest: Nest, device: Device, s: Schedule) -> bool:
     copies = max(1, s.stages - (1 if device.vendor == "AMD" else 0))
     if nest.family == "contraction":
         shared, accumulators = (tm * tk + tk * tn) * size * copies, tm * tn
+        if s.option("programs", 0):  # the block that is stored while the next one is loaded
+            shared += tm * tn * size
     else:
         td = s.tile(nest.role("d")[0].name)
         shared = (tm * tk + (tk + td) * tn * copies + tm * tn) * size

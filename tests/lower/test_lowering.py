@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from portakern.ir.oracle import evaluate
 from portakern.ir.program import ArrayFacts, Program
 from portakern.ir.schedule import Nest, Schedule
 from portakern.ir.tensor import tensor_type
+from portakern.ir.tile import Compare, For
 from portakern.lower import lower_with
 from portakern.spec.inputs import Family, make_inputs
 from portakern.spec.load import library, load_operator
@@ -98,6 +100,22 @@ def test_library(op: Operator, case: Any) -> None:
 def test_users_operator(name: str, row_tile: int) -> None:
     for dtype in ("f32", "bf16"):
         compare(getattr(user_operators, name), user_operators.CASES[name], {}, dtype, row_tile)
+
+
+@pytest.mark.parametrize("dims", [(64, 64), (40, 90), (90, 40), (33, 100)])
+def test_walks_split_at_the_mask(dims: tuple[int, int]) -> None:
+    """The first of two walks over the keys goes as far as every row of the block sees, without a comparison."""
+    choose = chooser()
+    attention = load_operator("attention")
+    sizes = {"B": 1, "H": 2, "G": 1, "SQ": dims[0], "SK": dims[1], "D": 16}
+    bound = attention.program(sizes, {"causal": True}, "f32")
+    program = lower_with(bound, lambda nest: replace(choose(nest), options=(("split", 1),)))
+    loops = [op for op in program.kernels[0].body.ops if isinstance(op, For)]
+    assert [any(isinstance(op, Compare) and op.fn == "ge" for op in loop.body.walk()) for loop in loops] == [False, True]
+    rng = np.random.default_rng(0)
+    inputs = {a.name: normal(rng, [int(str(s)) for s in tensor_type(a).shape], "f32") for a in bound.args}
+    got, want = run(program, inputs, {})["out"], evaluate(bound, inputs)["out"]
+    np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3, equal_nan=True)
 
 
 @pytest.mark.parametrize(("name", "dims"), [

@@ -205,6 +205,37 @@ def relaunched() -> dict[str, Any]:
             "old": [p for p in one if p in (x.data_ptr(), y.data_ptr(), *(m.data_ptr() for m in replay.made))]}  # fmt: skip
 
 
+def recalled() -> dict[str, Any]:
+    """Specialised calls of a host function with descriptors: one call of the native core for each set of addresses."""
+    from unittest.mock import patch
+
+    from portakern.backends.triton.executable import TritonExecutable
+    from portakern.backends.triton.launches import Replayer, record
+
+    from portakern.ir.program import Array
+    from portakern.ir.tile import BufferType
+
+    shape = BufferType((100,), "f32")
+    source = Source(target(), "described", "described", KERNELS, ".py",
+                    (Array("x", shape, "input"), Array("y", shape, "output")))  # fmt: skip
+    executable = TritonExecutable(source, "cpu")
+    replayer, made = Replayer(Device(), "cubin"), []
+
+    def replay(arrays: Any) -> Any:
+        made.append(without_device(lambda: replayer.replay(record(executable.function, arrays), arrays)))
+        return made[-1]
+
+    y, z = torch.zeros(100), torch.zeros(100)
+    results = iter([y, z, y])
+    with patch("portakern.backends.cuda.tensor_maps.encode", encoded), patch.object(executable, "_replay", replay):
+        call = executable._recalling(1, [lambda: next(results)], lambda: 7)
+        x = torch.arange(100.0)
+        returned = [call([x]) for _ in range(3)]
+    return {"calls": [m.call.calls for m in made], "returned": [r is want for r, want in zip(returned, (y, z, y), strict=True)],
+            "at": [int(a.data.decode().split()[0]) == t.data_ptr() for m, t in zip(made, (y, z), strict=True)
+                   for a in m.call.steps[0].args[5:6]]}  # fmt: skip
+
+
 def other_threads() -> dict[str, int]:
     """While one thread records, the launches of another go to Triton's launcher."""
     import threading

@@ -61,7 +61,7 @@ def runs_right(interpreter: WorkerPool, program: Any, source: Source) -> None:
         assert np.max(np.abs(got - exact), initial=0) <= 0.02 * np.max(np.abs(exact), initial=1e-9)
 
 
-SMALL = {"m": 32, "n": 64, "k": 32, "warps": 4}
+SMALL: dict[str, Any] = {"m": 32, "n": 64, "k": 32, "warps": 4}
 
 
 # ---- descriptors

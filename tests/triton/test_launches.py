@@ -83,6 +83,11 @@ def test_other_tensors_take_the_places_of_the_recorded_ones(worker: WorkerPool) 
     assert not done["old"], "an address of the recording is still in place"
 
 
+def test_one_call_for_each_set_of_addresses(worker: WorkerPool) -> None:
+    done = worker.call(f"{JOBS}:recalled", timeout_s=120)
+    assert done == {"calls": [[(7, None), (7, None)], [(7, None)]], "returned": [True] * 3, "at": [True] * 2}
+
+
 def test_other_threads_launch_as_ever(worker: WorkerPool) -> None:
     assert worker.call(f"{JOBS}:other_threads", timeout_s=120) == {"launched": 1, "noted": 1}
 
