@@ -19,7 +19,6 @@ from portakern.native import DriverError, open_device
 from .launches import NotPlain, Replay, Replayer, record
 from .module import load_module, parameters, shape_of, torch_dtype
 
-
 _REMEMBERED = 64
 """Calls kept for other addresses of the same arrays."""
 

@@ -190,7 +190,8 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
     for rows, keys, warps, stages in shapes:
         tiles = {m.name: pow2(m.extent, rows, 16), n.name: pow2(n.extent, keys, 16), **whole}
         apart: dict[str, Value] = {"split": 1} if tiles[m.name] % tiles[n.name] == 0 else {}
-        yield _schedule(nest, tiles, stages, min(warps, max(4, tiles[m.name] // 16)) if half else warps, **apart, **_described(nest, device))
+        lanes = min(warps, max(4, tiles[m.name] // 16)) if half else warps
+        yield _schedule(nest, tiles, stages, lanes, **apart, **_described(nest, device))
 
 
 # ---- limits ----------------------------------------------------------------------------------------------------------
