@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+import portakern as pk
 from portakern import native
 from portakern.errors import PortakernError
+from portakern.registry import registry
 from tests.cuda.standin import Standin, standin
 from tests.driver_table import INVALID, NO_DEVICE, OK, TIMEOUT, UNSUPPORTED, Argument, Launch, Table
 
@@ -205,6 +207,19 @@ def test_a_launch_hands_over_sizes_stream_and_arguments_in_order(cuda: Standin) 
     call(0x77, [0x3000, 0x4000])
     expected = "cuLaunchKernelEx axpy grid 4 3 2 block 64 2 1 shared 512 stream {} args {} 7 {} 3f80"
     assert cuda.journal() == [expected.format("0", "1000", "2000"), expected.format("77", "3000", "4000")]
+
+
+def test_a_cubin_tells_its_parameters_itself(cuda: Standin) -> None:
+    """Asking the driver means asking for one too many, which sanitizers report as an error."""
+    built = pk.build("row_sum", target="cuda:sm_90a", dtype="f32", M=64, N=128)
+    if not (found := registry().language("cuda").toolchain.available(built.target)):  # type: ignore[union-attr]
+        pytest.skip(f"needs NVRTC: {found.detail}")
+    device = native.open_device("cuda", 0, cuda.path)
+    kernel = device.load(built.binary.data).kernel("row_sum")
+    device.call([native.LaunchSpec(kernel, (1, 1, 1), (32, 1, 1), [native.pointer(16), native.pointer(32)])])()
+    few = device.call([native.LaunchSpec(kernel, (1, 1, 1), (32, 1, 1), [native.pointer(16)])])
+    with pytest.raises(native.DriverError, match=r"parameters have \(8, 8\) bytes, the arguments given have \(8\)"):
+        few()
 
 
 def test_clusters_and_attributes_take_the_extended_launch(cuda: Standin) -> None:

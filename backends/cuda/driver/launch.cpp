@@ -2,6 +2,7 @@
 #include <memory>
 #include <new>
 
+#include "cubin.hpp"
 #include "launch.hpp"
 
 namespace portakern::cuda {
@@ -10,6 +11,7 @@ namespace {
 
 struct LoadedModule {
     Module handle = nullptr;
+    std::map<std::string, std::vector<std::size_t>> parameters;  // of a cubin's kernels
     std::vector<std::unique_ptr<Kernel>> kernels;
 };
 
@@ -25,7 +27,8 @@ pk_status load_now(Gpu &gpu, Function function) {
     return gpu.check(gpu.api.func_get_attribute(&registers, num_regs, function), "cuFuncGetAttribute");
 }
 
-void read_parameters(const Gpu &gpu, Kernel &kernel) {
+// For what is no cubin (PTX), which only the driver has compiled.
+void ask_for_parameters(const Gpu &gpu, Kernel &kernel) {
     if (gpu.api.func_get_param_info == nullptr) return;
     std::size_t offset = 0, size = 0;
     Result result = success;
@@ -41,7 +44,7 @@ pk_status set_up(Gpu &gpu, Kernel &kernel, uint32_t shared_bytes) {
         status = gpu.check(gpu.api.func_set_attribute(kernel.function, max_dynamic_shared_size_bytes, static_cast<int>(shared_bytes)),
                            "cuFuncSetAttribute(MAX_DYNAMIC_SHARED_SIZE_BYTES)");
     }
-    if (status == PK_OK) read_parameters(gpu, kernel);
+    if (status == PK_OK && !kernel.sizes_known) ask_for_parameters(gpu, kernel);
     return status;
 }
 
@@ -123,8 +126,10 @@ pk_status load(pk_device_t device, const void *binary, size_t bytes, pk_module_t
     // PTX is text that ends with a zero byte, which the caller's may lack; a cubin knows its own length.
     const std::string image(static_cast<const char *>(binary), bytes);
     const pk_status status = gpu.check(gpu.api.module_load_data(&module->handle, image.c_str()), "cuModuleLoadData");
-    if (status == PK_OK) *out = reinterpret_cast<pk_module_t>(module.release());
-    return status;
+    if (status != PK_OK) return status;
+    module->parameters = parameter_sizes(image);
+    *out = reinterpret_cast<pk_module_t>(module.release());
+    return PK_OK;
 } catch (const std::bad_alloc &) {
     return fail(PK_FAILED, "the host has no memory left");
 }
@@ -141,6 +146,11 @@ pk_status kernel(pk_device_t device, pk_module_t module, const char *name, uint3
     if (!current) return current.status();
     auto made = std::make_unique<Kernel>();
     pk_status status = gpu.check(gpu.api.module_get_function(&made->function, module_of(module)->handle, name), "cuModuleGetFunction");
+    const auto &parameters = module_of(module)->parameters;
+    if (const auto told = parameters.find(name); told != parameters.end()) {
+        made->sizes = told->second;
+        made->sizes_known = true;
+    }
     if (status == PK_OK) status = set_up(gpu, *made, shared_bytes);
     if (status != PK_OK) return status;
     const std::lock_guard<std::mutex> locked(gpu.mutex);
