@@ -277,6 +277,12 @@ class _Printer:
         block: dict[str, str] = {}
         group = int(self.kernel.schedule.option("group_m", 0)) if self.kernel.family == "contraction" else 0
         swizzled = group > 1 and many[-2].axis.tile > 1 and many[-1].axis.tile > 1
+        if self._takes_turns(many):
+            self._turns(many, block)
+            many = many[:-1]
+            if len(many) == 1:
+                block[many[0].axis.name] = "pid"
+                return block
         rest = many
         for a in reversed(many[1:]):
             name = a.start if a.axis.tile == 1 else self.names.fresh(f"{a.axis.name}_block")
@@ -298,6 +304,20 @@ class _Printer:
         if swizzled:
             self._swizzle(many[-2], many[-1], block, group)
         return block
+
+    def _takes_turns(self, many: list[_Axis]) -> bool:
+        """Whether blocks of several heads (all but the last grid axis) alternate, so that the longest walks start first."""
+        heads = int(self.kernel.schedule.option("heads", 0))
+        return heads > 1 and many[-1].axis.name in self.last_first and all(a.axis.tile == 1 for a in many[:-1])
+
+    def _turns(self, many: list[_Axis], block: dict[str, str]) -> None:
+        self.constants["HEADS"] = int(self.kernel.schedule.option("heads", 0))
+        last = many[-1]
+        name = block[last.axis.name] = self.names.fresh(f"{last.axis.name}_block")
+        steps, heads = self._steps(last.axis), " * ".join(self._steps(a.axis) for a in many[:-1])
+        self.out.comment("HEADS heads at a time, whose keys and values stay in the last-level cache; the longest walks first.")
+        self.out.line(f"pid, {name} = tl.swizzle2d(pid // {steps}, pid % {steps}, {heads}, {steps}, HEADS)")
+        self.out.line(f"{name} = {steps} - 1 - {name}")
 
     def _swizzle(self, m: _Axis, n: _Axis, block: dict[str, str], group: int) -> None:
         self.constants["GROUP"] = group

@@ -19,6 +19,7 @@ OPTIONS = {
     "group_m": "contractions: how many rows of blocks a group walks before the next columns (1: plain row-major order)",
     "descriptors": "products and attention on NVIDIA: 1: arrays are read and written through tensor descriptors (0: pointers)",
     "programs": "products through descriptors: how many programs share the blocks, one after another (0: a program each)",
+    "heads": "causal attention: how many heads take turns, their longest walks first (0: one after another)",
     "split": "attention: 1: tiles that every row of a block sees whole are walked first, without the mask",
     "waves_per_eu": "AMD: wavefronts per SIMD the compiler makes room for (0: its own choice)",
     "maxnreg": "NVIDIA: registers per thread the compiler may use (0: its own choice)",
@@ -146,19 +147,28 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
     (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
     blocks = _blocks(device, dtype(nest.dots).bits <= 16)
     options = _described(nest, device)
+    if options and not all(isinstance(a.extent, int) and a.extent * dtype(nest.dots).bytes % 16 == 0 for a in (n, k)):
+        blocks = (_Block(128, 128, 64, 8, 3), *blocks[2:])  # rows off 16 bytes are loaded element by element
     batch = 1
     for axis in nest.role("batch"):
         batch *= axis.extent if isinstance(axis.extent, int) else 1
     units = device.count("units", 0)  # known of products, not of instruction sets
+    if options and isinstance(m.extent, int) and m.extent <= 16:
+        # One operand is read once: many small copies on the way keep the memory busy.
+        tiles = {m.name: 16, n.name: pow2(n.extent, 64, 16), k.name: pow2(k.extent, 64, 16)}
+        yield _schedule(nest, tiles, 8, 4, descriptors=0)
     made = []
     for b in blocks:
         tiles = {m.name: pow2(m.extent, b.m, 16), n.name: pow2(n.extent, b.n, 16), k.name: pow2(k.extent, b.k, 16)}
         warps = max(1, min(b.warps, tiles[m.name] * tiles[n.name] // 1024))
         count = batch * _count(m.extent, tiles[m.name]) * _count(n.extent, tiles[n.name])
-        shared: dict[str, Value] = {"programs": units} if options and units and _even(count, units) else {}
-        made.append((count, _schedule(nest, tiles, b.stages, warps, group_m=8, **options, **shared)))
-    # A first wave that leaves units idle costs more than a smaller block.
-    yield from (s for count, s in sorted(made, key=lambda x: x[0] < _FULL * (units or 100)))
+        walked = bool(options) and 0 < units < count and _even(count, units)
+        more: dict[str, Value] = {"programs": units} if walked else {}
+        group = 4 if b.m > b.n else 8
+        schedule = _schedule(nest, tiles, min(b.stages, 3) if walked else b.stages, warps, group_m=group, **options, **more)
+        # A first wave that leaves units idle costs more than a smaller block; at ragged ends tall blocks did better than wide.
+        made.append((count < _FULL * (units or 100), b.m < b.n and units < count and not walked, schedule))
+    yield from (s for *_, s in sorted(made, key=lambda x: x[:2]))
 
 
 _FULL = 0.95
@@ -168,7 +178,7 @@ _FULL = 0.95
 def _even(count: int, units: int) -> bool:
     """Whether blocks dealt out in advance end at about the same time: then programs that take several each store one block
     while they load the next.  Elsewhere units take the next block when they are done, since those at a ragged end are short."""
-    return count > units and count >= _FULL * units * -(-count // units)
+    return count >= _FULL * units * -(-count // units)
 
 
 def _count(extent: Size, tile: int) -> int:
@@ -185,13 +195,16 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
     if not half:
         # Vector units keep whole rows of both operands in registers: more lanes, so that none spills.
         shapes = ((64, 32, 8, 1), (32, 32, 8, 1), (16, 16, 8, 1), (16, 16, 4, 1))[(wide > 64) + (wide > 128) :]
+    elif device.has("wgmma"):
+        # 128x64 in two stages leaves room for two blocks a unit: one computes weights while the other multiplies.
+        shapes = (*shapes[:1], (128, 128, 8, 3), *shapes[1:])[4 * (wide > 128) :]
     elif wide > 128:
         shapes = shapes[2:]
     for rows, keys, warps, stages in shapes:
         tiles = {m.name: pow2(m.extent, rows, 16), n.name: pow2(n.extent, keys, 16), **whole}
         apart: dict[str, Value] = {"split": 1} if tiles[m.name] % tiles[n.name] == 0 else {}
         lanes = min(warps, max(4, tiles[m.name] // 16)) if half else warps
-        yield _schedule(nest, tiles, stages, lanes, **apart, **_described(nest, device))
+        yield _schedule(nest, tiles, stages, lanes, heads=8, **apart, **_described(nest, device))
 
 
 # ---- limits ----------------------------------------------------------------------------------------------------------
@@ -215,8 +228,9 @@ def _fits(nest: Nest, device: Device, s: Schedule) -> bool:
             shared += tm * tn * size
     else:
         td = s.tile(nest.role("d")[0].name)
-        shared = (tm * tk + (tk + td) * tn * copies + tm * tn) * size
-        accumulators = tm * td + 2 * tm * tn
+        weights = 0 if device.has("wgmma") else tm * tn  # elsewhere the weights go through shared memory
+        shared = (tm * tk + (tk + td) * tn * copies + weights) * size
+        accumulators = tm * td + tm * tn + tm * tn * size // 4
     per_lane = accumulators / lanes
     registers = min(256, device.count("registers_per_thread"))
     return shared <= device.count("shared_bytes_per_block") and per_lane <= registers * 0.75

@@ -131,7 +131,8 @@ SHAPE = {"B": 1, "H": 2, "G": 2, "SQ": 128, "SK": 128, "D": 32}
 @pytest.mark.parametrize("more", [{}, {"SQ": 77, "SK": 77}, {"SQ": 64, "SK": 200}, {"SQ": 200, "SK": 64},
                                   {"SQ": 100, "SK": 131}])  # fmt: skip
 def test_walks_split_at_the_mask(interpreter: WorkerPool, more: Mapping[str, int], described: int) -> None:
-    program, source = emitted("attention", {**SHAPE, **more}, CAUSAL, m=64, n=32, descriptors=described)
+    heads = 3 * described  # of four: the last turn is a short one
+    program, source = emitted("attention", {**SHAPE, **more}, CAUSAL, m=64, n=32, descriptors=described, split=1, heads=heads)
     first, second = (source.text[m.start():] for m in re.finditer(r"    for ", source.text))
     assert ">=" in second and ">=" not in first[: len(first) - len(second)]
     runs_right(interpreter, program, source)

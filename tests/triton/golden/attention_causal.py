@@ -13,13 +13,16 @@ def max_nan(a, b):
 
 @triton.jit
 def attention_kernel(
-    q_desc, k_desc, v_desc, out_desc, R: tl.constexpr, I: tl.constexpr, J: tl.constexpr,
+    q_desc, k_desc, v_desc, out_desc, L: tl.constexpr, R: tl.constexpr, I: tl.constexpr, J: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_T: tl.constexpr,
+    HEADS: tl.constexpr,
 ):
     pid = tl.program_id(0)
-    # Blocks that walk farthest start first.
-    i_block = tl.cdiv(I, BLOCK_I) - 1 - pid % tl.cdiv(I, BLOCK_I)
-    pid //= tl.cdiv(I, BLOCK_I)
+    # HEADS heads at a time, whose keys and values stay in the last-level cache; the longest walks first.
+    pid, i_block = tl.swizzle2d(
+        pid // tl.cdiv(I, BLOCK_I), pid % tl.cdiv(I, BLOCK_I), L * R, tl.cdiv(I, BLOCK_I), HEADS,
+    )
+    i_block = tl.cdiv(I, BLOCK_I) - 1 - i_block
     r = pid % R
     l = pid // R
     i0 = i_block * BLOCK_I
@@ -65,6 +68,6 @@ def attention(q, k, v, out):
     v_desc = TensorDescriptor.from_tensor(v, [1, 1, 64, 128])
     out_desc = TensorDescriptor.from_tensor(out, [1, 1, 1, 128, 128])
     attention_kernel[(2 * 2 * triton.cdiv(1024, 128),)](
-        q_desc, k_desc, v_desc, out_desc, R=2, I=1024, J=1024, BLOCK_I=128, BLOCK_J=64, BLOCK_S=128,
-        BLOCK_T=128, num_warps=8, num_stages=2,
+        q_desc, k_desc, v_desc, out_desc, L=2, R=2, I=1024, J=1024, BLOCK_I=128, BLOCK_J=64, BLOCK_S=128,
+        BLOCK_T=128, HEADS=8, num_warps=8, num_stages=2,
     )
