@@ -20,9 +20,9 @@ from ..addresses import CudaAccess
 from ..plans import CudaKernelPlan
 from .planning import ANYWHERE, loads_of
 
-COLUMNS, WARPS, PARTS = 256, 8, 8
+COLUMNS, WARPS, PARTS, LOADS = 256, 8, 8, 8
 _BLOCKS_AT_ONCE = 2
-"""Blocks on an SM: as many as leave a thread registers for 16 loads of 16 bytes on their way."""
+"""Blocks on an SM: as many as leave a thread registers for its loads of 16 bytes on their way."""
 
 
 @dataclass(frozen=True)
@@ -112,10 +112,10 @@ def print_narrow(printer: Printer, k: NarrowPlan) -> list[str]:
     opening = Printer.opening(printer, k)
     printer.dialect = plain
     (acc,) = (x for x in k.layouts if x.kind == "accumulator")
-    call = printer.dialect.word(k.word, f"{acc.name}, {PARTS}", *k.arguments)
+    call = printer.dialect.word(k.word, f"{acc.name}, {PARTS}, {LOADS}", *k.arguments)
     body = [
-        *(f"using {x.name} = pk::OneRow<{x.rows}, {x.cols}>;  // the only row, columns along {x.axes[1]}" if x is acc else line
-          for x, line in zip(k.layouts, printer.usings(k), strict=True)),
+        *(f"using {x.name} = pk::OneRow<{x.rows}, {x.cols}, {k.threads}>;  // one row, columns along {x.axes[1]}"
+          if x is acc else line for x, line in zip(k.layouts, printer.usings(k), strict=True)),
         "extern __shared__ __align__(1024) unsigned char dynamic_shared[];",
         "",
         *printer.statements(k.before),

@@ -29,7 +29,7 @@ UNITS = 132
 """SMs where the device does not say (H100 SXM and H200); with fewer, some blocks run after the others."""
 
 _MOST_DIMS = 5
-_BAND = 12
+_BAND = 16
 MISALIGNED = "do not begin at multiples of 16 bytes"
 _PANELS = 2
 _SECTOR = 32

@@ -16,7 +16,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1) m
         const __grid_constant__ pk::TensorMap c_map, const float* __restrict__ bias) {
     using Acc = pk::WarpgroupAccumulator<128, 256, 8, pk::bf16>;  // rows along m, columns along n
     using Cluster = pk::Cluster<2, 1>;  // two blocks below each other share the right operand
-    const pk::Tiles<Cluster, 12> tiles(2, 2);  // along m and n
+    const pk::Tiles<Cluster, 16> tiles(2, 2);  // along m and n
     extern __shared__ __align__(1024) unsigned char dynamic_shared[];
     auto* a_shared = reinterpret_cast<pk::Shared<pk::bf16, 128, 64>*>(dynamic_shared);  // 3 slots
     auto* w_shared = reinterpret_cast<pk::Shared<pk::bf16, 64, 256>*>(dynamic_shared + 49152);  // 3 slots

@@ -16,7 +16,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) matmul_bias(
         const __grid_constant__ pk::TensorMap c_map, const float* __restrict__ bias) {
     using Acc = pk::WarpgroupAccumulator<128, 128, 8, pk::bf16>;  // rows along m, columns along n
     using Cluster = pk::Cluster<1, 1>;  // blocks work alone
-    const pk::Tiles<Cluster, 12> tiles(2, 2, 3);  // along m and n
+    const pk::Tiles<Cluster, 16> tiles(2, 2, 3);  // along m and n
     extern __shared__ __align__(1024) unsigned char dynamic_shared[];
     auto* a_shared = reinterpret_cast<pk::Shared<pk::bf16, 128, 64>*>(dynamic_shared);  // 2 slots
     auto* w_shared = reinterpret_cast<pk::Shared<pk::bf16, 64, 128>*>(dynamic_shared + 32768);  // 2 slots
