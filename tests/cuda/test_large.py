@@ -1,12 +1,13 @@
 """On a GPU: arrays of more than 2^31 elements, compared with torch at both ends and about the 2^31st element.
 
-Takes about a minute and up to 30 GB of the device's memory.
+Takes some two minutes and up to 30 GB of the device's memory.
 """
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.gpu
 TARGETS = ("cuda:sm_90a", "triton:sm_90")
 WIDE = 1 << 31
 NEEDED_BYTES = 40 << 30
+LIMIT_S = 120
 
 
 @dataclass(frozen=True)
@@ -51,24 +53,25 @@ LARGE = {
 """Sizes for which inputs or the output have more than 2^31 elements."""
 
 
-@pytest.fixture(autouse=True)
-def memory() -> Iterator[None]:
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", list(LARGE))
+def test_more_than_two_to_the_31_elements(name: str, target: str) -> None:
+    """In a process of its own: what faults on the GPU leaves nothing to go on with."""
     import torch
 
     if torch.cuda.get_device_properties(0).total_memory < NEEDED_BYTES:
         pytest.skip("needs a GPU with 40 GB of memory")
-    yield
-    gc.collect()
-    torch.cuda.empty_cache()
+    command = [sys.executable, __file__, name, target]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    assert ran.returncode == 0, f"exit status {ran.returncode}: {ran.stdout[-500:]}{ran.stderr[-1500:]}"
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", list(LARGE))
-def test_more_than_two_to_the_31_elements(name: str, target: str) -> None:
+def one(name: str, target: str) -> None:
+    """Runs a case; AssertionError where it computes something else."""
     import torch
 
     case = LARGE[name]
-    built = pk.build(case.operator, target, dtype="bf16", **case.values)  # pyright: ignore[reportArgumentType]
+    built = pk.build(case.operator, target, dtype="bf16", schedule="default", **case.values)
     shapes = [built.program.shape(a.name, case.values) for a in built.program.by_role("input")]
     torch.manual_seed(0)
     inputs = [torch.randn(s, dtype=torch.bfloat16, device="cuda") for s in shapes]
@@ -92,3 +95,7 @@ def places(out: Any, inputs: list[Any]) -> list[slice]:
         if x.numel() > WIDE and x.shape[0] == count:
             about.add(min(max(WIDE // (x.numel() // count) - few // 2, 0), count - few))
     return [slice(start, start + few) for start in sorted(about)]
+
+
+if __name__ == "__main__":
+    one(*sys.argv[1:])
