@@ -43,7 +43,7 @@ def all_variants() -> dict[str, Program]:
         "pipeline_quad": scheduled(samples.matmul_bias(400, 400, 200, "bf16", (128, 128, 64)), 8, 2, **ENGINE, cluster="2x2"),
         "pipeline_batched": scheduled(samples.matmul_bias(200, 136, 72, "bf16", (128, 128, 64), batch=3), 8, 2, **ENGINE,
                                       cluster="1x1"),
-        "narrow": scheduled(samples.matmul_bias(1, 504, 1203, "bf16", (16, 256, 64)), 8, 2),
+        "narrow": scheduled(samples.matmul_bias(1, 504, 1203, "bf16", (16, 128, 64)), 8, 2),
         "attention_registers": samples.attention(queries=150, keys=150, tile=(64, 64)),
         "attention_two_stages": scheduled(samples.attention(queries=150, keys=170, width=128, tile=(128, 64)), 8, 2),
         "attention_wide": samples.attention(queries=70, keys=70, width=256, tile=(64, 32)),

@@ -4,18 +4,18 @@
 #include "pk/tile.cuh"
 #include "pk/vector_product.cuh"
 
-// portakern launch: kernel=matmul_bias grid=(16, 1, 1) block=(256, 1, 1) shared=9216 cluster=(8, 1, 1) args=(a, w, bias, c)
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, 2) matmul_bias(
+// portakern launch: kernel=matmul_bias grid=(16, 1, 1) block=(256, 1, 1) shared=4608 cluster=(4, 1, 1) args=(a, w, bias, c)
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, 2) matmul_bias(
         const pk::bf16* __restrict__ a, const pk::bf16* __restrict__ w, const float* __restrict__ bias,
         pk::bf16* __restrict__ c) {
-    using Acc = pk::OneRow<16, 256, 256>;  // one row, columns along n
+    using Acc = pk::OneRow<16, 128, 256>;  // one row, columns along n
     extern __shared__ __align__(1024) unsigned char dynamic_shared[];
 
-    const int64_t n0 = int64_t(blockIdx.x / 8) * 256;  // first of 256 coordinates along n
+    const int64_t n0 = int64_t(blockIdx.x / 4) * 128;  // first of 128 coordinates along n
     const int32_t n_left = pk::left(504, n0);  // the last tile along n may reach past the end
-    // The blocks of a cluster sum parts of 256 columns; the first has the whole.
-    auto acc = pk::row_times_rows<Acc, 8, 8>(dynamic_shared, a, 1, w + n0, 504, 1203, n_left);
-    if (pk::Cluster<1, 8>::rank() != 0) return;
+    // The blocks of a cluster sum parts of 128 columns; the first has the whole.
+    auto acc = pk::row_times_rows<Acc, 4, 8>(dynamic_shared, a, 1, w + n0, 504, 1203, n_left);
+    if (pk::Cluster<1, 4>::rank() != 0) return;
     auto bias_tile = pk::load<pk::ColOf<Acc>, pk::Aligned>(bias + n0, 1, n_left);
     auto c_tile = pk::map<Acc>([](float acc, float bias) {
         const float sum = acc + bias;

@@ -109,6 +109,7 @@ template <class L, int Parts, int Loads = 8, class T>
 PK_DEVICE Tile<float, L> row_times_columns(void* memory, const T* a, int64_t stride, const T* b, int64_t col_stride,
                                            int64_t depth, int cols_left = kAll) {
     constexpr int warps = L::threads / kWarp, kStep = 8 * kWarp;
+    static_assert(L::cols / warps % Loads == 0, "a warp takes whole groups of its own columns");
     auto* partial = static_cast<float*>(memory);
     const int rank = Cluster<1, Parts>::rank();
     for (int i = thread(); i < warps * L::cols; i += L::threads) partial[i] = 0.0f;  // each warp has columns of its own
