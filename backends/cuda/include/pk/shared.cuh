@@ -91,7 +91,14 @@ PK_DEVICE void copy_chunks(S& to, const T* origin, int64_t row_stride, int rows_
 
 template <int Threads, class T, int R, int C>
 PK_DEVICE void stage_vectors(Shared<T, R, C>& to, const T* origin, int64_t row_stride, int rows_left, int cols_left) {
-    copy_chunks<Threads>(to, origin, row_stride, rows_left, cols_left);
+    using S = Shared<T, R, C>;
+#pragma unroll
+    for (int n = thread(); n < R * S::chunks; n += Threads) {  // a loop: products on tensor cores need the registers
+        const int row = n / S::chunks, col = n % S::chunks * S::chunk;
+        const int there = row < rows_left ? max_of(0, min_of(S::chunk, cols_left - col)) : 0;
+        const T* from = there > 0 ? origin + row * row_stride + col : origin;
+        ptx::copy_async_16(to.at(row, col), from, there * static_cast<int>(sizeof(T)));
+    }
 }
 
 // Through registers.
@@ -140,7 +147,7 @@ PK_DEVICE void stage(Shared<T, R, C>& to, const T* origin, int64_t row_stride, i
 
 template <int Threads, class Fact = Unknown, class T, int R, int C>
 PK_DEVICE void stage(Shared<T, R, C>& to, const T* origin, int64_t row_stride, int64_t col_stride) {
-    stage<Threads, Fact>(to, origin, row_stride, col_stride, kAll, kAll);
+    stage<Threads, Fact>(to, origin, row_stride, col_stride, R, C);
 }
 
 /// The same for Lines, which may be the other way round: then, or where 16 bytes at a time are not possible, element by
