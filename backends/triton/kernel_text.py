@@ -220,8 +220,7 @@ class _Printer:
         """How many programs share the blocks of a product; 0: one block each."""
         asked = int(self.kernel.schedule.option("programs", 0)) if self.kernel.family == "contraction" else 0
         many = self._grid_axes()
-        wide = any(not isinstance(a.axis.steps, int) or a.axis.steps > NARROW for a in many)
-        return 0 if wide or len(many) < 2 or not self.blocks else asked
+        return 0 if self._pid_is_wide() or len(many) < 2 or not self.blocks else asked
 
     def _arguments(self) -> list[tuple[Arg, str]]:
         """The kernel's arguments with their names in its text: an array as a pointer, a descriptor or both."""
@@ -260,8 +259,7 @@ class _Printer:
         """``walked`` is the number of the block where a program has several."""
         many = self._grid_axes()
         first = walked or "tl.program_id(0)"
-        wide_pid = any(not isinstance(a.axis.steps, int) or a.axis.steps > NARROW for a in many)
-        pid = f"{first}.to(tl.int64)" if wide_pid or (len(many) == 1 and many[0].wide) else first
+        pid = f"{first}.to(tl.int64)" if self._pid_is_wide() or (len(many) == 1 and many[0].wide) else first
         block: dict[str, str] = {}
         if len(many) == 1:
             block[many[0].axis.name] = pid
@@ -350,7 +348,9 @@ class _Printer:
             self.out.line(f"{name} = {start} + {reach}")
 
     def _pid_is_wide(self) -> bool:
-        return any(not isinstance(a.axis.steps, int) or a.axis.steps > NARROW for a in self._grid_axes())
+        """Whether block numbers need 64 bits: there are as many, or they are coordinates that step through a large buffer."""
+        grid = self._grid_axes()
+        return any(not isinstance(a.axis.steps, int) or a.axis.steps > NARROW or (a.wide and a.axis.tile == 1) for a in grid)
 
     def _tile(self, axis: Axis) -> str:
         name = self.tiles[axis.name]
@@ -430,9 +430,14 @@ class _Printer:
                 self.hints[value] = f"new_{by_arg[arg]}"
         lo, hi = self._limits(loop, a.axis)
         step = "" if a.axis.tile == 1 else f", {self._tile(a.axis)}"
-        with self.out.block(f"for {a.start} in range({lo}, {hi}{step}):"):
+        narrow = a.wide and isinstance(a.axis.extent, int)  # the walk counts in 32 bits
+        counter = self.names.fresh(f"{a.name}_step") if narrow and a.axis.tile == 1 else a.start
+        with self.out.block(f"for {counter} in range({lo}, {hi}{step}):"):
+            if counter != a.start:
+                self.out.line(f"{a.start} = tl.full((), 0, tl.int64) + {counter}")
             if a.axis.tile > 1 and a.axis.name in self._spread_axes(loop.body):
-                self.out.line(f"{a.name} = {a.start} + tl.arange(0, {self._tile(a.axis)})")
+                reach = f"tl.arange(0, {self._tile(a.axis)})"
+                self.out.line(f"{a.name} = {a.start} + {f'{reach}.to(tl.int64)' if narrow else reach}")
             self._block(loop.body)
             left = [(arg, v) for arg, v in zip(loop.body.args, results, strict=True) if v not in in_place and v is not arg]
             pairs = [(by_arg[arg], self._full(v).text) for arg, v in left]
@@ -707,7 +712,7 @@ class _Printer:
         """The first coordinates of a block; the copy engine counts in 32 bits."""
         parts = []
         for axis, index in zip(block.axes, op.indices, strict=True):
-            wide = any(self.axes[a].wide for a in index.axes)
+            wide = self._pid_is_wide() or any(self.axes[a].wide for a in index.axes)
             where = Expr(self.axes[axis].start) if axis else self._index(index, ())
             parts.append(f"{where.at(14)}.to(tl.int32)" if wide and where.text != "0" else where.text)
         return ", ".join(parts)

@@ -162,12 +162,12 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
         tiles = {m.name: pow2(m.extent, b.m, 16), n.name: pow2(n.extent, b.n, 16), k.name: pow2(k.extent, b.k, 16)}
         warps = max(1, min(b.warps, tiles[m.name] * tiles[n.name] // 1024))
         count = batch * _count(m.extent, tiles[m.name]) * _count(n.extent, tiles[n.name])
-        walked = bool(options) and 0 < units < count and _even(count, units)
+        walked = bool(options) and b.m <= b.n and 0 < units < count and _even(count, units)
         more: dict[str, Value] = {"programs": units} if walked else {}
-        group = 4 if b.m > b.n else 8
+        group = 2 if b.m > b.n else 8
         schedule = _schedule(nest, tiles, min(b.stages, 3) if walked else b.stages, warps, group_m=group, **options, **more)
         # A first wave that leaves units idle costs more than a smaller block; at ragged ends tall blocks did better than wide.
-        made.append((count < _FULL * (units or 100), b.m < b.n and units < count and not walked, schedule))
+        made.append((count < _FULL * (units or 100), b.m < b.n and 0 < units < count and not walked, schedule))
     yield from (s for *_, s in sorted(made, key=lambda x: x[:2]))
 
 
@@ -204,7 +204,7 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
         tiles = {m.name: pow2(m.extent, rows, 16), n.name: pow2(n.extent, keys, 16), **whole}
         apart: dict[str, Value] = {"split": 1} if tiles[m.name] % tiles[n.name] == 0 else {}
         lanes = min(warps, max(4, tiles[m.name] // 16)) if half else warps
-        yield _schedule(nest, tiles, stages, lanes, heads=8, **apart, **_described(nest, device))
+        yield _schedule(nest, tiles, stages, lanes, heads=16, **apart, **_described(nest, device))
 
 
 # ---- limits ----------------------------------------------------------------------------------------------------------

@@ -171,6 +171,16 @@ def test_large_arrays_get_wide_bases() -> None:
     assert "tl.program_id(0).to(tl.int64)" in text
 
 
+def test_every_offset_into_a_large_array_has_64_bits() -> None:
+    """Two grid axes, of which the rows step through the array: their number itself is what needs 64 bits."""
+    text = triton_language.emitter.emit(samples.add_bias(65536, 32776, "bf16", (1, 4096)), SM90).text
+    assert "pid = tl.program_id(0).to(tl.int64)" in text
+    text = triton_language.emitter.emit(samples.add_bias(65536, 32776, "bf16", (8, 512)), SM90).text
+    assert "m = m_block.to(tl.int64) * BLOCK_M" in text and "pid = tl.program_id(0)\n" in text
+    text = triton_language.emitter.emit(samples.column_sums(65536, 32776, "f32", (16, 64)), SM90).text
+    assert "m = m0 + tl.arange(0, BLOCK_M).to(tl.int64)" in text
+
+
 def test_foreign_text_without_the_entry_is_refused() -> None:
     assert triton_language.adopt
     with pytest.raises(UsageError, match="defines no function 'softmax'"):

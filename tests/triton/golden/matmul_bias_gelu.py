@@ -31,10 +31,10 @@ def matmul_bias_gelu_kernel(
 
 def matmul_bias_gelu(x, w, bias, out):
     """x[4096, 4096] bf16, w[4096, 4096] bf16, bias[4096] f32 -> out[4096, 4096] bf16"""
-    x_desc = TensorDescriptor.from_tensor(x, [256, 64])
-    w_desc = TensorDescriptor.from_tensor(w, [64, 128])
-    out_desc = TensorDescriptor.from_tensor(out, [256, 128])
-    matmul_bias_gelu_kernel[(triton.cdiv(4096, 256) * triton.cdiv(4096, 128),)](
-        x_desc, w_desc, bias, out_desc, I=4096, J=4096, K=4096, BLOCK_I=256, BLOCK_J=128, BLOCK_K=64, GROUP=4,
-        num_warps=8, num_stages=4,
+    x_desc = TensorDescriptor.from_tensor(x, [128, 64])
+    w_desc = TensorDescriptor.from_tensor(w, [64, 256])
+    out_desc = TensorDescriptor.from_tensor(out, [128, 256])
+    matmul_bias_gelu_kernel[(triton.cdiv(4096, 128) * triton.cdiv(4096, 256),)](
+        x_desc, w_desc, bias, out_desc, I=4096, J=4096, K=4096, BLOCK_I=128, BLOCK_J=256, BLOCK_K=64, GROUP=8,
+        num_warps=8, num_stages=3,
     )
