@@ -226,6 +226,7 @@ class CaseRun:
         plain_call = sdpa("") if self.case.eager == "sdpa" else peer_forms.find(COMPILED, subject).call
         mode = peer_forms.COMPILE_MODES[subject.has_products]
         self.peer_notes[COMPILED] = {"mode": mode}
+        peer_forms.fresh_compiler()
         return torch.compile(plain_call, mode=mode, dynamic=False)
 
     # -- times

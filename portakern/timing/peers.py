@@ -116,10 +116,19 @@ def compiled(peer: Peer, subject: Subject, arrays: Sequence[Any]) -> Peer:
     import torch
 
     mode = COMPILE_MODES[subject.has_products]
+    fresh_compiler()
     call = torch.compile(peer.call, mode=mode, dynamic=False)
     begun = now_ns()
     call(*arrays)
     return replace(peer, call=call, mode=mode, compile_s=(now_ns() - begun) / 1e9)
+
+
+def fresh_compiler() -> None:
+    """Forgets what PyTorch has compiled: after eight functions in a process it would run the ninth as it is, and only warn."""
+    import torch._dynamo
+
+    torch._dynamo.reset()
+    torch._dynamo.config.fail_on_recompile_limit_hit = True
 
 
 def host_outputs(result: Any) -> list[np.ndarray]:
