@@ -33,8 +33,9 @@ inline uint32_t to_tf32(float x) {
     return (bits + 0x1000) & ~0x1fffu;
 }
 
-inline float power_of_two(float x) { return std::exp2(x); }
-inline float reciprocal(float x) { return 1.0f / x; }
+inline float flushed(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
+inline float power_of_two(float x) { return flushed(std::exp2(flushed(x))); }
+inline float reciprocal(float x) { return flushed(1.0f / flushed(x)); }
 
 inline float max_nan(float a, float b) { return a != a || b != b ? NAN : a > b ? a : b; }
 inline float min_nan(float a, float b) { return a != a || b != b ? NAN : a < b ? a : b; }

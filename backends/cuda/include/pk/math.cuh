@@ -38,7 +38,8 @@ PK_DEVICE double rsqrt(double x) { return ::rsqrt(x); }
 template <class T> PK_DEVICE T reciprocal(T x) { return T(1) / x; }
 /// exp(-x) is 2^t with t = -x log2(e) and what rounding takes from t put back, so it is within a few units for every x.
 PK_DEVICE float sigmoid(float x) {
-    const float y = ptx::max_nan(x, -87.0f);  // below, the result is no more than 1.7e-38
+    // Beyond, the result is 1, or less than the smallest normal number and flushed to zero; a power of infinity would be NaN.
+    const float y = ptx::min_nan(ptx::max_nan(x, -88.5f), 88.5f);
     const float t = y * -1.4426950f, rest = ::fmaf(y, -1.4426950f, -t);
     const float power = ptx::power_of_two(t);
     return ptx::reciprocal(1.0f + ::fmaf(power, rest * 0.6931472f, power));
