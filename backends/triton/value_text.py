@@ -1,0 +1,216 @@
+"""Values: what a tile is computed from, as one Triton expression."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+from portakern.emit.python_like import Expr, call, infix
+from portakern.errors import MissingRuleError
+from portakern.ir.core import Arg, Op, Result
+from portakern.ir.tile import (
+    Binary,
+    Bitcast,
+    Broadcast,
+    Cast,
+    Compare,
+    Const,
+    Coord,
+    Dims,
+    Dot,
+    Extent,
+    Load,
+    Mask,
+    Permute,
+    Reduce,
+    Select,
+    Start,
+    TileType,
+    Unary,
+    tile_type,
+)
+
+from . import expressions as words
+from .axis_text import AxisNames, AxisText
+
+
+@dataclass(frozen=True)
+class Value:
+    """Text of a tile and the axes its Triton tensor really has: '' is a dim of size 1, ``()`` a scalar.
+
+    Triton broadcasts dims of size 1 and scalars by itself, so broadcasts are spelled out only where it does not.
+    ``literal`` values are Python numbers.
+    """
+
+    expr: Expr
+    have: tuple[str, ...] = ()
+    literal: bool = False
+
+
+@dataclass
+class ValueText(AxisText, ABC):
+    """Expressions of values; which of them get names is decided by the statements."""
+
+    values: dict[Op, Value] = field(default_factory=dict)
+
+    def _get(self, op: Op) -> Value:
+        if op not in self.values:
+            if not isinstance(op, Arg | Result | Const | Extent | Coord | Start) and op in self.named:
+                op.fail("is used before it is computed")
+            self.values[op] = self._value(op)
+        return self.values[op]
+
+    def _scalar(self, op: Op) -> Expr:
+        return self._get(op).expr
+
+    def _value(self, op: Op) -> Value:
+        match op:
+            case Arg():
+                return Value(Expr(self.parameter[op]))
+            case Const(value=value, dtype=dtype):
+                return Value(words.constant(value, dtype), (), True)
+            case Extent(size=size):
+                return Value(self._size(size), (), True)
+            case Coord(axis=axis, dims=dims, dtype=dtype):
+                return self._coordinate(self.axes[axis], dims, dtype)
+            case Start(axis=axis):
+                return Value(Expr(self.axes[axis].start), (), self.axes[axis].start == "0")
+            case Load():
+                return self._load(op)
+            case Unary(fn=fn, x=x):
+                v = self._tensor(x)
+                return Value(words.UNARY[fn](v.expr, tile_type(x).dtype), v.have)
+            case Binary(fn=fn, lhs=lhs, rhs=rhs):
+                a, b = self._operands(op, lhs, rhs)
+                if fn == "add" and b.literal and b.expr.text == "0":
+                    return a
+                made = words.binary(fn, a.expr, b.expr, tile_type(lhs).dtype)
+                return Value(made or self._missing(op), joined(a, b))
+            case Compare(fn=fn, lhs=lhs, rhs=rhs):
+                a, b = self._operands(op, lhs, rhs)
+                return Value(infix(words.COMPARE[fn], a.expr, b.expr), joined(a, b))
+            case Select(condition=condition, yes=yes, no=no):
+                c, (a, b) = self._get(condition), self._operands(op, yes, no)
+                return Value(call("tl.where", c.expr, a.expr, b.expr), joined(c, a, b))
+            case Cast(x=x, dtype=dtype):
+                return self._cast(self._get(x), tile_type(x).dtype, dtype)
+            case Bitcast(x=x, dtype=dtype):
+                v = self._tensor(x)
+                return Value(Expr(f"{v.expr.at(14)}.to({words.DTYPE[dtype]}, bitcast=True)"), v.have)
+            case Broadcast(x=x, dims=dims):
+                return self._broadcast(self._get(x), tile_type(x).dims, dims)
+            case Permute(x=x, axes=axes):
+                return self._permute(x, axes)
+            case Mask(x=x, axis=axis, value=value):
+                v, dims = self._get(x), tile_type(x).dims
+                inside = self._along(self._inside(self.axes[axis]), axis, dims)
+                have = joined(v, Value(inside, tuple(a if a == axis else "" for a, _ in dims)))
+                return Value(call("tl.where", inside, v.expr, words.constant(value, tile_type(x).dtype)), have)
+            case Reduce(fn=fn, x=x, axis=axis):
+                dims = tile_type(x)
+                made = words.reduce(fn, self._full(x), dims.axes.index(axis), dims.dtype)
+                return Value(made or self._missing(op), dims.without(axis).axes)
+            case Dot():
+                return self._dot(op)
+        return Value(self._missing(op))
+
+    def _missing(self, op: Op) -> Expr:
+        what = f"{op.mnemonic()} {getattr(op, 'fn', '')}".strip()
+        raise MissingRuleError("Triton has no rule for", missing=(what,), where=str(op.loc or ""))
+
+    def _operands(self, user: Op, *operands: Op) -> tuple[Value, ...]:
+        """Values for an operation on several operands, of which at least one must be a tensor and not a number."""
+        values = tuple(self._get(o) for o in operands)
+        if getattr(user, "fn", "") == "pow":
+            return tuple(map(self._tensor, operands))
+        if all(v.literal for v in values):
+            return (self._tensor(operands[0]), *values[1:])
+        return values
+
+    def _tensor(self, op: Op) -> Value:
+        """The value as a tensor: a number becomes a scalar tensor of its dtype."""
+        v = self._get(op)
+        if not v.literal:
+            return v
+        return Value(call("tl.full", "()", v.expr, words.DTYPE[tile_type(op).dtype]))
+
+    def _full(self, op: Op) -> Expr:
+        """The value with all the dims of its type spelled out."""
+        return self._spelled_out(self._get(op), tile_type(op))
+
+    def _spelled_out(self, v: Value, t: TileType) -> Expr:
+        if v.have == t.axes and not v.literal:
+            return v.expr
+        shape = ", ".join(self._tile(self.kernel.axis[a]) for a in t.axes)
+        shape += "," if len(t.axes) == 1 else ""
+        if v.have:
+            return call("tl.broadcast_to", v.expr, shape.rstrip(","))
+        if v.expr.text in ("0", "0.0") and t.dims:
+            return call("tl.zeros", f"({shape})", words.DTYPE[t.dtype])
+        return call("tl.full", f"({shape})", v.expr, words.DTYPE[t.dtype])
+
+    def _coordinate(self, a: AxisNames, dims: Dims, dtype: str) -> Value:
+        literal = a.name == "0"
+        expr = Expr(a.name)
+        if not literal and a.wide and dtype == "i32":
+            expr = Expr(f"{a.name}.to(tl.int32)")
+        elif not literal and not a.wide and dtype == "i64":
+            expr = Expr(f"{a.name}.to(tl.int64)")
+        return Value(expr, tuple(x for x, _ in dims), literal)
+
+    def _cast(self, v: Value, old: str, new: str) -> Value:
+        if v.literal and "8" not in new:
+            return v
+        if new == "bool":
+            return Value(infix("!=", v.expr, Expr("0")), v.have)
+        return Value(Expr(f"{v.expr.at(14)}.to({words.DTYPE[new]})"), v.have)
+
+    def _broadcast(self, v: Value, old: Dims, new: Dims) -> Value:
+        if not v.have or len(old) == len(new):
+            return v
+        kept = [a for a, _ in old]
+        picks = ", ".join(":" if a in kept else "None" for a, _ in new)
+        return Value(Expr(f"{v.expr.at(14)}[{picks}]"), tuple(a if a in kept else "" for a, _ in new))
+
+    def _permute(self, x: Op, axes: tuple[str, ...]) -> Value:
+        have = tile_type(x).axes
+        if not self._get(x).have or axes == have:
+            return self._get(x)
+        order = [] if len(axes) == 2 else [str(have.index(a)) for a in axes]
+        return Value(call("tl.trans", self._full(x), *order), axes)
+
+    def _dot(self, op: Dot) -> Value:
+        lhs, acc = tile_type(op.lhs), tile_type(op.acc)
+        if len(acc.dims) != 2:
+            raise MissingRuleError("Triton contracts tiles of two dims",
+                                   missing=(f"dot giving {acc}",), where=str(op.loc or ""))  # fmt: skip
+        left, right = (op.lhs, op.rhs) if acc.axes[0] in lhs.axes else (op.rhs, op.lhs)
+        a, b = self._oriented(left, (acc.axes[0], op.axis)), self._oriented(right, (op.axis, acc.axes[1]))
+        arguments = [a, b]
+        start = self._get(op.acc)
+        if not (start.literal and start.expr.text in ("0", "0.0")):
+            arguments.append(self._full(op.acc))
+        keywords: dict[str, str] = {}
+        if lhs.dtype in ("f32", "f64"):
+            keywords["input_precision"] = f'"{op.precision}"'
+        if op.precision == "fp8_fast":
+            keywords["max_num_imprecise_acc"] = str(2**30)
+        if acc.dtype != "f32":
+            keywords["out_dtype"] = words.DTYPE[acc.dtype]
+        return Value(call("tl.dot", *arguments, **keywords), acc.axes)
+
+    def _oriented(self, op: Op, axes: tuple[str, str]) -> Expr:
+        full = self._full(op)
+        return full if tile_type(op).axes == axes else call("tl.trans", full)
+
+    @abstractmethod
+    def _load(self, op: Load) -> Value:
+        """The value of a load; memory is a part of its own."""
+
+
+def joined(*values: Value) -> tuple[str, ...]:
+    """The axes present in the broadcast of ``values``."""
+    ranks = [v.have for v in values if v.have]
+    if not ranks:
+        return ()
+    return tuple(next((h[i] for h in ranks if h[i]), "") for i in range(len(ranks[0])))
