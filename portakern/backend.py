@@ -322,21 +322,99 @@ class Simulator(Protocol):
     def load(self, source: Source, binary: Binary | None) -> Executable: ...
 
 
+# ---- machines: what executes or predicts compiled code, whatever language it was written in ---------------------------------
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A kernel's argument as the machine gets it: the address of ``array`` and ``offset`` bytes, or the bytes ``value``.
+
+    A pointer to nothing has neither an array nor a value.
+    """
+
+    array: str = ""
+    offset: int = 0
+    value: bytes = b""
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """One launch with everything fixed: ``code`` and ``assembly`` of the one module that holds ``kernel``, the grid in
+    blocks, the block in threads, dynamic shared memory in bytes, arguments in the order of the kernel's parameters."""
+
+    kernel: str
+    code: bytes = field(repr=False)
+    assembly: str = field(repr=False)
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    args: tuple[Argument, ...]
+
+
+@dataclass(frozen=True)
+class Fill:
+    """An array is filled with ``pattern``, the bytes of one element, over and over."""
+
+    array: str
+    pattern: bytes
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a source does on a machine at given sizes: steps in order, over the operator's arrays and ``temporaries``
+    (name and bytes)."""
+
+    steps: tuple[Dispatch | Fill, ...]
+    temporaries: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def dispatches(self) -> tuple[Dispatch, ...]:
+        return tuple(s for s in self.steps if isinstance(s, Dispatch))
+
+
 @dataclass(frozen=True)
 class Estimate:
-    """A predicted time.  Never printed where a measured one belongs."""
+    """A predicted time.  Never printed where a measured one belongs.
+
+    ``limiter`` names in words what bounds it; ``report`` is what there is to say about it in lines for a reader, and
+    ``details`` the same as JSON.
+    """
 
     us: float
     limiter: str
     model: str
     version: str
     confidence: str
+    report: tuple[str, ...] = field(default=(), repr=False)
+    details: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
 
 class Estimator(Protocol):
+    version: str
+    """Of the model; estimates are kept by it."""
+
     def available(self, target: Target) -> Availability: ...
 
-    def estimate(self, source: Source, binary: Binary) -> Estimate: ...
+    def estimate(self, source: Source, binary: Binary, job: Job, program: Program | None) -> Estimate:
+        """Predict ``job``.  ``program`` is what the source was emitted from, ``None`` for a foreign kernel.  Raises
+        :class:`PortakernError` naming what the model does not know."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Machine:
+    """Executes or predicts compiled code of one binary format on any CPU, for some instruction sets.
+
+    Every language whose toolchain makes that format (:attr:`Language.format`) uses it through the registry, from whichever
+    backend it comes.  The simulator's evidence is ``simulated``; it gets what to run from
+    :func:`portakern.launch.dispatch.job_of`.  Devices of a target are those of the language's own backend: what a machine
+    must know beside the name of the instruction set it reads from its own descriptions.
+    """
+
+    format: str
+    targets: tuple[str, ...]
+    simulator: Simulator | None = None
+    estimator: Estimator | None = None
 
 
 # ---- the manifest --------------------------------------------------------------------------------------------------------
@@ -353,6 +431,9 @@ class Language:
     operator (``None``: foreign kernels are not taken).  ``choices`` adds to what tuning tries for a nest beside the values that
     ``schedules`` lists: by axis, role, ``warps``, ``stages`` or option the values worth trying.  ``emitter_version`` is raised
     when what the emitter makes of a schedule has changed so much that a schedule tuned before says nothing any more.
+    ``format`` is the format of what its toolchain makes for a device, by which machines are found (see :class:`Machine`);
+    ``jobs`` says what a source whose text holds its own host function launches: (source, binary, values of open dims, values
+    of run-time scalars) to a :class:`Job`, where the language's environment is set.  Sources with ``launches`` need none.
     ``extra`` is the pip extra its tools come from; ``tools`` names
     executables from outside pip that it uses where they are, each with what it gives (for ``portakern doctor``).
     """
@@ -374,17 +455,20 @@ class Language:
     adopt: Callable[[str, str | None, Program, Target], Source] | None = None
     choices: Callable[[Nest, Device], Mapping[str, Sequence[Value]]] | None = None
     emitter_version: int = 1
+    format: Callable[[Device], str] | None = None
+    jobs: Callable[[Source, Binary, Mapping[str, int], Mapping[str, Any]], Job] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Backend:
     """The manifest of one platform.  ``devices`` is the folder with its device descriptions (TOML); a folder ``tuned`` beside
-    it holds the schedules that it ships tuned (see :mod:`portakern.tuning.database`)."""
+    it holds the schedules that it ships tuned (see :mod:`portakern.tuning.database`).  ``machines`` serve every backend."""
 
     name: str
     languages: tuple[Language, ...]
     devices: Path
     version: int = MANIFEST_VERSION
+    machines: tuple[Machine, ...] = ()
 
     def language(self, name: str) -> Language:
         return next(x for x in self.languages if x.name == name)

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from portakern.backend import MANIFEST_VERSION, Backend, Language, Target
+from portakern.backend import MANIFEST_VERSION, Backend, Estimator, Language, Machine, Target
 from portakern.device import Device, load_devices
 from portakern.errors import BackendError, UsageError
 
@@ -66,6 +66,18 @@ class Registry:
                              hint=f"{language} has {', '.join(known)}")
         return Target(language, known[device])
 
+    def machine(self, target: Target) -> Machine | None:
+        """What executes or predicts the machine code that the target's language is compiled to, from any backend."""
+        language = self.language(target.language)
+        made = language.format(target.device) if language.format is not None else ""
+        found = (m for b in self.backends for m in b.machines if m.format == made and target.device.isa in m.targets)
+        return next(found, None)
+
+    def estimator(self, target: Target) -> Estimator | None:
+        """The language's own estimator, else that of the machine."""
+        machine = self.machine(target)
+        return self.language(target.language).estimator or (machine.estimator if machine is not None else None)
+
     def match(self, patterns: str) -> tuple[Target, ...]:
         """Targets named by comma-separated names or patterns (``all``, ``hip:*``, ``*:gfx942``), without repeats.
 
@@ -110,6 +122,7 @@ def registry() -> Registry:
         try:
             backend = _load(value)
             check_manifest(backend, {x.name for b in found for x in b.languages})
+            check_machines(backend, {key for b in found for m in b.machines for key in served(m)})
             found.append(backend)
         except Exception as error:  # a stranger's module may fail in any way; it must not take the others along
             broken.append(Broken(name, f"{type(error).__name__}: {error}"))
@@ -141,6 +154,21 @@ def check_manifest(backend: Backend, taken: set[str]) -> None:
         absent = [t for t in language.targets if t not in described]
         if absent:
             raise BackendError(f"{backend.name} offers {language.name} for {', '.join(absent)} without describing them")
+
+
+def served(machine: Machine) -> set[tuple[str, str]]:
+    """(binary format, instruction set) pairs that a machine is for."""
+    return {(machine.format, isa) for isa in machine.targets}
+
+
+def check_machines(backend: Backend, taken: set[tuple[str, str]]) -> None:
+    """Raise :class:`BackendError` where a machine offers nothing, or what there is already."""
+    for machine in backend.machines:
+        if machine.simulator is None and machine.estimator is None:
+            raise BackendError(f"the machine of {backend.name} for {machine.format} neither simulates nor estimates")
+        for form, isa in sorted(served(machine) & taken):
+            raise BackendError(f"a machine for {form} of {isa} is offered twice, the second time by {backend.name}")
+        taken |= served(machine)
 
 
 def targets(patterns: str = "all") -> tuple[Target, ...]:

@@ -26,6 +26,7 @@ HIP = Language(
     simulator=HipInterpreter(),
     convention=CONVENTION,
     adopt=adopt,
+    format=lambda device: "hsaco",
 )
 
 backend = Backend("rocm", (HIP,), Path(__file__).parent / "devices")

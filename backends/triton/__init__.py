@@ -6,9 +6,12 @@ launches it where the GPU is, and the interpreter runs it elsewhere.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from portakern.backend import MANIFEST_VERSION, Backend, Language
+from portakern.backend import MANIFEST_VERSION, Backend, Binary, Job, Language, Source
+from portakern.device import Device
 
 from .adopt import CONVENTION, adopt
 from .choices import choices
@@ -17,6 +20,18 @@ from .runtime import TritonRuntime
 from .schedules import OPTIONS, schedules
 from .simulator import TritonInterpreter
 from .toolchain import ENVIRONMENT, TritonToolchain
+
+
+def _format(device: Device) -> str:
+    """AMD's code objects run on machines of other backends, NVIDIA's on none."""
+    return "cubin" if device.vendor == "NVIDIA" else "hsaco"
+
+
+def _jobs(source: Source, binary: Binary, sizes: Mapping[str, int], scalars: Mapping[str, Any]) -> Job:
+    from .jobs import jobs  # it needs the packages that compile
+
+    return jobs(source, binary, sizes, scalars)
+
 
 triton_language = Language(
     name="triton",
@@ -33,6 +48,8 @@ triton_language = Language(
     convention=CONVENTION,
     adopt=adopt,
     choices=choices,
+    format=_format,
+    jobs=_jobs,
 )
 
 backend = Backend("triton", (triton_language,), Path(__file__).parent / "devices", MANIFEST_VERSION)

@@ -123,18 +123,22 @@ class _NoDevice:
 
 
 @contextmanager
-def compiling_for(isa: str) -> Iterator[list[Any]]:
-    """While this is open, launching a kernel compiles it for ``isa`` and adds it to the list, instead of running it."""
+def compiling_for(isa: str, launch: bool = False) -> Iterator[list[Any]]:
+    """While this is open, launching a kernel compiles it for ``isa`` and adds it to the list, instead of running it.
+
+    With ``launch``, the kernel is also launched, which must be noted by somebody since there is no device.
+    """
+    from triton.compiler.compiler import CompiledKernel
     from triton.runtime import driver  # type: ignore[attr-defined]
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.jit import JITFunction
 
     launched: list[Any] = []
     seen: set[str] = set()
-    run, tuned_run = JITFunction.run, Autotuner.run
+    run, tuned_run, metadata = JITFunction.run, Autotuner.run, CompiledKernel.launch_metadata
 
     def compile_only(self: Any, *args: Any, grid: Any, warmup: bool = True, **kwargs: Any) -> Any:
-        kernel = run(self, *args, grid=grid, warmup=True, **kwargs)
+        kernel = run(self, *args, grid=grid, warmup=not launch, **kwargs)
         if kernel is not None and kernel.hash not in seen:
             seen.add(kernel.hash)
             launched.append(kernel)
@@ -148,10 +152,12 @@ def compiling_for(isa: str) -> Iterator[list[Any]]:
     before = getattr(driver, "_active", None)
     driver.set_active(_NoDevice(gpu_target(isa)))  # type: ignore[arg-type]
     JITFunction.run, Autotuner.run = compile_only, first_config  # type: ignore[method-assign]
+    CompiledKernel.launch_metadata = lambda self, grid, stream, *args: None  # what profilers read would load the kernel
     try:
         yield launched
     finally:
         JITFunction.run, Autotuner.run = run, tuned_run  # type: ignore[method-assign]
+        CompiledKernel.launch_metadata = metadata
         driver.set_active(before)  # type: ignore[arg-type]
 
 

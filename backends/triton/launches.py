@@ -203,7 +203,7 @@ class Replayer:
             self._check(step, args)
             pointers += [int.from_bytes(a.data, "little") for a in args if a.kind == native.pointer(0).kind]
             steps.append(self._launch(step, args))
-        places = tuple(_place(p, [*tensors, *made]) for p in pointers)
+        places = tuple(place_of(p, [*tensors, *made]) for p in pointers)
         call = self.device.call(steps)
         call.keep(*kept)
         fixed = any(_is_descriptor(t) for s in found.steps if isinstance(s, Launched) for t, _ in s.args)
@@ -251,7 +251,7 @@ def _arguments(step: Launched, arrays: Sequence[Any]) -> list[native.Arg]:
         if not _is_descriptor(kind):
             args.append(_argument(kind, value))
             continue
-        _place(value.base.data_ptr(), arrays)  # raises where the memory is nobody's
+        place_of(value.base.data_ptr(), arrays)  # raises where the memory is nobody's
         args.append(native.raw(_tensor_map(value, next(maps, None))))
         args += [native.scalar("i32", n) for n in value.shape] + [native.scalar("i64", n) for n in value.strides]
     return args
@@ -287,7 +287,7 @@ def _argument(kind: str, value: Any) -> native.Arg:
     return native.scalar(SCALARS[kind], value)
 
 
-def _place(address: int, arrays: Sequence[Any]) -> Place:
+def place_of(address: int, arrays: Sequence[Any]) -> Place:
     if address == 0:
         return Place(None, 0)
     for number, tensor in enumerate(arrays):

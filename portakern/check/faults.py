@@ -29,6 +29,7 @@ from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.registry import registry
 from portakern.spec.inputs import Family
 from portakern.spec.load import load_operator, operator_names
+from portakern.study import steps
 
 
 @dataclass(frozen=True)
@@ -109,10 +110,11 @@ def _executable(program: Program, target: str) -> Executable:
         raise PortakernError("missing-rule", missing[0].what)
     source = language.emitter.emit(program, goal)
     binary = language.toolchain.compile(source) if language.toolchain else None
-    runner = language.runtime if language.runtime and language.runtime.available(goal) else language.simulator
-    if runner is None or not runner.available(goal):
-        raise PortakernError("not-runnable", f"nothing here runs {target}")
-    return runner.load(source, binary)
+    runner, why = steps.runner_for(language, goal)
+    part = steps.runner_part(language, goal, runner) if runner else None
+    if part is None:
+        raise PortakernError("not-runnable", f"nothing here runs {target}: {why}")
+    return part.load(source, binary)
 
 
 def sites(subject: Subject, per_kind: int) -> list[tuple[int, str, str]]:
@@ -158,10 +160,8 @@ def measure(asked: Sequence[Subject], per_kind: int = 2, progress: Progress | No
     worthwhile = [s for s in asked if s.elements in WORTHWHILE]
     for target in dict.fromkeys(s.target for s in worthwhile):
         goal = registry().target(target)
-        language = registry().language(goal.language)
-        on_silicon = language.runtime is not None and language.runtime.available(goal)
-        part = language.runtime if on_silicon else language.simulator
-        with WorkerPool(1, env={**language.environment, **(getattr(part, "environment", None) or {})}) as pool:
+        runner, _ = steps.runner_for(registry().language(goal.language), goal)
+        with WorkerPool(1, env=steps.run_environment(goal, runner or "simulator")) as pool:
             for subject in (s for s in worthwhile if s.target == target):
                 if progress:
                     progress(worthwhile.index(subject), len(worthwhile), subject)

@@ -90,7 +90,8 @@ def _uses(extra: str, languages: Iterable[Language]) -> tuple[str, ...]:
     uses = list(_GENERAL_USES.get(extra, ()))
     for language in languages:
         if language.extra == extra:
-            words = [word for part, word in _PART_WORDS.items() if getattr(language, part) is not None]
+            aims = [registry().target(f"{language.name}:{t}") for t in language.targets]
+            words = [word for part, word in _PART_WORDS.items() if any(environment.offers(t, part) for t in aims)]
             uses.append(f"{language.title}: {', '.join(words)} for {', '.join(language.targets)}")
     return tuple(uses)
 

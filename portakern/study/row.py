@@ -139,4 +139,5 @@ def resources_of(r: Resources) -> dict[str, Any]:
 
 
 def estimate_dict(e: Estimate) -> dict[str, Any]:
-    return {"us": e.us, "limiter": e.limiter, "model": e.model, "version": e.version, "confidence": e.confidence}
+    return {"us": e.us, "limiter": e.limiter, "model": e.model, "version": e.version, "confidence": e.confidence,
+            "report": list(e.report), "details": dict(e.details)}  # fmt: skip

@@ -8,6 +8,7 @@ that takes its process down loses nothing of what was known before.
 from __future__ import annotations
 
 import functools
+import json
 import pickle
 import sys
 import traceback
@@ -16,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from portakern.backend import Binary, Executable, Language, Source, Target
+from portakern.backend import Binary, Estimator, Executable, Language, Runtime, Simulator, Source, Target
 from portakern.dtypes import DTYPES
 from portakern.errors import (
     BackendError,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 class Made:
     """What :func:`build` reached: the row, the source, the binary's key in the cache, and what can run it here.
 
-    ``runner`` is ``runtime``, ``simulator`` or empty.
+    ``runner`` is ``runtime``, ``machine``, ``simulator`` or empty.
     """
 
     row: Row
@@ -203,7 +204,7 @@ def build(work: Work, estimate: bool = False) -> Made:
     if made.source is None:
         return made
     source = made.source
-    compiled = guarded(made.row, lambda: _compiled(made.row, source, estimate))
+    compiled = guarded(made.row, lambda: _compiled(made.row, source, work, estimate))
     error = compiled.row.error
     if error is None or work.chosen is None or work.chosen.exact or error["kind"] == "tool-missing":
         return compiled
@@ -213,7 +214,7 @@ def build(work: Work, estimate: bool = False) -> Made:
     return replace(again, row=again.row.but(schedule_note=stale)) if again.row.error is None else compiled
 
 
-def _compiled(row: Row, source: Source, estimate: bool) -> Made:
+def _compiled(row: Row, source: Source, work: Work, estimate: bool) -> Made:
     target = source.target
     language = registry().language(target.language)
     runner, detail = runner_for(language, target)
@@ -229,9 +230,37 @@ def _compiled(row: Row, source: Source, estimate: bool) -> Made:
         method = f"{binary.format} from {binary.tool}: no machine code for {target.device.name}"
         return Made(row.but(method=f"{method}; {available.detail}"), source, key, "")
     row = row.but(evidence="compiled", method=f"{binary.tool}" if runner else f"{binary.tool}; not run: {detail}")
-    if estimate and language.estimator is not None and language.estimator.available(target):
-        row = row.but(estimate=estimate_dict(language.estimator.estimate(source, binary)))
-    return Made(row, source, key, runner)
+    made = Made(row, source, key, runner)
+    return _estimated(made, work, binary) if estimate else made
+
+
+def _estimated(made: Made, work: Work, binary: Binary) -> Made:
+    """With an estimate where there is a model of the target; what the model does not know is said, and is no failure."""
+    assert made.source is not None
+    estimator = registry().estimator(made.source.target)
+    if estimator is None or not estimator.available(made.source.target):
+        return made
+    try:
+        row = made.row.but(estimate=estimate_of(estimator, made.source, binary, work))
+    except PortakernError as error:
+        row = made.row.but(method=f"{made.row.method}; no estimate: {error.message}")
+    return replace(made, row=row)
+
+
+def estimate_of(estimator: Estimator, source: Source, binary: Binary, work: Work) -> dict[str, Any]:
+    """The estimate as JSON, from the cache where the same code was estimated at the same sizes by this version of the model."""
+    from portakern.launch.dispatch import job_of
+
+    target = source.target
+    key = digest("estimate", type(estimator).__module__, estimator.version, str(target), source.digest, binary.digest,
+                 work.program.digest, sorted(work.sizes.items()), repr(work.schedule), repr(work.chosen))
+    kept = Cache().get(key)
+    if kept is not None:
+        return json.loads(kept)
+    program = None if work.foreign is not None else lowered(work, target)
+    found = estimate_dict(estimator.estimate(source, binary, job_of(source, binary, work.sizes), program))
+    Cache().put(key, json.dumps(found).encode())
+    return found
 
 
 def compile_cached(language: Language, source: Source) -> tuple[str, Binary]:
@@ -288,11 +317,26 @@ def install_hint(language: Language) -> str:
     return f"pip install 'portakern[{language.extra}]'" if language.extra else "see `portakern doctor`"
 
 
+RUNNERS = ("runtime", "machine", "simulator")
+
+
+def runner_part(language: Language, target: Target, runner: str) -> Runtime | Simulator | None:
+    """The part that ``runner`` names."""
+    if runner == "machine":
+        machine = registry().machine(target)
+        return machine.simulator if machine is not None else None
+    return getattr(language, runner)
+
+
 def runner_for(language: Language, target: Target) -> tuple[str, str]:
-    """What can run a kernel of ``language`` here: ``runtime``, ``simulator`` or nothing, and why nothing."""
+    """What can run a kernel of ``language`` here, and why nothing can.
+
+    The silicon's ``runtime`` comes first, then a ``machine`` that executes what was compiled, then the language's own
+    ``simulator``, which may only interpret the source.
+    """
     reasons = []
-    for name in ("runtime", "simulator"):
-        part = getattr(language, name)
+    for name in RUNNERS:
+        part = runner_part(language, target, name)
         if part is None:
             continue
         available = part.available(target)
@@ -306,8 +350,9 @@ def runner_for(language: Language, target: Target) -> tuple[str, str]:
 
 
 def load(source: Source, key: str, runner: str) -> Executable:
-    language = registry().language(source.target.language)
-    return getattr(language, runner).load(source, cached_binary(key))
+    part = runner_part(registry().language(source.target.language), source.target, runner)
+    assert part is not None
+    return part.load(source, cached_binary(key))
 
 
 def check(work: Work, made: Made, seed: int = 0, full: bool = True) -> Row:
@@ -326,8 +371,8 @@ def _checked(work: Work, made: Made, seed: int, full: bool) -> Row:
         reached, ran_by = "executed", f"run on {language.runtime.device_name(source.target)}"
         row = row.but(device=language.runtime.device_name(source.target))
     else:
-        assert language.simulator is not None
-        reached, ran_by = language.simulator.evidence, language.simulator.method(source.target)
+        simulator: Any = runner_part(language, source.target, made.runner)
+        reached, ran_by = simulator.evidence, simulator.method(source.target)
     verdict, how = judged(executable, work, seed, full)
     ran_by += how
     row = row.but(correct=verdict.correct, max_error_ratio=verdict.max_error_ratio)
@@ -362,7 +407,8 @@ def build_environment(language: Language) -> dict[str, str]:
     return dict(language.environment)
 
 
-def run_environment(language: Language, runner: str) -> dict[str, str]:
+def run_environment(target: Target, runner: str) -> dict[str, str]:
     """What a worker that runs kernels needs set before anything is imported."""
-    part: Any = getattr(language, runner)
+    language = registry().language(target.language)
+    part = runner_part(language, target, runner)
     return {**language.environment, **getattr(part, "environment", {})}

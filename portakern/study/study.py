@@ -145,9 +145,10 @@ class Runner:
         return self._made[index]
 
     def _task(self, index: int, step: str, args: tuple[Any, ...], limit_s: float) -> Task:
-        language = registry().language(self._works[index].target.partition(":")[0])
+        target = registry().target(self._works[index].target)
+        language = registry().language(target.language)
         if step in ("check", "time"):
-            env = steps.run_environment(language, self._made[index].runner)
+            env = steps.run_environment(target, self._made[index].runner)
         else:
             env = steps.build_environment(language)
         module = "portakern.study.timing" if step == "time" else "portakern.study.steps"

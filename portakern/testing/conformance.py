@@ -19,14 +19,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from portakern.backend import Backend, Binary, Language, Source, Target, Toolchain
+from portakern.backend import Backend, Binary, Language, Machine, Source, Target, Toolchain
 from portakern.device import Device, load_devices
 from portakern.dtypes import DTYPES
 from portakern.errors import CompileError, MissingRuleError, PortakernError, UnsupportedDtype
 from portakern.ir.program import Program
 from portakern.ir.schedule import Nest, Schedule, Value
 from portakern.lower import lower_with
-from portakern.registry import check_manifest, registry
+from portakern.registry import check_machines, check_manifest, registry
 from portakern.spec.load import library, load_operator
 from portakern.spec.operator import dynamic
 from portakern.study import steps
@@ -73,6 +73,8 @@ def conformance(backend: Backend) -> list[Check]:
     for language in backend.languages:
         for name, body in LANGUAGE_CHECKS.items():
             found.append(Check(name, language.name, partial(body, backend, language)))
+    for machine in backend.machines:
+        found.append(Check("machine", f"{backend.name}-{machine.format}", partial(machine_runs, backend, machine)))
     return found
 
 
@@ -400,7 +402,7 @@ def prepares_what_it_calls(backend: Backend, language: Language) -> None:
     softmax, matmul = load_operator("softmax"), load_operator("matmul")
     asked = works(Ask(softmax, {"M": dynamic, "N": 300}, {}), [target], ["f32"], open_sizes={"M": 7})
     asked += works(Ask(matmul, {"M": dynamic, "N": 40, "K": 24}, {}), [target], ["f32"], open_sizes={"M": 33})
-    with WorkerPool(1, env=steps.run_environment(language, "runtime")) as pool:
+    with WorkerPool(1, env=steps.run_environment(target, "runtime")) as pool:
         for work in asked:
             pool.call(f"{__name__}:prepared_as_called", work, timeout_s=TOOL_LIMIT_S)
 
@@ -479,6 +481,45 @@ def kind(row: Row) -> str:
 def describe(row: Row) -> str:
     what = f"{row.error['kind']}: {row.error['message']}" if row.error else row.method
     return f"  {row.operator} {row.shape} {row.dtype}: {what}"
+
+
+# ---- machines -----------------------------------------------------------------------------------------------------------
+
+
+def machine_runs(backend: Backend, machine: Machine) -> None:
+    """It says of itself what it is, serves some language here, runs what that compiles correctly, and estimates it."""
+    check_machines(backend, set())
+    served = [t for t in registry().default_targets() if registry().machine(t) is machine]
+    assert served, f"no language here makes {machine.format} for {', '.join(machine.targets)}"
+    if machine.simulator is not None:
+        assert machine.simulator.evidence == "simulated", "a machine executes what was compiled"
+    if machine.estimator is not None:
+        assert machine.estimator.version, "estimates are kept by the version of the model"
+    target, why = _served_here(machine, served)
+    if target is None:
+        raise NotHere(f"the machine for {machine.format} serves nothing that is compiled here: {why}")
+    asked = sample_works(str(target))
+    rows = Runner("compared", 2).run(asked).rows
+    if machine.simulator is not None and machine.simulator.available(target):
+        wrong = [describe(r) for r in rows if r.error is None and r.evidence not in ("simulated", "executed", "timed")]
+        wrong += [describe(r) for r in rows if r.correct is False]
+        assert not wrong, "\n".join([f"samples that did not run on the machine for {target}:", *wrong])
+        assert any(r.correct for r in rows)
+    if machine.estimator is not None and machine.estimator.available(target):
+        silent = [describe(r) for r in rows if r.reached("compiled") and r.estimate is None]
+        assert not silent, "\n".join([f"samples without an estimate on {target}:", *silent])
+
+
+def _served_here(machine: Machine, served: Sequence[Target]) -> tuple[Target | None, str]:
+    """The first target whose language compiles here, or why there is none."""
+    reasons: list[str] = []
+    for target in served:
+        toolchain = registry().language(target.language).toolchain
+        found = toolchain.available(target) if toolchain is not None else None
+        if found:
+            return target, ""
+        reasons.append(found.detail if found is not None else f"{target.language} has no compiler")
+    return None, "; ".join(dict.fromkeys(reasons))
 
 
 LANGUAGE_CHECKS: dict[str, Callable[[Backend, Language], None]] = {

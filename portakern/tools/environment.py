@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from portakern.backend import Availability, Language, Target
 from portakern.errors import CacheError, PortakernError
@@ -224,10 +225,10 @@ def _ask_in_worker(language: Language) -> tuple[Ability, ...]:
         return outcome.value
     fault = f"asking failed: {outcome.error.message}"
     return tuple(
-        Ability(language.name, part, target, False, fault)
+        Ability(language.name, part, target.device.name, False, fault)
         for part in PARTS
-        if getattr(language, part) is not None
-        for target in language.targets
+        for target in _targets(language)
+        if offers(target, part)
     )
 
 
@@ -235,17 +236,33 @@ def ask(language_name: str) -> tuple[Ability, ...]:
     """What one language can do in this process."""
     from portakern.registry import registry
 
-    language = registry().language(language_name)
-    devices = registry().devices(language_name)
-    targets = [Target(language.name, devices[name]) for name in language.targets]
-    return tuple(
-        _ability(language, part, target) for part in PARTS if getattr(language, part) is not None for target in targets
-    )
+    targets = _targets(registry().language(language_name))
+    return tuple(_ability(part, target) for part in PARTS for target in targets if offers(target, part))
 
 
-def _ability(language: Language, part: str, target: Target) -> Ability:
-    try:
-        answer = getattr(language, part).available(target)
-    except PortakernError as error:
-        answer = Availability(False, str(error))
-    return Ability(language.name, part, target.device.name, bool(answer), answer.detail)
+def _targets(language: Language) -> list[Target]:
+    from portakern.registry import registry
+
+    devices = registry().devices(language.name)
+    return [Target(language.name, devices[name]) for name in language.targets]
+
+
+def offers(target: Target, part: str) -> list[Any]:
+    """What may play a part for a target: that of a machine first, then the language's own."""
+    from portakern.registry import registry
+
+    givers = (registry().machine(target), registry().language(target.language))
+    return [found for g in givers if (found := getattr(g, part, None)) is not None]
+
+
+def _ability(part: str, target: Target) -> Ability:
+    """The first that works, else what the last of them lacks."""
+    answer = Availability(False, "")
+    for candidate in offers(target, part):
+        try:
+            answer = candidate.available(target)
+        except PortakernError as error:
+            answer = Availability(False, str(error))
+        if answer:
+            break
+    return Ability(target.language, part, target.device.name, bool(answer), answer.detail)

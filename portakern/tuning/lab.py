@@ -108,7 +108,7 @@ class Workshop:
 
         def task(c: Candidate) -> Task:
             waiting[c.name] = c
-            kwargs = {"estimate": self.language.estimator is not None}
+            kwargs = {"estimate": registry().estimator(self.target) is not None}
             job = Job(c.name, "portakern.study.steps:build", (c.work,), kwargs, COMPILE_LIMIT_S)
             return Task(room(self.language.name, env), job)
 
@@ -156,7 +156,7 @@ class Workshop:
         try:
             if made.runner == "runtime":
                 return self._run("check", candidate.work, made, limit_s=CHECK_LIMIT_S)
-            with WorkerPool(1, env=steps.run_environment(self.language, made.runner)) as pool:
+            with WorkerPool(1, env=steps.run_environment(self.target, made.runner)) as pool:
                 return pool.call("portakern.study.steps:check", candidate.work, made, timeout_s=CHECK_LIMIT_S)
         except PortakernError as error:
             return made.row.failed(error)
@@ -173,7 +173,7 @@ class Workshop:
 
     def _run(self, function: str, *args: Any, limit_s: float = RUN_LIMIT_S, **kwargs: Any) -> Any:
         if self._device is None:
-            self._device = WorkerPool(1, env=steps.run_environment(self.language, "runtime"))
+            self._device = WorkerPool(1, env=steps.run_environment(self.target, "runtime"))
         try:
             return self._device.call(f"portakern.tuning.bench:{function}", *args, timeout_s=limit_s, **kwargs)
         except PortakernError as error:

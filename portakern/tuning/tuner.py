@@ -143,8 +143,8 @@ def mode_of(work: Work) -> str:
         if found := language.runtime.available(target):
             return "time"
         missing.append(found.detail)
-    if language.estimator is not None:
-        if found := language.estimator.available(target):
+    if (estimator := registry().estimator(target)) is not None:
+        if found := estimator.available(target):
             return "estimate"
         missing.append(found.detail)
     raise ToolMissing(f"{target} can be neither timed nor estimated here: {'; '.join(missing) or 'it has no runtime'}",

@@ -12,6 +12,7 @@ import pytest
 
 from portakern.errors import UsageError
 from portakern.registry import Registry, registry, targets
+from portakern.study import steps
 
 MANIFEST = """
 from pathlib import Path
@@ -164,3 +165,56 @@ def test_in_tree_backends_come_through_the_same_door():
     registry.cache_clear()
     found = {backend.name for backend in registry().backends} | {fault.name for fault in registry().broken}
     assert set(entries) == found
+
+
+# ---- machines ------------------------------------------------------------------------------------------------------------
+
+WITH_MACHINE = """
+from pathlib import Path
+from portakern.backend import Availability, Backend, Language, Machine
+
+class Executes:
+    evidence = "simulated"
+    def available(self, target):
+        return Availability(target.device.isa == "iron", "counts on its fingers")
+
+def language(name, *targets):
+    return Language(name, name, targets, None, None, format=lambda device: "tally")
+
+backend = Backend({name!r}, (language("{name}s", "iron", "wood"),), Path(__file__).parent / "devices",
+                  machines=({machine}))
+"""
+
+
+def test_a_machine_serves_languages_of_other_backends(install: Install):
+    install("hand", "", text=WITH_MACHINE.format(name="hand", machine='Machine("tally", ("iron",), Executes()),'))
+    install("foot", "", text=WITH_MACHINE.format(name="foot", machine=""))
+    found = registry()
+    assert not found.broken
+    (machine,) = next(b for b in found.backends if b.name == "hand").machines
+    assert found.machine(found.target("foots:iron")) is machine is found.machine(found.target("hands:iron"))
+    assert found.machine(found.target("foots:wood")) is None
+    target = found.target("foots:iron-pro")
+    assert steps.runner_for(found.language("foots"), target) == ("machine", "")
+    assert steps.runner_part(found.language("foots"), target, "machine") is machine.simulator
+
+
+def test_a_language_that_makes_another_format_has_no_machine(install: Install):
+    install("hand", "", text=WITH_MACHINE.format(name="hand", machine='Machine("tally", ("iron",), Executes()),'))
+    install("eye", 'language("eyes", "iron")', devices=("iron",))
+    found = registry()
+    assert found.machine(found.target("eyes:iron")) is None and found.estimator(found.target("eyes:iron")) is None
+
+
+def test_a_machine_that_is_offered_twice_is_refused(install: Install):
+    text = 'Machine("tally", ("iron",), Executes()),'
+    install("hand", "", text=WITH_MACHINE.format(name="hand", machine=text))
+    install("zeal", "", text=WITH_MACHINE.format(name="zeal", machine=text))
+    (broken,) = registry().broken
+    assert broken.name == "zeal" and "tally of iron is offered twice" in broken.reason
+
+
+def test_a_machine_must_do_something(install: Install):
+    install("hand", "", text=WITH_MACHINE.format(name="hand", machine='Machine("tally", ("iron",)),'))
+    (broken,) = registry().broken
+    assert "neither simulates nor estimates" in broken.reason
