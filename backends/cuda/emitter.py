@@ -16,7 +16,6 @@ from portakern.ir.program import Program
 
 from .addresses import CudaPlanner
 from .hopper import MOVERS, NarrowPlan, PipelinePlan, narrowed, packed, pipelined
-from .hopper.narrow import PARTS
 from .lines import in_lines
 from .plans import STATIC_SHARED, CudaKernelPlan, products_of, shared_operand_bytes
 from .printer import DIALECT, CudaPrinter
@@ -83,7 +82,7 @@ class CudaEmitter(CLikeEmitter):
     def launch(self, k: KernelPlan, dialect: Dialect, target: Target) -> Launch:
         made = super().launch(k, dialect, target)
         if isinstance(k, NarrowPlan):
-            return replace(made, cluster=(PARTS, 1, 1))
+            return replace(made, cluster=(k.parts, 1, 1), maps=k.maps)
         if not isinstance(k, PipelinePlan):
             return made
         cluster = (k.cluster[0] * k.cluster[1], 1, 1)

@@ -133,8 +133,8 @@ def _obstacle_to_wgmma(k: KernelPlan, dots: Sequence[p.Dot], target: Target) -> 
         return "an operand comes from another product, in registers"
     for s in dots:
         rows, cols = s.place.layout.rows, s.place.layout.cols
-        across = k.warps * 16 // rows if rows % 64 == 0 else 0
-        if not across or k.warps * 16 % rows or cols % (64 * across):
+        down = min(k.warps, rows // 16)  # warps below each other; the tile may be several times as high
+        if k.warps % 4 or rows % 64 or k.warps % down or rows % (16 * down) or cols % (64 * (k.warps // down)):
             return f"{k.warps} warps do not share {rows} x {cols} elements in blocks of 64 rows and 64 columns or more"
     odd = next((x for x in k.shared if x.cols % 64 or x.rows % 8), None)
     return f"the operand {odd.name} is {odd.rows} x {odd.cols}, not in panels of 8 x 64" if odd else ""

@@ -1,7 +1,8 @@
 """A row times a matrix: no work for the matrix unit, all for memory.
 
-A block reads 128 columns; the contracted axis is shared out to the blocks of a cluster.  The first block of each cluster has
-the sums and does what follows the product.
+A block reads the columns of one tile; the contracted axis is shared out to the blocks of a cluster and to their warps.  The
+first block of each cluster has the sums and does what follows the product.  A matrix stored row by row comes through the copy
+engine, where it can: each warp then has ``stages`` boxes of as many rows as the schedule's tile along the contracted axis.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from portakern.backend import Target
+from portakern.backend import Target, TensorMap
 from portakern.emit.clike import Printer
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import dims_of, tiles_of
+from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 
 from ..addresses import CudaAccess
 from ..plans import CudaKernelPlan
-from .planning import ANYWHERE, loads_of
+from .planning import ANYWHERE, described, loads_of, obstacle_to_map, origins_of
 
 COLUMNS, WARPS, PARTS, LOADS = 128, 8, 4, 8
 """Of 29 geometries for 1 x 8192 x 8192 bf16 on an H200 the best one for both ways of storing the matrix: 36 us, cuBLAS 36.6."""
@@ -26,25 +28,51 @@ COLUMNS, WARPS, PARTS, LOADS = 128, 8, 4, 8
 _BLOCKS_AT_ONCE = 2
 """Blocks on an SM: as many as leave a thread registers for its loads of 16 bytes on their way."""
 
+_WIDTHS = (128, 256)
+_MOST_ROWS = 32
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """How the copy engine brings the matrix: ``slots`` boxes of ``rows`` rows for each warp."""
+
+    map: TensorMap
+    rows: int
+    slots: int
+
+    def bytes(self, columns: int, warps: int) -> int:
+        """Of all boxes of a block and a barrier for each; elements have 16 bits."""
+        return warps * self.slots * (self.rows * columns * 2 + 8)
+
 
 @dataclass(frozen=True)
 class NarrowPlan(CudaKernelPlan):
     """``word`` is how the matrix is stored (row_times_rows or row_times_columns), ``arguments`` what it is given; ``before``
-    and ``after`` surround the product."""
+    and ``after`` surround the product.  ``parts`` blocks of a cluster share the contracted axis; ``boxes`` is ``None`` where
+    threads load the matrix."""
 
     word: str = ""
     acc: str = ""
     arguments: tuple[str, ...] = ()
     before: tuple[p.Statement, ...] = ()
     after: tuple[p.Statement, ...] = ()
+    columns: int = COLUMNS
+    parts: int = PARTS
+    boxes: Boxes | None = None
 
     @property
     def dynamic_bytes(self) -> int:
-        return (WARPS + 1) * COLUMNS * 4
+        return (self.boxes.bytes(self.columns, self.warps) if self.boxes else 0) + (self.warps + 1) * self.columns * 4
+
+    @property
+    def maps(self) -> tuple[TensorMap, ...]:
+        return (self.boxes.map,) if self.boxes else ()
 
     def __str__(self) -> str:
         head, _, rest = super().__str__().partition("    layout")
-        cluster = f"    clusters of {PARTS} blocks share the contracted axis out; the first of each has the sums\n"
+        cluster = f"    clusters of {self.parts} blocks share the contracted axis out; the first of each has the sums\n"
+        if self.boxes:
+            cluster += f"    each warp has {self.boxes.slots} boxes of {self.boxes.rows} x {self.columns} on their way\n"
         return f"{head}{cluster}    layout{rest}"
 
 
@@ -55,13 +83,14 @@ def narrowed(plan: CudaKernelPlan, kernel: t.Kernel, target: Target) -> CudaKern
         return plan
     dots = [op for op in tiles_of(kernel.body) if isinstance(op, t.Dot)]
     loops = [s for s in plan.body if isinstance(s, p.Loop)]
-    if len(dots) != 1 or len(loops) != 1 or plan.warps != WARPS:
+    if len(dots) != 1 or len(loops) != 1:
         return plan
     dot, loop = dots[0], loops[0]
     row, col = (axis for axis, _ in dims_of(dot))
-    if kernel.axis[row].extent != 1 or kernel.axis[col].tile != COLUMNS or loop.begin != "0" or len(loop.body) != 1:
+    columns = kernel.axis[col].tile
+    if kernel.axis[row].extent != 1 or columns not in _WIDTHS or plan.threads < max(columns, 256) or loop.begin != "0":
         return plan
-    if loop.pipeline is None or any(not isinstance(s, (*ANYWHERE, p.Loop)) for s in plan.body):
+    if loop.pipeline is None or len(loop.body) != 1 or any(not isinstance(s, (*ANYWHERE, p.Loop)) for s in plan.body):
         return plan
     wide = [a for a in kernel.grid if a.tile > 1 and a.name not in (row, col)]
     loads, stages = loads_of(dot), {s.shared: s for s in loop.pipeline.copies}
@@ -70,14 +99,17 @@ def narrowed(plan: CudaKernelPlan, kernel: t.Kernel, target: Target) -> CudaKern
     if wide or loads is None or not {step.a.shared, step.b.shared} <= set(stages) or step.element not in ("bf16", "f16"):
         return plan
     assert step.a.shared is not None and step.b.shared is not None
-    return _plan(plan, loop, step, stages[step.a.shared].access, stages[step.b.shared].access, loads, dot.axis) or plan
+    found = _plan(plan, kernel, loop, step, stages[step.a.shared].access, stages[step.b.shared].access, loads, dot.axis)
+    room = target.device.count("shared_bytes_per_block")
+    return _through_boxes(found, kernel, loop, loads, (dot.axis, col), room) if found else plan
 
 
-def _plan(plan: CudaKernelPlan, loop: p.Loop, step: p.Dot, a: p.Access, b: p.Access, loads: Sequence[t.Load],
-          depth: str) -> NarrowPlan | None:  # fmt: skip
+def _plan(plan: CudaKernelPlan, kernel: t.Kernel, loop: p.Loop, step: p.Dot, a: p.Access, b: p.Access,
+          loads: Sequence[t.Load], depth: str) -> NarrowPlan | None:  # fmt: skip
     """``None`` where the matrix is not read 16 bytes at a time, or the sum begins elsewhere than at zero."""
     by_rows = dims_of(loads[1])[0][0] == depth
-    if not isinstance(b, CudaAccess) or not b.aligned:
+    columns = step.place.layout.cols
+    if not isinstance(b, CudaAccess) or not b.aligned or (not by_rows and columns // plan.warps % LOADS):
         return None
     at = plan.body.index(loop)
     start = next((s for s in plan.body[:at] if isinstance(s, p.Fill) and s.name == step.acc), None)
@@ -85,14 +117,54 @@ def _plan(plan: CudaKernelPlan, loop: p.Loop, step: p.Dot, a: p.Access, b: p.Acc
     if start is None or start.value not in ("0.0f", "0") or None in origins:
         return None
     stride = a.strides[1] if dims_of(loads[0])[1][0] == depth else a.strides[0]
-    left = [b.left[1 if by_rows else 0]] if b.left and b.left[1 if by_rows else 0] != str(COLUMNS) else []
+    left = [b.left[1 if by_rows else 0]] if b.left and b.left[1 if by_rows else 0] != str(columns) else []
     arguments = ("dynamic_shared", str(origins[0]), stride, str(origins[1]), b.strides[0], loop.end, *left)
-    fields = {**vars(plan), "shared": (), "blocks": plan.blocks * PARTS,
-              "products": f"fused multiply-adds; {PARTS} blocks of a cluster share the sums"}  # fmt: skip
+    parts = _parts(kernel)
+    fields = {**vars(plan), "shared": (), "blocks": plan.blocks * parts,
+              "products": f"fused multiply-adds; {parts} blocks of a cluster share the sums"}  # fmt: skip
     return NarrowPlan(
         **fields, word="row_times_rows" if by_rows else "row_times_columns", acc=step.acc, arguments=arguments,
-        before=tuple(_shared_out(s) for s in plan.body[:at] if s is not start), after=plan.body[at + 1 :],
+        before=tuple(_shared_out(s, parts) for s in plan.body[:at] if s is not start), after=plan.body[at + 1 :],
+        columns=columns, parts=parts,
     )  # fmt: skip
+
+
+def _parts(kernel: t.Kernel) -> int:
+    """Blocks of a cluster, as the option ``cluster`` says: 1x4 for four."""
+    asked = str(kernel.schedule.option("cluster", "auto"))
+    if asked == "auto":
+        return PARTS
+    if asked not in ("1x1", "1x2", "1x4", "1x8"):
+        raise ScheduleError(f"{kernel.name} cannot share a row times a matrix out to clusters of {asked}",
+                            hint="1x1, 1x2, 1x4 or 1x8 blocks")
+    return int(asked[2:])
+
+
+def _through_boxes(plan: NarrowPlan, kernel: t.Kernel, loop: p.Loop, loads: Sequence[t.Load], dims: tuple[str, str],
+                   shared: int) -> NarrowPlan:  # fmt: skip
+    """``plan`` with the matrix brought by the copy engine, where it is stored row by row and can be."""
+    rows = kernel.axis[dims[0]].tile
+    if plan.word != "row_times_rows" or rows > _MOST_ROWS or obstacle_to_map(loads[1], list(dims), kernel):
+        return plan
+    assert loop.pipeline is not None
+    name = str(getattr(loads[1].buffer, "name", "matrix"))
+    spec, batch = described(plan, loads[1], dims, f"{name}_map", (rows, plan.columns), swizzle=0)
+    origins = origins_of(plan, kernel)
+    _, left, stride, _, _, depth, *_ = plan.arguments
+    at = [origins[axis] for axis in (dims[1], *reversed(batch))]
+    arguments = ("dynamic_shared", left, stride, spec.name, depth, *at)
+    read = _words((*plan.before, *plan.after, *arguments))
+    (matrix,) = (q for q in plan.params if q.source == spec.array)
+    kept = [q for q in plan.params if q is not matrix or q.name in read]
+    before = tuple(s for s in plan.before if not isinstance(s, p.Scalar) or s.name in read)
+    made = replace(plan, params=(p.Param(spec.name, matrix.dtype, "map", source=spec.name), *kept), arguments=arguments,
+                   before=before, boxes=Boxes(spec, rows, loop.pipeline.slots))
+    return made if made.dynamic_bytes <= shared else plan
+
+
+def _words(parts: Sequence[p.Statement | str]) -> set[str]:
+    """Every name that is read in ``parts``."""
+    return {w for s in parts for w in re.findall(r"\w+", s.text if isinstance(s, p.Scalar) else str(s))}
 
 
 def _from_zero(origin: str, var: str) -> str | None:
@@ -101,29 +173,32 @@ def _from_zero(origin: str, var: str) -> str | None:
     return None if re.search(rf"\b{var}\b", text) else text
 
 
-def _shared_out(s: p.Statement) -> p.Statement:
+def _shared_out(s: p.Statement, parts: int) -> p.Statement:
     """Blocks of a cluster have the same tile."""
-    return replace(s, text=s.text.replace("blockIdx.x", f"blockIdx.x / {PARTS}")) if isinstance(s, p.Scalar) else s
+    return replace(s, text=s.text.replace("blockIdx.x", f"blockIdx.x / {parts}")) if isinstance(s, p.Scalar) else s
 
 
 def print_narrow(printer: Printer, k: NarrowPlan) -> list[str]:
     """Lines of the kernel; ``printer`` prints the statements inside."""
     plain = printer.dialect
-    bounds = f"__cluster_dims__({PARTS}, 1, 1) __launch_bounds__({k.threads}, {_BLOCKS_AT_ONCE})"
+    at_once = 1 if k.boxes else _BLOCKS_AT_ONCE
+    bounds = f"__cluster_dims__({k.parts}, 1, 1) __launch_bounds__({k.threads}, {at_once})"
     printer.dialect = replace(plain, kernel=plain.kernel.replace("__launch_bounds__({threads})", bounds))
     opening = Printer.opening(printer, k)
     printer.dialect = plain
     (acc,) = (x for x in k.layouts if x.kind == "accumulator")
-    call = printer.dialect.word(k.word, f"{acc.name}, {PARTS}, {LOADS}", *k.arguments)
+    how = f"{k.boxes.rows}, {k.boxes.slots}" if k.boxes else str(LOADS)
+    call = printer.dialect.word(k.word, f"{acc.name}, {k.parts}, {how}", *k.arguments)
+    note = f"; each warp has {k.boxes.slots} boxes of {k.boxes.rows} rows on their way" if k.boxes else ""
     body = [
         *(f"using {x.name} = pk::OneRow<{x.rows}, {x.cols}, {k.threads}>;  // one row, columns along {x.axes[1]}"
           if x is acc else line for x, line in zip(k.layouts, printer.usings(k), strict=True)),
         "extern __shared__ __align__(1024) unsigned char dynamic_shared[];",
         "",
         *printer.statements(k.before),
-        f"// The blocks of a cluster sum parts of {acc.cols} columns; the first has the whole.",
+        f"// The blocks of a cluster sum parts of {acc.cols} columns, the first has the whole{note}.",
         f"auto {k.acc} = {call};",
-        f"if (pk::Cluster<1, {PARTS}>::rank() != 0) return;",
+        f"if (pk::Cluster<1, {k.parts}>::rank() != 0) return;",
         *printer.statements(k.after),
     ]  # fmt: skip
     return [*opening, *("    " + line if line else "" for line in body), "}"]

@@ -133,6 +133,35 @@ def obstacle_to_map(op: t.Load | t.Store, dims: list[str], kernel: t.Kernel) -> 
     return ""
 
 
+# ---- what the copy engine is told --------------------------------------------------------------------------------------
+
+
+def origins_of(plan: KernelPlan, kernel: t.Kernel) -> dict[str, str]:
+    """The name of the first coordinate along each grid axis; "0" for one with a single tile.
+
+    The planner puts them first: the block's index where there are several, then the axes from the last to the first.
+    """
+    axes = [a for a in reversed(kernel.grid) if a.steps != 1]
+    scalars = plan.body[1 if len(axes) > 1 else 0 :]
+    names = {a.name: "0" for a in kernel.grid}
+    for axis, scalar in zip(axes, scalars, strict=False):
+        assert isinstance(scalar, p.Scalar)
+        names[axis.name] = scalar.name
+    return names
+
+
+def described(plan: KernelPlan, op: t.Load | t.Store, dims: Sequence[str], name: str, box: tuple[int, int],
+              swizzle: int = 128) -> tuple[TensorMap, list[str]]:  # fmt: skip
+    """The array of ``op`` with its batches first, in boxes over ``dims``; and the axes of the batches."""
+    have = t.buffer_type(op.buffer)
+    by_axis = {str(i.plain): (n, s) for i, n, s in zip(op.indices, have.shape, have.element_strides, strict=True)}
+    batch = [str(i.plain) for i in op.indices if i.plain not in dims]
+    order = [*batch, *dims]
+    array = next(q.source for q in plan.params if q.name == op.buffer.name)  # type: ignore[attr-defined]
+    sizes, strides = (tuple(by_axis[a][n] for a in order) for n in (0, 1))
+    return TensorMap(name, array, sizes, strides, (*(1,) * len(batch), *box), swizzle), batch
+
+
 # ---- the plan -----------------------------------------------------------------------------------------------------------
 
 
@@ -144,7 +173,7 @@ class _Pipeline:
         self.dot = next(op for op in tiles_of(kernel.body) if isinstance(op, t.Dot))
         self.row, self.col = (axis for axis, _ in dims_of(self.dot))
         self.loop = next(s for s in plan.body if isinstance(s, p.Loop))
-        self.origins = self._origins()
+        self.origins = origins_of(plan, kernel)
         self.cluster = self._cluster()
 
     def plan(self) -> PipelinePlan:
@@ -167,19 +196,6 @@ class _Pipeline:
             batches=tiles[2], slots=self.loop.pipeline.slots, feeds=feeds, places=places,
             loop=replace(self.loop, pipeline=None), before=before, after=after,
         )  # fmt: skip
-
-    def _origins(self) -> dict[str, str]:
-        """The name of the first coordinate along each grid axis; "0" for one with a single tile.
-
-        The planner puts them first: the block's index where there are several, then the axes from the last to the first.
-        """
-        axes = [a for a in reversed(self.kernel.grid) if a.steps != 1]
-        scalars = self.of.body[1 if len(axes) > 1 else 0 :]
-        names = {a.name: "0" for a in self.kernel.grid}
-        for axis, scalar in zip(axes, scalars, strict=False):
-            assert isinstance(scalar, p.Scalar)
-            names[axis.name] = scalar.name
-        return names
 
     def _places(self) -> tuple[tuple[Place, ...], int]:
         """Coordinates from a tile's number, and how many statements of the plain plan they stand for."""
@@ -260,14 +276,8 @@ class _Pipeline:
         return tuple(made)
 
     def _described(self, op: t.Load | t.Store, dims: list[str], name: str, rows: int) -> tuple[TensorMap, tuple[str, ...]]:
-        """The array of ``op`` with its batches first, in boxes of ``rows`` x 64; and where its tile begins, rows first."""
-        have = t.buffer_type(op.buffer)
-        by_axis = {str(i.plain): (n, s) for i, n, s in zip(op.indices, have.shape, have.element_strides, strict=True)}
-        batch = [str(i.plain) for i in op.indices if i.plain not in dims]
-        order = [*batch, *dims]
-        array = next(q.source for q in self.of.params if q.name == op.buffer.name)  # type: ignore[attr-defined]
-        spec = TensorMap(name, array, tuple(by_axis[a][0] for a in order), tuple(by_axis[a][1] for a in order),
-                         (*(1,) * len(batch), rows, 64))  # fmt: skip
+        """The array of ``op`` in boxes of ``rows`` x 64, and where its tile begins, rows first."""
+        spec, batch = described(self.of, op, dims, name, (rows, 64))
         return spec, tuple(self._at(a) for a in [*dims, *reversed(batch)])
 
     def _after(self, after: tuple[p.Statement, ...], slot_bytes: int) -> tuple[p.Statement, ...]:
@@ -296,8 +306,8 @@ class _Pipeline:
             return "it is not the tile that the product makes"
         if DTYPES[t.buffer_type(store.buffer).dtype].bytes != 2:
             return "its elements have not 16 bits"
-        layout = place.layout
-        if layout.axes != (self.row, self.col) or layout.cols * layout.rows // (self.of.warps * 16) % 64:
+        layout, at_once = place.layout, self.of.warps * 16
+        if layout.axes != (self.row, self.col) or layout.cols * min(layout.rows, at_once) // at_once % 64:
             return "its warpgroups do not hold whole panels of 64 x 64"
         return obstacle_to_map(store, [self.row, self.col], self.kernel)
 

@@ -266,6 +266,11 @@ inline const char* launch(dim3 grid, dim3 block, unsigned cluster, bool backward
 
 inline void __syncthreads() { host::block_on(host::State::kBarrier); }
 
+inline void __syncwarp() {
+    int nothing;
+    host::collective([](void* const*) {}, &nothing);
+}
+
 template <class T> T __shfl_xor_sync(unsigned, T x, int mask) {
     struct Argument {
         T value, result;

@@ -13,7 +13,7 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, 2) m
 
     const int64_t n0 = int64_t(blockIdx.x / 4) * 128;  // first of 128 coordinates along n
     const int32_t n_left = pk::left(504, n0);  // the last tile along n may reach past the end
-    // The blocks of a cluster sum parts of 128 columns; the first has the whole.
+    // The blocks of a cluster sum parts of 128 columns, the first has the whole.
     auto acc = pk::row_times_rows<Acc, 4, 8>(dynamic_shared, a, 1, w + n0, 504, 1203, n_left);
     if (pk::Cluster<1, 4>::rank() != 0) return;
     auto bias_tile = pk::load<pk::ColOf<Acc>, pk::Aligned>(bias + n0, 1, n_left);

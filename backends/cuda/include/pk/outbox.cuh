@@ -26,16 +26,17 @@ template <class T, class L, int Panels> struct Outbox {
     template <class... Batch>
     PK_DEVICE void send(const Tile<T, L>& x, const TensorMap& map, int64_t row, int64_t col, Batch... batch) {
         const int first_row = L::warp_row(thread()) / 64 * 64, first_col = L::warp_col(thread());
+        constexpr int across = L::warp_cols / 64;
 #pragma unroll
-        for (int p = 0; p < L::warp_cols / 64; ++p) {
+        for (int p = 0; p < L::repeats * across; ++p) {
             if (speaks()) ptx::store_wait_read<Panels - 1>();  // the engine has read what this panel held before
             ptx::warpgroup_sync();
-            fill(panels[turn], x, p * 16);
+            fill(panels[turn], x, p / across * 2, p % across * 16);
             ptx::fence_async_proxy();
             ptx::warpgroup_sync();
             if (speaks()) {
-                ptx::store_box(map, &panels[turn], static_cast<int>(col) + first_col + p * 64,
-                               static_cast<int>(row) + first_row, static_cast<int>(batch)...);
+                ptx::store_box(map, &panels[turn], static_cast<int>(col) + first_col + p % across * 64,
+                               static_cast<int>(row) + first_row + p / across * L::high, static_cast<int>(batch)...);
                 ptx::store_commit();
             }
             turn = turn + 1 == Panels ? 0 : turn + 1;
@@ -50,14 +51,15 @@ template <class T, class L, int Panels> struct Outbox {
     // One thread of the warpgroup talks to the engine.
     static PK_DEVICE bool speaks() { return thread() % 128 == 0; }
 
-    // Column slots `slot` to slot + 15 of the tile: a fragment of 16 x 16 at a time.
-    static PK_DEVICE void fill(Panel& panel, const Tile<T, L>& x, int slot) {
+    // Row slots `above` and the next, column slots `slot` to slot + 15 of the tile: a fragment of 16 x 16 at a time.
+    static PK_DEVICE void fill(Panel& panel, const Tile<T, L>& x, int above, int slot) {
         const int row = warp() % 4 * 16 + (lane() & 15), col = lane() / 16 * 8;
 #pragma unroll
         for (int j = 0; j < 16; j += 4) {
             uint32_t words[4];
 #pragma unroll
-            for (int n = 0; n < 4; ++n) memcpy(&words[n], &x.v[n % 2 * L::col_slots + slot + j + n / 2 * 2], 4);
+            for (int n = 0; n < 4; ++n)
+                memcpy(&words[n], &x.v[(above + n % 2) * L::col_slots + slot + j + n / 2 * 2], 4);
             ptx::store_matrix_4(panel.at(row, j * 4 + col), words);
         }
     }

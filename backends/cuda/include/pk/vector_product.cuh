@@ -1,6 +1,7 @@
-// A row times a matrix: a matter of reading the matrix once, as fast as memory gives it. Warps read 16 bytes a lane with many
-// loads under way; the contracted axis is shared out to the warps of a block and to the blocks of a cluster, which hand their
-// sums over through each other's shared memory (Hopper and later).
+// A row times a matrix: a matter of reading the matrix once, as fast as memory gives it. The contracted axis is shared out to
+// the warps of a block and to the blocks of a cluster, which hand their sums over through each other's shared memory (Hopper and
+// later). Each warp keeps much of the matrix on its way: in boxes that the copy engine brings to shared memory, or where it
+// cannot, in loads of 16 bytes a lane.
 #pragma once
 #include "pk/base.cuh"
 #include "pk/element.cuh"
@@ -51,7 +52,8 @@ template <int N, class T> PK_DEVICE void add_rows(float (&sum)[8], const float (
     }
 }
 
-// Adds up what the warps of a block and then the blocks of a cluster have found for each column, in this order.
+// Adds up what the warps of a block and then the blocks of a cluster have found for each column, in this order. `partial`: warps
+// x columns, then the block's sums.
 template <class L, int Parts> PK_DEVICE Tile<float, L> sum_of_parts(float* partial) {
     constexpr int warps = L::threads / kWarp;
     float* whole = partial + warps * L::cols;
@@ -72,14 +74,70 @@ template <class L, int Parts> PK_DEVICE Tile<float, L> sum_of_parts(float* parti
     return total;
 }
 
-/// Sums over k of a[k] b[k, n] for the columns n of L that are left, with the matrix stored row by row (`row_stride` apart, columns
-/// contiguous), in the first block of each cluster of `Parts`. `memory`: 4 (warps + 1) bytes a column, of each block.
+// The same from what the lanes of each warp have found: lane l for columns 8 l to 8 l + 7, modulo the columns there are.
+template <class L, int Parts> PK_DEVICE Tile<float, L> sum_of_lanes(float* partial, float (&sum)[8]) {
+    constexpr int lanes = L::cols / 8;
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+#pragma unroll
+        for (int mask = lanes; mask < kWarp; mask *= 2) sum[e] += __shfl_xor_sync(~0u, sum[e], mask);
+        if (lane() < lanes) partial[warp() * L::cols + lane() * 8 + e] = sum[e];
+    }
+    return sum_of_parts<L, Parts>(partial);
+}
+
+/// Sums over k of a[k] b[k, n] for the columns of L from `col` on, in the first block of each cluster of `Parts`. The engine brings
+/// boxes of `Rows` x L::cols to shared memory; each warp has `Slots` of its own and asks for the next box as soon as it has read
+/// one, so that no warp waits for another until all have their sums. Batches are the innermost first.
+template <class L, int Parts, int Rows, int Slots, class T, class... Batch>
+PK_DEVICE Tile<float, L> row_times_rows(void* memory, const T* a, int64_t stride, const TensorMap& b, int64_t depth, int64_t col,
+                                        Batch... batch) {
+    constexpr int warps = L::threads / kWarp, lanes = L::cols / 8, at_once = kWarp / lanes, box = Rows * L::cols;
+    static_assert(at_once >= 1 && Rows <= kWarp && Rows % at_once == 0, "a warp reads whole rows, and has a lane for each of a box");
+    T* slots = static_cast<T*>(memory) + warp() * Slots * box;
+    auto* barriers = reinterpret_cast<uint64_t*>(static_cast<T*>(memory) + warps * Slots * box);
+    auto* full = barriers + warp() * Slots;
+    const int64_t step = int64_t(Parts) * warps * Rows;
+    const auto ask = [&](int slot, int64_t k) {
+        if (k >= depth) return;
+        ptx::barrier_expect(full + slot, box * static_cast<int>(sizeof(T)));
+        ptx::copy_box(slots + slot * box, b, full + slot, static_cast<int>(col), static_cast<int>(k), static_cast<int>(batch)...);
+    };
+    int64_t k = int64_t(Cluster<1, Parts>::rank() * warps + warp()) * Rows;
+    if (elected()) {
+        for (int i = 0; i < Slots; ++i) ptx::barrier_init(full + i, 1);
+        ptx::barriers_ready();
+        ptx::fence_async_proxy();
+        for (int i = 0; i < Slots; ++i) ask(i, k + i * step);
+    }
+    __syncwarp();
+    float sum[8] = {};
+    for (int slot = 0, parity = 0; k < depth; k += step) {
+        const float left = lane() < Rows && k + lane() < depth ? float(a[(k + lane()) * stride]) : 0.0f;
+        ptx::barrier_wait(full + slot, parity);
+#pragma unroll
+        for (int r = 0; r < Rows; r += at_once) {  // lanes run on into the next row
+            float right[8];
+            widen<T>(right, *reinterpret_cast<const uint4*>(slots + slot * box + r * L::cols + lane() * 8));
+            const float x = __shfl_sync(~0u, left, r + lane() / lanes);
+#pragma unroll
+            for (int e = 0; e < 8; ++e) sum[e] += x * right[e];
+        }
+        __syncwarp();
+        if (elected()) ask(slot, k + Slots * step);
+        if (++slot == Slots) slot = 0, parity ^= 1;
+    }
+    return sum_of_lanes<L, Parts>(reinterpret_cast<float*>(barriers + warps * Slots), sum);
+}
+
+/// The same with loads, for the columns that are left of a matrix stored row by row (`row_stride` apart, columns contiguous).
+/// `memory`: 4 (warps + 1) bytes a column, of each block.
 template <class L, int Parts, int Loads = 8, class T>
 PK_DEVICE Tile<float, L> row_times_rows(void* memory, const T* a, int64_t stride, const T* b, int64_t row_stride, int64_t depth,
                                         int cols_left = kAll) {
     constexpr int warps = L::threads / kWarp, lanes = L::cols / 8, at_once = kWarp / lanes, rows = at_once * Loads;
     static_assert(at_once >= 1, "a warp reads whole rows");
-    auto* partial = static_cast<float*>(memory);  // warps x columns, then the block's sums
+    auto* partial = static_cast<float*>(memory);
     const int col = lane() % lanes * 8, rank = Cluster<1, Parts>::rank();
     b += within(col, cols_left) ? col : 0;  // sums of columns outside are never stored
     float sum[8] = {};
@@ -95,13 +153,7 @@ PK_DEVICE Tile<float, L> row_times_rows(void* memory, const T* a, int64_t stride
                 if (k + u * at_once < depth) add_rows<1>(sum, {left[u]}, b + (k + u * at_once) * row_stride, row_stride);
         }
     }
-#pragma unroll
-    for (int e = 0; e < 8; ++e) {
-#pragma unroll
-        for (int mask = lanes; mask < kWarp; mask *= 2) sum[e] += __shfl_xor_sync(~0u, sum[e], mask);
-        if (lane() < lanes) partial[warp() * L::cols + col + e] = sum[e];
-    }
-    return sum_of_parts<L, Parts>(partial);
+    return sum_of_lanes<L, Parts>(partial, sum);
 }
 
 /// The same with the matrix stored column by column (`col_stride` apart, k contiguous).

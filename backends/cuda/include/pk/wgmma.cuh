@@ -15,14 +15,21 @@ struct ByMatrixUnit {
     static PK_DEVICE void announce() { ptx::fence_async_proxy(); }
 };
 
-/// The accumulator of wgmma: fragments like those of mma.sync, with 16 rows in each warp. A warpgroup of four warps holds
-/// 64 rows; warpgroups lie below each other, then side by side.
-template <int R, int C, int Warps, class E> struct WarpgroupAccumulator : Accumulator<R, C, Warps, E, R / 16> {
-    using Base = Accumulator<R, C, Warps, E, R / 16>;
+/// The accumulator of wgmma: fragments like those of mma.sync, with 16 rows in each warp, 64 in a warpgroup. Warpgroups lie below
+/// each other, then side by side. A tile that has more rows than they cover is `repeats` times as high.
+template <int R, int C, int Warps, class E>
+struct WarpgroupAccumulator : Accumulator<R, C, Warps, E, min_of(R / 16, Warps)> {
+    using Base = Accumulator<R, C, Warps, E, min_of(R / 16, Warps)>;
     static_assert(half_width<E>, "wgmma multiplies 16-bit operands here");
     static_assert(R % 64 == 0 && Base::down * Base::side == Warps, "warpgroups do not cover the tile exactly");
+    static constexpr int high = Base::down * 16, repeats = R / high;
     static constexpr int width = Base::warp_cols % 256 == 0 ? 256 : Base::warp_cols % 128 == 0 ? 128 : 64;
     static_assert(Base::warp_cols % width == 0, "columns of a warpgroup come in multiples of 64");
+
+    static PK_CONSTEXPR int warp_row(int thread) { return thread / kWarp % Base::down * 16; }
+    static PK_CONSTEXPR int row(int thread, int i) {
+        return i / 2 * high + warp_row(thread) + i % 2 * 8 + thread % kWarp / Base::lanes_side;
+    }
 };
 
 template <class T, int R, int C, int Warps, class E>
@@ -60,14 +67,16 @@ PK_DEVICE void start_dot(Tile<float, WarpgroupAccumulator<R, C, Warps, E>>& acc,
 #pragma unroll
     for (int k = 0; k < A::cols; k += 16)
 #pragma unroll
-        for (int part = 0; part < L::warp_cols; part += L::width) {
-            const uint64_t left = Stored<A>::left(a, m, k), right = Stored<B>::right(b, k, n + part);
-            float* d0 = &acc.v[part / 4];
-            float* d8 = d0 + L::col_slots;
-            if constexpr (L::width == 256) ptx::wgmma_256<E, turn_a, turn_b>(d0, d8, left, right);
-            else if constexpr (L::width == 128) ptx::wgmma_128<E, turn_a, turn_b>(d0, d8, left, right);
-            else ptx::wgmma_64<E, turn_a, turn_b>(d0, d8, left, right);
-        }
+        for (int r = 0; r < L::repeats; ++r)
+#pragma unroll
+            for (int part = 0; part < L::warp_cols; part += L::width) {
+                const uint64_t left = Stored<A>::left(a, m + r * L::high, k), right = Stored<B>::right(b, k, n + part);
+                float* d0 = &acc.v[2 * r * L::col_slots + part / 4];
+                float* d8 = d0 + L::col_slots;
+                if constexpr (L::width == 256) ptx::wgmma_256<E, turn_a, turn_b>(d0, d8, left, right);
+                else if constexpr (L::width == 128) ptx::wgmma_128<E, turn_a, turn_b>(d0, d8, left, right);
+                else ptx::wgmma_64<E, turn_a, turn_b>(d0, d8, left, right);
+            }
     ptx::wgmma_commit();
 }
 
