@@ -12,23 +12,30 @@ from portakern.ir import tile as t
 from portakern.ir.size import Size, divides
 
 VECTOR_BYTES = 16
+_LONG = 8 * 32
+"""Elements from which on a row gives every lane of a warp a vector."""
 
 
 @dataclass(frozen=True)
 class CudaAccess(Access):
     """``aligned``: every row of the tile begins at a multiple of 16 bytes, its columns are contiguous, and every 16 bytes of it
-    lie inside the buffer or outside as a whole."""
+    lie inside the buffer or outside as a whole.  ``by_rows``: long contiguous rows; when loaded they
+    may begin anywhere, when stored they begin aligned, and may end within 16 bytes."""
 
     aligned: bool = False
+    by_rows: bool = False
 
     def __str__(self) -> str:
-        return super().__str__() + (" aligned" if self.aligned else "")
+        return super().__str__() + (" aligned" if self.aligned else " by rows" if self.by_rows else "")
 
 
 class CudaAddresses(Addresses):
     def access(self, op: t.Load | t.Store, buffer: str, dims: t.Dims, inline_left: frozenset[str] = frozenset()) -> CudaAccess:
         made = super().access(op, buffer, dims, inline_left)
-        return CudaAccess(**vars(made), aligned=bool(dims) and made.strides[-1] == "1" and is_aligned(self.kernel, op, dims))
+        if bool(dims) and made.strides[-1] == "1" and is_aligned(self.kernel, op, dims):
+            return CudaAccess(**vars(made), aligned=True)
+        by_rows = is_shifted(self.kernel, op, dims) if isinstance(op, t.Load) else has_aligned_rows(self.kernel, op, dims)
+        return CudaAccess(**vars(made), by_rows=by_rows)
 
 
 class CudaPlanner(Planner):
@@ -57,6 +64,28 @@ def is_aligned(kernel: t.Kernel, op: t.Load | t.Store, dims: t.Dims) -> bool:
             if axis.extent != 1 and not divides(elements, _times(_times(term.scale, step), stride)):
                 return False
     return True
+
+
+def is_shifted(kernel: t.Kernel, op: t.Load, dims: t.Dims) -> bool:
+    """Whether an elementwise kernel reads several long contiguous rows of 16-bit elements, in an array that begins aligned."""
+    have = t.buffer_type(op.buffer)
+    return _in_rows(kernel, op, dims) and DTYPES[have.dtype].bytes == 2
+
+
+def has_aligned_rows(kernel: t.Kernel, op: t.Store, dims: t.Dims) -> bool:
+    """Whether an elementwise kernel writes several long rows, each of which begins aligned."""
+    have = t.buffer_type(op.buffer)
+    elements = max(1, VECTOR_BYTES // DTYPES[have.dtype].bytes)
+    return _in_rows(kernel, op, dims) and all(divides(elements, n) for n in have.element_strides[:-1])
+
+
+def _in_rows(kernel: t.Kernel, op: t.Load | t.Store, dims: t.Dims) -> bool:
+    have = t.buffer_type(op.buffer)
+    if kernel.family != "elementwise" or len(dims) != 2 or any(i.plain is None for i in op.indices):
+        return False
+    (_, rows), (column, cols) = dims
+    return op.indices[-1].plain == column and have.element_strides[-1] == 1 and have.align % VECTOR_BYTES == 0 \
+        and rows > 1 and cols >= _LONG
 
 
 def _whole(column: t.Axis, elements: int) -> bool:

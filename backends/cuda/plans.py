@@ -41,6 +41,10 @@ def aligned(access: p.Access) -> bool:
     return isinstance(access, CudaAccess) and access.aligned
 
 
+def by_rows(access: p.Access) -> bool:
+    return isinstance(access, CudaAccess) and access.by_rows
+
+
 def statements(block: Sequence[p.Statement]) -> list[p.Statement]:
     """All statements, those inside loops (and the copies of their pipelines) too."""
     found: list[p.Statement] = []

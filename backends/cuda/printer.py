@@ -13,6 +13,7 @@ from .lines import Lines
 from .plans import (
     STATIC_SHARED,
     aligned,
+    by_rows,
     by_warpgroups,
     chained,
     least_blocks,
@@ -95,9 +96,12 @@ class CudaPrinter(Printer):
 
     def on_LoadTile(self, s: p.LoadTile) -> list[str]:
         template = self.place(s.place) + (f", {ALIGNED}" if aligned(s.access) else "")
-        return self.define(s.name, s.define, self.dialect.word("load", template, *self.address(s.access, pad=True)))
+        word = "load_shifted" if by_rows(s.access) else "load"
+        return self.define(s.name, s.define, self.dialect.word(word, template, *self.address(s.access, pad=True)))
 
     def on_StoreTile(self, s: p.StoreTile) -> list[str]:
+        if s.mode == "set" and by_rows(s.access):
+            return [self.dialect.word("store_rows", "", s.value, *self.address(s.access)) + ";"]
         if s.mode != "set" or not aligned(s.access):
             return super().on_StoreTile(s)
         return [self.dialect.word("store", ALIGNED, s.value, *self.address(s.access)) + ";"]

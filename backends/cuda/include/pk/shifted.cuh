@@ -1,0 +1,77 @@
+// Rows that 16 bytes at a time do not fit. Of 16-bit elements that begin anywhere they are put together from the two aligned words
+// they lie in, which neighbouring lanes share through the cache.
+#pragma once
+#include "pk/base.cuh"
+#include "pk/layout.cuh"
+#include "pk/memory.cuh"
+#include "pk/tile.cuh"
+
+namespace pk {
+
+/// 16 bytes from byte `shift` (even, below 16) of the 32 that `low` and `high` are.
+PK_DEVICE uint4 shifted(uint4 low, uint4 high, unsigned shift) {
+    uint32_t w[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+    for (int step = 2; step >= 1; --step)  // by two words, then by one
+        if (shift & 4 * step) {
+#pragma unroll
+            for (int i = 0; i + step < 8; ++i) w[i] = w[i + step];
+        }
+    const unsigned bits = shift & 2 ? 16 : 0;
+    const auto word = [&](int i) { return static_cast<uint32_t>((uint64_t(w[i + 1]) << 32 | w[i]) >> bits); };
+    return {word(0), word(1), word(2), word(3)};
+}
+
+/// As load<L>, for columns that are contiguous and rows that are not aligned. Reads nothing outside: what lies past a row is the
+/// next one, and the last vectors of the last row are read element by element.
+template <class L, class T>
+PK_DEVICE Tile<T, L> load_shifted(const T* origin, int64_t row_stride, int64_t, int rows_left = kAll, int cols_left = kAll,
+                                  T pad = T()) {
+    static_assert(sizeof(T) == 2 && L::vector == 8, "vectors of 16 bytes");
+    const int rows = min_of(rows_left, L::rows), cols = min_of(cols_left, L::cols);
+    Tile<T, L> y;
+#pragma unroll
+    for (int i = 0; i < L::row_slots; ++i)
+#pragma unroll
+        for (int j = 0; j < L::col_slots; j += 8) {
+            const int row = L::row(thread(), i), col = L::col(thread(), j);
+            const T* from = origin + row * row_stride + col;
+            T* to = &y.v[i * L::col_slots + j];
+            if (row < rows && col + 8 <= cols && (row + 1 < rows || col + 16 <= cols)) {
+                const auto address = reinterpret_cast<uint64_t>(from);
+                const auto* words = reinterpret_cast<const uint4*>(address & ~uint64_t(15));
+                const unsigned shift = address & 15;
+                const uint4 word = shifted(words[0], words[shift ? 1 : 0], shift);
+                memcpy(to, &word, 16);
+            } else {
+#pragma unroll
+                for (int e = 0; e < 8; ++e) to[e] = row < rows && col + e < cols ? from[e] : pad;
+            }
+        }
+    return y;
+}
+
+/// As store, to rows that begin at multiples of 16 bytes and that may end within a vector, whose elements are written one by one.
+template <class T, class L>
+PK_DEVICE void store_rows(const Tile<T, L>& x, T* origin, int64_t row_stride, int64_t, int rows_left = kAll, int cols_left = kAll) {
+    using A = Access<T, L>;
+    if (!owns<L>(thread())) return;
+#pragma unroll
+    for (int i = 0; i < L::row_slots; ++i)
+#pragma unroll
+        for (int j = 0; j < L::col_slots; j += A::width) {
+            const int row = L::row(thread(), i), col = L::col(thread(), j);
+            T* to = origin + row * row_stride + col;
+            const T* from = &x.v[i * L::col_slots + j];
+            if (!within(row, min_of(rows_left, L::rows))) continue;
+            if (within(col + A::width - 1, min_of(cols_left, L::cols))) {
+                A::write(to, from);
+            } else {
+#pragma unroll
+                for (int e = 0; e < A::width; ++e)
+                    if (within(col + e, min_of(cols_left, L::cols))) to[e] = from[e];
+            }
+        }
+}
+
+}  // namespace pk
