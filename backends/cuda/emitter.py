@@ -27,6 +27,8 @@ OPTIONS = {
     "mma": "instructions of 16-bit matrix products: sync (mma.sync), wgmma (sm_90a, where tiles allow it), or auto",
     "copies": "who copies the operands of wgmma to shared memory: threads, engine (TMA, in a pipeline between warps), or auto",
     "stores": "who writes the result of such a pipeline: threads, engine (through shared memory), or auto",
+    "split": "attention: 1: tiles of keys that every row of a block sees whole are walked first, without the mask",
+    "heads": "attention (copies=engine): how many heads are taken at a time, so that their keys and values stay in L2",
     "cluster": "blocks that share operands, below each other x side by side (copies=engine): 1x1, 2x1, 1x2, 2x2, ... or auto",
     "band": "how many clusters of tiles high the bands are in which tiles are taken (copies=engine)",
 }
@@ -103,6 +105,7 @@ _HOME = {
     "math": r"(max|min|exp\w*|log\w*|sqrt|rsqrt|tanh|sigmoid|erf|sin|cos|floor|ceil|round|sign|abs|isnan|pow|rem|floordiv)\(",
     "memory": r"(load|store)[<(]", "outbox": r"Outbox", "pipeline": r"Pipeline", "reduce": r"reduce_(cols|rows)",
     "relayout": r"(relayout|transpose)<", "scan": r"scan_", "shared": r"(Shared|Lines|stage|put|sync)\b",
+    "shifted": r"(load_shifted|store_rows)\(?",
     "tile": r"(map|fill)<", "vector_product": r"row_times_", "wgmma": r"WarpgroupAccumulator",
 }  # fmt: skip
 
