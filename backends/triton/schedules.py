@@ -20,7 +20,7 @@ OPTIONS = {
     "descriptors": "products and attention on NVIDIA: 1: arrays are read and written through tensor descriptors (0: pointers)",
     "programs": "products through descriptors: how many programs share the blocks, one after another (0: a program each)",
     "heads": "causal attention: how many heads take turns, their longest walks first (0: one after another)",
-    "split": "attention: 1: tiles that every row of a block sees whole are walked first, without the mask",
+    "split": "attention: tiles that every row of a block sees whole are walked apart, without the mask: 1: first, 2: last",
     "waves_per_eu": "AMD: wavefronts per SIMD the compiler makes room for (0: its own choice)",
     "maxnreg": "NVIDIA: registers per thread the compiler may use (0: its own choice)",
 }

@@ -119,16 +119,19 @@ def _walk(frame: Frame, found: Attention, scores: tt.Contract | None) -> None:
             ("acc", b.full(0.0, dtype, result))]
     bounds = [x for x in find_bounds(soft.s, _class(frame, "n"), classes) if x.row in (None, _class(frame, "m"))]
     lo, hi = _limits(frame, bounds)
-    inside = _inside(frame, bounds) if frame.schedule.option("split", 0) else None
+    split = frame.schedule.option("split", 0)
+    inside = _inside(frame, bounds) if split else None
+    walks: list[tuple[Op | None, Op | None, dict[Op, Op]]] = [(lo, hi, {})]
     if inside is not None:
         middle, tests = inside
-        w.known.update(tests)
-        carried = b.loop(n, init, step, lo=lo, hi=middle)
-        for test in tests:
+        walks = [(lo, middle, tests), (middle if lo is None else b.binary("max", lo, middle), hi, {})]
+    for begin, end, known in walks if split != 2 else reversed(walks):
+        w.known.update(known)
+        carried = b.loop(n, init, step, lo=begin, hi=end)
+        for test in known:
             del w.known[test]
         init = [(name, value) for (name, _), value in zip(init, carried, strict=True)]
-        lo = middle if lo is None else b.binary("max", lo, middle)
-    top, *totals, acc = b.loop(n, init, step, lo=lo, hi=hi)
+    top, *totals, acc = (value for _, value in init)
     w.known[soft.m] = top
     w.known.update(zip(found.sums, totals, strict=True))
     w.known[out] = _normalised(frame, found, acc, result)

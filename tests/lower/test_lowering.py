@@ -102,16 +102,17 @@ def test_users_operator(name: str, row_tile: int) -> None:
         compare(getattr(user_operators, name), user_operators.CASES[name], {}, dtype, row_tile)
 
 
+@pytest.mark.parametrize("split", [1, 2])
 @pytest.mark.parametrize("dims", [(64, 64), (40, 90), (90, 40), (33, 100)])
-def test_walks_split_at_the_mask(dims: tuple[int, int]) -> None:
-    """The first of two walks over the keys goes as far as every row of the block sees, without a comparison."""
+def test_walks_split_at_the_mask(dims: tuple[int, int], split: int) -> None:
+    """One of two walks over the keys goes as far as every row of the block sees, without a comparison: the first or last."""
     choose = chooser()
     attention = load_operator("attention")
     sizes = {"B": 1, "H": 2, "G": 1, "SQ": dims[0], "SK": dims[1], "D": 16}
     bound = attention.program(sizes, {"causal": True}, "f32")
-    program = lower_with(bound, lambda nest: replace(choose(nest), options=(("split", 1),)))
+    program = lower_with(bound, lambda nest: replace(choose(nest), options=(("split", split),)))
     loops = [op for op in program.kernels[0].body.ops if isinstance(op, For)]
-    assert [any(isinstance(op, Compare) and op.fn == "ge" for op in loop.body.walk()) for loop in loops] == [False, True]
+    assert [any(isinstance(op, Compare) and op.fn == "ge" for op in loop.body.walk()) for loop in loops] == [split == 2, split == 1]
     rng = np.random.default_rng(0)
     inputs = {a.name: normal(rng, [int(str(s)) for s in tensor_type(a).shape], "f32") for a in bound.args}
     got, want = run(program, inputs, {})["out"], evaluate(bound, inputs)["out"]
