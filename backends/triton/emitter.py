@@ -19,6 +19,7 @@ from portakern.ir.tile import ArgReduce, Binary, BufferType, Dot, Load, Reduce, 
 
 from . import expressions as words
 from .kernel_text import KernelText, print_kernel
+from .packing import packed
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class TritonEmitter:
 
     def emit(self, program: Program, target: Target) -> Source:
         self._check(program, target)
+        program = packed(program)
         kernels = [print_kernel(k) for k in program.kernels]
         body = "\n\n".join(k.text for k in kernels)
         helpers = "\n".join(words.HELPERS[name] for name in _with_dependencies(body))

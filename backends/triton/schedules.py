@@ -18,6 +18,7 @@ from portakern.ir.size import Size
 OPTIONS = {
     "group_m": "contractions: how many rows of blocks a group walks before the next columns (1: plain row-major order)",
     "descriptors": "products and attention on NVIDIA: 1: arrays are read and written through tensor descriptors (0: pointers)",
+    "pack": "products: 1: operands whose rows do not begin on cache lines are copied to longer rows first",
     "programs": "products through descriptors: how many programs share the blocks, one after another (0: a program each)",
     "heads": "causal attention: how many heads take turns, their longest walks first (0: one after another)",
     "split": "attention: tiles that every row of a block sees whole are walked apart, without the mask: 1: first, 2: last",

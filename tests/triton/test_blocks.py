@@ -88,6 +88,25 @@ def test_unaligned_rows_take_pointers(interpreter: WorkerPool, dims: Mapping[str
     runs_right(interpreter, program, source)
 
 
+@pytest.mark.parametrize(("dims", "copied"), [
+    ({"M": 63, "N": 105, "K": 97}, {"a", "b"}),
+    ({"M": 64, "N": 128, "K": 104}, {"a"}),  # rows of 208 bytes: the engine takes them, but not as whole lines
+    ({"M": 64, "N": 128, "K": 64}, set()),
+    ({"B": (2,), "M": 33, "N": 70, "K": 64}, {"b"}),
+])  # fmt: skip
+def test_operands_off_cache_lines_are_packed(interpreter: WorkerPool, dims: Mapping[str, Any], copied: set[str]) -> None:
+    program, source = emitted("matmul", dims, **SMALL, pack=1)
+    assert set(re.findall(r"(\w+)_packed = torch.empty", source.text)) == copied
+    described = set(re.findall(r"(\w+)_desc = TensorDescriptor", source.text))
+    assert {f"{x}_packed" if x in copied else x for x in "ab"} <= described
+    runs_right(interpreter, program, source)
+
+
+def test_packing_is_asked_for() -> None:
+    assert "_packed" not in emitted("matmul", {"M": 63, "N": 105, "K": 97}, pack=0)[1].text
+    assert "_packed" not in emitted("attention", {**SHAPE, "D": 40}, CAUSAL, pack=1)[1].text
+
+
 def test_only_where_the_hardware_has_them() -> None:
     dims = {"M": 512, "N": 512, "K": 512}
     for target, wanted in (("triton:sm_90", True), ("triton:sm_80", False), ("triton:gfx942", False)):
@@ -127,14 +146,15 @@ CAUSAL = {"causal": True}
 SHAPE = {"B": 1, "H": 2, "G": 2, "SQ": 128, "SK": 128, "D": 32}
 
 
-@pytest.mark.parametrize("described", [0, 1])
+@pytest.mark.parametrize(("described", "split"), [(0, 1), (1, 1), (1, 2)])
 @pytest.mark.parametrize("more", [{}, {"SQ": 77, "SK": 77}, {"SQ": 64, "SK": 200}, {"SQ": 200, "SK": 64},
                                   {"SQ": 100, "SK": 131}])  # fmt: skip
-def test_walks_split_at_the_mask(interpreter: WorkerPool, more: Mapping[str, int], described: int) -> None:
+def test_walks_split_at_the_mask(interpreter: WorkerPool, more: Mapping[str, int], described: int, split: int) -> None:
     heads = 3 * described  # of four: the last turn is a short one
-    program, source = emitted("attention", {**SHAPE, **more}, CAUSAL, m=64, n=32, descriptors=described, split=1, heads=heads)
+    program, source = emitted("attention", {**SHAPE, **more}, CAUSAL, m=64, n=32, descriptors=described, split=split,
+                              heads=heads)  # fmt: skip
     first, second = (source.text[m.start():] for m in re.finditer(r"    for ", source.text))
-    assert ">=" in second and ">=" not in first[: len(first) - len(second)]
+    assert [">=" in first[: len(first) - len(second)], ">=" in second] == [split == 2, split == 1]
     runs_right(interpreter, program, source)
 
 
