@@ -1,20 +1,35 @@
 #include "timing/lane.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "clock/clock.hpp"
 
 namespace portakern {
 
+namespace {
+
+// Between two samples there is a pause, in which a processor's threads fall asleep and data leaves the caches that it shares
+// with others. So untimed calls lead into what is timed warm, for about so long; very long calls do without.
+constexpr double lead_ns = 1e6, lead_below_ns = 1e8;
+constexpr double most_lead_calls = 64;
+
+}  // namespace
+
 Lane::Lane(Bench &bench, Work &work, std::uint64_t stream)
     : bench_(bench), work_(work), stream_(bench.device->wrapped(stream)), gate_(bench.begin ? bench.gate : nullptr) {}
 
 void Lane::plain(std::int64_t i) {
+    const std::int64_t begun = clock_now_ns();
     {
         const Entered entered(work_);
         work_.queue(i, stream_);
     }
     bench_.device->synchronize(stream_, bench_.options->deadline_ns);
+    const double taken = static_cast<double>(std::max<std::int64_t>(clock_now_ns() - begun, 1));
+    const bool leads = !bench_.options->cold && taken < lead_below_ns;
+    leads_ = leads ? static_cast<int>(std::clamp(std::ceil(lead_ns / taken), 1.0, most_lead_calls)) : 0;
 }
 
 Sample Lane::sample(std::int64_t i) {
@@ -30,8 +45,9 @@ Sample Lane::sample(std::int64_t i) {
             device.call<&pk_driver::flush>("flush", stream_);
             if (bench_.blocking()) warm_the_way(i);
         }
+        if (!graph_) lead_in(i * calls_);
         if (!events) {
-            // Nothing marks the flush's end on the stream, so that it has to be waited for.
+            // Nothing marks the end of what came before on the stream, so that it has to be waited for.
             device.synchronize(stream_, bench_.options->deadline_ns);
             begun = clock_now_ns();
         }
@@ -48,6 +64,12 @@ Sample Lane::sample(std::int64_t i) {
         gate_ = nullptr;
     }
     return {elapsed, !in_time};
+}
+
+// The calls before the `first` one, with the inputs that are theirs.
+void Lane::lead_in(std::int64_t first) {
+    const std::int64_t round = work_.round();
+    for (std::int64_t i = first - leads_; i < first; ++i) work_.queue(i >= 0 ? i : (i % round + round) % round, stream_);
 }
 
 // Where the calling thread does the work, the flush also emptied the caches of what comes before the work.
@@ -97,7 +119,10 @@ std::string Lane::mode_text() const {
 }
 
 std::string Lane::cache_text() const {
-    if (!bench_.options->cold) return "warm: caches as the calls leave them";
+    if (!bench_.options->cold) {
+        if (leads_ == 0 || graph_) return "warm: caches as the calls leave them";
+        return "warm: right behind " + std::to_string(leads_) + " untimed calls";
+    }
     if (!bench_.flushes()) return "caches as the calls leave them, since this driver cannot flush them";
     char text[160];
     const pk_facts &facts = bench_.device->facts();

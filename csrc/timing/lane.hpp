@@ -53,6 +53,7 @@ class Lane {
     std::string mode_text() const;
 
   private:
+    void lead_in(std::int64_t first);
     void warm_the_way(std::int64_t i);
     void record(const Event &event);
     void queue(std::int64_t i);
@@ -65,6 +66,7 @@ class Lane {
     pk_stream_t stream_;
     WatchedGate *gate_;
     bool was_spoilt_ = false;
+    int leads_ = 0;  // untimed calls that come right before what is timed
     Shape shape_ = Shape::single;
     int calls_ = 1;
     Graph graph_;
