@@ -8,6 +8,7 @@ from portakern.backend import Language, Target
 from portakern.cli import options
 from portakern.cli.doctor import table
 from portakern.device import Device
+from portakern.ir.schedule import LOWERED_OPTIONS
 from portakern.registry import registry
 
 
@@ -40,7 +41,7 @@ def describe(target: Target) -> dict[str, object]:
         "figures": {n: {"value": f.value, "unit": f.unit, "source": f.source} for n, f in d.figures.items()},
         "matrix": [vars(m) | {} for m in d.matrix],
         "products": products(language, d),
-        "options": dict(language.options), "extra": language.extra or None,
+        "options": {**LOWERED_OPTIONS, **language.options}, "extra": language.extra or None,
     }  # fmt: skip
 
 

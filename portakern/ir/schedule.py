@@ -29,6 +29,11 @@ from portakern.ir.size import Size
 
 Value = str | int | bool
 
+LOWERED_OPTIONS = {
+    "split_k": "products: parts of the contracted axis that blocks of their own sum, and that a second kernel joins",
+}
+"""Options that lowering itself understands, so that every language has them."""
+
 
 @dataclass(frozen=True)
 class NestAxis:

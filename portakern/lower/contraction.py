@@ -6,7 +6,7 @@ of tile 1; of the contracted axes the last is walked in tiles and further ones o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from portakern.dtypes import DTYPES
 from portakern.ir import tensor as tt
@@ -15,21 +15,35 @@ from portakern.ir.core import Op
 from portakern.ir.schedule import Schedule
 from portakern.lower.classes import AxisClass
 from portakern.lower.domain import Domain, Run, accesses, merge, unmergeable
-from portakern.lower.kernel import Frame, Request, grid
-from portakern.lower.rows import nested
+from portakern.lower.kernel import Frame, Lowered, Request, grid
+from portakern.lower.parts import join_parts, parts_axis, parts_of, range_of_part, store_part, whole_loop
+from portakern.lower.rows import Range, nested
 from portakern.lower.tiles import Coordinates, wide
 
 
-def lower_contraction(request: Request) -> t.Kernel:
+def lower_contraction(request: Request) -> Lowered:
     contract = next(op for op in request.program.body.ops if isinstance(op, tt.Contract))
     domain = _domain(request, contract)
     operands = operand_dtype(contract)
     schedule = request.choose(request.nest("contraction", domain, live=3, dots=operands))
+    parts = parts_of(schedule)
+    if parts > 1:
+        return _in_parts(request, contract, domain, schedule, parts)
     frame = Frame(request, domain, _axes(domain, schedule), schedule, "contraction")
-    frame.w.known[contract] = _product(frame, contract)
+    frame.w.known[contract] = frame.b.cast(_product(frame, contract), wide(contract.dtype))
     for number in range(len(request.program.outputs)):
         frame.store(number)
-    return frame.finish()
+    return Lowered((frame.finish(),))
+
+
+def _in_parts(request: Request, contract: tt.Contract, domain: Domain, schedule: Schedule, parts: int) -> Lowered:
+    """One kernel whose blocks sum a part of the contracted axis each, and one that joins their sums (split-K)."""
+    part = parts_axis(domain, parts)
+    frame = Frame(request, domain, [part, *_axes(domain, schedule)], schedule, "contraction")
+    axis = frame.b.axis[domain.role("k")[0].name]
+    acc = _product(frame, contract, {axis.name: range_of_part(frame, part, axis)})
+    partial = store_part(frame, part, contract, acc)
+    return Lowered((frame.finish(), join_parts(request, contract, partial, whole_loop(frame).combine)), (partial,))
 
 
 def operand_dtype(op: tt.Contract) -> str:
@@ -75,7 +89,8 @@ def coords(frame: Frame, classes: Sequence[AxisClass]) -> Coordinates:
     return frame.domain.coords(classes)
 
 
-def _product(frame: Frame, op: tt.Contract) -> Op:
+def _product(frame: Frame, op: tt.Contract, ranges: Mapping[str, Range] | None = None) -> Op:
+    """The sum over all contracted axes, or over ``ranges`` of some, as it is accumulated."""
     b = frame.b
     m, n, k = (frame.domain.role(r)[0].name for r in "mnk")
     dtype = op.dtype if DTYPES[op.dtype].bits >= 32 else "f32"
@@ -90,8 +105,8 @@ def _product(frame: Frame, op: tt.Contract) -> Op:
 
     init = b.full(0.0 if DTYPES[dtype].is_float else 0, dtype, dims)
     runs = [*frame.domain.role("reduced"), *frame.domain.role("k")]
-    (acc,) = nested(frame, runs, [("acc", init)], step, join)
-    return b.cast(acc, wide(op.dtype))
+    (acc,) = nested(frame, runs, [("acc", init)], step, join, ranges)
+    return acc
 
 
 def dot(frame: Frame, op: tt.Contract, lhs: Coordinates, rhs: Coordinates, acc: Op, axes: tuple[str, str, str]) -> Op:

@@ -10,7 +10,7 @@ from portakern.lower.kernel import Frame, Request, at_most, grid
 
 
 def lower_elementwise(request: Request) -> Kernel:
-    domain, family = _domain(request)
+    domain, family = elementwise_domain(request)
     live = 1 + sum(1 for a in request.program.args if tt.tensor_type(a).shape)
     schedule = request.choose(request.nest(family, domain, live))
     at_most(schedule, domain.runs, 2, "axes")
@@ -20,7 +20,8 @@ def lower_elementwise(request: Request) -> Kernel:
     return frame.finish()
 
 
-def _domain(request: Request) -> tuple[Domain, str]:
+def elementwise_domain(request: Request) -> tuple[Domain, str]:
+    """The axes of a stage that reduces nothing, and whether its tiles are transposed on their way (the family)."""
     program, classes = request.program, request.classes
     give = program.body.ops[-1]
     order = real(c for i, r in enumerate(program.results)

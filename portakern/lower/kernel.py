@@ -9,7 +9,7 @@ from portakern.errors import ScheduleError
 from portakern.ir import tensor as tt
 from portakern.ir.builder import Builder
 from portakern.ir.core import Block
-from portakern.ir.program import ArrayFacts
+from portakern.ir.program import Array, ArrayFacts
 from portakern.ir.schedule import Nest, Schedule
 from portakern.ir.tile import Axis, Kernel, verify_kernel
 from portakern.lower.classes import Classes
@@ -49,6 +49,14 @@ def _widest(program: tt.TensorProgram) -> tuple[str, str]:
     return widest, max([wide(widest), *values], key=lambda d: DTYPES[d].bits)
 
 
+@dataclass(frozen=True)
+class Lowered:
+    """What a stage became: its kernels in order, and the temporaries between them."""
+
+    kernels: tuple[Kernel, ...]
+    temporaries: tuple[Array, ...] = ()
+
+
 class Frame:
     """A kernel under construction: builder, arrays and tile writer over declared axes."""
 
@@ -73,7 +81,8 @@ class Frame:
 
     def finish(self) -> Kernel:
         names = [a.name for a in self.request.program.args] + list(self.request.program.outputs)
-        args = sorted(self.arrays.args.values(), key=lambda a: names.index(a.name))
+        between = [n for n in self.arrays.args if n not in names]
+        args = sorted(self.arrays.args.values(), key=lambda a: [*names, *between].index(a.name))
         body = Block(tuple(args), self.b.ops)
         kernel = clean(Kernel(self.request.name, body, self.family, self.axes, self.schedule))
         verify_kernel(kernel)

@@ -10,13 +10,13 @@ from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Arg
 from portakern.ir.program import Array, ArrayFacts, Program, verify_program
-from portakern.ir.schedule import Nest, Schedule, Value, override
+from portakern.ir.schedule import LOWERED_OPTIONS, Nest, Schedule, Value, override
 from portakern.lower.attention import lower_attention
 from portakern.lower.classes import axis_classes
 from portakern.lower.contraction import lower_contraction
 from portakern.lower.domain import array_types
 from portakern.lower.elementwise import lower_elementwise
-from portakern.lower.kernel import Choose, Request
+from portakern.lower.kernel import Choose, Lowered, Request
 from portakern.lower.rows import lower_rows
 from portakern.lower.scan import lower_scan
 from portakern.lower.simplify import simplify
@@ -57,7 +57,7 @@ def lower(program: tt.TensorProgram, target: Target, overrides: Mapping[str, Val
                                 f"{', '.join(f'{a.name}={a.extent}' for a in nest.axes)}")
         mine = {k: v for k, v in asked.items() if _applies(k, nest, language.options)}
         used.update(mine)
-        return override(pick(nest, space) if pick else space[0], nest, mine, language.options)
+        return override(pick(nest, space) if pick else space[0], nest, mine, {**LOWERED_OPTIONS, **language.options})
 
     lowered = lower_with(program, choose, names, facts)
     unknown = [k for k in asked if k not in used]
@@ -68,6 +68,8 @@ def lower(program: tt.TensorProgram, target: Target, overrides: Mapping[str, Val
 
 
 def _applies(name: str, nest: Nest, options: Mapping[str, str]) -> bool:
+    if name in LOWERED_OPTIONS:
+        return nest.family == "contraction"
     return name in ("stages", "warps") or name in options or any(name in (a.name, a.role) for a in nest.axes)
 
 
@@ -84,19 +86,22 @@ def lower_with(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tu
     arrays = _arrays(program, scalars, facts)
     simple = _peel(simplified)
     temporaries: dict[str, tt.TensorType] = {}
+    extra: list[Array] = []
     kernels: list[t.Kernel] = []
     full_names = dict(hints)
     found = [s for s in stages(simple, full_names, _fresh({a.name for a in arrays})) if _work(s)]
     for number, stage in enumerate(found):
         name = program.name if len(found) == 1 else f"{program.name}_{number + 1}"
-        kernels.append(_kernel(name, stage, choose, full_names, scalars, facts))
+        made = _lowered(name, stage, choose, full_names, scalars, facts)
+        kernels += made.kernels
+        extra += made.temporaries
         for out, op in zip(stage.program.outputs, stage.program.results, strict=True):
             if out not in simple.outputs:
                 temporaries[out] = tt.tensor_type(op)
             if out not in full_names and not isinstance(op, Arg):
                 full_names[out] = tuple(c.name for c in axis_classes(stage.program, full_names).of(op))
-    extra = [Array(n, t.BufferType(x.shape, x.dtype), "temporary") for n, x in temporaries.items()]
-    result = Program(program.name, (*arrays, *extra), tuple(kernels))
+    between = [Array(n, t.BufferType(x.shape, x.dtype), "temporary") for n, x in temporaries.items()]
+    result = Program(program.name, (*arrays, *between, *extra), tuple(kernels))
     verify_program(result)
     return result
 
@@ -131,19 +136,19 @@ def _work(stage: Stage) -> bool:
     return any(0 not in tt.tensor_type(r).shape for r in stage.program.results)
 
 
-def _kernel(name: str, stage: Stage, choose: Choose, names: Mapping[str, tuple[str, ...]], scalars: frozenset[str],
-            facts: Facts | None) -> t.Kernel:
+def _lowered(name: str, stage: Stage, choose: Choose, names: Mapping[str, tuple[str, ...]], scalars: frozenset[str],
+             facts: Facts | None) -> Lowered:  # fmt: skip
     classes = axis_classes(stage.program, names)
     request = Request(name, stage.program, classes, choose, scalars, facts)
     match stage.family:
         case "elementwise":
-            return lower_elementwise(request)
+            return Lowered((lower_elementwise(request),))
         case "rows":
-            return lower_rows(request)
+            return Lowered((lower_rows(request),))
         case "scan":
-            return lower_scan(request)
+            return Lowered((lower_scan(request),))
         case "contraction":
             return lower_contraction(request)
         case "attention":
-            return lower_attention(request, stage)
+            return Lowered((lower_attention(request, stage),))
     raise LoweringError(f"no family {stage.family}")

@@ -7,7 +7,7 @@ the sum of exponentials shifted by it are one level (online softmax).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
@@ -130,8 +130,13 @@ def _walks(frame: Frame, levels: Sequence[Sequence[tt.Fold]], reduced: Sequence[
         nested(frame, reduced, [], body)
 
 
-def nested(frame: Frame, runs: Sequence[Run], init: Sequence[tuple[str, Op]], body, combine=None) -> tuple[Op, ...]:
-    """Loops over the walked runs, outermost first, carrying ``init`` through; ``whole`` runs need none."""
+Range = tuple[Op | None, Op | None]
+"""Where a loop begins and ends; ``None``: at 0, and at its axis's extent."""
+
+
+def nested(frame: Frame, runs: Sequence[Run], init: Sequence[tuple[str, Op]], body, combine=None,
+           ranges: Mapping[str, Range] | None = None) -> tuple[Op, ...]:  # fmt: skip
+    """Loops over the walked runs (``ranges`` of some), outermost first, carrying ``init`` through; ``whole`` runs need none."""
     walked = [r for r in runs if frame.b.axis[r.name].kind == "loop"]
     if not walked:
         return tuple(body(tuple(v for _, v in init)))
@@ -140,11 +145,12 @@ def nested(frame: Frame, runs: Sequence[Run], init: Sequence[tuple[str, Op]], bo
     def inner(carried: tuple[Op, ...]) -> tuple[Op, ...]:
         frame.w.push()
         values = [(name, c) for (name, _), c in zip(init, carried, strict=True)]
-        out = nested(frame, rest, values, body, combine) if rest else tuple(body(carried))
+        out = nested(frame, rest, values, body, combine, ranges) if rest else tuple(body(carried))
         frame.w.pop()
         return out
 
-    return frame.b.loop(first.name, init, inner, combine=combine)
+    lo, hi = (ranges or {}).get(first.name, (None, None))
+    return frame.b.loop(first.name, init, inner, lo, hi, combine)
 
 
 def _walk(frame: Frame, folds: Sequence[tt.Fold], reduced: Sequence[Run]) -> None:

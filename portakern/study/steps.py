@@ -29,6 +29,7 @@ from portakern.errors import (
     UsageError,
 )
 from portakern.ir.program import Array, Program
+from portakern.ir.schedule import LOWERED_OPTIONS
 from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.registry import registry
 from portakern.spec.bind import bind
@@ -83,7 +84,8 @@ def lowered(work: Work, target: Target) -> Program:
 
     refuse_dtypes(work.program, target)
     language = registry().language(target.language)
-    pick = work.chosen.picker(language.options, language.emitter_version) if work.chosen is not None else None
+    options = {**LOWERED_OPTIONS, **language.options}
+    pick = work.chosen.picker(options, language.emitter_version) if work.chosen is not None else None
     return lower(work.program, target, dict(work.schedule), dict(work.names), dict(work.facts), pick)
 
 

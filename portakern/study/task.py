@@ -8,7 +8,7 @@ from typing import Any
 
 from portakern.backend import Language
 from portakern.device import Device
-from portakern.ir.schedule import Nest, Schedule, Value, literal
+from portakern.ir.schedule import LOWERED_OPTIONS, Nest, Schedule, Value, literal
 from portakern.lower import lower_with
 from portakern.registry import registry
 from portakern.spec.operator import Operator
@@ -103,7 +103,7 @@ def task_of(work: Work, operator: Operator) -> Task:
     return Task(
         operator.name, work.target, work.row.dtype or "", work.row.shape or {}, work.row.params or {}, operator.doc,
         operator.source, str(work.program), tuple(ArraySpec(*a) for a in arg_rows(steps.arrays_of(work.program))),
-        language.convention, dict(language.options), device_facts(target.device), source.text, source.entry,
+        language.convention, {**LOWERED_OPTIONS, **language.options}, device_facts(target.device), source.text, source.entry,
         "; ".join(map(str, source.schedule)), space_of(work, language), source.suffix, work,
     )  # fmt: skip
 

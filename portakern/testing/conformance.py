@@ -24,7 +24,7 @@ from portakern.device import Device, load_devices
 from portakern.dtypes import DTYPES
 from portakern.errors import CompileError, MissingRuleError, PortakernError, UnsupportedDtype
 from portakern.ir.program import Program
-from portakern.ir.schedule import Nest, Schedule, Value
+from portakern.ir.schedule import LOWERED_OPTIONS, Nest, Schedule, Value
 from portakern.lower import lower_with
 from portakern.registry import check_machines, check_manifest, registry
 from portakern.spec.load import library, load_operator
@@ -306,7 +306,7 @@ def _choices_are_known(choices: Mapping[str, Sequence[Value]], nest: Nest, langu
     """What tuning is told to try belongs to the nest, and numbers are positive where they are tiles, warps or stages."""
     counts = {"warps", "stages", *(a.name for a in nest.axes), *(a.role for a in nest.axes)}
     for name, values in choices.items():
-        assert name in counts or name in language.options, f"choices of {language.name} name {name!r}"
+        assert name in counts or name in {**LOWERED_OPTIONS, **language.options}, f"choices of {language.name} name {name!r}"
         assert values, f"choices of {language.name} for {name} are empty"
         if name in counts:
             assert all(isinstance(v, int) and v >= 1 for v in values), f"choices of {language.name} for {name}: {values}"
@@ -315,7 +315,7 @@ def _choices_are_known(choices: Mapping[str, Sequence[Value]], nest: Nest, langu
 def legal(schedule: Schedule, nest: Nest, language: Language, device: Device) -> None:
     assert {n for n, _ in schedule.tiles} == {a.name for a in nest.axes}, f"{schedule} is not over the axes of the nest"
     assert all(size >= 1 for _, size in schedule.tiles) and schedule.stages >= 1 and schedule.warps >= 1, str(schedule)
-    undeclared = [n for n, _ in schedule.options if n not in language.options]
+    undeclared = [n for n, _ in schedule.options if n not in {**LOWERED_OPTIONS, **language.options}]
     assert not undeclared, f"{schedule} uses options that {language.name} does not declare: {undeclared}"
     limit, lanes = device.figures.get("threads_per_block"), device.figures.get("subgroup")
     if limit is not None and lanes is not None:

@@ -68,7 +68,8 @@ class PipelinePlan(CudaKernelPlan):
 
     ``rows``, ``cols`` and ``batches`` count the tiles of the result, which clusters of ``cluster`` blocks (below each other,
     side by side) take in bands of ``band`` clusters; ``places`` turns a tile's number into coordinates.  ``loop`` runs over
-    the contracted axis; ``before`` and ``after`` are what consumers do for each tile around it.
+    the contracted axis, within ``limits`` where these are not its ends; ``before`` and ``after`` are what consumers do for each
+    tile around it.
     """
 
     cluster: tuple[int, int] = (1, 1)
@@ -80,6 +81,7 @@ class PipelinePlan(CudaKernelPlan):
     feeds: tuple[Feed, ...] = ()
     places: tuple[Place, ...] = ()
     loop: p.Loop | None = None
+    limits: tuple[p.Scalar, ...] = ()
     before: tuple[p.Statement, ...] = ()
     after: tuple[p.Statement, ...] = ()
 
@@ -137,7 +139,7 @@ class PipelinePlan(CudaKernelPlan):
             *(f"    {x.name} = {x.text}" for x in self.places if x.name),
         ]
         over = f"{self.loop.var} from {self.loop.begin} below {self.loop.end} by {self.loop.step}"
-        producer = [f"for each {over}: wait until the slot is empty", *(f"    {f}" for f in self.feeds)]
+        producer = [*map(str, self.limits), f"for each {over}: wait until the slot is empty", *(f"    {f}" for f in self.feeds)]
         consumers = [*map(str, self.before), f"for each {over}: wait until the slot is full", f"    start {self.dot}",
                      "    give the slot of the step before back once its product is complete",
                      *map(str, self.after)]  # fmt: skip

@@ -29,6 +29,8 @@ UNITS = 132
 """SMs where the device does not say (H100 SXM and H200); with fewer, some blocks run after the others."""
 
 _MOST_DIMS = 5
+FIRST = t.Index()
+"""The coordinate 0, of a dim with one element."""
 _BAND = 16
 MISALIGNED = "do not begin at multiples of 16 bytes"
 _PANELS = 2
@@ -71,8 +73,8 @@ def obstacle_to_pipeline(k: KernelPlan, kernel: t.Kernel, target: Target) -> str
     loop, dot = loops[0], dots[0]
     if loop.pipeline is None or len(loop.pipeline.copies) != 2 or loop.pipeline.slots < 2:
         return "its operands are not both copied ahead of their use"
-    if loop.begin != "0" or len(loop.body) != 1:
-        return "its loop does more than the product, or begins elsewhere than at 0"
+    if len(loop.body) != 1:
+        return "its loop does more than the product"
     odd = next((s for s in k.body if not isinstance(s, (*ANYWHERE, p.Loop))), None)
     if odd is not None:
         return f"what follows the product needs a barrier of the block ({type(odd).__name__.lower()})"
@@ -119,7 +121,7 @@ def obstacle_to_map(op: t.Load | t.Store, dims: list[str], kernel: t.Kernel) -> 
         return f"{name} is not aligned to 16 bytes"
     if len(have.shape) > _MOST_DIMS:
         return f"{name} has more than {_MOST_DIMS} dims"
-    if any(index.plain is None for index in op.indices) or set(dims) - {i.plain for i in op.indices}:
+    if any(index.plain is None and index != FIRST for index in op.indices) or set(dims) - {i.plain for i in op.indices}:
         return f"{name} is not read by plain coordinates"
     if any(n == 0 or (isinstance(n, int) and n >= 2**31) for n in have.shape):
         return f"{name} is empty or longer than coordinates reach"
@@ -128,7 +130,7 @@ def obstacle_to_map(op: t.Load | t.Store, dims: list[str], kernel: t.Kernel) -> 
             return f"{name} is not contiguous along {dims[1]}"
         if index.plain != dims[1] and not divides(granule, stride):
             return f"rows of {name} {MISALIGNED}"
-        if index.plain not in dims and kernel.axis[str(index.plain)].tile != 1:
+        if index.plain not in (*dims, None) and kernel.axis[str(index.plain)].tile != 1:
             return f"{name} has a third dim"
     return ""
 
@@ -152,10 +154,11 @@ def origins_of(plan: KernelPlan, kernel: t.Kernel) -> dict[str, str]:
 
 def described(plan: KernelPlan, op: t.Load | t.Store, dims: Sequence[str], name: str, box: tuple[int, int],
               swizzle: int = 128) -> tuple[TensorMap, list[str]]:  # fmt: skip
-    """The array of ``op`` with its batches first, in boxes over ``dims``; and the axes of the batches."""
+    """The array of ``op`` with its batches first, in boxes over ``dims``; and the axes of the batches.  Dims of which only the
+    first coordinate is read are left out."""
     have = t.buffer_type(op.buffer)
     by_axis = {str(i.plain): (n, s) for i, n, s in zip(op.indices, have.shape, have.element_strides, strict=True)}
-    batch = [str(i.plain) for i in op.indices if i.plain not in dims]
+    batch = [i.plain for i in op.indices if i.plain is not None and i.plain not in dims]
     order = [*batch, *dims]
     array = next(q.source for q in plan.params if q.name == op.buffer.name)  # type: ignore[attr-defined]
     sizes, strides = (tuple(by_axis[a][n] for a in order) for n in (0, 1))
@@ -194,7 +197,7 @@ class _Pipeline:
         return PipelinePlan(
             **fields, cluster=self.cluster, band=int(self.kernel.schedule.option("band", _BAND)), rows=tiles[0], cols=tiles[1],
             batches=tiles[2], slots=self.loop.pipeline.slots, feeds=feeds, places=places,
-            loop=replace(self.loop, pipeline=None), before=before, after=after,
+            loop=replace(self.loop, pipeline=None), limits=_limits(before, self.loop), before=before, after=after,
         )  # fmt: skip
 
     def _places(self) -> tuple[tuple[Place, ...], int]:
@@ -313,6 +316,16 @@ class _Pipeline:
 
     def _at(self, axis: str) -> str:
         return self.loop.var if axis == self.dot.axis else self.origins[axis]
+
+
+def _limits(block: tuple[p.Statement, ...], loop: p.Loop) -> tuple[p.Scalar, ...]:
+    """The scalars of ``block`` that say where ``loop`` begins and ends."""
+    wanted, found = set(re.findall(r"\w+", f"{loop.begin} {loop.end}")), []
+    for s in reversed(block):
+        if isinstance(s, p.Scalar) and s.name in wanted:
+            wanted |= set(re.findall(r"\w+", s.text))
+            found.append(s)
+    return tuple(reversed(found))
 
 
 def _used(block: tuple[p.Statement, ...], later: tuple[p.Statement, ...]) -> tuple[p.Statement, ...]:

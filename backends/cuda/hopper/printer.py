@@ -17,7 +17,7 @@ REGISTERS = {8: (24, 240)}
 
 def print_pipeline(printer: Printer, k: PipelinePlan) -> list[str]:
     """Lines of the kernel; ``printer`` prints the statements inside."""
-    body = [*printer.usings(k), *_words(k), *_shared(printer, k), "", *_producer(k), *_consumers(printer, k)]
+    body = [*printer.usings(k), *_words(k), *_shared(printer, k), "", *_producer(printer, k), *_consumers(printer, k)]
     if k.cluster != (1, 1):
         body.append("pipe.close();  // blocks of a cluster end together: they write to each other's shared memory")
     return [*_opening(printer, k), *_indent(body), "}"]
@@ -70,7 +70,7 @@ def _for_steps(k: PipelinePlan, body: list[str]) -> list[str]:
     return [f"for (int64_t {s.var} = {s.begin}; {s.var} < {s.end}; {s.var} += {s.step}) {{", *_indent(body), "}"]
 
 
-def _producer(k: PipelinePlan) -> list[str]:
+def _producer(printer: Printer, k: PipelinePlan) -> list[str]:
     copies = [f"pipe.copy_{f.side}({f.shared.name}[slot], {f.map.name}, {', '.join(f.at)});" for f in k.feeds]
     step = [f"const int slot = pipe.refill({k.slot_bytes});  // once everyone has read it", *copies, "pipe.advance();"]
     registers = [f"pk::give_registers<{REGISTERS[k.warps][0]}>();"] if k.warps in REGISTERS else []
@@ -79,7 +79,7 @@ def _producer(k: PipelinePlan) -> list[str]:
         f"    // The producer: one thread keeps the slots full, {k.slots} steps ahead and on into the next tile.",
         *_indent(registers),
         f"    if (pk::thread() == {k.threads}) {{",
-        *_indent(_indent(_for_tiles([*_places(k), *_for_steps(k, step)]))),
+        *_indent(_indent(_for_tiles([*_places(k), *printer.statements(k.limits), *_for_steps(k, step)]))),
         "    }",
     ]
 
