@@ -8,7 +8,8 @@ from portakern.emit.clike import TYPES, Dialect, KernelPlan, Printer
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Layout
 
-from .hopper import NarrowPlan, PipelinePlan, SendTile, print_narrow, print_pipeline
+from .attention import WalkPlan, print_walk
+from .hopper import NarrowPlan, PipelinePlan, SendTile, WriteRows, print_narrow, print_pipeline
 from .lines import Lines
 from .plans import (
     STATIC_SHARED,
@@ -57,6 +58,9 @@ class CudaPrinter(Printer):
         if isinstance(k, NarrowPlan):
             self.plan = k
             return print_narrow(self, k)
+        if isinstance(k, WalkPlan):
+            self.plan = k
+            return print_walk(self, k)
         return super().kernel(k)
 
     def opening(self, k: KernelPlan) -> list[str]:
@@ -109,6 +113,9 @@ class CudaPrinter(Printer):
     def on_SendTile(self, s: SendTile) -> list[str]:
         assert s.map is not None
         return [f"outbox.send({s.value}, {s.map.name}, {', '.join(s.at)});"]
+
+    def on_WriteRows(self, s: WriteRows) -> list[str]:
+        return [f"writer.store({', '.join([s.value, *self.address(s.access)])});"]
 
     def on_Stage(self, s: p.Stage) -> list[str]:
         slot, template = self.slot(s.shared, s.slot), str(self.plan.threads)

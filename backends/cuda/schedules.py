@@ -12,6 +12,7 @@ from portakern.device import Device
 from portakern.dtypes import DTYPES
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
+from .attention.choosing import walks
 from .hopper.choosing import pipelines
 
 MAX_WARPS = 16
@@ -215,6 +216,7 @@ def _shared(device: Device) -> int:
 
 def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
     """A block keeps its queries and walks the keys; heads are taken whole, rounded up to 16."""
+    yield from walks(nest, device)
     m, n, k, d = (nest.role(x)[0] for x in "mnkd")
     dtype = nest.dots or nest.io_dtype
     bytes_, matrix = DTYPES[dtype].bytes, dtype in ("bf16", "f16")

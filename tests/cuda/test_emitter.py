@@ -21,7 +21,7 @@ from tests.cuda.variants import all_variants, scheduled
 CUDA = registry().language("cuda")
 HOPPER = registry().target("cuda:sm_90a")
 GOLDEN = ("add_bias", "softmax_row", "softmax_long_open", "matmul_deep", "matmul_f32_large", "wgmma",
-          "pipeline", "pipeline_batched", "narrow", "attention_registers", "transpose")  # fmt: skip
+          "pipeline", "pipeline_batched", "narrow", "attention_registers", "walk", "transpose")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -92,8 +92,8 @@ def test_the_plan_says_which_instructions_do_the_products() -> None:
     assert products("softmax") == ""
     with pytest.raises(ScheduleError, match="sm_80 does not have it"):
         products("wgmma", registry().target("cuda:sm_80"))
-    with pytest.raises(ScheduleError, match="an operand comes from another product"):
-        CUDA.emitter.emit(scheduled(all_variants()["attention"], 4, mma="wgmma"), HOPPER)
+    with pytest.raises(ScheduleError, match="4 warps do not hold 32 rows"):
+        CUDA.emitter.emit(scheduled(all_variants()["attention"], 4, 2, mma="wgmma"), HOPPER)
 
 
 def _pipeline(tile: tuple[int, int, int] = (128, 128, 64), size: tuple[int, int, int] = (256, 256, 256), warps: int = 8,

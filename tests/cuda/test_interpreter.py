@@ -20,7 +20,7 @@ assert CUDA.simulator is not None
 SIMULATOR = CUDA.simulator
 pytestmark = pytest.mark.skipif(not SIMULATOR.available(HOPPER), reason="needs a C++ compiler on x86-64 Linux")
 FEW = ("softmax", "softmax_long_open", "transpose_bf16", "column_sums", "matmul_deep", "wgmma_side", "pipeline",
-       "pipeline_quad", "pipeline_batched", "narrow", "matmul_f32_large", "attention_registers")  # fmt: skip
+       "pipeline_quad", "pipeline_batched", "narrow", "matmul_f32_large", "attention_registers", "walk")  # fmt: skip
 
 
 def emitted(name: str) -> Source:

@@ -51,5 +51,8 @@ def all_variants() -> dict[str, Program]:
         "attention_registers": samples.attention(queries=150, keys=150, tile=(64, 64)),
         "attention_two_stages": scheduled(samples.attention(queries=150, keys=170, width=128, tile=(128, 64)), 8, 2),
         "attention_wide": samples.attention(queries=70, keys=70, width=256, tile=(64, 32)),
+        "walk": scheduled(samples.attention(1, 2, 2, queries=150, keys=150, tile=(128, 64)), 8, 2, **ENGINE),
+        "walk_wide": scheduled(samples.attention(1, 2, 1, queries=70, keys=200, width=128, dtype="f16", causal=False,
+                                                 tile=(64, 128)), 4, 3, **ENGINE),
         "attention_f32_large": scheduled(samples.attention(dtype="f32", queries=70, keys=70, width=64, tile=(64, 32)), 8),
     }

@@ -75,6 +75,15 @@ struct Fiber {
     std::unique_ptr<char[]> stack;
 };
 
+/// A barrier by number: threads that wait at it, or only arrive, count alike.
+struct Numbered {
+    int arrived = 0, phase = 0;
+    void arrive(int threads) {
+        if (++arrived == threads) arrived = 0, ++phase;
+    }
+};
+inline Numbered numbered_barriers[kMostBlocks][16];
+
 inline Fiber* current;
 inline dim3 block_size, grid_size;
 inline bool early;       // copies of the copy engine happen at once
@@ -207,6 +216,8 @@ inline bool open_barrier(std::vector<Fiber>& fibers, int first, int end, State a
 inline void run_cluster(std::vector<Fiber>& fibers, int threads, bool backwards) {
     const int n = static_cast<int>(fibers.size());
     for (Fiber& f : fibers) start(f);
+    for (auto& of_block : numbered_barriers)
+        for (Numbered& barrier : of_block) barrier = {};
     for (;;) {
         bool progress = false;
         for (int k = 0; k < n / kLanes; ++k) {

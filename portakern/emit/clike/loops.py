@@ -61,6 +61,7 @@ class Loops(Products):
         self.addresses.start[axis.name] = outer
         note = f"{axis.tile} coordinates along {axis.name} at a time" if axis.tile > 1 else ""
         self.add(p.Loop(var, begin, end, axis.tile, tuple(body), pipeline, note))
+        self.spare += [c.shared for c in pipeline.copies] if pipeline else []
         self.alone = False
         if place is not None:
             self.joined(op, carried, place)
@@ -155,7 +156,10 @@ class Loops(Products):
         slots = self.kernel.schedule.stages if self.dialect.pipelined else 1
         if slots > 1:
             slot = self.names.fresh("slot")
+            spare = len(self.spare)
             stages = self._stages(loads, slots, slot, axis.name)
+            if len(self.spare) < spare and self.dialect.synchronised:
+                self.out[-2].append(p.Sync("the loop before has read its operands"))
             self.pipelined = True
             return p.Pipeline(slots, self.names.fresh(f"stage_{axis.name}"), slot, tuple(stages))
         if self.dialect.synchronised:

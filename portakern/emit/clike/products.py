@@ -78,13 +78,18 @@ class Products(Alone):
 
     def _share(self, op: Op, dims: t.Dims, role: str, transposed: bool, slots: int, why: str) -> p.Operand:
         stem = self.variable[op.buffer] if isinstance(op, t.Load) else base(op, self.variable)
-        name = self.names.fresh(self.dialect.operand.format(base=stem))
+        name = self.dialect.operand.format(base=stem)
         shared = p.Shared(name, t.tile_type(op).dtype, dims[0][1], dims[1][1], slots, role, transposed, why)
+        if shared in self.spare and isinstance(op, t.Load):
+            self.spare.remove(shared)
+            return p.Operand(name, shared)
+        shared = replace(shared, name=self.names.fresh(name))
         self.shared.append(shared)
         return p.Operand(name, shared)
 
     def _stages(self, loads: list[Op], slots: int, slot: str, axis: str) -> list[p.Stage]:
-        """The copies of ``loads`` to shared memory, once for each way in which they are read."""
+        """The copies of ``loads`` to shared memory, once for each way in which they are read; to where a loop before has copied
+        the same array, if there was one."""
         found: list[p.Stage] = []
         for load in loads:
             assert isinstance(load, t.Load)

@@ -35,6 +35,7 @@ class State:
         self.into: dict[Op, Op] = {}  # value -> carried argument whose variable it takes
         self.mutable: set[Op] = set()
         self.shared: list[p.Shared] = []
+        self.spare: list[p.Shared] = []  # of loops that are over
         self.operands: dict[tuple[Op, str, bool], p.Operand] = {}
         self.converted: list[dict[tuple[Op, Place], str]] = [{}]
         self.out: list[list[p.Statement]] = [[]]

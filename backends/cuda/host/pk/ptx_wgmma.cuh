@@ -9,18 +9,24 @@ namespace pk::ptx {
 inline void fence_async_proxy() {}
 inline void wgmma_fence() {}
 
-// Products happen when they are waited for.
+// Products happen when they are waited for, those of all lanes of a warp before any of them goes on.
 inline void wgmma_commit() {
     host::current->products.push_back(std::move(host::current->open_products));
     host::current->open_products.clear();
 }
 
 template <int Pending> inline void wgmma_wait() {
-    auto& groups = host::current->products;
-    while (groups.size() > Pending) {
-        for (const auto& product : groups.front()) product();
-        groups.erase(groups.begin());
-    }
+    host::collective(
+        [](void* const* lanes) {
+            for (int lane = 0; lane < host::kLanes; ++lane) {
+                auto& groups = static_cast<host::Fiber*>(lanes[lane])->products;
+                while (groups.size() > Pending) {
+                    for (const auto& product : groups.front()) product();
+                    groups.erase(groups.begin());
+                }
+            }
+        },
+        host::current);
 }
 
 /// The same fields as on the device, with a whole address: its low 48 bits, distances in units of 16 bytes above.
@@ -50,8 +56,8 @@ inline unsigned short wgmma_element(uint64_t descriptor, bool k_major, int i, in
     return bits;
 }
 
-template <class E, int TurnA, int TurnB, int N> void multiply(float* d0, float* d8, uint64_t a, uint64_t b) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+template <class E, int TurnA, int TurnB, int N> void multiply(int thread, float* d0, float* d8, uint64_t a, uint64_t b, int keep) {
+    const int lane = thread % 32, warp = thread / 32 % 4;
     const auto value = [](unsigned short bits) {
         E x;
         x.bits = bits;
@@ -61,23 +67,25 @@ template <class E, int TurnA, int TurnB, int N> void multiply(float* d0, float* 
         for (int j = 0; j < N / 4; ++j) {
             const int row = warp * 16 + lane / 4 + half * 8, col = j / 2 * 8 + lane % 4 * 2 + j % 2;
             float& d = (half ? d8 : d0)[j];
+            if (!keep) d = 0;
             for (int k = 0; k < 16; ++k)
                 d += value(wgmma_element(a, !TurnA, row, k)) * value(wgmma_element(b, !TurnB, col, k));
         }
 }
 
-template <class E, int TurnA, int TurnB, int N> void wgmma(float* d0, float* d8, uint64_t a, uint64_t b) {
-    host::current->open_products.push_back([=] { multiply<E, TurnA, TurnB, N>(d0, d8, a, b); });
+template <class E, int TurnA, int TurnB, int N> void wgmma(float* d0, float* d8, uint64_t a, uint64_t b, int keep) {
+    const int thread = threadIdx.x;
+    host::current->open_products.push_back([=] { multiply<E, TurnA, TurnB, N>(thread, d0, d8, a, b, keep); });
 }
 
-template <class E, int TurnA, int TurnB> void wgmma_64(float* d0, float* d8, uint64_t a, uint64_t b) {
-    wgmma<E, TurnA, TurnB, 64>(d0, d8, a, b);
+template <class E, int TurnA, int TurnB> void wgmma_64(float* d0, float* d8, uint64_t a, uint64_t b, int keep = 1) {
+    wgmma<E, TurnA, TurnB, 64>(d0, d8, a, b, keep);
 }
-template <class E, int TurnA, int TurnB> void wgmma_128(float* d0, float* d8, uint64_t a, uint64_t b) {
-    wgmma<E, TurnA, TurnB, 128>(d0, d8, a, b);
+template <class E, int TurnA, int TurnB> void wgmma_128(float* d0, float* d8, uint64_t a, uint64_t b, int keep = 1) {
+    wgmma<E, TurnA, TurnB, 128>(d0, d8, a, b, keep);
 }
-template <class E, int TurnA, int TurnB> void wgmma_256(float* d0, float* d8, uint64_t a, uint64_t b) {
-    wgmma<E, TurnA, TurnB, 256>(d0, d8, a, b);
+template <class E, int TurnA, int TurnB> void wgmma_256(float* d0, float* d8, uint64_t a, uint64_t b, int keep = 1) {
+    wgmma<E, TurnA, TurnB, 256>(d0, d8, a, b, keep);
 }
 
 }  // namespace pk::ptx

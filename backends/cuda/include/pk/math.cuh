@@ -33,6 +33,9 @@ PK_MATH_1(ceil, ceilf, ceil)
 PK_MATH_1(round, rintf, rint)  // halves to even
 #undef PK_MATH_1
 
+/// 2^x by the instruction alone: within 2 ulp, zero where that is no normal number.
+PK_DEVICE float exp2_flushed(float x) { return ptx::power_of_two(x); }
+
 PK_DEVICE float rsqrt(float x) { return ::rsqrtf(x); }
 PK_DEVICE double rsqrt(double x) { return ::rsqrt(x); }
 template <class T> PK_DEVICE T reciprocal(T x) { return T(1) / x; }

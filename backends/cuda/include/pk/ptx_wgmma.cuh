@@ -26,7 +26,7 @@ PK_DEVICE uint64_t wgmma_descriptor(const void* start, int leading, int stride) 
 }
 
 // D += A B of m64 nN k16, f32. Lane l of warp w of the warpgroup holds rows 16 w + l / 4 (in d0) and 8 below (in d8), of
-// each 8 columns the two from 2 (l % 4) on. TurnA, TurnB: the operand is stored with k along its rows.
+// each 8 columns the two from 2 (l % 4) on. TurnA, TurnB: the operand is stored with k along its rows. Without `keep`, D = A B.
 #define PK_D(n) "+f"(d0[2 * (n)]), "+f"(d0[2 * (n) + 1]), "+f"(d8[2 * (n)]), "+f"(d8[2 * (n) + 1])
 #define PK_WGMMA_64(E) \
     asm volatile( \
@@ -35,7 +35,7 @@ PK_DEVICE uint64_t wgmma_descriptor(const void* start, int leading, int stride) 
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31" \
         "}, %32, %33, p, 1, 1, %35, %36;}" \
         : PK_D(0), PK_D(1), PK_D(2), PK_D(3), PK_D(4), PK_D(5), PK_D(6), PK_D(7) \
-        : "l"(a), "l"(b), "r"(1), "n"(TurnA), "n"(TurnB))
+        : "l"(a), "l"(b), "r"(keep), "n"(TurnA), "n"(TurnB))
 #define PK_WGMMA_128(E) \
     asm volatile( \
         "{.reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32." E "." E " {" \
@@ -46,7 +46,7 @@ PK_DEVICE uint64_t wgmma_descriptor(const void* start, int leading, int stride) 
         "}, %64, %65, p, 1, 1, %67, %68;}" \
         : PK_D(0), PK_D(1), PK_D(2), PK_D(3), PK_D(4), PK_D(5), PK_D(6), PK_D(7), \
           PK_D(8), PK_D(9), PK_D(10), PK_D(11), PK_D(12), PK_D(13), PK_D(14), PK_D(15) \
-        : "l"(a), "l"(b), "r"(1), "n"(TurnA), "n"(TurnB))
+        : "l"(a), "l"(b), "r"(keep), "n"(TurnA), "n"(TurnB))
 #define PK_WGMMA_256(E) \
     asm volatile( \
         "{.reg .pred p; setp.ne.b32 p, %130, 0; wgmma.mma_async.sync.aligned.m64n256k16.f32." E "." E " {" \
@@ -63,19 +63,19 @@ PK_DEVICE uint64_t wgmma_descriptor(const void* start, int leading, int stride) 
           PK_D(8), PK_D(9), PK_D(10), PK_D(11), PK_D(12), PK_D(13), PK_D(14), PK_D(15), \
           PK_D(16), PK_D(17), PK_D(18), PK_D(19), PK_D(20), PK_D(21), PK_D(22), PK_D(23), \
           PK_D(24), PK_D(25), PK_D(26), PK_D(27), PK_D(28), PK_D(29), PK_D(30), PK_D(31) \
-        : "l"(a), "l"(b), "r"(1), "n"(TurnA), "n"(TurnB))
+        : "l"(a), "l"(b), "r"(keep), "n"(TurnA), "n"(TurnB))
 
-template <class E, int TurnA, int TurnB> PK_DEVICE void wgmma_64(float* d0, float* d8, uint64_t a, uint64_t b) {
+template <class E, int TurnA, int TurnB> PK_DEVICE void wgmma_64(float* d0, float* d8, uint64_t a, uint64_t b, int keep = 1) {
     if constexpr (same<E, bf16>) PK_WGMMA_64("bf16");
     else PK_WGMMA_64("f16");
 }
 
-template <class E, int TurnA, int TurnB> PK_DEVICE void wgmma_128(float* d0, float* d8, uint64_t a, uint64_t b) {
+template <class E, int TurnA, int TurnB> PK_DEVICE void wgmma_128(float* d0, float* d8, uint64_t a, uint64_t b, int keep = 1) {
     if constexpr (same<E, bf16>) PK_WGMMA_128("bf16");
     else PK_WGMMA_128("f16");
 }
 
-template <class E, int TurnA, int TurnB> PK_DEVICE void wgmma_256(float* d0, float* d8, uint64_t a, uint64_t b) {
+template <class E, int TurnA, int TurnB> PK_DEVICE void wgmma_256(float* d0, float* d8, uint64_t a, uint64_t b, int keep = 1) {
     if constexpr (same<E, bf16>) PK_WGMMA_256("bf16");
     else PK_WGMMA_256("f16");
 }

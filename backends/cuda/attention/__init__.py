@@ -1,0 +1,12 @@
+"""Attention as a walk of warpgroups along the keys on Hopper: the copy engine feeds, weights stay in registers.
+
+``planning.py`` decides whether a kernel can be done so, and how; ``printer.py`` prints it.  The words are those of
+``include/pk/walk.cuh``.
+"""
+
+from .plan import WalkPlan
+from .planning import walked
+from .printer import print_walk
+from .rewrites import by_powers_of_two
+
+__all__ = ["WalkPlan", "by_powers_of_two", "print_walk", "walked"]

@@ -1,0 +1,48 @@
+"""The schedules of attention that warpgroups walk along the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from portakern.device import Device
+from portakern.dtypes import DTYPES
+from portakern.ir.schedule import Nest, NestAxis, Schedule
+
+from ..hopper.planning import UNITS
+
+_FEWEST_ROWS = 17
+"""Fewer queries than this are a matter of reading keys and values, and fit the small tiles of mma.sync."""
+
+
+def walks(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """Best first; none where the copy engine cannot fetch rows, or a block of rows would be nearly empty."""
+    m, n, k, d = (nest.role(x)[0] for x in "mnkd")
+    dtype = nest.dots or nest.io_dtype
+    if dtype not in ("bf16", "f16") or not (device.has("tma") and device.has("wgmma")):
+        return
+    granule = 16 // DTYPES[dtype].bytes
+    if not all(isinstance(a.extent, int) and 0 < a.extent <= 256 and a.extent % granule == 0 for a in (k, d)):
+        return
+    if _extent(m) < _FEWEST_ROWS or not isinstance(n.extent, int) or n.extent == 0:
+        return
+    width, features = (-(-_extent(a) // 64) * 64 for a in (k, d))
+    heads = 1
+    for axis in nest.role("batch"):
+        heads *= _extent(axis)
+    # Two warpgroups share keys and values; one each where there are too few blocks of rows for all units.
+    high = [(128, 8), (64, 4)] if heads * -(-_extent(m) // 128) * 2 > device.count("units", UNITS) else [(64, 4), (128, 8)]
+    for rows, warps in high if _extent(m) > 64 else [(64, 4)]:
+        for keys in (128, 64) if max(width, features) <= 128 else (64,):
+            if rows % keys:
+                continue  # whole tiles of keys would not end where rows begin
+            for stages in (2, 3):
+                bytes_ = (rows * width + keys * (width + features) * stages) * 2
+                if bytes_ + 2048 <= device.count("shared_bytes_per_block"):
+                    sizes = {m.name: rows, n.name: keys, k.name: width, d.name: features}
+                    tiles = tuple((a.name, sizes.get(a.name, 1)) for a in nest.axes)
+                    yield Schedule(tiles, stages, warps, (("split", 2),))
+
+
+def _extent(axis: NestAxis) -> int:
+    """Its extent; a large number where it is open."""
+    return axis.extent if isinstance(axis.extent, int) else 1 << 12

@@ -1,0 +1,378 @@
+"""Whether attention can be a walk of warpgroups, and its plan where it can."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+from portakern.backend import Target
+from portakern.dtypes import DTYPES
+from portakern.emit.clike import plan as p
+from portakern.emit.clike.layouts import dims_of, tiles_of
+from portakern.emit.clike.memory import size_text
+from portakern.errors import ScheduleError
+from portakern.ir import tile as t
+from portakern.ir.core import Op
+from portakern.ir.size import Size, product
+
+from ..hopper.plan import PANEL_BYTES, WARPGROUP, Place, SendTile
+from ..hopper.planning import UNITS, described, obstacle_to_map, origins_of
+from ..plans import CudaKernelPlan
+from .plan import Ring, Steps, WalkPlan
+
+S = TypeVar("S")
+
+CACHE_SHARE = 32 << 20
+"""Bytes of keys and values that heads taken at a time may have, so that they stay in L2 (50 MB on H100 and H200)."""
+
+_ALONE = (p.Scalar, p.Map, p.Fill, p.LoadTile, p.Assign)
+"""Statements that need no barrier of the block."""
+
+_MOST_HEADS, _OPEN_HEADS = 64, 16
+
+
+def walked(plan: CudaKernelPlan, kernel: t.Kernel, target: Target) -> CudaKernelPlan:
+    """``plan`` as a walk of warpgroups where that is possible and not forbidden.
+
+    Raises :class:`ScheduleError` where the schedule asks for it and it cannot be had.
+    """
+    if kernel.family != "attention":
+        return plan
+    asked = [str(kernel.schedule.option(name, "auto")) for name in ("mma", "copies")]
+    if "sync" in asked or "threads" in asked:
+        return plan
+    try:
+        return _Walk(plan, kernel, target).plan()
+    except _Obstacle as obstacle:
+        if "engine" not in asked and "wgmma" not in asked:
+            return plan
+        raise ScheduleError(f"{kernel.name} cannot be a walk of warpgroups on {target}: {obstacle}",
+                            hint="take mma=sync, or other tiles") from None  # fmt: skip
+
+
+class _Obstacle(Exception):
+    """Why a kernel cannot be a walk of warpgroups."""
+
+
+def _need(holds: object, otherwise: str) -> None:
+    if not holds:
+        raise _Obstacle(otherwise)
+
+
+class _Walk:
+    """Takes the plain plan apart: products, what makes weights of scores, what rescales the sum, what surrounds the walk."""
+
+    def __init__(self, plan: CudaKernelPlan, kernel: t.Kernel, target: Target) -> None:
+        self.of, self.kernel, self.target = plan, kernel, target
+        _need(target.device.has("tma") and target.device.has("wgmma"), f"{target.device.name} has no wgmma or no copy engine")
+        _need(plan.warps in (4, 8), "its consumers are one or two warpgroups")
+        self.loops = [s for s in plan.body if isinstance(s, p.Loop)]
+        _need(self.loops and kernel.schedule.stages > 1, "its keys are not copied ahead of their use")
+        dots = [op for op in tiles_of(kernel.body) if isinstance(op, t.Dot)]
+        _need(len(dots) == 2 * len(self.loops), "a step is not two products")
+        self.score, self.sum = dots[:2]
+        self.row, self.key = (axis for axis, _ in dims_of(self.score))
+        self.walks = [op for op in kernel.body.walk() if isinstance(op, t.For)]
+        self.origins = origins_of(plan, kernel)
+        self.names = {q.name for q in plan.params} | set(re.findall(r"\w+", "\n".join(map(str, plan.body))))
+
+    def plan(self) -> WalkPlan:
+        first = self.of.body.index(self.loops[0])
+        last = self.of.body.index(self.loops[-1])
+        steps = [self._dots(loop) for loop in self.loops]
+        score, total = steps[0]
+        self._check(score, total)
+        scores, weights = self._fresh("scores"), self._fresh("weights")
+        rings = self._rings(score, total)
+        places, skipped = self._places()
+        parts = tuple(self._part(n, *dots, scores, weights) for n, dots in enumerate(steps))
+        after = self._after(self.of.body[last + 1 :], sum(r.bytes for r in rings))
+        before = [s for s in self.of.body[skipped:first] if not isinstance(s, p.Stage | p.Commit | p.Wait | p.Sync)]
+        before = [s for s in before if s not in self._bounds(0)]
+        self._alone([*before, *after])
+        walk = [x for part in parts for x in (*part.bounds, *part.soften, *part.rescale, part.begin, part.end)]
+        before = _used(before, [*walk, *after])
+        sent = [s.map for s in after if isinstance(s, SendTile) and s.map is not None]
+        maps = [*(r.map for r in rings), *sent]
+        dtypes = {q.source: q.dtype for q in self.of.params}
+        kept = _words([*before, *walk, *(s for s in after if not isinstance(s, SendTile))])
+        described_ = {m.array for m in maps}
+        params = [p.Param(m.name, dtypes[m.array], "map", source=m.name) for m in maps]
+        params += [q for q in self.of.params if q.role != "array" or q.source not in described_ or q.name in kept]
+        rows, heads = self.kernel.axis[self.row].steps, self._heads()
+        values: dict[str, Any] = {
+            **vars(self.of), "params": tuple(params), "shared": (), "blocks": self._blocks(rows, heads),
+            "products": "wgmma.m64nNk16 (scores of operands in shared memory, sums of weights in registers)",
+        }  # fmt: skip
+        return WalkPlan(
+            **values, group=self._group(heads), last_first=self._reaches_farther(), rows=rows, heads=heads, places=places,
+            query=rings[0], keys=rings[1], values=rings[2], score_layout=score.place.layout.name, element=score.element,
+            scores=scores, weights=weights, acc=total.acc, key_transposed=score.b.transposed,
+            value_transposed=total.b.transposed, before=tuple(before), parts=parts, after=after,
+        )  # fmt: skip
+
+    # ---- products
+
+    def _dots(self, loop: p.Loop) -> tuple[p.Dot, p.Dot]:
+        found = [s for s in loop.body if isinstance(s, p.Dot)]
+        _need(len(found) == 2 and loop.pipeline is not None and len(loop.pipeline.copies) == 2, "a step is not two products")
+        score, total = found
+        in_registers = score.a.shared and score.b.shared and not total.a.shared and total.b.shared
+        _need(in_registers, "its weights do not stay in registers")
+        return score, total
+
+    def _check(self, score: p.Dot, total: p.Dot) -> None:
+        _need(score.element in ("bf16", "f16") and total.element == score.element, "its operands have 16 bits")
+        rows = score.place.layout.rows
+        _need(rows == 16 * self.of.warps == total.place.layout.rows, f"{self.of.warps} warps do not hold {rows} rows, 16 each")
+        sizes = (score.place.layout.cols, total.place.layout.cols, score.depth)
+        _need(all(n % 64 == 0 for n in sizes), "its tiles of keys and features are no multiples of 64")
+
+    def _rings(self, score: p.Dot, total: p.Dot) -> tuple[Ring, Ring, Ring]:
+        """For queries, keys and values; queries have a second slot where that leaves room for the result's panels."""
+        stages = self.kernel.schedule.stages
+        left, right = _operands(self.score, self.row)
+        value = _operands(self.sum, self.row)[1]
+        keys, values = (self._ring(x, op, stages) for x, op in ((score.b, right), (total.b, value)))
+        room = self._room() - keys.bytes - values.bytes
+        query = self._ring(score.a, left, 1)
+        _need(query.bytes <= room, "its operands have no room in shared memory")
+        panels = self.of.threads // WARPGROUP * PANEL_BYTES
+        return (replace(query, slots=2) if 2 * query.bytes + panels <= room else query), keys, values
+
+    def _room(self) -> int:
+        return self.target.device.count("shared_bytes_per_block") - 2048
+
+    def _ring(self, operand: p.Operand, load: t.Load, slots: int) -> Ring:
+        assert operand.shared is not None
+        dims = [axis for axis, _ in dims_of(load)]
+        obstacle = obstacle_to_map(load, dims, self.kernel)
+        _need(not obstacle, obstacle)
+        shared = operand.shared
+        _need(shared.rows <= 256, f"{shared.name} has more rows than a box")
+        stem = shared.name.removesuffix("_shared")
+        spec, batch = described(self.of, load, dims, f"{stem}_map", (shared.rows, 64))
+        at = tuple(self._at(a) for a in (*dims, *reversed(batch)))
+        return Ring(self._fresh(f"{stem}_ring"), shared, spec, slots, at)
+
+    def _at(self, axis: str) -> str:
+        return self.loops[0].var if axis == self.key else self.origins.get(axis, "0")
+
+    # ---- a step
+
+    def _bounds(self, number: int) -> list[p.Statement]:
+        """Where a loop ends, if that is computed."""
+        loop = self.loops[number]
+        return [s for s in self.of.body if isinstance(s, p.Scalar) and s.name == loop.end]
+
+    def _part(self, number: int, score: p.Dot, total: p.Dot, scores: str, weights: str) -> Steps:
+        loop, bounds = self.loops[number], self._bounds(number)
+        body = list(loop.body)
+        at, end = body.index(score), body.index(total)
+        start = next((s for s in body[:at] if isinstance(s, p.Fill) and s.name == score.acc), None)
+        _need(start is not None and start.value in ("0.0f", "0"), "its scores begin elsewhere than at zero")
+        made = next((s for s in body[at:end] if isinstance(s, p.Map) and s.name == total.a.name), None)
+        scaled = [s for s in body[at:end] if isinstance(s, p.Map) and s.name == total.acc]
+        _need(made is not None and len(scaled) == 1, "its sums are not scaled at each step")
+        assert isinstance(made, p.Map)
+        kept = _unpacked(made)
+        soften = [x for s in body[:end] if s not in (start, score, *scaled) for x in (kept if s is made else [s])]
+        hand_over = body[end + 1 :]
+        self._alone([*soften, *scaled, *hand_over])
+        late = [s for s in soften if isinstance(s, p.Convert) and s.name in scaled[0].args]
+        soften = [_flushed(s) for s in soften if s not in late]
+        rename = {score.acc: scores, made.name: weights, loop.var: self.loops[0].var, f"{made.name}_f32": f"{weights}_f32"}
+        pack = f"{weights}_f32" if kept else rename.get(made.args[0], made.args[0])
+        before, after, last = (tuple(_renamed(s, rename) for s in x) for x in (soften, [*late, *scaled], hand_over))
+        most, empty = self._extent(number)
+        return Steps(self.loops[0].var, loop.begin, loop.end, loop.step, tuple(bounds), before, after, pack, last, most, empty)
+
+    def _extent(self, number: int) -> tuple[int, bool]:
+        """How many steps part ``number`` of the walk can have at most (0: many), and whether it may have none.
+
+        The whole walk has one at least, since its first products begin the sums.
+        """
+        row, key = self.kernel.axis[self.row], self.kernel.axis[self.key]
+        spans = [tuple(None if x is None else self._beyond(x) for x in (op.lo, op.hi)) for op in self.walks]
+        _need(isinstance(key.extent, int) and key.extent > 0, "it may have no keys")
+        assert isinstance(key.extent, int)
+        if len(spans) == 1:
+            _need(spans[0][0] is None and (spans[0][1] is None or spans[0][1] > 0), "some rows may see no keys")
+            return 0, False
+        (low, high), (begin, end) = spans[0], spans[-1]
+        _need(len(spans) == 2 and begin is None and low is not None and high is not None and low == end and high > low >= 0,
+              "its masked tiles do not come first")  # fmt: skip
+        assert low is not None and high is not None
+        if number:
+            return 0, True
+        aligned = row.tile % key.tile == low % key.tile == 0
+        farthest = (row.steps - 1) * row.tile + low if isinstance(row.steps, int) else key.extent
+        return 1 if aligned and high - low <= key.tile else 0, not farthest < key.extent
+
+    def _beyond(self, op: Op) -> int:
+        """How far a bound of the walk lies beyond the block's first row."""
+        if isinstance(op, t.Start) and op.axis == self.row:
+            return 0
+        if isinstance(op, t.Binary) and op.fn == "add":
+            sizes = [x.size for x in (op.lhs, op.rhs) if isinstance(x, t.Extent) and isinstance(x.size, int)]
+            starts = [x for x in (op.lhs, op.rhs) if isinstance(x, t.Start) and x.axis == self.row]
+            if len(sizes) == len(starts) == 1:
+                return sizes[0]
+        raise _Obstacle("its walk ends elsewhere than a fixed way beyond the rows")
+
+    def _alone(self, statements: Sequence[p.Statement]) -> None:
+        """Refuses what needs a barrier of the block."""
+        for s in statements:
+            if isinstance(s, p.Reduce):
+                inside = s.gone == "cols" and s.source.side == "tile" and s.source.layout.kind == "accumulator"
+                _need(inside and s.into == s.made, f"the reduction {s.name} crosses warps")
+            elif isinstance(s, p.Convert):
+                rows = s.word == "relayout" and s.place.side == "row" and s.place.layout.kind == "accumulator"
+                _need(s.word == "copy" or rows, f"{s.name} changes its layout")
+            else:
+                _need(isinstance(s, (*_ALONE, p.StoreTile, p.Dot)), f"a step has a {type(s).__name__.lower()}")
+
+    # ---- around the walk
+
+    def _places(self) -> tuple[tuple[Place, ...], int]:
+        """Coordinates from the number of a block of rows, and how many statements of the plain plan they stand for."""
+        several = [a for a in self.kernel.grid if a.steps != 1]
+        heads = [a for a in several if a.name != self.row]
+        wide = next((a.name for a in heads if a.tile > 1), None)
+        _need(wide is None, f"the axis {wide} is no row of the scores")
+        texts, inner = {self.row: f"block.row * {self.kernel.axis[self.row].tile}"}, 1
+        for a in reversed(heads):
+            text = "block.head" if inner == 1 else f"block.head / {_factor(inner)}"
+            texts[a.name] = text if a is heads[0] else f"{text} % {_factor(a.steps)}"
+            inner = product((inner, a.steps))
+        notes = {a.name: f"first of {a.tile} coordinates along {a.name}" if a.tile > 1 else f"coordinate along {a.name}"
+                 for a in several}  # fmt: skip
+        found = tuple(Place(a.name, self.origins[a.name], texts[a.name], notes[a.name]) for a in several)
+        return found, len(several) + (len(several) > 1)
+
+    def _heads(self) -> Size:
+        return product(tuple(a.steps for a in self.kernel.grid if a.name != self.row))
+
+    def _blocks(self, rows: Size, heads: Size) -> Size:
+        most = max(1, self.target.device.count("units", UNITS))
+        blocks = product((rows, heads))
+        return min(blocks, most) if isinstance(blocks, int) else most
+
+    def _reaches_farther(self) -> bool:
+        """Whether later rows walk farther."""
+        return any(isinstance(op, t.For) and op.hi is not None and any(isinstance(x, t.Start) and x.axis == self.row
+                   for x in _above(op.hi)) for op in tiles_of(self.kernel.body))  # fmt: skip
+
+    def _group(self, heads: Size) -> int:
+        """Heads that are taken at a time: as many as have their keys and values in the cache together."""
+        asked = int(self.kernel.schedule.option("heads", 0))
+        _need(asked >= 0, "heads are taken at least one at a time")
+        if asked:
+            return asked
+        loads = [_operands(self.score, self.row)[1], _operands(self.sum, self.row)[1]]
+        elements = [product(tuple(self.kernel.axis[a].extent for a, _ in dims_of(x))) for x in loads]
+        if not all(isinstance(n, int) for n in elements):
+            return _OPEN_HEADS
+        bytes_ = sum(2 * n for n in elements if isinstance(n, int))
+        read = {a for x in loads for i in x.indices for a in i.axes}
+        sharing = product(tuple(a.steps for a in self.kernel.grid if a.name not in read and a.name != self.row))
+        fit = max(1, CACHE_SHARE // max(1, bytes_)) * (sharing if isinstance(sharing, int) else 1)
+        most = heads if isinstance(heads, int) and heads > 0 else _MOST_HEADS
+        return 1 << (max(1, min(fit, most, _MOST_HEADS)).bit_length() - 1)
+
+    def _after(self, after: Sequence[p.Statement], used: int) -> tuple[p.Statement, ...]:
+        """``after`` with the result sent through the copy engine, where it can be and there is room for its panels."""
+        asked = str(self.kernel.schedule.option("stores", "auto"))
+        stores = [op for op in self.kernel.body.walk() if isinstance(op, t.Store)]
+        panels = min(2, (self._room() - used) // (self.of.threads // WARPGROUP * PANEL_BYTES))
+        obstacle = "it is not the only one" if len(stores) != 1 else self._obstacle_to_send(stores[0], after)
+        if not obstacle and panels < 1:
+            obstacle = "its panels have no room in shared memory"
+        if obstacle and asked == "engine":
+            raise _Obstacle(f"its result cannot be sent by the copy engine: {obstacle}")
+        if obstacle or asked == "threads":
+            return tuple(after)
+        dims = [axis for axis, _ in dims_of(self.sum)]
+        spec, batch = described(self.of, stores[0], dims, f"{getattr(stores[0].buffer, 'name', 'out')}_map", (64, 64))
+        at = tuple(self.origins.get(a, "0") for a in (*dims, *reversed(batch)))
+        return tuple(SendTile(s.value, s.dtype, s.place, s.access, map=spec, at=at, panels=panels)
+                     if isinstance(s, p.StoreTile) else s for s in after)  # fmt: skip
+
+    def _obstacle_to_send(self, store: t.Store, after: Sequence[p.Statement]) -> str:
+        made = next((s for s in after if isinstance(s, p.StoreTile)), None)
+        dims = [axis for axis, _ in dims_of(self.sum)]
+        if made is None or made.place is None or made.mode != "set" or made.place.side != "tile":
+            return "it is no tile"
+        if made.place.layout.axes != tuple(dims) or made.place.layout.kind != "accumulator":
+            return "it is not the tile that the products make"
+        if DTYPES[t.buffer_type(store.buffer).dtype].bytes != 2:
+            return "its elements have not 16 bits"
+        return obstacle_to_map(store, dims, self.kernel)
+
+    def _fresh(self, name: str) -> str:
+        while name in self.names:
+            name += "_"
+        self.names.add(name)
+        return name
+
+
+def _operands(dot: t.Dot, row: str) -> tuple[t.Load, t.Load]:
+    """What the left and the right operand are loaded by; the left one of weights is the weights themselves."""
+    def source(op: Op) -> Op:
+        while isinstance(op, t.Permute | t.Mask):
+            op = op.x
+        return op
+
+    left, right = (dot.lhs, dot.rhs) if row in t.tile_type(dot.lhs).axes else (dot.rhs, dot.lhs)
+    return source(left), source(right)  # type: ignore[return-value]
+
+
+def _above(op: Op) -> set[Op]:
+    """``op`` and all that it is computed from."""
+    found = {op}
+    for operand in op.operands:
+        found |= _above(operand)
+    return found
+
+
+def _unpacked(s: p.Map) -> list[p.Statement]:
+    """``s`` without the cast to 16 bits that ends it; nothing where it does nothing else."""
+    cast = re.fullmatch(r"pk::(?:bf16|f16)\((.*)\)", s.result)
+    _need(cast is not None, "its weights are not a cast to 16 bits")
+    assert cast is not None
+    if not s.locals and len(s.params) == 1 and cast[1] == s.params[0][1]:
+        return []
+    return [replace(s, name=f"{s.name}_f32", dtype="f32", result=cast[1])]
+
+
+def _flushed(s: p.Statement) -> p.Statement:
+    """Weights below the smallest normal number are zero: beside the largest one, which is 1, they do not count."""
+    return replace(s, result=s.result.replace("pk::exp2(", "pk::exp2_flushed(")) if isinstance(s, p.Map) else s
+
+
+def _words(parts: Sequence[p.Statement | str]) -> set[str]:
+    return {w for s in parts for w in re.findall(r"\w+", s.text if isinstance(s, p.Scalar) else str(s))}
+
+
+def _used(block: Sequence[p.Statement], later: Sequence[p.Statement | str]) -> list[p.Statement]:
+    """``block`` without the scalars that nobody reads any more."""
+    read = _words([*block, *later])
+    return [s for s in block if not isinstance(s, p.Scalar) or s.name in read]
+
+
+def _renamed(x: S, names: Mapping[str, str]) -> S:
+    """A statement, or a part of one, with other names."""
+    if isinstance(x, str):
+        return re.sub(r"\b[A-Za-z_]\w*", lambda m: names.get(m[0], m[0]), x)  # type: ignore[return-value]
+    if isinstance(x, tuple):
+        return tuple(_renamed(y, names) for y in x)  # type: ignore[return-value]
+    if isinstance(x, p.Statement | p.Access) and is_dataclass(x):
+        return replace(x, **{f.name: _renamed(getattr(x, f.name), names) for f in fields(x) if f.name != "note"})
+    return x
+
+
+def _factor(size: Size) -> str:
+    text = size_text(size)
+    return text if text.isidentifier() or text.isdigit() else f"({text})"

@@ -1,0 +1,179 @@
+"""Prints a walk of warpgroups: the kernel's own words, and what surrounds them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from portakern.emit.clike import Printer
+from portakern.emit.clike import plan as p
+from portakern.emit.clike.memory import size_text
+
+from ..hopper.plan import WARPGROUP
+from .plan import Ring, Steps, WalkPlan
+
+REGISTERS = {8: (24, 240)}
+"""Warps of the consumers -> registers a thread of the producer keeps, and of a consumer: together what the block got."""
+
+
+def print_walk(printer: Printer, k: WalkPlan) -> list[str]:
+    """Lines of the kernel; ``printer`` prints the statements inside."""
+    body = [*printer.usings(k), *_words(k), *_shared(printer, k), "", *_producer(printer, k), *_consumers(printer, k)]
+    plain = printer.dialect
+    printer.dialect = replace(plain, kernel=plain.kernel.replace("({threads})", f"({k.block}, 1)"))
+    opening = Printer.opening(printer, k)
+    printer.dialect = plain
+    return [*opening, *_indent(body), "}"]
+
+
+def _words(k: WalkPlan) -> list[str]:
+    order = "the last rows, which walk farthest, come first" if k.last_first else "the first rows come first"
+    return [f"const pk::RowBlocks<{k.group}, {str(k.last_first).lower()}> blocks({size_text(k.rows)}, {size_text(k.heads)});"
+            f"  // {order}"]  # fmt: skip
+
+
+def _shared(printer: Printer, k: WalkPlan) -> list[str]:
+    lines, offset, barriers = ["extern __shared__ __align__(1024) unsigned char dynamic_shared[];"], 0, k.barriers_at
+    for r in k.rings:
+        place = f"dynamic_shared + {offset}" if offset else "dynamic_shared"
+        kind = f"pk::Ring<{printer.shared_type(r.shared)}, {r.slots}, {k.warps}>"
+        lines.append(f"{kind} {r.name}({place}, dynamic_shared + {barriers});")
+        offset += r.bytes
+        barriers += r.barrier_bytes
+    return [*lines, "pk::ready();  // all barriers"]
+
+
+def _for_blocks(k: WalkPlan, body: Sequence[str]) -> list[str]:
+    places = [f"const int64_t {x.name} = {x.text};  // {x.note}" for x in k.places]
+    return ["for (auto block = blocks; block.inside(); block.next()) {", *_indent([*places, *body]), "}"]
+
+
+def _for_steps(s: Steps, body: Sequence[str]) -> list[str]:
+    return [f"for (int64_t {s.var} = {s.begin}; {s.var} < {s.end}; {s.var} += {s.step}) {{", *_indent(body), "}"]
+
+
+def _fetch(r: Ring) -> str:
+    return f"{r.name}.fetch({r.map.name}, {', '.join(r.at)});"
+
+
+def _producer(printer: Printer, k: WalkPlan) -> list[str]:
+    assert k.query is not None and k.keys is not None and k.values is not None
+    scalars = [s for s in k.before if isinstance(s, p.Scalar)]
+    body = [*printer.statements(scalars), _fetch(k.query)]
+    for part in k.parts:
+        body += [*printer.statements(part.bounds), *_for_steps(part, [_fetch(k.keys), _fetch(k.values)])]
+    registers = [f"pk::give_registers<{REGISTERS[k.warps][0]}>();"] if k.warps in REGISTERS else []
+    return [
+        f"if (pk::warp() >= {k.warps}) {{",
+        "    // The producer: one thread fetches what the walk needs as soon as there is room, on into the next block of rows.",
+        *_indent(registers),
+        f"    if (pk::thread() == {k.threads}) {{",
+        *_indent(_indent(_for_blocks(k, body))),
+        "    }",
+    ]
+
+
+def _consumers(printer: Printer, k: WalkPlan) -> list[str]:
+    assert k.query is not None and k.keys is not None and k.values is not None
+    registers = [f"pk::take_registers<{REGISTERS[k.warps][1]}>();"] if k.warps in REGISTERS else []
+    groups = k.threads // WARPGROUP
+    kind = printer.dialect.type(k.element)
+    box, done = _outbox(printer, k)
+    head = [
+        f"pk::Tile<float, {k.score_layout}> {k.scores};",
+        f"pk::Packed<{kind}, {k.score_layout}> {k.weights};",
+        *(["pk::Turns turns;  // on the matrix unit"] if groups == 2 else []),
+        *box,
+    ]
+    body = [
+        *printer.statements(k.before),
+        *(line for part in k.parts for line in printer.statements(part.bounds)),
+        f"auto& query = {k.query.name}.next();",
+        *_first_step(printer, k),
+        *(line for n, part in enumerate(k.parts) if part.most != 1 for line in _other_steps(printer, k, n)),
+        f"{k.query.name}.release();",
+        *_turn(k, [_sum(k)]),
+        f"pk::complete<0>({k.acc}, {k.weights});",
+        f"{k.values.name}.release();",
+        *printer.statements(k.after),
+    ]
+    what = "two warpgroups, each with half of the rows" if groups == 2 else "one warpgroup"
+    return [
+        "} else {",
+        f"    // The consumers: {what}. They compute the weights of one step while the",
+        "    // matrix unit sums what those of the step before weigh.",
+        *_indent([*registers, *head, *_for_blocks(k, body), *done]),
+        "}",
+    ]
+
+
+def _scores(k: WalkPlan) -> str:
+    assert k.keys is not None
+    keys = f"{k.keys.name}.next()"
+    return f"pk::start_product({k.scores}, query, {f'pk::transposed({keys})' if k.key_transposed else keys});"
+
+
+def _sum(k: WalkPlan) -> str:
+    assert k.values is not None
+    values = f"{k.values.name}.next()"
+    return f"pk::start_dot({k.acc}, {k.weights}, {f'pk::transposed({values})' if k.value_transposed else values});"
+
+
+def _turn(k: WalkPlan, products: Sequence[str]) -> list[str]:
+    return ["turns.wait();", *products, "turns.pass();"] if k.threads // WARPGROUP == 2 else [*products]
+
+
+def _pack(printer: Printer, k: WalkPlan, part: Steps) -> str:
+    return f"{k.weights} = pk::pack<{printer.dialect.type(k.element)}>({part.pack});"
+
+
+def _first_step(printer: Printer, k: WalkPlan) -> list[str]:
+    """Scores and weights of the first step, for which the widest mask will do."""
+    assert k.keys is not None
+    part, rest = k.parts[0], k.parts[1:]
+    begin = part.begin
+    if part.empty:
+        begin = f"{part.begin} < {part.end} ? {part.begin} : {rest[0].begin}"
+    softened = [f"const int64_t {part.var} = {begin};", *printer.statements(part.soften), _pack(printer, k, part),
+                *printer.statements(part.hand_over)]  # fmt: skip
+    return [*_turn(k, [_scores(k)]), f"pk::complete<0>({k.scores});", f"{k.keys.name}.release();",
+            "{  // the first step", *_indent(softened), "}"]  # fmt: skip
+
+
+def _other_steps(printer: Printer, k: WalkPlan, number: int) -> list[str]:
+    """Steps of one part after the walk's first: products are started, then weights are computed while they are under way."""
+    assert k.keys is not None and k.values is not None
+    part, first = k.parts[number], k.parts[0]
+    begin = _plus(part.begin, part.step) if number == 0 else part.begin
+    if number and first.empty:
+        begin = f"{first.begin} < {first.end} ? {part.begin} : {_plus(part.begin, part.step)}"
+    body = [
+        *_turn(k, [_scores(k), f"{_sum(k)}  // of the step before"]),
+        f"pk::complete<1>({k.scores});",
+        f"{k.keys.name}.release();",
+        *printer.statements(part.soften),
+        f"pk::complete<0>({k.acc}, {k.weights});",
+        f"{k.values.name}.release();",
+        *printer.statements(part.rescale),
+        _pack(printer, k, part),
+        *printer.statements(part.hand_over),
+    ]
+    return [f"for (int64_t {part.var} = {begin}; {part.var} < {part.end}; {part.var} += {part.step}) {{", *_indent(body), "}"]
+
+
+def _plus(begin: str, step: int) -> str:
+    return str(step) if begin == "0" else f"{begin} + {step}"
+
+
+def _outbox(printer: Printer, k: WalkPlan) -> tuple[list[str], list[str]]:
+    """The declaration of what results leave through, and the last word to it."""
+    s = k.sent
+    if s is None or s.place is None:
+        return [], []
+    kind = f"pk::Outbox<{printer.dialect.type(s.dtype)}, {printer.place(s.place)}, {s.panels}>"
+    return ([f"{kind} outbox(dynamic_shared + {k.outbox_at});  // for the copy engine to write to memory"],
+            ["outbox.finish();  // it has read everything"])  # fmt: skip
+
+
+def _indent(lines: Sequence[str]) -> list[str]:
+    return ["    " + line if line else "" for line in lines]

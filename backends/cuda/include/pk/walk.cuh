@@ -1,0 +1,189 @@
+// Attention on Hopper: warpgroups keep rows of the result and walk along the keys that a producer brings through the copy engine.
+// Weights never leave registers: they are the left operand of the second product. While the matrix unit multiplies the weights
+// of one step, the threads compute those of the next.
+#pragma once
+#include "pk/base.cuh"
+#include "pk/element.cuh"
+#include "pk/layout.cuh"
+#include "pk/pipeline.cuh"
+#include "pk/ptx_tma.cuh"
+#include "pk/ptx_walk.cuh"
+#include "pk/ptx_wgmma.cuh"
+#include "pk/relayout.cuh"
+#include "pk/shared.cuh"
+#include "pk/tile.cuh"
+#include "pk/wgmma.cuh"
+
+namespace pk {
+
+/// The blocks of rows that a block of threads takes one after the other, of `rows` in each of `heads`. `Group` heads at a time, so
+/// that what they read stays in L2. `Last` rows come first where they walk farthest: what is short fills the end.
+template <int Group, bool Last> struct RowBlocks {
+    int rows, heads, at, row, head;
+
+    PK_DEVICE RowBlocks(int64_t rows, int64_t heads)
+        : rows(static_cast<int>(rows)), heads(static_cast<int>(heads)), at(static_cast<int>(blockIdx.x)) {
+        place();
+    }
+    PK_DEVICE bool inside() const { return at < rows * heads; }
+    PK_DEVICE void next() {
+        at += static_cast<int>(gridDim.x);
+        place();
+    }
+    PK_DEVICE void place() {
+        const int first = at / (rows * Group) * Group, rest = at - first * rows, wide = max_of(1, min_of(Group, heads - first));
+        row = Last ? rows - 1 - rest / wide : rest / wide;
+        head = first + rest % wide;
+    }
+};
+
+/// Slots of shared memory through which one operand S comes. Each has two barriers: `full` counts the bytes that have arrived,
+/// `empty` the `Warps` that have read them. Every thread has its own copy and is either producer or consumer.
+template <class S, int Slots, int Warps> struct Ring {
+    static constexpr int barriers = 2 * Slots * 8;  // bytes
+
+    S* slots;
+    uint64_t *full, *empty;
+    int slot = 0, parity = 0;
+    bool held = false;
+
+    /// All threads of the block make all rings, then call `ready`.
+    PK_DEVICE Ring(void* memory, void* barriers)
+        : slots(static_cast<S*>(memory)), full(static_cast<uint64_t*>(barriers)), empty(full + Slots) {
+        if (thread() == 0)
+            for (int i = 0; i < Slots; ++i) {
+                ptx::barrier_init(full + i, 1);
+                ptx::barrier_init(empty + i, Warps);
+            }
+    }
+    PK_DEVICE void advance() {
+        if (++slot == Slots) slot = 0, parity ^= 1;
+    }
+
+    /// The producer, one thread: starts copying the tile at (row, col, batch...) once the next slot has been read by everyone.
+    template <class... Batch> PK_DEVICE void fetch(const TensorMap& map, int64_t row, int64_t col, Batch... batch) {
+        ptx::barrier_wait(empty + slot, parity ^ 1);
+        ptx::barrier_expect(full + slot, S::bytes);
+#pragma unroll
+        for (int c = 0; c < S::cols; c += S::panel)
+            ptx::copy_box(slots[slot].data + c * S::rows, map, full + slot, static_cast<int>(col) + c, static_cast<int>(row),
+                          static_cast<int>(batch)...);
+        advance();
+    }
+
+    /// Consumers: waits for the next tile, and keeps it until `release`.
+    PK_DEVICE S& next() {
+        ptx::barrier_wait(full + slot, parity);
+        held = true;
+        return slots[slot];
+    }
+    PK_DEVICE void release() {
+        if (!held) return;
+        if (lane() == 0) ptx::barrier_arrive(empty + slot);
+        advance();
+        held = false;
+    }
+};
+
+PK_DEVICE void ready() {
+    if (thread() == 0) {
+        ptx::barriers_ready();
+        ptx::fence_async_proxy();
+    }
+    __syncthreads();
+}
+
+/// Two warpgroups take turns on the matrix unit: while one has its products started, the other computes weights.
+struct Turns {
+    static constexpr int first = 8, threads = 256;  // barriers 8 and 9; those below belong to others
+
+    PK_DEVICE Turns() {
+        if (warp() / 4 == 1) ptx::numbered_arrive(first, threads);  // the first turn is warpgroup 0's
+    }
+    PK_DEVICE void wait() { ptx::numbered_wait(first + warp() / 4, threads); }
+    PK_DEVICE void pass() { ptx::numbered_arrive(first + 1 - warp() / 4, threads); }
+};
+
+/// A tile of 16-bit elements, two neighbours in a word: a left operand in registers.
+template <class E, class L> struct Packed {
+    uint32_t words[L::slots / 2];
+};
+
+template <class E, class L> PK_DEVICE Packed<E, L> pack(const Tile<float, L>& x) {
+    static_assert(half_width<E> && L::vector == 2, "pairs of neighbours");
+    Packed<E, L> y;
+#pragma unroll
+    for (int i = 0; i < L::slots / 2; ++i) y.words[i] = ptx::to_pair<E>(x.v[2 * i], x.v[2 * i + 1]);
+    return y;
+}
+
+template <class T, class L> PK_DEVICE void settle(Tile<T, L>& x) {
+#pragma unroll
+    for (int i = 0; i < L::slots; ++i) ptx::settle(x.v[i]);
+}
+template <class E, class L> PK_DEVICE void settle(Packed<E, L>& x) {
+#pragma unroll
+    for (int i = 0; i < L::slots / 2; ++i) ptx::settle(x.words[i]);
+}
+
+/// Waits until at most `Pending` of the products that were started are incomplete. `tiles` are what is then complete, or read.
+template <int Pending, class... Tiles> PK_DEVICE void complete(Tiles&... tiles) {
+    ptx::wgmma_wait<Pending>();
+    (settle(tiles), ...);
+}
+
+/// Starts y = a b, both in shared memory.
+template <int R, int C, int Warps, class E, class A, class B>
+PK_DEVICE void start_product(Tile<float, WarpgroupAccumulator<R, C, Warps, E>>& y, const A& a, const B& b) {
+    using L = WarpgroupAccumulator<R, C, Warps, E>;
+    static_assert(A::rows == R && B::cols == C && A::cols == B::rows && R == Warps * 16, "a warpgroup holds whole rows");
+    constexpr int turn_a = Stored<A>::transposed, turn_b = !Stored<B>::transposed;
+    settle(y);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < A::cols; k += 16)
+#pragma unroll
+        for (int n = 0; n < C; n += L::width) {
+            const uint64_t left = Stored<A>::left(a, warp() / 4 * 64, k), right = Stored<B>::right(b, k, n);
+            float* d0 = &y.v[n / 4];
+            float* d8 = d0 + L::col_slots;
+            if constexpr (L::width == 256) ptx::wgmma_256<E, turn_a, turn_b>(d0, d8, left, right, k > 0);
+            else if constexpr (L::width == 128) ptx::wgmma_128<E, turn_a, turn_b>(d0, d8, left, right, k > 0);
+            else ptx::wgmma_64<E, turn_a, turn_b>(d0, d8, left, right, k > 0);
+        }
+    ptx::wgmma_commit();
+}
+
+/// Starts acc += a b with `a` in registers, which stay as they are until the product is complete.
+template <int R, int C, int D, int Warps, class E, class B>
+PK_DEVICE void start_dot(Tile<float, WarpgroupAccumulator<R, D, Warps, E>>& acc,
+                         Packed<E, WarpgroupAccumulator<R, C, Warps, E>>& a, const B& b) {
+    using K = WarpgroupAccumulator<R, C, Warps, E>;
+    using L = WarpgroupAccumulator<R, D, Warps, E>;
+    static_assert(B::rows == C && B::cols == D && R == Warps * 16, "a warpgroup holds whole rows");
+    constexpr int turn_b = !Stored<B>::transposed;
+    settle(acc);
+    settle(a);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < C; k += 16)
+#pragma unroll
+        for (int n = 0; n < D; n += L::width) {
+            const uint32_t* words = a.words + k / 8;
+            ptx::wgmma_of_registers<E, L::width, turn_b>(&acc.v[n / 4], &acc.v[L::col_slots + n / 4], words[0],
+                                                         words[K::col_slots / 2], words[1], words[K::col_slots / 2 + 1],
+                                                         Stored<B>::right(b, k, n));
+        }
+    ptx::wgmma_commit();
+}
+
+/// Nothing was started: what waits for the product before the last one waits for the last one.
+PK_DEVICE void start_nothing() { ptx::wgmma_commit(); }
+
+/// Whether two layouts give the same rows to the same threads: rows lie in warps alike, whatever the columns.
+template <int R, int C, int D, int Warps, class E>
+struct SameRows<WarpgroupAccumulator<R, C, Warps, E>, WarpgroupAccumulator<R, D, Warps, E>> {
+    static constexpr bool value = true;
+};
+
+}  // namespace pk
