@@ -7,7 +7,7 @@ from pathlib import Path
 from portakern.backend import Backend, Language
 
 from .adopt import CONVENTION, adopt
-from .emitter import HipEmitter
+from .emitter import OPTIONS, HipEmitter
 from .interpreter import HipInterpreter
 from .runtime import HipRuntime
 from .schedules import schedules
@@ -26,6 +26,7 @@ HIP = Language(
     simulator=HipInterpreter(),
     convention=CONVENTION,
     adopt=adopt,
+    options=OPTIONS,
     format=lambda device: "hsaco",
 )
 

@@ -15,6 +15,8 @@ from portakern.dtypes import dtype
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
 from .emitter import LEFT_IN_REGISTERS, on_matrix_cores, subgroup, waves_across
+from .pingpong import slice_of
+from .products import product_of
 
 _MAX_THREADS = 1024
 
@@ -153,6 +155,7 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
     table = _CDNA if device.has("mfma") else _RDNA
     if device.count("shared_bytes_per_block") > 65536:
         table = (table[1], table[0], *table[2:])  # with more LDS a deeper slice costs no occupancy
+    yield from _turns(nest, device)
     fits: list[tuple[bool, Schedule]] = []
     for tm, tn, tk, warps, stages in table:
         depth = tk if element == 2 else 16
@@ -164,6 +167,31 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
         fits.append((_covers(m, tm) and _covers(n, tn), schedule))
     yield from (s for good, s in fits if good)
     yield from (s for good, s in fits if not good)
+
+
+# Tiles m x n of products whose waves take turns, and how much of the matrix cores' rate each is taken to reach next to the
+# best: guesses from how many matrix instructions stand between two barriers.  Plain tiles keep fewer waves busy.
+_TURNS = ((256, 256, 1.0), (256, 128, 0.8), (128, 256, 0.8))
+_PLAIN = (128, 128, 0.6)
+
+
+def _turns(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """Tiles whose waves take turns, where they would be done before plain ones."""
+    m, n, k = (nest.role(r)[0] for r in "mnk")
+    whole = all(isinstance(a.extent, int) and a.extent % 8 == 0 for a in (n, k)) and (_size(k) or 0) >= 128
+    if not device.has("mfma") or nest.dots not in ("f16", "bf16") or not whole or nest.role("reduced"):
+        return
+
+    def time(tm: int, tn: int, rate: float) -> float:
+        tiles = -(-(_size(m) or 4096) // tm) * -(-(_size(n) or 4096) // tn)
+        for axis in nest.role("batch"):
+            tiles *= _size(axis) or 1
+        return -(-tiles // product_of(device).count("units")) * tm * tn / rate
+
+    deep = slice_of(device)
+    for tm, tn, rate in sorted(_TURNS, key=lambda tile: time(*tile)):
+        if time(tm, tn, rate) < time(*_PLAIN):
+            yield Schedule(_tiles(nest, **{m.name: tm, n.name: tn, k.name: deep}), 2, 8)
 
 
 def _covers(axis: NestAxis, tile: int) -> bool:

@@ -285,6 +285,52 @@ inline int permlane_x16(int value, unsigned low, unsigned high) {
   return exchange("permlanex16", value, ((l & ~15) ^ 16) | select);
 }
 
+inline int first_lane(int value) { return exchange("readfirstlane", value, 0); }
+
+// ---- buffers and transposed reads ---------------------------------------------------------------------------------
+
+struct Buffer {
+  const char* start;
+  unsigned bytes;
+
+  // Words outside read as zero; the uniform part of an offset counts too (ISA guides, "Range Checking", raw buffers).
+  template <class V> V read(unsigned offset, unsigned base) const {
+    unsigned words[sizeof(V) / 4] = {};
+    for (unsigned i = 0; i < sizeof(V) / 4; ++i) {
+      const u64 at = u64(offset) + base + 4 * i;
+      if (at + 4 <= bytes) __builtin_memcpy(&words[i], start + at, 4);
+    }
+    return __builtin_bit_cast(V, words);
+  }
+};
+
+struct Words4 { unsigned v[4]; };
+
+// Copies to LDS land as soon as they start.
+inline void copy_to_lds(const Buffer& from, void* to, unsigned offset, unsigned base) {
+  const Words4 words = from.read<Words4>(offset, base);
+  __builtin_memcpy(static_cast<char*>(to) + 16 * current->lane, &words, 16);
+}
+
+// Each 16 lanes read 4 rows of 16 halves, 4 halves a lane; a lane gets a column (CDNA 4 ISA guide, DS_READ_B64_TR_B16).
+struct Transposed { u64 from; short got[4]; };
+
+inline void read_transposed_all(void** operands) {
+  short rows[wave_size][4];
+  for (int l = 0; l < wave_size; ++l) {
+    __builtin_memcpy(rows[l], reinterpret_cast<const void*>(static_cast<Transposed*>(operands[l])->from), 8);
+  }
+  for (int l = 0; l < wave_size; ++l) {
+    for (int j = 0; j < 4; ++j) static_cast<Transposed*>(operands[l])->got[j] = rows[(l & ~15) + 4 * j + (l & 15) / 4][l & 3];
+  }
+}
+
+inline Transposed read_transposed(u64 from) {
+  Transposed t{from, {}};
+  collective("ds_read_b64_tr_b16", read_transposed_all, t);
+  return t;
+}
+
 // ---- matrix instructions ------------------------------------------------------------------------------------------------
 
 typedef float F4 __attribute__((ext_vector_type(4)));
@@ -368,6 +414,16 @@ template <class T> struct Single { T v; T operator[](int) const { return v; } };
 #define __builtin_amdgcn_ds_swizzle(value, pattern) lanes::swizzle(value, pattern)
 #define __builtin_amdgcn_ds_bpermute(address, value) lanes::bpermute(address, value)
 #define __builtin_amdgcn_permlanex16(old, value, low, high, inactive, bound) lanes::permlane_x16(value, low, high)
+
+#define __builtin_amdgcn_readfirstlane(value) lanes::first_lane(value)
+
+#define __amdgpu_buffer_rsrc_t lanes::Buffer
+#define __builtin_amdgcn_make_buffer_rsrc(start, stride, bytes, format) \
+  lanes::Buffer{static_cast<const char*>(start), static_cast<unsigned>(bytes)}
+#define __builtin_amdgcn_raw_buffer_load_b64(buffer, offset, base, hints) (buffer).read<lanes::u64>(offset, base)
+#define __builtin_amdgcn_raw_buffer_load_b128(buffer, offset, base, hints) (buffer).read<lanes::Words4>(offset, base)
+#define __builtin_amdgcn_raw_ptr_buffer_load_lds(buffer, to, bytes, offset, base, fixed, hints) \
+  lanes::copy_to_lds(buffer, to, offset, base)
 
 #if defined(__GFX9__)
 #define __builtin_amdgcn_mfma_f32_16x16x4f32(x, y, d, a, b, c) \

@@ -23,6 +23,13 @@
 
 namespace pk {
 
+// Word 3 of a raw buffer's descriptor: the data format with which offsets count bytes (ISA guides, "Buffer Resource Descriptor").
+#if defined(__GFX9__)
+constexpr int buffer_format = 0x00020000;
+#else
+constexpr int buffer_format = 0x31004000;
+#endif
+
 #if defined(__GFX9__)
 constexpr int wave = 64;  // CDNA
 #else
@@ -66,6 +73,71 @@ PK_FN void sync() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
+}
+
+// The number of this wave in its block, which the compiler knows to be the same in all lanes.
+PK_FN int wave_number() { return __builtin_amdgcn_readfirstlane(thread() / wave); }
+
+// ---- LDS by address, and waits by hand ----------------------------------------------------------------------------
+//
+// Where copies to LDS are under way (LDS-DMA), the compiler waits for all of them before any read that it sees: reads are
+// written as instructions here, and whoever uses what they give says when to wait.
+
+#if defined(__AMDGCN__)
+using LdsAddress = uint32_t;
+typedef __attribute__((address_space(3))) void LdsVoid;
+PK_FN LdsAddress lds_address(const void* p) {
+  return static_cast<LdsAddress>(reinterpret_cast<uintptr_t>((const LdsVoid*)p));
+}
+PK_FN LdsVoid* lds_pointer(LdsAddress at) { return (LdsVoid*)static_cast<uintptr_t>(at); }
+
+template <int Offset> PK_FN void lds_read(i32x4& to, LdsAddress from) {
+  asm volatile("ds_read_b128 %0, %1 offset:%2" : "=v"(to) : "v"(from), "n"(Offset));
+}
+
+template <class V> PK_FN void lds_write(LdsAddress to, V value) {
+  *(__attribute__((address_space(3))) V*)static_cast<uintptr_t>(to) = value;
+}
+
+PK_FN void wait_for_lds() { asm volatile("s_waitcnt lgkmcnt(0)" ::: "memory"); }
+PK_FN void after_wait(i32x4& x) { asm volatile("" : "+v"(x)); }  // keeps the uses of x behind the wait
+
+// At most N of this wave's copies to LDS are still under way.
+template <int N> PK_FN void wait_for_copies() { asm volatile("s_waitcnt vmcnt(%0)" ::"n"(N) : "memory"); }
+#else
+using LdsAddress = uintptr_t;
+PK_FN LdsAddress lds_address(const void* p) { return reinterpret_cast<uintptr_t>(p); }
+PK_FN void* lds_pointer(LdsAddress at) { return reinterpret_cast<void*>(at); }
+template <int Offset> PK_FN void lds_read(i32x4& to, LdsAddress from) {
+  __builtin_memcpy(&to, lds_pointer(from + Offset), sizeof to);
+}
+template <class V> PK_FN void lds_write(LdsAddress to, V value) { __builtin_memcpy(lds_pointer(to), &value, sizeof value); }
+PK_FN void wait_for_lds() {}
+PK_FN void after_wait(i32x4&) {}
+template <int N> PK_FN void wait_for_copies() {}
+#endif
+
+// Two reads of 4 depths x 16 each, `Apart` bytes from each other: a lane gets eight depths of one of the 16.
+template <int Offset, int Apart> PK_FN void lds_read_transposed(i32x4& to, LdsAddress from) {
+#if defined(__gfx950__) && defined(__AMDGCN__)
+  i32x2 low, high;
+  asm volatile("ds_read_b64_tr_b16 %0, %1 offset:%2" : "=v"(low) : "v"(from), "n"(Offset));
+  asm volatile("ds_read_b64_tr_b16 %0, %1 offset:%2" : "=v"(high) : "v"(from), "n"(Offset + Apart));
+  to.lo = low;
+  to.hi = high;
+#elif !defined(__AMDGCN__)
+  to.lo = __builtin_bit_cast(i32x2, lanes::read_transposed(from + Offset).got);
+  to.hi = __builtin_bit_cast(i32x2, lanes::read_transposed(from + Offset + Apart).got);
+#endif
+}
+
+// A barrier of the block that orders nothing but instructions: reads and copies may be under way across it.
+PK_FN void turn() {
+  asm volatile("" ::: "memory");
+  __builtin_amdgcn_sched_barrier(0);
+  __builtin_amdgcn_s_barrier();
+  __builtin_amdgcn_sched_barrier(0);
+  asm volatile("" ::: "memory");
 }
 
 // ---- exchange between the lanes of a wave -------------------------------------------------------------------------

@@ -2,7 +2,9 @@
 #pragma once
 
 #include "pk/combine.h"
+#include "pk/grid.h"
 #include "pk/matrix.h"
+#include "pk/pingpong.h"
 #include "pk/reduce.h"
 #include "pk/relayout.h"
 #include "pk/scan.h"

@@ -27,6 +27,9 @@ typedef f16 f16x8 __attribute__((ext_vector_type(8)));
 typedef f16 f16x16 __attribute__((ext_vector_type(16)));
 typedef bf16 bf16x8 __attribute__((ext_vector_type(8)));
 typedef bf16 bf16x16 __attribute__((ext_vector_type(16)));
+typedef int32_t i32x2 __attribute__((ext_vector_type(2)));
+typedef int32_t i32x4 __attribute__((ext_vector_type(4)));
+typedef int16_t i16x4 __attribute__((ext_vector_type(4)));
 typedef int16_t i16x8 __attribute__((ext_vector_type(8)));
 typedef int16_t i16x16 __attribute__((ext_vector_type(16)));
 

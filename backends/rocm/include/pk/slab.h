@@ -1,0 +1,102 @@
+// Operands of matrix products in LDS, swizzled, and what a wave reads of them into registers.
+#pragma once
+
+#include "pk/buffer.h"
+#include "pk/matrix.h"
+
+#if defined(__GFX9__)
+
+namespace pk {
+
+// One step's slice of an operand of 16-bit elements, R x C as it lies in memory, in two halves along the free dim.
+//
+// Chunks of 16 bytes are permuted inside a line (XOR with bits of the line's number), so that neither copying nor reading
+// meets a bank of LDS twice.  An upright slab has the depth along its lines.  Where memory has it the other way round, gfx950
+// keeps that and transposes as it reads; the others transpose on the way to LDS.
+// `Parts` waves share each half among them, `Threads` threads bring it.
+template <class T, int R, int C, Depth D, int Parts, int Threads = 8 * wave> struct Slab {
+  using Element = T;
+  static constexpr int parts = Parts, threads = Threads;
+  static constexpr bool straight = D == Depth::along_cols;
+#if defined(__gfx950__)
+  static constexpr bool upright = straight;
+#else
+  static constexpr bool upright = true;
+#endif
+  static constexpr int size = static_cast<int>(sizeof(T));
+  static constexpr int free = straight ? R : C, depth = straight ? C : R;
+  static constexpr int line = (upright ? depth : free / 2) * size;  // bytes
+  static constexpr int half = free / 2 * depth * size;
+  static_assert(size == 2 && (upright ? line == 64 || line == 128 : line == 128 || line == 256), "lines fill the banks");
+  char data[2 * half] __attribute__((aligned(1024)));
+
+  // Where byte `at` of line n is, in a half.
+  PK_FN static int place(int n, int at) { return (n * line + at) ^ key(n); }
+
+  PK_FN static int key(int n) {
+    if constexpr (upright && line == 128) return (n & 7) << 4;
+    else if constexpr (upright) return ((n >> 1 & 3) | (n >> 3 & 1) << 2) << 4;  // two lines fill the banks
+    else if constexpr (line == 256) return ((n & 3) | (n >> 3 & 1) << 2) << 5;
+    else return ((n >> 1 & 1) | (n >> 3 & 1) << 1) << 5;
+  }
+};
+
+// What a lane holds of one half: `Tiles` tiles of 16 by `Steps` steps of 32 deep, 8 elements of each.
+template <class T, int Tiles, int Steps> struct Part {
+  using Element = T;
+  i32x4 v[Tiles][Steps];
+};
+
+// How wave number `part` of those that share a half reads its part of it.
+template <class S> struct Reader {
+  static constexpr int tiles = S::free / 2 / S::parts / 16, steps = S::depth / 32;
+  using Fragments = Part<typename S::Element, tiles, steps>;
+  static constexpr int starts = S::upright ? steps : tiles;  // the rest is in the instructions' offsets
+
+  LdsAddress slots;
+  int own[starts];
+
+  PK_FN Reader(const S* slots_, int part) : slots(lds_address(slots_)) {
+    const int l = lane() % 16, group = lane() / 16;
+#pragma unroll
+    for (int n = 0; n < starts; ++n) {
+      own[n] = S::upright ? S::place(part * tiles * 16 + l, n * 64 + group * 16)
+                          : S::place(group * 8 + l / 4, (part * tiles + n) * 32 + l % 4 * 8);
+    }
+  }
+
+  // Starts reading this wave's part of half H of a slot; `arrived` says when it is there.
+  template <int H> PK_FN void read(Fragments& to, int slot) const {
+    const LdsAddress slab = slots + slot * static_cast<int>(sizeof(S));
+#pragma unroll
+    for (int n = 0; n < starts; ++n) read_from<H>(slab + own[n], to, n);
+  }
+
+ private:
+  template <int H, int I = 0> PK_FN static void read_from(LdsAddress from, Fragments& to, int n) {
+    if constexpr (S::upright && I < tiles) {
+      lds_read<H * S::half + I * 16 * S::line>(to.v[I][n], from);
+      read_from<H, I + 1>(from, to, n);
+    } else if constexpr (!S::upright && I < steps) {
+      lds_read_transposed<H * S::half + I * 32 * S::line, 4 * S::line>(to.v[n][I], from);
+      read_from<H, I + 1>(from, to, n);
+    }
+  }
+};
+
+// What this wave reads of LDS has arrived, and the fragments may be used.
+template <class... Parts> PK_FN void arrived(Parts&... parts) {
+  wait_for_lds();
+  const auto release = [](auto& part) {
+#pragma unroll
+    for (auto& tile : part.v) {
+#pragma unroll
+      for (i32x4& x : tile) after_wait(x);
+    }
+  };
+  (release(parts), ...);
+}
+
+}  // namespace pk
+
+#endif

@@ -1,0 +1,137 @@
+"""The plan of a product whose waves take turns: what each turn reads, sets going, waits for and multiplies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from portakern.emit.clike import KernelPlan
+from portakern.emit.clike import plan as p
+from portakern.ir.size import Size
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An operand of the product on its way from memory to LDS.
+
+    ``side`` is rows (the left operand) or cols.  ``origin`` is its first element for this tile at depth 0, ``stride`` how far
+    apart its rows in memory are, ``left`` how much of its free dim exists from there on, all as C text.  ``parts`` is how many
+    waves share one half of it, ``line`` how many bytes neighbouring chunks of a line of LDS have, ``copies`` how many copies a
+    wave starts for one half.
+    """
+
+    name: str
+    side: str
+    dtype: str
+    rows: int
+    cols: int
+    straight: bool
+    origin: str
+    stride: str
+    left: str
+    parts: int
+    copies: int
+
+    @property
+    def free(self) -> int:
+        return self.rows if self.straight else self.cols
+
+    @property
+    def slot_bytes(self) -> int:
+        return self.rows * self.cols * 2
+
+    def __str__(self) -> str:
+        depth = "along the lines" if self.straight else "across the lines"
+        return (
+            f"slab {self.name}: {self.dtype} [{self.rows}, {self.cols}] of LDS, XOR-swizzled, depth {depth}, 2 slots of "
+            f"{self.slot_bytes} bytes in two halves; from [{self.origin}] stride {self.stride} left {self.left}"
+        )
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One turn of a wave: between two barriers it reads and sets going, between the next two it multiplies.
+
+    ``reads`` half ``half`` of an operand's slice (this step's, or the next one's where ``ahead``) into the registers ``into``.
+    ``sends`` is what goes on its way to LDS: (operand, half, steps ahead); or, through registers, what is put into the other
+    slot and fetched anew.  ``wait`` is how many copies to LDS may still be under way after that.  ``needs`` names the registers
+    that must have arrived before quarter ``quarter`` is multiplied from the registers rows and ``cols``.
+    """
+
+    reads: Operand
+    half: int
+    ahead: int
+    into: str
+    sends: tuple[Operand, int, int] | None
+    wait: int | None
+    needs: tuple[str, ...]
+    quarter: tuple[int, int]
+    cols: str
+
+    def __str__(self) -> str:
+        step = " of the next slice" if self.ahead else ""
+        lines = [f"read {self.into} = half {self.half} of {self.reads.name}{step} (LDS to registers)"]
+        if self.sends is not None:
+            operand, half, ahead = self.sends
+            if self.wait is None:
+                lines.append(f"put the next slice of {operand.name} (registers to LDS)")
+                lines.append(f"every other time, fetch two slices of {operand.name} (memory to registers)")
+            else:
+                lines.append(f"copy half {half} of {operand.name}, {ahead} steps ahead (memory to LDS)")
+        if self.wait is not None:
+            lines.append(f"wait until {self.wait} copies are under way")
+        arrive = f"wait for {', '.join(self.needs)}; " if self.needs else ""
+        lines += ["barrier", f"{arrive}multiply quarter {self.quarter} += rows * {self.cols}", "barrier"]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Place:
+    """The coordinate of a block's tile along one axis: ``name`` (empty: it has one tile) as C text."""
+
+    name: str
+    text: str
+    note: str
+
+
+@dataclass(frozen=True)
+class PingPongPlan(KernelPlan):
+    """``tiles`` counts the tiles of the result: rows, columns, batches; blocks take them in bands of ``band`` rows, and the
+    ``dies`` of the device take neighbouring ones.  ``direct`` is whether copies to LDS pass registers by."""
+
+    tiles: tuple[Size, Size, Size] = (1, 1, 1)
+    band: int = 8
+    dies: int = 1
+    depth: int = 0
+    direct: bool = False
+    operands: tuple[Operand, ...] = ()
+    places: tuple[Place, ...] = ()
+    before: tuple[p.Statement, ...] = ()
+    acc: str = "acc"
+    turns: tuple[Turn, ...] = ()
+    after: tuple[p.Statement, ...] = ()
+
+    @property
+    def slice(self) -> int:
+        """How deep one slot is."""
+        a = self.operands[0]
+        return a.cols if a.straight else a.rows
+
+    def __str__(self) -> str:
+        params = ", ".join(f"{q.name}: {q.dtype}{'' if q.role != 'array' else '*'}" for q in self.params)
+        rows, cols, batches = self.tiles
+        way = "memory to LDS" if self.direct else "memory to registers to LDS"
+        lines = [
+            f"kernel {self.name}({params})",
+            f"    blocks {self.blocks}, warps {self.warps}, threads {self.threads}",
+            f"    tiles {rows} x {cols} x {batches}, in bands of {self.band} rows, neighbours on the same of {self.dies} dies",
+            *(f"    layout {x}" for x in self.layouts),
+            *(f"    {x}" for x in self.operands),
+            f"    operands go from {way}; waves 4 to 7 are one barrier behind waves 0 to 3",
+            *(f"    {x.name} = {x.text}" for x in self.places if x.name),
+            *(f"    {s}" for s in self.before),
+            f"    each slice of {self.slice} of depth {self.depth}",
+        ]
+        for n, turn in enumerate(self.turns):
+            lines += [f"        turn {n}", *(f"            {line}" for line in str(turn).split("\n"))]
+        lines.append("    all copies have landed, all waves are done: the epilogue, on registers")
+        return "\n".join([*lines, *(f"    {line}" for s in self.after for line in str(s).split("\n"))]) + "\n"

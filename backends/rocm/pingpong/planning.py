@@ -1,0 +1,215 @@
+"""Whether the waves of a product can take turns, and its plan where they can."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from portakern.backend import Target
+from portakern.device import Device
+from portakern.dtypes import DTYPES
+from portakern.emit.clike import KernelPlan, Planner
+from portakern.emit.clike import plan as p
+from portakern.emit.clike.layouts import Layout, dims_of, tiles_of
+from portakern.emit.clike.memory import size_text
+from portakern.errors import ScheduleError
+from portakern.ir import tile as t
+from portakern.ir.size import Size, divides, product
+
+from ..products import product_of
+from .plan import Operand, PingPongPlan, Place, Turn
+
+WAVES = (2, 4)
+"""Waves of a block: those that share the columns of a half, and those that share its rows."""
+
+
+OPTION = "waves"
+"""The schedule's option: ``turns`` (two waves of a SIMD alternate), ``plain``, or ``auto``."""
+
+
+def slice_of(device: Device) -> int:
+    """How deep one slot is: for tiles of 256 x 256 two fill 128 of the 160 KB of LDS of CDNA 4, or all 64 KB of the others."""
+    return 64 if device.has("lds_dma_16") else 32
+
+
+_THREADS = 512
+_VECTOR = 8
+_ANYWHERE = (p.Scalar, p.Map, p.Fill, p.LoadTile, p.StoreTile, p.Assign)
+_REACH = 1 << 31
+_BAND = 8
+
+
+def pingpong(plan: KernelPlan, planner: Planner, target: Target) -> KernelPlan:
+    """``plan`` with waves that take turns where that is possible and not forbidden.
+
+    Raises :class:`ScheduleError` where the schedule asks for it and it cannot be had.
+    """
+    kernel = planner.kernel
+    asked = str(kernel.schedule.option(OPTION, "auto"))
+    if asked == "plain":
+        return plan
+    obstacle = _obstacle(plan, kernel, target)
+    if not obstacle:
+        return _PingPong(plan, planner, target).plan()
+    if asked == "turns":
+        raise ScheduleError(f"the waves of {kernel.name} cannot take turns on {target}: {obstacle}",
+                            hint=f"take waves=plain, or tiles of 256 x 256 x {slice_of(target.device)} by 8 warps")  # fmt: skip
+    return plan
+
+
+# ---- what stands in the way -----------------------------------------------------------------------------------------------
+
+
+def _obstacle(plan: KernelPlan, kernel: t.Kernel, target: Target) -> str:
+    if not target.device.has("mfma"):
+        return f"{target.device.name} has no MFMA"
+    dots = [op for op in tiles_of(kernel.body) if isinstance(op, t.Dot)]
+    loops = [s for s in plan.body if isinstance(s, p.Loop)]
+    if len(dots) != 1 or len(loops) != 1 or kernel.schedule.warps != WAVES[0] * WAVES[1]:
+        return "it is not one product in one loop by 8 warps"
+    loop, dot = loops[0], dots[0]
+    if loop.pipeline is None or len(loop.pipeline.copies) != 2 or loop.begin != "0" or len(loop.body) != 1:
+        return "its loop does more than the product of two operands that are copied ahead (stages=2)"
+    odd = next((s for s in plan.body if not isinstance(s, (*_ANYWHERE, p.Loop))), None)
+    if odd is not None:
+        return f"what follows the product needs LDS, which is full ({type(odd).__name__.lower()})"
+    if t.tile_type(dot.lhs).dtype not in ("f16", "bf16"):
+        return "its elements have not 16 bits"
+    tiles = [n for _, n in dims_of(dot)]
+    deep = slice_of(target.device)
+    if any(n not in (128, 256) for n in tiles) or kernel.axis[dot.axis].tile != deep:
+        return f"its tiles are not 128 or 256 wide and {deep} deep"
+    row, col = (axis for axis, _ in dims_of(dot))
+    if any(a.tile > 1 and a.name not in (row, col) for a in kernel.grid):
+        return "it has tiles along a third axis"
+    loads = [_load(dot.lhs), _load(dot.rhs)]
+    return next(filter(None, (_obstacle_to_load(x, dot, kernel, target) for x in loads)), "")
+
+
+def _load(op: object) -> t.Load | None:
+    """The load behind an operand, looking through what copies do anyway."""
+    while isinstance(op, t.Permute | t.Mask):
+        op = op.x
+    return op if isinstance(op, t.Load) else None
+
+
+def _obstacle_to_load(load: t.Load | None, dot: t.Dot, kernel: t.Kernel, target: Target) -> str:
+    if load is None:
+        return "an operand is computed"
+    have, name = t.buffer_type(load.buffer), str(getattr(load.buffer, "name", "an operand"))
+    (row, _), (col, cols) = dims_of(load)
+    by_axis = {i.plain: (n, s) for i, n, s in zip(load.indices, have.shape, have.element_strides, strict=True)}
+    if None in by_axis or row not in by_axis or col not in by_axis:
+        return f"{name} is not read by plain coordinates"
+    (rows_have, stride), (cols_have, one) = by_axis[row], by_axis[col]
+    if one != 1 or not isinstance(stride, int) or not isinstance(cols_have, int) or cols_have % _VECTOR or have.align % 16:
+        return f"the rows of {name} are not contiguous and whole vectors of {_VECTOR}"
+    if not all(divides(_VECTOR, s) for i, s in zip(load.indices, have.element_strides, strict=True) if i.plain != col):
+        return f"the rows of {name} do not begin at multiples of 16 bytes"
+    straight = col == dot.axis
+    if not isinstance(kernel.axis[dot.axis].extent, int):
+        return "its depth is open"
+    lines = kernel.axis[row].tile if straight else rows_have
+    if not isinstance(lines, int) or lines * stride * DTYPES[have.dtype].bytes >= _REACH - 512 * stride:
+        return f"{name} is longer than the offsets of a buffer reach"
+    if not straight and not target.device.has("ds_read_tr") and cols != 256:
+        return f"{name} is transposed by patches, of which 256 columns are needed"
+    return ""
+
+
+# ---- the plan -----------------------------------------------------------------------------------------------------------
+
+
+class _PingPong:
+    """Builds the plan from the plain one: layouts, epilogue and addresses stay as they are."""
+
+    def __init__(self, plan: KernelPlan, planner: Planner, target: Target) -> None:
+        self.of, self.planner, self.kernel, self.target = plan, planner, planner.kernel, target
+        self.dot = next(op for op in tiles_of(self.kernel.body) if isinstance(op, t.Dot))
+        self.row, self.col = (axis for axis, _ in dims_of(self.dot))
+        self.loop = next(s for s in plan.body if isinstance(s, p.Loop))
+        self.direct = target.device.has("lds_dma_16")
+
+    def plan(self) -> PingPongPlan:
+        at = self.of.body.index(self.loop)
+        places, first = self._places()
+        a, b = self._operands()
+        after = self.of.body[at + 1 :]
+        dot = next(s for s in self.loop.body if isinstance(s, p.Dot))
+        tiles = (self.kernel.axis[self.row].steps, self.kernel.axis[self.col].steps, self._batches())
+        layouts = tuple(self._layout(x, dot) for x in self.of.layouts)
+        fields = {**vars(self.of), "layouts": layouts}
+        depth = self.kernel.axis[self.dot.axis].extent
+        assert isinstance(depth, int)
+        return PingPongPlan(
+            **fields, tiles=tiles, band=int(self.kernel.schedule.option("band", _BAND)),
+            dies=product_of(self.target.device).count("dies", 1), depth=depth, direct=self.direct, operands=(a, b),
+            places=places, before=self.of.body[first:at], acc=dot.acc, turns=self._turns(a, b), after=after,
+        )  # fmt: skip
+
+    def _layout(self, x: Layout, dot: p.Dot) -> Layout:
+        return replace(x, kind="quarters") if x == dot.place.layout else x
+
+    def _batches(self) -> Size:
+        return product(tuple(a.steps for a in self.kernel.grid if a.name not in (self.row, self.col)))
+
+    def _places(self) -> tuple[tuple[Place, ...], int]:
+        """Coordinates from a tile's place, and how many statements of the plain plan they stand for."""
+        several = [a for a in reversed(self.kernel.grid) if a.steps != 1]
+        skipped = len(several) + (len(several) > 1)
+        scalars = self.of.body[1 if len(several) > 1 else 0 :]
+        names = {a.name: s.name for a, s in zip(several, scalars, strict=False) if isinstance(s, p.Scalar)}
+        batch = [a for a in self.kernel.grid if a.name not in (self.row, self.col) and a.steps != 1]
+        texts = {axis: f"tile.{word} * {self.kernel.axis[axis].tile}" for axis, word in ((self.row, "row"), (self.col, "col"))}
+        inner: Size = 1
+        for a in reversed(batch):
+            text = "tile.batch" if inner == 1 else f"tile.batch / {_factor(inner)}"
+            texts[a.name] = text if a is batch[0] else f"{text} % {_factor(a.steps)}"
+            inner = product((inner, a.steps))
+        made = [Place(names[a.name], texts[a.name], f"first of {a.tile} coordinates along {a.name}" if a.tile > 1
+                      else f"coordinate along {a.name}") for a in self.kernel.grid if a.steps != 1]  # fmt: skip
+        return tuple(made), skipped
+
+    def _operands(self) -> tuple[Operand, Operand]:
+        made: dict[str, Operand] = {}
+        assert self.loop.pipeline is not None
+        depth = slice_of(self.target.device)
+        for stage in self.loop.pipeline.copies:
+            side = "rows" if stage.shared.role == "A" else "cols"
+            op = self.dot.lhs if (self.row in t.tile_type(self.dot.lhs).axes) == (side == "rows") else self.dot.rhs
+            load = _load(op)
+            assert load is not None
+            access = self.planner.addresses.access(load, self.planner.variable[load.buffer], dims_of(load))
+            straight = dims_of(load)[1][0] == self.dot.axis
+            free = stage.shared.rows if straight else stage.shared.cols
+            left = (access.left[0 if straight else 1] if access.left else "") or str(free)
+            rows, cols = (free, depth) if straight else (depth, free)
+            made[side] = Operand(
+                stage.shared.name, side, stage.shared.dtype, rows, cols, straight, access.origin, access.strides[0], left,
+                WAVES[0] if side == "rows" else WAVES[1], free // 2 * depth * 2 // (_THREADS * 16),
+            )  # fmt: skip
+        return made["rows"], made["cols"]
+
+    def _turns(self, a: Operand, b: Operand) -> tuple[Turn, ...]:
+        """Upper rows times left columns, times right columns, then lower rows the other way round.
+
+        What a copy straight to LDS overwrites was read two barriers ago or earlier.  Through registers whole slices are put
+        at once into the slot that the last slice has left, the right one before the left one, which is read later.
+        """
+        if self.direct:
+            sends = ((a, 1, 1), (b, 0, 2), (a, 0, 2), (b, 1, 2))
+            # Behind the half that is read next only the five that were sent last may be under way.
+            waits = (3 * a.copies + 2 * b.copies, 2 * a.copies + 3 * b.copies) * 2
+        else:
+            sends, waits = (None, (b, 0, 1), (a, 0, 1), None), (None,) * 4
+        return (
+            Turn(a, 0, 0, "rows", sends[0], waits[0], ("left", "rows"), (0, 0), "left"),
+            Turn(b, 1, 0, "right", sends[1], waits[1], ("right",), (0, 1), "right"),
+            Turn(a, 1, 0, "rows", sends[2], waits[2], ("rows",), (1, 0), "left"),
+            Turn(b, 0, 1, "left", sends[3], waits[3], (), (1, 1), "right"),
+        )
+
+
+def _factor(size: Size) -> str:
+    text = size_text(size)
+    return text if re.fullmatch(r"\w+", text) else f"({text})"

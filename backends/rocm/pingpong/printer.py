@@ -1,0 +1,135 @@
+"""The text of a product whose waves take turns."""
+
+from __future__ import annotations
+
+from portakern.emit.clike import Printer
+from portakern.emit.clike import plan as p
+from portakern.emit.clike.memory import size_text
+
+from .plan import Operand, PingPongPlan, Turn
+
+_OF_TURN = {
+    (0, 0): "upper rows by left columns", (0, 1): "upper rows by right columns",
+    (1, 0): "lower rows by left columns", (1, 1): "lower rows by right columns",
+}  # fmt: skip
+
+
+def print_pingpong(printer: Printer, k: PingPongPlan) -> list[str]:
+    """Lines of the kernel; ``printer`` prints the statements inside."""
+    a, b = k.operands
+    sizes = [s for s in k.before if isinstance(s, p.Scalar)]
+    body = [
+        *printer.usings(k), *_slabs(printer, k), "", *_tile(k), *printer.statements(sizes), *_operands(k), "",
+        *printer.statements([s for s in k.before if s not in sizes]),
+        f"decltype({_reader(a)})::Fragments rows;  // what this wave holds of one half of its operands",
+        f"decltype({_reader(b)})::Fragments left, right;",
+        *(_direct(k) if k.direct else _held(k)),
+        *printer.statements(k.after),
+    ]  # fmt: skip
+    return [*printer.opening(k), *_indent(body), "}"]
+
+
+def _slabs(printer: Printer, k: PingPongPlan) -> list[str]:
+    lines: list[str] = []
+    for x in k.operands:
+        way = "cols" if x.straight else "rows"
+        kind = f"pk::Slab<{printer.dialect.type(x.dtype)}, {x.rows}, {x.cols}, pk::Depth::along_{way}, {x.parts}>"
+        lines.append(f"__shared__ {kind} {x.name}[2];  // {x.parts} waves share each half")
+    return lines
+
+
+def _tile(k: PingPongPlan) -> list[str]:
+    counts = ", ".join(str(size_text(n)) for n in (k.tiles if k.tiles[2] != 1 else k.tiles[:2]))
+    note = f"in bands of {k.band} rows" + (f"; each of {k.dies} dies takes neighbours" if k.dies > 1 else "")
+    lines = [f"const auto tile = pk::tile_at<{k.dies}, {k.band}>(blockIdx.x, {counts});  // {note}"] if k.places else []
+    return [*lines, *(f"const int64_t {x.name} = {x.text};  // {x.note}" for x in k.places)]
+
+
+def _operands(k: PingPongPlan) -> list[str]:
+    lines = ["const int wave_row = pk::wave_number() / 4, wave_col = pk::wave_number() % 4;"]
+    for x in k.operands:
+        feed = "const pk::Feed" if k.direct else "pk::HeldFeed"
+        lines.append(f"{feed} {_feed(x)}({x.name}, {x.origin}, {x.stride}, {x.left}, {size_text(k.depth)});")
+    lines += [f"const pk::Reader {_reader(x)}({x.name}, wave_{'row' if x.side == 'rows' else 'col'});" for x in k.operands]
+    return lines
+
+
+def _direct(k: PingPongPlan) -> list[str]:
+    """Copies from memory to LDS: the loop needs no other end, since copies of what lies beyond are zeros."""
+    a, b = k.operands
+    fa, fb = _feed(a), _feed(b)
+    lines = [
+        "// Two steps set out, but for the last half.",
+        f"{fb}.start<0>(0); {fa}.start<0>(0); {fb}.start<1>(0); {fa}.start<1>(0);",
+        f"{fb}.start<0>(1); {fa}.start<0>(1); {fb}.start<1>(1);",
+        f"pk::wait_for_copies<{k.turns[-1].wait}>();  // the first two halves have landed",
+        *_skew(b),
+        "#pragma unroll 1",
+        f"for (int step = 0; step < {-(-k.depth // k.slice)}; ++step) {{",
+    ]
+    turns: list[str] = []
+    for turn in k.turns:
+        assert turn.sends is not None
+        operand, half, ahead = turn.sends
+        sends = [f"{_feed(operand)}.start<{half}>(step + {ahead});", f"pk::wait_for_copies<{turn.wait}>();"]
+        turns += ["", *_turn(turn, "(step + 1) % 2" if turn.ahead else "step % 2", sends, k.acc)]
+    return [*lines, *_indent(turns[1:]), "}", *_level(["pk::wait_for_copies<0>();"])]
+
+
+def _held(k: PingPongPlan) -> list[str]:
+    """Copies through registers: two slices are fetched at a time, and put into LDS one after the other."""
+    a, b = k.operands
+    lines = [
+        *(f"{_feed(x)}.{word}(0);" for word in ("fetch", "put") for x in (a, b)),
+        "pk::wait_for_lds();",
+        *_skew(b),
+        "#pragma unroll 1",
+        f"for (int step = 0; step < {-(-k.depth // (2 * k.slice))}; ++step) {{",
+        "    #pragma unroll",
+        "    for (int slot = 0; slot < 2; ++slot) {",
+    ]
+    turns: list[str] = []
+    for turn in k.turns:
+        sends: list[str] = []
+        if turn.sends is not None:
+            feed = _feed(turn.sends[0])
+            sends = [f"{feed}.put(1 - slot);  // the next slice", f"if (slot == 0) {feed}.fetch(step + 1);"]
+        turns += ["", *_turn(turn, "1 - slot" if turn.ahead else "slot", sends, k.acc)]
+    return [*lines, *_indent(_indent(turns[1:])), "    }", "}", *_level([])]
+
+
+def _level(waits: list[str]) -> list[str]:
+    return ["if (wave_row == 0) pk::turn();  // all waves are level again", *waits, "pk::wait_for_lds();", "pk::sync();"]
+
+
+def _skew(b: Operand) -> list[str]:
+    return [
+        "pk::turn();",
+        "if (wave_row == 1) pk::turn();  // from now on these waves multiply while the others read, and the reverse",
+        f"{_reader(b)}.read<0>(left, 0);",
+    ]
+
+
+def _turn(turn: Turn, slot: str, sends: list[str], acc: str) -> list[str]:
+    arrive = [f"pk::arrived({', '.join(turn.needs)});"] if turn.needs else []
+    i, j = turn.quarter
+    return [
+        f"{_reader(turn.reads)}.read<{turn.half}>({turn.into}, {slot});",
+        *sends,
+        "pk::turn();",
+        *arrive,
+        f"pk::multiply<{i}, {j}>({acc}, rows, {turn.cols});  // {_OF_TURN[turn.quarter]}",
+        "pk::turn();",
+    ]
+
+
+def _feed(x: Operand) -> str:
+    return f"{x.name.removesuffix('_shared')}_feed"
+
+
+def _reader(x: Operand) -> str:
+    return f"{x.name.removesuffix('_shared')}_reader"
+
+
+def _indent(lines: list[str]) -> list[str]:
+    return ["    " + line if line else "" for line in lines]
