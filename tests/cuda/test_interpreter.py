@@ -85,17 +85,27 @@ def test_a_barrier_that_not_all_threads_meet_is_an_error() -> None:
         error_of("column_sums", source)
 
 
-def test_operands_off_16_bytes_are_packed_first(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("size", "tile", "warps"),
+    [((201, 135, 267), (128, 128, 64), 8), ((70, 515, 267), (128, 256, 64), 8), ((300, 139, 70), (256, 128, 64), 8),
+     ((70, 129, 130), (64, 64, 64), 4)],
+)  # fmt: skip
+def test_arrays_off_16_bytes(size: tuple[int, int, int], tile: tuple[int, int, int], warps: int,
+                             monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    """Operands are packed first, and the result is written row by row."""
     monkeypatch.setattr("portakern.backends.cuda.hopper.packing.LEAST", 1)
     monkeypatch.setattr("portakern.backends.cuda.hopper.packing.SHORTEST", 1)
-    program = scheduled(samples.matmul_bias(201, 135, 267, "bf16", (128, 128, 64)), 8, 3)
+    program = scheduled(samples.matmul_bias(*size, "bf16", tile), warps, 3)
     source = CUDA.emitter.emit(program, HOPPER)
-    assert [x.kernel for x in source.launches] == ["matmul_bias_pack_a", "matmul_bias_pack_w", "matmul_bias"]
-    assert [a.name for a in source.by_role("temporary")] == ["a_packed", "w_packed"]
-    buffers = references.make_buffers(program)
-    SIMULATOR.load(source, None).run(buffers, references.SIZES)
-    assert all(map(references.guards_intact, buffers.values()))
-    assert references.error_ratio(program, buffers) <= 1
+    packed = [f"matmul_bias_pack_{name}" for name in ("a", "w") if (size[2] if name == "a" else size[1]) % 8]
+    assert [x.kernel for x in source.launches] == [*packed, "matmul_bias"] and len(source.by_role("temporary")) == len(packed)
+    assert "writer.store(" in source.text
+    executable = SIMULATOR.load(source, None)
+    for _ in range(2):
+        buffers = references.make_buffers(program)
+        executable.run(buffers, references.SIZES)
+        assert all(map(references.guards_intact, buffers.values()))
+        assert references.error_ratio(program, buffers) <= 1
 
 
 def test_bytes_that_never_arrive_are_an_error() -> None:

@@ -53,6 +53,16 @@ class SendTile(p.StoreTile):
 
 
 @dataclass(frozen=True)
+class WriteRows(p.StoreTile):
+    """A store to rows that begin off 16 bytes, through eight rows of shared memory for each warp, ``bytes`` in all."""
+
+    bytes: int = 0
+
+    def __str__(self) -> str:
+        return f"write rows of {super().__str__().removeprefix('store ')}"
+
+
+@dataclass(frozen=True)
 class Place:
     """The coordinate of a tile along one axis: ``name`` (empty: it has one tile, at 0) from the tile's number as C text."""
 
@@ -97,15 +107,19 @@ class PipelinePlan(CudaKernelPlan):
     def barriers_at(self) -> int:
         """Where the pipeline's barriers lie in shared memory, behind all else."""
         panels = 0 if self.sent is None else self.threads // WARPGROUP * self.sent.panels
-        return self.outbox_at + panels * PANEL_BYTES
+        return self.outbox_at + panels * PANEL_BYTES + (self.written.bytes if self.written else 0)
 
     @property
     def sent(self) -> SendTile | None:
         return next((s for s in self.after if isinstance(s, SendTile)), None)
 
     @property
+    def written(self) -> WriteRows | None:
+        return next((s for s in self.after if isinstance(s, WriteRows)), None)
+
+    @property
     def outbox_at(self) -> int:
-        """Where the panels lie through which the result goes to memory; aligned to 1024 bytes as the operands' slots are."""
+        """Where the panels (or rows) lie through which the result goes to memory; aligned to 1024 bytes as slots are."""
         return self.slots * self.slot_bytes
 
     @property

@@ -17,7 +17,7 @@ from portakern.ir import tile as t
 from portakern.ir.size import Size, ceildiv, divides, product
 
 from ..plans import CudaKernelPlan, by_warpgroups
-from .plan import PANEL_BYTES, WARPGROUP, Feed, PipelinePlan, Place, SendTile
+from .plan import PANEL_BYTES, WARPGROUP, Feed, PipelinePlan, Place, SendTile, WriteRows
 
 MOVERS = ("auto", "threads", "engine")
 """Who moves tiles between memory and shared memory: the threads that multiply, or the copy engine."""
@@ -284,11 +284,13 @@ class _Pipeline:
         return spec, tuple(self._at(a) for a in [*dims, *reversed(batch)])
 
     def _after(self, after: tuple[p.Statement, ...], slot_bytes: int) -> tuple[p.Statement, ...]:
-        """``after`` with the result sent through the copy engine, where it can be and there is room for its panels."""
+        """``after`` with the result sent through the copy engine, where it can be and there is room for its panels; else, where
+        its rows begin off 16 bytes, written row by row."""
         asked = str(self.kernel.schedule.option("stores", "auto"))
         assert self.loop.pipeline is not None
         used = self.loop.pipeline.slots * slot_bytes + 1024
-        room = (self.target.device.count("shared_bytes_per_block") - used) // (self.of.threads // WARPGROUP * PANEL_BYTES)
+        left = self.target.device.count("shared_bytes_per_block") - used
+        room = left // (self.of.threads // WARPGROUP * PANEL_BYTES)
         stores = [op for op in self.kernel.body.walk() if isinstance(op, t.Store)]
         obstacle = "it is not the only one" if len(stores) != 1 else self._obstacle_to_send(stores[0], after)
         if not obstacle and room < 1:
@@ -297,10 +299,20 @@ class _Pipeline:
             if asked == "engine":
                 raise ScheduleError(f"{self.kernel.name} cannot send its result by the copy engine: {obstacle}",
                                     hint="take stores=threads")
-            return after
+            return self._by_rows(after, left) if MISALIGNED in obstacle and asked == "auto" else after
         spec, at = self._described(stores[0], [self.row, self.col], f"{_buffer_name(stores[0])}_map", 64)
         return tuple(SendTile(s.value, s.dtype, s.place, s.access, map=spec, at=at, panels=min(_PANELS, room))
                      if isinstance(s, p.StoreTile) else s for s in after)  # fmt: skip
+
+    def _by_rows(self, after: tuple[p.Statement, ...], room: int) -> tuple[p.Statement, ...]:
+        def written(s: p.Statement) -> p.Statement:
+            if not isinstance(s, p.StoreTile) or s.place is None or s.access.strides[-1] != "1":
+                return s
+            down = min(self.of.warps, s.place.layout.rows // 16)
+            bytes_ = self.of.warps * 8 * (s.place.layout.cols // (self.of.warps // down) + 8) * 2
+            return WriteRows(s.value, s.dtype, s.place, s.access, bytes=bytes_) if bytes_ <= room else s
+
+        return tuple(map(written, after))
 
     def _obstacle_to_send(self, store: t.Store, after: tuple[p.Statement, ...]) -> str:
         made = [s for s in after if isinstance(s, p.StoreTile)]

@@ -115,6 +115,9 @@ def _early(k: PipelinePlan) -> list[p.Statement]:
 
 def _outbox(printer: Printer, k: PipelinePlan) -> tuple[list[str], list[str]]:
     """The declaration of what results leave through, and the last word to it."""
+    if k.written is not None and k.written.place is not None:
+        kind = f"pk::RowWriter<{printer.dialect.type(k.written.dtype)}, {printer.place(k.written.place)}>"
+        return [f"const {kind} writer(dynamic_shared + {k.outbox_at});  // for rows that begin anywhere"], []
     s = k.sent
     if s is None or s.place is None:
         return [], []

@@ -74,4 +74,44 @@ PK_DEVICE void store_rows(const Tile<T, L>& x, T* origin, int64_t row_stride, in
         }
 }
 
+/// The way of fragments to rows that begin anywhere. Eight rows at a time, each warp puts what it holds into shared memory of its
+/// own and writes it from there: every row at once, 16 bytes a lane between the first and the last that are aligned.
+template <class T, class L> struct RowWriter {
+    static constexpr int pitch = L::warp_cols + 8;  // the lanes of a fragment write to different banks
+    static_assert(sizeof(T) == 2 && L::warp_cols % 8 == 0 && L::warp_cols <= 8 * kWarp, "a lane has a vector of each row at most");
+
+    T* kept;
+
+    PK_DEVICE explicit RowWriter(void* memory) : kept(static_cast<T*>(memory) + warp() * 8 * pitch) {}
+
+    PK_DEVICE void store(const Tile<T, L>& x, T* origin, int64_t row_stride, int64_t, int rows_left = kAll,
+                         int cols_left = kAll) const {
+        const int first_col = L::warp_col(thread()), cols = min_of(cols_left - first_col, L::warp_cols);
+#pragma unroll
+        for (int i = 0; i < L::row_slots; ++i) {
+            __syncwarp();  // what was kept before has been read
+#pragma unroll
+            for (int j = 0; j < L::col_slots; j += 2)
+                memcpy(kept + lane() / 4 * pitch + L::col(thread(), j) - first_col, &x.v[i * L::col_slots + j], 4);
+            __syncwarp();
+            const int first_row = L::row(thread(), i) - lane() / 4;
+            T* to = origin + first_row * row_stride + first_col;
+            for (int r = 0; r < 8 && within(first_row + r, rows_left); ++r) write(kept + r * pitch, to + r * row_stride, cols);
+        }
+    }
+
+    // One row of `cols` elements.
+    static PK_DEVICE void write(const T* from, T* to, int cols) {
+        const int head = min_of(cols, (16 - static_cast<int>(reinterpret_cast<uint64_t>(to) & 15)) % 16 / 2);
+        const int vectors = max_of(0, cols - head) / 8, rest = head + vectors * 8;  // in front of the end, behind them
+        if (lane() < vectors) {
+            const int col = head + lane() * 8;
+            const auto* words = reinterpret_cast<const uint4*>(from + col / 8 * 8);
+            ptx::store_global(to + col, shifted(words[0], words[1], head * 2));
+        }
+        const int single = lane() < 8 ? lane() : rest + lane() - 8;
+        if (lane() < 8 ? lane() < head : lane() < 16 && single < cols) to[single] = from[single];
+    }
+};
+
 }  // namespace pk
