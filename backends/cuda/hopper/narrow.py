@@ -28,7 +28,7 @@ COLUMNS, WARPS, PARTS, LOADS = 128, 8, 4, 8
 _BLOCKS_AT_ONCE = 2
 """Blocks on an SM: as many as leave a thread registers for its loads of 16 bytes on their way."""
 
-_WIDTHS = (128, 256)
+_WIDTHS = (64, 128, 256)
 _MOST_ROWS = 32
 
 
