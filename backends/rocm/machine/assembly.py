@@ -1,372 +1,175 @@
-"""AMDGPU assembly text, as clang and Triton write it, to instructions, labels, kernels and data.
+"""Reads AMDGPU assembly text: instructions with operands and modifiers, labels, and what the kernels' descriptors say.
 
-The form of the text is that of LLVM's "User Guide for AMDGPU Backend": instructions with operands and modifiers, ``.amdhsa_``
-directives that make up a kernel's descriptor, and a YAML document between ``.amdgpu_metadata`` and ``.end_amdgpu_metadata``
-that describes its arguments.  Nothing here knows what an instruction does.
+Only the syntax that clang and Triton print (LLVM, "AMDGPU Instruction Syntax" and "User Guide for AMDGPU Backend") is
+taken; anything else is an error naming its line.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 
-from portakern.errors import PortakernError
-
-
-class AssemblyError(PortakernError):
-    """A line of assembly text that cannot be read."""
-
-    default_kind = "assembly"
-
-    def __init__(self, message: str, line: int = 0) -> None:
-        super().__init__("assembly", message, where=f"line {line}" if line else "")
+from portakern.errors import SimulatorError
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """One line: ``v_add_f32_e32 v1, s2, v3`` has operands ``v1 s2 v3``; ``offset:16`` and ``glc`` are modifiers.
+    """One line: ``v_add_f32_dpp v1, v2, v3 row_shr:1`` has three operands and one modifier."""
 
-    Words that stand for themselves (``glc``) have the value ``""``.  ``also`` is the second half of a line with two
-    (``v_dual_x ... :: v_dual_y ...``).
-    """
-
+    line: int
     mnemonic: str
     operands: tuple[str, ...]
-    modifiers: Mapping[str, str]
-    line: int
-    text: str
-    also: Instruction | None = None
+    modifiers: tuple[str, ...]
+    source: str = ""
+    """``file:line`` of the source where the compiler left it (``.loc``)."""
+    paired: bool = False
+    """The first of two that RDNA 3 and 4 issue together (``v_dual_x ... :: v_dual_y ...``): the next one sees nothing of it."""
 
     def __str__(self) -> str:
-        return self.text
-
-
-@dataclass(frozen=True)
-class KernelArgument:
-    """Where an argument lies among the kernel's arguments, and what it is (``global_buffer``, ``by_value``, ``hidden_...``)."""
-
-    offset: int
-    size: int
-    kind: str
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """One kernel: its first instruction, its descriptor by directive (``group_segment_fixed_size``) and its arguments."""
-
-    name: str
-    first: int
-    descriptor: Mapping[str, int]
-    arguments: tuple[KernelArgument, ...]
-    argument_bytes: int
-    threads: int
-    wave: int
-
-
-@dataclass(frozen=True)
-class Symbol:
-    """A place in a data section: its section, its offset there, and its size where the text states one."""
-
-    section: str
-    offset: int
-    size: int = 0
+        return " ".join([self.mnemonic, ", ".join(self.operands), *self.modifiers]).replace("  ", " ").strip()
 
 
 @dataclass
-class Module:
-    """One assembled file."""
+class Kernel:
+    """A kernel: where it begins, and its descriptor (``.amdhsa_*`` directives without that prefix)."""
 
-    isa: str
+    name: str
+    descriptor: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class Assembly:
+    """A parsed file.  ``labels`` are positions in ``instructions``."""
+
+    target: str = ""
     instructions: list[Instruction] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)
     kernels: dict[str, Kernel] = field(default_factory=dict)
-    data: dict[str, bytearray] = field(default_factory=dict)
-    symbols: dict[str, Symbol] = field(default_factory=dict)
-    lines: list[str] = field(default_factory=list, repr=False)
 
-    def target_of(self, label: str) -> int:
-        """The instruction that a label stands before."""
-        if label not in self.labels:
-            raise AssemblyError(f"the label {label} is nowhere")
-        return self.labels[label]
-
-    @cached_property
-    def ends(self) -> tuple[int, ...]:
-        """The first instruction of every function, and the end."""
-        return (*sorted(k.first for k in self.kernels.values()), len(self.instructions))
+    def end_of(self, kernel: str) -> int:
+        """Where the instructions of ``kernel`` end: at the next function, or at the end of the file."""
+        start = self.labels[kernel]
+        others = [at for name, at in self.labels.items() if at > start and not name.startswith(".")]
+        return min(others, default=len(self.instructions))
 
 
-# ---- reading ------------------------------------------------------------------------------------------------------------
+class AssemblyError(SimulatorError):
+    """The text, or an instruction in it, is not one that this machine knows."""
 
-_TARGET = re.compile(r'\.amdgcn_target\s+"[^"]*?(gfx[0-9a-f]+)')
-_LABEL = re.compile(r"^([A-Za-z_.$][\w.$@]*):\s*(.*)$")
-_COMMENT = re.compile(r"\s*(?:;|//).*$")
-_CODE = (".text",)
-
-
-def parse(text: str) -> Module:
-    """Raises :class:`AssemblyError` naming the line that cannot be read."""
-    return _Reader(text).module()
+    def __init__(self, line: int, text: str, problem: str) -> None:
+        super().__init__(
+            f"line {line} of the assembly, `{text}`: {problem}",
+            hint="the machine executes nothing it does not know; report the instruction",
+        )
 
 
-class _Reader:
-    """Reads from top to bottom; which section is being filled decides what a line means."""
+_LABEL = re.compile(r"([A-Za-z_.$][\w.$@]*):\s*")
+_COMMENT = re.compile(r"\s*(;|//)[^\"]*$")
+_DIRECTIVE = re.compile(r"\s*\.(\w+)\s*(.*)")
 
-    def __init__(self, text: str) -> None:
-        self.lines = text.splitlines()
-        target = _TARGET.search(text)
-        if target is None:
-            raise AssemblyError("the text names no .amdgcn_target: it is no AMDGPU assembly for amdhsa")
-        self.made = Module(target[1], lines=self.lines)
-        self.section = ".text"
-        self.sizes: dict[str, int] = {}
-        self.descriptors: dict[str, dict[str, int]] = {}
-        self.functions: list[str] = []
-        self.metadata: list[str] = []
 
-    def module(self) -> Module:
-        numbered = iter(enumerate(self.lines, 1))
-        for number, raw in numbered:
-            line = _COMMENT.sub("", raw).strip() if '"' not in raw else raw.split(" ;")[0].strip()
-            if not line:
-                continue
-            if line.startswith(".amdhsa_kernel"):
-                self.descriptors[line.split()[1]] = _descriptor(numbered)
-            elif line.startswith(".amdgpu_metadata"):
-                self.metadata += _until(numbered, ".end_amdgpu_metadata")
-            else:
-                self._line(line, number)
-        for name, size in self.sizes.items():
-            if name in self.made.symbols:
-                place = self.made.symbols[name]
-                self.made.symbols[name] = Symbol(place.section, place.offset, size)
-        self._kernels()
-        return self.made
-
-    def _line(self, line: str, number: int) -> None:
-        label = _LABEL.match(line)
-        if label is not None:
-            self._label(label[1])
-            line = label[2]
+def parse(text: str) -> Assembly:
+    """Raises :class:`AssemblyError` at the first line that is no assembly."""
+    found = Assembly()
+    kernel: Kernel | None = None
+    files: dict[str, str] = {}
+    where = ""
+    code = True
+    for number, line in _lines(text):
+        while match := _LABEL.match(line):
+            if code:
+                found.labels[match[1]] = len(found.instructions)
+            line = line[match.end() :]
+        line = line.strip()
         if not line:
-            return
-        if line.startswith("."):
-            self._directive(line, number)
-        elif self.section.startswith(_CODE):
-            self.made.instructions.append(instruction(line, number))
-        else:
-            raise AssemblyError(f"{line!r} stands in the section {self.section}", number)
-
-    def _label(self, name: str) -> None:
-        if self.section.startswith(_CODE):
-            self.made.labels[name] = len(self.made.instructions)
-        else:
-            self.made.symbols[name] = Symbol(self.section, len(self.made.data.setdefault(self.section, bytearray())))
-
-    def _directive(self, line: str, number: int) -> None:
-        word, _, rest = line.partition("\t") if "\t" in line else line.partition(" ")
-        rest = rest.strip()
-        if word in (".text", ".data", ".bss"):
-            self.section = word
-        elif word == ".section":
-            self.section = rest.split(",")[0].strip()
-        elif word == ".amdgpu_lds":  # .amdgpu_lds NAME, SIZE, ALIGN: a place in LDS that the linker chooses
-            name, size, *_ = (x.strip() for x in rest.split(","))
-            self.made.symbols[name] = Symbol("lds", 0, int(size, 0))
-        elif word == ".size" and (size := rest.split(",")[1].strip()).isdigit():
-            self.sizes[rest.split(",")[0].strip()] = int(size)
-        elif word == ".type" and "@function" in rest:
-            self.functions.append(rest.split(",")[0].strip())
-        elif not self.section.startswith((*_CODE, ".AMDGPU", ".note", ".debug", ".comment")):
-            self._data(word, rest, number)
-
-    def _data(self, word: str, rest: str, number: int) -> None:
-        place = self.made.data.setdefault(self.section, bytearray())
-        widths = {".byte": 1, ".short": 2, ".2byte": 2, ".long": 4, ".4byte": 4, ".quad": 8, ".8byte": 8}
-        if word in widths:
-            for value in rest.split(","):
-                try:
-                    place += (int(value, 0) & ((1 << 8 * widths[word]) - 1)).to_bytes(widths[word], "little")
-                except ValueError:
-                    raise AssemblyError(f"{word} {value.strip()}: only numbers are understood as data", number) from None
-        elif word == ".zero":
-            place += bytes(int(rest.split(",")[0], 0))
-        elif word in (".ascii", ".asciz"):
-            text = rest[1:-1].encode().decode("unicode_escape").encode("latin-1")
-            place += text + (b"\0" if word == ".asciz" else b"")
-        elif word == ".p2align":
-            place += bytes(-len(place) % (1 << int(rest.split(",")[0], 0)))
-
-    def _kernels(self) -> None:
-        described = dict(_arguments("\n".join(self.metadata)))
-        for name, descriptor in self.descriptors.items():
-            if name not in self.made.labels:
-                raise AssemblyError(f"the kernel {name} has a descriptor and no code")
-            k = described.get(name, {"arguments": (), "bytes": descriptor.get("kernarg_size", 0), "threads": 1024, "wave": 64})
-            self.made.kernels[name] = Kernel(name, self.made.labels[name], descriptor, k["arguments"], k["bytes"], k["threads"],
-                                             k["wave"])  # fmt: skip
-
-
-def _until(lines: Iterator[tuple[int, str]], end: str) -> list[str]:
-    found = []
-    for _, line in lines:
-        if line.strip() == end:
-            return found
-        found.append(line)
-    raise AssemblyError(f"{end} is missing")
-
-
-def _descriptor(lines: Iterator[tuple[int, str]]) -> dict[str, int]:
-    found = {}
-    for line in _until(lines, ".end_amdhsa_kernel"):
-        words = _COMMENT.sub("", line).split()
-        if len(words) == 2 and words[0].startswith(".amdhsa_"):
-            name = words[0].removeprefix(".amdhsa_")
-            try:
-                found[name] = int(words[1], 0)
-            except ValueError:
-                if name != "inst_pref_size":  # an expression of code sizes: how much code is fetched ahead
-                    raise AssemblyError(f"{line.strip()}: the value is no number") from None
+            continue
+        if not line.startswith("."):
+            if code:
+                halves = line.split(" :: ")
+                found.instructions += (_instruction(number, half, where, half is not halves[-1]) for half in halves)
+            continue
+        match = _DIRECTIVE.match(line)
+        name, rest = (match[1], match[2].strip()) if match else ("", "")
+        if name == "amdhsa_kernel":
+            kernel = found.kernels.setdefault(rest, Kernel(rest))
+        elif name == "end_amdhsa_kernel":
+            kernel = None
+        elif name == "amdhsa_inst_pref_size":
+            continue  # how far ahead code is fetched: no effect on results, and Triton writes it as an expression
+        elif kernel is not None:
+            kernel.descriptor[name.removeprefix("amdhsa_")] = _number(rest, number, line)
+        elif name == "amdgcn_target":
+            found.target = rest.strip('"')
+        elif name == "text":
+            code = True
+        elif name == "section":
+            code = rest.startswith(".text")
+        elif name == "file":
+            files.update(_file(rest))
+        elif name == "loc":
+            number_of, line_of = rest.split()[:2]
+            where = f"{files.get(number_of, '?')}:{line_of}"
     return found
 
 
-def _arguments(text: str) -> Iterator[tuple[str, dict]]:
-    """What the metadata says of each kernel.  As much of YAML as LLVM prints there: lists by ``- `` and their indentation."""
-    for part in re.split(r"^  - ", text, flags=re.MULTILINE)[1:]:
-        body = "    " + part
-        name = re.search(r"^    \.name:\s+(\S+)", body, re.MULTILINE)
-        if name is None:
-            continue
-        fields = dict(re.findall(r"^    \.(\w+):[ ]+(\S+)[ ]*$", body, re.MULTILINE))
-        listed = re.search(r"^    \.args:\s*\n((?:      .*\n?)*)", body, re.MULTILINE)
-        arguments = []
-        for item in re.split(r"^      - ", listed[1] if listed else "", flags=re.MULTILINE)[1:]:
-            said = dict(re.findall(r"\.(\w+):\s+(\S+)", item))
-            arguments.append(KernelArgument(int(said["offset"]), int(said["size"]), said["value_kind"]))
-        yield name[1].strip("'"), {
-            "arguments": tuple(arguments), "bytes": int(fields["kernarg_segment_size"]),
-            "threads": int(fields["max_flat_workgroup_size"]), "wave": int(fields["wavefront_size"]),
-        }  # fmt: skip
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines without comments and without the metadata, which is YAML."""
+    metadata = False
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        if stripped == ".amdgpu_metadata":
+            metadata = True
+        elif stripped == ".end_amdgpu_metadata":
+            metadata = False
+        elif not metadata:
+            code = _COMMENT.sub("", line)
+            if code.strip():
+                yield number, code.rstrip()
 
 
-# ---- one instruction ------------------------------------------------------------------------------------------------------
-
-_WORDS = frozenset({
-    "glc", "slc", "dlc", "sc0", "sc1", "nt", "offen", "idxen", "lds", "tfe", "gds", "clamp", "fi", "scc", "lwe", "unorm",
-    "r128", "a16", "d16", "row_mirror", "row_half_mirror", "wave_shl", "wave_rol", "wave_shr", "wave_ror",
-})  # fmt: skip
-"""Modifiers without a value."""
-_MODIFIER = re.compile(r"(?<![\w.])([A-Za-z][A-Za-z_0-9]*):(\[[^\]]*\]|swizzle\([^)]*\)|[^\s,\[\]]+)")
-_WAITS = ("s_waitcnt", "s_delay_alu", "s_wait_alu", "s_setreg", "s_getreg", "s_sendmsg", "s_barrier")
-
-
-def instruction(line: str, number: int = 0) -> Instruction:
-    """One line of code."""
-    first, sign, second = line.partition("::")
-    also = _single(second.strip(), number) if sign else None
-    return _single(first.strip(), number, also, line)
-
-
-def _single(line: str, number: int, also: Instruction | None = None, whole: str = "") -> Instruction:
-    mnemonic, _, rest = line.replace("\t", " ").partition(" ")
-    if not re.fullmatch(r"[a-z][\w]*", mnemonic):
-        raise AssemblyError(f"{line!r} is no instruction", number)
-    rest = rest.strip()
-    if mnemonic.startswith(_WAITS):  # their one operand is an expression of its own kind
-        return Instruction(mnemonic, (rest,) if rest else (), {}, number, whole or line, also)
-    modifiers: dict[str, str] = {}
-
-    def take(match: re.Match[str]) -> str:
-        modifiers[match[1]] = match[2]
-        return " "
-
-    rest = _MODIFIER.sub(take, rest)
-    operands: list[str] = []
-    for part in _split(rest):
-        words = part.split()
-        while words and words[-1] in _WORDS:
-            modifiers[words.pop()] = ""
-        if words:
-            operands.append(" ".join(words))
-    return Instruction(mnemonic, tuple(operands), modifiers, number, whole or line, also)
-
-
-def _split(text: str) -> list[str]:
-    """At commas outside of brackets."""
-    parts, depth, start = [], 0, 0
-    for at, c in enumerate(text):
-        depth += (c in "[(") - (c in "])")
-        if c == "," and depth == 0:
-            parts.append(text[start:at].strip())
-            start = at + 1
-    return [*parts, text[start:].strip()]
-
-
-# ---- registers ------------------------------------------------------------------------------------------------------------
-
-_NAMED = {
-    "vcc": ("s", 106, 2), "vcc_lo": ("s", 106, 1), "vcc_hi": ("s", 107, 1), "exec": ("s", 126, 2), "exec_lo": ("s", 126, 1),
-    "exec_hi": ("s", 127, 1), "m0": ("s", 124, 1), "scc": ("scc", 0, 1), "src_scc": ("scc", 0, 1),
-    "flat_scratch": ("s", 102, 2), "flat_scratch_lo": ("s", 102, 1), "flat_scratch_hi": ("s", 103, 1),
-    "xnack_mask": ("s", 104, 2), "xnack_mask_lo": ("s", 104, 1), "xnack_mask_hi": ("s", 105, 1),
-}  # fmt: skip
-_REGISTER = re.compile(r"([vas])(\d+)(?:\.[lh])?|([vas])\[(\d+):(\d+)\]|([vas])\[(\d+)\]|ttmp(\d+)|ttmp\[(\d+):(\d+)\]")
-
-
-@dataclass(frozen=True)
-class Register:
-    """Consecutive registers: ``kind`` is ``v``, ``a``, ``s``, ``ttmp`` or ``scc``."""
-
-    kind: str
-    first: int
-    count: int
-
-    def __iter__(self) -> Iterator[tuple[str, int]]:
-        return ((self.kind, self.first + i) for i in range(self.count))
-
-
-def register(operand: str) -> Register | None:
-    """The registers an operand names, without its sign and bars; ``None`` for constants, ``off``, labels.
-
-    ``vcc``, ``exec`` and ``m0`` are scalar registers by the numbers they are encoded with (CDNA3 ISA, "Scalar Operands";
-    ``m0`` and ``null`` changed places in RDNA 3, where nothing but the name is used).
-    """
-    word = operand.strip()
-    if word.startswith(("neg(", "abs(", "sext(")):
-        word = word[word.index("(") + 1 : -1]
-    word = word.strip("-|")
-    if word in _NAMED:
-        return Register(*_NAMED[word])
-    match = _REGISTER.fullmatch(word)
-    if match is None:
-        return None
-    if match[1]:
-        return Register(match[1], int(match[2]), 1)
-    if match[3]:
-        return Register(match[3], int(match[4]), int(match[5]) - int(match[4]) + 1)
-    if match[6]:
-        return Register(match[6], int(match[7]), 1)
-    if match[8]:
-        return Register("ttmp", int(match[8]), 1)
-    return Register("ttmp", int(match[9]), int(match[10]) - int(match[9]) + 1)
-
-
-def number(operand: str) -> int | float | None:
-    """A constant of the text; ``None`` where the operand is none."""
-    word = operand.strip()
+def _number(text: str, number: int, line: str) -> int:
     try:
-        return int(word, 0)
+        return int(text, 0)
     except ValueError:
-        pass
-    try:
-        return float(word)
-    except ValueError:
-        return None
+        raise AssemblyError(number, line, "its value is no number") from None
 
 
-def modules(text: str) -> list[Module]:
-    """The modules of a text that holds several, one after the other, each with its own ``.amdgcn_target``."""
-    starts = [m.start() for m in re.finditer(r"^\s*\.amdgcn_target", text, re.MULTILINE)]
-    return [parse(text[a:b]) for a, b in zip(starts, [*starts[1:], len(text)], strict=True)]
+def _file(rest: str) -> dict[str, str]:
+    """``.file 1 "folder" "name" md5 0x...``: the number a later ``.loc`` uses, and the name."""
+    number, _, names = rest.partition(" ")
+    quoted = re.findall(r'"([^"]*)"', names)
+    return {number: quoted[-1]} if number.isdigit() and quoted else {}
+
+
+def _instruction(number: int, line: str, where: str, paired: bool) -> Instruction:
+    mnemonic, *rest = line.split(None, 1)
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", mnemonic):
+        raise AssemblyError(number, line, "this is neither an instruction nor a directive")
+    operands, modifiers = _operands(rest[0].strip() if rest else "")
+    return Instruction(number, mnemonic, operands, modifiers, where, paired)
+
+
+def _operands(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Operands stand between commas; modifiers follow the last one behind spaces."""
+    if not text:
+        return (), ()
+    parts, depth, current = [], 0, ""
+    for c in text:
+        depth += c in "[(" and 1 or (c in "])" and -1 or 0)
+        if c == "," and not depth:
+            parts.append(current.strip())
+            current = ""
+        else:
+            current += c
+    words = current.split()
+    if not words:
+        return tuple(parts), ()
+    if not parts and _is_modifier(words[0]):
+        return (), tuple(words)
+    return (*parts, words[0]), tuple(words[1:])
+
+
+def _is_modifier(word: str) -> bool:
+    """The operand-free instructions with modifiers only: counters, delays and messages."""
+    return bool(re.match(r"(vmcnt|lgkmcnt|expcnt|vscnt|depctr_\w+|instid\d|instskip|sendmsg|hwreg)\(", word))

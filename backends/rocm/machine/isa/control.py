@@ -1,0 +1,105 @@
+"""Branches, barriers, waits, and what has no effect on results."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from portakern.errors import SimulatorError
+
+from .form import Form, form
+
+if TYPE_CHECKING:
+    from ..assembly import Instruction
+
+COUNTERS = ("vmcnt", "lgkmcnt", "expcnt", "vscnt", "kmcnt")
+"""Order of Counter in native/waits.hpp; gfx12 says loadcnt, dscnt, expcnt, storecnt, kmcnt."""
+
+_GFX12 = {"loadcnt": 0, "dscnt": 1, "expcnt": 2, "storecnt": 3, "kmcnt": 4}
+
+
+def _bad(i: Instruction, problem: str) -> SimulatorError:
+    return SimulatorError(f"line {i.line} of the assembly, `{i}`: {problem}",
+                          hint="the machine executes nothing it does not know; report the instruction")  # fmt: skip
+
+
+def _waitcnt(i: Instruction, generation: int) -> Mapping[str, Any]:
+    """``s_waitcnt vmcnt(0) lgkmcnt(1)``."""
+    waits = [-1] * 5
+    for word in " ".join((*i.operands, *i.modifiers)).replace("&", " ").split():
+        match = re.fullmatch(r"(vmcnt|lgkmcnt|expcnt)\((\d+)\)", word)
+        if not match:
+            raise _bad(i, f"{word!r} is no counter with a number")
+        waits[COUNTERS.index(match[1])] = int(match[2])
+    return {"immediate": waits}
+
+
+def _wait_gfx12(*counters: str) -> Any:
+    """``s_wait_loadcnt 0x3``; with two counters the low byte is the second's (RDNA4 ISA 16.5, S_WAIT_LOADCNT_DSCNT)."""
+
+    def decode(i: Instruction, generation: int) -> Mapping[str, Any]:
+        waits = [-1] * 5
+        value = int(i.operands[0], 0)
+        parts = [value] if len(counters) == 1 else [value >> 8 & 0x3F, value & 0x3F]
+        for name, count in zip(counters, parts, strict=True):
+            waits[_GFX12[name]] = count
+        return {"immediate": waits}
+
+    return decode
+
+
+def _waitcnt_vscnt(i: Instruction, generation: int) -> Mapping[str, Any]:
+    """``s_waitcnt_vscnt null, 0x0`` waits for stores on gfx11."""
+    if i.operands[0] != "null":
+        raise _bad(i, "a wait for as many as a register says is not known")
+    return {"immediate": [-1, -1, -1, int(i.operands[1], 0), -1]}
+
+
+def _message(i: Instruction, generation: int) -> Mapping[str, Any]:
+    """Only giving the registers back early, which has no effect on results."""
+    text = " ".join((*i.operands, *i.modifiers))
+    if text not in ("sendmsg(MSG_DEALLOC_VGPRS)", "3"):
+        raise _bad(i, "the message is not known")
+    return {}
+
+
+def _ignored(i: Instruction, generation: int) -> Mapping[str, Any]:
+    return {}
+
+
+def _whole_workgroup(i: Instruction, generation: int) -> Mapping[str, Any]:
+    """Barrier -1 is that of the workgroup; the named ones of gfx12.5 are not known."""
+    if i.operands[0] not in ("-1", "0xffff"):
+        raise _bad(i, "only the barrier of the workgroup (-1) is known")
+    return {}
+
+
+def _nothing(words: str = "") -> Form:
+    """Hints, caches and pauses: no effect on what is computed here (hazards are judged from the text, see hazards)."""
+    return form(words, "message", "nothing", own_taint=True, decode=_ignored)
+
+
+FORMS = {
+    "s_branch": form("label", "branch", own_taint=True, control=True),
+    **{
+        f"s_cbranch_{c}": form("label", "branch", own_taint=True, control=True)
+        for c in ("scc0", "scc1", "vccz", "vccnz", "execz", "execnz")
+    },
+    "s_endpgm": form("", "branch", own_taint=True, control=True),
+    "s_barrier": form("", "branch", own_taint=True, control=True),
+    "s_barrier_signal": form("", "branch", own_taint=True, control=True, decode=_whole_workgroup),
+    "s_barrier_wait": form("", "branch", own_taint=True, control=True, decode=_whole_workgroup),
+    "s_waitcnt": form("", "message", "waits", own_taint=True, decode=_waitcnt),
+    "s_waitcnt_vscnt": form("", "message", "waits", own_taint=True, decode=_waitcnt_vscnt),
+    **{f"s_wait_{c}": form("", "message", "waits", own_taint=True, decode=_wait_gfx12(c)) for c in _GFX12},
+    "s_wait_loadcnt_dscnt": form("", "message", "waits", own_taint=True, decode=_wait_gfx12("loadcnt", "dscnt")),
+    "s_wait_storecnt_dscnt": form("", "message", "waits", own_taint=True, decode=_wait_gfx12("storecnt", "dscnt")),
+    "s_sendmsg": form("", "message", "nothing", own_taint=True, decode=_message),
+    **{
+        f"s_{name}": _nothing()
+        for name in "nop clause delay_alu setprio sleep waitcnt_depctr wait_alu wait_idle sched_barrier icache_inv dcache_inv "
+        "dcache_wb set_inst_prefetch_distance inst_prefetch ttracedata code_end".split()
+    },
+    **{name: _nothing() for name in "global_inv global_wb global_wbinv buffer_inv buffer_wbl2 buffer_gl0_inv buffer_gl1_inv".split()},
+}  # fmt: skip

@@ -1,0 +1,96 @@
+// The Python face: programs from packed records, launches on host memory.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <cstring>
+#include <new>
+
+#include "fault.hpp"
+#include "registry.hpp"
+#include "run.hpp"
+
+namespace py = pybind11;
+
+namespace machine {
+namespace {
+
+// A program with the memory it lives in.
+class Loaded {
+  public:
+    Loaded(const py::bytes &ops, const py::bytes &constants, const std::vector<uint32_t> &setup) {
+        const std::string raw = ops, values = constants;
+        if (raw.size() % sizeof(Op) || values.size() % 8 || setup.size() * 4 != sizeof(Setup))
+            throw std::invalid_argument("the packed program does not have the form this module was built for");
+        ops_.resize(raw.size() / sizeof(Op));
+        std::memcpy(static_cast<void *>(ops_.data()), raw.data(), raw.size());
+        for (Op &op : ops_) op.run = handlers().at(op.handler).run;
+        constants_.resize(values.size() / 8);
+        for (size_t n = 0; n < constants_.size(); ++n) {
+            uint32_t halves[2];
+            std::memcpy(halves, values.data() + n * 8, 8);
+            for (int i = 0; i < kLanes; ++i) constants_[n].low[i] = halves[0], constants_[n].high[i] = halves[1];
+        }
+        std::memcpy(&program_.setup, setup.data(), sizeof(Setup));
+        program_.ops = ops_.data();
+        program_.count = uint32_t(ops_.size());
+        program_.constants = constants_.data();
+    }
+    Loaded(const Loaded &) = delete;
+    Loaded &operator=(const Loaded &) = delete;
+    const Program &program() const { return program_; }
+
+  private:
+    std::vector<Op> ops_;
+    std::vector<Constant> constants_;
+    Program program_{};
+};
+
+using RegionTuple = std::tuple<uint64_t, uint64_t, uint64_t, bool, std::string>;  // begin, end, shadow or 0, writable, name
+
+uint64_t run(const Loaded &loaded, std::array<uint32_t, 3> grid, std::array<uint32_t, 3> block, uint64_t arguments,
+             const std::vector<RegionTuple> &regions, uint32_t dynamic_shared, uint64_t budget, uint64_t seed, unsigned threads) {
+    Launch launch{};
+    launch.program = &loaded.program();
+    for (const auto &[begin, end, shadow, writable, name] : regions)
+        launch.regions.push_back({begin, end, reinterpret_cast<uint8_t *>(shadow), writable, name});
+    launch.arguments = arguments;
+    std::copy(grid.begin(), grid.end(), launch.grid);
+    std::copy(block.begin(), block.end(), launch.block);
+    if (uint64_t(block[0]) * block[1] * block[2] > uint64_t(kMaxWaves) * launch.program->setup.lanes)
+        throw std::invalid_argument("a workgroup has at most 1024 work-items");
+    launch.dynamic_shared = dynamic_shared;
+    launch.budget = budget;
+    launch.seed = seed;
+    const py::gil_scoped_release release;
+    return run_grid(launch, threads);
+}
+
+}  // namespace
+}  // namespace machine
+
+PYBIND11_MODULE(_machine, m) {
+    using namespace machine;
+    m.doc() = "Executes decoded AMD machine code.";
+    static py::exception<Fault> fault_type(m, "Fault");
+    py::register_exception_translator([](std::exception_ptr p) {
+        try {
+            if (p) std::rethrow_exception(p);
+        } catch (const Fault &f) {
+            const py::tuple group = py::make_tuple(f.group[0], f.group[1], f.group[2]);
+            const py::tuple value = py::make_tuple(f.kind, f.message, f.op, group, f.wave, f.lane);
+            PyErr_SetObject(fault_type.ptr(), value.ptr());
+        }
+    });
+    m.attr("OP_BYTES") = sizeof(Op);
+    m.attr("SETUP_WORDS") = sizeof(Setup) / 4;
+    m.def("variant", &variant, "Which variant of the vector code this processor runs.");
+    m.def("handlers", [] {
+        std::vector<std::string> names;
+        for (const Named &h : handlers()) names.push_back(h.name);
+        return names;
+    });
+    py::class_<Loaded>(m, "Program").def(py::init<py::bytes, py::bytes, std::vector<uint32_t>>());
+    m.def("run", &run, py::arg("program"), py::arg("grid"), py::arg("block"), py::arg("arguments"), py::arg("regions"),
+          py::arg("dynamic_shared"), py::arg("budget"), py::arg("seed"), py::arg("threads"),
+          "Runs a grid; returns the wave instructions executed. Raises Fault(kind, message, op, group, wave, lane).");
+}

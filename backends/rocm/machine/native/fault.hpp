@@ -1,0 +1,20 @@
+// The report that ends a simulation.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <string>
+
+namespace machine {
+
+struct Fault : std::exception {
+    std::string kind, message;
+    uint32_t op = 0;        // position in the program
+    uint32_t group[3] = {};
+    int wave = 0;
+    int lane = -1;
+    uint64_t order = 0;     // of the workgroup, so that of several faults the first is reported
+    const char *what() const noexcept override { return message.c_str(); }
+};
+
+}  // namespace machine

@@ -1,0 +1,248 @@
+// Vector memory: global_*, flat_*, scratch_*, buffer_*, and the copies of the last and of global_* to LDS.
+#include <cstring>
+
+#include "../memory.hpp"
+#include "../scalar.hpp"
+#include "../shared.hpp"
+#include "../waits.hpp"
+
+namespace machine {
+namespace {
+
+enum Space { kGlobal, kFlat, kScratch, kBuffer };
+
+bool separate_stores(const Wave &w) { return w.program->setup.generation >= 110; }
+
+uint64_t vector_offset(const Wave &w, const Operand &o, int lane) {
+    if (o.kind == kNone) return 0;
+    const uint64_t low = w.v[o.reg][lane];
+    return o.dwords == 2 ? low | uint64_t(w.v[o.reg + 1][lane]) << 32 : low;
+}
+
+uint64_t scalar_offset(const Wave &w, const Operand &o) {
+    if (o.kind == kNone) return 0;
+    return o.dwords == 2 ? read_scalar64(w, o) : read_scalar(w, o);
+}
+
+// Range checks of buffers: CDNA3 ISA 9.1.5.3, RDNA3 ISA 9.1.4.3. A raw buffer (stride 0) is checked a dword at a time.
+void buffer_addresses(Wave &w, const Op &op, const Operand &vaddr, const Operand &resource, const Operand &offset, Addresses &a) {
+    const uint32_t *r = w.s + resource.reg;
+    const uint64_t base = r[0] | uint64_t(r[1] & 0xffff) << 32;
+    const uint32_t stride = r[1] >> 16 & 0x3fff, records = r[2];
+    if (stride || op.m.idxen)
+        fail(w, op, "not modelled", "buffer access with an index or a stride: this machine knows raw buffers only");
+    const uint32_t fixed = uint32_t(op.immediate[0]);
+    const uint32_t scalar = uint32_t(scalar_offset(w, offset));
+    for (int i = 0; i < w.lanes; ++i) {
+        if (!(a.lanes >> i & 1)) continue;
+        const uint64_t within = uint64_t(op.m.offen ? w.v[vaddr.reg][i] : 0) + fixed;
+        // The scalar offset is added to the address and shortens the range by as much.
+        const uint64_t range = records > scalar ? records - scalar : 0;
+        a.at[i] = base + scalar + within;
+        a.limit[i] = within < range ? range - within : 0;
+    }
+}
+
+template <Space S>
+void addresses(Wave &w, const Op &op, const Operand &vaddr, const Operand &saddr, const Operand &soffset, Addresses &a) {
+    a.lanes = exec_mask(w);
+    check_address(w, op, vaddr, a.lanes);
+    check_address(w, op, saddr, a.lanes ? 1 : 0);
+    check_address(w, op, soffset, a.lanes ? 1 : 0);
+    if (S == kBuffer) return buffer_addresses(w, op, vaddr, saddr, soffset, a);
+    const uint64_t base = scalar_offset(w, saddr) + uint64_t(int64_t(op.immediate[0]));
+    for (int i = 0; i < w.lanes; ++i) a.at[i] = base + vector_offset(w, vaddr, i), a.limit[i] = ~uint64_t(0);
+}
+
+// Private memory: an offset into the lane's own bytes.
+uint8_t *scratch_at(Wave &w, const Op &op, uint64_t offset, uint32_t bytes, int lane, bool write) {
+    const uint64_t size = w.program->setup.scratch_bytes;
+    if (offset + bytes > size) {
+        const std::string text = std::string(write ? "writes " : "reads ") + std::to_string(bytes) + " bytes at " +
+                                 std::to_string(int64_t(offset)) + " of scratch, where a lane has " + std::to_string(size);
+        fail(w, op, "out of bounds", text.c_str(), lane);
+    }
+    return w.scratch + size * uint64_t(lane) + offset;
+}
+
+uint8_t *scratch_shadow(Wave &w, const uint8_t *p) { return w.scratch_defined + (p - w.scratch); }
+
+// Reads `bytes` at an address into `words`; true where all of it is defined.
+template <Space S>
+bool read(Wave &w, const Op &op, const Addresses &a, int lane, uint32_t bytes, uint32_t *words) {
+    const uint64_t at = a.at[lane];
+    if (S == kScratch) {
+        const uint8_t *p = scratch_at(w, op, at, bytes, lane, false), *d = scratch_shadow(w, p);
+        std::memcpy(words, p, bytes);
+        bool defined = true;
+        for (uint32_t n = 0; n < bytes; ++n) defined = defined && d[n];
+        return defined;
+    }
+    if (S == kFlat && at >= kSharedAperture)
+        fail(w, op, "not modelled", "flat access to LDS or scratch: this machine knows flat access to global memory only", lane);
+    uint32_t in_range = bytes;
+    if (S == kBuffer && a.limit[lane] < bytes) {
+        std::memset(words, 0, (bytes + 3) / 4 * 4);
+        in_range = uint32_t(a.limit[lane]) / 4 * 4;
+        if (!in_range) return true;
+    }
+    const Region &region = region_of(w, op, at, in_range, false, lane);
+    std::memcpy(words, reinterpret_cast<const void *>(at), in_range);
+    return is_defined(region, at, in_range);
+}
+
+template <Space S>
+void write(Wave &w, const Op &op, const Addresses &a, int lane, uint32_t bytes, const uint32_t *words, bool defined) {
+    const uint64_t at = a.at[lane];
+    if (S == kScratch) {
+        uint8_t *p = scratch_at(w, op, at, bytes, lane, true);
+        std::memcpy(p, words, bytes);
+        std::memset(scratch_shadow(w, p), defined, bytes);
+        return;
+    }
+    if (S == kFlat && at >= kSharedAperture)
+        fail(w, op, "not modelled", "flat access to LDS or scratch: this machine knows flat access to global memory only", lane);
+    uint32_t in_range = bytes;
+    if (S == kBuffer && a.limit[lane] < bytes) in_range = uint32_t(a.limit[lane]) / 4 * 4;
+    if (!in_range) return;
+    const Region &region = region_of(w, op, at, in_range, true, lane);
+    if (!defined) fail(w, op, "undefined value", ("stores to " + region.name + " what was never written").c_str(), lane);
+    std::memcpy(reinterpret_cast<void *>(at), words, in_range);
+    mark_defined(region, at, in_range);
+}
+
+enum Half { kWhole, kLow, kHigh };  // which half of the register takes part (d16)
+
+void put(Wave &w, const Operand &to, int lane, const uint32_t *words, uint32_t bytes, bool sign, Half half, bool defined) {
+    uint32_t x = words[0];
+    if (bytes == 1) x = sign ? uint32_t(int32_t(int8_t(x))) : x & 0xff;
+    if (bytes == 2) x = sign ? uint32_t(int32_t(int16_t(x))) : x & 0xffff;
+    const uint32_t old = w.v[to.reg][lane];
+    if (half == kLow) x = (old & 0xffff0000u) | (x & 0xffff);
+    if (half == kHigh) x = (old & 0xffffu) | x << 16;
+    w.v[to.reg][lane] = x;
+    for (unsigned n = 1; n < to.dwords; ++n) w.v[to.reg + n][lane] = words[n];
+    const uint64_t bit = uint64_t(1) << lane;
+    for (unsigned n = 0; n < to.dwords; ++n)
+        w.undefined_v[to.reg + n] = defined ? w.undefined_v[to.reg + n] & ~bit : w.undefined_v[to.reg + n] | bit;
+}
+
+template <Space S>
+uint8_t load_counters() {
+    return S == kFlat ? 1u << kVm | 1u << kLgkm : 1u << kVm;
+}
+
+template <Space S>
+uint8_t store_counters(const Wave &w) {
+    const uint8_t own = separate_stores(w) ? 1u << kVs : 1u << kVm;
+    return S == kFlat ? own | 1u << kLgkm : own;
+}
+
+template <Space S>
+Group store_group(const Wave &w) {
+    if (S == kFlat) return kFlats;
+    if (!separate_stores(w)) return kVectorMemoryGroup;
+    return S == kScratch ? kScratchStores : kStores;
+}
+
+template <Space S, uint32_t Bytes, bool Sign, Half H>
+void load(Wave &w, const Op &op) {
+    Addresses a;
+    addresses<S>(w, op, op.s[0], op.s[1], op.s[2], a);
+    const Operand &to = op.d[0];
+    for (int i = 0; i < w.lanes; ++i) {
+        if (!(a.lanes >> i & 1)) continue;
+        uint32_t words[4] = {};
+        const bool defined = read<S>(w, op, a, i, Bytes, words);
+        put(w, to, i, words, Bytes, Sign, H, defined);
+    }
+    reserve(w, op, issue(w, op, load_counters<S>(), S == kFlat ? kFlats : kVectorMemoryGroup), to);
+}
+
+template <Space S, uint32_t Bytes, Half H>
+void store(Wave &w, const Op &op) {
+    const bool data_first = S == kBuffer;
+    const Operand &vaddr = op.s[data_first ? 1 : 0], &data = op.s[data_first ? 0 : 1];
+    Addresses a;
+    addresses<S>(w, op, vaddr, op.s[2], op.s[3], a);
+    for (int i = 0; i < w.lanes; ++i) {
+        if (!(a.lanes >> i & 1)) continue;
+        uint32_t words[4];
+        bool defined = true;
+        for (unsigned n = 0; n < data.dwords; ++n) {
+            words[n] = w.v[data.reg + n][i];
+            defined = defined && !(w.undefined_v[data.reg + n] >> i & 1);
+        }
+        if (H == kHigh) words[0] >>= 16;
+        write<S>(w, op, a, i, Bytes, words, defined);
+    }
+    issue(w, op, store_counters<S>(w), store_group<S>(w));
+}
+
+// Copies from memory to LDS without passing a register: lane i writes at LDS base + M0 + offset + i * bytes
+// (CDNA3 ISA 9.1.9, CDNA4 ISA 9.1.9 for 96 and 128 bits).
+template <Space S, uint32_t Bytes>
+void load_lds(Wave &w, const Op &op) {
+    Addresses a;
+    addresses<S>(w, op, op.s[0], op.s[1], op.s[2], a);
+    if (w.undefined_s[kM0]) fail(w, op, "undefined value", "M0, where in LDS the copy goes, was never written");
+    Pending &p = *w.pending;
+    const uint32_t number = ++p.written_dma;
+    const uint32_t base = w.s[kM0] + uint32_t(op.immediate[0]);
+    for (int i = 0; i < w.lanes; ++i) {
+        if (!(a.lanes >> i & 1)) continue;
+        uint32_t words[4] = {};
+        const bool defined = read<S>(w, op, a, i, Bytes, words);
+        const uint32_t at = base + uint32_t(i) * (Bytes < 4 ? 4 : Bytes);
+        touch_write(w, op, at, Bytes < 4 ? 4 : Bytes, i, number, true, defined);
+        std::memcpy(w.group->shared.data() + at, words, Bytes < 4 ? 4 : Bytes);
+    }
+    Event &e = issue(w, op, load_counters<S>(), kVectorMemoryGroup);
+    e.writes_shared = e.dma = true;
+    e.number = number;
+}
+
+template <Space S>
+void add_space(Adder &add, const char *prefix) {
+    const std::string p = prefix;
+    const auto name = [&](const char *rest, Handler run) { add((p + rest).c_str(), run); };
+    name("_load_u8", load<S, 1, false, kWhole>);
+    name("_load_i8", load<S, 1, true, kWhole>);
+    name("_load_u16", load<S, 2, false, kWhole>);
+    name("_load_i16", load<S, 2, true, kWhole>);
+    name("_load_b32", load<S, 4, false, kWhole>);
+    name("_load_b64", load<S, 8, false, kWhole>);
+    name("_load_b96", load<S, 12, false, kWhole>);
+    name("_load_b128", load<S, 16, false, kWhole>);
+    name("_load_d16_u8", load<S, 1, false, kLow>);
+    name("_load_d16_i8", load<S, 1, true, kLow>);
+    name("_load_d16_b16", load<S, 2, false, kLow>);
+    name("_load_d16_hi_u8", load<S, 1, false, kHigh>);
+    name("_load_d16_hi_i8", load<S, 1, true, kHigh>);
+    name("_load_d16_hi_b16", load<S, 2, false, kHigh>);
+    name("_store_b8", store<S, 1, kWhole>);
+    name("_store_b16", store<S, 2, kWhole>);
+    name("_store_b32", store<S, 4, kWhole>);
+    name("_store_b64", store<S, 8, kWhole>);
+    name("_store_b96", store<S, 12, kWhole>);
+    name("_store_b128", store<S, 16, kWhole>);
+    name("_store_d16_hi_b8", store<S, 1, kHigh>);
+    name("_store_d16_hi_b16", store<S, 2, kHigh>);
+}
+
+}  // namespace
+
+void register_memory_global_once(Adder &add) {
+    add_space<kGlobal>(add, "global");
+    add_space<kFlat>(add, "flat");
+    add_space<kScratch>(add, "scratch");
+    add_space<kBuffer>(add, "buffer");
+    add("global_load_lds_b32", load_lds<kGlobal, 4>);
+    add("global_load_lds_b96", load_lds<kGlobal, 12>);
+    add("global_load_lds_b128", load_lds<kGlobal, 16>);
+    add("buffer_load_lds_b32", load_lds<kBuffer, 4>);
+    add("buffer_load_lds_b96", load_lds<kBuffer, 12>);
+    add("buffer_load_lds_b128", load_lds<kBuffer, 16>);
+}
+
+}  // namespace machine

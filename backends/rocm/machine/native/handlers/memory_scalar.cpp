@@ -1,0 +1,47 @@
+// Scalar loads (SMEM): s_load_*, s_buffer_load_*.
+#include <cstring>
+
+#include "../memory.hpp"
+#include "../scalar.hpp"
+#include "../waits.hpp"
+
+namespace machine {
+namespace {
+
+uint8_t scalar_counter(const Wave &w) { return w.program->setup.generation >= 120 ? 1u << kKm : 1u << kLgkm; }
+
+void load(Wave &w, const Op &op, uint64_t address, uint32_t bytes) {
+    const Region &region = region_of(w, op, address, bytes, false, -1);
+    uint32_t words[16] = {};
+    std::memcpy(words, reinterpret_cast<const void *>(address), bytes);
+    const bool defined = is_defined(region, address, bytes);
+    const Operand &to = op.d[0];
+    reserve(w, op, issue(w, op, scalar_counter(w), kScalarLoads), to);
+    if (to.reg == uint32_t(kNull)) return;
+    for (unsigned n = 0; n < to.dwords; ++n) {
+        w.s[to.reg + n] = words[n];
+        w.undefined_s[to.reg + n] = defined ? 0 : ~0u;
+    }
+}
+
+// d = memory[base + offset + immediate]: sources base and offset (a constant, or a register with a constant besides).
+void s_load(Wave &w, const Op &op) {
+    check_address(w, op, op.s[0], 1);
+    check_address(w, op, op.s[1], 1);
+    const uint32_t bytes = op.m.extra ? op.m.extra : op.d[0].dwords * 4u;
+    const uint64_t offset = op.s[1].kind == kConstant ? uint64_t(int64_t(int32_t(read_scalar(w, op.s[1])))) : read_scalar(w, op.s[1]);
+    uint64_t address = read_scalar64(w, op.s[0]) + offset + uint64_t(int64_t(op.immediate[0]));
+    const uint32_t unit = bytes < 4 ? bytes : 4;
+    if (address % unit) fail(w, op, "misaligned access", "a scalar load must be aligned to 4 bytes");
+    load(w, op, address, bytes);
+    if (bytes < 4 && op.d[0].reg != uint32_t(kNull)) {
+        uint32_t &x = w.s[op.d[0].reg];
+        x = bytes == 2 ? x & 0xffff : x & 0xff;
+    }
+}
+
+}  // namespace
+
+void register_memory_scalar_once(Adder &add) { add("s_load", s_load); }
+
+}  // namespace machine

@@ -1,0 +1,18 @@
+// LDS: its bytes, and who touched each of them when.
+#pragma once
+
+#include "group.hpp"
+#include "waits.hpp"
+
+namespace machine {
+
+uint32_t epoch_of(const Wave &w);  // as far as what the wave does now is concerned
+
+// Checks bounds and order, and marks the bytes as touched by this wave. `dma` tells LDS-DMA, whose writes are numbered apart.
+void touch_read(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, bool *defined);
+void touch_write(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, uint32_t number, bool dma, bool defined);
+
+// What the wave had waited for when it arrived becomes visible to the others; reads still in flight count for the next epoch.
+void publish(Wave &w);
+
+}  // namespace machine

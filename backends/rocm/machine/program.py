@@ -1,0 +1,100 @@
+"""From assembly text to a program that the native machine runs: parsed, encoded, and its kernels' descriptors read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from portakern.errors import SimulatorError
+
+from .assembly import Assembly, Instruction, Kernel, parse
+from .encoding import encode
+
+GENERATIONS = {"gfx90a": 90, "gfx942": 94, "gfx950": 95, "gfx1100": 110, "gfx1201": 120}
+
+_SETUP = (
+    "lanes vectors scalars shared_bytes scratch_bytes argument_bytes user_scalars private_buffer dispatch_pointer queue_pointer "
+    "argument_pointer dispatch_id flat_scratch private_size preload_length preload_offset group_x group_y group_z group_info "
+    "scratch_wave_offset item_dims architected_groups generation float_mode ieee clamp_nan_to_zero saturate_f16"
+).split()
+"""Setup in native/program.hpp, in its order."""
+
+_DESCRIPTOR = {
+    "shared_bytes": "group_segment_fixed_size", "scratch_bytes": "private_segment_fixed_size",
+    "argument_bytes": "kernarg_size", "user_scalars": "user_sgpr_count",
+    "private_buffer": "user_sgpr_private_segment_buffer", "dispatch_pointer": "user_sgpr_dispatch_ptr",
+    "queue_pointer": "user_sgpr_queue_ptr", "argument_pointer": "user_sgpr_kernarg_segment_ptr",
+    "dispatch_id": "user_sgpr_dispatch_id", "flat_scratch": "user_sgpr_flat_scratch_init",
+    "private_size": "user_sgpr_private_segment_size", "preload_length": "user_sgpr_kernarg_preload_length",
+    "preload_offset": "user_sgpr_kernarg_preload_offset", "group_x": "system_sgpr_workgroup_id_x",
+    "group_y": "system_sgpr_workgroup_id_y", "group_z": "system_sgpr_workgroup_id_z",
+    "group_info": "system_sgpr_workgroup_info", "scratch_wave_offset": "system_sgpr_private_segment_wavefront_offset",
+    "item_dims": "system_vgpr_workitem_id", "ieee": "ieee_mode", "clamp_nan_to_zero": "dx10_clamp",
+    "saturate_f16": "fp16_overflow",
+}  # fmt: skip
+"""LLVM AMDGPUUsage, ".amdhsa_ directives"."""
+
+
+def native() -> Any:
+    """The compiled module; raises :class:`SimulatorError` where the installation lacks it."""
+    try:
+        from . import _machine
+    except ImportError as error:
+        raise SimulatorError("the native part of the AMD machine is not installed",
+                             hint="install portakern with its native modules (pip install .)") from error  # fmt: skip
+    return _machine
+
+
+@dataclass(frozen=True)
+class Code:
+    """One kernel, ready to run."""
+
+    name: str
+    isa: str
+    lanes: int
+    shared_bytes: int
+    argument_bytes: int
+    instructions: tuple[Instruction, ...]
+    operations: bytes
+    constants: bytes
+    setup: tuple[int, ...]
+
+    @cached_property
+    def program(self) -> Any:
+        """The program in the native machine."""
+        return native().Program(self.operations, self.constants, self.setup)
+
+
+def load(text: str) -> dict[str, Code]:
+    """Every kernel of an assembly text.  Raises :class:`SimulatorError` naming what this machine does not know."""
+    assembly = parse(text)
+    isa = assembly.target.rpartition("-")[2].partition(":")[0]
+    if isa not in GENERATIONS:
+        raise SimulatorError(f"the machine does not know {isa or 'code without .amdgcn_target'}",
+                             hint=f"it knows {', '.join(GENERATIONS)}")  # fmt: skip
+    return {name: _code(assembly, kernel, isa) for name, kernel in assembly.kernels.items()}
+
+
+def _code(assembly: Assembly, kernel: Kernel, isa: str) -> Code:
+    generation = GENERATIONS[isa]
+    d = kernel.descriptor
+    lanes = 32 if d.get("wavefront_size32", int(generation >= 110)) else 64
+    handlers = {name: n for n, name in enumerate(native().handlers())}
+    encoded = encode(assembly, kernel.name, generation, lanes, handlers)
+    values = {name: d.get(word, 0) for name, word in _DESCRIPTOR.items()}
+    values["user_scalars"] = d.get("user_sgpr_count", 0)
+    values.update(
+        lanes=lanes,
+        vectors=d["next_free_vgpr"],
+        scalars=d["next_free_sgpr"],
+        group_x=d.get("system_sgpr_workgroup_id_x", 1),
+        architected_groups=int(generation >= 120),
+        generation=generation,
+        float_mode=d.get("float_round_mode_32", 0) | d.get("float_round_mode_16_64", 0) << 2
+        | d.get("float_denorm_mode_32", 0) << 4 | d.get("float_denorm_mode_16_64", 3) << 6,
+        ieee=d.get("ieee_mode", int(generation < 120)),
+        clamp_nan_to_zero=d.get("dx10_clamp", 1),
+    )  # fmt: skip
+    return Code(kernel.name, isa, lanes, values["shared_bytes"], values["argument_bytes"], encoded.instructions,
+                encoded.operations, encoded.constants, tuple(values[name] for name in _SETUP))  # fmt: skip
