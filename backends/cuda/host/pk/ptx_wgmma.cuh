@@ -84,6 +84,9 @@ template <class E, int TurnA, int TurnB> void wgmma_64(float* d0, float* d8, uin
 template <class E, int TurnA, int TurnB> void wgmma_128(float* d0, float* d8, uint64_t a, uint64_t b, int keep = 1) {
     wgmma<E, TurnA, TurnB, 128>(d0, d8, a, b, keep);
 }
+template <class E, int TurnA, int TurnB> void wgmma_192(float* d0, float* d8, uint64_t a, uint64_t b, int keep = 1) {
+    wgmma<E, TurnA, TurnB, 192>(d0, d8, a, b, keep);
+}
 template <class E, int TurnA, int TurnB> void wgmma_256(float* d0, float* d8, uint64_t a, uint64_t b, int keep = 1) {
     wgmma<E, TurnA, TurnB, 256>(d0, d8, a, b, keep);
 }

@@ -47,6 +47,20 @@ PK_DEVICE uint64_t wgmma_descriptor(const void* start, int leading, int stride) 
         : PK_D(0), PK_D(1), PK_D(2), PK_D(3), PK_D(4), PK_D(5), PK_D(6), PK_D(7), \
           PK_D(8), PK_D(9), PK_D(10), PK_D(11), PK_D(12), PK_D(13), PK_D(14), PK_D(15) \
         : "l"(a), "l"(b), "r"(keep), "n"(TurnA), "n"(TurnB))
+#define PK_WGMMA_192(E) \
+    asm volatile( \
+        "{.reg .pred p; setp.ne.b32 p, %98, 0; wgmma.mma_async.sync.aligned.m64n192k16.f32." E "." E " {" \
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95" \
+        "}, %96, %97, p, 1, 1, %99, %100;}" \
+        : PK_D(0), PK_D(1), PK_D(2), PK_D(3), PK_D(4), PK_D(5), PK_D(6), PK_D(7), \
+          PK_D(8), PK_D(9), PK_D(10), PK_D(11), PK_D(12), PK_D(13), PK_D(14), PK_D(15), \
+          PK_D(16), PK_D(17), PK_D(18), PK_D(19), PK_D(20), PK_D(21), PK_D(22), PK_D(23) \
+        : "l"(a), "l"(b), "r"(keep), "n"(TurnA), "n"(TurnB))
 #define PK_WGMMA_256(E) \
     asm volatile( \
         "{.reg .pred p; setp.ne.b32 p, %130, 0; wgmma.mma_async.sync.aligned.m64n256k16.f32." E "." E " {" \
@@ -75,6 +89,11 @@ template <class E, int TurnA, int TurnB> PK_DEVICE void wgmma_128(float* d0, flo
     else PK_WGMMA_128("f16");
 }
 
+template <class E, int TurnA, int TurnB> PK_DEVICE void wgmma_192(float* d0, float* d8, uint64_t a, uint64_t b, int keep = 1) {
+    if constexpr (same<E, bf16>) PK_WGMMA_192("bf16");
+    else PK_WGMMA_192("f16");
+}
+
 template <class E, int TurnA, int TurnB> PK_DEVICE void wgmma_256(float* d0, float* d8, uint64_t a, uint64_t b, int keep = 1) {
     if constexpr (same<E, bf16>) PK_WGMMA_256("bf16");
     else PK_WGMMA_256("f16");
@@ -82,6 +101,7 @@ template <class E, int TurnA, int TurnB> PK_DEVICE void wgmma_256(float* d0, flo
 
 #undef PK_WGMMA_64
 #undef PK_WGMMA_128
+#undef PK_WGMMA_192
 #undef PK_WGMMA_256
 #undef PK_D
 

@@ -23,8 +23,9 @@ struct WarpgroupAccumulator : Accumulator<R, C, Warps, E, min_of(R / 16, Warps)>
     static_assert(half_width<E>, "wgmma multiplies 16-bit operands here");
     static_assert(R % 64 == 0 && Base::down * Base::side == Warps, "warpgroups do not cover the tile exactly");
     static constexpr int high = Base::down * 16, repeats = R / high;
-    static constexpr int width = Base::warp_cols % 256 == 0 ? 256 : Base::warp_cols % 128 == 0 ? 128 : 64;
-    static_assert(Base::warp_cols % width == 0, "columns of a warpgroup come in multiples of 64");
+    static constexpr int wide = Base::warp_cols;
+    static constexpr int width = wide % 256 == 0 ? 256 : wide % 192 == 0 ? 192 : wide % 128 == 0 ? 128 : 64;
+    static_assert(wide % width == 0, "columns of a warpgroup come in multiples of 64");
 
     static PK_CONSTEXPR int warp_row(int thread) { return thread / kWarp % Base::down * 16; }
     static PK_CONSTEXPR int row(int thread, int i) {
@@ -74,6 +75,7 @@ PK_DEVICE void start_dot(Tile<float, WarpgroupAccumulator<R, C, Warps, E>>& acc,
                 float* d0 = &acc.v[2 * r * L::col_slots + part / 4];
                 float* d8 = d0 + L::col_slots;
                 if constexpr (L::width == 256) ptx::wgmma_256<E, turn_a, turn_b>(d0, d8, left, right);
+                else if constexpr (L::width == 192) ptx::wgmma_192<E, turn_a, turn_b>(d0, d8, left, right);
                 else if constexpr (L::width == 128) ptx::wgmma_128<E, turn_a, turn_b>(d0, d8, left, right);
                 else ptx::wgmma_64<E, turn_a, turn_b>(d0, d8, left, right);
             }
