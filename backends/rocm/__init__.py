@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from portakern.backend import Backend, Language
+from portakern.backend import Backend, Language, Machine
 
 from .adopt import CONVENTION, adopt
+from .cost.estimator import CdnaEstimator
 from .emitter import OPTIONS, HipEmitter
 from .interpreter import HipInterpreter
 from .runtime import HipRuntime
@@ -30,4 +31,6 @@ HIP = Language(
     format=lambda device: "hsaco",
 )
 
-backend = Backend("rocm", (HIP,), Path(__file__).parent / "devices")
+CODE_OBJECTS = Machine("hsaco", HIP.targets, estimator=CdnaEstimator())
+
+backend = Backend("rocm", (HIP,), Path(__file__).parent / "devices", machines=(CODE_OBJECTS,))

@@ -83,6 +83,14 @@ class CodeObject:
             "it must be linked (ld.lld -shared) and of code object version 3 or later",
         )
 
+    def arguments(self, kernel: str) -> tuple[tuple[int, int, str], ...]:
+        """(offset, size, kind) of each argument of a kernel in order: ``global_buffer``, ``by_value``, ``hidden_...``."""
+        for note in self._notes():
+            for k in note.get("amdhsa.kernels") or () if isinstance(note, dict) else ():
+                if k[".name"] == kernel:
+                    return tuple((a[".offset"], a[".size"], a[".value_kind"]) for a in k.get(".args", ()))
+        raise CodeObjectError(f"the code object holds no kernel {kernel}")
+
     def _kernel(self, k: dict[str, Any]) -> KernelUse:
         # .vgpr_count is the total of a unified register file, .agpr_count its accumulation part.
         return KernelUse(

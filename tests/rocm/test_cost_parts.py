@@ -1,0 +1,224 @@
+"""Parts of the cost model: instructions and their units, matrix cores, LDS banks, loops from arguments, the scoreboard."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from portakern.backends.rocm.cost.instructions import Cost, Unit, cost_of
+from portakern.backends.rocm.cost.launch import arguments_of, places_of, start_of
+from portakern.backends.rocm.cost.loops import loops_of, shorten, stretched
+from portakern.backends.rocm.cost.matrix import matrix
+from portakern.backends.rocm.cost.scoreboard import Item, Latencies, run
+from portakern.backends.rocm.cost.shared import access_cycles
+from portakern.backends.rocm.cost.values import Wave
+from portakern.backends.rocm.machine.assembly import Assembly, parse
+
+from portakern.backend import Argument, Dispatch
+from portakern.errors import PortakernError
+
+HEAD = '\t.amdgcn_target "amdgcn-amd-amdhsa--gfx942"\n\t.text\nk:\n'
+LATENCIES = Latencies(lds=52, load=300, store=300, scalar=48, sharing=1)
+
+
+def assembled(body: str) -> tuple[Assembly, list[Cost]]:
+    code = parse(HEAD + body)
+    return code, [cost_of(i, "gfx942") for i in code.instructions]
+
+
+# ---- instructions ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "unit", "reads", "writes"),
+    [
+        ("v_add_u32_e32 v1, s2, v3", Unit.VECTOR, {("s", 2), ("v", 3)}, {("v", 1)}),
+        ("v_fmac_f32_e32 v1, v2, v3", Unit.VECTOR, {("v", 1), ("v", 2), ("v", 3)}, {("v", 1)}),
+        ("v_cmp_gt_u32_e32 vcc, s1, v0", Unit.VECTOR, {("s", 1), ("v", 0)}, {("s", 106), ("s", 107)}),
+        ("global_load_dwordx2 v[4:5], v[0:1], off", Unit.VECTOR_MEMORY, {("v", 0), ("v", 1)}, {("v", 4), ("v", 5)}),
+        ("global_store_dword v0, v1, s[2:3]", Unit.VECTOR_MEMORY, {("v", 0), ("v", 1), ("s", 2), ("s", 3)}, set()),
+        ("ds_write_b64 v0, v[2:3]", Unit.LDS, {("v", 0), ("v", 2), ("v", 3)}, set()),
+        ("s_and_saveexec_b64 s[0:1], vcc", Unit.SCALAR, {("s", n) for n in (106, 107, 126, 127)},
+         {("s", n) for n in (0, 1, 126, 127)}),
+        ("v_accvgpr_read_b32 v0, a3", Unit.VECTOR, {("v", 259)}, {("v", 0)}),
+    ],
+)  # fmt: skip
+def test_units_and_registers(line: str, unit: Unit, reads: set, writes: set):
+    _, (cost,) = assembled(f"\t{line}\n")
+    assert (cost.unit, cost.reads, cost.defines) == (unit, reads, writes)
+
+
+UNKNOWN = ["v_dream_f32 v0, v1", "s_dance_b32 s0, s1", "v_mfma_f32_7x7x7_f16 a0, v0, v1, a0", "ds_dig_b32 v0, v1"]
+
+
+@pytest.mark.parametrize("line", UNKNOWN)
+def test_an_unknown_instruction_is_named(line: str):
+    with pytest.raises(PortakernError, match=f"does not know the (matrix )?instruction {line.split()[0]}"):
+        assembled(f"\t{line}\n")
+
+
+@pytest.mark.parametrize(
+    ("isa", "name", "cycles", "flops"),
+    [
+        ("gfx90a", "v_mfma_f32_32x32x8f16", 64, 16384), ("gfx90a", "v_mfma_f32_32x32x8bf16_1k", 64, 16384),
+        ("gfx90a", "v_mfma_f32_16x16x4f32", 32, 2048), ("gfx90a", "v_mfma_f64_16x16x4f64", 32, 2048),
+        ("gfx942", "v_mfma_f32_32x32x8_f16", 32, 16384), ("gfx942", "v_mfma_f32_16x16x16_bf16", 16, 8192),
+        ("gfx942", "v_mfma_f32_32x32x16_fp8_fp8", 32, 32768), ("gfx942", "v_mfma_f32_4x4x4_16b_f16", 8, 2048),
+        ("gfx950", "v_mfma_f32_32x32x16_bf16", 32, 32768), ("gfx950", "v_mfma_f32_16x16x32_f16", 16, 16384),
+        ("gfx950", "v_mfma_f32_16x16x16_f16", 16, 8192), ("gfx950", "v_mfma_f32_16x16x128_f8f6f4", 32, 65536),
+    ],
+)  # fmt: skip
+def test_matrix_instructions_take_what_amds_calculator_says(isa: str, name: str, cycles: int, flops: int):
+    found = matrix(name, isa)
+    assert (found.cycles, found.flops) == (cycles, flops)
+
+
+def test_vector_instructions_wait_for_f32_matrices_on_cdna3_only():
+    assert not matrix("v_mfma_f32_16x16x4_f32", "gfx942").overlaps and matrix("v_mfma_f32_16x16x4f32", "gfx90a").overlaps
+
+
+# ---- LDS --------------------------------------------------------------------------------------------------------------
+
+LANE = np.arange(64)
+
+
+@pytest.mark.parametrize(
+    ("isa", "width", "writes", "addresses", "cycles", "best"),
+    [
+        ("gfx942", 4, False, 4 * LANE, 2, 2),  # 256 bytes at 128 a cycle
+        ("gfx942", 4, False, 0 * LANE, 2, 2),  # one word for all is given to all
+        ("gfx942", 4, False, 128 * LANE, 64, 2),  # one bank
+        ("gfx942", 16, False, 16 * LANE, 8, 8),
+        ("gfx950", 16, False, 16 * LANE, 4, 4),  # 64 banks for reads
+        ("gfx950", 8, True, 8 * LANE, 4, 4),  # and 32 for writes
+        ("gfx942", 16, False, 128 * (LANE % 8) + 16 * (LANE // 8), 32, 8),  # columns of rows of 128 bytes
+        ("gfx942", 16, False, 128 * (LANE % 8) + 16 * ((LANE // 8) ^ (LANE % 8)), 8, 8),  # the same, swizzled
+    ],
+)  # fmt: skip
+def test_bank_conflicts(isa: str, width: int, writes: bool, addresses: np.ndarray, cycles: int, best: int):
+    assert access_cycles(isa, width, writes, (addresses,)) == (cycles, best)
+
+
+# ---- loops and addresses from arguments -----------------------------------------------------------------------------------
+
+COUNTED = """
+	s_load_dword s3, s[0:1], 0x8
+	s_load_dwordx2 s[4:5], s[0:1], 0x0
+	v_lshlrev_b32_e32 v1, 2, v0
+	s_mov_b32 s6, 0
+	s_waitcnt lgkmcnt(0)
+.L:
+	global_load_dword v2, v1, s[4:5]
+	v_add_u32_e32 v1, 0x400, v1
+	s_waitcnt vmcnt(0)
+	s_add_i32 s6, s6, 1
+	s_cmp_lt_u32 s6, s3
+	s_cbranch_scc1 .L
+	s_endpgm
+"""
+DESCRIPTOR = {"user_sgpr_kernarg_segment_ptr": 1, "system_sgpr_workgroup_id_x": 1}
+
+
+def counted(rounds: int) -> tuple[Assembly, list[Cost], Wave, int]:
+    code, costs = assembled(COUNTED)
+    args = (Argument("x", 16), Argument(value=rounds.to_bytes(4, "little")))
+    dispatch = Dispatch("k", b"", "", (4, 1, 1), (128, 1, 1), 0, args)
+    start = start_of(dispatch, DESCRIPTOR, arguments_of(dispatch), 1, 1)
+    return code, costs, Wave(code, costs, 0, start), places_of(dispatch)["x"]
+
+
+@pytest.mark.parametrize("rounds", [1, 5, 1000])
+def test_rounds_and_addresses_follow_from_the_arguments(rounds: int):
+    code, costs, wave, x = counted(rounds)
+    trace = wave.run()
+    assert not trace.cut and not trace.guesses
+    short = shorten(trace, loops_of(code, costs, trace))
+    assert [(r.loop.label, r.rounds) for r in short.runs] == ([(".L", rounds)] if rounds > 1 else [])
+    loads = [a for a in trace.accesses.values() if costs[a.at].unit is Unit.VECTOR_MEMORY]
+    assert len(loads) == rounds
+    first = loads[-1].addresses
+    assert first is not None and first[0].tolist() == [x + 16 + 4 * (64 + n) + 0x400 * (rounds - 1) for n in range(64)]
+
+
+def test_a_branch_on_loaded_data_is_said_and_not_guessed_at_length():
+    code, costs = assembled("""
+.L:
+	global_load_dword v2, v[0:1], off
+	v_cmp_gt_u32_e32 vcc, 5, v2
+	s_cbranch_vccnz .L
+	s_endpgm
+""")
+    dispatch = Dispatch("k", b"", "", (1, 1, 1), (64, 1, 1), 0, ())
+    trace = Wave(code, costs, 0, start_of(dispatch, DESCRIPTOR, b"", 0, 0)).run()
+    assert trace.steps == [0, 1, 2, 3] and trace.guesses == {2: 1}
+
+
+def test_rounds_left_out_are_made_up_for():
+    code, costs, wave, _ = counted(1000)
+    trace = wave.run()
+    short = shorten(trace, loops_of(code, costs, trace))
+    items = [Item(costs[trace.steps[p]], memory=16.0) for p in short.places]
+    whole = [Item(costs[at], memory=16.0) for at in trace.steps]
+    result, exact = run([(0, items)], LATENCIES), run([(0, whole)], LATENCIES)
+    left_out, steady = stretched(short.runs, result.issued)
+    assert len(items) < 100 < len(whole)
+    assert result.cycles + left_out == pytest.approx(exact.cycles, rel=0.01)
+    (per_round,) = steady.values()
+    assert per_round == pytest.approx(16 + 300 + 5 * 4, abs=8)  # nothing hides the load
+
+
+# ---- the scoreboard ---------------------------------------------------------------------------------------------------------
+
+
+def items(body: str, **cycles: float) -> list[Item]:
+    _, costs = assembled(body)
+    return [Item(c, cycles.get("lds", 0.0) if c.unit is Unit.LDS else 0.0, cycles.get("memory", 0.0) if
+                 c.unit is Unit.VECTOR_MEMORY else 0.0) for c in costs]  # fmt: skip
+
+
+MFMA = "\tv_mfma_f32_32x32x8_f16 a[0:15], v[0:1], v[2:3], a[0:15]\n"
+
+
+def test_a_matrix_core_takes_one_instruction_at_a_time_and_vectors_run_beside_it():
+    alone = run([(0, items(MFMA * 8))], LATENCIES)
+    assert alone.busy[Unit.MATRIX] == 8 * 32 and alone.issued[7] == 7 * 32
+    mixed = run([(0, items((MFMA + "\tv_add_f32_e32 v9, v8, v7\n" * 3) * 8))], LATENCIES)
+    assert mixed.issued[28] == 7 * 32, "three vector instructions fit beside each matrix instruction"
+
+
+def test_a_second_wave_hides_waits_and_one_does_not():
+    body = "\tglobal_load_dword v5, v[0:1], off\n" + MFMA * 16 + "\ts_waitcnt vmcnt(0)\n" + "\tv_mov_b32_e32 v6, v5\n"
+    short = body.replace(MFMA * 16, MFMA * 2)
+    exposed = run([(0, items(short * 4))], LATENCIES)
+    hidden = run([(0, items(body * 4))], LATENCIES)
+    assert exposed.exposed["vmcnt"] > 3 * 200 and hidden.exposed["vmcnt"] == 0
+    two = run([(0, items(short * 4)), (1, items(short * 4))], LATENCIES)
+    assert two.exposed["vmcnt"] < exposed.exposed["vmcnt"]
+    assert two.cycles < 1.2 * exposed.cycles
+
+
+def test_counters_wait_for_the_oldest_only():
+    loads = "\tglobal_load_dword v5, v[0:1], off\n" * 4
+    one = run([(0, items(loads + "\ts_waitcnt vmcnt(3)\n\tv_mov_b32_e32 v6, v5\n", memory=100))], LATENCIES)
+    all_ = run([(0, items(loads + "\ts_waitcnt vmcnt(0)\n\tv_mov_b32_e32 v6, v5\n", memory=100))], LATENCIES)
+    assert one.issued[5] == 400 and all_.issued[5] == 700
+
+
+def test_a_barrier_holds_the_waves_of_a_workgroup_together():
+    early, late = "\ts_barrier\n" + MFMA, "\tv_exp_f32_e32 v0, v1\n" * 10 + "\ts_barrier\n" + MFMA
+    together = run([(0, items(early)), (0, items(late))], LATENCIES)
+    apart = run([(0, items(early)), (1, items(late))], LATENCIES)
+    assert together.issued[1] > 140 > apart.issued[1]
+
+
+def test_higher_priority_goes_first():
+    slow = "\tv_exp_f32_e32 v0, v1\n" * 20
+    ends = {}
+    for first in (0, 1):
+        waves = [(0, items("\ts_setprio 1\n" * (n == first) + slow)) for n in range(2)]
+        ends[first] = run(waves, LATENCIES).issued[-1]
+    assert ends[0] < ends[1]
+
+
+def test_what_cannot_be_read_is_named():
+    with pytest.raises(PortakernError, match="counters of s_waitcnt"):
+        run([(0, items("\ts_waitcnt 0\n"))], LATENCIES)
