@@ -201,7 +201,7 @@ def _covers(axis: NestAxis, tile: int) -> bool:
 
 
 def _lds(rows: int, cols: int, depth: int, element: int) -> int:
-    return (rows + cols) * (depth * element + 16)
+    return (rows + cols) * depth * element
 
 
 def _register_budget(device: Device) -> int:
@@ -252,9 +252,9 @@ def _attention_fits(
     cores = on_matrix_cores(device, nest.dots)
     wave = subgroup(device)
     held = cores and deep <= LEFT_IN_REGISTERS
-    lds = stages * (keys * (deep * element + 16) + wide * (keys * element + 16))
-    lds += 0 if held else rows * (deep * element + 16)
-    lds += 0 if cores else rows * (keys * element + 16)
+    lds = stages * keys * (deep + wide) * element
+    lds += 0 if held else rows * deep * element
+    lds += 0 if cores else rows * keys * element
     part = rows // warps
     copies = 2 if device.has("wmma_replicated") else 1
     registers = part * (wide + 2 * keys) // wave  # accumulator, scores and probabilities

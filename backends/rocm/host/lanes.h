@@ -287,6 +287,19 @@ inline int permlane_x16(int value, unsigned low, unsigned high) {
 
 inline int first_lane(int value) { return exchange("readfirstlane", value, 0); }
 
+// The upper half (of every 2 Width lanes) of a changes places with the lower half of b (CDNA 4 ISA guide, V_PERMLANE32_SWAP).
+struct Swapped {
+  int v[2];
+  int operator[](int i) const { return v[i]; }
+};
+
+template <int Width> inline Swapped swap_halves(int a, int b) {
+  const int l = current->lane, other = l ^ Width;
+  const bool upper = (l & Width) != 0;
+  const int from_b = exchange("permlane_swap", b, other), from_a = exchange("permlane_swap", a, other);
+  return {upper ? from_b : a, upper ? b : from_a};
+}
+
 // ---- buffers and transposed reads ---------------------------------------------------------------------------------
 
 struct Buffer {
@@ -341,10 +354,11 @@ inline float number(short bits) { return __builtin_bit_cast(float, static_cast<u
 
 template <class V, class D> struct Product { V x, y; D d; };
 
-// d += x y of 16 x 16 x Depth.  `Layout` says which depth element j of a lane is, and which row accumulator r.
+// d += x y of 16 x 16 x Depth (32 x 32 where a lane has 16 of d).  `Layout` says which depth element j of a lane is, and which row accumulator r.
 template <class V, class D, int Depth, class Layout> void multiply_all(void** operands) {
   using P = Product<V, D>;
-  float x[16][Depth], y[Depth][16];
+  constexpr int edge = sizeof(D) == 64 ? 32 : 16;
+  float x[edge][Depth], y[Depth][edge];
   constexpr int held = sizeof(V) / sizeof(V{}[0]), kept = sizeof(D) / sizeof(float);
   for (int l = wave_size - 1; l >= 0; --l) {
     const P* p = static_cast<P*>(operands[l]);
@@ -352,19 +366,19 @@ template <class V, class D, int Depth, class Layout> void multiply_all(void** op
       const int k = Layout::depth(l, j);
       const float a = number(p->x[j]), b = number(p->y[j]);
       if (Layout::replicated && l < 16) {
-        const bool alike = __builtin_bit_cast(unsigned, x[l % 16][k]) == __builtin_bit_cast(unsigned, a) &&
-                           __builtin_bit_cast(unsigned, y[k][l % 16]) == __builtin_bit_cast(unsigned, b);
+        const bool alike = __builtin_bit_cast(unsigned, x[l % edge][k]) == __builtin_bit_cast(unsigned, a) &&
+                           __builtin_bit_cast(unsigned, y[k][l % edge]) == __builtin_bit_cast(unsigned, b);
         if (!alike) return fail("WMMA operands differ between the halves of the wave");
       }
-      x[l % 16][k] = a;
-      y[k][l % 16] = b;
+      x[l % edge][k] = a;
+      y[k][l % edge] = b;
     }
   }
   for (int l = 0; l < wave_size; ++l) {
     P* p = static_cast<P*>(operands[l]);
     for (int r = 0; r < kept; ++r) {
       float sum = p->d[r];
-      for (int k = 0; k < Depth; ++k) sum += x[Layout::row(l, r)][k] * y[k][l % 16];
+      for (int k = 0; k < Depth; ++k) sum += x[Layout::row(l, r)][k] * y[k][l % edge];
       p->d[r] = sum;
     }
   }
@@ -381,6 +395,13 @@ template <int Each> struct Mfma {
   static constexpr bool replicated = false;
   static int depth(int lane, int j) { return lane / 16 * Each + j; }
   static int row(int lane, int r) { return lane / 16 * 4 + r; }
+};
+
+// CDNA, 32 x 32: each half of the wave holds Each consecutive depths, and every other four rows.
+template <int Each> struct Mfma32 {
+  static constexpr bool replicated = false;
+  static int depth(int lane, int j) { return lane / 32 * Each + j; }
+  static int row(int lane, int r) { return r / 4 * 8 + lane / 32 * 4 + r % 4; }
 };
 
 struct Wmma11 {  // RDNA 3: every lane holds all depths; accumulators alternate between the halves of the wave
@@ -428,10 +449,16 @@ template <class T> struct Single { T v; T operator[](int) const { return v; } };
 #if defined(__GFX9__)
 #define __builtin_amdgcn_mfma_f32_16x16x4f32(x, y, d, a, b, c) \
   lanes::multiply<4, lanes::Mfma<1>>("mfma 16x16x4 f32", lanes::Single<float>{x}, lanes::Single<float>{y}, d)
+#define __builtin_amdgcn_mfma_f32_32x32x8f16(x, y, d, a, b, c) lanes::multiply<8, lanes::Mfma32<4>>("mfma 32x32x8 f16", x, y, d)
+#define __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(x, y, d, a, b, c) lanes::multiply<8, lanes::Mfma32<4>>("mfma 32x32x8 bf16", x, y, d)
 #define __builtin_amdgcn_mfma_f32_16x16x16f16(x, y, d, a, b, c) lanes::multiply<16, lanes::Mfma<4>>("mfma 16x16x16 f16", x, y, d)
 #define __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(x, y, d, a, b, c) lanes::multiply<16, lanes::Mfma<4>>("mfma 16x16x16 bf16", x, y, d)
 #endif
 #if defined(__gfx950__)
+#define __builtin_amdgcn_mfma_f32_32x32x16_f16(x, y, d, a, b, c) lanes::multiply<16, lanes::Mfma32<8>>("mfma 32x32x16 f16", x, y, d)
+#define __builtin_amdgcn_mfma_f32_32x32x16_bf16(x, y, d, a, b, c) lanes::multiply<16, lanes::Mfma32<8>>("mfma 32x32x16 bf16", x, y, d)
+#define __builtin_amdgcn_permlane32_swap(a, b, inactive, bound) lanes::swap_halves<32>(a, b)
+#define __builtin_amdgcn_permlane16_swap(a, b, inactive, bound) lanes::swap_halves<16>(a, b)
 #define __builtin_amdgcn_mfma_f32_16x16x32_f16(x, y, d, a, b, c) lanes::multiply<32, lanes::Mfma<8>>("mfma 16x16x32 f16", x, y, d)
 #define __builtin_amdgcn_mfma_f32_16x16x32_bf16(x, y, d, a, b, c) lanes::multiply<32, lanes::Mfma<8>>("mfma 16x16x32 bf16", x, y, d)
 #endif

@@ -151,6 +151,14 @@ template <int Mask> PK_FN int shuffle_xor(int value) {
   if constexpr (Mask == 2) return __builtin_amdgcn_update_dpp(0, value, 0x4E, 0xf, 0xf, true);   // quad_perm 2,3,0,1
   if constexpr (Mask == 8) return __builtin_amdgcn_update_dpp(0, value, 0x128, 0xf, 0xf, true);  // row_ror:8
   if constexpr (Mask == 4 || Mask == 16) return __builtin_amdgcn_ds_swizzle(value, (Mask << 10) | 0x1f);
+#if defined(__gfx950__)
+  // Two registers exchange their halves: of equal ones, one then holds the lower half twice and the other the upper half.
+  if constexpr (Mask == 16 || Mask == 32) {
+    const auto swapped = Mask == 32 ? __builtin_amdgcn_permlane32_swap(value, value, false, false)
+                                    : __builtin_amdgcn_permlane16_swap(value, value, false, false);
+    return static_cast<int>(lane() & Mask ? swapped[0] : swapped[1]);
+  }
+#endif
   if constexpr (Mask == 32) return __builtin_amdgcn_ds_bpermute((lane() ^ 32) << 2, value);
 #else
   if constexpr (Mask < 16) return __builtin_amdgcn_update_dpp(0, value, 0x160 | Mask, 0xf, 0xf, true);  // row_xmask
@@ -163,7 +171,8 @@ PK_FN int shuffle(int value, int from) { return __builtin_amdgcn_ds_bpermute(fro
 
 // ---- matrix instructions ------------------------------------------------------------------------------------------
 //
-// All compute a 16 x 16 tile d += x y.  Lane l holds of the accumulator the column l % 16, and of it the rows
+// All compute a tile d += x y, of 16 x 16 where nothing else is said.  Lane l holds of the accumulator the column l % 16, and
+// of it the rows
 //   CDNA   4 (l / 16) + r, r = 0..3      RDNA 3   2 r + l / 16, r = 0..7      RDNA 4   8 (l / 16) + r, r = 0..7
 // and of x the row (of y the column) l % 16, with consecutive k:
 //   CDNA   from k / 4 (l / 16) on        RDNA 3   all 16, in both halves      RDNA 4   half of them
@@ -171,7 +180,7 @@ PK_FN int shuffle(int value, int from) { return __builtin_amdgcn_ds_bpermute(fro
 
 #if defined(__GFX9__)
 
-using MatrixAccumulator = f32x4;
+template <int Edge> using MatrixAccumulator = choose<Edge == 32, f32x16, f32x4>;
 
 PK_FN f32x4 matrix_step(f32x4 d, f32x4 x, f32x4 y) {  // exact f32: four instructions of depth 4
 #pragma unroll
@@ -198,9 +207,30 @@ PK_FN f32x4 matrix_step(f32x4 d, bf16x8 x, bf16x8 y) {
 #endif
 }
 
+// 32 x 32: lane l holds of the accumulator the column l % 32, and of it the rows 8 (r / 4) + 4 (l / 32) + r % 4, r = 0..15; of x
+// the row (of y the column) l % 32, eight depths from 8 (l / 32) on.
+PK_FN f32x16 matrix_step(f32x16 d, f16x8 x, f16x8 y) {
+#if defined(__gfx950__)
+  return __builtin_amdgcn_mfma_f32_32x32x16_f16(x, y, d, 0, 0, 0);
+#else
+  d = __builtin_amdgcn_mfma_f32_32x32x8f16(x.lo, y.lo, d, 0, 0, 0);
+  return __builtin_amdgcn_mfma_f32_32x32x8f16(x.hi, y.hi, d, 0, 0, 0);
+#endif
+}
+
+PK_FN f32x16 matrix_step(f32x16 d, bf16x8 x, bf16x8 y) {
+#if defined(__gfx950__)
+  return __builtin_amdgcn_mfma_f32_32x32x16_bf16(x, y, d, 0, 0, 0);
+#else
+  const i16x8 xs = __builtin_bit_cast(i16x8, x), ys = __builtin_bit_cast(i16x8, y);
+  d = __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(xs.lo, ys.lo, d, 0, 0, 0);
+  return __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(xs.hi, ys.hi, d, 0, 0, 0);
+#endif
+}
+
 #elif defined(__GFX12__)
 
-using MatrixAccumulator = f32x8;
+template <int> using MatrixAccumulator = f32x8;
 
 PK_FN f32x8 matrix_step(f32x8 d, f16x8 x, f16x8 y) {
   return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(x, y, d);
@@ -212,7 +242,7 @@ PK_FN f32x8 matrix_step(f32x8 d, bf16x8 x, bf16x8 y) {
 
 #elif defined(__GFX11__)
 
-using MatrixAccumulator = f32x8;
+template <int> using MatrixAccumulator = f32x8;
 
 PK_FN f32x8 matrix_step(f32x8 d, f16x16 x, f16x16 y) { return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(x, y, d); }
 

@@ -81,20 +81,23 @@ using Rows = Layout<typename RowsShape<R, C, Threads, Widest>::Row, typename Row
 // and masks work on short vectors, a row's statistics stay in a few lanes, and a tile that was just accumulated is at once
 // the left operand of the next product (attention).
 
-template <class Element> struct Fragment;  // what one lane hands to one matrix_step
+// What one lane hands to one matrix_step: of tiles of Edge x Edge, k deep, over `lanes` groups of lanes.
+template <class Element, int Edge = 16> struct Fragment;
 
 #if defined(__GFX9__)
-template <> struct Fragment<float> { using type = f32x4; static constexpr int k = 16, lanes = 4; };  // four steps
-template <> struct Fragment<f16> { using type = f16x8; static constexpr int k = 32, lanes = 4; };
-template <> struct Fragment<bf16> { using type = bf16x8; static constexpr int k = 32, lanes = 4; };
+template <> struct Fragment<float> { using type = f32x4; static constexpr int edge = 16, k = 16, lanes = 4; };  // four steps
+template <> struct Fragment<f16> { using type = f16x8; static constexpr int edge = 16, k = 32, lanes = 4; };
+template <> struct Fragment<bf16> { using type = bf16x8; static constexpr int edge = 16, k = 32, lanes = 4; };
+template <> struct Fragment<f16, 32> { using type = f16x8; static constexpr int edge = 32, k = 16, lanes = 2; };
+template <> struct Fragment<bf16, 32> { using type = bf16x8; static constexpr int edge = 32, k = 16, lanes = 2; };
 template <int N, int Waves> using MatrixCols = Spread<N, 4, 4, 16, 1, Waves, wave>;
 #elif defined(__GFX12__)
-template <> struct Fragment<f16> { using type = f16x8; static constexpr int k = 16, lanes = 2; };
-template <> struct Fragment<bf16> { using type = bf16x8; static constexpr int k = 16, lanes = 2; };
+template <> struct Fragment<f16> { using type = f16x8; static constexpr int edge = 16, k = 16, lanes = 2; };
+template <> struct Fragment<bf16> { using type = bf16x8; static constexpr int edge = 16, k = 16, lanes = 2; };
 template <int N, int Waves> using MatrixCols = Spread<N, 8, 2, 16, 1, Waves, wave>;
 #else
-template <> struct Fragment<f16> { using type = f16x16; static constexpr int k = 16, lanes = 1; };
-template <> struct Fragment<bf16> { using type = bf16x16; static constexpr int k = 16, lanes = 1; };
+template <> struct Fragment<f16> { using type = f16x16; static constexpr int edge = 16, k = 16, lanes = 1; };
+template <> struct Fragment<bf16> { using type = bf16x16; static constexpr int edge = 16, k = 16, lanes = 1; };
 template <int N, int Waves> using MatrixCols = Spread<N, 1, 2, 16, 8, Waves, wave>;
 #endif
 
@@ -122,8 +125,18 @@ using Accumulator = Layout<typename AccumulatorShape<R, C, Waves, Element, Waves
 
 // The left operand of a product with that accumulator, as fragments in registers: loaded once, used by many steps.
 template <int R, int K, int Waves, class Element, class Step = Fragment<Element>>
-using LeftOperand = Layout<Spread<R, 1, 16, 1, 1, Waves, wave>, Spread<K, Step::k / Step::lanes, Step::lanes, Step::lanes == 1 ? 1 : 16>,
-                           Waves * wave>;
+using LeftOperand = Layout<Spread<R, 1, Step::edge, 1, 1, Waves, wave>,
+                           Spread<K, Step::k / Step::lanes, Step::lanes, Step::lanes == 1 ? 1 : Step::edge>, Waves * wave>;
+
+#if defined(__GFX9__)
+// Both by tiles of 32 x 32: a lane holds one row of 32, so that a row's statistics take one exchange between lanes.
+template <int R, int C, int Waves, class Element>
+using Accumulator32 = Layout<Spread<R, 1, 32, 1, 1, Waves, wave>, Spread<C, 4, 2, 32>, Waves * wave>;
+template <int R, int K, int Waves, class Element> using LeftOperand32 = LeftOperand<R, K, Waves, Element, Fragment<Element, 32>>;
+#endif
+
+// The tiles of an accumulator's layout.
+template <class L> constexpr int edge_of = wave == 64 && L::Row::lanes == 32 ? 32 : 16;
 
 // ---- vectors ------------------------------------------------------------------------------------------------------
 

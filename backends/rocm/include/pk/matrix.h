@@ -10,18 +10,40 @@ namespace pk {
 // Along which dim of an operand the products are summed.
 enum class Depth { along_cols, along_rows };
 
+// Where things lie in lines of `Line` bytes: chunks of 16 bytes are permuted inside 128 bytes (256, for lines that long) by an
+// XOR with bits of the line's number, so that lanes that read the same chunk of neighbouring lines meet no bank of LDS twice.
+template <int Line> struct Swizzle {
+  static constexpr int together = larger(1, 128 / Line);  // lines that fill all banks
+  static constexpr int period = 16;                       // lines after which the pattern repeats
+
+  PK_FN static int key(int n) {
+    if constexpr (Line % 256 == 0) return n % 16 << 4;
+    else if constexpr (Line % 128 == 0) return n % 8 << 4;
+    else return n % 16 / together << 4;
+  }
+  PK_FN static int place(int n, int at) { return (n * Line + at) ^ key(n); }
+};
+
 // An R x C operand, shared by the block.  However it lies in memory, LDS holds it with the depth running fastest, so that
-// a fragment is one wide read; rows are 16 bytes apart from a power of two, which spreads them over the banks.
+// a fragment is one wide read.
 template <class T, int R, int C, Depth D, int Threads> struct Shared {
   using Element = T;
   static constexpr bool straight = D == Depth::along_cols;
   static constexpr int rows = R, cols = C, threads = Threads;
   static constexpr int free = straight ? R : C, depth = straight ? C : R;
-  static constexpr int pitch = depth + 16 / static_cast<int>(sizeof(T));
-  T data[free * pitch] __attribute__((aligned(16)));
+  static constexpr int chunk = 16 / static_cast<int>(sizeof(T));
+  using Lines = Swizzle<depth * static_cast<int>(sizeof(T))>;
+  T data[free * depth] __attribute__((aligned(256)));
 
-  PK_FN T* at(int n, int k) { return data + n * pitch + k; }
-  PK_FN const T* at(int n, int k) const { return data + n * pitch + k; }
+  // Depths k, k + 1, ... of number n, up to the end of their 16 bytes.
+  PK_FN T* at(int n, int k) { return data + place(n, k); }
+  PK_FN const T* at(int n, int k) const { return data + place(n, k); }
+
+  // The same for number first + n, where `first` is a multiple of 16 that is known to the compiler.
+  PK_FN const T* at(int first, int n, int k) const { return data + first * depth + place(n, k); }
+
+ private:
+  PK_FN static int place(int n, int k) { return Lines::place(n, k * static_cast<int>(sizeof(T))) / static_cast<int>(sizeof(T)); }
 };
 
 namespace detail {
@@ -31,7 +53,7 @@ namespace detail {
 template <class S> struct CopyShape {
   static constexpr int wide = power_in(S::cols, 16 / static_cast<int>(sizeof(typename S::Element)));
   static constexpr int across = S::cols / wide;
-  static constexpr int deep = S::straight ? 1 : power_in(S::rows, larger(1, smaller(8, S::rows * across / S::threads)));
+  static constexpr int deep = S::straight ? 1 : power_in(S::rows, larger(1, smaller(S::chunk, S::rows * across / S::threads)));
   static constexpr int units = across * (S::rows / deep);
   static constexpr int per_thread = (units + S::threads - 1) / S::threads;
   static constexpr bool even = units % S::threads == 0;
@@ -162,7 +184,7 @@ template <class S, class T> PK_FN void stage(S& operand, const T* origin, int64_
 // An operand that was computed in registers to LDS.
 template <class S, class T, class L> PK_FN void put(S& operand, const Tile<T, L>& tile) {
   static_assert(L::rows == S::rows && L::cols == S::cols, "the operand has the shape of the tile");
-  constexpr int V = S::straight ? L::Col::vector : 1;
+  constexpr int V = S::straight ? smaller(L::Col::vector, S::chunk) : 1;
   if (!L::owner()) return;
 #pragma unroll
   for (int i = 0; i < L::row_slots; ++i) {
@@ -178,37 +200,37 @@ template <class S, class T, class L> PK_FN void put(S& operand, const Tile<T, L>
 
 namespace detail {
 
-// The lanes' part of an operand in LDS for one step: 16 rows from `first` on, `per` consecutive depths in each lane.
-template <class S> PK_FN auto fragment(const S& operand, int first, int step) {
-  using Step = Fragment<typename S::Element>;
-  constexpr int per = Step::k / Step::lanes;
+// The lanes' part of an operand in LDS for one step: a tile's rows from `first` on, consecutive depths in each lane.
+template <class Step, class S> PK_FN auto fragment(const S& operand, int first, int step) {
+  constexpr int per = Step::k / Step::lanes, run = smaller(per, S::chunk);
   typename Step::type out;
-  from_lds<per>(reinterpret_cast<typename S::Element*>(&out),
-                operand.at(first + lane() % 16, step * Step::k + lane() / 16 % Step::lanes * per));
+#pragma unroll
+  for (int j = 0; j < per; j += run) {
+    from_lds<run>(reinterpret_cast<typename S::Element*>(&out) + j,
+                  operand.at(first, lane() % Step::edge, step * Step::k + lane() / Step::edge % Step::lanes * per + j));
+  }
   return out;
 }
 
 // The same where the depths are ordered as the columns of layout L, whose tile is the other operand.
-template <class L, class S> PK_FN auto fragment_like(const S& operand, int first, int step) {
-  using Step = Fragment<typename S::Element>;
+template <class Step, class L, class S> PK_FN auto fragment_like(const S& operand, int first, int step) {
   using Col = typename L::Col;
   if constexpr (Step::lanes == 1) {
-    return fragment(operand, first, step);
+    return fragment<Step>(operand, first, step);
   } else {
     constexpr int per = Step::k / Step::lanes, run = smaller(per, Col::vector);
     typename Step::type out;
 #pragma unroll
     for (int j = 0; j < per; j += run) {
       from_lds<run>(reinterpret_cast<typename S::Element*>(&out) + j,
-                    operand.at(first + lane() % 16, Col::own() + Col::fixed(step * per + j)));
+                    operand.at(first, lane() % Step::edge, Col::own() + Col::fixed(step * per + j)));
     }
     return out;
   }
 }
 
 // Row tile i of a tile in registers, as a fragment: the lane holds the depths it is asked for already.
-template <class T, class L> PK_FN auto fragment_of(const Tile<T, L>& tile, int i, int step) {
-  using Step = Fragment<T>;
+template <class Step, class T, class L> PK_FN auto fragment_of(const Tile<T, L>& tile, int i, int step) {
   constexpr int per = Step::k / Step::lanes;
   typename Step::type out;
   if constexpr (Step::lanes == 1 && L::Col::lanes == 2) {
@@ -231,9 +253,9 @@ template <class T, class L> PK_FN auto fragment_of(const Tile<T, L>& tile, int i
   return out;
 }
 
-// acc += x y for all 16 x 16 tiles of the wave; `left(i)` and `right(first)` give fragments of one step.
+// acc += x y for all tiles of the wave; `left(i)` and `right(first)` give fragments of one step.
 template <class L, class Left, class Right> PK_FN void multiply(Tile<float, L>& acc, Left left, Right right) {
-  using Acc = MatrixAccumulator;
+  using Acc = MatrixAccumulator<edge_of<L>>;
   constexpr int per = sizeof(Acc) / sizeof(float), tiles_m = L::row_slots, tiles_n = L::col_slots / per;
   const auto step = [&](int i, int j, auto x, auto y) {
     Acc d;
@@ -293,12 +315,13 @@ template <class L, class A, class B> PK_FN void dot(Tile<float, L>& acc, const A
   using T = typename B::Element;
   static_assert(A::free == L::rows && B::free == L::cols && A::depth == B::depth, "m x k times k x n");
   if constexpr (has_matrix<T>) {
-    static_assert(A::depth % Fragment<T>::k == 0, "the depth is a multiple of a matrix step's");
+    using Step = Fragment<T, edge_of<L>>;
+    static_assert(A::depth % Step::k == 0, "the depth is a multiple of a matrix step's");
 #pragma unroll
-    for (int step = 0; step < A::depth / Fragment<T>::k; ++step) {
+    for (int step = 0; step < A::depth / Step::k; ++step) {
       detail::multiply(
-          acc, [&](int i) { return detail::fragment(a, L::Row::wave_own() + L::Row::fixed(i), step); },
-          [&](int first) { return detail::fragment(b, first, step); });
+          acc, [&](int i) { return detail::fragment<Step>(a, L::Row::wave_own() + L::Row::fixed(i), step); },
+          [&](int first) { return detail::fragment<Step>(b, first, step); });
     }
   } else {
     detail::multiply_by_fma(acc, a, b);
@@ -309,12 +332,13 @@ template <class L, class A, class B> PK_FN void dot(Tile<float, L>& acc, const A
 template <class L, class T, class LA, class B> PK_FN void dot(Tile<float, L>& acc, const Tile<T, LA>& a, const B& b) {
   static_assert(LA::rows == L::rows && B::free == L::cols && LA::cols == B::depth, "m x k times k x n");
   static_assert(same<typename LA::Row, typename L::Row> && LA::Col::waves == 1, "a wave holds its rows whole");
-  static_assert(LA::cols % Fragment<T>::k == 0, "the depth is a multiple of a matrix step's");
+  using Step = Fragment<T, edge_of<L>>;
+  static_assert(LA::cols % Step::k == 0, "the depth is a multiple of a matrix step's");
 #pragma unroll
-  for (int step = 0; step < LA::cols / Fragment<T>::k; ++step) {
+  for (int step = 0; step < LA::cols / Step::k; ++step) {
     detail::multiply(
-        acc, [&](int i) { return detail::fragment_of(a, i, step); },
-        [&](int first) { return detail::fragment_like<LA>(b, first, step); });
+        acc, [&](int i) { return detail::fragment_of<Step>(a, i, step); },
+        [&](int first) { return detail::fragment_like<Step, LA>(b, first, step); });
   }
 }
 

@@ -34,9 +34,8 @@ template <class T, int R, int C, Depth D, int Parts, int Threads = 8 * wave> str
   PK_FN static int place(int n, int at) { return (n * line + at) ^ key(n); }
 
   PK_FN static int key(int n) {
-    if constexpr (upright && line == 128) return (n & 7) << 4;
-    else if constexpr (upright) return ((n >> 1 & 3) | (n >> 3 & 1) << 2) << 4;  // two lines fill the banks
-    else if constexpr (line == 256) return ((n & 3) | (n >> 3 & 1) << 2) << 5;
+    if constexpr (upright) return Swizzle<line>::key(n);
+    else if constexpr (line == 256) return ((n & 3) | (n >> 3 & 1) << 2) << 5;  // four lines are read at once, 32 bytes of each
     else return ((n >> 1 & 1) | (n >> 3 & 1) << 1) << 5;
   }
 };

@@ -23,6 +23,7 @@ using bf16 = __bf16;  // arithmetic is never done in it: it is converted to floa
 
 typedef float f32x4 __attribute__((ext_vector_type(4)));
 typedef float f32x8 __attribute__((ext_vector_type(8)));
+typedef float f32x16 __attribute__((ext_vector_type(16)));
 typedef f16 f16x8 __attribute__((ext_vector_type(8)));
 typedef f16 f16x16 __attribute__((ext_vector_type(16)));
 typedef bf16 bf16x8 __attribute__((ext_vector_type(8)));
