@@ -58,13 +58,15 @@ def largest_then_scaled(op: Reduce) -> Op | None:
 
 @rules.on(Unary)
 def power_of_two(op: Unary) -> Op | None:
-    """Of whole tiles less a value for each row; the rows' own factors stay as they are."""
+    """Of whole tiles less a value for each row, and of a difference for each row."""
     if op.fn != "exp" or not isinstance(op.x, Binary) or op.x.fn != "sub" or tile_type(op).dtype != "f32":
         return None
     x, row = op.x.lhs, op.x.rhs
+    log2_e = math.log2(math.e)
+    if len(tile_type(op).dims) == 1:
+        return Unary("exp2", _times(op.x, log2_e))
     if not isinstance(row, Broadcast) or not tile_type(row.x).dims:
         return None
     value, scale = _scaled(x) or (x, 1.0)
-    log2_e = math.log2(math.e)
     shift = Broadcast(_times(row.x, log2_e), row.dims)
     return Unary("exp2", Binary("sub", _times(value, scale * log2_e), shift))

@@ -197,13 +197,15 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
         # Vector units keep whole rows of both operands in registers: more lanes, so that none spills.
         shapes = ((64, 32, 8, 1), (32, 32, 8, 1), (16, 16, 8, 1), (16, 16, 4, 1))[(wide > 64) + (wide > 128) :]
     elif device.has("wgmma"):
-        # 128x64 in two stages leaves room for two blocks a unit: one computes weights while the other multiplies.
-        shapes = (*shapes[:1], (128, 128, 8, 3), *shapes[1:])[4 * (wide > 128) :]
+        # 128x64 by one warpgroup in two stages leaves room for two blocks a unit: one computes weights while the other
+        # multiplies, and no warpgroup waits for another.
+        shapes = ((128, 64, 4, 2), shapes[0], (128, 128, 8, 3), *shapes[1:])[5 * (wide > 128) :]
     elif wide > 128:
         shapes = shapes[2:]
     for rows, keys, warps, stages in shapes:
         tiles = {m.name: pow2(m.extent, rows, 16), n.name: pow2(n.extent, keys, 16), **whole}
-        apart: dict[str, Value] = {"split": 1} if tiles[m.name] % tiles[n.name] == 0 else {}
+        # ptxas serialises matrix instructions whose sums go on into a second walk: the long walk comes last.
+        apart: dict[str, Value] = {"split": 2 if device.has("wgmma") else 1} if tiles[m.name] % tiles[n.name] == 0 else {}
         lanes = min(warps, max(4, tiles[m.name] // 16)) if half else warps
         yield _schedule(nest, tiles, stages, lanes, heads=16, **apart, **_described(nest, device))
 
@@ -234,4 +236,6 @@ def _fits(nest: Nest, device: Device, s: Schedule) -> bool:
         accumulators = tm * td + tm * tn + tm * tn * size // 4
     per_lane = accumulators / lanes
     registers = min(256, device.count("registers_per_thread"))
-    return shared <= device.count("shared_bytes_per_block") and per_lane <= registers * 0.75
+    # Operands of wgmma lie in shared memory, so that sums may take almost all registers.
+    most = 0.9 if device.has("wgmma") else 0.75
+    return shared <= device.count("shared_bytes_per_block") and per_lane <= registers * most

@@ -48,13 +48,13 @@ def attention_kernel(
         new_top = max_nan(top, max_n * 0.125)
         t2 = tl.where(new_top == float("-inf"), 0.0, new_top)
         exp2_t = tl.exp2(t * 0.1803368777036667 - (t2 * 1.4426950216293335)[:, None])
-        exp_top = tl.exp(top - t2)
+        exp2_top = tl.exp2((top - t2) * 1.4426950216293335)
         v = tl.load(
             v_ptr + b * H * N * D + h * N * D + n[:, None] * D + d[None, :], mask=(n < N)[:, None], other=0.0,
         )
-        acc = tl.dot(exp2_t.to(tl.bfloat16), v, acc * exp_top[:, None])
+        acc = tl.dot(exp2_t.to(tl.bfloat16), v, acc * exp2_top[:, None])
         top = new_top
-        total = total * exp_top + tl.sum(exp2_t, axis=1)
+        total = total * exp2_top + tl.sum(exp2_t, axis=1)
     tl.store(
         o_ptr + b * H * G * M * D + h * G * M * D + g * M * D + m[:, None] * D + d[None, :],
         (acc / total[:, None]).to(tl.bfloat16), mask=(m < M)[:, None],

@@ -31,18 +31,6 @@ def attention_kernel(
     top = tl.full((BLOCK_I,), float("-inf"), tl.float32)
     total = tl.zeros((BLOCK_I,), tl.float32)
     acc = tl.zeros((BLOCK_I, BLOCK_T), tl.float32)
-    for j0 in range(0, i0, BLOCK_J):
-        k = k_desc.load([0, l, j0, 0]).reshape(BLOCK_J, BLOCK_S)
-        product = tl.dot(q, tl.trans(k))
-        max_j = tl.reduce(product, 1, max_nan)
-        new_top = max_nan(top, max_j * 0.0883883461356163)
-        t2 = tl.where(new_top == float("-inf"), 0.0, new_top)
-        exp2_q = tl.exp2(product * 0.127517431974411 - (t2 * 1.4426950216293335)[:, None])
-        exp_top = tl.exp(top - t2)
-        v = v_desc.load([0, l, j0, 0]).reshape(BLOCK_J, BLOCK_T)
-        acc = tl.dot(exp2_q.to(tl.bfloat16), v, acc * exp_top[:, None])
-        top = new_top
-        total = total * exp_top + tl.sum(exp2_q, axis=1)
     for j0 in range(i0, i0 + 128, BLOCK_J):
         j = j0 + tl.arange(0, BLOCK_J)
         k = k_desc.load([0, l, j0, 0]).reshape(BLOCK_J, BLOCK_S)
@@ -52,11 +40,23 @@ def attention_kernel(
         new_top = max_nan(top, max_j * 0.0883883461356163)
         t3 = tl.where(new_top == float("-inf"), 0.0, new_top)
         exp2_t = tl.exp2(t2 * 0.127517431974411 - (t3 * 1.4426950216293335)[:, None])
-        exp_top = tl.exp(top - t3)
+        exp2_top = tl.exp2((top - t3) * 1.4426950216293335)
         v = v_desc.load([0, l, j0, 0]).reshape(BLOCK_J, BLOCK_T)
-        acc = tl.dot(exp2_t.to(tl.bfloat16), v, acc * exp_top[:, None])
+        acc = tl.dot(exp2_t.to(tl.bfloat16), v, acc * exp2_top[:, None])
         top = new_top
-        total = total * exp_top + tl.sum(exp2_t, axis=1)
+        total = total * exp2_top + tl.sum(exp2_t, axis=1)
+    for j0 in range(0, i0, BLOCK_J):
+        k = k_desc.load([0, l, j0, 0]).reshape(BLOCK_J, BLOCK_S)
+        product = tl.dot(q, tl.trans(k))
+        max_j = tl.reduce(product, 1, max_nan)
+        new_top = max_nan(top, max_j * 0.0883883461356163)
+        t2 = tl.where(new_top == float("-inf"), 0.0, new_top)
+        exp2_q = tl.exp2(product * 0.127517431974411 - (t2 * 1.4426950216293335)[:, None])
+        exp2_top = tl.exp2((top - t2) * 1.4426950216293335)
+        v = v_desc.load([0, l, j0, 0]).reshape(BLOCK_J, BLOCK_T)
+        acc = tl.dot(exp2_q.to(tl.bfloat16), v, acc * exp2_top[:, None])
+        top = new_top
+        total = total * exp2_top + tl.sum(exp2_q, axis=1)
     out = (acc / total[:, None]).to(tl.bfloat16).reshape(1, 1, 1, BLOCK_I, BLOCK_T)
     out_desc.store([0, l, r, i0, 0], out)
 
@@ -69,5 +69,5 @@ def attention(q, k, v, out):
     out_desc = TensorDescriptor.from_tensor(out, [1, 1, 1, 128, 128])
     attention_kernel[(2 * 2 * triton.cdiv(1024, 128),)](
         q_desc, k_desc, v_desc, out_desc, L=2, R=2, I=1024, J=1024, BLOCK_I=128, BLOCK_J=64, BLOCK_S=128,
-        BLOCK_T=128, HEADS=16, num_warps=8, num_stages=2,
+        BLOCK_T=128, HEADS=16, num_warps=4, num_stages=2,
     )
