@@ -83,7 +83,7 @@ class _Encoder:
             found = register(name)
             assert found is not None, f"{name} in the form of {i.mnemonic}"
             sources.append((found.kind, self.lanes // 32 if name == "vcc" else found.count, 0, 0, found.number))
-        flags = _OWN_TAINT * form.own_taint | _CONTROL * form.control | _PAIRED * i.paired
+        flags = _OWN_TAINT * (form.own_taint or bool(fields.get("dpp_kind"))) | _CONTROL * form.control | _PAIRED * i.paired
         if form.writes_exec or any(d[0] == SCALAR and d[4] <= EXEC + 1 and d[4] + d[1] > EXEC for d in destinations):
             flags |= _WRITES_EXEC
         if len(destinations) > 2 or len(sources) > 5:

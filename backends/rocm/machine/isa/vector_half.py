@@ -27,6 +27,7 @@ FORMS = {
            "clamp dpp sdwa op_sel"),  # fmt: skip
     **each("mad_u16 mad_i16", "d:b16 s:b16 s:b16 s:b16", "clamp dpp op_sel"),
     "v_cndmask_b16": form("d:f16 s:f16 s:f16 m", modifiers="dpp op_sel", own_taint=True),
+    "v_pack_b32_f16": form("d s:f16 s:f16", modifiers="op_sel"),
     **each("pk_add_f16 pk_mul_f16 pk_max_f16 pk_min_f16 pk_max_num_f16 pk_min_num_f16 pk_maximum_f16 pk_minimum_f16",
            "d:pk16 s:pk16 s:pk16", PACKED),  # fmt: skip
     **each("pk_fma_f16 pk_maximum3_f16 pk_minimum3_f16", "d:pk16 s:pk16 s:pk16 s:pk16", PACKED),

@@ -42,35 +42,68 @@ inline int dpp16_source(int lane, uint32_t control, int lanes, bool gfx9) {
     }
 }
 
-// What DPP makes of a source, and the lanes it lets be written. CDNA has no fetch of inactive lanes.
-struct Dpp {
-    uint32_t value[kLanes];
-    uint32_t enabled[kLanes];
-};
-
-inline void dpp16(const Wave &w, const Op &op, const uint32_t *from, uint32_t *to, uint32_t *enabled) {
-    const Modifiers &m = op.m;
-    const bool gfx9 = is_gfx9(w);
-    for (int lane = 0; lane < w.lanes; ++lane) {
-        const int s = dpp16_source(lane, m.dpp, w.lanes, gfx9);
-        if (s == -2) fail(w, op, "unknown-instruction", "a DPP pattern that this generation does not have");
-        const bool masked = (m.row_mask >> (lane >> 4) & m.bank_mask >> (lane >> 2 & 3) & 1) == 0;
-        const bool readable = s >= 0 && (w.mask[s] || m.fetch_inactive);
-        to[lane] = readable ? from[s] : 0;
-        enabled[lane] = w.mask[lane] && !masked && (readable || m.bound_ctrl) ? ~0u : 0u;
-    }
-}
-
-inline void dpp8(const Wave &w, const Op &op, const uint32_t *from, uint32_t *to, uint32_t *enabled) {
-    for (int lane = 0; lane < w.lanes; ++lane) {
-        const int s = (lane & ~7) | (op.m.dpp8 >> 3 * (lane & 7) & 7);
-        to[lane] = w.mask[s] || op.m.fetch_inactive ? from[s] : 0;
-        enabled[lane] = w.mask[lane];
-    }
-}
-
 // The row of Wave::result that holds which lanes DPP lets be written.
 constexpr int kEnabledRow = 3;
+
+// ---- undefinedness of handlers that propagate it themselves ------------------------------------------------------------------
+
+// By lane: whether source `k` is undefined.
+inline uint64_t undefined_source(const Wave &w, const Op &op, int k) {
+    const Operand &o = op.s[k];
+    uint64_t any = 0;
+    if (o.kind == kVector) {
+        for (unsigned r = o.reg; r < o.reg + o.dwords; ++r) any |= w.undefined_v[r];
+    } else if (o.kind == kScalar && o.type == kLaneMask) {
+        any = w.undefined_s[o.reg] | (w.lanes == 64 ? uint64_t(w.undefined_s[o.reg + 1]) << 32 : 0);
+    } else if (o.kind == kScalar) {
+        for (unsigned r = o.reg; r < o.reg + o.dwords; ++r) any |= w.undefined_s[r] ? ~uint64_t(0) : 0;
+    }
+    return any;
+}
+
+inline void set_undefined_lanes(Wave &w, const Op &op, uint64_t undefined, uint64_t written) {
+    for (int k = 0; k < op.destinations; ++k) {
+        const Operand &o = op.d[k];
+        if (o.kind == kVector) {
+            for (unsigned r = o.reg; r < o.reg + o.dwords; ++r)
+                w.undefined_v[r] = (w.undefined_v[r] & ~written) | (undefined & written);
+        } else if (o.kind == kScalar && o.reg != uint32_t(kNull)) {
+            w.undefined_s[o.reg] = uint32_t(undefined & written);
+            if (o.dwords > 1) w.undefined_s[o.reg + 1] = uint32_t((undefined & written) >> 32);
+        }
+    }
+}
+
+// With DPP the first source's undefinedness moves with its values. Decoding marks such instructions kOwnTaint.
+inline void move_undefined(Wave &w, const Op &op, const int *from, const uint32_t *enabled) {
+    const uint64_t first = undefined_source(w, op, 0);
+    uint64_t undefined = 0, written = 0;
+    for (int lane = 0; lane < w.lanes; ++lane) {
+        if (from[lane] >= 0) undefined |= (first >> from[lane] & 1) << lane;
+        written |= uint64_t(enabled[lane] & 1) << lane;
+    }
+    for (int k = 1; k < op.sources; ++k) undefined |= undefined_source(w, op, k);
+    set_undefined_lanes(w, op, undefined, written);
+}
+
+// What DPP makes of a source: its values moved, and in `enabled` the lanes that may be written. A lane outside the pattern, or an
+// inactive one without fetch_inactive, gives 0 under bound_ctrl; without it the lane that wanted it is not written. (For
+// DPP8 it gives 0.)
+inline void dpp(Wave &w, const Op &op, const uint32_t *from, uint32_t *to, uint32_t *enabled, bool first) {
+    const Modifiers &m = op.m;
+    const bool gfx9 = is_gfx9(w), eights = m.dpp_kind == kDpp8;
+    int taken[kLanes];
+    for (int lane = 0; lane < w.lanes; ++lane) {
+        const int s = eights ? (lane & ~7) | int(m.dpp8 >> 3 * (lane & 7) & 7) : dpp16_source(lane, m.dpp, w.lanes, gfx9);
+        if (s == -2) fail(w, op, "unknown instruction", "a DPP pattern that this generation does not have");
+        const bool masked = !eights && (m.row_mask >> (lane >> 4) & m.bank_mask >> (lane >> 2 & 3) & 1) == 0;
+        const bool readable = s >= 0 && (w.mask[s] || m.fetch_inactive);
+        taken[lane] = readable ? s : -1;
+        to[lane] = readable ? from[s] : 0;
+        enabled[lane] = w.mask[lane] && !masked && (readable || m.bound_ctrl || eights) ? ~0u : 0u;
+    }
+    if (first) move_undefined(w, op, taken, enabled);
+}
 
 // Lanes to write, as all ones or zeros; `w.full` holds only without DPP.
 inline const uint32_t *write_mask(const Wave &w, const Op &op) { return op.m.dpp_kind ? w.result[kEnabledRow] : w.mask; }
@@ -95,7 +128,7 @@ inline const uint32_t *modified_operand(Wave &w, const Op &op, int k, int dword)
     const Operand &o = op.s[k];
     uint32_t *to = w.modified[k][dword & 1];
     if (op.m.dpp_kind && k == 0)
-        op.m.dpp_kind == kDpp16 ? dpp16(w, op, from, to, w.result[kEnabledRow]) : dpp8(w, op, from, to, w.result[kEnabledRow]);
+        dpp(w, op, from, to, w.result[kEnabledRow], dword == 0);
     else
         __builtin_memcpy(to, from, sizeof w.modified[0][0]);
     if (op.m.sdwa && k < 2) select_bytes(w, to, k == 0 ? op.m.src0_sel : op.m.src1_sel, o.modifiers & kSignExtend);

@@ -174,9 +174,21 @@ void v_mad_i16(Wave &w, const Op &op) {
 void v_cndmask_b16(Wave &w, const Op &op) {
     const u32 *a = operand(w, op, 0), *b = operand(w, op, 1);
     const uint64_t chosen = read_lane_mask(w, op.s[2]);
+    if (!op.m.dpp_kind) {
+        const uint64_t undefined = (undefined_source(w, op, 0) & ~chosen) | (undefined_source(w, op, 1) & chosen);
+        set_undefined_lanes(w, op, undefined | undefined_source(w, op, 2), exec_of(w));
+    }
     u32 *r = w.result[0];
     PK_LANES(i, w) r[i] = (chosen >> i & 1 ? b[i] : a[i]) & 0xffff;
     finish_half(w, op, r, Upper::keep);
+}
+
+// Two halves into one register.
+void v_pack_b32_f16(Wave &w, const Op &op) {
+    const u32 *a = operand(w, op, 0), *b = operand(w, op, 1);
+    u32 *r = w.result[0];
+    PK_LANES(i, w) r[i] = (a[i] & 0xffff) | b[i] << 16;
+    store(w, op, r);
 }
 
 void v_sat_pk_u8_i16(Wave &w, const Op &op) {
@@ -209,5 +221,5 @@ HANDLERS(vector_half) {
     add("v_sub_nc_u16", v_sub_u16);
     add("v_add_nc_i16", v_add_i16);
     add("v_sub_nc_i16", v_sub_i16);
-    ADD(v_cndmask_b16) ADD(v_sat_pk_u8_i16)
+    ADD(v_cndmask_b16) ADD(v_pack_b32_f16) ADD(v_sat_pk_u8_i16)
 }

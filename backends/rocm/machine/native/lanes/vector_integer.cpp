@@ -209,11 +209,28 @@ void v_subrev_co_u32(Wave &w, const Op &op) {
     with_carry(w, op, 0, [](u32 a, u32 b, u32 c) { return u64(b) - a - c; });
 }
 
-// Selects by a mask a lane: the third source.
+// One bit a lane: the source was never written there, or computed from what was not.
+u64 undefined_lanes(const Wave &w, const Operand &o) {
+    if (o.kind == kVector) return w.undefined_v[o.reg];
+    return o.kind == kScalar && w.undefined_s[o.reg] ? ~u64(0) : 0;
+}
+
+// Selects by a mask a lane: the third source. What is not selected may be undefined.
 void v_cndmask_b32(Wave &w, const Op &op) {
+    const u64 by = read_lane_mask(w, op.s[2]);
+    u64 undefined = (undefined_lanes(w, op.s[1]) & by) | (undefined_lanes(w, op.s[0]) & ~by);
+    if (op.s[2].kind == kScalar)
+        undefined |= w.undefined_s[op.s[2].reg] | (w.lanes == 64 ? u64(w.undefined_s[op.s[2].reg + 1]) << 32 : 0);
+    u64 &mark = w.undefined_v[op.d[0].reg];
+    mark = (mark & ~exec_of(w)) | (undefined & exec_of(w));
     const u32 *a = operand(w, op, 0), *b = operand(w, op, 1);
     const u64 chosen = read_lane_mask(w, op.s[2]);
     const u32 half[2] = {u32(chosen), u32(chosen >> 32)};
+    // What is not chosen may be undefined. (DPP has moved the first source's marks already.)
+    if (!op.m.dpp_kind) {
+        const u64 undefined = (undefined_source(w, op, 0) & ~chosen) | (undefined_source(w, op, 1) & chosen);
+        set_undefined_lanes(w, op, undefined | undefined_source(w, op, 2), exec_of(w));
+    }
     u32 *r = w.result[0];
     for (int h = 0; h < w.lanes / 32; ++h)
         for (int i = 0; i < 32; ++i) r[32 * h + i] = half[h] >> i & 1 ? b[32 * h + i] : a[32 * h + i];
