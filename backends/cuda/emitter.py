@@ -28,6 +28,7 @@ OPTIONS = {
     "mma": "instructions of 16-bit matrix products: sync (mma.sync), wgmma (sm_90a, where tiles allow it), or auto",
     "copies": "who copies the operands of wgmma to shared memory: threads, engine (TMA, in a pipeline between warps), or auto",
     "stores": "who writes the result of such a pipeline: threads, engine (through shared memory), or auto",
+    "blocks": "rows, scans, elementwise: how many blocks an SM must be able to hold; 0: as registers allow",
     "split": "attention: 1: tiles of keys that every row of a block sees whole are walked first, without the mask",
     "heads": "attention (copies=engine): how many heads are taken at a time, so that their keys and values stay in L2",
     "cluster": "blocks that share operands, below each other x side by side (copies=engine): 1x1, 2x1, 1x2, 2x2, ... or auto",
@@ -75,7 +76,8 @@ class CudaEmitter(CLikeEmitter):
         if kernel.family == "attention":
             return self.plan_attention(kernel, dialect, target)
         plan = in_lines(super().plan_kernel(kernel, dialect, target))
-        made = CudaKernelPlan(**vars(plan), products=products_of(plan, str(kernel.schedule.option("mma", "auto")), target))
+        made = CudaKernelPlan(**vars(plan), products=products_of(plan, str(kernel.schedule.option("mma", "auto")), target),
+                              at_once=int(kernel.schedule.option("blocks", 0)))  # fmt: skip
         return pipelined(narrowed(made, kernel, target), kernel, target)
 
     def plan_attention(self, kernel: t.Kernel, dialect: Dialect, target: Target) -> CudaKernelPlan:

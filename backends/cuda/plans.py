@@ -25,9 +25,11 @@ some for itself (see ``scratch_bytes``)."""
 
 @dataclass(frozen=True)
 class CudaKernelPlan(KernelPlan):
-    """``products`` says by which instructions the kernel's matrix products are done; empty where it has none."""
+    """``products`` says by which instructions the kernel's matrix products are done; empty where it has none.  ``at_once`` is
+    how many blocks an SM must be able to hold, for which the compiler leaves registers (0: as it likes)."""
 
     products: str = ""
+    at_once: int = 0
 
     def __str__(self) -> str:
         head, _, rest = super().__str__().partition("\n")

@@ -13,6 +13,7 @@ from .hopper import NarrowPlan, PipelinePlan, SendTile, WriteRows, print_narrow,
 from .lines import Lines
 from .plans import (
     STATIC_SHARED,
+    CudaKernelPlan,
     aligned,
     by_rows,
     by_warpgroups,
@@ -64,11 +65,13 @@ class CudaPrinter(Printer):
         return super().kernel(k)
 
     def opening(self, k: KernelPlan) -> list[str]:
-        if not any(isinstance(s, p.Dot) for s in statements(k.body)):
+        at_once = k.at_once if isinstance(k, CudaKernelPlan) else 0
+        if any(isinstance(s, p.Dot) for s in statements(k.body)):
+            at_once = least_blocks(k)  # a product pays for registers with reuse: few blocks will do
+        if not at_once:
             return super().opening(k)
-        # A product pays for registers with reuse: tell the compiler how few blocks on an SM will do.
         plain = self.dialect
-        self.dialect = replace(plain, kernel=plain.kernel.replace("({threads})", f"({{threads}}, {least_blocks(k)})"))
+        self.dialect = replace(plain, kernel=plain.kernel.replace("({threads})", f"({{threads}}, {at_once})"))
         lines = super().opening(k)
         self.dialect = plain
         return lines
