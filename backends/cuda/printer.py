@@ -8,7 +8,7 @@ from portakern.emit.clike import TYPES, Dialect, KernelPlan, Printer
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Layout
 
-from .attention import WalkPlan, print_walk
+from .attention import JoinRows, WalkPlan, print_walk
 from .hopper import NarrowPlan, PipelinePlan, SendTile, WriteRows, print_narrow, print_pipeline
 from .lines import Lines
 from .plans import (
@@ -119,6 +119,9 @@ class CudaPrinter(Printer):
 
     def on_WriteRows(self, s: WriteRows) -> list[str]:
         return [f"writer.store({', '.join([s.value, *self.address(s.access)])});"]
+
+    def on_JoinRows(self, s: JoinRows) -> list[str]:
+        return [f"pk::join_sums({s.name});  // of the threads that share a row"]
 
     def on_Stage(self, s: p.Stage) -> list[str]:
         slot, template = self.slot(s.shared, s.slot), str(self.plan.threads)

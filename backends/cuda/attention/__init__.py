@@ -4,9 +4,9 @@
 ``include/pk/walk.cuh``.
 """
 
-from .plan import WalkPlan
+from .plan import JoinRows, WalkPlan
 from .planning import walked
 from .printer import print_walk
 from .rewrites import by_powers_of_two
 
-__all__ = ["WalkPlan", "by_powers_of_two", "print_walk", "walked"]
+__all__ = ["JoinRows", "WalkPlan", "by_powers_of_two", "print_walk", "walked"]

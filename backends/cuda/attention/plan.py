@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from portakern.backend import TensorMap
 from portakern.emit.clike import plan as p
+from portakern.emit.clike.layouts import Layout
 from portakern.ir.size import Size
 
 from ..hopper.plan import PANEL_BYTES, WARPGROUP, Place, SendTile
@@ -37,6 +38,17 @@ class Ring:
     def __str__(self) -> str:
         box = " x ".join(map(str, self.map.box))
         return f"ring {self.name}: {self.slots} slots, from {self.map.array} at ({', '.join(self.at)}) by boxes of {box}"
+
+
+@dataclass(frozen=True)
+class JoinRows(p.Statement):
+    """The threads of a row, each with the sum of its own columns in the variable ``name``, take the sum of all."""
+
+    name: str
+    layout: Layout
+
+    def __str__(self) -> str:
+        return f"{self.name} = join(sum, {self.name}) along rows of {self.layout.name}"
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from portakern.ir.size import Size, product
 from ..hopper.plan import PANEL_BYTES, WARPGROUP, Place, SendTile
 from ..hopper.planning import UNITS, described, obstacle_to_map, origins_of
 from ..plans import CudaKernelPlan
-from .plan import Ring, Steps, WalkPlan
+from .plan import JoinRows, Ring, Steps, WalkPlan
 
 S = TypeVar("S")
 
@@ -76,6 +76,7 @@ class _Walk:
         self.row, self.key = (axis for axis, _ in dims_of(self.score))
         self.walks = [op for op in kernel.body.walk() if isinstance(op, t.For)]
         self.origins = origins_of(plan, kernel)
+        self.sums, self.own = self._sums()
         self.names = {q.name for q in plan.params} | set(re.findall(r"\w+", "\n".join(map(str, plan.body))))
 
     def plan(self) -> WalkPlan:
@@ -88,10 +89,11 @@ class _Walk:
         rings = self._rings(score, total)
         places, skipped = self._places()
         parts = tuple(self._part(n, *dots, scores, weights) for n, dots in enumerate(steps))
-        after = self._after(self.of.body[last + 1 :], sum(r.bytes for r in rings))
+        joins = (JoinRows(name, score.place.layout) for name in self.sums)
+        after = (*joins, *self._after(self.of.body[last + 1 :], sum(r.bytes for r in rings)))
         before = [s for s in self.of.body[skipped:first] if not isinstance(s, p.Stage | p.Commit | p.Wait | p.Sync)]
         before = [s for s in before if s not in self._bounds(0)]
-        self._alone([*before, *after])
+        self._alone([*before, *(s for s in after if not isinstance(s, JoinRows))])
         walk = [x for part in parts for x in (*part.bounds, *part.soften, *part.rescale, part.begin, part.end)]
         before = _used(before, [*walk, *after])
         sent = [s.map for s in after if isinstance(s, SendTile) and s.map is not None]
@@ -182,7 +184,8 @@ class _Walk:
         hand_over = body[end + 1 :]
         self._alone([*soften, *scaled, *hand_over])
         late = [s for s in soften if isinstance(s, p.Convert) and s.name in scaled[0].args]
-        soften = [_flushed(s) for s in soften if s not in late]
+        soften = [replace(s, own=True) if isinstance(s, p.Reduce) and s.name in self.own else _flushed(s)
+                  for s in soften if s not in late]  # fmt: skip
         rename = {score.acc: scores, made.name: weights, loop.var: self.loops[0].var, f"{made.name}_f32": f"{weights}_f32"}
         pack = f"{weights}_f32" if kept else rename.get(made.args[0], made.args[0])
         before, after, last = (tuple(_renamed(s, rename) for s in x) for x in (soften, [*late, *scaled], hand_over))
@@ -221,6 +224,27 @@ class _Walk:
             if len(sizes) == len(starts) == 1:
                 return sizes[0]
         raise _Obstacle("its walk ends elsewhere than a fixed way beyond the rows")
+
+    def _sums(self) -> tuple[tuple[str, ...], frozenset[str]]:
+        """Variables that carry sums along the rows of weights, and the sums of single steps that go into them.
+
+        ``total * factor + sum of the step`` is linear, so each thread may carry the sum of its own columns, and the threads
+        of a row join theirs once, after the walk.
+        """
+        totals, steps = [], set()
+        for loop in self.loops:
+            rows = {s.name: s for s in loop.body if isinstance(s, p.Reduce) and s.fn == "sum"}
+            mine = []
+            for s in loop.body:
+                text = re.fullmatch(r"(\w+) \* \w+ \+ (\w+)", s.result) if isinstance(s, p.Map) and not s.define else None
+                if text is None or text[1] != s.name or text[2] not in rows:  # type: ignore[attr-defined]
+                    continue
+                if not {text[1], text[2]} & _words([x for x in loop.body if x not in (s, rows[text[2]])]):
+                    mine.append(text[1])
+                    steps.add(text[2])
+            totals.append(mine)
+        kept = tuple(name for name in totals[0] if all(name in mine for mine in totals))
+        return (kept, frozenset(steps)) if all(len(mine) == len(kept) for mine in totals) else ((), frozenset())
 
     def _alone(self, statements: Sequence[p.Statement]) -> None:
         """Refuses what needs a barrier of the block."""

@@ -61,9 +61,12 @@ def largest_then_scaled(op: Reduce) -> Op | None:
 
 @rules.on(Unary)
 def power_of_two(op: Unary) -> Op | None:
-    """Of whole tiles less a value for each row; the rows' own factors stay as they are, exactly 1 where nothing changes."""
+    """Of whole tiles less a value for each row.  The rows' own factors are powers of a difference times ``log2 e``: exactly 1
+    where nothing changes."""
     if op.fn != "exp" or not isinstance(op.x, Binary) or op.x.fn != "sub" or tile_type(op).dtype != "f32":
         return None
+    if len(tile_type(op).dims) == 1:
+        return Unary("exp2", _times(op.x, LOG2_E))
     x, row = op.x.lhs, op.x.rhs
     if not isinstance(row, Broadcast) or not tile_type(row.x).dims:
         return None

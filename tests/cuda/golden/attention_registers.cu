@@ -61,16 +61,18 @@ extern "C" __global__ void __launch_bounds__(128, 1) attention(
         auto exp2_q_k = pk::map<AccMN>([](float masked_q_k, float top_or_0_product) {
             return pk::exp2(masked_q_k * 0.18033688f - top_or_0_product);
         }, masked_q_k, top_or_0_product);
-        auto exp_top = pk::map<pk::RowOf<AccMN>>([](float top, float top_or_0) {
-            return pk::exp(top - top_or_0);
+        auto exp2_top = pk::map<pk::RowOf<AccMN>>([](float top, float top_or_0) {
+            return pk::exp2((top - top_or_0) * 1.442695f);
         }, top, top_or_0);
         auto row_sum = pk::reduce_cols<pk::Sum>(exp2_q_k);
-        total = pk::map<pk::RowOf<AccMN>>([](float total, float exp_top, float row_sum) {
-            return total * exp_top + row_sum;
-        }, total, exp_top, row_sum);
+        total = pk::map<pk::RowOf<AccMN>>([](float total, float exp2_top, float row_sum) {
+            return total * exp2_top + row_sum;
+        }, total, exp2_top, row_sum);
         auto exp2_q_k_bf16 = pk::map<AccMN>([](float exp2_q_k) { return pk::bf16(exp2_q_k); }, exp2_q_k);
-        auto exp_top_accmd = pk::relayout<pk::RowOf<AccMD>>(exp_top);
-        acc = pk::map<AccMD>([](float acc, float exp_top_accmd) { return acc * exp_top_accmd; }, acc, exp_top_accmd);
+        auto exp2_top_accmd = pk::relayout<pk::RowOf<AccMD>>(exp2_top);
+        acc = pk::map<AccMD>([](float acc, float exp2_top_accmd) {
+            return acc * exp2_top_accmd;
+        }, acc, exp2_top_accmd);
         pk::dot(acc, exp2_q_k_bf16, v_shared[0]);
         top = new_top;
     }

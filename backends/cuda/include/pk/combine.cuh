@@ -9,14 +9,19 @@
 
 namespace pk {
 
-/// The elements of a tile of one row that this thread holds, reduced.
-template <class Op, class T, class L> PK_DEVICE T reduce_own(const Tile<T, L>& x) {
-    static_assert(L::rows == 1, "a thread's part of one row");
-    T total = Op::template identity<T>();
+/// The elements of each row that this thread holds, reduced; a scalar where the tile has one row.
+template <class Op, class T, class L> PK_DEVICE auto reduce_own(const Tile<T, L>& x) {
+    Tile<T, RowOf<L>> y;
 #pragma unroll
-    for (int j = 0; j < L::col_slots; ++j)
-        if (inside<L>(0, L::col(thread(), j))) total = Op::join(total, x.at(0, j));
-    return total;
+    for (int i = 0; i < L::row_slots; ++i) {
+        T total = Op::template identity<T>();
+#pragma unroll
+        for (int j = 0; j < L::col_slots; ++j)
+            if (inside<L>(0, L::col(thread(), j))) total = Op::join(total, x.at(i, j));
+        y.v[i] = total;
+    }
+    if constexpr (L::rows == 1) return y.v[0];
+    else return y;
 }
 
 /// `x` of the lane whose number differs in the bits of `mask`, for any struct of 32-bit words.

@@ -9,6 +9,7 @@
 #include "pk/ptx_tma.cuh"
 #include "pk/ptx_walk.cuh"
 #include "pk/ptx_wgmma.cuh"
+#include "pk/reduce.cuh"
 #include "pk/relayout.cuh"
 #include "pk/shared.cuh"
 #include "pk/tile.cuh"
@@ -124,6 +125,12 @@ template <class T, class L> PK_DEVICE void settle(Tile<T, L>& x) {
 template <class E, class L> PK_DEVICE void settle(Packed<E, L>& x) {
 #pragma unroll
     for (int i = 0; i < L::slots / 2; ++i) ptx::settle(x.words[i]);
+}
+
+/// Each thread of a row has the sum of its own columns, and takes that of all. Rows lie in warps.
+template <class L> PK_DEVICE void join_sums(Tile<float, RowOf<L>>& x) {
+    static_assert((L::col_bits & ~(kWarp - 1)) == 0, "a row lies in one warp");
+    join_threads<Sum, L::col_bits, L::threads>(x.v);
 }
 
 /// Waits until at most `Pending` of the products that were started are incomplete. `tiles` are what is then complete, or read.
