@@ -14,6 +14,7 @@ from portakern.backend import MANIFEST_VERSION, Backend, Binary, Job, Language, 
 from portakern.device import Device
 
 from .adopt import CONVENTION, adopt
+from .bare import bare
 from .choices import choices
 from .emitter import TritonEmitter
 from .runtime import TritonRuntime
@@ -50,6 +51,7 @@ triton_language = Language(
     choices=choices,
     format=_format,
     jobs=_jobs,
+    bare=bare,
 )
 
 backend = Backend("triton", (triton_language,), Path(__file__).parent / "devices", MANIFEST_VERSION)

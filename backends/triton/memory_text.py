@@ -6,12 +6,16 @@ A masked access is written only where :meth:`Kernel.may_overrun` says that a til
 from __future__ import annotations
 
 from portakern.emit.python_like import Expr, call, infix, product, size_expr
+from portakern.errors import ScheduleError
 from portakern.ir.core import Arg, Op
 from portakern.ir.tile import Dims, Index, Load, Store, Term, buffer_type, tile_type
 
 from . import expressions as words
 from .descriptors import Block as Blocked
 from .value_text import Value, ValueText
+
+KEEP = ("none", "loads", "stores", "both")
+"""Values of the schedule's option ``keep``."""
 
 
 class MemoryText(ValueText):
@@ -26,6 +30,7 @@ class MemoryText(ValueText):
         mask = self._mask_text(op, dims)
         keywords = {"mask": mask} if mask else {}
         if op.mode == "set":
+            keywords |= self._kept("stores")
             pointer = self._pointer(op, dims)
             text = call("tl.store", pointer, value.expr, **keywords).text
             if (len(text) > self.out.width - 8 and value.expr.rank < 14) or len(value.expr.text) > 48:
@@ -74,12 +79,17 @@ class MemoryText(ValueText):
         mask = self._mask_text(op, op.dims)
         pointer = self._pointer(op, op.dims)
         have = tile_type(op).axes
-        if not mask:
-            return Value(call("tl.load", pointer), have)
-        if op.pad is None:
-            return Value(call("tl.load", pointer, mask=mask), have)
-        pad = words.constant(op.pad, buffer_type(op.buffer).dtype)
-        return Value(call("tl.load", pointer, mask=mask, other=pad), have)
+        keywords = {"mask": mask} if mask else {}
+        if mask and op.pad is not None:
+            keywords["other"] = words.constant(op.pad, buffer_type(op.buffer).dtype).text
+        return Value(call("tl.load", pointer, **keywords, **self._kept("loads")), have)
+
+    def _kept(self, what: str) -> dict[str, str]:
+        """The hint that lines stay in the last-level cache as long as it lasts, where the schedule asks for it."""
+        asked = self.kernel.schedule.option("keep", "none")
+        if asked not in KEEP:
+            raise ScheduleError(f"keep is one of {', '.join(KEEP)}, not {asked}")
+        return {"eviction_policy": '"evict_last"'} if asked in (what, "both") else {}
 
     def _pointer(self, op: Load | Store, dims: Dims) -> Expr:
         """Base plus the offset along each buffer dim, scalar offsets first so that the base stays uniform."""

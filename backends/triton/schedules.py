@@ -22,6 +22,7 @@ OPTIONS = {
     "programs": "products through descriptors: how many programs share the blocks, one after another (0: a program each)",
     "heads": "causal attention: how many heads take turns, their longest walks first (0: one after another)",
     "split": "attention: tiles that every row of a block sees whole are walked apart, without the mask: 1: first, 2: last",
+    "keep": "NVIDIA: lines that loads, stores or both touch stay in the last-level cache as long as it lasts",
     "waves_per_eu": "AMD: wavefronts per SIMD the compiler makes room for (0: its own choice)",
     "maxnreg": "NVIDIA: registers per thread the compiler may use (0: its own choice)",
 }
