@@ -18,7 +18,7 @@ from .addresses import CudaPlanner
 from .attention import WalkPlan, by_powers_of_two, walked
 from .hopper import MOVERS, NarrowPlan, PipelinePlan, narrowed, packed, pipelined
 from .lines import in_lines
-from .plans import STATIC_SHARED, CudaKernelPlan, products_of, shared_operand_bytes
+from .plans import KEPT, STATIC_SHARED, CudaKernelPlan, products_of, shared_operand_bytes
 from .printer import DIALECT, CudaPrinter
 
 INCLUDE = Path(__file__).parent / "include"
@@ -29,6 +29,7 @@ OPTIONS = {
     "copies": "who copies the operands of wgmma to shared memory: threads, engine (TMA, in a pipeline between warps), or auto",
     "stores": "who writes the result of such a pipeline: threads, engine (through shared memory), or auto",
     "blocks": "rows, scans, elementwise: how many blocks an SM must be able to hold; 0: as registers allow",
+    "keep": "rows, scans, elementwise: which lines L2 shall give up last: those of loads, of stores, or none",
     "split": "attention: 1: tiles of keys that every row of a block sees whole are walked first, without the mask",
     "heads": "attention (copies=engine): how many heads are taken at a time, so that their keys and values stay in L2",
     "cluster": "blocks that share operands, below each other x side by side (copies=engine): 1x1, 2x1, 1x2, 2x2, ... or auto",
@@ -60,6 +61,8 @@ class CudaEmitter(CLikeEmitter):
             asked = kernel.schedule.option("mma", "auto")
             if asked not in ("auto", "sync", "wgmma"):
                 found.append(Missing(f"the option mma={asked}", alternative="auto, sync or wgmma"))
+            if kernel.schedule.option("keep", "none") not in KEPT:
+                found.append(Missing(f"the option keep={kernel.schedule.option('keep', '')}", alternative=", ".join(KEPT)))
             for name in ("copies", "stores"):
                 chosen = kernel.schedule.option(name, "auto")
                 if chosen not in MOVERS:
@@ -77,7 +80,8 @@ class CudaEmitter(CLikeEmitter):
             return self.plan_attention(kernel, dialect, target)
         plan = in_lines(super().plan_kernel(kernel, dialect, target))
         made = CudaKernelPlan(**vars(plan), products=products_of(plan, str(kernel.schedule.option("mma", "auto")), target),
-                              at_once=int(kernel.schedule.option("blocks", 0)))  # fmt: skip
+                              at_once=int(kernel.schedule.option("blocks", 0)),
+                              keep=str(kernel.schedule.option("keep", "none")))  # fmt: skip
         return pipelined(narrowed(made, kernel, target), kernel, target)
 
     def plan_attention(self, kernel: t.Kernel, dialect: Dialect, target: Target) -> CudaKernelPlan:

@@ -102,7 +102,7 @@ class CudaPrinter(Printer):
         return lines
 
     def on_LoadTile(self, s: p.LoadTile) -> list[str]:
-        template = self.place(s.place) + (f", {ALIGNED}" if aligned(s.access) else "")
+        template = self.place(s.place) + (f", {self.fact('loads')}" if aligned(s.access) else "")
         word = "load_shifted" if by_rows(s.access) else "load"
         return self.define(s.name, s.define, self.dialect.word(word, template, *self.address(s.access, pad=True)))
 
@@ -111,7 +111,11 @@ class CudaPrinter(Printer):
             return [self.dialect.word("store_rows", "", s.value, *self.address(s.access)) + ";"]
         if s.mode != "set" or not aligned(s.access):
             return super().on_StoreTile(s)
-        return [self.dialect.word("store", ALIGNED, s.value, *self.address(s.access)) + ";"]
+        return [self.dialect.word("store", self.fact("stores"), s.value, *self.address(s.access)) + ";"]
+
+    def fact(self, accesses: str) -> str:
+        """What aligned loads or stores are said to be."""
+        return "pk::Kept" if isinstance(self.plan, CudaKernelPlan) and self.plan.keep == accesses else ALIGNED
 
     def on_SendTile(self, s: SendTile) -> list[str]:
         assert s.map is not None

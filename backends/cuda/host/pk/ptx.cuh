@@ -41,6 +41,8 @@ inline float max_nan(float a, float b) { return a != a || b != b ? NAN : a > b ?
 inline float min_nan(float a, float b) { return a != a || b != b ? NAN : a < b ? a : b; }
 
 template <class W> void store_global(void* to, W word) { std::memcpy(to, &word, sizeof(word)); }
+template <class W> void store_kept(void* to, W word) { std::memcpy(to, &word, sizeof(word)); }
+template <class W> void load_kept(const void* from, W& word) { std::memcpy(&word, from, sizeof(word)); }
 
 // ---- asynchronous copies: they happen when they are waited for -----------------------------------------------------
 

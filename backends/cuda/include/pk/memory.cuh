@@ -15,9 +15,11 @@ template <> struct Word<8> { using Type = uint2; };
 template <> struct Word<16> { using Type = uint4; };
 
 /// What is known of an access when it is compiled. Unknown: nothing, so it is looked at when it runs. Aligned: every row of
-/// the tile begins at a multiple of 16 bytes, its columns are contiguous, and 16 bytes lie inside the buffer or outside.
-struct Unknown { static constexpr bool aligned = false; };
-struct Aligned { static constexpr bool aligned = true; };
+/// the tile begins at a multiple of 16 bytes, its columns are contiguous, and 16 bytes lie inside the buffer or outside. Kept:
+/// aligned, and L2 shall give its lines up last.
+struct Unknown { static constexpr bool aligned = false, kept = false; };
+struct Aligned { static constexpr bool aligned = true, kept = false; };
+struct Kept { static constexpr bool aligned = true, kept = true; };
 
 /// How the vectors of L are moved for elements of type T: `width` elements at a time.
 template <class T, class L> struct Access {
@@ -32,14 +34,17 @@ template <class T, class L> struct Access {
         const uint64_t bits = reinterpret_cast<uint64_t>(origin) | static_cast<uint64_t>(row_stride) * sizeof(T);
         return col_stride == 1 && bits % bytes == 0 && (cols_left % width == 0 || cols_left >= L::cols);
     }
-    static PK_DEVICE void read(T* to, const T* from) {
-        const Type word = *reinterpret_cast<const Type*>(from);
+    template <class Fact = Unknown> static PK_DEVICE void read(T* to, const T* from) {
+        Type word;
+        if constexpr (Fact::kept && bytes > 1) ptx::load_kept(from, word);
+        else word = *reinterpret_cast<const Type*>(from);
         memcpy(to, &word, bytes);
     }
-    static PK_DEVICE void write(T* to, const T* from) {
+    template <class Fact = Unknown> static PK_DEVICE void write(T* to, const T* from) {
         Type word;
         memcpy(&word, from, bytes);
         if constexpr (bytes == 1) *reinterpret_cast<Type*>(to) = word;
+        else if constexpr (Fact::kept) ptx::store_kept(to, word);
         else ptx::store_global(to, word);
     }
 };
@@ -49,7 +54,7 @@ constexpr int kAll = 0x7fffffff;  // left of what is known to be inside: then no
 PK_DEVICE bool within(int coordinate, int left) { return left == kAll || coordinate < left; }
 
 // The tile at `origin`: `pad` in rows from `rows_left` and columns from `cols_left` on. Strides are in elements.
-template <class L, class T>
+template <class L, class Fact, class T>
 PK_DEVICE Tile<T, L> load_vectors(const T* origin, int64_t row_stride, int rows_left, int cols_left, T pad) {
     using A = Access<T, L>;
     Tile<T, L> y;
@@ -62,7 +67,7 @@ PK_DEVICE Tile<T, L> load_vectors(const T* origin, int64_t row_stride, int rows_
         for (int j = 0; j < L::col_slots; j += A::width) {
             const int row = L::row(thread(), i), col = L::col(thread(), j);
             T* to = &y.v[i * L::col_slots + j];
-            if (within(row, rows_left) && within(col, cols_left)) A::read(to, origin + row * row_stride + col);
+            if (within(row, rows_left) && within(col, cols_left)) A::template read<Fact>(to, origin + row * row_stride + col);
             else memcpy(to, pads, A::bytes);
         }
     return y;
@@ -82,7 +87,7 @@ PK_DEVICE Tile<T, L> load_elements(const T* origin, int64_t row_stride, int64_t 
     return y;
 }
 
-template <class T, class L>
+template <class Fact, class T, class L>
 PK_DEVICE void store_vectors(const Tile<T, L>& x, T* origin, int64_t row_stride, int rows_left, int cols_left) {
     using A = Access<T, L>;
 #pragma unroll
@@ -91,7 +96,7 @@ PK_DEVICE void store_vectors(const Tile<T, L>& x, T* origin, int64_t row_stride,
         for (int j = 0; j < L::col_slots; j += A::width) {
             const int row = L::row(thread(), i), col = L::col(thread(), j);
             if (within(row, rows_left) && within(col, cols_left))
-                A::write(origin + row * row_stride + col, &x.v[i * L::col_slots + j]);
+                A::template write<Fact>(origin + row * row_stride + col, &x.v[i * L::col_slots + j]);
         }
 }
 
@@ -158,9 +163,9 @@ template <class L> struct Window {
 /// load<L>(origin, row_stride, col_stride, rows_left, cols_left[, pad]): `pad` outside.
 /// load<V>(origin, stride[, left[, pad]]) for a vector. load<L, Aligned>: see there.
 template <class L, class Fact = Unknown, class T> PK_DEVICE Tile<T, L> load(const T* origin, Window<L> w, T pad = T()) {
-    if constexpr (Fact::aligned) return load_vectors<L>(origin, w.row_stride, w.rows_left, w.cols_left, pad);
+    if constexpr (Fact::aligned) return load_vectors<L, Fact>(origin, w.row_stride, w.rows_left, w.cols_left, pad);
     else if (Access<T, L>::whole(origin, w.row_stride, w.col_stride, w.cols_left))
-        return load_vectors<L>(origin, w.row_stride, w.rows_left, w.cols_left, pad);
+        return load_vectors<L, Fact>(origin, w.row_stride, w.rows_left, w.cols_left, pad);
     else return load_elements<L>(origin, w.row_stride, w.col_stride, w.rows_left, w.cols_left, pad);
 }
 template <class L, class Fact = Unknown, class T> PK_DEVICE Tile<T, L> load(const T* origin, int64_t stride) {
@@ -190,9 +195,9 @@ PK_DEVICE Tile<T, L> load(const T* origin, int64_t row_stride, int64_t col_strid
 template <class Fact = Unknown, class T, class L> PK_DEVICE void store(const Tile<T, L>& x, T* origin, Window<L> w) {
     if (!owns<L>(thread())) return;
     if constexpr (Fact::aligned && in_quads<T, L>) store_quads(x, origin, w.row_stride, w.rows_left, w.cols_left);
-    else if constexpr (Fact::aligned) store_vectors(x, origin, w.row_stride, w.rows_left, w.cols_left);
+    else if constexpr (Fact::aligned) store_vectors<Fact>(x, origin, w.row_stride, w.rows_left, w.cols_left);
     else if (Access<T, L>::whole(origin, w.row_stride, w.col_stride, w.cols_left))
-        store_vectors(x, origin, w.row_stride, w.rows_left, w.cols_left);
+        store_vectors<Fact>(x, origin, w.row_stride, w.rows_left, w.cols_left);
     else store_elements(x, origin, w.row_stride, w.col_stride, w.rows_left, w.cols_left);
 }
 template <class Fact = Unknown, class T, class L> PK_DEVICE void store(const Tile<T, L>& x, T* origin, int64_t stride) {

@@ -70,6 +70,42 @@ PK_DEVICE void store_global(void* to, uint4 w) {
     asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(w.x), "r"(w.y), "r"(w.z), "r"(w.w) : "memory");
 }
 
+// The same, and 16 bytes or fewer from global memory, for lines that L2 shall give up last (evict_last).
+
+PK_DEVICE uint64_t keep_longest() {
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+PK_DEVICE void store_kept(void* to, uint16_t w) {
+    asm volatile("st.global.L2::cache_hint.b16 [%0], %1, %2;" ::"l"(to), "h"(w), "l"(keep_longest()) : "memory");
+}
+PK_DEVICE void store_kept(void* to, uint32_t w) {
+    asm volatile("st.global.L2::cache_hint.b32 [%0], %1, %2;" ::"l"(to), "r"(w), "l"(keep_longest()) : "memory");
+}
+PK_DEVICE void store_kept(void* to, uint2 w) {
+    asm volatile("st.global.L2::cache_hint.v2.b32 [%0], {%1, %2}, %3;" ::"l"(to), "r"(w.x), "r"(w.y), "l"(keep_longest()) : "memory");
+}
+PK_DEVICE void store_kept(void* to, uint4 w) {
+    asm volatile("st.global.L2::cache_hint.v4.b32 [%0], {%1, %2, %3, %4}, %5;" ::"l"(to), "r"(w.x), "r"(w.y), "r"(w.z), "r"(w.w),
+                 "l"(keep_longest())
+                 : "memory");
+}
+PK_DEVICE void load_kept(const void* from, uint16_t& w) {
+    asm("ld.global.L2::cache_hint.b16 %0, [%1], %2;" : "=h"(w) : "l"(from), "l"(keep_longest()));
+}
+PK_DEVICE void load_kept(const void* from, uint32_t& w) {
+    asm("ld.global.L2::cache_hint.b32 %0, [%1], %2;" : "=r"(w) : "l"(from), "l"(keep_longest()));
+}
+PK_DEVICE void load_kept(const void* from, uint2& w) {
+    asm("ld.global.L2::cache_hint.v2.b32 {%0, %1}, [%2], %3;" : "=r"(w.x), "=r"(w.y) : "l"(from), "l"(keep_longest()));
+}
+PK_DEVICE void load_kept(const void* from, uint4& w) {
+    asm("ld.global.L2::cache_hint.v4.b32 {%0, %1, %2, %3}, [%4], %5;"
+        : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)
+        : "l"(from), "l"(keep_longest()));
+}
+
 // ---- asynchronous copies to shared memory -------------------------------------------------------------------------
 
 PK_DEVICE uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
