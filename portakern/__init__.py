@@ -32,6 +32,7 @@ _PUBLIC: dict[str, str] = {
     "build": "portakern.api",
     "compare": "portakern.api",
     "evaluate": "portakern.api",
+    "inspect": "portakern.api",
     "task": "portakern.api",
     "targets": "portakern.registry",
     "operator": "portakern.spec.operator",
@@ -52,7 +53,7 @@ _PUBLIC: dict[str, str] = {
 __all__ = ["__version__", *_PUBLIC]
 
 if TYPE_CHECKING:  # the same names for type checkers, which do not follow __getattr__
-    from portakern.api import build, compare, evaluate, task
+    from portakern.api import build, compare, evaluate, inspect, task
     from portakern.dtypes import (
         bf16,
         boolean,

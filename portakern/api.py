@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from portakern.backend import Target
+from portakern.backend import Bare, Target
 from portakern.dtypes import DTYPES, DType
 from portakern.errors import UsageError
 from portakern.registry import registry
@@ -20,6 +20,9 @@ from portakern.study.row import Row
 from portakern.study.study import Runner, Study
 from portakern.study.task import Task, task_of
 from portakern.study.work import Ask, Asked, works
+
+if TYPE_CHECKING:
+    from portakern.study.inspecting import Finding
 
 OperatorLike = Operator | str
 DTypeLike = str | DType | None
@@ -114,6 +117,38 @@ def evaluate(
     return judge(work, source, entry, timeout_s, memory_bytes, sink=keeper(store))
 
 
+def inspect(
+    source: str | Path,
+    targets: str | Sequence[str | Target],
+    entry: str = "",
+    args: str = "",
+    grid: int | Sequence[int] | None = None,
+    block: int | Sequence[int] | None = None,
+    shared_bytes: int = 0,
+    run: bool = True,
+) -> list[Finding]:
+    """A kernel from elsewhere that belongs to no operator: what it uses on each target, what would limit it, and what a
+    simulator sees wrong in it.
+
+    Args:
+        source: a file (:class:`pathlib.Path`), or the kernel's text.
+        targets: names or patterns, as a list or separated by commas.
+        entry: the kernel, or in Triton a host function that launches some; needed where the text holds several.
+        args: what it is called with, in order: ``"x=bf16[64,128],n=4096,s:f32=0.5"``.  Without it only the code is looked at.
+        grid, block, shared_bytes: how it is launched, where the text does not say.
+        run: whether to execute it in a simulator, on arrays of random numbers.
+
+    Raises:
+        UsageError: the question makes no sense.  What is wrong with the kernel is in the findings.
+    """
+    from portakern.study.inspecting import arguments_of, inspect_all
+
+    text = source.read_text() if isinstance(source, Path) else source
+    patterns = targets if isinstance(targets, str) else ",".join(map(str, targets))
+    kernel = Bare(text, entry, arguments_of(args), triple(grid), triple(block), shared_bytes, str(source) if text != source else "")
+    return inspect_all(kernel, registry().match(patterns), run=run)
+
+
 def task(op: OperatorLike, target: str | Target, dtype: DTypeLike = None, **values: Any) -> Task:
     """What a generator must know to write ``op`` for ``target``, with a correct kernel to start from.
 
@@ -140,6 +175,14 @@ def dtype_of(op: Operator, dtype: DTypeLike) -> str:
     if name not in DTYPES:
         raise UsageError(f"unknown dtype {name!r}", hint=f"dtypes are {', '.join(DTYPES)}")
     return name
+
+
+def triple(sizes: int | Sequence[int] | None) -> tuple[int, int, int] | None:
+    """Sizes along x, y and z, those not given 1."""
+    if sizes is None:
+        return None
+    x, y, z = (*([sizes] if isinstance(sizes, int) else sizes), 1, 1)[:3]
+    return x, y, z
 
 
 def split(op: Operator, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

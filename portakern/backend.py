@@ -200,6 +200,33 @@ class Binary:
         return hashlib.sha256(self.data).hexdigest()
 
 
+@dataclass(frozen=True)
+class Given:
+    """An argument of a kernel from elsewhere: an array of ``shape``, or the number ``value``."""
+
+    name: str
+    dtype: str = ""
+    shape: tuple[int, ...] | None = None
+    value: float | int | None = None
+
+
+@dataclass(frozen=True)
+class Bare:
+    """A kernel from elsewhere that belongs to no operator, to be looked at: ``entry`` in ``text``, and how it is called.
+
+    Without ``arguments`` there is only its code to be looked at, if its language needs no more to compile it.  ``grid`` and
+    ``block`` are ``None`` where the text itself, or its host function, says.
+    """
+
+    text: str
+    entry: str = ""
+    arguments: tuple[Given, ...] = ()
+    grid: tuple[int, int, int] | None = None
+    block: tuple[int, int, int] | None = None
+    shared_bytes: int = 0
+    file: str = ""
+
+
 class Toolchain(Protocol):
     def available(self, target: Target) -> Availability: ...
 
@@ -434,6 +461,8 @@ class Language:
     ``format`` is the format of what its toolchain makes for a device, by which machines are found (see :class:`Machine`);
     ``jobs`` says what a source whose text holds its own host function launches: (source, binary, values of open dims, values
     of run-time scalars) to a :class:`Job`, where the language's environment is set.  Sources with ``launches`` need none.
+    ``bare`` makes a source of a kernel that belongs to no operator (``None``: there is nothing to look at without one); it may
+    be given the kernels that the text was found to hold.
     ``extra`` is the pip extra its tools come from; ``tools`` names
     executables from outside pip that it uses where they are, each with what it gives (for ``portakern doctor``).
     """
@@ -457,6 +486,7 @@ class Language:
     emitter_version: int = 1
     format: Callable[[Device], str] | None = None
     jobs: Callable[[Source, Binary, Mapping[str, int], Mapping[str, Any]], Job] | None = None
+    bare: Callable[[Bare, Target, Sequence[str]], Source] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ from pathlib import Path
 from portakern.backend import Backend, Language, Machine
 
 from .adopt import CONVENTION, adopt
+from .bare import bare
 from .cost.estimator import CdnaEstimator
 from .emitter import OPTIONS, HipEmitter
 from .interpreter import HipInterpreter
@@ -29,6 +30,7 @@ HIP = Language(
     adopt=adopt,
     options=OPTIONS,
     format=lambda device: "hsaco",
+    bare=bare,
 )
 
 CODE_OBJECTS = Machine("hsaco", HIP.targets, estimator=CdnaEstimator())

@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "bench": "time kernels where their silicon is, interleaved with peers",
     "compare": "one table over targets and machines, each figure with its evidence",
     "tune": "search the schedules of a kernel by timing them, and keep the best",
+    "inspect": "what a kernel from elsewhere uses, what limits it, and what a simulator sees wrong in it",
     "evaluate": "judge a kernel from elsewhere against an operator",
     "results": "what was timed before: listed, filtered, imported, exported",
 }

@@ -45,6 +45,13 @@ def _bitop3(a: Value, b: Value, c: Value, table: int) -> Value:
     return found & M32
 
 
+def _reversed(a: Value) -> Value:
+    found = a & 0
+    for n in range(32):
+        found = found | (a >> n & 1) << 31 - n
+    return found
+
+
 def _least(a: Value, b: Value) -> Value:
     return np.minimum(a, b) if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else min(a, b)
 
@@ -77,6 +84,7 @@ def _signed_pair(of: Callable[[Value, Value], Value]) -> Operation:
 
 VECTOR: dict[str, Operation] = {
     "v_mov_b32": lambda a: a,
+    "v_bfrev_b32": _reversed,
     "v_accvgpr_read_b32": lambda a: a,
     "v_accvgpr_write_b32": lambda a: a,
     "v_accvgpr_mov_b32": lambda a: a,

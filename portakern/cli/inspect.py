@@ -1,0 +1,106 @@
+"""``portakern inspect``: a kernel from elsewhere, without an operator to compare it with."""
+
+from __future__ import annotations
+
+import argparse
+
+from portakern.backend import Bare
+from portakern.cli import options
+from portakern.cli.doctor import table
+from portakern.errors import UsageError
+from portakern.registry import registry
+from portakern.study.inspecting import Finding, arguments_of, inspect_all
+from portakern.study.table import bytes_text
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="FILE[:NAME]", help="my_kernel.py:fn, my.hip or my.hip:kernel")
+    options.add_targets(parser)
+    parser.add_argument(
+        "--args",
+        default="",
+        metavar="x=bf16[M,N],n=4096,..",
+        help="what it is called with, in order: arrays by dtype and shape, numbers; BLOCK=128 and num_warps=4 too",
+    )
+    parser.add_argument("--grid", metavar="X[,Y[,Z]]", help="in blocks, where the text does not say")
+    parser.add_argument("--block", metavar="X[,Y[,Z]]", help="in threads (HIP; default 256)")
+    parser.add_argument("--shared", type=int, default=0, metavar="B", help="bytes of dynamic shared memory")
+    parser.add_argument("--no-run", action="store_true", help="do not execute it in a simulator")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the arrays' numbers")
+    parser.add_argument("--asm", metavar="FILE", help="also write the assembly of the first target to FILE")
+    options.add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    file, _, entry = args.source.rpartition(":") if ":" in args.source else (args.source, "", "")
+    text = options.read_text(file, "the kernel")
+    kernel = Bare(
+        text, entry, arguments_of(args.args), _sizes(args.grid, "--grid"), _sizes(args.block, "--block"), args.shared, file
+    )
+    findings = inspect_all(kernel, registry().match(args.targets), args.seed, not args.no_run)
+    if args.asm is not None:
+        options.write_text(args.asm, findings[0].assembly)
+    if args.json is not None:
+        options.print_json({"file": file, "entry": entry, "findings": [f.to_dict() for f in findings]}, args.json)
+    if args.json != "-":
+        print(report(findings))
+    return 0 if all(f.error is None and f.fault is None for f in findings) else 1
+
+
+def _sizes(text: str | None, flag: str) -> tuple[int, int, int] | None:
+    if text is None:
+        return None
+    try:
+        x, y, z = (*(int(n) for n in text.split(",")), 1, 1)[:3]
+    except ValueError:
+        raise UsageError(f"{flag} {text}: not one to three whole numbers") from None
+    if min(x, y, z) < 1:
+        raise UsageError(f"{flag} {text}: sizes are positive")
+    return x, y, z
+
+
+def report(findings: list[Finding]) -> str:
+    """Resources of every kernel and target in one table, then what there is to say of each target."""
+    rows = [["target", "kernel", "registers", "accumulation", "spills", "scratch", "shared", "occupancy", "limited by"]]
+    for f in findings:
+        rows += [_row(f.target, k) for k in f.kernels]
+    parts = [table(rows)] if len(rows) > 1 else []
+    for f in findings:
+        lines = _lines(f)
+        if lines:
+            parts.append("\n".join([f"{f.target} ({f.device})", *(f"  {x}" for x in lines)]))
+    return "\n\n".join(parts)
+
+
+def _row(target: str, k: dict) -> list[str]:
+    def said(value: object) -> str:
+        return "-" if value is None else str(value)
+
+    shown = [bytes_text(k[n]) if k.get(n) is not None else "-" for n in ("scratch_bytes", "shared_bytes")]
+    share = "-" if k.get("occupancy") is None else f"{k['occupancy']:.0%}"
+    return [
+        target,
+        k["kernel"],
+        said(k.get("registers")),
+        said(k.get("agprs")),
+        said(k.get("spills")),
+        *shown,
+        share,
+        said(k.get("limiter")),
+    ]
+
+
+def _lines(f: Finding) -> list[str]:
+    lines: list[str] = []
+    if f.error is not None:
+        lines += [f"{f.error['kind']}: {x}" if n == 0 else f"  {x}" for n, x in enumerate(f.error["message"].splitlines())]
+        lines += [f"hint: {f.error['hint']}"] if f.error.get("hint") else []
+    if f.estimate is not None:
+        lines += [*f.estimate["report"], f"model: {f.estimate['model']} {f.estimate['version']}; {f.estimate['confidence']}"]
+    if f.ran and f.fault is None:
+        lines.append(
+            f"ran on arrays of random numbers, {f.ran}: nothing wrong was seen (its results were compared with nothing)"
+        )
+    if f.fault is not None:
+        lines += [f"FAULT, {f.ran}: {f.fault['message']}", *([f"hint: {f.fault['hint']}"] if f.fault.get("hint") else [])]
+    return [*lines, *f.notes]

@@ -1,0 +1,204 @@
+"""A kernel from elsewhere that belongs to no operator: compiled, its resources, an estimate, and a run that says what is wrong.
+
+:func:`examine` runs in a worker process; whatever goes wrong there is in the finding.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from portakern.backend import Bare, Binary, Given, HostBuffer, Source, Target
+from portakern.dtypes import DTYPES
+from portakern.errors import PortakernError, ToolMissing, UsageError
+from portakern.registry import registry
+from portakern.study import steps
+from portakern.study.row import estimate_dict, resources_of
+
+LIMIT_S = 300.0
+GUARD = 256
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found on one target.  ``kernels`` are resources, one entry each; ``estimate`` that of a row; ``ran`` says what
+    executed the kernel, ``fault`` what it reported (``None``: nothing, where it ran); ``notes`` what was not done and why."""
+
+    target: str
+    device: str = ""
+    tool: str = ""
+    kernels: tuple[dict[str, Any], ...] = ()
+    estimate: dict[str, Any] | None = None
+    ran: str = ""
+    fault: dict[str, str] | None = None
+    notes: tuple[str, ...] = ()
+    error: dict[str, str] | None = None
+    assembly: str = field(default="", repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {k: v for k, v in asdict(self).items() if k != "assembly"}
+
+
+def inspect_all(kernel: Bare, targets: Sequence[Target], seed: int = 0, run: bool = True) -> list[Finding]:
+    """One finding per target, each made in a worker process of its own language.
+
+    Raises :class:`UsageError` for a language that looks at no such kernels, and for what is wrong in the question.
+    """
+    from portakern.tools.workers import WorkerPool
+
+    for target in targets:
+        if registry().language(target.language).bare is None:
+            able = ", ".join(n for n, x in registry().languages.items() if x.bare is not None)
+            raise UsageError(f"{target.language} looks at no kernels without an operator", hint=f"these do: {able}")
+    found = []
+    for target in targets:
+        with WorkerPool(1, env=steps.build_environment(registry().language(target.language))) as pool:
+            try:
+                found.append(pool.call(f"{__name__}:examine", kernel, str(target), seed, run, timeout_s=LIMIT_S))
+            except UsageError:
+                raise
+            except PortakernError as error:
+                found.append(Finding(str(target), target.device.title, error=error.to_dict()))
+    return found
+
+
+def examine(kernel: Bare, target_name: str, seed: int = 0, run: bool = True) -> Finding:
+    """Raises :class:`UsageError` for what is wrong in the question; other errors are in the finding."""
+    target = registry().target(target_name)
+    finding = Finding(target_name, target.device.title)
+    try:
+        source, binary = _compiled(kernel, target)
+    except UsageError:
+        raise
+    except PortakernError as error:
+        return replace(finding, error=_with_log(error))
+    finding = replace(
+        finding, tool=binary.tool, kernels=tuple(map(resources_of, binary.resources)), assembly=binary.assembly or ""
+    )
+    if not kernel.arguments:
+        return replace(finding, notes=("neither estimated nor run: its arguments are not given (--args, --grid)",))
+    finding = _estimated(finding, kernel, source, binary)
+    return _ran(finding, kernel, source, binary, seed) if run else finding
+
+
+def _compiled(kernel: Bare, target: Target) -> tuple[Source, Binary]:
+    """Compiled once to see what the text holds, and again (from the cache where nothing changes) for the kernel asked for."""
+    language = registry().language(target.language)
+    assert language.bare is not None
+    if language.toolchain is None or not (available := language.toolchain.available(target)):
+        detail = available.detail if language.toolchain is not None else f"{language.name} has no compiler"  # type: ignore[possibly-undefined]
+        raise ToolMissing(f"nothing here compiles for {target}: {detail}", hint=steps.install_hint(language))
+    source = language.bare(kernel, target, ())
+    _, binary = steps.compile_cached(language, source)
+    names = [r.kernel for r in binary.resources]
+    if not source.launches or not names:
+        return source, binary
+    if kernel.entry or kernel.arguments or kernel.block:
+        source = language.bare(kernel, target, names)
+        _, binary = steps.compile_cached(language, source)
+        mine = tuple(r for r in binary.resources if r.kernel == source.launches[0].kernel)
+        binary = replace(binary, resources=mine)
+    return source, binary
+
+
+def _estimated(finding: Finding, kernel: Bare, source: Source, binary: Binary) -> Finding:
+    from portakern.launch.dispatch import job_of
+
+    estimator = registry().estimator(source.target)
+    if estimator is None:
+        return replace(finding, notes=(*finding.notes, f"not estimated: there is no model of {source.target.device.name}"))
+    if not (available := estimator.available(source.target)):
+        return replace(finding, notes=(*finding.notes, f"not estimated: {available.detail}"))
+    try:
+        job = job_of(source, binary, {}, _scalars(kernel))
+        return replace(finding, estimate=estimate_dict(estimator.estimate(source, binary, job, None)))
+    except PortakernError as error:
+        return replace(finding, notes=(*finding.notes, f"not estimated: {error.message}"))
+
+
+def _ran(finding: Finding, kernel: Bare, source: Source, binary: Binary, seed: int) -> Finding:
+    machine = registry().machine(source.target)
+    simulator = machine.simulator if machine is not None else None
+    if simulator is None:
+        return replace(
+            finding, notes=(*finding.notes, f"not run: nothing here executes machine code of {source.target.device.name}")
+        )
+    if not (available := simulator.available(source.target)):
+        return replace(finding, notes=(*finding.notes, f"not run: {available.detail}"))
+    finding = replace(finding, ran=simulator.method(source.target))
+    try:
+        simulator.load(source, binary).run(_buffers(kernel, seed), {})
+    except PortakernError as error:
+        return replace(finding, fault=error.to_dict())
+    return finding
+
+
+def _scalars(kernel: Bare) -> dict[str, Any]:
+    return {g.name: g.value for g in kernel.arguments if g.shape is None}
+
+
+def _buffers(kernel: Bare, seed: int) -> dict[str, HostBuffer]:
+    """Arrays of random numbers between guard bands, and the scalars."""
+    import numpy as np
+
+    from portakern.spec.inputs import numpy_dtype
+
+    random = np.random.default_rng(seed)
+    found = {}
+    for g in kernel.arguments:
+        shape, dtype = g.shape or (), numpy_dtype(g.dtype or "i32")
+        count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        buffer = HostBuffer(g.name, np.full(count + 2 * GUARD, 0xC3, np.uint8), GUARD, shape, dtype)
+        whole = DTYPES[g.dtype or "i32"].is_int
+        values = random.integers(0, 4, shape) if whole else random.standard_normal(shape)
+        buffer.array[...] = (values if g.shape is not None else np.asarray(g.value)).astype(dtype)
+        found[g.name] = buffer
+    return found
+
+
+def _with_log(error: PortakernError) -> dict[str, str]:
+    """The first errors that the compiler names, beside our own words."""
+    said = error.to_dict()
+    lines = [x.strip() for x in getattr(error, "log", "").splitlines() if re.search(r"\berror:", x)]
+    if lines and lines[0] not in said["message"]:
+        said["message"] = "\n".join([said["message"], *lines[:5]])
+    return said
+
+
+# ---- reading what a user writes -------------------------------------------------------------------------------------------
+
+_ARRAY = re.compile(r"(\w+)\s*[=:]\s*(\w+)\[([\d,\sx]*)\]")
+_NUMBER = re.compile(r"(\w+)(?:\s*:\s*(\w+))?\s*=\s*(\S+)")
+
+
+def arguments_of(text: str) -> tuple[Given, ...]:
+    """``x=bf16[64,128], n=4096, s:f32=0.5``: arrays by dtype and shape, numbers by value (i32 or f32 unless said).
+
+    Raises :class:`UsageError` for what is neither.
+    """
+    return tuple(map(_given, filter(None, (p.strip() for p in re.split(r",(?![^\[]*\])", text)))))
+
+
+def _given(part: str) -> Given:
+    if match := _ARRAY.fullmatch(part):
+        shape = tuple(int(n) for n in re.split(r"[,x]", match[3]) if n.strip())
+        return Given(match[1], _dtype(match[2], part), shape)
+    match = _NUMBER.fullmatch(part)
+    if match is None:
+        raise UsageError(f"--args {part}: neither an array nor a number", hint="write x=bf16[64,128],n=4096,s:f32=0.5")
+    try:
+        value: float | int = int(match[3], 0)
+    except ValueError:
+        try:
+            value = float(match[3])
+        except ValueError:
+            raise UsageError(f"--args {part}: {match[3]} is no number", hint="arrays are written x=bf16[64,128]") from None
+    return Given(match[1], _dtype(match[2] or ("i32" if isinstance(value, int) else "f32"), part), None, value)
+
+
+def _dtype(name: str, part: str) -> str:
+    if name not in DTYPES:
+        raise UsageError(f"--args {part}: unknown dtype {name!r}", hint=f"dtypes are {', '.join(DTYPES)}")
+    return name
