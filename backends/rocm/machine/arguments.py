@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -56,6 +57,13 @@ def pack(kernel: str, expected: Sequence[Parameter], values: Sequence[bytes], si
         segment[p.offset : p.offset + p.size] = value
         defined[p.offset : p.offset + p.size] = b"\1" * p.size
     return segment, defined
+
+
+def dispatch_packet(grid: Sequence[int], block: Sequence[int], scratch: int, shared: int) -> bytes:
+    """What a launch puts into the queue (HSA Platform System Architecture, kernel dispatch packet); kernels that ask for their
+    block's size read it.  Grids are in work-items there."""
+    items = [g * b for g, b in zip(grid, block, strict=True)]
+    return struct.pack("<HHHHHHIIIIIQQQQ", 0, 3, *block, 0, *items, scratch, shared, 0, 0, 0, 0)
 
 
 def _hidden(p: Parameter, grid: Sequence[int], block: Sequence[int], dynamic_shared: int) -> bytes | None:

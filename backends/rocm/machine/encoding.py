@@ -20,7 +20,7 @@ from .registers import CONSTANT, EXEC, SCALAR, VECTOR, Register, constant, regis
 
 UNITS = ("salu", "valu", "trans", "matrix", "smem", "vmem", "flat", "lds", "branch", "message")
 TYPES = ("b32", "f32", "b16", "f16", "bf16", "b64", "f64", "pk16", "wide", "mask")
-_TYPE_OF = {"i64": "b64", "any": "wide"}
+_TYPE_OF = {"i64": "b64", "any": "wide", "k16": "b32"}
 _WRITES_EXEC, _OWN_TAINT, _CONTROL, _PAIRED = 1, 2, 4, 8
 _NEGATE, _ABSOLUTE, _SIGN_EXTEND = 1, 2, 4
 

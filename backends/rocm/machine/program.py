@@ -54,6 +54,7 @@ class Code:
     isa: str
     lanes: int
     shared_bytes: int
+    scratch_bytes: int
     argument_bytes: int
     instructions: tuple[Instruction, ...]
     operations: bytes
@@ -96,5 +97,5 @@ def _code(assembly: Assembly, kernel: Kernel, isa: str) -> Code:
         ieee=d.get("ieee_mode", int(generation < 120)),
         clamp_nan_to_zero=d.get("dx10_clamp", 1),
     )  # fmt: skip
-    return Code(kernel.name, isa, lanes, values["shared_bytes"], values["argument_bytes"], encoded.instructions,
+    return Code(kernel.name, isa, lanes, values["shared_bytes"], values["scratch_bytes"], values["argument_bytes"], encoded.instructions,
                 encoded.operations, encoded.constants, tuple(values[name] for name in _SETUP))  # fmt: skip

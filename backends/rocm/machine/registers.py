@@ -59,6 +59,8 @@ def constant(text: str, kind: str) -> tuple[int, int] | None:
     text = text.strip()
     if re.fullmatch(r"-?(0x[0-9a-fA-F]+|\d+)", text):
         value = int(text, 0)
+        if kind == "k16":
+            value = (value & 0xFFFF ^ 0x8000) - 0x8000
         if kind == "f64" and not -16 <= value <= 64:
             return 0, value & 0xFFFFFFFF
         if kind in ("b64", "i64") and text.startswith("0x"):

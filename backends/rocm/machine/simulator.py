@@ -21,7 +21,7 @@ from portakern.ir.tile import BufferType
 from portakern.launch.dispatch import job_of
 from portakern.tools.cache import Cache, digest
 
-from .arguments import Parameter, pack, parameters
+from .arguments import Parameter, dispatch_packet, pack, parameters
 from .program import GENERATIONS, Code, load, native
 
 if TYPE_CHECKING:
@@ -153,12 +153,16 @@ class MachineProgram:
         segment[...] = np.frombuffer(bytes(packed), np.uint8)
         shadow = np.frombuffer(bytes(defined), np.uint8)
         start = segment.ctypes.data
-        regions = [*memory.regions(), (start, start + len(packed), shadow.ctypes.data if len(packed) else 0, False,
-                                       "the kernel's arguments")]  # fmt: skip
+        packet = np.frombuffer(dispatch_packet(d.grid, d.block, code.scratch_bytes, d.shared_bytes + code.shared_bytes), np.uint8)
+        regions = [
+            *memory.regions(),
+            (start, start + len(packed), shadow.ctypes.data if len(packed) else 0, False, "the kernel's arguments"),
+            (packet.ctypes.data, packet.ctypes.data + packet.size, 0, False, "the dispatch packet"),
+        ]
         machine = native()
         try:
-            self.executed += machine.run(code.program, d.grid, d.block, start, regions, d.shared_bytes, self.budget, self.seed,
-                                         threads())  # fmt: skip
+            self.executed += machine.run(code.program, d.grid, d.block, start, packet.ctypes.data, regions, d.shared_bytes, self.budget,
+                                         self.seed, threads())  # fmt: skip
         except machine.Fault as fault:
             raise report(code, *fault.args) from None
 

@@ -47,13 +47,14 @@ class Loaded {
 
 using RegionTuple = std::tuple<uint64_t, uint64_t, uint64_t, bool, std::string>;  // begin, end, shadow or 0, writable, name
 
-uint64_t run(const Loaded &loaded, std::array<uint32_t, 3> grid, std::array<uint32_t, 3> block, uint64_t arguments,
+uint64_t run(const Loaded &loaded, std::array<uint32_t, 3> grid, std::array<uint32_t, 3> block, uint64_t arguments, uint64_t packet,
              const std::vector<RegionTuple> &regions, uint32_t dynamic_shared, uint64_t budget, uint64_t seed, unsigned threads) {
     Launch launch{};
     launch.program = &loaded.program();
     for (const auto &[begin, end, shadow, writable, name] : regions)
         launch.regions.push_back({begin, end, reinterpret_cast<uint8_t *>(shadow), writable, name});
     launch.arguments = arguments;
+    launch.packet = packet;
     std::copy(grid.begin(), grid.end(), launch.grid);
     std::copy(block.begin(), block.end(), launch.block);
     if (uint64_t(block[0]) * block[1] * block[2] > uint64_t(kMaxWaves) * launch.program->setup.lanes)
@@ -90,7 +91,7 @@ PYBIND11_MODULE(_machine, m) {
         return names;
     });
     py::class_<Loaded>(m, "Program").def(py::init<py::bytes, py::bytes, std::vector<uint32_t>>());
-    m.def("run", &run, py::arg("program"), py::arg("grid"), py::arg("block"), py::arg("arguments"), py::arg("regions"),
+    m.def("run", &run, py::arg("program"), py::arg("grid"), py::arg("block"), py::arg("arguments"), py::arg("packet"), py::arg("regions"),
           py::arg("dynamic_shared"), py::arg("budget"), py::arg("seed"), py::arg("threads"),
           "Runs a grid; returns the wave instructions executed. Raises Fault(kind, message, op, group, wave, lane).");
 }

@@ -28,6 +28,7 @@ struct Launch {
     const Program *program;
     std::vector<Region> regions;  // by address
     uint64_t arguments;           // address of the kernel's arguments
+    uint64_t packet;              // address of the dispatch packet
     uint32_t grid[3], block[3];
     uint32_t dynamic_shared;
     uint64_t budget;              // instructions a wave may execute

@@ -71,7 +71,7 @@ void set_scalars(Wave &w, const Launch &launch, const Workgroup &group) {
         set_pointer(w, next, kPrivateAperture);
         set_pointer(w, next, 0x00f0000000000000u | 0xffffffffu);
     }
-    if (setup.dispatch_pointer) next += 2;
+    if (setup.dispatch_pointer) set_pointer(w, next, launch.packet);
     if (setup.queue_pointer) next += 2;
     if (setup.argument_pointer) set_pointer(w, next, launch.arguments);
     if (setup.dispatch_id) next += 2;

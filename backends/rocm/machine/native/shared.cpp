@@ -92,19 +92,6 @@ void publish(Wave &w) {
     p.published = p.arrived;
     p.published_dma = p.arrived_dma;
     p.signalled = false;
-    for (const Event &e : p.events) {
-        if (!e.counters || !e.reads_shared) continue;
-        for (int i = 0; i < kLanes; ++i) {
-            if (!(e.lanes >> i & 1)) continue;
-            for (uint32_t n = 0; n < e.bytes; ++n)
-                for (const uint32_t at : {e.address[i] + n, e.address[i] + e.stride + n}) {
-                    ByteShadow &b = w.group->shadow[at];
-                    if (b.read_epoch != w.group->epoch) b.readers = 0;
-                    b.read_epoch = w.group->epoch;
-                    b.readers |= 1u << w.number;
-                }
-        }
-    }
 }
 
 }  // namespace machine

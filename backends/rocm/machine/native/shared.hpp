@@ -12,7 +12,8 @@ uint32_t epoch_of(const Wave &w);  // as far as what the wave does now is concer
 void touch_read(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, bool *defined);
 void touch_write(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, uint32_t number, bool dma, bool defined);
 
-// What the wave had waited for when it arrived becomes visible to the others; reads still in flight count for the next epoch.
+// What the wave had waited for when it arrived becomes visible to the others. Its reads need no wait: LDS executes the operations
+// of all waves in one order, that of their issue (LLVM, SIMemoryLegalizer, on waits at workgroup scope; the compiler relies on it).
 void publish(Wave &w);
 
 }  // namespace machine
