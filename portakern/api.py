@@ -145,7 +145,8 @@ def inspect(
 
     text = source.read_text() if isinstance(source, Path) else source
     patterns = targets if isinstance(targets, str) else ",".join(map(str, targets))
-    kernel = Bare(text, entry, arguments_of(args), triple(grid), triple(block), shared_bytes, str(source) if text != source else "")
+    file = str(source) if isinstance(source, Path) else ""
+    kernel = Bare(text, entry, arguments_of(args), triple(grid), triple(block), shared_bytes, file)
     return inspect_all(kernel, registry().match(patterns), run=run)
 
 

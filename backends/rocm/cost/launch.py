@@ -47,7 +47,10 @@ def array_at(address: int, places: Mapping[str, int]) -> str:
 
 
 def arguments_of(dispatch: Dispatch) -> bytes:
-    """The kernel's arguments as they lie in memory, those that the compiler added among them."""
+    """The kernel's arguments as they lie in memory, those that the compiler added among them; none where none are given, so
+    that what a kernel reads of them is unknown."""
+    if not dispatch.args:
+        return b""
     places = places_of(dispatch)
     given = [_bytes(a, places) for a in dispatch.args]
     layout = CodeObject(dispatch.code).arguments(dispatch.kernel) if dispatch.code else None
