@@ -39,8 +39,10 @@ OPTIONS = {
 }
 
 _ONE_STEP = "#pragma unroll 1  // steps overlap already; unrolled ones would hold more registers than there are"
+_SOME_STEPS = "#pragma unroll {}  // all steps at once would hold more registers than there are"
 _16_BIT = ("f16", "bf16")
-_TYPES = {k: v for k, v in Dialect("").types.items() if not k.startswith("f8")}
+_SUMS = {"f16": "f32", "bf16": "f32", "f32": "f32", "f8e4m3": "f32", "f8e5m2": "f32", "i8": "i32"}
+"""Operands of matrix products -> what they are summed in."""
 
 
 def subgroup(device: Device) -> int:
@@ -128,7 +130,12 @@ class HipPrinter(Printer):
 
     def on_Loop(self, s: p.Loop) -> list[str]:
         lines = super().on_Loop(s)
-        return lines if s.pipeline or not any(isinstance(x, p.Dot) for x in s.body) else [_ONE_STEP, *lines]
+        if s.pipeline is None and any(isinstance(x, p.Dot) for x in s.body):
+            return [_ONE_STEP, *lines]
+        if s.pipeline is None and s.begin.isdigit() and s.end.isdigit() and any(isinstance(x, p.LoadTile) for x in s.body):
+            steps = -(-(int(s.end) - int(s.begin)) // s.step)  # with a remainder the compiler would unroll them all
+            return [_SOME_STEPS.format(next(n for n in (4, 2, 1) if steps % n == 0)), *lines]
+        return lines
 
     def pipelined(self, s: p.Loop, pipe: p.Pipeline) -> list[str]:
         """Two LDS buffers; the next step's operands are on their way to registers while this step's are multiplied, and
@@ -138,7 +145,7 @@ class HipPrinter(Printer):
         lines = [f"auto {names[c.shared.name]} = pk::held({c.shared.name}[0]);" for c in pipe.copies]
         fetches = [f"pk::fetch({', '.join([names[c.shared.name], *self.address(c.access)])});" for c in pipe.copies]
         fetch = f"fetch_{pipe.stage.removeprefix('stage_')}"
-        lines += [f"auto {fetch} = [&](int64_t {s.var}) {{", *_indent(fetches), "};"]
+        lines += [f"auto {fetch} = [&](int64_t {s.var}) PK_INLINE {{", *_indent(fetches), "};"]
 
         def put(slot: str) -> list[str]:
             return [f"pk::put({c.shared.name}[{slot}], {names[c.shared.name]});" for c in pipe.copies]
@@ -171,7 +178,7 @@ class HipEmitter(CLikeEmitter):
 
     def dialect(self, target: Target) -> Dialect:
         return Dialect(
-            "HIP", subgroup=subgroup(target.device), types=_TYPES, role_matters=True,
+            "HIP", subgroup=subgroup(target.device), role_matters=True,
             register_operands=frozenset({("A", "accumulator"), ("A", "left")}), private_walks=True,
         )  # fmt: skip
 
@@ -211,8 +218,10 @@ def _by_tiles_of_32(plan: KernelPlan, target: Target) -> KernelPlan:
     """Attention by matrix instructions of 32 x 32 where every wave has whole tiles of that: a row is in two lanes then, not in
     four, and its maximum and sum take one exchange."""
     spread = [x for x in plan.layouts if x.kind in ("accumulator", "left")]
-    if plan.family != "attention" or not target.device.has("mfma") or any(
-        x.element not in _16_BIT or x.rows % (32 * plan.warps) or x.cols % 32 for x in spread
+    if (
+        plan.family != "attention"
+        or not target.device.has("mfma")
+        or any(x.element not in _16_BIT or x.rows % (32 * plan.warps) or x.cols % 32 for x in spread)
     ):
         return plan
     return replace(plan, layouts=tuple(replace(x, kind=x.kind + "32") if x in spread else x for x in plan.layouts))
@@ -237,10 +246,12 @@ def _missing_dot(op: t.Dot, device: Device) -> list[Missing]:
     where = str(op.loc or "")
     dtype, acc = t.tile_type(op.lhs).dtype, t.tile_type(op).dtype
     found: list[Missing] = []
-    if dtype not in (*_16_BIT, "f32"):
-        found.append(Missing(f"HIP has no matrix product of {dtype} yet", where, "f32" if dtype == "f64" else "f16"))
-    elif acc != "f32":
-        found.append(Missing(f"HIP accumulates products of {dtype} in f32, not {acc}", where, "f32"))
+    if dtype not in _SUMS or (dtype != "f32" and not on_matrix_cores(device, dtype)):
+        found.append(
+            Missing(f"HIP has no matrix product of {dtype} on {device.name}", where, "f32" if dtype == "f64" else "f16")
+        )
+    elif acc != _SUMS[dtype]:
+        found.append(Missing(f"HIP accumulates products of {dtype} in {_SUMS[dtype]}, not {acc}", where, _SUMS[dtype]))
     if op.precision not in ("ieee", "tf32"):
         found.append(Missing(f"HIP has no products of precision {op.precision}", where, "ieee"))
     if not found:
@@ -250,7 +261,7 @@ def _missing_dot(op: t.Dot, device: Device) -> list[Missing]:
 
 def _too_small(op: t.Dot, device: Device, where: str) -> list[Missing]:
     """Tiles below the matrix instruction's; schedules never ask for them."""
-    depth = 32 if device.has("mfma") and t.tile_type(op.lhs).dtype in _16_BIT else 16
+    depth = {1: 64, 2: 32}.get(DTYPES[t.tile_type(op.lhs).dtype].bytes, 16) if device.has("mfma") else 16
     sizes = [n for _, n in dims_of(op)]
     k = t.tile_type(op.lhs).size(op.axis) if op.axis in t.tile_type(op.lhs).axes else 0
     if len(sizes) == 2 and (any(n % 16 for n in sizes) or k % depth):

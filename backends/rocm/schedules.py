@@ -158,7 +158,7 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
     yield from _turns(nest, device)
     fits: list[tuple[bool, Schedule]] = []
     for tm, tn, tk, warps, stages in table:
-        depth = tk if element == 2 else 16
+        depth = {1: max(64, tk) if device.has("mfma") else tk, 2: tk}.get(element, 16)
         schedule = Schedule(_tiles(nest, **{m.name: tm, n.name: tn, k.name: depth}), stages, warps)
         if _lds(tm, tn, depth, element) * stages > device.count("shared_bytes_per_block"):
             continue
@@ -205,7 +205,7 @@ def _lds(rows: int, cols: int, depth: int, element: int) -> int:
 
 
 def _register_budget(device: Device) -> int:
-    return 256 if device.has("mfma") else 176
+    return 256 if device.has("mfma") else 170
 
 
 def _registers(tm: int, tn: int, warps: int, nest: Nest, device: Device) -> int:
@@ -225,14 +225,15 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
     m, n, k, d = (nest.role(r)[0] for r in "mnkd")
     element = dtype(nest.dots).bytes
     step = 32 if device.has("mfma") and element == 2 else 16
+    whole = all((_size(x) or 0) % 8 == 0 for x in (k, d))  # else elements are read one by one, each to a register
     deep, wide = (_multiple(_size(x) or 256, step if x is k else 16) for x in (k, d))
     found: list[tuple[bool, Schedule]] = []
-    waves = ((32, 4), (16, 4)) if device.has("mfma") else ((16, 4), (32, 4))
+    waves = ((32, 4), (16, 4)) if device.has("mfma") and element == 2 else ((16, 4), (32, 4))
     for rows_per_wave, warps in (*waves, (16, 2), (16, 1), (16, 8), (32, 8)):
         for keys in (64, 32, 16):
             if keys % step:
                 continue
-            for stages in (2, 1):
+            for stages in (2, 1) if whole else (1,):
                 rows = rows_per_wave * warps
                 if _attention_fits(rows, keys, deep, wide, warps, stages, element, nest, device):
                     chosen = {m.name: rows, n.name: keys, k.name: deep, d.name: wide}

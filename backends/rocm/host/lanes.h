@@ -348,18 +348,58 @@ inline Transposed read_transposed(u64 from) {
 
 typedef float F4 __attribute__((ext_vector_type(4)));
 typedef float F8 __attribute__((ext_vector_type(8)));
+typedef int I4 __attribute__((ext_vector_type(4)));
+typedef int I8 __attribute__((ext_vector_type(8)));
+template <int N> using Bytes = signed char __attribute__((ext_vector_type(N)));
 
 template <class T> inline float number(T x) { return static_cast<float>(x); }
+inline float number(signed char x) { return x; }
 inline float number(short bits) { return __builtin_bit_cast(float, static_cast<unsigned>(static_cast<unsigned short>(bits)) << 16); }  // bf16
 
 template <class V, class D> struct Product { V x, y; D d; };
+
+template <class V> struct Count_of { static constexpr int value = sizeof(V) / sizeof(V{}[0]); };
+template <class D> struct Sum_of { using type = float; };
+template <> struct Sum_of<I4> { using type = long; };
+template <> struct Sum_of<I8> { using type = long; };
+
+// Bytes that are 8-bit floats, with the formats of this GPU: FNUZ on CDNA 3, else OCP's.
+template <int Exponent, int Mantissa, int N> struct Floats8 {
+  unsigned char v[N];
+  float operator[](int i) const {
+#if defined(__gfx942__)
+    constexpr bool fnuz = true;
+#else
+    constexpr bool fnuz = false;
+#endif
+    constexpr int bias = (1 << (Exponent - 1)) - !fnuz;
+    const int u = v[i] & 0x7f, e = u >> Mantissa, m = u & ((1 << Mantissa) - 1);
+    const bool last = e == (1 << Exponent) - 1;
+    if (fnuz ? v[i] == 0x80 : Mantissa == 3 ? u == 0x7f : last && m) return __builtin_nanf("");
+    if (!fnuz && Mantissa == 2 && last) return v[i] & 0x80 ? -__builtin_inff() : __builtin_inff();
+    const float size = __builtin_ldexpf(static_cast<float>(e ? m | 1 << Mantissa : m), (e ? e : 1) - bias - Mantissa);
+    return v[i] & 0x80 ? -size : size;
+  }
+};
+template <int E, int M, int N> struct Count_of<Floats8<E, M, N>> { static constexpr int value = N; };
+
+// Floats of which 10 bits of the mantissa are kept, to nearest even.
+struct Xf32 {
+  float v[2];
+  float operator[](int i) const {
+    unsigned bits = __builtin_bit_cast(unsigned, v[i]);
+    if ((bits & 0x7f800000) == 0x7f800000) return v[i];
+    return __builtin_bit_cast(float, (bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu);
+  }
+};
+template <> struct Count_of<Xf32> { static constexpr int value = 2; };
 
 // d += x y of 16 x 16 x Depth (32 x 32 where a lane has 16 of d).  `Layout` says which depth element j of a lane is, and which row accumulator r.
 template <class V, class D, int Depth, class Layout> void multiply_all(void** operands) {
   using P = Product<V, D>;
   constexpr int edge = sizeof(D) == 64 ? 32 : 16;
   float x[edge][Depth], y[Depth][edge];
-  constexpr int held = sizeof(V) / sizeof(V{}[0]), kept = sizeof(D) / sizeof(float);
+  constexpr int held = Count_of<V>::value, kept = sizeof(D) / 4;
   for (int l = wave_size - 1; l >= 0; --l) {
     const P* p = static_cast<P*>(operands[l]);
     for (int j = 0; j < held; ++j) {
@@ -377,7 +417,7 @@ template <class V, class D, int Depth, class Layout> void multiply_all(void** op
   for (int l = 0; l < wave_size; ++l) {
     P* p = static_cast<P*>(operands[l]);
     for (int r = 0; r < kept; ++r) {
-      float sum = p->d[r];
+      typename Sum_of<D>::type sum = p->d[r];
       for (int k = 0; k < Depth; ++k) sum += x[Layout::row(l, r)][k] * y[k][l % edge];
       p->d[r] = sum;
     }
@@ -462,6 +502,30 @@ template <class T> struct Single { T v; T operator[](int) const { return v; } };
 #define __builtin_amdgcn_mfma_f32_16x16x32_f16(x, y, d, a, b, c) lanes::multiply<32, lanes::Mfma<8>>("mfma 16x16x32 f16", x, y, d)
 #define __builtin_amdgcn_mfma_f32_16x16x32_bf16(x, y, d, a, b, c) lanes::multiply<32, lanes::Mfma<8>>("mfma 16x16x32 bf16", x, y, d)
 #endif
+#define PK_LANES_BYTES(n, x) __builtin_bit_cast(lanes::Bytes<n>, x)
+#define PK_LANES_FP8(n, x) __builtin_bit_cast(lanes::Floats8<4 PK_LANES_COMMA 3 PK_LANES_COMMA n>, x)
+#define PK_LANES_BF8(n, x) __builtin_bit_cast(lanes::Floats8<5 PK_LANES_COMMA 2 PK_LANES_COMMA n>, x)
+#define PK_LANES_COMMA ,
+#define __builtin_amdgcn_mfma_i32_16x16x16i8(x, y, d, a, b, c) \
+  lanes::multiply<16, lanes::Mfma<4>>("mfma 16x16x16 i8", PK_LANES_BYTES(4, x), PK_LANES_BYTES(4, y), d)
+#define __builtin_amdgcn_mfma_i32_16x16x32_i8(x, y, d, a, b, c) \
+  lanes::multiply<32, lanes::Mfma<8>>("mfma 16x16x32 i8", PK_LANES_BYTES(8, x), PK_LANES_BYTES(8, y), d)
+#define __builtin_amdgcn_mfma_i32_16x16x64_i8(x, y, d, a, b, c) \
+  lanes::multiply<64, lanes::Mfma<16>>("mfma 16x16x64 i8", PK_LANES_BYTES(16, x), PK_LANES_BYTES(16, y), d)
+#define __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(x, y, d, a, b, c) \
+  lanes::multiply<32, lanes::Mfma<8>>("mfma 16x16x32 fp8", PK_LANES_FP8(8, x), PK_LANES_FP8(8, y), d)
+#define __builtin_amdgcn_mfma_f32_16x16x32_bf8_bf8(x, y, d, a, b, c) \
+  lanes::multiply<32, lanes::Mfma<8>>("mfma 16x16x32 bf8", PK_LANES_BF8(8, x), PK_LANES_BF8(8, y), d)
+#define __builtin_amdgcn_mfma_f32_16x16x8_xf32(x, y, d, a, b, c) \
+  lanes::multiply<8, lanes::Mfma<2>>("mfma 16x16x8 xf32", __builtin_bit_cast(lanes::Xf32, x), __builtin_bit_cast(lanes::Xf32, y), d)
+#define __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(sx, x, sy, y, d, clamp) \
+  lanes::multiply<16, lanes::Wmma11>("wmma i8", PK_LANES_BYTES(16, x), PK_LANES_BYTES(16, y), d)
+#define __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(sx, x, sy, y, d, clamp) \
+  lanes::multiply<16, lanes::Wmma12>("wmma i8", PK_LANES_BYTES(8, x), PK_LANES_BYTES(8, y), d)
+#define __builtin_amdgcn_wmma_f32_16x16x16_fp8_fp8_w32_gfx12(x, y, d) \
+  lanes::multiply<16, lanes::Wmma12>("wmma fp8", PK_LANES_FP8(8, x), PK_LANES_FP8(8, y), d)
+#define __builtin_amdgcn_wmma_f32_16x16x16_bf8_bf8_w32_gfx12(x, y, d) \
+  lanes::multiply<16, lanes::Wmma12>("wmma bf8", PK_LANES_BF8(8, x), PK_LANES_BF8(8, y), d)
 #define __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(x, y, d) lanes::multiply<16, lanes::Wmma11>("wmma f16", x, y, d)
 #define __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(x, y, d) lanes::multiply<16, lanes::Wmma11>("wmma bf16", x, y, d)
 #define __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(x, y, d) lanes::multiply<16, lanes::Wmma12>("wmma f16", x, y, d)

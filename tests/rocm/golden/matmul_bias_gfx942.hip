@@ -18,7 +18,7 @@ extern "C" __global__ void __launch_bounds__(256) matmul_bias(
     // 32 coordinates along k at a time
     auto a_next = pk::held(a_shared[0]);
     auto w_next = pk::held(w_shared[0]);
-    auto fetch_k = [&](int64_t k0) {
+    auto fetch_k = [&](int64_t k0) PK_INLINE {
         pk::fetch(a_next, a + m0 * 50 + k0, 50, 1, m_left, pk::left(50, k0));
         pk::fetch(w_next, w + k0 * 72 + n0, 72, 1, pk::left(50, k0), n_left);
     };

@@ -21,6 +21,9 @@
 
 #define PK_FN __attribute__((device)) inline __attribute__((always_inline))
 
+// For lambdas that hold registers by reference: called, they would have to be in memory.
+#define PK_INLINE __attribute__((always_inline))
+
 namespace pk {
 
 // Word 3 of a raw buffer's descriptor: the data format with which offsets count bytes (ISA guides, "Buffer Resource Descriptor").
@@ -180,7 +183,7 @@ PK_FN int shuffle(int value, int from) { return __builtin_amdgcn_ds_bpermute(fro
 
 #if defined(__GFX9__)
 
-template <int Edge> using MatrixAccumulator = choose<Edge == 32, f32x16, f32x4>;
+template <class Sum, int Edge> using MatrixAccumulator = choose<same<Sum, int>, i32x4, choose<Edge == 32, f32x16, f32x4>>;
 
 PK_FN f32x4 matrix_step(f32x4 d, f32x4 x, f32x4 y) {  // exact f32: four instructions of depth 4
 #pragma unroll
@@ -230,7 +233,7 @@ PK_FN f32x16 matrix_step(f32x16 d, bf16x8 x, bf16x8 y) {
 
 #elif defined(__GFX12__)
 
-template <int> using MatrixAccumulator = f32x8;
+template <class Sum, int> using MatrixAccumulator = choose<same<Sum, int>, i32x8, f32x8>;
 
 PK_FN f32x8 matrix_step(f32x8 d, f16x8 x, f16x8 y) {
   return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(x, y, d);
@@ -242,7 +245,7 @@ PK_FN f32x8 matrix_step(f32x8 d, bf16x8 x, bf16x8 y) {
 
 #elif defined(__GFX11__)
 
-template <int> using MatrixAccumulator = f32x8;
+template <class Sum, int> using MatrixAccumulator = choose<same<Sum, int>, i32x8, f32x8>;
 
 PK_FN f32x8 matrix_step(f32x8 d, f16x16 x, f16x16 y) { return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(x, y, d); }
 

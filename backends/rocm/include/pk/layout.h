@@ -5,7 +5,7 @@
 // columns use hold copies.
 #pragma once
 
-#include "pk/device.h"
+#include "pk/narrow.h"
 
 namespace pk {
 
@@ -90,21 +90,25 @@ template <> struct Fragment<f16> { using type = f16x8; static constexpr int edge
 template <> struct Fragment<bf16> { using type = bf16x8; static constexpr int edge = 16, k = 32, lanes = 4; };
 template <> struct Fragment<f16, 32> { using type = f16x8; static constexpr int edge = 32, k = 16, lanes = 2; };
 template <> struct Fragment<bf16, 32> { using type = bf16x8; static constexpr int edge = 32, k = 16, lanes = 2; };
+template <> struct Fragment<xf32> { using type = Packed<xf32, f32x4>; static constexpr int edge = 16, k = 16, lanes = 4; };
+template <class Byte> struct Fragment<Byte, 16> { using type = Packed<Byte, Bytes>; static constexpr int edge = 16, k = 64, lanes = 4; };
 template <int N, int Waves> using MatrixCols = Spread<N, 4, 4, 16, 1, Waves, wave>;
 #elif defined(__GFX12__)
 template <> struct Fragment<f16> { using type = f16x8; static constexpr int edge = 16, k = 16, lanes = 2; };
 template <> struct Fragment<bf16> { using type = bf16x8; static constexpr int edge = 16, k = 16, lanes = 2; };
+template <class Byte> struct Fragment<Byte, 16> { using type = Packed<Byte, Bytes>; static constexpr int edge = 16, k = 16, lanes = 2; };
 template <int N, int Waves> using MatrixCols = Spread<N, 8, 2, 16, 1, Waves, wave>;
 #else
 template <> struct Fragment<f16> { using type = f16x16; static constexpr int edge = 16, k = 16, lanes = 1; };
 template <> struct Fragment<bf16> { using type = bf16x16; static constexpr int edge = 16, k = 16, lanes = 1; };
+template <class Byte> struct Fragment<Byte, 16> { using type = Packed<Byte, Bytes>; static constexpr int edge = 16, k = 16, lanes = 1; };
 template <int N, int Waves> using MatrixCols = Spread<N, 1, 2, 16, 8, Waves, wave>;
 #endif
 
 #if defined(__GFX9__)
 template <class Element> constexpr bool has_matrix = true;
 #else
-template <class Element> constexpr bool has_matrix = sizeof(Element) == 2;  // RDNA has no matrix instruction for f32
+template <class Element> constexpr bool has_matrix = sizeof(Element) <= 2;  // RDNA has no matrix instruction for f32
 #endif
 
 // Waves side by side along the columns: none while there are 16 rows for each wave.

@@ -254,9 +254,9 @@ template <class Step, class T, class L> PK_FN auto fragment_of(const Tile<T, L>&
 }
 
 // acc += x y for all tiles of the wave; `left(i)` and `right(first)` give fragments of one step.
-template <class L, class Left, class Right> PK_FN void multiply(Tile<float, L>& acc, Left left, Right right) {
-  using Acc = MatrixAccumulator<edge_of<L>>;
-  constexpr int per = sizeof(Acc) / sizeof(float), tiles_m = L::row_slots, tiles_n = L::col_slots / per;
+template <class Sum, class L, class Left, class Right> PK_FN void multiply(Tile<Sum, L>& acc, Left left, Right right) {
+  using Acc = MatrixAccumulator<Sum, edge_of<L>>;
+  constexpr int per = sizeof(Acc) / sizeof(Sum), tiles_m = L::row_slots, tiles_n = L::col_slots / per;
   const auto step = [&](int i, int j, auto x, auto y) {
     Acc d;
     __builtin_memcpy(&d, &acc.v[i][j * per], sizeof d);
@@ -310,9 +310,10 @@ template <class L, class A, class B> PK_FN void multiply_by_fma(Tile<float, L>& 
 
 }  // namespace detail
 
-// acc += a b, both operands in LDS: a is m x k, b is k x n, whichever way they lie.
-template <class L, class A, class B> PK_FN void dot(Tile<float, L>& acc, const A& a, const B& b) {
-  using T = typename B::Element;
+// acc += a b, both operands in LDS: a is m x k, b is k x n, whichever way they lie.  `As` may name what the elements are taken
+// as: xf32 for floats.
+template <class As = void, class Sum, class L, class A, class B> PK_FN void dot(Tile<Sum, L>& acc, const A& a, const B& b) {
+  using T = choose<same<As, void>, typename B::Element, As>;
   static_assert(A::free == L::rows && B::free == L::cols && A::depth == B::depth, "m x k times k x n");
   if constexpr (has_matrix<T>) {
     using Step = Fragment<T, edge_of<L>>;

@@ -21,6 +21,7 @@ namespace pk {
 using f16 = _Float16;
 using bf16 = __bf16;  // arithmetic is never done in it: it is converted to float and back (to nearest even)
 
+typedef float f32x2 __attribute__((ext_vector_type(2)));
 typedef float f32x4 __attribute__((ext_vector_type(4)));
 typedef float f32x8 __attribute__((ext_vector_type(8)));
 typedef float f32x16 __attribute__((ext_vector_type(16)));
@@ -30,6 +31,7 @@ typedef bf16 bf16x8 __attribute__((ext_vector_type(8)));
 typedef bf16 bf16x16 __attribute__((ext_vector_type(16)));
 typedef int32_t i32x2 __attribute__((ext_vector_type(2)));
 typedef int32_t i32x4 __attribute__((ext_vector_type(4)));
+typedef int32_t i32x8 __attribute__((ext_vector_type(8)));
 typedef int16_t i16x4 __attribute__((ext_vector_type(4)));
 typedef int16_t i16x8 __attribute__((ext_vector_type(8)));
 typedef int16_t i16x16 __attribute__((ext_vector_type(16)));
