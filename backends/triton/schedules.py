@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from portakern.device import Device
 from portakern.dtypes import dtype
+from portakern.emit.packing import LINE_BYTES
 from portakern.ir.schedule import Nest, NestAxis, Schedule, Value
 from portakern.ir.size import Size
 
@@ -149,7 +150,9 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
     (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
     blocks = _blocks(device, dtype(nest.dots).bits <= 16)
     options = _described(nest, device)
-    if options and not all(isinstance(a.extent, int) and a.extent * dtype(nest.dots).bytes % 16 == 0 for a in (n, k)):
+    if options and _worth_packing(nest, device):
+        options |= {"pack": 1}
+    elif options and not _multiples(nest, 16, n, k):
         blocks = (_Block(128, 128, 64, 8, 3), *blocks[2:])  # rows off 16 bytes are loaded element by element
     batch = 1
     for axis in nest.role("batch"):
@@ -164,7 +167,7 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
         tiles = {m.name: pow2(m.extent, b.m, 16), n.name: pow2(n.extent, b.n, 16), k.name: pow2(k.extent, b.k, 16)}
         warps = max(1, min(b.warps, tiles[m.name] * tiles[n.name] // 1024))
         count = batch * _count(m.extent, tiles[m.name]) * _count(n.extent, tiles[n.name])
-        walked = bool(options) and b.m <= b.n and 0 < units < count and _even(count, units)
+        walked = bool(options) and b.m <= b.n and 0 < units < count and _even(count, units) and _multiples(nest, 16, n)
         more: dict[str, Value] = {"programs": units} if walked else {}
         group = 2 if b.m > b.n else 8
         schedule = _schedule(nest, tiles, min(b.stages, 3) if walked else b.stages, warps, group_m=group, **options, **more)
@@ -175,6 +178,27 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
 
 _FULL = 0.95
 """The share of units at work from which on a wave of blocks counts as full."""
+
+
+_LEAST_PACKED = 1 << 27
+"""Multiply-adds from which rows off 16 bytes are packed: below, the copies cost more than loads element by element."""
+
+
+def _worth_packing(nest: Nest, device: Device) -> bool:
+    """Whether operands whose rows do not begin on cache lines are copied first: where the copy engine cannot take them, and
+    where both together do not fit into the last-level cache, so that each line too many comes from memory."""
+    (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
+    if not (isinstance(m.extent, int) and isinstance(n.extent, int) and isinstance(k.extent, int)):
+        return False
+    if not _multiples(nest, 16, n, k):
+        return m.extent * n.extent * k.extent >= _LEAST_PACKED
+    read = (m.extent + n.extent) * k.extent * dtype(nest.dots).bytes
+    return not _multiples(nest, LINE_BYTES, n, k) and 0 < device.count("last_level_cache", 0) < read
+
+
+def _multiples(nest: Nest, of: int, *axes: NestAxis) -> bool:
+    """Whether rows along each of the axes are multiples of so many bytes."""
+    return all(isinstance(a.extent, int) and a.extent * dtype(nest.dots).bytes % of == 0 for a in axes)
 
 
 def _even(count: int, units: int) -> bool:
@@ -208,7 +232,7 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
         # ptxas serialises matrix instructions whose sums go on into a second walk: the long walk comes last.
         apart: dict[str, Value] = {"split": 2 if device.has("wgmma") else 1} if tiles[m.name] % tiles[n.name] == 0 else {}
         lanes = min(warps, max(4, tiles[m.name] // 16)) if half else warps
-        yield _schedule(nest, tiles, stages, lanes, heads=16, **apart, **_described(nest, device))
+        yield _schedule(nest, tiles, stages, lanes, heads=8, **apart, **_described(nest, device))
 
 
 # ---- limits ----------------------------------------------------------------------------------------------------------

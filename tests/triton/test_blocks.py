@@ -12,6 +12,7 @@ from portakern.backends.triton import triton_language
 from portakern.backends.triton.schedules import OPTIONS, schedules
 
 from portakern.backend import Source
+from portakern.errors import ScheduleError
 from portakern.ir.oracle import evaluate
 from portakern.ir.program import ArrayFacts
 from portakern.ir.schedule import Nest, Schedule, Value, override
@@ -100,6 +101,27 @@ def test_operands_off_cache_lines_are_packed(interpreter: WorkerPool, dims: Mapp
     described = set(re.findall(r"(\w+)_desc = TensorDescriptor", source.text))
     assert {f"{x}_packed" if x in copied else x for x in "ab"} <= described
     runs_right(interpreter, program, source)
+
+
+@pytest.mark.parametrize(("sizes", "copied"), [
+    ((4095, 4095, 4095), {"a", "b"}),
+    ((4000, 4104, 4072), {"a", "b"}),  # more than the last-level cache holds
+    ((3000, 5000, 2000), set()),
+    ((4096, 4096, 4096), set()),
+    ((63, 65, 67), set()),
+])  # fmt: skip
+def test_large_products_off_cache_lines_are_packed(sizes: tuple[int, int, int], copied: set[str]) -> None:
+    text = emitted("matmul", dict(zip("MNK", sizes, strict=True)), target="triton:h200")[1].text
+    assert set(re.findall(r"(\w+)_packed = torch.empty", text)) == copied
+
+
+def test_lines_are_kept_where_the_schedule_says_so(interpreter: WorkerPool) -> None:
+    for keep, count in (("none", 0), ("loads", 2), ("stores", 1), ("both", 3)):
+        program, source = emitted("rms_norm", {"M": 5, "N": 60}, keep=keep)
+        assert source.text.count('eviction_policy="evict_last"') == count
+        runs_right(interpreter, program, source)
+    with pytest.raises(ScheduleError, match="keep is one of none, loads, stores, both, not all"):
+        emitted("rms_norm", {"M": 5, "N": 60}, keep="all")
 
 
 def test_packing_is_asked_for() -> None:

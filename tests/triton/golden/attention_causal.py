@@ -69,5 +69,5 @@ def attention(q, k, v, out):
     out_desc = TensorDescriptor.from_tensor(out, [1, 1, 1, 128, 128])
     attention_kernel[(2 * 2 * triton.cdiv(1024, 128),)](
         q_desc, k_desc, v_desc, out_desc, L=2, R=2, I=1024, J=1024, BLOCK_I=128, BLOCK_J=64, BLOCK_S=128,
-        BLOCK_T=128, HEADS=16, num_warps=4, num_stages=2,
+        BLOCK_T=128, HEADS=8, num_warps=4, num_stages=2,
     )
