@@ -11,6 +11,6 @@ from .planning import MOVERS, obstacle_to_pipeline, pipelined
 from .printer import print_pipeline
 
 __all__ = [
-    "MOVERS", "Feed", "NarrowPlan", "PipelinePlan", "SendTile", "WriteRows", "narrowed", "obstacle_to_pipeline", "packed", "pipelined",
-    "print_narrow", "print_pipeline",
+    "MOVERS", "Feed", "NarrowPlan", "PipelinePlan", "SendTile", "WriteRows", "narrowed", "obstacle_to_pipeline", "packed",
+    "pipelined", "print_narrow", "print_pipeline",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from portakern.backend import Target, TensorMap
 from portakern.emit.clike import Printer
@@ -17,32 +18,43 @@ from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import dims_of, tiles_of
 from portakern.errors import ScheduleError
 from portakern.ir import tile as t
+from portakern.ir.schedule import Nest, Schedule
 
 from ..addresses import CudaAccess
 from ..plans import CudaKernelPlan
 from .planning import ANYWHERE, described, loads_of, obstacle_to_map, origins_of
 
-COLUMNS, WARPS, PARTS, LOADS = 128, 8, 4, 8
-"""Of 29 geometries for 1 x 8192 x 8192 bf16 on an H200 the best one for both ways of storing the matrix: 36 us, cuBLAS 36.6."""
+PARTS, LOADS = 4, 8
+LEAST_COLUMNS = 128
+
+_COLUMNS, _ROWS, _STAGES = 64, 32, 3
+"""Boxes of 4 KB.  1 x 8192 x 8192 bf16 on an H200: 33.2 us with 16 warps, 33.5 with 8 warps in clusters of two; a kernel that
+only reads as many bytes takes 31.5, cuBLAS 34.9, loads by threads 34.4.  With boxes of 2 KB it took 36 us and more."""
+
+_SHAPES = ((16, 1, 2), (8, 2, 4))
+"""Warps of a block, blocks that fit on an SM with their boxes, and the largest cluster: of four blocks that fill an SM each,
+not as many clusters fit on the device as it has SMs for (45 us)."""
 
 _BLOCKS_AT_ONCE = 2
 """Blocks on an SM: as many as leave a thread registers for its loads of 16 bytes on their way."""
 
 _WIDTHS = (64, 128, 256)
 _MOST_ROWS = 32
+_DEEP = 256
+"""Coordinates of the contracted axis in a box of columns: 16 bytes a lane."""
 
 
 @dataclass(frozen=True)
 class Boxes:
-    """How the copy engine brings the matrix: ``slots`` boxes of ``rows`` rows for each warp."""
+    """How the copy engine brings the matrix: ``slots`` boxes of ``lines`` rows, or columns, for each warp."""
 
     map: TensorMap
-    rows: int
+    lines: int
     slots: int
 
-    def bytes(self, columns: int, warps: int) -> int:
+    def bytes(self, warps: int) -> int:
         """Of all boxes of a block and a barrier for each; elements have 16 bits."""
-        return warps * self.slots * (self.rows * columns * 2 + 8)
+        return warps * self.slots * (prod(self.map.box) * 2 + 8)
 
 
 @dataclass(frozen=True)
@@ -56,13 +68,13 @@ class NarrowPlan(CudaKernelPlan):
     arguments: tuple[str, ...] = ()
     before: tuple[p.Statement, ...] = ()
     after: tuple[p.Statement, ...] = ()
-    columns: int = COLUMNS
+    columns: int = LEAST_COLUMNS
     parts: int = PARTS
     boxes: Boxes | None = None
 
     @property
     def dynamic_bytes(self) -> int:
-        return (self.boxes.bytes(self.columns, self.warps) if self.boxes else 0) + (self.warps + 1) * self.columns * 4
+        return (self.boxes.bytes(self.warps) if self.boxes else 0) + (self.warps + 1) * self.columns * 4
 
     @property
     def maps(self) -> tuple[TensorMap, ...]:
@@ -71,9 +83,29 @@ class NarrowPlan(CudaKernelPlan):
     def __str__(self) -> str:
         head, _, rest = super().__str__().partition("    layout")
         cluster = f"    clusters of {self.parts} blocks share the contracted axis out; the first of each has the sums\n"
+        cluster = cluster if self.parts > 1 else ""
         if self.boxes:
-            cluster += f"    each warp has {self.boxes.slots} boxes of {self.boxes.rows} x {self.columns} on their way\n"
+            size = " x ".join(map(str, self.boxes.map.box))
+            cluster += f"    each warp has {self.boxes.slots} boxes of {size} on their way\n"
         return f"{head}{cluster}    layout{rest}"
+
+
+def narrow_schedules(nest: Nest, units: int) -> list[Schedule]:
+    """Of a row times a matrix, best first: as many blocks as fit on the device at once, or nearly."""
+    m, n, k = (nest.role(x)[0] for x in "mnk")
+    columns = -(-n.extent // _COLUMNS) if isinstance(n.extent, int) else units
+    blocks = columns * prod(a.extent if isinstance(a.extent, int) else 1 for a in nest.role("batch"))
+    found: list[tuple[float, Schedule]] = []
+    for warps, at_once, most in _SHAPES:
+        parts = most
+        while parts > 1 and blocks * parts > units * at_once:
+            parts //= 2
+        sizes = {m.name: 16, n.name: _COLUMNS, k.name: _ROWS}
+        tiles = tuple((a.name, sizes.get(a.name, 1)) for a in nest.axes)
+        made = Schedule(tiles, _STAGES, warps, (("cluster", f"1x{parts}"),))
+        rounds = -(-blocks * parts // (units * at_once))
+        found.append((-blocks * parts / (rounds * units * at_once), made))
+    return [s for _, s in sorted(found, key=lambda x: round(x[0], 1))]
 
 
 def narrowed(plan: CudaKernelPlan, kernel: t.Kernel, target: Target) -> CudaKernelPlan:
@@ -100,8 +132,11 @@ def narrowed(plan: CudaKernelPlan, kernel: t.Kernel, target: Target) -> CudaKern
         return plan
     assert step.a.shared is not None and step.b.shared is not None
     found = _plan(plan, kernel, loop, step, stages[step.a.shared].access, stages[step.b.shared].access, loads, dot.axis)
-    room = target.device.count("shared_bytes_per_block")
-    return _through_boxes(found, kernel, loop, loads, (dot.axis, col), room) if found else plan
+    if found is None:
+        return plan
+    made = _through_boxes(found, kernel, loop, loads, (dot.axis, col), target.device.count("shared_bytes_per_block"))
+    loaded = made.boxes is None and made.word == "row_times_columns"
+    return plan if loaded and columns // plan.warps % LOADS else made
 
 
 def _plan(plan: CudaKernelPlan, kernel: t.Kernel, loop: p.Loop, step: p.Dot, a: p.Access, b: p.Access,
@@ -109,7 +144,7 @@ def _plan(plan: CudaKernelPlan, kernel: t.Kernel, loop: p.Loop, step: p.Dot, a: 
     """``None`` where the matrix is not read 16 bytes at a time, or the sum begins elsewhere than at zero."""
     by_rows = dims_of(loads[1])[0][0] == depth
     columns = step.place.layout.cols
-    if not isinstance(b, CudaAccess) or not b.aligned or (not by_rows and columns // plan.warps % LOADS):
+    if not isinstance(b, CudaAccess) or not b.aligned:
         return None
     at = plan.body.index(loop)
     start = next((s for s in plan.body[:at] if isinstance(s, p.Fill) and s.name == step.acc), None)
@@ -120,8 +155,8 @@ def _plan(plan: CudaKernelPlan, kernel: t.Kernel, loop: p.Loop, step: p.Dot, a: 
     left = [b.left[1 if by_rows else 0]] if b.left and b.left[1 if by_rows else 0] != str(columns) else []
     arguments = ("dynamic_shared", str(origins[0]), stride, str(origins[1]), b.strides[0], loop.end, *left)
     parts = _parts(kernel)
-    fields = {**vars(plan), "shared": (), "blocks": plan.blocks * parts,
-              "products": f"fused multiply-adds; {parts} blocks of a cluster share the sums"}  # fmt: skip
+    products = "fused multiply-adds" + (f"; {parts} blocks of a cluster share the sums" if parts > 1 else "")
+    fields = {**vars(plan), "shared": (), "blocks": plan.blocks * parts, "products": products}
     return NarrowPlan(
         **fields, word="row_times_rows" if by_rows else "row_times_columns", acc=step.acc, arguments=arguments,
         before=tuple(_shared_out(s, parts) for s in plan.body[:at] if s is not start), after=plan.body[at + 1 :],
@@ -142,13 +177,20 @@ def _parts(kernel: t.Kernel) -> int:
 
 def _through_boxes(plan: NarrowPlan, kernel: t.Kernel, loop: p.Loop, loads: Sequence[t.Load], dims: tuple[str, str],
                    shared: int) -> NarrowPlan:  # fmt: skip
-    """``plan`` with the matrix brought by the copy engine, where it is stored row by row and can be."""
-    rows = kernel.axis[dims[0]].tile
-    if plan.word != "row_times_rows" or rows > _MOST_ROWS or obstacle_to_map(loads[1], list(dims), kernel):
+    """``plan`` with the matrix brought by the copy engine, where that can be.
+
+    Boxes have as many elements either way: rows of the block's columns, or columns of 256 coordinates.
+    """
+    rows, by_rows = kernel.axis[dims[0]].tile, plan.word == "row_times_rows"
+    order = list(dims if by_rows else reversed(dims))
+    lines = rows if by_rows else rows * plan.columns // _DEEP
+    across = plan.columns // lines if lines and plan.columns % lines == 0 else 0
+    fits = rows <= _MOST_ROWS and (by_rows or (0 < across <= plan.warps and plan.warps % across == 0))
+    if not fits or obstacle_to_map(loads[1], order, kernel):
         return plan
     assert loop.pipeline is not None
     name = str(getattr(loads[1].buffer, "name", "matrix"))
-    spec, batch = described(plan, loads[1], dims, f"{name}_map", (rows, plan.columns), swizzle=0)
+    spec, batch = described(plan, loads[1], order, f"{name}_map", (lines, plan.columns if by_rows else _DEEP), swizzle=0)
     origins = origins_of(plan, kernel)
     _, left, stride, _, _, depth, *_ = plan.arguments
     at = [origins[axis] for axis in (dims[1], *reversed(batch))]
@@ -158,7 +200,7 @@ def _through_boxes(plan: NarrowPlan, kernel: t.Kernel, loop: p.Loop, loads: Sequ
     kept = [q for q in plan.params if q is not matrix or q.name in read]
     before = tuple(s for s in plan.before if not isinstance(s, p.Scalar) or s.name in read)
     made = replace(plan, params=(p.Param(spec.name, matrix.dtype, "map", source=spec.name), *kept), arguments=arguments,
-                   before=before, boxes=Boxes(spec, rows, loop.pipeline.slots))
+                   before=before, boxes=Boxes(spec, lines, loop.pipeline.slots))
     return made if made.dynamic_bytes <= shared else plan
 
 
@@ -175,30 +217,37 @@ def _from_zero(origin: str, var: str) -> str | None:
 
 def _shared_out(s: p.Statement, parts: int) -> p.Statement:
     """Blocks of a cluster have the same tile."""
-    return replace(s, text=s.text.replace("blockIdx.x", f"blockIdx.x / {parts}")) if isinstance(s, p.Scalar) else s
+    if parts == 1 or not isinstance(s, p.Scalar):
+        return s
+    return replace(s, text=s.text.replace("blockIdx.x", f"blockIdx.x / {parts}"))
 
 
 def print_narrow(printer: Printer, k: NarrowPlan) -> list[str]:
     """Lines of the kernel; ``printer`` prints the statements inside."""
     plain = printer.dialect
     at_once = 1 if k.boxes else _BLOCKS_AT_ONCE
-    bounds = f"__cluster_dims__({k.parts}, 1, 1) __launch_bounds__({k.threads}, {at_once})"
+    cluster = f"__cluster_dims__({k.parts}, 1, 1) " if k.parts > 1 else ""
+    bounds = f"{cluster}__launch_bounds__({k.threads}, {at_once})"
     printer.dialect = replace(plain, kernel=plain.kernel.replace("__launch_bounds__({threads})", bounds))
     opening = Printer.opening(printer, k)
     printer.dialect = plain
     (acc,) = (x for x in k.layouts if x.kind == "accumulator")
-    how = f"{k.boxes.rows}, {k.boxes.slots}" if k.boxes else str(LOADS)
+    how = f"{k.boxes.lines}, {k.boxes.slots}" if k.boxes else str(LOADS)
     call = printer.dialect.word(k.word, f"{acc.name}, {k.parts}, {how}", *k.arguments)
-    note = f"; each warp has {k.boxes.slots} boxes of {k.boxes.rows} rows on their way" if k.boxes else ""
+    who = "The blocks of a cluster sum parts" if k.parts > 1 else "A block has the sums"
+    notes = [f"// {who} of {acc.cols} columns{', the first has the whole' if k.parts > 1 else ''}."]
+    if k.boxes:
+        lines = "rows" if k.word == "row_times_rows" else "columns"
+        notes[0] += f" Each warp has {k.boxes.slots} boxes of {k.boxes.lines} {lines} on their way."
     body = [
         *(f"using {x.name} = pk::OneRow<{x.rows}, {x.cols}, {k.threads}>;  // one row, columns along {x.axes[1]}"
           if x is acc else line for x, line in zip(k.layouts, printer.usings(k), strict=True)),
         "extern __shared__ __align__(1024) unsigned char dynamic_shared[];",
         "",
         *printer.statements(k.before),
-        f"// The blocks of a cluster sum parts of {acc.cols} columns, the first has the whole{note}.",
+        *notes,
         f"auto {k.acc} = {call};",
-        f"if (pk::Cluster<1, {k.parts}>::rank() != 0) return;",
+        *([f"if (pk::Cluster<1, {k.parts}>::rank() != 0) return;"] if k.parts > 1 else []),
         *printer.statements(k.after),
     ]  # fmt: skip
     return [*opening, *("    " + line if line else "" for line in body), "}"]

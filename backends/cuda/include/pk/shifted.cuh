@@ -1,5 +1,5 @@
-// Rows that 16 bytes at a time do not fit. Of 16-bit elements that begin anywhere they are put together from the two aligned words
-// they lie in, which neighbouring lanes share through the cache.
+// Rows that 16 bytes at a time do not fit. Of 16-bit elements that begin anywhere they are put together from the two aligned
+// words they lie in, which neighbouring lanes share through the cache.
 #pragma once
 #include "pk/base.cuh"
 #include "pk/layout.cuh"
@@ -22,8 +22,8 @@ PK_DEVICE uint4 shifted(uint4 low, uint4 high, unsigned shift) {
     return {word(0), word(1), word(2), word(3)};
 }
 
-/// As load<L>, for columns that are contiguous and rows that are not aligned. Reads nothing outside: what lies past a row is the
-/// next one, and the last vectors of the last row are read element by element.
+/// As load<L>, for columns that are contiguous and rows that are not aligned. Reads nothing outside: what lies past a row is
+/// the next one, and the last vectors of the last row are read element by element.
 template <class L, class T>
 PK_DEVICE Tile<T, L> load_shifted(const T* origin, int64_t row_stride, int64_t, int rows_left = kAll, int cols_left = kAll,
                                   T pad = T()) {
@@ -51,9 +51,10 @@ PK_DEVICE Tile<T, L> load_shifted(const T* origin, int64_t row_stride, int64_t, 
     return y;
 }
 
-/// As store, to rows that begin at multiples of 16 bytes and that may end within a vector, whose elements are written one by one.
+/// As store, to rows that begin at multiples of 16 bytes and may end within a vector, whose elements are written one by one.
 template <class T, class L>
-PK_DEVICE void store_rows(const Tile<T, L>& x, T* origin, int64_t row_stride, int64_t, int rows_left = kAll, int cols_left = kAll) {
+PK_DEVICE void store_rows(const Tile<T, L>& x, T* origin, int64_t row_stride, int64_t, int rows_left = kAll,
+                          int cols_left = kAll) {
     using A = Access<T, L>;
     if (!owns<L>(thread())) return;
 #pragma unroll
@@ -74,11 +75,11 @@ PK_DEVICE void store_rows(const Tile<T, L>& x, T* origin, int64_t row_stride, in
         }
 }
 
-/// The way of fragments to rows that begin anywhere. Eight rows at a time, each warp puts what it holds into shared memory of its
-/// own and writes it from there: every row at once, 16 bytes a lane between the first and the last that are aligned.
+/// The way of fragments to rows that begin anywhere. Eight rows at a time, each warp puts what it holds into shared memory of
+/// its own and writes it from there: every row at once, 16 bytes a lane between the first and the last that are aligned.
 template <class T, class L> struct RowWriter {
     static constexpr int pitch = L::warp_cols + 8;  // the lanes of a fragment write to different banks
-    static_assert(sizeof(T) == 2 && L::warp_cols % 8 == 0 && L::warp_cols <= 8 * kWarp, "a lane has a vector of each row at most");
+    static_assert(sizeof(T) == 2 && L::warp_cols % 8 == 0 && L::warp_cols <= 8 * kWarp, "a lane has one vector of a row at most");
 
     T* kept;
 

@@ -1,6 +1,6 @@
 // A row times a matrix: a matter of reading the matrix once, as fast as memory gives it. The contracted axis is shared out to
-// the warps of a block and to the blocks of a cluster, which hand their sums over through each other's shared memory (Hopper and
-// later). Each warp keeps much of the matrix on its way: in boxes that the copy engine brings to shared memory, or where it
+// the warps of a block and to the blocks of a cluster, which hand their sums over through each other's shared memory (Hopper
+// and later). Each warp keeps much of the matrix on its way: in boxes that the copy engine brings to shared memory, or where it
 // cannot, in loads of 16 bytes a lane.
 #pragma once
 #include "pk/base.cuh"
@@ -52,8 +52,8 @@ template <int N, class T> PK_DEVICE void add_rows(float (&sum)[8], const float (
     }
 }
 
-// Adds up what the warps of a block and then the blocks of a cluster have found for each column, in this order. `partial`: warps
-// x columns, then the block's sums.
+// Adds up what the warps of a block and then the blocks of a cluster have found for each column, in this order. `partial`:
+// warps x columns, then the block's sums.
 template <class L, int Parts> PK_DEVICE Tile<float, L> sum_of_parts(float* partial) {
     constexpr int warps = L::threads / kWarp;
     float* whole = partial + warps * L::cols;
@@ -62,15 +62,17 @@ template <class L, int Parts> PK_DEVICE Tile<float, L> sum_of_parts(float* parti
     float sum = 0;
 #pragma unroll
     for (int w = 0; w < warps; ++w) sum += partial[w * L::cols + col];
-    if (thread() == col) whole[col] = sum;
-    Cluster<1, Parts>::sync();
     Tile<float, L> total;
     total.v[0] = sum;
-    if (Cluster<1, Parts>::rank() == 0) {
+    if constexpr (Parts > 1) {
+        if (thread() == col) whole[col] = sum;
+        Cluster<1, Parts>::sync();
+        if (Cluster<1, Parts>::rank() == 0) {
 #pragma unroll
-        for (int part = 1; part < Parts; ++part) total.v[0] += *ptx::in_block(&whole[col], part);
+            for (int part = 1; part < Parts; ++part) total.v[0] += *ptx::in_block(&whole[col], part);
+        }
+        Cluster<1, Parts>::sync();  // no block leaves while its sums are being read
     }
-    Cluster<1, Parts>::sync();  // no block leaves while its sums are being read
     return total;
 }
 
@@ -86,48 +88,120 @@ template <class L, int Parts> PK_DEVICE Tile<float, L> sum_of_lanes(float* parti
     return sum_of_parts<L, Parts>(partial);
 }
 
-/// Sums over k of a[k] b[k, n] for the columns of L from `col` on, in the first block of each cluster of `Parts`. The engine brings
-/// boxes of `Rows` x L::cols to shared memory; each warp has `Slots` of its own and asks for the next box as soon as it has read
-/// one, so that no warp waits for another until all have their sums. Batches are the innermost first.
-template <class L, int Parts, int Rows, int Slots, class T, class... Batch>
-PK_DEVICE Tile<float, L> row_times_rows(void* memory, const T* a, int64_t stride, const TensorMap& b, int64_t depth, int64_t col,
-                                        Batch... batch) {
-    constexpr int warps = L::threads / kWarp, lanes = L::cols / 8, at_once = kWarp / lanes, box = Rows * L::cols;
-    static_assert(at_once >= 1 && Rows <= kWarp && Rows % at_once == 0, "a warp reads whole rows, and has a lane for each of a box");
-    T* slots = static_cast<T*>(memory) + warp() * Slots * box;
-    auto* barriers = reinterpret_cast<uint64_t*>(static_cast<T*>(memory) + warps * Slots * box);
-    auto* full = barriers + warp() * Slots;
-    const int64_t step = int64_t(Parts) * warps * Rows;
-    const auto ask = [&](int slot, int64_t k) {
-        if (k >= depth) return;
-        ptx::barrier_expect(full + slot, box * static_cast<int>(sizeof(T)));
-        ptx::copy_box(slots + slot * box, b, full + slot, static_cast<int>(col), static_cast<int>(k), static_cast<int>(batch)...);
-    };
-    int64_t k = int64_t(Cluster<1, Parts>::rank() * warps + warp()) * Rows;
-    if (elected()) {
-        for (int i = 0; i < Slots; ++i) ptx::barrier_init(full + i, 1);
-        ptx::barriers_ready();
-        ptx::fence_async_proxy();
-        for (int i = 0; i < Slots; ++i) ask(i, k + i * step);
+// Adds up what the lanes of a warp have for each of N columns from `first` on.
+template <class L, int N> PK_DEVICE void store_sums(float* partial, float (&sum)[N], int first) {
+#pragma unroll
+    for (int c = 0; c < N; ++c) {
+#pragma unroll
+        for (int mask = 1; mask < kWarp; mask *= 2) sum[c] += __shfl_xor_sync(~0u, sum[c], mask);
+        if (lane() == 0) partial[warp() * L::cols + first + c] = sum[c];
     }
-    __syncwarp();
-    float sum[8] = {};
-    for (int slot = 0, parity = 0; k < depth; k += step) {
-        const float left = lane() < Rows && k + lane() < depth ? float(a[(k + lane()) * stride]) : 0.0f;
+}
+
+/// What one of `Warps` warps has on its way: `Slots` boxes of `Elements` elements in shared memory, which the copy engine fills
+/// and this warp reads. It asks for the next one as soon as it has read one, and waits for no other warp.
+template <class T, int Elements, int Slots, int Warps> struct WarpBoxes {
+    static constexpr int barriers_at = Warps * Slots * Elements * static_cast<int>(sizeof(T));
+    static constexpr int bytes = barriers_at + Warps * Slots * 8;
+
+    T* data;
+    uint64_t* full;
+    int slot = 0, parity = 0;
+
+    PK_DEVICE explicit WarpBoxes(void* memory)
+        : data(static_cast<T*>(memory) + warp() * Slots * Elements),
+          full(reinterpret_cast<uint64_t*>(static_cast<unsigned char*>(memory) + barriers_at) + warp() * Slots) {
+        if (elected()) {
+            for (int i = 0; i < Slots; ++i) ptx::barrier_init(full + i, 1);
+            ptx::barriers_ready();
+            ptx::fence_async_proxy();
+        }
+        __syncwarp();
+    }
+
+    /// Asks for the box at these coordinates (the innermost first) in slot `which`.
+    template <class... At> PK_DEVICE void ask(int which, const TensorMap& map, At... at) {
+        if (!elected()) return;
+        ptx::barrier_expect(full + which, Elements * static_cast<int>(sizeof(T)));
+        ptx::copy_box(data + which * Elements, map, full + which, static_cast<int>(at)...);
+    }
+    PK_DEVICE const T* arrived() {
         ptx::barrier_wait(full + slot, parity);
+        return data + slot * Elements;
+    }
+    /// All lanes have read the box that arrived; its slot, which is free again.
+    PK_DEVICE int done() {
+        __syncwarp();
+        const int free = slot;
+        if (++slot == Slots) slot = 0, parity ^= 1;
+        return free;
+    }
+};
+
+/// Sums over k of a[k] b[k, n] for the columns of L from `col` on, in the first block of each cluster of `Parts`, with the
+/// matrix stored row by row: boxes have `Rows` rows. Batches are the innermost first.
+template <class L, int Parts, int Rows, int Slots, class T, class... Batch>
+PK_DEVICE Tile<float, L> row_times_rows(void* memory, const T* a, int64_t stride, const TensorMap& b, int64_t depth,
+                                        int64_t col, Batch... batch) {
+    constexpr int warps = L::threads / kWarp, lanes = L::cols / 8, at_once = kWarp / lanes;
+    static_assert(at_once >= 1 && Rows <= kWarp && Rows % at_once == 0, "a warp reads whole rows, a lane has one of `a`");
+    using Boxes = WarpBoxes<T, Rows * L::cols, Slots, warps>;
+    Boxes boxes(memory);
+    const int64_t step = int64_t(Parts) * warps * Rows;
+    int64_t k = int64_t(Cluster<1, Parts>::rank() * warps + warp()) * Rows;
+    for (int i = 0; i < Slots; ++i)
+        if (k + i * step < depth) boxes.ask(i, b, col, k + i * step, batch...);
+    float sum[8] = {};
+    for (; k < depth; k += step) {
+        const float left = lane() < Rows && k + lane() < depth ? float(a[(k + lane()) * stride]) : 0.0f;
+        const T* box = boxes.arrived();
 #pragma unroll
         for (int r = 0; r < Rows; r += at_once) {  // lanes run on into the next row
             float right[8];
-            widen<T>(right, *reinterpret_cast<const uint4*>(slots + slot * box + r * L::cols + lane() * 8));
+            widen<T>(right, *reinterpret_cast<const uint4*>(box + r * L::cols + lane() * 8));
             const float x = __shfl_sync(~0u, left, r + lane() / lanes);
 #pragma unroll
             for (int e = 0; e < 8; ++e) sum[e] += x * right[e];
         }
-        __syncwarp();
-        if (elected()) ask(slot, k + Slots * step);
-        if (++slot == Slots) slot = 0, parity ^= 1;
+        const int free = boxes.done();
+        if (k + Slots * step < depth) boxes.ask(free, b, col, k + Slots * step, batch...);
     }
-    return sum_of_lanes<L, Parts>(reinterpret_cast<float*>(barriers + warps * Slots), sum);
+    return sum_of_lanes<L, Parts>(reinterpret_cast<float*>(static_cast<unsigned char*>(memory) + Boxes::bytes), sum);
+}
+
+/// The same with the matrix stored column by column: boxes have 256 of k for `Columns` columns, which a warp keeps to.
+template <class L, int Parts, int Columns, int Slots, class T, class... Batch>
+PK_DEVICE Tile<float, L> row_times_columns(void* memory, const T* a, int64_t stride, const TensorMap& b, int64_t depth,
+                                           int64_t col, Batch... batch) {
+    constexpr int warps = L::threads / kWarp, deep = 8 * kWarp, across = L::cols / Columns, down = warps / across;
+    static_assert(L::cols % Columns == 0 && warps % across == 0, "warps take the same number of columns");
+    using Boxes = WarpBoxes<T, Columns * deep, Slots, warps>;
+    Boxes boxes(memory);
+    const int first = warp() % across * Columns;
+    const int64_t step = int64_t(Parts) * down * deep;
+    int64_t k = int64_t(Cluster<1, Parts>::rank() * down + warp() / across) * deep;
+    for (int i = 0; i < Slots; ++i)
+        if (k + i * step < depth) boxes.ask(i, b, k + i * step, col + first, batch...);
+    float sum[Columns] = {};
+    for (; k < depth; k += step) {
+        float left[8];
+        read_some<1>(left, a, stride, k + lane() * 8, depth);
+        const T* box = boxes.arrived();
+#pragma unroll
+        for (int c = 0; c < Columns; ++c) {
+            float right[8];
+            widen<T>(right, *reinterpret_cast<const uint4*>(box + c * deep + lane() * 8));
+#pragma unroll
+            for (int e = 0; e < 8; ++e) sum[c] += left[e] * right[e];
+        }
+        const int free = boxes.done();
+        if (k + Slots * step < depth) boxes.ask(free, b, k + Slots * step, col + first, batch...);
+    }
+    auto* partial = reinterpret_cast<float*>(static_cast<unsigned char*>(memory) + Boxes::bytes);
+    for (int i = lane(); i < L::cols; i += kWarp) partial[warp() * L::cols + i] = 0.0f;  // columns of other warps
+    __syncwarp();
+    store_sums<L>(partial, sum, first);
+    return sum_of_parts<L, Parts>(partial);
 }
 
 /// The same with loads, for the columns that are left of a matrix stored row by row (`row_stride` apart, columns contiguous).
@@ -183,12 +257,7 @@ PK_DEVICE Tile<float, L> row_times_columns(void* memory, const T* a, int64_t str
                 for (int e = 0; e < 8; ++e) sum[c] += left[e] * right[e];
             }
         }
-#pragma unroll
-        for (int c = 0; c < Loads; ++c) {
-#pragma unroll
-            for (int mask = 1; mask < kWarp; mask *= 2) sum[c] += __shfl_xor_sync(~0u, sum[c], mask);
-            if (lane() == 0) partial[warp() * L::cols + first + c] = sum[c];
-        }
+        store_sums<L>(partial, sum, first);
     }
     return sum_of_parts<L, Parts>(partial);
 }
