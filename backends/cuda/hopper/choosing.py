@@ -110,7 +110,8 @@ def _in_parts(nest: Nest, fitting: Sequence[_Tile], units: int) -> list[Schedule
 def _microseconds(t: _Tile, parts: int, nest: Nest, units: int) -> float:
     m, n, k = (_extent(nest.role(x)[0]) for x in "mnk")
     batches = prod(map(_extent, nest.role("batch")))
-    blocks, steps = _tiles(t, nest) * parts, -(-(-(-k // t.k)) // parts)
+    blocks, whole = _tiles(t, nest) * parts, -(-k // t.k)
+    steps = -(-whole // parts)
     at_once = min(blocks, units)
     step = max(t.m * t.n * t.k * _US_PER_ELEMENT, t.step_bytes / 1e3 / _SM_KB_PER_US,
                t.step_bytes / 1e3 * at_once / _ALL_KB_PER_US)  # fmt: skip
