@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from portakern.spec.operator import Operator
 from portakern.study.built import Built
 from portakern.study.judge import CANDIDATE_MEMORY, CANDIDATE_S, judge
 from portakern.study.keeping import keeper
+from portakern.study.porting import porting_notes
 from portakern.study.row import Row
 from portakern.study.study import Runner, Study
 from portakern.study.task import Task, task_of
@@ -80,7 +82,8 @@ def compare(
     asked = works(typical(op, values), registry().match(patterns), dtypes, schedule)
     runner = Runner("compared", jobs, keep_sources=True, timing={"against": list(against)}, full_check=False,
                     sink=keeper(store))  # fmt: skip
-    return runner.run(asked)
+    study = runner.run(asked)
+    return replace(study, porting=porting_notes(study.rows))
 
 
 def evaluate(

@@ -10,6 +10,7 @@ from portakern.cli import options
 from portakern.cli.bench import time_limit
 from portakern.errors import UsageError
 from portakern.spec.load import load_operator
+from portakern.study.porting import notes_text, porting_notes
 from portakern.study.provenance import environment
 from portakern.study.results import read_results
 from portakern.study.row import Row
@@ -47,12 +48,13 @@ def run(args: argparse.Namespace) -> int:
         name = load_operator(args.operator).name
         joined = [(row, file) for row, file in joined if row.operator == name]
     origins = ["here"] * len(study.rows) + [origin(row, file) for row, file in joined] if joined else []
-    study = Study((*study.rows, *(row for row, _ in joined)), study.environment, study.sources, study.assemblies)
+    rows = (*study.rows, *(row for row, _ in joined))
+    study = Study(rows, study.environment, study.sources, study.assemblies, porting_notes(rows))
     if args.html is not None:
         study.to_html(args.html)
 
     def shown(rows: Sequence[Row]) -> str:
-        return text_table(rows, origins)
+        return "\n".join([text_table(rows, origins), *([notes_text(study.porting)] if study.porting else [])])
 
     return options.finish(study, "compared", args.json, args.samples, shown)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
 from portakern.study import table
+from portakern.study.porting import Note
 from portakern.study.row import EVIDENCE, Row
 
 _MEANINGS = {
@@ -40,8 +41,9 @@ pre { overflow-x: auto; background: var(--faint); padding: .8rem; border-radius:
 
 
 def page(
-    rows: tuple[Row, ...], environment: Mapping[str, Any], sources: Mapping[str, str], assemblies: Mapping[str, str]
-) -> str:
+    rows: tuple[Row, ...], environment: Mapping[str, Any], sources: Mapping[str, str], assemblies: Mapping[str, str],
+    porting: Sequence[Note] = (),
+) -> str:  # fmt: skip
     """The whole page; ``sources`` and ``assemblies`` are texts by their hash."""
     operators = ", ".join(dict.fromkeys(r.operator for r in rows)) or "nothing"
     parts = [
@@ -50,6 +52,7 @@ def page(
         _levels(rows),
         _table(rows),
         _errors(rows),
+        _porting(porting),
         _machines(rows),
         _texts("Sources", rows, sources, lambda r: r.source_hash),
         _texts("Assembly", rows, assemblies, lambda r: r.binary_hash),
@@ -140,6 +143,20 @@ def _errors(rows: tuple[Row, ...]) -> str:
         items.append(f'<details open><summary>{escape(title)}</summary><p class="error">'
                      f"{escape(r.error['message'] + hint)}</p></details>")
     return "<h2>What went wrong</h2>\n" + "\n".join(items)
+
+
+def _porting(notes: Sequence[Note]) -> str:
+    """What differs between the targets, by pairs."""
+    if not notes:
+        return ""
+    parts = ["<h2>Moving the kernel</h2>"]
+    for origin, target in dict.fromkeys((n.origin, n.target) for n in notes):
+        mine = [n for n in notes if (n.origin, n.target) == (origin, target)]
+        lines = "".join(f"<tr><td>{escape(n.topic)}</td><td class=\"wide\">{escape(n.text)}</td>"
+                        f'<td class="wide note">{escape("; ".join(n.sources))}</td></tr>' for n in mine)  # fmt: skip
+        parts.append(f"<h3>{escape(origin)} to {escape(target)}</h3>"
+                     f'<div class="scroll"><table><tbody>{lines}</tbody></table></div>')  # fmt: skip
+    return "\n".join(parts)
 
 
 def _machines(rows: tuple[Row, ...]) -> str:

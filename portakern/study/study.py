@@ -11,6 +11,7 @@ from typing import Any
 from portakern.errors import PortakernError
 from portakern.registry import registry
 from portakern.study import steps
+from portakern.study.porting import Note, notes_text
 from portakern.study.provenance import environment
 from portakern.study.report import page
 from portakern.study.row import Row, without_samples
@@ -32,12 +33,16 @@ Progress = Callable[[int, int, Row], None]
 
 @dataclass(frozen=True)
 class Study:
-    """Rows with the machine they were taken on.  Those joined from elsewhere keep an environment of their own."""
+    """Rows with the machine they were taken on.  Those joined from elsewhere keep an environment of their own.
+
+    ``porting`` says what differs between the targets of a comparison.
+    """
 
     rows: tuple[Row, ...]
     environment: dict[str, Any] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
     assemblies: dict[str, str] = field(default_factory=dict)
+    porting: tuple[Note, ...] = ()
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)
@@ -49,15 +54,16 @@ class Study:
         return self.table()
 
     def table(self) -> str:
-        """Plain text, one line per row."""
-        return text_table(self.rows)
+        """Plain text, one line per row, and below it what differs between the targets."""
+        return "\n".join([text_table(self.rows), *([notes_text(self.porting)] if self.porting else [])])
 
     def to_dict(self, samples: bool = False) -> dict[str, Any]:
         """As the commands' JSON; with the raw samples of every time where ``samples`` is set."""
         from portakern import __version__
 
         rows = [(r if samples else without_samples(r)).to_dict() for r in self.rows]
-        return {"portakern": __version__, "environment": self.environment, "rows": rows}
+        porting = {"porting": [n.to_dict() for n in self.porting]} if self.porting else {}
+        return {"portakern": __version__, "environment": self.environment, "rows": rows, **porting}
 
     def to_json(self, file: str | Path | None = None, samples: bool = False) -> str:
         """The JSON text, also written to ``file`` where one is named."""
@@ -68,7 +74,7 @@ class Study:
 
     def to_html(self, file: str | Path | None = None) -> str:
         """One self-contained page, also written to ``file`` where one is named."""
-        text = page(self.rows, self.environment, self.sources, self.assemblies)
+        text = page(self.rows, self.environment, self.sources, self.assemblies, self.porting)
         if file is not None:
             write_text(file, text)
         return text
@@ -132,7 +138,8 @@ class Runner:
         self._perform(first, min(self.jobs, len(works)))
         self._perform(self._to_time, 1)
         rows = tuple(self._rows[i] for i in range(len(works)))
-        return Study(rows, environment(), *(self._texts() if self.keep_sources else ()))
+        sources, assemblies = self._texts() if self.keep_sources else ({}, {})
+        return Study(rows, environment(), sources, assemblies)
 
     def _perform(self, tasks: Sequence[Task], jobs: int) -> None:
         if tasks:
