@@ -74,7 +74,7 @@ class KernelCost:
     resident: int
     waves: int
     cycles: float
-    rounds: int
+    rounds: float
     loops: tuple[LoopCost, ...]
     mix: Mapping[Unit, int]
     instructions: int
@@ -189,9 +189,12 @@ def price(dispatch: Dispatch, device: Device, footprint: float = 0.0) -> KernelC
         device.value("last_level_cache", 0.0),
         scale,
     )
-    board = _Board(kernel, device, block, resident, _load_latency(device, shares))
+    latency = _load_latency(device, shares)
+    board = _Board(kernel, device, block, resident, latency)
     cycles = board.cycles * scale
-    rounds = -(-kernel.blocks // (units * resident))
+    rounds, rest = divmod(kernel.blocks, units * resident)
+    last = -(-rest // units)
+    tail = 0.0 if not last else 1.0 if last == resident else _Board(kernel, device, block, last, latency).cycles / board.cycles
     cost = KernelCost(
         dispatch.kernel,
         device,
@@ -203,7 +206,7 @@ def price(dispatch: Dispatch, device: Device, footprint: float = 0.0) -> KernelC
         resident,
         board.on_simd,
         cycles,
-        rounds,
+        rounds + tail,
         tuple(board.loop_costs()),
         board.mix(kernel.trace(block, 0).steps),
         len(kernel.trace(block, 0).steps),

@@ -23,7 +23,7 @@ def lines(cost: KernelCost) -> list[str]:
         f"  {cost.blocks} workgroups of {cost.threads} threads; {u.registers} registers{agprs}{spills}{scratch}, "
         f"{cost.shared_bytes} B LDS; occupancy {cost.fits.share:.0%} ({cost.fits.blocks} workgroups a CU), "
         f"limited by {cost.fits.limiter}",
-        f"  {cost.rounds} round{'s' if cost.rounds > 1 else ''} of {d.count('units')} CUs x {cost.resident}; "
+        f"  {cost.rounds:.3g} round{'s' if cost.rounds > 1 else ''} of {d.count('units')} CUs x {cost.resident}; "
         f"{cost.cycles:.0f} cycles a round with {cost.waves} wave{'s' if cost.waves > 1 else ''} on a SIMD; "
         f"{cost.instructions} instructions a wave: {_mix(cost.mix)}",
     ]
