@@ -171,7 +171,8 @@ def emits_the_library(backend: Backend, language: Language) -> None:
             assert source.sizes == program.sizes, "the source takes other open dims than the program has"
             known = {a.name for a in program.arrays} | set(source.sizes)
             for launch in source.launches:
-                assert set(launch.args) <= known, f"the launch of {launch.kernel} names unknown arguments"
+                maps = {m.name for m in launch.maps}
+                assert set(launch.args) <= known | maps, f"the launch of {launch.kernel} names unknown arguments"
         assert count, f"{language.name} can emit nothing of the library for {name}"
 
 
