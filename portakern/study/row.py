@@ -120,6 +120,8 @@ def resources_dict(kernels: Iterable[Resources]) -> dict[str, Any] | None:
     total: dict[str, Any] = {"kernel": None}
     for key in ("registers", "scratch_bytes", "shared_bytes"):
         total[key] = max((r[key] for r in each if r[key] is not None), default=None)
+    if any("agprs" in r for r in each):
+        total["agprs"] = max(r.get("agprs") or 0 for r in each)
     for key in ("spills", "code_bytes"):
         known = [r[key] for r in each if r[key] is not None]
         total[key] = sum(known) if known else None

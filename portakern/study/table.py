@@ -37,14 +37,18 @@ def evidence_text(row: Row) -> str:
 
 
 def resources_text(row: Row) -> str:
-    """Registers, spills, scratch and shared memory, as far as the binary tells."""
+    """Registers, spills, scratch and shared memory, as far as the binary tells.
+
+    Where a part of the registers only accumulates, that part is shown, and scratch even where there is none.
+    """
     r = row.resources or {}
     parts = []
+    parted = r.get("agprs") is not None
     if r.get("registers") is not None:
-        parts.append(f"{r['registers']} regs")
+        parts.append(f"{r['registers']} regs" + (f" ({r['agprs']} acc)" if parted else ""))
     if r.get("spills"):
         parts.append(f"{r['spills']} spilled")
-    if r.get("scratch_bytes"):
+    if r.get("scratch_bytes") or (parted and r.get("scratch_bytes") is not None):
         parts.append(f"{bytes_text(r['scratch_bytes'])} scratch")
     if r.get("shared_bytes"):
         parts.append(f"{bytes_text(r['shared_bytes'])} shared")
@@ -62,8 +66,9 @@ def bytes_text(count: float) -> str:
 
 
 def occupancy_text(row: Row) -> str:
-    share = (row.resources or {}).get("occupancy")
-    return "" if share is None else f"{share:.0%}"
+    """The share of a unit's thread slots, and what keeps it from being higher."""
+    share, limiter = ((row.resources or {}).get(k) for k in ("occupancy", "limiter"))
+    return "" if share is None else f"{share:.0%}" + (f" ({limiter})" if limiter else "")
 
 
 def error_text(row: Row) -> str:

@@ -9,7 +9,7 @@ import pytest
 from portakern.backend import Resources
 from portakern.errors import UnsupportedDtype
 from portakern.study.row import EVIDENCE, Row, resources_dict, success
-from portakern.study.table import summary, text_table
+from portakern.study.table import occupancy_text, resources_text, summary, text_table
 
 ROW = Row("softmax", "hip:gfx942", shape={"M": 4, "B": [2, 3], "N": None}, dtype="bf16", evidence="compiled")
 
@@ -67,3 +67,13 @@ def test_the_table_shows_open_dims_errors_once_and_no_empty_columns():
     assert "M=4,B=2x3,N=?" in text and "time us" not in text
     assert text.count("no f32") == 1 and "and 1 more row" in text
     assert summary(rows, "compiled") == "3 of 3 rows compiled: 1 compiled, 2 refused by rule"
+
+
+def test_accumulation_registers_and_scratch_are_shown_where_there_are_such():
+    each = [Resources(n, registers=r, scratch_bytes=0, shared_bytes=512, occupancy=0.25, limiter="LDS", extra=(("agprs", a),))
+            for n, r, a in (("a", 100, 0), ("b", 96, 32))]  # fmt: skip
+    row = Row("op", "hip:gfx942", resources=resources_dict(each))
+    assert resources_text(row) == "100 regs (32 acc), 0 B scratch, 512 B shared"
+    assert occupancy_text(row) == "25% (LDS)"
+    plain = Row("op", "cuda:sm_90a", resources=resources_dict([Resources("a", registers=10, scratch_bytes=0)]))
+    assert resources_text(plain) == "10 regs"
