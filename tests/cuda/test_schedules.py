@@ -85,3 +85,42 @@ def test_small_products_take_small_tiles() -> None:
 
 def test_an_unknown_family_has_no_schedules() -> None:
     assert space(Nest("sort", (axis("i", "reduced", 5),), "f32", "f32")) == []
+
+
+# ---- products on Hopper ---------------------------------------------------------------------------------------------------
+
+
+def chosen(m: Size, n: Size, k: Size) -> tuple[int, int, int]:
+    """Tile along m and n and the number of parts of the default for an H200."""
+    first = space(product(m, n, k, "bf16"), "h200")[0]
+    return first.tile("m"), first.tile("n"), int(first.option("split_k", 1))
+
+
+def test_tiles_that_fill_whole_rounds() -> None:
+    """4000 x 4104 is 528 tiles of 256 x 128, four for each of 132 SMs, and 544 of 128 x 256."""
+    assert chosen(4096, 4096, 4096) == (128, 256, 1)
+    assert chosen(4000, 4104, 4072) == (256, 128, 1)
+    assert chosen(1024, 1024, 1024) == (64, 128, 1)
+
+
+@pytest.mark.parametrize("size", [(256, 256, 16384), (512, 512, 8192), (128, 128, 4096)])
+def test_few_tiles_and_a_long_sum_are_cut_into_parts(size: tuple[int, int, int]) -> None:
+    m, n, k = size
+    tm, tn, parts = chosen(*size)
+    assert parts > 1 and m // tm * (n // tn) * parts <= 132, "more blocks than SMs"
+    assert k // 64 // parts >= 4, "parts too short to fill a pipeline"
+
+
+@pytest.mark.parametrize("size", [(4096, 4096, 16384), (256, 256, 256), (512, 512, 512), (M, 256, 16384), (256, 256, M)])
+def test_other_products_are_not_cut(size: tuple[Size, Size, Size]) -> None:
+    assert all(s.option("split_k", 1) == 1 for s in space(product(*size, "bf16"), "h200")[:1])
+
+
+@pytest.mark.parametrize("n", [128, 1024, 4096, 8192, 14336, 100_000, M])
+def test_a_row_times_a_matrix_takes_blocks_that_fit_at_once(n: Size) -> None:
+    found = [s for s in space(product(1, n, 8192, "bf16"), "h200") if s.option("cluster", "auto") != "auto"]
+    assert {s.warps for s in found} == {8, 16}
+    for s in found:
+        parts, at_once = int(str(s.option("cluster", ""))[2:]), 132 * (16 // s.warps)
+        blocks = -(-n // s.tile("n")) * parts if isinstance(n, int) else 132 * parts
+        assert parts == 1 or blocks <= at_once
