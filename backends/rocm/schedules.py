@@ -247,6 +247,10 @@ def _multiple(n: int, of: int) -> int:
     return max(of, _up(n))
 
 
+_HELD_BYTES = 64
+"""Of an operand that a thread holds on its way to LDS: the compiler leaves larger arrays in memory."""
+
+
 def _attention_fits(
     rows: int, keys: int, deep: int, wide: int, warps: int, stages: int, element: int, nest: Nest, device: Device
 ) -> bool:
@@ -262,7 +266,12 @@ def _attention_fits(
     registers += part * deep * element // 4 * copies // wave if held else 0
     registers += stages // 2 * keys * (deep + wide) * element // 4 // (warps * wave)
     registers += (part // 16 + 2) * 4 * copies  # fragments of one step
-    return lds <= device.count("shared_bytes_per_block") and registers <= _register_budget(device)
+    budget = _register_budget(device) if warps < 8 else _register_budget(device) * 3 // 4
+    if stages > 1 and keys * max(deep, wide) * element > _HELD_BYTES * warps * wave:
+        return False
+    if cores and not device.has("mfma") and warps < 4 and keys * copies * deep > 16 * 128:
+        return False
+    return lds <= device.count("shared_bytes_per_block") and registers <= budget
 
 
 def _scan(nest: Nest, device: Device) -> Iterator[Schedule]:

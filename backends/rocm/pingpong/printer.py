@@ -99,7 +99,12 @@ def _held(k: PingPongPlan) -> list[str]:
 
 
 def _level(waits: list[str]) -> list[str]:
-    return ["if (wave_row == 0) pk::turn();  // all waves are level again", *waits, "pk::wait_for_lds();", "pk::sync();"]
+    return [
+        "if (wave_row == 0) pk::turn();  // all waves are level again",
+        *waits,
+        "pk::arrived(left);  // what the last turn read of the slice beyond the end",
+        "pk::sync();",
+    ]
 
 
 def _skew(b: Operand) -> list[str]:

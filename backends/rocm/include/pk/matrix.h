@@ -133,7 +133,7 @@ template <bool Bounded, class S, class T>
 PK_FN void stage(S& operand, const T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left) {
   using Shape = CopyShape<S>;
   constexpr int patch = Shape::deep * Shape::wide * static_cast<int>(sizeof(T)) / 4;
-  constexpr int some = power_in(Shape::per_thread, larger(1, 32 / patch));
+  constexpr int some = power_in(Shape::per_thread, larger(1, 16 / patch));
 #pragma unroll 1
   for (int first = 0; first < Shape::per_thread; first += some) {
     T v[some][Shape::deep][Shape::wide];
