@@ -11,6 +11,7 @@ from .bare import bare
 from .cost.estimator import CdnaEstimator
 from .emitter import OPTIONS, HipEmitter
 from .interpreter import HipInterpreter
+from .machine.simulator import AmdMachine
 from .runtime import HipRuntime
 from .schedules import schedules
 from .toolchain import HipToolchain
@@ -33,6 +34,6 @@ HIP = Language(
     bare=bare,
 )
 
-CODE_OBJECTS = Machine("hsaco", HIP.targets, estimator=CdnaEstimator())
+CODE_OBJECTS = Machine("hsaco", HIP.targets, simulator=AmdMachine(), estimator=CdnaEstimator())
 
 backend = Backend("rocm", (HIP,), Path(__file__).parent / "devices", machines=(CODE_OBJECTS,))

@@ -21,7 +21,7 @@ from .registers import CONSTANT, EXEC, SCALAR, VECTOR, Register, constant, regis
 UNITS = ("salu", "valu", "trans", "matrix", "smem", "vmem", "flat", "lds", "branch", "message")
 TYPES = ("b32", "f32", "b16", "f16", "bf16", "b64", "f64", "pk16", "wide", "mask")
 _TYPE_OF = {"i64": "b64", "any": "wide", "k16": "b32"}
-_WRITES_EXEC, _OWN_TAINT, _CONTROL, _PAIRED = 1, 2, 4, 8
+_WRITES_EXEC, _OWN_TAINT, _CONTROL, _PAIRED, _HALVES, _CROSSED = 1, 2, 4, 8, 16, 32
 _NEGATE, _ABSOLUTE, _SIGN_EXTEND = 1, 2, 4
 
 _OPERAND = "BBBBI"
@@ -84,6 +84,8 @@ class _Encoder:
             assert found is not None, f"{name} in the form of {i.mnemonic}"
             sources.append((found.kind, self.lanes // 32 if name == "vcc" else found.count, 0, 0, found.number))
         flags = _OWN_TAINT * (form.own_taint or bool(fields.get("dpp_kind"))) | _CONTROL * form.control | _PAIRED * i.paired
+        if "op_sel_hi" in form.modifiers and form.slots[0].dwords == 2:  # packed f32: each half has its own sources
+            flags |= _CROSSED if handler == "v_pk_mov_b32" else _HALVES
         if form.writes_exec or any(d[0] == SCALAR and d[4] <= EXEC + 1 and d[4] + d[1] > EXEC for d in destinations):
             flags |= _WRITES_EXEC
         if len(destinations) > 2 or len(sources) > 5:

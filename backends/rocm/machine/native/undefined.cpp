@@ -19,9 +19,31 @@ uint64_t of_source(const Wave &w, const Op &op, const Operand &o) {
     return any ? ~uint64_t(0) : 0;
 }
 
+// One dword of a source.
+uint64_t of_half(const Wave &w, const Operand &o, int half) {
+    if (o.kind == kVector) return w.undefined_v[o.reg + unsigned(half)];
+    return o.kind == kScalar && w.undefined_s[o.reg + unsigned(half)] ? ~uint64_t(0) : 0;
+}
+
+void propagate_halves(Wave &w, const Op &op) {
+    uint64_t found[2] = {0, 0};
+    for (int half = 0; half < 2; ++half)
+        for (int k = 0; k < op.sources; ++k) {
+            if (op.flags & kCrossed && k != half) continue;
+            const int select = op.flags & kCrossed || !half ? op.m.op_sel : op.m.op_sel_hi;
+            found[half] |= of_half(w, op.s[k], select >> k & 1);
+        }
+    const uint64_t exec = exec_mask(w);
+    for (unsigned half = 0; half < 2; ++half) {
+        uint64_t &mark = w.undefined_v[op.d[0].reg + half];
+        mark = (mark & ~exec) | (found[half] & exec);
+    }
+}
+
 }  // namespace
 
 void propagate_undefined(Wave &w, const Op &op) {
+    if (op.flags & (kHalves | kCrossed)) return propagate_halves(w, op);
     uint64_t any = 0;
     for (int k = 0; k < op.sources; ++k) any |= of_source(w, op, op.s[k]);
     const uint64_t exec = exec_mask(w);

@@ -13,12 +13,12 @@ using u64 = uint64_t;
 struct Single {
     using Value = float;
     using Bits = u32;
-    static constexpr int mantissa = 23, most = 255, far = 96, tiny = 23, step = 64, fmas = 32, least = -150;
+    static constexpr int mantissa = 23, most = 255, far = 96, tiny = 23, step = 64, least = -150;
 };
 struct Double {
     using Value = double;
     using Bits = u64;
-    static constexpr int mantissa = 52, most = 2047, far = 768, tiny = 53, step = 128, fmas = 64, least = -1075;
+    static constexpr int mantissa = 52, most = 2047, far = 768, tiny = 53, step = 128, least = -1075;
 };
 
 template <class T> inline int exponent(typename T::Value x) {
@@ -108,14 +108,19 @@ void v_div_scale_f64(Wave &w, const Op &op) {
 
 inline u64 vcc_of(const Wave &w) { return w.s[kVcc] | (w.lanes == 64 ? u64(w.s[kVcc + 1]) << 32 : 0); }
 
+// What v_div_scale scaled is taken back: the quotient was made small where it is large (its third operand, the quotient so far,
+// says which), and large where it is small. The guides write 2^32 and 2^64 here, which undoes no scaling of theirs; the
+// factors are those of v_div_scale, as the instruction was measured to use (tinygrad, test/amd/hw/test_vop3.py).
 void v_div_fmas_f32(Wave &w, const Op &op) {
     const u32 *a = operand(w, op, 0), *b = operand(w, op, 1), *c = operand(w, op, 2);
     const u64 chosen = vcc_of(w);
     u32 *r = w.result[0];
     in_f32_mode(w, [&] {
         PK_LANES(i, w) {
-            const float x = __builtin_fmaf(as_float(a[i]), as_float(b[i]), as_float(c[i]));
-            r[i] = as_bits(chosen >> i & 1 ? x * 0x1p32f : x);
+            const float x = as_float(a[i]), y = as_float(b[i]), z = as_float(c[i]);
+            // Scaled before it is rounded, so that a denormal quotient is rounded once.
+            const double wide = __builtin_fma(double(x), double(y), double(z)) * (exponent<Single>(z) > 127 ? 0x1p64 : 0x1p-64);
+            r[i] = as_bits(chosen >> i & 1 ? float(wide) : __builtin_fmaf(x, y, z));
         }
     });
     finish_f32(w, op, r);
@@ -127,7 +132,8 @@ void v_div_fmas_f64(Wave &w, const Op &op) {
     in_f64_mode(w, [&] {
         PK_LANES(i, w) {
             const double x = __builtin_fma(as_double(a[i]), as_double(b[i]), as_double(c[i]));
-            set_wide(w, i, as_bits(chosen >> i & 1 ? x * 0x1p64 : x));
+            const double factor = exponent<Double>(as_double(c[i])) > 1023 ? 0x1p128 : 0x1p-128;
+            set_wide(w, i, as_bits(chosen >> i & 1 ? x * factor : x));
         }
     });
     finish_wide(w, op);
