@@ -97,7 +97,9 @@ template <class T, class L> struct RowWriter {
             __syncwarp();
             const int first_row = L::row(thread(), i) - lane() / 4;
             T* to = origin + first_row * row_stride + first_col;
-            for (int r = 0; r < 8 && within(first_row + r, rows_left); ++r) write(kept + r * pitch, to + r * row_stride, cols);
+#pragma unroll
+            for (int r = 0; r < 8; ++r)
+                if (within(first_row + r, rows_left)) write(kept + r * pitch, to + r * row_stride, cols);
         }
     }
 
