@@ -36,6 +36,10 @@ DIALECT = Dialect(
 )
 
 
+UNROLLED = 32
+"""Steps of a loop up to which it is unrolled."""
+
+
 class _WarpgroupDialect(Dialect):
     """Operands are announced to the matrix unit, which reads them from shared memory by itself."""
 
@@ -126,6 +130,13 @@ class CudaPrinter(Printer):
 
     def on_JoinRows(self, s: JoinRows) -> list[str]:
         return [f"pk::join_sums({s.name});  // of the threads that share a row"]
+
+    def on_Loop(self, s: p.Loop) -> list[str]:
+        """Few steps that only load and compute are unrolled, so that their loads are on their way together."""
+        lines = super().on_Loop(s)
+        few = s.begin == "0" and s.end.isdigit() and int(s.end) <= UNROLLED * s.step and s.pipeline is None
+        plain = few and all(isinstance(x, p.LoadTile | p.Map) for x in s.body)
+        return ["#pragma unroll", *lines] if plain else lines
 
     def on_Stage(self, s: p.Stage) -> list[str]:
         slot, template = self.slot(s.shared, s.slot), str(self.plan.threads)
