@@ -30,7 +30,7 @@ from portakern.ir.size import Size
 Value = str | int | bool
 
 LOWERED_OPTIONS = {
-    "split_k": "products: parts of the contracted axis that blocks of their own sum, and that a second kernel joins",
+    "split_k": "products, rows: parts of the contracted (reduced) axis for blocks of their own, which a second kernel joins",
 }
 """Options that lowering itself understands, so that every language has them."""
 

@@ -17,7 +17,7 @@ from portakern.lower.contraction import lower_contraction
 from portakern.lower.domain import array_types
 from portakern.lower.elementwise import lower_elementwise
 from portakern.lower.kernel import Choose, Lowered, Request
-from portakern.lower.rows import lower_rows
+from portakern.lower.row_parts import lower_rows_or_parts
 from portakern.lower.scan import lower_scan
 from portakern.lower.simplify import simplify
 from portakern.lower.split import Stage, program_of, stages
@@ -69,7 +69,7 @@ def lower(program: tt.TensorProgram, target: Target, overrides: Mapping[str, Val
 
 def _applies(name: str, nest: Nest, options: Mapping[str, str]) -> bool:
     if name in LOWERED_OPTIONS:
-        return nest.family == "contraction"
+        return nest.family in ("contraction", "rows")
     return name in ("stages", "warps") or name in options or any(name in (a.name, a.role) for a in nest.axes)
 
 
@@ -144,7 +144,7 @@ def _lowered(name: str, stage: Stage, choose: Choose, names: Mapping[str, tuple[
         case "elementwise":
             return Lowered((lower_elementwise(request),))
         case "rows":
-            return Lowered((lower_rows(request),))
+            return lower_rows_or_parts(request)
         case "scan":
             return Lowered((lower_scan(request),))
         case "contraction":

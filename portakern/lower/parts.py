@@ -1,8 +1,8 @@
 """Reductions in parts that blocks of their own make, and the kernel that joins them as the loop's ``combine`` says.
 
 A product with few tiles and a long contracted axis leaves most of a device idle.  With ``split_k=4`` in its schedule, four
-blocks walk a quarter of that axis for every tile and store what they have carried, unrounded, to a temporary with one more dim; a
-second kernel, elementwise over the result and tiled as such, walks the parts and does what follows the product.
+blocks walk a quarter of that axis for every tile and store what they have carried, unrounded, to a temporary with one more dim;
+a second kernel, elementwise over the result and tiled as such, walks the parts and does what follows the product.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from portakern.ir.builder import Builder
 from portakern.ir.core import Arg, Block, Op, Yield, yielded
 from portakern.ir.program import Array
 from portakern.ir.schedule import Schedule
-from portakern.ir.size import ceildiv
+from portakern.ir.size import Size, ceildiv
 from portakern.lower.classes import axis_classes
 from portakern.lower.domain import Domain
 from portakern.lower.elementwise import elementwise_domain
@@ -36,7 +36,7 @@ def parts_of(schedule: Schedule) -> int:
     return asked
 
 
-def parts_axis(domain: Domain, parts: int) -> t.Axis:
+def parts_axis(domain: Domain, parts: Size) -> t.Axis:
     """The grid axis over parts, by a name that no other axis has."""
     name = "part"
     while any(r.name == name for r in domain.runs):
@@ -60,10 +60,10 @@ def whole_loop(frame: Frame) -> t.For:
     return next(op for op in frame.b.ops if isinstance(op, t.For) and op.combine.ops)
 
 
-def store_part(frame: Frame, part: t.Axis, op: Op, value: Op) -> Array:
-    """Store ``value``, a part of the tile of ``op``, to a temporary made for it."""
+def store_part(frame: Frame, part: t.Axis, op: Op, value: Op, what: str = "partial") -> Array:
+    """Store ``value``, a part of the tile of ``op``, to a temporary made for it, whose name ends in ``what``."""
     request, shape = frame.request, (part.extent, *tt.tensor_type(op).shape)
-    name = f"{request.name}_partial"
+    name = f"{request.name}_{what}"
     while name in frame.arrays.types:
         name += "_"
     array = Array(name, t.BufferType(shape, t.tile_type(value).dtype), "temporary")

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Op
+from portakern.ir.schedule import Nest
 from portakern.lower.domain import Domain, Run, accesses, merge, real, unmergeable
 from portakern.lower.kernel import Frame, Request, along, at_most, covered, grid
 from portakern.lower.online import Softmax, match_exponential, through_casts
@@ -22,13 +23,11 @@ COMBINE = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or",
 
 
 def lower_rows(request: Request) -> t.Kernel:
-    program = request.program
-    folds = [op for op in program.body.ops if isinstance(op, tt.Fold)]
-    domain = _domain(request, folds)
-    levels = _levels(folds)
+    folds = [op for op in request.program.body.ops if isinstance(op, tt.Fold)]
+    domain, nest = rows_nest(request)
+    levels = levels_of(folds)
     reduced, parallel = domain.role("reduced"), domain.role("parallel")
-    live = 1 + sum(1 for dims in accesses(program, request.classes) if len(real(dims)) == len(domain.runs))
-    schedule = request.choose(request.nest("rows", domain, live, passes=len(levels) + 1))
+    schedule = request.choose(nest)
     at_most(schedule, parallel, 1, "parallel axes")
     at_most(schedule, reduced, 1, "reduced axes")
     axes = [*grid(parallel, schedule), *(along(r, schedule) for r in reduced)]
@@ -38,6 +37,15 @@ def lower_rows(request: Request) -> t.Kernel:
     else:
         _walks(frame, levels, reduced)
     return frame.finish()
+
+
+def rows_nest(request: Request) -> tuple[Domain, Nest]:
+    """The axes of a stage of rows, and what its schedule is chosen for."""
+    program = request.program
+    folds = [op for op in program.body.ops if isinstance(op, tt.Fold)]
+    domain = _domain(request, folds)
+    live = 1 + sum(1 for dims in accesses(program, request.classes) if len(real(dims)) == len(domain.runs))
+    return domain, request.nest("rows", domain, live, passes=len(levels_of(folds)) + 1)
 
 
 def _domain(request: Request, folds: Sequence[tt.Fold]) -> Domain:
@@ -56,7 +64,7 @@ def _domain(request: Request, folds: Sequence[tt.Fold]) -> Domain:
     return Domain(runs, contiguous)
 
 
-def _levels(folds: Sequence[tt.Fold]) -> list[list[tt.Fold]]:
+def levels_of(folds: Sequence[tt.Fold]) -> list[list[tt.Fold]]:
     """Reductions that can be made in the same walk, in order of the walks."""
     depth: dict[Op, int] = {}
 
@@ -114,7 +122,7 @@ def reduce_tile(frame: Frame, fold: tt.Fold, x: Op) -> Op:
 
 def _walks(frame: Frame, levels: Sequence[Sequence[tt.Fold]], reduced: Sequence[Run]) -> None:
     for level in levels:
-        _walk(frame, level, reduced)
+        walk(frame, level, reduced)
     numbers = range(len(frame.request.program.outputs))
     over = {c for r in reduced for c in r.classes}
     whole = [n for n in numbers if over & set(frame.classes_of(n))]
@@ -153,8 +161,9 @@ def nested(frame: Frame, runs: Sequence[Run], init: Sequence[tuple[str, Op]], bo
     return frame.b.loop(first.name, init, inner, lo, hi, combine)
 
 
-def _walk(frame: Frame, folds: Sequence[tt.Fold], reduced: Sequence[Run]) -> None:
-    """One walk over the reduced axes for ``folds``; their totals become known."""
+def walk(frame: Frame, folds: Sequence[tt.Fold], reduced: Sequence[Run], ranges: Mapping[str, Range] | None = None
+         ) -> list[tt.Fold]:  # fmt: skip
+    """One walk over the reduced axes (``ranges`` of some) for ``folds``; their totals become known.  In the order carried."""
     b, w = frame.b, frame.w
     online = {f: s for f in folds if (s := _online_sum(f)) and s.m in folds}
     plain = [f for f in folds if f not in online]
@@ -193,8 +202,9 @@ def _walk(frame: Frame, folds: Sequence[tt.Fold], reduced: Sequence[Run]) -> Non
             new[f] = b.binary("add", *parts)
         return tuple(new[f] for f in order)
 
-    totals = nested(frame, reduced, init, step, join)
+    totals = nested(frame, reduced, init, step, join, ranges)
     w.known.update(zip(order, totals, strict=True))
+    return order
 
 
 def _ordered(b, state: Op, part: Op) -> tuple[Op, Op]:

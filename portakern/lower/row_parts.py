@@ -1,0 +1,149 @@
+"""Few long rows: blocks of their own reduce parts of a row, a second kernel joins them, a third does what needs whole rows.
+
+With ``split_k=8`` in its schedule each level of reductions becomes two kernels: one in which eight blocks walk an eighth of
+every row and store what they have carried, and one that joins these as the loop's ``combine`` says.  What is stored for every
+element of a row (a softmax, say) is computed from the reductions' results by a last, elementwise kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from portakern.ir import tensor as tt
+from portakern.ir import tile as t
+from portakern.ir.core import Arg, Block, Op
+from portakern.ir.program import Array
+from portakern.lower.classes import axis_classes
+from portakern.lower.domain import Domain
+from portakern.lower.elementwise import ONE, lower_elementwise
+from portakern.lower.kernel import Frame, Lowered, Request, along, at_most, grid
+from portakern.lower.parts import inlined, parts_axis, parts_of, range_of_part, store_part, whole_loop
+from portakern.lower.rows import identity, levels_of, lower_rows, rows_nest, walk
+from portakern.lower.split import program_of
+from portakern.lower.tiles import collapse, wide
+
+
+def lower_rows_or_parts(request: Request) -> Lowered:
+    """The rows family: one kernel, or several where the schedule asks for parts."""
+    parts = parts_of(request.choose(rows_nest(request)[1]))
+    return _InParts(request).lowered() if parts > 1 else Lowered((lower_rows(request),))
+
+
+class _InParts:
+    """One stage of rows, level by level."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.kernels: list[t.Kernel] = []
+        self.temporaries: list[Array] = []
+        self.known: dict[Op, str] = {}  # reductions that earlier kernels have stored, by the name of the array
+
+    def lowered(self) -> Lowered:
+        program = self.request.program
+        levels = levels_of([op for op in program.body.ops if isinstance(op, tt.Fold)])
+        for number, level in enumerate(levels, 1):
+            self._level(level, str(number) if len(levels) > 1 else "", number == len(levels) and not self._whole_rows())
+        if self._whole_rows():
+            self.kernels.append(lower_elementwise(self._part("whole", program.results, program.outputs, self.known)))
+        return Lowered(tuple(self.kernels), tuple(self.temporaries))
+
+    def _whole_rows(self) -> bool:
+        """Whether something is stored for every element of a row."""
+        domain, _ = rows_nest(self.request)
+        reduced = {c for r in domain.role("reduced") for c in r.classes}
+        program, classes = self.request.program, self.request.classes
+        give = program.body.ops[-1]
+        return any(reduced & set(classes.of_operand(give, n) if r in program.args else classes.of(r))
+                   for n, r in enumerate(program.results))  # fmt: skip
+
+    def _level(self, folds: Sequence[tt.Fold], suffix: str, done: bool) -> None:
+        """``done``: what the stage stores follows from these reductions, and is stored where they are joined."""
+        outputs = [f"{self.request.name}_{f.fn}{suffix}_{n}" for n, f in enumerate(folds)]
+        mine = self._part(f"parts{suffix}", folds, outputs, self.known)
+        partial, combine = self._reduce(mine)
+        arrays = {folds[mine.program.results.index(f)]: array for f, array in partial.items()}
+        self.temporaries += arrays.values()
+        made = {f: Array(n, t.BufferType(tt.tensor_type(f).shape, tt.tensor_type(f).dtype), "temporary")
+                for n, f in zip(outputs, folds, strict=True)}  # fmt: skip
+        self._join(f"{self.request.name}_join{suffix}", arrays, {} if done else made, combine)
+        if not done:
+            self.known.update(zip(folds, outputs, strict=True))
+            self.temporaries += made.values()
+
+    def _part(self, what: str, results: Sequence[Op], outputs: Sequence[str], arrays: Mapping[Op, str]) -> Request:
+        """A request for a part of the stage's program in which the values in ``arrays`` are arguments."""
+        program = program_of(self.request.program, results, outputs, arrays)
+        classes = self.request.classes
+        names = {name: tuple(c.name for c in classes.of(op)) for op, name in arrays.items()}
+        for op in self.request.program.body.ops:
+            for n, x in enumerate(op.operands):
+                if isinstance(x, Arg) and tt.tensor_type(x).shape and not isinstance(op, tt.Reshape):
+                    names.setdefault(x.name, tuple(c.name for c in classes.of_operand(op, n)))
+        return replace(self.request, name=f"{self.request.name}_{what}", program=program, classes=axis_classes(program, names))
+
+    def _reduce(self, request: Request) -> tuple[dict[tt.Fold, Array], Block]:
+        """The kernel whose blocks reduce parts of rows: what it stores for each reduction, and how parts join."""
+        folds = [op for op in request.program.body.ops if isinstance(op, tt.Fold)]
+        domain, nest = rows_nest(request)
+        schedule = request.choose(nest)
+        parallel, reduced = domain.role("parallel"), domain.role("reduced")
+        at_most(schedule, parallel, 1, "parallel axes")
+        at_most(schedule, reduced, 1, "reduced axes")
+        part = parts_axis(domain, parts_of(schedule))
+        loops = [replace(along(r, schedule), kind="loop") for r in reduced]
+        frame = Frame(request, domain, [part, *grid(parallel, schedule), *loops], schedule, "rows")
+        walked = frame.b.axis[reduced[0].name]
+        order = walk(frame, folds, reduced, {walked.name: range_of_part(frame, part, walked)})
+        found = {f: store_part(frame, part, f, frame.w.known[f], f.fn) for f in order}
+        combine = whole_loop(frame).combine
+        self.kernels.append(frame.finish())
+        return found, combine
+
+    def _join(self, name: str, arrays: Mapping[tt.Fold, Array], made: Mapping[tt.Fold, Array], combine: Block) -> None:
+        """The kernel that joins the parts of the reductions in ``arrays`` and stores them as ``made``; what the stage stores,
+        where that is empty."""
+        whole, _ = rows_nest(self.request)
+        domain = Domain(whole.role("parallel") or [ONE], whole.contiguous)
+        mine = replace(self.request, name=name)
+        schedule = mine.choose(mine.nest("elementwise", domain, 2 + len(arrays)))
+        at_most(schedule, domain.runs, 2, "axes")
+        parts = next(iter(arrays.values())).type.shape[0]  # type: ignore[union-attr]
+        part = replace(parts_axis(domain, parts), kind="loop")
+        frame = Frame(mine, domain, [*grid(domain.runs, schedule), part], schedule, "elementwise")
+        known = {name: self._made(name).type for name in self.known.values()}
+        frame.arrays.types = {**frame.arrays.types, **known, **{a.name: a.type for a in (*arrays.values(), *made.values())}}
+        classes = mine.classes
+        for f, array_name in self.known.items():
+            frame.w.known[f] = frame.w.load(Arg(array_name, f.type), tt.tensor_type(f).shape, domain.coords(classes.of(f)))
+        at = {f: domain.coords(classes.of(f)) for f in arrays}
+        totals = self._totals(frame, arrays, {f: (t.Index.of(part.name), *x) for f, x in at.items()}, combine)
+        for f, total in zip(arrays, totals, strict=True):
+            frame.w.known[f] = frame.b.cast(total, wide(tt.tensor_type(f).dtype))
+        for f, array in made.items():
+            frame.w.store(f, array.name, tt.tensor_type(f).shape, at[f])
+        for number in range(len(mine.program.outputs) if not made else 0):
+            frame.store(number)
+        self.kernels.append(frame.finish())
+
+    def _made(self, name: str) -> Array:
+        return next(a for a in self.temporaries if a.name == name)
+
+    @staticmethod
+    def _totals(frame: Frame, arrays: Mapping[tt.Fold, Array], coords: Mapping[tt.Fold, tuple], combine: Block
+                ) -> tuple[Op, ...]:  # fmt: skip
+        """A walk over the parts: what ``combine`` makes of all before and the next one."""
+        b = frame.b
+        views = {f: collapse(array.type.shape, coords[f]) for f, array in arrays.items()}  # type: ignore[union-attr]
+        first = next(iter(coords.values()))[0].axes[0]
+
+        def dims(f: tt.Fold) -> t.Dims:
+            return b.dims(*(a for i in views[f][1][1:] for a in i.axes))
+
+        def step(carried: tuple[Op, ...]) -> tuple[Op, ...]:
+            loaded = [b.load(frame.arrays.view(arrays[f].name, view), indices) for f, (view, indices) in views.items()]
+            return inlined(b, combine, (*carried, *loaded))
+
+        init = [(f"part{n}", b.full(identity(f.fn, array.dtype), array.dtype, dims(f)))
+                for n, (f, array) in enumerate(arrays.items())]  # fmt: skip
+        return b.loop(first, init, step, combine=lambda left, right: inlined(b, combine, (*left, *right)))

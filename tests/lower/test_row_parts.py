@@ -1,0 +1,113 @@
+"""Rows that blocks of their own reduce parts of: what lowering makes of them, and that the results are right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import portakern as pk
+from portakern.errors import ScheduleError
+from portakern.ir import tile as t
+from portakern.ir.oracle import evaluate
+from portakern.ir.program import Program
+from portakern.ir.schedule import Nest, Schedule
+from portakern.ir.tensor import tensor_type
+from portakern.lower import lower_with
+from portakern.spec.load import load_operator
+from portakern.spec.operator import Operator
+from tests.lower import user_operators
+from tests.lower.test_lowering import chooser, normal
+from tests.tile_interpreter import run
+
+
+@pk.operator
+def peak_and_sum(x: pk.Tensor["M", "N"]):
+    """Two results of a row that no operation brings together."""
+    xf = pk.cast(x, pk.f32)
+    return pk.max(xf, axis=-1), pk.sum(pk.exp(xf - pk.max(xf, axis=-1, keepdims=True)), axis=-1)
+
+
+@pk.operator
+def log_sum_exp(x: pk.Tensor["M", "N"]):
+    xf = pk.cast(x, pk.f32)
+    top = pk.max(xf, axis=-1, keepdims=True)
+    return pk.log(pk.sum(pk.exp(xf - top), axis=-1)) + pk.max(xf, axis=-1)
+
+
+def in_parts(parts: int, step: int = 8):
+    """The made-up target's schedules, with rows longer than ``step`` in parts."""
+    choose = chooser(step)
+
+    def cut(nest: Nest) -> Schedule:
+        made = choose(nest)
+        if nest.family != "rows" or len(nest.role("reduced")) != 1 or not isinstance(nest.role("reduced")[0].extent, int):
+            return made
+        tiles = -(-nest.role("reduced")[0].extent // step)
+        return replace(made, options=(("split_k", min(parts, tiles)),))
+
+    return cut
+
+
+def checked(op: Operator, dims: dict[str, Any], parts: int, dtype: str) -> Program:
+    """The program, run literally, gives what the oracle does."""
+    bound = op.program(dims, dtype=dtype)
+    program = lower_with(bound, in_parts(parts))
+    rng = np.random.default_rng(0)
+    inputs = {a.name: normal(rng, [int(str(s)) for s in tensor_type(a).shape], tensor_type(a).dtype) for a in bound.args}
+    got, want = run(program, inputs, {}), evaluate(bound, inputs)
+    share = 1e-3 if dtype == "f32" else 0.06
+    for name in bound.outputs:
+        g, w = np.asarray(got[name], np.float64), np.asarray(want[name], np.float64)
+        assert np.all(np.abs(g - w) <= share * (np.abs(w) + 0.1 * np.max(np.abs(w), initial=0) + 1e-6)), name
+    return program
+
+
+@pytest.mark.parametrize("parts", [2, 5])
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("name", ["row_sum", "softmax", "layer_norm", "rms_norm"])
+def test_library(name: str, dtype: str, parts: int) -> None:
+    checked(load_operator(name), {"M": 3, "N": 75}, parts, dtype)
+
+
+@pytest.mark.parametrize("name", user_operators.CASES)
+def test_users_operator(name: str) -> None:
+    checked(getattr(user_operators, name), user_operators.CASES[name], 3, "f32")
+
+
+@pytest.mark.parametrize("op", [peak_and_sum, log_sum_exp], ids=lambda op: op.name)
+def test_reductions_of_one_walk_are_joined_together(op: Operator) -> None:
+    program = checked(op, {"M": 5, "N": 50}, 3, "f32")
+    assert [k.family for k in program.kernels] == ["rows", "elementwise"]
+    assert {a.type.shape for a in program.by_role("temporary")} == {(3, 5)}  # type: ignore[union-attr]
+
+
+def test_softmax_is_three_kernels() -> None:
+    program = checked(load_operator("softmax"), {"M": 3, "N": 75}, 4, "bf16")
+    assert [k.name for k in program.kernels] == ["softmax_parts", "softmax_join", "softmax_whole"]
+    parts = program.kernels[0]
+    assert parts.axes[0] == t.Axis("part", "grid", 4, 1)
+    assert [a.dtype for a in program.by_role("temporary")] == ["f32"] * 4
+
+
+def test_more_parts_than_tiles_are_refused() -> None:
+    def choose(nest: Nest) -> Schedule:
+        return replace(chooser(8)(nest), options=(("split_k", 11),))
+
+    with pytest.raises(ScheduleError, match="10 tiles of 8, too few for split_k=11"):
+        lower_with(load_operator("row_sum").program({"M": 3, "N": 75}, dtype="f32"), choose)
+
+
+def test_few_long_rows_are_shared_out_on_a_gpu() -> None:
+    few, many, short = (pk.build("row_sum", target="cuda:h200", dtype="f32", M=m, N=n)._source.launches
+                        for m, n in ((4, 1 << 22), (4096, 1 << 17), (4, 4096)))  # fmt: skip
+    assert [x.kernel for x in few] == ["row_sum_parts", "row_sum_join"] and few[0].grid[0] == 264
+    assert len(many) == len(short) == 1
+
+
+@pytest.mark.parametrize("target", ["cpp:cpu", "cuda:sm_90a"])
+def test_it_runs(target: str) -> None:
+    (row,) = pk.compare("softmax", targets=[target], dtype="bf16", M=3, N=3001, schedule={"n": 128, "split_k": 5}).rows
+    assert row.error is None and row.evidence in ("timed", "executed", "interpreted")
