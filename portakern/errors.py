@@ -146,7 +146,8 @@ class RuntimeFault(_Kinded):
 
 
 class SimulatorError(_Kinded):
-    """A simulator met something that it does not model (an unknown opcode, a feature of the device)."""
+    """A simulator met something that it does not model (an unknown opcode, a feature of the device); or, of another kind than
+    ``simulator``, something that the kernel does wrong."""
 
     default_kind = "simulator"
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from portakern.backend import Bare, Binary, Given, HostBuffer, Source, Target
 from portakern.dtypes import DTYPES
-from portakern.errors import PortakernError, ToolMissing, UsageError
+from portakern.errors import PortakernError, SimulatorError, ToolMissing, UsageError
 from portakern.registry import registry
 from portakern.study import steps
 from portakern.study.row import estimate_dict, resources_of
@@ -130,6 +130,11 @@ def _ran(finding: Finding, kernel: Bare, source: Source, binary: Binary, seed: i
     finding = replace(finding, ran=simulator.method(source.target))
     try:
         simulator.load(source, binary).run(_buffers(kernel, seed), {})
+    except SimulatorError as error:
+        if error.kind != SimulatorError.default_kind:  # what the kernel does wrong
+            return replace(finding, fault=error.to_dict())
+        note = f"not run to its end, {finding.ran}: {error.message}"
+        return replace(finding, ran="", notes=(*finding.notes, note))
     except PortakernError as error:
         return replace(finding, fault=error.to_dict())
     return finding

@@ -190,7 +190,7 @@ def report(code: Code, kind: str, message: str, at: int, group: tuple[int, int, 
     where = f"line {i.line} of the assembly, `{i}`" + (f" ({i.source})" if i.source else "")
     return SimulatorError(f"{code.name}: {kind}: {where}: {message} [{place}]",
                           hint="`portakern build ... --asm` shows the assembly; docs/amd-simulator.md says what this means",
-                          where=i.source)  # fmt: skip
+                          where=i.source, kind="hazard")  # fmt: skip
 
 
 class Memory:
