@@ -15,7 +15,7 @@ from portakern.ir.core import Op
 from portakern.ir.program import Program
 
 from .addresses import CudaPlanner
-from .attention import WalkPlan, by_powers_of_two, walked
+from .attention import WalkPlan, rewritten, walked
 from .hopper import MOVERS, NarrowPlan, PipelinePlan, narrowed, packed, pipelined
 from .lines import in_lines
 from .plans import KEPT, STATIC_SHARED, CudaKernelPlan, products_of, shared_operand_bytes
@@ -85,7 +85,7 @@ class CudaEmitter(CLikeEmitter):
         return pipelined(narrowed(made, kernel, target), kernel, target)
 
     def plan_attention(self, kernel: t.Kernel, dialect: Dialect, target: Target) -> CudaKernelPlan:
-        plan = CudaKernelPlan(**vars(in_lines(super().plan_kernel(by_powers_of_two(kernel), dialect, target))))
+        plan = CudaKernelPlan(**vars(in_lines(super().plan_kernel(rewritten(kernel), dialect, target))))
         walk = walked(plan, kernel, target)
         if isinstance(walk, WalkPlan):
             return walk

@@ -7,6 +7,6 @@
 from .plan import JoinRows, WalkPlan
 from .planning import walked
 from .printer import print_walk
-from .rewrites import by_powers_of_two
+from .rewrites import rewritten
 
-__all__ = ["JoinRows", "WalkPlan", "by_powers_of_two", "print_walk", "walked"]
+__all__ = ["JoinRows", "WalkPlan", "print_walk", "rewritten", "walked"]

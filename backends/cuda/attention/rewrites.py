@@ -1,74 +1,12 @@
-"""Softmax as the hardware computes exponentials.
-
-The hardware's exponential is a power of two (``ex2.approx``), so ``exp(x * s - r)`` becomes
-``exp2(x * (s log2 e) - r log2 e)``: one multiply-add and one power for each element.  For that, scales by a positive constant
-move out of maxima and masks, which changes no bit: rounding is monotonic.
-"""
+"""What is rewritten before attention is planned."""
 
 from __future__ import annotations
 
-import math
-import struct
-
-from portakern.ir.core import Op
-from portakern.ir.rewrite import Rules, canonicalise
-from portakern.ir.tile import Binary, Broadcast, Const, Dot, Kernel, Mask, Reduce, Select, Unary, tile_type
-
-rules = Rules()
-
-LOG2_E = math.log2(math.e)
+from portakern.emit.softmax import by_powers_of_two
+from portakern.ir.tile import Dot, Kernel, tile_type
 
 
-def by_powers_of_two(kernel: Kernel) -> Kernel:
-    """``kernel`` with it, where its products are of 16-bit operands: wider ones are worth an exponential of full precision."""
+def rewritten(kernel: Kernel) -> Kernel:
+    """Softmax by powers of two where products are of 16-bit operands; wider ones are worth exponentials of full precision."""
     dots = [op for op in kernel.body.walk() if isinstance(op, Dot)]
-    return canonicalise(kernel, rules) if all(tile_type(op.lhs).dtype in ("bf16", "f16") for op in dots) else kernel
-
-
-def _scaled(op: Op) -> tuple[Op, float] | None:
-    """``x, s`` of ``x * s`` with a positive finite constant."""
-    if not isinstance(op, Binary) or op.fn != "mul" or tile_type(op).dtype != "f32":
-        return None
-    for x, s in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-        if isinstance(s, Const) and 0 < s.value < math.inf:
-            return x, float(s.value)
-    return None
-
-
-def _times(x: Op, s: float) -> Op:
-    return Binary("mul", x, Const(struct.unpack("f", struct.pack("f", s))[0], "f32"))
-
-
-@rules.on(Select)
-def masked_then_scaled(op: Select) -> Op | None:
-    found = _scaled(op.yes)
-    if found is None or not isinstance(op.no, Const) or op.no.value != -math.inf or tile_type(found[0]).dims == ():
-        return None
-    return _times(Select(op.condition, found[0], op.no), found[1])
-
-
-@rules.on(Mask)
-def ended_then_scaled(op: Mask) -> Op | None:
-    found = _scaled(op.x)
-    return _times(Mask(found[0], op.axis, op.value), found[1]) if found and op.value == -math.inf else None
-
-
-@rules.on(Reduce)
-def largest_then_scaled(op: Reduce) -> Op | None:
-    found = _scaled(op.x)
-    return _times(Reduce("max", found[0], op.axis), found[1]) if found and op.fn == "max" else None
-
-
-@rules.on(Unary)
-def power_of_two(op: Unary) -> Op | None:
-    """Of whole tiles less a value for each row.  The rows' own factors are powers of a difference times ``log2 e``: exactly 1
-    where nothing changes."""
-    if op.fn != "exp" or not isinstance(op.x, Binary) or op.x.fn != "sub" or tile_type(op).dtype != "f32":
-        return None
-    if len(tile_type(op).dims) == 1:
-        return Unary("exp2", _times(op.x, LOG2_E))
-    x, row = op.x.lhs, op.x.rhs
-    if not isinstance(row, Broadcast) or not tile_type(row.x).dims:
-        return None
-    value, scale = _scaled(x) or (x, 1.0)
-    return Unary("exp2", Binary("sub", _times(value, scale * LOG2_E), Broadcast(_times(row.x, LOG2_E), row.dims)))
+    return by_powers_of_two(kernel) if all(tile_type(op.lhs).dtype in ("bf16", "f16") for op in dots) else kernel
