@@ -19,7 +19,7 @@ ISAS = ("sm_80", "sm_90a", "sm_100a", "sm_120")
 TOOLCHAIN = tools.CudaToolchain()
 needs_compiler = pytest.mark.skipif(not TOOLCHAIN.available(registry().target("cuda:sm_90a")), reason="neither NVRTC nor nvcc")
 FEW = ("softmax_long_open", "matmul_deep", "attention_registers")
-WIDE = ("wgmma_wide", "pipeline", "pipeline_quad")
+WIDE = ("wgmma_wide", "wgmma_high", "pipeline", "pipeline_quad")
 """Whose tanh of every element needs a few registers more than there are."""
 
 
