@@ -46,11 +46,12 @@ class Assembly:
     instructions: list[Instruction] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)
     kernels: dict[str, Kernel] = field(default_factory=dict)
+    functions: set[str] = field(default_factory=set)
 
     def end_of(self, kernel: str) -> int:
         """Where the instructions of ``kernel`` end: at the next function, or at the end of the file."""
         start = self.labels[kernel]
-        others = [at for name, at in self.labels.items() if at > start and not name.startswith(".")]
+        others = [at for name, at in self.labels.items() if at > start and name in self.functions]
         return min(others, default=len(self.instructions))
 
 
@@ -101,6 +102,8 @@ def parse(text: str) -> Assembly:
             kernel.descriptor[name.removeprefix("amdhsa_")] = _number(rest, number, line)
         elif name == "amdgcn_target":
             found.target = rest.strip('"')
+        elif name == "type" and rest.endswith("@function"):
+            found.functions.add(rest.partition(",")[0].strip())
         elif name == "text":
             code = True
         elif name == "section":

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any
 
 from .assembly import Assembly, AssemblyError, Instruction
@@ -101,6 +102,8 @@ class _Encoder:
         if i.mnemonic == "v_dual_cndmask_b32" and len(texts) == 3:
             texts.append("vcc_lo")  # which the text leaves out (RDNA3 ISA 7.6)
         slots = _slots(form, len(texts))
+        if "mix" in form.modifiers:
+            slots = _mixed(slots, i)
         destinations: list[Any] = []
         sources: list[Any] = []
         reread: list[Any] = []
@@ -169,6 +172,14 @@ class _Encoder:
                  "sa": not vector, "s": True}[slot.role]  # fmt: skip
         if not right:
             raise _Unknown(f"{text} is a register of the wrong kind here")
+
+
+def _mixed(slots: list[Slot], i: Instruction) -> list[Slot]:
+    """op_sel_hi says which sources of a mixed-precision instruction are f16, and so how their constants are encoded."""
+    listed = re.search(r"op_sel_hi:\[([^\]]*)\]", " ".join(i.modifiers))
+    bits = [int(x) for x in listed[1].split(",")] if listed else []
+    kinds = [None, *("f16" if bit else "f32" for bit in bits)]  # the destination stays
+    return [replace(slot, type=kind) if kind else slot for slot, kind in zip_longest(slots, kinds)]
 
 
 class _Unknown(Exception):

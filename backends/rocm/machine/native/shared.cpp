@@ -62,13 +62,16 @@ void touch_read(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lan
     }
 }
 
-void touch_write(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, uint32_t number, bool dma, bool defined) {
+void touch_write(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, uint32_t number, bool dma, bool defined,
+                 const void *data) {
     bounds(w, op, address, bytes, lane, "writes");
     const uint32_t epoch = epoch_of(w), me = 1u << w.number;
     ByteShadow *const shadow = w.group->shadow.data() + address;
+    const uint8_t *const old = w.group->shared.data() + address, *const now = static_cast<const uint8_t *>(data);
     for (uint32_t n = 0; n < bytes; ++n) {
         ByteShadow &b = shadow[n];
-        if (b.writer != w.number || b.dma != dma) after_write(w, op, lane, b, address + n, "overwrites", dma);
+        const bool same = old[n] == now[n] && b.defined == defined && !dma && !b.dma;
+        if ((b.writer != w.number && !same) || b.dma != dma) after_write(w, op, lane, b, address + n, "overwrites", dma);
         if (b.read_epoch >= epoch && (b.readers & ~me))
             race(w, op, lane, "overwrites", address + n, "reads", __builtin_ctz(b.readers & ~me), "no barrier in between");
         b.write = number;

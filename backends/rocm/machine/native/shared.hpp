@@ -10,7 +10,9 @@ uint32_t epoch_of(const Wave &w);  // as far as what the wave does now is concer
 
 // Checks bounds and order, and marks the bytes as touched by this wave. `dma` tells LDS-DMA, whose writes are numbered apart.
 void touch_read(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, bool *defined);
-void touch_write(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, uint32_t number, bool dma, bool defined);
+// Writes of what is there already are no race with the one that put it there: layouts with copies of a value do that.
+void touch_write(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, uint32_t number, bool dma, bool defined,
+                 const void *data);
 
 // What the wave had waited for when it arrived becomes visible to the others. Its reads need no wait: LDS executes the operations
 // of all waves in one order, that of their issue (LLVM, SIMemoryLegalizer, on waits at workgroup scope; the compiler relies on it).

@@ -184,8 +184,8 @@ void store(Wave &w, const Op &op) {
 template <Space S, uint32_t Bytes>
 void load_lds(Wave &w, const Op &op) {
     Addresses a;
-    addresses<S>(w, op, op.s[0], op.s[1], op.s[2], a);
     if (w.undefined_s[kM0]) fail(w, op, "undefined value", "M0, where in LDS the copy goes, was never written");
+    addresses<S>(w, op, op.s[0], op.s[1], op.s[2], a);
     Pending &p = *w.pending;
     const uint32_t number = ++p.written_dma;
     const uint32_t base = w.s[kM0] + uint32_t(op.immediate[0]);
@@ -194,7 +194,7 @@ void load_lds(Wave &w, const Op &op) {
         uint32_t words[4] = {};
         const bool defined = read<S>(w, op, a, i, Bytes, words);
         const uint32_t at = base + uint32_t(i) * (Bytes < 4 ? 4 : Bytes);
-        touch_write(w, op, at, Bytes < 4 ? 4 : Bytes, i, number, true, defined);
+        touch_write(w, op, at, Bytes < 4 ? 4 : Bytes, i, number, true, defined, words);
         std::memcpy(w.group->shared.data() + at, words, Bytes < 4 ? 4 : Bytes);
     }
     Event &e = issue(w, op, load_counters<S>(), kVectorMemoryGroup);

@@ -99,7 +99,7 @@ void store(Wave &w, const Op &op) {
                 defined = defined && !(w.undefined_v[data.reg + n] >> i & 1);
             }
             if (H == kHigh) words[0] >>= 16;
-            touch_write(w, op, p.at[k][i], Bytes, i, number, false, defined);
+            touch_write(w, op, p.at[k][i], Bytes, i, number, false, defined, words);
             std::memcpy(w.group->shared.data() + p.at[k][i], words, Bytes);
         }
     }

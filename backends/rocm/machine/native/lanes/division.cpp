@@ -47,8 +47,10 @@ template <class T> inline Scaled<T> div_scale(typename T::Value x, typename T::V
     if (is_denormal<T>(denominator)) return {up, false};
     const bool small_reciprocal = is_denormal<T>(Value(1) / denominator);
     const bool small_quotient = is_denormal<T>(numerator / denominator);
-    if (small_reciprocal && small_quotient) return {x == denominator ? up : x, true};
-    if (small_reciprocal) return {x * power<T>(-T::step), false};
+    const Value down = x * power<T>(-T::step);
+    // The guides scale such a denominator up, out of range; that it goes down is what gives the right quotient.
+    if (small_reciprocal && small_quotient) return {x == denominator ? down : x, true};
+    if (small_reciprocal) return {down, false};
     if (small_quotient) return {x == numerator ? up : x, true};
     return {exponent<T>(numerator) <= T::tiny ? up : x, false};
 }
@@ -73,7 +75,8 @@ template <class T> inline typename T::Value div_fixup(typename T::Value quotient
     if (d == 0 || n == infinity) return with_sign(infinity);
     if (d == infinity || n == 0) return with_sign(0);
     if (exponent<T>(numerator) - exponent<T>(denominator) < T::least) return with_sign(0);  // UNDERFLOW
-    return with_sign(as_bits(quotient) & ~sign_bit);
+    // Steps that overflowed have left a NaN (OVERFLOW of the guides).
+    return with_sign(quotient != quotient ? infinity : as_bits(quotient) & ~sign_bit);
 }
 
 void v_div_scale_f32(Wave &w, const Op &op) {
