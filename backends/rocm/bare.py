@@ -19,7 +19,7 @@ def bare(kernel: Bare, target: Target, found: Sequence[str] = ()) -> Source:
 
     Raises :class:`UsageError` where the text holds no such kernel, or several and none is named.
     """
-    arrays = tuple(Array(g.name, _type(g), "scalar" if g.shape is None else "output") for g in kernel.arguments)
+    arrays = tuple(Array(g.name, _type(g), "scalar" if g.shape is None else "inout") for g in kernel.arguments)
     symbol = _symbol(kernel, found) if found else kernel.entry or "kernel"
     told = [x for x in parse_launches(kernel.text) if x.kernel == symbol]
     if told and kernel.grid is None:

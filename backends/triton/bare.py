@@ -26,7 +26,7 @@ def bare(kernel: Bare, target: Target, found: Sequence[str] = ()) -> Source:
     arrays = [g for g in kernel.arguments if g.shape is not None]
     call = _call(kernel, function)
     text = f"{kernel.text.rstrip()}\n\n\ndef {ENTRY}({', '.join(g.name for g in arrays)}):\n    {call}\n"
-    made = tuple(Array(g.name, BufferType(g.shape or (), g.dtype), "output") for g in arrays)
+    made = tuple(Array(g.name, BufferType(g.shape or (), g.dtype), "inout") for g in arrays)
     return Source(target, function.name, ENTRY, text, ".py", made, ())
 
 

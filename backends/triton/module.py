@@ -35,8 +35,9 @@ def load_module(source: Source) -> types.ModuleType:
 
 
 def parameters(source: Source) -> tuple[Array, ...]:
-    """What the host function takes, in order: inputs, run-time scalars, outputs."""
-    return tuple(a for role in ("input", "scalar", "output") for a in source.arrays if a.role == role)
+    """What the host function takes, in order: inputs, run-time scalars, outputs (and, of a kernel that belongs to no operator,
+    what is both)."""
+    return tuple(a for role in ("input", "scalar", "output", "inout") for a in source.arrays if a.role == role)
 
 
 def torch_dtype(name: str) -> Any:

@@ -136,7 +136,8 @@ class MachineProgram:
         for name, size in job.temporaries:
             arrays[name] = _empty((size,), np.dtype(np.uint8))
         inputs = {a.name for a in self.source.by_role("input")}
-        memory = Memory({n: a for n, a in arrays.items() if n not in scalars}, inputs)
+        defined = inputs | {a.name for a in self.source.by_role("inout")}
+        memory = Memory({n: a for n, a in arrays.items() if n not in scalars}, inputs, defined)
         for step in job.steps:
             if isinstance(step, Fill):
                 memory.fill(step)
@@ -196,12 +197,12 @@ def report(code: Code, kind: str, message: str, at: int, group: tuple[int, int, 
 class Memory:
     """The arrays of a program: where they lie, and which bytes of them were written."""
 
-    def __init__(self, arrays: Mapping[str, np.ndarray], inputs: set[str]) -> None:
+    def __init__(self, arrays: Mapping[str, np.ndarray], inputs: set[str], defined: set[str]) -> None:
         import numpy as np
 
         self.arrays = arrays
         self.inputs = inputs
-        self.shadows = {n: np.zeros(a.nbytes, np.uint8) for n, a in arrays.items() if n not in inputs}
+        self.shadows = {n: np.zeros(a.nbytes, np.uint8) for n, a in arrays.items() if n not in defined}
 
     def value(self, x: Argument) -> bytes:
         """What the kernel gets for an argument."""
@@ -214,7 +215,8 @@ class Memory:
 
         raw = self.arrays[step.array].reshape(-1).view(np.uint8)
         raw[...] = np.resize(np.frombuffer(step.pattern, np.uint8), raw.size)
-        self.shadows[step.array][...] = 1
+        if step.array in self.shadows:
+            self.shadows[step.array][...] = 1
 
     def regions(self) -> list[tuple[int, int, int, bool, str]]:
         found = []
