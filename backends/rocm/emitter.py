@@ -34,7 +34,7 @@ LEFT_IN_REGISTERS = 128
 """The deepest left operand that is kept in registers: at 128 a lane of CDNA holds 16 registers of it per 16 rows."""
 
 OPTIONS = {
-    "waves": "waves of a product (CDNA, 8 warps): turns (two of a SIMD read and multiply alternately), plain, or auto",
+    "waves": "of a product (CDNA): turns (8, two of a SIMD alternate), interleave (4, CDNA 4), plain, or auto",
     "band": "how many tiles high the bands are in which such a product's tiles are taken",
 }
 
@@ -105,7 +105,8 @@ class HipPrinter(Printer):
 
     def layout(self, x: Layout) -> str:
         if x.kind == "quarters":
-            return f"pk::Quarters<{x.rows}, {x.cols}, {self.dialect.type(x.element)}>"
+            waves = ", 2, 2" if isinstance(self.plan, PingPongPlan) and self.plan.quarters else ""
+            return f"pk::Quarters<{x.rows}, {x.cols}, {self.dialect.type(x.element)}{waves}>"
         if x.kind in ("left", "left32", "accumulator32"):
             word = {"left": "LeftOperand", "left32": "LeftOperand32", "accumulator32": "Accumulator32"}[x.kind]
             return f"pk::{word}<{x.rows}, {x.cols}, {self.plan.warps}, {self.dialect.type(x.element)}>"

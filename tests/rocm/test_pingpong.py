@@ -108,7 +108,7 @@ def test_machine_code_of_the_main_loop(isa: str) -> None:
     assert count["v_mov"] == count["v_accvgpr"] == count["scratch"] == 0
     assert count["s_barrier"] == (8 if direct else 16)
     waits = [int(n) for n in re.findall(r"vmcnt\((\d+)\)", "\n".join(loop))]
-    assert waits == [10] * 4 if direct else min(waits) > 0  # nobody waits for what was just sent
+    assert waits == [10] * 4 if direct else min(waits) > 0  # nobody waits for what was sent last
     vector = [n for n in names if n.startswith("v_") and not n.startswith("v_mfma")]
     assert len(vector) <= (8 if direct else 16)  # addresses; on the others the transposition of w
 
@@ -127,11 +127,80 @@ def main_loop(assembly: str) -> list[str]:
     return found
 
 
+def interleaved(**sizes: int) -> Program:
+    program = product("gfx950", (256, 128), warps=4, **sizes)
+    (k,) = program.kernels
+    return replace(program, kernels=(replace(k, schedule=replace(k.schedule, options=(("waves", "interleave"),))),))
+
+
+@pytest.mark.parametrize("k", [64, 136, 200])
+def test_four_waves_that_interleave_on_host_lanes(k: int) -> None:
+    """One slice, and an odd and an even number of slices: two are walked at a time."""
+    needs_interpreter("gfx950")
+    source = HipEmitter().emit(interleaved(m=264, n=136, k=k), target("gfx950"))
+    rng = np.random.default_rng(1)
+    inputs = {a.name: rng.standard_normal(a.type.shape).astype(numpy_dtype(a.dtype)) for a in source.by_role("input")}  # type: ignore
+    got = HipInterpreter().load(source, None).call(list(inputs.values()), {})
+    x = {name: v.astype(np.float64) for name, v in inputs.items()}
+    y = x["a"] @ x["w"] + x["bias"]
+    want = 0.5 * y * (1 + np.tanh(0.7978845608028654 * (y + 0.044715 * y**3)))
+    assert np.abs(got.astype(np.float64) - want).max() <= 8e-3 * np.abs(want).max()
+
+
+def test_registers_of_interleaved_waves_hold_what_their_quarter_needs() -> None:
+    """Walks the plan of two slices over and over: nothing is read over while a later quarter of its slice needs it."""
+    (plan,) = HipEmitter().plan(interleaved(), target("gfx950")).kernels
+    assert isinstance(plan, PingPongPlan) and not plan.turns
+    halves = {("upper", 0): 0, ("left", 0): 0}  # what registers hold: (name, half) of which slice
+    landed, done = {0}, set()
+    for round_ in range(3):
+        for n, q in enumerate(plan.quarters):
+            step = 2 * round_ + n // 4
+            if q.barrier:
+                landed.add(step + 1)
+            i, j = q.quarter
+            assert halves[q.rows, i] == step and halves[q.cols, j] == step
+            done.add((step, q.quarter))
+            for _operand, half, slot, to in q.reads:
+                of = step if slot == step % 2 else step + 1
+                assert of in landed
+                for name, h in [key for key in halves if key[0] == to]:
+                    del halves[name, h]
+                halves[to, half] = of
+                assert to not in (q.rows, q.cols), "between the products, registers of this quarter stay"
+            assert not q.sends or q.barrier or plan.quarters[n - 1].barrier  # behind the barrier that frees the slot
+    assert len(done) == 6 * 4
+
+
+def test_interleaved_machine_code() -> None:
+    needs_clang("gfx950")
+    binary = HipToolchain().compile(HipEmitter().emit(interleaved(m=8192, n=8192, k=8192), target("gfx950")))
+    assert [(r.spills, r.scratch_bytes) for r in binary.resources] == [(0, 0)]
+    names = [line.split()[0] for line in main_loop(binary.assembly or "")]
+    assert sum(n.startswith("v_mfma") for n in names) == 128
+    assert not [n for n in names if n.startswith(("v_mov", "v_accvgpr", "scratch"))]
+    memory = "".join("m" if n.startswith("v_mfma") else "." if n.startswith(("ds_", "buffer_")) else "" for n in names)
+    assert max(map(len, memory.split("m"))) <= 2  # what is done besides stands between the products, not in heaps
+
+
+def test_interleaving_needs_copies_to_lds() -> None:
+    program = product("gfx942", (256, 128), warps=4)
+    (k,) = program.kernels
+    asked = replace(k, schedule=replace(k.schedule, options=(("waves", "interleave"),)))
+    with pytest.raises(ScheduleError, match="cannot copy 16 bytes a lane"):
+        HipEmitter().plan(replace(program, kernels=(asked,)), target("gfx942"))
+
+
 @pytest.mark.parametrize("isa", ["gfx942", "gfx950"])
 def test_text_and_plan(isa: str, golden: Callable[[str, str], None]) -> None:
     source = HipEmitter().emit(product(isa, m=1000), target(isa))
     golden(f"matmul_turns_{isa}.hip", source.text)
     golden(f"matmul_turns_{isa}.plan", str(HipEmitter().plan(product(isa, m=1000), target(isa))))
+
+
+def test_text_and_plan_of_interleaved_waves(golden: Callable[[str, str], None]) -> None:
+    golden("matmul_interleaved_gfx950.hip", HipEmitter().emit(interleaved(m=1000), target("gfx950")).text)
+    golden("matmul_interleaved_gfx950.plan", str(HipEmitter().plan(interleaved(m=1000), target("gfx950"))))
 
 
 def test_large_products_take_turns_and_small_ones_do_not() -> None:

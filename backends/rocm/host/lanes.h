@@ -476,6 +476,8 @@ template <class T> struct Single { T v; T operator[](int) const { return v; } };
 #define __builtin_amdgcn_ds_bpermute(address, value) lanes::bpermute(address, value)
 #define __builtin_amdgcn_permlanex16(old, value, low, high, inactive, bound) lanes::permlane_x16(value, low, high)
 
+#define __builtin_amdgcn_exp2f(x) __builtin_exp2f(x)
+#define __builtin_amdgcn_fmed3f(x, low, high) __builtin_fminf(__builtin_fmaxf(x, low), high)
 #define __builtin_amdgcn_readfirstlane(value) lanes::first_lane(value)
 
 #define __amdgpu_buffer_rsrc_t lanes::Buffer

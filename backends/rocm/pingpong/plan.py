@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from portakern.emit.clike import KernelPlan
 from portakern.emit.clike import plan as p
 from portakern.ir.size import Size
+
+if TYPE_CHECKING:
+    from .interleave import Quarter
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,8 @@ class Place:
 @dataclass(frozen=True)
 class PingPongPlan(KernelPlan):
     """``tiles`` counts the tiles of the result: rows, columns, batches; blocks take them in bands of ``band`` rows, and the
-    ``dies`` of the device take neighbouring ones.  ``direct`` is whether copies to LDS pass registers by."""
+    ``dies`` of the device take neighbouring ones.  ``direct`` is whether copies to LDS pass registers by.  A step is either
+    ``turns`` of one slice, or ``quarters`` of two slices by waves that have their SIMDs to themselves."""
 
     tiles: tuple[Size, Size, Size] = (1, 1, 1)
     band: int = 8
@@ -108,6 +113,7 @@ class PingPongPlan(KernelPlan):
     before: tuple[p.Statement, ...] = ()
     acc: str = "acc"
     turns: tuple[Turn, ...] = ()
+    quarters: tuple[Quarter, ...] = ()
     after: tuple[p.Statement, ...] = ()
 
     @property
@@ -119,6 +125,7 @@ class PingPongPlan(KernelPlan):
     def __str__(self) -> str:
         params = ", ".join(f"{q.name}: {q.dtype}{'' if q.role != 'array' else '*'}" for q in self.params)
         rows, cols, batches = self.tiles
+        who = "waves 4 to 7 are one barrier behind waves 0 to 3" if self.turns else "each wave is alone on its SIMD"
         way = "memory to LDS" if self.direct else "memory to registers to LDS"
         lines = [
             f"kernel {self.name}({params})",
@@ -126,12 +133,13 @@ class PingPongPlan(KernelPlan):
             f"    tiles {rows} x {cols} x {batches}, in bands of {self.band} rows, neighbours on the same of {self.dies} dies",
             *(f"    layout {x}" for x in self.layouts),
             *(f"    {x}" for x in self.operands),
-            f"    operands go from {way}; waves 4 to 7 are one barrier behind waves 0 to 3",
+            f"    operands go from {way}; {who}",
             *(f"    {x.name} = {x.text}" for x in self.places if x.name),
             *(f"    {s}" for s in self.before),
-            f"    each slice of {self.slice} of depth {self.depth}",
+            f"    each {'slice' if self.turns else 'two slices'} of {self.slice} of depth {self.depth}",
         ]
-        for n, turn in enumerate(self.turns):
-            lines += [f"        turn {n}", *(f"            {line}" for line in str(turn).split("\n"))]
+        for n, part in enumerate(self.turns or self.quarters):
+            word = "turn" if self.turns else "part"
+            lines += [f"        {word} {n}", *(f"            {line}" for line in str(part).split("\n"))]
         lines.append("    all copies have landed, all waves are done: the epilogue, on registers")
         return "\n".join([*lines, *(f"    {line}" for s in self.after for line in str(s).split("\n"))]) + "\n"

@@ -17,6 +17,7 @@ from portakern.ir import tile as t
 from portakern.ir.size import Size, divides, product
 
 from ..products import product_of
+from . import interleave
 from .plan import Operand, PingPongPlan, Place, Turn
 
 WAVES = (2, 4)
@@ -33,6 +34,8 @@ def slice_of(device: Device) -> int:
 
 
 _THREADS = 512
+_DOING = {"turns": "take turns", "interleave": "interleave reading and multiplying"}
+_USUAL = {WAVES: "256 x 256 by 8 warps", interleave.WAVES: "256 x 128 by 4 warps"}
 _VECTOR = 8
 _ANYWHERE = (p.Scalar, p.Map, p.Fill, p.LoadTile, p.StoreTile, p.Assign)
 _REACH = 1 << 31
@@ -48,25 +51,28 @@ def pingpong(plan: KernelPlan, planner: Planner, target: Target) -> KernelPlan:
     asked = str(kernel.schedule.option(OPTION, "auto"))
     if asked == "plain":
         return plan
-    obstacle = _obstacle(plan, kernel, target)
+    waves = interleave.WAVES if asked == "interleave" else WAVES
+    obstacle = _obstacle(plan, kernel, target, waves)
     if not obstacle:
-        return _PingPong(plan, planner, target).plan()
-    if asked == "turns":
+        return _PingPong(plan, planner, target, waves).plan()
+    if asked in ("turns", "interleave"):
         raise ScheduleError(f"the waves of {kernel.name} cannot take turns on {target}: {obstacle}",
-                            hint=f"take waves=plain, or tiles of 256 x 256 x {slice_of(target.device)} by 8 warps")  # fmt: skip
+                            hint=f"take waves=plain, or tiles of {_USUAL[waves]} x {slice_of(target.device)}")  # fmt: skip
     return plan
 
 
 # ---- what stands in the way -----------------------------------------------------------------------------------------------
 
 
-def _obstacle(plan: KernelPlan, kernel: t.Kernel, target: Target) -> str:
+def _obstacle(plan: KernelPlan, kernel: t.Kernel, target: Target, waves: tuple[int, int]) -> str:
+    if waves == interleave.WAVES and not target.device.has("lds_dma_16"):
+        return f"{target.device.name} cannot copy 16 bytes a lane to LDS"
     if not target.device.has("mfma"):
         return f"{target.device.name} has no MFMA"
     dots = [op for op in tiles_of(kernel.body) if isinstance(op, t.Dot)]
     loops = [s for s in plan.body if isinstance(s, p.Loop)]
-    if len(dots) != 1 or len(loops) != 1 or kernel.schedule.warps != WAVES[0] * WAVES[1]:
-        return "it is not one product in one loop by 8 warps"
+    if len(dots) != 1 or len(loops) != 1 or kernel.schedule.warps != waves[0] * waves[1]:
+        return f"it is not one product in one loop by {waves[0] * waves[1]} warps"
     loop, dot = loops[0], dots[0]
     if loop.pipeline is None or len(loop.pipeline.copies) != 2 or loop.begin != "0" or len(loop.body) != 1:
         return "its loop does more than the product of two operands that are copied ahead (stages=2)"
@@ -79,6 +85,8 @@ def _obstacle(plan: KernelPlan, kernel: t.Kernel, target: Target) -> str:
     deep = slice_of(target.device)
     if any(n not in (128, 256) for n in tiles) or kernel.axis[dot.axis].tile != deep:
         return f"its tiles are not 128 or 256 wide and {deep} deep"
+    if tiles[0] * tiles[1] > 128 * 64 * waves[0] * waves[1]:
+        return "a wave would hold more of the result than registers hold with ease"
     row, col = (axis for axis, _ in dims_of(dot))
     if any(a.tile > 1 and a.name not in (row, col) for a in kernel.grid):
         return "it has tiles along a third axis"
@@ -123,8 +131,8 @@ def _obstacle_to_load(load: t.Load | None, dot: t.Dot, kernel: t.Kernel, target:
 class _PingPong:
     """Builds the plan from the plain one: layouts, epilogue and addresses stay as they are."""
 
-    def __init__(self, plan: KernelPlan, planner: Planner, target: Target) -> None:
-        self.of, self.planner, self.kernel, self.target = plan, planner, planner.kernel, target
+    def __init__(self, plan: KernelPlan, planner: Planner, target: Target, waves: tuple[int, int]) -> None:
+        self.of, self.planner, self.kernel, self.target, self.waves = plan, planner, planner.kernel, target, waves
         self.dot = next(op for op in tiles_of(self.kernel.body) if isinstance(op, t.Dot))
         self.row, self.col = (axis for axis, _ in dims_of(self.dot))
         self.loop = next(s for s in plan.body if isinstance(s, p.Loop))
@@ -141,10 +149,12 @@ class _PingPong:
         fields = {**vars(self.of), "layouts": layouts}
         depth = self.kernel.axis[self.dot.axis].extent
         assert isinstance(depth, int)
+        turns = self._turns(a, b) if self.waves == WAVES else ()
+        quarters = () if turns else interleave.quarters(a, b)
         return PingPongPlan(
             **fields, tiles=tiles, band=int(self.kernel.schedule.option("band", _BAND)),
             dies=product_of(self.target.device).count("dies", 1), depth=depth, direct=self.direct, operands=(a, b),
-            places=places, before=self.of.body[first:at], acc=dot.acc, turns=self._turns(a, b), after=after,
+            places=places, before=self.of.body[first:at], acc=dot.acc, after=after, turns=turns, quarters=quarters,
         )  # fmt: skip
 
     def _layout(self, x: Layout, dot: p.Dot) -> Layout:
@@ -186,7 +196,7 @@ class _PingPong:
             rows, cols = (free, depth) if straight else (depth, free)
             made[side] = Operand(
                 stage.shared.name, side, stage.shared.dtype, rows, cols, straight, access.origin, access.strides[0], left,
-                WAVES[0] if side == "rows" else WAVES[1], free // 2 * depth * 2 // (_THREADS * 16),
+                self.waves[side == "cols"], free // 2 * depth * 2 // (self.waves[0] * self.waves[1] * 64 * 16),
             )  # fmt: skip
         return made["rows"], made["cols"]
 

@@ -6,6 +6,7 @@ from portakern.emit.clike import Printer
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.memory import size_text
 
+from .interleave import print_quarters
 from .plan import Operand, PingPongPlan, Turn
 
 _OF_TURN = {
@@ -21,9 +22,9 @@ def print_pingpong(printer: Printer, k: PingPongPlan) -> list[str]:
     body = [
         *printer.usings(k), *_slabs(printer, k), "", *_tile(k), *printer.statements(sizes), *_operands(k), "",
         *printer.statements([s for s in k.before if s not in sizes]),
-        f"decltype({_reader(a)})::Fragments rows;  // what this wave holds of one half of its operands",
+        f"decltype({_reader(a)})::Fragments {'rows' if k.turns else 'upper, lower'};  // what this wave holds of one half",
         f"decltype({_reader(b)})::Fragments left, right;",
-        *(_direct(k) if k.direct else _held(k)),
+        *(_interleaved(k) if k.quarters else _direct(k) if k.direct else _held(k)),
         *printer.statements(k.after),
     ]  # fmt: skip
     return [*printer.opening(k), *_indent(body), "}"]
@@ -31,9 +32,10 @@ def print_pingpong(printer: Printer, k: PingPongPlan) -> list[str]:
 
 def _slabs(printer: Printer, k: PingPongPlan) -> list[str]:
     lines: list[str] = []
+    threads = "" if k.turns else f", {k.threads}"
     for x in k.operands:
         way = "cols" if x.straight else "rows"
-        kind = f"pk::Slab<{printer.dialect.type(x.dtype)}, {x.rows}, {x.cols}, pk::Depth::along_{way}, {x.parts}>"
+        kind = f"pk::Slab<{printer.dialect.type(x.dtype)}, {x.rows}, {x.cols}, pk::Depth::along_{way}, {x.parts}{threads}>"
         lines.append(f"__shared__ {kind} {x.name}[2];  // {x.parts} waves share each half")
     return lines
 
@@ -46,7 +48,8 @@ def _tile(k: PingPongPlan) -> list[str]:
 
 
 def _operands(k: PingPongPlan) -> list[str]:
-    lines = ["const int wave_row = pk::wave_number() / 4, wave_col = pk::wave_number() % 4;"]
+    across = k.operands[1].parts
+    lines = [f"const int wave_row = pk::wave_number() / {across}, wave_col = pk::wave_number() % {across};"]
     for x in k.operands:
         feed = "const pk::Feed" if k.direct else "pk::HeldFeed"
         lines.append(f"{feed} {_feed(x)}({x.name}, {x.origin}, {x.stride}, {x.left}, {size_text(k.depth)});")
@@ -76,11 +79,33 @@ def _direct(k: PingPongPlan) -> list[str]:
     return [*lines, *_indent(turns[1:]), "}", *_level(["pk::wait_for_copies<0>();"])]
 
 
+def _interleaved(k: PingPongPlan) -> list[str]:
+    """Two slices a step, so that slots are known; what is beyond the end is zeros here too."""
+    a, b = k.operands
+    fa, fb = _feed(a), _feed(b)
+    return [
+        *(f"{fa}.start<0>({n}); {fa}.start<1>({n}); {fb}.start<0>({n}); {fb}.start<1>({n});" for n in (0, 1)),
+        f"pk::wait_for_copies<{2 * (a.copies + b.copies)}>();  // the first slice has landed",
+        "pk::turn();",
+        f"{_reader(a)}.read<0>(upper, 0);",
+        f"{_reader(b)}.read<0>(left, 0);",
+        "#pragma unroll 1",
+        f"for (int step = 0; step < {-(-k.depth // k.slice)}; step += 2) {{",
+        *_indent(print_quarters(k.quarters, k.acc)),
+        "}",
+        "pk::wait_for_copies<0>();",
+        "pk::arrived(upper, left);  // what was read of the slice beyond the end",
+        "pk::sync();",
+    ]
+
+
 def _held(k: PingPongPlan) -> list[str]:
     """Copies through registers: two slices are fetched at a time, and put into LDS one after the other."""
     a, b = k.operands
     lines = [
-        *(f"{_feed(x)}.{word}(0);" for word in ("fetch", "put") for x in (a, b)),
+        *(f"{_feed(x)}.fetch(0);" for x in (b, a)),  # in the order of the loop, so that its waits are exact
+        "pk::turn();",
+        *(f"{_feed(x)}.put(0);" for x in (b, a)),
         "pk::wait_for_lds();",
         *_skew(b),
         "#pragma unroll 1",

@@ -21,12 +21,13 @@ extern "C" __global__ void __launch_bounds__(512) matmul_bias(
     const pk::Reader w_reader(w_shared, wave_col);
 
     auto acc = pk::fill<float, Acc>(0.0f);
-    decltype(a_reader)::Fragments rows;  // what this wave holds of one half of its operands
+    decltype(a_reader)::Fragments rows;  // what this wave holds of one half
     decltype(w_reader)::Fragments left, right;
-    a_feed.fetch(0);
     w_feed.fetch(0);
-    a_feed.put(0);
+    a_feed.fetch(0);
+    pk::turn();
     w_feed.put(0);
+    a_feed.put(0);
     pk::wait_for_lds();
     pk::turn();
     if (wave_row == 1) pk::turn();  // from now on these waves multiply while the others read, and the reverse
@@ -64,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(512) matmul_bias(
         }
     }
     if (wave_row == 0) pk::turn();  // all waves are level again
-    pk::wait_for_lds();
+    pk::arrived(left);  // what the last turn read of the slice beyond the end
     pk::sync();
     auto bias_tile = pk::load<pk::ColOf<Acc>>(bias + n0, 1, n_left);
     auto c_tile = pk::map<Acc>([](float acc, float bias) {

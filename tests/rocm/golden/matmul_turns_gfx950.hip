@@ -21,7 +21,7 @@ extern "C" __global__ void __launch_bounds__(512) matmul_bias(
     const pk::Reader w_reader(w_shared, wave_col);
 
     auto acc = pk::fill<float, Acc>(0.0f);
-    decltype(a_reader)::Fragments rows;  // what this wave holds of one half of its operands
+    decltype(a_reader)::Fragments rows;  // what this wave holds of one half
     decltype(w_reader)::Fragments left, right;
     // Two steps set out, but for the last half.
     w_feed.start<0>(0); a_feed.start<0>(0); w_feed.start<1>(0); a_feed.start<1>(0);
@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(512) matmul_bias(
     }
     if (wave_row == 0) pk::turn();  // all waves are level again
     pk::wait_for_copies<0>();
-    pk::wait_for_lds();
+    pk::arrived(left);  // what the last turn read of the slice beyond the end
     pk::sync();
     auto bias_tile = pk::load<pk::ColOf<Acc>>(bias + n0, 1, n_left);
     auto c_tile = pk::map<Acc>([](float acc, float bias) {

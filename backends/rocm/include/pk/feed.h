@@ -36,19 +36,36 @@ template <class S> struct Feed {
     }
   }
 
-  // Starts copying half H of slice `k`; `wait_for_copies` says when it has landed.
-  template <int H> PK_FN void start(int k) const {
+  // Half H of slice `k`, copied piece by piece.
+  template <int H> struct Starting {
+    static constexpr int pieces = rounds;
+    Buffer source;
+    LdsAddress to;
+    int offset, base, stride;
+    template <int N> PK_FN void piece() const {
+      source.to_lds(to + N * S::threads * wide, offset, base + N * (S::threads / lanes) * stride);
+    }
+  };
+
+  template <int H> PK_FN Starting<H> starting(int k) const {
     const int first = k * S::depth;
     const int base = S::straight ? H * (S::free / 2) * stride + first * S::size : first * stride + H * S::line;
     const LdsAddress to = slots + k % 2 * static_cast<int>(sizeof(S)) + H * S::half + wave_number() * (wave * wide);
     int offset = from[H];
     if (S::straight && depth % S::depth != 0) offset = first + deep < depth ? offset : Buffer::outside;
-    const Buffer source = S::straight && first >= depth ? Buffer(array.start, 0) : array;
-#pragma unroll
-    for (int u = 0; u < rounds; ++u) source.to_lds(to + u * S::threads * wide, offset, base + u * (S::threads / lanes) * stride);
+    return {S::straight && first >= depth ? Buffer(array.start, 0) : array, to, offset, base, stride};
   }
 
-  static constexpr int copies = rounds;  // of one half
+  // Starts copying half H of slice `k`; `wait_for_copies` says when it has landed.
+  template <int H> PK_FN void start(int k) const { all(starting<H>(k)); }
+
+ private:
+  template <int N = 0, class Half> PK_FN static void all(const Half& half) {
+    if constexpr (N < rounds) {
+      half.template piece<N>();
+      all<N + 1>(half);
+    }
+  }
 };
 
 #else

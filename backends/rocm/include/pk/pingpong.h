@@ -1,9 +1,13 @@
-// Products on CDNA whose waves take turns: of the two waves of a SIMD one reads operands while the other one multiplies.
+// Products on CDNA that keep the matrix cores busy, in two ways.
+//
+// *Turns*: of the two waves of a SIMD one reads operands while the other one multiplies.
 //
 // A block's tile of the result has four quarters, and each of its eight waves has a part of every quarter.  In a turn a wave
 // reads its part of one half of an operand, helps to bring a later slice to LDS, and multiplies one quarter.  Barriers part
 // reading from multiplying, and waves 4 to 7 are one barrier behind waves 0 to 3: the matrix core of every SIMD always has
 // one wave's instructions.
+//
+// *Interleaved* (gfx950): four waves, each alone on its SIMD, read and copy between their own products.  One barrier a slice.
 #pragma once
 
 #include "pk/feed.h"
@@ -17,26 +21,61 @@ template <int R, int C, class Element, int WavesM = 2, int WavesN = 4>
 using Quarters = Layout<Spread<R, 1, 16, 1, R / 2 / WavesM / 16, WavesM, wave * WavesN>,
                         Spread<C, 4, 4, 16, C / 2 / WavesN / 16, WavesN, wave>, WavesM * WavesN * wave>;
 
+namespace detail {
+
+// One matrix instruction of a quarter: number N of them, step by step.
+template <int I, int J, int N, class L, class T, int TM, int TN, int Steps>
+PK_FN void one_of(Tile<float, L>& acc, const Part<T, TM, Steps>& rows, const Part<T, TN, Steps>& cols) {
+  using Step = typename Fragment<T>::type;
+  constexpr int s = N / (TM * TN), i = N / TN % TM, j = N % TN;
+  f32x4 d;
+  float* const at = &acc.v[I * TM + i][(J * TN + j) * 4];
+  __builtin_memcpy(&d, at, sizeof d);
+  d = matrix_step(d, bitcast<Step>(cols.v[j][s]), bitcast<Step>(rows.v[i][s]));
+  __builtin_memcpy(at, &d, sizeof d);
+}
+
+// Pieces First to Last of all that is to be done besides.
+template <int First, int Last> PK_FN void pieces() {}
+template <int First, int Last, class Work, class... More> PK_FN void pieces(const Work& work, const More&... more) {
+  if constexpr (First < Last && First < Work::pieces) {
+    work.template piece<First>();
+    pieces<First + 1, Last>(work, more...);
+  } else {
+    pieces<larger(0, First - Work::pieces), larger(0, Last - Work::pieces)>(more...);
+  }
+}
+
+template <int I, int J, int N = 0, class L, class T, int TM, int TN, int Steps, class... Works>
+PK_FN void multiply_from(Tile<float, L>& acc, const Part<T, TM, Steps>& rows, const Part<T, TN, Steps>& cols, const Works&... works) {
+  constexpr int all = TM * TN * Steps, sum = (0 + ... + Works::pieces);
+  if constexpr (N < all) {
+    one_of<I, J, N>(acc, rows, cols);
+    constexpr int first = N * sum / all, last = (N + 1) * sum / all;
+    if constexpr (first < last) {
+      __builtin_amdgcn_sched_barrier(0);  // here, and not where the compiler would gather them
+      pieces<first, last>(works...);
+      __builtin_amdgcn_sched_barrier(0);
+    }
+    multiply_from<I, J, N + 1>(acc, rows, cols, works...);
+  }
+}
+
+}  // namespace detail
+
 // Quarter (I, J) of the accumulator += rows * cols, ahead of whatever the other wave of the SIMD issues meanwhile.
 template <int I, int J, class L, class T, int TM, int TN, int Steps>
 PK_FN void multiply(Tile<float, L>& acc, const Part<T, TM, Steps>& rows, const Part<T, TN, Steps>& cols) {
-  using Step = typename Fragment<T>::type;
   __builtin_amdgcn_s_setprio(1);
-#pragma unroll
-  for (int s = 0; s < Steps; ++s) {
-#pragma unroll
-    for (int i = 0; i < TM; ++i) {
-#pragma unroll
-      for (int j = 0; j < TN; ++j) {
-        f32x4 d;
-        float* const at = &acc.v[I * TM + i][(J * TN + j) * 4];
-        __builtin_memcpy(&d, at, sizeof d);
-        d = matrix_step(d, bitcast<Step>(cols.v[j][s]), bitcast<Step>(rows.v[i][s]));
-        __builtin_memcpy(at, &d, sizeof d);
-      }
-    }
-  }
+  detail::multiply_from<I, J>(acc, rows, cols);
   __builtin_amdgcn_s_setprio(0);
+}
+
+// The same with reads and copies evenly between the products: for a wave that has its SIMD to itself.
+template <int I, int J, class L, class T, int TM, int TN, int Steps, class... Works>
+PK_FN void multiply_while(Tile<float, L>& acc, const Part<T, TM, Steps>& rows, const Part<T, TN, Steps>& cols,
+                          const Works&... works) {
+  detail::multiply_from<I, J>(acc, rows, cols, works...);
 }
 
 }  // namespace pk

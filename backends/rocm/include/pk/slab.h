@@ -47,6 +47,17 @@ template <class T, int Tiles, int Steps> struct Part {
 };
 
 // How wave number `part` of those that share a half reads its part of it.
+template <class S> struct Reader;
+
+// A read of half H into fragments, piece by piece: for `multiply` to put between products.
+template <class S, int H> struct Reading {
+  static constexpr int pieces = Reader<S>::tiles * Reader<S>::steps;
+  const Reader<S>& reader;
+  typename Reader<S>::Fragments& to;
+  LdsAddress slab;
+  template <int N> PK_FN void piece() const { reader.template piece<H, N>(to, slab); }
+};
+
 template <class S> struct Reader {
   static constexpr int tiles = S::free / 2 / S::parts / 16, steps = S::depth / 32;
   using Fragments = Part<typename S::Element, tiles, steps>;
@@ -65,20 +76,25 @@ template <class S> struct Reader {
   }
 
   // Starts reading this wave's part of half H of a slot; `arrived` says when it is there.
-  template <int H> PK_FN void read(Fragments& to, int slot) const {
-    const LdsAddress slab = slots + slot * static_cast<int>(sizeof(S));
-#pragma unroll
-    for (int n = 0; n < starts; ++n) read_from<H>(slab + own[n], to, n);
+  template <int H> PK_FN void read(Fragments& to, int slot) const { all<H>(to, at(slot)); }
+
+  // The same for later, in pieces.
+  template <int H> PK_FN Reading<S, H> reading(Fragments& to, int slot) const { return {*this, to, at(slot)}; }
+
+  // One read of a tile and step.
+  template <int H, int N> PK_FN void piece(Fragments& to, LdsAddress slab) const {
+    constexpr int inner = S::upright ? tiles : steps, n = N / inner, i = N % inner;
+    if constexpr (S::upright) lds_read<H * S::half + i * 16 * S::line>(to.v[i][n], slab + own[n]);
+    else lds_read_transposed<H * S::half + i * 32 * S::line, 4 * S::line>(to.v[n][i], slab + own[n]);
   }
 
  private:
-  template <int H, int I = 0> PK_FN static void read_from(LdsAddress from, Fragments& to, int n) {
-    if constexpr (S::upright && I < tiles) {
-      lds_read<H * S::half + I * 16 * S::line>(to.v[I][n], from);
-      read_from<H, I + 1>(from, to, n);
-    } else if constexpr (!S::upright && I < steps) {
-      lds_read_transposed<H * S::half + I * 32 * S::line, 4 * S::line>(to.v[n][I], from);
-      read_from<H, I + 1>(from, to, n);
+  PK_FN LdsAddress at(int slot) const { return slots + slot * static_cast<int>(sizeof(S)); }
+
+  template <int H, int N = 0> PK_FN void all(Fragments& to, LdsAddress slab) const {
+    if constexpr (N < tiles * steps) {
+      piece<H, N>(to, slab);
+      all<H, N + 1>(to, slab);
     }
   }
 };
