@@ -12,11 +12,13 @@ enum class Depth { along_cols, along_rows };
 
 // Where things lie in lines of `Line` bytes: chunks of 16 bytes are permuted inside 128 bytes (256, for lines that long) by an
 // XOR with bits of the line's number, so that lanes that read the same chunk of neighbouring lines meet no bank of LDS twice.
-template <int Line> struct Swizzle {
+// `Strided` lines are also written eight lines apart, by lanes that transpose patches.
+template <int Line, bool Strided = false> struct Swizzle {
   static constexpr int together = larger(1, 128 / Line);  // lines that fill all banks
-  static constexpr int period = 16;                       // lines after which the pattern repeats
+  static constexpr int period = Strided ? 128 : 16;       // lines after which the pattern repeats
 
   PK_FN static int key(int n) {
+    if constexpr (Strided) n ^= n >> 3;
     if constexpr (Line % 256 == 0) return n % 16 << 4;
     else if constexpr (Line % 128 == 0) return n % 8 << 4;
     else return n % 16 / together << 4;
@@ -32,7 +34,7 @@ template <class T, int R, int C, Depth D, int Threads> struct Shared {
   static constexpr int rows = R, cols = C, threads = Threads;
   static constexpr int free = straight ? R : C, depth = straight ? C : R;
   static constexpr int chunk = 16 / static_cast<int>(sizeof(T));
-  using Lines = Swizzle<depth * static_cast<int>(sizeof(T))>;
+  using Lines = Swizzle<depth * static_cast<int>(sizeof(T)), !straight>;
   T data[free * depth] __attribute__((aligned(256)));
 
   // Depths k, k + 1, ... of number n, up to the end of their 16 bytes.
@@ -40,7 +42,9 @@ template <class T, int R, int C, Depth D, int Threads> struct Shared {
   PK_FN const T* at(int n, int k) const { return data + place(n, k); }
 
   // The same for number first + n, where `first` is a multiple of 16 that is known to the compiler.
-  PK_FN const T* at(int first, int n, int k) const { return data + first * depth + place(n, k); }
+  PK_FN const T* at(int first, int n, int k) const {
+    return straight ? data + first * depth + place(n, k) : data + place(first + n, k);
+  }
 
  private:
   PK_FN static int place(int n, int k) { return Lines::place(n, k * static_cast<int>(sizeof(T))) / static_cast<int>(sizeof(T)); }
