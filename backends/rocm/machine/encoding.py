@@ -23,6 +23,10 @@ UNITS = ("salu", "valu", "trans", "matrix", "smem", "vmem", "flat", "lds", "bran
 TYPES = ("b32", "f32", "b16", "f16", "bf16", "b64", "f64", "pk16", "wide", "mask")
 _TYPE_OF = {"i64": "b64", "any": "wide", "k16": "b32"}
 _WRITES_EXEC, _OWN_TAINT, _CONTROL, _PAIRED, _HALVES, _CROSSED = 1, 2, 4, 8, 16, 32
+_LOW_FIRST = 64
+_CARRIES = frozenset({"v_mad_u64_u32", "v_mad_i64_i32", "v_mad_co_u64_u32", "v_mad_co_i64_i32", "v_lshl_add_u64", "v_mov_b64",
+                      "v_lshlrev_b64"})  # fmt: skip
+"""On 64 bits, where the lower half of the result depends on lower halves only."""
 _NEGATE, _ABSOLUTE, _SIGN_EXTEND = 1, 2, 4
 
 _OPERAND = "BBBBI"
@@ -87,6 +91,7 @@ class _Encoder:
         flags = _OWN_TAINT * (form.own_taint or bool(fields.get("dpp_kind"))) | _CONTROL * form.control | _PAIRED * i.paired
         if "op_sel_hi" in form.modifiers and form.slots[0].dwords == 2:  # packed f32: each half has its own sources
             flags |= _CROSSED if handler == "v_pk_mov_b32" else _HALVES
+        flags |= _LOW_FIRST * (handler in _CARRIES)
         if form.writes_exec or any(d[0] == SCALAR and d[4] <= EXEC + 1 and d[4] + d[1] > EXEC for d in destinations):
             flags |= _WRITES_EXEC
         if len(destinations) > 2 or len(sources) > 5:

@@ -47,9 +47,15 @@ void propagate_undefined(Wave &w, const Op &op) {
     uint64_t any = 0;
     for (int k = 0; k < op.sources; ++k) any |= of_source(w, op, op.s[k]);
     const uint64_t exec = exec_mask(w);
+    uint64_t low = 0;
+    if (op.flags & kLowFirst)
+        for (int k = 0; k < op.sources; ++k) low |= op.s[k].dwords == 2 ? of_half(w, op.s[k], 0) : of_source(w, op, op.s[k]);
     for (int k = 0; k < op.destinations; ++k) {
         const Operand &o = op.d[k];
-        if (o.kind == kVector) {
+        if (o.kind == kVector && op.flags & kLowFirst && o.dwords == 2) {
+            w.undefined_v[o.reg] = (w.undefined_v[o.reg] & ~exec) | (low & exec);
+            w.undefined_v[o.reg + 1] = (w.undefined_v[o.reg + 1] & ~exec) | (any & exec);
+        } else if (o.kind == kVector) {
             for (unsigned r = o.reg; r < o.reg + o.dwords; ++r) w.undefined_v[r] = (w.undefined_v[r] & ~exec) | (any & exec);
         } else if (o.kind == kScalar && o.reg != uint32_t(kNull)) {
             const uint64_t bits = o.type == kLaneMask ? any & exec : any ? ~uint64_t(0) : 0;

@@ -10,17 +10,24 @@ namespace {
 
 uint8_t scalar_counter(const Wave &w) { return w.program->setup.generation >= 120 ? 1u << kKm : 1u << kLgkm; }
 
+// The bits of a dword that were never written.
+uint32_t undefined_bits(const Region &region, uint64_t address, uint32_t bytes) {
+    uint32_t bits = 0;
+    for (uint32_t n = 0; n < bytes; ++n)
+        if (!is_defined(region, address + n, 1)) bits |= 0xffu << (8 * n);
+    return bits;
+}
+
 void load(Wave &w, const Op &op, uint64_t address, uint32_t bytes) {
     const Region &region = region_of(w, op, address, bytes, false, -1);
     uint32_t words[16] = {};
     std::memcpy(words, reinterpret_cast<const void *>(address), bytes);
-    const bool defined = is_defined(region, address, bytes);
     const Operand &to = op.d[0];
     reserve(w, op, issue(w, op, scalar_counter(w), kScalarLoads), to);
     if (to.reg == uint32_t(kNull)) return;
     for (unsigned n = 0; n < to.dwords; ++n) {
         w.s[to.reg + n] = words[n];
-        w.undefined_s[to.reg + n] = defined ? 0 : ~0u;
+        w.undefined_s[to.reg + n] = undefined_bits(region, address + 4 * n, bytes < 4 ? bytes : 4);
     }
 }
 

@@ -91,7 +91,9 @@ void binary(Wave &w, const Op &op, F f, bool reads_scc = false) {
     const bool undefined = (a.undefined | b.undefined) & kWidth<W> || (reads_scc && w.undefined_scc);
     bool scc = w.scc;
     const uint64_t r = f(a.value, b.value, scc);
-    out<W>(w, op.d[0], {r, undefined ? kAll : 0});
+    // Sums and products of 64 bits: the lower half of the result depends on lower halves only.
+    const bool low = uint32_t(a.undefined | b.undefined) != 0;
+    out<W>(w, op.d[0], {r, !undefined ? 0 : W == 64 && !low ? kAll << 32 : kAll});
     if (S == Scc::kNonzero) scc = (r & kWidth<W>) != 0;
     if (S != Scc::kKept) set_scc(w, scc, undefined);
 }
