@@ -9,7 +9,9 @@ MODIFIERS = "clamp omod dpp sdwa op_sel"
 
 FORMS = {
     **each("cvt_f32_i32 cvt_f32_u32 cvt_f32_ubyte0 cvt_f32_ubyte1 cvt_f32_ubyte2 cvt_f32_ubyte3", "d:f32 s", MODIFIERS),
-    **each("cvt_i32_f32 cvt_u32_f32 cvt_flr_i32_f32 cvt_rpi_i32_f32 cvt_floor_i32_f32 cvt_nearest_i32_f32", "d s:f32", MODIFIERS),
+    **each(
+        "cvt_i32_f32 cvt_u32_f32 cvt_flr_i32_f32 cvt_rpi_i32_f32 cvt_floor_i32_f32 cvt_nearest_i32_f32", "d s:f32", MODIFIERS
+    ),
     **each("cvt_i32_i16 cvt_u32_u16", "d s:b16", MODIFIERS),
     **each("cvt_f16_f32", "d:f16 s:f32", MODIFIERS),
     **each("cvt_f32_f16", "d:f32 s:f16", MODIFIERS),
@@ -17,8 +19,12 @@ FORMS = {
     **each("cvt_f16_u16 cvt_f16_i16", "d:f16 s:b16", MODIFIERS),
     **each("cvt_u16_f16 cvt_i16_f16", "d:b16 s:f16", MODIFIERS),
     **each("cvt_pk_u16_u32 cvt_pk_i16_i32", "d s s", "dpp"),
-    **each("""cvt_pk_i16_f32 cvt_pk_u16_f32 cvt_pk_norm_i16_f32 cvt_pk_norm_u16_f32 cvt_pknorm_i16_f32 cvt_pknorm_u16_f32
-           cvt_pk_rtz_f16_f32 cvt_pkrtz_f16_f32 cvt_pk_bf16_f32 cvt_pk_f16_f32""", "d s:f32 s:f32", "dpp"),  # fmt: skip
+    **each(
+        """cvt_pk_i16_f32 cvt_pk_u16_f32 cvt_pk_norm_i16_f32 cvt_pk_norm_u16_f32 cvt_pknorm_i16_f32 cvt_pknorm_u16_f32
+           cvt_pk_rtz_f16_f32 cvt_pkrtz_f16_f32 cvt_pk_bf16_f32 cvt_pk_f16_f32""",
+        "d s:f32 s:f32",
+        "dpp",
+    ),
     "v_cvt_pk_u8_f32": form("d s:f32 s s"),
     **each("cvt_pk_fp8_f32 cvt_pk_bf8_f32", "d s:f32 s:f32", "op_sel"),
     # One byte of the destination is written, the others stay: op_sel, or byte_sel on gfx12.

@@ -112,7 +112,7 @@ inline uint64_t undefined_in(const Wave &w, const Operand &o) {
     uint64_t any = 0;
     if (o.kind == kVector)
         for (unsigned r = o.reg; r < o.reg + o.dwords; ++r) any |= w.undefined_v[r];
-    return any;
+    return any & all_lanes(w);
 }
 
 }  // namespace

@@ -3,9 +3,9 @@
 // Layouts (CDNA3 ISA 7.1.4 "Matrix operand and result layouts", the same formulas in AMD's matrix instruction calculator):
 // with E = K M B / 64 elements of A a lane, element e of lane l is A[i][k] of block b where
 //     i = l % M,   b = l / M % B,   k = (l / (M B)) E + e
-// and B likewise with j for i. Of D, register r of lane l holds for 32-bit results, rows going four by four,
-//     j = l % N,   i = r % 4 + 4 (l / N % G) + 4 G (r / 4 % (M / (4 G))) ...
-// with G groups of four rows side by side; and for f64 one by one. In both, N lanes in a row hold N columns of one row.
+// and B likewise with j for i. Of D, N lanes in a row hold the N columns of one row. Rows of 32 bits go four by four: four
+// registers hold four of them, 64 / N groups of four lie side by side in the lanes as far as the block has so many, and the rest
+// follow in further registers, then the other blocks. Rows of f64 go one by one.
 #include "../matrix.hpp"
 
 namespace {

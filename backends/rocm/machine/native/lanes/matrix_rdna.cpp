@@ -33,7 +33,7 @@ template <class E, int K> inline void read_operand(const Wave &w, const Op &op, 
     const bool replicated = replicates(w);
     if (replicated)
         for (unsigned r = o.reg; r < o.reg + o.dwords; ++r)
-            if (!w.undefined_v[r] && __builtin_memcmp(w.v[r], w.v[r] + 16, 16 * sizeof(uint32_t)))
+            if (!uint32_t(w.undefined_v[r]) && __builtin_memcmp(w.v[r], w.v[r] + 16, 16 * sizeof(uint32_t)))
                 fail(w, op, "matrix operand", "lanes 16 to 31 must hold copies of lanes 0 to 15 (RDNA3 ISA 7.9)");
     for (int k = 0; k < K; ++k) {
         int half, element;
