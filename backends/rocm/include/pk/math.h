@@ -21,6 +21,11 @@ template <> PK_FN double abs(double x) { return __builtin_fabs(x); }
 template <class T> PK_FN T max(T a, T b) { return a > b || a != a ? a : b; }
 template <class T> PK_FN T min(T a, T b) { return a < b || a != a ? a : b; }
 
+#if __has_builtin(__builtin_elementwise_maximum)
+template <> PK_FN float max(float a, float b) { return __builtin_elementwise_maximum(a, b); }  // one instruction on gfx950 and gfx12
+template <> PK_FN float min(float a, float b) { return __builtin_elementwise_minimum(a, b); }
+#endif
+
 template <class T> PK_FN T sign(T x) { return x > T(0) ? T(1) : x < T(0) ? T(-1) : x; }
 
 // The quotient rounded down, and the remainder with the sign of the divisor.
