@@ -63,10 +63,53 @@ def test_a_kernel_that_is_not_built_fails_its_row_only(tmp_path: Path) -> None:
     ({"verdict": "FASTER"}, False), ({"share": 0.99}, False),
 ])  # fmt: skip
 def test_a_bar_is_met(bars: Any, have: dict[str, Any], met: bool) -> None:
-    assert bars.judged(bars.Bar(not_slower=True, share=0.95), {"error": "", **have})[0] is met
+    assert bars.bar_verdicts.judged(bars.Bar(not_slower=True, share=0.95), {"error": "", **have})[0] is met
 
 
 def test_what_is_wrong_meets_nothing(bars: Any) -> None:
-    assert bars.judged(bars.Bar(0.9), {"error": "incorrect", "ratio": 2.0})[0] is False
-    assert bars.judged(bars.Bar(0.9), {"error": "", "ratio": 0.91}) == (True, "+1.1%")
-    assert bars.judged(bars.Bar(), {"error": ""})[0] is None
+    assert bars.bar_verdicts.judged(bars.Bar(0.9), {"error": "incorrect", "ratio": 2.0})[0] is False
+    assert bars.bar_verdicts.judged(bars.Bar(0.9), {"error": "", "ratio": 0.91}) == (True, "+1.1%")
+    assert bars.bar_verdicts.judged(bars.Bar(), {"error": ""})[0] is None
+
+
+RESULT: dict[str, Any] = {
+    "targets": ["cuda:h200", "triton:h200"], "taken": "2026-01-02T03:04", "device": {"name": "A GPU", "version": "13.0"},
+    "environment": {"commit": "0123456789abcdef", "libraries": {"torch": "2.11.0"}}, "bandwidths": {"copy": 4.25e12},
+    "cases": [{"case": "add_relu", "rows": [
+        {"target": "cuda:h200", "us": 90.84, "peer": "torch.compile", "peer_us": 90.8, "ratio": 1.0, "roof": "copy kernel",
+         "share": 1.02, "met": True, "error": ""},
+        {"target": "triton:h200", "us": 1234.5, "peer": "torch.compile", "peer_us": 90.8, "ratio": 0.5, "tflops": 3.0,
+         "gbs": 3950.0, "met": False, "error": ""}]}],
+}  # fmt: skip
+
+
+def test_a_run_goes_into_a_page_by_one_command(tmp_path: Path) -> None:
+    run, page = tmp_path / "run.json", tmp_path / "page.md"
+    run.write_text(json.dumps(RESULT))
+    page.write_text("before\n<!-- measured: begin -->\nold\n<!-- measured: end -->\nafter\n")
+    command = [sys.executable, str(FILE), "--table", str(run), "--into", str(page)]
+    for _ in range(2):  # a second time changes nothing
+        assert subprocess.run(command, timeout=60).returncode == 0
+        text = page.read_text()
+        assert text.startswith("before\n<!-- measured: begin -->\n| case |") and text.endswith(
+            "\n<!-- measured: end -->\nafter\n"
+        )
+        assert "| case | PyTorch us | by | CUDA C++ us | × | reaches | Triton us | × | reaches |" in text
+        assert "| add_relu | 90.8 | compile | 90.8 | 1.00 | 102% of copy | 1234 | 0.50 ▾ | 3.95 TB/s |" in text
+        assert (
+            "1 of 2 bars are met. A GPU, CUDA 13.0, torch 2.11.0, commit 0123456789, 2026-01-02" in text and "old" not in text
+        )
+
+
+def test_a_page_without_a_place_is_left_alone(tmp_path: Path) -> None:
+    run, page = tmp_path / "run.json", tmp_path / "page.md"
+    run.write_text(json.dumps(RESULT))
+    page.write_text("nothing here\n")
+    ran = subprocess.run([sys.executable, str(FILE), "--table", str(run), "--into", str(page)], capture_output=True, text=True,
+                         timeout=60)  # fmt: skip
+    assert ran.returncode == 2 and "measured: begin" in ran.stderr and page.read_text() == "nothing here\n"
+
+
+def test_the_readme_has_a_place_for_the_table(bars: Any) -> None:
+    readme = (FILE.parents[1] / "README.md").read_text()
+    assert "| a table |" in bars.into(readme, "| a table |")
