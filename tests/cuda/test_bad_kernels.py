@@ -37,7 +37,7 @@ STORE = "pk::store<pk::Aligned>(out_tile, out + m0 * 1024, 1024, 1);"
     [
         (ENDLESS, "    for (volatile int i = 1; i; i = 1) {}\n" + ENDLESS, {"timeout"}),
         (STORE, "*(volatile int*)nullptr = 1;\n" + STORE, {"device-lost", "runtime"}),
-        (STORE, STORE + "\n    if (m0 == 0 && threadIdx.x == 0) out[-1] = pk::bf16(1.0f);", {"wrong", "out-of-bounds"}),
+        (STORE, STORE + "\n    if (m0 == 0 && threadIdx.x == 0) out[-1] = pk::bf16(1.0f);", {"incorrect"}),
     ],
     ids=["endless", "fault", "too far"],
 )
