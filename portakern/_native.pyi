@@ -96,6 +96,18 @@ class Device:
         The ``host`` driver takes the path of a shared object, or nothing for what the process has loaded already.
         """
 
+    def tensor_map(
+        self,
+        address: int,
+        dtype: str,
+        itemsize: int,
+        shape: Sequence[int],
+        strides: Sequence[int],
+        box: Sequence[int],
+        swizzle: int = 0,
+    ) -> bytes:
+        """What a kernel takes by value to copy boxes of an array; see :func:`portakern.launch.tensor_maps.encode`."""
+
     def call(self, launches: Iterable[LaunchSpec | CopySpec | FillSpec]) -> Call: ...
     def stream(self) -> Stream: ...
     def synchronize(self, timeout_s: float | None = None, stream: int | Stream | None = None) -> None:

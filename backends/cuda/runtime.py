@@ -11,8 +11,7 @@ from portakern import native
 from portakern.backend import Availability, Binary, Launch, Source, Target
 from portakern.errors import PortakernError, RuntimeFault, ToolMissing
 from portakern.launch.executable import NativeExecutable
-
-from .tensor_maps import descriptors
+from portakern.launch.tensor_maps import descriptors
 
 if TYPE_CHECKING:
     from portakern.native import Device
@@ -58,8 +57,9 @@ class CudaRuntime:
     def load(self, source: Source, binary: Binary | None) -> NativeExecutable:
         if binary is None or binary.format != "cubin":
             raise RuntimeFault(f"{source.operator} for {source.target} can be run from a cubin only", hint="compile it first")
-        return NativeExecutable(source, self.device(source.target), binary.data, kind=ARRAYS, limit=_check_grid,
-                                descriptors=descriptors(source))
+        device = self.device(source.target)
+        return NativeExecutable(source, device, binary.data, kind=ARRAYS, limit=_check_grid,
+                                descriptors=descriptors(source, device))
 
 
 @cache

@@ -21,6 +21,7 @@ from typing import Any
 
 from portakern import native
 from portakern.errors import PortakernError
+from portakern.launch.tensor_maps import encode
 
 from .binaries import parameter_sizes
 
@@ -198,7 +199,7 @@ class Replayer:
             scratch = self._scratch_bytes(step)
             if scratch:
                 made.append(torch.empty(scratch, dtype=torch.uint8, device=tensors[0].device))
-            args = [*_arguments(step, [*tensors, *made]),
+            args = [*_arguments(self.device, step, [*tensors, *made]),
                     native.pointer(made[-1].data_ptr() if scratch else 0), native.pointer(0)]  # fmt: skip
             self._check(step, args)
             pointers += [int.from_bytes(a.data, "little") for a in args if a.kind == native.pointer(0).kind]
@@ -243,7 +244,7 @@ def _is_descriptor(kind: Any) -> bool:
     return isinstance(kind, str) and kind.startswith("tensordesc")
 
 
-def _arguments(step: Launched, arrays: Sequence[Any]) -> list[native.Arg]:
+def _arguments(device: native.Device, step: Launched, arrays: Sequence[Any]) -> list[native.Arg]:
     """The parameters of a launch; a descriptor is a tensor map, its shape and its strides, as Triton's launcher passes it."""
     maps = iter(getattr(step.kernel.metadata, "tensordesc_meta", None) or ())
     args: list[native.Arg] = []
@@ -252,7 +253,7 @@ def _arguments(step: Launched, arrays: Sequence[Any]) -> list[native.Arg]:
             args.append(_argument(kind, value))
             continue
         place_of(value.base.data_ptr(), arrays)  # raises where the memory is nobody's
-        args.append(native.raw(_tensor_map(value, next(maps, None))))
+        args.append(native.raw(_tensor_map(device, value, next(maps, None))))
         args += [native.scalar("i32", n) for n in value.shape] + [native.scalar("i64", n) for n in value.strides]
     return args
 
@@ -262,16 +263,14 @@ _DTYPES = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf
 _SWIZZLES = (0, 32, 64, 128)
 
 
-def _tensor_map(value: Any, wanted: Any) -> bytes:
+def _tensor_map(device: native.Device, value: Any, wanted: Any) -> bytes:
     """The map of a host's descriptor, with the box and the swizzle that the compiled kernel wants."""
-    from portakern.backends.cuda.tensor_maps import encode  # tensor maps are CUDA's
-
     dtype = _DTYPES.get(str(value.base.dtype).removeprefix("torch."))
     special = wanted is None or wanted.get("fp4_padded") or wanted.get("is_im2col")
     if dtype is None or wanted is None or special or value.padding != "zero" or getattr(value, "round_f32_to_tf32", False):
         raise NotPlain("a kernel takes a tensor descriptor of a kind that only Triton's launcher encodes")
     try:
-        return encode(value.base.data_ptr(), dtype, list(value.shape), list(value.strides), list(wanted["block_size"]),
+        return encode(device, value.base.data_ptr(), dtype, list(value.shape), list(value.strides), list(wanted["block_size"]),
                       _SWIZZLES[wanted["swizzle"]])  # fmt: skip
     except PortakernError as error:
         raise NotPlain(error.message) from None

@@ -4,6 +4,7 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -247,6 +248,25 @@ void bind_call(py::module_ &m) {
         });
 }
 
+// Dims outermost first and strides in elements of `size` bytes, as Python has them, turned into the table's.
+py::bytes tensor_map(Device &self, pk_pointer address, const std::string &dtype, std::uint32_t size, std::vector<std::uint64_t> shape,
+                     std::vector<std::uint64_t> strides, std::vector<std::uint32_t> box, std::uint32_t swizzle) {
+    if (shape.empty() || strides.size() != shape.size() || box.size() != shape.size()) {
+        throw std::invalid_argument("shape, strides and box of a tensor map have one number per dim");
+    }
+    if (strides.back() != 1) throw std::invalid_argument("the last dim's elements lie side by side in a tensor map");
+    strides.pop_back();
+    for (std::uint64_t &stride : strides) stride *= size;
+    std::reverse(shape.begin(), shape.end());
+    std::reverse(strides.begin(), strides.end());
+    std::reverse(box.begin(), box.end());
+    const pk_tensor_map what{address, dtype.c_str(), static_cast<std::uint32_t>(shape.size()), swizzle,
+                             shape.data(), strides.data(), box.data()};
+    char map[128];
+    self.call<&pk_driver::tensor_map>("tensor_map", &what, static_cast<void *>(map));
+    return {map, sizeof map};
+}
+
 }  // namespace
 
 void bind_device(py::module_ &m) {
@@ -296,6 +316,8 @@ void bind_device(py::module_ &m) {
                 return std::make_shared<Module>(self, data.data(), data.size());
             },
             py::arg("binary"))
+        .def("tensor_map", &tensor_map, py::arg("address"), py::arg("dtype"), py::arg("itemsize"), py::arg("shape"), py::arg("strides"),
+             py::arg("box"), py::arg("swizzle") = 0)
         .def("call", &make_call, py::arg("launches"))
         .def("stream", [](const std::shared_ptr<Device> &self) { return std::make_shared<Stream>(self); })
         .def("synchronize", &synchronize, py::arg("timeout_s") = py::none(), py::arg("stream") = py::none())

@@ -120,6 +120,10 @@ class Device:
     def call(self, steps: Sequence[Any]) -> Call:
         return Call(steps)
 
+    def tensor_map(self, address: int, dtype: str, itemsize: int, shape: Any, strides: Any, box: Any, swizzle: int) -> bytes:
+        """What it is asked, as bytes."""
+        return f"{address} {dtype} {list(shape)} {list(strides)} {list(box)} {swizzle}".encode().ljust(128)
+
 
 def without_device(function: Callable[[], Any]) -> Any:
     """``function()`` while Triton believes in a GPU that is not here, and loads nothing onto it."""
@@ -138,21 +142,13 @@ def without_device(function: Callable[[], Any]) -> Any:
         driver.set_active(before)  # type: ignore[arg-type]
 
 
-def encoded(address: int, dtype: str, shape: Any, strides: Any, box: Any, swizzle: int) -> bytes:
-    """Stands in for the driver's encoder of tensor maps: what it is asked, as bytes."""
-    return f"{address} {dtype} {shape} {strides} {box} {swizzle}".encode().ljust(128)
-
-
 def described() -> dict[str, Any]:
     """The parameters of a kernel that takes two descriptors, and what the maps were made of."""
-    from unittest.mock import patch
-
     from portakern.backends.triton.launches import Replayer, record
 
     x, y = torch.arange(100.0), torch.zeros(100)
     function = module("described").described
-    with patch("portakern.backends.cuda.tensor_maps.encode", encoded):
-        replay = without_device(lambda: Replayer(Device(), "cubin").replay(record(function, [x, y]), [x, y]))
+    replay = without_device(lambda: Replayer(Device(), "cubin").replay(record(function, [x, y]), [x, y]))
     (step,) = replay.call.steps
     maps = [a.data.decode().split(" ", 1) for a in step.args if len(a.data) == 128]
     return {"sizes": [len(a.data) for a in step.args], "fixed": replay.fixed, "maps": [rest.strip() for _, rest in maps],
@@ -227,7 +223,7 @@ def recalled() -> dict[str, Any]:
 
     y, z = torch.zeros(100), torch.zeros(100)
     results = iter([y, z, y])
-    with patch("portakern.backends.cuda.tensor_maps.encode", encoded), patch.object(executable, "_replay", replay):
+    with patch.object(executable, "_replay", replay):
         call = executable._recalling(1, [lambda: next(results)], lambda: 7)
         x = torch.arange(100.0)
         returned = [call([x]) for _ in range(3)]

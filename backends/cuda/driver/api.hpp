@@ -152,6 +152,11 @@ struct Api {
     Result (*graph_exec_destroy)(GraphExec exec);
     Result (*graph_destroy)(Graph graph);
 
+    // optional, 12.0; enumerations are CUtensorMapDataType, -Interleave, -Swizzle, -L2promotion, -FloatOOBfill
+    Result (*tensor_map_encode_tiled)(void *map, int dtype, std::uint32_t rank, void *address, const std::uint64_t *shape,
+                                      const std::uint64_t *strides, const std::uint32_t *box, const std::uint32_t *steps,
+                                      int interleave, int swizzle, int promotion, int fill);
+
     Result (*event_create)(Event *event, unsigned flags);
     Result (*event_destroy)(Event event);
     Result (*event_query)(Event event);

@@ -229,6 +229,7 @@ constexpr pk_driver table = {
     flush, reset_persisting, launch_empty,
     stream_native,
     graph_make, graph_update,
+    tensor_map,
 };
 PK_REGISTER_DRIVER(table);
 

@@ -117,6 +117,8 @@ void graph_destroy(pk_device_t device, pk_graph_t graph);
 pk_status graph_make(pk_device_t device, const pk_launch *launches, uint32_t count, pk_graph_t *out);
 pk_status graph_update(pk_device_t device, pk_graph_t graph, uint32_t index, const pk_launch *launch);
 
+pk_status tensor_map(pk_device_t device, const pk_tensor_map *what, void *out);
+
 pk_status flush(pk_device_t device, pk_stream_t stream);
 pk_status reset_persisting(pk_device_t device);
 pk_status launch_empty(pk_device_t device, pk_stream_t stream);

@@ -126,6 +126,18 @@ typedef struct pk_launch {
     const pk_arg *args;
 } pk_launch;
 
+/* An array that hardware copies boxes of by their coordinates (NVIDIA's tensor map). Dims are innermost first, whose
+ * elements lie side by side; strides are those of the others, in bytes, one less than dims. */
+typedef struct pk_tensor_map {
+    pk_pointer address;
+    const char *dtype; /* u8, i8, .. i64, f8e4m3, f8e5m2, f16, bf16, f32, f64, bool */
+    uint32_t rank;
+    uint32_t swizzle_bytes; /* of the copy in shared memory; 0: none */
+    const uint64_t *shape;
+    const uint64_t *strides;
+    const uint32_t *box;
+} pk_tensor_map;
+
 typedef struct pk_driver {
     uint32_t abi;         /* PK_DRIVER_ABI */
     uint32_t struct_size; /* sizeof(pk_driver) where the driver was compiled */
@@ -198,6 +210,9 @@ typedef struct pk_driver {
      * graph on. `graph_launch` answers PK_UNSUPPORTED, and does nothing, on a stream that is being captured. */
     pk_status (*graph_make)(pk_device_t device, const pk_launch *launches, uint32_t count, pk_graph_t *out);
     pk_status (*graph_update)(pk_device_t device, pk_graph_t graph, uint32_t index, const pk_launch *launch);
+
+    /* What a kernel takes by value to copy boxes of an array; `out` has 128 bytes. What lies outside the array is 0. */
+    pk_status (*tensor_map)(pk_device_t device, const pk_tensor_map *what, void *out);
 } pk_driver;
 
 #ifdef __cplusplus

@@ -1,0 +1,63 @@
+"""Tensor maps: what the host prepares so that a kernel's copies of boxes need no address arithmetic.
+
+The device's driver encodes them (``tensor_map`` of its table); backends whose kernels take some share this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from portakern.backend import Source, TensorMap
+from portakern.dtypes import DTYPES
+from portakern.errors import RuntimeFault
+from portakern.ir.size import evaluate
+from portakern.launch.packing import Descriptor
+from portakern.native import DriverError
+
+if TYPE_CHECKING:
+    from portakern.native import Device
+
+BYTES = 128
+"""Of a map."""
+
+
+def descriptors(source: Source, device: Device) -> dict[str, Descriptor]:
+    """What :class:`portakern.launch.executable.NativeExecutable` asks for the maps of all launches."""
+    dtypes = {a.name: a.dtype for a in source.arrays}
+    maps = {m.name: m for launch in source.launches for m in launch.maps}
+    return {name: _encoder(device, m, dtypes[m.array]) for name, m in maps.items()}
+
+
+def _encoder(device: Device, m: TensorMap, dtype: str) -> Descriptor:
+    def encoded(places: Mapping[str, int], sizes: Mapping[str, int]) -> bytes:
+        shape, strides = ([evaluate(n, sizes) for n in x] for x in (m.shape, m.strides))
+        return encode(device, places[m.array], dtype, shape, strides, m.box, m.swizzle)
+
+    return encoded
+
+
+def encode(device: Device, address: int, dtype: str, shape: Sequence[int], strides: Sequence[int], box: Sequence[int],
+           swizzle: int) -> bytes:  # fmt: skip
+    """The map of an array as the kernel takes it.
+
+    Args:
+        address: of the array on the device; 0 gives zeros (a place is kept for a map that is encoded later).
+        shape, strides, box: in elements, outermost dim first; the last stride is 1.
+        swizzle: 0, 32, 64 or 128 bytes.
+
+    Raises:
+        RuntimeFault: the driver has no tensor maps, or the hardware cannot copy such boxes (an address or stride that is no
+            multiple of 16 bytes, a box of more than 256 elements along a dim, or wider than the swizzle).
+    """
+    if address == 0:
+        return bytes(BYTES)
+    array = f"{dtype}{list(shape)} with strides {list(strides)} at {address:#x}"
+    asked = f"no tensor map can be made of {array}, boxes {list(box)}, swizzle {swizzle}"
+    if strides[-1] != 1:
+        raise RuntimeFault(f"{asked}: the last dim's elements do not lie side by side")
+    try:
+        return device.tensor_map(address, dtype, DTYPES[dtype].bytes, shape, strides, box, swizzle)
+    except DriverError as error:
+        hint = "" if error.kind == "unsupported" else "addresses and strides must be multiples of 16 bytes"
+        raise RuntimeFault(f"{asked} ({error.message})", hint=hint) from None
