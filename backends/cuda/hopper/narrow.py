@@ -27,13 +27,12 @@ from .planning import ANYWHERE, described, loads_of, obstacle_to_map, origins_of
 PARTS, LOADS = 4, 8
 LEAST_COLUMNS = 128
 
-_COLUMNS, _ROWS, _STAGES = 64, 32, 3
-"""Boxes of 4 KB.  1 x 8192 x 8192 bf16 on an H200: 33.2 us with 16 warps, 33.5 with 8 warps in clusters of two; a kernel that
-only reads as many bytes takes 31.5, cuBLAS 34.9, loads by threads 34.4.  With boxes of 2 KB it took 36 us and more."""
+_COLUMNS, _ROWS = 64, 32
+"""Boxes of 4 KB.  1 x 8192 x 8192 bf16 on an H200: 32.9 us with two of them for each of 16 warps, 33.6 with three for each of 8
+warps, 36 and more with smaller ones; a kernel that only reads as many bytes 31.5, cuBLAS 35.1, loads by threads 33.9."""
 
-_SHAPES = ((16, 1, 2), (8, 2, 4))
-"""Warps of a block, blocks that fit on an SM with their boxes, and the largest cluster: of four blocks that fill an SM each,
-not as many clusters fit on the device as it has SMs for (45 us)."""
+_SHAPES = ((16, 2, 1), (8, 3, 2))
+"""Warps of a block, stages, and how many such blocks are counted on an SM."""
 
 _BLOCKS_AT_ONCE = 2
 """Blocks on an SM: as many as leave a thread registers for its loads of 16 bytes on their way."""
@@ -95,17 +94,17 @@ def narrow_schedules(nest: Nest, units: int) -> list[Schedule]:
     m, n, k = (nest.role(x)[0] for x in "mnk")
     columns = -(-n.extent // _COLUMNS) if isinstance(n.extent, int) else units
     blocks = columns * prod(a.extent if isinstance(a.extent, int) else 1 for a in nest.role("batch"))
-    found: list[tuple[float, Schedule]] = []
-    for warps, at_once, most in _SHAPES:
-        parts = most
-        while parts > 1 and blocks * parts > units * at_once:
-            parts //= 2
+    found: list[tuple[tuple[int, float], Schedule]] = []
+    for warps, stages, at_once in _SHAPES:
+        room = units * at_once
+        # Clusters of four fill a device that far only: SMs of one come from one group of them (45 us for 33).
+        parts = next(p for p in (4, 2, 1) if blocks * p <= (room // 2 if p == 4 else room) or p == 1)
         sizes = {m.name: 16, n.name: _COLUMNS, k.name: _ROWS}
         tiles = tuple((a.name, sizes.get(a.name, 1)) for a in nest.axes)
-        made = Schedule(tiles, _STAGES, warps, (("cluster", f"1x{parts}"),))
-        rounds = -(-blocks * parts // (units * at_once))
-        found.append((-blocks * parts / (rounds * units * at_once), made))
-    return [s for _, s in sorted(found, key=lambda x: round(x[0], 1))]
+        rounds = -(-blocks * parts // room)
+        rank = (rounds, -round(blocks * parts / (rounds * room), 1))
+        found.append((rank, Schedule(tiles, stages, warps, (("cluster", f"1x{parts}"),))))
+    return [s for _, s in sorted(found, key=lambda x: x[0])]
 
 
 def narrowed(plan: CudaKernelPlan, kernel: t.Kernel, target: Target) -> CudaKernelPlan:

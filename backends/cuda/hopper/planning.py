@@ -34,7 +34,7 @@ FIRST = t.Index()
 _BAND = 16
 MISALIGNED = "do not begin at multiples of 16 bytes"
 _PANELS = 2
-_SECTOR = 32
+_LINE = 128
 _FEW = 8
 """From this many tiles along an axis on, one that a cluster computes in vain costs little."""
 
@@ -233,18 +233,19 @@ class _Pipeline:
                 raise ScheduleError(f"{self.kernel.name} cannot run in clusters of {asked}",
                                     hint="1x1, 2x1, 1x2, 2x2, ... blocks below each other x side by side, dividing its tiles")
             return made
-        if all(self._whole_sectors(load) for load in _loads(self.dot)):
+        if all(self._whole_lines(load) for load in _loads(self.dot)):
             return (1, 1)
         if self._shareable(self.row, 2):
             return (2, 1)
         return (1, 2) if self._shareable(self.col, 2) else (1, 1)
 
-    def _whole_sectors(self, load: t.Load) -> bool:
-        """Whether the rows of a box are whole sectors of the cache: else the engine fetches more, and sharing pays (on an H200
-        with bf16, 4000 x 4104 x 4072 took 224 us in pairs, 283 us alone; 4096^3 177.5 and 177.1)."""
+    def _whole_lines(self, load: t.Load) -> bool:
+        """Whether the rows of a box are whole lines of the cache: else the engine fetches more, and sharing pays (on an H200
+        with bf16, 4000 x 4104 x 4072 took 224 us in pairs, 283 us alone; 8192 x 304 x 4096 40.8 and 48.6; 4096^3 177.5 and
+        177.1)."""
         dims, have = [axis for axis, _ in dims_of(load)], t.buffer_type(load.buffer)
         strides = [s for i, s in zip(load.indices, have.element_strides, strict=True) if i.plain != dims[1]]
-        return all(divides(_SECTOR // DTYPES[have.dtype].bytes, s) for s in strides)
+        return all(divides(_LINE // DTYPES[have.dtype].bytes, s) for s in strides)
 
     def _shareable(self, axis: str, n: int, least: int = _FEW) -> bool:
         """Whether ``n`` neighbouring blocks along ``axis`` all have a tile, or may compute one in vain, with checked stores."""
