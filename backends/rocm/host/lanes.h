@@ -491,6 +491,8 @@ template <class T> struct Single { T v; T operator[](int) const { return v; } };
 #if defined(__GFX9__)
 #define __builtin_amdgcn_mfma_f32_16x16x4f32(x, y, d, a, b, c) \
   lanes::multiply<4, lanes::Mfma<1>>("mfma 16x16x4 f32", lanes::Single<float>{x}, lanes::Single<float>{y}, d)
+#define __builtin_amdgcn_mfma_f32_32x32x2f32(x, y, d, a, b, c) \
+  lanes::multiply<2, lanes::Mfma32<1>>("mfma 32x32x2 f32", lanes::Single<float>{x}, lanes::Single<float>{y}, d)
 #define __builtin_amdgcn_mfma_f32_32x32x8f16(x, y, d, a, b, c) lanes::multiply<8, lanes::Mfma32<4>>("mfma 32x32x8 f16", x, y, d)
 #define __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(x, y, d, a, b, c) lanes::multiply<8, lanes::Mfma32<4>>("mfma 32x32x8 bf16", x, y, d)
 #define __builtin_amdgcn_mfma_f32_16x16x16f16(x, y, d, a, b, c) lanes::multiply<16, lanes::Mfma<4>>("mfma 16x16x16 f16", x, y, d)

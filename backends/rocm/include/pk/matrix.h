@@ -257,14 +257,35 @@ template <class Step, class T, class L> PK_FN auto fragment_of(const Tile<T, L>&
   return out;
 }
 
+// One step of a product whose left operand was computed (probabilities, say).
+//
+// CDNA 2 takes f16 below the normal range as zero (AMD Instinct MI200 ISA guide, and ROCm's notes on precision): what was computed
+// may be small everywhere, so there it is multiplied as floats, one depth of every lane at a time.
+template <class Acc, class V> PK_FN Acc computed_step(Acc d, V x, V y) {
+#if defined(__gfx90a__)
+  if constexpr (same<V, f16x8>) {
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      const float a = static_cast<float>(x[k]), b = static_cast<float>(y[k]);
+      if constexpr (same<Acc, f32x16>) d = __builtin_amdgcn_mfma_f32_32x32x2f32(a, b, d, 0, 0, 0);
+      else d = __builtin_amdgcn_mfma_f32_16x16x4f32(a, b, d, 0, 0, 0);
+    }
+    return d;
+  }
+#endif
+  return matrix_step(d, x, y);
+}
+
 // acc += x y for all tiles of the wave; `left(i)` and `right(first)` give fragments of one step.
-template <class Sum, class L, class Left, class Right> PK_FN void multiply(Tile<Sum, L>& acc, Left left, Right right) {
+template <bool Computed = false, class Sum, class L, class Left, class Right>
+PK_FN void multiply(Tile<Sum, L>& acc, Left left, Right right) {
   using Acc = MatrixAccumulator<Sum, edge_of<L>>;
   constexpr int per = sizeof(Acc) / sizeof(Sum), tiles_m = L::row_slots, tiles_n = L::col_slots / per;
   const auto step = [&](int i, int j, auto x, auto y) {
     Acc d;
     __builtin_memcpy(&d, &acc.v[i][j * per], sizeof d);
-    d = matrix_step(d, x, y);
+    if constexpr (Computed) d = computed_step(d, x, y);
+    else d = matrix_step(d, x, y);
     __builtin_memcpy(&acc.v[i][j * per], &d, sizeof d);
   };
   const auto column = [&](int j) { return right(L::Col::wave_own() + L::Col::fixed(j * per)); };
@@ -290,6 +311,18 @@ template <class Sum, class L, class Left, class Right> PK_FN void multiply(Tile<
       for (int i = 0; i < tiles_m; ++i) step(i, j, x, y[i]);
     }
   }
+}
+
+// WMMA needs all lanes (RDNA 3 ISA guide, 7.9: EXEC must be all ones), which the compiler does not know when only some lanes
+// store what comes out: it would move the products to where those lanes are alone.
+template <class Sum, class L> PK_FN void keep_together(Tile<Sum, L>& acc) {
+#if defined(__AMDGCN__) && !defined(__GFX9__)
+#pragma unroll
+  for (int i = 0; i < L::row_slots; ++i) {
+#pragma unroll
+    for (int j = 0; j < L::col_slots; ++j) asm volatile("" : "+v"(acc.v[i][j]));
+  }
+#endif
 }
 
 // Without matrix instructions: every thread multiplies its rows by its columns, four depths at a time.
@@ -328,6 +361,7 @@ template <class As = void, class Sum, class L, class A, class B> PK_FN void dot(
           acc, [&](int i) { return detail::fragment<Step>(a, L::Row::wave_own() + L::Row::fixed(i), step); },
           [&](int first) { return detail::fragment<Step>(b, first, step); });
     }
+    detail::keep_together(acc);
   } else {
     detail::multiply_by_fma(acc, a, b);
   }
@@ -338,13 +372,15 @@ template <class L, class T, class LA, class B> PK_FN void dot(Tile<float, L>& ac
   static_assert(LA::rows == L::rows && B::free == L::cols && LA::cols == B::depth, "m x k times k x n");
   static_assert(same<typename LA::Row, typename L::Row> && LA::Col::waves == 1, "a wave holds its rows whole");
   using Step = Fragment<T, edge_of<L>>;
+  constexpr bool computed = LA::Col::vector < Step::k / Step::lanes;  // not loaded as fragments are
   static_assert(LA::cols % Step::k == 0, "the depth is a multiple of a matrix step's");
 #pragma unroll
   for (int step = 0; step < LA::cols / Step::k; ++step) {
-    detail::multiply(
+    detail::multiply<computed>(
         acc, [&](int i) { return detail::fragment_of<Step>(a, i, step); },
         [&](int first) { return detail::fragment_like<Step, LA>(b, first, step); });
   }
+  detail::keep_together(acc);
 }
 
 }  // namespace pk
