@@ -276,10 +276,12 @@ def _notes(kernel: Kernel, block: int, wave: Loaded) -> list[str]:
     notes = []
     if trace.cut:
         notes.append(f"the wave was followed for {len(trace.steps)} instructions only: it takes longer")
-    for at, count in trace.guesses.items():
-        i = kernel.code.instructions[at]
-        goes = "a loop whose rounds are unknown is counted once" if kernel.code.labels[i.operands[-1]] <= at else "not taken"
-        notes.append(f"line {i.line}: {i.mnemonic} depends on loaded data ({count} times): {goes}")
+    code = kernel.code
+    once = [at for at in trace.guesses if code.labels[code.instructions[at].operands[-1]] <= at]
+    for branches, goes in ((once, "loops whose rounds are unknown are counted once"), (set(trace.guesses) - set(once), "not taken")):
+        if branches:
+            where = ", ".join(str(code.instructions[at].line) for at in sorted(branches))
+            notes.append(f"branches on loaded data, lines {where} of the assembly: {goes}")
     if wave.unknown:
         notes.append(
             f"the addresses of {wave.unknown} of {wave.known + wave.unknown} memory instructions are unknown: "
