@@ -1,0 +1,30 @@
+"""No kernel that the HIP backend ships spills or uses scratch (:mod:`tests.rocm.spills` is the same for all of them)."""
+
+from __future__ import annotations
+
+import pytest
+
+from portakern.spec.load import library, load_operator
+from tests.rocm import spills
+from tests.rocm.helpers import needs_clang
+
+QUICK = ("row_sum", "matmul_bias_gelu")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(op.name, marks=() if op.name in QUICK else (pytest.mark.slow,)) for op in library()]
+)
+def test_default_schedules_of_every_case(name: str) -> None:
+    needs_clang()
+    op = load_operator(name)
+    todo = list(spills.kernels([op], schedules=False))
+    assert len(todo) >= len(op.cases) * len(op.dtypes) * len(spills.ISAS)
+    assert [message for message in map(spills.spilling, todo) if message] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["attention", "matmul", "matmul_bias_gelu"])
+def test_every_schedule_of_products(name: str) -> None:
+    needs_clang()
+    todo = list(spills.kernels([load_operator(name)], schedules=True))
+    assert [message for message in map(spills.spilling, todo) if message] == []
