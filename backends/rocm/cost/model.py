@@ -278,7 +278,8 @@ def _notes(kernel: Kernel, block: int, wave: Loaded) -> list[str]:
         notes.append(f"the wave was followed for {len(trace.steps)} instructions only: it takes longer")
     code = kernel.code
     once = [at for at in trace.guesses if code.labels[code.instructions[at].operands[-1]] <= at]
-    for branches, goes in ((once, "loops whose rounds are unknown are counted once"), (set(trace.guesses) - set(once), "not taken")):
+    others = set(trace.guesses) - set(once)
+    for branches, goes in ((once, "loops whose rounds are unknown are counted once"), (others, "not taken")):
         if branches:
             where = ", ".join(str(code.instructions[at].line) for at in sorted(branches))
             notes.append(f"branches on loaded data, lines {where} of the assembly: {goes}")
