@@ -168,3 +168,22 @@ def test_a_source_that_never_ran_says_so(isa: str) -> None:
     target = registry().target(f"cuda:{isa}")
     assert "run on no silicon" in CUDA.emitter.emit(all_variants()["softmax"], target).text
     assert "silicon" not in CUDA.emitter.emit(all_variants()["softmax"], HOPPER).text
+
+
+@pytest.mark.parametrize(("keep", "loads", "stores"), [("none", 0, 0), ("loads", 1, 0), ("stores", 0, 1)])
+def test_what_stays_in_cache_is_said_of_aligned_accesses(keep: str, loads: int, stores: int) -> None:
+    text = CUDA.emitter.emit(scheduled(samples.softmax(cols=4000, tile=(1, 4096)), 8, keep=keep), HOPPER).text
+    assert text.count("pk::load<Tile, pk::Kept>") == loads and text.count("pk::store<pk::Kept>") == stores
+    unaligned = CUDA.emitter.emit(scheduled(samples.softmax(cols=4001, tile=(1, 4096)), 8, keep=keep), HOPPER).text
+    assert "pk::Kept" not in unaligned
+
+
+def test_blocks_that_an_sm_must_hold_are_told_to_the_compiler() -> None:
+    text = CUDA.emitter.emit(scheduled(samples.softmax(cols=4000, tile=(1, 4096)), 8, blocks=4), HOPPER).text  # type: ignore[arg-type]
+    assert "__launch_bounds__(256, 4)" in text
+
+
+def test_lines_to_keep_are_loads_stores_or_none() -> None:
+    with pytest.raises(MissingRuleError) as caught:
+        CUDA.emitter.emit(scheduled(all_variants()["softmax_row"], 4, keep="all"), HOPPER)
+    assert "none, loads, stores" in str(caught.value.missing)

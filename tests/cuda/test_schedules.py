@@ -124,3 +124,12 @@ def test_a_row_times_a_matrix_takes_blocks_that_fit_at_once(n: Size) -> None:
         parts, at_once = int(str(s.option("cluster", ""))[2:]), 132 * (16 // s.warps)
         blocks = -(-n // s.tile("n")) * parts if isinstance(n, int) else 132 * parts
         assert parts == 1 or blocks <= at_once
+
+
+@pytest.mark.parametrize("family", ["rows", "elementwise", "scan", "transpose"])
+def test_results_of_streams_stay_in_cache_where_that_was_measured(family: str) -> None:
+    roles = {"rows": ("parallel", "reduced"), "elementwise": ("parallel", "parallel"), "scan": ("parallel", "scanned"),
+             "transpose": ("source", "target")}[family]  # fmt: skip
+    nest = Nest(family, (axis("m", roles[0], 512), axis("n", roles[1], 512, True)), "bf16", "f32")
+    assert {s.option("keep", "none") for s in space(nest)} == {"stores"}
+    assert {s.option("keep", "none") for s in space(nest, "sm_80")} == {"none"}
