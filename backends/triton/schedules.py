@@ -19,7 +19,7 @@ from portakern.ir.size import Size
 OPTIONS = {
     "group_m": "contractions: how many rows of blocks a group walks before the next columns (1: plain row-major order)",
     "descriptors": "products and attention on NVIDIA: 1: arrays are read and written through tensor descriptors (0: pointers)",
-    "pack": "products: 1: operands whose rows do not begin on cache lines are copied to longer rows first",
+    "pack": "products: which operands (m, n, both, none) are copied to longer rows first if theirs are off cache lines",
     "programs": "products through descriptors: how many programs share the blocks, one after another (0: a program each)",
     "heads": "causal attention: how many heads take turns, their longest walks first (0: one after another)",
     "split": "attention: tiles that every row of a block sees whole are walked apart, without the mask: 1: first, 2: last",
@@ -58,6 +58,12 @@ def _warps(elements: int, device: Device, per_lane: int = 8) -> int:
     return max(1, min(warps, device.count("threads_per_block") // device.count("subgroup")))
 
 
+def _kept(device: Device, what: str) -> dict[str, Value]:
+    """Lines just read or written outlast older ones where the device takes the hint: what is written then goes to memory
+    later and in one piece (H200: 2.5% of what streams through)."""
+    return {"keep": what} if device.vendor == "NVIDIA" else {}
+
+
 # ---- families --------------------------------------------------------------------------------------------------------
 
 
@@ -69,7 +75,7 @@ def _elementwise(nest: Nest, device: Device) -> Iterator[Schedule]:
         for axis in list(reversed(nest.role("parallel")))[:2]:
             tiles[axis.name] = pow2(axis.extent, left)
             left = max(1, left // tiles[axis.name])
-        yield _schedule(nest, tiles, 1, _warps(elements // left, device, 16))
+        yield _schedule(nest, tiles, 1, _warps(elements // left, device, 16), **_kept(device, "both"))
 
 
 def _transpose(nest: Nest, device: Device) -> Iterator[Schedule]:
@@ -79,7 +85,7 @@ def _transpose(nest: Nest, device: Device) -> Iterator[Schedule]:
         tiles = {source.name: pow2(source.extent, rows), target.name: pow2(target.extent, cols)}
         for axis, other in ((source, target), (target, source)):  # a short side leaves room for the other
             tiles[axis.name] = pow2(axis.extent, rows * cols // tiles[other.name])
-        yield _schedule(nest, tiles, 1, warps)
+        yield _schedule(nest, tiles, 1, warps, **_kept(device, "stores"))
 
 
 def _rows(nest: Nest, device: Device) -> Iterator[Schedule]:
@@ -96,7 +102,8 @@ def _rows(nest: Nest, device: Device) -> Iterator[Schedule]:
             if parallel:
                 rows = max(1, block // row)
                 tiles[parallel[-1].name] = pow2(parallel[-1].extent, rows)
-            yield _schedule(nest, tiles, 1, _warps(max(row, block), device, 8 if row < 4096 else 16))
+            warps = _warps(max(row, block), device, 8 if row < 4096 else 16)
+            yield _schedule(nest, tiles, 1, warps, **_kept(device, "both"))
     for step in (4096, 2048, 8192, 1024):
         yield _schedule(nest, {reduced.name: pow2(reduced.extent, step)}, 2, _warps(step, device, 16))
 
@@ -150,8 +157,11 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
     (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
     blocks = _blocks(device, dtype(nest.dots).bits <= 16)
     options = _described(nest, device)
-    if options and _worth_packing(nest, device):
-        options |= {"pack": 1}
+    pack = _worth_packing(nest, device) if options else ""
+    if pack:
+        options |= {"pack": pack}
+        if m.extent * n.extent < 64 * 128 * device.count("units", 0):  # type: ignore[operator]
+            blocks = (_Block(64, 128, 64, 4, 4),)  # smaller ones would read the copies too often
     elif options and not _multiples(nest, 16, n, k):
         blocks = (_Block(128, 128, 64, 8, 3), *blocks[2:])  # rows off 16 bytes are loaded element by element
     batch = 1
@@ -169,7 +179,7 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
         count = batch * _count(m.extent, tiles[m.name]) * _count(n.extent, tiles[n.name])
         walked = bool(options) and b.m <= b.n and 0 < units < count and _even(count, units) and _multiples(nest, 16, n)
         more: dict[str, Value] = {"programs": units} if walked else {}
-        group = 2 if b.m > b.n else 8
+        group = 8 if b.m <= b.n else 4 if pack else 2
         schedule = _schedule(nest, tiles, min(b.stages, 3) if walked else b.stages, warps, group_m=group, **options, **more)
         # A first wave that leaves units idle costs more than a smaller block; at ragged ends tall blocks did better than wide.
         made.append((count < _FULL * (units or 100), b.m < b.n and 0 < units < count and not walked, schedule))
@@ -180,20 +190,21 @@ _FULL = 0.95
 """The share of units at work from which on a wave of blocks counts as full."""
 
 
-_LEAST_PACKED = 1 << 27
+_LEAST_PACKED = 1 << 26
 """Multiply-adds from which rows off 16 bytes are packed: below, the copies cost more than loads element by element."""
 
 
-def _worth_packing(nest: Nest, device: Device) -> bool:
-    """Whether operands whose rows do not begin on cache lines are copied first: where the copy engine cannot take them, and
-    where both together do not fit into the last-level cache, so that each line too many comes from memory."""
+def _worth_packing(nest: Nest, device: Device) -> str:
+    """Which operands are copied first where their rows do not begin on cache lines ('' where none is): both where the copy
+    engine cannot take them; that of the rows, of which tall blocks read more, where both together do not fit into the
+    last-level cache, so that each line too many comes from memory."""
     (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
     if not (isinstance(m.extent, int) and isinstance(n.extent, int) and isinstance(k.extent, int)):
-        return False
+        return ""
     if not _multiples(nest, 16, n, k):
-        return m.extent * n.extent * k.extent >= _LEAST_PACKED
+        return "both" if m.extent * n.extent * k.extent >= _LEAST_PACKED else ""
     read = (m.extent + n.extent) * k.extent * dtype(nest.dots).bytes
-    return not _multiples(nest, LINE_BYTES, n, k) and 0 < device.count("last_level_cache", 0) < read
+    return "m" if not _multiples(nest, LINE_BYTES, n, k) and 0 < device.count("last_level_cache", 0) < read else ""
 
 
 def _multiples(nest: Nest, of: int, *axes: NestAxis) -> bool:

@@ -21,10 +21,14 @@ LINE_BYTES = 128
 _ELEMENTS = 4096
 
 
-def packed(program: Program, wanting: Callable[[t.Kernel], Sequence[t.Load]], warps: int = 8) -> Program:
+def packed(
+    program: Program, wanting: Callable[[t.Kernel], Sequence[t.Load]], warps: int = 8, whole_rows: bool = False
+) -> Program:
     """``program`` with the loads that ``wanting`` names of a kernel from packed copies; itself where there are none.
 
-    A load must be the only reader of its buffer in the kernel, and the buffer an array without gaps of static shape.
+    A load must be the only reader of its buffer in the kernel, and the buffer an array without gaps of static shape.  With
+    ``whole_rows`` copies are written to the end of the longer rows, so that no store needs a mask; else what lies between the
+    rows stays as it is.  Nobody reads it.
     """
     arrays, kernels = list(program.arrays), []
     for kernel in program.kernels:
@@ -36,7 +40,8 @@ def packed(program: Program, wanting: Callable[[t.Kernel], Sequence[t.Load]], wa
             there, flat = _room(load)
             arrays.append(Array(name, flat, "temporary"))
             arg = Arg(name, there)
-            kernels.append(_pack(f"{kernel.name}_pack_{load.buffer.name}", load.buffer, arg, warps))
+            to = Arg(name, flat) if whole_rows else arg
+            kernels.append(_pack(f"{kernel.name}_pack_{load.buffer.name}", load.buffer, to, warps))
             kernel = _reading(kernel, load, arg)
         kernels.append(kernel)
     return replace(program, arrays=tuple(arrays), kernels=tuple(kernels)) if len(kernels) > len(program.kernels) else program
@@ -61,8 +66,8 @@ def _room(load: t.Load) -> tuple[t.BufferType, t.BufferType]:
 
 
 def _pack(name: str, source: Arg, to: Arg, warps: int) -> t.Kernel:
-    """Copies ``source`` to ``to``; what lies between the rows stays as it is, since nobody reads it."""
-    *outer, rows, cols = t.buffer_type(source).shape
+    """Copies ``source`` to ``to``, whose rows may be longer."""
+    *outer, rows, cols = t.buffer_type(to).shape
     wide = min(512, 1 << (int(cols) - 1).bit_length())  # type: ignore[arg-type]
     tiles = (*(1 for _ in outer), _ELEMENTS // wide, wide)
     names = (*(f"b{i}" for i in range(len(outer))), "r", "c")

@@ -26,8 +26,8 @@ from portakern.lower.tiles import collapse, wide
 
 def lower_rows_or_parts(request: Request) -> Lowered:
     """The rows family: one kernel, or several where the schedule asks for parts."""
-    parts = parts_of(request.choose(rows_nest(request)[1]))
-    return _InParts(request).lowered() if parts > 1 else Lowered((lower_rows(request),))
+    schedule = request.choose(rows_nest(request)[1])  # once: tuned schedules come one after the other
+    return _InParts(request).lowered() if parts_of(schedule) > 1 else Lowered((lower_rows(request, schedule),))
 
 
 class _InParts:

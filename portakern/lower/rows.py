@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Op
-from portakern.ir.schedule import Nest
+from portakern.ir.schedule import Nest, Schedule
 from portakern.lower.domain import Domain, Run, accesses, merge, real, unmergeable
 from portakern.lower.kernel import Frame, Request, along, at_most, covered, grid
 from portakern.lower.online import Softmax, match_exponential, through_casts
@@ -22,12 +22,11 @@ from portakern.lower.tiles import Coordinates, wide
 COMBINE = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
 
 
-def lower_rows(request: Request) -> t.Kernel:
+def lower_rows(request: Request, schedule: Schedule) -> t.Kernel:
     folds = [op for op in request.program.body.ops if isinstance(op, tt.Fold)]
-    domain, nest = rows_nest(request)
+    domain, _ = rows_nest(request)
     levels = levels_of(folds)
     reduced, parallel = domain.role("reduced"), domain.role("parallel")
-    schedule = request.choose(nest)
     at_most(schedule, parallel, 1, "parallel axes")
     at_most(schedule, reduced, 1, "reduced axes")
     axes = [*grid(parallel, schedule), *(along(r, schedule) for r in reduced)]

@@ -35,11 +35,11 @@ def cross_entropy_1_kernel(logits_ptr, labels_ptr, t0_ptr, J: tl.constexpr, BLOC
 @triton.jit
 def cross_entropy_2_kernel(labels_ptr, t0_ptr, out_ptr, BLOCK_I: tl.constexpr):
     i = tl.arange(0, BLOCK_I)
-    labels = tl.load(labels_ptr + i)
+    labels = tl.load(labels_ptr + i, eviction_policy="evict_last")
     t = labels != -100
-    t0 = tl.load(t0_ptr + i)
+    t0 = tl.load(t0_ptr + i, eviction_policy="evict_last")
     sum_i = tl.sum(tl.where(t, t0, 0.0), axis=0)
-    tl.store(out_ptr, sum_i / tl.sum(t.to(tl.float32), axis=0))
+    tl.store(out_ptr, sum_i / tl.sum(t.to(tl.float32), axis=0), eviction_policy="evict_last")
 
 
 def cross_entropy(logits, labels, out):

@@ -21,11 +21,12 @@ def cumsum_kernel(
     j = tl.arange(0, BLOCK_J)
     x = tl.load(
         x_ptr + i[:, None] * J + j[None, :], mask=(i < I)[:, None] & (j < J)[None, :], other=0.0,
+        eviction_policy="evict_last",
     ).to(tl.float32)
     running_sum = moved_on(tl.cumsum(x, axis=1, reverse=True), 0.0, BLOCK_J, 1, True)
     tl.store(
         out_ptr + i[:, None] * J + j[None, :], running_sum.to(tl.bfloat16),
-        mask=(i < I)[:, None] & (j < J)[None, :],
+        mask=(i < I)[:, None] & (j < J)[None, :], eviction_policy="evict_last",
     )
 
 

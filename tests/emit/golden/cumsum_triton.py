@@ -8,9 +8,9 @@ import triton.language as tl
 def cumsum_kernel(x_ptr, out_ptr, J: tl.constexpr, BLOCK_J: tl.constexpr):
     i = tl.program_id(0)
     j = tl.arange(0, BLOCK_J)
-    x = tl.load(x_ptr + i * J + j)
+    x = tl.load(x_ptr + i * J + j, eviction_policy="evict_last")
     running_sum = tl.cumsum(x, axis=0)
-    tl.store(out_ptr + i * J + j, running_sum)
+    tl.store(out_ptr + i * J + j, running_sum, eviction_policy="evict_last")
 
 
 def cumsum(x, out):
