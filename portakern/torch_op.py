@@ -11,19 +11,17 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from portakern.backend import Source
 from portakern.errors import PortakernError, ToolMissing, UsageError
 from portakern.ir.program import Array
 from portakern.ir.size import evaluate
-from portakern.ir.tensor import tensor_type
+from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.ir.tile import BufferType
 from portakern.spec.bind import solve_dims
-
-if TYPE_CHECKING:
-    from portakern.study.built import Built
 
 NAMESPACE = "portakern"
 
@@ -38,27 +36,41 @@ _known: dict[str, tuple[str, Any]] = {}  # qualified name -> (identity of the bu
 _libraries: list[Any] = []  # torch undoes what a Library defined when that object goes
 
 
-def torch_op(built: Built, name: str | None = None) -> Any:
+@dataclass(frozen=True)
+class Kernel:
+    """What becomes an operator: a build's source and program, and two of its functions.
+
+    Args:
+        call: runs it on its inputs in order.
+        named: its inputs by name, their number and dtypes checked; raises what a call with wrong ones raises.
+    """
+
+    source: Source
+    program: TensorProgram
+    call: Callable[..., Any]
+    named: Callable[[Sequence[Any]], dict[str, Any]]
+
+
+def torch_op(kernel: Kernel, name: str | None = None) -> Any:
     """The ``OpOverload`` of a build; see :meth:`portakern.study.built.Built.as_torch_op`."""
     try:
         import torch
     except ImportError:
         raise ToolMissing("torch is not installed", hint="pip install 'portakern[torch]'") from None
-    source = built._source
-    identity = _identity(source, built)
-    qualified = _qualified(name, source, identity)
+    identity = _identity(kernel)
+    qualified = _qualified(name, kernel.source, identity)
     with _lock:
         if qualified not in _known:
-            _known[qualified] = (identity, _defined(built, qualified, torch))
+            _known[qualified] = (identity, _defined(kernel, qualified, torch))
         known, overload = _known[qualified]
     if known != identity:
         raise UsageError(f"the name {qualified} belongs to another build already", hint="choose another name, or none")
     return overload
 
 
-def _identity(source: Source, built: Built) -> str:
+def _identity(kernel: Kernel) -> str:
     """What the operator does, the same in every process: text, launches, and the arrays whose shapes it follows."""
-    inputs = [(a.name, tensor_type(a)) for a in built.tensor_program.args]
+    source, inputs = kernel.source, [(a.name, tensor_type(a)) for a in kernel.program.args]
     text = repr((source.digest, source.arrays, source.sizes, inputs))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -73,19 +85,19 @@ def _qualified(name: str | None, source: Source, identity: str) -> str:
     return f"{namespace or NAMESPACE}::{own}"
 
 
-def _defined(built: Built, qualified: str, torch: Any) -> Any:
+def _defined(kernel: Kernel, qualified: str, torch: Any) -> Any:
     """Defines the operator with its kernel, its fake kernel and the error of its gradient."""
     namespace, _, own = qualified.partition("::")
     if hasattr(getattr(torch.ops, namespace), own):
         raise UsageError(f"torch has an operator named {qualified} already", hint="choose another name, or none")
-    source = built._source
-    _refuse_dtypes(built, torch)
+    _refuse_dtypes(kernel, torch)
     library = torch.library.Library(namespace, "FRAGMENT")
     _libraries.append(library)
-    library.define(own + schema(built), tags=_tags(torch))
-    library.impl(own, built.__call__, "CompositeExplicitAutograd")
-    torch.library.register_fake(qualified, _fake(built, torch), lib=library)
-    torch.library.register_autograd(qualified, _no_gradient(source.operator, torch), setup_context=_keep_shapes, lib=library)
+    library.define(own + schema(kernel), tags=_tags(torch))
+    library.impl(own, kernel.call, "CompositeExplicitAutograd")
+    torch.library.register_fake(qualified, _fake(kernel, torch), lib=library)
+    backward = _no_gradient(kernel.source.operator, torch)
+    torch.library.register_autograd(qualified, backward, setup_context=_keep_shapes, lib=library)
     overload = getattr(getattr(torch.ops, namespace), own).default
     return overload
 
@@ -96,11 +108,11 @@ def _tags(torch: Any) -> tuple[Any, ...]:
     return tuple(getattr(torch.Tag, name) for name in wanted if hasattr(torch.Tag, name))
 
 
-def schema(built: Built) -> str:
+def schema(kernel: Kernel) -> str:
     """``(Tensor x, float alpha) -> Tensor``, in the operator's order."""
-    inputs = {a.name: a for a in built._source.by_role("input", "scalar")}
-    args = ", ".join(f"{_argument(inputs[a.name])} {a.name}" for a in built.tensor_program.args)
-    count = len(built._source.by_role("output"))
+    inputs = {a.name: a for a in kernel.source.by_role("input", "scalar")}
+    args = ", ".join(f"{_argument(inputs[a.name])} {a.name}" for a in kernel.program.args)
+    count = len(kernel.source.by_role("output"))
     return f"({args}) -> " + ("Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})")
 
 
@@ -112,23 +124,23 @@ def _argument(array: Array) -> str:
     return "float" if array.dtype.startswith(("f", "bf")) else "SymInt"
 
 
-def _refuse_dtypes(built: Built, torch: Any) -> None:
-    for array in built._source.by_role("input", "output"):
+def _refuse_dtypes(kernel: Kernel, torch: Any) -> None:
+    for array in kernel.source.by_role("input", "output"):
         if not hasattr(torch, _TORCH[array.dtype]):
             raise UsageError(f"{array.name} is {array.dtype}, which torch {torch.__version__} does not have")
 
 
-def _fake(built: Built, torch: Any) -> Any:
+def _fake(kernel: Kernel, torch: Any) -> Any:
     """The outputs without their numbers, for sizes that may be symbolic; wrong inputs raise what a call raises."""
-    outputs = built._source.by_role("output")
+    outputs = kernel.source.by_role("output")
 
     def fake(*inputs: Any) -> Any:
-        given = built._named([x if isinstance(x, torch.Tensor) else 0 for x in inputs])  # symbolic numbers are no ints
+        given = kernel.named([x if isinstance(x, torch.Tensor) else 0 for x in inputs])  # symbolic numbers are no ints
         shapes = {n: tuple(getattr(x, "shape", ())) for n, x in given.items()}
         try:
-            sizes = solve_dims(built.tensor_program, shapes)
+            sizes = solve_dims(kernel.program, shapes)
         except UsageError:
-            solve_dims(built.tensor_program, {n: tuple(map(int, shape)) for n, shape in shapes.items()})  # says numbers
+            solve_dims(kernel.program, {n: tuple(map(int, shape)) for n, shape in shapes.items()})  # says numbers
             raise
         like = next((x for x in inputs if isinstance(x, torch.Tensor)), None)
         device = "cpu" if like is None else like.device
