@@ -36,7 +36,7 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     if family is None:
         return ()
     found = (s for s in family(nest, device) if s.warps <= MAX_WARPS)
-    if nest.family in STREAMS and device.has("tma"):
+    if nest.family in STREAMS and device.has("wgmma"):
         found = (replace(s, options=tuple(sorted({"keep": "stores", **dict(s.options)}.items()))) for s in found)
     return list(dict.fromkeys(found))
 
