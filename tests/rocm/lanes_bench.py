@@ -43,7 +43,7 @@ def _kernel(isa: str, body: str, inputs: tuple[int, ...], outputs: tuple[int, ..
               "\t\t.amdhsa_user_sgpr_kernarg_segment_ptr 1", "\t\t.amdhsa_next_free_vgpr 512",
               "\t\t.amdhsa_next_free_sgpr 100", "\t\t.amdhsa_float_denorm_mode_32 3",
               "\t\t.amdhsa_float_denorm_mode_16_64 3", wave + options + "\t.end_amdhsa_kernel", ""]  # fmt: skip
-    return load("\n".join(lines))["bench"]
+    return load("\n".join(lines), "bench")
 
 
 def execute(

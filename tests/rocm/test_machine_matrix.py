@@ -294,12 +294,17 @@ def test_wmma(isa: str, result: str, name: str, bits: int) -> None:
 
 
 def test_wmma_operands_must_be_replicated_on_rdna3() -> None:
+    """Row 5 of A differs between the halves of the wave: row 5 of D is undefined, and nothing else is (RDNA3 ISA 7.9)."""
     from portakern.backends.rocm.machine.program import native
 
     zero = np.zeros(lanes_of("gfx1100"), np.uint32)
-    inputs = dict.fromkeys(range(2, 40), zero) | {3: np.arange(32, dtype=np.uint32)}
-    with pytest.raises(native().Fault, match="copies"):
-        execute("gfx1100", "v_wmma_f32_16x16x16_f16 v[30:37], v[2:9], v[12:19], v[30:37]", inputs, [30])
+    other = zero.copy()
+    other[5 + 16] = 1
+    inputs = dict.fromkeys(range(2, 40), zero) | {3: other}
+    body = "v_wmma_f32_16x16x16_f16 v[30:37], v[2:9], v[12:19], v[30:37]"
+    execute("gfx1100", body, inputs, [30, 31, 33, 37])
+    with pytest.raises(native().Fault, match="never written"):
+        execute("gfx1100", body, inputs, [32])  # rows 4 and 5
 
 
 # ---- AMD's calculator ------------------------------------------------------------------------------------------------

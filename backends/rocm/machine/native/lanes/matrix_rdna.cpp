@@ -27,18 +27,23 @@ template <class E, int K> inline void find_depth(bool replicated, int k, int *ha
     }
 }
 
+// Rows of A or columns of B whose result is undefined: what is in them was never written, or the halves of the wave, which
+// RDNA3 wants alike, differ.
+inline uint32_t undefined_lines(const Wave &w, const Operand &o) {
+    uint64_t lanes = undefined_in(w, o);
+    if (replicates(w))
+        for (unsigned r = o.reg; r < o.reg + o.dwords; ++r)
+            for (int l = 0; l < 16; ++l) lanes |= uint64_t(w.v[r][l] != w.v[r][l + 16]) << l;
+    return uint32_t(lanes | lanes >> 16) & 0xffff;
+}
+
 // A as [k][i], B as [k][j].
 template <class E, int K> inline void read_operand(const Wave &w, const Op &op, int s, typename E::Number (*to)[16]) {
-    const Operand &o = op.s[s];
     const bool replicated = replicates(w);
-    if (replicated)
-        for (unsigned r = o.reg; r < o.reg + o.dwords; ++r)
-            if (!uint32_t(w.undefined_v[r]) && __builtin_memcmp(w.v[r], w.v[r] + 16, 16 * sizeof(uint32_t)))
-                fail(w, op, "matrix operand", "lanes 16 to 31 must hold copies of lanes 0 to 15 (RDNA3 ISA 7.9)");
     for (int k = 0; k < K; ++k) {
         int half, element;
         find_depth<E, K>(replicated, k, &half, &element);
-        read_elements<E>(w.v + o.reg, element, 16 * half, 16, to[k]);
+        read_elements<E>(w.v + op.s[s].reg, element, 16 * half, 16, to[k]);
     }
 }
 
@@ -53,12 +58,20 @@ template <int K> inline void negate(const Op &op, int s, float (*x)[16]) {
 
 inline int row_of(const Wave &w, int r, int half) { return replicates(w) ? 2 * r + half : r + 8 * half; }
 
+// Register r of D holds rows of both halves; two rows a register where results are packed.
 inline void set_undefined(Wave &w, const Op &op) {
-    const uint64_t any = undefined_in(w, op.s[0]) | undefined_in(w, op.s[1]);
-    uint64_t c[8] = {};
-    if (op.s[2].kind == kVector)
-        for (int r = 0; r < op.d[0].dwords; ++r) c[r] = w.undefined_v[op.s[2].reg + unsigned(r)];
-    for (int r = 0; r < op.d[0].dwords; ++r) w.undefined_v[op.d[0].reg + unsigned(r)] = any ? ~uint64_t(0) : c[r];
+    const uint32_t rows = undefined_lines(w, op.s[0]), columns = undefined_lines(w, op.s[1]);
+    const int each = op.d[0].dwords < 8 ? 2 : 1;
+    uint64_t now[8] = {};
+    for (int r = 0; r < op.d[0].dwords; ++r) {
+        if (op.s[2].kind == kVector) now[r] = w.undefined_v[op.s[2].reg + unsigned(r)];
+        for (int half = 0; half < 2; ++half)
+            for (int n = 0; n < each; ++n) {
+                const bool row = rows >> row_of(w, each * r + n, half) & 1;
+                now[r] |= uint64_t(row ? 0xffff : columns) << 16 * half;
+            }
+    }
+    for (int r = 0; r < op.d[0].dwords; ++r) w.undefined_v[op.d[0].reg + unsigned(r)] = now[r];
 }
 
 inline uint32_t initial(Wave &w, const Op &op, int r, int lane) {
