@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,8 +115,8 @@ class Seed:
         return self.body.replace(self.replace, self.by, 1)
 
 
-LDS = {"threads": 128, "shared": 512}
-WAVES12 = {"threads": 64, "shared": 256, "isa": "gfx1201"}
+LDS: dict[str, Any] = {"threads": 128, "shared": 512}
+WAVES12: dict[str, Any] = {"threads": 64, "shared": 256, "isa": "gfx1201"}
 
 SEEDS = {
     "wait for a load": Seed(COPY, "s_waitcnt vmcnt(0)", "", "missing wait", r"reads v2 while .* in flight \(vmcnt\)"),
@@ -149,16 +150,17 @@ SEEDS = {
                               **LDS),
     "LDS beyond its size": Seed(THROUGH_LDS, "ds_read_b32 v4, v3", "ds_read_b32 v4, v3 offset:256", "out of bounds",
                                 "of LDS, where the workgroup has 512", **LDS),
-    "misaligned LDS": Seed(THROUGH_LDS, "ds_read_b32 v4, v3", "ds_read_b32 v4, v3 offset:2", "misaligned access", "no multiple of 4",
-                           **LDS),
+    "misaligned LDS": Seed(THROUGH_LDS, "ds_read_b32 v4, v3", "ds_read_b32 v4, v3 offset:2", "misaligned access",
+                           "no multiple of 4", **LDS),
     "misaligned scalar load": Seed(COPY, "s_waitcnt lgkmcnt(0)", "s_waitcnt lgkmcnt(0)\ns_add_u32 s4, s4, 2\n"
                                    "s_load_dword s9, s[4:5], 0x0", "misaligned access", "aligned"),
     "no barrier before reading": Seed(THROUGH_LDS, "s_barrier\nv_xor", "v_xor", "LDS race", "no barrier in between", **LDS),
-    "no barrier before overwriting": Seed(THROUGH_LDS, "s_barrier\nds_write", "ds_write", "LDS race", "no barrier in between", **LDS),
+    "no barrier before overwriting": Seed(THROUGH_LDS, "s_barrier\nds_write", "ds_write", "LDS race", "no barrier in between",
+                                          **LDS),
     "no wait before the barrier": Seed(THROUGH_LDS, "s_waitcnt lgkmcnt(0)\ns_barrier\nv_xor", "s_barrier\nv_xor", "LDS race",
                                        "had not been waited for at the last barrier", **LDS),
-    "wait for an LDS read": Seed(THROUGH_LDS, "s_waitcnt lgkmcnt(0)\ns_barrier\nds_write", "s_barrier\nds_write", "missing wait",
-                                 "reads v4", **LDS),
+    "wait for an LDS read": Seed(THROUGH_LDS, "s_waitcnt lgkmcnt(0)\ns_barrier\nds_write", "s_barrier\nds_write",
+                                 "missing wait", "reads v4", **LDS),
     "one wave leaves out a barrier": Seed(
         THROUGH_LDS, "s_barrier\nds_write_b32 v1, v4",
         "v_readfirstlane_b32 s9, v0\ns_cmp_lg_u32 s9, 0\ns_cbranch_scc1 over\ns_barrier\nover:\nds_write_b32 v3, v4",
@@ -167,16 +169,16 @@ SEEDS = {
                                    shared=256),
     "copy to LDS with M0 unset": Seed(TO_LDS, "s_mov_b32 m0, 0", "", "undefined value", "M0", shared=256),
     "copy beyond LDS": Seed(TO_LDS, "s_mov_b32 m0, 0", "s_mov_b32 m0, 4", "out of bounds", "of LDS", shared=256),
-    "scratch never written": Seed(SPILLED, "scratch_load_dword v3, off, off offset:4", "scratch_load_dword v3, off, off offset:8",
-                                  "undefined value", "stores to out", scratch=16),
+    "scratch never written": Seed(SPILLED, "scratch_load_dword v3, off, off offset:4",
+                                  "scratch_load_dword v3, off, off offset:8", "undefined value", "stores to out", scratch=16),
     "scratch beyond its size": Seed(SPILLED, "scratch_store_dword off, v2, off offset:4",
                                     "scratch_store_dword off, v2, off offset:16", "out of bounds", "of scratch", scratch=16),
     "endless loop": Seed(BRANCHES, "s_cbranch_scc1", "s_branch", "endless loop", "as many instructions as it may"),
     "gfx12: wait for a load": Seed(GFX12, "s_wait_loadcnt 0x0", "", "missing wait", "reads v2 .*loadcnt", **WAVES12),
     "gfx12: wait for the older load only": Seed(GFX12, "s_wait_loadcnt 0x0", "s_wait_loadcnt 0x1", "missing wait", "reads v3",
                                                 **WAVES12),
-    "gfx12: wait before the barrier": Seed(GFX12, "s_wait_dscnt 0x0\ns_barrier", "s_barrier", "LDS race", "had not been waited for",
-                                           **WAVES12),
+    "gfx12: wait before the barrier": Seed(GFX12, "s_wait_dscnt 0x0\ns_barrier", "s_barrier", "LDS race",
+                                           "had not been waited for", **WAVES12),
     "gfx12: no barrier": Seed(GFX12, "s_barrier_signal -1\ns_barrier_wait -1", "", "(LDS race|undefined value)",
                               "no barrier in between|what was never written", **WAVES12),
     "gfx12: wait without a signal": Seed(GFX12, "s_barrier_signal -1\n", "", "barrier divergence", "not signalled", **WAVES12),
@@ -197,7 +199,7 @@ def _tools() -> None:
 @pytest.mark.parametrize("name", SEEDS)
 def test_right_code_runs_and_the_seeded_fault_is_reported(name: str) -> None:
     seed = SEEDS[name]
-    options = {"threads": seed.threads, "shared": seed.shared, "scratch": seed.scratch, "count": place(seed)}
+    options: dict[str, Any] = {"threads": seed.threads, "shared": seed.shared, "scratch": seed.scratch, "count": place(seed)}
     for body in (seed.body, seed.broken):
         assembles(seed.isa, text(seed.isa, body, seed.shared, seed.scratch))
     run(seed.isa, seed.body, X, **options)

@@ -159,7 +159,7 @@ def _operands(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return (), ()
     parts, depth, current = [], 0, ""
     for c in text:
-        depth += c in "[(" and 1 or (c in "])" and -1 or 0)
+        depth += (c in "[(" and 1) or ((c in "])" and -1) or 0)
         if c == "," and not depth:
             parts.append(current.strip())
             current = ""

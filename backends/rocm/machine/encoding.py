@@ -30,10 +30,11 @@ _CARRIES = frozenset({"v_mad_u64_u32", "v_mad_i64_i32", "v_mad_co_u64_u32", "v_m
 _NEGATE, _ABSOLUTE, _SIGN_EXTEND = 1, 2, 4
 
 _OPERAND = "BBBBI"
-_MODIFIERS = (
-    "clamp omod op_sel op_sel_hi neg_lo neg_hi cbsz abid blgp dpp_kind row_mask bank_mask bound_ctrl fetch_inactive dpp dpp8 "
-    "sdwa dst_sel dst_unused src0_sel src1_sel gds lds offen idxen cache extra"
-).split()
+_MODIFIERS = [
+    "clamp", "omod", "op_sel", "op_sel_hi", "neg_lo", "neg_hi", "cbsz", "abid", "blgp", "dpp_kind", "row_mask",
+    "bank_mask", "bound_ctrl", "fetch_inactive", "dpp", "dpp8", "sdwa", "dst_sel", "dst_unused", "src0_sel",
+    "src1_sel", "gds", "lds", "offen", "idxen", "cache", "extra",
+]  # fmt: skip
 _RECORD = struct.Struct("<QIIIBBBB" + _OPERAND * 7 + "5i" + "14BHI11Bx" + "4x")
 _NO_OPERAND = (0, 0, 0, 0, 0)
 _SUFFIX = re.compile(r"_(e32|e64|dpp|sdwa|e64_dpp)$")

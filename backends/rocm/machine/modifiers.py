@@ -20,7 +20,10 @@ _CACHE = {"glc": 1, "sc0": 1, "slc": 2, "sc1": 2, "dlc": 4, "nt": 8, "scc": 16, 
 _MATRIX = {"cbsz", "abid", "blgp"}
 _FORMATS = {"f8": 0, "bf8": 1, "f6": 2, "bf6": 3, "f4": 4}
 
-def modifier_fields(i: Instruction, form: Form, fields: dict[str, Any], immediate: list[int], generation: int) -> dict[str, Any]:
+
+def modifier_fields(
+    i: Instruction, form: Form, fields: dict[str, Any], immediate: list[int], generation: int
+) -> dict[str, Any]:
     """Raises :class:`AssemblyError` for a modifier that the form does not list."""
     allowed = form.modifiers
     out: dict[str, Any] = {}

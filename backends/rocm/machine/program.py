@@ -13,11 +13,13 @@ from .encoding import encode
 
 GENERATIONS = {"gfx90a": 90, "gfx942": 94, "gfx950": 95, "gfx1100": 110, "gfx1201": 120}
 
-_SETUP = (
-    "lanes vectors scalars shared_bytes scratch_bytes argument_bytes user_scalars private_buffer dispatch_pointer queue_pointer "
-    "argument_pointer dispatch_id flat_scratch private_size preload_length preload_offset group_x group_y group_z group_info "
-    "scratch_wave_offset item_dims architected_groups generation float_mode ieee clamp_nan_to_zero saturate_f16"
-).split()
+_SETUP = [
+    "lanes", "vectors", "scalars", "shared_bytes", "scratch_bytes", "argument_bytes", "user_scalars",
+    "private_buffer", "dispatch_pointer", "queue_pointer", "argument_pointer", "dispatch_id", "flat_scratch",
+    "private_size", "preload_length", "preload_offset", "group_x", "group_y", "group_z", "group_info",
+    "scratch_wave_offset", "item_dims", "architected_groups", "generation", "float_mode", "ieee", "clamp_nan_to_zero",
+    "saturate_f16",
+]  # fmt: skip
 """Setup in native/program.hpp, in its order."""
 
 _DESCRIPTOR = {
@@ -39,7 +41,7 @@ _DESCRIPTOR = {
 def native() -> Any:
     """The compiled module; raises :class:`SimulatorError` where the installation lacks it."""
     try:
-        from . import _machine
+        from . import _machine  # type: ignore[attr-defined]
     except ImportError as error:
         raise SimulatorError("the native part of the AMD machine is not installed",
                              hint="install portakern with its native modules (pip install .)") from error  # fmt: skip
@@ -67,14 +69,16 @@ class Code:
         return native().Program(self.operations, self.constants, self.setup)
 
 
-def load(text: str) -> dict[str, Code]:
-    """Every kernel of an assembly text.  Raises :class:`SimulatorError` naming what this machine does not know."""
+def load(text: str, kernel: str) -> Code:
+    """A kernel of an assembly text.  Raises :class:`SimulatorError` naming what this machine does not know."""
     assembly = parse(text)
     isa = assembly.target.rpartition("-")[2].partition(":")[0]
     if isa not in GENERATIONS:
         raise SimulatorError(f"the machine does not know {isa or 'code without .amdgcn_target'}",
                              hint=f"it knows {', '.join(GENERATIONS)}")  # fmt: skip
-    return {name: _code(assembly, kernel, isa) for name, kernel in assembly.kernels.items()}
+    if kernel not in assembly.kernels:
+        raise SimulatorError(f"the assembly has no kernel {kernel!r}: it has {', '.join(assembly.kernels) or 'none'}")
+    return _code(assembly, assembly.kernels[kernel], isa)
 
 
 def _code(assembly: Assembly, kernel: Kernel, isa: str) -> Code:
@@ -97,5 +101,6 @@ def _code(assembly: Assembly, kernel: Kernel, isa: str) -> Code:
         ieee=d.get("ieee_mode", int(generation < 120)),
         clamp_nan_to_zero=d.get("dx10_clamp", 1),
     )  # fmt: skip
-    return Code(kernel.name, isa, lanes, values["shared_bytes"], values["scratch_bytes"], values["argument_bytes"], encoded.instructions,
+    return Code(kernel.name, isa, lanes, values["shared_bytes"], values["scratch_bytes"], values["argument_bytes"],
+                encoded.instructions,
                 encoded.operations, encoded.constants, tuple(values[name] for name in _SETUP))  # fmt: skip

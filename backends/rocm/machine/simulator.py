@@ -10,7 +10,7 @@ import os
 import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,16 +54,18 @@ class AmdMachine:
 
     def load(self, source: Source, binary: Binary | None) -> MachineProgram:
         if binary is None:
-            raise RuntimeFault(f"{source.operator} for {source.target} is simulated from a binary only", hint="compile it first")
+            raise RuntimeFault(
+                f"{source.operator} for {source.target} is simulated from a binary only", hint="compile it first"
+            )
         return MachineProgram(source, binary)
 
 
 @dataclass(frozen=True)
 class Translated:
-    """An assembly text as the machine takes it: kernels, and where their arguments lie."""
+    """A kernel as the machine takes it, and where its arguments lie."""
 
-    kernels: Mapping[str, Code]
-    parameters: Mapping[str, tuple[Parameter, ...]]
+    code: Code
+    parameters: tuple[Parameter, ...]
 
 
 @cache
@@ -74,16 +76,16 @@ def _translator() -> str:
     return digest(*((f.name, f.read_bytes()) for f in files), native().handlers(), native().OP_BYTES)
 
 
-def translate(assembly: str) -> Translated:
-    """The kernels of an assembly text, from the cache where it was translated before.
+def translate(assembly: str, kernel: str) -> Translated:
+    """A kernel of an assembly text, from the cache where it was translated before.
 
     Raises :class:`SimulatorError` naming the first instruction that the machine does not know.
     """
-    key = digest("amd-machine", _translator(), assembly)
+    key = digest("amd-machine", _translator(), assembly, kernel)
     kept = Cache().get(key)
     if kept is not None:
         return pickle.loads(kept)
-    made = Translated(load(assembly), parameters(assembly))
+    made = Translated(load(assembly, kernel), parameters(assembly).get(kernel, ()))
     Cache().put(key, pickle.dumps(made, protocol=pickle.HIGHEST_PROTOCOL))
     return made
 
@@ -100,7 +102,7 @@ class MachineProgram:
     budget: int = BUDGET
     executed: int = 0
     """Wave instructions so far."""
-    _translated: dict[str, Translated] = field(default_factory=dict, repr=False)
+    _translated: dict[tuple[str, str], Translated] = field(default_factory=dict, repr=False)
 
     def run(self, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> None:
         """Raises :class:`SimulatorError` with the instruction, workgroup, wave and lane of the first thing that is wrong."""
@@ -154,7 +156,9 @@ class MachineProgram:
         segment[...] = np.frombuffer(bytes(packed), np.uint8)
         shadow = np.frombuffer(bytes(defined), np.uint8)
         start = segment.ctypes.data
-        packet = np.frombuffer(dispatch_packet(d.grid, d.block, code.scratch_bytes, d.shared_bytes + code.shared_bytes), np.uint8)
+        packet = np.frombuffer(
+            dispatch_packet(d.grid, d.block, code.scratch_bytes, d.shared_bytes + code.shared_bytes), np.uint8
+        )
         regions = [
             *memory.regions(),
             (start, start + len(packed), shadow.ctypes.data if len(packed) else 0, False, "the kernel's arguments"),
@@ -162,8 +166,8 @@ class MachineProgram:
         ]
         machine = native()
         try:
-            self.executed += machine.run(code.program, d.grid, d.block, start, packet.ctypes.data, regions, d.shared_bytes, self.budget,
-                                         self.seed, threads())  # fmt: skip
+            self.executed += machine.run(code.program, d.grid, d.block, start, packet.ctypes.data, regions, d.shared_bytes,
+                                         self.budget, self.seed, threads())  # fmt: skip
         except machine.Fault as fault:
             raise report(code, *fault.args) from None
 
@@ -171,12 +175,11 @@ class MachineProgram:
         if not d.assembly:
             raise RuntimeFault(f"the binary of {d.kernel} comes without its assembly, which the machine executes",
                                hint="toolchains must keep it in Binary.assembly")  # fmt: skip
-        if d.assembly not in self._translated:
-            self._translated[d.assembly] = translate(d.assembly)
-        translated = self._translated[d.assembly]
-        if d.kernel not in translated.kernels:
-            raise SimulatorError(f"the assembly has no kernel {d.kernel!r}: it has {', '.join(translated.kernels) or 'none'}")
-        return translated.kernels[d.kernel], translated.parameters.get(d.kernel, ())
+        key = d.assembly, d.kernel
+        if key not in self._translated:
+            self._translated[key] = translate(*key)
+        found = self._translated[key]
+        return found.code, found.parameters
 
 
 def threads() -> int:

@@ -98,8 +98,13 @@ FORMS = {
     "s_sendmsg": form("", "message", "nothing", own_taint=True, decode=_message),
     **{
         f"s_{name}": _nothing()
-        for name in "nop clause delay_alu setprio sleep waitcnt_depctr wait_alu wait_idle sched_barrier icache_inv dcache_inv "
-        "dcache_wb set_inst_prefetch_distance inst_prefetch ttracedata code_end".split()
+        for name in [
+            "nop", "clause", "delay_alu", "setprio", "sleep", "waitcnt_depctr", "wait_alu", "wait_idle",
+            "sched_barrier", "icache_inv", "dcache_inv", "dcache_wb", "set_inst_prefetch_distance", "inst_prefetch",
+            "ttracedata", "code_end",
+        ]
     },
-    **{name: _nothing() for name in "global_inv global_wb global_wbinv buffer_inv buffer_wbl2 buffer_gl0_inv buffer_gl1_inv".split()},
+    **{name: _nothing() for name in [
+        "global_inv", "global_wb", "global_wbinv", "buffer_inv", "buffer_wbl2", "buffer_gl0_inv", "buffer_gl1_inv",
+    ]},
 }  # fmt: skip

@@ -12,7 +12,8 @@ A form is a line of words, one for each operand of the assembly text in its orde
     x          EXEC, written without standing in the text (``v_cmpx_gt_u32``)
 
 The type after the colon gives the width and how constants are encoded: ``b32 f32 b16 f16 bf16 b64 f64 pk16`` (two 16-bit
-halves in 32 bits), ``k16`` (16 bits, sign-extended), a number of dwords (``v:4``), or ``any`` width.  A question mark behind a word makes it optional.
+halves in 32 bits), ``k16`` (16 bits, sign-extended), a number of dwords (``v:4``), or ``any`` width.  A question mark
+behind a word makes it optional.
 ``implicit`` lists registers read that the text does not show (``vcc``, ``m0``); they follow as further sources.
 """
 
@@ -25,7 +26,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..assembly import Instruction
 
-TYPES = {"b32": 1, "f32": 1, "b16": 1, "f16": 1, "bf16": 1, "b64": 2, "f64": 2, "i64": 2, "pk16": 1, "k16": 1, "mask": 0, "any": 0}
+TYPES = {
+    "b32": 1,
+    "f32": 1,
+    "b16": 1,
+    "f16": 1,
+    "bf16": 1,
+    "b64": 2,
+    "f64": 2,
+    "i64": 2,
+    "pk16": 1,
+    "k16": 1,
+    "mask": 0,
+    "any": 0,
+}
 """Width in dwords; a mask has as many as the wave needs."""
 
 FLOATS = frozenset({"f32", "f16", "bf16", "f64"})

@@ -32,7 +32,9 @@ FORMS = {
     },
     **_names("sd sc", "mov_b32 not_b32 brev_b32 bcnt0_i32_b32 bcnt1_i32_b32 ff1_i32_b32 flbit_i32_b32 sext_i32_i8 sext_i32_i16 "
              "abs_i32 cvt_f32_u32 cvt_f32_i32"),
-    **{f"s_{n}": _scalar("sd:f32 sc:f32") for n in "cvt_u32_f32 cvt_i32_f32 rndne_f32 trunc_f32 floor_f32 ceil_f32".split()},
+    **{f"s_{n}": _scalar("sd:f32 sc:f32") for n in [
+        "cvt_u32_f32", "cvt_i32_f32", "rndne_f32", "trunc_f32", "floor_f32", "ceil_f32",
+    ]},
     "s_cvt_f32_f16": _scalar("sd:f32 sc:f16"),
     **_names("sd:b64 sc:b64", "mov_b64 not_b64 brev_b64"),
     **_names("sd sc:b64", "bcnt0_i32_b64 bcnt1_i32_b64 ff1_i32_b64 flbit_i32_b64"),
@@ -44,7 +46,8 @@ FORMS = {
     "s_cmov_b64": _scalar("+sd:b64 sc:b64"),
     "s_bitset0_b32": _scalar("+sd sc"),
     "s_bitset1_b32": _scalar("+sd sc"),
-    **_names("sd sc sc", "add_u32 sub_u32 add_i32 sub_i32 addc_u32 subb_u32 min_i32 max_i32 min_u32 max_u32 cselect_b32 bfm_b32 "
+    **_names("sd sc sc",
+             "add_u32 sub_u32 add_i32 sub_i32 addc_u32 subb_u32 min_i32 max_i32 min_u32 max_u32 cselect_b32 bfm_b32 "
              "mul_i32 mul_hi_u32 mul_hi_i32 bfe_u32 bfe_i32 absdiff_i32 lshl1_add_u32 lshl2_add_u32 lshl3_add_u32 "
              "lshl4_add_u32 pack_ll_b32_b16 pack_lh_b32_b16 pack_hl_b32_b16 pack_hh_b32_b16 lshl_b32 lshr_b32 ashr_i32"),
     **_names("sd:b64 sc:b64 sc:b64", "cselect_b64 add_nc_u64 sub_nc_u64 mul_u64"),
@@ -62,15 +65,18 @@ FORMS = {
     "s_addk_co_i32": _scalar("+sd sc:k16", "s_add_i32"),
     "s_mulk_i32": _scalar("+sd sc:k16", "s_mul_i32"),
     **{f"s_cmp_{c}_{t}": _scalar("sc sc") for c in ("eq", "lg", "gt", "ge", "lt", "le") for t in ("i32", "u32")},
-    **{f"s_cmpk_{c}_{t}": _scalar("sc sc:k16" if t == "i32" else "sc sc", f"s_cmp_{c}_{t}") for c in ("eq", "lg", "gt", "ge", "lt", "le") for t in ("i32", "u32")},
+    **{f"s_cmpk_{c}_{t}": _scalar("sc sc:k16" if t == "i32" else "sc sc", f"s_cmp_{c}_{t}")
+       for c in ("eq", "lg", "gt", "ge", "lt", "le") for t in ("i32", "u32")},
     **{f"s_cmp_{c}_u64": _scalar("sc:b64 sc:b64") for c in ("eq", "lg")},
     **{
         f"s_cmp_{c}_f32": _scalar("sc:f32 sc:f32")
-        for c in "lt eq le gt lg ge o u nge nlg ngt nle neq nlt".split()
+        for c in ["lt", "eq", "le", "gt", "lg", "ge", "o", "u", "nge", "nlg", "ngt", "nle", "neq", "nlt"]
     },
     **_names("sc sc", "bitcmp0_b32 bitcmp1_b32"),
     **_names("sc:b64 sc", "bitcmp0_b64 bitcmp1_b64"),
-    **{f"s_{n}_f32": _scalar("sd:f32 sc:f32 sc:f32") for n in "add sub mul minimum maximum min_num max_num".split()},
+    **{f"s_{n}_f32": _scalar("sd:f32 sc:f32 sc:f32") for n in [
+        "add", "sub", "mul", "minimum", "maximum", "min_num", "max_num",
+    ]},
     "s_fmac_f32": _scalar("+sd:f32 sc:f32 sc:f32"),
     "s_fmaak_f32": _scalar("sd:f32 sc:f32 sc:f32 sc:f32"),
 }  # fmt: skip

@@ -44,6 +44,7 @@ struct ByteShadow {
     bool dma;              // written by LDS-DMA
     bool defined;          // holds what was written, and that was defined
     bool written;
+    bool atomic;           // by an atomic operation: others of that kind may follow without a barrier
 };
 
 struct Workgroup {

@@ -79,6 +79,7 @@ void touch_write(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int la
         b.dma = dma;
         b.defined = defined;
         b.written = true;
+        b.atomic = false;
     }
     if (!dma) return;
     for (const Event &e : w.pending->events) {  // the wave's own reads that the copy might overtake
@@ -87,6 +88,23 @@ void touch_write(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int la
             for (const uint32_t from : {e.address[i], e.address[i] + e.stride})
                 if (e.lanes >> i & 1 && from < address + bytes && address < from + e.bytes)
                     fail(w, op, "missing wait", "copies to LDS over bytes that the wave is still reading", lane);
+    }
+}
+
+void touch_atomic(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, uint32_t number) {
+    bounds(w, op, address, bytes, lane, "updates");
+    const uint32_t epoch = epoch_of(w), me = 1u << w.number;
+    ByteShadow *const shadow = w.group->shadow.data() + address;
+    for (uint32_t n = 0; n < bytes; ++n) {
+        ByteShadow &b = shadow[n];
+        if (!b.defined) fail(w, op, "undefined value", "updates LDS that was never written", lane);
+        if (!b.atomic && (b.writer != w.number || b.dma)) after_write(w, op, lane, b, address + n, "updates", false);
+        if (b.read_epoch >= epoch && (b.readers & ~me))
+            race(w, op, lane, "updates", address + n, "reads", __builtin_ctz(b.readers & ~me), "no barrier in between");
+        b.write = number;
+        b.writer = uint8_t(w.number);
+        b.dma = false;
+        b.atomic = true;
     }
 }
 

@@ -14,6 +14,9 @@ void touch_read(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lan
 void touch_write(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, uint32_t number, bool dma, bool defined,
                  const void *data);
 
+// Atomic operations of several waves on the same bytes are no race; what they find must have been written.
+void touch_atomic(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, uint32_t number);
+
 // What the wave had waited for when it arrived becomes visible to the others. Its reads need no wait: LDS executes the operations
 // of all waves in one order, that of their issue (LLVM, SIMemoryLegalizer, on waits at workgroup scope; the compiler relies on it).
 void publish(Wave &w);

@@ -1,6 +1,7 @@
 // Vector memory: global_*, flat_*, scratch_*, buffer_*, and the copies of the last and of global_* to LDS.
 #include <cstring>
 
+#include "../atomics.hpp"
 #include "../memory.hpp"
 #include "../scalar.hpp"
 #include "../shared.hpp"
@@ -202,6 +203,86 @@ void load_lds(Wave &w, const Op &op) {
     e.number = number;
 }
 
+// Memory as a kernel of many workgroups sees it: the update is atomic among the host's threads too.
+template <class T, class F>
+T update(uint64_t address, F f) {
+    T *const p = reinterpret_cast<T *>(address);
+    T old = __atomic_load_n(p, __ATOMIC_RELAXED);
+    T now = f(old);
+    while (!__atomic_compare_exchange_n(p, &old, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) now = f(old);
+    return old;
+}
+
+template <class T>
+T word(const Wave &w, const Operand &o, int lane, unsigned first = 0) {
+    T x = T(w.v[o.reg + first][lane]);
+    if (sizeof(T) == 8) x |= T(uint64_t(w.v[o.reg + first + 1][lane]) << 32);
+    return x;
+}
+
+// f(old, data) -> new. `Compare`: the data's second half is what the first replaces only where memory holds it.
+template <Space S, class T, bool Compare, class F>
+void atomic(Wave &w, const Op &op, F f) {
+    const bool data_first = S == kBuffer;
+    const Operand &vaddr = op.s[data_first ? 1 : 0], &data = op.s[data_first ? 0 : 1];
+    const bool returns = op.destinations != 0;
+    if (data_first && op.m.cache & 1) fail(w, op, "not modelled", "a buffer atomic that returns the old value");
+    Addresses a;
+    addresses<S>(w, op, vaddr, op.s[2], op.s[3], a);
+    for (int i = 0; i < w.lanes; ++i) {
+        if (!(a.lanes >> i & 1)) continue;
+        if (S == kBuffer && a.limit[i] < sizeof(T)) continue;
+        if (a.at[i] % sizeof(T)) fail(w, op, "misaligned access", "an atomic operation must be aligned to its size", i);
+        const Region &region = region_of(w, op, a.at[i], sizeof(T), true, i);
+        for (unsigned n = 0; n < data.dwords; ++n)
+            if (w.undefined_v[data.reg + n] >> i & 1)
+                fail(w, op, "undefined value", ("updates " + region.name + " with what was never written").c_str(), i);
+        if (!is_defined(region, a.at[i], sizeof(T)))
+            fail(w, op, "undefined value", ("updates " + region.name + ", which was never written there").c_str(), i);
+        const T x = word<T>(w, data, i);
+        const T expected = Compare ? word<T>(w, data, i, sizeof(T) / 4) : T(0);
+        const T old = update<T>(a.at[i], [&](T now) { return Compare ? (now == expected ? x : now) : f(now, x); });
+        if (!returns) continue;
+        for (unsigned n = 0; n < op.d[0].dwords; ++n) {
+            w.v[op.d[0].reg + n][i] = uint32_t(uint64_t(old) >> (32 * n));
+            w.undefined_v[op.d[0].reg + n] &= ~(uint64_t(1) << i);
+        }
+    }
+    Event &e = issue(w, op, returns ? load_counters<S>() : store_counters<S>(w), returns ? kVectorMemoryGroup : store_group<S>(w));
+    if (returns) reserve(w, op, e, op.d[0]);
+}
+
+template <Space S>
+void add_atomics(Adder &add, const std::string &prefix) {
+    const auto name = [&](const std::string &rest, Handler run) { add((prefix + "_atomic_" + rest).c_str(), run); };
+#define UPDATE(rest, T, f) name(rest, [](Wave &w, const Op &op) { atomic<S, T, false>(w, op, f); })
+    UPDATE("add_u32", uint32_t, [](uint32_t a, uint32_t b) { return a + b; });
+    UPDATE("sub_u32", uint32_t, [](uint32_t a, uint32_t b) { return a - b; });
+    UPDATE("min_i32", uint32_t, [](uint32_t a, uint32_t b) { return int32_t(b) < int32_t(a) ? b : a; });
+    UPDATE("max_i32", uint32_t, [](uint32_t a, uint32_t b) { return int32_t(b) > int32_t(a) ? b : a; });
+    UPDATE("min_u32", uint32_t, [](uint32_t a, uint32_t b) { return b < a ? b : a; });
+    UPDATE("max_u32", uint32_t, [](uint32_t a, uint32_t b) { return b > a ? b : a; });
+    UPDATE("and_b32", uint32_t, [](uint32_t a, uint32_t b) { return a & b; });
+    UPDATE("or_b32", uint32_t, [](uint32_t a, uint32_t b) { return a | b; });
+    UPDATE("xor_b32", uint32_t, [](uint32_t a, uint32_t b) { return a ^ b; });
+    UPDATE("swap_b32", uint32_t, [](uint32_t, uint32_t b) { return b; });
+    UPDATE("inc_u32", uint32_t, [](uint32_t a, uint32_t b) { return a >= b ? 0u : a + 1; });
+    UPDATE("dec_u32", uint32_t, [](uint32_t a, uint32_t b) { return a == 0 || a > b ? b : a - 1; });
+    UPDATE("add_u64", uint64_t, [](uint64_t a, uint64_t b) { return a + b; });
+    UPDATE("swap_b64", uint64_t, [](uint64_t, uint64_t b) { return b; });
+    UPDATE("add_f32", uint32_t, add_f32);
+    UPDATE("add_f64", uint64_t, add_f64);
+    UPDATE("pk_add_f16", uint32_t, pk_add_f16);
+    UPDATE("pk_add_bf16", uint32_t, pk_add_bf16);
+    UPDATE("min_f64", uint64_t, (extreme<double, uint64_t, false>));
+    UPDATE("max_f64", uint64_t, (extreme<double, uint64_t, true>));
+    UPDATE("min_num_f32", uint32_t, (extreme<float, uint32_t, false>));
+    UPDATE("max_num_f32", uint32_t, (extreme<float, uint32_t, true>));
+#undef UPDATE
+    name("cmpswap_b32", [](Wave &w, const Op &op) { atomic<S, uint32_t, true>(w, op, [](uint32_t a, uint32_t) { return a; }); });
+    name("cmpswap_b64", [](Wave &w, const Op &op) { atomic<S, uint64_t, true>(w, op, [](uint64_t a, uint64_t) { return a; }); });
+}
+
 template <Space S>
 void add_space(Adder &add, const char *prefix) {
     const std::string p = prefix;
@@ -235,6 +316,9 @@ void add_space(Adder &add, const char *prefix) {
 void register_memory_global_once(Adder &add) {
     add_space<kGlobal>(add, "global");
     add_space<kFlat>(add, "flat");
+    add_atomics<kGlobal>(add, "global");
+    add_atomics<kFlat>(add, "flat");
+    add_atomics<kBuffer>(add, "buffer");
     add_space<kScratch>(add, "scratch");
     add_space<kBuffer>(add, "buffer");
     add("global_load_lds_b32", load_lds<kGlobal, 4>);

@@ -1,6 +1,7 @@
 // LDS: ds_*, and what moves data between lanes through its network (ds_bpermute, ds_permute, ds_swizzle).
 #include <cstring>
 
+#include "../atomics.hpp"
 #include "../memory.hpp"
 #include "../scalar.hpp"
 #include "../shared.hpp"
@@ -143,6 +144,29 @@ void load_transposed(Wave &w, const Op &op) {
     issue_read(w, op, p, 8);
 }
 
+// f(old, data) -> new. With a destination the old value comes back.
+template <class F>
+void atomic(Wave &w, const Op &op, F f) {
+    const Places p = places(w, op, op.s[0], 4, 1);
+    const uint32_t number = ++w.pending->written;
+    for (int i = 0; i < w.lanes; ++i) {
+        if (!(p.lanes >> i & 1)) continue;
+        if (w.undefined_v[op.s[1].reg] >> i & 1) fail(w, op, "undefined value", "updates LDS with what was never written", i);
+        touch_atomic(w, op, p.at[0][i], 4, i, number);
+        uint32_t old;
+        std::memcpy(&old, w.group->shared.data() + p.at[0][i], 4);
+        const uint32_t now = f(old, w.v[op.s[1].reg][i]);
+        std::memcpy(w.group->shared.data() + p.at[0][i], &now, 4);
+        if (!op.destinations) continue;
+        w.v[op.d[0].reg][i] = old;
+        set_defined(w, op.d[0].reg, i, true);
+    }
+    Event &e = issue(w, op, 1u << kLgkm, kLocals);
+    e.writes_shared = true;
+    e.number = number;
+    if (op.destinations) reserve(w, op, e, op.d[0]);
+}
+
 // Lane i gets what lane (address / 4) % lanes holds; lanes that are off give 0 (CDNA3 ISA 11.3, DS_BPERMUTE_B32).
 void bpermute(Wave &w, const Op &op) {
     const uint64_t exec = exec_mask(w);
@@ -239,6 +263,20 @@ void register_memory_local_once(Adder &add) {
     add("ds_store_2addr_b64", store<8, 2, kWhole>);
     add("ds_read_b64_tr_b16", load_transposed<16>);
     add("ds_read_b64_tr_b8", load_transposed<8>);
+#define UPDATE(name, f) add(name, [](Wave &w, const Op &op) { atomic(w, op, f); })
+    UPDATE("ds_add_u32", [](uint32_t a, uint32_t b) { return a + b; });
+    UPDATE("ds_sub_u32", [](uint32_t a, uint32_t b) { return a - b; });
+    UPDATE("ds_min_i32", [](uint32_t a, uint32_t b) { return int32_t(b) < int32_t(a) ? b : a; });
+    UPDATE("ds_max_i32", [](uint32_t a, uint32_t b) { return int32_t(b) > int32_t(a) ? b : a; });
+    UPDATE("ds_min_u32", [](uint32_t a, uint32_t b) { return b < a ? b : a; });
+    UPDATE("ds_max_u32", [](uint32_t a, uint32_t b) { return b > a ? b : a; });
+    UPDATE("ds_and_b32", [](uint32_t a, uint32_t b) { return a & b; });
+    UPDATE("ds_or_b32", [](uint32_t a, uint32_t b) { return a | b; });
+    UPDATE("ds_xor_b32", [](uint32_t a, uint32_t b) { return a ^ b; });
+    UPDATE("ds_add_f32", add_f32);
+    UPDATE("ds_pk_add_f16", pk_add_f16);
+    UPDATE("ds_pk_add_bf16", pk_add_bf16);
+#undef UPDATE
     add("ds_bpermute_b32", bpermute);
     add("ds_permute_b32", permute);
     add("ds_swizzle_b32", swizzle);
