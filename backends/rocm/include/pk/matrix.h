@@ -347,17 +347,19 @@ template <class L, class A, class B> PK_FN void multiply_by_fma(Tile<float, L>& 
 
 }  // namespace detail
 
+struct computed {};  // names products one of whose operands was computed
+
 // acc += a b, both operands in LDS: a is m x k, b is k x n, whichever way they lie.  `As` may name what the elements are taken
-// as: xf32 for floats.
+// as (xf32 for floats), or say that an operand was computed.
 template <class As = void, class Sum, class L, class A, class B> PK_FN void dot(Tile<Sum, L>& acc, const A& a, const B& b) {
-  using T = choose<same<As, void>, typename B::Element, As>;
+  using T = choose<same<As, void> || same<As, computed>, typename B::Element, As>;
   static_assert(A::free == L::rows && B::free == L::cols && A::depth == B::depth, "m x k times k x n");
   if constexpr (has_matrix<T>) {
     using Step = Fragment<T, edge_of<L>>;
     static_assert(A::depth % Step::k == 0, "the depth is a multiple of a matrix step's");
 #pragma unroll
     for (int step = 0; step < A::depth / Step::k; ++step) {
-      detail::multiply(
+      detail::multiply<same<As, computed>>(
           acc, [&](int i) { return detail::fragment<Step>(a, L::Row::wave_own() + L::Row::fixed(i), step); },
           [&](int first) { return detail::fragment<Step>(b, first, step); });
     }
