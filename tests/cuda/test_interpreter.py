@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+import portakern as pk
 from portakern.backend import Source
 from portakern.errors import SimulatorError
 from portakern.registry import registry
@@ -120,3 +121,13 @@ def test_more_than_the_tile_library_is_refused() -> None:
     with pytest.raises(SimulatorError) as caught:
         SIMULATOR.load(source, None)
     assert caught.value.kind == "unsupported-source"
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(("n", "k"), [(136, 520), (520, 1032)])
+def test_a_row_times_a_matrix_stored_either_way(n: int, k: int, transposed: bool) -> None:
+    """By default through boxes of the copy engine, here at ends that cut a block's columns and a box."""
+    built = pk.build("matmul", target="cuda:sm_90a", dtype="bf16", M=1, N=n, K=k, transpose_b=transposed)
+    assert ("row_times_columns<" if transposed else "row_times_rows<") in built.source and "b_map" in built.source
+    (row,) = pk.compare("matmul", targets=["cuda:sm_90a"], dtype="bf16", M=1, N=n, K=k, transpose_b=transposed).rows
+    assert row.error is None and row.evidence == "interpreted"
