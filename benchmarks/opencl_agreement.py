@@ -219,10 +219,10 @@ def main() -> int:
             continue
         case = make()
         rows = turns(reference, case, given.rounds)
-        ours, *others, overhead = np.median(rows, axis=0)
+        ours, *theirs, overhead = np.median(rows, axis=0)
         each = rows[:, :1] / rows[:, 1:4]
         ratios, low, high = np.median(each, axis=0), *np.quantile(each[:, 0], (0.1, 0.9))
-        line = "".join(f"{v:10.2f}" for v in (ours, *others)) + "".join(f"{v:10.3f}" for v in ratios)
+        line = "".join(f"{v:10.2f}" for v in (ours, *theirs)) + "".join(f"{v:10.3f}" for v in ratios)
         line += f"  {low:.2f}-{high:.2f}{overhead:10.0f}"
         print(f"{case.name:22}{line}{f'  of known {ours / case.known_us:.4f}' if case.known_us else ''}", flush=True)
         judged = [*ratios[:2], *([ours / case.known_us] if case.known_us else [])] if ours >= JUDGED_US else []
