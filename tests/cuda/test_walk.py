@@ -52,6 +52,12 @@ def test_the_plan_says_what_each_role_does() -> None:
     assert "ring k_ring: 2 slots, from k at (sk0, 0, h) by boxes of 1 x 128 x 64" in plan
 
 
+def test_steps_with_and_without_the_mask_use_the_same_names() -> None:
+    text = text_of()
+    for word in ("new_top", "exp2_top", "row_sum"):
+        assert text.count(f"auto {word} = ") == 2, word
+
+
 def test_without_a_mask_the_order_is_that_of_memory() -> None:
     plan = plan_of(causal=False)
     assert "the first rows first" in plan and "(one step)" not in plan

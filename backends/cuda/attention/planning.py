@@ -88,7 +88,8 @@ class _Walk:
         scores, weights = self._fresh("scores"), self._fresh("weights")
         rings = self._rings(score, total)
         places, skipped = self._places()
-        parts = tuple(self._part(n, *dots, scores, weights) for n, dots in enumerate(steps))
+        made = [self._part(n, *dots, scores, weights) for n, dots in enumerate(steps)]
+        parts = (made[0], *(_named_like(part, made[0]) for part in made[1:]))
         joins = (JoinRows(name, score.place.layout) for name in self.sums)
         after = (*joins, *self._after(self.of.body[last + 1 :], sum(r.bytes for r in rings)))
         before = [s for s in self.of.body[skipped:first] if not isinstance(s, p.Stage | p.Commit | p.Wait | p.Sync)]
@@ -340,6 +341,23 @@ class _Walk:
             name += "_"
         self.names.add(name)
         return name
+
+
+def _named_like(part: Steps, model: Steps) -> Steps:
+    """``part`` with the names that ``model`` gives to the same values: from the end, as far as both do the same."""
+    def statements(s: Steps) -> list[p.Statement]:
+        return [*s.soften, *s.rescale, *s.hand_over]
+
+    taken, names = _words(statements(part)), {}
+    for mine, other in zip(reversed(statements(part)), reversed(statements(model)), strict=False):
+        if type(mine) is not type(other):
+            break
+        old, new = (getattr(x, "name", "") if getattr(x, "define", False) else "" for x in (mine, other))
+        if old and new and old != new and new not in taken:
+            names[old] = new
+            taken.add(new)
+    moved = {f: _renamed(getattr(part, f), names) for f in ("soften", "rescale", "pack", "hand_over")}
+    return replace(part, **moved)
 
 
 def _operands(dot: t.Dot, row: str) -> tuple[t.Load, t.Load]:
