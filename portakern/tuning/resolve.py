@@ -32,5 +32,5 @@ def _find(key: Key, target: Target, own: Database) -> tuple[Entry | None, str]:
         if (entry := own.find(k)) is not None:
             return entry, f"tuned here for {k.language}:{k.device} by {entry.by}"
         if (entry := shipped(k.language, k.device).get(k)) is not None:
-            return entry, f"tuned schedule shipped for {k.language}:{k.device}"
+            return entry, f"tuned schedule shipped for {k.language}:{k.device}, by {entry.by}"
     return None, ""

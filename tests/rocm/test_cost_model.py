@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from functools import cache
+from pathlib import Path
 
 import pytest
 from portakern.backends.rocm.cost.estimator import CdnaEstimator
@@ -137,3 +138,13 @@ def test_an_estimate_is_kept_by_the_version_of_the_model(monkeypatch: pytest.Mon
         monkeypatch.setattr(CdnaEstimator, "version", f"{fresh} {version}")
         steps.build(work, estimate=True)
     assert len(count) == 2, "once for each version"
+
+
+def test_shipped_schedules_say_that_they_are_estimates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("PORTAKERN_TUNED", str(tmp_path / "none.sqlite"))
+    ask = Ask(load_operator("matmul"), {"M": 1024, "N": 1024, "K": 1024}, {})
+    for target in ("hip:gfx942", "hip:mi300x", "hip:gfx950"):
+        (work,) = works(ask, [registry().target(target)], ["bf16"])
+        row = steps.emit_row(work).row
+        assert (row.schedule_from, row.error) == ("tuned", None), row.schedule_note
+        assert "shipped for hip:gfx9" in (row.schedule_note or "") and "by estimate" in (row.schedule_note or "")
