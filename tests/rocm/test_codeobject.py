@@ -33,12 +33,12 @@ def test_a_compiled_kernel_says_what_it_uses(isa: str) -> None:
     assert code.isa == isa
     (use,) = code.kernels.values()
     descriptor = code.descriptor(use.name)
-    assert descriptor["shared_bytes"] == use.shared_bytes == 20480
+    assert descriptor["shared_bytes"] == use.shared_bytes == 16384
     assert descriptor["scratch_bytes"] == use.scratch_bytes == 0
     assert use.wave == (64 if isa.startswith("gfx9") else 32) and use.max_threads == 4 * use.wave
     assert use.code_bytes > 1000 and 16 < use.registers <= 256
     (resources,) = binary.resources
-    assert (resources.registers, resources.spills, resources.shared_bytes) == (use.registers, 0, 20480)
+    assert (resources.registers, resources.spills, resources.shared_bytes) == (use.registers, 0, 16384)
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -51,8 +51,11 @@ def test_occupancy_is_the_compilers(isa: str, name: str) -> None:
     compilers = int(re.search(r"; Occupancy: (\d+)", binary.assembly or "")[1])  # type: ignore[index]
     waves = target(isa).device.count("waves_per_simd")
     mine = (resources.occupancy or 0) * waves
-    # The compiler rounds what LDS allows up to whole waves per SIMD.
-    assert mine <= compilers < mine + 1 or mine == compilers, (mine, compilers, resources)
+    # The compiler rounds what LDS allows up to whole waves per SIMD, and counts it by the byte: of gfx950's LDS a block takes
+    # multiples of 1280.
+    granule = target(isa).device.count("shared_granule")
+    most = mine + 1 if (resources.shared_bytes or 0) % granule else mine + 0.99
+    assert mine <= compilers <= most, (mine, compilers, resources)
 
 
 def test_the_limiter_is_named() -> None:
