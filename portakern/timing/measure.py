@@ -27,7 +27,8 @@ class Options:
     ``budget_s`` is per contender and does not count warming up (``warm_up_s`` at least, five times that at most); it may end
     sampling before ``min_samples``, but not before 5.  Sampling stops when the ``confidence`` interval of every median is
     narrower than ``width`` (relative; 0: never) and every verdict is settled or its ratio's interval narrower than half of
-    ``margin``.  ``cache``: whether caches are flushed before each sample.  ``mode``: ``single`` has one call in a sample;
+    ``margin``.  ``cache``: ``cold`` flushes the caches before each sample, ``warm`` puts
+    untimed calls before it.  ``mode``: ``single`` has one call in a sample;
     ``graph`` and ``batch`` have several, warm only; ``auto`` is ``single`` but for warm calls under 10 us (20 us on the host).
     ``deadline_s`` is for one sample; ``gate_limit_s`` the longest that a call may take to queue behind the closed gate.
     """
