@@ -78,6 +78,10 @@ def judge(m: Mutant, source: Source, binary: Binary, work: Work, budget: int) ->
         return "equivalent", "the workgroup is one wave"
     if m.witness and not verdict(source, binary, m.witness, work, budget):
         return "equivalent", "no lane was ever let through that was not before"
+    if m.poisoned and not verdict(source, binary, m.poisoned, work, budget):
+        return "equivalent", "nothing that can be seen depends on the lanes that it lets through"
+    if not verdict(source, binary, m.reached, work, budget):
+        return "equivalent", "the line is never reached"
     return "missed", ""
 
 

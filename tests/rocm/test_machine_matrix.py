@@ -217,7 +217,7 @@ def test_denormals() -> None:
 
 @pytest.mark.parametrize("name", ["v_mfma_f32_16x16x16_f16", "v_mfma_f32_32x32x8_bf16", "v_mfma_f32_16x16x4_f32"])
 def test_rounding_stays_within_its_bound(name: str) -> None:
-    """(k + 1) units of 2^-24 of |c| + sum |a b|: what docs/amd-simulator.md states, since AMD's guides state none."""
+    """(k + 1) units of 2^-24 of |c| + sum |a b|: what docs/amd-arithmetic.md states, since AMD's guides state none."""
     x = find(name, "gfx942")
     rng = np.random.default_rng(4)
     a = rng.normal(0, 1, (x.m, x.k, 1)).astype(stored(x.dtype, x.isa))

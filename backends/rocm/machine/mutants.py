@@ -8,13 +8,16 @@ A mutant is the assembly text with one line changed.  Some change nothing that c
 - *masks and bounds*: a second text, the *witness*, keeps the line and runs into an endless loop where the mutant would have
   let one more lane through.  If it ends, no lane was ever let through: for the shapes that the kernel was made for the mutant
   computes the same.
+- *bounds*: a third text, *poisoned*, lets those lanes through with bits that the machine takes for undefined.  If no undefined
+  value reaches memory, an address, a branch or EXEC, nothing that can be seen depends on them.
+- *all*: a text that runs into the endless loop at the line itself says whether the line is ever reached.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .assembly import Assembly, Instruction, parse
 from .encoding import form_of
@@ -35,9 +38,10 @@ class Mutant:
     text: str
     witness: str = ""
     """The text that runs into :data:`TRAP` where the mutant would differ; empty where there is none."""
-    counter: str = ""
-    kept: int | None = None
-    """Of a wait: which counter, and what it still waits for (``None``: nothing)."""
+    poisoned: str = ""
+    """The text in which what the mutant changes is undefined; empty where there is none."""
+    reached: str = ""
+    """The text that runs into :data:`TRAP` at the line."""
 
 
 def mutants(text: str) -> Iterator[Mutant]:
@@ -49,7 +53,8 @@ def mutants(text: str) -> Iterator[Mutant]:
     for i in assembly.instructions:
         if i.line not in seen:
             seen.add(i.line)
-            yield from _of(i, lines, wave32)
+            for m in _of(i, lines, wave32):
+                yield replace(m, reached=_with(lines, {i.line: f"s_branch {TRAP}"}, trap=True))
 
 
 def _of(i: Instruction, lines: list[str], wave32: bool) -> Iterator[Mutant]:
@@ -75,10 +80,12 @@ def _with(lines: list[str], changed: dict[int, str], trap: bool = False) -> str:
     out = [("\t" + changed[n].replace("\n", "\n\t")) if n in changed else line for n, line in enumerate(lines, 1)]
     text = "\n".join(out) + "\n"
     if trap:
-        # Behind the kernel's last instruction, and with room for the spare scalars.
-        end = max(n for n, line in enumerate(out) if line.strip().startswith("s_endpgm"))
+        # Behind the last instruction of the line's own kernel, and with room for the spare scalars.
+        rest = range(max(changed), len(out))
+        after = next((n for n in rest if out[n].startswith(".Lfunc_end") or out[n].strip().startswith(".section")), len(out))
+        end = max(n for n, line in enumerate(out[:after]) if line.strip().startswith("s_endpgm"))
         text = "\n".join([*out[: end + 1], f"{TRAP}:", f"\ts_branch {TRAP}", *out[end + 1 :]]) + "\n"
-        text = re.sub(r"(\.amdhsa_next_free_sgpr) \S+", r"\1 102", text)
+        text = re.sub(r"(\.amdhsa_next_free_sgpr) \S+", r"\1 104", text)
     return text
 
 
@@ -109,7 +116,7 @@ def _waits(i: Instruction, lines: list[str]) -> Iterator[Mutant]:
         for kept in (None, count + 1):
             new = {**waits, counter: kept}
             what = f"{i} without {counter}" if kept is None else f"{i} with {counter}({kept})"
-            yield Mutant("wait", i.line, what, _with(lines, {i.line: _spelled(i, new)}), counter=counter, kept=kept)
+            yield Mutant("wait", i.line, what, _with(lines, {i.line: _spelled(i, new)}))
 
 
 def _spelled(i: Instruction, waits: dict[str, int | None]) -> str:
@@ -151,7 +158,7 @@ def _masks(i: Instruction, lines: list[str], wave32: bool) -> Iterator[Mutant]:
         spared = f"s_mov_{bits} {spare}, {ops[1]}"
         new = f"{spared}\ns_mov_{bits} {ops[0]}, {exec_}\ns_mov_{bits} {exec_}, {spare}"
         m = mutant(new, f"s_and_{bits} {spare}, {exec_}, {ops[1]}", True)
-        yield Mutant(m.kind, m.line, m.what, re.sub(r"(\.amdhsa_next_free_sgpr) \S+", r"\1 102", m.text), m.witness)
+        yield Mutant(m.kind, m.line, m.what, re.sub(r"(\.amdhsa_next_free_sgpr) \S+", r"\1 104", m.text), m.witness)
     elif len(ops) == 3 and ops[0] == ops[1] == exec_ and i.mnemonic == f"s_and_{bits}":
         yield mutant("s_nop 0", f"s_{without}_{bits} {spare}, {exec_}, {ops[2]}", True)
     elif (
@@ -180,7 +187,11 @@ def _bounds(i: Instruction, relation: str, lines: list[str], wave32: bool) -> It
     base = i.mnemonic.removesuffix("_e32").removesuffix("_e64")
     test = f"{base}_e64 {spare}, {value}, {i.operands[2]}\ns_xor_{bits} {spare}, {spare}, {i.operands[0]}"
     witness = _with(lines, {i.line: f"{kept}\n{_guarded(test, bits)}"}, trap=True)
-    yield Mutant("bound", i.line, f"{i} with {value}", _with(lines, {i.line: changed}), witness)
+    never = "s103" if wave32 else "s[102:103]"  # never written
+    poison = f"{test}\ns_and_{bits} {spare}, {spare}, {never}\ns_xor_{bits} {i.operands[0]}, {i.operands[0]}, {spare}"
+    poisoned = f"{kept}\ns_cselect_b32 {_SAVED}, 1, 0\n{poison}\ns_cmp_lg_u32 {_SAVED}, 0"
+    yield Mutant("bound", i.line, f"{i} with {value}", _with(lines, {i.line: changed}), witness,
+                 _with(lines, {i.line: poisoned}, trap=True))  # fmt: skip
 
 
 # ---- layouts and formats ---------------------------------------------------------------------------------------------------
