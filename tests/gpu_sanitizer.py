@@ -151,7 +151,8 @@ def child(tool: str, task: Sequence[str], limit: float, log: Path) -> Answer:
     """One process, under a tool or (``""``) under none."""
     command = [sys.executable, __file__, *task]
     if tool:
-        extra = {"memcheck": ["--padding", "256"], "racecheck": ["--racecheck-report", "analysis"]}.get(tool, [])
+        # By hazard: reporting by analysis took the process down where there was a race (compute-sanitizer of CUDA 13.0).
+        extra = {"memcheck": ["--padding", "256"], "racecheck": ["--racecheck-report", "hazard"]}.get(tool, [])
         command = [sanitizer(), "--tool", tool, "--target-processes", "application-only", *extra, *command]
     env = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "OMP_NUM_THREADS": "1"}
     if limit < 1:
@@ -169,13 +170,17 @@ def child(tool: str, task: Sequence[str], limit: float, log: Path) -> Answer:
 
 
 def answer(text: str) -> Answer:
-    """What a tool's summary says; hazards that racecheck calls warnings count, too."""
+    """What a tool's summary says; hazards that racecheck calls warnings count, too.  Zero is one only of what ran to its end."""
     if found := re.search(r"RACECHECK SUMMARY: (\d+) hazards? displayed \((\d+) errors?, (\d+) warnings?\)", text):
-        return Answer(int(found[2]) + int(found[3]))
-    if not (found := re.search(r"ERROR SUMMARY: (\d+) errors?", text)):
+        errors, api = int(found[2]) + int(found[3]), 0
+    elif found := re.search(r"ERROR SUMMARY: (\d+) errors?", text):
+        api = len(re.findall(r"Program hit \w+", text))
+        errors = int(found[1]) - api
+    else:
         return Answer(None, note="no summary")
-    api = len(re.findall(r"Program hit \w+", text))
-    return Answer(int(found[1]) - api, api)
+    if not errors and re.search(r"process didn't terminate successfully|Target application returned an error", text):
+        return Answer(None, note="process died")
+    return Answer(errors, api)
 
 
 def sanitizer() -> str:
