@@ -170,7 +170,7 @@ def child(tool: str, task: Sequence[str], limit: float, log: Path) -> Answer:
 
 
 def answer(text: str) -> Answer:
-    """What a tool's summary says; hazards that racecheck calls warnings count, too.  No errors count only of what ended well."""
+    """What a tool's summary says; hazards that racecheck calls warnings count, too.  0 counts only of what ended well."""
     if found := re.search(r"RACECHECK SUMMARY: (\d+) hazards? displayed \((\d+) errors?, (\d+) warnings?\)", text):
         errors, api = int(found[2]) + int(found[3]), 0
     elif found := re.search(r"ERROR SUMMARY: (\d+) errors?", text):
