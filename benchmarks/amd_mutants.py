@@ -17,7 +17,8 @@ import random
 import sys
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from portakern.backends.rocm.machine.arguments import parameters
@@ -25,11 +26,12 @@ from portakern.backends.rocm.machine.mutants import Mutant, covered, mutants
 from portakern.backends.rocm.machine.program import load
 from portakern.backends.rocm.machine.simulator import MachineProgram, Translated
 
-from portakern.backend import Binary, Source
+from portakern.backend import Binary, HostBuffer, Source
 from portakern.cli import options
 from portakern.errors import PortakernError
 from portakern.study import steps
 from portakern.study.work import Work
+from portakern.tools.cache import digest
 
 KINDS = ("wait", "barrier", "mask", "bound", "layout", "format")
 ASKED = 0.95
@@ -50,26 +52,41 @@ class Outcome:
     why: str
 
 
-def executable(source: Source, binary: Binary, text: str, budget: int) -> MachineProgram:
+@dataclass
+class Recorded(MachineProgram):
+    """A program that remembers the bits of what it put out."""
+
+    outputs: list[str] = field(default_factory=list)
+
+    def run(self, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> None:
+        super().run(buffers, sizes)
+        self.outputs.append(digest(*(buffers[a.name].array.tobytes() for a in self.source.by_role("output"))))
+
+
+def executable(source: Source, binary: Binary, text: str, budget: int) -> Recorded:
     """``text`` in place of the binary's assembly, translated without the cache."""
-    found = MachineProgram(source, replace(binary, assembly=text), budget=budget)
+    found = Recorded(source, replace(binary, assembly=text), budget=budget)
     for kernel in {launch.kernel for launch in source.launches}:
         found._translated[text, kernel] = Translated(load(text, kernel), parameters(text).get(kernel, ()))
     return found
 
 
-def verdict(source: Source, binary: Binary, text: str, work: Work, budget: int) -> str:
-    """What is wrong with ``text``; empty where nothing is."""
+def verdict(source: Source, binary: Binary, text: str, work: Work, budget: int, outputs: list[str] | None = None) -> str:
+    """What is wrong with ``text``; empty where nothing is.  ``outputs`` gets what it put out."""
     try:
-        found, _ = steps.judged(executable(source, binary, text, budget), work, 0, False)
+        program = executable(source, binary, text, budget)
+        found, _ = steps.judged(program, work, 0, False)
+        if outputs is not None:
+            outputs += program.outputs
     except PortakernError as error:
         return error.message
     return "" if found.correct else f"wrong: {found.message}"
 
 
-def judge(m: Mutant, source: Source, binary: Binary, work: Work, budget: int) -> tuple[str, str]:
-    """``caught``, ``equivalent`` or ``missed``, and why."""
-    problem = verdict(source, binary, m.text, work, budget)
+def judge(m: Mutant, source: Source, binary: Binary, work: Work, budget: int, expected: list[str]) -> tuple[str, str]:
+    """``caught``, ``equivalent`` or ``missed``, and why.  ``expected`` is what the unchanged kernel put out."""
+    outputs: list[str] = []
+    problem = verdict(source, binary, m.text, work, budget, outputs)
     if problem:
         return "caught", problem
     if m.kind == "wait" and all(covered(m.text, launch.kernel) for launch in source.launches):
@@ -80,6 +97,8 @@ def judge(m: Mutant, source: Source, binary: Binary, work: Work, budget: int) ->
         return "equivalent", "no lane was ever let through that was not before"
     if m.poisoned and not verdict(source, binary, m.poisoned, work, budget):
         return "equivalent", "nothing that can be seen depends on the lanes that it lets through"
+    if m.sides and outputs == expected:
+        return "equivalent", "both sides of the if and else put out the same bits on all inputs"
     if not verdict(source, binary, m.reached, work, budget):
         return "equivalent", "the line is never reached"
     return "missed", ""
@@ -114,7 +133,7 @@ def measure(work: Work, each: int | None, rng: random.Random) -> list[Outcome]:
         chosen = sorted(rng.sample(chosen, each), key=lambda m: m.line)
     outcomes = []
     for m in chosen:
-        result, why = judge(m, made.source, binary, work, budget)
+        result, why = judge(m, made.source, binary, work, budget, original.outputs)
         outcomes.append(Outcome(**where, kind=m.kind, line=m.line, what=m.what, result=result, why=why))
     return outcomes
 

@@ -10,6 +10,9 @@ A mutant is the assembly text with one line changed.  Some change nothing that c
   computes the same.
 - *bounds*: a third text, *poisoned*, lets those lanes through with bits that the machine takes for undefined.  If no undefined
   value reaches memory, an address, a branch or EXEC, nothing that can be seen depends on them.
+- *if and else*: where a mask only chooses between two sides (``saveexec`` and then ``xor``), its mutant takes one side for all
+  lanes.  Clang makes such pairs of a fast and a general way to do the same.  Which they are is shown by results: the mutant
+  leaves no array and its outputs have the same bits, on all inputs of the check.  The command compares them.
 - *all*: a text that runs into the endless loop at the line itself says whether the line is ever reached.
 """
 
@@ -40,6 +43,8 @@ class Mutant:
     """The text that runs into :data:`TRAP` where the mutant would differ; empty where there is none."""
     poisoned: str = ""
     """The text in which what the mutant changes is undefined; empty where there is none."""
+    sides: bool = False
+    """Whether the mask chooses between the sides of an if and else."""
     reached: str = ""
     """The text that runs into :data:`TRAP` at the line."""
 
@@ -146,10 +151,13 @@ def _masks(i: Instruction, lines: list[str], wave32: bool) -> Iterator[Mutant]:
     line, ops = lines[i.line - 1].strip(), i.operands
     kept = re.sub(r"\s*(;|//).*", "", line)
 
+    follows = lines[i.line].strip() if i.line < len(lines) else ""
+    sides = i.mnemonic.startswith("s_and_saveexec") and follows.startswith(f"s_xor_{bits} {ops[0]}, {exec_}, {ops[0]}")
+
     def mutant(new: str, test: str, before: bool) -> Mutant:
         check = _guarded(test, bits)
         witness = _with(lines, {i.line: f"{check}\n{kept}" if before else f"{kept}\n{check}"}, trap=True)
-        return Mutant("mask", i.line, f"{i} lets all lanes through", _with(lines, {i.line: new}), witness)
+        return Mutant("mask", i.line, f"{i} lets all lanes through", _with(lines, {i.line: new}), witness, sides=sides)
 
     if i.mnemonic == f"s_and_saveexec_{bits}":
         yield mutant(f"s_mov_{bits} {ops[0]}, {exec_}", f"s_xor_{bits} {spare}, {exec_}, {ops[0]}", False)
