@@ -46,7 +46,7 @@ def register(text: str) -> Register | None:
     return Register(kind, base + first, last - first + 1)
 
 
-# Inline constants of floating point (CDNA3 ISA 5.1, "Operand encoding"): the text writes their value.
+# Inline constants of floating point (CDNA3 ISA, "Operand encoding"): the text writes their value.
 _INV_2PI = {"f32": 0x3E22F983, "f16": 0x3118, "bf16": 0x3E22, "f64": 0x3FC45F306DC9C882}
 
 
@@ -54,7 +54,7 @@ def constant(text: str, kind: str) -> tuple[int, int] | None:
     """What a constant operand of type ``kind`` holds, as its low and high dword; ``None`` where the text is no number.
 
     An integer is sign-extended to the operand's width, except for a 32-bit literal of a 64-bit float operand, which is its
-    upper half (CDNA3 ISA 5.1.3).  A number with a point is a float of the operand's type.
+    upper half (CDNA3 ISA).  A number with a point is a float of the operand's type.
     """
     text = text.strip()
     if re.fullmatch(r"-?(0x[0-9a-fA-F]+|\d+)", text):

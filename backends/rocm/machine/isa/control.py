@@ -36,7 +36,7 @@ def _waitcnt(i: Instruction, generation: int) -> Mapping[str, Any]:
 
 
 def _wait_gfx12(*counters: str) -> Any:
-    """``s_wait_loadcnt 0x3``; with two counters the low byte is the second's (RDNA4 ISA 16.5, S_WAIT_LOADCNT_DSCNT)."""
+    """``s_wait_loadcnt 0x3``; with two counters the low byte is the second's (RDNA4 ISA, S_WAIT_LOADCNT_DSCNT)."""
 
     def decode(i: Instruction, generation: int) -> Mapping[str, Any]:
         waits = [-1] * 5

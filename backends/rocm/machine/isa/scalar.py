@@ -16,7 +16,7 @@ def _names(words: str, names: str) -> dict[str, Form]:
 _LOGIC = "and or xor andn2 orn2 nand nor xnor"
 _SAVEEXEC = "and or xor andn1 andn2 orn1 orn2 nand nor xnor"
 _NEWER = {"and_not1": "andn2", "or_not1": "orn2", "and_not0": "andn1", "or_not0": "orn1"}
-"""RDNA 3 and later call them so (RDNA3 ISA 16)."""
+"""RDNA 3 and later call them so (RDNA3 ISA)."""
 
 FORMS = {
     **{f"s_{n}_b32": _scalar("sd sc sc") for n in _LOGIC.split()},

@@ -57,7 +57,7 @@ inline uint32_t pk_add_bf16(uint32_t a, uint32_t b) {
 inline uint32_t add_f32(uint32_t a, uint32_t b) { return cast_bits<uint32_t>(cast_bits<float>(a) + cast_bits<float>(b)); }
 inline uint64_t add_f64(uint64_t a, uint64_t b) { return cast_bits<uint64_t>(cast_bits<double>(a) + cast_bits<double>(b)); }
 
-// Numbers win over NaN (CDNA3 ISA 12.16, GLOBAL_ATOMIC_MIN_F64 and MAX_F64).
+// Numbers win over NaN (CDNA3 ISA, GLOBAL_ATOMIC_MIN_F64 and MAX_F64).
 template <class Float, class Word, bool Max>
 Word extreme(Word a, Word b) {
     const Float x = cast_bits<Float>(a), y = cast_bits<Float>(b);

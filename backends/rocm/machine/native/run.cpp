@@ -117,7 +117,7 @@ Mode mode_of(const Setup &setup) {
     mode.round32 = setup.float_mode & 3;
     mode.round16_64 = setup.float_mode >> 2 & 3;
     const uint32_t d32 = setup.float_mode >> 4 & 3, d64 = setup.float_mode >> 6 & 3;
-    mode.flush32_in = !(d32 & 1);    // bit 0 allows denormal inputs, bit 1 outputs (CDNA3 ISA 3.3.3, FP_DENORM)
+    mode.flush32_in = !(d32 & 1);    // bit 0 allows denormal inputs, bit 1 outputs (CDNA3 ISA, FP_DENORM)
     mode.flush32_out = !(d32 & 2);
     mode.flush16_64_in = !(d64 & 1);
     mode.flush16_64_out = !(d64 & 2);

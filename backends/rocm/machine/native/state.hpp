@@ -64,10 +64,10 @@ struct Modifiers {
     uint8_t cbsz, abid, blgp;
     uint8_t dpp_kind;    // DppKind
     uint8_t row_mask, bank_mask, bound_ctrl, fetch_inactive;
-    uint16_t dpp;        // dpp_ctrl as encoded (CDNA3 ISA 13.3.9, "DPP")
+    uint16_t dpp;        // dpp_ctrl as encoded (CDNA3 ISA, "DPP")
     uint32_t dpp8;       // 8 selectors of 3 bits
     uint8_t sdwa;        // 1 where the next five hold
-    uint8_t dst_sel, dst_unused, src0_sel, src1_sel;  // as encoded (CDNA3 ISA 13.3.8, "SDWA")
+    uint8_t dst_sel, dst_unused, src0_sel, src1_sel;  // as encoded (CDNA3 ISA, "SDWA")
     uint8_t gds, lds, offen, idxen;
     uint8_t cache;       // bit 0 glc/sc0 (an atomic returns), 1 slc/sc1, 2 dlc, 3 nt, 4 scc
     uint8_t extra;       // of single instructions, see their form
@@ -109,7 +109,7 @@ struct Constant {
     alignas(64) uint32_t high[kLanes];
 };
 
-struct Mode {  // the MODE register as far as arithmetic goes (CDNA3 ISA 3.3.3)
+struct Mode {  // the MODE register as far as arithmetic goes (CDNA3 ISA)
     bool flush32_in, flush32_out, flush16_64_in, flush16_64_out;  // denormals of f32, and of f16 and f64
     uint8_t round32, round16_64;                                  // 0 nearest even, 1 up, 2 down, 3 towards zero
     bool ieee, clamp_nan_to_zero, saturate_f16;

@@ -7,7 +7,7 @@ namespace machine {
 
 namespace {
 
-// The most that a counter counts; an issue beyond it stalls until one has returned (CDNA3 ISA 4.4; RDNA3 ISA 5.6; RDNA4 ISA 5.7).
+// The most that a counter counts; an issue beyond it stalls until one has returned (CDNA3 ISA; RDNA3 ISA; RDNA4 ISA).
 int capacity(const Wave &w, Counter c) {
     const uint32_t generation = w.program->setup.generation;
     if (generation >= 120) return c == kKm ? 31 : c == kExp ? 7 : 63;

@@ -25,7 +25,7 @@ uint64_t scalar_offset(const Wave &w, const Operand &o) {
     return o.dwords == 2 ? read_scalar64(w, o) : read_scalar(w, o);
 }
 
-// Range checks of buffers: CDNA3 ISA 9.1.5.3, RDNA3 ISA 9.1.4.3. A raw buffer (stride 0) is checked a dword at a time.
+// Range checks of buffers: CDNA3 ISA, RDNA3 ISA. A raw buffer (stride 0) is checked a dword at a time.
 void buffer_addresses(Wave &w, const Op &op, const Operand &vaddr, const Operand &resource, const Operand &offset, Addresses &a) {
     const uint32_t *r = w.s + resource.reg;
     const uint64_t base = r[0] | uint64_t(r[1] & 0xffff) << 32;
@@ -181,7 +181,7 @@ void store(Wave &w, const Op &op) {
 }
 
 // Copies from memory to LDS without passing a register: lane i writes at LDS base + M0 + offset + i * bytes
-// (CDNA3 ISA 9.1.9, CDNA4 ISA 9.1.9 for 96 and 128 bits).
+// (CDNA3 ISA, CDNA4 ISA for 96 and 128 bits).
 template <Space S, uint32_t Bytes>
 void load_lds(Wave &w, const Op &op) {
     Addresses a;

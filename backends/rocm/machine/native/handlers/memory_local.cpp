@@ -110,7 +110,7 @@ void store(Wave &w, const Op &op) {
 }
 
 // Each group of 16 lanes reads a 16 by 4 block of 16-bit elements with one 64-bit read a lane, and gets it transposed: lane i
-// of the group has elements i % 4 + ... of the block's columns (CDNA4 ISA 11.4, "LDS transpose loads").
+// of the group has elements i % 4 + ... of the block's columns (CDNA4 ISA, "LDS transpose loads").
 template <int ElementBits>
 void load_transposed(Wave &w, const Op &op) {
     const Places p = places(w, op, op.s[0], 8, 1);
@@ -167,7 +167,7 @@ void atomic(Wave &w, const Op &op, F f) {
     if (op.destinations) reserve(w, op, e, op.d[0]);
 }
 
-// Lane i gets what lane (address / 4) % lanes holds; lanes that are off give 0 (CDNA3 ISA 11.3, DS_BPERMUTE_B32).
+// Lane i gets what lane (address / 4) % lanes holds; lanes that are off give 0 (CDNA3 ISA, DS_BPERMUTE_B32).
 void bpermute(Wave &w, const Op &op) {
     const uint64_t exec = exec_mask(w);
     check_address(w, op, op.s[0], exec);
@@ -206,7 +206,7 @@ void permute(Wave &w, const Op &op) {
     reserve(w, op, issue(w, op, 1u << kLgkm, kLocals), op.d[0]);
 }
 
-// The offset is a pattern (CDNA3 ISA 11.3, DS_SWIZZLE_B32): bit 15 set: each quad by four selectors of 2 bits; else in groups
+// The offset is a pattern (CDNA3 ISA, DS_SWIZZLE_B32): bit 15 set: each quad by four selectors of 2 bits; else in groups
 // of 32 lanes: ((lane & and) | or) ^ xor of 5 bits each. Sources that are off give 0.
 void swizzle(Wave &w, const Op &op) {
     const uint64_t exec = exec_mask(w);
