@@ -246,6 +246,8 @@ def _estimated(made: Made, work: Work, binary: Binary) -> Made:
         row = made.row.but(estimate=estimate_of(estimator, made.source, binary, work))
     except PortakernError as error:
         row = made.row.but(method=f"{made.row.method}; no estimate: {error.message}")
+    except Exception as error:  # a model's defect must not take along that the kernel compiled
+        row = made.row.but(method=f"{made.row.method}; no estimate: {defect(error).message}")
     return replace(made, row=row)
 
 
