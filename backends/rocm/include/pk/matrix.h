@@ -34,7 +34,8 @@ template <class T, int R, int C, Depth D, int Threads> struct Shared {
   static constexpr int rows = R, cols = C, threads = Threads;
   static constexpr int free = straight ? R : C, depth = straight ? C : R;
   static constexpr int chunk = 16 / static_cast<int>(sizeof(T));
-  using Lines = Swizzle<depth * static_cast<int>(sizeof(T)), !straight>;
+  static constexpr bool strided = !straight && wave == 64;  // RDNA has no registers for the addresses that it takes
+  using Lines = Swizzle<depth * static_cast<int>(sizeof(T)), strided>;
   T data[free * depth] __attribute__((aligned(256)));
 
   // Depths k, k + 1, ... of number n, up to the end of their 16 bytes.
@@ -43,7 +44,7 @@ template <class T, int R, int C, Depth D, int Threads> struct Shared {
 
   // The same for number first + n, where `first` is a multiple of 16 that is known to the compiler.
   PK_FN const T* at(int first, int n, int k) const {
-    return straight ? data + first * depth + place(n, k) : data + place(first + n, k);
+    return strided ? data + place(first + n, k) : data + first * depth + place(n, k);
   }
 
  private:
@@ -320,7 +321,7 @@ template <class Sum, class L> PK_FN void keep_together(Tile<Sum, L>& acc) {
 #pragma unroll
   for (int i = 0; i < L::row_slots; ++i) {
 #pragma unroll
-    for (int j = 0; j < L::col_slots; ++j) asm volatile("" : "+v"(acc.v[i][j]));
+    for (int j = 0; j < L::col_slots; j += 8) asm volatile("" ::"v"(acc.v[i][j]));  // one register holds the whole product here
   }
 #endif
 }
