@@ -152,6 +152,20 @@ def test_a_branch_on_loaded_data_is_said_and_not_guessed_at_length():
     assert trace.steps == [0, 1, 2, 3] and trace.guesses == {2: 1}
 
 
+def test_addresses_that_lanes_exchange_are_followed():
+    code, costs = assembled("""
+	v_lshlrev_b32_e32 v1, 2, v0
+	v_xor_b32_e32 v2, 4, v1
+	ds_bpermute_b32 v3, v2, v1
+	ds_read_b32 v4, v3
+	s_endpgm
+""")
+    dispatch = Dispatch("k", b"", "", (1, 1, 1), (64, 1, 1), 0, ())
+    trace = Wave(code, costs, 0, start_of(dispatch, DESCRIPTOR, b"", 0, 0)).run()
+    read = trace.accesses[3].addresses
+    assert read is not None and read[0].tolist() == [4 * (n ^ 1) for n in range(64)]
+
+
 def test_rounds_left_out_are_made_up_for():
     code, costs, wave, _ = counted(1000)
     trace = wave.run()

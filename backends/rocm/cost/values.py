@@ -181,7 +181,10 @@ class Wave:
         elif unit is not Unit.INTERNAL:
             if unit in self.units:
                 self._access(at, cost)
-            self._forget(cost)
+            if name == "ds_bpermute_b32":
+                self._permute(cost)
+            else:
+                self._forget(cost)
 
     def _forget(self, cost: Cost) -> None:
         for kind, number in cost.defines:
@@ -191,6 +194,16 @@ class Wave:
                 self.s[number] = None
         if ("s", EXEC[1]) in cost.defines:
             self._refresh()
+
+    def _permute(self, cost: Cost) -> None:
+        """Each lane gets the value of the lane that it names in bytes; no memory is touched."""
+        target, index, data = cost.instruction.operands[:3]
+        which, values = self.lanes(index), self.lanes(data)
+        if which is None or values is None:
+            self._write(place_of(target), None)
+            return
+        lanes = (np.broadcast_to(np.asarray(which, np.int64), LANES) + cost.words.count("offset") >> 2) & LANES - 1
+        self._write(place_of(target), np.broadcast_to(np.asarray(values, np.int64), LANES)[lanes])
 
     def _vector(self, cost: Cost, name: str) -> None:
         i = cost.instruction
