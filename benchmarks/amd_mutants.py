@@ -12,17 +12,18 @@ random.  Exit status 1 where something is reported on an unchanged kernel, or le
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from portakern.backends.rocm.machine.arguments import parameters
-from portakern.backends.rocm.machine.mutants import Mutant, covered, mutants
+from portakern.backends.rocm.machine.mutants import Edge, Mutant, covered, edges, mutants
 from portakern.backends.rocm.machine.program import load
 from portakern.backends.rocm.machine.simulator import MachineProgram, Translated
 
@@ -83,14 +84,21 @@ def verdict(source: Source, binary: Binary, text: str, work: Work, budget: int, 
     return "" if found.correct else f"wrong: {found.message}"
 
 
-def judge(m: Mutant, source: Source, binary: Binary, work: Work, budget: int, expected: list[str]) -> tuple[str, str]:
-    """``caught``, ``equivalent`` or ``missed``, and why.  ``expected`` is what the unchanged kernel put out."""
+def judge(m: Mutant, source: Source, binary: Binary, work: Work, budget: int, expected: list[str],
+          never: Callable[[], frozenset[Edge]]) -> tuple[str, str]:  # fmt: skip
+    """``caught``, ``equivalent`` or ``missed``, and why.
+
+    ``expected`` is what the unchanged kernel put out, ``never`` the ways out of its branches that it never takes.
+    """
     outputs: list[str] = []
     problem = verdict(source, binary, m.text, work, budget, outputs)
     if problem:
         return "caught", problem
-    if m.kind == "wait" and all(covered(m.text, launch.kernel) for launch in source.launches):
-        return "equivalent", "on no path is anything touched that it covered before a later wait covers it"
+    if m.kind == "wait":
+        if all(covered(m.text, launch.kernel) for launch in source.launches):
+            return "equivalent", "on no path is anything touched that it covered before a later wait covers it"
+        if all(covered(m.text, launch.kernel, never()) for launch in source.launches):
+            return "equivalent", "on no path that these shapes take is anything touched before a later wait covers it"
     if m.kind == "barrier" and all(one_wave(source, n) for n in range(len(source.launches))):
         return "equivalent", "the workgroup is one wave"
     if m.witness and not verdict(source, binary, m.witness, work, budget):
@@ -128,12 +136,18 @@ def measure(work: Work, each: int | None, rng: random.Random) -> list[Outcome]:
     if not found.correct:
         return [Outcome(**where, kind="none", line=0, what="unchanged", result="reported", why=found.message)]
     budget = max(100_000, 2 * original.executed)
-    chosen = list(mutants(binary.assembly))
+    assembly, source = binary.assembly, made.source
+
+    @functools.cache
+    def never() -> frozenset[Edge]:
+        return frozenset(edge for edge, text in edges(assembly) if not verdict(source, binary, text, work, budget))
+
+    chosen = list(mutants(assembly))
     if each is not None and len(chosen) > each:
         chosen = sorted(rng.sample(chosen, each), key=lambda m: m.line)
     outcomes = []
     for m in chosen:
-        result, why = judge(m, made.source, binary, work, budget, original.outputs)
+        result, why = judge(m, source, binary, work, budget, original.outputs, never)
         outcomes.append(Outcome(**where, kind=m.kind, line=m.line, what=m.what, result=result, why=why))
     return outcomes
 

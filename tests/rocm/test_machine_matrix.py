@@ -307,6 +307,15 @@ def test_wmma_operands_must_be_replicated_on_rdna3() -> None:
         execute("gfx1100", body, inputs, [32])  # rows 4 and 5
 
 
+def test_wmma_needs_all_lanes() -> None:
+    from portakern.backends.rocm.machine.program import native
+
+    zero = np.zeros(32, np.uint32)
+    body = "s_mov_b32 exec_lo, 0xffff\nv_wmma_f32_16x16x16_f16 v[30:37], v[2:9], v[12:19], v[30:37]"
+    with pytest.raises(native().Fault, match="EXEC must be all ones"):
+        execute("gfx1100", body, dict.fromkeys(range(2, 40), zero), [30])
+
+
 # ---- AMD's calculator ------------------------------------------------------------------------------------------------
 
 CALCULATOR = os.environ.get("PORTAKERN_AMD_MATRIX_CALCULATOR", "")

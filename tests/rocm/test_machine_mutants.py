@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from portakern.backends.rocm.machine.mutants import TRAP, covered, mutants, waits_of
+from portakern.backends.rocm.machine.mutants import TRAP, covered, edges, mutants, waits_of
 from portakern.backends.rocm.machine.program import native
 
 from tests.rocm.lanes_bench import execute
@@ -53,6 +53,15 @@ def test_every_path_counts() -> None:
     assert not covered(kernel(*loop[:2], USE, *loop[2:]), "k")
     assert not covered(kernel(".LBB0_1:", USE, LOAD, "s_cbranch_scc1 .LBB0_1"), "k")
     assert covered(kernel(".LBB0_1:", "s_waitcnt vmcnt(0)", USE, LOAD, "s_cbranch_scc1 .LBB0_1"), "k")
+
+
+def test_a_way_that_is_never_taken_does_not_count() -> None:
+    """Around the branch the wait is missing; where nobody goes around it, nothing is."""
+    text = kernel(LOAD, "s_cbranch_execz .LBB0_1", "s_waitcnt vmcnt(0)", ".LBB0_1:", USE)
+    found = [edge for edge, _ in edges(text)]
+    assert [taken for _, taken in found] == [True, False]
+    assert not covered(text, "k")
+    assert covered(text, "k", frozenset(found[:1]))
 
 
 def test_a_barrier_publishes_what_was_written() -> None:

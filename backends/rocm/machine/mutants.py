@@ -4,7 +4,8 @@ A mutant is the assembly text with one line changed.  Some change nothing that c
 
 - *waits*: a walk over the control-flow graph with the counters as queues (:func:`covered`).  If on no path an instruction
   touches a register, or a barrier publishes LDS, while an operation the wait was for may still be under way, later waits cover
-  all that it covered.  The walk knows nothing of the machine's own bookkeeping.
+  all that it covered.  The walk knows nothing of the machine's own bookkeeping.  Ways out of a branch that are never taken with
+  the shapes a kernel was made for (:func:`edges`) are left out.
 - *masks and bounds*: a second text, the *witness*, keeps the line and runs into an endless loop where the mutant would have
   let one more lane through.  If it ends, no lane was ever let through: for the shapes that the kernel was made for the mutant
   computes the same.
@@ -246,13 +247,27 @@ class Effect:
     shared: bool
 
 
-def covered(text: str, kernel: str) -> bool:
-    """Whether no path of ``kernel`` touches what may still be under way."""
+Edge = tuple[int, bool]
+"""A conditional branch by its line, and whether it is taken."""
+
+
+def edges(text: str) -> Iterator[tuple[Edge, str]]:
+    """Both ways out of every conditional branch, each with the text that runs into :data:`TRAP` on that way."""
+    lines = text.splitlines()
+    for i in parse(text).instructions:
+        if i.mnemonic.startswith("s_cbranch"):
+            yield (i.line, True), _with(lines, {i.line: f"{i.mnemonic} {TRAP}"}, trap=True)
+            kept = f"{i.mnemonic} {i.operands[0]}"
+            yield (i.line, False), _with(lines, {i.line: f"{kept}\ns_branch {TRAP}"}, trap=True)
+
+
+def covered(text: str, kernel: str, never: frozenset[Edge] = frozenset()) -> bool:
+    """Whether no path of ``kernel`` touches what may still be under way; paths over edges in ``never`` do not count."""
     assembly = parse(text)
     isa = assembly.target.rpartition("-")[2].partition(":")[0]
     start, end = assembly.labels[kernel], assembly.end_of(kernel)
     effects = [_effect(i, GENERATIONS[isa]) for i in assembly.instructions[start:end]]
-    follow = [_successors(assembly, n, start, end) for n in range(start, end)]
+    follow = [_successors(assembly, n, start, end, never) for n in range(start, end)]
     # For each place: the operations that may be under way, and how many of their counter were issued after them, at least.
     state: list[dict[int, int] | None] = [None] * len(effects)
     state[0] = {}
@@ -293,7 +308,7 @@ def _step(effects: list[Effect], n: int, entering: dict[int, int]) -> dict[int, 
     return under_way
 
 
-def _successors(assembly: Assembly, n: int, start: int, end: int) -> list[int]:
+def _successors(assembly: Assembly, n: int, start: int, end: int, never: frozenset[Edge]) -> list[int]:
     i = assembly.instructions[n]
     following = [n + 1 - start] if n + 1 < end else []
     if i.mnemonic == "s_endpgm":
@@ -301,7 +316,8 @@ def _successors(assembly: Assembly, n: int, start: int, end: int) -> list[int]:
     if i.mnemonic == "s_branch":
         return [assembly.labels[i.operands[0]] - start]
     if i.mnemonic.startswith("s_cbranch"):
-        return [*following, assembly.labels[i.operands[0]] - start]
+        taken = [] if (i.line, True) in never else [assembly.labels[i.operands[0]] - start]
+        return [*([] if (i.line, False) in never else following), *taken]
     return following
 
 

@@ -1,4 +1,4 @@
-// WMMA: D = A B + C of 16 x 16 x K by a wave of 32 lanes, whatever EXEC says.
+// WMMA: D = A B + C of 16 x 16 x K by a wave of 32 lanes, all of which must be active.
 //
 // Layouts. RDNA3 (ISA 7.9 "Wave matrix multiply accumulate"): lane l holds all of row l % 16 of A and of column l % 16 of B, both
 // halves of the wave the same; register r of D holds row 2 r + l / 16, column l % 16. RDNA4 (ISA 7.12; AMD's matrix
@@ -35,6 +35,10 @@ inline uint32_t undefined_lines(const Wave &w, const Operand &o) {
         for (unsigned r = o.reg; r < o.reg + o.dwords; ++r)
             for (int l = 0; l < 16; ++l) lanes |= uint64_t(w.v[r][l] != w.v[r][l + 16]) << l;
     return uint32_t(lanes | lanes >> 16) & 0xffff;
+}
+
+void need_all_lanes(const Wave &w, const Op &op) {
+    if (!w.full) fail(w, op, "matrix operation", "lanes are inactive: EXEC must be all ones (RDNA3 ISA 7.9)");
 }
 
 // A as [k][i], B as [k][j].
@@ -88,6 +92,7 @@ template <int K, class Number> inline void multiply(Number (*a)[16], Number (*b)
 }
 
 template <class EA, class EB, int K> void wmma_f32(Wave &w, const Op &op) {
+    need_all_lanes(w, op);
     alignas(64) float a[K][16], b[K][16], d[16][16];
     read_operand<EA, K>(w, op, 0, a);
     read_operand<EB, K>(w, op, 1, b);
@@ -115,6 +120,7 @@ struct NarrowBf16 {
 
 // The sums are kept in f32 and rounded once at the end; the guides do not say how often hardware rounds them.
 template <class E, class Narrow> void wmma_narrow(Wave &w, const Op &op) {
+    need_all_lanes(w, op);
     constexpr int K = 16;
     alignas(64) float a[K][16], b[K][16], d[16][16];
     read_operand<E, K>(w, op, 0, a);
@@ -141,6 +147,7 @@ template <class E, class Narrow> void wmma_narrow(Wave &w, const Op &op) {
 }
 
 template <class Signed, class Unsigned, int K> void wmma_i32(Wave &w, const Op &op) {
+    need_all_lanes(w, op);
     alignas(64) int32_t a[K][16], b[K][16];
     int64_t d[16][16];
     op.m.neg_lo & 1 ? read_operand<Signed, K>(w, op, 0, a) : read_operand<Unsigned, K>(w, op, 0, a);
