@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from portakern.device import Device
 from portakern.ir.schedule import Nest, Value
 
-from .plans import KEPT
 from .schedules import MAX_WARPS
 
 _WARPS = tuple(w for w in (1, 2, 4, 8, 16, 32) if w <= MAX_WARPS)
@@ -22,7 +21,7 @@ def choices(nest: Nest, device: Device) -> Mapping[str, Sequence[Value]]:
             return {"warps": _WARPS, **outer, axes[-1].name: (256, 512, 1024, 2048, 4096, 8192)}
         case "rows" | "scan":
             rows = [a for a in nest.role("parallel") if not a.contiguous]
-            return {"warps": _WARPS, "blocks": (0, 2, 4), "keep": KEPT, **{a.name: (1, 2, 4) for a in rows[-1:]}}
+            return {"warps": _WARPS, **{a.name: (1, 2, 4) for a in rows[-1:]}}
         case "transpose":
             return {"warps": _WARPS[1:]}
         case "attention" if device.has("wgmma") and nest.dots in ("bf16", "f16"):

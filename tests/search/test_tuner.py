@@ -14,7 +14,7 @@ from portakern.tuning.racing import RUNGS
 from portakern.tuning.tuner import Settings, Tuner, Tuning, over_resources
 from tests.search.bench import Planted, work_of
 
-BEST = "m=1,n=1024,stages=1,warps=8"
+BEST = "m=1,n=1024,stages=1,warps=8,keep=stores"
 
 
 def planted(s: Schedule) -> float:
@@ -54,7 +54,7 @@ def test_a_processor_that_compiles_and_runs_alternates(tmp_path: Path):
 
 
 def test_nothing_is_kept_where_the_default_is_the_best(tmp_path: Path):
-    default = "m=1,n=2048,stages=1,warps=8"
+    default = "m=1,n=2048,stages=1,warps=8,keep=stores"
     result = tune(Planted(lambda s: 100.0 if str(s) == default else 130.0), tmp_path / "t.sqlite")
     assert not result.stored and result.best == result.default
     assert Database(tmp_path / "t.sqlite").entries() == ()
