@@ -102,12 +102,12 @@ def test_bank_conflicts(isa: str, width: int, writes: bool, addresses: np.ndarra
 
 COUNTED = """
 	s_load_dword s3, s[0:1], 0x8
-	s_load_dwordx2 s[4:5], s[0:1], 0x0
+	s_load_dwordx2 s[0:1], s[0:1], 0x0
 	v_lshlrev_b32_e32 v1, 2, v0
 	s_mov_b32 s6, 0
 	s_waitcnt lgkmcnt(0)
 .L:
-	global_load_dword v2, v1, s[4:5]
+	global_load_dword v2, v1, s[0:1]
 	v_add_u32_e32 v1, 0x400, v1
 	s_waitcnt vmcnt(0)
 	s_add_i32 s6, s6, 1

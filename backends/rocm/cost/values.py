@@ -385,17 +385,19 @@ class Wave:
 
     def _load_arguments(self, cost: Cost, name: str) -> None:
         """Of the kernel's arguments; other memory is not known."""
-        self._forget(cost)
         if not name.startswith("s_load"):
+            self._forget(cost)
             return
-        address = self.scalar(cost.instruction.operands[1], double=True)
-        offset = self.scalar(cost.instruction.operands[2]) if len(cost.instruction.operands) > 2 else 0
+        target, base, *moved = cost.instruction.operands
+        address = self.scalar(base, double=True)
+        offset = self.scalar(moved[0]) if moved else 0
+        self._forget(cost)  # what is loaded may lie over the base
         if address is None or offset is None:
             return
         begin = address + offset + cost.words.count("offset") - self.start.argument_address
         if begin >= 0 and begin + cost.bytes <= len(self.start.arguments):
             data = self.start.arguments[begin : begin + cost.bytes]
-            first = place_of(cost.instruction.operands[0])
+            first = place_of(target)
             for n in range(max(1, cost.bytes // 4)):
                 self.s[first + n] = int.from_bytes(data[4 * n : 4 * n + 4], "little")
 
@@ -420,7 +422,7 @@ class Wave:
 
     def _address(self, cost: Cost) -> Any:
         """Global: a pair of registers, or a scalar base and an offset; buffers: base, offsets and the resource's address."""
-        operands, words = cost.instruction.operands, cost.words
+        operands, words = list(cost.instruction.operands), cost.words
         offset = words.count("offset")
         if cost.name.startswith("buffer"):
             return self._buffer_address(cost, words, offset)
