@@ -30,8 +30,7 @@ void retire(Pending &p, int slot) {
 }
 
 // A load may overwrite the register of another one when both return in order.
-bool replaces(const Pending &p, const Op &op, const Event &earlier) {
-    (void)p;
+bool replaces(const Op &op, const Event &earlier) {
     const bool loads = op.unit == kVectorMemory && earlier.group == kVectorMemoryGroup;
     return loads || (op.unit == kLocalMemory && earlier.group == kLocals);
 }
@@ -53,7 +52,7 @@ void check(const Wave &w, const Op &op, const Operand &o, bool write) {
     for (unsigned r = o.reg; r < o.reg + o.dwords; ++r) {
         if (!owner[r]) continue;
         const Event &e = p.events[owner[r] - 1];
-        if (write && replaces(p, op, e)) continue;
+        if (write && replaces(op, e)) continue;
         blame(w, op, e, write ? "overwrites" : "reads", o, int(r));
     }
 }
@@ -117,9 +116,8 @@ Event &issue(Wave &w, const Op &op, uint8_t counters, Group group) {
     return e;
 }
 
-void reserve(Wave &w, const Op &op, Event &e, const Operand &to) {
+void reserve(Wave &w, const Op &, Event &e, const Operand &to) {
     Pending &p = *w.pending;
-    (void)op;
     if (to.kind == kScalar && to.reg == kNull) return;
     e.file = to.kind;
     e.reg = uint16_t(to.reg);

@@ -109,8 +109,8 @@ void store(Wave &w, const Op &op) {
     e.number = number;
 }
 
-// Each group of 16 lanes reads a 16 by 4 block of 16-bit elements with one 64-bit read a lane, and gets it transposed: lane i
-// of the group has elements i % 4 + ... of the block's columns (CDNA4 ISA, "LDS transpose loads").
+// Each group of 16 lanes reads rows of 16 elements, a row spread over neighbouring lanes that read 64 bits each, and gets their
+// columns: lane i of the group has element i of every row (CDNA4 ISA, DS_READ_B64_TR_B16 and _B8).
 template <int ElementBits>
 void load_transposed(Wave &w, const Op &op) {
     const Places p = places(w, op, op.s[0], 8, 1);
@@ -129,7 +129,6 @@ void load_transposed(Wave &w, const Op &op) {
         const int group = i / kGroup * kGroup, in_group = i % kGroup;
         uint64_t value = 0;
         bool good = true;
-        // The block is kElements rows... of 16 elements: a row is spread over 16 / kElements neighbouring lanes.
         constexpr int kLanesPerRow = kGroup / kElements;
         for (int e = 0; e < kElements; ++e) {
             const int from = group + e * kLanesPerRow + in_group / kElements;
