@@ -86,6 +86,8 @@ void set_scalars(Wave &w, const Launch &launch, const Workgroup &group) {
         uint32_t ttmp9 = kTrapTemps + 9, ttmp7 = kTrapTemps + 7;
         set(w, ttmp9, group.id[0]);
         set(w, ttmp7, group.id[1] | group.id[2] << 16);
+        w.s[kTrapTemps + 8] = uint32_t(w.number) << 25;  // bits 29:25: the wave's number in its workgroup; the others are not known
+        w.undefined_s[kTrapTemps + 8] = ~(0x1fu << 25);
     } else {
         if (setup.group_x) set(w, next, group.id[0]);
         if (setup.group_y) set(w, next, group.id[1]);
