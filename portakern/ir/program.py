@@ -29,9 +29,9 @@ class ArrayFacts:
 class Array:
     """An array (or run-time scalar) of a program.
 
-    ``role`` is ``input``, ``output``, ``temporary`` or ``scalar`` (``inout`` for arrays of a kernel that belongs to no operator,
-    which may be read and written); ``init`` the value a temporary or an output that
-    kernels add into is filled with before the first kernel (``None``: left as it is).
+    ``role`` is ``input``, ``output``, ``temporary`` or ``scalar`` (``inout`` for arrays of a kernel that belongs to no
+    operator, which may be read and written); ``init`` the value a temporary or an output that kernels add into is filled
+    with before the first kernel (``None``: left as it is).
     """
 
     name: str
