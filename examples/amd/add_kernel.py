@@ -13,4 +13,4 @@ def add_kernel(x, y, out, n, BLOCK: tl.constexpr):
 
 def add(x: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
     n = x.numel()
-    add_kernel[(triton.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)
+    add_kernel[(triton.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)  # pyright: ignore[reportArgumentType, reportIndexIssue]

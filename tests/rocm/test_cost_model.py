@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from portakern.backends.rocm.cost.estimator import CdnaEstimator
@@ -28,7 +30,7 @@ def work_of(name: str, target: str, dtype: str = "bf16", schedule: dict | None =
 
 @cache
 def estimated(name: str, target: str, schedule: tuple = (), **dims: int) -> Estimate:
-    work = work_of(name, target, schedule=dict(schedule), **dims)
+    work = work_of(name, target, "bf16", dict(schedule), **dims)
     made = steps.build(work)
     assert made.source is not None and made.row.error is None, made.row.error
     binary = steps.cached_binary(made.binary_key)
@@ -108,7 +110,7 @@ def test_triton_gets_the_model_through_the_registry():
     assert kernel_of(row.estimate)["product"] == "mi300x"
 
 
-def kernel_of(estimate: dict) -> dict:
+def kernel_of(estimate: Mapping[str, Any]) -> dict[str, Any]:
     return estimate["details"]["kernels"][0]
 
 

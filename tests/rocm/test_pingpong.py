@@ -25,7 +25,9 @@ CDNA = ("gfx90a", "gfx942", "gfx950")
 
 
 def product(isa: str, tile: tuple[int, int] = (256, 256), warps: int = 8, **sizes: int) -> Program:
-    program = samples.matmul_bias(**{"m": 304, "n": 264, "k": 136, **sizes}, tile=(*tile, slice_of(target(isa).device)))
+    given = {"m": 304, "n": 264, "k": 136, **sizes}
+    tiles = (*tile, slice_of(target(isa).device))
+    program = samples.matmul_bias(given["m"], given["n"], given["k"], tile=tiles)
     (k,) = program.kernels
     return replace(program, kernels=(replace(k, schedule=replace(k.schedule, warps=warps)),))
 
