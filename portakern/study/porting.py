@@ -72,15 +72,18 @@ def porting_notes(rows: Sequence[Row]) -> tuple[Note, ...]:
 
 
 def notes_text(notes: Sequence[Note]) -> str:
-    """One block for each pair of targets."""
+    """One block for each pair of targets, and the sources, numbered, behind them."""
     lines: list[str] = []
     pair = ("", "")
+    numbers: dict[str, int] = {}
     for n in notes:
         if (n.origin, n.target) != pair:
             pair = (n.origin, n.target)
             lines += ["", f"from {n.origin} to {n.target}:"]
-        lines.append(f"  {n.topic}: {n.text}")
-        lines.append(f"    [{'; '.join(n.sources)}]")
+        marks = [numbers.setdefault(source, len(numbers) + 1) for source in n.sources]
+        lines.append(f"  {n.topic}: {n.text} [{', '.join(map(str, marks))}]")
+    if numbers:
+        lines += ["", *(f"  [{number}] {source}" for source, number in numbers.items())]
     return "\n".join(lines)
 
 
@@ -168,6 +171,8 @@ def _occupancy(p: _Pair) -> Said:
     if None in share:
         return
     limits = [p.used(r, "limiter") for r in (p.before, p.after)]
+    if share[0] == share[1] and limits[0] == limits[1]:
+        return
     yield (
         f"the kernel here fills {share[1]:.0%} of a unit's thread slots, limited by {limits[1]}; on {p.origin.device.name} "
         f"{share[0]:.0%}, limited by {limits[0]}",
@@ -219,7 +224,7 @@ def _features(p: _Pair) -> Said:
     where = [f"the device descriptions of {a.name} and {b.name}"]
     for feature, words in WORDS.items():
         if feature != "fp8_fnuz" and a.has(feature) != b.has(feature):
-            yield f"{'it has no' if a.has(feature) else 'it has'} {words}", where
+            yield f"it {'lacks' if a.has(feature) else 'has'} {words}", where
 
 
 def _dtypes(p: _Pair) -> Said:
