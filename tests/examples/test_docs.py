@@ -1,6 +1,7 @@
 """What the pages show works: their Python runs, their commands succeed, their links lead somewhere.
 
-A block is left out where the line before it is ``<!-- not run: why -->``.  Commands run are those of ``console`` blocks.
+A block is left out where the line before it is ``<!-- not run: why -->``.  Commands run are those of ``console`` blocks; where
+one finds something wrong, as it should, the line before its block is ``<!-- exits 1: what it finds -->``.
 """
 
 from __future__ import annotations
@@ -15,16 +16,22 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"(<!-- not run[^\n]*-->\n)?```(python|console)\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(r"(?:<!-- (not run|exits 1)[^\n]*-->\n)?```(python|console)\n(.*?)```", re.DOTALL)
 OWN_TESTS = {"writing-an-operator.md", "tile-vocabulary.md"}  # tests/spec/test_docs.py; a fragment of a class
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    return [text for skip, kind, text in BLOCK.findall(page.read_text()) if kind == language and not skip]
+    return [text for mark, kind, text in BLOCK.findall(page.read_text()) if kind == language and mark != "not run"]
 
 
-COMMANDS = [pytest.param(page, line[2:], id=f"{page.stem}: {line[2:]}") for page in PAGES for text in blocks(page, "console")
-            for line in text.splitlines() if line.startswith("$ ")]  # fmt: skip
+def commands(page: Path) -> list[tuple[str, int]]:
+    """Commands with the exit status that they should have; one may go on over lines that end in a backslash."""
+    found = [(text.replace("\\\n", " "), mark) for mark, kind, text in BLOCK.findall(page.read_text()) if kind == "console"]
+    return [(line[2:], int(mark == "exits 1")) for text, mark in found if mark != "not run" for line in text.splitlines()
+            if line.startswith("$ ")]  # fmt: skip
+
+
+COMMANDS = [pytest.param(page, *x, id=f"{page.stem}: {x[0]}") for page in PAGES for x in commands(page)]
 WITH_PYTHON = [p for p in PAGES if blocks(p, "python") and p.name not in OWN_TESTS]
 
 
@@ -44,14 +51,14 @@ def test_the_python_of_a_page_runs(page: Path, place: Path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("page", "command"), COMMANDS)
-def test_a_command_of_a_page_succeeds(page: Path, command: str, place: Path):
+@pytest.mark.parametrize(("page", "command", "status"), COMMANDS)
+def test_a_command_of_a_page_does_what_it_shows(page: Path, command: str, status: int, place: Path):
     words = shlex.split(command)
     if words[0] != "portakern" or "c:cpu" in command:
         pytest.skip("tests/conformance/test_out_of_tree.py does this")
     done = subprocess.run([sys.executable, "-m", "portakern", *words[1:]], cwd=place, capture_output=True, text=True,
                           timeout=300)  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == status, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
