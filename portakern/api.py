@@ -136,7 +136,7 @@ def inspect(
     Args:
         source: a file (:class:`pathlib.Path`), or the kernel's text.
         targets: names or patterns, as a list or separated by commas.
-        entry: the kernel, or in Triton a host function that launches some; needed where the text holds several.
+        entry: the kernel, or a host function that launches some; needed where the text holds several.
         args: what it is called with, in order: ``"x=bf16[64,128],n=4096,s:f32=0.5"``.  Without it only the code is looked at.
         grid, block, shared_bytes: how it is launched, where the text does not say.
         run: whether to execute it in a simulator, on arrays of random numbers.

@@ -25,6 +25,7 @@ from portakern.ir.tile import BufferType
 from portakern.tools.cache import Cache, digest
 from portakern.tools.process import run_tool
 
+from .arrays import aligned, empty
 from .toolchain import HINT, TIMEOUT_S, choose
 
 if TYPE_CHECKING:
@@ -34,9 +35,6 @@ LANES = Path(__file__).parent / "host" / "lanes.h"
 METHOD = "HIP source on host lanes 1"
 FLAGS = ("-x", "c++", "-std=c++17", "-O2", "-fPIC", "-march=native", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti",
          "-fno-threadsafe-statics", "-fno-stack-protector", "-w", "-include", "lanes.h", "-I", ".")  # fmt: skip
-ALIGNMENT = 256
-"""Of arrays, in bytes: what hipMalloc gives."""
-
 _MACROS = {"gfx90a": ("__GFX9__", "__gfx90a__"), "gfx942": ("__GFX9__", "__gfx942__"), "gfx950": ("__GFX9__", "__gfx950__"),
            "gfx1100": ("__GFX11__", "__gfx1100__"), "gfx1201": ("__GFX12__", "__gfx1201__")}  # fmt: skip
 
@@ -124,7 +122,7 @@ class HostProgram:
 
     def run(self, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> None:
         """Raises :class:`SimulatorError` naming block, wave and lane where the source does what no wave can."""
-        moved = {name: _aligned(b) for name, b in buffers.items()}
+        moved = {name: aligned(b) for name, b in buffers.items()}
         self._execute({name: b.array for name, b in moved.items()}, sizes)
         for name, b in moved.items():
             if b is not buffers[name]:
@@ -139,11 +137,11 @@ class HostProgram:
         given = self.source.by_role("input", "scalar")
         arrays: dict[str, np.ndarray] = {}
         for a, x in zip(given, inputs, strict=True):
-            arrays[a.name] = _empty(np.shape(x), numpy_dtype(a.dtype))
+            arrays[a.name] = empty(np.shape(x), numpy_dtype(a.dtype))
             arrays[a.name][...] = x
         outputs = self.source.by_role("output")
         for a in outputs:
-            arrays[a.name] = _empty(self._shape(a.name, sizes), numpy_dtype(a.dtype))
+            arrays[a.name] = empty(self._shape(a.name, sizes), numpy_dtype(a.dtype))
         self._execute(arrays, sizes)
         results = tuple(arrays[a.name] for a in outputs)
         return results[0] if len(results) == 1 else results
@@ -156,7 +154,7 @@ class HostProgram:
         from portakern.spec.inputs import numpy_dtype
 
         for a in self.source.by_role("temporary"):
-            arrays[a.name] = _empty(self._shape(a.name, sizes), numpy_dtype(a.dtype))  # NaN: what was never written is not read
+            arrays[a.name] = empty(self._shape(a.name, sizes), numpy_dtype(a.dtype))  # NaN: what was never written is not read
         for a in self.source.arrays:
             if a.init is not None:
                 arrays[a.name][...] = a.init
@@ -192,26 +190,3 @@ class HostProgram:
             ctypes.CDLL("libm.so.6", mode=ctypes.RTLD_GLOBAL)  # exp, log and sqrt are left to the C library
             self._loaded = ctypes.CDLL(str(self.library))
         return self._loaded
-
-
-def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-    """A new array that begins where a GPU's allocations do, full of ones (NaN)."""
-    import numpy as np
-
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    storage = np.full(size + ALIGNMENT, 0xFF, np.uint8)
-    start = -storage.ctypes.data % ALIGNMENT
-    return storage[start : start + size].view(dtype).reshape(shape)
-
-
-def _aligned(buffer: HostBuffer) -> HostBuffer:
-    """``buffer``, or a copy of it whose array begins where a GPU's allocations do."""
-    import numpy as np
-
-    if (buffer.storage.ctypes.data + buffer.offset) % ALIGNMENT == 0:
-        return buffer
-    room = np.empty(buffer.storage.size + ALIGNMENT, np.uint8)
-    start = -(room.ctypes.data + buffer.offset) % ALIGNMENT
-    storage = room[start : start + buffer.storage.size]
-    storage[...] = buffer.storage
-    return HostBuffer(buffer.name, storage, buffer.offset, buffer.shape, buffer.dtype)

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what it is called with, in order: arrays by dtype and shape, numbers; BLOCK=128 and num_warps=4 too",
     )
     parser.add_argument("--grid", metavar="X[,Y[,Z]]", help="in blocks, where the text does not say")
-    parser.add_argument("--block", metavar="X[,Y[,Z]]", help="in threads (HIP; default 256)")
+    parser.add_argument("--block", metavar="X[,Y[,Z]]", help="in threads, where a language launches them so (default 256)")
     parser.add_argument("--shared", type=int, default=0, metavar="B", help="bytes of dynamic shared memory")
     parser.add_argument("--no-run", action="store_true", help="do not execute it in a simulator")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the arrays' numbers")

@@ -21,6 +21,7 @@ from portakern.ir.tile import BufferType
 from portakern.launch.dispatch import job_of
 from portakern.tools.cache import Cache, digest
 
+from ..arrays import aligned, empty
 from .arguments import Parameter, dispatch_packet, pack, parameters
 from .program import GENERATIONS, Code, load, native
 
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 VERSION = 1
-ALIGNMENT = 256
-"""Of arrays, in bytes: what hipMalloc gives."""
-
 BUDGET = 200_000_000
 """Instructions a wave may execute before it counts as an endless loop."""
 
@@ -106,7 +104,7 @@ class MachineProgram:
 
     def run(self, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> None:
         """Raises :class:`SimulatorError` with the instruction, workgroup, wave and lane of the first thing that is wrong."""
-        moved = {name: _aligned(b) for name, b in buffers.items()}
+        moved = {name: aligned(b) for name, b in buffers.items()}
         self._execute({name: b.array for name, b in moved.items()}, sizes)
         for name, b in moved.items():
             if b is not buffers[name]:
@@ -120,12 +118,12 @@ class MachineProgram:
 
         arrays: dict[str, np.ndarray] = {}
         for a, x in zip(self.source.by_role("input", "scalar"), inputs, strict=True):
-            arrays[a.name] = _empty(np.shape(x), numpy_dtype(a.dtype))
+            arrays[a.name] = empty(np.shape(x), numpy_dtype(a.dtype))
             arrays[a.name][...] = x
         outputs = self.source.by_role("output")
         for a in outputs:
             shape = tuple(evaluate(n, sizes) for n in a.type.shape) if isinstance(a.type, BufferType) else ()
-            arrays[a.name] = _empty(shape, numpy_dtype(a.dtype))
+            arrays[a.name] = empty(shape, numpy_dtype(a.dtype))
         self._execute(arrays, sizes)
         results = tuple(arrays[a.name] for a in outputs)
         return results[0] if len(results) == 1 else results
@@ -136,7 +134,7 @@ class MachineProgram:
         scalars = {a.name: arrays[a.name] for a in self.source.by_role("scalar")}
         job = job_of(self.source, self.binary, sizes, scalars)
         for name, size in job.temporaries:
-            arrays[name] = _empty((size,), np.dtype(np.uint8))
+            arrays[name] = empty((size,), np.dtype(np.uint8))
         inputs = {a.name for a in self.source.by_role("input")}
         defined = inputs | {a.name for a in self.source.by_role("inout")}
         memory = Memory({n: a for n, a in arrays.items() if n not in scalars}, inputs, defined)
@@ -152,7 +150,7 @@ class MachineProgram:
         code, expected = self._kernel(d)
         values = [memory.value(x) for x in d.args]
         packed, defined = pack(d.kernel, expected, values, code.argument_bytes, d.grid, d.block, d.shared_bytes)
-        segment = _empty((len(packed),), np.dtype(np.uint8))
+        segment = empty((len(packed),), np.dtype(np.uint8))
         segment[...] = np.frombuffer(bytes(packed), np.uint8)
         shadow = np.frombuffer(bytes(defined), np.uint8)
         start = segment.ctypes.data
@@ -228,26 +226,3 @@ class Memory:
             found.append((start, start + a.nbytes, shadow.ctypes.data if shadow is not None and a.nbytes else 0,
                           name not in self.inputs, name))  # fmt: skip
         return found
-
-
-def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-    """A new array that begins where a GPU's allocations do, full of ones (NaN)."""
-    import numpy as np
-
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    storage = np.full(size + ALIGNMENT, 0xFF, np.uint8)
-    start = -storage.ctypes.data % ALIGNMENT
-    return storage[start : start + size].view(dtype).reshape(shape)
-
-
-def _aligned(buffer: HostBuffer) -> HostBuffer:
-    """``buffer``, or a copy of it whose array begins where a GPU's allocations do."""
-    import numpy as np
-
-    if (buffer.storage.ctypes.data + buffer.offset) % ALIGNMENT == 0:
-        return buffer
-    room = np.empty(buffer.storage.size + ALIGNMENT, np.uint8)
-    start = -(room.ctypes.data + buffer.offset) % ALIGNMENT
-    storage = room[start : start + buffer.storage.size]
-    storage[...] = buffer.storage
-    return HostBuffer(buffer.name, storage, buffer.offset, buffer.shape, buffer.dtype)
