@@ -17,6 +17,7 @@ from typing import IO
 from portakern.errors import CompileError, ToolMissing
 
 _GRACE_S = 0.5
+_END_S = 5.0
 _CHUNK = 65536
 
 
@@ -175,7 +176,10 @@ def merged_environment(changes: Mapping[str, str | None] | None) -> dict[str, st
 
 
 def end_process(process: subprocess.Popen[bytes], grace_s: float = _GRACE_S) -> None:
-    """Ends a process and all its descendants: asks first, and kills what is left after ``grace_s``."""
+    """Ends a process and all its descendants: asks first, and kills what is left after ``grace_s``.
+
+    Returns when they have ended; a process that the kernel cannot end (one waiting for a disk) is left after a few seconds.
+    """
     # Looked up first: once their parent is gone, the descendants cannot be found any more.
     family = _descendants(process.pid)
     if process.poll() is None and grace_s > 0:
@@ -190,6 +194,22 @@ def end_process(process: subprocess.Popen[bytes], grace_s: float = _GRACE_S) -> 
         os.killpg(process.pid, signal.SIGKILL)
     process.kill()
     process.wait()
+    _await_end(family)
+
+
+def _await_end(pids: Sequence[int], limit_s: float = _END_S) -> None:
+    """Returns when none of ``pids`` runs any more, or after ``limit_s``: a killed one goes on until it is scheduled."""
+    deadline = time.monotonic() + limit_s
+    while any(is_running(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def is_running(pid: int) -> bool:
+    """Whether /proc knows a process that has not ended; one that nobody has waited for yet has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (OSError, IndexError):
+        return False
 
 
 def _descendants(root: int) -> list[int]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from portakern.errors import CompileError, ToolMissing
-from portakern.tools.process import find_tool, run_tool
+from portakern.tools.process import find_tool, is_running, run_tool
 
 
 def python(code: str, *arguments: str) -> list[str]:
@@ -61,9 +61,9 @@ def test_a_hang_is_ended_with_everything_it_started(tmp_path: Path):
         "time.sleep(60)\n"
     )
     started = time.monotonic()
-    with pytest.raises(CompileError, match=r"did not finish within 0\.7 s") as caught:
-        run_tool(python(code, str(marker)), timeout_s=0.7)
-    assert time.monotonic() - started < 10
+    with pytest.raises(CompileError, match=r"did not finish within 3 s") as caught:
+        run_tool(python(code, str(marker)), timeout_s=3.0)
+    assert time.monotonic() - started < 20
     assert caught.value.kind == "compile-timeout"
     assert "before the hang" in caught.value.log
     assert not is_running(int(marker.read_text()))
@@ -96,10 +96,3 @@ def test_a_child_left_behind_does_not_hold_up_the_result():
     result = run_tool(["sh", "-c", "sleep 20 & echo $!"])
     assert time.monotonic() - started < 10
     os.kill(int(result.stdout), 9)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
