@@ -123,13 +123,6 @@ class HipPrinter(Printer):
     def operand(self, x: p.Operand) -> str:
         return x.name if x.shared is None else self.slot(x.shared, x.slot)
 
-    def on_Dot(self, s: p.Dot) -> list[str]:
-        """Computed f16 may be below the normal range everywhere, which CDNA 2 takes as zero: the header is told."""
-        shared = [x.shared for x in (s.a, s.b) if x.shared is not None]
-        if s.element != "f16" or self.dialect.subgroup == 32 or all(x.why != "computed in registers" for x in shared):
-            return super().on_Dot(s)
-        return [self.dialect.word("dot", "pk::computed", s.acc, self.operand(s.a), self.operand(s.b)) + ";"]
-
     def on_Commit(self, s: p.Commit) -> list[str]:
         return []
 

@@ -287,6 +287,24 @@ inline int permlane_x16(int value, unsigned low, unsigned high) {
 
 inline int first_lane(int value) { return exchange("readfirstlane", value, 0); }
 
+// One bit for each lane that says so.
+struct Vote {
+  bool says;
+  u64 votes;
+};
+
+inline void vote_all(void** operands) {
+  u64 votes = 0;
+  for (int l = 0; l < wave_size; ++l) votes |= u64(static_cast<Vote*>(operands[l])->says) << l;
+  for (int l = 0; l < wave_size; ++l) static_cast<Vote*>(operands[l])->votes = votes;
+}
+
+inline u64 ballot(bool says) {
+  Vote vote{says, 0};
+  collective("ballot", vote_all, vote);
+  return vote.votes;
+}
+
 // The upper half (of every 2 Width lanes) of a changes places with the lower half of b (CDNA 4 ISA guide, V_PERMLANE32_SWAP).
 struct Swapped {
   int v[2];
@@ -478,6 +496,7 @@ template <class T> struct Single { T v; T operator[](int) const { return v; } };
 
 #define __builtin_amdgcn_exp2f(x) __builtin_exp2f(x)
 #define __builtin_amdgcn_fmed3f(x, low, high) __builtin_fminf(__builtin_fmaxf(x, low), high)
+#define __builtin_amdgcn_ballot_w64(says) lanes::ballot(says)
 #define __builtin_amdgcn_readfirstlane(value) lanes::first_lane(value)
 
 #define __amdgpu_buffer_rsrc_t lanes::Buffer

@@ -58,7 +58,8 @@ class Turn:
     ``reads`` half ``half`` of an operand's slice (this step's, or the next one's where ``ahead``) into the registers ``into``.
     ``sends`` is what goes on its way to LDS: (operand, half, steps ahead); or, through registers, what is put into the other
     slot and fetched anew.  ``wait`` is how many copies to LDS may still be under way after that.  ``needs`` names the registers
-    that must have arrived before quarter ``quarter`` is multiplied from the registers rows and ``cols``.
+    that must have arrived before quarter ``quarter`` is multiplied from the registers rows and ``cols``; ``looks`` is whether
+    the wave looks at them (subnormal.h), and so waits for them while it is the other wave that multiplies.
     """
 
     reads: Operand
@@ -70,6 +71,7 @@ class Turn:
     needs: tuple[str, ...]
     quarter: tuple[int, int]
     cols: str
+    looks: bool = False
 
     def __str__(self) -> str:
         step = " of the next slice" if self.ahead else ""
@@ -83,8 +85,13 @@ class Turn:
                 lines.append(f"copy half {half} of {operand.name}, {ahead} steps ahead (memory to LDS)")
         if self.wait is not None:
             lines.append(f"wait until {self.wait} copies are under way")
-        arrive = f"wait for {', '.join(self.needs)}; " if self.needs else ""
-        lines += ["barrier", f"{arrive}multiply quarter {self.quarter} += rows * {self.cols}", "barrier"]
+        arrive = f"wait for {', '.join(self.needs)}" if self.needs else ""
+        multiply = f"multiply quarter {self.quarter} += rows * {self.cols}"
+        if self.looks:
+            lines += [f"{arrive}, and look for subnormal numbers", "barrier", multiply] if arrive else ["barrier", multiply]
+        else:
+            lines += ["barrier", f"{arrive}; {multiply}" if arrive else multiply]
+        lines.append("barrier")
         return "\n".join(lines)
 
 

@@ -146,8 +146,9 @@ def _turn(turn: Turn, slot: str, sends: list[str], acc: str) -> list[str]:
     return [
         f"{_reader(turn.reads)}.read<{turn.half}>({turn.into}, {slot});",
         *sends,
+        *(arrive if turn.looks else []),
         "pk::turn();",
-        *arrive,
+        *([] if turn.looks else arrive),
         f"pk::multiply<{i}, {j}>({acc}, rows, {turn.cols});  // {_OF_TURN[turn.quarter]}",
         "pk::turn();",
     ]

@@ -172,6 +172,11 @@ template <int Mask> PK_FN int shuffle_xor(int value) {
 // The value of lane `from` of this wave (of any lane, where there is none).
 PK_FN int shuffle(int value, int from) { return __builtin_amdgcn_ds_bpermute(from << 2, value); }
 
+#if defined(__GFX9__)
+// One bit for each lane of the wave that says so; the same in all of them.
+PK_FN uint64_t ballot(bool says) { return __builtin_amdgcn_ballot_w64(says); }
+#endif
+
 // ---- matrix instructions ------------------------------------------------------------------------------------------
 //
 // All compute a tile d += x y, of 16 x 16 where nothing else is said.  Lane l holds of the accumulator the column l % 16, and

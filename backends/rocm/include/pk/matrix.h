@@ -1,6 +1,7 @@
 // Matrix products: operands in LDS, fragments, and the products themselves on the matrix cores.
 #pragma once
 
+#include "pk/subnormal.h"
 #include "pk/tile.h"
 
 namespace pk {
@@ -258,58 +259,54 @@ template <class Step, class T, class L> PK_FN auto fragment_of(const Tile<T, L>&
   return out;
 }
 
-// One step of a product whose left operand was computed (probabilities, say).
-//
-// CDNA 2 takes f16 below the normal range as zero (AMD Instinct MI200 ISA guide, and ROCm's notes on precision): what was computed
-// may be small everywhere, so there it is multiplied as floats, one depth of every lane at a time.
-template <class Acc, class V> PK_FN Acc computed_step(Acc d, V x, V y) {
-#if defined(__gfx90a__)
-  if constexpr (same<V, f16x8>) {
-#pragma unroll
-    for (int k = 0; k < 8; ++k) {
-      const float a = static_cast<float>(x[k]), b = static_cast<float>(y[k]);
-      if constexpr (same<Acc, f32x16>) d = __builtin_amdgcn_mfma_f32_32x32x2f32(a, b, d, 0, 0, 0);
-      else d = __builtin_amdgcn_mfma_f32_16x16x4f32(a, b, d, 0, 0, 0);
-    }
-    return d;
-  }
-#endif
-  return matrix_step(d, x, y);
-}
-
 // acc += x y for all tiles of the wave; `left(i)` and `right(first)` give fragments of one step.
-template <bool Computed = false, class Sum, class L, class Left, class Right>
-PK_FN void multiply(Tile<Sum, L>& acc, Left left, Right right) {
+template <class Sum, class L, class Left, class Right> PK_FN void multiply(Tile<Sum, L>& acc, Left left, Right right) {
   using Acc = MatrixAccumulator<Sum, edge_of<L>>;
+  using V = decltype(right(0));
   constexpr int per = sizeof(Acc) / sizeof(Sum), tiles_m = L::row_slots, tiles_n = L::col_slots / per;
-  const auto step = [&](int i, int j, auto x, auto y) {
+  const auto step = [&](int i, int j, V x, V y, auto product) PK_INLINE {
     Acc d;
     __builtin_memcpy(&d, &acc.v[i][j * per], sizeof d);
-    if constexpr (Computed) d = computed_step(d, x, y);
-    else d = matrix_step(d, x, y);
+    d = product(d, x, y);
     __builtin_memcpy(&acc.v[i][j * per], &d, sizeof d);
   };
-  const auto column = [&](int j) { return right(L::Col::wave_own() + L::Col::fixed(j * per)); };
-  // The shorter side is held, the other one passes by.
-  if constexpr (tiles_n <= tiles_m) {
-    decltype(right(0)) x[tiles_n];
+  const auto plain = [](Acc d, V x, V y) PK_INLINE { return matrix_step(d, x, y); };
+  const auto column = [&](int j) PK_INLINE { return right(L::Col::wave_own() + L::Col::fixed(j * per)); };
+  if constexpr (flushes<V>) {  // both sides are looked at before the first product
+    V x[tiles_n], y[tiles_m];
+    Subnormals<V> seen;
+#pragma unroll
+    for (int j = 0; j < tiles_n; ++j) seen.look(x[j] = column(j));
+#pragma unroll
+    for (int i = 0; i < tiles_m; ++i) seen.look(y[i] = left(i));
+    const auto all = [&](auto product) PK_INLINE {
+#pragma unroll
+      for (int i = 0; i < tiles_m; ++i) {
+#pragma unroll
+        for (int j = 0; j < tiles_n; ++j) step(i, j, x[j], y[i], product);
+      }
+    };
+    by_floats_if_any(seen.lanes(), [&] PK_INLINE { all([](Acc d, V x, V y) PK_INLINE { return matrix_step_as_floats(d, x, y); }); },
+                     [&] PK_INLINE { all(plain); });
+  } else if constexpr (tiles_n <= tiles_m) {  // the shorter side is held, the other one passes by
+    V x[tiles_n];
 #pragma unroll
     for (int j = 0; j < tiles_n; ++j) x[j] = column(j);
 #pragma unroll
     for (int i = 0; i < tiles_m; ++i) {
-      const auto y = left(i);
+      const V y = left(i);
 #pragma unroll
-      for (int j = 0; j < tiles_n; ++j) step(i, j, x[j], y);
+      for (int j = 0; j < tiles_n; ++j) step(i, j, x[j], y, plain);
     }
   } else {
-    decltype(left(0)) y[tiles_m];
+    V y[tiles_m];
 #pragma unroll
     for (int i = 0; i < tiles_m; ++i) y[i] = left(i);
 #pragma unroll
     for (int j = 0; j < tiles_n; ++j) {
-      const auto x = column(j);
+      const V x = column(j);
 #pragma unroll
-      for (int i = 0; i < tiles_m; ++i) step(i, j, x, y[i]);
+      for (int i = 0; i < tiles_m; ++i) step(i, j, x, y[i], plain);
     }
   }
 }
@@ -348,19 +345,17 @@ template <class L, class A, class B> PK_FN void multiply_by_fma(Tile<float, L>& 
 
 }  // namespace detail
 
-struct computed {};  // names products one of whose operands was computed
-
 // acc += a b, both operands in LDS: a is m x k, b is k x n, whichever way they lie.  `As` may name what the elements are taken
-// as (xf32 for floats), or say that an operand was computed.
+// as (xf32 for floats).
 template <class As = void, class Sum, class L, class A, class B> PK_FN void dot(Tile<Sum, L>& acc, const A& a, const B& b) {
-  using T = choose<same<As, void> || same<As, computed>, typename B::Element, As>;
+  using T = choose<same<As, void>, typename B::Element, As>;
   static_assert(A::free == L::rows && B::free == L::cols && A::depth == B::depth, "m x k times k x n");
   if constexpr (has_matrix<T>) {
     using Step = Fragment<T, edge_of<L>>;
     static_assert(A::depth % Step::k == 0, "the depth is a multiple of a matrix step's");
 #pragma unroll
     for (int step = 0; step < A::depth / Step::k; ++step) {
-      detail::multiply<same<As, computed>>(
+      detail::multiply(
           acc, [&](int i) { return detail::fragment<Step>(a, L::Row::wave_own() + L::Row::fixed(i), step); },
           [&](int first) { return detail::fragment<Step>(b, first, step); });
     }
@@ -375,11 +370,10 @@ template <class L, class T, class LA, class B> PK_FN void dot(Tile<float, L>& ac
   static_assert(LA::rows == L::rows && B::free == L::cols && LA::cols == B::depth, "m x k times k x n");
   static_assert(same<typename LA::Row, typename L::Row> && LA::Col::waves == 1, "a wave holds its rows whole");
   using Step = Fragment<T, edge_of<L>>;
-  constexpr bool computed = LA::Col::vector < Step::k / Step::lanes;  // not loaded as fragments are
   static_assert(LA::cols % Step::k == 0, "the depth is a multiple of a matrix step's");
 #pragma unroll
   for (int step = 0; step < LA::cols / Step::k; ++step) {
-    detail::multiply<computed>(
+    detail::multiply(
         acc, [&](int i) { return detail::fragment_of<Step>(a, i, step); },
         [&](int first) { return detail::fragment_like<Step, LA>(b, first, step); });
   }

@@ -24,15 +24,25 @@ using Quarters = Layout<Spread<R, 1, 16, 1, R / 2 / WavesM / 16, WavesM, wave * 
 namespace detail {
 
 // One matrix instruction of a quarter: number N of them, step by step.
-template <int I, int J, int N, class L, class T, int TM, int TN, int Steps>
+template <int I, int J, int N, bool AsFloats = false, class L, class T, int TM, int TN, int Steps>
 PK_FN void one_of(Tile<float, L>& acc, const Part<T, TM, Steps>& rows, const Part<T, TN, Steps>& cols) {
-  using Step = typename Fragment<T>::type;
+  using V = typename Fragment<T>::type;
   constexpr int s = N / (TM * TN), i = N / TN % TM, j = N % TN;
   f32x4 d;
   float* const at = &acc.v[I * TM + i][(J * TN + j) * 4];
   __builtin_memcpy(&d, at, sizeof d);
-  d = matrix_step(d, bitcast<Step>(cols.v[j][s]), bitcast<Step>(rows.v[i][s]));
+  const V x = bitcast<V>(cols.v[j][s]), y = bitcast<V>(rows.v[i][s]);
+  if constexpr (AsFloats) d = matrix_step_as_floats(d, x, y);
+  else d = matrix_step(d, x, y);
   __builtin_memcpy(at, &d, sizeof d);
+}
+
+template <int I, int J, int N = 0, class L, class T, int TM, int TN, int Steps>
+PK_FN void multiply_as_floats(Tile<float, L>& acc, const Part<T, TM, Steps>& rows, const Part<T, TN, Steps>& cols) {
+  if constexpr (N < TM * TN * Steps) {
+    one_of<I, J, N, true>(acc, rows, cols);
+    multiply_as_floats<I, J, N + 1>(acc, rows, cols);
+  }
 }
 
 // Pieces First to Last of all that is to be done besides.
@@ -67,7 +77,12 @@ PK_FN void multiply_from(Tile<float, L>& acc, const Part<T, TM, Steps>& rows, co
 template <int I, int J, class L, class T, int TM, int TN, int Steps>
 PK_FN void multiply(Tile<float, L>& acc, const Part<T, TM, Steps>& rows, const Part<T, TN, Steps>& cols) {
   __builtin_amdgcn_s_setprio(1);
-  detail::multiply_from<I, J>(acc, rows, cols);
+  if constexpr (flushes<typename Fragment<T>::type>) {
+    by_floats_if_any(rows.small | cols.small, [&] PK_INLINE { detail::multiply_as_floats<I, J>(acc, rows, cols); },
+                     [&] PK_INLINE { detail::multiply_from<I, J>(acc, rows, cols); });
+  } else {
+    detail::multiply_from<I, J>(acc, rows, cols);
+  }
   __builtin_amdgcn_s_setprio(0);
 }
 

@@ -40,10 +40,12 @@ template <class T, int R, int C, Depth D, int Parts, int Threads = 8 * wave> str
   }
 };
 
-// What a lane holds of one half: `Tiles` tiles of 16 by `Steps` steps of 32 deep, 8 elements of each.
+// What a lane holds of one half: `Tiles` tiles of 16 by `Steps` steps of 32 deep, 8 elements of each.  `small` tells
+// which lanes of the wave hold subnormal ones, where that matters (subnormal.h).
 template <class T, int Tiles, int Steps> struct Part {
   using Element = T;
   i32x4 v[Tiles][Steps];
+  uint64_t small = 0;
 };
 
 // How wave number `part` of those that share a half reads its part of it.
@@ -99,17 +101,32 @@ template <class S> struct Reader {
   }
 };
 
-// What this wave reads of LDS has arrived, and the fragments may be used.
-template <class... Parts> PK_FN void arrived(Parts&... parts) {
-  wait_for_lds();
-  const auto release = [](auto& part) {
+namespace detail {
+
+template <class T, int Tiles, int Steps> PK_FN void release(Part<T, Tiles, Steps>& part) {
+#pragma unroll
+  for (auto& tile : part.v) {
+#pragma unroll
+    for (i32x4& x : tile) after_wait(x);
+  }
+  using V = typename Fragment<T>::type;
+  if constexpr (flushes<V>) {
+    Subnormals<V> seen;
 #pragma unroll
     for (auto& tile : part.v) {
 #pragma unroll
-      for (i32x4& x : tile) after_wait(x);
+      for (i32x4& x : tile) seen.look(bitcast<V>(x));
     }
-  };
-  (release(parts), ...);
+    part.small = seen.lanes();
+  }
+}
+
+}  // namespace detail
+
+// What this wave reads of LDS has arrived, and the fragments may be used.
+template <class... Parts> PK_FN void arrived(Parts&... parts) {
+  wait_for_lds();
+  (detail::release(parts), ...);
 }
 
 }  // namespace pk
