@@ -295,6 +295,8 @@ class Executable(Protocol):
         prepare(inputs, sizes, outputs=None) -> Prepared   # outputs: arrays to write, new ones where None; checked like inputs
         specialise(inputs, sizes) -> Callable[[Sequence[Any]], Any]
         # `call` for arrays that are like these in library, device, dtype, shape, strides and alignment: checks nothing again
+
+    An attribute ``method`` is optional too: what its runs went through so far, where that differs from run to run.
     """
 
     guards: bool
@@ -389,10 +391,11 @@ class Fill:
 @dataclass(frozen=True)
 class Job:
     """What a source does on a machine at given sizes: steps in order, over the operator's arrays and ``temporaries``
-    (name and bytes)."""
+    (name and bytes).  ``sizes`` are the values of open dims, for an estimator that reads the launches itself."""
 
     steps: tuple[Dispatch | Fill, ...]
     temporaries: tuple[tuple[str, int], ...] = ()
+    sizes: tuple[tuple[str, int], ...] = ()
 
     @property
     def dispatches(self) -> tuple[Dispatch, ...]:

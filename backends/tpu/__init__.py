@@ -6,16 +6,26 @@ generation that need not be there (:mod:`.toolchain`), and Pallas's interpreters
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from portakern.backend import Backend, Language
+from portakern.backend import Backend, Binary, Job, Language, Source
 
 from .adopt import CONVENTION, adopt
+from .bare import bare
 from .emitter import PallasEmitter
 from .environment import ENVIRONMENT
+from .estimate.estimator import LibtpuEstimator
 from .interpreter import PallasInterpreter
 from .schedules import OPTIONS, schedules
 from .toolchain import LibtpuToolchain
+
+
+def jobs(source: Source, binary: Binary, sizes: Mapping[str, int], values: Mapping[str, Any]) -> Job:
+    """What a program launches is in its text, which the estimator traces: here are its sizes."""
+    return Job((), sizes=tuple(sizes.items()))
+
 
 pallas = Language(
     name="pallas",
@@ -27,9 +37,11 @@ pallas = Language(
     options=OPTIONS,
     toolchain=LibtpuToolchain(),
     simulator=PallasInterpreter(),
+    estimator=LibtpuEstimator(),
     environment=ENVIRONMENT,
     convention=CONVENTION,
     adopt=adopt,
+    bare=bare,
 )
 
 backend = Backend("tpu", (pallas,), Path(__file__).parent / "devices")

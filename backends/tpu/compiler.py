@@ -12,11 +12,13 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from portakern.backend import Binary, Resources, Source
+from portakern.errors import CompileError
 from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
 
@@ -72,15 +74,29 @@ def compile_source(source: Source) -> Binary:
 def _compile(source: Source, folder: Path) -> Binary:
     what = f"{source.operator} for {source.target.device.name}"
     function = entry_function(source)
-    options = dict(source.options)
     try:
-        compiled = _ahead_of_time(function, source)
+        arguments = arguments_of(source)
+        refuse_interpreted(function, arguments, what)
+        compiled = ahead_of_time(function, arguments, source.target.device.isa)
         data = _serialize(compiled)
+    except CompileError:
+        raise
     except Exception as error:
         message = f"{type(error).__name__}: {error}\n{_traceback(error)}"
-        raise explain(message, what, dict(options.get("origins", ())), file_name(source)) from None
+        raise explain(message, what, dict(dict(source.options).get("origins", ())), file_name(source)) from None
     return Binary("tpu-executable", data, tool_name(), _resources(compiled, folder), _assembly(folder),
                   log=_sizes_note(source))
+
+
+def refuse_interpreted(function: Any, arguments: Sequence[Any], what: str) -> None:
+    """Raise :class:`CompileError` where the text asks for an interpreter: XLA would compile that, and no kernel."""
+    from .traced import calls_of, trace
+
+    for call in calls_of(trace(function, arguments), arguments):
+        if call.interpreted:
+            raise CompileError(f"{what}: {call.name} asks to be interpreted, so there is no kernel to compile",
+                               "call pl.pallas_call without interpret=; portakern interprets it by itself", call.where,
+                               kind="compile-interpret")  # fmt: skip
 
 
 def typical_sizes(source: Source) -> dict[str, int]:
@@ -93,30 +109,40 @@ def _sizes_note(source: Source) -> str:
     return f"compiled for {', '.join(f'{k}={v}' for k, v in sizes.items())}" if sizes else ""
 
 
-def _ahead_of_time(function: Any, source: Source) -> Any:
-    """Lower and compile with row-major layouts pinned, or XLA would add copies around the kernel."""
+def arguments_of(source: Source) -> list[Any]:
+    """Shapes and dtypes that the entry is called with; open dims take their typical sizes."""
     import jax
-    from jax.experimental.layout import Format, Layout
 
     from .arrays import jax_dtype
 
-    device = _device(source.target.device.isa)
-    sharding = jax.sharding.SingleDeviceSharding(device)
     sizes = typical_sizes(source)
+    found = []
+    for a in source.by_role("input", "scalar"):
+        shape = tuple(evaluate(s, sizes) for s in a.type.shape) if isinstance(a.type, BufferType) else ()
+        found.append(jax.ShapeDtypeStruct(shape, jax_dtype("i32" if a.dtype == "i64" else a.dtype)))
+    return found
+
+
+def ahead_of_time(function: Any, arguments: Sequence[Any], isa: str, options: Mapping[str, Any] | None = None) -> Any:
+    """What jax compiles ``function`` to for a generation, with row-major layouts pinned, or XLA would add copies around it.
+
+    ``options`` go to XLA.  Raises whatever jax, Mosaic and libtpu raise.
+    """
+    import jax
+    from jax.experimental.layout import Format, Layout
+
+    device = _device(isa)
+    sharding = jax.sharding.SingleDeviceSharding(device)
 
     def row_major(rank: int) -> Any:
         return Format(Layout(major_to_minor=tuple(range(rank))), sharding)
 
-    args = []
-    for a in source.by_role("input", "scalar"):
-        shape = tuple(evaluate(s, sizes) for s in a.type.shape) if isinstance(a.type, BufferType) else ()
-        args.append(jax.ShapeDtypeStruct(shape, jax_dtype("i32" if a.dtype == "i64" else a.dtype)))
     # Lowering asks the default device for its generation.
     with jax.default_device(device):
-        out = jax.eval_shape(function, *args)
-        jitted = jax.jit(function, in_shardings=tuple(row_major(len(a.shape)) for a in args),
+        out = jax.eval_shape(function, *arguments)
+        jitted = jax.jit(function, in_shardings=tuple(row_major(len(a.shape)) for a in arguments),
                          out_shardings=jax.tree.map(lambda o: row_major(len(o.shape)), out))
-        return jitted.lower(*args).compile()
+        return jitted.lower(*arguments).compile(compiler_options=dict(options) if options else None)
 
 
 def _serialize(compiled: Any) -> bytes:

@@ -1,40 +1,49 @@
-"""Pallas's interpreters on the CPU, as the simulator of this backend (evidence ``interpreted``).
+"""Pallas's interpreters on the CPU, as the simulator of this backend (evidence ``interpreted``), stage by stage.
 
-Two interpreters execute the source.  The fast one runs blocks as jax operations.  The strict one
-(``pltpu.InterpretParams``) models the memories of a TPU: scratch starts as NaN and an access outside a buffer raises; it
-is used where the grid is small.  Both run f32 dots exactly and sum bf16 products in f32, and neither models the rounding
-or the order of a matrix unit.  The source holds no word of them: ``pl.pallas_call`` is replaced while it is traced.
+``grid``         the index maps walked at every step, at any size (:mod:`.grids`)
+``interpreter``  the source executed: small arrays in the interpreter that models a TPU's memories, large ones in the plain one
+``memory``       what the former says: memory read before it was written, accesses outside, copies not waited for
+``races``        small arrays once more on two cores, in another order, under a race detector: the same bits must come out
+
+Dots of f32 that ask for no precision are rounded as a TPU would (:mod:`.precision`); sums of products are in f32, and neither
+interpreter models the order of a matrix unit.  The source holds no word of any of it.
 """
 
 from __future__ import annotations
 
-import functools
+import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from portakern.backend import Availability, Binary, HostBuffer, Source, Target
 from portakern.errors import PortakernError, RuntimeFault
+from portakern.tools.cache import Cache, digest
 
 from .environment import HINT, package_version
+from .findings import Finding, fault
 
 STRICT_ELEMENTS = 65536
-"""Inputs and outputs of up to this many elements in all run in the strict interpreter, which is several times slower."""
+"""Inputs and outputs of up to this many elements in all run in the interpreter that models memories, several times slower."""
+
+RACE_STEPS = 160
+"""Kernels whose grids have more steps are not run on two cores: the detector compares every access with all before it."""
 
 
 class PallasInterpreter:
     """Runs a Pallas source on the CPU."""
 
     evidence = "interpreted"
+    alone = True
 
     def available(self, target: Target) -> Availability:
         jax = package_version("jax")
         return Availability(jax is not None, f"Pallas interpreter of jax {jax}" if jax else f"jax not installed: {HINT}")
 
     def method(self, target: Target) -> str:
-        return (f"Pallas interpreter of jax {package_version('jax')} on the CPU; up to {STRICT_ELEMENTS} elements in its "
-                "TPU mode (NaN in unwritten memory, out-of-bounds accesses raise)")
+        return f"Pallas interpreter of jax {package_version('jax')} on the CPU"
 
     def load(self, source: Source, binary: Binary | None) -> Interpreted:
         return Interpreted(source)
@@ -46,17 +55,33 @@ class Interpreted:
     guards = False
 
     def __init__(self, source: Source) -> None:
-        from .load import entry_function
+        from .load import entry_function, example_inputs
 
         self.source = source
         self.function = entry_function(source)
+        self.example = example_inputs(source)
+        self._prepared: dict[Any, _Shaped] = {}
+
+    @property
+    def method(self) -> str:
+        """Which stages the runs so far went through."""
+        said = list(dict.fromkeys(word for shaped in self._prepared.values() for word in shaped.done))
+        return "; ".join(said)
 
     def run(self, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> None:
-        """Interpret once; outputs are written into their buffers.  Raises :class:`RuntimeFault`."""
-        arrays = [_narrow(buffers[a.name].array) for a in self.source.by_role("input", "scalar")]
+        """Interpret once; outputs are written into their buffers.  Raises :class:`RuntimeFault`.
+
+        A source that declares no outputs belongs to no operator: there is nothing to compare its results with but themselves,
+        so more is run (see :meth:`_Shaped.alone`).
+        """
         outputs = self.source.by_role("output")
-        total = sum(b.array.size for b in buffers.values())
-        results = self._interpret(arrays, strict=total <= STRICT_ELEMENTS)
+        inputs = self.source.by_role("input", "scalar")
+        arrays = list(self.example) if self.example is not None else [_narrow(buffers[a.name].array) for a in inputs]
+        shaped = self._shaped(arrays)
+        if not outputs:
+            shaped.alone(arrays)
+            return
+        results = shaped.run(arrays)
         if len(results) != len(outputs):
             raise RuntimeFault(f"{self.source.entry} returned {len(results)} arrays, the operator has {len(outputs)} outputs")
         for array, result in zip(outputs, results, strict=True):
@@ -69,39 +94,164 @@ class Interpreted:
     def call(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Any:
         """Interpret on arrays of any library; outputs come back as arrays of the first input's library."""
         arrays = [_narrow(_numpy(x)) for x in inputs]
-        total = sum(a.size for a in arrays)
-        results = tuple(_like(inputs[0], r) for r in self._interpret(arrays, strict=total <= STRICT_ELEMENTS))
+        results = tuple(_like(inputs[0], r) for r in self._shaped(arrays).run(arrays))
         return results[0] if len(results) == 1 else results
 
-    def _interpret(self, arrays: Sequence[np.ndarray], strict: bool) -> tuple[np.ndarray, ...]:
-        import jax
-        from jax.experimental.pallas import tpu as pltpu
+    def _shaped(self, arrays: Sequence[np.ndarray]) -> _Shaped:
+        key = tuple((x.shape, x.dtype) for x in arrays)
+        if key not in self._prepared:
+            self._prepared[key] = _Shaped(self.source, self.function, arrays)
+        return self._prepared[key]
 
-        from .load import interpreted
+
+class _Shaped:
+    """The source at fixed shapes: its kernels, and an interpretation for each mode that was asked for."""
+
+    def __init__(self, source: Source, function: Any, arrays: Sequence[np.ndarray]) -> None:
+        from .traced import calls_of, trace
+
+        self.source, self.function = source, function
+        self.done: list[str] = []
+        self.modes: dict[str, Any] = {}
+        with _explained(source):
+            jaxpr = trace(function, arrays)
+            self.calls = calls_of(jaxpr, arrays)
+        elements = sum(math.prod(v.aval.shape) for v in (*jaxpr.jaxpr.invars, *jaxpr.jaxpr.outvars))
+        self.small = elements <= STRICT_ELEMENTS
+        self._walk()
+
+    def _walk(self) -> None:
+        from .grids import walk
+
+        walks = [walk(call) for call in self.calls]
+        if found := [f for w in walks for f in w.findings]:
+            raise fault(found)
+        if self.calls:
+            self.done += ["grids walked", *(f"not walked: {w.skipped}" for w in walks if w.skipped)]
+
+    def run(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        """The results; what the stages find is raised."""
+        first = not self.modes
+        mode = "memory" if self.small and self.calls else "plain"
+        results = self._results(mode, arrays)
+        if mode == "memory":
+            self._unwritten(arrays, results)
+            if first and self._shared():
+                self._on_two_cores(arrays, results)
+        return results
+
+    def alone(self, arrays: Sequence[np.ndarray]) -> None:
+        """All stages, whatever they cost up to the limits, with no oracle: NaN must not come of finite numbers, zeros in
+        place of what was never written must change nothing, nor must another order on two cores."""
+        results = self.run(arrays)
+        if not self.small:
+            self.done.append(f"more than {STRICT_ELEMENTS} elements: neither memory nor races were looked at")
+        if self.small and self.calls:
+            self._unwritten(arrays, results, always=True)
+        finite = all(np.isfinite(_floats(a)).all() for a in arrays)
+        for n, result in enumerate(results):
+            if finite and (count := int(np.isnan(_floats(result)).sum())):
+                raise fault([Finding("interpreter", "nan", f"output {n} holds {count} NaN though every input is finite",
+                                     "mask what lies past the end of a ragged axis")])  # fmt: skip
+
+    def _results(self, mode: str, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        from .modes import SAID, Interpretation
+
+        if mode not in self.modes:
+            with _explained(self.source):
+                self.modes[mode] = Interpretation(self.function, arrays, mode)
+            self.done.append(SAID[mode])
+            if lines := self.modes[mode].roundings:
+                self.done.append(f"f32 dots at default precision rounded to bf16 as a TPU does ({', '.join(lines[:3])})")
+        ran = self.modes[mode].run(arrays)
+        if ran.findings:
+            raise fault(ran.findings)
+        if ran.error:
+            raise RuntimeFault(f"{self.source.operator} in the Pallas interpreter: {ran.error[:1000]}")
+        return ran.results
+
+    def _unwritten(self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray], always: bool = False) -> None:
+        """NaN where finite numbers came in may be memory that was never written: zeros in its place would tell."""
+        suspicious = any(np.isnan(_floats(r)).any() for r in results) and all(np.isfinite(_floats(a)).all() for a in arrays)
+        if not (suspicious or always):
+            return
+        other = self._results("zeros", arrays)
+        for n, (x, y) in enumerate(zip(results, other, strict=True)):
+            if not _same(x, y):
+                raise fault([Finding(
+                    "memory", "unwritten",
+                    f"output {n} depends on memory that was never written: {_differing(x, y)} of {x.size} elements change with "
+                    "what it held",
+                    "write scratch and accumulators on the first step of the reduction, mask both operands of a dot past the "
+                    "end of a ragged axis", self.calls[0].where)])  # fmt: skip
+
+    def _shared(self) -> bool:
+        """Whether there is work that cores share or copies that the kernel makes, on grids small enough."""
+        from .traced import copies
 
         try:
-            with interpreted(strict), jax.default_device(jax.devices("cpu")[0]):
-                results = jax.block_until_ready(self._jitted(strict)(*arrays))
-        except PortakernError:
-            raise
-        except Exception as error:
-            if strict:
-                pltpu.reset_tpu_interpret_mode_state()
+            steps = [math.prod(c.grid) for c in self.calls]
+        except RuntimeFault:
+            return False
+        shared = any("parallel" in s.lower() and n > 1 for c in self.calls for s, n in zip(c.semantics, c.grid, strict=True))
+        if not shared and not any(map(copies, self.calls)):
+            return False
+        if max(steps) > RACE_STEPS:
+            self.done.append(f"races not looked for: more than {RACE_STEPS} steps")
+            return False
+        return True
+
+    def _on_two_cores(self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
+        """Nothing here depends on the generation, so what passed is not run again for another one with the same text."""
+        from .modes import SAID
+
+        key = self._race_key(arrays)
+        if Cache().get(key) is not None:
+            self.done.append(SAID["races"])
+            return
+        for n, (x, y) in enumerate(zip(results, self._results("races", arrays), strict=True)):
+            if not _same(x, y):
+                raise fault([Finding(
+                    "races", "order", f"output {n} differs in {_differing(x, y)} of {x.size} elements when two cores share the "
+                    "parallel axes", 'what is carried from step to step belongs to an axis that is declared "arbitrary"',
+                    self.calls[0].where)])  # fmt: skip
+        Cache().put(key, b"passed")
+
+    def _race_key(self, arrays: Sequence[np.ndarray]) -> str:
+        given = [(x.shape, str(x.dtype), digest(x.tobytes())) for x in arrays]
+        ours = [(Path(__file__).parent / f"{name}.py").read_bytes() for name in ("interpreter", "modes", "precision", "traced")]
+        return digest("pallas races", self.source.text, self.source.entry, given, str(package_version("jax")), *ours)
+
+
+class _explained:
+    """Failures of tracing, said as faults of the kernel."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, Exception) and not isinstance(error, PortakernError):
             raise RuntimeFault(f"{self.source.operator} in the Pallas interpreter: {type(error).__name__}: "
-                               f"{str(error)[:1000]}") from error
-        return tuple(np.asarray(r) for r in (results if isinstance(results, tuple | list) else (results,)))
+                               f"{str(error)[:1000]}") from error  # fmt: skip
 
-    @functools.cached_property
-    def _compiled(self) -> dict[bool, Any]:
-        return {}
 
-    def _jitted(self, strict: bool) -> Any:
-        """The entry under ``jax.jit``; one for each interpreter, since the choice is made as it is traced."""
-        import jax
+def _floats(x: np.ndarray) -> np.ndarray:
+    """``x`` where it can hold NaN, else nothing."""
+    return x.astype(np.float64) if x.dtype.kind in "fV" else np.zeros(0)
 
-        if strict not in self._compiled:
-            self._compiled[strict] = jax.jit(lambda *args: self.function(*args))
-        return self._compiled[strict]
+
+def _same(x: np.ndarray, y: np.ndarray) -> bool:
+    return _differing(x, y) == 0
+
+
+def _differing(x: np.ndarray, y: np.ndarray) -> int:
+    """Elements that differ; NaN is like NaN."""
+    if x.dtype.kind in "fV":
+        a, b = x.astype(np.float64), y.astype(np.float64)
+        return int((~((a == b) | (np.isnan(a) & np.isnan(b)))).sum())
+    return int((x != y).sum())
 
 
 def _narrow(x: np.ndarray) -> np.ndarray:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import linecache
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import ModuleType
+from collections.abc import Callable
+from types import FunctionType, ModuleType
 from typing import Any
+
+import numpy as np
 
 from portakern.backend import Source
 from portakern.errors import CompileError
 
 
 def file_name(source: Source) -> str:
-    """What tracebacks call the source."""
-    return f"<{source.operator} {source.digest[:12]}>.py"
+    """What tracebacks call the source: the user's own file where it is one."""
+    return dict(source.options).get("file") or f"<{source.operator} {source.digest[:12]}>.py"
 
 
 def entry_function(source: Source) -> Callable[..., Any]:
@@ -37,27 +38,18 @@ def entry_function(source: Source) -> Callable[..., Any]:
     if not callable(function):
         raise CompileError(f"{source.operator}: the source defines no function {source.entry}",
                            hint=f"define `def {source.entry}(...)`, or name the entry", kind="compile-entry")
+    if isinstance(function, FunctionType):
+        function.__name__ = source.operator  # what jax calls the program, and kernels without a name of their own
     return function
 
 
-@contextmanager
-def interpreted(strict: bool) -> Iterator[None]:
-    """Every ``pl.pallas_call`` traced inside runs in Pallas's interpreter, though the source says nothing of it.
-
-    ``strict`` takes the interpreter that models a TPU's memories: reading what was never written gives NaN, and reading
-    or writing outside a buffer raises.
-    """
-    from jax.experimental import pallas as pl
-    from jax.experimental.pallas import tpu as pltpu
-
-    real = pl.pallas_call
-    mode: Any = pltpu.InterpretParams(uninitialized_memory="nan", out_of_bounds_reads="raise") if strict else True
-
-    def interpreting(*args: Any, **kwargs: Any) -> Any:
-        return real(*args, **{**kwargs, "interpret": mode})
-
-    pl.pallas_call = interpreting
-    try:
-        yield
-    finally:
-        pl.pallas_call = real
+def example_inputs(source: Source) -> tuple[Any, ...] | None:
+    """The arrays that a text from elsewhere brings for its own kernel, where it does and is asked to (:mod:`.bare`)."""
+    name = dict(source.options).get("example")
+    if not name:
+        return None
+    found = getattr(sys.modules[f"portakern_{source.digest[:12]}"], name)()
+    arrays = tuple(np.asarray(x) for x in (found if isinstance(found, tuple | list) else (found,)))
+    if any(a.dtype.kind == "O" for a in arrays):
+        raise CompileError(f"{name}() of {source.operator} gives something that is no array", kind="compile-entry")
+    return arrays

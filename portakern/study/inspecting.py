@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from portakern.backend import Bare, Binary, Given, HostBuffer, Source, Target
+from portakern.backend import Bare, Binary, Given, HostBuffer, Simulator, Source, Target
 from portakern.dtypes import DTYPES
 from portakern.errors import PortakernError, SimulatorError, ToolMissing, UsageError
+from portakern.launch.packing import shape_of
 from portakern.registry import registry
 from portakern.study import steps
 from portakern.study.row import estimate_dict, resources_of
@@ -77,7 +78,7 @@ def examine(kernel: Bare, target_name: str, seed: int = 0, run: bool = True) -> 
     finding = replace(
         finding, tool=binary.tool, kernels=tuple(map(resources_of, binary.resources)), assembly=binary.assembly or ""
     )
-    if not kernel.arguments:
+    if not kernel.arguments and not source.arrays:
         return replace(finding, notes=("neither estimated nor run: its arguments are not given (--args, --grid)",))
     finding = _estimated(finding, kernel, source, binary)
     return _ran(finding, kernel, source, binary, seed) if run else finding
@@ -119,8 +120,7 @@ def _estimated(finding: Finding, kernel: Bare, source: Source, binary: Binary) -
 
 
 def _ran(finding: Finding, kernel: Bare, source: Source, binary: Binary, seed: int) -> Finding:
-    machine = registry().machine(source.target)
-    simulator = machine.simulator if machine is not None else None
+    simulator = _simulator(source.target)
     if simulator is None:
         return replace(
             finding, notes=(*finding.notes, f"not run: nothing here executes machine code of {source.target.device.name}")
@@ -129,7 +129,8 @@ def _ran(finding: Finding, kernel: Bare, source: Source, binary: Binary, seed: i
         return replace(finding, notes=(*finding.notes, f"not run: {available.detail}"))
     finding = replace(finding, ran=simulator.method(source.target))
     try:
-        simulator.load(source, binary).run(_buffers(kernel, seed), {})
+        executable = simulator.load(source, binary)
+        executable.run(_buffers(kernel, source, seed), {})
     except SimulatorError as error:
         if error.kind != SimulatorError.default_kind:  # what the kernel does wrong
             return replace(finding, fault=error.to_dict())
@@ -137,14 +138,30 @@ def _ran(finding: Finding, kernel: Bare, source: Source, binary: Binary, seed: i
         return replace(finding, ran="", notes=(*finding.notes, note))
     except PortakernError as error:
         return replace(finding, fault=error.to_dict())
-    return finding
+    did = getattr(executable, "method", "")
+    return replace(finding, ran=f"{finding.ran}: {did}" if did else finding.ran)
+
+
+def _simulator(target: Target) -> Simulator | None:
+    """What executes the compiled code, or the language's own interpreter where it can tell right from wrong without an
+    operator (an attribute ``alone``)."""
+    machine = registry().machine(target)
+    if machine is not None:
+        return machine.simulator
+    own = registry().language(target.language).simulator
+    return own if getattr(own, "alone", False) else None
 
 
 def _scalars(kernel: Bare) -> dict[str, Any]:
     return {g.name: g.value for g in kernel.arguments if g.shape is None}
 
 
-def _buffers(kernel: Bare, seed: int) -> dict[str, HostBuffer]:
+def _given_of(source: Source) -> tuple[Given, ...]:
+    """The arrays of a source that brings its own."""
+    return tuple(Given(a.name, a.dtype, shape_of(a, {})) for a in source.arrays)
+
+
+def _buffers(kernel: Bare, source: Source, seed: int) -> dict[str, HostBuffer]:
     """Arrays of random numbers between guard bands, and the scalars."""
     import numpy as np
 
@@ -152,7 +169,7 @@ def _buffers(kernel: Bare, seed: int) -> dict[str, HostBuffer]:
 
     random = np.random.default_rng(seed)
     found = {}
-    for g in kernel.arguments:
+    for g in kernel.arguments or _given_of(source):
         shape, dtype = g.shape or (), numpy_dtype(g.dtype or "i32")
         count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         buffer = HostBuffer(g.name, np.full(count + 2 * GUARD, 0xC3, np.uint8), GUARD, shape, dtype)

@@ -379,6 +379,8 @@ def _checked(work: Work, made: Made, seed: int, full: bool) -> Row:
         reached, ran_by = simulator.evidence, simulator.method(source.target)
     verdict, how = judged(executable, work, seed, full)
     ran_by += how
+    if did := getattr(executable, "method", ""):
+        ran_by += f": {did}"
     row = row.but(correct=verdict.correct, max_error_ratio=verdict.max_error_ratio)
     if not verdict.correct:
         method = f"{row.method}; {ran_by}: wrong"
