@@ -38,7 +38,7 @@ def library():
         f'extern "C" void from_{t}(const pk::{t}* x, float* y, int64_t n) {{ {LOOP} y[i] = float(x[i]); }}\n'
         for t in ("f16", "bf16")
     )
-    from portakern.backends.cpu.cpp_emitter import CppEmitter, needed
+    from portakern.backends.cpu.cpp.emitter import CppEmitter, needed
 
     text = '#include "pk/math.hpp"\n' + loops + halves
     source = Source(target, "math", "v_exp", text, ".cpp", (), headers=needed(["pk/math.hpp"], CppEmitter().library()))

@@ -10,8 +10,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 from portakern.backends.cpu import backend
-from portakern.backends.cpu.numba_language import NUMBA
-from portakern.backends.cpu.numba_schedules import schedules
+from portakern.backends.cpu.numba.language import NUMBA
+from portakern.backends.cpu.numba.schedules import schedules
 
 from portakern.backend import Target
 from portakern.device import load_devices

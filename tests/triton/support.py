@@ -48,7 +48,7 @@ def execute_with(part: Any, source: Source, inputs: Mapping[str, np.ndarray], si
 def runner(language: str) -> Any:
     """What runs a language here: numba's runtime, Triton's interpreter."""
     if language == "numba":
-        from portakern.backends.cpu.numba_language import NUMBA
+        from portakern.backends.cpu.numba.language import NUMBA
 
         return NUMBA.runtime
     from portakern.backends.triton import triton_language
@@ -126,7 +126,7 @@ def environment(language: Language) -> dict[str, str]:
 def compiled(language: str, source: Source) -> Any:
     """The binary of ``source``; called inside a worker with the language's environment."""
     if language == "numba":
-        from portakern.backends.cpu.numba_language import NUMBA as spoken
+        from portakern.backends.cpu.numba.language import NUMBA as spoken
     else:
         from portakern.backends.triton import triton_language as spoken
     assert spoken.toolchain is not None

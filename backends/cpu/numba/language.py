@@ -8,10 +8,10 @@ from portakern.backend import Language, Source, Target
 from portakern.errors import UsageError
 from portakern.ir.program import Program
 
-from .numba_emitter import NumbaEmitter
-from .numba_runtime import NumbaRuntime
-from .numba_schedules import OPTIONS, schedules
-from .numba_toolchain import ENVIRONMENT, NumbaToolchain
+from .emitter import NumbaEmitter
+from .runtime import NumbaRuntime
+from .schedules import OPTIONS, schedules
+from .toolchain import ENVIRONMENT, NumbaToolchain
 
 CONVENTION = """\
 A Python text that defines `@njit` kernels and a host function, named as the operator unless an entry is given, which
@@ -48,5 +48,3 @@ NUMBA = Language(
     convention=CONVENTION,
     adopt=adopt,
 )
-
-numba_language = NUMBA

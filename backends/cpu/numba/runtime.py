@@ -15,9 +15,9 @@ from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
 from portakern.launch import PythonPrepared
 
-from .dlpack import adopt_array, array_maker, view_reader
-from .host import processor_name
-from .numba_toolchain import ENVIRONMENT, tools
+from ..dlpack import adopt_array, array_maker, view_reader
+from ..host import processor_name
+from .toolchain import ENVIRONMENT, tools
 
 
 class NumbaRuntime:
@@ -44,7 +44,7 @@ class NumbaExecutable:
     guards = True
 
     def __init__(self, source: Source, binary: Binary | None) -> None:
-        from .numba_module import load_module, parameters, restore
+        from .module import load_module, parameters, restore
 
         self.source = source
         module = restore(source, binary.data) if binary is not None else load_module(source)

@@ -8,10 +8,10 @@ from portakern.backend import Language, Source, Target
 from portakern.errors import BackendError
 from portakern.ir.program import Program
 
-from .cpp_emitter import CppEmitter, entry_name, needed, parameters
-from .cpp_runtime import CppRuntime
-from .cpp_schedules import OPTIONS, schedules
-from .cpp_toolchain import CppToolchain
+from .emitter import CppEmitter, entry_name, needed, parameters
+from .runtime import CppRuntime
+from .schedules import OPTIONS, schedules
+from .toolchain import CppToolchain
 
 CONVENTION = (
     'One function extern "C" void entry(const T* input, ..., T* output, ..., scalars by value, int64_t open dims), named '

@@ -17,8 +17,8 @@ from portakern.ir.program import Array, Program
 from portakern.ir.size import Sym
 from portakern.ir.tile import ArgReduce, BufferType, Dot, Kernel, Unary, tile_type
 
-from . import numba_words as words
-from .numba_text import KernelText, print_kernel
+from . import words
+from .text import KernelText, print_kernel
 
 MEMORY = {**words.NUMPY, "f16": "np.uint16", "bf16": "np.uint16"}
 """numpy types of arrays by dtype."""
@@ -49,7 +49,7 @@ class NumbaEmitter:
         return tuple(found.values())
 
     def plan(self, program: Program, target: Target) -> None:
-        """Loops and arrays are decided while printing; see numba_regions."""
+        """Loops and arrays are decided while printing; see :mod:`.regions`."""
         return None
 
     def emit(self, program: Program, target: Target) -> Source:

@@ -17,8 +17,8 @@ from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
 from portakern.launch import NativePrepared
 
-from .dlpack import address_reader, adopt_array, array_maker, numpy_dtype
-from .host import processor_name
+from ..dlpack import address_reader, adopt_array, array_maker, numpy_dtype
+from ..host import processor_name
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,7 +15,7 @@ from portakern.emit.python_like import named_values
 from portakern.ir.core import Arg, Block, Op, Result, yielded
 from portakern.ir.tile import Binary, Dot, For, Kernel, Load, Reduce, Scan, Store, TileType, Unary, tile_type
 
-from .numba_words import EXPENSIVE
+from .words import EXPENSIVE
 
 
 def is_tile(op: Op) -> bool:

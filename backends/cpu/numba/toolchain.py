@@ -11,7 +11,7 @@ from portakern.backend import Availability, Binary, Resources, Source, Target
 from portakern.errors import CompileError, ToolMissing
 from portakern.tools.workers import WorkerFault, WorkerPool
 
-from .host import processor_name
+from ..host import processor_name
 
 _INSIDE = "PORTAKERN_NUMBA_WORKER"
 ENVIRONMENT = {"NUMBA_THREADING_LAYER": "omp", "OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0", _INSIDE: "1"}
@@ -36,7 +36,7 @@ def tools() -> Availability:
 
 def compile_source(source: Source) -> Binary:
     """Compile in this process, which should be a worker."""
-    from .numba_module import compile_kernels, pack
+    from .module import compile_kernels, pack
 
     kernels = compile_kernels(source)
     resources = tuple(Resources(k.name, code_bytes=k.code_bytes, source="LLVM object, executable sections") for k in kernels)

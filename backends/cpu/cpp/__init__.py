@@ -1,0 +1,1 @@
+"""C++ on the host, with tiles and loops of our own headers."""

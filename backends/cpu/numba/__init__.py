@@ -1,0 +1,1 @@
+"""numba: kernels as plain loops that LLVM vectorises."""

@@ -1,0 +1,197 @@
+"""Values: an element of a tile at the loop variables, as an expression or a local that holds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from portakern.emit.python_like import Expr, call, hint_of, infix, size_expr, ternary, total
+from portakern.errors import MissingRuleError
+from portakern.ir.core import Arg, Op
+from portakern.ir.size import Size
+from portakern.ir.tile import (
+    Binary,
+    Bitcast,
+    Broadcast,
+    Cast,
+    Compare,
+    Const,
+    Coord,
+    Extent,
+    Index,
+    Kernel,
+    Load,
+    Mask,
+    Permute,
+    Select,
+    Start,
+    Store,
+    TileType,
+    Unary,
+    buffer_type,
+    tile_type,
+)
+
+from . import words
+from .axes import AxisText
+from .regions import Regions, is_scalar
+
+
+@dataclass(frozen=True)
+class Local:
+    """A local array: its name and the axes of its dims."""
+
+    name: str
+    axes: tuple[str, ...]
+
+
+class ValueText(AxisText):
+    """Prints elements and scalars as expressions."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.regions = Regions(kernel)
+        self.scalars: dict[Op, Expr] = {}
+        self.locals: dict[Op, Local] = {}
+        self.allocated: list[str] = []
+        self.hints: dict[Op, str] = {}
+        self.users: dict[Op, list[Op]] = {}
+        for op in kernel.body.walk():
+            for operand in op.operands:
+                self.users.setdefault(operand, []).append(op)
+
+    def _compute_value(self, op: Op, env: dict[Op, Expr]) -> Expr:
+        """An element of ``op`` at the loop variables: its name, its array's element or its expression."""
+        if op in env:
+            return env[op]
+        if op in self.locals:
+            return self._element_of(self.locals[op])
+        if is_scalar(op):
+            return self._scalar(op)
+        return self._compute(op, env)
+
+    def _scalar(self, op: Op) -> Expr:
+        if op in self.scalars:
+            return self.scalars[op]
+        if isinstance(op, Arg):
+            return Expr(self.parameter[op])
+        return self._compute(op, {})
+
+    def _element_of(self, local: Local) -> Expr:
+        return Expr(f"{local.name}[{', '.join(self._local_index(x) for x in local.axes)}]")
+
+    def _local_index(self, axis: str) -> str:
+        a = self.axes[axis]
+        return a.name if a.start == "0" else f"{a.name} - {a.start}"
+
+    def _compute(self, op: Op, env: dict[Op, Expr]) -> Expr:
+        def value(x: Op) -> Expr:
+            return self._compute_value(x, env)
+
+        match op:
+            case Const(value=number, dtype=dtype):
+                return words.constant(number, dtype)
+            case Extent(size=size):
+                return self._size(size)
+            case Coord(axis=axis):
+                return Expr(self.axes[axis].name)
+            case Start(axis=axis):
+                a = self.axes[axis]
+                return Expr(a.name if a.axis.tile == 1 else a.start)
+            case Load():
+                return self._load(op, env)
+            case Unary(fn=fn, x=x):
+                return words.UNARY[fn](value(x), tile_type(x).dtype)
+            case Binary(fn=fn, lhs=lhs, rhs=rhs):
+                left, right = value(lhs), value(rhs)
+                if fn == "add" and right.text == "0":
+                    return left
+                made = words.binary(fn, left, right, tile_type(lhs).dtype)
+                if made is None:
+                    raise MissingRuleError("numba has no rule for", missing=(f"binary {fn}",), where=str(op.loc or ""))
+                return made
+            case Compare(fn=fn, lhs=lhs, rhs=rhs):
+                return infix(words.COMPARE[fn], value(lhs), value(rhs))
+            case Select(condition=condition, yes=yes, no=no):
+                return ternary(value(condition), value(yes), value(no))
+            case Cast(x=x, dtype=dtype):
+                return self._cast(value(x), tile_type(x).dtype, dtype)
+            case Bitcast(x=x, dtype=dtype):
+                return Expr(f"{words.NUMPY[tile_type(x).dtype]}({value(x)}).view({words.NUMPY[dtype]})")
+            case Broadcast(x=x) | Permute(x=x) | Mask(x=x):
+                return value(x)
+        raise MissingRuleError("numba has no rule for", missing=(op.mnemonic(),), where=str(op.loc or ""))
+
+    def _cast(self, x: Expr, old: str, new: str) -> Expr:
+        if old == new:
+            return x
+        if new in words.HALF_FLOATS:
+            narrow = x if old in ("f32", *words.HALF_FLOATS) else words.scalar(x, "f32")
+            return call(f"round_{new}", narrow)
+        if new == "bool":
+            return infix("!=", x, Expr("0"))
+        if new == "f32" and old in words.HALF_FLOATS:
+            return x
+        return words.scalar(x, new)
+
+    def _load(self, op: Load, env: dict[Op, Expr]) -> Expr:
+        dtype = buffer_type(op.buffer).dtype
+        element = words.from_memory(self._place(op, env), dtype)
+        checks = self._checks(op, env)
+        if checks is None:
+            return element
+        pad = words.constant(op.pad if op.pad is not None else 0, dtype)
+        return ternary(Expr(checks, 3), element, pad)
+
+    def _place(self, op: Load | Store, env: dict[Op, Expr] | None = None) -> Expr:
+        """The element of the buffer an access touches."""
+        assert isinstance(op.buffer, Arg)
+        indices = [self._index(i, op, env) for i in op.indices]
+        return Expr(f"{self.parameter[op.buffer]}[{', '.join(map(str, indices)) or '()'}]")
+
+    def _index(self, index: Index, op: Load | Store, env: dict[Op, Expr] | None) -> Expr:
+        parts: list[Expr] = []
+        for term in index.terms:
+            expr = Expr(self.axes[term.axis].name)
+            if term.div != 1:
+                expr = infix("//", expr, Expr(str(term.div)))
+            if term.mod:
+                expr = infix("%", expr, Expr(str(term.mod)))
+            if term.scale != 1 and expr.text != "0":
+                expr = infix("*", expr, size_expr(term.scale))
+            if expr.text != "0":
+                parts.append(expr)
+        if index.gather >= 0 and isinstance(op, Load):
+            parts.append(self._compute_value(op.gathers[index.gather], env or {}))
+        if isinstance(index.offset, int) and index.offset < 0 and parts:
+            return infix("-", total(parts), Expr(str(-index.offset)))
+        if index.offset != 0:
+            parts.append(size_expr(index.offset))
+        return total(parts)
+
+    def _checks(self, op: Load | Store, env: dict[Op, Expr] | None = None) -> str | None:
+        """The condition under which an access is inside its buffer, where walking within the extents does not say so."""
+        over = set(self.kernel.may_overrun(op))
+        found: list[str] = []
+        for index, size in zip(op.indices, buffer_type(op.buffer).shape, strict=True):
+            plain = index.plain
+            if plain is not None and self.kernel.axis[plain].extent == size:
+                continue
+            if over & set(index.axes) or index.gather >= 0:
+                found.append(f"0 <= {self._index(index, op, env).at(6)} < {size_expr(size).at(6)}")
+        return " and ".join(found) or None
+
+    def _size(self, size: Size) -> Expr:
+        """The name of the only axis of this extent; of several it is not known which is meant, so a number says it."""
+        alike = [a for a in self.kernel.axes if isinstance(size, int) and size > 1 and a.extent == size]
+        return self._extent(alike[0]) if len(alike) == 1 else size_expr(size)
+
+    def _hint(self, op: Op) -> str:
+        return hint_of(op, lambda x: self.users.get(x, []))
+
+    def _allocate(self, hint: str, of: TileType, axes: tuple[str, ...] | None) -> Local:
+        order = axes or of.axes
+        name = self.names.fresh(hint)
+        shape = ", ".join(self._tile(self.kernel.axis[x]) for x in order)
+        shape = f"({shape})" if len(order) > 1 else shape
+        self.allocated.append(f"{name} = np.empty({shape}, {words.NUMPY[of.dtype]})")
+        return Local(name, order)
