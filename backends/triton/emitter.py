@@ -54,7 +54,7 @@ class TritonEmitter:
     def emit(self, program: Program, target: Target) -> Source:
         self._check(program, target)
         program = packed(program)
-        kernels = [print_kernel(k) for k in program.kernels]
+        kernels = [print_kernel(k, target.device) for k in program.kernels]
         body = "\n\n".join(k.text for k in kernels)
         helpers = "\n".join(words.HELPERS[name] for name in _with_dependencies(body))
         host = _host_function(program, kernels)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from portakern.device import Device
 from portakern.emit.python_like import Writer
 from portakern.ir.core import Arg
 from portakern.ir.tile import BufferType, Kernel, TileType, buffer_type
@@ -37,9 +38,9 @@ class KernelText:
     descriptors: tuple[tuple[str, str, BufferType, tuple[int, ...]], ...] = ()
 
 
-def print_kernel(kernel: Kernel) -> KernelText:
+def print_kernel(kernel: Kernel, device: Device) -> KernelText:
     """The Triton text of ``kernel``; raises :class:`MissingRuleError` for an operation without a rule."""
-    return _Printer(rewritten(kernel)).run()
+    return _Printer(rewritten(kernel, device)).run()
 
 
 class _Printer(GridText, StatementText):
