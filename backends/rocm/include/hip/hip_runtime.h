@@ -57,6 +57,24 @@ PK_FN void __threadfence_block() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "wor
 template <class T> PK_FN T atomicAdd(T* where, T value) {
   return __hip_atomic_fetch_add(where, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
+template <class T> PK_FN T atomicSub(T* where, T value) {
+  return __hip_atomic_fetch_sub(where, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+template <class T> PK_FN T atomicAnd(T* where, T value) {
+  return __hip_atomic_fetch_and(where, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+template <class T> PK_FN T atomicOr(T* where, T value) {
+  return __hip_atomic_fetch_or(where, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+template <class T> PK_FN T atomicXor(T* where, T value) {
+  return __hip_atomic_fetch_xor(where, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+PK_FN unsigned atomicInc(unsigned* where, unsigned limit) {
+  return __builtin_amdgcn_atomic_inc32(where, limit, __ATOMIC_RELAXED, "agent");
+}
+PK_FN unsigned atomicDec(unsigned* where, unsigned limit) {
+  return __builtin_amdgcn_atomic_dec32(where, limit, __ATOMIC_RELAXED, "agent");
+}
 template <class T> PK_FN T atomicMax(T* where, T value) {
   return __hip_atomic_fetch_max(where, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
