@@ -21,7 +21,7 @@ from portakern.ir.core import Arg, Op, Result, Yield
 from portakern.ir.oracle import static
 from portakern.ir.tensor import TensorProgram, TensorType, tensor_type
 
-LIBRARIES = ("numpy", "torch")
+LIBRARIES = ("numpy", "torch", "jax")
 
 _TORCH = {
     "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "f8e4m3": "float8_e4m3fn",
@@ -49,11 +49,19 @@ def array_function(program: TensorProgram, library: str) -> ArrayFunction:
     Raises:
         PortakernError: the library has no such operation, of kind ``no-peer``; or it is not installed.
     """
-    writer = (_Numpy if library == "numpy" else _Torch)(program)
+    writer = _writer(library)(program)
     text = writer.write()
     scope = {**writer.scope(), **writer.constants}
     exec(compile(text, f"<{program.name} on {library} arrays>", "exec"), scope)
     return ArrayFunction(scope[writer.name], text, tuple(dict.fromkeys(writer.notes)))
+
+
+def _writer(library: str) -> type[_Writer]:
+    if library == "jax":
+        from portakern.timing.jax_program import JaxWriter
+
+        return JaxWriter
+    return NumpyWriter if library == "numpy" else _Torch
 
 
 @dataclass
@@ -92,7 +100,7 @@ class _Writer:
         return f"{self.head}def {self.name}({arguments}):\n" + "".join(f"    {line}\n" for line in body)
 
     def operation(self, op: Op) -> None:
-        if not isinstance(op, Result) and op.operands and all(o in self.known for o in op.operands) and not _shape(op):
+        if not isinstance(op, Result) and op.operands and all(o in self.known for o in op.operands) and not shape_of(op):
             self.known[op] = oracle.apply(op, [self.known[o] for o in op.operands])  # arithmetic on constants
             return
         if isinstance(op, t.Literal | t.DimSize):
@@ -100,11 +108,14 @@ class _Writer:
             return
         rule = getattr(self, type(op).__name__, None)
         if rule is None:
-            raise PortakernError("no-peer", f"{self.library} has no counterpart to {op.mnemonic()} in {self.program.name}",
-                                 hint="write one: FILE.py:FUNCTION", where=str(op.loc or ""))
+            raise self.no_counterpart(op)
         name = f"v{len(self.names)}"
         self.lines.append(f"{name} = {rule(op)}")
         self.names[op] = name
+
+    def no_counterpart(self, op: Op) -> PortakernError:
+        return PortakernError("no-peer", f"{self.library} has no counterpart to {op.mnemonic()} in {self.program.name}",
+                              hint="write one: FILE.py:FUNCTION", where=str(op.loc or ""))
 
     def __call__(self, op: Op) -> str:
         """How an operand is written: its name, or a constant."""
@@ -150,12 +161,12 @@ class _Writer:
     def _placed(self, op: t.Expand) -> tuple[int, ...]:
         """The shape of ``op.x`` with ones where the result has dims that it lacks."""
         shape = [1] * len(op.shape)
-        for size, dim in zip(_shape(op.x), op.dims, strict=True):
+        for size, dim in zip(shape_of(op.x), op.dims, strict=True):
             shape[dim] = size
         return tuple(shape)
 
 
-def _shape(op: Op) -> tuple[int, ...]:
+def shape_of(op: Op) -> tuple[int, ...]:
     return static(tensor_type(op).shape) if isinstance(op.type, TensorType) else (-1,)
 
 
@@ -165,7 +176,7 @@ def _python(value: Any) -> str:
     return f"float('{value}')" if isinstance(value, float) and not math.isfinite(value) else repr(value)
 
 
-def _letters(op: t.Contract) -> tuple[str, str, str]:
+def letters(op: t.Contract) -> tuple[str, str, str]:
     """The operands and the result of a contraction in the notation of einsum."""
     fresh = iter(string.ascii_letters)
     left = {i: next(fresh) for i in range(tensor_type(op.lhs).rank)}
@@ -183,7 +194,8 @@ def _is_product(op: t.Contract, right: bool) -> bool:
             and op.lhs_axes == (rank - 1,) and op.rhs_axes == ((rank - 2,) if right else (rank - 1,)))  # fmt: skip
 
 
-_INFIX = {
+
+INFIX = {
     "add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>", "eq": "==", "ne": "!=",
     "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "pow": "**",
 }  # fmt: skip
@@ -191,7 +203,7 @@ _INFIX = {
 # ---- numpy -------------------------------------------------------------------------------------------------------------
 
 
-class _Numpy(_Writer):
+class NumpyWriter(_Writer):
     library = "numpy"
     head = "@np.errstate(all='ignore')\n"
 
@@ -233,8 +245,8 @@ class _Numpy(_Writer):
         kind = DTYPES[tensor_type(op.args[-1]).dtype]
         if op.fn == "select":
             return f"np.where({', '.join(args)})"
-        if op.fn in _INFIX:
-            return f"{args[0]} {_INFIX[op.fn]} {args[1]}"
+        if op.fn in INFIX:
+            return f"{args[0]} {INFIX[op.fn]} {args[1]}"
         if op.fn == "div":
             quotient = f"{args[0]} / {args[1]}"
             return quotient if kind.is_float else f"np.trunc({quotient}).astype({self.dtype(kind.name)})"
@@ -272,7 +284,7 @@ class _Numpy(_Writer):
         x = self(op.x)
         if op.fn in ("sum", "prod"):
             return f"{x}.{op.fn}(axis={op.axes}, dtype={x}.dtype)"
-        return f"oracle.fold({op.fn!r}, {x}, {op.axes})" if not math.prod(_shape(op.x)) else f"{x}.{op.fn}(axis={op.axes})"
+        return f"oracle.fold({op.fn!r}, {x}, {op.axes})" if not math.prod(shape_of(op.x)) else f"{x}.{op.fn}(axis={op.axes})"
 
     def ArgFold(self, op: t.ArgFold) -> str:
         return f"np.arg{op.fn}({self(op.x)}, {op.axis}).astype({self.dtype(tensor_type(op).dtype)})"
@@ -338,8 +350,8 @@ class _Torch(_Writer):
         if op.fn == "select":
             chosen = f"torch.where({self.array(op.args[0])}, {args[1]}, {args[2]})"
             return f"{chosen}.to({self.dtype(dtype)})" if all(a in self.known for a in op.args[1:]) else chosen
-        if op.fn in _INFIX:
-            return f"{args[0]} {_INFIX[op.fn]} {args[1]}"
+        if op.fn in INFIX:
+            return f"{args[0]} {INFIX[op.fn]} {args[1]}"
         if op.fn == "div":
             whole = not DTYPES[dtype].is_float
             return f"torch.div({self.array(op.args[0])}, {args[1]}, rounding_mode='trunc')" if whole else " / ".join(args)
@@ -396,7 +408,7 @@ class _Torch(_Writer):
             run = f"torch.cum{op.fn}({x}, {op.axis}).values"
         if op.exclusive:
             first = _python(oracle.identity(op.fn, oracle.working_dtype(dtype)))
-            rank = len(_shape(op))
+            rank = len(shape_of(op))
             low, high = [0] * rank, [0] * rank
             low[op.axis], high[op.axis] = 1, -1
             run = f"F.pad({run}, {_pads(low, high)}, value={first})"
@@ -429,7 +441,7 @@ class _Torch(_Writer):
         elif _is_product(op, False):
             made = f"{a} @ {b}.mT"
         else:
-            left, right, result = _letters(op)
+            left, right, result = letters(op)
             made = f"torch.einsum('{left},{right}->{result}', {a}, {b})"
         if have == op.dtype:
             return made
@@ -448,12 +460,12 @@ class _Torch(_Writer):
         return made if tensor_type(op.x).dtype == op.dtype else f"{made}.to({self.dtype(op.dtype)})"
 
     def Gather(self, op: t.Gather) -> str:
-        x, i, size = self(op.x), self(op.indices), _shape(op.x)[op.axis]
+        x, i, size = self(op.x), self(op.indices), shape_of(op.x)[op.axis]
         inside = f"({i} >= 0) & ({i} < {size})"
         safe = f"{i}.clamp(0, {max(size - 1, 0)}).long()"
         if op.zipped:
             return f"torch.where({inside}, torch.take_along_dim({x}, {safe}, {op.axis}), {_python(op.fill)})"
-        mask = (1,) * op.axis + _shape(op.indices) + (1,) * (len(_shape(op.x)) - op.axis - 1)
+        mask = (1,) * op.axis + shape_of(op.indices) + (1,) * (len(shape_of(op.x)) - op.axis - 1)
         return f"torch.where(({inside}).reshape({mask}), {x}[{':, ' * op.axis}{safe}], {_python(op.fill)})"
 
     def Sort(self, op: t.Sort) -> str:

@@ -1,0 +1,115 @@
+"""A program whose kernels run over a part of their grids: the same code on the same arrays, and fewer steps.
+
+A part keeps the first and the last steps along each axis: coordinate i of the part is i, or i plus what was left out.  Kernel
+and index maps see the coordinates of the whole grid, so every branch is taken that the whole grid takes there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .grid import head
+
+
+def sizes_of(grid: Sequence[int], most: int) -> tuple[int, ...]:
+    """Steps along each axis of a part of at most ``most`` steps, inner axes first."""
+    left = most
+    sizes = []
+    for extent in reversed(grid):
+        size = max(1, min(int(extent), left))
+        sizes.append(size)
+        left //= size
+    return tuple(reversed(sizes))
+
+
+def with_parts(closed: Any, sizes: Callable[[Any], Sequence[int]]) -> Any:
+    """``closed`` with every kernel over the part of its grid that ``sizes(call)`` gives."""
+
+    def change(eqn: Any) -> list[Any]:
+        if eqn.primitive.name != "pallas_call":
+            return [eqn]
+        return [eqn.replace(params=_parted(eqn.params, sizes(eqn)))]
+
+    return closed.replace(jaxpr=_rewritten(closed.jaxpr, change))
+
+
+def _parted(params: dict[str, Any], sizes: Sequence[int]) -> dict[str, Any]:
+    mapping = params["grid_mapping"]
+    shifts = [n - s for n, s in zip(mapping.grid, sizes, strict=True)]
+    if not any(shifts):
+        return params
+    blocks = tuple(replace(b, index_map_jaxpr=_moved_map(b.index_map_jaxpr, sizes, shifts)) for b in mapping.block_mappings)
+    jaxpr = _rewritten(params["jaxpr"], lambda eqn: _moved_id(eqn, sizes, shifts))
+    return {**params, "jaxpr": jaxpr, "grid_mapping": replace(mapping, grid=tuple(sizes), block_mappings=blocks)}
+
+
+def _moved_map(closed: Any, sizes: Sequence[int], shifts: Sequence[int]) -> Any:
+    """An index map that takes coordinates of the part."""
+    jaxpr = closed.jaxpr
+    invars, eqns = list(jaxpr.invars), []
+    for axis, shift in enumerate(shifts):
+        if shift:
+            fresh = _variable(invars[axis].aval)
+            eqns += _moved(fresh, invars[axis], sizes[axis], shift)
+            invars[axis] = fresh
+    return closed.replace(jaxpr=jaxpr.replace(invars=invars, eqns=[*eqns, *jaxpr.eqns], debug_info=jaxpr.debug_info))
+
+
+def _moved_id(eqn: Any, sizes: Sequence[int], shifts: Sequence[int]) -> list[Any]:
+    if eqn.primitive.name != "program_id" or not shifts[eqn.params["axis"]]:
+        return [eqn]
+    axis = eqn.params["axis"]
+    fresh = _variable(eqn.outvars[0].aval)
+    return [eqn.replace(outvars=[fresh]), *_moved(fresh, eqn.outvars[0], sizes[axis], shifts[axis])]
+
+
+def _moved(given: Any, wanted: Any, size: int, shift: int) -> list[Any]:
+    """Equations that make the whole grid's coordinate ``wanted`` of the part's ``given``."""
+    from jax import lax
+
+    late, added = _variable(given.aval.update(dtype=np.dtype(bool))), _variable(given.aval)
+    return [
+        _equation([given, _literal(head(size), given.aval)], late, lax.ge_p, {}),
+        _equation([given, _literal(shift, given.aval)], added, lax.add_p, {}),
+        _equation([late, given, added], wanted, lax.select_n_p, {}),
+    ]
+
+
+def _rewritten(jaxpr: Any, change: Callable[[Any], list[Any]]) -> Any:
+    """``jaxpr`` with every equation, those of inner ones included, replaced by what ``change`` gives."""
+    eqns = []
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name != "pallas_call":
+            eqn = eqn.replace(params={k: _inside(v, change) for k, v in eqn.params.items()})
+        eqns += change(eqn)
+    return jaxpr.replace(eqns=eqns)
+
+
+def _inside(value: Any, change: Callable[[Any], list[Any]]) -> Any:
+    if isinstance(value, tuple | list):
+        return type(value)(_inside(v, change) for v in value) if type(value) in (tuple, list) else value
+    if hasattr(value, "jaxpr") and hasattr(value.jaxpr, "eqns"):
+        return value.replace(jaxpr=_rewritten(value.jaxpr, change))
+    return _rewritten(value, change) if hasattr(value, "eqns") else value
+
+
+def _variable(aval: Any) -> Any:
+    from jax._src import core
+
+    return core.Var(aval)
+
+
+def _literal(value: int, aval: Any) -> Any:
+    from jax._src import core
+
+    return core.Literal(np.asarray(value, aval.dtype), aval)
+
+
+def _equation(invars: list[Any], outvar: Any, primitive: Any, params: dict[str, Any]) -> Any:
+    from jax._src import core
+
+    return core.new_jaxpr_eqn(invars, [outvar], primitive, params, set())

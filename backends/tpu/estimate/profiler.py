@@ -1,0 +1,53 @@
+"""The process that profiles: one child with libtpu's profile switched on, kept between calls, replaced when it aborts."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from portakern.errors import PortakernError
+from portakern.tools.workers import WorkerFault, WorkerPool
+
+from ..environment import ENVIRONMENT
+
+TIMEOUT_S = 150.0
+MEMORY = 12 << 30
+"""Bytes that the child may have: unrolled profiles of long loops grow without end."""
+
+
+class Profiler:
+    """Calls functions of :mod:`.worker` in the child, one at a time.
+
+    Args:
+        detailed: whether timelines of kernels are written: only this can extrapolate, and it takes longer.
+    """
+
+    def __init__(self, detailed: bool) -> None:
+        self._environment = {**ENVIRONMENT, **({"PORTAKERN_TPU_PROFILE_DETAILED": "1"} if detailed else {})}
+        self._pool: WorkerPool | None = None
+        self._lock = threading.Lock()
+
+    def call(self, function: str, *args: Any) -> dict[str, Any]:
+        """Raises :class:`PortakernError` of kind ``no-estimate`` where the child ended, with what it said last."""
+        with self._lock:
+            if self._pool is None:
+                self._pool = WorkerPool(1, env=self._environment, memory_bytes=MEMORY)
+            try:
+                return self._pool.call(f"{__package__}.worker:{function}", *args, timeout_s=TIMEOUT_S)
+            except WorkerFault as fault:
+                raise PortakernError(
+                    "no-estimate",
+                    f"libtpu's profile ended: {_reason(fault)}",
+                    hint="the kernel may still compile; smaller shapes profile faster",
+                ) from None
+
+    def close(self) -> None:
+        with self._lock:
+            if self._pool is not None:
+                self._pool.close()
+                self._pool = None
+
+
+def _reason(fault: WorkerFault) -> str:
+    last = next((x for x in reversed(fault.log.splitlines()) if "Check fail" in x or x.startswith("F")), "")
+    return f"{fault.message}{': ' + last[:200] if last and fault.kind == 'crash' else ''}"

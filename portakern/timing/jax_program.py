@@ -1,0 +1,129 @@
+"""A tensor program as a function of jax arrays: what a user of jax would have written, for its compiler to fuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from portakern.dtypes import DTYPES
+from portakern.ir import oracle
+from portakern.ir import tensor as t
+from portakern.ir.core import Op
+from portakern.ir.oracle import static
+from portakern.ir.tensor import tensor_type
+from portakern.timing.array_program import INFIX, NumpyWriter, letters, shape_of
+
+_NARROWED = {"i64": "i32", "u64": "u32", "f64": "f32"}
+"""What jax holds in fewer bits unless it is told otherwise; the TPU has no others."""
+
+_PRECISION = {"ieee": "HIGHEST", "tf32": "HIGH"}
+
+
+class JaxWriter(NumpyWriter):
+    """The words of numpy, in which jax.numpy is written, where they are the same."""
+
+    library = "jax"
+    head = ""
+
+    def scope(self) -> dict[str, Any]:
+        import jax
+        import jax.numpy as jnp
+        import numpy as np
+
+        return {"np": np, "jnp": jnp, "jax": jax}
+
+    def dtype(self, dtype: str) -> str:
+        return super().dtype(_NARROWED.get(dtype, dtype))
+
+    def scalar(self, name: str, dtype: str) -> str:
+        return f"jnp.asarray({name}, {self.dtype(dtype)})"
+
+    def whole(self, op: Op) -> str:
+        return f"jnp.asarray({self(op)})"
+
+    def Iota(self, op: t.Iota) -> str:
+        return f"jax.lax.broadcasted_iota({self.dtype(op.dtype)}, {static(op.shape)}, {op.axis})"
+
+    def RandomBits(self, op: t.RandomBits) -> str:
+        raise self.no_counterpart(op)
+
+    def Map(self, op: t.Map) -> str:
+        args = [self(a) for a in op.args]
+        kind = DTYPES[tensor_type(op.args[-1]).dtype]
+        if op.fn == "select":
+            return f"jnp.where({', '.join(args)})"
+        if op.fn in INFIX:
+            return f"{args[0]} {INFIX[op.fn]} {args[1]}"
+        if op.fn == "div":
+            return f"{args[0]} / {args[1]}" if kind.is_float else f"jax.lax.div({args[0]}, {args[1]})"
+        if op.fn in ("erf", "rsqrt"):
+            return f"jax.lax.{op.fn}({args[0]})"
+        if op.fn == "sigmoid":
+            return f"jax.nn.sigmoid({args[0]})"
+        if op.fn == "reciprocal":
+            return f"{self.constant(1, kind.name)} / {args[0]}"
+        words = {"neg": "negative", "abs": "abs", "round": "rint", "not": "invert", "max": "maximum", "min": "minimum",
+                 "rem": "remainder", "floordiv": "floor_divide"}  # fmt: skip
+        return f"jnp.{words.get(op.fn, op.fn)}({', '.join(args)})"
+
+    def BitConvert(self, op: t.BitConvert) -> str:
+        return f"jax.lax.bitcast_convert_type({self(op.x)}, {self.dtype(op.dtype)})"
+
+    def Convert(self, op: t.Convert) -> str:
+        return f"{self.array(op.x)}.astype({self.dtype(op.dtype)})"
+
+    def Expand(self, op: t.Expand) -> str:
+        return f"jnp.broadcast_to({self.array(op.x)}.reshape({self._placed(op)}), {static(op.shape)})"
+
+    def PadWith(self, op: t.PadWith) -> str:
+        return super().PadWith(op).replace("np.pad", "jnp.pad", 1)
+
+    def Concat(self, op: t.Concat) -> str:
+        return super().Concat(op).replace("np.", "jnp.", 1)
+
+    def Flip(self, op: t.Flip) -> str:
+        return f"jnp.flip({self(op.x)}, {op.axes})"
+
+    def Fold(self, op: t.Fold) -> str:
+        x, kind = self.array(op.x), self.dtype(tensor_type(op).dtype)
+        more = f", dtype={kind}" if op.fn in ("sum", "prod") else ""
+        return f"jnp.{op.fn}({x}, axis={tuple(op.axes)}{more})"
+
+    def ArgFold(self, op: t.ArgFold) -> str:
+        return f"jnp.arg{op.fn}({self(op.x)}, {op.axis}).astype({self.dtype(tensor_type(op).dtype)})"
+
+    def Cumulate(self, op: t.Cumulate) -> str:
+        words = {"sum": "cumsum", "prod": "cumprod", "max": "cummax", "min": "cummin"}
+        x, kind = self(op.x), self.dtype(tensor_type(op).dtype)
+        run = f"jax.lax.{words[op.fn]}({x}.astype({kind}), axis={op.axis}, reverse={op.reverse})"
+        if not op.exclusive:
+            return run
+        rank, size = len(shape_of(op)), shape_of(op)[op.axis]
+        pads = [(0, 0)] * rank
+        pads[op.axis] = (0, 1) if op.reverse else (1, 0)
+        first = oracle.identity(op.fn, oracle.working_dtype(tensor_type(op).dtype))
+        start = 1 if op.reverse else 0
+        return (f"jax.lax.slice_in_dim(jnp.pad({run}, {pads}, constant_values={first!r}), {start}, {start + size}, "
+                f"axis={op.axis})")  # fmt: skip
+
+    def Contract(self, op: t.Contract) -> str:
+        left, right, result = letters(op)
+        have, made = tensor_type(op.lhs).dtype, self.dtype(op.dtype)
+        if op.precision not in _PRECISION:
+            raise self.no_counterpart(op)
+        precision = f", precision='{_PRECISION[op.precision].lower()}'" if have == "f32" else ""
+        return (f"jnp.einsum('{left},{right}->{result}', {self(op.lhs)}, {self(op.rhs)}, "
+                f"preferred_element_type={made}{precision})")  # fmt: skip
+
+    def Gather(self, op: t.Gather) -> str:
+        x, i, size = self(op.x), self(op.indices), shape_of(op.x)[op.axis]
+        inside, fill = f"({i} >= 0) & ({i} < {size})", self.constant(op.fill, tensor_type(op.x).dtype)
+        safe = f"jnp.clip({i}, 0, {max(size - 1, 0)})"
+        if op.zipped:
+            return f"jnp.where({inside}, jnp.take_along_axis({x}, {safe}, {op.axis}), {fill})"
+        mask = (1,) * op.axis + shape_of(op.indices) + (1,) * (len(shape_of(op.x)) - op.axis - 1)
+        return f"jnp.where(({inside}).reshape({mask}), jnp.take({x}, {safe}, {op.axis}), {fill})"
+
+    def Convolve(self, op: t.Convolve) -> str:
+        raise self.no_counterpart(op)
+
+    WindowFold = Scatter = Sort = Convolve
