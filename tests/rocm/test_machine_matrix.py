@@ -1,15 +1,10 @@
 """MFMA and WMMA of the AMD machine: where each element lies, against formulas of AMD's documents, and the products.
 
-The formulas here are written element by element, the machine's row by row.  ``PORTAKERN_AMD_MATRIX_CALCULATOR`` may name AMD's
-own calculator (github.com/ROCm/amd_matrix_instruction_calculator); its answers are then compared with these formulas.
+The formulas here are written element by element, the machine's row by row.  test_machine_layouts.py asks AMD's own calculator.
 """
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -199,9 +194,23 @@ def test_lane_patterns_of_b() -> None:
     """blgp: which lanes' B all lanes use (CDNA3 ISA 7.1.3)."""
     x = find("v_mfma_f32_16x16x1_4b_f32", "gfx942")  # one block of B in every 16 lanes
     a, b, c = operands(x, 3)
-    for pattern, taken in ((1, [0, 1, 0, 1]), (2, [2, 3, 2, 3]), (3, [1, 2, 3, 0]), (4, [0] * 4), (6, [2] * 4)):
+    for pattern, taken in ((1, [0, 1, 0, 1]), (2, [2, 3, 2, 3]), (3, [1, 2, 3, 0]), (4, [0] * 4), (5, [1] * 4), (6, [2] * 4),
+                           (7, [3] * 4)):  # fmt: skip
         expected = np.einsum("ikb,jkb->ijb", a.astype(np.float64), b[:, :, taken].astype(np.float64)) + c
         np.testing.assert_array_equal(run_mfma(x, a, b, c, f"blgp:{pattern}"), expected.astype(np.float32))
+
+
+@pytest.mark.parametrize(("name", "isa", "modifier"), [("v_mfma_f64_16x16x4f64", "gfx90a", "blgp:{0}"),
+                                                       ("v_mfma_f64_16x16x4_f64", "gfx942", "neg:[{1},{2},{3}]")])  # fmt: skip
+def test_negation_of_f64(name: str, isa: str, modifier: str) -> None:
+    """The bits of blgp negate A, B and C (CDNA3 ISA 7.1.3), which gfx942 spells neg (LLVM, "Syntax of AMDGPU Instructions")."""
+    x = find(name, isa)
+    a, b, c = operands(x, 5)
+    for bits in range(8):
+        of_a, of_b, of_c = (-1.0 if bits >> n & 1 else 1.0 for n in range(3))
+        expected = np.einsum("ikb,jkb->ijb", of_a * a, of_b * b) + of_c * c
+        text = modifier.format(bits, bits & 1, bits >> 1 & 1, bits >> 2)
+        np.testing.assert_array_equal(run_mfma(x, a, b, c, text), expected)
 
 
 def test_denormals() -> None:
@@ -241,28 +250,27 @@ def wmma_input(isa: str, bits: int, k_size: int, k: int) -> tuple[int, int]:
     return k // (k_size // 2), k % (k_size // 2)
 
 
-_WMMA = [("f32", "f16", 16), ("f32", "bf16", 16), ("f16", "f16", 16), ("bf16", "bf16", 16), ("i32", "iu8", 8),
-         ("f32", "fp8_fp8", 8), ("f32", "fp8_bf8", 8), ("f32", "bf8_bf8", 8)]  # fmt: skip
+_WMMA = [(isa, *rest) for isa in ("gfx1100", "gfx1201") for rest in
+         (("f32", "f16", 16, 16), ("f32", "bf16", 16, 16), ("f16", "f16", 16, 16), ("bf16", "bf16", 16, 16),
+          ("i32", "iu8", 8, 16), ("i32", "iu4", 4, 16))]  # fmt: skip
+_WMMA += [("gfx1201", "f32", f"{a}_{b}", 8, 16) for a in ("fp8", "bf8") for b in ("fp8", "bf8")]
+_WMMA += [("gfx1201", "i32", "iu4", 4, 32)]
 
 
-@pytest.mark.parametrize("isa", ["gfx1100", "gfx1201"])
-@pytest.mark.parametrize(("result", "name", "bits"), _WMMA)
-def test_wmma(isa: str, result: str, name: str, bits: int) -> None:
-    if name.startswith(("fp8", "bf8")) and isa == "gfx1100":
-        pytest.skip("RDNA3 has no fp8")
+@pytest.mark.parametrize(("isa", "result", "name", "bits", "k_size"), _WMMA)
+def test_wmma(isa: str, result: str, name: str, bits: int, k_size: int) -> None:
     rng = np.random.default_rng(6)
-    kinds = name.split("_") * 2 if "_" in name else [name.replace("iu8", "i8")] * 2
-    a, b = (draw(rng, (16, 16), kind, isa) for kind in kinds[:2])
-    held = 16 * bits // 32 // (1 if isa == "gfx1100" else 2)
+    kinds = name.split("_") * 2 if "_" in name else [{"iu8": "i8", "iu4": "i8"}.get(name, name)] * 2
+    a, b = (draw(rng, (16, k_size), kind, isa) for kind in kinds[:2])
+    held = k_size * bits // 32 // (1 if isa == "gfx1100" else 2)
     inputs: dict[int, Array] = {}
     for start, matrix in ((2, a), (12, b)):
-        unit = np.uint16 if bits == 16 else np.uint8
-        raw, out = matrix.view(unit), np.zeros((held, 32, 32 // bits), unit)
-        for row, k in np.ndindex(16, 16):
-            half, element = wmma_input(isa, bits, 16, k)
+        raw, out = matrix.view(np.uint16 if bits == 16 else np.uint8), np.zeros((held, 32), np.uint32)
+        for row, k in np.ndindex(16, k_size):
+            half, element = wmma_input(isa, bits, k_size, k)
             for lane in (row, row + 16) if isa == "gfx1100" else (row + 16 * half,):
-                out[element * bits // 32, lane, element % (32 // bits)] = raw[row, k]
-        inputs |= {start + n: np.ascontiguousarray(r).view(np.uint32).reshape(-1) for n, r in enumerate(out)}
+                out[element * bits // 32, lane] |= np.uint32((int(raw[row, k]) & (1 << bits) - 1) << element * bits % 32)
+        inputs |= {start + n: r for n, r in enumerate(out)}
     narrow = result in ("f16", "bf16")
     c = rng.integers(-20, 20, (16, 16))
     kind = {"f32": np.float32, "i32": np.int32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}[result]
@@ -280,10 +288,9 @@ def test_wmma(isa: str, result: str, name: str, bits: int) -> None:
         register, lane, element = place(i, j)
         start_c[register, lane, element] = raw_c[i, j]
     inputs |= {30 + n: np.ascontiguousarray(r).view(np.uint32).reshape(-1) for n, r in enumerate(start_c)}
-    signs = " neg_lo:[1,1,0]" if name == "iu8" else ""
-    body = (
-        f"v_wmma_{result}_16x16x16_{name} {groups(kept, 30)}, {groups(held, 2)}, {groups(held, 12)}, {groups(kept, 30)}{signs}"
-    )
+    signs = " neg_lo:[1,1,0]" if name in ("iu8", "iu4") else ""
+    operands = f"{groups(kept, 30)}, {groups(held, 2)}, {groups(held, 12)}, {groups(kept, 30)}"
+    body = f"v_wmma_{result}_16x16x{k_size}_{name} {operands}{signs}"
     found = np.array(execute(isa, body, inputs, range(30, 30 + kept)))
     expected = a.astype(np.float64) @ b.astype(np.float64).T + c
     for i, j in np.ndindex(16, 16):
@@ -314,30 +321,3 @@ def test_wmma_needs_all_lanes() -> None:
     body = "s_mov_b32 exec_lo, 0xffff\nv_wmma_f32_16x16x16_f16 v[30:37], v[2:9], v[12:19], v[30:37]"
     with pytest.raises(native().Fault, match="EXEC must be all ones"):
         execute("gfx1100", body, dict.fromkeys(range(2, 40), zero), [30])
-
-
-# ---- AMD's calculator ------------------------------------------------------------------------------------------------
-
-CALCULATOR = os.environ.get("PORTAKERN_AMD_MATRIX_CALCULATOR", "")
-_FLOOR = re.compile(r"floor\(([^()]*)/([^()]*)\)")
-
-
-@pytest.mark.skipif(not CALCULATOR, reason="PORTAKERN_AMD_MATRIX_CALCULATOR names no calculator")
-@pytest.mark.parametrize("x", [x for x in MATRICES if x.isa != "gfx950"], ids=lambda x: f"{x.mnemonic}-{x.isa}")
-def test_layouts_are_those_of_the_calculator(x: Matrix) -> None:
-    isa = {"gfx90a": "cdna2", "gfx942": "cdna3"}[x.isa]
-    text = subprocess.run(
-        [sys.executable, CALCULATOR, "-a", isa, "-i", x.mnemonic, "-d"], capture_output=True, text=True, check=True
-    ).stdout
-    for what, place in (("A[i][k].block", x.input_place), ("C or D[i][j].block", x.output_place)):
-        lane = _formula(re.search(re.escape(what) + r" Lane: (.*)", text)[1])  # type: ignore[index]
-        columns = x.k if what[0] == "A" else x.m
-        for i, other, block in np.ndindex(x.m, columns, x.blocks):
-            names = {"i": i, "k": other, "j": other, "block": block}
-            assert eval(lane, {}, names) == place(i, other, block)[1], (what, i, other, block)
-
-
-def _formula(text: str) -> str:
-    while _FLOOR.search(text):
-        text = _FLOOR.sub(r"((\1)//(\2))", text)
-    return text

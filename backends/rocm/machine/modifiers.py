@@ -46,6 +46,9 @@ def modifier_fields(
         elif key in ("op_sel", "op_sel_hi", "neg_lo", "neg_hi"):
             _need(i, allowed, key, word)
             out[key] = _bits(value, form) | (fields.get("op_sel", 0) if key == "op_sel" else 0)
+        elif key == "neg":  # of MFMA on f64, from gfx942 on (LLVM, "Syntax of AMDGPU Instructions", neg)
+            _need(i, allowed, key, word)
+            out["neg_lo"] = _bits(value, form)
         elif key in _MATRIX:
             _need(i, allowed, key, word)
             out[key] = _bits(value, form) if value.startswith("[") else int(value, 0)
