@@ -22,9 +22,10 @@ from portakern.errors import CompileError
 from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
 
-from .diagnose import explain
+from .diagnose import Lines, explain
 from .environment import TOPOLOGIES, tool_name
 from .load import entry_function, file_name
+from .traced import Call, calls_of, line_using, trace
 
 _FOLDER = "portakern-tpu-"
 _ASSEMBLY_LIMIT = 4_000_000  # characters; beyond it the middle of the listing is left out
@@ -74,29 +75,37 @@ def compile_source(source: Source) -> Binary:
 def _compile(source: Source, folder: Path) -> Binary:
     what = f"{source.operator} for {source.target.device.name}"
     function = entry_function(source)
+    calls: list[Call] = []
     try:
         arguments = arguments_of(source)
-        refuse_interpreted(function, arguments, what)
+        calls += calls_of(trace(function, arguments), arguments)
+        refuse_interpreted(calls, what)
         compiled = ahead_of_time(function, arguments, source.target.device.isa)
         data = _serialize(compiled)
     except CompileError:
         raise
     except Exception as error:
         message = f"{type(error).__name__}: {error}\n{_traceback(error)}"
-        raise explain(message, what, dict(dict(source.options).get("origins", ())), file_name(source)) from None
+        origins = dict(dict(source.options).get("origins", ()))
+        lines = (lambda operation: line_using(calls, operation)) if calls else launches_in(source)
+        raise explain(message, what, origins, file_name(source), lines) from None
     return Binary("tpu-executable", data, tool_name(), _resources(compiled, folder), _assembly(folder),
                   log=_sizes_note(source))
 
 
-def refuse_interpreted(function: Any, arguments: Sequence[Any], what: str) -> None:
+def refuse_interpreted(calls: Sequence[Call], what: str) -> None:
     """Raise :class:`CompileError` where the text asks for an interpreter: XLA would compile that, and no kernel."""
-    from .traced import calls_of, trace
-
-    for call in calls_of(trace(function, arguments), arguments):
+    for call in calls:
         if call.interpreted:
             raise CompileError(f"{what}: {call.name} asks to be interpreted, so there is no kernel to compile",
                                "call pl.pallas_call without interpret=; portakern interprets it by itself", call.where,
                                kind="compile-interpret")  # fmt: skip
+
+
+def launches_in(source: Source) -> Lines:
+    """For a text that cannot even be traced: the line of its first ``pallas_call``."""
+    number = next((n for n, line in enumerate(source.text.splitlines(), 1) if "pallas_call(" in line), None)
+    return lambda operation: f"{file_name(source)}:{number}" if number and not operation else ""
 
 
 def typical_sizes(source: Source) -> dict[str, int]:

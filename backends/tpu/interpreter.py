@@ -145,7 +145,7 @@ class _Shaped:
         place of what was never written must change nothing, nor must another order on two cores."""
         results = self.run(arrays)
         if not self.small:
-            self.done.append(f"more than {STRICT_ELEMENTS} elements: neither memory nor races were looked at")
+            self.done.append(f"more than {STRICT_ELEMENTS} elements: for memory and races, ask with smaller arrays")
         if self.small and self.calls:
             self._unwritten(arrays, results, always=True)
         finite = all(np.isfinite(_floats(a)).all() for a in arrays)

@@ -4,7 +4,8 @@
 ``memory``  models the memories of a TPU: what was never written is NaN, an access outside a buffer raises, a copy happens
             when it is waited for
 ``zeros``   the same with zeros in place of NaN: what differs from ``memory`` has read what was never written
-``races``   the same on two cores that share the ``parallel`` axes in random order, watched by a happens-before detector
+``races``   the same on two cores that share the ``parallel`` axes in random order, watched by a happens-before detector; a
+            copy happens when it is started, so that between the two a copy is both as late and as early as it can be
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def parameters(mode: str) -> Any:
         "memory": lambda: pltpu.InterpretParams(uninitialized_memory="nan", out_of_bounds_reads="raise"),
         "zeros": lambda: pltpu.InterpretParams(uninitialized_memory="zero", out_of_bounds_reads="raise"),
         "races": lambda: pltpu.InterpretParams(uninitialized_memory="nan", out_of_bounds_reads="raise", detect_races=True,
-                                               num_cores_or_threads=2, random_seed=1),
+                                               dma_execution_mode="eager", num_cores_or_threads=2, random_seed=1),
     }[mode]()  # fmt: skip
 
 
@@ -71,6 +72,10 @@ class Interpretation:
         with _on_cpu():
             jaxpr, self.roundings = rounded(trace(function, arguments, parameters(mode)))
         self._function = jax.jit(jaxpr_as_fun(jaxpr))
+
+    @property
+    def stage(self) -> str:
+        return {"races": "races", "plain": "interpreter"}.get(self.mode, "memory")
 
     def run(self, arguments: Sequence[Any]) -> Ran:
         said = io.StringIO()
@@ -103,17 +108,16 @@ class Interpretation:
         found = re.search(r"Semaphore (\S+) has non-zero count for .*?: (\d+)", said)
         if found:
             yield Finding(
-                "memory", "semaphore",
+                self.stage, "semaphore",
                 f"a semaphore is left with a count of {found[2]} at the kernel's end: a copy or a signal was never waited for",
                 "wait for every copy that is started, the last ones after the loop",
             )  # fmt: skip
 
     def _raised(self, text: str) -> Iterator[Finding]:
-        stage = "races" if self.mode == "races" else "memory" if self.mode != "plain" else "interpreter"
         for kind, pattern, message, fix in RAISED:
             if found := re.search(pattern, text, re.DOTALL):
                 words = {k: _words(v or "") for k, v in found.groupdict().items()}
-                yield Finding(stage, kind, message.format(**words), fix, found.groupdict().get("where") or _frame(text))
+                yield Finding(self.stage, kind, message.format(**words), fix, found.groupdict().get("where") or _frame(text))
                 return
 
 

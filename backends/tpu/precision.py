@@ -23,7 +23,7 @@ def rounded(jaxpr: Any) -> tuple[Any, tuple[str, ...]]:
 
 def _closed(jaxpr: Any, lines: list[str]) -> Any:
     inner = getattr(jaxpr, "jaxpr", None)
-    if inner is not None:
+    if inner is not None and inner is not jaxpr:  # from jax 0.11 on a closed jaxpr is its own
         return jaxpr.replace(jaxpr=_closed(inner, lines))
     equations = [e for old in jaxpr.eqns for e in _equation(old, lines)]
     return jaxpr.replace(eqns=equations)

@@ -165,14 +165,25 @@ def jaxprs_of(equation: Any) -> Iterator[Any]:
 
 def copies(call: Call) -> bool:
     """Whether the kernel itself starts copies or signals semaphores."""
-    return any(e.primitive.name in ("dma_start", "semaphore_signal", "dma_wait", "semaphore_wait") for e in _walk(call.kernel))
+    words = ("dma_start", "dma_wait", "semaphore_signal", "semaphore_wait")
+    return any(equation.primitive.name in words for equation, _ in _walk(call.kernel))
 
 
-def _walk(jaxpr: Any) -> Iterator[Any]:
+def _walk(jaxpr: Any, around: str = "") -> Iterator[tuple[Any, str]]:
+    """Every equation with its line, which for those inside jax's own functions is the line that calls these."""
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
-        yield equation
+        line = line_of(equation) or around
+        yield equation, line
         for inner in jaxprs_of(equation):
-            yield from _walk(inner)
+            yield from _walk(inner, line)
+
+
+def line_using(calls: Sequence[Call], operation: str) -> str:
+    """The first line of the kernels that uses a primitive (empty where none does); for no primitive, that of the launch."""
+    if not operation:
+        return calls[0].where if calls else ""
+    found = (line for call in calls for equation, line in _walk(call.kernel) if equation.primitive.name == operation)
+    return next(found, "")
 
 
 def line_of(equation: Any) -> str:
