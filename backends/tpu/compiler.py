@@ -53,7 +53,7 @@ def _sweep() -> None:
 
 
 @cache
-def _device(isa: str) -> Any:
+def device_of(isa: str) -> Any:
     from jax.experimental import topologies
 
     return topologies.get_topology_desc(platform="tpu", topology_name=TOPOLOGIES[isa]).devices[0]
@@ -140,7 +140,7 @@ def ahead_of_time(function: Any, arguments: Sequence[Any], isa: str, options: Ma
     import jax
     from jax.experimental.layout import Format, Layout
 
-    device = _device(isa)
+    device = device_of(isa)
     sharding = jax.sharding.SingleDeviceSharding(device)
 
     def row_major(rank: int) -> Any:
@@ -178,13 +178,16 @@ def _resources(compiled: Any, folder: Path) -> tuple[Resources, ...]:
     found = []
     for name in sorted(kernels & dumps.keys()):
         text = dumps[name].read_text(errors="replace")
-        resident = sum(_resident(text))
-        vmem = sum(_allocations(text, "vmem")) + resident
-        bundles = len(re.findall(r"^\s*0x[0-9a-f]+", _bundles(folder, name), re.MULTILINE))
-        extra = (("vmem_bytes", vmem), ("vmem_operand_bytes", resident), ("smem_bytes", sum(_allocations(text, "smem"))),
-                 ("bundles", bundles), ("xla_operations", others))
-        found.append(Resources(re.sub(r"(\.\d+)+$", "", name), shared_bytes=vmem, code_bytes=code, extra=extra,
-                               source=f"LLO dump (VMEM) and memory_analysis (code of the whole program) of {tool_name()}"))
+        resident = sum(resident_operands(text))
+        vmem = sum(allocations(text, "vmem")) + resident
+        code_text = _bundles(folder, name)
+        bundles = len(re.findall(r"^\s*0x[0-9a-f]+", code_text, re.MULTILINE))
+        stores, slots = _spills(code_text)
+        extra = (("vmem_bytes", vmem), ("vmem_operand_bytes", resident), ("smem_bytes", sum(allocations(text, "smem"))),
+                 ("bundles", bundles), ("spill_stores", stores), ("xla_operations", others))
+        found.append(Resources(re.sub(r"(\.\d+)+$", "", name), _registers(code_text), slots, None, vmem, code, extra=extra,
+                               source="LLO dump (registers, spills, VMEM) and memory_analysis (code of the whole program) of "
+                               f"{tool_name()}"))  # fmt: skip
     return tuple(found) or (Resources("", code_bytes=code, source=f"memory_analysis of {tool_name()}"),)
 
 
@@ -194,16 +197,28 @@ def _operation(path: Path) -> str:
     return found[1] if found and found[1] != "TLP" else ""
 
 
-def _allocations(text: str, space: str) -> list[int]:
+def allocations(text: str, space: str) -> list[int]:
     """Bytes of every allocation in a memory space, each counted once."""
     pattern = rf"#(allocation\d+) \[shape = [^\n]*?space=({space}), size = (0x[0-9a-f]+)"
     return list({name: int(size, 16) for name, _, size in re.findall(pattern, text)}.values())
 
 
-def _resident(text: str) -> list[int]:
+def resident_operands(text: str) -> list[int]:
     """Bytes of every operand that the compiler put into VMEM as a whole, so that it needs no window."""
     found = re.findall(r"inlined_call_operand\.vmem \[shape: ([a-z]+)(\d+)\w*\[([\d,]*)\]", text)
     return [max(int(bits), 8) // 8 * math.prod(int(n) for n in dims.split(",") if n) for _, bits, dims in found]
+
+
+def _registers(bundles: str) -> int | None:
+    """Vector registers that the bundles use: each value is written with the register that holds it (``%v12_v3``)."""
+    numbers = {int(n) for n in re.findall(r"%v\d+_v(\d+)", bundles)}
+    return max(numbers) + 1 if numbers else None
+
+
+def _spills(bundles: str) -> tuple[int | None, int | None]:
+    """Stores of registers for want of registers, and how many places in memory they go to."""
+    stores = re.findall(r"st \[[sv]mem:\[#(allocation\d+_spill)", bundles)
+    return (len(stores), len(set(stores))) if bundles else (None, None)
 
 
 def _bundles(folder: Path, operation: str) -> str:

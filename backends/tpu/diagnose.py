@@ -138,6 +138,8 @@ RULES = (
          "Mosaic cannot compile the kernel: {reason} ({op})", "the operation is the compiler's own; say it with simpler ones"),
     Rule("mosaic", r"internal verification error.*?Error details: (?P<reason>[^\n]+)",
          "Mosaic refuses what Pallas made of the kernel: {reason}", "say it with other operations"),
+    Rule("trace", r"\A(?P<what>(?:Type|Value|Index|Attribute|Assertion|NotImplemented)Error: [^\n]*)", "{what}",
+         "jax refuses it while it is traced, before any compiler sees it"),
 )  # fmt: skip
 
 Lines = Callable[[str], str]

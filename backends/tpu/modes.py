@@ -95,10 +95,13 @@ class Interpretation:
         return Ran(tuple(map(np.asarray, results)), tuple(self._heard(said.getvalue())))
 
     def _reset(self) -> None:
+        """After an error: the memories go, and the token that would hand the error on to the next interpretation."""
+        from jax._src import dispatch
         from jax.experimental.pallas import tpu as pltpu
 
         if self.mode != "plain":
             pltpu.reset_tpu_interpret_mode_state()
+            dispatch.runtime_tokens.clear()
 
     def _heard(self, said: str) -> Iterator[Finding]:
         """Races and semaphores, which interpreters print."""
