@@ -420,8 +420,15 @@ class Estimate:
 
 
 class Estimator(Protocol):
-    version: str
-    """Of the model; estimates are kept by it."""
+    """Predicts times.  One more method is optional, for what others make of an operator under the same model::
+
+        peers(program: TensorProgram, target: Target) -> Mapping[str, Estimate | PortakernError]   # all its dims are bound
+    """
+
+    @property
+    def version(self) -> str:
+        """Of the model; estimates are kept by it."""
+        ...
 
     def available(self, target: Target) -> Availability: ...
 

@@ -42,6 +42,7 @@ pallas = Language(
     convention=CONVENTION,
     adopt=adopt,
     bare=bare,
+    jobs=jobs,
 )
 
 backend = Backend("tpu", (pallas,), Path(__file__).parent / "devices")

@@ -12,12 +12,12 @@ import json
 import pickle
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from portakern.backend import Binary, Estimator, Executable, Language, Runtime, Simulator, Source, Target
+from portakern.backend import Binary, Estimate, Estimator, Executable, Language, Runtime, Simulator, Source, Target
 from portakern.dtypes import DTYPES
 from portakern.errors import (
     BackendError,
@@ -200,23 +200,23 @@ def _emit_row(work: Work) -> tuple[Made, Target, Language]:
 # ---- compiling --------------------------------------------------------------------------------------------------------
 
 
-def build(work: Work, estimate: bool = False) -> Made:
-    """As far as machine code, taken from the cache where it is there."""
+def build(work: Work, estimate: bool = False, peers: bool = False) -> Made:
+    """As far as machine code, taken from the cache where it is there; with an ``estimate``, and that of ``peers``."""
     made = emit_row(work)
     if made.source is None:
         return made
     source = made.source
-    compiled = guarded(made.row, lambda: _compiled(made.row, source, work, estimate))
+    compiled = guarded(made.row, lambda: _compiled(made.row, source, work, estimate, peers))
     error = compiled.row.error
     if error is None or work.chosen is None or work.chosen.exact or error["kind"] == "tool-missing":
         return compiled
     # A tuned schedule that does not compile any more must not keep the operator from being built.
     default, stale = without_tuned(work, PortakernError(error["kind"], error["message"]))
-    again = build(default, estimate)
+    again = build(default, estimate, peers)
     return replace(again, row=again.row.but(schedule_note=stale)) if again.row.error is None else compiled
 
 
-def _compiled(row: Row, source: Source, work: Work, estimate: bool) -> Made:
+def _compiled(row: Row, source: Source, work: Work, estimate: bool, peers: bool) -> Made:
     target = source.target
     language = registry().language(target.language)
     runner, detail = runner_for(language, target)
@@ -233,17 +233,22 @@ def _compiled(row: Row, source: Source, work: Work, estimate: bool) -> Made:
         return Made(row.but(method=f"{method}; {available.detail}"), source, key, "")
     row = row.but(evidence="compiled", method=f"{binary.tool}" if runner else f"{binary.tool}; not run: {detail}")
     made = Made(row, source, key, runner)
-    return _estimated(made, work, binary) if estimate else made
+    return _estimated(made, work, binary, peers) if estimate else made
 
 
-def _estimated(made: Made, work: Work, binary: Binary) -> Made:
+def _estimated(made: Made, work: Work, binary: Binary, peers: bool) -> Made:
     """With an estimate where there is a model of the target; what the model does not know is said, and is no failure."""
     assert made.source is not None
     estimator = registry().estimator(made.source.target)
-    if estimator is None or not estimator.available(made.source.target):
+    if estimator is None:
         return made
+    if not (available := estimator.available(made.source.target)):
+        return replace(made, row=made.row.but(method=f"{made.row.method}; no estimate: {available.detail}"))
     try:
-        row = made.row.but(estimate=estimate_of(estimator, made.source, binary, work))
+        found = estimate_of(estimator, made.source, binary, work)
+        if peers and work.foreign is None:
+            found = {**found, "peers": estimated_peers(estimator, made.source.target, work, found["us"])}
+        row = made.row.but(estimate=found)
     except PortakernError as error:
         row = made.row.but(method=f"{made.row.method}; no estimate: {error.message}")
     except Exception as error:  # a model's defect must not take along that the kernel compiled
@@ -265,6 +270,24 @@ def estimate_of(estimator: Estimator, source: Source, binary: Binary, work: Work
     found = estimate_dict(estimator.estimate(source, binary, job_of(source, binary, work.sizes), program))
     Cache().put(key, json.dumps(found).encode())
     return found
+
+
+def estimated_peers(estimator: Estimator, target: Target, work: Work, ours_us: float) -> list[dict[str, Any]]:
+    """What others make of the operator under the same model: ``ratio`` is how many times as long as ours they take."""
+    ask: Callable[[TensorProgram, Target], Mapping[str, Estimate | PortakernError]] | None = getattr(estimator, "peers", None)
+    if ask is None:
+        return []
+    program = bind(work.program, work.sizes)
+    key = digest("estimated peers", type(estimator).__module__, estimator.version, str(target), program.digest)
+    kept = Cache().get(key)
+    entries = json.loads(kept) if kept is not None else [peer_entry(n, e) for n, e in ask(program, target).items()]
+    if kept is None:
+        Cache().put(key, json.dumps(entries).encode())
+    return [{**e, "ratio": e["us"] / ours_us} if e.get("us") else e for e in entries]
+
+
+def peer_entry(name: str, found: Estimate | PortakernError) -> dict[str, Any]:
+    return {"name": name, "error": found.message} if isinstance(found, PortakernError) else {"name": name, **estimate_dict(found)}
 
 
 def compile_cached(language: Language, source: Source) -> tuple[str, Binary]:

@@ -161,7 +161,7 @@ class Runner:
         module = "portakern.study.timing" if step == "time" else "portakern.study.steps"
         kwargs: dict[str, Any] = {}
         if step == "build":
-            kwargs = {"estimate": self.goal == "compared"}
+            kwargs = {"estimate": self.goal == "compared", "peers": self.goal == "compared"}
         elif step == "check":
             kwargs = {"full": self.full_check}
         elif step == "time":

@@ -116,6 +116,13 @@ def estimate_text(row: Row) -> str:
     return f"~{e['us']:.1f} ({e['model']})" if e else ""
 
 
+def estimated_peers_text(row: Row) -> str:
+    """What others make of the operator under the same model; never beside a time."""
+    peers = (row.estimate or {}).get("peers") or []
+    return "; ".join(f"{p['ratio']:.2f}x {p['name']} (~{p['us']:.1f})" if p.get("ratio") else f"{p['name']}: {p.get('error')}"
+                     for p in peers)  # fmt: skip
+
+
 COLUMNS: tuple[Column, ...] = (
     ("operator", lambda r: r.operator),
     ("target", lambda r: r.target),
@@ -126,6 +133,7 @@ COLUMNS: tuple[Column, ...] = (
     ("resources", resources_text),
     ("occupancy", occupancy_text),
     ("estimate us", estimate_text),
+    ("estimated against", estimated_peers_text),
     ("time us", time_text),
     ("of peak", roofline_text),
     ("against", peers_text),

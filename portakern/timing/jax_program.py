@@ -118,6 +118,11 @@ class JaxWriter(NumpyWriter):
         x, i, size = self(op.x), self(op.indices), shape_of(op.x)[op.axis]
         inside, fill = f"({i} >= 0) & ({i} < {size})", self.constant(op.fill, tensor_type(op.x).dtype)
         safe = f"jnp.clip({i}, 0, {max(size - 1, 0)})"
+        if op.zipped and shape_of(op.indices)[op.axis] == 1:
+            # One element of each row: a selection in a sum, which XLA fuses with what else reads the row.
+            places = f"jax.lax.broadcasted_iota(np.int32, {shape_of(op.x)}, {op.axis})"
+            picked = f"jnp.where({places} == {safe}, {x}, np.zeros((), {x}.dtype))"
+            return f"jnp.where({inside}, jnp.sum({picked}, axis={op.axis}, keepdims=True), {fill})"
         if op.zipped:
             return f"jnp.where({inside}, jnp.take_along_axis({x}, {safe}, {op.axis}), {fill})"
         mask = (1,) * op.axis + shape_of(op.indices) + (1,) * (len(shape_of(op.x)) - op.axis - 1)

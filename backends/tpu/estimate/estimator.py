@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from portakern.backend import Availability, Binary, Estimate, Job, Source, Target
+from portakern.errors import PortakernError
 from portakern.ir.program import Program
+from portakern.ir.tensor import TensorProgram
 
 from ..environment import HINT, package_version
 from .figures import PROFILED, core_of, priced
@@ -41,6 +43,13 @@ class LibtpuEstimator:
 
     def estimate(self, source: Source, binary: Binary, job: Job, program: Program | None) -> Estimate:
         return estimated(kernels.call("profile_source", source, dict(job.sizes)), source.target, self.version)
+
+    def peers(self, program: TensorProgram, target: Target) -> dict[str, Estimate | PortakernError]:
+        """XLA's own version of the operator: its program written in jax.numpy, compiled for the same core."""
+        try:
+            return {"xla": estimated(whole.call("profile_xla", program, target.device.isa), target, self.version)}
+        except PortakernError as error:
+            return {"xla": error}
 
 
 def estimated(profile: Mapping[str, Any], target: Target, version: str) -> Estimate:

@@ -10,6 +10,8 @@ from typing import Any
 
 from portakern.device import Device, load_devices
 
+from .profile import Mxu
+
 PROFILED = ("v5e", "v5p", "v6e", "tpu7x")
 """Generations that libtpu's static profile knows; it aborts on others ("Dma latency model is currently only supported on
 VF/VL/GF/GL", libtpu 0.0.51)."""
@@ -66,3 +68,12 @@ def priced(operations: Sequence[Mapping[str, Any]], core: Core) -> tuple[float, 
         parts.append(Part(o["name"], us, float(o["cycles"] or 0), float(o["bytes"]), times, bound))
     moved = sum(p.bytes * p.times for p in parts) / core.bandwidth * 1e6
     return max(sum(p.us for p in parts), moved), parts
+
+
+def mxu_of(isa: str) -> Mxu:
+    """A generation's matrix units, from its peak: rows per second are the peak over FLOP per row."""
+    device = _devices()[_devices()[isa].default_product]
+    columns = max(m.n for m in device.matrix)
+    units = device.count("mxus")
+    rows = device.value("peak_bf16") / (device.count("units") * units * 2 * columns * columns)
+    return Mxu(units, device.value("clock") / rows)

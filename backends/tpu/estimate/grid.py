@@ -22,6 +22,8 @@ Ids = np.ndarray
 class Operand:
     """A windowed operand of a kernel: the block of each step, which of them are copied, and how many bytes."""
 
+    number: int
+    """Among the kernel's windows, inputs first."""
     output: bool
     blocks: np.ndarray | None
     """Block numbers [steps, dims]; ``None`` where a prefetched scalar decides them."""
@@ -85,7 +87,7 @@ def operands(call: Any, ids: Ids) -> list[Operand]:
     found = []
     for number, block in enumerate(mapping.block_mappings):
         if is_windowed(block):
-            found.append(_operand(block, number >= mapping.num_inputs, ids))
+            found.append(_operand(block, number, number >= mapping.num_inputs, ids))
     return found
 
 
@@ -95,19 +97,19 @@ def is_windowed(block: Any) -> bool:
     return not any(word in space for word in ("any", "hbm", "smem", "semaphore"))
 
 
-def _operand(block: Any, output: bool, ids: Ids) -> Operand:
+def _operand(block: Any, number: int, output: bool, ids: Ids) -> Operand:
     numbers = _vectorised(block.index_map_jaxpr.jaxpr, block.index_map_jaxpr.consts, list(ids.T), len(ids))
     shape = block.array_aval.shape
     sizes = [_extent(b) for b in block.block_shape]
     size = block.array_aval.dtype.itemsize
     if any(n is None for n in numbers):
-        return Operand(output, None, np.full(len(ids), float(math.prod(sizes) * size)))
+        return Operand(number, output, None, np.full(len(ids), float(math.prod(sizes) * size)))
     places = np.stack([np.asarray(n) for n in numbers], 1) if numbers else np.zeros((len(ids), 0), np.int64)
     count = np.full(len(ids), float(size))
     for d, (dim, part, spec) in enumerate(zip(shape, sizes, block.block_shape, strict=True)):
         start = places[:, d] * (1 if type(spec).__name__ in ("Element", "BoundedSlice") else part)
         count *= np.clip(dim - start, 0, part)
-    return Operand(output, places, count)
+    return Operand(number, output, places, count)
 
 
 def _extent(spec: Any) -> int:

@@ -1,25 +1,37 @@
 """The operations of a compiled program at its top level, with the bytes that each moves between HBM and the core.
 
 Read off the text of the scheduled HLO.  An operand or result whose layout is in memory space 1 lies in VMEM already and moves
-nothing; what is copied there ahead of its use (``copy-start``) is counted at the copy.
+nothing; what is copied there ahead of its use (``copy-start`` and its like) is counted at the copy.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-_BITS = {"pred": 8, "bf16": 16, "f8e4m3fn": 8, "f8e5m2": 8}
-_FREE = frozenset({"parameter", "constant", "bitcast", "tuple", "get-tuple-element", "copy-done", "slice-done", "after-all",
-                   "async-done", "opt-barrier", "partition-id", "replica-id"})  # fmt: skip
-_BEGUN = frozenset({"copy-start", "slice-start", "async-start"})
+_BITS = {"pred": 8}
+
+_FREE = frozenset({
+    "parameter", "constant", "bitcast", "tuple", "get-tuple-element", "after-all", "opt-barrier", "partition-id", "replica-id",
+})  # fmt: skip
+
+_NO_WORK = ("AllocateBuffer", "NopReturnToken")
+"""Targets of custom calls that only name memory."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """``times`` is how often it runs; ``None`` where the text does not say.  ``begun``: it runs beside those that follow."""
+    """One operation that does work.
+
+    Args:
+        bytes: of its operands and results in HBM.
+        target: of a custom call.
+        times: how often it runs; ``None`` where the text does not say.
+        begun: it runs beside those that follow, until something waits for it.
+        resident: for each operand, whether it lies in VMEM.
+    """
 
     name: str
     opcode: str
@@ -27,10 +39,12 @@ class Operation:
     target: str = ""
     times: int | None = 1
     begun: bool = False
+    resident: tuple[bool, ...] = ()
 
 
-_INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%([\w.\-]+) = (\(.*?\)|\S+) ([\w\-]+)\((.*)$")
+_INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%([\w.\-]+) = (.*?[\])}]) ([a-z][\w\-]*)\((.*)$")
 _SHAPE = re.compile(r"\b(pred|[a-z]+\d+\w*)\[([\d,]*)\](?:\{([^}]*)\})?")
+_HEAD = re.compile(r"^(ENTRY )?%([\w.\-]+) \(.*\{\s*$")
 
 
 def operations(text: str) -> list[Operation]:
@@ -44,7 +58,7 @@ def _computations(text: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     current = None
     for line in text.splitlines():
-        if head := re.match(r"^(ENTRY )?%([\w.\-]+) \(.*\{\s*$", line):
+        if head := _HEAD.match(line):
             current = found.setdefault(f"{head[1] or ''}{head[2]}", [])
         elif line.startswith("}"):
             current = None
@@ -53,39 +67,49 @@ def _computations(text: str) -> dict[str, list[str]]:
     return found
 
 
-def _walk(bodies: dict[str, list[str]], name: str, times: int | None) -> Iterator[Operation]:
+def _walk(bodies: Mapping[str, list[str]], name: str, times: int | None) -> Iterator[Operation]:
     shapes: dict[str, str] = {}
     for line in bodies[name]:
-        found = _INSTRUCTION.match(line)
-        if not found:
+        if not (found := _INSTRUCTION.match(line)):
             continue
         own, shape, opcode, rest = found.groups()
         shapes[own] = shape
-        if opcode in _FREE:
-            continue
         if opcode == "while":
-            yield from _loop(bodies, rest, times)
-            continue
-        if opcode in ("call", "conditional"):
-            for inner in re.findall(
-                r"(?:to_apply|branch_computations=\{|true_computation|false_computation)=?%([\w.\-]+)", rest
-            ):
+            trips = _trips(bodies, rest)
+            for inner in re.findall(r"(?:body|condition)=%([\w.\-]+)", rest):
+                yield from _walk(bodies, inner, trips * times if trips is not None and times is not None else None)
+        elif opcode in ("call", "conditional"):
+            for inner in _called(rest):
                 yield from _walk(bodies, inner, times)
-            continue
-        arguments = _arguments(rest)
-        if opcode in _BEGUN:
-            moved = _begun_bytes(shape)
-        else:
-            moved = bytes_of(shape) + sum(bytes_of(shapes.get(a, "")) for a in arguments)
-        target = re.search(r'custom_call_target="([^"]+)"', rest)
-        yield Operation(own, opcode, moved, target[1] if target else "", times, opcode in _BEGUN)
+        elif (operation := _operation(own, shape, opcode, rest, shapes, times)) is not None:
+            yield operation
 
 
-def _loop(bodies: dict[str, list[str]], rest: str, times: int | None) -> Iterator[Operation]:
-    count = re.search(r'known_trip_count":\{"n":"(\d+)"', rest)
-    trips = int(count[1]) * times if count and times is not None else None
-    for inner in re.findall(r"(?:body|condition)=%([\w.\-]+)", rest):
-        yield from _walk(bodies, inner, trips)
+def _operation(name: str, shape: str, opcode: str, rest: str, shapes: Mapping[str, str], times: int | None) -> Operation | None:
+    target = found[1] if (found := re.search(r'custom_call_target="([^"]+)"', rest)) else ""
+    if opcode in _FREE or opcode.endswith(("-done", "-update")) or target in _NO_WORK:
+        return None
+    operands = [shapes.get(a, "") for a in _arguments(rest)]
+    begun = opcode.endswith("-start")
+    moved = _begun_bytes(opcode, shape) if begun else bytes_of(shape) + sum(map(bytes_of, operands))
+    return Operation(name, opcode, moved, target, times, begun, tuple("S(1)" in s for s in operands))
+
+
+def _called(rest: str) -> list[str]:
+    single = re.findall(r"(?:to_apply|true_computation|false_computation)=%([\w.\-]+)", rest)
+    several = re.findall(r"branch_computations=\{([^}]*)\}", rest)
+    return single + [name.strip().removeprefix("%") for names in several for name in names.split(",")]
+
+
+def _trips(bodies: Mapping[str, list[str]], rest: str) -> int | None:
+    """How often a loop runs: as XLA noted, or where its condition compares a counter from 0 with a constant."""
+    if noted := re.search(r'known_trip_count":\{"n":"(\d+)"', rest):
+        return int(noted[1])
+    condition = re.search(r"condition=%([\w.\-]+)", rest)
+    lines = bodies.get(condition[1], []) if condition else []
+    bounds = [int(m[1]) for line in lines if (m := re.search(r"constant\((\d+)\)", line))]
+    less = any("compare(" in line and "direction=LT" in line for line in lines)
+    return bounds[0] if len(bounds) == 1 and less else None
 
 
 def _arguments(rest: str) -> list[str]:
@@ -98,10 +122,12 @@ def _arguments(rest: str) -> list[str]:
     return []
 
 
-def _begun_bytes(shape: str) -> int:
-    """An asynchronous copy moves its destination's bytes, whichever of its two ends lies in VMEM."""
-    parts = [m for m in _SHAPE.finditer(shape) if m[2] or m[1] not in ("u32", "s32")]
-    return min((_size(m) for m in parts[:2]), default=0)
+def _begun_bytes(opcode: str, shape: str) -> int:
+    """What an asynchronous operation moves: a copy the smaller of its ends, anything else all that it has in HBM."""
+    parts = [_size(m) for m in _SHAPE.finditer(shape) if m[2]]
+    if "copy" in opcode or "slice" in opcode:
+        return min(parts, default=0)
+    return bytes_of(shape)
 
 
 def bytes_of(shape: str) -> int:
@@ -109,7 +135,7 @@ def bytes_of(shape: str) -> int:
     return sum(_size(m) for m in _SHAPE.finditer(shape) if "S(" not in (m[3] or ""))
 
 
-def _size(found: re.Match[str]) -> int:
+def _size(found: re.Match[str] | Sequence[str]) -> int:
     kind, dims = found[1], found[2]
-    bits = _BITS.get(kind) or int(re.sub(r"\D.*$", "", re.sub(r"^[a-z]+", "", kind)) or 8)
+    bits = _BITS.get(kind) or int(re.findall(r"\d+", kind)[0])
     return math.prod(int(n) for n in dims.split(",") if n) * bits // 8

@@ -23,7 +23,7 @@ SAMPLE = 3_000_000
 """Characters of the list of bundles that are looked at, from its middle: the steady state."""
 
 UNITS: tuple[tuple[str, int, str], ...] = (
-    ("MXU", 2, r"vmatmul|vmatpush|vdwg|vlatch|vmatres|vmatprep"),
+    ("MXU", 0, r"vmatmul|vmatpush|vdwg|vlatch|vmatres|vmatprep"),
     ("result pops", 2, r"vpop"),
     ("EUP", 1, r"vpow2|vlog2|vrcp|vrsqrt|vtanh|vsin|vcos|verf"),
     ("XLU", 2, r"vxpose|vrot|vperm|vbcast|v\w+\.xlane|vsetperm|vcombine|vsetirm"),
@@ -33,7 +33,18 @@ UNITS: tuple[tuple[str, int, str], ...] = (
     ("scalar", 2, r"s\w+|p\w+|int_to_ptr"),
     ("VPU", 4, r"v\w+"),
 )
-"""Unit, its slots in a bundle and the mnemonics that it takes, first match first."""
+"""Unit, its slots in a bundle and the mnemonics that it takes, first match first.  Of the MXUs, see :class:`Mxu`."""
+
+_ROWS = re.compile(r"vmatmul\.(?:mubr\.)?(\w+)")
+_BITS = {"f32": 32, "bf16": 16, "f16": 16}
+
+
+@dataclass(frozen=True)
+class Mxu:
+    """The matrix units of a core: how many, and the cycles that a row of the left operand keeps one busy."""
+
+    units: int
+    cycles_per_row: float
 
 
 @dataclass(frozen=True)
@@ -79,10 +90,11 @@ def timeline(text: str, turns: Sequence[int]) -> Timeline:
     took = [a - b for a, b in zip(left, [*left[1:], 0], strict=True)]
     waits, stalls = 0, Counter()
     for instruction, count in zip(what, took, strict=True):
-        if instruction.startswith("dma.done.wait"):
+        unit = unit_of(instruction)
+        if unit == "copies":
             waits += count - 1
         elif count > 1:
-            stalls[unit_of(instruction)] += count - 1
+            stalls[unit] += count - 1
     return Timeline(left[0], _marks(left, what, turns), waits, dict(stalls))
 
 
@@ -107,15 +119,30 @@ def unit_of(instruction: str) -> str:
 _SLOT = re.compile(r"^  (?:%?[\w.]+ = )?([a-z][\w.]*)", re.MULTILINE)
 
 
-def utilisation(path: Path) -> dict[str, float]:
-    """The share of every unit's slots that is used in the middle of what was issued."""
+def utilisation(text: str, mxu: Mxu, issued: float) -> dict[str, float]:
+    """The share of cycles, times slots, for which every unit is used, by a list of bundles.
+
+    ``issued`` is the share of cycles in which a bundle was issued: in the others the core waited.
+    """
+    bundles = text.count(": bundle slots:")
+    if not bundles:
+        return {}
+    names = Counter(_SLOT.findall(text))
+    used = Counter()
+    for name, count in names.items():
+        used[unit_of(name)] += count
+    share = {unit: used[unit] / bundles / slots * issued for unit, slots, _ in UNITS if slots}
+    rows = sum(count * 8 * (32 // _BITS.get(m[1], 8)) for name, count in names.items() if (m := _ROWS.match(name)))
+    share["MXU"] = rows * mxu.cycles_per_row / mxu.units / bundles * issued
+    return {unit: round(x, 4) for unit, x in share.items()}
+
+
+def middle(path: Path) -> str:
+    """The steady state of a list of bundles."""
     size = path.stat().st_size
     with path.open("rb") as file:
         file.seek(max(0, (size - SAMPLE) // 2))
-        text = file.read(SAMPLE).decode(errors="replace")
-    bundles = text.count(": bundle slots:")
-    used = Counter(unit_of(name) for name in _SLOT.findall(text))
-    return {unit: round(used[unit] / bundles / slots, 4) for unit, slots, _ in UNITS} if bundles else {}
+        return file.read(SAMPLE).decode(errors="replace")
 
 
 _COPY = re.compile(rb"dma\.(hbm_to_vmem|vmem_to_hbm)[^\n]*?size_in_granules=\*/(\d+)")

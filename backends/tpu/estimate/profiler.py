@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import Any
 
@@ -49,5 +50,9 @@ class Profiler:
 
 
 def _reason(fault: WorkerFault) -> str:
-    last = next((x for x in reversed(fault.log.splitlines()) if "Check fail" in x or x.startswith("F")), "")
-    return f"{fault.message}{': ' + last[:200] if last and fault.kind == 'crash' else ''}"
+    """What libtpu said last, where it ended the process: its own words say which operation it cannot model."""
+    failed = re.search(r"Static LLO profiling of (\S+) failed: \w+: (.*)", fault.log)
+    if failed:
+        return f"it cannot model {failed[1]} ({failed[2]})"
+    last = next((x for x in reversed(fault.log.splitlines()) if "Check fail" in x), "")
+    return f"{fault.message}{': ' + last[:200] if last else ''}"

@@ -33,7 +33,7 @@ def limiter(longest: Part | None, kernels: Kernels) -> str:
 
 def waiting(kernel: Mapping[str, Any]) -> float:
     """The share of a kernel's cycles that go by waiting for copies."""
-    return (kernel["waits"] + kernel["stalls"].get("copies", 0)) / max(kernel["part_cycles"], 1)
+    return kernel["waits"] / max(kernel["part_cycles"], 1)
 
 
 def busiest(kernel: Mapping[str, Any]) -> str:
@@ -80,17 +80,17 @@ def _kernel_lines(k: Mapping[str, Any]) -> Iterator[str]:
     used = ", ".join(f"{u} {share:.0%}" for u, share in sorted(k["utilisation"].items(), key=lambda x: -x[1]) if share >= 0.01)
     yield f"  slots used: {used or 'not known'}"
     yield f"  critical path: {path_words(k)}"
-    yield f"  spills {k['spills']} stores, {k['fills']} loads; VMEM {k['vmem_bytes'] / 2**20:.1f} MiB"
+    spilled = f"vector registers spilled by {k['spills']} stores and {k['fills']} loads of the code"
+    yield f"  {spilled}; VMEM {k['vmem_bytes'] / 2**20:.1f} MiB"
 
 
 def path_words(k: Mapping[str, Any]) -> str:
     """Where the cycles of a kernel go: bundles issued one after the other, and waits by what is waited for."""
     total = max(k["part_cycles"], 1)
-    waits = {"copies": k["waits"] + k["stalls"].get("copies", 0)}
-    waits |= {u: n for u, n in k["stalls"].items() if u != "copies"}
+    waits = {"copies": k["waits"], **k["stalls"]}
     stalled = sum(waits.values())
     words = [f"{1 - stalled / total:.0%} issuing bundles"]
-    words += [f"{n / total:.0%} waiting for {'copies' if u == 'copies' else u}" for u, n in
+    words += [f"{n / total:.0%} waiting for {u}" for u, n in
               sorted(waits.items(), key=lambda x: -x[1]) if n / total >= 0.01]  # fmt: skip
     return ", ".join(words)
 

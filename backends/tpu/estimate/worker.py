@@ -10,7 +10,8 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,14 @@ from portakern.backend import Source
 from portakern.ir.oracle import static
 from portakern.ir.tensor import TensorProgram, tensor_type
 
-from ..environment import TOPOLOGIES
 from . import profile
+from .figures import mxu_of
 from .grid import branches, coordinates, is_windowed, kernels_of, operands
 from .hlo import operations
 from .model import Steps, extrapolate
 from .part import sizes_of, with_parts
+
+Kernel = dict[str, Any]
 
 DETAILED = "PORTAKERN_TPU_PROFILE_DETAILED"
 """Set where kernels are profiled: the timeline and the issued bundles are written too, which takes time."""
@@ -41,8 +44,8 @@ def profile_source(source: Source, sizes: dict[str, int], steps: int = STEPS) ->
     return _profiled(entry_function(source), _shapes(source, sizes), source.target.device.isa, steps, folder)
 
 
-def profile_xla(program: TensorProgram, isa: str) -> dict[str, Any]:
-    """The profile of what XLA makes of a tensor program whose dims are bound, written in jax.numpy."""
+def profile_xla(program: TensorProgram, isa: str, options: dict[str, str] | None = None) -> dict[str, Any]:
+    """The profile of what XLA makes, under these options, of a tensor program whose dims are bound, in jax.numpy."""
     import jax
 
     from portakern.timing.array_program import array_function
@@ -53,69 +56,94 @@ def profile_xla(program: TensorProgram, isa: str) -> dict[str, Any]:
     made = array_function(program, "jax")
     types = [tensor_type(a) for a in program.args]
     shapes = [jax.ShapeDtypeStruct(static(t.shape), jax_dtype("i32" if t.dtype == "i64" else t.dtype)) for t in types]
-    return {**_profiled(made.call, shapes, isa, 1, folder), "text": made.text}
+    return {**_profiled(made.call, shapes, isa, 1, folder, options), "text": made.text}
 
 
-def _profiled(function: Callable[..., Any], shapes: Sequence[Any], isa: str, steps: int, folder: Path) -> dict[str, Any]:
+def _profiled(
+    function: Callable[..., Any],
+    shapes: Sequence[Any],
+    isa: str,
+    steps: int,
+    folder: Path,
+    options: dict[str, str] | None = None,
+) -> dict[str, Any]:
     import jax
+    import jax.extend.core
 
-    with jax.default_device(_device(isa)):
+    from ..compiler import ahead_of_time, device_of
+
+    with jax.default_device(device_of(isa)):
         closed = jax.make_jaxpr(function)(*shapes)
     calls = kernels_of(closed.jaxpr)
     parts = [sizes_of(c.params["grid_mapping"].grid, steps) for c in calls]
     given = iter(parts)
     program = with_parts(closed, lambda call: next(given)) if calls else closed
     try:
-        compiled = _compile(program, shapes, isa)
+        run = jax.extend.core.jaxpr_as_fun(program)
+        ahead_of_time(lambda *args: tuple(run(*args)), shapes, isa, options)
         slp = folder / "slp"
-        text = compiled.as_text() or ""
+        # Not jax's own as_text: it cannot read all that libtpu writes (copies in slices).
+        text = _newest(folder, r"\d+-TLP-hlo\.txt")
         found: dict[str, Any] = {
             "operations": _operations(text, profile.cycles(slp)),
             "kernels": [],
-            "cores": int(getattr(_device(isa), "num_cores", 1)),
+            "cores": int(getattr(device_of(isa), "num_cores", 1)),
         }
-        names = [o["name"] for o in found["operations"] if o["target"] == "tpu_custom_call"]
+        resident = {o["name"]: o["resident"] for o in found["operations"] if o["target"] == "tpu_custom_call"}
+        names = list(resident)
         for call, part in zip(calls, parts, strict=True):
             name = next((n for n in names if re.sub(r"(\.\d+)+$", "", n) == call.params["name"]), names[0] if names else "")
             if name:
                 names.remove(name)
-            found["kernels"].append(_kernel(call, part, name, folder))
+            found["kernels"].append(_kernel(call, part, name, resident.get(name, ()), folder, mxu_of(isa)))
         return found
     finally:
         for path in (*(folder / "slp").iterdir(), *(p for p in folder.iterdir() if p.name != "slp")):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def _operations(text: str, cycles: dict[str, int]) -> list[dict[str, Any]]:
-    return [{"name": o.name, "opcode": o.opcode, "bytes": o.bytes, "target": o.target, "times": o.times, "begun": o.begun,
-             "cycles": cycles.get(o.name)} for o in operations(text)]  # fmt: skip
+def _operations(text: str, cycles: Mapping[str, int]) -> list[dict[str, Any]]:
+    return [{**asdict(o), "cycles": cycles.get(o.name)} for o in operations(text)]
 
 
-def _kernel(call: Any, part: Sequence[int], name: str, folder: Path) -> dict[str, Any]:
-    grid = tuple(int(n) for n in call.params["grid_mapping"].grid)
+def _kernel(call: Any, part: Sequence[int], name: str, resident: Sequence[bool], folder: Path, mxu: profile.Mxu) -> Kernel:
+    """What there is to say of one kernel: its cycles over the whole grid, the bytes of its blocks, and how it runs."""
+    mapping = call.params["grid_mapping"]
+    grid = tuple(int(n) for n in mapping.grid)
     whole, some = coordinates(grid, grid), coordinates(part, grid)
-    windows = operands(call, whole)
-    steps = _steps(call, some)
-    slp = folder / "slp"
-    path = slp / f"{name}_critical_path.txt"
-    bundles = slp / f"{name}_bundles.txt"
+    # What XLA keeps in VMEM whole is read from there: the copy that brought it is an operation of its own.
+    windows = [w for w in operands(call, whole) if w.output or not (w.number < len(resident) and resident[w.number])]
+    path, bundles = (folder / "slp" / f"{name}_{what}.txt" for what in ("critical_path", "bundles"))
     turns = [len(some) + extra for extra in (2, 1, 0)]
     line = profile.timeline(path.read_text(errors="replace"), turns) if path.is_file() else profile.Timeline(0)
-    all_steps, by_data = _steps(call, whole), branches(call, some[:1])[1]
-    full = extrapolate(line.cycles, line.marks, steps, all_steps)
-    copied = profile.copied_bytes(bundles) if bundles.is_file() else {}
-    moved = [float((w.bytes * w.copied).sum()) for w in windows]
+    full = extrapolate(line.cycles, line.marks, _steps(call, some), _steps(call, whole))
+    issued = 1 - (line.waits + sum(line.stalls.values())) / max(line.cycles, 1)
+    has_bundles = bundles.is_file()
+
+    def moved(output: bool) -> float:
+        return float(sum((w.bytes * w.copied).sum() for w in windows if w.output == output))
+
     return {
-        "name": call.params["name"], "operation": name, "grid": grid, "part": tuple(part), "part_cycles": line.cycles,
-        "cycles": full.cycles, "seen": full.seen, "turns": len(line.marks) - 1, "waits": line.waits,
-        "stalls": dict(line.stalls), "utilisation": profile.utilisation(bundles) if bundles.is_file() else {},
-        "read": sum(m for m, w in zip(moved, windows, strict=True) if not w.output),
-        "written": sum(m for m, w in zip(moved, windows, strict=True) if w.output),
-        "copied_in_part": copied, "by_data": by_data or any(w.blocks is None for w in windows),
-        "manual": not all(is_windowed(b) or _in_smem(b) for b in call.params["grid_mapping"].block_mappings),
-        "steps": len(whole), **_static(folder, name),
+        "name": call.params["name"],
+        "operation": name,
+        "grid": grid,
+        "part": tuple(part),
+        "steps": len(whole),
+        "part_cycles": line.cycles,
+        "cycles": full.cycles,
+        "seen": full.seen,
+        "turns": max(0, len(line.marks) - 1),
+        "waits": line.waits,
+        "stalls": dict(line.stalls),
+        "utilisation": profile.utilisation(profile.middle(bundles), mxu, issued) if has_bundles else {},
+        "read": moved(output=False),
+        "written": moved(output=True),
+        "copied_in_part": profile.copied_bytes(bundles) if has_bundles else {},
+        "by_data": branches(call, some[:1])[1] or any(w.blocks is None for w in windows),
+        "manual": not all(is_windowed(b) or _in_smem(b) for b in mapping.block_mappings),
         "smallest_block": min((float(w.bytes.max()) for w in windows), default=0.0),
-    }  # fmt: skip
+        **_static(folder, name),
+    }
 
 
 def _in_smem(block: Any) -> bool:
@@ -126,14 +154,23 @@ def _static(folder: Path, name: str) -> dict[str, int]:
     """Spills and VMEM of a kernel, from the dumps of its code."""
 
     def dump(ending: str) -> str:
-        path = next((p for p in folder.iterdir() if re.fullmatch(rf"\d+-{re.escape(name)}-\d+-{ending}", p.name)), None)
-        return path.read_text(errors="replace") if path else ""
+        return _newest(folder, rf"\d+-{re.escape(name)}-\d+-{ending}")
 
-    from ..compiler import _allocations, _resident
+    from ..compiler import allocations, resident_operands
 
     spills, fills = profile.spills(dump(r"final_hlo-static-per-bundle-utilization\.txt"))
     original = dump(r"original\.txt")
-    return {"spills": spills, "fills": fills, "vmem_bytes": sum(_allocations(original, "vmem")) + sum(_resident(original))}
+    return {
+        "spills": spills,
+        "fills": fills,
+        "vmem_bytes": sum(allocations(original, "vmem")) + sum(resident_operands(original)),
+    }
+
+
+def _newest(folder: Path, pattern: str) -> str:
+    """The text of the dump of that name."""
+    found = sorted(p for p in folder.iterdir() if re.fullmatch(pattern, p.name))
+    return found[-1].read_text(errors="replace") if found else ""
 
 
 def _steps(call: Any, ids: Any) -> Steps:
@@ -161,34 +198,6 @@ def _shapes(source: Source, sizes: dict[str, int]) -> list[Any]:
         shape = tuple(evaluate(s, sizes) for s in a.type.shape) if isinstance(a.type, BufferType) else ()
         found.append(jax.ShapeDtypeStruct(shape, jax_dtype("i32" if a.dtype == "i64" else a.dtype)))
     return found
-
-
-def _compile(closed: Any, shapes: Sequence[Any], isa: str) -> Any:
-    """Ahead of time, with row-major arguments and results as a program around it would have them."""
-    import jax
-    import jax.extend.core
-    from jax.experimental.layout import Format, Layout
-
-    device = _device(isa)
-    sharding = jax.sharding.SingleDeviceSharding(device)
-
-    def row_major(rank: int) -> Any:
-        return Format(Layout(major_to_minor=tuple(range(rank))), sharding)
-
-    function = jax.extend.core.jaxpr_as_fun(closed)
-    with jax.default_device(device):
-        out = tuple(row_major(len(a.shape)) for a in closed.out_avals)
-        jitted = jax.jit(
-            lambda *args: tuple(function(*args)), in_shardings=tuple(row_major(len(a.shape)) for a in shapes), out_shardings=out
-        )
-        return jitted.lower(*shapes).compile()
-
-
-@cache
-def _device(isa: str) -> Any:
-    from jax.experimental import topologies
-
-    return topologies.get_topology_desc(platform="tpu", topology_name=TOPOLOGIES[isa]).devices[0]
 
 
 @cache
