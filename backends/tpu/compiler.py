@@ -182,12 +182,11 @@ def _resources(compiled: Any, folder: Path) -> tuple[Resources, ...]:
         vmem = sum(allocations(text, "vmem")) + resident
         code_text = _bundles(folder, name)
         bundles = len(re.findall(r"^\s*0x[0-9a-f]+", code_text, re.MULTILINE))
-        stores, slots = _spills(code_text)
         extra = (("vmem_bytes", vmem), ("vmem_operand_bytes", resident), ("smem_bytes", sum(allocations(text, "smem"))),
-                 ("bundles", bundles), ("spill_stores", stores), ("xla_operations", others))
-        found.append(Resources(re.sub(r"(\.\d+)+$", "", name), _registers(code_text), slots, None, vmem, code, extra=extra,
-                               source="LLO dump (registers, spills, VMEM) and memory_analysis (code of the whole program) of "
-                               f"{tool_name()}"))  # fmt: skip
+                 ("bundles", bundles), ("scalar_spills", _spills(code_text, "smem")), ("xla_operations", others))
+        found.append(Resources(re.sub(r"(\.\d+)+$", "", name), _registers(code_text), _spills(code_text, "vmem"), None, vmem,
+                               code, extra=extra, source="LLO dump (registers, spills, VMEM) and memory_analysis (code of "
+                               f"the whole program) of {tool_name()}"))  # fmt: skip
     return tuple(found) or (Resources("", code_bytes=code, source=f"memory_analysis of {tool_name()}"),)
 
 
@@ -215,10 +214,9 @@ def _registers(bundles: str) -> int | None:
     return max(numbers) + 1 if numbers else None
 
 
-def _spills(bundles: str) -> tuple[int | None, int | None]:
-    """Stores of registers for want of registers, and how many places in memory they go to."""
-    stores = re.findall(r"st \[[sv]mem:\[#(allocation\d+_spill)", bundles)
-    return (len(stores), len(set(stores))) if bundles else (None, None)
+def _spills(bundles: str, space: str) -> int | None:
+    """Stores of registers to memory for want of registers: of vector registers to ``vmem``, of scalar ones to ``smem``."""
+    return len(re.findall(rf"st \[{space}:\[#allocation\d+_spill", bundles)) if bundles else None
 
 
 def _bundles(folder: Path, operation: str) -> str:

@@ -198,6 +198,9 @@ def _framed(text: str, file: str) -> str:
 
 
 def _origin(where: str, origins: dict[int, str], file: str) -> str:
-    """The operator's line behind a line of the source."""
+    """The operator's line behind a line of the source; for a line without one, such as a launch, that of the line before it."""
     name, _, number = where.rpartition(":")
-    return origins.get(int(number), where) if name == file and number.isdigit() else where
+    if name != file or not number.isdigit() or not origins:
+        return where
+    before = [n for n in origins if n <= int(number)]
+    return origins[max(before, default=min(origins))]
