@@ -6,13 +6,49 @@ and index maps see the coordinates of the whole grid, so every branch is taken t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from .grid import head
+from .grid import head, inner_jaxprs
+
+STEPS = 32
+"""Steps of a kernel's grid that are profiled at most."""
+
+FEWEST = 8
+"""And at least: turns that begin or end something must be seen beside steady ones."""
+
+CYCLES = 120_000
+"""About as many cycles as a part should take: libtpu walks a million of them in some ten seconds."""
+
+_FLOP_PER_CYCLE = 131_072
+_ELEMENTS_PER_CYCLE = 2048
+"""Round figures of a core's matrix and vector units, to guess what a step takes; the profile says what it does."""
+
+
+def steps_for(call: Any) -> int:
+    """How many steps of a kernel should be profiled."""
+    return max(FEWEST, min(STEPS, int(CYCLES / max(_guess(call.params["jaxpr"]), 1))))
+
+
+def _guess(jaxpr: Any) -> float:
+    """Cycles of a step, if it takes every branch."""
+    cycles = 0.0
+    for eqn in jaxpr.eqns:
+        inner = [_guess(j) for j in inner_jaxprs(eqn.params)]
+        sizes = [math.prod(x.aval.shape) for x in (*eqn.invars, *eqn.outvars) if getattr(x.aval, "shape", ())]
+        if inner:
+            cycles += sum(inner)
+        elif eqn.primitive.name == "dot_general":
+            (contracted, _), _ = eqn.params["dimension_numbers"]
+            depth = math.prod(eqn.invars[0].aval.shape[d] for d in contracted)
+            cycles += 2.0 * math.prod(eqn.outvars[0].aval.shape) * depth / _FLOP_PER_CYCLE
+        else:
+            cycles += max(sizes, default=0) / _ELEMENTS_PER_CYCLE
+    return cycles
 
 
 def sizes_of(grid: Sequence[int], most: int) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from portakern.tools.workers import WorkerFault, WorkerPool
 
 from ..environment import ENVIRONMENT
 
-TIMEOUT_S = 150.0
+TIMEOUT_S = 240.0
 MEMORY = 12 << 30
 """Bytes that the child may have: unrolled profiles of long loops grow without end."""
 

@@ -25,19 +25,16 @@ from .figures import mxu_of
 from .grid import branches, coordinates, is_windowed, kernels_of, operands
 from .hlo import operations
 from .model import Steps, extrapolate
-from .part import sizes_of, with_parts
+from .part import sizes_of, steps_for, with_parts
 
 Kernel = dict[str, Any]
 
 DETAILED = "PORTAKERN_TPU_PROFILE_DETAILED"
 """Set where kernels are profiled: the timeline and the issued bundles are written too, which takes time."""
 
-STEPS = 32
-"""Steps of a kernel's grid that are profiled at most."""
 
-
-def profile_source(source: Source, sizes: dict[str, int], steps: int = STEPS) -> dict[str, Any]:
-    """The profile of a Pallas program at these values of its open dims."""
+def profile_source(source: Source, sizes: dict[str, int], steps: int | None = None) -> dict[str, Any]:
+    """The profile of a Pallas program at these values of its open dims, ``steps`` of each grid (else enough of them)."""
     from ..load import entry_function
 
     folder = _folder()  # libtpu's flags are set before anything loads it
@@ -63,7 +60,7 @@ def _profiled(
     function: Callable[..., Any],
     shapes: Sequence[Any],
     isa: str,
-    steps: int,
+    steps: int | None,
     folder: Path,
     options: dict[str, str] | None = None,
 ) -> dict[str, Any]:
@@ -75,7 +72,7 @@ def _profiled(
     with jax.default_device(device_of(isa)):
         closed = jax.make_jaxpr(function)(*shapes)
     calls = kernels_of(closed.jaxpr)
-    parts = [sizes_of(c.params["grid_mapping"].grid, steps) for c in calls]
+    parts = [sizes_of(c.params["grid_mapping"].grid, steps or steps_for(c)) for c in calls]
     given = iter(parts)
     program = with_parts(closed, lambda call: next(given)) if calls else closed
     try:
