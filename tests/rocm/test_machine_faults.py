@@ -234,7 +234,7 @@ def test_the_report_names_the_instruction_and_its_line() -> None:
     ("isa", "instruction", "says"),
     [
         ("gfx942", "v_mqsad_u32_u8 v[4:7], v[8:9], v2, v[12:15]", "does not know the instruction"),
-        ("gfx942", "s_sendmsg sendmsg(MSG_INTERRUPT)", "the message is not known"),
+        ("gfx942", "s_sendmsg sendmsg(MSG_SAVEWAVE)", "the message is not known"),
         ("gfx942", "v_mov_b32_e32 v2, src_pops_exiting_wave_id", "does not know 'src_pops_exiting_wave_id'"),
         ("gfx942", "buffer_load_dword v2, v1, s[4:7], 0 idxen tfe", "the modifier `tfe` is not known"),
     ],

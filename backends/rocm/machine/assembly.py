@@ -7,10 +7,13 @@ taken; anything else is an error naming its line.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from portakern.errors import SimulatorError
+
+from .data import Data
+from .expressions import value
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Assembly:
     labels: dict[str, int] = field(default_factory=dict)
     kernels: dict[str, Kernel] = field(default_factory=dict)
     functions: set[str] = field(default_factory=set)
+    data: Data = field(default_factory=Data)
 
     def end_of(self, kernel: str) -> int:
         """Where the instructions of ``kernel`` end: at the next function, or at the end of the file."""
@@ -77,10 +81,14 @@ def parse(text: str) -> Assembly:
     files: dict[str, str] = {}
     where = ""
     code = True
+    told: list[tuple[Kernel, str, str, int, str]] = []
+    symbols: dict[str, str] = {}
     for number, line in _lines(text):
         while match := _LABEL.match(line):
             if code:
                 found.labels[match[1]] = len(found.instructions)
+            elif kernel is None:
+                found.data.label(match[1])
             line = line[match.end() :]
         line = line.strip()
         if not line:
@@ -99,20 +107,32 @@ def parse(text: str) -> Assembly:
         elif name == "amdhsa_inst_pref_size":
             continue  # how far ahead code is fetched: no effect on results, and Triton writes it as an expression
         elif kernel is not None:
-            kernel.descriptor[name.removeprefix("amdhsa_")] = _number(rest, number, line)
+            told.append((kernel, name.removeprefix("amdhsa_"), rest, number, line))
+        elif name == "set":
+            symbol, _, text_of = rest.partition(",")
+            symbols[symbol.strip()] = text_of.strip()
         elif name == "amdgcn_target":
             found.target = rest.strip('"')
         elif name == "type" and rest.endswith("@function"):
             found.functions.add(rest.partition(",")[0].strip())
         elif name == "text":
             code = True
-        elif name == "section":
+        elif name in ("section", "data", "bss", "rodata"):
             code = rest.startswith(".text")
+            if not code:
+                found.data.section(rest.partition(",")[0] if name == "section" else name)
         elif name == "file":
             files.update(_file(rest))
         elif name == "loc":
             number_of, line_of = rest.split()[:2]
             where = f"{files.get(number_of, '?')}:{line_of}"
+        elif not code:
+            found.data.directive(name, rest)
+    for kernel, name, rest, number, line in told:
+        kernel.descriptor[name] = _number(rest, symbols, number, line)
+    found.data.finish()
+    for table in re.findall(r"([A-Za-z_.$][\w.$]*)@gotpcrel32@lo", text):
+        found.data.slot(table)
     return found
 
 
@@ -131,11 +151,11 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
                 yield number, code.rstrip()
 
 
-def _number(text: str, number: int, line: str) -> int:
+def _number(text: str, symbols: Mapping[str, str], number: int, line: str) -> int:
     try:
-        return int(text, 0)
-    except ValueError:
-        raise AssemblyError(number, line, "its value is no number") from None
+        return value(text, symbols)
+    except ValueError as error:
+        raise AssemblyError(number, line, f"its value is no number: {error}") from None
 
 
 def _file(rest: str) -> dict[str, str]:
@@ -165,7 +185,7 @@ def _operands(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
             current = ""
         else:
             current += c
-    words = current.split()
+    words = re.findall(r"(?:[^\s(]|\([^)]*\))+", current)
     if not words:
         return tuple(parts), ()
     if not parts and _is_modifier(words[0]):

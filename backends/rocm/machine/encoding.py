@@ -15,7 +15,10 @@ from typing import Any
 
 from .assembly import Assembly, AssemblyError, Instruction
 from .isa import forms
+from .isa.control import hardware_register
 from .isa.form import FLOATS, Form, Slot
+from .isa.vector_integer import INDEXED
+from .linking import HERE, Named, Relocation, named, size
 from .modifiers import modifier_fields
 from .registers import CONSTANT, EXEC, SCALAR, VECTOR, Register, constant, register
 
@@ -47,23 +50,78 @@ class Encoded:
     operations: bytes
     constants: bytes
     instructions: tuple[Instruction, ...]
+    positions: tuple[int, ...]
+    """Of each instruction in the file."""
+    relocations: tuple[Relocation, ...] = ()
 
 
 @dataclass
-class _Encoder:
+class Encoder:
+    """Packs the instructions of one kernel, and of the functions that it names."""
+
     assembly: Assembly
     start: int
     end: int
     generation: int
     lanes: int
     handlers: Mapping[str, int]
-    constants: dict[tuple[int, int], int] = field(default_factory=dict)
+    constants: dict[tuple[int, int] | Relocation, int] = field(default_factory=dict)
+    functions: dict[str, None] = field(default_factory=dict)
+    """Those named so far, in order."""
+    _behind: int | None = field(default=None, repr=False)
+    """Bytes since the address that s_getpc_b64 gave last."""
+    _indexed: int = field(default=0, repr=False)
+    """Which operands s_set_gpr_idx_on has numbered at run time."""
+    _first: int = field(default=0, repr=False)
+    _compared: set[tuple[str, tuple[str, ...]]] | None = field(default=None, repr=False)
 
     def run(self) -> Encoded:
-        instructions = tuple(self.assembly.instructions[self.start : self.end])
-        records = b"".join(self.encode(i) for i in instructions)
-        values = b"".join(struct.pack("<II", low, high) for low, high in self.constants)
-        return Encoded(records, values, instructions)
+        records: list[bytes] = []
+        positions: list[int] = []
+        todo, done = [(self.start, self.end)], set[str]()
+        while todo:
+            self.start, self.end = todo.pop(0)
+            self._first, self._behind, self._indexed = len(positions), None, 0
+            for at in range(self.start, self.end):
+                i = self.assembly.instructions[at]
+                records.append(self.encode(self._in_mode(i)))
+                self._follow(i)
+            positions += range(self.start, self.end)
+            for name in [n for n in self.functions if n not in done]:
+                done.add(name)
+                todo.append((self.assembly.labels[name], self.assembly.end_of(name)))
+        values = b"".join(struct.pack("<II", *((0, 0) if isinstance(c, Relocation) else c)) for c in self.constants)
+        instructions = tuple(self.assembly.instructions[at] for at in positions)
+        relocations = tuple(c for c in self.constants if isinstance(c, Relocation))
+        return Encoded(b"".join(records), values, instructions, tuple(positions), relocations)
+
+    def _guess(self, i: Instruction) -> bool:
+        """Whether an LDS load reads where a compare and store of this kernel writes, of the same address and offset: the loop
+        that compilers write for atomic operations the hardware lacks."""
+        if not i.mnemonic.startswith(("ds_load_b", "ds_read_b")):
+            return False
+        if self._compared is None:
+            self._compared = {(x.operands[1 if "_rtn" in x.mnemonic else 0], x.modifiers)
+                              for x in self.assembly.instructions if x.mnemonic.startswith("ds_cmpst")}  # fmt: skip
+        return (i.operands[1], i.modifiers) in self._compared
+
+    def _in_mode(self, i: Instruction) -> Instruction:
+        """Between s_set_gpr_idx_on and off compilers write v_mov_b32 only, which goes by another name here."""
+        if not self._indexed or i.mnemonic.startswith("s_"):
+            return i
+        if base_name(i.mnemonic) != "v_mov_b32" or self._indexed not in INDEXED:
+            raise AssemblyError(i.line, str(i), "this machine knows registers numbered at run time in v_mov_b32 only")
+        return replace(i, mnemonic="v_mov_b32", modifiers=(*i.modifiers, INDEXED[self._indexed]))
+
+    def _follow(self, i: Instruction) -> None:
+        """What the next instruction has to know of those before it."""
+        if i.mnemonic == "s_getpc_b64":
+            self._behind = 0
+        elif self._behind is not None:
+            bytes_ = size(i, i.mnemonic.startswith("s_"))
+            self._behind = None if bytes_ is None else self._behind + bytes_
+        if i.mnemonic.startswith("s_set_gpr_idx"):
+            self._indexed = _index_mode(i.operands[1]) or 0 if i.mnemonic == "s_set_gpr_idx_on" else 0
 
     def encode(self, i: Instruction) -> bytes:
         try:
@@ -85,6 +143,8 @@ class _Encoder:
         else:
             destinations, sources = self.operands(i, form, fields, immediate)
             fields.update(modifier_fields(i, form, fields, immediate, self.generation))
+        if self._guess(i):
+            fields["extra"] = 1
         for name in form.implicit:
             found = register(name)
             assert found is not None, f"{name} in the form of {i.mnemonic}"
@@ -122,6 +182,16 @@ class _Encoder:
                 destinations.append((SCALAR, self.lanes // 32, 0, TYPES.index("mask"), EXEC))
             elif slot.role == "#":
                 immediate[0] = self.number(text)
+            elif slot.role == "hwreg":
+                found = hardware_register(text)
+                if found is None:
+                    raise _Unknown(f"this machine does not know {text}")
+                immediate[:3] = found
+            elif slot.role == "idx":
+                bits = _index_mode(text)
+                if bits is None:
+                    raise _Unknown(f"this machine does not know {text}")
+                fields["extra"] = bits
             elif slot.written:
                 operand = self.operand(slot, text, fields, 3)
                 destinations.append(operand)
@@ -135,7 +205,7 @@ class _Encoder:
         at = self.assembly.labels.get(text)
         if at is None or not self.start <= at < self.end:
             raise _Unknown(f"{text} is no label of this kernel")
-        return at - self.start
+        return at - self.start + self._first
 
     def number(self, text: str) -> int:
         try:
@@ -160,10 +230,30 @@ class _Encoder:
             width = self.width(slot, found, text)
             self.allowed(slot, found, text)
             return found.kind, width, modifiers, kind, found.number
+        symbol = named(text)
+        if symbol is not None and slot.role == "sc":
+            return CONSTANT, slot.dwords, 0, kind, self.symbol(symbol)
         value = constant(_literal(text), slot.type)
         if value is None or slot.role not in ("s", "sc", "m"):
             raise _Unknown(f"this machine does not know {text!r} as an operand here")
         return CONSTANT, slot.dwords, modifiers, kind, self.constants.setdefault(value, len(self.constants))
+
+    def symbol(self, x: Named) -> int:
+        """The constant that stands for a symbol; the function of that name, should it be one, is wanted too."""
+        addend = x.addend
+        if x.relative:
+            if self._behind is None:
+                raise _Unknown("it is counted from the instruction, and no s_getpc_b64 stands shortly before")
+            addend -= self._behind + 4 + HERE
+        data = self.assembly.data
+        for name in data.referred([x.symbol]):
+            if name in self.assembly.labels and name in self.assembly.functions:
+                self.functions.setdefault(name)
+            elif name not in data.symbols:
+                raise _Unknown(f"{name} is no symbol of this file")
+        r = Relocation(0, x.symbol, addend, x.half, x.table)
+        known = next((c for c in self.constants if isinstance(c, Relocation) and replace(c, constant=0) == r), None)
+        return self.constants.setdefault(known or replace(r, constant=len(self.constants)), len(self.constants))
 
     def width(self, slot: Slot, found: Register, text: str) -> int:
         expected = self.lanes // 32 if slot.type == "mask" else slot.dwords
@@ -195,12 +285,22 @@ class _Unknown(Exception):
 def form_of(i: Instruction) -> Form:
     """Raises where the mnemonic is unknown."""
     name = base_name(i.mnemonic)
-    if "lds" in i.modifiers and f"{name} lds" in forms():
-        return forms()[f"{name} lds"]
+    for word in i.modifiers:
+        if (variant := _VARIANTS.get(word)) and f"{name} {variant}" in forms():
+            return forms()[f"{name} {variant}"]
     found = forms().get(name)
     if found is None:
         raise _Unknown("this machine does not know the instruction")
     return found
+
+
+_VARIANTS = {"lds": "lds", "glc": "return", "sc0": "return", "th:TH_ATOMIC_RETURN": "return",
+             **{mode: mode for mode in INDEXED.values()}}  # fmt: skip
+"""Modifiers that make another instruction of a mnemonic."""
+
+
+def _index_mode(text: str) -> int | None:
+    return next((bits for bits, mode in INDEXED.items() if text == mode), None)
 
 
 def base_name(mnemonic: str) -> str:
@@ -245,4 +345,4 @@ def _literal(text: str) -> str:
 def encode(assembly: Assembly, kernel: str, generation: int, lanes: int, handlers: Mapping[str, int]) -> Encoded:
     """Raises :class:`AssemblyError` for what the machine does not know."""
     start = assembly.labels[kernel]
-    return _Encoder(assembly, start, assembly.end_of(kernel), generation, lanes, handlers).run()
+    return Encoder(assembly, start, assembly.end_of(kernel), generation, lanes, handlers).run()

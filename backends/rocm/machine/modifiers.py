@@ -52,6 +52,12 @@ def modifier_fields(
         elif key in _MATRIX:
             _need(i, allowed, key, word)
             out[key] = _bits(value, form) if value.startswith("[") else int(value, 0)
+        elif key == "byte_sel":  # which byte is read, or written by v_cvt_sr, where older ones have op_sel
+            _need(i, allowed, key, word)
+            if i.mnemonic.startswith("v_cvt_sr"):
+                out["op_sel"] = int(value, 0) << 2
+            else:
+                out["extra"] = int(value, 0)
         elif key == "bitop3":
             _need(i, allowed, key, word)
             out["extra"] = int(value, 0)
@@ -87,6 +93,8 @@ def modifier_fields(
         elif key in ("offset", "offset0", "offset1"):
             _need(i, allowed, key, word)
             immediate[key == "offset1"] = _offset(i, value)
+        elif key.startswith("gpr_idx("):
+            continue  # chose the form
         elif word in _CACHE or key in ("th", "scope"):
             _need(i, allowed, "cache", word)
             out["cache"] = out.get("cache", 0) | _CACHE.get(word, 0)

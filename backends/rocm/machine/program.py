@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any
 
 from portakern.errors import SimulatorError
 
 from .assembly import Assembly, Instruction, Kernel, parse
-from .encoding import encode
+from .data import Data
+from .encoding import Encoded, encode
+from .linking import CODE, Relocation, patched
 
 GENERATIONS = {"gfx90a": 90, "gfx942": 94, "gfx950": 95, "gfx1100": 110, "gfx1201": 120}
 
@@ -48,6 +51,10 @@ def native() -> Any:
     return _machine
 
 
+DYNAMIC_STACK = 16384
+"""Bytes a lane for calls whose depth the compiler could not tell, as much as HIP's runtime gives at least."""
+
+
 @dataclass(frozen=True)
 class Code:
     """One kernel, ready to run."""
@@ -62,32 +69,68 @@ class Code:
     operations: bytes
     constants: bytes
     setup: tuple[int, ...]
+    positions: tuple[int, ...] = ()
+    relocations: tuple[Relocation, ...] = ()
+    data: Data | None = None
+    """Of the whole file, where the kernel names any."""
+    functions: Mapping[str, int] = field(default_factory=dict)
+    """Positions in the file of those that the kernel or data may name."""
 
     @cached_property
     def program(self) -> Any:
-        """The program in the native machine."""
-        return native().Program(self.operations, self.constants, self.setup)
+        """The program in the native machine, of a kernel that names no symbols."""
+        return self.linked(0)
+
+    def linked(self, image: int) -> Any:
+        """The program with the file's data at address ``image``."""
+
+        def address(symbol: str, table: bool) -> int:
+            if table:
+                assert self.data is not None
+                return image + self.data.slot(symbol)
+            return self.address(symbol, image)
+
+        constants = patched(self.constants, self.relocations, address)
+        return native().Program(self.operations, constants, self.setup, self.positions)
+
+    def address(self, symbol: str, image: int) -> int:
+        """Of an object in the data, or of a function."""
+        if self.data is not None and symbol in self.data.symbols:
+            return image + self.data.symbols[symbol].offset
+        return CODE + 8 * self.functions[symbol]
+
+
+@lru_cache(maxsize=4)
+def parsed(text: str) -> Assembly:
+    """A file, which is not to be changed."""
+    return parse(text)
 
 
 def load(text: str, kernel: str) -> Code:
     """A kernel of an assembly text.  Raises :class:`SimulatorError` naming what this machine does not know."""
-    assembly = parse(text)
+    assembly = parsed(text)
     isa = assembly.target.rpartition("-")[2].partition(":")[0]
     if isa not in GENERATIONS:
         raise SimulatorError(f"the machine does not know {isa or 'code without .amdgcn_target'}",
                              hint=f"it knows {', '.join(GENERATIONS)}")  # fmt: skip
     if kernel not in assembly.kernels:
         raise SimulatorError(f"the assembly has no kernel {kernel!r}: it has {', '.join(assembly.kernels) or 'none'}")
-    return _code(assembly, assembly.kernels[kernel], isa)
+    return code_of(assembly, assembly.kernels[kernel], isa)
 
 
-def _code(assembly: Assembly, kernel: Kernel, isa: str) -> Code:
+Encode = Callable[[Assembly, str, int, int, Mapping[str, int]], Encoded]
+
+
+def code_of(assembly: Assembly, kernel: Kernel, isa: str, encode: Encode = encode) -> Code:
+    """A kernel of a parsed file."""
     generation = GENERATIONS[isa]
     d = kernel.descriptor
     lanes = 32 if d.get("wavefront_size32", int(generation >= 110)) else 64
     handlers = {name: n for n, name in enumerate(native().handlers())}
     encoded = encode(assembly, kernel.name, generation, lanes, handlers)
     values = {name: d.get(word, 0) for name, word in _DESCRIPTOR.items()}
+    if d.get("uses_dynamic_stack"):
+        values["scratch_bytes"] += DYNAMIC_STACK
     values["user_scalars"] = d.get("user_sgpr_count", 0)
     values.update(
         lanes=lanes,
@@ -101,6 +144,8 @@ def _code(assembly: Assembly, kernel: Kernel, isa: str) -> Code:
         ieee=d.get("ieee_mode", int(generation < 120)),
         clamp_nan_to_zero=d.get("dx10_clamp", 1),
     )  # fmt: skip
+    named = assembly.functions & assembly.labels.keys() if encoded.relocations else set[str]()
     return Code(kernel.name, isa, lanes, values["shared_bytes"], values["scratch_bytes"], values["argument_bytes"],
-                encoded.instructions,
-                encoded.operations, encoded.constants, tuple(values[name] for name in _SETUP))  # fmt: skip
+                encoded.instructions, encoded.operations, encoded.constants, tuple(values[name] for name in _SETUP),
+                encoded.positions, encoded.relocations, assembly.data if encoded.relocations else None,
+                {name: assembly.labels[name] for name in named})  # fmt: skip

@@ -22,8 +22,9 @@ from portakern.launch.dispatch import job_of
 from portakern.tools.cache import Cache, digest
 
 from ..arrays import aligned, empty
+from . import hazards
 from .arguments import Parameter, dispatch_packet, pack, parameters
-from .program import GENERATIONS, Code, load, native
+from .program import GENERATIONS, Code, load, native, parsed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,7 +71,7 @@ class Translated:
 def _translator() -> str:
     """Changes with the code that translates, and with the handlers it refers to by position."""
     folder = Path(__file__).parent
-    files = sorted([*folder.glob("*.py"), *(folder / "isa").glob("*.py")])
+    files = sorted([*folder.glob("*.py"), *(folder / "isa").glob("*.py"), *(folder / "hazards").glob("*.py")])
     return digest(*((f.name, f.read_bytes()) for f in files), native().handlers(), native().OP_BYTES)
 
 
@@ -84,8 +85,21 @@ def translate(assembly: str, kernel: str) -> Translated:
     if kept is not None:
         return pickle.loads(kept)
     made = Translated(load(assembly, kernel), parameters(assembly).get(kernel, ()))
+    _check_wait_states(assembly, kernel, made.code.isa)
     Cache().put(key, pickle.dumps(made, protocol=pickle.HIGHEST_PROTOCOL))
     return made
+
+
+def _check_wait_states(assembly: str, kernel: str, isa: str) -> None:
+    """Raises :class:`SimulatorError` where instructions follow too soon, on paths too that no launch takes."""
+    found = hazards.find(parsed(assembly), kernel, GENERATIONS[isa])
+    if found:
+        i = found[0].instruction
+        where = f"line {i.line} of the assembly, `{i}`" + (f" ({i.source})" if i.source else "")
+        more = f"; and {len(found) - 1} more" if len(found) > 1 else ""
+        raise SimulatorError(f"{kernel}: missing wait states: {where}: {found[0].message}{more}",
+                             hint="put s_nop between them; docs/amd-simulator.md lists the rules", where=i.source,
+                             kind="hazard")  # fmt: skip
 
 
 @dataclass
@@ -98,9 +112,12 @@ class MachineProgram:
     seed: int = 0
     """Of the order in which the waves of a workgroup take turns."""
     budget: int = BUDGET
+    threads: int = 0
+    """Over which workgroups are spread; 0: as many as this process may use."""
     executed: int = 0
     """Wave instructions so far."""
     _translated: dict[tuple[str, str], Translated] = field(default_factory=dict, repr=False)
+    _images: dict[str, Image] = field(default_factory=dict, repr=False)
 
     def run(self, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> None:
         """Raises :class:`SimulatorError` with the instruction, workgroup, wave and lane of the first thing that is wrong."""
@@ -162,12 +179,21 @@ class MachineProgram:
             (start, start + len(packed), shadow.ctypes.data if len(packed) else 0, False, "the kernel's arguments"),
             (packet.ctypes.data, packet.ctypes.data + packet.size, 0, False, "the dispatch packet"),
         ]
+        program = code.program if code.data is None else self._image(d.assembly, code)
+        if code.data is not None:
+            regions += self._images[d.assembly].regions()
         machine = native()
         try:
-            self.executed += machine.run(code.program, d.grid, d.block, start, packet.ctypes.data, regions, d.shared_bytes,
-                                         self.budget, self.seed, threads())  # fmt: skip
+            self.executed += machine.run(program, d.grid, d.block, start, packet.ctypes.data, regions, d.shared_bytes,
+                                         self.budget, self.seed, self.threads or threads())  # fmt: skip
         except machine.Fault as fault:
             raise report(code, *fault.args) from None
+
+    def _image(self, assembly: str, code: Code) -> Any:
+        """The program of a kernel that names tables, variables or functions.  Variables keep their values between launches."""
+        if assembly not in self._images:
+            self._images[assembly] = Image(code)
+        return self._images[assembly].program(code)
 
     def _kernel(self, d: Dispatch) -> tuple[Code, tuple[Parameter, ...]]:
         if not d.assembly:
@@ -193,6 +219,30 @@ def report(code: Code, kind: str, message: str, at: int, group: tuple[int, int, 
     return SimulatorError(f"{code.name}: {kind}: {where}: {message} [{place}]",
                           hint="`portakern build ... --asm` shows the assembly; docs/amd-simulator.md says what this means",
                           where=i.source, kind="hazard")  # fmt: skip
+
+
+class Image:
+    """The data of a code object in memory."""
+
+    def __init__(self, code: Code) -> None:
+        import numpy as np
+
+        assert code.data is not None
+        self.data = code.data
+        self.bytes = empty((max(1, len(self.data.image)),), np.dtype(np.uint8))
+        self.start = self.bytes.ctypes.data
+        linked = self.data.linked(self.start, lambda symbol: code.address(symbol, self.start))
+        self.bytes[: len(linked)] = np.frombuffer(linked, np.uint8)
+        self.programs: dict[str, Any] = {}
+
+    def program(self, code: Code) -> Any:
+        if code.name not in self.programs:
+            self.programs[code.name] = code.linked(self.start)
+        return self.programs[code.name]
+
+    def regions(self) -> list[tuple[int, int, int, bool, str]]:
+        return [(self.start + s.offset, self.start + s.offset + s.size, 0, s.writable, f"the variable {name}")
+                for name, s in self.data.symbols.items() if s.size]  # fmt: skip
 
 
 class Memory:

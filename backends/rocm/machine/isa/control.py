@@ -57,11 +57,23 @@ def _waitcnt_vscnt(i: Instruction, generation: int) -> Mapping[str, Any]:
 
 
 def _message(i: Instruction, generation: int) -> Mapping[str, Any]:
-    """Only giving the registers back early, which has no effect on results."""
+    """Giving the registers back early, which has no effect on results, and telling the host what a trap before has done."""
     text = " ".join((*i.operands, *i.modifiers))
-    if text not in ("sendmsg(MSG_DEALLOC_VGPRS)", "3"):
+    if text not in ("sendmsg(MSG_DEALLOC_VGPRS)", "3", "sendmsg(MSG_INTERRUPT)"):
         raise _bad(i, "the message is not known")
     return {}
+
+
+_REGISTERS = {"HW_REG_MODE": 0, "HW_REG_SHADER_CYCLES": 1, "HW_REG_SHADER_CYCLES_LO": 1, "HW_REG_SHADER_CYCLES_HI": 2}
+"""Those that s_getreg and s_setreg may name: MODE, and both halves of a clock, which counts instructions here."""
+
+
+def hardware_register(text: str) -> list[int] | None:
+    """Register, first bit and number of bits of ``hwreg(HW_REG_MODE, 4, 2)``."""
+    match = re.fullmatch(r"hwreg\((\w+)(?:,\s*(\d+),\s*(\d+))?\)", text)
+    if match is None or match[1] not in _REGISTERS:
+        return None
+    return [_REGISTERS[match[1]], int(match[2] or 0), int(match[3] or 32)]
 
 
 def _ignored(i: Instruction, generation: int) -> Mapping[str, Any]:
@@ -90,6 +102,15 @@ FORMS = {
     "s_barrier": form("", "branch", own_taint=True, control=True),
     "s_barrier_signal": form("", "branch", own_taint=True, control=True, decode=_whole_workgroup),
     "s_barrier_wait": form("", "branch", own_taint=True, control=True, decode=_whole_workgroup),
+    "s_getpc_b64": form("sd:b64", "branch", own_taint=True),
+    "s_setpc_b64": form("sc:b64", "branch", own_taint=True, control=True),
+    "s_swappc_b64": form("sd:b64 sc:b64", "branch", own_taint=True, control=True),
+    "s_getreg_b32": form("sd hwreg", "salu", own_taint=True),
+    **{f"s_setreg_{n}": form("hwreg sc", "salu", "s_setreg_b32", own_taint=True) for n in ("b32", "imm32_b32")},
+    "s_set_gpr_idx_on": form("sc idx", "salu", own_taint=True),
+    "s_set_gpr_idx_off": _nothing(),
+    **{f"s_{n}": form("#", "branch", "trap", own_taint=True, control=True, decode=_ignored) for n in ("trap", "sethalt")},
+    "s_sendmsg_rtn_b32": form("", "branch", "trap", own_taint=True, control=True, decode=_ignored),
     "s_waitcnt": form("", "message", "waits", own_taint=True, decode=_waitcnt),
     "s_waitcnt_vscnt": form("", "message", "waits", own_taint=True, decode=_waitcnt_vscnt),
     **{f"s_wait_{c}": form("", "message", "waits", own_taint=True, decode=_wait_gfx12(c)) for c in _GFX12},
@@ -101,10 +122,11 @@ FORMS = {
         for name in [
             "nop", "clause", "delay_alu", "setprio", "sleep", "waitcnt_depctr", "wait_alu", "wait_idle",
             "sched_barrier", "icache_inv", "dcache_inv", "dcache_wb", "set_inst_prefetch_distance", "inst_prefetch",
-            "ttracedata", "code_end",
+            "ttracedata", "code_end", "wait_samplecnt", "wait_bvhcnt",
         ]
     },
     **{name: _nothing() for name in [
         "global_inv", "global_wb", "global_wbinv", "buffer_inv", "buffer_wbl2", "buffer_gl0_inv", "buffer_gl1_inv",
+        "buffer_wbinvl1_vol", "buffer_wbinvl1",
     ]},
 }  # fmt: skip

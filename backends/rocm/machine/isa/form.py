@@ -9,6 +9,7 @@ A form is a line of words, one for each operand of the assembly text in its orde
     dm         a bit a lane, written
     va         vector address, or ``off``  sa      scalar address, or ``off``
     #          a number (``s_nop 1``)      label   where a branch goes
+    hwreg      a hardware register (``hwreg(HW_REG_MODE, 4, 2)``)   idx   ``gpr_idx(SRC0)``
     x          EXEC, written without standing in the text (``v_cmpx_gt_u32``)
 
 The type after the colon gives the width and how constants are encoded: ``b32 f32 b16 f16 bf16 b64 f64 pk16`` (two 16-bit

@@ -59,6 +59,11 @@ def _cdna() -> dict[str, Form]:
     for m, k, b, cycles in _HALF_GFX950:
         add(f"v_mfma_f32_{m}x{m}x{k}_f16", m, k, b, 16, cycles)
         add(f"v_mfma_f32_{m}x{m}x{k}_bf16", m, k, b, 16, cycles)
+    for m, k, cycles in ((16, 128, 32), (32, 64, 64)):  # twice as fast where both formats have 6 bits or fewer
+        for kind, scales in (("f32", ""), ("scale_f32", " s s")):
+            words = f"d:{m * m // 64} v:any v:any s:{m * m // 64}{scales}"
+            found[f"v_mfma_{kind}_{m}x{m}x{k}_f8f6f4"] = form(words, "matrix", "", "cbsz blgp op_sel op_sel_hi", own_taint=True,
+                                                              passes=cycles // 4)  # fmt: skip
     add("v_mfma_f32_16x16x8_xf32", 16, 8, 1, 32, 16)
     add("v_mfma_f32_32x32x4_xf32", 32, 4, 1, 32, 32)
     for name, result, cycles in (("16x16x4", 8, 32), ("4x4x4", 2, 16)):

@@ -92,6 +92,9 @@ def _local() -> dict[str, Form]:
 FORMS = {
     **{f"s_load_{n}": form(f"sd:{d} sc:b64 sc", "smem", "s_load", _CACHED, own_taint=True) for n, d in _SCALAR.items()},
     "s_load_u16": form("sd:1 sc:b64 sc", "smem", "s_load", _CACHED, own_taint=True, extra=2),
+    **{f"s_buffer_load_{n}": form(f"sd:{d} sc:4 sc", "smem", "s_buffer_load", _CACHED, own_taint=True)
+       for n, d in _SCALAR.items()},
+    **{f"s_{n}": form("sd:b64", "smem", "s_clock", own_taint=True) for n in ("memtime", "memrealtime")},
     "s_load_u8": form("sd:1 sc:b64 sc", "smem", "s_load", _CACHED, own_taint=True, extra=1),
     **_space("global", "vmem", "va:any", "sa:b64"),
     **_space("flat", "flat", "v:2", ""),

@@ -23,6 +23,8 @@ FORMS = {
     **each(_typed(_UNARY, "f32"), "d:f32 s:f32", MODIFIERS),
     **each(_typed(_BINARY, "f32"), "d:f32 s:f32 s:f32", MODIFIERS),
     **each(_typed(_TERNARY, "f32"), "d:f32 s:f32 s:f32 s:f32", "clamp omod dpp"),
+    **each("mad_f32 madak_f32 madmk_f32", "d:f32 s:f32 s:f32 s:f32", "clamp omod"),
+    "v_mac_f32": form("+d:f32 s:f32 s:f32", modifiers="clamp omod dpp sdwa"),
     **each("fmac_f32 fmac_dx9_zero_f32", "+d:f32 s:f32 s:f32", "clamp omod dpp"),
     **each("ldexp_f32", "d:f32 s:f32 s", "clamp omod dpp"),
     "v_frexp_exp_i32_f32": form("d s:f32", modifiers="dpp sdwa"),

@@ -56,6 +56,9 @@ FORMS = {
     "v_pk_mov_b32": form("d:2 s:2 s:2", modifiers="op_sel op_sel_hi"),
     **each("fma_mix_f32 fma_mixlo_f16 fma_mixhi_f16", "d:f32 s:f32 s:f32 s:f32", PACKED + " mix"),
     **each("dot2_f32_f16 dot2_f32_bf16", "d:f32 s:pk16 s:pk16 s:f32", PACKED),
+    "v_dot2_f16_f16": form("d:f16 s:pk16 s:pk16 s:f16", modifiers=PACKED),
+    "v_dot2_bf16_bf16": form("d:bf16 s:pk16 s:pk16 s:bf16", modifiers=PACKED),
+    **each("dot4_f32_fp8_fp8 dot4_f32_fp8_bf8 dot4_f32_bf8_fp8 dot4_f32_bf8_bf8", "d:f32 s s s:f32", "neg_lo neg_hi clamp"),
     **each("dot2c_f32_f16 dot2acc_f32_f16 dot2c_f32_bf16", "+d:f32 s:pk16 s:pk16", "dpp clamp"),
     **each(
         "dot2_i32_i16 dot2_u32_u16 dot4_i32_i8 dot4_u32_u8 dot8_i32_i4 dot8_u32_u4 dot4_i32_iu8 dot8_i32_iu4",

@@ -17,9 +17,10 @@ namespace {
 // A program with the memory it lives in.
 class Loaded {
   public:
-    Loaded(const py::bytes &ops, const py::bytes &constants, const std::vector<uint32_t> &setup) {
+    Loaded(const py::bytes &ops, const py::bytes &constants, const std::vector<uint32_t> &setup,
+           std::vector<uint32_t> positions) : positions_(std::move(positions)) {
         const std::string raw = ops, values = constants;
-        if (raw.size() % sizeof(Op) || values.size() % 8 || setup.size() * 4 != sizeof(Setup))
+        if (raw.size() % sizeof(Op) || positions_.size() != raw.size() / sizeof(Op) || values.size() % 8 || setup.size() * 4 != sizeof(Setup))
             throw std::invalid_argument("the packed program does not have the form this module was built for");
         ops_.resize(raw.size() / sizeof(Op));
         std::memcpy(static_cast<void *>(ops_.data()), raw.data(), raw.size());
@@ -34,6 +35,13 @@ class Loaded {
         program_.ops = ops_.data();
         program_.count = uint32_t(ops_.size());
         program_.constants = constants_.data();
+        for (size_t n = 0; n < positions_.size(); ++n) {
+            if (positions_[n] >= found_.size()) found_.resize(positions_[n] + size_t(1), -1);
+            found_[positions_[n]] = int32_t(n);
+        }
+        program_.positions = positions_.data();
+        program_.found = found_.data();
+        program_.found_count = uint32_t(found_.size());
     }
     Loaded(const Loaded &) = delete;
     Loaded &operator=(const Loaded &) = delete;
@@ -42,6 +50,8 @@ class Loaded {
   private:
     std::vector<Op> ops_;
     std::vector<Constant> constants_;
+    std::vector<uint32_t> positions_;
+    std::vector<int32_t> found_;
     Program program_{};
 };
 
@@ -82,6 +92,8 @@ PYBIND11_MODULE(_machine, m) {
             PyErr_SetObject(fault_type.ptr(), value.ptr());
         }
     });
+    m.attr("CODE") = kCode;
+    m.attr("HERE") = kHere;
     m.attr("OP_BYTES") = sizeof(Op);
     m.attr("SETUP_WORDS") = sizeof(Setup) / 4;
     m.def("variant", &variant, "Which variant of the vector code this processor runs.");
@@ -90,7 +102,7 @@ PYBIND11_MODULE(_machine, m) {
         for (const Named &h : handlers()) names.push_back(h.name);
         return names;
     });
-    py::class_<Loaded>(m, "Program").def(py::init<py::bytes, py::bytes, std::vector<uint32_t>>());
+    py::class_<Loaded>(m, "Program").def(py::init<py::bytes, py::bytes, std::vector<uint32_t>, std::vector<uint32_t>>());
     m.def("run", &run, py::arg("program"), py::arg("grid"), py::arg("block"), py::arg("arguments"), py::arg("packet"), py::arg("regions"),
           py::arg("dynamic_shared"), py::arg("budget"), py::arg("seed"), py::arg("threads"),
           "Runs a grid; returns the wave instructions executed. Raises Fault(kind, message, op, group, wave, lane).");

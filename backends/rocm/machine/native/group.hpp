@@ -15,6 +15,7 @@ namespace machine {
 constexpr int kMaxWaves = 32;   // a workgroup of 1024 in waves of 32
 constexpr uint64_t kSharedAperture = uint64_t(1) << 48;   // flat addresses of LDS and scratch: any range that memory never has
 constexpr uint64_t kPrivateAperture = uint64_t(2) << 48;
+constexpr uint32_t kAddLaneNumber = 1u << 23;  // of a buffer resource's last word (CDNA3 ISA, "Buffer resource", ADD_TID_ENABLE)
 
 // A stretch of memory that the kernel may touch. Everything else, guard bands too, is out of bounds.
 struct Region {

@@ -10,6 +10,7 @@ struct Addresses {
     uint64_t lanes;          // that take part
     uint64_t at[kLanes];
     uint64_t limit[kLanes];  // buffers: bytes from `at` on that are in range; reads beyond give 0, writes are dropped
+    bool is_private;         // offsets into each lane's private memory
 };
 
 // The region of `bytes` bytes at `address`; fails where there is none.

@@ -22,11 +22,18 @@ struct Setup {
     uint32_t ieee, clamp_nan_to_zero, saturate_f16;
 };
 
+// Where code lies as far as registers that hold its addresses go: instruction n of the file is at kCode + 8 n. `s_getpc` answers
+// kHere instead, which is nowhere: its only use is to be added to what the decoder made of `symbol@rel32`.
+constexpr uint64_t kCode = uint64_t(1) << 40, kHere = uint64_t(1) << 39;
+
 struct Program {
     const Op *ops;
     uint32_t count;
     const Constant *constants;
     Setup setup;
+    const uint32_t *positions;  // of each instruction in the file
+    const int32_t *found;       // of each position its instruction, or -1
+    uint32_t found_count;
 };
 
 }  // namespace machine

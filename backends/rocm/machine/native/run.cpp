@@ -67,9 +67,9 @@ void set_scalars(Wave &w, const Launch &launch, const Workgroup &group) {
     const Setup &setup = launch.program->setup;
     uint32_t next = 0;
     if (setup.private_buffer) {
-        // Base 0 and the largest range: private accesses through it are recognised by the registers they name.
-        set_pointer(w, next, kPrivateAperture);
-        set_pointer(w, next, 0x00f0000000000000u | 0xffffffffu);
+        // Base 0, swizzled, and the largest range: accesses through it are recognised by kAddLaneNumber.
+        set_pointer(w, next, uint64_t(1) << 63);
+        set_pointer(w, next, uint64_t(0x00e00000u) << 32 | 0xffffffffu);
     }
     if (setup.dispatch_pointer) set_pointer(w, next, launch.packet);
     if (setup.queue_pointer) next += 2;

@@ -1,6 +1,7 @@
 #include "shared.hpp"
 
 #include <cstdio>
+#include <cstring>
 
 namespace machine {
 
@@ -42,23 +43,40 @@ void after_write(const Wave &w, const Op &op, int lane, const ByteShadow &b, uin
          waited ? "no barrier in between" : "that had not been waited for at the last barrier");
 }
 
+// Whether byte `n` of two stored values belongs to one NaN with two signs. Copies of a reduction may meet its operands in other
+// orders, and then differ in whose NaN they give (RDNA4 ISA, V_MAXIMUM_F32: the first operand's).
+bool same_nan(const uint8_t *old, const uint8_t *now, uint32_t n, uint32_t bytes) {
+    if (bytes >= 4) {
+        uint32_t a, b;
+        std::memcpy(&a, old + n / 4 * 4, 4);
+        std::memcpy(&b, now + n / 4 * 4, 4);
+        if ((a & 0x7fffffff) == 0x7fc00000 && (b & 0x7fffffff) == 0x7fc00000) return true;
+    }
+    if (bytes < 2) return false;
+    uint16_t a, b;
+    std::memcpy(&a, old + n / 2 * 2, 2);
+    std::memcpy(&b, now + n / 2 * 2, 2);
+    return (a & 0x7fff) == (b & 0x7fff) && ((a & 0x7fff) == 0x7e00 || (a & 0x7fff) == 0x7fc0);
+}
+
 }  // namespace
 
 uint32_t epoch_of(const Wave &w) { return w.group->epoch + (w.pending->signalled ? 1 : 0); }
 
-void touch_read(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, bool *defined) {
+void touch_read(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, bool *defined, bool guess) {
     bounds(w, op, address, bytes, lane, "reads");
     const uint32_t epoch = epoch_of(w), me = 1u << w.number;
     ByteShadow *const shadow = w.group->shadow.data() + address;
     for (uint32_t n = 0; n < bytes; ++n) {
         ByteShadow &b = shadow[n];
-        if (b.writer != w.number || b.dma) after_write(w, op, lane, b, address + n, "reads", false);
+        *defined = *defined && b.defined;
+        if (!(guess && b.atomic) && (b.writer != w.number || b.dma)) after_write(w, op, lane, b, address + n, "reads", false);
+        if (guess) continue;
         if (b.read_epoch != epoch) {
             b.read_epoch = epoch;
             b.readers = 0;
         }
         b.readers |= me;
-        *defined = *defined && b.defined;
     }
 }
 
@@ -70,7 +88,8 @@ void touch_write(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int la
     const uint8_t *const old = w.group->shared.data() + address, *const now = static_cast<const uint8_t *>(data);
     for (uint32_t n = 0; n < bytes; ++n) {
         ByteShadow &b = shadow[n];
-        const bool same = old[n] == now[n] && b.defined == defined && !dma && !b.dma;
+        const bool equal = old[n] == now[n] || (b.writer != w.number && same_nan(old, now, n, bytes));
+        const bool same = equal && b.defined == defined && !dma && !b.dma;
         if ((b.writer != w.number && !same) || b.dma != dma) after_write(w, op, lane, b, address + n, "overwrites", dma);
         if (b.read_epoch >= epoch && (b.readers & ~me))
             race(w, op, lane, "overwrites", address + n, "reads", __builtin_ctz(b.readers & ~me), "no barrier in between");

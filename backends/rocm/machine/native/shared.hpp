@@ -9,8 +9,10 @@ namespace machine {
 uint32_t epoch_of(const Wave &w);  // as far as what the wave does now is concerned
 
 // Checks bounds and order, and marks the bytes as touched by this wave. `dma` tells LDS-DMA, whose writes are numbered apart.
-void touch_read(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, bool *defined);
-// Writes of what is there already are no race with the one that put it there: layouts with copies of a value do that.
+// `guess`: the value is one that a compare and store is tried with, which is no race with atomic operations of others.
+void touch_read(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, bool *defined, bool guess = false);
+// Writes of what is there already are no race with the one that put it there: layouts with copies of a value do that. A NaN is
+// what is there already whatever its sign.
 void touch_write(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, uint32_t number, bool dma, bool defined,
                  const void *data);
 

@@ -25,7 +25,8 @@ void retire(Pending &p, int slot) {
         for (int r = e.reg; r < e.reg + e.dwords; ++r)
             if (owner[r] == slot + 1) owner[r] = 0;
     }
-    if (e.writes_shared) (e.dma ? p.done_dma : p.done) = e.number;
+    uint32_t &done = e.dma ? p.done_dma : p.done;
+    if (e.writes_shared && done < e.number) done = e.number;
     --p.outstanding;
 }
 

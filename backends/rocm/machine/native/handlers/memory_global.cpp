@@ -1,4 +1,8 @@
 // Vector memory: global_*, flat_*, scratch_*, buffer_*, and the copies of the last and of global_* to LDS.
+//
+// Flat addresses from the apertures on are in LDS or in the lane's private memory. A buffer whose resource adds the lane's number
+// (ADD_TID_ENABLE) is private memory too: the resource that the driver gives a kernel for its stack (LLVM AMDGPUUsage, "Private
+// Segment Buffer").
 #include <cstring>
 
 #include "../atomics.hpp"
@@ -11,6 +15,8 @@ namespace machine {
 namespace {
 
 enum Space { kGlobal, kFlat, kScratch, kBuffer };
+
+enum Where { kMemory, kPrivate, kLocal };  // what an address of one lane is in
 
 bool separate_stores(const Wave &w) { return w.program->setup.generation >= 110; }
 
@@ -25,9 +31,19 @@ uint64_t scalar_offset(const Wave &w, const Operand &o) {
     return o.dwords == 2 ? read_scalar64(w, o) : read_scalar(w, o);
 }
 
+// The offset of the scalar is in bytes of all lanes together, which lie side by side dword by dword.
+void private_addresses(Wave &w, const Op &op, const Operand &vaddr, const Operand &offset, Addresses &a) {
+    if (op.m.idxen) fail(w, op, "not modelled", "private memory by an index");
+    const uint64_t fixed = uint32_t(op.immediate[0]) + scalar_offset(w, offset) / uint32_t(w.lanes);
+    for (int i = 0; i < w.lanes; ++i)
+        if (a.lanes >> i & 1) a.at[i] = fixed + (op.m.offen ? w.v[vaddr.reg][i] : 0), a.limit[i] = ~uint64_t(0);
+}
+
 // Range checks of buffers: CDNA3 ISA, RDNA3 ISA. A raw buffer (stride 0) is checked a dword at a time.
 void buffer_addresses(Wave &w, const Op &op, const Operand &vaddr, const Operand &resource, const Operand &offset, Addresses &a) {
     const uint32_t *r = w.s + resource.reg;
+    a.is_private = r[3] & kAddLaneNumber;
+    if (a.is_private) return private_addresses(w, op, vaddr, offset, a);
     const uint64_t base = r[0] | uint64_t(r[1] & 0xffff) << 32;
     const uint32_t stride = r[1] >> 16 & 0x3fff, records = r[2];
     if (stride || op.m.idxen)
@@ -47,6 +63,7 @@ void buffer_addresses(Wave &w, const Op &op, const Operand &vaddr, const Operand
 template <Space S>
 void addresses(Wave &w, const Op &op, const Operand &vaddr, const Operand &saddr, const Operand &soffset, Addresses &a) {
     a.lanes = exec_mask(w);
+    a.is_private = S == kScratch;
     check_address(w, op, vaddr, a.lanes);
     check_address(w, op, saddr, a.lanes ? 1 : 0);
     check_address(w, op, soffset, a.lanes ? 1 : 0);
@@ -68,19 +85,34 @@ uint8_t *scratch_at(Wave &w, const Op &op, uint64_t offset, uint32_t bytes, int 
 
 uint8_t *scratch_shadow(Wave &w, const uint8_t *p) { return w.scratch_defined + (p - w.scratch); }
 
+template <Space S>
+Where where(const Addresses &a, int lane) {
+    if (S == kScratch || (S == kBuffer && a.is_private)) return kPrivate;
+    if (S != kFlat || a.at[lane] < kSharedAperture) return kMemory;
+    return a.at[lane] < kPrivateAperture ? kLocal : kPrivate;
+}
+
+uint64_t in_aperture(uint64_t at) { return at & 0xffffffff; }
+
 // Reads `bytes` at an address into `words`; true where all of it is defined.
 template <Space S>
 bool read(Wave &w, const Op &op, const Addresses &a, int lane, uint32_t bytes, uint32_t *words) {
     const uint64_t at = a.at[lane];
-    if (S == kScratch) {
-        const uint8_t *p = scratch_at(w, op, at, bytes, lane, false), *d = scratch_shadow(w, p);
+    const Where in = where<S>(a, lane);
+    if (in == kLocal) {
+        bool defined = true;
+        touch_read(w, op, uint32_t(at), bytes, lane, &defined);
+        std::memcpy(words, w.group->shared.data() + uint32_t(at), bytes);
+        return defined;
+    }
+    if (in == kPrivate) {
+        const uint64_t offset = S == kFlat ? in_aperture(at) : at;
+        const uint8_t *p = scratch_at(w, op, offset, bytes, lane, false), *d = scratch_shadow(w, p);
         std::memcpy(words, p, bytes);
         bool defined = true;
         for (uint32_t n = 0; n < bytes; ++n) defined = defined && d[n];
         return defined;
     }
-    if (S == kFlat && at >= kSharedAperture)
-        fail(w, op, "not modelled", "flat access to LDS or scratch: this machine knows flat access to global memory only", lane);
     uint32_t in_range = bytes;
     if (S == kBuffer && a.limit[lane] < bytes) {
         std::memset(words, 0, (bytes + 3) / 4 * 4);
@@ -92,17 +124,23 @@ bool read(Wave &w, const Op &op, const Addresses &a, int lane, uint32_t bytes, u
     return is_defined(region, at, in_range);
 }
 
+// `number` is that of the LDS write, should it be one.
 template <Space S>
-void write(Wave &w, const Op &op, const Addresses &a, int lane, uint32_t bytes, const uint32_t *words, bool defined) {
+void write(Wave &w, const Op &op, const Addresses &a, int lane, uint32_t bytes, const uint32_t *words, bool defined,
+           uint32_t number) {
     const uint64_t at = a.at[lane];
-    if (S == kScratch) {
-        uint8_t *p = scratch_at(w, op, at, bytes, lane, true);
+    const Where in = where<S>(a, lane);
+    if (in == kLocal) {
+        touch_write(w, op, uint32_t(at), bytes, lane, number, false, defined, words);
+        std::memcpy(w.group->shared.data() + uint32_t(at), words, bytes);
+        return;
+    }
+    if (in == kPrivate) {
+        uint8_t *p = scratch_at(w, op, S == kFlat ? in_aperture(at) : at, bytes, lane, true);
         std::memcpy(p, words, bytes);
         std::memset(scratch_shadow(w, p), defined, bytes);
         return;
     }
-    if (S == kFlat && at >= kSharedAperture)
-        fail(w, op, "not modelled", "flat access to LDS or scratch: this machine knows flat access to global memory only", lane);
     uint32_t in_range = bytes;
     if (S == kBuffer && a.limit[lane] < bytes) in_range = uint32_t(a.limit[lane]) / 4 * 4;
     if (!in_range) return;
@@ -166,18 +204,21 @@ void store(Wave &w, const Op &op) {
     const Operand &vaddr = op.s[data_first ? 1 : 0], &data = op.s[data_first ? 0 : 1];
     Addresses a;
     addresses<S>(w, op, vaddr, op.s[2], op.s[3], a);
+    const uint32_t number = S == kFlat ? ++w.pending->written : 0;
     for (int i = 0; i < w.lanes; ++i) {
         if (!(a.lanes >> i & 1)) continue;
-        uint32_t words[4];
+        uint32_t words[4] = {};
         bool defined = true;
         for (unsigned n = 0; n < data.dwords; ++n) {
             words[n] = w.v[data.reg + n][i];
             defined = defined && !(w.undefined_v[data.reg + n] >> i & 1);
         }
         if (H == kHigh) words[0] >>= 16;
-        write<S>(w, op, a, i, Bytes, words, defined);
+        write<S>(w, op, a, i, Bytes, words, defined, number);
     }
-    issue(w, op, store_counters<S>(w), store_group<S>(w));
+    Event &e = issue(w, op, store_counters<S>(w), store_group<S>(w));
+    e.writes_shared = S == kFlat;
+    e.number = number;
 }
 
 // Copies from memory to LDS without passing a register: lane i writes at LDS base + M0 + offset + i * bytes
@@ -220,64 +261,76 @@ T word(const Wave &w, const Operand &o, int lane, unsigned first = 0) {
     return x;
 }
 
-// f(old, data) -> new. `Compare`: the data's second half is what the first replaces only where memory holds it.
+// The old value, where memory of the workgroup's own is updated.
+template <class T, class F>
+T update_own(uint8_t *p, F f) {
+    T old;
+    std::memcpy(&old, p, sizeof old);
+    const T now = f(old);
+    std::memcpy(p, &now, sizeof now);
+    return old;
+}
+
+template <Space S, class T, class F>
+T update_at(Wave &w, const Op &op, const Addresses &a, int lane, uint32_t number, F f) {
+    const uint64_t at = a.at[lane];
+    switch (where<S>(a, lane)) {
+        case kLocal:
+            touch_atomic(w, op, uint32_t(at), sizeof(T), lane, number);
+            return update_own<T>(w.group->shared.data() + uint32_t(at), f);
+        case kPrivate:
+            return update_own<T>(scratch_at(w, op, S == kFlat ? in_aperture(at) : at, sizeof(T), lane, true), f);
+        default:
+            break;
+    }
+    const Region &region = region_of(w, op, at, sizeof(T), true, lane);
+    if (!is_defined(region, at, sizeof(T)))
+        fail(w, op, "undefined value", ("updates " + region.name + ", which was never written there").c_str(), lane);
+    return update<T>(at, f);
+}
+
+// f(old, data) -> new. `Compare`: the data's second half is what the first replaces only where memory holds it. A buffer's data
+// stands first where nothing comes back, and else is read again behind the other sources.
 template <Space S, class T, bool Compare, class F>
 void atomic(Wave &w, const Op &op, F f) {
-    const bool data_first = S == kBuffer;
-    const Operand &vaddr = op.s[data_first ? 1 : 0], &data = op.s[data_first ? 0 : 1];
-    const bool returns = op.destinations != 0;
-    if (data_first && op.m.cache & 1) fail(w, op, "not modelled", "a buffer atomic that returns the old value");
+    const bool returns = op.destinations != 0, data_first = S == kBuffer && !returns;
+    const Operand &vaddr = op.s[data_first ? 1 : 0], &data = op.s[S != kBuffer ? 1 : returns ? 3 : 0];
     Addresses a;
-    addresses<S>(w, op, vaddr, op.s[2], op.s[3], a);
+    addresses<S>(w, op, vaddr, op.s[S == kBuffer && returns ? 1 : 2], op.s[S == kBuffer && returns ? 2 : 3], a);
+    const uint32_t number = S == kFlat ? ++w.pending->written : 0;
     for (int i = 0; i < w.lanes; ++i) {
         if (!(a.lanes >> i & 1)) continue;
-        if (S == kBuffer && a.limit[i] < sizeof(T)) continue;
-        if (a.at[i] % sizeof(T)) fail(w, op, "misaligned access", "an atomic operation must be aligned to its size", i);
-        const Region &region = region_of(w, op, a.at[i], sizeof(T), true, i);
-        for (unsigned n = 0; n < data.dwords; ++n)
-            if (w.undefined_v[data.reg + n] >> i & 1)
-                fail(w, op, "undefined value", ("updates " + region.name + " with what was never written").c_str(), i);
-        if (!is_defined(region, a.at[i], sizeof(T)))
-            fail(w, op, "undefined value", ("updates " + region.name + ", which was never written there").c_str(), i);
-        const T x = word<T>(w, data, i);
-        const T expected = Compare ? word<T>(w, data, i, sizeof(T) / 4) : T(0);
-        const T old = update<T>(a.at[i], [&](T now) { return Compare ? (now == expected ? x : now) : f(now, x); });
+        T old = 0;
+        if (S != kBuffer || a.limit[i] >= sizeof(T)) {
+            if (a.at[i] % sizeof(T)) fail(w, op, "misaligned access", "an atomic operation must be aligned to its size", i);
+            for (unsigned n = 0; n < data.dwords; ++n)
+                if (w.undefined_v[data.reg + n] >> i & 1)
+                    fail(w, op, "undefined value", "updates memory with what was never written", i);
+            const T x = word<T>(w, data, i);
+            const T expected = Compare ? word<T>(w, data, i, sizeof(T) / 4) : T(0);
+            old = update_at<S, T>(w, op, a, i, number, [&](T now) { return Compare ? (now == expected ? x : now) : f(now, x); });
+        }
         if (!returns) continue;
-        for (unsigned n = 0; n < op.d[0].dwords; ++n) {
+        for (unsigned n = 0; n < sizeof(T) / 4; ++n) {
             w.v[op.d[0].reg + n][i] = uint32_t(uint64_t(old) >> (32 * n));
             w.undefined_v[op.d[0].reg + n] &= ~(uint64_t(1) << i);
         }
     }
-    Event &e = issue(w, op, returns ? load_counters<S>() : store_counters<S>(w), returns ? kVectorMemoryGroup : store_group<S>(w));
-    if (returns) reserve(w, op, e, op.d[0]);
+    Event &e = issue(w, op, returns ? load_counters<S>() : store_counters<S>(w),
+                     !returns || S == kFlat ? store_group<S>(w) : kVectorMemoryGroup);
+    e.writes_shared = S == kFlat;
+    e.number = number;
+    if (!returns) return;
+    Operand to = op.d[0];
+    to.dwords = sizeof(T) / 4;
+    reserve(w, op, e, to);
 }
 
 template <Space S>
 void add_atomics(Adder &add, const std::string &prefix) {
     const auto name = [&](const std::string &rest, Handler run) { add((prefix + "_atomic_" + rest).c_str(), run); };
-#define UPDATE(rest, T, f) name(rest, [](Wave &w, const Op &op) { atomic<S, T, false>(w, op, f); })
-    UPDATE("add_u32", uint32_t, [](uint32_t a, uint32_t b) { return a + b; });
-    UPDATE("sub_u32", uint32_t, [](uint32_t a, uint32_t b) { return a - b; });
-    UPDATE("min_i32", uint32_t, [](uint32_t a, uint32_t b) { return int32_t(b) < int32_t(a) ? b : a; });
-    UPDATE("max_i32", uint32_t, [](uint32_t a, uint32_t b) { return int32_t(b) > int32_t(a) ? b : a; });
-    UPDATE("min_u32", uint32_t, [](uint32_t a, uint32_t b) { return b < a ? b : a; });
-    UPDATE("max_u32", uint32_t, [](uint32_t a, uint32_t b) { return b > a ? b : a; });
-    UPDATE("and_b32", uint32_t, [](uint32_t a, uint32_t b) { return a & b; });
-    UPDATE("or_b32", uint32_t, [](uint32_t a, uint32_t b) { return a | b; });
-    UPDATE("xor_b32", uint32_t, [](uint32_t a, uint32_t b) { return a ^ b; });
-    UPDATE("swap_b32", uint32_t, [](uint32_t, uint32_t b) { return b; });
-    UPDATE("inc_u32", uint32_t, [](uint32_t a, uint32_t b) { return a >= b ? 0u : a + 1; });
-    UPDATE("dec_u32", uint32_t, [](uint32_t a, uint32_t b) { return a == 0 || a > b ? b : a - 1; });
-    UPDATE("add_u64", uint64_t, [](uint64_t a, uint64_t b) { return a + b; });
-    UPDATE("swap_b64", uint64_t, [](uint64_t, uint64_t b) { return b; });
-    UPDATE("add_f32", uint32_t, add_f32);
-    UPDATE("add_f64", uint64_t, add_f64);
-    UPDATE("pk_add_f16", uint32_t, pk_add_f16);
-    UPDATE("pk_add_bf16", uint32_t, pk_add_bf16);
-    UPDATE("min_f64", uint64_t, (extreme<double, uint64_t, false>));
-    UPDATE("max_f64", uint64_t, (extreme<double, uint64_t, true>));
-    UPDATE("min_num_f32", uint32_t, (extreme<float, uint32_t, false>));
-    UPDATE("max_num_f32", uint32_t, (extreme<float, uint32_t, true>));
+#define UPDATE(rest, T, f) name(rest, [](Wave &w, const Op &op) { atomic<S, T, false>(w, op, f); });
+    PK_UPDATES(UPDATE)
 #undef UPDATE
     name("cmpswap_b32", [](Wave &w, const Op &op) { atomic<S, uint32_t, true>(w, op, [](uint32_t a, uint32_t) { return a; }); });
     name("cmpswap_b64", [](Wave &w, const Op &op) { atomic<S, uint64_t, true>(w, op, [](uint64_t a, uint64_t) { return a; }); });

@@ -39,7 +39,7 @@ Places places(Wave &w, const Op &op, const Operand &address, uint32_t bytes, int
 
 bool read(Wave &w, const Op &op, uint32_t at, uint32_t bytes, int lane, uint32_t *words) {
     bool defined = true;
-    touch_read(w, op, at, bytes, lane, &defined);
+    touch_read(w, op, at, bytes, lane, &defined, op.m.extra);
     std::memcpy(words, w.group->shared.data() + at, bytes);
     return defined;
 }
@@ -143,27 +143,47 @@ void load_transposed(Wave &w, const Op &op) {
     issue_read(w, op, p, 8);
 }
 
-// f(old, data) -> new. With a destination the old value comes back.
-template <class F>
+template <class T>
+T data_of(Wave &w, const Op &op, int k, int lane) {
+    const Operand &o = op.s[k];
+    T x = T(w.v[o.reg][lane]);
+    if (sizeof(T) == 8) x |= T(uint64_t(w.v[o.reg + 1][lane]) << 32);
+    for (unsigned n = 0; n < o.dwords; ++n)
+        if (w.undefined_v[o.reg + n] >> lane & 1) fail(w, op, "undefined value", "updates LDS with what was never written", lane);
+    return x;
+}
+
+// f(old, lane) -> new. With a destination the old value comes back.
+template <class T, class F>
 void atomic(Wave &w, const Op &op, F f) {
-    const Places p = places(w, op, op.s[0], 4, 1);
+    const Places p = places(w, op, op.s[0], sizeof(T), 1);
     const uint32_t number = ++w.pending->written;
     for (int i = 0; i < w.lanes; ++i) {
         if (!(p.lanes >> i & 1)) continue;
-        if (w.undefined_v[op.s[1].reg] >> i & 1) fail(w, op, "undefined value", "updates LDS with what was never written", i);
-        touch_atomic(w, op, p.at[0][i], 4, i, number);
-        uint32_t old;
-        std::memcpy(&old, w.group->shared.data() + p.at[0][i], 4);
-        const uint32_t now = f(old, w.v[op.s[1].reg][i]);
-        std::memcpy(w.group->shared.data() + p.at[0][i], &now, 4);
-        if (!op.destinations) continue;
-        w.v[op.d[0].reg][i] = old;
-        set_defined(w, op.d[0].reg, i, true);
+        if (p.at[0][i] % sizeof(T)) fail(w, op, "misaligned access", "an atomic operation must be aligned to its size", i);
+        touch_atomic(w, op, p.at[0][i], sizeof(T), i, number);
+        T old;
+        std::memcpy(&old, w.group->shared.data() + p.at[0][i], sizeof old);
+        const T now = f(old, i);
+        std::memcpy(w.group->shared.data() + p.at[0][i], &now, sizeof now);
+        for (unsigned n = 0; op.destinations && n < sizeof(T) / 4; ++n) {
+            w.v[op.d[0].reg + n][i] = uint32_t(uint64_t(old) >> (32 * n));
+            set_defined(w, op.d[0].reg + n, i, true);
+        }
     }
     Event &e = issue(w, op, 1u << kLgkm, kLocals);
     e.writes_shared = true;
     e.number = number;
     if (op.destinations) reserve(w, op, e, op.d[0]);
+}
+
+// Of the two operands of data the first replaces what equals the second; ds_cmpst has them the other way round (CDNA3 ISA,
+// DS_CMPST_B32; RDNA3 ISA, DS_CMPSTORE_B32).
+template <class T, int Expected>
+void compare_store(Wave &w, const Op &op) {
+    atomic<T>(w, op, [&](T old, int lane) {
+        return old == data_of<T>(w, op, Expected, lane) ? data_of<T>(w, op, 3 - Expected, lane) : old;
+    });
 }
 
 // Lane i gets what lane (address / 4) % lanes holds; lanes that are off give 0 (CDNA3 ISA, DS_BPERMUTE_B32).
@@ -262,20 +282,16 @@ void register_memory_local_once(Adder &add) {
     add("ds_store_2addr_b64", store<8, 2, kWhole>);
     add("ds_read_b64_tr_b16", load_transposed<16>);
     add("ds_read_b64_tr_b8", load_transposed<8>);
-#define UPDATE(name, f) add(name, [](Wave &w, const Op &op) { atomic(w, op, f); })
-    UPDATE("ds_add_u32", [](uint32_t a, uint32_t b) { return a + b; });
-    UPDATE("ds_sub_u32", [](uint32_t a, uint32_t b) { return a - b; });
-    UPDATE("ds_min_i32", [](uint32_t a, uint32_t b) { return int32_t(b) < int32_t(a) ? b : a; });
-    UPDATE("ds_max_i32", [](uint32_t a, uint32_t b) { return int32_t(b) > int32_t(a) ? b : a; });
-    UPDATE("ds_min_u32", [](uint32_t a, uint32_t b) { return b < a ? b : a; });
-    UPDATE("ds_max_u32", [](uint32_t a, uint32_t b) { return b > a ? b : a; });
-    UPDATE("ds_and_b32", [](uint32_t a, uint32_t b) { return a & b; });
-    UPDATE("ds_or_b32", [](uint32_t a, uint32_t b) { return a | b; });
-    UPDATE("ds_xor_b32", [](uint32_t a, uint32_t b) { return a ^ b; });
-    UPDATE("ds_add_f32", add_f32);
-    UPDATE("ds_pk_add_f16", pk_add_f16);
-    UPDATE("ds_pk_add_bf16", pk_add_bf16);
+#define UPDATE(name, T, f)                                                                                       \
+    add("ds_" name, [](Wave &w, const Op &op) {                                                                  \
+        atomic<T>(w, op, [&](T old, int lane) { return f(old, data_of<T>(w, op, 1, lane)); });                   \
+    });
+    PK_UPDATES(UPDATE)
 #undef UPDATE
+    add("ds_cmpst_b32", compare_store<uint32_t, 1>);
+    add("ds_cmpst_b64", compare_store<uint64_t, 1>);
+    add("ds_cmpstore_b32", compare_store<uint32_t, 2>);
+    add("ds_cmpstore_b64", compare_store<uint64_t, 2>);
     add("ds_bpermute_b32", bpermute);
     add("ds_permute_b32", permute);
     add("ds_swizzle_b32", swizzle);

@@ -47,8 +47,43 @@ void s_load(Wave &w, const Op &op) {
     }
 }
 
+// d = buffer[offset + immediate]; what lies beyond the buffer reads as 0, dword by dword (CDNA3 ISA, "Scalar memory": S_BUFFER_LOAD).
+void s_buffer_load(Wave &w, const Op &op) {
+    check_address(w, op, op.s[0], 1);
+    check_address(w, op, op.s[1], 1);
+    const Operand &to = op.d[0];
+    const uint32_t *r = w.s + op.s[0].reg;
+    if (r[1] >> 16 & 0x3fff) fail(w, op, "not modelled", "a scalar load from a buffer with a stride");
+    const uint64_t base = r[0] | uint64_t(r[1] & 0xffff) << 32, records = r[2];
+    const uint64_t offset = (uint64_t(read_scalar(w, op.s[1])) + uint64_t(int64_t(op.immediate[0]))) & ~uint64_t(3);
+    uint32_t words[16] = {}, undefined[16] = {};
+    for (unsigned n = 0; n < to.dwords; ++n) {
+        const uint64_t at = offset + 4 * n;
+        if (at + 4 > records) continue;
+        const Region &region = region_of(w, op, base + at, 4, false, -1);
+        std::memcpy(words + n, reinterpret_cast<const void *>(base + at), 4);
+        undefined[n] = undefined_bits(region, base + at, 4);
+    }
+    reserve(w, op, issue(w, op, scalar_counter(w), kScalarLoads), to);
+    for (unsigned n = 0; n < to.dwords && to.reg != uint32_t(kNull); ++n) {
+        w.s[to.reg + n] = words[n];
+        w.undefined_s[to.reg + n] = undefined[n];
+    }
+}
+
+// Time is not modelled: clocks count the wave's instructions.
+void s_clock(Wave &w, const Op &op) {
+    reserve(w, op, issue(w, op, scalar_counter(w), kScalarLoads), op.d[0]);
+    write_scalar64(w, op.d[0], w.executed);
+    w.undefined_s[op.d[0].reg] = w.undefined_s[op.d[0].reg + 1] = 0;
+}
+
 }  // namespace
 
-void register_memory_scalar_once(Adder &add) { add("s_load", s_load); }
+void register_memory_scalar_once(Adder &add) {
+    add("s_load", s_load);
+    add("s_buffer_load", s_buffer_load);
+    add("s_clock", s_clock);
+}
 
 }  // namespace machine

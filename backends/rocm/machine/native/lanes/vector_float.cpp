@@ -30,6 +30,15 @@ void v_fma_dx9_zero_f32(Wave &w, const Op &op) {
     f32_3(w, op, [](float a, float b, float c) { return a == 0.0f || b == 0.0f ? 0.0f + c : __builtin_fmaf(a, b, c); });
 }
 
+// v_mad and v_mac (gfx90a) round twice and take denormals as zero whatever MODE says (LLVM, GCNSubtarget and the intrinsic
+// llvm.amdgcn.fmad.ftz, which becomes them).
+inline float flushed_f32(float x) { return as_bits(x) & 0x7f800000 ? x : as_float(as_bits(x) & 0x80000000); }
+void v_mad_f32(Wave &w, const Op &op) {
+    f32_3(w, op, [](float a, float b, float c) {
+        return flushed_f32(flushed_f32(flushed_f32(a) * flushed_f32(b)) + flushed_f32(c));
+    });
+}
+
 // Rounding to an integer value depends on no mode.
 UNARY(v_floor_f32, __builtin_floorf(a))
 UNARY(v_ceil_f32, __builtin_ceilf(a))
@@ -138,6 +147,10 @@ HANDLERS(vector_float) {
     add("v_mul_legacy_f32", v_mul_dx9_zero_f32);
     ADD(v_fma_f32) ADD(v_fma_dx9_zero_f32)
     add("v_fmac_f32", v_fma_f32);
+    ADD(v_mad_f32)
+    add("v_mac_f32", v_mad_f32);
+    add("v_madak_f32", v_mad_f32);
+    add("v_madmk_f32", v_mad_f32);
     add("v_fmac_dx9_zero_f32", v_fma_dx9_zero_f32);
     add("v_fmaak_f32", v_fma_f32);
     add("v_fmamk_f32", v_fma_f32);

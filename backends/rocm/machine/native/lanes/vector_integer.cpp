@@ -67,6 +67,23 @@ inline u32 byte_differences(u32 a, u32 b) {
     return sum;
 }
 
+inline u32 short_differences(u32 a, u32 b) {
+    return absolute_difference(a & 0xffff, b & 0xffff) + absolute_difference(a >> 16, b >> 16);
+}
+// Bytes of b that are 0 do not count.
+inline u32 masked_byte_differences(u32 a, u32 b) {
+    u32 sum = 0;
+    for (int n = 0; n < 32; n += 8)
+        if (b >> n & 0xff) sum += absolute_difference(a >> n & 0xff, b >> n & 0xff);
+    return sum;
+}
+// Means of bytes, rounded up where c has a bit.
+inline u32 byte_means(u32 a, u32 b, u32 c) {
+    u32 r = 0;
+    for (int n = 0; n < 32; n += 8) r |= ((a >> n & 0xff) + (b >> n & 0xff) + (c >> n & 1)) >> 1 << n;
+    return r;
+}
+
 inline u32 middle_i32(i32 a, i32 b, i32 c) {
     const i32 low = a < b ? a : b, high = a < b ? b : a;
     return u32(c < low ? low : c > high ? high : c);
@@ -104,6 +121,7 @@ UNARY(v_bfrev_b32, reversed(a))
 UNARY(v_ffbh_u32, leading_zeros(a))
 UNARY(v_ffbl_b32, trailing_zeros(a))
 UNARY(v_ffbh_i32, sign_run(a))
+UNARY(v_prng_b32, a << 1 ^ (a >> 31 ? 0xc5u : 0u))
 
 BINARY(v_and_b32, a & b)
 BINARY(v_or_b32, a | b)
@@ -157,6 +175,10 @@ TERNARY(v_minmax_u32, middle_u32(~0u, middle_u32(0, a, b), c))
 TERNARY(v_maxmin_u32, middle_u32(0, middle_u32(~0u, a, b), c))
 TERNARY_SATURATING(v_sad_u32, i64(absolute_difference(a, b)) + c, saturate_u32)
 TERNARY_SATURATING(v_sad_u8, i64(byte_differences(a, b)) + c, saturate_u32)
+TERNARY_SATURATING(v_sad_u16, i64(short_differences(a, b)) + c, saturate_u32)
+TERNARY_SATURATING(v_sad_hi_u8, (i64(byte_differences(a, b)) << 16) + c, saturate_u32)
+TERNARY_SATURATING(v_msad_u8, i64(masked_byte_differences(a, b)) + c, saturate_u32)
+TERNARY(v_lerp_u8, byte_means(a, b, c))
 TERNARY_SATURATING(v_mad_u32_u24, i64(low24(a)) * low24(b) + c, saturate_u32)
 TERNARY_SATURATING(v_mad_i32_i24, i64(signed24(a)) * signed24(b) + i32(c), saturate_i32)
 TERNARY_SATURATING(v_mad_u32_u16, i64(a & 0xffff) * (b & 0xffff) + c, saturate_u32)
@@ -334,6 +356,7 @@ HANDLERS(vector_integer) {
     ADD(v_xor3_b32) ADD(v_xad_u32) ADD(v_bfi_b32) ADD(v_bfe_u32) ADD(v_bfe_i32) ADD(v_alignbit_b32) ADD(v_alignbyte_b32)
     ADD(v_perm_b32) ADD(v_min3_i32) ADD(v_max3_i32) ADD(v_med3_i32) ADD(v_min3_u32) ADD(v_max3_u32) ADD(v_med3_u32)
     ADD(v_minmax_i32) ADD(v_maxmin_i32) ADD(v_minmax_u32) ADD(v_maxmin_u32) ADD(v_sad_u32) ADD(v_sad_u8)
+    ADD(v_sad_u16) ADD(v_sad_hi_u8) ADD(v_msad_u8) ADD(v_lerp_u8) ADD(v_prng_b32)
     ADD(v_mad_u32_u24) ADD(v_mad_i32_i24) ADD(v_mad_u32_u16) ADD(v_mad_i32_i16) ADD(v_bitop3_b32)
     ADD(v_add_co_u32) ADD(v_sub_co_u32) ADD(v_subrev_co_u32)
     add("v_addc_co_u32", v_add_co_u32);

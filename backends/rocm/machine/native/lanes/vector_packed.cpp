@@ -198,6 +198,41 @@ void v_dot2_f32_bf16(Wave &w, const Op &op) {
     dot2_float(w, op, [](u32 b) { return as_float(f32_from_bf16(b)); });
 }
 
+// The same with a sum and result of 16 bits, which is rounded once.
+template <class Convert> inline void dot2_narrow(Wave &w, const Op &op, Convert value, u32 (*narrow)(u32, Round)) {
+    const Halves a = halves(w, op, 0), b = halves(w, op, 1);
+    const u32 *c = operand(w, op, 2);
+    u32 *r = w.result[0];
+    for (int i = 0; i < w.lanes; ++i) {
+        float sum = value(c[i] & 0xffff);
+        sum = __builtin_fmaf(value(a(i, 0)), value(b(i, 0)), sum);
+        sum = __builtin_fmaf(value(a(i, 1)), value(b(i, 1)), sum);
+        r[i] = narrow(as_bits(sum), Round::nearest_even);
+    }
+    finish_half(w, op, r);
+}
+
+void v_dot2_f16_f16(Wave &w, const Op &op) {
+    dot2_narrow(w, op, [](u32 h) { return as_float(f32_from_f16(h)); }, f16_from_f32);
+}
+void v_dot2_bf16_bf16(Wave &w, const Op &op) {
+    dot2_narrow(w, op, [](u32 b) { return as_float(f32_from_bf16(b)); }, bf16_from_f32);
+}
+
+// Four products of 8-bit floats (RDNA4 ISA, V_DOT4_F32_FP8_BF8), added as above.
+template <class A, class B> void dot4_small(Wave &w, const Op &op) {
+    const u32 *a = operand(w, op, 0), *b = operand(w, op, 1), *c = operand(w, op, 2);
+    u32 *r = w.result[0];
+    for (int i = 0; i < w.lanes; ++i) {
+        float sum = as_float(c[i]);
+        for (int n = 0; n < 32; n += 8)
+            sum = __builtin_fmaf(as_float(f32_from_small(a[i] >> n & 0xff, A::value)), as_float(f32_from_small(b[i] >> n & 0xff, B::value)), sum);
+        r[i] = as_bits(sum);
+    }
+    shape_f32(w, op, r);
+    store(w, op, r);
+}
+
 inline u32 fit_i32(bool clamp, int64_t x) { return clamp ? u32(i32(x < INT32_MIN ? INT32_MIN : x > INT32_MAX ? INT32_MAX : x)) : u32(x); }
 inline u32 fit_u32(bool clamp, int64_t x) { return clamp && x > 0xffffffff ? ~0u : u32(x); }
 
@@ -246,6 +281,11 @@ HANDLERS(vector_packed) {
     add("v_dot2c_f32_f16", v_dot2_f32_f16);
     add("v_dot2acc_f32_f16", v_dot2_f32_f16);
     add("v_dot2c_f32_bf16", v_dot2_f32_bf16);
+    ADD(v_dot2_f16_f16) ADD(v_dot2_bf16_bf16)
+    add("v_dot4_f32_fp8_fp8", (dot4_small<Fp8Ocp, Fp8Ocp>));
+    add("v_dot4_f32_fp8_bf8", (dot4_small<Fp8Ocp, Bf8Ocp>));
+    add("v_dot4_f32_bf8_fp8", (dot4_small<Bf8Ocp, Fp8Ocp>));
+    add("v_dot4_f32_bf8_bf8", (dot4_small<Bf8Ocp, Bf8Ocp>));
     add("v_dot2_i32_i16", (dot_plain<16, true>));
     add("v_dot2_u32_u16", (dot_plain<16, false>));
     add("v_dot4_i32_i8", (dot_plain<8, true>));
