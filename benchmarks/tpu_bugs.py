@@ -61,7 +61,8 @@ def main(words: list[str]) -> int:
         stage = stage_of(row) or "MISSED"
         caught[stage] += 1
         wrong += stage != bug.stage
-        print(f"{stage:8} {bug.base}: {bug.name}{'' if stage == bug.stage else f' (expected of {bug.stage})'}\n{'':9}{said(row)}")
+        note = "" if stage == bug.stage else f" (expected of {bug.stage})"
+        print(f"{stage:8} {bug.base}: {bug.name}{note}\n{'':9}{said(row)}")
     total = len(bugs)
     counts = ", ".join(f"{k} {n}" for k, n in caught.most_common())
     print(f"\n{total - caught['MISSED']} of {total} caught ({counts}), {time.time() - begun:.0f} s")

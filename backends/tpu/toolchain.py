@@ -48,12 +48,7 @@ class LibtpuToolchain:
         try:
             return self._pool.call(f"{__package__}.compiler:compile_source", source, timeout_s=TIMEOUT_S)
         except WorkerFault as fault:
-            last = next((line for line in reversed(fault.log.splitlines()) if "Check fail" in line or line.startswith("F")), "")
-            raise CompileError(
-                f"{source.operator} for {source.target.device.name}: the compiler died ({fault.message})"
-                f"{': ' + last[:300] if last else ''}",
-                hint="the log has its last words", kind=f"compile-{fault.kind}", log=fault.log,
-            ) from None  # fmt: skip
+            raise _lost(source, fault) from None
 
     def close(self) -> None:
         """End the child process."""
@@ -61,3 +56,15 @@ class LibtpuToolchain:
             if self._pool is not None:
                 self._pool.close()
                 self._pool = None
+
+
+def _lost(source: Source, fault: WorkerFault) -> CompileError:
+    """What became of a compiler that gave no answer."""
+    what = f"{source.operator} for {source.target.device.name}"
+    if fault.kind == "timeout":
+        return CompileError(f"{what}: the compiler was not done within {TIMEOUT_S:g} s",
+                            "smaller blocks, and jax.lax.fori_loop where Python's loops are unrolled",
+                            kind="compile-timeout", log=fault.log)  # fmt: skip
+    last = next((line for line in reversed(fault.log.splitlines()) if "Check fail" in line or line.startswith("F")), "")
+    return CompileError(f"{what}: the compiler died ({fault.message}){': ' + last[:300] if last else ''}",
+                        "the log has its last words", kind=f"compile-{fault.kind}", log=fault.log)  # fmt: skip

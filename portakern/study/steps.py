@@ -401,13 +401,12 @@ def _checked(work: Work, made: Made, seed: int, full: bool) -> Row:
         simulator: Any = runner_part(language, source.target, made.runner)
         reached, ran_by = simulator.evidence, simulator.method(source.target)
     verdict, how = judged(executable, work, seed, full)
-    ran_by += how
-    if did := getattr(executable, "method", ""):
-        ran_by += f": {did}"
+    did = getattr(executable, "method", "")
+    ran_by += how + (f": {did}" if did else "")
     row = row.but(correct=verdict.correct, max_error_ratio=verdict.max_error_ratio)
     if not verdict.correct:
         method = f"{row.method}; {ran_by}: wrong"
-        return row.but(method=method).failed(PortakernError("incorrect", verdict.message, hint=incorrect_hint(work)))
+        return row.but(method=method).failed(PortakernError("incorrect", verdict.message, hint=incorrect_hint(work, did)))
     return row.but(evidence=reached, method=f"{row.method}; {ran_by}")
 
 
@@ -425,8 +424,11 @@ def judged(executable: Executable, work: Work, seed: int, full: bool) -> tuple[V
     return check_executable(executable, work.program, dict(work.sizes), families=work.families, seed=seed), ""
 
 
-def incorrect_hint(work: Work) -> str:
-    return "" if work.foreign else f"look at the kernel: portakern emit {work.row.operator} --targets {work.target}"
+def incorrect_hint(work: Work, did: str) -> str:
+    """The next step: for a kernel from elsewhere, what its executable says of how it was run."""
+    if work.foreign:
+        return f"how it was run: {did}" if did else ""
+    return f"look at the kernel: portakern emit {work.row.operator} --targets {work.target}"
 
 
 # ---- environments of the workers -----------------------------------------------------------------------------------

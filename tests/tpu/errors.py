@@ -133,6 +133,20 @@ REFUSED = (
     refused("HBM", "hbm", ONE + "o_ref[...] = x_ref[...] + 1",
             "(65536, 65536), jnp.float32, x, grid=(512, 512), in_specs=[pl.BlockSpec((128, 128), lambda i, j: (i, j))], "
             "out_specs=pl.BlockSpec((128, 128), lambda i, j: (i, j))", "x=f32[65536,65536]", "pl.pallas_call"),
+    refused("result without dims", "block-rank", ONE + "o_ref[...] = jnp.sum(x_ref[...])", "(), jnp.float32, x", X,
+            "pl.pallas_call"),
+    refused("block of an array in HBM", "memory-space", ONE + "o_ref[...] = x_ref[...]",
+            "(256, 256), jnp.float32, x, grid=(2,), out_specs=pl.BlockSpec((128, 256), lambda i: (i, 0)), "
+            "in_specs=[pl.BlockSpec((128, 256), lambda i: (i, 0), memory_space=pl.ANY)]", X, "pl.pallas_call"),
+    refused("scratch beyond SMEM", "smem", "x_ref, o_ref, s_ref = refs\ns_ref[0] = 1\no_ref[...] = x_ref[...]",
+            "(256, 256), jnp.float32, x, scratch_shapes=[pltpu.SMEM((1 << 22,), jnp.int32)]", X, "pl.pallas_call"),
+    refused("arithmetic on uint8", "dtype", ONE + "o_ref[...] = x_ref[...] + x_ref[...]", "(256, 256), jnp.uint8, x",
+            "x=u8[256,256]"),
+    refused("load of bf16 with a step", "strided-slice", ONE + "o_ref[...] = x_ref[pl.ds(0, 128, stride=2), :]",
+            "(128, 256), jnp.bfloat16, x", "x=bf16[256,256]"),
+    refused("dot with two batch dims", "batch-dims", TWO + "o_ref[...] = jnp.einsum('abcd,abed->abce', x_ref[...], y_ref[...])",
+            "(2, 2, 64, 64), jnp.float32, x, y", "x=f32[2,2,64,128],y=f32[2,2,64,128]"),
+    refused("reversed rows", "missing-op", ONE + "o_ref[...] = jnp.flip(x_ref[...], 1)", "(256, 256), jnp.float32, x", X),
     refused("scalar store to VMEM", "scalar-store", ONE + "o_ref[0, 0] = x_ref[0, 0]", "(8, 128), jnp.float32, x",
             "x=f32[8,128]"),
 )  # fmt: skip
