@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 LANES = Path(__file__).parent / "host" / "lanes.h"
 METHOD = "HIP source on host lanes 1"
 FLAGS = ("-x", "c++", "-std=c++17", "-O2", "-fPIC", "-march=native", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti",
-         "-fno-threadsafe-statics", "-fno-stack-protector", "-w", "-include", "lanes.h", "-I", ".")  # fmt: skip
+         "-fno-threadsafe-statics", "-fno-stack-protector", "-fdeclspec", "-w", "-include", "lanes.h", "-I", ".")  # fmt: skip
 _MACROS = {"gfx90a": ("__GFX9__", "__gfx90a__"), "gfx942": ("__GFX9__", "__gfx942__"), "gfx950": ("__GFX9__", "__gfx950__"),
            "gfx1100": ("__GFX11__", "__gfx1100__"), "gfx1201": ("__GFX12__", "__gfx1201__")}  # fmt: skip
 

@@ -19,16 +19,24 @@ from pathlib import Path
 
 from portakern.backend import Availability, Binary, Resources, Source, Target
 from portakern.device import Device
+from portakern.emit.mangled import is_called
 from portakern.errors import PortakernError, ToolMissing
 from portakern.tools.cache import Cache, digest
 from portakern.tools.process import run_tool
 
 from .codeobject import CodeObject, KernelUse
 from .occupancy import occupancy
+from .standard import standard_headers
 
 OVERRIDE = "PORTAKERN_HIP_CLANG"
 HINT = "pip install 'portakern[rocm]' brings a clang with every AMDGPU target"
 FLAGS = ("-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc", "-O3", "-std=c++17", "-Wall", "-Wno-unused-variable")
+TEXT = "kernel.hip"
+FOREIGN = "foreign"
+"""Option of a source that somebody else wrote, its file's name: standard headers are there, the assembly names its lines."""
+CALLED = "called"
+"""Option of a foreign source: pairs of a launch's kernel and the instance of a template that it is in the text."""
+FOREIGN_FLAGS = ("-gline-tables-only", "-Wno-unused-value", "-Wno-unused-result")
 TIMEOUT_S = 120.0
 _FORMAT = 1  # of what is cached
 
@@ -137,28 +145,55 @@ class HipToolchain:
         tool = _version(clang)
         if not source.launches:  # nothing is computed: the outputs are empty
             return Binary("none", b"", tool)
-        key = digest("hip", source.text, source.headers, self.fingerprint(source.target))
+        flags = _flags(clang, source)
+        words = (source.options, flags[len(FLAGS) :], names_of(source))
+        key = digest("hip", source.text, source.headers, words, self.fingerprint(source.target))
         kept = Cache().get(key)
         if kept is not None:
             code, assembly, log = _unpack(kept)
         else:
-            code, assembly, log = _build(clang, source, device.isa)
+            code, assembly, log = _build(clang, source, flags, device.isa)
             Cache().put(key, _pack(code, assembly, log))
         return Binary("hsaco", code, tool, resources(code, device, source), assembly, log)
 
 
-def _build(clang: Clang, source: Source, isa: str) -> tuple[bytes, str, str]:
+def _flags(clang: Clang, source: Source) -> tuple[str, ...]:
+    if not dict(source.options).get(FOREIGN):
+        return FLAGS
+    return (*FLAGS, *FOREIGN_FLAGS, *(standard_headers(Path(clang.command[0])) if clang.origin == "ziglang" else ()))
+
+
+def names_of(source: Source) -> dict[str, str]:
+    """What launches call their kernels -> what those are called in a foreign text."""
+    options = dict(source.options)
+    return {x.kernel: x.kernel for x in source.launches} | dict(options.get(CALLED, ())) if options.get(FOREIGN) else {}
+
+
+def _with_names(assembly: str, names: dict[str, str]) -> str:
+    """Kernels that C++ gave names of its own get those that they are launched by, where there is one such kernel."""
+    symbols = re.findall(r"^\s*\.amdhsa_kernel (\S+)", assembly, re.MULTILINE)
+    for name, called in names.items():
+        hits = [x for x in symbols if is_called(x, called)]
+        if name not in symbols and name.isidentifier() and len(hits) == 1:
+            assembly = re.sub(rf"(?<![\w.$]){re.escape(hits[0])}(?![\w$])", name, assembly)
+    return assembly
+
+
+def _build(clang: Clang, source: Source, flags: tuple[str, ...], isa: str) -> tuple[bytes, str, str]:
     what = f"{source.operator} for {source.target}"
     with tempfile.TemporaryDirectory(prefix="portakern-hip-") as folder:
         place = Path(folder)
-        for name, text in (("kernel.hip", source.text), *source.headers):
+        file = dict(source.options).get(FOREIGN, TEXT)
+        for name, text in ((file, source.text), *source.headers):
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             (place / name).write_text(text)
 
         def run(*command: str) -> str:
             return run_tool(command, timeout_s=TIMEOUT_S, cwd=place, missing_hint=HINT).checked(what).log
 
-        log = run(*clang.command, *FLAGS, f"--offload-arch={isa}", "-I", ".", "-S", "kernel.hip", "-o", "kernel.s")
+        log = run(*clang.command, *flags, f"--offload-arch={isa}", "-I", ".", "-S", file, "-o", "kernel.s")
+        if names := names_of(source):
+            (place / "kernel.s").write_text(_with_names((place / "kernel.s").read_text(), names))
         run(*clang.command, "-target", "amdgcn-amd-amdhsa", f"-mcpu={isa}", "-c", "kernel.s", "-o", "kernel.o")
         run(*clang.linker, "-shared", "kernel.o", "-o", "kernel.hsaco")
         return (place / "kernel.hsaco").read_bytes(), (place / "kernel.s").read_text(), log

@@ -7,6 +7,7 @@ import argparse
 from portakern.backend import Bare
 from portakern.cli import options
 from portakern.cli.doctor import table
+from portakern.emit.mangled import readable
 from portakern.errors import UsageError
 from portakern.registry import registry
 from portakern.study.inspecting import Finding, arguments_of, inspect_all
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    file, _, entry = args.source.rpartition(":") if ":" in args.source else (args.source, "", "")
+    file, _, entry = args.source.partition(":")
     text = options.read_text(file, "the kernel")
     kernel = Bare(
         text, entry, arguments_of(args.args), _sizes(args.grid, "--grid"), _sizes(args.block, "--block"), args.shared, file
@@ -68,7 +69,10 @@ def report(findings: list[Finding]) -> str:
     for f in findings:
         lines = _lines(f)
         if lines:
-            parts.append("\n".join([f"{f.target} ({f.device})", *(f"  {x}" for x in lines)]))
+            text = "\n".join([f"{f.target} ({f.device})", *(f"  {x}" for x in lines)])
+            for name in (k["kernel"] for k in f.kernels):
+                text = text.replace(name, readable(name))
+            parts.append(text)
     return "\n\n".join(parts)
 
 
@@ -80,7 +84,7 @@ def _row(target: str, k: dict) -> list[str]:
     share = "-" if k.get("occupancy") is None else f"{k['occupancy']:.0%}"
     return [
         target,
-        k["kernel"],
+        readable(k["kernel"]),
         said(k.get("registers")),
         said(k.get("agprs")),
         said(k.get("spills")),
@@ -102,5 +106,7 @@ def _lines(f: Finding) -> list[str]:
             f"ran on arrays of random numbers, {f.ran}: nothing wrong was seen (its results were compared with nothing)"
         )
     if f.fault is not None:
-        lines += [f"FAULT, {f.ran}: {f.fault['message']}", *([f"hint: {f.fault['hint']}"] if f.fault.get("hint") else [])]
+        lines.append(f"FAULT, {f.ran}: {f.fault['message']}")
+        lines += [f"  {f.fault['line']}"] if f.fault.get("line") else []
+        lines += [f"hint: {f.fault['hint']}"] if f.fault.get("hint") else []
     return [*lines, *f.notes]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from portakern.backend import Bare, Binary, Given, HostBuffer, Simulator, Source, Target
@@ -25,7 +26,8 @@ GUARD = 256
 @dataclass(frozen=True)
 class Finding:
     """What was found on one target.  ``kernels`` are resources, one entry each; ``estimate`` that of a row; ``ran`` says what
-    executed the kernel, ``fault`` what it reported (``None``: nothing, where it ran); ``notes`` what was not done and why."""
+    executed the kernel, ``fault`` what it reported, with the ``line`` of the text that it names (``None``: nothing, where it
+    ran); ``notes`` what was not done and why."""
 
     target: str
     device: str = ""
@@ -94,8 +96,11 @@ def _compiled(kernel: Bare, target: Target) -> tuple[Source, Binary]:
     source = language.bare(kernel, target, ())
     _, binary = steps.compile_cached(language, source)
     names = [r.kernel for r in binary.resources]
-    if not source.launches or not names:
+    if not source.launches:
         return source, binary
+    if not names:
+        hint = "a C++ template has no code until somebody uses it: ask for an instance, 'FILE:NAME<ARGUMENTS>'"
+        raise UsageError(f"the compiled text holds no kernel for {target}", hint=hint)
     if kernel.entry or kernel.arguments or kernel.block:
         source = language.bare(kernel, target, names)
         _, binary = steps.compile_cached(language, source)
@@ -133,13 +138,23 @@ def _ran(finding: Finding, kernel: Bare, source: Source, binary: Binary, seed: i
         executable.run(_buffers(kernel, source, seed), {})
     except SimulatorError as error:
         if error.kind != SimulatorError.default_kind:  # what the kernel does wrong
-            return replace(finding, fault=error.to_dict())
+            return replace(finding, fault=error.to_dict() | _line_of(error.to_dict()["message"], kernel))
         note = f"not run to its end, {finding.ran}: {error.message}"
         return replace(finding, ran="", notes=(*finding.notes, note))
     except PortakernError as error:
         return replace(finding, fault=error.to_dict())
     did = getattr(executable, "method", "")
     return replace(finding, ran=f"{finding.ran}: {did}" if did else finding.ran)
+
+
+def _line_of(message: str, kernel: Bare) -> dict[str, str]:
+    """The line of the file that a message names, as ``line``."""
+    name = Path(kernel.file).name
+    place = re.search(rf"{re.escape(name)}:(\d+)", message) if name else None
+    lines = kernel.text.splitlines()
+    if place is None or not 0 < int(place[1]) <= len(lines):
+        return {}
+    return {"line": f"{place[1]} | {lines[int(place[1]) - 1]}"}
 
 
 def _simulator(target: Target) -> Simulator | None:

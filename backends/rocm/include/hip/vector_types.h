@@ -10,6 +10,23 @@
   __attribute__((host, device)) inline name##3 make_##name##3(type x, type y, type z) { return {x, y, z}; }            \
   __attribute__((host, device)) inline name##4 make_##name##4(type x, type y, type z, type w) { return {x, y, z, w}; }
 
+// Component by component, with another one or with a number on the right.
+#define PK_HD __attribute__((host, device)) inline
+#define PK_OPERATOR(name, type, op)                                                                                    \
+  PK_HD name##2 operator op(name##2 a, name##2 b) { return {type(a.x op b.x), type(a.y op b.y)}; }                       \
+  PK_HD name##3 operator op(name##3 a, name##3 b) { return {type(a.x op b.x), type(a.y op b.y), type(a.z op b.z)}; }     \
+  PK_HD name##4 operator op(name##4 a, name##4 b) {                                                                     \
+    return {type(a.x op b.x), type(a.y op b.y), type(a.z op b.z), type(a.w op b.w)};                                    \
+  }                                                                                                                    \
+  PK_HD name##2 operator op(name##2 a, type b) { return a op name##2{b, b}; }                                           \
+  PK_HD name##3 operator op(name##3 a, type b) { return a op name##3{b, b, b}; }                                        \
+  PK_HD name##4 operator op(name##4 a, type b) { return a op name##4{b, b, b, b}; }                                     \
+  template <class B> PK_HD name##2& operator op##=(name##2& a, B b) { return a = a op b; }                              \
+  template <class B> PK_HD name##3& operator op##=(name##3& a, B b) { return a = a op b; }                              \
+  template <class B> PK_HD name##4& operator op##=(name##4& a, B b) { return a = a op b; }
+#define PK_ARITHMETIC(type, name)                                                                                      \
+  PK_OPERATOR(name, type, +) PK_OPERATOR(name, type, -) PK_OPERATOR(name, type, *) PK_OPERATOR(name, type, /)
+
 PK_VECTORS(float, float)
 PK_VECTORS(double, double)
 PK_VECTORS(int, int)
@@ -20,6 +37,14 @@ PK_VECTORS(signed char, char)
 PK_VECTORS(unsigned char, uchar)
 PK_VECTORS(long long, longlong)
 #undef PK_VECTORS
+
+PK_ARITHMETIC(float, float)
+PK_ARITHMETIC(double, double)
+PK_ARITHMETIC(int, int)
+PK_ARITHMETIC(unsigned, uint)
+#undef PK_ARITHMETIC
+#undef PK_OPERATOR
+#undef PK_HD
 
 struct dim3 {
   unsigned x, y, z;

@@ -41,17 +41,19 @@ constexpr int wave = 32;  // RDNA
 
 // ---- where a thread is ------------------------------------------------------------------------------------------
 
-struct BlockIndex {
-  struct X { PK_FN operator unsigned() const { return __builtin_amdgcn_workgroup_id_x(); } } x;
-  struct Y { PK_FN operator unsigned() const { return __builtin_amdgcn_workgroup_id_y(); } } y;
-  struct Z { PK_FN operator unsigned() const { return __builtin_amdgcn_workgroup_id_z(); } } z;
-};
+// Three numbers that are read like fields, as HIP has them.
+#define PK_INDEX(name, get_x_, get_y_, get_z_)                                   \
+  struct name {                                                                  \
+    PK_FN unsigned get_x() const { return get_x_; }                              \
+    PK_FN unsigned get_y() const { return get_y_; }                              \
+    PK_FN unsigned get_z() const { return get_z_; }                              \
+    __declspec(property(get = get_x)) unsigned x;                                \
+    __declspec(property(get = get_y)) unsigned y;                                \
+    __declspec(property(get = get_z)) unsigned z;                                \
+  }
 
-struct ThreadIndex {
-  struct X { PK_FN operator unsigned() const { return __builtin_amdgcn_workitem_id_x(); } } x;
-  struct Y { PK_FN operator unsigned() const { return __builtin_amdgcn_workitem_id_y(); } } y;
-  struct Z { PK_FN operator unsigned() const { return __builtin_amdgcn_workitem_id_z(); } } z;
-};
+PK_INDEX(BlockIndex, __builtin_amdgcn_workgroup_id_x(), __builtin_amdgcn_workgroup_id_y(), __builtin_amdgcn_workgroup_id_z());
+PK_INDEX(ThreadIndex, __builtin_amdgcn_workitem_id_x(), __builtin_amdgcn_workitem_id_y(), __builtin_amdgcn_workitem_id_z());
 
 // The thread's number in its (one-dimensional) block.
 PK_FN int thread() { return static_cast<int>(__builtin_amdgcn_workitem_id_x()); }
