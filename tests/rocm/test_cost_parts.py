@@ -166,6 +166,25 @@ def test_addresses_that_lanes_exchange_are_followed():
     assert read is not None and read[0].tolist() == [4 * (n ^ 1) for n in range(64)]
 
 
+def test_lanes_that_come_back_and_products_of_64_bits_are_followed():
+    """Behind an if on loaded data all lanes go on; a 64-bit sum may begin with a pair of which half was written."""
+    code, costs = assembled("""
+	v_mov_b32_e32 v1, 0
+	global_load_dword v2, v1, s[0:1]
+	v_cmp_ne_u32_e32 vcc, 0, v2
+	s_and_saveexec_b64 s[2:3], vcc
+	s_or_b64 exec, exec, s[2:3]
+	v_lshlrev_b32_e32 v4, 2, v0
+	v_mad_u64_u32 v[6:7], s[4:5], 3, v4, v[4:5]
+	ds_read_b32 v8, v6
+	s_endpgm
+""")
+    dispatch = Dispatch("k", b"", "", (1, 1, 1), (64, 1, 1), 0, ())
+    trace = Wave(code, costs, 0, start_of(dispatch, DESCRIPTOR, b"", 0, 0)).run()
+    read = trace.accesses[7].addresses
+    assert read is not None and read[0].tolist() == [16 * n for n in range(64)]
+
+
 def test_rounds_left_out_are_made_up_for():
     code, costs, wave, _ = counted(1000)
     trace = wave.run()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .model import KernelCost
 
 MODELLED = ("gfx90a", "gfx942", "gfx950")
-VERSION = "4"
+VERSION = "5"
 """Raised whenever the same code would be priced otherwise."""
 
 

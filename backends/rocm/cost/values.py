@@ -224,8 +224,14 @@ class Wave:
             given = [self.lanes(o, k == "d") for o, k in zip(sources, kinds, strict=False)]
             if name == "v_pk_mov_b32" and "op_sel" in cost.words:
                 given = [None]
-            value = None if unknown(given) else operation(*map(_narrow, given))
             number = place_of(operands[0])
+            if name == "v_mad_u64_u32" and given[2] is None and not unknown(given[:2]):
+                # Compilers multiply 64 bits by adding to a pair of which only the lower half was written.
+                low = self.lanes(sources[2])
+                self._write(number, None if low is None else operation(*map(_narrow, (*given[:2], low))))
+                self.v[number + 1] = None
+                return
+            value = None if unknown(given) else operation(*map(_narrow, given))
             self._write(number, value)
             self._write(number + 1, None if value is None else np.asarray(value, np.int64) >> 32)
         elif name == "v_cndmask_b32":
@@ -331,6 +337,8 @@ class Wave:
             double = name in SCALAR64
             given = [self.scalar(o, double) for o in operands[1:]]
             value = None if None in given else (SCALAR64 if double else SCALAR)[name](*given)
+            if name == "s_or_b64" and operands[0] == operands[1] == "exec":
+                value = given[1] if value is None else value  # lanes come back: those that went on are among those saved
             self._put(operands[0], value, double)
             if name in SETS_SCC:
                 self.scc = None if value is None else _scc(name, value, given, double)
