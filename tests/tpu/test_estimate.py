@@ -1,0 +1,93 @@
+"""Estimates with libtpu: grids walked without running them, a part against the whole, what others make of an operator."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+import pytest
+from portakern.backends.tpu.bare import bare
+from portakern.backends.tpu.estimate.estimator import LibtpuEstimator, kernels
+
+from portakern.backend import Bare, Binary, Given, Job
+from portakern.errors import PortakernError
+from portakern.registry import registry
+from portakern.spec.load import load_operator
+from portakern.study import steps
+from portakern.study.work import Ask, Work, works
+
+pytest.importorskip("jax")
+pytest.importorskip("libtpu")
+
+NOTHING = Binary("tpu-executable", b"", "")
+
+
+def work_of(operator: str, generation: str = "v6e", schedule: Any = None, **dims: int) -> Work:
+    (work,) = works(Ask(load_operator(operator), dims, {}), [registry().target(f"pallas:{generation}")], ["f32"], schedule)
+    return work
+
+
+def profile(work: Work, part: int | None = None) -> dict[str, Any]:
+    source, _ = steps.emit(work)
+    (kernel,) = kernels.call("profile_source", source, dict(work.sizes), part)["kernels"]
+    return kernel
+
+
+@pytest.fixture(scope="module", autouse=True)
+def closed():
+    yield
+    kernels.close()
+
+
+def test_a_part_of_a_product_tells_its_cycles_and_bytes_within_two_percent():
+    work = work_of("matmul", schedule={"m": 128, "n": 128, "k": 128}, M=384, N=512, K=512)
+    whole, part = profile(work, 1 << 30), profile(work, 16)
+    assert whole["grid"] == whole["part"] and part["part"] == (1, 4, 4)
+    assert part["cycles"] == pytest.approx(whole["part_cycles"], rel=0.02)
+    assert whole["copied_in_part"] == {"hbm_to_vmem": whole["read"], "vmem_to_hbm": whole["written"]}
+    assert (part["read"], part["written"]) == (whole["read"], whole["written"])
+    assert part["seen"] > 0.9 and part["utilisation"]["MXU"] > 0.05
+
+
+def test_the_profiler_outlives_an_abort_of_libtpu():
+    work = work_of("row_sum", "v4", M=256, N=256)
+    with pytest.raises(PortakernError, match=r"it cannot model|Dma latency model|SIGABRT") as raised:
+        kernels.call("profile_source", steps.emit(work)[0], {})
+    assert raised.value.kind == "no-estimate"
+    work = work_of("row_sum", M=256, N=256)
+    found = LibtpuEstimator().estimate(steps.emit(work)[0], NOTHING, Job((), sizes=()), None)
+    assert found.us > 0 and "libtpu" in found.version
+
+
+PREFETCH = textwrap.dedent("""
+    import jax, jax.numpy as jnp
+    from jax.experimental import pallas as pl
+    from jax.experimental.pallas import tpu as pltpu
+
+    def kernel(table, x_ref, o_ref):
+        o_ref[...] = x_ref[...] * 2
+
+    def gather(table, x):
+        spec = pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=1, grid=(4,),
+            in_specs=[pl.BlockSpec((8, 128), lambda i, table: (table[i], 0))],
+            out_specs=pl.BlockSpec((8, 128), lambda i, table: (i, 0)))
+        return pl.pallas_call(kernel, grid_spec=spec, out_shape=jax.ShapeDtypeStruct((32, 128), jnp.float32))(table, x)
+""")
+
+
+def test_blocks_that_data_decide_make_an_estimate_low():
+    arguments = (Given("table", "i32", (4,)), Given("x", "f32", (64, 128)))
+    source = bare(Bare(PREFETCH, "gather", arguments), registry().target("pallas:v5e"), ())
+    found = LibtpuEstimator().estimate(source, NOTHING, Job(()), None)
+    assert found.confidence.startswith("low") and "data decide" in found.confidence
+
+
+def test_xla_is_a_peer_under_the_same_model():
+    work = work_of("add_relu", M=512, N=512)
+    found = LibtpuEstimator().peers(work.program, registry().target("pallas:v6e"))["xla"]
+    assert not isinstance(found, PortakernError)
+    assert found.model == "libtpu"
+    assert sum(o["bytes"] for o in found.details["operations"]) == 3 * 512 * 512 * 4
+    # A copy of x into VMEM beside the rest counts its bytes and no time of its own.
+    assert found.us >= 3 * 512 * 512 * 4 / 1.638e12 * 1e6
