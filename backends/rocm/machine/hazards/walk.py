@@ -91,7 +91,7 @@ def _after(all_facts: Sequence[Facts], n: int, recent: dict[int, int], rules: Mo
     now = all_facts[n]
     if generation < 110:
         passed = now.states
-    elif now.name in ("s_waitcnt_depctr", "s_wait_alu") and _waits_for_vectors(now):
+    elif now.memory or _waits_for_vectors(now):  # memory instructions are issued when all vector results are there
         return {k: d for k, d in recent.items() if all_facts[k].matrix}
     else:
         passed = int(now.vector)
@@ -108,6 +108,8 @@ def _after(all_facts: Sequence[Facts], n: int, recent: dict[int, int], rules: Mo
 
 
 def _waits_for_vectors(x: Facts) -> bool:
+    if x.name not in ("s_waitcnt_depctr", "s_wait_alu"):
+        return False
     return "va_vdst(0)" in " ".join((*x.instruction.operands, *x.instruction.modifiers)).replace("depctr_", "")
 
 
