@@ -2,8 +2,9 @@
 
 Mosaic takes a block whose last two dims are multiples of (8, 128) or the array's full extents.  So the axes that give a
 tile its dims are moved last, axes walked one element at a time go in front (squeezed away by ``None``), and a tile with
-one dim gets a dim of one element beside it.  Most views are free: only a squeezed axis between tiled ones costs a
-transposition, which the host does once.
+one dim gets a dim of one element beside it.  An array of one dim stays one where its blocks are legal, since XLA lays out
+one dim unlike two and would copy it.  Most views are free: only a squeezed axis between tiled ones costs a transposition,
+which the host does once.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from .expr import Place
 from .loops import Report
 
 SUBLANES, LANES = 8, 128
+
+_PACKED = {"f32": 1, "i32": 1, "bf16": 2}
+"""Elements in 32 bits, for the dtypes of which arrays of one dim are taken as they are."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,11 @@ class BlockAccess:
     entries: tuple[str | Index, ...]
     phases: tuple[int, ...] = ()
 
+    @property
+    def flat(self) -> bool:
+        """Whether the array and its blocks have one dim."""
+        return len(self.block) == 1
+
 
 def access_of(kernel: Kernel, op: Load | Store, spans: Mapping[str, Span], report: Report) -> BlockAccess | None:
     """The blocks ``op`` touches; ``None`` (after a report) where there is no rule for it."""
@@ -135,7 +144,11 @@ def access_of(kernel: Kernel, op: Load | Store, spans: Mapping[str, Span], repor
     final: list[Size] = [shape[d] for d in kept]
     block: list[str | None] = [None] * len(kept)
     entries: list[str | Index] = [op.indices[d] for d in kept]
-    for side in (0, 1):
+    lone = tiled[blocked[0]] if len(blocked) == 1 and not kept else None
+    flat = lone is not None and _legal_flat(spans[lone].size, shape[blocked[0]], have.dtype)
+    if lone and flat:
+        place, final, block, entries = (None, lone), [shape[blocked[0]]], [spans[lone].text], [lone]
+    for side in () if flat else (0, 1):
         axis = place[side]
         final.append(shape[tiled.index(axis)] if axis else 1)
         block.append(spans[axis].text if axis else "1")
@@ -207,6 +220,14 @@ def _place(axes: list[str], extents: list[Size], spans: Mapping[str, Span]) -> P
 
 def _legal(size: int, extent: Size, unit: int) -> bool:
     return size % unit == 0 or size == extent or (extent == 0 and size == 1)
+
+
+def _legal_flat(size: int, extent: Size, dtype: str) -> bool:
+    """Whether Mosaic takes blocks of an array of one dim (the rank 1 rule of jax's mosaic/lowering.py)."""
+    if dtype not in _PACKED or extent == 0:
+        return False
+    return size in (extent, size // (SUBLANES * LANES) * SUBLANES * LANES) or (
+        size >= LANES * _PACKED[dtype] and size & (size - 1) == 0)
 
 
 def host_view(name: str, access: BlockAccess, shape: tuple[Size, ...]) -> str:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from portakern.device import Device
 from portakern.emit.running import JOIN, Running
 from portakern.ir.core import Arg, Op, Result, yielded
 from portakern.ir.tile import (
@@ -41,11 +42,11 @@ from portakern.ir.tile import (
 )
 
 from . import rules
-from .blocks import SUBLANES, origin
+from .blocks import LANES, SUBLANES, origin
 from .constants import filled_with, number
-from .expr import COMPARE, SUM, Expr, Place, call, infix
+from .expr import COMPARE, SUM, WIDE, Expr, Place, call, infix
 from .loops import Phase
-from .plan import KernelPlan, Slot, scalar_text
+from .plan import KernelPlan, Slot, kept_at, scalar_text
 
 Line = tuple[str, str]
 """A line of the kernel and the operator's line behind it (``softmax.py:12``, or nothing)."""
@@ -80,8 +81,9 @@ class Body:
 
 
 class BodyWriter:
-    def __init__(self, plan: KernelPlan, references: Sequence[str]) -> None:
+    def __init__(self, plan: KernelPlan, references: Sequence[str], device: Device) -> None:
         self.plan = plan
+        self.device = device
         self.spans = plan.spans
         self.reserved = {*references, *(d.name for d in plan.grid), *plan.kernel.sizes, *(s.text for s in self.spans.values())}
         self.slots: dict[Op, Slot] = {}  # carried arguments and results of loops, and kept values
@@ -204,7 +206,8 @@ class BodyWriter:
                 fresh = (f"jnp.zeros_like({slot.name})" if fill.value == 0 else f"jnp.full_like({slot.name}, {literal.text})")
                 region.add(f"{slot.name}[...] = {fresh}", origin(value))
             else:
-                region.add(f"{slot.name}[...] = {self.full(region, value).text}", origin(value))
+                region.add(f"{slot.name}[...] = {self._fill(self.value(region, value), slot.place, slot.dtype).text}",
+                           origin(value))
 
     def _yield(self, region: Region, loop: For) -> None:
         """Hand the loop's next values to its scratch; all are computed before the first is overwritten."""
@@ -217,7 +220,8 @@ class BodyWriter:
             if self._only_in(arg, value):
                 region.values[arg] = Expr(f"{slot.name}[...]", slot.place)
             pending.append((slot, value))
-        ready = [(slot, self.full(region, value, last=len(pending) == 1), value) for slot, value in pending]
+        ready = [(slot, self._fill(self.value(region, value, len(pending) == 1), slot.place, slot.dtype), value)
+                 for slot, value in pending]
         for slot, expr, value in ready:
             grown = re.fullmatch(rf"{slot.name}\[\.\.\.\] \+ (.*)", expr.text, re.DOTALL)
             text = f"{slot.name}[...] += {grown[1]}" if grown and expr.binding == SUM else f"{slot.name}[...] = {expr.text}"
@@ -240,8 +244,25 @@ class BodyWriter:
     def _store(self, region: Region, op: Store) -> None:
         assert isinstance(op.buffer, Arg)
         access = next(a for a in self.plan.writes if a.buffer == op.buffer.name)
-        value = self._turn(self.full(region, op.value, last=True), access.place, tile_type(op.value).dtype)
+        if access.flat:
+            value = self._flat(region, op.value)
+        else:
+            value = self._turn(self.full(region, op.value, last=True), access.place, tile_type(op.value).dtype)
         region.add(f"{op.buffer.name}_ref[...] = {value.text}", origin(op))
+
+    def _flat(self, region: Region, op: Op) -> Expr:
+        """``op`` as a vector of one dim.  Mosaic makes none of 16-bit columns, so it is made before they are narrowed."""
+        dtype = tile_type(op).dtype
+        inner = op.x if isinstance(op, Cast) and tile_type(op.x).dtype == "f32" and self.uses[op] == 1 else op
+        value = self.full(region, inner)
+        if tile_type(inner).dtype == "bf16":
+            value = rules.cast(value, "f32")
+        column = self.plan.layout.place(op)[0] is not None
+        if column and not self.device.has("sublane_gather"):
+            value = Expr(f"{value.at(0)}.T", value.place)
+            column = False
+        vector = Expr(_part(value, ":, 0" if column else "0"), value.place)
+        return vector if dtype in ("f32", "i32") else rules.cast(vector, dtype)
 
     # ---- values
 
@@ -281,8 +302,10 @@ class BodyWriter:
             while name in taken:
                 n += 1
                 name = f"{_hint(op)}_{n}_ref"
-            self.kept[op] = Slot(name, self.plan.layout.place(op), tile_type(op).dtype, "kept for the steps of the loop")
-            home.add(f"{name}[...] = {self.full(home, op).text}", origin(op))
+            dtype = tile_type(op).dtype
+            slot = Slot(name, kept_at(self.plan.layout.place(op), dtype), dtype, "kept for the steps of the loop")
+            self.kept[op] = slot
+            home.add(f"{name}[...] = {self._fill(self.value(home, op), slot.place, dtype).text}", origin(op))
         return self.kept[op]
 
     def _expensive(self, op: Op) -> bool:
@@ -319,6 +342,9 @@ class BodyWriter:
     def _fill(self, x: Expr, place: Place, dtype: str) -> Expr:
         if x.place == place:
             return x
+        x = _one_lane(x) if place[1] != WIDE else x
+        if x.place == place:
+            return x
         shape = self.plan.sizes(place)
         if x.place is None:
             return Expr(f"jnp.full({shape}, {x.text}, {rules.JNP[dtype]})", place)
@@ -329,12 +355,26 @@ class BodyWriter:
 
     def _turn(self, x: Expr, place: Place, dtype: str) -> Expr:
         """``x`` transposed when its axes lie the other way round in ``place``."""
-        if x.place is None or all(a is None or a == b for a, b in zip(x.place, place, strict=True)):
+        if x.place is None or all(a in (None, WIDE) or a == b for a, b in zip(x.place, place, strict=True)):
             return x
+        x = _one_lane(x)
+        assert x.place is not None
         turned = (x.place[1], x.place[0])
         if dtype == "bool":
             return Expr(f"{x.at(0)}.astype(jnp.int32).T != 0", turned, COMPARE)
         return Expr(f"{x.at(0)}.T", turned)
+
+    def _spread(self, x: Expr, place: Place) -> Expr:
+        """A column that fills the lanes, over the lanes of a tile at ``place``."""
+        if x.place is None or x.place[1] != WIDE or place[1] is None:
+            return x
+        span = self.spans[place[1]]
+        if span.size > LANES and span.size % LANES:
+            return _one_lane(x)
+        if span.size <= LANES:
+            return Expr(x.text if span.size == LANES else _part(x, f":, :{span.text}"), (x.place[0], place[1]))
+        copies = f"{span.text} // {LANES}" if span.text.isidentifier() else str(span.size // LANES)
+        return Expr(f"jnp.tile({x.text}, (1, {copies}))", (x.place[0], place[1]))
 
     def _compute(self, region: Region, op: Op) -> Expr:
         match op:
@@ -359,7 +399,10 @@ class BodyWriter:
                 return call("jax.lax.bitcast_convert_type", self.value(region, op.x), extra=rules.JNP[op.dtype])
             case Broadcast():
                 x = self.value(region, op.x)
-                return self._turn(x, self.plan.layout.place(op), tile_type(op).dtype) if len(op.dims) == 2 else x
+                if len(op.dims) < 2:
+                    return x
+                place = self.plan.layout.place(op)
+                return self._spread(self._turn(x, place, tile_type(op).dtype), place)
             case Permute():
                 x = self.value(region, op.x)
                 swapped = op.axes != tile_type(op.x).axes and x.place is not None
@@ -433,22 +476,31 @@ class BodyWriter:
         number = self.plan.read_number(op)
         access = self.plan.reads[number]
         x = Expr(f"{read_names(self.plan)[number]}[...]", access.place)
-        have = access.dtype
+        have, place = access.dtype, access.place
+        if access.flat:
+            place = self.plan.layout.place(op)
+            # Mosaic turns no 16-bit row into a column.
+            detour = have if place[0] and have == "bf16" and dtype != "f32" else ""
+            x = rules.cast(x, "f32") if detour else x
         if dtype and dtype != have:
             x, have = rules.cast(x, dtype), dtype
+        if access.flat:
+            index = "[None, :]" if not place[0] else "[:, None]" if self.device.has("sublane_gather") else "[None, :].T"
+            x = Expr(f"{x.at(0)}{index}", place)
+            x = rules.cast(x, detour) if detour else x
         conditions = []
         if op.pad is not None:
-            conditions = [self._inside(region, a, side) for side, a in enumerate(access.place) if a and self._matters(a)]
+            conditions = [self._inside(region, a, side) for side, a in enumerate(place) if a and self._matters(a)]
         if conditions:
             both = conditions[0] if len(conditions) == 1 else infix("&", *conditions)
-            rows = access.place[0]
+            rows = place[0]
             # Mosaic has no 16-bit masks for fewer rows than a tile of 32-bit values has.
             few = have == "bf16" and (rows is None or self.spans[rows].size < SUBLANES)
             padded = _where(both, rules.cast(x, "f32") if few else x, op.pad or 0, "f32" if few else have)
             x = rules.cast(padded, have) if few else padded
         dims = tile_type(op).axes
-        if len(dims) == 2 and dims != access.place:
-            return Expr(f"{x.at(0)}.T", (access.place[1], access.place[0]))
+        if len(dims) == 2 and dims != place:
+            return Expr(f"{x.at(0)}.T", (place[1], place[0]))
         return x
 
     def _reduce(self, region: Region, op: Reduce) -> Expr:
@@ -468,7 +520,7 @@ class BodyWriter:
         made = Expr(f"running({rules.JOINS[op.fn]}, {x.text}, {place.index(op.axis)}, {nothing.text}{how})", place)
         if op.before is None or ((fill := filled_with(op.before)) is not None and fill.value == identity(op.fn, dtype)):
             return made
-        return rules.binary(JOIN[op.fn], self.value(region, op.before), made, dtype)
+        return rules.binary(JOIN[op.fn], self._spread(self.value(region, op.before), place), made, dtype)
 
     def _arg_reduce(self, region: Region, op: ArgReduce, index: int) -> Expr:
         """The extreme value, or the lowest coordinate that holds it (or a NaN)."""
@@ -518,6 +570,17 @@ class BodyWriter:
             return product
         # The sum itself may be long: it stands on a line of its own, and long lines are broken.
         return infix("+", self.value(region, op.acc), product)
+
+
+def _one_lane(x: Expr) -> Expr:
+    """A column that fills the lanes, as one of one element a row."""
+    return Expr(_part(x, ":, :1"), (x.place[0], None)) if x.place and x.place[1] == WIDE else x
+
+
+def _part(x: Expr, index: str) -> str:
+    """The text of ``x[index]``; of a reference only that part is read."""
+    reference = re.fullmatch(r"(\w+_ref)\[\.\.\.\]", x.text)
+    return f"{reference[1] if reference else x.at(0)}[{index}]"
 
 
 def _where(condition: Expr, x: Expr, otherwise: float | int | bool, dtype: str) -> Expr:

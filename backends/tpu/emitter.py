@@ -87,9 +87,9 @@ class _Writer:
                     self.report(f"the array {access.buffer}, written by two kernels", None, "")
                 written.add(access.buffer)
             names = [*read_names(plan), *(f"{s}_ref" for s in plan.scalars), *(f"{a.buffer}_ref" for a in plan.writes)]
-            self.kernels[number] = plan, BodyWriter(plan, names).write()
+            self.kernels[number] = plan, BodyWriter(plan, names, target.device).write()
         if not self.problems:
-            self.entry = entry_lines(program, self.kernels, self.report, self.saturated)
+            self.entry = entry_lines(program, self.kernels, self.report, target.device, self.saturated)
 
     @property
     def report(self) -> Report:

@@ -13,7 +13,12 @@ BINDING = {
 }  # fmt: skip
 
 Place = tuple[str | None, str | None]
-"""The axes of the two dims (sublanes, lanes) of a block in a kernel; ``None`` is a dim of one element."""
+"""The axes of the two dims (sublanes, lanes) of a block in a kernel; ``None`` is a dim of one element, ``WIDE`` one
+element repeated over all lanes."""
+
+WIDE = "*"
+"""In place of the lanes' axis: what a loop carries for every row is kept 128 times, once a lane.  It takes the room of one
+element, which is padded to a row of lanes in VMEM, and meets a tile without being spread by the cross-lane unit."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,8 @@ def join(*places: Place | None) -> Place | None:
     found = [p for p in places if p is not None]
     if not found:
         return None
+    sides = [{p[d] for p in found if p[d] is not None} for d in (0, 1)]
+    assert len(sides[1]) < 2 or WIDE not in sides[1], places  # a wide column is spread before it meets a tile
     return tuple(next((p[d] for p in found if p[d] is not None), None) for d in (0, 1))  # type: ignore[return-value]
 
 

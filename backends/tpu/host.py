@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from portakern.device import Device
 from portakern.ir.core import Op
 from portakern.ir.program import Array, Program
 from portakern.ir.size import Size, Sym
@@ -16,9 +17,10 @@ from .body import Body, Line, read_names
 from .expr import PRODUCT, SUM
 from .loops import Report
 from .plan import KernelPlan, scalar_text
+from .vmem import limit_mb
 
 
-def entry_lines(program: Program, plans: Mapping[int, tuple[KernelPlan, Body]], report: Report,
+def entry_lines(program: Program, plans: Mapping[int, tuple[KernelPlan, Body]], report: Report, device: Device,
                 saturated: Sequence[str] = ()) -> list[Line]:
     """The function the operator is called by; 64-bit inputs in ``saturated`` are made 32-bit ones first."""
     inputs, outputs = program.by_role("input", "scalar"), program.by_role("output")
@@ -27,7 +29,7 @@ def entry_lines(program: Program, plans: Mapping[int, tuple[KernelPlan, Body]], 
     lines += [f"    {name} = jnp.clip({name}, -(2**31), 2**31 - 1).astype(jnp.int32)" for name in saturated]
     ready = {a.name for a in inputs}
     for number, (plan, body) in plans.items():
-        lines += [f"    {line}" for line in _launch(program, plan, body, ready, number)]
+        lines += [f"    {line}" for line in _launch(program, plan, body, device, ready, number)]
         ready |= {a.buffer for a in plan.writes}
     lines += [f"    {a.name} = {_filled(a)}" for a in outputs if a.name not in ready]
     lines.append(f"    return {', '.join(a.name for a in outputs)}")
@@ -55,12 +57,12 @@ def _read_sizes(program: Program, report: Report) -> list[str]:
     return lines
 
 
-def _launch(program: Program, plan: KernelPlan, body: Body, ready: set[str], number: int) -> list[str]:
+def _launch(program: Program, plan: KernelPlan, body: Body, device: Device, ready: set[str], number: int) -> list[str]:
     """The statements around one ``pl.pallas_call``."""
     written = [program.array(a.buffer) for a in plan.writes]
     lines = []
     nothing = _empty_when(program, plan)
-    call = _call(program, plan, body)
+    call = _call(program, plan, body, device)
     args = [_argument(program, plan, a, nothing) for a in plan.reads]
     args += [f"jnp.asarray({s}, {rules.JNP[program.array(s).dtype]}).reshape(1, 1)" for s in plan.scalars]
     for array in {a.buffer: program.array(a.buffer) for a in plan.reads if a.buffer not in ready}.values():
@@ -109,7 +111,7 @@ def _argument(program: Program, plan: KernelPlan, access: BlockAccess, nothing: 
     return text
 
 
-def _call(program: Program, plan: KernelPlan, body: Body) -> list[str]:
+def _call(program: Program, plan: KernelPlan, body: Body, device: Device) -> list[str]:
     kernel = f"{plan.name}_kernel"
     if plan.kernel.sizes:
         kernel = f"functools.partial({kernel}, {', '.join(f'{s}={s}' for s in plan.kernel.sizes)})"
@@ -118,7 +120,7 @@ def _call(program: Program, plan: KernelPlan, body: Body) -> list[str]:
     ins += ["pl.BlockSpec(memory_space=pltpu.SMEM)" for _ in plan.scalars]
     outs = [_spec(plan, a) for a in plan.writes]
     semantics = tuple_text(tuple(f'"{d.semantics}"' for d in plan.grid))
-    limit = plan.kernel.schedule.option("vmem_mb", 0)
+    limit = plan.kernel.schedule.option("vmem_mb", 0) or limit_mb(plan, body.scratch, device)
     params = [f"dimension_semantics={semantics}", *([f"vmem_limit_bytes={limit} << 20"] if limit else [])]
     lines = [
         "pl.pallas_call(", f"    {kernel},", f"    out_shape={_one_or_list(shapes)},",
@@ -144,9 +146,9 @@ def _listed(name: str, items: list[str], always: bool = False) -> list[str]:
 
 def _spec(plan: KernelPlan, access: BlockAccess) -> str:
     names = ", ".join(d.name for d in plan.grid)
-    index = ", ".join(_entry(plan, access, e) for e in access.entries)
+    index = tuple_text(tuple(_entry(plan, access, e) for e in access.entries))
     block = tuple_text(tuple(str(b) for b in access.block))
-    return f"pl.BlockSpec({block}, lambda {names}: {'(' + index + ')'})".replace("lambda :", "lambda:")
+    return f"pl.BlockSpec({block}, lambda {names}: {index})".replace("lambda :", "lambda:")
 
 
 def _entry(plan: KernelPlan, access: BlockAccess, entry: str | Index) -> str:

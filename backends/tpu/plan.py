@@ -31,8 +31,8 @@ from portakern.ir.tile import (
 )
 
 from . import rules
-from .blocks import BlockAccess, Span, access_of, block_size, tuple_text
-from .expr import SUM, Expr, Place
+from .blocks import LANES, BlockAccess, Span, access_of, block_size, tuple_text
+from .expr import SUM, WIDE, Expr, Place
 from .layout import Layout
 from .loops import Phase, Report, carried_through, phases_of, straighten
 
@@ -96,7 +96,7 @@ class KernelPlan:
 
     def sizes(self, place: Place) -> str:
         """The shape of a block at ``place`` as source text."""
-        return tuple_text(tuple(self.spans[a].text if a else "1" for a in place))
+        return tuple_text(tuple(str(LANES) if a == WIDE else self.spans[a].text if a else "1" for a in place))
 
     def __str__(self) -> str:
         lines = [f"kernel {self.name}", "  grid"]
@@ -221,9 +221,15 @@ def _slots(kernel: Kernel, phases: Sequence[Phase], layout: Layout) -> dict[tupl
                     n += 1
                     name = f"{arg.name}_{n}"
                 taken.add(name)
-                slots[loop, position] = Slot(f"{name}_ref", layout.place(arg), tile_type(arg).dtype,
+                dtype = tile_type(arg).dtype
+                slots[loop, position] = Slot(f"{name}_ref", kept_at(layout.place(arg), dtype), dtype,
                                              f"carried over {loop.axis}")
     return slots
+
+
+def kept_at(place: Place, dtype: str) -> Place:
+    """Where scratch holds a value that belongs at ``place``: a column over all lanes."""
+    return (place[0], WIDE) if place[0] and place[1] is None and dtype in ("f32", "i32") else place
 
 
 def _check_bounds(phases: Sequence[Phase], report: Report) -> None:

@@ -1,7 +1,7 @@
 """The schedules of a nest on a TPU: big blocks, legal for Mosaic, filtered by what fits in VMEM.
 
-A block is copied between HBM and VMEM while the one before is computed on, so it should be large (about a megabyte) for
-the copies to run at full speed; every block takes VMEM twice.
+A block is copied between HBM and VMEM while the one before is computed on, so it should be large (megabytes) for a step to
+take long beside what starting it costs; every block takes VMEM twice.
 """
 
 from __future__ import annotations
@@ -14,32 +14,33 @@ from portakern.dtypes import dtype
 from portakern.errors import ScheduleError
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
+from .products import blocks
+
 SUBLANES, LANES = 8, 128
 
 OPTIONS: Mapping[str, str] = {
-    "vmem_mb": "VMEM a kernel may use, in MiB (0: the compiler's default of 16, or 32 from v6e on)",
+    "vmem_mb": "VMEM a kernel may use, in MiB (0: as much as its blocks and values may need)",
 }
 
-ELEMENTS = 256 * 1024
-"""Elements of a block of a memory-bound kernel: 1 MiB of f32."""
+ELEMENTS = 512 * 1024
+"""Elements of a block of a memory-bound kernel where the sizes are open."""
+
+_STEP_ELEMENTS = 64 * 1024
+"""Elements that are moved in about the time that a grid step costs by itself."""
 
 FLAT = 128 * 1024
 """Elements of a block of a single row."""
 
-MATMUL: Mapping[bool, tuple[tuple[int, int, int], ...]] = {
-    # (m, n, k) for generations with a default of 16 MiB of VMEM, and for those with more; best first.
-    False: ((512, 512, 1024), (1024, 512, 512), (512, 1024, 512), (512, 512, 512), (256, 512, 512), (512, 256, 512),
-            (256, 256, 512), (256, 256, 256), (128, 256, 512), (128, 128, 512)),
-    True: ((1024, 1024, 512), (1024, 512, 512), (512, 1024, 512), (512, 512, 1024), (512, 512, 512), (256, 512, 1024),
-           (256, 512, 512), (256, 256, 512), (128, 256, 512)),
-}  # fmt: skip
+WIDE = 8192
+"""Elements of a row of a block of elementwise work; whole rows are one piece of memory."""
 
-ATTENTION: Mapping[bool, tuple[tuple[int, int], ...]] = {
-    False: ((512, 512), (256, 512), (512, 256), (256, 256), (128, 512), (128, 256), (128, 128)),
-    True: ((512, 512), (512, 1024), (1024, 512), (256, 512), (256, 256), (128, 512), (128, 128)),
-}
+ATTENTION: Sequence[tuple[int, int]] = (
+    (1024, 1024), (512, 1024), (512, 2048), (1024, 512), (512, 512), (256, 1024), (256, 512), (512, 256), (256, 256),
+    (128, 512), (128, 256), (128, 128),
+)  # fmt: skip
+"""Query rows and keys; best first."""
 
-_USABLE = 0.8  # of VMEM: the rest is the compiler's own
+_USABLE = 0.7  # of VMEM: the rest is the compiler's own
 
 
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
@@ -54,7 +55,7 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     found = []
     for tiles in families[nest.family](nest, device):
         schedule = Schedule(tuple((a.name, tiles.get(a.name, 1)) for a in nest.axes), stages=2, warps=1)
-        if schedule not in found and vmem_bytes(nest, schedule) <= _USABLE * device.value("vmem_default_bytes"):
+        if schedule not in found and vmem_bytes(nest, schedule) <= _USABLE * device.value("vmem_bytes"):
             found.append(schedule)
     if not found:
         raise ScheduleError(f"no block of this {nest.family} kernel fits in the VMEM of {device.name}",
@@ -72,15 +73,15 @@ def _elementwise(nest: Nest, device: Device) -> Iterable[Tiles]:
             yield {last.name: _fit(last, size, LANES)}
         return
     above = max(reversed(outer), key=_length)
-    for wide, elements in ((2048, ELEMENTS), (1024, ELEMENTS), (2048, ELEMENTS // 4), (512, ELEMENTS // 8)):
+    for wide, part in ((WIDE, 1), (WIDE, 2), (2048, 1), (2048, 2), (1024, 4), (512, 8)):
         lanes = _fit(last, wide, LANES)
-        yield {above.name: _rows_for(above, lanes, elements, nest), last.name: lanes}
+        yield {above.name: _rows_for(above, lanes, block_elements(nest, device) // part, nest), last.name: lanes}
 
 
 def _transpose(nest: Nest, device: Device) -> Iterable[Tiles]:
     pair = [a for a in nest.axes if a.role in ("source", "target")] or list(nest.axes[-2:])
-    for size in (512, 256, 128):
-        yield {a.name: _fit(a, size, LANES) for a in pair}
+    for rows, columns in ((512, 1024), (1024, 512), (512, 512), (1024, 1024), (256, 512), (256, 256), (128, 128)):
+        yield {a.name: _fit(a, size, LANES) for a, size in zip(pair, (rows, columns), strict=True)}
 
 
 def _rows(nest: Nest, device: Device) -> Iterable[Tiles]:
@@ -96,8 +97,9 @@ def _rows(nest: Nest, device: Device) -> Iterable[Tiles]:
     for lanes in (_whole(reduced), 8192, 4096, 2048, 1024):
         if lanes is None or (isinstance(reduced.extent, int) and lanes > _round(reduced.extent, LANES)):
             continue
-        for elements in (ELEMENTS, ELEMENTS // 4, 0):
-            yield {reduced.name: lanes, **({row.name: _rows_for(row, lanes, elements, nest)} if row else {})}
+        for part in (1, 2, 4, 16):
+            rows = {row.name: _rows_for(row, lanes, block_elements(nest, device) // part, nest)} if row else {}
+            yield {reduced.name: lanes, **rows}
 
 
 def _scan(nest: Nest, device: Device) -> Iterable[Tiles]:
@@ -106,19 +108,36 @@ def _scan(nest: Nest, device: Device) -> Iterable[Tiles]:
 
 def _contraction(nest: Nest, device: Device) -> Iterable[Tiles]:
     (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
-    for a, b, c in MATMUL[_roomy(device)]:
+    for a, b, c in blocks(nest, device):
         yield {m.name: _fit(m, a, _sublanes(nest)), n.name: _fit(n, b, LANES), k.name: _dividing(k, c)}
 
 
 def _attention(nest: Nest, device: Device) -> Iterable[Tiles]:
     (m,), (n,) = nest.role("m"), nest.role("n")
     whole = {a.name: _round(int(a.extent), LANES) for a in (*nest.role("k"), *nest.role("d")) if isinstance(a.extent, int)}
-    for a, b in ATTENTION[_roomy(device)]:
+    for a, b in ATTENTION:
         yield {m.name: _fit(m, a, _sublanes(nest)), n.name: _fit(n, b, LANES), **whole}
 
 
-def _roomy(device: Device) -> bool:
-    return device.value("vmem_default_bytes") > 16 * 2**20
+def block_elements(nest: Nest, device: Device) -> int:
+    """Elements of a block of a memory-bound kernel: long copies, and yet enough steps that one is hidden behind the next.
+
+    What is not hidden is the first copy and the last, and every step costs a little by itself: of n elements in blocks of b
+    about b + n / b * _STEP_ELEMENTS is lost, the least of which is at the square root.
+    """
+    room = _USABLE * device.value("vmem_bytes") / _element_bytes(nest)
+    lengths = [a.extent for a in nest.axes if isinstance(a.extent, int)]
+    best = math.sqrt(max(math.prod(lengths), 1) * _STEP_ELEMENTS) if len(lengths) == len(nest.axes) else ELEMENTS
+    return 1 << int(math.log2(min(max(1.4 * best, _STEP_ELEMENTS), room)))
+
+
+def _element_bytes(nest: Nest) -> int:
+    """VMEM that an element of a block takes: arrays twice, and again what a reduction goes over a second time.
+
+    Elementwise work runs vector by vector and keeps nothing.
+    """
+    io, compute = dtype(nest.io_dtype).bytes, dtype(nest.compute_dtype).bytes
+    return 2 * io * max(nest.live, 2) + compute * {"rows": 1, "scan": 3}.get(nest.family, 0)
 
 
 def _sublanes(nest: Nest) -> int:
@@ -153,7 +172,9 @@ def _dividing(axis: NestAxis, wanted: int) -> int:
 def _rows_for(axis: NestAxis, lanes: int, elements: int, nest: Nest) -> int:
     """Rows that make a block of about ``elements`` with ``lanes`` in each."""
     unit = _sublanes(nest)
-    return _fit(axis, max(elements // _round(lanes, LANES) // unit * unit, unit), unit)
+    rows = max(elements // _round(lanes, LANES), unit)
+    # Powers of two: they leave fewer ragged ends, and blocks of one dim that store a number a row are legal from 128 on.
+    return _fit(axis, 1 << int(math.log2(rows)), unit)
 
 
 def vmem_bytes(nest: Nest, schedule: Schedule) -> float:
@@ -178,6 +199,4 @@ def vmem_bytes(nest: Nest, schedule: Schedule) -> float:
         (m,), (n,), (d,) = nest.role("m"), nest.role("n"), nest.role("d")
         blocks = 2 * area(m, d) + 2 * area(n, d)
         return 2 * io * blocks + compute * (2 * area(m, d) + 3 * area(m, n))
-    # Elementwise work runs vector by vector; a reduction needs its block again after the first pass over it.
-    block = area(*nest.axes)
-    return 2 * io * block * max(nest.live, 2) + compute * block * {"rows": 1, "scan": 3}.get(nest.family, 0)
+    return area(*nest.axes) * _element_bytes(nest)

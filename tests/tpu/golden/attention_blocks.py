@@ -40,13 +40,13 @@ def attention_kernel(q_ref, k_ref, v_ref, o_ref, top_ref, total_ref, acc_ref):
         v = jnp.where(rows_2 < 300, v_ref[...], 0.0)
         top_ref[...] = larger
         total_ref[...] = total_ref[...] * e + jnp.sum(e_2, axis=1, keepdims=True)
-        acc_ref[...] = acc_ref[...] * e + jnp.dot(
+        acc_ref[...] = acc_ref[...] * e[:, :64] + jnp.dot(
             e_2.astype(jnp.bfloat16), v, preferred_element_type=jnp.float32
         )
 
     @pl.when(i_n == pl.num_programs(4) - 1)
     def finish():
-        o_ref[...] = (acc_ref[...] / total_ref[...]).astype(jnp.bfloat16)
+        o_ref[...] = (acc_ref[...] / total_ref[:, :64]).astype(jnp.bfloat16)
 
 
 def attention(q, k, v):
@@ -74,8 +74,8 @@ def attention(q, k, v):
             lambda i_b, i_h, i_g, i_m, i_n: (i_b, i_h, i_g, i_m, 0),
         ),
         scratch_shapes=[
-            pltpu.VMEM((BM, 1), jnp.float32),
-            pltpu.VMEM((BM, 1), jnp.float32),
+            pltpu.VMEM((BM, 128), jnp.float32),
+            pltpu.VMEM((BM, 128), jnp.float32),
             pltpu.VMEM((BM, 64), jnp.float32),
         ],
         compiler_params=pltpu.CompilerParams(

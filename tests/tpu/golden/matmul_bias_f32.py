@@ -27,7 +27,7 @@ def matmul_bias_kernel(a_ref, w_ref, bias_ref, c_ref, acc_ref):
 
     @pl.when(i_k == pl.num_programs(2) - 1)
     def finish():
-        total = acc_ref[...] + bias_ref[...]
+        total = acc_ref[...] + bias_ref[...][None, :]
         scaled = 0.7978845608028654 * (total + 0.044715 * (total * total * total))
         c_ref[...] = 0.5 * total * (1.0 + jnp.tanh(scaled))
 
@@ -40,11 +40,11 @@ def matmul_bias(a, w, bias):
         in_specs=[
             pl.BlockSpec((BM, BK), lambda i_m, i_n, i_k: (i_m, i_k)),
             pl.BlockSpec((BK, BN), lambda i_m, i_n, i_k: (i_k, i_n)),
-            pl.BlockSpec((1, BN), lambda i_m, i_n, i_k: (0, i_n)),
+            pl.BlockSpec((BN,), lambda i_m, i_n, i_k: (i_n,)),
         ],
         out_specs=pl.BlockSpec((BM, BN), lambda i_m, i_n, i_k: (i_m, i_n)),
         scratch_shapes=[pltpu.VMEM((BM, BN), jnp.float32)],
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "parallel", "arbitrary")),
         name="matmul_bias",
-    )(a, w, bias.reshape(1, 200))
+    )(a, w, bias)
     return c

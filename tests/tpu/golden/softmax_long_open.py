@@ -31,16 +31,19 @@ def softmax_long_kernel(x_ref, y_ref, top_ref, total_ref, *, M, N):
         x = jnp.where(cols < N, x_ref[...], -jnp.inf)
         larger = jnp.maximum(top, jnp.max(x, axis=1, keepdims=True))
         chosen = jnp.where(larger == -jnp.inf, 0.0, larger)
-        row_sum = jnp.sum(jnp.where(cols < N, jnp.exp(x - chosen), 0.0), axis=1, keepdims=True)
+        e = jnp.where(cols < N, jnp.exp(x - jnp.tile(chosen, (1, BN // 128))), 0.0)
+        total = total_ref[...] * jnp.exp(top - chosen) + jnp.sum(e, axis=1, keepdims=True)
         top_ref[...] = larger
-        total_ref[...] = total_ref[...] * jnp.exp(top - chosen) + row_sum
+        total_ref[...] = total
 
     @pl.when((phase == 1) & (i_n * BN < N))
     def step_1():
         cols = i_n * BN + jax.lax.broadcasted_iota(jnp.int32, (1, BN), 1)
         top = top_ref[...]
-        diff = jnp.where(cols < N, x_ref[...], -jnp.inf) - jnp.where(top == -jnp.inf, 0.0, top)
-        y_ref[...] = jnp.exp(diff) / total_ref[...]
+        diff = jnp.where(cols < N, x_ref[...], -jnp.inf) - jnp.tile(
+            jnp.where(top == -jnp.inf, 0.0, top), (1, BN // 128)
+        )
+        y_ref[...] = jnp.exp(diff) / jnp.tile(total_ref[...], (1, BN // 128))
 
 
 def softmax_long(x):
@@ -54,8 +57,8 @@ def softmax_long(x):
         in_specs=[pl.BlockSpec((BM, BN), lambda i_m, phase, i_n: (i_m, i_n))],
         out_specs=pl.BlockSpec((BM, BN), lambda i_m, phase, i_n: (i_m, i_n * phase)),
         scratch_shapes=[
-            pltpu.VMEM((BM, 1), jnp.float32),
-            pltpu.VMEM((BM, 1), jnp.float32),
+            pltpu.VMEM((BM, 128), jnp.float32),
+            pltpu.VMEM((BM, 128), jnp.float32),
         ],
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary", "arbitrary")),
         name="softmax_long",
