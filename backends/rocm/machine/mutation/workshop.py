@@ -1,0 +1,149 @@
+"""The kernels of an assembly text with lines changed: what did not change is parsed and encoded once."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+
+from ..arguments import parameters
+from ..assembly import Assembly, Instruction, Kernel, parse
+from ..encoding import Encoded, Encoder
+from ..linking import Relocation
+from ..program import GENERATIONS, Code, code_of
+from ..simulator import Translated
+from .mutant import Spare, spare_of
+
+Edit = Mapping[int, Sequence[str]]
+"""Lines, numbered from 1, and what stands in their place."""
+
+TRAPS = 1_000_000
+"""Traps and what leads to them have line numbers from here on."""
+
+_LABEL = re.compile(r"\.Ltrap_(\d+)")
+
+
+def trap(n: int) -> str:
+    return f".Ltrap_{n}"
+
+
+@dataclass
+class Workshop:
+    """One assembly text."""
+
+    text: str
+    assembly: Assembly = field(init=False)
+    isa: str = field(init=False)
+    _kernels: dict[str, _Kernel] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        self.assembly = parse(self.text)
+        self.isa = self.assembly.target.rpartition("-")[2].partition(":")[0]
+        self._parameters = parameters(self.text)
+        self._lines = self.text.splitlines()
+
+    def kernel(self, name: str) -> _Kernel:
+        if name not in self._kernels:
+            start, end = self.assembly.labels[name], self.assembly.end_of(name)
+            labels = {k: at - start for k, at in self.assembly.labels.items() if start <= at < end}
+            self._kernels[name] = _Kernel(self.assembly.kernels[name], self.isa, self.assembly.instructions[start:end], labels)
+        return self._kernels[name]
+
+    def line(self, number: int) -> str:
+        """The instructions of a line, without its comment."""
+        return re.sub(r"\s*(;|//)[^\"]*$", "", self._lines[number - 1]).strip()
+
+    def behind_empty_assembly(self, number: int) -> bool:
+        """Whether the line follows inline assembly without instructions."""
+        above = [text.strip() for text in self._lines[max(0, number - 3) : number - 1]]
+        return above == [";;#ASMSTART", ";;#ASMEND"]
+
+    def translated(self, name: str, edit: Edit, other_formats: bool = False) -> Translated:
+        """``name`` with the lines of ``edit`` changed that are its own."""
+        code = self.kernel(name).code(edit)
+        if other_formats:
+            code = replace(code, setup=tuple({94: 95, 95: 94}.get(n, n) for n in code.setup))
+        return Translated(code, self._parameters.get(name, ()))
+
+    def changed(self, name: str, edit: Edit) -> Assembly:
+        return self.kernel(name).changed(edit)
+
+
+@dataclass
+class _Kernel:
+    kernel: Kernel
+    isa: str
+    instructions: list[Instruction]
+    labels: dict[str, int]
+    _constants: dict[tuple[int, int] | Relocation, int] = field(default_factory=dict)
+    _known: dict[Instruction, bytes] = field(default_factory=dict)
+
+    @cached_property
+    def spare(self) -> Spare:
+        generation = GENERATIONS[self.isa]
+        wave32 = bool(self.kernel.descriptor.get("wavefront_size32", generation >= 110))
+        return spare_of(self.instructions, wave32, generation >= 120)
+
+    def changed(self, edit: Edit) -> Assembly:
+        """The kernel alone, with room for spare registers and the traps that ``edit`` names."""
+        mine = sorted((self._places[n], n) for n in edit if n in self._places)
+        made: list[Instruction] = []
+        at, moves = 0, [(0, 0)]
+        traps: dict[int, None] = {}
+        for (first, last), number in mine:
+            new = [i for text in edit[number] for i in _parsed(text, number)]
+            traps |= dict.fromkeys(int(n) for text in edit[number] for n in _LABEL.findall(text))
+            made += [*self.instructions[at:first], *new]
+            at = last
+            moves.append((last, len(made) - last))
+        made += self.instructions[at:]
+        starts = [start for start, _ in moves]
+        labels = {name: to + moves[bisect_right(starts, to) - 1][1] for name, to in self.labels.items()}
+        for n in traps:
+            labels[trap(n)] = len(made)
+            made += _parsed(f"s_branch {trap(n)}", TRAPS + n)
+        d = {**self.kernel.descriptor, "next_free_sgpr": 106, "next_free_vgpr": 512}
+        name = self.kernel.name
+        found = Assembly(f"amdgcn-amd-amdhsa--{self.isa}", made, {**labels, name: 0}, {}, {name})
+        found.kernels[name] = Kernel(name, d if edit else self.kernel.descriptor)
+        return found
+
+    @cached_property
+    def _places(self) -> dict[int, tuple[int, int]]:
+        """Of each line its first instruction, and the one behind its last."""
+        found: dict[int, tuple[int, int]] = {}
+        for at, i in enumerate(self.instructions):
+            found[i.line] = (found.get(i.line, (at, 0))[0], at + 1)
+        return found
+
+    def code(self, edit: Edit) -> Code:
+        assembly = self.changed(edit)
+        return code_of(assembly, assembly.kernels[self.kernel.name], self.isa, self._encoded)
+
+    def _encoded(self, assembly: Assembly, kernel: str, generation: int, lanes: int, handlers: Mapping[str, int]) -> Encoded:
+        encoder = _Known(assembly, 0, len(assembly.instructions), generation, lanes, handlers, self._constants)
+        encoder.known = self._known
+        return encoder.run()
+
+
+@dataclass
+class _Known(Encoder):
+    known: dict[Instruction, bytes] = field(default_factory=dict)
+
+    def encode(self, i: Instruction) -> bytes:
+        if i.mnemonic.startswith(("s_branch", "s_cbranch")):
+            return super().encode(i)  # where it goes has moved
+        if i not in self.known:
+            self.known[i] = super().encode(i)
+        return self.known[i]
+
+
+@cache
+def _parsed(text: str, line: int) -> tuple[Instruction, ...]:
+    """The instructions of a line, numbered ``line``, or as the trap that the text begins with says."""
+    number, marked, rest = text.partition("@")
+    if marked:
+        return tuple(replace(i, line=TRAPS + int(number)) for i in parse(rest).instructions)
+    return tuple(replace(i, line=line) for i in parse(text).instructions)
