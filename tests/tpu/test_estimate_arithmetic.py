@@ -12,6 +12,7 @@ from portakern.backends.tpu.estimate.estimator import LibtpuEstimator, estimated
 from portakern.backends.tpu.estimate.figures import Core, core_of, mxu_of, priced
 from portakern.backends.tpu.estimate.hlo import operations
 from portakern.backends.tpu.estimate.model import Steps, extrapolate
+from portakern.backends.tpu.estimate.part import sizes_of
 from portakern.backends.tpu.estimate.profile import Mxu
 
 from portakern.registry import registry
@@ -128,6 +129,21 @@ def test_a_part_with_every_kind_of_turn_tells_the_whole(part: tuple[int, int]):
     assert found.seen > 0.85
 
 
+@pytest.mark.parametrize(
+    ("grid", "most", "sizes"),
+    [
+        ((), 8, ()),
+        ((1024,), 32, (32,)),
+        ((8, 8, 8), 8, (1, 2, 4)),
+        ((4, 4, 8), 32, (2, 2, 8)),
+        ((8, 16, 16), 32, (1, 2, 16)),
+        ((3, 1, 2), 100, (3, 1, 2)),
+    ],
+)
+def test_a_part_leaves_steps_to_outer_axes(grid: tuple[int, ...], most: int, sizes: tuple[int, ...]):
+    assert sizes_of(grid, most) == sizes
+
+
 def test_the_whole_grid_is_taken_as_it_is():
     whole = product(3, 4)
     assert extrapolate(1234, (), whole, whole).cycles == 1234
@@ -182,7 +198,7 @@ def test_matrix_units_take_rows_at_their_peak(isa: str, units: int, cycles: floa
 
 def kernel(**more: Any) -> dict[str, Any]:
     return {
-        "name": "k", "operation": "k.1", "grid": (8,), "part": (4,), "steps": 8, "part_cycles": 900, "cycles": 1750.0,
+        "name": "k", "operation": "k.1", "grid": (8,), "part": (4,), "steps": 1, "part_cycles": 900, "cycles": 1750.0,
         "seen": 1.0, "turns": 6, "waits": 0, "stalls": {}, "utilisation": {"VPU": 0.5, "MXU": 0.7}, "read": 0.0, "written": 0.0,
         "copied_in_part": {}, "by_data": False, "manual": False, "smallest_block": 1e6, "spills": 0, "fills": 0,
         "vmem_bytes": 1 << 20, **more,
@@ -209,7 +225,8 @@ def test_a_kernel_is_priced_over_its_whole_grid():
         ({"manual": True}, "copies by itself"),
         ({"seen": 0.5}, "50% of its steps"),
         ({"waits": 700}, "waits for copies 78%"),
-        ({"smallest_block": 4096.0, "waits": 300}, "blocks of 4 KiB"),
+        ({"smallest_block": 4096.0, "waits": 300, "steps": 8}, "blocks of 4 KiB"),
+        ({"steps": 8}, "steps of 219 cycles"),
     ],
 )
 def test_what_the_model_does_not_know_lowers_the_confidence(more: dict[str, Any], why: str):

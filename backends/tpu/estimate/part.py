@@ -52,11 +52,15 @@ def _guess(jaxpr: Any) -> float:
 
 
 def sizes_of(grid: Sequence[int], most: int) -> tuple[int, ...]:
-    """Steps along each axis of a part of at most ``most`` steps, inner axes first."""
-    left = most
+    """Steps along each axis of a part of at most ``most`` steps.
+
+    Inner axes come first, but leave two steps to an axis around them: what happens as an inner axis begins anew must be seen.
+    """
+    left, around = most, math.prod(grid)
     sizes = []
     for extent in reversed(grid):
-        size = max(1, min(int(extent), left))
+        around //= max(int(extent), 1)
+        size = max(1, min(int(extent), left // 2 if around > 1 and left >= 4 else left))
         sizes.append(size)
         left //= size
     return tuple(reversed(sizes))

@@ -10,7 +10,10 @@ from .figures import Core, Part
 Kernels = Mapping[str, Mapping[str, Any]]
 
 SMALL_BLOCK = 32 * 1024
-"""Bytes of a block below which a copy is mostly latency, which the profile takes as fixed (docs/tpu.md)."""
+"""Bytes of a block below which a copy is mostly latency, which the profile takes as fixed."""
+
+SHORT_STEP = 1000
+"""Cycles of a step below which the pipeline's own work is much of it; there the profile errs most (docs/tpu.md)."""
 
 WELL_SEEN = 0.9
 
@@ -53,6 +56,8 @@ def confidence(profile: Mapping[str, Any], parts: Sequence[Part], core: Core) ->
             why.append(f"{k['name']}: blocks of {k['smallest_block'] / 1024:.0f} KiB, whose copies are mostly latency")
         elif waiting(k) > 0.5:
             why.append(f"{k['name']}: waits for copies {waiting(k):.0%} of its cycles")
+        if k["steps"] > 1 and k["cycles"] / k["steps"] < SHORT_STEP:
+            why.append(f"{k['name']}: steps of {k['cycles'] / k['steps']:.0f} cycles, much of them the pipeline's own")
         if k["seen"] < WELL_SEEN:
             why.append(f"{k['name']}: {1 - k['seen']:.0%} of its steps are of a kind that the profiled part has not")
     why += [f"{o['name']}: how often it runs is not known" for o in profile["operations"] if o["times"] is None]
