@@ -21,6 +21,9 @@ def lines(t: Tuning) -> list[str]:
     if t.ratio is not None:
         low, value, high = t.ratio
         found.append(f"  {value:.3f} times as fast as the default ({low:.3f} to {high:.3f}): {t.verdict}")
+    for peer in t.peers:
+        longer = f"{peer['us']:7.2f} us estimated, {peer['ratio']:.2f} times as long" if peer.get("ratio") else peer["error"]
+        found.append(f"  {peer['name']:8} {longer}")
     kept = "kept: build, bench and check use it for this bucket of shapes"
     found.append(f"  {kept if t.stored else t.note or 'not kept'}")
     taken_over = f", {t.resumed} known from an earlier run" if t.resumed else ""

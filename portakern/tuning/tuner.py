@@ -76,6 +76,7 @@ class Tuning:
         stored: whether the best was kept; ``note`` says why not, or what else is to be said.
         interrupted: whether it was ended before its time.
         row: the kept schedule's row: checked, and timed as ``bench`` does.
+        peers: by estimate, what others make of the operator under the same model, as in a row's estimate.
     """
 
     work: Work
@@ -99,6 +100,7 @@ class Tuning:
     interrupted: bool = False
     seconds: float = 0.0
     row: Row | None = None
+    peers: list[dict[str, Any]] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         work = self.work
@@ -108,7 +110,7 @@ class Tuning:
             "proposed": self.proposed, "compiled": self.compiled, "resumed": self.resumed, "samples": self.samples,
             "dropped": dict(self.dropped), "default": self.default, "best": self.best, "default_us": self.default_us,
             "best_us": self.best_us, "ratio": self.ratio, "verdict": self.verdict, "stored": self.stored, "note": self.note,
-            "interrupted": self.interrupted, "seconds": self.seconds,
+            "interrupted": self.interrupted, "seconds": self.seconds, "peers": self.peers,
             "tried": [{"schedule": t.schedule, "outcome": t.outcome, "relative": t.relative, **t.detail} for t in self.tried],
             "row": None if self.row is None else without_samples(self.row).to_dict(),
         }  # fmt: skip
@@ -213,9 +215,16 @@ class Tuner:
             self.result.interrupted = True
             self._leader()
         self.result.seconds = time.monotonic() - begun
+        if self.result.by == "estimate" and not self.result.interrupted:
+            self._compare_estimates()
         if self._race is not None:
             self.result.samples = self._race.spent
         return self.result
+
+    def _compare_estimates(self) -> None:
+        estimator = registry().estimator(self.target)
+        if estimator is not None and self.result.best_us:
+            self.result.peers = steps.estimated_peers(estimator, self.target, self.work, self.result.best_us)
 
     def _begin(self) -> None:
         if self.database is not None:
