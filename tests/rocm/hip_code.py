@@ -39,7 +39,7 @@ class Module:
         self.assembly = assembly
         self.program = MachineProgram(None, None)  # type: ignore[arg-type]
 
-    def launch(self, kernel: str, *args: Any, block: int = 64, grid: int = 1) -> list[np.ndarray]:
+    def launch(self, kernel: str, *args: Any, block: int = 64, grid: int = 1, shared: int = 0) -> list[np.ndarray]:
         """The arrays among the arguments as the kernel leaves them; numbers are taken as C's int, numpy's as what they are."""
         arrays: dict[str, np.ndarray] = {}
         given: list[Argument] = []
@@ -51,5 +51,5 @@ class Module:
             else:
                 given.append(Argument(value=x.tobytes() if isinstance(x, np.generic) else struct.pack("<i", x)))
         memory = Memory(arrays, set(), set(arrays))
-        self.program._dispatch(Dispatch(kernel, b"", self.assembly, (grid, 1, 1), (block, 1, 1), 0, tuple(given)), memory)
+        self.program._dispatch(Dispatch(kernel, b"", self.assembly, (grid, 1, 1), (block, 1, 1), shared, tuple(given)), memory)
         return list(arrays.values())

@@ -30,6 +30,8 @@ _LOW_FIRST = 64
 _CARRIES = frozenset({"v_mad_u64_u32", "v_mad_i64_i32", "v_mad_co_u64_u32", "v_mad_co_i64_i32", "v_lshl_add_u64", "v_mov_b64",
                       "v_lshlrev_b64"})  # fmt: skip
 """On 64 bits, where the lower half of the result depends on lower halves only."""
+_UNSIGNED = {"v_dot4_i32_i8": "v_dot4_i32_iu8", "v_dot8_i32_i4": "v_dot8_i32_iu4"}
+"""From RDNA 3 on these names are the iu instructions without signs, as clang assembles them."""
 _NEGATE, _ABSOLUTE, _SIGN_EXTEND = 1, 2, 4
 
 _OPERAND = "BBBBI"
@@ -132,6 +134,8 @@ class Encoder:
     def _encode(self, i: Instruction) -> bytes:
         form = form_of(i)
         handler = form.handler or base_name(i.mnemonic)
+        if self.generation >= 110 and handler in _UNSIGNED:
+            handler = _UNSIGNED[handler]
         if handler not in self.handlers:
             raise _Unknown(f"the machine has no handler {handler!r} for it")
         fields: dict[str, Any] = {"op_sel_hi": 0 if "mix" in form.modifiers else 7, "extra": form.extra}

@@ -84,7 +84,15 @@ def _judge(all_facts: Sequence[Facts], n: int, recent: Recent, rules: ModuleType
             continue
         needed, why = rules.needed(before, now, generation)
         if needed > distance and (n not in worst or worst[n].needed - worst[n].distance < needed - distance):
+            if before.matrix and _rewritten(all_facts, recent, k, now):
+                continue
             worst[n] = _Found(k, distance, needed, why)
+
+
+def _rewritten(all_facts: Sequence[Facts], recent: Recent, k: int, now: Facts) -> bool:
+    """Whether a later matrix instruction, which waited by itself, writes what ``now`` shares with matrix instruction ``k``."""
+    shared = all_facts[k].writes & now.touched
+    return bool(shared) and any(all_facts[m].matrix and d < recent[k] and shared <= all_facts[m].writes for m, d in recent.items())
 
 
 def _after(all_facts: Sequence[Facts], n: int, recent: dict[int, int], rules: ModuleType, generation: int) -> dict[int, int]:

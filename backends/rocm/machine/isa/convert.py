@@ -31,8 +31,15 @@ FORMS = {
     **each("cvt_sr_fp8_f32 cvt_sr_bf8_f32", "d s:f32 s", "op_sel byte_sel"),
     **each("cvt_f32_fp8 cvt_f32_bf8", "d:f32 s", "sdwa byte_sel clamp omod"),
     **each("cvt_pk_f32_fp8 cvt_pk_f32_bf8", "d:2 s:b16", "sdwa op_sel clamp omod"),
-    **each("cvt_f64_f32", "d:f64 s:f32", "clamp omod"),
-    **each("cvt_f64_i32 cvt_f64_u32", "d:f64 s", "clamp omod"),
+    **each("cvt_f64_f32", "d:f64 s:f32"),
+    **each("cvt_f64_i32 cvt_f64_u32", "d:f64 s"),
+    **each("cvt_scalef32_pk_f32_fp8 cvt_scalef32_pk_f32_bf8 cvt_scalef32_pk_f32_fp4", "d:2 s s", "op_sel"),
+    **each(
+        """cvt_scalef32_pk_f16_fp8 cvt_scalef32_pk_f16_bf8 cvt_scalef32_pk_f16_fp4 cvt_scalef32_pk_bf16_fp8
+           cvt_scalef32_pk_bf16_bf8 cvt_scalef32_pk_bf16_fp4""",
+        "d s s",
+        "op_sel",
+    ),
     **each("cvt_f32_f64", "d:f32 s:f64", "clamp omod"),
     **each("cvt_i32_f64 cvt_u32_f64", "d s:f64", "clamp"),
 }

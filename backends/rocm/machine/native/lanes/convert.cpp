@@ -171,6 +171,33 @@ template <class Fnuz, class Ocp> void cvt_pk_f32_small(Wave &w, const Op &op) {
     finish_wide(w, op);
 }
 
+// Two numbers of 8 bits (one half of the register, by op_sel) or of 4 (one byte, by both bits) times a power of two, which is the
+// exponent of the second source (CDNA4 ISA, V_CVT_SCALEF32_PK_*).
+inline float small_value(u32 x, int format) {
+    static constexpr float halves_of_fp4[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    if (format == 2) return x & 8 ? -halves_of_fp4[x & 7] : halves_of_fp4[x & 7];
+    return as_float(f32_from_small(x & 0xff, format ? bf8_ocp : fp8_ocp));
+}
+
+enum Into { kIntoF32, kIntoF16, kIntoBf16 };
+
+template <int format, Into into> void cvt_scaled(Wave &w, const Op &op) {
+    const u32 *a = source(w, op, 0), *scale = source(w, op, 1);
+    const u32 shift = format == 2 ? 8 * (op.m.op_sel & 3) : 16 * (op.m.op_sel & 1), bits = format == 2 ? 4 : 8;
+    for (int i = 0; i < w.lanes; ++i) {
+        const u32 exponent = scale[i] >> 23 & 0xff;
+        const float factor = exponent == 255 ? as_float(0x7fc00000) : exponent ? as_float(exponent << 23) : 0x1p-127f;
+        u32 got[2];
+        for (u32 n = 0; n < 2; ++n) {
+            const u32 x = as_bits(small_value(a[i] >> (shift + bits * n) & ((1u << bits) - 1), format) * factor);
+            got[n] = into == kIntoF32 ? x : into == kIntoF16 ? f16_from_f32(x) : bf16_from_f32(x);
+        }
+        w.result[0][i] = into == kIntoF32 ? got[0] : got[0] | got[1] << 16;
+        w.result[1][i] = got[1];
+    }
+    into == kIntoF32 ? finish_wide(w, op) : store(w, op, w.result[0]);
+}
+
 // ---- f64 ---------------------------------------------------------------------------------------------------------------------
 
 template <class F> inline void from_f64(Wave &w, const Op &op, F f) {
@@ -212,7 +239,15 @@ void v_cvt_u32_f64(Wave &w, const Op &op) {
 
 #define ADD(name) add(#name, name);
 
+#define SCALED(format, number)                                                           \
+    add("v_cvt_scalef32_pk_f32_" format, (cvt_scaled<number, kIntoF32>));               \
+    add("v_cvt_scalef32_pk_f16_" format, (cvt_scaled<number, kIntoF16>));               \
+    add("v_cvt_scalef32_pk_bf16_" format, (cvt_scaled<number, kIntoBf16>));
+
 HANDLERS(convert) {
+    SCALED("fp8", 0)
+    SCALED("bf8", 1)
+    SCALED("fp4", 2)
     ADD(v_cvt_f32_i32) ADD(v_cvt_f32_u32) ADD(v_cvt_f32_ubyte0) ADD(v_cvt_f32_ubyte1) ADD(v_cvt_f32_ubyte2)
     ADD(v_cvt_f32_ubyte3) ADD(v_cvt_i32_f32) ADD(v_cvt_u32_f32) ADD(v_cvt_floor_i32_f32) ADD(v_cvt_nearest_i32_f32)
     add("v_cvt_flr_i32_f32", v_cvt_floor_i32_f32);

@@ -42,9 +42,8 @@ inline u32 bit_field(u32 x, u32 offset, u32 width) {
 inline u32 signed_bit_field(u32 x, u32 offset, u32 width) {
     offset &= 31, width &= 31;
     if (width == 0) return 0;
-    const u32 field = bit_field(x, offset, width);
-    const u32 sign = 1u << (width - 1);
-    return (field ^ sign) - sign;
+    const u32 taken = offset + width < 32 ? width : 32 - offset;  // what would come from above the top is the sign
+    return u32(i32(x << (32 - offset - taken)) >> (32 - taken));
 }
 
 // One byte of a v_perm: 0-7 from {a, b}, 8-11 sign copies of the halves' tops, 12 zeros, from 13 on ones.

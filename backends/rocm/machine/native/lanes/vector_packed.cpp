@@ -67,8 +67,26 @@ inline float choose(u32 x) { return as_float(x); }
 PACKED_F16(v_pk_add_f16, 2, a + b)
 PACKED_F16(v_pk_mul_f16, 2, a * b)
 PACKED_F16(v_pk_fma_f16, 3, f16_fma(a, b, c))
-PACKED_F16(v_pk_max_f16, 2, choose(number_extreme<Max>(as_bits(a), as_bits(b))))
-PACKED_F16(v_pk_min_f16, 2, choose(number_extreme<Min>(as_bits(a), as_bits(b))))
+PACKED_F16(v_pk_max_num_f16, 2, choose(number_extreme<Max>(as_bits(a), as_bits(b))))
+PACKED_F16(v_pk_min_num_f16, 2, choose(number_extreme<Min>(as_bits(a), as_bits(b))))
+
+// v_max_f16 and v_min_f16 on each half: under MODE.IEEE a signaling NaN, made quiet, wins over a number.
+template <void (*number)(Wave &, const Op &)> void pk_extreme_f16(Wave &w, const Op &op) {
+    const Halves a = halves(w, op, 0), b = halves(w, op, 1);
+    u32 x[2][kLanes], y[2][kLanes];
+    for (int h = 0; h < 2; ++h)
+        for (int i = 0; i < w.lanes; ++i) x[h][i] = a(i, h), y[h][i] = b(i, h);
+    number(w, op);
+    if (!w.mode.ieee) return;
+    const auto signaling = [](u32 z) { return (z & 0x7e00) == 0x7c00 && (z & 0x1ff); };
+    u32 *d = w.v[op.d[0].reg];
+    for (int h = 0; h < 2; ++h)
+        for (int i = 0; i < w.lanes; ++i) {
+            if (!w.mask[i] || !(signaling(x[h][i]) || signaling(y[h][i]))) continue;
+            const u32 quiet = (signaling(x[h][i]) ? x[h][i] : y[h][i]) | 0x200;
+            d[i] = (d[i] & ~(0xffffu << 16 * h)) | quiet << 16 * h;
+        }
+}
 PACKED_F16(v_pk_maximum_f16, 2, choose(nan_extreme<Max>(as_bits(a), as_bits(b))))
 PACKED_F16(v_pk_minimum_f16, 2, choose(nan_extreme<Min>(as_bits(a), as_bits(b))))
 PACKED_F16(v_pk_maximum3_f16, 3, choose(nan_extreme<Max>(nan_extreme<Max>(as_bits(a), as_bits(b)), as_bits(c))))
@@ -266,9 +284,9 @@ template <int width> void dot_iu(Wave &w, const Op &op) {
 #define ADD(name) add(#name, name);
 
 HANDLERS(vector_packed) {
-    ADD(v_pk_add_f16) ADD(v_pk_mul_f16) ADD(v_pk_fma_f16) ADD(v_pk_max_f16) ADD(v_pk_min_f16)
-    add("v_pk_max_num_f16", v_pk_max_f16);
-    add("v_pk_min_num_f16", v_pk_min_f16);
+    ADD(v_pk_add_f16) ADD(v_pk_mul_f16) ADD(v_pk_fma_f16) ADD(v_pk_max_num_f16) ADD(v_pk_min_num_f16)
+    add("v_pk_max_f16", pk_extreme_f16<v_pk_max_num_f16>);
+    add("v_pk_min_f16", pk_extreme_f16<v_pk_min_num_f16>);
     ADD(v_pk_maximum_f16) ADD(v_pk_minimum_f16) ADD(v_pk_maximum3_f16) ADD(v_pk_minimum3_f16)
     ADD(v_pk_add_u16) ADD(v_pk_sub_u16) ADD(v_pk_add_i16) ADD(v_pk_sub_i16) ADD(v_pk_mul_lo_u16) ADD(v_pk_mad_u16)
     ADD(v_pk_mad_i16) ADD(v_pk_lshlrev_b16) ADD(v_pk_lshrrev_b16) ADD(v_pk_ashrrev_i16) ADD(v_pk_max_u16)
