@@ -226,6 +226,6 @@ ds_swizzle_b32 v1, v2 offset:swizzle(BITMASK_PERM,"01pip")
 def test_single_instructions_that_an_emulator_disagreed_on(isa: str, instruction: str, x: int, expected: int) -> None:
     newer = isa == "gfx1100"
     head = POINTERS.replace("dwordx4", "b128") if newer else POINTERS
-    store = "global_store_b32 v1, v3, s[6:7]" if newer else "global_store_dword v1, v3, s[6:7]"
+    store = "global_store_b32 v1, v3, s[6:7]" if newer else "s_nop 3\nglobal_store_dword v1, v3, s[6:7]"
     check(f"{head}v_mov_b32_e32 v2, {x:#x}\n{instruction}\n{store}", np.full(32, np.uint32(expected).view(np.int32)), isa,
           threads=32)  # fmt: skip
