@@ -200,6 +200,9 @@ class _Shaped:
         shared = any("parallel" in s.lower() and n > 1 for c in self.calls for s, n in zip(c.semantics, c.grid, strict=True))
         if not shared and not any(map(copies, self.calls)):
             return False
+        if not all(c.prefixed for c in self.calls):
+            self.done.append("races not looked for: parallel axes that are not the first ones")
+            return False
         if max(steps) > RACE_STEPS:
             self.done.append(f"races not looked for: more than {RACE_STEPS} steps")
             return False

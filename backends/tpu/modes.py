@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import logging
 import re
@@ -26,7 +27,7 @@ import numpy as np
 
 from .findings import Finding
 from .precision import rounded
-from .traced import trace
+from .traced import Call, Scope, rewritten, trace
 from .waits import watched
 
 SAID = {
@@ -70,7 +71,7 @@ class Interpretation:
 
         self.mode = mode
         with _on_cpu():
-            jaxpr, self.roundings = rounded(trace(function, arguments, parameters(mode)))
+            jaxpr, self.roundings = rounded(rewritten(trace(function, arguments, parameters(mode)), _in_order))
         self._function = jax.jit(jaxpr_as_fun(jaxpr))
 
     @property
@@ -197,6 +198,15 @@ def _logged() -> Iterator[list[str]]:
     finally:
         logger.removeHandler(handler)
         logger.propagate = before
+
+
+def _in_order(equation: Any, line: str) -> list[Any]:
+    """A launch whose parallel axes are not its first ones, which compilers take and interpreters do not, with every axis in
+    order; what its steps write at once, the walk of its grid tells."""
+    if equation.primitive.name != "pallas_call" or Call(equation, Scope(None, lambda n: None)).prefixed:
+        return [equation]
+    said = dataclasses.replace(equation.params["compiler_params"], dimension_semantics=None)
+    return [equation.replace(params={**equation.params, "compiler_params": said})]
 
 
 @contextlib.contextmanager

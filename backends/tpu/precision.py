@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .traced import jaxprs_of, line_of
+from .traced import rewritten
 
 EXACT = ("HIGHEST", "HIGH", "FLOAT32", "F32_F32_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6", "BF16_BF16_F32_X9")
 """Precisions at which f32 operands keep more than a bf16 has."""
@@ -17,42 +17,16 @@ EXACT = ("HIGHEST", "HIGH", "FLOAT32", "F32_F32_F32", "BF16_BF16_F32_X3", "BF16_
 
 def rounded(jaxpr: Any) -> tuple[Any, tuple[str, ...]]:
     """``jaxpr`` with the operands of its default-precision f32 dots rounded to bf16, and the lines of those dots."""
-    lines: list[str] = []
-    return _closed(jaxpr, lines), tuple(dict.fromkeys(lines))
+    lines: dict[str, None] = {}
 
+    def rule(equation: Any, line: str) -> list[Any]:
+        if equation.primitive.name != "dot_general" or not _at_default(equation):
+            return [equation]
+        lines[line] = None
+        roundings = [_rounding(equation, atom) for atom in equation.invars]
+        return [*roundings, equation.replace(invars=[r.outvars[0] for r in roundings])]
 
-def _closed(jaxpr: Any, lines: list[str]) -> Any:
-    inner = getattr(jaxpr, "jaxpr", None)
-    if inner is not None and inner is not jaxpr:  # from jax 0.11 on a closed jaxpr is its own
-        return jaxpr.replace(jaxpr=_closed(inner, lines))
-    equations = [e for old in jaxpr.eqns for e in _equation(old, lines)]
-    return jaxpr.replace(eqns=equations)
-
-
-def _equation(equation: Any, lines: list[str]) -> list[Any]:
-    if equation.primitive.name == "dot_general":
-        return _dot(equation, lines)
-    if not any(True for _ in jaxprs_of(equation)):
-        return [equation]
-    return [equation.replace(params={k: _parameter(v, lines) for k, v in equation.params.items()})]
-
-
-def _parameter(value: Any, lines: list[str]) -> Any:
-    if isinstance(value, tuple | list):
-        return type(value)(_parameter(v, lines) for v in value) if type(value) in (tuple, list) else value
-    return _closed(value, lines) if hasattr(value, "eqns") or hasattr(value, "jaxpr") else value
-
-
-def _dot(equation: Any, lines: list[str]) -> list[Any]:
-    if not _at_default(equation):
-        return [equation]
-    lines.append(line_of(equation))
-    roundings, operands = [], []
-    for atom in equation.invars:
-        made = _rounding(equation, atom)
-        roundings.append(made)
-        operands.append(made.outvars[0])
-    return [*roundings, equation.replace(invars=operands)]
+    return rewritten(jaxpr, rule), tuple(lines)
 
 
 def _at_default(equation: Any) -> bool:

@@ -76,6 +76,12 @@ class Call:
         return tuple(str(getattr(s, "value", s)) for s in said)
 
     @property
+    def prefixed(self) -> bool:
+        """Whether no ``parallel`` axis comes after another: others cannot be shared by the cores that are interpreted."""
+        parallel = ["parallel" in s.lower() for s in self.semantics]
+        return parallel == sorted(parallel, reverse=True)
+
+    @property
     def aliases(self) -> dict[int, int]:
         """Which window of an input is the same array as which output's, both counted among the windows."""
         skipped, inputs = self.mapping.num_index_operands, self.mapping.num_inputs
@@ -176,6 +182,26 @@ def _walk(jaxpr: Any, around: str = "") -> Iterator[tuple[Any, str]]:
         yield equation, line
         for inner in jaxprs_of(equation):
             yield from _walk(inner, line)
+
+
+def rewritten(jaxpr: Any, rule: Callable[[Any, str], list[Any]], around: str = "") -> Any:
+    """``jaxpr`` with every equation, also of those inside, replaced by what ``rule`` makes of it and its line."""
+    inner = getattr(jaxpr, "jaxpr", None)
+    if inner is not None and inner is not jaxpr:  # from jax 0.11 on a closed jaxpr is its own
+        return jaxpr.replace(jaxpr=rewritten(inner, rule, around))
+    equations = []
+    for old in jaxpr.eqns:
+        line = line_of(old) or around
+        if any(True for _ in jaxprs_of(old)):
+            old = old.replace(params={k: _parameter(v, rule, line) for k, v in old.params.items()})
+        equations += rule(old, line)
+    return jaxpr.replace(eqns=equations)
+
+
+def _parameter(value: Any, rule: Callable[[Any, str], list[Any]], line: str) -> Any:
+    if type(value) in (tuple, list):
+        return type(value)(_parameter(v, rule, line) for v in value)
+    return rewritten(value, rule, line) if hasattr(value, "eqns") or hasattr(value, "jaxpr") else value
 
 
 def line_using(calls: Sequence[Call], operation: str) -> str:

@@ -57,6 +57,12 @@ def test_every_stage_runs_without_an_operator() -> None:
         run(unset, ARGS)
 
 
+def test_parallel_axes_may_come_last() -> None:
+    last = MATMUL.replace('("parallel", "parallel", "arbitrary")', '("arbitrary", "parallel", "arbitrary")')
+    assert "races not looked for: parallel axes" in run(last, ARGS)
+
+
+@pytest.mark.slow
 def test_nan_of_finite_numbers_is_a_fault() -> None:
     with pytest.raises(PortakernError, match="NaN though every input is finite"):
         run(MATMUL.replace("acc_ref[...].astype", "jnp.log(-1 - acc_ref[...] ** 2).astype"), ARGS)
