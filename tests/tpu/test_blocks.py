@@ -1,0 +1,79 @@
+"""Blocks of one dim, columns over all lanes, limits of VMEM, and the order in which blocks of products are tried."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from portakern.backends.tpu import products
+from portakern.backends.tpu.blocks import _legal_flat
+from portakern.backends.tpu.schedules import block_elements
+
+from portakern.ir.schedule import Nest, NestAxis
+from portakern.spec.load import load_operator
+from portakern.study import steps
+from portakern.study.work import Ask, works
+from tests.tpu.helpers import language, programs, samples, target
+
+
+@pytest.mark.parametrize(
+    ("size", "extent", "dtype", "legal"),
+    [(37, 37, "f32", True), (1024, 3000, "bf16", True), (3072, 4000, "f32", True), (128, 3000, "f32", True),
+     (128, 3000, "bf16", False), (256, 3000, "bf16", True), (384, 3000, "f32", False), (64, 64, "i8", False),
+     (1, 0, "f32", False)],
+)  # fmt: skip
+def test_blocks_of_one_dim(size: int, extent: int, dtype: str, legal: bool) -> None:
+    assert _legal_flat(size, extent, dtype) is legal
+
+
+@pytest.mark.parametrize(("device", "column"), [("v4", ".T[0]"), ("v5e", "[:, 0]"), ("tpu7x", "[:, 0]")])
+def test_v4_has_no_gather_of_sublanes(device: str, column: str) -> None:
+    operator = load_operator("row_sum")
+    (work,) = works(Ask(operator, {"M": 3000, "N": 1000}, {}), [target(device)], ["bf16"], {"m": 1024})
+    text = steps.emit(work)[0].text
+    assert f"{column}.astype(jnp.bfloat16)" in text and "pl.BlockSpec((BM,)" in text
+
+
+def test_columns_that_a_loop_carries_fill_the_lanes() -> None:
+    text = language().emitter.emit(programs()["attention_blocks"], target()).text
+    scratch = re.findall(r"pltpu\.VMEM\(\((\w+), (\w+)\)", text)
+    assert ("BM", "128") in scratch and all(lanes != "1" for _, lanes in scratch)
+
+
+def test_limits_of_vmem_are_asked_for_where_blocks_need_them() -> None:
+    small = samples.matmul_bias(256, 256, 256, tile=(128, 128, 128))
+    large = samples.matmul_bias(4096, 4096, 4096, tile=(1024, 1024, 1024))
+    for device in ("v5e", "v6e", "tpu7x"):
+        assert "vmem_limit_bytes" not in language().emitter.emit(small, target(device)).text
+        found = re.search(r"vmem_limit_bytes=(\d+) << 20", language().emitter.emit(large, target(device)).text)
+        assert found, device
+        described = target(device).device
+        assert described.value("vmem_default_bytes") < int(found[1]) << 20 < described.value("vmem_bytes")
+
+
+def _product(m: int, n: int, k: int) -> Nest:
+    axes = tuple(NestAxis(a, a, size) for a, size in (("m", m), ("n", n), ("k", k)))
+    return Nest("contraction", axes, "bf16", "f32", 3, "bf16")
+
+
+@pytest.mark.parametrize("device", ["v5e", "v5p", "v6e", "tpu7x"])
+def test_large_products_take_large_blocks(device: str) -> None:
+    nest, described = _product(8192, 8192, 8192), target(device).device
+    first, *_ = products.blocks(nest, described)
+    speed = products.rates(nest, described)
+    assert products.cycles((8192, 8192, 8192), first, speed, 2) < 1.1 * 2 * 8192**3 / speed.flops
+    assert products.cycles((8192, 8192, 8192), (256, 256, 256), speed, 2) > 1.3 * 2 * 8192**3 / speed.flops
+
+
+def test_small_products_leave_steps_that_hide_copies() -> None:
+    schedule = language().schedules(_product(1024, 1024, 1024), target("v5e").device)[0]
+    assert schedule.tile("m") * schedule.tile("n") * schedule.tile("k") < 1024**3
+
+
+def test_blocks_grow_with_the_root_of_the_array() -> None:
+    def nest(rows: int) -> Nest:
+        return Nest("rows", (NestAxis("m", "parallel", rows), NestAxis("n", "reduced", 4096, True)), "bf16", "f32", 2)
+
+    roomy, tight = target("v5e").device, target("v4").device
+    assert block_elements(nest(16 * 4096), roomy) == 4 * block_elements(nest(4096), roomy)
+    assert block_elements(nest(16 * 4096), tight) < block_elements(nest(16 * 4096), roomy)
