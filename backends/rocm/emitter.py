@@ -22,6 +22,7 @@ from portakern.dtypes import DTYPES
 from portakern.emit.clike import CLikeEmitter, Dialect, KernelPlan, Planner, Printer, Shared
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Layout, Place, dims_of, tiles_of
+from portakern.emit.softmax import by_powers_of_two
 from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 from portakern.ir.program import Program
@@ -197,6 +198,8 @@ class HipEmitter(CLikeEmitter):
                 f"{kernel.name}: stages={kernel.schedule.stages} on {target}",
                 hint="operands pass through registers on their way to LDS: stages is 1 or 2",
             )
+        if _by_powers_of_two(kernel):
+            kernel = by_powers_of_two(kernel)
         if not _rows_stay_in_waves(kernel, target.device):
             dialect = replace(dialect, register_operands=frozenset())
         planner = self.planner(kernel, dialect)
@@ -226,6 +229,13 @@ def _by_tiles_of_32(plan: KernelPlan, target: Target) -> KernelPlan:
     ):
         return plan
     return replace(plan, layouts=tuple(replace(x, kind=x.kind + "32") if x in spread else x for x in plan.layouts))
+
+
+def _by_powers_of_two(kernel: t.Kernel) -> bool:
+    """Attention whose weights are rounded to 16 bits: that their exponents are multiplied by log2 e before they are shifted is
+    far below that rounding (2^-24 of the exponent)."""
+    dots = [op for op in tiles_of(kernel.body) if isinstance(op, t.Dot)]
+    return kernel.family == "attention" and all(t.tile_type(op.lhs).dtype in _16_BIT for op in dots)
 
 
 def _fits(plan: KernelPlan, target: Target) -> bool:

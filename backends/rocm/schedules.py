@@ -221,16 +221,19 @@ def _registers(tm: int, tn: int, warps: int, nest: Nest, device: Device) -> int:
 
 
 def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
-    """Query rows in multiples of 16 per wave, so that a wave holds whole rows; keys walked 64, 32 or 16 at a time."""
+    """Query rows in multiples of 16 per wave, so that a wave holds whole rows; keys walked 16 to 64 at a time."""
     m, n, k, d = (nest.role(r)[0] for r in "mnkd")
     element = dtype(nest.dots).bytes
     step = 32 if device.has("mfma") and element == 2 else 16
     whole = all((_size(x) or 0) % 8 == 0 for x in (k, d))  # else elements are read one by one, each to a register
     deep, wide = (_multiple(_size(x) or 256, step if x is k else 16) for x in (k, d))
     found: list[tuple[bool, Schedule]] = []
-    waves = ((32, 4), (16, 4)) if device.has("mfma") and element == 2 else ((16, 4), (32, 4))
+    narrow = device.has("mfma") and element == 2
+    waves = ((32, 4), (16, 4)) if narrow else ((16, 4), (32, 4))
+    # With 32 keys two waves fit on a SIMD of CDNA, and one multiplies while the other one's softmax is computed.
+    steps = (32, 64, 16) if narrow else (64, 32, 16)
     for rows_per_wave, warps in (*waves, (16, 2), (16, 1), (16, 8), (32, 8)):
-        for keys in (64, 32, 16):
+        for keys in steps:
             if keys % step:
                 continue
             for stages in (2, 1) if whole else (1,):

@@ -212,7 +212,7 @@ class _PingPong:
             waits = (3 * a.copies + 2 * b.copies, 2 * a.copies + 3 * b.copies) * 2
         else:
             sends, waits = (None, (b, 0, 1), (a, 0, 1), None), (None,) * 4
-        looks = a.dtype == "f16" and self.target.device.has("flushes_f16_products")
+        looks = a.dtype == "f16" and self.target.device.has("f16_matrix_flushes")
         return (
             Turn(a, 0, 0, "rows", sends[0], waits[0], ("left", "rows"), (0, 0), "left", looks),
             Turn(b, 1, 0, "right", sends[1], waits[1], ("right",), (0, 1), "right", looks),

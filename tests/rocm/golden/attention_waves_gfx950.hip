@@ -33,29 +33,32 @@ extern "C" __global__ void __launch_bounds__(256) attention(
         pk::dot(q_k, q_tile, k_shared[0]);
         // beyond the end of n: -inf
         auto masked_q_k = pk::map<AccMN>([=](int32_t col, int32_t row, float q_k) {
-            return col < n_left ? (int32_t(n0) + col <= row + 20 ? q_k * 0.125f : -INFINITY) : -INFINITY;
+            return col < n_left ? (int32_t(n0) + col <= row + 20 ? q_k : -INFINITY) : -INFINITY;
         }, pk::col_index<AccMN>(), pk::row_index<AccMN>(), q_k);
         auto row_max = pk::reduce_cols<pk::Max>(masked_q_k);
         auto new_top = pk::map<pk::RowOf<AccMN>>([](float top, float row_max) {
-            return pk::max(top, row_max);
+            return pk::max(top, row_max * 0.125f);
         }, top, row_max);
         // nothing but -inf so far: shift by 0, since -inf - -inf would be NaN
         auto top_or_0 = pk::map<pk::RowOf<AccMN>>([](float new_top) {
             return new_top == -INFINITY ? 0.0f : new_top;
         }, new_top);
-        auto exp_q_k = pk::map<AccMN>([](float masked_q_k, float top_or_0) {
-            return pk::exp(masked_q_k - top_or_0);
-        }, masked_q_k, top_or_0);
-        auto exp_top = pk::map<pk::RowOf<AccMN>>([](float top, float top_or_0) {
-            return pk::exp(top - top_or_0);
+        auto top_or_0_product = pk::map<pk::RowOf<AccMN>>([](float top_or_0) {
+            return top_or_0 * 1.442695f;
+        }, top_or_0);
+        auto exp2_q_k = pk::map<AccMN>([](float masked_q_k, float top_or_0_product) {
+            return pk::exp2(masked_q_k * 0.18033688f - top_or_0_product);
+        }, masked_q_k, top_or_0_product);
+        auto exp2_top = pk::map<pk::RowOf<AccMN>>([](float top, float top_or_0) {
+            return pk::exp2((top - top_or_0) * 1.442695f);
         }, top, top_or_0);
-        auto row_sum = pk::reduce_cols<pk::Sum>(exp_q_k);
-        total = pk::map<pk::RowOf<AccMN>>([](float total, float exp_top, float row_sum) {
-            return total * exp_top + row_sum;
-        }, total, exp_top, row_sum);
-        auto exp_q_k_bf16 = pk::map<AccMN>([](float exp_q_k) { return pk::bf16(exp_q_k); }, exp_q_k);
-        acc = pk::map<AccMD>([](float acc, float exp_top) { return acc * exp_top; }, acc, exp_top);
-        pk::dot(acc, exp_q_k_bf16, v_shared[0]);
+        auto row_sum = pk::reduce_cols<pk::Sum>(exp2_q_k);
+        total = pk::map<pk::RowOf<AccMN>>([](float total, float exp2_top, float row_sum) {
+            return total * exp2_top + row_sum;
+        }, total, exp2_top, row_sum);
+        auto exp2_q_k_bf16 = pk::map<AccMN>([](float exp2_q_k) { return pk::bf16(exp2_q_k); }, exp2_q_k);
+        acc = pk::map<AccMD>([](float acc, float exp2_top) { return acc * exp2_top; }, acc, exp2_top);
+        pk::dot(acc, exp2_q_k_bf16, v_shared[0]);
         top = new_top;
     }
     auto o_tile = pk::map<AccMD>([](float acc, float total) { return pk::bf16(acc / total); }, acc, total);

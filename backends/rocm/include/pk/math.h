@@ -267,7 +267,7 @@ PK_FN float exp(float x) {
   return __builtin_ldexpf(__builtin_amdgcn_exp2f(f), static_cast<int>(n));
 }
 
-PK_FN float exp2(float x) { return __builtin_exp2f(x); }
+PK_FN float exp2(float x) { return __builtin_amdgcn_exp2f(x); }  // within 1 ulp; below 2^-126 it is 0
 PK_FN float log(float x) { return __builtin_logf(x); }
 PK_FN float log2(float x) { return __builtin_log2f(x); }
 
