@@ -17,7 +17,7 @@ from portakern.backends.rocm.machine.mutation import (
 from portakern.backends.rocm.machine.mutation.mutant import TRAP
 from portakern.backends.rocm.machine.mutation.synchronisation import waits_of
 from portakern.backends.rocm.machine.mutation.trial import Changed
-from portakern.backends.rocm.machine.mutation.walk import separates, uncovered
+from portakern.backends.rocm.machine.mutation.walk import exposed, separates, uncovered
 from portakern.backends.rocm.machine.mutation.workshop import TRAPS
 from portakern.backends.rocm.machine.program import load, native
 
@@ -90,6 +90,19 @@ def test_a_way_that_is_never_taken_does_not_count() -> None:
     assert not uncovered(code, "k", frozenset({(6, True)}))
     assert 7 in reached(code, "k", frozenset({(6, True)}))
     assert 7 not in reached(code, "k", frozenset({(6, False)}))
+
+
+def test_what_a_wait_alone_covers() -> None:
+    """A copy to LDS that is under way beside reads of other bytes is no reason to keep a wait that another one repeats."""
+    copy, read = ("s_mov_b32 m0, 0", "global_load_lds_dword v[2:3], off"), "ds_read_b32 v1, v2"
+    twice = parse(kernel(*copy, read, "s_waitcnt vmcnt(0)", "s_nop 0", "s_waitcnt vmcnt(0)", "s_barrier"))
+    once = parse(kernel(*copy, read, "s_waitcnt vmcnt(0)", "s_barrier"))
+    assert uncovered(twice, "k") == {6, 7}
+    assert not exposed(twice, "k", 8, ())
+    assert not exposed(twice, "k", 8, (("vmcnt", 1),))
+    assert exposed(once, "k", 8, ()) == {6}
+    loop = (".LBB0_1:", USE, LOAD, "s_waitcnt vmcnt(0)", "s_cbranch_scc1 .LBB0_1")
+    assert exposed(parse(kernel(*loop)), "k", 8, (("vmcnt", 1),)) == {7}
 
 
 def test_a_barrier_publishes_what_was_written() -> None:

@@ -10,8 +10,9 @@ from ..program import GENERATIONS
 from .catalogue import mutants
 from .counted import counted
 from .mutant import Mutant
+from .synchronisation import waits_of
 from .trial import Changed, Trial, Unit
-from .walk import covered, separates, uncovered
+from .walk import covered, exposed, separates
 
 MOST = 12
 """Operations that are counted for one wait."""
@@ -88,7 +89,8 @@ def _waited_elsewhere(m: Mutant, unit: Unit, trial: Trial) -> str:
     changed = unit.workshop.changed(unit.kernel, edit)
     if covered(changed, unit.kernel):
         return "on no path is anything touched before a later wait covers it"
-    left = uncovered(changed, unit.kernel, trial.never(unit))
+    waits = tuple(w for i in changed.instructions if i.line == m.line for w in waits_of(i).items())
+    left = exposed(unit.workshop.changed(unit.kernel, {}), unit.kernel, m.line, waits, trial.never(unit))
     if not left:
         return "on no path that these shapes take is anything touched before a later wait covers it"
     if len(left) <= MOST and all(trial.untripped(unit, {0: counted(unit.workshop, unit.kernel, edit, n)}) for n in left):

@@ -22,6 +22,9 @@ from .synchronisation import waits_of
 Edge = tuple[int, bool]
 """A conditional branch by its line, and whether it is taken."""
 
+Waits = tuple[tuple[str, int], ...]
+"""Counters, and down to what is waited."""
+
 
 @dataclass(frozen=True)
 class Effect:
@@ -99,28 +102,64 @@ def uncovered(assembly: Assembly, kernel: str, never: frozenset[Edge] = frozense
     follow = [_successors(assembly, n, start, end, never) for n in range(start, end)]
     copies = any(e.copies for e in effects)
     found: set[int] = set()
-    # For each place: the operations that may be under way, and how many of their counter were issued after them, at least.
+    for n, entering in enumerate(_under_way(effects, follow)):
+        left = _waited(effects, effects[n].waits, entering or {})
+        found |= {k for k in left if effects[n].touches(effects[k], copies)}
+    return {assembly.instructions[start + k].line for k in found}
+
+
+def exposed(assembly: Assembly, kernel: str, line: int, waits: Waits, never: frozenset[Edge] = frozenset()) -> set[int]:
+    """The lines of operations that something touches while they are under way only because ``line`` waits for ``waits`` alone.
+
+    Followed is what the instruction in ``line`` waits for and ``waits`` leave under way, until another wait covers it.
+    """
+    start, end = assembly.labels[kernel], assembly.end_of(kernel)
+    effects = effects_of(assembly, kernel)
+    follow = [_successors(assembly, n, start, end, never) for n in range(start, end)]
+    copies = any(e.copies for e in effects)
+    at = next(n for n in range(end - start) if assembly.instructions[start + n].line == line)
+    entering = _under_way(effects, follow)[at] or {}
+    kept = _waited(effects, effects[at].waits, entering)
+    more = {k: young for k, young in _waited(effects, waits, entering).items() if k not in kept}
+    found: set[int] = set()
+    state: list[dict[int, int] | None] = [None] * len(effects)
+    state[at] = {}
+    todo = [at]
+    while todo:
+        n = todo.pop()
+        left = _waited(effects, waits if n == at else effects[n].waits, state[n] or {})
+        found |= {k for k in left if effects[n].touches(effects[k], copies)}
+        after = _joined(left, more) if n == at else _issued(effects, n, left, again=False)
+        todo += _passed_on(after, follow[n], state)
+    return {assembly.instructions[start + k].line for k in found}
+
+
+def _under_way(effects: list[Effect], follow: list[list[int]]) -> list[dict[int, int] | None]:
+    """For each place: the operations that may be under way, and how many of their counter were issued after them, at least."""
     state: list[dict[int, int] | None] = [None] * len(effects)
     state[0] = {}
     todo = [0]
     while todo:
         n = todo.pop()
-        entering = state[n]
-        assert entering is not None
-        left = _waited(effects, n, entering)
-        found |= {k for k in left if effects[n].touches(effects[k], copies)}
-        after = _issued(effects, n, left)
-        for m in follow[n]:
-            known = state[m]
-            if known is None:
-                state[m] = dict(after)
-                todo.append(m)
-                continue
-            joined = {k: min(after.get(k, 1 << 30), known.get(k, 1 << 30)) for k in after.keys() | known.keys()}
-            if joined != known:
-                state[m] = joined
-                todo.append(m)
-    return {assembly.instructions[start + k].line for k in found}
+        after = _issued(effects, n, _waited(effects, effects[n].waits, state[n] or {}))
+        todo += _passed_on(after, follow[n], state)
+    return state
+
+
+def _passed_on(after: dict[int, int], to: list[int], state: list[dict[int, int] | None]) -> list[int]:
+    """The places whose state becomes another one."""
+    moved = []
+    for m in to:
+        known = state[m]
+        joined = after if known is None else _joined(after, known)
+        if joined != known:
+            state[m] = dict(joined)
+            moved.append(m)
+    return moved
+
+
+def _joined(a: dict[int, int], b: dict[int, int]) -> dict[int, int]:
+    return {k: min(a.get(k, 1 << 30), b.get(k, 1 << 30)) for k in a.keys() | b.keys()}
 
 
 def covered(assembly: Assembly, kernel: str, never: frozenset[Edge] = frozenset()) -> bool:
@@ -133,20 +172,22 @@ def effects_of(assembly: Assembly, kernel: str) -> list[Effect]:
     return [_effect(i, GENERATIONS[isa]) for i in assembly.instructions[assembly.labels[kernel] : assembly.end_of(kernel)]]
 
 
-def _waited(effects: list[Effect], n: int, entering: dict[int, int]) -> dict[int, int]:
-    """The operations under way behind the waits of instruction ``n``."""
+def _waited(effects: list[Effect], waits: Waits, entering: dict[int, int]) -> dict[int, int]:
+    """The operations under way behind ``waits``."""
     left = entering
-    for counter, count in effects[n].waits:
+    for counter, count in waits:
         left = {k: young for k, young in left.items()
                 if effects[k].counter != counter or young < count or (count and not effects[k].ordered)}  # fmt: skip
     return left
 
 
-def _issued(effects: list[Effect], n: int, left: dict[int, int]) -> dict[int, int]:
+def _issued(effects: list[Effect], n: int, left: dict[int, int], again: bool = True) -> dict[int, int]:
+    """Behind instruction ``n``, which is itself under way then if ``again``."""
     counter = effects[n].counter
     if not counter:
         return left
-    return {**{k: young + (effects[k].counter == counter) for k, young in left.items()}, n: 0}
+    older = {k: young + (effects[k].counter == counter) for k, young in left.items()}
+    return {**older, n: 0} if again else older
 
 
 def _successors(assembly: Assembly, n: int, start: int, end: int, never: frozenset[Edge]) -> list[int]:
