@@ -16,6 +16,8 @@ from portakern.backends.tpu.estimate.part import sizes_of
 from portakern.backends.tpu.estimate.profile import Mxu
 
 from portakern.registry import registry
+from portakern.study.row import Row
+from portakern.study.table import text_table
 
 TURNS = 4
 
@@ -276,3 +278,11 @@ def test_operations_of_a_program_with_their_bytes():
     assert found["inner"].times == 8 and found["inner"].bytes == 4096, "its result lies in VMEM"
     assert found["k.1"].bytes == 2 * 1024 * 512 * 2 and found["k.1"].resident == (False, True)
     assert operations("") == []
+
+
+def test_tables_show_what_others_are_estimated_at_beside_the_estimate():
+    peers = [{"name": "xla", "us": 61.5, "ratio": 1.5}, {"name": "other", "error": "no profile"}]
+    found = {"us": 41.0, "model": "libtpu", "version": "1", "peers": peers}
+    text = text_table([Row("softmax", "pallas:v6e", estimate=found)])
+    assert "estimate us" in text and "~41.0 (libtpu)" in text and "time us" not in text
+    assert "1.50x xla (~61.5); other: no profile" in text
