@@ -170,7 +170,7 @@ class Encoder:
     def operands(self, i: Instruction, form: Form, fields: dict[str, Any], immediate: list[int]) -> tuple[list[Any], list[Any]]:
         texts = list(i.operands)
         if i.mnemonic == "v_dual_cndmask_b32" and len(texts) == 3:
-            texts.append("vcc_lo")  # which the text leaves out (RDNA3 ISA 7.6)
+            texts.append("vcc_lo")  # which the text leaves out (RDNA3 ISA)
         slots = _slots(form, len(texts))
         if "mix" in form.modifiers:
             slots = _mixed(slots, i)

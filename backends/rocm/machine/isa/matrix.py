@@ -1,6 +1,6 @@
 """Matrix instructions: MFMA of CDNA and WMMA of RDNA (native/lanes/matrix_cdna.cpp, matrix_rdna.cpp).
 
-``passes`` is how long an MFMA takes, in passes of 4 cycles (CDNA3 ISA 7.1.2 and its table of matrix instructions; AMD's matrix
+``passes`` is how long an MFMA takes, in passes of 4 cycles (CDNA3 ISA and its table of matrix instructions; AMD's matrix
 instruction calculator gives the same cycles).  gfx90a writes ``32x32x1f32`` where later generations write ``32x32x1_2b_f32``.
 """
 

@@ -1,8 +1,8 @@
 // Minimum and maximum of floating-point numbers as AMD's generations define them, on f32 bits.
 //
 // v_min/v_max (to gfx11): the number where one operand is NaN; a signaling NaN, made quiet, where MODE.IEEE is set (CDNA3 ISA
-// 12.8: V_MAX_F32). v_min_num/v_max_num (gfx12): the number (RDNA4 ISA 16.8). v_minimum/v_maximum (gfx950, gfx12): NaN where
-// one operand is (RDNA4 ISA 16.12). All order -0 below +0.
+// V_MAX_F32). v_min_num/v_max_num (gfx12): the number (RDNA4 ISA). v_minimum/v_maximum (gfx950, gfx12): NaN where
+// one operand is (RDNA4 ISA). All order -0 below +0.
 #pragma once
 
 #include "floats.hpp"

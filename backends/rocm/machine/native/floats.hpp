@@ -2,7 +2,7 @@
 // and without branches, so that loops over lanes vectorise.
 //
 // Formats: IEEE binary16; bfloat16; fp8 (E4M3) and bf8 (E5M2), which are FNUZ on CDNA3 and OCP on CDNA4 and RDNA4 (AMD, "MI300
-// ISA", 7.7 "FP8 and BF8"; OCP "8-bit Floating Point Specification" 1.0, table 1).  FNUZ has one zero, one NaN (0x80), no
+// ISA", "FP8 and BF8"; OCP "8-bit Floating Point Specification" 1.0, table 1).  FNUZ has one zero, one NaN (0x80), no
 // infinity, and a bias one higher.
 //
 // Everything here is in an unnamed namespace: files that include it are compiled for several instruction sets, and an inline
@@ -27,7 +27,7 @@ inline uint32_t as_bits(float value) { return bits_as<uint32_t>(value); }
 inline double as_double(uint64_t bits) { return bits_as<double>(bits); }
 inline uint64_t as_bits(double value) { return bits_as<uint64_t>(value); }
 
-// The encoding of MODE.round (RDNA3 ISA, 3.3 "MODE register"; the same in all generations here).
+// The encoding of MODE.round (RDNA3 ISA, "MODE register"; the same in all generations here).
 enum class Round : uint8_t { nearest_even = 0, up = 1, down = 2, to_zero = 3 };
 
 enum class Specials : uint8_t { ieee, ocp_e4m3, fnuz };
@@ -127,7 +127,7 @@ inline uint32_t f32_from_small(uint32_t v, const Format& f) {
 }
 
 // f32 to fp8 or bf8.  `saturate` is MODE.FP16_OVFL, which clamps to the largest number what else would become infinity or,
-// in formats without one, NaN (CDNA3 ISA, 3.4 "MODE register": FP16_OVFL; LLVM's AMDGPU usage guide says the same of gfx950).
+// in formats without one, NaN (CDNA3 ISA, "MODE register": FP16_OVFL; LLVM's AMDGPU usage guide says the same of gfx950).
 template <class F> inline uint32_t small_from_f32(uint32_t x, bool saturate, F format) {
   constexpr Format f = decltype(format)::value;
   const uint32_t negative = x >> 31, magnitude = x & 0x7fffffff;

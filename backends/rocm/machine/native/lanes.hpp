@@ -52,7 +52,7 @@ inline const uint32_t *source(Wave &w, const Op &op, int k, int dword = 0) {
 
 inline uint32_t *destination(Wave &w, const Op &op, int k = 0, int dword = 0) { return w.v[op.d[k].reg + dword]; }
 
-// One bit a lane, as compares write them: inactive lanes get 0 (CDNA3 ISA 6.2: VOPC).
+// One bit a lane, as compares write them: inactive lanes get 0 (CDNA3 ISA, VOPC).
 inline void write_lane_mask(Wave &w, const Operand &o, uint64_t value) {
     if (o.reg == kNull) return;
     w.s[o.reg] = uint32_t(value);

@@ -24,10 +24,10 @@ template <class S> inline Place place32(int i, int b) {
     return {i % 4 + 4 * down, S::N * (group % groups + groups * (b % blocks))};
 }
 
-// cbsz and abid: groups of 2^cbsz blocks use the A of block `abid` of theirs (CDNA3 ISA 7.1.3).
+// cbsz and abid: groups of 2^cbsz blocks use the A of block `abid` of theirs (CDNA3 ISA).
 inline int block_of_a(const Op &op, int b) { return op.m.cbsz ? (b >> op.m.cbsz << op.m.cbsz) + op.m.abid : b; }
 
-// blgp: which lane's B a lane uses (CDNA3 ISA 7.1.3).
+// blgp: which lane's B a lane uses (CDNA3 ISA).
 inline int lane_of_b(int pattern, int lane) {
     switch (pattern) {
         case 1: return lane & 31;

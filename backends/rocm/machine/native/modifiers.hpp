@@ -1,8 +1,8 @@
 // What the form of an instruction does around its arithmetic: negation, absolute value, halves (op_sel), SDWA and DPP on the
 // way in; output modifiers, clamp and SDWA on the way out; and which lanes are written at all.
 //
-// Sources: CDNA3 ISA 6.1.4 "Input and output modifiers", 13.3.8 "SDWA", 13.3.9 "DPP"; RDNA3 ISA 7.4 "Input modifiers",
-// 7.5 "Output modifiers", 7.6 "DPP16", 7.7 "DPP8".
+// Sources: CDNA3 ISA, "Input and output modifiers", "SDWA", "DPP"; RDNA3 ISA, "Input modifiers",
+// "Output modifiers", 7.6 "DPP16", 7.7 "DPP8".
 #pragma once
 
 #if defined(__x86_64__)
@@ -155,7 +155,7 @@ inline void store(Wave &w, const Op &op, const uint32_t *r, int dword = 0, int k
     PK_LANES(i, w) d[i] = m[i] ? r[i] : d[i];
 }
 
-// SDWA: the result goes into part of the destination (CDNA3 ISA 13.3.8: DST_SEL, DST_U).
+// SDWA: the result goes into part of the destination (CDNA3 ISA, DST_SEL, DST_U).
 inline void place_bytes(const Wave &w, const Op &op, uint32_t *r) {
     const uint32_t select = op.m.dst_sel;
     if (select == 6) return;
@@ -178,7 +178,7 @@ inline void finish_bits(Wave &w, const Op &op, uint32_t *r) {
 inline float scaled(float x, int omod) { return omod == 0 ? x : omod == 1 ? x * 2.0f : omod == 2 ? x * 4.0f : x * 0.5f; }
 
 // Clamping to [0, 1]; NaN becomes 0 where MODE.DX10_CLAMP says so, and always from gfx12 on, which has no such bit
-// (RDNA4 ISA, 7.5 "Output modifiers").
+// (RDNA4 ISA, "Output modifiers").
 inline float clamped(float x, bool nan_to_zero) {
     return x < 0.0f ? 0.0f : x > 1.0f ? 1.0f : x != x && nan_to_zero ? 0.0f : x == 0.0f ? 0.0f : x;
 }

@@ -80,7 +80,7 @@ enum Flag : uint32_t {
     kHalves = 16,       // two dwords at once: each half of the result from a half of each source, as op_sel and op_sel_hi say
     kCrossed = 32,      // the lower half from the first source, the upper from the second (v_pk_mov_b32)
     kLowFirst = 64,     // the lower dword of the result depends on lower dwords only
-    kPaired = 8,        // issued together with the next, which sees nothing of it (RDNA3 ISA 7.6, "Dual issue")
+    kPaired = 8,        // issued together with the next, which sees nothing of it (RDNA3 ISA, "Dual issue")
 };
 
 // What executes it; hazard rules and the counters go by this.

@@ -1,6 +1,6 @@
 // Conversions between formats.
 //
-// Sources: CDNA3 ISA 12.8 and 12.11, CDNA4 ISA 12.8 and 12.11, RDNA3/RDNA4 ISA 16.8 and 16.12; formats in floats.hpp.
+// Sources: CDNA3 ISA, CDNA4 ISA, RDNA3/RDNA4 ISA; formats in floats.hpp.
 // To integers: towards zero, NaN to 0, saturating. To f16 and from f64: MODE's rounding for f16 and f64.
 #include "../half.hpp"
 
@@ -68,7 +68,7 @@ TO_BITS2(v_cvt_pk_norm_i16_f32, both(u32(i32(__builtin_roundeven(limited(as_floa
 TO_BITS2(v_cvt_pk_norm_u16_f32, both(u32(i32(__builtin_roundeven(limited(as_float(a), 0, 1) * 65535))),
                                      u32(i32(__builtin_roundeven(limited(as_float(b), 0, 1) * 65535)))))
 TO_BITS2(v_cvt_pk_rtz_f16_f32, both(f16_from_f32(a, Round::to_zero), f16_from_f32(b, Round::to_zero)))
-// To nearest even whatever MODE says (CDNA4 ISA 12.11).
+// To nearest even whatever MODE says (CDNA4 ISA).
 TO_BITS2(v_cvt_pk_bf16_f32, both(bf16_from_f32(a), bf16_from_f32(b)))
 TO_BITS2(v_cvt_pk_f16_f32, both(f16_from_f32(a), f16_from_f32(b)))
 
@@ -140,7 +140,7 @@ template <class Fnuz, class Ocp> void cvt_pk_small(Wave &w, const Op &op) {
 }
 
 // Stochastic rounding as the guides write it: random bits are added to the significand, which wraps within its 23 bits, and
-// the sum is rounded to nearest (CDNA3 ISA 12.11: V_CVT_SR_FP8_F32). One byte of the register is written: op_sel bits 2 and 3.
+// the sum is rounded to nearest (CDNA3 ISA, V_CVT_SR_FP8_F32). One byte of the register is written: op_sel bits 2 and 3.
 template <class Fnuz, class Ocp> void cvt_sr_small(Wave &w, const Op &op) {
     const u32 *a = operand(w, op, 0), *random = operand(w, op, 1), *old = w.v[op.d[0].reg];
     const u32 shift = 8 * (op.m.op_sel >> 2 & 3);

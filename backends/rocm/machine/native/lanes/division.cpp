@@ -1,7 +1,7 @@
 // The instructions that division is built from: operands are scaled so that the steps between them neither overflow nor
 // underflow, and the quotient is mended afterwards.
 //
-// Sources: CDNA3 ISA 12.11 and RDNA3/RDNA4 ISA 16.12: V_DIV_SCALE, V_DIV_FMAS, V_DIV_FIXUP for F32 and F64 and V_DIV_FIXUP_F16.
+// Sources: CDNA3 ISA and RDNA3/RDNA4 ISA, V_DIV_SCALE, V_DIV_FMAS, V_DIV_FIXUP for F32 and F64 and V_DIV_FIXUP_F16.
 #include "../half.hpp"
 
 namespace {

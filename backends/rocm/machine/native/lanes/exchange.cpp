@@ -1,8 +1,8 @@
 // Between lanes, and between lanes and scalars. (What goes through LDS's network is in handlers/memory_local.cpp, DPP in
 // modifiers.hpp.)
 //
-// Sources: CDNA3 ISA 12.8 and 12.11 (V_READLANE, V_READFIRSTLANE, V_WRITELANE), CDNA4 ISA 12.8 (V_PERMLANE16_SWAP,
-// V_PERMLANE32_SWAP), RDNA3/RDNA4 ISA 16.8 and 16.12 (V_PERMLANE16, V_PERMLANEX16, V_PERMLANE64, their _VAR forms).
+// Sources: CDNA3 ISA (V_READLANE, V_READFIRSTLANE, V_WRITELANE), CDNA4 ISA (V_PERMLANE16_SWAP,
+// V_PERMLANE32_SWAP), RDNA3/RDNA4 ISA (V_PERMLANE16, V_PERMLANEX16, V_PERMLANE64, their _VAR forms).
 #include "../modifiers.hpp"
 
 namespace {

@@ -1,6 +1,6 @@
-// MFMA: D = A B + C of M x K and K x N, for one or more blocks. A wave of 64 lanes executes it whatever EXEC says (CDNA3 ISA 7.1).
+// MFMA: D = A B + C of M x K and K x N, for one or more blocks. A wave of 64 lanes executes it whatever EXEC says (CDNA3 ISA).
 //
-// Layouts (CDNA3 ISA 7.1.4 "Matrix operand and result layouts", the same formulas in AMD's matrix instruction calculator):
+// Layouts (CDNA3 ISA, "Matrix operand and result layouts", the same formulas in AMD's matrix instruction calculator):
 // with E = K M B / 64 elements of A a lane, element e of lane l is A[i][k] of block b where
 //     i = l % M,   b = l / M % B,   k = (l / (M B)) E + e
 // and B likewise with j for i. Of D, N lanes in a row hold the N columns of one row. Rows of 32 bits go four by four: four
@@ -73,7 +73,7 @@ inline double wide_at(const Wave &w, int reg, int lane) {
     return as_double(w.v[reg][lane] | uint64_t(w.v[reg + 1][lane]) << 32);
 }
 
-// Row i goes to 64 / (N B) rows side by side, blocks between; blgp negates A, B and C (CDNA3 ISA 7.1.3).
+// Row i goes to 64 / (N B) rows side by side, blocks between; blgp negates A, B and C (CDNA3 ISA).
 template <class S> void mfma64(Wave &w, const Op &op) {
     constexpr int side = 64 / (S::N * S::B);  // rows of one block side by side
     double result[S::B][S::M][S::N];

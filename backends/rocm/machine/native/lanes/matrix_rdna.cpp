@@ -1,7 +1,7 @@
 // WMMA: D = A B + C of 16 x 16 x K by a wave of 32 lanes, all of which must be active.
 //
-// Layouts. RDNA3 (ISA 7.9 "Wave matrix multiply accumulate"): lane l holds all of row l % 16 of A and of column l % 16 of B, both
-// halves of the wave the same; register r of D holds row 2 r + l / 16, column l % 16. RDNA4 (ISA 7.12; AMD's matrix
+// Layouts. RDNA3 (ISA "Wave matrix multiply accumulate"): lane l holds all of row l % 16 of A and of column l % 16 of B, both
+// halves of the wave the same; register r of D holds row 2 r + l / 16, column l % 16. RDNA4 (ISA; AMD's matrix
 // instruction calculator): the halves hold different depths, in registers of two dwords: element e of 16 bits of lane l is depth
 // e % 4 + 8 (e / 4) + 4 (l / 16), while smaller elements go half by half; register r of D holds row r + 8 (l / 16). Results of
 // 16 bits lie in one half of eight registers (RDNA3, op_sel says which) or two a register (RDNA4).
@@ -51,7 +51,7 @@ template <class E, int K> inline void read_operand(const Wave &w, const Op &op, 
     }
 }
 
-// Signs of 16-bit elements: neg_lo for even ones, neg_hi for odd ones (RDNA3 ISA 7.9, "NEG").
+// Signs of 16-bit elements: neg_lo for even ones, neg_hi for odd ones (RDNA3 ISA, "NEG").
 template <int K> inline void negate(const Op &op, int s, float (*x)[16]) {
     for (int k = 0; k < K; ++k)
         if ((k & 1 ? op.m.neg_hi : op.m.neg_lo) >> s & 1)

@@ -5,7 +5,7 @@
 //   v_exp_f16 v_log_f16 v_rcp_f16 v_rsq_f16 v_sqrt_f16   0.51 ulp, denormals as in MODE
 //   v_rcp_f64 v_rsq_f64                                  2^29 ulp; v_sqrt_f64 the same
 //   v_sin_f32 v_cos_f32                                  no bound; arguments in turns, the domain [-256, 256]
-// (RDNA3 ISA 16.8 "VOP1 instructions", descriptions of V_EXP_F32 and those after it; the instructions are those of CDNA.)
+// (RDNA3 ISA, "VOP1 instructions", descriptions of V_EXP_F32 and those after it; the instructions are those of CDNA.)
 // What is written for such a unit to feed on (clang's exp, log, sqrt and division) asks for no more than these bounds.
 #include "../half.hpp"
 
@@ -90,7 +90,7 @@ inline float reciprocal(float x) { return 1.0f / x; }
 inline float reciprocal_root(float x) { return float(1.0 / __builtin_sqrt(double(x))); }
 inline float square_root(float x) { return __builtin_sqrtf(x); }
 
-// Outside its domain the sine is 0 and the cosine 1 (CDNA3 ISA 12.8: V_SIN_F32).
+// Outside its domain the sine is 0 and the cosine 1 (CDNA3 ISA, V_SIN_F32).
 inline float sine(float x) {
     const double r = double(x) - __builtin_roundeven(double(x));
     const double folded = r > 0.25 ? 0.5 - r : r < -0.25 ? -0.5 - r : r;
@@ -133,7 +133,7 @@ void v_sqrt_f64(Wave &w, const Op &op) {
     transcendental_f64(w, op, [](double x) { return __builtin_sqrt(x); });
 }
 
-// One scalar value through the vector unit (RDNA4 ISA 16.12: V_S_EXP_F32 and others). EXEC plays no part.
+// One scalar value through the vector unit (RDNA4 ISA, V_S_EXP_F32 and others). EXEC plays no part.
 template <float (*f)(float)> void scalar_f32(Wave &w, const Op &op) {
     u32 x = operand(w, op, 0)[0];
     x = without_denormal(as_bits(f(as_float(without_denormal(x)))));

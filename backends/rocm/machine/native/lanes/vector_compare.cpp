@@ -1,6 +1,6 @@
 // VOPC: compares, a bit a lane to a scalar destination, zeros for inactive lanes; v_cmpx writes EXEC.
 //
-// Sources: CDNA3 ISA 12.10 and RDNA3/RDNA4 ISA 16.10 (VOPC), 7.3.1 there on where results go.
+// Sources: CDNA3 ISA and RDNA3/RDNA4 ISA (VOPC), "VOPC" there on where results go.
 #include "../modifiers.hpp"
 
 namespace {

@@ -1,4 +1,4 @@
-// Arithmetic on f64 (CDNA3 ISA 12.7 to 12.11, RDNA3/RDNA4 ISA 16.8 to 16.12), under MODE's bits for f16 and f64.
+// Arithmetic on f64 (CDNA3 ISA, RDNA3/RDNA4 ISA), under MODE's bits for f16 and f64.
 #include "../modifiers.hpp"
 
 namespace {

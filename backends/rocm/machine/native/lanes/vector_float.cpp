@@ -1,7 +1,7 @@
 // Arithmetic on f32.
 //
-// Sources: CDNA3 ISA 12.7 to 12.11 and RDNA3/RDNA4 ISA 16.7 to 16.12, the entry of each instruction. Sums, products and fused
-// multiply-adds are those of IEEE 754 under MODE's rounding and denormals (CDNA3 ISA 3.4 "Mode register"); the payload of a
+// Sources: CDNA3 ISA and RDNA3/RDNA4 ISA, the entry of each instruction. Sums, products and fused
+// multiply-adds are those of IEEE 754 under MODE's rounding and denormals (CDNA3 ISA, "Mode register"); the payload of a
 // NaN that an operation makes is not documented, and here is the host's.
 #include "../extremes.hpp"
 #include "../modifiers.hpp"

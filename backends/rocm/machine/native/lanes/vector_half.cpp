@@ -1,7 +1,7 @@
 // Arithmetic on one 16-bit value a lane: f16, and integers of 16 bits.
 //
-// Sources: CDNA3 ISA 12.7 to 12.11, RDNA3/RDNA4 ISA 16.7 to 16.12. The mode bits for f16 are those shared with f64 (CDNA3 ISA
-// 3.4 "Mode register").
+// Sources: CDNA3 ISA, RDNA3/RDNA4 ISA. The mode bits for f16 are those shared with f64 (CDNA3 ISA
+// "Mode register").
 #include "../extremes.hpp"
 #include "../half.hpp"
 

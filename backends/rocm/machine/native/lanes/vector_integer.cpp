@@ -1,7 +1,7 @@
 // Integer arithmetic and bit operations of VOP1, VOP2 and VOP3 on lanes of 32 and 64 bits.
 //
-// Sources: CDNA3 ISA 12.7 to 12.11 and RDNA3/RDNA4 ISA 16.7 to 16.12, the entry of each instruction. Integer results saturate
-// under VOP3's clamp (CDNA3 ISA 6.1.4 "Output modifiers").
+// Sources: CDNA3 ISA and RDNA3/RDNA4 ISA, the entry of each instruction. Integer results saturate
+// under VOP3's clamp (CDNA3 ISA, "Output modifiers").
 #include "../modifiers.hpp"
 
 namespace {
@@ -184,7 +184,7 @@ TERNARY_SATURATING(v_mad_u32_u16, i64(a & 0xffff) * (b & 0xffff) + c, saturate_u
 TERNARY_SATURATING(v_mad_i32_i16, i64(int16_t(a)) * int16_t(b) + i32(c), saturate_i32)
 
 // Any function of three bits, its truth table spread over omod and neg in the encoding, an own modifier in the text
-// (CDNA4 ISA 12.11: V_BITOP3_B32). Bit 4a + 2b + c of the table is the result for bits a, b, c.
+// (CDNA4 ISA, V_BITOP3_B32). Bit 4a + 2b + c of the table is the result for bits a, b, c.
 void v_bitop3_b32(Wave &w, const Op &op) {
     const u32 *a = operand(w, op, 0), *b = operand(w, op, 1), *c = operand(w, op, 2);
     const u32 table = op.m.extra;
@@ -305,7 +305,7 @@ void v_mad_u64_u32(Wave &w, const Op &op) {
         return u32(*sum < c);
     });
 }
-// The 65-bit sum of sign-extended operands; its top bit is the carry (CDNA3 ISA 12.11: V_MAD_I64_I32).
+// The 65-bit sum of sign-extended operands; its top bit is the carry (CDNA3 ISA, V_MAD_I64_I32).
 void v_mad_i64_i32(Wave &w, const Op &op) {
     multiply_add_wide(w, op, [](u32 a, u32 b, u64 c, u64 *sum) {
         const i64 product = i64(i32(a)) * i32(b);

@@ -1,7 +1,7 @@
 // VOP3P: two 16-bit or two 32-bit operations a lane, mixed-precision multiply-adds, and dot products.
 //
 // op_sel picks the half of each source that feeds the lower result, op_sel_hi the one for the upper; neg_lo and neg_hi negate
-// them (CDNA3 ISA 6.7 "Packed math", RDNA3 ISA 7.4).
+// them (CDNA3 ISA, "Packed math", RDNA3 ISA).
 #include "../extremes.hpp"
 #include "../half.hpp"
 
@@ -141,7 +141,7 @@ void v_pk_fma_f32(Wave &w, const Op &op) {
     packed_f32<3>(w, op, [](float a, float b, float c) { return __builtin_fmaf(a, b, c); });
 }
 
-// The lower result from the first source, the upper one from the second (CDNA3 ISA 12.12: V_PK_MOV_B32).
+// The lower result from the first source, the upper one from the second (CDNA3 ISA, V_PK_MOV_B32).
 void v_pk_mov_b32(Wave &w, const Op &op) {
     const u32 *low = source(w, op, 0, op.m.op_sel & 1), *high = source(w, op, 1, op.m.op_sel >> 1 & 1);
     PK_LANES(i, w) {
@@ -156,7 +156,7 @@ void v_pk_mov_b32(Wave &w, const Op &op) {
 inline const u32 *mixed_source(Wave &w, const Op &op, int k) {
     const u32 *from = source(w, op, k);
     u32 *to = w.modified[k][0];
-    // Modifiers: neg_hi is abs here (RDNA3 ISA 16.11: V_FMA_MIX_F32); they act on the source in its own format.
+    // Modifiers: neg_hi is abs here (RDNA3 ISA, V_FMA_MIX_F32); they act on the source in its own format.
     const bool half = op.m.op_sel_hi >> k & 1;
     const u32 shift = op.m.op_sel >> k & 1 ? 16 : 0;
     const bool absolute = op.m.neg_hi >> k & 1 || op.s[k].modifiers & kAbsolute;
@@ -183,7 +183,7 @@ inline u32 *mixed(Wave &w, const Op &op) {
 
 void v_fma_mix_f32(Wave &w, const Op &op) { store(w, op, mixed(w, op)); }
 
-// The f32 result is rounded again, to f16, and goes into one half; the other stays (CDNA3 ISA 12.12: V_MAD_MIXLO_F16).
+// The f32 result is rounded again, to f16, and goes into one half; the other stays (CDNA3 ISA, V_MAD_MIXLO_F16).
 template <int shift> void v_fma_mix_half(Wave &w, const Op &op) {
     u32 *r = mixed(w, op);
     const u32 *old = w.v[op.d[0].reg];
@@ -193,7 +193,7 @@ template <int shift> void v_fma_mix_half(Wave &w, const Op &op) {
 
 // ---- dot products -------------------------------------------------------------------------------------------------------------
 
-// f16 and bf16 products are exact in f32; the guides give the order of the sums (CDNA3 ISA 12.12, RDNA4 ISA 16.13) and not
+// f16 and bf16 products are exact in f32; the guides give the order of the sums (CDNA3 ISA, RDNA4 ISA) and not
 // whether they are rounded in between: here each product is added with one rounding.
 template <class Convert> inline void dot2_float(Wave &w, const Op &op, Convert value) {
     const Halves a = halves(w, op, 0), b = halves(w, op, 1);
@@ -259,7 +259,7 @@ inline int64_t element(u32 x, int n, int width, bool is_signed) {
     return is_signed ? int64_t(i32(up) >> (32 - width)) : int64_t(up >> (32 - width));
 }
 
-// `width` bits an element; iu forms take the signs from neg_lo (RDNA3 ISA 16.11: V_DOT4_I32_IU8).
+// `width` bits an element; iu forms take the signs from neg_lo (RDNA3 ISA, V_DOT4_I32_IU8).
 inline void dot_integer(Wave &w, const Op &op, int width, bool sign_a, bool sign_b, bool unsigned_result) {
     const u32 *a = operand(w, op, 0), *b = operand(w, op, 1), *c = operand(w, op, 2);
     u32 *r = w.result[0];
