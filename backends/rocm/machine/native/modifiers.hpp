@@ -2,7 +2,7 @@
 // way in; output modifiers, clamp and SDWA on the way out; and which lanes are written at all.
 //
 // Sources: CDNA3 ISA, "Input and output modifiers", "SDWA", "DPP"; RDNA3 ISA, "Input modifiers",
-// "Output modifiers", 7.6 "DPP16", 7.7 "DPP8".
+// "Output modifiers", "DPP16", "DPP8".
 #pragma once
 
 #if defined(__x86_64__)
