@@ -92,7 +92,8 @@ def _judge(all_facts: Sequence[Facts], n: int, recent: Recent, rules: ModuleType
 def _rewritten(all_facts: Sequence[Facts], recent: Recent, k: int, now: Facts) -> bool:
     """Whether a later matrix instruction, which waited by itself, writes what ``now`` shares with matrix instruction ``k``."""
     shared = all_facts[k].writes & now.touched
-    return bool(shared) and any(all_facts[m].matrix and d < recent[k] and shared <= all_facts[m].writes for m, d in recent.items())
+    later = (all_facts[m] for m, distance in recent.items() if distance < recent[k])
+    return bool(shared) and any(x.matrix and shared <= x.writes for x in later)
 
 
 def _after(all_facts: Sequence[Facts], n: int, recent: dict[int, int], rules: ModuleType, generation: int) -> dict[int, int]:
