@@ -147,7 +147,8 @@ def access_of(kernel: Kernel, op: Load | Store, spans: Mapping[str, Span], repor
     lone = tiled[blocked[0]] if len(blocked) == 1 and not kept else None
     flat = lone is not None and _legal_flat(spans[lone].size, shape[blocked[0]], have.dtype)
     if lone and flat:
-        place, final, block, entries = (None, lone), [shape[blocked[0]]], [spans[lone].text], [lone]
+        place, final = (None, lone), [shape[blocked[0]]]
+        block[:], entries[:] = [spans[lone].text], [lone]
     for side in () if flat else (0, 1):
         axis = place[side]
         final.append(shape[tiled.index(axis)] if axis else 1)

@@ -38,7 +38,9 @@ def needed_bytes(plan: KernelPlan, scratch: Sequence[Slot]) -> int:
 
 
 def _extent(plan: KernelPlan, axis: str | None) -> int:
-    return plan.spans[axis].size if axis in plan.spans else LANES if axis else 1
+    if axis is None:
+        return 1
+    return plan.spans[axis].size if axis in plan.spans else LANES
 
 
 def _block(plan: KernelPlan, access: BlockAccess) -> int:
