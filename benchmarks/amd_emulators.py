@@ -153,7 +153,7 @@ def compare(work: Work, pool: WorkerPool, checkout: str, repaired: bool, stages:
     binary = steps.cached_binary(made.binary_key)
     assert binary is not None
 
-    def check(executable: MachineProgram | Emulated, kinds: tuple[str, ...]) -> Verdict:
+    def check(executable: Any, kinds: tuple[str, ...]) -> Verdict:
         return check_executable(executable, work.program, dict(work.sizes), families=work.families, adversarial=kinds)
 
     try:

@@ -283,7 +283,7 @@ def buffer(plain: Callable[[int, str], Found], name: str, pc: int, arch: str, in
             return
         for lane in np.flatnonzero(s.on):
             inside = at[lane] + a.size <= size
-            a.move(s.rows, lane, base + start + int(at[lane]) if inside else 0)
+            a.move(s.rows, int(lane), base + start + int(at[lane]) if inside else 0)
         s.advance(8)
 
     return program(step), inst
@@ -312,7 +312,7 @@ def stores(plain: Callable[[int, str], Found], name: str, pc: int, arch: str, la
             runtime.fxn(*(buffers[n] for n in made.arg.globals))
             return
         for lane in np.flatnonzero(s.on):
-            a.move(s.rows, lane, int(at[lane]))
+            a.move(s.rows, int(lane), int(at[lane]))
         s.advance(size)
 
     return program(step), inst
