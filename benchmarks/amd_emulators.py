@@ -28,6 +28,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from emulator_tinygrad import Launch, Pattern, commit, unfit

@@ -8,6 +8,8 @@ arithmetic.  What is done here is what a driver does: segments into memory, regi
 from __future__ import annotations
 
 import ctypes
+import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -89,6 +91,9 @@ def commit(checkout: str) -> str:
 def unfit(checkout: str) -> str:
     """What is wrong with a checkout; '' where nothing is seen without running it."""
     missing = [name for name in NEEDED if not (Path(checkout) / name).is_file()]
+    compiler = os.environ.get("CC", "clang")
+    if not missing and not shutil.which(compiler):
+        return f"tinygrad compiles instructions with {compiler}, which is not found; install clang, or name one in CC"
     if not missing:
         return ""
     return (f"{checkout} is no checkout of tinygrad with an emulator that is known here: it lacks {missing[0]}; "
