@@ -287,7 +287,9 @@ def estimated_peers(estimator: Estimator, target: Target, work: Work, ours_us: f
 
 
 def peer_entry(name: str, found: Estimate | PortakernError) -> dict[str, Any]:
-    return {"name": name, "error": found.message} if isinstance(found, PortakernError) else {"name": name, **estimate_dict(found)}
+    if isinstance(found, PortakernError):
+        return {"name": name, "error": found.message}
+    return {"name": name, **estimate_dict(found)}
 
 
 def compile_cached(language: Language, source: Source) -> tuple[str, Binary]:
