@@ -1,4 +1,5 @@
 # ruff: noqa: F821  (dims are strings)
+# pyright: reportUndefinedVariable=false
 """Products of 8-bit numbers, which no operator of the library has: for measurements of what matrix cores make of them."""
 
 from __future__ import annotations

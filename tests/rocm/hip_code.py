@@ -17,7 +17,7 @@ from portakern.backends.rocm.toolchain import FLAGS, choose  # type: ignore[impo
 from portakern.backend import Argument, Dispatch
 from portakern.tools.process import run_tool
 
-INCLUDE = Path(toolchain.__file__).parent / "include"
+INCLUDE = Path(str(toolchain.__file__)).parent / "include"
 
 
 @cache
