@@ -51,7 +51,7 @@ def confidence(profile: Mapping[str, Any], parts: Sequence[Part], core: Core) ->
         if k["by_data"]:
             why.append(f"{k['name']}: data decide which blocks or branches it takes")
         if k["manual"]:
-            why.append(f"{k['name']}: it copies by itself: bytes are those of its blocks, what it copies beside them is not counted")
+            why.append(f"{k['name']}: it copies by itself: bytes of its blocks alone are counted")
         if k["smallest_block"] < SMALL_BLOCK and k["steps"] > 1 and k["waits"] > 0.25 * k["part_cycles"]:
             why.append(f"{k['name']}: blocks of {k['smallest_block'] / 1024:.0f} KiB, whose copies are mostly latency")
         elif waiting(k) > 0.5:
