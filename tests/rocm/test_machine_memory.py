@@ -218,12 +218,14 @@ ds_swizzle_b32 v1, v2 offset:swizzle(BITMASK_PERM,"01pip")
         ("gfx942", "v_bfe_i32 v3, v2, 4, 8", 0x00000F80, 0xFFFFFFF8),
         # A signaling NaN of f16 wins under MODE.IEEE and becomes quiet, in each half.
         ("gfx942", "v_pk_max_f16 v3, v2, 1.0 op_sel_hi:[1,0]", 0x7C014000, 0x7E014000),
+        # A table of 0x30 is a & ~b; the upper half stays.
+        ("gfx950", "v_mov_b32 v3, 0xabcd0000\nv_bitop3_b16 v3, v2, 15, v2 bitop3:0x30", 0xDEAD1234, 0xABCD1230),
         # From RDNA 3 on the name means the instruction without signs: 255 * 255 * 4.
         ("gfx942", "v_dot4_i32_i8 v3, v2, v2, 0", 0xFFFFFFFF, 4),
         ("gfx1100", "v_dot4_i32_i8 v3, v2, v2, 0", 0xFFFFFFFF, 4 * 255 * 255),
     ],
 )
-def test_single_instructions_that_an_emulator_disagreed_on(isa: str, instruction: str, x: int, expected: int) -> None:
+def test_single_instructions(isa: str, instruction: str, x: int, expected: int) -> None:
     newer = isa == "gfx1100"
     head = POINTERS.replace("dwordx4", "b128") if newer else POINTERS
     store = "global_store_b32 v1, v3, s[6:7]" if newer else "s_nop 3\nglobal_store_dword v1, v3, s[6:7]"

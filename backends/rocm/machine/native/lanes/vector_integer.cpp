@@ -2,6 +2,7 @@
 //
 // Sources: CDNA3 ISA and RDNA3/RDNA4 ISA, the entry of each instruction. Integer results saturate
 // under VOP3's clamp (CDNA3 ISA, "Output modifiers").
+#include "../half.hpp"
 #include "../modifiers.hpp"
 
 namespace {
@@ -184,20 +185,28 @@ TERNARY_SATURATING(v_mad_u32_u16, i64(a & 0xffff) * (b & 0xffff) + c, saturate_u
 TERNARY_SATURATING(v_mad_i32_i16, i64(int16_t(a)) * int16_t(b) + i32(c), saturate_i32)
 
 // Any function of three bits, its truth table spread over omod and neg in the encoding, an own modifier in the text
-// (CDNA4 ISA, V_BITOP3_B32). Bit 4a + 2b + c of the table is the result for bits a, b, c.
+// (CDNA4 ISA, V_BITOP3_B32 and _B16). Bit 4a + 2b + c of the table is the result for bits a, b, c.
+inline u32 by_table(u32 table, u32 a, u32 b, u32 c) {
+    u32 x = 0;
+    for (u32 n = 0; n < 8; ++n) {
+        const u32 term = (n & 4 ? a : ~a) & (n & 2 ? b : ~b) & (n & 1 ? c : ~c);
+        x |= table >> n & 1 ? term : 0;
+    }
+    return x;
+}
 void v_bitop3_b32(Wave &w, const Op &op) {
     const u32 *a = operand(w, op, 0), *b = operand(w, op, 1), *c = operand(w, op, 2);
     const u32 table = op.m.extra;
     u32 *r = w.result[0];
-    PK_LANES(i, w) {
-        u32 x = 0;
-        for (u32 n = 0; n < 8; ++n) {
-            const u32 term = (n & 4 ? a[i] : ~a[i]) & (n & 2 ? b[i] : ~b[i]) & (n & 1 ? c[i] : ~c[i]);
-            x |= table >> n & 1 ? term : 0;
-        }
-        r[i] = x;
-    }
+    PK_LANES(i, w) r[i] = by_table(table, a[i], b[i], c[i]);
     finish_bits(w, op, r);
+}
+void v_bitop3_b16(Wave &w, const Op &op) {
+    const u32 *a = operand(w, op, 0), *b = operand(w, op, 1), *c = operand(w, op, 2);
+    const u32 table = op.m.extra;
+    u32 *r = w.result[0];
+    PK_LANES(i, w) r[i] = by_table(table, a[i], b[i], c[i]) & 0xffff;
+    finish_half(w, op, r, Upper::keep);
 }
 
 // ---- carries: d[1] is the carry out a lane, the last source the carry in where there is one --------------------------------
@@ -356,7 +365,7 @@ HANDLERS(vector_integer) {
     ADD(v_perm_b32) ADD(v_min3_i32) ADD(v_max3_i32) ADD(v_med3_i32) ADD(v_min3_u32) ADD(v_max3_u32) ADD(v_med3_u32)
     ADD(v_minmax_i32) ADD(v_maxmin_i32) ADD(v_minmax_u32) ADD(v_maxmin_u32) ADD(v_sad_u32) ADD(v_sad_u8)
     ADD(v_sad_u16) ADD(v_sad_hi_u8) ADD(v_msad_u8) ADD(v_lerp_u8) ADD(v_prng_b32)
-    ADD(v_mad_u32_u24) ADD(v_mad_i32_i24) ADD(v_mad_u32_u16) ADD(v_mad_i32_i16) ADD(v_bitop3_b32)
+    ADD(v_mad_u32_u24) ADD(v_mad_i32_i24) ADD(v_mad_u32_u16) ADD(v_mad_i32_i16) ADD(v_bitop3_b32) ADD(v_bitop3_b16)
     ADD(v_add_co_u32) ADD(v_sub_co_u32) ADD(v_subrev_co_u32)
     add("v_addc_co_u32", v_add_co_u32);
     add("v_subb_co_u32", v_sub_co_u32);
