@@ -338,7 +338,11 @@ class OnDevice(Protocol):
 
 
 class Simulator(Protocol):
-    """Executes what was compiled (evidence ``simulated``), or interprets the source (``interpreted``), on the CPU."""
+    """Executes what was compiled (evidence ``simulated``), or interprets the source (``interpreted``), on the CPU.
+
+    An attribute ``alone`` is optional: True where it tells right from wrong without an operator to compare with, so that
+    ``inspect`` may run a kernel from elsewhere in it.
+    """
 
     evidence: str
 

@@ -22,6 +22,7 @@ from portakern.dtypes import DTYPES
 from portakern.emit.clike import CLikeEmitter, Dialect, KernelPlan, Planner, Printer, Shared
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Layout, Place, dims_of, tiles_of
+from portakern.emit.clike.printer import indented
 from portakern.emit.softmax import by_powers_of_two
 from portakern.errors import ScheduleError
 from portakern.ir import tile as t
@@ -147,7 +148,7 @@ class HipPrinter(Printer):
         lines = [f"auto {names[c.shared.name]} = pk::held({c.shared.name}[0]);" for c in pipe.copies]
         fetches = [f"pk::fetch({', '.join([names[c.shared.name], *self.address(c.access)])});" for c in pipe.copies]
         fetch = f"fetch_{pipe.stage.removeprefix('stage_')}"
-        lines += [f"auto {fetch} = [&](int64_t {s.var}) PK_INLINE {{", *_indent(fetches), "};"]
+        lines += [f"auto {fetch} = [&](int64_t {s.var}) PK_INLINE {{", *indented(fetches), "};"]
 
         def put(slot: str) -> list[str]:
             return [f"pk::put({c.shared.name}[{slot}], {names[c.shared.name]});" for c in pipe.copies]
@@ -155,7 +156,7 @@ class HipPrinter(Printer):
         if s.begin != "0":
             lines.append(f"const int64_t {first} = {s.begin};")
         begin = [f"{fetch}({first});", *put("0")]
-        lines += begin if first == "0" and s.end.isdigit() else [f"if ({first} < {s.end}) {{", *_indent(begin), "}"]
+        lines += begin if first == "0" and s.end.isdigit() else [f"if ({first} < {s.end}) {{", *indented(begin), "}"]
         lines.append(f"int {pipe.slot} = 0;")
         ahead = f"{s.var} + {s.step}"
         body = [
@@ -163,10 +164,10 @@ class HipPrinter(Printer):
             f"if ({ahead} < {s.end}) {fetch}({ahead});  // from memory to registers, while this step is multiplied",
             *self.statements(s.body),
             f"{pipe.slot} ^= 1;",
-            f"if ({ahead} < {s.end}) {{", *_indent(put(pipe.slot)), "}",
+            f"if ({ahead} < {s.end}) {{", *indented(put(pipe.slot)), "}",
         ]  # fmt: skip
         head = f"for (int64_t {s.var} = {first}; {s.var} < {s.end}; {s.var} += {s.step}) {{"
-        return [*lines, _ONE_STEP, head, *_indent(body), "}"]
+        return [*lines, _ONE_STEP, head, *indented(body), "}"]
 
 
 class HipEmitter(CLikeEmitter):
@@ -284,7 +285,3 @@ def _too_small(op: t.Dot, device: Device, where: str) -> list[Missing]:
             )
         ]
     return []
-
-
-def _indent(lines: Sequence[str]) -> list[str]:
-    return ["    " + line if line else "" for line in lines]

@@ -194,7 +194,6 @@ def _is_product(op: t.Contract, right: bool) -> bool:
             and op.lhs_axes == (rank - 1,) and op.rhs_axes == ((rank - 2,) if right else (rank - 1,)))  # fmt: skip
 
 
-
 INFIX = {
     "add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>", "eq": "==", "ne": "!=",
     "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "pow": "**",

@@ -13,7 +13,7 @@ from portakern.ir.tensor import tensor_type
 from portakern.timing.array_program import INFIX, NumpyWriter, letters, shape_of
 
 _NARROWED = {"i64": "i32", "u64": "u32", "f64": "f32"}
-"""What jax holds in fewer bits unless it is told otherwise; the TPU has no others."""
+"""What jax holds in fewer bits unless it is told otherwise."""
 
 _PRECISION = {"ieee": "HIGHEST", "tf32": "HIGH"}
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from portakern.emit.clike import Printer
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.memory import size_text
+from portakern.emit.clike.printer import indented
 
 from ..hopper.plan import WARPGROUP
 from .plan import Ring, Steps, WalkPlan
@@ -23,7 +24,7 @@ def print_walk(printer: Printer, k: WalkPlan) -> list[str]:
     printer.dialect = replace(plain, kernel=plain.kernel.replace("({threads})", f"({k.block}, 1)"))
     opening = Printer.opening(printer, k)
     printer.dialect = plain
-    return [*opening, *_indent(body), "}"]
+    return [*opening, *indented(body), "}"]
 
 
 def _words(k: WalkPlan) -> list[str]:
@@ -45,11 +46,11 @@ def _shared(printer: Printer, k: WalkPlan) -> list[str]:
 
 def _for_blocks(k: WalkPlan, body: Sequence[str]) -> list[str]:
     places = [f"const int64_t {x.name} = {x.text};  // {x.note}" for x in k.places]
-    return ["for (auto block = blocks; block.inside(); block.next()) {", *_indent([*places, *body]), "}"]
+    return ["for (auto block = blocks; block.inside(); block.next()) {", *indented([*places, *body]), "}"]
 
 
 def _for_steps(s: Steps, body: Sequence[str]) -> list[str]:
-    return [f"for (int64_t {s.var} = {s.begin}; {s.var} < {s.end}; {s.var} += {s.step}) {{", *_indent(body), "}"]
+    return [f"for (int64_t {s.var} = {s.begin}; {s.var} < {s.end}; {s.var} += {s.step}) {{", *indented(body), "}"]
 
 
 def _fetch(r: Ring) -> str:
@@ -66,9 +67,9 @@ def _producer(printer: Printer, k: WalkPlan) -> list[str]:
     return [
         f"if (pk::warp() >= {k.warps}) {{",
         "    // The producer: one thread fetches what the walk needs as soon as there is room, on into the next block of rows.",
-        *_indent(registers),
+        *indented(registers),
         f"    if (pk::thread() == {k.threads}) {{",
-        *_indent(_indent(_for_blocks(k, body))),
+        *indented(indented(_for_blocks(k, body))),
         "    }",
     ]
 
@@ -102,7 +103,7 @@ def _consumers(printer: Printer, k: WalkPlan) -> list[str]:
         "} else {",
         f"    // The consumers: {what}. They compute the weights of one step while the",
         "    // matrix unit sums what those of the step before weigh.",
-        *_indent([*registers, *head, *_for_blocks(k, body), *done]),
+        *indented([*registers, *head, *_for_blocks(k, body), *done]),
         "}",
     ]
 
@@ -137,7 +138,7 @@ def _first_step(printer: Printer, k: WalkPlan) -> list[str]:
     softened = [f"const int64_t {part.var} = {begin};", *printer.statements(part.soften), _pack(printer, k, part),
                 *printer.statements(part.hand_over)]  # fmt: skip
     return [*_turn(k, [_scores(k)]), f"pk::complete<0>({k.scores});", f"{k.keys.name}.release();",
-            "{  // the first step", *_indent(softened), "}"]  # fmt: skip
+            "{  // the first step", *indented(softened), "}"]  # fmt: skip
 
 
 def _other_steps(printer: Printer, k: WalkPlan, number: int) -> list[str]:
@@ -158,7 +159,7 @@ def _other_steps(printer: Printer, k: WalkPlan, number: int) -> list[str]:
         _pack(printer, k, part),
         *printer.statements(part.hand_over),
     ]
-    return [f"for (int64_t {part.var} = {begin}; {part.var} < {part.end}; {part.var} += {part.step}) {{", *_indent(body), "}"]
+    return [f"for (int64_t {part.var} = {begin}; {part.var} < {part.end}; {part.var} += {part.step}) {{", *indented(body), "}"]
 
 
 def _plus(begin: str, step: int) -> str:
@@ -173,7 +174,3 @@ def _outbox(printer: Printer, k: WalkPlan) -> tuple[list[str], list[str]]:
     kind = f"pk::Outbox<{printer.dialect.type(s.dtype)}, {printer.place(s.place)}, {s.panels}>"
     return ([f"{kind} outbox(dynamic_shared + {k.outbox_at});  // for the copy engine to write to memory"],
             ["outbox.finish();  // it has read everything"])  # fmt: skip
-
-
-def _indent(lines: Sequence[str]) -> list[str]:
-    return ["    " + line if line else "" for line in lines]

@@ -8,6 +8,7 @@ from dataclasses import replace
 from portakern.emit.clike import Printer
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.memory import size_text
+from portakern.emit.clike.printer import indented
 
 from .plan import WARPGROUP, PipelinePlan
 
@@ -20,7 +21,7 @@ def print_pipeline(printer: Printer, k: PipelinePlan) -> list[str]:
     body = [*printer.usings(k), *_words(k), *_shared(printer, k), "", *_producer(printer, k), *_consumers(printer, k)]
     if k.cluster != (1, 1):
         body.append("pipe.close();  // blocks of a cluster end together: they write to each other's shared memory")
-    return [*_opening(printer, k), *_indent(body), "}"]
+    return [*_opening(printer, k), *indented(body), "}"]
 
 
 def _opening(printer: Printer, k: PipelinePlan) -> list[str]:
@@ -61,13 +62,13 @@ def _places(k: PipelinePlan) -> list[str]:
 
 
 def _for_tiles(body: list[str]) -> list[str]:
-    return ["for (auto tile = tiles; tile.inside(); tile.next()) {", *_indent(body), "}"]
+    return ["for (auto tile = tiles; tile.inside(); tile.next()) {", *indented(body), "}"]
 
 
 def _for_steps(k: PipelinePlan, body: list[str]) -> list[str]:
     s = k.loop
     assert s is not None
-    return [f"for (int64_t {s.var} = {s.begin}; {s.var} < {s.end}; {s.var} += {s.step}) {{", *_indent(body), "}"]
+    return [f"for (int64_t {s.var} = {s.begin}; {s.var} < {s.end}; {s.var} += {s.step}) {{", *indented(body), "}"]
 
 
 def _producer(printer: Printer, k: PipelinePlan) -> list[str]:
@@ -77,9 +78,9 @@ def _producer(printer: Printer, k: PipelinePlan) -> list[str]:
     return [
         f"if (pk::warp() >= {k.warps}) {{",
         f"    // The producer: one thread keeps the slots full, {k.slots} steps ahead and on into the next tile.",
-        *_indent(registers),
+        *indented(registers),
         f"    if (pk::thread() == {k.threads}) {{",
-        *_indent(_indent(_for_tiles([*_places(k), *printer.statements(k.limits), *_for_steps(k, step)]))),
+        *indented(indented(_for_tiles([*_places(k), *printer.statements(k.limits), *_for_steps(k, step)]))),
         "    }",
     ]
 
@@ -103,7 +104,7 @@ def _consumers(printer: Printer, k: PipelinePlan) -> list[str]:
     box, done = _outbox(printer, k)
     registers = [f"pk::take_registers<{REGISTERS[k.warps][1]}>();"] if k.warps in REGISTERS else []
     what = "two warpgroups multiply, each half of the tile" if groups == 2 else "one warpgroup multiplies"
-    return ["} else {", f"    // The consumers: {what}.", *_indent([*registers, *box, *_for_tiles(tile), *done]), "}"]
+    return ["} else {", f"    // The consumers: {what}.", *indented([*registers, *box, *_for_tiles(tile), *done]), "}"]
 
 
 def _early(k: PipelinePlan) -> list[p.Statement]:
@@ -124,7 +125,3 @@ def _outbox(printer: Printer, k: PipelinePlan) -> tuple[list[str], list[str]]:
     kind = f"pk::Outbox<{printer.dialect.type(s.dtype)}, {printer.place(s.place)}, {s.panels}>"
     return ([f"{kind} outbox(dynamic_shared + {k.outbox_at});  // for the copy engine to write to memory"],
             ["outbox.finish();  // it has read everything"])  # fmt: skip
-
-
-def _indent(lines: list[str]) -> list[str]:
-    return ["    " + line if line else "" for line in lines]

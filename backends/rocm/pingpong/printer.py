@@ -5,6 +5,7 @@ from __future__ import annotations
 from portakern.emit.clike import Printer
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.memory import size_text
+from portakern.emit.clike.printer import indented
 
 from .interleave import print_quarters
 from .plan import Operand, PingPongPlan, Turn
@@ -27,7 +28,7 @@ def print_pingpong(printer: Printer, k: PingPongPlan) -> list[str]:
         *(_interleaved(k) if k.quarters else _direct(k) if k.direct else _held(k)),
         *printer.statements(k.after),
     ]  # fmt: skip
-    return [*printer.opening(k), *_indent(body), "}"]
+    return [*printer.opening(k), *indented(body), "}"]
 
 
 def _slabs(printer: Printer, k: PingPongPlan) -> list[str]:
@@ -76,7 +77,7 @@ def _direct(k: PingPongPlan) -> list[str]:
         operand, half, ahead = turn.sends
         sends = [f"{_feed(operand)}.start<{half}>(step + {ahead});", f"pk::wait_for_copies<{turn.wait}>();"]
         turns += ["", *_turn(turn, "(step + 1) % 2" if turn.ahead else "step % 2", sends, k.acc)]
-    return [*lines, *_indent(turns[1:]), "}", *_level(["pk::wait_for_copies<0>();"])]
+    return [*lines, *indented(turns[1:]), "}", *_level(["pk::wait_for_copies<0>();"])]
 
 
 def _interleaved(k: PingPongPlan) -> list[str]:
@@ -91,7 +92,7 @@ def _interleaved(k: PingPongPlan) -> list[str]:
         f"{_reader(b)}.read<0>(left, 0);",
         "#pragma unroll 1",
         f"for (int step = 0; step < {-(-k.depth // k.slice)}; step += 2) {{",
-        *_indent(print_quarters(k.quarters, k.acc)),
+        *indented(print_quarters(k.quarters, k.acc)),
         "}",
         "pk::wait_for_copies<0>();",
         "pk::arrived(upper, left);  // what was read of the slice beyond the end",
@@ -120,7 +121,7 @@ def _held(k: PingPongPlan) -> list[str]:
             feed = _feed(turn.sends[0])
             sends = [f"{feed}.put(1 - slot);  // the next slice", f"if (slot == 0) {feed}.fetch(step + 1);"]
         turns += ["", *_turn(turn, "1 - slot" if turn.ahead else "slot", sends, k.acc)]
-    return [*lines, *_indent(_indent(turns[1:])), "    }", "}", *_level([])]
+    return [*lines, *indented(indented(turns[1:])), "    }", "}", *_level([])]
 
 
 def _level(waits: list[str]) -> list[str]:
@@ -160,7 +161,3 @@ def _feed(x: Operand) -> str:
 
 def _reader(x: Operand) -> str:
     return f"{x.name.removesuffix('_shared')}_reader"
-
-
-def _indent(lines: list[str]) -> list[str]:
-    return ["    " + line if line else "" for line in lines]

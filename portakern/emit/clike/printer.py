@@ -29,7 +29,7 @@ class Printer:
         if body:
             body.append("")
         body += self.statements(k.body)
-        return [*lines, *_indent(body), "}"]
+        return [*lines, *indented(body), "}"]
 
     def opening(self, k: p.KernelPlan) -> list[str]:
         params = ", ".join(self.param(q) for q in k.params)
@@ -130,7 +130,7 @@ class Printer:
         call = self.dialect.word("combine", self.place(s.place), f"{s.part}{{{', '.join(order)}}}", "\0")
         before, after = call.split("\0")
         head = f"const {s.part} {s.name} = {before}[]({s.part} {s.sides[0]}, {s.part} {s.sides[1]}) {{"
-        return [f"struct {s.part} {{ {members} }};", head, *_indent(body), f"}}{after};"]
+        return [f"struct {s.part} {{ {members} }};", head, *indented(body), f"}}{after};"]
 
     def on_Scan(self, s: p.Scan) -> list[str]:
         template = self.dialect.reductions[s.fn]
@@ -162,7 +162,7 @@ class Printer:
             return [line]
         call = self.dialect.word(word, self.place(s.place), "\0", *s.args)
         before, after = call.split("\0")
-        return [f"{head}{before}{capture}({params}) {{", *_indent([*locals_, *_wrapped(body)]), f"}}{after};"]
+        return [f"{head}{before}{capture}({params}) {{", *indented([*locals_, *_wrapped(body)]), f"}}{after};"]
 
     def mapping(self, s: p.Map) -> str:
         """The word for a map; a platform may have another one for results that the next statement alone reads."""
@@ -210,7 +210,7 @@ class Printer:
             return self.pipelined(s, s.pipeline)
         step = f"{s.var} += {s.step}" if s.step > 1 else f"++{s.var}"
         head = f"for (int64_t {s.var} = {s.begin}; {s.var} < {s.end}; {step}) {{"
-        return [head, *_indent(self.statements(s.body)), "}"]
+        return [head, *indented(self.statements(s.body)), "}"]
 
     def pipelined(self, s: p.Loop, pipe: p.Pipeline) -> list[str]:
         """The loop with its copies ``slots - 1`` steps ahead: one barrier a step, since a slot is refilled only after the
@@ -218,7 +218,7 @@ class Printer:
         d, ahead = self.dialect, pipe.slots - 1
         lines = [f"// Operands travel to shared memory {ahead} step{'s' if ahead > 1 else ''} ahead of their use.",
                  f"auto {pipe.stage} = [&](int64_t {s.var}, int {pipe.slot}) {{",
-                 *_indent([x for c in pipe.copies for x in self.on_Stage(c)]), "};"]  # fmt: skip
+                 *indented([x for c in pipe.copies for x in self.on_Stage(c)]), "};"]  # fmt: skip
         first = f"first_{s.var}" if s.begin != "0" else "0"
         if s.begin != "0":
             lines.append(f"const int64_t {first} = {s.begin};")
@@ -239,7 +239,7 @@ class Printer:
             f"{pipe.slot} = {next_slot};",
         ]
         head = f"for (int64_t {s.var} = {first}; {s.var} < {s.end}; {s.var} += {s.step}) {{"
-        return [*lines, head, *_indent(body), "}"]
+        return [*lines, head, *indented(body), "}"]
 
 
 def _axes(x: Layout) -> str:
@@ -248,7 +248,8 @@ def _axes(x: Layout) -> str:
     return f"rows along {row}, columns along {col}" if row else f"one row along {col}"
 
 
-def _indent(lines: Sequence[str]) -> list[str]:
+def indented(lines: Sequence[str]) -> list[str]:
+    """One level further in; empty lines stay empty."""
     return ["    " + line if line else "" for line in lines]
 
 
