@@ -11,16 +11,15 @@ import portakern as pk
 from portakern.operators.add_relu import add_relu
 from portakern.study.store import Store
 
-pytestmark = pytest.mark.gpu
-
 LIMIT_S = 15.0
 SLACK_S = 45.0
 """Starting workers, compiling, and the driver's own clean-up after a kill."""
 
 
-def _mutant(kernel: str, old: str, new: str) -> str:
-    assert kernel.count(old) == 1
-    return kernel.replace(old, new)
+def _mutant(kernel: str, start: str, before: str, after: str) -> str:
+    """The kernel with lines added around its only line that starts with ``start``."""
+    (line,) = (x for x in kernel.splitlines() if x.strip().startswith(start))
+    return kernel.replace(line, before + line + after)
 
 
 @pytest.fixture(scope="module")
@@ -28,29 +27,35 @@ def good() -> str:
     return pk.task(add_relu, "cuda:sm_90a", M=256, N=1024).starting_kernel
 
 
-ENDLESS = "    const int64_t m0"
-STORE = "pk::store<pk::Aligned>(out_tile, out + m0 * 1024, 1024, 1);"
+FIRST, STORE = "const int64_t m0", "pk::store<"
+BAD = {
+    "endless": (FIRST, "    for (volatile int i = 1; i; i = 1) {}\n", "", {"timeout"}),
+    "fault": (STORE, "    *(volatile int*)nullptr = 1;\n", "", {"device-lost", "runtime"}),
+    "too far": (STORE, "", "\n    if (m0 == 0 && threadIdx.x == 0) out[-1] = pk::bf16(1.0f);", {"incorrect"}),
+}
+"""By name: the line, what is put before it and after it, and the kinds of error that it may be."""
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "kinds"),
-    [
-        (ENDLESS, "    for (volatile int i = 1; i; i = 1) {}\n" + ENDLESS, {"timeout"}),
-        (STORE, "*(volatile int*)nullptr = 1;\n" + STORE, {"device-lost", "runtime"}),
-        (STORE, STORE + "\n    if (m0 == 0 && threadIdx.x == 0) out[-1] = pk::bf16(1.0f);", {"incorrect"}),
-    ],
-    ids=["endless", "fault", "too far"],
-)
-def test_a_bad_kernel_is_a_row_and_the_next_one_is_timed(
-    good: str, tmp_path: Path, old: str, new: str, kinds: set[str]
-) -> None:
+@pytest.mark.parametrize("name", list(BAD))
+@pytest.mark.gpu
+def test_a_bad_kernel_is_a_row_and_the_next_one_is_timed(good: str, tmp_path: Path, name: str) -> None:
+    start, before, after, kinds = BAD[name]
     store = tmp_path / "results.sqlite"
     begin = time.monotonic()
-    row = pk.evaluate(add_relu, _mutant(good, old, new), "cuda:sm_90a", timeout_s=LIMIT_S, store=store, M=256, N=1024)
+    bad = _mutant(good, start, before, after)
+    row = pk.evaluate(add_relu, bad, "cuda:sm_90a", timeout_s=LIMIT_S, store=store, M=256, N=1024)
     assert time.monotonic() - begin < LIMIT_S + SLACK_S
     assert row.error is not None and row.error["kind"] in kinds, row.error
     assert row.time is None
-    after = pk.evaluate(add_relu, good, "cuda:sm_90a", store=store, M=256, N=1024)
-    assert after.evidence == "timed" and after.correct, after.error
+    good_row = pk.evaluate(add_relu, good, "cuda:sm_90a", store=store, M=256, N=1024)
+    assert good_row.evidence == "timed" and good_row.correct, good_row.error
     assert [x.row.evidence for x in Store(store).select()][-1] == "timed"
     assert Store(store).check() == "ok"
+
+
+@pytest.mark.parametrize("name", list(BAD))
+def test_the_lines_to_change_are_in_the_kernel(good: str, name: str) -> None:
+    """Without a GPU, so that a change of the emitted text is seen where it is made."""
+    start, before, after, _ = BAD[name]
+    bad = _mutant(good, start, before, after)
+    assert len(bad.splitlines()) == len(good.splitlines()) + 1
