@@ -3,7 +3,8 @@
 ``planning.py`` decides whether a kernel can be done so and makes its plan (``plan.py``); ``printer.py`` prints it.
 """
 
-from .plan import Operand, PingPongPlan, Turn
+from .operand import Operand
+from .plan import PingPongPlan, Turn
 from .planning import WAVES, pingpong, slice_of
 from .printer import print_pingpong
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .plan import Operand
+from .operand import Operand
 
 WAVES = (2, 2)
 

@@ -18,7 +18,8 @@ from portakern.ir.size import Size, divides, product
 
 from ..products import product_of
 from . import interleave
-from .plan import Operand, PingPongPlan, Place, Turn
+from .operand import Operand
+from .plan import PingPongPlan, Place, Turn
 
 WAVES = (2, 4)
 """Waves of a block: those that share the columns of a half, and those that share its rows."""

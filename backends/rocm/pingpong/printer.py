@@ -8,7 +8,8 @@ from portakern.emit.clike.memory import size_text
 from portakern.emit.clike.printer import indented
 
 from .interleave import print_quarters
-from .plan import Operand, PingPongPlan, Turn
+from .operand import Operand
+from .plan import PingPongPlan, Turn
 
 _OF_TURN = {
     (0, 0): "upper rows by left columns", (0, 1): "upper rows by right columns",

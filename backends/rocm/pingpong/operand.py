@@ -1,0 +1,43 @@
+"""An operand of a product on its way from memory to LDS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An operand of the product on its way from memory to LDS.
+
+    ``side`` is rows (the left operand) or cols.  ``origin`` is its first element for this tile at depth 0, ``stride`` how far
+    apart its rows in memory are, ``left`` how much of its free dim exists from there on, all as C text.  ``parts`` is how many
+    waves share one half of it, ``line`` how many bytes neighbouring chunks of a line of LDS have, ``copies`` how many copies a
+    wave starts for one half.
+    """
+
+    name: str
+    side: str
+    dtype: str
+    rows: int
+    cols: int
+    straight: bool
+    origin: str
+    stride: str
+    left: str
+    parts: int
+    copies: int
+
+    @property
+    def free(self) -> int:
+        return self.rows if self.straight else self.cols
+
+    @property
+    def slot_bytes(self) -> int:
+        return self.rows * self.cols * 2
+
+    def __str__(self) -> str:
+        depth = "along the lines" if self.straight else "across the lines"
+        return (
+            f"slab {self.name}: {self.dtype} [{self.rows}, {self.cols}] of LDS, XOR-swizzled, depth {depth}, 2 slots of "
+            f"{self.slot_bytes} bytes in two halves; from [{self.origin}] stride {self.stride} left {self.left}"
+        )
