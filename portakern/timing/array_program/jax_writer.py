@@ -10,7 +10,9 @@ from portakern.ir import tensor as t
 from portakern.ir.core import Op
 from portakern.ir.oracle import static
 from portakern.ir.tensor import tensor_type
-from portakern.timing.array_program import INFIX, NumpyWriter, letters, shape_of
+
+from .numpy_writer import NumpyWriter
+from .writer import INFIX, letters, shape_of
 
 _NARROWED = {"i64": "i32", "u64": "u32", "f64": "f32"}
 """What jax holds in fewer bits unless it is told otherwise."""

@@ -1,0 +1,197 @@
+"""A tensor program on torch tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from portakern.dtypes import DTYPES
+from portakern.errors import PortakernError
+from portakern.ir import oracle
+from portakern.ir import tensor as t
+from portakern.ir.core import Op
+from portakern.ir.oracle import static
+from portakern.ir.tensor import tensor_type
+
+from .writer import INFIX, Writer, is_product, letters, may_be_view, python_text, shape_of
+
+_TORCH = {
+    "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "f8e4m3": "float8_e4m3fn",
+    "f8e5m2": "float8_e5m2", "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8", "u64": "uint64", "u32": "uint32",
+    "u16": "uint16", "u8": "uint8", "bool": "bool",
+}  # fmt: skip
+
+
+class TorchWriter(Writer):
+    library = "torch"
+
+    def scope(self) -> dict[str, Any]:
+        import torch
+        import torch.nn.functional as F
+
+        return {"torch": torch, "F": F}
+
+    def dtype(self, dtype: str) -> str:
+        return f"torch.{_TORCH[dtype]}"
+
+    @property
+    def device(self) -> str:
+        """Where new arrays go: beside the first input."""
+        first = next((a.name for a in self.program.args if tensor_type(a).shape), None)
+        return f"device={first}.device" if first else "device='cpu'"
+
+    def scalar(self, name: str, dtype: str) -> str:
+        return f"torch.as_tensor({name}, dtype={self.dtype(dtype)})"
+
+    def constant(self, value: Any, dtype: str) -> str:
+        return python_text(value)
+
+    def full(self, op: Op) -> str:
+        of = tensor_type(op)
+        return f"torch.tensor({python_text(self.known[op])}, dtype={self.dtype(of.dtype)}, {self.device})"
+
+    def whole(self, op: Op) -> str:
+        if op in self.known:
+            return self.full(op)
+        return f"{self(op)}.clone(memory_format=torch.contiguous_format)" if may_be_view(op) else f"{self(op)}.contiguous()"
+
+    def Iota(self, op: t.Iota) -> str:
+        line = [-1 if i == op.axis else 1 for i in range(len(op.shape))]
+        shape = static(op.shape)
+        made = f"torch.arange({shape[op.axis]}, dtype={self.dtype(op.dtype)}, {self.device})"
+        return f"{made}.reshape({line}).expand({shape})"
+
+    def Map(self, op: t.Map) -> str:
+        args = [self(a) for a in op.args]
+        dtype = tensor_type(op).dtype
+        if op.fn == "select":
+            chosen = f"torch.where({self.array(op.args[0])}, {args[1]}, {args[2]})"
+            return f"{chosen}.to({self.dtype(dtype)})" if all(a in self.known for a in op.args[1:]) else chosen
+        if op.fn in INFIX:
+            return f"{args[0]} {INFIX[op.fn]} {args[1]}"
+        if op.fn == "div":
+            whole = not DTYPES[dtype].is_float
+            return f"torch.div({self.array(op.args[0])}, {args[1]}, rounding_mode='trunc')" if whole else " / ".join(args)
+        if op.fn in ("max", "min"):
+            bound = next((a for a in op.args if a in self.known), None)
+            if bound is None:
+                return f"torch.{op.fn}imum({args[0]}, {args[1]})"
+            other = next(a for a in op.args if a is not bound)
+            return f"torch.clamp({self(other)}, {'min' if op.fn == 'max' else 'max'}={self(bound)})"
+        words = {"rem": "remainder", "floordiv": "floor_divide", "not": "bitwise_not"}
+        args[0] = self.array(op.args[0])
+        return f"torch.{words.get(op.fn, op.fn)}({', '.join(args)})"
+
+    def Convert(self, op: t.Convert) -> str:
+        return f"{self(op.x)}.to({self.dtype(op.dtype)})"
+
+    def BitConvert(self, op: t.BitConvert) -> str:
+        return f"{self(op.x)}.view({self.dtype(op.dtype)})"
+
+    def Expand(self, op: t.Expand) -> str:
+        return f"{self.array(op.x)}.reshape({self._placed(op)}).expand({static(op.shape)})"
+
+    def Transpose(self, op: t.Transpose) -> str:
+        return f"{self(op.x)}.permute({op.order})"
+
+    def PadWith(self, op: t.PadWith) -> str:
+        return f"F.pad({self(op.x)}, {_pads(op.low, op.high)}, value={python_text(op.value)})"
+
+    def Concat(self, op: t.Concat) -> str:
+        return f"torch.cat([{', '.join(map(self.array, op.parts))}], {op.axis})"
+
+    def Flip(self, op: t.Flip) -> str:
+        return f"torch.flip({self(op.x)}, {tuple(op.axes)})"
+
+    def Fold(self, op: t.Fold) -> str:
+        return self._fold(op.fn, self(op.x), tuple(op.axes), tensor_type(op).dtype)
+
+    def _fold(self, fn: str, x: str, axes: tuple[int, ...], dtype: str) -> str:
+        if fn == "sum":
+            return f"{x}.sum({axes}, dtype={self.dtype(dtype)})"
+        if fn == "prod":
+            return x + "".join(f".prod({a}, dtype={self.dtype(dtype)})" for a in sorted(axes, reverse=True))
+        return f"{x}.a{fn}({axes})" if fn in ("max", "min") else f"torch.{fn}({x}, {axes})"
+
+    def ArgFold(self, op: t.ArgFold) -> str:
+        return f"{self(op.x)}.arg{op.fn}({op.axis}).to({self.dtype(tensor_type(op).dtype)})"
+
+    def Cumulate(self, op: t.Cumulate) -> str:
+        x = f"torch.flip({self(op.x)}, ({op.axis},))" if op.reverse else self(op.x)
+        dtype = tensor_type(op).dtype
+        if op.fn in ("sum", "prod"):
+            run = f"torch.cum{op.fn}({x}, {op.axis}, dtype={self.dtype(dtype)})"
+        else:
+            run = f"torch.cum{op.fn}({x}, {op.axis}).values"
+        if op.exclusive:
+            first = python_text(oracle.identity(op.fn, oracle.working_dtype(dtype)))
+            rank = len(shape_of(op))
+            low, high = [0] * rank, [0] * rank
+            low[op.axis], high[op.axis] = 1, -1
+            run = f"F.pad({run}, {_pads(low, high)}, value={first})"
+        return f"torch.flip({run}, ({op.axis},))" if op.reverse else run
+
+    def WindowFold(self, op: t.WindowFold) -> str:
+        dtype = tensor_type(op).dtype
+        filler = python_text(oracle.identity(op.fn, oracle.working_dtype(dtype)))
+        x = f"F.pad({self(op.x)}, {_pads(op.low, op.high)}, value={filler})"
+        rank = len(op.window)
+        for dim, (window, stride, dilation) in enumerate(zip(op.window, op.strides, op.dilation, strict=True)):
+            x += f".unfold({dim}, {dilation * (window - 1) + 1}, {stride})"
+            x += f"[..., ::{dilation}]" if dilation > 1 else ""
+        return self._fold(op.fn, x, tuple(range(rank, 2 * rank)), dtype)
+
+    def Contract(self, op: t.Contract) -> str:
+        a, b = self(op.lhs), self(op.rhs)
+        have = tensor_type(op.lhs).dtype
+        if not DTYPES[have].is_float and have != op.dtype:
+            a, b, have = f"{a}.to({self.dtype(op.dtype)})", f"{b}.to({self.dtype(op.dtype)})", op.dtype
+        if DTYPES[have].bits == 8 and DTYPES[have].is_float:
+            raise PortakernError("no-peer", "torch multiplies 8-bit floats only through functions for one vendor",
+                                 hint="write one: FILE.py:FUNCTION")
+        if op.precision == "tf32":
+            self.notes.append("products of f32 in tf32 (float32_matmul_precision 'high')")
+        elif op.precision != "ieee":
+            self.notes.append(f"products in {have}, where the operator asks for {op.precision}")
+        if is_product(op, True):
+            made = f"{a} @ {b}"
+        elif is_product(op, False):
+            made = f"{a} @ {b}.mT"
+        else:
+            left, right, result = letters(op)
+            made = f"torch.einsum('{left},{right}->{result}', {a}, {b})"
+        if have == op.dtype:
+            return made
+        self.notes.append(f"products of {have} are rounded to {have} before they are {op.dtype}, as torch's users write it")
+        return f"({made}).to({self.dtype(op.dtype)})"
+
+    def Convolve(self, op: t.Convolve) -> str:
+        if op.transposed:
+            raise PortakernError("no-peer", "no torch form of a transposed convolution is known",
+                                 hint="write one: FILE.py:FUNCTION")
+        n = len(op.strides)
+        x = f"F.pad({self(op.x)}.movedim(-1, 1), {_pads(op.low, op.high)})"
+        weights = f"{self(op.w)}.permute({(n + 1, n, *range(n))})"
+        made = (f"F.conv{n}d({x}, {weights}, stride={tuple(op.strides)}, dilation={tuple(op.dilation)}, "
+                f"groups={op.groups}).movedim(1, -1)")  # fmt: skip
+        return made if tensor_type(op.x).dtype == op.dtype else f"{made}.to({self.dtype(op.dtype)})"
+
+    def Gather(self, op: t.Gather) -> str:
+        x, i, size = self(op.x), self(op.indices), shape_of(op.x)[op.axis]
+        inside = f"({i} >= 0) & ({i} < {size})"
+        safe = f"{i}.clamp(0, {max(size - 1, 0)}).long()"
+        if op.zipped:
+            return f"torch.where({inside}, torch.take_along_dim({x}, {safe}, {op.axis}), {python_text(op.fill)})"
+        mask = (1,) * op.axis + shape_of(op.indices) + (1,) * (len(shape_of(op.x)) - op.axis - 1)
+        return f"torch.where(({inside}).reshape({mask}), {x}[{':, ' * op.axis}{safe}], {python_text(op.fill)})"
+
+    def Sort(self, op: t.Sort) -> str:
+        made = f"torch.sort({self(op.x)}, dim={op.axis}, descending={op.descending}, stable=True)"
+        cut = f".narrow({op.axis}, 0, {op.count})" if op.count else ""
+        both = f"sorted{len(self.names)}"
+        self.lines.append(f"{both} = {made}")
+        return f"({both}.values{cut}, {both}.indices{cut}.to(torch.int32))"
+
+
+def _pads(low: Any, high: Any) -> list[int]:
+    """As ``torch.nn.functional.pad`` takes them: the last dim first."""
+    return [n for pair in zip(reversed(low), reversed(high), strict=True) for n in pair]
