@@ -1,0 +1,171 @@
+"""Functions of single elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from portakern.check import accuracy
+from portakern.dtypes import DTYPES
+from portakern.ir import oracle
+from portakern.ir import tensor as t
+
+from .rules import dtype_of, rule
+from .value import Bound, Val, any_inexact, ends, extremes, finish
+
+
+def _sum(dtype: str, r: np.ndarray, a: Val, b: Val) -> Val:
+    return finish(dtype, r, a.e + b.e, [a, b])
+
+
+def _product(dtype: str, r: np.ndarray, a: Val, b: Val) -> Val:
+    spread: Bound = 0.0
+    if any_inexact(a, b):
+        spread = np.abs(a.x) * b.e + np.abs(b.x) * a.e + a.e * b.e
+        spread = np.where(np.isnan(spread) & ~np.isinf(a.e) & ~np.isinf(b.e), 0.0, spread)  # inf times no error
+    return finish(dtype, r, spread, [a, b])
+
+
+def _quotient(dtype: str, r: np.ndarray, a: Val, b: Val) -> Val:
+    spread: Bound = 0.0
+    if any_inexact(a, b):
+        room = np.abs(b.x) - b.e
+        spread = np.where(room > 0, (a.e + np.abs(r) * b.e) / room, np.inf)
+        spread = np.where(np.isinf(b.x) & ~np.isinf(a.e), 0.0, spread)
+        spread = np.where((room <= 0) & (np.asarray(b.e) == 0), 0.0, spread)  # a division by an exact zero is certain
+    return finish(dtype, r, spread, [a, b], accuracy.ULPS["div"])
+
+
+def _extreme(fn: str) -> Callable[[str, np.ndarray, Val, Val], Val]:
+    f = np.maximum if fn == "max" else np.minimum
+
+    def combine(dtype: str, r: np.ndarray, a: Val, b: Val) -> Val:
+        if not any_inexact(a, b):
+            return Val(r)
+        spread = np.maximum(np.abs(f(a.x + a.e, b.x + b.e) - r), np.abs(r - f(a.x - a.e, b.x - b.e)))
+        return extremes(dtype, r, np.where(np.isnan(spread) & np.isinf(r), 0.0, spread), [a, b])
+
+    return combine
+
+
+def _compare(op: t.Map, r: np.ndarray, a: Val, b: Val) -> Val:
+    if not any_inexact(a, b):
+        return Val(r)
+    close = np.abs(a.x - b.x) <= a.e + b.e
+    return Val(r, np.where(close & ((np.asarray(a.e) + b.e) > 0), 1.0, 0.0))
+
+
+def _select(op: t.Map, r: np.ndarray, c: Val, yes: Val, no: Val) -> Val:
+    e: Bound = 0.0
+    if any_inexact(yes, no):
+        e = np.where(c.x, yes.e, no.e)
+    if not c.exact:
+        other = np.where(c.x, no.e, yes.e) + np.where(yes.x == no.x, 0.0, np.abs(yes.x - no.x))
+        e = np.where(np.asarray(c.e) > 0, np.maximum(e, other), e)
+        e = np.where(np.isnan(e), np.inf, e)
+    return Val(r, e)
+
+
+def _power(dtype: str, r: np.ndarray, a: Val, b: Val) -> Val:
+    u = accuracy.unit(dtype)
+    spread: Bound = 0.0
+    if any_inexact(a, b):
+        corners = [np.power(a.x + i * np.asarray(a.e), b.x + j * np.asarray(b.e)) for i in (-1, 1) for j in (-1, 1)]
+        far = np.max([np.abs(c - r) for c in corners], axis=0)
+        spread = np.where(np.isnan(far), np.inf, far)
+    steps = np.abs(b.x * np.log2(np.maximum(np.abs(a.x), 2.0**-1000)))
+    argument = np.where(np.isfinite(r), 8 * u * steps * np.abs(r), 0.0)
+    return finish(dtype, r, spread, [a, b], accuracy.ULPS["pow"], argument)
+
+
+def _remainder(dtype: str, r: np.ndarray, a: Val, b: Val) -> Val:
+    u = accuracy.unit(dtype)
+    whole = np.abs(np.floor(a.x / b.x))
+    reach = a.e + whole * b.e + 2 * u * np.abs(a.x)
+    near = (np.abs(r) <= reach) | (np.abs(np.abs(b.x) - np.abs(r)) <= reach)
+    jump = near & (any_inexact(a, b) | (np.trunc(a.x / b.x) != a.x / b.x))
+    return finish(dtype, r, np.where(jump, np.abs(b.x) + b.e, reach), [a, b])
+
+
+_FLOAT_BINARY: dict[str, Callable[[str, np.ndarray, Val, Val], Val]] = {
+    "add": _sum, "sub": _sum, "mul": _product, "div": _quotient, "max": _extreme("max"), "min": _extreme("min"),
+    "pow": _power, "rem": _remainder,
+}  # fmt: skip
+
+_STEPS = {"floor", "ceil", "round", "sign"}
+_CURVED = {"exp", "exp2", "log", "log2", "log1p", "expm1", "sqrt", "tanh", "sigmoid", "erf"}
+
+
+def _unary(op: t.Map, r: np.ndarray, v: Val) -> Val:
+    fn, dtype = op.fn, dtype_of(op)
+    f = oracle.UNARY[fn]
+    if fn == "isnan":
+        return Val(r, 0.0 if v.exact else np.where(np.isinf(v.bound()), 1.0, 0.0))
+    if fn in ("neg", "abs"):
+        return Val(r, v.e)
+    if fn in _STEPS:
+        return Val(r, ends(f, v, r))
+    ulps, u = accuracy.ULPS[fn], accuracy.unit(dtype)
+    floor: Bound = 0.0 if dtype == "f64" else accuracy.FLOOR.get(fn, 0.0)
+    if fn in ARGUMENT_SLOPE:
+        slope = ARGUMENT_SLOPE[fn](r, v.x)
+        floor = floor + np.where(np.isfinite(r), accuracy.ARGUMENT[fn] * u * slope, 0.0)
+    if fn in _CURVED:
+        spread = ends(_domain(fn, f), v, r)
+    elif fn in ("sin", "cos"):
+        spread = np.minimum(v.e, 2.0)
+    else:  # rsqrt and reciprocal, which have a pole
+        spread = ends(_domain(fn, f), v, r)
+        if not v.exact:
+            spread = np.where((np.abs(v.x) <= v.e) & (np.asarray(v.e) > 0), np.inf, spread)
+    return finish(dtype, r, spread, [v], ulps, np.asarray(floor))
+
+
+ARGUMENT_SLOPE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "exp": lambda r, x: np.where(r == 0, 0.0, np.abs(x) * r),
+    "exp2": lambda r, x: np.where(r == 0, 0.0, np.abs(x) * r),
+    "sigmoid": lambda r, x: np.where(r * (1 - r) == 0, 0.0, np.abs(x) * r * (1 - r)),
+    "sin": lambda r, x: np.abs(x),
+    "cos": lambda r, x: np.abs(x),
+}
+"""|x f'(x)|: what a relative error of the argument does to each function."""
+
+
+def _domain(fn: str, f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """``f`` with arguments that an error moved out of its domain put back on its edge."""
+    if fn in ("log", "log2", "sqrt", "rsqrt"):
+        return lambda x: f(np.maximum(x, 0.0))
+    return (lambda x: f(np.maximum(x, -1.0))) if fn == "log1p" else f
+
+
+@rule(t.Map)
+def _(op: t.Map, *values: Val) -> Val:
+    r = oracle.apply(op, [v.x for v in values])
+    if op.fn == "select":
+        return _select(op, r, *values)
+    if op.fn in t.COMPARE:
+        return _compare(op, r, *values)
+    kind = DTYPES[dtype_of(op)].kind if op.fn != "isnan" else "float"
+    if kind != "float":
+        return Val(r, _exact_kind(op, r, values))
+    if len(values) == 1:
+        return _unary(op, r, values[0])
+    return _FLOAT_BINARY[op.fn](dtype_of(op), r, *values)
+
+
+def _exact_kind(op: t.Map, r: np.ndarray, values: Sequence[Val]) -> Bound:
+    """Integers and booleans: no rounding of their own; uncertain where an operand is and it matters."""
+    if not any_inexact(*values):
+        return 0.0
+    if r.dtype.kind == "b" and op.fn in ("and", "or") and len(values) == 2:
+        a, b = values
+        decided = [np.asarray(v.e) == 0 for v in values]
+        settles = np.zeros if op.fn == "and" else np.ones
+        fixed = (decided[0] & (a.x == settles((), bool))) | (decided[1] & (b.x == settles((), bool)))
+        return np.where(fixed | (decided[0] & decided[1]), 0.0, 1.0)
+    if op.fn in ("add", "sub"):
+        return values[0].e + values[1].e
+    doubt = np.broadcast_to(sum(np.asarray(v.e) for v in values), r.shape) > 0
+    return np.where(doubt, 1.0 if r.dtype.kind == "b" else np.inf, 0.0)

@@ -1,0 +1,106 @@
+"""Operations that make or move elements: constants, views, parts joined, elements fetched, spread and sorted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from portakern.check import accuracy
+from portakern.ir import oracle
+from portakern.ir import tensor as t
+from portakern.ir.core import Op, Result
+
+from .reductions import exact_sum
+from .rules import dtype_of, rule
+from .value import Bound, Choice, Val, any_inexact, finish
+
+
+@rule(t.DimSize, t.Iota)
+def _(op: Op) -> Val:
+    x = oracle.apply(op, [])
+    return finish(dtype_of(op), x, 0.0, []) if x.dtype.kind == "f" else Val(x)
+
+
+@rule(t.Literal)
+def _(op: t.Literal) -> Val:
+    x = oracle.apply(op, [])
+    return finish(op.dtype, x, 0.0, []) if x.dtype.kind == "f" else Val(x)
+
+
+@rule(t.RandomBits)
+def _(op: t.RandomBits, seed: Val) -> Val:
+    return Val(oracle.apply(op, [seed.x]))
+
+
+@rule(t.Expand, t.Reshape, t.Transpose, t.Slice, t.Flip)
+def _(op: Op, v: Val) -> Val:
+    return Val(oracle.apply(op, [v.x]), v.e if v.exact else oracle.RULES[type(op)](op, v.bound()))
+
+
+@rule(t.PadWith)
+def _(op: t.PadWith, v: Val) -> Val:
+    return Val(oracle.apply(op, [v.x]), 0.0 if v.exact else oracle.RULES[t.PadWith](replace(op, value=0.0), v.bound()))
+
+
+@rule(t.Concat)
+def _(op: t.Concat, *parts: Val) -> Val:
+    bound = np.concatenate([p.bound() for p in parts], op.axis) if any_inexact(*parts) else 0.0
+    return Val(oracle.apply(op, [p.x for p in parts]), bound)
+
+
+@rule(Result)
+def _(op: Result, several: tuple[Val, ...]) -> Val:
+    return several[op.index]
+
+
+@rule(t.BitConvert)
+def _(op: t.BitConvert, v: Val) -> Val:
+    return Val(oracle.apply(op, [v.x]), 0.0 if v.exact else np.where(v.bound() > 0, np.inf, 0.0))
+
+
+@rule(t.Gather)
+def _(op: t.Gather, v: Val, indices: Val) -> Val:
+    r = oracle.apply(op, [v.x, indices.x])
+    e: Bound = 0.0
+    if not v.exact:
+        e = oracle.RULES[t.Gather](replace(op, fill=0), v.bound(), indices.x)
+    if not indices.exact:
+        doubt = indices.bound() > 0
+        if not op.zipped:
+            doubt = doubt.reshape(*[1] * op.axis, *doubt.shape, *[1] * (v.x.ndim - op.axis - 1))
+        e = np.where(np.broadcast_to(doubt, r.shape), np.inf, e)
+    return Val(r, e)
+
+
+@rule(t.Scatter)
+def _(op: t.Scatter, v: Val, indices: Val, updates: Val) -> Val:
+    r = oracle.apply(op, [v.x, indices.x, updates.x])
+    if not indices.exact:
+        return Val(r, np.full(r.shape, np.inf) if np.any(indices.bound() > 0) else 0.0)
+    if op.mode != "add":
+        e = oracle.scatter(replace(op, mode="max"), v.bound().copy(), indices.x, updates.bound())
+        return Val(r, 0.0 if not e.any() else e)
+    if r.dtype.kind != "f":
+        return Val(r, 0.0 if not any_inexact(v, updates) else np.inf)
+    total = oracle.scatter(op, np.abs(v.x), indices.x, np.abs(updates.x))
+    passed = oracle.scatter(op, v.bound().copy(), indices.x, updates.bound())
+    n = oracle.scatter(op, np.zeros(r.shape), indices.x, np.ones(updates.x.shape))
+    if not passed.any() and exact_sum(dtype_of(op), np.concatenate([v.x.ravel(), updates.x.ravel()]), total):
+        return finish(dtype_of(op), r, 0.0, [])
+    return finish(dtype_of(op), r, passed + n * accuracy.unit(dtype_of(op)) * (total + passed), [])
+
+
+@rule(t.Sort)
+def _(op: t.Sort, v: Val) -> tuple[Val, Val]:
+    values, order = oracle.apply(op, [v.x])
+    lost = np.isnan(v.x).any(op.axis, keepdims=True) if v.x.dtype.kind == "f" else np.zeros((), bool)
+    if lost.any():  # where NaN goes is not said
+        e = np.broadcast_to(np.where(lost, np.inf, np.max(v.bound(), axis=op.axis, keepdims=True)), values.shape)
+        return Val(values, e), Val(order, np.where(e > 0, np.inf, 0.0))
+    if v.exact:
+        return Val(values), Val(order)
+    worst = np.max(v.bound(), axis=op.axis, keepdims=True, initial=0.0)
+    e = np.broadcast_to(worst, values.shape)
+    choice = Choice(op.axis, v.x - v.e, v.x + v.e, values - e, values + e)
+    return Val(values, e), Val(order, np.where(e > 0, np.inf, 0.0), choice)

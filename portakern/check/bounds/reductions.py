@@ -1,0 +1,140 @@
+"""Sums, products, extremes and their places, over axes, along one, and in windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from portakern.check import accuracy
+from portakern.ir import oracle
+from portakern.ir import tensor as t
+from portakern.ir.core import Arg
+
+from .rules import RULES, dtype_of, rule
+from .value import Bound, Choice, Val, finish
+
+
+def whole(x: np.ndarray) -> int | None:
+    """A power of two that makes every element a whole number, if a small one does."""
+    for shift in (0, 12):
+        scaled = x.reshape(-1)[:64] * 2.0**shift
+        if np.all(np.rint(scaled) == scaled) and np.all(np.isfinite(x)):
+            scaled = x * 2.0**shift
+            if np.all(np.rint(scaled) == scaled):
+                return shift
+    return None
+
+
+def exact_sum(dtype: str, x: np.ndarray, total: np.ndarray) -> bool:
+    """Whether sums of ``x``, whose magnitudes sum to ``total``, are exact in any order."""
+    if dtype == "f64" or not total.size or not float(total.max(initial=0)) < 2.0**24:
+        return False
+    shift = whole(x)
+    return shift is not None and float(total.max(initial=0)) * 2.0**shift < 2.0**24
+
+
+@rule(t.Fold)
+def _(op: t.Fold, v: Val) -> Val:
+    r = oracle.apply(op, [v.x])
+    dtype = dtype_of(op)
+    if op.fn in ("any", "all"):
+        return Val(r, _fold_truth(op, v))
+    if r.dtype.kind != "f":
+        return Val(r, 0.0 if v.exact else np.add.reduce(v.bound(), op.axes))
+    n = int(np.prod([v.x.shape[a] for a in op.axes], dtype=np.int64))
+    if op.fn in ("max", "min"):
+        return _fold_extreme(op, v, r)
+    if op.fn == "sum":
+        return _summed(dtype, r, v, n, lambda x: np.add.reduce(x, op.axes))
+    size = np.multiply.reduce(np.abs(v.x) + v.e, op.axes)
+    return finish(dtype, r, size - np.abs(r) + accuracy.chain(n) * accuracy.unit(dtype) * size, [])
+
+
+def _summed(dtype: str, r: np.ndarray, v: Val, n: Any, add: Callable[[np.ndarray], np.ndarray]) -> Val:
+    """Sums ``r`` of ``n`` elements of ``v`` (a number, or one per sum); ``add`` sums an array as the operation does."""
+    total = add(np.abs(v.x))
+    if v.exact and exact_sum(dtype, v.x, total):
+        return finish(dtype, r, 0.0, [])
+    passed = 0.0 if v.exact else add(v.bound())
+    length = _length(n, v, add)
+    spread = passed + length * accuracy.unit(dtype) * (total + passed)
+    spread = np.where(np.isnan(spread) | np.isinf(spread), np.where(np.isinf(passed), np.inf, 0.0), spread)
+    # Partial sums may overflow where the sum does not.
+    spread = np.where(np.isfinite(r) & (total >= accuracy.largest("f64" if dtype == "f64" else "f32")), np.inf, spread)
+    return finish(dtype, r, spread, [Val(r, spread)])
+
+
+def _length(n: Any, v: Val, add: Callable[[np.ndarray], np.ndarray]) -> Any:
+    """``chain`` of the terms that are not zero, since adding zero is exact; per element of the sum where that helps."""
+    if not v.exact or np.max(n, initial=0) < 64 or np.count_nonzero(v.x) * 4 > v.x.size:
+        return accuracy.chain(n)
+    terms = add((v.x != 0).astype(np.float64))
+    return np.minimum(terms, accuracy.chain(n))
+
+
+def _fold_extreme(op: t.Fold, v: Val, r: np.ndarray) -> Val:
+    if v.exact:
+        return Val(r)
+    high, low = oracle.fold(op.fn, v.x + v.e, op.axes), oracle.fold(op.fn, v.x - v.e, op.axes)
+    spread = np.where(high == low, 0.0, np.maximum(np.abs(high - r), np.abs(r - low)))
+    doubt = np.isnan(r) & np.isinf(np.max(v.bound(), axis=op.axes, initial=0.0))
+    return Val(r, np.where(np.isnan(spread), np.where(doubt, np.inf, 0.0), spread))
+
+
+def _fold_truth(op: t.Fold, v: Val) -> Bound:
+    if v.exact:
+        return 0.0
+    sure = v.bound() == 0
+    settled = np.logical_or.reduce(sure & (v.x if op.fn == "any" else ~v.x), op.axes)
+    return np.where(settled | np.logical_and.reduce(sure, op.axes), 0.0, 1.0)
+
+
+@rule(t.ArgFold)
+def _(op: t.ArgFold, v: Val) -> Val:
+    r = oracle.apply(op, [v.x])
+    if not v.x.size:
+        return Val(r)
+    # Which index a row with NaN gives is not said.
+    lost = np.isnan(v.x).any(op.axis) if v.x.dtype.kind == "f" else np.zeros(r.shape, bool)
+    if v.exact:
+        return Val(r, np.where(lost, np.inf, 0.0) if lost.any() else 0.0)
+    sign = 1.0 if op.fn == "max" else -1.0
+    low, high = sign * v.x - v.e, sign * v.x + v.e
+    need = np.where(lost, -np.inf, low.max(op.axis))
+    choice = Choice(op.axis, np.nan_to_num(low, nan=0.0), np.nan_to_num(high, nan=0.0), need, np.full(need.shape, np.inf))
+    several = np.add.reduce(high >= np.expand_dims(need, op.axis), op.axis) > 1
+    return Val(r, np.where(several | lost, np.inf, 0.0), choice)
+
+
+@rule(t.Cumulate)
+def _(op: t.Cumulate, v: Val) -> Val:
+    r = oracle.apply(op, [v.x])
+    dtype = dtype_of(op)
+    if op.fn in ("max", "min"):
+        if v.exact:
+            return Val(r)
+        high, low = oracle.cumulate(op, v.x + v.e), oracle.cumulate(op, v.x - v.e)
+        return Val(r, np.where(high == low, 0.0, np.maximum(np.abs(high - r), np.abs(r - low))))
+    if r.dtype.kind != "f":
+        return Val(r, 0.0 if v.exact else oracle.cumulate(op, v.bound()))
+    # Each sum is of as many elements as have been seen, which is how few roundings it may pass through.
+    n = oracle.cumulate(replace(op, fn="sum"), np.ones(v.x.shape)).astype(np.int64)
+    if op.fn == "sum":
+        return _summed(dtype, r, v, n, lambda x: oracle.cumulate(op, x))
+    size = oracle.cumulate(op, np.abs(v.x) + v.e)
+    return finish(dtype, r, size - np.abs(r) + accuracy.chain(n) * accuracy.unit(dtype) * size, [])
+
+
+@rule(t.WindowFold)
+def _(op: t.WindowFold, v: Val) -> Val:
+    r = oracle.apply(op, [v.x])
+    if r.dtype.kind != "f":
+        return Val(r, 0.0 if v.exact else np.inf)
+    axes = tuple(range(v.x.ndim, 2 * v.x.ndim))
+    cut = oracle.windows(op, v.x, oracle.identity(op.fn, v.x.dtype))
+    bound = 0.0 if v.exact else oracle.windows(op, v.bound(), 0.0)
+    flat = t.Fold(op.fn, Arg("window", t.TensorType(cut.shape, dtype_of(op))), axes)
+    return RULES[t.Fold](flat, Val(cut, bound))

@@ -1,0 +1,96 @@
+"""A value with a bound, and what rounding, infinities and overflow do to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from portakern.check import accuracy
+from portakern.dtypes import DTYPES
+from portakern.ir.oracle import round_to
+
+Bound = Any  # 0.0, or an array of the value's shape
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The index ``c`` along ``axis`` of an array is right where ``high[c] >= need`` and ``low[c] <= allow``."""
+
+    axis: int
+    low: np.ndarray
+    high: np.ndarray
+    need: np.ndarray
+    allow: np.ndarray
+
+
+@dataclass(frozen=True)
+class Val:
+    """An exact value and how far a correct kernel may be from it; ``choice`` where it is one of several indices."""
+
+    x: np.ndarray
+    e: Bound = 0.0
+    choice: Choice | None = None
+
+    @property
+    def exact(self) -> bool:
+        return isinstance(self.e, float) and self.e == 0.0
+
+    def bound(self) -> np.ndarray:
+        return np.broadcast_to(self.e, self.x.shape)
+
+
+def finish(dtype: str, r: np.ndarray, spread: Bound, operands: Sequence[Val], ulps: float = 0.5, floor: Bound = 0.0) -> Val:
+    """The value ``r`` of an operation with what its operands' bounds do to it (``spread``) and its own rounding."""
+    if r.dtype.kind != "f":
+        return Val(r, spread)
+    size = np.abs(r)
+    tiny, u = accuracy.smallest_normal(dtype), accuracy.unit(dtype)
+    settled = np.asarray(spread) == 0  # else what is rounded may be a neighbour of r, and not representable where r is
+    own = 2 * ulps * u * size + tiny
+    if ulps == 0.5:  # rounded correctly: exact where the result can be represented
+        held = r if dtype == "f64" else round_to(r, "f32")
+        own = np.where(settled & (held == r) & ((size >= tiny) | (size == 0)), 0.0, own)
+    if DTYPES[dtype].bits < 32:  # may be narrowed to its dtype, or kept in f32
+        kind = DTYPES[dtype]
+        own = own + np.where(settled & (round_to(r, dtype) == r), 0.0, kind.rounding * size + kind.smallest / 2)
+    e = own + spread + floor if ulps != 0.5 or not isinstance(floor, float) else own + spread
+    return extremes(dtype, r, e, operands)
+
+
+def extremes(dtype: str, r: np.ndarray, e: np.ndarray, operands: Sequence[Val]) -> Val:
+    """Infinities, NaN and overflow: certain ones must match, uncertain ones have no bound."""
+    if not r.size:
+        return Val(r)
+    top = accuracy.largest(dtype)
+    if float(np.max(np.abs(r) + e)) < top:  # false for NaN too
+        return Val(r) if not e.any() else Val(r, e)
+    doubtful = np.zeros(r.shape, bool)
+    for v in operands:
+        if not v.exact:
+            doubtful |= np.broadcast_to(np.isinf(v.e) if v.e.shape == r.shape else np.isinf(v.e).any(), r.shape)
+    e = np.where(np.isnan(e), np.inf, e)
+    e = np.where(np.isfinite(r), e, np.where(doubtful, np.inf, 0.0))
+    over = np.isfinite(r) & (np.abs(r) + e >= top)
+    if DTYPES[dtype].bits >= 32 or dtype == "bf16":
+        certain = over & (np.abs(r) - e > top * (1 + 2 * DTYPES[dtype].rounding))
+        r = np.where(certain, np.copysign(np.inf, r), r)
+        e = np.where(certain, 0.0, np.where(over, np.inf, e))
+    else:  # f16 and f8 may be kept in f32, where they do not overflow
+        e = np.where(over, np.inf, e)
+    return Val(r, e)
+
+
+def ends(f: Callable[[np.ndarray], np.ndarray], v: Val, r: np.ndarray) -> Bound:
+    """How far the monotone ``f`` gets from ``r`` when its argument moves within its bound."""
+    if v.exact:
+        return 0.0
+    low, high = f(v.x - v.e), f(v.x + v.e)
+    spread = np.maximum(np.abs(high - r), np.abs(r - low))
+    return np.where((low == r) & (high == r), 0.0, np.where(np.isnan(spread), np.inf, spread))
+
+
+def any_inexact(*values: Val) -> bool:
+    return not all(v.exact for v in values)
