@@ -226,7 +226,8 @@ class _Shaped:
 
     def _race_key(self, arrays: Sequence[np.ndarray]) -> str:
         given = [(x.shape, str(x.dtype), digest(x.tobytes())) for x in arrays]
-        ours = [(Path(__file__).parent / f"{name}.py").read_bytes() for name in ("interpreter", "modes", "precision", "traced")]
+        names = ("interpreter", "modes", "precision", "extremes", "traced")
+        ours = [(Path(__file__).parent / f"{name}.py").read_bytes() for name in names]
         return digest("pallas races", self.source.text, self.source.entry, given, str(package_version("jax")), *ours)
 
 

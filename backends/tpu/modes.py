@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from .extremes import with_nan
 from .findings import Finding
 from .precision import rounded
 from .traced import Call, Scope, rewritten, trace
@@ -71,7 +72,7 @@ class Interpretation:
 
         self.mode = mode
         with _on_cpu():
-            jaxpr, self.roundings = rounded(rewritten(trace(function, arguments, parameters(mode)), _in_order))
+            jaxpr, self.roundings = rounded(with_nan(rewritten(trace(function, arguments, parameters(mode)), _in_order)))
         self._function = jax.jit(jaxpr_as_fun(jaxpr))
 
     @property

@@ -14,7 +14,7 @@ from tests.tpu.helpers import buffers, error, inputs64, language, programs, refe
 from tests.tpu.programs import all_programs
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-pytest.importorskip("jax")
+jax = pytest.importorskip("jax")
 
 OPEN = ({"M": 37, "N": 300}, {"M": 1, "N": 3}, {"M": 0, "N": 7}, {"M": 4, "N": 0})
 
@@ -118,3 +118,25 @@ def test_calling_with_arrays() -> None:
     x = np.random.default_rng(0).standard_normal((37, 1000)).astype(np.float32)
     result = executable.call([x], {})
     assert isinstance(result, np.ndarray) and error(result, reference("softmax")({"x": x.astype(float)})) < 1e-6
+
+
+@pytest.mark.parametrize("rows", [8, 40])
+def test_maxima_keep_a_nan(rows: int) -> None:
+    """XLA's CPU loses it where there are more than a few rows (f32[40, 128]); jax and a TPU do not."""
+    import jax.numpy as jnp
+    from jax.experimental import pallas as pl
+    from portakern.backends.tpu.modes import Interpretation
+
+    def kernel(x_ref: Any, high_ref: Any, low_ref: Any) -> None:
+        high_ref[...] = jnp.max(x_ref[...], axis=1, keepdims=True)
+        low_ref[...] = jnp.min(x_ref[...], axis=1, keepdims=True)
+
+    def extremes(x: Any) -> Any:
+        return pl.pallas_call(kernel, out_shape=[jax.ShapeDtypeStruct((rows, 1), jnp.float32)] * 2)(x)
+
+    x = np.random.default_rng(0).standard_normal((rows, 128)).astype(np.float32)
+    x[rows - 2, 5], x[1, 7] = np.nan, np.inf
+    for mode in ("plain", "memory"):
+        high, low = Interpretation(extremes, [x], mode).run([x]).results
+        assert np.isnan(high).nonzero()[0].tolist() == np.isnan(low).nonzero()[0].tolist() == [rows - 2]
+        assert high[1] == np.inf and low[0] == x[0].min()
