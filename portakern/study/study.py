@@ -134,6 +134,7 @@ class Runner:
         step = "emit_row" if self.goal == "emitted" else "build"
         self._to_time: list[Task] = []
         self._alone: set[int] = set()
+        self._died: dict[tuple[int, str], str] = {}
         first = [self._task(i, step, (w,), self.build_limit_s) for i, w in enumerate(works)]
         self._perform(first, min(self.jobs, len(works)))
         self._perform(self._to_time, 1)
@@ -199,6 +200,8 @@ class Runner:
     def _after_crash(self, index: int, step: str, error: PortakernError) -> list[Task]:
         """A worker that died while compiling took the row's source along: emit again, in a worker that only emits."""
         row = self._made[index].row if index in self._made else self._works[index].row
+        if (again := self._once_more(index, step, error)) is not None:
+            return [again]
         error = explain(error, self._works[index], step)
         if step == "build":
             self._made[index] = Made(row.failed(error))
@@ -208,6 +211,20 @@ class Runner:
         if step == "time" and (again := self._without_peers(index, error)) is not None:
             return [again]
         return self._finish(index, row.failed(error))
+
+    def _once_more(self, index: int, step: str, error: PortakernError) -> Task | None:
+        """The task again where a compiler or simulator died by a signal for the first time; ``None`` elsewhere.
+
+        Such tools crash now and then where the same call succeeds a moment later.  A kernel that runs on the machine itself
+        crashes for reasons of its own, and who was killed has met a limit.
+        """
+        signal = getattr(error, "signal", "")
+        native = step == "check" and self._made[index].runner == "runtime"
+        if not signal or signal == "SIGKILL" or native or step not in ("build", "check") or (index, step) in self._died:
+            return None
+        self._died[index, step] = signal
+        args = (self._works[index],) if step == "build" else (self._works[index], self._made[index])
+        return self._task(index, step, args, self.build_limit_s if step == "build" else self.check_limit_s)
 
     def _without_peers(self, index: int, error: PortakernError) -> Task | None:
         """Timing once more and without peers, one of which may have taken the process down; ``None`` if there were none."""
@@ -220,6 +237,10 @@ class Runner:
         return replace(task, job=replace(task.job, kwargs=kwargs))
 
     def _finish(self, index: int, row: Row) -> list[Task]:
+        died = [f"{_STEP_WORDS[step]} ended its process by {signal} at first" for (i, step), signal in self._died.items()
+                if i == index]  # fmt: skip
+        if died and row.method:
+            row = row.but(method="; ".join([row.method, *died]))
         self._rows[index] = row = row.but(environment=environment())
         if self.sink is not None:
             self.sink(row)
