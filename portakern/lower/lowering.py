@@ -8,7 +8,7 @@ from portakern.backend import Missing, Target
 from portakern.errors import LoweringError, MissingRuleError, ScheduleError
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
-from portakern.ir.core import Arg
+from portakern.ir.core import Arg, Op
 from portakern.ir.program import Array, ArrayFacts, Program, verify_program
 from portakern.ir.schedule import LOWERED_OPTIONS, Nest, Schedule, Value, override
 from portakern.lower.attention import lower_attention
@@ -25,13 +25,33 @@ from portakern.lower.split import Stage, program_of, stages
 LOWERED = (tt.Literal, tt.DimSize, tt.Iota, tt.Map, tt.Convert, tt.BitConvert, tt.Expand, tt.Reshape, tt.Transpose,
            tt.Slice, tt.Flip, tt.Fold, tt.Cumulate, tt.Contract)
 
+INSTEAD: Mapping[type[Op], str] = {
+    tt.Convolve: "for each element of the window, add a product of a slice of x, as pk.einsum('nhwc,co->nhwo', "
+                 "x[:, i:h + i, j:w + j], k[i, j], dtype=pk.f32); pad x outside",
+    tt.WindowFold: "windows that follow each other: x as [N, H, 2, W, 2, C] and a reduction over the 2s; that overlap: "
+                   "pk.maximum of slices; pad x outside",
+    tt.Gather: "a product with pk.cast(indices[:, None] == pk.arange(n)[None, :], x.dtype); pk.take_along where one index "
+               "goes with each row",
+    tt.Concat: "give the pieces as outputs of their own",
+    tt.PadWith: "pad outside of the operator, or slice where the pad would be",
+    tt.Sort: "for the largest few: pk.argmax, then again on pk.where(pk.arange(n) == found, -inf, x)",
+    tt.Scatter: "sum pk.where(indices[:, None] == pk.arange(n)[None, :], updates, 0) over the updates",
+}
+"""What to write in place of operations that no family lowers."""
+
 Facts = Mapping[str, ArrayFacts]
 
 
 def unsupported(program: tt.TensorProgram) -> list[Missing]:
     """Every operation of ``program`` that no family lowers, with the operator's line."""
-    return [Missing(f"no lowering of {op.mnemonic()} yet", str(op.loc or "")) for op in program.body.ops
+    return [Missing(f"no lowering of {op.mnemonic()} yet", str(op.loc or ""), INSTEAD.get(type(op), ""))
+            for op in program.body.ops
             if not isinstance(op, LOWERED) and op.mnemonic() not in ("give", "result")]
+
+
+def _said(missing: Missing) -> str:
+    where, instead = missing.where and f" ({missing.where})", missing.alternative and f"; instead: {missing.alternative}"
+    return f"{missing.what}{where}{instead}"
 
 
 def lower(program: tt.TensorProgram, target: Target, overrides: Mapping[str, Value] | None = None,
@@ -80,7 +100,7 @@ def lower_with(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tu
     missing = unsupported(simplified)
     if missing:
         raise MissingRuleError(f"{program.name} cannot be lowered",
-                               missing=tuple(f"{m.what} ({m.where})" if m.where else m.what for m in missing))
+                               missing=tuple(map(_said, missing)))
     scalars = frozenset(a.name for a in program.args if not tt.tensor_type(a).shape)
     hints = {a: tuple(n.lower() for n in dims) for a, dims in (names or {}).items()}
     arrays = _arrays(program, scalars, facts)
