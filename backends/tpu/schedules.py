@@ -20,6 +20,8 @@ SUBLANES, LANES = 8, 128
 
 OPTIONS: Mapping[str, str] = {
     "vmem_mb": "VMEM a kernel may use, in MiB (0: as much as its blocks and values may need)",
+    "piece": "attention: rows of a block that are computed at a time, while the scores of the next ones are under way (0: all)",
+    "split": "attention: 1: tiles of keys that every row of a block sees whole are walked without the mask",
 }
 
 ELEMENTS = 512 * 1024
@@ -80,6 +82,9 @@ def _elementwise(nest: Nest, device: Device) -> Iterable[Tiles]:
 
 def _transpose(nest: Nest, device: Device) -> Iterable[Tiles]:
     pair = [a for a in nest.axes if a.role in ("source", "target")] or list(nest.axes[-2:])
+    if len(pair) < 2:
+        yield from _elementwise(nest, device)
+        return
     for rows, columns in ((512, 1024), (1024, 512), (512, 512), (1024, 1024), (256, 512), (256, 256), (128, 128)):
         yield {a.name: _fit(a, size, LANES) for a, size in zip(pair, (rows, columns), strict=True)}
 
