@@ -15,6 +15,9 @@ WARPGROUP = 128
 
 PANEL_BYTES = 64 * 64 * 2
 
+PRODUCT_DEPTH = 16
+"""Of the contracted axis, in one wgmma of 16-bit operands."""
+
 
 @dataclass(frozen=True)
 class Feed:
@@ -136,6 +139,16 @@ class PipelinePlan(CudaKernelPlan):
         assert self.loop is not None
         return next(s for s in self.loop.body if isinstance(s, p.Dot))
 
+    @property
+    def left(self) -> int:
+        """How much of the contracted axis the last step multiplies, in whole products of 16; 0 where it is a step like all
+        others, or where that is not known when the text is written."""
+        assert self.loop is not None
+        if self.loop.begin != "0" or not self.loop.end.isdigit():
+            return 0
+        left = -(-(int(self.loop.end) % self.loop.step) // PRODUCT_DEPTH) * PRODUCT_DEPTH
+        return left % self.loop.step
+
     def __str__(self) -> str:
         assert self.loop is not None
         params = ", ".join(f"{q.name}: {q.dtype}{'' if q.role != 'array' else '*'}" for q in self.params)
@@ -156,6 +169,7 @@ class PipelinePlan(CudaKernelPlan):
         producer = [*map(str, self.limits), f"for each {over}: wait until the slot is empty", *(f"    {f}" for f in self.feeds)]
         consumers = [*map(str, self.before), f"for each {over}: wait until the slot is full", f"    start {self.dot}",
                      "    give the slot of the step before back once its product is complete",
+                     *([f"    the last step has {self.left} of {self.loop.step}"] if self.left else []),
                      *map(str, self.after)]  # fmt: skip
         lines = [*head, "    producer, for each tile", *_indent(producer), "    consumers, for each tile", *_indent(consumers)]
         return "\n".join(lines) + "\n"

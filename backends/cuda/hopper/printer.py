@@ -86,16 +86,11 @@ def _producer(printer: Printer, k: PipelinePlan) -> list[str]:
 
 
 def _consumers(printer: Printer, k: PipelinePlan) -> list[str]:
-    dot, early = k.dot, _early(k)
-    step = [
-        "const int slot = pipe.arrived();",
-        f"pk::start_dot({dot.acc}, {printer.operand(dot.a)}, {printer.operand(dot.b)});",
-        "pipe.release_previous();  // its product is complete, this one goes on",
-    ]
+    early = _early(k)
     tile = [
         *_places(k),
         *printer.statements(k.before),
-        *_for_steps(k, step),
+        *_multiplied(printer, k),
         *printer.statements(early),
         "pipe.finish();  // while the producer fetches the next tile",
         *printer.statements([s for s in k.after if s not in early]),
@@ -105,6 +100,25 @@ def _consumers(printer: Printer, k: PipelinePlan) -> list[str]:
     registers = [f"pk::take_registers<{REGISTERS[k.warps][1]}>();"] if k.warps in REGISTERS else []
     what = "two warpgroups multiply, each half of the tile" if groups == 2 else "one warpgroup multiplies"
     return ["} else {", f"    // The consumers: {what}.", *indented([*registers, *box, *_for_tiles(tile), *done]), "}"]
+
+
+def _multiplied(printer: Printer, k: PipelinePlan) -> list[str]:
+    """The consumers' walk. Where a last step has less of the contracted axis, it multiplies no more than that."""
+    s, left = k.loop, k.left
+    assert s is not None
+    if not left:
+        return _for_steps(k, _step(printer, k))
+    whole = int(s.end) // s.step * s.step
+    last = ["{  // the last step: what is left of " + s.var.removesuffix("0"), *indented(_step(printer, k, f"<{left}>")), "}"]
+    return [*(_for_steps(replace(k, loop=replace(s, end=str(whole))), _step(printer, k)) if whole else []), *last]
+
+
+def _step(printer: Printer, k: PipelinePlan, deep: str = "") -> list[str]:
+    return [
+        "const int slot = pipe.arrived();",
+        f"pk::start_dot{deep}({k.dot.acc}, {printer.operand(k.dot.a)}, {printer.operand(k.dot.b)});",
+        "pipe.release_previous();  // its product is complete, this one goes on",
+    ]
 
 
 def _early(k: PipelinePlan) -> list[p.Statement]:

@@ -48,9 +48,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) matmul_bias(
             const int64_t n0 = tile.col * 128;  // first of 128 coordinates along n
             const int32_t n_left = pk::left(136, n0);  // the last tile along n may reach past the end
             auto acc = pk::fill<float, Acc>(0.0f);
-            for (int64_t k0 = 0; k0 < 72; k0 += 64) {
+            for (int64_t k0 = 0; k0 < 64; k0 += 64) {
                 const int slot = pipe.arrived();
                 pk::start_dot(acc, a_shared[slot], w_shared[slot]);
+                pipe.release_previous();  // its product is complete, this one goes on
+            }
+            {  // the last step: what is left of k
+                const int slot = pipe.arrived();
+                pk::start_dot<16>(acc, a_shared[slot], w_shared[slot]);
                 pipe.release_previous();  // its product is complete, this one goes on
             }
             auto bias_tile = pk::load<pk::ColOf<Acc>, pk::Aligned>(bias + n0, 1, n_left);

@@ -57,16 +57,18 @@ template <class S> struct Stored<Transposed<S>> {
 };
 
 /// Starts acc += a b on the matrix unit of the warpgroup, with both operands in shared memory, each stored either way. `acc`
-/// and the operands are left alone until the product is complete (ptx::wgmma_wait).
-template <int R, int C, int Warps, class E, class A, class B>
+/// and the operands are left alone until the product is complete (ptx::wgmma_wait). With `Deep`, only the first so many of k
+/// take part.
+template <int Deep = 0, int R, int C, int Warps, class E, class A, class B>
 PK_DEVICE void start_dot(Tile<float, WarpgroupAccumulator<R, C, Warps, E>>& acc, const A& a, const B& b) {
     using L = WarpgroupAccumulator<R, C, Warps, E>;
     static_assert(A::rows == R && B::cols == C && A::cols == B::rows && A::cols % 16 == 0, "sizes do not match");
-    constexpr int turn_a = Stored<A>::transposed, turn_b = !Stored<B>::transposed;
+    static_assert(Deep % 16 == 0 && Deep <= A::cols, "a wgmma takes 16 of k");
+    constexpr int turn_a = Stored<A>::transposed, turn_b = !Stored<B>::transposed, deep = Deep ? Deep : A::cols;
     const int m = L::warp_row(thread()) / 64 * 64, n = L::warp_col(thread());
     ptx::wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < A::cols; k += 16)
+    for (int k = 0; k < deep; k += 16)
 #pragma unroll
         for (int r = 0; r < L::repeats; ++r)
 #pragma unroll
