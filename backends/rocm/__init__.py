@@ -8,7 +8,7 @@ from portakern.backend import Backend, Language, Machine
 
 from .adopt import CONVENTION, adopt
 from .bare import bare
-from .cost.estimator import CdnaEstimator
+from .cost.estimator import AmdEstimator
 from .emitter import OPTIONS, HipEmitter
 from .interpreter import HipInterpreter
 from .machine.simulator import AmdMachine
@@ -34,6 +34,6 @@ HIP = Language(
     bare=bare,
 )
 
-CODE_OBJECTS = Machine("hsaco", HIP.targets, simulator=AmdMachine(), estimator=CdnaEstimator())
+CODE_OBJECTS = Machine("hsaco", HIP.targets, simulator=AmdMachine(), estimator=AmdEstimator())
 
 backend = Backend("rocm", (HIP,), Path(__file__).parent / "devices", machines=(CODE_OBJECTS,))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from portakern.backends.rocm.cost.estimator import CdnaEstimator
+from portakern.backends.rocm.cost.estimator import AmdEstimator
 
 from portakern.backend import Estimate
 from portakern.errors import PortakernError
@@ -35,24 +36,24 @@ def estimated(name: str, target: str, schedule: tuple = (), **dims: int) -> Esti
     assert made.source is not None and made.row.error is None, made.row.error
     binary = steps.cached_binary(made.binary_key)
     assert binary is not None
-    return CdnaEstimator().estimate(made.source, binary, job_of(made.source, binary, {}), None)
+    return AmdEstimator().estimate(made.source, binary, job_of(made.source, binary, {}), None)
 
 
 def kernel(e: Estimate, number: int = 0) -> dict:
     return e.details["kernels"][number]
 
 
-@pytest.mark.parametrize("target", ["hip:gfx90a", "hip:gfx942", "hip:gfx950"])
+@pytest.mark.parametrize("target", ["hip:gfx90a", "hip:gfx942", "hip:gfx950", "hip:gfx1100", "hip:gfx1201"])
 def test_a_product_of_matrices_has_its_loop_and_its_bytes(target: str):
     m = n = k = 1024
     found = kernel(estimated("matmul", target, M=m, N=n, K=k))
     loop = found["loops"][0]
     assert loop["matrix_flops"] > 0 and loop["rounds"] > 4 and 0 < loop["matrix_share"] <= 1
-    waves = found["threads"] // 64
+    waves = found["threads"] // (32 if "gfx1" in target else 64)
     inside = loop["rounds"] * loop["matrix_flops"] * waves * found["blocks"]
     assert 0.8 * 2 * m * n * k <= inside <= 2 * m * n * k, "the loop does nearly all the arithmetic, and no more than there is"
     sizes = 2 * (m * k + k * n)
-    assert sizes <= found["bytes"]["memory"] * 1.01 and found["bytes"]["l2"] >= found["bytes"]["last_level"] >= sizes * 0.99
+    assert sizes <= found["bytes"]["memory"] * 1.05 and found["bytes"]["l2"] >= found["bytes"]["last_level"] >= sizes * 0.95
     assert found["bytes"]["written"] == 2 * m * n and found["bytes"]["addresses_known"] == 1.0
 
 
@@ -92,21 +93,39 @@ def test_a_report_says_what_it_is():
     text = "\n".join(e.report)
     for said in ("us on AMD Instinct MI300X (estimate)", "limited by", "rounds of", "bank conflicts", "asked of L2"):
         assert said in text, text
-    assert (e.model, e.version) == ("cdna", CdnaEstimator.version) and "bound" in e.confidence
+    assert (e.model, e.version) == ("amd", AmdEstimator.version) and "bound" in e.confidence
 
 
-def test_rdna_is_not_estimated_and_says_so():
-    found = CdnaEstimator().available(registry().target("hip:gfx1100"))
-    assert not found and "gfx1100" in found.detail
-    row = Runner("compared", 1).run([work_of("add_relu", "hip:gfx1100", M=4, N=64)]).rows[0]
-    assert row.estimate is None and row.error is None
+def test_a_target_without_a_model_says_so():
+    target = registry().target("hip:gfx1100")
+    found = AmdEstimator().available(replace(target, device=replace(target.device, isa="gfx1030")))
+    assert not found and "gfx1030" in found.detail
+
+
+@pytest.mark.parametrize("target", ["hip:gfx1100", "hip:gfx1201"])
+def test_rdna_ranks_tiles_by_its_matrix_instructions(target: str):
+    """At 4096 small tiles are slower than 128 x 128, which rocBLAS takes (tinygrad, issue 5569)."""
+    sizes = {"M": 4096, "N": 4096, "K": 4096}
+    found = {t: estimated("matmul", target, (("m", t), ("n", t), ("k", 32), ("warps", w)), **sizes)
+             for t, w in ((128, 4), (32, 2))}  # fmt: skip
+    assert found[128].us < found[32].us
+    loop = kernel(found[128])["loops"][0]
+    assert loop["matrix_share"] > 0.6 and loop["instructions"]["matrix cores"] > 0
+
+
+@pytest.mark.parametrize("target", ["hip:gfx1100", "hip:gfx1201"])
+def test_rows_of_rdna_have_an_estimate(target: str):
+    row = Runner("compared", 1).run([work_of("softmax", target, M=4096, N=4096)]).rows[0]
+    assert row.estimate is not None and row.estimate["model"] == "amd", row.method
+    found = kernel_of(row.estimate)
+    assert found["bytes"]["addresses_known"] == 1.0 and found["bytes"]["memory"] == pytest.approx(2 * 4096**2, rel=0.01)
 
 
 def test_triton_gets_the_model_through_the_registry():
     pytest.importorskip("triton")
     work = work_of("softmax", "triton:gfx942", M=64, N=512)
     row = Runner("compared", 1).run([work]).rows[0]
-    assert row.estimate is not None and row.estimate["model"] == "cdna", row.method
+    assert row.estimate is not None and row.estimate["model"] == "amd", row.method
     assert kernel_of(row.estimate)["product"] == "mi300x"
 
 
@@ -120,8 +139,8 @@ def test_what_the_model_does_not_know_costs_the_estimate_and_not_the_row(monkeyp
     def refuses(*_: object) -> Estimate:
         raise PortakernError("unknown-instruction", "the cost model does not know the instruction v_dream")
 
-    monkeypatch.setattr(CdnaEstimator, "version", "of this test")
-    monkeypatch.setattr(CdnaEstimator, "estimate", refuses)
+    monkeypatch.setattr(AmdEstimator, "version", "of this test")
+    monkeypatch.setattr(AmdEstimator, "estimate", refuses)
     made = steps.build(work, estimate=True)
     assert made.row.error is None and made.row.evidence == "compiled" and made.row.estimate is None
     assert "no estimate: the cost model does not know the instruction v_dream" in (made.row.method or "")
@@ -134,10 +153,10 @@ def test_an_estimate_is_kept_by_the_version_of_the_model(monkeypatch: pytest.Mon
         count.append(1)
         return Estimate(1.0, "nothing", "test", "1", "none")
 
-    monkeypatch.setattr(CdnaEstimator, "estimate", counts)
+    monkeypatch.setattr(AmdEstimator, "estimate", counts)
     fresh = uuid.uuid4().hex
     for version in ("1", "1", "2"):
-        monkeypatch.setattr(CdnaEstimator, "version", f"{fresh} {version}")
+        monkeypatch.setattr(AmdEstimator, "version", f"{fresh} {version}")
         steps.build(work, estimate=True)
     assert len(count) == 2, "once for each version"
 

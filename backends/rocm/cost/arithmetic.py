@@ -190,6 +190,9 @@ SCALAR64: dict[str, Operation] = {
     "s_orn2_b64": lambda a, b: a | ~b,
     "s_nor_b64": lambda a, b: ~(a | b),
     "s_not_b64": lambda a: ~a,
+    "s_add_nc_u64": lambda a, b: a + b,
+    "s_sub_nc_u64": lambda a, b: a - b,
+    "s_mul_u64": lambda a, b: a * b,
 }
 
 COMPARE: dict[str, Callable[[Value, Value], Value]] = {

@@ -16,12 +16,12 @@ from portakern.ir.tile import BufferType
 if TYPE_CHECKING:
     from .model import KernelCost
 
-MODELLED = ("gfx90a", "gfx942", "gfx950")
-VERSION = "5"
+MODELLED = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
+VERSION = "6"
 """Raised whenever the same code would be priced otherwise."""
 
 
-class CdnaEstimator:
+class AmdEstimator:
     """For every language that is compiled to code objects."""
 
     version = VERSION
@@ -29,7 +29,7 @@ class CdnaEstimator:
     def available(self, target: Target) -> Availability:
         if target.device.isa not in MODELLED:
             return Availability(False, f"the cost model knows {', '.join(MODELLED)}, not {target.device.isa}")
-        return Availability(True, f"CDNA cost model {VERSION}")
+        return Availability(True, f"AMD cost model {VERSION}")
 
     def estimate(self, source: Source, binary: Binary, job: Job, program: Program | None) -> Estimate:
         from .model import price  # with numpy: a manifest is imported on every start
@@ -47,7 +47,7 @@ def estimate_of(found: list[KernelCost]) -> Estimate:
     return Estimate(
         us,
         longest.limiter if longest is not None else "nothing is launched",
-        "cdna",
+        "amd",
         VERSION,
         "a bound for ranking: no launch overhead, no clock reduction, no contention beyond the modelled",
         tuple(x for c in found for x in lines(c)),

@@ -1,7 +1,8 @@
 """What a wave finds when it starts: its arguments in memory, scalars in registers, and the numbers of its lanes.
 
 LLVM, "User Guide for AMDGPU Backend", "Initial Kernel Execution State": user scalars in the order of the descriptor's
-directives, preloaded arguments, then workgroup numbers; lane numbers packed into ``v0`` by 10 bits.
+directives, preloaded arguments, then workgroup numbers (gfx12: in trap temporaries); lane numbers packed into ``v0`` by
+10 bits.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from portakern.backend import Argument, Dispatch
 from portakern.errors import PortakernError
 
 from ..codeobject import CodeObject
-from .values import LANES, Start
+from .generation import Generation
+from .values import TTMP, Start
 
 ARGUMENTS = 0x7000_0000_0000
 DISPATCH = 0x7100_0000_0000
@@ -92,7 +94,9 @@ def _hidden(kind: str, dispatch: Dispatch) -> int:
     return 3 if kind == "hidden_grid_dims" else 0
 
 
-def start_of(dispatch: Dispatch, descriptor: Mapping[str, int], arguments: bytes, block: int, wave: int) -> Start:
+def start_of(
+    dispatch: Dispatch, descriptor: Mapping[str, int], arguments: bytes, block: int, wave: int, of: Generation
+) -> Start:
     """The start of wave number ``wave`` of workgroup number ``block`` (counted along x first)."""
     scalars: list[int | None] = []
     for name, count in _USER:
@@ -108,21 +112,26 @@ def start_of(dispatch: Dispatch, descriptor: Mapping[str, int], arguments: bytes
     for n in range(first, first + length):
         word = arguments[4 * n : 4 * n + 4]
         scalars.append(int.from_bytes(word, "little") if len(word) == 4 else None)
+    scalars += [0] * (descriptor.get("user_sgpr_count", 0) - len(scalars))  # gfx11: nothing is in those before the numbers
     gx, gy, _ = dispatch.grid
-    for axis, number in enumerate((block % gx, block // gx % gy, block // (gx * gy))):
+    numbers = (block % gx, block // gx % gy, block // (gx * gy))
+    if of.loads == "loadcnt":
+        temporaries = {TTMP + 9: numbers[0], TTMP + 7: numbers[1] | numbers[2] << 16}
+        return Start(tuple(scalars), _items(dispatch, wave, of.lanes), ARGUMENTS, arguments, temporaries)
+    for axis, number in enumerate(numbers):
         if descriptor.get(f"system_sgpr_workgroup_id_{'xyz'[axis]}", 1 if axis == 0 else 0):
             scalars.append(number)
-    return Start(tuple(scalars), _items(dispatch, wave), ARGUMENTS, arguments)
+    return Start(tuple(scalars), _items(dispatch, wave, of.lanes), ARGUMENTS, arguments)
 
 
-def _items(dispatch: Dispatch, wave: int) -> np.ndarray:
+def _items(dispatch: Dispatch, wave: int, lanes: int) -> np.ndarray:
     """Lane numbers packed as gfx90a and later give them."""
     bx, by, _ = dispatch.block
-    n = wave * LANES + np.arange(LANES)
+    n = wave * lanes + np.arange(lanes)
     x, y, z = n % bx, n // bx % by, n // (bx * by)
     return x | y << 10 | z << 20
 
 
-def waves_of(dispatch: Dispatch) -> int:
+def waves_of(dispatch: Dispatch, lanes: int) -> int:
     bx, by, bz = dispatch.block
-    return -(-bx * by * bz // LANES)
+    return -(-bx * by * bz // lanes)

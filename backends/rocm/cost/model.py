@@ -17,6 +17,7 @@ from portakern.errors import PortakernError
 from ..codeobject import CodeObject, KernelUse
 from ..machine.assembly import Assembly, parse
 from ..occupancy import Occupancy, occupancy
+from .generation import generation
 from .instructions import Cost, Unit, cost_of
 from .launch import arguments_of, start_of, waves_of
 from .loops import KEPT, STEADY, Loop, Run, Short, loops_of, shorten, stretched
@@ -106,6 +107,12 @@ class KernelCost:
 WAITS = {
     "vmcnt": "waits for loads (vmcnt)",
     "lgkmcnt": "waits for LDS and scalar loads (lgkmcnt)",
+    "vscnt": "waits for stores (vscnt)",
+    "loadcnt": "waits for loads (loadcnt)",
+    "storecnt": "waits for stores (storecnt)",
+    "dscnt": "waits for LDS (dscnt)",
+    "kmcnt": "waits for scalar loads (kmcnt)",
+    "dependency": "results of vector instructions just before",
     "s_barrier": "waits at barriers",
     "s_nop": "wait states between dependent instructions",
     "issue": "instructions other than arithmetic",
@@ -117,7 +124,7 @@ class Kernel:
     """A kernel's code with what each instruction costs.  Raises :class:`PortakernError` naming an unknown instruction."""
 
     def __init__(self, dispatch: Dispatch, isa: str) -> None:
-        self.dispatch, self.isa = dispatch, isa
+        self.dispatch, self.isa, self.of = dispatch, isa, generation(isa)
         self.code: Assembly = parse(dispatch.assembly)
         if dispatch.kernel not in self.code.labels:
             raise PortakernError("assembly", f"the assembly holds no kernel {dispatch.kernel}")
@@ -127,6 +134,8 @@ class Kernel:
             cost_of(i, isa) if self.first <= n < end else None for n, i in enumerate(self.code.instructions)
         ]
         self.descriptor = self.code.kernels[dispatch.kernel].descriptor
+        if self.of.rdna and not self.descriptor.get("wavefront_size32", 1):
+            raise PortakernError("not-modelled", f"{dispatch.kernel} has waves of 64 lanes, without a model on {isa}")
         self.arguments = arguments_of(dispatch)
         self._traces: dict[tuple[int, int], Trace] = {}
 
@@ -136,7 +145,7 @@ class Kernel:
 
     @cached_property
     def waves(self) -> int:
-        return waves_of(self.dispatch)
+        return waves_of(self.dispatch, self.of.lanes)
 
     def trace(self, block: int, wave: int) -> Trace:
         """All of a wave."""
@@ -146,7 +155,7 @@ class Kernel:
         return self._traces[key]
 
     def _wave(self, block: int, wave: int, lds: bool = True) -> Wave:
-        start = start_of(self.dispatch, self.descriptor, self.arguments, block, wave)
+        start = start_of(self.dispatch, self.descriptor, self.arguments, block, wave, self.of)
         return Wave(self.code, self.costs, self.first, start, lds)
 
     def beginning(self, block: int, header: int, rounds: int) -> Trace:
@@ -172,13 +181,13 @@ def price(dispatch: Dispatch, device: Device, footprint: float = 0.0) -> KernelC
     shared = use.shared_bytes + dispatch.shared_bytes
     fits = occupancy(device, threads, use.registers, use.scalars, shared)
     if fits.blocks == 0:
-        raise PortakernError("does-not-fit", f"a workgroup of {dispatch.kernel} does not fit on a compute unit: {fits.limiter}")
+        raise PortakernError("does-not-fit", f"a workgroup of {dispatch.kernel} does not fit: {fits.limiter}")
     units = device.count("units")
     resident = max(1, min(fits.blocks, -(-kernel.blocks // units)))
     block, scale = _typical(kernel)
     hottest = _hottest(kernel, block)
     shares = _shares(kernel, device, resident, hottest)
-    wave = loaded(kernel.trace(block, 0), kernel.costs, device.count("cache_line"))
+    wave = loaded(kernel.trace(block, 0), kernel.costs, device.count("cache_line"), kernel.of.lanes)
     moved = traffic(
         wave,
         kernel.waves,
@@ -259,7 +268,7 @@ def _shares(kernel: Kernel, device: Device, resident: int, hottest: Loop | None)
         trace = (
             kernel.beginning(block, hottest.header, ALIKE) if hottest is not None else kernel._wave(block, 0, False).run(SHORT)
         )
-        sets.append((block, loaded(trace, kernel.costs, device.count("cache_line")).lines))
+        sets.append((block, loaded(trace, kernel.costs, device.count("cache_line"), kernel.of.lanes).lines))
     return reuse(sets, device.count("dies", 1))
 
 
@@ -299,6 +308,8 @@ class _Board:
         every = [(b, w) for b in range(resident) for w in range(kernel.waves)]
         mine = [(b, w) for n, (b, w) in enumerate(every) if n % device.count("simds_per_unit") == 0]
         self.on_simd = len(mine)
+        near = device.count("simds_per_cu", device.count("simds_per_unit"))  # SIMDs with one LDS and one way to memory
+        self.cus = device.count("simds_per_unit") // near
         self.shorts: dict[int, Short] = {}
         self.items: dict[int, list[Item]] = {}
         self.conflicts: dict[int, tuple[float, float]] = {}
@@ -307,8 +318,8 @@ class _Board:
             self.shorts[w] = shorten(trace, loops_of(kernel.code, kernel.costs, trace))
             self.items[w] = self._items(trace, self.shorts[w])
         store = device.value("latency_l2")
-        sharing = min(device.count("simds_per_unit"), len(every))
-        latencies = Latencies(device.value("latency_lds"), load, store, device.value("latency_scalar"), sharing)
+        sharing = min(near, -(-len(every) // self.cus))
+        latencies = Latencies(device.value("latency_lds"), load, store, device.value("latency_scalar"), sharing, kernel.of)
         self.result: Result = run([(b, self.items[w]) for b, w in mine], latencies)
         left_out, self.steady = stretched(self.shorts[0].runs, self.result.issued)
         self.cycles = self.result.cycles + left_out
@@ -333,22 +344,23 @@ class _Board:
             elif access is not None:
                 memory = self._memory_cycles(cost, access.addresses)
                 if cost.to_lds:
-                    lds = 64 * cost.bytes / self.device.value("lds_write_bytes_per_clock")
+                    lds = self.kernel.of.lanes * cost.bytes / self.device.value("lds_write_bytes_per_clock")
             found.append(Item(cost, lds, memory))
         return found
 
     def _memory_cycles(self, cost: Cost, addresses: tuple[np.ndarray, ...] | None) -> float:
-        """On the compute unit's path to its L1 and L2: addresses of 16 lanes and one line a cycle; the bytes of the lines at
-        the compute unit's share of its L2."""
+        """On the compute unit's path to its L1 and L2: addresses of 16 lanes (RDNA: of all 32) and one line a cycle; the bytes
+        of the lines at the compute unit's share of its L2."""
+        lanes = self.kernel.of.lanes
         if cost.name.startswith("scratch"):
-            return 64 * cost.bytes / self.device.value("l1_bytes_per_clock")
+            return lanes * cost.bytes / self.device.value("l1_bytes_per_clock")
         line = self.device.count("cache_line")
-        lines, active = lines_of(addresses, cost.bytes, line)
-        touched = len(lines) if lines is not None else -(-64 * cost.bytes // line)
+        lines, active = lines_of(addresses, cost.bytes, line, lanes)
+        touched = len(lines) if lines is not None else -(-lanes * cost.bytes // line)
         d = self.device
-        share = d.value("l2_bytes_per_clock") * d.value("dies", 1) / d.value("units")
+        share = d.value("l2_bytes_per_clock") * d.value("dies", 1) / (d.value("units") * self.cus)
         moved = active * cost.bytes if cost.writes else touched * line
-        return max(4.0, touched, moved / min(d.value("l1_bytes_per_clock"), share))
+        return max(float(self.kernel.of.issue), touched, moved / min(d.value("l1_bytes_per_clock"), share))
 
     # ---- reading it
 

@@ -14,6 +14,7 @@ _SHOWN = (Unit.MATRIX, Unit.VECTOR, Unit.SCALAR, Unit.LDS, Unit.VECTOR_MEMORY)
 def lines(cost: KernelCost) -> list[str]:
     """What a reader wants to know of one kernel, the bound first."""
     d, u = cost.device, cost.use
+    units = d.figure("units").unit  # CUs, or WGPs
     agprs = f" ({u.agprs} of them accumulation registers)" if u.agprs else ""
     spilled = u.vector_spills + u.scalar_spills
     spills = f", {spilled} registers spilled" if spilled else ", no spills"
@@ -21,9 +22,9 @@ def lines(cost: KernelCost) -> list[str]:
     found = [
         f"{cost.kernel}: at least {cost.us:.1f} us on {d.title or d.name} (estimate), bound by {cost.limiter}",
         f"  {cost.blocks} workgroups of {cost.threads} threads; {u.registers} registers{agprs}{spills}{scratch}, "
-        f"{cost.shared_bytes} B LDS; occupancy {cost.fits.share:.0%} ({cost.fits.blocks} workgroups a CU), "
+        f"{cost.shared_bytes} B LDS; occupancy {cost.fits.share:.0%} ({cost.fits.blocks} workgroups a {units.rstrip('s')}), "
         f"limited by {cost.fits.limiter}",
-        f"  {cost.rounds:.3g} round{'s' if cost.rounds > 1 else ''} of {d.count('units')} CUs x {cost.resident}; "
+        f"  {cost.rounds:.3g} round{'s' if cost.rounds > 1 else ''} of {d.count('units')} {units} x {cost.resident}; "
         f"{cost.cycles:.0f} cycles a round with {cost.waves} wave{'s' if cost.waves > 1 else ''} on a SIMD; "
         f"{cost.instructions} instructions a wave: {_mix(cost.mix)}",
     ]

@@ -44,15 +44,16 @@ class Loaded:
     unknown: int
 
 
-def loaded(trace: Trace, costs: Sequence[Cost | None], line: int, begin: int = 0) -> Loaded:
+def loaded(trace: Trace, costs: Sequence[Cost | None], line: int, wave: int) -> Loaded:
+    """Of a wave of ``wave`` lanes."""
     recent: dict[int, None] = {}
     found: list[int] = []
     written = known = unknown = 0
-    for step, access in trace.accesses.items():
+    for access in trace.accesses.values():
         cost = costs[access.at]
-        if step < begin or cost is None or cost.unit is not Unit.VECTOR_MEMORY or cost.name.startswith("scratch"):
+        if cost is None or cost.unit is not Unit.VECTOR_MEMORY or cost.name.startswith("scratch"):
             continue
-        lines, active = lines_of(access.addresses, cost.bytes, line)
+        lines, active = lines_of(access.addresses, cost.bytes, line, wave)
         known, unknown = (known + 1, unknown) if lines is not None else (known, unknown + 1)
         if cost.writes:
             written += active * cost.bytes
@@ -67,10 +68,10 @@ def loaded(trace: Trace, costs: Sequence[Cost | None], line: int, begin: int = 0
     return Loaded(np.array(found, np.int64), written, known, unknown)
 
 
-def lines_of(addresses: tuple[np.ndarray, ...] | None, width: int, line: int) -> tuple[np.ndarray | None, int]:
+def lines_of(addresses: tuple[np.ndarray, ...] | None, width: int, line: int, wave: int) -> tuple[np.ndarray | None, int]:
     """(the lines that an access touches, its active lanes); addresses below zero are outside a buffer and touch none."""
     if addresses is None:
-        return None, 64
+        return None, wave
     each = addresses[0][addresses[0] >= 0]
     return np.unique(np.concatenate([each // line, (each + max(width, 1) - 1) // line])), len(each)
 

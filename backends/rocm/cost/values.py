@@ -8,7 +8,7 @@ branch depends on something unknown the wave goes on as most do (see :meth:`Wave
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -21,7 +21,7 @@ from .arithmetic import COMPARE, M32, M64, SCALAR, SCALAR64, SETS_SCC, VECTOR, V
 from .instructions import Cost, Unit
 from .operands import EXEC, VCC, Words, integer, place, plain
 
-LANES = 64
+TTMP = registers.TTMP
 M0 = ("s", registers.M0)
 MOST = 400_000
 """Instructions after which a wave is given up: its trace then says that it was cut."""
@@ -35,6 +35,8 @@ class Start:
     items: np.ndarray
     argument_address: int
     arguments: bytes
+    others: Mapping[int, int] = field(default_factory=dict)
+    """Scalars that do not follow the others: trap temporaries."""
 
 
 @dataclass
@@ -63,13 +65,18 @@ class Wave:
 
     def __init__(self, code: Assembly, costs: Sequence[Cost | None], first: int, start: Start, lds: bool = True) -> None:
         self.code, self.costs, self.start = code, costs, start
+        self.number = len(start.items)
+        """Of lanes."""
+        self.wide = self.number == 64
+        self.full = (1 << self.number) - 1
         self.units = {Unit.LDS, Unit.VECTOR_MEMORY} if lds else {Unit.VECTOR_MEMORY}
         self.pc = first
-        self.s: dict[int, int | None] = dict(enumerate(start.scalars))
+        self.s: dict[int, int | None] = dict(enumerate(start.scalars)) | dict(start.others)
         self.v: dict[int, np.ndarray | None] = {0: start.items.astype(np.int64)}
         self.s[EXEC[1]] = self.s[EXEC[1] + 1] = M32
         self.scc: bool | None = None
-        self.active, self.all_active = np.ones(LANES, bool), True
+        self.active, self.all_active = np.ones(self.number, bool), True
+        self.paired: dict[int, np.ndarray | None] = {}
         self.trace = Trace()
 
     def run(self, most: int = MOST, until: Callable[[Trace], bool] | None = None) -> Trace:
@@ -104,8 +111,8 @@ class Wave:
         elif name in ("s_cbranch_scc0", "s_cbranch_scc1"):
             taken = None if self.scc is None else self.scc == name.endswith("1")
         else:
-            pair = self.pair(VCC[1] if "vcc" in name else EXEC[1])
-            taken = None if pair is None else (pair != 0) == name.endswith("nz")
+            mask = self.mask_at(VCC[1] if "vcc" in name else EXEC[1])
+            taken = None if mask is None else (mask != 0) == name.endswith("nz")
         if taken is None:
             self.trace.guesses[at] = self.trace.guesses.get(at, 0) + 1
             taken = False
@@ -118,6 +125,18 @@ class Wave:
         low, high = self.s.get(number, 0), self.s.get(number + 1, 0)  # what was never written counts for nothing
         return None if low is None or high is None else low | high << 32
 
+    def mask_at(self, number: int) -> int | None:
+        """One bit a lane: a register, or two where waves have 64 lanes."""
+        return self.pair(number) if self.wide else self.s.get(number, 0)
+
+    def _set_mask(self, number: int, value: int | None) -> None:
+        if self.wide:
+            self._set_pair(number, value)
+            return
+        self.s[number] = None if value is None else value & M32
+        if number == EXEC[1]:
+            self._refresh()
+
     def _set_pair(self, number: int, value: int | None) -> None:
         self.s[number] = None if value is None else value & M32
         self.s[number + 1] = None if value is None else value >> 32 & M32
@@ -126,9 +145,9 @@ class Wave:
 
     def _refresh(self) -> None:
         """The lanes that EXEC names; where it is unknown, those of before."""
-        mask = self.pair(EXEC[1])
+        mask = self.mask_at(EXEC[1])
         if mask is not None:
-            self.active, self.all_active = _mask_of(mask), mask == M64
+            self.active, self.all_active = _mask_of(mask)[: self.number], mask & self.full == self.full
 
     def scalar(self, operand: str, double: bool = False) -> int | None:
         word = plain(operand)
@@ -143,6 +162,9 @@ class Wave:
         if found.kind != "s":
             return None
         return self.pair(found.first) if double else self.s.get(found.first, 0)
+
+    def lane_mask(self, operand: str) -> int | None:
+        return self.scalar(operand, double=self.wide)
 
     def lanes(self, operand: str, double: bool = False) -> Any:
         """A source of a vector instruction: an array, a number for all lanes, or unknown."""
@@ -164,13 +186,30 @@ class Wave:
             return
         value = np.asarray(value, np.int64) & M32
         if value.ndim == 0:
-            value = np.full(LANES, value)
+            value = np.full(self.number, value)
         old = self.v.get(number)
         self.v[number] = value if old is None or self.all_active else np.where(self.active, value, old)
 
     # ---- instructions
 
     def _execute(self, at: int, cost: Cost) -> None:
+        if cost.instruction.paired:
+            self._first_of_two(cost)
+            return
+        self._alone(at, cost)
+        if self.paired:
+            self.v |= self.paired
+            self.paired = {}
+
+    def _first_of_two(self, cost: Cost) -> None:
+        """Of a pair that is issued at once, each sees the registers of before."""
+        written = [n for kind, n in cost.defines if kind == "v"]
+        before = {n: self.v.get(n) for n in written}
+        self._vector(cost, cost.name)
+        self.paired = {n: self.v.get(n) for n in written}
+        self.v |= before
+
+    def _alone(self, at: int, cost: Cost) -> None:
         unit, name = cost.unit, cost.name
         if unit is Unit.VECTOR:
             self._vector(cost, name)
@@ -202,8 +241,8 @@ class Wave:
         if which is None or values is None:
             self._write(place_of(target), None)
             return
-        lanes = (np.broadcast_to(np.asarray(which, np.int64), LANES) + cost.words.count("offset") >> 2) & LANES - 1
-        self._write(place_of(target), np.broadcast_to(np.asarray(values, np.int64), LANES)[lanes])
+        lanes = (np.broadcast_to(np.asarray(which, np.int64), self.number) + cost.words.count("offset") >> 2) & self.number - 1
+        self._write(place_of(target), np.broadcast_to(np.asarray(values, np.int64), self.number)[lanes])
 
     def _vector(self, cost: Cost, name: str) -> None:
         i = cost.instruction
@@ -250,7 +289,7 @@ class Wave:
             if value is None or lane is None:
                 self.s[place_of(operands[0])] = None
             else:
-                self.s[place_of(operands[0])] = int(value[lane & 63] if isinstance(value, np.ndarray) else value)
+                self.s[place_of(operands[0])] = int(value[lane & self.number - 1] if isinstance(value, np.ndarray) else value)
         else:
             self._forget(cost)
 
@@ -264,17 +303,17 @@ class Wave:
                 a, b = np.asarray(_narrow(a)), np.asarray(_narrow(b))
                 if match[2] == "i" and not double:
                     a, b = signed(a, int(match[3])), signed(b, int(match[3]))
-                hit = np.broadcast_to(COMPARE[match[1]](a, b), LANES) & self.active
+                hit = np.broadcast_to(COMPARE[match[1]](a, b), self.number) & self.active
                 result = _number_of(hit)
-        target = place(cost.instruction.operands[0])
+        target = place(cost.instruction.operands[0]) if len(cost.instruction.operands) == 3 else None
         if target is not None and target.kind == "s":
-            self._set_pair(target.first, result)
+            self._set_mask(target.first, result)
         if name.startswith("v_cmpx"):
-            self._set_pair(EXEC[1], result)
+            self._set_mask(EXEC[1], result)
 
     def _mask(self, operand: str) -> np.ndarray | None:
-        value = self.scalar(operand, double=True)
-        return None if value is None else _mask_of(value)
+        value = self.lane_mask(operand)
+        return None if value is None else _mask_of(value)[: self.number]
 
     def _select(self, operands: Sequence[str]) -> None:
         a, b = self.lanes(operands[1]), self.lanes(operands[2])
@@ -289,16 +328,14 @@ class Wave:
             a, b = b, a
         value: Any = None
         if a is not None and b is not None:
-            value = np.broadcast_to(np.asarray(a - b if "sub" in name else a + b, np.int64), LANES)
+            value = np.broadcast_to(np.asarray(a - b if "sub" in name else a + b, np.int64), self.number)
             if rest:
                 mask = self._mask(rest[0])
                 value = None if mask is None else value - mask if "sub" in name else value + mask
-        target = place_of(carry)
-        if value is None:
-            self._set_pair(target, None)
-        else:
-            over = ((value < 0) if "sub" in name else (value > M32)) & self.active
-            self._set_pair(target, _number_of(over))
+        target = place(carry)
+        if target is not None:  # not null
+            over = None if value is None else ((value < 0) if "sub" in name else (value > M32)) & self.active
+            self._set_mask(target.first, None if over is None else _number_of(over))
         self._write(place_of(result), value)
 
     def _count_below(self, operands: Sequence[str], name: str) -> None:
@@ -308,7 +345,7 @@ class Wave:
             return
         shift = 32 if "hi" in name else 0
         bits = np.array([mask >> n & 1 for n in range(32)])
-        below = np.array([bits[: max(0, min(32, lane - shift))].sum() for lane in range(LANES)])
+        below = np.array([bits[: max(0, min(32, lane - shift))].sum() for lane in range(self.number)])
         self._write(place_of(operands[0]), below + add)
 
     def _scalar(self, cost: Cost, name: str) -> None:
@@ -337,7 +374,7 @@ class Wave:
             double = name in SCALAR64
             given = [self.scalar(o, double) for o in operands[1:]]
             value = None if None in given else (SCALAR64 if double else SCALAR)[name](*given)
-            if name == "s_or_b64" and operands[0] == operands[1] == "exec":
+            if name in ("s_or_b64", "s_or_b32") and operands[0] == operands[1] and operands[0] in ("exec", "exec_lo"):
                 value = given[1] if value is None else value  # lanes come back: those that went on are among those saved
             self._put(operands[0], value, double)
             if name in SETS_SCC:
@@ -371,7 +408,7 @@ class Wave:
             self.scc = bool(COMPARE[match[1]](a, b))
 
     def _save_exec(self, name: str, operands: Sequence[str]) -> None:
-        before, given = self.pair(EXEC[1]), self.scalar(operands[1], double=True)
+        before, given = self.mask_at(EXEC[1]), self.lane_mask(operands[1])
         after = None
         if before is not None and given is not None:
             kind = name.removeprefix("s_").partition("_")[0]
@@ -379,16 +416,16 @@ class Wave:
                 "and": before & given,
                 "or": before | given,
                 "xor": before ^ given,
-                "andn2": given & ~before & M64,
-                "orn2": (given | ~before) & M64,
-                "andn1": ~given & before & M64,
+                "andn2": given & ~before & self.full,
+                "orn2": (given | ~before) & self.full,
+                "andn1": ~given & before & self.full,
             }.get(kind)
-        self._put(operands[0], before, True)
+        self._put(operands[0], before, self.wide)
         if after is None:  # some lanes go in; which ones is not known
-            self.s[EXEC[1]] = self.s[EXEC[1] + 1] = None
+            self._set_mask(EXEC[1], None)
             self.scc = None
         else:
-            self._set_pair(EXEC[1], after)
+            self._set_mask(EXEC[1], after)
             self.scc = after != 0
 
     def _load_arguments(self, cost: Cost, name: str) -> None:
@@ -415,11 +452,11 @@ class Wave:
         base = self._lds_address(cost) if cost.unit is Unit.LDS else self._address(cost)
         addresses = None
         if base is not None:
-            each = np.broadcast_to(np.asarray(base, np.int64), LANES)[self.active]
+            each = np.broadcast_to(np.asarray(base, np.int64), self.number)[self.active]
             addresses = tuple(each + n for n in _lds_offsets(cost)) if cost.unit is Unit.LDS else (each,)
         lds = None
         if cost.to_lds and (m0 := self.s.get(M0[1])) is not None:
-            lds = (m0 & 0xFFFF) + cost.words.count("offset") + np.arange(LANES)[self.active] * cost.bytes
+            lds = (m0 & 0xFFFF) + cost.words.count("offset") + np.arange(self.number)[self.active] * cost.bytes
         self.trace.accesses[len(self.trace.steps) - 1] = Access(at, addresses, lds)
 
     def _lds_address(self, cost: Cost) -> Any:
@@ -458,7 +495,7 @@ class Wave:
             each = self.lanes(operands[0 if cost.to_lds else 1])
         if each is None or "idxen" in words:
             return None
-        within = np.broadcast_to(np.asarray(each, np.int64), LANES) + moved + offset
+        within = np.broadcast_to(np.asarray(each, np.int64), self.number) + moved + offset
         size = self.s.get(resource.first + 2)
         address = (low | (high & 0xFFFF) << 32) + within
         return address if size is None else np.where((within & M32) < size, address, -1)
