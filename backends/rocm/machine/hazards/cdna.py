@@ -29,12 +29,12 @@ def reach(x: Facts) -> int:
 
 def produces(x: Facts) -> bool:
     """Whether anything must wait for ``x``."""
-    return x.vector or x.writes_m0 or _wide_store(x) or x.name.startswith("s_setreg")
+    return x.vector or x.writes_m0 or _wide_store(x) or x.name.startswith("s_setreg") or x.load
 
 
 def apart(x: Facts) -> bool:
     """Whether some must wait for ``x`` that share no register with it."""
-    return x.name.startswith(("v_mfma_f64", "s_setreg"))
+    return x.name.startswith(("v_mfma_f64", "s_setreg")) or x.load
 
 
 def _rules(before: Facts, now: Facts, generation: int) -> Iterator[tuple[int, str]]:
@@ -48,6 +48,10 @@ def _rules(before: Facts, now: Facts, generation: int) -> Iterator[tuple[int, st
         yield 1, "reads M0, which a scalar instruction wrote"
     elif before.name.startswith("s_setreg") and now.name.startswith(("s_setreg", "s_getreg")):
         yield 2, "reads or writes a hardware register that was just written"
+    elif before.load and now.load and (before.unit == "smem") == (now.unit == "smem"):
+        # A group of loads is repeated from its first one after a page fault (LLVM, checkSoftClauseHazards).
+        if (before.reads | now.reads) & (before.writes | now.writes):
+            yield 1, "may be repeated together with the load before, where one overwrites what one of them reads"
     elif _wide_store(before) and now.plain_vector and before.sources[_data(before)] & now.written_vectors:
         yield (1 if generation == 90 else 2), "overwrites the data of a store of more than 8 bytes"
 

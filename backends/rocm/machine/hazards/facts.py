@@ -53,6 +53,10 @@ class Facts:
         return self.unit in ("vmem", "flat", "lds")
 
     @cached_property
+    def load(self) -> bool:
+        return self.unit in ("smem", "vmem", "flat") and "load" in self.name and bool(self.writes)
+
+    @cached_property
     def dpp(self) -> bool:
         return self.instruction.mnemonic.endswith("_dpp")
 

@@ -21,6 +21,13 @@ def needed(before: Facts, now: Facts, generation: int) -> tuple[int, str]:
     return 0, ""
 
 
+def directly_behind(before: Facts | None, now: Facts) -> str:
+    """Why ``now`` must stand behind s_nop on RDNA 3 (LLVM, SIInsertWaitcnts, ``requiresNopBeforeDeallocVGPRs``)."""
+    if now.name != "s_sendmsg" or "MSG_DEALLOC_VGPRS" not in " ".join((*now.instruction.operands, *now.instruction.modifiers)):
+        return ""
+    return "" if before is not None and before.name == "s_nop" else "gives registers back with no s_nop before it"
+
+
 def apart(x: Facts) -> bool:
     """Whether some must wait for ``x`` that share no register with it."""
     return False

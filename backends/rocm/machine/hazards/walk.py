@@ -38,6 +38,7 @@ def find(assembly: Assembly, kernel: str, generation: int) -> list[Hazard]:
     instructions = assembly.instructions[start:end]
     all_facts = [_facts(i, known) for i in instructions]
     rules = cdna if generation < 110 else rdna
+    repeats = bool(assembly.kernels[kernel].descriptor.get("reserve_xnack_mask"))
     blocks = _blocks(assembly, start, end)
     entering: dict[int, dict[int, int]] = {0: {}}
     todo = [0]
@@ -48,12 +49,17 @@ def find(assembly: Assembly, kernel: str, generation: int) -> list[Hazard]:
         for n in range(block, blocks[block][0]):
             _judge(all_facts, n, recent, rules, generation, worst)
             recent = _after(all_facts, n, recent, rules, generation)
+            if all_facts[n].load and not repeats:
+                recent.pop(n, None)
         for after in blocks[block][1]:
             known_there = entering.get(after)
             merged = _merged(known_there or {}, recent)
             if known_there is None or merged != known_there:
                 entering[after] = merged
                 todo.append(after)
+    for n, now in enumerate(all_facts):
+        if generation == 110 and (why := rdna.directly_behind(all_facts[n - 1] if n else None, now)):
+            worst[n] = _Found(max(0, n - 1), 0, 1, why)
     unit = "wait states" if generation < 110 else "vector instructions"
     return [
         Hazard(instructions[n], instructions[x.producer], x.distance, x.needed, x.why, unit) for n, x in sorted(worst.items())
