@@ -41,12 +41,16 @@ struct ByteShadow {
     uint32_t write;        // number of the writing operation
     uint32_t read_epoch;   // barriers passed when it was read last
     uint32_t readers;      // a bit a wave, of that epoch
+    uint32_t late_epoch;   // copies from memory in that epoch may overtake the reads of
+    uint32_t late_readers; // these waves, which had not waited for them at the barrier before
     uint8_t writer;        // wave
     bool dma;              // written by LDS-DMA
     bool defined;          // holds what was written, and that was defined
     bool written;
     bool atomic;           // by an atomic operation: others of that kind may follow without a barrier
 };
+
+struct Aside;  // aside.hpp
 
 struct Workgroup {
     const Launch *launch;
@@ -56,6 +60,8 @@ struct Workgroup {
     uint32_t epoch;                           // barriers that all waves passed
     int count;                                // waves
     Wave *waves[kMaxWaves];
+    std::shared_ptr<Aside> aside[kMaxWaves];  // of waves that execute something in two ways
+    uint64_t asides;                          // so far
 };
 
 enum State : uint8_t { kReady, kAtBarrier, kEnded };

@@ -1,6 +1,7 @@
 // Branches, barriers, waits, and what does nothing here.
 #include "../fault.hpp"
 #include "../scalar.hpp"
+#include "../shared.hpp"
 #include "../waits.hpp"
 
 namespace machine {
@@ -37,6 +38,7 @@ void branch_exec(Wave &w, const Op &op) {
 void endpgm(Wave &w, const Op &) { w.state = kEnded; }
 
 void arrive(Wave &w) {
+    mark_late_reads(w);
     Pending &p = *w.pending;
     p.arrived = p.done;
     p.arrived_dma = p.done_dma;
