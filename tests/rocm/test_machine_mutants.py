@@ -14,6 +14,7 @@ from portakern.backends.rocm.machine.mutation import (
     mutants,
     reached,
 )
+from portakern.backends.rocm.machine.mutation.beside import meeting
 from portakern.backends.rocm.machine.mutation.mutant import TRAP
 from portakern.backends.rocm.machine.mutation.synchronisation import waits_of
 from portakern.backends.rocm.machine.mutation.trial import Changed
@@ -97,7 +98,7 @@ def test_what_a_wait_alone_covers() -> None:
     copy, read = ("s_mov_b32 m0, 0", "global_load_lds_dword v[2:3], off"), "ds_read_b32 v1, v2"
     twice = parse(kernel(*copy, read, "s_waitcnt vmcnt(0)", "s_nop 0", "s_waitcnt vmcnt(0)", "s_barrier"))
     once = parse(kernel(*copy, read, "s_waitcnt vmcnt(0)", "s_barrier"))
-    assert uncovered(twice, "k") == {6, 7}
+    assert uncovered(twice, "k") == {6}
     assert not exposed(twice, "k", 8, ())
     assert not exposed(twice, "k", 8, (("vmcnt", 1),))
     assert exposed(once, "k", 8, ()) == {6}
@@ -108,6 +109,14 @@ def test_what_a_wait_alone_covers() -> None:
 def test_a_barrier_publishes_what_was_written() -> None:
     assert not waits_enough("ds_write_b32 v1, v2", "s_barrier")
     assert waits_enough("ds_write_b32 v1, v2", "s_waitcnt lgkmcnt(0)", "s_barrier")
+
+
+def test_a_full_counter_waits_by_itself() -> None:
+    """lgkmcnt counts to 15 on CDNA: behind 16 reads the first is done."""
+    reads = [f"ds_read_b32 v{n}, v20" for n in range(1, 17)]
+    assert waits_enough(*reads, "v_add_f32_e32 v21, v1, v1")
+    assert not waits_enough(*reads, "v_add_f32_e32 v21, v2, v2")
+    assert waits_enough(*reads, "s_waitcnt lgkmcnt(14)", "v_add_f32_e32 v21, v2, v2")
 
 
 def test_reads_of_lds_pass_barriers_but_not_where_memory_is_copied_there() -> None:
@@ -234,6 +243,48 @@ def test_a_witness_trips_where_its_mutant_is_caught(trial: Trial) -> None:
     assert 0 < len(same) < len(lanes)
     for n in same:
         assert not trial.problem(Changed(unit, lanes[n].edit()))[0], lanes[n].what
+
+
+def test_a_mutant_that_is_wrong_does_not_meet_its_kernel(trial: Trial) -> None:
+    """What both ways leave different matters somewhere, wherever they meet."""
+    (unit,) = trial.units
+    lanes = [m for m in mutants(unit.workshop, unit.kernel) if m.kind in ("mask", "bound", "select", "layout")]
+    wrong = [m for m in lanes if trial.problem(Changed(unit, m.edit()))[0].startswith("wrong")]
+    assert len(wrong) > 5
+    assert [m.what for m in wrong if trial.meets(unit, m.edit(), True)] == []
+
+
+def test_ways_meet_behind_a_mask_and_not_behind_a_barrier() -> None:
+    code = parse(kernel("s_and_saveexec_b64 s[2:3], vcc", "s_cbranch_execz .LBB0_1", "v_mov_b32_e32 v1, 0", ".LBB0_1:",
+                        "s_or_b64 exec, exec, s[2:3]", "ds_read_b32 v1, v2", "s_barrier", "s_nop 0"))  # fmt: skip
+    assert meeting(code, "k", 5, frozenset(), True) == [6, 9, 11]
+
+
+@pytest.mark.parametrize("filling", [0, 1, 2, 3])
+def test_what_two_ways_leave_different_is_replaced(filling: int) -> None:
+    body = """v_mov_b32_e32 v5, 7
+    v_mov_b32_e32 v6, 7
+    pk_aside .Lcopy
+    v_mov_b32_e32 v5, 0x1234
+    v_add_u32_e32 v6, 1, v6
+    pk_join {filling}
+    s_branch .Lon
+.Lcopy:
+    v_add_u32_e32 v6, 1, v6
+    v_mov_b32_e32 v5, {other}
+    pk_back
+.Lon:
+"""
+    for found in execute("gfx942", body.format(filling=filling, other="0x1234"), {}, [5, 6]):
+        assert set(found) in ({0x1234}, {8})
+    different = body.format(filling=filling, other=0)
+    assert set(execute("gfx942", different, {}, [6])[0]) == {8}
+    if filling:
+        (found,) = execute("gfx942", different, {}, [5])
+        assert np.all(found >> 16 == 0) and np.any(found != 0x1234)  # half of the register differs
+    else:
+        with pytest.raises(native().Fault):
+            execute("gfx942", different, {}, [5])
 
 
 def test_what_is_poisoned_and_needed_is_reported(trial: Trial) -> None:

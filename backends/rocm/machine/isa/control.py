@@ -99,6 +99,10 @@ FORMS = {
         for c in ("scc0", "scc1", "vccz", "vccnz", "execz", "execnz")
     },
     "s_endpgm": form("", "branch", own_taint=True, control=True),
+    # Of the mutation's own, see native/aside.hpp; no assembler knows them.
+    "pk_aside": form("label", "branch", own_taint=True, control=True),
+    "pk_back": form("", "branch", own_taint=True, control=True),
+    "pk_join": form("#", "message", own_taint=True, control=True),
     "s_barrier": form("", "branch", own_taint=True, control=True),
     "s_barrier_signal": form("", "branch", own_taint=True, control=True, decode=_whole_workgroup),
     "s_barrier_wait": form("", "branch", own_taint=True, control=True, decode=_whole_workgroup),

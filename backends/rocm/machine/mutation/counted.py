@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .mutant import TRAP, Spare
-from .walk import Effect, effects_of
+from .walk import Effect, before_copies, effects_of, successors
 from .workshop import Edit, Workshop, trap
 
 
@@ -18,15 +18,19 @@ def counted(workshop: Workshop, kernel: str, edit: Edit, line: int) -> dict[int,
     """``edit``, and the counting of the operation in ``line``; trap 0 is run into where it is touched too early."""
     assembly = workshop.changed(kernel, edit)
     effects = effects_of(assembly, kernel)
+    start, end = assembly.labels[kernel], assembly.end_of(kernel)
+    follow = [successors(assembly, n, start, end, frozenset()) for n in range(start, end)]
+    copies = before_copies(effects, follow)
     places: dict[int, list[Effect]] = {}
-    for i, e in zip(assembly.instructions, effects, strict=True):
+    copied: set[int] = set()
+    for i, e, copies_follow in zip(assembly.instructions, effects, copies, strict=True):
         places.setdefault(i.line, []).append(e)
+        copied |= {i.line} if copies_follow else set()
     (watched,) = (e for e in places[line] if e.counter)
-    copies = any(e.copies for e in effects)
     spare = workshop.kernel(kernel).spare
     made: dict[int, Sequence[str]] = {}
     for at, here in places.items():
-        before, after = _around(here, watched, at == line, copies, spare)
+        before, after = _around(here, watched, at == line, at in copied, spare)
         if before or after:
             kept = edit.get(at, (workshop.line(at),))
             made[at] = (*_marked(before), *kept, *_marked(after))

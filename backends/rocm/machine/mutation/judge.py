@@ -10,7 +10,7 @@ from ..program import GENERATIONS
 from .catalogue import mutants
 from .counted import counted
 from .mutant import Mutant
-from .synchronisation import waits_of
+from .synchronisation import behind_packed, waits_of
 from .trial import Changed, Trial, Unit
 from .walk import covered, exposed, separates
 
@@ -18,6 +18,8 @@ MOST = 12
 """Operations that are counted for one wait."""
 
 BLIND = "it stands behind inline assembly, of which the compiler does not see that it is empty"
+
+PACKED = "it stands behind packed arithmetic, whose op_sel_hi LLVM takes for a shifted result; AMD's documents ask for nothing"
 
 LANES = ("mask", "bound", "select", "range", "layout")
 
@@ -60,7 +62,9 @@ def _judge(m: Mutant, unit: Unit, trial: Trial) -> tuple[str, str]:
         missing = find(unit.workshop.changed(unit.kernel, m.edit()), unit.kernel, GENERATIONS[unit.workshop.isa])
         if missing:
             return "caught", missing[0].message
-        return ("equivalent", BLIND) if unit.workshop.behind_empty_assembly(m.line) else ("missed", "")
+        if unit.workshop.behind_empty_assembly(m.line):
+            return "equivalent", BLIND
+        return ("equivalent", PACKED) if behind_packed(unit.workshop.changed(unit.kernel, {}), m.line) else ("missed", "")
     changed = Changed(unit, m.edit(), m.other_formats)
     problem, outputs = trial.problem(changed)
     if problem:
@@ -78,6 +82,8 @@ def _judge(m: Mutant, unit: Unit, trial: Trial) -> tuple[str, str]:
     problem, same = trial.elsewhere(changed)
     if problem:
         return "caught", problem
+    if not m.removed and (why := trial.meets(unit, m.edit(), m.kind in ("mask", "bound", "range"))):
+        return "equivalent", why
     if same and outputs == trial.outputs:
         return "agrees", "an if and else that do the same" if m.sides else "what it changes changes no bit"
     return "missed", ""

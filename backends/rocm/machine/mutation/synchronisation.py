@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ..assembly import Instruction
+from ..assembly import Assembly, Instruction
+from ..hazards.facts import registers
 from .mutant import Mutant
 
 _NAMES = {"loadcnt": "vmcnt", "dscnt": "lgkmcnt", "storecnt": "vscnt", "kmcnt": "kmcnt", "expcnt": "expcnt"}
@@ -70,3 +71,16 @@ def nops(i: Instruction) -> Iterator[Mutant]:
     yield Mutant("nop", i.line, f"without {i}")
     if states > 1:
         yield Mutant("nop", i.line, f"{i} with {states - 2}", (f"s_nop {states - 2}",))
+
+
+def behind_packed(assembly: Assembly, line: int) -> bool:
+    """Whether the ``s_nop`` in ``line`` stands between packed arithmetic and what reads its result.
+
+    On CDNA 3 and 4 one state must lie behind a result that is shifted into half a register (CDNA3 ISA, SDWA and op_sel).  LLVM
+    tells that by a bit which in packed arithmetic is the first source's op_sel_hi (``SISrcMods``: DST_OP_SEL is OP_SEL_1).
+    """
+    at = next(n for n, i in enumerate(assembly.instructions) if i.line == line)
+    before, after = assembly.instructions[at - 1], assembly.instructions[at + 1 : at + 2]
+    if not at or not after or not before.mnemonic.startswith("v_pk_"):
+        return False
+    return bool(registers(before.operands[0]) & frozenset().union(*map(registers, after[0].operands)))

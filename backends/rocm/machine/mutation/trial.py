@@ -23,7 +23,8 @@ from portakern.launch.dispatch import job_of
 from portakern.spec.inputs import Family, make_inputs
 from portakern.tools.cache import Cache, digest
 
-from ..simulator import MachineProgram
+from ..simulator import MachineProgram, Translated
+from .beside import FILLINGS, Beside, meeting
 from .mutant import TRAP, Mutant
 from .walk import Edge, reached
 from .workshop import TRAPS, Edit, Workshop, trap
@@ -33,6 +34,10 @@ INFINITE = "infinite"
 
 PEAKS = "peaks"
 """A stage in which one number of each row is far above the others: a maximum that leaves it out overflows."""
+
+EDGES = "edges"
+"""Stages in which many rows of one input have an infinity among their first or last elements: what lies behind a row's end in
+memory, and the last element that a clamped load repeats."""
 
 MORE_SEEDS = (1, 2)
 """Of further inputs for what is neither caught nor equivalent: it may be wrong there, or agree with the kernel bit by bit."""
@@ -58,6 +63,16 @@ class Changed:
     unit: Unit | None = None
     edit: Edit = field(default_factory=dict)
     other_formats: bool = False
+    beside: Beside | None = None
+    """The waves go both ways from the changed line on."""
+
+    def translated(self, unit: Unit) -> Translated:
+        """``unit`` as it is to be executed."""
+        if unit is not self.unit:
+            return unit.workshop.translated(unit.kernel, {})
+        if self.beside is not None:
+            return unit.workshop.beside(unit.kernel, self.edit, self.beside)
+        return unit.workshop.translated(unit.kernel, self.edit, self.other_formats)
 
 
 @dataclass
@@ -109,7 +124,8 @@ class Trial:
         shops = {text: Workshop(text) for text, _ in kernels}
         self.units = [Unit(shops[text], name, int(np.prod(d.block))) for (text, name), d in kernels.items()]
         matrices = [a.name for a in self.program.args if len(_float_shape(a)) > 1]
-        self.stages = (*self.stages, PEAKS, *(f"{INFINITE} {n} {k}" for n in matrices for k in (0, 1)))
+        self.stages = (*self.stages, PEAKS, *(f"{INFINITE} {n} {k}" for n in matrices for k in (0, 1)),
+                       *(f"{EDGES} {n} 0" for n in matrices))  # fmt: skip
         first = self.executable(Changed())
         for stage in self.stages:
             if message := self._run(first, stage):
@@ -120,8 +136,7 @@ class Trial:
     def executable(self, changed: Changed) -> Recorded:
         found = Recorded(self.source, self.binary, budget=self.budget, threads=1)
         for u in self.units:
-            mine = changed if u is changed.unit else Changed()
-            found._translated[u.workshop.text, u.kernel] = u.workshop.translated(u.kernel, mine.edit, mine.other_formats)
+            found._translated[u.workshop.text, u.kernel] = changed.translated(u)
         return found
 
     def problem(self, changed: Changed) -> tuple[str, list[str]]:
@@ -179,7 +194,8 @@ class Trial:
             return {n: _peaks(x, np.random.default_rng(seed)) for n, x in made.items()}
         if where:
             name, _, number = where.partition(" ")
-            made[name] = _infinite(made[name], np.random.default_rng([seed, int(number)]))
+            fill = _edges if kind == EDGES else _infinite
+            made[name] = fill(made[name], np.random.default_rng([seed, int(number)]))
         return made
 
     # ---- what is true of the kernel as it is ---------------------------------------------------------------------
@@ -229,6 +245,21 @@ class Trial:
         """Whether the line is ever executed."""
         return line in reached(unit.workshop.changed(unit.kernel, {}), unit.kernel, self.never(unit))
 
+    def meets(self, unit: Unit, edit: Edit, stores: bool) -> str:
+        """How the kernel and one with ``edit`` meet again (:mod:`.beside`); empty where they may not."""
+        (line,) = edit
+        assembly = unit.workshop.changed(unit.kernel, {})
+        for join in meeting(assembly, unit.kernel, line, self.never(unit), stores):
+            if not self.problem(Changed(unit, edit, beside=Beside(join, 0)))[0]:
+                return "nothing that can be seen depends on what both ways leave different where they meet"
+            for filling in FILLINGS:
+                problem, outputs = self.problem(Changed(unit, edit, beside=Beside(join, filling)))
+                if problem or outputs != self.outputs:
+                    break
+            else:
+                return "other values in place of what both ways leave different change no bit of the results"
+        return ""
+
     def same(self, unit: Unit, chosen: Sequence[Mutant]) -> set[int]:
         """The positions of those of ``chosen`` whose witnesses are never tripped."""
         rounds: list[dict[int, Edit]] = []
@@ -267,6 +298,19 @@ def _infinite(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     count, width = rows.shape
     rows[-1, -1 if rng.random() < 0.5 else int(rng.integers(width))] = np.inf
     rows[int(rng.integers(count)), int(rng.integers(width))] = np.inf
+    return rows.reshape(x.shape)
+
+
+def _edges(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """With an infinity in two of three rows: among the first or last eight elements, often the very last."""
+    if not x.size:
+        return x
+    rows = x.reshape(-1, x.shape[-1]).copy()
+    for row in rows:
+        place = int(rng.integers(min(8, len(row))))
+        where = int(rng.integers(6))
+        if where < 4:
+            row[(place, -1 - place, -1, place)[where]] = np.inf
     return rows.reshape(x.shape)
 
 

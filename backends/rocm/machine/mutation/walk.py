@@ -43,9 +43,11 @@ class Effect:
     """From memory to LDS."""
     local: bool
     """An access to LDS."""
+    most: int
+    """Operations that its counter counts."""
 
     def touches(self, other: Effect, copies: bool) -> bool:
-        """Whether this needs ``other`` to be done; ``copies`` says whether the kernel copies from memory to LDS."""
+        """Whether this needs ``other`` to be done; ``copies`` says whether the kernel copies from memory to LDS behind this."""
         if self.read & other.pending:
             return True
         if self.written & other.pending and not (other.ordered and self.ordered and other.counter == self.counter):
@@ -61,7 +63,7 @@ def reached(assembly: Assembly, kernel: str, never: frozenset[Edge]) -> set[int]
     start, end = assembly.labels[kernel], assembly.end_of(kernel)
     found, todo = {0}, [0]
     while todo:
-        for m in _successors(assembly, todo.pop() + start, start, end, never):
+        for m in successors(assembly, todo.pop() + start, start, end, never):
             if m not in found:
                 found.add(m)
                 todo.append(m)
@@ -72,7 +74,7 @@ def separates(assembly: Assembly, kernel: str, line: int, never: frozenset[Edge]
     """Whether LDS is touched both before and behind the barrier in ``line``, up to the barriers around it."""
     start, end = assembly.labels[kernel], assembly.end_of(kernel)
     effects = effects_of(assembly, kernel)
-    behind = [_successors(assembly, n, start, end, never) for n in range(start, end)]
+    behind = [successors(assembly, n, start, end, never) for n in range(start, end)]
     before: list[list[int]] = [[] for _ in behind]
     for n, following in enumerate(behind):
         for m in following:
@@ -99,12 +101,12 @@ def uncovered(assembly: Assembly, kernel: str, never: frozenset[Edge] = frozense
     """The lines of operations that a path of ``kernel`` touches while they may be under way; none goes over ``never``."""
     start, end = assembly.labels[kernel], assembly.end_of(kernel)
     effects = effects_of(assembly, kernel)
-    follow = [_successors(assembly, n, start, end, never) for n in range(start, end)]
-    copies = any(e.copies for e in effects)
+    follow = [successors(assembly, n, start, end, never) for n in range(start, end)]
+    copies = before_copies(effects, follow)
     found: set[int] = set()
     for n, entering in enumerate(_under_way(effects, follow)):
         left = _waited(effects, effects[n].waits, entering or {})
-        found |= {k for k in left if effects[n].touches(effects[k], copies)}
+        found |= {k for k in left if effects[n].touches(effects[k], copies[n])}
     return {assembly.instructions[start + k].line for k in found}
 
 
@@ -115,8 +117,8 @@ def exposed(assembly: Assembly, kernel: str, line: int, waits: Waits, never: fro
     """
     start, end = assembly.labels[kernel], assembly.end_of(kernel)
     effects = effects_of(assembly, kernel)
-    follow = [_successors(assembly, n, start, end, never) for n in range(start, end)]
-    copies = any(e.copies for e in effects)
+    follow = [successors(assembly, n, start, end, never) for n in range(start, end)]
+    copies = before_copies(effects, follow)
     at = next(n for n in range(end - start) if assembly.instructions[start + n].line == line)
     entering = _under_way(effects, follow)[at] or {}
     kept = _waited(effects, effects[at].waits, entering)
@@ -128,10 +130,26 @@ def exposed(assembly: Assembly, kernel: str, line: int, waits: Waits, never: fro
     while todo:
         n = todo.pop()
         left = _waited(effects, waits if n == at else effects[n].waits, state[n] or {})
-        found |= {k for k in left if effects[n].touches(effects[k], copies)}
+        found |= {k for k in left if effects[n].touches(effects[k], copies[n])}
         after = _joined(left, more) if n == at else _issued(effects, n, left, again=False)
         todo += _passed_on(after, follow[n], state)
     return {assembly.instructions[start + k].line for k in found}
+
+
+def before_copies(effects: list[Effect], follow: list[list[int]]) -> list[bool]:
+    """Of each place, whether a copy from memory to LDS may follow."""
+    come: list[list[int]] = [[] for _ in follow]
+    for n, behind in enumerate(follow):
+        for m in behind:
+            come[m].append(n)
+    found = [False] * len(effects)
+    todo = [n for n, e in enumerate(effects) if e.copies]
+    while todo:
+        for m in come[todo.pop()]:
+            if not found[m]:
+                found[m] = True
+                todo.append(m)
+    return found
 
 
 def _under_way(effects: list[Effect], follow: list[list[int]]) -> list[dict[int, int] | None]:
@@ -187,10 +205,13 @@ def _issued(effects: list[Effect], n: int, left: dict[int, int], again: bool = T
     if not counter:
         return left
     older = {k: young + (effects[k].counter == counter) for k, young in left.items()}
+    # An issue stalls while its counter is at its end (see `capacity` in native/waits.cpp): the oldest is done then.
+    most = effects[n].most
+    older = {k: young for k, young in older.items() if young < most or effects[k].counter != counter or not effects[k].ordered}
     return {**older, n: 0} if again else older
 
 
-def _successors(assembly: Assembly, n: int, start: int, end: int, never: frozenset[Edge]) -> list[int]:
+def successors(assembly: Assembly, n: int, start: int, end: int, never: frozenset[Edge]) -> list[int]:
     i = assembly.instructions[n]
     following = [n + 1 - start] if n + 1 < end else []
     if i.mnemonic == "s_endpgm":
@@ -221,7 +242,13 @@ def _effect(i: Instruction, generation: int) -> Effect:
     copies = "lds" in i.modifiers or "_lds_" in i.mnemonic
     barrier = i.mnemonic in ("s_barrier", "s_barrier_signal")
     return Effect(counter, ordered, written if counter else frozenset(), read, written, waits, barrier,
-                  (local or copies) and bool(counter), copies, local)  # fmt: skip
+                  (local or copies) and bool(counter), copies, local, _most(counter, generation))  # fmt: skip
+
+
+def _most(counter: str, generation: int) -> int:
+    if counter == "kmcnt":
+        return 31
+    return 15 if counter == "lgkmcnt" and generation < 110 else 63
 
 
 def _counter(i: Instruction, unit: str, generation: int) -> tuple[str, bool]:

@@ -14,6 +14,7 @@ from ..encoding import Encoded, Encoder
 from ..linking import Relocation
 from ..program import GENERATIONS, Code, code_of
 from ..simulator import Translated
+from .beside import Beside
 from .mutant import Spare, spare_of
 
 Edit = Mapping[int, Sequence[str]]
@@ -70,6 +71,13 @@ class Workshop:
     def changed(self, name: str, edit: Edit) -> Assembly:
         return self.kernel(name).changed(edit)
 
+    def beside(self, name: str, edit: Edit, b: Beside) -> Translated:
+        """``name``, in which each wave goes through a copy with ``edit`` first, from the line that it changes to ``b.join``."""
+        (line,) = edit
+        marked = {line: ("pk_aside .Lbeside", self.line(line)), b.join: (f"pk_join {b.filling}", self.line(b.join))}
+        code = self.kernel(name).beside(marked, {**edit, b.join: ("pk_back",)}, line)
+        return Translated(code, self._parameters.get(name, ()))
+
 
 @dataclass
 class _Kernel:
@@ -118,8 +126,21 @@ class _Kernel:
             found[i.line] = (found.get(i.line, (at, 0))[0], at + 1)
         return found
 
+    def beside(self, marked: Edit, copied: Edit, line: int) -> Code:
+        """The kernel with ``marked`` lines, and behind it that with those ``copied``, entered at ``line`` by ``.Lbeside``."""
+        own, copy = self.changed(marked), self.changed(copied)
+        first = len(own.instructions)
+        names = {name: f"{name}.beside" for name in self.labels if name != self.kernel.name}
+        for i in copy.instructions:
+            own.instructions.append(replace(i, operands=tuple(names.get(text, text) for text in i.operands)))
+        own.labels.update({names[name]: first + copy.labels[name] for name in names})
+        own.labels[".Lbeside"] = first + next(n for n, i in enumerate(copy.instructions) if i.line == line)
+        return self._code(own)
+
     def code(self, edit: Edit) -> Code:
-        assembly = self.changed(edit)
+        return self._code(self.changed(edit))
+
+    def _code(self, assembly: Assembly) -> Code:
         return code_of(assembly, assembly.kernels[self.kernel.name], self.isa, self._encoded)
 
     def _encoded(self, assembly: Assembly, kernel: str, generation: int, lanes: int, handlers: Mapping[str, int]) -> Encoded:
@@ -133,7 +154,7 @@ class _Known(Encoder):
     known: dict[Instruction, bytes] = field(default_factory=dict)
 
     def encode(self, i: Instruction) -> bytes:
-        if i.mnemonic.startswith(("s_branch", "s_cbranch")):
+        if i.mnemonic.startswith(("s_branch", "s_cbranch", "pk_aside")):
             return super().encode(i)  # where it goes has moved
         if i not in self.known:
             self.known[i] = super().encode(i)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "aside.hpp"
 #include "fault.hpp"
 #include "scalar.hpp"
 #include "shared.hpp"
@@ -142,6 +143,8 @@ void Machine::start(Wave &w, int number) {
     w.executed = 0;
     w.barriers = 0;
     w.state = kReady;
+    w.recording = false;
+    group_.aside[number].reset();
     std::memset(w.undefined_v, 0xff, sizeof w.undefined_v);
     std::memset(w.undefined_s, 0xff, sizeof w.undefined_s);
     std::memset(w.s, 0xff, sizeof w.s);
@@ -214,6 +217,7 @@ void Machine::turn(Wave &w) {
             refresh_mask(w);
         }
     }
+    if (w.recording) fail(w, w.program->ops[w.pc - 1], "control flow", "ends its turn between pk_aside and pk_join");
     w.executed += had - left;
     executed_ += had - left;
 }

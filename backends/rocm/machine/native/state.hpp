@@ -128,6 +128,7 @@ struct Wave {
     uint32_t undefined_s[kScalars];              // by bit
     bool scc, undefined_scc;
     bool full;                                   // every lane is active
+    bool recording;                              // stores to global memory are remembered (aside.hpp)
     int lanes;                                   // 64 or 32
     int number;                                  // in its workgroup
     uint32_t pc;                                 // index of the next instruction

@@ -5,6 +5,7 @@
 // Segment Buffer").
 #include <cstring>
 
+#include "../aside.hpp"
 #include "../atomics.hpp"
 #include "../memory.hpp"
 #include "../scalar.hpp"
@@ -146,6 +147,7 @@ void write(Wave &w, const Op &op, const Addresses &a, int lane, uint32_t bytes, 
     if (!in_range) return;
     const Region &region = region_of(w, op, at, in_range, true, lane);
     if (!defined) fail(w, op, "undefined value", ("stores to " + region.name + " what was never written").c_str(), lane);
+    if (w.recording) remember_store(w, region, at, in_range);
     std::memcpy(reinterpret_cast<void *>(at), words, in_range);
     mark_defined(region, at, in_range);
 }
@@ -293,6 +295,7 @@ T update_at(Wave &w, const Op &op, const Addresses &a, int lane, uint32_t number
 // stands first where nothing comes back, and else is read again behind the other sources.
 template <Space S, class T, bool Compare, class F>
 void atomic(Wave &w, const Op &op, F f) {
+    if (w.recording) fail(w, op, "not modelled", "an atomic operation between pk_aside and pk_join");
     const bool returns = op.destinations != 0, data_first = S == kBuffer && !returns;
     const Operand &vaddr = op.s[data_first ? 1 : 0], &data = op.s[S != kBuffer ? 1 : returns ? 3 : 0];
     Addresses a;
