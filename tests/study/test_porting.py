@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 
-from portakern.study.porting import notes_text, porting_notes
+import pytest
+
+from portakern.registry import registry
+from portakern.study.porting import COPIES, WORDS, notes_text, porting_notes
 from portakern.study.row import Row
 from portakern.study.study import Study
 
@@ -60,3 +63,11 @@ def test_they_are_in_the_text_the_json_and_the_page():
     assert "<h3>cuda:sm_90a to hip:gfx942</h3>" in study.to_html()
     assert "porting" not in json.loads(Study(rows).to_json())
     assert notes_text(()) == ""
+
+
+@pytest.mark.parametrize("isa", ["gfx90a", "gfx942", "gfx950", "gfx1201"])
+def test_what_the_hardware_has_does_not_depend_on_the_language(isa: str):
+    """Of what notes are written about; the formats of 8-bit floats differ, for Triton converts them."""
+    hip, triton = (registry().target(f"{language}:{isa}").device for language in ("hip", "triton"))
+    told = [f for f in (*COPIES, *WORDS) if f != "fp8_fnuz"]
+    assert [f for f in told if hip.has(f)] == [f for f in told if triton.has(f)]
