@@ -22,7 +22,7 @@ def needed(before: Facts, now: Facts, generation: int) -> tuple[int, str]:
 
 
 def directly_behind(before: Facts | None, now: Facts) -> str:
-    """Why ``now`` must stand behind s_nop on RDNA 3 (LLVM, SIInsertWaitcnts, ``requiresNopBeforeDeallocVGPRs``)."""
+    """Why ``now`` must stand behind s_nop (LLVM, SIInsertWaitcnts, ``requiresNopBeforeDeallocVGPRs``)."""
     if now.name != "s_sendmsg" or "MSG_DEALLOC_VGPRS" not in " ".join((*now.instruction.operands, *now.instruction.modifiers)):
         return ""
     return "" if before is not None and before.name == "s_nop" else "gives registers back with no s_nop before it"

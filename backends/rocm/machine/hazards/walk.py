@@ -58,7 +58,7 @@ def find(assembly: Assembly, kernel: str, generation: int) -> list[Hazard]:
                 entering[after] = merged
                 todo.append(after)
     for n, now in enumerate(all_facts):
-        if generation == 110 and (why := rdna.directly_behind(all_facts[n - 1] if n else None, now)):
+        if generation >= 110 and (why := rdna.directly_behind(all_facts[n - 1] if n else None, now)):
             worst[n] = _Found(max(0, n - 1), 0, 1, why)
     unit = "wait states" if generation < 110 else "vector instructions"
     return [

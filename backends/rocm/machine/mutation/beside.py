@@ -5,8 +5,8 @@ left different is made undefined, or given other values: NaN, infinities, zero, 
 nothing that can be seen depends on it.  Lanes that are masked in one way and computed for nothing in the other, a fast and a
 general path to the same load, values that a later mask takes away: all meet again somewhere.
 
-Places where all ways meet that lead on from a line are its *postdominators*.  A barrier cannot be passed between the two
-places, since the other waves would have to go both ways as well.
+Places where all ways meet that lead on from a line are its *postdominators*.  A barrier may lie between the two
+places only where LDS is not touched there: else the other waves would have to go both ways as well.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..assembly import Assembly
-from .walk import Edge, successors
+from .walk import Edge, effects_of, successors
 
 PLACES = 6
 """Places tried for one mutant."""
@@ -36,10 +36,11 @@ class Beside:
 
 def meeting(assembly: Assembly, kernel: str, line: int, never: frozenset[Edge], stores: bool) -> list[int]:
     """The lines of ``kernel`` at which the ways behind ``line`` meet, the nearest first: the next instruction, then those to
-    which several ways lead, and the last one before a barrier.  ``stores`` says whether global memory may be written before."""
+    which several ways lead, and the last one of all.  ``stores`` says whether global memory may be written before."""
     start, end = assembly.labels[kernel], assembly.end_of(kernel)
     follow = [successors(assembly, n, start, end, never) for n in range(end - start)]
     at = max(n for n in range(end - start) if assembly.instructions[start + n].line == line)
+    effects = effects_of(assembly, kernel)
     come = [0] * (end - start)
     for m in (m for ms in follow for m in ms):
         come[m] += 1
@@ -48,8 +49,10 @@ def meeting(assembly: Assembly, kernel: str, line: int, never: frozenset[Edge], 
     found: list[int] = []
     last = -1
     for n in chain:
-        names = [assembly.instructions[start + k].mnemonic for k in _between(follow, at, n)]
-        if any(name in _BARRIERS or (not stores and "store" in name) for name in names):
+        between = _between(follow, at, n)
+        names = [assembly.instructions[start + k].mnemonic for k in between]
+        shared = any(effects[k].local or effects[k].copies for k in between)
+        if (shared and any(name in _BARRIERS for name in names)) or (not stores and any("store" in name for name in names)):
             break
         last = n
         if not found or come[n] > 1:

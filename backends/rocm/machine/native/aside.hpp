@@ -20,6 +20,7 @@ struct Stored {
 
 struct Aside {
     bool changed;      // the changed copy is being executed, else the kernel's own instructions
+    bool crossed;      // the kernel's own instructions passed a barrier, behind which LDS is others' too
     Wave before, after;
     Pending pending;
     std::vector<uint8_t> shared, scratch;  // as they were
@@ -28,6 +29,10 @@ struct Aside {
     std::vector<bool> defined_after;
     std::vector<Stored> stored, stored_after;  // by the way that is executed, and by the copy: there `old` is what it stored
 };
+
+// In the copy a barrier is passed at once: nothing may be read from LDS between pk_aside and pk_join then.
+bool in_copy(const Wave &w);
+void ended_turn(Wave &w);  // a wave between pk_aside and pk_join waits at a barrier
 
 // Before a store to global memory: what was there, should the store have to be taken back.
 void remember_store(Wave &w, const Region &region, uint64_t address, uint32_t bytes);

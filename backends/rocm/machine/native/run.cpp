@@ -217,7 +217,7 @@ void Machine::turn(Wave &w) {
             refresh_mask(w);
         }
     }
-    if (w.recording) fail(w, w.program->ops[w.pc - 1], "control flow", "ends its turn between pk_aside and pk_join");
+    if (w.recording) ended_turn(w);
     w.executed += had - left;
     executed_ += had - left;
 }

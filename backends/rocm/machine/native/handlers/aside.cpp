@@ -20,6 +20,7 @@ void leave(Wave &w, const Op &op) {
     if (aside) return;
     aside = std::make_shared<Aside>();
     aside->changed = true;
+    aside->crossed = false;
     aside->before = w;
     aside->pending = *w.pending;
     aside->shared = w.group->shared;
@@ -103,7 +104,7 @@ class Joined {
             if (undefined()) w_.undefined_scc = true;
             else w_.scc = !w_.scc;
         }
-        shared();
+        if (!a_.crossed) shared();
     }
 
   private:

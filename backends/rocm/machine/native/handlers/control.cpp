@@ -1,4 +1,5 @@
 // Branches, barriers, waits, and what does nothing here.
+#include "../aside.hpp"
 #include "../fault.hpp"
 #include "../scalar.hpp"
 #include "../shared.hpp"
@@ -46,17 +47,20 @@ void arrive(Wave &w) {
 }
 
 void barrier(Wave &w, const Op &) {
+    if (in_copy(w)) return;
     arrive(w);
     w.state = kAtBarrier;
 }
 
 void barrier_signal(Wave &w, const Op &op) {
+    if (in_copy(w)) return;
     if (w.pending->signalled) fail(w, op, "barrier divergence", "the wave signals again without having waited");
     arrive(w);
     w.pending->signalled = true;
 }
 
 void barrier_wait(Wave &w, const Op &op) {
+    if (in_copy(w)) return;
     if (!w.pending->signalled) fail(w, op, "barrier divergence", "the wave waits at a barrier it has not signalled");
     w.state = kAtBarrier;
 }
