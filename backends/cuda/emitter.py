@@ -20,6 +20,7 @@ from .hopper import MOVERS, NarrowPlan, PipelinePlan, narrowed, packed, pipeline
 from .lines import in_lines
 from .plans import KEPT, STATIC_SHARED, CudaKernelPlan, products_of, shared_operand_bytes
 from .printer import DIALECT, CudaPrinter
+from .side_by_side import joined
 
 INCLUDE = Path(__file__).parent / "include"
 _MATRIX_OPERANDS = {"bf16", "f16", "f32", "f64"}
@@ -48,7 +49,7 @@ class CudaEmitter(CLikeEmitter):
         return DIALECT
 
     def plan(self, program: Program, target: Target) -> ProgramPlan:
-        return super().plan(packed(program, target), target)
+        return joined(super().plan(packed(program, target), target))
 
     def missing(self, program: Program, target: Target) -> Sequence[Missing]:
         found = list(super().missing(program, target))

@@ -25,6 +25,7 @@ from .plans import (
     statements,
     vector_width,
 )
+from .side_by_side import SideBySide, print_side_by_side
 
 ALIGNED = "pk::Aligned"
 
@@ -66,6 +67,8 @@ class CudaPrinter(Printer):
         if isinstance(k, WalkPlan):
             self.plan = k
             return print_walk(self, k)
+        if isinstance(k, SideBySide):
+            return print_side_by_side(self, k)
         return super().kernel(k)
 
     def opening(self, k: KernelPlan) -> list[str]:

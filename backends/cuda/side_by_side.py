@@ -1,0 +1,99 @@
+"""Kernels one after the other that need nothing of each other become one launch, whose first blocks do the work of the first.
+
+The end of a kernel and the start of the next leave a device half idle for some microseconds, which is much for copies of
+operands that take 17 each (see :mod:`.hopper.packing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+
+from portakern.emit.clike import KernelPlan, Printer
+from portakern.emit.clike import plan as p
+from portakern.emit.clike.printer import indented
+
+from .plans import CudaKernelPlan
+
+
+@dataclass(frozen=True)
+class SideBySide(CudaKernelPlan):
+    """``parts`` have the grid's blocks one after the other, each as many as it has ``blocks``."""
+
+    parts: tuple[KernelPlan, ...] = ()
+
+    def __str__(self) -> str:
+        return f"side by side in one launch of {self.blocks} blocks: {self.name}\n" + "".join(map(str, self.parts))
+
+
+def joined(plan: p.ProgramPlan) -> p.ProgramPlan:
+    """``plan`` with its elementwise kernels that follow each other and are independent as one."""
+    kernels: list[KernelPlan] = []
+    for kernel in plan.kernels:
+        parts = _parts(kernels[-1]) if kernels else ()
+        if parts and all(_independent(part, kernel) for part in parts):
+            kernels[-1] = _join((*parts, kernel))
+        else:
+            kernels.append(kernel)
+    return replace(plan, kernels=tuple(kernels))
+
+
+def _parts(plan: KernelPlan) -> tuple[KernelPlan, ...]:
+    return plan.parts if isinstance(plan, SideBySide) else (plan,)
+
+
+def _independent(first: KernelPlan, second: KernelPlan) -> bool:
+    """Whether both can run at once in one kernel: elementwise, with as many threads, neither reading what the other writes."""
+    for plan in (first, second):
+        if type(plan) is not CudaKernelPlan or plan.family != "elementwise" or plan.shared or not isinstance(plan.blocks, int):
+            return False
+        if any("blockIdx" in str(s) for s in plan.body if not isinstance(s, p.Scalar)):
+            return False
+    assert isinstance(first, CudaKernelPlan) and isinstance(second, CudaKernelPlan)
+    if (first.threads, first.at_once, first.keep) != (second.threads, second.at_once, second.keep):
+        return False
+    names = {q.name: q.source for q in first.params}
+    if any(names.get(q.name, q.source) != q.source for q in second.params):
+        return False  # a name would mean two arrays
+    written = [{q.source for q in plan.params if q.written} for plan in (first, second)]
+    return not any(q.source in written[1 - n] for n, plan in enumerate((first, second)) for q in plan.params)
+
+
+def _join(parts: Sequence[KernelPlan]) -> SideBySide:
+    first = parts[0]
+    assert isinstance(first, CudaKernelPlan)
+    blocks = sum(x.blocks for x in parts if isinstance(x.blocks, int))
+    params = tuple(dict.fromkeys(q for x in parts for q in x.params))
+    fields = {**vars(first), "name": _name([x.name for x in parts]), "params": params, "blocks": blocks}
+    return SideBySide(**fields, parts=tuple(parts))
+
+
+def _name(names: Sequence[str]) -> str:
+    """What the names begin with in common, then what each of them is: k_pack_a_b of k_pack_a and k_pack_b."""
+    words = [x.split("_") for x in names]
+    common = len(list(takewhile(lambda same: len(set(same)) == 1, zip(*words, strict=False))))
+    return "_".join([*words[0][:common], *("_".join(x[common:]) for x in words)])
+
+
+def print_side_by_side(printer: Printer, k: SideBySide) -> list[str]:
+    """Lines of the kernel; ``printer`` prints the parts' statements."""
+    lines = printer.opening(k)
+    begin = 0
+    for n, part in enumerate(k.parts):
+        assert isinstance(part.blocks, int)
+        end = begin + part.blocks
+        head = "} else {" if n + 1 == len(k.parts) else f"{'} else ' if n else ''}if (blockIdx.x < {end}) {{"
+        printer.plan = part
+        body = [*printer.usings(part), "", *printer.statements([_shifted(s, begin) for s in part.body])]
+        lines += indented([f"{head}  // {part.name}", *indented(body)])
+        begin = end
+    return [*lines, "    }", "}"]
+
+
+def _shifted(s: p.Statement, begin: int) -> p.Statement:
+    """``s`` of a part whose first block is ``begin``."""
+    if not begin or not isinstance(s, p.Scalar):
+        return s
+    block = f"blockIdx.x - {begin}"
+    return replace(s, text=block if s.text == "blockIdx.x" else s.text.replace("blockIdx.x", f"({block})"))
