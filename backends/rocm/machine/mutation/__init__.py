@@ -8,13 +8,14 @@ Some mutants change nothing that can be seen.  These arguments say which, and :m
   made for (:attr:`.Mutant.before`, :attr:`.Mutant.after`).
 - *poison*: what the mutant changes is made undefined.  If no undefined value reaches memory, an address, a branch or EXEC,
   nothing that can be seen depends on it (:attr:`.Mutant.poisoned`).
+- *both ways*: the mutant beside its kernel, what they leave different where they meet replaced by something else
+  (:mod:`.beside`).
 - *counting*: where paths are joined that no wave takes, the kernel counts for itself what is under way (:mod:`.counted`).
 - *barriers*: no LDS is touched on one side of it, up to the barriers around it, or the workgroup is one wave.
 - *reach*: the line is never executed, which traps on all ways out of branches show.
 
 Mutants of lanes for which there is no argument, but which put out the kernel's own bits on all inputs of the check and on
-further ones, *agree*: a masked maximum of what stands there already, a fast and a general way to load the same.  They are
-counted apart.
+further ones, *agree*.  They are counted apart.
 """
 
 from __future__ import annotations
