@@ -24,7 +24,10 @@ _FUNCTIONS = [
     "transpose", "tri", "tril", "triu", "var", "where", "zeros",
 ]  # fmt: skip
 
-_DTYPES = ["bf16", "f16", "f32", "f64", "f8e4m3", "f8e5m2", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"]
+_DTYPES = [
+    "bf16", "f16", "f32", "f64", "f8e4m3", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "i8", "i16", "i32", "i64",
+    "u8", "u16", "u32", "u64",
+]  # fmt: skip
 
 # Public name -> the module that defines it.
 _PUBLIC: dict[str, str] = {
@@ -58,7 +61,9 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow __get
         bf16,
         boolean,
         f8e4m3,
+        f8e4m3fnuz,
         f8e5m2,
+        f8e5m2fnuz,
         f16,
         f32,
         f64,

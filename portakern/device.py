@@ -124,6 +124,16 @@ def load_devices(folder: Path) -> dict[str, Device]:
     return found
 
 
+def _alternatives(data: Mapping[str, Any]) -> dict[str, str]:
+    """Those that a description names; for a FNUZ format it does not speak of, the OCP one or what takes its place."""
+    named = dict(data.get("alternatives", {}))
+    for ocp in ("f8e4m3", "f8e5m2"):
+        instead = ocp if ocp in data["dtypes"] else named.get(ocp)
+        if f"{ocp}fnuz" not in data["dtypes"] and instead is not None:
+            named.setdefault(f"{ocp}fnuz", instead)
+    return named
+
+
 def read_device(path: Path) -> list[Device]:
     """The instruction set described by one file, then its products."""
     try:
@@ -133,7 +143,7 @@ def read_device(path: Path) -> list[Device]:
             dtypes=tuple(data["dtypes"]), features=tuple(data.get("features", ())),
             figures=_figures(data.get("figures", {})),
             matrix=tuple(MatrixShape(**m) for m in data.get("matrix", ())),
-            alternatives=data.get("alternatives", {}), default_product=data.get("default_product", ""),
+            alternatives=_alternatives(data), default_product=data.get("default_product", ""),
         )  # fmt: skip
         products = [
             replace(isa, product=name, title=p.get("title", name), figures={**isa.figures, **_figures(p.get("figures", {}))},

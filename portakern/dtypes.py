@@ -43,6 +43,9 @@ _ALL = (
     DType("bf16", "float", 16, 2.0**-8, 3.3895313892515355e38, 2.0**-133),
     DType("f8e4m3", "float", 8, 2.0**-4, 448.0, 2.0**-9),  # OCP 8-bit floating point specification 1.0
     DType("f8e5m2", "float", 8, 2.0**-3, 57344.0, 2.0**-16),
+    # One zero and one NaN, no infinities, a bias that is one larger: what CDNA 3 multiplies.
+    DType("f8e4m3fnuz", "float", 8, 2.0**-4, 240.0, 2.0**-10),
+    DType("f8e5m2fnuz", "float", 8, 2.0**-3, 57344.0, 2.0**-17),
     DType("i64", "int", 64),
     DType("i32", "int", 32),
     DType("i16", "int", 16),
@@ -59,6 +62,7 @@ DTYPES: dict[str, DType] = {d.name: d for d in _ALL}
 
 f64, f32, f16, bf16 = (DTYPES[n] for n in ("f64", "f32", "f16", "bf16"))
 f8e4m3, f8e5m2 = DTYPES["f8e4m3"], DTYPES["f8e5m2"]
+f8e4m3fnuz, f8e5m2fnuz = DTYPES["f8e4m3fnuz"], DTYPES["f8e5m2fnuz"]
 i64, i32, i16, i8 = (DTYPES[n] for n in ("i64", "i32", "i16", "i8"))
 u64, u32, u16, u8 = (DTYPES[n] for n in ("u64", "u32", "u16", "u8"))
 boolean = DTYPES["bool"]

@@ -17,7 +17,10 @@ _NUMPY = {
     "f64": "float64", "f32": "float32", "f16": "float16", "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8",
     "u64": "uint64", "u32": "uint32", "u16": "uint16", "u8": "uint8", "bool": "bool",
 }  # fmt: skip
-_TORCH = {**_NUMPY, "bf16": "bfloat16", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}
+_TORCH = {
+    **_NUMPY, "bf16": "bfloat16", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2",
+    "f8e4m3fnuz": "float8_e4m3fnuz", "f8e5m2fnuz": "float8_e5m2fnuz",
+}  # fmt: skip
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
@@ -28,7 +31,7 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
         return np.dtype(_NUMPY[dtype])
     import ml_dtypes
 
-    return np.dtype({"bf16": ml_dtypes.bfloat16, "f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2}[dtype])
+    return np.dtype(getattr(ml_dtypes, _TORCH[dtype]))
 
 
 def adopt_array(x: Any, name: str, dtype: str) -> np.ndarray:
@@ -54,8 +57,7 @@ def _from_dlpack(x: Any, name: str, wanted: np.dtype[Any]) -> np.ndarray:
         if bits is not None and wanted.kind not in "fiub":
             import torch  # numpy knows no bf16, so its bits are handed over
 
-            expected = {"bfloat16": torch.bfloat16, "float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2": torch.float8_e5m2}
-            if x.dtype == expected[wanted.name]:
+            if x.dtype == getattr(torch, wanted.name):
                 return x.detach().view(torch.uint16 if wanted.itemsize == 2 else torch.uint8).numpy().view(wanted)
     try:
         return np.from_dlpack(x.detach() if hasattr(x, "detach") else x)

@@ -43,7 +43,10 @@ OPTIONS = {
 _ONE_STEP = "#pragma unroll 1  // steps overlap already; unrolled ones would hold more registers than there are"
 _SOME_STEPS = "#pragma unroll {}  // all steps at once would hold more registers than there are"
 _16_BIT = ("f16", "bf16")
-_SUMS = {"f16": "f32", "bf16": "f32", "f32": "f32", "f8e4m3": "f32", "f8e5m2": "f32", "i8": "i32"}
+_SUMS = {
+    "f16": "f32", "bf16": "f32", "f32": "f32", "i8": "i32",
+    "f8e4m3": "f32", "f8e5m2": "f32", "f8e4m3fnuz": "f32", "f8e5m2fnuz": "f32",
+}  # fmt: skip
 """Operands of matrix products -> what they are summed in."""
 
 

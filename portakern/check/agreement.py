@@ -13,7 +13,8 @@ import numpy as np
 
 from portakern.dtypes import DTYPES
 
-ALLOWED = {"f64": 1e-9, "f32": 2e-3, "f16": 2e-2, "bf16": 6.5e-2, "f8e4m3": 0.4, "f8e5m2": 0.6}
+ALLOWED = {"f64": 1e-9, "f32": 2e-3, "f16": 2e-2, "bf16": 6.5e-2, "f8e4m3": 0.4, "f8e5m2": 0.6,
+           "f8e4m3fnuz": 0.4, "f8e5m2fnuz": 0.6}  # fmt: skip
 """Largest difference as a share of |value| + scale: some tens of roundoffs; f32 leaves room for tf32 products.
 
 The scale is the rms of the array, or of the element's line along the last dim where that is larger: the lines of one array

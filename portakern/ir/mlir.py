@@ -16,7 +16,9 @@ from portakern.ir.program import Program
 from portakern.ir.tensor import TensorType
 from portakern.ir.tile import BufferType, TileType
 
-_ELEMENTS = {"bool": "i1", "f8e4m3": "f8E4M3FN", "f8e5m2": "f8E5M2"}
+_ELEMENTS = {
+    "bool": "i1", "f8e4m3": "f8E4M3FN", "f8e5m2": "f8E5M2", "f8e4m3fnuz": "f8E4M3FNUZ", "f8e5m2fnuz": "f8E5M2FNUZ",
+}  # fmt: skip
 
 
 def element_type(dtype: str) -> str:

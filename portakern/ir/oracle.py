@@ -80,7 +80,7 @@ def apply(op: Op, args: Sequence[Value]) -> Value:
 def round_to(x: np.ndarray, dtype: str) -> np.ndarray:
     """``x`` (float64) rounded to nearest even in a float dtype, still in float64; what is too large becomes inf.
 
-    The 8-bit f8e4m3 has no inf: NaN there.
+    Of the 8-bit floats only f8e5m2 has inf; NaN in the others.  The FNUZ formats have one zero.
     """
     if dtype == "f64":
         return x
@@ -95,8 +95,9 @@ def round_to(x: np.ndarray, dtype: str) -> np.ndarray:
         quantum = np.maximum(exponent - digits, low - digits + 1)
         rounded = np.ldexp(np.rint(np.ldexp(x, -quantum)), quantum)
         rounded = np.where(np.isfinite(x), rounded, x)
-        over = np.nan if dtype == "f8e4m3" else np.copysign(np.inf, rounded)
-        return np.where(np.abs(rounded) > kind.largest, over, rounded)
+        over = np.nan if dtype in ("f8e4m3", "f8e4m3fnuz", "f8e5m2fnuz") else np.copysign(np.inf, rounded)
+        result = np.where(np.abs(rounded) > kind.largest, over, rounded)
+        return np.where(result == 0, 0.0, result) if dtype.endswith("fnuz") else result
 
 
 # ---- rules -----------------------------------------------------------------------------------------------------------

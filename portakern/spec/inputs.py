@@ -109,7 +109,11 @@ def numpy_dtype(dtype: str) -> np.dtype:
         return np.dtype(f"{'u' if kind.kind == 'uint' else ''}int{kind.bits}")
     import ml_dtypes
 
-    return np.dtype({"bf16": ml_dtypes.bfloat16, "f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2}[dtype])
+    narrow = {
+        "bf16": ml_dtypes.bfloat16, "f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2,
+        "f8e4m3fnuz": ml_dtypes.float8_e4m3fnuz, "f8e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
+    }  # fmt: skip
+    return np.dtype(narrow[dtype])
 
 
 def make_inputs(

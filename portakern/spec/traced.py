@@ -337,7 +337,7 @@ def dtype_name(dtype: Any) -> str:
     return name
 
 
-_FLOATS = ("f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64")
+_FLOATS = ("f8e4m3", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz", "f16", "bf16", "f32", "f64")
 
 
 def promote(dtypes: Sequence[str]) -> str:

@@ -111,11 +111,10 @@ def from_numpy(host: np.ndarray) -> Any:
     """A numpy array as a tensor over the same memory; dtypes that numpy does not know by their bits."""
     import torch
 
-    narrow = {"bfloat16": torch.bfloat16, "float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2": torch.float8_e5m2}
-    if host.dtype.name not in narrow:
+    if host.dtype.name != "bfloat16" and not host.dtype.name.startswith("float8_"):
         return torch.from_numpy(host)
     bits = np.uint16 if host.dtype.itemsize == 2 else np.uint8
-    return torch.from_numpy(host.view(bits)).view(narrow[host.dtype.name])
+    return torch.from_numpy(host.view(bits)).view(getattr(torch, host.dtype.name))
 
 
 def to_numpy(tensor: Any) -> np.ndarray:
@@ -123,7 +122,10 @@ def to_numpy(tensor: Any) -> np.ndarray:
     import torch
 
     tensor = tensor.detach().contiguous().cpu()
-    short = {torch.bfloat16: "bf16", torch.float8_e4m3fn: "f8e4m3", torch.float8_e5m2: "f8e5m2"}
+    short = {
+        torch.bfloat16: "bf16", torch.float8_e4m3fn: "f8e4m3", torch.float8_e5m2: "f8e5m2",
+        torch.float8_e4m3fnuz: "f8e4m3fnuz", torch.float8_e5m2fnuz: "f8e5m2fnuz",
+    }  # fmt: skip
     if tensor.dtype not in short:
         return np.array(tensor.numpy())
     bits = torch.uint16 if tensor.element_size() == 2 else torch.uint8

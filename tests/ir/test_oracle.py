@@ -47,6 +47,8 @@ def normal(*shape: int) -> np.ndarray:
         ("bf16", ml_dtypes.bfloat16),
         ("f8e4m3", ml_dtypes.float8_e4m3fn),
         ("f8e5m2", ml_dtypes.float8_e5m2),
+        ("f8e4m3fnuz", ml_dtypes.float8_e4m3fnuz),
+        ("f8e5m2fnuz", ml_dtypes.float8_e5m2fnuz),
     ],
 )
 @given(numbers=st.lists(st.floats(width=32), min_size=1, max_size=20))

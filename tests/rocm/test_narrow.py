@@ -12,8 +12,11 @@ from portakern.backends.rocm.toolchain import HipToolchain  # type: ignore[impor
 import portakern as pk
 from portakern.backend import Source
 from portakern.lower import lower
+from portakern.registry import registry
 from portakern.spec.bind import bind
 from portakern.spec.inputs import numpy_dtype
+from portakern.study.study import Runner
+from portakern.study.work import Ask, works
 from tests.rocm.helpers import ISAS, kernel, needs_clang, needs_interpreter, run, target
 
 FORMATS = {
@@ -94,7 +97,7 @@ def test_a_step_on_the_matrix_cores(device: str, element: str, dtype: type) -> N
             assert got[lane, r] == want[lane // 16 * 4 + r, lane % 16]
 
 
-@pk.operator(dtypes=("f8e4m3", "f8e5m2"), cases={"typical": dict(M=80, N=96, K=192)})
+@pk.operator(dtypes=("f8e4m3", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"), cases={"typical": dict(M=80, N=96, K=192)})
 def product_f8(a: pk.Tensor["M", "K"], b: pk.Tensor["K", "N"]):
     return pk.matmul(a, b, pk.f32)
 
@@ -113,6 +116,7 @@ def emitted(op: object, dtype: str, isa: str) -> Source:
 OPERATORS = [
     *((product_i8, "i8", isa) for isa in ISAS),
     *((product_f8, dtype, isa) for isa in ("gfx950", "gfx1201") for dtype in ("f8e4m3", "f8e5m2")),
+    *((product_f8, dtype, "gfx942") for dtype in ("f8e4m3fnuz", "f8e5m2fnuz")),
 ]
 
 
@@ -131,12 +135,26 @@ def test_their_machine_code(op: object, dtype: str, isa: str) -> None:
     needs_clang(isa)
     binary = HipToolchain().compile(emitted(op, dtype, isa))
     assert [(r.spills, r.scratch_bytes) for r in binary.resources] == [(0, 0)]
-    word = {"i8": "i32", "f8e4m3": "fp8_fp8", "f8e5m2": "bf8_bf8"}[dtype]
+    word = {"i8": "i32", "f8e4m3": "fp8_fp8", "f8e5m2": "bf8_bf8"}[dtype.removesuffix("fnuz")]
     lines = [x for x in (binary.assembly or "").split("\n") if "v_mfma" in x or "v_wmma" in x]
     assert lines and all(word in x for x in lines)
 
 
 def test_8_bit_floats_of_the_other_format_are_refused() -> None:
-    """CDNA 3 multiplies FNUZ formats; f8e4m3 names OCP's."""
-    assert "f8e4m3" not in target("gfx942").device.dtypes
-    assert not target("gfx942").device.matrix_for("f8e4m3")
+    """CDNA 3 multiplies FNUZ formats, CDNA 4 OCP's; what is refused is told what to use instead."""
+    cdna3, cdna4, rdna3 = (target(isa).device for isa in ("gfx942", "gfx950", "gfx1100"))
+    assert "f8e4m3" not in cdna3.dtypes and not cdna3.matrix_for("f8e4m3") and cdna3.matrix_for("f8e4m3fnuz")
+    assert "f8e4m3fnuz" not in cdna4.dtypes and cdna4.alternatives["f8e4m3fnuz"] == "f8e4m3"
+    assert rdna3.alternatives["f8e5m2fnuz"] == "bf16"
+
+
+def test_a_product_of_fnuz_numbers_is_checked_by_its_machine_code() -> None:
+    """The oracle, the bounds and the simulator know the formats; the kernel multiplies them as they are."""
+    needs_clang("gfx942")
+    ask = Ask(product_f8, {"M": 24, "N": 40, "K": 96}, {})
+    for work in works(ask, [registry().target("hip:gfx942")], ["f8e4m3fnuz", "f8e5m2fnuz"]):
+        row = Runner("checked", 1).run([work]).rows[0]
+        assert (row.evidence, row.error) == ("simulated", None), row.error
+    (work,) = works(ask, [registry().target("hip:gfx950")], ["f8e4m3fnuz"])
+    row = Runner("checked", 1).run([work]).rows[0]
+    assert row.error is not None and "f8e4m3fnuz" in str(row.error) and "f8e4m3" in str(row.error["hint"])

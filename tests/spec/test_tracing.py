@@ -90,6 +90,8 @@ def test_dtypes_are_per_input() -> None:
         (pk.i32, pk.i64, "i64"),
         (pk.boolean, pk.f32, "f32"),
         (pk.f8e4m3, pk.f8e5m2, "f16"),
+        (pk.f8e4m3fnuz, pk.f8e4m3, "f16"),
+        (pk.f8e5m2fnuz, pk.bf16, "bf16"),
         (pk.f32, pk.f64, "f64"),
     ],
 )

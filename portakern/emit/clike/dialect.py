@@ -13,6 +13,7 @@ from portakern.emit.clike.expressions import BINARY, COMPARE, REDUCTIONS, UNARY
 
 TYPES: Mapping[str, str] = {
     "f64": "double", "f32": "float", "f16": "pk::f16", "bf16": "pk::bf16", "f8e4m3": "pk::f8e4m3", "f8e5m2": "pk::f8e5m2",
+    "f8e4m3fnuz": "pk::f8e4m3fnuz", "f8e5m2fnuz": "pk::f8e5m2fnuz",
     "i64": "int64_t", "i32": "int32_t", "i16": "int16_t", "i8": "int8_t",
     "u64": "uint64_t", "u32": "uint32_t", "u16": "uint16_t", "u8": "uint8_t", "bool": "bool",
 }  # fmt: skip

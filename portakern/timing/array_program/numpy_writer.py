@@ -28,7 +28,7 @@ class NumpyWriter(Writer):
         from portakern.spec.inputs import numpy_dtype
 
         found = numpy_dtype(dtype)
-        if found.name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
+        if found.name == "bfloat16" or found.name.startswith("float8_"):
             self.constants[found.name] = found
             return found.name
         return "np.bool_" if dtype == "bool" else f"np.{found.name}"
