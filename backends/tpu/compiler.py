@@ -78,7 +78,10 @@ def _compile(source: Source, folder: Path) -> Binary:
     calls: list[Call] = []
     try:
         arguments = arguments_of(source)
-        calls += calls_of(trace(function, arguments), arguments)
+        import jax
+
+        with jax.default_device(device_of(source.target.device.isa)):
+            calls += calls_of(trace(function, arguments), arguments)
         refuse_interpreted(calls, what)
         compiled = ahead_of_time(function, arguments, source.target.device.isa)
         data = _serialize(compiled)
@@ -171,7 +174,7 @@ def _resources(compiled: Any, folder: Path) -> tuple[Resources, ...]:
     What XLA adds around the kernels (a reshape that moves data) is counted in ``extra``, never as a kernel.
     """
     code = compiled.memory_analysis().generated_code_size_in_bytes
-    hlo = compiled.as_text() or ""
+    hlo = _program_text(compiled, folder)
     kernels = set(re.findall(r'%([\w.-]+) = [^\n]*? custom-call\([^\n]*?custom_call_target="tpu_custom_call"', hlo))
     dumps = {_operation(path): path for path in sorted(folder.rglob("*-original.txt"))}
     others = sum(1 for name in dumps if name and name not in kernels)
@@ -188,6 +191,15 @@ def _resources(compiled: Any, folder: Path) -> tuple[Resources, ...]:
                                code, extra=extra, source="LLO dump (registers, spills, VMEM) and memory_analysis (code of "
                                f"the whole program) of {tool_name()}"))  # fmt: skip
     return tuple(found) or (Resources("", code_bytes=code, source=f"memory_analysis of {tool_name()}"),)
+
+
+def _program_text(compiled: Any, folder: Path) -> str:
+    """The program as XLA compiled it; libtpu's dump of it where jax cannot read it (copies in slices)."""
+    try:
+        return compiled.as_text() or ""
+    except Exception:
+        dumps = sorted(folder.rglob("*-TLP-hlo.txt"))
+        return dumps[-1].read_text(errors="replace") if dumps else ""
 
 
 def _operation(path: Path) -> str:

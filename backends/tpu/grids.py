@@ -55,10 +55,14 @@ class Window:
 
 @dataclass(frozen=True)
 class Walk:
-    """What a walk found; ``skipped`` says what was not walked, and why."""
+    """What a walk found; ``skipped`` says what was not walked, and why.
+
+    ``private``: steps of a parallel axis write one block of an output that nothing reads, as a place of each core's own.
+    """
 
     findings: tuple[Finding, ...]
     skipped: str = ""
+    private: bool = False
 
 
 def walk(call: Call) -> Walk:
@@ -74,7 +78,10 @@ def walk(call: Call) -> Walk:
         windows = _windows(call, points)
     except Unknown as why:
         return Walk((), f"the grid of {call.name} is {why.message}")
-    return Walk(tuple(_findings(call, points, windows)))
+    outputs = windows[call.mapping.num_inputs :]
+    private = any(w is not None and n in call.unread and any(True for _ in _parallel(call, w, points))
+                  for n, w in enumerate(outputs))  # fmt: skip
+    return Walk(tuple(_findings(call, points, windows)), private=private)
 
 
 def _windows(call: Call, points: np.ndarray) -> list[Window | None]:
@@ -124,11 +131,12 @@ def _computed(call: Call, mapping: Any, points: np.ndarray) -> np.ndarray:
 def _findings(call: Call, points: np.ndarray, windows: Sequence[Window | None]) -> Iterator[Finding]:
     inputs = call.mapping.num_inputs
     aliased = {o: i for i, o in call.aliases.items()}
+    unread = call.unread
     for n, window in enumerate(windows):
         if window is None:
             continue
         yield from _outside(call, window, points, "input" if n < inputs else "output")
-        if n < inputs:
+        if n < inputs or n - inputs in unread:
             continue
         yield from _parallel(call, window, points)
         source = windows[aliased[n]] if n in aliased else None

@@ -29,7 +29,8 @@ STRICT_ELEMENTS = 65536
 """Inputs and outputs of up to this many elements in all run in the interpreter that models memories, several times slower."""
 
 ALONE_ELEMENTS = 1 << 22
-"""The same for a kernel that belongs to no operator, which is run a few times and not through dozens of inputs."""
+"""The same for a kernel that belongs to no operator, which is run a few times and not through dozens of inputs; and for the
+first run of a kernel from elsewhere that belongs to one."""
 
 RACE_STEPS = 160
 """Kernels whose grids have more steps are not run on two cores: the detector compares every access with all before it."""
@@ -111,23 +112,27 @@ class _Shaped:
     """The source at fixed shapes: its kernels, and an interpretation for each mode that was asked for."""
 
     def __init__(self, source: Source, function: Any, arrays: Sequence[np.ndarray]) -> None:
-        from .traced import calls_of, trace
+        from .modes import trace_for
+        from .traced import calls_of
 
         self.source, self.function = source, function
         self.done: list[str] = []
         self.modes: dict[str, Any] = {}
         with _explained(source):
-            jaxpr = trace(function, arrays)
+            jaxpr = trace_for(source.target.device.isa, function, arrays)
             self.calls = calls_of(jaxpr, arrays)
         elements = sum(math.prod(v.aval.shape) for v in (*jaxpr.jaxpr.invars, *jaxpr.jaxpr.outvars))
         self.limit = STRICT_ELEMENTS if source.by_role("output") else ALONE_ELEMENTS
         self.small = elements <= self.limit
+        foreign = "origins" not in dict(source.options)
+        self.once = foreign and not self.small and elements <= ALONE_ELEMENTS
+        """Whether the memories of a TPU are modelled in the first run alone."""
         self._walk()
 
     def _walk(self) -> None:
         from .grids import walk
 
-        walks = [walk(call) for call in self.calls]
+        self.walks = walks = [walk(call) for call in self.calls]
         if found := [f for w in walks for f in w.findings]:
             raise fault(found)
         if self.calls:
@@ -136,7 +141,7 @@ class _Shaped:
     def run(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         """The results; what the stages find is raised."""
         first = not self.modes
-        mode = "memory" if self.small and self.calls else "plain"
+        mode = "memory" if self.calls and (self.small or (first and self.once)) else "plain"
         results = self._results(mode, arrays)
         if mode == "memory":
             self._unwritten(arrays, results)
@@ -163,7 +168,7 @@ class _Shaped:
 
         if mode not in self.modes:
             with _explained(self.source):
-                self.modes[mode] = Interpretation(self.function, arrays, mode)
+                self.modes[mode] = Interpretation(self.function, arrays, mode, self.source.target.device.isa)
             self.done.append(SAID[mode])
             if lines := self.modes[mode].roundings:
                 self.done.append(f"f32 dots at default precision rounded to bf16 as a TPU does ({', '.join(lines[:3])})")
@@ -202,6 +207,9 @@ class _Shaped:
             return False
         if not all(c.prefixed for c in self.calls):
             self.done.append("races not looked for: parallel axes that are not the first ones")
+            return False
+        if any(w.private for w in self.walks):
+            self.done.append("races not looked for: cores keep blocks of their own in outputs that nothing reads")
             return False
         if max(steps) > RACE_STEPS:
             self.done.append(f"races not looked for: more than {RACE_STEPS} steps")

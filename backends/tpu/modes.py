@@ -54,6 +54,21 @@ def parameters(mode: str) -> Any:
     }[mode]()  # fmt: skip
 
 
+def trace_for(isa: str, function: Callable[..., Any], arguments: Sequence[Any], mode: Any = None) -> Any:
+    """The jaxpr of ``function``, as if for a generation where it asks for that (``emit_pipeline`` does, for its tilings)."""
+    import jax
+
+    try:
+        return trace(function, arguments, mode)
+    except ValueError as error:
+        if "Unsupported TPU device kind" not in str(error):
+            raise
+    from .compiler import device_of
+
+    with jax.default_device(device_of(isa)):
+        return trace(function, arguments, mode)
+
+
 @dataclass(frozen=True)
 class Ran:
     """What a run gave.  ``error`` is what the interpreter raised, where it did not get to its end."""
@@ -66,13 +81,14 @@ class Ran:
 class Interpretation:
     """One function at fixed shapes, ready to run in one mode."""
 
-    def __init__(self, function: Callable[..., Any], arguments: Sequence[Any], mode: str) -> None:
+    def __init__(self, function: Callable[..., Any], arguments: Sequence[Any], mode: str, isa: str = "v5e") -> None:
         import jax
         from jax.extend.core import jaxpr_as_fun
 
         self.mode = mode
         with _on_cpu():
-            jaxpr, self.roundings = rounded(with_nan(rewritten(trace(function, arguments, parameters(mode)), _in_order)))
+            traced = trace_for(isa, function, arguments, parameters(mode))
+            jaxpr, self.roundings = rounded(with_nan(rewritten(traced, _in_order)))
         self._function = jax.jit(jaxpr_as_fun(jaxpr))
 
     @property

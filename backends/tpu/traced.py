@@ -89,6 +89,15 @@ class Call:
         return {i - skipped: o + inputs for i, o in pairs if i >= skipped}
 
     @property
+    def unread(self) -> set[int]:
+        """Outputs that nothing reads after the kernel, counted among the outputs: blocks that a kernel keeps between its
+        steps, say, and that are never looked at in HBM."""
+        read = set(filter(_is_variable, self.scope.jaxpr.outvars))
+        for equation in self.scope.jaxpr.eqns:
+            read.update(filter(_is_variable, equation.invars))
+        return {n for n, v in enumerate(self.equation.outvars) if v not in read}
+
+    @property
     def names(self) -> list[str]:
         """What the kernel's function calls the blocks of inputs and outputs."""
         found = self.kernel.debug_info.arg_names
@@ -103,6 +112,10 @@ class Call:
         """Values of the prefetched scalars.  Raises :class:`Unknown`."""
         first = self.mapping.num_dynamic_grid_bounds
         return [self.scope.value(v) for v in self.equation.invars[first : first + self.mapping.num_index_operands]]
+
+
+def _is_variable(atom: Any) -> bool:
+    return not hasattr(atom, "val")
 
 
 class Unknown(RuntimeFault):

@@ -102,9 +102,8 @@ def _lines(f: Finding) -> list[str]:
     if f.estimate is not None:
         lines += [*f.estimate["report"], f"model: {f.estimate['model']} {f.estimate['version']}; {f.estimate['confidence']}"]
     if f.ran and f.fault is None:
-        lines.append(
-            f"ran on arrays of random numbers, {f.ran}: nothing wrong was seen (its results were compared with nothing)"
-        )
+        arrays = "the arrays that it brings" if f.own_arrays else "arrays of random numbers"
+        lines.append(f"ran on {arrays}, {f.ran}: nothing wrong was seen (its results were compared with nothing)")
     if f.fault is not None:
         lines.append(f"FAULT, {f.ran}: {f.fault['message']}")
         lines += [f"  {f.fault['line']}"] if f.fault.get("line") else []

@@ -26,8 +26,8 @@ GUARD = 256
 @dataclass(frozen=True)
 class Finding:
     """What was found on one target.  ``kernels`` are resources, one entry each; ``estimate`` that of a row; ``ran`` says what
-    executed the kernel, ``fault`` what it reported, with the ``line`` of the text that it names (``None``: nothing, where it
-    ran); ``notes`` what was not done and why."""
+    executed the kernel (on arrays that its file brings: ``own_arrays``), ``fault`` what it reported, with the ``line`` of the
+    text that it names (``None``: nothing, where it ran); ``notes`` what was not done and why."""
 
     target: str
     device: str = ""
@@ -39,6 +39,7 @@ class Finding:
     notes: tuple[str, ...] = ()
     error: dict[str, str] | None = None
     assembly: str = field(default="", repr=False)
+    own_arrays: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         return {k: v for k, v in asdict(self).items() if k != "assembly"}
@@ -132,7 +133,8 @@ def _ran(finding: Finding, kernel: Bare, source: Source, binary: Binary, seed: i
         )
     if not (available := simulator.available(source.target)):
         return replace(finding, notes=(*finding.notes, f"not run: {available.detail}"))
-    finding = replace(finding, ran=simulator.method(source.target))
+    own = not kernel.arguments and bool(source.arrays)
+    finding = replace(finding, ran=simulator.method(source.target), own_arrays=own)
     try:
         executable = simulator.load(source, binary)
         executable.run(_buffers(kernel, source, seed), {})

@@ -83,6 +83,56 @@ def test_blocks_that_data_decide_make_an_estimate_low():
     assert found.confidence.startswith("low") and "data decide" in found.confidence
 
 
+PIPELINE = textwrap.dedent("""
+    import jax, jax.numpy as jnp
+    from jax.experimental import pallas as pl
+    from jax.experimental.pallas import tpu as pltpu
+
+    def twice(x_hbm, o_hbm):
+        def body(x_ref, o_ref):
+            o_ref[...] = x_ref[...] * 2
+        block = pl.BlockSpec((64, 256), lambda i: (i, 0))
+        pltpu.emit_pipeline(body, grid=(8,), in_specs=[block], out_specs=[block])(x_hbm, o_hbm)
+
+    def run(x):
+        anywhere = pl.BlockSpec(memory_space=pl.ANY)
+        return pl.pallas_call(twice, in_specs=[anywhere], out_specs=anywhere, out_shape=jax.typeof(x))(x)
+""")
+
+
+def test_bytes_of_a_kernels_own_pipeline_are_counted():
+    source = bare(Bare(PIPELINE, "run", (Given("x", "f32", (512, 256)),)), registry().target("pallas:v5e"), ())
+    found = LibtpuEstimator().estimate(source, NOTHING, Job(()), None)
+    (kernel,) = found.details["kernels"]
+    assert kernel["read"] == kernel["written"] == 512 * 256 * 4 and kernel["name"] == "run"
+    assert "copies by itself" in found.confidence
+
+
+DYNAMIC = textwrap.dedent("""
+    import jax, jax.numpy as jnp, numpy as np
+    from jax.experimental import pallas as pl
+
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...] * (pl.num_programs(0) + 1)
+
+    def run(n, x):
+        block = pl.BlockSpec((8, 128), lambda i: (i, 0))
+        return pl.pallas_call(kernel, grid=(n[0] + 2,), in_specs=[block], out_specs=block, out_shape=jax.typeof(x))(x)
+""")
+
+
+def test_a_grid_that_data_decide_is_computed_from_the_arrays_that_a_kernel_brings():
+    target = registry().target("pallas:v5e")
+    given = (Given("n", "i32", (1,)), Given("x", "f32", (64, 128)))
+    with pytest.raises(PortakernError, match="depends on data") as raised:
+        LibtpuEstimator().estimate(bare(Bare(DYNAMIC, "run", given), target, ()), NOTHING, Job(()), None)
+    assert raised.value.kind == "no-estimate" and "example_inputs" in raised.value.hint
+    brought = "def example_inputs():\n    return np.array([6], np.int32), np.zeros((64, 128), np.float32)\n"
+    found = LibtpuEstimator().estimate(bare(Bare(DYNAMIC + brought, "run"), target, ()), NOTHING, Job(()), None)
+    (kernel,) = found.details["kernels"]
+    assert kernel["grid"] == (8,) and kernel["read"] == 64 * 128 * 4
+
+
 def test_xla_is_a_peer_under_the_same_model():
     work = work_of("add_relu", M=512, N=512)
     found = LibtpuEstimator().peers(work.program, registry().target("pallas:v6e"))["xla"]

@@ -72,6 +72,23 @@ def test_what_is_wrong_is_named() -> None:
     assert "test_grids.py:" in found[0].where
 
 
+def test_outputs_that_nothing_reads_are_places_of_each_core() -> None:
+    """jax's own splash attention keeps its running sums so: every step has the block (0, 0) of an output that is dropped."""
+
+    def both(x: Any) -> Any:
+        block = pl.BlockSpec((8, 128), lambda i: (i, 0))
+        params = pltpu.CompilerParams(dimension_semantics=("parallel",))
+        shapes = [jax.ShapeDtypeStruct((64, 128), x.dtype), jax.ShapeDtypeStruct((8, 128), x.dtype)]
+        outputs = [block, pl.BlockSpec((8, 128), lambda i: (0, 0))]
+        return pl.pallas_call(lambda x_ref, o_ref, s_ref: copy_kernel(x_ref, o_ref), grid=(8,), in_specs=[block],
+                              out_specs=outputs, out_shape=shapes, compiler_params=params)(x)  # fmt: skip
+
+    x = np.zeros((64, 128), np.float32)
+    dropped = walked(lambda x: both(x)[0], x)
+    assert not dropped.findings and dropped.private
+    assert kinds(both, x) == ["parallel-write"] and not walked(both, x).private
+
+
 def test_an_input_that_is_also_the_output() -> None:
     assert kinds(blocks((8, 2), same, same, input_output_aliases={0: 0}), X) == []
     assert kinds(blocks((8, 2), lambda i, j: (7 - i, j), same, input_output_aliases={0: 0}), X) == ["alias"]

@@ -16,7 +16,7 @@ from .profiler import Profiler
 from .report import confidence, details, limiter, lines
 
 MODEL = "libtpu"
-VERSION = "1"
+VERSION = "2"
 """Raised whenever the same profile would be priced otherwise."""
 
 kernels = Profiler(detailed=True)

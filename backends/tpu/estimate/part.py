@@ -66,6 +66,33 @@ def sizes_of(grid: Sequence[int], most: int) -> tuple[int, ...]:
     return tuple(reversed(sizes))
 
 
+def with_grids(closed: Any, grids: Sequence[Sequence[int]]) -> Any:
+    """``closed`` with the sizes of its kernels' grids written down, in the order of the text, where they were computed."""
+    given = iter(grids)
+
+    def change(eqn: Any) -> list[Any]:
+        if eqn.primitive.name != "pallas_call":
+            return [eqn]
+        grid, mapping = tuple(next(given)), eqn.params["grid_mapping"]
+        if not mapping.num_dynamic_grid_bounds:
+            return [eqn]
+        kernel = _rewritten(eqn.params["jaxpr"], lambda inner: _known_count(inner, grid))
+        params = {**eqn.params, "jaxpr": kernel, "grid_mapping": replace(mapping, grid=grid)}
+        return [eqn.replace(invars=eqn.invars[mapping.num_dynamic_grid_bounds :], params=params)]
+
+    return closed.replace(jaxpr=_rewritten(closed.jaxpr, change))
+
+
+def _known_count(eqn: Any, grid: Sequence[int]) -> list[Any]:
+    """``pl.num_programs`` of a grid that was dynamic: Pallas knows the number of others while it traces."""
+    from jax import lax
+
+    if eqn.primitive.name != "num_programs":
+        return [eqn]
+    aval = eqn.outvars[0].aval
+    return [_equation([_literal(grid[eqn.params["axis"]], aval), _literal(0, aval)], eqn.outvars[0], lax.add_p, {})]
+
+
 def with_parts(closed: Any, sizes: Callable[[Any], Sequence[int]]) -> Any:
     """``closed`` with every kernel over the part of its grid that ``sizes(call)`` gives."""
 

@@ -145,7 +145,7 @@ def middle(path: Path) -> str:
         return file.read(SAMPLE).decode(errors="replace")
 
 
-_COPY = re.compile(rb"dma\.(hbm_to_vmem|vmem_to_hbm)[^\n]*?size_in_granules=\*/(\d+)")
+_COPY = re.compile(rb"dma\.((?:hbm_to|\w+_to_hbm)\w*)[^\n]*?size_in_granules=\*/(\d+)")
 
 
 def copied_bytes(path: Path) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,12 @@ SHORT_STEP = 1000
 """Cycles of a step below which the pipeline's own work is much of it; there the profile errs most (docs/tpu.md)."""
 
 WELL_SEEN = 0.9
+
+_FEW = 3
+"""Operations of XLA that are listed one by one."""
+
+_SMALL = 0.02
+"""Share of the time below which an operation of XLA is listed with others."""
 
 
 def limiter(longest: Part | None, kernels: Kernels) -> str:
@@ -51,7 +58,8 @@ def confidence(profile: Mapping[str, Any], parts: Sequence[Part], core: Core) ->
         if k["by_data"]:
             why.append(f"{k['name']}: data decide which blocks or branches it takes")
         if k["manual"]:
-            why.append(f"{k['name']}: it copies by itself: bytes of its blocks alone are counted")
+            why.append(f"{k['name']}: it copies by itself: bytes as the profile of {math.prod(k['part'])} of its "
+                       f"{k['steps']} steps shows them")  # fmt: skip
         if k["smallest_block"] < SMALL_BLOCK and k["steps"] > 1 and k["waits"] > 0.25 * k["part_cycles"]:
             why.append(f"{k['name']}: blocks of {k['smallest_block'] / 1024:.0f} KiB, whose copies are mostly latency")
         elif waiting(k) > 0.5:
@@ -60,16 +68,28 @@ def confidence(profile: Mapping[str, Any], parts: Sequence[Part], core: Core) ->
             why.append(f"{k['name']}: steps of {k['cycles'] / k['steps']:.0f} cycles, much of them the pipeline's own")
         if k["seen"] < WELL_SEEN:
             why.append(f"{k['name']}: {1 - k['seen']:.0%} of its steps are of a kind that the profiled part has not")
-    why += [f"{o['name']}: how often it runs is not known" for o in profile["operations"] if o["times"] is None]
-    why += [f"{o['name']}: no cycles known" for o in profile["operations"] if o["cycles"] is None and not o["begun"]]
+    operations = profile["operations"]
+    why += _named([o["name"] for o in operations if o["times"] is None], "how often it runs is not known")
+    why += _named([o["name"] for o in operations if o["cycles"] is None and not o["begun"]], "no cycles known")
     if why:
         return "low: " + "; ".join(dict.fromkeys(why))
     return "medium: the compiler's own schedule, no contention between copies beyond the memory's bandwidth"
 
 
+def _named(operations: Sequence[str], what: str) -> list[str]:
+    """``operations`` of which the same is to be said; of many the first."""
+    if len(operations) > _FEW:
+        return [f"{operations[0]} and {len(operations) - 1} other operations: {what}"]
+    return [f"{name}: {what}" for name in operations]
+
+
 def lines(us: float, parts: Sequence[Part], kernels: Kernels, core: Core) -> Iterator[str]:
     yield (f"~{us:.1f} us on {core.cores} of {core.of} TensorCore{'s' if core.of > 1 else ''} at {core.clock / 1e9:g} GHz, "
            f"{core.bandwidth / 1e9:.0f} GB/s")  # fmt: skip
+    small = [p for p in parts if p.name not in kernels and p.us < _SMALL * us]
+    if len(small) > _FEW:
+        parts = [p for p in parts if p not in small]
+        yield f"{len(small)} operations of XLA around the kernels: {sum(p.us for p in small):.1f} us in all"
     for p in parts:
         yield (
             f"{p.name}: {p.us:.1f} us ({p.bound}), {p.cycles:.0f} cycles are {p.cycles / core.clock * 1e6:.1f} us, "

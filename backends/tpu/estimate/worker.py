@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from portakern.backend import Source
+from portakern.errors import PortakernError
 from portakern.ir.oracle import static
 from portakern.ir.tensor import TensorProgram, tensor_type
 
@@ -25,7 +26,7 @@ from .figures import mxu_of
 from .grid import branches, coordinates, is_windowed, kernels_of, operands
 from .hlo import operations
 from .model import Steps, extrapolate
-from .part import sizes_of, steps_for, with_parts
+from .part import sizes_of, steps_for, with_grids, with_parts
 
 Kernel = dict[str, Any]
 
@@ -35,10 +36,12 @@ DETAILED = "PORTAKERN_TPU_PROFILE_DETAILED"
 
 def profile_source(source: Source, sizes: dict[str, int], steps: int | None = None) -> dict[str, Any]:
     """The profile of a Pallas program at these values of its open dims, ``steps`` of each grid (else enough of them)."""
-    from ..load import entry_function
+    from ..load import entry_function, example_inputs
 
     folder = _folder()  # libtpu's flags are set before anything loads it
-    return _profiled(entry_function(source), _shapes(source, sizes), source.target.device.isa, steps, folder)
+    function = entry_function(source)
+    given = example_inputs(source) or _shapes(source, sizes)
+    return _profiled(function, given, source.target.device.isa, steps, folder)
 
 
 def profile_xla(program: TensorProgram, isa: str, options: dict[str, str] | None = None) -> dict[str, Any]:
@@ -58,7 +61,7 @@ def profile_xla(program: TensorProgram, isa: str, options: dict[str, str] | None
 
 def _profiled(
     function: Callable[..., Any],
-    shapes: Sequence[Any],
+    given: Sequence[Any],
     isa: str,
     steps: int | None,
     folder: Path,
@@ -69,15 +72,23 @@ def _profiled(
 
     from ..compiler import ahead_of_time, device_of
 
+    shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in given]
     with jax.default_device(device_of(isa)):
         closed = jax.make_jaxpr(function)(*shapes)
+    closed, names = _with_known_grids(closed, given)
     calls = kernels_of(closed.jaxpr)
     parts = [sizes_of(c.params["grid_mapping"].grid, steps or steps_for(c)) for c in calls]
-    given = iter(parts)
-    program = with_parts(closed, lambda call: next(given)) if calls else closed
+    each = iter(parts)
+    program = with_parts(closed, lambda call: next(each)) if calls else closed
     try:
         run = jax.extend.core.jaxpr_as_fun(program)
-        ahead_of_time(lambda *args: tuple(run(*args)), shapes, isa, options)
+
+
+        def program_of(*args: Any) -> tuple[Any, ...]:
+            return tuple(run(*args))
+
+        program_of.__name__ = getattr(function, "__name__", "program")  # kernels without a name of their own get it
+        ahead_of_time(program_of, shapes, isa, options)
         slp = folder / "slp"
         # Not jax's own as_text: it cannot read all that libtpu writes (copies in slices).
         text = _newest(folder, r"\d+-TLP-hlo\.txt")
@@ -87,12 +98,14 @@ def _profiled(
             "cores": int(getattr(device_of(isa), "num_cores", 1)),
         }
         resident = {o["name"]: o["resident"] for o in found["operations"] if o["target"] == "tpu_custom_call"}
-        names = list(resident)
-        for call, part in zip(calls, parts, strict=True):
-            name = next((n for n in names if re.sub(r"(\.\d+)+$", "", n) == call.params["name"]), names[0] if names else "")
+        left = list(resident)
+        for call, part, said in zip(calls, parts, names, strict=True):
+            name = next((n for n in left if re.sub(r"(\.\d+)+$", "", n) == said), left[0] if left else "")
             if name:
-                names.remove(name)
-            found["kernels"].append(_kernel(call, part, name, resident.get(name, ()), folder, mxu_of(isa)))
+                left.remove(name)
+            kernel = _kernel(call, part, name, resident.get(name, ()), folder, mxu_of(isa))
+            own = call.params["name"] or re.sub(r"(\.\d+)+$", "", name)
+            found["kernels"].append({"name": own, **kernel})
         return found
     finally:
         for path in (*(folder / "slp").iterdir(), *(p for p in folder.iterdir() if p.name != "slp")):
@@ -120,8 +133,11 @@ def _kernel(call: Any, part: Sequence[int], name: str, resident: Sequence[bool],
     def moved(output: bool) -> float:
         return float(sum((w.bytes * w.copied).sum() for w in windows if w.output == output))
 
+    manual = not all(is_windowed(b) or _in_smem(b) for b in mapping.block_mappings)
+    copied = profile.copied_bytes(bundles) if has_bundles else {}
+    own = _own_copies(copied, call, some, resident) if manual else {}
+    times = len(whole) / len(some)
     return {
-        "name": call.params["name"],
         "operation": name,
         "grid": grid,
         "part": tuple(part),
@@ -133,14 +149,43 @@ def _kernel(call: Any, part: Sequence[int], name: str, resident: Sequence[bool],
         "waits": line.waits,
         "stalls": dict(line.stalls),
         "utilisation": profile.utilisation(profile.middle(bundles), mxu, issued) if has_bundles else {},
-        "read": moved(output=False),
-        "written": moved(output=True),
-        "copied_in_part": profile.copied_bytes(bundles) if has_bundles else {},
+        "read": moved(output=False) + times * own.get("read", 0.0),
+        "written": moved(output=True) + times * own.get("written", 0.0),
+        "copied_in_part": copied,
         "by_data": branches(call, some[:1])[1] or any(w.blocks is None for w in windows),
-        "manual": not all(is_windowed(b) or _in_smem(b) for b in mapping.block_mappings),
+        "manual": manual,
         "smallest_block": min((float(w.bytes.max()) for w in windows), default=0.0),
         **_static(folder, name),
     }
+
+
+def _own_copies(copied: Mapping[str, int], call: Any, some: Any, resident: Sequence[bool]) -> dict[str, float]:
+    """Bytes that a kernel's own copies move in the profiled part: what the profile has beside the pipeline's blocks.
+
+    The profile follows loops and branches that do not depend on data.
+    """
+    windows = [w for w in operands(call, some) if w.output or not (w.number < len(resident) and resident[w.number])]
+    found = {}
+    for name, output, ways in (("read", False, "hbm_to_"), ("written", True, "_to_hbm")):
+        piped = float(sum((w.bytes * w.copied).sum() for w in windows if w.output == output))
+        found[name] = max(0.0, sum(n for way, n in copied.items() if ways in way) - piped)
+    return found
+
+
+def _with_known_grids(closed: Any, given: Sequence[Any]) -> tuple[Any, list[str]]:
+    """The program with the sizes of dynamic grids computed from the arrays ``given``, and what its kernels are called.
+
+    Raises :class:`PortakernError` (``no-estimate``) where only shapes are known and a grid depends on what they hold.
+    """
+    from ..traced import Unknown, calls_of
+
+    calls = calls_of(closed, given)
+    try:
+        grids = [c.grid for c in calls]
+    except (Unknown, TypeError) as why:
+        raise PortakernError("no-estimate", f"how many steps the grid of a kernel has depends on data ({why})",
+                             hint="define example_inputs() that returns the arrays") from None  # fmt: skip
+    return with_grids(closed, grids), [c.name for c in calls]
 
 
 def _in_smem(block: Any) -> bool:
