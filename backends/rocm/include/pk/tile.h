@@ -28,7 +28,7 @@ template <int N, class T> PK_FN void write(T* to, const T* from) { __builtin_mem
 
 // V neighbouring elements of a line that starts `stride` apart, of which `inside` exist (all where it is V or more); `pad`
 // for the others.  Where only some exist each is read by itself, from the nearest one inside: no lane has to step aside.
-template <int V, class T> PK_FN void read_some(T* to, const T* from, int64_t stride, int inside, T pad) {
+template <int V, class T> PK_FN void read_one_by_one(T* to, const T* from, int64_t stride, int inside, T pad) {
   if (inside <= 0) {
 #pragma unroll
     for (int e = 0; e < V; ++e) to[e] = pad;
@@ -42,6 +42,28 @@ template <int V, class T> PK_FN void read_some(T* to, const T* from, int64_t str
       to[e] = e < some ? x : pad;
     }
   }
+}
+
+// On RDNA, elements of less than a register are carried in whole registers past the branch: taken apart inside it, each load
+// would be waited for where it is issued.
+template <int V, class T> PK_FN void read_some(T* to, const T* from, int64_t stride, int inside, T pad) {
+#if defined(__GFX11__) || defined(__GFX12__)
+  if constexpr (V > 1 && sizeof(T) < 4 && V * sizeof(T) % 4 == 0) {
+    constexpr int count = V * static_cast<int>(sizeof(T)) / 4;
+    typedef uint32_t Words __attribute__((ext_vector_type(count)));
+    Words words;
+    if (stride == 1 && inside >= V) {
+      __builtin_memcpy(&words, from, sizeof(Words));
+    } else {
+      T each[V];
+      read_one_by_one<V>(each, from, stride, inside, pad);
+      __builtin_memcpy(&words, each, sizeof(Words));
+    }
+    __builtin_memcpy(to, &words, sizeof(Words));
+    return;
+  }
+#endif
+  read_one_by_one<V>(to, from, stride, inside, pad);
 }
 
 // How many of V elements from `first` on are inside.  Where what is left is known to be a multiple of V when the kernel is
