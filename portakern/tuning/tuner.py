@@ -315,12 +315,16 @@ class Tuner:
         self.proposer.tell(point, None)
 
     def _taken_over(self, candidate: Candidate) -> bool:
-        """Whether an earlier run says what there is to know; those that might win are compiled and timed again."""
+        """Whether an earlier run says what there is to know; those that might win are compiled and timed again.
+
+        An estimate is what it was, so only those below the default's are looked at again.
+        """
         trial = self._known.get(candidate.source.digest)
         if trial is None:
             return False
         self.result.resumed += 1
-        if trial.outcome in ("timed", "estimated"):
+        behind = trial.outcome == "estimated" and (trial.relative or 0.0) > 1
+        if trial.outcome == "timed" or (trial.outcome == "estimated" and not behind):
             return False
         self.proposer.tell(self._points[candidate.name], trial.relative)
         self.result.tried.append(trial)
@@ -363,6 +367,10 @@ class Tuner:
             able.append(candidate.name)
         if self._race is None:
             for name in able:
+                if self._made[name][1].row.estimate is None:
+                    self.result.dropped["no estimate"] += 1
+                    self._tell(name, "failed", None, {"error": "no estimate"})
+                    continue
                 self._estimates[name] = _estimate(self._made[name][1])
                 self._tell(name, "estimated", self._estimates[name] / self._estimates["0"], {"us": self._estimates[name]})
             return
@@ -501,8 +509,9 @@ class Tuner:
 
 
 def again(trials: Iterable[Trial]) -> list[Point]:
-    """What did best in an earlier run, to be timed first in this one."""
-    timed = sorted((t for t in trials if t.outcome == "timed" and t.relative is not None), key=lambda t: t.relative or 0.0)
+    """What did best in an earlier run, to be timed (or estimated) first in this one."""
+    kept = ("timed", "estimated")
+    timed = sorted((t for t in trials if t.outcome in kept and t.relative is not None), key=lambda t: t.relative or 0.0)
     return [tuple(map(Schedule.parse, t.schedule.split("; "))) for t in timed[:AGAIN]]
 
 

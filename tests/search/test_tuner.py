@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -137,13 +140,41 @@ def test_resources_against_the_default():
     assert over_resources(None, None) == ""
 
 
-def test_tuning_by_estimate_is_marked(tmp_path: Path):
-    class Estimated(Planted):
-        def builds(self, first, follow):  # type: ignore[no-untyped-def]
-            for candidate, made in super().builds(first, follow):
-                estimate = {"us": planted(self.schedules[candidate.name])}
-                yield candidate, Made(made.row.but(estimate=estimate), made.source, "key", "simulator")
+class Estimated(Planted):
+    """The same where nothing is timed; ``die_after`` is how many candidates are built before the process is killed."""
 
+    die_after: int | None = None
+
+    def builds(self, first, follow):  # type: ignore[no-untyped-def]
+        for candidate, made in super().builds(first, follow):
+            if self.die_after is not None and len(self.compiled) > self.die_after:
+                os.kill(os.getpid(), signal.SIGKILL)
+            us = planted(self.schedules[candidate.name])
+            estimate = None if us == 140 else {"us": us}
+            yield candidate, Made(made.row.but(estimate=estimate), made.source, "key", "simulator")
+
+
+def killed(file: Path) -> None:
+    lab = Estimated(planted)
+    lab.die_after = 20
+    Tuner(work_of(), lab, Database(file), by="estimate").run()
+
+
+def test_a_search_by_estimate_goes_on_after_it_was_killed(tmp_path: Path):
+    file = tmp_path / "t.sqlite"
+    child = multiprocessing.get_context("spawn").Process(target=killed, args=(file,))
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL and Database(file).entries() == ()
+    lab = Estimated(planted)
+    result = Tuner(work_of(), lab, Database(file), Settings(resume=True), by="estimate").run()
+    assert result.best == BEST and result.stored and result.resumed >= 12
+    behind = {t.schedule for t in result.tried if (t.relative or 0) > 1}
+    assert behind - set(lab.compiled), "what was estimated behind the default is not compiled again"
+    assert any(t.detail.get("error") == "no estimate" for t in result.tried), "which ends nothing"
+
+
+def test_tuning_by_estimate_is_marked(tmp_path: Path):
     file = tmp_path / "t.sqlite"
     result = Tuner(work_of(), Estimated(planted), Database(file), by="estimate").run()
     assert result.best == BEST and result.stored and result.samples == 0
