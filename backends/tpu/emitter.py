@@ -124,8 +124,8 @@ class _Writer:
         if set(lhs.axes) & set(rhs.axes) - {op.axis}:
             self.report("a product with batch dims inside a tile", op, "a batch axis with tile 1")
         if not self.target.device.matrix_for(lhs.dtype) and lhs.dtype != "f32":
-            known = ", ".join(sorted({m.operands for m in self.target.device.matrix}))
-            self.report(f"a product of {lhs.dtype} on {self.target.device.name}", op, known)
+            known = " or ".join(sorted({m.operands for m in self.target.device.matrix}))
+            self.report(f"a product of {lhs.dtype} on {self.target.device.name}", op, f"pk.cast both operands to {known}")
 
     def text(self) -> list[Line]:
         device = self.target.device

@@ -83,6 +83,8 @@ def test_units_are_used_for_a_share_of_their_slots():
     assert used["vector loads"] == pytest.approx(2 / 4 / 3 * 0.5, abs=1e-4)
     assert used["VPU"] == pytest.approx(1 / 4 / 4 * 0.5, abs=1e-4)
     assert used["MXU"] == pytest.approx(16 * 0.5 / 2 / 4 * 0.5, abs=1e-4), "a bf16 operand has 16 rows"
+    narrow = profile.utilisation(BUNDLES.replace("mubr.bf16", "mubr.s8"), Mxu(2, 0.5), issued=0.5)
+    assert narrow["MXU"] == used["MXU"], "twice the rows in the same time"
     assert profile.utilisation("", Mxu(2, 0.5), 1.0) == {}
 
 

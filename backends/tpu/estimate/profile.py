@@ -132,9 +132,18 @@ def utilisation(text: str, mxu: Mxu, issued: float) -> dict[str, float]:
     for name, count in names.items():
         used[unit_of(name)] += count
     share = {unit: used[unit] / bundles / slots * issued for unit, slots, _ in UNITS if slots}
-    rows = sum(count * 8 * (32 // _BITS.get(m[1], 8)) for name, count in names.items() if (m := _ROWS.match(name)))
+    rows = sum(count * _rows(_BITS.get(m[1], 8)) for name, count in names.items() if (m := _ROWS.match(name)))
     share["MXU"] = rows * mxu.cycles_per_row / mxu.units / bundles * issued
     return {unit: round(x, 4) for unit, x in share.items()}
+
+
+def _rows(bits: int) -> float:
+    """Rows of the left operand that one instruction sends, each as long as one of bf16 takes.
+
+    Rows of 8-bit operands take half as long: the peaks of the devices that multiply them are twice those of bf16
+    (devices/*.toml), and so are the cycles of their products in libtpu's profile.
+    """
+    return 8 * (32 // bits) * (0.5 if bits == 8 else 1.0)
 
 
 def middle(path: Path) -> str:
