@@ -251,6 +251,17 @@ def sorted_rows(x: T["M", "N"]):
 
 
 @pk.operator
+def bytes_product(a: T["M", "K", pk.i8], b: T["K", "N", pk.i8]):
+    return pk.matmul(a, b, dtype=pk.i32)
+
+
+@pk.operator
+def taps(x: T["M", "N"], w: T[2]):
+    m = x.shape[0]
+    return pk.cast(x[: m - 1] * w[0] + x[1:] * w[1], pk.f32)
+
+
+@pk.operator
 def rowmaxofmm(a: T["M", "K"], b: T["K", "N"]):
     return pk.max(a @ b, axis=-1)
 
@@ -309,6 +320,7 @@ CASES = dict(
     cum_vector=dict(N=130),
     pick=dict(M=9, N=5),
     pick_columns=dict(M=4, N=30),
+    taps=dict(M=9, N=40),
     rowmaxofmm=dict(M=20, K=30, N=50),
     mean_mm=dict(B=3, S=20, K=30, N=50),
 )
