@@ -34,6 +34,7 @@ class Span:
     size: int
     text: str
     dim: str | None
+    begin: str = ""  # of a part of the block
 
     @property
     def ragged(self) -> bool:
@@ -45,8 +46,8 @@ class Span:
     @property
     def start(self) -> str:
         """The first coordinate of the current block."""
-        if self.dim is None:
-            return "0"
+        if self.begin or self.dim is None:
+            return self.begin or "0"
         return self.dim if self.size == 1 else f"{self.dim} * {self.text}"
 
     @property

@@ -7,10 +7,12 @@ in each region that needs it, an expensive one is kept in scratch by the region 
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 from portakern.device import Device
 from portakern.emit.running import JOIN, Running
@@ -42,10 +44,11 @@ from portakern.ir.tile import (
 )
 
 from . import rules
-from .blocks import LANES, SUBLANES, origin
+from .blocks import LANES, SUBLANES, Span, origin
 from .constants import filled_with, number
 from .expr import COMPARE, SUM, WIDE, Expr, Place, call, infix
 from .loops import Phase
+from .pieces import Pieces, pieces_of
 from .plan import KernelPlan, Slot, kept_at, scalar_text
 
 Line = tuple[str, str]
@@ -53,6 +56,7 @@ Line = tuple[str, str]
 
 _INLINE = 64  # characters; a longer expression gets a name
 _FIRST, _STEP, _LAST = "start", "step", "finish"
+_INSIDE, _EDGE = "inside", "edge"  # steps of a walk in two parts: those that need no mask, and the others
 
 
 @dataclass
@@ -66,6 +70,7 @@ class Region:
     coordinates: dict[tuple[str, int], Expr] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     loops: tuple[For, ...] = ()  # the loops around it
+    around: Region | None = None  # what a part of it belongs to
 
     def add(self, line: str, where: str = "") -> None:
         self.lines.append((line, where))
@@ -84,7 +89,8 @@ class BodyWriter:
     def __init__(self, plan: KernelPlan, references: Sequence[str], device: Device) -> None:
         self.plan = plan
         self.device = device
-        self.spans = plan.spans
+        self.spans = dict(plan.spans)
+        self.parts: dict[str, str] = {}  # index text of the axes of which only a part is meant now
         self.reserved = {*references, *(d.name for d in plan.grid), *plan.kernel.sizes, *(s.text for s in self.spans.values())}
         self.slots: dict[Op, Slot] = {}  # carried arguments and results of loops, and kept values
         self.kept: dict[Op, Slot] = {}
@@ -106,6 +112,10 @@ class BodyWriter:
         for region, ops, _, _ in work:
             self.home.update((op, region) for op in ops)
         for region, ops, starts, ends in work:
+            pieces = pieces_of(self.plan, ops, ends) if starts is None else None
+            if pieces is not None:
+                self._by_pieces(region, ops, ends, pieces)
+                continue
             self._effects(region, ops)
             if starts is not None:
                 self._start(region, starts)
@@ -128,8 +138,12 @@ class BodyWriter:
             outer = [g for g in guards[:d] if g]
             work.append((self._region(_FIRST, [*here, *outer, *at_first, *idle], phase.loops[:d]), phase.before[d],
                          phase.loops[d], None))
-        inside = self._region(_STEP, [*here, *(g for g in guards if g), *idle], phase.loops)
-        work.append((inside, phase.inside, None, phase.loops[-1]))
+        *outer_guards, guard = guards
+        titles = (_STEP,) if not phase.then else (_INSIDE, *(_EDGE for _ in phase.then))
+        for title, loop in zip(titles, (phase.loops[-1], *phase.then), strict=True):
+            now = guard if loop is phase.loops[-1] else self._guard(loop)
+            region = self._region(title, [*here, *(g for g in (*outer_guards, now) if g), *idle], phase.loops)
+            work.append((region, loop.body.ops, None, loop))
         for d in reversed(depths):
             at_last = [self._is_last(phase.loops[x], dims[x].name) for x in depths if x >= d]
             outer = [g for g in guards[:d] if g]
@@ -170,7 +184,7 @@ class BodyWriter:
         return f"{dim} == pl.num_programs({number}) - 1"
 
     def _scalar(self, op: Op) -> Expr:
-        return scalar_text(op, self.spans) or Expr("0")
+        return scalar_text(op, self.plan.spans) or Expr("0")
 
     def _assemble(self) -> Body:
         lines: list[Line] = []
@@ -180,7 +194,8 @@ class BodyWriter:
             lines += [("", "")] if lines else []
             if region.condition:
                 lines += [(f"@pl.when({region.condition})", ""), (f"def {region.title}():", "")]
-            lines += [(f"{'    ' if region.condition else ''}{text}", where) for text, where in region.lines]
+            indent = "    " if region.condition else ""
+            lines += [(f"{indent}{text}" if text else "", where) for text, where in region.lines]
         text = "\n".join(line for line, _ in lines)
         head = [(f"{d.name} = pl.program_id({n})", "") for n, d in enumerate(self.plan.grid)
                 if re.search(rf"\b{d.name}\b", text)]
@@ -188,6 +203,60 @@ class BodyWriter:
             head.append(("", ""))
         scratch = tuple(dict.fromkeys([*self.plan.slots.values(), *self.kept.values()]))
         return Body((*head, *lines), scratch, tuple(self.helpers))
+
+    # ---- pieces
+
+    def _by_pieces(self, region: Region, ops: Sequence[Op], ends: For | None, pieces: Pieces) -> None:
+        """A step that computes ``ops`` as a Python loop over pieces of its block, with one product ahead."""
+        span, lead, size = self.plan.spans[pieces.axis], pieces.lead, pieces.size
+        region.names |= {"at", "part", "seen", "following"}
+        name = self._fresh(region, _hint(lead))
+        stop = [(f"seen = at + {size}", "")] if pieces.until else []
+        begin = "at" if span.start == "0" else f"{span.start} + at"
+        spans = {pieces.axis: replace(span, size=size, text=str(size), begin=begin)}
+        if pieces.until:
+            walked = self.plan.spans[pieces.until]
+            spans[pieces.until] = replace(walked, text="seen", begin=walked.start)
+        parts = {pieces.axis: f"at : at + {size}", **({pieces.until: ":seen"} if pieces.until else {})}
+        ahead, inner = (Region("", names=region.names, loops=region.loops, around=region) for _ in range(2))
+        with self._part(spans, parts):
+            made = self._turn(self._compute(ahead, lead), self.plan.layout.place(lead), tile_type(lead).dtype)
+        region.add(f"def {name}_of(at):")
+        for line, where in (*stop, *ahead.lines, (f"return {made.text}", origin(lead))):
+            region.add(f"    {line}", where)
+        region.add("")
+        region.add("# The product of the next piece is under way while the rest of this one is computed.")
+        region.add(f"following = {name}_of(0)")
+        region.add(f"for at in range(0, {span.text}, {size}):")
+        inner.lines += [(f"part = slice(at, at + {size})", ""), *stop]
+        inner.add(f"{name}, following = following, {name}_of(at + {size}) if at + {size} < {span.text} else None")
+        inner.values[lead] = Expr(name, made.place)
+        with self._part(spans, {**parts, pieces.axis: "part"}):
+            self._effects(inner, ops)
+            if ends is not None:
+                self._yield(inner, ends)
+        for line, where in inner.lines:
+            region.add(f"    {line}", where)
+
+    @contextmanager
+    def _part(self, spans: Mapping[str, Span], parts: Mapping[str, str]) -> Iterator[None]:
+        """While it lasts, blocks are those of a part: ``parts`` has its index along each axis."""
+        before = self.spans, self.parts
+        self.spans, self.parts = {**self.plan.spans, **spans}, dict(parts)
+        try:
+            yield
+        finally:
+            self.spans, self.parts = before
+
+    def _read(self, reference: str, place: Place) -> Expr:
+        """What a reference holds of the block, or of the part that is meant."""
+        index = [self.parts.get(a or "", ":") for a in place]
+        while index and index[-1] == ":":
+            index.pop()
+        return Expr(f"{reference}[{', '.join(index) or '...'}]", place)
+
+    def _sizes(self, place: Place) -> str:
+        return self.plan.sizes(place, self.spans)
 
     # ---- effects
 
@@ -218,14 +287,14 @@ class BodyWriter:
                 continue
             arg = loop.body.args[position]
             if self._only_in(arg, value):
-                region.values[arg] = Expr(f"{slot.name}[...]", slot.place)
+                region.values[arg] = self._read(slot.name, slot.place)
             pending.append((slot, value))
         ready = [(slot, self._fill(self.value(region, value, len(pending) == 1), slot.place, slot.dtype), value)
                  for slot, value in pending]
         for slot, expr, value in ready:
-            grown = re.fullmatch(rf"{slot.name}\[\.\.\.\] \+ (.*)", expr.text, re.DOTALL)
-            text = f"{slot.name}[...] += {grown[1]}" if grown and expr.binding == SUM else f"{slot.name}[...] = {expr.text}"
-            region.add(text, origin(value))
+            kept = self._read(slot.name, slot.place).text
+            grows = expr.binding == SUM and expr.text.startswith(f"{kept} + ")
+            region.add(f"{kept} += {expr.text[len(kept) + 3 :]}" if grows else f"{kept} = {expr.text}", origin(value))
 
     def _only_in(self, arg: Op, value: Op) -> bool:
         """Whether ``arg`` is read once, on the way to ``value``, by operations that are themselves used once."""
@@ -248,7 +317,7 @@ class BodyWriter:
             value = self._flat(region, op.value)
         else:
             value = self._turn(self.full(region, op.value, last=True), access.place, tile_type(op.value).dtype)
-        region.add(f"{op.buffer.name}_ref[...] = {value.text}", origin(op))
+        region.add(f"{self._read(f'{op.buffer.name}_ref', access.place).text} = {value.text}", origin(op))
 
     def _flat(self, region: Region, op: Op) -> Expr:
         """``op`` as a vector of one dim.  Mosaic makes none of 16-bit columns, so it is made before they are narrowed."""
@@ -277,7 +346,7 @@ class BodyWriter:
             return rules.number(constant, "f32")
         slot = self.slots.get(op) or self._keep(region, op)
         if slot is not None:
-            expr = Expr(f"{slot.name}[...]", slot.place)
+            expr = self._read(slot.name, slot.place)
             # What the loop still changes is read at once; a finished value where it is used.
             if isinstance(op, Arg) or self.uses[op] > 1:
                 expr = self._name(region, slot.name.removesuffix("_ref"), expr, origin(op))
@@ -293,7 +362,7 @@ class BodyWriter:
     def _keep(self, region: Region, op: Op) -> Slot | None:
         """Scratch for a value that is expensive and belongs to another region."""
         home = self.home.get(op)
-        if home is None or home is region or not self._expensive(op):
+        if home is None or home is region or home is region.around or not self._expensive(op):
             return None
         if op not in self.kept:
             name = f"{_hint(op)}_ref"
@@ -305,7 +374,8 @@ class BodyWriter:
             dtype = tile_type(op).dtype
             slot = Slot(name, kept_at(self.plan.layout.place(op), dtype), dtype, "kept for the steps of the loop")
             self.kept[op] = slot
-            home.add(f"{name}[...] = {self._fill(self.value(home, op), slot.place, dtype).text}", origin(op))
+            with self._part({}, {}):
+                home.add(f"{name}[...] = {self._fill(self.value(home, op), slot.place, dtype).text}", origin(op))
         return self.kept[op]
 
     def _expensive(self, op: Op) -> bool:
@@ -327,13 +397,17 @@ class BodyWriter:
         return len(expr.text) > _INLINE
 
     def _name(self, region: Region, hint: str, expr: Expr, where: str) -> Expr:
+        name = self._fresh(region, hint)
+        region.add(f"{name} = {expr.text}", where)
+        return Expr(name, expr.place)
+
+    def _fresh(self, region: Region, hint: str) -> str:
         name, n = hint, 1
         while name in region.names:
             n += 1
             name = f"{hint}_{n}"
         region.names.add(name)
-        region.add(f"{name} = {expr.text}", where)
-        return Expr(name, expr.place)
+        return name
 
     def full(self, region: Region, op: Op, last: bool = False) -> Expr:
         """``op`` with every element of its block spelled out."""
@@ -345,11 +419,11 @@ class BodyWriter:
         x = _one_lane(x) if place[1] != WIDE else x
         if x.place == place:
             return x
-        shape = self.plan.sizes(place)
+        shape = self._sizes(place)
         if x.place is None:
             return Expr(f"jnp.full({shape}, {x.text}, {rules.JNP[dtype]})", place)
         # A dim of one element may already have the full size.
-        if shape == self.plan.sizes(x.place):
+        if shape == self._sizes(x.place):
             return Expr(x.text, place, x.binding)
         return Expr(f"jnp.broadcast_to({x.text}, {shape})", place)
 
@@ -448,7 +522,7 @@ class BodyWriter:
         """The coordinates of an axis along the rows (0) or columns (1) of a block."""
         if (axis, side) not in region.coordinates:
             place: Place = (axis, None) if side == 0 else (None, axis)
-            count = Expr(f"jax.lax.broadcasted_iota(jnp.int32, {self.plan.sizes(place)}, {side})", place)
+            count = Expr(f"jax.lax.broadcasted_iota(jnp.int32, {self._sizes(place)}, {side})", place)
             start = Expr(self.spans[axis].start, None, 3)
             text = count if start.text == "0" else infix("+", start, count)
             region.coordinates[axis, side] = self._name(region, "cols" if side else "rows", text, "")
@@ -468,14 +542,14 @@ class BodyWriter:
 
     def _matters(self, axis: str) -> bool:
         """Whether what lies outside the extent of ``axis`` can be seen: only what is summed over the axis sees it."""
-        return self.spans[axis].ragged and axis in self.contracted
+        return self.plan.spans[axis].ragged and axis in self.contracted
 
     def _load(self, region: Region, op: Load, dtype: str = "") -> Expr:
         """The block of a load, cast to ``dtype`` if one is given, with its pad where that can be seen."""
         assert isinstance(op.buffer, Arg)
         number = self.plan.read_number(op)
         access = self.plan.reads[number]
-        x = Expr(f"{read_names(self.plan)[number]}[...]", access.place)
+        x = self._read(read_names(self.plan)[number], access.place)
         have, place = access.dtype, access.place
         if access.flat:
             place = self.plan.layout.place(op)
@@ -551,7 +625,7 @@ class BodyWriter:
             lhs, rhs = rhs, lhs  # the result's rows come from the left operand
         a, b = self._operand(region, lhs), self._operand(region, rhs)
         sides = (self.plan.layout.place(lhs).index(op.axis), self.plan.layout.place(rhs).index(op.axis))
-        if sides == (1, 1) and self.plan.sizes(self.plan.layout.place(rhs)).startswith("(1,"):
+        if sides == (1, 1) and self._sizes(self.plan.layout.place(rhs)).startswith("(1,"):
             # Pallas turns a product with a single row into one that Mosaic rejects for bf16; a column it takes.
             b, sides = Expr(f"{b.at(0)}.T", b.place), (1, 0)
         # At default precision the matrix unit would round f32 operands to bf16.
@@ -617,10 +691,16 @@ def _hint(op: Op) -> str:
             return f"running_{fn}"
         case Dot():
             return "product"
+        case Unary(fn="exp" | "exp2"):
+            return "e" if len(tile_type(op).dims) > 1 else "scale"
         case Unary(fn=fn) | Binary(fn=fn):
             return rules.NAMES.get(fn, f"{fn}_")
         case Compare():
             return "test"
+        case Select(no=no) if (fill := filled_with(no)) is not None and fill.value in (math.inf, -math.inf):
+            return "masked"
+        case Select(condition=Compare(fn="eq", lhs=x)) if x in op.operands:
+            return "shift"  # what is subtracted before an exponential, where that is no infinity
         case Select():
             return "chosen"
         case Arg(name=name):

@@ -9,7 +9,7 @@ from portakern.device import Device
 from portakern.ir.core import Op
 from portakern.ir.program import Array, Program
 from portakern.ir.size import Size, Sym
-from portakern.ir.tile import BufferType, For, Index, buffer_type
+from portakern.ir.tile import BufferType, Index, buffer_type
 
 from . import rules
 from .blocks import BlockAccess, Span, empty, host_unview, host_view, shape_text, tuple_text
@@ -119,12 +119,15 @@ def _call(program: Program, plan: KernelPlan, body: Body, device: Device) -> lis
     ins = [_spec(plan, a) for a in plan.reads]
     ins += ["pl.BlockSpec(memory_space=pltpu.SMEM)" for _ in plan.scalars]
     outs = [_spec(plan, a) for a in plan.writes]
-    semantics = tuple_text(tuple(f'"{d.semantics}"' for d in plan.grid))
+    grid, parts = [str(d.steps) for d in plan.grid], [f'"{d.semantics}"' for d in plan.grid]
+    if _of_parts(plan):
+        grid, parts = ["1"], ['"arbitrary"']
+    semantics = tuple_text(tuple(parts))
     limit = plan.kernel.schedule.option("vmem_mb", 0) or limit_mb(plan, body.scratch, device)
     params = [f"dimension_semantics={semantics}", *([f"vmem_limit_bytes={limit} << 20"] if limit else [])]
     lines = [
         "pl.pallas_call(", f"    {kernel},", f"    out_shape={_one_or_list(shapes)},",
-        f"    grid={tuple_text(tuple(d.steps for d in plan.grid))},",
+        f"    grid={tuple_text(tuple(grid))},",
     ]  # fmt: skip
     lines += _listed("in_specs", ins, always=True) + _listed("out_specs", outs)
     if body.scratch:
@@ -144,8 +147,14 @@ def _listed(name: str, items: list[str], always: bool = False) -> list[str]:
     return [f"    {name}=[", *(f"        {item}," for item in items), "    ],"]
 
 
+def _of_parts(plan: KernelPlan) -> bool:
+    """Whether a kernel without a grid reads or writes parts of an array, which Pallas takes from kernels with one only."""
+    sizes = ((b, n) for a in plan.accesses for b, n in zip(a.block, a.view.final, strict=True))
+    return not plan.grid and any(block is None and size != 1 for block, size in sizes)
+
+
 def _spec(plan: KernelPlan, access: BlockAccess) -> str:
-    names = ", ".join(d.name for d in plan.grid)
+    names = "_" if _of_parts(plan) else ", ".join(d.name for d in plan.grid)
     index = tuple_text(tuple(_entry(plan, access, e) for e in access.entries))
     block = tuple_text(tuple(str(b) for b in access.block))
     return f"pl.BlockSpec({block}, lambda {names}: {index})".replace("lambda :", "lambda:")
@@ -176,7 +185,7 @@ def _block_number(plan: KernelPlan, access: BlockAccess, axis: str) -> str:
     if dim.kind != "loop":
         return span.dim
     loops = [(n, loop) for n in access.phases for loop in plan.phases[n].loops if loop.axis == axis]
-    text = _bounded(plan, span, [loop for _, loop in loops])
+    text = _bounded(plan, span, [plan.phases[n].bounds(loop) for n, loop in loops])
     if len(dim.axes) > 1:
         text = f"jnp.minimum({text}, {span.last})"
     phases = sorted({n for n, _ in loops})
@@ -192,11 +201,11 @@ def _block_number(plan: KernelPlan, access: BlockAccess, axis: str) -> str:
     return f"jnp.where({inside}, {text}, 0)"
 
 
-def _bounded(plan: KernelPlan, span: Span, loops: list[For]) -> str:
-    """The block number kept inside the loop's bounds, so that steps outside them fetch nothing new."""
+def _bounded(plan: KernelPlan, span: Span, walks: list[tuple[Op | None, Op | None]]) -> str:
+    """The block number kept inside the bounds of the walks, so that steps outside them fetch nothing new."""
     text = span.dim or "0"
-    bounds: set[Op | None] = {loop.hi for loop in loops}
-    lows: set[Op | None] = {loop.lo for loop in loops}
+    bounds = {hi for _, hi in walks}
+    lows = {lo for lo, _ in walks}
     if len(bounds) == 1 and (hi := bounds.pop()) is not None and (high := scalar_text(hi, plan.spans)):
         end = f"{high.at(SUM)} - 1"
         if (plus := re.fullmatch(r"(.*) \+ (\d+)", high.text)) and high.binding == SUM:

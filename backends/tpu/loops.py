@@ -7,7 +7,7 @@ of a single step needs no grid dim; its body is written straight into its surrou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from portakern.ir.core import Block, Op, Result, yielded
@@ -26,13 +26,23 @@ class Phase:
     """The loops of one phase, outermost first, and what stands around them.
 
     ``before[d]`` are the operations run before loop ``d`` starts, inside loop ``d - 1``; ``after[d]`` those run once it
-    has ended; ``inside`` the body of the innermost loop.
+    has ended; ``inside`` the body of the innermost loop.  ``then`` are loops that go on where the innermost one ends, over
+    the same axis and with what it carried: they share its grid dim and its scratch.
     """
 
     loops: tuple[For, ...]
     before: tuple[tuple[Op, ...], ...]
     after: tuple[tuple[Op, ...], ...]
     inside: tuple[Op, ...]
+    then: tuple[For, ...] = ()
+
+    @property
+    def every(self) -> tuple[For, ...]:
+        return (*self.loops, *self.then)
+
+    def bounds(self, loop: For) -> tuple[Op | None, Op | None]:
+        """Where the walk that ``loop`` begins starts and ends."""
+        return loop.lo, self.then[-1].hi if self.then and loop is self.loops[-1] else loop.hi
 
 
 def straighten(kernel: Kernel) -> Kernel:
@@ -82,9 +92,10 @@ def phases_of(body: Block, report: Report) -> tuple[Phase, ...]:
     if not loops:
         return (Phase((), (), (), body.ops),)
     found = []
-    for number, loop in enumerate(loops):
-        nest, before = [loop], [segments[number]]
-        after = [segments[-1] if number == len(loops) - 1 else ()]
+    groups = _walks(loops)
+    for number, (first, *then) in enumerate(groups):
+        nest, before = [loops[first]], [tuple(op for n in (first, *then) for op in segments[n])]
+        after = [segments[-1] if number == len(groups) - 1 else ()]
         while True:
             parts, inner = _split(nest[-1].body.ops)
             if not inner:
@@ -94,8 +105,28 @@ def phases_of(body: Block, report: Report) -> tuple[Phase, ...]:
             nest.append(inner[0])
             before.append(parts[0])
             after.append(parts[-1])
-        found.append(Phase(tuple(nest), tuple(before), tuple(after), nest[-1].body.ops))
+        found.append(Phase(tuple(nest), tuple(before), tuple(after), nest[-1].body.ops, tuple(loops[n] for n in then)))
     return tuple(found)
+
+
+def _walks(loops: Sequence[For]) -> list[list[int]]:
+    """The numbers of the loops, those together that are one walk cut in two."""
+    groups: list[list[int]] = []
+    for number, loop in enumerate(loops):
+        if groups and _goes_on(loops[number - 1], loop):
+            groups[-1].append(number)
+        else:
+            groups.append([number])
+    return groups
+
+
+def _goes_on(first: For, second: For) -> bool:
+    """Whether ``second`` starts where ``first`` ends, over the same axis, from all that it carried."""
+    if first.axis != second.axis or first.hi is None or second.lo is not first.hi or len(first.init) != len(second.init):
+        return False
+    if any(isinstance(op, For) for loop in (first, second) for op in loop.body.ops):
+        return False
+    return all(isinstance(x, Result) and x.source is first and x.index == n for n, x in enumerate(second.init))
 
 
 def _split(ops: tuple[Op, ...]) -> tuple[list[tuple[Op, ...]], list[For]]:

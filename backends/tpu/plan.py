@@ -35,6 +35,8 @@ from .blocks import LANES, BlockAccess, Span, access_of, block_size, tuple_text
 from .expr import SUM, WIDE, Expr, Place
 from .layout import Layout
 from .loops import Phase, Report, carried_through, phases_of, straighten
+from .reach import reaches
+from .simplify import softmax_rewritten
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class KernelPlan:
     scalars: tuple[str, ...]  # arguments that are single values given at run time
     slots: Mapping[tuple[For, int], Slot]
     layout: Layout = field(repr=False)
+    reaches: tuple[tuple[str, str], ...] = ()  # see :func:`.reach.reaches`
 
     def dim_of_loop(self, depth: int) -> GridDim | None:
         loops = [d for d in self.grid if d.kind == "loop"]
@@ -94,9 +97,10 @@ class KernelPlan:
         dims = frozenset(a for a, _ in op.dims)
         return next(n for n, r in enumerate(self.reads) if _key(r) == (op.buffer.name, op.indices, dims))
 
-    def sizes(self, place: Place) -> str:
-        """The shape of a block at ``place`` as source text."""
-        return tuple_text(tuple(str(LANES) if a == WIDE else self.spans[a].text if a else "1" for a in place))
+    def sizes(self, place: Place, spans: Mapping[str, Span] | None = None) -> str:
+        """The shape of a block at ``place`` as source text; ``spans`` are those of a part of it."""
+        have = spans or self.spans
+        return tuple_text(tuple(str(LANES) if a == WIDE else have[a].text if a else "1" for a in place))
 
     def __str__(self) -> str:
         lines = [f"kernel {self.name}", "  grid"]
@@ -125,7 +129,8 @@ class ProgramPlan:
 
 def plan_kernel(kernel: Kernel, name: str, constants: dict[str, int], report: Report) -> KernelPlan:
     """Decide everything about ``kernel``.  ``constants`` collects the named block sizes of the source."""
-    kernel = straighten(without_scans(kernel))
+    reach = reaches(kernel)
+    kernel = softmax_rewritten(straighten(without_scans(kernel)))
     phases = phases_of(kernel.body, report)
     spans = {a.name: _span(a, constants) for a in kernel.axes}
     grid, spans = _grid(kernel, phases, spans)
@@ -146,7 +151,7 @@ def plan_kernel(kernel: Kernel, name: str, constants: dict[str, int], report: Re
     return KernelPlan(kernel, name, spans, grid, phases,
                       tuple(sorted((a for a in found if not a.write), key=lambda a: position[a.buffer])),
                       tuple(sorted(writes, key=lambda a: position[a.buffer])),
-                      tuple(a.name for a in kernel.args if isinstance(a.type, TileType)), slots, layout)
+                      tuple(a.name for a in kernel.args if isinstance(a.type, TileType)), slots, layout, reach)
 
 
 def _span(axis: Axis, constants: dict[str, int]) -> Span:
@@ -185,7 +190,7 @@ def _steps_text(span: Span) -> str:
 
 
 def _walk(phase: Phase) -> list[Op]:
-    return [*(op for part in (*phase.before, phase.inside, *phase.after) for op in part)]
+    return [*(op for part in (*phase.before, phase.inside, *(x.body.ops for x in phase.then), *phase.after) for op in part)]
 
 
 def _key(access: BlockAccess) -> tuple[str, tuple[Index, ...], frozenset[str]]:
@@ -224,6 +229,7 @@ def _slots(kernel: Kernel, phases: Sequence[Phase], layout: Layout) -> dict[tupl
                 dtype = tile_type(arg).dtype
                 slots[loop, position] = Slot(f"{name}_ref", kept_at(layout.place(arg), dtype), dtype,
                                              f"carried over {loop.axis}")
+        slots.update({(x, n): slots[phase.loops[-1], n] for x in phase.then for n in range(len(x.init))})
     return slots
 
 
@@ -234,7 +240,7 @@ def kept_at(place: Place, dtype: str) -> Place:
 
 def _check_bounds(phases: Sequence[Phase], report: Report) -> None:
     for phase in phases:
-        for loop in phase.loops:
+        for loop in phase.every:
             for bound in (loop.lo, loop.hi):
                 if bound is not None and scalar_text(bound, {}) is None:
                     report("a loop bound that is read from memory", bound, "")

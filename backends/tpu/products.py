@@ -18,7 +18,7 @@ from portakern.ir.schedule import Nest, NestAxis
 
 from .estimate.figures import core_of
 
-_ROWS, _COLUMNS, _DEPTHS = (2048, 1024, 512, 256, 128), (2048, 1024, 512, 256, 128), (2048, 1024, 512, 256)
+_ROWS, _COLUMNS, _DEPTHS = (2048, 1024, 512, 256, 128), (2048, 1024, 512, 256, 128), (4096, 2048, 1024, 512, 256)
 
 _STEP_CYCLES = 350
 """What a grid step costs beside its work."""
@@ -26,8 +26,11 @@ _STEP_CYCLES = 350
 _CYCLES_PER_SUM = 1.2e-4
 """For every element of the accumulator that a step adds to."""
 
-_LARGEST = 2**30
+_LARGEST = 2**31
 """Products of a step on a unit of 128: its code is unrolled, to some ten thousand bundles, and takes seconds to compile."""
+
+_SEEN = 0.6
+"""Of the first and the last blocks: the share of their copies that nothing runs beside."""
 
 _UNITS = 4
 """Matrix units whose peak the clocks in devices/*.toml are derived from."""
@@ -60,7 +63,7 @@ def blocks(nest: Nest, device: Device) -> Iterator[tuple[int, int, int]]:
     (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
     batch = math.prod(_length(a) for a in nest.role("batch"))
     speed = rates(nest, device)
-    size = known(nest.io_dtype).bytes
+    size = known(nest.dots or nest.io_dtype).bytes
     largest = _LARGEST * speed.unit // 128
     wanted = (b for b in itertools.product(_ROWS, _COLUMNS, _DEPTHS) if math.prod(b) <= largest)
     yield from sorted(wanted, key=lambda b: cycles((_length(m), _length(n), _length(k)), b, speed, size, batch))
@@ -79,7 +82,7 @@ def cycles(lengths: tuple[int, int, int], block: tuple[int, int, int], speed: Ra
     right = bk * bn * tiles * walk if walk > 1 or n > bn else bk * bn * batch
     moved = (left + right + bm * bn * tiles) * size / speed.bytes
     edges = (bm * bk + bk * bn + bm * bn) * size / speed.bytes
-    return max(work, moved) + edges
+    return max(work, moved) + _SEEN * edges
 
 
 def _length(axis: NestAxis) -> int:

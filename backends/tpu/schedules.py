@@ -37,10 +37,13 @@ WIDE = 8192
 """Elements of a row of a block of elementwise work; whole rows are one piece of memory."""
 
 ATTENTION: Sequence[tuple[int, int]] = (
-    (1024, 1024), (512, 1024), (512, 2048), (1024, 512), (512, 512), (256, 1024), (256, 512), (512, 256), (256, 256),
-    (128, 512), (128, 256), (128, 128),
+    (2048, 2048), (1024, 2048), (1024, 1024), (512, 1024), (512, 2048), (1024, 512), (512, 512), (256, 1024), (256, 512),
+    (512, 256), (256, 256), (128, 512), (128, 256), (128, 128),
 )  # fmt: skip
 """Query rows and keys; best first."""
+
+_EXACT = ((1024, 1024), (512, 1024), (512, 512), (256, 512), (256, 256), (128, 128))
+"""The same for products of f32, whose operands are cut into three: six products of a block are code enough."""
 
 _USABLE = 0.7  # of VMEM: the rest is the compiler's own
 
@@ -56,7 +59,8 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
         raise ScheduleError(f"no schedules for {nest.family} kernels on a TPU", hint=f"known: {', '.join(families)}")
     found = []
     for tiles in families[nest.family](nest, device):
-        schedule = Schedule(tuple((a.name, tiles.get(a.name, 1)) for a in nest.axes), stages=2, warps=1)
+        options = _pieces(nest, device) if nest.family == "attention" else ()
+        schedule = Schedule(tuple((a.name, tiles.get(a.name, 1)) for a in nest.axes), stages=2, warps=1, options=options)
         if schedule not in found and vmem_bytes(nest, schedule) <= _USABLE * device.value("vmem_bytes"):
             found.append(schedule)
     if not found:
@@ -120,8 +124,16 @@ def _contraction(nest: Nest, device: Device) -> Iterable[Tiles]:
 def _attention(nest: Nest, device: Device) -> Iterable[Tiles]:
     (m,), (n,) = nest.role("m"), nest.role("n")
     whole = {a.name: _round(int(a.extent), LANES) for a in (*nest.role("k"), *nest.role("d")) if isinstance(a.extent, int)}
-    for a, b in ATTENTION:
+    for a, b in ATTENTION if dtype(nest.dots or nest.io_dtype).bytes < 4 else _EXACT:
         yield {m.name: _fit(m, a, _sublanes(nest)), n.name: _fit(n, b, LANES), **whole}
+
+
+def _pieces(nest: Nest, device: Device) -> tuple[tuple[str, int], ...]:
+    """How the steps of attention are cut: pieces that are rows enough for the matrix units to work on while the softmax of
+    another one is computed.  f32 keeps the matrix units busy by itself."""
+    if dtype(nest.dots or nest.io_dtype).bytes >= 4:
+        return (("split", 1),)
+    return (("piece", int(device.value("piece_rows"))), ("split", 1))
 
 
 def block_elements(nest: Nest, device: Device) -> int:
@@ -133,7 +145,9 @@ def block_elements(nest: Nest, device: Device) -> int:
     room = _USABLE * device.value("vmem_bytes") / _element_bytes(nest)
     lengths = [a.extent for a in nest.axes if isinstance(a.extent, int)]
     best = math.sqrt(max(math.prod(lengths), 1) * _STEP_ELEMENTS) if len(lengths) == len(nest.axes) else ELEMENTS
-    return 1 << int(math.log2(min(max(1.4 * best, _STEP_ELEMENTS), room)))
+    # The factor is fitted to two arrays; where rows are read and a number of each is written, it is one.
+    factor = 2 if (nest.family, nest.live) == ("rows", 2) else 1.4
+    return 1 << int(math.log2(min(max(factor * best, _STEP_ELEMENTS), room)))
 
 
 def _element_bytes(nest: Nest) -> int:
@@ -199,9 +213,13 @@ def vmem_bytes(nest: Nest, schedule: Schedule) -> float:
 
     if nest.family == "contraction":
         (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
-        return 2 * io * (area(m, k) + area(k, n) + area(m, n)) + compute * area(m, n) * max(nest.live, 2)
+        # What follows the product is computed vector by vector, in and out of one tile of results.
+        operand = dtype(nest.dots or nest.io_dtype).bytes
+        return 2 * operand * (area(m, k) + area(k, n)) + 2 * (io + compute) * area(m, n)
     if nest.family == "attention":
         (m,), (n,), (d,) = nest.role("m"), nest.role("n"), nest.role("d")
         blocks = 2 * area(m, d) + 2 * area(n, d)
-        return 2 * io * blocks + compute * (2 * area(m, d) + 3 * area(m, n))
+        piece = int(schedule.option("piece", 0)) or size[m.name]
+        scores = area(m, n) * min(piece / size[m.name], 1)
+        return 2 * io * blocks + compute * (2 * area(m, d) + 3 * scores)
     return area(*nest.axes) * _element_bytes(nest)

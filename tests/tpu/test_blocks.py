@@ -71,9 +71,10 @@ def test_small_products_leave_steps_that_hide_copies() -> None:
 
 
 def test_blocks_grow_with_the_root_of_the_array() -> None:
-    def nest(rows: int) -> Nest:
-        return Nest("rows", (NestAxis("m", "parallel", rows), NestAxis("n", "reduced", 4096, True)), "bf16", "f32", 2)
+    def nest(rows: int, live: int = 3) -> Nest:
+        return Nest("rows", (NestAxis("m", "parallel", rows), NestAxis("n", "reduced", 4096, True)), "bf16", "f32", live)
 
     roomy, tight = target("v5e").device, target("v4").device
     assert block_elements(nest(16 * 4096), roomy) == 4 * block_elements(nest(4096), roomy)
     assert block_elements(nest(16 * 4096), tight) < block_elements(nest(16 * 4096), roomy)
+    assert block_elements(nest(4096, 2), roomy) > block_elements(nest(4096), roomy)  # only read: fewer bytes a step

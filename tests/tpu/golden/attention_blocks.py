@@ -32,16 +32,16 @@ def attention_kernel(q_ref, k_ref, v_ref, o_ref, top_ref, total_ref, acc_ref):
         product = jax.lax.dot_general(
             q_ref[...], k, (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32
         )
-        chosen = jnp.where(cols < 300, jnp.where(cols <= rows, product * 0.125, -jnp.inf), -jnp.inf)
-        larger = jnp.maximum(top, jnp.max(chosen, axis=1, keepdims=True))
-        chosen_2 = jnp.where(larger == -jnp.inf, 0.0, larger)
-        e = jnp.exp(top - chosen_2)
-        e_2 = jnp.exp(chosen - chosen_2)
+        masked = jnp.where(cols < 300, jnp.where(cols <= rows, product, -jnp.inf), -jnp.inf)
+        larger = jnp.maximum(top, jnp.max(masked, axis=1, keepdims=True) * 0.125)
+        shift = jnp.where(larger == -jnp.inf, 0.0, larger)
+        scale = jnp.exp2((top - shift) * 1.4426950216293335)
+        e = jnp.exp2(masked * 0.1803368777036667 - shift * 1.4426950216293335)
         v = jnp.where(rows_2 < 300, v_ref[...], 0.0)
         top_ref[...] = larger
-        total_ref[...] = total_ref[...] * e + jnp.sum(e_2, axis=1, keepdims=True)
-        acc_ref[...] = acc_ref[...] * e[:, :64] + jnp.dot(
-            e_2.astype(jnp.bfloat16), v, preferred_element_type=jnp.float32
+        total_ref[...] = total_ref[...] * scale + jnp.sum(e, axis=1, keepdims=True)
+        acc_ref[...] = acc_ref[...] * scale[:, :64] + jnp.dot(
+            e.astype(jnp.bfloat16), v, preferred_element_type=jnp.float32
         )
 
     @pl.when(i_n == pl.num_programs(4) - 1)

@@ -30,9 +30,9 @@ def softmax_long_kernel(x_ref, y_ref, top_ref, total_ref, *, M, N):
         cols = i_n * BN + jax.lax.broadcasted_iota(jnp.int32, (1, BN), 1)
         x = jnp.where(cols < N, x_ref[...], -jnp.inf)
         larger = jnp.maximum(top, jnp.max(x, axis=1, keepdims=True))
-        chosen = jnp.where(larger == -jnp.inf, 0.0, larger)
-        e = jnp.where(cols < N, jnp.exp(x - jnp.tile(chosen, (1, BN // 128))), 0.0)
-        total = total_ref[...] * jnp.exp(top - chosen) + jnp.sum(e, axis=1, keepdims=True)
+        shift = jnp.where(larger == -jnp.inf, 0.0, larger)
+        e = jnp.where(cols < N, jnp.exp(x - jnp.tile(shift, (1, BN // 128))), 0.0)
+        total = total_ref[...] * jnp.exp(top - shift) + jnp.sum(e, axis=1, keepdims=True)
         top_ref[...] = larger
         total_ref[...] = total
 
