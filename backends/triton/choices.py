@@ -30,7 +30,8 @@ def choices(nest: Nest, device: Device) -> Mapping[str, Sequence[Value]]:
         case "contraction":
             found = {"group_m": (1, 4, 8, 16), "warps": (4, 8), "stages": (2, 3, 4, 5, 8)}
             if device.has("tma"):
-                found |= {"descriptors": (0, 1), "pack": ("none", "m", "n", "both"), "programs": (0, device.count("units", 0))}
+                found |= {"descriptors": (0, 1, 2), "pack": ("none", "m", "n", "both")}
+                found["programs"] = (0, device.count("units", 0))
         case "attention":
             found = {"warps": (4, 8), "stages": (1, 2, 3, 4), "m": (64, 128, 256), "n": (32, 64, 128), "heads": (0, 8, 16),
                      "split": (1, 2)}  # fmt: skip

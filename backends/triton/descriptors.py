@@ -19,6 +19,8 @@ from portakern.ir.index import Index
 from portakern.ir.tile import BufferType, Kernel, Load, Store, buffer_type, tile_type
 
 OPTION = "descriptors"
+LOADS = 2
+"""The value of the option with which arrays are read through descriptors and written by pointers."""
 _FAMILIES = ("contraction", "attention")
 _DIMS, _LONGEST, _ALIGNMENT = 5, 256, 16
 
@@ -44,7 +46,7 @@ def find_blocks(kernel: Kernel) -> Mapping[Op, Block]:
     found: dict[Op, Block] = {}
     blocks: dict[Arg, Block] = {}
     for op in kernel.body.walk():
-        if not isinstance(op, Load | Store):
+        if not isinstance(op, Load if kernel.schedule.option(OPTION, 0) == LOADS else Load | Store):
             continue
         block = _block(kernel, op)
         # One descriptor for each array: further shapes of blocks take pointers.

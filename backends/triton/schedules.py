@@ -16,9 +16,11 @@ from portakern.emit.packing import LINE_BYTES
 from portakern.ir.schedule import Nest, NestAxis, Schedule, Value
 from portakern.ir.size import Size
 
+from .descriptors import LOADS
+
 OPTIONS = {
     "group_m": "contractions: how many rows of blocks a group walks before the next columns (1: plain row-major order)",
-    "descriptors": "products and attention on NVIDIA: 1: arrays are read and written through tensor descriptors (0: pointers)",
+    "descriptors": "products, attention on NVIDIA: 1: arrays read and written through descriptors; 2: only read; 0: neither",
     "pack": "products: which operands (m, n, both, none) are copied to longer rows first if theirs are off cache lines",
     "programs": "products through descriptors: how many programs share the blocks, one after another (0: a program each)",
     "heads": "causal attention: how many heads take turns, their longest walks first (0: one after another)",
@@ -179,8 +181,10 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
         count = batch * _count(m.extent, tiles[m.name]) * _count(n.extent, tiles[n.name])
         walked = bool(options) and b.m <= b.n and 0 < units < count and _even(count, units) and _multiples(nest, 16, n)
         more: dict[str, Value] = {"programs": units} if walked else {}
+        if options and not pack and count <= units and _multiples(nest, 16, n) and not _multiples(nest, LINE_BYTES, n):
+            more = {"descriptors": LOADS}  # one block each, rows off lines: threads write them sooner (1000^3 on an H200: 1%)
         group = 8 if b.m <= b.n else 4 if pack else 2
-        schedule = _schedule(nest, tiles, min(b.stages, 3) if walked else b.stages, warps, group_m=group, **options, **more)
+        schedule = _schedule(nest, tiles, min(b.stages, 3) if walked else b.stages, warps, group_m=group, **{**options, **more})
         # A first wave that leaves units idle costs more than a smaller block; at ragged ends tall blocks did better than wide.
         made.append((count < _FULL * (units or 100), b.m < b.n and 0 < units < count and not walked, schedule))
     yield from (s for *_, s in sorted(made, key=lambda x: x[:2]))

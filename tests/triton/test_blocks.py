@@ -89,6 +89,19 @@ def test_unaligned_rows_take_pointers(interpreter: WorkerPool, dims: Mapping[str
     runs_right(interpreter, program, source)
 
 
+@pytest.mark.parametrize("programs", [0, 3])
+def test_results_by_pointers(interpreter: WorkerPool, programs: int) -> None:
+    program, source = emitted("matmul", {"M": 88, "N": 120, "K": 104}, **SMALL, descriptors=2, programs=programs)
+    assert set(re.findall(r"(\w+)_desc = TensorDescriptor", source.text)) == {"a", "b"} and "tl.store(" in source.text
+    runs_right(interpreter, program, source)
+
+
+@pytest.mark.parametrize(("n", "by_pointers"), [(1000, True), (1024, False), (5000, False)])
+def test_one_wave_of_rows_off_cache_lines_is_written_by_pointers(n: int, by_pointers: bool) -> None:
+    text = emitted("matmul", {"M": n, "N": n, "K": n}, target="triton:h200")[1].text
+    assert ("out_desc" not in text) == by_pointers
+
+
 @pytest.mark.parametrize(("dims", "copied"), [
     ({"M": 63, "N": 105, "K": 97}, {"a", "b"}),
     ({"M": 64, "N": 128, "K": 104}, {"a"}),  # rows of 208 bytes: the engine takes them, but not as whole lines
