@@ -12,12 +12,14 @@ from portakern.ir.tile import BufferType, Dot, For, Kernel, TileType, tile_type
 
 from . import rules
 from .blocks import origin
-from .body import Body, BodyWriter, Line, read_names
+from .body import BodyWriter
 from .host import entry_lines, reference_names
 from .lines import wrap
 from .loops import Report
+from .names import read_names
 from .narrow import narrowed, saturated
 from .plan import KernelPlan, ProgramPlan, plan_kernel
+from .regions import Body, Line
 
 TYPICAL = 1000
 """What an open dim is compiled for: a TPU program has fixed shapes, and the source is compiled anew for every shape."""

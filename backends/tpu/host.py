@@ -13,10 +13,11 @@ from portakern.ir.tile import BufferType, Index, buffer_type
 
 from . import rules
 from .blocks import BlockAccess, Span, empty, host_unview, host_view, shape_text, tuple_text
-from .body import Body, Line, read_names
 from .expr import PRODUCT, SUM
 from .loops import Report
+from .names import read_names
 from .plan import KernelPlan, scalar_text
+from .regions import Body, Line
 from .vmem import limit_mb
 
 
