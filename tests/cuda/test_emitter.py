@@ -21,7 +21,7 @@ from tests.cuda.variants import all_variants, scheduled
 CUDA = registry().language("cuda")
 HOPPER = registry().target("cuda:sm_90a")
 GOLDEN = ("add_bias", "softmax_row", "softmax_long_open", "matmul_deep", "matmul_f32_large", "wgmma",
-          "pipeline", "pipeline_batched", "narrow", "attention_registers", "walk", "transpose")  # fmt: skip
+          "pipeline", "pipeline_batched", "narrow", "few_rows", "attention_registers", "walk", "transpose")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", GOLDEN)

@@ -21,7 +21,8 @@ assert CUDA.simulator is not None
 SIMULATOR = CUDA.simulator
 pytestmark = pytest.mark.skipif(not SIMULATOR.available(HOPPER), reason="needs a C++ compiler on x86-64 Linux")
 FEW = ("softmax", "softmax_long_open", "transpose_bf16", "column_sums", "matmul_deep", "wgmma_side", "pipeline",
-       "pipeline_quad", "pipeline_batched", "narrow", "matmul_f32_large", "attention_registers", "walk")  # fmt: skip
+       "pipeline_quad", "pipeline_batched", "narrow", "few_rows", "matmul_f32_large", "attention_registers",
+       "walk")  # fmt: skip
 
 
 def emitted(name: str) -> Source:
@@ -71,6 +72,7 @@ def changed(name: str, change: Callable[[str], str]) -> Source:
         ("pipeline", "outbox.finish();", ""),  # the block ends before its result is out
         ("pipeline_quad", "pipe.copy_right(w_shared[slot], w_map, k0, n0)", "pipe.copy_right(w_shared[slot], w_map, n0, k0)"),
         ("narrow", "rank() != 0", "rank() != 1"),  # a block that has only a part of the sums
+        ("few_rows", "<Acc, 2, 5, true", "<Acc, 2, 4, true"),  # a row is left out
         ("column_sums", "m_left, n_left, 0.0f)", "m_left, n_left, 1.0f)"),  # the pad of the ragged end
     ],
 )
@@ -124,11 +126,14 @@ def test_more_than_the_tile_library_is_refused() -> None:
     assert caught.value.kind == "unsupported-source"
 
 
-@pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize(("n", "k"), [(136, 520), (520, 1032)])
-def test_a_row_times_a_matrix_stored_either_way(n: int, k: int, transposed: bool) -> None:
+@pytest.mark.parametrize(
+    ("m", "n", "k", "transposed", "how"),
+    [(1, 136, 520, False, "few_rows<Acc, 4, 1, true"), (1, 520, 1032, True, "row_times_columns<"),
+     (11, 520, 1032, True, "few_rows<Acc, 4, 11, false")],
+)  # fmt: skip
+def test_few_rows_times_a_matrix_stored_either_way(m: int, n: int, k: int, transposed: bool, how: str) -> None:
     """By default through boxes of the copy engine, here at ends that cut a block's columns and a box."""
-    built = pk.build("matmul", target="cuda:sm_90a", dtype="bf16", M=1, N=n, K=k, transpose_b=transposed)
-    assert ("row_times_columns<" if transposed else "row_times_rows<") in built.source and "b_map" in built.source
-    (row,) = pk.compare("matmul", targets=["cuda:sm_90a"], dtype="bf16", M=1, N=n, K=k, transpose_b=transposed).rows
+    built = pk.build("matmul", target="cuda:sm_90a", dtype="bf16", M=m, N=n, K=k, transpose_b=transposed)
+    assert how in built.source and "b_map" in built.source
+    (row,) = pk.compare("matmul", targets=["cuda:sm_90a"], dtype="bf16", M=m, N=n, K=k, transpose_b=transposed).rows
     assert row.error is None and row.evidence == "interpreted"

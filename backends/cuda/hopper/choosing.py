@@ -10,7 +10,7 @@ from portakern.device import Device
 from portakern.dtypes import DTYPES
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
-from .narrow import LEAST_COLUMNS, narrow_schedules
+from .narrow import FEW_ROWS, LEAST_COLUMNS, narrow_schedules
 from .packing import worth_packing
 from .planning import UNITS
 
@@ -65,7 +65,9 @@ def pipelines(nest: Nest, device: Device) -> list[Schedule]:
     dtype = nest.dots or nest.io_dtype
     if dtype not in ("bf16", "f16") or not (device.has("tma") and device.has("wgmma")):
         return []
-    if m.extent == 1 and _extent(n) >= LEAST_COLUMNS and _extent(k) >= 512 and _extent(n) % 8 == _extent(k) % 8 == 0:
+    static = isinstance(n.extent, int) and isinstance(k.extent, int)
+    few = m.extent == 1 or (static and isinstance(m.extent, int) and 1 < m.extent <= FEW_ROWS)
+    if few and _extent(n) >= LEAST_COLUMNS and _extent(k) >= 512 and _extent(n) % 8 == _extent(k) % 8 == 0:
         return narrow_schedules(nest, device.count("units", UNITS))
     granule = 16 // DTYPES[dtype].bytes
     within_reach = all(isinstance(a.extent, int) and a.extent % granule == 0 for a in (n, k))

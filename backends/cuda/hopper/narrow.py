@@ -1,8 +1,11 @@
-"""A row times a matrix: no work for the matrix unit, all for memory.
+"""A row, or a few, times a matrix: work for memory.
 
 A block reads the columns of one tile; the contracted axis is shared out to the blocks of a cluster and to their warps.  The
 first block of each cluster has the sums and does what follows the product.  A matrix stored row by row comes through the copy
 engine, where it can: each warp then has ``stages`` boxes of as many rows as the schedule's tile along the contracted axis.
+
+From boxes, up to 16 rows are multiplied by the matrix unit with the operands exchanged (``few_rows``); what has one row only
+is done by fused multiply-adds where it does not lie as the matrix unit takes it.
 """
 
 from __future__ import annotations
@@ -28,8 +31,9 @@ PARTS, LOADS = 4, 8
 LEAST_COLUMNS = 128
 
 _COLUMNS, _ROWS = 64, 32
-"""Boxes of 4 KB.  1 x 8192 x 8192 bf16 on an H200: 32.9 us with two of them for each of 16 warps, 33.6 with three for each of 8
-warps, 36 and more with smaller ones; a kernel that only reads as many bytes 31.5, cuBLAS 35.1, loads by threads 33.9."""
+"""Boxes of 4 KB.  1 x 8192 x 8192 bf16 on an H200: 32.5 us with two of them for each of 16 warps (33.0 by fused
+multiply-adds), 33.3 with four for each of 8 warps, 33.8 and more with smaller ones; a kernel that only reads as many bytes 31.5, cuBLAS 35.5.
+16 x 8192 x 8192: 34.2 us, 41.4 as a pipeline, cuBLAS 33.2."""
 
 _SHAPES = ((16, 2, 1), (8, 3, 2))
 """Warps of a block, stages, and how many such blocks are counted on an SM."""
@@ -39,6 +43,13 @@ _BLOCKS_AT_ONCE = 2
 
 _WIDTHS = (64, 128, 256)
 _MOST_ROWS = 32
+FEW = "few_rows"
+_PANEL = 64
+"""Elements along a row of a box for the matrix unit: the 128 bytes within which the copy engine exchanges places."""
+_APART = 4
+"""Elements between the rows of a warp's sums."""
+FEW_ROWS = 16
+"""Rows up to which a product is a matter of reading its matrix."""
 _DEEP = 256
 """Coordinates of the contracted axis in a box of columns: 16 bytes a lane."""
 
@@ -58,9 +69,9 @@ class Boxes:
 
 @dataclass(frozen=True)
 class NarrowPlan(CudaKernelPlan):
-    """``word`` is how the matrix is stored (row_times_rows or row_times_columns), ``arguments`` what it is given; ``before``
-    and ``after`` surround the product.  ``parts`` blocks of a cluster share the contracted axis; ``boxes`` is ``None`` where
-    threads load the matrix."""
+    """``word`` is how the matrix is stored (row_times_rows or row_times_columns) or few_rows, ``arguments`` what it is given;
+    ``before`` and ``after`` surround the product.  ``parts`` blocks of a cluster share the contracted axis; ``boxes`` is
+    ``None`` where threads load the matrix.  ``rows`` of the left operand are multiplied."""
 
     word: str = ""
     acc: str = ""
@@ -70,10 +81,15 @@ class NarrowPlan(CudaKernelPlan):
     columns: int = LEAST_COLUMNS
     parts: int = PARTS
     boxes: Boxes | None = None
+    rows: int = 1
+    by_rows: bool = True
 
     @property
     def dynamic_bytes(self) -> int:
-        return (self.boxes.bytes(self.warps) if self.boxes else 0) + (self.warps + 1) * self.columns * 4
+        sums = (self.warps + 1) * self.columns * 4
+        if self.word == FEW:  # those of the warps lie where boxes were
+            sums = max(FEW_ROWS * self.columns, self.threads) * 4 if self.parts > 1 else 0
+        return (self.boxes.bytes(self.warps) if self.boxes else 0) + sums
 
     @property
     def maps(self) -> tuple[TensorMap, ...]:
@@ -119,7 +135,10 @@ def narrowed(plan: CudaKernelPlan, kernel: t.Kernel, target: Target) -> CudaKern
     dot, loop = dots[0], loops[0]
     row, col = (axis for axis, _ in dims_of(dot))
     columns = kernel.axis[col].tile
-    if kernel.axis[row].extent != 1 or columns not in _WIDTHS or plan.threads < max(columns, 256) or loop.begin != "0":
+    rows = kernel.axis[row].extent
+    if not isinstance(rows, int) or not 1 <= rows <= FEW_ROWS or columns not in _WIDTHS:
+        return plan
+    if plan.threads < max(columns, 256) or loop.begin != "0":
         return plan
     if loop.pipeline is None or len(loop.body) != 1 or any(not isinstance(s, (*ANYWHERE, p.Loop)) for s in plan.body):
         return plan
@@ -133,7 +152,11 @@ def narrowed(plan: CudaKernelPlan, kernel: t.Kernel, target: Target) -> CudaKern
     found = _plan(plan, kernel, loop, step, stages[step.a.shared].access, stages[step.b.shared].access, loads, dot.axis)
     if found is None:
         return plan
-    made = _through_boxes(found, kernel, loop, loads, (dot.axis, col), target.device.count("shared_bytes_per_block"))
+    shared = target.device.count("shared_bytes_per_block")
+    made = _by_matrix_unit(found, kernel, loop, loads, (row, dot.axis, col), stages[step.a.shared].access, shared)
+    if made is None and rows > 1:
+        return plan
+    made = made or _through_boxes(found, kernel, loop, loads, (dot.axis, col), shared)
     loaded = made.boxes is None and made.word == "row_times_columns"
     return plan if loaded and columns // plan.warps % LOADS else made
 
@@ -159,7 +182,7 @@ def _plan(plan: CudaKernelPlan, kernel: t.Kernel, loop: p.Loop, step: p.Dot, a: 
     return NarrowPlan(
         **fields, word="row_times_rows" if by_rows else "row_times_columns", acc=step.acc, arguments=arguments,
         before=tuple(_shared_out(s, parts) for s in plan.body[:at] if s is not start), after=plan.body[at + 1 :],
-        columns=columns, parts=parts,
+        columns=columns, parts=parts, by_rows=by_rows,
     )  # fmt: skip
 
 
@@ -174,22 +197,55 @@ def _parts(kernel: t.Kernel) -> int:
     return int(asked[2:])
 
 
+def _by_matrix_unit(plan: NarrowPlan, kernel: t.Kernel, loop: p.Loop, loads: Sequence[t.Load], dims: tuple[str, str, str],
+                    left: p.Access, shared: int) -> NarrowPlan | None:  # fmt: skip
+    """``plan`` with boxes that the matrix unit multiplies, or ``None``: it takes rows of the left operand that are contiguous
+    and lie at multiples of 16 bytes, and boxes with 128 bytes of each row."""
+    row, depth, col = dims
+    rows, lines = kernel.axis[row].extent, kernel.axis[depth].tile
+    columns = _PANEL if plan.by_rows else lines
+    across = plan.columns // columns if plan.columns % columns == 0 else 0
+    fits = lines % 16 == 0 and lines <= 256 and across and plan.warps % across == 0 and kernel.axis[row].tile == FEW_ROWS
+    fits = fits and (rows != 1 or plan.by_rows)  # one row reads longer pieces of columns without the matrix unit
+    contiguous = isinstance(left, CudaAccess) and left.aligned and dims_of(loads[0])[1][0] == depth
+    if not fits or not contiguous or plan.threads % plan.columns:
+        return None
+    boxed = _boxed(plan, kernel, loop, loads, (depth, col), (lines, _PANEL), swizzle=128)
+    if boxed is None or boxed.boxes is None:
+        return None
+    assert isinstance(rows, int)
+    if rows * (columns + _APART) * 4 > boxed.boxes.slots * lines * _PANEL * 2:
+        return None  # a warp's sums would not fit where its boxes were
+    memory, origin, _, *more = boxed.arguments
+    products = plan.products.replace("fused multiply-adds", "mma.sync.m16n8k16, the operands exchanged")
+    made = replace(boxed, word=FEW, rows=rows, products=products, arguments=(memory, origin, left.strides[0], *more))
+    return made if made.dynamic_bytes <= shared else None
+
+
 def _through_boxes(plan: NarrowPlan, kernel: t.Kernel, loop: p.Loop, loads: Sequence[t.Load], dims: tuple[str, str],
                    shared: int) -> NarrowPlan:  # fmt: skip
     """``plan`` with the matrix brought by the copy engine, where that can be.
 
     Boxes have as many elements either way: rows of the block's columns, or columns of 256 coordinates.
     """
-    rows, by_rows = kernel.axis[dims[0]].tile, plan.word == "row_times_rows"
-    order = list(dims if by_rows else reversed(dims))
-    lines = rows if by_rows else rows * plan.columns // _DEEP
+    rows = kernel.axis[dims[0]].tile
+    lines = rows if plan.by_rows else rows * plan.columns // _DEEP
     across = plan.columns // lines if lines and plan.columns % lines == 0 else 0
-    fits = rows <= _MOST_ROWS and (by_rows or (0 < across <= plan.warps and plan.warps % across == 0))
-    if not fits or obstacle_to_map(loads[1], order, kernel):
+    if not (rows <= _MOST_ROWS and (plan.by_rows or (0 < across <= plan.warps and plan.warps % across == 0))):
         return plan
+    made = _boxed(plan, kernel, loop, loads, dims, (lines, plan.columns if plan.by_rows else _DEEP), swizzle=0)
+    return made if made is not None and made.dynamic_bytes <= shared else plan
+
+
+def _boxed(plan: NarrowPlan, kernel: t.Kernel, loop: p.Loop, loads: Sequence[t.Load], dims: tuple[str, str],
+           box: tuple[int, int], swizzle: int) -> NarrowPlan | None:  # fmt: skip
+    """``plan`` with boxes of the matrix, or ``None`` where the copy engine cannot bring them."""
+    order = list(dims if plan.by_rows else reversed(dims))
+    if obstacle_to_map(loads[1], order, kernel):
+        return None
     assert loop.pipeline is not None
     name = str(getattr(loads[1].buffer, "name", "matrix"))
-    spec, batch = described(plan, loads[1], order, f"{name}_map", (lines, plan.columns if by_rows else _DEEP), swizzle=0)
+    spec, batch = described(plan, loads[1], order, f"{name}_map", box, swizzle)
     origins = origins_of(plan, kernel)
     _, left, stride, _, _, depth, *_ = plan.arguments
     at = [origins[axis] for axis in (dims[1], *reversed(batch))]
@@ -198,9 +254,8 @@ def _through_boxes(plan: NarrowPlan, kernel: t.Kernel, loop: p.Loop, loads: Sequ
     (matrix,) = (q for q in plan.params if q.source == spec.array)
     kept = [q for q in plan.params if q is not matrix or q.name in read]
     before = tuple(s for s in plan.before if not isinstance(s, p.Scalar) or s.name in read)
-    made = replace(plan, params=(p.Param(spec.name, matrix.dtype, "map", source=spec.name), *kept), arguments=arguments,
-                   before=before, boxes=Boxes(spec, lines, loop.pipeline.slots))
-    return made if made.dynamic_bytes <= shared else plan
+    return replace(plan, params=(p.Param(spec.name, matrix.dtype, "map", source=spec.name), *kept), arguments=arguments,
+                   before=before, boxes=Boxes(spec, box[0], loop.pipeline.slots))
 
 
 def _words(parts: Sequence[p.Statement | str]) -> set[str]:
@@ -232,14 +287,17 @@ def print_narrow(printer: Printer, k: NarrowPlan) -> list[str]:
     printer.dialect = plain
     (acc,) = (x for x in k.layouts if x.kind == "accumulator")
     how = f"{k.boxes.lines}, {k.boxes.slots}" if k.boxes else str(LOADS)
+    if k.word == FEW:
+        how = f"{k.rows}, {str(k.by_rows).lower()}, {how}"
     call = printer.dialect.word(k.word, f"{acc.name}, {k.parts}, {how}", *k.arguments)
     who = "The blocks of a cluster sum parts" if k.parts > 1 else "A block has the sums"
     notes = [f"// {who} of {acc.cols} columns{', the first has the whole' if k.parts > 1 else ''}."]
     if k.boxes:
-        lines = "rows" if k.word == "row_times_rows" else "columns"
+        lines = "rows" if k.by_rows else "columns"
         notes[0] += f" Each warp has {k.boxes.slots} boxes of {k.boxes.lines} {lines} on their way."
+    layout, rows = ("OneRow", "one row") if k.rows == 1 else ("FewRows", f"{k.rows} rows")
     body = [
-        *(f"using {x.name} = pk::OneRow<{x.rows}, {x.cols}, {k.threads}>;  // one row, columns along {x.axes[1]}"
+        *(f"using {x.name} = pk::{layout}<{x.rows}, {x.cols}, {k.threads}>;  // {rows}, columns along {x.axes[1]}"
           if x is acc else line for x, line in zip(k.layouts, printer.usings(k), strict=True)),
         "extern __shared__ __align__(1024) unsigned char dynamic_shared[];",
         "",

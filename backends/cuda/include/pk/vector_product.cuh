@@ -125,7 +125,7 @@ template <class T, int Elements, int Slots, int Warps> struct WarpBoxes {
         ptx::barrier_expect(full + which, Elements * static_cast<int>(sizeof(T)));
         ptx::copy_box(data + which * Elements, map, full + which, static_cast<int>(at)...);
     }
-    PK_DEVICE const T* arrived() {
+    PK_DEVICE T* arrived() {
         ptx::barrier_wait(full + slot, parity);
         return data + slot * Elements;
     }
