@@ -12,6 +12,7 @@ interpreter models the order of a matrix unit.  The source holds no word of any 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from portakern.backend import Availability, Binary, HostBuffer, Source, Target
-from portakern.errors import PortakernError, RuntimeFault
+from portakern.errors import PortakernError, RuntimeFault, SimulatorError
 from portakern.tools.cache import Cache, digest
 
 from .environment import HINT, package_version
@@ -34,6 +35,10 @@ first run of a kernel from elsewhere that belongs to one."""
 
 RACE_STEPS = 160
 """Kernels whose grids have more steps are not run on two cores: the detector compares every access with all before it."""
+
+
+LACKS = r"(JaxRuntimeError: )?(NotImplementedError|AttributeError): "
+"""What an interpreter raises of itself where it has no rule for something: it says nothing against the kernel."""
 
 
 class PallasInterpreter:
@@ -118,6 +123,8 @@ class _Shaped:
         self.source, self.function = source, function
         self.done: list[str] = []
         self.modes: dict[str, Any] = {}
+        self.unable = ""
+        """Why jax's TPU interpreter cannot run it."""
         with _explained(source):
             jaxpr = trace_for(source.target.device.isa, function, arrays)
             self.calls = calls_of(jaxpr, arrays)
@@ -141,12 +148,21 @@ class _Shaped:
     def run(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         """The results; what the stages find is raised."""
         first = not self.modes
-        mode = "memory" if self.calls and (self.small or (first and self.once)) else "plain"
-        results = self._results(mode, arrays)
-        if mode == "memory":
-            self._unwritten(arrays, results)
-            if first and self._shared():
-                self._on_two_cores(arrays, results)
+        if self.calls and (self.small or (first and self.once)) and not self.unable:
+            try:
+                return self._strictly(arrays, first)
+            except SimulatorError as error:
+                if error.kind != SimulatorError.default_kind:
+                    raise
+                self.unable = error.message
+                self.done.append(f"memory and races not looked at: {error.message}")
+        return self._results("plain", arrays)
+
+    def _strictly(self, arrays: Sequence[np.ndarray], first: bool) -> tuple[np.ndarray, ...]:
+        results = self._results("memory", arrays)
+        self._unwritten(arrays, results)
+        if first and self._shared():
+            self._on_two_cores(arrays, results)
         return results
 
     def alone(self, arrays: Sequence[np.ndarray]) -> None:
@@ -155,7 +171,7 @@ class _Shaped:
         results = self.run(arrays)
         if not self.small:
             self.done.append(f"more than {self.limit} elements: for memory and races, ask with smaller arrays")
-        if self.small and self.calls:
+        if self.small and self.calls and not self.unable:
             self._unwritten(arrays, results, always=True)
         finite = all(np.isfinite(_floats(a)).all() for a in arrays)
         for n, result in enumerate(results):
@@ -169,12 +185,16 @@ class _Shaped:
         if mode not in self.modes:
             with _explained(self.source):
                 self.modes[mode] = Interpretation(self.function, arrays, mode, self.source.target.device.isa)
-            self.done.append(SAID[mode])
             if lines := self.modes[mode].roundings:
                 self.done.append(f"f32 dots at default precision rounded to bf16 as a TPU does ({', '.join(lines[:3])})")
         ran = self.modes[mode].run(arrays)
         if ran.findings:
             raise fault(ran.findings)
+        if re.match(LACKS, ran.error):
+            raise SimulatorError(f"jax's {SAID[mode].partition(' (')[0]} cannot run it ({ran.error[:300]})",
+                                 "smaller kernels may still run; what it computes is not known")  # fmt: skip
+        if SAID[mode] not in self.done:
+            self.done.append(SAID[mode])
         if ran.error:
             raise RuntimeFault(f"{self.source.operator} in the Pallas interpreter: {ran.error[:1000]}")
         return ran.results
