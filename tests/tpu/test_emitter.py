@@ -12,6 +12,9 @@ from portakern.errors import MissingRuleError, ScheduleError
 from portakern.ir.program import Program
 from portakern.ir.schedule import Nest, NestAxis
 from portakern.ir.tile import BufferType
+from portakern.study import steps
+from portakern.study.work import Ask, works
+from tests.lower import user_operators
 from tests.tpu.helpers import language, programs, samples, target
 from tests.tpu.programs import all_programs
 
@@ -73,11 +76,27 @@ def test_everything_missing_is_listed_at_once() -> None:
     assert any("strided" in m.what for m in found) and any("f16" in m.what for m in found)
 
 
+def test_parts_of_an_array_are_taken_by_a_kernel_with_a_grid() -> None:
+    """Pallas takes a block that is not the whole array from a kernel with a grid only."""
+    (work,) = works(Ask(user_operators.taps, user_operators.CASES["taps"], {}), [target()], ["f32"])
+    text = steps.emit(work)[0].text
+    assert "grid=(1,)" in text and "lambda _: (1, 0, 0)" in text
+
+
 def test_integer_products_are_refused_on_v4() -> None:
     program = all_programs()["transposed_product"][0]
     assert not language().emitter.missing(program, target("v4"))
     assert not target("v4").device.matrix_for("i8")
     assert target("v5e").device.matrix_for("i8")
+    sizes = {"M": 64, "N": 200, "K": 160}
+    for device, taken in (("v4", False), ("v5e", True)):
+        (work,) = works(Ask(user_operators.bytes_product, sizes, {}), [target(device)], ["f32"])
+        if taken:
+            assert "preferred_element_type=jnp.int32" in steps.emit(work)[0].text
+            continue
+        with pytest.raises(MissingRuleError, match="product of i8") as caught:
+            steps.emit(work)
+        assert "pk.cast both operands to bf16 or f32" in caught.value.hint
 
 
 @pytest.mark.parametrize("device", ["v4", "v5e", "v5p", "v6e", "tpu7x", "v6e-chip"])
