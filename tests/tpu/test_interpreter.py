@@ -144,7 +144,7 @@ def test_maxima_keep_a_nan(rows: int) -> None:
 
 def test_what_an_interpreter_lacks_says_nothing_against_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """jax's TPU interpreter has no rule for some references (its own ragged paged attention makes them)."""
-    from portakern.backends.tpu import modes
+    from portakern.backends.tpu import interpreter, modes
 
     run = modes.Interpretation.run
 
@@ -154,6 +154,7 @@ def test_what_an_interpreter_lacks_says_nothing_against_a_kernel(monkeypatch: py
         return modes.Ran(error="JaxRuntimeError: AttributeError: 'ReshapeTransform' object has no attribute 'indices'")
 
     monkeypatch.setattr(modes.Interpretation, "run", lacking)
+    monkeypatch.setattr(interpreter, "STRICT_ELEMENTS", 1 << 20)
     program = programs()["softmax_f32"]
     executable = language().simulator.load(language().emitter.emit(program, target()), None)
     found = buffers(program, {})
