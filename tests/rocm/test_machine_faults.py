@@ -56,24 +56,6 @@ s_waitcnt lgkmcnt(0)
 global_store_dword v1, v2, s[6:7]
 """
 
-TURNS = f"""{POINTERS}
-global_load_dword v2, v1, s[4:5]
-v_xor_b32_e32 v3, 0x100, v1
-v_readfirstlane_b32 s8, v1
-s_mov_b32 m0, s8
-s_waitcnt vmcnt(0)
-ds_write_b32 v1, v2
-s_waitcnt lgkmcnt(0)
-s_barrier
-ds_read_b32 v4, v3
-s_waitcnt lgkmcnt(0)
-s_barrier
-global_load_lds_dword v1, s[4:5]
-s_waitcnt vmcnt(0) lgkmcnt(0)
-global_store_dword v1, v4, s[6:7]
-"""
-"""Two waves read what the other wrote, and each copies from memory over its own bytes then."""
-
 GFX12 = """
 s_load_b128 s[4:7], s[0:1], 0x0
 v_lshlrev_b32_e32 v1, 2, v0
@@ -185,9 +167,6 @@ SEEDS = {
         "barrier divergence", "ended after 1 barriers", **LDS),
     "wait for a copy to LDS": Seed(TO_LDS, "s_waitcnt vmcnt(0)", "", "missing wait", "the copy from memory that writes it",
                                    shared=256),
-    "copy over what another wave still reads": Seed(TURNS, "s_waitcnt lgkmcnt(0)\ns_barrier\nglobal_load_lds",
-                                                    "s_barrier\nglobal_load_lds", "LDS race",
-                                                    "it had not waited for that at the last barrier", **LDS),
     "copy to LDS with M0 unset": Seed(TO_LDS, "s_mov_b32 m0, 0", "", "undefined value", "M0", shared=256),
     "copy beyond LDS": Seed(TO_LDS, "s_mov_b32 m0, 0", "s_mov_b32 m0, 4", "out of bounds", "of LDS", shared=256),
     "scratch never written": Seed(SPILLED, "scratch_load_dword v3, off, off offset:4",

@@ -24,11 +24,7 @@ class Loaded {
             throw std::invalid_argument("the packed program does not have the form this module was built for");
         ops_.resize(raw.size() / sizeof(Op));
         std::memcpy(static_cast<void *>(ops_.data()), raw.data(), raw.size());
-        for (Op &op : ops_) {
-            const Named &found = handlers().at(op.handler);
-            op.run = found.run;
-            program_.copies = program_.copies || std::strstr(found.name.c_str(), "_load_lds_");
-        }
+        for (Op &op : ops_) op.run = handlers().at(op.handler).run;
         constants_.resize(values.size() / 8);
         for (size_t n = 0; n < constants_.size(); ++n) {
             uint32_t halves[2];

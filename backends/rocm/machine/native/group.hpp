@@ -41,8 +41,6 @@ struct ByteShadow {
     uint32_t write;        // number of the writing operation
     uint32_t read_epoch;   // barriers passed when it was read last
     uint32_t readers;      // a bit a wave, of that epoch
-    uint32_t late_epoch;   // copies from memory in that epoch may overtake the reads of
-    uint32_t late_readers; // these waves, which had not waited for them at the barrier before
     uint8_t writer;        // wave
     bool dma;              // written by LDS-DMA
     bool defined;          // holds what was written, and that was defined

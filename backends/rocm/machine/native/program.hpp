@@ -34,7 +34,6 @@ struct Program {
     const uint32_t *positions;  // of each instruction in the file
     const int32_t *found;       // of each position its instruction, or -1
     uint32_t found_count;
-    bool copies;                // from memory to LDS
 };
 
 }  // namespace machine

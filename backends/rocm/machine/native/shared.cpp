@@ -101,9 +101,6 @@ void touch_write(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int la
         b.atomic = false;
     }
     if (!dma) return;
-    for (uint32_t n = 0; n < bytes; ++n)
-        if (const uint32_t late = shadow[n].late_epoch == epoch ? shadow[n].late_readers & ~me : 0)
-            race(w, op, lane, "copies to", address + n, "reads", __builtin_ctz(late), "it had not waited for that at the last barrier");
     for (const Event &e : w.pending->events) {  // the wave's own reads that the copy might overtake
         if (!e.counters || !e.reads_shared) continue;
         for (int i = 0; i < kLanes; ++i)
@@ -127,26 +124,6 @@ void touch_atomic(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int l
         b.writer = uint8_t(w.number);
         b.dma = false;
         b.atomic = true;
-    }
-}
-
-void mark_late_reads(Wave &w) {
-    Workgroup &g = *w.group;
-    if (!w.program->copies || !w.pending->outstanding) return;
-    const auto mark = [&](uint64_t from, uint32_t bytes) {
-        for (uint64_t n = from; n < from + bytes && n < g.shadow.size(); ++n) {
-            ByteShadow &b = g.shadow[n];
-            if (b.late_epoch != g.epoch + 1) b.late_epoch = g.epoch + 1, b.late_readers = 0;
-            b.late_readers |= 1u << w.number;
-        }
-    };
-    for (const Event &e : w.pending->events) {
-        if (!e.counters || !e.reads_shared) continue;
-        for (int i = 0; i < kLanes; ++i) {
-            if (!(e.lanes >> i & 1)) continue;
-            mark(e.address[i], e.bytes);
-            if (e.stride) mark(uint64_t(e.address[i]) + e.stride, e.bytes);
-        }
     }
 }
 

@@ -19,9 +19,6 @@ void touch_write(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int la
 // Atomic operations of several waves on the same bytes are no race; what they find must have been written.
 void touch_atomic(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, uint32_t number);
 
-// The wave arrives at a barrier: copies from memory that others issue behind it may overtake reads that it has not waited for.
-void mark_late_reads(Wave &w);
-
 // What the wave had waited for when it arrived becomes visible to the others. Its reads need no wait: LDS executes the operations
 // of all waves in one order, that of their issue (LLVM, SIMemoryLegalizer, on waits at workgroup scope; the compiler relies on it).
 void publish(Wave &w);

@@ -2,7 +2,6 @@
 #include "../aside.hpp"
 #include "../fault.hpp"
 #include "../scalar.hpp"
-#include "../shared.hpp"
 #include "../waits.hpp"
 
 namespace machine {
@@ -39,7 +38,6 @@ void branch_exec(Wave &w, const Op &op) {
 void endpgm(Wave &w, const Op &) { w.state = kEnded; }
 
 void arrive(Wave &w) {
-    mark_late_reads(w);
     Pending &p = *w.pending;
     p.arrived = p.done;
     p.arrived_dma = p.done_dma;
