@@ -38,7 +38,8 @@ def find(assembly: Assembly, kernel: str, generation: int) -> list[Hazard]:
     instructions = assembly.instructions[start:end]
     all_facts = [_facts(i, known) for i in instructions]
     rules = cdna if generation < 110 else rdna
-    repeats = bool(assembly.kernels[kernel].descriptor.get("reserve_xnack_mask"))
+    # What is for both kinds of memory (no xnack in the target) must hold where loads are repeated.
+    repeats = ":xnack-" not in assembly.target and assembly.kernels[kernel].descriptor.get("reserve_xnack_mask", 1)
     blocks = _blocks(assembly, start, end)
     entering: dict[int, dict[int, int]] = {0: {}}
     todo = [0]
