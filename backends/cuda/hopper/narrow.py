@@ -31,9 +31,9 @@ PARTS, LOADS = 4, 8
 LEAST_COLUMNS = 128
 
 _COLUMNS, _ROWS = 64, 32
-"""Boxes of 4 KB.  1 x 8192 x 8192 bf16 on an H200: 32.5 us with two of them for each of 16 warps (33.0 by fused
+"""Boxes of 4 KB.  1 x 8192 x 8192 bf16 on an H200: 32.4 us with two of them for each of 16 warps (32.7 by fused
 multiply-adds), 33.3 with four for each of 8 warps, 33.8 and more with smaller ones; a kernel that only reads as many bytes
-31.5, cuBLAS 35.5.  16 x 8192 x 8192: 34.2 us, 41.4 as a pipeline, cuBLAS 33.2."""
+31.4, cuBLAS 35.2.  16 x 8192 x 8192: 34.0 us, 41.4 as a pipeline, cuBLAS 33.4."""
 
 _SHAPES = ((16, 2, 1), (8, 3, 2))
 """Warps of a block, stages, and how many such blocks are counted on an SM."""
