@@ -1,4 +1,4 @@
-"""Maxima and minima over an axis that keep a NaN, as jax says and a TPU does, where XLA's CPU loses it.
+"""Maxima and minima over an axis that keep a NaN, as jax and Mosaic's ``maximumf`` say, where XLA's CPU loses it.
 
 ``jnp.max`` of an array that holds a NaN is NaN.  XLA's compiler for CPUs (jaxlib 0.10.2, 0.11) drops it in larger
 reductions: ``jnp.max(x, axis=1)`` of f32[40, 128] gives the largest of the others, of f32[8, 128] NaN.  An interpreter on a

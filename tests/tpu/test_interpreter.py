@@ -122,7 +122,7 @@ def test_calling_with_arrays() -> None:
 
 @pytest.mark.parametrize("rows", [8, 40])
 def test_maxima_keep_a_nan(rows: int) -> None:
-    """XLA's CPU loses it where there are more than a few rows (f32[40, 128]); jax and a TPU do not."""
+    """XLA's CPU loses it where there are more than a few rows (f32[40, 128]); jax and Mosaic's maximumf do not."""
     import jax.numpy as jnp
     from jax.experimental import pallas as pl
     from portakern.backends.tpu.modes import Interpretation
