@@ -73,6 +73,7 @@ def test_an_unknown_instruction_is_named(line: str):
         ("gfx942", "v_mfma_f32_32x32x16_fp8_fp8", 32, 32768), ("gfx942", "v_mfma_f32_4x4x4_16b_f16", 8, 2048),
         ("gfx950", "v_mfma_f32_32x32x16_bf16", 32, 32768), ("gfx950", "v_mfma_f32_16x16x32_f16", 16, 16384),
         ("gfx950", "v_mfma_f32_16x16x16_f16", 16, 8192), ("gfx950", "v_mfma_f32_16x16x128_f8f6f4", 32, 65536),
+        ("gfx942", "v_smfmac_f32_16x16x32_f16", 16, 16384), ("gfx950", "v_smfmac_f32_32x32x32_bf16", 32, 65536),
         ("gfx1100", "v_wmma_f32_16x16x16_f16", 32, 8192), ("gfx1100", "v_wmma_i32_16x16x16_iu4", 16, 8192),
         ("gfx1201", "v_wmma_f32_16x16x16_bf16", 16, 8192), ("gfx1201", "v_wmma_f32_16x16x16_fp8_bf8", 8, 8192),
         ("gfx1201", "v_swmmac_f32_16x16x32_f16", 16, 16384),

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 from portakern.backends.rocm.machine.isa.matrix import FORMS
 
-from portakern.errors import SimulatorError
 from tests.rocm.calculator import Layout, ask, instructions, layout, supported
 from tests.rocm.lanes_bench import execute, lanes_of
 
@@ -29,7 +28,7 @@ ARCHITECTURES = {"cdna1": "gfx90a", "cdna2": "gfx90a", "cdna3": "gfx942", "rdna3
 """The calculator's, and what executes its instructions here: CDNA2 has all of CDNA1."""
 
 SPARSE = re.compile(r"v_(smfmac|swmmac)_")
-"""What the machine does not know, and says so."""
+"""Half of A is held, and a register says which: they have a test of their own."""
 
 
 @dataclass(frozen=True)
@@ -99,12 +98,17 @@ def test_layouts_are_those_of_the_calculator(architecture: str) -> None:
 
 
 @pytest.mark.skipif(not CALCULATOR, reason="PORTAKERN_AMD_MATRIX_CALCULATOR does not name AMD's matrix_calculator.py")
-def test_what_the_machine_lacks_is_an_error() -> None:
-    for architecture, isa in ARCHITECTURES.items():
-        (listed,) = ask(CALCULATOR, [["-a", architecture, "-L"]])
-        for name in filter(SPARSE.match, instructions(listed)):
-            with pytest.raises(SimulatorError, match=name):
-                execute(isa, f"{name} v[30:37], v[2:5], v[12:19], v40", {2: np.zeros(lanes_of(isa), np.uint32)}, [30])
+@pytest.mark.parametrize("architecture", ["cdna3", "rdna4"])
+def test_sparse_layouts_are_those_of_the_calculator(architecture: str) -> None:
+    (listed,) = ask(CALCULATOR, [["-a", architecture, "-L"]])
+    names = [n for n in instructions(listed) if SPARSE.match(n)]
+    assert names and set(names) <= set(FORMS)
+    rng = np.random.default_rng(11)
+    wave = ["-w", "32"] if architecture.startswith("rdna") else []
+    for name in names:
+        common = ["-a", architecture, "-i", name, *wave, "--register-layout", "--csv"]
+        answers = ask(CALCULATOR, [[*common, f"-{matrix}"] for matrix in "AkBD"])
+        check_sparse(ARCHITECTURES[architecture], name, [layout(x) for x in answers], rng)
 
 
 def asked(architecture: str, given: list[Variant]) -> list[tuple[Variant, list[str]]]:
@@ -147,6 +151,44 @@ def check(isa: str, v: Variant, layouts: list[Layout], rng: np.random.Generator)
     d = taken(layouts[3], found, result, c.shape)
     expected = np.einsum("bik,bkj->bij", effective(layouts[0], a), effective(layouts[1], b)) + effective(layouts[2], c)
     np.testing.assert_array_equal(d.astype(np.float64), expected, err_msg=f"{isa} {v}")
+
+
+def check_sparse(isa: str, name: str, layouts: list[Layout], rng: np.random.Generator) -> None:
+    """Two of four neighbouring depths of A are held where the calculator shows the four, the first one in the lower bits."""
+    result, kind_a, kind_b = Kinds(name).all
+    where_a, where_k, where_b, where_d = layouts
+    rows, depth = (1 + max(at[n] for at in where_a) for n in (1, 2))
+    kept = np.sort(np.argsort(rng.random((rows, depth // 4, 4)))[..., :2])  # which two of each four
+    values = rng.integers(-3, 4, (rows, depth // 4, 2)).astype(type_of(kind_a, isa))
+    a = np.zeros((1, rows, depth))
+    np.put_along_axis(a.reshape(rows, depth // 4, 4), kept, values.astype(np.float64), -1)
+    b = matrix(rng, where_b, kind_b, isa)
+    c = rng.integers(-9, 10, (1, rows, b.shape[2])).astype(_TYPES[result])
+    held = [1 + max(p.register for places in x.values() for p in places) for x in layouts]
+    registers = rng.integers(0, 2**32, (4, max(held), lanes_of(isa)), dtype=np.uint64).astype(np.uint32)
+    bits = _BITS.get(kind_a, 8)
+    for i in range(rows):
+        for g in range(depth // 4):
+            (place,), (index,) = where_a[0, i, 4 * g], where_k[0, i, 4 * g]
+            for n in range(2):
+                raw = int(values[i, g, n].view(f"u{values.itemsize}")) & ((1 << bits) - 1)
+                insert(registers[0], place.register, place.lane, place.low + n * bits, bits, raw)
+                insert(registers[1], index.register, index.lane, index.low + 2 * n, 2, int(kept[i, g, n]))
+    put(where_b, b, kind_b, registers[2])
+    put(where_d, c, result, registers[3])
+    inputs = {_AT[m] + r: registers[n, r] for n, m in enumerate("ACBD") for r in range(held[n])}
+    signs = " neg_lo:[1,1,0]" if "_iu" in name else ""
+    operands = ", ".join(span(_AT[m], held["ACBD".index(m)]) for m in "DABC")
+    body = f"{name} {operands}{signs}\n" + "s_nop 15\n" * 4
+    found = np.array(execute(isa, body, inputs, range(_AT["D"], _AT["D"] + held[3])))
+    d = taken(where_d, found, result, c.shape)
+    expected = a @ b.astype(np.float64) + c.astype(np.float64)
+    np.testing.assert_array_equal(d.astype(np.float64), expected, err_msg=f"{isa} {name}")
+
+
+def insert(rows: Array, register: int, lane: int, low: int, bits: int, value: int) -> None:
+    mask = ((1 << bits) - 1) << low
+    rows[register, lane] = int(rows[register, lane]) & ~mask & 0xFFFFFFFF | value << low
 
 
 def matrix(rng: np.random.Generator, x: Layout, kind: str, isa: str) -> Array:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .model import KernelCost
 
 MODELLED = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
-VERSION = "6"
+VERSION = "7"
 """Raised whenever the same code would be priced otherwise."""
 
 

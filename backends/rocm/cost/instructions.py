@@ -223,7 +223,7 @@ def _lds_width(name: str) -> int:
 _VCC: Places = frozenset({VCC, ("s", VCC[1] + 1)})
 _EXEC: Places = frozenset({EXEC, ("s", EXEC[1] + 1)})
 _READS_FIRST = re.compile(
-    r"v_(fmac|mac|dot\w+c|pk_fmac|movrel)\w*|v_swap\w*|v_permlane\w+swap\w*|v_writelane\w*|s_(addk|mulk)\w*|v_smfmac\w*"
+    r"v_(fmac|mac|dot\w+c|pk_fmac|movrel)\w*|v_swap\w*|v_permlane\w+swap\w*|v_writelane\w*|s_(addk|mulk)\w*|v_(smf|swm)mac\w*"
 )
 _TWO_RESULTS = re.compile(r"v_(add_co|sub_co|subrev_co|addc_co|subb_co|subbrev_co|mad_[ui]64_[ui]32|div_scale)\w*")
 _SWAPS = re.compile(r"v_(swap|permlane\w+swap)\w*")

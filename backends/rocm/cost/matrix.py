@@ -49,13 +49,15 @@ def matrix(mnemonic: str, isa: str) -> Matrix:
     match = _SHAPE.fullmatch(mnemonic)
     if match is None:
         raise PortakernError("unknown-instruction", f"the cost model does not know the matrix instruction {mnemonic}")
-    _, result, m, n, k, blocks, kind = match.groups()
+    sparse, result, m, n, k, blocks, kind = match.groups()
     bits = 8 if "8" in kind and "f8f6f4" not in kind else _KINDS.get(kind, 0)
     if not bits or (m, n) not in (("4", "4"), ("16", "16"), ("32", "32")):
         raise PortakernError("unknown-instruction", f"the cost model does not know the matrix instruction {mnemonic}")
     shape = (int(m), int(n), int(k))
     count = int(blocks or _blocks(shape, kind, bits))
     flops = 2 * shape[0] * shape[1] * shape[2] * count
+    if sparse:  # LLVM, SISchedule.td: 4 passes, 8 where 32 x 32
+        return Matrix(int(m), flops)
     overlaps = bits != 64 and (bits != 32 or isa == "gfx90a")  # the calculator's "coexec"
     if isa == "gfx950" and _of_cdna4(shape, bits):
         return Matrix(4 * flops // _CDNA4_RATE[bits], flops, overlaps)

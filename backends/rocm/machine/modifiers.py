@@ -58,7 +58,7 @@ def modifier_fields(
                 out["op_sel"] = int(value, 0) << 2
             else:
                 out["extra"] = int(value, 0)
-        elif key == "bitop3":
+        elif key in ("bitop3", "index_key"):
             _need(i, allowed, key, word)
             out["extra"] = int(value, 0)
         elif key == "quad_perm":

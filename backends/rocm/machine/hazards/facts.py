@@ -20,7 +20,8 @@ VECTORS = 1000
 class Facts:
     """Of all instructions with one text.
 
-    ``sources`` are the registers of each source operand, in the order of the text; ``passes`` those of an MFMA.
+    ``sources`` are the registers of each source operand, in the order of the text (of a sparse product A, B, the sums that it
+    adds to, and the indices); ``passes`` those of an MFMA.
     """
 
     instruction: Instruction
@@ -96,6 +97,9 @@ def facts(i: Instruction) -> Facts:
         if slot is None or not slot.written or slot.also_read:
             reads |= found
             sources.append(found)
+    if name.startswith(("v_smfmac", "v_swmmac")):
+        sums, a, b, indices = sources
+        sources = [a, b, sums, indices]
     if "swap" in name and form.unit != "lds":
         reads |= writes
     for text in form.implicit:

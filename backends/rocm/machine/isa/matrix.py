@@ -1,4 +1,4 @@
-"""Matrix instructions: MFMA of CDNA and WMMA of RDNA (native/lanes/matrix_cdna.cpp, matrix_rdna.cpp).
+"""Matrix instructions: MFMA of CDNA and WMMA of RDNA (native/lanes/matrix_cdna.cpp, matrix_rdna.cpp, matrix_sparse.cpp).
 
 ``passes`` is how long an MFMA takes, in passes of 4 cycles (CDNA3 ISA and its table of matrix instructions; AMD's matrix
 instruction calculator gives the same cycles).  gfx90a writes ``32x32x1f32`` where later generations write ``32x32x1_2b_f32``.
@@ -74,6 +74,29 @@ def _cdna() -> dict[str, Form]:
     return found
 
 
+def _sparse() -> dict[str, Form]:
+    """Of A half the depths are held, and one register says which.  LLVM's SISchedule.td: 4 passes, 8 where 32 x 32."""
+    found: dict[str, Form] = {}
+    small = [f"_{a}_{b}" for a in ("fp8", "bf8") for b in ("fp8", "bf8")]
+    for m, deepest, passes in ((16, 64, 4), (32, 32, 8)):
+        for k in (deepest // 2, deepest):  # gfx942's and gfx950's
+            kinds = [("f32", k, "_f16", 16), ("f32", k, "_bf16", 16), ("i32", 2 * k, "_i8", 8)]
+            for result, depth, kind, bits in kinds + [("f32", 2 * k, x, 8) for x in small]:
+                held = depth * m * bits // 64 // 32
+                words = f"+d:{m * m // 64} v:{held // 2} v:{held} v:1"
+                found[f"v_smfmac_{result}_{m}x{m}x{depth}{kind}"] = form(words, "matrix", modifiers="cbsz abid", own_taint=True,
+                                                                       passes=passes)  # fmt: skip
+    key, signs = "index_key", "index_key neg_lo neg_hi"
+    for kind in ("f16", "bf16"):
+        found[f"v_swmmac_f32_16x16x32_{kind}"] = found[f"v_swmmac_{kind}_16x16x32_{kind}"] = _swmmac(signs)
+    found |= {f"v_swmmac_f32_16x16x32{x}": _swmmac(key) for x in small}
+    return found | {f"v_swmmac_i32_16x16x{x}": _swmmac(f"{signs} clamp") for x in ("32_iu8", "32_iu4", "64_iu4")}
+
+
+def _swmmac(modifiers: str) -> Form:
+    return form("+d:any v:any v:any v:1", unit="matrix", modifiers=modifiers, own_taint=True)
+
+
 def _wmma(modifiers: str) -> Form:
     """Registers an operand differ by generation: gfx11 holds A and B in both halves of the wave, gfx12 in one."""
     return form("d:any v:any v:any s:any", unit="matrix", modifiers=modifiers, own_taint=True)
@@ -83,6 +106,7 @@ _SIGNS = "neg_lo neg_hi"
 
 FORMS = {
     **_cdna(),
+    **_sparse(),
     **{f"v_wmma_f32_16x16x16_{kind}": _wmma(_SIGNS) for kind in ("f16", "bf16")},
     **{f"v_wmma_f32_16x16x16_{a}_{b}": _wmma(_SIGNS) for a in ("fp8", "bf8") for b in ("fp8", "bf8")},
     **{f"v_wmma_{kind}_16x16x16_{kind}": _wmma(_SIGNS + " op_sel") for kind in ("f16", "bf16")},
