@@ -56,6 +56,18 @@ s_waitcnt lgkmcnt(0)
 global_store_dword v1, v2, s[6:7]
 """
 
+SIGNS = f"""{POINTERS}
+v_cmp_gt_u32_e32 vcc, 64, v0
+v_mov_b32_e32 v2, 0x7fc07e00
+v_mov_b32_e32 v3, 0xffc0fe00
+v_cndmask_b32_e32 v2, v3, v2, vcc
+v_and_b32_e32 v4, 0xfc, v1
+ds_write_b32 v4, v2
+s_waitcnt lgkmcnt(0)
+global_store_dword v1, v2, s[6:7]
+"""
+"""Two waves write NaN to the same bytes, each with its own sign: two of 16 bits."""
+
 GFX12 = """
 s_load_b128 s[4:7], s[0:1], 0x0
 v_lshlrev_b32_e32 v1, 2, v0
@@ -116,6 +128,8 @@ class Seed:
 
 
 LDS: dict[str, Any] = {"threads": 128, "shared": 512}
+TWICE: dict[str, Any] = {"threads": 128, "shared": 256}
+SIGNS_F32 = SIGNS.replace("0x7fc07e00", "0x7fc00000").replace("0xffc0fe00", "0xffc00000")
 WAVES12: dict[str, Any] = {"threads": 64, "shared": 256, "isa": "gfx1201"}
 
 SEEDS = {
@@ -157,6 +171,9 @@ SEEDS = {
     "no barrier before reading": Seed(THROUGH_LDS, "s_barrier\nv_xor", "v_xor", "LDS race", "no barrier in between", **LDS),
     "no barrier before overwriting": Seed(THROUGH_LDS, "s_barrier\nds_write", "ds_write", "LDS race", "no barrier in between",
                                           **LDS),
+    "bf16 NaN of another payload": Seed(SIGNS, "0xffc0fe00", "0xffc1fe00", "LDS race", "overwrites byte 2 of LDS", **TWICE),
+    "f16 infinity over NaN": Seed(SIGNS, "0xffc0fe00", "0xffc07c00", "LDS race", "overwrites byte 1 of LDS", **TWICE),
+    "f32 NaN of another payload": Seed(SIGNS_F32, "0xffc00000", "0xffc00001", "LDS race", "overwrites byte 0 of LDS", **TWICE),
     "no wait before the barrier": Seed(THROUGH_LDS, "s_waitcnt lgkmcnt(0)\ns_barrier\nv_xor", "s_barrier\nv_xor", "LDS race",
                                        "had not been waited for at the last barrier", **LDS),
     "wait for an LDS read": Seed(THROUGH_LDS, "s_waitcnt lgkmcnt(0)\ns_barrier\nds_write", "s_barrier\nds_write",
