@@ -14,6 +14,7 @@ from portakern.ir.core import Arg, Op, yielded
 from portakern.ir.tile import (
     Cast,
     Const,
+    Dot,
     For,
     Load,
     Mask,
@@ -29,7 +30,7 @@ from .expr import SUM, Expr
 from .names import fresh, hint
 from .pieces import Pieces, pieces_of
 from .plan import KernelPlan
-from .regions import Body, Region, Regions
+from .regions import Body, Line, Region, Regions
 from .shapes import piece
 from .values import Values
 
@@ -62,35 +63,45 @@ class BodyWriter:
 
     def _by_pieces(self, region: Region, ops: Sequence[Op], ends: For | None, pieces: Pieces) -> None:
         """A step that computes ``ops`` as a Python loop over pieces of its block, with one product ahead."""
-        span, lead, size = self.plan.spans[pieces.axis], pieces.lead, pieces.size
+        span, size = self.plan.spans[pieces.axis], pieces.size
         region.names |= {"at", "part", "seen", "following"}
-        name = fresh(hint(lead), region.names)
-        stop = [(f"seen = at + {size}", "")] if pieces.until else []
         begin = "at" if span.start == "0" else f"{span.start} + at"
-        spans = {pieces.axis: replace(span, size=size, text=str(size), begin=begin)}
+        spans, parts = {pieces.axis: replace(span, size=size, text=str(size), begin=begin)}, {pieces.axis: f"at : at + {size}"}
+        stop = [(f"seen = at + {size}", "")] if pieces.until else []
         if pieces.until:
             walked = self.plan.spans[pieces.until]
-            spans[pieces.until] = replace(walked, text="seen", begin=walked.start)
-        parts = {pieces.axis: f"at : at + {size}", **({pieces.until: ":seen"} if pieces.until else {})}
-        ahead, inner = (Region("", names=region.names, loops=region.loops, around=region) for _ in range(2))
-        with self.shapes.part(spans, parts):
-            made = self.shapes.turn(self.values.compute(ahead, lead), self.plan.layout.place(lead), tile_type(lead).dtype)
-        region.add(f"def {name}_of(at):")
-        for line, where in (*stop, *ahead.lines, (f"return {made.text}", origin(lead))):
-            region.add(f"    {line}", where)
-        region.add("")
-        region.add("# The product of the next piece is under way while the rest of this one is computed.")
-        region.add(f"following = {name}_of(0)")
-        region.add(f"for at in range(0, {span.text}, {size}):")
+            spans[pieces.until], parts[pieces.until] = replace(walked, text="seen", begin=walked.start), ":seen"
+        inner = self._within(region)
         inner.lines += [(f"part = slice(at, at + {size})", ""), *stop]
-        inner.add(f"{name}, following = following, {name}_of(at + {size}) if at + {size} < {span.text} else None")
-        inner.values[lead] = Expr(name, made.place)
+        if pieces.lead is not None:
+            with self.shapes.part(spans, parts):
+                name = self._ahead(region, pieces.lead, stop, inner)
+            region.add("# The product of the next piece is under way while the rest of this one is computed.")
+            region.add(f"following = {name}_of(0)")
+            inner.add(f"{name}, following = following, {name}_of(at + {size}) if at + {size} < {span.text} else None")
+        region.add(f"for at in range(0, {span.text}, {size}):")
         with self.shapes.part(spans, {**parts, pieces.axis: "part"}):
             self._effects(inner, ops)
             if ends is not None:
                 self._yield(inner, ends)
         for line, where in inner.lines:
             region.add(f"    {line}", where)
+
+    def _ahead(self, region: Region, lead: Dot, stop: Sequence[Line], inner: Region) -> str:
+        """Write the function that gives ``lead`` for the piece at ``at``; the name that it has in ``inner``."""
+        ahead = self._within(region)
+        name = fresh(hint(lead), region.names)
+        made = self.shapes.turn(self.values.compute(ahead, lead), self.plan.layout.place(lead), tile_type(lead).dtype)
+        inner.values[lead] = Expr(name, made.place)
+        region.add(f"def {name}_of(at):")
+        for line, where in (*stop, *ahead.lines, (f"return {made.text}", origin(lead))):
+            region.add(f"    {line}", where)
+        region.add("")
+        return name
+
+    def _within(self, region: Region) -> Region:
+        """A part of a region: its names are those of the region, its values its own."""
+        return Region("", names=region.names, loops=region.loops, around=region)
 
     # ---- effects
 

@@ -22,30 +22,30 @@ from .plan import KernelPlan, scalar_text
 
 @dataclass(frozen=True)
 class Pieces:
-    """``size`` rows of ``axis`` at a time; ``lead`` is the product that is issued a piece ahead.
+    """``size`` rows of ``axis`` at a time; ``lead`` is the product that is issued a piece ahead, where one can be.
 
     ``until`` is an axis of which a piece needs only what lies before its own last row, counted in the block.
     """
 
     axis: str
     size: int
-    lead: Dot
+    lead: Dot | None
     until: str | None
 
 
 def pieces_of(plan: KernelPlan, ops: Sequence[Op], loop: For | None) -> Pieces | None:
     """How to cut a step that computes ``ops``, the body of ``loop`` (``None``: straight code); ``None``: not at all."""
     size = plan.kernel.schedule.option("piece", 0)
-    lead = next((op for op in ops if isinstance(op, Dot) and _leads(op)), None)
-    if not isinstance(size, int) or not size or size % LANES or lead is None:
+    results = [op.value for op in ops if isinstance(op, Store)] + list(yielded(loop.body) if loop else ())
+    if not isinstance(size, int) or not size or size % LANES or not any(isinstance(op, Dot) for op in ops) or not results:
         return None
-    axis = plan.layout.place(lead)[0]
+    axis = plan.layout.place(results[0])[0]
     if axis is None or plan.spans[axis].size <= size or plan.spans[axis].size % size:
         return None
-    results = [op.value for op in ops if isinstance(op, Store)] + list(yielded(loop.body) if loop else ())
     apart = all(isinstance(x.type, TileType) and x.type.dims and plan.layout.place(x)[0] == axis for x in results)
     if not apart or any(_joins(op, axis) for op in ops) or any(a.flat and axis in a.place for a in plan.accesses):
         return None
+    lead = next((op for op in ops if isinstance(op, Dot) and _leads(op) and plan.layout.place(op)[0] == axis), None)
     return Pieces(axis, size, lead, next((n for m, n in plan.reaches if m == axis and _aligned(plan, m, n, loop)), None))
 
 

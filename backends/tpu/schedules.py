@@ -37,7 +37,7 @@ WIDE = 8192
 """Elements of a row of a block of elementwise work; whole rows are one piece of memory."""
 
 ATTENTION: Sequence[tuple[int, int]] = (
-    (2048, 2048), (1024, 2048), (1024, 1024), (512, 1024), (512, 2048), (1024, 512), (512, 512), (256, 1024), (256, 512),
+    (2048, 2048), (1024, 1024), (1024, 2048), (512, 1024), (512, 2048), (1024, 512), (512, 512), (256, 1024), (256, 512),
     (512, 256), (256, 256), (128, 512), (128, 256), (128, 128),
 )  # fmt: skip
 """Query rows and keys; best first."""
@@ -219,7 +219,8 @@ def vmem_bytes(nest: Nest, schedule: Schedule) -> float:
     if nest.family == "attention":
         (m,), (n,), (d,) = nest.role("m"), nest.role("n"), nest.role("d")
         blocks = 2 * area(m, d) + 2 * area(n, d)
-        piece = int(schedule.option("piece", 0)) or size[m.name]
-        scores = area(m, n) * min(piece / size[m.name], 1)
-        return 2 * io * blocks + compute * (2 * area(m, d) + 3 * scores)
+        rows = min(size[m.name], m.extent) if isinstance(m.extent, int) else size[m.name]
+        piece = int(schedule.option("piece", 0))
+        share = piece / rows if piece and rows > piece and rows % piece == 0 else 1.0
+        return 2 * io * blocks + compute * (2 * area(m, d) + 3 * area(m, n) * share)
     return area(*nest.axes) * _element_bytes(nest)
