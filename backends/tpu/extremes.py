@@ -41,7 +41,7 @@ def _kept(equation: Any) -> list[Any]:
 
     return [
         step([x, x], wrong, lax.ne_p),
-        step([wrong], hit, lax.reduce_or_p, **{k: v for k, v in equation.params.items() if k in ("axes", "out_sharding")}),
+        step([wrong], hit, lax.reduce_or_p, axes=equation.params["axes"]),
         equation.replace(outvars=[number]),
         step([literal], nan, lax.broadcast_in_dim_p, shape=result.aval.shape, broadcast_dimensions=(), sharding=None),
         step([hit, number, nan], result, lax.select_n_p),
