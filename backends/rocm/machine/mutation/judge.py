@@ -17,7 +17,7 @@ from .walk import covered, exposed, separates
 MOST = 12
 """Operations that are counted for one wait."""
 
-BLIND = "it stands behind inline assembly, of which the compiler does not see that it is empty"
+BLIND = "it stands behind inline assembly, of whose instructions LLVM counts none"
 
 PACKED = "it stands behind packed arithmetic, whose op_sel_hi LLVM takes for a shifted result; AMD's documents ask for nothing"
 
@@ -62,7 +62,7 @@ def _judge(m: Mutant, unit: Unit, trial: Trial) -> tuple[str, str]:
         missing = find(unit.workshop.changed(unit.kernel, m.edit()), unit.kernel, GENERATIONS[unit.workshop.isa])
         if missing:
             return "caught", missing[0].message
-        if unit.workshop.behind_empty_assembly(m.line):
+        if unit.workshop.behind_assembly(m.line):
             return "equivalent", BLIND
         return ("equivalent", PACKED) if behind_packed(unit.workshop.changed(unit.kernel, {}), m.line) else ("missed", "")
     changed = Changed(unit, m.edit(), m.other_formats)

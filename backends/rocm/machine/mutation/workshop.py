@@ -56,10 +56,9 @@ class Workshop:
         """The instructions of a line, without its comment."""
         return re.sub(r"\s*(;|//)[^\"]*$", "", self._lines[number - 1]).strip()
 
-    def behind_empty_assembly(self, number: int) -> bool:
-        """Whether the line follows inline assembly without instructions."""
-        above = [text.strip() for text in self._lines[max(0, number - 3) : number - 1]]
-        return above == [";;#ASMSTART", ";;#ASMEND"]
+    def behind_assembly(self, number: int) -> bool:
+        """Whether the line follows inline assembly."""
+        return number > 1 and self._lines[number - 2].strip() == ";;#ASMEND"
 
     def translated(self, name: str, edit: Edit, other_formats: bool = False) -> Translated:
         """``name`` with the lines of ``edit`` changed that are its own."""
