@@ -211,11 +211,17 @@ def threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def report(code: Code, kind: str, message: str, at: int, group: tuple[int, int, int], wave: int, lane: int) -> SimulatorError:
-    """What went wrong and where, as an error."""
+def report(
+    code: Code, kind: str, message: str, at: int, group: tuple[int, int, int], wave: int, lane: int, cause: int, because: str
+) -> SimulatorError:
+    """What went wrong and where, as an error; ``cause`` is an instruction before that may be why, -1 for none."""
     i = code.instructions[at]
     place = f"workgroup {group}, wave {wave}" + (f", lane {lane}" if lane >= 0 else "")
     where = f"line {i.line} of the assembly, `{i}`" + (f" ({i.source})" if i.source else "")
+    if cause >= 0:
+        first = code.instructions[cause]
+        source = f" ({first.source})" if first.source else ""
+        message += f"; first in this workgroup, line {first.line}, `{first}`{source}, {because}"
     return SimulatorError(f"{code.name}: {kind}: {where}: {message} [{place}]",
                           hint="`portakern build ... --asm` shows the assembly; docs/amd-simulator.md says what this means",
                           where=i.source, kind="hazard")  # fmt: skip

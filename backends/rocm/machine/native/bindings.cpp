@@ -88,7 +88,7 @@ PYBIND11_MODULE(_machine, m) {
             if (p) std::rethrow_exception(p);
         } catch (const Fault &f) {
             const py::tuple group = py::make_tuple(f.group[0], f.group[1], f.group[2]);
-            const py::tuple value = py::make_tuple(f.kind, f.message, f.op, group, f.wave, f.lane);
+            const py::tuple value = py::make_tuple(f.kind, f.message, f.op, group, f.wave, f.lane, f.cause, f.because);
             PyErr_SetObject(fault_type.ptr(), value.ptr());
         }
     });

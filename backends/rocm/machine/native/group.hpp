@@ -50,12 +50,21 @@ struct ByteShadow {
 
 struct Aside;  // aside.hpp
 
+// The first read of LDS whose bytes nobody had written, or had stored undefined.
+struct Gap {
+    int64_t op = -1;  // position in the program
+    uint32_t address = 0;
+    int wave = 0, lane = 0;
+    bool stored = false;
+};
+
 struct Workgroup {
     const Launch *launch;
     uint32_t id[3];
     std::vector<uint8_t> shared;
     std::vector<ByteShadow> shadow;
     uint32_t epoch;                           // barriers that all waves passed
+    Gap gap;
     int count;                                // waves
     Wave *waves[kMaxWaves];
     std::shared_ptr<Aside> aside[kMaxWaves];  // of waves that execute something in two ways

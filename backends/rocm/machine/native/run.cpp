@@ -19,6 +19,13 @@ void fail(const Wave &w, const Op &op, const char *kind, const char *message, in
     std::copy(w.group->id, w.group->id + 3, fault.group);
     fault.wave = w.number;
     fault.lane = lane;
+    const Gap &gap = w.group->gap;
+    if (gap.op >= 0 && fault.kind == "undefined value") {
+        fault.cause = gap.op;
+        fault.because = "read byte " + std::to_string(gap.address) + " of LDS, which " +
+                        (gap.stored ? "holds what was never written" : "nobody had written") + " [wave " + std::to_string(gap.wave) +
+                        ", lane " + std::to_string(gap.lane) + "]";
+    }
     throw fault;
 }
 
@@ -46,6 +53,7 @@ void Machine::start(uint64_t index) {
     group_.id[1] = uint32_t(index / launch_.grid[0] % launch_.grid[1]);
     group_.id[2] = uint32_t(index / launch_.grid[0] / launch_.grid[1]);
     group_.epoch = 1;
+    group_.gap = Gap();
     std::fill(group_.shared.begin(), group_.shared.end(), uint8_t(0xff));
     if (!group_.shadow.empty()) std::memset(static_cast<void *>(group_.shadow.data()), 0, group_.shadow.size() * sizeof(ByteShadow));
     for (int n = 0; n < group_.count; ++n) start(*group_.waves[n], n);

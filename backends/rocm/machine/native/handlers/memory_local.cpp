@@ -41,6 +41,12 @@ bool read(Wave &w, const Op &op, uint32_t at, uint32_t bytes, int lane, uint32_t
     bool defined = true;
     touch_read(w, op, at, bytes, lane, &defined, op.m.extra);
     std::memcpy(words, w.group->shared.data() + at, bytes);
+    if (!defined && w.group->gap.op < 0) {
+        const ByteShadow *const shadow = w.group->shadow.data() + at;
+        uint32_t n = 0;
+        while (shadow[n].defined) ++n;
+        w.group->gap = {&op - w.program->ops, at + n, w.number, lane, shadow[n].written != 0};
+    }
     return defined;
 }
 
