@@ -187,7 +187,8 @@ def _resources(compiled: Any, folder: Path) -> tuple[Resources, ...]:
         bundles = len(re.findall(r"^\s*0x[0-9a-f]+", code_text, re.MULTILINE))
         extra = (("vmem_bytes", vmem), ("vmem_operand_bytes", resident), ("smem_bytes", sum(allocations(text, "smem"))),
                  ("bundles", bundles), ("scalar_spills", _spills(code_text, "smem")), ("xla_operations", others))
-        found.append(Resources(re.sub(r"(\.\d+)+$", "", name), _registers(code_text), _spills(code_text, "vmem"), None, vmem,
+        kernel = re.sub(r"\.\d+(\.\w+)*$", "", name)  # from jax 0.11 on an output's name may follow the number
+        found.append(Resources(kernel, _registers(code_text), _spills(code_text, "vmem"), None, vmem,
                                code, extra=extra, source="LLO dump (registers, spills, VMEM) and memory_analysis (code of "
                                f"the whole program) of {tool_name()}"))  # fmt: skip
     return tuple(found) or (Resources("", code_bytes=code, source=f"memory_analysis of {tool_name()}"),)

@@ -100,11 +100,11 @@ def _profiled(
         resident = {o["name"]: o["resident"] for o in found["operations"] if o["target"] == "tpu_custom_call"}
         left = list(resident)
         for call, part, said in zip(calls, parts, names, strict=True):
-            name = next((n for n in left if re.sub(r"(\.\d+)+$", "", n) == said), left[0] if left else "")
+            name = next((n for n in left if re.sub(r"\.\d+(\.\w+)*$", "", n) == said), left[0] if left else "")
             if name:
                 left.remove(name)
             kernel = _kernel(call, part, name, resident.get(name, ()), folder, mxu_of(isa))
-            own = call.params["name"] or re.sub(r"(\.\d+)+$", "", name)
+            own = call.params["name"] or re.sub(r"\.\d+(\.\w+)*$", "", name)
             found["kernels"].append({"name": own, **kernel})
         return found
     finally:
