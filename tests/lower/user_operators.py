@@ -256,7 +256,7 @@ def bytes_product(a: T["M", "K", pk.i8], b: T["K", "N", pk.i8]):
 
 
 @pk.operator
-def taps(x: T["M", "N"], w: T[2]):
+def taps(x: T["M", "N"], w: T[2]):  # pyright: ignore[reportGeneralTypeIssues]
     m = x.shape[0]
     return pk.cast(x[: m - 1] * w[0] + x[1:] * w[1], pk.f32)
 
