@@ -64,7 +64,7 @@ def test_a_file_with_host_code_is_compiled_priced_and_run(stranger: Stranger, is
     assert (finding.error, finding.fault) == (None, None) and finding.ran
     (kernel,) = finding.kernels
     assert is_called(kernel["kernel"], stranger.name) and kernel["spills"] == 0 and kernel["occupancy"] > 0
-    assert (finding.estimate is not None) == isa.startswith("gfx9")
+    assert finding.estimate is not None and finding.estimate["us"] > 0
 
 
 @pytest.mark.parametrize(
