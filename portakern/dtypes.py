@@ -19,10 +19,26 @@ class DType:
     rounding: float = 0.0
     largest: float = 0.0
     smallest: float = 0.0  # the smallest positive subnormal
+    infinite: bool = True  # for floats: what is too large becomes an infinity, elsewhere NaN
 
     @property
     def bytes(self) -> int:
         return max(1, self.bits // 8)
+
+    @property
+    def long_name(self) -> str:
+        """As numpy, ml_dtypes and torch spell it."""
+        if self.kind == "bool":
+            return "bool"
+        if self.is_int:
+            return f"{self.kind}{self.bits}"
+        narrow = {"bf16": "bfloat16", "f8e4m3": "float8_e4m3fn"}
+        return narrow.get(self.name) or (f"float8_{self.name[2:]}" if self.bits == 8 else f"float{self.bits}")
+
+    @property
+    def fnuz(self) -> bool:
+        """Whether there is one zero, and one NaN in place of the other."""
+        return self.name.endswith("fnuz")
 
     @property
     def is_float(self) -> bool:
@@ -41,11 +57,11 @@ _ALL = (
     DType("f32", "float", 32, 2.0**-24, 3.4028234663852886e38, 2.0**-149),
     DType("f16", "float", 16, 2.0**-11, 65504.0, 2.0**-24),
     DType("bf16", "float", 16, 2.0**-8, 3.3895313892515355e38, 2.0**-133),
-    DType("f8e4m3", "float", 8, 2.0**-4, 448.0, 2.0**-9),  # OCP 8-bit floating point specification 1.0
+    DType("f8e4m3", "float", 8, 2.0**-4, 448.0, 2.0**-9, infinite=False),  # OCP 8-bit floating point specification 1.0
     DType("f8e5m2", "float", 8, 2.0**-3, 57344.0, 2.0**-16),
-    # One zero and one NaN, no infinities, a bias that is one larger: what CDNA 3 multiplies.
-    DType("f8e4m3fnuz", "float", 8, 2.0**-4, 240.0, 2.0**-10),
-    DType("f8e5m2fnuz", "float", 8, 2.0**-3, 57344.0, 2.0**-17),
+    # One zero and one NaN, no infinities, a bias that is one larger (Noune et al., 8-bit Numerical Formats, arXiv:2206.02915).
+    DType("f8e4m3fnuz", "float", 8, 2.0**-4, 240.0, 2.0**-10, infinite=False),
+    DType("f8e5m2fnuz", "float", 8, 2.0**-3, 57344.0, 2.0**-17, infinite=False),
     DType("i64", "int", 64),
     DType("i32", "int", 32),
     DType("i16", "int", 16),

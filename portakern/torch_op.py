@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from portakern.backend import Source
+from portakern.dtypes import DTYPES
 from portakern.errors import PortakernError, ToolMissing, UsageError
 from portakern.ir.program import Array
 from portakern.ir.size import evaluate
@@ -24,13 +25,6 @@ from portakern.ir.tile import BufferType
 from portakern.spec.bind import solve_dims
 
 NAMESPACE = "portakern"
-
-_TORCH = {
-    "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "i32": "int32", "i16": "int16",
-    "i8": "int8", "u64": "uint64", "u32": "uint32", "u16": "uint16", "u8": "uint8", "bool": "bool",
-    "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2",
-    "f8e4m3fnuz": "float8_e4m3fnuz", "f8e5m2fnuz": "float8_e5m2fnuz",
-}  # fmt: skip
 
 _lock = threading.Lock()
 _known: dict[str, tuple[str, Any]] = {}  # qualified name -> (identity of the build, its overload)
@@ -127,7 +121,7 @@ def _argument(array: Array) -> str:
 
 def _refuse_dtypes(kernel: Kernel, torch: Any) -> None:
     for array in kernel.source.by_role("input", "output"):
-        if not hasattr(torch, _TORCH[array.dtype]):
+        if not hasattr(torch, DTYPES[array.dtype].long_name):
             raise UsageError(f"{array.name} is {array.dtype}, which torch {torch.__version__} does not have")
 
 
@@ -145,7 +139,7 @@ def _fake(kernel: Kernel, torch: Any) -> Any:
             raise
         like = next((x for x in inputs if isinstance(x, torch.Tensor)), None)
         device = "cpu" if like is None else like.device
-        made = [torch.empty(_shape(a, sizes), dtype=getattr(torch, _TORCH[a.dtype]), device=device) for a in outputs]
+        made = [torch.empty(_shape(a, sizes), dtype=getattr(torch, DTYPES[a.dtype].long_name), device=device) for a in outputs]
         return made[0] if len(made) == 1 else tuple(made)
 
     return fake

@@ -95,9 +95,9 @@ def round_to(x: np.ndarray, dtype: str) -> np.ndarray:
         quantum = np.maximum(exponent - digits, low - digits + 1)
         rounded = np.ldexp(np.rint(np.ldexp(x, -quantum)), quantum)
         rounded = np.where(np.isfinite(x), rounded, x)
-        over = np.nan if dtype in ("f8e4m3", "f8e4m3fnuz", "f8e5m2fnuz") else np.copysign(np.inf, rounded)
+        over = np.copysign(np.inf, rounded) if kind.infinite else np.nan
         result = np.where(np.abs(rounded) > kind.largest, over, rounded)
-        return np.where(result == 0, 0.0, result) if dtype.endswith("fnuz") else result
+        return np.where(result == 0, 0.0, result) if kind.fnuz else result
 
 
 # ---- rules -----------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import cache, partial
 from typing import Any
 
+from portakern.dtypes import DTYPES
 from portakern.errors import PortakernError, UsageError
 from portakern.ir.program import ArrayFacts
 from portakern.native import core
@@ -13,12 +14,7 @@ from portakern.native import core
 ALIGNMENT = 16
 """Bytes that kernels assume to divide the address of an array unless they are built for another."""
 
-_DTYPES = {
-    "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32", "int16": "i16",
-    "int8": "i8", "uint64": "u64", "uint32": "u32", "uint16": "u16", "uint8": "u8", "bool": "bool",
-    "float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m2",
-    "float8_e4m3fnuz": "f8e4m3fnuz", "float8_e5m2fnuz": "f8e5m2fnuz",
-}  # fmt: skip
+_DTYPES = {d.long_name: d.name for d in DTYPES.values()}
 
 
 def shape_of(x: Any) -> tuple[int, ...]:

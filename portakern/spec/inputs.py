@@ -101,19 +101,12 @@ def numpy_dtype(dtype: str) -> np.dtype:
     """The numpy dtype of a portakern one; bf16 and the 8-bit floats come from ml_dtypes."""
     import numpy as np
 
-    plain = {"f64": "float64", "f32": "float32", "f16": "float16", "bool": "bool"}
-    if dtype in plain:
-        return np.dtype(plain[dtype])
-    kind = DTYPES[dtype]
-    if kind.is_int:
-        return np.dtype(f"{'u' if kind.kind == 'uint' else ''}int{kind.bits}")
+    name = DTYPES[dtype].long_name
+    if not name.startswith(("bfloat", "float8")):
+        return np.dtype(name)
     import ml_dtypes
 
-    narrow = {
-        "bf16": ml_dtypes.bfloat16, "f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2,
-        "f8e4m3fnuz": ml_dtypes.float8_e4m3fnuz, "f8e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
-    }  # fmt: skip
-    return np.dtype(narrow[dtype])
+    return np.dtype(getattr(ml_dtypes, name))
 
 
 def make_inputs(

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from portakern.backend import Target
+from portakern.dtypes import DTYPES
 from portakern.errors import ToolMissing
 from portakern.ir.oracle import static
 from portakern.ir.tensor import TensorProgram, tensor_type
@@ -122,10 +123,7 @@ def to_numpy(tensor: Any) -> np.ndarray:
     import torch
 
     tensor = tensor.detach().contiguous().cpu()
-    short = {
-        torch.bfloat16: "bf16", torch.float8_e4m3fn: "f8e4m3", torch.float8_e5m2: "f8e5m2",
-        torch.float8_e4m3fnuz: "f8e4m3fnuz", torch.float8_e5m2fnuz: "f8e5m2fnuz",
-    }  # fmt: skip
+    short = {getattr(torch, d.long_name): d.name for d in DTYPES.values() if d.is_float and (d.bits == 8 or d.name == "bf16")}
     if tensor.dtype not in short:
         return np.array(tensor.numpy())
     bits = torch.uint16 if tensor.element_size() == 2 else torch.uint8

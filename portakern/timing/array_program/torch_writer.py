@@ -14,12 +14,6 @@ from portakern.ir.tensor import tensor_type
 
 from .writer import INFIX, Writer, is_product, letters, may_be_view, python_text, shape_of
 
-_TORCH = {
-    "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "f8e4m3": "float8_e4m3fn",
-    "f8e5m2": "float8_e5m2", "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8", "u64": "uint64", "u32": "uint32",
-    "u16": "uint16", "u8": "uint8", "bool": "bool",
-}  # fmt: skip
-
 
 class TorchWriter(Writer):
     library = "torch"
@@ -31,7 +25,7 @@ class TorchWriter(Writer):
         return {"torch": torch, "F": F}
 
     def dtype(self, dtype: str) -> str:
-        return f"torch.{_TORCH[dtype]}"
+        return f"torch.{DTYPES[dtype].long_name}"
 
     @property
     def device(self) -> str:
