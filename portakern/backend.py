@@ -257,11 +257,15 @@ class HostBuffer:
     dtype: np.dtype[Any]
 
     @property
-    def array(self) -> np.ndarray:
+    def reach(self) -> int:
+        """Bytes from the array's first to after its last."""
         import numpy as np
 
-        count = int(np.prod(self.shape, dtype=np.int64))
-        raw = self.storage[self.offset : self.offset + count * self.dtype.itemsize]
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+    @property
+    def array(self) -> np.ndarray:
+        raw = self.storage[self.offset : self.offset + self.reach]
         return raw.view(self.dtype).reshape(self.shape)
 
 

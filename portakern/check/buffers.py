@@ -29,8 +29,7 @@ def guarded(name: str, array: np.ndarray, poison: int, fill: bool = True) -> Hos
 
 def damage(buffer: HostBuffer, poison: int) -> str:
     """What was written outside the array, or ''."""
-    size = int(np.prod(buffer.shape, dtype=np.int64)) * buffer.dtype.itemsize
-    for side, band in (("before", buffer.storage[: buffer.offset]), ("after", buffer.storage[buffer.offset + size :])):
+    for side, band in (("before", buffer.storage[: buffer.offset]), ("after", buffer.storage[buffer.offset + buffer.reach :])):
         hit = np.flatnonzero(band != poison)
         if hit.size:
             away = buffer.offset - int(hit[-1]) if side == "before" else int(hit[0]) + 1

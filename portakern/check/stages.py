@@ -137,9 +137,13 @@ class Checking:
     def fail(self, stage: str, message: str) -> None:
         self.failures.append(Failure(stage, message))
 
+    def given(self, inputs: Mapping[str, np.ndarray], poison: int) -> dict[str, HostBuffer]:
+        """The inputs in memory, by name."""
+        return {n: guarded(n, x, poison) for n, x in inputs.items()}
+
     def run(self, stage: str, inputs: Mapping[str, np.ndarray], poison: int) -> tuple[dict[str, np.ndarray], float]:
         """Run once; gives the outputs and the seconds it took.  Damage to guard bands and inputs is a failure."""
-        buffers: dict[str, HostBuffer] = {n: guarded(n, x, poison) for n, x in inputs.items()}
+        buffers = self.given(inputs, poison)
         for name, op in zip(self.program.outputs, self.program.results, strict=True):
             t = tensor_type(op)
             shape = tuple(evaluate(s, self.sizes) for s in t.shape)

@@ -202,18 +202,20 @@ def _emit_row(work: Work) -> tuple[Made, Target, Language]:
 
 def build(work: Work, estimate: bool = False, peers: bool = False) -> Made:
     """As far as machine code, taken from the cache where it is there; with an ``estimate``, and that of ``peers``."""
-    made = emit_row(work)
-    if made.source is None:
+    made = compiled(emit_row(work), work, estimate, peers)
+    error = made.row.error
+    if made.source is None or error is None or work.chosen is None or work.chosen.exact or error["kind"] == "tool-missing":
         return made
-    source = made.source
-    compiled = guarded(made.row, lambda: _compiled(made.row, source, work, estimate, peers))
-    error = compiled.row.error
-    if error is None or work.chosen is None or work.chosen.exact or error["kind"] == "tool-missing":
-        return compiled
     # A tuned schedule that does not compile any more must not keep the operator from being built.
     default, stale = without_tuned(work, PortakernError(error["kind"], error["message"]))
     again = build(default, estimate, peers)
-    return replace(again, row=again.row.but(schedule_note=stale)) if again.row.error is None else compiled
+    return replace(again, row=again.row.but(schedule_note=stale)) if again.row.error is None else made
+
+
+def compiled(made: Made, work: Work, estimate: bool = False, peers: bool = False) -> Made:
+    """What was emitted, with its machine code."""
+    source = made.source
+    return made if source is None else guarded(made.row, lambda: _compiled(made.row, source, work, estimate, peers))
 
 
 def _compiled(row: Row, source: Source, work: Work, estimate: bool, peers: bool) -> Made:

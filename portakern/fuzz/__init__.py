@@ -1,0 +1,1 @@
+"""Operators that nobody wrote, held against the oracle on every target: ``portakern fuzz``."""

@@ -1,0 +1,202 @@
+"""Programs over targets: workers that stay with their language, batch after batch."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from portakern.errors import PortakernError
+from portakern.fuzz.holding import Held
+from portakern.fuzz.making import Making
+from portakern.fuzz.outcome import FOUND, OK, REFUSED, Outcome, status_of
+from portakern.fuzz.program import Program
+from portakern.registry import registry
+from portakern.study import steps
+from portakern.study.slots import Slots, Task, room
+from portakern.study.work import Work
+from portakern.tools.workers import Job, WorkerFault
+from portakern.tools.workers import Outcome as Done
+
+LIMIT_S = 120.0
+"""Wall time of making one program, and of running it."""
+
+CACHE_BYTES = 1 << 30
+"""What the binaries of a run may take on disk before they are thrown away."""
+
+SPEC = "spec:"
+"""Stands where a target would for what goes wrong before any is looked at."""
+
+
+@dataclass
+class _Row:
+    """A program on one target, on its way."""
+
+    program: Program
+    work: Work
+    making: Making | None = None
+    seconds: float = 0.0
+    again: bool = False
+
+
+Progress = Callable[[Program, Outcome], None]
+
+
+class Workshop:
+    """Tries programs on targets.  A context manager: workers and what they compiled go with it.
+
+    Args:
+        targets: ``language:device`` names or patterns.
+        jobs: workers at once.
+        limit_s: wall time of making a program, and of running it, on one target.
+    """
+
+    def __init__(self, targets: str, jobs: int = 2, limit_s: float = LIMIT_S) -> None:
+        self.targets = registry().match(targets)
+        self.limit_s = limit_s
+        self.folder = Path(tempfile.mkdtemp(prefix="portakern-fuzz-"))
+        self._slots = Slots(jobs)
+        self._env = {"PORTAKERN_CACHE": str(self.folder / "cache")}
+
+    def __enter__(self) -> Workshop:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._slots.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def run(self, programs: Sequence[Program], targets: Sequence[str] | None = None,
+            progress: Progress | None = None) -> dict[str, list[Outcome]]:  # fmt: skip
+        """The outcomes of each program by its digest.
+
+        ``targets`` are the names of those to try, all where not given.  An operator that is refused before any target is
+        looked at, or goes wrong there, has one outcome, whose target is ``spec:``.
+        """
+        self._found: dict[str, list[Outcome]] = {p.digest: [] for p in programs}
+        self._progress = progress
+        wanted = [t for t in self.targets if targets is None or str(t) in targets]
+        self._rows = [_Row(p, w) for p in programs for w in self._works(p, wanted)]
+        for _ in self._slots.run([self._make(i) for i in range(len(self._rows))], self._follow):
+            pass
+        self._bound_cache()
+        return self._found
+
+    # ---- tasks
+
+    def _works(self, program: Program, targets: Sequence[Any]) -> list[Work]:
+        try:
+            return program.works(program.operator(self.folder), targets)
+        except PortakernError as error:
+            self._tell(program, Outcome(SPEC, REFUSED, error.kind, str(error)))
+        except Exception as error:
+            fault = steps.defect(error)
+            self._tell(program, Outcome(SPEC, FOUND, fault.kind, fault.message))
+        return []
+
+    def _tell(self, program: Program, outcome: Outcome) -> None:
+        self._found[program.digest].append(outcome)
+        if self._progress is not None:
+            self._progress(program, outcome)
+
+    def _make(self, index: int) -> Task:
+        row = self._rows[index]
+        language = registry().language(row.work.target.partition(":")[0])
+        return self._task(index, "make", "portakern.fuzz.making:make", steps.build_environment(language),
+                          row.work, row.program.variation)  # fmt: skip
+
+    def _hold(self, index: int) -> Task:
+        row = self._rows[index]
+        assert row.making is not None
+        env = steps.run_environment(registry().target(row.work.target), row.making.made.runner)
+        return self._task(index, "hold", "portakern.fuzz.holding:hold", env, row.making.work, row.making.made,
+                          row.program.variation)  # fmt: skip
+
+    def _task(self, index: int, step: str, function: str, env: dict[str, str], *args: Any) -> Task:
+        language = self._rows[index].work.target.partition(":")[0]
+        return Task(room(language, {**env, **self._env}), Job((index, step), function, args, timeout_s=self.limit_s))
+
+    def _follow(self, task: Task, done: Done) -> list[Task]:
+        index, step = done.id  # type: ignore[misc]
+        row = self._rows[index]
+        row.seconds += done.seconds
+        if done.error is not None:
+            if _died(done.error) and not row.again:  # tools crash now and then where the same call succeeds a moment later
+                row.again = True
+                return [task]
+            return self._finish(row, _crashed(row, step, done.error))
+        if step == "make":
+            row.making = done.value
+            error = row.making.made.row.error
+            return [self._hold(index)] if error is None and row.making.made.runner else self._finish(row, _made(row))
+        return self._finish(row, _held(row, done.value))
+
+    def _finish(self, row: _Row, outcome: Outcome) -> list[Task]:
+        making = row.making
+        if making is not None:
+            source = making.made.source
+            schedule = tuple(map(str, source.schedule)) if source is not None else ()
+            outcome = replace(outcome, reached=making.reached, families=families(making.reached), schedule=schedule)
+        self._tell(row.program, replace(outcome, seconds=row.seconds))
+        return []
+
+    def _bound_cache(self) -> None:
+        folder = self.folder / "cache"
+        if folder.exists() and _size(folder) > CACHE_BYTES:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def families(reached: frozenset[str]) -> tuple[str, ...]:
+    """The families of loop nests whose lowering ran."""
+    names = {x.partition(":")[2] for x in reached if x.startswith("portakern.lower.")}
+    return tuple(sorted(n.removeprefix("lower_") for n in names if n.startswith("lower_") and n != "lower_with"))
+
+
+def _died(error: PortakernError) -> bool:
+    return isinstance(error, WorkerFault) and error.kind in ("crash", "timeout", "worker-start")
+
+
+def _crashed(row: _Row, step: str, error: PortakernError) -> Outcome:
+    what = "compiling" if step == "make" else "running"
+    signal = getattr(error, "signal", "")
+    message = f"{what} {signal or error.message.partition(' ')[2] or error.message}"
+    return Outcome(row.work.target, FOUND, error.kind, message, log=getattr(error, "log", ""))
+
+
+def _made(row: _Row) -> Outcome:
+    assert row.making is not None
+    error = row.making.made.row.error
+    if error is None:
+        return Outcome(row.work.target, OK)
+    return _failed(row, error["kind"], error["message"])
+
+
+def _held(row: _Row, held: Held) -> Outcome:
+    error = held.row.error
+    if error is None:
+        return Outcome(row.work.target, OK)
+    return replace(_failed(row, error["kind"], error["message"]), stage=held.stage, wrong=held.wrong)
+
+
+def _failed(row: _Row, kind: str, message: str) -> Outcome:
+    v = row.program.variation
+    return Outcome(row.work.target, status_of(kind, message, v.schedule is not None or bool(v.chosen)), kind, message)
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    with contextlib.suppress(OSError):
+        for base, _, names in os.walk(folder):
+            total += sum(os.stat(os.path.join(base, n)).st_size for n in names)
+    return total
+
+
+def each(found: dict[str, list[Outcome]]) -> Iterator[tuple[str, Outcome]]:
+    """Every outcome with the digest of its program."""
+    for digest, outcomes in found.items():
+        for outcome in outcomes:
+            yield digest, outcome
