@@ -67,4 +67,4 @@ def _moved(s: p.Statement, lines: dict[p.Shared, Lines]) -> p.Statement:
 
 def _operand(x: p.Operand, lines: dict[p.Shared, Lines]) -> p.Operand:
     assert x.shared is not None
-    return replace(x, shared=lines[x.shared])
+    return replace(x, held=lines[x.shared], transposed=lines[x.shared].transposed)

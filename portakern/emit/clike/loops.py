@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.expressions import Text
 from portakern.emit.clike.layouts import Place, floating
@@ -47,21 +49,22 @@ class Loops(Products):
         self.loops.append(op)
         self.out.append([])
         self.converted.append({})
-        was, self.pipelined = self.pipelined, False
+        self.put.append(set())
         place = self.walked_alone(op)
         self.alone = place is not None
         pipeline = self._copies(op, axis)
         self.block(op.body)
         self._hand_over(op, carried)
-        self.pipelined = was
         self.converted.pop()
+        self.put.pop()
         body = self.out.pop()
         body = [*self._lefts([axis.name]), *body]
         self.loops.pop()
         self.addresses.start[axis.name] = outer
         note = f"{axis.tile} coordinates along {axis.name} at a time" if axis.tile > 1 else ""
         self.add(p.Loop(var, begin, end, axis.tile, tuple(body), pipeline, note))
-        self.spare += [c.shared for c in pipeline.copies] if pipeline else []
+        for copy in pipeline.copies if pipeline else ():
+            self.spare.setdefault((self.of_array[copy.shared], replace(copy.shared, name="")), []).append(copy.shared)
         self.alone = False
         if place is not None:
             self.joined(op, carried, place)
@@ -156,19 +159,9 @@ class Loops(Products):
         slots = self.kernel.schedule.stages if self.dialect.pipelined else 1
         if slots > 1:
             slot = self.names.fresh("slot")
-            spare = len(self.spare)
             stages = self._stages(loads, slots, slot, axis.name)
-            if len(self.spare) < spare and self.dialect.synchronised:
-                self.out[-2].append(p.Sync("the loop before has read its operands"))
-            self.pipelined = True
             return p.Pipeline(slots, self.names.fresh(f"stage_{axis.name}"), slot, tuple(stages))
-        if self.dialect.synchronised:
-            self.add(p.Sync("the previous step has read its operands"))
         for stage in self._stages(loads, 1, "0", axis.name):
             self.add(stage)
-        if self.dialect.synchronised:
-            self.add(p.Commit())
-            self.add(p.Wait(0))
-            self.add(p.Sync("this step's operands are complete"))
-        self.pipelined = True
+        self._arrived()
         return None

@@ -7,7 +7,7 @@ already; what surrounds them (declarations, loops, words of the vocabulary) is t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from portakern.emit.clike.layouts import Layout, Place
 from portakern.ir.size import Size
@@ -288,9 +288,9 @@ class Wait(Statement):
 
 @dataclass(frozen=True)
 class Sync(Statement):
-    """A barrier of the block."""
+    """A barrier of the block; one is as good as another, whatever it is for."""
 
-    note: str = ""
+    note: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return "sync"
@@ -298,15 +298,19 @@ class Sync(Statement):
 
 @dataclass(frozen=True)
 class Operand:
-    """An operand of :class:`Dot`: a slot of a shared buffer, or a tile in registers (``shared`` is ``None``)."""
+    """An operand of :class:`Dot`: ``slot`` of a shared buffer, or the variable of a tile in registers."""
 
-    name: str
-    shared: Shared | None = None
+    held: Shared | str
     slot: str = "0"
+    transposed: bool = False  # the other way round than the product wants it
 
     @property
-    def transposed(self) -> bool:
-        return self.shared is not None and self.shared.transposed
+    def shared(self) -> Shared | None:
+        return self.held if isinstance(self.held, Shared) else None
+
+    @property
+    def name(self) -> str:
+        return self.held.name if isinstance(self.held, Shared) else self.held
 
     def __str__(self) -> str:
         where = f"{self.name}[{self.slot}]" if self.shared else self.name

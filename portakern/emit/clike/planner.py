@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from portakern.emit.clike import plan as p
+from portakern.emit.clike.barriers import synchronised
 from portakern.emit.clike.dialect import Dialect
 from portakern.emit.clike.expressions import Text, apply
 from portakern.emit.clike.layouts import dims_of, floating
@@ -29,6 +30,7 @@ class Planner(Loops):
         self._hint_names()
         self.block(self.kernel.body)
         body = [*origins, *self._lefts([a.name for a in self.kernel.axes if a.kind != "loop"]), *self.out[0]]
+        body = synchronised(body) if self.dialect.synchronised else body
         return p.KernelPlan(
             self.kernel.name, self.kernel.family, tuple(self.params), tuple(self.layouts.layouts), tuple(self.shared),
             tuple(body), product(tuple(a.steps for a in self.kernel.grid)), self.warps, self.threads,

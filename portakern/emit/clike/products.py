@@ -25,11 +25,8 @@ class Products(Alone):
         left, right = (op.lhs, op.rhs) if lhs_is_a else (op.rhs, op.lhs)
         place = self.layouts.place(op)
         assert place is not None
-        before = len(self.out[-1])
         a = self._operand(left, "A", (row, op.axis))
         b = self._operand(right, "B", (op.axis, col))
-        if self.dialect.synchronised and any(isinstance(s, p.Put) for s in self.out[-1][before:]):
-            self.add(p.Sync("the operand is complete"))
         acc = self._accumulator(op, place)
         depth = self.kernel.axis[op.axis].tile
         self.add(p.Dot(acc, place, a, b, depth, t.tile_type(op.lhs).dtype, op.precision))
@@ -53,7 +50,7 @@ class Products(Alone):
         load = self.loads.source(op)
         if load is not None and load in self.staged:
             transposed = t.tile_type(load).axes != order
-            return self.operands[self._key(load, role, transposed)]
+            return replace(self.operands[self._key(load, role, transposed)], transposed=transposed)
         if not floating(op) and isinstance(op, t.Permute) and self.layouts.place(op.x) is not None:
             op = op.x  # either order will do
         dims = dims_of(op)
@@ -62,30 +59,30 @@ class Products(Alone):
         if not transposed and (role, place.layout.kind) in self.dialect.register_operands:
             return p.Operand(self.value(op, place))
         key = self._key(op, role, transposed)
-        if key not in self.operands or self.loops:
+        if not any(key in scope for scope in self.put):
+            self.put[-1].add(key)
             value = self.value(op, place)
             if key not in self.operands:
-                self.operands[key] = self._share(op, dims, role, transposed, 1, "computed in registers")
+                self.operands[key] = p.Operand(self._share(op, dims, role, transposed, 1, "computed in registers"))
             shared = self.operands[key].shared
             assert shared is not None
-            if self.loops and self.dialect.synchronised and not self.pipelined:
-                self.add(p.Sync("the previous step has read the operand"))
             self.add(p.Put(shared, value))
-        return self.operands[key]
+        return replace(self.operands[key], transposed=transposed)
 
     def _key(self, op: Op, role: str, transposed: bool) -> tuple[Op, str, bool]:
         return (op, role, transposed) if self.dialect.role_matters else (op, "", False)
 
-    def _share(self, op: Op, dims: t.Dims, role: str, transposed: bool, slots: int, why: str) -> p.Operand:
-        stem = self.variable[op.buffer] if isinstance(op, t.Load) else base(op, self.variable)
-        name = self.dialect.operand.format(base=stem)
-        shared = p.Shared(name, t.tile_type(op).dtype, dims[0][1], dims[1][1], slots, role, transposed, why)
-        if shared in self.spare and isinstance(op, t.Load):
-            self.spare.remove(shared)
-            return p.Operand(name, shared)
-        shared = replace(shared, name=self.names.fresh(name))
+    def _share(self, op: Op, dims: t.Dims, role: str, transposed: bool, slots: int, why: str) -> p.Shared:
+        form = p.Shared("", t.tile_type(op).dtype, dims[0][1], dims[1][1], slots, role, transposed, why)
+        array = op.buffer if isinstance(op, t.Load) else op
+        spare = self.spare.get((array, form))
+        if spare:
+            return spare.pop(0)
+        stem = self.variable[array] if isinstance(op, t.Load) else base(op, self.variable)
+        shared = replace(form, name=self.names.fresh(self.dialect.operand.format(base=stem)))
         self.shared.append(shared)
-        return p.Operand(name, shared)
+        self.of_array[shared] = array
+        return shared
 
     def _stages(self, loads: list[Op], slots: int, slot: str, axis: str) -> list[p.Stage]:
         """The copies of ``loads`` to shared memory, once for each way in which they are read; to where a loop before has copied
@@ -101,21 +98,18 @@ class Products(Alone):
                 transposed = t.tile_type(load).axes != order
                 key = self._key(load, role, transposed)
                 if key not in self.operands:
-                    operand = self._share(load, dims_of(load), role, transposed, slots, "copied from memory")
-                    self.operands[key] = replace(operand, slot=slot)
-                    shared = self.operands[key].shared
-                    assert shared is not None
+                    shared = self._share(load, dims_of(load), role, transposed, slots, "copied from memory")
+                    self.operands[key] = p.Operand(shared, slot)
                     found.append(p.Stage(shared, slot, access))
-                elif not self.dialect.role_matters:  # stored once, read both ways
-                    have = self.operands[key]
-                    if have.transposed != transposed:
-                        load.fail("is read both as it is and transposed")
         return found
 
     def _stage_now(self, loads: list[Op]) -> None:
         for stage in self._stages(loads, 1, "0", ""):
             self.add(stage)
+        self._arrived()
+
+    def _arrived(self) -> None:
+        """Copies that were started are waited for at once; the barrier follows from their readers."""
         if self.dialect.synchronised:
             self.add(p.Commit())
             self.add(p.Wait(0))
-            self.add(p.Sync())

@@ -35,14 +35,15 @@ class State:
         self.into: dict[Op, Op] = {}  # value -> carried argument whose variable it takes
         self.mutable: set[Op] = set()
         self.shared: list[p.Shared] = []
-        self.spare: list[p.Shared] = []  # of loops that are over
+        self.of_array: dict[p.Shared, Op] = {}  # what a shared operand is a copy of
+        self.spare: dict[tuple[Op, p.Shared], list[p.Shared]] = {}  # of loops that are over, by array and form without a name
         self.operands: dict[tuple[Op, str, bool], p.Operand] = {}
+        self.put: list[set[tuple[Op, str, bool]]] = [set()]  # operands from registers, by block: a loop may have no step
         self.converted: list[dict[tuple[Op, Place], str]] = [{}]
         self.out: list[list[p.Statement]] = [[]]
         self.loops: list[t.For] = []
         self.results: dict[tuple[Op, int], str] = {}  # what loops hand out
         self.alone = False  # whether each thread walks the innermost loop by itself
-        self.pipelined = False  # whether the innermost loop begins with a barrier
 
     @property
     def warps(self) -> int:

@@ -26,7 +26,6 @@ extern "C" __global__ void __launch_bounds__(128, 1) attention(
     pk::stage<128, pk::Aligned>(q_shared[0], q + b * 38400 + h * 19200 + g * 9600 + m0 * 64, 64, 1, m_left, 64);
     pk::commit();
     pk::wait<0>();
-    pk::sync();
     const int32_t n_limit = int32_t(m0) + 64;
     auto top = pk::fill<float, pk::RowOf<AccMN>>(-INFINITY);
     auto total = pk::fill<float, pk::RowOf<AccMN>>(0.0f);
