@@ -27,6 +27,7 @@ from portakern.tools.process import run_tool
 from .codeobject import CodeObject, KernelUse
 from .occupancy import occupancy
 from .standard import standard_headers
+from .waits import with_wait_states
 
 OVERRIDE = "PORTAKERN_HIP_CLANG"
 HINT = "pip install 'portakern[rocm]' brings a clang with every AMDGPU target"
@@ -38,7 +39,7 @@ CALLED = "called"
 """Option of a foreign source: pairs of a launch's kernel and the instance of a template that it is in the text."""
 FOREIGN_FLAGS = ("-gline-tables-only", "-Wno-unused-value", "-Wno-unused-result")
 TIMEOUT_S = 120.0
-_FORMAT = 1  # of what is cached
+_FORMAT = 2  # of what is cached
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,8 @@ def _build(clang: Clang, source: Source, flags: tuple[str, ...], isa: str) -> tu
         log = run(*clang.command, *flags, f"--offload-arch={isa}", "-I", ".", "-S", file, "-o", "kernel.s")
         if names := names_of(source):
             (place / "kernel.s").write_text(_with_names((place / "kernel.s").read_text(), names))
+        else:
+            (place / "kernel.s").write_text(with_wait_states((place / "kernel.s").read_text(), isa))
         run(*clang.command, "-target", "amdgcn-amd-amdhsa", f"-mcpu={isa}", "-c", "kernel.s", "-o", "kernel.o")
         run(*clang.linker, "-shared", "kernel.o", "-o", "kernel.hsaco")
         return (place / "kernel.hsaco").read_bytes(), (place / "kernel.s").read_text(), log
