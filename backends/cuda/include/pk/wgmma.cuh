@@ -85,7 +85,8 @@ PK_DEVICE void start_dot(Tile<float, WarpgroupAccumulator<R, C, Warps, E>>& acc,
 }
 
 /// acc += a b.
-template <class Acc, class A, class B> PK_DEVICE void dot(Acc& acc, const A& a, const B& b) {
+template <int R, int C, int Warps, class E, class A, class B>
+PK_DEVICE void dot(Tile<float, WarpgroupAccumulator<R, C, Warps, E>>& acc, const A& a, const B& b) {
     start_dot(acc, a, b);
     ptx::wgmma_wait<0>();
 }
