@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "tune": "search the schedules of a kernel by timing them, and keep the best",
     "inspect": "what a kernel from elsewhere uses, what limits it, and what a simulator sees wrong in it",
     "evaluate": "judge a kernel from elsewhere against an operator",
+    "fuzz": "operators that nobody wrote, held against the oracle on every target",
     "results": "what was timed before: listed, filtered, imported, exported",
 }
 

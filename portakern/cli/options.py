@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -288,3 +290,14 @@ def print_json(data: object, file: str) -> None:
         write_text(file, text + "\n")
 
 
+@contextmanager
+def terminated_like_interrupted() -> Iterator[None]:
+    """A plain kill ends what runs inside as Ctrl-C does: what was reached is kept and printed."""
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     database = Database(file)
     results: list[dict[str, Any]] = []
     status = 0
-    with _terminated_like_interrupted():
+    with options.terminated_like_interrupted():
         for work in works:
             try:
                 result, stop = _tune(work, args, database)
@@ -91,16 +88,3 @@ def _tune(work: Work, args: argparse.Namespace, database: Any) -> tuple[dict[str
     if result.stored and args.write is not None and work.key is not None and (entry := database.find(work.key)) is not None:
         write_shipped(Path(args.write), [entry])
     return result.to_dict(), result.interrupted
-
-
-@contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """A plain kill ends the search as Ctrl-C does: the best so far is printed."""
-    def interrupt(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,12 +44,19 @@ def programs_of(file: Path) -> list[Program]:
 
 def _program(text: str, said: str, file: Path) -> Program:
     try:
-        data = json.loads(said)
-        variation = Variation.from_dict({k: v for k, v in data.items() if k not in _CASE_KEYS})
-        case = Case(text, data["dims"], data.get("dtype", "f32"), frozenset(data.get("open", ())), data.get("params", {}))
+        program = read(text, said)
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{file}: the case {said} cannot be read: {error}") from error
-    return Program(case, variation if "stages" in data else replace(variation, stages=ALL_STAGES.stages))
+    return program if program.variation.stages else replace(program, variation=replace(program.variation, stages=ALL_STAGES))
+
+
+def read(text: str, header: str, features: Iterable[str] = ()) -> Program:
+    """The inverse of :meth:`Program.header`.  Raises ``ValueError``, ``KeyError`` or ``TypeError`` where it is none."""
+    data = json.loads(header)
+    variation = Variation.from_dict({k: v for k, v in data.items() if k not in _CASE_KEYS})
+    case = Case(text, data["dims"], data.get("dtype", "f32"), frozenset(data.get("open", ())), data.get("params", {}),
+                frozenset(features))  # fmt: skip
+    return Program(case, variation)
 
 
 def text_of(program: Program, title: str, notes: list[str]) -> str:

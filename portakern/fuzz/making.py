@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from portakern.errors import PortakernError
-from portakern.fuzz.reached import reaching
+from portakern.fuzz.reached import EMITTING, LOWERING, reaching
 from portakern.fuzz.variants import Variation
 from portakern.ir.core import format_function
 from portakern.ir.program import parse_kernels
@@ -38,7 +38,8 @@ class Making:
 def make(work: Work, variation: Variation) -> Making:
     """Lowers, emits and compiles.  What goes wrong is the row's error."""
     reached: set[str] = set()
-    with reaching(reached):
+    platform = type(registry().language(work.target.partition(":")[0]).emitter).__module__.split(".")[:3]
+    with reaching(reached, (LOWERING, EMITTING, ".".join(platform) + ".")):
         work, failed = _scheduled(work, variation)
         made = failed or steps.emit_row(work)
     if made.source is not None and variation.forms:

@@ -7,11 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from portakern.dtypes import DTYPES
+
 if TYPE_CHECKING:
     import numpy as np
 
 OK, REFUSED, UNUSED, FOUND = "ok", "refused", "unused", "found"
 """Right; refused with the operator's line; not tried, since the drawn schedule does not fit or a tool is missing; a fault."""
+
+MODULE = "fuzz"
+"""Files of made-up operators are called by it and a digest, which tells a line of theirs in a message."""
 
 REFUSALS = ("missing-rule", "unsupported-dtype", "lowering", "unsupported-source")
 """Kinds of error that say what a target does not have."""
@@ -79,16 +84,18 @@ class Outcome:
 
 def normal(message: str) -> str:
     """The first line of a message without what differs between programs: places, names, numbers."""
-    line = next((x for x in message.splitlines() if x.strip()), "")
-    line = re.sub(r"\S*fuzz_[0-9a-f]{12}\.py:\d+:?", "", line)
-    line = re.sub(r"^\S*\.py:\d+: ", "", line.strip())
+    lines = [x.strip() for x in message.splitlines() if x.strip()]
+    line = "; ".join(dict.fromkeys([*lines[:1], *(x for x in lines[1:] if x.startswith("- "))]))  # and what is missing
+    line = re.sub(r"[\w./-]*fuzz_[0-9a-f]{12}\.py:\d+:?", "", line)
+    line = re.sub(r"^\S*\.py:\d+: ", "", line.strip()).replace("()", "")
     line = re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]", "~", line)
     keep = re.findall(r"\(raised at [^)]*\)", line)  # the line of our own code stays as it is
-    line = re.sub(r"0x[0-9a-fA-F]+|\d+(\.\d+)?(e[-+]?\d+)?", "#", re.sub(r"\(raised at [^)]*\)", "", line))
+    line = re.sub(r"\(raised at [^)]*\)", "", line)
+    line = re.sub(r"\w+(\.\d+)?", lambda m: m[0] if m[0] in DTYPES else re.sub(r"\d+(\.\d+)?", "#", m[0]), line)
     return " ".join([*line.split(), *keep])[:200]
 
 
-def status_of(kind: str, message: str, drawn: bool) -> str:
+def status_of(kind: str, drawn: bool) -> str:
     """What an error of ``kind`` means; ``drawn``: the schedule is not the backend's default."""
     if kind in ABSENT:
         return UNUSED

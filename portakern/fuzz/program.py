@@ -12,6 +12,7 @@ from typing import Any
 
 from portakern.backend import Target
 from portakern.fuzz.case import ENTRY, Case
+from portakern.fuzz.outcome import MODULE
 from portakern.fuzz.variants import Variation, layouts
 from portakern.spec.bind import bind
 from portakern.spec.load import load_operator
@@ -48,7 +49,7 @@ class Program:
 
     def operator(self, folder: Path) -> Operator:
         """Its text as a module in ``folder``, loaded.  Raises what the text raises."""
-        file = folder / f"fuzz_{hashlib.sha256(self.case.text.encode()).hexdigest()[:12]}.py"
+        file = folder / f"{MODULE}_{hashlib.sha256(self.case.text.encode()).hexdigest()[:12]}.py"
         if not file.exists():
             file.write_text(self.case.text, encoding="utf-8")
         return load_operator(f"{file}:{ENTRY}")

@@ -19,12 +19,11 @@ from typing import Any
 LOWERING = "portakern.lower."
 EMITTING = "portakern.emit."
 BACKENDS = "portakern.backends."
-PREFIXES = (LOWERING, EMITTING, BACKENDS)
 
 
 @contextmanager
-def reaching(found: set[str]) -> Iterator[None]:
-    """Adds ``module:function`` to ``found`` for everything of lowering and of backends that is called inside."""
+def reaching(found: set[str], prefixes: tuple[str, ...]) -> Iterator[None]:
+    """Adds ``module:function`` to ``found`` for every function called inside whose module begins with one of ``prefixes``."""
     codes: dict[int, tuple[CodeType, str]] = {}
 
     def called(frame: Any, event: str, arg: Any) -> None:
@@ -39,7 +38,7 @@ def reaching(found: set[str]) -> Iterator[None]:
     finally:
         sys.settrace(before)
         for code, module in codes.values():
-            if module.startswith(PREFIXES) and "<" not in code.co_qualname:
+            if module.startswith(prefixes) and "<" not in code.co_qualname:
                 found.add(f"{module}:{code.co_qualname}")
 
 

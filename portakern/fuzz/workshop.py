@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ from typing import Any
 from portakern.errors import PortakernError
 from portakern.fuzz.holding import Held
 from portakern.fuzz.making import Making
-from portakern.fuzz.outcome import FOUND, OK, REFUSED, Outcome, status_of
+from portakern.fuzz.outcome import FOUND, MODULE, OK, REFUSED, Outcome, status_of
 from portakern.fuzz.program import Program
+from portakern.fuzz.reached import LOWERING
 from portakern.registry import registry
 from portakern.study import steps
 from portakern.study.slots import Slots, Task, room
@@ -70,17 +71,18 @@ class Workshop:
         self._slots.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def run(self, programs: Sequence[Program], targets: Sequence[str] | None = None,
-            progress: Progress | None = None) -> dict[str, list[Outcome]]:  # fmt: skip
+    def run(self, programs: Sequence[Program], targets: Sequence[str] | None = None, progress: Progress | None = None,
+            skip: Collection[tuple[str, str]] = ()) -> dict[str, list[Outcome]]:  # fmt: skip
         """The outcomes of each program by its digest.
 
-        ``targets`` are the names of those to try, all where not given.  An operator that is refused before any target is
+        ``targets`` are the names of those to try, all where not given; pairs of a digest and a target in ``skip`` are left
+        out.  An operator that is refused before any target is
         looked at, or goes wrong there, has one outcome, whose target is ``spec:``.
         """
         self._found: dict[str, list[Outcome]] = {p.digest: [] for p in programs}
         self._progress = progress
         wanted = [t for t in self.targets if targets is None or str(t) in targets]
-        self._rows = [_Row(p, w) for p in programs for w in self._works(p, wanted)]
+        self._rows = [_Row(p, w) for p in programs for w in self._works(p, wanted) if (p.digest, w.target) not in skip]
         for _ in self._slots.run([self._make(i) for i in range(len(self._rows))], self._follow):
             pass
         self._bound_cache()
@@ -92,7 +94,7 @@ class Workshop:
         try:
             return program.works(program.operator(self.folder), targets)
         except PortakernError as error:
-            self._tell(program, Outcome(SPEC, REFUSED, error.kind, str(error)))
+            self._tell(program, _refused(Outcome(SPEC, REFUSED, error.kind, str(error))))
         except Exception as error:
             fault = steps.defect(error)
             self._tell(program, Outcome(SPEC, FOUND, fault.kind, fault.message))
@@ -150,10 +152,13 @@ class Workshop:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+_DOORS = ("lower_with", "lower_rows_or_parts")
+
+
 def families(reached: frozenset[str]) -> tuple[str, ...]:
     """The families of loop nests whose lowering ran."""
-    names = {x.partition(":")[2] for x in reached if x.startswith("portakern.lower.")}
-    return tuple(sorted(n.removeprefix("lower_") for n in names if n.startswith("lower_") and n != "lower_with"))
+    names = {x.partition(":")[2] for x in reached if x.startswith(LOWERING)}
+    return tuple(sorted(n.removeprefix("lower_") for n in names if n.startswith("lower_") and n not in _DOORS))
 
 
 def _died(error: PortakernError) -> bool:
@@ -184,7 +189,15 @@ def _held(row: _Row, held: Held) -> Outcome:
 
 def _failed(row: _Row, kind: str, message: str) -> Outcome:
     v = row.program.variation
-    return Outcome(row.work.target, status_of(kind, message, v.schedule is not None or bool(v.chosen)), kind, message)
+    drawn = v.schedule is not None or bool(v.chosen)
+    return _refused(Outcome(row.work.target, status_of(kind, drawn), kind, message))
+
+
+def _refused(outcome: Outcome) -> Outcome:
+    """``outcome``, a fault where it is a refusal that does not name the operator's line."""
+    if outcome.status != REFUSED or f"{MODULE}_" in outcome.message:
+        return outcome
+    return replace(outcome, status=FOUND, kind="no-line", message=f"{outcome.kind}: {outcome.message}")
 
 
 def _size(folder: Path) -> int:
@@ -193,10 +206,3 @@ def _size(folder: Path) -> int:
         for base, _, names in os.walk(folder):
             total += sum(os.stat(os.path.join(base, n)).st_size for n in names)
     return total
-
-
-def each(found: dict[str, list[Outcome]]) -> Iterator[tuple[str, Outcome]]:
-    """Every outcome with the digest of its program."""
-    for digest, outcomes in found.items():
-        for outcome in outcomes:
-            yield digest, outcome

@@ -1,0 +1,94 @@
+"""``portakern fuzz``: operators that nobody wrote, held against the oracle on every target."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from portakern.cli import options
+from portakern.errors import UsageError
+from portakern.fuzz.batch import require_hypothesis
+from portakern.study.row import Row
+
+DEFAULT_S = 60.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    options.add_targets(parser)
+    parser.add_argument("--seconds", type=options.seconds, metavar="S", help="how long (default 60s without --programs)")
+    parser.add_argument("--programs", type=options.positive, metavar="N", help="how many programs, resumed ones included")
+    parser.add_argument("--seed", type=int, default=0, metavar="K", help="other seeds make other programs (default 0)")
+    parser.add_argument("--out", "-o", metavar="DIR", help="where findings and the state are kept (default fuzz-K)")
+    parser.add_argument("--resume", metavar="DIR", help="go on with an earlier run")
+    options.add_jobs(parser)
+    parser.add_argument("--judge", action="store_true",
+                        help="every program under a random legal schedule and no other variation: is the check right?")
+    parser.add_argument("--coverage", action="store_true", help="also the features of programs and the functions never reached")
+    parser.add_argument("--known", action="append", default=[], metavar="DIR",
+                        help="findings of another run, which are counted and not reported")
+    parser.add_argument("--first", action="store_true", help="end at the first finding")
+    parser.add_argument("--shrink", type=float, metavar="S", help="wall time of making a finding smaller (default 90)")
+    parser.add_argument("--batch", type=options.positive, metavar="N", help="programs that are made and tried at once")
+    parser.add_argument("--again", nargs="+", metavar="FILE", help="try the files of findings once more, and make none")
+
+
+def run(args: argparse.Namespace) -> int:
+    from portakern.fuzz.workshop import Workshop
+
+    if args.again:
+        with Workshop(args.targets, args.jobs) as workshop:
+            return _again(workshop, [Path(f) for f in args.again])
+    require_hypothesis()
+    if args.resume and args.out:
+        raise UsageError("--resume and --out both name the directory of the run", hint="leave --out away")
+    with Workshop(args.targets, args.jobs) as workshop:
+        return _fuzz(workshop, args)
+
+
+def _fuzz(workshop: object, args: argparse.Namespace) -> int:
+    from portakern.fuzz.batch import SHRINK_S
+    from portakern.fuzz.engine import Engine, Settings
+    from portakern.fuzz.outcome import Outcome
+    from portakern.fuzz.program import Program
+    from portakern.fuzz.report import report
+    from portakern.fuzz.state import State
+    from portakern.fuzz.workshop import Workshop
+
+    assert isinstance(workshop, Workshop)
+    seconds = args.seconds or (None if args.programs else DEFAULT_S)
+    shrink = SHRINK_S if args.shrink is None else args.shrink
+    settings = Settings(seconds, args.programs, args.seed, args.judge, args.first, shrink, args.batch)
+    line = options.ProgressLine()
+
+    def progress(done: int, total: int, program: Program, outcome: Outcome) -> None:
+        line(done, total, Row(program.digest, outcome.target, dtype=program.case.dtype))
+
+    folder = Path(args.resume or args.out or f"fuzz-{args.seed}")
+    state = State(folder, resume=args.resume is not None)
+    engine = Engine(workshop, state, settings, progress)
+    for known in args.known:
+        engine.know(Path(known))
+    try:
+        with options.terminated_like_interrupted():
+            engine.run()
+    except KeyboardInterrupt:
+        line.close()
+        print(f"interrupted; portakern fuzz --targets {args.targets} --resume {folder} goes on\n")
+    finally:
+        state.close()
+        line.close()
+    print(report(engine, args.coverage))
+    return 1 if engine.findings.mine else 0
+
+
+def _again(workshop: object, files: list[Path]) -> int:
+    from portakern.fuzz.engine import again
+    from portakern.fuzz.outcome import FOUND
+    from portakern.fuzz.report import tried
+    from portakern.fuzz.workshop import Workshop
+
+    assert isinstance(workshop, Workshop)
+    found = again(workshop, files)
+    for file, results in found.items():
+        print(tried(file, results))
+    return 1 if any(o.status == FOUND for results in found.values() for _, each in results for o in each) else 0

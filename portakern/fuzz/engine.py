@@ -1,0 +1,301 @@
+"""The loop of ``portakern fuzz``: make a batch, try it on every target, make what fails smaller, steer the next batch."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from portakern.fuzz.batch import SHRINK_S, Batch
+from portakern.fuzz.coverage import Coverage
+from portakern.fuzz.files import programs_of, read
+from portakern.fuzz.findings import Finding, Findings, cause_of, name_of, suspicion, write
+from portakern.fuzz.outcome import FOUND, Outcome
+from portakern.fuzz.program import Program
+from portakern.fuzz.state import State
+from portakern.fuzz.steering import Steering
+from portakern.fuzz.workshop import SPEC, Workshop
+from portakern.ir.tensor import TensorProgram
+from portakern.registry import registry
+
+FIRST_BATCH = 12
+LARGEST_BATCH = 60
+BATCH_SHARE = 0.2
+"""Of the time that is left, a batch may take; so a run ends not long after its time."""
+
+MIXED = 1_000_003
+"""Between the seeds of batches, so that runs of neighbouring seeds share none."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to run: until ``programs`` were tried or ``seconds`` are over, whatever is given and comes first.
+
+    ``judge``: random legal schedules and nothing else.  ``first``: end at the first finding.  ``shrink_s``: wall time of making
+    a finding smaller.  ``batch``: programs of a batch, as the time allows where not given.
+    """
+
+    seconds: float | None = None
+    programs: int | None = None
+    seed: int = 0
+    judge: bool = False
+    first: bool = False
+    shrink_s: float = SHRINK_S
+    batch: int | None = None
+
+
+@dataclass
+class Tally:
+    """What a run has seen: outcomes by target and status, refusals by target and reason, one program for each."""
+
+    programs: int = 0
+    seconds: float = 0.0
+    statuses: dict[str, Counter[str]] = field(default_factory=dict)
+    reasons: dict[tuple[str, str, str], Counter[str]] = field(default_factory=dict)
+    spent: Counter[str] = field(default_factory=Counter)
+
+    def add(self, digest: str, outcome: Outcome) -> None:
+        self.statuses.setdefault(outcome.target, Counter())[outcome.status] += 1
+        self.spent[outcome.target] += outcome.seconds  # type: ignore[assignment]
+        if outcome.kind and outcome.status != FOUND:
+            self.reasons.setdefault((outcome.target, outcome.status, outcome.signature), Counter())[digest] += 1
+
+
+class Engine:
+    """One run.  ``progress`` is called with (outcomes so far, outcomes of the batch, program, outcome)."""
+
+    def __init__(self, workshop: Workshop, state: State, settings: Settings,
+                 progress: Callable[[int, int, Program, Outcome], None] | None = None) -> None:  # fmt: skip
+        from portakern.fuzz.grammar import FEATURES
+
+        self.workshop, self.state, self.settings, self.progress = workshop, state, settings, progress
+        self.coverage, self.findings, self.tally = Coverage(), Findings(), Tally()
+        self.steering = Steering(tuple(FEATURES))
+        self.batches: dict[int, Batch] = {}
+        self.programs: dict[str, tuple[int, Program]] = {}
+        self.done: set[tuple[str, str]] = set()
+        self._cases: set[tuple[str, str]] = set()
+        self._rate = 0.5  # programs a second, until one batch was timed
+        for language in {t.language for t in workshop.targets}:
+            registry().language(language)  # what hypothesis draws may depend on the modules that are loaded
+        self._restore()
+
+    # ---- running
+
+    def run(self) -> None:
+        """Until the time is over or the programs are done; everything is kept on the way."""
+        began = time.monotonic()
+        self._finish_restored()
+        while not self._over(began):
+            number = max(self.batches, default=-1) + 1
+            batch = Batch(self.settings.seed * MIXED + number, self._size(began), self._weights(), self.settings.judge)
+            self._announce(number, batch)
+            self._try(number, self._fresh(number, batch.programs()), began)
+
+    def _over(self, began: float) -> bool:
+        s = self.settings
+        return ((s.first and bool(self.findings.mine)) or (s.programs is not None and self.tally.programs >= s.programs)
+                or (s.seconds is not None and time.monotonic() - began >= s.seconds))  # fmt: skip
+
+    def _size(self, began: float) -> int:
+        if self.settings.batch is not None:
+            return self.settings.batch
+        if not self.tally.programs:
+            return FIRST_BATCH
+        if self.settings.seconds is None:
+            return LARGEST_BATCH
+        left = self.settings.seconds - (time.monotonic() - began)
+        return max(FIRST_BATCH, min(LARGEST_BATCH, int(BATCH_SHARE * left * self._rate)))
+
+    def _weights(self) -> dict[str, float]:
+        weights = self.steering.next_batch()
+        return weights if self._native() else {**weights, "large": 0.0}
+
+    def _native(self) -> bool:
+        """Whether every target is silicon: large programs are for these alone."""
+        from portakern.study.steps import runner_for
+
+        languages = [(registry().language(t.language), t) for t in self.workshop.targets]
+        return all(runner_for(language, target)[0] == "runtime" for language, target in languages)
+
+    def _fresh(self, number: int, made: Iterable[Program]) -> list[Program]:
+        """Those whose operator and sizes were not tried yet, as many as are wanted."""
+        found: list[Program] = []
+        for program in made:
+            case = (program.case.text, repr((sorted(program.case.dims.items()), program.case.dtype)))
+            room = self.settings.programs is None or self.tally.programs + len(found) < self.settings.programs
+            if case not in self._cases and room:
+                self._cases.add(case)
+                found.append(program)
+                self._admit(number, program)
+        return found
+
+    def _admit(self, number: int, program: Program) -> None:
+        self.programs[program.digest] = number, program
+        features = sorted(program.case.features)
+        self.steering.saw(features)
+        self.coverage.features.update(features)
+        self.state.append("programs", {"batch": number, "program": program.digest, "header": program.header(),
+                                       "features": features, "text": program.case.text})  # fmt: skip
+
+    def _announce(self, number: int, batch: Batch) -> None:
+        self.batches[number] = batch
+        self.state.append("batches", {"batch": number, "seed": batch.seed, "count": batch.count,
+                                      "weights": dict(batch.weights), "schedules": batch.schedules})  # fmt: skip
+
+    def _try(self, number: int, programs: list[Program], began: float) -> None:
+        started, told = time.monotonic(), [0]
+        total = len(programs) * len(self.workshop.targets)
+
+        def tell(program: Program, outcome: Outcome) -> None:
+            told[0] += 1
+            self._take(program, outcome)
+            if self.progress is not None:
+                self.progress(told[0], total, program, outcome)
+
+        found = self.workshop.run(programs, progress=tell, skip=self.done)
+        self.tally.programs += len(programs)
+        took = time.monotonic() - started
+        self.tally.seconds += took
+        self._rate = len(programs) / took if programs else self._rate
+        for program in programs:
+            if wrong := [o for o in found[program.digest] if o.status == FOUND]:
+                self._look_at(number, program, wrong)
+                if self._over(began) and self.settings.first:
+                    return
+
+    def _take(self, program: Program, outcome: Outcome) -> None:
+        """Everything that an outcome says, into the state and the tables."""
+        news = self.coverage.news(outcome.reached)
+        self._count(program, outcome)
+        self.state.append("outcomes", {"program": program.digest, **outcome.to_dict(), "reached": news,
+                                       "families": list(outcome.families)})  # fmt: skip
+
+    def _count(self, program: Program, outcome: Outcome) -> None:
+        self.done.add((program.digest, outcome.target))
+        self.tally.add(program.digest, outcome)
+        self.steering.credit(program.case.features, self.coverage.add(program.case.features, outcome))
+
+    # ---- findings
+
+    def _look_at(self, number: int, program: Program, wrong: list[Outcome]) -> None:
+        """Counts what is known; what is not is written at once, made smaller, and written again."""
+        known = {o.target: self.findings.recognised(o) for o in wrong}
+        for name in {n for n in known.values() if n}:
+            self._again(name, program)
+        if not (wrong := [o for o in wrong if not known[o.target]]):
+            return
+        self._write(program, wrong, self._finding(program, wrong), small=False)
+        small = self._smaller(number, program, wrong[0])
+        outcomes = wrong
+        if small.digest != program.digest:
+            seen = self.workshop.run([small], [o.target for o in wrong])[small.digest]
+            outcomes = [o for o in seen if o.status == FOUND]
+        if not outcomes or not outcomes[0].like(wrong[0]):  # it comes and goes: told as it was met
+            small, outcomes = program, wrong
+        finding = self._finding(small, outcomes)
+        if name := self.findings.same_cause(wrong[0], finding.cause):
+            self._forget(program, wrong)
+            self._again(name, program)
+            return
+        self._forget(program, wrong)
+        signatures = tuple(dict.fromkeys([*finding.signatures, *(o.signature for o in wrong)]))
+        finding = Finding(**{**vars(finding), "signatures": signatures})
+        self._write(small, outcomes, finding, small=True)
+        self.findings.add(finding)
+
+    def _smaller(self, number: int, program: Program, outcome: Outcome) -> Program:
+        def still(candidate: Program) -> bool:
+            found = self.workshop.run([candidate], [outcome.target])[candidate.digest]
+            return any(o.like(outcome) for o in found)
+
+        if self.settings.shrink_s <= 0:
+            return program
+        return self.batches[number].shrink(program, still, self.state.database, self.settings.shrink_s)
+
+    def _finding(self, program: Program, outcomes: list[Outcome]) -> Finding:
+        traced = self._traced(program)
+        cause = cause_of(outcomes[0], traced)
+        return Finding(name_of(outcomes[0], cause), outcomes[0].kind, outcomes[0].message[:600],
+                       tuple(o.target for o in outcomes), tuple(dict.fromkeys(o.signature for o in outcomes)), cause,
+                       suspicion(outcomes, traced))  # fmt: skip
+
+    def _traced(self, program: Program) -> TensorProgram | None:
+        with suppress(Exception):  # an operator that cannot be traced is itself the finding
+            return program.works(program.operator(self.workshop.folder), self.workshop.targets[:1])[0].program
+        return None
+
+    def _write(self, program: Program, outcomes: list[Outcome], finding: Finding, small: bool) -> None:
+        write(self.state.found, finding, program, outcomes)
+        self.state.append("found", {"state": "small" if small else "met", "program": program.digest, **finding.to_dict()})
+
+    def _forget(self, program: Program, wrong: list[Outcome]) -> None:
+        """Removes the file of a finding as it was first met."""
+        (self.state.found / f"{self._finding(program, wrong).name}.py").unlink(missing_ok=True)
+
+    def _again(self, name: str, program: Program) -> None:
+        self.findings.again(name)
+        self.state.append("found", {"state": "again", "name": name, "program": program.digest})
+
+    def know(self, folder: Path) -> None:
+        """Takes over the findings of another run as known."""
+        for line in State(folder, resume=True).lines("found"):
+            if line["state"] == "small":
+                self.findings.add(Finding.from_dict(line), known=True)
+
+    # ---- going on
+
+    def _restore(self) -> None:
+        for line in self.state.lines("batches"):
+            self.batches[line["batch"]] = Batch(line["seed"], line["count"], line["weights"], line["schedules"])
+        for line in self.state.lines("programs"):
+            program = read(line["text"], line["header"], line["features"])
+            self.programs[line["program"]] = line["batch"], program
+            self._cases.add((program.case.text, repr((sorted(program.case.dims.items()), program.case.dtype))))
+            self.steering.saw(line["features"])
+            self.coverage.features.update(line["features"])
+        for line in self.state.lines("outcomes"):
+            if line["program"] in self.programs:
+                self._count(self.programs[line["program"]][1], _outcome(line))
+        for line in self.state.lines("found"):
+            if line["state"] == "small":
+                self.findings.add(Finding.from_dict(line))
+            elif line["state"] == "again":
+                self.findings.again(line["name"])
+
+    def _finish_restored(self) -> None:
+        """What a kill interrupted: outcomes that are missing, then findings that were met and not looked at."""
+        targets = {str(t) for t in self.workshop.targets}
+        looked = {line["program"] for line in self.state.lines("found") if line["state"] != "met"}
+        wrong = {line["program"] for line in self.state.lines("outcomes") if line["status"] == FOUND}
+        waiting: dict[int, list[Program]] = {}
+        for digest, (number, program) in self.programs.items():
+            tried = {t for d, t in self.done if d == digest}
+            if not (targets <= tried or SPEC in tried):
+                waiting.setdefault(number, []).append(program)
+            else:
+                self.tally.programs += 1
+        for number, programs in waiting.items():
+            self._try(number, programs, time.monotonic())
+        for digest in sorted(wrong - looked):
+            if digest in self.programs:
+                number, program = self.programs[digest]
+                seen = self.workshop.run([program])[digest]
+                if again := [o for o in seen if o.status == FOUND]:
+                    self._look_at(number, program, again)
+
+
+def _outcome(line: Mapping[str, Any]) -> Outcome:
+    return Outcome(line["target"], line["status"], line.get("kind", ""), line.get("message", ""), line.get("stage", ""),
+                   tuple(line["families"]), (), line.get("seconds", 0.0), frozenset(line["reached"]))  # fmt: skip
+
+
+def again(workshop: Workshop, files: Iterable[Path]) -> dict[Path, list[tuple[Program, list[Outcome]]]]:
+    """The cases of files as findings and the corpus are, tried once more."""
+    programs = {file: programs_of(file) for file in files}
+    found = workshop.run([p for each in programs.values() for p in each])
+    return {file: [(p, found[p.digest]) for p in each] for file, each in programs.items()}
