@@ -1,0 +1,122 @@
+"""Attention and what is nearly attention."""
+
+from __future__ import annotations
+
+from portakern.fuzz.grammar.draws import chance, pick
+from portakern.fuzz.grammar.normalising import over_sum, shifted_exp
+from portakern.fuzz.grammar.ranges import UNIT, Range
+from portakern.fuzz.grammar.scope import Scope, Var
+from portakern.fuzz.grammar.table import production
+from portakern.ir.size import Size
+
+SCORES = Range(-500.0, 500.0)
+MIXED = Range(-5.0, 5.0)
+
+
+def _qkv(s: Scope, same: bool = False) -> tuple[Var, Var, Var]:
+    """Queries [.., S, D], keys [.., T, D], values [.., T, D]; ``same`` makes S and T one dim."""
+    lead: list[Size] = [s.dim() for _ in range(pick(s.draw, (0, 1, 2), (50, 25, 25)))]
+    rows, inner = s.fresh_dim(), s.fresh_dim()
+    keys = rows if same or chance(s.draw, 40) else s.fresh_dim()
+    values = inner if chance(s.draw, 80) else s.fresh_dim()
+    q, k = s.input((*lead, rows, inner), hint="q"), s.input((*lead, keys, inner), hint="k")
+    return q, k, s.input((*lead, keys, values), hint="v")
+
+
+def _scores(s: Scope, q: Var, k: Var) -> Var:
+    dtype = ", dtype=pk.f32" if chance(s.draw, 70) else ""
+    return s.let(f"pk.matmul({q}, pk.swapaxes({k}, -1, -2){dtype})", SCORES, "s")
+
+
+def _mixed(s: Scope, p: Var, v: Var) -> Var:
+    """Values mixed by weights, which are rounded to the values' dtype as all do, or are not."""
+    weights = f"pk.cast({p}, {v}.dtype)" if chance(s.draw, 70) else str(p)
+    return s.let(f"{weights} @ {v}", MIXED)
+
+
+@production(2.0)
+def attention(s: Scope) -> Var:
+    q, k, v = _qkv(s)
+    z = s.let(f"{_scores(s, q, k)} * {pick(s.draw, ('0.125', '0.25', '1.0'))}", SCORES)
+    return _mixed(s, s.let(f"pk.softmax({z})", UNIT, "p"), v)
+
+
+@production(1.0)
+def attention_masked(s: Scope) -> Var:
+    """Causal, in a window, or by a mask that is an input."""
+    q, k, v = _qkv(s, same=True)
+    z = _scores(s, q, k)
+    i, j = f"pk.arange({z}.shape[-2])[:, None]", f"pk.arange({z}.shape[-1])[None, :]"
+    kind = pick(s.draw, ("causal", "window", "input", "tri", "ahead"))
+    mask = {"causal": f"{i} >= {j}", "window": f"({i} >= {j}) & ({i} - {j} < 5)", "ahead": f"{j} >= {i}",
+            "tri": f"pk.tri({z}.shape[-2], {z}.shape[-1])", "input": ""}[kind]  # fmt: skip
+    mask = mask or str(s.input((q.shape[-2], k.shape[-2]), "bool", "mask"))
+    filler = pick(s.draw, ("-1e4", "-1e30", '-float("inf")')) if z.dtype == "f32" else "-1e4"
+    masked = s.let(f"pk.where({mask}, {z} * 0.125, {filler})", SCORES)
+    return _mixed(s, s.let(f"pk.softmax({masked})", UNIT, "p"), v)
+
+
+@production(1.0)
+def attention_biased(s: Scope) -> Var:
+    """With a bias added to, or a soft cap put on, the scores."""
+    q, k, v = _qkv(s)
+    z = _scores(s, q, k)
+    bias = s.like(z.shape[-2:], hint="bias") if chance(s.draw, 60) else None
+    z = s.let(f"{z} * 0.125 + {bias}" if bias else f"pk.tanh({z} * 0.02) * 50.0", SCORES)
+    return _mixed(s, s.let(f"pk.softmax({z})", UNIT, "p"), v)
+
+
+@production(1.0)
+def attention_by_hand(s: Scope) -> Var:
+    """With the exponentials written out, divided before or after the second product; scaled by a run-time number or none."""
+    q, k, v = _qkv(s)
+    z = _scores(s, q, k)
+    if chance(s.draw, 40):
+        z = s.let(f"{z} * {s.scalar()}", SCORES)
+    e = shifted_exp(s, z, -1)
+    if chance(s.draw, 50):
+        return _mixed(s, over_sum(s, e, -1), v)
+    total = s.let(f"pk.sum({e}, axis=-1, keepdims=True)", Range(1.0, 300.0), "total")
+    y = s.let(f"pk.cast({e}, {v}.dtype) @ {v}", Range(-1e3, 1e3))
+    return s.let(f"{y} / {total}", MIXED)
+
+
+@production(1.0)
+def attention_near_miss(s: Scope) -> Var:
+    """Softmax along the wrong axis, no maximum, sigmoids in its place, or weights used a second time."""
+    q, k, v = _qkv(s, same=True)
+    z = s.let(f"{_scores(s, q, k)} * 0.125", SCORES)
+    kind = pick(s.draw, ("columns", "sigmoid", "no max", "weights too", "squared"))
+    if kind == "columns":
+        return _mixed(s, s.let(f"pk.softmax({z}, axis=-2)", UNIT), v)
+    if kind == "sigmoid":
+        return s.let(f"pk.cast(pk.sigmoid({z}), {v}.dtype) @ {v}", Range(-300.0, 300.0))
+    if kind == "no max":
+        return _mixed(s, over_sum(s, s.let(f"pk.exp(pk.minimum({z}, 8.0))", UNIT, "e"), -1), v)
+    p = s.let(f"pk.softmax({z})", UNIT, "p")
+    y = _mixed(s, p, v)
+    if kind == "squared":
+        return s.let(f"{y} + pk.cast({p} * {p}, {v}.dtype) @ {v}", MIXED)
+    total = s.let(f"pk.sum({p}, axis=-2)[..., None]", Range(0.0, 300.0))
+    return s.let(f"{y} + {total}", Range(-300.0, 300.0))
+
+
+@production(0.7)
+def attention_shared(s: Scope) -> Var:
+    """Queries, keys and values out of one array."""
+    x = s.number((2, 3), within=Range(-10.0, 10.0))
+    z = s.let(f"pk.matmul({x}, pk.swapaxes({x}, -1, -2), dtype=pk.f32) * 0.1", SCORES)
+    return _mixed(s, s.let(f"pk.softmax({z})", UNIT, "p"), x)
+
+
+@production(1.0)
+def linear_attention(s: Scope) -> Var:
+    """Keys and values multiplied first, in f32 or not."""
+    q, k, v = _qkv(s)
+    dtype = ", dtype=pk.f32" if chance(s.draw, 60) else ""
+    kv = s.let(f"pk.matmul(pk.swapaxes({k}, -1, -2), {v}{dtype})", Range(-800.0, 800.0), "kv")
+    y = s.let(f"{q} @ ({kv} * 0.1)", Range(-1e4, 1e4))
+    if chance(s.draw, 60):
+        return y
+    z = s.let(f"pk.sum({k}, axis=-2)[..., None]", Range(-160.0, 160.0), "z")
+    return s.let(f"{y} / (pk.abs({q} @ {z}) + 1.0)", Range(-1e4, 1e4))

@@ -1,0 +1,344 @@
+"""Sums of products: any pairing of axes, arrays with themselves, what comes before and after, several in a row."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from portakern.fuzz.grammar.draws import chance, order, pick
+from portakern.fuzz.grammar.ranges import Range
+from portakern.fuzz.grammar.scope import Scope, Var
+from portakern.fuzz.grammar.table import add, production
+from portakern.ir.size import Size
+
+TAME = Range(-100.0, 100.0)
+"""What is multiplied: sums of products of it stay within f16 for most sizes."""
+LETTERS = "abcdefghijklmnop"
+PLACES = "mnkbdefghlpq"
+
+
+def times(a: Var, b: Var) -> Range:
+    """The range of sums of products."""
+    return (a.range * b.range).summed()
+
+
+def asked(s: Scope, a: Var) -> str:
+    """The dtype asked of a product of narrow operands: often f32."""
+    return ", dtype=pk.f32" if a.dtype in ("bf16", "f16") and chance(s.draw, 50) else ""
+
+
+def matrix(s: Scope, ranks: tuple[int, ...] = (2,)) -> Var:
+    return s.number(ranks, within=TAME)
+
+
+def is_matrix(v: Var) -> bool:
+    return v.is_number and v.rank == 2 and v.range.within(TAME)
+
+
+def right_of(s: Scope, a: Var, columns: Size | None = None, hint: str = "w") -> Var:
+    """A matrix that ``a`` may be multiplied with: an earlier one that fits, or a fresh one."""
+
+    def fits(v: Var) -> bool:
+        return is_matrix(v) and v.shape[0] == a.shape[-1] and columns in (None, v.shape[1])
+
+    return s.operand(fits, lambda: s.input((a.shape[-1], s.dim(a.shape) if columns is None else columns), hint=hint))
+
+
+def multiply(s: Scope, a: Var, b: Var, left: str = "", right: str = "") -> Var:
+    left, right = left or str(a), right or str(b)
+    dtype = asked(s, a)
+    return s.let(f"pk.matmul({left}, {right}{dtype})" if dtype else f"{left} @ {right}", times(a, b))
+
+
+# ---- two arrays ---------------------------------------------------------------------------------------------------------
+
+
+@production(5.0)
+def matmul(s: Scope) -> Var:
+    a = matrix(s, (2, 3))
+    return multiply(s, a, right_of(s, a))
+
+
+@production(2.0)
+def matmul_transposed(s: Scope) -> Var:
+    """With the right, the left, or both operands transposed."""
+    a = matrix(s)
+    kind = pick(s.draw, ("right", "left", "both"))
+    k = a.shape[1] if kind == "right" else a.shape[0]
+
+    def fits(v: Var) -> bool:
+        return is_matrix(v) and v.shape[0 if kind == "left" else 1] == k
+
+    b = s.operand(fits, lambda: s.input((k, s.dim((k,))) if kind == "left" else (s.dim((k,)), k)))
+    left, right = f"{a}.T" if kind != "right" else str(a), f"{b}.T" if kind != "left" else str(b)
+    return multiply(s, a, b, left, right)
+
+
+@production(1.5)
+def matmul_batched(s: Scope) -> Var:
+    """Of arrays with leading dims, that may be 1 or lacking in one of them."""
+    a = s.number((3, 4), within=TAME)
+    lead = a.shape[:-2]
+    kind = pick(s.draw, ("same", "ones", "fewer"))
+    shape = (*(lead if kind == "same" else (1,) * len(lead) if kind == "ones" else lead[1:]), a.shape[-1], s.dim(a.shape))
+    return multiply(s, a, s.input(shape))
+
+
+@production(1.5)
+def matrix_vector(s: Scope) -> Var:
+    a = matrix(s, (2, 3))
+    if chance(s.draw, 40):
+        v = s.like(a.shape[-2:-1], within=TAME)
+        return s.let(f"{v} @ {a}", times(v, a))
+    v = s.like(a.shape[-1:], within=TAME)
+    return s.let(f"{a} @ {v}", times(a, v))
+
+
+@production(0.7)
+def dot(s: Scope) -> Var:
+    a = matrix(s, (1,))
+    b = s.like(a.shape, within=TAME)
+    return s.let(f"pk.dot({a}, {b})", times(a, b))
+
+
+def _self(form: str, s: Scope) -> Var:
+    x = matrix(s)
+    return s.let(form.format(x), times(x, x))
+
+
+for _name, _form in (("gram_rows", "{0} @ {0}.T"), ("gram_columns", "{0}.T @ {0}")):
+    add(_name, 1.5, partial(_self, _form))
+
+
+@production(1.5)
+def matrix_squared(s: Scope) -> Var:
+    def fits(v: Var) -> bool:
+        return is_matrix(v) and v.shape[0] == v.shape[1]
+
+    d = s.dim()
+    x = s.operand(fits, lambda: s.input((d, d)))
+    return s.let(f"{x} @ {x}", times(x, x))
+
+
+# ---- einsum -------------------------------------------------------------------------------------------------------------
+
+
+def _paired(s: Scope, a: Var, b: Var) -> tuple[str, str, str]:
+    """Letters of ``a`` and of ``b``, and those of the result in some order: equal dims are paired up or left alone."""
+    left = PLACES[: a.rank]
+    unused = iter(PLACES[a.rank :])
+    right, gone = "", ""
+    for size in b.shape:
+        partners = [c for c, d in zip(left, a.shape, strict=True) if d == size and c not in right]
+        if not partners or chance(s.draw, 15):
+            right += next(unused)
+            continue
+        right += pick(s.draw, partners)
+        if pick(s.draw, (True, False), (65, 35)):
+            gone += right[-1]
+    if chance(s.draw, 5):
+        gone += pick(s.draw, left)
+    kept = [c for c in dict.fromkeys(left + right) if c not in gone]
+    return left, right, "".join(order(s.draw, kept) if chance(s.draw, 40) else kept)
+
+
+def _partner(s: Scope, a: Var) -> Var:
+    """The other operand of an einsum: with some dims of ``a`` in any order, and some of its own."""
+
+    def fits(v: Var) -> bool:
+        return v.is_number and 0 < v.rank <= 4 and v.range.within(TAME) and any(d in a.shape for d in v.shape)
+
+    def fresh() -> Var:
+        shared = [d for d in order(s.draw, a.shape[::-1]) if chance(s.draw, 70)] or [a.shape[-1]]
+        own = [s.dim((*a.shape, *shared)) for _ in range(pick(s.draw, (1, 0, 2), (70, 10, 20)))]
+        return s.input(order(s.draw, [*shared, *own])[:4])
+
+    return s.operand(fits, fresh)
+
+
+@production(5.0)
+def einsum(s: Scope) -> Var:
+    a = matrix(s, (2, 3, 4))
+    b = _partner(s, a)
+    left, right, result = _paired(s, a, b)
+    return s.let(f'pk.einsum("{left},{right}->{result}", {a}, {b}{asked(s, a)})', times(a, b))
+
+
+@production(1.0)
+def einsum_three(s: Scope) -> Var:
+    a = matrix(s, (2, 3))
+    b = s.input((a.shape[-1], s.dim(a.shape)))
+    c = s.input((b.shape[-1], s.dim((*a.shape, *b.shape))))
+    lead = "b" * (a.rank - 2)
+    result = "".join(order(s.draw, [*lead, "m", "n"]))
+    return s.let(f'pk.einsum("{lead}mk,kl,ln->{result}", {a}, {b}, {c})', times(a, b) * Range(-5.0, 5.0))
+
+
+@production(1.5)
+def several_contracted(s: Scope) -> Var:
+    """Over two axes that lie beside each other in one operand and not in the other (an output projection of heads)."""
+    a = s.number((4, 3), within=TAME)
+    first, second = a.shape[-3], a.shape[-1]
+    kind = pick(s.draw, ("merged", "swapped"))
+    w = s.input((*((first, second) if kind == "merged" else (second, first)), s.dim(a.shape)))
+    lead, pair = "b" * (a.rank - 3), "hd" if kind == "merged" else "dh"
+    result = "".join(order(s.draw, [*lead, "s", "e"]))
+    return s.let(f'pk.einsum("{lead}hsd,{pair}e->{result}", {a}, {w}{asked(s, a)})', times(a, w))
+
+
+@production(0.7)
+def einsum_outer(s: Scope) -> Var:
+    """Nothing summed."""
+    a, b = matrix(s, (1, 2)), matrix(s, (1,))
+    left, right = "mn"[: a.rank], "k"
+    return s.let(f'pk.einsum("{left},{right}->{"".join(order(s.draw, left + right))}", {a}, {b})', a.range * b.range)
+
+
+# ---- before and after ---------------------------------------------------------------------------------------------------
+
+ACTIVATIONS = ("pk.relu({})", "pk.silu({})", "pk.gelu({})", "pk.tanh({})", "pk.sigmoid({})", 'pk.gelu({}, "tanh")')
+
+
+@production(2.0)
+def linear(s: Scope) -> Var:
+    """A product with a bias and an activation."""
+    a = matrix(s, (2, 3))
+    y = multiply(s, a, right_of(s, a))
+    z = s.let(f"{y} + {s.like(y.shape[-1:], hint='bias')}", y.range + Range(-5.0, 5.0))
+    return s.let(pick(s.draw, ACTIVATIONS).format(z), z.range | Range(0.0, 1.0))
+
+
+@production(1.5)
+def residual(s: Scope) -> Var:
+    """A product added to an array."""
+    a = matrix(s, (2, 3))
+    y = multiply(s, a, right_of(s, a))
+    r = s.like(y.shape, within=TAME, hint="r")
+    return s.let(pick(s.draw, ("{1} + {0}", "{0} + {1}", "{0} - {1}")).format(y, r), y.range + r.range | y.range - r.range)
+
+
+@production(1.0)
+def prologue(s: Scope) -> Var:
+    """A product of something computed from an array, element by element or row by row."""
+    a = matrix(s)
+    norm = "{0} * pk.rsqrt(pk.mean({0} * {0}, axis=-1, keepdims=True) + 1e-5)"
+    forms = ("pk.relu({0})", "{0} * {0}", "pk.softmax({0})", norm, "pk.tanh({0}) + 1.0", "pk.cast({0} > 0.0, {0}.dtype)")
+    form = pick(s.draw, forms)
+    y = s.let(form.format(a), Range(-30.0, 30.0) if "{0} * {0}" in form else Range(-5.0, 5.0))
+    return multiply(s, y, right_of(s, y))
+
+
+@production(1.5)
+def gated(s: Scope) -> Var:
+    """Two products of one array, multiplied (SwiGLU)."""
+    a = matrix(s)
+    w = right_of(s, a)
+    v = s.input(w.shape, hint="v")
+    y, z = multiply(s, a, w), multiply(s, a, v)
+    act = pick(s.draw, ("pk.silu({})", "pk.sigmoid({})", "pk.gelu({})"))
+    return s.let(f"{act.format(y)} * {z}", y.range * Range(-5.0, 5.0))
+
+
+@production(1.5)
+def sum_of_products(s: Scope) -> Var:
+    a = matrix(s)
+    b = right_of(s, a)
+    c = s.operand(lambda v: is_matrix(v) and v.shape[0] == a.shape[0], lambda: s.input((a.shape[0], s.dim(a.shape))))
+    d = right_of(s, c, b.shape[1])
+    y, z = multiply(s, a, b), multiply(s, c, d)
+    return s.let(f"{y} + {z}", y.range + z.range)
+
+
+@production(1.5)
+def product_of_products(s: Scope) -> Var:
+    """Two or three layers."""
+    x = matrix(s)
+    for _ in range(pick(s.draw, (2, 3))):
+        y = multiply(s, x, right_of(s, x))
+        x = s.let(pick(s.draw, ("pk.relu({})", "{} * 0.1", "pk.tanh({})")).format(y), Range(-5.0, 5.0))
+    return x
+
+
+@production(1.0)
+def both_sides(s: Scope) -> Var:
+    """x w x^T and the like."""
+    x = matrix(s)
+    w = s.input((x.shape[1], x.shape[1]), hint="w")
+    y = multiply(s, x, w)
+    return s.let(f"pk.matmul({y} * 0.1, {x}.T)", times(y, x))
+
+
+@production(1.0)
+def newton_schulz(s: Scope) -> Var:
+    """A step of the iteration that orthogonalises a matrix, as Muon does."""
+    x = to_unit(s, matrix(s))
+    a = s.let(f"{x} @ {x}.T", Range(-1.0, 1.0))
+    b = s.let(f"-4.775 * {a} + 2.0315 * {a} @ {a}", Range(-7.0, 7.0))
+    return s.let(f"3.4445 * {x} + {b} @ {x}", Range(-50.0, 50.0))
+
+
+def to_unit(s: Scope, x: Var) -> Var:
+    return s.let(f"{x} / (pk.sqrt(pk.sum({x} * {x})) + 1e-3)", Range(-1.0, 1.0))
+
+
+@production(1.0)
+def product_reduced(s: Scope) -> Var:
+    """A product that only its rows' or columns' statistics are kept of."""
+    a = matrix(s)
+    y = multiply(s, a, right_of(s, a))
+    fn = pick(s.draw, ("max", "sum", "mean", "min", "logsumexp"))
+    return s.let(f"pk.{fn}({y}, axis={s.axis(y)})", y.range.summed())
+
+
+@production(1.0)
+def qkv_split(s: Scope) -> Var:
+    """One product whose columns are several results."""
+    d = s.fresh_dim()
+    x = matrix(s)
+    y = multiply(s, x, s.input((x.shape[1], d * pick(s.draw, (2, 3))), hint="w"))
+    n = y.shape[1].divisibility  # pyright: ignore[reportAttributeAccessIssue]
+    parts = [s.let(f"{y}[:, {i} * {y}.shape[1] // {n} : {i + 1} * {y}.shape[1] // {n}]", y.range) for i in range(n)]
+    return s.let(f"{parts[0]} * {parts[-1]}", y.range * y.range)
+
+
+# ---- narrow operands ----------------------------------------------------------------------------------------------------
+
+
+@production(1.5)
+def bytes_product(s: Scope) -> Var:
+    """A product of integers of 8 bits, scaled."""
+    m, k, n = s.dim(), s.dim(), s.dim()
+    kind = pick(s.draw, ("i8", "u8"), (80, 20))
+    a, b = s.input((m, k), kind), s.input((k, n), kind)
+    y = s.let(f"pk.matmul({a}, {b}, dtype=pk.i32)", Range(-1e6, 1e6))
+    if chance(s.draw, 40):
+        return y
+    scale = s.like((n,), "f32", "scale")
+    return s.let(f"pk.cast({y}, pk.f32) * {scale}", Range(-5e6, 5e6))
+
+
+@production(0.25)
+def f8_product(s: Scope) -> Var:
+    """A product of 8-bit floats, scaled."""
+    kind = pick(s.draw, ("f8e4m3", "f8e5m2"))
+    a = s.input(s.shape((2,)), kind)
+    b = s.input((a.shape[1], s.dim(a.shape)), kind)
+    y = s.let(f"pk.matmul({a}, {b}, dtype=pk.f32)", times(a, b))
+    return y if chance(s.draw, 50) else s.let(f"{y} * {s.scalar('scale')}", times(a, b) * Range(-5.0, 5.0))
+
+
+@production(1.5)
+def dequantised_product(s: Scope) -> Var:
+    """Weights of 8 bits with a scale for every group of rows."""
+    x = matrix(s)
+    group = pick(s.draw, (2, 4, 8, 16, 32))
+    g, n = s.fresh_dim(), s.dim((x.shape[0],))
+    x = s.input((x.shape[0], g * group))
+    q = s.input((g, group, n), "i8", "q")
+    scale = s.input((g, n), "f32" if chance(s.draw, 60) else "", "scale")
+    if chance(s.draw, 50):
+        w = s.let(f"pk.cast({q}, {scale}.dtype) * {scale}[:, None, :]", Range(-500.0, 500.0), "w")
+        rows = s.let(f"pk.cast({w}.reshape(-1, {w}.shape[2]), {x}.dtype)", w.range, "w")
+        return s.let(f"pk.matmul({x}, {rows}, dtype=pk.f32) * 0.01", Range(-1e4, 1e4))
+    parts = s.let(f"{x}.reshape({x}.shape[0], -1, {group})", x.range)
+    y = s.let(f'pk.einsum("mgk,gkn->mgn", {parts}, pk.cast({q}, {x}.dtype), dtype=pk.f32)', Range(-2e4, 2e4))
+    return s.let(f"pk.sum({y} * {scale}, axis=1)", Range(-1e6, 1e6))

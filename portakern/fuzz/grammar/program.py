@@ -1,0 +1,113 @@
+"""A program is statements one after the other; then its outputs are taken, its dims get sizes, and the text is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from portakern.fuzz.case import Case
+from portakern.fuzz.grammar.draws import Draw, chance, pick
+from portakern.fuzz.grammar.scope import Refused, Scope, Var
+from portakern.fuzz.grammar.sizes import LARGE, Budget, choose
+from portakern.fuzz.grammar.table import TABLE
+from portakern.fuzz.grammar.text import live, named, named_dims, render
+from portakern.ir.core import Op
+
+MOST_STATEMENTS = 8
+DTYPES = {"f32": 50.0, "bf16": 30.0, "f16": 15.0, "f64": 2.0}
+ASPECTS = ("open_dim", "zero_dim", "unit_dim", "several_outputs", "large", *DTYPES)
+"""What a program is tried with, beside the productions that made it."""
+
+
+@st.composite
+def statement(draw: Draw, scope: Scope) -> bool:
+    """Writes what one production makes; false where the program is to end.
+
+    Whether to go on and what with are drawn in one strategy, so that shrinking takes a statement out as a whole.
+    """
+    if scope.vars and pick(draw, (False, True), (1, 5)) is False:
+        return False
+    weights = [p.weight * scope.weights.get(p.name, 1.0) for p in TABLE.values()]
+    found = pick(draw, [*TABLE.values()], weights)
+    scope.production = found.name
+    try:
+        found.make(scope)
+    except Refused as refused:
+        scope.refused.append(refused)
+    return True
+
+
+@st.composite
+def programs(draw: Draw, weights: Mapping[str, float]) -> Scope:
+    """A scope with a few statements."""
+    dtype = pick(draw, [*DTYPES], [w * weights.get(d, 1.0) for d, w in DTYPES.items()])
+    scope = Scope(draw, dtype, weights)
+    for _ in range(MOST_STATEMENTS):
+        if not draw(statement(scope)):
+            break
+    return scope
+
+
+@st.composite
+def cases(draw: Draw, weights: Mapping[str, float]) -> Case:
+    """A case of a drawn program."""
+    scope = draw(programs(weights))
+    outputs = _outputs(draw, scope, weights)
+    kept = live(scope.vars, outputs)
+    dims, names = named_dims(kept), named(kept)
+    scale = LARGE if chance(draw, weights.get("large", 1.0)) else 1
+    needs = [n for v in kept for n in scope.needs.get(v.number, ())]
+    sizes = choose(draw, [*dims], Budget.of(_ops(outputs)), needs, scale, weights)
+    opened = frozenset(n for n in dims.values() if chance(draw, 8 * weights.get("open_dim", 1.0)))
+    params = {names[v.number]: v.value for v in kept if v.kind == "param"}
+    case = Case(render(kept, outputs, names, dims), {dims[d]: n for d, n in sizes.items()}, scope.dtype, opened, params)
+    return replace(case, features=_features(case, kept, outputs, scale))
+
+
+def _outputs(draw: Draw, scope: Scope, weights: Mapping[str, float]) -> list[Var]:
+    """The last value, and perhaps others."""
+    values = [v for v in scope.vars if v.kind == "local"]
+    if not values:  # every statement was refused, or is an input
+        x = scope.input(scope.shape())
+        return [scope.write(f"-{x}", -x.range)]
+    *others, last = values
+    outputs = [last]
+    if others and chance(draw, 30 * weights.get("several_outputs", 1.0)):
+        preferred = [v for v in others if v.number not in scope.used] or others
+        outputs = [*dict.fromkeys(pick(draw, preferred[::-1]) for _ in range(pick(draw, (1, 2)))), last]
+    return [*outputs, *_handed_on(scope, outputs)]
+
+
+def _handed_on(scope: Scope, outputs: Sequence[Var]) -> list[Var]:
+    """Values of the inputs of which only the shape or dtype was used: the language wants more use of them."""
+    reached = set(_ops(outputs))
+    unused = [v for v in live(scope.vars, outputs) if v.kind == "input" and v.value.op not in reached]
+    return [scope.write(f"-{x}" if x.is_number else f"pk.cast({x}, pk.f32)", x.range) for x in unused]
+
+
+def _ops(outputs: Sequence[Var]) -> list[Op]:
+    found: dict[Op, None] = {}
+
+    def visit(op: Op) -> None:
+        if op not in found:
+            for o in op.operands:
+                visit(o)
+            found[op] = None
+
+    for v in outputs:
+        visit(v.value.op)
+    return [*found]
+
+
+def _features(case: Case, kept: Sequence[Var], outputs: Sequence[Var], scale: int) -> frozenset[str]:
+    aspects = {
+        "open_dim": bool(case.open_dims),
+        "zero_dim": 0 in case.dims.values(),
+        "unit_dim": 1 in case.dims.values(),
+        "several_outputs": len(outputs) > 1,
+        "large": scale > 1,
+        case.dtype: True,
+    }
+    return frozenset((*(v.production for v in kept if v.kind == "local"), *(a for a, held in aspects.items() if held)))

@@ -1,0 +1,89 @@
+"""Sizes of the dims of a finished program: such that it is allowed, and quick even where it is simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from portakern.fuzz.grammar.draws import Draw, pick
+from portakern.ir.core import Op
+from portakern.ir.size import Size, evaluate, names_of
+from portakern.ir.tensor import Contract, tensor_type
+
+# Around the tiles of the targets, primes, and what a unit of copying holds; 0 last: where it matters it is the cause.
+SIZES = (1, 2, 3, 4, 5, 7, 8, 12, 13, 15, 16, 17, 20, 24, 28, 31, 32, 33, 37, 48, 63, 64, 65, 72, 96, 100, 101,
+         127, 128, 129, 160, 192, 255, 256, 257, 384, 512, 513, 700, 1000, 1025, 2049, 0)  # fmt: skip
+TILED = (15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129)
+
+MOST_ELEMENTS = 20_000
+MOST_PRODUCTS = 3_000_000
+LARGE = 40
+"""How many times as large the few programs are that only compiled targets can take."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """A size that must be at least ``least`` and a multiple of ``of``."""
+
+    size: Size
+    least: int = 0
+    of: int = 1
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        if not names_of(self.size) <= set(sizes):
+            return True
+        value = evaluate(self.size, sizes)
+        return value >= self.least and value % self.of == 0
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The elements and products that a program's operations may have; both as sizes to evaluate."""
+
+    elements: tuple[Size, ...]
+    products: tuple[Size, ...]
+
+    @classmethod
+    def of(cls, ops: Iterable[Op]) -> Budget:
+        elements, products = {}, {}
+        for op in ops:
+            if isinstance(op, Contract):
+                lhs = tensor_type(op.lhs).shape
+                products[prod((*tensor_type(op).shape, *(lhs[a] for a in op.lhs_axes)), start=1)] = None
+            elements[prod(tensor_type(op).shape, start=1)] = None
+        return cls(tuple(elements), tuple(products))
+
+    def allows(self, sizes: Mapping[str, int], scale: int) -> bool:
+        return (all(evaluate(s, sizes) <= MOST_ELEMENTS * scale for s in self.elements)
+                and all(evaluate(s, sizes) <= MOST_PRODUCTS * scale for s in self.products))  # fmt: skip
+
+
+def choose(draw: Draw, names: Sequence[str], budget: Budget, needs: Sequence[Need], scale: int,
+           weights: Mapping[str, float]) -> dict[str, int]:  # fmt: skip
+    """A size for each of ``names``; the smallest that are allowed where nothing else is."""
+    least = {n: _least(n, needs) for n in names}
+    sizes = dict(least)
+    for name in names:
+        allowed = [s for s in SIZES if s and _fits(sizes | {name: s}, needs) and budget.allows(sizes | {name: s}, scale)]
+        allowed = allowed or [least[name]]
+        zero = [0] if _fits(sizes | {name: 0}, needs) else []
+        usual = [_weight(s, weights) for s in allowed]
+        share = 0.01 * sum(usual) * weights.get("zero_dim", 1.0)
+        sizes[name] = pick(draw, [*allowed, *zero], [*usual, *(share for _ in zero)])
+    return sizes
+
+
+def _weight(size: int, weights: Mapping[str, float]) -> float:
+    if size == 1:
+        return 1.5 * weights.get("unit_dim", 1.0)
+    return 4.0 if size in TILED else 2.0 if size > 12 else 1.5
+
+
+def _fits(sizes: Mapping[str, int], needs: Sequence[Need]) -> bool:
+    return all(n.holds(sizes) for n in needs)
+
+
+def _least(name: str, needs: Sequence[Need]) -> int:
+    mine = [n for n in needs if names_of(n.size) == {name}]
+    return next((s for s in range(1, 1000) if _fits({name: s}, mine)), 1)

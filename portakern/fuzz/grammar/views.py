@@ -1,0 +1,266 @@
+"""What moves elements and does not change them: transposes, reshapes, flips, slices, picks; and arrays made of nothing."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from portakern.fuzz.grammar.draws import order, pick
+from portakern.fuzz.grammar.elementwise import placed
+from portakern.fuzz.grammar.ranges import UNIT, Range
+from portakern.fuzz.grammar.scope import Scope, Var
+from portakern.fuzz.grammar.sizes import Need
+from portakern.fuzz.grammar.table import add, production
+from portakern.ir.size import Sym, names_of
+
+
+def any_array(s: Scope, ranks: tuple[int, ...] = (2, 1, 3, 4)) -> Var:
+    """An array of any dtype."""
+    return s.operand(lambda v: v.rank in ranks, lambda: s.input(s.shape(ranks)))
+
+
+# ---- order --------------------------------------------------------------------------------------------------------------
+
+
+@production(2.0)
+def transposed(s: Scope) -> Var:
+    x = any_array(s, (2, 3))
+    return s.let(f"{x}.T", x.range)
+
+
+@production(1.0)
+def permuted(s: Scope) -> Var:
+    x = any_array(s, (3, 2, 4))
+    return s.let(f"pk.transpose({x}, {order(s.draw, tuple(range(x.rank))[::-1])})", x.range)
+
+
+@production(0.6)
+def swapaxes(s: Scope) -> Var:
+    x = any_array(s, (3, 4, 2))
+    return s.let(f"pk.swapaxes({x}, {s.axis(x)}, {s.axis(x)})", x.range)
+
+
+@production(1.5)
+def flipped(s: Scope) -> Var:
+    x = any_array(s)
+    axis = s.axis(x)
+    cut = ", ".join(["::-1" if i == axis else ":" for i in range(axis + 1)])
+    return s.let(pick(s.draw, (f"pk.flip({x}, axis={axis})", f"{x}[{cut}]", f"pk.flip({x})")), x.range)
+
+
+# ---- shape --------------------------------------------------------------------------------------------------------------
+
+
+def shape_texts(x: Var) -> list[str]:
+    return [f"{x}.shape[{i}]" for i in range(x.rank)]
+
+
+@production(1.5)
+def joined(s: Scope) -> Var:
+    """Neighbouring dims made one."""
+    x = any_array(s, (2, 3, 4))
+    first = pick(s.draw, range(x.rank - 1))
+    dims = shape_texts(x)
+    return s.let(f"{x}.reshape({', '.join([*dims[:first], '-1', *dims[first + 2 :]])})", x.range)
+
+
+@production(1.5)
+def split(s: Scope) -> Var:
+    """A dim made two, of which one is a number: a multiple by its declaration, or where the size happens to be one."""
+    x = any_array(s, (1, 2, 3))
+    found = [i for i in range(x.rank) if _factor(x, i) > 1]
+    if not found:
+        rest = s.shape((2, 1))
+        x = s.input((*rest[:-1], s.fresh_dim() * pick(s.draw, (2, 4, 3, 8))))
+        found = [x.rank - 1]
+    axis = pick(s.draw, found)
+    dims = shape_texts(x)
+    parts = pick(s.draw, ([str(_factor(x, axis)), "-1"], ["-1", str(_factor(x, axis))]))
+    return s.let(f"{x}.reshape({', '.join([*dims[:axis], *parts, *dims[axis + 1 :]])})", x.range)
+
+
+def _factor(x: Var, axis: int) -> int:
+    size = x.shape[axis]
+    if isinstance(size, Sym):
+        return size.divisibility
+    return next((n for n in (2, 3, 4, 5, 7) if size > n and size % n == 0), 1)
+
+
+@production(0.5)
+def split_by_quotient(s: Scope) -> Var:
+    """A dim made two, where only its size says that it can be."""
+    x = any_array(s, (1, 2, 3))
+    found = [i for i in range(x.rank) if isinstance(x.shape[i], Sym) and str(x.shape[i]).isidentifier()]
+    if not found:
+        x = s.input((s.fresh_dim(),))
+        found = [0]
+    axis, n = pick(s.draw, found), pick(s.draw, (2, 4, 8))
+    dims = shape_texts(x)
+    parts = [str(n), f"{dims[axis]} // {n}"]
+    multiple = Need(x.shape[axis], 0, n)
+    return s.let(f"{x}.reshape({', '.join([*dims[:axis], *parts, *dims[axis + 1 :]])})", x.range, needs=[multiple])
+
+
+@production(0.5)
+def flattened(s: Scope) -> Var:
+    x = any_array(s)
+    return s.let(f"{x}.reshape(-1)", x.range)
+
+
+@production(0.5)
+def regrouped(s: Scope) -> Var:
+    """The same elements in dims that do not line up."""
+    x = any_array(s, (2,))
+    return s.let(f"{x}.reshape({x}.shape[1], {x}.shape[0])", x.range)
+
+
+@production(0.5)
+def unit_dim_in(s: Scope) -> Var:
+    x = any_array(s, (1, 2, 3))
+    return s.let(f"pk.expand_dims({x}, {pick(s.draw, range(x.rank + 1))})", x.range)
+
+
+@production(0.5)
+def unit_dim_out(s: Scope) -> Var:
+    x = s.operand(lambda v: 1 in v.shape, lambda: s.input((*s.shape((1, 2)), 1)))
+    return s.let(f"pk.squeeze({x}, {x.shape.index(1)})", x.range)
+
+
+@production(0.7)
+def repeated(s: Scope) -> Var:
+    x = any_array(s, (1, 2))
+    count = pick(s.draw, ("3", f"{x}.shape[0]"))
+    return s.let(f"pk.broadcast_to({x}, ({count}, {', '.join(shape_texts(x))}))", x.range)
+
+
+# ---- parts --------------------------------------------------------------------------------------------------------------
+
+
+def _bounded(x: Var, axis: int) -> bool:
+    """Whether a least size of this dim can be asked for."""
+    size = x.shape[axis]
+    return isinstance(size, Sym) and len(names_of(size)) == 1
+
+
+def _cuttable(s: Scope) -> tuple[Var, int]:
+    x = any_array(s)
+    found = [i for i in reversed(range(x.rank)) if _bounded(x, i)]
+    if found:
+        return x, pick(s.draw, found)
+    x = s.input((s.fresh_dim(),))
+    return x, 0
+
+
+def _cut(x: Var, axis: int, part: str) -> str:
+    return f"{x}[{', '.join([*(':' for _ in range(axis)), part])}]"
+
+
+@production(1.5)
+def sliced(s: Scope) -> Var:
+    x, axis = _cuttable(s)
+    part, least = pick(s.draw, (("1:", 1), (":-1", 1), (":3", 3), ("2:-1", 3), ("-2:", 2), ("1:4", 4)))
+    return s.let(_cut(x, axis, part), x.range, needs=[Need(x.shape[axis], least)])
+
+
+@production(1.5)
+def strided(s: Scope) -> Var:
+    x, axis = _cuttable(s)
+    part, least = pick(s.draw, (("::2", 0), ("1::2", 1), ("::3", 0), ("1::3", 1), ("::4", 0), ("1:-1:2", 2)))
+    return s.let(_cut(x, axis, part), x.range, needs=[Need(x.shape[axis], least)])
+
+
+@production(1.0)
+def neighbours(s: Scope) -> Var:
+    """Differences of elements that follow each other."""
+    x, axis = _cuttable(s)
+    if not x.is_number:
+        x, axis = s.input((s.fresh_dim(),)), 0
+    return s.let(f"{_cut(x, axis, '1:')} - {_cut(x, axis, ':-1')}", x.range - x.range, needs=[Need(x.shape[axis], 1)])
+
+
+@production(1.0)
+def even_and_odd(s: Scope) -> Var:
+    """Both halves of pairs, side by side (as in rotary embeddings)."""
+    rest = s.shape((2, 1))
+    x = s.operand(lambda v: v.is_number and _factor(v, v.rank - 1) == 2 if v.rank else False,
+                  lambda: s.input((*rest[:-1], s.fresh_dim() * 2)))  # fmt: skip
+    a = s.let(f"{x}[..., ::2]", x.range)
+    b = s.let(f"{x}[..., 1::2]", x.range)
+    form = pick(s.draw, ("{} + {}", "{} * {}", "{} - {}"))
+    return s.let(form.format(a, b), (a.range * b.range) | (a.range + b.range) | (a.range - b.range))
+
+
+@production(1.0)
+def halves(s: Scope) -> Var:
+    """The first half against the second (as in gated units)."""
+    d = s.fresh_dim()
+    x = s.input((*s.shape((1, 2)), d * 2))
+    n = f"{x}.shape[-1] // 2"
+    a = s.let(f"{x}[..., : {n}]", x.range)
+    b = s.let(f"{x}[..., {n} :]", x.range)
+    return s.let(f"pk.sigmoid({a}) * {b}", x.range)
+
+
+@production(1.0)
+def element(s: Scope) -> Var:
+    x, axis = _cuttable(s)
+    index, least = pick(s.draw, ((0, 1), (-1, 1), (2, 3)))
+    return s.let(_cut(x, axis, str(index)), x.range, needs=[Need(x.shape[axis], least)])
+
+
+@production(1.0)
+def taken_along(s: Scope) -> Var:
+    """One element of every line, named by integers."""
+    def fits(v: Var) -> bool:
+        return (v.is_number or v.dtype in ("i32", "i64")) and v.rank in (1, 2, 3)
+
+    x = s.operand(fits, lambda: s.input(s.shape((2, 1, 3))))
+    axis = s.axis(x)
+    shape = tuple(1 if i == axis else d for i, d in enumerate(x.shape))
+    index = s.input(shape, pick(s.draw, ("i32", "i64")), "index", below=x.shape[axis])
+    return s.let(f"pk.take_along({x}, {index}, axis={axis})", x.range | Range(0.0, 0.0))
+
+
+def _triangle(fn: str, s: Scope) -> Var:
+    x = s.operand(lambda v: v.rank in (2, 3) and v.dtype != "bool", lambda: s.input(s.shape((2, 3))))
+    k = pick(s.draw, ("", ", 1", ", -1"))
+    return s.let(f"pk.{fn}({x}{k})", x.range | Range(0.0, 0.0))
+
+
+for _fn in ("tril", "triu"):
+    add(_fn, 0.7, partial(_triangle, _fn))
+
+
+# ---- sources ------------------------------------------------------------------------------------------------------------
+
+
+@production(1.0)
+def arange(s: Scope) -> Var:
+    """Positions, as weights of what lies there."""
+    x = s.number()
+    axis = s.axis(x)
+    i = placed(f"pk.arange({x}.shape[{axis}], pk.f32)", [j == axis for j in range(x.rank)])
+    return s.let(f"{x} * ({i} * 0.01 + 1.0)", x.range * Range(1.0, 10.0))
+
+
+@production(0.6)
+def iota(s: Scope) -> Var:
+    x = s.number((2, 3))
+    shape = ", ".join(shape_texts(x))
+    return s.let(f"{x} * (pk.iota([{shape}], {s.axis(x)}) % 5)", x.range * Range(0.0, 4.0))
+
+
+@production(0.5)
+def full(s: Scope) -> Var:
+    x = s.number()
+    shape = ", ".join(shape_texts(x))
+    form = pick(s.draw, ("pk.zeros([{}])", "pk.ones([{}])", "pk.full([{}], 0.25)"))
+    return s.let(f"pk.maximum({x}, {form.format(shape)})", x.range | UNIT)
+
+
+@production(0.6)
+def one_hot(s: Scope) -> Var:
+    """Which position along a new dim an integer names."""
+    label = s.integer((1, 2), ("i32", "i64"))
+    d = s.number((1,))
+    index = f"{label}[{', '.join([*(':' for _ in range(label.rank)), 'None'])}]"
+    return s.let(f"pk.where({index} == pk.arange({d}.shape[0], {label}.dtype), {d}, 0.0)", d.range | UNIT)
