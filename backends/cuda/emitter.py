@@ -121,7 +121,8 @@ class CudaEmitter(CLikeEmitter):
 
 # Words of the vocabulary -> the header that holds them. What one includes itself need not be named.
 _HOME = {
-    "atomic": r"store_(add|max)", "combine": r"(combine<|reduce_own)", "dot": r"(Stacked)?Accumulator<", "few_rows": r"few_rows<",
+    "atomic": r"store_(add|max)", "combine": r"(combine<|reduce_own)", "dot": r"(Stacked)?Accumulator<",
+    "few_rows": r"few_rows<",
     "math": r"(max|min|exp\w*|log\w*|sqrt|rsqrt|tanh|sigmoid|erf|sin|cos|floor|ceil|round|sign|abs|isnan|pow|rem|floordiv)\(",
     "memory": r"(load|store)[<(]", "outbox": r"Outbox", "pipeline": r"Pipeline", "reduce": r"reduce_(cols|rows)",
     "relayout": r"(relayout|transpose)<", "scan": r"scan_", "shared": r"(Shared|Lines|stage|put|sync)\b",

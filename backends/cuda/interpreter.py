@@ -4,6 +4,7 @@ The same source and headers are compiled for the host; only ``pk/ptx.cuh`` is an
 says of ``ldmatrix``, ``mma`` and ``cp.async`` (see ``host/``).  So the control flow, layouts, lane exchanges, shared memory
 and barriers of the emitted text are checked, and not the machine code: the evidence is ``interpreted``.  Asynchronous copies
 happen when they are waited for, shared memory holds NaN at first, and threads run in both orders.
+Two accesses to shared memory that no barrier orders are an error, whether the result is right or not (``host/races.hpp``).
 """
 
 from __future__ import annotations
@@ -30,11 +31,17 @@ from portakern.ir.tile import BufferType
 from portakern.tools.cache import Cache, digest
 from portakern.tools.process import run_tool
 
+from .races import told
+
 HOST = Path(__file__).parent / "host"
-METHOD = "CUDA C++ on host fibers 2"
+METHOD = "CUDA C++ on host fibers 3"
+TEXT = "kernel.cu"
+"""What the emitted text is called where its lines are named."""
 HINT = "install g++ or clang++, or: pip install 'portakern[cpp]'"
 TIMEOUT_S = 180.0
-_FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-fno-strict-aliasing", "-ffp-contract=off")
+_FLAGS = ("-std=c++17", "-O1", "-g1", "-w", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off")
+_WATCHED = "-fsanitize=thread"
+"""A call at every load and store; what is called is in ``host/races.cpp``, and nothing is linked that the compiler brings."""
 _DYNAMIC = "extern __shared__ __align__(1024) unsigned char dynamic_shared[];"
 
 
@@ -82,8 +89,9 @@ def _compile(source: Source) -> Path:
     headers |= {p.relative_to(HOST).as_posix(): p.read_text() for p in HOST.rglob("*") if p.is_file()}
     launches = {x.kernel: x for x in source.launches}
     text = source.text.replace(_DYNAMIC, "unsigned char* dynamic_shared = dynamic_shared_memory;")
-    whole = "\n".join(['#include "cuda_host.hpp"', text, *(_entry(source, x) for x in launches.values())])
-    key = digest("cuda-fibers", whole, sorted(headers.items()), _FLAGS, version)
+    entries = [_entry(source, x) for x in launches.values()]
+    whole = "\n".join(['#include "cuda_host.hpp"', f'#line 1 "{TEXT}"', text, '#line 1 "entries"', *entries])
+    key = digest("cuda-fibers", whole, sorted(headers.items()), _FLAGS, _WATCHED, version)
     kept = Cache().file(key, ".so")
     if kept is not None:
         return kept
@@ -92,9 +100,12 @@ def _compile(source: Source) -> Path:
         for name, content in (("kernel.cpp", whole), *headers.items()):
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             (place / name).write_text(content)
-        built = run_tool([*command, *_FLAGS, "-I.", "kernel.cpp", "-o", "kernel.so"], timeout_s=TIMEOUT_S, cwd=place)
+        (place / "races.o").write_bytes(_races(command, version))
         try:
-            built.checked(f"{source.operator} for {source.target} on host fibers")
+            link = ("-shared", "kernel.o", "races.o", "-o", "kernel.so")
+            for words in ((*_FLAGS, _WATCHED, "-I.", "-c", "kernel.cpp"), link):
+                built = run_tool([*command, *words], timeout_s=TIMEOUT_S, cwd=place)
+                built.checked(f"{source.operator} for {source.target} on host fibers")
         except CompileError as error:
             raise SimulatorError(f"{source.operator} uses more of CUDA C++ than is interpreted on the CPU:\n{error.log[:2000]}",
                                  hint="the tile library (pk/*.cuh) is; run anything else on a GPU",
@@ -103,6 +114,19 @@ def _compile(source: Source) -> Path:
     made = Cache().file(key, ".so")
     assert made is not None
     return made
+
+
+def _races(command: tuple[str, ...], version: str) -> bytes:
+    """The object that watches accesses, the same for every kernel."""
+    key = digest("cuda-races", [(HOST / f"races.{x}").read_text() for x in ("hpp", "cpp")], _FLAGS, version)
+    kept = Cache().get(key)
+    if kept is None:
+        with tempfile.TemporaryDirectory(prefix="portakern-cuda-") as folder:
+            words = (*_FLAGS, "-O2", f"-I{HOST}", "-c", str(HOST / "races.cpp"), "-o", "races.o")
+            run_tool([*command, *words], timeout_s=TIMEOUT_S, cwd=Path(folder)).checked("what watches accesses")
+            kept = (Path(folder) / "races.o").read_bytes()
+        Cache().put(key, kept)
+    return kept
 
 
 def _entry(source: Source, launch: Launch) -> str:
@@ -121,7 +145,7 @@ def _entry(source: Source, launch: Launch) -> str:
     return (f'extern "C" const char* host_{launch.kernel}(void** args, const unsigned* grid, int backwards) {{\n'
             f"    host::dynamic_bytes = {launch.shared_bytes};\n"
             f"    return host::launch({{grid[0], grid[1], grid[2]}}, {{{x}, {y}, {z}}}, {launch.cluster[0]}, backwards,\n"
-            f"                        [&] {{ {launch.kernel}({', '.join(args)}); }});\n}}\n")
+            f"                        [&] {{ host::enters_kernel(); {launch.kernel}({', '.join(args)}); }});\n}}\n")
 
 
 class HostProgram:
@@ -169,7 +193,7 @@ class HostProgram:
             run.restype = ctypes.c_char_p
             fault = run((ctypes.c_void_p * max(1, len(places)))(*places), (ctypes.c_uint * 3)(*grid), order)
             if fault:
-                raise SimulatorError(f"{launch.kernel}: {fault.decode()}")
+                raise SimulatorError(f"{launch.kernel}: {told(fault.decode(), Path(self._library._name), self.source)}")
 
 
 class _TensorMap(ctypes.Structure):

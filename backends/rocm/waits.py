@@ -43,7 +43,7 @@ def with_wait_states(text: str, isa: str) -> str:
 
 
 def _missing(text: str, generation: int) -> dict[int, int]:
-    """Line -> wait states that are missing before it, of the first such instruction in each kernel: those behind it gain too."""
+    """Line -> wait states that are missing before it, of the first such instruction of each kernel: those behind gain too."""
     assembly = parse(text)
     found = [hazards.find(assembly, kernel, generation)[:1] for kernel in assembly.kernels]
     return {x.instruction.line: x.needed - x.found for first in found for x in first}

@@ -2,10 +2,10 @@
 //
 // The threads of a block are fibers that take turns: one runs until it meets a barrier or a warp-wide instruction and
 // goes on when all threads (lanes) have met it. Only one block (or cluster of blocks, whose shared memory is dynamic) exists
-// at a time, so `__shared__` is `static`. Copies started by cp.async happen at the latest moment the program allows, when the
+// at a time, so `__shared__` is a variable of the thread of the CPU that runs it. Copies started by cp.async happen at the latest moment the program allows, when the
 // thread waits for them, so that a wait too few shows; those of the copy engine then, or, in a backwards run, at once, so that
-// a slot given back too early shows; products of warpgroups always at the latest. What it cannot show: races that need two
-// threads to run at once, and timing.
+// a slot given back too early shows; products of warpgroups always at the latest. Accesses to shared memory with no barrier between are found whether they go
+// wrong or not (races.hpp). What it cannot show: timing, and races in memory that blocks share.
 #pragma once
 #include <ucontext.h>
 
@@ -17,15 +17,17 @@
 #include <memory>
 #include <vector>
 
+#include "races.hpp"
+
 #define __device__
 #define __host__
-#define __global__
+#define __global__ __attribute__((noinline))
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)
 #define __grid_constant__
 #define __align__(n)
-#define __shared__ static
+#define __shared__ static thread_local
 
 struct uint2 {
     alignas(8) unsigned x;
@@ -63,6 +65,7 @@ struct Fiber {
     State state = State::kReady;
     dim3 index, block;
     int rank = 0;  // of its block in the cluster
+    Order order;
     Collective collective = nullptr;
     void* argument = nullptr;
     std::vector<std::vector<Copy>> groups;  // committed, oldest first
@@ -78,8 +81,13 @@ struct Fiber {
 /// A barrier by number: threads that wait at it, or only arrive, count alike.
 struct Numbered {
     int arrived = 0, phase = 0;
-    void arrive(int threads) {
-        if (++arrived == threads) arrived = 0, ++phase;
+    Handed handed, whole;  // in this phase, and in those before
+    void arrive(int threads, Order& by) {
+        handed.give(by);
+        if (++arrived < threads) return;
+        arrived = 0, ++phase;
+        whole.give(handed);
+        handed.forget();
     }
 };
 inline Numbered numbered_barriers[kMostBlocks][16];
@@ -131,6 +139,7 @@ inline void fail(const char* what) {
 }
 
 inline void block_on(State state) {
+    look_again();
     current->state = state;
     yield();
 }
@@ -190,7 +199,9 @@ inline bool run_warp(std::vector<Fiber>& fibers, int first, bool backwards) {
             if (f.state != State::kReady) continue;
             const long before = waits_done;
             current = &f;
+            running = &f.order;
             host_switch(&scheduler_stack, f.stack_pointer);
+            running = nullptr;
             if (fault) return true;
             progress |= f.state != State::kPoll || waits_done != before;
         }
@@ -208,14 +219,18 @@ inline bool open_barrier(std::vector<Fiber>& fibers, int first, int end, State a
     for (int i = first; i < end; ++i) met += fibers[i].state == at, done += fibers[i].state == State::kDone;
     if (met && done && met + done == end - first) fault = "a barrier is not met by all threads of the block";
     if (fault || met != end - first) return false;
-    for (int i = first; i < end; ++i) fibers[i].state = State::kReady;
+    std::vector<Order*> orders;
+    for (int i = first; i < end; ++i) fibers[i].state = State::kReady, orders.push_back(&fibers[i].order);
+    meet(orders);
     return true;
 }
 
 /// Runs the threads of all blocks of a cluster.
 inline void run_cluster(std::vector<Fiber>& fibers, int threads, bool backwards) {
     const int n = static_cast<int>(fibers.size());
-    for (Fiber& f : fibers) start(f);
+    std::vector<Order*> orders;
+    for (Fiber& f : fibers) start(f), orders.push_back(&f.order);
+    begin_block(orders);
     for (auto& of_block : numbered_barriers)
         for (Numbered& barrier : of_block) barrier = {};
     for (;;) {
@@ -256,6 +271,7 @@ inline const char* launch(dim3 grid, dim3 block, unsigned cluster, bool backward
     block_size = block;
     fault = nullptr;
     early = backwards;
+    watch(shared_memory, sizeof(shared_memory), fail);
     for (unsigned z = 0; z < grid.z; ++z)
         for (unsigned y = 0; y < grid.y; ++y)
             for (unsigned x = 0; x < grid.x; x += cluster) {
@@ -278,8 +294,13 @@ inline const char* launch(dim3 grid, dim3 block, unsigned cluster, bool backward
 inline void __syncthreads() { host::block_on(host::State::kBarrier); }
 
 inline void __syncwarp() {
-    int nothing;
-    host::collective([](void* const*) {}, &nothing);
+    host::collective(
+        [](void* const* lanes) {
+            std::vector<host::Order*> orders;
+            for (int i = 0; i < host::kLanes; ++i) orders.push_back(static_cast<host::Order*>(lanes[i]));
+            host::meet(orders);
+        },
+        &host::current->order);
 }
 
 template <class T> T __shfl_xor_sync(unsigned, T x, int mask) {

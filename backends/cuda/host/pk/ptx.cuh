@@ -49,12 +49,14 @@ template <class W> void load_kept(const void* from, W& word) { std::memcpy(&word
 inline void copy_async_16(void* to, const void* from, int bytes) {
     if (reinterpret_cast<std::uintptr_t>(to) % 16 || reinterpret_cast<std::uintptr_t>(from) % 16 || bytes < 0 || bytes > 16)
         host::fail("cp.async of 16 bytes at a wrong address");
+    host::starts_to_write(to, 16);
     host::current->open.push_back({to, from, bytes, 16});
 }
 
 inline void copy_async_4(void* to, const void* from, int bytes) {
     if (reinterpret_cast<std::uintptr_t>(to) % 4 || reinterpret_cast<std::uintptr_t>(from) % 4 || (bytes != 0 && bytes != 4))
         host::fail("cp.async of 4 bytes at a wrong address");
+    host::starts_to_write(to, 4);
     host::current->open.push_back({to, from, bytes, 4});
 }
 
@@ -65,8 +67,10 @@ inline void copy_async_commit() {
 
 template <int Pending> void copy_async_wait() {
     auto& groups = host::current->groups;
+    const host::Unwatched copies;
     while (groups.size() > Pending) {
         for (const host::Copy& c : groups.front()) {
+            host::over(c.to, c.size, host::current->order);
             std::memset(c.to, 0, c.size);
             std::memcpy(c.to, c.from, c.bytes);
         }
@@ -83,6 +87,7 @@ struct LoadMatrix {
 
 template <bool Swapped> void load_matrix(uint32_t (&d)[4], const void* row) {
     if (reinterpret_cast<std::uintptr_t>(row) % 16) host::fail("ldmatrix at a wrong address");
+    host::reads(row, 16);
     LoadMatrix argument{d, row};
     host::collective(
         [](void* const* lanes) {
@@ -107,6 +112,7 @@ struct StoreMatrix {
 
 inline void store_matrix_4(void* row, const uint32_t (&d)[4]) {
     if (reinterpret_cast<std::uintptr_t>(row) % 16) host::fail("stmatrix at a wrong address");
+    host::writes(row, 16);
     StoreMatrix argument{row, d};
     host::collective(
         [](void* const* lanes) {

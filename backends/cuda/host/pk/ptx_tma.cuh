@@ -24,6 +24,13 @@ struct Box {
     TensorMap map;
     char* shared;
     int at[5];
+    int thread = host::current->order.thread;  // that starts its copy
+
+    int64_t bytes() const {
+        int64_t n = map.element_bytes;
+        for (int d = 0; d < map.rank; ++d) n *= map.box[d];
+        return n;
+    }
 };
 
 /// One phase after the other: `pending` arrivals and `bytes` are still awaited in the current one, whose parity is `phase`.
@@ -31,6 +38,7 @@ struct Barrier {
     int count, pending, phase;
     int64_t bytes;
     std::vector<Box> copies;  // that have been started and not yet happened
+    host::Handed handed, whole;  // by threads and copies of this phase, and of those before
 };
 
 inline std::unordered_map<uint64_t*, Barrier> barriers;
@@ -44,14 +52,17 @@ inline Barrier& barrier(uint64_t* b) {
 inline void complete(Barrier& b) {
     if (b.pending < 0) host::fail("more threads arrive at a barrier in shared memory than it counts");
     if (b.pending || b.bytes) return;
+    b.whole.give(b.handed);
+    b.handed.forget();
     b.pending = b.count;
     b.phase ^= 1;
 }
 
-inline void barrier_init(uint64_t* b, int count) { barriers[b] = {count, count, 0, 0, {}}; }
+inline void barrier_init(uint64_t* b, int count) { barriers[b] = {count, count, 0, 0, {}, {}, {}}; }
 inline void barriers_ready() {}
 
 inline void barrier_arrive(uint64_t* b) {
+    barrier(b).handed.give(host::current->order);
     --barrier(b).pending;
     complete(barrier(b));
 }
@@ -72,6 +83,7 @@ inline void barrier_expect(uint64_t* b, int bytes) {
 /// Calls f(element in shared memory, element in the array or nullptr outside) for each element of the box; gives their bytes.
 template <class F> int64_t each(const Box& box, F f) {
     const TensorMap& m = box.map;
+    const host::Unwatched copies;
     int64_t elements = 1;
     for (int d = 0; d < m.rank; ++d) elements *= m.box[d];
     for (int64_t n = 0; n < elements; ++n) {
@@ -96,6 +108,7 @@ inline void happen(const Box& box, Barrier& b) {
         if (from) std::memcpy(to, from, box.map.element_bytes);
         else std::memset(to, 0, box.map.element_bytes);
     });
+    b.handed.give(box.thread, host::happened(box.shared, box.bytes(), box.thread));
 }
 
 inline void barrier_wait(uint64_t* b, int parity) {
@@ -110,12 +123,14 @@ inline void barrier_wait(uint64_t* b, int parity) {
         }
     }
     ++host::waits_done;
+    x.whole.take(host::current->order);
 }
 
 inline void prefetch(const TensorMap&) {}
 
 inline void start(const Box& box, uint64_t* b) {
     if (reinterpret_cast<uint64_t>(box.shared) % 128) host::fail("a box is copied to an address that is no multiple of 128 bytes");
+    host::starts_to_write(box.shared, box.bytes());
     if (!host::early) return barrier(b).copies.push_back(box);
     happen(box, barrier(b));
     complete(barrier(b));
@@ -134,7 +149,9 @@ template <class... At> void copy_box_to(unsigned mask, void* to, const TensorMap
 // Boxes go to memory when they are waited for.
 template <class... At> void store_box(const TensorMap& map, const void* from, At... at) {
     const Box box{map, const_cast<char*>(static_cast<const char*>(from)), {at...}};
+    host::starts_to_read(box.shared, box.bytes());
     host::current->open_boxes.push_back([box] {
+        host::over(box.shared, box.bytes(), host::current->order);
         each(box, [&](const char* from, char* to) {
             if (to) std::memcpy(to, from, box.map.element_bytes);
         });

@@ -8,12 +8,13 @@ namespace pk::ptx {
 
 inline host::Numbered& numbered(int number) { return host::numbered_barriers[host::current->rank][number]; }
 
-inline void numbered_arrive(int number, int threads) { numbered(number).arrive(threads); }
+inline void numbered_arrive(int number, int threads) { numbered(number).arrive(threads, host::current->order); }
 
 inline void numbered_wait(int number, int threads) {
     const int phase = numbered(number).phase;
-    numbered(number).arrive(threads);
+    numbered(number).arrive(threads, host::current->order);
     while (numbered(number).phase == phase) host::block_on(host::State::kPoll);
+    numbered(number).whole.take(host::current->order);
     ++host::waits_done;
 }
 
@@ -49,6 +50,7 @@ void wgmma_of_registers(float* d0, float* d8, const uint32_t& a0, const uint32_t
         },
         &quad);
     const int lane = threadIdx.x % 32;
+    wgmma_reads<N>(b, !TurnB, 0);
     host::current->open_products.push_back([=] {
         for (int half = 0; half < 2; ++half)
             for (int j = 0; j < N / 4; ++j) {

@@ -25,6 +25,9 @@ template <int Pending> inline void wgmma_wait() {
                     groups.erase(groups.begin());
                 }
             }
+            host::Handed read;  // the whole warp has waited for what its first lane tells
+            read.give(static_cast<host::Fiber*>(lanes[0])->order);
+            for (int lane = 1; lane < host::kLanes; ++lane) read.take(static_cast<host::Fiber*>(lanes[lane])->order);
         },
         host::current);
 }
@@ -42,18 +45,37 @@ inline uint64_t wgmma_descriptor(const void* start, int leading, int stride) {
     return next & 0xffff | reinterpret_cast<uint64_t>(&kept[0]) << 16;
 }
 
-/// The 16-bit element at (i, k) of an operand, i along rows (columns) of the result. PTX ISA, "Canonical Layouts": rows of 128
+/// Where the 16-bit element at (i, k) of an operand lies, i along rows (columns) of the result. PTX ISA, "Canonical Layouts": rows of 128
 /// bytes in groups of eight `stride` apart; K-major has i along the rows and k within, MN-major k along the rows, i within and
 /// panels of 64 of i `leading` apart. Then the swizzle: address bits 4 to 6 are flipped by bits 7 to 9.
-inline unsigned short wgmma_element(uint64_t descriptor, bool k_major, int i, int k) {
+inline const char* wgmma_address(uint64_t descriptor, bool k_major, int i, int k) {
     const Descriptor& d = reinterpret_cast<const Descriptor*>(descriptor >> 16)[descriptor & 0xffff];
     const int row = k_major ? i : k, col = k_major ? k : i;
     uint64_t address = reinterpret_cast<uint64_t>(d.start) + row / 8 * d.stride + row % 8 * 128;
     address += k_major ? col * 2 : col / 64 * d.leading + col % 64 * 2;
     address ^= (address >> 7 & 7) << 4;
+    return reinterpret_cast<const char*>(address);
+}
+
+inline unsigned short wgmma_element(uint64_t descriptor, bool k_major, int i, int k) {
     unsigned short bits;
-    std::memcpy(&bits, reinterpret_cast<const void*>(address), 2);
+    std::memcpy(&bits, wgmma_address(descriptor, k_major, i, k), 2);
     return bits;
+}
+
+/// Calls f(8 elements) for the lines of 16 of k and `Count` rows (columns) of the result, from `first` on.
+template <int Count, class F> void wgmma_lines(uint64_t descriptor, bool k_major, int first, F f) {
+    for (int i = 0; i < Count; i += k_major ? 1 : 8)
+        for (int k = 0; k < 16; k += k_major ? 8 : 1) f(wgmma_address(descriptor, k_major, first + i, k), 16);
+}
+
+/// What the matrix unit reads for a warp, until the product is waited for; told by the warp's first lane.
+template <int Count> void wgmma_reads(uint64_t descriptor, bool k_major, int first) {
+    if (threadIdx.x % 32) return;
+    wgmma_lines<Count>(descriptor, k_major, first, host::starts_to_read);
+    host::current->open_products.push_back([=, order = &host::current->order] {
+        wgmma_lines<Count>(descriptor, k_major, first, [&](const char* at, int bytes) { host::over(at, bytes, *order); });
+    });
 }
 
 template <class E, int TurnA, int TurnB, int N> void multiply(int thread, float* d0, float* d8, uint64_t a, uint64_t b, int keep) {
@@ -75,6 +97,8 @@ template <class E, int TurnA, int TurnB, int N> void multiply(int thread, float*
 
 template <class E, int TurnA, int TurnB, int N> void wgmma(float* d0, float* d8, uint64_t a, uint64_t b, int keep) {
     const int thread = threadIdx.x;
+    wgmma_reads<16>(a, !TurnA, thread / 32 % 4 * 16);
+    wgmma_reads<N>(b, !TurnB, 0);
     host::current->open_products.push_back([=] { multiply<E, TurnA, TurnB, N>(thread, d0, d8, a, b, keep); });
 }
 
