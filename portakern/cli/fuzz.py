@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--known", action="append", default=[], metavar="DIR",
                         help="findings of another run, which are counted and not reported")
     parser.add_argument("--first", action="store_true", help="end at the first finding")
-    parser.add_argument("--shrink", type=float, metavar="S", help="wall time of making a finding smaller (default 90)")
+    parser.add_argument("--shrink", type=float, metavar="S", help="wall time of making a finding smaller (default 60)")
     parser.add_argument("--batch", type=options.positive, metavar="N", help="programs that are made and tried at once")
     parser.add_argument("--again", nargs="+", metavar="FILE", help="try the files of findings once more, and make none")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -20,7 +21,7 @@ from portakern.fuzz.variants import variations
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-SHRINK_S = 90.0
+SHRINK_S = 60.0
 """Wall time of making one finding smaller."""
 
 
@@ -91,12 +92,17 @@ class Batch:
         began = any(DirectoryBasedExampleDatabase(database).fetch(key))
         search = _Shrinking(wanted, still, time.monotonic() + limit_s, met=began)
         phases = ("reuse", "shrink") if began else ("generate", "shrink")
-        self._find(search, phases, database, key)
+        with suppress(_Enough):
+            self._find(search, phases, database, key)
         return search.best
 
 
+class _Enough(KeyboardInterrupt):
+    """Ends a search of hypothesis, as Ctrl-C does: it keeps on searching for a while after any other exception."""
+
+
 class _Shrinking:
-    """The condition that hypothesis minimises: answers for a program do not change, and cost nothing after the limit."""
+    """The condition that hypothesis minimises.  Answers for a program do not change; raises when the time is over."""
 
     def __init__(self, wanted: Program, still: Callable[[Program], bool], deadline: float, met: bool) -> None:
         self.wanted, self.still, self.deadline, self.met = wanted, still, deadline, met
@@ -107,8 +113,10 @@ class _Shrinking:
         self.met = self.met or program.digest == self.wanted.digest
         if not self.met:
             return False
+        if time.monotonic() >= self.deadline:
+            raise _Enough
         if program.digest not in self.known:
-            self.known[program.digest] = time.monotonic() < self.deadline and self.still(program)
+            self.known[program.digest] = self.still(program)
         if self.known[program.digest]:
             self.best = program
         return self.known[program.digest]

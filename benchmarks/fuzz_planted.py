@@ -1,0 +1,185 @@
+"""Whether `portakern fuzz` finds faults: known ones are planted in lowering and emitters, one at a time, and it is run on each.
+
+    python benchmarks/fuzz_planted.py [NAME ...] [--minutes 10] [--seed 1] [--jobs 2]
+
+A fault is a piece of source text and what stands in its place.  It is planted by an import hook that a `sitecustomize` of the
+child processes installs (this process's copy of the package stays as it is, and nothing in the package knows of faults), so
+that the parent and every worker of a run have it.  A run ends at its first finding that a run without faults does not have.
+Prints, for each fault, whether it was found, after how many programs and seconds, and as what.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+HOOK = '''
+import importlib.abc, importlib.machinery, importlib.util, json, os, sys
+
+FAULT = json.loads(os.environ["FUZZ_PLANTED"])
+
+
+class Loader(importlib.machinery.SourceFileLoader):
+    def get_code(self, fullname):
+        text = self.get_data(self.path).decode()
+        assert text.count(FAULT["old"]) == 1, f"{FAULT['name']}: {text.count(FAULT['old'])} places in {self.path}"
+        return compile(text.replace(FAULT["old"], FAULT["new"]), self.path, "exec", dont_inherit=True)
+
+
+class Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, fullname, path, target=None):
+        if fullname != FAULT["module"]:
+            return None
+        for finder in sys.meta_path:
+            spec = finder.find_spec(fullname, path, target) if finder is not self else None
+            if spec is not None:
+                spec.loader = Loader(fullname, spec.origin)
+                return spec
+
+
+sys.meta_path.insert(0, Finder())
+'''
+"""Plants the fault that FUZZ_PLANTED describes when its module is imported."""
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A fault: in ``module`` the text ``new`` stands where ``old`` should; ``targets`` are cheap ones that it shows on."""
+
+    name: str
+    module: str
+    old: str
+    new: str
+    targets: str = "numba:cpu,cpp:cpu"
+
+
+LOWER, CLIKE, BACKENDS = "portakern.lower.", "portakern.emit.clike.", "portakern.backends."
+
+FAULTS = (
+    Planted("rows: no mask at a ragged end", LOWER + "rows",
+            "if axis.ragged:\n            x = b.add(t.Mask(x, run.name", "if False:\n            x = b.add(t.Mask(x, run.name"),
+    Planted("rows: an online sum is not rescaled", LOWER + "rows",
+            'b.binary("add", b.binary("mul", state[f], scale), part)', 'b.binary("add", state[f], part)'),
+    Planted("rows: a line of -inf so far", LOWER + "rows",
+            'return b.select(dead, b.const(0.0, t.tile_type(top).dtype), top)', "return top"),
+    Planted("scan: exclusive where inclusive", LOWER + "scan",
+            "carry if scan.exclusive else totals[-1]", "totals[-1] if scan.exclusive else carry"),
+    Planted("scan: no mask at a ragged end", LOWER + "scan",
+            "        if axis.ragged:\n", "        if False:\n"),
+    Planted("product: no mask at a ragged end", LOWER + "contraction",
+            "    if b.axis[k].ragged:\n", "    if False:\n"),
+    Planted("attention: the product is not rescaled", LOWER + "attention",
+            'scaled = b.binary("mul", acc, b.fit(scale, result))', "scaled = acc"),
+    Planted("attention: a causal walk ends one early", LOWER + "attention",
+            "bound.offset + (axis.tile if base is not None else 1)",
+            "bound.offset + (axis.tile - 1 if base is not None else 0)"),
+    Planted("tiles: operands of a difference swapped", LOWER + "tiles",
+            "self.b.binary(op.fn, *args)", 'self.b.binary(op.fn, *(args[::-1] if op.fn == "sub" else args))'),
+    Planted("tiles: a flip is off by one", LOWER + "tiles",
+            "self._affine(c, -1, shape[i] - 1)", "self._affine(c, -1, shape[i] - 2)"),
+    Planted("tiles: a slice forgets its step", LOWER + "tiles",
+            "tuple(self._affine(c, step, lo) for c, step, lo", "tuple(self._affine(c, 1, lo) for c, step, lo"),
+    Planted("simplify: two transposes in the wrong order", LOWER + "simplify",
+            "tuple(op.x.order[i] for i in op.order)", "tuple(op.order[i] for i in op.x.order)"),
+    Planted("simplify: argmax takes the last of equals", LOWER + "simplify",
+            'Convert(Fold("min", places', 'Convert(Fold("max", Map("select", (hit, Iota(t.shape, op.axis, wide), '
+            'Literal(-1, wide)), loc=op.loc)'),
+    Planted("parts: a part ends one tile late", LOWER + "parts",
+            'b.binary("add", begin, b.scalar_size(length))', 'b.binary("add", begin, b.scalar_size(length + walked.tile))'),
+    Planted("C family: no barrier before what is read is written again", CLIKE + "barriers",
+            "why = pending.before_writing(frozenset({s.shared.name}))", "why = None", "hip:gfx942,cuda:sm_80"),
+    Planted("C family: no barrier before what was written is read", CLIKE + "barriers",
+            "elif isinstance(s, p.Dot) and pending.written & _read_by(s):", "elif False:", "hip:gfx942,cuda:sm_80"),
+    Planted("C family: stores are not masked", CLIKE + "memory",
+            "return frozenset(a for index in op.indices for a in index.axes if kernel.axis[a].ragged)", "return frozenset()",
+            "cpp:cpu"),
+    Planted("numba: reductions begin at 0", BACKENDS + "cpu.numba.nests",
+            'fresh("running")\n        self.out.line(f"{name} = {words.identity(r.fn, tile_type(r).dtype)}")',
+            'fresh("running")\n        self.out.line(f"{name} = {words.identity(\'sum\', tile_type(r).dtype)}")', "numba:cpu"),
+    Planted("OpenCL: an offset is one too far", BACKENDS + "sycl.loops.access",
+            "parts.append(size_text(index.offset * stride))", "parts.append(size_text((index.offset + 1) * stride))",
+            "opencl:cpu"),
+    Planted("Triton: stores are not masked", BACKENDS + "triton.memory_text",
+            "masked = ragged if isinstance(op, Store) else", "masked = [] if isinstance(op, Store) else", "triton:sm_90"),
+    Planted("Pallas: what lies past a ragged end is kept", BACKENDS + "tpu.values",
+            "return self.plan.spans[axis].ragged and axis in self.contracted", "return False", "pallas:v5e"),
+)  # fmt: skip
+"""A barrier removed, an operand swapped, a mask dropped, an index off by one: in lowering, the C family, and each language."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """``what`` was found, after ``programs`` and ``seconds``; empty where the time ran out."""
+
+    what: str
+    programs: int
+    seconds: float
+
+
+def check_places(faults: Sequence[Planted]) -> list[str]:
+    """The faults whose text does not stand exactly once in their module."""
+    def count(f: Planted) -> int:
+        spec = find_spec(f.module)
+        return Path(spec.origin).read_text().count(f.old) if spec and spec.origin else 0
+
+    return [f.name for f in faults if count(f) != 1]
+
+
+def hunt(fault: Planted, seconds: float, seed: int, jobs: int, known: Path | None, folder: Path) -> Result:
+    """One run of the fuzzer with ``fault`` planted."""
+    hook = folder / "hook"
+    hook.mkdir(parents=True)
+    (hook / "sitecustomize.py").write_text(HOOK)
+    path = os.pathsep.join(filter(None, [str(hook), os.environ.get("PYTHONPATH", "")]))
+    env = {**os.environ, "PYTHONPATH": path, "FUZZ_PLANTED": json.dumps(asdict(fault))}
+    out = folder / "run"
+    command = [sys.executable, "-m", "portakern", "fuzz", "--targets", fault.targets, "--seconds", f"{seconds:g}s", "--first",
+               "--shrink", "0", "--seed", str(seed), "--jobs", str(jobs), "--out", str(out)]  # fmt: skip
+    began = time.monotonic()
+    done = subprocess.run([*command, *(["--known", str(known)] if known else [])], env=env, capture_output=True, text=True,
+                          timeout=seconds + 600)  # fmt: skip
+    took = time.monotonic() - began
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"{fault.name}: {done.stderr or done.stdout}")
+    lines = [json.loads(x) for x in (out / "found.jsonl").read_text().splitlines()] if (out / "found.jsonl").exists() else []
+    small = [x for x in lines if x["state"] == "small"]
+    tried = {json.loads(x)["program"] for x in (out / "outcomes.jsonl").read_text().splitlines()}
+    first = small[0] if small else None
+    what = f"{first['kind']} on {', '.join(first['targets'])}: {first['message'].splitlines()[0][:90]}" if first else ""
+    return Result(what, len(tried), took)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", nargs="*", help="parts of the names of faults; all where none is given")
+    parser.add_argument("--minutes", type=float, default=10.0, help="for each fault (default 10)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--known", type=Path, help="a run without faults, whose findings do not count")
+    asked = parser.parse_args(arguments)
+    chosen = [f for f in FAULTS if not asked.names or any(n in f.name for n in asked.names)]
+    if lost := check_places(chosen):
+        raise SystemExit(f"the source has changed: {'; '.join(lost)}")
+    print(f"{'fault':<60}{'found':>6}{'programs':>10}{'seconds':>9}  as")
+    found = 0
+    for fault in chosen:
+        with tempfile.TemporaryDirectory(prefix="portakern-planted-") as folder:
+            result = hunt(fault, 60 * asked.minutes, asked.seed, asked.jobs, asked.known, Path(folder))
+        found += bool(result.what)
+        print(f"{fault.name:<60}{'yes' if result.what else 'no':>6}{result.programs:>10}{result.seconds:>9.0f}  {result.what}",
+              flush=True)  # fmt: skip
+    print(f"\n{found} of {len(chosen)} found")
+    return 0 if found == len(chosen) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

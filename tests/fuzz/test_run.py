@@ -1,0 +1,77 @@
+"""Runs of the fuzzer: a short one with a fixed seed, one that is killed and goes on, and one that meets a planted fault."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks.fuzz_planted import FAULTS, check_places, hunt
+from portakern.cli import main
+
+
+def lines(folder: Path, kind: str) -> list[dict]:
+    file = folder / f"{kind}.jsonl"
+    return [json.loads(x) for x in file.read_text().splitlines()] if file.exists() else []
+
+
+def test_a_short_run_finds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = tmp_path / "run"
+    asked = ["--targets", "numba:cpu,cpp:cpu", "--programs", "24", "--batch", "40", "--seed", "12"]
+    status = main(["fuzz", *asked, "-o", str(out)])
+    printed = capsys.readouterr().out
+    assert status == 0, printed + "\n".join(f.read_text() for f in (out / "found").glob("*.py"))
+    assert "24 programs" in printed and "no finding" in printed and len(lines(out, "programs")) == 24
+
+
+def test_a_killed_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = tmp_path / "run"
+    asked = ["--targets", "numba:cpu", "--programs", "6", "--batch", "10", "--seed", "4", "--shrink", "0"]
+    running = subprocess.Popen([sys.executable, "-m", "portakern", "fuzz", *asked, "-o", str(out)], stdout=subprocess.DEVNULL, start_new_session=True)
+    while not lines(out, "outcomes") and running.poll() is None:
+        time.sleep(0.05)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    before = lines(out, "outcomes")
+    assert main(["fuzz", *asked, "--resume", str(out)]) in (0, 1)
+    after = lines(out, "outcomes")
+    assert after[: len(before)] == before and "6 programs" in capsys.readouterr().out
+    tried = [(x["program"], x["target"]) for x in after]
+    assert len(set(tried)) == len(tried) == len(lines(out, "programs")) == 6
+
+
+def test_planted_faults_stand_in_the_source():
+    assert not check_places(FAULTS)
+
+
+@pytest.mark.parametrize("name", ["tiles: operands of a difference swapped"])
+def test_a_planted_fault_is_found(name: str, tmp_path: Path):
+    (fault,) = (f for f in FAULTS if f.name == name)
+    assert hunt(fault, 120, seed=1, jobs=2, known=None, folder=tmp_path).what
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    ([], "--targets"),
+    (["--targets", "numba:gpu"], "numba:gpu"),
+    (["--targets", "numba:cpu", "--resume", "nowhere"], "no run"),
+    (["--targets", "numba:cpu", "--resume", "a", "--out", "b"], "--out"),
+    (["--targets", "numba:cpu", "--programs", "0"], "positive"),
+    (["--targets", "numba:cpu", "--again", "nowhere.py"], "nowhere.py"),
+])  # fmt: skip
+def test_bad_usage(words: list[str], said: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["fuzz", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_file_is_tried_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    file = tmp_path / "one.py"
+    file.write_text('# case: {"dims": {"M": 3}, "stages": ["integers"]}\nimport portakern as pk\n\n\n@pk.operator\n'
+                    'def op(x: pk.Tensor["M"]):\n    return x + 1\n')  # fmt: skip
+    assert main(["fuzz", "--targets", "numba:cpu", "--again", str(file)]) == 0
+    assert "numba:cpu" in capsys.readouterr().out
