@@ -16,7 +16,7 @@ from portakern.fuzz.grammar.text import live, named, named_dims, render
 from portakern.ir.core import Op
 
 MOST_STATEMENTS = 8
-DTYPES = {"f32": 50.0, "bf16": 30.0, "f16": 15.0, "f64": 2.0}
+DTYPES = {"f32": 50.0, "bf16": 30.0, "f16": 10.0, "f64": 2.0}
 ASPECTS = ("open_dim", "zero_dim", "unit_dim", "several_outputs", "large", *DTYPES)
 """What a program is tried with, beside the productions that made it."""
 
@@ -60,7 +60,9 @@ def cases(draw: Draw, weights: Mapping[str, float]) -> Case:
     scale = LARGE if chance(draw, weights.get("large", 1.0)) else 1
     needs = [n for v in kept for n in scope.needs.get(v.number, ())]
     sizes = choose(draw, [*dims], Budget.of(_ops(outputs)), needs, scale, weights)
-    opened = frozenset(n for n in dims.values() if chance(draw, 8 * weights.get("open_dim", 1.0)))
+    # An open dim is read off an array: one that is only a factor of others cannot be.
+    plain = {str(size) for v in kept if v.kind == "input" for size in v.shape}
+    opened = frozenset(n for d, n in dims.items() if d in plain and chance(draw, 10 * weights.get("open_dim", 1.0)))
     params = {names[v.number]: v.value for v in kept if v.kind == "param"}
     case = Case(render(kept, outputs, names, dims), {dims[d]: n for d, n in sizes.items()}, scope.dtype, opened, params)
     return replace(case, features=_features(case, kept, outputs, scale))
@@ -71,6 +73,7 @@ def _outputs(draw: Draw, scope: Scope, weights: Mapping[str, float]) -> list[Var
     values = [v for v in scope.vars if v.kind == "local"]
     if not values:  # every statement was refused, or is an input
         x = scope.input(scope.shape())
+        scope.production = "neg"
         return [scope.write(f"-{x}", -x.range)]
     *others, last = values
     outputs = [last]
@@ -84,6 +87,7 @@ def _handed_on(scope: Scope, outputs: Sequence[Var]) -> list[Var]:
     """Values of the inputs of which only the shape or dtype was used: the language wants more use of them."""
     reached = set(_ops(outputs))
     unused = [v for v in live(scope.vars, outputs) if v.kind == "input" and v.value.op not in reached]
+    scope.production = ""
     return [scope.write(f"-{x}" if x.is_number else f"pk.cast({x}, pk.f32)", x.range) for x in unused]
 
 
@@ -110,4 +114,5 @@ def _features(case: Case, kept: Sequence[Var], outputs: Sequence[Var], scale: in
         "large": scale > 1,
         case.dtype: True,
     }
-    return frozenset((*(v.production for v in kept if v.kind == "local"), *(a for a, held in aspects.items() if held)))
+    made_by = {v.production for v in kept if v.kind == "local"} - {""}
+    return frozenset(made_by | {a for a, held in aspects.items() if held})

@@ -1,0 +1,121 @@
+"""What the grammar makes is an operator that traces, reaches every production, stays small, and shrinks to a few lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, Phase, find, settings
+from hypothesis.internal.conjecture.data import ConjectureData
+
+from portakern.fuzz.case import ENTRY, Case
+from portakern.fuzz.grammar import FEATURES, cases
+from portakern.fuzz.grammar import program as programs
+from portakern.fuzz.grammar.scope import Refused
+from portakern.fuzz.grammar.sizes import LARGE, MOST_ELEMENTS, MOST_PRODUCTS, Budget
+from portakern.ir.size import evaluate
+from portakern.ir.tensor import TensorProgram
+from portakern.spec.load import load_operator
+from portakern.spec.operator import dynamic
+
+SEARCH = settings(max_examples=3000, derandomize=True, database=None, phases=[Phase.generate, Phase.shrink],
+                  suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])  # fmt: skip
+
+
+def drawn(seed: int, weights: dict[str, float] | None = None) -> Case:
+    return ConjectureData(random=Random(seed)).draw(cases(weights))
+
+
+@pytest.fixture(scope="module")
+def many() -> list[Case]:
+    return [drawn(seed) for seed in range(500)]
+
+
+def program_of(case: Case, folder: Path) -> TensorProgram:
+    file = folder / "made.py"
+    file.write_text(case.text)
+    operator = load_operator(f"{file}:{ENTRY}")
+    opened = {d: dynamic if d in case.open_dims else n for d, n in case.dims.items()}
+    return operator.program(opened, case.params, case.dtype)
+
+
+def test_every_program_traces(many: list[Case], tmp_path: Path) -> None:
+    for number, case in enumerate(many[:200]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        assert set(program_of(case, folder).dims) <= case.open_dims
+
+
+def test_the_same_draws_give_the_same_text(many: list[Case]) -> None:
+    for seed in range(20):
+        assert drawn(seed) == many[seed]
+
+
+def test_programs_differ(many: list[Case]) -> None:
+    assert len({c.text for c in many}) > 0.95 * len(many)
+
+
+def test_features_are_named_and_reached(many: list[Case]) -> None:
+    reached = {f for c in many for f in c.features}
+    assert reached <= set(FEATURES)
+    rare = {f for f in FEATURES if "f8" in f} | {"to_f64"}
+    assert len(set(FEATURES) - reached - rare) <= 15
+
+
+def test_programs_are_small(many: list[Case], tmp_path: Path) -> None:
+    for number, case in enumerate(many[:100]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        program = program_of(Case(case.text, case.dims, case.dtype, params=case.params), folder)
+        budget = Budget.of((*program.args, *program.body.ops[:-1]))
+        scale = LARGE if "large" in case.features else 1
+        assert all(evaluate(n, {}) <= MOST_ELEMENTS * scale for n in budget.elements)
+        assert all(evaluate(n, {}) <= MOST_PRODUCTS * scale for n in budget.products)
+
+
+def test_the_language_takes_nearly_all_statements(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused: list[Refused] = []
+    total = 0
+    live = programs.live
+
+    def spying(variables, outputs):  # type: ignore[no-untyped-def]
+        nonlocal total
+        total += sum(v.kind == "local" for v in variables)
+        return live(variables, outputs)
+
+    made = programs.Scope
+
+    def scope(*args, **kwargs):  # type: ignore[no-untyped-def]
+        found = made(*args, **kwargs)
+        found.refused = refused
+        return found
+
+    monkeypatch.setattr(programs, "live", spying)
+    monkeypatch.setattr(programs, "Scope", scope)
+    for seed in range(150):
+        drawn(seed)
+    assert total > 400
+    assert sum(r.language for r in refused) < 0.01 * total, [str(r) for r in refused if r.language]
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_weights_steer(dtype: str) -> None:
+    weights = dict.fromkeys(FEATURES, 0.0) | {dtype: 1.0, "einsum": 1.0}
+    for seed in range(20):
+        assert drawn(seed, weights).features - {"unit_dim"} == {dtype, "einsum"}
+
+
+# ---- shrinking ----------------------------------------------------------------------------------------------------------
+
+
+def body(case: Case) -> list[str]:
+    return [line for line in case.text.splitlines() if line.startswith("    ")]
+
+
+def test_a_finding_ends_as_a_few_lines() -> None:
+    """Also where it was found in the middle of a pattern, such as attention."""
+    case = find(cases({"gram_rows": 10.0}), lambda c: " @ " in c.text and c.dims.get("M", 0) >= 17, settings=SEARCH)
+    assert len(body(case)) == 1, case.text
+    assert max(case.dims.values()) == 17
+    assert not case.open_dims
