@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,10 @@ from portakern.registry import registry
 
 FIRST_BATCH = 12
 LARGEST_BATCH = 60
+
+DRAWN = 3
+"""Programs that hypothesis is asked for, for each that is wanted: it likes to draw one twice."""
+
 BATCH_SHARE = 0.2
 """Of the time that is left, a batch may take; so a run ends not long after its time."""
 
@@ -78,7 +82,7 @@ class Engine:
         self.batches: dict[int, Batch] = {}
         self.programs: dict[str, tuple[int, Program]] = {}
         self.done: set[tuple[str, str]] = set()
-        self._cases: set[tuple[str, str]] = set()
+        self._cases: set[str] = set()
         self._rate = 0.5  # programs a second, until one batch was timed
         for language in {t.language for t in workshop.targets}:
             registry().language(language)  # what hypothesis draws may depend on the modules that are loaded
@@ -92,9 +96,10 @@ class Engine:
         self._finish_restored()
         while not self._over(began):
             number = max(self.batches, default=-1) + 1
-            batch = Batch(self.settings.seed * MIXED + number, self._size(began), self._weights(), self.settings.judge)
+            size = self._size(began)
+            batch = Batch(self.settings.seed * MIXED + number, DRAWN * size, self._weights(), self.settings.judge)
             self._announce(number, batch)
-            self._try(number, self._fresh(number, batch.programs()), began)
+            self._try(number, self._fresh(number, batch.programs(), size), began)
 
     def _over(self, began: float) -> bool:
         s = self.settings
@@ -122,13 +127,14 @@ class Engine:
         languages = [(registry().language(t.language), t) for t in self.workshop.targets]
         return all(runner_for(language, target)[0] == "runtime" for language, target in languages)
 
-    def _fresh(self, number: int, made: Iterable[Program]) -> list[Program]:
-        """Those whose operator and sizes were not tried yet, as many as are wanted."""
+    def _fresh(self, number: int, made: Sequence[Program], most: int) -> list[Program]:
+        """Those whose operator and sizes were not tried yet, ``most`` at most; the last ones, which are more various."""
+        if self.settings.programs is not None:
+            most = min(most, self.settings.programs - self.tally.programs)
         found: list[Program] = []
-        for program in made:
-            case = (program.case.text, repr((sorted(program.case.dims.items()), program.case.dtype)))
-            room = self.settings.programs is None or self.tally.programs + len(found) < self.settings.programs
-            if case not in self._cases and room:
+        for program in reversed(made):
+            case = _case(program)
+            if case not in self._cases and len(found) < most:
                 self._cases.add(case)
                 found.append(program)
                 self._admit(number, program)
@@ -163,7 +169,7 @@ class Engine:
         self.tally.seconds += took
         self._rate = len(programs) / took if programs else self._rate
         for program in programs:
-            if wrong := [o for o in found[program.digest] if o.status == FOUND]:
+            for wrong in _by_kind(found[program.digest]):
                 self._look_at(number, program, wrong)
                 if self._over(began) and self.settings.first:
                     return
@@ -189,22 +195,21 @@ class Engine:
             self._again(name, program)
         if not (wrong := [o for o in wrong if not known[o.target]]):
             return
-        self._write(program, wrong, self._finding(program, wrong), small=False)
+        met = self._finding(program, wrong)
+        self._write(program, wrong, met, small=False)
         small = self._smaller(number, program, wrong[0])
         outcomes = wrong
         if small.digest != program.digest:
             seen = self.workshop.run([small], [o.target for o in wrong])[small.digest]
-            outcomes = [o for o in seen if o.status == FOUND]
+            outcomes = [o for o in seen if o.status == FOUND and o.kind == wrong[0].kind]
         if not outcomes or not outcomes[0].like(wrong[0]):  # it comes and goes: told as it was met
             small, outcomes = program, wrong
         finding = self._finding(small, outcomes)
+        finding = replace(finding, signatures=tuple(dict.fromkeys([*finding.signatures, *met.signatures])))
+        (self.state.found / f"{met.name}.py").unlink(missing_ok=True)
         if name := self.findings.same_cause(wrong[0], finding.cause):
-            self._forget(program, wrong)
             self._again(name, program)
             return
-        self._forget(program, wrong)
-        signatures = tuple(dict.fromkeys([*finding.signatures, *(o.signature for o in wrong)]))
-        finding = Finding(**{**vars(finding), "signatures": signatures})
         self._write(small, outcomes, finding, small=True)
         self.findings.add(finding)
 
@@ -233,10 +238,6 @@ class Engine:
         write(self.state.found, finding, program, outcomes)
         self.state.append("found", {"state": "small" if small else "met", "program": program.digest, **finding.to_dict()})
 
-    def _forget(self, program: Program, wrong: list[Outcome]) -> None:
-        """Removes the file of a finding as it was first met."""
-        (self.state.found / f"{self._finding(program, wrong).name}.py").unlink(missing_ok=True)
-
     def _again(self, name: str, program: Program) -> None:
         self.findings.again(name)
         self.state.append("found", {"state": "again", "name": name, "program": program.digest})
@@ -255,7 +256,7 @@ class Engine:
         for line in self.state.lines("programs"):
             program = read(line["text"], line["header"], line["features"])
             self.programs[line["program"]] = line["batch"], program
-            self._cases.add((program.case.text, repr((sorted(program.case.dims.items()), program.case.dtype))))
+            self._cases.add(_case(program))
             self.steering.saw(line["features"])
             self.coverage.features.update(line["features"])
         for line in self.state.lines("outcomes"):
@@ -285,8 +286,22 @@ class Engine:
             if digest in self.programs:
                 number, program = self.programs[digest]
                 seen = self.workshop.run([program])[digest]
-                if again := [o for o in seen if o.status == FOUND]:
+                for again in _by_kind(seen):
                     self._look_at(number, program, again)
+
+
+def _by_kind(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:
+    """The faults among them, those of one kind together."""
+    found: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        if outcome.status == FOUND:
+            found.setdefault(outcome.kind, []).append(outcome)
+    return list(found.values())
+
+
+def _case(program: Program) -> str:
+    """Equal for programs that differ in their variations alone."""
+    return f"{program.case.text}\n{sorted(program.case.dims.items())} {program.case.dtype}"
 
 
 def _outcome(line: Mapping[str, Any]) -> Outcome:

@@ -111,7 +111,7 @@ def _forms(work: Work, made: Made) -> Made:
 
 
 def emit_digest(work: Work, variation: Variation) -> str:
-    """Hash of the emitted source, for a process whose sets have another order; empty where nothing is emitted."""
+    """Hash of the emitted source; empty where nothing is emitted."""
     work, failed = _scheduled(work, variation)
     made = failed or steps.emit_row(work)
     return made.source.digest if made.source is not None else ""

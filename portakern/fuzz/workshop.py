@@ -14,7 +14,7 @@ from typing import Any
 from portakern.errors import PortakernError
 from portakern.fuzz.holding import Held
 from portakern.fuzz.making import Making
-from portakern.fuzz.outcome import FOUND, MODULE, OK, REFUSED, Outcome, status_of
+from portakern.fuzz.outcome import FOUND, MODULE, OK, REFUSED, UNUSED, Outcome, status_of
 from portakern.fuzz.program import Program
 from portakern.fuzz.reached import LOWERING
 from portakern.registry import registry
@@ -26,6 +26,9 @@ from portakern.tools.workers import Outcome as Done
 
 LIMIT_S = 120.0
 """Wall time of making one program, and of running it."""
+
+PATIENCE_S = 60.0
+"""Wall time of running a program where that is not on silicon: what takes longer there is no hang, but left out."""
 
 CACHE_BYTES = 1 << 30
 """What the binaries of a run may take on disk before they are thrown away."""
@@ -43,6 +46,11 @@ class _Row:
     making: Making | None = None
     seconds: float = 0.0
     again: bool = False
+
+    @property
+    def native(self) -> bool:
+        """Whether it runs on silicon."""
+        return self.making is not None and self.making.made.runner == "runtime"
 
 
 Progress = Callable[[Program, Outcome], None]
@@ -118,24 +126,46 @@ class Workshop:
         return self._task(index, "hold", "portakern.fuzz.holding:hold", env, row.making.work, row.making.made,
                           row.program.variation)  # fmt: skip
 
-    def _task(self, index: int, step: str, function: str, env: dict[str, str], *args: Any) -> Task:
-        language = self._rows[index].work.target.partition(":")[0]
-        return Task(room(language, {**env, **self._env}), Job((index, step), function, args, timeout_s=self.limit_s))
+    def _emit_again(self, index: int) -> Task:
+        """In a process of its own, where sets have another order.  Emission needs no environment of any language."""
+        row = self._rows[index]
+        return self._task(index, "emit", "portakern.fuzz.making:emit_digest", {"PYTHONHASHSEED": "1"}, row.work,
+                          row.program.variation, alone=True)  # fmt: skip
+
+    def _task(self, index: int, step: str, function: str, env: dict[str, str], *args: Any, alone: bool = False) -> Task:
+        language = "emission" if alone else self._rows[index].work.target.partition(":")[0]
+        slow = step == "hold" and not self._rows[index].native
+        limit_s = min(self.limit_s, PATIENCE_S) if slow else self.limit_s
+        return Task(room(language, {**env, **self._env}), Job((index, step), function, args, timeout_s=limit_s))
 
     def _follow(self, task: Task, done: Done) -> list[Task]:
         index, step = done.id  # type: ignore[misc]
         row = self._rows[index]
         row.seconds += done.seconds
         if done.error is not None:
+            if step == "hold" and done.error.kind == "timeout" and not row.native:
+                return self._finish(row, Outcome(row.work.target, UNUSED, "slow", "not done in time where it is interpreted"))
             if _died(done.error) and not row.again:  # tools crash now and then where the same call succeeds a moment later
                 row.again = True
                 return [task]
             return self._finish(row, _crashed(row, step, done.error))
         if step == "make":
             row.making = done.value
-            error = row.making.made.row.error
-            return [self._hold(index)] if error is None and row.making.made.runner else self._finish(row, _made(row))
+            return [self._emit_again(index)] if row.program.variation.forms else self._made(index)
+        if step == "emit":
+            assert row.making is not None
+            made = row.making.made
+            if made.source is not None and made.source.digest != done.value:
+                return self._finish(row, _failed(row, "form", "another process emits another text"))
+            return self._made(index)
         return self._finish(row, _held(row, done.value))
+
+    def _made(self, index: int) -> list[Task]:
+        """What comes after a program is compiled: running it where it can be run."""
+        row = self._rows[index]
+        assert row.making is not None
+        error = row.making.made.row.error
+        return [self._hold(index)] if error is None and row.making.made.runner else self._finish(row, _made(row))
 
     def _finish(self, row: _Row, outcome: Outcome) -> list[Task]:
         making = row.making
@@ -166,7 +196,7 @@ def _died(error: PortakernError) -> bool:
 
 
 def _crashed(row: _Row, step: str, error: PortakernError) -> Outcome:
-    what = "compiling" if step == "make" else "running"
+    what = {"make": "compiling", "emit": "emitting"}.get(step, "running")
     signal = getattr(error, "signal", "")
     message = f"{what} {signal or error.message.partition(' ')[2] or error.message}"
     return Outcome(row.work.target, FOUND, error.kind, message, log=getattr(error, "log", ""))

@@ -33,7 +33,8 @@ def test_a_short_run_finds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_killed_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = tmp_path / "run"
     asked = ["--targets", "numba:cpu", "--programs", "6", "--batch", "10", "--seed", "4", "--shrink", "0"]
-    running = subprocess.Popen([sys.executable, "-m", "portakern", "fuzz", *asked, "-o", str(out)], stdout=subprocess.DEVNULL, start_new_session=True)
+    running = subprocess.Popen([sys.executable, "-m", "portakern", "fuzz", *asked, "-o", str(out)],
+                               stdout=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
     while not lines(out, "outcomes") and running.poll() is None:
         time.sleep(0.05)
     os.killpg(running.pid, signal.SIGKILL)
