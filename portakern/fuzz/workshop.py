@@ -48,6 +48,11 @@ class _Row:
     again: bool = False
 
     @property
+    def strided(self) -> bool:
+        """Whether inputs have gaps, which what executes kernels elsewhere than on silicon has no memory for."""
+        return any(f.strides is not None for f in self.work.facts.values())
+
+    @property
     def native(self) -> bool:
         """Whether it runs on silicon."""
         return self.making is not None and self.making.made.runner == "runtime"
@@ -165,7 +170,8 @@ class Workshop:
         row = self._rows[index]
         assert row.making is not None
         error = row.making.made.row.error
-        return [self._hold(index)] if error is None and row.making.made.runner else self._finish(row, _made(row))
+        runs = bool(row.making.made.runner) and (row.native or not row.strided)
+        return [self._hold(index)] if error is None and runs else self._finish(row, _made(row))
 
     def _finish(self, row: _Row, outcome: Outcome) -> list[Task]:
         making = row.making
