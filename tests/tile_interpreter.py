@@ -162,41 +162,43 @@ class _Run:
         kind = NUMPY[dtype_of(op)]
         return c + np.einsum(f"{spec[0]},{spec[1]}->{spec[2]}", a.astype(kind), b.astype(kind))
 
-    def places(self, op: t.Load | t.Store, dims: t.Dims) -> tuple[list[np.ndarray], np.ndarray]:
+    def places(self, op: t.Load | t.Store, dims: t.Dims) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
+        """The elements of the buffer a tile's elements are at, which of them there are, and which lie inside the extents of
+        the axes they are accessed along."""
         shape = t.buffer_type(op.buffer).shape
         axes = [a for a, _ in dims]
         out, inside = [], np.ones([n for _, n in dims], bool)
+        meant = inside
         for index, size in zip(op.indices, shape, strict=True):
             total = np.asarray(evaluate(index.offset, self.sizes))
             for term in index.terms:
                 c = self.coord(term.axis)
-                # Outside the extent of its axis a coordinate is outside every array.
-                lost = c >= self.extent(term.axis)
-                c = c // term.div % term.mod if term.mod else c // term.div
-                c = np.where(lost, -(10**9), c * evaluate(term.scale, self.sizes))
+                known = c < self.extent(term.axis)
+                c = (c // term.div % term.mod if term.mod else c // term.div) * evaluate(term.scale, self.sizes)
+                where = [1] * len(axes)
                 if term.axis in axes:
-                    where = [1] * len(axes)
                     where[axes.index(term.axis)] = len(c)
-                    c = c.reshape(where)
                 else:
-                    c = c[0]
-                total = total + c
+                    c, known = c[:1], known[:1]
+                total, meant = total + c.reshape(where), meant & known.reshape(where)
             inside = inside & (total >= 0) & (total < evaluate(size, self.sizes))
             out.append(total)
-        return out, inside
+        return out, inside, meant
 
     def load(self, op: t.Load) -> np.ndarray:
-        where, inside = self.places(op, op.dims)
+        where, inside, meant = self.places(op, op.dims)
         data = self.env[op.buffer]
         picked = np.broadcast_arrays(inside, *where)[1:] if where else []
         result = np.full(inside.shape, JUNK if op.pad is None else op.pad).astype(data.dtype)
         if not np.all(inside):
             assert self.kernel.may_overrun(op), f"{op.buffer} is read outside, and may_overrun says it cannot be"
         result[inside] = data[tuple(p[inside] for p in picked)] if where else data
+        result[inside & ~meant] = np.asarray(JUNK).astype(data.dtype)  # an element of the array, and not one that was asked for
         return result
 
     def store(self, op: t.Store) -> None:
-        where, inside = self.places(op, t.tile_type(op.value).dims)
+        where, inside, meant = self.places(op, t.tile_type(op.value).dims)
+        inside = inside & meant
         data = self.env[op.buffer]
         picked = np.broadcast_arrays(inside, *where)[1:] if where else []
         value = np.broadcast_to(self.env[op.value], inside.shape)

@@ -31,11 +31,8 @@ LIBRARY_SHARED = 6 << 10
 
 
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
-    """The schedules for ``nest``, default first, without repeats; empty for a family that has no rule here."""
-    family = _FAMILIES.get(nest.family)
-    if family is None:
-        return ()
-    found = (s for s in family(nest, device) if s.warps <= MAX_WARPS)
+    """The schedules for ``nest``, default first, without repeats."""
+    found = (s for s in _FAMILIES[nest.family](nest, device) if s.warps <= MAX_WARPS)
     if nest.family in STREAMS and device.has("wgmma"):
         found = (replace(s, options=tuple(sorted({"keep": "stores", **dict(s.options)}.items()))) for s in found)
     return list(dict.fromkeys(found))

@@ -8,7 +8,6 @@ is left out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from portakern.device import Device
 from portakern.dtypes import dtype
@@ -55,9 +54,6 @@ def _elementwise(nest: Nest, device: Device) -> Iterator[Schedule]:
     wave = subgroup(device)
     per_thread = 8 if dtype(nest.io_dtype).bytes <= 2 else 4
     axes = list(nest.role("parallel"))
-    if not axes:  # a single element
-        yield Schedule(_tiles(nest), warps=1)
-        return
     inner, outer = axes[-1], axes[-2:-1]
     for warps, factor in ((256 // wave, 1), (256 // wave, 2), (512 // wave, 1), (128 // wave, 1), (64 // wave, 1)):
         count = warps * wave * per_thread * factor
@@ -68,10 +64,7 @@ def _elementwise(nest: Nest, device: Device) -> Iterator[Schedule]:
 
 def _transpose(nest: Nest, device: Device) -> Iterator[Schedule]:
     wave = subgroup(device)
-    source, target = (next(iter(nest.role(r)), None) for r in ("source", "target"))
-    if source is None or target is None:  # nothing is contiguous on one side
-        yield from _elementwise(replace(nest, axes=tuple(replace(a, role="parallel") for a in nest.axes)), device)
-        return
+    (source,), (target,) = nest.role("source"), nest.role("target")
     for side, threads in ((64, 256), (32, 256), (64, 512), (32, 128)):
         chosen = {source.name: _fit(source, side, 8), target.name: _fit(target, side, 8)}
         yield Schedule(_tiles(nest, **chosen), warps=threads // wave)

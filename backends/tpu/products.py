@@ -86,4 +86,4 @@ def cycles(lengths: tuple[int, int, int], block: tuple[int, int, int], speed: Ra
 
 
 def _length(axis: NestAxis) -> int:
-    return axis.extent if isinstance(axis.extent, int) else _OPEN
+    return max(axis.extent, 1) if isinstance(axis.extent, int) else _OPEN

@@ -51,12 +51,10 @@ _USABLE = 0.7  # of VMEM: the rest is the compiler's own
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     """Every schedule allowed for ``nest`` on ``device``, the default first.
 
-    Raises :class:`ScheduleError` for a family that is not known here, or when nothing fits.
+    Raises :class:`ScheduleError` when nothing fits.
     """
     families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "contraction": _contraction,
                 "attention": _attention}
-    if nest.family not in families:
-        raise ScheduleError(f"no schedules for {nest.family} kernels on a TPU", hint=f"known: {', '.join(families)}")
     found = []
     for tiles in families[nest.family](nest, device):
         options = _pieces(nest, device) if nest.family == "attention" else ()
@@ -85,10 +83,7 @@ def _elementwise(nest: Nest, device: Device) -> Iterable[Tiles]:
 
 
 def _transpose(nest: Nest, device: Device) -> Iterable[Tiles]:
-    pair = [a for a in nest.axes if a.role in ("source", "target")] or list(nest.axes[-2:])
-    if len(pair) < 2:
-        yield from _elementwise(nest, device)
-        return
+    pair = [a for a in nest.axes if a.role in ("source", "target")]
     for rows, columns in ((512, 1024), (1024, 512), (512, 512), (1024, 1024), (256, 512), (256, 256), (128, 128)):
         yield {a.name: _fit(a, size, LANES) for a, size in zip(pair, (rows, columns), strict=True)}
 

@@ -313,7 +313,7 @@ def contract(op: t.Contract, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         left.astype(wide).reshape(*batch, math.prod(free_a), k),
         right.astype(wide).reshape(*batch, k, math.prod(free_b)),
     )
-    return product.reshape(*batch, *free_a, *free_b)
+    return product.reshape((*batch, *free_a, *free_b))
 
 
 @rule(t.Convolve)

@@ -11,10 +11,13 @@ transpose      ``parallel``; exactly two of them, ``source`` and ``target``, are
 rows           ``parallel`` and ``reduced``; the last reduced axis is tiled (it is contiguous where any is), further
                reduced axes are walked one coordinate at a time
 scan           ``parallel`` and one ``scanned``, which is tiled where it is contiguous, else mostly walked one by one
-contraction    ``batch`` (tile 1), ``m``, ``n``, ``k``
+contraction    ``batch`` (tile 1), ``m``, ``n``, ``k``; further contracted axes, ``reduced``, are walked one by one
 attention      ``batch`` (tile 1), ``m`` (query rows), ``n`` (walked: keys), ``k`` (contracted by the scores; whole),
                ``d`` (features of the result; whole)
 =============  ==================================================================================================
+
+:data:`ROLES` says how many axes have each role; a nest that breaks it is not made.  So a backend may take the ``source`` of
+every transpose, and need not ask whether there is one.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from portakern.errors import ScheduleError
+from portakern.errors import IRError, ScheduleError
 from portakern.ir.core import codec
 from portakern.ir.size import Size
 
@@ -33,6 +36,18 @@ LOWERED_OPTIONS = {
     "split_k": "products, rows: parts of the contracted (reduced) axis for blocks of their own, which a second kernel joins",
 }
 """Options that lowering itself understands, so that every language has them."""
+
+
+ONE, SOME, ANY = (1, 1), (1, None), (0, None)
+ROLES: Mapping[str, Mapping[str, tuple[int, int | None]]] = {
+    "elementwise": {"parallel": SOME},
+    "transpose": {"parallel": ANY, "source": ONE, "target": ONE},
+    "rows": {"parallel": ANY, "reduced": SOME},
+    "scan": {"parallel": ANY, "scanned": ONE},
+    "contraction": {"batch": ANY, "m": ONE, "n": ONE, "k": ONE, "reduced": ANY},
+    "attention": {"batch": ANY, "m": ONE, "n": ONE, "k": ONE, "d": ONE},
+}
+"""The fewest and the most axes (``None``: any number) of each role in a nest of each family."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +75,21 @@ class Nest:
     live: int = 2
     dots: str = ""
     passes: int = 1
+
+    def __post_init__(self) -> None:
+        """Raises :class:`IRError` where the axes do not have the roles of the family."""
+        roles = ROLES.get(self.family)
+        if roles is None:
+            raise IRError(f"no family {self.family!r}", hint=f"families are {', '.join(ROLES)}")
+        for role in dict.fromkeys(a.role for a in self.axes):
+            if role not in roles:
+                raise IRError(f"a nest of {self.family} has no axis with the role {role!r}", f"roles are {', '.join(roles)}")
+        for role, (least, most) in roles.items():
+            if not least <= len(self.role(role)) <= (len(self.axes) if most is None else most):
+                raise IRError(f"a nest of {self.family} has {'one axis' if most == 1 else 'axes'} with the role {role!r}, "
+                              f"this one has {len(self.role(role))}")
+        if len({a.name for a in self.axes}) != len(self.axes):
+            raise IRError(f"two axes of a nest of {self.family} have one name: {', '.join(a.name for a in self.axes)}")
 
     def role(self, role: str) -> tuple[NestAxis, ...]:
         return tuple(a for a in self.axes if a.role == role)

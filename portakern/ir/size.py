@@ -74,11 +74,9 @@ class Sym:
     def __floordiv__(self, divisor: int) -> Size:
         if not isinstance(divisor, int) or divisor <= 0:
             raise IRError(f"a size can be divided by a positive integer only, not by {divisor!r}")
-        if divisor == 1:
-            return self
-        if self.divisibility % divisor == 0:
-            return _build({m: c // divisor for m, c in self.terms})
-        return Sym((((Quotient(self, divisor),), 1),))
+        whole = _build({m: c // divisor for m, c in self.terms})
+        rest = {m: c % divisor for m, c in self.terms}
+        return whole + _quotient(rest, divisor)
 
     @property
     def divisibility(self) -> int:
@@ -120,6 +118,27 @@ def _build(total: Mapping[Monomial, int]) -> Size:
     return Sym(terms)
 
 
+def _quotient(terms: Mapping[Monomial, int], divisor: int) -> Size:
+    """The sum of ``terms``, whose coefficients are from 0 to ``divisor - 1``, divided by ``divisor`` and rounded down.
+
+    What is written as a division then has a numerator that is not negative, in lowest terms: equal sizes become equal objects.
+    """
+    terms = {m: c for m, c in terms.items() if c}
+    open_terms = {m: c for m, c in terms.items() if m}
+    if not open_terms:
+        return 0
+    common = gcd(divisor, *open_terms.values())
+    if common > 1:  # (4 N + 3) // 6 is (2 N + 1) // 3
+        return _build({m: c // common for m, c in terms.items()}) // (divisor // common)
+    (monomial, coefficient), *others = open_terms.items()
+    inner = monomial[0]
+    if not others and coefficient == 1 and len(monomial) == 1 and isinstance(inner, Quotient):  # (N // 2 + 1) // 3
+        return (inner.numerator + terms.get((), 0) * inner.divisor) // (inner.divisor * divisor)
+    numerator = _build(terms)
+    assert isinstance(numerator, Sym)
+    return Sym((((Quotient(numerator, divisor),), 1),))
+
+
 def ceildiv(size: Size, divisor: int) -> Size:
     """``size / divisor`` rounded up."""
     return -(-size // divisor) if isinstance(size, int) else (size + (divisor - 1)) // divisor
@@ -159,7 +178,13 @@ def names_of(size: Size) -> frozenset[str]:
 
 def has_quotient(size: Size) -> bool:
     """Whether ``size`` holds a division whose exactness depends on open dims."""
-    return isinstance(size, Sym) and any(isinstance(atom, Quotient) for monomial, _ in size.terms for atom in monomial)
+    return bool(quotients(size))
+
+
+def quotients(size: Size) -> tuple[Quotient, ...]:
+    """The divisions in ``size``."""
+    atoms = (atom for monomial, _ in size.terms for atom in monomial) if isinstance(size, Sym) else ()
+    return tuple(atom for atom in atoms if isinstance(atom, Quotient))
 
 
 def divides(divisor: int, size: Size) -> bool:

@@ -215,7 +215,8 @@ class Slice(Op):
         shape: list[Size] = []
         for size, lo, hi, step in zip(have.shape, self.starts, self.stops, self.steps, strict=True):
             if isinstance(size, int) and isinstance(lo, int) and isinstance(hi, int):
-                self.check(0 <= lo <= hi <= size, f"{lo}:{hi} is outside a dim of {size}")
+                # No element at all may begin outside, as every second one from 1 of none does.
+                self.check(0 <= lo < hi + step and hi <= size, f"{lo}:{hi} is outside a dim of {size}")
             shape.append((hi - lo + (step - 1)) // step)
         return TensorType(tuple(shape), have.dtype)
 

@@ -15,7 +15,7 @@ from portakern.lower.bounds import Bound, find_bounds
 from portakern.lower.classes import AxisClass
 from portakern.lower.contraction import dot, operand
 from portakern.lower.domain import Domain, Run
-from portakern.lower.kernel import Frame, Request, covered, grid
+from portakern.lower.kernel import Frame, NoSchedule, Request, covered, grid
 from portakern.lower.online import Attention, through_casts
 from portakern.lower.rows import guarded
 from portakern.lower.split import Stage
@@ -25,12 +25,15 @@ from portakern.lower.tiles import wide
 def lower_attention(request: Request, stage: Stage) -> t.Kernel:
     found = stage.attention
     assert found is not None
-    scores = next((op for op in request.program.body.ops if isinstance(op, tt.Contract) and op is not found.out), None)
+    scores = next(op for op in request.program.body.ops if isinstance(op, tt.Contract) and op is not found.out)
     domain = _domain(request, found, scores)
+    whole = [*domain.role("k"), *domain.role("d")]
+    for run in whole:
+        if not isinstance(run.extent, int):
+            raise NoSchedule(f"attention needs tiles that cover {run.name}, whose size is open: {run.extent}")
     dots = tt.tensor_type(found.out.lhs).dtype
     schedule = request.choose(request.nest("attention", domain, live=4, dots=dots))
     walked = domain.role("n")[0]
-    whole = [*domain.role("k"), *domain.role("d")]
     for run in whole:
         if not covered(run, schedule):
             raise LoweringError(f"attention with {run.extent} features along {run.name} needs a tile that covers them, "
@@ -45,7 +48,7 @@ def lower_attention(request: Request, stage: Stage) -> t.Kernel:
     return frame.finish()
 
 
-def _domain(request: Request, found: Attention, scores: tt.Contract | None) -> Domain:
+def _domain(request: Request, found: Attention, scores: tt.Contract) -> Domain:
     """Roles: m and n are the rows and columns of the scores, d the features of the result, k those of the scores."""
     classes = request.classes
     out = found.out
@@ -59,11 +62,9 @@ def _domain(request: Request, found: Attention, scores: tt.Contract | None) -> D
     main_row = _innermost(rows)
     main_feature = _innermost(features)
     lead = [c for c in (*batch, *rows, *features) if c not in (main_row, main_feature) and c.extent != 1]
-    runs = [*(Run((c,), "batch") for c in lead), Run((main_row,), "m"), Run((walked,), "n")]
-    if scores is not None:
-        inner = classes.of_operand(scores, 0)[scores.lhs_axes[0]]
-        runs.append(Run((inner,), "k"))
-    return Domain([*runs, Run((main_feature,), "d")])
+    inner = classes.of_operand(scores, 0)[scores.lhs_axes[0]]
+    return Domain([*(Run((c,), "batch") for c in lead), Run((main_row,), "m"), Run((walked,), "n"), Run((inner,), "k"),
+                   Run((main_feature,), "d")])
 
 
 def _innermost(classes: list[AxisClass]) -> AxisClass:
@@ -71,7 +72,7 @@ def _innermost(classes: list[AxisClass]) -> AxisClass:
     return long[-1] if long else classes[-1]
 
 
-def _walk(frame: Frame, found: Attention, scores: tt.Contract | None) -> None:
+def _walk(frame: Frame, found: Attention, scores: tt.Contract) -> None:
     b, w, classes = frame.b, frame.w, frame.request.classes
     soft, out = found.weights.softmax, found.out
     m, n, d = (frame.domain.role(r)[0].name for r in "mnd")
@@ -83,12 +84,10 @@ def _walk(frame: Frame, found: Attention, scores: tt.Contract | None) -> None:
     value_at = frame.domain.coords(classes.of_operand(out, 1 - side))
     dtype = out.dtype if DTYPES[out.dtype].bits >= 32 else "f32"
 
-    if scores is not None:  # the operand that does not change along the walk is loaded once, before it
-        _hoist(frame, scores, n)
+    _hoist(frame, scores, n)  # the operand that does not change along the walk is loaded once, before it
 
     def scores_tile() -> Op:
-        if scores is not None:
-            frame.w.known[scores] = _scores(frame, scores, (m, n))
+        frame.w.known[scores] = _scores(frame, scores, (m, n))
         s = w.value(through_casts(soft.s), score_at)
         s = b.fit(s, cells)
         if b.axis[n].ragged:
@@ -110,8 +109,7 @@ def _walk(frame: Frame, found: Attention, scores: tt.Contract | None) -> None:
         scaled = b.binary("mul", acc, b.fit(scale, result))
         acc = b.add(t.Dot(*pair, scaled, n, out.precision, loc=out.loc))
         w.pop()
-        if scores is not None:
-            del frame.w.known[scores]
+        del frame.w.known[scores]
         return (new, *totals, acc)
 
     init = [("top", b.full(float("-inf"), kind, rows)),

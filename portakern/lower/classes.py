@@ -9,7 +9,7 @@ axes can share tiles.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from portakern.ir.core import Arg, Block, Op
@@ -49,7 +49,7 @@ class AxisClass:
 class Classes:
     """Axis classes by (operation, dim).  ``names`` gives names to the axes of arguments' dims.
 
-    Arguments in ``apart`` tie nothing; :func:`axis_classes` finds which must.
+    Values in ``apart`` tie nothing: each use of one is a load of its own.  :func:`axis_classes` finds which arguments must be.
     """
 
     def __init__(self, program: TensorProgram, names: Mapping[str, tuple[str, ...]], apart: frozenset[Op]) -> None:
@@ -75,7 +75,7 @@ class Classes:
 
     def _tie(self, op: Op, names: Mapping[str, tuple[str, ...]]) -> None:
         for number, operand in enumerate(op.operands):
-            is_leaf = isinstance(operand, Arg) and (operand in self.apart or isinstance(op, Contract | Give))
+            is_leaf = operand in self.apart or (isinstance(operand, Arg) and isinstance(op, Contract | Give))
             rank = tensor_type(operand).rank
             # A leaf's dims are nodes of this use alone: (op, -1 - 16 * operand - dim) names them without a class.
             nodes = tuple((op, -1 - 16 * number - d) if is_leaf else (operand, d) for d in range(rank))
@@ -176,9 +176,16 @@ def matched_dims(inner: tuple[Size, ...], outer: tuple[Size, ...]) -> dict[int, 
     return dict(zip(a, b, strict=True)) if same else {}
 
 
-def axis_classes(program: TensorProgram, names: Mapping[str, tuple[str, ...]]) -> Classes:
-    """The axis classes of ``program``, with every argument apart that would otherwise meet itself along two axes."""
-    apart: frozenset[Op] = frozenset()
+def is_thin(op: Reshape) -> bool:
+    """Whether a reshape only puts in dims of 1 or takes them out."""
+    shape = tensor_type(op.x).shape
+    return len(matched_dims(shape, op.shape)) == sum(s != 1 for s in shape)
+
+
+def axis_classes(program: TensorProgram, names: Mapping[str, tuple[str, ...]], stored: Iterable[Op] = ()) -> Classes:
+    """The axis classes of ``program``, with every argument apart that would otherwise meet itself along two axes, and the
+    values in ``stored``, as if they were arrays that are loaded."""
+    apart: frozenset[Op] = frozenset(stored)
     while True:
         classes = Classes(program, names, apart)
         doubled = {c for op in program.body.ops for c in repeats(classes, op)}

@@ -31,7 +31,7 @@ def elementwise_domain(request: Request) -> tuple[Domain, str]:
     target = order[-1] if order else None
     sources = [c for c in inner if c is not target]
     # Arrays contiguous along another axis than the output, and none that agrees with it: a transpose in the tile.
-    big = [dims for dims in seen if len(real(dims)) == len(order)]
+    big = [dims for dims in seen if set(real(dims)) == set(order)]
     source = next((real(d)[-1] for d in big if real(d) and real(d)[-1] is not target), None)
     apart = unmergeable(program, classes, request.facts)
     if source is not None and sources:

@@ -17,6 +17,11 @@ from portakern.lower.cleanup import clean
 from portakern.lower.domain import ArrayType, Domain, Run, array_types
 from portakern.lower.tiles import Arrays, TileWriter, wide
 
+
+class NoSchedule(ScheduleError):
+    """A language has no schedule for a nest, whatever is asked for."""
+
+
 Choose = Callable[[Nest], Schedule]
 
 

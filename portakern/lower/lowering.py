@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from portakern.backend import Missing, Target
+from portakern.backend import Language, Missing, Target
 from portakern.errors import LoweringError, MissingRuleError, ScheduleError
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Arg, Op
 from portakern.ir.program import Array, ArrayFacts, Program, verify_program
 from portakern.ir.schedule import LOWERED_OPTIONS, Nest, Schedule, Value, override
+from portakern.ir.size import product, quotients
 from portakern.lower.attention import lower_attention
 from portakern.lower.classes import axis_classes
 from portakern.lower.contraction import lower_contraction
+from portakern.lower.cuts import program_of
 from portakern.lower.domain import array_types
 from portakern.lower.elementwise import lower_elementwise
-from portakern.lower.kernel import Choose, Lowered, Request
+from portakern.lower.kernel import Choose, Lowered, NoSchedule, Request
 from portakern.lower.row_parts import lower_rows_or_parts
 from portakern.lower.scan import lower_scan
 from portakern.lower.simplify import simplify
-from portakern.lower.split import Stage, program_of, stages
+from portakern.lower.split import Stage, stages
 
 LOWERED = (tt.Literal, tt.DimSize, tt.Iota, tt.Map, tt.Convert, tt.BitConvert, tt.Expand, tt.Reshape, tt.Transpose,
            tt.Slice, tt.Flip, tt.Fold, tt.Cumulate, tt.Contract)
@@ -49,6 +51,19 @@ def unsupported(program: tt.TensorProgram) -> list[Missing]:
             if not isinstance(op, LOWERED) and op.mnemonic() not in ("give", "result")]
 
 
+def _check_reshapes(program: tt.TensorProgram) -> None:
+    """Raises :class:`LoweringError` for a reshape that keeps the elements of some sizes of open dims only."""
+    for op in program.body.ops:
+        if isinstance(op, tt.Reshape) and product(tt.tensor_type(op.x).shape) != product(op.shape):
+            shapes = [f"[{', '.join(map(str, s))}]" for s in (tt.tensor_type(op.x).shape, op.shape)]
+            asked = {f"{q.numerator} is a multiple of {q.divisor}": f'"{q.divisor}*H" for {q.numerator}'
+                     for s in (*tt.tensor_type(op.x).shape, *op.shape) for q in quotients(s)}  # fmt: skip
+            raise LoweringError(f"a reshape from {shapes[0]} to {shapes[1]} is right only where {' and '.join(asked)}, and an "
+                                f"open dim need not be",
+                                hint=f"declare it so ({', '.join(asked.values())} in the annotation), or build for given sizes",
+                                where=str(op.loc or ""))
+
+
 def _said(missing: Missing) -> str:
     where, instead = missing.where and f" ({missing.where})", missing.alternative and f"; instead: {missing.alternative}"
     return f"{missing.what}{where}{instead}"
@@ -71,10 +86,7 @@ def lower(program: tt.TensorProgram, target: Target, overrides: Mapping[str, Val
     used: set[str] = set()
 
     def choose(nest: Nest) -> Schedule:
-        space = language.schedules(nest, target.device)
-        if not space:
-            raise ScheduleError(f"{target} has no schedule for a {nest.family} kernel over "
-                                f"{', '.join(f'{a.name}={a.extent}' for a in nest.axes)}")
+        space = _space(language, nest, target)
         mine = {k: v for k, v in asked.items() if _applies(k, nest, language.options)}
         used.update(mine)
         return override(pick(nest, space) if pick else space[0], nest, mine, {**LOWERED_OPTIONS, **language.options})
@@ -87,6 +99,17 @@ def lower(program: tt.TensorProgram, target: Target, overrides: Mapping[str, Val
     return lowered
 
 
+def _space(language: Language, nest: Nest, target: Target) -> Sequence[Schedule]:
+    """The schedules of ``nest``; raises :class:`NoSchedule` where there are none."""
+    try:
+        if space := language.schedules(nest, target.device):
+            return space
+    except ScheduleError as error:
+        raise NoSchedule(error.message, error.hint) from error
+    raise NoSchedule(f"{target} has no schedule for a {nest.family} kernel over "
+                     f"{', '.join(f'{a.name}={a.extent}' for a in nest.axes)}")
+
+
 def _applies(name: str, nest: Nest, options: Mapping[str, str]) -> bool:
     if name in LOWERED_OPTIONS:
         return nest.family in ("contraction", "rows")
@@ -96,6 +119,7 @@ def _applies(name: str, nest: Nest, options: Mapping[str, str]) -> bool:
 def lower_with(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[str, ...]] | None = None,
                facts: Facts | None = None) -> Program:
     """:func:`lower` with any chooser of schedules."""
+    _check_reshapes(program)
     simplified = simplify(program)
     missing = unsupported(simplified)
     if missing:
@@ -109,10 +133,19 @@ def lower_with(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tu
     extra: list[Array] = []
     kernels: list[t.Kernel] = []
     full_names = dict(hints)
-    found = [s for s in stages(simple, full_names, _fresh({a.name for a in arrays})) if _work(s)]
-    for number, stage in enumerate(found):
-        name = program.name if len(found) == 1 else f"{program.name}_{number + 1}"
-        made = _lowered(name, stage, choose, full_names, scalars, facts)
+    fresh = _fresh({a.name for a in arrays})
+    left = [(f"_{n}", s) for n, s in enumerate((s for s in stages(simple, full_names, fresh) if _work(s)), 1)]
+    left = [("", s) for _, s in left] if len(left) == 1 else left
+    while left:
+        (suffix, stage), *left = left
+        try:
+            made = _lowered(program.name + suffix, stage, choose, full_names, scalars, facts)
+        except NoSchedule:
+            if stage.attention is None:
+                raise
+            apart = stages(stage.program, full_names, fresh, attention=False)  # what cannot go together goes by itself
+            left = [*((f"{suffix}_{n}", s) for n, s in enumerate(apart, 1)), *left]
+            continue
         kernels += made.kernels
         extra += made.temporaries
         for out, op in zip(stage.program.outputs, stage.program.results, strict=True):

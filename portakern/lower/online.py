@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from portakern.ir.core import Op
 from portakern.ir.tensor import Contract, Convert, Expand, Fold, Map, Reshape, tensor_type
-from portakern.lower.classes import matched_dims
+from portakern.lower.classes import is_thin
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,14 +26,9 @@ class Softmax:
 
 def through_moves(op: Op) -> Op:
     """``op`` without broadcasts and dtype changes around it."""
-    while isinstance(op, Expand | Convert) or (isinstance(op, Reshape) and _thin(op)):
+    while isinstance(op, Expand | Convert) or (isinstance(op, Reshape) and is_thin(op)):
         op = op.x  # type: ignore[attr-defined]
     return op
-
-
-def _thin(op: Reshape) -> bool:
-    inner = tensor_type(op.x).shape
-    return len(matched_dims(inner, op.shape)) == sum(s != 1 for s in inner)
 
 
 def through_casts(op: Op) -> Op:

@@ -18,11 +18,11 @@ from portakern.ir.program import Array
 from portakern.ir.schedule import Schedule
 from portakern.ir.size import Size, ceildiv
 from portakern.lower.classes import axis_classes
+from portakern.lower.cuts import program_of
 from portakern.lower.domain import Domain
 from portakern.lower.elementwise import elementwise_domain
 from portakern.lower.kernel import Frame, Request, at_most, grid
 from portakern.lower.rows import Range
-from portakern.lower.split import program_of
 from portakern.lower.tiles import Coordinates, collapse, wide
 
 OPTION = "split_k"

@@ -15,12 +15,12 @@ from portakern.ir import tile as t
 from portakern.ir.core import Arg, Block, Op
 from portakern.ir.program import Array
 from portakern.lower.classes import axis_classes
+from portakern.lower.cuts import program_of
 from portakern.lower.domain import Domain
 from portakern.lower.elementwise import ONE, lower_elementwise
 from portakern.lower.kernel import Frame, Lowered, Request, along, at_most, grid
 from portakern.lower.parts import inlined, parts_axis, parts_of, range_of_part, store_part, whole_loop
 from portakern.lower.rows import identity, levels_of, lower_rows, rows_nest, walk
-from portakern.lower.split import program_of
 from portakern.lower.tiles import collapse, wide
 
 

@@ -9,26 +9,22 @@ reduction or contraction feeds, so that it is as small and as finished as can be
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from portakern.ir.core import Arg, Block, Op, Yield
-from portakern.ir.rewrite import live
-from portakern.ir.size import Size
+from portakern.ir.core import Arg, Op
 from portakern.ir.tensor import (
-    ArgFold,
     Contract,
     Convert,
     Cumulate,
     Expand,
-    Flip,
     Fold,
     Map,
     Reshape,
-    Slice,
     TensorProgram,
     tensor_type,
 )  # fmt: skip
-from portakern.lower.classes import AxisClass, axis_classes, matched_dims, repeats, unshare_coordinates
+from portakern.lower.classes import AxisClass, axis_classes, is_thin, unshare_coordinates
+from portakern.lower.cuts import ANCHORS, Flow, levels, program_of
 from portakern.lower.online import Attention, match_attention, through_casts
 
 Names = Mapping[str, tuple[str, ...]]
@@ -58,81 +54,15 @@ class Group:
     stores: dict[Op, None] = field(default_factory=dict)
 
 
-def stages(program: TensorProgram, names: Names, fresh: Iterable[str]) -> list[Stage]:
+def stages(program: TensorProgram, names: Names, fresh: Iterable[str], attention: bool = True) -> list[Stage]:
     """The stages of ``program`` in order.  Arrays between them are named by ``fresh`` and appear as outputs of one and
-    arguments of the next."""
+    arguments of the next.  Without ``attention`` its products and the softmax between them are stages of their own."""
     names_of_temporaries = iter(fresh)
     program = unshare_coordinates(program)
     out: list[Stage] = []
-    for part in _cut(program, names, names_of_temporaries):
-        out += _Splitter(part, names, names_of_temporaries).run()
+    for part in levels(program, names, names_of_temporaries):
+        out += _Splitter(part, names, names_of_temporaries).run(attention)
     return out
-
-
-# ---- cuts that no fusion crosses -------------------------------------------------------------------------------------
-
-
-def _cut(program: TensorProgram, names: Names, fresh: Iterable[str]) -> list[TensorProgram]:
-    """Parts of ``program`` between which whole arrays must exist: under views that are no index map of a computed value,
-    and where a value meets itself along two axes (``y @ y.T``)."""
-    anchored = _anchored(program)
-    classes = axis_classes(program, names)
-    for op in program.body.ops:
-        if isinstance(op, Yield):
-            continue
-        operands = [o for o in op.operands if not isinstance(o, Arg) and tensor_type(o).shape]
-        must = False
-        if isinstance(op, Slice | Flip):
-            must = any(o in anchored for o in operands)
-        elif isinstance(op, Reshape):
-            shape = tensor_type(op.x).shape
-            must = len(matched_dims(shape, op.shape)) != sum(s != 1 for s in shape)
-        elif isinstance(op, Contract | Map):
-            must = bool(repeats(classes, op))
-        if must and operands:
-            first = program_of(program, operands, [next(iter(fresh)) for _ in operands])
-            replaced = dict(zip(operands, first.outputs, strict=True))
-            rest = program_of(program, program.results, program.outputs, replaced)
-            return [*_cut(first, names, fresh), *_cut(rest, names, fresh)]
-    return [program]
-
-
-def _anchored(program: TensorProgram) -> set[Op]:
-    """Values that depend on a reduction or contraction."""
-    found: set[Op] = set()
-    for op in program.body.ops:
-        if isinstance(op, Fold | Contract | ArgFold | Cumulate) or any(o in found for o in op.operands):
-            found.add(op)
-    return found
-
-
-def program_of(program: TensorProgram, results: Iterable[Op], outputs: Iterable[str],
-               arrays: Mapping[Op, str] | None = None) -> TensorProgram:
-    """The part of ``program`` that computes ``results``, in which the values in ``arrays`` are arguments by that name."""
-    arrays = arrays or {}
-    args: dict[str, Arg] = {}
-    done: dict[Op, Op] = {}
-    ops: list[Op] = []
-
-    def visit(op: Op) -> Op:
-        if op in done:
-            return done[op]
-        if isinstance(op, Arg) or op in arrays:
-            name = op.name if isinstance(op, Arg) else arrays[op]
-            new: Op = args.setdefault(name, op if isinstance(op, Arg) else Arg(name, op.type))
-        else:
-            new = op.remap(visit)
-            if new is op:
-                new = replace(op)  # a value of its own: programs share no operations
-            ops.append(new)
-        done[op] = new
-        return new
-
-    values = tuple(visit(r) for r in results)
-    order = [a for a in program.args if a.name in args]
-    rest = [a for a in args.values() if a not in order]
-    body = Block((*order, *rest), (*live([*ops, Yield(values)]),))
-    return TensorProgram(program.name, body, tuple(outputs))
 
 
 # ---- grouping ------------------------------------------------------------------------------------------------------------
@@ -143,19 +73,18 @@ class _Splitter:
         self.program = program
         self.fresh = iter(fresh)
         self.classes = axis_classes(program, names)
-        self.users: dict[Op, list[Op]] = {}
-        for op in program.body.ops:
-            for o in dict.fromkeys(op.operands):
-                self.users.setdefault(o, []).append(op)
+        self.flow = Flow(program)
+        self.users = self.flow.users
         self.group_of: dict[Op, Group] = {}
         self.groups: list[Group] = []
         self.below: dict[Op, set[Group]] = {}  # groups a value is computed from
         self.patterns: dict[Op, Attention] = {}
 
-    def run(self) -> list[Stage]:
-        self._find_attention()
+    def run(self, attention: bool) -> list[Stage]:
+        if attention:
+            self._find_attention()
         for op in self.program.body.ops:
-            if isinstance(op, Fold | Contract | ArgFold | Cumulate) and op not in self.group_of:
+            if isinstance(op, ANCHORS) and op not in self.group_of:
                 self._place(op)
             self.below[op] = self._below(op)
         for group in self.groups:  # an attention group is placed before all of its anchors were seen
@@ -180,8 +109,10 @@ class _Splitter:
             soft = found.weights.softmax
             row = soft.axis
             scores = self._scores(soft.s, soft.m)
+            if scores is None:
+                continue
             reduced = frozenset({self.classes.of_operand(soft.m, 0)[row]})
-            anchors = [*([scores] if scores else []), soft.m, *found.sums, op]
+            anchors = [scores, soft.m, *found.sums, op]
             group = Group("attention", anchors, frozenset(self.classes.of(op)), reduced)
             self.groups.append(group)
             for a in anchors:
@@ -260,19 +191,32 @@ class _Splitter:
     # ---- what crosses, and where outputs are stored
 
     def _finished(self, anchor: Op) -> Op:
-        """The last value of the elementwise chain that only ``anchor`` and its own group feed."""
-        op, group = anchor, self.group_of[anchor]
-        inside = {group, *group.needs} if group.kind == "rows" else set()
-        outputs = set(self.program.results)
-        while op not in outputs:
-            users = self.users.get(op, [])
-            if len(users) != 1 or not isinstance(users[0], Map | Convert):
-                break
-            others = [o for o in users[0].operands if o is not op]
-            if any(not self.below[o] <= inside if self.below.get(o) else tensor_type(o).shape for o in others):
-                break
-            op = users[0]
-        return op
+        """The last value of the elementwise chain that only ``anchor``, its own group and those before it feed.  A product's
+        takes in what it meets (a bias, a residual, a gate): cheaper than to compute it in every block that loads the result."""
+        group = self.group_of[anchor]
+
+        def joins(_: Op, other: Op) -> bool:
+            below = self.below.get(other, set())
+            if below <= {group, *group.needs}:
+                return bool(below) or group.kind == "contraction" or not tensor_type(other).shape
+            if group.kind != "contraction" or any(self._waits(g, group) for g in below):
+                return False
+            group.needs |= below - {group}
+            return True
+
+        return self.flow.end_of_chain(anchor, joins)
+
+    def _waits(self, group: Group, other: Group) -> bool:
+        """Whether ``group`` needs something of ``other``, directly or not."""
+        seen: set[Group] = set()
+        frontier = [group]
+        while frontier:
+            g = frontier.pop()
+            if other in g.needs:
+                return True
+            frontier += g.needs - seen
+            seen |= g.needs
+        return False
 
     def _crossing(self) -> dict[Op, Group]:
         """Values another group may load, by the group that stores them."""
@@ -308,11 +252,11 @@ class _Splitter:
 
     def _build(self, crossing: dict[Op, Group], placed: list[tuple[Op, str, Group | None]]) -> list[Stage]:
         names: dict[Op, str] = {}
-        loose: dict[tuple[Size, ...], list[tuple[Op, str]]] = {}
+        loose: dict[tuple[AxisClass, ...], list[tuple[Op, str]]] = {}
         stores: dict[Group, dict[Op, list[str]]] = {g: {} for g in self.groups}
         for op, name, home in placed:
             if home is None:
-                loose.setdefault(tensor_type(op).shape, []).append((op, name))
+                loose.setdefault(self._axes_of_output(op, name), []).append((op, name))
             else:
                 stores[home].setdefault(op, []).append(name)
                 names.setdefault(op, name)
@@ -324,12 +268,18 @@ class _Splitter:
         out: list[Stage] = []
         for g in self._ordered():
             if stores[g]:
-                out.append(self._stage(g, stores[g], {o: names[o] for o in wanted if crossing[o] is not g}))
+                out += self._stage(g, stores[g], {o: names[o] for o in wanted if crossing[o] is not g})
         for batch in loose.values():
             known = {o: names[o] for o in wanted}
             body = program_of(self.program, [o for o, _ in batch], [n for _, n in batch], known)
-            out.append(Stage(body, "elementwise"))
+            out += [Stage(part, "elementwise") for part in self._one_view_each(body)]
         return out
+
+    def _axes_of_output(self, op: Op, name: str) -> tuple[AxisClass, ...]:
+        """The axes that a kernel which stores ``op`` runs along: outputs that share all of them share a kernel."""
+        give = self.program.body.ops[-1]
+        axes = self.classes.of_operand(give, self.program.outputs.index(name)) if isinstance(op, Arg) else self.classes.of(op)
+        return tuple(c for c in axes if c.extent != 1)
 
     def _wanted(self, crossing: dict[Op, Group], stores: dict[Group, dict[Op, list[str]]],
                 loose: list[Op]) -> dict[Op, None]:
@@ -362,14 +312,30 @@ class _Splitter:
             left.remove(ready)
         return done
 
-    def _stage(self, g: Group, stores: dict[Op, list[str]], arrays: dict[Op, str]) -> Stage:
+    def _one_view_each(self, body: TensorProgram) -> list[TensorProgram]:
+        """``body``, after copies of arguments in the shapes it reshapes them to, where it uses them in other shapes too: a
+        kernel sees each array in one."""
+        views: dict[Arg, list[Op]] = {}
+        for op in body.body.ops:
+            for o in op.operands:
+                if isinstance(o, Arg):
+                    views.setdefault(o, []).append(op if isinstance(op, Reshape) and not is_thin(op) else o)
+        copied: dict[Op, str] = {}
+        for seen in views.values():
+            first = next((v for v in seen if isinstance(v, Arg)), seen[0])
+            for view in seen:
+                if tensor_type(view).shape != tensor_type(first).shape and view not in copied:
+                    copied[view] = next(self.fresh)
+        copies = [program_of(body, [view], [name]) for view, name in copied.items()]
+        return [*copies, program_of(body, body.results, body.outputs, copied)] if copies else [body]
+
+    def _stage(self, g: Group, stores: dict[Op, list[str]], arrays: dict[Op, str]) -> list[Stage]:
         pairs = [(op, name) for op, names in stores.items() for name in names]
         body = program_of(self.program, [o for o, _ in pairs], [n for _, n in pairs], arrays)
+        *copies, body = self._one_view_each(body)
+        before = [Stage(part, "elementwise") for part in copies]
         if g.kind != "attention":
-            return Stage(body, g.kind.split()[0])
-        users: dict[Op, list[Op]] = {}
-        for op in body.body.ops:
-            for o in dict.fromkeys(op.operands):
-                users.setdefault(o, []).append(op)
+            return [*before, Stage(body, g.kind.split()[0])]
+        users = Flow(body).users
         found = next((f for op in body.body.ops if isinstance(op, Contract) and (f := match_attention(op, users))), None)
-        return Stage(body, "attention" if found else "rows", found)
+        return [*before, Stage(body, "attention" if found else "rows", found)]

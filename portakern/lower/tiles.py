@@ -65,6 +65,16 @@ class Arrays:
                                 hint="reshape it once and use the result")
         return arg
 
+    def access(self, name: str, shape: tuple[Size, ...], indices: tuple[t.Index, ...]) -> tuple[Arg, tuple[t.Index, ...]]:
+        """``name`` and where to access it so that it is element ``indices`` of an array of ``shape``: a second view of it that
+        has other dims of 1 goes through the first."""
+        first = self.args.get(name)
+        seen = first.of.shape if first is not None and isinstance(first.of, t.BufferType) else shape
+        if first is not None and seen != shape and [s for s in seen if s != 1] == [s for s in shape if s != 1]:
+            long = (i for i, size in zip(indices, shape, strict=True) if size != 1)
+            return first, tuple(ZERO if size == 1 else next(long) for size in seen)
+        return self.view(name, shape), indices
+
 
 class TileWriter:
     """Writes values of one stage with ``builder``; ``known`` holds tiles of reductions and contractions by value."""
@@ -144,7 +154,7 @@ class TileWriter:
     def load(self, op: Arg, shape: tuple[Size, ...], coords: Coordinates) -> Op:
         view, indices = collapse(shape, coords)
         dtype = tt.tensor_type(op).dtype
-        return self.b.cast(self.b.load(self.arrays.view(op.name, view), indices), wide(dtype))
+        return self.b.cast(self.b.load(*self.arrays.access(op.name, view, indices)), wide(dtype))
 
     def _reshape(self, op: tt.Reshape, coords: Coordinates) -> Op:
         inner = tt.tensor_type(op.x).shape

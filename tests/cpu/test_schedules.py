@@ -16,7 +16,7 @@ from tests.cpu.references import guarded
 
 M = Sym.named("M")
 NESTS = {
-    "one element": Nest("elementwise", (), "f32", "f32"),
+    "one element": Nest("elementwise", (NestAxis("i", "parallel", 1),), "f32", "f32"),
     "line": Nest("elementwise", (NestAxis("n", "parallel", 10_000),), "f32", "f32"),
     "short lines": Nest("elementwise", (NestAxis("m", "parallel", 500), NestAxis("n", "parallel", 7)), "bf16", "f32"),
     "open": Nest("elementwise", (NestAxis("m", "parallel", M), NestAxis("n", "parallel", M)), "bf16", "f32"),

@@ -83,10 +83,6 @@ def test_small_products_take_small_tiles() -> None:
     assert space(product(1, 1, 1, "bf16"))[0].tile("m") == 16
 
 
-def test_an_unknown_family_has_no_schedules() -> None:
-    assert space(Nest("sort", (axis("i", "reduced", 5),), "f32", "f32")) == []
-
-
 # ---- products on Hopper ---------------------------------------------------------------------------------------------------
 
 

@@ -62,6 +62,18 @@ def test_substitution_keeps_what_is_not_named() -> None:
     assert names_of(size) == {"M", "N"}
 
 
+def test_divisions_that_come_out_even_are_taken_out() -> None:
+    """Strided slices of a multiple are equal sizes: x[:, ::2] and x[:, 1::2] of 2 D."""
+    m, n = Sym.named("M"), Sym.named("N")
+    for count in (2, 3, 5):
+        parts = [ceildiv(count * n - k, count) for k in range(count)]
+        assert parts == [n] * count
+        assert [ceildiv(count * n + 1 - k, count) for k in range(count)] == [n + 1] + [n] * (count - 1)
+    assert ceildiv(2 * n * m - 1, 2) == n * m and ceildiv(4 * n - 2, 4) == ceildiv(2 * n - 1, 2) == n
+    assert (m // 2) // 3 == m // 6 and (m // 2 + 1) // 3 == (m + 2) // 6 and (3 * m) // 2 == m + m // 2
+    assert (m - 1) // 2 == (m + 1) // 2 - 1
+
+
 def test_a_missing_value_is_named() -> None:
     with pytest.raises(IRError, match="needs a value for N"):
         evaluate(parse_size("M + N"), {"M": 1})

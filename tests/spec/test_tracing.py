@@ -239,3 +239,20 @@ def test_every_default_case_of_an_undeclared_operator_binds() -> None:
     assert {"typical", "ragged", "tiny", "one", "zero", "long", "unaligned"} == {c.name for c in examples.several.cases}
     for case in examples.several.cases:
         examples.several.program(case.dims)
+
+
+def test_strided_slices_of_a_multiple_are_equal() -> None:
+    """Every n-th element of n D is D of them wherever one begins, and halves are halves."""
+
+    @pk.operator
+    def parts(x: pk.Tensor["M", "2*D"], y: pk.Tensor["3*D", "M"], z: pk.Tensor["M", "2*D + 1"]):
+        d = x.shape[1] // 2
+        even, odd = x[:, ::2], x[:, 1::2]
+        turned = even * x[:, :d] - odd * x[:, d:] + y[::3].T + y[1::3].T + y[2::3].T + x[:, ::-1][:, ::2]
+        return turned + z[:, 1::2], z[:, ::2]
+
+    first, second = parts.trace().results
+    assert str(tensor_type(first)) == "tensor[M, D, f32]" and str(tensor_type(second)) == "tensor[M, D + 1, f32]"
+    for dims in ({"M": 3, "D": 4}, {"M": 3, "D": 0}, {"M": 1, "D": 1}):
+        m, d = dims.values()
+        assert [tensor_type(r).shape for r in parts.program(dims).results] == [(m, d), (m, d + 1)]

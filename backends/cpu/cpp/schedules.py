@@ -32,8 +32,6 @@ def _schedule(tiles: dict[str, int], nest: Nest) -> Schedule:
 
 
 def _elementwise(nest: Nest) -> list[Schedule]:
-    if not nest.axes:  # a single element
-        return [_schedule({}, nest)]
     *outer, last = nest.role("parallel")
     found = []
     for line in (LINE, 4 * LINE, LINE // 4):
@@ -49,7 +47,7 @@ def _longer(axis: NestAxis, most: int) -> bool:
 
 
 def _transpose(nest: Nest) -> list[Schedule]:
-    pair = [*nest.role("source"), *nest.role("target")] or list(nest.role("parallel")[-2:])
+    pair = [*nest.role("source"), *nest.role("target")]
     return [_schedule({a.name: fit(a, side) for a in pair}, nest) for side in (64, 32, 128)]
 
 

@@ -20,9 +20,10 @@ _PARALLEL_FROM = 1 << 21
 
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     """The schedule space of ``nest``, default first."""
-    families = {"transpose": _transpose, "rows": _rows, "scan": _scan, "contraction": _contraction, "attention": _attention}
+    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "contraction": _contraction,
+                "attention": _attention}  # fmt: skip
     found = [Schedule(tuple((a.name, tiles.get(a.name, 1)) for a in nest.axes))
-             for tiles in families.get(nest.family, _elementwise)(nest)]  # fmt: skip
+             for tiles in families[nest.family](nest)]  # fmt: skip
     pays = _work(nest) >= _PARALLEL_FROM
     both = [Schedule(s.tiles, options=(("parallel", p),)) for p in (pays, not pays) for s in found]
     return tuple(dict.fromkeys(both))

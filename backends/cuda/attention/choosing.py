@@ -44,5 +44,5 @@ def walks(nest: Nest, device: Device) -> Iterator[Schedule]:
 
 
 def _extent(axis: NestAxis) -> int:
-    """Its extent; a large number where it is open."""
-    return axis.extent if isinstance(axis.extent, int) else 1 << 12
+    """Its extent, at least 1; a large number where it is open."""
+    return max(axis.extent, 1) if isinstance(axis.extent, int) else 1 << 12

@@ -83,8 +83,8 @@ def pipelines(nest: Nest, device: Device) -> list[Schedule]:
 
 
 def _extent(axis: NestAxis) -> int:
-    """Its extent; a large number where it is open."""
-    return axis.extent if isinstance(axis.extent, int) else 1 << 12
+    """Its extent, at least 1; a large number where it is open."""
+    return max(axis.extent, 1) if isinstance(axis.extent, int) else 1 << 12
 
 
 def _tiles(t: _Tile, nest: Nest) -> int:

@@ -30,8 +30,6 @@ def _ones(nest: Nest) -> Tiles:
 def _elementwise(nest: Nest, device: Device) -> list[Tiles]:
     """Whole rows in pieces that stay in the first-level cache and are long enough to pay for a work-group."""
     base = _ones(nest)
-    if not nest.axes:
-        return [base]
     last = nest.axes[-1]
     found = []
     for wanted in (8192, 16384, 32768, 4096):

@@ -38,24 +38,17 @@ def _max_sub_groups(device: Device) -> int:
 
 
 def _elementwise(nest: Nest, device: Device) -> Iterator[Schedule]:
-    axes = nest.axes
+    *outer, last = nest.role("parallel")
     for warps, per_lane in ((16, 8), (16, 4), (8, 8), (32, 8)):
         count = warps * _LANES * per_lane
-        if not axes:
-            yield _schedule(nest, 1)
-            return
-        last = _fit(axes[-1], count)
-        chosen = {axes[-1].name: last}
-        if len(axes) > 1 and last < count:
-            chosen[axes[-2].name] = _fit(axes[-2], count // last)
+        chosen = {last.name: _fit(last, count)}
+        if outer and chosen[last.name] < count:
+            chosen[outer[-1].name] = _fit(outer[-1], count // chosen[last.name])
         yield _schedule(nest, warps, **chosen)
 
 
 def _transpose(nest: Nest, device: Device) -> Iterator[Schedule]:
     pair = [*nest.role("source"), *nest.role("target")]
-    if len(pair) < 2:
-        yield from _elementwise(nest, device)
-        return
     for side, warps in ((32, 8), (64, 16), (16, 4)):
         yield _schedule(nest, warps, **{a.name: _fit(a, side) for a in pair})
 

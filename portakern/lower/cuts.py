@@ -1,0 +1,286 @@
+"""Cuts a tensor program into levels, between which whole arrays must exist, and stores each such array once.
+
+A value must exist as a whole array under a view that is no index map of a computed value, and where it would meet itself
+along two axes (``y @ y.T``).  A value's level is the number of such arrays on the longest way to it: those of one level
+become one program, whose results the later ones load.  What is computed from a reduction, a product or a scan of an earlier
+level is stored there too, so that none of these is ever computed twice; elementwise work on inputs is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from heapq import heapify, heappop, heappush
+
+from portakern.ir.core import Arg, Block, Op, Yield
+from portakern.ir.rewrite import live
+from portakern.ir.tensor import (
+    ArgFold,
+    Contract,
+    Convert,
+    Cumulate,
+    Expand,
+    Flip,
+    Fold,
+    Map,
+    Reshape,
+    Slice,
+    TensorProgram,
+    Transpose,
+    tensor_type,
+)  # fmt: skip
+from portakern.lower.classes import Classes, axis_classes, is_thin, repeats
+from portakern.lower.online import match_weights
+
+Names = Mapping[str, tuple[str, ...]]
+
+ANCHORS = (Fold, Contract, ArgFold, Cumulate)
+"""What a kernel is built around: everything else is elementwise work or a view."""
+
+MOST_TURNS = 8
+"""Reductions over changing axes (rows, then columns, then rows) that a value may be computed from again in each kernel that
+needs it: in a longer chain it is stored, since otherwise the n-th kernel would do the work of n."""
+
+
+def levels(program: TensorProgram, names: Names, fresh: Iterator[str]) -> list[TensorProgram]:
+    """Parts of ``program`` in order; arrays between them are named by ``fresh`` unless they are outputs."""
+    whole = _Wholes(program, names).find()
+    if not whole:
+        return [program]
+    level = _levels(program, whole)
+    stored = _stored(program, whole, level)
+    names_of: dict[Op, str] = {}
+    for op, name in zip(program.results, program.outputs, strict=True):
+        names_of.setdefault(op, name)
+    for op in stored:
+        names_of.setdefault(op, next(fresh))
+    parts: list[TensorProgram] = []
+    for n in range(1 + max(level.values())):
+        wanted = [(op, name) for op, name in zip(program.results, program.outputs, strict=True) if level.get(op, 0) == n]
+        wanted += [(op, names_of[op]) for op in stored if level[op] == n and op not in program.results]
+        if wanted:
+            earlier = {op: names_of[op] for op in stored if level[op] < n}
+            part = program_of(program, [op for op, _ in wanted], [name for _, name in wanted], earlier)
+            parts += levels(part, names, fresh)
+    return parts
+
+
+def program_of(program: TensorProgram, results: Iterable[Op], outputs: Iterable[str],
+               arrays: Mapping[Op, str] | None = None) -> TensorProgram:
+    """The part of ``program`` that computes ``results``, in which the values in ``arrays`` are arguments by that name."""
+    results, arrays = tuple(results), arrays or {}
+    args: dict[str, Arg] = {}
+    done: dict[Op, Op] = {}
+    ops: list[Op] = []
+    for op in _needed(program, results, arrays):
+        if isinstance(op, Arg) or op in arrays:
+            name = op.name if isinstance(op, Arg) else arrays[op]
+            done[op] = args.setdefault(name, op if isinstance(op, Arg) else Arg(name, op.type))
+            continue
+        new = op.remap(done.__getitem__)
+        done[op] = replace(new) if new is op else new  # a value of its own: programs share no operations
+        ops.append(done[op])
+    order = [a for a in program.args if a.name in args]
+    rest = [a for a in args.values() if a not in order]
+    body = Block((*order, *rest), live([*ops, Yield(tuple(done[r] for r in results))]))
+    return TensorProgram(program.name, body, tuple(outputs))
+
+
+def _needed(program: TensorProgram, results: Iterable[Op], arrays: Mapping[Op, str]) -> list[Op]:
+    """What ``results`` are computed from, in order, up to arguments and ``arrays``."""
+    wanted: set[Op] = set()
+    frontier = list(results)
+    while frontier:
+        op = frontier.pop()
+        if op not in wanted:
+            wanted.add(op)
+            frontier += () if op in arrays else op.operands
+    return [op for op in (*program.args, *program.body.ops) if op in wanted]
+
+
+class Flow:
+    """Who uses the values of a program (what gives the results is a user), and where in the program every operation stands."""
+
+    def __init__(self, program: TensorProgram) -> None:
+        self.place = {op: n for n, op in enumerate(program.body.ops)}
+        self.users: dict[Op, list[Op]] = {}
+        for op in program.body.ops:
+            for o in dict.fromkeys(op.operands):
+                self.users.setdefault(o, []).append(op)
+
+    def end_of_chain(self, anchor: Op, joins: Callable[[Op, Op], bool]) -> Op:
+        """The last value through which everything computed from ``anchor`` goes, with elementwise work alone on the way.
+
+        ``joins(user, other)`` says whether the chain takes in ``user``, of which ``other`` is an operand from outside of it
+        (``anchor`` where there is none).
+        """
+        end, inside = anchor, {anchor}
+        left = {anchor: len(self.users.get(anchor, []))}  # users that are not inside, of values that have some
+        waiting = [(self.place[u], u) for u in self.users.get(anchor, [])]
+        heapify(waiting)
+        while waiting:
+            _, op = heappop(waiting)
+            others = [o for o in op.operands if o not in inside] or [anchor]
+            if not isinstance(op, Map | Convert) or tensor_type(op).shape != tensor_type(anchor).shape:
+                return end
+            if not all(joins(op, o) for o in others):
+                return end
+            for o in {o for o in op.operands if o in inside}:
+                left[o] -= 1
+                if not left[o]:
+                    del left[o]
+            inside.add(op)
+            left[op] = len(self.users.get(op, []))
+            for user in self.users.get(op, []):
+                if not any(u is user for _, u in waiting):
+                    heappush(waiting, (self.place[user], user))
+            end = op if len(left) == 1 else end
+        return end
+
+
+def last_anchors(program: TensorProgram) -> dict[Op, int]:
+    """For every value that depends on reductions, products or scans, the number of the last of them."""
+    last: dict[Op, int] = {}
+    for op in program.body.ops:
+        number = max((last.get(o, -1) for o in op.operands), default=-1)
+        if isinstance(op, ANCHORS):
+            number = len(last)  # grows with every one of them
+        if number >= 0:
+            last[op] = number
+    return last
+
+
+def ends_of_chains(program: TensorProgram, kinds: tuple[type[Op], ...], joins: Callable[[Op, Op], bool]) -> set[Op]:
+    """Where the elementwise chains behind ``kinds`` of operations end that lead nowhere else; a chain takes in what was
+    computed before it.  ``joins(anchor, user)`` says whether it goes on to ``user``."""
+    flow, last = Flow(program), last_anchors(program)
+    return {flow.end_of_chain(op, lambda user, o, a=op: joins(a, user) and last.get(o, -1) <= last[a])
+            for op in program.body.ops if isinstance(op, kinds)}  # fmt: skip
+
+
+# ---- which arrays must be whole ------------------------------------------------------------------------------------------
+
+
+class _Wholes:
+    def __init__(self, program: TensorProgram, names: Names) -> None:
+        self.program, self.names = program, names
+        self.anchored = last_anchors(program).keys()
+        self.ends = ends_of_chains(program, (Contract,), lambda anchor, user: True)
+
+    def find(self) -> set[Op]:
+        """The values that must be stored whole."""
+        found = {o for op in self.program.body.ops for o in self._under_view(op)} | self._far_from_stored()
+        while True:
+            doubled = self._doubled(found)
+            if not doubled:
+                return found
+            more = {v for op in doubled if isinstance(op, Contract) for v in self._products_below(op)} - found
+            more = more or self._first_meeting(found) or {v for op in doubled for v in _bases(op)} - found
+            if not more:
+                return found
+            found |= more
+
+    def _under_view(self, op: Op) -> list[Op]:
+        """The operand of a view that is no index map of it."""
+        if isinstance(op, Slice | Flip):
+            return [o for o in op.operands if o in self.anchored and tensor_type(o).shape]
+        if isinstance(op, Reshape) and not isinstance(op.x, Arg) and tensor_type(op.x).shape and not is_thin(op):
+            return [op.x]
+        return []
+
+    def _far_from_stored(self) -> set[Op]:
+        """Values with several users that more than :data:`MOST_TURNS` reductions in turn lead to."""
+        found: set[Op] = set()
+        turns: dict[Op, tuple[int, object]] = {}  # and what was reduced last: shape and axes
+        users = Flow(self.program).users
+        for op in self.program.body.ops:
+            count, last = max((turns.get(o, (0, None)) for o in op.operands), key=lambda t: t[0], default=(0, None))
+            if isinstance(op, Contract | Cumulate):
+                count, last = 0, None  # as large as what it is computed from, and stored
+            elif isinstance(op, Fold) and (over := (tensor_type(op.x).shape, op.axes)) != last:
+                count, last = count + 1, over
+            elif isinstance(op, Map) and count > MOST_TURNS and len(users[op]) > 1:
+                found.add(op)
+                count, last = 0, None
+            turns[op] = (count, last)
+        return found
+
+    def _classes(self, found: set[Op], ops: Sequence[Op]) -> Classes:
+        return axis_classes(replace(self.program, body=Block(self.program.body.args, tuple(ops))), self.names, found)
+
+    def _doubled(self, found: set[Op], ops: Sequence[Op] | None = None) -> list[Op]:
+        """The operations on computed values that would run along an axis twice, were ``found`` stored."""
+        ops = self.program.body.ops if ops is None else ops
+        classes = self._classes(found, ops)
+        return [op for op in ops if isinstance(op, Contract | Map) and repeats(classes, op)]
+
+    def _products_below(self, op: Contract) -> set[Op]:
+        """Results of products that ``op`` is computed from with elementwise work between: they are stored anyway.  The
+        scores of an attention are not."""
+        found: set[Op] = set()
+        frontier = [o for o in op.operands if match_weights(o) is None]
+        seen: set[Op] = set()
+        while frontier:
+            o = frontier.pop()
+            if o in self.ends:
+                found.add(o)
+            elif o in self.anchored and o not in seen and not isinstance(o, ANCHORS):
+                frontier += o.operands
+            seen.add(o)
+        return found
+
+    def _first_meeting(self, found: set[Op]) -> set[Op]:
+        """What the first operation joins that makes a value run along an axis twice: one operand if that is enough."""
+        ops = self.program.body.ops
+        low, high = 0, len(ops)  # the first ``low`` operations do not, the first ``high`` do
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._doubled(found, ops[:middle]) else (middle, high)
+        candidates = [v for v in _bases(ops[high - 1]) if v not in found]
+        single = (v for v in candidates if not self._doubled({*found, v}, ops[:high]))
+        alone = next(single, None)
+        return {alone} if alone is not None else set(candidates)
+
+
+def _bases(op: Op) -> list[Op]:
+    """The computed values that ``op`` is made of, without the moves in between, weights of an attention last."""
+    found: list[Op] = []
+    for o in sorted(op.operands, key=lambda o: match_weights(o) is not None):
+        while isinstance(o, Transpose | Expand):
+            o = o.x
+        if not isinstance(o, Arg) and tensor_type(o).shape:
+            found.append(o)
+    return found
+
+
+# ---- levels --------------------------------------------------------------------------------------------------------------
+
+
+def _levels(program: TensorProgram, whole: set[Op]) -> dict[Op, int]:
+    """For every value, how many whole arrays lie one after the other on the longest way to it."""
+    level: dict[Op, int] = {}
+    for op in program.body.ops:
+        if not isinstance(op, Yield):
+            level[op] = max((level.get(o, 0) + (o in whole) for o in op.operands), default=0)
+    return level
+
+
+def _stored(program: TensorProgram, whole: set[Op], level: Mapping[Op, int]) -> dict[Op, None]:
+    """The values that later levels load: whole arrays, and what is left of reductions and products of earlier levels at the
+    end of the elementwise work that only they lead to."""
+    anchored = last_anchors(program).keys()
+    ends = ends_of_chains(program, ANCHORS, lambda anchor, user: level.get(anchor) == level.get(user))
+    stored = {op: None for op in program.body.ops if op in whole}
+    frontier = [o for op in program.body.ops for o in op.operands
+                if not isinstance(op, Yield) and level.get(o, 0) < level[op]]  # fmt: skip
+    seen: set[Op] = set()
+    while frontier:
+        op = frontier.pop()
+        if op in seen or op in stored or op not in anchored:
+            continue
+        seen.add(op)
+        if op in ends:
+            stored[op] = None
+        else:
+            frontier += op.operands
+    return stored
