@@ -4,7 +4,7 @@
 
 A fault is a piece of source text and what stands in its place.  It is planted by an import hook that a `sitecustomize` of the
 child processes installs (this process's copy of the package stays as it is, and nothing in the package knows of faults), so
-that the parent and every worker of a run have it.  A run ends at its first finding that a run without faults does not have.
+that the parent and every worker of a run have it.  A run ends at the first finding that does not show without the fault.
 Prints, for each fault, whether it was found, after how many programs and seconds, and as what.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+
+FUZZ = (sys.executable, "-m", "portakern", "fuzz")
+
+GRACE_S = 300.0
+"""Beyond its time a run finishes its batch."""
 
 HOOK = '''
 import importlib.abc, importlib.machinery, importlib.util, json, os, sys
@@ -134,28 +141,60 @@ def check_places(faults: Sequence[Planted]) -> list[str]:
     return [f.name for f in faults if count(f) != 1]
 
 
-def hunt(fault: Planted, seconds: float, seed: int, jobs: int, known: Path | None, folder: Path) -> Result:
-    """One run of the fuzzer with ``fault`` planted."""
+def hunt(fault: Planted, seconds: float, seed: int, jobs: int, folder: Path) -> Result:
+    """One run of the fuzzer with ``fault`` planted, until it finds what is right without the fault, or the time is over."""
     hook = folder / "hook"
     hook.mkdir(parents=True)
     (hook / "sitecustomize.py").write_text(HOOK)
     path = os.pathsep.join(filter(None, [str(hook), os.environ.get("PYTHONPATH", "")]))
     env = {**os.environ, "PYTHONPATH": path, "FUZZ_PLANTED": json.dumps(asdict(fault))}
     out = folder / "run"
-    command = [sys.executable, "-m", "portakern", "fuzz", "--targets", fault.targets, "--seconds", f"{seconds:g}s", "--first",
-               "--shrink", "0", "--seed", str(seed), "--jobs", str(jobs), "--out", str(out)]  # fmt: skip
+    command = [*FUZZ, "--targets", fault.targets, "--seconds", f"{seconds:g}s", "--shrink", "0", "--seed", str(seed), "--jobs",
+               str(jobs), "--out", str(out)]  # fmt: skip
     began = time.monotonic()
-    done = subprocess.run([*command, *(["--known", str(known)] if known else [])], env=env, capture_output=True, text=True,
-                          timeout=seconds + 600)  # fmt: skip
-    took = time.monotonic() - began
-    if done.returncode not in (0, 1):
-        raise SystemExit(f"{fault.name}: {done.stderr or done.stdout}")
-    lines = [json.loads(x) for x in (out / "found.jsonl").read_text().splitlines()] if (out / "found.jsonl").exists() else []
-    small = [x for x in lines if x["state"] == "small"]
-    tried = {json.loads(x)["program"] for x in (out / "outcomes.jsonl").read_text().splitlines()}
-    first = small[0] if small else None
-    what = f"{first['kind']} on {', '.join(first['targets'])}: {first['message'].splitlines()[0][:90]}" if first else ""
-    return Result(what, len(tried), took)
+    running = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    looked = 0
+    try:
+        while time.monotonic() - began < seconds + GRACE_S:
+            over = running.poll() is not None
+            found = [x for x in lines(out, "found") if x["state"] == "small"]
+            for finding in found[looked:]:
+                if not shows(out / "found" / f"{finding['name']}.py", finding["targets"]):
+                    return Result(what(finding), tried(out), time.monotonic() - began)
+            looked = len(found)
+            if over:
+                break
+            time.sleep(0.5)
+        if running.poll() not in (None, 0, 1):
+            raise SystemExit(f"{fault.name}: {running.stderr.read() if running.stderr else ''}")
+        return Result("", tried(out), time.monotonic() - began)
+    finally:
+        running.send_signal(signal.SIGINT)
+        try:
+            running.wait(30)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            running.wait()
+
+
+def shows(file: Path, targets: Sequence[str]) -> bool:
+    """Whether a finding shows without the planted fault."""
+    return subprocess.run([*FUZZ, "--again", str(file), "--targets", ",".join(targets)], capture_output=True).returncode == 1
+
+
+def lines(folder: Path, kind: str) -> list[dict[str, Any]]:
+    """What a run has written so far, without a line that is being written."""
+    file = folder / f"{kind}.jsonl"
+    text = file.read_text() if file.exists() else ""
+    return [json.loads(x) for x in text[: text.rfind("\n") + 1].splitlines()]
+
+
+def tried(folder: Path) -> int:
+    return len({x["program"] for x in lines(folder, "outcomes")})
+
+
+def what(finding: dict[str, Any]) -> str:
+    return f"{finding['kind']} on {', '.join(finding['targets'])}: {finding['message'].splitlines()[0][:90]}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -164,7 +203,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=10.0, help="for each fault (default 10)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--known", type=Path, help="a run without faults, whose findings do not count")
     asked = parser.parse_args(arguments)
     chosen = [f for f in FAULTS if not asked.names or any(n in f.name for n in asked.names)]
     if lost := check_places(chosen):
@@ -173,7 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = 0
     for fault in chosen:
         with tempfile.TemporaryDirectory(prefix="portakern-planted-") as folder:
-            result = hunt(fault, 60 * asked.minutes, asked.seed, asked.jobs, asked.known, Path(folder))
+            result = hunt(fault, 60 * asked.minutes, asked.seed, asked.jobs, Path(folder))
         found += bool(result.what)
         print(f"{fault.name:<60}{'yes' if result.what else 'no':>6}{result.programs:>10}{result.seconds:>9.0f}  {result.what}",
               flush=True)  # fmt: skip

@@ -24,6 +24,9 @@ REFUSALS = ("missing-rule", "unsupported-dtype", "lowering", "unsupported-source
 MISFITS = ("schedule",)
 """Kinds of error of a schedule that was drawn and does not fit."""
 
+TOO_LARGE = ("OUT_OF_RESOURCES",)
+"""Words of drivers for a schedule that the device cannot hold after all."""
+
 ABSENT = ("tool-missing", "no-silicon")
 
 
@@ -95,11 +98,11 @@ def normal(message: str) -> str:
     return " ".join([*line.split(), *keep])[:200]
 
 
-def status_of(kind: str, drawn: bool) -> str:
-    """What an error of ``kind`` means; ``drawn``: the schedule is not the backend's default."""
+def status_of(kind: str, message: str, drawn: bool) -> str:
+    """What an error means; ``drawn``: the schedule is not the backend's default."""
     if kind in ABSENT:
         return UNUSED
-    if drawn and kind in (*MISFITS, *REFUSALS):
+    if drawn and (kind in (*MISFITS, *REFUSALS) or any(word in message for word in TOO_LARGE)):
         return UNUSED
     if kind in REFUSALS:
         return REFUSED

@@ -226,7 +226,7 @@ def _held(row: _Row, held: Held) -> Outcome:
 def _failed(row: _Row, kind: str, message: str) -> Outcome:
     v = row.program.variation
     drawn = v.schedule is not None or bool(v.chosen)
-    return _refused(Outcome(row.work.target, status_of(kind, drawn), kind, message))
+    return _refused(Outcome(row.work.target, status_of(kind, message, drawn), kind, message))
 
 
 def _refused(outcome: Outcome) -> Outcome:

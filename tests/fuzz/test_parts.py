@@ -119,9 +119,13 @@ def test_messages_of_two_causes_differ(a: str, b: str):
 
 
 def test_what_an_error_means():
-    assert status_of("missing-rule", drawn=False) == REFUSED and status_of("tool-missing", drawn=False) == UNUSED
-    assert status_of("schedule", drawn=True) == UNUSED and status_of("schedule", drawn=False) == FOUND
-    assert all(status_of(kind, drawn=False) == FOUND for kind in ("incorrect", "defect", "compile", "crash", "timeout", "race"))
+    def plain(kind: str) -> str:
+        return status_of(kind, "", drawn=False)
+
+    assert plain("missing-rule") == REFUSED and plain("tool-missing") == UNUSED
+    assert plain("schedule") == FOUND and status_of("schedule", "", drawn=True) == UNUSED
+    assert status_of("driver", "CL_OUT_OF_RESOURCES", drawn=True) == UNUSED
+    assert all(plain(kind) == FOUND for kind in ("incorrect", "defect", "compile", "crash", "timeout", "race", "driver"))
 
 
 def test_a_shrunk_failure_may_move_to_the_plain_stage_and_not_elsewhere():

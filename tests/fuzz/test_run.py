@@ -54,7 +54,7 @@ def test_planted_faults_stand_in_the_source():
 @pytest.mark.parametrize("name", ["tiles: operands of a difference swapped"])
 def test_a_planted_fault_is_found(name: str, tmp_path: Path):
     (fault,) = (f for f in FAULTS if f.name == name)
-    assert hunt(fault, 120, seed=1, jobs=2, known=None, folder=tmp_path).what
+    assert hunt(fault, 120, seed=1, jobs=2, folder=tmp_path).what
 
 
 @pytest.mark.parametrize(("words", "said"), [
