@@ -18,7 +18,7 @@ from portakern.ir.core import Op
 from portakern.ir.size import Size, product
 
 from ..hopper.plan import PANEL_BYTES, WARPGROUP, Place, SendTile
-from ..hopper.planning import UNITS, described, obstacle_to_map, origins_of
+from ..hopper.planning import UNITS, buffer_name, described, names_of, obstacle_to_map, origins_of
 from ..plans import CudaKernelPlan
 from .plan import JoinRows, Ring, Steps, WalkPlan
 
@@ -77,7 +77,7 @@ class _Walk:
         self.walks = [op for op in kernel.body.walk() if isinstance(op, t.For)]
         self.origins = origins_of(plan, kernel)
         self.sums, self.own = self._sums()
-        self.names = {q.name for q in plan.params} | set(re.findall(r"\w+", "\n".join(map(str, plan.body))))
+        self.names = names_of(plan)
 
     def plan(self) -> WalkPlan:
         first = self.of.body.index(self.loops[0])
@@ -85,7 +85,7 @@ class _Walk:
         steps = [self._dots(loop) for loop in self.loops]
         score, total = steps[0]
         self._check(score, total)
-        scores, weights = self._fresh("scores"), self._fresh("weights")
+        scores, weights = self.names.fresh("scores"), self.names.fresh("weights")
         rings = self._rings(score, total)
         places, skipped = self._places()
         made = [self._part(n, *dots, scores, weights) for n, dots in enumerate(steps)]
@@ -155,10 +155,10 @@ class _Walk:
         _need(not obstacle, obstacle)
         shared = operand.shared
         _need(shared.rows <= 256, f"{shared.name} has more rows than a box")
-        stem = shared.name.removesuffix("_shared")
-        spec, batch = described(self.of, load, dims, f"{stem}_map", (shared.rows, 64))
+        stem = buffer_name(load)
+        spec, batch = described(self.of, load, dims, self.names.fresh(f"{stem}_map"), (shared.rows, 64))
         at = tuple(self._at(a) for a in (*dims, *reversed(batch)))
-        return Ring(self._fresh(f"{stem}_ring"), shared, spec, slots, at)
+        return Ring(self.names.fresh(f"{stem}_ring"), shared, spec, slots, at)
 
     def _at(self, axis: str) -> str:
         return self.loops[0].var if axis == self.key else self.origins.get(axis, "0")
@@ -320,7 +320,7 @@ class _Walk:
         if obstacle or asked == "threads":
             return tuple(after)
         dims = [axis for axis, _ in dims_of(self.sum)]
-        spec, batch = described(self.of, stores[0], dims, f"{getattr(stores[0].buffer, 'name', 'out')}_map", (64, 64))
+        spec, batch = described(self.of, stores[0], dims, self.names.fresh(f"{buffer_name(stores[0])}_map"), (64, 64))
         at = tuple(self.origins.get(a, "0") for a in (*dims, *reversed(batch)))
         return tuple(SendTile(s.value, s.dtype, s.place, s.access, map=spec, at=at, panels=panels)
                      if isinstance(s, p.StoreTile) else s for s in after)  # fmt: skip
@@ -335,12 +335,6 @@ class _Walk:
         if DTYPES[t.buffer_type(store.buffer).dtype].bytes != 2:
             return "its elements have not 16 bits"
         return obstacle_to_map(store, dims, self.kernel)
-
-    def _fresh(self, name: str) -> str:
-        while name in self.names:
-            name += "_"
-        self.names.add(name)
-        return name
 
 
 def _named_like(part: Steps, model: Steps) -> Steps:

@@ -25,7 +25,7 @@ from portakern.ir.schedule import Nest, Schedule
 
 from ..addresses import CudaAccess
 from ..plans import CudaKernelPlan
-from .planning import ANYWHERE, described, loads_of, obstacle_to_map, origins_of
+from .planning import ANYWHERE, buffer_name, described, loads_of, names_of, obstacle_to_map, origins_of
 
 PARTS, LOADS = 4, 8
 LEAST_COLUMNS = 128
@@ -244,8 +244,8 @@ def _boxed(plan: NarrowPlan, kernel: t.Kernel, loop: p.Loop, loads: Sequence[t.L
     if obstacle_to_map(loads[1], order, kernel):
         return None
     assert loop.pipeline is not None
-    name = str(getattr(loads[1].buffer, "name", "matrix"))
-    spec, batch = described(plan, loads[1], order, f"{name}_map", box, swizzle)
+    name = names_of(plan).fresh(f"{buffer_name(loads[1])}_map")
+    spec, batch = described(plan, loads[1], order, name, box, swizzle)
     origins = origins_of(plan, kernel)
     _, left, stride, _, _, depth, *_ = plan.arguments
     at = [origins[axis] for axis in (dims[1], *reversed(batch))]

@@ -12,6 +12,7 @@ from portakern.emit.clike import KernelPlan
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import dims_of, tiles_of
 from portakern.emit.clike.memory import size_text
+from portakern.emit.clike.names import Names
 from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 from portakern.ir.size import Size, ceildiv, divides, product
@@ -109,13 +110,13 @@ def _obstacle_to_feed(load: t.Load, kernel: t.Kernel) -> str:
     return obstacle_to_map(load, [axis for axis, _ in dims_of(load)], kernel)
 
 
-def _buffer_name(op: t.Load | t.Store) -> str:
+def buffer_name(op: t.Load | t.Store) -> str:
     return str(getattr(op.buffer, "name", "array"))
 
 
 def obstacle_to_map(op: t.Load | t.Store, dims: list[str], kernel: t.Kernel) -> str:
     """Why the copy engine cannot move boxes over ``dims`` (row axis, column axis) of the array of ``op``."""
-    have, name = t.buffer_type(op.buffer), _buffer_name(op)
+    have, name = t.buffer_type(op.buffer), buffer_name(op)
     granule = 16 // DTYPES[have.dtype].bytes
     if have.align % 16:
         return f"{name} is not aligned to 16 bytes"
@@ -152,6 +153,11 @@ def origins_of(plan: KernelPlan, kernel: t.Kernel) -> dict[str, str]:
     return names
 
 
+def names_of(plan: KernelPlan) -> Names:
+    """Gives names that the kernel has not taken: one array may be described twice, another be called as its description."""
+    return Names({q.name for q in plan.params} | set(re.findall(r"\w+", "\n".join(map(str, plan.body)))))
+
+
 def described(plan: KernelPlan, op: t.Load | t.Store, dims: Sequence[str], name: str, box: tuple[int, int],
               swizzle: int = 128) -> tuple[TensorMap, list[str]]:  # fmt: skip
     """The array of ``op`` with its batches first, in boxes over ``dims``; and the axes of the batches.  Dims of which only the
@@ -177,6 +183,7 @@ class _Pipeline:
         self.row, self.col = (axis for axis, _ in dims_of(self.dot))
         self.loop = next(s for s in plan.body if isinstance(s, p.Loop))
         self.origins = origins_of(plan, kernel)
+        self.names = names_of(plan)
         self.cluster = self._cluster()
 
     def plan(self) -> PipelinePlan:
@@ -275,13 +282,13 @@ class _Pipeline:
             shared = (self.loop.body[0].a if side == "left" else self.loop.body[0].b).shared  # type: ignore[attr-defined]
             assert isinstance(shared, p.Shared)
             rows = shared.rows if shared.cols // 64 % parts == 0 else shared.rows // parts
-            spec, at = self._described(load, dims, f"{shared.name.removesuffix('_shared')}_map", rows)
+            spec, at = self._described(load, dims, rows)
             made.append(Feed(shared, spec, side, at))
         return tuple(made)
 
-    def _described(self, op: t.Load | t.Store, dims: list[str], name: str, rows: int) -> tuple[TensorMap, tuple[str, ...]]:
+    def _described(self, op: t.Load | t.Store, dims: list[str], rows: int) -> tuple[TensorMap, tuple[str, ...]]:
         """The array of ``op`` in boxes of ``rows`` x 64, and where its tile begins, rows first."""
-        spec, batch = described(self.of, op, dims, name, (rows, 64))
+        spec, batch = described(self.of, op, dims, self.names.fresh(f"{buffer_name(op)}_map"), (rows, 64))
         return spec, tuple(self._at(a) for a in [*dims, *reversed(batch)])
 
     def _after(self, after: tuple[p.Statement, ...], slot_bytes: int) -> tuple[p.Statement, ...]:
@@ -301,7 +308,7 @@ class _Pipeline:
                 raise ScheduleError(f"{self.kernel.name} cannot send its result by the copy engine: {obstacle}",
                                     hint="take stores=threads")
             return self._by_rows(after, left) if MISALIGNED in obstacle and asked == "auto" else after
-        spec, at = self._described(stores[0], [self.row, self.col], f"{_buffer_name(stores[0])}_map", 64)
+        spec, at = self._described(stores[0], [self.row, self.col], 64)
         return tuple(SendTile(s.value, s.dtype, s.place, s.access, map=spec, at=at, panels=min(_PANELS, room))
                      if isinstance(s, p.StoreTile) else s for s in after)  # fmt: skip
 
