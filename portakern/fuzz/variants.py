@@ -76,7 +76,7 @@ def variations(schedules: bool = False) -> SearchStrategy[Variation]:
     def maybe(one_of: int) -> SearchStrategy[int | None]:
         return rarely(one_of).flatmap(lambda yes: seed if yes else st.none())
 
-    return st.builds(Variation, stages=stages, schedule=maybe(3), same=rarely(8), layout=maybe(6), twin=rarely(6),
+    return st.builds(Variation, stages=stages, schedule=maybe(2), same=rarely(8), layout=maybe(6), twin=rarely(6),
                      forms=rarely(6))  # fmt: skip
 
 

@@ -76,3 +76,10 @@ def test_a_file_is_tried_again(tmp_path: Path, capsys: pytest.CaptureFixture[str
                     'def op(x: pk.Tensor["M"]):\n    return x + 1\n')  # fmt: skip
     assert main(["fuzz", "--targets", "numba:cpu", "--again", str(file)]) == 0
     assert "numba:cpu" in capsys.readouterr().out
+
+
+def test_without_hypothesis_the_command_that_brings_it_is_named(
+        monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # fmt: skip
+    monkeypatch.setitem(sys.modules, "hypothesis", None)
+    assert main(["fuzz", "--targets", "numba:cpu"]) == 1
+    assert "pip install 'portakern[fuzz]'" in capsys.readouterr().err
