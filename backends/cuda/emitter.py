@@ -9,7 +9,9 @@ from functools import cache
 from pathlib import Path
 
 from portakern.backend import Launch, Missing, Source, Target
+from portakern.dtypes import DTYPES
 from portakern.emit.clike import CLikeEmitter, Dialect, KernelPlan, ProgramPlan, read_headers
+from portakern.emit.clike.layouts import dims_of
 from portakern.ir import tile as t
 from portakern.ir.core import Op
 from portakern.ir.program import Program
@@ -169,9 +171,23 @@ def _unsupported(op: Op) -> list[Missing]:
             return [Missing(f"a matrix product of {dtype}", where, "bf16 or f16")]
         if op.precision not in ("ieee", "tf32") or (op.precision == "tf32" and dtype != "f32"):
             return [Missing(f"the precision {op.precision} of {dtype} operands", where, "ieee")]
+        return _too_small(op, where)
     if isinstance(op, t.Store) and op.mode != "set":
         dtype = t.tile_type(op.value).dtype
         allowed = ("f32", "f64", "i32", "i64") if op.mode == "add" else ("f32", "i32", "i64")
         if dtype not in allowed:
             return [Missing(f"an atomic {op.mode} of {dtype}", where, "f32")]
     return []
+
+
+def _too_small(op: t.Dot, where: str) -> list[Missing]:
+    """Tiles below what one instruction of a warp multiplies (pk::Accumulator); default schedules never ask for them."""
+    lhs, dims = t.tile_type(op.lhs), dims_of(op)
+    if len(dims) != 2 or op.axis not in lhs.axes:
+        return []
+    (_, m), (_, n), k = *dims, lhs.size(op.axis)
+    units = (16, 8, 16) if DTYPES[lhs.dtype].bytes == 2 else (16, 8, 8) if op.precision == "tf32" else (4, 8, 4)
+    if not any(size % unit for size, unit in zip((m, n, k), units, strict=True)):
+        return []
+    return [Missing(f"a product of {m} x {k} by {k} x {n} tiles", where,
+                    "m, n and k in multiples of {}, {} and {}".format(*units))]  # fmt: skip

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+import portakern as pk
+from portakern.errors import MissingRuleError
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 from portakern.ir.size import Size, Sym
 from portakern.registry import registry
@@ -129,3 +131,9 @@ def test_results_of_streams_stay_in_cache_where_that_was_measured(family: str) -
     nest = Nest(family, (axis("m", roles[0], 512), axis("n", roles[1], 512, True)), "bf16", "f32")
     assert {s.option("keep", "none") for s in space(nest)} == {"stores"}
     assert {s.option("keep", "none") for s in space(nest, "sm_80")} == {"none"}
+
+
+@pytest.mark.parametrize(("dtype", "tile"), [("bf16", dict(m=8)), ("f16", dict(k=8)), ("f32", dict(n=4))])
+def test_tiles_below_an_instruction_are_refused_before_they_are_compiled(dtype: str, tile: dict[str, int]) -> None:
+    with pytest.raises(MissingRuleError, match=r"a product of \d+ x \d+ by \d+ x \d+ tiles"):
+        pk.build("matmul", target="cuda:sm_80", dtype=dtype, M=64, N=64, K=64, schedule={"m": 16, "n": 16, "k": 16, **tile})
