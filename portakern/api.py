@@ -21,7 +21,7 @@ from portakern.study.porting import porting_notes
 from portakern.study.row import Row
 from portakern.study.study import Runner, Study
 from portakern.study.task import Task, task_of
-from portakern.study.work import Ask, Asked, works
+from portakern.study.work import Ask, Asked, like_typical, works
 
 if TYPE_CHECKING:
     from portakern.study.inspecting import Finding
@@ -206,8 +206,4 @@ def split(op: Operator, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict
 def typical(op: Operator, values: Mapping[str, Any]) -> Ask:
     """What was given, completed from the typical case."""
     dims, params = split(op, values)
-    case = op.typical
-    known = op.all_dims({**case.params, **params})
-    # Families may speak of dims (labels below N), so those of the typical sizes do not fit others.
-    families = {} if dims else case.inputs
-    return Ask(op, {**{k: v for k, v in case.dims.items() if k in known}, **dims}, {**case.params, **params}, families)
+    return like_typical(op, dims, params)

@@ -23,7 +23,7 @@ from portakern.study.row import Row, success
 from portakern.study.store import Store
 from portakern.study.study import Study, write_text
 from portakern.study.table import summary, text_table
-from portakern.study.work import DEFAULT, Ask, Work, of_case, works
+from portakern.study.work import DEFAULT, Ask, Work, like_typical, of_case, works
 
 
 def add_operator(parser: argparse.ArgumentParser) -> None:
@@ -192,8 +192,8 @@ def asked(args: argparse.Namespace, every_case: bool = False) -> Asked:
     """The works of a command line.
 
     Without ``--shape``, ``every_case`` takes each of the operator's own cases in each dtype it declares (what ``check``
-    does), and otherwise the typical one in bf16.  Where OP is ``all``, a dim or parameter must belong to some operator,
-    and sets those that have it.
+    does), and otherwise the typical one in bf16.  With it parameters that are not given have their defaults.  Where OP is
+    ``all``, a dim or parameter must belong to some operator, and sets those that have it.
     """
     targets = registry().match(args.targets)
     found: list[Work] = []
@@ -215,15 +215,7 @@ def asked(args: argparse.Namespace, every_case: bool = False) -> Asked:
 def asks(op: Operator, shape: Mapping[str, str], params: Mapping[str, Any], every_case: bool) -> list[Ask]:
     if every_case:
         return [of_case(op, case, params) for case in op.cases]
-    typical = of_case(op, op.typical, params)
-    if not shape:
-        return [typical]
-    sizes = {k: op.read_dim(k, v) for k, v in shape.items()}
-    dims: dict[str, Any] = {**typical.dims, **sizes}
-    known = op.all_dims(typical.params)
-    # Dims that the parameters do away with are not asked for; those named wrongly are, so that they are reported.
-    # Families may speak of dims (labels below N), so those of the typical sizes do not fit others.
-    return [Ask(op, {k: v for k, v in dims.items() if k in known or k in sizes}, typical.params)]
+    return [like_typical(op, {k: op.read_dim(k, v) for k, v in shape.items()}, params)]
 
 
 def _known_somewhere(ops: Sequence[Operator], shape: Mapping[str, str], params: Mapping[str, str]) -> None:

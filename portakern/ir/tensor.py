@@ -184,7 +184,7 @@ class Reshape(Op):
         before, after = product(have.shape), product(self.shape)
         # A quotient such as C // 4 is known to be exact only once C is: then the check is made again.
         self.check(before == after or has_quotient(before) or has_quotient(after),
-                   f"{have} does not have the elements of {self.shape}")
+                   f"{have} has {before} elements, [{', '.join(map(str, self.shape))}] has {after}")
         return TensorType(self.shape, have.dtype)
 
 

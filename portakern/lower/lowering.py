@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from portakern.backend import Language, Missing, Target
-from portakern.errors import LoweringError, MissingRuleError, ScheduleError
+from portakern.errors import IRError, LoweringError, MissingRuleError, ScheduleError
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
-from portakern.ir.core import Arg, Op
+from portakern.ir.core import Arg, Loc, Op
 from portakern.ir.program import Array, ArrayFacts, Program, verify_program
 from portakern.ir.schedule import LOWERED_OPTIONS, Nest, Schedule, Value, override
 from portakern.ir.size import product, quotients
 from portakern.lower.attention import lower_attention
 from portakern.lower.classes import axis_classes
 from portakern.lower.contraction import lower_contraction
-from portakern.lower.cuts import program_of
+from portakern.lower.cuts import ANCHORS, program_of
 from portakern.lower.domain import array_types
 from portakern.lower.elementwise import lower_elementwise
 from portakern.lower.kernel import Choose, Lowered, NoSchedule, Request
@@ -140,12 +140,16 @@ def lower_with(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tu
         (suffix, stage), *left = left
         try:
             made = _lowered(program.name + suffix, stage, choose, full_names, scalars, facts)
-        except NoSchedule:
+        except NoSchedule as error:
             if stage.attention is None:
+                error.where = error.where or str(_line(stage) or "")
                 raise
             apart = stages(stage.program, full_names, fresh, attention=False)  # what cannot go together goes by itself
             left = [*((f"{suffix}_{n}", s) for n, s in enumerate(apart, 1)), *left]
             continue
+        except (LoweringError, IRError) as error:
+            error.where = error.where or str(_line(stage) or "")
+            raise
         kernels += made.kernels
         extra += made.temporaries
         for out, op in zip(stage.program.outputs, stage.program.results, strict=True):
@@ -187,6 +191,12 @@ def _fresh(taken: set[str]) -> Iterator[str]:
 def _work(stage: Stage) -> bool:
     """Whether a stage stores anything: one whose outputs are all empty has no kernel."""
     return any(0 not in tt.tensor_type(r).shape for r in stage.program.results)
+
+
+def _line(stage: Stage) -> Loc | None:
+    """The line of what a stage is built around, for errors that know none."""
+    ops = [op for op in stage.program.body.ops if op.loc is not None]
+    return next((op.loc for op in ops if isinstance(op, ANCHORS)), ops[-1].loc if ops else None)
 
 
 def _lowered(name: str, stage: Stage, choose: Choose, names: Mapping[str, tuple[str, ...]], scalars: frozenset[str],

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from portakern.dtypes import DTYPES
-from portakern.ir.size import Size
+from portakern.ir.size import Size, Sym
 from portakern.ir.tensor import Contract, Convolve, WindowFold
 from portakern.spec import elementwise as ew
 from portakern.spec import reductions, views
 from portakern.spec.location import located, spec_error
-from portakern.spec.traced import Traced, broadcast_shapes, dtype_name, make, promote
+from portakern.spec.traced import Traced, broadcast_shapes, dtype_name, make, promote, size_hint
 
 
 def _result_dtypes(operand: str, asked: Any) -> tuple[str, str]:
@@ -47,7 +47,7 @@ def matmul(a: Traced, b: Traced, dtype: Any = None, precision: str = "ieee") -> 
     if a.shape[-1] != b.shape[-2]:
         raise spec_error(
             f"matmul of {a.type} and {b.type}: {a.shape[-1]} columns meet {b.shape[-2]} rows",
-            "transpose one of them with pk.swapaxes(x, -1, -2), or give equal dims one name",
+            _matmul_hint(a, b),
         )
     a, b = _pair(a, b)
     if b.ndim > 2:
@@ -56,6 +56,16 @@ def matmul(a: Traced, b: Traced, dtype: Any = None, precision: str = "ieee") -> 
         b = ew.expand(b, (*batch, *b.shape[-2:]))
     lead = tuple(range(b.ndim - 2))
     return _contract(a, b, lead, lead, (a.ndim - 1,), (b.ndim - 2,), dtype, precision)
+
+
+def _size_hint(a: Size, b: Size) -> str:
+    return size_hint(a, b) if isinstance(a, Sym) or isinstance(b, Sym) else "dims of one letter are equal"
+
+
+def _matmul_hint(a: Traced, b: Traced) -> str:
+    if a.shape[-1] == b.shape[-1] or a.shape[-2] == b.shape[-2]:
+        return "transpose one of them: pk.swapaxes(x, -1, -2)"
+    return _size_hint(a.shape[-1], b.shape[-2])
 
 
 def _contract(
@@ -123,7 +133,7 @@ def _einsum_pair(
         if a.shape[left.index(c)] != b.shape[right.index(c)]:
             raise spec_error(
                 f"{c!r} is {a.shape[left.index(c)]} in one array and {b.shape[right.index(c)]} in the other",
-                "give equal dims one name in the annotations",
+                _size_hint(a.shape[left.index(c)], b.shape[right.index(c)]),
             )
     batch = [c for c in left if c in right and c in later]
     contracted = [c for c in left if c in right and c not in later]
@@ -198,10 +208,37 @@ def conv(
     """
     n = x.ndim - 2
     x, w = _pair(x, w)
+    if not 1 <= n <= 3 or w.ndim != x.ndim:
+        raise spec_error(f"conv of {x.type} and {w.type}: they have {x.ndim} and {w.ndim} dims", _CONV)
+    if x.shape[-1] != w.shape[-2] * groups:
+        raise spec_error(
+            f"conv of {x.type} and {w.type}: the last dim of x is {x.shape[-1]}, the last but one of w wants "
+            f"{w.shape[-2] * groups} channels{f' in {groups} groups' if groups > 1 else ''}",
+            _layout_hint(x, w, groups),
+        )
+    if not all(isinstance(size, int) for size in w.shape[:n]):
+        window = ", ".join(map(str, w.shape[:n]))
+        raise spec_error(f"conv with a window of [{window}] in {w.type}: its size must be known", _layout_hint(x, w, groups))
     low, high = _pads(padding, n)
     total, result = _result_dtypes(x.type.dtype, dtype)
     raw = Convolve(x.op, w.op, _each(stride, n, "stride"), low, high, _each(dilation, n, "dilation"), groups, total, transposed)
     return ew.cast(make(raw), result)
+
+
+_CONV = "it takes x [N, *spatial, C] and w [*window, C / groups, O], with 1 to 3 spatial dims"
+
+
+def _layout_hint(x: Traced, w: Traced, groups: int) -> str:
+    """How to get the layout that conv takes, where its arrays seem to be [N, C, *spatial] or [O, C / groups, *window]."""
+    spatial = tuple(range(2, x.ndim))
+    x_last, w_last = x.shape[1] in (w.shape[1] * groups, w.shape[-2] * groups), w.shape[1] * groups in (x.shape[1], x.shape[-1])
+    moves: list[str] = []
+    if x_last:
+        moves.append(f"x seems to be [N, C, *spatial]: pk.permute(x, {(0, *spatial, 1)}), and the result back with "
+                     f"pk.permute(y, {(0, x.ndim - 1, *range(1, x.ndim - 1))})")  # fmt: skip
+    if w_last:
+        moves.append(f"w seems to be [O, C / groups, *window]: pk.permute(w, {(*spatial, 1, 0)})")
+    return "; ".join([_CONV, *moves])
 
 
 def _pool(fn: str, x: Traced, window: int | Sequence[int], stride: int | Sequence[int] | None, padding: Pads) -> Traced:

@@ -491,7 +491,10 @@ def _outputs(operator: Operator, result: Any, taken: set[str]) -> dict[str, Trac
 
 
 def _default_cases(operator: Operator) -> tuple[Case, ...]:
-    """Sizes for an operator that declares none: as long as the last dim is moderate, every kind of raggedness."""
+    """Sizes for an operator that declares none: as long as the last dim is moderate, every kind of raggedness.
+
+    Sizes that it refuses (a slice of more than there is) are left out; where it refuses all of them they stay, and it says why.
+    """
     names = [d for d in operator.dims if d not in operator.stars]
     many = len(names) > 3
     primes = (37, 101, 13, 7, 5, 3)
@@ -505,7 +508,17 @@ def _default_cases(operator: Operator) -> tuple[Case, ...]:
         "long": dict.fromkeys(names, 3) | dict.fromkeys(last, 5000 if not many else 257),
         "unaligned": dict.fromkeys(names, 33 if not many else 9),
     }
-    return tuple(Case(k, d, {}, operator.families) for k, d in each.items())
+    made = tuple(Case(k, d, {}, operator.families) for k, d in each.items())
+    return tuple(c for c in made if _takes(operator, c)) or made
+
+
+def _takes(operator: Operator, case: Case) -> bool:
+    """Whether the operator can be computed at the sizes of ``case``; what it refuses is no fault of a made-up case's."""
+    try:
+        operator.program(case.dims)
+    except PortakernError:
+        return False
+    return True
 
 
 # ---- the decorator --------------------------------------------------------------------------------------------------

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from math import lcm
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from portakern.dtypes import DTYPES, DType
 from portakern.ir.core import Op
-from portakern.ir.size import Size, Sym
+from portakern.ir.size import Size, Sym, names_of, quotients
 from portakern.ir.tensor import DimSize, Literal, TensorType, tensor_type
 from portakern.spec.location import spec_error
 
@@ -420,9 +421,32 @@ def broadcast_shapes(shapes: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
 def _broadcast_hint(shapes: Sequence[tuple[Size, ...]], a: Size, b: Size) -> str:
     if len({len(s) for s in shapes}) > 1:
         return "dims are aligned at the right; put a dim of 1 in with x[:, None] or keepdims=True"
-    if isinstance(a, Sym) and isinstance(b, Sym):
-        return f"if {a} and {b} are always equal, give them one name in the annotations"
+    if isinstance(a, Sym) or isinstance(b, Sym):
+        return size_hint(a, b)
     return "only a dim of 1 is repeated"
+
+
+def size_hint(a: Size, b: Size) -> str:
+    """What to do about two sizes that should be equal and are not known to be; one of them at least is open."""
+    difference = a - b  # type: ignore[operator]
+    if isinstance(difference, int):
+        return f"they differ by {abs(difference)} whatever {_named(a, b)} is: slice both to one length, as x[1:] and y[:-1]"
+    by: dict[str, int] = {}
+    for q in (*quotients(a), *quotients(b)):
+        by.update({n: lcm(by.get(n, 1), q.divisor) for n in names_of(q.numerator)})
+    if by:
+        dims = " and ".join(f'"{count}*H" in place of "{name}"' for name, count in by.items())
+        return f"they are computed from {_named(a, b)}, and equal where it divides: declare {dims} in the annotations"
+    if all(isinstance(s, int) or str(s) in names_of(s) for s in (a, b)):
+        number = next((s for s in (a, b) if isinstance(s, int)), None)
+        what = "give them one name" if number is None else f"write {number} in place of the name"
+        return f"if {a} and {b} are always equal, {what} in the annotations"
+    return f"they are computed from {_named(a, b)}: if they are always equal, declare one of the dims in terms of the others"
+
+
+def _named(*sizes: Size) -> str:
+    names = sorted(frozenset().union(*map(names_of, sizes)))
+    return f"the dim{'s' if len(names) > 1 else ''} {' and '.join(names)}"
 
 
 def _shape_text(shape: tuple[Size, ...]) -> str:

@@ -55,9 +55,17 @@ def reshape(x: Traced, *shape: Any) -> Traced:
         known = product(tuple(s for s in sizes if s != -1))
         missing = quotient(product(x.shape), known)
         if missing is None:
-            raise spec_error(f"{product(x.shape)} elements do not divide into {known}", "name every dim of reshape")
+            raise spec_error(f"{product(x.shape)} elements do not divide into {known}", _reshape_hint(product(x.shape), known))
         sizes[sizes.index(-1)] = missing
     return x if tuple(sizes) == x.shape else make(Reshape(x.op, tuple(sizes)))
+
+
+def _reshape_hint(total: Size, part: Size) -> str:
+    if isinstance(total, int):
+        return "give every dim of reshape its size"
+    count = part if isinstance(part, int) else part.divisibility
+    made = f', and declare what must divide as a multiple: "{count}*H"' if count > 1 else ""
+    return f"give every dim of reshape its size, as x.shape[1] // 2{made}"
 
 
 def quotient(total: Size, part: Size) -> Size | None:
@@ -133,7 +141,7 @@ def squeeze(x: Traced, axis: Axis = None) -> Traced:
 def broadcast_to(x: Any, shape: Sequence[Size]) -> Traced:
     """``x`` repeated to ``shape``."""
     x = x if isinstance(x, Traced) else as_traced(x, "f32" if isinstance(x, float) else "i32")
-    common = broadcast_shapes([x.shape, tuple(shape)])
+    common = broadcast_shapes([x.shape, _checked(shape)])
     if common != tuple(shape):
         raise spec_error(f"{list(x.shape)} does not broadcast to {list(shape)}")
     return ew.expand(x, common)
@@ -145,19 +153,19 @@ def broadcast_to(x: Any, shape: Sequence[Size]) -> Traced:
 @located
 def arange(n: Size, dtype: Any = "i32") -> Traced:
     """0, 1, ... n - 1; ``n`` may be a size (``x.shape[0]``)."""
-    return make(Iota((n,), 0, dtype_name(dtype)))
+    return make(Iota(_checked((n,)), 0, dtype_name(dtype)))
 
 
 @located
 def iota(shape: Sequence[Size], axis: int, dtype: Any = "i32") -> Traced:
     """The coordinate along ``axis`` at every element of ``shape``."""
-    return make(Iota(tuple(shape), check_axis(axis, len(shape)), dtype_name(dtype)))
+    return make(Iota(_checked(shape), check_axis(axis, len(shape)), dtype_name(dtype)))
 
 
 @located
 def full(shape: Sequence[Size], value: float | int | bool | Traced, dtype: Any = "f32") -> Traced:
     """``value`` everywhere."""
-    return ew.expand(as_traced(value, dtype_name(dtype)), tuple(shape))
+    return ew.expand(as_traced(value, dtype_name(dtype)), _checked(shape))
 
 
 @located
@@ -180,13 +188,28 @@ def tri(rows: Size, columns: Size, k: Size = 0) -> Traced:
 @located
 def tril(x: Traced, k: Size = 0) -> Traced:
     """``x`` with zeros above diagonal ``k`` of its last two dims."""
+    _check_matrix(x)
     return ew.where(tri(x.shape[-2], x.shape[-1], k), x, 0)
 
 
 @located
 def triu(x: Traced, k: Size = 0) -> Traced:
     """``x`` with zeros below diagonal ``k`` of its last two dims."""
+    _check_matrix(x)
     return ew.where(tri(x.shape[-2], x.shape[-1], k - 1), 0, x)
+
+
+def _check_matrix(x: Traced) -> None:
+    if x.ndim < 2:
+        raise spec_error(f"a triangle of an array of {x.ndim} dims", "it takes a matrix, or several: [..., rows, columns]")
+
+
+def _checked(shape: Sequence[Any]) -> tuple[Size, ...]:
+    """``shape`` as sizes; raises :class:`SpecError` for what is none."""
+    for s in shape:
+        if isinstance(s, bool) or not isinstance(s, int | Sym):
+            raise spec_error(f"{s!r} is not a size", "use numbers and what x.shape gives")
+    return tuple(shape)
 
 
 # ---- joining and padding --------------------------------------------------------------------------------------------
@@ -326,13 +349,25 @@ def _sliced(x: Traced, starts: list[Size], stops: list[Size], steps: list[int]) 
 @located
 def take(x: Traced, indices: Traced, axis: int = 0, fill: float | int = 0) -> Traced:
     """Elements along ``axis`` picked by an integer array of any shape; an index outside gives ``fill``."""
+    _check_indices(indices)
     return make(Gather(x.op, indices.op, check_axis(axis, x.ndim), False, fill))
 
 
 @located
 def take_along(x: Traced, indices: Traced, axis: int, fill: float | int = 0) -> Traced:
     """Per position, the element along ``axis`` that ``indices`` names (numpy ``take_along_axis``)."""
+    _check_indices(indices)
+    if indices.ndim != x.ndim:
+        raise spec_error(f"take_along of an array of {x.ndim} dims by indices of {indices.ndim}",
+                         "put a dim of 1 in where each line has one index: i[:, None]")  # fmt: skip
     return make(Gather(x.op, indices.op, check_axis(axis, x.ndim), True, fill))
+
+
+def _check_indices(indices: Any) -> None:
+    if not isinstance(indices, Traced) or not DTYPES[indices.type.dtype].is_int:
+        kind = indices.type.dtype if isinstance(indices, Traced) else f"{indices!r}"
+        raise spec_error(f"indices are {kind}, not an array of integers",
+                         'declare them so: pk.Tensor["M", pk.i32], or pk.cast(i, pk.i32)')  # fmt: skip
 
 
 @located

@@ -22,9 +22,8 @@ def size_text(size: Any) -> str:
 
 
 def case_text(row: Row) -> str:
-    """Shape and those parameters that are switched on."""
-    params = [f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in (row.params or {}).items()
-              if v not in (False, None)]
+    """Shape and parameters, save those that are None."""
+    params = [f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in (row.params or {}).items() if v is not None]
     return " ".join(filter(None, (shape_text(row.shape), *params)))
 
 

@@ -88,6 +88,17 @@ def of_case(operator: Operator, case: Case, params: Mapping[str, Any] | None = N
     return Ask(operator, case.dims, {**case.params, **(params or {})}, case.inputs)
 
 
+def like_typical(operator: Operator, dims: Mapping[str, DimValue], params: Mapping[str, Any]) -> Ask:
+    """The typical case, with ``params`` in place of its own; or ``dims`` where some are given, those left out as there, with
+    ``params`` alone: its parameters and families belong to its sizes.  Dims that the parameters do away with are left out."""
+    case = operator.typical
+    if not dims:
+        params = {**case.params, **params}
+    known = operator.all_dims(params)
+    sizes = {k: v for k, v in case.dims.items() if k in known}
+    return Ask(operator, {**sizes, **dims}, params, {} if dims else case.inputs)
+
+
 def works(
     ask: Ask,
     targets: Iterable[Target],

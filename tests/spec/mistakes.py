@@ -102,6 +102,67 @@ def signed_and_unsigned(x: pk.Tensor["M", pk.i32], y: pk.Tensor["M", pk.u32]):
     return x + y  # here
 
 
+@pk.operator
+def odd_and_even(x: pk.Tensor["M", "N"]):
+    return x[:, ::2] + x[:, 1::2]  # here
+
+
+@pk.operator
+def unequal_halves(x: pk.Tensor["M", "N"], w: pk.Tensor["N", "K"]):
+    h = x.shape[1] // 2
+    return x[:, :h] @ w[h:]  # here
+
+
+@pk.operator
+def neighbours(x: pk.Tensor["M", "N"]):
+    return x[1:] - x  # here
+
+
+@pk.operator
+def number_and_name(x: pk.Tensor["M", 4], y: pk.Tensor["M", "N"]):  # pyright: ignore[reportGeneralTypeIssues]
+    return x + y  # here
+
+
+@pk.operator
+def channels_first(x: pk.Tensor["B", "C", "H", "W"], w: pk.Tensor["O", "C", 3, 3]):  # pyright: ignore
+    return pk.conv(x, w)  # here
+
+
+@pk.operator
+def weights_first(x: pk.Tensor["B", "L", "C"], w: pk.Tensor["O", "C", 3]):  # pyright: ignore
+    return pk.conv(x, w)  # here
+
+
+@pk.operator
+def no_spatial_dims(x: pk.Tensor["B", "C"], w: pk.Tensor["C", "O"]):
+    return pk.conv(x, w)  # here
+
+
+@pk.operator
+def not_divided(x: pk.Tensor["M", "N"]):
+    return pk.reshape(x, (x.shape[0], -1, 4))  # here
+
+
+@pk.operator
+def triangle_of_a_line(x: pk.Tensor["M"]):
+    return pk.tril(x)  # here
+
+
+@pk.operator
+def named_size(x: pk.Tensor["M", "N"]):
+    return pk.sum(x) + pk.full((3, "N"), 1.0)  # here  # pyright: ignore
+
+
+@pk.operator
+def float_indices(x: pk.Tensor["M", "N"], i: pk.Tensor["M"]):
+    return pk.take(x, i)  # here
+
+
+@pk.operator
+def flat_indices(x: pk.Tensor["M", "N"], i: pk.Tensor["M", pk.i32]):
+    return pk.take_along(x, i, 1)  # here
+
+
 def helper(x):
     return pk.reshape(x, 3, -1)  # here too
 
