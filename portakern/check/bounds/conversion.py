@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from portakern.dtypes import DTYPES
@@ -18,7 +20,7 @@ def _(op: t.Convert, v: Val) -> Val:
     r = oracle.apply(op, [v.x])
     to, have = DTYPES[op.dtype], DTYPES[tensor_type(op.x).dtype]
     if to.is_float and have.is_float and (to.bits > have.bits or to.name == have.name):
-        return Val(r, v.e)  # widening
+        return replace(v, x=r)  # widening
     if to.is_float and not have.is_float:
         return finish(op.dtype, v.x.astype(np.float64), v.e, [v])
     spread = ends(lambda x: oracle.RULES[t.Convert](op, np.asarray(x)).astype(np.float64), v, r.astype(np.float64))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,20 +13,38 @@ from portakern.dtypes import DTYPES
 from portakern.ir import oracle
 from portakern.ir import tensor as t
 
+from .reductions import exact_sum
 from .rules import dtype_of, rule
-from .value import Bound, Val, any_inexact, ends, extremes, finish
+from .value import Accumulated, Bound, Val, any_inexact, certainly_nan, ends, extremes, finish
 
 
 def _sum(dtype: str, r: np.ndarray, a: Val, b: Val) -> Val:
-    return finish(dtype, r, a.e + b.e, [a, b])
+    """A sum of products may have been begun with what is added to it, which then passes through all of its roundings."""
+    spread = a.e + b.e
+    made = None
+    for total, start in ((a, b), (b, a)):
+        if (s := total.sum) is None:
+            continue
+        if not (total.exact and start.exact and exact_sum(dtype, start.x, s.total + np.abs(start.x))):
+            spread = spread + s.length * s.unit * (np.abs(start.x) + start.e + (s.total if total.exact else 0.0))
+        made = Accumulated(s.length if made is None else s.length + made.length, s.unit, s.total + np.abs(start.x))
+    doubt = np.logical_or.reduce([np.zeros(r.shape, bool), *(v.overflown for v in (a, b) if v.overflown is not None)])
+    finished = finish(dtype, r, np.where(np.isnan(spread), 0.0, spread), [a, b], doubt=doubt & ~certainly_nan(a, b))
+    return replace(finished, sum=made)
 
 
 def _product(dtype: str, r: np.ndarray, a: Val, b: Val) -> Val:
     spread: Bound = 0.0
+    doubt: np.ndarray | bool = False
     if any_inexact(a, b):
         spread = np.abs(a.x) * b.e + np.abs(b.x) * a.e + a.e * b.e
         spread = np.where(np.isnan(spread) & ~np.isinf(a.e) & ~np.isinf(b.e), 0.0, spread)  # inf times no error
-    return finish(dtype, r, spread, [a, b])
+        doubt = _infinite_times_doubtful_zero(dtype, a, b) | _infinite_times_doubtful_zero(dtype, b, a)
+    return finish(dtype, r, spread, [a, b], doubt=doubt & ~certainly_nan(a, b))
+
+
+def _infinite_times_doubtful_zero(dtype: str, a: Val, b: Val) -> np.ndarray:
+    return np.isinf(a.x) & b.maybe_zero(dtype) & (b.bound() > 0)
 
 
 def _quotient(dtype: str, r: np.ndarray, a: Val, b: Val) -> Val:
@@ -35,7 +54,9 @@ def _quotient(dtype: str, r: np.ndarray, a: Val, b: Val) -> Val:
         spread = np.where(room > 0, (a.e + np.abs(r) * b.e) / room, np.inf)
         spread = np.where(np.isinf(b.x) & ~np.isinf(a.e), 0.0, spread)
         spread = np.where((room <= 0) & (np.asarray(b.e) == 0), 0.0, spread)  # a division by an exact zero is certain
-    return finish(dtype, r, spread, [a, b], accuracy.ULPS["div"])
+    # Unless a zero may be divided; and a zero that is not certain decides between NaN, infinities and numbers.
+    doubt = ((room_ := np.abs(b.x) <= b.bound()) & (b.bound() > 0)) | (room_ & a.maybe_zero(dtype) & (a.bound() > 0))
+    return finish(dtype, r, spread, [a, b], accuracy.ULPS["div"], doubt=doubt & ~certainly_nan(a, b))
 
 
 def _extreme(fn: str) -> Callable[[str, np.ndarray, Val, Val], Val]:
@@ -45,7 +66,7 @@ def _extreme(fn: str) -> Callable[[str, np.ndarray, Val, Val], Val]:
         if not any_inexact(a, b):
             return Val(r)
         spread = np.maximum(np.abs(f(a.x + a.e, b.x + b.e) - r), np.abs(r - f(a.x - a.e, b.x - b.e)))
-        return extremes(dtype, r, np.where(np.isnan(spread) & np.isinf(r), 0.0, spread), [a, b])
+        return extremes(dtype, r, np.where(np.isnan(spread) & ~np.isfinite(r), 0.0, spread), [a, b])
 
     return combine
 
@@ -53,7 +74,7 @@ def _extreme(fn: str) -> Callable[[str, np.ndarray, Val, Val], Val]:
 def _compare(op: t.Map, r: np.ndarray, a: Val, b: Val) -> Val:
     if not any_inexact(a, b):
         return Val(r)
-    close = np.abs(a.x - b.x) <= a.e + b.e
+    close = (np.abs(a.x - b.x) <= a.e + b.e) | a.open() | b.open()
     return Val(r, np.where(close & ((np.asarray(a.e) + b.e) > 0), 1.0, 0.0))
 
 
@@ -71,22 +92,26 @@ def _select(op: t.Map, r: np.ndarray, c: Val, yes: Val, no: Val) -> Val:
 def _power(dtype: str, r: np.ndarray, a: Val, b: Val) -> Val:
     u = accuracy.unit(dtype)
     spread: Bound = 0.0
+    doubt: np.ndarray | bool = False
     if any_inexact(a, b):
         corners = [np.power(a.x + i * np.asarray(a.e), b.x + j * np.asarray(b.e)) for i in (-1, 1) for j in (-1, 1)]
         far = np.max([np.abs(c - r) for c in corners], axis=0)
         spread = np.where(np.isnan(far), np.inf, far)
+        doubt = np.any([~((c == r) | (np.isnan(c) & np.isnan(r))) for c in corners], axis=0) & ~np.isfinite(r)
     steps = np.abs(b.x * np.log2(np.maximum(np.abs(a.x), 2.0**-1000)))
     argument = np.where(np.isfinite(r), 8 * u * steps * np.abs(r), 0.0)
-    return finish(dtype, r, spread, [a, b], accuracy.ULPS["pow"], argument)
+    return finish(dtype, r, spread, [a, b], accuracy.ULPS["pow"], argument, doubt)
 
 
 def _remainder(dtype: str, r: np.ndarray, a: Val, b: Val) -> Val:
-    u = accuracy.unit(dtype)
-    whole = np.abs(np.floor(a.x / b.x))
-    reach = a.e + whole * b.e + 2 * u * np.abs(a.x)
+    """The remainder of numbers is a number (fmod is exact, and adds the divisor at most): only what is passed on counts."""
+    if not any_inexact(a, b):
+        return finish(dtype, r, 0.0, [a, b], accuracy.ULPS["rem"])
+    reach = a.e + np.where(np.asarray(b.e) > 0, np.abs(np.floor(a.x / b.x)) * b.e, 0.0)
     near = (np.abs(r) <= reach) | (np.abs(np.abs(b.x) - np.abs(r)) <= reach)
-    jump = near & (any_inexact(a, b) | (np.trunc(a.x / b.x) != a.x / b.x))
-    return finish(dtype, r, np.where(jump, np.abs(b.x) + b.e, reach), [a, b])
+    spread = np.where(near & (reach > 0), np.abs(b.x) + b.e, reach)
+    doubt = b.maybe_zero(dtype) & (b.bound() > 0)
+    return finish(dtype, r, spread, [a, b], accuracy.ULPS["rem"], doubt=doubt & ~certainly_nan(a, b))
 
 
 _FLOAT_BINARY: dict[str, Callable[[str, np.ndarray, Val, Val], Val]] = {
@@ -115,12 +140,28 @@ def _unary(op: t.Map, r: np.ndarray, v: Val) -> Val:
     if fn in _CURVED:
         spread = ends(_domain(fn, f), v, r)
     elif fn in ("sin", "cos"):
-        spread = np.minimum(v.e, 2.0)
+        spread = np.where(v.open(), np.inf, np.minimum(v.e, 2.0))
     else:  # rsqrt and reciprocal, which have a pole
         spread = ends(_domain(fn, f), v, r)
-        if not v.exact:
-            spread = np.where((np.abs(v.x) <= v.e) & (np.asarray(v.e) > 0), np.inf, spread)
-    return finish(dtype, r, spread, [v], ulps, np.asarray(floor))
+    return finish(dtype, r, spread, [v], ulps, np.asarray(floor), _undefined(fn, v))
+
+
+def _undefined(fn: str, v: Val) -> np.ndarray | bool:
+    """Where an argument may be outside of the domain, or at a pole, by its errors: what cancels may be below zero."""
+    if v.exact:
+        return False
+    if fn == "reciprocal":
+        return (np.abs(v.x) <= v.e) & (v.bound() > 0)
+    if fn not in ("log", "log2", "log1p", "sqrt", "rsqrt"):
+        return False
+    edge = v.x + (fn == "log1p")
+    # Numbers that are flushed to zero do not change their sign.
+    below = (edge + v.e >= 0) & np.where(edge < 0, True, edge - v.e < -FLUSHED)
+    return below if fn == "sqrt" else below | ((np.abs(edge) <= v.e) & (v.bound() > 0))
+
+
+FLUSHED = 2.0**-106
+"""More than a million of the smallest normal numbers of f32."""
 
 
 ARGUMENT_SLOPE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
@@ -149,7 +190,9 @@ def _(op: t.Map, *values: Val) -> Val:
         return _compare(op, r, *values)
     kind = DTYPES[dtype_of(op)].kind if op.fn != "isnan" else "float"
     if kind != "float":
-        return Val(r, _exact_kind(op, r, values))
+        e = _exact_kind(op, r, values)
+        by_zero = op.fn in ("rem", "floordiv") and (values[1].x == 0)  # not said, for integers
+        return Val(r, np.where(by_zero, np.inf, e) if np.any(by_zero) else e)
     if len(values) == 1:
         return _unary(op, r, values[0])
     return _FLOAT_BINARY[op.fn](dtype_of(op), r, *values)

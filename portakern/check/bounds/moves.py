@@ -13,7 +13,7 @@ from portakern.ir.core import Op, Result
 
 from .reductions import exact_sum
 from .rules import dtype_of, rule
-from .value import Bound, Choice, Val, any_inexact, finish
+from .value import Accumulated, Bound, Choice, Val, any_inexact, finish
 
 
 @rule(t.DimSize, t.Iota)
@@ -35,7 +35,13 @@ def _(op: t.RandomBits, seed: Val) -> Val:
 
 @rule(t.Expand, t.Reshape, t.Transpose, t.Slice, t.Flip)
 def _(op: Op, v: Val) -> Val:
-    return Val(oracle.apply(op, [v.x]), v.e if v.exact else oracle.RULES[type(op)](op, v.bound()))
+    def moved(x: np.ndarray) -> np.ndarray:
+        return oracle.RULES[type(op)](op, x)
+
+    r = oracle.apply(op, [v.x])
+    over = None if v.overflown is None else moved(v.overflown)
+    made = v.sum and Accumulated(moved(np.broadcast_to(v.sum.length, v.x.shape)), v.sum.unit, moved(v.sum.total))
+    return Val(r, v.e if v.exact else moved(v.bound()), sum=made, overflown=over)
 
 
 @rule(t.PadWith)
@@ -88,13 +94,13 @@ def _(op: t.Scatter, v: Val, indices: Val, updates: Val) -> Val:
     n = oracle.scatter(op, np.zeros(r.shape), indices.x, np.ones(updates.x.shape))
     if not passed.any() and exact_sum(dtype_of(op), np.concatenate([v.x.ravel(), updates.x.ravel()]), total):
         return finish(dtype_of(op), r, 0.0, [])
-    return finish(dtype_of(op), r, passed + n * accuracy.unit(dtype_of(op)) * (total + passed), [])
+    return finish(dtype_of(op), r, passed + n * accuracy.unit(dtype_of(op)) * (total + passed), [], doubt=np.isinf(passed))
 
 
 @rule(t.Sort)
 def _(op: t.Sort, v: Val) -> tuple[Val, Val]:
     values, order = oracle.apply(op, [v.x])
-    lost = np.isnan(v.x).any(op.axis, keepdims=True) if v.x.dtype.kind == "f" else np.zeros((), bool)
+    lost = (np.isnan(v.x) | v.open()).any(op.axis, keepdims=True) if v.x.dtype.kind == "f" else np.zeros((), bool)
     if lost.any():  # where NaN goes is not said
         e = np.broadcast_to(np.where(lost, np.inf, np.max(v.bound(), axis=op.axis, keepdims=True)), values.shape)
         return Val(values, e), Val(order, np.where(e > 0, np.inf, 0.0))

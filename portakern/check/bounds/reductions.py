@@ -14,7 +14,7 @@ from portakern.ir import tensor as t
 from portakern.ir.core import Arg
 
 from .rules import RULES, dtype_of, rule
-from .value import Bound, Choice, Val, finish
+from .value import Accumulated, Bound, Choice, Val, finish
 
 
 def whole(x: np.ndarray) -> int | None:
@@ -49,22 +49,48 @@ def _(op: t.Fold, v: Val) -> Val:
         return _fold_extreme(op, v, r)
     if op.fn == "sum":
         return _summed(dtype, r, v, n, lambda x: np.add.reduce(x, op.axes))
-    size = np.multiply.reduce(np.abs(v.x) + v.e, op.axes)
-    return finish(dtype, r, size - np.abs(r) + accuracy.chain(n) * accuracy.unit(dtype) * size, [])
+    return _multiplied(dtype, r, v, n, lambda x: np.multiply.reduce(x, op.axes))
+
+
+def _multiplied(dtype: str, r: np.ndarray, v: Val, n: Any, multiply: Callable[[np.ndarray], np.ndarray]) -> Val:
+    """Products ``r`` of ``n`` elements of ``v``; ``multiply`` multiplies an array as the operation does."""
+    size = multiply(np.abs(v.x) + v.e)
+    spread = size - np.abs(r) + accuracy.chain(n) * accuracy.unit(dtype) * size
+    # A part of the product may leave the range though the whole does not; a zero in it then gives NaN, or the part is lost.
+    magnitude = np.where(np.isfinite(v.x), np.abs(v.x) + v.e, 1.0)
+    zero, infinite = (v.x == 0) & (v.bound() == 0), np.isinf(v.x)
+    large = multiply(np.maximum(magnitude, 1.0)) >= accuracy.largest("f64" if dtype == "f64" else "f32")
+    least = np.where(zero, 1.0, np.clip(np.abs(v.x) - v.e, 0.0, 1.0))
+    small = multiply(np.where(infinite, 1.0, least)) <= accuracy.smallest_normal(dtype)
+    some_zero, some_infinite = (multiply(np.where(m, 0.0, 1.0)) == 0 for m in (zero, infinite))
+    doubt = (large & (some_zero | small | some_infinite | np.isfinite(r))) | (small & ~some_zero) | _any(v.open(), multiply)
+    certain = _any(np.isnan(v.x) & ~v.open(), multiply) | (some_zero & some_infinite)
+    return finish(dtype, r, np.where(np.isnan(spread), 0.0, spread), [], doubt=doubt & ~certain)
+
+
+def _any(mask: np.ndarray, multiply: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    return multiply(np.where(mask, 0.0, 1.0)) == 0
 
 
 def _summed(dtype: str, r: np.ndarray, v: Val, n: Any, add: Callable[[np.ndarray], np.ndarray]) -> Val:
     """Sums ``r`` of ``n`` elements of ``v`` (a number, or one per sum); ``add`` sums an array as the operation does."""
     total = add(np.abs(v.x))
     if v.exact and exact_sum(dtype, v.x, total):
-        return finish(dtype, r, 0.0, [])
+        return replace(finish(dtype, r, 0.0, []), sum=Accumulated(_length(n, v, add), accuracy.unit(dtype), total))
     passed = 0.0 if v.exact else add(v.bound())
     length = _length(n, v, add)
     spread = passed + length * accuracy.unit(dtype) * (total + passed)
     spread = np.where(np.isnan(spread) | np.isinf(spread), np.where(np.isinf(passed), np.inf, 0.0), spread)
-    # Partial sums may overflow where the sum does not.
-    spread = np.where(np.isfinite(r) & (total >= accuracy.largest("f64" if dtype == "f64" else "f32")), np.inf, spread)
-    return finish(dtype, r, spread, [Val(r, spread)])
+    # Partial sums may overflow where the sum does not, and meet the other infinity.
+    finite = np.isfinite(v.x)
+    reach = total if finite.all() else add(np.where(finite, np.abs(v.x), 0.0))
+    over = reach >= accuracy.largest("f64" if dtype == "f64" else "f32")
+    if v.overflown is not None:
+        over = over | (add(v.overflown.astype(np.float64)) > 0)
+    certain = add((np.isnan(v.x) & ~v.open()).astype(np.float64)) > 0
+    doubt = (over | (add(v.open().astype(np.float64)) > 0)) & ~certain
+    made = Accumulated(length, accuracy.unit(dtype), total)
+    return replace(finish(dtype, r, spread, [], doubt=doubt), sum=made)
 
 
 def _length(n: Any, v: Val, add: Callable[[np.ndarray], np.ndarray]) -> Any:
@@ -80,8 +106,17 @@ def _fold_extreme(op: t.Fold, v: Val, r: np.ndarray) -> Val:
         return Val(r)
     high, low = oracle.fold(op.fn, v.x + v.e, op.axes), oracle.fold(op.fn, v.x - v.e, op.axes)
     spread = np.where(high == low, 0.0, np.maximum(np.abs(high - r), np.abs(r - low)))
-    doubt = np.isnan(r) & np.isinf(np.max(v.bound(), axis=op.axes, initial=0.0))
-    return Val(r, np.where(np.isnan(spread), np.where(doubt, np.inf, 0.0), spread))
+    return Val(r, _with_open(spread, r, np.logical_or.reduce(v.open(), op.axes), np.logical_or.reduce(_sure_nan(v), op.axes)))
+
+
+def _sure_nan(v: Val) -> np.ndarray:
+    return np.isnan(v.x) & ~v.open()
+
+
+def _with_open(spread: np.ndarray, r: np.ndarray, some_open: np.ndarray, some_nan: np.ndarray) -> np.ndarray:
+    """The bound of an extreme: NaN among the elements is certain or it is not, and then anything goes."""
+    spread = np.where(np.isnan(spread), 0.0, spread)
+    return np.where(some_nan, 0.0, np.where(some_open, np.inf, spread))
 
 
 def _fold_truth(op: t.Fold, v: Val) -> Bound:
@@ -98,13 +133,14 @@ def _(op: t.ArgFold, v: Val) -> Val:
     if not v.x.size:
         return Val(r)
     # Which index a row with NaN gives is not said.
-    lost = np.isnan(v.x).any(op.axis) if v.x.dtype.kind == "f" else np.zeros(r.shape, bool)
+    lost = (np.isnan(v.x) | v.open()).any(op.axis) if v.x.dtype.kind == "f" else np.zeros(r.shape, bool)
     if v.exact:
         return Val(r, np.where(lost, np.inf, 0.0) if lost.any() else 0.0)
     sign = 1.0 if op.fn == "max" else -1.0
     low, high = sign * v.x - v.e, sign * v.x + v.e
     need = np.where(lost, -np.inf, low.max(op.axis))
-    choice = Choice(op.axis, np.nan_to_num(low, nan=0.0), np.nan_to_num(high, nan=0.0), need, np.full(need.shape, np.inf))
+    low, high = (np.where(np.isnan(x), 0.0, x) for x in (low, high))
+    choice = Choice(op.axis, low, high, need, np.full(need.shape, np.inf))
     several = np.add.reduce(high >= np.expand_dims(need, op.axis), op.axis) > 1
     return Val(r, np.where(several | lost, np.inf, 0.0), choice)
 
@@ -117,15 +153,17 @@ def _(op: t.Cumulate, v: Val) -> Val:
         if v.exact:
             return Val(r)
         high, low = oracle.cumulate(op, v.x + v.e), oracle.cumulate(op, v.x - v.e)
-        return Val(r, np.where(high == low, 0.0, np.maximum(np.abs(high - r), np.abs(r - low))))
+        spread = np.where(high == low, 0.0, np.maximum(np.abs(high - r), np.abs(r - low)))
+        seen = replace(op, fn="sum")
+        some_open, some_nan = (oracle.cumulate(seen, m.astype(np.float64)) > 0 for m in (v.open(), _sure_nan(v)))
+        return Val(r, _with_open(spread, r, some_open, some_nan))
     if r.dtype.kind != "f":
         return Val(r, 0.0 if v.exact else oracle.cumulate(op, v.bound()))
     # Each sum is of as many elements as have been seen, which is how few roundings it may pass through.
     n = oracle.cumulate(replace(op, fn="sum"), np.ones(v.x.shape)).astype(np.int64)
     if op.fn == "sum":
         return _summed(dtype, r, v, n, lambda x: oracle.cumulate(op, x))
-    size = oracle.cumulate(op, np.abs(v.x) + v.e)
-    return finish(dtype, r, size - np.abs(r) + accuracy.chain(n) * accuracy.unit(dtype) * size, [])
+    return _multiplied(dtype, r, v, n, lambda x: oracle.cumulate(op, x))
 
 
 @rule(t.WindowFold)

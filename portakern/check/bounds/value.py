@@ -27,12 +27,31 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Accumulated:
+    """What a sum is made of, since a kernel may start its accumulator from what is added to the sum.
+
+    ``length`` is how many roundings one element passes through, each of ``unit``; ``total`` the sum of the terms' magnitudes.
+    """
+
+    length: Any
+    unit: float
+    total: np.ndarray
+
+
+@dataclass(frozen=True)
 class Val:
-    """An exact value and how far a correct kernel may be from it; ``choice`` where it is one of several indices."""
+    """An exact value and how far a correct kernel may be from it.
+
+    ``choice`` where it is one of several indices; ``sum`` where it is a sum; ``overflown`` where it is infinite for want of
+    range alone, so that an addition fused with what gave it may still be finite.  A bound of infinity leaves everything open,
+    NaN too.
+    """
 
     x: np.ndarray
     e: Bound = 0.0
     choice: Choice | None = None
+    sum: Accumulated | None = None
+    overflown: np.ndarray | None = None
 
     @property
     def exact(self) -> bool:
@@ -41,9 +60,21 @@ class Val:
     def bound(self) -> np.ndarray:
         return np.broadcast_to(self.e, self.x.shape)
 
+    def open(self) -> np.ndarray:
+        """Where anything goes, NaN too."""
+        return np.isinf(self.bound())
 
-def finish(dtype: str, r: np.ndarray, spread: Bound, operands: Sequence[Val], ulps: float = 0.5, floor: Bound = 0.0) -> Val:
-    """The value ``r`` of an operation with what its operands' bounds do to it (``spread``) and its own rounding."""
+    def maybe_zero(self, dtype: str) -> np.ndarray:
+        """Where a correct kernel may have zero."""
+        return np.abs(self.x) <= self.bound() + (0.0 if self.exact else accuracy.smallest_normal(dtype))
+
+
+def finish(dtype: str, r: np.ndarray, spread: Bound, operands: Sequence[Val], ulps: float = 0.5, floor: Bound = 0.0,
+           doubt: np.ndarray | bool = False) -> Val:  # fmt: skip
+    """The value ``r`` of an operation with what its operands' bounds do to it (``spread``) and its own rounding.
+
+    ``doubt`` is where NaN or an infinity depends on what is not decided.
+    """
     if r.dtype.kind != "f":
         return Val(r, spread)
     size = np.abs(r)
@@ -57,30 +88,31 @@ def finish(dtype: str, r: np.ndarray, spread: Bound, operands: Sequence[Val], ul
         kind = DTYPES[dtype]
         own = own + np.where(settled & (round_to(r, dtype) == r), 0.0, kind.rounding * size + kind.smallest / 2)
     e = own + spread + floor if ulps != 0.5 or not isinstance(floor, float) else own + spread
-    return extremes(dtype, r, e, operands)
+    return extremes(dtype, r, e, operands, doubt)
 
 
-def extremes(dtype: str, r: np.ndarray, e: np.ndarray, operands: Sequence[Val]) -> Val:
+def extremes(dtype: str, r: np.ndarray, e: np.ndarray, operands: Sequence[Val], doubt: np.ndarray | bool = False) -> Val:
     """Infinities, NaN and overflow: certain ones must match, uncertain ones have no bound."""
     if not r.size:
         return Val(r)
     top = accuracy.largest(dtype)
-    if float(np.max(np.abs(r) + e)) < top:  # false for NaN too
+    if not np.any(doubt) and float(np.max(np.abs(r) + e)) < top:  # false for NaN too
         return Val(r) if not e.any() else Val(r, e)
-    doubtful = np.zeros(r.shape, bool)
+    doubtful = np.broadcast_to(np.asarray(doubt), r.shape).copy()
     for v in operands:
         if not v.exact:
-            doubtful |= np.broadcast_to(np.isinf(v.e) if v.e.shape == r.shape else np.isinf(v.e).any(), r.shape)
-    e = np.where(np.isnan(e), np.inf, e)
+            doubtful |= np.broadcast_to(np.isinf(v.e) if np.shape(v.e) in (r.shape, ()) else np.isinf(v.e).any(), r.shape)
+    e = np.where(np.isnan(e) | doubtful, np.inf, e)
     e = np.where(np.isfinite(r), e, np.where(doubtful, np.inf, 0.0))
     over = np.isfinite(r) & (np.abs(r) + e >= top)
+    certain = np.zeros(r.shape, bool)
     if DTYPES[dtype].bits >= 32 or dtype == "bf16":
         certain = over & (np.abs(r) - e > top * (1 + 2 * DTYPES[dtype].rounding))
         r = np.where(certain, np.copysign(np.inf, r), r)
         e = np.where(certain, 0.0, np.where(over, np.inf, e))
     else:  # f16 and f8 may be kept in f32, where they do not overflow
         e = np.where(over, np.inf, e)
-    return Val(r, e)
+    return Val(r, e, overflown=certain if certain.any() else None)
 
 
 def ends(f: Callable[[np.ndarray], np.ndarray], v: Val, r: np.ndarray) -> Bound:
@@ -89,7 +121,14 @@ def ends(f: Callable[[np.ndarray], np.ndarray], v: Val, r: np.ndarray) -> Bound:
         return 0.0
     low, high = f(v.x - v.e), f(v.x + v.e)
     spread = np.maximum(np.abs(high - r), np.abs(r - low))
-    return np.where((low == r) & (high == r), 0.0, np.where(np.isnan(spread), np.inf, spread))
+    same = ((low == r) & (high == r)) | (np.isnan(low) & np.isnan(r) & np.isnan(high))
+    return np.where(v.open(), np.inf, np.where(same, 0.0, np.where(np.isnan(spread), np.inf, spread)))
+
+
+def certainly_nan(*values: Val) -> np.ndarray:
+    """Where one of the values is NaN in every correct kernel."""
+    found = [np.isnan(v.x) & ~v.open() for v in values]
+    return np.logical_or.reduce(np.broadcast_arrays(*found))
 
 
 def any_inexact(*values: Val) -> bool:
