@@ -30,7 +30,10 @@ _DIVISION = "--prec-div=false"
 34 instructions that softmax takes for an element."""
 
 _OPTIONS = ("--std=c++17", "--ptxas-options=-v", _DIVISION)
-_ABI = 1
+_UNFUSED = "--fmad=false"
+"""For texts in the words of ``pk/``, where ``pk::fma`` says what is fused: a maximum of products and the same products less
+that maximum must be rounded alike.  Foreign texts are compiled as their authors' compiler does."""
+_ABI = 2
 """Raised when the same text would give another binary or other resources."""
 
 
@@ -48,7 +51,7 @@ class CudaToolchain:
         have = self.available(target)
         if not have:
             raise ToolMissing(f"no CUDA compiler for {target}", hint=HINT)
-        return f"{have.detail} {' '.join(_OPTIONS)} {target.device.isa} {_ABI}"
+        return f"{have.detail} {' '.join(_OPTIONS)} {_UNFUSED} {target.device.isa} {_ABI}"
 
     def compile(self, source: Source) -> Binary:
         compile_ = _with_nvrtc if _nvrtc() else _with_nvcc
@@ -90,12 +93,16 @@ def _nvrtc() -> str:
     return found.resolve().name.removeprefix("libnvrtc.so.") if found else ""
 
 
+def _fusing(source: Source) -> tuple[str, ...]:
+    return (_UNFUSED,) if source.headers or "namespace pk {" in source.text else ()
+
+
 _lock = threading.Lock()
 _pool: list[WorkerPool] = []
 
 
 def _with_nvrtc(source: Source) -> tuple[bytes, str, str, str]:
-    options = [f"--gpu-architecture={source.target.device.isa}", *_OPTIONS]
+    options = [f"--gpu-architecture={source.target.device.isa}", *_OPTIONS, *_fusing(source)]
     if re.search(r"#\s*include\s*<", source.text):
         options += [f"--include-path={folder}" for folder in _call("toolkit_headers")]
     cubin, ptx, log, found = _call("compile_text", source.text, f"{source.operator}.cu", source.headers, options)
@@ -126,7 +133,7 @@ def _with_nvcc(source: Source) -> tuple[bytes, str, str, str]:
     with tempfile.TemporaryDirectory(prefix="portakern-cuda-") as folder:
         text = Path(folder) / f"{source.operator}.cu"
         text.write_text(inline_headers(source.text, source.headers))
-        common = [nvcc, "--std=c++17", _DIVISION, f"--gpu-architecture={source.target.device.isa}", text]
+        common = [nvcc, "--std=c++17", _DIVISION, *_fusing(source), f"--gpu-architecture={source.target.device.isa}", text]
         cubin, ptx = text.with_suffix(".cubin"), text.with_suffix(".ptx")
         built = run_tool([*common, "--cubin", "-Xptxas", "-v", "-o", cubin], timeout_s=TIMEOUT_S)
         built.checked(what, hint=first_error(built.log))

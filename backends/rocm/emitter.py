@@ -203,7 +203,7 @@ class HipEmitter(CLikeEmitter):
                 hint="operands pass through registers on their way to LDS: stages is 1 or 2",
             )
         if _by_powers_of_two(kernel):
-            kernel = by_powers_of_two(kernel)
+            kernel = by_powers_of_two(kernel, fused=True)
         if not _rows_stay_in_waves(kernel, target.device):
             dialect = replace(dialect, register_operands=frozenset())
         planner = self.planner(kernel, dialect)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -12,7 +14,13 @@ TOPOLOGIES = {"v4": "v4:2x2x1", "v5e": "v5e:2x2", "v5p": "v5p:2x2x1", "v6e": "v6
 WORKER = "PORTAKERN_TPU_WORKER"
 """Set where compiling in this process is meant: a crash takes a worker down and nothing else."""
 
+_UNFUSED = "--xla_cpu_max_isa=AVX" if platform.machine().lower() in ("x86_64", "amd64") else ""
+"""XLA lets LLVM fuse products with sums on CPUs, and recomputes products where it fuses loops: a maximum of products and the
+same products less that maximum would be rounded apart.  It has no other switch than a processor without the instruction; on
+others than x86 it stays."""
+
 ENVIRONMENT = {
+    "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {_UNFUSED}".strip(),
     "JAX_PLATFORMS": "cpu",
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",

@@ -39,7 +39,12 @@ def entry_lines(program: Program, plans: Mapping[int, tuple[KernelPlan, Body]], 
 
 def _filled(array: Array) -> str:
     shape = array.type.shape if isinstance(array.type, BufferType) else ()
-    return f"jnp.full({tuple_text(tuple(map(str, shape)))}, {array.init or 0}, {rules.JNP[array.dtype]})"
+    return f"jnp.full({tuple_text(tuple(map(str, shape)))}, {_fill_value(array.init or 0)}, {rules.JNP[array.dtype]})"
+
+
+def _fill_value(value: float | int | bool) -> str:
+    text = repr(value)
+    return f'float("{text}")' if text.strip("-") in ("inf", "nan") else text
 
 
 def _read_sizes(program: Program, report: Report) -> list[str]:

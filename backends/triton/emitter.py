@@ -18,6 +18,7 @@ from portakern.ir.size import Sym
 from portakern.ir.tile import ArgReduce, Binary, BufferType, Dot, Load, Reduce, Scan, Store, Unary, tile_type
 
 from . import expressions as words
+from .axis_text import RESERVED
 from .kernel_text import KernelText, print_kernel
 from .packing import packed
 
@@ -65,7 +66,7 @@ class TritonEmitter:
             imports.append("from triton.tools.tensor_descriptor import TensorDescriptor")
         head = f'"""{program.name} for {target}, written by portakern."""\n\n' + "\n".join(imports) + "\n"
         text = "\n\n".join(part.strip("\n") + "\n" for part in (head, helpers, body, host) if part.strip())
-        return Source(target, program.name, program.name, text, ".py", program.arrays, program.sizes,
+        return Source(target, program.name, entry_of(program), text, ".py", program.arrays, program.sizes,
                       schedule=tuple(k.schedule for k in program.kernels))  # fmt: skip
 
     def standalone(self, source: Source) -> str:
@@ -127,10 +128,15 @@ def _shape_source(program: Program, size: str) -> str | None:
     return None
 
 
+def entry_of(program: Program) -> str:
+    """The host function's name: the operator's, unless that means something else in the text."""
+    return f"run_{program.name}" if program.name in RESERVED else program.name
+
+
 def _host_function(program: Program, kernels: Sequence[KernelText]) -> str:
     out = Writer()
     given = program.by_role("input", "scalar", "output")
-    with out.block(f"def {program.name}({', '.join(a.name for a in given)}):"):
+    with out.block(f"def {entry_of(program)}({', '.join(a.name for a in given)}):"):
         out.line(f'"""{_signature(program)}"""')
         for size in program.sizes:
             out.line(f"{size} = {_shape_source(program, size)}")
@@ -138,7 +144,7 @@ def _host_function(program: Program, kernels: Sequence[KernelText]) -> str:
             _allocate(out, array, given[0].name)
         for array in program.by_role("output"):
             if array.init is not None:
-                out.line(f"{array.name}.fill_({array.init!r})")
+                out.line(f"{array.name}.fill_({words.constant(array.init, array.dtype)})")
         for kernel in kernels:
             _describe(out, kernel, program)
             _launch(out, kernel)
@@ -164,7 +170,7 @@ def _allocate(out: Writer, array: Array, beside: str) -> None:
     if array.init is None:
         made = call("torch.empty", shape, **keywords)
     else:
-        made = call("torch.full", shape, repr(array.init), **keywords)
+        made = call("torch.full", shape, words.constant(array.init, array.dtype).text, **keywords)
     out.line(f"{array.name} = {made}")
 
 

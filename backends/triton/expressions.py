@@ -122,6 +122,49 @@ def power(x, y):
     r = tl.where(x < 0, tl.where(odd, -r, tl.where(whole, r, float("nan"))), r)
     return tl.where((b == 0.0) | (x == 1.0), 1.0, r)
 ''',
+    "to_e4m3": '''
+@triton.jit
+def to_e4m3(x):
+    """To nearest even in float8e4nv; NaN where that is too large (hardware gives its largest number)."""
+    return tl.where(tl.abs(x) <= 464.0, x, float("nan")).to(tl.float8e4nv)
+''',
+    "to_e5m2": '''
+@triton.jit
+def to_e5m2(x):
+    """To nearest even in float8e5; infinite where that is too large (hardware gives its largest number)."""
+    bits = x.to(tl.float8e5).to(tl.uint8, bitcast=True)
+    return tl.where(tl.abs(x) < 61440.0, bits, tl.where(x != x, 127, tl.where(x < 0.0, 252, 124))).to(tl.uint8).to(
+        tl.float8e5, bitcast=True)
+''',
+    "trunc": '''
+@triton.jit
+def trunc(x):
+    """Towards zero."""
+    return tl.where(x < 0.0, tl.ceil(x), tl.floor(x))
+''',
+    "float_rem": '''
+@triton.jit
+def float_rem(a, b):
+    """What a leaves by b, with the sign of b: exact. A step in float64 takes 2**52 off the quotient, which is below 2**278."""
+    d = tl.abs(b).to(tl.float64)
+    r = tl.where(tl.abs(a) < float("inf"), a, float("nan")).to(tl.float64)
+    for _ in tl.static_range(6):
+        r = tl.where(d == float("inf"), r, tl.fma(-trunc(r / d), d, r))
+    return tl.where((r != 0.0) & ((r < 0.0) != (b < 0.0)), r + b, r).to(a.dtype)
+''',
+    "double_rem": '''
+@triton.jit
+def double_rem(a, b):
+    """The same of float64, whose quotients may overflow: first by a large multiple of b."""
+    r = tl.where(tl.abs(a) < float("inf"), a, float("nan"))
+    d = tl.abs(b)
+    far = d * 8.98846567431158e307
+    for _ in range(21):
+        r = tl.where(far < float("inf"), tl.fma(-trunc(r / far), far, r), r)
+    for _ in range(21):
+        r = tl.where(d == float("inf"), r, tl.fma(-trunc(r / d), d, r))
+    return tl.where((r != 0.0) & ((r < 0.0) != (b < 0.0)), r + b, r)
+''',
     "floor_div": '''
 @triton.jit
 def floor_div(a, b):
@@ -138,6 +181,9 @@ def floor_rem(a, b):
 ''',
 }
 """Helper functions by name."""
+
+CHECKED_CASTS = {"f8e4m3": "to_e4m3", "f8e5m2": "to_e5m2"}
+"""The helpers that round to formats whose conversions by hardware saturate."""
 
 _Unary = Callable[[Expr, str], Expr]
 
@@ -176,7 +222,7 @@ def binary(fn: str, a: Expr, b: Expr, dtype: str) -> Expr | None:
     if fn == "floordiv":
         return call("tl.floor", infix("/", a, b)) if is_float else call("floor_div", a, b)
     if fn == "rem":
-        return infix("-", a, infix("*", call("tl.floor", infix("/", a, b)), b)) if is_float else call("floor_rem", a, b)
+        return call({"f32": "float_rem", "f64": "double_rem"}.get(dtype, "floor_rem"), a, b)
     return None
 
 

@@ -7,6 +7,9 @@ The repairs, named in the simulator's ``method`` (Triton 3.9 keeps bf16 tensors 
 * Casts to bf16 truncated (and took integers for bit patterns); here they round to nearest even, as the hardware does.
 * ``tl.dot`` of bf16 operands multiplied bit patterns as integers; here they become float32 first, which is
   exact.
+* 8-bit floats lost NaN and infinities when widened, and were rounded neither to nearest even nor past a power of two when
+  narrowed; here both are as in their formats, and what is too large becomes the largest number, as PTX's ``satfinite``
+  does.
 * ``tl.reduce`` with a function of the kernel's own ran it once per element from Python; here it folds halves of the
   array, which is the same tree that the compiled code uses.
 """
@@ -17,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-REPAIRS = "with its bf16 arithmetic, casts and tl.dot mended and tl.reduce vectorised by portakern"
+REPAIRS = "with its bf16 arithmetic, casts (8-bit floats' too) and tl.dot mended and tl.reduce vectorised by portakern"
 _done = False
 
 
@@ -50,28 +53,61 @@ def from_bf16(bits: np.ndarray) -> np.ndarray:
     return (np.ascontiguousarray(bits).astype(np.uint32) << 16).view(np.float32)
 
 
+def _eight_bit_formats() -> dict[Any, Any]:
+    """Triton's 8-bit floats and numpy's of the same format."""
+    import triton.language as tl
+    from portakern.spec.inputs import numpy_dtype
+
+    ours = {"float8e4nv": "f8e4m3", "float8e5": "f8e5m2", "float8e4b8": "f8e4m3fnuz", "float8e5b16": "f8e5m2fnuz"}
+    return {getattr(tl, theirs): numpy_dtype(name) for theirs, name in ours.items()}
+
+
+def to_eight_bits(values: np.ndarray, kind: Any) -> np.ndarray:
+    """The bits of ``values`` rounded to nearest even in an 8-bit float; what is too large becomes the largest number."""
+    from ml_dtypes import finfo
+
+    largest = float(finfo(kind).max)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.clip(np.ascontiguousarray(values), -largest, largest).astype(kind).view(np.uint8)
+
+
+def from_eight_bits(bits: np.ndarray, kind: Any) -> np.ndarray:
+    """The float32 values of the bits of an 8-bit float."""
+    return np.ascontiguousarray(bits).view(kind).astype(np.float32)
+
+
 def _mend_casts(interpreter: Any) -> None:
     import triton.language as tl
 
     builder = interpreter.InterpreterBuilder
     cast_impl, fp_to_fp = builder.cast_impl, builder.create_fp_to_fp
+    eight = _eight_bit_formats()
+
+    def wide(src: Any) -> Any:
+        """A tensor of a narrow float as float32, any other as it is."""
+        old = src.dtype.scalar
+        if old == tl.bfloat16 and src.data.dtype == np.uint16:
+            return interpreter.TensorHandle(from_bf16(src.data), tl.float32)
+        return interpreter.TensorHandle(from_eight_bits(src.data, eight[old]), tl.float32) if old in eight else src
 
     def mended(self: Any, src: Any, dst_type: Any) -> Any:
         old, new = src.dtype.scalar, dst_type.scalar
+        if old != new and new in eight:
+            return interpreter.TensorHandle(to_eight_bits(wide(src).data, eight[new]), new)
+        if old != new and old in eight:
+            src = wide(src)
+            return src if new == tl.float32 else mended(self, src, dst_type)
         if old == new or tl.bfloat16 not in (old, new):
             return cast_impl(self, src, dst_type)
         if old == tl.bfloat16:
-            wide = interpreter.TensorHandle(from_bf16(src.data), tl.float32)
-            return wide if new == tl.float32 else cast_impl(self, wide, dst_type)
-        if old.is_floating() and old.primitive_bitwidth == 8:
-            src = fp_to_fp(self, src, tl.float32, None)
+            src = wide(src)
+            return src if new == tl.float32 else cast_impl(self, src, dst_type)
         return interpreter.TensorHandle(to_bf16(src.data), tl.bfloat16)
 
     def converted(self: Any, src: Any, dst_type: Any, rounding_mode: Any) -> Any:
         old, new = src.dtype.scalar, dst_type.scalar
-        narrow = old.primitive_bitwidth == 8 or new.primitive_bitwidth == 8
         toward_zero = "RTZ" in str(rounding_mode)
-        if narrow or toward_zero or tl.bfloat16 not in (old, new):
+        if toward_zero or not ({old, new} & {tl.bfloat16, *eight}):
             return fp_to_fp(self, src, dst_type, rounding_mode)
         return mended(self, src, dst_type)
 
@@ -132,7 +168,8 @@ def _mend_dot(interpreter: Any) -> None:
     create_dot = builder.create_dot
 
     def mended(self: Any, a: Any, b: Any, d: Any, *rest: Any, **keywords: Any) -> Any:
-        return create_dot(self, _widened(interpreter, a), _widened(interpreter, b), d, *rest, **keywords)
+        a, b = (_eight_bits_widened(interpreter, _widened(interpreter, x)) for x in (a, b))
+        return create_dot(self, a, b, d, *rest, **keywords)
 
     builder.create_dot = mended
 
@@ -146,6 +183,14 @@ def _widened(interpreter: Any, operand: Any) -> Any:
     if operand.data.dtype != np.uint16:
         return operand
     return interpreter.TensorHandle(from_bf16(operand.data), tl.float32)
+
+
+def _eight_bits_widened(interpreter: Any, operand: Any) -> Any:
+    """An operand of an 8-bit float as float32."""
+    import triton.language as tl
+
+    kind = _eight_bit_formats().get(operand.dtype.scalar)
+    return operand if kind is None else interpreter.TensorHandle(from_eight_bits(operand.data, kind), tl.float32)
 
 
 def _mend_reduce(interpreter: Any) -> None:

@@ -34,7 +34,7 @@ class KernelText:
     constants: tuple[tuple[str, int], ...]
     blocks: str
     static: bool
-    options: tuple[tuple[str, int], ...] = ()
+    options: tuple[tuple[str, int | bool], ...] = ()
     descriptors: tuple[tuple[str, str, BufferType, tuple[int, ...]], ...] = ()
 
 
@@ -103,7 +103,8 @@ class _Printer(GridText, StatementText):
         order = [*self.extents.values(), *self.tiles.values(), *self.constants]
         return tuple((name, self.constants[name]) for name in dict.fromkeys(order) if name in self.constants)
 
-    def _launch_options(self) -> tuple[tuple[str, int], ...]:
+    def _launch_options(self) -> tuple[tuple[str, int | bool], ...]:
+        """What may be fused is written (``tl.fma``): Triton's own default changes with its release."""
         schedule = self.kernel.schedule
         extra = [(k, int(v)) for k, v in schedule.options if k in ("waves_per_eu", "maxnreg") and int(v) > 0]
-        return (("num_warps", schedule.warps), ("num_stages", schedule.stages), *extra)
+        return (("num_warps", schedule.warps), ("num_stages", schedule.stages), *extra, ("enable_fp_fusion", False))

@@ -16,7 +16,7 @@ def rewritten(kernel: Kernel, device: Device) -> Kernel:
     kernel equal values merged and unused ones dropped."""
     if device.has("f16_matrix_flushes"):
         kernel = canonicalise(kernel, as_floats)
-    return by_powers_of_two(kernel) if kernel.family == "attention" else canonicalise(kernel)
+    return by_powers_of_two(kernel, fused=True) if kernel.family == "attention" else canonicalise(kernel)
 
 
 @as_floats.on(Dot)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
+from portakern.dtypes import DTYPES
 from portakern.emit.python_like import Expr, call, infix
 from portakern.errors import MissingRuleError
 from portakern.ir.core import Arg, Op, Result
@@ -19,6 +20,7 @@ from portakern.ir.tile import (
     Dims,
     Dot,
     Extent,
+    Fma,
     Load,
     Mask,
     Permute,
@@ -86,6 +88,9 @@ class ValueText(AxisText, ABC):
                     return a
                 made = words.binary(fn, a.expr, b.expr, tile_type(lhs).dtype)
                 return Value(made or self._missing(op), joined(a, b))
+            case Fma(x=x, y=y, z=z):
+                a, b, c = self._operands(op, x, y, z)
+                return Value(call("tl.fma", a.expr, b.expr, c.expr), joined(a, b, c))
             case Compare(fn=fn, lhs=lhs, rhs=rhs):
                 a, b = self._operands(op, lhs, rhs)
                 return Value(infix(words.COMPARE[fn], a.expr, b.expr), joined(a, b))
@@ -121,7 +126,8 @@ class ValueText(AxisText, ABC):
     def _operands(self, user: Op, *operands: Op) -> tuple[Value, ...]:
         """Values for an operation on several operands, of which at least one must be a tensor and not a number."""
         values = tuple(self._get(o) for o in operands)
-        if getattr(user, "fn", "") == "pow":
+        fn, is_float = getattr(user, "fn", ""), tile_type(user).dtype in ("f32", "f64")
+        if fn == "pow" or (fn == "rem" and is_float):  # what they call converts its arguments
             return tuple(map(self._tensor, operands))
         if all(v.literal for v in values):
             return (self._tensor(operands[0]), *values[1:])
@@ -163,6 +169,9 @@ class ValueText(AxisText, ABC):
             return v
         if new == "bool":
             return Value(infix("!=", v.expr, Expr("0")), v.have)
+        if new in words.CHECKED_CASTS and old not in words.CHECKED_CASTS:
+            wide = v.expr if DTYPES[old].is_float else Expr(f"{v.expr.at(14)}.to(tl.float32)")
+            return Value(call(words.CHECKED_CASTS[new], wide), v.have)
         return Value(Expr(f"{v.expr.at(14)}.to({words.DTYPE[new]})"), v.have)
 
     def _broadcast(self, v: Value, old: Dims, new: Dims) -> Value:

@@ -13,16 +13,21 @@ import struct
 
 from portakern.ir.core import Op
 from portakern.ir.rewrite import Rules, canonicalise
-from portakern.ir.tile import Binary, Broadcast, Const, Kernel, Mask, Reduce, Select, Unary, tile_type
+from portakern.ir.tile import Binary, Broadcast, Const, Fma, Kernel, Mask, Reduce, Select, Unary, tile_type
 
 rules = Rules()
+fusing = Rules()
 
 LOG2_E = math.log2(math.e)
 
 
-def by_powers_of_two(kernel: Kernel) -> Kernel:
-    """``kernel`` with its exponentials of f32 as powers of two."""
-    return canonicalise(kernel, rules)
+def by_powers_of_two(kernel: Kernel, fused: bool = False) -> Kernel:
+    """``kernel`` with its exponentials of f32 as powers of two; with ``fused``, each one's multiply-add is one operation.
+
+    Compilers may not fuse on their own (docs/lowering.md, "What may be fused"), so what should be is written.
+    """
+    made = canonicalise(kernel, rules)
+    return canonicalise(made, fusing) if fused else made
 
 
 def _scaled(op: Op) -> tuple[Op, float] | None:
@@ -72,3 +77,18 @@ def power_of_two(op: Unary) -> Op | None:
         return None
     value, scale = _scaled(x) or (x, 1.0)
     return Unary("exp2", Binary("sub", _times(value, scale * LOG2_E), Broadcast(_times(row.x, LOG2_E), row.dims)))
+
+
+@fusing.on(Unary)
+def shifted_at_once(op: Unary) -> Op | None:
+    """``exp2(x * s - r * t)`` with ``r * t`` of each row: the product with ``-t`` is rounded as that with ``t`` is."""
+    if op.fn != "exp2" or not isinstance(op.x, Binary) or op.x.fn != "sub":
+        return None
+    x, row = op.x.lhs, op.x.rhs
+    if not isinstance(row, Broadcast):
+        return None
+    scaled, shift = _scaled(x), _scaled(row.x)
+    if scaled is None or shift is None:
+        return None
+    value, scale = scaled
+    return Unary("exp2", Fma(value, Const(scale, "f32"), Broadcast(_times(shift[0], -shift[1]), row.dims)))

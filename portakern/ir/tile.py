@@ -162,6 +162,19 @@ class Select(Op):
         return _same(self, self.condition, self.yes, self.no).with_dtype(tile_type(self.yes).dtype)
 
 
+class Fma(Op):
+    """``x * y + z`` rounded once.  Lowering writes no such thing: emitters make it of what costs an instruction else."""
+
+    x: Op
+    y: Op
+    z: Op
+
+    def infer(self) -> Type:
+        dtypes = {tile_type(o).dtype for o in (self.x, self.y, self.z)}
+        self.check(len(dtypes) == 1, f"dtypes differ: {' and '.join(sorted(dtypes))}", "cast one of them")
+        return _same(self, self.x, self.y, self.z)
+
+
 class Cast(Op):
     """To another dtype, rounding to nearest even; floats to integers truncate.  Never dropped where it narrows."""
 
@@ -485,7 +498,7 @@ def verify_kernel(kernel: Kernel) -> None:
 
 __all__ = [
     "BINARY", "COMPARE", "PRECISION", "REDUCE", "UNARY", "Arg", "ArgReduce", "Axis", "Binary", "Bitcast", "Broadcast",
-    "BufferType", "Cast", "Compare", "Const", "Coord", "Dim", "Dims", "Dot", "Extent", "For", "Index", "Kernel", "Load",
+    "BufferType", "Cast", "Compare", "Const", "Coord", "Dim", "Dims", "Dot", "Extent", "Fma", "For", "Index", "Kernel", "Load",
     "Mask", "Permute", "Reduce", "Scan", "Select", "Start", "Store", "Term", "TileType", "Unary", "buffer_type",
     "identity", "starts_anew", "tile_type", "verify_kernel",
 ]  # fmt: skip

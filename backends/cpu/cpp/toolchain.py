@@ -22,9 +22,12 @@ from portakern.tools.process import run_tool
 
 from .elf import functions
 
-FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fPIC", "-fvisibility=default",
+FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fPIC", "-fvisibility=default",
          "-fno-asynchronous-unwind-tables")
-"""No ``-ffast-math``: NaN, infinities and the order of operations stay as written; products and sums may be fused."""
+"""No ``-ffast-math``: NaN, infinities and the order of operations stay as written."""
+_UNFUSED, _FUSED = "-ffp-contract=off", "-ffp-contract=fast"
+"""Texts in the words of ``pk/`` say what is fused (``pk::mad``), since a value and its own recomputation must be rounded alike;
+in foreign texts the compiler chooses."""
 TIMEOUT_S = 300.0  # the clang of ziglang builds its C++ library when it is first used
 MISSING = "install g++ or clang++, or: pip install 'portakern[cpp]'"
 
@@ -85,7 +88,7 @@ class CppToolchain:
 
     def fingerprint(self, target: Target) -> str:
         c = self.compiler()
-        return " ".join([c.version, *FLAGS, *c.extra, processor()])
+        return " ".join([c.version, *FLAGS, _UNFUSED, *c.extra, processor()])
 
     def compile(self, source: Source) -> Binary:
         """By way of assembly, which the binary keeps for its readers.  Raises :class:`CompileError` with the log."""
@@ -95,8 +98,9 @@ class CppToolchain:
             assembly, out = folder / "kernel.s", folder / "kernel.so"
             main = _write(source, folder)
             what = f"{source.operator} for {source.target}"
-            log = _run([*c.command, *FLAGS, *c.extra, "-pthread", "-I", folder, "-S", main, "-o", assembly], folder, what)
-            _run([*c.command, *FLAGS, *c.extra, "-shared", "-pthread", assembly, "-o", out], folder, what)
+            flags = [*FLAGS, _UNFUSED if source.headers else _FUSED, *c.extra, "-pthread"]
+            log = _run([*c.command, *flags, "-I", folder, "-S", main, "-o", assembly], folder, what)
+            _run([*c.command, *flags, "-shared", assembly, "-o", out], folder, what)
             data, text = out.read_bytes(), assembly.read_text(errors="replace")
         return Binary("shared-object", data, c.version, read_resources(data, source), assembly=text, log=log)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from portakern.backend import Missing, Source, Target
 from portakern.emit.python_like import Writer, call
 from portakern.errors import MissingRuleError, UnsupportedDtype
@@ -16,8 +18,10 @@ from portakern.ir.core import Op
 from portakern.ir.program import Array, Program
 from portakern.ir.size import Sym
 from portakern.ir.tile import ArgReduce, BufferType, Dot, Kernel, Unary, tile_type
+from portakern.spec.inputs import numpy_dtype
 
 from . import words
+from .axes import RESERVED
 from .text import KernelText, print_kernel
 
 MEMORY = {**words.NUMPY, "f16": "np.uint16", "bf16": "np.uint16"}
@@ -67,7 +71,7 @@ class NumbaEmitter:
         head = f'"""{program.name} for {target}, written by portakern."""\n\n{_imports(helpers + body)}'
         parts = [p.strip("\n") for p in (head, helpers, body, host) if p.strip()]
         text = "\n\n\n".join(parts) + "\n"
-        return Source(target, program.name, program.name, text, ".py", program.arrays, program.sizes,
+        return Source(target, program.name, entry_of(program), text, ".py", program.arrays, program.sizes,
                       schedule=tuple(k.schedule for k in program.kernels))  # fmt: skip
 
     def standalone(self, source: Source) -> str:
@@ -110,10 +114,15 @@ def _shape_source(program: Program, size: str) -> str | None:
     return None
 
 
+def entry_of(program: Program) -> str:
+    """The host function's name: the operator's, unless that means something else in the text."""
+    return f"run_{program.name}" if program.name in RESERVED else program.name
+
+
 def _host_function(program: Program, kernels: Sequence[KernelText]) -> str:
     out = Writer(width=116)
     given = program.by_role("input", "scalar", "output")
-    with out.block(f"def {program.name}({', '.join(a.name for a in given)}):"):
+    with out.block(f"def {entry_of(program)}({', '.join(a.name for a in given)}):"):
         out.line(f'"""{_signature(program)}"""')
         for size in program.sizes:
             out.line(f"{size} = {_shape_source(program, size)}")
@@ -163,11 +172,10 @@ def _allocation(array: Array) -> str:
 
 
 def _initial(array: Array) -> str:
-    """A fill value: bits for 16-bit floats, which are 0 for the only value programs use."""
+    """A fill value: the bits of it for what memory holds as bits, as 16-bit floats are."""
     assert array.init is not None
     if array.dtype in words.HALF_FLOATS:
-        if array.init != 0:
-            raise MissingRuleError("numba's emitter cannot fill a 16-bit float array with", missing=(repr(array.init),))
-        return "0"
+        bits = np.asarray(array.init).astype(numpy_dtype(array.dtype)).view(np.uint16)
+        return hex(int(bits)) if bits else "0"
     text = repr(array.init)
     return {"inf": "np.inf", "-inf": "-np.inf", "nan": "np.nan"}.get(text, text)

@@ -129,12 +129,9 @@ def _binary(fn: str, a: Text, b: Text, dtype: str, words: Words) -> Text:
         if not is_float(dtype):
             raise KeyError("pow of integers")
         return Text(f"{words.call('pow')}({a.text}, {b.text})", ATOM, dtype, lanes)
-    if is_float(dtype):
-        ratio = f"{words.call('floor')}({a.at(PRODUCT)} / {b.at(PREFIX)})"
-        if fn == "floordiv":
-            return Text(ratio, ATOM, dtype, lanes)
-        return Text(f"{a.at(SUM)} - {ratio} * {b.at(PREFIX)}", SUM, dtype, lanes)
-    return Text(f"{words.integer(fn, dtype, lanes)}({a.text}, {b.text})", ATOM, dtype, lanes)
+    if is_float(dtype) and fn == "floordiv":
+        return Text(f"{words.call('floor')}({a.at(PRODUCT)} / {b.at(PREFIX)})", ATOM, dtype, lanes)
+    return Text(f"{words.division(fn, dtype, lanes)}({a.text}, {b.text})", ATOM, dtype, lanes)
 
 
 def _compare(sign: str, a: Text, b: Text, words: Words) -> Text:

@@ -274,11 +274,13 @@ class Helpers:
         return self.use(name, lambda: (
             f"// The {word} of the lanes of v.\n{t} {name}(const {t}{lanes} v)\n{{\n{body}\n}}"))
 
-    def integer(self, fn: str, dtype: str, lanes: int) -> str:
-        """Integer division that rounds down, or its remainder (the sign of the divisor)."""
+    def division(self, fn: str, dtype: str, lanes: int) -> str:
+        """Integer division that rounds down, or a remainder with the sign of the divisor."""
         kind, x = REGISTER[dtype], str(lanes) if lanes > 1 else ""
         t, name = C_TYPE[kind] + x, f"{fn}_{kind}" + (f"x{x}" if x else "")
-        off = "((r != 0) & ((r ^ b) < 0))" if x else "(r != 0 && (r ^ b) < 0)"
+        floating = kind in ("f32", "f64")
+        apart = "((r < 0) ^ (b < 0))" if floating else "((r ^ b) < 0)"
+        off = f"((r != 0) & {apart})" if x else f"(r != 0 && {apart})"
         # A comparison of vectors gives -1 where it holds.
         text = {
             "floordiv": f"    return q {'+' if x else '-'} {off};",
@@ -286,7 +288,8 @@ class Helpers:
         }[fn]
         q = f"    const {t} q = a / b;\n" if fn == "floordiv" else ""
         what = "a / b rounded down" if fn == "floordiv" else "What a leaves by b, with the sign of b"
-        rest = "a - q * b" if fn == "floordiv" else "a % b"
+        # fmod is exact, which a less the quotient rounded down times b is not.
+        rest = "a - q * b" if fn == "floordiv" else "fmod(a, b)" if floating else "a % b"
         head = f"// {what[0].upper()}{what[1:]}.\n{t} {name}(const {t} a, const {t} b)\n{{\n"
         return self.use(name, lambda: f"{head}{q}    const {t} r = {rest};\n{text}\n}}")
 

@@ -84,7 +84,7 @@ class SyclWords:
     def across(self, fn: str, dtype: str, lanes: int) -> str:
         return {"sum": "pk::sum_of", "prod": "pk::product_of", "max": "pk::largest_of", "min": "pk::smallest_of"}[fn]
 
-    def integer(self, fn: str, dtype: str, lanes: int) -> str:
+    def division(self, fn: str, dtype: str, lanes: int) -> str:
         return f"pk::{fn}"
 
     def round_narrow(self, dtype: str, lanes: int) -> str:

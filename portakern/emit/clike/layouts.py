@@ -20,7 +20,7 @@ from portakern.emit.clike.names import identifier
 from portakern.ir import tile as t
 from portakern.ir.core import Block, Op, Result, yielded
 
-ELEMENTWISE = (t.Unary, t.Binary, t.Compare, t.Select, t.Cast, t.Bitcast, t.Mask)
+ELEMENTWISE = (t.Unary, t.Binary, t.Fma, t.Compare, t.Select, t.Cast, t.Bitcast, t.Mask)
 
 
 @dataclass(frozen=True)

@@ -148,6 +148,8 @@ class Maps(State):
                 return apply(table[fn], self.text(a, e), self.text(b, e))
             case t.Compare(fn=fn, lhs=a, rhs=b):
                 return apply(d.compare[fn], self.text(a, e), self.text(b, e))
+            case t.Fma(x=x, y=y, z=z):
+                return Text(f"pk::fma({self.text(x, e)}, {self.text(y, e)}, {self.text(z, e)})")
             case t.Select(condition=c, yes=y, no=n):
                 return apply(SELECT, self.text(c, e), self.text(y, e), self.text(n, e))
             case t.Cast(x=t.Extent(size=int() as size), dtype=dtype):

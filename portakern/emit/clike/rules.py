@@ -14,8 +14,8 @@ from portakern.ir.program import Program
 from portakern.ir.size import Size, Sym
 
 KNOWN = (
-    t.Coord, t.Start, t.Extent, t.Const, t.Unary, t.Binary, t.Compare, t.Select, t.Cast, t.Bitcast, t.Broadcast, t.Permute,
-    t.Mask, t.Reduce, t.Scan, t.Dot, t.Load, t.Store, t.For, Result, Yield, t.Arg,
+    t.Coord, t.Start, t.Extent, t.Const, t.Unary, t.Binary, t.Fma, t.Compare, t.Select, t.Cast, t.Bitcast, t.Broadcast,
+    t.Permute, t.Mask, t.Reduce, t.Scan, t.Dot, t.Load, t.Store, t.For, Result, Yield, t.Arg,
 )  # fmt: skip
 
 

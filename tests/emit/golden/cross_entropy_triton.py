@@ -45,5 +45,9 @@ def cross_entropy_2_kernel(labels_ptr, t0_ptr, out_ptr, BLOCK_I: tl.constexpr):
 def cross_entropy(logits, labels, out):
     """logits[4096, 32768] f32, labels[4096] i64 -> out[] f32"""
     t0 = torch.empty((4096,), dtype=torch.float32, device=logits.device)
-    cross_entropy_1_kernel[(4096,)](logits, labels, t0, J=32768, BLOCK_J=4096, num_warps=8, num_stages=2)
-    cross_entropy_2_kernel[(1,)](labels, t0, out, BLOCK_I=4096, num_warps=8, num_stages=1)
+    cross_entropy_1_kernel[(4096,)](
+        logits, labels, t0, J=32768, BLOCK_J=4096, num_warps=8, num_stages=2, enable_fp_fusion=False,
+    )
+    cross_entropy_2_kernel[(1,)](
+        labels, t0, out, BLOCK_I=4096, num_warps=8, num_stages=1, enable_fp_fusion=False,
+    )

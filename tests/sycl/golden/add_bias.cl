@@ -2,6 +2,7 @@
 //   input x: [37, 1000, bf16]
 //   input b: [1000, bf16]
 //   output y: [37, 1000, bf16]
+#pragma OPENCL FP_CONTRACT OFF
 
 // A bf16 is the upper half of a float.
 float load_bf16(__global const ushort *p)

@@ -3,6 +3,7 @@
 //   input k: [2, 2, 50, 64, bf16]
 //   input v: [2, 2, 50, 64, bf16]
 //   output o: [2, 2, 2, 50, 64, bf16]
+#pragma OPENCL FP_CONTRACT OFF
 
 // 16 bf16 as float: a bf16 is the upper half of a float.
 float16 load_bf16x16(__global const ushort *p)

@@ -3,6 +3,7 @@
 //   input w: [50, 72, bf16]
 //   input bias: [72, f32]
 //   output c: [100, 72, bf16]
+#pragma OPENCL FP_CONTRACT OFF
 
 // A bf16 is the upper half of a float.
 float load_bf16(__global const ushort *p)

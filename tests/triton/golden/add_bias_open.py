@@ -29,4 +29,6 @@ def add_bias(x, b, y):
     M = x.shape[0]
     blocks = triton.cdiv(M, 8)
     if blocks > 0:
-        add_bias_kernel[(blocks,)](x, b, y, M, N=1000, BLOCK_M=8, BLOCK_N=1024, num_warps=4, num_stages=1)
+        add_bias_kernel[(blocks,)](
+            x, b, y, M, N=1000, BLOCK_M=8, BLOCK_N=1024, num_warps=4, num_stages=1, enable_fp_fusion=False,
+        )

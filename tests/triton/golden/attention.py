@@ -47,7 +47,7 @@ def attention_kernel(
         max_n = tl.reduce(t, 1, max_nan)
         new_top = max_nan(top, max_n * 0.125)
         t2 = tl.where(new_top == float("-inf"), 0.0, new_top)
-        exp2_t = tl.exp2(t * 0.1803368777036667 - (t2 * 1.4426950216293335)[:, None])
+        exp2_t = tl.exp2(tl.fma(t, 0.1803368777036667, (t2 * -1.4426950216293335)[:, None]))
         exp2_top = tl.exp2((top - t2) * 1.4426950216293335)
         v = tl.load(
             v_ptr + b * H * N * D + h * N * D + n[:, None] * D + d[None, :], mask=(n < N)[:, None], other=0.0,
@@ -65,5 +65,5 @@ def attention(q, k, v, o):
     """q[2, 2, 2, 50, 64] bf16, k[2, 2, 50, 64] bf16, v[2, 2, 50, 64] bf16 -> o[2, 2, 2, 50, 64] bf16"""
     attention_kernel[(2 * 2 * 2 * triton.cdiv(50, 32),)](
         q, k, v, o, H=2, G=2, M=50, N=50, K=64, D=64, BLOCK_M=32, BLOCK_N=32, BLOCK_K=64, BLOCK_D=64,
-        num_warps=4, num_stages=1,
+        num_warps=4, num_stages=1, enable_fp_fusion=False,
     )

@@ -52,4 +52,5 @@ def matmul_bias(a, w, bias, c):
     """a[3, 100, 50] bf16, w[3, 50, 72] bf16, bias[72] f32 -> c[3, 100, 72] bf16"""
     matmul_bias_kernel[(3 * triton.cdiv(100, 64) * triton.cdiv(72, 64),)](
         a, w, bias, c, M=100, N=72, K=50, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32, num_warps=4, num_stages=2,
+        enable_fp_fusion=False,
     )

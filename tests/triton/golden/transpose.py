@@ -20,5 +20,5 @@ def transpose_kernel(
 def transpose(x, y):
     """x[70, 45] f32 -> y[45, 70] f32"""
     transpose_kernel[(triton.cdiv(70, 32) * triton.cdiv(45, 32),)](
-        x, y, M=70, N=45, BLOCK_M=32, BLOCK_N=32, num_warps=4, num_stages=1,
+        x, y, M=70, N=45, BLOCK_M=32, BLOCK_N=32, num_warps=4, num_stages=1, enable_fp_fusion=False,
     )

@@ -4,6 +4,7 @@
 #include "pk/base.cuh"
 #include "pk/element.cuh"
 #include "pk/layout.cuh"
+#include "pk/math.cuh"
 #include "pk/ptx.cuh"
 #include "pk/shared.cuh"
 #include "pk/tile.cuh"
@@ -120,7 +121,7 @@ template <class T, class L, class A, class B> PK_DEVICE void dot_simt(Tile<T, L>
             for (int i = 0; i < L::row_slots; ++i)
 #pragma unroll
                 for (int j = 0; j < L::col_slots; ++j)
-                    acc.at(i, j) += T(left[i / tall][i % tall][q]) * T(right[j / wide][q][j % wide]);
+                    acc.at(i, j) = fma(T(left[i / tall][i % tall][q]), T(right[j / wide][q][j % wide]), acc.at(i, j));
     }
 }
 
@@ -143,7 +144,7 @@ template <class T, class L, class A, class B> PK_DEVICE void dot_lines(Tile<T, L
         for (int i = 0; i < L::row_slots; ++i)
 #pragma unroll
             for (int j = 0; j < L::col_slots; ++j)
-                acc.at(i, j) += left[k % 2][i / tall][i % tall] * right[k % 2][j / wide][j % wide];
+                acc.at(i, j) = fma(left[k % 2][i / tall][i % tall], right[k % 2][j / wide][j % wide], acc.at(i, j));
     }
 }
 

@@ -1,6 +1,7 @@
 // Arithmetic on elements: functions accurate to a few units in the last place (CUDA C++ Programming
 // Guide, Mathematical Functions Appendix). Nothing here is a fast-math variant; divisions of floats are within 2 units
-// where the compiler is told so (--prec-div=false). max and min hand on NaN.
+// where the compiler is told so (--prec-div=false). max and min hand on NaN. Only what is written as fma is fused
+// (--fmad=false): a maximum of products and the same products less that maximum must be rounded alike.
 #pragma once
 #include "pk/base.cuh"
 #include "pk/ptx.cuh"
@@ -49,6 +50,11 @@ PK_DEVICE float sigmoid(float x) {
 }
 PK_DEVICE double sigmoid(double x) { return 1.0 / (1.0 + ::exp(-x)); }
 
+/// a b + c rounded once. Integers have no rounding.
+PK_DEVICE float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
+PK_DEVICE double fma(double a, double b, double c) { return ::fma(a, b, c); }
+template <class T> PK_DEVICE T fma(T a, T b, T c) { return a * b + c; }
+
 PK_DEVICE float abs(float x) { return ::fabsf(x); }
 PK_DEVICE double abs(double x) { return ::fabs(x); }
 template <class T> PK_DEVICE T abs(T x) { return x < 0 ? -x : x; }
@@ -70,6 +76,7 @@ PK_DEVICE float floordiv(float a, float b) { return ::floorf(a / b); }
 PK_DEVICE double floordiv(double a, double b) { return ::floor(a / b); }
 template <class T> PK_DEVICE T floordiv(T a, T b) {
     if (b == 0) return 0;
+    if (T(-1) < T(0) && b == T(-1)) return T(0 - static_cast<uint64_t>(a));  // the least number has no opposite: it wraps round
     return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
@@ -83,7 +90,7 @@ PK_DEVICE double rem(double a, double b) {
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 template <class T> PK_DEVICE T rem(T a, T b) {
-    if (b == 0) return 0;
+    if (b == 0 || (T(-1) < T(0) && b == T(-1))) return 0;
     const T r = a % b;
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }

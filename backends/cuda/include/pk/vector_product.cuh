@@ -6,6 +6,7 @@
 #include "pk/base.cuh"
 #include "pk/element.cuh"
 #include "pk/layout.cuh"
+#include "pk/math.cuh"
 #include "pk/memory.cuh"
 #include "pk/pipeline.cuh"
 #include "pk/tile.cuh"
@@ -48,7 +49,7 @@ template <int N, class T> PK_DEVICE void add_rows(float (&sum)[8], const float (
         float right[8];
         widen<T>(right, word[u]);
 #pragma unroll
-        for (int e = 0; e < 8; ++e) sum[e] += left[u] * right[e];
+        for (int e = 0; e < 8; ++e) sum[e] = fma(left[u], right[e], sum[e]);
     }
 }
 
@@ -161,7 +162,7 @@ PK_DEVICE Tile<float, L> row_times_rows(void* memory, const T* a, int64_t stride
             widen<T>(right, *reinterpret_cast<const uint4*>(box + r * L::cols + lane() * 8));
             const float x = __shfl_sync(~0u, left, r + lane() / lanes);
 #pragma unroll
-            for (int e = 0; e < 8; ++e) sum[e] += x * right[e];
+            for (int e = 0; e < 8; ++e) sum[e] = fma(x, right[e], sum[e]);
         }
         const int free = boxes.done();
         if (k + Slots * step < depth) boxes.ask(free, b, col, k + Slots * step, batch...);
@@ -192,7 +193,7 @@ PK_DEVICE Tile<float, L> row_times_columns(void* memory, const T* a, int64_t str
             float right[8];
             widen<T>(right, *reinterpret_cast<const uint4*>(box + c * deep + lane() * 8));
 #pragma unroll
-            for (int e = 0; e < 8; ++e) sum[c] += left[e] * right[e];
+            for (int e = 0; e < 8; ++e) sum[c] = fma(left[e], right[e], sum[c]);
         }
         const int free = boxes.done();
         if (k + Slots * step < depth) boxes.ask(free, b, k + Slots * step, col + first, batch...);
@@ -254,7 +255,7 @@ PK_DEVICE Tile<float, L> row_times_columns(void* memory, const T* a, int64_t str
                 float right[8];
                 widen<T>(right, word[c]);
 #pragma unroll
-                for (int e = 0; e < 8; ++e) sum[c] += left[e] * right[e];
+                for (int e = 0; e < 8; ++e) sum[c] = fma(left[e], right[e], sum[c]);
             }
         }
         store_sums<L>(partial, sum, first);

@@ -6,6 +6,9 @@
 
 #include "pk/types.h"
 
+// Nothing is fused but what is written as fma: a maximum of products and the same products less that maximum must be rounded alike.
+#pragma clang fp contract(off)
+
 #ifndef __global__
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))

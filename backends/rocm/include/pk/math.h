@@ -14,6 +14,8 @@ template <class To, class From> PK_FN To bitcast(From x) { return __builtin_bit_
 
 template <class T> PK_FN bool isnan(T x) { return x != x; }
 template <class T> PK_FN T abs(T x) { return x < T(0) ? -x : x; }
+PK_FN float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+PK_FN double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
 template <> PK_FN float abs(float x) { return __builtin_fabsf(x); }
 template <> PK_FN double abs(double x) { return __builtin_fabs(x); }
 

@@ -5,6 +5,10 @@
 #include <sycl/ext/oneapi/free_function_queries.hpp>
 #include <sycl/khr/split_headers/index_space.hpp>
 
+// Nothing is fused but what is written as fma: a maximum of products and the same products less that maximum must be rounded
+// alike.
+#pragma clang fp contract(off)
+
 #define PK_INLINE inline __attribute__((always_inline))
 
 #ifndef INFINITY

@@ -75,6 +75,16 @@ PK_INLINE V floordiv(V a, V b) {
     }
 }
 template <class V>
-PK_INLINE V rem(V a, V b) { return a - floordiv(a, b) * b; }
+PK_INLINE V rem(V a, V b) {
+    if constexpr (!is_float<typename Shape<V>::element>) {
+        return a - floordiv(a, b) * b;
+    } else {
+        const V r = __spirv_ocl_fmod(a, b);  // exact, which a less the quotient rounded down times b is not
+        if constexpr (is_vector<V>) {
+            const auto off = (r != V(0)) & ((r < V(0)) ^ (b < V(0)));
+            return select(convert<vec<int32_t, Shape<V>::lanes>>(off), r + b, r);
+        } else return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+    }
+}
 
 }  // namespace pk

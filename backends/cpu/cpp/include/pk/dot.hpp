@@ -167,8 +167,18 @@ PK_INLINE const Panel& transposed(const Panel& panel) {
 
 // ---- the product
 
+// Here the compiler may fuse, which it may nowhere else: vectors have no function for it.
+#if defined(__clang__)
+#define PK_FUSING
+#else
+#define PK_FUSING __attribute__((optimize("fp-contract=fast")))
+#endif
+
 template <class V, class S>
 PK_INLINE void multiply_add(V& acc, const S* a, const V& b) {
+#if defined(__clang__)
+#pragma clang fp contract(fast)
+#endif
     acc += *a * b;
 }
 #if defined(__AVX512BF16__)
@@ -181,7 +191,7 @@ PK_INLINE void multiply_add(Vector<float>::type& acc, const bf16* a, const Vecto
 
 // One register block of the accumulator over the whole depth.
 template <class S, class A, class B>
-__attribute__((noinline)) void multiply_block(S* acc, int acc_stride, const A& a, int row, const typename B::P* strip) {
+__attribute__((noinline)) PK_FUSING void multiply_block(S* acc, int acc_stride, const A& a, int row, const typename B::P* strip) {
     using V = typename Vector<S>::type;
     using U = typename Vector<S>::unaligned;
     constexpr int lanes = Vector<S>::lanes, step = B::pack_k, row_size = ways * lanes * step;

@@ -39,6 +39,16 @@ PK_INLINE T sign(T x) {
     return x > T(0) ? T(1) : x < T(0) ? T(-1) : x;  // NaN and signed zeros are handed on
 }
 
+// a b + c, fused where the processor can. The compiler fuses nothing by itself (-ffp-contract=off): a maximum of products and
+// the same products less that maximum must be rounded alike.
+PK_INLINE float mad(float a, float b, float c) {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return __builtin_fmaf(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+
 // ---- exponentials
 
 // 2^n for -252 <= n <= 254, as a product of two normal powers so that results may be subnormal or infinite.
@@ -51,17 +61,17 @@ PK_INLINE float scale_by_power(float x, int32_t n) {
 PK_INLINE float exp(float x) {
     x = x < -104.0f ? -104.0f : x;
     x = x > 89.0f ? 89.0f : x;
-    const float shifted = x * 1.44269504f + 12582912.0f;
+    const float shifted = mad(x, 1.44269504f, 12582912.0f);
     const int32_t n = bitcast<int32_t>(shifted) - 0x4b400000;
     const float whole = shifted - 12582912.0f;
-    const float r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
+    const float r = mad(whole, 2.12194440e-4f, mad(whole, -0.693359375f, x));
     float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    return scale_by_power(p * (r * r) + r + 1.0f, n);
+    p = mad(p, r, 1.3981999507e-3f);
+    p = mad(p, r, 8.3334519073e-3f);
+    p = mad(p, r, 4.1665795894e-2f);
+    p = mad(p, r, 1.6666665459e-1f);
+    p = mad(p, r, 5.0000001201e-1f);
+    return scale_by_power(mad(p, r * r, r) + 1.0f, n);
 }
 PK_INLINE double exp(double x) { return __builtin_exp(x); }
 PK_INLINE float exp2(float x) { return __builtin_exp2f(x); }
@@ -76,11 +86,11 @@ PK_INLINE double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
 PK_INLINE float tanh(float x) {
     const float a = abs(x), s = x * x;
     float p = -5.70498872745e-3f;
-    p = p * s + 2.06390887954e-2f;
-    p = p * s - 5.37397155531e-2f;
-    p = p * s + 1.33314422036e-1f;
-    p = p * s - 3.33332819422e-1f;
-    const float near = p * s * x + x;
+    p = mad(p, s, 2.06390887954e-2f);
+    p = mad(p, s, -5.37397155531e-2f);
+    p = mad(p, s, 1.33314422036e-1f);
+    p = mad(p, s, -3.33332819422e-1f);
+    const float near = mad(p * s, x, x);
     const float far = 1.0f - 2.0f / (exp(2.0f * a) + 1.0f);
     return a < 0.625f ? near : __builtin_copysignf(far, x);
 }
@@ -90,18 +100,18 @@ PK_INLINE double tanh(double x) { return __builtin_tanh(x); }
 PK_INLINE float erf(float x) {
     const float a = abs(x), s = x * x;
     float near = -5.96761703e-4f;
-    near = near * s + 4.99119423e-3f;
-    near = near * s - 2.67681349e-2f;
-    near = near * s + 1.12819925e-1f;
-    near = near * s - 3.76125336e-1f;
-    near = near * s + 1.28379166e-1f;
-    near = near * x + x;
-    float far = -1.72853470e-5f * a + 3.83197126e-4f;
-    far = far * s + (-3.88396438e-3f * a + 2.42546219e-2f);
-    far = far * a - 1.06777877e-1f;
-    far = far * a - 6.34846687e-1f;
-    far = far * a - 1.28717512e-1f;
-    far = 1.0f - exp(far * a - a);
+    near = mad(near, s, 4.99119423e-3f);
+    near = mad(near, s, -2.67681349e-2f);
+    near = mad(near, s, 1.12819925e-1f);
+    near = mad(near, s, -3.76125336e-1f);
+    near = mad(near, s, 1.28379166e-1f);
+    near = mad(near, x, x);
+    float far = mad(-1.72853470e-5f, a, 3.83197126e-4f);
+    far = mad(far, s, mad(-3.88396438e-3f, a, 2.42546219e-2f));
+    far = mad(far, a, -1.06777877e-1f);
+    far = mad(far, a, -6.34846687e-1f);
+    far = mad(far, a, -1.28717512e-1f);
+    far = 1.0f - exp(mad(far, a, -a));
     far = a > 4.0f ? 1.0f : far;  // 1 - erf(4) is half of 2^-25
     return a > 0.927734375f ? __builtin_copysignf(far, x) : near;
 }
@@ -118,17 +128,17 @@ PK_INLINE float log(float x) {
     const float whole = float(n) - (tiny ? 23.0f : 0.0f);
     const float r = bitcast<float>((u & 0x7fffff) + 0x3f3504f3) - 1.0f;
     float p = 7.0376836292e-2f;
-    p = p * r - 1.1514610310e-1f;
-    p = p * r + 1.1676998740e-1f;
-    p = p * r - 1.2420140846e-1f;
-    p = p * r + 1.4249322787e-1f;
-    p = p * r - 1.6668057665e-1f;
-    p = p * r + 2.0000714765e-1f;
-    p = p * r - 2.4999993993e-1f;
-    p = p * r + 3.3333331174e-1f;
+    p = mad(p, r, -1.1514610310e-1f);
+    p = mad(p, r, 1.1676998740e-1f);
+    p = mad(p, r, -1.2420140846e-1f);
+    p = mad(p, r, 1.4249322787e-1f);
+    p = mad(p, r, -1.6668057665e-1f);
+    p = mad(p, r, 2.0000714765e-1f);
+    p = mad(p, r, -2.4999993993e-1f);
+    p = mad(p, r, 3.3333331174e-1f);
     const float square = r * r;
-    float result = p * r * square + whole * -2.12194440e-4f;
-    result = (r + (result - 0.5f * square)) + whole * 0.693359375f;
+    float result = mad(p * r, square, whole * -2.12194440e-4f);
+    result = mad(whole, 0.693359375f, r + mad(-0.5f, square, result));
     result = x == 0.0f ? -INFINITY : x < 0.0f ? NAN : result;
     return x == INFINITY || x != x ? x : result;
 }
@@ -153,7 +163,7 @@ PK_INLINE double pow(double x, double y) { return __builtin_pow(x, y); }
 // results are not used, may hold zeros. (So they do on the least integer divided by -1, which wraps round here.)
 template <class T>
 PK_INLINE T quotient(T a, T b) {
-    return b == -1 ? T(0 - uint64_t(a)) : b == 0 ? T(0) : a / b;
+    return T(-1) < T(0) && b == T(-1) ? T(0 - uint64_t(a)) : b == 0 ? T(0) : a / b;
 }
 template <class T>
 PK_INLINE T floordiv(T a, T b) {
