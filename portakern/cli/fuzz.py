@@ -8,6 +8,7 @@ from pathlib import Path
 from portakern.cli import options
 from portakern.errors import UsageError
 from portakern.fuzz.batch import require_hypothesis
+from portakern.registry import registry
 from portakern.study.row import Row
 
 DEFAULT_S = 60.0
@@ -33,19 +34,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from portakern.fuzz.workshop import Workshop
-
     if args.again:
-        with Workshop(args.targets, args.jobs) as workshop:
-            return _again(workshop, [Path(f) for f in args.again])
+        return _again(args.targets, args.jobs, [Path(f) for f in args.again])
     require_hypothesis()
     if args.resume and args.out:
         raise UsageError("--resume and --out both name the directory of the run", hint="leave --out away")
-    with Workshop(args.targets, args.jobs) as workshop:
-        return _fuzz(workshop, args)
+    return _fuzz(args)
 
 
-def _fuzz(workshop: object, args: argparse.Namespace) -> int:
+def _fuzz(args: argparse.Namespace) -> int:
     from portakern.fuzz.batch import SHRINK_S
     from portakern.fuzz.engine import Engine, Settings
     from portakern.fuzz.outcome import Outcome
@@ -54,7 +51,6 @@ def _fuzz(workshop: object, args: argparse.Namespace) -> int:
     from portakern.fuzz.state import State
     from portakern.fuzz.workshop import Workshop
 
-    assert isinstance(workshop, Workshop)
     seconds = args.seconds or (None if args.programs else DEFAULT_S)
     shrink = SHRINK_S if args.shrink is None else args.shrink
     settings = Settings(seconds, args.programs, args.seed, args.judge, args.first, shrink, args.batch)
@@ -64,31 +60,33 @@ def _fuzz(workshop: object, args: argparse.Namespace) -> int:
         line(done, total, Row(program.digest, outcome.target, dtype=program.case.dtype))
 
     folder = Path(args.resume or args.out or f"fuzz-{args.seed}")
+    registry().match(args.targets)  # a target that is misspelt leaves no directory behind
     state = State(folder, resume=args.resume is not None)
-    engine = Engine(workshop, state, settings, progress)
-    for known in args.known:
-        engine.know(Path(known))
-    try:
-        with options.terminated_like_interrupted():
-            engine.run()
-    except KeyboardInterrupt:
-        line.close()
-        print(f"interrupted; portakern fuzz --targets {args.targets} --resume {folder} goes on\n")
-    finally:
-        state.close()
-        line.close()
-    print(report(engine, args.coverage))
+    with Workshop(args.targets, args.jobs, folder=(folder / "work").resolve()) as workshop:
+        engine = Engine(workshop, state, settings, progress)
+        for known in args.known:
+            engine.know(Path(known))
+        try:
+            with options.terminated_like_interrupted():
+                engine.run()
+        except KeyboardInterrupt:
+            line.close()
+            print(f"interrupted; portakern fuzz --targets {args.targets} --resume {folder} goes on\n")
+        finally:
+            state.close()
+            line.close()
+        print(report(engine, args.coverage))
     return 1 if engine.findings.mine else 0
 
 
-def _again(workshop: object, files: list[Path]) -> int:
+def _again(targets: str, jobs: int, files: list[Path]) -> int:
     from portakern.fuzz.engine import again
     from portakern.fuzz.outcome import FOUND
     from portakern.fuzz.report import tried
     from portakern.fuzz.workshop import Workshop
 
-    assert isinstance(workshop, Workshop)
-    found = again(workshop, files)
+    with Workshop(targets, jobs) as workshop:
+        found = again(workshop, files)
     for file, results in found.items():
         print(tried(file, results))
     return 1 if any(o.status == FOUND for results in found.values() for _, each in results for o in each) else 0

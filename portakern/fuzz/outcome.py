@@ -21,8 +21,8 @@ MODULE = "fuzz"
 REFUSALS = ("missing-rule", "unsupported-dtype", "lowering", "unsupported-source")
 """Kinds of error that say what a target does not have."""
 
-MISFITS = ("schedule",)
-"""Kinds of error of a schedule that was drawn and does not fit."""
+MISFITS = ("schedule", "missing-rule", "lowering")
+"""Kinds of error of a schedule or layout that was drawn and does not fit."""
 
 TOO_LARGE = ("OUT_OF_RESOURCES",)
 """Words of drivers for a schedule that the device cannot hold after all."""
@@ -99,10 +99,10 @@ def normal(message: str) -> str:
 
 
 def status_of(kind: str, message: str, drawn: bool) -> str:
-    """What an error means; ``drawn``: the schedule is not the backend's default."""
+    """What an error means; ``drawn``: the schedule is not the backend's default, or inputs are not contiguous."""
     if kind in ABSENT:
         return UNUSED
-    if drawn and (kind in (*MISFITS, *REFUSALS) or any(word in message for word in TOO_LARGE)):
+    if drawn and (kind in MISFITS or any(word in message for word in TOO_LARGE)):
         return UNUSED
     if kind in REFUSALS:
         return REFUSED

@@ -68,12 +68,15 @@ class Workshop:
         targets: ``language:device`` names or patterns.
         jobs: workers at once.
         limit_s: wall time of making a program, and of running it, on one target.
+        folder: where operators and binaries lie meanwhile, emptied before and after; a temporary one where not given.
     """
 
-    def __init__(self, targets: str, jobs: int = 2, limit_s: float = LIMIT_S) -> None:
+    def __init__(self, targets: str, jobs: int = 2, limit_s: float = LIMIT_S, folder: Path | None = None) -> None:
         self.targets = registry().match(targets)
         self.limit_s = limit_s
-        self.folder = Path(tempfile.mkdtemp(prefix="portakern-fuzz-"))
+        self.folder = folder or Path(tempfile.mkdtemp(prefix="portakern-fuzz-"))
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
         self._slots = Slots(jobs)
         self._env = {"PORTAKERN_CACHE": str(self.folder / "cache")}
 
@@ -225,7 +228,7 @@ def _held(row: _Row, held: Held) -> Outcome:
 
 def _failed(row: _Row, kind: str, message: str) -> Outcome:
     v = row.program.variation
-    drawn = v.schedule is not None or bool(v.chosen)
+    drawn = v.schedule is not None or v.layout is not None or bool(v.chosen)
     return _refused(Outcome(row.work.target, status_of(kind, message, drawn), kind, message))
 
 
