@@ -71,5 +71,6 @@ def run(name: str, target_name: str, dims: dict[str, int], inputs: dict[str, Any
     for output, result in zip(program.outputs, program.results, strict=True):
         of = tensor_type(result)
         buffers[output] = guarded(output, np.zeros(static(of.shape), numpy_dtype(of.dtype)), 0xA5)
+    assert part is not None
     part.load(source, binary).run(buffers, {})
     return {n: buffers[n].array.copy() for n in program.outputs}

@@ -44,10 +44,10 @@ extern "C" __global__ void __launch_bounds__(256) attention(
             return new_top == -INFINITY ? 0.0f : new_top;
         }, new_top);
         auto top_or_0_product = pk::map<pk::RowOf<AccMN>>([](float top_or_0) {
-            return top_or_0 * 1.442695f;
+            return top_or_0 * -1.442695f;
         }, top_or_0);
         auto exp2_q_k = pk::map<AccMN>([](float masked_q_k, float top_or_0_product) {
-            return pk::exp2(masked_q_k * 0.18033688f - top_or_0_product);
+            return pk::exp2(pk::fma(masked_q_k, 0.18033688f, top_or_0_product));
         }, masked_q_k, top_or_0_product);
         auto exp2_top = pk::map<pk::RowOf<AccMN>>([](float top, float top_or_0) {
             return pk::exp2((top - top_or_0) * 1.442695f);

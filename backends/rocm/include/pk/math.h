@@ -30,9 +30,18 @@ template <> PK_FN float min(float a, float b) { return __builtin_elementwise_min
 
 template <class T> PK_FN T sign(T x) { return x > T(0) ? T(1) : x < T(0) ? T(-1) : x; }
 
-// The quotient rounded down, and the remainder with the sign of the divisor.
-template <class T> PK_FN T floordiv(T a, T b) { return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0); }
-template <class T> PK_FN T rem(T a, T b) { const T r = a % b; return r != 0 && (r < 0) != (b < 0) ? r + b : r; }
+// The quotient rounded down, and the remainder with the sign of the divisor.  What lies beyond the end of a tile may be
+// divided by zero: left undefined, the compiler would conclude that nothing lies there and drop the bounds of loads and stores.
+template <class T> PK_FN T floordiv(T a, T b) {
+  if (b == 0) return 0;
+  if (T(-1) < T(0) && b == T(-1)) return T(0 - static_cast<unsigned long>(a));  // the least number wraps round
+  return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
+}
+template <class T> PK_FN T rem(T a, T b) {
+  if (b == 0 || (T(-1) < T(0) && b == T(-1))) return 0;
+  const T r = a % b;
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
 
 PK_FN float floor(float x) { return __builtin_floorf(x); }
 PK_FN float ceil(float x) { return __builtin_ceilf(x); }
