@@ -72,7 +72,7 @@ def program_of(program: TensorProgram, results: Iterable[Op], outputs: Iterable[
     args: dict[str, Arg] = {}
     done: dict[Op, Op] = {}
     ops: list[Op] = []
-    for op in _needed(program, results, arrays):
+    for op in _needed(results, arrays):
         if isinstance(op, Arg) or op in arrays:
             name = op.name if isinstance(op, Arg) else arrays[op]
             done[op] = args.setdefault(name, op if isinstance(op, Arg) else Arg(name, op.type))
@@ -86,16 +86,18 @@ def program_of(program: TensorProgram, results: Iterable[Op], outputs: Iterable[
     return TensorProgram(program.name, body, tuple(outputs))
 
 
-def _needed(program: TensorProgram, results: Iterable[Op], arrays: Mapping[Op, str]) -> list[Op]:
-    """What ``results`` are computed from, in order, up to arguments and ``arrays``."""
-    wanted: set[Op] = set()
-    frontier = list(results)
+def _needed(results: Sequence[Op], arrays: Mapping[Op, str]) -> list[Op]:
+    """What ``results`` are computed from up to arguments and ``arrays``, each after its operands."""
+    order: dict[Op, None] = {}
+    frontier = [(op, False) for op in reversed(results)]
     while frontier:
-        op = frontier.pop()
-        if op not in wanted:
-            wanted.add(op)
-            frontier += () if op in arrays else op.operands
-    return [op for op in (*program.args, *program.body.ops) if op in wanted]
+        op, ready = frontier.pop()
+        if ready:
+            order.setdefault(op)
+        elif op not in order:
+            below = () if op in arrays else op.operands
+            frontier += [(op, True), *((o, False) for o in reversed(below) if o not in order)]
+    return list(order)
 
 
 class Flow:
