@@ -196,6 +196,9 @@ class Engine:
         if not (wrong := [o for o in wrong if not known[o.target]]):
             return
         met = self._finding(program, wrong)
+        if name := self.findings.same_cause(wrong[0], met.cause):  # no smaller than a known one, and of the same operations
+            self._again(name, program)
+            return
         self._write(program, wrong, met, small=False)
         small = self._smaller(number, program, wrong[0])
         outcomes = wrong
