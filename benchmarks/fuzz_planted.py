@@ -85,7 +85,7 @@ FAULTS = (
     Planted("product: no mask at a ragged end", LOWER + "contraction",
             "    if b.axis[k].ragged:\n", "    if False:\n"),
     Planted("attention: the product is not rescaled", LOWER + "attention",
-            'scaled = b.binary("mul", acc, b.fit(scale, result))', "scaled = acc"),
+            'scaled = b.binary("mul", acc, b.fit(b.cast(scale, dtype), result))', "scaled = acc"),
     Planted("attention: a causal walk ends one early", LOWER + "attention",
             "bound.offset + (axis.tile if base is not None else 1)",
             "bound.offset + (axis.tile - 1 if base is not None else 0)"),

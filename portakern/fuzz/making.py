@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from portakern.errors import PortakernError
+from portakern.fuzz.outcome import MISFITS
 from portakern.fuzz.reached import EMITTING, LOWERING, reaching
+from portakern.fuzz.schedules import drawn_schedule
 from portakern.fuzz.variants import Variation
 from portakern.ir.core import format_function
 from portakern.ir.program import parse_kernels
@@ -19,11 +21,12 @@ from portakern.study import steps
 from portakern.study.steps import Made
 from portakern.study.work import Work
 from portakern.tuning.chosen import Chosen, ForNest
-from portakern.tuning.limits import refused
-from portakern.tuning.space import NestSpace, nest_space
 
-TRIES = 20
-"""Random schedules that the device cannot hold before the default is taken."""
+TRIES = 4
+"""Draws of schedules for a program until one fits; the last one is the default."""
+
+SEEDS = 1000
+"""Between the seeds of draws for one program: as many as a variation has."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,7 @@ def make(work: Work, variation: Variation) -> Making:
     reached: set[str] = set()
     platform = type(registry().language(work.target.partition(":")[0]).emitter).__module__.split(".")[:3]
     with reaching(reached, (LOWERING, EMITTING, ".".join(platform) + ".")):
-        work, failed = _scheduled(work, variation)
-        made = failed or steps.emit_row(work)
+        work, made = scheduled(work, variation)
     if made.source is not None and variation.forms:
         made = steps.guarded(made.row, lambda: _forms(work, made))
     if made.source is not None and made.row.error is None:
@@ -49,15 +51,25 @@ def make(work: Work, variation: Variation) -> Making:
     return Making(made, work, frozenset(reached))
 
 
-def _scheduled(work: Work, variation: Variation) -> tuple[Work, Made | None]:
-    """``work`` with the schedules drawn or named for its target; else what went wrong on the way to them."""
+def scheduled(work: Work, variation: Variation) -> tuple[Work, Made]:
+    """``work`` with the schedules drawn or named for its target, and its source; what goes wrong is the row's error."""
     if texts := variation.chosen.get(work.target):
-        return replace(work, chosen=_exactly([Schedule.parse(x) for x in texts])), None
-    if variation.schedule is None:
-        return work, None
+        work = replace(work, chosen=_exactly([Schedule.parse(x) for x in texts]))
+    elif variation.schedule is not None:
+        for attempt in range(TRIES - 1):
+            found, made = _with_drawn(work, random.Random(variation.schedule + attempt * SEEDS))
+            if made.row.error is None or made.row.error["kind"] not in MISFITS:
+                return found, made
+    return work, steps.emit_row(work)
+
+
+def _with_drawn(work: Work, rng: random.Random) -> tuple[Work, Made]:
     drawn: list[Schedule] = []
-    failed = steps.guarded(work.row, lambda: _draw(work, random.Random(variation.schedule), drawn))
-    return (work, failed) if failed.row.error else (replace(work, chosen=_exactly(drawn)), None)
+    made = steps.guarded(work.row, lambda: _draw(work, rng, drawn))
+    if made.row.error is not None:
+        return work, made
+    found = replace(work, chosen=_exactly(drawn))
+    return found, steps.emit_row(found)
 
 
 def _exactly(schedules: Sequence[Schedule]) -> Chosen:
@@ -74,20 +86,11 @@ def _draw(work: Work, rng: random.Random, drawn: list[Schedule]) -> Made:
     declare = language.choices or (lambda nest, device: {})
 
     def pick(nest: Nest, listed: Sequence[Schedule]) -> Schedule:
-        space = nest_space(nest, listed, declare(nest, target.device), target.device)
-        points = (_point(space, rng) for _ in range(TRIES))
-        drawn.append(next((s for s in points if not refused(nest, s, target.device)), listed[0]))
+        drawn.append(drawn_schedule(nest, listed, declare(nest, target.device), target.device, rng))
         return drawn[-1]
 
     lower(work.program, target, {}, dict(work.names), dict(work.facts), pick)
     return Made(work.row)
-
-
-def _point(space: NestSpace, rng: random.Random) -> Schedule:
-    """One of the backend's own schedules as often as any point of the space."""
-    if rng.random() < 0.4:
-        return rng.choice(space.listed)
-    return space.schedule({name: rng.choice(values) for name, values in space.choices.items()})
 
 
 # ---- the text form, emitting twice, pickling ------------------------------------------------------------------------
@@ -110,8 +113,7 @@ def _forms(work: Work, made: Made) -> Made:
     return made
 
 
-def emit_digest(work: Work, variation: Variation) -> str:
+def emit_digest(work: Work) -> str:
     """Hash of the emitted source; empty where nothing is emitted."""
-    work, failed = _scheduled(work, variation)
-    made = failed or steps.emit_row(work)
+    made = steps.emit_row(work)
     return made.source.digest if made.source is not None else ""

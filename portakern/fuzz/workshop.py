@@ -136,9 +136,10 @@ class Workshop:
 
     def _emit_again(self, index: int) -> Task:
         """In a process of its own, where sets have another order.  Emission needs no environment of any language."""
-        row = self._rows[index]
-        return self._task(index, "emit", "portakern.fuzz.making:emit_digest", {"PYTHONHASHSEED": "1"}, row.work,
-                          row.program.variation, alone=True)  # fmt: skip
+        making = self._rows[index].making
+        assert making is not None
+        return self._task(index, "emit", "portakern.fuzz.making:emit_digest", {"PYTHONHASHSEED": "1"}, making.work,
+                          alone=True)  # fmt: skip
 
     def _task(self, index: int, step: str, function: str, env: dict[str, str], *args: Any, alone: bool = False) -> Task:
         language = "emission" if alone else self._rows[index].work.target.partition(":")[0]

@@ -41,18 +41,32 @@ def attention(s: Scope) -> Var:
     return _mixed(s, s.let(f"pk.softmax({z})", UNIT, "p"), v)
 
 
-@production(1.0)
+BELOW = ("{i} >= {j}", "{j} <= {i} + {d}", "{j} < {i} + {d}", "{j} - {i} <= {d}", "{i} > {j} - {d}", "~({j} > {i} + {d})")
+ABOVE = ("{j} >= {i}", "{i} - {j} < {d}", "{j} > {i} - {d}", "{i} <= {j} + {d}", "~({i} - {j} >= {d})")
+"""Keys that a row sees, up to some above or below its own number: every row sees the key of its number."""
+
+
+def _mask(s: Scope, z: Var) -> str:
+    i, j = f"pk.arange({z}.shape[-2])[:, None]", f"pk.arange({z}.shape[-1])[None, :]"
+    near = pick(s.draw, (1, 2, 3, 5, 8, 16, 17, 33))
+    below, above = (pick(s.draw, forms).format(i=i, j=j, d=near) for forms in (BELOW, ABOVE))
+    kind = pick(s.draw, ("below", "above", "both", "tri", "input"), (45, 15, 20, 10, 10))
+    if kind == "input":
+        return str(s.input(z.shape[-2:], "bool", "mask"))
+    tri = f"pk.tri({z}.shape[-2], {z}.shape[-1])"
+    return {"below": below, "above": above, "both": f"({below}) & ({above})", "tri": tri}[kind]
+
+
+@production(2.5)
 def attention_masked(s: Scope) -> Var:
     """Causal, in a window, or by a mask that is an input."""
     q, k, v = _qkv(s, same=True)
     z = _scores(s, q, k)
-    i, j = f"pk.arange({z}.shape[-2])[:, None]", f"pk.arange({z}.shape[-1])[None, :]"
-    kind = pick(s.draw, ("causal", "window", "input", "tri", "ahead"))
-    mask = {"causal": f"{i} >= {j}", "window": f"({i} >= {j}) & ({i} - {j} < 5)", "ahead": f"{j} >= {i}",
-            "tri": f"pk.tri({z}.shape[-2], {z}.shape[-1])", "input": ""}[kind]  # fmt: skip
-    mask = mask or str(s.input((q.shape[-2], k.shape[-2]), "bool", "mask"))
-    filler = pick(s.draw, ("-1e4", "-1e30", '-float("inf")')) if z.dtype == "f32" else "-1e4"
+    mask = _mask(s, z)
+    filler = pick(s.draw, ("-1e4", "-1e30", '-float("inf")'), (15, 15, 70)) if z.dtype == "f32" and "arange" in mask else "-1e4"
     masked = s.let(f"pk.where({mask}, {z} * 0.125, {filler})", SCORES)
+    if chance(s.draw, 30):
+        return _mixed(s, over_sum(s, shifted_exp(s, masked, -1), -1), v)
     return _mixed(s, s.let(f"pk.softmax({masked})", UNIT, "p"), v)
 
 
@@ -66,7 +80,7 @@ def attention_biased(s: Scope) -> Var:
     return _mixed(s, s.let(f"pk.softmax({z})", UNIT, "p"), v)
 
 
-@production(1.0)
+@production(1.5)
 def attention_by_hand(s: Scope) -> Var:
     """With the exponentials written out, divided before or after the second product; scaled by a run-time number or none."""
     q, k, v = _qkv(s)

@@ -107,7 +107,7 @@ FUNCTIONS = (
 )  # fmt: skip
 
 for _f in FUNCTIONS:
-    add(_f.name, 1.0, _f)
+    add(_f.name, 0.5, _f)
 
 
 # ---- with a number, a run-time scalar, a parameter, a size ------------------------------------------------------------

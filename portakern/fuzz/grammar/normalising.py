@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from portakern.fuzz.grammar.draws import chance, pick
+from portakern.fuzz.grammar.elementwise import placed
 from portakern.fuzz.grammar.ranges import NORMAL, UNIT, Range
 from portakern.fuzz.grammar.reductions import axes_of
 from portakern.fuzz.grammar.scope import Scope, Var
@@ -44,7 +45,7 @@ def shifted_exp(s: Scope, z: Var, axis: int, of: Var | None = None, scale: str =
 
 def over_sum(s: Scope, e: Var, axis: int) -> Var:
     total = s.let(f"pk.sum({e}, axis={axis}, keepdims=True)", Range(1.0, 300.0), "total")
-    return s.let(f"{e} / {total}", UNIT)
+    return s.let(pick(s.draw, ("{} / {}", "{} * pk.reciprocal({})"), (75, 25)).format(e, total), UNIT)
 
 
 @production(2.0)
@@ -109,6 +110,24 @@ def softmax_masked(s: Scope) -> Var:
     mask = pick(s.draw, (f"{i} >= {j}", f"{j} - {i} < 3", f"({i} + {j}) % 3 != 0"))
     z = s.let(f"pk.where({mask}, {xf}, -1e4)", x.range, "z")
     return s.let(f"pk.softmax({z}, axis={s.axis(z)})", UNIT)
+
+
+@production(2.0)
+def softmax_of_a_part(s: Scope) -> Var:
+    """Of the first or the last elements of a line: elsewhere it is -inf, and so it is for whole tiles."""
+    x = s.number(within=USUAL)
+    xf, axis = to_f32(s, x), s.axis(x)
+    i = placed(f"pk.arange({x}.shape[{axis}])", [j == axis for j in range(x.rank)])
+    inside = pick(s.draw, ("{0} * 2 >= {1} - 1", "{0} * 8 >= {1} * 7 - 8", "{0} * 4 < {1}"))
+    mask = inside.format(i, f"{x}.shape[{axis}]")
+    z = s.let(f'pk.where({mask}, {xf}, -float("inf"))', x.range, "z")
+    kind = pick(s.draw, ("by hand", "sums", "library", "logsumexp"))
+    if kind == "library":
+        return s.let(f"pk.softmax({z}, axis={axis})", UNIT)
+    if kind == "logsumexp":
+        return s.let(f"pk.logsumexp({z}, axis={axis})", x.range + Range(0.0, 10.0))
+    e = shifted_exp(s, z, axis)
+    return over_sum(s, e, axis) if kind == "by hand" else s.let(f"pk.sum({e}, axis={axis})", Range(0.0, 300.0))
 
 
 @production(1.0)

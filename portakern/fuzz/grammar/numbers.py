@@ -23,11 +23,11 @@ def _cast(dtype: str, s: Scope) -> Var:
     return s.let(f"pk.cast({x}, pk.{dtype})", x.range)
 
 
-for _dtype, _weight in (("f32", 5.0), ("bf16", 2.0), ("f16", 1.0), ("f64", 0.15)):
+for _dtype, _weight in (("f32", 2.0), ("bf16", 1.0), ("f16", 0.5), ("f64", 0.1)):
     add(f"to_{_dtype}", _weight, partial(_cast, _dtype))
 
 
-@production(2.0)
+@production(1.0)
 def to_own(s: Scope) -> Var:
     """Rounded to the dtype of another array."""
     x, y = s.number(), s.number()

@@ -43,6 +43,20 @@ def right_of(s: Scope, a: Var, columns: Size | None = None, hint: str = "w") -> 
     return s.operand(fits, lambda: s.input((a.shape[-1], s.dim(a.shape) if columns is None else columns), hint=hint))
 
 
+NEVER_ZERO = ("1.0 - {0}", "pk.sigmoid({0})", "{0} + 2.0", "pk.exp(-pk.abs({0}))", "pk.cast({0} <= 0.0, {0}.dtype)")
+"""What is made of 0 by these is not 0: so what lies past a ragged end must be cleared."""
+
+
+@production(2.0)
+def prologues(s: Scope) -> Var:
+    """A product of what is computed from both arrays."""
+    a = matrix(s, (2, 3))
+    b = right_of(s, a)
+    left, right = (pick(s.draw, NEVER_ZERO).format(x) for x in (a, b))
+    near = Range(-2.0, 2.0)
+    return s.let(f"({left}) @ ({right})", ((a.range + near) * (b.range + near)).summed())
+
+
 def multiply(s: Scope, a: Var, b: Var, left: str = "", right: str = "") -> Var:
     left, right = left or str(a), right or str(b)
     dtype = asked(s, a)
@@ -73,7 +87,7 @@ def matmul_transposed(s: Scope) -> Var:
     return multiply(s, a, b, left, right)
 
 
-@production(1.5)
+@production(2.5)
 def matmul_batched(s: Scope) -> Var:
     """Of arrays with leading dims, that may be 1 or lacking in one of them."""
     a = s.number((3, 4), within=TAME)
@@ -160,6 +174,9 @@ def einsum(s: Scope) -> Var:
     a = matrix(s, (2, 3, 4))
     b = _partner(s, a)
     left, right, result = _paired(s, a, b)
+    if chance(s.draw, 20):
+        x, y = (pick(s.draw, NEVER_ZERO).format(x) for x in (a, b))
+        return s.let(f'pk.einsum("{left},{right}->{result}", {x}, {y})', times(a, b))
     return s.let(f'pk.einsum("{left},{right}->{result}", {a}, {b}{asked(s, a)})', times(a, b))
 
 

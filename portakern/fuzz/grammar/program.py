@@ -77,9 +77,9 @@ def _outputs(draw: Draw, scope: Scope, weights: Mapping[str, float]) -> list[Var
         return [scope.write(f"-{x}", -x.range)]
     *others, last = values
     outputs = [last]
-    if others and chance(draw, 30 * weights.get("several_outputs", 1.0)):
+    if others and chance(draw, 50 * weights.get("several_outputs", 1.0)):
         preferred = [v for v in others if v.number not in scope.used] or others
-        outputs = [*dict.fromkeys(pick(draw, preferred[::-1]) for _ in range(pick(draw, (1, 2)))), last]
+        outputs = [*dict.fromkeys(pick(draw, preferred[::-1]) for _ in range(pick(draw, (1, 2, 3)))), last]
     return [*outputs, *_handed_on(scope, outputs)]
 
 

@@ -66,12 +66,14 @@ for _fn in ("any", "all"):
 
 
 def _place(fn: str, s: Scope) -> Var:
+    """Also of whole numbers, of which many are equal."""
     x = s.operand(lambda v: (v.is_number or v.dtype == "i32") and v.rank > 0, lambda: s.input(s.shape()))
-    return s.let(f"pk.{fn}({x}, axis={s.axis(x)})", Range(0.0, 1000.0))
+    of = f"pk.round({x})" if x.is_number and chance(s.draw, 50) else x
+    return s.let(f"pk.{fn}({of}, axis={s.axis(x)})", Range(0.0, 1000.0))
 
 
 for _fn in ("argmax", "argmin"):
-    add(_fn, 1.0, partial(_place, _fn))
+    add(_fn, 2.0, partial(_place, _fn))
 
 
 @production(1.0)
@@ -94,6 +96,17 @@ def reduced_both_ways(s: Scope) -> Var:
 
 
 @production(1.0)
+def reduced_copies(s: Scope) -> Var:
+    """Over an axis along which all is equal."""
+    x = s.number((2, 1), within=Range(-1e2, 1e2))
+    y = s.number((1,), within=Range(-1e2, 1e2))
+    lines = s.let(f"pk.broadcast_to({x}[..., None], (*{x}.shape, {y}.shape[0]))", x.range)
+    fn = pick(s.draw, ("sum", "mean", "max", "logsumexp"))
+    total = s.let(f"pk.{fn}(1.0 - {lines}, axis=-1)", (x.range - UNIT).summed())
+    return s.let(f"{total}[..., None] * {y}", total.range * y.range)
+
+
+@production(1.0)
 def count(s: Scope) -> Var:
     """Booleans counted."""
     x = s.truth()
@@ -110,8 +123,8 @@ SCANS: tuple[tuple[str, Callable[[Range], Range], bool], ...] = (
 
 
 def _along(s: Scope, x: Var, exclusive: bool) -> str:
-    reverse = ", reverse=True" if chance(s.draw, 30) else ""
-    return f"axis={s.axis(x)}{reverse}" + (", exclusive=True" if exclusive and chance(s.draw, 25) else "")
+    reverse = ", reverse=True" if chance(s.draw, 45) else ""
+    return f"axis={s.axis(x)}{reverse}" + (", exclusive=True" if exclusive and chance(s.draw, 40) else "")
 
 
 def _scan(fn: str, image: Callable[[Range], Range], exclusive: bool, s: Scope) -> Var:
@@ -119,14 +132,16 @@ def _scan(fn: str, image: Callable[[Range], Range], exclusive: bool, s: Scope) -
         return (v.is_number or v.dtype == "i32") and v.rank > 0 and v.range.reach < 1e3
 
     x = s.operand(fits, lambda: s.input(s.shape()))
+    if x.is_number and chance(s.draw, 40):  # what lies past an end and is read as 0 is no longer 0
+        return s.let(f"pk.{fn}(1.0 - {x}, {_along(s, x, exclusive)})", image(x.range - UNIT))
     return s.let(f"pk.{fn}({x}, {_along(s, x, exclusive)})", image(x.range))
 
 
 for _fn, _image, _exclusive in SCANS:
-    add(_fn, 1.2, partial(_scan, _fn, _image, _exclusive))
+    add(_fn, 2.5, partial(_scan, _fn, _image, _exclusive))
 
 
-@production(0.7)
+@production(1.5)
 def cumprod(s: Scope) -> Var:
     x = s.number(within=SMALL)
     near_one = s.let(f"1.0 + {x} * 0.01", Range(0.4, 1.6))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from portakern.fuzz.grammar.draws import order, pick
+from portakern.fuzz.grammar.draws import chance, order, pick
 from portakern.fuzz.grammar.elementwise import placed
 from portakern.fuzz.grammar.ranges import UNIT, Range
 from portakern.fuzz.grammar.scope import Scope, Var
@@ -27,7 +27,7 @@ def transposed(s: Scope) -> Var:
     return s.let(f"{x}.T", x.range)
 
 
-@production(1.0)
+@production(1.5)
 def permuted(s: Scope) -> Var:
     x = any_array(s, (3, 2, 4))
     return s.let(f"pk.transpose({x}, {order(s.draw, tuple(range(x.rank))[::-1])})", x.range)
@@ -37,6 +37,37 @@ def permuted(s: Scope) -> Var:
 def swapaxes(s: Scope) -> Var:
     x = any_array(s, (3, 4, 2))
     return s.let(f"pk.swapaxes({x}, {s.axis(x)}, {s.axis(x)})", x.range)
+
+
+@production(3.0)
+def moved_twice(s: Scope) -> Var:
+    """Moves one after the other, of which none undoes another: dims that go round, flips, slices with a start or a step."""
+    x = any_array(s, (3, 4, 2, 1))
+    for _ in range(pick(s.draw, (2, 3))):
+        x = pick(s.draw, (_gone_round, _flip, _slice), (40 if x.rank > 1 else 0, 25, 35))(s, x)
+    return x
+
+
+def _gone_round(s: Scope, x: Var) -> Var:
+    turn = 1 + pick(s.draw, range(x.rank - 1))
+    dims = tuple(range(x.rank))
+    around = (*dims[turn:], *dims[:turn])
+    if chance(s.draw, 30):
+        around = order(s.draw, around)
+    return s.let(f"pk.transpose({x}, {around})", x.range)
+
+
+def _flip(s: Scope, x: Var) -> Var:
+    return s.let(f"pk.flip({x}, axis={s.axis(x)})", x.range)
+
+
+def _slice(s: Scope, x: Var) -> Var:
+    found = [i for i in reversed(range(x.rank)) if _bounded(x, i)]
+    if not found:
+        return _flip(s, x)
+    axis = pick(s.draw, found)
+    part, least = pick(s.draw, (("1:", 1), ("::2", 1), ("2::3", 3), (":-1", 1), ("3:", 3), ("1:-1:2", 2)))
+    return s.let(_cut(x, axis, part), x.range, needs=[Need(x.shape[axis], least)])
 
 
 @production(1.5)
@@ -161,7 +192,7 @@ def sliced(s: Scope) -> Var:
     return s.let(_cut(x, axis, part), x.range, needs=[Need(x.shape[axis], least)])
 
 
-@production(1.5)
+@production(2.0)
 def strided(s: Scope) -> Var:
     x, axis = _cuttable(s)
     part, least = pick(s.draw, (("::2", 0), ("1::2", 1), ("::3", 0), ("1::3", 1), ("::4", 0), ("1:-1:2", 2)))
@@ -233,12 +264,15 @@ for _fn in ("tril", "triu"):
 # ---- sources ------------------------------------------------------------------------------------------------------------
 
 
-@production(1.0)
+@production(1.5)
 def arange(s: Scope) -> Var:
-    """Positions, as weights of what lies there."""
+    """Positions, perhaps counted from the end or from a few further on, as weights of what lies there."""
     x = s.number()
     axis = s.axis(x)
-    i = placed(f"pk.arange({x}.shape[{axis}], pk.f32)", [j == axis for j in range(x.rank)])
+    n = f"{x}.shape[{axis}]"
+    counted = pick(s.draw, (f"pk.arange({n}, pk.f32)", f"pk.arange({n}, pk.f32)[::-1]", f"pk.arange({n} + 3, pk.f32)[3:]",
+                            f"pk.arange(2 * {n}, pk.f32)[1::2]"), (50, 20, 15, 15))  # fmt: skip
+    i = placed(counted, [j == axis for j in range(x.rank)])
     return s.let(f"{x} * ({i} * 0.01 + 1.0)", x.range * Range(1.0, 10.0))
 
 
