@@ -67,9 +67,13 @@ def is_aligned(kernel: t.Kernel, op: t.Load | t.Store, dims: t.Dims) -> bool:
 
 
 def is_shifted(kernel: t.Kernel, op: t.Load, dims: t.Dims) -> bool:
-    """Whether an elementwise kernel reads several long contiguous rows of 16-bit elements, in an array that begins aligned."""
+    """Whether an elementwise kernel reads several long contiguous rows of 16-bit elements, in an array that begins aligned,
+    and gives every thread whole vectors of them (see pk::Rows)."""
     have = t.buffer_type(op.buffer)
-    return _in_rows(kernel, op, dims) and DTYPES[have.dtype].bytes == 2
+    if not _in_rows(kernel, op, dims) or DTYPES[have.dtype].bytes != 2:
+        return False
+    (_, rows), (_, cols) = dims
+    return cols % 8 == 0 and rows * cols // 8 >= 32 * kernel.schedule.warps
 
 
 def has_aligned_rows(kernel: t.Kernel, op: t.Store, dims: t.Dims) -> bool:

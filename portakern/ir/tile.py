@@ -361,8 +361,8 @@ class For(Op):
 
     The body's arguments are the carried values and it yields their next values.  ``lo`` and ``hi`` are integer
     scalars; ``None`` means 0 and the extent.  ``combine`` says how the results of two parts of the range join: a block
-    of arguments (left..., right...) yielding the joined values, with ``init`` as its identity; an empty block where
-    the loop may not be split.
+    of arguments (left..., right...) yielding the joined values, with ``init`` as its identity (or, of a loop
+    that carries the values of the loop around on, the ``init`` of that); an empty block where the loop may not be split.
     """
 
     axis: str

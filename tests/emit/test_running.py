@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import portakern as pk
 from portakern.lower import lower
 from portakern.registry import registry
 from portakern.spec.load import load_operator
@@ -39,3 +40,21 @@ def test_a_walk_alone_exchanges_nothing_in_its_loop() -> None:
     assert "reduce_own" in loop
     assert "reduce_cols" not in loop
     assert text.count("pk::combine<") == 1
+
+
+@pk.operator
+def sum_over_ends(x: pk.Tensor["M", "N", "K"]):
+    return pk.sum(x, axis=(0, 2))
+
+
+def test_a_walk_over_two_axes_is_joined_once_behind_both_loops() -> None:
+    """A thread that begins an inner loop with what the outer one has carried may not be joined with others that do so too."""
+    at = registry().target("cuda:sm_90a")
+    program = lower(sum_over_ends.program({"M": 7, "N": 3, "K": dynamic}, {}, "f32"), at)
+    text = registry().language("cuda").emitter.emit(program, at).text
+    assert text.count("pk::combine<") == 1
+    assert "reduce_own" in text[text.index("for (", text.index("for (") + 1):]
+    inside, depth = text[text.index("for ("):text.index("pk::combine<")], 0
+    for c in inside:
+        depth += (c == "{") - (c == "}")
+    assert depth == 0, "the join stands inside a loop"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from portakern.backends.rocm.machine.program import GENERATIONS, native  # type:
 from portakern.backends.rocm.waits import with_wait_states  # type: ignore[import-not-found]
 
 import portakern as pk
+from portakern.spec.operator import Operator
 
 from .helpers import needs_clang
 from .machine_code import assembles, text
@@ -58,3 +60,29 @@ def test_a_product_whose_registers_are_used_anew_behind_its_loop() -> None:
     """Clang 22 leaves 2 of 10 wait states between the last product and what overwrites its result."""
     (row,) = pk.compare(gram, targets=["hip:gfx942"], dtype="f32", M=33, K=70).rows
     assert row.error is None and row.correct and row.evidence == "simulated"
+
+
+@pk.operator
+def gram_of_a_product(x: pk.Tensor["M", "N"], w: pk.Tensor["N", "N"]):
+    return pk.matmul((x @ w) * 0.1, x.T)
+
+
+@pk.operator
+def row_sums(x: pk.Tensor["M", "N"]):
+    return pk.sum(pk.exp(x - pk.max(x, axis=-1, keepdims=True)), axis=-1)
+
+
+@pytest.mark.parametrize("isa", ["gfx942", "gfx1100", "gfx1201"])
+@pytest.mark.parametrize("operator", [gram_of_a_product, row_sums], ids=lambda op: op.name)
+def test_before_every_barrier_what_was_written_to_lds_is_waited_for(operator: Operator, isa: str) -> None:
+    """Clang 22 drops a fence's wait at the head of a loop that begins with nothing under way."""
+    built = pk.build(operator, f"hip:{isa}", dtype="bf16", M=128, N=pk.dynamic)
+    before = [straight.split("\n") for straight in _before_barriers(built.binary.assembly or "")]
+    assert before
+    assert all(any(re.match(r"\s*s_wait(cnt .*lgkmcnt\(0\)|_dscnt 0x0)", line) for line in lines) for lines in before)
+
+
+def _before_barriers(assembly: str) -> list[str]:
+    """What leads straight to each barrier."""
+    straight = re.split(r"^(?:\.L\w+:|; %bb).*$", assembly, flags=re.MULTILINE)
+    return [part for block in straight for part in re.split(r"^\s*s_barrier(?:_signal\b.*)?$", block, flags=re.MULTILINE)[:-1]]

@@ -2,6 +2,10 @@
 
 How the results of two parts of a loop's range join is declared by the loop (``combine``), and the columns that a thread holds
 of every tile are such a part.  So a reduction needs no exchange between threads inside the loop.
+
+Every thread begins with the loop's ``init``, which must be the identity then: what a loop around has carried so far would be
+counted once for each thread.  Loops that do nothing but carry the values of the loop around on are one walk with it, which is
+joined once, at its end.
 """
 
 from __future__ import annotations
@@ -14,9 +18,18 @@ from portakern.emit.clike.maps import Expansion, Maps
 from portakern.emit.clike.names import Names
 from portakern.emit.clike.naming import local_wishes
 from portakern.ir import tile as t
-from portakern.ir.core import Yield, yielded
+from portakern.ir.core import Result, Yield, yielded
 
 _NOT_ALONE = (t.Store, t.Dot, t.For, t.Scan, t.Permute)
+
+
+def _walk(op: t.For) -> tuple[t.For, ...]:
+    """``op`` and the loops inside, outermost first, that begin with the values it carries and give it the next ones."""
+    given = [(v.source, v.index) for v in yielded(op.body) if isinstance(v, Result)]
+    for inner in op.body.ops:
+        if isinstance(inner, t.For) and inner.init == op.body.args and given == [(inner, n) for n in range(len(op.init))]:
+            return (op, *_walk(inner))
+    return (op,)
 
 
 class Alone(Maps):
@@ -24,13 +37,18 @@ class Alone(Maps):
 
     def walked_alone(self, op: t.For) -> Place | None:
         """The place of the tiles that ``op`` reduces, where each thread may walk its own columns of them."""
-        if not self.dialect.private_walks or not op.combine.ops or any(isinstance(x, _NOT_ALONE) for x in op.body.walk()):
+        walk = _walk(op)
+        axes = {loop.axis for loop in walk}
+        inside = [x for x in op.body.walk() if x not in walk]
+        if not self.dialect.private_walks or not op.combine.ops or any(isinstance(x, _NOT_ALONE) for x in inside):
+            return None
+        if not all(isinstance(x, t.Const) for x in op.init):
             return None
         if any(dims_of(a) or DTYPES[t.tile_type(a).dtype].bits < 32 for a in op.body.args):
             return None
-        reduces = [x for x in op.body.walk() if isinstance(x, t.Reduce)]
+        reduces = [x for x in inside if isinstance(x, t.Reduce)]
         places = {self.layouts.place(x.x) for x in reduces}
-        if len(places) != 1 or any(x.axis != op.axis or len(dims_of(x.x)) != 1 for x in reduces):
+        if len(places) != 1 or any(x.axis not in axes or len(dims_of(x.x)) != 1 for x in reduces):
             return None
         place = places.pop()
         return place if place is not None and place.side == "tile" and place.layout.kind == "rows" else None

@@ -50,8 +50,8 @@ class Loops(Products):
         self.out.append([])
         self.converted.append({})
         self.put.append(set())
-        place = self.walked_alone(op)
-        self.alone = place is not None
+        place = None if self.alone else self.walked_alone(op)
+        self.alone = self.alone or place is not None
         pipeline = self._copies(op, axis)
         self.block(op.body)
         self._hand_over(op, carried)
@@ -65,8 +65,8 @@ class Loops(Products):
         self.add(p.Loop(var, begin, end, axis.tile, tuple(body), pipeline, note))
         for copy in pipeline.copies if pipeline else ():
             self.spare.setdefault((self.of_array[copy.shared], replace(copy.shared, name="")), []).append(copy.shared)
-        self.alone = False
         if place is not None:
+            self.alone = False
             self.joined(op, carried, place)
 
     def _carry(self, op: t.For, i: int) -> str:

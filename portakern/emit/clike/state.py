@@ -43,7 +43,7 @@ class State:
         self.out: list[list[p.Statement]] = [[]]
         self.loops: list[t.For] = []
         self.results: dict[tuple[Op, int], str] = {}  # what loops hand out
-        self.alone = False  # whether each thread walks the innermost loop by itself
+        self.alone = False  # whether each thread walks the loops that are being planned by itself
 
     @property
     def warps(self) -> int:

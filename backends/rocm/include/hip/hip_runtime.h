@@ -56,6 +56,7 @@ static __attribute__((device)) const pk::GridSize gridDim = {};
 
 PK_FN void __syncthreads() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+  pk::written_to_lds();
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }

@@ -76,9 +76,23 @@ PK_FN int opaque(int x) {
 
 // ---- barriers -----------------------------------------------------------------------------------------------------
 
+// Until what this wave has written to LDS is there.  A fence asks for that too, but LLVM drops its wait from the head of a loop
+// where nothing is under way when the loop begins, whatever its steps write (llvm-project, pull request 211684).
+PK_FN void written_to_lds() {
+#if !defined(__AMDGCN__)  // on host lanes
+#elif defined(__GFX12__)
+  asm volatile("s_wait_dscnt 0x0" ::: "memory");
+#elif defined(__GFX11__)
+  __builtin_amdgcn_s_waitcnt(0xfc07);  // lgkmcnt(0)
+#else
+  __builtin_amdgcn_s_waitcnt(0xc07f);  // lgkmcnt(0)
+#endif
+}
+
 // All threads of the block; what was written to LDS before is seen after.
 PK_FN void sync() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
+  written_to_lds();
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
 }
