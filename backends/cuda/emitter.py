@@ -12,6 +12,7 @@ from portakern.backend import Launch, Missing, Source, Target
 from portakern.dtypes import DTYPES
 from portakern.emit.clike import CLikeEmitter, Dialect, KernelPlan, ProgramPlan, read_headers
 from portakern.emit.clike.layouts import dims_of
+from portakern.emit.where import where
 from portakern.ir import tile as t
 from portakern.ir.core import Op
 from portakern.ir.program import Program
@@ -57,19 +58,19 @@ class CudaEmitter(CLikeEmitter):
         found = list(super().missing(program, target))
         for kernel in program.kernels:
             for op in kernel.body.walk():
-                found += [m for m in _unsupported(op) if m not in found]
-            warps = kernel.schedule.warps
+                found += [m for m in _unsupported(op, where(program, op, kernel)) if m not in found]
+            line, warps = where(program, kernel), kernel.schedule.warps
             if warps & (warps - 1) or not 1 <= warps <= 16:
-                found.append(Missing(f"{kernel.name} with {warps} warps", alternative="1, 2, 4, 8 or 16 warps"))
+                found.append(Missing(f"{kernel.name} with {warps} warps", line, "1, 2, 4, 8 or 16 warps"))
             asked = kernel.schedule.option("mma", "auto")
             if asked not in ("auto", "sync", "wgmma"):
-                found.append(Missing(f"the option mma={asked}", alternative="auto, sync or wgmma"))
+                found.append(Missing(f"the option mma={asked}", line, "auto, sync or wgmma"))
             if kernel.schedule.option("keep", "none") not in KEPT:
-                found.append(Missing(f"the option keep={kernel.schedule.option('keep', '')}", alternative=", ".join(KEPT)))
+                found.append(Missing(f"the option keep={kernel.schedule.option('keep', '')}", line, ", ".join(KEPT)))
             for name in ("copies", "stores"):
                 chosen = kernel.schedule.option(name, "auto")
                 if chosen not in MOVERS:
-                    found.append(Missing(f"the option {name}={chosen}", alternative="auto, threads or engine"))
+                    found.append(Missing(f"the option {name}={chosen}", line, "auto, threads or engine"))
         return found
 
     def emit(self, program: Program, target: Target) -> Source:
@@ -163,24 +164,23 @@ def _included(text: str) -> list[str]:
 # ---- what there is no rule for ------------------------------------------------------------------------------------------
 
 
-def _unsupported(op: Op) -> list[Missing]:
-    where = str(op.loc or "")
+def _unsupported(op: Op, line: str) -> list[Missing]:
     if isinstance(op, t.Dot):
         dtype = t.tile_type(op.lhs).dtype
         if dtype not in _MATRIX_OPERANDS:
-            return [Missing(f"a matrix product of {dtype}", where, "bf16 or f16")]
+            return [Missing(f"a matrix product of {dtype}", line, "bf16 or f16")]
         if op.precision not in ("ieee", "tf32") or (op.precision == "tf32" and dtype != "f32"):
-            return [Missing(f"the precision {op.precision} of {dtype} operands", where, "ieee")]
-        return _too_small(op, where)
+            return [Missing(f"the precision {op.precision} of {dtype} operands", line, "ieee")]
+        return _too_small(op, line)
     if isinstance(op, t.Store) and op.mode != "set":
         dtype = t.tile_type(op.value).dtype
         allowed = ("f32", "f64", "i32", "i64") if op.mode == "add" else ("f32", "i32", "i64")
         if dtype not in allowed:
-            return [Missing(f"an atomic {op.mode} of {dtype}", where, "f32")]
+            return [Missing(f"an atomic {op.mode} of {dtype}", line, "f32")]
     return []
 
 
-def _too_small(op: t.Dot, where: str) -> list[Missing]:
+def _too_small(op: t.Dot, line: str) -> list[Missing]:
     """Tiles below what one instruction of a warp multiplies (pk::Accumulator); default schedules never ask for them."""
     lhs, dims = t.tile_type(op.lhs), dims_of(op)
     if len(dims) != 2 or op.axis not in lhs.axes:
@@ -189,5 +189,5 @@ def _too_small(op: t.Dot, where: str) -> list[Missing]:
     units = (16, 8, 16) if DTYPES[lhs.dtype].bytes == 2 else (16, 8, 8) if op.precision == "tf32" else (4, 8, 4)
     if not any(size % unit for size, unit in zip((m, n, k), units, strict=True)):
         return []
-    return [Missing(f"a product of {m} x {k} by {k} x {n} tiles", where,
+    return [Missing(f"a product of {m} x {k} by {k} x {n} tiles", line,
                     "m, n and k in multiples of {}, {} and {}".format(*units))]  # fmt: skip

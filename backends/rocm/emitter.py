@@ -24,6 +24,7 @@ from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Layout, Place, dims_of, tiles_of
 from portakern.emit.clike.printer import indented
 from portakern.emit.softmax import by_powers_of_two
+from portakern.emit.where import where
 from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 from portakern.ir.program import Program
@@ -193,7 +194,7 @@ class HipEmitter(CLikeEmitter):
         for kernel in program.kernels:
             for op in tiles_of(kernel.body):
                 if isinstance(op, t.Dot):
-                    found.update(dict.fromkeys(_missing_dot(op, target.device)))
+                    found.update(dict.fromkeys(_missing_dot(op, target.device, where(program, op, kernel))))
         return list(found)
 
     def plan_kernel(self, kernel: t.Kernel, dialect: Dialect, target: Target) -> KernelPlan:
@@ -257,24 +258,23 @@ def _rows_stay_in_waves(kernel: t.Kernel, device: Device) -> bool:
     )
 
 
-def _missing_dot(op: t.Dot, device: Device) -> list[Missing]:
-    where = str(op.loc or "")
+def _missing_dot(op: t.Dot, device: Device, line: str) -> list[Missing]:
     dtype, acc = t.tile_type(op.lhs).dtype, t.tile_type(op).dtype
     found: list[Missing] = []
     if dtype not in _SUMS or (dtype != "f32" and not on_matrix_cores(device, dtype)):
         found.append(
-            Missing(f"HIP has no matrix product of {dtype} on {device.name}", where, "f32" if dtype == "f64" else "f16")
+            Missing(f"HIP has no matrix product of {dtype} on {device.name}", line, "f32" if dtype == "f64" else "f16")
         )
     elif acc != _SUMS[dtype]:
-        found.append(Missing(f"HIP accumulates products of {dtype} in {_SUMS[dtype]}, not {acc}", where, _SUMS[dtype]))
+        found.append(Missing(f"HIP accumulates products of {dtype} in {_SUMS[dtype]}, not {acc}", line, _SUMS[dtype]))
     if op.precision not in ("ieee", "tf32"):
-        found.append(Missing(f"HIP has no products of precision {op.precision}", where, "ieee"))
+        found.append(Missing(f"HIP has no products of precision {op.precision}", line, "ieee"))
     if not found:
-        found += _too_small(op, device, where)
+        found += _too_small(op, device, line)
     return found
 
 
-def _too_small(op: t.Dot, device: Device, where: str) -> list[Missing]:
+def _too_small(op: t.Dot, device: Device, line: str) -> list[Missing]:
     """Tiles below the matrix instruction's; schedules never ask for them."""
     depth = {1: 64, 2: 32}.get(DTYPES[t.tile_type(op.lhs).dtype].bytes, 16) if device.has("mfma") else 16
     sizes = [n for _, n in dims_of(op)]
@@ -283,7 +283,7 @@ def _too_small(op: t.Dot, device: Device, where: str) -> list[Missing]:
         return [
             Missing(
                 f"a product of {sizes[0]} x {k} by {k} x {sizes[1]} tiles",
-                where,
+                line,
                 f"m and n in multiples of 16, k in multiples of {depth}",
             )
         ]

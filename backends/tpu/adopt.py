@@ -8,7 +8,7 @@ from portakern.backend import Source, Target
 from portakern.errors import UsageError
 from portakern.ir.program import Program
 
-from .emitter import TYPICAL
+from .emitter import typical
 
 CONVENTION = (
     "Python text that imports jax and Pallas and defines a function named as the operator (or named by `entry`): it takes "
@@ -34,4 +34,4 @@ def adopt(text: str, entry: str | None, program: Program, target: Target) -> Sou
         raise UsageError(f"the source defines no function {name or program.name}",
                          hint=f"it defines {', '.join(functions) or 'none'}; {CONVENTION}")
     return Source(target, program.name, name, text, ".py", program.arrays, program.sizes,
-                  options=(("typical", tuple((s, TYPICAL) for s in program.sizes)),))
+                  options=(("typical", typical(program)),))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from portakern.backend import Missing, Source, Target
+from portakern.emit.where import where
 from portakern.errors import MissingRuleError
 from portakern.ir.core import Op, Result, Yield
-from portakern.ir.program import Program
+from portakern.ir.program import Array, Program
 from portakern.ir.tile import BufferType, Dot, For, Kernel, TileType, tile_type
 
 from . import rules
-from .blocks import origin
 from .body import BodyWriter
 from .host import entry_lines, reference_names
 from .lines import wrap
@@ -21,8 +22,21 @@ from .narrow import narrowed, saturated
 from .plan import KernelPlan, ProgramPlan, plan_kernel
 from .regions import Body, Line
 
-TYPICAL = 1000
-"""What an open dim is compiled for: a TPU program has fixed shapes, and the source is compiled anew for every shape."""
+_TYPICAL = (1000, 500, 200, 100, 50, 20, 10)
+"""What open dims are compiled for, from the largest on: a TPU program has fixed shapes, and the source is compiled anew for
+every shape."""
+
+_MOST = 1 << 28
+"""Elements of an array compiled for: a device holds a few such."""
+
+
+def typical(program: Program) -> tuple[tuple[str, int], ...]:
+    """Open dims with the sizes they are compiled for: large ones, of which the arrays still have room on a device."""
+    for size in _TYPICAL:
+        sizes = dict.fromkeys(program.sizes, size)
+        if all(prod(program.shape(a.name, sizes)) <= _MOST for a in program.arrays):
+            break
+    return tuple(sizes.items())
 
 
 class PallasEmitter:
@@ -43,7 +57,7 @@ class PallasEmitter:
         return Source(
             target, program.name, program.name, "\n".join(text for text, _ in lines) + "\n", ".py", program.arrays,
             program.sizes, schedule=tuple(k.schedule for k in program.kernels),
-            options=(("origins", origins), ("typical", tuple((s, TYPICAL) for s in program.sizes))),
+            options=(("origins", origins), ("typical", typical(program))),
         )  # fmt: skip
 
     def standalone(self, source: Source) -> str:
@@ -70,15 +84,17 @@ class _Writer:
         self.program, self.target = narrowed(program), target
         program = self.program
         self.problems: list[Missing] = []
+        self.at: Kernel | None = None
         self.constants: dict[str, int] = {}
         self.kernels: dict[int, tuple[KernelPlan, Body]] = {}
         self._check_arrays()
-        for kernel in program.kernels:
-            self._check_values(kernel)
+        for self.at in program.kernels:
+            self._check_values(self.at)
         if self.problems:
             return
         written: set[str] = set()
         for number, kernel in enumerate(program.kernels):
+            self.at = kernel
             name = kernel.name if len({k.name for k in program.kernels}) == len(program.kernels) else f"{kernel.name}_{number}"
             name = f"{name}_step" if name == program.name and len(program.kernels) > 1 else name
             plan = plan_kernel(kernel, name, self.constants, self.report)
@@ -95,8 +111,8 @@ class _Writer:
 
     @property
     def report(self) -> Report:
-        def note(what: str, op: Op | None, alternative: str) -> None:
-            found = Missing(what, origin(op) if op is not None else "", alternative)
+        def note(what: str, of: Op | Array | None, alternative: str) -> None:
+            found = Missing(what, where(self.program, of, self.at), alternative)
             if found not in self.problems:
                 self.problems.append(found)
 
@@ -106,10 +122,10 @@ class _Writer:
         device = self.target.device
         for array in self.program.arrays:
             if array.dtype not in device.dtypes or array.dtype not in rules.JNP:
-                self.report(f"the dtype {array.dtype} of {array.name}: {device.name} has none", None,
+                self.report(f"the dtype {array.dtype} of {array.name}: {device.name} has none", array,
                             device.alternatives.get(array.dtype, ""))
             if isinstance(array.type, BufferType) and array.type.strides is not None:
-                self.report(f"the strided array {array.name}", None, "pass a contiguous one")
+                self.report(f"the strided array {array.name}", array, "pass a contiguous one")
 
     def _check_values(self, kernel: Kernel) -> None:
         for op in kernel.body.walk():

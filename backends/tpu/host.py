@@ -49,18 +49,16 @@ def _fill_value(value: float | int | bool) -> str:
 
 def _read_sizes(program: Program, report: Report) -> list[str]:
     """Statements that give every open dim its value, read off the shapes of the inputs."""
-    lines = []
     for a in program.by_role("input"):
         shape = a.type.shape if isinstance(a.type, BufferType) else ()
         if len(shape) > 1 and tuple(map(str, shape)) == program.sizes and all(isinstance(s, Sym) for s in shape):
             return [f"{', '.join(program.sizes)} = {a.name}.shape"]
+    told = program.readings("input")
     for name in program.sizes:
-        source = next((f"{a.name}.shape[{d}]" for a in program.by_role("input") if isinstance(a.type, BufferType)
-                       for d, size in enumerate(a.type.shape) if size == Sym.named(name)), None)
-        if source is None:
-            report(f"the open dim {name}, which is no input's dim by itself", None, f"a fixed {name}")
-        lines.append(f"{name} = {source}")
-    return lines
+        if name not in told:
+            report(f"the open dim {name}, which no input's shape tells", program.array_with(name),
+                   f"a fixed {name}, or an input with {name} as a dim")
+    return [f"{name} = {reading}" for name, reading in told.items()]
 
 
 def _launch(program: Program, plan: KernelPlan, body: Body, device: Device, ready: set[str], number: int) -> list[str]:

@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from portakern.ir.core import Block, Op, Result, yielded
+from portakern.ir.program import Array
 from portakern.ir.rewrite import canonicalise
 from portakern.ir.tile import Axis, For, Kernel
 
 from .constants import integer
 from .simplify import STRAIGHT
 
-Report = Callable[[str, Op | None, str], None]
+Report = Callable[[str, Op | Array | None, str], None]
 """Takes what is missing, the operation it comes from, and what to do instead."""
 
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from portakern.backend import Missing, Source, Target
 from portakern.emit.python_like import Writer, call
+from portakern.emit.where import where
 from portakern.errors import MissingRuleError, UnsupportedDtype
 from portakern.ir.core import Op
 from portakern.ir.program import Array, Program
-from portakern.ir.size import Sym
 from portakern.ir.tile import ArgReduce, Binary, BufferType, Dot, Load, Reduce, Scan, Store, Unary, tile_type
 
 from . import expressions as words
@@ -31,21 +31,23 @@ class TritonEmitter:
         device = target.device
         found: dict[tuple[str, str], Missing] = {}
 
-        def report(what: str, op: Op | None = None, alternative: str = "") -> None:
-            where = str(op.loc or "") if op is not None else ""
-            found.setdefault((what, where), Missing(what, where, alternative))
+        def report(what: str, line: str, alternative: str = "") -> None:
+            found.setdefault((what, line), Missing(what, line, alternative))
 
         for array in program.arrays:
             if array.dtype not in device.dtypes:
-                report(f"{array.dtype} arrays on {device.name}", None, device.alternatives.get(array.dtype, ""))
+                report(f"{array.dtype} arrays on {device.name}", where(program, array),
+                       device.alternatives.get(array.dtype, ""))
+        told = program.readings("input", "output")
         for name in program.sizes:
-            if _shape_source(program, name) is None:
-                report(f"the open dim {name}, which is the size of no array's dim")
+            if name not in told:
+                report(f"the open dim {name}, which no array's shape tells", where(program, program.array_with(name)),
+                       f"a fixed {name}, or an array with {name} as a dim")
         for kernel in program.kernels:
             for op in kernel.body.walk():
                 what = _unsupported(op)
                 if what:
-                    report(what, op)
+                    report(what, where(program, op, kernel))
         return tuple(found.values())
 
     def plan(self, program: Program, target: Target) -> None:
@@ -118,16 +120,6 @@ def _with_dependencies(text: str) -> list[str]:
 # ---- the host function -----------------------------------------------------------------------------------------------
 
 
-def _shape_source(program: Program, size: str) -> str | None:
-    """Where the host reads an open dim: ``x.shape[0]`` of the first array with exactly that dim."""
-    for array in program.by_role("input", "output"):
-        if isinstance(array.type, BufferType):
-            for position, extent in enumerate(array.type.shape):
-                if extent == Sym.named(size):
-                    return f"{array.name}.shape[{position}]"
-    return None
-
-
 def entry_of(program: Program) -> str:
     """The host function's name: the operator's, unless that means something else in the text."""
     return f"run_{program.name}" if program.name in RESERVED else program.name
@@ -138,8 +130,8 @@ def _host_function(program: Program, kernels: Sequence[KernelText]) -> str:
     given = program.by_role("input", "scalar", "output")
     with out.block(f"def {entry_of(program)}({', '.join(a.name for a in given)}):"):
         out.line(f'"""{_signature(program)}"""')
-        for size in program.sizes:
-            out.line(f"{size} = {_shape_source(program, size)}")
+        for size, reading in program.readings("input", "output").items():
+            out.line(f"{size} = {reading}")
         for array in program.by_role("temporary"):
             _allocate(out, array, given[0].name)
         for array in program.by_role("output"):

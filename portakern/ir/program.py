@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from portakern.errors import IRError
-from portakern.ir.core import Function
+from portakern.ir.core import Function, Loc
+from portakern.ir.reading import Reading, readings
 from portakern.ir.size import evaluate, names_of, product
 from portakern.ir.text import parse_functions
 from portakern.ir.tile import BufferType, Kernel, TileType, verify_kernel
@@ -31,13 +32,14 @@ class Array:
 
     ``role`` is ``input``, ``output``, ``temporary`` or ``scalar`` (``inout`` for arrays of a kernel that belongs to no
     operator, which may be read and written); ``init`` the value a temporary or an output that kernels add into is filled
-    with before the first kernel (``None``: left as it is).
+    with before the first kernel (``None``: left as it is); ``loc`` the operator's line that it comes from.
     """
 
     name: str
     type: BufferType | TileType
     role: str
     init: float | None = None
+    loc: Loc | None = field(default=None, repr=False, compare=False)
 
     @property
     def dtype(self) -> str:
@@ -79,6 +81,15 @@ class Program:
         """The concrete shape of an array once the open dims have values."""
         t = self.array(name).type
         return tuple(evaluate(s, sizes) for s in t.shape) if isinstance(t, BufferType) else ()
+
+    def readings(self, *roles: str) -> dict[str, Reading]:
+        """The open dims that the shapes of arrays of these roles tell (see :func:`portakern.ir.reading.readings`)."""
+        return readings({a.name: a.type.shape for a in self.by_role(*roles) if isinstance(a.type, BufferType)})
+
+    def array_with(self, size: str) -> Array | None:
+        """The first array in whose shape the open dim ``size`` stands."""
+        return next((a for a in self.arrays if isinstance(a.type, BufferType)
+                     and any(size in names_of(s) for s in a.type.shape)), None)
 
     def __str__(self) -> str:
         head = [f"# program {self.name}"]

@@ -129,7 +129,7 @@ def lower_with(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tu
     hints = {a: tuple(n.lower() for n in dims) for a, dims in (names or {}).items()}
     arrays = _arrays(program, scalars, facts)
     simple = _peel(simplified)
-    temporaries: dict[str, tt.TensorType] = {}
+    temporaries: dict[str, Op] = {}
     extra: list[Array] = []
     kernels: list[t.Kernel] = []
     full_names = dict(hints)
@@ -154,10 +154,11 @@ def lower_with(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tu
         extra += made.temporaries
         for out, op in zip(stage.program.outputs, stage.program.results, strict=True):
             if out not in simple.outputs:
-                temporaries[out] = tt.tensor_type(op)
+                temporaries[out] = op
             if out not in full_names and not isinstance(op, Arg):
                 full_names[out] = tuple(c.name for c in axis_classes(stage.program, full_names).of(op))
-    between = [Array(n, t.BufferType(x.shape, x.dtype), "temporary") for n, x in temporaries.items()]
+    between = [Array(n, t.BufferType((x := tt.tensor_type(op)).shape, x.dtype), "temporary", loc=op.loc)
+               for n, op in temporaries.items()]
     result = Program(program.name, (*arrays, *between, *extra), tuple(kernels))
     verify_program(result)
     return result
@@ -165,9 +166,11 @@ def lower_with(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tu
 
 def _arrays(program: tt.TensorProgram, scalars: frozenset[str], facts: Facts | None) -> list[Array]:
     types = array_types(program, scalars, facts)
-    inputs = [Array(a.name, types[a.name], "scalar" if a.name in scalars else "input") for a in program.args]
+    inputs = [Array(a.name, types[a.name], "scalar" if a.name in scalars else "input", loc=a.loc)
+              for a in program.args]
     inputs.sort(key=lambda a: a.role == "scalar")
-    return [*inputs, *(Array(o, types[o], "output") for o in program.outputs)]
+    return [*inputs, *(Array(o, types[o], "output", loc=op.loc)
+                       for o, op in zip(program.outputs, program.results, strict=True))]
 
 
 def _peel(program: tt.TensorProgram) -> tt.TensorProgram:
@@ -201,7 +204,8 @@ def _line(stage: Stage) -> Loc | None:
 
 def _lowered(name: str, stage: Stage, choose: Choose, names: Mapping[str, tuple[str, ...]], scalars: frozenset[str],
              facts: Facts | None) -> Lowered:  # fmt: skip
-    classes = axis_classes(stage.program, names)
+    # Each use of an array is a load of its own in attention, whose scores and result may be made of the same array.
+    classes = axis_classes(stage.program, names, stage.program.args if stage.attention else ())
     request = Request(name, stage.program, classes, choose, scalars, facts)
     match stage.family:
         case "elementwise":

@@ -8,6 +8,7 @@ from typing import Any
 
 from portakern.errors import UsageError
 from portakern.ir.core import Arg, Block, Op
+from portakern.ir.reading import readings
 from portakern.ir.size import Size, Sym, evaluate, names_of, substitute
 from portakern.ir.tensor import TensorProgram, TensorType, tensor_type, verify_tensor_program
 
@@ -80,23 +81,32 @@ def solve_dims(program: TensorProgram, shapes: Mapping[str, tuple[int, ...]]) ->
 
     Raises :class:`UsageError` where a shape does not fit what the operator declares, naming the input and the dim.
     """
-    found: dict[str, int] = {}
-    source: dict[str, str] = {}
-    pending: list[tuple[Arg, int, Size, int]] = []
     for arg in program.args:
         declared, given = tensor_type(arg).shape, shapes[arg.name]
         if len(declared) != len(given):
             raise UsageError(f"{arg.name} has {len(given)} dims, {program.name} takes [{', '.join(map(str, declared))}]")
-        for place, (want, have) in enumerate(zip(declared, given, strict=True)):
-            name = str(want)
-            if want == Sym.named(name) and name not in found:
-                found[name], source[name] = have, arg.name
-            pending.append((arg, place, want, have))
-    for arg, place, want, have in pending:
-        if evaluate(want, found) != have:
-            other = ", ".join(f"{n} is {found[n]} in {source[n]}" for n in sorted(names_of(want)))
-            raise UsageError(
-                f"{arg.name} has {have} elements in dim {place}, where {program.name} wants {want}"
-                f"{f' ({other})' if other else ''}"
-            )
+    told = readings({arg.name: tensor_type(arg).shape for arg in program.args})
+    found: dict[str, int] = {}
+    for name, reading in told.items():
+        found[name] = reading.value(shapes[reading.array][reading.dim], found)
+    for arg in program.args:
+        for place, (want, have) in enumerate(zip(tensor_type(arg).shape, shapes[arg.name], strict=True)):
+            _check_size(program, arg, place, want, have, {n: (found[n], told[n].array) for n in names_of(want) & set(found)})
     return found
+
+
+def _check_size(program: TensorProgram, arg: Arg, place: int, want: Size, have: int,
+                found: Mapping[str, tuple[int, str]]) -> None:  # fmt: skip
+    """Whether dim ``place`` of ``arg`` is as declared where dims have been ``found`` (value and the array that tells it)."""
+    untold = sorted(names_of(want) - set(found))
+    if untold:
+        raise UsageError(f"the shapes of arrays do not tell {' and '.join(untold)}: {program.name} wants {want} elements in "
+                         f"dim {place} of {arg.name}",
+                         hint=f"build for a given {untold[0]}, or declare an array with it as a dim",
+                         where=str(arg.loc or ""))  # fmt: skip
+    values = {n: value for n, (value, _) in found.items()}
+    if evaluate(want, values) != have or any(value < 0 for value in values.values()):
+        other = ", ".join(f"{n} is {value} in {array}" for n, (value, array) in sorted(found.items()))
+        raise UsageError(
+            f"{arg.name} has {have} elements in dim {place}, where {program.name} wants {want}{f' ({other})' if other else ''}"
+        )

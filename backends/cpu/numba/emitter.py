@@ -13,10 +13,10 @@ import numpy as np
 
 from portakern.backend import Missing, Source, Target
 from portakern.emit.python_like import Writer, call
+from portakern.emit.where import where
 from portakern.errors import MissingRuleError, UnsupportedDtype
 from portakern.ir.core import Op
 from portakern.ir.program import Array, Program
-from portakern.ir.size import Sym
 from portakern.ir.tile import ArgReduce, BufferType, Dot, Kernel, Unary, tile_type
 from portakern.spec.inputs import numpy_dtype
 
@@ -35,21 +35,23 @@ class NumbaEmitter:
     def missing(self, program: Program, target: Target) -> Sequence[Missing]:
         found: dict[tuple[str, str], Missing] = {}
 
-        def report(what: str, op: Op | None = None, alternative: str = "") -> None:
-            where = str(op.loc or "") if op is not None else ""
-            found.setdefault((what, where), Missing(what, where, alternative))
+        def report(what: str, line: str, alternative: str = "") -> None:
+            found.setdefault((what, line), Missing(what, line, alternative))
 
         for array in program.arrays:
             if array.dtype not in MEMORY:
-                report(f"{array.dtype} arrays in numba", None, target.device.alternatives.get(array.dtype, "bf16"))
+                report(f"{array.dtype} arrays in numba", where(program, array),
+                       target.device.alternatives.get(array.dtype, "bf16"))
+        told = program.readings("input", "output")
         for name in program.sizes:
-            if _shape_source(program, name) is None:
-                report(f"the open dim {name}, which is the size of no array's dim")
+            if name not in told:
+                report(f"the open dim {name}, which no array's shape tells", where(program, program.array_with(name)),
+                       f"a fixed {name}, or an array with {name} as a dim")
         for kernel in program.kernels:
             for op in kernel.body.walk():
                 what = _unsupported(op)
                 if what:
-                    report(what, op)
+                    report(what, where(program, op, kernel))
         return tuple(found.values())
 
     def plan(self, program: Program, target: Target) -> None:
@@ -104,16 +106,6 @@ def _unsupported(op: Op) -> str:
     return ""
 
 
-def _shape_source(program: Program, size: str) -> str | None:
-    """Where the host reads an open dim: ``x.shape[0]`` of the first array with exactly that dim."""
-    for array in program.by_role("input", "output"):
-        if isinstance(array.type, BufferType):
-            for position, extent in enumerate(array.type.shape):
-                if extent == Sym.named(size):
-                    return f"{array.name}.shape[{position}]"
-    return None
-
-
 def entry_of(program: Program) -> str:
     """The host function's name: the operator's, unless that means something else in the text."""
     return f"run_{program.name}" if program.name in RESERVED else program.name
@@ -124,8 +116,8 @@ def _host_function(program: Program, kernels: Sequence[KernelText]) -> str:
     given = program.by_role("input", "scalar", "output")
     with out.block(f"def {entry_of(program)}({', '.join(a.name for a in given)}):"):
         out.line(f'"""{_signature(program)}"""')
-        for size in program.sizes:
-            out.line(f"{size} = {_shape_source(program, size)}")
+        for size, reading in program.readings("input", "output").items():
+            out.line(f"{size} = {reading}")
         for array in program.by_role("temporary"):
             out.line(f"{array.name} = {_allocation(array)}")
         for array in program.by_role("output"):

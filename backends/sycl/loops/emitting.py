@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from portakern.backend import Launch, Missing, Target
 from portakern.emit.running import without_scans
+from portakern.emit.where import where
 from portakern.errors import MissingRuleError
 from portakern.ir.core import Op
 from portakern.ir.program import Program
@@ -21,17 +22,17 @@ def lacks(program: Program, target: Target) -> Sequence[Missing]:
     """Everything in ``program`` that loops have no rule for."""
     found: dict[tuple[str, str], Missing] = {}
 
-    def note(what: str, where: object = "", alternative: str = "") -> None:
-        found.setdefault((what, str(where or "")), Missing(what, str(where or ""), alternative))
+    def note(what: str, line: str, alternative: str) -> None:
+        found.setdefault((what, line), Missing(what, line, alternative))
 
     device = target.device
     for array in program.arrays:
         if array.dtype not in SUPPORTED or array.dtype not in device.dtypes:
-            note(f"{array.dtype} arrays ({array.name})", "", device.alternatives.get(array.dtype, ""))
+            note(f"{array.dtype} arrays ({array.name})", where(program, array), device.alternatives.get(array.dtype, ""))
     for kernel in program.kernels:
         for op in kernel.body.walk():
             for what, alternative in _lacks(op):
-                note(f"{what} in {target.language}", op.loc, alternative)
+                note(f"{what} in {target.language}", where(program, op, kernel), alternative)
     return tuple(found.values())
 
 

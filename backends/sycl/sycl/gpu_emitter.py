@@ -13,6 +13,7 @@ from dataclasses import replace
 from portakern.backend import Missing, Source, Target
 from portakern.emit.clike import TYPES, CLikeEmitter, Dialect, Printer, Shared
 from portakern.emit.clike import plan as p
+from portakern.emit.where import where
 from portakern.ir.core import Op
 from portakern.ir.program import Program
 from portakern.ir.tile import Dot, tile_type
@@ -54,10 +55,10 @@ class SyclGpuEmitter(CLikeEmitter):
         found = list(super().missing(program, target))
         for kernel in program.kernels:
             for op in kernel.body.walk():
-                found += [m for m in _unsupported(op) if m not in found]
-            warps = kernel.schedule.warps
+                found += [m for m in _unsupported(op, where(program, op, kernel)) if m not in found]
+            line, warps = where(program, kernel), kernel.schedule.warps
             if warps & (warps - 1) or not 1 <= warps <= 64:
-                found.append(Missing(f"{kernel.name} with {warps} sub-groups", alternative="a power of two up to 64"))
+                found.append(Missing(f"{kernel.name} with {warps} sub-groups", line, "a power of two up to 64"))
         return found
 
     def emit(self, program: Program, target: Target) -> Source:
@@ -71,15 +72,14 @@ class SyclGpuEmitter(CLikeEmitter):
         return [f"{line} Compiled only: it has run on no silicon.", self.include]
 
 
-def _unsupported(op: Op) -> list[Missing]:
-    where = str(op.loc or "")
+def _unsupported(op: Op, line: str) -> list[Missing]:
     if isinstance(op, Dot):
         sizes = dict((*tile_type(op.lhs).dims, *tile_type(op.rhs).dims))
         narrow = tile_type(op.lhs).dtype in ("bf16", "f16")
         rows, cols = (*tile_type(op).shape, 1, 1)[:2]
         if rows % 8 or cols % 16 or (narrow and sizes[op.axis] % 16):
             shape = f"{rows}x{cols}x{sizes[op.axis]}"
-            return [Missing(f"a matrix product in tiles of {shape}", where, "m in multiples of 8, n and k of 16")]
+            return [Missing(f"a matrix product in tiles of {shape}", line, "m in multiples of 8, n and k of 16")]
         if op.precision not in ("ieee", "tf32"):
-            return [Missing(f"the precision {op.precision}", where, "ieee")]
+            return [Missing(f"the precision {op.precision}", line, "ieee")]
     return []

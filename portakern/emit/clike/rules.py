@@ -8,6 +8,7 @@ from portakern.backend import Missing, Target
 from portakern.dtypes import DTYPES
 from portakern.emit.clike.dialect import Dialect
 from portakern.emit.clike.layouts import dims_of, tiles_of
+from portakern.emit.where import where
 from portakern.ir import tile as t
 from portakern.ir.core import Op, Result, Yield
 from portakern.ir.program import Program
@@ -23,24 +24,24 @@ def missing_rules(program: Program, target: Target, dialect: Dialect) -> list[Mi
     """Everything in ``program`` that cannot be said for ``target``, each once, with the operator's line."""
     found: dict[Missing, None] = {}
     for array in program.arrays:
-        for what in _dtype(array.dtype, target, dialect):
+        for what in _dtype(array.dtype, target, dialect, where(program, array)):
             found[what] = None
     for kernel in program.kernels:
         for op in tiles_of(kernel.body):
             for what, alternative in _operation(op, kernel, dialect):
-                found[Missing(what, str(op.loc or ""), alternative)] = None
+                found[Missing(what, where(program, op, kernel), alternative)] = None
             if isinstance(op.type, t.TileType):
-                for one in _dtype(op.type.dtype, target, dialect, str(op.loc or "")):
+                for one in _dtype(op.type.dtype, target, dialect, where(program, op, kernel)):
                     found.setdefault(one)
     return list(found)
 
 
-def _dtype(dtype: str, target: Target, dialect: Dialect, where: str = "") -> Iterator[Missing]:
+def _dtype(dtype: str, target: Target, dialect: Dialect, line: str) -> Iterator[Missing]:
     device = target.device
     if dtype not in dialect.types:
-        yield Missing(f"{dialect.name} has no type for {dtype}", where, device.alternatives.get(dtype, ""))
+        yield Missing(f"{dialect.name} has no type for {dtype}", line, device.alternatives.get(dtype, ""))
     elif dtype not in device.dtypes and dtype not in ("bool", "i32", "i64"):
-        yield Missing(f"{device.name} has no {dtype}", where, device.alternatives.get(dtype, ""))
+        yield Missing(f"{device.name} has no {dtype}", line, device.alternatives.get(dtype, ""))
 
 
 def _operation(op: Op, kernel: t.Kernel, dialect: Dialect) -> Iterator[tuple[str, str]]:
