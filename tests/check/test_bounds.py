@@ -163,3 +163,27 @@ def test_a_small_relative_error_of_every_operator_fails(name: str, dtype: str, w
     right, off = (np.asarray(x).astype(numpy_dtype(dtype)) for x in (v.x, v.x * wrong))
     assert compare(v, dtype, right).ratio <= 1
     assert np.mean(error_ratio(v, dtype, off) > 1) > 0.5
+
+
+@pk.operator
+def remainders(x: pk.Tensor["N"], y: pk.Tensor["N"]):
+    return x % (pk.abs(x) + 0.5), x % (y * 0.1), (x * 0.1) % y, x % y, pk.floor(x / (pk.abs(x) + 0.5)), (x * 0.1) % (y * y)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from([-1.0, 0.0, 0.3, 1.0, 7.0, 2.0**40, 3.1e12]), st.integers(-9, 9)), min_size=1))
+def test_remainders_near_a_multiple_are_near_zero_or_near_the_divisor(pairs: list[tuple[float, int]]) -> None:
+    x, y = (np.array(column, f32) for column in zip(*pairs, strict=True))
+    with np.errstate(all="ignore"):
+        out = bounds_of(remainders, {"N": len(pairs)}, {"x": x, "y": y})[1]
+        p, tenth = np.abs(x) + f32(0.5), f32(0.1)
+        got = [x % p, x % (y * tenth), (x * tenth) % y, x % y, np.floor(x / p), (x * tenth) % (y * y)]
+        for v, value in zip(out.values(), got, strict=True):
+            assert compare(v, "f32", value).ratio <= 1, (x, y, value, v)
+
+
+def test_remainders_away_from_multiples_are_bounded() -> None:
+    x, y = np.array([5.5, -5.5, 6.0], f32), np.array([3.0, 3.0, 3.0], f32)
+    out = bounds_of(remainders, {"N": 3}, {"x": x, "y": y})[1]
+    np.testing.assert_array_less(np.abs(out["out3"].bound()), 1e-5)
+    assert out["out1"].bound()[0] < 1e-5

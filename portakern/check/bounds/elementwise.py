@@ -108,8 +108,10 @@ def _remainder(dtype: str, r: np.ndarray, a: Val, b: Val) -> Val:
     if not any_inexact(a, b):
         return finish(dtype, r, 0.0, [a, b], accuracy.ULPS["rem"])
     reach = a.e + np.where(np.asarray(b.e) > 0, np.abs(np.floor(a.x / b.x)) * b.e, 0.0)
-    near = (np.abs(r) <= reach) | (np.abs(np.abs(b.x) - np.abs(r)) <= reach)
-    spread = np.where(near & (reach > 0), np.abs(b.x) + b.e, reach)
+    # Where the quotient is within its error of an integer, the remainder is near zero or near the divisor.
+    corners = [np.floor((a.x + i * np.asarray(a.e)) / (b.x + j * np.asarray(b.e))) for i in (-1, 1) for j in (-1, 1)]
+    near = (np.ptp(corners, axis=0) != 0) & (np.asarray(a.e) + b.e > 0)  # also where a corner is NaN
+    spread = np.where(near, np.abs(b.x) + b.e, reach)
     doubt = b.maybe_zero(dtype) & (b.bound() > 0)
     return finish(dtype, r, spread, [a, b], accuracy.ULPS["rem"], doubt=doubt & ~certainly_nan(a, b))
 

@@ -13,6 +13,7 @@ from portakern.ir import oracle
 from portakern.ir import tensor as t
 from portakern.ir.core import Arg
 
+from .drift import drift, running_drift
 from .rules import RULES, dtype_of, rule
 from .value import Accumulated, Bound, Choice, Val, finish
 
@@ -48,14 +49,14 @@ def _(op: t.Fold, v: Val) -> Val:
     if op.fn in ("max", "min"):
         return _fold_extreme(op, v, r)
     if op.fn == "sum":
-        return _summed(dtype, r, v, n, lambda x: np.add.reduce(x, op.axes))
+        return _summed(dtype, r, v, n, lambda x: np.add.reduce(x, op.axes), lambda total: _drift(op.axes, v, total))
     return _multiplied(dtype, r, v, n, lambda x: np.multiply.reduce(x, op.axes))
 
 
 def _multiplied(dtype: str, r: np.ndarray, v: Val, n: Any, multiply: Callable[[np.ndarray], np.ndarray]) -> Val:
     """Products ``r`` of ``n`` elements of ``v``; ``multiply`` multiplies an array as the operation does."""
     size = multiply(np.abs(v.x) + v.e)
-    spread = size - np.abs(r) + accuracy.chain(n) * accuracy.unit(dtype) * size
+    spread = size - np.abs(r) + n * accuracy.unit(dtype) * size
     # A part of the product may leave the range though the whole does not; a zero in it then gives NaN, or the part is lost.
     magnitude = np.where(np.isfinite(v.x), np.abs(v.x) + v.e, 1.0)
     zero, infinite = (v.x == 0) & (v.bound() == 0), np.isinf(v.x)
@@ -72,13 +73,25 @@ def _any(mask: np.ndarray, multiply: Callable[[np.ndarray], np.ndarray]) -> np.n
     return multiply(np.where(mask, 0.0, 1.0)) == 0
 
 
-def _summed(dtype: str, r: np.ndarray, v: Val, n: Any, add: Callable[[np.ndarray], np.ndarray]) -> Val:
-    """Sums ``r`` of ``n`` elements of ``v`` (a number, or one per sum); ``add`` sums an array as the operation does."""
+def _summed(
+    dtype: str,
+    r: np.ndarray,
+    v: Val,
+    n: Any,
+    add: Callable[[np.ndarray], np.ndarray],
+    drifted: Callable[[np.ndarray], np.ndarray],
+) -> Val:
+    """Sums ``r`` of ``n`` elements of ``v`` (a number, or one per sum).
+
+    ``add`` sums an array as the operation does, ``drifted`` gives the drift of sums whose terms' magnitudes have the given sum.
+    """
     total = add(np.abs(v.x))
+    terms = _terms(n, v, add)
+    made = Accumulated(terms, accuracy.unit(dtype), total)
     if v.exact and exact_sum(dtype, v.x, total):
-        return replace(finish(dtype, r, 0.0, []), sum=Accumulated(_length(n, v, add), accuracy.unit(dtype), total))
+        return replace(finish(dtype, r, 0.0, []), sum=made)
     passed = 0.0 if v.exact else add(v.bound())
-    length = _length(n, v, add)
+    length = roundings(dtype, n, terms, lambda: drifted(total))
     spread = passed + length * accuracy.unit(dtype) * (total + passed)
     spread = np.where(np.isnan(spread) | np.isinf(spread), np.where(np.isinf(passed), np.inf, 0.0), spread)
     # Partial sums may overflow where the sum does not, and meet the other infinity.
@@ -89,16 +102,40 @@ def _summed(dtype: str, r: np.ndarray, v: Val, n: Any, add: Callable[[np.ndarray
         over = over | (add(v.overflown.astype(np.float64)) > 0)
     certain = add((np.isnan(v.x) & ~v.open()).astype(np.float64)) > 0
     doubt = (over | (add(v.open().astype(np.float64)) > 0)) & ~certain
-    made = Accumulated(length, accuracy.unit(dtype), total)
     return replace(finish(dtype, r, spread, [], doubt=doubt), sum=made)
 
 
-def _length(n: Any, v: Val, add: Callable[[np.ndarray], np.ndarray]) -> Any:
-    """``chain`` of the terms that are not zero, since adding zero is exact; per element of the sum where that helps."""
+def roundings(dtype: str, n: Any, terms: Any, drifted: Callable[[], Any]) -> Any:
+    """How many roundings one element of a sum of ``n`` elements, of which ``terms`` are not zero, may pass through.
+
+    ``drifted`` gives what terms that are rounded alike add to that in long sums.
+    """
+    if dtype == "f64" or np.max(terms, initial=0) <= accuracy.LONGEST_CHAIN:
+        return terms
+    return np.minimum(terms, accuracy.chain(n) + drifted())
+
+
+def _terms(n: Any, v: Val, add: Callable[[np.ndarray], np.ndarray]) -> Any:
+    """How many terms are not zero, since adding zero is exact; per element of the sum where that helps."""
     if not v.exact or np.max(n, initial=0) < 64 or np.count_nonzero(v.x) * 4 > v.x.size:
-        return accuracy.chain(n)
-    terms = add((v.x != 0).astype(np.float64))
-    return np.minimum(terms, accuracy.chain(n))
+        return n
+    return add((v.x != 0).astype(np.float64))
+
+
+def _drift(axes: tuple[int, ...], v: Val, total: np.ndarray) -> np.ndarray:
+    def flat(x: np.ndarray) -> np.ndarray:
+        return np.moveaxis(x, axes, range(-len(axes), 0)).reshape(*total.shape, -1)
+
+    return drift(flat(v.x), 0.0 if v.exact else flat(v.bound()), total)
+
+
+def _running_drift(op: t.Cumulate, v: Val, totals: np.ndarray) -> np.ndarray:
+    def ordered(x: np.ndarray) -> np.ndarray:
+        return np.moveaxis(np.flip(x, op.axis) if op.reverse else x, op.axis, -1)
+
+    found = running_drift(ordered(v.x), 0.0 if v.exact else ordered(v.bound()), ordered(totals))
+    found = np.moveaxis(found, -1, op.axis)
+    return np.flip(found, op.axis) if op.reverse else found
 
 
 def _fold_extreme(op: t.Fold, v: Val, r: np.ndarray) -> Val:
@@ -159,10 +196,10 @@ def _(op: t.Cumulate, v: Val) -> Val:
         return Val(r, _with_open(spread, r, some_open, some_nan))
     if r.dtype.kind != "f":
         return Val(r, 0.0 if v.exact else oracle.cumulate(op, v.bound()))
-    # Each sum is of as many elements as have been seen, which is how few roundings it may pass through.
+    # Each sum is of as many elements as have been seen: so few roundings may they pass through.
     n = oracle.cumulate(replace(op, fn="sum"), np.ones(v.x.shape)).astype(np.int64)
     if op.fn == "sum":
-        return _summed(dtype, r, v, n, lambda x: oracle.cumulate(op, x))
+        return _summed(dtype, r, v, n, lambda x: oracle.cumulate(op, x), lambda totals: _running_drift(op, v, totals))
     return _multiplied(dtype, r, v, n, lambda x: oracle.cumulate(op, x))
 
 
