@@ -199,7 +199,8 @@ class Helpers:
             if dtype == "bf16":
                 return f"vstore{lanes}({self.bits_bf16(lanes)}({value}), 0, {address})"
             if dtype == "bool":
-                return f"vstore{lanes}(convert_uchar{lanes}(-{value}), 0, {address})"
+                truth = f"-{value}" if value.isidentifier() else f"-({value})"
+                return f"vstore{lanes}(convert_uchar{lanes}({truth}), 0, {address})"
             if memory != held:
                 return f"vstore{lanes}(convert_{memory}{lanes}({value}), 0, {address})"
             return f"vstore{lanes}({value}, 0, {address})"
