@@ -21,6 +21,7 @@ from . import expressions as words
 from .axis_text import RESERVED
 from .kernel_text import KernelText, print_kernel
 from .packing import packed
+from .schedules import shortest
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,8 @@ def _unsupported(op: Op) -> str:
             return f"pow of {tile_type(lhs).dtype}"
         case Dot(acc=acc) if len(tile_type(acc).dims) != 2:
             return f"a contraction giving {acc.type}; Triton contracts tiles of two dims"
+        case Dot(lhs=lhs, axis=axis) if (k := dict(tile_type(lhs).dims).get(axis, 1)) < shortest(tile_type(lhs).dtype):
+            return f"a product of {tile_type(lhs).dtype} over {k}; tl.dot sums {shortest(tile_type(lhs).dtype)} or more"
         case Reduce(x=x) if not tile_type(x).dims:
             return "a reduction of a scalar"
         case Load(dims=dims) if len(dims) > 3:

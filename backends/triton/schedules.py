@@ -1,8 +1,8 @@
 """Which schedules Triton allows for a loop nest, the default first.
 
-Triton's tiles are powers of two, its matrix operands at least 16 wide. The defaults follow Triton's own tutorials
-(softmax, matrix multiplication, fused attention) and are then held to the device's shared memory and registers; tuning
-has its own command.
+Triton's tiles are powers of two, its matrix operands at least 16 wide (:func:`shortest`). The defaults follow
+Triton's own tutorials (softmax, matrix multiplication, fused attention) and are then held to the device's shared memory and
+registers; tuning has its own command.
 """
 
 from __future__ import annotations
@@ -48,6 +48,15 @@ def pow2(extent: Size, most: int, least: int = 1) -> int:
     if not isinstance(extent, int):
         return most
     return max(least, min(most, 1 << max(extent - 1, 0).bit_length()))
+
+
+WIDTH = 16
+"""The fewest rows and columns of a matrix operand."""
+
+
+def shortest(operands: str) -> int:
+    """The fewest products that Triton sums in one ``tl.dot`` of operands of this dtype, on every device (3.6 to 3.9)."""
+    return 32 if dtype(operands).bits == 8 else WIDTH
 
 
 def _schedule(nest: Nest, tiles: dict[str, int], stages: int, warps: int, **options: Value) -> Schedule:
@@ -157,6 +166,7 @@ def _described(nest: Nest, device: Device) -> dict[str, Value]:
 
 def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
     (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
+    depth = shortest(nest.dots)
     blocks = _blocks(device, dtype(nest.dots).bits <= 16)
     options = _described(nest, device)
     pack = _worth_packing(nest, device) if options else ""
@@ -172,11 +182,11 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
     units = device.count("units", 0)  # known of products, not of instruction sets
     if options and isinstance(m.extent, int) and m.extent <= 16:
         # One operand is read once: many small copies on the way keep the memory busy.
-        tiles = {m.name: 16, n.name: pow2(n.extent, 64, 16), k.name: pow2(k.extent, 64, 16)}
+        tiles = {m.name: WIDTH, n.name: pow2(n.extent, 64, WIDTH), k.name: pow2(k.extent, 64, depth)}
         yield _schedule(nest, tiles, 8, 4, descriptors=0)
     made = []
     for b in blocks:
-        tiles = {m.name: pow2(m.extent, b.m, 16), n.name: pow2(n.extent, b.n, 16), k.name: pow2(k.extent, b.k, 16)}
+        tiles = {m.name: pow2(m.extent, b.m, WIDTH), n.name: pow2(n.extent, b.n, WIDTH), k.name: pow2(k.extent, b.k, depth)}
         warps = max(1, min(b.warps, tiles[m.name] * tiles[n.name] // 1024))
         count = batch * _count(m.extent, tiles[m.name]) * _count(n.extent, tiles[n.name])
         walked = bool(options) and b.m <= b.n and 0 < units < count and _even(count, units) and _multiples(nest, 16, n)
@@ -229,7 +239,7 @@ def _count(extent: Size, tile: int) -> int:
 def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
     (m,), (n,), (k,), (d,) = (nest.role(r) for r in ("m", "n", "k", "d"))
     half = dtype(nest.dots).bits <= 16
-    whole = {k.name: pow2(k.extent, 1 << 20, 16), d.name: pow2(d.extent, 1 << 20, 16)}
+    whole = {k.name: pow2(k.extent, 1 << 20, shortest(nest.dots)), d.name: pow2(d.extent, 1 << 20, WIDTH)}
     wide = max(whole.values())
     shapes = ((128, 64, 8, 2), (128, 128, 8, 2), (64, 64, 4, 2), (128, 64, 4, 3), (64, 32, 4, 2), (32, 32, 4, 1),
               (16, 16, 4, 1))  # fmt: skip
@@ -243,7 +253,7 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
     elif wide > 128:
         shapes = shapes[2:]
     for rows, keys, warps, stages in shapes:
-        tiles = {m.name: pow2(m.extent, rows, 16), n.name: pow2(n.extent, keys, 16), **whole}
+        tiles = {m.name: pow2(m.extent, rows, WIDTH), n.name: pow2(n.extent, keys, shortest(nest.dots)), **whole}
         # ptxas serialises matrix instructions whose sums go on into a second walk: the long walk comes last.
         apart: dict[str, Value] = {"split": 2 if device.has("wgmma") else 1} if tiles[m.name] % tiles[n.name] == 0 else {}
         lanes = min(warps, max(4, tiles[m.name] // 16)) if half else warps
