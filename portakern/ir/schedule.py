@@ -155,8 +155,9 @@ def override(default: Schedule, nest: Nest, asked: Mapping[str, Value], options:
     result = default
     allowed = set(options)
     for name, value in asked.items():
-        # A declared option wins over a role of the same name.
-        hit = {a.name for a in nest.axes if name in (a.name, a.role) and name not in allowed}
+        # A declared option wins over a role of the same name, and the axes of a role over another axis of that name.
+        hit = {a.name for a in nest.role(name)} or {a.name for a in nest.axes if a.name == name}
+        hit = hit if name not in allowed else set()
         counts = bool(hit) or name in ("stages", "warps")
         if counts and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
             raise ScheduleError(f"{name}={value} in the schedule: a positive integer is needed")

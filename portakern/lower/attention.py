@@ -10,12 +10,13 @@ from portakern.dtypes import DTYPES
 from portakern.errors import LoweringError
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
+from portakern.ir.builder import Builder
 from portakern.ir.core import Op
 from portakern.lower.bounds import Bound, find_bounds
 from portakern.lower.classes import AxisClass
 from portakern.lower.contraction import dot, operand
 from portakern.lower.domain import Domain, Run
-from portakern.lower.kernel import Frame, NoSchedule, Request, covered, grid
+from portakern.lower.kernel import Frame, NoSchedule, Request, covered, grid, one_by_one
 from portakern.lower.online import Attention, through_casts
 from portakern.lower.rows import guarded
 from portakern.lower.split import Stage
@@ -33,6 +34,7 @@ def lower_attention(request: Request, stage: Stage) -> t.Kernel:
             raise NoSchedule(f"attention needs tiles that cover {run.name}, whose size is open: {run.extent}")
     dots = tt.tensor_type(found.out.lhs).dtype
     schedule = request.choose(request.nest("attention", domain, live=4, dots=dots))
+    one_by_one(schedule, domain.role("batch"))
     walked = domain.role("n")[0]
     for run in whole:
         if not covered(run, schedule):
@@ -77,7 +79,7 @@ def _walk(frame: Frame, found: Attention, scores: tt.Contract) -> None:
     soft, out = found.weights.softmax, found.out
     m, n, d = (frame.domain.role(r)[0].name for r in "mnd")
     rows, cells, result = b.dims(m), b.dims(m, n), b.dims(m, d)
-    kind = wide(tt.tensor_type(soft.s).dtype)
+    kind = wide(tt.tensor_type(soft.e).dtype)
     score_at = frame.domain.coords(classes.of_operand(soft.m, 0))
     side = found.weights_side
     value_op = (out.rhs, out.lhs)[side]
@@ -88,7 +90,7 @@ def _walk(frame: Frame, found: Attention, scores: tt.Contract) -> None:
 
     def scores_tile() -> Op:
         frame.w.known[scores] = _scores(frame, scores, (m, n))
-        s = w.value(through_casts(soft.s), score_at)
+        s = b.cast(w.value(through_casts(soft.s), score_at), kind)
         s = b.fit(s, cells)
         if b.axis[n].ragged:
             s = b.add(t.Mask(s, n, float("-inf")))
@@ -102,18 +104,18 @@ def _walk(frame: Frame, found: Attention, scores: tt.Contract) -> None:
         shift = guarded(b, new)
         p = b.unary(soft.e.fn, b.binary("sub", s, shift))  # type: ignore[attr-defined]
         scale = b.unary(soft.e.fn, b.binary("sub", top, shift))  # type: ignore[attr-defined]
-        totals = [b.binary("add", b.binary("mul", x, scale), b.add(t.Reduce("sum", p, n))) for x in sums]
+        totals = [_added(b, x, scale, p, n) for x in sums]
         weights = b.cast(p, tt.tensor_type(out.lhs).dtype)
         value = operand(frame, value_op, value_at, (d, n), n)
         pair = (weights, value) if side == 0 else (value, weights)
-        scaled = b.binary("mul", acc, b.fit(scale, result))
+        scaled = b.binary("mul", acc, b.fit(b.cast(scale, dtype), result))
         acc = b.add(t.Dot(*pair, scaled, n, out.precision, loc=out.loc))
         w.pop()
         del frame.w.known[scores]
         return (new, *totals, acc)
 
     init = [("top", b.full(float("-inf"), kind, rows)),
-            *((f"total{i or ''}", b.full(0.0, kind, rows)) for i in range(len(found.sums))),
+            *((f"total{i or ''}", b.full(0.0, _dtype(x), rows)) for i, x in enumerate(found.sums)),
             ("acc", b.full(0.0, dtype, result))]
     bounds = [x for x in find_bounds(soft.s, _class(frame, "n"), classes) if x.row in (None, _class(frame, "m"))]
     lo, hi = _limits(frame, bounds)
@@ -130,9 +132,19 @@ def _walk(frame: Frame, found: Attention, scores: tt.Contract) -> None:
             del w.known[test]
         init = [(name, value) for (name, _), value in zip(init, carried, strict=True)]
     top, *totals, acc = (value for _, value in init)
-    w.known[soft.m] = top
+    w.known[soft.m] = b.cast(top, _dtype(soft.m))
     w.known.update(zip(found.sums, totals, strict=True))
     w.known[out] = _normalised(frame, found, acc, result)
+
+
+def _dtype(op: Op) -> str:
+    return wide(tt.tensor_type(op).dtype)
+
+
+def _added(b: Builder, total: Op, scale: Op, p: Op, walked: str) -> Op:
+    """A running sum of exponentials, scaled down to a new maximum, plus the exponentials of one more tile."""
+    dtype = t.tile_type(total).dtype
+    return b.binary("add", b.binary("mul", total, b.cast(scale, dtype)), b.add(t.Reduce("sum", b.cast(p, dtype), walked)))
 
 
 def _class(frame: Frame, role: str) -> AxisClass:
@@ -156,7 +168,7 @@ def _scores(frame: Frame, scores: tt.Contract, rows_and_walked: tuple[str, str])
     lhs_axes = {a for c in lhs if isinstance(c, t.Index) for a in c.axes}
     first, second = (m, n) if n not in lhs_axes else (n, m)
     dtype = scores.dtype if DTYPES[scores.dtype].bits >= 32 else "f32"
-    zero = frame.b.full(0.0, dtype, frame.b.dims(m, n))
+    zero = frame.b.full(0.0 if DTYPES[dtype].is_float else 0, dtype, frame.b.dims(m, n))
     return frame.b.cast(dot(frame, scores, lhs, rhs, zero, (first, second, k)), wide(scores.dtype))
 
 
@@ -168,7 +180,7 @@ def _normalised(frame: Frame, found: Attention, acc: Op, dims: t.Dims) -> Op:
         return b.cast(acc, wide(found.out.dtype))
     classes = frame.request.classes
     where = frame.domain.coords(classes.of(row) if tt.tensor_type(row).shape else ())
-    value = b.fit(frame.w.value(row, where), dims)
+    value = b.fit(b.cast(frame.w.value(row, where), t.tile_type(acc).dtype), dims)
     fn = "div" if weights.divisor is not None else "mul"
     return b.cast(b.binary(fn, acc, value), wide(found.out.dtype))
 

@@ -9,7 +9,7 @@ axes can share tiles.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from portakern.ir.core import Arg, Block, Op
@@ -215,6 +215,36 @@ def unshare_coordinates(program: TensorProgram) -> TensorProgram:
         if isinstance(op, Iota) or (op.operands and all(o in free or not tensor_type(o).shape for o in op.operands)
                                     and any(o in free for o in op.operands)):
             free.add(op)
+    return unshare(program, free)
+
+
+def unshare_moves(program: TensorProgram, names: Mapping[str, tuple[str, ...]]) -> TensorProgram:
+    """``program`` with copies of the moves through which a value meets itself along two axes (``x.T`` along other axes in both
+    operands): an array is then loaded once for each, and a computed value is moved out of its array."""
+    classes = axis_classes(program, names)
+
+    def meets_itself(op: Op) -> bool:
+        if not isinstance(op, Map | Contract) or not repeats(classes, op):
+            return False
+        moves = [move for operand in op.operands for move in _moves(operand)]
+        return len(set(moves)) < len(moves)
+
+    return unshare(program, {op for op in program.body.ops if is_move(op)}, frozenset(filter(meets_itself, program.body.ops)))
+
+
+def is_move(op: Op) -> bool:
+    """Whether ``op`` only says where the elements of its operand go, or in which dtype."""
+    return isinstance(op, Transpose | Expand | Convert) or (isinstance(op, Reshape) and is_thin(op))
+
+
+def _moves(op: Op) -> Iterator[Op]:
+    while is_move(op):
+        yield op
+        (op,) = op.operands
+
+
+def unshare(program: TensorProgram, free: Collection[Op], users: Collection[Op] | None = None) -> TensorProgram:
+    """``program`` with a copy of every value in ``free`` for each of its uses by ``users`` (by all where ``None``)."""
     new: dict[Op, Op] = {}
     ops: list[Op] = []
 
@@ -227,7 +257,8 @@ def unshare_coordinates(program: TensorProgram) -> TensorProgram:
         return copy
 
     for op in program.body.ops:
-        if op not in free:
-            new[op] = op.remap(use)
-            ops.append(new[op])
+        if users is None and op in free:
+            continue
+        new[op] = op.remap(use if users is None or op in users else lambda o: new.get(o, o))
+        ops.append(new[op])
     return replace(program, body=Block(program.body.args, tuple(ops)))

@@ -15,7 +15,7 @@ from portakern.ir.core import Op
 from portakern.ir.schedule import Schedule
 from portakern.lower.classes import AxisClass
 from portakern.lower.domain import Domain, Run, accesses, merge, unmergeable
-from portakern.lower.kernel import Frame, Lowered, Request, grid
+from portakern.lower.kernel import Frame, Lowered, Request, grid, one_by_one
 from portakern.lower.parts import join_parts, parts_axis, parts_of, range_of_part, store_part, whole_loop
 from portakern.lower.rows import Range, nested
 from portakern.lower.tiles import Coordinates, wide
@@ -26,6 +26,7 @@ def lower_contraction(request: Request) -> Lowered:
     domain = _domain(request, contract)
     operands = operand_dtype(contract)
     schedule = request.choose(request.nest("contraction", domain, live=3, dots=operands))
+    one_by_one(schedule, [*domain.role("batch"), *domain.role("reduced")])
     parts = parts_of(schedule)
     if parts > 1:
         return _in_parts(request, contract, domain, schedule, parts)

@@ -8,7 +8,7 @@ level is stored there too, so that none of these is ever computed twice; element
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
 
@@ -72,7 +72,7 @@ def program_of(program: TensorProgram, results: Iterable[Op], outputs: Iterable[
     args: dict[str, Arg] = {}
     done: dict[Op, Op] = {}
     ops: list[Op] = []
-    for op in _needed(results, arrays):
+    for op in needed(results, arrays):
         if isinstance(op, Arg) or op in arrays:
             name = op.name if isinstance(op, Arg) else arrays[op]
             done[op] = args.setdefault(name, op if isinstance(op, Arg) else Arg(name, op.type))
@@ -86,10 +86,10 @@ def program_of(program: TensorProgram, results: Iterable[Op], outputs: Iterable[
     return TensorProgram(program.name, body, tuple(outputs))
 
 
-def _needed(results: Sequence[Op], arrays: Mapping[Op, str]) -> list[Op]:
+def needed(results: Iterable[Op], arrays: Container[Op] = ()) -> list[Op]:
     """What ``results`` are computed from up to arguments and ``arrays``, each after its operands."""
     order: dict[Op, None] = {}
-    frontier = [(op, False) for op in reversed(results)]
+    frontier = [(op, False) for op in reversed(list(results))]
     while frontier:
         op, ready = frontier.pop()
         if ready:

@@ -108,6 +108,13 @@ def along(run: Run, schedule: Schedule) -> Axis:
     return Axis(run.name, "whole" if covered(run, schedule) else "loop", run.extent, schedule.tile(run.name))
 
 
+def one_by_one(schedule: Schedule, runs: Iterable[Run]) -> None:
+    """Raise :class:`ScheduleError` where the schedule gives tiles above 1 to axes that are never tiled."""
+    if many := [r for r in runs if schedule.tile(r.name) > 1]:
+        raise ScheduleError(f"the schedule {schedule} tiles {', '.join(r.name for r in many)}: "
+                            f"{' and '.join(dict.fromkeys(r.role for r in many))} axes have tiles of 1")  # fmt: skip
+
+
 def at_most(schedule: Schedule, runs: Iterable[Run], limit: int, what: str) -> None:
     """Tiles have at most two dims: raise :class:`ScheduleError` where the schedule asks for more."""
     many = [r.name for r in runs if schedule.tile(r.name) > 1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from portakern.dtypes import DTYPES
 from portakern.ir.core import Op
 from portakern.ir.tensor import Contract, Convert, Expand, Fold, Map, Reshape, tensor_type
 from portakern.lower.classes import is_thin
@@ -32,7 +33,17 @@ def through_moves(op: Op) -> Op:
 
 
 def through_casts(op: Op) -> Op:
-    while isinstance(op, Convert):
+    """``op`` without the changes from one floating-point dtype to another around it."""
+    while isinstance(op, Convert) and DTYPES[op.dtype].is_float and DTYPES[tensor_type(op.x).dtype].is_float:
+        op = op.x
+    return op
+
+
+def _unwidened(op: Op) -> Op:
+    """``op`` without the changes of dtype that round nothing: a value less the maximum of its roundings may be large."""
+    while isinstance(op, Convert) and DTYPES[op.dtype].is_float and (have := DTYPES[tensor_type(op.x).dtype]).is_float:
+        if have.rounding < DTYPES[op.dtype].rounding or have.largest > DTYPES[op.dtype].largest:
+            return op
         op = op.x
     return op
 
@@ -46,7 +57,7 @@ def match_exponential(op: Op) -> Softmax | None:
     if not isinstance(shifted, Map) or shifted.fn != "sub":
         return None
     s, m = shifted.args[0], through_moves(shifted.args[1])
-    if isinstance(m, Fold) and m.fn == "max" and len(m.axes) == 1 and through_casts(m.x) is through_casts(s):
+    if isinstance(m, Fold) and m.fn == "max" and len(m.axes) == 1 and _unwidened(m.x) is _unwidened(s):
         return Softmax(s, op, m, m.axes[0])
     return None
 

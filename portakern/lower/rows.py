@@ -15,7 +15,7 @@ from portakern.ir.core import Op
 from portakern.ir.schedule import Nest, Schedule
 from portakern.lower.domain import Domain, Run, accesses, merge, real, unmergeable
 from portakern.lower.kernel import Frame, Request, along, at_most, covered, grid
-from portakern.lower.online import Softmax, match_exponential, through_casts
+from portakern.lower.online import Softmax, match_exponential
 from portakern.lower.simplify import identity
 from portakern.lower.tiles import Coordinates, wide
 
@@ -185,9 +185,10 @@ def walk(frame: Frame, folds: Sequence[tt.Fold], reduced: Sequence[Run], ranges:
             new[f] = b.binary(COMBINE[f.fn], *_ordered(b, state[f], part))
         for f, soft in online.items():
             shift = guarded(b, new[soft.m])
-            s = w.value(through_casts(soft.s), operand_coords(frame, soft.m))
-            part = reduce_tile(frame, f, b.unary(soft.e.fn, b.binary("sub", s, shift)))  # type: ignore[attr-defined]
-            scale = b.unary(soft.e.fn, b.binary("sub", state[soft.m], shift))  # type: ignore[attr-defined]
+            s = b.cast(w.value(soft.s, operand_coords(frame, soft.m)), dtype(soft.m))  # rounded as its maximum is
+            p = b.unary(soft.e.fn, b.binary("sub", s, shift))  # type: ignore[attr-defined]
+            part = reduce_tile(frame, f, b.cast(p, dtype(f)))
+            scale = b.cast(b.unary(soft.e.fn, b.binary("sub", state[soft.m], shift)), dtype(f))  # type: ignore[attr-defined]
             new[f] = b.binary("add", b.binary("mul", state[f], scale), part)
         return tuple(new[f] for f in order)
 
@@ -196,8 +197,8 @@ def walk(frame: Frame, folds: Sequence[tt.Fold], reduced: Sequence[Run], ranges:
         new: dict[Op, Op] = {f: b.binary(COMBINE[f.fn], one[f], two[f]) for f in plain}
         for f, soft in online.items():
             shift = guarded(b, new[soft.m])
-            parts = [b.binary("mul", side[f], b.unary(soft.e.fn, b.binary("sub", side[soft.m], shift)))  # type: ignore[attr-defined]
-                     for side in (one, two)]
+            scales = [b.unary(soft.e.fn, b.binary("sub", side[soft.m], shift)) for side in (one, two)]  # type: ignore[attr-defined]
+            parts = [b.binary("mul", side[f], b.cast(s, dtype(f))) for side, s in zip((one, two), scales, strict=True)]
             new[f] = b.binary("add", *parts)
         return tuple(new[f] for f in order)
 

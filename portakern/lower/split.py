@@ -23,9 +23,9 @@ from portakern.ir.tensor import (
     TensorProgram,
     tensor_type,
 )  # fmt: skip
-from portakern.lower.classes import AxisClass, axis_classes, is_thin, unshare_coordinates
-from portakern.lower.cuts import ANCHORS, Flow, levels, program_of
-from portakern.lower.online import Attention, match_attention, through_casts
+from portakern.lower.classes import AxisClass, axis_classes, is_thin, unshare, unshare_coordinates, unshare_moves
+from portakern.lower.cuts import ANCHORS, Flow, last_anchors, levels, needed, program_of
+from portakern.lower.online import Attention, match_attention
 
 Names = Mapping[str, tuple[str, ...]]
 
@@ -58,7 +58,7 @@ def stages(program: TensorProgram, names: Names, fresh: Iterable[str], attention
     """The stages of ``program`` in order.  Arrays between them are named by ``fresh`` and appear as outputs of one and
     arguments of the next.  Without ``attention`` its products and the softmax between them are stages of their own."""
     names_of_temporaries = iter(fresh)
-    program = unshare_coordinates(program)
+    program = unshare_moves(unshare_coordinates(program), names)
     out: list[Stage] = []
     for part in levels(program, names, names_of_temporaries):
         out += _Splitter(part, names, names_of_temporaries).run(attention)
@@ -104,36 +104,31 @@ class _Splitter:
     def _find_attention(self) -> None:
         for op in self.program.body.ops:
             found = match_attention(op, self.users) if isinstance(op, Contract) else None
-            if found is None or found.weights.softmax.m in self.group_of or not self._private(found):
+            if found is None or found.weights.softmax.m in self.group_of:
                 continue
             soft = found.weights.softmax
-            row = soft.axis
             scores = self._scores(soft.s, soft.m)
-            if scores is None:
+            walked = self.classes.of_operand(soft.m, 0)[soft.axis]
+            if scores is None or not self._private(found, scores, walked):
                 continue
-            reduced = frozenset({self.classes.of_operand(soft.m, 0)[row]})
             anchors = [scores, soft.m, *found.sums, op]
-            group = Group("attention", anchors, frozenset(self.classes.of(op)), reduced)
+            group = Group("attention", anchors, frozenset(self.classes.of(op)), frozenset({walked}))
             self.groups.append(group)
             for a in anchors:
                 self.group_of[a] = group
             self.patterns[op] = found
 
-    def _private(self, found: Attention) -> bool:
-        """Whether scores and weights are used by the pattern alone, so that they need never be stored whole."""
-        soft = found.weights.softmax
-        inside = {soft.m, soft.e, found.out, *found.sums}
-        frontier = [soft.s, soft.e, (found.out.lhs, found.out.rhs)[found.weights_side]]
+    def _private(self, found: Attention, scores: Contract, walked: AxisClass) -> bool:
+        """Whether what is computed from the scores along the walked axis is used by the pattern alone: it is never whole."""
+        ends = {found.weights.softmax.m, found.out, *found.sums}
+        inside = {op for op in needed(ends) if not isinstance(op, (Arg, *ANCHORS)) and walked in self.classes.of(op)}
+        frontier: list[Op] = [scores]
         while frontier:
             op = frontier.pop()
-            if op in self.program.results:
+            users = [u for u in self.users.get(op, []) if u not in ends]
+            if op in self.program.results or not inside.issuperset(users):
                 return False
-            for user in self.users.get(op, []):
-                weights = isinstance(user, Map) and user.fn in ("div", "mul", "sub") and through_casts(op) in (soft.e, soft.s)
-                if isinstance(user, Convert) or weights:
-                    frontier.append(user) if user not in inside else None
-                elif user not in inside:
-                    return False
+            frontier += users
         return True
 
     def _scores(self, s: Op, m: Fold) -> Contract | None:
@@ -336,6 +331,18 @@ class _Splitter:
         before = [Stage(part, "elementwise") for part in copies]
         if g.kind != "attention":
             return [*before, Stage(body, g.kind.split()[0])]
-        users = Flow(body).users
-        found = next((f for op in body.body.ops if isinstance(op, Contract) and (f := match_attention(op, users))), None)
-        return [*before, Stage(body, "attention" if found else "rows", found)]
+        body = _own_operands(body)
+        return [*before, Stage(body, "attention", _pattern(body))]
+
+
+def _pattern(body: TensorProgram) -> Attention:
+    users = Flow(body).users
+    return next(f for op in body.body.ops if isinstance(op, Contract) and (f := match_attention(op, users)))
+
+
+def _own_operands(body: TensorProgram) -> TensorProgram:
+    """``body`` with copies of elementwise values for each product that uses them: keys that are the values, too, run along
+    other axes in the scores than in the result."""
+    anchored = last_anchors(body)
+    products = {op for op in body.body.ops if isinstance(op, Contract)}
+    return unshare(body, {op for op in body.body.ops if op not in anchored}, products)

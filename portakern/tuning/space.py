@@ -16,7 +16,7 @@ from itertools import product
 
 from portakern.backend import Language
 from portakern.device import Device
-from portakern.ir.schedule import Nest, Schedule, Value
+from portakern.ir.schedule import ROLES, Nest, Schedule, Value
 from portakern.tuning.chosen import Chosen, ForNest, for_nest
 from portakern.tuning.cost import cost
 from portakern.tuning.limits import refused
@@ -61,7 +61,8 @@ def nest_space(nest: Nest, listed: Sequence[Schedule], declared: Mapping[str, Se
     choices: dict[str, tuple[Value, ...]] = {}
     for axis in nest.axes:
         seen = {s.tile(axis.name) for s in listed}
-        more = declared.get(axis.name, declared.get(axis.role))
+        named = declared.get(axis.name) if axis.name not in ROLES[nest.family] else None  # the role, which wins over the name
+        more = declared.get(axis.role) if named is None else named
         fixed = max(seen) == 1 or (nest.family, axis.role) in _WHOLE
         sizes = {int(v) for v in more} if more is not None else set() if fixed else _around(seen)
         choices[f"tile {axis.name}"] = tuple(sorted(seen | {s for s in sizes if _sensible(s, axis.extent, seen)}))

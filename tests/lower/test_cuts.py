@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 import portakern as pk
-from portakern.errors import LoweringError
+from portakern.errors import LoweringError, ScheduleError
 from portakern.ir.program import Program
+from portakern.ir.schedule import Nest, Schedule, override
 from portakern.ir.tile import Dot, Kernel
 from portakern.lower import lower_with
+from portakern.registry import registry
 from portakern.spec.operator import Operator
+from portakern.tuning.space import nest_space
 from tests.lower.test_lowering import chooser, compare
 
 T = pk.Tensor
@@ -244,6 +248,157 @@ def test_what_attention_cannot_take_goes_by_itself() -> None:
                                 (features, ("D",), {"contraction": 2, "rows": 1}), (features, ("S",), {"attention": 1})):
         program = compare(op, {d: DIMS[d] for d in op.dims}, {}, "f32", keep_open=keep_open)
         assert families(program) == want
+
+
+OTHERS = {"M": 20, "N": 9, "D": 8, "K": 12}
+
+
+def sizes(op: Operator) -> dict[str, int]:
+    return {d: OTHERS[d] for d in op.dims}
+
+
+@pytest.mark.parametrize("spec", ["mn,bn->mnb", "mn,kn->mnk", "mn,mk->nmk", "mn,nk->knm", "mn,kb->nbkm"])
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("keep_open", [False, True])
+def test_arrays_meet_themselves_through_moves(spec: str, dtype: str, keep_open: bool) -> None:
+    """Whatever moves both operands share, nothing need be stored for them."""
+
+    @pk.operator
+    def op(x: T["M", "M"]):
+        return pk.einsum(spec, x, x)
+
+    @pk.operator
+    def written(x: T["M", "N"]):
+        y = x.T
+        return y[:, :, None] * y[:, None, :], pk.cast(y, pk.f32)[:, None] - pk.cast(y, pk.f32)[None]
+
+    for each in (op, written):
+        program = compare(each, sizes(each), {}, dtype, keep_open=each.dims if keep_open else ())
+        assert len(program.kernels) <= 1 + (each is written)
+
+
+def test_scores_used_elsewhere_are_stored() -> None:
+    """Beside the pattern, along the axis that is walked: then it is no attention.  Statistics of a row may be used anywhere."""
+
+    def attend(s, v):
+        return pk.softmax(s * 0.125) @ v
+
+    @pk.operator
+    def scaled(q: T["M", "D"], k: T["N", "D"], v: T["N", "D"], y: T["M"]):
+        s = q @ k.T
+        return attend(s, v), s * y[:, None]
+
+    @pk.operator
+    def reduced(q: T["M", "D"], k: T["N", "D"], v: T["N", "D"]):
+        s = q @ k.T
+        return attend(s, v), pk.sum(s, 0)
+
+    @pk.operator
+    def between(q: T["M", "D"], k: T["N", "D"], v: T["N", "D"]):
+        s = pk.tanh(q @ k.T)
+        return attend(s, v), pk.max(s * s, -1)
+
+    @pk.operator
+    def of_a_running_sum(q: T["M", "D"], k: T["N", "D"], v: T["N", "D"]):
+        s = q @ k.T
+        return attend(s + pk.cumsum(s, -1), v)
+
+    @pk.operator
+    def centred(q: T["M", "D"], k: T["N", "D"], v: T["N", "D"]):
+        s = q @ k.T
+        return attend(s - pk.mean(s, -1, keepdims=True), v)
+
+    @pk.operator
+    def statistics(q: T["M", "D"], k: T["N", "D"], v: T["N", "D"]):
+        s = q @ k.T
+        m = pk.max(s, -1, keepdims=True)
+        e = pk.exp(s - m)
+        total = pk.sum(e, -1, keepdims=True)
+        return (e / total) @ v, m + pk.log(total)
+
+    for op in (scaled, reduced, between, of_a_running_sum, centred, statistics):
+        program = compare(op, sizes(op), {}, "f32")
+        assert ("attention" in families(program)) == (op is statistics), op.name
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "f16"])
+@pytest.mark.parametrize("scores", [pk.f32, pk.f64])
+@pytest.mark.parametrize("total", [pk.f32, pk.f64])
+def test_attention_may_mix_precisions(dtype: str, scores: pk.DType, total: pk.DType) -> None:
+    @pk.operator
+    def op(q: T["M", "D"], k: T["N", "D"], v: T["N", "K"]):
+        s = pk.cast(pk.matmul(q, k.T, dtype=pk.f64 if dtype == "f64" else pk.f32), scores)
+        e = pk.exp(s - pk.max(s, -1, keepdims=True))
+        r = pk.cast(pk.sum(pk.cast(e, total), -1, keepdims=True), scores)
+        return pk.cast(e / r, v.dtype) @ v, pk.sum(pk.cast(e, total), -1)
+
+    assert set(families(compare(op, sizes(op), {}, dtype))) == {"attention"}
+
+
+@pytest.mark.parametrize("row_tile", [4096, 16])
+def test_sums_of_exponentials_may_be_wider(row_tile: int) -> None:
+    @pk.operator
+    def op(x: T["M", "N"]):
+        e = pk.exp(x - pk.max(x, -1, keepdims=True))
+        return pk.sum(pk.cast(e, pk.f64), -1)
+
+    compare(op, {"M": 5, "N": 70}, {}, "f32", row_tile)
+
+
+def test_weights_rounded_to_integers_are_no_softmax() -> None:
+    @pk.operator
+    def op(q: T["M", "D"], k: T["N", "D"], v: T["N", "K", pk.i32]):
+        s = q @ k.T
+        return pk.cast(pk.exp(s - pk.max(s, -1, keepdims=True)), pk.i32) @ v
+
+    compare(op, sizes(op), {}, "f32")
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_one_array_may_have_several_roles_in_attention(dtype: str) -> None:
+    @pk.operator
+    def of_itself(x: T["M", "D"]):
+        return pk.softmax(pk.matmul(x, x.T, dtype=pk.f32)) @ x
+
+    @pk.operator
+    def square(x: T["M", "M"]):
+        return pk.softmax(pk.matmul(x, x.T, dtype=pk.f32)) @ x
+
+    @pk.operator
+    def keys_are_values(q: T["M", "D"], x: T["N", "D"]):
+        kv = pk.relu(x)
+        return pk.softmax(q @ kv.T) @ kv
+
+    @pk.operator
+    def normed_keys_are_values(q: T["M", "D"], x: T["N", "D"]):
+        kv = x * pk.rsqrt(pk.mean(x * x, -1, keepdims=True) + 1e-6)
+        return pk.softmax(q @ kv.T) @ kv
+
+    @pk.operator
+    def turned(q: T["M", "M"], x: T["M", "M"]):
+        return pk.softmax(pk.matmul(q.T, x, dtype=pk.f32)) @ x + pk.cast(x, pk.f32) + pk.cast(q.T, pk.f32)
+
+    for op in (of_itself, square, keys_are_values, normed_keys_are_values, turned):
+        assert "attention" in families(compare(op, sizes(op), {}, dtype)), op.name
+
+
+def test_batch_axes_are_not_tiled() -> None:
+    """An axis may have the name of a role that it does not have."""
+
+    @pk.operator
+    def op(x: T["M", "K", "D"], y: T["M", "N", "D"]):
+        return pk.einsum("mkd,mnd->mkn", x, y)
+
+    def choose(nest: Nest) -> Schedule:
+        default = chooser()(nest)
+        device = registry().target("cuda:sm_90a").device
+        assert override(default, nest, {"m": 32}, ()).tile("m") == 1
+        assert set(nest_space(nest, [default], {"m": (64, 128)}, device).choices["tile m"]) == {1}
+        batch = {a.name for a in nest.role("batch")}
+        return replace(default, tiles=tuple((a, 16 if a in batch else n) for a, n in default.tiles))
+
+    with pytest.raises(ScheduleError, match="batch axes have tiles of 1"):
+        lower_with(op.program(sizes(op), {}, "f32"), choose, {"x": ("M", "K", "D"), "y": ("M", "N", "D")})
 
 
 def test_a_reshape_that_open_dims_may_not_allow_is_refused_at_its_line() -> None:
