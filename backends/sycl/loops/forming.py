@@ -444,6 +444,7 @@ class _Former:
                 running = tuple(i for i in part if isinstance(i, Running) and i.axis == axis)
                 lanes = 1 if running else self.lanes_for(axis, part, bound, wide)
                 rest = [i for i in part if i not in reduces]
+                self.wanted.update(source(r.x) for r in reduces)  # a reduction of its own perhaps, along another axis
                 body = self.inside(rest, bound, wide, axis, lanes) if rest else []
                 nodes.append(Walk(axis, lanes, tuple(body), reduces, running))
                 nodes += [n for r in reduces for n in self.put_kept(r)]
