@@ -54,7 +54,7 @@ def _exact(narrow: str, broad: str) -> bool:
     a, b = DTYPES[narrow], DTYPES[broad]
     if a.is_float and b.is_float:
         return a.rounding >= b.rounding and a.largest <= b.largest
-    return a.kind == b.kind and a.bits <= b.bits
+    return (a.kind == b.kind and a.bits <= b.bits) or (a.kind == "uint" and b.kind == "int" and a.bits < b.bits)
 
 
 @rules.on(t.Cast)

@@ -32,6 +32,8 @@ class Part:
 Coordinate = t.Index | Part
 Coordinates = tuple[Coordinate, ...]
 ZERO = t.Index()
+LEAVES_THE_RANGE = {"neg", "abs", "not", "add", "sub", "mul", "div", "floordiv", "pow", "shl"}
+"""Functions whose result may be no number of the integers that it was computed from."""
 
 
 def wide(dtype: str) -> str:
@@ -192,7 +194,12 @@ class TileWriter:
             return self.b.select(*args)
         if op.fn in t.COMPARE:
             return self.b.compare(op.fn, *args)
-        return self.b.unary(op.fn, *args) if len(args) == 1 else self.b.binary(op.fn, *args)
+        made = self.b.unary(op.fn, *args) if len(args) == 1 else self.b.binary(op.fn, *args)
+        return self._wrapped(made, tt.tensor_type(op).dtype) if op.fn in LEAVES_THE_RANGE else made
+
+    def _wrapped(self, x: Op, dtype: str) -> Op:
+        """``x`` as an integer of ``dtype`` leaves it where it is computed in a wider one: 0 less 1 is 255 in u8."""
+        return x if not DTYPES[dtype].is_int or wide(dtype) == dtype else self.b.cast(self.b.cast(x, dtype), wide(dtype))
 
     def _convert(self, op: tt.Convert, coords: Coordinates) -> Op:
         x = self.value(op.x, coords)

@@ -11,7 +11,7 @@ from portakern.dtypes import dtype as dtype_of
 # Templates of the operators take operands {0}, {1}; a leading digit and bar give the precedence (as in C, 16 binds
 # tightest); without it the template is a call and binds tightest.
 UNARY: Mapping[str, str] = {
-    "neg": "15|-{0}", "not": "15|!{0}", "abs": "pk::abs({0})", "exp": "pk::exp({0})", "exp2": "pk::exp2({0})",
+    "neg": "15|-{0}", "not": "15|~{0}", "abs": "pk::abs({0})", "exp": "pk::exp({0})", "exp2": "pk::exp2({0})",
     "log": "pk::log({0})", "log2": "pk::log2({0})", "log1p": "pk::log1p({0})", "expm1": "pk::expm1({0})",
     "sqrt": "pk::sqrt({0})", "rsqrt": "pk::rsqrt({0})", "reciprocal": "13|1 / {0}", "tanh": "pk::tanh({0})",
     "sigmoid": "pk::sigmoid({0})", "erf": "pk::erf({0})", "sin": "pk::sin({0})", "cos": "pk::cos({0})",
@@ -25,8 +25,8 @@ BINARY: Mapping[str, str] = {
     "floordiv": "pk::floordiv({0}, {1})", "and": "8|{0} & {1}", "or": "6|{0} | {1}", "xor": "7|{0} ^ {1}",
     "shl": "11|{0} << {1}", "shr": "11|{0} >> {1}",
 }  # fmt: skip
-LOGICAL: Mapping[str, str] = {"and": "5|{0} && {1}", "or": "4|{0} || {1}", "xor": "9|{0} != {1}"}
-"""``and``, ``or`` and ``xor`` of bools."""
+LOGICAL: Mapping[str, str] = {"not": "15|!{0}", "and": "5|{0} && {1}", "or": "4|{0} || {1}", "xor": "9|{0} != {1}"}
+"""Functions of bools."""
 
 COMPARE: Mapping[str, str] = {
     "eq": "9|{0} == {1}", "ne": "9|{0} != {1}", "lt": "10|{0} < {1}", "le": "10|{0} <= {1}", "gt": "10|{0} > {1}",

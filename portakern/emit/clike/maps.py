@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from portakern.dtypes import dtype as dtype_of
@@ -140,12 +141,11 @@ class Maps(State):
                 inner = self.text(x, e)
                 if fn == "reciprocal":
                     return apply("13|{0} / {1}", constant(1, t.tile_type(op).dtype), inner)
-                return apply(d.unary[fn], inner)
+                return apply(self._table(op, fn, d.unary)[fn], inner)
             case t.Binary(fn=fn, lhs=a, rhs=b):
                 if fn == "add" and t.tile_type(op).dtype in ("i32", "i64"):
                     return add(self.text(a, e), self.text(b, e))
-                table = LOGICAL if t.tile_type(op).dtype == "bool" and fn in LOGICAL else d.binary
-                return apply(table[fn], self.text(a, e), self.text(b, e))
+                return apply(self._table(op, fn, d.binary)[fn], self.text(a, e), self.text(b, e))
             case t.Compare(fn=fn, lhs=a, rhs=b):
                 return apply(d.compare[fn], self.text(a, e), self.text(b, e))
             case t.Fma(x=x, y=y, z=z):
@@ -163,6 +163,10 @@ class Maps(State):
                 inside = apply("10|{0} < {1}", self._local_index(axis, e), self.addresses.left(axis))
                 return apply(SELECT, inside, self.text(x, e), self.constant(value, t.tile_type(op).dtype))
         op.fail("is not elementwise")
+
+    def _table(self, op: Op, fn: str, usual: Mapping[str, str]) -> Mapping[str, str]:
+        """The templates of functions of ``op``'s dtype: of bools they are C's logic, of integers its operators on bits."""
+        return LOGICAL if t.tile_type(op).dtype == "bool" and fn in LOGICAL else usual
 
     def cast(self, inner: Text, source: str, target: str) -> Text:
         """``inner`` as another dtype; C++ conversions are the IR's (nearest even, truncation), save to bool."""
