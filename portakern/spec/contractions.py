@@ -79,6 +79,8 @@ def _contract(
     precision: str,
 ) -> Traced:
     total, result = _result_dtypes(a.type.dtype, dtype)
+    if total == "f64" or (total == "i32" and DTYPES[a.type.dtype].bits >= 32):
+        a, b = ew.cast(a, total), ew.cast(b, total)  # units sum only less than 32 bits in another dtype
     raw = make(Contract(a.op, b.op, tuple(lhs_batch), tuple(rhs_batch), tuple(lhs_axes), tuple(rhs_axes), total, precision))
     return ew.cast(raw, result)
 

@@ -23,20 +23,22 @@ struct Vector {
 
 // What a panel of T holds, how many consecutive products of k one stored word forms (`pack`).
 template <class T>
-struct Packed {
-    using type = T;
+struct Packed {  // integers; what is lost of wider ones is lost of their sums as well
+    using type = int32_t;
     static constexpr int pack = 1;
 };
 template <>
-struct Packed<f16> {
+struct Packed<float> {
     using type = float;
     static constexpr int pack = 1;
 };
 template <>
-struct Packed<int8_t> {
-    using type = int32_t;
+struct Packed<double> {
+    using type = double;
     static constexpr int pack = 1;
 };
+template <>
+struct Packed<f16> : Packed<float> {};
 template <>
 struct Packed<bf16> {
 #if defined(__AVX512BF16__)
@@ -109,7 +111,8 @@ struct PanelB {
     using P = typename Packed<T>::type;
     static constexpr int k = stored_transposed ? Cols : Rows, n = stored_transposed ? Rows : Cols;
     static constexpr int pack_k = Packed<T>::pack;
-    static constexpr int width = block_cols<typename SumOf<T>::type>, depth = round_up(k, pack_k);
+    using Sum = typename SumOf<T>::type;
+    static constexpr int width = block_cols<Sum>, depth = round_up(k, pack_k);
     static constexpr int strips = round_up(n, width) / width;
     alignas(64) P value[strips * depth * width];
 
@@ -220,6 +223,7 @@ __attribute__((noinline)) PK_FUSING void multiply_block(S* acc, int acc_stride, 
 template <class S, class L, class A, class B>
 PK_INLINE void dot(Tile<S, L>& acc, const A& a, const B& b) {
     static_assert(A::m == L::rows && B::n == L::cols && A::k == B::k, "the shapes do not fit");
+    static_assert(__is_same(S, typename B::Sum), "products of these operands are summed in another type");
     for (int s = 0; s < B::strips; ++s) {
         const typename B::P* strip = b.value + s * B::depth * B::width;
         const int col = s * B::width;
