@@ -1,7 +1,8 @@
 """Making programs and making them smaller, both by hypothesis.
 
-A batch is one seeded run of hypothesis that only collects.  To shrink one of its programs the same run is done again, in
-which nothing but that program is wrong: what hypothesis meets after it comes from its shrinker, and is tried.
+A batch is drawn with hypothesis' strategies, each program from a seed of its own: its own way of drawing likes to repeat
+itself and to change what it had, where here every program is to be another one.  To shrink a program the choices that made
+it are given to hypothesis as an example it has met.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class Batch:
     """How its programs are made: equal batches have equal programs.
 
     Args:
-        seed: of hypothesis.
-        count: programs asked for; fewer where some are drawn twice.
+        seed: of the draws.
+        count: programs drawn; fewer where some are drawn twice or come to nothing.
         weights: of the grammar's features.
         schedules: whether every program has a random schedule and no other variation.
     """
@@ -54,46 +55,50 @@ class Batch:
         from hypothesis import strategies as st
 
         from portakern.fuzz.grammar import cases
+        from portakern.fuzz.grammar.draws import Draw
 
-        return st.builds(Program, cases(dict(self.weights)), variations(self.schedules))
+        @st.composite
+        def drawn(draw: Draw) -> Program:
+            return Program(draw(cases(dict(self.weights))), draw(variations(self.schedules)))
+
+        return drawn()
 
     def programs(self) -> list[Program]:
-        """What hypothesis makes of it, each once."""
-        found: dict[str, Program] = {}
+        """Those drawn, each once."""
+        return [program for program, _ in self._drawn().values()]
 
-        def collect(program: Program) -> bool:
-            found.setdefault(program.digest, program)
-            return False
+    def _drawn(self) -> dict[str, tuple[Program, tuple[Any, ...]]]:
+        """Programs and the choices that make them, by digest."""
+        from hypothesis.errors import StopTest
+        from hypothesis.internal.conjecture.data import ConjectureData
 
-        self._find(collect, ("generate",), None, None)
-        return list(found.values())
-
-    def _find(self, condition: Callable[[Program], bool], phases: tuple[str, ...], database: Path | None,
-              key: bytes | None) -> Program | None:  # fmt: skip
-        from hypothesis import Phase, Verbosity, errors, find, settings
-        from hypothesis.database import DirectoryBasedExampleDatabase
-
-        options: dict[str, Any] = {"max_examples": self.count, "deadline": None, "verbosity": Verbosity.quiet}
-        kept = DirectoryBasedExampleDatabase(database) if database is not None else None
-        asked = settings(**options, phases=[Phase[p] for p in phases], database=kept)
-        try:
-            return find(self.strategy(), condition, settings=asked, random=Random(self.seed), database_key=key)
-        except (errors.NoSuchExample, errors.Flaky, errors.Unsatisfiable):
-            return None
+        found: dict[str, tuple[Program, tuple[Any, ...]]] = {}
+        strategy = self.strategy()
+        for number in range(self.count):
+            data = ConjectureData(random=Random(f"{self.seed} {number}"))
+            with suppress(StopTest):
+                program = data.draw(strategy)
+                found.setdefault(program.digest, (program, data.choices))
+        return found
 
     def shrink(self, wanted: Program, still: Callable[[Program], bool], database: Path, limit_s: float = SHRINK_S) -> Program:
         """The smallest program found for which ``still`` holds, as it does for ``wanted``, a program of this batch.
 
         What was reached is kept in ``database``: where it holds an interrupted search for ``wanted``, that goes on.
         """
-        from hypothesis.database import DirectoryBasedExampleDatabase
+        from hypothesis import Phase, Verbosity, errors, find, settings
+        from hypothesis.database import DirectoryBasedExampleDatabase, choices_to_bytes
 
-        key = wanted.digest.encode()
-        began = any(DirectoryBasedExampleDatabase(database).fetch(key))
-        search = _Shrinking(wanted, still, time.monotonic() + limit_s, met=began)
-        phases = ("reuse", "shrink") if began else ("generate", "shrink")
-        with suppress(_Enough):
-            self._find(search, phases, database, key)
+        key, kept = wanted.digest.encode(), DirectoryBasedExampleDatabase(database)
+        # What lies under the key itself counts as made small already.
+        begin = [*kept.fetch(key)] or [choices_to_bytes(self._drawn()[wanted.digest][1])]
+        for stored in begin:
+            kept.move(key, key + b".secondary", stored)
+        search = _Shrinking(wanted, still, time.monotonic() + limit_s)
+        asked = settings(max_examples=max(self.count, 1), deadline=None, verbosity=Verbosity.quiet, database=kept,
+                         phases=[Phase.reuse, Phase.shrink])  # fmt: skip
+        with suppress(_Enough, errors.NoSuchExample, errors.Flaky, errors.Unsatisfiable):
+            find(self.strategy(), search, settings=asked, database_key=key)
         return search.best
 
 
@@ -104,15 +109,12 @@ class _Enough(KeyboardInterrupt):
 class _Shrinking:
     """The condition that hypothesis minimises.  Answers for a program do not change; raises when the time is over."""
 
-    def __init__(self, wanted: Program, still: Callable[[Program], bool], deadline: float, met: bool) -> None:
-        self.wanted, self.still, self.deadline, self.met = wanted, still, deadline, met
+    def __init__(self, wanted: Program, still: Callable[[Program], bool], deadline: float) -> None:
+        self.still, self.deadline = still, deadline
         self.best = wanted
         self.known: dict[str, bool] = {wanted.digest: True}
 
     def __call__(self, program: Program) -> bool:
-        self.met = self.met or program.digest == self.wanted.digest
-        if not self.met:
-            return False
         if time.monotonic() >= self.deadline:
             raise _Enough
         if program.digest not in self.known:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,8 +26,8 @@ from portakern.registry import registry
 FIRST_BATCH = 12
 LARGEST_BATCH = 60
 
-DRAWN = 3
-"""Programs that hypothesis is asked for, for each that is wanted: it likes to draw one twice."""
+DRAWN = 1.1
+"""Programs drawn for each that is wanted: some were tried before, and some come to nothing."""
 
 BATCH_SHARE = 0.2
 """Of the time that is left, a batch may take; so a run ends not long after its time."""
@@ -97,7 +98,7 @@ class Engine:
         while not self._over(began):
             number = max(self.batches, default=-1) + 1
             size = self._size(began)
-            batch = Batch(self.settings.seed * MIXED + number, DRAWN * size, self._weights(), self.settings.judge)
+            batch = Batch(self.settings.seed * MIXED + number, math.ceil(DRAWN * size), self._weights(), self.settings.judge)
             self._announce(number, batch)
             self._try(number, self._fresh(number, batch.programs(), size), began)
 
@@ -128,11 +129,11 @@ class Engine:
         return all(runner_for(language, target)[0] == "runtime" for language, target in languages)
 
     def _fresh(self, number: int, made: Sequence[Program], most: int) -> list[Program]:
-        """Those whose operator and sizes were not tried yet, ``most`` at most; the last ones, which are more various."""
+        """Those whose operator and sizes were not tried yet, ``most`` at most."""
         if self.settings.programs is not None:
             most = min(most, self.settings.programs - self.tally.programs)
         found: list[Program] = []
-        for program in reversed(made):
+        for program in made:
             case = _case(program)
             if case not in self._cases and len(found) < most:
                 self._cases.add(case)

@@ -11,7 +11,7 @@ from portakern.errors import PortakernError
 from portakern.fuzz.outcome import MISFITS
 from portakern.fuzz.reached import EMITTING, LOWERING, reaching
 from portakern.fuzz.schedules import drawn_schedule
-from portakern.fuzz.variants import Variation
+from portakern.fuzz.variants import SEEDS, Variation
 from portakern.ir.core import format_function
 from portakern.ir.program import parse_kernels
 from portakern.ir.schedule import Nest, Schedule
@@ -24,9 +24,6 @@ from portakern.tuning.chosen import Chosen, ForNest
 
 TRIES = 4
 """Draws of schedules for a program until one fits; the last one is the default."""
-
-SEEDS = 1000
-"""Between the seeds of draws for one program: as many as a variation has."""
 
 
 @dataclass(frozen=True)

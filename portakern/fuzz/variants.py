@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 STAGES = ("integers", "nonfinite", "steep", "sparse", "cancelling", "large", "constant", "zeros", "tiny", "small")
 """Adversarial stages, those that find most first: shrinking goes to the front."""
 
-OFTEN = ("integers", "nonfinite", "integers", "steep", "integers", "nonfinite", "constant", "integers")
-"""Stages drawn beyond their turn: ties and exact sums tell what roundings hide, infinities what masks let through."""
+WEIGHTS = (5, 3, 2, 1, 1, 1, 2, 1, 1, 1)
+"""Ties and exact sums tell what roundings hide, infinities what masks let through."""
+
+SEEDS = 1000
+"""Of schedules and layouts."""
 
 ALIGNMENTS = (8, 4, 2, 1)
 """Bytes that divide an address, in place of 16."""
@@ -68,22 +71,25 @@ def variations(schedules: bool = False) -> SearchStrategy[Variation]:
     """Variations, mostly of the schedule alone; with ``schedules`` always with a random one and nothing else."""
     from hypothesis import strategies as st
 
-    stages = st.lists(st.sampled_from((*STAGES, *OFTEN)), min_size=2, max_size=2, unique=True).map(tuple)
-    seed = st.integers(0, 999)
-    if schedules:
-        return st.builds(Variation, stages=stages, schedule=seed)
+    from portakern.fuzz.grammar.draws import Draw, chance, pick
 
-    def rarely(one_of: int) -> SearchStrategy[bool]:
-        return st.integers(0, one_of - 1).map(lambda n: n == one_of - 1)
+    @st.composite
+    def drawn(draw: Draw) -> Variation:
+        first = pick(draw, STAGES, WEIGHTS)
+        second = pick(draw, *zip(*((s, w) for s, w in zip(STAGES, WEIGHTS, strict=True) if s != first), strict=True))
+        seed = draw(st.integers(0, SEEDS - 1))
+        if schedules:
+            return Variation((first, second), schedule=seed)
+        return Variation(
+            (first, second),
+            schedule=seed if chance(draw, 75) else None,
+            same=chance(draw, 12.5),
+            layout=seed if chance(draw, 16) else None,
+            twin=chance(draw, 16),
+            forms=chance(draw, 16),
+        )
 
-    def maybe(one_of: int) -> SearchStrategy[int | None]:
-        return rarely(one_of).flatmap(lambda yes: seed if yes else st.none())
-
-    def mostly() -> SearchStrategy[int | None]:
-        return st.integers(0, 3).flatmap(lambda n: seed if n else st.none())
-
-    return st.builds(Variation, stages=stages, schedule=mostly(), same=rarely(8), layout=maybe(6), twin=rarely(6),
-                     forms=rarely(6))  # fmt: skip
+    return drawn()
 
 
 def layouts(program: TensorProgram, seed: int) -> dict[str, ArrayFacts]:
