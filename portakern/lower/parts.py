@@ -78,7 +78,7 @@ def store_part(frame: Frame, part: t.Axis, op: Op, value: Op, what: str = "parti
 def join_parts(request: Request, op: Op, partial: Array, combine: Block) -> t.Kernel:
     """The kernel that joins the parts of ``op`` and computes from it what the stage of ``request`` stores."""
     program = request.program
-    rest = program_of(program, program.results, program.outputs, {op: partial.name})
+    rest = with_copies(program_of(program, program.results, program.outputs, {op: partial.name}))
     # Names of its own, so that tiles asked for the product's axes are not taken for those of this kernel.
     hints = {partial.name: tuple(f"{c.name}_out" for c in request.classes.of(op))}
     mine = replace(request, name=f"{request.name}_join", program=rest, classes=axis_classes(rest, hints))
@@ -95,6 +95,13 @@ def join_parts(request: Request, op: Op, partial: Array, combine: Block) -> t.Ke
     for number in range(len(rest.outputs)):
         frame.store(number)
     return frame.finish()
+
+
+def with_copies(program: tt.TensorProgram) -> tt.TensorProgram:
+    """``program`` with results that are arguments made copies of them, which run along the axes of their other uses."""
+    *ops, give = program.body.ops
+    copies = {r: tt.Convert(r, tt.tensor_type(r).dtype) for r in program.results if isinstance(r, Arg)}
+    return replace(program, body=Block(program.body.args, (*ops, *copies.values(), give.remap(lambda o: copies.get(o, o)))))
 
 
 def _classes_of(request: Request, arg: Arg):

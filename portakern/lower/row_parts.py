@@ -19,7 +19,7 @@ from portakern.lower.cuts import program_of
 from portakern.lower.domain import Domain
 from portakern.lower.elementwise import ONE, lower_elementwise
 from portakern.lower.kernel import Frame, Lowered, Request, along, at_most, grid
-from portakern.lower.parts import inlined, parts_axis, parts_of, range_of_part, store_part, whole_loop
+from portakern.lower.parts import inlined, parts_axis, parts_of, range_of_part, store_part, whole_loop, with_copies
 from portakern.lower.rows import identity, levels_of, lower_rows, rows_nest, walk
 from portakern.lower.tiles import collapse, wide
 
@@ -73,7 +73,7 @@ class _InParts:
 
     def _part(self, what: str, results: Sequence[Op], outputs: Sequence[str], arrays: Mapping[Op, str]) -> Request:
         """A request for a part of the stage's program in which the values in ``arrays`` are arguments."""
-        program = program_of(self.request.program, results, outputs, arrays)
+        program = with_copies(program_of(self.request.program, results, outputs, arrays))
         classes = self.request.classes
         names = {name: tuple(c.name for c in classes.of(op)) for op, name in arrays.items()}
         for op in self.request.program.body.ops:

@@ -100,6 +100,16 @@ def test_sizes_that_are_open() -> None:
     same(program, MATMUL.program({"M": 20, "N": 36, "K": 3}, dtype="f32"), {"M": 20, "K": 3})  # two of the parts are empty
 
 
+def test_products_that_are_results_and_go_on() -> None:
+    @pk.operator
+    def op(x: pk.Tensor["M", "N"], w: pk.Tensor["N", "K"], b: pk.Tensor["K"]):
+        y = x @ w
+        return y, y + b, pk.relu(y)
+
+    for m in (1, 5):
+        agrees(op, {"M": m, "N": 30, "K": 7}, in_parts(3), "f32")
+
+
 def agrees(op: Operator, dims: Mapping[str, Any], choose: Any, dtype: str) -> None:
     bound = op.program(dims, dtype=dtype)
     program = lower_with(bound, choose)

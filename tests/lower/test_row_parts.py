@@ -77,6 +77,18 @@ def test_users_operator(name: str) -> None:
     checked(getattr(user_operators, name), user_operators.CASES[name], 3, "f32")
 
 
+def test_reductions_that_are_results_and_go_on() -> None:
+    @pk.operator
+    def op(x: pk.Tensor["B", "M", "N"]):
+        top = pk.max(x, axis=-1, keepdims=True)
+        e = pk.exp(x - top)
+        total = pk.sum(e, axis=-1)
+        return e, top[..., 0], total, e / total[..., None], total + 1.0
+
+    for b in (1, 3):
+        checked(op, {"B": b, "M": 5, "N": 50}, 3, "f32")
+
+
 @pytest.mark.parametrize("op", [peak_and_sum, log_sum_exp], ids=lambda op: op.name)
 def test_reductions_of_one_walk_are_joined_together(op: Operator) -> None:
     program = checked(op, {"M": 5, "N": 50}, 3, "f32")
