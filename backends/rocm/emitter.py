@@ -22,6 +22,7 @@ from portakern.dtypes import DTYPES
 from portakern.emit.clike import CLikeEmitter, Dialect, KernelPlan, Planner, Printer, Shared
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Layout, Place, dims_of, tiles_of
+from portakern.emit.clike.names import names_of
 from portakern.emit.clike.printer import indented
 from portakern.emit.softmax import by_powers_of_two
 from portakern.emit.where import where
@@ -106,7 +107,7 @@ class HipPrinter(Printer):
     def kernel(self, k: KernelPlan) -> list[str]:
         if not isinstance(k, PingPongPlan):
             return super().kernel(k)
-        self.plan = k
+        self.plan, self.names = k, names_of(k)
         return print_pingpong(self, k)
 
     def layout(self, x: Layout) -> str:
@@ -147,11 +148,11 @@ class HipPrinter(Printer):
     def pipelined(self, s: p.Loop, pipe: p.Pipeline) -> list[str]:
         """Two LDS buffers; the next step's operands are on their way to registers while this step's are multiplied, and
         go to the other buffer after that.  One barrier a step."""
-        names = {c.shared.name: f"{c.shared.name.removesuffix('_shared')}_next" for c in pipe.copies}
-        first = f"first_{s.var}" if s.begin != "0" else "0"
+        names = {c.shared.name: self.names.fresh(f"{c.shared.name.removesuffix('_shared')}_next") for c in pipe.copies}
+        first = self.names.fresh(f"first_{s.var}") if s.begin != "0" else "0"
         lines = [f"auto {names[c.shared.name]} = pk::held({c.shared.name}[0]);" for c in pipe.copies]
         fetches = [f"pk::fetch({', '.join([names[c.shared.name], *self.address(c.access)])});" for c in pipe.copies]
-        fetch = f"fetch_{pipe.stage.removeprefix('stage_')}"
+        fetch = self.names.fresh(f"fetch_{pipe.stage.removeprefix('stage_')}")
         lines += [f"auto {fetch} = [&](int64_t {s.var}) PK_INLINE {{", *indented(fetches), "};"]
 
         def put(slot: str) -> list[str]:

@@ -156,7 +156,7 @@ class _Walk:
         shared = operand.shared
         _need(shared.rows <= 256, f"{shared.name} has more rows than a box")
         stem = buffer_name(load)
-        spec, batch = described(self.of, load, dims, self.names.fresh(f"{stem}_map"), (shared.rows, 64))
+        spec, batch = described(load, dims, self.names.fresh(f"{stem}_map"), (shared.rows, 64))
         at = tuple(self._at(a) for a in (*dims, *reversed(batch)))
         return Ring(self.names.fresh(f"{stem}_ring"), shared, spec, slots, at)
 
@@ -320,7 +320,7 @@ class _Walk:
         if obstacle or asked == "threads":
             return tuple(after)
         dims = [axis for axis, _ in dims_of(self.sum)]
-        spec, batch = described(self.of, stores[0], dims, self.names.fresh(f"{buffer_name(stores[0])}_map"), (64, 64))
+        spec, batch = described(stores[0], dims, self.names.fresh(f"{buffer_name(stores[0])}_map"), (64, 64))
         at = tuple(self.origins.get(a, "0") for a in (*dims, *reversed(batch)))
         return tuple(SendTile(s.value, s.dtype, s.place, s.access, map=spec, at=at, panels=panels)
                      if isinstance(s, p.StoreTile) else s for s in after)  # fmt: skip

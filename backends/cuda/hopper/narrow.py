@@ -245,7 +245,7 @@ def _boxed(plan: NarrowPlan, kernel: t.Kernel, loop: p.Loop, loads: Sequence[t.L
         return None
     assert loop.pipeline is not None
     name = names_of(plan).fresh(f"{buffer_name(loads[1])}_map")
-    spec, batch = described(plan, loads[1], order, name, box, swizzle)
+    spec, batch = described(loads[1], order, name, box, swizzle)
     origins = origins_of(plan, kernel)
     _, left, stride, _, _, depth, *_ = plan.arguments
     at = [origins[axis] for axis in (dims[1], *reversed(batch))]

@@ -12,7 +12,7 @@ from portakern.emit.clike import KernelPlan
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import dims_of, tiles_of
 from portakern.emit.clike.memory import size_text
-from portakern.emit.clike.names import Names
+from portakern.emit.clike.names import names_of
 from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 from portakern.ir.size import Size, ceildiv, divides, product
@@ -153,12 +153,7 @@ def origins_of(plan: KernelPlan, kernel: t.Kernel) -> dict[str, str]:
     return names
 
 
-def names_of(plan: KernelPlan) -> Names:
-    """Gives names that the kernel has not taken: one array may be described twice, another be called as its description."""
-    return Names({q.name for q in plan.params} | set(re.findall(r"\w+", "\n".join(map(str, plan.body)))))
-
-
-def described(plan: KernelPlan, op: t.Load | t.Store, dims: Sequence[str], name: str, box: tuple[int, int],
+def described(op: t.Load | t.Store, dims: Sequence[str], name: str, box: tuple[int, int],
               swizzle: int = 128) -> tuple[TensorMap, list[str]]:  # fmt: skip
     """The array of ``op`` with its batches first, in boxes over ``dims``; and the axes of the batches.  Dims of which only the
     first coordinate is read are left out."""
@@ -166,9 +161,8 @@ def described(plan: KernelPlan, op: t.Load | t.Store, dims: Sequence[str], name:
     by_axis = {str(i.plain): (n, s) for i, n, s in zip(op.indices, have.shape, have.element_strides, strict=True)}
     batch = [i.plain for i in op.indices if i.plain is not None and i.plain not in dims]
     order = [*batch, *dims]
-    array = next(q.source for q in plan.params if q.name == op.buffer.name)  # type: ignore[attr-defined]
     sizes, strides = (tuple(by_axis[a][n] for a in order) for n in (0, 1))
-    return TensorMap(name, array, sizes, strides, (*(1,) * len(batch), *box), swizzle), batch
+    return TensorMap(name, buffer_name(op), sizes, strides, (*(1,) * len(batch), *box), swizzle), batch
 
 
 # ---- the plan -----------------------------------------------------------------------------------------------------------
@@ -288,7 +282,7 @@ class _Pipeline:
 
     def _described(self, op: t.Load | t.Store, dims: list[str], rows: int) -> tuple[TensorMap, tuple[str, ...]]:
         """The array of ``op`` in boxes of ``rows`` x 64, and where its tile begins, rows first."""
-        spec, batch = described(self.of, op, dims, self.names.fresh(f"{buffer_name(op)}_map"), (rows, 64))
+        spec, batch = described(op, dims, self.names.fresh(f"{buffer_name(op)}_map"), (rows, 64))
         return spec, tuple(self._at(a) for a in [*dims, *reversed(batch)])
 
     def _after(self, after: tuple[p.Statement, ...], slot_bytes: int) -> tuple[p.Statement, ...]:

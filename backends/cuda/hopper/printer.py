@@ -72,8 +72,9 @@ def _for_steps(k: PipelinePlan, body: list[str]) -> list[str]:
 
 
 def _producer(printer: Printer, k: PipelinePlan) -> list[str]:
-    copies = [f"pipe.copy_{f.side}({f.shared.name}[slot], {f.map.name}, {', '.join(f.at)});" for f in k.feeds]
-    step = [f"const int slot = pipe.refill({k.slot_bytes});  // once everyone has read it", *copies, "pipe.advance();"]
+    slot = k.dot.a.slot
+    copies = [f"pipe.copy_{f.side}({f.shared.name}[{slot}], {f.map.name}, {', '.join(f.at)});" for f in k.feeds]
+    step = [f"const int {slot} = pipe.refill({k.slot_bytes});  // once everyone has read it", *copies, "pipe.advance();"]
     registers = [f"pk::give_registers<{REGISTERS[k.warps][0]}>();"] if k.warps in REGISTERS else []
     return [
         f"if (pk::warp() >= {k.warps}) {{",
@@ -115,7 +116,7 @@ def _multiplied(printer: Printer, k: PipelinePlan) -> list[str]:
 
 def _step(printer: Printer, k: PipelinePlan, deep: str = "") -> list[str]:
     return [
-        "const int slot = pipe.arrived();",
+        f"const int {k.dot.a.slot} = pipe.arrived();",
         f"pk::start_dot{deep}({k.dot.acc}, {printer.operand(k.dot.a)}, {printer.operand(k.dot.b)});",
         "pipe.release_previous();  // its product is complete, this one goes on",
     ]

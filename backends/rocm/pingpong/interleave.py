@@ -65,13 +65,9 @@ def print_quarters(made: tuple[Quarter, ...], acc: str) -> list[str]:
             lines.append(f"pk::arrived({', '.join(q.needs)});")
         if q.barrier:
             lines += ["pk::wait_for_copies<0>();", "pk::turn();  // this slot has been read, the other one is complete"]
-        work = [f"{stem(x)}_reader.reading<{h}>({to}, {slot})" for x, h, slot, to in q.reads]
-        work += [f"{stem(x)}_feed.starting<{h}>(step + {ahead})" for x, h, ahead in q.sends]
+        work = [f"{x.reader}.reading<{h}>({to}, {slot})" for x, h, slot, to in q.reads]
+        work += [f"{x.feed}.starting<{h}>(step + {ahead})" for x, h, ahead in q.sends]
         head = f"pk::multiply_while<{q.quarter[0]}, {q.quarter[1]}>({acc}, {q.rows}, {q.cols},"
         line = f"{head} {', '.join(work)});"
         lines += [line] if len(line) < 110 else [head, f"                         {', '.join(work)});"]
     return lines
-
-
-def stem(x: Operand) -> str:
-    return x.name.removesuffix("_shared")

@@ -12,7 +12,7 @@ class Operand:
     ``side`` is rows (the left operand) or cols.  ``origin`` is its first element for this tile at depth 0, ``stride`` how far
     apart its rows in memory are, ``left`` how much of its free dim exists from there on, all as C text.  ``parts`` is how many
     waves share one half of it, ``line`` how many bytes neighbouring chunks of a line of LDS have, ``copies`` how many copies a
-    wave starts for one half.
+    wave starts for one half.  ``feed`` and ``reader`` name what copies it to LDS and what reads it from there.
     """
 
     name: str
@@ -26,6 +26,8 @@ class Operand:
     left: str
     parts: int
     copies: int
+    feed: str
+    reader: str
 
     @property
     def free(self) -> int:

@@ -195,9 +195,11 @@ class _PingPong:
             free = stage.shared.rows if straight else stage.shared.cols
             left = (access.left[0 if straight else 1] if access.left else "") or str(free)
             rows, cols = (free, depth) if straight else (depth, free)
+            stem, fresh = stage.shared.name.removesuffix("_shared"), self.planner.names.fresh
             made[side] = Operand(
                 stage.shared.name, side, stage.shared.dtype, rows, cols, straight, access.origin, access.strides[0], left,
                 self.waves[side == "cols"], free // 2 * depth * 2 // (self.waves[0] * self.waves[1] * 64 * 16),
+                fresh(f"{stem}_feed"), fresh(f"{stem}_reader"),
             )  # fmt: skip
         return made["rows"], made["cols"]
 

@@ -24,9 +24,9 @@ def print_pingpong(printer: Printer, k: PingPongPlan) -> list[str]:
     body = [
         *printer.usings(k), *_slabs(printer, k), "", *_tile(k), *printer.statements(sizes), *_operands(k), "",
         *printer.statements([s for s in k.before if s not in sizes]),
-        f"decltype({_reader(a)})::Fragments {'rows' if k.turns else 'upper, lower'};  // what this wave holds of one half",
-        f"decltype({_reader(b)})::Fragments left, right;",
-        *(_interleaved(k) if k.quarters else _direct(k) if k.direct else _held(k)),
+        f"decltype({a.reader})::Fragments {'rows' if k.turns else 'upper, lower'};  // what this wave holds of one half",
+        f"decltype({b.reader})::Fragments left, right;",
+        *(_interleaved(k) if k.quarters else _direct(k) if k.direct else _held(printer.names.fresh("slot"), k)),
         *printer.statements(k.after),
     ]  # fmt: skip
     return [*printer.opening(k), *indented(body), "}"]
@@ -54,15 +54,15 @@ def _operands(k: PingPongPlan) -> list[str]:
     lines = [f"const int wave_row = pk::wave_number() / {across}, wave_col = pk::wave_number() % {across};"]
     for x in k.operands:
         feed = "const pk::Feed" if k.direct else "pk::HeldFeed"
-        lines.append(f"{feed} {_feed(x)}({x.name}, {x.origin}, {x.stride}, {x.left}, {size_text(k.depth)});")
-    lines += [f"const pk::Reader {_reader(x)}({x.name}, wave_{'row' if x.side == 'rows' else 'col'});" for x in k.operands]
+        lines.append(f"{feed} {x.feed}({x.name}, {x.origin}, {x.stride}, {x.left}, {size_text(k.depth)});")
+    lines += [f"const pk::Reader {x.reader}({x.name}, wave_{'row' if x.side == 'rows' else 'col'});" for x in k.operands]
     return lines
 
 
 def _direct(k: PingPongPlan) -> list[str]:
     """Copies from memory to LDS: the loop needs no other end, since copies of what lies beyond are zeros."""
     a, b = k.operands
-    fa, fb = _feed(a), _feed(b)
+    fa, fb = a.feed, b.feed
     lines = [
         "// Two steps set out, but for the last half.",
         f"{fb}.start<0>(0); {fa}.start<0>(0); {fb}.start<1>(0); {fa}.start<1>(0);",
@@ -76,7 +76,7 @@ def _direct(k: PingPongPlan) -> list[str]:
     for turn in k.turns:
         assert turn.sends is not None
         operand, half, ahead = turn.sends
-        sends = [f"{_feed(operand)}.start<{half}>(step + {ahead});", f"pk::wait_for_copies<{turn.wait}>();"]
+        sends = [f"{operand.feed}.start<{half}>(step + {ahead});", f"pk::wait_for_copies<{turn.wait}>();"]
         turns += ["", *_turn(turn, "(step + 1) % 2" if turn.ahead else "step % 2", sends, k.acc)]
     return [*lines, *indented(turns[1:]), "}", *_level(["pk::wait_for_copies<0>();"])]
 
@@ -84,13 +84,13 @@ def _direct(k: PingPongPlan) -> list[str]:
 def _interleaved(k: PingPongPlan) -> list[str]:
     """Two slices a step, so that slots are known; what is beyond the end is zeros here too."""
     a, b = k.operands
-    fa, fb = _feed(a), _feed(b)
+    fa, fb = a.feed, b.feed
     return [
         *(f"{fa}.start<0>({n}); {fa}.start<1>({n}); {fb}.start<0>({n}); {fb}.start<1>({n});" for n in (0, 1)),
         f"pk::wait_for_copies<{2 * (a.copies + b.copies)}>();  // the first slice has landed",
         "pk::turn();",
-        f"{_reader(a)}.read<0>(upper, 0);",
-        f"{_reader(b)}.read<0>(left, 0);",
+        f"{a.reader}.read<0>(upper, 0);",
+        f"{b.reader}.read<0>(left, 0);",
         "#pragma unroll 1",
         f"for (int step = 0; step < {-(-k.depth // k.slice)}; step += 2) {{",
         *indented(print_quarters(k.quarters, k.acc)),
@@ -101,27 +101,27 @@ def _interleaved(k: PingPongPlan) -> list[str]:
     ]
 
 
-def _held(k: PingPongPlan) -> list[str]:
+def _held(slot: str, k: PingPongPlan) -> list[str]:
     """Copies through registers: two slices are fetched at a time, and put into LDS one after the other."""
     a, b = k.operands
     lines = [
-        *(f"{_feed(x)}.fetch(0);" for x in (b, a)),  # in the order of the loop, so that its waits are exact
+        *(f"{x.feed}.fetch(0);" for x in (b, a)),  # in the order of the loop, so that its waits are exact
         "pk::turn();",
-        *(f"{_feed(x)}.put(0);" for x in (b, a)),
+        *(f"{x.feed}.put(0);" for x in (b, a)),
         "pk::wait_for_lds();",
         *_skew(b),
         "#pragma unroll 1",
         f"for (int step = 0; step < {-(-k.depth // (2 * k.slice))}; ++step) {{",
         "    #pragma unroll",
-        "    for (int slot = 0; slot < 2; ++slot) {",
+        f"    for (int {slot} = 0; {slot} < 2; ++{slot}) {{",
     ]
     turns: list[str] = []
     for turn in k.turns:
         sends: list[str] = []
         if turn.sends is not None:
-            feed = _feed(turn.sends[0])
-            sends = [f"{feed}.put(1 - slot);  // the next slice", f"if (slot == 0) {feed}.fetch(step + 1);"]
-        turns += ["", *_turn(turn, "1 - slot" if turn.ahead else "slot", sends, k.acc)]
+            feed = turn.sends[0].feed
+            sends = [f"{feed}.put(1 - {slot});  // the next slice", f"if ({slot} == 0) {feed}.fetch(step + 1);"]
+        turns += ["", *_turn(turn, f"1 - {slot}" if turn.ahead else slot, sends, k.acc)]
     return [*lines, *indented(indented(turns[1:])), "    }", "}", *_level([])]
 
 
@@ -138,7 +138,7 @@ def _skew(b: Operand) -> list[str]:
     return [
         "pk::turn();",
         "if (wave_row == 1) pk::turn();  // from now on these waves multiply while the others read, and the reverse",
-        f"{_reader(b)}.read<0>(left, 0);",
+        f"{b.reader}.read<0>(left, 0);",
     ]
 
 
@@ -146,7 +146,7 @@ def _turn(turn: Turn, slot: str, sends: list[str], acc: str) -> list[str]:
     arrive = [f"pk::arrived({', '.join(turn.needs)});"] if turn.needs else []
     i, j = turn.quarter
     return [
-        f"{_reader(turn.reads)}.read<{turn.half}>({turn.into}, {slot});",
+        f"{turn.reads.reader}.read<{turn.half}>({turn.into}, {slot});",
         *sends,
         *(arrive if turn.looks else []),
         "pk::turn();",
@@ -154,11 +154,3 @@ def _turn(turn: Turn, slot: str, sends: list[str], acc: str) -> list[str]:
         f"pk::multiply<{i}, {j}>({acc}, rows, {turn.cols});  // {_OF_TURN[turn.quarter]}",
         "pk::turn();",
     ]
-
-
-def _feed(x: Operand) -> str:
-    return f"{x.name.removesuffix('_shared')}_feed"
-
-
-def _reader(x: Operand) -> str:
-    return f"{x.name.removesuffix('_shared')}_reader"

@@ -13,9 +13,19 @@ RESERVED = frozenset(
     abs exp exp2 log log2 log1p expm1 sqrt tanh erf sin cos tan floor ceil round pow fmax fmin y0 y1 yn j0 j1 jn
     item grid block threadIdx blockIdx blockDim gridDim std sycl kernel index div rint rsqrt exp10 sign sigmoid step mix
     clamp degrees radians cross dot length distance normalize select any all isnan isinf bitcast fill load store map put
-    stage commit wait sync left rem fma mad min max global local constant private""".split()  # noqa: SIM905
+    stage commit wait sync left rem fma mad min max global local constant private
+    and_eq bitand bitor compl not_eq or_eq xor_eq char8_t char16_t char32_t wchar_t consteval constinit
+    const_cast co_await co_return co_yield decltype dynamic_cast noexcept nullptr reinterpret_cast static_assert static_cast
+    thread_local typeid NULL PK_INLINE
+    Cluster blocks dynamic_shared lower outbox pipe query right rows tile tiles turns upper wave_col wave_row
+    writer""".split()  # noqa: SIM905
 )
-"""Keywords, and names of the C library or of a platform that must keep their meaning."""
+"""Keywords, names of the C library or of a platform that must keep their meaning, and what printers declare themselves."""
+
+
+def names_of(plan: object) -> Names:
+    """Gives names that a kernel has not taken, by the listing of its plan."""
+    return Names(set(re.findall(r"\w+", str(plan))))
 
 
 class Names:

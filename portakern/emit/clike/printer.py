@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.dialect import Dialect
 from portakern.emit.clike.layouts import Layout, Place
+from portakern.emit.clike.names import names_of
 
 WIDTH = 118
 
@@ -23,7 +24,7 @@ class Printer:
 
     def kernel(self, k: p.KernelPlan) -> list[str]:
         """Lines of the whole kernel."""
-        self.plan = k
+        self.plan, self.names = k, names_of(k)
         lines = [*self.opening(k)]
         body = [*self.usings(k), *self.shared(k)]
         if body:
@@ -219,7 +220,7 @@ class Printer:
         lines = [f"// Operands travel to shared memory {ahead} step{'s' if ahead > 1 else ''} ahead of their use.",
                  f"auto {pipe.stage} = [&](int64_t {s.var}, int {pipe.slot}) {{",
                  *indented([x for c in pipe.copies for x in self.on_Stage(c)]), "};"]  # fmt: skip
-        first = f"first_{s.var}" if s.begin != "0" else "0"
+        first = self.names.fresh(f"first_{s.var}") if s.begin != "0" else "0"
         if s.begin != "0":
             lines.append(f"const int64_t {first} = {s.begin};")
         for n in range(ahead):
