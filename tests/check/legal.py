@@ -5,6 +5,7 @@ A reference for the bounds that shares nothing with them: every choice here is o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -72,15 +73,16 @@ class Machine:
                 return Made(oracle.cumulate(op, args[0].x))
             case t.Map() if self.dtype(op) == f32 and op.fn != "select":
                 return self.map(op.fn, args)
-            case t.Convert(x=x) if DTYPES[op.dtype].is_float and DTYPES[op.dtype].bits < DTYPES[tensor_type(x).dtype].bits:
-                return Made(oracle.round_to(args[0].x.astype(np.float64), op.dtype).astype(f32))
-            case t.Convert(x=x) if DTYPES[op.dtype].is_float and DTYPES[tensor_type(x).dtype].is_float:
+            case t.Convert(x=x) if DTYPES[op.dtype].is_float and _holds(op.dtype, tensor_type(x).dtype):
                 return args[0]
+            case t.Convert() if DTYPES[op.dtype].is_float:
+                return Made(oracle.round_to(args[0].x.astype(np.float64), op.dtype).astype(f32))
         made = np.asarray(oracle.RULES[type(op)](op, *(a.x for a in args)))
         return Made(np.broadcast_to(made, oracle.static(tensor_type(op).shape)).astype(self.dtype(op)))
 
     def sum(self, x: np.ndarray, axes: int) -> Made:
-        terms = self.rng.permutation(x.reshape(-1, *x.shape[axes:]), 0) if self.chance() else x.reshape(-1, *x.shape[axes:])
+        terms = x.reshape(math.prod(x.shape[:axes]), *x.shape[axes:])
+        terms = self.rng.permutation(terms, 0) if self.chance() else terms
 
         def begun(start: np.ndarray) -> np.ndarray:
             total = start.astype(f32)
@@ -102,8 +104,9 @@ class Machine:
         left = a.transpose(*op.lhs_batch, *op.lhs_free, *op.lhs_axes)
         right = b.transpose(*op.rhs_batch, *op.rhs_free, *op.rhs_axes)
         n, batch = len(op.lhs_axes), len(op.lhs_batch)
-        left = left.reshape(*left.shape[:batch], *left.shape[batch : left.ndim - n], *[1] * len(op.rhs_free), -1)
-        right = right.reshape(*right.shape[:batch], *[1] * len(op.lhs_free), *right.shape[batch : right.ndim - n], -1)
+        k = math.prod(left.shape[left.ndim - n :])
+        left = left.reshape(*left.shape[: left.ndim - n], *[1] * len(op.rhs_free), k)
+        right = right.reshape(*right.shape[:batch], *[1] * len(op.lhs_free), *right.shape[batch : right.ndim - n], k)
         order = self.rng.permutation(left.shape[-1])
         fused, skips = self.chance(), self.chance()
 
@@ -147,3 +150,9 @@ class Machine:
             if one.begun is not None and self.chance():
                 return mine * one.begun(np.broadcast_to(mine * theirs * other.x, one.x.shape))
         return (args[0].x + sign * args[1].x).astype(f32)
+
+
+def _holds(wide: str, narrow: str) -> bool:
+    """Whether numbers of ``narrow``, which are floats, are numbers of ``wide``."""
+    a, b = DTYPES[wide], DTYPES[narrow]
+    return b.is_float and (a.name == b.name or a.bits > b.bits)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, assume, given, reject, settings
 from hypothesis import strategies as st
 
 import portakern as pk
 from portakern.check.adversarial import KINDS, adversarial_inputs
 from portakern.check.bounds import propagate
 from portakern.check.compare import compare
-from portakern.ir.tensor import tensor_type
-from portakern.spec.inputs import make_inputs, numpy_dtype
+from portakern.errors import PortakernError
+from portakern.fuzz.case import Case
+from portakern.fuzz.grammar import cases
+from portakern.fuzz.program import Program
+from portakern.ir.oracle import static
+from portakern.ir.tensor import TensorProgram, tensor_type
+from portakern.spec.inputs import Family, make_inputs, numpy_dtype
 
 from .legal import Machine
 
@@ -73,10 +81,9 @@ def operator_of(chain: list[tuple[str, tuple[int, int, int]]]):
     return made
 
 
-def judge(operator: Any, dims: dict[str, int], dtype: str, kinds: list[str], seed: int, tries: int = 3) -> None:
-    program = operator.program(dims, {}, dtype)
+def judge(program: TensorProgram, families: Mapping[str, Family], kinds: list[str], seed: int, tries: int = 3) -> None:
     for kind in kinds:
-        inputs = make_inputs(program, {}, seed) if kind == "values" else adversarial_inputs(kind, program, {}, seed)
+        inputs = make_inputs(program, families, seed) if kind == "values" else adversarial_inputs(kind, program, families, seed)
         wanted = propagate(program, inputs)
         for number in range(tries):
             outputs = Machine(np.random.default_rng([seed, number])).run(program, inputs)
@@ -88,9 +95,25 @@ def judge(operator: Any, dims: dict[str, int], dtype: str, kinds: list[str], see
 
 
 @settings(max_examples=60, deadline=None)
-@given(chains, st.sampled_from(["f32", "bf16"]), st.integers(1, 9), st.integers(0, 2**16))
+@given(chains, st.sampled_from(["f32", "bf16", "f16"]), st.integers(1, 9), st.integers(0, 2**16))
 def test_no_legal_evaluation_is_called_wrong(chain: Any, dtype: str, size: int, seed: int) -> None:
-    judge(operator_of(chain), {"N": size}, dtype, ["values", *KINDS], seed)
+    judge(operator_of(chain).program({"N": size}, {}, dtype), {}, ["values", *KINDS], seed)
+
+
+QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture]
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=QUIET)
+@given(cases({"large": 0, "f64": 0, "f16": 3}), st.integers(0, 2**16))
+def test_no_legal_evaluation_of_a_made_up_operator_is_called_wrong(tmp_path: Path, case: Case, seed: int) -> None:
+    operator = Program(case).operator(tmp_path)
+    try:
+        program = operator.program(case.dims, case.params, case.dtype)
+    except PortakernError:
+        reject()  # sizes that the operator refuses
+    assume(all(tensor_type(arg).dtype != "f64" for arg in program.args))  # the machine has f32 alone
+    assume(sum(math.prod(static(tensor_type(v).shape)) for v in (*program.args, *program.results)) < 50_000)  # and is slow
+    judge(program, operator.families, ["values", *KINDS], seed, tries=2)
 
 
 @pk.operator
