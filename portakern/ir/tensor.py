@@ -483,10 +483,12 @@ class Sort(Op):
 class TensorProgram(Function):
     """What an operator computes: its arguments are the inputs (and run-time scalars), its yielded values the outputs.
 
-    ``outputs`` names them in order.
+    ``outputs`` names them in order; ``scalars`` the arguments that are numbers, given by value.  Others without dims are
+    arrays of one element, which lie wherever the caller has them.
     """
 
     outputs: tuple[str, ...]
+    scalars: tuple[str, ...] = ()
 
     @property
     def results(self) -> tuple[Op, ...]:

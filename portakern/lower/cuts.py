@@ -83,7 +83,7 @@ def program_of(program: TensorProgram, results: Iterable[Op], outputs: Iterable[
     order = [a for a in program.args if a.name in args]
     rest = [a for a in args.values() if a not in order]
     body = Block((*order, *rest), live([*ops, Yield(tuple(done[r] for r in results))]))
-    return TensorProgram(program.name, body, tuple(outputs))
+    return TensorProgram(program.name, body, tuple(outputs), program.scalars)
 
 
 def needed(results: Iterable[Op], arrays: Container[Op] = ()) -> list[Op]:

@@ -125,7 +125,7 @@ def lower_with(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tu
     if missing:
         raise MissingRuleError(f"{program.name} cannot be lowered",
                                missing=tuple(map(_said, missing)))
-    scalars = frozenset(a.name for a in program.args if not tt.tensor_type(a).shape)
+    scalars = frozenset(program.scalars)
     hints = {a: tuple(n.lower() for n in dims) for a, dims in (names or {}).items()}
     arrays = _arrays(program, scalars, facts)
     simple = _peel(simplified)

@@ -429,7 +429,8 @@ def _trace(
         result = _run(operator, {n: Traced(a) for n, a in args.items()}, dict(params))
         outputs = _outputs(operator, result, set(args))
         ops.append(Yield(tuple(t.op for t in outputs.values()), loc=operator.loc))
-    program = TensorProgram(operator.name, Block(tuple(args.values()), tuple(ops)), outputs=tuple(outputs))
+    program = TensorProgram(operator.name, Block(tuple(args.values()), tuple(ops)), outputs=tuple(outputs),
+                            scalars=tuple(i.name for i in operator.scalars))
     program = canonicalise(program)
     used = {o for op in program.body.ops for o in op.operands}
     for i in operator.inputs:

@@ -165,9 +165,8 @@ def arrays_of(program: TensorProgram) -> tuple[Array, ...]:
     """Inputs, run-time scalars and outputs of an operator as the arrays of a program."""
     from portakern.lower.domain import array_types
 
-    scalars = frozenset(a.name for a in program.args if not tensor_type(a).shape)
-    types = array_types(program, scalars, None)
-    inputs = [Array(a.name, types[a.name], "scalar" if a.name in scalars else "input") for a in program.args]
+    types = array_types(program, program.scalars, None)
+    inputs = [Array(a.name, types[a.name], "scalar" if a.name in program.scalars else "input") for a in program.args]
     inputs.sort(key=lambda a: a.role == "scalar")
     return (*inputs, *(Array(o, types[o], "output") for o in program.outputs))
 

@@ -40,7 +40,7 @@ class Writer:
         """The function's text."""
         for a in self.program.args:
             self.names[a] = a.name
-            if not tensor_type(a).shape:
+            if a.name in self.program.scalars:
                 self.lines.append(f"{a.name} = {self.scalar(a.name, tensor_type(a).dtype)}")
         for op in self.program.body.ops:
             if not isinstance(op, Yield):
