@@ -100,7 +100,7 @@ def join_parts(request: Request, op: Op, partial: Array, combine: Block) -> t.Ke
 def with_copies(program: tt.TensorProgram) -> tt.TensorProgram:
     """``program`` with results that are arguments made copies of them, which run along the axes of their other uses."""
     *ops, give = program.body.ops
-    copies = {r: tt.Convert(r, tt.tensor_type(r).dtype) for r in program.results if isinstance(r, Arg)}
+    copies: dict[Op, Op] = {r: tt.Convert(r, tt.tensor_type(r).dtype) for r in program.results if isinstance(r, Arg)}
     return replace(program, body=Block(program.body.args, (*ops, *copies.values(), give.remap(lambda o: copies.get(o, o)))))
 
 
