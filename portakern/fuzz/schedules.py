@@ -72,9 +72,11 @@ def _point(space: NestSpace, rng: random.Random) -> Schedule:
         return rng.choice(space.listed)
     values = {name: rng.choice(choices) for name, choices in space.choices.items()}
     for axis in space.nest.axes:
-        short = [n for n in space.choices[f"tile {axis.name}"] if _pieces(axis, int(n)) > 1]
-        if short and (axis.role in WALKED or (space.nest.family, axis.role) == ("attention", "n")) and rng.random() < CUT:
-            values[f"tile {axis.name}"] = rng.choice(short)
+        if axis.role in WALKED or (space.nest.family, axis.role) == ("attention", "n"):
+            tiles = space.choices[f"tile {axis.name}"]
+            cut = rng.random() < CUT
+            wanted = [n for n in tiles if (_pieces(axis, int(n)) > 1) == cut]
+            values[f"tile {axis.name}"] = rng.choice(wanted or tiles)
     schedule = space.schedule(values)
     parts = _parts(space.nest, schedule, rng)
     return replace(schedule, options=tuple(sorted({**dict(schedule.options), "split_k": parts}.items()))) if parts else schedule

@@ -15,7 +15,7 @@ MIXED = Range(-5.0, 5.0)
 
 def _qkv(s: Scope, same: bool = False) -> tuple[Var, Var, Var]:
     """Queries [.., S, D], keys [.., T, D], values [.., T, D]; ``same`` makes S and T one dim."""
-    lead: list[Size] = [s.dim() for _ in range(pick(s.draw, (0, 1, 2), (50, 25, 25)))]
+    lead: list[Size] = [s.dim() for _ in range(pick(s.draw, (0, 1, 2), (60, 30, 10)))]
     rows, inner = s.fresh_dim(), s.fresh_dim()
     keys = rows if same or chance(s.draw, 40) else s.fresh_dim()
     values = inner if chance(s.draw, 80) else s.fresh_dim()
@@ -34,7 +34,7 @@ def _mixed(s: Scope, p: Var, v: Var) -> Var:
     return s.let(f"{weights} @ {v}", MIXED)
 
 
-@production(2.0)
+@production(3.0)
 def attention(s: Scope) -> Var:
     q, k, v = _qkv(s)
     z = s.let(f"{_scores(s, q, k)} * {pick(s.draw, ('0.125', '0.25', '1.0'))}", SCORES)
@@ -57,13 +57,14 @@ def _mask(s: Scope, z: Var) -> str:
     return {"below": below, "above": above, "both": f"({below}) & ({above})", "tri": tri}[kind]
 
 
-@production(2.5)
+@production(7.0)
 def attention_masked(s: Scope) -> Var:
     """Causal, in a window, or by a mask that is an input."""
     q, k, v = _qkv(s, same=True)
     z = _scores(s, q, k)
     mask = _mask(s, z)
-    filler = pick(s.draw, ("-1e4", "-1e30", '-float("inf")'), (15, 15, 70)) if z.dtype == "f32" and "arange" in mask else "-1e4"
+    wide, alive = z.dtype == "f32", "arange" in mask  # where no row is masked as a whole
+    filler = pick(s.draw, ("-1e4", '-float("inf")', "-1e30"), (15, 70 * alive, 15 * wide))
     masked = s.let(f"pk.where({mask}, {z} * 0.125, {filler})", SCORES)
     if chance(s.draw, 30):
         return _mixed(s, over_sum(s, shifted_exp(s, masked, -1), -1), v)

@@ -107,7 +107,7 @@ FUNCTIONS = (
 )  # fmt: skip
 
 for _f in FUNCTIONS:
-    add(_f.name, 0.5, _f)
+    add(_f.name, 0.3, _f)
 
 
 # ---- with a number, a run-time scalar, a parameter, a size ------------------------------------------------------------
@@ -269,7 +269,7 @@ def _compare(sign: str, s: Scope) -> Var:
 
 
 for _name, _sign in COMPARE:
-    add(_name, 0.7, partial(_compare, _sign))
+    add(_name, 0.4, partial(_compare, _sign))
 
 
 @production(3.0)
@@ -301,7 +301,7 @@ def _logic(sign: str, s: Scope) -> Var:
 
 
 for _name, _sign in LOGIC:
-    add(_name, 0.6, partial(_logic, _sign))
+    add(_name, 0.4, partial(_logic, _sign))
 
 
 @production(0.5)

@@ -112,7 +112,7 @@ def softmax_masked(s: Scope) -> Var:
     return s.let(f"pk.softmax({z}, axis={s.axis(z)})", UNIT)
 
 
-@production(2.0)
+@production(4.0)
 def softmax_of_a_part(s: Scope) -> Var:
     """Of the first or the last elements of a line: elsewhere it is -inf, and so it is for whole tiles."""
     x = s.number(within=USUAL)

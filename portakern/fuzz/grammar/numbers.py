@@ -120,7 +120,7 @@ for _name, _form, _image in (
     ("int_sub", "{} - {}", Range.__sub__),
     ("int_maximum", "pk.maximum({}, {})", Range.__or__),
 ):
-    add(_name, 0.8, partial(_arithmetic, _form, _image))
+    add(_name, 0.5, partial(_arithmetic, _form, _image))
 
 
 @production(0.6)

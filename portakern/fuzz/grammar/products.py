@@ -47,7 +47,7 @@ NEVER_ZERO = ("1.0 - {0}", "pk.sigmoid({0})", "{0} + 2.0", "pk.exp(-pk.abs({0}))
 """What is made of 0 by these is not 0: so what lies past a ragged end must be cleared."""
 
 
-@production(2.0)
+@production(6.0)
 def prologues(s: Scope) -> Var:
     """A product of what is computed from both arrays."""
     a = matrix(s, (2, 3))

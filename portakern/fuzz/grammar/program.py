@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from portakern.fuzz.case import Case
 from portakern.fuzz.grammar.draws import Draw, chance, pick
-from portakern.fuzz.grammar.scope import Refused, Scope, Var
+from portakern.fuzz.grammar.scope import Refused, Scope, Var, tokens
 from portakern.fuzz.grammar.sizes import LARGE, Budget, choose
 from portakern.fuzz.grammar.table import TABLE
 from portakern.fuzz.grammar.text import live, named, named_dims, render
@@ -78,7 +78,10 @@ def _outputs(draw: Draw, scope: Scope, weights: Mapping[str, float]) -> list[Var
     *others, last = values
     outputs = [last]
     if others and chance(draw, 50 * weights.get("several_outputs", 1.0)):
-        preferred = [v for v in others if v.number not in scope.used] or others
+        # Mostly what nothing else is made of: a pattern whose insides are outputs is lowered piece by piece.
+        inside = {n for v in values for n in tokens(v.text)}
+        ends = [v for v in others if v.number not in inside]
+        preferred = ends if ends and not chance(draw, 20) else others
         outputs = [*dict.fromkeys(pick(draw, preferred[::-1]) for _ in range(pick(draw, (1, 2, 3)))), last]
     return [*outputs, *_handed_on(scope, outputs)]
 

@@ -73,7 +73,7 @@ def _place(fn: str, s: Scope) -> Var:
 
 
 for _fn in ("argmax", "argmin"):
-    add(_fn, 2.0, partial(_place, _fn))
+    add(_fn, 3.0, partial(_place, _fn))
 
 
 @production(1.0)
@@ -138,7 +138,7 @@ def _scan(fn: str, image: Callable[[Range], Range], exclusive: bool, s: Scope) -
 
 
 for _fn, _image, _exclusive in SCANS:
-    add(_fn, 2.5, partial(_scan, _fn, _image, _exclusive))
+    add(_fn, 3.5, partial(_scan, _fn, _image, _exclusive))
 
 
 @production(1.5)

@@ -64,7 +64,8 @@ def choose(draw: Draw, names: Sequence[str], budget: Budget, needs: Sequence[Nee
     """A size for each of ``names``; the smallest that are allowed where nothing else is."""
     least = {n: _least(n, needs) for n in names}
     sizes = dict(least)
-    for name in names:
+    # The first ones may take all that is allowed: as often as not these are the dims that are last in arrays.
+    for name in names if pick(draw, (True, False)) else names[::-1]:
         allowed = [s for s in SIZES if s and _fits(sizes | {name: s}, needs) and budget.allows(sizes | {name: s}, scale)]
         allowed = allowed or [least[name]]
         zero = [0] if _fits(sizes | {name: 0}, needs) else []

@@ -39,7 +39,7 @@ def swapaxes(s: Scope) -> Var:
     return s.let(f"pk.swapaxes({x}, {s.axis(x)}, {s.axis(x)})", x.range)
 
 
-@production(3.0)
+@production(8.0)
 def moved_twice(s: Scope) -> Var:
     """Moves one after the other, of which none undoes another: dims that go round, flips, slices with a start or a step."""
     x = any_array(s, (3, 4, 2, 1))
@@ -264,7 +264,7 @@ for _fn in ("tril", "triu"):
 # ---- sources ------------------------------------------------------------------------------------------------------------
 
 
-@production(1.5)
+@production(2.5)
 def arange(s: Scope) -> Var:
     """Positions, perhaps counted from the end or from a few further on, as weights of what lies there."""
     x = s.number()
