@@ -17,7 +17,7 @@ from portakern.lower.classes import AxisClass
 from portakern.lower.contraction import dot, operand
 from portakern.lower.domain import Domain, Run
 from portakern.lower.kernel import Frame, NoSchedule, Request, covered, grid, one_by_one
-from portakern.lower.online import Attention, through_casts
+from portakern.lower.online import Attention
 from portakern.lower.rows import guarded
 from portakern.lower.split import Stage
 from portakern.lower.tiles import wide
@@ -90,7 +90,7 @@ def _walk(frame: Frame, found: Attention, scores: tt.Contract) -> None:
 
     def scores_tile() -> Op:
         frame.w.known[scores] = _scores(frame, scores, (m, n))
-        s = b.cast(w.value(through_casts(soft.s), score_at), kind)
+        s = b.cast(w.value(soft.s, score_at), kind)
         s = b.fit(s, cells)
         if b.axis[n].ragged:
             s = b.add(t.Mask(s, n, float("-inf")))
