@@ -204,8 +204,7 @@ def _line(stage: Stage) -> Loc | None:
 
 def _lowered(name: str, stage: Stage, choose: Choose, names: Mapping[str, tuple[str, ...]], scalars: frozenset[str],
              facts: Facts | None) -> Lowered:  # fmt: skip
-    # Each use of an array is a load of its own in attention, whose scores and result may be made of the same array.
-    classes = axis_classes(stage.program, names, stage.program.args if stage.attention else ())
+    classes = axis_classes(stage.program, names, stage.apart)
     request = Request(name, stage.program, classes, choose, scalars, facts)
     match stage.family:
         case "elementwise":

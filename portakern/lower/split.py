@@ -34,12 +34,14 @@ Names = Mapping[str, tuple[str, ...]]
 class Stage:
     """A tensor program that becomes one kernel, by the family ``family``.
 
-    ``attention`` is the pattern found, in operations of ``program``, when the family is attention.
+    ``attention`` is the pattern found, in operations of ``program``, when the family is attention.  Each use of an argument
+    in ``apart`` is a load of its own.
     """
 
     program: TensorProgram
     family: str
     attention: Attention | None = None
+    apart: tuple[Arg, ...] = ()
 
 
 @dataclass(eq=False)
@@ -331,8 +333,9 @@ class _Splitter:
         before = [Stage(part, "elementwise") for part in copies]
         if g.kind != "attention":
             return [*before, Stage(body, g.kind.split()[0])]
-        body = _own_operands(body)
-        return [*before, Stage(body, "attention", _pattern(body))]
+        apart = _roles_meet(body, _pattern(body))
+        body = _own_operands(body) if apart else body
+        return [*before, Stage(body, "attention", _pattern(body), body.args if apart else ())]
 
 
 def _pattern(body: TensorProgram) -> Attention:
@@ -340,9 +343,15 @@ def _pattern(body: TensorProgram) -> Attention:
     return next(f for op in body.body.ops if isinstance(op, Contract) and (f := match_attention(op, users)))
 
 
+def _roles_meet(body: TensorProgram, found: Attention) -> bool:
+    """Whether the features of the scores run along the axis of the features of the result: keys that are the values do."""
+    classes = axis_classes(body, {})
+    scores = next(op for op in body.body.ops if isinstance(op, Contract) and op is not found.out)
+    return classes.of_operand(scores, 0)[scores.lhs_axes[0]] in classes.of(found.out)
+
+
 def _own_operands(body: TensorProgram) -> TensorProgram:
-    """``body`` with copies of elementwise values for each product that uses them: keys that are the values, too, run along
-    other axes in the scores than in the result."""
+    """``body`` with copies of elementwise values for each product that uses them."""
     anchored = last_anchors(body)
     products = {op for op in body.body.ops if isinstance(op, Contract)}
     return unshare(body, {op for op in body.body.ops if op not in anchored}, products)

@@ -13,52 +13,52 @@ def max_nan(a, b):
 
 @triton.jit
 def attention_kernel(
-    q_desc, k_desc, v_desc, out_desc, J: tl.constexpr, K2: tl.constexpr, L: tl.constexpr, R: tl.constexpr,
-    BLOCK_L: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_T: tl.constexpr,
+    q_desc, k_desc, v_desc, out_desc, L: tl.constexpr, R: tl.constexpr, I: tl.constexpr, J: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_T: tl.constexpr,
     HEADS: tl.constexpr,
 ):
     pid = tl.program_id(0)
     # HEADS heads at a time, whose keys and values stay in the last-level cache; the longest walks first.
-    pid, l_block = tl.swizzle2d(
-        pid // tl.cdiv(L, BLOCK_L), pid % tl.cdiv(L, BLOCK_L), J * K2, tl.cdiv(L, BLOCK_L), HEADS,
+    pid, i_block = tl.swizzle2d(
+        pid // tl.cdiv(I, BLOCK_I), pid % tl.cdiv(I, BLOCK_I), L * R, tl.cdiv(I, BLOCK_I), HEADS,
     )
-    l_block = tl.cdiv(L, BLOCK_L) - 1 - l_block
-    k2 = pid % K2
-    j = pid // K2
-    l0 = l_block * BLOCK_L
-    l = l0 + tl.arange(0, BLOCK_L)
-    q = q_desc.load([0, j, k2, l0, 0]).reshape(BLOCK_L, BLOCK_S)
-    top = tl.full((BLOCK_L,), float("-inf"), tl.float32)
-    total = tl.zeros((BLOCK_L,), tl.float32)
-    acc = tl.zeros((BLOCK_L, BLOCK_T), tl.float32)
-    for r0 in range(l0, l0 + 128, BLOCK_R):
-        r = r0 + tl.arange(0, BLOCK_R)
-        k = k_desc.load([0, j, r0, 0]).reshape(BLOCK_R, BLOCK_S)
+    i_block = tl.cdiv(I, BLOCK_I) - 1 - i_block
+    r = pid % R
+    l = pid // R
+    i0 = i_block * BLOCK_I
+    i = i0 + tl.arange(0, BLOCK_I)
+    q = q_desc.load([0, l, r, i0, 0]).reshape(BLOCK_I, BLOCK_S)
+    top = tl.full((BLOCK_I,), float("-inf"), tl.float32)
+    total = tl.zeros((BLOCK_I,), tl.float32)
+    acc = tl.zeros((BLOCK_I, BLOCK_T), tl.float32)
+    for j0 in range(i0, i0 + 128, BLOCK_J):
+        j = j0 + tl.arange(0, BLOCK_J)
+        k = k_desc.load([0, l, j0, 0]).reshape(BLOCK_J, BLOCK_S)
         product = tl.dot(q, tl.trans(k))
-        t2 = tl.where(l[:, None] >= r[None, :], product, float("-inf"))
-        max_r = tl.reduce(t2, 1, max_nan)
-        new_top = max_nan(top, max_r * 0.0883883461356163)
+        t2 = tl.where(i[:, None] >= j[None, :], product, float("-inf"))
+        max_j = tl.reduce(t2, 1, max_nan)
+        new_top = max_nan(top, max_j * 0.0883883461356163)
         t3 = tl.where(new_top == float("-inf"), 0.0, new_top)
         exp2_t = tl.exp2(tl.fma(t2, 0.127517431974411, (t3 * -1.4426950216293335)[:, None]))
         exp2_top = tl.exp2((top - t3) * 1.4426950216293335)
-        v = v_desc.load([0, j, r0, 0]).reshape(BLOCK_R, BLOCK_T)
+        v = v_desc.load([0, l, j0, 0]).reshape(BLOCK_J, BLOCK_T)
         acc = tl.dot(exp2_t.to(tl.bfloat16), v, acc * exp2_top[:, None])
         top = new_top
         total = total * exp2_top + tl.sum(exp2_t, axis=1)
-    for r0 in range(0, l0, BLOCK_R):
-        k = k_desc.load([0, j, r0, 0]).reshape(BLOCK_R, BLOCK_S)
+    for j0 in range(0, i0, BLOCK_J):
+        k = k_desc.load([0, l, j0, 0]).reshape(BLOCK_J, BLOCK_S)
         product = tl.dot(q, tl.trans(k))
-        max_r = tl.reduce(product, 1, max_nan)
-        new_top = max_nan(top, max_r * 0.0883883461356163)
+        max_j = tl.reduce(product, 1, max_nan)
+        new_top = max_nan(top, max_j * 0.0883883461356163)
         t2 = tl.where(new_top == float("-inf"), 0.0, new_top)
         exp2_q = tl.exp2(tl.fma(product, 0.127517431974411, (t2 * -1.4426950216293335)[:, None]))
         exp2_top = tl.exp2((top - t2) * 1.4426950216293335)
-        v = v_desc.load([0, j, r0, 0]).reshape(BLOCK_R, BLOCK_T)
+        v = v_desc.load([0, l, j0, 0]).reshape(BLOCK_J, BLOCK_T)
         acc = tl.dot(exp2_q.to(tl.bfloat16), v, acc * exp2_top[:, None])
         top = new_top
         total = total * exp2_top + tl.sum(exp2_q, axis=1)
-    out = (acc / total[:, None]).to(tl.bfloat16).reshape(1, 1, 1, BLOCK_L, BLOCK_T)
-    out_desc.store([0, j, k2, l0, 0], out)
+    out = (acc / total[:, None]).to(tl.bfloat16).reshape(1, 1, 1, BLOCK_I, BLOCK_T)
+    out_desc.store([0, l, r, i0, 0], out)
 
 
 def attention(q, k, v, out):
@@ -68,6 +68,6 @@ def attention(q, k, v, out):
     v_desc = TensorDescriptor.from_tensor(v, [1, 1, 64, 128])
     out_desc = TensorDescriptor.from_tensor(out, [1, 1, 1, 128, 128])
     attention_kernel[(2 * 2 * triton.cdiv(1024, 128),)](
-        q_desc, k_desc, v_desc, out_desc, J=2, K2=2, L=1024, R=1024, BLOCK_L=128, BLOCK_R=64, BLOCK_S=128,
+        q_desc, k_desc, v_desc, out_desc, L=2, R=2, I=1024, J=1024, BLOCK_I=128, BLOCK_J=64, BLOCK_S=128,
         BLOCK_T=128, HEADS=8, num_warps=4, num_stages=2, enable_fp_fusion=False,
     )
