@@ -211,7 +211,7 @@ def unshare_coordinates(program: TensorProgram) -> TensorProgram:
     """``program`` with a copy of every value made of coordinates alone for each of its uses: they cost nothing, and one
     of them along two axes would tie those axes together."""
     free: set[Op] = set()
-    for op in program.body.ops:
+    for op in program.body.ops[:-1]:
         if isinstance(op, Iota) or (op.operands and all(o in free or not tensor_type(o).shape for o in op.operands)
                                     and any(o in free for o in op.operands)):
             free.add(op)

@@ -277,6 +277,20 @@ def test_arrays_meet_themselves_through_moves(spec: str, dtype: str, keep_open: 
         assert len(program.kernels) <= 1 + (each is written)
 
 
+def test_results_may_be_made_of_coordinates_and_scalars() -> None:
+    @pk.operator
+    def op(x: T["M"]):
+        return pk.sum(x) * pk.arange(x.shape[0], pk.f32), pk.arange(7, pk.f32) + pk.max(x)
+
+    @pk.operator
+    def one(x: T["M", "N"]):
+        total = pk.sum(pk.exp(x), keepdims=True)
+        return total * pk.arange(total.shape[0], pk.f32)
+
+    for each in (op, one):
+        compare(each, sizes(each), {}, "f32")
+
+
 def test_scores_used_elsewhere_are_stored() -> None:
     """Beside the pattern, along the axis that is walked: then it is no attention.  Statistics of a row may be used anywhere."""
 
