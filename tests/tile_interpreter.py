@@ -31,8 +31,8 @@ UNARY = {
 }
 BINARY = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "max": np.maximum, "min": np.minimum,
-    "pow": np.power, "rem": np.remainder, "floordiv": np.floor_divide, "and": np.logical_and, "or": np.logical_or,
-    "xor": np.logical_xor,
+    "pow": np.power, "rem": np.remainder, "floordiv": np.floor_divide, "and": np.bitwise_and, "or": np.bitwise_or,
+    "xor": np.bitwise_xor, "shl": np.left_shift, "shr": np.right_shift,
 }
 COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
 REDUCE = {"sum": np.sum, "max": np.max, "min": np.min, "prod": np.prod, "any": np.any, "all": np.all}
