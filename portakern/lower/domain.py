@@ -78,10 +78,11 @@ def merge(classes: Sequence[AxisClass], role: str, seen: Sequence[tuple[AxisClas
           apart: Iterable[AxisClass] = ()) -> list[Run]:
     """Runs of ``classes`` (in memory order), merging neighbours that every access in ``seen`` has side by side.
 
-    Classes in ``apart`` (used by coordinate, slice or the like) merge with nothing.
+    Classes in ``apart`` (used by coordinate, slice or the like) merge with nothing, nor do those of one element, which have no
+    order among them.
     """
     runs: list[list[AxisClass]] = []
-    alone = set(apart)
+    alone = {*apart, *(c for c in classes if c.extent == 1)}
     for c in classes:
         if runs and c not in alone and runs[-1][-1] not in alone and _always_adjacent(runs[-1][-1], c, seen):
             runs[-1].append(c)

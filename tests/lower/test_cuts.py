@@ -291,6 +291,16 @@ def test_results_may_be_made_of_coordinates_and_scalars() -> None:
         compare(each, sizes(each), {}, "f32")
 
 
+@pytest.mark.parametrize("spec", ["bhsd,dhe->sbe", "bhsd,hde->bse", "hbds,ehd->bes"])
+def test_axes_of_one_element_come_in_any_order(spec: str) -> None:
+    @pk.operator
+    def op(x: T["A", "B", "C", "D"], y: T["E", "F", "G"]):
+        return pk.einsum(spec, x, y)
+
+    size = dict(zip("bhsde", (6, 1, 3, 1, 3), strict=True))
+    compare(op, {d: size[c] for d, c in zip("ABCDEFG", spec.replace(",", ""), strict=False)}, {}, "f32")
+
+
 def test_scores_used_elsewhere_are_stored() -> None:
     """Beside the pattern, along the axis that is walked: then it is no attention.  Statistics of a row may be used anywhere."""
 
