@@ -291,14 +291,17 @@ def test_results_may_be_made_of_coordinates_and_scalars() -> None:
         compare(each, sizes(each), {}, "f32")
 
 
-@pytest.mark.parametrize("spec", ["bhsd,dhe->sbe", "bhsd,hde->bse", "hbds,ehd->bes"])
-def test_axes_of_one_element_come_in_any_order(spec: str) -> None:
+def test_axes_of_one_element_come_in_any_order() -> None:
     @pk.operator
-    def op(x: T["A", "B", "C", "D"], y: T["E", "F", "G"]):
-        return pk.einsum(spec, x, y)
+    def turned(x: T["M", 1, "N", 1], y: T[1, 1, "N"]):
+        return pk.einsum("bhsd,dhe->sbe", x, y), pk.einsum("bhsd,hde->bse", x, y)
 
-    size = dict(zip("bhsde", (6, 1, 3, 1, 3), strict=True))
-    compare(op, {d: size[c] for d, c in zip("ABCDEFG", spec.replace(",", ""), strict=False)}, {}, "f32")
+    @pk.operator
+    def first(x: T[1, "M", 1, "N"], y: T["N", 1, 1]):
+        return pk.einsum("hbds,ehd->bes", x, y)
+
+    for op in (turned, first):
+        compare(op, sizes(op), {}, "f32")
 
 
 def test_scores_used_elsewhere_are_stored() -> None:
