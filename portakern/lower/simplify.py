@@ -110,8 +110,8 @@ def reshape_twice(op: Reshape) -> Op | None:
 def reshape_before_elementwise(op: Reshape) -> Op | None:
     """Push reshapes towards the inputs, whose views are free."""
     x = op.x
-    if not _reshapes_freely(x):
-        return None
+    if not tensor_type(x).shape or not _reshapes_freely(x):
+        return None  # a scalar, whose operands are no larger, is put in one place by the reshape
     if isinstance(x, Convert):
         return Convert(Reshape(x.x, op.shape), x.dtype, loc=x.loc)
     if isinstance(x, Map):

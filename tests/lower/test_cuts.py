@@ -291,6 +291,16 @@ def test_results_may_be_made_of_coordinates_and_scalars() -> None:
         compare(each, sizes(each), {}, "f32")
 
 
+def test_scalars_become_arrays_of_one_element() -> None:
+    @pk.operator
+    def op(x: T["M"]):
+        total = pk.sum(x)
+        twice = pk.reshape(total + total, (1, 1))
+        return twice * 2.0, pk.sum(pk.broadcast_to(twice, (3, 4)), 0), pk.reshape(pk.exp(pk.cast(total, pk.f32) * 0.1), (1,))
+
+    compare(op, {"M": 20}, {}, "f32")
+
+
 def test_axes_of_one_element_come_in_any_order() -> None:
     @pk.operator
     def turned(x: T["M", 1, "N", 1], y: T[1, 1, "N"]):
