@@ -48,7 +48,7 @@ def all_variants() -> dict[str, Program]:
                                       cluster="1x1"),
         "narrow": scheduled(samples.matmul_bias(1, 504, 1203, "bf16", (16, 128, 64)), 8, 2),
         "narrow_boxes": scheduled(samples.matmul_bias(1, 504, 1203, "bf16", (16, 256, 16)), 8, 2, cluster="1x2"),
-        "narrow_boxes_batched": scheduled(samples.matmul_bias(1, 504, 603, "f16", (16, 128, 8), batch=3), 16, 3),
+        "narrow_boxes_batched": scheduled(samples.matmul_bias(1, 504, 603, "f16", (16, 128, 16), batch=3), 16, 3),
         "few_rows": scheduled(samples.matmul_bias(5, 136, 712, "bf16", (16, 64, 32)), 8, 2, cluster="1x2"),
         "few_rows_batched": scheduled(samples.matmul_bias(16, 136, 712, "f16", (16, 128, 32), batch=2), 8, 3, cluster="1x1"),
         "one_row_boxes": scheduled(samples.matmul_bias(1, 200, 712, "bf16", (16, 64, 16)), 16, 2, cluster="1x2"),
