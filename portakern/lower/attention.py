@@ -180,7 +180,12 @@ def _normalised(frame: Frame, found: Attention, acc: Op, dims: t.Dims) -> Op:
         return b.cast(acc, wide(found.out.dtype))
     classes = frame.request.classes
     where = frame.domain.coords(classes.of(row) if tt.tensor_type(row).shape else ())
-    value = b.fit(b.cast(frame.w.value(row, where), t.tile_type(acc).dtype), dims)
+    value = b.cast(frame.w.value(row, where), t.tile_type(acc).dtype)
+    walked = b.axis[frame.domain.role("n")[0].name]
+    if not isinstance(walked.extent, int):  # the product over no keys is 0, though the weights' sum is 0 as well
+        value = b.select(b.compare("eq", b.scalar_size(walked.extent), b.const(0, "i32")), b.const(1.0, t.tile_type(acc).dtype),
+                         value)  # fmt: skip
+    value = b.fit(value, dims)
     fn = "div" if weights.divisor is not None else "mul"
     return b.cast(b.binary(fn, acc, value), wide(found.out.dtype))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from portakern.errors import ScheduleError
 from portakern.ir import tensor as tt
@@ -27,7 +27,11 @@ Choose = Callable[[Nest], Schedule]
 
 @dataclass(frozen=True)
 class Request:
-    """One stage to lower: its name, program, axis classes, scalar arguments, facts of arrays and who chooses the schedule."""
+    """One stage to lower: its name, program, axis classes, scalar arguments, facts of arrays and who chooses the schedule.
+
+    ``unrounded`` has the dtypes of arrays between kernels that hold values as they were computed: a row's maximum that is
+    rounded on its way would not be what the row's elements, computed once more, are compared with.
+    """
 
     name: str
     program: tt.TensorProgram
@@ -35,12 +39,14 @@ class Request:
     choose: Choose
     scalars: frozenset[str] = frozenset()
     facts: Mapping[str, ArrayFacts] | None = None
+    unrounded: Mapping[str, str] = field(default_factory=dict)
 
     def nest(self, family: str, domain: Domain, live: int, dots: str = "", passes: int = 1) -> Nest:
         return Nest(family, domain.nest_axes(), *_widest(self.program), live=live, dots=dots, passes=passes)
 
     def array_types(self) -> dict[str, ArrayType]:
-        return array_types(self.program, self.scalars, self.facts)
+        found = array_types(self.program, self.scalars, self.facts)
+        return {name: replace(have, dtype=self.unrounded.get(name, have.dtype)) for name, have in found.items()}
 
 
 def _widest(program: tt.TensorProgram) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from portakern.backend import Language, Missing, Target
+from portakern.dtypes import DTYPES
 from portakern.errors import IRError, LoweringError, MissingRuleError, ScheduleError
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
@@ -23,6 +24,7 @@ from portakern.lower.row_parts import lower_rows_or_parts
 from portakern.lower.scan import lower_scan
 from portakern.lower.simplify import simplify
 from portakern.lower.split import Stage, stages
+from portakern.lower.tiles import wide
 
 LOWERED = (tt.Literal, tt.DimSize, tt.Iota, tt.Map, tt.Convert, tt.BitConvert, tt.Expand, tt.Reshape, tt.Transpose,
            tt.Slice, tt.Flip, tt.Fold, tt.Cumulate, tt.Contract)
@@ -130,6 +132,7 @@ def lower_with(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tu
     arrays = _arrays(program, scalars, facts)
     simple = _peel(simplified)
     temporaries: dict[str, Op] = {}
+    unrounded: dict[str, str] = {}
     extra: list[Array] = []
     kernels: list[t.Kernel] = []
     full_names = dict(hints)
@@ -139,7 +142,8 @@ def lower_with(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tu
     while left:
         (suffix, stage), *left = left
         try:
-            made = _lowered(program.name + suffix, stage, choose, full_names, scalars, facts)
+            unrounded |= _unrounded(stage.program, simple.outputs)
+            made = _lowered(program.name + suffix, stage, choose, full_names, scalars, facts, unrounded)
         except NoSchedule as error:
             if stage.attention is None:
                 error.where = error.where or str(_line(stage) or "")
@@ -157,7 +161,7 @@ def lower_with(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tu
                 temporaries[out] = op
             if out not in full_names and not isinstance(op, Arg):
                 full_names[out] = tuple(c.name for c in axis_classes(stage.program, full_names).of(op))
-    between = [Array(n, t.BufferType((x := tt.tensor_type(op)).shape, x.dtype), "temporary", loc=op.loc)
+    between = [Array(n, t.BufferType((x := tt.tensor_type(op)).shape, unrounded.get(n, x.dtype)), "temporary", loc=op.loc)
                for n, op in temporaries.items()]
     result = Program(program.name, (*arrays, *between, *extra), tuple(kernels))
     verify_program(result)
@@ -191,6 +195,17 @@ def _fresh(taken: set[str]) -> Iterator[str]:
         n += 1
 
 
+def _unrounded(program: tt.TensorProgram, outputs: Sequence[str]) -> dict[str, str]:
+    """The results of ``program`` that are kept as they are computed, with that dtype: what reductions of rows give, which are
+    few.  Only a conversion that the operator asks for rounds them."""
+    of_rows: set[Op] = set()
+    for op in program.body.ops:
+        if isinstance(op, tt.Fold) or (isinstance(op, tt.Map) and any(o in of_rows for o in op.operands)):
+            of_rows.add(op)
+    return {name: wide(tt.tensor_type(op).dtype) for name, op in zip(program.outputs, program.results, strict=True)
+            if op in of_rows and name not in outputs and DTYPES[tt.tensor_type(op).dtype].is_float}
+
+
 def _work(stage: Stage) -> bool:
     """Whether a stage stores anything: one whose outputs are all empty has no kernel."""
     return any(0 not in tt.tensor_type(r).shape for r in stage.program.results)
@@ -203,9 +218,9 @@ def _line(stage: Stage) -> Loc | None:
 
 
 def _lowered(name: str, stage: Stage, choose: Choose, names: Mapping[str, tuple[str, ...]], scalars: frozenset[str],
-             facts: Facts | None) -> Lowered:  # fmt: skip
+             facts: Facts | None, unrounded: Mapping[str, str]) -> Lowered:  # fmt: skip
     classes = axis_classes(stage.program, names, stage.apart)
-    request = Request(name, stage.program, classes, choose, scalars, facts)
+    request = Request(name, stage.program, classes, choose, scalars, facts, dict(unrounded))
     match stage.family:
         case "elementwise":
             return Lowered((lower_elementwise(request),))

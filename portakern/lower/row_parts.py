@@ -60,11 +60,13 @@ class _InParts:
     def _level(self, folds: Sequence[tt.Fold], suffix: str, done: bool) -> None:
         """``done``: what the stage stores follows from these reductions, and is stored where they are joined."""
         outputs = [f"{self.request.name}_{f.fn}{suffix}_{n}" for n, f in enumerate(folds)]
+        dtypes = {n: wide(tt.tensor_type(f).dtype) for n, f in zip(outputs, folds, strict=True)}
+        self.request = replace(self.request, unrounded={**self.request.unrounded, **dtypes})
         mine = self._part(f"parts{suffix}", folds, outputs, self.known)
         partial, combine = self._reduce(mine)
         arrays = {folds[mine.program.results.index(f)]: array for f, array in partial.items()}
         self.temporaries += arrays.values()
-        made = {f: Array(n, t.BufferType(tt.tensor_type(f).shape, tt.tensor_type(f).dtype), "temporary")
+        made = {f: Array(n, t.BufferType(tt.tensor_type(f).shape, dtypes[n]), "temporary")
                 for n, f in zip(outputs, folds, strict=True)}  # fmt: skip
         self._join(f"{self.request.name}_join{suffix}", arrays, {} if done else made, combine)
         if not done:

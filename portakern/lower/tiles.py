@@ -51,6 +51,10 @@ class Arrays:
         self.types = types
         self.args: dict[str, Arg] = {}
 
+    def dtype(self, name: str) -> str:
+        have = self.types[name]
+        return have.dtype
+
     def scalar(self, name: str) -> Arg:
         return self.args.setdefault(name, Arg(name, self.types[name]))
 
@@ -214,7 +218,7 @@ class TileWriter:
     def store(self, op: Op, name: str, shape: tuple[Size, ...], coords: Coordinates) -> None:
         """Store ``op`` to the array ``name``, whose dims run along ``coords``."""
         view, indices = collapse(shape, coords)
-        value = self.narrow(op, coords if tt.tensor_type(op).shape else ())
+        value = self.b.cast(self.value(op, coords if tt.tensor_type(op).shape else ()), self.arrays.dtype(name))
         order = [a for i in indices for a in i.axes]
         dims = self.b.dims(*order)
         buffer = self.arrays.view(name, view)
