@@ -35,9 +35,11 @@ struct SameRows<Accumulator<R, C, Warps, E, X>, Accumulator<R, D, Warps, E, Y>> 
 
 template <class A, class B> struct SameRows<RowOf<A>, RowOf<B>> : SameRows<A, B> {};
 
-/// The same values in the layout To; free where the threads that need them hold them already.
+/// The same values in the layout To; free where the threads that need them hold them already.  A vector may go from one value
+/// per column of a tile to one per row of another, and back.
 template <class To, class T, class L> PK_DEVICE Tile<T, To> relayout(const Tile<T, L>& x) {
-    static_assert(To::rows == L::rows && To::cols == L::cols, "sizes differ");
+    constexpr bool turned = is_vector<To> && is_vector<L> && To::rows != L::rows;
+    static_assert(To::rows == (turned ? L::cols : L::rows) && To::cols == (turned ? L::rows : L::cols), "sizes differ");
     if constexpr (SameRows<To, L>::value) {
         return retype<To>(x);
     } else {
@@ -50,7 +52,7 @@ template <class To, class T, class L> PK_DEVICE Tile<T, To> relayout(const Tile<
 #pragma unroll
             for (int j = 0; j < To::col_slots; ++j) {
                 const int row = To::row(thread(), i), col = To::col(thread(), j);
-                if (inside<To>(row, col)) y.at(i, j) = between.at(row, col);
+                if (inside<To>(row, col)) y.at(i, j) = turned ? between.at(col, row) : between.at(row, col);
             }
         __syncthreads();  // `between` may be written again
         return y;

@@ -31,14 +31,16 @@ PK_INLINE Tile<T, L> read_in(const T* from, int row_pitch, int col_pitch) {
 
 template <class L2, class T, class L>
 PK_INLINE Tile<T, L2> relayout(const Tile<T, L>& x) {
-    static_assert(L2::rows == L::rows && L2::cols == L::cols, "sizes differ");
+    // A vector may go from one value per column of a tile to one per row of another, and back.
+    constexpr bool turned = (L::rows == 1 && L2::cols == 1) || (L::cols == 1 && L2::rows == 1);
+    static_assert(L2::rows * L2::cols == L::rows * L::cols && (turned || L2::rows == L::rows), "sizes differ");
     if constexpr (__is_same(L2, L)) {
         return x;
     } else {
         static local<T, L::rows * L::cols> between;
         write_out<L::cols>(&between[0], x);
         sync();
-        const auto y = read_in<L2>(&between[0], L::cols, 1);
+        const auto y = read_in<L2>(&between[0], L2::cols, 1);
         sync();  // `between` may be written again
         return y;
     }
