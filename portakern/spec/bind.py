@@ -17,7 +17,7 @@ def bind(program: TensorProgram, dims: Mapping[str, int]) -> TensorProgram:
     """``program`` with sizes in place of the open ``dims``; dims left out stay open.
 
     Every operation is built, and so checked, anew.  Raises :class:`UsageError` for a dim the program does not have, a
-    negative size or one that is not an integer.
+    negative size (also one that follows, as ``K - 3`` for ``K=1``) or one that is not an integer.
     """
     for name, size in dims.items():
         check_size(name, size)
@@ -28,6 +28,8 @@ def bind(program: TensorProgram, dims: Mapping[str, int]) -> TensorProgram:
     new: dict[Op, Op] = {}
     for op in (*program.body.args, *program.body.ops):
         new[op] = _substituted(op, new, dims)
+        if isinstance(op, Arg):
+            _check_declared(op, new[op], dims)
     body = Block(tuple(new[a] for a in program.body.args), tuple(new[o] for o in program.body.ops))
     bound = replace(program, body=body)
     verify_tensor_program(bound)
@@ -42,6 +44,14 @@ def check_size(name: str, size: Any) -> None:
         raise UsageError(f"{name}={size}: the size of a dim is not negative")
     if size >= 2**63:
         raise UsageError(f"{name}={size}: the size of a dim is below 2**63")
+
+
+def _check_declared(arg: Arg, bound: Op, dims: Mapping[str, int]) -> None:
+    for want, size in zip(tensor_type(arg).shape, tensor_type(bound).shape, strict=True):
+        if isinstance(size, int) and size < 0:
+            given = ", ".join(f"{n}={dims[n]}" for n in sorted(names_of(want) & dims.keys()))
+            raise UsageError(f"{arg.name} has {want} elements along a dim, which is {size} for {given}",
+                             hint=f"give sizes for which {want} is not negative", where=str(arg.loc or ""))
 
 
 def _known(program: TensorProgram) -> str:

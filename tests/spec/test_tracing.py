@@ -168,6 +168,16 @@ def test_bad_dims_are_usage_errors(dims, message: str) -> None:
         pk.load_operator("softmax").program(dims)
 
 
+def test_a_size_that_follows_is_not_negative_either() -> None:
+    @pk.operator
+    def shorter(x: pk.Tensor["M", "K - 3"]):
+        return x * 2.0
+
+    with pytest.raises(UsageError, match="K - 3 elements along a dim, which is -2 for K=1"):
+        shorter.program({"M": 4, "K": 1})
+    assert shorter.program({"M": 4, "K": 3}).dims == ()
+
+
 @pytest.mark.parametrize(
     ("params", "message"),
     [
