@@ -27,6 +27,8 @@ from .side_by_side import joined
 
 INCLUDE = Path(__file__).parent / "include"
 _MATRIX_OPERANDS = {"bf16", "f16", "f32", "f64"}
+DYNAMIC = (PipelinePlan, NarrowPlan, WalkPlan)
+"""Plans that lay out their shared memory by themselves."""
 
 OPTIONS = {
     "mma": "instructions of 16-bit matrix products: sync (mma.sync), wgmma (sm_90a, where tiles allow it), or auto",
@@ -113,11 +115,12 @@ class CudaEmitter(CLikeEmitter):
         cluster = (k.cluster[0] * k.cluster[1], 1, 1)
         return replace(made, block=(k.block, 1, 1), cluster=cluster, maps=k.maps)
 
+    def operand_bytes(self, plan: KernelPlan) -> int:
+        return plan.dynamic_bytes if isinstance(plan, DYNAMIC) else shared_operand_bytes(plan)
+
     def shared_bytes(self, plan: KernelPlan, dialect: Dialect, target: Target) -> int:
-        if isinstance(plan, PipelinePlan | NarrowPlan | WalkPlan):
-            return plan.dynamic_bytes
-        bytes_ = shared_operand_bytes(plan)
-        return bytes_ if bytes_ > STATIC_SHARED else 0
+        bytes_ = self.operand_bytes(plan)
+        return bytes_ if isinstance(plan, DYNAMIC) or bytes_ > STATIC_SHARED else 0
 
 
 # ---- the headers a text needs ------------------------------------------------------------------------------------------

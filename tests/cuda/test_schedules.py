@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import portakern as pk
-from portakern.errors import MissingRuleError
+from portakern.errors import MissingRuleError, ScheduleError
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 from portakern.ir.size import Size, Sym
 from portakern.registry import registry
@@ -137,3 +137,9 @@ def test_results_of_streams_stay_in_cache_where_that_was_measured(family: str) -
 def test_tiles_below_an_instruction_are_refused_before_they_are_compiled(dtype: str, tile: dict[str, int]) -> None:
     with pytest.raises(MissingRuleError, match=r"a product of \d+ x \d+ by \d+ x \d+ tiles"):
         pk.build("matmul", target="cuda:sm_80", dtype=dtype, M=64, N=64, K=64, schedule={"m": 16, "n": 16, "k": 16, **tile})
+
+
+@pytest.mark.parametrize("tiles", [dict(m=16, n=256, k=128, stages=4, warps=4), dict(m=128, n=256, k=64, stages=5, warps=8)])
+def test_operands_beyond_the_memory_of_a_block_are_refused_with_the_line(tiles: dict[str, int]) -> None:
+    with pytest.raises(ScheduleError, match=r"matmul.py:\d+: matmul takes \d+ bytes of shared memory .* sm_90a has 232448"):
+        pk.build("matmul", target="cuda:sm_90a", dtype="bf16", M=512, N=512, K=512, schedule=tiles)

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from portakern.backend import Launch, Missing, Source, Target
+from portakern.dtypes import DTYPES
 from portakern.emit.clike.dialect import Dialect
 from portakern.emit.clike.plan import KernelPlan, ProgramPlan
 from portakern.emit.clike.planner import Planner
 from portakern.emit.clike.printer import Printer
 from portakern.emit.clike.rules import missing_rules
 from portakern.emit.clike.standalone import inline_headers, read_headers
-from portakern.errors import MissingRuleError
+from portakern.emit.where import where
+from portakern.errors import MissingRuleError, ScheduleError
 from portakern.ir.program import Program
 from portakern.ir.tile import Kernel
 
@@ -41,7 +43,7 @@ class CLikeEmitter:
     def plan(self, program: Program, target: Target) -> ProgramPlan:
         self._refuse(program, target)
         dialect = self.dialect(target)
-        return ProgramPlan(program.name, tuple(self.plan_kernel(k, dialect, target) for k in program.kernels))
+        return ProgramPlan(program.name, tuple(self._fitting(program, k, dialect, target) for k in program.kernels))
 
     def emit(self, program: Program, target: Target) -> Source:
         plan = self.plan(program, target)
@@ -77,9 +79,23 @@ class CLikeEmitter:
         """Dynamic shared memory of a launch, in bytes."""
         return 0
 
+    def operand_bytes(self, plan: KernelPlan) -> int:
+        """Shared memory that the operands of a block take, in bytes."""
+        return sum(s.slots * s.rows * s.cols * DTYPES[s.dtype].bytes for s in plan.shared)
+
     def launch(self, k: KernelPlan, dialect: Dialect, target: Target) -> Launch:
         args = tuple(q.source for q in k.params)
         return Launch(k.name, (k.blocks, 1, 1), (k.threads, 1, 1), args, self.shared_bytes(k, dialect, target))
+
+    def _fitting(self, program: Program, kernel: Kernel, dialect: Dialect, target: Target) -> KernelPlan:
+        """The plan of ``kernel``.  Raises :class:`ScheduleError` where a block has no room for its operands."""
+        made = self.plan_kernel(kernel, dialect, target)
+        taken, room = self.operand_bytes(made), target.device.count("shared_bytes_per_block", 0)
+        if room and taken > room:
+            raise ScheduleError(f"{kernel.name} takes {taken} bytes of shared memory with {kernel.schedule}, "
+                                f"a block of {target.device.name} has {room}",
+                                hint="take smaller tiles or fewer stages", where=where(program, kernel))
+        return made
 
     def _refuse(self, program: Program, target: Target) -> None:
         missing = self.missing(program, target)
