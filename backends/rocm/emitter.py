@@ -12,6 +12,7 @@ What differs from the rest of the C family:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -66,6 +67,13 @@ def waves_across(rows: int, cols: int, warps: int) -> int:
     """How many of ``warps`` waves stand side by side along the columns: the split with the squarest part per wave."""
     choices = [n for n in (1, 2, 4, 8, 16) if warps % n == 0 and cols % (16 * n) == 0 and rows % (16 * (warps // n)) == 0]
     return min(choices, key=lambda n: (rows * n / warps + cols / n, n), default=1)
+
+
+def shared_evenly(rows: int, cols: int, warps: int, family: str, cores: bool) -> bool:
+    """Whether ``warps`` waves have equal parts of a product's rows x cols elements: in attention they stand below each other as
+    far as there are 16 rows for each.  Without matrix ``cores`` a wave has 8 rows or more."""
+    across = max(1, warps // math.gcd(rows // 16, warps)) if family == "attention" else waves_across(rows, cols, warps)
+    return rows % ((16 if cores else 8) * (warps // across)) == 0 and cols % (16 * across) == 0
 
 
 class HipPlanner(Planner):
@@ -195,7 +203,9 @@ class HipEmitter(CLikeEmitter):
         for kernel in program.kernels:
             for op in tiles_of(kernel.body):
                 if isinstance(op, t.Dot):
-                    found.update(dict.fromkeys(_missing_dot(op, target.device, where(program, op, kernel))))
+                    line = where(program, op, kernel)
+                    missing = _missing_dot(op, target.device, line) or _uneven(op, kernel, target.device, line)
+                    found.update(dict.fromkeys(missing))
         return list(found)
 
     def plan_kernel(self, kernel: t.Kernel, dialect: Dialect, target: Target) -> KernelPlan:
@@ -210,7 +220,8 @@ class HipEmitter(CLikeEmitter):
             dialect = replace(dialect, register_operands=frozenset())
         planner = self.planner(kernel, dialect)
         made = pingpong(_by_tiles_of_32(planner.plan(), target), planner, target)
-        if isinstance(made, PingPongPlan) or kernel.schedule.stages == 1 or _fits(made, target):
+        fits = self.operand_bytes(made) <= target.device.count("shared_bytes_per_block")
+        if isinstance(made, PingPongPlan) or kernel.schedule.stages == 1 or fits:
             return made
         # Tiles that were chosen for waves that take turns, where something stands in the way: one slot, then.
         return self.planner(replace(kernel, schedule=replace(kernel.schedule, stages=1)), dialect).plan()
@@ -242,12 +253,6 @@ def _by_powers_of_two(kernel: t.Kernel) -> bool:
     far below that rounding (2^-24 of the exponent)."""
     dots = [op for op in tiles_of(kernel.body) if isinstance(op, t.Dot)]
     return kernel.family == "attention" and all(t.tile_type(op.lhs).dtype in _16_BIT for op in dots)
-
-
-def _fits(plan: KernelPlan, target: Target) -> bool:
-    """Whether the plan's operands have room in LDS, with their padding, and what words need besides."""
-    used = sum(s.slots * s.rows * s.cols * DTYPES[s.dtype].bytes for s in plan.shared)
-    return used <= target.device.count("shared_bytes_per_block")
 
 
 def _rows_stay_in_waves(kernel: t.Kernel, device: Device) -> bool:
@@ -289,3 +294,14 @@ def _too_small(op: t.Dot, device: Device, line: str) -> list[Missing]:
             )
         ]
     return []
+
+
+def _uneven(op: t.Dot, kernel: t.Kernel, device: Device, line: str) -> list[Missing]:
+    """Waves that do not have equal parts of the accumulator (pk::Accumulator); schedules never ask for them."""
+    sizes, warps = [size for _, size in dims_of(op)], kernel.schedule.warps
+    if len(sizes) != 2:
+        return []
+    rows, cols = sizes
+    if shared_evenly(rows, cols, warps, kernel.family, on_matrix_cores(device, t.tile_type(op.lhs).dtype)):
+        return []
+    return [Missing(f"a product of {rows} x {cols} elements shared by {warps} waves", line, "fewer warps, or larger tiles")]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from portakern.backends.rocm.emitter import HipEmitter  # type: ignore[import-not-found]
 from portakern.backends.rocm.interpreter import HipInterpreter  # type: ignore[import-not-found]
+from portakern.backends.rocm.schedules import schedules  # type: ignore[import-not-found]
 from portakern.backends.rocm.toolchain import HipToolchain  # type: ignore[import-not-found]
 
+import portakern as pk
 from portakern.backend import Source
 from portakern.errors import MissingRuleError, ScheduleError
 from portakern.ir.core import Arg
+from portakern.ir.schedule import Nest, NestAxis
 from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
 from portakern.spec.inputs import numpy_dtype
@@ -149,6 +153,35 @@ def test_more_stages_than_there_are_buffers_is_an_error() -> None:
 def test_tiles_below_the_matrix_instructions_are_refused_with_the_reason() -> None:
     with pytest.raises(MissingRuleError, match="multiples of 16"):
         HipEmitter().emit(samples.matmul_bias(tile=(8, 64, 32)), target("gfx942"))
+
+
+@pytest.mark.parametrize(
+    ("operator", "sizes", "tiles"),
+    [
+        ("matmul", dict(M=64, N=64, K=64), dict(m=32, n=32, k=16)),
+        ("attention", dict(B=2, H=1, G=1, SQ=64, SK=64, D=64), dict(m=32, n=32)),
+    ],
+)
+def test_waves_without_equal_parts_of_a_product_are_refused_with_the_line(operator, sizes, tiles) -> None:
+    with pytest.raises(MissingRuleError, match=rf"32 x \d+ elements shared by 16 waves \(\S+{operator}.py:\d+"):
+        pk.build(operator, target="hip:gfx1201", dtype="f32", schedule={**tiles, "warps": 16}, **sizes)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", ["f16", "f32"])
+def test_every_schedule_of_a_product_has_room_and_equal_parts(isa: str, dtype: str) -> None:
+    nest = Nest("contraction", tuple(NestAxis(x, x, 512) for x in "mnk"), dtype, "f32", dots=dtype)
+    for chosen in schedules(nest, target(isa).device):
+        m, n, k = (chosen.tile(x) for x in "mnk")
+        program = samples.matmul_bias(512, 512, 512, dtype, (m, n, k))
+        kernels = tuple(replace(k, schedule=chosen) for k in program.kernels)
+        assert HipEmitter().emit(replace(program, kernels=kernels), target(isa)).launches
+
+
+def test_operands_beyond_the_memory_of_a_block_are_refused_with_the_line() -> None:
+    with pytest.raises(ScheduleError, match=r"matmul.py:\d+: matmul takes 131072 bytes of shared memory .* gfx942 has 65536"):
+        pk.build("matmul", target="hip:gfx942", dtype="f16", M=256, N=256, K=256,
+                 schedule={"m": 128, "n": 128, "k": 256, "warps": 4, "stages": 1, "waves": "plain"})  # fmt: skip
 
 
 def test_products_of_doubles_are_refused_with_the_alternative() -> None:
