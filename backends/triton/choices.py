@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from portakern.device import Device
 from portakern.ir.schedule import Nest, Value
 
+from .dots import WIDTH, shortest, takes
 from .memory_text import KEEP
-from .schedules import WIDTH, shortest
 
 _WARPS = (1, 2, 4, 8, 16, 32)
 _TILES = (WIDTH, 32, 64, 128, 256)
@@ -29,9 +29,11 @@ def choices(nest: Nest, device: Device) -> Mapping[str, Sequence[Value]]:
             found = {"warps": warps, "stages": (1, 2, 3, 4)}
             if parallel := [a for a in nest.role("parallel") if not a.contiguous]:
                 found[parallel[-1].name] = (1, 2, 4)
+        case "contraction" if not takes(device, nest.dots):
+            found = {"warps": (4, 8), "m": _TILES[:2], "n": _TILES[:2], "k": (4, 8)}
         case "contraction":
             found = {"group_m": (1, 4, 8, 16), "warps": (4, 8), "stages": (2, 3, 4, 5, 8),
-                     "m": _TILES, "n": _TILES, "k": [n for n in _TILES[:-1] if n >= shortest(nest.dots)]}  # fmt: skip
+                     "m": _TILES, "n": _TILES, "k": [n for n in _TILES[:-1] if n >= shortest(device, nest.dots)]}  # fmt: skip
             if device.has("tma"):
                 found |= {"descriptors": (0, 1, 2), "pack": ("none", "m", "n", "both")}
                 found["programs"] = (0, device.count("units", 0))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from portakern.backend import Missing, Source, Target
+from portakern.device import Device
 from portakern.emit.python_like import Writer, call
 from portakern.emit.where import where
 from portakern.errors import MissingRuleError, UnsupportedDtype
@@ -19,9 +20,9 @@ from portakern.ir.tile import ArgReduce, Binary, BufferType, Dot, Load, Reduce, 
 
 from . import expressions as words
 from .axis_text import RESERVED
+from .dots import shortest
 from .kernel_text import KernelText, print_kernel
 from .packing import packed
-from .schedules import shortest
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class TritonEmitter:
                        f"a fixed {name}, or an array with {name} as a dim")
         for kernel in program.kernels:
             for op in kernel.body.walk():
-                what = _unsupported(op)
+                what = _unsupported(op, device)
                 if what:
                     report(what, where(program, op, kernel))
         return tuple(found.values())
@@ -87,7 +88,7 @@ class TritonEmitter:
                                    missing=tuple(f"{m.what} ({m.where})" if m.where else m.what for m in missing))  # fmt: skip
 
 
-def _unsupported(op: Op) -> str:
+def _unsupported(op: Op, device: Device) -> str:
     """What about ``op`` this emitter cannot say; empty if nothing."""
     match op:
         case Scan(x=x, axis=axis, exclusive=True) if tile_type(x).axes[-1] != axis:
@@ -101,8 +102,8 @@ def _unsupported(op: Op) -> str:
             return f"pow of {tile_type(lhs).dtype}"
         case Dot(acc=acc) if len(tile_type(acc).dims) != 2:
             return f"a contraction giving {acc.type}; Triton contracts tiles of two dims"
-        case Dot(lhs=lhs, axis=axis) if (k := dict(tile_type(lhs).dims).get(axis, 1)) < shortest(tile_type(lhs).dtype):
-            return f"a product of {tile_type(lhs).dtype} over {k}; tl.dot sums {shortest(tile_type(lhs).dtype)} or more"
+        case Dot(lhs=lhs, axis=axis) if tile_type(lhs).size(axis) < (least := shortest(device, tile_type(lhs).dtype)):
+            return f"a product of {tile_type(lhs).dtype} over {tile_type(lhs).size(axis)}; tl.dot sums {least} or more"
         case Reduce(x=x) if not tile_type(x).dims:
             return "a reduction of a scalar"
         case Load(dims=dims) if len(dims) > 3:

@@ -17,6 +17,7 @@ from portakern.ir.schedule import Nest, NestAxis, Schedule, Value
 from portakern.ir.size import Size
 
 from .descriptors import LOADS
+from .dots import WIDTH, shortest, takes
 
 OPTIONS = {
     "group_m": "contractions: how many rows of blocks a group walks before the next columns (1: plain row-major order)",
@@ -48,15 +49,6 @@ def pow2(extent: Size, most: int, least: int = 1) -> int:
     if not isinstance(extent, int):
         return most
     return max(least, min(most, 1 << max(extent - 1, 0).bit_length()))
-
-
-WIDTH = 16
-"""The fewest rows and columns of a matrix operand."""
-
-
-def shortest(operands: str) -> int:
-    """The fewest products that Triton sums in one ``tl.dot`` of operands of this dtype, on every device (3.6 to 3.9)."""
-    return 32 if dtype(operands).bits == 8 else WIDTH
 
 
 def _schedule(nest: Nest, tiles: dict[str, int], stages: int, warps: int, **options: Value) -> Schedule:
@@ -164,9 +156,18 @@ def _described(nest: Nest, device: Device) -> dict[str, Value]:
     return {"descriptors": 1} if device.has("tma") and dtype(nest.dots).bits <= 16 else {}
 
 
+_SUMMED = (_Block(32, 32, 8, 8, 1), _Block(16, 16, 16, 4, 1), _Block(16, 16, 4, 4, 1))
+"""Products of elements that lanes hold all at once, where ``tl.dot`` does not take the operands."""
+
+
 def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
     (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
-    depth = shortest(nest.dots)
+    depth = shortest(device, nest.dots)
+    if not takes(device, nest.dots):
+        for b in _SUMMED:
+            tiles = {m.name: pow2(m.extent, b.m, WIDTH), n.name: pow2(n.extent, b.n, WIDTH), k.name: pow2(k.extent, b.k, depth)}
+            yield _schedule(nest, tiles, b.stages, b.warps)
+        return
     blocks = _blocks(device, dtype(nest.dots).bits <= 16)
     options = _described(nest, device)
     pack = _worth_packing(nest, device) if options else ""
@@ -238,8 +239,10 @@ def _count(extent: Size, tile: int) -> int:
 
 def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
     (m,), (n,), (k,), (d,) = (nest.role(r) for r in ("m", "n", "k", "d"))
+    if not takes(device, nest.dots):
+        return
     half = dtype(nest.dots).bits <= 16
-    whole = {k.name: pow2(k.extent, 1 << 20, shortest(nest.dots)), d.name: pow2(d.extent, 1 << 20, WIDTH)}
+    whole = {k.name: pow2(k.extent, 1 << 20, shortest(device, nest.dots)), d.name: pow2(d.extent, 1 << 20, WIDTH)}
     wide = max(whole.values())
     shapes = ((128, 64, 8, 2), (128, 128, 8, 2), (64, 64, 4, 2), (128, 64, 4, 3), (64, 32, 4, 2), (32, 32, 4, 1),
               (16, 16, 4, 1))  # fmt: skip
@@ -253,7 +256,7 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
     elif wide > 128:
         shapes = shapes[2:]
     for rows, keys, warps, stages in shapes:
-        tiles = {m.name: pow2(m.extent, rows, WIDTH), n.name: pow2(n.extent, keys, shortest(nest.dots)), **whole}
+        tiles = {m.name: pow2(m.extent, rows, WIDTH), n.name: pow2(n.extent, keys, shortest(device, nest.dots)), **whole}
         # ptxas serialises matrix instructions whose sums go on into a second walk: the long walk comes last.
         apart: dict[str, Value] = {"split": 2 if device.has("wgmma") else 1} if tiles[m.name] % tiles[n.name] == 0 else {}
         lanes = min(warps, max(4, tiles[m.name] // 16)) if half else warps

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from portakern.backends.triton import triton_language
-from portakern.backends.triton.schedules import WIDTH, schedules, shortest
+from portakern.backends.triton.dots import WIDTH, shortest, takes
+from portakern.backends.triton.schedules import schedules
 
 import portakern as pk
 from portakern.ir.schedule import Nest, NestAxis, Schedule
@@ -19,7 +20,7 @@ from portakern.tuning.limits import refused
 from portakern.tuning.space import nest_space
 
 TARGETS = ["triton:sm_80", "triton:sm_90", "triton:h200", "triton:gfx942", "triton:gfx1201"]
-DTYPES = ["f32", "bf16", "f16", "f8e4m3", "i8", "f64"]
+DTYPES = ["f32", "bf16", "f16", "f8e4m3", "i8", "f64", "u8", "i32"]
 sizes = st.one_of(st.integers(1, 40), st.just(4096))
 
 
@@ -37,7 +38,12 @@ def test_tiles_of_products_are_powers_of_two_that_a_dot_takes(target: str, dtype
     axes = tuple(NestAxis(n, n, size, n != "m") for n, size in zip("mnk", mnk, strict=True))
     tiles = dict(drawn(Nest("contraction", axes, dtype, "f32", dots=dtype), target, seed).tiles)
     assert all(t & (t - 1) == 0 for t in tiles.values())
-    assert tiles["k"] >= shortest(dtype) and min(tiles["m"], tiles["n"]) >= WIDTH
+    device = registry().target(target).device
+    assert tiles["k"] >= shortest(device, dtype)
+    if takes(device, dtype):
+        assert min(tiles["m"], tiles["n"]) >= WIDTH
+    else:
+        assert tiles["k"] * tiles["m"] * tiles["n"] <= 1 << 15, "every product is held at once"
 
 
 @pk.operator
