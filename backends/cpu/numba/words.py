@@ -106,6 +106,12 @@ def round_f16(x):
     """x rounded to f16, as a float32."""
     return from_f16(to_f16(x))
 ''',
+    "floordiv": '''
+@njit
+def floordiv(x, y):
+    """x // y for int64, which wraps: numba makes 0 of the least number over -1."""
+    return -x if y == -1 else x // y
+''',
     "power_of_two": '''
 @njit
 def power_of_two(n):
@@ -246,6 +252,8 @@ COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 def binary(fn: str, a: Expr, b: Expr, dtype: str) -> Expr | None:
     """Text of a binary function on values of ``dtype``; ``None`` where there is no rule."""
     is_float = dtype in ("f64", "f32")
+    if fn == "floordiv" and dtype == "i64":
+        return call("floordiv", a, b)
     if fn in INFIX:
         return infix(INFIX[fn], a, b)
     if fn in ("max", "min"):
