@@ -184,21 +184,20 @@ def walk(frame: Frame, folds: Sequence[tt.Fold], reduced: Sequence[Run], ranges:
             part = reduce_tile(frame, f, w.value(f.x, operand_coords(frame, f)))
             new[f] = b.binary(COMBINE[f.fn], *_ordered(b, state[f], part))
         for f, soft in online.items():
-            shift = guarded(b, new[soft.m])
+            top = new[soft.m]
             s = b.cast(w.value(soft.s, operand_coords(frame, soft.m)), dtype(soft.m))  # rounded as its maximum is
-            p = b.unary(soft.e.fn, b.binary("sub", s, shift))  # type: ignore[attr-defined]
+            p = b.unary(soft.e.fn, b.binary("sub", s, top))  # type: ignore[attr-defined]
             part = reduce_tile(frame, f, b.cast(p, dtype(f)))
-            scale = b.cast(b.unary(soft.e.fn, b.binary("sub", state[soft.m], shift)), dtype(f))  # type: ignore[attr-defined]
-            new[f] = b.binary("add", b.binary("mul", state[f], scale), part)
+            new[f] = b.binary("add", _shifted(b, soft, state[f], state[soft.m], top), part)
         return tuple(new[f] for f in order)
 
     def join(left: tuple[Op, ...], right: tuple[Op, ...]) -> tuple[Op, ...]:
         one, two = dict(zip(order, left, strict=True)), dict(zip(order, right, strict=True))
         new: dict[Op, Op] = {f: b.binary(COMBINE[f.fn], one[f], two[f]) for f in plain}
         for f, soft in online.items():
-            shift = guarded(b, new[soft.m])
-            scales = [b.unary(soft.e.fn, b.binary("sub", side[soft.m], shift)) for side in (one, two)]  # type: ignore[attr-defined]
-            parts = [b.binary("mul", side[f], b.cast(s, dtype(f))) for side, s in zip((one, two), scales, strict=True)]
+            top = new[soft.m]
+            parts = [b.select(b.compare("eq", side[soft.m], top), side[f], _shifted(b, soft, side[f], side[soft.m], top))
+                     for side in (one, two)]  # fmt: skip
             new[f] = b.binary("add", *parts)
         return tuple(new[f] for f in order)
 
@@ -213,6 +212,15 @@ def _ordered(b, state: Op, part: Op) -> tuple[Op, Op]:
 
 def _name(fold: tt.Fold, number: int) -> str:
     return f"{ {'sum': 'total', 'max': 'top', 'min': 'bottom'}.get(fold.fn, fold.fn) }{number or ''}".replace(" ", "")
+
+
+def _shifted(b, soft: Softmax, total: Op, top: Op, new: Op) -> Op:
+    """``total``, a sum of exponentials less ``top``, as one of exponentials less ``new``.  Of -inf alone it was NaN, as for a
+    whole row of them, or 0 of nothing: with anything else they add nothing."""
+    kind, dtype = t.tile_type(top).dtype, t.tile_type(total).dtype
+    scale = b.cast(b.unary(soft.e.fn, b.binary("sub", top, new)), dtype)  # type: ignore[attr-defined]
+    dead = b.compare("eq", top, b.const(float("-inf"), kind))
+    return b.select(dead, b.const(0.0, dtype), b.binary("mul", total, scale))
 
 
 def guarded(b, top: Op) -> Op:

@@ -27,20 +27,19 @@ extern "C" __global__ void __launch_bounds__(256) cross_entropy_1(
         }, pk::col_index<Tile>(), logits_tile);
         const float row_sum = pk::reduce_own<pk::Sum>(logits_or_0);
         total1 = total1 + row_sum;
-        // nothing but -inf so far: shift by 0, since -inf - -inf would be NaN
-        const float top_or_0 = new_top == -INFINITY ? 0.0f : new_top;
-        auto exp_logits = pk::map<Tile>([=](float logits) { return pk::exp(logits - top_or_0); }, logits_tile);
+        auto exp_logits = pk::map<Tile>([=](float logits) { return pk::exp(logits - new_top); }, logits_tile);
         const float row_sum_exp_logits = pk::reduce_own<pk::Sum>(exp_logits);
-        total2 = total2 * pk::exp(top - top_or_0) + row_sum_exp_logits;
+        total2 = (top == -INFINITY ? 0.0f : total2 * pk::exp(top - new_top)) + row_sum_exp_logits;
         top = new_top;
     }
     // every thread has walked its own columns: join what they found
     struct Part { float top, total1, total2; };
     const Part whole = pk::combine<Tile>(Part{top, total1, total2}, [](Part one, Part two) {
         const float larger = pk::max(one.top, two.top);
-        const float chosen = larger == -INFINITY ? 0.0f : larger;
-        return Part{larger, one.total1 + two.total1, one.total2 * pk::exp(one.top - chosen) + two.total2
-            * pk::exp(two.top - chosen)};
+        return Part{larger, one.total1 + two.total1, (one.top == larger ? one.total2 : one.top == -INFINITY
+            ? 0.0f : one.total2 * pk::exp(one.top - larger))
+            + (two.top == larger ? two.total2 : two.top == -INFINITY ? 0.0f : two.total2
+            * pk::exp(two.top - larger))};
     });
     const float t0_value = pk::log(whole.total2) - ((labels_both ? whole.total1 : NAN) - whole.top);
     pk::store(t0_value, t0 + i);

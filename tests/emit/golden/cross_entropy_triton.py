@@ -24,10 +24,11 @@ def cross_entropy_1_kernel(logits_ptr, labels_ptr, t0_ptr, J: tl.constexpr, BLOC
         j = j0 + tl.arange(0, BLOCK_J)
         logits = tl.load(logits_ptr + i * J + j)
         new_top = max_nan(top, tl.reduce(logits, 0, max_nan))
-        t3 = tl.where(new_top == float("-inf"), 0.0, new_top)
-        top, total1, total2 = new_top, total1 + tl.sum(
-            tl.where(j == t2, logits, 0.0), axis=0,
-        ), total2 * tl.exp(top - t3) + tl.sum(tl.exp(logits - t3), axis=0)
+        total2 = tl.where(
+            top == float("-inf"), 0.0, total2 * tl.exp(top - new_top),
+        ) + tl.sum(tl.exp(logits - new_top), axis=0)
+        top = new_top
+        total1 = total1 + tl.sum(tl.where(j == t2, logits, 0.0), axis=0)
     t0 = tl.log(total2) - (tl.where(t, total1, float("nan")) - top)
     tl.store(t0_ptr + i, t0)
 
