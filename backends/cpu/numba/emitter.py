@@ -129,17 +129,19 @@ def _host_function(program: Program, kernels: Sequence[KernelText]) -> str:
 
 
 def _arguments(program: Program, kernel: Kernel) -> list[str]:
-    """Arrays as the kernel sees them (reshaped where it views them differently), then open dims."""
+    """Arrays as the kernel sees them (reshaped where it views them differently), then open dims.
+
+    Those without dims come as arrays of one element: loops on several cores take a number for such an array.
+    """
     made = []
     for arg in kernel.args:
         mine, theirs = arg.type, program.array(arg.name).type
-        same = not (isinstance(mine, BufferType) and isinstance(theirs, BufferType)) or mine.shape == theirs.shape
-        if same:
+        if not (isinstance(mine, BufferType) and isinstance(theirs, BufferType)):
+            made.append(arg.name)
+        elif mine.shape == theirs.shape and mine.shape:
             made.append(arg.name)
         else:
-            assert isinstance(mine, BufferType)
-            shape = ", ".join(map(str, mine.shape))
-            made.append(f"{arg.name}.reshape({shape or '()'})")
+            made.append(f"{arg.name}.reshape({', '.join(map(str, mine.shape)) or '1'})")
     return [*made, *kernel.sizes]
 
 

@@ -146,7 +146,7 @@ class ValueText(AxisText):
         """The element of the buffer an access touches."""
         assert isinstance(op.buffer, Arg)
         indices = [self._index(i, op, env) for i in op.indices]
-        return Expr(f"{self.parameter[op.buffer]}[{', '.join(map(str, indices)) or '()'}]")
+        return Expr(f"{self.parameter[op.buffer]}[{', '.join(map(str, indices)) or '0'}]")
 
     def _index(self, index: Index, op: Load | Store, env: dict[Op, Expr] | None) -> Expr:
         parts: list[Expr] = []
