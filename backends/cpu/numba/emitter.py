@@ -136,12 +136,10 @@ def _arguments(program: Program, kernel: Kernel) -> list[str]:
     made = []
     for arg in kernel.args:
         mine, theirs = arg.type, program.array(arg.name).type
-        if not (isinstance(mine, BufferType) and isinstance(theirs, BufferType)):
-            made.append(arg.name)
-        elif mine.shape == theirs.shape and mine.shape:
-            made.append(arg.name)
-        else:
+        if isinstance(mine, BufferType) and isinstance(theirs, BufferType) and not (mine.shape and mine.shape == theirs.shape):
             made.append(f"{arg.name}.reshape({', '.join(map(str, mine.shape)) or '1'})")
+        else:
+            made.append(arg.name)
     return [*made, *kernel.sizes]
 
 
