@@ -147,6 +147,15 @@ def literal(text: str) -> Value:
         return text
 
 
+def _meant(name: str, nest: Nest, asked: Iterable[str]) -> set[str]:
+    """The axes that ``name`` stands for: the one called so, and those with that role which are not asked for by their own name.
+    Batch axes have tiles of 1, so one called ``m`` is meant only where no other axis is."""
+    batch = {a.name for a in nest.axes if a.role == "batch"}
+    named = {a.name for a in nest.axes if a.name == name}
+    by_role = {a.name for a in nest.axes if a.role == name and a.name not in asked}
+    return ((named - batch) | by_role) or named
+
+
 def override(default: Schedule, nest: Nest, asked: Mapping[str, Value], options: Iterable[str]) -> Schedule:
     """``default`` with what the user asked for: tiles by axis name or role, ``stages``, ``warps`` and options.
 
@@ -155,9 +164,7 @@ def override(default: Schedule, nest: Nest, asked: Mapping[str, Value], options:
     result = default
     allowed = set(options)
     for name, value in asked.items():
-        # A declared option wins over a role of the same name, and the axes of a role over another axis of that name.
-        hit = {a.name for a in nest.role(name)} or {a.name for a in nest.axes if a.name == name}
-        hit = hit if name not in allowed else set()
+        hit = _meant(name, nest, asked) if name not in allowed else set()  # an option wins over a role of the same name
         counts = bool(hit) or name in ("stages", "warps")
         if counts and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
             raise ScheduleError(f"{name}={value} in the schedule: a positive integer is needed")
