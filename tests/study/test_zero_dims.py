@@ -10,6 +10,7 @@ import pytest
 
 import portakern as pk
 from portakern.ir.text import parse_functions
+from portakern.ir.tensor import TensorProgram
 from portakern.ir.tile import BufferType
 from portakern.lower import lower
 from portakern.registry import registry
@@ -38,6 +39,7 @@ def test_which_arguments_are_numbers_survives_binding_text_and_pickling():
     program = scaled.program({})
     assert program.scalars == ("shift",)
     (read,) = parse_functions(str(program))
+    assert isinstance(read, TensorProgram)
     for again in (bind(program, {"M": 3}), read, pickle.loads(pickle.dumps(program)), replace(program)):
         assert again.scalars == ("shift",)
 

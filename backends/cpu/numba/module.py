@@ -154,7 +154,7 @@ class _Recorder:
         self.name, self.dispatcher, self.calls = name, dispatcher, calls
 
     def __call__(self, *arguments: Any) -> None:
-        from numba import typeof
+        from numba.misc.special import typeof
 
         call = (self.name, self.dispatcher, tuple(map(typeof, arguments)))
         if call not in self.calls:

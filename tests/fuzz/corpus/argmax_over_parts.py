@@ -1,4 +1,4 @@
-"""An argmax over a value of 16 bits, in kernels for parts of its axis: the maximum was rounded on its way to where it is looked for."""
+"""An argmax of 16 bits in kernels for parts of its axis: the maximum was rounded on its way to where it is looked for."""
 # case: {"dims": {"M": 28, "N": 1}, "dtype": "bf16", "stages": ["integers", "nonfinite"], "schedule": 141}
 
 import portakern as pk
