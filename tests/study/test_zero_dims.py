@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import portakern as pk
-from portakern.ir.text import parse_functions
 from portakern.ir.tensor import TensorProgram
+from portakern.ir.text import parse_functions
 from portakern.ir.tile import BufferType
 from portakern.lower import lower
 from portakern.registry import registry
