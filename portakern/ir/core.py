@@ -376,9 +376,11 @@ class _Printer:
 
 
 def format_function(function: Function, locations: bool = True) -> str:
-    """The text of ``function``; without ``locations`` it depends only on what the function computes."""
+    """The text of ``function``; without ``locations`` it depends only on what the function computes.  Attributes that have their
+    default are left out."""
     printer = _Printer(locations)
-    attributes = ", ".join(f"{n}={_encode(kind, getattr(function, n))}" for n, kind in function.kinds.items())
+    said = {n: getattr(function, n) for n in function.kinds if getattr(function, n) != getattr(type(function), n, None)}
+    attributes = ", ".join(f"{n}={_encode(function.kinds[n], value)}" for n, value in said.items())
     printer.lines += [f"# portakern ir {TEXT_VERSION}", f"@{function.keyword()}({attributes})"]
     printer.block(function.name, function.body, "")
     return "\n".join(printer.lines) + "\n"

@@ -26,7 +26,7 @@ def test_the_design_s_example_traces_as_expected() -> None:
 
     text = format_function(pk.load_operator("rms_norm").trace({}, "bf16"), locations=False)
     assert text.splitlines()[1:] == [
-        "@tensor_program(outputs=('out',), scalars=())",
+        "@tensor_program(outputs=('out',))",
         "def rms_norm(x: tensor[M, N, bf16], w: tensor[N, bf16]):",
         "    v2: tensor[M, N, f32] = convert(x, 'f32')",
         "    v3: tensor[M, N, f32] = map('mul', (v2, v2,))",
