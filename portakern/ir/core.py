@@ -376,8 +376,8 @@ class _Printer:
 
 
 def format_function(function: Function, locations: bool = True) -> str:
-    """The text of ``function``; without ``locations`` it depends only on what the function computes.  Attributes that have their
-    default are left out."""
+    """The text of ``function``, without attributes that have their default.  Without ``locations`` it depends only on what the
+    function computes."""
     printer = _Printer(locations)
     said = {n: getattr(function, n) for n in function.kinds if getattr(function, n) != getattr(type(function), n, None)}
     attributes = ", ".join(f"{n}={_encode(function.kinds[n], value)}" for n, value in said.items())

@@ -13,6 +13,7 @@ from portakern.backends.cpu import backend
 from portakern.backends.cpu.numba.language import NUMBA
 from portakern.backends.cpu.numba.schedules import schedules
 
+import portakern as pk
 from portakern.backend import Target
 from portakern.device import load_devices
 from portakern.errors import CompileError, UsageError
@@ -165,3 +166,12 @@ def test_call_takes_numpy_and_torch() -> None:
 
 def test_manifest_names_the_folder() -> None:
     assert Path(backend.devices).is_dir() and NUMBA in backend.languages
+
+
+def test_the_least_number_over_minus_one_wraps(tmp_path: Path):
+    """OpenCL, SYCL and Triton 3.6 do not get this right yet, so it is no file of the corpus."""
+    file = tmp_path / "least.py"
+    file.write_text("import portakern as pk\n\n\n@pk.operator\ndef op(x: pk.Tensor['M', pk.i64]):\n    return x // -1\n")
+    kernel = pk.build(pk.load_operator(f"{file}:op"), target="numba:cpu", dtype="f32", M=3)
+    least = np.iinfo(np.int64).min
+    assert kernel(np.array([least, 5, -7], np.int64)).tolist() == [least, -5, 7]
