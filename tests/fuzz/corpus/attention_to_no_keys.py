@@ -1,6 +1,5 @@
 """An attention to an open number of keys that is 0: its result is 0, not 0 divided by the sum of no weights."""
 # case: {"dims": {"M": 31, "N": 0, "D": 4}, "dtype": "f32", "open": ["N"], "stages": ["integers"]}
-# case: {"dims": {"M": 31, "N": 17, "D": 4}, "dtype": "bf16", "open": ["N"], "stages": ["nonfinite"]}
 
 import portakern as pk
 
