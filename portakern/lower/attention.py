@@ -18,7 +18,6 @@ from portakern.lower.contraction import dot, operand
 from portakern.lower.domain import Domain, Run
 from portakern.lower.kernel import Frame, NoSchedule, Request, covered, grid, one_by_one
 from portakern.lower.online import Attention
-from portakern.lower.rows import guarded
 from portakern.lower.split import Stage
 from portakern.lower.tiles import wide
 
@@ -101,7 +100,7 @@ def _walk(frame: Frame, found: Attention, scores: tt.Contract) -> None:
         w.push()
         s = scores_tile()
         new = b.binary("max", top, b.add(t.Reduce("max", s, n)))
-        shift = guarded(b, new)
+        shift = _guarded(b, new)
         p = b.unary(soft.e.fn, b.binary("sub", s, shift))  # type: ignore[attr-defined]
         scale = b.unary(soft.e.fn, b.binary("sub", top, shift))  # type: ignore[attr-defined]
         totals = [_added(b, x, scale, p, n) for x in sums]
@@ -135,6 +134,12 @@ def _walk(frame: Frame, found: Attention, scores: tt.Contract) -> None:
     w.known[soft.m] = b.cast(top, _dtype(soft.m))
     w.known.update(zip(found.sums, totals, strict=True))
     w.known[out] = _normalised(frame, found, acc, result)
+
+
+def _guarded(b: Builder, top: Op) -> Op:
+    """``top``, or 0 where it is -inf: a row of -inf so far must not make -inf - -inf, which is NaN."""
+    dead = b.compare("eq", top, b.const(float("-inf"), t.tile_type(top).dtype))
+    return b.select(dead, b.const(0.0, t.tile_type(top).dtype), top)
 
 
 def _dtype(op: Op) -> str:

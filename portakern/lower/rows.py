@@ -221,11 +221,3 @@ def _shifted(b, soft: Softmax, total: Op, top: Op, new: Op) -> Op:
     scale = b.cast(b.unary(soft.e.fn, b.binary("sub", top, new)), dtype)  # type: ignore[attr-defined]
     dead = b.compare("eq", top, b.const(float("-inf"), kind))
     return b.select(dead, b.const(0.0, dtype), b.binary("mul", total, scale))
-
-
-def guarded(b, top: Op) -> Op:
-    """``top``, or 0 where it is -inf: a row of -inf so far must not make -inf - -inf, which is NaN."""
-    dead = b.compare("eq", top, b.const(float("-inf"), t.tile_type(top).dtype))
-    return b.select(dead, b.const(0.0, t.tile_type(top).dtype), top)
-
-
