@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 
 from portakern.fuzz.outcome import Outcome
-from portakern.fuzz.reached import BACKENDS, EMITTING, LOWERING, functions_of
+from portakern.fuzz.reached import EMITTING, LOWERING, functions_of
+from portakern.registry import registry
 
 COUNTED = 20
 """Beyond this many programs a function is no longer counted: it is well reached."""
@@ -78,10 +80,16 @@ class Coverage:
 
 
 def part_of(module: str) -> str:
-    """``lower``, ``emit.clike`` or ``backends.rocm`` for a module."""
+    """``lower``, ``emit.clike``, or the package of the language's emitter that the module lies in or beside."""
     if module.startswith(LOWERING):
         return "lower"
-    depth = 4 if module.startswith((BACKENDS + "cpu.", BACKENDS + "sycl.")) else 3
-    if module.startswith((EMITTING, BACKENDS)):
-        return ".".join(module.split(".")[1:depth])
-    return module
+    if module.startswith(EMITTING):
+        return ".".join(module.split(".")[1:3])
+    homes = [home for home in _emitters() if module.startswith(f"{home}.")]
+    return max(homes, key=len, default=module.rpartition(".")[0]).removeprefix("portakern.")
+
+
+@cache
+def _emitters() -> tuple[str, ...]:
+    """The packages that hold an emitter."""
+    return tuple({type(x.emitter).__module__.rpartition(".")[0] for x in registry().languages.values()})

@@ -18,7 +18,6 @@ from typing import Any
 
 LOWERING = "portakern.lower."
 EMITTING = "portakern.emit."
-BACKENDS = "portakern.backends."
 
 
 @contextmanager
