@@ -279,3 +279,54 @@ def test_dot_products(rng: np.random.Generator) -> None:
     (found,) = execute("gfx942", "v_dot2_f32_f16 v4, v1, v2, v3", inputs, [4])
     exact = (pairs[0].astype(np.float64) * pairs[1]).sum(1) + f32(inputs[3])
     np.testing.assert_allclose(f32(found), exact, rtol=3e-7, atol=3e-7)
+
+
+# ---- f16 on the scalar unit of RDNA 4 ----------------------------------------------------------------------------------
+
+_TWO = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "minimum": np.minimum, "maximum": np.maximum,
+        "min_num": np.fmin, "max_num": np.fmax}  # fmt: skip
+_ONE = {"rndne": np.rint, "trunc": np.trunc, "floor": np.floor, "ceil": np.ceil}
+
+
+def test_scalar_f16(rng: np.random.Generator) -> None:
+    for a, b in zip(half_values(rng, 24), half_values(rng, 24), strict=True):
+        x, y = halves(np.array([a])), halves(np.array([b]))
+        wide = int(y.astype(np.float32).view(np.uint32)[0])
+        lines = [f"s_mov_b32 s8, {a:#x}", f"s_mov_b32 s9, {b:#x}", f"s_mov_b32 s10, {wide:#x}"]
+        want: list[Array] = []
+
+        def gives(text: str, value: Array, lines: list[str] = lines, want: list[Array] = want) -> None:
+            lines.extend([text, f"v_mov_b32_e32 v{len(want) + 2}, s11"])
+            want.append(value)
+
+        with np.errstate(all="ignore"):
+            for name, f in _TWO.items():
+                gives(f"s_{name}_f16 s11, s8, s9", f(x, y))
+            for name, f in _ONE.items():
+                gives(f"s_{name}_f16 s11, s8", f(x))
+            exact = x.astype(np.float64) * y.astype(np.float64) + y.astype(np.float64)
+            gives("s_mov_b32 s11, s9\ns_fmac_f16 s11, s8, s9", exact.astype(np.float16))
+            gives("s_cvt_f16_f32 s11, s10", y)
+            for name, true in {"lt": x < y, "nlt": ~(x < y), "eq": x == y, "u": np.isnan(x) | np.isnan(y)}.items():
+                gives(f"s_cmp_{name}_f16 s8, s9\ns_cselect_b32 s11, 0x3c00, 0", true.astype(np.float16))
+        found = execute("gfx1201", "\n".join(lines), {1: np.zeros(32, np.uint32)}, list(range(2, len(want) + 2)))
+        for line, got, value in zip(lines[3::2], found, want, strict=True):
+            assert same_floats(halves(got)[:1], value), (line, x, y, halves(got)[:1], value)
+            assert not (got >> np.uint32(16)).any(), line
+
+
+def test_scalar_conversions_of_f16(rng: np.random.Generator) -> None:
+    for a in half_values(rng, 16):
+        wide = halves(np.array([a])).astype(np.float32)
+        body = f"""s_mov_b32 s8, {a:#x}
+            s_lshl_b32 s9, s8, 16
+            s_cvt_f32_f16 s10, s8
+            s_cvt_hi_f32_f16 s11, s9
+            s_cvt_pk_rtz_f16_f32 s12, s10, s11
+            v_mov_b32_e32 v2, s10
+            v_mov_b32_e32 v3, s11
+            v_mov_b32_e32 v4, s12"""
+        low, high, both = execute("gfx1201", body, {1: np.zeros(32, np.uint32)}, [2, 3, 4])
+        assert same_floats(f32(low)[:1], wide) and same_floats(f32(high)[:1], wide)
+        for part in (both, both >> np.uint32(16)):
+            assert same_floats(halves(part)[:1], halves(np.array([a])))

@@ -17,6 +17,8 @@ _LOGIC = "and or xor andn2 orn2 nand nor xnor"
 _SAVEEXEC = "and or xor andn1 andn2 orn1 orn2 nand nor xnor"
 _NEWER = {"and_not1": "andn2", "or_not1": "orn2", "and_not0": "andn1", "or_not0": "orn1"}
 """RDNA 3 and later call them so (RDNA3 ISA)."""
+_FLOATS = ("f32", "f16")
+"""What the scalar unit of RDNA 4 computes with (RDNA4 ISA, SOP1, SOP2 and SOPC)."""
 
 FORMS = {
     **{f"s_{n}_b32": _scalar("sd sc sc") for n in _LOGIC.split()},
@@ -32,10 +34,11 @@ FORMS = {
     },
     **_names("sd sc", "mov_b32 not_b32 brev_b32 bcnt0_i32_b32 bcnt1_i32_b32 ff1_i32_b32 flbit_i32_b32 sext_i32_i8 sext_i32_i16 "
              "abs_i32 cvt_f32_u32 cvt_f32_i32"),
-    **{f"s_{n}": _scalar("sd:f32 sc:f32") for n in [
-        "cvt_u32_f32", "cvt_i32_f32", "rndne_f32", "trunc_f32", "floor_f32", "ceil_f32",
-    ]},
-    "s_cvt_f32_f16": _scalar("sd:f32 sc:f16"),
+    **{f"s_{n}": _scalar("sd:f32 sc:f32") for n in ["cvt_u32_f32", "cvt_i32_f32"]},
+    **{f"s_{n}_{t}": _scalar(f"sd:{t} sc:{t}") for n in ["rndne", "trunc", "floor", "ceil"] for t in _FLOATS},
+    **{f"s_cvt_{n}f32_f16": _scalar("sd:f32 sc:f16") for n in ("", "hi_")},
+    "s_cvt_f16_f32": _scalar("sd:f16 sc:f32"),
+    "s_cvt_pk_rtz_f16_f32": _scalar("sd sc:f32 sc:f32"),
     **_names("sd:b64 sc:b64", "mov_b64 not_b64 brev_b64"),
     **_names("sd sc:b64", "bcnt0_i32_b64 bcnt1_i32_b64 ff1_i32_b64 flbit_i32_b64"),
     "s_ctz_i32_b32": _scalar("sd sc", "s_ff1_i32_b32"),
@@ -69,14 +72,17 @@ FORMS = {
        for c in ("eq", "lg", "gt", "ge", "lt", "le") for t in ("i32", "u32")},
     **{f"s_cmp_{c}_u64": _scalar("sc:b64 sc:b64") for c in ("eq", "lg")},
     **{
-        f"s_cmp_{c}_f32": _scalar("sc:f32 sc:f32")
+        f"s_cmp_{c}_{t}": _scalar(f"sc:{t} sc:{t}")
         for c in ["lt", "eq", "le", "gt", "lg", "ge", "o", "u", "nge", "nlg", "ngt", "nle", "neq", "nlt"]
+        for t in _FLOATS
     },
     **_names("sc sc", "bitcmp0_b32 bitcmp1_b32"),
     **_names("sc:b64 sc", "bitcmp0_b64 bitcmp1_b64"),
-    **{f"s_{n}_f32": _scalar("sd:f32 sc:f32 sc:f32") for n in [
-        "add", "sub", "mul", "minimum", "maximum", "min_num", "max_num",
-    ]},
-    "s_fmac_f32": _scalar("+sd:f32 sc:f32 sc:f32"),
+    **{
+        f"s_{n}_{t}": _scalar(f"sd:{t} sc:{t} sc:{t}")
+        for n in ["add", "sub", "mul", "minimum", "maximum", "min_num", "max_num"]
+        for t in _FLOATS
+    },
+    **{f"s_fmac_{t}": _scalar(f"+sd:{t} sc:{t} sc:{t}") for t in _FLOATS},
     "s_fmaak_f32": _scalar("sd:f32 sc:f32 sc:f32 sc:f32"),
 }  # fmt: skip

@@ -1,4 +1,5 @@
 // Scalar arithmetic (SOP1, SOP2, SOPK, SOPC). Undefinedness is followed bit by bit through logic, as lane masks need.
+#include "../half.hpp"
 #include "../registry.hpp"
 #include "../scalar.hpp"
 
@@ -272,17 +273,42 @@ void bitcmp(Wave &w, const Op &op, int width, bool value) {
 // IEEE 754 compares: kLess | kEqual | kGreater | kUnordered say when it is true.
 enum { kLess = 1, kEqual = 2, kGreater = 4, kUnordered = 8 };
 template <int When>
-void compare_f32(Wave &w, const Op &op) {
-    compare<32>(w, op, [](uint64_t a, uint64_t b) {
-        const float x = f32(a), y = f32(b);
-        const int is = x != x || y != y ? kUnordered : x < y ? kLess : x > y ? kGreater : kEqual;
-        return (When & is) != 0;
-    });
+bool compared(float x, float y) {
+    const int is = x != x || y != y ? kUnordered : x < y ? kLess : x > y ? kGreater : kEqual;
+    return (When & is) != 0;
 }
 
+float single(const Wave &, uint64_t a) { return f32(a); }
+float half(const Wave &w, uint64_t a) { return f16_value(w, uint32_t(a)); }
+uint64_t to_half(const Wave &w, float x) { return f16_rounded(w, x); }
+
+template <int When, float (*Read)(const Wave &, uint64_t)>
+void compare_floats(Wave &w, const Op &op) {
+    compare<32>(w, op, [&w](uint64_t a, uint64_t b) { return compared<When>(Read(w, a), Read(w, b)); });
+}
+
+// An operation on two values of one type: f32, or f16 in the low half of a register, whose high half becomes zero.
 template <class F>
 void float2(Wave &w, const Op &op, F f) {
     binary<32, Scc::kKept>(w, op, [f](uint64_t a, uint64_t b, bool &) { return u32(f(f32(a), f32(b))); });
+}
+
+template <class F>
+void half2(Wave &w, const Op &op, F f) {
+    binary<32, Scc::kKept>(w, op, [f, &w](uint64_t a, uint64_t b, bool &) { return to_half(w, f(half(w, a), half(w, b))); });
+}
+
+template <class F>
+void half1(Wave &w, const Op &op, F f) {
+    unary<32, 32>(w, op, [f, &w](uint64_t a) { return to_half(w, f(half(w, a))); });
+}
+
+// Sources: a, b and what is added, which is the destination of s_fmac.
+template <class F>
+void fused(Wave &w, const Op &op, F f) {
+    const Bits a = in<32>(w, op.s[0]), b = in<32>(w, op.s[1]), c = in<32>(w, op.s[2]);
+    const bool undefined = uint32_t(a.undefined | b.undefined | c.undefined);
+    out<32>(w, op.d[0], {f(a.value, b.value, c.value), undefined ? kAll : 0});
 }
 
 uint64_t float_to_unsigned(uint64_t a) {
@@ -305,12 +331,8 @@ float maximum(float a, float b) {
     return a > b || (a == b && !std::signbit(a)) ? a : b;
 }
 
-float half_to_float(uint32_t h) {
-    const uint32_t sign = (h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 0x3ff;
-    if (exponent == 31) return f32(sign | 0x7f800000 | fraction << 13);
-    if (exponent) return f32(sign | (exponent + 112) << 23 | fraction << 13);
-    return std::copysign(float(fraction) * 0x1p-24f, f32(sign | 0x3f800000));
-}
+float min_num(float a, float b) { return a != a ? b : b != b ? a : minimum(a, b); }
+float max_num(float a, float b) { return a != a ? b : b != b ? a : maximum(a, b); }
 
 }  // namespace
 
@@ -433,46 +455,60 @@ void register_scalar_once(Adder &add) {
     COMPARE("s_cmp_le_u32", uint32_t, <=);
     OP("s_cmp_eq_u64", compare<64>(w, op, [](uint64_t a, uint64_t b) { return a == b; }));
     OP("s_cmp_lg_u64", compare<64>(w, op, [](uint64_t a, uint64_t b) { return a != b; }));
-    add("s_cmp_lt_f32", compare_f32<kLess>);
-    add("s_cmp_eq_f32", compare_f32<kEqual>);
-    add("s_cmp_le_f32", compare_f32<kLess | kEqual>);
-    add("s_cmp_gt_f32", compare_f32<kGreater>);
-    add("s_cmp_lg_f32", compare_f32<kLess | kGreater>);
-    add("s_cmp_ge_f32", compare_f32<kGreater | kEqual>);
-    add("s_cmp_o_f32", compare_f32<kLess | kEqual | kGreater>);
-    add("s_cmp_u_f32", compare_f32<kUnordered>);
-    add("s_cmp_nge_f32", compare_f32<kLess | kUnordered>);
-    add("s_cmp_nlg_f32", compare_f32<kEqual | kUnordered>);
-    add("s_cmp_ngt_f32", compare_f32<kLess | kEqual | kUnordered>);
-    add("s_cmp_nle_f32", compare_f32<kGreater | kUnordered>);
-    add("s_cmp_neq_f32", compare_f32<kLess | kGreater | kUnordered>);
-    add("s_cmp_nlt_f32", compare_f32<kGreater | kEqual | kUnordered>);
-    OP("s_add_f32", float2(w, op, [](float a, float b) { return a + b; }));
-    OP("s_sub_f32", float2(w, op, [](float a, float b) { return a - b; }));
-    OP("s_mul_f32", float2(w, op, [](float a, float b) { return a * b; }));
-    OP("s_minimum_f32", float2(w, op, minimum));
-    OP("s_maximum_f32", float2(w, op, maximum));
-    OP("s_min_num_f32", float2(w, op, [](float a, float b) { return a != a ? b : b != b ? a : minimum(a, b); }));
-    OP("s_max_num_f32", float2(w, op, [](float a, float b) { return a != a ? b : b != b ? a : maximum(a, b); }));
-    OP("s_fmac_f32", {  // sources: a, b, and the destination
-        const Bits a = in<32>(w, op.s[0]), b = in<32>(w, op.s[1]), c = in<32>(w, op.s[2]);
-        const bool undefined = uint32_t(a.undefined | b.undefined | c.undefined);
-        out<32>(w, op.d[0], {u32(std::fma(f32(a.value), f32(b.value), f32(c.value))), undefined ? kAll : 0});
-    });
-    OP("s_fmaak_f32", {  // also s_fmamk_f32, whose constant stands in the middle of the text
-        const Bits a = in<32>(w, op.s[0]), b = in<32>(w, op.s[1]), c = in<32>(w, op.s[2]);
-        const bool undefined = uint32_t(a.undefined | b.undefined | c.undefined);
-        out<32>(w, op.d[0], {u32(std::fma(f32(a.value), f32(b.value), f32(c.value))), undefined ? kAll : 0});
-    });
+#define COMPARE_FLOATS(name, when)                              \
+    add("s_cmp_" name "_f32", compare_floats<(when), single>); \
+    add("s_cmp_" name "_f16", compare_floats<(when), half>)
+    COMPARE_FLOATS("lt", kLess);
+    COMPARE_FLOATS("eq", kEqual);
+    COMPARE_FLOATS("le", kLess | kEqual);
+    COMPARE_FLOATS("gt", kGreater);
+    COMPARE_FLOATS("lg", kLess | kGreater);
+    COMPARE_FLOATS("ge", kGreater | kEqual);
+    COMPARE_FLOATS("o", kLess | kEqual | kGreater);
+    COMPARE_FLOATS("u", kUnordered);
+    COMPARE_FLOATS("nge", kLess | kUnordered);
+    COMPARE_FLOATS("nlg", kEqual | kUnordered);
+    COMPARE_FLOATS("ngt", kLess | kEqual | kUnordered);
+    COMPARE_FLOATS("nle", kGreater | kUnordered);
+    COMPARE_FLOATS("neq", kLess | kGreater | kUnordered);
+    COMPARE_FLOATS("nlt", kGreater | kEqual | kUnordered);
+#undef COMPARE_FLOATS
+#define FLOATS(name, ...)                                                             \
+    OP("s_" name "_f32", float2(w, op, [](float a, float b) { return __VA_ARGS__; })); \
+    OP("s_" name "_f16", half2(w, op, [](float a, float b) { return __VA_ARGS__; }))
+    FLOATS("add", a + b);
+    FLOATS("sub", a - b);
+    FLOATS("mul", a * b);
+    FLOATS("minimum", minimum(a, b));
+    FLOATS("maximum", maximum(a, b));
+    FLOATS("min_num", min_num(a, b));
+    FLOATS("max_num", max_num(a, b));
+#undef FLOATS
+    // s_fmaak_f32 is also s_fmamk_f32, whose constant stands in the middle of the text.
+    for (const char *name : {"s_fmac_f32", "s_fmaak_f32"})
+        OP(name, fused(w, op, [](uint64_t a, uint64_t b, uint64_t c) { return u32(std::fma(f32(a), f32(b), f32(c))); }));
+    OP("s_fmac_f16", fused(w, op, [&w](uint64_t a, uint64_t b, uint64_t c) {
+           return to_half(w, f16_fma(half(w, a), half(w, b), half(w, c)));
+       }));
     OP("s_cvt_f32_u32", unary<32, 32>(w, op, [](uint64_t a) { return u32(float(uint32_t(a))); }));
     OP("s_cvt_f32_i32", unary<32, 32>(w, op, [](uint64_t a) { return u32(float(int32_t(a))); }));
     OP("s_cvt_u32_f32", unary<32, 32>(w, op, float_to_unsigned));
     OP("s_cvt_i32_f32", unary<32, 32>(w, op, float_to_signed));
-    OP("s_cvt_f32_f16", unary<32, 32>(w, op, [](uint64_t a) { return u32(half_to_float(uint32_t(a & 0xffff))); }));
-    OP("s_rndne_f32", unary<32, 32>(w, op, [](uint64_t a) { return u32(std::nearbyint(f32(a))); }));
-    OP("s_trunc_f32", unary<32, 32>(w, op, [](uint64_t a) { return u32(std::trunc(f32(a))); }));
-    OP("s_floor_f32", unary<32, 32>(w, op, [](uint64_t a) { return u32(std::floor(f32(a))); }));
-    OP("s_ceil_f32", unary<32, 32>(w, op, [](uint64_t a) { return u32(std::ceil(f32(a))); }));
+    OP("s_cvt_f32_f16", unary<32, 32>(w, op, [&w](uint64_t a) { return u32(half(w, a)); }));
+    OP("s_cvt_hi_f32_f16", unary<32, 32>(w, op, [&w](uint64_t a) { return u32(half(w, a >> 16)); }));
+    OP("s_cvt_f16_f32", unary<32, 32>(w, op, [&w](uint64_t a) { return to_half(w, f32(a)); }));
+    OP("s_cvt_pk_rtz_f16_f32", (binary<32, Scc::kKept>(w, op, [](uint64_t a, uint64_t b, bool &) {
+           const auto cut = [](uint64_t x) { return uint64_t(f16_from_f32(uint32_t(x), Round::to_zero)); };
+           return cut(a) | cut(b) << 16;
+       })));
+#define ROUNDED(name, f)                                                                  \
+    OP("s_" name "_f32", unary<32, 32>(w, op, [](uint64_t a) { return u32(f(f32(a))); })); \
+    OP("s_" name "_f16", half1(w, op, [](float a) { return f(a); }))
+    ROUNDED("rndne", std::nearbyint);
+    ROUNDED("trunc", std::trunc);
+    ROUNDED("floor", std::floor);
+    ROUNDED("ceil", std::ceil);
+#undef ROUNDED
 }
 
 }  // namespace machine
