@@ -65,7 +65,8 @@ class Nest:
     """What a backend must know to choose tiles: family, axes, the widest dtype loaded and stored and the compute dtype.
 
     ``live`` is how many full-size tiles are alive at once (for register budgets); ``dots`` the operand dtype of the
-    contractions ('' where there are none); ``passes`` how often the reduced axes are walked when they do not fit.
+    contractions ('' where there are none), in attention of the one with the values; ``scores`` that of the one that gives
+    attention's scores; ``passes`` how often the reduced axes are walked when they do not fit.
     """
 
     family: str
@@ -75,6 +76,7 @@ class Nest:
     live: int = 2
     dots: str = ""
     passes: int = 1
+    scores: str = ""
 
     def __post_init__(self) -> None:
         """Raises :class:`IRError` where the axes do not have the roles of the family."""
@@ -148,12 +150,16 @@ def literal(text: str) -> Value:
 
 
 def _meant(name: str, nest: Nest, asked: Iterable[str]) -> set[str]:
-    """The axes that ``name`` stands for: the one called so, and those with that role which are not asked for by their own name.
-    Batch axes have tiles of 1, so one called ``m`` is meant only where no other axis is."""
-    batch = {a.name for a in nest.axes if a.role == "batch"}
-    named = {a.name for a in nest.axes if a.name == name}
-    by_role = {a.name for a in nest.axes if a.role == name and a.name not in asked}
-    return ((named - batch) | by_role) or named
+    """The axes that ``name`` stands for.  An axis may be called as another one's role is: tiles that are all asked for by names
+    of axes are meant by name (so a schedule that was printed is read back), else roles come first.  Batch axes have tiles of 1,
+    so one called ``m`` is meant only where no other axis is."""
+    names = {a.name: a.role for a in nest.axes}
+    roles, tiled = set(names.values()), {a for a, role in names.items() if role != "batch"}
+    tiles = {x for x in asked if x in names or x in roles}
+    named, by_role = {name} & set(names), {a for a, role in names.items() if role == name}
+    if tiles <= tiled or tiles >= set(names):
+        return named
+    return by_role or named
 
 
 def override(default: Schedule, nest: Nest, asked: Mapping[str, Value], options: Iterable[str]) -> Schedule:
