@@ -35,6 +35,8 @@ from .pingpong import PingPongPlan, pingpong, print_pingpong
 
 HEADERS = Path(__file__).parent / "include" / "pk"
 MAX_STAGES = 2
+WAVE_OF_CDNA = 64
+"""Lanes of a wave on CDNA, which multiplies every dtype by matrix instructions."""
 LEFT_IN_REGISTERS = 128
 """The deepest left operand that is kept in registers: at 128 a lane of CDNA holds 16 registers of it per 16 rows."""
 
@@ -86,9 +88,11 @@ class HipPlanner(Planner):
                 self._keep_in_registers(load)
 
     def _same(self, a: Place, b: Place) -> bool:
-        """The rows of two accumulators of one height are spread alike (attention keeps the waves in one column)."""
+        """The rows of two accumulators of one height are spread alike (attention keeps the waves in one column), if matrix
+        instructions fill both or neither: RDNA has none for f32, and spreads those as pk::AccumulatorShape says."""
         alike = a.side == b.side == "row" and {a.layout.kind, b.layout.kind} == {"accumulator"} and a.size == b.size
-        return super()._same(a, b) or (alike and self.kernel.family == "attention")
+        cores = self.dialect.subgroup == WAVE_OF_CDNA or (a.layout.element == "f32") == (b.layout.element == "f32")
+        return super()._same(a, b) or (alike and cores and self.kernel.family == "attention")
 
     def _is_left(self, load: t.Load) -> bool:
         dims = dims_of(load)
