@@ -218,8 +218,9 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
     m, n, k, d = (nest.role(r)[0] for r in "mnkd")
     element = dtype(nest.dots).bytes
     step = 32 if device.has("mfma") and element == 2 else 16
+    depth = 32 if device.has("mfma") and dtype(nest.scores or nest.dots).bytes == 2 else 16
     whole = all((_size(x) or 0) % 8 == 0 for x in (k, d))  # else elements are read one by one, each to a register
-    deep, wide = (_multiple(_size(x) or 256, step if x is k else 16) for x in (k, d))
+    deep, wide = (_multiple(_size(x) or 256, depth if x is k else 16) for x in (k, d))
     found: list[tuple[bool, Schedule]] = []
     narrow = device.has("mfma") and element == 2
     waves = ((32, 4), (16, 4)) if narrow else ((16, 4), (32, 4))

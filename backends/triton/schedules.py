@@ -239,10 +239,11 @@ def _count(extent: Size, tile: int) -> int:
 
 def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
     (m,), (n,), (k,), (d,) = (nest.role(r) for r in ("m", "n", "k", "d"))
-    if not takes(device, nest.dots):
+    scores = nest.scores or nest.dots
+    if not (takes(device, scores) and takes(device, nest.dots)):
         return
-    half = dtype(nest.dots).bits <= 16
-    whole = {k.name: pow2(k.extent, 1 << 20, shortest(device, nest.dots)), d.name: pow2(d.extent, 1 << 20, WIDTH)}
+    half = max(dtype(scores).bits, dtype(nest.dots).bits) <= 16
+    whole = {k.name: pow2(k.extent, 1 << 20, shortest(device, scores)), d.name: pow2(d.extent, 1 << 20, WIDTH)}
     wide = max(whole.values())
     shapes = ((128, 64, 8, 2), (128, 128, 8, 2), (64, 64, 4, 2), (128, 64, 4, 3), (64, 32, 4, 2), (32, 32, 4, 1),
               (16, 16, 4, 1))  # fmt: skip

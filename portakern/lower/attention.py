@@ -31,8 +31,8 @@ def lower_attention(request: Request, stage: Stage) -> t.Kernel:
     for run in whole:
         if not isinstance(run.extent, int):
             raise NoSchedule(f"attention needs tiles that cover {run.name}, whose size is open: {run.extent}")
-    dots = tt.tensor_type(found.out.lhs).dtype
-    schedule = request.choose(request.nest("attention", domain, live=4, dots=dots))
+    multiplied = {"dots": tt.tensor_type(found.out.lhs).dtype, "scores": tt.tensor_type(scores.lhs).dtype}
+    schedule = request.choose(request.nest("attention", domain, live=4, **multiplied))
     one_by_one(schedule, domain.role("batch"))
     walked = domain.role("n")[0]
     for run in whole:

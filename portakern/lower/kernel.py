@@ -41,8 +41,9 @@ class Request:
     facts: Mapping[str, ArrayFacts] | None = None
     unrounded: Mapping[str, str] = field(default_factory=dict)
 
-    def nest(self, family: str, domain: Domain, live: int, dots: str = "", passes: int = 1) -> Nest:
-        return Nest(family, domain.nest_axes(), *_widest(self.program), live=live, dots=dots, passes=passes)
+    def nest(self, family: str, domain: Domain, live: int, dots: str = "", passes: int = 1, scores: str = "") -> Nest:
+        widest = _widest(self.program)
+        return Nest(family, domain.nest_axes(), *widest, live=live, dots=dots, passes=passes, scores=scores)
 
     def array_types(self) -> dict[str, ArrayType]:
         found = array_types(self.program, self.scalars, self.facts)
