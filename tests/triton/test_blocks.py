@@ -204,7 +204,7 @@ def test_walks_stay_whole_where_blocks_and_tiles_do_not_meet(interpreter: Worker
 
 def test_exponentials_are_powers_of_two() -> None:
     text = emitted("attention", SHAPE, {"causal": False})[1].text
-    assert "tl.exp2(product * " in text and text.count("tl.exp2(") == 2 and "tl.exp(" not in text
+    assert "tl.exp2(tl.fma(product, " in text and text.count("tl.exp2(") == 2 and "tl.exp(" not in text
 
 
 def test_attention_golden(golden: Callable[[str, str], None]) -> None:

@@ -22,7 +22,6 @@ PK_KERNEL(64) attention(
     pk::stage(q_shared[0], q + b * 12800 + h * 6400 + g * 3200 + m0 * 64, 64, 1, m_left, 64);
     pk::commit();
     pk::wait<0>();
-    pk::sync();
     const int32_t n_limit = int32_t(m0) + 32;
     auto top = pk::fill<float, pk::RowOf<AccMN>>(-INFINITY);
     auto total = pk::fill<float, pk::RowOf<AccMN>>(0.0f);
