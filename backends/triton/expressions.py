@@ -168,15 +168,16 @@ def double_rem(a, b):
     "floor_div": '''
 @triton.jit
 def floor_div(a, b):
-    """Integer division rounded down (Triton's rounds towards zero)."""
-    q = a // b
-    return tl.where((a % b != 0) & ((a < 0) != (b < 0)), q - 1, q)
+    """Integer division rounded down (Triton's rounds towards zero). The least number has no opposite: it wraps round."""
+    d = tl.where(b == -1, 1, b)
+    q = a // d
+    return tl.where(b == -1, -a, tl.where((a % d != 0) & ((a < 0) != (d < 0)), q - 1, q))
 ''',
     "floor_rem": '''
 @triton.jit
 def floor_rem(a, b):
     """Integer remainder with the sign of the divisor (Triton's has the dividend's)."""
-    r = a % b
+    r = a % tl.where(b == -1, 1, b)  # a processor may trap on the least number and -1
     return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)
 ''',
 }

@@ -279,20 +279,10 @@ class Helpers:
         """Integer division that rounds down, or a remainder with the sign of the divisor."""
         kind, x = REGISTER[dtype], str(lanes) if lanes > 1 else ""
         t, name = C_TYPE[kind] + x, f"{fn}_{kind}" + (f"x{x}" if x else "")
-        floating = kind in ("f32", "f64")
-        apart = "((r < 0) ^ (b < 0))" if floating else "((r ^ b) < 0)"
-        off = f"((r != 0) & {apart})" if x else f"(r != 0 && {apart})"
-        # A comparison of vectors gives -1 where it holds.
-        text = {
-            "floordiv": f"    return q {'+' if x else '-'} {off};",
-            "rem": f"    return select(r, r + b, {off});" if x else f"    return {off} ? r + b : r;",
-        }[fn]
-        q = f"    const {t} q = a / b;\n" if fn == "floordiv" else ""
-        what = "a / b rounded down" if fn == "floordiv" else "What a leaves by b, with the sign of b"
-        # fmod is exact, which a less the quotient rounded down times b is not.
-        rest = "a - q * b" if fn == "floordiv" else "fmod(a, b)" if floating else "a % b"
-        head = f"// {what[0].upper()}{what[1:]}.\n{t} {name}(const {t} a, const {t} b)\n{{\n"
-        return self.use(name, lambda: f"{head}{q}    const {t} r = {rest};\n{text}\n}}")
+        what = "The quotient a / b rounded down" if fn == "floordiv" else "What a leaves by b, with the sign of b"
+        head = f"// {what}.\n{t} {name}(const {t} a, const {t} b)\n{{\n"
+        body = _float_remainder(t, x) if kind in ("f32", "f64") else _integer_division(fn, t, x)
+        return self.use(name, lambda: head + "\n".join(f"    {line}" for line in body) + "\n}")
 
     def atomic(self, mode: str, dtype: str) -> str:
         if dtype == "i32":
@@ -310,3 +300,25 @@ class Helpers:
         kind = REGISTER[dtype]
         name = f"product_{kind}_{rows}x{lanes * vectors}"
         return self.use(name, lambda: product(name, kind, rows, lanes, vectors))
+
+
+def _float_remainder(t: str, x: str) -> list[str]:
+    """fmod is exact, which a less the quotient rounded down times b is not."""
+    off = "(r != 0) & ((r < 0) ^ (b < 0))"
+    return [f"const {t} r = fmod(a, b);", f"return select(r, r + b, {off});" if x else f"return {off} ? r + b : r;"]
+
+
+def _integer_division(fn: str, t: str, x: str) -> list[str]:
+    """The lines of a floordiv or a remainder of integers of type ``t`` with ``x`` lanes ('' for one)."""
+    if t.startswith("u"):
+        return ["return a / b;" if fn == "floordiv" else "return a % b;"]
+    # A comparison of vectors gives -1 where it holds, and what select asks is the sign.
+    one = f"select(b, ({t})(1), b == -1)" if x else "b == -1 ? 1 : b"
+    lines = [f"const {t} d = {one};  // the least number over -1 wraps round; processors trap on it"]
+    if fn == "rem":
+        off = "(r != 0) & ((r ^ d) < 0)"
+        return [*lines, f"const {t} r = a % d;", f"return select(r, r + d, {off});" if x else f"return {off} ? r + d : r;"]
+    down = "q + ((r != 0) & ((r ^ d) < 0))" if x else "q - (r != 0 && (r ^ d) < 0)"
+    opposite = f"as_{t}(-as_u{t}(a))"
+    last = f"select({down}, {opposite}, b == -1)" if x else f"b == -1 ? {opposite} : {down}"
+    return [*lines, f"const {t} q = a / d;", f"const {t} r = a - q * d;", f"return {last};"]

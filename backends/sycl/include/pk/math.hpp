@@ -63,15 +63,23 @@ PK_INLINE V pow(V a, V b) { return __spirv_ocl_pow(a, b); }
 template <class V>
 PK_INLINE V fma(V a, V b, V c) { return __spirv_ocl_fma(a, b, c); }
 
-// Division rounded down, and what it leaves: the remainder has the sign of the divisor.
+// Division rounded down, and what it leaves: the remainder has the sign of the divisor.  The least integer over -1 wraps round;
+// processors trap on it, so the division is by 1 there.
 template <class V>
 PK_INLINE V floordiv(V a, V b) {
-    if constexpr (is_float<typename Shape<V>::element>) {
+    using T = typename Shape<V>::element;
+    if constexpr (is_float<T>) {
         return pk::floor(a / b);
+    } else if constexpr (T(-1) > T(0)) {
+        return a / b;  // without signs
+    } else if constexpr (is_vector<V>) {  // a comparison of vectors gives -1
+        const V opposite = b == V(-1), d = (b & ~opposite) | (opposite & 1);
+        const V q = a / d, r = a - q * d;
+        return ((q + ((r != 0) & ((r ^ d) < 0))) ^ opposite) - opposite;
     } else {
-        const V q = a / b, r = a - q * b;
-        if constexpr (is_vector<V>) return q + ((r != 0) & ((r ^ b) < 0));  // a comparison of vectors gives -1
-        else return q - (r != 0 && (r ^ b) < 0);
+        const bool opposite = b == V(-1);
+        const V d = opposite ? V(1) : b, q = a / d, r = a - q * d;
+        return opposite ? V(0 - static_cast<uint64_t>(q)) : q - (r != 0 && (r ^ d) < 0);
     }
 }
 template <class V>
