@@ -171,10 +171,11 @@ def _allocate(out: Writer, array: Array, beside: str) -> None:
 
 
 def _describe(out: Writer, kernel: KernelText, program: Program) -> None:
-    """The descriptors a kernel takes, of the array as it is or as the kernel sees it."""
+    """The descriptors a kernel takes, of the array as it is or as the kernel sees it.  A dim of one element may come with any
+    stride, which the engine would refuse: there the strides are written out."""
     shapes = {a.name: a.type.shape for a in program.arrays if isinstance(a.type, BufferType)}
     for name, array, seen, block in kernel.descriptors:
-        if shapes[array] == seen.shape:
+        if shapes[array] == seen.shape and 1 not in seen.shape:
             out.line(f"{name} = TensorDescriptor.from_tensor({array}, {list(block)})")
         else:
             out.line(f"{name} = TensorDescriptor({array}, {list(seen.shape)}, {list(seen.element_strides)}, {list(block)})")

@@ -210,3 +210,10 @@ def test_exponentials_are_powers_of_two() -> None:
 def test_attention_golden(golden: Callable[[str, str], None]) -> None:
     golden("attention_causal.py", emitted("attention", {**SHAPE, "SQ": 1024, "SK": 1024, "D": 128}, CAUSAL)[1].text)
     golden("matmul_bias_gelu.py", emitted("matmul_bias_gelu", {"M": 4096, "N": 4096, "K": 4096})[1].text)
+
+
+def test_a_dim_of_one_element_may_have_any_stride(interpreter: WorkerPool) -> None:
+    """Contiguous arrays may have any stride there, and no descriptor takes one off 16 bytes: what it is told is written out."""
+    program, source = emitted("matmul", {"B": (1,), "M": 64, "N": 128, "K": 96}, **SMALL)
+    assert "a_desc = TensorDescriptor(a, [1, 64, 96], [6144, 96, 1], " in source.text and "from_tensor" not in source.text
+    runs_right(interpreter, program, source)

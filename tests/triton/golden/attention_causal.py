@@ -63,10 +63,12 @@ def attention_kernel(
 
 def attention(q, k, v, out):
     """q[1, 2, 2, 1024, 128] bf16, k[1, 2, 1024, 128] bf16, v[1, 2, 1024, 128] bf16 -> out[1, 2, 2, 1024, 128] bf16"""
-    q_desc = TensorDescriptor.from_tensor(q, [1, 1, 1, 128, 128])
-    k_desc = TensorDescriptor.from_tensor(k, [1, 1, 64, 128])
-    v_desc = TensorDescriptor.from_tensor(v, [1, 1, 64, 128])
-    out_desc = TensorDescriptor.from_tensor(out, [1, 1, 1, 128, 128])
+    q_desc = TensorDescriptor(q, [1, 2, 2, 1024, 128], [524288, 262144, 131072, 128, 1], [1, 1, 1, 128, 128])
+    k_desc = TensorDescriptor(k, [1, 2, 1024, 128], [262144, 131072, 128, 1], [1, 1, 64, 128])
+    v_desc = TensorDescriptor(v, [1, 2, 1024, 128], [262144, 131072, 128, 1], [1, 1, 64, 128])
+    out_desc = TensorDescriptor(
+        out, [1, 2, 2, 1024, 128], [524288, 262144, 131072, 128, 1], [1, 1, 1, 128, 128],
+    )
     attention_kernel[(2 * 2 * triton.cdiv(1024, 128),)](
         q_desc, k_desc, v_desc, out_desc, L=2, R=2, I=1024, J=1024, BLOCK_I=128, BLOCK_J=64, BLOCK_S=128,
         BLOCK_T=128, HEADS=8, num_warps=4, num_stages=2, enable_fp_fusion=False,
