@@ -254,7 +254,7 @@ class _Shaped:
 
     def _race_key(self, arrays: Sequence[np.ndarray]) -> str:
         given = [(x.shape, str(x.dtype), digest(x.tobytes())) for x in arrays]
-        names = ("interpreter", "modes", "precision", "extremes", "traced")
+        names = ("interpreter", "modes", "precision", "nans", "traced")
         ours = [(Path(__file__).parent / f"{name}.py").read_bytes() for name in names]
         return digest("pallas races", self.source.text, self.source.entry, given, str(package_version("jax")), *ours)
 

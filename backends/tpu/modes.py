@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from .extremes import with_nan
 from .findings import Finding
+from .nans import with_nan
 from .precision import rounded
 from .traced import Call, Scope, rewritten, trace
 from .waits import watched
