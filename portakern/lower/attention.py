@@ -15,9 +15,10 @@ from portakern.ir.core import Op
 from portakern.lower.bounds import Bound, find_bounds
 from portakern.lower.classes import AxisClass
 from portakern.lower.contraction import dot, operand
+from portakern.lower.cuts import Flow
 from portakern.lower.domain import Domain, Run
 from portakern.lower.kernel import Frame, NoSchedule, Request, covered, grid, one_by_one
-from portakern.lower.online import Attention
+from portakern.lower.online import Attention, through_casts, through_moves
 from portakern.lower.split import Stage
 from portakern.lower.tiles import wide
 
@@ -131,6 +132,10 @@ def _walk(frame: Frame, found: Attention, scores: tt.Contract) -> None:
             del w.known[test]
         init = [(name, value) for (name, _), value in zip(init, carried, strict=True)]
     top, *totals, acc = (value for _, value in init)
+    if not _only_normalised(frame, found):
+        nothing = _nan_where_masked(b, frame, top)
+        totals = [b.binary("add", x, b.cast(nothing, t.tile_type(x).dtype)) for x in totals]
+        acc = b.binary("add", acc, b.fit(b.cast(nothing, dtype), result))
     w.known[soft.m] = b.cast(top, _dtype(soft.m))
     w.known.update(zip(found.sums, totals, strict=True))
     w.known[out] = _normalised(frame, found, acc, result)
@@ -140,6 +145,31 @@ def _guarded(b: Builder, top: Op) -> Op:
     """``top``, or 0 where it is -inf: a row of -inf so far must not make -inf - -inf, which is NaN."""
     dead = b.compare("eq", top, b.const(float("-inf"), t.tile_type(top).dtype))
     return b.select(dead, b.const(0.0, t.tile_type(top).dtype), top)
+
+
+def _only_normalised(frame: Frame, found: Attention) -> bool:
+    """Whether the weights are divided by their own sum, and nobody else asks for it: then 0 / 0 is what a row of -inf gives."""
+    program, divisor = frame.request.program, found.weights.divisor
+    if divisor is None or found.sums != (through_moves(divisor),):
+        return False
+    users, weights = Flow(program).users, through_casts((found.out.lhs, found.out.rhs)[found.weights_side])
+    frontier: list[Op] = [*found.sums]
+    while frontier:
+        op = frontier.pop()
+        others = [u for u in users.get(op, []) if u is not weights]
+        if op in program.results or not all(isinstance(u, tt.Convert | tt.Expand | tt.Reshape) for u in others):
+            return False
+        frontier += others
+    return True
+
+
+def _nan_where_masked(b: Builder, frame: Frame, top: Op) -> Op:
+    """NaN for a row of -inf alone, whose exponentials of -inf - -inf were taken for 0; else 0."""
+    nothing = b.binary("sub", top, top)
+    keys, none = b.axis[frame.domain.role("n")[0].name].extent, b.const(0.0, t.tile_type(top).dtype)
+    if isinstance(keys, int):
+        return nothing if keys else none
+    return b.select(b.compare("eq", b.scalar_size(keys), b.const(0, "i32")), none, nothing)
 
 
 def _dtype(op: Op) -> str:
