@@ -204,7 +204,8 @@ def _scores(frame: Frame, scores: tt.Contract, rows_and_walked: tuple[str, str])
     first, second = (m, n) if n not in lhs_axes else (n, m)
     dtype = scores.dtype if DTYPES[scores.dtype].bits >= 32 else "f32"
     zero = frame.b.full(0.0 if DTYPES[dtype].is_float else 0, dtype, frame.b.dims(m, n))
-    return frame.b.cast(dot(frame, scores, lhs, rhs, zero, (first, second, k)), wide(scores.dtype))
+    sides = ((scores.lhs, lhs), (scores.rhs, rhs))
+    return frame.b.cast(dot(frame, scores, sides, zero, (first, second, k)), wide(scores.dtype))
 
 
 def _normalised(frame: Frame, found: Attention, acc: Op, dims: t.Dims) -> Op:

@@ -63,7 +63,7 @@ def _domain(request: Request, op: tt.Contract) -> Domain:
     seen, apart = accesses(request.program, request.classes), unmergeable(request.program, request.classes, request.facts)
     runs: list[Run] = [Run((c,), "batch") for c in batch if c.extent != 1]
     tiles: list[Run] = []
-    for side, role in ((left, "m"), (right, "n")):
+    for side, role in zip((right, left) if turned(request, op) else (left, right), "mn", strict=True):
         merged = merge(side, role, seen, apart)
         main = _main(merged)
         runs += [Run(r.classes, "batch") for r in merged if r is not main and r.extent != 1]
@@ -72,6 +72,13 @@ def _domain(request: Request, op: tt.Contract) -> Domain:
     main = _main(walked)
     outer = [Run(r.classes, "reduced") for r in walked if r is not main and r.extent != 1]
     return Domain([*runs, *tiles, *outer, main])
+
+
+def turned(request: Request, op: tt.Contract) -> bool:
+    """Whether the operands change places: neighbours of every result in memory run along the free dims of the left one."""
+    _, left, right, _ = free_classes(request, op)
+    inner = [next((c for c in reversed(request.classes.of(r)) if c.extent != 1), None) for r in request.program.results]
+    return any(c in left for c in inner) and not any(c in right for c in inner)
 
 
 def _main(runs: Sequence[Run]) -> Run:
@@ -96,10 +103,12 @@ def _product(frame: Frame, op: tt.Contract, ranges: Mapping[str, Range] | None =
     m, n, k = (frame.domain.role(r)[0].name for r in "mnk")
     dtype = op.dtype if DTYPES[op.dtype].bits >= 32 else "f32"
     dims = b.dims(m, n)
-    lhs, rhs = (coords(frame, frame.request.classes.of_operand(op, i)) for i in (0, 1))
+    sides = [(x, coords(frame, frame.request.classes.of_operand(op, i))) for i, x in enumerate((op.lhs, op.rhs))]
+    if turned(frame.request, op):
+        sides.reverse()
 
     def step(carried: tuple[Op, ...]) -> tuple[Op, ...]:
-        return (dot(frame, op, lhs, rhs, carried[0], (m, n, k)),)
+        return (dot(frame, op, sides, carried[0], (m, n, k)),)
 
     def join(left: tuple[Op, ...], right: tuple[Op, ...]) -> tuple[Op, ...]:
         return (b.binary("add", left[0], right[0]),)
@@ -110,11 +119,10 @@ def _product(frame: Frame, op: tt.Contract, ranges: Mapping[str, Range] | None =
     return acc
 
 
-def dot(frame: Frame, op: tt.Contract, lhs: Coordinates, rhs: Coordinates, acc: Op, axes: tuple[str, str, str]) -> Op:
-    """``acc`` plus one tile's product; ``axes`` are the names of its m, n and k."""
+def dot(frame: Frame, op: tt.Contract, sides: Sequence[tuple[Op, Coordinates]], acc: Op, axes: tuple[str, str, str]) -> Op:
+    """``acc`` plus one tile's product of two operands at their coordinates; ``axes`` are the names of its m, n and k."""
     m, n, k = axes
-    left = operand(frame, op.lhs, lhs, (m, k), k)
-    right = operand(frame, op.rhs, rhs, (n, k), k)
+    left, right = (operand(frame, x, where, (free, k), k) for (x, where), free in zip(sides, (m, n), strict=True))
     return frame.b.add(t.Dot(left, right, acc, k, op.precision, loc=op.loc))
 
 
