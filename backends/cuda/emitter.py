@@ -21,7 +21,7 @@ from .addresses import CudaPlanner
 from .attention import WalkPlan, rewritten, walked
 from .hopper import MOVERS, NarrowPlan, PipelinePlan, narrowed, packed, pipelined
 from .lines import in_lines
-from .plans import KEPT, STATIC_SHARED, CudaKernelPlan, products_of, shared_operand_bytes
+from .plans import KEPT, CudaKernelPlan, operands_are_static, products_of, scratch_bytes, shared_operand_bytes
 from .printer import DIALECT, CudaPrinter
 from .side_by_side import joined
 
@@ -119,8 +119,10 @@ class CudaEmitter(CLikeEmitter):
         return plan.dynamic_bytes if isinstance(plan, DYNAMIC) else shared_operand_bytes(plan)
 
     def shared_bytes(self, plan: KernelPlan, dialect: Dialect, target: Target) -> int:
-        bytes_ = self.operand_bytes(plan)
-        return bytes_ if isinstance(plan, DYNAMIC) or bytes_ > STATIC_SHARED else 0
+        return self.operand_bytes(plan) if isinstance(plan, DYNAMIC) or not operands_are_static(plan) else 0
+
+    def scratch_bytes(self, plan: KernelPlan) -> int:
+        return 0 if isinstance(plan, DYNAMIC) else scratch_bytes(plan)
 
 
 # ---- the headers a text needs ------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from portakern.dtypes import DTYPES
 from portakern.emit.clike import KernelPlan
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Layout
+from portakern.emit.clike.plan import statements
 from portakern.errors import ScheduleError
 
 from .addresses import CudaAccess
@@ -19,8 +20,14 @@ AUTO_WGMMA = True
 """Whether wgmma is taken wherever it can be: on an H200 it did a bf16 product of 4096^3 in 0.62 of the time of mma.sync."""
 
 STATIC_SHARED = 32 << 10
-"""Operands up to this many bytes are declared as static shared memory, of which a block has 48 KB; the library needs
-some for itself (see ``scratch_bytes``)."""
+"""Operands up to this many bytes are declared as static shared memory, of which a block has 48 KB."""
+
+LIBRARY_SHARED = 12 << 10
+"""Of what is left, what exchanges may take (:func:`scratch_bytes`); where they take more, operands have less.  The rest is for
+reductions (``kPartialBytes`` of reduce.cuh)."""
+
+SLAB_BYTES = 16896
+"""``kSlabBytes`` of relayout.cuh."""
 
 
 KEPT = ("none", "loads", "stores")
@@ -50,17 +57,6 @@ def aligned(access: p.Access) -> bool:
 
 def by_rows(access: p.Access) -> bool:
     return isinstance(access, CudaAccess) and access.by_rows
-
-
-def statements(block: Sequence[p.Statement]) -> list[p.Statement]:
-    """All statements, those inside loops (and the copies of their pipelines) too."""
-    found: list[p.Statement] = []
-    for s in block:
-        found.append(s)
-        if isinstance(s, p.Loop):
-            found += statements(s.body)
-            found += s.pipeline.copies if s.pipeline else ()
-    return found
 
 
 def chained(k: KernelPlan) -> bool:
@@ -104,6 +100,26 @@ def shared_offsets(k: KernelPlan) -> list[int]:
 
 def shared_operand_bytes(k: KernelPlan) -> int:
     return shared_offsets(k)[-1]
+
+
+def operands_are_static(k: KernelPlan) -> bool:
+    return shared_operand_bytes(k) + max(0, scratch_bytes(k) - LIBRARY_SHARED) <= STATIC_SHARED
+
+
+def scratch_bytes(k: KernelPlan) -> int:
+    """Static shared memory through which tiles go into other layouts: for each size of exchange one."""
+    exchanges = [s for s in statements(k.body) if isinstance(s, p.Convert) and s.word in ("relayout", "transpose")]
+    return sum({_exchange_bytes(s) for s in exchanges})
+
+
+def _exchange_bytes(s: p.Convert) -> int:
+    """What ``pk::Exchange`` (relayout.cuh) holds at a time."""
+    layout, size = s.place.layout, DTYPES[s.dtype].bytes
+    if s.place.side != "tile":
+        return s.place.size * size
+    rows, cols = (layout.cols, layout.rows) if s.word == "transpose" else (layout.rows, layout.cols)
+    line = (cols if 1 in (rows, cols) else cols + max(1, 4 // size)) * size
+    return rows * line if rows * line <= SLAB_BYTES else min(rows, 1 << max(0, (SLAB_BYTES // line).bit_length() - 1)) * line
 
 
 # ---- which instructions do the products --------------------------------------------------------------------------------

@@ -12,16 +12,15 @@ from .attention import JoinRows, WalkPlan, print_walk
 from .hopper import NarrowPlan, PipelinePlan, SendTile, WriteRows, print_narrow, print_pipeline
 from .lines import Lines
 from .plans import (
-    STATIC_SHARED,
     CudaKernelPlan,
     aligned,
     by_rows,
     by_warpgroups,
     chained,
     least_blocks,
+    operands_are_static,
     precision_of,
     shared_offsets,
-    shared_operand_bytes,
     statements,
     vector_width,
 )
@@ -98,7 +97,7 @@ class CudaPrinter(Printer):
         return text if width == 8 else text[:-1] + f", {width}>"
 
     def shared(self, k: KernelPlan) -> list[str]:
-        if shared_operand_bytes(k) <= STATIC_SHARED:
+        if operands_are_static(k):
             return super().shared(k)
         lines = ["extern __shared__ __align__(1024) unsigned char dynamic_shared[];"]
         for s, offset in zip(k.shared, shared_offsets(k), strict=False):

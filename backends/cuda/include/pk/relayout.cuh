@@ -6,22 +6,55 @@
 
 namespace pk {
 
-/// Rows of R x C elements, one word longer than the tile's so that columns are read without bank conflicts.
+constexpr int kSlabBytes = 16896;  // of shared memory at a time (64 rows of 64 floats): larger tiles pass in slabs of rows
+
+/// Rows of C elements, `slab` of R at a time, one word longer than the tile's so that columns are read without bank conflicts.
 template <class T, int R, int C> struct Exchange {
     static constexpr int pitch = R == 1 || C == 1 ? C : C + max_of(1, 4 / static_cast<int>(sizeof(T)));
-    T v[R * pitch];
-    PK_DEVICE T& at(int row, int col) { return v[row * pitch + col]; }
+    static constexpr int line = pitch * static_cast<int>(sizeof(T));
+    PK_DEVICE static constexpr int fitting() {
+        int rows = 1;
+        while (2 * rows * line <= kSlabBytes) rows *= 2;
+        return R * line <= kSlabBytes ? R : min_of(R, rows);
+    }
+    static constexpr int slab = fitting();
+    static constexpr bool whole = slab == R;
 };
 
-template <class L, class T, int R, int C> PK_DEVICE void write_out(Exchange<T, R, C>& to, const Tile<T, L>& x) {
-    if (!owns<L>(thread())) return;
+/// The same memory for all exchanges of this many bytes.
+template <int Bytes> PK_DEVICE unsigned char* exchange_space() {
+    alignas(16) __shared__ unsigned char bytes[Bytes];
+    return bytes;
+}
+
+/// The tile x in the layout To, whose element (row, col) is (col, row) of x where it is `Turned`.
+template <class To, bool Turned, class T, class L> PK_DEVICE Tile<T, To> exchange(const Tile<T, L>& x) {
+    using E = Exchange<T, L::rows, L::cols>;
+    T* between = reinterpret_cast<T*>(exchange_space<E::slab * E::line>());
+    const bool owner = owns<L>(thread());
+    Tile<T, To> y;
+#pragma unroll 1
+    for (int first = 0; first < L::rows; first += E::slab) {
+        if (owner)
 #pragma unroll
-    for (int i = 0; i < L::row_slots; ++i)
+            for (int i = 0; i < L::row_slots; ++i)
 #pragma unroll
-        for (int j = 0; j < L::col_slots; ++j) {
-            const int row = L::row(thread(), i), col = L::col(thread(), j);
-            if (inside<L>(row, col)) to.at(row, col) = x.at(i, j);
-        }
+                for (int j = 0; j < L::col_slots; ++j) {
+                    const int row = L::row(thread(), i), col = L::col(thread(), j), at = row - first;
+                    if (inside<L>(row, col) && (E::whole || (at >= 0 && at < E::slab))) between[at * E::pitch + col] = x.at(i, j);
+                }
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < To::row_slots; ++i)
+#pragma unroll
+            for (int j = 0; j < To::col_slots; ++j) {
+                const int row = To::row(thread(), i), col = To::col(thread(), j), at = (Turned ? col : row) - first;
+                if (inside<To>(row, col) && (E::whole || (at >= 0 && at < E::slab)))
+                    y.at(i, j) = between[at * E::pitch + (Turned ? row : col)];
+            }
+        __syncthreads();  // `between` may be written again
+    }
+    return y;
 }
 
 /// Whether two layouts give the same rows of the same tile to the same threads.
@@ -43,38 +76,14 @@ template <class To, class T, class L> PK_DEVICE Tile<T, To> relayout(const Tile<
     if constexpr (SameRows<To, L>::value) {
         return retype<To>(x);
     } else {
-        __shared__ Exchange<T, L::rows, L::cols> between;
-        write_out(between, x);
-        __syncthreads();
-        Tile<T, To> y;
-#pragma unroll
-        for (int i = 0; i < To::row_slots; ++i)
-#pragma unroll
-            for (int j = 0; j < To::col_slots; ++j) {
-                const int row = To::row(thread(), i), col = To::col(thread(), j);
-                if (inside<To>(row, col)) y.at(i, j) = turned ? between.at(col, row) : between.at(row, col);
-            }
-        __syncthreads();  // `between` may be written again
-        return y;
+        return exchange<To, turned>(x);
     }
 }
 
 /// The tile with rows and columns exchanged, in the layout To.
 template <class To, class T, class L> PK_DEVICE Tile<T, To> transpose(const Tile<T, L>& x) {
     static_assert(To::rows == L::cols && To::cols == L::rows, "sizes differ");
-    __shared__ Exchange<T, L::rows, L::cols> between;
-    write_out(between, x);
-    __syncthreads();
-    Tile<T, To> y;
-#pragma unroll
-    for (int i = 0; i < To::row_slots; ++i)
-#pragma unroll
-        for (int j = 0; j < To::col_slots; ++j) {
-            const int row = To::row(thread(), i), col = To::col(thread(), j);
-            if (inside<To>(row, col)) y.at(i, j) = between.at(col, row);
-        }
-    __syncthreads();
-    return y;
+    return exchange<To, true>(x);
 }
 
 }  // namespace pk
