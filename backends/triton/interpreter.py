@@ -126,9 +126,11 @@ def _mend_arithmetic(interpreter: Any) -> None:
     def mended(operation: Any) -> Any:
         def run(self: Any, *operands: Any) -> Any:
             *values, op = operands
-            if not any(v.dtype.scalar == tl.bfloat16 for v in values):
-                return operation(self, *operands)
-            return narrowed(operation(self, *(_widened(interpreter, v) for v in values), op))
+            narrow = any(v.dtype.scalar == tl.bfloat16 for v in values)
+            made = operation(self, *(_widened(interpreter, v) if narrow else v for v in values), op)
+            if made.data.dtype == bool:  # comparisons keep the dtype of what they compare, and are spread over a block as that
+                return interpreter.TensorHandle(made.data, tl.int1)
+            return narrowed(made) if narrow else made
 
         return run
 

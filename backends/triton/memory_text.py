@@ -67,7 +67,7 @@ class MemoryText(ValueText):
         for axis, index in zip(block.axes, op.indices, strict=True):
             wide = self._pid_is_wide() or any(self.axes[a].wide for a in index.axes)
             where = Expr(self.axes[axis].start) if axis else self._index(index, ())
-            parts.append(f"{where.at(14)}.to(tl.int32)" if wide and where.text != "0" else where.text)
+            parts.append(f"tl.cast({where.text}, tl.int32)" if wide and where.text != "0" else where.text)
         return ", ".join(parts)
 
     def _shape(self, block: Blocked) -> str:

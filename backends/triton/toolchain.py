@@ -9,7 +9,7 @@ import zipfile
 from importlib.util import find_spec
 
 from portakern.backend import Availability, Binary, Resources, Source, Target
-from portakern.errors import CompileError, ScheduleError, ToolMissing
+from portakern.errors import CompileError, ToolMissing
 from portakern.tools.workers import WorkerFault, WorkerPool
 
 from . import binaries
@@ -78,7 +78,6 @@ def describe(source: Source, compiled: Compiled) -> Binary:
         return Binary(code, b"", compiled.tool, log="every output is empty: nothing is launched")
     assembly = "\n".join(k.assembly for k in kernels)
     resources = tuple(resources_of(source, k) for k in kernels)
-    _must_fit(source, resources)
     log = "\n".join(f"{k.name}({k.signature})" for k in kernels)
     if len(kernels) == 1:
         return Binary(code, kernels[0].data, compiled.tool, resources, assembly, log)
@@ -87,18 +86,6 @@ def describe(source: Source, compiled: Compiled) -> Binary:
         for number, k in enumerate(kernels):
             out.writestr(zipfile.ZipInfo(f"{number}-{k.name}.{code}"), k.data)
     return Binary(f"{code}-zip", archive.getvalue(), compiled.tool, resources, assembly, log)
-
-
-def _must_fit(source: Source, kernels: tuple[Resources, ...]) -> None:
-    """Only Triton's compiler says what shared memory a schedule takes: no launch may be the first to find that it is too much."""
-    room = source.target.device.count("shared_bytes_per_block", 0)
-    for number, kernel in enumerate(kernels):
-        if room and (kernel.shared_bytes or 0) > room:
-            schedule = f" with {source.schedule[number]}" if len(kernels) == len(source.schedule) else ""
-            raise ScheduleError(f"{kernel.kernel} takes {kernel.shared_bytes} bytes of shared memory{schedule}, "
-                                f"a block of {source.target.device.name} has {room}",
-                                hint="take smaller tiles or fewer stages",
-                                where=next((str(a.loc) for a in source.arrays if a.loc), ""))
 
 
 def resources_of(source: Source, kernel: CompiledKernel) -> Resources:
