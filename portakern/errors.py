@@ -91,9 +91,13 @@ class LoweringError(_Kinded):
 
 
 class ScheduleError(_Kinded):
-    """A schedule or a backend option is unknown, or does not fit the target's limits."""
+    """A schedule or a backend option is unknown, or does not fit the target's limits: ``schedule`` is then its text."""
 
     default_kind = "schedule"
+
+    def __init__(self, message: str, hint: str = "", where: str = "", *, kind: str = "", schedule: str = "") -> None:
+        super().__init__(message, hint, where, kind=kind)
+        self.schedule = schedule
 
 
 class UnsupportedDtype(_Kinded):

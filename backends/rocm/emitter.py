@@ -35,6 +35,8 @@ from .pingpong import PingPongPlan, pingpong, print_pingpong
 
 HEADERS = Path(__file__).parent / "include" / "pk"
 MAX_STAGES = 2
+SLAB_BYTES = 8192
+"""``slab_bytes`` of relayout.h: of LDS, for tiles that go into another layout."""
 WAVE_OF_CDNA = 64
 """Lanes of a wave on CDNA, which multiplies every dtype by matrix instructions."""
 LEFT_IN_REGISTERS = 128
@@ -111,6 +113,16 @@ class HipPlanner(Planner):
         self.layouts.parent[load] = load
         self.layouts.of_group[load] = Place(layout)
         del self.staged[load]
+
+
+def _exchange_bytes(s: p.Convert) -> int:
+    """LDS that ``pk::exchange`` (relayout.h) takes, rounded as ``pk::scratch`` does."""
+    layout, size = s.place.layout, DTYPES[s.dtype].bytes
+    rows, cols = (layout.rows, layout.cols) if s.place.side == "tile" else (s.place.size, 1)
+    line = size if cols == 1 else cols * size + 16
+    slab = next((n for n in (1 << k for k in range(rows.bit_length(), 0, -1)) if rows % n == 0 and n * line <= SLAB_BYTES), 1)
+    taken = slab * line
+    return 1024 if taken <= 1024 else SLAB_BYTES if taken <= SLAB_BYTES else taken
 
 
 class HipPrinter(Printer):
@@ -229,6 +241,10 @@ class HipEmitter(CLikeEmitter):
             return made
         # Tiles that were chosen for waves that take turns, where something stands in the way: one slot, then.
         return self.planner(replace(kernel, schedule=replace(kernel.schedule, stages=1)), dialect).plan()
+
+    def scratch_bytes(self, plan: KernelPlan) -> int:
+        exchanges = [s for s in p.statements(plan.body) if isinstance(s, p.Convert) and s.word in ("relayout", "transpose")]
+        return sum({_exchange_bytes(s) for s in exchanges})
 
     def head(self, program: Program, target: Target) -> list[str]:
         device = target.device

@@ -45,7 +45,7 @@ def programs_of(file: Path) -> list[Program]:
 def _program(text: str, said: str, file: Path) -> Program:
     try:
         program = read(text, said)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{file}: the case {said} cannot be read: {error}") from error
     return program if program.variation.stages else replace(program, variation=replace(program.variation, stages=ALL_STAGES))
 

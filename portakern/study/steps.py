@@ -12,7 +12,7 @@ import json
 import pickle
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,12 +24,13 @@ from portakern.errors import (
     CacheError,
     MissingRuleError,
     PortakernError,
+    ScheduleError,
     ToolMissing,
     UnsupportedDtype,
     UsageError,
 )
 from portakern.ir.program import Array, Program
-from portakern.ir.schedule import LOWERED_OPTIONS
+from portakern.ir.schedule import LOWERED_OPTIONS, Nest, Schedule
 from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.registry import registry
 from portakern.spec.bind import bind
@@ -75,8 +76,8 @@ def defect(error: Exception) -> PortakernError:
 # ---- from tensor program to source ---------------------------------------------------------------------------------
 
 
-def lowered(work: Work, target: Target) -> Program:
-    """The kernels of ``work`` under the schedule asked for, or that chosen for it.
+def lowered(work: Work, target: Target, avoided: Collection[str] = ()) -> Program:
+    """The kernels of ``work`` under the schedule asked for, or that chosen for it, or the first that is not ``avoided``.
 
     Raises :class:`UnsupportedDtype` where the device cannot have a dtype, else what lowering raises.
     """
@@ -86,7 +87,13 @@ def lowered(work: Work, target: Target) -> Program:
     language = registry().language(target.language)
     options = {**LOWERED_OPTIONS, **language.options}
     pick = work.chosen.picker(options, language.emitter_version) if work.chosen is not None else None
+    if avoided:
+        pick = functools.partial(_first_but, avoided)
     return lower(work.program, target, dict(work.schedule), dict(work.names), dict(work.facts), pick)
+
+
+def _first_but(avoided: Collection[str], nest: Nest, space: Sequence[Schedule]) -> Schedule:
+    return next((s for s in space if str(s) not in avoided), space[0])
 
 
 def refuse_dtypes(program: TensorProgram, target: Target) -> None:
@@ -130,11 +137,22 @@ def schedule_from(work: Work) -> str:
 def emitted(work: Work, target: Target, language: Language) -> tuple[Source, Program]:
     """The source for ``work``: emitted, or the foreign text with our arrays.
 
+    Where a block of the device cannot hold what the backend's first schedule needs, the next one is taken.
     Raises :class:`MissingRuleError` with everything the emitter lacks, at once.
     """
     if work.foreign is not None:
         return adopted(work, target, language)
-    program = lowered(work, target)
+    avoided: set[str] = set()
+    while True:
+        try:
+            return _emitted(lowered(work, target, avoided), target, language)
+        except ScheduleError as error:
+            if work.schedule or work.chosen is not None or not error.schedule or error.schedule in avoided:
+                raise
+            avoided.add(error.schedule)
+
+
+def _emitted(program: Program, target: Target, language: Language) -> tuple[Source, Program]:
     missing = language.emitter.missing(program, target)
     if missing:
         alternatives = dict.fromkeys(m.alternative for m in missing if m.alternative)
@@ -228,6 +246,7 @@ def _compiled(row: Row, source: Source, work: Work, estimate: bool, peers: bool)
     if not available:
         raise ToolMissing(f"nothing here compiles for {target}: {available.detail}", hint=install_hint(language))
     key, binary = compile_cached(language, source)
+    must_fit(source, binary)
     row = row.but(binary_hash=binary.digest, resources=resources_dict(binary.resources))
     if not binary.machine_code:
         method = f"{binary.format} from {binary.tool}: no machine code for {target.device.name}"
@@ -235,6 +254,19 @@ def _compiled(row: Row, source: Source, work: Work, estimate: bool, peers: bool)
     row = row.but(evidence="compiled", method=f"{binary.tool}" if runner else f"{binary.tool}; not run: {detail}")
     made = Made(row, source, key, runner)
     return _estimated(made, work, binary, peers) if estimate else made
+
+
+def must_fit(source: Source, binary: Binary) -> None:
+    """Raise :class:`ScheduleError` for a kernel whose blocks take more shared memory than the device gives one, as compilers
+    alone know in the end: no launch may be the first to find out."""
+    room = source.target.device.count("shared_bytes_per_block", 0)
+    for number, kernel in enumerate(binary.resources):
+        if room and (kernel.shared_bytes or 0) > room:
+            schedule = str(source.schedule[number]) if len(binary.resources) == len(source.schedule) else ""
+            raise ScheduleError(f"{kernel.kernel} takes {kernel.shared_bytes} bytes of shared memory"
+                                f"{f' with {schedule}' if schedule else ''}, a block of {source.target.device.name} has {room}",
+                                hint="take smaller tiles or fewer stages", schedule=schedule,
+                                where=next((str(a.loc) for a in source.arrays if a.loc), ""))  # fmt: skip
 
 
 def _estimated(made: Made, work: Work, binary: Binary, peers: bool) -> Made:
@@ -267,7 +299,7 @@ def estimate_of(estimator: Estimator, source: Source, binary: Binary, work: Work
     kept = Cache().get(key)
     if kept is not None:
         return json.loads(kept)
-    program = None if work.foreign is not None else lowered(work, target)
+    program = None if work.foreign is not None else emitted(work, target, registry().language(target.language))[1]
     found = estimate_dict(estimator.estimate(source, binary, job_of(source, binary, work.sizes), program))
     Cache().put(key, json.dumps(found).encode())
     return found

@@ -287,7 +287,7 @@ def test_an_interrupt_ends_it_within_a_sample():
     timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        measure(fake.device, [Contender("k", fake.call())], options(width=0, budget_s=20, max_samples=10**9))
+        measure(fake.device, [Contender("k", fake.call())], options(width=0, budget_s=1e6, max_samples=10**9))
     timer.join()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from portakern.backend import Launch, Missing, Target
 from portakern.emit.running import without_scans
 from portakern.emit.where import where
-from portakern.errors import MissingRuleError
+from portakern.errors import MissingRuleError, ScheduleError
 from portakern.ir.core import Op
 from portakern.ir.program import Program
 from portakern.ir.size import Size, product
@@ -64,8 +64,16 @@ def refuse(program: Program, target: Target, missing: Sequence[Missing]) -> None
 
 
 def plan_loops(program: Program, target: Target) -> LoopPlan:
+    """Raises :class:`ScheduleError` where a work-group has no room for what a kernel keeps."""
     lanes = target.device.count("vector_bytes", 64) // 4
-    return LoopPlan(tuple(form(without_scans(k), lanes) for k in program.kernels))
+    made = LoopPlan(tuple(form(without_scans(k), lanes) for k in program.kernels))
+    room = target.device.count("shared_bytes_per_block", 0)
+    for kernel, plan in zip(program.kernels, made.kernels, strict=True):
+        if room and plan.local_bytes > room:
+            raise ScheduleError(f"{kernel.name} takes {plan.local_bytes} bytes of local memory with {kernel.schedule}, "
+                                f"a work-group on {target.device.name} has {room}", hint="take smaller tiles",
+                                where=where(program, kernel), schedule=str(kernel.schedule))  # fmt: skip
+    return made
 
 
 def launch(kernel: Kernel) -> Launch:

@@ -83,6 +83,10 @@ class CLikeEmitter:
         """Shared memory that the operands of a block take, in bytes."""
         return sum(s.slots * s.rows * s.cols * DTYPES[s.dtype].bytes for s in plan.shared)
 
+    def scratch_bytes(self, plan: KernelPlan) -> int:
+        """Shared memory that words of the vocabulary take beside them, in bytes."""
+        return 0
+
     def launch(self, k: KernelPlan, dialect: Dialect, target: Target) -> Launch:
         args = tuple(q.source for q in k.params)
         return Launch(k.name, (k.blocks, 1, 1), (k.threads, 1, 1), args, self.shared_bytes(k, dialect, target))
@@ -90,11 +94,12 @@ class CLikeEmitter:
     def _fitting(self, program: Program, kernel: Kernel, dialect: Dialect, target: Target) -> KernelPlan:
         """The plan of ``kernel``.  Raises :class:`ScheduleError` where a block has no room for its operands."""
         made = self.plan_kernel(kernel, dialect, target)
-        taken, room = self.operand_bytes(made), target.device.count("shared_bytes_per_block", 0)
+        taken, room = self.operand_bytes(made) + self.scratch_bytes(made), target.device.count("shared_bytes_per_block", 0)
         if room and taken > room:
             raise ScheduleError(f"{kernel.name} takes {taken} bytes of shared memory with {kernel.schedule}, "
                                 f"a block of {target.device.name} has {room}",
-                                hint="take smaller tiles or fewer stages", where=where(program, kernel))
+                                hint="take smaller tiles or fewer stages", where=where(program, kernel),
+                                schedule=str(kernel.schedule))
         return made
 
     def _refuse(self, program: Program, target: Target) -> None:

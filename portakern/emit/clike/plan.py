@@ -7,6 +7,7 @@ already; what surrounds them (declarations, loops, words of the vocabulary) is t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from portakern.emit.clike.layouts import Layout, Place
@@ -405,3 +406,17 @@ class ProgramPlan:
 
     def __str__(self) -> str:
         return f"plan {self.name}\n" + "\n".join(map(str, self.kernels))
+
+
+# ---- walking one -----------------------------------------------------------------------------------------------------
+
+
+def statements(block: Sequence[Statement]) -> list[Statement]:
+    """All statements, those inside loops (and the copies of their pipelines) too."""
+    found: list[Statement] = []
+    for s in block:
+        found.append(s)
+        if isinstance(s, Loop):
+            found += statements(s.body)
+            found += s.pipeline.copies if s.pipeline else ()
+    return found
