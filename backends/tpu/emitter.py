@@ -39,6 +39,10 @@ def typical(program: Program) -> tuple[tuple[str, int], ...]:
     return tuple(sizes.items())
 
 
+MODULES = frozenset({"jax", "jnp", "pl", "pltpu", "functools"})
+"""What the text calls the modules that it imports."""
+
+
 class PallasEmitter:
     """Tile programs to plain Pallas that runs unchanged on a TPU host."""
 
@@ -120,6 +124,9 @@ class _Writer:
 
     def _check_arrays(self) -> None:
         device = self.target.device
+        for name in sorted({self.program.name, *self.program.sizes, *(a.name for a in self.program.arrays)} & MODULES):
+            array = next((a for a in self.program.arrays if a.name == name), self.program.array_with(name))
+            self.report(f"the name {name}, which a module has in the text", array, "another name")
         for array in self.program.arrays:
             if array.dtype not in device.dtypes or array.dtype not in rules.JNP:
                 self.report(f"the dtype {array.dtype} of {array.name}: {device.name} has none", array,

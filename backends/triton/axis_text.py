@@ -39,6 +39,7 @@ class AxisText:
     kernel: Kernel
     out: Writer = field(default_factory=Writer)
     constants: dict[str, int] = field(default_factory=dict)
+    host: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         kernel = self.kernel
@@ -148,7 +149,7 @@ class AxisText:
         return f"{'triton' if host else 'tl'}.cdiv({self._extent_text(axis, host)}, {tile})"
 
     def _extent_text(self, axis: Axis, host: bool) -> Expr:
-        return size_expr(axis.extent) if host else self._extent(axis)
+        return size_expr(axis.extent, self.host) if host else self._extent(axis)
 
     def _along(self, expr: Expr, axis: str, dims: Dims) -> Expr:
         """A one-dim expression over ``axis`` as a dim of a tile."""

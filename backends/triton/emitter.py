@@ -6,11 +6,12 @@ NVIDIA and AMD, and is called as ``entry(inputs..., scalars..., outputs...)``; o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from portakern.backend import Missing, Source, Target
 from portakern.device import Device
+from portakern.emit.host import called, host_names
 from portakern.emit.python_like import Writer, call
 from portakern.emit.where import where
 from portakern.errors import MissingRuleError, UnsupportedDtype
@@ -59,10 +60,12 @@ class TritonEmitter:
     def emit(self, program: Program, target: Target) -> Source:
         self._check(program, target)
         program = packed(program)
-        kernels = [print_kernel(k, target.device) for k in program.kernels]
+        names = host_names(program, {*RESERVED, entry_of(program), "TensorDescriptor", "blocks",
+                                     *(f"{k.name}_kernel" for k in program.kernels)})  # fmt: skip
+        kernels = [print_kernel(k, target.device, names) for k in program.kernels]
         body = "\n\n".join(k.text for k in kernels)
         helpers = "\n".join(words.HELPERS[name] for name in _with_dependencies(body))
-        host = _host_function(program, kernels)
+        host = _host_function(program, kernels, names)
         imports = ["import triton", "import triton.language as tl"]
         if "torch." in host:
             imports.insert(0, "import torch")
@@ -129,7 +132,8 @@ def entry_of(program: Program) -> str:
     return f"run_{program.name}" if program.name in RESERVED else program.name
 
 
-def _host_function(program: Program, kernels: Sequence[KernelText]) -> str:
+def _host_function(original: Program, kernels: Sequence[KernelText], names: Mapping[str, str]) -> str:
+    program = called(original, names)
     out = Writer()
     given = program.by_role("input", "scalar", "output")
     with out.block(f"def {entry_of(program)}({', '.join(a.name for a in given)}):"):
@@ -142,8 +146,8 @@ def _host_function(program: Program, kernels: Sequence[KernelText]) -> str:
             if array.init is not None:
                 out.line(f"{array.name}.fill_({words.constant(array.init, array.dtype)})")
         for kernel in kernels:
-            _describe(out, kernel, program)
-            _launch(out, kernel)
+            _describe(out, kernel, program, names)
+            _launch(out, kernel, names)
     return str(out)
 
 
@@ -170,19 +174,20 @@ def _allocate(out: Writer, array: Array, beside: str) -> None:
     out.line(f"{array.name} = {made}")
 
 
-def _describe(out: Writer, kernel: KernelText, program: Program) -> None:
+def _describe(out: Writer, kernel: KernelText, program: Program, names: Mapping[str, str]) -> None:
     """The descriptors a kernel takes, of the array as it is or as the kernel sees it.  A dim of one element may come with any
     stride, which the engine would refuse: there the strides are written out."""
     shapes = {a.name: a.type.shape for a in program.arrays if isinstance(a.type, BufferType)}
-    for name, array, seen, block in kernel.descriptors:
+    for name, buffer, seen, block in kernel.descriptors:
+        array = names[buffer]
         if shapes[array] == seen.shape and 1 not in seen.shape:
             out.line(f"{name} = TensorDescriptor.from_tensor({array}, {list(block)})")
         else:
             out.line(f"{name} = TensorDescriptor({array}, {list(seen.shape)}, {list(seen.element_strides)}, {list(block)})")
 
 
-def _launch(out: Writer, kernel: KernelText) -> None:
-    arguments = [*kernel.parameters]
+def _launch(out: Writer, kernel: KernelText, names: Mapping[str, str]) -> None:
+    arguments = [names.get(x, x) for x in kernel.parameters]
     keywords = {**{k: str(v) for k, v in kernel.constants}, **{k: str(v) for k, v in kernel.options}}
     launched = call(f"{kernel.name}[(blocks,)]", *arguments, **keywords).text
     if kernel.static:

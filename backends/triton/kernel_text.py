@@ -6,6 +6,7 @@ statements (:mod:`.value_text`, :mod:`.memory_text`, :mod:`.statement_text`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from portakern.device import Device
@@ -38,9 +39,12 @@ class KernelText:
     descriptors: tuple[tuple[str, str, BufferType, tuple[int, ...]], ...] = ()
 
 
-def print_kernel(kernel: Kernel, device: Device) -> KernelText:
-    """The Triton text of ``kernel``; raises :class:`MissingRuleError` for an operation without a rule."""
-    return _Printer(rewritten(kernel, device)).run()
+def print_kernel(kernel: Kernel, device: Device, host: Mapping[str, str] | None = None) -> KernelText:
+    """The Triton text of ``kernel``, whose host calls open dims as ``host`` says.
+
+    Raises :class:`MissingRuleError` for an operation without a rule.
+    """
+    return _Printer(rewritten(kernel, device), host=dict(host or {})).run()
 
 
 class _Printer(GridText, StatementText):

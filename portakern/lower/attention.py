@@ -32,8 +32,8 @@ def lower_attention(request: Request, stage: Stage) -> t.Kernel:
     for run in whole:
         if not isinstance(run.extent, int):
             raise NoSchedule(f"attention needs tiles that cover {run.name}, whose size is open: {run.extent}")
-    multiplied = {"dots": tt.tensor_type(found.out.lhs).dtype, "scores": tt.tensor_type(scores.lhs).dtype}
-    schedule = request.choose(request.nest("attention", domain, live=4, **multiplied))
+    dots, first = (tt.tensor_type(x.lhs).dtype for x in (found.out, scores))
+    schedule = request.choose(request.nest("attention", domain, live=4, dots=dots, scores=first))
     one_by_one(schedule, domain.role("batch"))
     walked = domain.role("n")[0]
     for run in whole:

@@ -30,8 +30,7 @@ class AxisText:
         self.out = Writer(width=116)
         self.names = Names(RESERVED)
         self.function = self.names.fresh(f"{kernel.name}_kernel")
-        for size in kernel.sizes:
-            self.names.taken.add(size)
+        self.sizes = {s: self.names.fresh(s) for s in kernel.sizes}
         self.parameter = {a: self.names.fresh(a.name) for a in kernel.args}
         self.axes = {a.name: AxisNames(a, self.names.fresh(self._axis_name(a.name))) for a in kernel.axes}
         self.extent_names = {a.name: self.names.fresh(a.name.upper()) for a in kernel.axes if isinstance(a.extent, int)}
@@ -44,7 +43,7 @@ class AxisText:
 
     def _extent(self, axis: Axis) -> Expr:
         if not isinstance(axis.extent, int):
-            return size_expr(axis.extent)
+            return size_expr(axis.extent, self.sizes)
         self.constants[self.extent_names[axis.name]] = axis.extent
         return Expr(self.extent_names[axis.name])
 

@@ -6,13 +6,14 @@ place. numpy has no bf16 and numba no f16, so both come as ``uint16`` bit patter
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from portakern.backend import Missing, Source, Target
-from portakern.emit.python_like import Writer, call
+from portakern.emit.host import called, host_names
+from portakern.emit.python_like import Writer, call, size_expr
 from portakern.emit.where import where
 from portakern.errors import MissingRuleError, UnsupportedDtype
 from portakern.ir.core import Op
@@ -111,7 +112,9 @@ def entry_of(program: Program) -> str:
     return f"run_{program.name}" if program.name in RESERVED else program.name
 
 
-def _host_function(program: Program, kernels: Sequence[KernelText]) -> str:
+def _host_function(original: Program, kernels: Sequence[KernelText]) -> str:
+    names = host_names(original, {*RESERVED, entry_of(original), *(k.name for k in kernels)})
+    program = called(original, names)
     out = Writer(width=116)
     given = program.by_role("input", "scalar", "output")
     with out.block(f"def {entry_of(program)}({', '.join(a.name for a in given)}):"):
@@ -124,12 +127,12 @@ def _host_function(program: Program, kernels: Sequence[KernelText]) -> str:
             if array.init is not None:
                 out.line(f"{array.name}[...] = {_initial(array)}")
         for kernel, text in zip(program.kernels, kernels, strict=True):
-            out.line(call(text.name, *_arguments(program, kernel)).text)
+            out.line(call(text.name, *_arguments(original, kernel, names)).text)
     return str(out)
 
 
-def _arguments(program: Program, kernel: Kernel) -> list[str]:
-    """Arrays as the kernel sees them (reshaped where it views them differently), then open dims.
+def _arguments(program: Program, kernel: Kernel, names: Mapping[str, str]) -> list[str]:
+    """Arrays as the kernel sees them (reshaped where it views them differently), then open dims, by their ``names`` here.
 
     Those without dims come as arrays of one element: loops on several cores take a number for such an array.
     """
@@ -137,10 +140,11 @@ def _arguments(program: Program, kernel: Kernel) -> list[str]:
     for arg in kernel.args:
         mine, theirs = arg.type, program.array(arg.name).type
         if isinstance(mine, BufferType) and isinstance(theirs, BufferType) and not (mine.shape and mine.shape == theirs.shape):
-            made.append(f"{arg.name}.reshape({', '.join(map(str, mine.shape)) or '1'})")
+            shape = ", ".join(size_expr(s, names).text for s in mine.shape)
+            made.append(f"{names[arg.name]}.reshape({shape or '1'})")
         else:
-            made.append(arg.name)
-    return [*made, *kernel.sizes]
+            made.append(names[arg.name])
+    return [*made, *(names[s] for s in kernel.sizes)]
 
 
 def _signature(program: Program) -> str:

@@ -46,7 +46,7 @@ class _Printer(StatementText):
         head = Writer(width=116)
         flags = ", parallel=True" if self.parallel else ""
         head.line(f'@njit(error_model="numpy"{flags})')
-        parameters = [*self.parameter.values(), *self.kernel.sizes]
+        parameters = [*self.parameter.values(), *self.sizes.values()]
         with head.block(f"def {self.function}({', '.join(parameters)}):"):
             for line in self._constant_lines():
                 head.line(line)

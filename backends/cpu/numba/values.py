@@ -157,7 +157,7 @@ class ValueText(AxisText):
             if term.mod:
                 expr = infix("%", expr, Expr(str(term.mod)))
             if term.scale != 1 and expr.text != "0":
-                expr = infix("*", expr, size_expr(term.scale))
+                expr = infix("*", expr, size_expr(term.scale, self.sizes))
             if expr.text != "0":
                 parts.append(expr)
         if index.gather >= 0 and isinstance(op, Load):
@@ -165,7 +165,7 @@ class ValueText(AxisText):
         if isinstance(index.offset, int) and index.offset < 0 and parts:
             return infix("-", total(parts), Expr(str(-index.offset)))
         if index.offset != 0:
-            parts.append(size_expr(index.offset))
+            parts.append(size_expr(index.offset, self.sizes))
         return total(parts)
 
     def _checks(self, op: Load | Store, env: dict[Op, Expr] | None = None) -> str | None:
@@ -177,13 +177,13 @@ class ValueText(AxisText):
             if plain is not None and self.kernel.axis[plain].extent == size:
                 continue
             if over & set(index.axes) or index.gather >= 0:
-                found.append(f"0 <= {self._index(index, op, env).at(6)} < {size_expr(size).at(6)}")
+                found.append(f"0 <= {self._index(index, op, env).at(6)} < {size_expr(size, self.sizes).at(6)}")
         return " and ".join(found) or None
 
     def _size(self, size: Size) -> Expr:
         """The name of the only axis of this extent; of several it is not known which is meant, so a number says it."""
         alike = [a for a in self.kernel.axes if isinstance(size, int) and size > 1 and a.extent == size]
-        return self._extent(alike[0]) if len(alike) == 1 else size_expr(size)
+        return self._extent(alike[0]) if len(alike) == 1 else size_expr(size, self.sizes)
 
     def _hint(self, op: Op) -> str:
         return hint_of(op, lambda x: self.users.get(x, []))

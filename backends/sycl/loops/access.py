@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from portakern.ir.size import Size
+from portakern.ir.size import Size, Sym, names_of, substitute
 from portakern.ir.tile import Index, Kernel, Load, Store, Term, buffer_type
+
+from .spelling import own
 
 Name = Callable[[str], str]
 
 
 def size_text(size: Size) -> str:
     """A size as a C expression: sizes are never negative, so that / rounds down."""
+    if not isinstance(size, int):
+        size = substitute(size, {name: Sym.named(own(name)) for name in names_of(size)})
     return str(size).replace("//", "/")
 
 

@@ -35,7 +35,7 @@ from .access import checks, offset_text, size_text, step_along
 from .expressions import ATOM, PREFIX, SUM, Text, write
 from .forming import _hint, axes_of, source, stored_value
 from .plan import Compute, KernelPlan, Node, Product, Put, Repeat, Step, Storage, Walk, Write
-from .spelling import REGISTER, RESERVED
+from .spelling import REGISTER, own, reserved
 from .words import Words
 
 _LONG = 72  # an expression longer than this gets a name of its own
@@ -50,7 +50,7 @@ class KernelPrinter:
         self.depth = 1
         self.storage = dict(plan.stored)
         self.names: dict[Op, Text] = {}
-        self.taken: set[str] = set(self.kernel.sizes)
+        self.taken: set[str] = {own(s) for s in self.kernel.sizes}
         self.vector: tuple[str, int] | None = None
         self.left: str | None = None  # lanes that are left, where the vector may be cut short
         wide = self.kernel.sizes or any(isinstance(a.type, BufferType) and a.type.wide for a in self.kernel.args)
@@ -66,7 +66,7 @@ class KernelPrinter:
     # ---- names and lines
 
     def fresh(self, hint: str) -> str:
-        base = hint if hint.isidentifier() and hint not in RESERVED else f"{hint}_"
+        base = hint if hint.isidentifier() and not reserved(hint) else f"{hint}_"
         name, number = base, 2
         while name in self.taken:
             name, number = f"{base}_{number}", number + 1
@@ -91,7 +91,7 @@ class KernelPrinter:
 
     def text(self) -> str:
         k = self.kernel
-        params = [self.parameter(a) for a in k.args] + [self.words.size(s) for s in k.sizes]
+        params = [self.parameter(a) for a in k.args] + [self.words.size(own(s)) for s in k.sizes]
         for s in self.plan.storages:
             about = f"[{', '.join(a for a, _ in s.dims)}] {s.purpose}"
             for line in self.words.local_array(s.dtype, self.arrays[s], s.count, about):

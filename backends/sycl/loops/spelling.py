@@ -7,6 +7,9 @@ in each lane of a vector (what comparisons of vectors give and ``select`` takes)
 from __future__ import annotations
 
 import math
+import re
+
+from portakern.emit.clike.names import KEYWORDS
 
 MEMORY = {
     "f64": "double", "f32": "float", "f16": "half", "bf16": "ushort", "i64": "long", "i32": "int", "i16": "short",
@@ -29,9 +32,20 @@ restrict return short signed sizeof static struct switch typedef union unsigned 
 constant private generic uniform pipe bool uchar ushort uint ulong size_t complex imaginary true false infinity nan quad
 select min max clamp exp exp2 expm1 log log1p log2 sqrt rsqrt tanh erf sin cos pow floor ceil rint fabs sign step mix any
 all dot cross length distance normalize fma mad abs isnan barrier index sum_of event_t sampler_t image1d_t image2d_t
+main pk std sycl ptrdiff_t NULL NAN INFINITY INT_MIN INT_MAX LONG_MIN LONG_MAX FLT_MAX DBL_MAX
 """
-RESERVED = frozenset(_WORDS.split())
-"""Keywords of OpenCL C and the built-in functions that a value might be called after."""
+_FAMILIES = re.compile(r"__.*|u?int\d+_t|(u?(char|short|int|long)|float|double|half)\d+|(get|convert|as)_.*|v(load|store)_?.*")
+_RESERVED = KEYWORDS | frozenset(_WORDS.split())
+
+
+def reserved(name: str) -> bool:
+    """Whether ``name`` is a keyword of OpenCL C or C++, or a function or type that a value might be called after."""
+    return name in _RESERVED or _FAMILIES.fullmatch(name) is not None
+
+
+def own(name: str) -> str:
+    """What an open dim of this name is called in the text."""
+    return f"{name}_" if reserved(name) else name
 
 
 def held(dtype: str, lanes: int = 1) -> str:

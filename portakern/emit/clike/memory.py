@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from portakern.emit.clike.expressions import ATOM, Text, apply, constant
-from portakern.emit.clike.names import RESERVED
+from portakern.emit.clike.names import reserved
 from portakern.emit.clike.plan import Access
 from portakern.ir import tile as t
 from portakern.ir.size import Size, Sym
@@ -16,7 +16,7 @@ ADD, MULTIPLY = "12|{0} + {1}", "13|{0} * {1}"
 
 def size_name(size: str) -> str:
     """The parameter of an open dim: called as the dim is, unless C++ has taken that name."""
-    return f"{size}_" if size in RESERVED else size
+    return f"{size}_" if reserved(size) else size
 
 
 def size_text(size: Size) -> Text:

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import re
 
-RESERVED = frozenset(
-    """alignas alignof and asm auto bool break case catch char class concept const constexpr continue default delete do
-    double else enum explicit export extern false float for friend goto if inline int long mutable namespace new not
-    operator or private protected public register requires return short signed sizeof static struct switch template
-    this throw true try typedef typename union unsigned using virtual void volatile while xor main pk half
+KEYWORDS = frozenset(
+    """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class co_await
+    co_return co_yield compl concept const const_cast consteval constexpr constinit continue decltype default delete do double
+    dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable namespace new noexcept
+    not not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires return short signed sizeof
+    static static_assert static_cast struct switch template this thread_local throw true try typedef typeid typename union
+    unsigned using virtual void volatile wchar_t while xor xor_eq""".split()  # noqa: SIM905
+)
+"""Keywords of C++20, which those of C are among but for ``restrict``."""
+
+RESERVED = KEYWORDS | frozenset(
+    """restrict main pk half
     int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t INFINITY NAN
     abs exp exp2 log log2 log1p expm1 sqrt tanh erf sin cos tan floor ceil round pow fmax fmin y0 y1 yn j0 j1 jn
     item grid block threadIdx blockIdx blockDim gridDim std sycl kernel index div rint rsqrt exp10 sign sigmoid step mix
     clamp degrees radians cross dot length distance normalize select any all isnan isinf bitcast fill load store map put
-    stage commit wait sync left rem fma mad min max global local constant private
-    and_eq bitand bitor compl not_eq or_eq xor_eq char8_t char16_t char32_t wchar_t consteval constinit
-    const_cast co_await co_return co_yield decltype dynamic_cast noexcept nullptr reinterpret_cast static_assert static_cast
-    thread_local typeid NULL PK_INLINE
+    stage commit wait sync left rem fma mad min max global local constant NULL PK_INLINE
     Cluster blocks dynamic_shared lower outbox pipe query right rows tile tiles turns upper wave_col wave_row
     writer""".split()  # noqa: SIM905
 )
 """Keywords, names of the C library or of a platform that must keep their meaning, and what printers declare themselves."""
+
+
+def reserved(name: str) -> bool:
+    """Whether a text in C++ cannot have a name of its own that is called so."""
+    return name in RESERVED or name.startswith("__")
 
 
 def names_of(plan: object) -> Names:
@@ -38,7 +47,7 @@ class Names:
         """The first of ``wishes`` that is free; else the last one with a number."""
         tidy = [identifier(w) for w in wishes]
         for wish in tidy:
-            if wish not in self.taken and wish not in RESERVED:
+            if wish not in self.taken and not reserved(wish):
                 self.taken.add(wish)
                 return wish
         n = 2

@@ -1,0 +1,44 @@
+"""Arrays and dims may be called like what a language means something else by: its keywords, functions, macros and modules."""
+
+from __future__ import annotations
+
+import pytest
+
+from portakern.fuzz.files import read
+from portakern.fuzz.outcome import OK, REFUSED, UNUSED
+from portakern.fuzz.workshop import Workshop
+
+TARGETS = {"numba": "numba:cpu", "cpp": "cpp:cpu", "opencl": "opencl:cpu", "sycl": "sycl:cpu", "triton": "triton:sm_90",
+           "pallas": "pallas:v5e", "hip": "hip:gfx942", "cuda": "cuda:sm_80"}  # fmt: skip
+ARRAYS = (("np", "numba", "range"), ("jnp", "jax", "functools"), ("torch", "triton", "tl"), ("new", "this", "template"),
+          ("NAN", "INFINITY", "NULL"), ("std", "pk_", "__kernel"), ("exp", "main", "float4"),
+          ("x_desc", "op_kernel", "blocks"))  # fmt: skip
+DIMS = (("exp", "tanh", "max"), ("np", "range", "math"), ("delete", "using", "int32_t"), ("NULL", "vload16", "float4"))
+MODULES = {"jnp", "jax", "functools"}
+"""Pallas refuses these, with the line."""
+
+OPERATOR = """import portakern as pk
+
+
+@pk.operator
+def op({0}: pk.Tensor["{3}", "{5}"], {1}: pk.Tensor["{5}", "{4}"], {2}: pk.Tensor["{4}"]):
+    return pk.softmax({0} @ {1} + {2})
+"""
+
+
+@pytest.mark.parametrize("language", TARGETS)
+def test_an_array_or_dim_may_have_any_name(language: str) -> None:
+    cases = [*((a, ("M", "N", "K")) for a in ARRAYS), *((("x", "y", "z"), d) for d in DIMS)]
+    programs = {}
+    for arrays, (m, n, k) in cases:
+        header = f'{{"dims": {{"{m}": 5, "{n}": 7, "{k}": 6}}, "open": ["{m}", "{n}"], "dtype": "f32", "stages": ["integers"]}}'
+        program = read(OPERATOR.format(*arrays, m, n, k), header)
+        programs[program.digest] = program, {*arrays, m, n, k}
+    with Workshop(TARGETS[language]) as workshop:
+        outcomes = workshop.run([p for p, _ in programs.values()])
+    for digest, (program, names) in programs.items():
+        allowed = {OK, REFUSED} if language == "pallas" and names & MODULES else {OK}
+        (outcome,) = [o for o in outcomes[digest] if o.target == TARGETS[language]]
+        if outcome.status == UNUSED and outcome.kind in ("tool-missing", "no-silicon"):
+            pytest.skip(outcome.message)
+        assert outcome.status in allowed, f"{sorted(names)}: {outcome.message}\n{program.case.text}"
