@@ -10,7 +10,7 @@ from __future__ import annotations
 import keyword
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -79,7 +79,7 @@ def ternary(condition: Expr, yes: Expr, no: Expr) -> Expr:
     return Expr(f"{yes.at(TERNARY + 1)} if {condition.at(TERNARY + 1)} else {no.at(TERNARY)}", TERNARY)
 
 
-def size_expr(size: Size, names: dict[str, str] | None = None) -> Expr:
+def size_expr(size: Size, names: Mapping[str, str] | None = None) -> Expr:
     """A size as an expression of its open dims, renamed where ``names`` says so."""
     if isinstance(size, int):
         return Expr(str(size), ATOM if size >= 0 else NEGATION)
