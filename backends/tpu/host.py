@@ -206,17 +206,18 @@ def _block_number(plan: KernelPlan, access: BlockAccess, axis: str) -> str:
 
 
 def _bounded(plan: KernelPlan, span: Span, walks: list[tuple[Op | None, Op | None]]) -> str:
-    """The block number kept inside the bounds of the walks, so that steps outside them fetch nothing new."""
+    """The block number kept inside the bounds of the walks, so that steps outside them fetch nothing new.  The upper one comes
+    last: a part of a walk may begin beyond its end."""
     text = span.dim or "0"
     bounds = {hi for _, hi in walks}
     lows = {lo for lo, _ in walks}
+    if len(lows) == 1 and (lo := lows.pop()) is not None and (low := scalar_text(lo, plan.spans)):
+        text = f"jnp.maximum({text}, {low.at(PRODUCT)} // {span.text})"
     if len(bounds) == 1 and (hi := bounds.pop()) is not None and (high := scalar_text(hi, plan.spans)):
         end = f"{high.at(SUM)} - 1"
         if (plus := re.fullmatch(r"(.*) \+ (\d+)", high.text)) and high.binding == SUM:
             end = f"{plus[1]} + {int(plus[2]) - 1}"
         text = f"jnp.minimum({text}, jnp.maximum({end}, 0) // {span.text})"
-    if len(lows) == 1 and (lo := lows.pop()) is not None and (low := scalar_text(lo, plan.spans)):
-        text = f"jnp.maximum({text}, {low.at(PRODUCT)} // {span.text})"
     return text
 
 
