@@ -87,8 +87,8 @@ def note(root: Op, members: frozenset[Op]) -> str:
         case t.Select(condition=t.Compare(fn="eq", lhs=x, rhs=bound), yes=zero, no=same) if x is same:
             if _constant(bound) == -math.inf and _constant(zero) == 0:
                 return "nothing but -inf so far: shift by 0, since -inf - -inf would be NaN"
-        case t.Binary(fn="sub", lhs=x, rhs=y) if x is y:
-            return "0, or NaN for a row of nothing but -inf"
+        case t.Binary(fn="sub", lhs=x, rhs=y) if x is y and t.tile_type(x).dtype in ("f32", "f64"):
+            return "0 where it is finite, else NaN"
     masks = {(op.axis, op.value) for op in members if isinstance(op, t.Mask)}
     return "; ".join(f"beyond the end of {axis}: {value:g}" for axis, value in sorted(masks))
 
