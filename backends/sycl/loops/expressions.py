@@ -116,7 +116,7 @@ def _binary(fn: str, a: Text, b: Text, dtype: str, words: Words) -> Text:
         sign, level = _INFIX[fn]
         if fn == "add" and "0" in (a.text, b.text):  # an offset that happens to be 0
             return b if a.text == "0" else a
-        right = level if fn in ("add", "mul") else level - 1
+        right = level if fn in ("add", "mul") and not is_float(dtype) else level - 1  # sums of floats are not associative
         if fn in ("shl", "shr"):
             return Text(f"{a.at(PREFIX)} {sign} {b.at(PREFIX)}", level, dtype, lanes)
         if a.lanes == 1 and lanes > 1 and a.text == b.text:

@@ -152,7 +152,7 @@ void matmul_bias(__global const ushort *restrict a,
         for (int n = n0; n < n1; n += 16) {
             const float16 biasv = load_f32x16_part(bias + n, n1 - n);
             const float16 sum = vload16(0, acc + (m - m0) * 64 + n - n0) + biasv;
-            const float16 scaled = 0.5f * sum * (1.0f + tanh(0.7978845608028654f * (sum + 0.044715f * sum * sum * sum)));
+            const float16 scaled = 0.5f * sum * (1.0f + tanh(0.7978845608028654f * (sum + 0.044715f * (sum * sum * sum))));
             store_bf16x16_part(scaled, c + m * 72 + n, n1 - n);
         }
     }

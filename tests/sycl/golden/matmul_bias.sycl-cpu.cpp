@@ -42,7 +42,7 @@ PK_KERNEL matmul_bias(const pk::bf16* __restrict a,
         for (int32_t n = n0; n < n1; n += 16) {
             const pk::float16 biasv = pk::load_part<16>(bias + n, n1 - n);
             const pk::float16 sum = pk::load<16>(acc + (m - m0) * 64 + n - n0) + biasv;
-            const pk::float16 sum_2 = 1.0f + pk::tanh(0.7978845608028654f * (sum + 0.044715f * sum * sum * sum));
+            const pk::float16 sum_2 = 1.0f + pk::tanh(0.7978845608028654f * (sum + 0.044715f * (sum * sum * sum)));
             pk::store_part(0.5f * sum * sum_2, c + m * 72 + n, n1 - n);
         }
     }
