@@ -12,13 +12,14 @@ from portakern.backend import Launch, Missing, Source, Target
 from portakern.dtypes import DTYPES
 from portakern.emit.clike import CLikeEmitter, Dialect, KernelPlan, ProgramPlan, read_headers
 from portakern.emit.clike.layouts import dims_of
+from portakern.emit.softmax import by_powers_of_two
 from portakern.emit.where import where
 from portakern.ir import tile as t
 from portakern.ir.core import Op
 from portakern.ir.program import Program
 
 from .addresses import CudaPlanner
-from .attention import WalkPlan, rewritten, walked
+from .attention import WalkPlan, walked
 from .hopper import MOVERS, NarrowPlan, PipelinePlan, narrowed, packed, pipelined
 from .lines import in_lines
 from .plans import KEPT, CudaKernelPlan, operands_are_static, products_of, scratch_bytes, shared_operand_bytes
@@ -91,7 +92,7 @@ class CudaEmitter(CLikeEmitter):
         return pipelined(narrowed(made, kernel, target), kernel, target)
 
     def plan_attention(self, kernel: t.Kernel, dialect: Dialect, target: Target) -> CudaKernelPlan:
-        plan = CudaKernelPlan(**vars(in_lines(super().plan_kernel(rewritten(kernel), dialect, target))))
+        plan = CudaKernelPlan(**vars(in_lines(super().plan_kernel(by_powers_of_two(kernel, fused=True), dialect, target))))
         walk = walked(plan, kernel, target)
         if isinstance(walk, WalkPlan):
             return walk

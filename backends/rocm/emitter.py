@@ -230,8 +230,7 @@ class HipEmitter(CLikeEmitter):
                 f"{kernel.name}: stages={kernel.schedule.stages} on {target}",
                 hint="operands pass through registers on their way to LDS: stages is 1 or 2",
             )
-        if _by_powers_of_two(kernel):
-            kernel = by_powers_of_two(kernel, fused=True)
+        kernel = by_powers_of_two(kernel, fused=True)
         if not _rows_stay_in_waves(kernel, target.device):
             dialect = replace(dialect, register_operands=frozenset())
         planner = self.planner(kernel, dialect)
@@ -266,13 +265,6 @@ def _by_tiles_of_32(plan: KernelPlan, target: Target) -> KernelPlan:
     ):
         return plan
     return replace(plan, layouts=tuple(replace(x, kind=x.kind + "32") if x in spread else x for x in plan.layouts))
-
-
-def _by_powers_of_two(kernel: t.Kernel) -> bool:
-    """Attention whose weights are rounded to 16 bits: that their exponents are multiplied by log2 e before they are shifted is
-    far below that rounding (2^-24 of the exponent)."""
-    dots = [op for op in tiles_of(kernel.body) if isinstance(op, t.Dot)]
-    return kernel.family == "attention" and all(t.tile_type(op.lhs).dtype in _16_BIT for op in dots)
 
 
 def _rows_stay_in_waves(kernel: t.Kernel, device: Device) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from portakern.emit.running import without_scans
+from portakern.emit.softmax import by_powers_of_two
 from portakern.ir.core import Arg, Op
 from portakern.ir.size import Size
 from portakern.ir.tile import (
@@ -36,7 +37,6 @@ from .expr import SUM, WIDE, Expr, Place
 from .layout import Layout
 from .loops import Phase, Report, carried_through, phases_of, straighten
 from .reach import reaches
-from .simplify import softmax_rewritten
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class ProgramPlan:
 def plan_kernel(kernel: Kernel, name: str, constants: dict[str, int], report: Report) -> KernelPlan:
     """Decide everything about ``kernel``.  ``constants`` collects the named block sizes of the source."""
     reach = reaches(kernel)
-    kernel = softmax_rewritten(straighten(without_scans(kernel)))
+    kernel = by_powers_of_two(straighten(without_scans(kernel)))
     phases = phases_of(kernel.body, report)
     spans = {a.name: _span(a, constants) for a in kernel.axes}
     grid, spans = _grid(kernel, phases, spans)

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import math
 
-from portakern.emit.softmax import by_powers_of_two
 from portakern.ir.core import Op
 from portakern.ir.rewrite import Rules
-from portakern.ir.tile import Binary, Broadcast, Const, Dot, Kernel, Reduce, Select, Unary, tile_type
+from portakern.ir.tile import Binary, Broadcast, Const, Dot, Reduce, Select, Unary, tile_type
 
 from .constants import filled_with
 
 STRAIGHT = Rules()
-
-
-def softmax_rewritten(kernel: Kernel) -> Kernel:
-    """Exponentials as powers of two between products of bf16; f32 is worth exponentials of full precision."""
-    dots = [op for op in kernel.body.walk() if isinstance(op, Dot)]
-    return by_powers_of_two(kernel) if dots and all(tile_type(op.lhs).dtype == "bf16" for op in dots) else kernel
 
 
 def _is(op: Op, value: float) -> bool:

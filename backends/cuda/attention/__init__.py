@@ -7,6 +7,5 @@
 from .plan import JoinRows, WalkPlan
 from .planning import walked
 from .printer import print_walk
-from .rewrites import rewritten
 
-__all__ = ["JoinRows", "WalkPlan", "print_walk", "rewritten", "walked"]
+__all__ = ["JoinRows", "WalkPlan", "print_walk", "walked"]
