@@ -8,10 +8,11 @@ from portakern.ir.rewrite import canonicalise
 from portakern.ir.tile import Kernel
 
 from .dots import rules_for
+from .used_twice import masked_apart
 
 
 def rewritten(kernel: Kernel, device: Device) -> Kernel:
     """Products as the device forms them; attention's softmax by powers of two; in any kernel equal values merged and unused
     ones dropped."""
     kernel = canonicalise(kernel, rules_for(device))
-    return by_powers_of_two(kernel, fused=True) if kernel.family == "attention" else kernel
+    return masked_apart(by_powers_of_two(kernel, fused=True))
