@@ -8,8 +8,9 @@ reduction or contraction feeds, so that it is as small and as finished as can be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import tee
 
 from portakern.ir.core import Arg, Op
 from portakern.ir.tensor import (
@@ -25,6 +26,7 @@ from portakern.ir.tensor import (
 )  # fmt: skip
 from portakern.lower.classes import AxisClass, axis_classes, is_thin, unshare, unshare_coordinates, unshare_moves
 from portakern.lower.cuts import ANCHORS, Flow, last_anchors, levels, needed, program_of
+from portakern.lower.domain import real
 from portakern.lower.online import Attention, match_attention
 
 Names = Mapping[str, tuple[str, ...]]
@@ -63,16 +65,31 @@ def stages(program: TensorProgram, names: Names, fresh: Iterable[str], attention
     program = unshare_moves(unshare_coordinates(program), names)
     out: list[Stage] = []
     for part in levels(program, names, names_of_temporaries):
-        out += _Splitter(part, names, names_of_temporaries).run(attention)
+        out += _stages_of(part, names, names_of_temporaries, attention)
     return out
+
+
+def _stages_of(program: TensorProgram, names: Names, fresh: Iterator[str], attention: bool) -> list[Stage]:
+    """Those of one level.  What ties the axes of reductions may lie in stages before theirs: then they part again."""
+    apart: dict[Op, int] = {}
+    while True:
+        fresh, mine = tee(fresh)
+        splitter = _Splitter(program, names, mine, apart)
+        found = splitter.run(attention)
+        if splitter.apart == apart:
+            return found
+        apart = splitter.apart
 
 
 # ---- grouping ------------------------------------------------------------------------------------------------------------
 
 
 class _Splitter:
-    def __init__(self, program: TensorProgram, names: Names, fresh: Iterable[str]) -> None:
+    """``apart`` numbers reductions that may share a group only with those of the same number; :meth:`run` adds to it."""
+
+    def __init__(self, program: TensorProgram, names: Names, fresh: Iterable[str], apart: Mapping[Op, int]) -> None:
         self.program = program
+        self.apart = dict(apart)
         self.fresh = iter(fresh)
         self.classes = axis_classes(program, names)
         self.flow = Flow(program)
@@ -162,13 +179,12 @@ class _Splitter:
             reduced = frozenset({self.classes.of(op)[op.axis]})
             kind = "scan backwards" if op.reverse else "scan"
         else:
-            axes = op.axes if isinstance(op, Fold) else (op.axis,)  # type: ignore[attr-defined]
             operand = self.classes.of_operand(op, 0)
             parallel = frozenset(c for c in self.classes.of(op) if c.extent != 1)
-            reduced = frozenset(operand[i] for i in axes)
+            reduced = frozenset(operand[i] for i in _reduced(op))
             kind = "rows"
         needs = set().union(*(self.below.get(o, set()) for o in op.operands))
-        group = self._join(kind, parallel, reduced, needs)
+        group = self._join(op, kind, parallel, reduced, needs)
         if group is None:
             group = Group(kind, [], parallel, reduced)
             self.groups.append(group)
@@ -176,11 +192,12 @@ class _Splitter:
         group.anchors.append(op)
         self.group_of[op] = group
 
-    def _join(self, kind: str, parallel: frozenset[AxisClass], reduced: frozenset[AxisClass],
-              needs: set[Group]) -> Group | None:
+    def _join(self, op: Op, kind: str, parallel: frozenset[AxisClass], reduced: frozenset[AxisClass],
+              needs: set[Group]) -> Group | None:  # fmt: skip
         """A group of reductions (or scans) over the same axes that can take one more without waiting for itself."""
         for g in self.groups if kind not in ("contraction", "attention") else ():
             same = g.kind == kind and g.parallel == parallel and g.reduced == reduced
+            same = same and {self.apart.get(a, 0) for a in g.anchors} == {self.apart.get(op, 0)}
             if same and not any(g in h.needs for h in needs - {g}):
                 return g
         return None
@@ -268,9 +285,20 @@ class _Splitter:
                 out += self._stage(g, stores[g], {o: names[o] for o in wanted if crossing[o] is not g})
         for batch in loose.values():
             known = {o: names[o] for o in wanted}
-            body = program_of(self.program, [o for o, _ in batch], [n for _, n in batch], known)
-            out += [Stage(part, "elementwise") for part in self._one_view_each(body)]
+            out += [Stage(part, "elementwise") for tied in self._tied(batch, known) for part in self._one_view_each(tied)]
         return out
+
+    def _tied(self, batch: list[tuple[Op, str]], known: dict[Op, str]) -> list[TensorProgram]:
+        """The programs of the outputs in ``batch``: one, or several where only stages before them tie their axes."""
+        body = program_of(self.program, [o for o, _ in batch], [n for _, n in batch], known)
+        classes, give = axis_classes(body, {}), body.body.ops[-1]
+        together: dict[frozenset[AxisClass], list[tuple[Op, str]]] = {}
+        for number, (output, result) in enumerate(zip(batch, body.results, strict=True)):
+            axes = classes.of_operand(give, number) if isinstance(result, Arg) else classes.of(result)
+            together.setdefault(frozenset(real(axes)), []).append(output)
+        if len(together) == 1:
+            return [body]
+        return [program_of(self.program, [o for o, _ in x], [n for _, n in x], known) for x in together.values()]
 
     def _axes_of_output(self, op: Op, name: str) -> tuple[AxisClass, ...]:
         """The axes that a kernel which stores ``op`` runs along: outputs that share all of them share a kernel."""
@@ -326,16 +354,38 @@ class _Splitter:
         copies = [program_of(body, [view], [name]) for view, name in copied.items()]
         return [*copies, program_of(body, body.results, body.outputs, copied)] if copies else [body]
 
+    def _part(self, g: Group, body: TensorProgram) -> None:
+        """Puts reductions apart whose axes only stages before this one tie: in ``body`` nothing says that they are the same."""
+        classes = axis_classes(body, {})
+        inside = [op for op in body.body.ops if isinstance(op, ANCHORS)]
+        over = [(frozenset(classes.of_operand(op, 0)[a] for a in _reduced(op)), frozenset(real(classes.of(op)))) for op in inside]
+        if len(set(over)) > 1:
+            known = list(dict.fromkeys(over))
+            numbers = [known.index(x) for x in over] if len(inside) == len(g.anchors) else range(len(g.anchors))
+            self.apart |= {op: max(self.apart.values(), default=0) + 1 + n for op, n in zip(g.anchors, numbers, strict=True)}
+
     def _stage(self, g: Group, stores: dict[Op, list[str]], arrays: dict[Op, str]) -> list[Stage]:
         pairs = [(op, name) for op, names in stores.items() for name in names]
         body = program_of(self.program, [o for o, _ in pairs], [n for _, n in pairs], arrays)
         *copies, body = self._one_view_each(body)
         before = [Stage(part, "elementwise") for part in copies]
         if g.kind != "attention":
+            self._part(g, body)
             return [*before, Stage(body, g.kind.split()[0])]
         apart = _roles_meet(body, _pattern(body))
         body = _own_operands(body) if apart else body
         return [*before, Stage(body, "attention", _pattern(body), body.args if apart else ())]
+
+
+def _reduced(op: Op) -> tuple[int, ...]:
+    """The dims of its first operand that a reduction, scan or product runs over."""
+    match op:
+        case Contract():
+            return op.lhs_axes
+        case Fold():
+            return op.axes
+        case _:
+            return (op.axis,)  # type: ignore[attr-defined]
 
 
 def _pattern(body: TensorProgram) -> Attention:
