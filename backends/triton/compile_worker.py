@@ -10,14 +10,14 @@ import importlib.metadata
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from portakern.backend import Source
 from portakern.errors import CompileError, PortakernError, ToolMissing
 from portakern.tools.cache import default_directory
 
-from .module import example_sizes, load_module, parameters, shape_of, strides_of, torch_dtype
+from .module import divisible_sizes, example_sizes, load_module, parameters, shape_of, strides_of, torch_dtype
 
 
 @dataclass(frozen=True)
@@ -51,16 +51,28 @@ def use_cache_folder() -> None:
 def compile_source(source: Source) -> Compiled:
     """Compile every kernel the host function launches, for a device that need not be here.
 
-    Raises :class:`CompileError` with what Triton said.
+    With open dims the binaries are those of sizes that nothing divides, and the shared memory is the most that either these or
+    multiples of 16 take, whose loads Triton pipelines through it.  Raises :class:`CompileError` with what Triton said.
     """
     use_cache_folder()
     try:
-        import torch
+        import torch  # noqa: F401
 
         import triton  # noqa: F401
     except ImportError as error:
         raise ToolMissing(f"compiling Triton needs {error.name}", hint="pip install 'portakern[triton]'") from None
-    sizes = example_sizes(source.sizes)
+    launched = _launched(source, example_sizes(source.sizes))
+    kernels = [_describe(k) for k in launched]
+    if source.sizes:  # what it takes with other sizes must fit as well
+        most = {k.metadata.name: k.metadata.shared for k in _launched(source, divisible_sizes(source.sizes))}
+        kernels = [replace(k, shared_bytes=max(k.shared_bytes, most.get(k.name, 0))) for k in kernels]
+    return Compiled(tuple(kernels), versions())
+
+
+def _launched(source: Source, sizes: dict[str, int]) -> list[Any]:
+    """The kernels that the host function launches at ``sizes``, compiled."""
+    import torch
+
     arguments: list[Any] = []
     for array in parameters(source):
         if array.role == "scalar":
@@ -81,7 +93,7 @@ def compile_source(source: Source) -> Compiled:
     empty = all(0 in shape_of(a, sizes) for a in source.by_role("output"))
     if not launched and not empty:
         raise CompileError(f"the host function of {source.operator} launches no Triton kernel")
-    return Compiled(tuple(map(_describe, launched)), versions())
+    return launched
 
 
 def _summary(error: BaseException) -> str:

@@ -78,7 +78,7 @@ def _describable(t: BufferType) -> bool:
     size = DTYPES[t.dtype].bytes
     *outer, last = t.element_strides
     known = all(isinstance(n, int) and n > 0 for n in t.shape)
-    return (known and len(t.shape) <= _DIMS and last == 1 and t.align % _ALIGNMENT == 0
+    return (known and t.dtype != "bool" and len(t.shape) <= _DIMS and last == 1 and t.align % _ALIGNMENT == 0
             and all(isinstance(s, int) and s > 0 and s * size % _ALIGNMENT == 0 for s in outer))  # fmt: skip
 
 

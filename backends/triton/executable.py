@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from portakern.backend import HostBuffer, Prepared, Source
-from portakern.errors import CompileError, PortakernError, RuntimeFault, UsageError
+from portakern.errors import CompileError, PortakernError, RuntimeFault, ScheduleError, UsageError
 from portakern.ir.program import Array
 from portakern.ir.tile import BufferType
 from portakern.launch import NativePrepared, PythonPrepared
@@ -65,6 +65,9 @@ class TritonExecutable:
             if self.device != "cpu":
                 torch.cuda.synchronize()
         except Exception as error:
+            if type(error).__name__ == "OutOfResources":
+                raise ScheduleError(f"{self.source.operator} on {self.source.target} at these sizes: {error}",
+                                    hint="smaller tiles or fewer stages") from error  # fmt: skip
             raise RuntimeFault(f"{self.source.operator} on {self.source.target} failed: {type(error).__name__}: {error}",
                                kind="runtime") from error  # fmt: skip
 
@@ -245,12 +248,12 @@ class TritonExecutable:
 
 
 def _view(storage: Any, buffer: HostBuffer, array: Array) -> Any:
-    """The array inside a storage of bytes, guard bands around it."""
+    """The array inside a storage of bytes, guard bands around it; with gaps where the host's has them."""
     assert isinstance(array.type, BufferType)
     dtype = torch_dtype(array.dtype)
-    count = int(np.prod(buffer.shape, dtype=np.int64))
-    raw = storage[buffer.offset : buffer.offset + count * dtype.itemsize]
-    return raw.view(dtype).reshape(buffer.shape)
+    width, after = dtype.itemsize, storage[buffer.offset :]
+    flat = after[: after.numel() // width * width].view(dtype)
+    return flat.as_strided(buffer.shape, [s // width for s in buffer.array.strides])
 
 
 def _like(value: Any, tensor: Any) -> Any:

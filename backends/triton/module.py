@@ -52,6 +52,11 @@ def example_sizes(sizes: Sequence[str]) -> dict[str, int]:
     return {name: primes[i % len(primes)] for i, name in enumerate(sizes)}
 
 
+def divisible_sizes(sizes: Sequence[str]) -> dict[str, int]:
+    """Values for open dims with which copies to shared memory are possible that :func:`example_sizes` rule out."""
+    return {name: 1024 + 64 * i for i, name in enumerate(sizes)}
+
+
 def shape_of(array: Array, sizes: dict[str, int]) -> tuple[int, ...]:
     return tuple(evaluate(s, sizes) for s in array.type.shape) if isinstance(array.type, BufferType) else ()
 

@@ -8,7 +8,7 @@ from portakern.ir.rewrite import canonicalise
 from portakern.ir.tile import Kernel
 
 from .dots import rules_for
-from .used_twice import masked_apart
+from .reduced_loads import masked_apart
 
 
 def rewritten(kernel: Kernel, device: Device) -> Kernel:

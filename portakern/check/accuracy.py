@@ -28,8 +28,14 @@ FLOOR: dict[str, float] = {
 }  # fmt: skip
 """Absolute error that f32 implementations may have besides: near the zero of the function, and for sin and cos."""
 
-ARGUMENT: dict[str, float] = {"exp": 2.0, "exp2": 1.0, "sigmoid": 2.0, "sin": 1.0, "cos": 1.0}
-"""Roundings of the argument on the way, each of ``u * |x|`` (for exp, the product with log2(e))."""
+ARGUMENT: dict[str, float] = {"exp": 2.0, "exp2": 1.0, "expm1": 2.0, "sigmoid": 2.0, "sin": 1.0, "cos": 1.0}
+"""Roundings of the argument on the way, each of ``u * |x|`` (for exp and expm1, the product with log2(e))."""
+
+
+SCALED_FIRST = 4.0
+"""Roundings, each of ``u`` times a row's maximum, of exponents of attention between 16-bit operands.  Kernels compute
+``exp2(s * c - m * c)`` with ``c = scale * log2(e)`` in one multiply-add: the products with the maximum and the scale are
+rounded, and what is lost is not small beside the difference (FlashAttention-2 does so; scores beyond 2^30 give NaN)."""
 
 
 def unit(dtype: str) -> float:

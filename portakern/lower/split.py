@@ -358,7 +358,8 @@ class _Splitter:
         """Puts reductions apart whose axes only stages before this one tie: in ``body`` nothing says that they are the same."""
         classes = axis_classes(body, {})
         inside = [op for op in body.body.ops if isinstance(op, ANCHORS)]
-        over = [(frozenset(classes.of_operand(op, 0)[a] for a in _reduced(op)), frozenset(real(classes.of(op)))) for op in inside]
+        over = [(frozenset(classes.of_operand(op, 0)[a] for a in _reduced(op)), frozenset(real(classes.of(op))))
+                for op in inside]  # fmt: skip
         if len(set(over)) > 1:
             known = list(dict.fromkeys(over))
             numbers = [known.index(x) for x in over] if len(inside) == len(g.anchors) else range(len(g.anchors))

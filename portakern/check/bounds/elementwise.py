@@ -15,6 +15,7 @@ from portakern.ir import tensor as t
 
 from .reductions import exact_sum
 from .rules import dtype_of, rule
+from .scores import is_shifted_score
 from .value import Accumulated, Bound, Val, any_inexact, certainly_nan, ends, extremes, finish
 
 
@@ -135,6 +136,8 @@ def _unary(op: t.Map, r: np.ndarray, v: Val) -> Val:
     if fn in _STEPS:
         return Val(r, ends(f, v, r))
     ulps, u = accuracy.ULPS[fn], accuracy.unit(dtype)
+    if v.shift is not None and fn in ("exp", "exp2"):
+        v = replace(v, e=v.e + accuracy.SCALED_FIRST * u * np.abs(v.shift))
     floor: Bound = 0.0 if dtype == "f64" else accuracy.FLOOR.get(fn, 0.0)
     if fn in ARGUMENT_SLOPE:
         slope = ARGUMENT_SLOPE[fn](r, v.x)
@@ -169,6 +172,7 @@ FLUSHED = 2.0**-106
 ARGUMENT_SLOPE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "exp": lambda r, x: np.where(r == 0, 0.0, np.abs(x) * r),
     "exp2": lambda r, x: np.where(r == 0, 0.0, np.abs(x) * r),
+    "expm1": lambda r, x: np.where(r == -1, 0.0, np.abs(x) * (r + 1)),
     "sigmoid": lambda r, x: np.where(r * (1 - r) == 0, 0.0, np.abs(x) * r * (1 - r)),
     "sin": lambda r, x: np.abs(x),
     "cos": lambda r, x: np.abs(x),
@@ -197,7 +201,8 @@ def _(op: t.Map, *values: Val) -> Val:
         return Val(r, np.where(by_zero, np.inf, e) if np.any(by_zero) else e)
     if len(values) == 1:
         return _unary(op, r, values[0])
-    return _FLOAT_BINARY[op.fn](dtype_of(op), r, *values)
+    found = _FLOAT_BINARY[op.fn](dtype_of(op), r, *values)
+    return replace(found, shift=values[1].x) if op.fn == "sub" and is_shifted_score(op) else found
 
 
 def _exact_kind(op: t.Map, r: np.ndarray, values: Sequence[Val]) -> Bound:

@@ -43,8 +43,8 @@ class Val:
     """An exact value and how far a correct kernel may be from it.
 
     ``choice`` where it is one of several indices; ``sum`` where it is a sum; ``overflown`` where it is infinite for want of
-    range alone, so that an addition fused with what gave it may still be finite.  A bound of infinity leaves everything open,
-    NaN too.
+    range alone, so that an addition fused with what gave it may still be finite; ``shift`` where it is an exponent that a
+    kernel may scale before it subtracts ``shift`` from it.  A bound of infinity leaves everything open, NaN too.
     """
 
     x: np.ndarray
@@ -52,6 +52,7 @@ class Val:
     choice: Choice | None = None
     sum: Accumulated | None = None
     overflown: np.ndarray | None = None
+    shift: np.ndarray | None = None
 
     @property
     def exact(self) -> bool:

@@ -11,7 +11,6 @@ import portakern as pk
 def op(x: pk.Tensor["M", "N"], v: pk.Tensor["M"]):
     a = pk.sum(x, axis=1)
     b = pk.max(x, axis=1)
-    c = pk.cumsum(x, axis=1)
     s, t = pk.sum(a, axis=0), pk.sum(b, axis=0)
     u, w = pk.cumsum(a[:, None], axis=0), pk.cummax(b[None, :], axis=1)
     m, n = pk.argmax(a, axis=0), pk.argmin(b, axis=0)
