@@ -111,6 +111,24 @@ buffer_store_dword v3, v1, s[8:11], s12 offen
     )
 
 
+def test_a_lane_may_be_before_a_buffer_that_the_instruction_is_in() -> None:
+    check(
+        f"""{POINTERS}
+s_mov_b32 s8, s4
+s_and_b32 s9, s5, 0xffff
+s_movk_i32 s10, 0x80
+s_mov_b32 s11, 0x27000
+v_subrev_u32_e32 v2, 16, v1
+buffer_load_dword v3, v2, s[8:11], 0 offen offset:16
+buffer_load_dword v4, v2, s[8:11], 0 offen
+s_waitcnt vmcnt(0)
+v_add_u32_e32 v3, v3, v4
+global_store_dword v1, v3, s[6:7]
+""",
+        [*X[:4], *(X[4:32] + X[:28]), *X[28:32], *[0] * 28],
+    )
+
+
 def test_wide_and_narrow_accesses_see_the_same_bytes() -> None:
     bytes_of = X.view(np.uint8)
     check(

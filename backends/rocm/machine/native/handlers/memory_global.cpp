@@ -53,7 +53,9 @@ void buffer_addresses(Wave &w, const Op &op, const Operand &vaddr, const Operand
     const uint32_t scalar = uint32_t(scalar_offset(w, offset));
     for (int i = 0; i < w.lanes; ++i) {
         if (!(a.lanes >> i & 1)) continue;
-        const uint64_t within = uint64_t(op.m.offen ? w.v[vaddr.reg][i] : 0) + fixed;
+        // A lane may have a negative offset that the instruction's own makes positive: from GFX9 on the sum is what is checked
+        // (piglit's negative_mubuf_vaddr, and Mesa's ACO folds such sums); Triton's loads of flipped rows are of that kind.
+        const uint64_t within = uint32_t((op.m.offen ? w.v[vaddr.reg][i] : 0) + fixed);
         // The scalar offset is added to the address and shortens the range by as much.
         const uint64_t range = records > scalar ? records - scalar : 0;
         a.at[i] = base + scalar + within;
