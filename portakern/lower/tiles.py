@@ -149,7 +149,7 @@ class TileWriter:
             case tt.Reshape():
                 return self._reshape(op, coords)
             case tt.BitConvert():
-                return b.add(t.Bitcast(self.narrow(op.x, coords), op.dtype))
+                return b.cast(b.add(t.Bitcast(self.narrow(op.x, coords), op.dtype)), wide(op.dtype))
         raise LoweringError(f"{op.mnemonic()} cannot be computed inside an elementwise region", where=str(op.loc or ""))
 
     def _argument(self, op: Arg, coords: Coordinates) -> Op:

@@ -116,10 +116,19 @@ class ValueText(AxisText):
             case Cast(x=x, dtype=dtype):
                 return self._cast(value(x), tile_type(x).dtype, dtype)
             case Bitcast(x=x, dtype=dtype):
-                return Expr(f"{words.NUMPY[tile_type(x).dtype]}({value(x)}).view({words.NUMPY[dtype]})")
+                return self._bitcast(value(x), tile_type(x).dtype, dtype)
             case Broadcast(x=x) | Permute(x=x) | Mask(x=x):
                 return value(x)
         raise MissingRuleError("numba has no rule for", missing=(op.mnemonic(),), where=str(op.loc or ""))
+
+    def _bitcast(self, x: Expr, old: str, new: str) -> Expr:
+        """The same bits as another dtype; f16 and bf16, which are float32 while they are computed with, by their bits."""
+        if old == new:
+            return x
+        bits = Expr(f"np.uint16(to_{old}({x}))" if old in words.HALF_FLOATS else f"{words.NUMPY[old]}({x})")
+        if new in words.HALF_FLOATS:
+            return call(f"from_{new}", bits)
+        return Expr(f"{bits}.view({words.NUMPY[new]})")
 
     def _cast(self, x: Expr, old: str, new: str) -> Expr:
         if old == new:
