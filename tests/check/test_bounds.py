@@ -187,3 +187,55 @@ def test_remainders_away_from_multiples_are_bounded() -> None:
     out = bounds_of(remainders, {"N": 3}, {"x": x, "y": y})[1]
     np.testing.assert_array_less(np.abs(out["out3"].bound()), 1e-5)
     assert out["out1"].bound()[0] < 1e-5
+
+
+@pk.operator
+def mixed_by_scores(q: pk.Tensor["M", "D", pk.bf16], k: pk.Tensor["N", "D", pk.bf16], v: pk.Tensor["N", "D", pk.bf16]):
+    return pk.cast(pk.softmax(pk.matmul(q, k.T, dtype=pk.f32) * 0.3), v.dtype) @ v
+
+
+@pk.operator
+def softmax_of_numbers(x: pk.Tensor["M", "N", pk.f32]):
+    return pk.softmax(x)
+
+
+def _scaled_first(s: np.ndarray, scale: float) -> np.ndarray:
+    """Exponentials of ``s * scale`` less its rows' maxima, by one multiply-add each."""
+    c = np.float64(f32(scale * np.log2(np.e)))
+    top = (s * f32(scale)).astype(f32).max(1, keepdims=True)
+    shift = (top * f32(np.log2(np.e))).astype(f32)
+    with np.errstate(over="ignore"):
+        return np.exp2((s * c - shift).astype(f32)).astype(f32)
+
+
+@pytest.mark.parametrize("size", [1.0, 40.0, 1e6])
+def test_attention_may_scale_scores_before_it_shifts_them(size: float) -> None:
+    rng = np.random.default_rng(0)
+    q, k, v = ((rng.standard_normal((n, 16)) * x).astype(bfloat16) for n, x in ((30, size), (40, size), (40, 1.0)))
+    weights = _scaled_first(q.astype(f32) @ k.astype(f32).T, 0.3)
+    with np.errstate(all="ignore"):
+        out = (weights.astype(bfloat16).astype(f32) @ v.astype(f32) / weights.sum(1, keepdims=True)).astype(bfloat16)
+    wanted = bounds_of(mixed_by_scores, {"M": 30, "N": 40, "D": 16}, {"q": q, "k": k, "v": v}, "bf16")[1]["out"]
+    assert compare(wanted, "bf16", out).ratio <= 1
+
+
+def test_the_softmax_of_numbers_may_not() -> None:
+    x = (np.random.default_rng(0).standard_normal((4, 64)) + 3000).astype(f32)
+    e = _scaled_first(x, 1.0)
+    unnormalised = np.exp((x - x.max(1, keepdims=True)).astype(f32))
+    wanted = bounds_of(softmax_of_numbers, {"M": 4, "N": 64}, {"x": x})[1]["out"]
+    assert compare(wanted, "f32", (unnormalised / unnormalised.sum(1, keepdims=True)).astype(f32)).ratio <= 1
+    assert compare(wanted, "f32", (e / unnormalised.sum(1, keepdims=True)).astype(f32)).ratio > 1
+
+
+def test_expm1_of_large_numbers_is_as_exact_as_exp() -> None:
+    x = np.linspace(20, 80, 500).astype(f32)
+    by_powers = (np.exp2((x * f32(np.log2(np.e))).astype(f32).astype(np.float64)) - 1).astype(f32)
+
+    @pk.operator
+    def grown(x: pk.Tensor["N"]):
+        return pk.expm1(x)
+
+    wanted = bounds_of(grown, {"N": 500}, {"x": x})[1]["out"]
+    assert compare(wanted, "f32", by_powers).ratio <= 1
+    assert compare(wanted, "f32", by_powers * f32(1.0001)).ratio > 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from portakern.fuzz.grammar.draws import pick
+from portakern.fuzz.grammar.draws import chance, pick
 from portakern.fuzz.grammar.elementwise import companion
 from portakern.fuzz.grammar.ranges import UNIT, Range, limits
 from portakern.fuzz.grammar.scope import INTEGERS, Scope, Var
@@ -95,8 +95,12 @@ def bits(s: Scope) -> Var:
 
 @production(0.4)
 def bits_of_narrow(s: Scope) -> Var:
-    x = s.input(s.shape(), pick(s.draw, ("bf16", "f16")))
-    return s.let(f"pk.cast(pk.bitcast({x}, pk.i16), pk.i32) >> 7", Range(-256.0, 256.0))
+    """The bits of a 16-bit float, or one made of bits."""
+    dtype = pick(s.draw, ("bf16", "f16"))
+    x = s.input(s.shape(), dtype)
+    if chance(s.draw, 60):
+        return s.let(f"pk.cast(pk.bitcast({x}, pk.i16), pk.i32) >> 7", Range(-256.0, 256.0))
+    return s.let(f"pk.bitcast(pk.bitcast({x}, pk.i16) & 0x7FFF, pk.{dtype}) * 0.5", x.range | Range(0.0, x.range.reach))
 
 
 # ---- integers -----------------------------------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ SCANS: tuple[tuple[str, Callable[[Range], Range], bool], ...] = (
 
 
 def _along(s: Scope, x: Var, exclusive: bool) -> str:
-    reverse = ", reverse=True" if chance(s.draw, 45) else ""
+    reverse = ", reverse=True" if chance(s.draw, 55) else ""
     return f"axis={s.axis(x)}{reverse}" + (", exclusive=True" if exclusive and chance(s.draw, 40) else "")
 
 
@@ -132,13 +132,13 @@ def _scan(fn: str, image: Callable[[Range], Range], exclusive: bool, s: Scope) -
         return (v.is_number or v.dtype == "i32") and v.rank > 0 and v.range.reach < 1e3
 
     x = s.operand(fits, lambda: s.input(s.shape()))
-    if x.is_number and chance(s.draw, 40):  # what lies past an end and is read as 0 is no longer 0
+    if x.is_number and chance(s.draw, 65):  # what lies past an end and is read as 0 is no longer 0
         return s.let(f"pk.{fn}(1.0 - {x}, {_along(s, x, exclusive)})", image(x.range - UNIT))
     return s.let(f"pk.{fn}({x}, {_along(s, x, exclusive)})", image(x.range))
 
 
 for _fn, _image, _exclusive in SCANS:
-    add(_fn, 3.5, partial(_scan, _fn, _image, _exclusive))
+    add(_fn, 4.5, partial(_scan, _fn, _image, _exclusive))
 
 
 @production(1.5)
