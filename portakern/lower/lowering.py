@@ -48,9 +48,15 @@ Facts = Mapping[str, ArrayFacts]
 
 def unsupported(program: tt.TensorProgram) -> list[Missing]:
     """Every operation of ``program`` that no family lowers, with the operator's line."""
-    return [Missing(f"no lowering of {op.mnemonic()} yet", str(op.loc or ""), INSTEAD.get(type(op), ""))
+    return [Missing(_why_not(op), str(op.loc or ""), INSTEAD.get(type(op), ""))
             for op in program.body.ops
             if not isinstance(op, LOWERED) and op.mnemonic() not in ("give", "result")]
+
+
+def _why_not(op: Op) -> str:
+    if isinstance(op, tt.ArgFold):
+        return f"arg{op.fn} along a dim of 0 elements, which has no {'largest' if op.fn == 'max' else 'smallest'}"
+    return f"no lowering of {op.mnemonic()} yet"
 
 
 def _check_reshapes(program: tt.TensorProgram) -> None:

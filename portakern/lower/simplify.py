@@ -170,8 +170,8 @@ def fold_over_ones(op: Fold) -> Op | None:
 def position_of_extreme(op: ArgFold) -> Op | None:
     """The lowest coordinate whose element is the extreme; of elements that are NaN, the first, as in numpy."""
     t = tensor_type(op.x)
-    if t.shape[op.axis] == 0:
-        return None
+    if t.shape[op.axis] == 0:  # without a value, unless there is none to give
+        return full(0, op.dtype, tensor_type(op).shape) if 0 in tensor_type(op).shape else None
     extreme = Fold(op.fn, op.x, (op.axis,), loc=op.loc)
     kept = tuple(i for i in range(t.rank) if i != op.axis)
     hit: Op = Map("eq", (op.x, Expand(extreme, t.shape, kept)), loc=op.loc)

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 from portakern.backends.cpu import backend
 from portakern.backends.cpu.numba.language import NUMBA
+from portakern.backends.cpu.numba.module import load_module
 from portakern.backends.cpu.numba.schedules import schedules
 
 import portakern as pk
-from portakern.backend import Target
+from portakern.backend import Source, Target
 from portakern.device import load_devices
 from portakern.errors import CompileError, UsageError
 from portakern.ir.program import Program
 from portakern.ir.schedule import Nest, NestAxis, Schedule
+from portakern.lower import lower
+from portakern.registry import registry
 from portakern.tools.workers import WorkerPool
 from tests import samples
 from tests.triton import support
@@ -175,3 +180,25 @@ def test_the_least_number_over_minus_one_wraps(tmp_path: Path):
     kernel = pk.build(pk.load_operator(f"{file}:op"), target="numba:cpu", dtype="f32", M=3)
     least = np.iinfo(np.int64).min
     assert kernel(np.array([least, 5, -7], np.int64)).tolist() == [least, -5, 7]
+
+
+def _emitted(*functions: Callable[[Any], Any]) -> Source:
+    """The text of an operator, always of one name, of these functions of an array."""
+
+    @pk.operator
+    def op(x: pk.Tensor["M"]):
+        return tuple(f(x) for f in functions)
+
+    target = registry().target("numba:cpu")
+    return registry().language("numba").emitter.emit(lower(op.program({"M": 7}), target), target)
+
+
+def test_helpers_of_an_earlier_text_are_found_by_their_lines() -> None:
+    """numba looks at them while it compiles a later, shorter one: IndexError, where that stood in the earlier one's place."""
+    longer, shorter = _emitted(pk.erf, pk.tanh, pk.log, pk.sigmoid), _emitted(pk.sigmoid)
+    load_module(longer)
+    module = load_module(shorter)
+    helpers = [f.py_func.__code__ for f in vars(module).values() if hasattr(f, "py_func")]
+    assert len({code.co_filename for code in helpers}) == 2
+    for code in helpers:
+        assert "njit" in linecache.getlines(code.co_filename)[code.co_firstlineno - 1]

@@ -41,7 +41,8 @@ def load_module(source: Source) -> types.ModuleType:
     """Execute the text as a module. Raises :class:`CompileError` when it does not run or lacks the host function."""
     if source.digest in _modules:
         return _modules[source.digest]
-    shown = f"<{source.operator} for {source.target}>"
+    # Of this text alone: numba looks lines up also of helpers that an earlier text of that operator defined.
+    shown = f"<{source.operator} for {source.target}, {source.digest[:8]}>"
     linecache.cache[shown] = (len(source.text), None, source.text.splitlines(keepends=True), shown)
     # A restored kernel asks for the module it was compiled in: one that every process can import.
     module = types.ModuleType(__name__)
