@@ -7,6 +7,7 @@ import re
 import signal
 import threading
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -282,6 +283,15 @@ def test_an_exception_of_a_callable_names_its_contender_and_opens_the_gate():
     assert fake.log.count("close") == fake.log.count("open")
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt, also where the shell has it ignored, as it does for what runs in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_it_within_a_sample():
     fake = Fake()
     timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
