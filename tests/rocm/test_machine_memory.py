@@ -91,13 +91,17 @@ global_store_dword v1, v4, s[6:7]
     )
 
 
-def test_a_buffer_gives_zeros_beyond_its_range_and_drops_stores_there() -> None:
-    check(
-        f"""{POINTERS}
+BUFFER = """
 s_mov_b32 s8, s4
 s_and_b32 s9, s5, 0xffff
 s_movk_i32 s10, 0x80
-s_mov_b32 s11, 0x27000
+s_mov_b32 s11, 0x27000"""
+"""The first 32 numbers of the input as a raw buffer, in s8 to s11."""
+
+
+def test_a_buffer_gives_zeros_beyond_its_range_and_drops_stores_there() -> None:
+    check(
+        f"""{POINTERS}{BUFFER}
 buffer_load_dword v2, v1, s[8:11], 0 offen
 s_waitcnt vmcnt(0)
 global_store_dword v1, v2, s[6:7]
@@ -113,11 +117,7 @@ buffer_store_dword v3, v1, s[8:11], s12 offen
 
 def test_a_lane_may_be_before_a_buffer_that_the_instruction_is_in() -> None:
     check(
-        f"""{POINTERS}
-s_mov_b32 s8, s4
-s_and_b32 s9, s5, 0xffff
-s_movk_i32 s10, 0x80
-s_mov_b32 s11, 0x27000
+        f"""{POINTERS}{BUFFER}
 v_subrev_u32_e32 v2, 16, v1
 buffer_load_dword v3, v2, s[8:11], 0 offen offset:16
 buffer_load_dword v4, v2, s[8:11], 0 offen
