@@ -1,8 +1,9 @@
 """Loops that reduce or scan what they load, as Triton's compiler takes them.
 
 In a loop of ``total = total + tl.sum(tl.load(..), axis=-1)`` Triton gives every lane a running value of its own, and joins them
-after the loop.  It does so too where the running value is read within the loop, as scans do, which is then wrong, and 3.6
-fails where the result has not one use (triton-lang/triton#11682 and #11842 mended both, the latter after 3.9).  It looks for
+after the loop.
+With 3.6 the compiler fails where the result has not one use (seen here; mended by triton-lang/triton#11682), and its authors
+found it wrong where the running value is read within the loop, as scans do (#11836, not seen here).  It looks for
 the reduction of a load and of nothing else, so what is loaded there is masked by a ``tl.where`` and not by the load.
 """
 
