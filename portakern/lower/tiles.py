@@ -235,16 +235,19 @@ class TileWriter:
 
 
 def collapse(shape: tuple[Size, ...], coords: Sequence[Coordinate]) -> tuple[tuple[Size, ...], tuple[t.Index, ...]]:
-    """Shape and indices with neighbouring parts of a merged axis made one dim."""
+    """Shape and indices with neighbouring parts of a merged axis made one dim.  Dims of 1 between them come after it."""
     sizes: list[Size] = []
     indices: list[t.Index] = []
+    begun: dict[str, int] = {}
     merged = any(isinstance(c, Part) for c in coords)
     for size, c in zip(shape, coords, strict=True):
         if merged and size == 1 and c == ZERO:
             continue
         if isinstance(c, Part) and c.position > 0:
-            sizes[-1] = sizes[-1] * size
+            sizes[begun[c.axis]] = sizes[begun[c.axis]] * size
             continue
+        if isinstance(c, Part):
+            begun[c.axis] = len(sizes)
         sizes.append(size)
         indices.append(t.Index.of(c.axis) if isinstance(c, Part) else c)
     return tuple(sizes), tuple(indices)
