@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from string import ascii_lowercase
 
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Arg, Block, Op
 from portakern.ir.program import Array
-from portakern.lower.classes import axis_classes
+from portakern.lower.classes import AxisClass, axis_classes
 from portakern.lower.cuts import program_of
-from portakern.lower.domain import Domain
+from portakern.lower.domain import Domain, real
 from portakern.lower.elementwise import ONE, lower_elementwise
 from portakern.lower.kernel import Frame, Lowered, Request, along, at_most, grid
 from portakern.lower.parts import inlined, parts_axis, parts_of, range_of_part, store_part, whole_loop, with_copies
@@ -43,10 +44,24 @@ class _InParts:
         program = self.request.program
         levels = levels_of([op for op in program.body.ops if isinstance(op, tt.Fold)])
         for number, level in enumerate(levels, 1):
-            self._level(level, str(number) if len(levels) > 1 else "", number == len(levels) and not self._whole_rows())
+            suffix = str(number) if len(levels) > 1 else ""
+            *before, last = self._tied(level)
+            for letter, folds in zip(ascii_lowercase, before, strict=False):
+                self._level(folds, suffix + letter, False)
+            self._level(last, suffix, number == len(levels) and not self._whole_rows())
         if self._whole_rows():
             self.kernels.append(lower_elementwise(self._part("whole", program.results, program.outputs, self.known)))
         return Lowered(tuple(self.kernels), tuple(self.temporaries))
+
+    def _tied(self, folds: Sequence[tt.Fold]) -> list[list[tt.Fold]]:
+        """``folds`` by the axes that they have without the rest of the stage, which may be all that ties them."""
+        body = program_of(self.request.program, folds, [f"r{n}" for n, _ in enumerate(folds)], self.known)
+        classes = axis_classes(body, {})
+        tied: dict[tuple[frozenset[AxisClass], frozenset[AxisClass]], list[tt.Fold]] = {}
+        for fold, op in zip(folds, body.results, strict=True):
+            reduced = frozenset(classes.of_operand(op, 0)[a] for a in fold.axes)
+            tied.setdefault((reduced, frozenset(real(classes.of(op)))), []).append(fold)
+        return list(tied.values())
 
     def _whole_rows(self) -> bool:
         """Whether something is stored for every element of a row."""
