@@ -87,7 +87,9 @@ def constant(value: float | int | bool, dtype: str) -> Text:
         if dtype == "i64":  # a plain literal would be an int
             return Text(f"int64_t({text.strip('()')})")
         return Text(text, ATOM if text[0] != "-" else 15)
-    number = float(value)
+    number = float(value) if dtype == "f64" else _rounded(float(value))
+    if dtype == "f64" and not math.isfinite(number):  # C's macros are floats
+        return Text(f"double({constant(number, 'f32')})")
     if math.isnan(number):
         return Text("NAN")
     if math.isinf(number):
@@ -97,12 +99,17 @@ def constant(value: float | int | bool, dtype: str) -> Text:
     return Text(text + ("" if dtype == "f64" else "f"), ATOM if not text.startswith("-") else 15)
 
 
-def shortest_f32(value: float) -> str:
-    """The shortest decimal that rounds to the f32 nearest to ``value``; infinite where it overflows."""
+def _rounded(value: float) -> float:
+    """The f32 nearest to ``value``, infinite where it overflows."""
     try:
-        exact = struct.unpack("f", struct.pack("f", value))[0]
+        return struct.unpack("f", struct.pack("f", value))[0]
     except OverflowError:
-        return "INFINITY" if value > 0 else "-INFINITY"
+        return math.copysign(math.inf, value)
+
+
+def shortest_f32(value: float) -> str:
+    """The shortest decimal that rounds to the f32 nearest to ``value``, which is finite."""
+    exact = _rounded(value)
     for digits in range(1, 10):
         text = f"{exact:.{digits}g}"
         if struct.unpack("f", struct.pack("f", float(text)))[0] == exact:

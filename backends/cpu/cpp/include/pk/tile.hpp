@@ -235,20 +235,20 @@ PK_INLINE void each_inside(F f, T* origin, int64_t row_stride, int64_t col_strid
     }
 }
 
-// store(tile, origin, row_stride, col_stride[, rows_left, cols_left]), store(vector, origin, stride[, left])
+// store(tile, origin, row_stride, col_stride[, rows_left, cols_left]), store(vector, origin, stride[, left]),
+// store(scalar, origin)
 template <class X, class T, class... A>
 PK_INLINE void store(const X& x, T* origin, A... where) {
-    using L = typename X::layout;
-    const auto write = [&](int r, int c, T* place) { *place = x.at(r, c); };
-    if constexpr (!L::vector && sizeof...(A) == 2)
-        each_inside<L>(write, origin, where..., L::rows, L::cols);
-    else
-        each_inside<L>(write, origin, where...);
-}
-// store(scalar, origin)
-template <class T>
-PK_INLINE void store(T x, T* origin) {
-    *origin = x;
+    if constexpr (sizeof...(A) == 0) {
+        *origin = T(x);
+    } else {
+        using L = typename X::layout;
+        const auto write = [&](int r, int c, T* place) { *place = x.at(r, c); };
+        if constexpr (!L::vector && sizeof...(A) == 2)
+            each_inside<L>(write, origin, where..., L::rows, L::cols);
+        else
+            each_inside<L>(write, origin, where...);
+    }
 }
 
 // ---- stores that add to (or raise) what is there, while other cores do the same
