@@ -12,6 +12,8 @@ The repairs, named in the simulator's ``method`` (Triton 3.9 keeps bf16 tensors 
   does.
 * ``tl.reduce`` with a function of the kernel's own ran it once per element from Python; here it folds halves of the
   array, which is the same tree that the compiled code uses.
+* Floats given to a kernel stayed Python's, without ``.to`` and in double precision; here they are tensors of the dtype that
+  their parameter declares, float32 where it declares none, as they are once compiled.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-REPAIRS = "with its bf16 arithmetic, casts (8-bit floats' too) and tl.dot mended and tl.reduce vectorised by portakern"
+REPAIRS = "with its bf16 arithmetic, casts (8-bit floats' too), scalars and tl.dot mended, tl.reduce vectorised by portakern"
 _done = False
 
 
@@ -35,6 +37,7 @@ def mend() -> None:
     _mend_arithmetic(interpreter)
     _mend_dot(interpreter)
     _mend_reduce(interpreter)
+    _mend_scalars(interpreter)
     _first_config_only()
     _done = True
 
@@ -217,6 +220,26 @@ def _mend_reduce(interpreter: Any) -> None:
         return [self.to_tensor(result, tensor.dtype)]
 
     operations.generic_reduce = folded
+
+
+def _mend_scalars(interpreter: Any) -> None:
+    import triton.language as tl
+
+    call = interpreter.GridExecutor.__call__
+
+    def tensor(value: Any, declared: Any) -> Any:
+        if not isinstance(value, float) or declared is tl.constexpr:
+            return value
+        kind = tl.float64 if str(declared) in ("fp64", "tl.float64") else tl.float32
+        array = np.array([value], dtype=np.float64 if kind == tl.float64 else np.float32)
+        return tl.tensor(interpreter.TensorHandle(array, kind), kind)
+
+    def mended(self: Any, *args: Any, **kwargs: Any) -> Any:
+        declared = self.fn.__annotations__
+        named = {name: tensor(x, declared.get(name)) for name, x in kwargs.items()}
+        return call(self, *(tensor(x, declared.get(n)) for n, x in zip(self.arg_names, args, strict=False)), **named)
+
+    interpreter.GridExecutor.__call__ = mended
 
 
 def _first_config_only() -> None:

@@ -31,7 +31,8 @@ def jobs(source: Source, binary: Binary, sizes: Mapping[str, int], scalars: Mapp
     names: list[str] = []
     for array in parameters(source):
         if array.role == "scalar":
-            arguments.append(scalars[array.name])
+            value = scalars[array.name]
+            arguments.append(value.item() if hasattr(value, "item") else value)
             continue
         known = dict(sizes)
         arguments.append(torch.empty_strided(shape_of(array, known), strides_of(array, known), dtype=torch_dtype(array.dtype)))

@@ -140,6 +140,12 @@ def with_scalar(s: Scope) -> Var:
     return _scaled(s, s.number(), str(tau), tau.range)
 
 
+@production(0.7)
+def with_whole_scalar(s: Scope) -> Var:
+    n, x = s.scalar("count", "i32"), s.number()
+    return _scaled(s, x, f"pk.cast({n}, pk.{x.dtype})", n.range)
+
+
 @production(1.0)
 def with_param(s: Scope) -> Var:
     value = pick(s.draw, (0.5, 1.0, -2.0, 0.125))

@@ -172,13 +172,13 @@ class Scope:
         value = Traced(Arg(f"i{len(self.vars)}", TensorType(tuple(shape), dtype or self.dtype)))
         return self._add("input", value, of_input(value.type.dtype), dtype, hint, below)
 
-    def scalar(self, hint: str = "tau") -> Var:
+    def scalar(self, hint: str = "tau", dtype: str = "f32") -> Var:
         """A run-time number, an earlier one where there is one."""
-        found = [v for v in self.vars if v.kind == "scalar" and v.dtype == "f32"]
+        found = [v for v in self.vars if v.kind == "scalar" and v.dtype == dtype]
         if found and not chance(self.draw, 20):
             return found[0]
-        value = Traced(Arg(f"i{len(self.vars)}", TensorType((), "f32")))
-        return self._add("scalar", value, NORMAL, "pk.Scalar[pk.f32]", hint)
+        value = Traced(Arg(f"i{len(self.vars)}", TensorType((), dtype)))
+        return self._add("scalar", value, NORMAL if dtype == "f32" else of_input(dtype), f"pk.Scalar[pk.{dtype}]", hint)
 
     def param(self, value: float | int | bool, default: float | int | bool, hint: str) -> Var:
         """A compile-time parameter that is tried at ``value``."""
