@@ -21,13 +21,14 @@ INCLUDE = Path(str(toolchain.__file__)).parent / "include"
 
 
 @cache
-def compiled(isa: str, text: str) -> str:
-    """The assembly of a HIP text."""
+def compiled(isa: str, text: str, *flags: str) -> str:
+    """The assembly of a HIP text, with further flags of the compiler."""
     clang = choose(isa)
     with tempfile.TemporaryDirectory() as folder:
         source, made = Path(folder) / "kernel.hip", Path(folder) / "kernel.s"
         source.write_text(text)
-        command = [*clang.command, *FLAGS, f"--offload-arch={isa}", "-I", str(INCLUDE), "-S", str(source), "-o", str(made)]
+        options = [*FLAGS, *flags, f"--offload-arch={isa}", "-I", str(INCLUDE)]
+        command = [*clang.command, *options, "-S", str(source), "-o", str(made)]
         run_tool(command, timeout_s=120).checked("a HIP text of the tests")
         return made.read_text()
 

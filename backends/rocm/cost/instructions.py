@@ -50,10 +50,10 @@ _VECTOR = re.compile(
 _SCALAR = re.compile(
     r"s_(abs|absdiff|add|addc|addk|and|andn1|andn2|ashr|bcnt[01]|bfe|bfm|bit(cmp|set)[01]|bitreplicate|brev|cmov|cmovk|cmpk?_\w+|cselect"
     r"|ff0|ff1|flbit|getpc|lshl|lshl[1-4]_add|lshr|max|min|mov|movk|movrel\w+|mul|mulk|mul_hi|nand|nor|not|or|orn1|orn2|pack_\w+|quadmask"
-    r"|rfe|setpc|sext|sub|subb|swappc|wqm|xnor|xor|getreg|setreg|setreg_imm32|call|(and|or|xor|andn1|andn2|orn1|orn2|nand|nor|xnor)_saveexec"
+    r"|rfe|sext|sub|subb|swappc|wqm|xnor|xor|getreg|setreg|setreg_imm32|call|(and|or|xor|andn1|andn2|orn1|orn2|nand|nor|xnor)_saveexec"
     r"|set_gpr_idx_\w+|andn[12]_wrexec|rndne|fma(ak|c|mk)|cvt|ceil|floor|trunc|minimum|maximum|cl[sz]|ctz|sendmsg_rtn)(_[a-z0-9_]+)?"
 )
-_BRANCH = re.compile(r"s_(branch|cbranch_\w+|endpgm\w*|trap|cbranch)")
+_BRANCH = re.compile(r"s_(branch|cbranch_\w+|setpc_b64|endpgm\w*|trap|cbranch)")
 _INTERNAL = re.compile(
     r"s_(waitcnt\w*|wait_\w+|nop|sleep\w*|setprio|sethalt|sendmsg(halt)?|barrier\w*|inst_prefetch|icache_inv|clause|ttracedata|code_end"
     r"|set_gpr_idx_off|incperflevel|decperflevel|delay_alu|set_inst_prefetch_distance|round_mode|denorm_mode|version|wakeup)"

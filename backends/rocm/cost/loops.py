@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..machine.assembly import Assembly
+from ..machine.linking import destination
 from .instructions import Cost, Unit
 from .values import Trace
 
@@ -38,7 +39,7 @@ def loops_of(code: Assembly, costs: Sequence[Cost | None], trace: Trace) -> list
         cost = costs[before]
         if after <= before and cost is not None and cost.unit is Unit.BRANCH:
             latch = max(before, latches.get(after, (0, ""))[0])
-            latches[after] = (latch, cost.instruction.operands[-1])
+            latches[after] = (latch, destination(code.instructions, before) or "")
     return sorted((Loop(h, *end) for h, end in latches.items()), key=lambda x: x.header - x.latch)
 
 

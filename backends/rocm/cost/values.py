@@ -17,6 +17,7 @@ import numpy as np
 
 from ..machine import registers
 from ..machine.assembly import Assembly
+from ..machine.linking import destination
 from .arithmetic import COMPARE, M32, M64, SCALAR, SCALAR64, SETS_SCC, VECTOR, VECTOR64, signed
 from .instructions import Cost, Unit
 from .operands import EXEC, VCC, Words, integer, place, plain
@@ -106,7 +107,10 @@ class Wave:
         """Unknown conditions: some lane is active, a loop is not gone round again, else the next instruction."""
         name = cost.name
         taken: bool | None
-        if name == "s_branch":
+        label = destination(self.code.instructions, at)
+        if label is None:
+            return
+        if name in ("s_branch", "s_setpc_b64"):
             taken = True
         elif name in ("s_cbranch_scc0", "s_cbranch_scc1"):
             taken = None if self.scc is None else self.scc == name.endswith("1")
@@ -117,7 +121,7 @@ class Wave:
             self.trace.guesses[at] = self.trace.guesses.get(at, 0) + 1
             taken = False
         if taken:
-            self.pc = self.code.labels[cost.instruction.operands[-1]]
+            self.pc = self.code.labels[label]
 
     # ---- registers
 

@@ -245,12 +245,15 @@ class Encoder:
     def symbol(self, x: Named) -> int:
         """The constant that stands for a symbol; the function of that name, should it be one, is wanted too."""
         addend = x.addend
-        if x.relative:
+        if x.origin:
+            self._distance(x)
+            addend -= HERE
+        elif x.relative:
             if self._behind is None:
                 raise _Unknown("it is counted from the instruction, and no s_getpc_b64 stands shortly before")
             addend -= self._behind + 4 + HERE
         data = self.assembly.data
-        for name in data.referred([x.symbol]):
+        for name in data.referred([x.symbol] if not x.origin else []):
             if name in self.assembly.labels and name in self.assembly.functions:
                 self.functions.setdefault(name)
             elif name not in data.symbols:
@@ -258,6 +261,13 @@ class Encoder:
         r = Relocation(0, x.symbol, addend, x.half, x.table)
         known = next((c for c in self.constants if isinstance(c, Relocation) and replace(c, constant=0) == r), None)
         return self.constants.setdefault(known or replace(r, constant=len(self.constants)), len(self.constants))
+
+    def _distance(self, x: Named) -> None:
+        """Raises :class:`_Unknown` where ``x`` is no distance from what s_getpc_b64 gave to a label of this kernel."""
+        self.label(x.symbol)
+        behind = self.assembly.labels.get(x.origin, 0)
+        if behind <= self.start or self.assembly.instructions[behind - 1].mnemonic != "s_getpc_b64":
+            raise _Unknown(f"it is counted from {x.origin}, which does not stand behind an s_getpc_b64")
 
     def width(self, slot: Slot, found: Register, text: str) -> int:
         expected = self.lanes // 32 if slot.type == "mask" else slot.dwords

@@ -74,7 +74,7 @@ class Code:
     data: Data | None = None
     """Of the whole file, where the kernel names any."""
     functions: Mapping[str, int] = field(default_factory=dict)
-    """Positions in the file of those that the kernel or data may name."""
+    """Positions in the file of those that the kernel or data may name, and of the labels that long branches go to."""
 
     @cached_property
     def program(self) -> Any:
@@ -144,8 +144,8 @@ def code_of(assembly: Assembly, kernel: Kernel, isa: str, encode: Encode = encod
         ieee=d.get("ieee_mode", int(generation < 120)),
         clamp_nan_to_zero=d.get("dx10_clamp", 1),
     )  # fmt: skip
-    named = assembly.functions & assembly.labels.keys() if encoded.relocations else set[str]()
+    wanted = assembly.functions | {r.symbol for r in encoded.relocations} if encoded.relocations else set[str]()
     return Code(kernel.name, isa, lanes, values["shared_bytes"], values["scratch_bytes"], values["argument_bytes"],
                 encoded.instructions, encoded.operations, encoded.constants, tuple(values[name] for name in _SETUP),
                 encoded.positions, encoded.relocations, assembly.data if encoded.relocations else None,
-                {name: assembly.labels[name] for name in named})  # fmt: skip
+                {name: assembly.labels[name] for name in wanted & assembly.labels.keys()})  # fmt: skip

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from ..assembly import Assembly, Instruction
+from ..linking import destination
 from . import cdna, rdna
 from .facts import Facts, facts
 
@@ -142,8 +143,9 @@ def _blocks(assembly: Assembly, start: int, end: int) -> dict[int, tuple[int, li
     for first, last in zip(starts, [*starts[1:], end - start], strict=True):
         i = assembly.instructions[start + last - 1]
         follows = [last] if last < end - start and not i.mnemonic.startswith(("s_branch", "s_endpgm", "s_setpc")) else []
-        if i.mnemonic.startswith(("s_branch", "s_cbranch")):
-            follows.append(assembly.labels[i.operands[0]] - start)
+        if i.mnemonic.startswith(("s_branch", "s_cbranch", "s_setpc")):
+            label = destination(assembly.instructions, start + last - 1)
+            follows += [assembly.labels[label] - start] if label is not None else []
         found[first] = last, follows
     return found
 
