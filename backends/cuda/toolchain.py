@@ -8,20 +8,24 @@ import re
 import shutil
 import tempfile
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from portakern.backend import Availability, Binary, Resources, Source, Target
 from portakern.emit.clike import inline_headers
-from portakern.errors import ToolMissing
+from portakern.emit.room import explained
+from portakern.errors import CompileError, ToolMissing
 from portakern.tools.process import find_tool, run_tool
 from portakern.tools.workers import WorkerPool
 
 from .cubin import resources
 from .nvrtc import first_error
+
+T = TypeVar("T")
 
 HINT = "pip install 'portakern[cuda]' (cuda-bindings and nvidia-cuda-nvrtc), or put nvcc on PATH"
 TIMEOUT_S = 120.0
@@ -105,8 +109,20 @@ def _with_nvrtc(source: Source) -> tuple[bytes, str, str, str]:
     options = [f"--gpu-architecture={source.target.device.isa}", *_OPTIONS, *_fusing(source)]
     if re.search(r"#\s*include\s*<", source.text):
         options += [f"--include-path={folder}" for folder in _call("toolkit_headers")]
-    cubin, ptx, log, found = _call("compile_text", source.text, f"{source.operator}.cu", source.headers, options)
+    words = source.text, f"{source.operator}.cu", source.headers, options
+    cubin, ptx, log, found = _checked(source, lambda: _call("compile_text", *words))
     return cubin, ptx, log, f"NVRTC {found}"
+
+
+_NO_ROOM = re.compile(r"'(?P<kernel>\w+)' uses too much shared data \((?P<taken>0x\w+) bytes, (?P<room>0x\w+) max\)")
+
+
+def _checked(source: Source, compile_: Callable[[], T]) -> T:
+    """What ``compile_`` gives; a kernel without room for what its blocks share is the schedule's fault."""
+    try:
+        return compile_()
+    except CompileError as error:
+        raise explained(error, source, _NO_ROOM) from None
 
 
 def _call(function: str, *args: object) -> Any:
@@ -136,7 +152,7 @@ def _with_nvcc(source: Source) -> tuple[bytes, str, str, str]:
         common = [nvcc, "--std=c++17", _DIVISION, *_fusing(source), f"--gpu-architecture={source.target.device.isa}", text]
         cubin, ptx = text.with_suffix(".cubin"), text.with_suffix(".ptx")
         built = run_tool([*common, "--cubin", "-Xptxas", "-v", "-o", cubin], timeout_s=TIMEOUT_S)
-        built.checked(what, hint=first_error(built.log))
+        _checked(source, lambda: built.checked(what, hint=first_error(built.log)))
         run_tool([*common, "--ptx", "-o", ptx], timeout_s=TIMEOUT_S).checked(what)
         return cubin.read_bytes(), ptx.read_text(), built.log, f"nvcc {_nvcc_version(nvcc)}"
 

@@ -20,7 +20,8 @@ from pathlib import Path
 from portakern.backend import Availability, Binary, Resources, Source, Target
 from portakern.device import Device
 from portakern.emit.mangled import is_called
-from portakern.errors import PortakernError, ToolMissing
+from portakern.emit.room import explained
+from portakern.errors import CompileError, PortakernError, ToolMissing
 from portakern.tools.cache import Cache, digest
 from portakern.tools.process import run_tool
 
@@ -180,6 +181,9 @@ def _with_names(assembly: str, names: dict[str, str]) -> str:
     return assembly
 
 
+_NO_ROOM = re.compile(r"local memory \((?P<taken>\d+)\) exceeds limit \((?P<room>\d+)\) in (?:function )?'(?P<kernel>\w+)'")
+
+
 def _build(clang: Clang, source: Source, flags: tuple[str, ...], isa: str) -> tuple[bytes, str, str]:
     what = f"{source.operator} for {source.target}"
     with tempfile.TemporaryDirectory(prefix="portakern-hip-") as folder:
@@ -190,7 +194,10 @@ def _build(clang: Clang, source: Source, flags: tuple[str, ...], isa: str) -> tu
             (place / name).write_text(text)
 
         def run(*command: str) -> str:
-            return run_tool(command, timeout_s=TIMEOUT_S, cwd=place, missing_hint=HINT).checked(what).log
+            try:
+                return run_tool(command, timeout_s=TIMEOUT_S, cwd=place, missing_hint=HINT).checked(what).log
+            except CompileError as error:
+                raise explained(error, source, _NO_ROOM) from None
 
         log = run(*clang.command, *flags, f"--offload-arch={isa}", "-I", ".", "-S", file, "-o", "kernel.s")
         if names := names_of(source):

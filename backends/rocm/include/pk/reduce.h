@@ -39,25 +39,32 @@ template <class Op, int Mask, int Bit = 1, class T> PK_FN T over_lanes(T value) 
   }
 }
 
+constexpr int partial_bytes = 8192;  // of LDS for one round of an exchange between waves
+
 // Combines `Count` values per thread over the threads that differ in the bits of Mask.
 template <class Op, int Mask, int Threads, int Count, class T> PK_FN void over_threads(T (&values)[Count]) {
 #pragma unroll
   for (int i = 0; i < Count; ++i) values[i] = over_lanes<Op, Mask & (wave - 1)>(values[i]);
   constexpr int between = Mask & ~(wave - 1);
   if constexpr (between != 0) {
-    T* shared = reinterpret_cast<T*>(scratch<Count * Threads * static_cast<int>(sizeof(T))>());
+    constexpr int line = Threads * static_cast<int>(sizeof(T));
+    constexpr int round = smaller(Count, larger(1, partial_bytes / line));  // values of a thread at a time
+    T* shared = reinterpret_cast<T*>(scratch<round * line>());
     const int mine = thread();
-    sync();
 #pragma unroll
-    for (int i = 0; i < Count; ++i) shared[i * Threads + mine] = values[i];
-    sync();
+    for (int first = 0; first < Count; first += round) {
+      sync();
 #pragma unroll
-    for (int i = 0; i < Count; ++i) {
-      const int base = i * Threads + (mine & ~between);
-      values[i] = shared[base];
+      for (int i = first; i < first + round && i < Count; ++i) shared[(i - first) * Threads + mine] = values[i];
+      sync();
 #pragma unroll
-      for (int w = 1; w < Threads / wave; ++w) {
-        if (((w * wave) & ~between) == 0) values[i] = Op::apply(values[i], shared[base + w * wave]);
+      for (int i = first; i < first + round && i < Count; ++i) {
+        const int base = (i - first) * Threads + (mine & ~between);
+        values[i] = shared[base];
+#pragma unroll
+        for (int w = 1; w < Threads / wave; ++w) {
+          if (((w * wave) & ~between) == 0) values[i] = Op::apply(values[i], shared[base + w * wave]);
+        }
       }
     }
   }
