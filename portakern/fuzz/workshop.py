@@ -110,7 +110,8 @@ class Workshop:
         try:
             return program.works(program.operator(self.folder), targets)
         except PortakernError as error:
-            self._tell(program, _refused(Outcome(SPEC, REFUSED, error.kind, str(error))))
+            status = FOUND if isinstance(error.__cause__, SyntaxError) else REFUSED  # the grammar writes Python
+            self._tell(program, _refused(Outcome(SPEC, status, error.kind, str(error))))
         except Exception as error:
             fault = steps.defect(error)
             self._tell(program, Outcome(SPEC, FOUND, fault.kind, fault.message))
