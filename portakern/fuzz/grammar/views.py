@@ -44,7 +44,7 @@ def moved_twice(s: Scope) -> Var:
     """Moves one after the other, of which none undoes another: dims that go round, flips, slices with a start or a step."""
     x = any_array(s, (3, 4, 2, 1))
     for _ in range(pick(s.draw, (2, 3))):
-        x = pick(s.draw, (_gone_round, _flip, _slice), (40 if x.rank > 1 else 0, 25, 35))(s, x)
+        x = pick(s.draw, (_gone_round, _flip, _slice), (55 if x.rank > 1 else 0, 20, 25))(s, x)
     return x
 
 
@@ -52,7 +52,7 @@ def _gone_round(s: Scope, x: Var) -> Var:
     turn = 1 + pick(s.draw, range(x.rank - 1))
     dims = tuple(range(x.rank))
     around = (*dims[turn:], *dims[:turn])
-    if chance(s.draw, 30):
+    if chance(s.draw, 60):  # turns alone could be made in either order
         around = order(s.draw, around)
     return s.let(f"pk.transpose({x}, {around})", x.range)
 
