@@ -8,6 +8,7 @@ from portakern.dtypes import DTYPES
 from portakern.emit.clike import Dialect, Planner
 from portakern.emit.clike.memory import Addresses
 from portakern.emit.clike.plan import Access
+from portakern.emit.clike.terms import ONE
 from portakern.ir import tile as t
 from portakern.ir.size import Size, divides
 
@@ -32,7 +33,7 @@ class CudaAccess(Access):
 class CudaAddresses(Addresses):
     def access(self, op: t.Load | t.Store, buffer: str, dims: t.Dims, inline_left: frozenset[str] = frozenset()) -> CudaAccess:
         made = super().access(op, buffer, dims, inline_left)
-        if bool(dims) and made.strides[-1] == "1" and is_aligned(self.kernel, op, dims):
+        if bool(dims) and made.strides[-1] == ONE and is_aligned(self.kernel, op, dims):
             return CudaAccess(**vars(made), aligned=True)
         by_rows = is_shifted(self.kernel, op, dims) if isinstance(op, t.Load) else has_aligned_rows(self.kernel, op, dims)
         return CudaAccess(**vars(made), by_rows=by_rows)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from portakern.emit.clike import TYPES, Dialect, KernelPlan, Printer
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Layout
+from portakern.emit.clike.terms import ZERO, number
 
 from .attention import JoinRows, WalkPlan, print_walk
 from .hopper import NarrowPlan, PipelinePlan, SendTile, WriteRows, print_narrow, print_pipeline
@@ -43,7 +44,7 @@ UNROLLED = 32
 class _WarpgroupDialect(Dialect):
     """Operands are announced to the matrix unit, which reads them from shared memory by itself."""
 
-    def word(self, name: str, template: str = "", *args: str) -> str:
+    def word(self, name: str, template: str = "", *args: object) -> str:
         if name in ("wait", "put"):
             template = ", ".join(filter(None, (template, "pk::ByMatrixUnit")))
         return super().word(name, template, *args)
@@ -125,10 +126,10 @@ class CudaPrinter(Printer):
 
     def on_SendTile(self, s: SendTile) -> list[str]:
         assert s.map is not None
-        return [f"outbox.send({s.value}, {s.map.name}, {', '.join(s.at)});"]
+        return [f"outbox.send({s.value}, {s.map.name}, {', '.join(map(str, s.at))});"]
 
     def on_WriteRows(self, s: WriteRows) -> list[str]:
-        return [f"writer.store({', '.join([s.value, *self.address(s.access)])});"]
+        return [f"writer.store({', '.join(map(str, (s.value, *self.address(s.access))))});"]
 
     def on_JoinRows(self, s: JoinRows) -> list[str]:
         return [f"pk::join_sums({s.name});  // of the threads that share a row"]
@@ -136,7 +137,8 @@ class CudaPrinter(Printer):
     def on_Loop(self, s: p.Loop) -> list[str]:
         """Few steps that only load and compute are unrolled, so that their loads are on their way together."""
         lines = super().on_Loop(s)
-        few = s.begin == "0" and s.end.isdigit() and int(s.end) <= UNROLLED * s.step and s.pipeline is None
+        end = number(s.end)
+        few = s.begin == ZERO and end is not None and end <= UNROLLED * s.step and s.pipeline is None
         plain = few and all(isinstance(x, p.LoadTile | p.Map) for x in s.body)
         return ["#pragma unroll", *lines] if plain else lines
 

@@ -13,6 +13,7 @@ from itertools import takewhile
 from portakern.emit.clike import KernelPlan, Printer
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.printer import indented
+from portakern.emit.clike.terms import Word, add, whole
 
 from .plans import CudaKernelPlan
 
@@ -22,6 +23,10 @@ class SideBySide(CudaKernelPlan):
     """``parts`` have the grid's blocks one after the other, each as many as it has ``blocks``."""
 
     parts: tuple[KernelPlan, ...] = ()
+
+    def scopes(self) -> tuple[p.Scope, ...]:
+        layouts = frozenset(x.name for part in self.parts for x in part.layouts)
+        return tuple(replace(scope, given=scope.given | layouts) for part in self.parts for scope in part.scopes())
 
     def __str__(self) -> str:
         return f"side by side in one launch of {self.blocks} blocks: {self.name}\n" + "".join(map(str, self.parts))
@@ -48,8 +53,8 @@ def _independent(first: KernelPlan, second: KernelPlan) -> bool:
     for plan in (first, second):
         if type(plan) is not CudaKernelPlan or plan.family != "elementwise" or plan.shared or not isinstance(plan.blocks, int):
             return False
-        if any("blockIdx" in str(s) for s in plan.body if not isinstance(s, p.Scalar)):
-            return False
+        if any(p.words(s) for s in plan.body if not isinstance(s, p.Scalar)):
+            return False  # where a part begins is known to its scalars
     assert isinstance(first, CudaKernelPlan) and isinstance(second, CudaKernelPlan)
     if (first.threads, first.at_once, first.keep) != (second.threads, second.at_once, second.keep):
         return False
@@ -95,5 +100,4 @@ def _shifted(s: p.Statement, begin: int) -> p.Statement:
     """``s`` of a part whose first block is ``begin``."""
     if not begin or not isinstance(s, p.Scalar):
         return s
-    block = f"blockIdx.x - {begin}"
-    return replace(s, text=block if s.text == "blockIdx.x" else s.text.replace("blockIdx.x", f"({block})"))
+    return replace(s, value=s.value.rewritten(lambda x: add(x, whole(-begin)) if isinstance(x, Word) else x))

@@ -23,8 +23,8 @@ from portakern.dtypes import DTYPES
 from portakern.emit.clike import CLikeEmitter, Dialect, KernelPlan, Planner, Printer, Shared
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Layout, Place, dims_of, tiles_of
-from portakern.emit.clike.names import names_of
 from portakern.emit.clike.printer import indented
+from portakern.emit.clike.terms import number
 from portakern.emit.softmax import by_powers_of_two
 from portakern.emit.where import where
 from portakern.errors import ScheduleError
@@ -131,7 +131,7 @@ class HipPrinter(Printer):
     def kernel(self, k: KernelPlan) -> list[str]:
         if not isinstance(k, PingPongPlan):
             return super().kernel(k)
-        self.plan, self.names = k, names_of(k)
+        self.plan, self.names = k, k.free_names()
         return print_pingpong(self, k)
 
     def layout(self, x: Layout) -> str:
@@ -164,8 +164,9 @@ class HipPrinter(Printer):
         lines = super().on_Loop(s)
         if s.pipeline is None and any(isinstance(x, p.Dot) for x in s.body):
             return [_ONE_STEP, *lines]
-        if s.pipeline is None and s.begin.isdigit() and s.end.isdigit() and any(isinstance(x, p.LoadTile) for x in s.body):
-            steps = -(-(int(s.end) - int(s.begin)) // s.step)  # with a remainder the compiler would unroll them all
+        begin, end = number(s.begin), number(s.end)
+        if s.pipeline is None and begin is not None and end is not None and any(isinstance(x, p.LoadTile) for x in s.body):
+            steps = -(-(end - begin) // s.step)  # with a remainder the compiler would unroll them all
             return [_SOME_STEPS.format(next(n for n in (4, 2, 1) if steps % n == 0)), *lines]
         return lines
 
@@ -173,19 +174,20 @@ class HipPrinter(Printer):
         """Two LDS buffers; the next step's operands are on their way to registers while this step's are multiplied, and
         go to the other buffer after that.  One barrier a step."""
         names = {c.shared.name: self.names.fresh(f"{c.shared.name.removesuffix('_shared')}_next") for c in pipe.copies}
-        first = self.names.fresh(f"first_{s.var}") if s.begin != "0" else "0"
+        from_zero = number(s.begin) == 0
+        first = "0" if from_zero else self.names.fresh(f"first_{s.var}")
         lines = [f"auto {names[c.shared.name]} = pk::held({c.shared.name}[0]);" for c in pipe.copies]
-        fetches = [f"pk::fetch({', '.join([names[c.shared.name], *self.address(c.access)])});" for c in pipe.copies]
+        fetches = [f"pk::fetch({', '.join(map(str, (names[c.shared.name], *self.address(c.access))))});" for c in pipe.copies]
         fetch = self.names.fresh(f"fetch_{pipe.stage.removeprefix('stage_')}")
         lines += [f"auto {fetch} = [&](int64_t {s.var}) PK_INLINE {{", *indented(fetches), "};"]
 
         def put(slot: str) -> list[str]:
             return [f"pk::put({c.shared.name}[{slot}], {names[c.shared.name]});" for c in pipe.copies]
 
-        if s.begin != "0":
+        if not from_zero:
             lines.append(f"const int64_t {first} = {s.begin};")
         begin = [f"{fetch}({first});", *put("0")]
-        lines += begin if first == "0" and s.end.isdigit() else [f"if ({first} < {s.end}) {{", *indented(begin), "}"]
+        lines += begin if from_zero and number(s.end) is not None else [f"if ({first} < {s.end}) {{", *indented(begin), "}"]
         lines.append(f"int {pipe.slot} = 0;")
         ahead = f"{s.var} + {s.step}"
         body = [

@@ -7,13 +7,14 @@ from portakern.emit.clike import Dialect, build_plan
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.barriers import synchronised
 from portakern.emit.clike.layouts import Layout, Place
+from portakern.emit.clike.terms import ZERO, Name, whole
 from portakern.registry import registry
 from portakern.study import steps
 from portakern.study.work import Ask, works
 
 ACC = Place(Layout("Acc", "accumulator", 16, 16, ("m", "n"), "f32"))
 A, B = (p.Shared(name, "f32", 16, 16, 2, role, False, "") for name, role in (("a", "A"), ("b", "B")))
-WHERE = p.Access("x", ("16", "1"))
+WHERE = p.Access(Name("x"), (whole(16), whole(1)))
 
 
 def stage(s: p.Shared) -> list[p.Statement]:
@@ -26,7 +27,7 @@ def dot(a: p.Shared | str = A, b: p.Shared | str = B) -> p.Dot:
 
 def loop(*body: p.Statement, ahead: tuple[p.Shared, ...] = ()) -> p.Loop:
     pipeline = p.Pipeline(2, "stage_k", "slot", tuple(p.Stage(s, "slot", WHERE) for s in ahead)) if ahead else None
-    return p.Loop("k0", "0", "K", 16, body, pipeline)
+    return p.Loop("k0", ZERO, Name("K"), 16, body, pipeline)
 
 
 def words(body: tuple[p.Statement, ...]) -> str:
@@ -35,18 +36,19 @@ def words(body: tuple[p.Statement, ...]) -> str:
 
 
 def test_an_operand_is_read_when_all_threads_have_written_it() -> None:
-    assert words(synchronised([p.Put(A, "x"), p.Put(B, "y"), dot()])) == "put put sync dot"
-    assert words(synchronised([*stage(A), p.Put(B, "y"), dot()])) == "stage commit wait put sync dot"
+    assert words(synchronised([p.Put(A, Name("x")), p.Put(B, Name("y")), dot()])) == "put put sync dot"
+    assert words(synchronised([*stage(A), p.Put(B, Name("y")), dot()])) == "stage commit wait put sync dot"
 
 
 def test_a_barrier_before_a_copy_is_over_does_not_make_it_readable() -> None:
-    body = synchronised([p.Put(B, "x"), dot("r", B), p.Stage(A, "0", WHERE), p.Put(B, "y"), p.Commit(), p.Wait(0), dot()])
+    again = [p.Stage(A, "0", WHERE), p.Put(B, Name("y")), p.Commit(), p.Wait(0), dot()]
+    body = synchronised([p.Put(B, Name("x")), dot("r", B), *again])
     assert words(body) == "put sync dot sync stage put commit wait sync dot"
 
 
 def test_a_step_may_not_overwrite_what_the_step_before_reads() -> None:
     assert words(synchronised([loop(*stage(A), dot(A, "r"))])) == "[sync stage commit wait sync dot]"
-    assert words(synchronised([loop(p.Put(A, "x"), dot(A, "r"))])) == "[sync put sync dot]"
+    assert words(synchronised([loop(p.Put(A, Name("x")), dot(A, "r"))])) == "[sync put sync dot]"
 
 
 def test_copies_ahead_of_a_loop_wait_for_the_last_product_of_the_loop_before() -> None:
@@ -60,19 +62,19 @@ def test_copies_ahead_of_a_loop_wait_for_the_last_product_of_the_loop_before() -
 
 
 def test_an_operand_from_registers_in_a_pipelined_loop_has_the_barrier_at_its_head() -> None:
-    assert words(synchronised([loop(p.Put(A, "x"), dot(), ahead=(B,))])) == "[put sync dot]"
-    assert words(synchronised([loop(loop(p.Put(A, "x"), dot(), ahead=(B,)))])) == "[sync [put sync dot]]"
+    assert words(synchronised([loop(p.Put(A, Name("x")), dot(), ahead=(B,))])) == "[put sync dot]"
+    assert words(synchronised([loop(loop(p.Put(A, Name("x")), dot(), ahead=(B,)))])) == "[sync [put sync dot]]"
 
 
 def test_what_was_written_before_a_loop_is_complete_before_it_and_not_in_every_step() -> None:
-    assert words(synchronised([p.Put(A, "x"), loop(dot(A, "r"))])) == "put sync [dot]"
-    assert words(synchronised([p.Put(A, "x"), loop(dot(), ahead=(B,))])) == "put [dot]"
+    assert words(synchronised([p.Put(A, Name("x")), loop(dot(A, "r"))])) == "put sync [dot]"
+    assert words(synchronised([p.Put(A, Name("x")), loop(dot(), ahead=(B,))])) == "put [dot]"
     # The loop may have had no step, and then no barrier either.
-    assert words(synchronised([p.Put(A, "x"), loop(dot(), ahead=(B,)), dot(A, "r")])) == "put [dot] sync dot"
+    assert words(synchronised([p.Put(A, Name("x")), loop(dot(), ahead=(B,)), dot(A, "r")])) == "put [dot] sync dot"
 
 
 def test_a_barrier_at_an_earlier_place_forgets_nothing_that_is_read_behind_it() -> None:
-    body = [p.Put(A, "x"), p.Put(B, "y"), dot(A, "r"), dot("r", B), p.Put(A, "z"), dot(A, "r")]
+    body = [p.Put(A, Name("x")), p.Put(B, Name("y")), dot(A, "r"), dot("r", B), p.Put(A, Name("z")), dot(A, "r")]
     assert words(synchronised(body)) == "put put sync dot dot sync put sync dot"
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from portakern.backend import Source, Target
 from portakern.emit.clike import CLikeEmitter, Dialect, Printer
 from portakern.emit.clike import plan as p
-from portakern.emit.clike.memory import size_name, size_text
-from portakern.emit.clike.names import Names, identifier
+from portakern.emit.clike.names import Names, identifier, size_name
+from portakern.emit.clike.terms import Name, size_term
 from portakern.ir.program import Array, Program
 from portakern.ir.size import product
 from portakern.ir.tile import BufferType
@@ -38,7 +38,7 @@ class CppPrinter(Printer):
 
     def mapping(self, s: p.Map) -> str:
         reader = self.following
-        read_next = isinstance(reader, p.StoreTile | p.Reduce | p.Scan) and reader.value == s.name
+        read_next = isinstance(reader, p.StoreTile | p.Reduce | p.Scan) and reader.value == Name(s.name)
         return "lazy" if s.once and read_next else "map"
 
     def on_Convert(self, s: p.Convert) -> list[str]:
@@ -128,7 +128,7 @@ def _host(program: Program, plan: p.ProgramPlan, entry: str) -> list[str]:
     for k in plan.kernels:
         args = ", ".join(called[q.source] + (".data" if _temporary(program, q.source) else "") for q in k.params)
         capture = "[&]" if program.by_role("temporary") else "[=]"
-        call = f"pk::parallel({size_text(k.blocks)}, {capture}(int64_t block) {{ {k.name}_block(block, {args}); }});"
+        call = f"pk::parallel({size_term(k.blocks)}, {capture}(int64_t block) {{ {k.name}_block(block, {args}); }});"
         lines.append("    " + call)
     return [*lines, "}"]
 
@@ -141,7 +141,7 @@ def _allocate(a: Array, called: dict[str, str]) -> str | None:
     """The line that makes a temporary, or fills an output that kernels add into."""
     if not isinstance(a.type, BufferType):
         return None
-    kind, count = DIALECT.type(a.dtype), size_text(product(a.type.shape))
+    kind, count = DIALECT.type(a.dtype), size_term(product(a.type.shape))
     if a.role == "temporary":
         init = "" if a.init is None else f", {kind}({_number(a.init)})"
         return f"pk::Buffer<{kind}> {called[a.name]}({count}{init});"
@@ -153,4 +153,4 @@ def _allocate(a: Array, called: dict[str, str]) -> str | None:
 def _number(value: float) -> str:
     from portakern.emit.clike.expressions import constant
 
-    return constant(value, "f64")
+    return str(constant(value, "f64"))

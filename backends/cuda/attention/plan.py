@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from portakern.backend import TensorMap
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Layout
+from portakern.emit.clike.terms import Term
 from portakern.ir.size import Size
 
 from ..hopper.plan import PANEL_BYTES, WARPGROUP, Place, SendTile
@@ -17,14 +18,14 @@ from ..plans import CudaKernelPlan
 class Ring:
     """An operand that the copy engine brings through ``slots`` slots of shared memory, described by ``map``.
 
-    ``at`` is where its tile begins: row, column, then batches, the innermost first, as C text.
+    ``at`` is where its tile begins: row, column, then batches, the innermost first.
     """
 
     name: str
     shared: p.Shared
     map: TensorMap
     slots: int
-    at: tuple[str, ...]
+    at: tuple[Term, ...]
 
     @property
     def bytes(self) -> int:
@@ -37,12 +38,15 @@ class Ring:
 
     def __str__(self) -> str:
         box = " x ".join(map(str, self.map.box))
-        return f"ring {self.name}: {self.slots} slots, from {self.map.array} at ({', '.join(self.at)}) by boxes of {box}"
+        at = ", ".join(map(str, self.at))
+        return f"ring {self.name}: {self.slots} slots, from {self.map.array} at ({at}) by boxes of {box}"
 
 
 @dataclass(frozen=True)
 class JoinRows(p.Statement):
     """The threads of a row, each with the sum of its own columns in the variable ``name``, take the sum of all."""
+
+    NAMES = ("name",)
 
     name: str
     layout: Layout
@@ -58,8 +62,8 @@ class Steps:
     closes the step.  ``most`` is how many steps it can have at most (0: many), ``empty`` whether it may have none."""
 
     var: str
-    begin: str
-    end: str
+    begin: Term
+    end: Term
     step: int
     bounds: tuple[p.Statement, ...]
     soften: tuple[p.Statement, ...]
@@ -96,6 +100,13 @@ class WalkPlan(CudaKernelPlan):
     before: tuple[p.Statement, ...] = ()
     parts: tuple[Steps, ...] = ()
     after: tuple[p.Statement, ...] = ()
+
+    def scopes(self) -> tuple[p.Scope, ...]:
+        """The consumers' walk: parts one after the other, each with the scores, weights and sums that products make."""
+        given = frozenset({self.scores, self.weights, *(x.name for x in self.places)})
+        steps = [x for part in self.parts for x in (*part.bounds, *part.soften, *part.rescale, *part.hand_over)]
+        var = frozenset(part.var for part in self.parts)
+        return (p.Scope((*self.before, *steps, *self.after), given | var),)
 
     @property
     def block(self) -> int:
@@ -140,7 +151,7 @@ class WalkPlan(CudaKernelPlan):
             *(f"    layout {x}" for x in self.layouts),
             *(f"    {x}" for x in self.rings),
             *(f"    map {m.name}: {m.array} [{', '.join(map(str, m.shape))}]" for m in self.maps),
-            *(f"    {x.name} = {x.text}" for x in self.places),
+            *(f"    {x.name} = {x.value}" for x in self.places),
             "    producer, for each block of rows: the query, then keys and values of each step as their slots become empty",
             "    consumers, for each block of rows",
             *(f"        {s}" for s in self.before),

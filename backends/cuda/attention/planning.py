@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from portakern.backend import Target
 from portakern.dtypes import DTYPES
 from portakern.emit.clike import plan as p
+from portakern.emit.clike.grid import note_of, unfolded
 from portakern.emit.clike.layouts import dims_of, tiles_of
-from portakern.emit.clike.memory import size_text
+from portakern.emit.clike.terms import ZERO, Apply, Name, Term, Word, is_zero, multiply, whole
 from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 from portakern.ir.core import Op
 from portakern.ir.size import Size, product
 
 from ..hopper.plan import PANEL_BYTES, WARPGROUP, Place, SendTile
-from ..hopper.planning import UNITS, buffer_name, described, names_of, obstacle_to_map, origins_of
+from ..hopper.planning import UNITS, buffer_name, described, obstacle_to_map, origins_of
 from ..plans import CudaKernelPlan
 from .plan import JoinRows, Ring, Steps, WalkPlan
-
-S = TypeVar("S")
 
 CACHE_SHARE = 32 << 20
 """Bytes of keys and values that heads taken at a time may have, so that they stay in L2 (50 MB on H100 and H200)."""
@@ -77,7 +75,7 @@ class _Walk:
         self.walks = [op for op in kernel.body.walk() if isinstance(op, t.For)]
         self.origins = origins_of(plan, kernel)
         self.sums, self.own = self._sums()
-        self.names = names_of(plan)
+        self.names = plan.free_names()
 
     def plan(self) -> WalkPlan:
         first = self.of.body.index(self.loops[0])
@@ -96,11 +94,11 @@ class _Walk:
         before = [s for s in before if s not in self._bounds(0)]
         self._alone([*before, *(s for s in after if not isinstance(s, JoinRows))])
         walk = [x for part in parts for x in (*part.bounds, *part.soften, *part.rescale, part.begin, part.end)]
-        before = _used(before, [*walk, *after])
+        before = p.used(before, walk, after)
         sent = [s.map for s in after if isinstance(s, SendTile) and s.map is not None]
         maps = [*(r.map for r in rings), *sent]
         dtypes = {q.source: q.dtype for q in self.of.params}
-        kept = _words([*before, *walk, *(s for s in after if not isinstance(s, SendTile))])
+        kept = p.reads(before, walk, [s for s in after if not isinstance(s, SendTile)])
         described_ = {m.array for m in maps}
         params = [p.Param(m.name, dtypes[m.array], "map", source=m.name) for m in maps]
         params += [q for q in self.of.params if q.role != "array" or q.source not in described_ or q.name in kept]
@@ -160,22 +158,22 @@ class _Walk:
         at = tuple(self._at(a) for a in (*dims, *reversed(batch)))
         return Ring(self.names.fresh(f"{stem}_ring"), shared, spec, slots, at)
 
-    def _at(self, axis: str) -> str:
-        return self.loops[0].var if axis == self.key else self.origins.get(axis, "0")
+    def _at(self, axis: str) -> Term:
+        return Name(self.loops[0].var) if axis == self.key else self.origins.get(axis, ZERO)
 
     # ---- a step
 
     def _bounds(self, number: int) -> list[p.Statement]:
         """Where a loop ends, if that is computed."""
         loop = self.loops[number]
-        return [s for s in self.of.body if isinstance(s, p.Scalar) and s.name == loop.end]
+        return [s for s in self.of.body if isinstance(s, p.Scalar) and Name(s.name) == loop.end]
 
     def _part(self, number: int, score: p.Dot, total: p.Dot, scores: str, weights: str) -> Steps:
         loop, bounds = self.loops[number], self._bounds(number)
         body = list(loop.body)
         at, end = body.index(score), body.index(total)
         start = next((s for s in body[:at] if isinstance(s, p.Fill) and s.name == score.acc), None)
-        _need(start is not None and start.value in ("0.0f", "0"), "its scores begin elsewhere than at zero")
+        _need(start is not None and is_zero(start.value), "its scores begin elsewhere than at zero")
         made = next((s for s in body[at:end] if isinstance(s, p.Map) and s.name == total.a.name), None)
         scaled = [s for s in body[at:end] if isinstance(s, p.Map) and s.name == total.acc]
         _need(made is not None and len(scaled) == 1, "its sums are not scaled at each step")
@@ -184,12 +182,12 @@ class _Walk:
         soften = [x for s in body[:end] if s not in (start, score, *scaled) for x in (kept if s is made else [s])]
         hand_over = body[end + 1 :]
         self._alone([*soften, *scaled, *hand_over])
-        late = [s for s in soften if isinstance(s, p.Convert) and s.name in scaled[0].args]
+        late = [s for s in soften if isinstance(s, p.Convert) and Name(s.name) in scaled[0].args]
         soften = [replace(s, own=True) if isinstance(s, p.Reduce) and s.name in self.own else _flushed(s)
                   for s in soften if s not in late]  # fmt: skip
         rename = {score.acc: scores, made.name: weights, loop.var: self.loops[0].var, f"{made.name}_f32": f"{weights}_f32"}
-        pack = f"{weights}_f32" if kept else rename.get(made.args[0], made.args[0])
-        before, after, last = (tuple(_renamed(s, rename) for s in x) for x in (soften, [*late, *scaled], hand_over))
+        pack = f"{weights}_f32" if kept else str(made.args[0].renamed(rename))
+        before, after, last = (tuple(p.renamed(s, rename) for s in x) for x in (soften, [*late, *scaled], hand_over))
         most, empty = self._extent(number)
         return Steps(self.loops[0].var, loop.begin, loop.end, loop.step, tuple(bounds), before, after, pack, last, most, empty)
 
@@ -237,12 +235,12 @@ class _Walk:
             rows = {s.name: s for s in loop.body if isinstance(s, p.Reduce) and s.fn == "sum"}
             mine = []
             for s in loop.body:
-                text = re.fullmatch(r"(\w+) \* \w+ \+ (\w+)", s.result) if isinstance(s, p.Map) and not s.define else None
-                if text is None or text[1] != s.name or text[2] not in rows:  # type: ignore[attr-defined]
+                names = _rescaled(s)
+                if names is None or names[1] not in rows:
                     continue
-                if not {text[1], text[2]} & _words([x for x in loop.body if x not in (s, rows[text[2]])]):
-                    mine.append(text[1])
-                    steps.add(text[2])
+                if not {*names} & p.reads(*(x for x in loop.body if x not in (s, rows[names[1]]))):
+                    mine.append(names[0])
+                    steps.add(names[1])
             totals.append(mine)
         kept = tuple(name for name in totals[0] if all(name in mine for mine in totals))
         return (kept, frozenset(steps)) if all(len(mine) == len(kept) for mine in totals) else ((), frozenset())
@@ -267,14 +265,9 @@ class _Walk:
         heads = [a for a in several if a.name != self.row]
         wide = next((a.name for a in heads if a.tile > 1), None)
         _need(wide is None, f"the axis {wide} is no row of the scores")
-        texts, inner = {self.row: f"block.row * {self.kernel.axis[self.row].tile}"}, 1
-        for a in reversed(heads):
-            text = "block.head" if inner == 1 else f"block.head / {_factor(inner)}"
-            texts[a.name] = text if a is heads[0] else f"{text} % {_factor(a.steps)}"
-            inner = product((inner, a.steps))
-        notes = {a.name: f"first of {a.tile} coordinates along {a.name}" if a.tile > 1 else f"coordinate along {a.name}"
-                 for a in several}  # fmt: skip
-        found = tuple(Place(a.name, self.origins[a.name], texts[a.name], notes[a.name]) for a in several)
+        values = unfolded(Word("block.head"), heads)
+        values[self.row] = multiply(Word("block.row"), whole(self.kernel.axis[self.row].tile))
+        found = tuple(Place(a.name, str(self.origins[a.name]), values[a.name], note_of(a)) for a in several)
         return found, len(several) + (len(several) > 1)
 
     def _heads(self) -> Size:
@@ -321,7 +314,7 @@ class _Walk:
             return tuple(after)
         dims = [axis for axis, _ in dims_of(self.sum)]
         spec, batch = described(stores[0], dims, self.names.fresh(f"{buffer_name(stores[0])}_map"), (64, 64))
-        at = tuple(self.origins.get(a, "0") for a in (*dims, *reversed(batch)))
+        at = tuple(self.origins.get(a, ZERO) for a in (*dims, *reversed(batch)))
         return tuple(SendTile(s.value, s.dtype, s.place, s.access, map=spec, at=at, panels=panels)
                      if isinstance(s, p.StoreTile) else s for s in after)  # fmt: skip
 
@@ -342,7 +335,7 @@ def _named_like(part: Steps, model: Steps) -> Steps:
     def statements(s: Steps) -> list[p.Statement]:
         return [*s.soften, *s.rescale, *s.hand_over]
 
-    taken, names = _words(statements(part)), {}
+    taken, names = _all_names(statements(part)), {}
     for mine, other in zip(reversed(statements(part)), reversed(statements(model)), strict=False):
         if type(mine) is not type(other):
             break
@@ -350,8 +343,27 @@ def _named_like(part: Steps, model: Steps) -> Steps:
         if old and new and old != new and new not in taken:
             names[old] = new
             taken.add(new)
-    moved = {f: _renamed(getattr(part, f), names) for f in ("soften", "rescale", "pack", "hand_over")}
-    return replace(part, **moved)
+    moved = {f: tuple(p.renamed(s, names) for s in getattr(part, f)) for f in ("soften", "rescale", "hand_over")}
+    return replace(part, pack=names.get(part.pack, part.pack), **moved)
+
+
+def _all_names(block: Sequence[p.Statement]) -> set[str]:
+    """What ``block`` reads and makes, inside its statements too."""
+    made = {getattr(s, f) for s in block for f in s.NAMES}
+    inside = {name for s in block for f in s.INSIDE for _, name, *_ in getattr(s, f)}
+    return {*p.reads(*block), *made, *inside}
+
+
+def _rescaled(s: p.Statement) -> tuple[str, str] | None:
+    """The names of the total and of what is added, where ``s`` is ``total = total * factor + added`` on each element."""
+    if not isinstance(s, p.Map) or s.define or s.locals:
+        return None
+    given = {name: str(arg) for (_, name), arg in zip(s.params, s.args, strict=True)}
+    match s.result:
+        case Apply(fn="add", operands=(Apply(fn="mul", operands=(Name(total), Name())), Name(added))):
+            names = given.get(total, total), given.get(added, added)
+            return names if names[0] == s.name else None
+    return None
 
 
 def _operands(dot: t.Dot, row: str) -> tuple[t.Load, t.Load]:
@@ -375,40 +387,19 @@ def _above(op: Op) -> set[Op]:
 
 def _unpacked(s: p.Map) -> list[p.Statement]:
     """``s`` without the cast to 16 bits that ends it; nothing where it does nothing else."""
-    cast = re.fullmatch(r"pk::(?:bf16|f16)\((.*)\)", s.result)
-    _need(cast is not None, "its weights are not a cast to 16 bits")
-    assert cast is not None
-    if not s.locals and len(s.params) == 1 and cast[1] == s.params[0][1]:
+    cast = s.result
+    if not (isinstance(cast, Apply) and cast.fn == "cast" and s.dtype in ("bf16", "f16")):
+        raise _Obstacle("its weights are not a cast to 16 bits")
+    (inner,) = cast.operands
+    if not s.locals and len(s.params) == 1 and inner == Name(s.params[0][1]):
         return []
-    return [replace(s, name=f"{s.name}_f32", dtype="f32", result=cast[1])]
+    return [replace(s, name=f"{s.name}_f32", dtype="f32", result=inner)]
 
 
 def _flushed(s: p.Statement) -> p.Statement:
     """Weights below the smallest normal number are zero: beside the largest one, which is 1, they do not count."""
-    return replace(s, result=s.result.replace("pk::exp2(", "pk::exp2_flushed(")) if isinstance(s, p.Map) else s
+    return replace(s, result=s.result.rewritten(_flush)) if isinstance(s, p.Map) else s
 
 
-def _words(parts: Sequence[p.Statement | str]) -> set[str]:
-    return {w for s in parts for w in re.findall(r"\w+", s.text if isinstance(s, p.Scalar) else str(s))}
-
-
-def _used(block: Sequence[p.Statement], later: Sequence[p.Statement | str]) -> list[p.Statement]:
-    """``block`` without the scalars that nobody reads any more."""
-    read = _words([*block, *later])
-    return [s for s in block if not isinstance(s, p.Scalar) or s.name in read]
-
-
-def _renamed(x: S, names: Mapping[str, str]) -> S:
-    """A statement, or a part of one, with other names."""
-    if isinstance(x, str):
-        return re.sub(r"\b[A-Za-z_]\w*", lambda m: names.get(m[0], m[0]), x)  # type: ignore[return-value]
-    if isinstance(x, tuple):
-        return tuple(_renamed(y, names) for y in x)  # type: ignore[return-value]
-    if isinstance(x, p.Statement | p.Access) and is_dataclass(x):
-        return replace(x, **{f.name: _renamed(getattr(x, f.name), names) for f in fields(x) if f.name != "note"})
-    return x
-
-
-def _factor(size: Size) -> str:
-    text = size_text(size)
-    return text if text.isidentifier() or text.isdigit() else f"({text})"
+def _flush(x: Term) -> Term:
+    return replace(x, template="pk::exp2_flushed({0})") if isinstance(x, Apply) and x.fn == "exp2" else x

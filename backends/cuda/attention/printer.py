@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from portakern.emit.clike import Printer
 from portakern.emit.clike import plan as p
-from portakern.emit.clike.memory import size_text
 from portakern.emit.clike.printer import indented
+from portakern.emit.clike.terms import Term, add, size_term, whole
 
 from ..hopper.plan import WARPGROUP
 from .plan import Ring, Steps, WalkPlan
@@ -29,7 +29,7 @@ def print_walk(printer: Printer, k: WalkPlan) -> list[str]:
 
 def _words(k: WalkPlan) -> list[str]:
     order = "the last rows, which walk farthest, come first" if k.last_first else "the first rows come first"
-    return [f"const pk::RowBlocks<{k.group}, {str(k.last_first).lower()}> blocks({size_text(k.rows)}, {size_text(k.heads)});"
+    return [f"const pk::RowBlocks<{k.group}, {str(k.last_first).lower()}> blocks({size_term(k.rows)}, {size_term(k.heads)});"
             f"  // {order}"]  # fmt: skip
 
 
@@ -45,7 +45,7 @@ def _shared(printer: Printer, k: WalkPlan) -> list[str]:
 
 
 def _for_blocks(k: WalkPlan, body: Sequence[str]) -> list[str]:
-    places = [f"const int64_t {x.name} = {x.text};  // {x.note}" for x in k.places]
+    places = [f"const int64_t {x.name} = {x.value};  // {x.note}" for x in k.places]
     return ["for (auto block = blocks; block.inside(); block.next()) {", *indented([*places, *body]), "}"]
 
 
@@ -54,7 +54,7 @@ def _for_steps(s: Steps, body: Sequence[str]) -> list[str]:
 
 
 def _fetch(r: Ring) -> str:
-    return f"{r.name}.fetch({r.map.name}, {', '.join(r.at)});"
+    return f"{r.name}.fetch({r.map.name}, {', '.join(map(str, r.at))});"
 
 
 def _producer(printer: Printer, k: WalkPlan) -> list[str]:
@@ -132,7 +132,7 @@ def _first_step(printer: Printer, k: WalkPlan) -> list[str]:
     """Scores and weights of the first step, for which the widest mask will do."""
     assert k.keys is not None
     part, rest = k.parts[0], k.parts[1:]
-    begin = part.begin
+    begin = str(part.begin)
     if part.empty:
         begin = f"{part.begin} < {part.end} ? {part.begin} : {rest[0].begin}"
     softened = [f"const int64_t {part.var} = {begin};", *printer.statements(part.soften), _pack(printer, k, part),
@@ -145,7 +145,7 @@ def _other_steps(printer: Printer, k: WalkPlan, number: int) -> list[str]:
     """Steps of one part after the walk's first: products are started, then weights are computed while they are under way."""
     assert k.keys is not None and k.values is not None
     part, first = k.parts[number], k.parts[0]
-    begin = _plus(part.begin, part.step) if number == 0 else part.begin
+    begin = _plus(part.begin, part.step) if number == 0 else str(part.begin)
     if number and first.empty:
         begin = f"{first.begin} < {first.end} ? {part.begin} : {_plus(part.begin, part.step)}"
     body = [
@@ -162,8 +162,8 @@ def _other_steps(printer: Printer, k: WalkPlan, number: int) -> list[str]:
     return [f"for (int64_t {part.var} = {begin}; {part.var} < {part.end}; {part.var} += {part.step}) {{", *indented(body), "}"]
 
 
-def _plus(begin: str, step: int) -> str:
-    return str(step) if begin == "0" else f"{begin} + {step}"
+def _plus(begin: Term, step: int) -> str:
+    return str(add(begin, whole(step)))
 
 
 def _outbox(printer: Printer, k: WalkPlan) -> tuple[list[str], list[str]]:

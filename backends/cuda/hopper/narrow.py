@@ -10,7 +10,6 @@ is done by fused multiply-adds where it does not lie as the matrix unit takes it
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -19,13 +18,14 @@ from portakern.backend import Target, TensorMap
 from portakern.emit.clike import Printer
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import dims_of, tiles_of
+from portakern.emit.clike.terms import ZERO, Name, Term, Word, divide, is_zero, number, whole, without
 from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 from portakern.ir.schedule import Nest, Schedule
 
 from ..addresses import CudaAccess
 from ..plans import CudaKernelPlan
-from .planning import ANYWHERE, buffer_name, described, loads_of, names_of, obstacle_to_map, origins_of
+from .planning import ANYWHERE, buffer_name, described, loads_of, obstacle_to_map, origins_of
 
 PARTS, LOADS = 4, 8
 LEAST_COLUMNS = 128
@@ -46,6 +46,7 @@ _MOST_ROWS = 32
 FEW = "few_rows"
 _PANEL = 64
 """Elements along a row of a box for the matrix unit: the 128 bytes within which the copy engine exchanges places."""
+_MEMORY = Word("dynamic_shared")
 _APART = 4
 """Elements between the rows of a warp's sums."""
 FEW_ROWS = 16
@@ -75,7 +76,7 @@ class NarrowPlan(CudaKernelPlan):
 
     word: str = ""
     acc: str = ""
-    arguments: tuple[str, ...] = ()
+    arguments: tuple[Term, ...] = ()
     before: tuple[p.Statement, ...] = ()
     after: tuple[p.Statement, ...] = ()
     columns: int = LEAST_COLUMNS
@@ -83,6 +84,9 @@ class NarrowPlan(CudaKernelPlan):
     boxes: Boxes | None = None
     rows: int = 1
     by_rows: bool = True
+
+    def scopes(self) -> tuple[p.Scope, ...]:
+        return (p.Scope((*self.before, *self.after), frozenset({self.acc})),)
 
     @property
     def dynamic_bytes(self) -> int:
@@ -138,7 +142,7 @@ def narrowed(plan: CudaKernelPlan, kernel: t.Kernel, target: Target) -> CudaKern
     rows = kernel.axis[row].extent
     if not isinstance(rows, int) or not 1 <= rows <= FEW_ROWS or columns not in _WIDTHS:
         return plan
-    if plan.threads < max(columns, 256) or loop.begin != "0":
+    if plan.threads < max(columns, 256) or loop.begin != ZERO:
         return plan
     if loop.pipeline is None or len(loop.body) != 1 or any(not isinstance(s, (*ANYWHERE, p.Loop)) for s in plan.body):
         return plan
@@ -170,20 +174,24 @@ def _plan(plan: CudaKernelPlan, kernel: t.Kernel, loop: p.Loop, step: p.Dot, a: 
         return None
     at = plan.body.index(loop)
     start = next((s for s in plan.body[:at] if isinstance(s, p.Fill) and s.name == step.acc), None)
-    origins = [_from_zero(x.origin, loop.var) for x in (a, b)]
-    if start is None or start.value not in ("0.0f", "0") or None in origins:
+    left_at, right_at = (without(x.origin, loop.var) for x in (a, b))
+    if start is None or not is_zero(start.value) or left_at is None or right_at is None:
         return None
     stride = a.strides[1] if dims_of(loads[0])[1][0] == depth else a.strides[0]
-    left = [b.left[1 if by_rows else 0]] if b.left and b.left[1 if by_rows else 0] != str(columns) else []
-    arguments = ("dynamic_shared", str(origins[0]), stride, str(origins[1]), b.strides[0], loop.end, *left)
+    left = [b.left[1 if by_rows else 0]] if b.left and number(b.left[1 if by_rows else 0]) != columns else []
+    arguments = (_MEMORY, left_at, stride, right_at, b.strides[0], loop.end, *left)
     parts = _parts(kernel)
-    products = "fused multiply-adds" + (f"; {parts} blocks of a cluster share the sums" if parts > 1 else "")
+    products = _products("fused multiply-adds", parts)
     fields = {**vars(plan), "shared": (), "blocks": plan.blocks * parts, "products": products}
     return NarrowPlan(
         **fields, word="row_times_rows" if by_rows else "row_times_columns", acc=step.acc, arguments=arguments,
         before=tuple(_shared_out(s, parts) for s in plan.body[:at] if s is not start), after=plan.body[at + 1 :],
         columns=columns, parts=parts, by_rows=by_rows,
     )  # fmt: skip
+
+
+def _products(instructions: str, parts: int) -> str:
+    return instructions + (f"; {parts} blocks of a cluster share the sums" if parts > 1 else "")
 
 
 def _parts(kernel: t.Kernel) -> int:
@@ -217,7 +225,7 @@ def _by_matrix_unit(plan: NarrowPlan, kernel: t.Kernel, loop: p.Loop, loads: Seq
     if rows * (columns + _APART) * 4 > boxed.boxes.slots * lines * _PANEL * 2:
         return None  # a warp's sums would not fit where its boxes were
     memory, origin, _, *more = boxed.arguments
-    products = plan.products.replace("fused multiply-adds", "mma.sync.m16n8k16, the operands exchanged")
+    products = _products("mma.sync.m16n8k16, the operands exchanged", plan.parts)
     made = replace(boxed, word=FEW, rows=rows, products=products, arguments=(memory, origin, left.strides[0], *more))
     return made if made.dynamic_bytes <= shared else None
 
@@ -244,13 +252,13 @@ def _boxed(plan: NarrowPlan, kernel: t.Kernel, loop: p.Loop, loads: Sequence[t.L
     if obstacle_to_map(loads[1], order, kernel):
         return None
     assert loop.pipeline is not None
-    name = names_of(plan).fresh(f"{buffer_name(loads[1])}_map")
+    name = plan.free_names().fresh(f"{buffer_name(loads[1])}_map")
     spec, batch = described(loads[1], order, name, box, swizzle)
     origins = origins_of(plan, kernel)
     _, left, stride, _, _, depth, *_ = plan.arguments
     at = [origins[axis] for axis in (dims[1], *reversed(batch))]
-    arguments = ("dynamic_shared", left, stride, spec.name, depth, *at)
-    read = _words((*plan.before, *plan.after, *arguments))
+    arguments = (_MEMORY, left, stride, Name(spec.name), depth, *at)
+    read = p.reads(plan.before, plan.after, arguments)
     (matrix,) = (q for q in plan.params if q.source == spec.array)
     kept = [q for q in plan.params if q is not matrix or q.name in read]
     before = tuple(s for s in plan.before if not isinstance(s, p.Scalar) or s.name in read)
@@ -258,22 +266,11 @@ def _boxed(plan: NarrowPlan, kernel: t.Kernel, loop: p.Loop, loads: Sequence[t.L
                    before=before, boxes=Boxes(spec, box[0], loop.pipeline.slots))
 
 
-def _words(parts: Sequence[p.Statement | str]) -> set[str]:
-    """Every name that is read in ``parts``."""
-    return {w for s in parts for w in re.findall(r"\w+", s.text if isinstance(s, p.Scalar) else str(s))}
-
-
-def _from_zero(origin: str, var: str) -> str | None:
-    """``origin`` without the loop's variable, or ``None`` where it is in another place than a summand's."""
-    text = re.sub(rf" \+ {var}(?: \* \w+)?(?= |$)", "", origin)
-    return None if re.search(rf"\b{var}\b", text) else text
-
-
 def _shared_out(s: p.Statement, parts: int) -> p.Statement:
     """Blocks of a cluster have the same tile."""
     if parts == 1 or not isinstance(s, p.Scalar):
         return s
-    return replace(s, text=s.text.replace("blockIdx.x", f"blockIdx.x / {parts}"))
+    return replace(s, value=s.value.rewritten(lambda x: divide(x, whole(parts)) if isinstance(x, Word) else x))
 
 
 def print_narrow(printer: Printer, k: NarrowPlan) -> list[str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from portakern.backend import TensorMap
 from portakern.emit.clike import plan as p
+from portakern.emit.clike.terms import ZERO, Term, number
 from portakern.ir.size import Size
 
 from ..plans import CudaKernelPlan
@@ -23,13 +24,13 @@ PRODUCT_DEPTH = 16
 class Feed:
     """An operand that the copy engine brings to ``shared``, described by ``map``.
 
-    ``side`` is left or right.  ``at`` is where its tile begins: row, column, then batches, the innermost first, as C text.
+    ``side`` is left or right.  ``at`` is where its tile begins: row, column, then batches, the innermost first.
     """
 
     shared: p.Shared
     map: TensorMap
     side: str
-    at: tuple[str, ...]
+    at: tuple[Term, ...]
 
     @property
     def bytes(self) -> int:
@@ -38,7 +39,7 @@ class Feed:
 
     def __str__(self) -> str:
         box = " x ".join(map(str, self.map.box))
-        at = ", ".join(self.at)
+        at = ", ".join(map(str, self.at))
         return f"feed {self.shared.name} from {self.map.array} at ({at}) by boxes of {box}, swizzle {self.map.swizzle}"
 
 
@@ -46,13 +47,16 @@ class Feed:
 class SendTile(p.StoreTile):
     """A store that the copy engine does, through ``panels`` panels of shared memory for each warpgroup.  ``at`` as in Feed."""
 
+    UNREAD = ("access",)
+
     map: TensorMap | None = None
-    at: tuple[str, ...] = ()
+    at: tuple[Term, ...] = ()
     panels: int = 2
 
     def __str__(self) -> str:
         assert self.map is not None
-        return f"send {self.value} to {self.map.array} at ({', '.join(self.at)}) by {self.panels} panels of 64 x 64 in turn"
+        at = ", ".join(map(str, self.at))
+        return f"send {self.value} to {self.map.array} at ({at}) by {self.panels} panels of 64 x 64 in turn"
 
 
 @dataclass(frozen=True)
@@ -67,11 +71,11 @@ class WriteRows(p.StoreTile):
 
 @dataclass(frozen=True)
 class Place:
-    """The coordinate of a tile along one axis: ``name`` (empty: it has one tile, at 0) from the tile's number as C text."""
+    """The coordinate of a tile along one axis: ``name`` (empty: it has one tile, at 0), from the tile's number."""
 
     axis: str
     name: str
-    text: str
+    value: Term
     note: str
 
 
@@ -97,6 +101,12 @@ class PipelinePlan(CudaKernelPlan):
     limits: tuple[p.Scalar, ...] = ()
     before: tuple[p.Statement, ...] = ()
     after: tuple[p.Statement, ...] = ()
+
+    def scopes(self) -> tuple[p.Scope, ...]:
+        assert self.loop is not None
+        given = frozenset({*(x.name for x in self.places), self.dot.a.slot})
+        after = frozenset[str]().union(*map(p.made, self.before))
+        return p.Scope(self.limits, given), p.Scope((*self.before, self.loop, *self.after), given | after)
 
     @property
     def block(self) -> int:
@@ -144,9 +154,10 @@ class PipelinePlan(CudaKernelPlan):
         """How much of the contracted axis the last step multiplies, in whole products of 16; 0 where it is a step like all
         others, or where that is not known when the text is written."""
         assert self.loop is not None
-        if self.loop.begin != "0" or not self.loop.end.isdigit():
+        end = number(self.loop.end)
+        if self.loop.begin != ZERO or end is None:
             return 0
-        left = -(-(int(self.loop.end) % self.loop.step) // PRODUCT_DEPTH) * PRODUCT_DEPTH
+        left = -(-(end % self.loop.step) // PRODUCT_DEPTH) * PRODUCT_DEPTH
         return left % self.loop.step
 
     def __str__(self) -> str:
@@ -163,7 +174,7 @@ class PipelinePlan(CudaKernelPlan):
             *(f"    layout {x}" for x in self.layouts),
             *(f"    {x}" for x in self.shared),
             *(f"    map {m.name}: {m.array} [{', '.join(map(str, m.shape))}]" for m in self.maps),
-            *(f"    {x.name} = {x.text}" for x in self.places if x.name),
+            *(f"    {x.name} = {x.value}" for x in self.places if x.name),
         ]
         over = f"{self.loop.var} from {self.loop.begin} below {self.loop.end} by {self.loop.step}"
         producer = [*map(str, self.limits), f"for each {over}: wait until the slot is empty", *(f"    {f}" for f in self.feeds)]

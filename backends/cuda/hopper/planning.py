@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,9 +9,9 @@ from portakern.backend import Target, TensorMap
 from portakern.dtypes import DTYPES
 from portakern.emit.clike import KernelPlan
 from portakern.emit.clike import plan as p
+from portakern.emit.clike.grid import note_of, unfolded
 from portakern.emit.clike.layouts import dims_of, tiles_of
-from portakern.emit.clike.memory import size_text
-from portakern.emit.clike.names import names_of
+from portakern.emit.clike.terms import ONE, ZERO, Name, Term, Word, multiply, whole
 from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 from portakern.ir.size import Size, ceildiv, divides, product
@@ -139,17 +138,17 @@ def obstacle_to_map(op: t.Load | t.Store, dims: list[str], kernel: t.Kernel) -> 
 # ---- what the copy engine is told --------------------------------------------------------------------------------------
 
 
-def origins_of(plan: KernelPlan, kernel: t.Kernel) -> dict[str, str]:
-    """The name of the first coordinate along each grid axis; "0" for one with a single tile.
+def origins_of(plan: KernelPlan, kernel: t.Kernel) -> dict[str, Term]:
+    """The first coordinate along each grid axis; zero for one with a single tile.
 
     The planner puts them first: the block's index where there are several, then the axes from the last to the first.
     """
     axes = [a for a in reversed(kernel.grid) if a.steps != 1]
     scalars = plan.body[1 if len(axes) > 1 else 0 :]
-    names = {a.name: "0" for a in kernel.grid}
+    names: dict[str, Term] = {a.name: ZERO for a in kernel.grid}
     for axis, scalar in zip(axes, scalars, strict=False):
         assert isinstance(scalar, p.Scalar)
-        names[axis.name] = scalar.name
+        names[axis.name] = Name(scalar.name)
     return names
 
 
@@ -177,7 +176,7 @@ class _Pipeline:
         self.row, self.col = (axis for axis, _ in dims_of(self.dot))
         self.loop = next(s for s in plan.body if isinstance(s, p.Loop))
         self.origins = origins_of(plan, kernel)
-        self.names = names_of(plan)
+        self.names = plan.free_names()
         self.cluster = self._cluster()
 
     def plan(self) -> PipelinePlan:
@@ -188,8 +187,8 @@ class _Pipeline:
         sent = [s.map for s in after if isinstance(s, SendTile) and s.map is not None]
         maps = [*(f.map for f in feeds), *sent]
         dtypes = {q.source: q.dtype for q in self.of.params}
-        before = _used(self.of.body[first:at], (*after, replace(self.loop, pipeline=None)))
-        kept = self._arrays_elsewhere([*before, *(s for s in after if not isinstance(s, SendTile))])
+        before = p.used(self.of.body[first:at], after, replace(self.loop, pipeline=None))
+        kept = p.reads(*before, *(s for s in after if not isinstance(s, SendTile)))
         params = [p.Param(m.name, dtypes[m.array], "map", source=m.name) for m in maps]
         params += [q for q in self.of.params if q.role != "array" or q.source not in {m.array for m in maps} or q.name in kept]
         tiles = (self._steps(self.row), self._steps(self.col), self._batches())
@@ -203,18 +202,12 @@ class _Pipeline:
 
     def _places(self) -> tuple[tuple[Place, ...], int]:
         """Coordinates from a tile's number, and how many statements of the plain plan they stand for."""
-        found, inner = [], 1
         batch = [a for a in self.kernel.grid if a.name not in (self.row, self.col) and a.steps != 1]
-        texts: dict[str, str] = {self.row: f"tile.row * {self.kernel.axis[self.row].tile}",
-                                 self.col: f"tile.col * {self.kernel.axis[self.col].tile}"}  # fmt: skip
-        for a in reversed(batch):
-            text = "tile.batch" if inner == 1 else f"tile.batch / {_factor(inner)}"
-            texts[a.name] = text if a is batch[0] else f"{text} % {_factor(a.steps)}"
-            inner = product((inner, a.steps))
+        values = unfolded(Word("tile.batch"), batch)
+        for axis, word in ((self.row, "tile.row"), (self.col, "tile.col")):
+            values[axis] = multiply(Word(word), whole(self.kernel.axis[axis].tile))
         several = [a for a in self.kernel.grid if a.steps != 1]
-        for a in several:
-            found.append(Place(a.name, self.origins[a.name], texts[a.name],
-                               f"first of {a.tile} coordinates along {a.name}" if a.tile > 1 else f"coordinate along {a.name}"))
+        found = [Place(a.name, str(self.origins[a.name]), values[a.name], note_of(a)) for a in several]
         return tuple(found), len(several) + (len(several) > 1)
 
     def _steps(self, axis: str) -> Size:
@@ -262,11 +255,6 @@ class _Pipeline:
         most = max(1, self.target.device.count("units", UNITS) // (down * across))
         return (min(clusters, most) if isinstance(clusters, int) else most) * down * across
 
-    def _arrays_elsewhere(self, others: Sequence[p.Statement]) -> set[str]:
-        """Pointers that statements besides those of the copy engine use."""
-        texts = "\n".join(map(str, others))
-        return {q.name for q in self.of.params if q.role == "array" and f"[{q.name}" in texts}
-
     def _feeds(self) -> tuple[Feed, ...]:
         down, across = self.cluster
         made: list[Feed] = []
@@ -280,7 +268,7 @@ class _Pipeline:
             made.append(Feed(shared, spec, side, at))
         return tuple(made)
 
-    def _described(self, op: t.Load | t.Store, dims: list[str], rows: int) -> tuple[TensorMap, tuple[str, ...]]:
+    def _described(self, op: t.Load | t.Store, dims: list[str], rows: int) -> tuple[TensorMap, tuple[Term, ...]]:
         """The array of ``op`` in boxes of ``rows`` x 64, and where its tile begins, rows first."""
         spec, batch = described(op, dims, self.names.fresh(f"{buffer_name(op)}_map"), (rows, 64))
         return spec, tuple(self._at(a) for a in [*dims, *reversed(batch)])
@@ -308,7 +296,7 @@ class _Pipeline:
 
     def _by_rows(self, after: tuple[p.Statement, ...], room: int) -> tuple[p.Statement, ...]:
         def written(s: p.Statement) -> p.Statement:
-            if not isinstance(s, p.StoreTile) or s.place is None or s.access.strides[-1] != "1":
+            if not isinstance(s, p.StoreTile) or s.place is None or s.access.strides[-1] != ONE:
                 return s
             down = min(self.of.warps, s.place.layout.rows // 16)
             bytes_ = self.of.warps * 8 * (s.place.layout.cols // (self.of.warps // down) + 8) * 2
@@ -328,28 +316,15 @@ class _Pipeline:
             return "its warpgroups do not hold whole panels of 64 x 64"
         return obstacle_to_map(store, [self.row, self.col], self.kernel)
 
-    def _at(self, axis: str) -> str:
-        return self.loop.var if axis == self.dot.axis else self.origins[axis]
+    def _at(self, axis: str) -> Term:
+        return Name(self.loop.var) if axis == self.dot.axis else self.origins[axis]
 
 
 def _limits(block: tuple[p.Statement, ...], loop: p.Loop) -> tuple[p.Scalar, ...]:
     """The scalars of ``block`` that say where ``loop`` begins and ends."""
-    wanted, found = set(re.findall(r"\w+", f"{loop.begin} {loop.end}")), []
+    wanted, found = set(p.reads(loop.begin, loop.end)), []
     for s in reversed(block):
         if isinstance(s, p.Scalar) and s.name in wanted:
-            wanted |= set(re.findall(r"\w+", s.text))
+            wanted |= p.reads(s)
             found.append(s)
     return tuple(reversed(found))
-
-
-def _used(block: tuple[p.Statement, ...], later: tuple[p.Statement, ...]) -> tuple[p.Statement, ...]:
-    """``block`` without the scalars that nobody reads any more."""
-    read = {w for s in (*block, *later) for w in re.findall(r"\w+", s.text if isinstance(s, p.Scalar) else str(s))}
-    return tuple(s for s in block if not isinstance(s, p.Scalar) or s.name in read)
-
-
-def _factor(size: Size) -> str:
-    text = size_text(size)
-    return text if text.isidentifier() or text.isdigit() else f"({text})"
-
-

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from portakern.emit.clike import Printer
 from portakern.emit.clike import plan as p
-from portakern.emit.clike.memory import size_text
 from portakern.emit.clike.printer import indented
+from portakern.emit.clike.terms import number, size_term, whole
 
 from .plan import WARPGROUP, PipelinePlan
 
@@ -37,7 +36,7 @@ def _opening(printer: Printer, k: PipelinePlan) -> list[str]:
 
 def _words(k: PipelinePlan) -> list[str]:
     down, across = k.cluster
-    tiles = ", ".join(str(size_text(n)) for n in ((k.rows, k.cols, k.batches) if k.batches != 1 else (k.rows, k.cols)))
+    tiles = ", ".join(str(size_term(n)) for n in ((k.rows, k.cols, k.batches) if k.batches != 1 else (k.rows, k.cols)))
     notes = {(1, 1): "blocks work alone", (2, 1): "two blocks below each other share the right operand",
              (1, 2): "two blocks side by side share the left operand"}  # fmt: skip
     return [
@@ -58,7 +57,7 @@ def _shared(printer: Printer, k: PipelinePlan) -> list[str]:
 
 
 def _places(k: PipelinePlan) -> list[str]:
-    return [f"const int64_t {x.name} = {x.text};  // {x.note}" for x in k.places]
+    return [f"const int64_t {x.name} = {x.value};  // {x.note}" for x in k.places]
 
 
 def _for_tiles(body: list[str]) -> list[str]:
@@ -73,7 +72,7 @@ def _for_steps(k: PipelinePlan, body: list[str]) -> list[str]:
 
 def _producer(printer: Printer, k: PipelinePlan) -> list[str]:
     slot = k.dot.a.slot
-    copies = [f"pipe.copy_{f.side}({f.shared.name}[{slot}], {f.map.name}, {', '.join(f.at)});" for f in k.feeds]
+    copies = [f"pipe.copy_{f.side}({f.shared.name}[{slot}], {f.map.name}, {', '.join(map(str, f.at))});" for f in k.feeds]
     step = [f"const int {slot} = pipe.refill({k.slot_bytes});  // once everyone has read it", *copies, "pipe.advance();"]
     registers = [f"pk::give_registers<{REGISTERS[k.warps][0]}>();"] if k.warps in REGISTERS else []
     return [
@@ -109,9 +108,11 @@ def _multiplied(printer: Printer, k: PipelinePlan) -> list[str]:
     assert s is not None
     if not left:
         return _for_steps(k, _step(printer, k))
-    whole = int(s.end) // s.step * s.step
+    end = number(s.end)
+    assert end is not None
+    full = end // s.step * s.step
     last = ["{  // the last step: what is left of " + s.var.removesuffix("0"), *indented(_step(printer, k, f"<{left}>")), "}"]
-    return [*(_for_steps(replace(k, loop=replace(s, end=str(whole))), _step(printer, k)) if whole else []), *last]
+    return [*(_for_steps(replace(k, loop=replace(s, end=whole(full))), _step(printer, k)) if full else []), *last]
 
 
 def _step(printer: Printer, k: PipelinePlan, deep: str = "") -> list[str]:
@@ -126,7 +127,7 @@ def _early(k: PipelinePlan) -> list[p.Statement]:
     """What follows the product and does not depend on it: loads, which are under way while the last product is computed."""
     late = {s.name for s in k.after if isinstance(s, p.Scalar)}
     return [s for s in k.after if isinstance(s, p.LoadTile) and s.define and s.place is not None and s.place.side != "tile"
-            and not late & set(re.findall(r"\w+", str(s)))]  # fmt: skip
+            and not late & p.reads(s)]  # fmt: skip
 
 
 def _outbox(printer: Printer, k: PipelinePlan) -> tuple[list[str], list[str]]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from portakern.emit.clike.terms import Term
+
 
 @dataclass(frozen=True)
 class Operand:
     """An operand of the product on its way from memory to LDS.
 
     ``side`` is rows (the left operand) or cols.  ``origin`` is its first element for this tile at depth 0, ``stride`` how far
-    apart its rows in memory are, ``left`` how much of its free dim exists from there on, all as C text.  ``parts`` is how many
+    apart its rows in memory are, ``left`` how much of its free dim exists from there on.  ``parts`` is how many
     waves share one half of it, ``line`` how many bytes neighbouring chunks of a line of LDS have, ``copies`` how many copies a
     wave starts for one half.  ``feed`` and ``reader`` name what copies it to LDS and what reads it from there.
     """
@@ -21,9 +23,9 @@ class Operand:
     rows: int
     cols: int
     straight: bool
-    origin: str
-    stride: str
-    left: str
+    origin: Term
+    stride: Term
+    left: Term
     parts: int
     copies: int
     feed: str

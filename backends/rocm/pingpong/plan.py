@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from portakern.emit.clike import KernelPlan
 from portakern.emit.clike import plan as p
+from portakern.emit.clike.terms import Term
 from portakern.ir.size import Size
 
 from .interleave import Quarter
@@ -58,10 +59,10 @@ class Turn:
 
 @dataclass(frozen=True)
 class Place:
-    """The coordinate of a block's tile along one axis: ``name`` (empty: it has one tile) as C text."""
+    """The coordinate of a block's tile along one axis: ``name`` (empty: it has one tile)."""
 
     name: str
-    text: str
+    value: Term
     note: str
 
 
@@ -84,6 +85,9 @@ class PingPongPlan(KernelPlan):
     quarters: tuple[Quarter, ...] = ()
     after: tuple[p.Statement, ...] = ()
 
+    def scopes(self) -> tuple[p.Scope, ...]:
+        return (p.Scope((*self.before, *self.after), frozenset(x.name for x in self.places)),)
+
     @property
     def slice(self) -> int:
         """How deep one slot is."""
@@ -102,7 +106,7 @@ class PingPongPlan(KernelPlan):
             *(f"    layout {x}" for x in self.layouts),
             *(f"    {x}" for x in self.operands),
             f"    operands go from {way}; {who}",
-            *(f"    {x.name} = {x.text}" for x in self.places if x.name),
+            *(f"    {x.name} = {x.value}" for x in self.places if x.name),
             *(f"    {s}" for s in self.before),
             f"    each {'slice' if self.turns else 'two slices'} of {self.slice} of depth {self.depth}",
         ]

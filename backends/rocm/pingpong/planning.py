@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from portakern.backend import Target
@@ -10,8 +9,9 @@ from portakern.device import Device
 from portakern.dtypes import DTYPES
 from portakern.emit.clike import KernelPlan, Planner
 from portakern.emit.clike import plan as p
+from portakern.emit.clike.grid import note_of, unfolded
 from portakern.emit.clike.layouts import Layout, dims_of, tiles_of
-from portakern.emit.clike.memory import size_text
+from portakern.emit.clike.terms import ZERO, Word, multiply, whole
 from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 from portakern.ir.size import Size, divides, product
@@ -75,7 +75,7 @@ def _obstacle(plan: KernelPlan, kernel: t.Kernel, target: Target, waves: tuple[i
     if len(dots) != 1 or len(loops) != 1 or kernel.schedule.warps != waves[0] * waves[1]:
         return f"it is not one product in one loop by {waves[0] * waves[1]} warps"
     loop, dot = loops[0], dots[0]
-    if loop.pipeline is None or len(loop.pipeline.copies) != 2 or loop.begin != "0" or len(loop.body) != 1:
+    if loop.pipeline is None or len(loop.pipeline.copies) != 2 or loop.begin != ZERO or len(loop.body) != 1:
         return "its loop does more than the product of two operands that are copied ahead (stages=2)"
     odd = next((s for s in plan.body if not isinstance(s, (*_ANYWHERE, p.Loop))), None)
     if odd is not None:
@@ -147,7 +147,9 @@ class _PingPong:
         dot = next(s for s in self.loop.body if isinstance(s, p.Dot))
         tiles = (self.kernel.axis[self.row].steps, self.kernel.axis[self.col].steps, self._batches())
         layouts = tuple(self._layout(x, dot) for x in self.of.layouts)
-        fields = {**vars(self.of), "layouts": layouts}
+        assert self.loop.pipeline is not None
+        gone = {self.loop.pipeline.slot, self.loop.pipeline.stage}  # of the plain loop
+        fields = {**vars(self.of), "layouts": layouts, "names": self.of.names - gone}
         depth = self.kernel.axis[self.dot.axis].extent
         assert isinstance(depth, int)
         turns = self._turns(a, b) if self.waves == WAVES else ()
@@ -171,14 +173,10 @@ class _PingPong:
         scalars = self.of.body[1 if len(several) > 1 else 0 :]
         names = {a.name: s.name for a, s in zip(several, scalars, strict=False) if isinstance(s, p.Scalar)}
         batch = [a for a in self.kernel.grid if a.name not in (self.row, self.col) and a.steps != 1]
-        texts = {axis: f"tile.{word} * {self.kernel.axis[axis].tile}" for axis, word in ((self.row, "row"), (self.col, "col"))}
-        inner: Size = 1
-        for a in reversed(batch):
-            text = "tile.batch" if inner == 1 else f"tile.batch / {_factor(inner)}"
-            texts[a.name] = text if a is batch[0] else f"{text} % {_factor(a.steps)}"
-            inner = product((inner, a.steps))
-        made = [Place(names[a.name], texts[a.name], f"first of {a.tile} coordinates along {a.name}" if a.tile > 1
-                      else f"coordinate along {a.name}") for a in self.kernel.grid if a.steps != 1]  # fmt: skip
+        values = unfolded(Word("tile.batch"), batch)
+        for axis, word in ((self.row, "tile.row"), (self.col, "tile.col")):
+            values[axis] = multiply(Word(word), whole(self.kernel.axis[axis].tile))
+        made = [Place(names[a.name], values[a.name], note_of(a)) for a in self.kernel.grid if a.steps != 1]
         return tuple(made), skipped
 
     def _operands(self) -> tuple[Operand, Operand]:
@@ -193,7 +191,7 @@ class _PingPong:
             access = self.planner.addresses.access(load, self.planner.variable[load.buffer], dims_of(load))
             straight = dims_of(load)[1][0] == self.dot.axis
             free = stage.shared.rows if straight else stage.shared.cols
-            left = (access.left[0 if straight else 1] if access.left else "") or str(free)
+            left = access.left[0 if straight else 1] if access.left else whole(free)
             rows, cols = (free, depth) if straight else (depth, free)
             stem, fresh = stage.shared.name.removesuffix("_shared"), self.planner.names.fresh
             made[side] = Operand(
@@ -223,7 +221,3 @@ class _PingPong:
             Turn(b, 0, 1, "left", sends[3], waits[3], (), (1, 1), "right", looks),
         )
 
-
-def _factor(size: Size) -> str:
-    text = size_text(size)
-    return text if re.fullmatch(r"\w+", text) else f"({text})"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from portakern.emit.clike import Printer
 from portakern.emit.clike import plan as p
-from portakern.emit.clike.memory import size_text
 from portakern.emit.clike.printer import indented
+from portakern.emit.clike.terms import size_term
 
 from .interleave import print_quarters
 from .operand import Operand
@@ -43,10 +43,10 @@ def _slabs(printer: Printer, k: PingPongPlan) -> list[str]:
 
 
 def _tile(k: PingPongPlan) -> list[str]:
-    counts = ", ".join(str(size_text(n)) for n in (k.tiles if k.tiles[2] != 1 else k.tiles[:2]))
+    counts = ", ".join(str(size_term(n)) for n in (k.tiles if k.tiles[2] != 1 else k.tiles[:2]))
     note = f"in bands of {k.band} rows" + (f"; each of {k.dies} dies takes neighbours" if k.dies > 1 else "")
     lines = [f"const auto tile = pk::tile_at<{k.dies}, {k.band}>(blockIdx.x, {counts});  // {note}"] if k.places else []
-    return [*lines, *(f"const int64_t {x.name} = {x.text};  // {x.note}" for x in k.places)]
+    return [*lines, *(f"const int64_t {x.name} = {x.value};  // {x.note}" for x in k.places)]
 
 
 def _operands(k: PingPongPlan) -> list[str]:
@@ -54,7 +54,7 @@ def _operands(k: PingPongPlan) -> list[str]:
     lines = [f"const int wave_row = pk::wave_number() / {across}, wave_col = pk::wave_number() % {across};"]
     for x in k.operands:
         feed = "const pk::Feed" if k.direct else "pk::HeldFeed"
-        lines.append(f"{feed} {x.feed}({x.name}, {x.origin}, {x.stride}, {x.left}, {size_text(k.depth)});")
+        lines.append(f"{feed} {x.feed}({x.name}, {x.origin}, {x.stride}, {x.left}, {size_term(k.depth)});")
     lines += [f"const pk::Reader {x.reader}({x.name}, wave_{'row' if x.side == 'rows' else 'col'});" for x in k.operands]
     return lines
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from portakern.dtypes import DTYPES
 from portakern.emit.clike import plan as p
-from portakern.emit.clike.expressions import Text
 from portakern.emit.clike.layouts import Place, dims_of, floating
 from portakern.emit.clike.maps import Expansion, Maps
 from portakern.emit.clike.names import Names
 from portakern.emit.clike.naming import local_wishes
+from portakern.emit.clike.terms import Name
 from portakern.ir import tile as t
 from portakern.ir.core import Result, Yield, yielded
 
@@ -62,18 +62,19 @@ class Alone(Maps):
         e = Expansion(None, names, members=frozenset(op.combine.ops))
         for n, arg in enumerate(op.combine.args):
             side, field = divmod(n, len(fields))
-            e.done[arg] = Text(f"{sides[side]}.{fields[field][1]}")
+            e.done[arg] = Name(f"{sides[side]}.{fields[field][1]}")
         for inner in op.combine.ops:
             if isinstance(inner, Yield):
                 continue
             uses = sum(list(user.operands).count(inner) for user in op.combine.ops)
-            text = self._formula(inner, e)
+            term = self._formula(inner, e)
             if uses > 1 and not floating(inner):
                 name = names.fresh(*local_wishes(inner, self.variable))
-                e.locals.append((t.tile_type(inner).dtype, name, text))
-                text = Text(name)
-            e.done[inner] = text
-        results = tuple(str(e.done[v]) for v in yielded(op.combine))
+                e.locals.append((t.tile_type(inner).dtype, name, term))
+                term = Name(name)
+            e.done[inner] = term
+        self.inner |= names.taken
+        results = tuple(e.done[v] for v in yielded(op.combine))
         self.add(p.Combine(whole, part, fields, place, sides, tuple(e.locals), results,
                            note="every thread has walked its own columns: join what they found"))
         for i, name in enumerate(carried):

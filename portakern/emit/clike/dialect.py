@@ -81,7 +81,7 @@ class Dialect:
     def type(self, dtype: str) -> str:
         return self.types[dtype]
 
-    def word(self, name: str, template: str = "", *args: str) -> str:
+    def word(self, name: str, template: str = "", *args: object) -> str:
         """A call of one word of the vocabulary: ``pk::name<template>(args)``."""
-        given = [a for a in (self.context, *args) if a]
+        given = [text for text in map(str, (self.context, *args)) if text]
         return f"pk::{name}{f'<{template}>' if template else ''}({', '.join(given)})"

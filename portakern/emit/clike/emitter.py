@@ -13,6 +13,7 @@ from portakern.emit.clike.planner import Planner
 from portakern.emit.clike.printer import Printer
 from portakern.emit.clike.rules import missing_rules
 from portakern.emit.clike.standalone import inline_headers, read_headers
+from portakern.emit.clike.verify import verify
 from portakern.emit.where import where
 from portakern.errors import MissingRuleError, ScheduleError
 from portakern.ir.program import Program
@@ -43,7 +44,10 @@ class CLikeEmitter:
     def plan(self, program: Program, target: Target) -> ProgramPlan:
         self._refuse(program, target)
         dialect = self.dialect(target)
-        return ProgramPlan(program.name, tuple(self._fitting(program, k, dialect, target) for k in program.kernels))
+        made = ProgramPlan(program.name, tuple(self._fitting(program, k, dialect, target) for k in program.kernels))
+        for kernel in made.kernels:
+            verify(kernel)
+        return made
 
     def emit(self, program: Program, target: Target) -> Source:
         plan = self.plan(program, target)

@@ -1,4 +1,4 @@
-"""Operations on elements as C text: tables of templates with their precedence, and exact constants."""
+"""Operations on elements in C: tables of templates with their precedence (see :mod:`.terms`), and exact constants."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import struct
 from collections.abc import Mapping
 
 from portakern.dtypes import dtype as dtype_of
+from portakern.emit.clike.terms import Literal
 
 # Templates of the operators take operands {0}, {1}; a leading digit and bar give the precedence (as in C, 16 binds
 # tightest); without it the template is a call and binds tightest.
@@ -38,65 +39,28 @@ REDUCTIONS: Mapping[str, str] = {
     "sum": "pk::Sum", "max": "pk::Max", "min": "pk::Min", "prod": "pk::Prod", "any": "pk::Any", "all": "pk::All",
 }  # fmt: skip
 
-ATOM = 16
-# Mixing these without parentheses is legal C and a trap for readers (and compilers warn).
-_ALWAYS_WRAP = {4, 5, 6, 7, 8, 9, 10, 11}
-
-
-class Text(str):
-    """C text of an expression with its precedence."""
-
-    precedence: int
-
-    def __new__(cls, text: str, precedence: int = ATOM) -> Text:
-        made = super().__new__(cls, text)
-        made.precedence = precedence
-        return made
-
-
-def apply(template: str, *operands: str) -> Text:
-    """``template`` filled with ``operands``, each in parentheses only where C or a reader needs them."""
-    head, bar, body = template.partition("|")
-    if not (bar and head.isdigit()):
-        return Text(template.format(*operands))
-    own = int(head)
-    return Text(body.format(*(_wrap(x, own, i) for i, x in enumerate(operands))), own)
-
-
-def _wrap(x: str, own: int, position: int) -> str:
-    inner = x.precedence if isinstance(x, Text) else ATOM
-    if own == 15 and x.startswith("-"):  # --x would be a decrement
-        return f"({x})"
-    right = position > 0 and own in (12, 13, 11)  # left-associative: a - (b - c), and a + (b + c) as it was written
-    if inner < own or (inner == own and right) or (inner in _ALWAYS_WRAP and own in _ALWAYS_WRAP) or (
-        inner == 3 and own == 3 and position < 2
-    ):
-        return f"({x})"
-    return x
-
-
-def constant(value: float | int | bool, dtype: str) -> Text:
+def constant(value: float | int | bool, dtype: str) -> Literal:
     """An exact literal: the shortest decimal that reads back to the same number of ``dtype``."""
     if dtype == "bool":
-        return Text("true" if value else "false")
+        return Literal("true" if value else "false")
     kind = dtype_of(dtype)
     if kind.is_int:
         text = f"{int(value)}"
         if int(value) in (-(2**31), -(2**63)):  # no literal of C is this number
             text = f"({int(value) + 1} - 1)"
         if dtype == "i64":  # a plain literal would be an int
-            return Text(f"int64_t({text.strip('()')})")
-        return Text(text, ATOM if text[0] != "-" else 15)
+            return Literal(f"int64_t({text.strip('()')})")
+        return Literal(text)
     number = float(value) if dtype == "f64" else _rounded(float(value))
     if dtype == "f64" and not math.isfinite(number):  # C's macros are floats
-        return Text(f"double({constant(number, 'f32')})")
+        return Literal(f"double({constant(number, 'f32')})")
     if math.isnan(number):
-        return Text("NAN")
+        return Literal("NAN")
     if math.isinf(number):
-        return Text("INFINITY") if number > 0 else Text("-INFINITY", 15)
+        return Literal("INFINITY" if number > 0 else "-INFINITY")
     text = repr(number) if dtype == "f64" else shortest_f32(number)
     text = text if any(c in text for c in ".en") else text + ".0"
-    return Text(text + ("" if dtype == "f64" else "f"), ATOM if not text.startswith("-") else 15)
+    return Literal(text + ("" if dtype == "f64" else "f"))
 
 
 def _rounded(value: float) -> float:

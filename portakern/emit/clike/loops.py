@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from portakern.emit.clike import plan as p
-from portakern.emit.clike.expressions import Text
 from portakern.emit.clike.layouts import Place, floating
-from portakern.emit.clike.memory import size_text
 from portakern.emit.clike.products import Products
 from portakern.emit.clike.regions import nested_in
+from portakern.emit.clike.terms import ZERO, Name, Term, call, divide, multiply, size_term, whole
 from portakern.ir import tile as t
 from portakern.ir.core import Arg, Block, Op, Result, yielded
 
@@ -21,8 +20,7 @@ class Loops(Products):
         found: list[p.Statement] = []
         for axis in axes:
             if axis in self.addresses.used_left:
-                text = f"pk::left({size_text(self.kernel.axis[axis].extent)}, {self.addresses.start[axis]})"
-                found.append(p.Scalar(self.addresses.left_name[axis], "i32", text,
+                found.append(p.Scalar(self.addresses.left_name[axis], "i32", self.addresses.count_left(axis),
                                       note=f"the last tile along {axis} may reach past the end"))
                 self.addresses.used_left.discard(axis)
         return found
@@ -45,7 +43,7 @@ class Loops(Products):
         begin, end = self._bounds(op, axis)
         var = self.names.fresh(*([f"{axis.name}0"] if axis.tile > 1 else [axis.name, f"{axis.name}_index"]))
         outer = self.addresses.start[axis.name]
-        self.addresses.start[axis.name] = Text(var)
+        self.addresses.start[axis.name] = Name(var)
         self.loops.append(op)
         self.out.append([])
         self.converted.append({})
@@ -78,7 +76,7 @@ class Loops(Products):
         if init in self.mutable and init in self.variable and self.regions.users(init) == [op]:
             self.variable[arg] = self.variable[init]
         else:
-            value = "" if floating(init) and place else self.value(init, place)
+            value = ZERO if floating(init) and place else self.value(init, place)
             self.variable[arg] = self.names.fresh(wish, f"{wish}_so_far")
             if place is None:
                 self.add(p.Scalar(self.variable[arg], dtype, value, constant=False))
@@ -124,11 +122,11 @@ class Loops(Products):
         values = [self.value(value, place) for _, value, place in moves]
         targets = {name for name, *_ in moves}
         for n, (value, (_, op_, _)) in enumerate(zip(values, moves, strict=True)):
-            if value in targets and len(moves) > 1:
-                values[n] = self.names.fresh(f"old_{value}")
-                place = self.layouts.place(op_)
-                dtype = t.tile_type(op_).dtype
-                self.add(p.Convert(values[n], dtype, place, "copy", value) if place else p.Scalar(values[n], dtype, value))
+            if isinstance(value, Name) and value.name in targets and len(moves) > 1:
+                old = self.names.fresh(f"old_{value}")
+                place, dtype = self.layouts.place(op_), t.tile_type(op_).dtype
+                self.add(p.Convert(old, dtype, place, "copy", value) if place else p.Scalar(old, dtype, value))
+                values[n] = Name(old)
         for (name, *_), value in zip(moves, values, strict=True):
             self.add(p.Assign(name, value))
         for i, name in enumerate(carried):
@@ -138,17 +136,17 @@ class Loops(Products):
         """What a loop or a scan hands out; a scan's tile may have taken a carried variable already."""
         self.variable.setdefault(op, self.results[op.source, op.index])
 
-    def _bounds(self, op: t.For, axis: t.Axis) -> tuple[str, str]:
-        begin, end = "0", str(size_text(axis.extent))
+    def _bounds(self, op: t.For, axis: t.Axis) -> tuple[Term, Term]:
+        begin: Term = ZERO
+        end = size_term(axis.extent)
         if op.lo is not None:
-            lo = self.value(op.lo, None)
-            begin = f"int64_t({lo}) / {axis.tile} * {axis.tile}" if axis.tile > 1 else f"int64_t({lo})"
+            lo = call("cast", "int64_t", self.value(op.lo, None))
+            begin = multiply(divide(lo, whole(axis.tile)), whole(axis.tile)) if axis.tile > 1 else lo
         if op.hi is not None:
-            hi = self.value(op.hi, None)
+            limits = (call("cast", "int64_t", x) for x in (self.value(op.hi, None), end))
             name = self.names.fresh(f"{axis.name}_end")
-            self.add(p.Scalar(name, "i64", f"pk::min(int64_t({hi}), int64_t({end}))",
-                              note="what lies beyond takes no part"))
-            end = name
+            self.add(p.Scalar(name, "i64", call("min", "pk::min", *limits), note="what lies beyond takes no part"))
+            end = Name(name)
         return begin, end
 
     def _copies(self, op: t.For, axis: t.Axis) -> p.Pipeline | None:

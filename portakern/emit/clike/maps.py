@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from portakern.dtypes import dtype as dtype_of
 from portakern.emit.clike import plan as p
-from portakern.emit.clike.expressions import LOGICAL, SELECT, Text, apply, constant
+from portakern.emit.clike.expressions import LOGICAL, SELECT, constant
 from portakern.emit.clike.layouts import Place, dims_of, floating
-from portakern.emit.clike.memory import add, size_text
 from portakern.emit.clike.names import Names
 from portakern.emit.clike.naming import local_wishes, note, wishes
 from portakern.emit.clike.state import State
+from portakern.emit.clike.terms import ZERO, Extent, Name, Term, add, apply, call, divide
 from portakern.ir import tile as t
 from portakern.ir.core import Op
 
@@ -27,10 +27,10 @@ class Expansion:
     place: Place | None
     names: Names
     params: list[tuple[str, str]] = field(default_factory=list)
-    args: list[str] = field(default_factory=list)
-    by_arg: dict[str, str] = field(default_factory=dict)
-    locals: list[tuple[str, str, str]] = field(default_factory=list)
-    done: dict[Op, Text] = field(default_factory=dict)
+    args: list[Term] = field(default_factory=list)
+    by_arg: dict[Term, str] = field(default_factory=dict)
+    locals: list[tuple[str, str, Term]] = field(default_factory=list)
+    done: dict[Op, Term] = field(default_factory=dict)
     captured: bool = False
     members: frozenset[Op] = frozenset()
 
@@ -48,8 +48,8 @@ class Maps(State):
             self._map(op, name, place, frozenset(), define)
         return name
 
-    def scalar(self, op: Op) -> str:
-        return self.text(op, Expansion(None, self.names))
+    def scalar(self, op: Op) -> Term:
+        return self.term(op, Expansion(None, self.names))
 
     def region(self, root: Op) -> None:
         place = self.layouts.place(root)
@@ -58,10 +58,10 @@ class Maps(State):
         if place is None:
             name, define = self.name(root, *wishes(root, self.variable))
             expansion = Expansion(None, self.names, members=members)
-            text = self.text(root, expansion)
+            term = self.term(root, expansion)
             for kind, local, inner in expansion.locals:
                 self.add(p.Scalar(local, kind, inner))
-            self.add(p.Scalar(name, dtype, text, define, root not in self.mutable, note(root, members)))
+            self.add(p.Scalar(name, dtype, term, define, root not in self.mutable, note(root, members)))
             return
         name, define = self.name(root, *wishes(root, self.variable))
         self._map(root, name, place, members, define, note(root, members))
@@ -70,9 +70,10 @@ class Maps(State):
              note: str = "") -> None:
         # Inside, every name of the kernel may be captured: a parameter hides none but its own argument, or a pointer.
         expansion = Expansion(place, Names(self.names.taken), members=members)
-        text = self.text(root, expansion)
+        term = self.term(root, expansion)
+        self.inner |= expansion.names.taken
         self.add(p.Map(name, t.tile_type(root).dtype, place, tuple(expansion.params), tuple(expansion.args),
-                       tuple(expansion.locals), text, expansion.captured, define, note, define and self._once(root)))
+                       tuple(expansion.locals), term, expansion.captured, define, note, define and self._once(root)))
 
     def _once(self, root: Op) -> bool:
         users = self.regions.uses.get(root, ())
@@ -80,36 +81,40 @@ class Maps(State):
                 and self.regions.block[u] is self.regions.block.get(root)]  # fmt: skip
         return len(users) == len(here) == 1
 
-    def text(self, op: Op, e: Expansion) -> Text:
+    def term(self, op: Op, e: Expansion) -> Term:
         """The expression of ``op`` inside the map ``e``."""
         if op in e.done:
             return e.done[op]
         if not (op in e.members or floating(op)):
             return self._input(op, e)
-        text = self._formula(op, e)
+        term = self._formula(op, e)
         uses = sum(u in e.members for u in self.regions.uses.get(op, ())) if op in e.members else 1
-        if op in e.members and not isinstance(op, t.Broadcast) and (uses > 1 or (len(text) > LONG and uses == 1)):
+        named = op in e.members and not isinstance(op, t.Broadcast)
+        if named and (uses > 1 or (uses == 1 and len(str(term)) > LONG)):
             name = e.names.fresh(*local_wishes(op, self.variable))
-            e.locals.append((t.tile_type(op).dtype, name, text))
-            text = Text(name)
-        e.done[op] = text
-        return text
+            e.locals.append((t.tile_type(op).dtype, name, term))
+            term = Name(name)
+        e.done[op] = term
+        return term
 
-    def _input(self, op: Op, e: Expansion) -> Text:
+    def _input(self, op: Op, e: Expansion) -> Term:
         if e.place is None or not dims_of(op):
             e.captured = True
-            return Text(self.variable[op])
+            return Name(self.variable[op])
         place = e.place
         if len(dims_of(op)) == 1 and place.side == "tile" and not (place.layout.rows == 1 and not place.layout.axes[0]):
             place = e.place.vector(dims_of(op)[0][0])
         arg = self.at(op, place)
-        if arg not in e.by_arg:
-            name = self._parameter(arg, e)
-            e.by_arg[arg] = name
-            e.params.append((t.tile_type(op).dtype, name))
-            e.args.append(arg)
-        e.done[op] = Text(e.by_arg[arg])
+        e.done[op] = self._given(Name(arg), t.tile_type(op).dtype, lambda: self._parameter(arg, e), e)
         return e.done[op]
+
+    def _given(self, arg: Term, dtype: str, name: Callable[[], str], e: Expansion) -> Name:
+        """The parameter that stands for an element of the tile ``arg``."""
+        if arg not in e.by_arg:
+            e.by_arg[arg] = name()
+            e.params.append((dtype, e.by_arg[arg]))
+            e.args.append(arg)
+        return Name(e.by_arg[arg])
 
     def _parameter(self, arg: str, e: Expansion) -> str:
         """The name of an element of the tile ``arg``: the buffer's where it was loaded from one, else the tile's own."""
@@ -119,14 +124,14 @@ class Maps(State):
             return short
         return arg if arg not in used else e.names.fresh(arg + "_")
 
-    def _formula(self, op: Op, e: Expansion) -> Text:
+    def _formula(self, op: Op, e: Expansion) -> Term:
         d = self.dialect
         match op:
             case t.Const(value=value, dtype=dtype):
                 return self.constant(value, dtype)
             case t.Extent(size=size, dtype=dtype):
                 e.captured = e.captured or not isinstance(size, int)
-                return constant(size, dtype) if isinstance(size, int) else self._integer(size_text(size), dtype)
+                return constant(size, dtype) if isinstance(size, int) else self._integer(Extent(size), dtype)
             case t.Start(axis=axis, dtype=dtype):
                 return self._start(axis, dtype, e)
             case t.Coord(axis=axis, dtype=dtype):
@@ -134,70 +139,67 @@ class Maps(State):
                 if not op.dims:
                     return start
                 index = self._local_index(axis, e)
-                return add(start, Text(f"int64_t({index})") if dtype == "i64" else index)
+                return add(start, call("cast", "int64_t", index) if dtype == "i64" else index)
             case t.Broadcast(x=x):
-                return self.text(x, e)
+                return self.term(x, e)
             case t.Unary(fn=fn, x=x):
-                inner = self.text(x, e)
+                inner = self.term(x, e)
                 if fn == "reciprocal":
-                    return apply("13|{0} / {1}", constant(1, t.tile_type(op).dtype), inner)
-                return apply(self._table(op, fn, d.unary)[fn], inner)
+                    return divide(constant(1, t.tile_type(op).dtype), inner)
+                return apply(self._table(op, fn, d.unary)[fn], inner, fn=fn)
             case t.Binary(fn=fn, lhs=a, rhs=b):
                 if fn == "add" and t.tile_type(op).dtype in ("i32", "i64"):
-                    return add(self.text(a, e), self.text(b, e))
-                return apply(self._table(op, fn, d.binary)[fn], self.text(a, e), self.text(b, e))
+                    return add(self.term(a, e), self.term(b, e))
+                return apply(self._table(op, fn, d.binary)[fn], self.term(a, e), self.term(b, e), fn=fn)
             case t.Compare(fn=fn, lhs=a, rhs=b):
-                return apply(d.compare[fn], self.text(a, e), self.text(b, e))
+                return apply(d.compare[fn], self.term(a, e), self.term(b, e), fn=fn)
             case t.Fma(x=x, y=y, z=z):
-                return Text(f"pk::fma({self.text(x, e)}, {self.text(y, e)}, {self.text(z, e)})")
+                return call("fma", "pk::fma", self.term(x, e), self.term(y, e), self.term(z, e))
             case t.Select(condition=c, yes=y, no=n):
-                return apply(SELECT, self.text(c, e), self.text(y, e), self.text(n, e))
+                return apply(SELECT, self.term(c, e), self.term(y, e), self.term(n, e), fn="select")
             case t.Cast(x=t.Extent(size=int() as size), dtype=dtype):
                 return self.constant(size, dtype)
             case t.Cast(x=x, dtype=dtype):
-                return self.cast(self.text(x, e), t.tile_type(x).dtype, dtype)
+                return self.cast(self.term(x, e), t.tile_type(x).dtype, dtype)
             case t.Bitcast(x=x, dtype=dtype):
-                return Text(f"pk::bitcast<{d.type(dtype)}>({self.text(x, e)})")
+                return call("bitcast", f"pk::bitcast<{d.type(dtype)}>", self.term(x, e))
             case t.Mask(x=x, axis=axis, value=value):
                 e.captured = True
-                inside = apply("10|{0} < {1}", self._local_index(axis, e), self.addresses.left(axis))
-                return apply(SELECT, inside, self.text(x, e), self.constant(value, t.tile_type(op).dtype))
+                inside = apply("10|{0} < {1}", self._local_index(axis, e), self.addresses.left(axis), fn="lt")
+                return apply(SELECT, inside, self.term(x, e), self.constant(value, t.tile_type(op).dtype), fn="select")
         op.fail("is not elementwise")
 
     def _table(self, op: Op, fn: str, usual: Mapping[str, str]) -> Mapping[str, str]:
         """The templates of functions of ``op``'s dtype: of bools they are C's logic, of integers its operators on bits."""
         return LOGICAL if t.tile_type(op).dtype == "bool" and fn in LOGICAL else usual
 
-    def cast(self, inner: Text, source: str, target: str) -> Text:
+    def cast(self, inner: Term, source: str, target: str) -> Term:
         """``inner`` as another dtype; C++ conversions are the IR's (nearest even, truncation), save to bool."""
         if target == "bool":
-            return apply("9|{0} != {1}", inner, constant(0, source if source in ("f64", "f32", "i32", "i64") else "f32"))
-        return Text(f"{self.dialect.type(target)}({inner})")
+            zero = constant(0, source if source in ("f64", "f32", "i32", "i64") else "f32")
+            return apply("9|{0} != {1}", inner, zero, fn="ne")
+        return call("cast", self.dialect.type(target), inner)
 
-    def constant(self, value: float | int | bool, dtype: str) -> Text:
+    def constant(self, value: float | int | bool, dtype: str) -> Term:
         """A literal; types of which C++ has none are converted from f32, which holds all their values."""
         if dtype in ("f64", "f32", "bool") or dtype_of(dtype).is_int:
             return constant(value, dtype)
-        return Text(f"{self.dialect.type(dtype)}({constant(value, 'f32')})")
+        return call("cast", self.dialect.type(dtype), constant(value, "f32"))
 
-    def _integer(self, text: Text, dtype: str) -> Text:
-        return text if dtype == "i64" else Text(f"{self.dialect.type(dtype)}({text})")
+    def _integer(self, x: Term, dtype: str) -> Term:
+        return x if dtype == "i64" else call("cast", self.dialect.type(dtype), x)
 
-    def _start(self, axis: str, dtype: str, e: Expansion) -> Text:
+    def _start(self, axis: str, dtype: str, e: Expansion) -> Term:
         start = self.addresses.start[axis]
-        if start == "0":
+        if start == ZERO:
             return constant(0, dtype)
         e.captured = True
         return self._integer(start, dtype)
 
-    def _local_index(self, axis: str, e: Expansion) -> Text:
+    def _local_index(self, axis: str, e: Expansion) -> Name:
         """The parameter that holds the local row or column number along ``axis``."""
         assert e.place is not None
         layout = e.place.layout
         side = e.place.side if e.place.side != "tile" else "row" if layout.axes[0] == axis else "col"
-        arg = self.dialect.word(f"{side}_index", layout.name)
-        if arg not in e.by_arg:
-            e.by_arg[arg] = e.names.fresh(side, f"{side}_in_tile")
-            e.params.append(("i32", e.by_arg[arg]))
-            e.args.append(arg)
-        return Text(e.by_arg[arg])
+        arg = apply(self.dialect.word(f"{side}_index", "{0}"), Name(layout.name), fn="index")
+        return self._given(arg, "i32", lambda: e.names.fresh(side, f"{side}_in_tile"), e)

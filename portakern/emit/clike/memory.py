@@ -1,108 +1,70 @@
-"""Addresses: the index grammar of loads and stores as C text, 64-bit from the buffer's start to the tile's origin."""
+"""Addresses: the index grammar of loads and stores in C's terms, 64-bit from the buffer's start to the tile's origin."""
 
 from __future__ import annotations
 
-import re
-
-from portakern.emit.clike.expressions import ATOM, Text, apply, constant
-from portakern.emit.clike.names import reserved
+from portakern.emit.clike.expressions import constant
 from portakern.emit.clike.plan import Access
+from portakern.emit.clike.terms import ZERO, Name, Term, add, call, divide, multiply, remainder, size_term, whole
 from portakern.ir import tile as t
 from portakern.ir.size import Size, Sym
 
-_ZERO = ("0", "int64_t(0)")
-ADD, MULTIPLY = "12|{0} + {1}", "13|{0} * {1}"
-
-
-def size_name(size: str) -> str:
-    """The parameter of an open dim: called as the dim is, unless C++ has taken that name."""
-    return f"{size}_" if reserved(size) else size
-
-
-def size_text(size: Size) -> Text:
-    """A size as C text; open dims are 64-bit parameters of the same name."""
-    if isinstance(size, int):
-        return Text(str(size), ATOM if size >= 0 else 15)
-    text = re.sub(r"[A-Za-z_]\w*", lambda found: size_name(found[0]), str(size).replace("//", "/"))
-    if text.isidentifier():
-        return Text(text)
-    assert isinstance(size, Sym)
-    return Text(text, 12 if len(size.terms) > 1 else 13 if not text.startswith("-") else 12)
-
-
-def add(left: Text, right: Text) -> Text:
-    """The sum, zeros left out."""
-    if left in _ZERO or right in _ZERO:
-        return left if right in _ZERO else right
-    if right.startswith("-") and right.precedence == 15:
-        return Text(f"{left} - {right[1:]}", 12)
-    return Text(f"{left if left.precedence >= 12 else f'({left})'} + {right if right.precedence >= 12 else f'({right})'}", 12)
-
-
-def multiply(left: Text, right: Text) -> Text:
-    if "0" in (left, right):
-        return Text("0")
-    if left == "1" or right == "1":
-        return left if right == "1" else right
-    return apply(MULTIPLY, left, right)
-
 
 class Addresses:
-    """Address text for one kernel.  ``start`` gives the name of the first coordinate of each axis's tile ("0" where it is
-    always 0) and ``left`` the text of how many coordinates remain from there."""
+    """Addresses of one kernel.  ``start`` gives the first coordinate of each axis's tile (zero where it is always that) and
+    ``left`` how many coordinates remain from there."""
 
     def __init__(self, kernel: t.Kernel) -> None:
         self.kernel = kernel
-        self.start: dict[str, Text] = {}
+        self.start: dict[str, Term] = {}
         self.used_left: set[str] = set()
         self.left_name: dict[str, str] = {}
 
-    def size(self, size: Size) -> Text:
-        return size_text(size)
-
-    def left(self, axis: str, inline: bool = False) -> Text:
+    def left(self, axis: str, inline: bool = False) -> Term:
         """How many coordinates of ``axis`` remain from the tile's first one, clamped to 32 bits."""
         extent, start = self.kernel.axis[axis].extent, self.start[axis]
-        if start == "0" and isinstance(extent, int):
-            return Text(str(extent))
+        if start == ZERO and isinstance(extent, int):
+            return whole(extent)
         if inline:
-            return Text(f"pk::left({self.size(extent)}, {start})")
+            return self.count_left(axis)
         self.used_left.add(axis)
-        return Text(self.left_name[axis])
+        return Name(self.left_name[axis])
 
-    def coordinate(self, index: t.Index) -> Text:
+    def count_left(self, axis: str) -> Term:
+        return call("left", "pk::left", size_term(self.kernel.axis[axis].extent), self.start[axis])
+
+    def coordinate(self, index: t.Index) -> Term:
         """The coordinate of the tile's first element along one dim of the buffer."""
-        total = Text("0")
+        total: Term = ZERO
         for term in index.terms:
             base = self.start[term.axis]
-            if base != "0":
-                base = base if term.div == 1 else apply("13|{0} / {1}", base, Text(str(term.div)))
-                base = base if not term.mod else apply("13|{0} % {1}", base, Text(str(term.mod)))
-                total = add(total, multiply(base, self.size(term.scale)))
-        return add(total, self.size(index.offset))
+            if base != ZERO:
+                base = base if term.div == 1 else divide(base, whole(term.div))
+                base = base if not term.mod else remainder(base, whole(term.mod))
+                total = add(total, multiply(base, size_term(term.scale)))
+        return add(total, size_term(index.offset))
 
     def access(self, op: t.Load | t.Store, buffer: str, dims: t.Dims, inline_left: frozenset[str] = frozenset()) -> Access:
         """The access of ``op`` for a tile of ``dims``; what is left along the axes ``inline_left`` is spelled out."""
         have = t.buffer_type(op.buffer)
         strides = have.element_strides
-        origin = Text(buffer)
+        origin: Term = Name(buffer)
         for index, stride in zip(op.indices, strides, strict=True):
-            origin = add(origin, multiply(self.coordinate(index), self.size(stride)))
-        steps: list[str] = []
+            origin = add(origin, multiply(self.coordinate(index), size_term(stride)))
+        steps: list[Term] = []
         for axis, _ in dims:
             total: Size = 0
             for index, stride in zip(op.indices, strides, strict=True):
                 for term in index.terms:
                     if term.axis == axis:
                         total = total + stride * term.scale if isinstance(stride, Sym) else total + term.scale * stride
-            steps.append(str(self.size(total)))
+            steps.append(size_term(total))
         over = reaching_out(self.kernel, op)
-        pad = ""
+        pad: Term | None = None
         if isinstance(op, t.Load) and op.pad is not None:
             pad = constant(op.pad, have.dtype if have.dtype in ("f64", "bool") or _whole(have.dtype) else "f32")
         if not any(axis in over for axis, _ in dims):
             return Access(origin, tuple(steps))
-        left = tuple(self.left(axis, axis in inline_left) if axis in over else str(n) for axis, n in dims)
+        left = tuple(self.left(axis, axis in inline_left) if axis in over else whole(n) for axis, n in dims)
         return Access(origin, tuple(steps), left, pad)
 
 

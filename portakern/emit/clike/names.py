@@ -32,9 +32,9 @@ def reserved(name: str) -> bool:
     return name in RESERVED or name.startswith("__")
 
 
-def names_of(plan: object) -> Names:
-    """Gives names that a kernel has not taken, by the listing of its plan."""
-    return Names(set(re.findall(r"\w+", str(plan))))
+def size_name(size: str) -> str:
+    """The parameter of an open dim: called as the dim is, unless C++ has taken that name."""
+    return f"{size}_" if reserved(size) else size
 
 
 class Names:

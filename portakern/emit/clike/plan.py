@@ -1,16 +1,20 @@
 """The plan of a kernel: what its text will say, decided statement by statement, before any text.
 
 A plan is frozen and prints as a listing (``portakern emit --ir plan``).  Every value has its place (layout), every shared
-operand its number of slots and its role, every loop its pipeline.  Expressions on elements and addresses are C text
-already; what surrounds them (declarations, loops, words of the vocabulary) is the printer's.
+operand its number of slots and its role, every loop its pipeline.  Expressions on elements and addresses are trees
+(:mod:`.terms`); text is the printer's.  What a statement reads (:func:`reads`) and how it is with other names
+(:func:`renamed`) can be asked of every statement, those of a platform too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, TypeVar
 
 from portakern.emit.clike.layouts import Layout, Place
+from portakern.emit.clike.names import Names
+from portakern.emit.clike.terms import Name, Term, Word
 from portakern.ir.size import Size
 
 
@@ -28,17 +32,17 @@ class Param:
 @dataclass(frozen=True)
 class Access:
     """Where a tile lies in memory: pointer to its first element, the strides of its dims in elements, and how many
-    elements are left in the buffer along each dim (empty: none is ever outside).  ``pad`` is C text, or empty."""
+    elements are left in the buffer along each dim (empty: none is ever outside).  ``pad`` is what a load has there."""
 
-    origin: str
-    strides: tuple[str, ...]
-    left: tuple[str, ...] = ()
-    pad: str = ""
+    origin: Term
+    strides: tuple[Term, ...]
+    left: tuple[Term, ...] = ()
+    pad: Term | None = None
 
     def __str__(self) -> str:
-        left = f" left ({', '.join(self.left)})" if self.left else ""
-        pad = f" pad {self.pad}" if self.pad else ""
-        return f"[{self.origin}] strides ({', '.join(self.strides)}){left}{pad}"
+        left = f" left ({_listed(self.left)})" if self.left else ""
+        pad = f" pad {self.pad}" if self.pad is not None else ""
+        return f"[{self.origin}] strides ({_listed(self.strides)}){left}{pad}"
 
 
 @dataclass(frozen=True)
@@ -67,39 +71,56 @@ class Shared:
 
 @dataclass(frozen=True)
 class Statement:
-    """Base of all statements.  ``note`` is a comment for the reader of the kernel."""
+    """Base of all statements.  ``note`` is a comment for the reader of the kernel.
+
+    ``NAMES`` lists the fields that hold names of variables, and ``MADE`` those of them that the statement gives a value to
+    and does not read, unless it says otherwise (``define``).  ``INSIDE`` lists those with names of its own: (dtype, name, ..);
+    ``UNREAD`` those that say something of it and are not looked at.
+    """
+
+    NAMES: ClassVar[tuple[str, ...]] = ()
+    MADE: ClassVar[tuple[str, ...]] = ()
+    INSIDE: ClassVar[tuple[str, ...]] = ()
+    UNREAD: ClassVar[tuple[str, ...]] = ()
 
 
 @dataclass(frozen=True)
 class Scalar(Statement):
     """A value without dims, the same for every thread."""
 
+    NAMES = ("name",)
+    MADE = ("name",)
+
     name: str
     dtype: str
-    text: str
+    value: Term
     define: bool = True
     constant: bool = True
     note: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.dtype} = {self.text}"
+        return f"{self.name}: {self.dtype} = {self.value}"
 
 
 @dataclass(frozen=True)
 class Map(Statement):
     """``result`` on each element of the tiles ``args``, whose elements are called ``params`` (dtype, name).
 
-    ``locals`` are (dtype, name, text) computed first.  ``captures`` is whether outer names are used, ``once`` whether only
+    ``locals`` are (dtype, name, value) computed first.  ``captures`` is whether outer names are used, ``once`` whether only
     one reduction or store reads the result.
     """
+
+    NAMES = ("name",)
+    MADE = ("name",)
+    INSIDE = ("params", "locals")
 
     name: str
     dtype: str
     place: Place
     params: tuple[tuple[str, str], ...]
-    args: tuple[str, ...]
-    locals: tuple[tuple[str, str, str], ...]
-    result: str
+    args: tuple[Term, ...]
+    locals: tuple[tuple[str, str, Term], ...]
+    result: Term
     captures: bool
     define: bool = True
     note: str = ""
@@ -107,16 +128,19 @@ class Map(Statement):
 
     def __str__(self) -> str:
         params = ", ".join(f"{name}={arg}" for (_, name), arg in zip(self.params, self.args, strict=True))
-        body = "; ".join([*(f"{n} = {x}" for _, n, x in self.locals), self.result])
+        body = "; ".join([*(f"{n} = {x}" for _, n, x in self.locals), str(self.result)])
         return f"{self.name}: {self.dtype} {self.place} = map({params}) {{ {body} }}"
 
 
 @dataclass(frozen=True)
 class Fill(Statement):
+    NAMES = ("name",)
+    MADE = ("name",)
+
     name: str
     dtype: str
     place: Place
-    value: str
+    value: Term
     define: bool = True
     note: str = ""
 
@@ -126,6 +150,9 @@ class Fill(Statement):
 
 @dataclass(frozen=True)
 class LoadTile(Statement):
+    NAMES = ("name",)
+    MADE = ("name",)
+
     name: str
     dtype: str
     place: Place
@@ -141,7 +168,7 @@ class LoadTile(Statement):
 class StoreTile(Statement):
     """``mode`` is set, add or max; ``place`` is ``None`` for a scalar, which one thread stores."""
 
-    value: str
+    value: Term
     dtype: str
     place: Place | None
     access: Access
@@ -156,11 +183,14 @@ class StoreTile(Statement):
 class Reduce(Statement):
     """Along each row (``cols`` go away) or each column; ``into`` is where the vector must be (``None``: a scalar)."""
 
+    NAMES = ("name",)
+    MADE = ("name",)
+
     name: str
     dtype: str
     fn: str
     gone: str  # "cols" or "rows"
-    value: str
+    value: Term
     source: Place
     into: Place | None
     define: bool = True
@@ -184,10 +214,13 @@ class Scan(Statement):
     """Running ``fn`` along each row; ``carry`` is the variable with what came before, which takes what goes on (empty:
     nothing came before, and nobody asks)."""
 
+    NAMES = ("name", "carry")
+    MADE = ("name",)
+
     name: str
     dtype: str
     fn: str
-    value: str
+    value: Term
     place: Place
     carry: str = ""
     reverse: bool = False
@@ -205,11 +238,14 @@ class Scan(Statement):
 class Convert(Statement):
     """The same values elsewhere: ``word`` is relayout, transpose or copy."""
 
+    NAMES = ("name",)
+    MADE = ("name",)
+
     name: str
     dtype: str
     place: Place
     word: str
-    value: str
+    value: Term
     define: bool = True
     note: str = ""
 
@@ -220,19 +256,23 @@ class Convert(Statement):
 @dataclass(frozen=True)
 class Combine(Statement):
     """Join what every thread holds in the variables named by ``fields`` (dtype, name), as ``results`` of two ``sides`` say;
-    ``part`` names the type that holds them, ``locals`` are (dtype, name, text) computed first."""
+    ``part`` names the type that holds them, ``locals`` are (dtype, name, value) computed first."""
+
+    NAMES = ("name",)
+    MADE = ("name",)
+    INSIDE = ("locals",)
 
     name: str
     part: str
     fields: tuple[tuple[str, str], ...]
     place: Place
     sides: tuple[str, str]
-    locals: tuple[tuple[str, str, str], ...]
-    results: tuple[str, ...]
+    locals: tuple[tuple[str, str, Term], ...]
+    results: tuple[Term, ...]
     note: str = ""
 
     def __str__(self) -> str:
-        body = "; ".join([*(f"{n} = {x}" for _, n, x in self.locals), ", ".join(self.results)])
+        body = "; ".join([*(f"{n} = {x}" for _, n, x in self.locals), _listed(self.results)])
         return f"{self.name} = combine({', '.join(n for _, n in self.fields)}) {{ {body} }}"
 
 
@@ -240,8 +280,10 @@ class Combine(Statement):
 class Assign(Statement):
     """A carried value takes its next value."""
 
+    NAMES = ("name",)
+
     name: str
-    value: str
+    value: Term
 
     def __str__(self) -> str:
         return f"{self.name} = {self.value}"
@@ -250,6 +292,8 @@ class Assign(Statement):
 @dataclass(frozen=True)
 class Stage(Statement):
     """Start copying an operand to slot ``slot`` of a shared buffer; zero outside."""
+
+    NAMES = ("slot",)
 
     shared: Shared
     slot: str
@@ -264,7 +308,7 @@ class Put(Statement):
     """A tile in registers to a shared buffer."""
 
     shared: Shared
-    value: str
+    value: Term
 
     def __str__(self) -> str:
         return f"put {self.shared.name}[0] = {self.value}"
@@ -322,6 +366,8 @@ class Operand:
 class Dot(Statement):
     """``acc += a * b`` in place."""
 
+    NAMES = ("acc",)
+
     acc: str
     place: Place
     a: Operand
@@ -352,9 +398,12 @@ class Pipeline:
 class Loop(Statement):
     """``for (var = begin; var < end; var += step)``."""
 
+    NAMES = ("var",)
+    MADE = ("var",)
+
     var: str
-    begin: str
-    end: str
+    begin: Term
+    end: Term
     step: int
     body: tuple[Statement, ...]
     pipeline: Pipeline | None = None
@@ -367,11 +416,23 @@ class Loop(Statement):
         return "\n".join([*head, *(_indent(str(s)) for s in self.body)])
 
 
+def _listed(terms: Iterable[Term]) -> str:
+    return ", ".join(map(str, terms))
+
+
 def _indent(text: str) -> str:
     return "\n".join("    " + line for line in text.split("\n"))
 
 
 # ---- kernels and programs ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Statements that follow each other, and the names that they are ``given`` by what the printer writes around them."""
+
+    statements: tuple[Statement, ...]
+    given: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -388,6 +449,16 @@ class KernelPlan:
     warps: int
     threads: int
     note: str = ""
+    names: frozenset[str] = frozenset()
+    """All that stand for something in it."""
+
+    def scopes(self) -> Sequence[Scope]:
+        """Its statements, in the blocks that :mod:`.verify` looks through."""
+        return (Scope(self.body),)
+
+    def free_names(self) -> Names:
+        """Gives names that the kernel has not taken."""
+        return Names({*self.names, *(q.name for q in self.params)})
 
     def __str__(self) -> str:
         params = ", ".join(f"{p.name}: {p.dtype}{'' if p.role != 'array' else '*'}" for p in self.params)
@@ -420,3 +491,100 @@ def statements(block: Sequence[Statement]) -> list[Statement]:
             found += statements(s.body)
             found += s.pipeline.copies if s.pipeline else ()
     return found
+
+
+# ---- what statements read, and under which names --------------------------------------------------------------------------
+
+S = TypeVar("S", bound="Statement | Access | Operand | Pipeline")
+
+
+def reads(*parts: Any) -> frozenset[str]:
+    """The names that statements, terms and parts of these read; sequences are looked through."""
+    return frozenset().union(*map(_reads, parts))
+
+
+def _reads(x: Any) -> frozenset[str]:
+    match x:
+        case Term():
+            return x.reads
+        case Shared():
+            return frozenset({x.name})
+        case Operand():
+            return frozenset({x.name, x.slot} if x.shared and not x.slot.isdigit() else {x.name})
+        case Pipeline():
+            return reads(x.copies) - {x.slot}
+        case Statement():
+            return _read_by(x)
+        case Access():
+            return reads(*(getattr(x, f.name) for f in fields(x)))
+        case tuple() | list():
+            return reads(*x)
+    return frozenset()
+
+
+def _read_by(s: Statement) -> frozenset[str]:
+    made = s.MADE if getattr(s, "define", True) else ()
+    named = frozenset(getattr(s, f).partition(".")[0] for f in s.NAMES if f not in made and getattr(s, f))
+    named = frozenset(x for x in named if not x.isdigit())  # a slot may be the only one
+    inside = {name for f in s.INSIDE for _, name, *_ in getattr(s, f)}
+    if isinstance(s, Combine):
+        named, inside = named | {name for _, name in s.fields}, inside | {*s.sides}
+    parts = reads(*(getattr(s, f.name) for f in fields(s) if f.name not in s.UNREAD))
+    return named | (parts - inside - {getattr(s, f) for f in made if isinstance(s, Loop)})
+
+
+def made(s: Statement) -> frozenset[str]:
+    """The names that ``s`` makes, for those after it to read."""
+    return frozenset(getattr(s, f) for f in s.MADE) if getattr(s, "define", True) else frozenset()
+
+
+def words(*parts: Any) -> frozenset[str]:
+    """Words of the platform, as the index of the block, in statements, terms and parts of these."""
+    found: set[str] = set()
+
+    def seen(x: Term) -> Term:
+        found.update({x.text} if isinstance(x, Word) else ())
+        return x
+
+    for term in _terms(parts):
+        term.rewritten(seen)
+    return frozenset(found)
+
+
+def _terms(x: Any) -> Iterator[Term]:
+    if isinstance(x, Term):
+        yield x
+    elif isinstance(x, tuple | list):
+        for y in x:
+            yield from _terms(y)
+    elif isinstance(x, Statement | Access | Operand | Pipeline):
+        for f in fields(x):
+            yield from _terms(getattr(x, f.name))
+
+
+def used(block: Sequence[Statement], *later: Any) -> tuple[Statement, ...]:
+    """``block`` without the scalars that nobody reads, in it or ``later``."""
+    wanted = reads(*block, *later)
+    return tuple(s for s in block if not isinstance(s, Scalar) or s.name in wanted)
+
+
+def renamed(x: S, names: Mapping[str, str]) -> S:
+    """A statement, or a part of one, with other names for variables; those inside it change with them."""
+    changed: dict[str, Any] = {}
+    for f in fields(x):
+        flagged = isinstance(x, Statement) and f.name in (*x.NAMES, *x.INSIDE)
+        changed[f.name] = _renamed(getattr(x, f.name), names, flagged or f.name in ("held", "slot", "sides", "fields"))
+    return replace(x, **changed)
+
+
+def _renamed(x: Any, names: Mapping[str, str], named: bool) -> Any:
+    match x:
+        case Term():
+            return x.renamed(names)
+        case Statement() | Access() | Operand() | Pipeline():
+            return renamed(x, names)
+        case str() if named:
+            return str(Name(x).called(names))
+        case tuple():
+            return tuple(_renamed(y, names, named) for y in x)
+    return x

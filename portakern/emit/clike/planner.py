@@ -5,16 +5,16 @@ from __future__ import annotations
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.barriers import synchronised
 from portakern.emit.clike.dialect import Dialect
-from portakern.emit.clike.expressions import Text, apply
+from portakern.emit.clike.grid import note_of, unfolded
 from portakern.emit.clike.layouts import dims_of, floating
 from portakern.emit.clike.loops import Loops
-from portakern.emit.clike.memory import multiply, size_text
 from portakern.emit.clike.naming import base
 from portakern.emit.clike.regions import elementwise
+from portakern.emit.clike.terms import ZERO, Apply, Name, Term, Word, call, multiply, whole
 from portakern.ir import tile as t
 from portakern.ir.core import Block, Op, Result, Yield, yielded
 from portakern.ir.program import Program
-from portakern.ir.size import Size, product
+from portakern.ir.size import product
 
 
 def build_plan(program: Program, dialect: Dialect) -> p.ProgramPlan:
@@ -34,6 +34,7 @@ class Planner(Loops):
         return p.KernelPlan(
             self.kernel.name, self.kernel.family, tuple(self.params), tuple(self.layouts.layouts), tuple(self.shared),
             tuple(body), product(tuple(a.steps for a in self.kernel.grid)), self.warps, self.threads,
+            names=frozenset(self.names.taken | self.inner),
         )  # fmt: skip
 
     def _origins(self) -> list[p.Statement]:
@@ -41,25 +42,21 @@ class Planner(Loops):
         grid = [a for a in self.kernel.grid if a.steps != 1]
         found: list[p.Statement] = []
         for a in self.kernel.axes:
-            self.addresses.start[a.name] = Text("0")
+            self.addresses.start[a.name] = ZERO
             self.addresses.left_name[a.name] = self.names.fresh(f"{a.name}_left")
-        block = Text(self.dialect.block)
-        if len(grid) > 1 and not block.isidentifier():
+        block: Term = Word(self.dialect.block)
+        named = self.dialect.block.isidentifier()
+        if len(grid) > 1 and not named:
             name = self.names.fresh("block_index")
             found.append(p.Scalar(name, "i64", block))
-            block = Text(name)
-        elif grid and not block.isidentifier():
-            block = Text(f"int64_t({block})")
-        inner: Size = 1
+            block = Name(name)
+        elif grid and not named:
+            block = call("cast", "int64_t", block)
+        tiles = unfolded(block, grid)
         for a in reversed(grid):
-            index = block if inner == 1 else apply("13|{0} / {1}", block, size_text(inner))
-            if a is not grid[0]:
-                index = apply("13|{0} % {1}", index, size_text(a.steps))
             name = self.names.fresh(*([f"{a.name}0"] if a.tile > 1 else [a.name, f"{a.name}_index"]))
-            self.addresses.start[a.name] = Text(name)
-            what = f"first of {a.tile} coordinates along {a.name}" if a.tile > 1 else f"coordinate along {a.name}"
-            found.append(p.Scalar(name, "i64", multiply(index, Text(str(a.tile))), note=what))
-            inner = product((inner, a.steps))
+            self.addresses.start[a.name] = Name(name)
+            found.append(p.Scalar(name, "i64", multiply(tiles[a.name], whole(a.tile)), note=note_of(a)))
         return found
 
     def _hint_names(self) -> None:
@@ -104,8 +101,8 @@ class Planner(Loops):
         if not dims_of(op):
             access = self.addresses.access(op, buffer, ())
             name, define = self.name(op, f"{buffer}_value")
-            self.add(p.Scalar(name, t.tile_type(op).dtype, f"*({access.origin})" if access.origin != buffer else f"*{buffer}",
-                              define, constant=op not in self.mutable))
+            element = Apply("element", "15|*{0}", (access.origin,))
+            self.add(p.Scalar(name, t.tile_type(op).dtype, element, define, constant=op not in self.mutable))
             return
         name, define = self.name(op, f"{buffer}_tile")
         place = self.layouts.place(op)
@@ -167,7 +164,7 @@ class Planner(Loops):
             return
         place, source = self.layouts.place(op), self.layouts.place(op.x)
         if place is None or source is None or place == source:
-            self.variable[op] = self.value(op.x, source)
+            self.variable[op] = self.held(op.x, source)
             return
         name, define = self.name(op, f"{base(op.x, self.variable)}_transposed")
         self.add(p.Convert(name, t.tile_type(op).dtype, place, "transpose", self.value(op.x, source), define))

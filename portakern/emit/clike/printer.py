@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.dialect import Dialect
 from portakern.emit.clike.layouts import Layout, Place
-from portakern.emit.clike.names import names_of
+from portakern.emit.clike.terms import Term, number
 
 WIDTH = 118
 
@@ -24,7 +24,7 @@ class Printer:
 
     def kernel(self, k: p.KernelPlan) -> list[str]:
         """Lines of the whole kernel."""
-        self.plan, self.names = k, names_of(k)
+        self.plan, self.names = k, k.free_names()
         lines = [*self.opening(k)]
         body = [*self.usings(k), *self.shared(k)]
         if body:
@@ -90,12 +90,12 @@ class Printer:
             lines += made
         return lines
 
-    def define(self, name: str, new: bool, call: str, kind: str = "auto") -> list[str]:
+    def define(self, name: str, new: bool, call: object, kind: str = "auto") -> list[str]:
         return [f"{kind + ' ' if new else ''}{name} = {call};"]
 
     def on_Scalar(self, s: p.Scalar) -> list[str]:
         kind = self.dialect.type(s.dtype)
-        return self.define(s.name, s.define, s.text, f"const {kind}" if s.constant else kind)
+        return self.define(s.name, s.define, s.value, f"const {kind}" if s.constant else kind)
 
     def on_Fill(self, s: p.Fill) -> list[str]:
         template = f"{self.dialect.type(s.dtype)}, {self.place(s.place)}"
@@ -104,8 +104,8 @@ class Printer:
     def on_LoadTile(self, s: p.LoadTile) -> list[str]:
         return self.define(s.name, s.define, self.dialect.word("load", self.place(s.place), *self.address(s.access, pad=True)))
 
-    def address(self, a: p.Access, pad: bool = False) -> list[str]:
-        return [a.origin, *a.strides, *a.left, *([a.pad] if pad and a.left and a.pad else [])]
+    def address(self, a: p.Access, pad: bool = False) -> list[Term]:
+        return [a.origin, *a.strides, *a.left, *([a.pad] if pad and a.left and a.pad is not None else [])]
 
     def on_StoreTile(self, s: p.StoreTile) -> list[str]:
         word = "store" if s.mode == "set" else f"store_{s.mode}"
@@ -127,7 +127,7 @@ class Printer:
         locals_ = [f"const {self.dialect.type(dtype)} {name} = {text};" for dtype, name, text in s.locals]
         order = [n for names in kinds.values() for n in names]
         made = {name: result for (_, name), result in zip(s.fields, s.results, strict=True)}
-        body = [*locals_, *_wrapped(f"return {s.part}{{{', '.join(made[n] for n in order)}}};")]
+        body = [*locals_, *_wrapped(f"return {s.part}{{{', '.join(str(made[n]) for n in order)}}};")]
         call = self.dialect.word("combine", self.place(s.place), f"{s.part}{{{', '.join(order)}}}", "\0")
         before, after = call.split("\0")
         head = f"const {s.part} {s.name} = {before}[]({s.part} {s.sides[0]}, {s.part} {s.sides[1]}) {{"
@@ -220,12 +220,13 @@ class Printer:
         lines = [f"// Operands travel to shared memory {ahead} step{'s' if ahead > 1 else ''} ahead of their use.",
                  f"auto {pipe.stage} = [&](int64_t {s.var}, int {pipe.slot}) {{",
                  *indented([x for c in pipe.copies for x in self.on_Stage(c)]), "};"]  # fmt: skip
-        first = self.names.fresh(f"first_{s.var}") if s.begin != "0" else "0"
-        if s.begin != "0":
+        begin, end = number(s.begin), number(s.end)
+        first = "0" if begin == 0 else self.names.fresh(f"first_{s.var}")
+        if begin != 0:
             lines.append(f"const int64_t {first} = {s.begin};")
         for n in range(ahead):
-            at = str(n * s.step) if first == "0" else f"{first} + {n * s.step}" if n else first
-            inside = at.isdigit() and s.end.isdigit() and int(at) < int(s.end)
+            at = str(n * s.step) if begin == 0 else f"{first} + {n * s.step}" if n else first
+            inside = begin == 0 and end is not None and n * s.step < end
             lines += [f"{'' if inside else f'if ({at} < {s.end}) '}{pipe.stage}({at}, {n});", d.word("commit") + ";"]
         lines.append(f"int {pipe.slot} = 0;")
         refill = f"({pipe.slot} + {ahead}) % {pipe.slots}" if ahead > 1 else f"{pipe.slot} ^ 1"

@@ -8,6 +8,7 @@ from portakern.emit.clike import plan as p
 from portakern.emit.clike.alone import Alone
 from portakern.emit.clike.layouts import Place, dims_of, floating
 from portakern.emit.clike.naming import base
+from portakern.emit.clike.terms import Name
 from portakern.ir import tile as t
 from portakern.ir.core import Arg, Op
 
@@ -43,7 +44,7 @@ class Products(Alone):
             return self.variable[op]
         name, define = self.name(op, "acc")
         if name != self.variable[acc]:
-            self.add(p.Convert(name, t.tile_type(op).dtype, place, "copy", self.variable[acc], define))
+            self.add(p.Convert(name, t.tile_type(op).dtype, place, "copy", Name(self.variable[acc]), define))
         return name
 
     def _operand(self, op: Op, role: str, order: tuple[str, str]) -> p.Operand:
@@ -57,7 +58,7 @@ class Products(Alone):
         transposed = tuple(axis for axis, _ in dims) != order
         place = self.layouts.place(op) or self._any_place(dims)
         if not transposed and (role, place.layout.kind) in self.dialect.register_operands:
-            return p.Operand(self.value(op, place))
+            return p.Operand(self.held(op, place))
         key = self._key(op, role, transposed)
         if not any(key in scope for scope in self.put):
             self.put[-1].add(key)

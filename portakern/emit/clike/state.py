@@ -7,10 +7,11 @@ from dataclasses import replace
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.dialect import Dialect
 from portakern.emit.clike.layouts import Layouts, Place, floating
-from portakern.emit.clike.memory import Addresses, size_name
-from portakern.emit.clike.names import Names
+from portakern.emit.clike.memory import Addresses
+from portakern.emit.clike.names import Names, size_name
 from portakern.emit.clike.operands import Operands
 from portakern.emit.clike.regions import Regions
+from portakern.emit.clike.terms import Name, Term
 from portakern.ir import tile as t
 from portakern.ir.core import Block, Op
 
@@ -27,6 +28,7 @@ class State:
         self.layouts = Layouts(kernel, self.loads.only_operand)
         self.regions = Regions(kernel, self.layouts)
         self.names = Names({x.name for x in self.layouts.layouts} | {size_name(s) for s in kernel.sizes})
+        self.inner: set[str] = set()  # names inside maps
         self.params = self._parameters()
         self.pointers = {x.name for x in self.params if x.role == "array"}
         self.addresses = Addresses(kernel)
@@ -74,13 +76,13 @@ class State:
         self.variable[op] = self.names.fresh(*([hint] if hint else []), *wishes)
         return self.variable[op], True
 
-    def value(self, op: Op, place: Place | None) -> str:
+    def value(self, op: Op, place: Place | None) -> Term:
+        """``op`` at ``place``: a scalar that is computed anew at each use, else the variable that holds it."""
+        return self.scalar(op) if floating(op) and place is None else Name(self.held(op, place))
+
+    def held(self, op: Op, place: Place | None) -> str:
         """The variable that holds ``op`` at ``place``, made now where it is not held yet."""
-        if floating(op) and place is not None:
-            return self.spread(op, place)
-        if floating(op):
-            return self.scalar(op)
-        return self.at(op, place)
+        return self.spread(op, place) if floating(op) and place is not None else self.at(op, place)
 
     def at(self, op: Op, place: Place | None) -> str:
         have = self.layouts.place(op)
@@ -90,7 +92,7 @@ class State:
             if (op, place) in scope:
                 return scope[op, place]
         name = self.names.fresh(f"{self.variable[op]}_{place.layout.name.lower()}")
-        self.add(p.Convert(name, t.tile_type(op).dtype, place, "relayout", self.variable[op]))
+        self.add(p.Convert(name, t.tile_type(op).dtype, place, "relayout", Name(self.variable[op])))
         self.converted[-1][op, place] = name
         return name
 
@@ -112,7 +114,7 @@ class State:
         """A tile of what is computed anew at each use: a constant everywhere, or coordinates."""
         raise NotImplementedError
 
-    def scalar(self, op: Op) -> str:
+    def scalar(self, op: Op) -> Term:
         """The expression of a scalar that is computed anew at each use."""
         raise NotImplementedError
 
