@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from portakern.emit.clike import TYPES, Dialect, KernelPlan, Printer
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Layout
@@ -71,31 +69,35 @@ class CudaPrinter(Printer):
             return print_side_by_side(self, k)
         return super().kernel(k)
 
-    def opening(self, k: KernelPlan) -> list[str]:
+    def bounds(self, k: KernelPlan) -> str:
+        """The threads of a block, and how many blocks an SM must be able to hold."""
+        if isinstance(k, PipelinePlan | WalkPlan):
+            return f"{k.block}, 1"
         at_once = k.at_once if isinstance(k, CudaKernelPlan) else 0
-        if any(isinstance(s, p.Dot) for s in statements(k.body)):
+        if isinstance(k, NarrowPlan):
+            at_once = k.blocks_at_once
+        elif any(isinstance(s, p.Dot) for s in statements(k.body)):
             at_once = least_blocks(k)  # a product pays for registers with reuse: few blocks will do
-        if not at_once:
-            return super().opening(k)
-        plain = self.dialect
-        self.dialect = replace(plain, kernel=plain.kernel.replace("({threads})", f"({{threads}}, {at_once})"))
-        lines = super().opening(k)
-        self.dialect = plain
-        return lines
+        return f"{k.threads}, {at_once}" if at_once else str(k.threads)
+
+    def attributes(self, k: KernelPlan) -> str:
+        blocks = k.parts if isinstance(k, NarrowPlan) else k.cluster[0] * k.cluster[1] if isinstance(k, PipelinePlan) else 1
+        return f"__cluster_dims__({blocks}, 1, 1) " if blocks > 1 else ""
 
     def param(self, q: p.Param) -> str:
         return f"const __grid_constant__ pk::TensorMap {q.name}" if q.role == "map" else super().param(q)
 
     def layout(self, x: Layout) -> str:
-        text = super().layout(x)
-        if x.kind == "accumulator":
-            if by_warpgroups(self.plan):
-                return text.replace("pk::Accumulator", "pk::WarpgroupAccumulator")
-            if chained(self.plan):
-                text = text.replace("pk::Accumulator", "pk::StackedAccumulator")
-            return text.replace(", float>", ", pk::tf32>") if precision_of(self.plan, x) == "tf32" else text
-        width = vector_width(self.plan, x)
-        return text if width == 8 else text[:-1] + f", {width}>"
+        if x.kind != "accumulator":
+            text, width = super().layout(x), vector_width(self.plan, x)
+            return text if width == 8 else text[:-1] + f", {width}>"
+        element, by = self.dialect.type(x.element), ""
+        if by_warpgroups(self.plan):
+            by = "Warpgroup"
+        else:
+            by = "Stacked" if chained(self.plan) else ""
+            element = "pk::tf32" if precision_of(self.plan, x) == "tf32" and element == "float" else element
+        return f"pk::{by}Accumulator<{x.rows}, {x.cols}, {self.plan.warps}, {element}>"
 
     def shared(self, k: KernelPlan) -> list[str]:
         if operands_are_static(k):
@@ -151,5 +153,4 @@ class CudaPrinter(Printer):
         return [self.dialect.word("stage", template, slot, *self.address(s.access)) + ";"]
 
     def shared_type(self, s: p.Shared) -> str:
-        text = super().shared_type(s)
-        return text.replace("pk::Shared", "pk::Lines") if isinstance(s, Lines) else text
+        return f"pk::{'Lines' if isinstance(s, Lines) else 'Shared'}<{self.dialect.type(s.dtype)}, {s.rows}, {s.cols}>"

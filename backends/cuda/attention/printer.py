@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from portakern.emit.clike import Printer
 from portakern.emit.clike import plan as p
@@ -20,11 +19,7 @@ REGISTERS = {8: (24, 240)}
 def print_walk(printer: Printer, k: WalkPlan) -> list[str]:
     """Lines of the kernel; ``printer`` prints the statements inside."""
     body = [*printer.usings(k), *_words(k), *_shared(printer, k), "", *_producer(printer, k), *_consumers(printer, k)]
-    plain = printer.dialect
-    printer.dialect = replace(plain, kernel=plain.kernel.replace("({threads})", f"({k.block}, 1)"))
-    opening = Printer.opening(printer, k)
-    printer.dialect = plain
-    return [*opening, *indented(body), "}"]
+    return [*printer.opening(k), *indented(body), "}"]
 
 
 def _words(k: WalkPlan) -> list[str]:

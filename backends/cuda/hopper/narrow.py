@@ -85,6 +85,11 @@ class NarrowPlan(CudaKernelPlan):
     rows: int = 1
     by_rows: bool = True
 
+    @property
+    def blocks_at_once(self) -> int:
+        """On an SM."""
+        return 1 if self.boxes else _BLOCKS_AT_ONCE
+
     def scopes(self) -> tuple[p.Scope, ...]:
         return (p.Scope((*self.before, *self.after), frozenset({self.acc})),)
 
@@ -275,13 +280,6 @@ def _shared_out(s: p.Statement, parts: int) -> p.Statement:
 
 def print_narrow(printer: Printer, k: NarrowPlan) -> list[str]:
     """Lines of the kernel; ``printer`` prints the statements inside."""
-    plain = printer.dialect
-    at_once = 1 if k.boxes else _BLOCKS_AT_ONCE
-    cluster = f"__cluster_dims__({k.parts}, 1, 1) " if k.parts > 1 else ""
-    bounds = f"{cluster}__launch_bounds__({k.threads}, {at_once})"
-    printer.dialect = replace(plain, kernel=plain.kernel.replace("__launch_bounds__({threads})", bounds))
-    opening = Printer.opening(printer, k)
-    printer.dialect = plain
     (acc,) = (x for x in k.layouts if x.kind == "accumulator")
     how = f"{k.boxes.lines}, {k.boxes.slots}" if k.boxes else str(LOADS)
     if k.word == FEW:
@@ -304,4 +302,4 @@ def print_narrow(printer: Printer, k: NarrowPlan) -> list[str]:
         *([f"if (pk::Cluster<1, {k.parts}>::rank() != 0) return;"] if k.parts > 1 else []),
         *printer.statements(k.after),
     ]  # fmt: skip
-    return [*opening, *("    " + line if line else "" for line in body), "}"]
+    return [*printer.opening(k), *("    " + line if line else "" for line in body), "}"]

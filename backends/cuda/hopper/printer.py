@@ -20,18 +20,7 @@ def print_pipeline(printer: Printer, k: PipelinePlan) -> list[str]:
     body = [*printer.usings(k), *_words(k), *_shared(printer, k), "", *_producer(printer, k), *_consumers(printer, k)]
     if k.cluster != (1, 1):
         body.append("pipe.close();  // blocks of a cluster end together: they write to each other's shared memory")
-    return [*_opening(printer, k), *indented(body), "}"]
-
-
-def _opening(printer: Printer, k: PipelinePlan) -> list[str]:
-    plain = printer.dialect
-    down, across = k.cluster
-    cluster = f"__cluster_dims__({down * across}, 1, 1) " if down * across > 1 else ""
-    kernel = plain.kernel.replace("__launch_bounds__({threads})", f"{cluster}__launch_bounds__({k.block}, 1)")
-    printer.dialect = replace(plain, kernel=kernel)
-    lines = Printer.opening(printer, k)
-    printer.dialect = plain
-    return lines
+    return [*printer.opening(k), *indented(body), "}"]
 
 
 def _words(k: PipelinePlan) -> list[str]:

@@ -31,7 +31,8 @@ class Dialect:
     ``{threads}`` and ``{element}`` (operand type of the matrix product).  ``row_of`` and ``col_of`` spell the vectors of the
     layout ``{layout}``.  ``plain_vectors`` says that vectors of equal length are the same in every layout.
 
-    *Kernel.*  ``kernel`` is the line that opens a kernel (``{name}``, ``{params}``, ``{threads}``, ``{warps}``), ``block`` the
+    *Kernel.*  ``kernel`` is the line that opens a kernel (``{name}``, ``{params}``, ``{threads}``, ``{warps}``, and what the
+    printer says of ``{bounds}`` and ``{attributes}``), ``block`` the
     expression of the linear block index, ``pointer`` and ``const_pointer`` a buffer parameter.
 
     *Operands of matrix products.*  ``shared`` spells an operand in shared memory (``{element}``, ``{rows}``, ``{cols}``,
@@ -62,7 +63,7 @@ class Dialect:
     col_of: str = "pk::ColOf<{layout}>"
     plain_vectors: bool = False
 
-    kernel: str = 'extern "C" __global__ void __launch_bounds__({threads}) {name}({params})'
+    kernel: str = 'extern "C" __global__ void {attributes}__launch_bounds__({bounds}) {name}({params})'
     block: str = "blockIdx.x"
     pointer: str = "{type}* __restrict__ {name}"
     const_pointer: str = "const {type}* __restrict__ {name}"

@@ -34,11 +34,13 @@ class Printer:
 
     def opening(self, k: p.KernelPlan) -> list[str]:
         params = ", ".join(self.param(q) for q in k.params)
-        head = self.dialect.kernel.format(name=k.name, params=params, threads=k.threads, warps=k.warps) + " {"
+        facts: dict[str, object] = {"name": k.name, "threads": k.threads, "warps": k.warps}
+        facts |= {"bounds": self.bounds(k), "attributes": self.attributes(k)}
+        head = self.dialect.kernel.format(params=params, **facts) + " {"
         if len(head) <= WIDTH:
             return [head]
         # The parameters on lines of their own, as many as fit.
-        before, after = self.dialect.kernel.format(name=k.name, params="\0", threads=k.threads, warps=k.warps).split("\0")
+        before, after = self.dialect.kernel.format(params="\0", **facts).split("\0")
         lines, line = [before.rstrip()], ""
         for n, q in enumerate(k.params):
             part = self.param(q) + (", " if n + 1 < len(k.params) else f"{after} {{")
@@ -46,6 +48,14 @@ class Printer:
                 lines, line = [*lines, "        " + line.rstrip()], ""
             line += part
         return [*lines, "        " + line]
+
+    def bounds(self, k: p.KernelPlan) -> str:
+        """What the compiler is told of a launch: the threads of a block, and what else the platform says."""
+        return str(k.threads)
+
+    def attributes(self, k: p.KernelPlan) -> str:
+        """What else stands before the name of a kernel, with a space behind it."""
+        return ""
 
     def param(self, q: p.Param) -> str:
         kind = self.dialect.type(q.dtype)
