@@ -59,12 +59,14 @@ def piece(work: Work, args: argparse.Namespace) -> tuple[str, str | bytes]:
     """(file name suffix, text or bytes) of what was asked for one work."""
     if args.ir == "tensor":
         return ".txt", f"{work.program}\n"
-    work, _ = steps.settled(work)
     target = registry().target(work.target)
     language = registry().language(target.language)
+    if args.ir == "tile" and (work.chosen is None or work.chosen.exact):
+        return ".txt", f"{steps.lowered(work, target)}\n"  # what a language cannot emit can be looked at all the same
+    found = steps.emission(work)
+    work, source, program = found.work, found.source, found.program
     if args.ir == "tile":
-        return ".txt", f"{steps.lowered(work, target)}\n"
-    source, program = steps.emit(work)
+        return ".txt", f"{program}\n"
     if args.ir == "plan":
         plan = language.emitter.plan(program, target)
         return ".txt", f"# {language.name} prints from the tile level and makes no plan\n" if plan is None else f"{plan}\n"

@@ -11,7 +11,7 @@ from typing import Any
 
 from portakern import launch
 from portakern.backend import Binary, Executable, Plan, Prepared, Target
-from portakern.errors import CompileError, PortakernError, RuntimeFault, ToolMissing, UsageError
+from portakern.errors import CompileError, PortakernError, RuntimeFault, ScheduleError, ToolMissing, UsageError
 from portakern.ir.program import Array, ArrayFacts
 from portakern.ir.schedule import Schedule
 from portakern.ir.size import evaluate
@@ -42,11 +42,12 @@ class Built:
     """
 
     def __init__(self, work: Work) -> None:
-        self._work, self.schedule_note = steps.settled(work)
+        found = steps.emission(work)
+        self._work, self.schedule_note = found.work, found.note
         self.target: Target = registry().target(work.target)
         self._language = registry().language(self.target.language)
         self.source: Text
-        self._source, self.program = steps.emit(self._work)
+        self._source, self.program = found.source, found.program
         self.source = Text(self._source.text)
         self._variants: dict[tuple[tuple[str, ArrayFacts], ...], Built] = {}
         self._callers: dict[tuple[Hashable, ...], Callable[[Sequence[Any]], Any]] = {}
@@ -57,7 +58,7 @@ class Built:
     def _compile(self) -> None:
         try:
             _ = self.binary
-        except CompileError as error:
+        except (CompileError, ScheduleError) as error:
             if self._work.chosen is None:
                 raise
             # A tuned schedule that does not compile any more must not keep the operator from being built.

@@ -112,15 +112,29 @@ def refuse_dtypes(program: TensorProgram, target: Target) -> None:
                                    where=str(op.loc or ""))
 
 
-def settled(work: Work) -> tuple[Work, str]:
-    """``work`` without a tuned schedule that no longer fits, and what was wrong with it (empty: nothing)."""
-    if work.chosen is None or work.chosen.exact:
-        return work, ""
+@dataclass(frozen=True)
+class Emission:
+    """What a work became: ``work`` has the schedule that was used, ``note`` says why a tuned one was not (empty: it was, or
+    there is none)."""
+
+    work: Work
+    source: Source
+    program: Program
+    note: str = ""
+
+
+def emission(work: Work) -> Emission:
+    """The source of ``work`` under its tuned schedule, or under the default one where that no longer fits.
+
+    Raises what stands in the way; needs no tool.
+    """
     try:
-        emit(work)
+        return Emission(work, *emit(work))
     except PortakernError as error:
-        return without_tuned(work, error)
-    return work, ""
+        if work.chosen is None or work.chosen.exact:
+            raise
+        default, note = without_tuned(work, error)
+        return Emission(default, *emit(default), note)
 
 
 def without_tuned(work: Work, error: PortakernError) -> tuple[Work, str]:
@@ -197,21 +211,19 @@ def emit(work: Work) -> tuple[Source, Program]:
 
 def emit_row(work: Work) -> Made:
     """As far as source text, which every machine reaches."""
-    return guarded(work.row, lambda: _emit_row(work)[0])
+    return guarded(work.row, lambda: _emit_row(work))
 
 
-def _emit_row(work: Work) -> tuple[Made, Target, Language]:
-    target = registry().target(work.target)
-    language = registry().language(target.language)
-    work, stale = settled(work)
-    source, program = emitted(work, target, language)
-    schedules = source.schedule or tuple(k.schedule for k in program.kernels if k.schedule is not None)
-    row = work.row.but(device=target.device.title, evidence="emitted", source_hash=source.digest,
+def _emit_row(work: Work) -> Made:
+    found = emission(work)
+    work, source = found.work, found.source
+    schedules = source.schedule or tuple(k.schedule for k in found.program.kernels if k.schedule is not None)
+    row = work.row.but(device=source.target.device.title, evidence="emitted", source_hash=source.digest,
                        method="emitted" if work.foreign is None else "given as text",
                        schedule=None if work.foreign else "; ".join(map(str, schedules)) or None,
                        schedule_from=None if work.foreign else schedule_from(work),
-                       schedule_note=stale or (work.chosen.origin if work.chosen is not None else None))
-    return Made(row, source), target, language
+                       schedule_note=found.note or (work.chosen.origin if work.chosen is not None else None))
+    return Made(row, source)
 
 
 # ---- compiling --------------------------------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def task_of(work: Work, operator: Operator) -> Task:
     """Raises what emitting the starting kernel raises."""
     target = registry().target(work.target)
     language = registry().language(target.language)
-    source, _ = steps.emit(steps.settled(work)[0])
+    source = steps.emission(work).source
     return Task(
         operator.name, work.target, work.row.dtype or "", work.row.shape or {}, work.row.params or {}, operator.doc,
         operator.source, str(work.program), tuple(ArraySpec(*a) for a in arg_rows(steps.arrays_of(work.program))),
