@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from string import ascii_lowercase
 
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
@@ -46,8 +45,8 @@ class _InParts:
         for number, level in enumerate(levels, 1):
             suffix = str(number) if len(levels) > 1 else ""
             *before, last = self._tied(level)
-            for letter, folds in zip(ascii_lowercase, before, strict=False):
-                self._level(folds, suffix + letter, False)
+            for group, folds in enumerate(before, 1):
+                self._level(folds, f"{suffix}_{group}", False)
             self._level(last, suffix, number == len(levels) and not self._whole_rows())
         if self._whole_rows():
             self.kernels.append(lower_elementwise(self._part("whole", program.results, program.outputs, self.known)))
