@@ -102,11 +102,12 @@ class WalkPlan(CudaKernelPlan):
     after: tuple[p.Statement, ...] = ()
 
     def scopes(self) -> tuple[p.Scope, ...]:
-        """The consumers' walk: parts one after the other, each with the scores, weights and sums that products make."""
+        """The consumers' walk: its parts see what comes before them, nothing of each other, and what products make."""
+        around = (*self.before, *(s for part in self.parts for s in part.bounds))
         given = frozenset({self.scores, self.weights, *(x.name for x in self.places)})
-        steps = [x for part in self.parts for x in (*part.bounds, *part.soften, *part.rescale, *part.hand_over)]
-        var = frozenset(part.var for part in self.parts)
-        return (p.Scope((*self.before, *steps, *self.after), given | var),)
+        known = given.union(*map(p.made, around))
+        parts = (p.Scope((*x.soften, *x.rescale, *x.hand_over), known | {x.var, x.pack}) for x in self.parts)
+        return (p.Scope(around, given), *parts, p.Scope(self.after, known))
 
     @property
     def block(self) -> int:

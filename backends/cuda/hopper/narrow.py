@@ -266,7 +266,7 @@ def _boxed(plan: NarrowPlan, kernel: t.Kernel, loop: p.Loop, loads: Sequence[t.L
     read = p.reads(plan.before, plan.after, arguments)
     (matrix,) = (q for q in plan.params if q.source == spec.array)
     kept = [q for q in plan.params if q is not matrix or q.name in read]
-    before = tuple(s for s in plan.before if not isinstance(s, p.Scalar) or s.name in read)
+    before = p.used(plan.before, plan.after, arguments)
     return replace(plan, params=(p.Param(spec.name, matrix.dtype, "map", source=spec.name), *kept), arguments=arguments,
                    before=before, boxes=Boxes(spec, box[0], loop.pipeline.slots))
 
