@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from portakern.backend import Binary, Estimate, Estimator, Executable, Language, Runtime, Simulator, Source, Target
 from portakern.dtypes import DTYPES
+from portakern.emit.room import no_room
 from portakern.errors import (
     BackendError,
     CacheError,
@@ -272,13 +273,9 @@ def must_fit(source: Source, binary: Binary) -> None:
     """Raise :class:`ScheduleError` for a kernel whose blocks take more shared memory than the device gives one, as compilers
     alone know in the end: no launch may be the first to find out."""
     room = source.target.device.count("shared_bytes_per_block", 0)
-    for number, kernel in enumerate(binary.resources):
+    for kernel in binary.resources:
         if room and (kernel.shared_bytes or 0) > room:
-            schedule = str(source.schedule[number]) if len(binary.resources) == len(source.schedule) else ""
-            raise ScheduleError(f"{kernel.kernel} takes {kernel.shared_bytes} bytes of shared memory"
-                                f"{f' with {schedule}' if schedule else ''}, a block of {source.target.device.name} has {room}",
-                                hint="take smaller tiles or fewer stages", schedule=schedule,
-                                where=next((str(a.loc) for a in source.arrays if a.loc), ""))  # fmt: skip
+            raise no_room(source, kernel.kernel, kernel.shared_bytes or 0, room)
 
 
 def _estimated(made: Made, work: Work, binary: Binary, peers: bool) -> Made:
