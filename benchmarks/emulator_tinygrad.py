@@ -16,6 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -106,8 +107,7 @@ def load(checkout: str, repaired: bool) -> Any:
     if problem := unfit(checkout):
         raise RuntimeError(problem)
     sys.path.insert(0, checkout)
-    from test.mockgpu.amd import emu  # type: ignore[import-not-found]
-
+    emu: Any = import_module("test.mockgpu.amd.emu")
     asked = {"lib", "gx", "lx", "args_ptr", "rsrc2", "scratch_size", "arch", "user_data"}
     taken = emu.run_asm.__code__.co_varnames[: emu.run_asm.__code__.co_argcount]
     if not asked <= set(taken):

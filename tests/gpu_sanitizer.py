@@ -22,6 +22,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -125,15 +126,14 @@ def inputs(program: Any, case: Case) -> list[Any]:
 
 
 def run_planted(tool: str) -> None:
-    from cuda.core import Program, ProgramOptions
-
     from portakern import native
 
+    core = import_module("cuda.core")
     name, body = PLANTED[tool]
     device = native.open_device("cuda")
     arch = "sm_90" if (device.facts.arch or "").startswith("sm_90") else device.facts.arch
     text = f'extern "C" __global__ void {name}(float* x) {{ const int n = threadIdx.x; {body} }}'
-    code = Program(text, "c++", ProgramOptions(arch=arch)).compile("cubin").code
+    code = core.Program(text, "c++", core.ProgramOptions(arch=arch)).compile("cubin").code
     place = device.allocate(256)
     args = (native.pointer(place),)
     device.call([native.LaunchSpec(device.load(code).kernel(name), (1, 1, 1), (64, 1, 1), args)])()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,7 @@ def compile_text(
         CompileError: the text does not compile; ``log`` says why.
     """
     try:
-        from cuda.bindings import nvrtc  # type: ignore[import-not-found]
-
+        nvrtc = import_module("cuda.bindings.nvrtc")  # a binary without stubs
         version = ".".join(map(str, _checked(nvrtc, nvrtc.nvrtcVersion())))
     except (ImportError, RuntimeError) as error:
         raise ToolMissing(f"NVRTC cannot be loaded: {error}", hint="pip install 'portakern[cuda]'") from None

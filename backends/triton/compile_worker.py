@@ -57,7 +57,6 @@ def compile_source(source: Source) -> Compiled:
     use_cache_folder()
     try:
         import torch  # noqa: F401
-
         import triton  # noqa: F401
     except ImportError as error:
         raise ToolMissing(f"compiling Triton needs {error.name}", hint="pip install 'portakern[triton]'") from None

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from portakern.backends.rocm.emitter import HEADERS, HipEmitter  # type: ignore[import-not-found]
-from portakern.backends.rocm.interpreter import HipInterpreter  # type: ignore[import-not-found]
-from portakern.backends.rocm.toolchain import HipToolchain  # type: ignore[import-not-found]
 
 from portakern.backend import Launch, Source, Target
+from portakern.backends.rocm.emitter import HEADERS, HipEmitter
+from portakern.backends.rocm.interpreter import HipInterpreter
+from portakern.backends.rocm.toolchain import HipToolchain
 from portakern.emit.clike import read_headers
 from portakern.ir.program import Array, Program
 from portakern.ir.tile import BufferType

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import portakern.backends.rocm.toolchain as toolchain  # type: ignore[import-not-found]
-from portakern.backends.rocm.arrays import empty  # type: ignore[import-not-found]
-from portakern.backends.rocm.machine.simulator import MachineProgram, Memory  # type: ignore[import-not-found]
-from portakern.backends.rocm.toolchain import FLAGS, choose  # type: ignore[import-not-found]
 
+import portakern.backends.rocm.toolchain as toolchain
 from portakern.backend import Argument, Dispatch
+from portakern.backends.rocm.arrays import empty
+from portakern.backends.rocm.machine.simulator import MachineProgram, Memory
+from portakern.backends.rocm.toolchain import FLAGS, choose
 from portakern.tools.process import run_tool
 
 INCLUDE = Path(str(toolchain.__file__)).parent / "include"

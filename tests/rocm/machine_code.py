@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from portakern.backends.rocm.machine.simulator import AmdMachine, MachineProgram  # type: ignore[import-not-found]
-from portakern.backends.rocm.toolchain import choose  # type: ignore[import-not-found]
 
 from portakern.backend import Binary, Launch, Source
+from portakern.backends.rocm.machine.simulator import AmdMachine, MachineProgram
+from portakern.backends.rocm.toolchain import choose
 from portakern.ir.program import Array
 from portakern.ir.tile import BufferType
 from portakern.registry import registry

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 
-from portakern.backends.rocm.emitter import HipEmitter  # type: ignore[import-not-found]
-from portakern.backends.rocm.toolchain import HipToolchain  # type: ignore[import-not-found]
-
+from portakern.backends.rocm.emitter import HipEmitter
+from portakern.backends.rocm.toolchain import HipToolchain
 from portakern.errors import PortakernError
 from portakern.ir.program import Program
 from portakern.ir.schedule import Nest, Schedule

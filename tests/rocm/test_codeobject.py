@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from portakern.backends.rocm.codeobject import CodeObject, CodeObjectError, unpack  # type: ignore[import-not-found]
-from portakern.backends.rocm.emitter import HipEmitter  # type: ignore[import-not-found]
-from portakern.backends.rocm.occupancy import occupancy  # type: ignore[import-not-found]
-from portakern.backends.rocm.toolchain import HipToolchain  # type: ignore[import-not-found]
 
+from portakern.backends.rocm.codeobject import CodeObject, CodeObjectError, unpack
+from portakern.backends.rocm.emitter import HipEmitter
+from portakern.backends.rocm.occupancy import occupancy
+from portakern.backends.rocm.toolchain import HipToolchain
 from tests.rocm.helpers import ISAS, needs_clang, target
 from tests.samples import all_samples
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from portakern.backends.rocm.emitter import HipEmitter  # type: ignore[import-not-found]
-from portakern.backends.rocm.interpreter import HipInterpreter  # type: ignore[import-not-found]
-from portakern.backends.rocm.schedules import schedules  # type: ignore[import-not-found]
-from portakern.backends.rocm.toolchain import HipToolchain  # type: ignore[import-not-found]
 
 import portakern as pk
 from portakern.backend import Source
+from portakern.backends.rocm.emitter import HipEmitter
+from portakern.backends.rocm.interpreter import HipInterpreter
+from portakern.backends.rocm.schedules import schedules
+from portakern.backends.rocm.toolchain import HipToolchain
 from portakern.errors import MissingRuleError, ScheduleError
 from portakern.ir.core import Arg
 from portakern.ir.schedule import Nest, NestAxis

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from portakern.backends.rocm.machine.assembly import parse  # type: ignore[import-not-found]
-from portakern.backends.rocm.machine.hazards.walk import _blocks  # type: ignore[import-not-found]
-from portakern.backends.rocm.machine.program import load  # type: ignore[import-not-found]
 
+from portakern.backends.rocm.machine.assembly import parse
+from portakern.backends.rocm.machine.hazards.walk import _blocks
+from portakern.backends.rocm.machine.program import load
 from portakern.errors import SimulatorError
 
 from .helpers import needs_clang

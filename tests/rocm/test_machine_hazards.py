@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from portakern.backends.rocm.machine import hazards  # type: ignore[import-not-found]
-from portakern.backends.rocm.machine.assembly import Assembly, parse  # type: ignore[import-not-found]
-from portakern.backends.rocm.machine.program import GENERATIONS, native  # type: ignore[import-not-found]
 
+from portakern.backends.rocm.machine import hazards
+from portakern.backends.rocm.machine.assembly import Assembly, parse
+from portakern.backends.rocm.machine.program import GENERATIONS, native
 from portakern.errors import SimulatorError
 
 from .helpers import needs_clang

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from portakern.backends.rocm.machine.program import GENERATIONS, native  # type: ignore[import-not-found]
 
+from portakern.backends.rocm.machine.program import GENERATIONS, native
 from portakern.errors import SimulatorError
 
 from .helpers import needs_clang

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from portakern.backends.rocm.machine.assembly import parse  # type: ignore[import-not-found]
-from portakern.backends.rocm.machine.program import native  # type: ignore[import-not-found]
 
+from portakern.backends.rocm.machine.assembly import parse
+from portakern.backends.rocm.machine.program import native
 from portakern.errors import SimulatorError
 
 from .helpers import needs_clang

@@ -7,7 +7,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from portakern.backends.rocm.machine.program import native  # type: ignore[import-not-found]
+
+from portakern.backends.rocm.machine.program import native
 
 from .hip_code import Module
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from portakern.backends.rocm.emitter import HipEmitter  # type: ignore[import-not-found]
-from portakern.backends.rocm.interpreter import HipInterpreter  # type: ignore[import-not-found]
-from portakern.backends.rocm.toolchain import HipToolchain  # type: ignore[import-not-found]
 
 import portakern as pk
 from portakern.backend import Source
+from portakern.backends.rocm.emitter import HipEmitter
+from portakern.backends.rocm.interpreter import HipInterpreter
+from portakern.backends.rocm.toolchain import HipToolchain
 from portakern.lower import lower
 from portakern.registry import registry
 from portakern.spec.bind import bind

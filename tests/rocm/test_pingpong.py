@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from portakern.backends.rocm.emitter import HipEmitter  # type: ignore[import-not-found]
-from portakern.backends.rocm.interpreter import HipInterpreter  # type: ignore[import-not-found]
-from portakern.backends.rocm.pingpong import PingPongPlan, slice_of  # type: ignore[import-not-found]
-from portakern.backends.rocm.schedules import schedules  # type: ignore[import-not-found]
-from portakern.backends.rocm.toolchain import HipToolchain  # type: ignore[import-not-found]
 
+from portakern.backends.rocm.emitter import HipEmitter
+from portakern.backends.rocm.interpreter import HipInterpreter
+from portakern.backends.rocm.pingpong import Operand, PingPongPlan, slice_of
+from portakern.backends.rocm.schedules import schedules
+from portakern.backends.rocm.toolchain import HipToolchain
 from portakern.errors import ScheduleError
 from portakern.ir.program import Program
 from portakern.ir.schedule import Nest, NestAxis
@@ -60,7 +60,7 @@ def test_every_half_has_landed_where_it_is_read_and_not_much_more_is_waited_for(
     a, b = plan.operands
     started = [(x, h, s) for s in (0, 1) for x, h in ((b, 0), (a, 0), (b, 1), (a, 1))][:7]
 
-    def landed(wait: int | None) -> list[tuple[object, int, int]]:
+    def landed(wait: int | None) -> list[tuple[Operand, int, int]]:
         count, left = len(started), wait or 0
         while count and left >= started[count - 1][0].copies:
             count -= 1

@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from portakern.backends.rocm.runtime import LIBRARY, HipRuntime  # type: ignore[import-not-found]
 
+from portakern.backends.rocm.runtime import LIBRARY, HipRuntime
 from tests.rocm.helpers import target
 from tests.rocm.standin import standin
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from portakern.backends.rocm.emitter import HipEmitter  # type: ignore[import-not-found]
-from portakern.backends.rocm.machine.simulator import AmdMachine  # type: ignore[import-not-found]
-from portakern.backends.rocm.toolchain import HipToolchain  # type: ignore[import-not-found]
 
 from portakern.backend import Source
+from portakern.backends.rocm.emitter import HipEmitter
+from portakern.backends.rocm.machine.simulator import AmdMachine
+from portakern.backends.rocm.toolchain import HipToolchain
 from tests import samples
 from tests.rocm.helpers import needs_clang, target
 from tests.rocm.test_pingpong import main_loop

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from portakern.backends.rocm.adopt import adopt  # type: ignore[import-not-found]
-from portakern.backends.rocm.interpreter import HipInterpreter  # type: ignore[import-not-found]
-from portakern.backends.rocm.schedules import schedules  # type: ignore[import-not-found]
-from portakern.backends.rocm.toolchain import OVERRIDE, HipToolchain, choose  # type: ignore[import-not-found]
 
+from portakern.backends.rocm.adopt import adopt
+from portakern.backends.rocm.interpreter import HipInterpreter
+from portakern.backends.rocm.schedules import schedules
+from portakern.backends.rocm.toolchain import OVERRIDE, HipToolchain, choose
 from portakern.emit.launches import parse_launches
 from portakern.errors import CompileError, ToolMissing, UsageError
 from portakern.ir.schedule import Nest, NestAxis
@@ -83,8 +83,7 @@ def test_a_foreign_kernel_that_does_not_say_how_it_is_called_is_refused(old: str
 
 
 def test_emitted_launch_comments_read_back() -> None:
-    from portakern.backends.rocm.emitter import HipEmitter  # type: ignore[import-not-found]
-
+    from portakern.backends.rocm.emitter import HipEmitter
     from tests.samples import all_samples
 
     for program in all_samples().values():

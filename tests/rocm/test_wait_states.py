@@ -6,12 +6,12 @@ import re
 from dataclasses import replace
 
 import pytest
-from portakern.backends.rocm.machine import hazards  # type: ignore[import-not-found]
-from portakern.backends.rocm.machine.assembly import parse  # type: ignore[import-not-found]
-from portakern.backends.rocm.machine.program import GENERATIONS, native  # type: ignore[import-not-found]
-from portakern.backends.rocm.waits import with_wait_states  # type: ignore[import-not-found]
 
 import portakern as pk
+from portakern.backends.rocm.machine import hazards
+from portakern.backends.rocm.machine.assembly import parse
+from portakern.backends.rocm.machine.program import GENERATIONS, native
+from portakern.backends.rocm.waits import with_wait_states
 from portakern.spec.operator import Operator
 
 from .helpers import needs_clang

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from portakern.backends.sycl.opencl import binaries
 
 from portakern import native
 from portakern.backend import Launch, Source
+from portakern.backends.sycl.opencl import binaries
 from portakern.ir.program import Array
 from portakern.ir.size import Sym
 from portakern.ir.tile import BufferType
@@ -153,7 +153,7 @@ class Handles:
     """A device of the table itself, for what the Python face does not offer."""
 
     def __init__(self, loaded: Loaded) -> None:
-        from portakern.backends.sycl.opencl.platforms import intel_library  # type: ignore[import-not-found]
+        from portakern.backends.sycl.opencl.platforms import intel_library
 
         self.table = loaded.table
         path = str(intel_library() or "").encode() or None

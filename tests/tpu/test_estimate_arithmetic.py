@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from portakern.backends.tpu.estimate import profile
 from portakern.backends.tpu.estimate.estimator import LibtpuEstimator, estimated
 from portakern.backends.tpu.estimate.figures import Core, core_of, mxu_of, priced
@@ -14,7 +15,6 @@ from portakern.backends.tpu.estimate.hlo import operations
 from portakern.backends.tpu.estimate.model import Steps, extrapolate
 from portakern.backends.tpu.estimate.part import sizes_of
 from portakern.backends.tpu.estimate.profile import Mxu
-
 from portakern.registry import registry
 from portakern.study.row import Row
 from portakern.study.table import text_table
@@ -119,7 +119,7 @@ def run(steps: Steps) -> tuple[int, list[int]]:
     """What a machine would take whose turns cost 100, 50 more to set up, 30 to store: (cycles, marks)."""
     marks, now = [17], 17
     for kind in steps.kinds(len(steps) + 2):
-        now += 5 if kind[0] is None else 100 + 50 * kind[0][0] + 30 * kind[0][1]
+        now += 5 if (work := kind[0]) is None else 100 + 50 * work[0] + 30 * work[1]
         marks.append(now)
     return now, marks
 

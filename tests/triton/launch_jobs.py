@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -78,7 +78,6 @@ def module(entry: str) -> Any:
 
 def target() -> Target:
     from portakern.backends.triton import backend
-
     from portakern.device import load_devices
 
     return Target("triton", load_devices(backend.devices)["sm_90"])
@@ -125,13 +124,18 @@ class Device:
         return f"{address} {dtype} {list(shape)} {list(strides)} {list(box)} {swizzle}".encode().ljust(128)
 
 
+def native_device(device: Device) -> native.Device:
+    return cast(native.Device, device)
+
+
 def without_device(function: Callable[[], Any]) -> Any:
     """``function()`` while Triton believes in a GPU that is not here, and loads nothing onto it."""
     from unittest.mock import patch
 
-    from portakern.backends.triton.compile_worker import _NoDevice, gpu_target
     from triton.compiler.compiler import CompiledKernel
     from triton.runtime import driver  # type: ignore[attr-defined]
+
+    from portakern.backends.triton.compile_worker import _NoDevice, gpu_target
 
     before = getattr(driver, "_active", None)
     driver.set_active(_NoDevice(gpu_target("sm_90")))  # type: ignore[arg-type]
@@ -148,7 +152,7 @@ def described() -> dict[str, Any]:
 
     x, y = torch.arange(100.0), torch.zeros(100)
     function = module("described").described
-    replay = without_device(lambda: Replayer(Device(), "cubin").replay(record(function, [x, y]), [x, y]))
+    replay = without_device(lambda: Replayer(native_device(Device()), "cubin").replay(record(function, [x, y]), [x, y]))
     (step,) = replay.call.steps
     maps = [a.data.decode().split(" ", 1) for a in step.args if len(a.data) == 128]
     return {"sizes": [len(a.data) for a in step.args], "fixed": replay.fixed, "maps": [rest.strip() for _, rest in maps],
@@ -163,7 +167,7 @@ def replayed(entry: str) -> dict[str, Any]:
     device = Device()
     function = getattr(module(entry), entry)
     try:
-        replay = without_device(lambda: Replayer(device, "cubin").replay(record(function, [x, y]), [x, y]))
+        replay = without_device(lambda: Replayer(native_device(device), "cubin").replay(record(function, [x, y]), [x, y]))
     except NotPlain as why:
         return {"refused": str(why)}
     steps = []
@@ -181,7 +185,6 @@ def relaunched() -> dict[str, Any]:
     """A specialised call on other tensors than those recorded: what addresses are put in place."""
     from portakern.backends.triton.executable import TritonExecutable
     from portakern.backends.triton.launches import Replayer, record
-
     from portakern.ir.program import Array
     from portakern.ir.tile import BufferType
 
@@ -190,7 +193,8 @@ def relaunched() -> dict[str, Any]:
                     (Array("x", shape, "input"), Array("y", shape, "output")))  # fmt: skip
     executable = TritonExecutable(source, "cpu")
     x, y = torch.arange(100.0), torch.zeros(100)
-    replay = without_device(lambda: Replayer(Device(), "cubin").replay(record(executable.function, [x, y]), [x, y]))
+    replayer = Replayer(native_device(Device()), "cubin")
+    replay = without_device(lambda: replayer.replay(record(executable.function, [x, y]), [x, y]))
     call = executable._relaunching(replay, 1, executable._makers([x], {}), lambda: 7)
     again = torch.ones(100)
     first, second = call([again]), call([again])
@@ -207,7 +211,6 @@ def recalled() -> dict[str, Any]:
 
     from portakern.backends.triton.executable import TritonExecutable
     from portakern.backends.triton.launches import Replayer, record
-
     from portakern.ir.program import Array
     from portakern.ir.tile import BufferType
 
@@ -215,7 +218,7 @@ def recalled() -> dict[str, Any]:
     source = Source(target(), "described", "described", KERNELS, ".py",
                     (Array("x", shape, "input"), Array("y", shape, "output")))  # fmt: skip
     executable = TritonExecutable(source, "cpu")
-    replayer, made = Replayer(Device(), "cubin"), []
+    replayer, made = Replayer(native_device(Device()), "cubin"), []
 
     def replay(arrays: Any) -> Any:
         made.append(without_device(lambda: replayer.replay(record(executable.function, arrays), arrays)))

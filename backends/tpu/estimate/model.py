@@ -8,12 +8,12 @@ many there are.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-Kind = tuple[Hashable, ...]
+Kind = tuple[tuple[int, ...] | None, ...]
 
 
 @dataclass(frozen=True)
