@@ -204,6 +204,28 @@ global_store_b32 v1, v4, s[6:7]
     )
 
 
+NARROW = [("u8", 3, 0xFE, 0x81), ("i8", 3, -2, -127), ("u16", 2, 0x7FFE, 0x8181), ("i16", 2, 0x7FFE, -32383)]
+
+
+@pytest.mark.parametrize(("kind", "at", "low", "high"), NARROW)
+def test_scalar_loads_of_less_than_a_dword(kind: str, at: int, low: int, high: int) -> None:
+    """From memory and from a buffer, which ends before the third."""
+    lanes = [
+        line
+        for lane, register in enumerate(("s12", "s13", "s14", "s15", "s16"))
+        for line in (f"v_mov_b32_e32 v3, {register}", f"v_cmp_eq_u32_e32 vcc_lo, {lane}, v0", "v_cndmask_b32_e32 v2, v2, v3, vcc_lo")
+    ]
+    body = "\n".join([
+        "s_load_b128 s[4:7], s[0:1], 0x0", "v_lshlrev_b32_e32 v1, 2, v0", "v_mov_b32_e32 v2, 0", "s_wait_kmcnt 0x0",
+        "s_mov_b32 s8, s4", "s_and_b32 s9, s5, 0xffff", "s_mov_b32 s10, 4", "s_mov_b32 s11, 0",
+        f"s_load_{kind} s12, s[4:5], 0x0", f"s_load_{kind} s13, s[4:5], {at}", f"s_buffer_load_{kind} s14, s[8:11], 0x0",
+        f"s_buffer_load_{kind} s15, s[8:11], {at}", f"s_buffer_load_{kind} s16, s[8:11], 0x4", "s_wait_kmcnt 0x0", *lanes,
+        "global_store_b32 v1, v2, s[6:7]"])  # fmt: skip
+    x = np.array([0x81817FFE, 0x7FFFFFFF], np.uint32).view(np.int32)
+    assembles("gfx1201", text("gfx1201", body))
+    np.testing.assert_array_equal(run("gfx1201", body, x, count=32, threads=32)[:5], [low, high, low, high, 0])
+
+
 def test_the_parser_keeps_lines_labels_and_modifiers() -> None:
     made = parse(
         text(

@@ -57,6 +57,9 @@ def _copies(prefix: str, words: str, modifiers: str) -> dict[str, Form]:
 _SCALAR = {"dword": 1, "dwordx2": 2, "dwordx4": 4, "dwordx8": 8, "dwordx16": 16, "b32": 1, "b64": 2, "b96": 3, "b128": 4,
            "b256": 8, "b512": 16}  # fmt: skip
 
+_NARROW = {"u8": 1, "i8": 1 | 0x10, "u16": 2, "i16": 2 | 0x10}
+"""Scalar loads of less than a dword (GFX12): their bytes, and 0x10 where the sign is extended."""
+
 _LOCAL_LOADS = {
     "ds_load_u8": ("ds_read_u8", 1), "ds_load_i8": ("ds_read_i8", 1), "ds_load_u16": ("ds_read_u16", 1),
     "ds_load_i16": ("ds_read_i16", 1), "ds_load_b32": ("ds_read_b32", 1), "ds_load_b64": ("ds_read_b64", 2),
@@ -91,11 +94,12 @@ def _local() -> dict[str, Form]:
 
 FORMS = {
     **{f"s_load_{n}": form(f"sd:{d} sc:b64 sc", "smem", "s_load", _CACHED, own_taint=True) for n, d in _SCALAR.items()},
-    "s_load_u16": form("sd:1 sc:b64 sc", "smem", "s_load", _CACHED, own_taint=True, extra=2),
     **{f"s_buffer_load_{n}": form(f"sd:{d} sc:4 sc", "smem", "s_buffer_load", _CACHED, own_taint=True)
        for n, d in _SCALAR.items()},
     **{f"s_{n}": form("sd:b64", "smem", "s_clock", own_taint=True) for n in ("memtime", "memrealtime")},
-    "s_load_u8": form("sd:1 sc:b64 sc", "smem", "s_load", _CACHED, own_taint=True, extra=1),
+    **{f"s_load_{n}": form("sd:1 sc:b64 sc", "smem", "s_load", _CACHED, own_taint=True, extra=x) for n, x in _NARROW.items()},
+    **{f"s_buffer_load_{n}": form("sd:1 sc:4 sc", "smem", "s_buffer_load", _CACHED, own_taint=True, extra=x)
+       for n, x in _NARROW.items()},
     **_space("global", "vmem", "va:any", "sa:b64"),
     **_space("flat", "flat", "v:2", ""),
     **_space("scratch", "vmem", "va:1", "sa:b32"),

@@ -1,5 +1,6 @@
 // Scalar loads (SMEM): s_load_*, s_buffer_load_*.
 #include <cstring>
+#include <type_traits>
 
 #include "../memory.hpp"
 #include "../scalar.hpp"
@@ -18,16 +19,31 @@ uint32_t undefined_bits(const Region &region, uint64_t address, uint32_t bytes) 
     return bits;
 }
 
-void load(Wave &w, const Op &op, uint64_t address, uint32_t bytes) {
-    const Region &region = region_of(w, op, address, bytes, false, -1);
-    uint32_t words[16] = {};
-    std::memcpy(words, reinterpret_cast<const void *>(address), bytes);
+// Makes a register of the low bytes that were read: the rest are zeros or copies of the sign, as defined as that.
+template <typename Low> void extend(uint32_t &word, uint32_t &undefined) {
+    constexpr uint32_t rest = ~uint32_t(std::make_unsigned_t<Low>(~std::make_unsigned_t<Low>(0)));
+    word = uint32_t(int32_t(Low(word)));
+    if (std::is_signed_v<Low> && undefined >> (8 * sizeof(Low) - 1) & 1) undefined |= rest;
+}
+
+void extend(uint32_t &word, uint32_t &undefined, unsigned bytes, bool has_sign) {
+    if (bytes == 1) has_sign ? extend<int8_t>(word, undefined) : extend<uint8_t>(word, undefined);
+    if (bytes == 2) has_sign ? extend<int16_t>(word, undefined) : extend<uint16_t>(word, undefined);
+}
+
+// What a load brings: dwords, or one of fewer bytes (``m.extra`` of them; signed with kSigned besides).
+constexpr unsigned kSigned = 0x10;
+
+unsigned bytes_of(const Op &op) { return op.m.extra ? op.m.extra & ~kSigned : op.d[0].dwords * 4u; }
+
+void keep(Wave &w, const Op &op, uint32_t *words, uint32_t *undefined) {
     const Operand &to = op.d[0];
     reserve(w, op, issue(w, op, scalar_counter(w), kScalarLoads), to);
     if (to.reg == uint32_t(kNull)) return;
+    extend(words[0], undefined[0], bytes_of(op), op.m.extra & kSigned);
     for (unsigned n = 0; n < to.dwords; ++n) {
         w.s[to.reg + n] = words[n];
-        w.undefined_s[to.reg + n] = undefined_bits(region, address + 4 * n, bytes < 4 ? bytes : 4);
+        w.undefined_s[to.reg + n] = undefined[n];
     }
 }
 
@@ -35,40 +51,35 @@ void load(Wave &w, const Op &op, uint64_t address, uint32_t bytes) {
 void s_load(Wave &w, const Op &op) {
     check_address(w, op, op.s[0], 1);
     check_address(w, op, op.s[1], 1);
-    const uint32_t bytes = op.m.extra ? op.m.extra : op.d[0].dwords * 4u;
+    const uint32_t bytes = bytes_of(op), unit = bytes < 4 ? bytes : 4;
     const uint64_t offset = op.s[1].kind == kConstant ? uint64_t(int64_t(int32_t(read_scalar(w, op.s[1])))) : read_scalar(w, op.s[1]);
-    uint64_t address = read_scalar64(w, op.s[0]) + offset + uint64_t(int64_t(op.immediate[0]));
-    const uint32_t unit = bytes < 4 ? bytes : 4;
-    if (address % unit) fail(w, op, "misaligned access", "a scalar load must be aligned to 4 bytes");
-    load(w, op, address, bytes);
-    if (bytes < 4 && op.d[0].reg != uint32_t(kNull)) {
-        uint32_t &x = w.s[op.d[0].reg];
-        x = bytes == 2 ? x & 0xffff : x & 0xff;
-    }
+    const uint64_t address = read_scalar64(w, op.s[0]) + offset + uint64_t(int64_t(op.immediate[0]));
+    if (address % unit) fail(w, op, "misaligned access", "a scalar load must be aligned to 4 bytes, or to its own if it has fewer");
+    const Region &region = region_of(w, op, address, bytes, false, -1);
+    uint32_t words[16] = {}, undefined[16] = {};
+    std::memcpy(words, reinterpret_cast<const void *>(address), bytes);
+    for (unsigned n = 0; n < op.d[0].dwords; ++n) undefined[n] = undefined_bits(region, address + 4 * n, unit);
+    keep(w, op, words, undefined);
 }
 
 // d = buffer[offset + immediate]; what lies beyond the buffer reads as 0, dword by dword (CDNA3 ISA, "Scalar memory": S_BUFFER_LOAD).
 void s_buffer_load(Wave &w, const Op &op) {
     check_address(w, op, op.s[0], 1);
     check_address(w, op, op.s[1], 1);
-    const Operand &to = op.d[0];
     const uint32_t *r = w.s + op.s[0].reg;
     if (r[1] >> 16 & 0x3fff) fail(w, op, "not modelled", "a scalar load from a buffer with a stride");
     const uint64_t base = r[0] | uint64_t(r[1] & 0xffff) << 32, records = r[2];
-    const uint64_t offset = (uint64_t(read_scalar(w, op.s[1])) + uint64_t(int64_t(op.immediate[0]))) & ~uint64_t(3);
+    const uint32_t bytes = bytes_of(op), unit = bytes < 4 ? bytes : 4;
+    const uint64_t offset = (uint64_t(read_scalar(w, op.s[1])) + uint64_t(int64_t(op.immediate[0]))) & ~uint64_t(unit - 1);
     uint32_t words[16] = {}, undefined[16] = {};
-    for (unsigned n = 0; n < to.dwords; ++n) {
+    for (unsigned n = 0; n < op.d[0].dwords; ++n) {
         const uint64_t at = offset + 4 * n;
-        if (at + 4 > records) continue;
-        const Region &region = region_of(w, op, base + at, 4, false, -1);
-        std::memcpy(words + n, reinterpret_cast<const void *>(base + at), 4);
-        undefined[n] = undefined_bits(region, base + at, 4);
+        if (at + unit > records) continue;
+        const Region &region = region_of(w, op, base + at, unit, false, -1);
+        std::memcpy(words + n, reinterpret_cast<const void *>(base + at), unit);
+        undefined[n] = undefined_bits(region, base + at, unit);
     }
-    reserve(w, op, issue(w, op, scalar_counter(w), kScalarLoads), to);
-    for (unsigned n = 0; n < to.dwords && to.reg != uint32_t(kNull); ++n) {
-        w.s[to.reg + n] = words[n];
-        w.undefined_s[to.reg + n] = undefined[n];
-    }
+    keep(w, op, words, undefined);
 }
 
 // Time is not modelled: clocks count the wave's instructions.
