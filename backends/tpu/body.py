@@ -168,12 +168,12 @@ class BodyWriter:
         """``op`` as a vector of one dim.  Mosaic makes none of 16-bit columns, so it is made before they are narrowed."""
         dtype = tile_type(op).dtype
         inner = op.x if isinstance(op, Cast) and tile_type(op.x).dtype == "f32" and self.values.uses[op] == 1 else op
-        value = self.values.full(region, inner)
-        if tile_type(inner).dtype == "bf16":
-            value = rules.cast(value, "f32")
+        value, have = self.values.full(region, inner), tile_type(inner).dtype
+        if have == "bf16":
+            value, have = rules.cast(value, "f32"), "f32"
         column = self.plan.layout.place(op)[0] is not None
         if column and not self.device.has("sublane_gather"):
             value = Expr(f"{value.at(0)}.T", value.place)
             column = False
         vector = Expr(piece(value, ":, 0" if column else "0"), value.place)
-        return vector if dtype in ("f32", "i32") else rules.cast(vector, dtype)
+        return rules.converted(vector, have, dtype)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from portakern.backend import Binary, Resources, Source
-from portakern.errors import CompileError
+from portakern.errors import CompileError, ScheduleError
 from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
 
@@ -91,9 +91,16 @@ def _compile(source: Source, folder: Path) -> Binary:
         message = f"{type(error).__name__}: {error}\n{_traceback(error)}"
         origins = dict(dict(source.options).get("origins", ()))
         lines = (lambda operation: line_using(calls, operation)) if calls else launches_in(source)
-        raise explain(message, what, origins, file_name(source), lines) from None
+        raise _blamed(explain(message, what, origins, file_name(source), lines), source) from None
     return Binary("tpu-executable", data, tool_name(), _resources(compiled, folder), _assembly(folder),
                   log=_sizes_note(source))
+
+
+def _blamed(error: CompileError, source: Source) -> CompileError | ScheduleError:
+    """``error``, or the schedule's where kernels written for one have no room in VMEM."""
+    if error.kind != "compile-vmem" or not source.schedule:
+        return error
+    return ScheduleError(error.message, error.hint, error.where, schedule="; ".join(map(str, source.schedule)))
 
 
 def refuse_interpreted(calls: Sequence[Call], what: str) -> None:

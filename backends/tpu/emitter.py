@@ -13,6 +13,7 @@ from portakern.ir.program import Array, Program
 from portakern.ir.tile import BufferType, Dot, For, Kernel, TileType, tile_type
 
 from . import rules
+from .blocks import LANES, SUBLANES
 from .body import BodyWriter
 from .host import entry_lines, reference_names
 from .lines import wrap
@@ -27,16 +28,22 @@ _TYPICAL = (1000, 500, 200, 100, 50, 20, 10)
 every shape."""
 
 _MOST = 1 << 28
-"""Elements of an array compiled for: a device holds a few such."""
+"""Elements of an array compiled for, its padding among them: a device holds a few such."""
 
 
 def typical(program: Program) -> tuple[tuple[str, int], ...]:
     """Open dims with the sizes they are compiled for: large ones, of which the arrays still have room on a device."""
     for size in _TYPICAL:
         sizes = dict.fromkeys(program.sizes, size)
-        if all(prod(program.shape(a.name, sizes)) <= _MOST for a in program.arrays):
+        if all(_held(program.shape(a.name, sizes)) <= _MOST for a in program.arrays):
             break
     return tuple(sizes.items())
+
+
+def _held(shape: Sequence[int]) -> int:
+    """Elements that an array of ``shape`` takes in memory, where its last two dims are padded to whole native tiles."""
+    *before, rows, columns = (1, 1, *shape)
+    return prod(before) * -(-rows // SUBLANES) * SUBLANES * -(-columns // LANES) * LANES
 
 
 MODULES = frozenset({"jax", "jnp", "pl", "pltpu", "functools"})

@@ -102,6 +102,14 @@ def cast(x: Expr, dtype: str) -> Expr:
     return Expr(f"{x.at(0)}.astype({JNP[dtype]})", x.place)
 
 
+def converted(x: Expr, have: str, dtype: str) -> Expr:
+    """``x`` of ``have`` as ``dtype``: to narrow integers by way of i32, which wraps like everywhere else."""
+    if have == dtype:
+        return x
+    narrow = dtype in ("i8", "u8", "i16", "u16") and have not in ("i32", "i16", "u16", "i8", "u8")
+    return cast(cast(x, "i32") if narrow else x, dtype)
+
+
 def number(value: float | int | bool, dtype: str) -> Expr:
     """A constant as a Python literal."""
     if dtype == "bool":

@@ -199,9 +199,7 @@ class Values:
             return rules.number(op.x.value, op.dtype)
         if isinstance(op.x, Load) and op.dtype == "f32" and self.uses[op.x] == 1:
             return self._load(region, op.x, op.dtype)  # masks are cheapest at 32 bits
-        x = self.value(region, op.x)
-        narrow = op.dtype in ("i8", "u8", "i16", "u16") and tile_type(op.x).dtype not in ("i32", "i16", "u16", "i8", "u8")
-        return rules.cast(rules.cast(x, "i32") if narrow else x, op.dtype)
+        return rules.converted(self.value(region, op.x), tile_type(op.x).dtype, op.dtype)
 
     def _coordinate(self, region: Region, op: Coord) -> Expr:
         side = self.plan.layout.place(op).index(op.axis)

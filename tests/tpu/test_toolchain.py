@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from portakern.backends.tpu.diagnose import explain
 from portakern.backends.tpu.toolchain import LibtpuToolchain
-
-from portakern.errors import CompileError
+from portakern.errors import CompileError, ScheduleError
 from tests.tpu.helpers import language, programs, samples, target
 from tests.tpu.programs import all_programs
 
@@ -45,9 +45,9 @@ def test_generations(device: str, toolchain: LibtpuToolchain) -> None:
 
 def test_vmem_overflow_is_explained(toolchain: LibtpuToolchain) -> None:
     source = language().emitter.emit(samples.add_bias(8192, 8192, "f32", (4096, 8192)), target())
-    with pytest.raises(CompileError, match="VMEM") as caught:
+    with pytest.raises(ScheduleError, match="VMEM") as caught:
         toolchain.compile(source)
-    assert caught.value.kind == "compile-vmem" and "smaller blocks" in caught.value.hint
+    assert "m=4096" in caught.value.schedule and "smaller blocks" in caught.value.hint
     origins = set(dict(dict(source.options)["origins"]).values())
     assert caught.value.where in origins if origins else caught.value.where
 
