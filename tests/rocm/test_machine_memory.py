@@ -210,11 +210,8 @@ NARROW = [("u8", 3, 0xFE, 0x81), ("i8", 3, -2, -127), ("u16", 2, 0x7FFE, 0x8181)
 @pytest.mark.parametrize(("kind", "at", "low", "high"), NARROW)
 def test_scalar_loads_of_less_than_a_dword(kind: str, at: int, low: int, high: int) -> None:
     """From memory and from a buffer, which ends before the third."""
-    lanes = [
-        line
-        for lane, register in enumerate(("s12", "s13", "s14", "s15", "s16"))
-        for line in (f"v_mov_b32_e32 v3, {register}", f"v_cmp_eq_u32_e32 vcc_lo, {lane}, v0", "v_cndmask_b32_e32 v2, v2, v3, vcc_lo")
-    ]
+    lanes = [f"v_mov_b32_e32 v3, s{12 + lane}\nv_cmp_eq_u32_e32 vcc_lo, {lane}, v0\nv_cndmask_b32_e32 v2, v2, v3, vcc_lo"
+             for lane in range(5)]  # fmt: skip
     body = "\n".join([
         "s_load_b128 s[4:7], s[0:1], 0x0", "v_lshlrev_b32_e32 v1, 2, v0", "v_mov_b32_e32 v2, 0", "s_wait_kmcnt 0x0",
         "s_mov_b32 s8, s4", "s_and_b32 s9, s5, 0xffff", "s_mov_b32 s10, 4", "s_mov_b32 s11, 0",
