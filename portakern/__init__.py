@@ -21,7 +21,7 @@ _FUNCTIONS = [
     "permute", "pow", "prod", "reciprocal", "relu", "remainder", "reshape", "round", "rsqrt", "scatter",
     "shift_left", "shift_right", "sigmoid", "sign", "silu", "sin", "size", "softmax", "softplus", "sort",
     "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along", "tanh", "topk",
-    "transpose", "tri", "tril", "triu", "var", "where", "zeros",
+    "transpose", "tri", "tril", "triu", "trunc", "var", "where", "zeros",
 ]  # fmt: skip
 
 _DTYPES = [

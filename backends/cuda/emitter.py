@@ -16,6 +16,7 @@ from portakern.emit.softmax import by_powers_of_two
 from portakern.emit.where import where
 from portakern.ir import tile as t
 from portakern.ir.core import Op
+from portakern.ir.functions import BINARY, UNARY
 from portakern.ir.program import Program
 
 from .addresses import CudaPlanner
@@ -132,7 +133,7 @@ class CudaEmitter(CLikeEmitter):
 _HOME = {
     "atomic": r"store_(add|max)", "combine": r"(combine<|reduce_own)", "dot": r"(Stacked)?Accumulator<",
     "few_rows": r"few_rows<",
-    "math": r"(max|min|exp\w*|log\w*|sqrt|rsqrt|tanh|sigmoid|erf|sin|cos|floor|ceil|round|sign|abs|isnan|pow|rem|floordiv)\(",
+    "math": rf"({'|'.join((*UNARY, *BINARY))}|exp2_flushed)\(",
     "memory": r"(load|store)[<(]", "outbox": r"Outbox", "pipeline": r"Pipeline", "reduce": r"reduce_(cols|rows)",
     "relayout": r"(relayout|transpose)<", "scan": r"scan_", "shared": r"(Shared|Lines|stage|put|sync)\b",
     "shifted": r"(load_shifted|store_rows|RowWriter)",

@@ -14,9 +14,9 @@ JNP = {
 CALLS = {
     "abs": "jnp.abs", "exp": "jnp.exp", "exp2": "jnp.exp2", "log": "jnp.log", "log2": "jnp.log2", "log1p": "jnp.log1p",
     "sqrt": "jnp.sqrt", "rsqrt": "jax.lax.rsqrt", "tanh": "jnp.tanh", "sigmoid": "jax.nn.sigmoid", "erf": "jax.lax.erf",
-    "sin": "jnp.sin", "cos": "jnp.cos", "floor": "jnp.floor", "ceil": "jnp.ceil", "round": "jnp.round",
-    "sign": "jnp.sign", "isnan": "jnp.isnan", "max": "jnp.maximum", "min": "jnp.minimum", "pow": "jnp.power",
-    "rem": "jnp.remainder", "floordiv": "jnp.floor_divide", "expm1": "expm1",
+    "sin": "jnp.sin", "cos": "jnp.cos", "floor": "jnp.floor", "ceil": "jnp.ceil", "trunc": "jnp.trunc",
+    "round": "jnp.round", "sign": "jnp.sign", "isnan": "jnp.isnan", "max": "jnp.maximum", "min": "jnp.minimum",
+    "pow": "jnp.power", "rem": "jnp.remainder", "floordiv": "jnp.floor_divide", "expm1": "expm1",
 }  # fmt: skip
 
 SYMBOLS = {
@@ -28,9 +28,6 @@ REDUCTIONS = {"sum": "jnp.sum", "max": "jnp.max", "min": "jnp.min", "any": "jnp.
               "prod": "product"}
 
 JOINS = {"sum": "jnp.add", "prod": "jnp.multiply", "max": "jnp.maximum", "min": "jnp.minimum"}
-
-EXPENSIVE = {"exp", "exp2", "log", "log2", "log1p", "expm1", "tanh", "sigmoid", "erf", "sin", "cos", "pow"}
-"""Functions worth keeping the result of, rather than computing it again in every step of a loop."""
 
 HELPERS = {
     "expm1": '''def expm1(x):

@@ -11,6 +11,7 @@ from collections import Counter
 from portakern.device import Device
 from portakern.emit.running import Running
 from portakern.ir.core import Arg, Op, Result
+from portakern.ir.functions import COSTLY
 from portakern.ir.tile import (
     ArgReduce,
     Binary,
@@ -118,7 +119,7 @@ class Values:
             return False
         if isinstance(op, Reduce | Running | Dot):
             return True
-        if isinstance(op, Unary) and op.fn in rules.EXPENSIVE and len(op.type.dims) == 2:
+        if isinstance(op, Unary) and op.fn in COSTLY and len(op.type.dims) == 2:
             return True
         return any(self._expensive(o) for o in op.operands if isinstance(o.type, TileType))
 

@@ -204,6 +204,7 @@ UNARY: dict[str, _Unary] = {
                                         "cos", "floor", "ceil")},
     "tanh": _helper("tanh", "tanh_f64"), "expm1": _helper("expm1"), "log1p": _helper("log1p"),
     "round": _helper("round_even", "round_even_f64"), "sign": _helper("sign"),
+    "trunc": _helper("trunc"),
 }  # fmt: skip
 """Unary functions: text from the operand's text and dtype."""
 

@@ -1,9 +1,8 @@
-"""How exact a correct kernel is, operation by operation.  Everything the bounds assume about arithmetic is here.
+"""How exact the arithmetic of a correct kernel is: what the bounds assume beside the functions of elements, each of which
+states its own accuracy (:mod:`portakern.ir.functions`).
 
-Kernels compute f16, bf16 and 8-bit values in f32 and everything else in its own dtype.  Numbers are in units in the
-last place (ulp; twice the unit roundoff) of the dtype computed in, and are those of the loosest implementation that a
-good kernel may use: hardware approximations refined once, `exp` by way of `exp2`, division by multiplying with the
-reciprocal.  Subnormal results and operands may be flushed to zero.
+Kernels compute f16, bf16 and 8-bit values in f32 and everything else in its own dtype.  Subnormal results and operands may be
+flushed to zero.
 """
 
 from __future__ import annotations
@@ -16,21 +15,6 @@ from portakern.dtypes import DTYPES
 
 LONGEST_CHAIN = 2048
 """Roundings that act independently mostly cancel: a running sum of more numbers, up to millions, errs by fewer roundings."""
-
-ULPS: dict[str, float] = {
-    "div": 2.5, "sqrt": 1.5, "rsqrt": 2.5, "reciprocal": 1.5, "exp": 4, "exp2": 4, "log": 4, "log2": 4, "log1p": 4,
-    "expm1": 4, "tanh": 4, "sigmoid": 8, "erf": 4, "sin": 4, "cos": 4, "pow": 16, "rem": 2,
-}  # fmt: skip
-"""Relative error of one elementary function; functions not named here are rounded correctly."""
-
-FLOOR: dict[str, float] = {
-    "log": 2.0**-21, "log2": 2.0**-21, "tanh": 2.0**-21, "erf": 2.0**-21, "sin": 2.0**-21, "cos": 2.0**-21,
-}  # fmt: skip
-"""Absolute error that f32 implementations may have besides: near the zero of the function, and for sin and cos."""
-
-ARGUMENT: dict[str, float] = {"exp": 2.0, "exp2": 1.0, "expm1": 2.0, "sigmoid": 2.0, "sin": 1.0, "cos": 1.0}
-"""Roundings of the argument on the way, each of ``u * |x|`` (for exp and expm1, the product with log2(e))."""
-
 
 SCALED_FIRST = 4.0
 """Roundings, each of ``u`` times a row's maximum, of exponents of attention between 16-bit operands.  Kernels compute

@@ -15,6 +15,7 @@ from typing import Any
 from portakern.errors import PortakernError
 from portakern.ir import tile as t
 from portakern.ir.core import Block, Op, Result, yielded
+from portakern.ir.functions import UNARY
 from portakern.ir.program import Program, verify_program
 from portakern.ir.tile import Axis, Kernel, tile_type
 
@@ -315,11 +316,9 @@ def _(kernel: Kernel) -> Iterator[tuple[str, Make]]:
 
 @fault("wrong function")
 def _(kernel: Kernel) -> Iterator[tuple[str, Make]]:
-    other = {"exp": "exp2", "exp2": "exp", "rsqrt": "reciprocal", "sqrt": "abs", "tanh": "erf", "erf": "tanh",
-             "sigmoid": "tanh", "log": "log2"}  # fmt: skip
     for op in _ops(kernel, t.Unary):
-        if op.fn in other:
-            yield f"{_at(op)}: {op.fn}", partial(edit, kernel, op, lambda new, emit: replace(new, fn=other[new.fn]))
+        if UNARY[op.fn].mistaken:
+            yield f"{_at(op)}: {op.fn}", partial(edit, kernel, op, lambda new, emit: replace(new, fn=UNARY[new.fn].mistaken))
 
 
 @fault("adds to the output")

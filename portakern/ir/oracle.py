@@ -16,6 +16,7 @@ from portakern.dtypes import DTYPES
 from portakern.errors import IRError
 from portakern.ir import tensor as t
 from portakern.ir.core import Arg, ManyType, Op, Result, Yield
+from portakern.ir.functions import BINARY, COMPARE, UNARY
 from portakern.ir.size import Size, Sym
 from portakern.ir.tensor import TensorProgram, TensorType, tensor_type
 
@@ -156,47 +157,14 @@ def _(op: t.BitConvert, x: np.ndarray) -> Value:
     return stored.view(numpy_dtype(op.dtype)).astype(working_dtype(op.dtype))
 
 
-def erf(x: np.ndarray) -> np.ndarray:
-    """The error function: series below 2.5 and continued fraction above (Abramowitz and Stegun 7.1.6, 7.1.14)."""
-    a = np.minimum(np.abs(x), 6.5)  # erf(6.5) is 1 in float64
-    term = total = 2 / math.sqrt(math.pi) * a * np.exp(-a * a)
-    for n in range(1, 60):
-        term = term * (2 * a * a / (2 * n + 1))
-        total = total + term
-    b = np.maximum(a, 1.0)
-    tail = np.zeros_like(b)
-    for n in range(60, 0, -1):
-        tail = (n / 2) / (b + tail)
-    far = 1 - np.exp(-b * b) / ((b + tail) * math.sqrt(math.pi))
-    return np.where(np.isnan(x), x, np.copysign(np.where(a < 2.5, total, far), x))
-
-
-def sigmoid(x: np.ndarray) -> np.ndarray:
-    e = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1 / (1 + e), e / (1 + e))
-
-
-UNARY: dict[str, Callable[[Any], Any]] = {
-    "neg": np.negative, "abs": np.abs, "exp": np.exp, "exp2": np.exp2, "log": np.log, "log2": np.log2,
-    "log1p": np.log1p, "expm1": np.expm1, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x),
-    "reciprocal": lambda x: 1 / x, "tanh": np.tanh, "sigmoid": sigmoid, "erf": erf, "sin": np.sin, "cos": np.cos,
-    "floor": np.floor, "ceil": np.ceil, "round": np.rint, "sign": np.sign, "not": np.invert, "isnan": np.isnan,
-}  # fmt: skip
-
-BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
-    "rem": np.remainder, "floordiv": np.floor_divide, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
-    "shl": np.left_shift, "shr": np.right_shift, "eq": np.equal, "ne": np.not_equal, "lt": np.less,
-    "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "pow": np.power,
-    "div": lambda a, b: a / b if a.dtype.kind == "f" else np.trunc(a / b),
-}  # fmt: skip
+_FUNCTIONS = {**UNARY, **BINARY, **COMPARE}
 
 
 @rule(t.Map)
 def _(op: t.Map, *args: np.ndarray) -> Value:
     if op.fn == "select":
         return np.where(*args)
-    return UNARY[op.fn](*args) if len(args) == 1 else BINARY[op.fn](*args)
+    return _FUNCTIONS[op.fn].exact(*args)
 
 
 @rule(t.Expand)

@@ -105,7 +105,7 @@ class RandomBits(Op):
 
 # ---- elementwise -----------------------------------------------------------------------------------------------------
 
-ARITY = {**dict.fromkeys(UNARY, 1), **dict.fromkeys(BINARY | COMPARE, 2), "select": 3}
+ARITY = {**dict.fromkeys(UNARY, 1), **dict.fromkeys((*BINARY, *COMPARE), 2), "select": 3}
 
 
 class Map(Op):

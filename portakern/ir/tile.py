@@ -27,6 +27,7 @@ from functools import cached_property
 from portakern.dtypes import DTYPES
 from portakern.errors import IRError
 from portakern.ir.core import NONE, Arg, Block, Function, ManyType, Op, Type, codec, verify, yielded
+from portakern.ir.functions import BINARY, COMPARE, UNARY
 from portakern.ir.index import Index, Term
 from portakern.ir.schedule import Schedule
 from portakern.ir.size import Size, names_of, parse_size
@@ -34,14 +35,9 @@ from portakern.ir.tile_types import Axis, BufferType, Dim, Dims, TileType, buffe
 
 # ---- operations on tiles -----------------------------------------------------------------------------------------------
 
-UNARY = {
-    "neg", "abs", "exp", "exp2", "log", "log2", "log1p", "expm1", "sqrt", "rsqrt", "reciprocal", "tanh", "sigmoid",
-    "erf", "sin", "cos", "floor", "ceil", "round", "sign", "not", "isnan",
-}  # fmt: skip
-BINARY = {"add", "sub", "mul", "div", "max", "min", "pow", "rem", "floordiv", "and", "or", "xor", "shl", "shr"}
-COMPARE = {"eq", "ne", "lt", "le", "gt", "ge"}
 REDUCE = {"sum", "max", "min", "prod", "any", "all"}
-"""``max`` and ``min`` hand on NaN; ``round`` rounds halves to even; ``rem`` has the sign of the divisor."""
+"""``max`` and ``min`` hand on NaN."""
+
 
 def identity(fn: str, dtype: str) -> float | int | bool:
     """The value that ``fn`` leaves everything unchanged with."""

@@ -353,6 +353,12 @@ def sign(x: Value) -> Traced:
 
 
 @located
+def trunc(x: Value) -> Traced:
+    """Towards zero."""
+    return elementwise("trunc", x, dtype=_float(x))
+
+
+@located
 def floor(x: Value) -> Traced:
     return elementwise("floor", x, dtype=_float(x))
 

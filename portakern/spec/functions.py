@@ -55,6 +55,7 @@ from portakern.spec.elementwise import (
     square,
     subtract,
     tanh,
+    trunc,
     where,
 )
 from portakern.spec.reductions import (
@@ -116,5 +117,5 @@ __all__ = [
     "permute", "pow", "prod", "reciprocal", "relu", "remainder", "reshape", "round", "rsqrt", "scatter",
     "shift_left", "shift_right", "sigmoid", "sign", "silu", "sin", "size", "softmax", "softplus", "sort",
     "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along", "tanh", "topk",
-    "transpose", "tri", "tril", "triu", "var", "where", "zeros",
+    "transpose", "tri", "tril", "triu", "trunc", "var", "where", "zeros",
 ]  # fmt: skip

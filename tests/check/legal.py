@@ -16,6 +16,7 @@ from portakern.dtypes import DTYPES
 from portakern.ir import oracle
 from portakern.ir import tensor as t
 from portakern.ir.core import Op, Yield
+from portakern.ir.functions import BINARY, UNARY
 from portakern.ir.tensor import TensorProgram, tensor_type
 
 f32 = np.float32
@@ -137,8 +138,7 @@ class Machine:
                 return Made((f32(1) / (f32(1) + np.exp(-x[0]))).astype(f32))
             case "rsqrt":
                 return Made((f32(1) / np.sqrt(x[0])).astype(f32))
-        rule = oracle.UNARY.get(fn) or oracle.BINARY[fn]
-        return Made(np.asarray(rule(*x)).astype(f32))
+        return Made(np.asarray({**UNARY, **BINARY}[fn].exact(*x)).astype(f32))
 
     def added(self, fn: str, args: list[Made]) -> np.ndarray:
         sign = f32(1 if fn == "add" else -1)

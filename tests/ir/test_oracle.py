@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from portakern.errors import IRError
 from portakern.ir import tensor as t
 from portakern.ir.core import Arg, Block, Op, Result, Yield
-from portakern.ir.oracle import erf, evaluate, philox, round_to
+from portakern.ir.functions import erf
+from portakern.ir.oracle import evaluate, philox, round_to
 from portakern.ir.size import Sym
 from portakern.ir.tensor import TensorProgram, TensorType
 

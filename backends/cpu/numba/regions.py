@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 
 from portakern.emit.python_like import named_values
 from portakern.ir.core import Arg, Block, Op, Result, yielded
+from portakern.ir.functions import COSTLY
 from portakern.ir.tile import Binary, Dot, For, Kernel, Load, Reduce, Scan, Store, TileType, Unary, tile_type
-
-from .words import EXPENSIVE
 
 
 def is_tile(op: Op) -> bool:
@@ -116,7 +115,7 @@ class Regions:
         users: dict[Op, list[Op]] = {}
         for sink in self.sinks():
             for op in self.closure(self.inputs(sink)):
-                if self.virtual(op) and isinstance(op, Unary | Binary) and op.fn in EXPENSIVE:
+                if self.virtual(op) and isinstance(op, Unary | Binary) and op.fn in COSTLY:
                     users.setdefault(op, []).append(sink)
         return {op for op, found in users.items() if self._apart(found)}
 

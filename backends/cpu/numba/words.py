@@ -235,14 +235,11 @@ UNARY: dict[str, _Rule] = {
                                                                                PRODUCT),
     "exp2": lambda x, dtype: scalar(call("np.exp2", x), dtype),
     "round": lambda x, dtype: call("np.rint", x), "floor": lambda x, dtype: call("np.floor", x),
-    "ceil": lambda x, dtype: call("np.ceil", x),
+    "ceil": lambda x, dtype: call("np.ceil", x), "trunc": lambda x, dtype: call("np.trunc", x),
     "sign": lambda x, dtype: call("np.sign", x),
     **{fn: _math(fn) for fn in ("log", "log2", "log1p", "expm1", "erf", "sin", "cos")},
 }  # fmt: skip
 """Unary functions: text from the operand's text and dtype."""
-
-EXPENSIVE = {"exp", "exp2", "log", "log2", "log1p", "expm1", "tanh", "sigmoid", "erf", "sin", "cos", "pow"}
-"""Functions worth keeping the result of, instead of computing it again in a second loop."""
 
 INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>",
          "rem": "%", "floordiv": "//"}  # fmt: skip

@@ -38,7 +38,7 @@ class Text:
 _CALL = {
     "exp": "exp", "exp2": "exp2", "log": "log", "log2": "log2", "log1p": "log1p", "expm1": "expm1", "sqrt": "sqrt",
     "rsqrt": "rsqrt", "tanh": "tanh", "erf": "erf", "sin": "sin", "cos": "cos", "floor": "floor", "ceil": "ceil",
-    "round": "rint",
+    "trunc": "trunc", "round": "rint",
 }  # fmt: skip
 _INFIX = {"add": ("+", SUM), "sub": ("-", SUM), "mul": ("*", PRODUCT), "div": ("/", PRODUCT), "shl": ("<<", SHIFT),
           "shr": (">>", SHIFT)}  # fmt: skip

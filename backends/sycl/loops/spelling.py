@@ -10,6 +10,7 @@ import math
 import re
 
 from portakern.emit.clike.names import KEYWORDS
+from portakern.ir.functions import BINARY, UNARY
 
 MEMORY = {
     "f64": "double", "f32": "float", "f16": "half", "bf16": "ushort", "i64": "long", "i32": "int", "i16": "short",
@@ -30,12 +31,12 @@ _WORDS = """
 auto break case char const continue default do double else enum extern float for goto half if inline int long register
 restrict return short signed sizeof static struct switch typedef union unsigned void volatile while kernel global local
 constant private generic uniform pipe bool uchar ushort uint ulong size_t complex imaginary true false infinity nan quad
-select min max clamp exp exp2 expm1 log log1p log2 sqrt rsqrt tanh erf sin cos pow floor ceil rint fabs sign step mix any
-all dot cross length distance normalize fma mad abs isnan barrier index sum_of event_t sampler_t image1d_t image2d_t
+select clamp rint fabs step mix any
+all dot cross length distance normalize fma mad barrier index sum_of event_t sampler_t image1d_t image2d_t
 main pk std sycl ptrdiff_t NULL NAN INFINITY INT_MIN INT_MAX LONG_MIN LONG_MAX FLT_MAX DBL_MAX
 """
 _FAMILIES = re.compile(r"__.*|u?int\d+_t|(u?(char|short|int|long)|float|double|half)\d+|(get|convert|as)_.*|v(load|store)_?.*")
-_RESERVED = KEYWORDS | frozenset(_WORDS.split())
+_RESERVED = KEYWORDS | UNARY.keys() | BINARY.keys() | frozenset(_WORDS.split())
 
 
 def reserved(name: str) -> bool:

@@ -12,6 +12,7 @@ from portakern.check import accuracy
 from portakern.dtypes import DTYPES
 from portakern.ir import oracle
 from portakern.ir import tensor as t
+from portakern.ir.functions import BINARY, UNARY, Unary
 
 from .reductions import exact_sum
 from .rules import dtype_of, rule
@@ -57,7 +58,7 @@ def _quotient(dtype: str, r: np.ndarray, a: Val, b: Val) -> Val:
         spread = np.where((room <= 0) & (np.asarray(b.e) == 0), 0.0, spread)  # a division by an exact zero is certain
     # Unless a zero may be divided; and a zero that is not certain decides between NaN, infinities and numbers.
     doubt = ((room_ := np.abs(b.x) <= b.bound()) & (b.bound() > 0)) | (room_ & a.maybe_zero(dtype) & (a.bound() > 0))
-    return finish(dtype, r, spread, [a, b], accuracy.ULPS["div"], doubt=doubt & ~certainly_nan(a, b))
+    return finish(dtype, r, spread, [a, b], BINARY["div"].ulps, doubt=doubt & ~certainly_nan(a, b))
 
 
 def _extreme(fn: str) -> Callable[[str, np.ndarray, Val, Val], Val]:
@@ -101,20 +102,20 @@ def _power(dtype: str, r: np.ndarray, a: Val, b: Val) -> Val:
         doubt = np.any([~((c == r) | (np.isnan(c) & np.isnan(r))) for c in corners], axis=0) & ~np.isfinite(r)
     steps = np.abs(b.x * np.log2(np.maximum(np.abs(a.x), 2.0**-1000)))
     argument = np.where(np.isfinite(r), 8 * u * steps * np.abs(r), 0.0)
-    return finish(dtype, r, spread, [a, b], accuracy.ULPS["pow"], argument, doubt)
+    return finish(dtype, r, spread, [a, b], BINARY["pow"].ulps, argument, doubt)
 
 
 def _remainder(dtype: str, r: np.ndarray, a: Val, b: Val) -> Val:
     """The remainder of numbers is a number (fmod is exact, and adds the divisor at most): only what is passed on counts."""
     if not any_inexact(a, b):
-        return finish(dtype, r, 0.0, [a, b], accuracy.ULPS["rem"])
+        return finish(dtype, r, 0.0, [a, b], BINARY["rem"].ulps)
     reach = a.e + np.where(np.asarray(b.e) > 0, np.abs(np.floor(a.x / b.x)) * b.e, 0.0)
     # Where the quotient is within its error of an integer, the remainder is near zero or near the divisor.
     corners = [np.floor((a.x + i * np.asarray(a.e)) / (b.x + j * np.asarray(b.e))) for i in (-1, 1) for j in (-1, 1)]
     near = (np.ptp(corners, axis=0) != 0) & (np.asarray(a.e) + b.e > 0)  # also where a corner is NaN
     spread = np.where(near, np.abs(b.x) + b.e, reach)
     doubt = b.maybe_zero(dtype) & (b.bound() > 0)
-    return finish(dtype, r, spread, [a, b], accuracy.ULPS["rem"], doubt=doubt & ~certainly_nan(a, b))
+    return finish(dtype, r, spread, [a, b], BINARY["rem"].ulps, doubt=doubt & ~certainly_nan(a, b))
 
 
 _FLOAT_BINARY: dict[str, Callable[[str, np.ndarray, Val, Val], Val]] = {
@@ -122,69 +123,45 @@ _FLOAT_BINARY: dict[str, Callable[[str, np.ndarray, Val, Val], Val]] = {
     "pow": _power, "rem": _remainder,
 }  # fmt: skip
 
-_STEPS = {"floor", "ceil", "round", "sign"}
-_CURVED = {"exp", "exp2", "log", "log2", "log1p", "expm1", "sqrt", "tanh", "sigmoid", "erf"}
-
-
 def _unary(op: t.Map, r: np.ndarray, v: Val) -> Val:
-    fn, dtype = op.fn, dtype_of(op)
-    f = oracle.UNARY[fn]
-    if fn == "isnan":
+    f, dtype = UNARY[op.fn], dtype_of(op)
+    if f.kind == "test":
         return Val(r, 0.0 if v.exact else np.where(np.isinf(v.bound()), 1.0, 0.0))
-    if fn in ("neg", "abs"):
+    if f.kind == "sign":
         return Val(r, v.e)
-    if fn in _STEPS:
-        return Val(r, ends(f, v, r))
-    ulps, u = accuracy.ULPS[fn], accuracy.unit(dtype)
-    if v.shift is not None and fn in ("exp", "exp2"):
+    if f.kind == "steps":
+        return Val(r, ends(f.exact, v, r))
+    u = accuracy.unit(dtype)
+    if v.shift is not None and op.fn in ("exp", "exp2"):
         v = replace(v, e=v.e + accuracy.SCALED_FIRST * u * np.abs(v.shift))
-    floor: Bound = 0.0 if dtype == "f64" else accuracy.FLOOR.get(fn, 0.0)
-    if fn in ARGUMENT_SLOPE:
-        slope = ARGUMENT_SLOPE[fn](r, v.x)
-        floor = floor + np.where(np.isfinite(r), accuracy.ARGUMENT[fn] * u * slope, 0.0)
-    if fn in _CURVED:
-        spread = ends(_domain(fn, f), v, r)
-    elif fn in ("sin", "cos"):
-        spread = np.where(v.open(), np.inf, np.minimum(v.e, 2.0))
-    else:  # rsqrt and reciprocal, which have a pole
-        spread = ends(_domain(fn, f), v, r)
-    return finish(dtype, r, spread, [v], ulps, np.asarray(floor), _undefined(fn, v))
+    floor: Bound = 0.0 if dtype == "f64" else f.floor
+    if f.slope is not None:
+        floor = floor + np.where(np.isfinite(r), f.argument * u * f.slope(r, v.x), 0.0)
+    spread = np.where(v.open(), np.inf, np.minimum(v.e, 2.0)) if f.kind == "wave" else ends(_inside(f), v, r)
+    return finish(dtype, r, spread, [v], f.ulps, np.asarray(floor), _undefined(f, v))
 
 
-def _undefined(fn: str, v: Val) -> np.ndarray | bool:
+def _undefined(f: Unary, v: Val) -> np.ndarray | bool:
     """Where an argument may be outside of the domain, or at a pole, by its errors: what cancels may be below zero."""
-    if v.exact:
+    if v.exact or (f.edge is None and f.kind != "pole"):
         return False
-    if fn == "reciprocal":
-        return (np.abs(v.x) <= v.e) & (v.bound() > 0)
-    if fn not in ("log", "log2", "log1p", "sqrt", "rsqrt"):
-        return False
-    edge = v.x + (fn == "log1p")
+    at_pole = (np.abs(v.x - (f.edge or 0.0)) <= v.e) & (v.bound() > 0)
+    if f.edge is None:
+        return at_pole
+    edge = v.x - f.edge
     # Numbers that are flushed to zero do not change their sign.
     below = (edge + v.e >= 0) & np.where(edge < 0, True, edge - v.e < -FLUSHED)
-    return below if fn == "sqrt" else below | ((np.abs(edge) <= v.e) & (v.bound() > 0))
+    return below | at_pole if f.pole else below
 
 
 FLUSHED = 2.0**-106
 """More than a million of the smallest normal numbers of f32."""
 
 
-ARGUMENT_SLOPE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
-    "exp": lambda r, x: np.where(r == 0, 0.0, np.abs(x) * r),
-    "exp2": lambda r, x: np.where(r == 0, 0.0, np.abs(x) * r),
-    "expm1": lambda r, x: np.where(r == -1, 0.0, np.abs(x) * (r + 1)),
-    "sigmoid": lambda r, x: np.where(r * (1 - r) == 0, 0.0, np.abs(x) * r * (1 - r)),
-    "sin": lambda r, x: np.abs(x),
-    "cos": lambda r, x: np.abs(x),
-}
-"""|x f'(x)|: what a relative error of the argument does to each function."""
-
-
-def _domain(fn: str, f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _inside(f: Unary) -> Callable[[Any], Any]:
     """``f`` with arguments that an error moved out of its domain put back on its edge."""
-    if fn in ("log", "log2", "sqrt", "rsqrt"):
-        return lambda x: f(np.maximum(x, 0.0))
-    return (lambda x: f(np.maximum(x, -1.0))) if fn == "log1p" else f
+    edge = f.edge
+    return f.exact if edge is None else lambda x: f.exact(np.maximum(x, edge))
 
 
 @rule(t.Map)

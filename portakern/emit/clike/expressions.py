@@ -16,8 +16,8 @@ UNARY: Mapping[str, str] = {
     "log": "pk::log({0})", "log2": "pk::log2({0})", "log1p": "pk::log1p({0})", "expm1": "pk::expm1({0})",
     "sqrt": "pk::sqrt({0})", "rsqrt": "pk::rsqrt({0})", "reciprocal": "13|1 / {0}", "tanh": "pk::tanh({0})",
     "sigmoid": "pk::sigmoid({0})", "erf": "pk::erf({0})", "sin": "pk::sin({0})", "cos": "pk::cos({0})",
-    "floor": "pk::floor({0})", "ceil": "pk::ceil({0})", "round": "pk::round({0})", "sign": "pk::sign({0})",
-    "isnan": "pk::isnan({0})",
+    "floor": "pk::floor({0})", "ceil": "pk::ceil({0})", "trunc": "pk::trunc({0})", "round": "pk::round({0})",
+    "sign": "pk::sign({0})", "isnan": "pk::isnan({0})",
 }  # fmt: skip
 
 BINARY: Mapping[str, str] = {

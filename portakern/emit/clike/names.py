@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from portakern.ir.functions import BINARY, UNARY
+
 KEYWORDS = frozenset(
     """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class co_await
     co_return co_yield compl concept const const_cast consteval constexpr constinit continue decltype default delete do double
@@ -14,17 +16,17 @@ KEYWORDS = frozenset(
 )
 """Keywords of C++20, which those of C are among but for ``restrict``."""
 
-RESERVED = KEYWORDS | frozenset(
+RESERVED = KEYWORDS | UNARY.keys() | BINARY.keys() | frozenset(
     """restrict main pk half
     int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t INFINITY NAN
-    abs exp exp2 log log2 log1p expm1 sqrt tanh erf sin cos tan floor ceil round pow fmax fmin y0 y1 yn j0 j1 jn
-    item grid block threadIdx blockIdx blockDim gridDim std sycl kernel index div rint rsqrt exp10 sign sigmoid step mix
-    clamp degrees radians cross dot length distance normalize select any all isnan isinf bitcast fill load store map put
-    stage commit wait sync left rem fma mad min max global local constant NULL PK_INLINE
+    tan fmax fmin y0 y1 yn j0 j1 jn
+    item grid block threadIdx blockIdx blockDim gridDim std sycl kernel index rint exp10 step mix
+    clamp degrees radians cross dot length distance normalize select any all isinf bitcast fill load store map put
+    stage commit wait sync left fma mad global local constant NULL PK_INLINE
     Cluster blocks dynamic_shared lower outbox pipe query right rows tile tiles turns upper wave_col wave_row
     writer""".split()  # noqa: SIM905
 )
-"""Keywords, names of the C library or of a platform that must keep their meaning, and what printers declare themselves."""
+"""Keywords, functions, names of the C library or of a platform that must keep their meaning, and what printers declare."""
 
 
 def reserved(name: str) -> bool:

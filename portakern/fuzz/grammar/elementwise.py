@@ -91,6 +91,7 @@ FUNCTIONS = (
     Function("sign", "pk.sign({})", fixed(SIGNED_UNIT)),
     Function("floor", "pk.floor({})", monotone(lambda x: x - 1.0)),
     Function("ceil", "pk.ceil({})", monotone(lambda x: x + 1.0)),
+    Function("trunc", "pk.trunc({})", lambda r: r),
     Function("round", "pk.round({})", lambda r: r),
     Function("silu", "pk.silu({})", lambda r: r | UNIT),
     Function("gelu", "pk.gelu({})", lambda r: r | UNIT),

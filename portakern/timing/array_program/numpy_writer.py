@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from portakern.dtypes import DTYPES
-from portakern.ir import oracle
+from portakern.ir import functions, oracle
 from portakern.ir import tensor as t
 from portakern.ir.core import Op
 from portakern.ir.oracle import static
@@ -22,7 +22,7 @@ class NumpyWriter(Writer):
     def scope(self) -> dict[str, Any]:
         import numpy as np
 
-        return {"np": np, "oracle": oracle}
+        return {"np": np, "functions": functions, "oracle": oracle}
 
     def dtype(self, dtype: str) -> str:
         from portakern.spec.inputs import numpy_dtype
@@ -63,7 +63,7 @@ class NumpyWriter(Writer):
             quotient = f"{args[0]} / {args[1]}"
             return quotient if kind.is_float else f"np.trunc({quotient}).astype({self.dtype(kind.name)})"
         if op.fn in ("erf", "sigmoid"):  # numpy has neither
-            return f"oracle.{op.fn}({args[0]}).astype({self.dtype(kind.name)})"
+            return f"functions.{op.fn}({args[0]}).astype({self.dtype(kind.name)})"
         if op.fn in ("rsqrt", "reciprocal"):
             inner = f"np.sqrt({args[0]})" if op.fn == "rsqrt" else args[0]
             return f"{self.constant(1, kind.name)} / {inner}"

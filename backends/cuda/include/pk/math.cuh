@@ -31,6 +31,7 @@ PK_MATH_1(sin, sinf, sin)
 PK_MATH_1(cos, cosf, cos)
 PK_MATH_1(floor, floorf, floor)
 PK_MATH_1(ceil, ceilf, ceil)
+PK_MATH_1(trunc, truncf, trunc)
 PK_MATH_1(round, rintf, rint)  // halves to even
 #undef PK_MATH_1
 

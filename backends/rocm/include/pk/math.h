@@ -45,10 +45,12 @@ template <class T> PK_FN T rem(T a, T b) {
 
 PK_FN float floor(float x) { return __builtin_floorf(x); }
 PK_FN float ceil(float x) { return __builtin_ceilf(x); }
+PK_FN float trunc(float x) { return __builtin_truncf(x); }
 PK_FN float round(float x) { return __builtin_rintf(x); }  // halves to even
 PK_FN float sqrt(float x) { return __builtin_sqrtf(x); }
 PK_FN double floor(double x) { return __builtin_floor(x); }
 PK_FN double ceil(double x) { return __builtin_ceil(x); }
+PK_FN double trunc(double x) { return __builtin_trunc(x); }
 PK_FN double round(double x) { return __builtin_rint(x); }
 PK_FN double sqrt(double x) { return __builtin_sqrt(x); }
 template <class T> PK_FN T rsqrt(T x) { return T(1) / sqrt(x); }

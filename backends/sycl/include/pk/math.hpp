@@ -37,6 +37,7 @@ PK_FUNCTION(sin, sin)
 PK_FUNCTION(cos, cos)
 PK_FUNCTION(floor, floor)
 PK_FUNCTION(ceil, ceil)
+PK_FUNCTION(trunc, trunc)
 PK_FUNCTION(round, rint)  // halves to even
 #undef PK_FUNCTION
 template <class V>

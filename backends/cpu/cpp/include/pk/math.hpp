@@ -29,6 +29,8 @@ PK_INLINE float floor(float x) { return __builtin_floorf(x); }
 PK_INLINE double floor(double x) { return __builtin_floor(x); }
 PK_INLINE float ceil(float x) { return __builtin_ceilf(x); }
 PK_INLINE double ceil(double x) { return __builtin_ceil(x); }
+PK_INLINE float trunc(float x) { return __builtin_truncf(x); }
+PK_INLINE double trunc(double x) { return __builtin_trunc(x); }
 PK_INLINE float round(float x) { return __builtin_rintf(x); }  // halves to even
 PK_INLINE double round(double x) { return __builtin_rint(x); }
 PK_INLINE bool isnan(float x) { return x != x; }
