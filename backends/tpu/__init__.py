@@ -1,7 +1,8 @@
 """TPUs through Pallas.
 
-``pallas:v5e`` and its siblings: tile programs become plain Pallas (:mod:`.emitter`), libtpu compiles them for a
-generation that need not be there (:mod:`.toolchain`), and Pallas's interpreters run them on the CPU (:mod:`.interpreter`).
+``pallas:v5e`` and its siblings: tile programs become plain Pallas (:mod:`.text`), libtpu compiles them for a
+generation that need not be there (:mod:`.compile`), and Pallas's interpreters run them on the CPU (:mod:`.interpret`).
+README.md says what each room holds and which may import which.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from typing import Any
 
 from portakern.backend import Backend, Binary, Job, Language, Source
 
-from .adopt import CONVENTION, adopt
-from .bare import bare
-from .emitter import PallasEmitter
-from .environment import ENVIRONMENT
+from .compile.toolchain import LibtpuToolchain
 from .estimate.estimator import LibtpuEstimator
-from .interpreter import PallasInterpreter
-from .schedules import OPTIONS, schedules
-from .toolchain import LibtpuToolchain
+from .foreign.adopt import CONVENTION, adopt
+from .foreign.inspected import bare
+from .interpret.simulator import PallasInterpreter
+from .schedule.families import OPTIONS, schedules
+from .text.emitter import PallasEmitter
+from .trace.environment import ENVIRONMENT
 
 
 def jobs(source: Source, binary: Binary, sizes: Mapping[str, int], values: Mapping[str, Any]) -> Job:

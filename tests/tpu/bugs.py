@@ -1,8 +1,8 @@
 """Known bugs of Pallas kernels, each planted into a correct kernel by one edit of its text, and the stage that must see it.
 
 The correct kernels are the files in ``foreign``, one for an operator of the library.  Every stage but ``compile`` is one that
-runs without a TPU: ``grid``, ``memory`` and ``races`` are told in :mod:`portakern.backends.tpu.interpreter`, ``values`` is the
-comparison with the oracle.
+runs without a TPU: ``grid``, ``memory`` and ``races`` are told in :mod:`portakern.backends.tpu.interpret.simulator`,
+``values`` is the comparison with the oracle.
 """
 
 from __future__ import annotations

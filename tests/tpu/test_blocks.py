@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from portakern.backends.tpu import products
-from portakern.backends.tpu.blocks import _legal_flat
-from portakern.backends.tpu.schedules import block_elements
 
+from portakern.backends.tpu.planning.blocks import _legal_flat
+from portakern.backends.tpu.schedule import products
+from portakern.backends.tpu.schedule.families import block_elements
 from portakern.ir.schedule import Nest, NestAxis
 from portakern.spec.load import load_operator
 from portakern.study import steps

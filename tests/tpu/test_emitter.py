@@ -101,7 +101,7 @@ def test_integer_products_are_refused_on_v4() -> None:
 
 @pytest.mark.parametrize("device", ["v4", "v5e", "v5p", "v6e", "tpu7x", "v6e-chip"])
 def test_schedules_are_legal_and_fit(device: str) -> None:
-    from portakern.backends.tpu.schedules import vmem_bytes
+    from portakern.backends.tpu.schedule.families import vmem_bytes
 
     m, n, k = NestAxis("m", "m", 4096), NestAxis("n", "n", 4100), NestAxis("k", "k", 1000)
     matmul = Nest("contraction", (m, n, k), "bf16", "f32", dots="bf16")

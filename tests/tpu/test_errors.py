@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from portakern.backends.tpu.environment import package_version
-from portakern.backends.tpu.toolchain import LibtpuToolchain
 
 from portakern.backend import Bare
+from portakern.backends.tpu.compile.toolchain import LibtpuToolchain
+from portakern.backends.tpu.trace.environment import package_version
 from portakern.errors import CompileError
 from portakern.study.inspecting import arguments_of
 from tests.tpu.errors import REFUSED, Refused

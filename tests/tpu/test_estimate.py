@@ -6,10 +6,10 @@ import textwrap
 from typing import Any
 
 import pytest
-from portakern.backends.tpu.bare import bare
-from portakern.backends.tpu.estimate.estimator import LibtpuEstimator, kernels
 
 from portakern.backend import Bare, Binary, Given, Job
+from portakern.backends.tpu.estimate.estimator import LibtpuEstimator, kernels
+from portakern.backends.tpu.foreign.inspected import bare
 from portakern.errors import PortakernError
 from portakern.registry import registry
 from portakern.spec.load import load_operator

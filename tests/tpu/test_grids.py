@@ -13,9 +13,9 @@ jax = pytest.importorskip("jax")
 jnp = jax.numpy
 pl = pytest.importorskip("jax.experimental.pallas")
 pltpu = pytest.importorskip("jax.experimental.pallas.tpu")
-grids = pytest.importorskip("portakern.backends.tpu.grids")
-traced = pytest.importorskip("portakern.backends.tpu.traced")
-Walk = grids.Walk
+grid_walk = pytest.importorskip("portakern.backends.tpu.interpret.grid_walk")
+kernel_calls = pytest.importorskip("portakern.backends.tpu.trace.kernel_calls")
+Walk = grid_walk.Walk
 
 
 def copy_kernel(*refs: Any) -> None:
@@ -23,8 +23,8 @@ def copy_kernel(*refs: Any) -> None:
 
 
 def walked(function: Any, *arrays: np.ndarray) -> Any:
-    (call,) = traced.calls_of(traced.trace(function, arrays), arrays)
-    return grids.walk(call)
+    (call,) = kernel_calls.calls_of(kernel_calls.trace(function, arrays), arrays)
+    return grid_walk.walk(call)
 
 
 def kinds(function: Any, *arrays: np.ndarray) -> list[str]:
@@ -123,6 +123,6 @@ def test_a_kernel_in_a_loop_is_not_walked_where_its_blocks_depend_on_it() -> Non
 
 
 def test_a_grid_too_long_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grids, "MOST_STEPS", 8)
+    monkeypatch.setattr(grid_walk, "MOST_STEPS", 8)
     found = walked(blocks((8, 2), lambda i, j: (i, j), lambda i, j: (i, j)), X)
     assert found == Walk((), "the grid of copy_kernel has 16 steps, more than 8")

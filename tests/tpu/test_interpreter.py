@@ -70,14 +70,14 @@ def test_a_dropped_mask_is_caught() -> None:
 def test_the_strict_interpreter_sees_unwritten_scratch() -> None:
     from dataclasses import replace
 
-    from portakern.backends.tpu import interpreter
+    from portakern.backends.tpu.interpret import simulator
 
     program = programs()["column_sums"]
     source = language().emitter.emit(program, target())
     broken = replace(source, text=source.text.replace("jnp.zeros_like(total_ref)", "total_ref[...]"))
     assert broken.text != source.text
     found = buffers(program, {})
-    assert found["x"].array.size < interpreter.STRICT_ELEMENTS
+    assert found["x"].array.size < simulator.STRICT_ELEMENTS
     with pytest.raises(RuntimeFault, match="70 of 70 elements") as caught:
         language().simulator.load(broken, None).run(found, {})
     assert "memory stage" in caught.value.message and caught.value.where.endswith(".py:32")
@@ -125,7 +125,8 @@ def test_maxima_keep_a_nan(rows: int) -> None:
     """XLA's CPU loses it where there are more than a few rows (f32[40, 128]); jax and Mosaic's maximumf do not."""
     import jax.numpy as jnp
     from jax.experimental import pallas as pl
-    from portakern.backends.tpu.modes import Interpretation
+
+    from portakern.backends.tpu.interpret.interpretation import Interpretation
 
     def kernel(x_ref: Any, high_ref: Any, low_ref: Any) -> None:
         high_ref[...] = jnp.max(x_ref[...], axis=1, keepdims=True)
@@ -144,17 +145,17 @@ def test_maxima_keep_a_nan(rows: int) -> None:
 
 def test_what_an_interpreter_lacks_says_nothing_against_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """jax's TPU interpreter has no rule for some references (its own ragged paged attention makes them)."""
-    from portakern.backends.tpu import interpreter, modes
+    from portakern.backends.tpu.interpret import interpretation, simulator
 
-    run = modes.Interpretation.run
+    run = interpretation.Interpretation.run
 
     def lacking(self: Any, arguments: Any) -> Any:
         if self.mode == "plain":
             return run(self, arguments)
-        return modes.Ran(error="JaxRuntimeError: AttributeError: 'ReshapeTransform' object has no attribute 'indices'")
+        return interpretation.Ran(error="JaxRuntimeError: AttributeError: 'ReshapeTransform' object has no attribute 'indices'")
 
-    monkeypatch.setattr(modes.Interpretation, "run", lacking)
-    monkeypatch.setattr(interpreter, "STRICT_ELEMENTS", 1 << 20)
+    monkeypatch.setattr(interpretation.Interpretation, "run", lacking)
+    monkeypatch.setattr(simulator, "STRICT_ELEMENTS", 1 << 20)
     program = programs()["softmax_f32"]
     executable = language().simulator.load(language().emitter.emit(program, target()), None)
     found = buffers(program, {})

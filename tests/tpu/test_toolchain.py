@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from portakern.backends.tpu.diagnose import explain
-from portakern.backends.tpu.toolchain import LibtpuToolchain
+from portakern.backends.tpu.compile.diagnose import explain
+from portakern.backends.tpu.compile.toolchain import LibtpuToolchain
 from portakern.errors import CompileError, ScheduleError
 from tests.tpu.helpers import language, programs, samples, target
 from tests.tpu.programs import all_programs

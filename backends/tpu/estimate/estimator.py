@@ -10,7 +10,7 @@ from portakern.errors import PortakernError
 from portakern.ir.program import Program
 from portakern.ir.tensor import TensorProgram
 
-from ..environment import HINT, package_version
+from ..trace.environment import HINT, package_version
 from .figures import PROFILED, core_of, priced
 from .profiler import Profiler
 from .report import confidence, details, limiter, lines

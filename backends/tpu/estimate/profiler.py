@@ -9,7 +9,7 @@ from typing import Any
 from portakern.errors import PortakernError
 from portakern.tools.workers import WorkerFault, WorkerPool
 
-from ..environment import ENVIRONMENT
+from ..trace.environment import ENVIRONMENT
 
 TIMEOUT_S = 240.0
 MEMORY = 12 << 30

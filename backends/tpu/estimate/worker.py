@@ -36,7 +36,7 @@ DETAILED = "PORTAKERN_TPU_PROFILE_DETAILED"
 
 def profile_source(source: Source, sizes: dict[str, int], steps: int | None = None) -> dict[str, Any]:
     """The profile of a Pallas program at these values of its open dims, ``steps`` of each grid (else enough of them)."""
-    from ..load import entry_function, example_inputs
+    from ..trace.source_module import entry_function, example_inputs
 
     folder = _folder()  # libtpu's flags are set before anything loads it
     function = entry_function(source)
@@ -50,7 +50,7 @@ def profile_xla(program: TensorProgram, isa: str, options: dict[str, str] | None
 
     from portakern.timing.array_program import array_function
 
-    from ..arrays import jax_dtype
+    from ..trace.dtypes import jax_dtype
 
     folder = _folder()
     made = array_function(program, "jax")
@@ -70,7 +70,7 @@ def _profiled(
     import jax
     import jax.extend.core
 
-    from ..compiler import ahead_of_time, device_of
+    from ..compile.worker import ahead_of_time, device_of
 
     shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in given]
     with jax.default_device(device_of(isa)):
@@ -177,7 +177,7 @@ def _with_known_grids(closed: Any, given: Sequence[Any]) -> tuple[Any, list[str]
 
     Raises :class:`PortakernError` (``no-estimate``) where only shapes are known and a grid depends on what they hold.
     """
-    from ..traced import Unknown, calls_of
+    from ..trace.kernel_calls import Unknown, calls_of
 
     calls = calls_of(closed, given)
     try:
@@ -198,7 +198,7 @@ def _static(folder: Path, name: str) -> dict[str, int]:
     def dump(ending: str) -> str:
         return _newest(folder, rf"\d+-{re.escape(name)}-\d+-{ending}")
 
-    from ..compiler import allocations, resident_operands
+    from ..compile.worker import allocations, resident_operands
 
     spills, fills = profile.spills(dump(r"final_hlo-static-per-bundle-utilization\.txt"))
     original = dump(r"original\.txt")
@@ -233,7 +233,7 @@ def _shapes(source: Source, sizes: dict[str, int]) -> list[Any]:
     from portakern.ir.size import evaluate
     from portakern.ir.tile import BufferType
 
-    from ..arrays import jax_dtype
+    from ..trace.dtypes import jax_dtype
 
     found = []
     for a in source.by_role("input", "scalar"):

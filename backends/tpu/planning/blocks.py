@@ -1,0 +1,296 @@
+"""Buffers as blocks: how each load and store of a kernel becomes a view made on the host and a ``pl.BlockSpec``.
+
+Mosaic takes a block whose last two dims are multiples of (8, 128) or the array's full extents.  So the axes that give a
+tile its dims are moved last, axes walked one element at a time go in front (squeezed away by ``None``), and a tile with
+one dim gets a dim of one element beside it.  An array of one dim stays one where its blocks are legal, since XLA lays out
+one dim unlike two and would copy it.  Most views are free: only a squeezed axis between tiled ones costs a transposition,
+which the host does once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from portakern.ir.core import Arg, Op
+from portakern.ir.size import Size, ceildiv, divides, product
+from portakern.ir.tile import Axis, BufferType, Index, Kernel, Load, Store, buffer_type, tile_type
+
+from ..syntax.expressions import Place
+from .loops import Report
+
+SUBLANES, LANES = 8, 128
+
+_PACKED = {"f32": 1, "i32": 1, "bf16": 2}
+"""Elements in 32 bits, for the dtypes of which arrays of one dim are taken as they are."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """An axis as the kernel sees it: ``size`` elements per block (``text`` in the source), walked by the grid dim
+    ``dim`` (``None``: a single block)."""
+
+    axis: Axis
+    size: int
+    text: str
+    dim: str | None
+    begin: str = ""  # of a part of the block
+
+    @property
+    def ragged(self) -> bool:
+        """Whether the last block reaches past the extent, so that part of it holds garbage."""
+        if self.axis.extent == 0:
+            return True
+        return self.axis.tile > 1 and self.size != self.axis.extent and not divides(self.size, self.axis.extent)
+
+    @property
+    def start(self) -> str:
+        """The first coordinate of the current block."""
+        if self.begin or self.dim is None:
+            return self.begin or "0"
+        return self.dim if self.size == 1 else f"{self.dim} * {self.text}"
+
+    @property
+    def last(self) -> str:
+        """The number of the last block."""
+        steps = ceildiv(self.axis.extent, self.size)
+        if isinstance(steps, int):
+            return str(max(steps - 1, 0))
+        return f"pl.cdiv({self.axis.extent}, {self.text}) - 1" if self.size > 1 else f"{self.axis.extent} - 1"
+
+
+def block_size(axis: Axis) -> int:
+    """Elements of a block along ``axis``: the whole extent where a tile covers it, since that is always legal."""
+    if axis.tile > 1 and isinstance(axis.extent, int) and axis.extent <= axis.tile:
+        return max(axis.extent, 1)
+    return axis.tile
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The part of a dim that an axis runs over: ``length`` elements from ``start``, ``step`` apart (-1: backwards)."""
+
+    start: Size
+    length: Size
+    step: int
+
+    def __str__(self) -> str:
+        if self.step == -1:
+            end = self.start + 1
+            return f"{end - self.length}:{end}"
+        end = self.start + (self.length - 1) * self.step + 1
+        return f"{self.start}:{end}" + (f":{self.step}" if self.step > 1 else "")
+
+
+@dataclass(frozen=True)
+class View:
+    """What the host does to an array before (and undoes after) a kernel: cut, transpose, reshape."""
+
+    shape: tuple[Size, ...]  # as the kernel's argument has it
+    cut: tuple[Cut | None, ...]
+    order: tuple[int, ...]
+    final: tuple[Size, ...]
+
+    @property
+    def moved(self) -> bool:
+        return self.order != tuple(range(len(self.order)))
+
+
+@dataclass(frozen=True)
+class BlockAccess:
+    """One way in which a kernel reads or writes a buffer.
+
+    ``place`` is the place of the block in the kernel, ``block`` its sizes (``None``: squeezed), ``entries`` what the
+    index map gives per dim: an axis whose block is meant, or an index expression of elements.
+    """
+
+    buffer: str
+    dtype: str
+    write: bool
+    indices: tuple[Index, ...]
+    place: Place
+    view: View
+    block: tuple[str | None, ...]
+    entries: tuple[str | Index, ...]
+    phases: tuple[int, ...] = ()
+
+    @property
+    def flat(self) -> bool:
+        """Whether the array and its blocks have one dim."""
+        return len(self.block) == 1
+
+
+def access_of(kernel: Kernel, op: Load | Store, spans: Mapping[str, Span], report: Report) -> BlockAccess | None:
+    """The blocks ``op`` touches; ``None`` (after a report) where there is no rule for it."""
+    buffer = op.buffer
+    assert isinstance(buffer, Arg)
+    have = buffer_type(buffer)
+    if not _supported(kernel, op, have, report):
+        return None
+    dims = tuple(a for a, _ in (tile_type(op.value).dims if isinstance(op, Store) else op.dims))
+    tiled = [_tiled_axis(index, dims) for index in op.indices]
+    for index in op.indices:
+        walked_out = [a for a in index.axes if a not in dims and a in kernel.may_overrun(op)]
+        if walked_out:
+            report(f"the index {index} of {buffer.name}, which may reach outside", op, "")
+            return None
+    cut = tuple(_cut(index, size, kernel.axis[a]) if a else None
+                for index, size, a in zip(op.indices, have.shape, tiled, strict=True))
+    shape = tuple(c.length if c else size for c, size in zip(cut, have.shape, strict=True))
+    walked = [d for d, a in enumerate(tiled) if a is None]
+    blocked = [d for d, a in enumerate(tiled) if a is not None]
+    place = _place([tiled[d] or "" for d in blocked], [shape[d] for d in blocked], spans)
+    # A dim of one element that is there already can stand beside a single tiled dim.
+    kept = [d for d in walked if shape[d] != 1]
+    final: list[Size] = [shape[d] for d in kept]
+    block: list[str | None] = [None] * len(kept)
+    entries: list[str | Index] = [op.indices[d] for d in kept]
+    lone = tiled[blocked[0]] if len(blocked) == 1 and not kept else None
+    flat = lone is not None and _legal_flat(spans[lone].size, shape[blocked[0]], have.dtype)
+    if lone and flat:
+        place, final = (None, lone), [shape[blocked[0]]]
+        block[:], entries[:] = [spans[lone].text], [lone]
+    for side in () if flat else (0, 1):
+        axis = place[side]
+        final.append(shape[tiled.index(axis)] if axis else 1)
+        block.append(spans[axis].text if axis else "1")
+        entries.append(axis or Index())
+        if axis and not _legal(spans[axis].size, final[-1], (SUBLANES, LANES)[side]):
+            report(f"blocks of {spans[axis].size} along {axis}, {'rows' if side == 0 else 'columns'} of {buffer.name} "
+                   f"with {final[-1]} elements", op,
+                   f"a tile that is a multiple of {(SUBLANES, LANES)[side]} or covers the axis")
+    # Dims of one element have no order of their own; they are left where they are and vanish in the reshape.
+    order = (*(d for d in walked if d not in kept), *kept, *blocked)
+    real = [d for d in order if shape[d] != 1]
+    if real == sorted(real):
+        order = tuple(range(len(shape)))
+    if isinstance(op, Store) and any(c and not _flipped(c, size) for c, size in zip(cut, have.shape, strict=True)):
+        report(f"a store to part of {buffer.name}", op, "")
+    return BlockAccess(buffer.name, have.dtype, isinstance(op, Store), op.indices, place,
+                       View(have.shape, cut, order, tuple(final)), tuple(block), tuple(entries))
+
+
+def _supported(kernel: Kernel, op: Load | Store, have: BufferType, report: Report) -> bool:
+    assert isinstance(op.buffer, Arg)
+    name, before = op.buffer.name, True
+    if have.strides is not None:
+        report(f"the strided array {name}", op, "pass a contiguous one")
+        before = False
+    if isinstance(op, Store) and op.mode != "set":
+        report(f"a store that {op.mode}s into {name}", op, "a schedule that does not split the reduction")
+        before = False
+    if isinstance(op, Load) and op.gathers:
+        report(f"gathering from {name}", op, "")
+        return False
+    dims = {a for a, _ in (tile_type(op.value).dims if isinstance(op, Store) else op.dims)}
+    for index in op.indices:
+        inside = [a for a in index.axes if a in dims]
+        whole_steps = all(isinstance(t.scale, int) and t.scale >= -1 and (t.div, t.mod) == (1, 0) for t in index.terms)
+        if inside and (len(index.terms) > 1 or not whole_steps):
+            report(f"the index {index} of {name} on a tiled axis", op, "")
+            return False
+    return before
+
+
+def _tiled_axis(index: Index, dims: tuple[str, ...]) -> str | None:
+    return next((a for a in index.axes if a in dims), None)
+
+
+def _cut(index: Index, size: Size, axis: Axis) -> Cut | None:
+    """The part of a dim that an axis runs over, where it is not the whole dim in order."""
+    scale = index.terms[0].scale
+    assert isinstance(scale, int)
+    if (index.offset, axis.extent, scale) == (0, size, 1):
+        return None
+    return Cut(index.offset, axis.extent, scale)
+
+
+def _flipped(cut: Cut, size: Size) -> bool:
+    """Whether all of a dim is meant, backwards."""
+    return cut.step == -1 and cut.length == size and cut.start == size - 1
+
+
+def _place(axes: list[str], extents: list[Size], spans: Mapping[str, Span]) -> Place:
+    if len(axes) == 2:
+        return axes[0], axes[1]
+    if not axes:
+        return None, None
+    # A row is the compact form in memory; a column pads every element to a row of lanes.
+    row = _legal(spans[axes[0]].size, extents[0], LANES)
+    return (None, axes[0]) if row else (axes[0], None)
+
+
+def _legal(size: int, extent: Size, unit: int) -> bool:
+    return size % unit == 0 or size == extent or (extent == 0 and size == 1)
+
+
+def _legal_flat(size: int, extent: Size, dtype: str) -> bool:
+    """Whether Mosaic takes blocks of an array of one dim (the rank 1 rule of jax's mosaic/lowering.py)."""
+    if dtype not in _PACKED or extent == 0:
+        return False
+    return size in (extent, size // (SUBLANES * LANES) * SUBLANES * LANES) or (
+        size >= LANES * _PACKED[dtype] and size & (size - 1) == 0)
+
+
+def host_view(name: str, access: BlockAccess, shape: tuple[Size, ...]) -> str:
+    """The Python expression that gives an input, whose program shape is ``shape``, the form its blocks need."""
+    view, text = access.view, name
+    plain = not view.moved and not any(view.cut)
+    if plain:
+        return text if view.final == shape else f"{text}.reshape({shape_text(view.final)})"
+    if view.shape != shape:
+        text = f"{text}.reshape({shape_text(view.shape)})"
+    if any(view.cut):
+        parts = [":" if c is None or (c.step == -1 and c.length == size) else str(c)
+                 for c, size in zip(view.cut, view.shape, strict=True)]
+        text = f"{text}[{', '.join(parts)}]" if set(parts) != {":"} else text
+        if back := [d for d, c in enumerate(view.cut) if c and c.step == -1]:
+            text = f"jnp.flip({text}, {tuple_text(tuple(map(str, back)))})"
+    if view.moved:
+        text = f"{text}.transpose({', '.join(map(str, view.order))})"
+    now = tuple(_length(view, d) for d in view.order)
+    return text if now == view.final else f"{text}.reshape({shape_text(view.final)})"
+
+
+def host_unview(name: str, access: BlockAccess, shape: tuple[Size, ...]) -> str:
+    """The inverse for an output."""
+    view, text = access.view, name
+    now = tuple(view.shape[d] for d in view.order)
+    if view.moved:
+        if view.final != now:
+            text = f"{text}.reshape({shape_text(now)})"
+        back = tuple(view.order.index(d) for d in range(len(view.order)))
+        text = f"{text}.transpose({', '.join(map(str, back))})"
+        now = view.shape
+    else:
+        now = view.final
+    if back := [d for d, c in enumerate(view.cut) if c is not None]:
+        text = text if now == view.shape else f"{text}.reshape({shape_text(view.shape)})"
+        text, now = f"jnp.flip({text}, {tuple_text(tuple(map(str, back)))})", view.shape
+    return text if now == shape else f"{text}.reshape({shape_text(shape)})"
+
+
+def _length(view: View, dim: int) -> Size:
+    cut = view.cut[dim]
+    return cut.length if cut else view.shape[dim]
+
+
+def shape_text(shape: tuple[Size, ...]) -> str:
+    """A shape as the inside of a call or tuple: ``3, M``."""
+    return ", ".join(map(str, shape))
+
+
+def tuple_text(parts: tuple[str, ...]) -> str:
+    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+
+
+def empty(shape: tuple[Size, ...]) -> bool:
+    """Whether the shape is known to have no elements."""
+    return product(shape) == 0
+
+
+def origin(op: Op) -> str:
+    """The line of the operator that ``op`` comes from: ``softmax.py:12``, or nothing."""
+    if op.loc is None:
+        return ""
+    return f"{op.loc.file.rsplit('/', 1)[-1]}:{op.loc.line}"

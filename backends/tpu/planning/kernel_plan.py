@@ -1,0 +1,266 @@
+"""The plan of a kernel: its grid, its blocks, its phases and what stays in scratch, decided before any text.
+
+The grid is: every parallel axis that has more than one block, then (with several loops in a row) the phase, then the
+loops.  A buffer that a phase does not touch keeps its block index there, so that nothing is copied for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from portakern.emit.running import without_scans
+from portakern.emit.softmax import by_powers_of_two
+from portakern.ir.core import Arg, Op
+from portakern.ir.size import Size
+from portakern.ir.tile import (
+    Axis,
+    Binary,
+    Cast,
+    Const,
+    Coord,
+    Extent,
+    For,
+    Index,
+    Kernel,
+    Load,
+    Start,
+    Store,
+    TileType,
+    tile_type,
+)
+
+from ..syntax import operations
+from ..syntax.expressions import SUM, WIDE, Expr, Place
+from .blocks import LANES, BlockAccess, Span, access_of, block_size, tuple_text
+from .causality import reaches
+from .layout import Layout
+from .loops import Phase, Report, carried_through, phases_of, straighten
+
+
+@dataclass(frozen=True)
+class GridDim:
+    """One dim of the grid: its index's name in the kernel, its number of steps (text), what it is, whose steps it takes."""
+
+    name: str
+    steps: str
+    kind: str  # parallel, phase or loop
+    axes: tuple[str, ...] = ()
+
+    @property
+    def semantics(self) -> str:
+        return "parallel" if self.kind == "parallel" else "arbitrary"
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A scratch buffer in VMEM that outlives a grid step: its place, dtype, and what it is for."""
+
+    name: str
+    place: Place
+    dtype: str
+    why: str
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """Everything the printer of one kernel needs; ``str`` shows it."""
+
+    kernel: Kernel  # straightened
+    name: str
+    spans: Mapping[str, Span]
+    grid: tuple[GridDim, ...]
+    phases: tuple[Phase, ...]
+    reads: tuple[BlockAccess, ...]
+    writes: tuple[BlockAccess, ...]
+    scalars: tuple[str, ...]  # arguments that are single values given at run time
+    slots: Mapping[tuple[For, int], Slot]
+    layout: Layout = field(repr=False)
+    reaches: tuple[tuple[str, str], ...] = ()  # see :func:`.causality.reaches`
+
+    def dim_of_loop(self, depth: int) -> GridDim | None:
+        loops = [d for d in self.grid if d.kind == "loop"]
+        return loops[depth] if depth < len(loops) else None
+
+    @property
+    def phase(self) -> GridDim | None:
+        return next((d for d in self.grid if d.kind == "phase"), None)
+
+    @property
+    def accesses(self) -> tuple[BlockAccess, ...]:
+        return (*self.reads, *self.writes)
+
+    def read_number(self, op: Load) -> int:
+        """Which of ``reads`` serves a load."""
+        assert isinstance(op.buffer, Arg)
+        dims = frozenset(a for a, _ in op.dims)
+        return next(n for n, r in enumerate(self.reads) if _key(r) == (op.buffer.name, op.indices, dims))
+
+    def sizes(self, place: Place, spans: Mapping[str, Span] | None = None) -> str:
+        """The shape of a block at ``place`` as source text; ``spans`` are those of a part of it."""
+        have = spans or self.spans
+        return tuple_text(tuple(str(LANES) if a == WIDE else have[a].text if a else "1" for a in place))
+
+    def __str__(self) -> str:
+        lines = [f"kernel {self.name}", "  grid"]
+        lines += [f"    {d.name}: {d.steps} steps, {d.semantics} ({d.kind} {' '.join(d.axes)})".replace(" )", ")")
+                  for d in self.grid] or ["    one step"]
+        lines.append("  blocks in VMEM, two buffers each")
+        for a in self.accesses:
+            way = "written" if a.write else "read"
+            entries = ", ".join(str(e) if e != Index() else "0" for e in a.entries)
+            lines.append(f"    {a.buffer} [{', '.join(str(b) for b in a.block)}] {a.dtype} at ({entries}), {way}")
+        if self.slots:
+            lines.append("  scratch in VMEM")
+            lines += [f"    {s.name} {self.sizes(s.place)} {s.dtype}: {s.why}" for s in dict.fromkeys(self.slots.values())]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class ProgramPlan:
+    """The plans of a program's kernels in launch order."""
+
+    kernels: tuple[KernelPlan, ...]
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self.kernels)) + "\n"
+
+
+def plan_kernel(kernel: Kernel, name: str, constants: dict[str, int], report: Report) -> KernelPlan:
+    """Decide everything about ``kernel``.  ``constants`` collects the named block sizes of the source."""
+    reach = reaches(kernel)
+    kernel = by_powers_of_two(straighten(without_scans(kernel)))
+    phases = phases_of(kernel.body, report)
+    spans = {a.name: _span(a, constants) for a in kernel.axes}
+    grid, spans = _grid(kernel, phases, spans)
+    layout = Layout(kernel)
+    accesses: dict[Any, BlockAccess] = {}
+    for number, phase in enumerate(phases):
+        for op in _walk(phase):
+            if isinstance(op, Load | Store):
+                _note(kernel, op, number, spans, accesses, report)
+    slots = _slots(kernel, phases, layout)
+    _check_bounds(phases, report)
+    found = tuple(accesses.values())
+    writes = tuple(a for a in found if a.write)
+    if len({a.buffer for a in writes}) != len(writes):
+        report("an output stored at two places", None, "")
+    # Pallas passes the references in the order of the kernel's arguments.
+    position = {a.name: n for n, a in enumerate(kernel.args)}
+    return KernelPlan(kernel, name, spans, grid, phases,
+                      tuple(sorted((a for a in found if not a.write), key=lambda a: position[a.buffer])),
+                      tuple(sorted(writes, key=lambda a: position[a.buffer])),
+                      tuple(a.name for a in kernel.args if isinstance(a.type, TileType)), slots, layout, reach)
+
+
+def _span(axis: Axis, constants: dict[str, int]) -> Span:
+    size = block_size(axis)
+    if size == axis.extent or size == 1:
+        return Span(axis, size, str(size), None)
+    name, n = f"B{axis.name.upper()}", 1
+    while constants.setdefault(name, size) != size:
+        n += 1
+        name = f"B{axis.name.upper()}_{n}"
+    return Span(axis, size, name, None)
+
+
+def _grid(kernel: Kernel, phases: Sequence[Phase], spans: dict[str, Span]) -> tuple[tuple[GridDim, ...], dict[str, Span]]:
+    grid: list[GridDim] = []
+    for a in kernel.grid:
+        if a.steps != 1 or a.extent == 0:
+            grid.append(GridDim(f"i_{a.name}", _steps_text(spans[a.name]), "parallel", (a.name,)))
+    if len(phases) > 1:
+        grid.append(GridDim("phase", str(len(phases)), "phase"))
+    for depth in range(max((len(p.loops) for p in phases), default=0)):
+        axes = tuple(dict.fromkeys(p.loops[depth].axis for p in phases if len(p.loops) > depth))
+        texts = tuple(dict.fromkeys(_steps_text(spans[a]) for a in axes))
+        grid.append(GridDim(f"i_{axes[0]}" if len(axes) == 1 else f"step_{depth}",
+                            texts[0] if len(texts) == 1 else f"max({', '.join(texts)})", "loop", axes))
+    return tuple(grid), {n: replace(s, dim=next((d.name for d in grid if n in d.axes), None)) for n, s in spans.items()}
+
+
+def _steps_text(span: Span) -> str:
+    axis = span.axis
+    if isinstance(axis.extent, int):
+        return str(max(-(-axis.extent // span.size), 1))
+    steps = f"pl.cdiv({axis.extent}, {span.text})" if span.size > 1 else str(axis.extent)
+    # A loop over nothing still takes the step that starts and finishes it.
+    return f"max({steps}, 1)" if axis.kind == "loop" else steps
+
+
+def _walk(phase: Phase) -> list[Op]:
+    return [*(op for part in (*phase.before, phase.inside, *(x.body.ops for x in phase.then), *phase.after) for op in part)]
+
+
+def _key(access: BlockAccess) -> tuple[str, tuple[Index, ...], frozenset[str]]:
+    return access.buffer, access.indices, frozenset(a for a in access.place if a)
+
+
+def _note(kernel: Kernel, op: Load | Store, phase: int, spans: Mapping[str, Span], accesses: dict[Any, BlockAccess],
+          report: Report) -> None:
+    """Record the blocks of ``op``; loads of the same blocks share one reference."""
+    found = access_of(kernel, op, spans, report)
+    if found is None:
+        return
+    key = (found.write, _key(found))
+    old = accesses.get(key)
+    phases = (*(old.phases if old else ()), phase)
+    accesses[key] = replace(found, phases=tuple(dict.fromkeys(phases)))
+
+
+def _slots(kernel: Kernel, phases: Sequence[Phase], layout: Layout) -> dict[tuple[For, int], Slot]:
+    """Scratch for what every loop carries, shared by an inner loop that carries on for an outer one."""
+    slots: dict[tuple[For, int], Slot] = {}
+    taken: set[str] = {a.name for a in kernel.args}
+    for phase in phases:
+        for depth, loop in enumerate(phase.loops):
+            shared = carried_through(phase.loops[depth - 1], loop) if depth else {}
+            for position, arg in enumerate(loop.body.args):
+                if position in shared:
+                    slots[loop, position] = slots[phase.loops[depth - 1], shared[position]]
+                    continue
+                assert isinstance(arg, Arg)
+                name, n = arg.name, 1
+                while name in taken:
+                    n += 1
+                    name = f"{arg.name}_{n}"
+                taken.add(name)
+                dtype = tile_type(arg).dtype
+                slots[loop, position] = Slot(f"{name}_ref", kept_at(layout.place(arg), dtype), dtype,
+                                             f"carried over {loop.axis}")
+        slots.update({(x, n): slots[phase.loops[-1], n] for x in phase.then for n in range(len(x.init))})
+    return slots
+
+
+def kept_at(place: Place, dtype: str) -> Place:
+    """Where scratch holds a value that belongs at ``place``: a column over all lanes."""
+    return (place[0], WIDE) if place[0] and place[1] is None and dtype in ("f32", "i32") else place
+
+
+def _check_bounds(phases: Sequence[Phase], report: Report) -> None:
+    for phase in phases:
+        for loop in phase.every:
+            for bound in (loop.lo, loop.hi):
+                if bound is not None and scalar_text(bound, {}) is None:
+                    report("a loop bound that is read from memory", bound, "")
+
+
+def scalar_text(op: Op, spans: Mapping[str, Span]) -> Expr | None:
+    """An integer scalar of grid indices and sizes as text that both kernels and index maps understand."""
+    if isinstance(op, Const):
+        return operations.number(op.value, op.dtype)
+    if isinstance(op, Extent):
+        return Expr(str(op.size), None, 0 if isinstance(op.size, int) and op.size >= 0 else SUM)
+    if isinstance(op, Start) or (isinstance(op, Coord) and not op.dims):
+        text = spans[op.axis].start if op.axis in spans else op.axis
+        return Expr(text, None, 0 if text.isidentifier() or text.isdigit() else 3)
+    if isinstance(op, Cast) and op.dtype in ("i32", "i64"):
+        return scalar_text(op.x, spans)
+    if isinstance(op, Binary):
+        left, right = scalar_text(op.lhs, spans), scalar_text(op.rhs, spans)
+        return operations.binary(op.fn, left, right, "i32") if left and right else None
+    return None
+
+
+__all__ = ["GridDim", "KernelPlan", "ProgramPlan", "Size", "Slot", "plan_kernel", "scalar_text"]

@@ -1,0 +1,1 @@
+"""Python and jax.numpy as text: expressions with their places, what operations are called, where long lines break."""

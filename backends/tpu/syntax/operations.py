@@ -1,0 +1,119 @@
+"""What each tile operation is in jax.numpy, as tables.  Everything here compiles for all five generations."""
+
+from __future__ import annotations
+
+from .expressions import UNARY as UNARY_BINDING
+from .expressions import Expr, call, infix
+
+JNP = {
+    "f32": "jnp.float32", "bf16": "jnp.bfloat16", "i32": "jnp.int32", "i16": "jnp.int16", "i8": "jnp.int8",
+    "u32": "jnp.uint32", "u16": "jnp.uint16", "u8": "jnp.uint8", "bool": "jnp.bool_",
+    "f8e4m3": "jnp.float8_e4m3fn", "f8e5m2": "jnp.float8_e5m2",
+}  # fmt: skip
+
+CALLS = {
+    "abs": "jnp.abs", "exp": "jnp.exp", "exp2": "jnp.exp2", "log": "jnp.log", "log2": "jnp.log2", "log1p": "jnp.log1p",
+    "sqrt": "jnp.sqrt", "rsqrt": "jax.lax.rsqrt", "tanh": "jnp.tanh", "sigmoid": "jax.nn.sigmoid", "erf": "jax.lax.erf",
+    "sin": "jnp.sin", "cos": "jnp.cos", "floor": "jnp.floor", "ceil": "jnp.ceil", "trunc": "jnp.trunc",
+    "round": "jnp.round", "sign": "jnp.sign", "isnan": "jnp.isnan", "max": "jnp.maximum", "min": "jnp.minimum",
+    "pow": "jnp.power", "rem": "jnp.remainder", "floordiv": "jnp.floor_divide", "expm1": "expm1",
+}  # fmt: skip
+
+SYMBOLS = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>",
+    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+}  # fmt: skip
+
+REDUCTIONS = {"sum": "jnp.sum", "max": "jnp.max", "min": "jnp.min", "any": "jnp.any", "all": "jnp.all",
+              "prod": "product"}
+
+JOINS = {"sum": "jnp.add", "prod": "jnp.multiply", "max": "jnp.maximum", "min": "jnp.minimum"}
+
+HELPERS = {
+    "expm1": '''def expm1(x):
+    """exp(x) - 1 without cancellation near 0; Mosaic has no expm1.  tanh(x/2) = (e^x - 1) / (e^x + 1)."""
+    half = jnp.tanh(0.5 * x)
+    return jnp.where(jnp.abs(x) < 0.5, 2.0 * half / (1.0 - half), jnp.exp(x) - 1.0)
+''',
+    "product": '''def product(x, axis, keepdims):
+    """Product along an axis; Mosaic has no multiplying reduction, so halves are folded onto each other."""
+    odd = None
+    while (n := x.shape[axis]) > 1:
+        half = n // 2
+        if n % 2:
+            last = jax.lax.slice_in_dim(x, n - 1, n, axis=axis)
+            odd = last if odd is None else odd * last
+        x = jax.lax.slice_in_dim(x, 0, half, axis=axis) * jax.lax.slice_in_dim(x, half, 2 * half, axis=axis)
+    return x if odd is None else x * odd
+''',
+    "running": '''def running(join, x, axis, nothing, reverse=False, exclusive=False):
+    """Running values along an axis, in log2 steps that join what stands 1, 2, 4, ... places before; Mosaic has no cumsum."""
+    n = x.shape[axis]
+    place = jax.lax.broadcasted_iota(jnp.int32, x.shape, axis)
+    place = n - 1 - place if reverse else place
+
+    def before(x, step):
+        return jnp.where(place >= step, pltpu.roll(x, n - step if reverse else step, axis), nothing)
+
+    step = 1
+    while step < n:
+        x, step = join(before(x, step), x), 2 * step
+    return before(x, 1) if exclusive else x
+''',
+}
+"""Functions written out above the kernels that use them."""
+
+NAMES = {
+    "exp": "e", "add": "total", "sub": "diff", "mul": "scaled", "div": "ratio", "max": "larger", "min": "smaller",
+    "sqrt": "root", "rsqrt": "inverse", "tanh": "bent", "sigmoid": "gate", "neg": "negated", "abs": "size",
+}  # fmt: skip
+"""What a value is called where it needs a name."""
+
+
+def unary(fn: str, x: Expr, dtype: str) -> Expr:
+    """``fn`` of ``x``, whose dtype is ``dtype``."""
+    if fn in ("neg", "not"):
+        return Expr(f"{'-' if fn == 'neg' else '~'}{x.at(UNARY_BINDING)}", x.place, UNARY_BINDING)
+    if fn == "reciprocal":
+        return infix("/", Expr("1.0"), x)
+    return call(CALLS[fn], x)
+
+
+def binary(fn: str, a: Expr, b: Expr, dtype: str) -> Expr:
+    if fn == "div" and dtype.startswith(("i", "u")):
+        return call("jax.lax.div", a, b)
+    return infix(SYMBOLS[fn], a, b) if fn in SYMBOLS else call(CALLS[fn], a, b)
+
+
+def select(condition: Expr, yes: Expr, no: Expr, dtype: str) -> Expr:
+    """A choice of booleans is said with logic: Mosaic has no select between masks."""
+    if dtype == "bool":
+        return infix("|", infix("&", condition, yes), infix("&", unary("not", condition, "bool"), no))
+    chosen = call("jnp.where", condition, yes, no)
+    return cast(chosen, dtype) if yes.literal and no.literal and dtype not in ("f32", "i32") else chosen
+
+
+def cast(x: Expr, dtype: str) -> Expr:
+    if x.place is None:
+        return Expr(f"{JNP[dtype]}({x.text})")
+    return Expr(f"{x.at(0)}.astype({JNP[dtype]})", x.place)
+
+
+def converted(x: Expr, have: str, dtype: str) -> Expr:
+    """``x`` of ``have`` as ``dtype``: to narrow integers by way of i32, which wraps like everywhere else."""
+    if have == dtype:
+        return x
+    narrow = dtype in ("i8", "u8", "i16", "u16") and have not in ("i32", "i16", "u16", "i8", "u8")
+    return cast(cast(x, "i32") if narrow else x, dtype)
+
+
+def number(value: float | int | bool, dtype: str) -> Expr:
+    """A constant as a Python literal."""
+    if dtype == "bool":
+        return Expr(str(bool(value)), literal=True)
+    if dtype.startswith(("i", "u")):
+        text = str(int(value))
+    else:
+        value = float(value)
+        text = "jnp.nan" if value != value else repr(value).replace("inf", "jnp.inf")
+    return Expr(text, None, UNARY_BINDING if text.startswith("-") else 0, literal=True)

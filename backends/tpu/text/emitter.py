@@ -1,0 +1,212 @@
+"""Programs as Pallas: one kernel function per kernel, and a function that takes and returns arrays.  Pure Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from portakern.backend import Missing, Source, Target
+from portakern.emit.where import where
+from portakern.errors import MissingRuleError
+from portakern.ir.core import Op, Result, Yield
+from portakern.ir.program import Array, Program
+from portakern.ir.tile import BufferType, Dot, For, Kernel, TileType, tile_type
+
+from ..planning.blocks import LANES, SUBLANES
+from ..planning.int64_inputs import narrowed, saturated
+from ..planning.kernel_plan import KernelPlan, ProgramPlan, plan_kernel
+from ..planning.loops import Report
+from ..syntax import operations
+from ..syntax.line_breaks import wrap
+from .body import BodyWriter
+from .host import entry_lines, reference_names
+from .names import read_names
+from .regions import Body, Line
+
+_TYPICAL = (1000, 500, 200, 100, 50, 20, 10)
+"""What open dims are compiled for, from the largest on: a TPU program has fixed shapes, and the source is compiled anew for
+every shape."""
+
+_MOST = 1 << 28
+"""Elements of an array compiled for, its padding among them: a device holds a few such."""
+
+
+def typical(program: Program) -> tuple[tuple[str, int], ...]:
+    """Open dims with the sizes they are compiled for: large ones, of which the arrays still have room on a device."""
+    for size in _TYPICAL:
+        sizes = dict.fromkeys(program.sizes, size)
+        if all(_held(program.shape(a.name, sizes)) <= _MOST for a in program.arrays):
+            break
+    return tuple(sizes.items())
+
+
+def _held(shape: Sequence[int]) -> int:
+    """Elements that an array of ``shape`` takes in memory, where its last two dims are padded to whole native tiles."""
+    *before, rows, columns = (1, 1, *shape)
+    return prod(before) * -(-rows // SUBLANES) * SUBLANES * -(-columns // LANES) * LANES
+
+
+MODULES = frozenset({"jax", "jnp", "pl", "pltpu", "functools"})
+"""What the text calls the modules that it imports."""
+
+
+class PallasEmitter:
+    """Tile programs to plain Pallas that runs unchanged on a TPU host."""
+
+    def missing(self, program: Program, target: Target) -> Sequence[Missing]:
+        return _Writer(program, target).problems
+
+    def plan(self, program: Program, target: Target) -> ProgramPlan:
+        writer = _checked(program, target)
+        return ProgramPlan(tuple(plan for plan, _ in writer.kernels.values()))
+
+    def emit(self, program: Program, target: Target) -> Source:
+        """Raises :class:`MissingRuleError` listing everything that cannot be said."""
+        writer = _checked(program, target)
+        lines = writer.text()
+        origins = tuple((n, where) for n, (_, where) in enumerate(lines, 1) if where)
+        return Source(
+            target, program.name, program.name, "\n".join(text for text, _ in lines) + "\n", ".py", program.arrays,
+            program.sizes, schedule=tuple(k.schedule for k in program.kernels),
+            options=(("origins", origins), ("typical", typical(program))),
+        )  # fmt: skip
+
+    def standalone(self, source: Source) -> str:
+        return source.text
+
+
+def _checked(program: Program, target: Target) -> _Writer:
+    writer = _Writer(program, target)
+    if writer.problems:
+        raise MissingRuleError(f"{program.name} cannot be written for {target}",
+                               missing=tuple(_line(m) for m in writer.problems))
+    return writer
+
+
+def _line(m: Missing) -> str:
+    return f"{m.where + ': ' if m.where else ''}{m.what}{'; instead: ' + m.alternative if m.alternative else ''}"
+
+
+class _Writer:
+    """One pass over a program that plans, writes, and notes what is missing on the way."""
+
+    def __init__(self, program: Program, target: Target) -> None:
+        self.saturated = saturated(program)
+        self.program, self.target = narrowed(program), target
+        program = self.program
+        self.problems: list[Missing] = []
+        self.at: Kernel | None = None
+        self.constants: dict[str, int] = {}
+        self.kernels: dict[int, tuple[KernelPlan, Body]] = {}
+        self._check_arrays()
+        for self.at in program.kernels:
+            self._check_values(self.at)
+        if self.problems:
+            return
+        written: set[str] = set()
+        for number, kernel in enumerate(program.kernels):
+            self.at = kernel
+            name = kernel.name if len({k.name for k in program.kernels}) == len(program.kernels) else f"{kernel.name}_{number}"
+            name = f"{name}_step" if name == program.name and len(program.kernels) > 1 else name
+            plan = plan_kernel(kernel, name, self.constants, self.report)
+            if self.problems:
+                continue
+            for access in plan.writes:
+                if access.buffer in written:
+                    self.report(f"the array {access.buffer}, written by two kernels", None, "")
+                written.add(access.buffer)
+            names = [*read_names(plan), *(f"{s}_ref" for s in plan.scalars), *(f"{a.buffer}_ref" for a in plan.writes)]
+            self.kernels[number] = plan, BodyWriter(plan, names, target.device).write()
+        if not self.problems:
+            self.entry = entry_lines(program, self.kernels, self.report, target.device, self.saturated)
+
+    @property
+    def report(self) -> Report:
+        def note(what: str, of: Op | Array | None, alternative: str) -> None:
+            found = Missing(what, where(self.program, of, self.at), alternative)
+            if found not in self.problems:
+                self.problems.append(found)
+
+        return note
+
+    def _check_arrays(self) -> None:
+        device = self.target.device
+        for name in sorted({self.program.name, *self.program.sizes, *(a.name for a in self.program.arrays)} & MODULES):
+            array = next((a for a in self.program.arrays if a.name == name), self.program.array_with(name))
+            self.report(f"the name {name}, which a module has in the text", array, "another name")
+        for array in self.program.arrays:
+            if array.dtype not in device.dtypes or array.dtype not in operations.JNP:
+                self.report(f"the dtype {array.dtype} of {array.name}: {device.name} has none", array,
+                            device.alternatives.get(array.dtype, ""))
+            if isinstance(array.type, BufferType) and array.type.strides is not None:
+                self.report(f"the strided array {array.name}", array, "pass a contiguous one")
+
+    def _check_values(self, kernel: Kernel) -> None:
+        for op in kernel.body.walk():
+            if isinstance(op, For | Result | Yield) or not isinstance(op.type, TileType):
+                continue
+            known = {a.dtype for a in self.program.arrays}  # an array's own dtype has been reported already
+            if op.type.dtype in ("i64", "u64", "f64", "f16") and op.type.dtype not in known and op.type.dims:
+                self.report(f"arithmetic in {op.type.dtype}", op, self.target.device.alternatives.get(op.type.dtype, ""))
+            if isinstance(op, Dot):
+                self._check_dot(op)
+
+    def _check_dot(self, op: Dot) -> None:
+        lhs, rhs = tile_type(op.lhs), tile_type(op.rhs)
+        if set(lhs.axes) & set(rhs.axes) - {op.axis}:
+            self.report("a product with batch dims inside a tile", op, "a batch axis with tile 1")
+        if not self.target.device.matrix_for(lhs.dtype) and lhs.dtype != "f32":
+            known = " or ".join(sorted({m.operands for m in self.target.device.matrix}))
+            self.report(f"a product of {lhs.dtype} on {self.target.device.name}", op, f"pk.cast both operands to {known}")
+
+    def text(self) -> list[Line]:
+        device = self.target.device
+        lines: list[str] = [f'"""{self.program.name} for TPU {device.name} in Pallas, written by portakern.', ""]
+        lines += [f"Schedule{f' of {p.name}' if len(self.kernels) > 1 else ''}: {p.kernel.schedule}"
+                  for p, _ in self.kernels.values()]
+        lines += ['"""', ""]
+        out: list[Line] = [(line, "") for line in lines]
+        out += [("import functools\n", "")] if any(p.kernel.sizes for p, _ in self.kernels.values()) else []
+        out += [("import jax", ""), ("import jax.numpy as jnp", ""), ("from jax.experimental import pallas as pl", ""),
+                ("from jax.experimental.pallas import tpu as pltpu", ""), ("", "")]
+        if self.constants:
+            names, values = ", ".join(self.constants), ", ".join(map(str, self.constants.values()))
+            out += [(f"{names} = {values}  # elements per block", ""), ("", "")]
+        helpers = dict.fromkeys(h for _, body in self.kernels.values() for h in body.helpers)
+        for helper in helpers:
+            out += [("", ""), *((line, "") for line in operations.HELPERS[helper].splitlines()), ("", "")]
+        for plan, body in self.kernels.values():
+            out += [("", ""), (_signature(plan, body), ""), *_notes(plan),
+                    *((f"    {text}" if text else "", where) for text, where in body.lines), ("", "")]
+        out += [("", ""), *self.entry]
+        return [(piece, where) for text, where in _squeezed(out) for part in text.split("\n") for piece in wrap(part)]
+
+
+def _signature(plan: KernelPlan, body: Body) -> str:
+    names = reference_names(plan, body)
+    sizes = plan.kernel.sizes
+    return f"def {plan.name}_kernel({', '.join([*names, *(['*', *sizes] if sizes else [])])}):"
+
+
+def _notes(plan: KernelPlan) -> list[Line]:
+    """What a reader should know before the first line of a kernel."""
+    notes = []
+    if plan.phase:
+        walks = "; ".join(f"{n} walks {' and '.join(x.axis for x in p.loops)}" for n, p in enumerate(plan.phases))
+        notes.append(f"# The grid runs in order: phase {walks}.")
+    if any(s.ragged for s in plan.spans.values()):
+        names = ", ".join(s.axis.name for s in plan.spans.values() if s.ragged)
+        notes.append(f"# The last block along {names} reaches past the array, where it holds garbage.")
+    return [(f"    {n}", "") for n in notes]
+
+
+def _squeezed(lines: list[Line]) -> list[Line]:
+    """``lines`` with at most two blank ones in a row, and none at the end."""
+    out: list[Line] = []
+    for line in lines:
+        if line[0] == "" and [x[0] for x in out[-2:]] == ["", ""]:
+            continue
+        out.append(line)
+    while out and out[-1][0] == "":
+        out.pop()
+    return out

@@ -1,0 +1,231 @@
+"""The host side of a program as Python text: sizes from shapes, the views, the ``pl.pallas_call`` of every kernel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from portakern.device import Device
+from portakern.ir.core import Op
+from portakern.ir.program import Array, Program
+from portakern.ir.size import Size, Sym
+from portakern.ir.tile import BufferType, Index, buffer_type
+
+from ..planning.blocks import BlockAccess, Span, empty, host_unview, host_view, shape_text, tuple_text
+from ..planning.kernel_plan import KernelPlan, scalar_text
+from ..planning.loops import Report
+from ..planning.vmem_limit import limit_mb
+from ..syntax import operations
+from ..syntax.expressions import PRODUCT, SUM
+from .names import read_names
+from .regions import Body, Line
+
+
+def entry_lines(program: Program, plans: Mapping[int, tuple[KernelPlan, Body]], report: Report, device: Device,
+                saturated: Sequence[str] = ()) -> list[Line]:
+    """The function the operator is called by; 64-bit inputs in ``saturated`` are made 32-bit ones first."""
+    inputs, outputs = program.by_role("input", "scalar"), program.by_role("output")
+    lines = [f"def {program.name}({', '.join(a.name for a in inputs)}):"]
+    lines += [f"    {line}" for line in _read_sizes(program, report)]
+    lines += [f"    {name} = jnp.clip({name}, -(2**31), 2**31 - 1).astype(jnp.int32)" for name in saturated]
+    ready = {a.name for a in inputs}
+    for number, (plan, body) in plans.items():
+        lines += [f"    {line}" for line in _launch(program, plan, body, device, ready, number)]
+        ready |= {a.buffer for a in plan.writes}
+    lines += [f"    {a.name} = {_filled(a)}" for a in outputs if a.name not in ready]
+    lines.append(f"    return {', '.join(a.name for a in outputs)}")
+    return [(line, "") for line in lines]
+
+
+def _filled(array: Array) -> str:
+    shape = array.type.shape if isinstance(array.type, BufferType) else ()
+    return f"jnp.full({tuple_text(tuple(map(str, shape)))}, {_fill_value(array.init or 0)}, {operations.JNP[array.dtype]})"
+
+
+def _fill_value(value: float | int | bool) -> str:
+    text = repr(value)
+    return f'float("{text}")' if text.strip("-") in ("inf", "nan") else text
+
+
+def _read_sizes(program: Program, report: Report) -> list[str]:
+    """Statements that give every open dim its value, read off the shapes of the inputs."""
+    for a in program.by_role("input"):
+        shape = a.type.shape if isinstance(a.type, BufferType) else ()
+        if len(shape) > 1 and tuple(map(str, shape)) == program.sizes and all(isinstance(s, Sym) for s in shape):
+            return [f"{', '.join(program.sizes)} = {a.name}.shape"]
+    told = program.readings("input")
+    for name in program.sizes:
+        if name not in told:
+            report(f"the open dim {name}, which no input's shape tells", program.array_with(name),
+                   f"a fixed {name}, or an input with {name} as a dim")
+    return [f"{name} = {reading}" for name, reading in told.items()]
+
+
+def _launch(program: Program, plan: KernelPlan, body: Body, device: Device, ready: set[str], number: int) -> list[str]:
+    """The statements around one ``pl.pallas_call``."""
+    written = [program.array(a.buffer) for a in plan.writes]
+    lines = []
+    nothing = _empty_when(program, plan)
+    call = _call(program, plan, body, device)
+    args = [_argument(program, plan, a, nothing) for a in plan.reads]
+    args += [f"jnp.asarray({s}, {operations.JNP[program.array(s).dtype]}).reshape(1, 1)" for s in plan.scalars]
+    for array in {a.buffer: program.array(a.buffer) for a in plan.reads if a.buffer not in ready}.values():
+        lines.append(f"{array.name} = {_filled(array)}")
+    names = ", ".join(a.name for a in written)
+    run = [f"{names} = {call[0]}", *call[1:-1], f"{call[-1]}({', '.join(args)})"]
+    for access, array in zip(plan.writes, written, strict=True):
+        back = host_unview(array.name, access, _shape(array))
+        if back != array.name:
+            run.append(f"{array.name} = {back}")
+    if not nothing:
+        return [*lines, *run]
+    zeros = ", ".join(f"jnp.zeros({tuple_text(tuple(map(str, _shape(a))))}, {operations.JNP[a.dtype]})" for a in written)
+    if number == 0 and len(program.kernels) == 1:
+        return [f"if {nothing}:", f"    return {zeros}", *lines, *run]
+    return [*lines, f"if {nothing}:", f"    {names} = {zeros}", "else:", *(f"    {line}" for line in run)]
+
+
+def _shape(array: Array) -> tuple[Size, ...]:
+    return array.type.shape if isinstance(array.type, BufferType) else ()
+
+
+def _empty_when(program: Program, plan: KernelPlan) -> str:
+    """When a kernel has nothing to compute: a parallel axis, or a dim that all its outputs have, is 0."""
+    sizes = [a.extent for a in plan.kernel.grid]
+    shapes = [_shape(program.array(a.buffer)) for a in plan.writes]
+    sizes += [s for s in shapes[0] if all(s in shape for shape in shapes)]
+    return " or ".join(dict.fromkeys(f"{s} == 0" for s in sizes if not isinstance(s, int)))
+
+
+def _argument(program: Program, plan: KernelPlan, access: BlockAccess, nothing: str) -> str:
+    """The array as the kernel takes it; ``nothing`` says which sizes cannot be 0 here."""
+    array = program.array(access.buffer)
+    text = host_view(access.buffer, access, _shape(array))
+    walked = {a.name: a.extent for a in plan.kernel.axes if a.kind == "loop" and not isinstance(a.extent, int)}
+    extents = [str(walked[e]) for e in access.entries if isinstance(e, str) and e in walked]
+    parts = [e for e in extents if f"{e} == 0" not in nothing.split(" or ")]
+    final = access.view.final
+    if empty(final):
+        covered = tuple(1 if s == 0 else s for s in final)
+        return f"jnp.zeros({tuple_text(tuple(map(str, covered)))}, {operations.JNP[access.dtype]})"
+    if parts:
+        # Blocks need something to cover; no step reads it.
+        covered = tuple(f"max({s}, 1)" if not isinstance(s, int) and str(s) in parts else str(s) for s in final)
+        return f"{text} if {parts[0]} else jnp.zeros({tuple_text(covered)}, {operations.JNP[access.dtype]})"
+    return text
+
+
+def _call(program: Program, plan: KernelPlan, body: Body, device: Device) -> list[str]:
+    kernel = f"{plan.name}_kernel"
+    if plan.kernel.sizes:
+        kernel = f"functools.partial({kernel}, {', '.join(f'{s}={s}' for s in plan.kernel.sizes)})"
+    shapes = [f"jax.ShapeDtypeStruct({tuple_text(tuple(map(str, a.view.final)))}, {operations.JNP[a.dtype]})"
+              for a in plan.writes]
+    ins = [_spec(plan, a) for a in plan.reads]
+    ins += ["pl.BlockSpec(memory_space=pltpu.SMEM)" for _ in plan.scalars]
+    outs = [_spec(plan, a) for a in plan.writes]
+    grid, parts = [str(d.steps) for d in plan.grid], [f'"{d.semantics}"' for d in plan.grid]
+    if _of_parts(plan):
+        grid, parts = ["1"], ['"arbitrary"']
+    semantics = tuple_text(tuple(parts))
+    limit = plan.kernel.schedule.option("vmem_mb", 0) or limit_mb(plan, body.scratch, device)
+    params = [f"dimension_semantics={semantics}", *([f"vmem_limit_bytes={limit} << 20"] if limit else [])]
+    lines = [
+        "pl.pallas_call(", f"    {kernel},", f"    out_shape={_one_or_list(shapes)},",
+        f"    grid={tuple_text(tuple(grid))},",
+    ]  # fmt: skip
+    lines += _listed("in_specs", ins, always=True) + _listed("out_specs", outs)
+    if body.scratch:
+        buffers = [f"pltpu.VMEM({plan.sizes(s.place)}, {operations.JNP[s.dtype]})" for s in body.scratch]
+        lines += _listed("scratch_shapes", buffers, always=True)
+    lines += [f"    compiler_params=pltpu.CompilerParams({', '.join(params)}),", f'    name="{plan.name}",', ")"]
+    return lines
+
+
+def _one_or_list(items: list[str]) -> str:
+    return items[0] if len(items) == 1 else f"[{', '.join(items)}]"
+
+
+def _listed(name: str, items: list[str], always: bool = False) -> list[str]:
+    if len(items) == 1:
+        return [f"    {name}=[{items[0]}]," if always else f"    {name}={items[0]},"]
+    return [f"    {name}=[", *(f"        {item}," for item in items), "    ],"]
+
+
+def _of_parts(plan: KernelPlan) -> bool:
+    """Whether a kernel without a grid reads or writes parts of an array, which Pallas takes from kernels with one only."""
+    sizes = ((b, n) for a in plan.accesses for b, n in zip(a.block, a.view.final, strict=True))
+    return not plan.grid and any(block is None and size != 1 for block, size in sizes)
+
+
+def _spec(plan: KernelPlan, access: BlockAccess) -> str:
+    names = "_" if _of_parts(plan) else ", ".join(d.name for d in plan.grid)
+    index = tuple_text(tuple(_entry(plan, access, e) for e in access.entries))
+    block = tuple_text(tuple(str(b) for b in access.block))
+    return f"pl.BlockSpec({block}, lambda {names}: {index})".replace("lambda :", "lambda:")
+
+
+def _entry(plan: KernelPlan, access: BlockAccess, entry: str | Index) -> str:
+    """What the index map gives for one dim: a block number, or (squeezed dims) an element."""
+    if isinstance(entry, str):
+        return _block_number(plan, access, entry)
+    parts = []
+    for term in entry.terms:
+        text = _block_number(plan, access, term.axis)
+        if term.div != 1:
+            text = f"{text} // {term.div}"
+        if term.mod:
+            text = f"{text} % {term.mod}"
+        parts.append(text if term.scale == 1 else f"{term.scale} * ({text})")
+    if entry.offset != 0 or not parts:
+        parts.append(str(entry.offset))
+    return " + ".join(parts)
+
+
+def _block_number(plan: KernelPlan, access: BlockAccess, axis: str) -> str:
+    span = plan.spans[axis]
+    if span.dim is None:
+        return "0"
+    dim = next(d for d in plan.grid if d.name == span.dim)
+    if dim.kind != "loop":
+        return span.dim
+    loops = [(n, loop) for n in access.phases for loop in plan.phases[n].loops if loop.axis == axis]
+    text = _bounded(plan, span, [plan.phases[n].bounds(loop) for n, loop in loops])
+    if len(dim.axes) > 1:
+        text = f"jnp.minimum({text}, {span.last})"
+    phases = sorted({n for n, _ in loops})
+    count = len(plan.phases)
+    if len(phases) in (0, count):
+        return text
+    # Where a phase does not touch the buffer its block stays: the first one before, the last one after.
+    if phases == list(range(phases[0], count)):
+        return f"{text} * phase" if count == 2 and text.isidentifier() else f"jnp.where(phase < {phases[0]}, 0, {text})"
+    if phases[0] == 0 and phases == list(range(len(phases))):
+        return f"jnp.where(phase > {phases[-1]}, {span.last}, {text})"
+    inside = " | ".join(f"(phase == {n})" for n in phases)
+    return f"jnp.where({inside}, {text}, 0)"
+
+
+def _bounded(plan: KernelPlan, span: Span, walks: list[tuple[Op | None, Op | None]]) -> str:
+    """The block number kept inside the bounds of the walks, so that steps outside them fetch nothing new.  The upper one comes
+    last: a part of a walk may begin beyond its end."""
+    text = span.dim or "0"
+    bounds = {hi for _, hi in walks}
+    lows = {lo for lo, _ in walks}
+    if len(lows) == 1 and (lo := lows.pop()) is not None and (low := scalar_text(lo, plan.spans)):
+        text = f"jnp.maximum({text}, {low.at(PRODUCT)} // {span.text})"
+    if len(bounds) == 1 and (hi := bounds.pop()) is not None and (high := scalar_text(hi, plan.spans)):
+        end = f"{high.at(SUM)} - 1"
+        if (plus := re.fullmatch(r"(.*) \+ (\d+)", high.text)) and high.binding == SUM:
+            end = f"{plus[1]} + {int(plus[2]) - 1}"
+        text = f"jnp.minimum({text}, jnp.maximum({end}, 0) // {span.text})"
+    return text
+
+
+def reference_names(plan: KernelPlan, body: Body) -> list[str]:
+    """The kernel's parameters in Pallas's order: inputs, scalars, outputs, scratch."""
+    return [*read_names(plan), *(f"{s}_ref" for s in plan.scalars), *(f"{a.buffer}_ref" for a in plan.writes),
+            *(s.name for s in body.scratch)]
+
+
+__all__ = ["buffer_type", "entry_lines", "reference_names", "shape_text"]

@@ -1,0 +1,89 @@
+"""Blocks as expressions: read from a reference whole or in part, spelled out in full, turned, spread over lanes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from ..planning.blocks import LANES, Span
+from ..planning.kernel_plan import KernelPlan
+from ..syntax import operations
+from ..syntax.expressions import COMPARE, WIDE, Expr, Place
+
+
+class Shapes:
+    """The blocks of a kernel, or the part of them that is meant now."""
+
+    def __init__(self, plan: KernelPlan) -> None:
+        self.plan = plan
+        self.spans: Mapping[str, Span] = plan.spans
+        self.parts: Mapping[str, str] = {}  # index text of the axes of which only a part is meant now
+
+    @contextmanager
+    def part(self, spans: Mapping[str, Span], parts: Mapping[str, str]) -> Iterator[None]:
+        """While it lasts, blocks are those of a part: ``parts`` has its index along each axis."""
+        before = self.spans, self.parts
+        self.spans, self.parts = {**self.plan.spans, **spans}, parts
+        try:
+            yield
+        finally:
+            self.spans, self.parts = before
+
+    def read(self, reference: str, place: Place) -> Expr:
+        """What a reference holds of the block, or of the part that is meant."""
+        index = [self.parts.get(a or "", ":") for a in place]
+        while index and index[-1] == ":":
+            index.pop()
+        return Expr(f"{reference}[{', '.join(index) or '...'}]", place)
+
+    def sizes(self, place: Place) -> str:
+        return self.plan.sizes(place, self.spans)
+
+    def fill(self, x: Expr, place: Place, dtype: str) -> Expr:
+        if x.place == place:
+            return x
+        x = one_lane(x) if place[1] != WIDE else x
+        if x.place == place:
+            return x
+        shape = self.sizes(place)
+        if x.place is None:
+            return Expr(f"jnp.full({shape}, {x.text}, {operations.JNP[dtype]})", place)
+        # A dim of one element may already have the full size.
+        if shape == self.sizes(x.place):
+            return Expr(x.text, place, x.binding)
+        return Expr(f"jnp.broadcast_to({x.text}, {shape})", place)
+
+    def turn(self, x: Expr, place: Place, dtype: str) -> Expr:
+        """``x`` transposed when its axes lie the other way round in ``place``."""
+        if x.place is None or all(a in (None, WIDE) or a == b for a, b in zip(x.place, place, strict=True)):
+            return x
+        x = one_lane(x)
+        assert x.place is not None
+        turned = (x.place[1], x.place[0])
+        if dtype == "bool":
+            return Expr(f"{x.at(0)}.astype(jnp.int32).T != 0", turned, COMPARE)
+        return Expr(f"{x.at(0)}.T", turned)
+
+    def spread(self, x: Expr, place: Place) -> Expr:
+        """A column that fills the lanes, over the lanes of a tile at ``place``."""
+        if x.place is None or x.place[1] != WIDE or place[1] is None:
+            return x
+        span = self.spans[place[1]]
+        if span.size > LANES and span.size % LANES:
+            return one_lane(x)
+        if span.size <= LANES:
+            return Expr(x.text if span.size == LANES else piece(x, f":, :{span.text}"), (x.place[0], place[1]))
+        copies = f"{span.text} // {LANES}" if span.text.isidentifier() else str(span.size // LANES)
+        return Expr(f"jnp.tile({x.text}, (1, {copies}))", (x.place[0], place[1]))
+
+
+def one_lane(x: Expr) -> Expr:
+    """A column that fills the lanes, as one of one element a row."""
+    return Expr(piece(x, ":, :1"), (x.place[0], None)) if x.place and x.place[1] == WIDE else x
+
+
+def piece(x: Expr, index: str) -> str:
+    """The text of ``x[index]``; of a reference only that part is read."""
+    reference = re.fullmatch(r"(\w+_ref)\[\.\.\.\]", x.text)
+    return f"{reference[1] if reference else x.at(0)}[{index}]"

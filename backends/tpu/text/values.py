@@ -1,0 +1,326 @@
+"""Values as expressions: written where they are asked for.
+
+A cheap value is computed again in each region that needs it, an expensive one is kept in scratch by the region it
+belongs to.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from portakern.device import Device
+from portakern.emit.running import Running
+from portakern.ir.core import Arg, Op, Result
+from portakern.ir.functions import COSTLY
+from portakern.ir.tile import (
+    ArgReduce,
+    Binary,
+    Bitcast,
+    Broadcast,
+    Cast,
+    Compare,
+    Const,
+    Coord,
+    Dot,
+    Extent,
+    For,
+    Kernel,
+    Load,
+    Mask,
+    Permute,
+    Reduce,
+    Select,
+    Start,
+    TileType,
+    Unary,
+    tile_type,
+)
+
+from ..planning.blocks import SUBLANES, origin
+from ..planning.constants import filled_with, number
+from ..planning.kernel_plan import KernelPlan, Slot, kept_at, scalar_text
+from ..syntax import operations
+from ..syntax.expressions import SUM, Expr, Place, call, infix
+from . import folds
+from .names import fresh, hint, read_names
+from .regions import Region
+from .shapes import Shapes
+
+INLINE = 64  # characters; a longer expression gets a name
+
+
+class Values:
+    """The values of a kernel in its regions; adds the statements that compute them."""
+
+    def __init__(self, plan: KernelPlan, reserved: set[str], device: Device) -> None:
+        self.plan = plan
+        self.device = device
+        self.reserved = reserved
+        self.shapes = Shapes(plan)
+        self.slots: dict[Op, Slot] = {}  # carried arguments and results of loops, and kept values
+        self.kept: dict[Op, Slot] = {}
+        self.home: dict[Op, Region] = {}
+        self.uses = _uses(plan.kernel)
+        self.contracted = {op.axis for op in plan.kernel.body.walk() if isinstance(op, Reduce | Running | ArgReduce | Dot)}
+        self.helpers: dict[str, None] = {}
+        for (loop, position), slot in plan.slots.items():
+            self.slots[loop.body.args[position]] = slot
+        for op in plan.kernel.body.walk():
+            if isinstance(op, Result) and isinstance(op.source, For):
+                self.slots[op] = plan.slots[op.source, op.index]
+
+    def scalar(self, op: Op) -> Expr:
+        return scalar_text(op, self.plan.spans) or Expr("0")
+
+    def value(self, region: Region, op: Op, last: bool = False) -> Expr:
+        """``op`` as an expression in ``region``; statements that compute it are added before.
+
+        ``last``: the expression ends a statement of its own, so it needs no name however long it is.
+        """
+        if op in region.values:
+            return region.values[op]
+        if (constant := number(op)) is not None:
+            return operations.number(constant, "f32")
+        slot = self.slots.get(op) or self._keep(region, op)
+        if slot is not None:
+            expr = self.shapes.read(slot.name, slot.place)
+            # What the loop still changes is read at once; a finished value where it is used.
+            if isinstance(op, Arg) or self.uses[op] > 1:
+                expr = self._name(region, slot.name.removesuffix("_ref"), expr, origin(op))
+        else:
+            expr = self.compute(region, op)
+            if expr.place is not None:
+                expr = self.shapes.turn(expr, self.plan.layout.place(op), tile_type(op).dtype)
+            if self._wants_name(op, expr) and not (last and self.uses[op] == 1):
+                expr = self._name(region, hint(op), expr, origin(op))
+        region.values[op] = expr
+        return expr
+
+    def _keep(self, region: Region, op: Op) -> Slot | None:
+        """Scratch for a value that is expensive and belongs to another region."""
+        home = self.home.get(op)
+        if home is None or home is region or home is region.around or not self._expensive(op):
+            return None
+        if op not in self.kept:
+            name = f"{hint(op)}_ref"
+            taken = {s.name for s in (*self.slots.values(), *self.kept.values())} | self.reserved
+            n = 1
+            while name in taken:
+                n += 1
+                name = f"{hint(op)}_{n}_ref"
+            dtype = tile_type(op).dtype
+            slot = Slot(name, kept_at(self.plan.layout.place(op), dtype), dtype, "kept for the steps of the loop")
+            self.kept[op] = slot
+            with self.shapes.part({}, {}):
+                home.add(f"{name}[...] = {self.shapes.fill(self.value(home, op), slot.place, dtype).text}", origin(op))
+        return self.kept[op]
+
+    def _expensive(self, op: Op) -> bool:
+        if op in self.slots or not isinstance(op.type, TileType) or not op.type.dims:
+            return False
+        if isinstance(op, Reduce | Running | Dot):
+            return True
+        if isinstance(op, Unary) and op.fn in COSTLY and len(op.type.dims) == 2:
+            return True
+        return any(self._expensive(o) for o in op.operands if isinstance(o.type, TileType))
+
+    def _wants_name(self, op: Op, expr: Expr) -> bool:
+        if expr.literal or expr.text.isidentifier() or isinstance(op, Const | Extent):
+            return False
+        if isinstance(op, Dot) and filled_with(op.acc) is None:
+            return self.uses[op] > 1
+        if self.uses[op] > 1:
+            return not isinstance(op, Broadcast | Start | Permute)
+        return len(expr.text) > INLINE
+
+    def _name(self, region: Region, wanted: str, expr: Expr, where: str) -> Expr:
+        name = fresh(wanted, region.names)
+        region.add(f"{name} = {expr.text}", where)
+        return Expr(name, expr.place)
+
+    def full(self, region: Region, op: Op, last: bool = False) -> Expr:
+        """``op`` with every element of its block spelled out."""
+        return self.shapes.fill(self.value(region, op, last), self.plan.layout.place(op), tile_type(op).dtype)
+
+    def compute(self, region: Region, op: Op) -> Expr:
+        match op:
+            case Const():
+                return operations.number(op.value, op.dtype)
+            case Extent() | Start():
+                return self.scalar(op)
+            case Coord():
+                return self._coordinate(region, op) if op.dims else self.scalar(op)
+            case Arg():
+                return Expr(f"{op.name}_ref[0, 0]")
+            case Unary():
+                return self._unary(region, op)
+            case Binary() | Compare():
+                return operations.binary(op.fn, self.value(region, op.lhs), self.value(region, op.rhs), tile_type(op.lhs).dtype)
+            case Select():
+                condition, yes, no = (self.value(region, x) for x in (op.condition, op.yes, op.no))
+                return operations.select(condition, yes, no, tile_type(op).dtype)
+            case Cast():
+                return self._cast(region, op)
+            case Bitcast():
+                return call("jax.lax.bitcast_convert_type", self.value(region, op.x), extra=operations.JNP[op.dtype])
+            case Broadcast():
+                x = self.value(region, op.x)
+                if len(op.dims) < 2:
+                    return x
+                place = self.plan.layout.place(op)
+                return self.shapes.spread(self.shapes.turn(x, place, tile_type(op).dtype), place)
+            case Permute():
+                x = self.value(region, op.x)
+                swapped = op.axes != tile_type(op.x).axes and x.place is not None
+                return Expr(f"{x.at(0)}.T", (x.place[1], x.place[0])) if swapped and x.place else x
+            case Mask():
+                return self._mask(region, op)
+            case Load():
+                return self._load(region, op)
+            case Reduce():
+                return self._reduce(region, op)
+            case Running():
+                return self._running(region, op)
+            case Dot():
+                return self._dot(region, op)
+            case Result(source=ArgReduce() as source):
+                return self._arg_reduce(region, source, op.index)
+        raise AssertionError(op.mnemonic())  # reported as missing before
+
+    def _unary(self, region: Region, op: Unary) -> Expr:
+        x = self.value(region, op.x)
+        if op.fn in operations.HELPERS:
+            self.helpers[op.fn] = None
+        if x.place is None and op.fn not in ("neg", "not", "abs"):
+            # The scalar core has no transcendental functions; a vector of one element does.
+            x = self.shapes.fill(x, (None, None), tile_type(op.x).dtype)
+        return operations.unary(op.fn, x, tile_type(op).dtype)
+
+    def _cast(self, region: Region, op: Cast) -> Expr:
+        if isinstance(op.x, Const):
+            return operations.number(op.x.value, op.dtype)
+        if isinstance(op.x, Load) and op.dtype == "f32" and self.uses[op.x] == 1:
+            return self._load(region, op.x, op.dtype)  # masks are cheapest at 32 bits
+        return operations.converted(self.value(region, op.x), tile_type(op.x).dtype, op.dtype)
+
+    def _coordinate(self, region: Region, op: Coord) -> Expr:
+        side = self.plan.layout.place(op).index(op.axis)
+        x = self._axis_coordinates(region, op.axis, side)
+        return x if op.dtype in ("i32", "i64") else operations.cast(x, op.dtype)
+
+    def _axis_coordinates(self, region: Region, axis: str, side: int) -> Expr:
+        """The coordinates of an axis along the rows (0) or columns (1) of a block."""
+        if (axis, side) not in region.coordinates:
+            place: Place = (axis, None) if side == 0 else (None, axis)
+            count = Expr(f"jax.lax.broadcasted_iota(jnp.int32, {self.shapes.sizes(place)}, {side})", place)
+            start = Expr(self.shapes.spans[axis].start, None, 3)
+            text = count if start.text == "0" else infix("+", start, count)
+            region.coordinates[axis, side] = self._name(region, "cols" if side else "rows", text, "")
+        return region.coordinates[axis, side]
+
+    def _inside(self, region: Region, axis: str, side: int) -> Expr:
+        """Which elements along one side of a block lie inside the extent of ``axis``."""
+        extent = self.shapes.spans[axis].axis.extent
+        return infix("<", self._axis_coordinates(region, axis, side), Expr(str(extent), None, SUM))
+
+    def _mask(self, region: Region, op: Mask) -> Expr:
+        x = self.value(region, op.x)
+        if not self._matters(op.axis):
+            return x
+        inside = self._inside(region, op.axis, self.plan.layout.place(op).index(op.axis))
+        return _where(inside, x, op.value, tile_type(op).dtype)
+
+    def _matters(self, axis: str) -> bool:
+        """Whether what lies outside the extent of ``axis`` can be seen: only what is summed over the axis sees it."""
+        return self.plan.spans[axis].ragged and axis in self.contracted
+
+    def _load(self, region: Region, op: Load, dtype: str = "") -> Expr:
+        """The block of a load, cast to ``dtype`` if one is given, with its pad where that can be seen."""
+        assert isinstance(op.buffer, Arg)
+        number = self.plan.read_number(op)
+        access = self.plan.reads[number]
+        x = self.shapes.read(read_names(self.plan)[number], access.place)
+        have, place = access.dtype, access.place
+        if access.flat:
+            place = self.plan.layout.place(op)
+            # Mosaic turns no 16-bit row into a column.
+            detour = have if place[0] and have == "bf16" and dtype != "f32" else ""
+            x = operations.cast(x, "f32") if detour else x
+        if dtype and dtype != have:
+            x, have = operations.cast(x, dtype), dtype
+        if access.flat:
+            index = "[None, :]" if not place[0] else "[:, None]" if self.device.has("sublane_gather") else "[None, :].T"
+            x = Expr(f"{x.at(0)}{index}", place)
+            x = operations.cast(x, detour) if detour else x
+        conditions = []
+        if op.pad is not None:
+            conditions = [self._inside(region, a, side) for side, a in enumerate(place) if a and self._matters(a)]
+        if conditions:
+            both = conditions[0] if len(conditions) == 1 else infix("&", *conditions)
+            rows = place[0]
+            # Mosaic has no 16-bit masks for fewer rows than a tile of 32-bit values has.
+            few = have == "bf16" and (rows is None or self.shapes.spans[rows].size < SUBLANES)
+            padded = _where(both, operations.cast(x, "f32") if few else x, op.pad or 0, "f32" if few else have)
+            x = operations.cast(padded, have) if few else padded
+        dims = tile_type(op).axes
+        if len(dims) == 2 and dims != place:
+            return Expr(f"{x.at(0)}.T", (place[1], place[0]))
+        return x
+
+    def _reduce(self, region: Region, op: Reduce) -> Expr:
+        if op.fn == "prod":
+            self.helpers["product"] = None
+        return folds.reduced(op, self.full(region, op.x), self.plan.layout.place(op.x))
+
+    def _running(self, region: Region, op: Running) -> Expr:
+        self.helpers["running"] = None
+        place = self.plan.layout.place(op.x)
+        made = folds.running(op, self.full(region, op.x), place)
+        if op.before is None or folds.starts_fresh(op):
+            return made
+        return folds.joined(op, self.shapes.spread(self.value(region, op.before), place), made)
+
+    def _arg_reduce(self, region: Region, op: ArgReduce, index: int) -> Expr:
+        x = self.full(region, op.x)
+        if not x.text.isidentifier():
+            x = self._name(region, hint(op.x), x, origin(op.x))
+        place = self.plan.layout.place(op.x)
+        if index == 0:
+            return folds.extreme(op, x, place)
+        return folds.where_extreme(op, x, place, self._axis_coordinates(region, op.axis, place.index(op.axis)))
+
+    def _operand(self, region: Region, op: Op) -> Expr:
+        x = self.full(region, op)
+        return x if len(x.text) <= INLINE // 2 else self._name(region, hint(op), x, origin(op))
+
+    def _dot(self, region: Region, op: Dot) -> Expr:
+        lhs, rhs = folds.operands(op, self.plan.layout)
+        a, b = self._operand(region, lhs), self._operand(region, rhs)
+        product = folds.product(op, lhs, rhs, a, b, self.plan.layout, self.shapes)
+        fill = filled_with(op.acc)
+        if fill is not None and fill.value == 0:
+            return product
+        # The sum itself may be long: it stands on a line of its own, and long lines are broken.
+        return infix("+", self.value(region, op.acc), product)
+
+
+def _where(condition: Expr, x: Expr, otherwise: float | int | bool, dtype: str) -> Expr:
+    """``x`` where the condition holds.  Masks are 32-bit, so 8-bit values take a detour; booleans are logic."""
+    if dtype == "bool":
+        if otherwise:
+            return infix("|", x, operations.unary("not", condition, "bool"))
+        return infix("&", x, condition)
+    if dtype in ("i8", "u8"):
+        chosen = call("jnp.where", condition, operations.cast(x, "i32"), operations.number(otherwise, "i32"))
+        return operations.cast(chosen, dtype)
+    return call("jnp.where", condition, x, operations.number(otherwise, dtype))
+
+
+def _uses(kernel: Kernel) -> Counter[Op]:
+    uses: Counter[Op] = Counter()
+    for op in kernel.body.walk():
+        if isinstance(op, For):
+            uses.update(op.init)
+        else:
+            uses.update(op.operands)
+    return uses
