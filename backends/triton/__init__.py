@@ -2,6 +2,10 @@
 
 The emitter prints plain Triton; the toolchain compiles it for any GPU on any machine with the Triton wheel; the runtime
 launches it where the GPU is, and the interpreter runs it elsewhere.
+
+Each room imports only those before it: :mod:`.prepare` (what is rewritten before printing), :mod:`.text` (printing),
+:mod:`.schedule`, :mod:`.compile` (machine code for any GPU), :mod:`.launch` (host functions on tensors), :mod:`.interpret`;
+:mod:`.foreign` (kernels from elsewhere) stands by itself.
 """
 
 from __future__ import annotations
@@ -13,14 +17,14 @@ from typing import Any
 from portakern.backend import MANIFEST_VERSION, Backend, Binary, Job, Language, Source
 from portakern.device import Device
 
-from .adopt import CONVENTION, adopt
-from .bare import bare
-from .choices import choices
-from .emitter import TritonEmitter
-from .runtime import TritonRuntime
-from .schedules import OPTIONS, schedules
-from .simulator import TritonInterpreter
-from .toolchain import ENVIRONMENT, TritonToolchain
+from .compile.toolchain import ENVIRONMENT, TritonToolchain
+from .foreign.adopt import CONVENTION, adopt
+from .foreign.inspected import bare
+from .interpret.simulator import TritonInterpreter
+from .launch.runtime import TritonRuntime
+from .schedule.choices import choices
+from .schedule.families import OPTIONS, schedules
+from .text.emitter import TritonEmitter
 
 
 def _format(device: Device) -> str:
@@ -29,7 +33,7 @@ def _format(device: Device) -> str:
 
 
 def _jobs(source: Source, binary: Binary, sizes: Mapping[str, int], scalars: Mapping[str, Any]) -> Job:
-    from .jobs import jobs  # it needs the packages that compile
+    from .launch.jobs import jobs  # it needs the packages that compile
 
     return jobs(source, binary, sizes, scalars)
 

@@ -30,8 +30,8 @@ def run_on_gpu(source: Source, inputs: dict[str, Any], sizes: dict[str, int]) ->
     """In the child: run once with guard bands, then time 20 launches on copies; outputs and microseconds."""
     import numpy as np
     import torch
-    from portakern.backends.triton import triton_language
 
+    from portakern.backends.triton import triton_language
     from tests.triton import support
 
     assert triton_language.runtime is not None
@@ -41,7 +41,7 @@ def run_on_gpu(source: Source, inputs: dict[str, Any], sizes: dict[str, int]) ->
     for a in source.by_role("input") + source.by_role("scalar") + source.by_role("output"):
         shape = support._shape(a.type, sizes)
         buffer = support.guarded(a.name, shape, support.NUMPY[a.dtype], inputs.get(a.name))
-        from portakern.backends.triton.executable import _view
+        from portakern.backends.triton.launch.executable import _view
 
         is_scalar = a.role == "scalar"
         arguments.append(buffer.array.item() if is_scalar else _view(torch.from_numpy(buffer.storage).cuda(), buffer, a))
@@ -74,7 +74,6 @@ def programs(target: Target) -> Iterator[tuple[str, Program]]:
 
 def main(only: list[str]) -> int:
     from portakern.backends.triton import backend, triton_language
-
     from tests.triton.support import random_inputs, sizes_of, worst_error
 
     devices = load_devices(backend.devices)

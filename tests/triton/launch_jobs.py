@@ -71,7 +71,7 @@ def foreign_memory(x, y):
 
 
 def module(entry: str) -> Any:
-    from portakern.backends.triton.module import load_module
+    from portakern.backends.triton.compile.source_module import load_module
 
     return load_module(Source(target(), entry, entry, KERNELS, ".py", ()))
 
@@ -135,7 +135,7 @@ def without_device(function: Callable[[], Any]) -> Any:
     from triton.compiler.compiler import CompiledKernel
     from triton.runtime import driver  # type: ignore[attr-defined]
 
-    from portakern.backends.triton.compile_worker import _NoDevice, gpu_target
+    from portakern.backends.triton.compile.worker import _NoDevice, gpu_target
 
     before = getattr(driver, "_active", None)
     driver.set_active(_NoDevice(gpu_target("sm_90")))  # type: ignore[arg-type]
@@ -148,7 +148,7 @@ def without_device(function: Callable[[], Any]) -> Any:
 
 def described() -> dict[str, Any]:
     """The parameters of a kernel that takes two descriptors, and what the maps were made of."""
-    from portakern.backends.triton.launches import Replayer, record
+    from portakern.backends.triton.launch.recording import Replayer, record
 
     x, y = torch.arange(100.0), torch.zeros(100)
     function = module("described").described
@@ -161,7 +161,7 @@ def described() -> dict[str, Any]:
 
 def replayed(entry: str) -> dict[str, Any]:
     """What the native core is told to do for ``entry(x, y)`` with 100 numbers; ``refused`` with the reason if nothing."""
-    from portakern.backends.triton.launches import NotPlain, Replayer, record
+    from portakern.backends.triton.launch.recording import NotPlain, Replayer, record
 
     x, y = torch.arange(100.0), torch.zeros(100)
     device = Device()
@@ -183,8 +183,8 @@ def replayed(entry: str) -> dict[str, Any]:
 
 def relaunched() -> dict[str, Any]:
     """A specialised call on other tensors than those recorded: what addresses are put in place."""
-    from portakern.backends.triton.executable import TritonExecutable
-    from portakern.backends.triton.launches import Replayer, record
+    from portakern.backends.triton.launch.executable import TritonExecutable
+    from portakern.backends.triton.launch.recording import Replayer, record
     from portakern.ir.program import Array
     from portakern.ir.tile import BufferType
 
@@ -209,8 +209,8 @@ def recalled() -> dict[str, Any]:
     """Specialised calls of a host function with descriptors: one call of the native core for each set of addresses."""
     from unittest.mock import patch
 
-    from portakern.backends.triton.executable import TritonExecutable
-    from portakern.backends.triton.launches import Replayer, record
+    from portakern.backends.triton.launch.executable import TritonExecutable
+    from portakern.backends.triton.launch.recording import Replayer, record
     from portakern.ir.program import Array
     from portakern.ir.tile import BufferType
 
@@ -239,7 +239,7 @@ def other_threads() -> dict[str, int]:
     """While one thread records, the launches of another go to Triton's launcher."""
     import threading
 
-    from portakern.backends.triton.launches import record
+    from portakern.backends.triton.launch.recording import record
 
     loaded = module("plain")
     x, y = torch.arange(100.0), torch.zeros(100)
@@ -272,9 +272,9 @@ def other_threads() -> dict[str, int]:
 
 def parameters_of(isa: str) -> tuple[int, ...]:
     """The sizes of the parameters of ``scale`` for an instruction set."""
-    from portakern.backends.triton.binaries import parameter_sizes
-    from portakern.backends.triton.compile_worker import compiling_for
-    from portakern.backends.triton.module import load_module
+    from portakern.backends.triton.compile.machine_code import parameter_sizes
+    from portakern.backends.triton.compile.source_module import load_module
+    from portakern.backends.triton.compile.worker import compiling_for
 
     entry = f"plain_{isa}"  # a text of its own: a kernel's cache does not tell instruction sets apart
     loaded = load_module(Source(target(), entry, "plain", KERNELS + f"\n# {isa}\n", ".py", ()))

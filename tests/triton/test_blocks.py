@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from portakern.backends.triton import triton_language
-from portakern.backends.triton.schedules import OPTIONS, schedules
 
 from portakern.backend import Source
+from portakern.backends.triton import triton_language
+from portakern.backends.triton.schedule.families import OPTIONS, schedules
 from portakern.errors import ScheduleError
 from portakern.ir.oracle import evaluate
 from portakern.ir.program import ArrayFacts

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from portakern.backends.triton import triton_language
 
 import portakern as pk
 from portakern.backend import Source, Target
+from portakern.backends.triton import triton_language
 from portakern.errors import UnsupportedDtype
 from portakern.lower import lower
 from portakern.registry import registry

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from portakern.backends.triton import triton_language
 
 from portakern.backend import Argument, Dispatch, Fill, Job
+from portakern.backends.triton import triton_language
 from portakern.launch.dispatch import job_of
 from portakern.registry import registry
 from portakern.spec.load import load_operator

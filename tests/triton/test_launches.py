@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from portakern.backends.triton import triton_language
 
+from portakern.backends.triton import triton_language
 from portakern.tools.workers import WorkerPool
 
 pytest.importorskip("triton")

@@ -7,11 +7,11 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from portakern.backends.triton import triton_language
-from portakern.backends.triton.dots import WIDTH, shortest, takes
-from portakern.backends.triton.schedules import schedules
 
 import portakern as pk
+from portakern.backends.triton import triton_language
+from portakern.backends.triton.prepare.dots import WIDTH, shortest, takes
+from portakern.backends.triton.schedule.families import schedules
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 from portakern.lower import lower
 from portakern.registry import registry

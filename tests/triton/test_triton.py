@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from portakern.backends.triton import backend, triton_language
-from portakern.backends.triton.schedules import schedules
 
 from portakern.backend import Resources, Target
+from portakern.backends.triton import backend, triton_language
+from portakern.backends.triton.schedule.families import schedules
 from portakern.device import load_devices
 from portakern.errors import CompileError, UsageError
 from portakern.ir.schedule import Nest, NestAxis

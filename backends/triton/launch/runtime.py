@@ -9,7 +9,7 @@ from portakern.backend import Availability, Binary, Source, Target
 from portakern.errors import RuntimeFault
 from portakern.native import Device, open_device
 
-from .compile_worker import use_cache_folder, versions
+from ..compile.worker import use_cache_folder, versions
 from .executable import TritonExecutable
 
 

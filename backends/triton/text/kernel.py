@@ -1,7 +1,7 @@
 """One tile kernel as a ``@triton.jit`` function: its signature, its constants, and the blocks that a program takes.
 
-What is inside is printed by the parts below: axes and grid (:mod:`.axis_text`, :mod:`.grid_text`), values, memory and
-statements (:mod:`.value_text`, :mod:`.memory_text`, :mod:`.statement_text`).
+What is inside is printed by the parts below: axes and grid (:mod:`.axes`, :mod:`.grid`), values, memory and
+statements (:mod:`.values`, :mod:`.memory`, :mod:`.statements`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from portakern.emit.python_like import Writer
 from portakern.ir.core import Arg
 from portakern.ir.tile import BufferType, Kernel, TileType, buffer_type
 
-from . import expressions as words
-from .grid_text import GridText
-from .rewrites import rewritten
-from .statement_text import StatementText
+from ..prepare.kernel import rewritten
+from . import operations
+from .grid import GridText
+from .statements import StatementText
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class _Printer(GridText, StatementText):
         return found
 
     def _head(self) -> str:
-        scalars = {n: f"{n}: {words.DTYPE[a.type.dtype]}" for a, n in self._arguments() if isinstance(a.type, TileType)}
+        scalars = {n: f"{n}: {operations.DTYPE[a.type.dtype]}" for a, n in self._arguments() if isinstance(a.type, TileType)}
         typed = [scalars.get(n, n) for _, n in self._arguments()]
         typed += [f"{s}: tl.int64" for s in self.sizes.values()]
         constants = [f"{c}: tl.constexpr" for c, _ in self._constants()]

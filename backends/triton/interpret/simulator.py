@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from portakern.backend import Availability, Binary, Source, Target
 from portakern.errors import SimulatorError
 
-from .compile_worker import versions
-from .executable import TritonExecutable
-from .interpreter import REPAIRS, mend
-from .toolchain import tools
+from ..compile.toolchain import tools
+from ..compile.worker import versions
+from ..launch.executable import TritonExecutable
+from .repairs import REPAIRS, mend
 
 
 class TritonInterpreter:

@@ -13,7 +13,7 @@ from portakern.ir.program import Array
 from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
 
-from .expressions import TORCH_DTYPE
+from ..text.operations import TORCH_DTYPE
 
 
 def load_module(source: Source) -> types.ModuleType:

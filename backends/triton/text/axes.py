@@ -14,10 +14,10 @@ from portakern.ir.core import Block, Op
 from portakern.ir.size import Size
 from portakern.ir.tile import Axis, BufferType, Coord, Dims, For, Kernel, Load, Mask, Start, Store, buffer_type
 
-from . import expressions as words
-from .descriptors import find_blocks
+from ..prepare.descriptors import find_blocks
+from . import operations
 
-RESERVED = ("tl", "triton", "torch", "range", "float", "min", "max", "pid", *words.HELPERS)
+RESERVED = ("tl", "triton", "torch", "range", "float", "min", "max", "pid", *operations.HELPERS)
 NARROW = 2**31 - 2**20
 """Extents up to here leave room for the last tile in a 32-bit coordinate."""
 

@@ -8,9 +8,9 @@ from portakern.emit.python_like import Expr, assigned_in_place, assignments, cal
 from portakern.ir.core import Block, Op, Result, Yield, yielded
 from portakern.ir.tile import Axis, Binary, Cast, Const, Extent, For, Load, Scan, Start, Store, identity, starts_anew, tile_type
 
-from . import expressions as words
-from .memory_text import MemoryText
-from .value_text import Value
+from . import operations
+from .memory import MemoryText
+from .values import Value
 
 _JOIN = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
 
@@ -139,21 +139,21 @@ class StatementText(MemoryText):
             x = Expr(name)
         anew = starts_anew(op)
         if 0 in results:
-            made = words.scan(op.fn, x, position, of.dtype, op.reverse)
+            made = operations.scan(op.fn, x, position, of.dtype, op.reverse)
             if op.exclusive:
                 size = self._tile(self.kernel.axis[op.axis])
-                nothing = words.constant(identity(op.fn, of.dtype), of.dtype)
+                nothing = operations.constant(identity(op.fn, of.dtype), of.dtype)
                 made = call("moved_on", made, nothing, size, str(position), str(op.reverse))
             if not anew:
                 before = self._broadcast(self._get(op.carry), tile_type(op.carry).dims, of.dims)
-                made = words.binary(_JOIN[op.fn], before.expr, made, of.dtype) or self._missing(op)
+                made = operations.binary(_JOIN[op.fn], before.expr, made, of.dtype) or self._missing(op)
             name = self.names.fresh(f"running_{op.fn}")
             self.out.line(f"{name} = {made}")
             self.values[results[0]] = Value(Expr(name), of.axes)
         if 1 in results:
-            total = words.reduce(op.fn, x, position, of.dtype) or self._missing(op)
+            total = operations.reduce(op.fn, x, position, of.dtype) or self._missing(op)
             if not anew:
-                total = words.binary(_JOIN[op.fn], self._full(op.carry), total, of.dtype) or total
+                total = operations.binary(_JOIN[op.fn], self._full(op.carry), total, of.dtype) or total
             name = self.names.fresh("new_total")
             self.out.line(f"{name} = {total}")
             self.values[results[1]] = Value(Expr(name), tile_type(op.carry).axes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .axis_text import AxisNames, AxisText
+from .axes import AxisNames, AxisText
 
 
 class GridText(AxisText):

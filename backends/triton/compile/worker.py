@@ -17,7 +17,7 @@ from portakern.backend import Source
 from portakern.errors import CompileError, PortakernError, ToolMissing
 from portakern.tools.cache import default_directory
 
-from .module import divisible_sizes, example_sizes, load_module, parameters, shape_of, strides_of, torch_dtype
+from .source_module import divisible_sizes, example_sizes, load_module, parameters, shape_of, strides_of, torch_dtype
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from portakern.errors import ScheduleError
 from portakern.ir.core import Arg, Op
 from portakern.ir.tile import Dims, Index, Load, Store, Term, buffer_type, tile_type
 
-from . import expressions as words
-from .descriptors import Block as Blocked
-from .value_text import Value, ValueText
+from ..prepare.descriptors import Block as Blocked
+from . import operations
+from .values import Value, ValueText
 
 KEEP = ("none", "loads", "stores", "both")
 """Values of the schedule's option ``keep``."""
@@ -81,7 +81,7 @@ class MemoryText(ValueText):
         have = tile_type(op).axes
         keywords = {"mask": mask} if mask else {}
         if mask and op.pad is not None:
-            keywords["other"] = words.constant(op.pad, buffer_type(op.buffer).dtype).text
+            keywords["other"] = operations.constant(op.pad, buffer_type(op.buffer).dtype).text
         return Value(call("tl.load", pointer, **keywords, **self._kept("loads")), have)
 
     def _kept(self, what: str) -> dict[str, str]:

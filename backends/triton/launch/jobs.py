@@ -1,6 +1,6 @@
 """What a Triton host function launches on a machine that executes its machine code.
 
-The host function runs on tensors on the CPU with its launches noted (:mod:`.launches`), compiled for the target and not
+The host function runs on tensors on the CPU with its launches noted (:mod:`.recording`), compiled for the target and not
 for what is here, so grids, specialisations and arguments are those that Triton's launcher would have used.
 """
 
@@ -14,9 +14,9 @@ from portakern.backend import Argument, Binary, Dispatch, Fill, Job, Source
 from portakern.errors import CompileError
 from portakern.launch.dispatch import number_bytes
 
-from .compile_worker import compiling_for, use_cache_folder
-from .launches import SCALARS, Filled, Launched, NotPlain, Place, place_of, record
-from .module import load_module, parameters, shape_of, strides_of, torch_dtype
+from ..compile.source_module import load_module, parameters, shape_of, strides_of, torch_dtype
+from ..compile.worker import compiling_for, use_cache_folder
+from .recording import SCALARS, Filled, Launched, NotPlain, Place, place_of, record
 
 _OURS = "portakern_made_{}"
 """Names of the tensors that a host function allocates."""

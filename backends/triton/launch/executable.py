@@ -16,8 +16,8 @@ from portakern.ir.tile import BufferType
 from portakern.launch import NativePrepared, PythonPrepared
 from portakern.native import DriverError, open_device
 
-from .launches import NotPlain, Replay, Replayer, record
-from .module import load_module, parameters, shape_of, torch_dtype
+from ..compile.source_module import load_module, parameters, shape_of, torch_dtype
+from .recording import NotPlain, Replay, Replayer, record
 
 _REMEMBERED = 64
 """Calls kept for other addresses of the same arrays."""
@@ -27,7 +27,7 @@ class TritonExecutable:
     """The host function of one source, loaded on ``device`` (``cpu`` under the interpreter, else ``cuda``).
 
     Guard bands work because arrays are views into the copied storage.  What is called again and again is launched by the
-    native core (see :mod:`.launches`); ``driver`` is the name of its driver, empty for none.
+    native core (see :mod:`.recording`); ``driver`` is the name of its driver, empty for none.
     """
 
     guards = True

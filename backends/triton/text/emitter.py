@@ -19,11 +19,11 @@ from portakern.ir.core import Op
 from portakern.ir.program import Array, Program
 from portakern.ir.tile import ArgReduce, Binary, BufferType, Dot, Load, Reduce, Scan, Store, Unary, tile_type
 
-from . import expressions as words
-from .axis_text import RESERVED
-from .dots import shortest
-from .kernel_text import KernelText, print_kernel
-from .packing import packed
+from ..prepare.dots import shortest
+from ..prepare.packing import packed
+from . import operations
+from .axes import RESERVED
+from .kernel import KernelText, print_kernel
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class TritonEmitter:
                                      *(f"{k.name}_kernel" for k in program.kernels)})  # fmt: skip
         kernels = [print_kernel(k, target.device, names) for k in program.kernels]
         body = "\n\n".join(k.text for k in kernels)
-        helpers = "\n".join(words.HELPERS[name] for name in _with_dependencies(body))
+        helpers = "\n".join(operations.HELPERS[name] for name in _with_dependencies(body))
         host = _host_function(program, kernels, names)
         imports = ["import triton", "import triton.language as tl"]
         if "torch." in host:
@@ -100,7 +100,7 @@ def _unsupported(op: Op, device: Device) -> str:
             return f"arg{fn}"
         case Unary(fn=fn, x=x):
             wanting = fn in ("erf", "tanh", "sigmoid") and not tile_type(x).dtype.startswith("f")
-            return f"{fn} of {tile_type(x).dtype}" if fn not in words.UNARY or wanting else ""
+            return f"{fn} of {tile_type(x).dtype}" if fn not in operations.UNARY or wanting else ""
         case Binary(fn="pow", lhs=lhs) if tile_type(lhs).dtype not in ("f32", "f64"):
             return f"pow of {tile_type(lhs).dtype}"
         case Dot(acc=acc) if len(tile_type(acc).dims) != 2:
@@ -119,9 +119,9 @@ def _unsupported(op: Op, device: Device) -> str:
 
 
 def _with_dependencies(text: str) -> list[str]:
-    used = words.used_helpers(text)
-    inner = [h for name in used for h in words.used_helpers(words.HELPERS[name]) if h != name]
-    return [name for name in words.HELPERS if name in {*used, *inner}]
+    used = operations.used_helpers(text)
+    inner = [h for name in used for h in operations.used_helpers(operations.HELPERS[name]) if h != name]
+    return [name for name in operations.HELPERS if name in {*used, *inner}]
 
 
 # ---- the host function -----------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def _host_function(original: Program, kernels: Sequence[KernelText], names: Mapp
             _allocate(out, array, given[0].name)
         for array in program.by_role("output"):
             if array.init is not None:
-                out.line(f"{array.name}.fill_({words.constant(array.init, array.dtype)})")
+                out.line(f"{array.name}.fill_({operations.constant(array.init, array.dtype)})")
         for kernel in kernels:
             _describe(out, kernel, program, names)
             _launch(out, kernel, names)
@@ -166,11 +166,11 @@ def _allocate(out: Writer, array: Array, beside: str) -> None:
     assert isinstance(array.type, BufferType)
     shape = ", ".join(map(str, array.type.shape))
     shape = f"({shape},)" if len(array.type.shape) == 1 else f"({shape})"
-    keywords = {"dtype": words.TORCH_DTYPE[array.dtype], "device": f"{beside}.device"}
+    keywords = {"dtype": operations.TORCH_DTYPE[array.dtype], "device": f"{beside}.device"}
     if array.init is None:
         made = call("torch.empty", shape, **keywords)
     else:
-        made = call("torch.full", shape, words.constant(array.init, array.dtype).text, **keywords)
+        made = call("torch.full", shape, operations.constant(array.init, array.dtype).text, **keywords)
     out.line(f"{array.name} = {made}")
 
 

@@ -12,9 +12,9 @@ from portakern.backend import Availability, Binary, Resources, Source, Target
 from portakern.errors import CompileError, ToolMissing
 from portakern.tools.workers import WorkerFault, WorkerPool
 
-from . import binaries
-from .compile_worker import Compiled, CompiledKernel, compile_source, versions
+from . import machine_code
 from .occupancy import occupancy
+from .worker import Compiled, CompiledKernel, compile_source, versions
 
 _INSIDE = "PORTAKERN_TRITON_WORKER"
 ENVIRONMENT = {
@@ -60,7 +60,7 @@ class TritonToolchain:
             raise ToolMissing(f"cannot compile for {source.target}: {found.detail}")
         if os.environ.get(_INSIDE) == "1":
             return describe(source, compile_source(source))
-        worker = f"{__package__}.compile_worker:compile_source"
+        worker = f"{__package__}.worker:compile_source"
         try:
             compiled: Compiled = _pool().call(worker, source, timeout_s=_TIMEOUT_S)
         except WorkerFault as fault:
@@ -90,7 +90,7 @@ def describe(source: Source, compiled: Compiled) -> Binary:
 
 def resources_of(source: Source, kernel: CompiledKernel) -> Resources:
     device = source.target.device
-    usage = binaries.read_cubin(kernel.data) if kernel.format == "cubin" else binaries.read_hsaco(kernel.data)
+    usage = machine_code.read_cubin(kernel.data) if kernel.format == "cubin" else machine_code.read_hsaco(kernel.data)
     shared = kernel.shared_bytes + usage.static_shared_bytes
     share, limiter = occupancy(device, kernel.warps, usage.registers, shared)
     where = "cubin .nv.info" if kernel.format == "cubin" else "code object metadata"

@@ -23,7 +23,7 @@ from portakern import native
 from portakern.errors import PortakernError
 from portakern.launch.tensor_maps import encode
 
-from .binaries import parameter_sizes
+from ..compile.machine_code import parameter_sizes
 
 SCALARS = {
     "i1": "bool", "u1": "bool", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "u8": "u8", "u16": "u16", "u32": "u32",

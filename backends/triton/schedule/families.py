@@ -16,8 +16,8 @@ from portakern.emit.packing import LINE_BYTES
 from portakern.ir.schedule import Nest, NestAxis, Schedule, Value
 from portakern.ir.size import Size
 
-from .descriptors import LOADS
-from .dots import WIDTH, shortest, takes
+from ..prepare.descriptors import LOADS
+from ..prepare.dots import WIDTH, shortest, takes
 
 OPTIONS = {
     "group_m": "contractions: how many rows of blocks a group walks before the next columns (1: plain row-major order)",

@@ -32,8 +32,8 @@ from portakern.ir.tile import (
     tile_type,
 )
 
-from . import expressions as words
-from .axis_text import AxisNames, AxisText
+from . import operations
+from .axes import AxisNames, AxisText
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class ValueText(AxisText, ABC):
             case Arg():
                 return Value(Expr(self.parameter[op]))
             case Const(value=value, dtype=dtype):
-                return Value(words.constant(value, dtype), (), True)
+                return Value(operations.constant(value, dtype), (), True)
             case Extent(size=size):
                 return Value(self._size(size), (), True)
             case Coord(axis=axis, dims=dims, dtype=dtype):
@@ -81,19 +81,19 @@ class ValueText(AxisText, ABC):
                 return self._load(op)
             case Unary(fn=fn, x=x):
                 v = self._tensor(x)
-                return Value(words.UNARY[fn](v.expr, tile_type(x).dtype), v.have)
+                return Value(operations.UNARY[fn](v.expr, tile_type(x).dtype), v.have)
             case Binary(fn=fn, lhs=lhs, rhs=rhs):
                 a, b = self._operands(op, lhs, rhs)
                 if fn == "add" and b.literal and b.expr.text == "0":
                     return a
-                made = words.binary(fn, a.expr, b.expr, tile_type(lhs).dtype)
+                made = operations.binary(fn, a.expr, b.expr, tile_type(lhs).dtype)
                 return Value(made or self._missing(op), joined(a, b))
             case Fma(x=x, y=y, z=z):
                 a, b, c = self._operands(op, x, y, z)
                 return Value(call("tl.fma", a.expr, b.expr, c.expr), joined(a, b, c))
             case Compare(fn=fn, lhs=lhs, rhs=rhs):
                 a, b = self._operands(op, lhs, rhs)
-                return Value(infix(words.COMPARE[fn], a.expr, b.expr), joined(a, b))
+                return Value(infix(operations.COMPARE[fn], a.expr, b.expr), joined(a, b))
             case Select(condition=condition, yes=yes, no=no):
                 c, (a, b) = self._get(condition), self._operands(op, yes, no)
                 return Value(call("tl.where", c.expr, a.expr, b.expr), joined(c, a, b))
@@ -101,7 +101,7 @@ class ValueText(AxisText, ABC):
                 return self._cast(self._get(x), tile_type(x).dtype, dtype)
             case Bitcast(x=x, dtype=dtype):
                 v = self._tensor(x)
-                return Value(Expr(f"{v.expr.at(14)}.to({words.DTYPE[dtype]}, bitcast=True)"), v.have)
+                return Value(Expr(f"{v.expr.at(14)}.to({operations.DTYPE[dtype]}, bitcast=True)"), v.have)
             case Broadcast(x=x, dims=dims):
                 return self._broadcast(self._get(x), tile_type(x).dims, dims)
             case Permute(x=x, axes=axes):
@@ -110,10 +110,10 @@ class ValueText(AxisText, ABC):
                 v, dims = self._get(x), tile_type(x).dims
                 inside = self._along(self._inside(self.axes[axis]), axis, dims)
                 have = joined(v, Value(inside, tuple(a if a == axis else "" for a, _ in dims)))
-                return Value(call("tl.where", inside, v.expr, words.constant(value, tile_type(x).dtype)), have)
+                return Value(call("tl.where", inside, v.expr, operations.constant(value, tile_type(x).dtype)), have)
             case Reduce(fn=fn, x=x, axis=axis):
                 dims = tile_type(x)
-                made = words.reduce(fn, self._full(x), dims.axes.index(axis), dims.dtype)
+                made = operations.reduce(fn, self._full(x), dims.axes.index(axis), dims.dtype)
                 return Value(made or self._missing(op), dims.without(axis).axes)
             case Dot():
                 return self._dot(op)
@@ -138,7 +138,7 @@ class ValueText(AxisText, ABC):
         v = self._get(op)
         if not v.literal:
             return v
-        return Value(call("tl.full", "()", v.expr, words.DTYPE[tile_type(op).dtype]))
+        return Value(call("tl.full", "()", v.expr, operations.DTYPE[tile_type(op).dtype]))
 
     def _full(self, op: Op) -> Expr:
         """The value with all the dims of its type spelled out."""
@@ -152,8 +152,8 @@ class ValueText(AxisText, ABC):
         if v.have:
             return call("tl.broadcast_to", v.expr, shape.rstrip(","))
         if v.expr.text in ("0", "0.0") and t.dims:
-            return call("tl.zeros", f"({shape})", words.DTYPE[t.dtype])
-        return call("tl.full", f"({shape})", v.expr, words.DTYPE[t.dtype])
+            return call("tl.zeros", f"({shape})", operations.DTYPE[t.dtype])
+        return call("tl.full", f"({shape})", v.expr, operations.DTYPE[t.dtype])
 
     def _coordinate(self, a: AxisNames, dims: Dims, dtype: str) -> Value:
         literal = a.name == "0"
@@ -169,10 +169,10 @@ class ValueText(AxisText, ABC):
             return v
         if new == "bool":
             return Value(infix("!=", v.expr, Expr("0")), v.have)
-        if new in words.CHECKED_CASTS and old not in words.CHECKED_CASTS:
+        if new in operations.CHECKED_CASTS and old not in operations.CHECKED_CASTS:
             wide = v.expr if DTYPES[old].is_float else Expr(f"{v.expr.at(14)}.to(tl.float32)")
-            return Value(call(words.CHECKED_CASTS[new], wide), v.have)
-        return Value(Expr(f"{v.expr.at(14)}.to({words.DTYPE[new]})"), v.have)
+            return Value(call(operations.CHECKED_CASTS[new], wide), v.have)
+        return Value(Expr(f"{v.expr.at(14)}.to({operations.DTYPE[new]})"), v.have)
 
     def _broadcast(self, v: Value, old: Dims, new: Dims) -> Value:
         if not v.have or len(old) == len(new):
@@ -205,7 +205,7 @@ class ValueText(AxisText, ABC):
         if op.precision == "fp8_fast":
             keywords["max_num_imprecise_acc"] = str(2**30)
         if acc.dtype != "f32":
-            keywords["out_dtype"] = words.DTYPE[acc.dtype]
+            keywords["out_dtype"] = operations.DTYPE[acc.dtype]
         return Value(call("tl.dot", *arguments, **keywords), acc.axes)
 
     def _oriented(self, op: Op, axes: tuple[str, str]) -> Expr:

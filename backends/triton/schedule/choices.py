@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from portakern.device import Device
 from portakern.ir.schedule import Nest, Value
 
-from .dots import WIDTH, shortest, takes
-from .memory_text import KEEP
+from ..prepare.dots import WIDTH, shortest, takes
+from ..text.memory import KEEP
 
 _WARPS = (1, 2, 4, 8, 16, 32)
 _TILES = (WIDTH, 32, 64, 128, 256)

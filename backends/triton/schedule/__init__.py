@@ -1,0 +1,1 @@
+"""The schedules that a loop nest may have in Triton, by family, and what tuning tries beside them."""
