@@ -69,7 +69,7 @@ def test_what_is_wrong_is_named() -> None:
     found = walked(blocks((8, 2), same, lambda i, j: (i, 0), (64, 128), compiler_params=parallel), X).findings
     assert [f.kind for f in found] == ["parallel-write"]
     assert "grid points (0, 0) and (0, 1) write the same block (0, 0)" in found[0].message
-    assert "test_grids.py:" in found[0].where
+    assert "test_grid_walk.py:" in found[0].where
 
 
 def test_outputs_that_nothing_reads_are_places_of_each_core() -> None:

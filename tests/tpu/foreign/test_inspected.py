@@ -15,7 +15,7 @@ from tests.tpu.helpers import language, target
 
 pytest.importorskip("jax")
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "tpu"
+EXAMPLES = Path(__file__).parents[3] / "examples" / "tpu"
 MATMUL = (EXAMPLES / "blocked_matmul.py").read_text()
 ARGS = "x=f32[128,128],y=f32[128,128],bm=128,bn=128,bk=128"
 

@@ -12,7 +12,7 @@ from portakern.backends.tpu.compile.toolchain import LibtpuToolchain
 from portakern.backends.tpu.trace.environment import package_version
 from portakern.errors import CompileError
 from portakern.study.inspecting import arguments_of
-from tests.tpu.errors import REFUSED, Refused
+from tests.tpu.compile.errors import REFUSED, Refused
 from tests.tpu.helpers import language, target
 
 if not LibtpuToolchain().available(target()):
