@@ -19,7 +19,7 @@ from portakern.device import Device
 
 from .compile.toolchain import ENVIRONMENT, TritonToolchain
 from .foreign.adopt import CONVENTION, adopt
-from .foreign.inspected import bare
+from .foreign.inspected import inspected
 from .interpret.simulator import TritonInterpreter
 from .launch.runtime import TritonRuntime
 from .schedule.choices import choices
@@ -55,7 +55,7 @@ triton_language = Language(
     choices=choices,
     format=_format,
     jobs=_jobs,
-    bare=bare,
+    bare=inspected,
 )
 
 backend = Backend("triton", (triton_language,), Path(__file__).parent / "devices", MANIFEST_VERSION)

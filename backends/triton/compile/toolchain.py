@@ -14,7 +14,7 @@ from portakern.tools.workers import WorkerFault, WorkerPool
 
 from . import machine_code
 from .occupancy import occupancy
-from .worker import Compiled, CompiledKernel, compile_source, versions
+from .worker import CompiledSource, KernelBinary, compile_source, versions
 
 _INSIDE = "PORTAKERN_TRITON_WORKER"
 ENVIRONMENT = {
@@ -62,14 +62,14 @@ class TritonToolchain:
             return describe(source, compile_source(source))
         worker = f"{__package__}.worker:compile_source"
         try:
-            compiled: Compiled = _pool().call(worker, source, timeout_s=_TIMEOUT_S)
+            compiled: CompiledSource = _pool().call(worker, source, timeout_s=_TIMEOUT_S)
         except WorkerFault as fault:
             raise CompileError(f"compiling {source.operator} for {source.target} with {versions()}: {fault.message}",
                                hint=fault.hint, kind=f"compile-{fault.kind}", log=fault.log) from fault  # fmt: skip
         return describe(source, compiled)
 
 
-def describe(source: Source, compiled: Compiled) -> Binary:
+def describe(source: Source, compiled: CompiledSource) -> Binary:
     """The binary of a source: the one kernel's machine code, a zip of several, or nothing where nothing is launched
     because every output is empty."""
     kernels = compiled.kernels
@@ -88,7 +88,7 @@ def describe(source: Source, compiled: Compiled) -> Binary:
     return Binary(f"{code}-zip", archive.getvalue(), compiled.tool, resources, assembly, log)
 
 
-def resources_of(source: Source, kernel: CompiledKernel) -> Resources:
+def resources_of(source: Source, kernel: KernelBinary) -> Resources:
     device = source.target.device
     usage = machine_code.read_cubin(kernel.data) if kernel.format == "cubin" else machine_code.read_hsaco(kernel.data)
     shared = kernel.shared_bytes + usage.static_shared_bytes

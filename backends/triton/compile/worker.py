@@ -21,7 +21,7 @@ from .source_module import divisible_sizes, example_sizes, load_module, paramete
 
 
 @dataclass(frozen=True)
-class CompiledKernel:
+class KernelBinary:
     """One launched kernel: machine code, its assembly text, and what Triton says of the launch."""
 
     name: str
@@ -34,8 +34,8 @@ class CompiledKernel:
 
 
 @dataclass(frozen=True)
-class Compiled:
-    kernels: tuple[CompiledKernel, ...]
+class CompiledSource:
+    kernels: tuple[KernelBinary, ...]
     tool: str
 
 
@@ -48,7 +48,7 @@ def use_cache_folder() -> None:
     os.environ.setdefault("TRITON_CACHE_DIR", str(default_directory() / "triton"))
 
 
-def compile_source(source: Source) -> Compiled:
+def compile_source(source: Source) -> CompiledSource:
     """Compile every kernel the host function launches, for a device that need not be here.
 
     With open dims the binaries are those of sizes that nothing divides, and the shared memory is the most that either these or
@@ -65,7 +65,7 @@ def compile_source(source: Source) -> Compiled:
     if source.sizes:  # what it takes with other sizes must fit as well
         most = {k.metadata.name: k.metadata.shared for k in _launched(source, divisible_sizes(source.sizes))}
         kernels = [replace(k, shared_bytes=max(k.shared_bytes, most.get(k.name, 0))) for k in kernels]
-    return Compiled(tuple(kernels), versions())
+    return CompiledSource(tuple(kernels), versions())
 
 
 def _launched(source: Source, sizes: dict[str, int]) -> list[Any]:
@@ -172,9 +172,9 @@ def compiling_for(isa: str, launch: bool = False) -> Iterator[list[Any]]:
         driver.set_active(before)  # type: ignore[arg-type]
 
 
-def _describe(kernel: Any) -> CompiledKernel:
+def _describe(kernel: Any) -> KernelBinary:
     code = "cubin" if "cubin" in kernel.asm else "hsaco"
     text = kernel.asm["ptx"] if code == "cubin" else kernel.asm["amdgcn"]
     signature = ", ".join(f"{k}: {v}" for k, v in kernel.src.signature.items() if v != "constexpr")
-    return CompiledKernel(kernel.metadata.name, code, kernel.asm[code], text, kernel.metadata.shared,
+    return KernelBinary(kernel.metadata.name, code, kernel.asm[code], text, kernel.metadata.shared,
                           kernel.metadata.num_warps, signature)  # fmt: skip

@@ -13,7 +13,7 @@ from portakern.ir.tile import BufferType
 ENTRY = "portakern_inspected"
 
 
-def bare(kernel: Bare, target: Target, found: Sequence[str] = ()) -> Source:
+def inspected(kernel: Bare, target: Target, found: Sequence[str] = ()) -> Source:
     """The text with a host function that calls the kernel with the numbers given, and takes the arrays.
 
     Raises :class:`UsageError` where the text is no Python, holds no such function, or what it is called with is missing.

@@ -17,7 +17,8 @@ from portakern.launch import NativePrepared, PythonPrepared
 from portakern.native import DriverError, open_device
 
 from ..compile.source_module import load_module, parameters, shape_of, torch_dtype
-from .recording import NotPlain, Replay, Replayer, record
+from .recording import NotReplayable, record
+from .replay import Replay, Replayer
 
 _REMEMBERED = 64
 """Calls kept for other addresses of the same arrays."""
@@ -27,7 +28,7 @@ class TritonExecutable:
     """The host function of one source, loaded on ``device`` (``cpu`` under the interpreter, else ``cuda``).
 
     Guard bands work because arrays are views into the copied storage.  What is called again and again is launched by the
-    native core (see :mod:`.recording`); ``driver`` is the name of its driver, empty for none.
+    native core (see :mod:`.recording`, :mod:`.replay`); ``driver`` is the name of its driver, empty for none.
     """
 
     guards = True
@@ -98,9 +99,9 @@ class TritonExecutable:
         stream = self._stream(tensors)
         try:
             replay = self._replay([*tensors, *written])
-        except NotPlain as why:
+        except NotReplayable as why:
             return PythonPrepared(partial(self._launch_on, [*tensors, *written]), outputs, stream, str(why))
-        replay.call.keep(self, inputs, outputs, tensors, written, replay.made)
+        replay.call.keep(self, inputs, outputs, tensors, written, replay.allocated)
         return NativePrepared(replay.call, outputs, stream)
 
     def specialise(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Callable[[Sequence[Any]], Any]:
@@ -117,9 +118,9 @@ class TritonExecutable:
         self.function(*tensors, *outputs)
         try:
             replay = self._replay([*tensors, *outputs])
-        except NotPlain:
+        except NotReplayable:
             return lambda again: self.call(again, sizes)
-        if replay.fixed and replay.made:  # calls that share temporaries must not run at once
+        if replay.fixed and replay.allocated:  # calls that share temporaries must not run at once
             return lambda again: self.call(again, sizes)
         if replay.fixed:
             return self._recalling(len(tensors), makers, partial(self._stream, tensors))
@@ -152,7 +153,7 @@ class TritonExecutable:
         """New outputs and temporaries, their addresses and those of the inputs into the slots, and the launches."""
         import torch
 
-        makers = [*makers, *(partial(torch.empty_like, x) for x in replay.made)]
+        makers = [*makers, *(partial(torch.empty_like, x) for x in replay.allocated)]
         places = [(p.array, p.offset) for p in replay.slots]
         call, outputs = replay.call, len(self.source.by_role("output"))
         call.keep(self)
@@ -168,9 +169,9 @@ class TritonExecutable:
     # ---- parts
 
     def _replay(self, tensors: Sequence[Any]) -> Replay:
-        """The launches as a call of the native core.  Raises :class:`NotPlain` with the reason why there is none."""
+        """The launches as a call of the native core.  Raises :class:`NotReplayable` with the reason why there is none."""
         if not self.driver:
-            raise NotPlain("the interpreter launches nothing")
+            raise NotReplayable("the interpreter launches nothing")
         import torch
 
         arrays = [x for x in tensors if isinstance(x, torch.Tensor)]
@@ -179,13 +180,13 @@ class TritonExecutable:
             try:
                 device = open_device(self.driver, ordinal)
             except PortakernError as error:
-                raise NotPlain(f"the native core has no such device: {error.message}") from None
+                raise NotReplayable(f"the native core has no such device: {error.message}") from None
             code = "cubin" if self.source.target.device.vendor == "NVIDIA" else "hsaco"
             self._replayers[ordinal] = Replayer(device, code)
         try:
             return self._replayers[ordinal].replay(record(self.function, tensors), arrays)
         except (DriverError, CompileError) as error:
-            raise NotPlain(error.message) from None
+            raise NotReplayable(error.message) from None
 
     def _launch_on(self, arguments: Sequence[Any], stream: int) -> None:
         """The host function on a stream given by its native handle."""

@@ -16,7 +16,8 @@ from portakern.launch.dispatch import number_bytes
 
 from ..compile.source_module import load_module, parameters, shape_of, strides_of, torch_dtype
 from ..compile.worker import compiling_for, use_cache_folder
-from .recording import SCALARS, Filled, Launched, NotPlain, Place, place_of, record
+from .recording import SCALARS, NotReplayable, RecordedFill, RecordedLaunch, record
+from .replay import PointerSource, pointer_source
 
 _OURS = "portakern_made_{}"
 """Names of the tensors that a host function allocates."""
@@ -41,13 +42,13 @@ def jobs(source: Source, binary: Binary, sizes: Mapping[str, int], scalars: Mapp
         function = getattr(load_module(source), source.entry)
         try:
             found = record(function, arguments)
-        except NotPlain as why:
+        except NotReplayable as why:
             raise CompileError(f"{source.operator} for {source.target} cannot be run off-silicon: {why}") from None
     tensors = [x for x in arguments if isinstance(x, torch.Tensor)]
-    return _Packing(source, tensors, names, found.made).job(found.steps)
+    return _JobTensors(source, tensors, names, found.allocated).job(found.steps)
 
 
-class _Packing:
+class _JobTensors:
     """Tensors by the names that a job has for them."""
 
     def __init__(self, source: Source, tensors: Sequence[Any], names: Sequence[str], made: Sequence[Any]) -> None:
@@ -56,19 +57,19 @@ class _Packing:
         self.names = [*names, *(_OURS.format(n) for n in range(len(made)))]
         self.temporaries = [(_OURS.format(n), x.numel() * x.itemsize) for n, x in enumerate(made)]
 
-    def job(self, steps: Sequence[Launched | Filled]) -> Job:
-        done = tuple(self._filled(s) if isinstance(s, Filled) else self._launched(s) for s in steps)
+    def job(self, steps: Sequence[RecordedLaunch | RecordedFill]) -> Job:
+        done = tuple(self._filled(s) if isinstance(s, RecordedFill) else self._launched(s) for s in steps)
         return Job(done, tuple(self.temporaries))
 
-    def _filled(self, step: Filled) -> Fill:
-        place = self._place(step.tensor.data_ptr())
-        if place.offset or step.tensor.numel() != self.tensors[place.array or 0].numel():
+    def _filled(self, step: RecordedFill) -> Fill:
+        pointer = self._source_of(step.tensor.data_ptr())
+        if pointer.offset or step.tensor.numel() != self.tensors[pointer.array or 0].numel():
             raise CompileError(f"the host function of {self.source.operator} fills a part of a tensor")
         size = step.tensor.itemsize
         pattern = bytes(size) if step.constant is None else _bytes_of_first(step.constant)
-        return Fill(self.names[place.array or 0], pattern)
+        return Fill(self.names[pointer.array or 0], pattern)
 
-    def _launched(self, step: Launched) -> Dispatch:
+    def _launched(self, step: RecordedLaunch) -> Dispatch:
         metadata = step.kernel.metadata
         scratch = math.prod(step.grid) * (getattr(metadata, "global_scratch_size", 0) or 0)
         args = [self._argument(kind, value) for kind, value in step.args]
@@ -88,13 +89,13 @@ class _Packing:
             return Argument(value=number_bytes(SCALARS[kind], value))
         if value is None:
             return Argument()
-        place = self._place(value if isinstance(value, int) else value.data_ptr())
-        return Argument() if place.array is None else Argument(self.names[place.array], place.offset)
+        pointer = self._source_of(value if isinstance(value, int) else value.data_ptr())
+        return Argument() if pointer.array is None else Argument(self.names[pointer.array], pointer.offset)
 
-    def _place(self, address: int) -> Place:
+    def _source_of(self, address: int) -> PointerSource:
         try:
-            return place_of(address, self.tensors)
-        except NotPlain as why:
+            return pointer_source(address, self.tensors)
+        except NotReplayable as why:
             raise CompileError(f"{self.source.operator} for {self.source.target} cannot be run off-silicon: {why}") from None
 
 

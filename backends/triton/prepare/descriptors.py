@@ -26,7 +26,7 @@ _DIMS, _LONGEST, _ALIGNMENT = 5, 256, 16
 
 
 @dataclass(frozen=True)
-class Block:
+class DescribedBlock:
     """One array seen in blocks: the tile of each dim, and for each dim the axis it runs along ('' where it is 1 long)."""
 
     buffer: Arg
@@ -39,12 +39,12 @@ class Block:
         return all(self.axes)
 
 
-def find_blocks(kernel: Kernel) -> Mapping[Op, Block]:
+def described_blocks(kernel: Kernel) -> Mapping[Op, DescribedBlock]:
     """The loads and stores that go through descriptors, each with its block; none unless the schedule asks for them."""
     if kernel.family not in _FAMILIES or not kernel.schedule.option(OPTION, 0):
         return {}
-    found: dict[Op, Block] = {}
-    blocks: dict[Arg, Block] = {}
+    found: dict[Op, DescribedBlock] = {}
+    blocks: dict[Arg, DescribedBlock] = {}
     for op in kernel.body.walk():
         if not isinstance(op, Load if kernel.schedule.option(OPTION, 0) == LOADS else Load | Store):
             continue
@@ -55,7 +55,7 @@ def find_blocks(kernel: Kernel) -> Mapping[Op, Block]:
     return found
 
 
-def _block(kernel: Kernel, op: Load | Store) -> Block | None:
+def _block(kernel: Kernel, op: Load | Store) -> DescribedBlock | None:
     if not isinstance(op.buffer, Arg) or (isinstance(op, Store) and op.mode != "set"):
         return None
     t = buffer_type(op.buffer)
@@ -71,7 +71,7 @@ def _block(kernel: Kernel, op: Load | Store) -> Block | None:
     shape = tuple(kernel.axis[a].tile if a else 1 for a in axes)
     if max(shape) > _LONGEST or shape[-1] * DTYPES[t.dtype].bytes < _ALIGNMENT:
         return None
-    return Block(op.buffer, shape, tuple(str(a) for a in axes))
+    return DescribedBlock(op.buffer, shape, tuple(str(a) for a in axes))
 
 
 def _describable(t: BufferType) -> bool:

@@ -118,7 +118,7 @@ def _columns(nest: Nest, device: Device, column: NestAxis, reduced: NestAxis) ->
 
 
 @dataclass(frozen=True)
-class _Block:
+class _Shape:
     m: int
     n: int
     k: int
@@ -126,18 +126,18 @@ class _Block:
     stages: int
 
 
-def _blocks(device: Device, half: bool) -> tuple[_Block, ...]:
+def _blocks(device: Device, half: bool) -> tuple[_Shape, ...]:
     """Preferred block shapes of a matrix product; ``half``: 16-bit or narrower operands."""
     if not half:  # full-precision products run on the vector units of NVIDIA and on slow matrix units of AMD
-        return (_Block(64, 64, 32, 4, 2), _Block(128, 64, 16, 8, 2), _Block(128, 128, 16, 8, 2), _Block(32, 32, 32, 4, 2),
-                _Block(16, 16, 16, 4, 1))  # fmt: skip
-    small = (_Block(128, 128, 32, 8, 3), _Block(64, 64, 64, 4, 3), _Block(64, 64, 32, 4, 2), _Block(32, 32, 32, 4, 2))
+        return (_Shape(64, 64, 32, 4, 2), _Shape(128, 64, 16, 8, 2), _Shape(128, 128, 16, 8, 2), _Shape(32, 32, 32, 4, 2),
+                _Shape(16, 16, 16, 4, 1))  # fmt: skip
+    small = (_Shape(128, 128, 32, 8, 3), _Shape(64, 64, 64, 4, 3), _Shape(64, 64, 32, 4, 2), _Shape(32, 32, 32, 4, 2))
     if device.has("wgmma") or device.has("tcgen05"):
-        return (_Block(128, 256, 64, 8, 3), _Block(256, 128, 64, 8, 4), _Block(128, 128, 64, 4, 3), _Block(64, 128, 128, 4, 3),
+        return (_Shape(128, 256, 64, 8, 3), _Shape(256, 128, 64, 8, 4), _Shape(128, 128, 64, 4, 3), _Shape(64, 128, 128, 4, 3),
                 *small)  # fmt: skip
     if device.has("mfma"):
-        return (_Block(256, 256, 32, 8, 2), _Block(256, 128, 64, 8, 2), _Block(128, 128, 64, 4, 2), *small)
-    return (_Block(128, 128, 32, 4, 4), _Block(128, 128, 64, 8, 3), _Block(128, 64, 32, 4, 4), *small)
+        return (_Shape(256, 256, 32, 8, 2), _Shape(256, 128, 64, 8, 2), _Shape(128, 128, 64, 4, 2), *small)
+    return (_Shape(128, 128, 32, 4, 4), _Shape(128, 128, 64, 8, 3), _Shape(128, 64, 32, 4, 4), *small)
 
 
 def _scan(nest: Nest, device: Device) -> Iterator[Schedule]:
@@ -156,7 +156,7 @@ def _described(nest: Nest, device: Device) -> dict[str, Value]:
     return {"descriptors": 1} if device.has("tma") and dtype(nest.dots).bits <= 16 else {}
 
 
-_SUMMED = (_Block(32, 32, 8, 8, 1), _Block(16, 16, 16, 4, 1), _Block(16, 16, 4, 4, 1))
+_SUMMED = (_Shape(32, 32, 8, 8, 1), _Shape(16, 16, 16, 4, 1), _Shape(16, 16, 4, 4, 1))
 """Products of elements that lanes hold all at once, where ``tl.dot`` does not take the operands."""
 
 
@@ -174,9 +174,9 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
     if pack:
         options |= {"pack": pack}
         if m.extent * n.extent < 64 * 128 * device.count("units", 0):  # type: ignore[operator]
-            blocks = (_Block(64, 128, 64, 4, 4),)  # smaller ones would read the copies too often
+            blocks = (_Shape(64, 128, 64, 4, 4),)  # smaller ones would read the copies too often
     elif options and not _multiples(nest, 16, n, k):
-        blocks = (_Block(128, 128, 64, 8, 3), *blocks[2:])  # rows off 16 bytes are loaded element by element
+        blocks = (_Shape(128, 128, 64, 8, 3), *blocks[2:])  # rows off 16 bytes are loaded element by element
     batch = 1
     for axis in nest.role("batch"):
         batch *= axis.extent if isinstance(axis.extent, int) else 1

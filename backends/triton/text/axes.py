@@ -14,7 +14,7 @@ from portakern.ir.core import Block, Op
 from portakern.ir.size import Size
 from portakern.ir.tile import Axis, BufferType, Coord, Dims, For, Kernel, Load, Mask, Start, Store, buffer_type
 
-from ..prepare.descriptors import find_blocks
+from ..prepare.descriptors import described_blocks
 from . import operations
 
 RESERVED = ("tl", "triton", "torch", "range", "float", "min", "max", "pid", *operations.HELPERS)
@@ -45,7 +45,7 @@ class AxisText:
         kernel = self.kernel
         self.names = Names(RESERVED)
         self.sizes = {s: self.names.fresh(s) for s in kernel.sizes}
-        self.blocks = find_blocks(kernel)
+        self.blocks = described_blocks(kernel)
         self.names.taken |= {a.name for a in kernel.args if a.name.endswith("_desc")}  # the host's names of descriptors
         accesses = [op for op in kernel.body.walk() if isinstance(op, Load | Store)]
         pointed = {op.buffer for op in accesses if op not in self.blocks}

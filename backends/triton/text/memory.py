@@ -10,9 +10,9 @@ from portakern.errors import ScheduleError
 from portakern.ir.core import Arg, Op
 from portakern.ir.tile import Dims, Index, Load, Store, Term, buffer_type, tile_type
 
-from ..prepare.descriptors import Block as Blocked
+from ..prepare.descriptors import DescribedBlock
 from . import operations
-from .values import Value, ValueText
+from .values import TileValue, ValueText
 
 KEEP = ("none", "loads", "stores", "both")
 """Values of the schedule's option ``keep``."""
@@ -43,7 +43,7 @@ class MemoryText(ValueText):
             self.out.line(call(f"tl.atomic_{op.mode}", self._pointer(op, dims), self._full(op.value), **keywords,
                                sem='"relaxed"').text)  # fmt: skip
 
-    def _store_block(self, op: Store, block: Blocked) -> None:
+    def _store_block(self, op: Store, block: DescribedBlock) -> None:
         value = self._full(op.value)
         if not block.flat:
             value = Expr(f"{value.at(14)}.reshape({self._shape(block)})")
@@ -53,15 +53,15 @@ class MemoryText(ValueText):
             value = Expr(name)
         self.out.line(f"{self.descriptors[block.buffer][0]}.store([{self._corner(op, block)}], {value})")
 
-    def _load_block(self, op: Load, block: Blocked) -> Value:
+    def _load_block(self, op: Load, block: DescribedBlock) -> TileValue:
         axes = tuple(a for a in block.axes if a)
         text = f"{self.descriptors[block.buffer][0]}.load([{self._corner(op, block)}])"
         if not block.flat:
             shape = ", ".join(self._tile(self.kernel.axis[a]) for a in axes)
             text += f".reshape({shape})"
-        return Value(Expr(text if axes == tile_type(op).axes else f"{text}.T"), tile_type(op).axes)
+        return TileValue(Expr(text if axes == tile_type(op).axes else f"{text}.T"), tile_type(op).axes)
 
-    def _corner(self, op: Load | Store, block: Blocked) -> str:
+    def _corner(self, op: Load | Store, block: DescribedBlock) -> str:
         """The first coordinates of a block; the copy engine counts in 32 bits."""
         parts = []
         for axis, index in zip(block.axes, op.indices, strict=True):
@@ -70,10 +70,10 @@ class MemoryText(ValueText):
             parts.append(f"tl.cast({where.text}, tl.int32)" if wide and where.text != "0" else where.text)
         return ", ".join(parts)
 
-    def _shape(self, block: Blocked) -> str:
+    def _shape(self, block: DescribedBlock) -> str:
         return ", ".join(self._tile(self.kernel.axis[a]) if a else "1" for a in block.axes)
 
-    def _load(self, op: Load) -> Value:
+    def _load(self, op: Load) -> TileValue:
         if op in self.blocks:
             return self._load_block(op, self.blocks[op])
         mask = self._mask_text(op, op.dims)
@@ -82,7 +82,7 @@ class MemoryText(ValueText):
         keywords = {"mask": mask} if mask else {}
         if mask and op.pad is not None:
             keywords["other"] = operations.constant(op.pad, buffer_type(op.buffer).dtype).text
-        return Value(call("tl.load", pointer, **keywords, **self._kept("loads")), have)
+        return TileValue(call("tl.load", pointer, **keywords, **self._kept("loads")), have)
 
     def _kept(self, what: str) -> dict[str, str]:
         """The hint that lines stay in the last-level cache as long as it lasts, where the schedule asks for it."""

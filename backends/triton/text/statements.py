@@ -10,7 +10,7 @@ from portakern.ir.tile import Axis, Binary, Cast, Const, Extent, For, Load, Scan
 
 from . import operations
 from .memory import MemoryText
-from .values import Value
+from .values import TileValue
 
 _JOIN = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
 
@@ -40,11 +40,11 @@ class StatementText(MemoryText):
                 value = self._value(op)
                 if op in self.assigned:
                     self.out.line(f"{self.assigned[op]} = {self._spelled_out(value, tile_type(op))}")
-                    value = Value(Expr(self.assigned[op]), tile_type(op).axes)
+                    value = TileValue(Expr(self.assigned[op]), tile_type(op).axes)
                 elif op in self.named:
                     name = self.names.fresh(self._hint(op))
                     self.out.line(f"{name} = {value.expr}")
-                    value = Value(Expr(name), value.have)
+                    value = TileValue(Expr(name), value.have)
                 self.values[op] = value
 
     def _hint(self, op: Op) -> str:
@@ -61,7 +61,7 @@ class StatementText(MemoryText):
             if not goes_on:
                 self.out.line(f"{name} = {self._full(init)}")
             carried.append(name)
-            self.values[arg] = Value(Expr(name), tile_type(arg).axes)
+            self.values[arg] = TileValue(Expr(name), tile_type(arg).axes)
         outside = set(self.names.taken)
         in_place = assigned_in_place(loop.body, self.named)
         by_arg = dict(zip(loop.body.args, carried, strict=True))
@@ -89,7 +89,7 @@ class StatementText(MemoryText):
         for number, (name, arg) in enumerate(zip(carried, loop.body.args, strict=True)):
             for user in self.users.get(loop, []):
                 if isinstance(user, Result) and user.index == number:
-                    self.values[user] = Value(Expr(name), tile_type(arg).axes)
+                    self.values[user] = TileValue(Expr(name), tile_type(arg).axes)
         self.names.taken = outside  # a later loop may call its own values the same
 
     def _limits(self, loop: For, axis: Axis) -> tuple[str, Expr]:
@@ -149,11 +149,11 @@ class StatementText(MemoryText):
                 made = operations.binary(_JOIN[op.fn], before.expr, made, of.dtype) or self._missing(op)
             name = self.names.fresh(f"running_{op.fn}")
             self.out.line(f"{name} = {made}")
-            self.values[results[0]] = Value(Expr(name), of.axes)
+            self.values[results[0]] = TileValue(Expr(name), of.axes)
         if 1 in results:
             total = operations.reduce(op.fn, x, position, of.dtype) or self._missing(op)
             if not anew:
                 total = operations.binary(_JOIN[op.fn], self._full(op.carry), total, of.dtype) or total
             name = self.names.fresh("new_total")
             self.out.line(f"{name} = {total}")
-            self.values[results[1]] = Value(Expr(name), tile_type(op.carry).axes)
+            self.values[results[1]] = TileValue(Expr(name), tile_type(op.carry).axes)

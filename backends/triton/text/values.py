@@ -37,7 +37,7 @@ from .axes import AxisNames, AxisText
 
 
 @dataclass(frozen=True)
-class Value:
+class TileValue:
     """Text of a tile and the axes its Triton tensor really has: '' is a dim of size 1, ``()`` a scalar.
 
     Triton broadcasts dims of size 1 and scalars by itself, so broadcasts are spelled out only where it does not.
@@ -53,9 +53,9 @@ class Value:
 class ValueText(AxisText, ABC):
     """Expressions of values; which of them get names is decided by the statements."""
 
-    values: dict[Op, Value] = field(default_factory=dict)
+    values: dict[Op, TileValue] = field(default_factory=dict)
 
-    def _get(self, op: Op) -> Value:
+    def _get(self, op: Op) -> TileValue:
         if op not in self.values:
             if not isinstance(op, Arg | Result | Const | Extent | Coord | Start) and op in self.named:
                 op.fail("is used before it is computed")
@@ -65,43 +65,43 @@ class ValueText(AxisText, ABC):
     def _scalar(self, op: Op) -> Expr:
         return self._get(op).expr
 
-    def _value(self, op: Op) -> Value:
+    def _value(self, op: Op) -> TileValue:
         match op:
             case Arg():
-                return Value(Expr(self.parameter[op]))
+                return TileValue(Expr(self.parameter[op]))
             case Const(value=value, dtype=dtype):
-                return Value(operations.constant(value, dtype), (), True)
+                return TileValue(operations.constant(value, dtype), (), True)
             case Extent(size=size):
-                return Value(self._size(size), (), True)
+                return TileValue(self._size(size), (), True)
             case Coord(axis=axis, dims=dims, dtype=dtype):
                 return self._coordinate(self.axes[axis], dims, dtype)
             case Start(axis=axis):
-                return Value(Expr(self.axes[axis].start), (), self.axes[axis].start == "0")
+                return TileValue(Expr(self.axes[axis].start), (), self.axes[axis].start == "0")
             case Load():
                 return self._load(op)
             case Unary(fn=fn, x=x):
                 v = self._tensor(x)
-                return Value(operations.UNARY[fn](v.expr, tile_type(x).dtype), v.have)
+                return TileValue(operations.UNARY[fn](v.expr, tile_type(x).dtype), v.have)
             case Binary(fn=fn, lhs=lhs, rhs=rhs):
                 a, b = self._operands(op, lhs, rhs)
                 if fn == "add" and b.literal and b.expr.text == "0":
                     return a
                 made = operations.binary(fn, a.expr, b.expr, tile_type(lhs).dtype)
-                return Value(made or self._missing(op), joined(a, b))
+                return TileValue(made or self._missing(op), joined(a, b))
             case Fma(x=x, y=y, z=z):
                 a, b, c = self._operands(op, x, y, z)
-                return Value(call("tl.fma", a.expr, b.expr, c.expr), joined(a, b, c))
+                return TileValue(call("tl.fma", a.expr, b.expr, c.expr), joined(a, b, c))
             case Compare(fn=fn, lhs=lhs, rhs=rhs):
                 a, b = self._operands(op, lhs, rhs)
-                return Value(infix(operations.COMPARE[fn], a.expr, b.expr), joined(a, b))
+                return TileValue(infix(operations.COMPARE[fn], a.expr, b.expr), joined(a, b))
             case Select(condition=condition, yes=yes, no=no):
                 c, (a, b) = self._get(condition), self._operands(op, yes, no)
-                return Value(call("tl.where", c.expr, a.expr, b.expr), joined(c, a, b))
+                return TileValue(call("tl.where", c.expr, a.expr, b.expr), joined(c, a, b))
             case Cast(x=x, dtype=dtype):
                 return self._cast(self._get(x), tile_type(x).dtype, dtype)
             case Bitcast(x=x, dtype=dtype):
                 v = self._tensor(x)
-                return Value(Expr(f"{v.expr.at(14)}.to({operations.DTYPE[dtype]}, bitcast=True)"), v.have)
+                return TileValue(Expr(f"{v.expr.at(14)}.to({operations.DTYPE[dtype]}, bitcast=True)"), v.have)
             case Broadcast(x=x, dims=dims):
                 return self._broadcast(self._get(x), tile_type(x).dims, dims)
             case Permute(x=x, axes=axes):
@@ -109,21 +109,21 @@ class ValueText(AxisText, ABC):
             case Mask(x=x, axis=axis, value=value):
                 v, dims = self._get(x), tile_type(x).dims
                 inside = self._along(self._inside(self.axes[axis]), axis, dims)
-                have = joined(v, Value(inside, tuple(a if a == axis else "" for a, _ in dims)))
-                return Value(call("tl.where", inside, v.expr, operations.constant(value, tile_type(x).dtype)), have)
+                have = joined(v, TileValue(inside, tuple(a if a == axis else "" for a, _ in dims)))
+                return TileValue(call("tl.where", inside, v.expr, operations.constant(value, tile_type(x).dtype)), have)
             case Reduce(fn=fn, x=x, axis=axis):
                 dims = tile_type(x)
                 made = operations.reduce(fn, self._full(x), dims.axes.index(axis), dims.dtype)
-                return Value(made or self._missing(op), dims.without(axis).axes)
+                return TileValue(made or self._missing(op), dims.without(axis).axes)
             case Dot():
                 return self._dot(op)
-        return Value(self._missing(op))
+        return TileValue(self._missing(op))
 
     def _missing(self, op: Op) -> Expr:
         what = f"{op.mnemonic()} {getattr(op, 'fn', '')}".strip()
         raise MissingRuleError("Triton has no rule for", missing=(what,), where=str(op.loc or ""))
 
-    def _operands(self, user: Op, *operands: Op) -> tuple[Value, ...]:
+    def _operands(self, user: Op, *operands: Op) -> tuple[TileValue, ...]:
         """Values for an operation on several operands, of which at least one must be a tensor and not a number."""
         values = tuple(self._get(o) for o in operands)
         fn, is_float = getattr(user, "fn", ""), tile_type(user).dtype in ("f32", "f64")
@@ -133,18 +133,18 @@ class ValueText(AxisText, ABC):
             return (self._tensor(operands[0]), *values[1:])
         return values
 
-    def _tensor(self, op: Op) -> Value:
+    def _tensor(self, op: Op) -> TileValue:
         """The value as a tensor: a number becomes a scalar tensor of its dtype."""
         v = self._get(op)
         if not v.literal:
             return v
-        return Value(call("tl.full", "()", v.expr, operations.DTYPE[tile_type(op).dtype]))
+        return TileValue(call("tl.full", "()", v.expr, operations.DTYPE[tile_type(op).dtype]))
 
     def _full(self, op: Op) -> Expr:
         """The value with all the dims of its type spelled out."""
         return self._spelled_out(self._get(op), tile_type(op))
 
-    def _spelled_out(self, v: Value, t: TileType) -> Expr:
+    def _spelled_out(self, v: TileValue, t: TileType) -> Expr:
         if v.have == t.axes and not v.literal:
             return v.expr
         shape = ", ".join(self._tile(self.kernel.axis[a]) for a in t.axes)
@@ -155,40 +155,40 @@ class ValueText(AxisText, ABC):
             return call("tl.zeros", f"({shape})", operations.DTYPE[t.dtype])
         return call("tl.full", f"({shape})", v.expr, operations.DTYPE[t.dtype])
 
-    def _coordinate(self, a: AxisNames, dims: Dims, dtype: str) -> Value:
+    def _coordinate(self, a: AxisNames, dims: Dims, dtype: str) -> TileValue:
         literal = a.name == "0"
         expr = Expr(a.name)
         if not literal and a.wide and dtype == "i32":
             expr = Expr(f"{a.name}.to(tl.int32)")
         elif not literal and not a.wide and dtype == "i64":
             expr = Expr(f"{a.name}.to(tl.int64)")
-        return Value(expr, tuple(x for x, _ in dims), literal)
+        return TileValue(expr, tuple(x for x, _ in dims), literal)
 
-    def _cast(self, v: Value, old: str, new: str) -> Value:
+    def _cast(self, v: TileValue, old: str, new: str) -> TileValue:
         if v.literal and "8" not in new:
             return v
         if new == "bool":
-            return Value(infix("!=", v.expr, Expr("0")), v.have)
+            return TileValue(infix("!=", v.expr, Expr("0")), v.have)
         if new in operations.CHECKED_CASTS and old not in operations.CHECKED_CASTS:
             wide = v.expr if DTYPES[old].is_float else Expr(f"{v.expr.at(14)}.to(tl.float32)")
-            return Value(call(operations.CHECKED_CASTS[new], wide), v.have)
-        return Value(Expr(f"{v.expr.at(14)}.to({operations.DTYPE[new]})"), v.have)
+            return TileValue(call(operations.CHECKED_CASTS[new], wide), v.have)
+        return TileValue(Expr(f"{v.expr.at(14)}.to({operations.DTYPE[new]})"), v.have)
 
-    def _broadcast(self, v: Value, old: Dims, new: Dims) -> Value:
+    def _broadcast(self, v: TileValue, old: Dims, new: Dims) -> TileValue:
         if not v.have or len(old) == len(new):
             return v
         kept = [a for a, _ in old]
         picks = ", ".join(":" if a in kept else "None" for a, _ in new)
-        return Value(Expr(f"{v.expr.at(14)}[{picks}]"), tuple(a if a in kept else "" for a, _ in new))
+        return TileValue(Expr(f"{v.expr.at(14)}[{picks}]"), tuple(a if a in kept else "" for a, _ in new))
 
-    def _permute(self, x: Op, axes: tuple[str, ...]) -> Value:
+    def _permute(self, x: Op, axes: tuple[str, ...]) -> TileValue:
         have = tile_type(x).axes
         if not self._get(x).have or axes == have:
             return self._get(x)
         order = [] if len(axes) == 2 else [str(have.index(a)) for a in axes]
-        return Value(call("tl.trans", self._full(x), *order), axes)
+        return TileValue(call("tl.trans", self._full(x), *order), axes)
 
-    def _dot(self, op: Dot) -> Value:
+    def _dot(self, op: Dot) -> TileValue:
         lhs, acc = tile_type(op.lhs), tile_type(op.acc)
         if len(acc.dims) != 2:
             raise MissingRuleError("Triton contracts tiles of two dims",
@@ -206,18 +206,18 @@ class ValueText(AxisText, ABC):
             keywords["max_num_imprecise_acc"] = str(2**30)
         if acc.dtype != "f32":
             keywords["out_dtype"] = operations.DTYPE[acc.dtype]
-        return Value(call("tl.dot", *arguments, **keywords), acc.axes)
+        return TileValue(call("tl.dot", *arguments, **keywords), acc.axes)
 
     def _oriented(self, op: Op, axes: tuple[str, str]) -> Expr:
         full = self._full(op)
         return full if tile_type(op).axes == axes else call("tl.trans", full)
 
     @abstractmethod
-    def _load(self, op: Load) -> Value:
+    def _load(self, op: Load) -> TileValue:
         """The value of a load; memory is a part of its own."""
 
 
-def joined(*values: Value) -> tuple[str, ...]:
+def joined(*values: TileValue) -> tuple[str, ...]:
     """The axes present in the broadcast of ``values``."""
     ranks = [v.have for v in values if v.have]
     if not ranks:

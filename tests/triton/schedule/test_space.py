@@ -69,7 +69,7 @@ def test_drawn_schedules_compile(target: str, dtype: str):
             program = lower(thin.program(dims, dtype=dtype), found,
                             pick=lambda nest, _: drawn(nest, target, rng.randrange(1 << 20)))  # fmt: skip
             source = triton_language.emitter.emit(program, found)
-            assert pool.call("tests.triton.test_space:compiled", source), (dims, program.kernels[0].schedule)
+            assert pool.call("tests.triton.schedule.test_space:compiled", source), (dims, program.kernels[0].schedule)
 
 
 def compiled(source) -> bool:

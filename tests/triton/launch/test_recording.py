@@ -14,7 +14,7 @@ from portakern.tools.workers import WorkerPool
 pytest.importorskip("triton")
 pytest.importorskip("torch")
 
-JOBS = "tests.triton.launch_jobs"
+JOBS = "tests.triton.launch.launch_jobs"
 POINTER = 1
 
 
@@ -94,5 +94,5 @@ def test_other_threads_launch_as_ever(worker: WorkerPool) -> None:
 
 @pytest.mark.parametrize("isa", ["sm_90", "gfx942"])
 def test_parameters_read_from_machine_code(worker: WorkerPool, isa: str) -> None:
-    sizes = worker.call("tests.triton.launch_jobs:parameters_of", isa, timeout_s=120)
+    sizes = worker.call("tests.triton.launch.launch_jobs:parameters_of", isa, timeout_s=120)
     assert sizes == (8, 8, 4, 4, 8, 8)

@@ -1,4 +1,4 @@
-"""Runs in workers of test_launches.py: records host functions for a GPU that is not here, on tensors of the CPU."""
+"""Runs in workers of test_recording.py: records host functions for a GPU that is not here, on tensors of the CPU."""
 
 from __future__ import annotations
 
@@ -148,7 +148,8 @@ def without_device(function: Callable[[], Any]) -> Any:
 
 def described() -> dict[str, Any]:
     """The parameters of a kernel that takes two descriptors, and what the maps were made of."""
-    from portakern.backends.triton.launch.recording import Replayer, record
+    from portakern.backends.triton.launch.recording import record
+    from portakern.backends.triton.launch.replay import Replayer
 
     x, y = torch.arange(100.0), torch.zeros(100)
     function = module("described").described
@@ -161,14 +162,15 @@ def described() -> dict[str, Any]:
 
 def replayed(entry: str) -> dict[str, Any]:
     """What the native core is told to do for ``entry(x, y)`` with 100 numbers; ``refused`` with the reason if nothing."""
-    from portakern.backends.triton.launch.recording import NotPlain, Replayer, record
+    from portakern.backends.triton.launch.recording import NotReplayable, record
+    from portakern.backends.triton.launch.replay import Replayer
 
     x, y = torch.arange(100.0), torch.zeros(100)
     device = Device()
     function = getattr(module(entry), entry)
     try:
         replay = without_device(lambda: Replayer(native_device(device), "cubin").replay(record(function, [x, y]), [x, y]))
-    except NotPlain as why:
+    except NotReplayable as why:
         return {"refused": str(why)}
     steps = []
     for step in replay.call.steps:
@@ -177,14 +179,15 @@ def replayed(entry: str) -> dict[str, Any]:
                           "args": [(a.kind, a.data.hex()) for a in step.args]})  # fmt: skip
         else:
             steps.append({"kind": type(step).__name__, "bytes": step.bytes})
-    return {"steps": steps, "slots": [(p.array, p.offset) for p in replay.slots], "made": len(replay.made),
+    return {"steps": steps, "slots": [(p.array, p.offset) for p in replay.slots], "made": len(replay.allocated),
             "loaded": len(device.loaded), "y": y.tolist()}  # fmt: skip
 
 
 def relaunched() -> dict[str, Any]:
     """A specialised call on other tensors than those recorded: what addresses are put in place."""
     from portakern.backends.triton.launch.executable import TritonExecutable
-    from portakern.backends.triton.launch.recording import Replayer, record
+    from portakern.backends.triton.launch.recording import record
+    from portakern.backends.triton.launch.replay import Replayer
     from portakern.ir.program import Array
     from portakern.ir.tile import BufferType
 
@@ -202,7 +205,7 @@ def relaunched() -> dict[str, Any]:
     return {"stream": stream, "inputs": [p - again.data_ptr() for p, s in zip(one, replay.slots, strict=True) if s.array == 0],
             "outputs": [p == first.data_ptr() for p, s in zip(one, replay.slots, strict=True) if s.array == 1],
             "differ": first.data_ptr() != second.data_ptr() and one != two,
-            "old": [p for p in one if p in (x.data_ptr(), y.data_ptr(), *(m.data_ptr() for m in replay.made))]}  # fmt: skip
+            "old": [p for p in one if p in [a.data_ptr() for a in (x, y, *replay.allocated)]]}  # fmt: skip
 
 
 def recalled() -> dict[str, Any]:
@@ -210,7 +213,8 @@ def recalled() -> dict[str, Any]:
     from unittest.mock import patch
 
     from portakern.backends.triton.launch.executable import TritonExecutable
-    from portakern.backends.triton.launch.recording import Replayer, record
+    from portakern.backends.triton.launch.recording import record
+    from portakern.backends.triton.launch.replay import Replayer
     from portakern.ir.program import Array
     from portakern.ir.tile import BufferType
 
