@@ -16,7 +16,7 @@ from portakern.backend import Backend, Binary, Job, Language, Source
 from .compile.toolchain import LibtpuToolchain
 from .estimate.estimator import LibtpuEstimator
 from .foreign.adopt import CONVENTION, adopt
-from .foreign.inspected import bare
+from .foreign.inspected import inspected
 from .interpret.simulator import PallasInterpreter
 from .schedule.families import OPTIONS, schedules
 from .text.emitter import PallasEmitter
@@ -42,7 +42,7 @@ pallas = Language(
     environment=ENVIRONMENT,
     convention=CONVENTION,
     adopt=adopt,
-    bare=bare,
+    bare=inspected,
     jobs=jobs,
 )
 

@@ -158,11 +158,11 @@ RULES = (
          "jax refuses it while it is traced, before any compiler sees it"),
 )  # fmt: skip
 
-Lines = Callable[[str], str]
+FirstLine = Callable[[str], str]
 """From a primitive of jax to the first line of the kernels that uses it (or nothing), from "" to that of the first launch."""
 
 
-def explain(text: str, what: str, origins: dict[int, str], file: str, lines: Lines = lambda operation: "") -> CompileError:
+def explain(text: str, what: str, origins: dict[int, str], file: str, lines: FirstLine = lambda operation: "") -> CompileError:
     """The error to raise for a failed compilation.
 
     Args:
@@ -190,7 +190,7 @@ def _words(text: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"Blocked\(block_size=(\d+)\)", r"\1", text))[:300]
 
 
-def _where(text: str, rule: Rule, words: dict[str, str], file: str, lines: Lines) -> str:
+def _where(text: str, rule: Rule, words: dict[str, str], file: str, lines: FirstLine) -> str:
     if rule.at == "call":
         return lines("") or _named(text, file)
     operation = rule.operation.format(**words)

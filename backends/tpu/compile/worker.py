@@ -23,9 +23,9 @@ from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
 
 from ..trace.environment import TOPOLOGIES, tool_name
-from ..trace.kernel_calls import Call, calls_of, line_using, trace
+from ..trace.kernel_calls import KernelCall, calls_of, line_using, trace
 from ..trace.source_module import entry_function, file_name
-from .diagnose import Lines, explain
+from .diagnose import FirstLine, explain
 
 _FOLDER = "portakern-tpu-"
 _ASSEMBLY_LIMIT = 4_000_000  # characters; beyond it the middle of the listing is left out
@@ -75,7 +75,7 @@ def compile_source(source: Source) -> Binary:
 def _compile(source: Source, folder: Path) -> Binary:
     what = f"{source.operator} for {source.target.device.name}"
     function = entry_function(source)
-    calls: list[Call] = []
+    calls: list[KernelCall] = []
     try:
         arguments = arguments_of(source)
         import jax
@@ -103,7 +103,7 @@ def _blamed(error: CompileError, source: Source) -> CompileError | ScheduleError
     return ScheduleError(error.message, error.hint, error.where, schedule="; ".join(map(str, source.schedule)))
 
 
-def refuse_interpreted(calls: Sequence[Call], what: str) -> None:
+def refuse_interpreted(calls: Sequence[KernelCall], what: str) -> None:
     """Raise :class:`CompileError` where the text asks for an interpreter: XLA would compile that, and no kernel."""
     for call in calls:
         if call.interpreted:
@@ -112,7 +112,7 @@ def refuse_interpreted(calls: Sequence[Call], what: str) -> None:
                                kind="compile-interpret")  # fmt: skip
 
 
-def launches_in(source: Source) -> Lines:
+def launches_in(source: Source) -> FirstLine:
     """For a text that cannot even be traced: the line of its first ``pallas_call``."""
     number = next((n for n, line in enumerate(source.text.splitlines(), 1) if "pallas_call(" in line), None)
     return lambda operation: f"{file_name(source)}:{number}" if number and not operation else ""

@@ -29,7 +29,7 @@ class Core:
 
 
 @dataclass(frozen=True)
-class Part:
+class OperationTime:
     """One operation's share of a time.  ``bound`` is ``cycles`` or ``bytes``."""
 
     name: str
@@ -54,7 +54,7 @@ def _devices() -> dict[str, Device]:
     return load_devices(Path(__file__).parent.parent / "devices")
 
 
-def priced(operations: Sequence[Mapping[str, Any]], core: Core) -> tuple[float, list[Part]]:
+def priced(operations: Sequence[Mapping[str, Any]], core: Core) -> tuple[float, list[OperationTime]]:
     """Microseconds of operations one after the other, each by the larger of its cycles and its bytes.
 
     Copies that run beside what follows take no time of their own; in all, no program is faster than its bytes.
@@ -65,7 +65,7 @@ def priced(operations: Sequence[Mapping[str, Any]], core: Core) -> tuple[float, 
         on_core, on_memory = (o["cycles"] or 0) / core.clock * 1e6, o["bytes"] / core.bandwidth * 1e6
         us = 0.0 if o["begun"] else max(on_core, on_memory) * times
         bound = "cycles" if on_core >= on_memory else "bytes"
-        parts.append(Part(o["name"], us, float(o["cycles"] or 0), float(o["bytes"]), times, bound))
+        parts.append(OperationTime(o["name"], us, float(o["cycles"] or 0), float(o["bytes"]), times, bound))
     moved = sum(p.bytes * p.times for p in parts) / core.bandwidth * 1e6
     return max(sum(p.us for p in parts), moved), parts
 

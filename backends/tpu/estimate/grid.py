@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-Ids = np.ndarray
+StepCoordinates = np.ndarray
 """Coordinates of steps in the order in which they run: [steps, axes]."""
 
 
 @dataclass(frozen=True)
-class Operand:
+class WindowedOperand:
     """A windowed operand of a kernel: the block of each step, which of them are copied, and how many bytes."""
 
     number: int
@@ -43,7 +43,7 @@ class Operand:
         return np.concatenate([self.moved[1:], [True]]) if self.output else self.moved
 
 
-def coordinates(sizes: Sequence[int], grid: Sequence[int]) -> Ids:
+def coordinates(sizes: Sequence[int], grid: Sequence[int]) -> StepCoordinates:
     """The coordinates in ``grid`` of a part of it with ``sizes`` steps along each axis: the first ones and the last ones."""
     axes = [_picked(s, n) for s, n in zip(sizes, grid, strict=True)]
     if not axes:
@@ -81,7 +81,7 @@ def inner_jaxprs(params: Mapping[str, Any]) -> Iterator[Any]:
                 yield inner
 
 
-def operands(call: Any, ids: Ids) -> list[Operand]:
+def operands(call: Any, ids: StepCoordinates) -> list[WindowedOperand]:
     """The operands that the pipeline copies, at the steps ``ids``."""
     mapping = call.params["grid_mapping"]
     found = []
@@ -97,19 +97,19 @@ def is_windowed(block: Any) -> bool:
     return not any(word in space for word in ("any", "hbm", "smem", "semaphore"))
 
 
-def _operand(block: Any, number: int, output: bool, ids: Ids) -> Operand:
+def _operand(block: Any, number: int, output: bool, ids: StepCoordinates) -> WindowedOperand:
     numbers = _vectorised(block.index_map_jaxpr.jaxpr, block.index_map_jaxpr.consts, list(ids.T), len(ids))
     shape = block.array_aval.shape
     sizes = [_extent(b) for b in block.block_shape]
     size = block.array_aval.dtype.itemsize
     if any(n is None for n in numbers):
-        return Operand(number, output, None, np.full(len(ids), float(math.prod(sizes) * size)))
+        return WindowedOperand(number, output, None, np.full(len(ids), float(math.prod(sizes) * size)))
     places = np.stack([np.asarray(n) for n in numbers], 1) if numbers else np.zeros((len(ids), 0), np.int64)
     count = np.full(len(ids), float(size))
     for d, (dim, part, spec) in enumerate(zip(shape, sizes, block.block_shape, strict=True)):
         start = places[:, d] * (1 if type(spec).__name__ in ("Element", "BoundedSlice") else part)
         count *= np.clip(dim - start, 0, part)
-    return Operand(number, output, places, count)
+    return WindowedOperand(number, output, places, count)
 
 
 def _extent(spec: Any) -> int:
@@ -119,19 +119,19 @@ def _extent(spec: Any) -> int:
     return int(getattr(spec, "block_size", None) or getattr(spec, "max_block_size", None) or 1)
 
 
-def branches(call: Any, ids: Ids) -> tuple[np.ndarray, bool]:
+def branches(call: Any, ids: StepCoordinates) -> tuple[np.ndarray, bool]:
     """Which branch of every ``pl.when`` that the place in the grid decides each step takes: [steps, predicates].
 
     And whether there are others, decided by data.
     """
-    walk = _Walk(list(ids.T), len(ids))
+    walk = _ScalarEvaluation(list(ids.T), len(ids))
     walk.run(call.params["jaxpr"], [None] * len(call.params["jaxpr"].invars))
     taken = np.stack(walk.taken, 1) if walk.taken else np.zeros((len(ids), 0), np.int32)
     return taken, walk.by_data
 
 
 def _vectorised(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], count: int) -> list[Any]:
-    walk = _Walk(args, count)
+    walk = _ScalarEvaluation(args, count)
     return walk.run(jaxpr, [*args, *([None] * (len(jaxpr.invars) - len(args)))], consts)
 
 
@@ -150,7 +150,7 @@ _SCALAR: Mapping[str, Any] = {
 """The scalar arithmetic of index maps in numpy; anything else goes through jax, which compiles it first (a second)."""
 
 
-class _Walk:
+class _ScalarEvaluation:
     """Evaluates the scalars of a jaxpr for many steps at once; ``None`` stands for what data decide."""
 
     def __init__(self, coordinates: Sequence[Any], count: int) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-Kind = tuple[tuple[int, ...] | None, ...]
+TurnKind = tuple[tuple[int, ...] | None, ...]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Steps:
     def __len__(self) -> int:
         return len(self.taken)
 
-    def kinds(self, turns: int) -> list[Kind]:
+    def kinds(self, turns: int) -> list[TurnKind]:
         """The kind of every turn of a loop of ``turns`` turns: from the most telling property to the least."""
         lead = max(0, turns - len(self) - 1)
         found = []
@@ -70,9 +70,9 @@ def extrapolate(cycles: int, marks: Sequence[int], part: Steps, whole: Steps) ->
     return Extrapolated(total, seen / kinds.total())
 
 
-def _means(kinds: Sequence[Kind], took: np.ndarray) -> dict[Kind, float]:
+def _means(kinds: Sequence[TurnKind], took: np.ndarray) -> dict[TurnKind, float]:
     """Mean time by kind, and by what kinds begin with.  The first of several turns of a kind is a start, and is left out."""
-    times: dict[Kind, list[float]] = defaultdict(list)
+    times: dict[TurnKind, list[float]] = defaultdict(list)
     for kind, time in zip(kinds, took, strict=True):
         for n in range(len(kind) + 1):
             times[kind[:n]].append(time)

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .figures import Core, Part
+from .figures import Core, OperationTime
 
-Kernels = Mapping[str, Mapping[str, Any]]
+KernelProfiles = Mapping[str, Mapping[str, Any]]
 
 SMALL_BLOCK = 32 * 1024
 """Bytes of a block below which a copy is mostly latency, which the profile takes as fixed."""
@@ -25,7 +25,7 @@ _SMALL = 0.02
 """Share of the time below which an operation of XLA is listed with others."""
 
 
-def limiter(longest: Part | None, kernels: Kernels) -> str:
+def limiter(longest: OperationTime | None, kernels: KernelProfiles) -> str:
     """What bounds the operation that takes longest."""
     if longest is None:
         return "nothing is launched"
@@ -51,7 +51,7 @@ def busiest(kernel: Mapping[str, Any]) -> str:
     return max(used, key=lambda u: used[u]) if used else ""
 
 
-def confidence(profile: Mapping[str, Any], parts: Sequence[Part], core: Core) -> str:
+def confidence(profile: Mapping[str, Any], parts: Sequence[OperationTime], core: Core) -> str:
     """``low: why`` or ``medium: why``; never more, since nothing of it was measured."""
     why = []
     for k in profile["kernels"]:
@@ -83,7 +83,7 @@ def _named(operations: Sequence[str], what: str) -> list[str]:
     return [f"{name}: {what}" for name in operations]
 
 
-def lines(us: float, parts: Sequence[Part], kernels: Kernels, core: Core) -> Iterator[str]:
+def lines(us: float, parts: Sequence[OperationTime], kernels: KernelProfiles, core: Core) -> Iterator[str]:
     yield (f"~{us:.1f} us on {core.cores} of {core.of} TensorCore{'s' if core.of > 1 else ''} at {core.clock / 1e9:g} GHz, "
            f"{core.bandwidth / 1e9:.0f} GB/s")  # fmt: skip
     small = [p for p in parts if p.name not in kernels and p.us < _SMALL * us]
@@ -120,7 +120,7 @@ def path_words(k: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
-def details(parts: Sequence[Part], kernels: Kernels, core: Core) -> dict[str, Any]:
+def details(parts: Sequence[OperationTime], kernels: KernelProfiles, core: Core) -> dict[str, Any]:
     return {
         "operations": [p.__dict__ for p in parts],
         "kernels": [dict(k) for k in kernels.values()],

@@ -28,7 +28,7 @@ from .hlo import operations
 from .model import Steps, extrapolate
 from .part import sizes_of, steps_for, with_grids, with_parts
 
-Kernel = dict[str, Any]
+KernelProfile = dict[str, Any]
 
 DETAILED = "PORTAKERN_TPU_PROFILE_DETAILED"
 """Set where kernels are profiled: the timeline and the issued bundles are written too, which takes time."""
@@ -116,7 +116,8 @@ def _operations(text: str, cycles: Mapping[str, int]) -> list[dict[str, Any]]:
     return [{**asdict(o), "cycles": cycles.get(o.name)} for o in operations(text)]
 
 
-def _kernel(call: Any, part: Sequence[int], name: str, resident: Sequence[bool], folder: Path, mxu: profile.Mxu) -> Kernel:
+def _kernel(call: Any, part: Sequence[int], name: str, resident: Sequence[bool], folder: Path,
+            mxu: profile.Mxu) -> KernelProfile:
     """What there is to say of one kernel: its cycles over the whole grid, the bytes of its blocks, and how it runs."""
     mapping = call.params["grid_mapping"]
     grid = tuple(int(n) for n in mapping.grid)
@@ -177,12 +178,12 @@ def _with_known_grids(closed: Any, given: Sequence[Any]) -> tuple[Any, list[str]
 
     Raises :class:`PortakernError` (``no-estimate``) where only shapes are known and a grid depends on what they hold.
     """
-    from ..trace.kernel_calls import Unknown, calls_of
+    from ..trace.kernel_calls import UnknownValue, calls_of
 
     calls = calls_of(closed, given)
     try:
         grids = [c.grid for c in calls]
-    except (Unknown, TypeError) as why:
+    except (UnknownValue, TypeError) as why:
         raise PortakernError("no-estimate", f"how many steps the grid of a kernel has depends on data ({why})",
                              hint="define example_inputs() that returns the arrays") from None  # fmt: skip
     return with_grids(closed, grids), [c.name for c in calls]

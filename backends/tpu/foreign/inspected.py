@@ -17,7 +17,7 @@ ENTRY = "portakern_inspected"
 EXAMPLE = "example_inputs"
 
 
-def bare(kernel: Bare, target: Target, found: Sequence[str] = ()) -> Source:
+def inspected(kernel: Bare, target: Target, found: Sequence[str] = ()) -> Source:
     """The text with an entry that takes the arrays and passes the numbers on as Python's own (block sizes, say).
 
     Without arguments, a function ``example_inputs()`` of the text gives the arrays (the only way to say what indices hold).

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ..trace.kernel_calls import Call, Unknown
+from ..trace.kernel_calls import KernelCall, UnknownValue
 from .findings import Finding
 
 MOST_STEPS = 1 << 20
@@ -54,7 +54,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Walk:
+class GridWalk:
     """What a walk found; ``skipped`` says what was not walked, and why.
 
     ``private``: steps of a parallel axis write one block of an output that nothing reads, as a place of each core's own.
@@ -65,32 +65,32 @@ class Walk:
     private: bool = False
 
 
-def walk(call: Call) -> Walk:
+def walk(call: KernelCall) -> GridWalk:
     """What is wrong with the grid of ``call`` and the blocks of its arrays."""
     try:
         grid = call.grid
         steps = math.prod(grid)
         if not steps:
-            return Walk(())
+            return GridWalk(())
         if steps > MOST_STEPS:
-            return Walk((), f"the grid of {call.name} has {steps} steps, more than {MOST_STEPS}")
+            return GridWalk((), f"the grid of {call.name} has {steps} steps, more than {MOST_STEPS}")
         points = np.indices(grid, np.int32).reshape(len(grid), steps).T
         windows = _windows(call, points)
-    except Unknown as why:
-        return Walk((), f"the grid of {call.name} is {why.message}")
+    except UnknownValue as why:
+        return GridWalk((), f"the grid of {call.name} is {why.message}")
     outputs = windows[call.mapping.num_inputs :]
     private = any(w is not None and n in call.unread and any(True for _ in _parallel(call, w, points))
                   for n, w in enumerate(outputs))  # fmt: skip
-    return Walk(tuple(_findings(call, points, windows)), private=private)
+    return GridWalk(tuple(_findings(call, points, windows)), private=private)
 
 
-def _windows(call: Call, points: np.ndarray) -> list[Window | None]:
+def _windows(call: KernelCall, points: np.ndarray) -> list[Window | None]:
     """One for each input and output; ``None`` for those that the kernel copies itself."""
     names = call.names
     return [_window(call, n, mapping, points) for n, mapping in zip(names, call.mapping.block_mappings, strict=True)]
 
 
-def _window(call: Call, name: str, mapping: Any, points: np.ndarray) -> Window | None:
+def _window(call: KernelCall, name: str, mapping: Any, points: np.ndarray) -> Window | None:
     space = str(mapping.transformed_block_aval.memory_space).lower()
     if any(word in space for word in ("any", "hbm", "semaphore")):
         return None
@@ -98,7 +98,7 @@ def _window(call: Call, name: str, mapping: Any, points: np.ndarray) -> Window |
     return Window(name, tuple(mapping.array_aval.shape), sizes, _starts(call, mapping, points))
 
 
-def _starts(call: Call, mapping: Any, points: np.ndarray) -> np.ndarray:
+def _starts(call: KernelCall, mapping: Any, points: np.ndarray) -> np.ndarray:
     """Where the block begins at every point: [steps, rank], in elements."""
     jaxpr = getattr(mapping.index_map_jaxpr, "jaxpr", mapping.index_map_jaxpr)
     axes = jaxpr.invars[: points.shape[1]]
@@ -114,7 +114,7 @@ def _starts(call: Call, mapping: Any, points: np.ndarray) -> np.ndarray:
     return np.stack(columns, 1) if columns else np.zeros((len(points), 0), np.int64)
 
 
-def _computed(call: Call, mapping: Any, points: np.ndarray) -> np.ndarray:
+def _computed(call: KernelCall, mapping: Any, points: np.ndarray) -> np.ndarray:
     """The same for index maps that compute, at all points at once."""
     import jax
 
@@ -128,7 +128,7 @@ def _computed(call: Call, mapping: Any, points: np.ndarray) -> np.ndarray:
 # ---- what is wrong -----------------------------------------------------------------------------------------------------------
 
 
-def _findings(call: Call, points: np.ndarray, windows: Sequence[Window | None]) -> Iterator[Finding]:
+def _findings(call: KernelCall, points: np.ndarray, windows: Sequence[Window | None]) -> Iterator[Finding]:
     inputs = call.mapping.num_inputs
     aliased = {o: i for i, o in call.aliases.items()}
     unread = call.unread
@@ -148,7 +148,7 @@ def _findings(call: Call, points: np.ndarray, windows: Sequence[Window | None]) 
             yield from _uncovered(call, window)
 
 
-def _outside(call: Call, window: Window, points: np.ndarray, role: str) -> Iterator[Finding]:
+def _outside(call: KernelCall, window: Window, points: np.ndarray, role: str) -> Iterator[Finding]:
     shape = np.asarray(window.shape)
     bad = ((window.starts < 0) | (window.starts >= shape[None, :])).any(1) if window.shape else np.zeros(1, bool)
     if bad.any():
@@ -162,7 +162,7 @@ def _outside(call: Call, window: Window, points: np.ndarray, role: str) -> Itera
         )  # fmt: skip
 
 
-def _parallel(call: Call, window: Window, points: np.ndarray) -> Iterator[Finding]:
+def _parallel(call: KernelCall, window: Window, points: np.ndarray) -> Iterator[Finding]:
     axes = [n for n, s in enumerate(call.semantics) if "parallel" in s.lower()]
     if not axes:
         return
@@ -181,7 +181,7 @@ def _parallel(call: Call, window: Window, points: np.ndarray) -> Iterator[Findin
         )  # fmt: skip
 
 
-def _revisits(call: Call, window: Window, points: np.ndarray) -> Iterator[Finding]:
+def _revisits(call: KernelCall, window: Window, points: np.ndarray) -> Iterator[Finding]:
     begins = window.runs()
     blocks = window.blocks[begins]
     _, first, counts = np.unique(blocks, return_index=True, return_counts=True)
@@ -197,7 +197,7 @@ def _revisits(call: Call, window: Window, points: np.ndarray) -> Iterator[Findin
         )  # fmt: skip
 
 
-def _uncovered(call: Call, window: Window) -> Iterator[Finding]:
+def _uncovered(call: KernelCall, window: Window) -> Iterator[Finding]:
     if not all(window.shape):
         return
     found = np.unique(window.starts, axis=0)
@@ -226,7 +226,7 @@ def _first_absent(numbers: np.ndarray, window: Window) -> np.ndarray:
     return np.argwhere(~present)[0] * np.asarray(window.sizes)
 
 
-def _left_out(call: Call, window: Window, what: str, first: np.ndarray) -> Finding:
+def _left_out(call: KernelCall, window: Window, what: str, first: np.ndarray) -> Finding:
     return Finding(
         "grid", "uncovered",
         f"{call.name} never writes {what} of output {window.name}, which is {list(window.shape)}; the first is at {_at(first)}",
@@ -234,7 +234,7 @@ def _left_out(call: Call, window: Window, what: str, first: np.ndarray) -> Findi
     )  # fmt: skip
 
 
-def _alias(call: Call, source: Window, window: Window, points: np.ndarray) -> Iterator[Finding]:
+def _alias(call: KernelCall, source: Window, window: Window, points: np.ndarray) -> Iterator[Finding]:
     """A step that copies in a block of which an earlier step has written, or left, a part."""
     if np.array_equal(source.starts, window.starts) and source.sizes == window.sizes:
         yield from _revisits(call, window, points)

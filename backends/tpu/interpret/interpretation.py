@@ -25,13 +25,13 @@ from typing import Any
 
 import numpy as np
 
-from ..trace.kernel_calls import Call, Scope, rewritten, trace
+from ..trace.kernel_calls import JaxprScope, KernelCall, rewritten, trace
 from .deadlocks import watched
 from .dot_rounding import rounded
 from .findings import Finding
 from .nan_propagation import with_nan
 
-SAID = {
+MODE_TITLES = {
     "plain": "plain interpreter",
     "memory": "TPU interpreter (NaN in unwritten memory, out-of-bounds accesses raise)",
     "zeros": "again with zeros in unwritten memory",
@@ -70,7 +70,7 @@ def trace_for(isa: str, function: Callable[..., Any], arguments: Sequence[Any], 
 
 
 @dataclass(frozen=True)
-class Ran:
+class RunResult:
     """What a run gave.  ``error`` is what the interpreter raised, where it did not get to its end."""
 
     results: tuple[np.ndarray, ...] = ()
@@ -95,12 +95,12 @@ class Interpretation:
     def stage(self) -> str:
         return {"races": "races", "plain": "interpreter"}.get(self.mode, "memory")
 
-    def run(self, arguments: Sequence[Any]) -> Ran:
+    def run(self, arguments: Sequence[Any]) -> RunResult:
         said = io.StringIO()
         with _logged() as logged:
             return self._ran(arguments, said, logged)
 
-    def _ran(self, arguments: Sequence[Any], said: io.StringIO, logged: list[str]) -> Ran:
+    def _ran(self, arguments: Sequence[Any], said: io.StringIO, logged: list[str]) -> RunResult:
         import jax
 
         try:
@@ -109,8 +109,9 @@ class Interpretation:
         except Exception as error:
             self._reset()
             text = "\n".join([str(error), *logged])
-            return Ran((), (*self._heard(said.getvalue()), *self._raised(text)), f"{type(error).__name__}: {_last(str(error))}")
-        return Ran(tuple(map(np.asarray, results)), tuple(self._heard(said.getvalue())))
+            found = (*self._heard(said.getvalue()), *self._raised(text))
+            return RunResult((), found, f"{type(error).__name__}: {_last(str(error))}")
+        return RunResult(tuple(map(np.asarray, results)), tuple(self._heard(said.getvalue())))
 
     def _reset(self) -> None:
         """After an error: the memories go, and the token that would hand the error on to the next interpretation."""
@@ -220,7 +221,7 @@ def _logged() -> Iterator[list[str]]:
 def _in_order(equation: Any, line: str) -> list[Any]:
     """A launch whose parallel axes are not its first ones, which compilers take and interpreters do not, with every axis in
     order; what its steps write at once, the walk of its grid tells."""
-    if equation.primitive.name != "pallas_call" or Call(equation, Scope(None, lambda n: None)).prefixed:
+    if equation.primitive.name != "pallas_call" or KernelCall(equation, JaxprScope(None, lambda n: None)).prefixed:
         return [equation]
     said = dataclasses.replace(equation.params["compiler_params"], dimension_semantics=None)
     return [equation.replace(params={**equation.params, "compiler_params": said})]

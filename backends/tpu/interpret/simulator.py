@@ -41,7 +41,7 @@ RACE_MODULES = ("interpret/simulator.py", "interpret/interpretation.py", "interp
                 "interpret/nan_propagation.py", "trace/kernel_calls.py")  # fmt: skip
 """Files of this backend that decide what a search for races finds: what it found is forgotten when they change."""
 
-LACKS = r"(JaxRuntimeError: )?(NotImplementedError|AttributeError): "
+UNSUPPORTED = r"(JaxRuntimeError: )?(NotImplementedError|AttributeError): "
 """What an interpreter raises of itself where it has no rule for something: it says nothing against the kernel."""
 
 
@@ -58,11 +58,11 @@ class PallasInterpreter:
     def method(self, target: Target) -> str:
         return f"Pallas interpreter of jax {package_version('jax')} on the CPU"
 
-    def load(self, source: Source, binary: Binary | None) -> Interpreted:
-        return Interpreted(source)
+    def load(self, source: Source, binary: Binary | None) -> PallasExecutable:
+        return PallasExecutable(source)
 
 
-class Interpreted:
+class PallasExecutable:
     """A source ready to be interpreted.  Arrays are copied in and out, so guard bands are out of a kernel's reach."""
 
     guards = False
@@ -73,7 +73,7 @@ class Interpreted:
         self.source = source
         self.function = entry_function(source)
         self.example = example_inputs(source)
-        self._prepared: dict[Any, _Shaped] = {}
+        self._prepared: dict[Any, _ShapedSource] = {}
 
     @property
     def method(self) -> str:
@@ -85,7 +85,7 @@ class Interpreted:
         """Interpret once; outputs are written into their buffers.  Raises :class:`RuntimeFault`.
 
         A source that declares no outputs belongs to no operator: there is nothing to compare its results with but themselves,
-        so more is run (see :meth:`_Shaped.alone`).
+        so more is run (see :meth:`_ShapedSource.alone`).
         """
         outputs = self.source.by_role("output")
         inputs = self.source.by_role("input", "scalar")
@@ -110,14 +110,14 @@ class Interpreted:
         results = tuple(_like(inputs[0], r) for r in self._shaped(arrays).run(arrays))
         return results[0] if len(results) == 1 else results
 
-    def _shaped(self, arrays: Sequence[np.ndarray]) -> _Shaped:
+    def _shaped(self, arrays: Sequence[np.ndarray]) -> _ShapedSource:
         key = tuple((x.shape, x.dtype) for x in arrays)
         if key not in self._prepared:
-            self._prepared[key] = _Shaped(self.source, self.function, arrays)
+            self._prepared[key] = _ShapedSource(self.source, self.function, arrays)
         return self._prepared[key]
 
 
-class _Shaped:
+class _ShapedSource:
     """The source at fixed shapes: its kernels, and an interpretation for each mode that was asked for."""
 
     def __init__(self, source: Source, function: Any, arrays: Sequence[np.ndarray]) -> None:
@@ -129,7 +129,7 @@ class _Shaped:
         self.modes: dict[str, Any] = {}
         self.unable = ""
         """Why jax's TPU interpreter cannot run it."""
-        with _explained(source):
+        with _tracing_faults(source):
             jaxpr = trace_for(source.target.device.isa, function, arrays)
             self.calls = calls_of(jaxpr, arrays)
         elements = sum(math.prod(v.aval.shape) for v in (*jaxpr.jaxpr.invars, *jaxpr.jaxpr.outvars))
@@ -184,21 +184,21 @@ class _Shaped:
                                      "mask what lies past the end of a ragged axis")])  # fmt: skip
 
     def _results(self, mode: str, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-        from .interpretation import SAID, Interpretation
+        from .interpretation import MODE_TITLES, Interpretation
 
         if mode not in self.modes:
-            with _explained(self.source):
+            with _tracing_faults(self.source):
                 self.modes[mode] = Interpretation(self.function, arrays, mode, self.source.target.device.isa)
             if lines := self.modes[mode].roundings:
                 self.done.append(f"f32 dots at default precision rounded to bf16 as a TPU does ({', '.join(lines[:3])})")
         ran = self.modes[mode].run(arrays)
         if ran.findings:
             raise fault(ran.findings)
-        if re.match(LACKS, ran.error):
-            raise SimulatorError(f"jax's {SAID[mode].partition(' (')[0]} cannot run it ({ran.error[:300]})",
+        if re.match(UNSUPPORTED, ran.error):
+            raise SimulatorError(f"jax's {MODE_TITLES[mode].partition(' (')[0]} cannot run it ({ran.error[:300]})",
                                  "smaller kernels may still run; what it computes is not known")  # fmt: skip
-        if SAID[mode] not in self.done:
-            self.done.append(SAID[mode])
+        if MODE_TITLES[mode] not in self.done:
+            self.done.append(MODE_TITLES[mode])
         if ran.error:
             raise RuntimeFault(f"{self.source.operator} in the Pallas interpreter: {ran.error[:1000]}")
         return ran.results
@@ -242,11 +242,11 @@ class _Shaped:
 
     def _on_two_cores(self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
         """Nothing here depends on the generation, so what passed is not run again for another one with the same text."""
-        from .interpretation import SAID
+        from .interpretation import MODE_TITLES
 
         key = self._race_key(arrays)
         if Cache().get(key) is not None:
-            self.done.append(SAID["races"])
+            self.done.append(MODE_TITLES["races"])
             return
         for n, (x, y) in enumerate(zip(results, self._results("races", arrays), strict=True)):
             if not _same(x, y):
@@ -262,7 +262,7 @@ class _Shaped:
         return digest("pallas races", self.source.text, self.source.entry, given, str(package_version("jax")), *ours)
 
 
-class _explained:
+class _tracing_faults:
     """Failures of tracing, said as faults of the kernel."""
 
     def __init__(self, source: Source) -> None:

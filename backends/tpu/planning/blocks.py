@@ -17,7 +17,7 @@ from portakern.ir.size import Size, ceildiv, divides, product
 from portakern.ir.tile import Axis, BufferType, Index, Kernel, Load, Store, buffer_type, tile_type
 
 from ..syntax.expressions import Place
-from .loops import Report
+from .loops import ReportMissing
 
 SUBLANES, LANES = 8, 128
 
@@ -67,7 +67,7 @@ def block_size(axis: Axis) -> int:
 
 
 @dataclass(frozen=True)
-class Cut:
+class DimSlice:
     """The part of a dim that an axis runs over: ``length`` elements from ``start``, ``step`` apart (-1: backwards)."""
 
     start: Size
@@ -87,7 +87,7 @@ class View:
     """What the host does to an array before (and undoes after) a kernel: cut, transpose, reshape."""
 
     shape: tuple[Size, ...]  # as the kernel's argument has it
-    cut: tuple[Cut | None, ...]
+    slices: tuple[DimSlice | None, ...]
     order: tuple[int, ...]
     final: tuple[Size, ...]
 
@@ -120,7 +120,7 @@ class BlockAccess:
         return len(self.block) == 1
 
 
-def access_of(kernel: Kernel, op: Load | Store, spans: Mapping[str, Span], report: Report) -> BlockAccess | None:
+def access_of(kernel: Kernel, op: Load | Store, spans: Mapping[str, Span], report: ReportMissing) -> BlockAccess | None:
     """The blocks ``op`` touches; ``None`` (after a report) where there is no rule for it."""
     buffer = op.buffer
     assert isinstance(buffer, Arg)
@@ -134,7 +134,7 @@ def access_of(kernel: Kernel, op: Load | Store, spans: Mapping[str, Span], repor
         if walked_out:
             report(f"the index {index} of {buffer.name}, which may reach outside", op, "")
             return None
-    cut = tuple(_cut(index, size, kernel.axis[a]) if a else None
+    cut = tuple(_dim_slice(index, size, kernel.axis[a]) if a else None
                 for index, size, a in zip(op.indices, have.shape, tiled, strict=True))
     shape = tuple(c.length if c else size for c, size in zip(cut, have.shape, strict=True))
     walked = [d for d, a in enumerate(tiled) if a is None]
@@ -170,7 +170,7 @@ def access_of(kernel: Kernel, op: Load | Store, spans: Mapping[str, Span], repor
                        View(have.shape, cut, order, tuple(final)), tuple(block), tuple(entries))
 
 
-def _supported(kernel: Kernel, op: Load | Store, have: BufferType, report: Report) -> bool:
+def _supported(kernel: Kernel, op: Load | Store, have: BufferType, report: ReportMissing) -> bool:
     assert isinstance(op.buffer, Arg)
     name, before = op.buffer.name, True
     if have.strides is not None:
@@ -196,16 +196,16 @@ def _tiled_axis(index: Index, dims: tuple[str, ...]) -> str | None:
     return next((a for a in index.axes if a in dims), None)
 
 
-def _cut(index: Index, size: Size, axis: Axis) -> Cut | None:
+def _dim_slice(index: Index, size: Size, axis: Axis) -> DimSlice | None:
     """The part of a dim that an axis runs over, where it is not the whole dim in order."""
     scale = index.terms[0].scale
     assert isinstance(scale, int)
     if (index.offset, axis.extent, scale) == (0, size, 1):
         return None
-    return Cut(index.offset, axis.extent, scale)
+    return DimSlice(index.offset, axis.extent, scale)
 
 
-def _flipped(cut: Cut, size: Size) -> bool:
+def _flipped(cut: DimSlice, size: Size) -> bool:
     """Whether all of a dim is meant, backwards."""
     return cut.step == -1 and cut.length == size and cut.start == size - 1
 
@@ -235,16 +235,16 @@ def _legal_flat(size: int, extent: Size, dtype: str) -> bool:
 def host_view(name: str, access: BlockAccess, shape: tuple[Size, ...]) -> str:
     """The Python expression that gives an input, whose program shape is ``shape``, the form its blocks need."""
     view, text = access.view, name
-    plain = not view.moved and not any(view.cut)
+    plain = not view.moved and not any(view.slices)
     if plain:
         return text if view.final == shape else f"{text}.reshape({shape_text(view.final)})"
     if view.shape != shape:
         text = f"{text}.reshape({shape_text(view.shape)})"
-    if any(view.cut):
+    if any(view.slices):
         parts = [":" if c is None or (c.step == -1 and c.length == size) else str(c)
-                 for c, size in zip(view.cut, view.shape, strict=True)]
+                 for c, size in zip(view.slices, view.shape, strict=True)]
         text = f"{text}[{', '.join(parts)}]" if set(parts) != {":"} else text
-        if back := [d for d, c in enumerate(view.cut) if c and c.step == -1]:
+        if back := [d for d, c in enumerate(view.slices) if c and c.step == -1]:
             text = f"jnp.flip({text}, {tuple_text(tuple(map(str, back)))})"
     if view.moved:
         text = f"{text}.transpose({', '.join(map(str, view.order))})"
@@ -264,14 +264,14 @@ def host_unview(name: str, access: BlockAccess, shape: tuple[Size, ...]) -> str:
         now = view.shape
     else:
         now = view.final
-    if back := [d for d, c in enumerate(view.cut) if c is not None]:
+    if back := [d for d, c in enumerate(view.slices) if c is not None]:
         text = text if now == view.shape else f"{text}.reshape({shape_text(view.shape)})"
         text, now = f"jnp.flip({text}, {tuple_text(tuple(map(str, back)))})", view.shape
     return text if now == shape else f"{text}.reshape({shape_text(shape)})"
 
 
 def _length(view: View, dim: int) -> Size:
-    cut = view.cut[dim]
+    cut = view.slices[dim]
     return cut.length if cut else view.shape[dim]
 
 

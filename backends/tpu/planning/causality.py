@@ -11,7 +11,7 @@ from portakern.ir.tile import Binary, Broadcast, Compare, Const, Coord, Extent, 
 from .constants import filled_with
 
 
-def reaches(kernel: Kernel) -> tuple[tuple[str, str], ...]:
+def causal_axes(kernel: Kernel) -> tuple[tuple[str, str], ...]:
     """Pairs (m, n) of axes where row i of m needs no element of n beyond i: a loop over n ends with the block's last row,
     and the test that says so puts -inf in the place of what comes after."""
     found = []

@@ -32,11 +32,11 @@ from portakern.ir.tile import (
 )
 
 from ..syntax import operations
-from ..syntax.expressions import SUM, WIDE, Expr, Place
+from ..syntax.expressions import ALL_LANES, SUM, Expr, Place
 from .blocks import LANES, BlockAccess, Span, access_of, block_size, tuple_text
-from .causality import reaches
+from .causality import causal_axes
 from .layout import Layout
-from .loops import Phase, Report, carried_through, phases_of, straighten
+from .loops import Phase, ReportMissing, carried_through, phases_of, straighten
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class KernelPlan:
     scalars: tuple[str, ...]  # arguments that are single values given at run time
     slots: Mapping[tuple[For, int], Slot]
     layout: Layout = field(repr=False)
-    reaches: tuple[tuple[str, str], ...] = ()  # see :func:`.causality.reaches`
+    causal: tuple[tuple[str, str], ...] = ()  # see :func:`.causality.causal_axes`
 
     def dim_of_loop(self, depth: int) -> GridDim | None:
         loops = [d for d in self.grid if d.kind == "loop"]
@@ -100,7 +100,7 @@ class KernelPlan:
     def sizes(self, place: Place, spans: Mapping[str, Span] | None = None) -> str:
         """The shape of a block at ``place`` as source text; ``spans`` are those of a part of it."""
         have = spans or self.spans
-        return tuple_text(tuple(str(LANES) if a == WIDE else have[a].text if a else "1" for a in place))
+        return tuple_text(tuple(str(LANES) if a == ALL_LANES else have[a].text if a else "1" for a in place))
 
     def __str__(self) -> str:
         lines = [f"kernel {self.name}", "  grid"]
@@ -127,9 +127,9 @@ class ProgramPlan:
         return "\n\n".join(map(str, self.kernels)) + "\n"
 
 
-def plan_kernel(kernel: Kernel, name: str, constants: dict[str, int], report: Report) -> KernelPlan:
+def plan_kernel(kernel: Kernel, name: str, constants: dict[str, int], report: ReportMissing) -> KernelPlan:
     """Decide everything about ``kernel``.  ``constants`` collects the named block sizes of the source."""
-    reach = reaches(kernel)
+    causal = causal_axes(kernel)
     kernel = by_powers_of_two(straighten(without_scans(kernel)))
     phases = phases_of(kernel.body, report)
     spans = {a.name: _span(a, constants) for a in kernel.axes}
@@ -151,7 +151,7 @@ def plan_kernel(kernel: Kernel, name: str, constants: dict[str, int], report: Re
     return KernelPlan(kernel, name, spans, grid, phases,
                       tuple(sorted((a for a in found if not a.write), key=lambda a: position[a.buffer])),
                       tuple(sorted(writes, key=lambda a: position[a.buffer])),
-                      tuple(a.name for a in kernel.args if isinstance(a.type, TileType)), slots, layout, reach)
+                      tuple(a.name for a in kernel.args if isinstance(a.type, TileType)), slots, layout, causal)
 
 
 def _span(axis: Axis, constants: dict[str, int]) -> Span:
@@ -198,7 +198,7 @@ def _key(access: BlockAccess) -> tuple[str, tuple[Index, ...], frozenset[str]]:
 
 
 def _note(kernel: Kernel, op: Load | Store, phase: int, spans: Mapping[str, Span], accesses: dict[Any, BlockAccess],
-          report: Report) -> None:
+          report: ReportMissing) -> None:
     """Record the blocks of ``op``; loads of the same blocks share one reference."""
     found = access_of(kernel, op, spans, report)
     if found is None:
@@ -235,10 +235,10 @@ def _slots(kernel: Kernel, phases: Sequence[Phase], layout: Layout) -> dict[tupl
 
 def kept_at(place: Place, dtype: str) -> Place:
     """Where scratch holds a value that belongs at ``place``: a column over all lanes."""
-    return (place[0], WIDE) if place[0] and place[1] is None and dtype in ("f32", "i32") else place
+    return (place[0], ALL_LANES) if place[0] and place[1] is None and dtype in ("f32", "i32") else place
 
 
-def _check_bounds(phases: Sequence[Phase], report: Report) -> None:
+def _check_bounds(phases: Sequence[Phase], report: ReportMissing) -> None:
     for phase in phases:
         for loop in phase.every:
             for bound in (loop.lo, loop.hi):

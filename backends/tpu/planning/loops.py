@@ -18,7 +18,7 @@ from portakern.ir.tile import Axis, For, Kernel
 from .constants import integer
 from .straight_code import STRAIGHT
 
-Report = Callable[[str, Op | Array | None, str], None]
+ReportMissing = Callable[[str, Op | Array | None, str], None]
 """Takes what is missing, the operation it comes from, and what to do instead."""
 
 
@@ -87,7 +87,7 @@ def _steps(loop: For, axes: Mapping[str, Axis]) -> int | None:
     return 1 if axis.steps == 1 else None
 
 
-def phases_of(body: Block, report: Report) -> tuple[Phase, ...]:
+def phases_of(body: Block, report: ReportMissing) -> tuple[Phase, ...]:
     """The phases of a straightened kernel; one phase without loops when it has none."""
     segments, loops = _split(body.ops)
     if not loops:

@@ -21,7 +21,7 @@ from .kernel_plan import KernelPlan, scalar_text
 
 
 @dataclass(frozen=True)
-class Pieces:
+class RowPieces:
     """``size`` rows of ``axis`` at a time; ``lead`` is the product that is issued a piece ahead, where one can be.
 
     ``until`` is an axis of which a piece needs only what lies before its own last row, counted in the block.
@@ -33,7 +33,7 @@ class Pieces:
     until: str | None
 
 
-def pieces_of(plan: KernelPlan, ops: Sequence[Op], loop: For | None) -> Pieces | None:
+def row_pieces_of(plan: KernelPlan, ops: Sequence[Op], loop: For | None) -> RowPieces | None:
     """How to cut a step that computes ``ops``, the body of ``loop`` (``None``: straight code); ``None``: not at all."""
     size = plan.kernel.schedule.option("piece", 0)
     results = [op.value for op in ops if isinstance(op, Store)] + list(yielded(loop.body) if loop else ())
@@ -46,7 +46,7 @@ def pieces_of(plan: KernelPlan, ops: Sequence[Op], loop: For | None) -> Pieces |
     if not apart or any(_joins(op, axis) for op in ops) or any(a.flat and axis in a.place for a in plan.accesses):
         return None
     lead = next((op for op in ops if isinstance(op, Dot) and _leads(op) and plan.layout.place(op)[0] == axis), None)
-    return Pieces(axis, size, lead, next((n for m, n in plan.reaches if m == axis and _aligned(plan, m, n, loop)), None))
+    return RowPieces(axis, size, lead, next((n for m, n in plan.causal if m == axis and _aligned(plan, m, n, loop)), None))
 
 
 def _leads(op: Dot) -> bool:

@@ -14,9 +14,8 @@ from portakern.dtypes import dtype
 from portakern.errors import ScheduleError
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
+from ..planning.blocks import LANES, SUBLANES
 from .products import blocks
-
-SUBLANES, LANES = 8, 128
 
 OPTIONS: Mapping[str, str] = {
     "vmem_mb": "VMEM a kernel may use, in MiB (0: as much as its blocks and values may need)",
@@ -24,16 +23,16 @@ OPTIONS: Mapping[str, str] = {
     "split": "attention: 1: tiles of keys that every row of a block sees whole are walked without the mask",
 }
 
-ELEMENTS = 512 * 1024
+BLOCK_ELEMENTS = 512 * 1024
 """Elements of a block of a memory-bound kernel where the sizes are open."""
 
 _STEP_ELEMENTS = 64 * 1024
 """Elements that are moved in about the time that a grid step costs by itself."""
 
-FLAT = 128 * 1024
+FLAT_ELEMENTS = 128 * 1024
 """Elements of a block of a single row."""
 
-WIDE = 8192
+ROW_ELEMENTS = 8192
 """Elements of a row of a block of elementwise work; whole rows are one piece of memory."""
 
 ATTENTION: Sequence[tuple[int, int]] = (
@@ -73,11 +72,11 @@ Tiles = dict[str, int]
 def _elementwise(nest: Nest, device: Device) -> Iterable[Tiles]:
     *outer, last = nest.axes
     if not outer:
-        for size in (FLAT, FLAT // 4, FLAT // 16):
+        for size in (FLAT_ELEMENTS, FLAT_ELEMENTS // 4, FLAT_ELEMENTS // 16):
             yield {last.name: _fit(last, size, LANES)}
         return
     above = max(reversed(outer), key=_length)
-    for wide, part in ((WIDE, 1), (WIDE, 2), (2048, 1), (2048, 2), (1024, 4), (512, 8)):
+    for wide, part in ((ROW_ELEMENTS, 1), (ROW_ELEMENTS, 2), (2048, 1), (2048, 2), (1024, 4), (512, 8)):
         lanes = _fit(last, wide, LANES)
         yield {above.name: _rows_for(above, lanes, block_elements(nest, device) // part, nest), last.name: lanes}
 
@@ -139,7 +138,7 @@ def block_elements(nest: Nest, device: Device) -> int:
     """
     room = _USABLE * device.value("vmem_bytes") / _element_bytes(nest)
     lengths = [a.extent for a in nest.axes if isinstance(a.extent, int)]
-    best = math.sqrt(max(math.prod(lengths), 1) * _STEP_ELEMENTS) if len(lengths) == len(nest.axes) else ELEMENTS
+    best = math.sqrt(max(math.prod(lengths), 1) * _STEP_ELEMENTS) if len(lengths) == len(nest.axes) else BLOCK_ELEMENTS
     # The factor is fitted to two arrays; where rows are read and a number of each is written, it is one.
     factor = 2 if (nest.family, nest.live) == ("rows", 2) else 1.4
     return 1 << int(math.log2(min(max(factor * best, _STEP_ELEMENTS), room)))

@@ -13,10 +13,10 @@ BINDING = {
 }  # fmt: skip
 
 Place = tuple[str | None, str | None]
-"""The axes of the two dims (sublanes, lanes) of a block in a kernel; ``None`` is a dim of one element, ``WIDE`` one
+"""The axes of the two dims (sublanes, lanes) of a block in a kernel; ``None`` is a dim of one element, ``ALL_LANES`` one
 element repeated over all lanes."""
 
-WIDE = "*"
+ALL_LANES = "*"
 """In place of the lanes' axis: what a loop carries for every row is kept 128 times, once a lane.  It takes the room of one
 element, which is padded to a row of lanes in VMEM, and meets a tile without being spread by the cross-lane unit."""
 
@@ -41,7 +41,7 @@ def join(*places: Place | None) -> Place | None:
     if not found:
         return None
     sides = [{p[d] for p in found if p[d] is not None} for d in (0, 1)]
-    assert len(sides[1]) < 2 or WIDE not in sides[1], places  # a wide column is spread before it meets a tile
+    assert len(sides[1]) < 2 or ALL_LANES not in sides[1], places  # a wide column is spread before it meets a tile
     return tuple(next((p[d] for p in found if p[d] is not None), None) for d in (0, 1))  # type: ignore[return-value]
 
 

@@ -26,11 +26,11 @@ from portakern.ir.tile import (
 from ..planning.blocks import origin
 from ..planning.constants import filled_with
 from ..planning.kernel_plan import KernelPlan
-from ..planning.row_pieces import Pieces, pieces_of
+from ..planning.row_pieces import RowPieces, row_pieces_of
 from ..syntax import operations
 from ..syntax.expressions import SUM, Expr
 from .names import fresh, hint
-from .regions import Body, Line, Region, Regions
+from .regions import KernelBody, Line, Region, Regions
 from .shapes import piece
 from .values import Values
 
@@ -44,11 +44,11 @@ class BodyWriter:
         self.values = Values(plan, reserved, device)
         self.shapes = self.values.shapes
 
-    def write(self) -> Body:
+    def write(self) -> KernelBody:
         for work in self.regions.work:
             self.values.home.update((op, work.region) for op in work.ops)
         for work in self.regions.work:
-            pieces = pieces_of(self.plan, work.ops, work.ends) if work.starts is None else None
+            pieces = row_pieces_of(self.plan, work.ops, work.ends) if work.starts is None else None
             if pieces is not None:
                 self._by_pieces(work.region, work.ops, work.ends, pieces)
                 continue
@@ -61,7 +61,7 @@ class BodyWriter:
 
     # ---- pieces
 
-    def _by_pieces(self, region: Region, ops: Sequence[Op], ends: For | None, pieces: Pieces) -> None:
+    def _by_pieces(self, region: Region, ops: Sequence[Op], ends: For | None, pieces: RowPieces) -> None:
         """A step that computes ``ops`` as a Python loop over pieces of its block, with one product ahead."""
         span, size = self.plan.spans[pieces.axis], pieces.size
         region.names |= {"at", "part", "seen", "following"}

@@ -15,13 +15,13 @@ from portakern.ir.tile import BufferType, Dot, For, Kernel, TileType, tile_type
 from ..planning.blocks import LANES, SUBLANES
 from ..planning.int64_inputs import narrowed, saturated
 from ..planning.kernel_plan import KernelPlan, ProgramPlan, plan_kernel
-from ..planning.loops import Report
+from ..planning.loops import ReportMissing
 from ..syntax import operations
 from ..syntax.line_breaks import wrap
 from .body import BodyWriter
 from .host import entry_lines, reference_names
 from .names import read_names
-from .regions import Body, Line
+from .regions import KernelBody, Line
 
 _TYPICAL = (1000, 500, 200, 100, 50, 20, 10)
 """What open dims are compiled for, from the largest on: a TPU program has fixed shapes, and the source is compiled anew for
@@ -97,7 +97,7 @@ class _Writer:
         self.problems: list[Missing] = []
         self.at: Kernel | None = None
         self.constants: dict[str, int] = {}
-        self.kernels: dict[int, tuple[KernelPlan, Body]] = {}
+        self.kernels: dict[int, tuple[KernelPlan, KernelBody]] = {}
         self._check_arrays()
         for self.at in program.kernels:
             self._check_values(self.at)
@@ -121,7 +121,7 @@ class _Writer:
             self.entry = entry_lines(program, self.kernels, self.report, target.device, self.saturated)
 
     @property
-    def report(self) -> Report:
+    def report(self) -> ReportMissing:
         def note(what: str, of: Op | Array | None, alternative: str) -> None:
             found = Missing(what, where(self.program, of, self.at), alternative)
             if found not in self.problems:
@@ -182,7 +182,7 @@ class _Writer:
         return [(piece, where) for text, where in _squeezed(out) for part in text.split("\n") for piece in wrap(part)]
 
 
-def _signature(plan: KernelPlan, body: Body) -> str:
+def _signature(plan: KernelPlan, body: KernelBody) -> str:
     names = reference_names(plan, body)
     sizes = plan.kernel.sizes
     return f"def {plan.name}_kernel({', '.join([*names, *(['*', *sizes] if sizes else [])])}):"

@@ -13,15 +13,15 @@ from portakern.ir.tile import BufferType, Index, buffer_type
 
 from ..planning.blocks import BlockAccess, Span, empty, host_unview, host_view, shape_text, tuple_text
 from ..planning.kernel_plan import KernelPlan, scalar_text
-from ..planning.loops import Report
+from ..planning.loops import ReportMissing
 from ..planning.vmem_limit import limit_mb
 from ..syntax import operations
 from ..syntax.expressions import PRODUCT, SUM
 from .names import read_names
-from .regions import Body, Line
+from .regions import KernelBody, Line
 
 
-def entry_lines(program: Program, plans: Mapping[int, tuple[KernelPlan, Body]], report: Report, device: Device,
+def entry_lines(program: Program, plans: Mapping[int, tuple[KernelPlan, KernelBody]], report: ReportMissing, device: Device,
                 saturated: Sequence[str] = ()) -> list[Line]:
     """The function the operator is called by; 64-bit inputs in ``saturated`` are made 32-bit ones first."""
     inputs, outputs = program.by_role("input", "scalar"), program.by_role("output")
@@ -47,7 +47,7 @@ def _fill_value(value: float | int | bool) -> str:
     return f'float("{text}")' if text.strip("-") in ("inf", "nan") else text
 
 
-def _read_sizes(program: Program, report: Report) -> list[str]:
+def _read_sizes(program: Program, report: ReportMissing) -> list[str]:
     """Statements that give every open dim its value, read off the shapes of the inputs."""
     for a in program.by_role("input"):
         shape = a.type.shape if isinstance(a.type, BufferType) else ()
@@ -61,7 +61,7 @@ def _read_sizes(program: Program, report: Report) -> list[str]:
     return [f"{name} = {reading}" for name, reading in told.items()]
 
 
-def _launch(program: Program, plan: KernelPlan, body: Body, device: Device, ready: set[str], number: int) -> list[str]:
+def _launch(program: Program, plan: KernelPlan, body: KernelBody, device: Device, ready: set[str], number: int) -> list[str]:
     """The statements around one ``pl.pallas_call``."""
     written = [program.array(a.buffer) for a in plan.writes]
     lines = []
@@ -115,7 +115,7 @@ def _argument(program: Program, plan: KernelPlan, access: BlockAccess, nothing: 
     return text
 
 
-def _call(program: Program, plan: KernelPlan, body: Body, device: Device) -> list[str]:
+def _call(program: Program, plan: KernelPlan, body: KernelBody, device: Device) -> list[str]:
     kernel = f"{plan.name}_kernel"
     if plan.kernel.sizes:
         kernel = f"functools.partial({kernel}, {', '.join(f'{s}={s}' for s in plan.kernel.sizes)})"
@@ -222,7 +222,7 @@ def _bounded(plan: KernelPlan, span: Span, walks: list[tuple[Op | None, Op | Non
     return text
 
 
-def reference_names(plan: KernelPlan, body: Body) -> list[str]:
+def reference_names(plan: KernelPlan, body: KernelBody) -> list[str]:
     """The kernel's parameters in Pallas's order: inputs, scalars, outputs, scratch."""
     return [*read_names(plan), *(f"{s}_ref" for s in plan.scalars), *(f"{a.buffer}_ref" for a in plan.writes),
             *(s.name for s in body.scratch)]

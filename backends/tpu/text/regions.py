@@ -38,7 +38,7 @@ class Region:
 
 
 @dataclass(frozen=True)
-class Body:
+class KernelBody:
     """Finished text of a kernel's body, its scratch and the helpers it calls."""
 
     lines: tuple[Line, ...]
@@ -47,7 +47,7 @@ class Body:
 
 
 @dataclass(frozen=True)
-class Work:
+class RegionWork:
     """What a region does: its operations, the loop whose values it starts, the loop that it steps."""
 
     region: Region
@@ -62,13 +62,13 @@ class Regions:
     def __init__(self, plan: KernelPlan, reserved: set[str]) -> None:
         self.plan = plan
         self.reserved = reserved
-        self.made: list[Region] = []
+        self.regions: list[Region] = []
         self.work = [w for number, phase in enumerate(plan.phases) for w in self._of(phase, number)]
 
-    def _of(self, phase: Phase, number: int) -> list[Work]:
+    def _of(self, phase: Phase, number: int) -> list[RegionWork]:
         """The regions of a phase in order."""
         if not phase.loops:
-            return [Work(self._region("all", ()), phase.inside)]
+            return [RegionWork(self._region("all", ()), phase.inside)]
         here = [f"phase == {number}"] if self.plan.phase else []
         depths = range(len(phase.loops))
         guards = [self._guard(loop) for loop in phase.loops]
@@ -78,27 +78,27 @@ class Regions:
         for d in depths:
             at_first = [f"{dims[x].name} == 0" for x in depths if x >= d]
             outer = [g for g in guards[:d] if g]
-            work.append(Work(self._region(_FIRST, [*here, *outer, *at_first, *idle], phase.loops[:d]), phase.before[d],
+            work.append(RegionWork(self._region(_FIRST, [*here, *outer, *at_first, *idle], phase.loops[:d]), phase.before[d],
                              starts=phase.loops[d]))
         *outer_guards, guard = guards
         titles = (_STEP,) if not phase.then else (_INSIDE, *(_EDGE for _ in phase.then))
         for title, loop in zip(titles, (phase.loops[-1], *phase.then), strict=True):
             now = guard if loop is phase.loops[-1] else self._guard(loop)
             region = self._region(title, [*here, *(g for g in (*outer_guards, now) if g), *idle], phase.loops)
-            work.append(Work(region, loop.body.ops, ends=loop))
+            work.append(RegionWork(region, loop.body.ops, ends=loop))
         for d in reversed(depths):
             at_last = [self._is_last(phase.loops[x], dims[x].name) for x in depths if x >= d]
             outer = [g for g in guards[:d] if g]
-            work.append(Work(self._region(_LAST, [*here, *outer, *at_last, *idle], phase.loops[:d]), phase.after[d],
+            work.append(RegionWork(self._region(_LAST, [*here, *outer, *at_last, *idle], phase.loops[:d]), phase.after[d],
                              ends=phase.loops[d - 1] if d else None))
         return work
 
     def _region(self, title: str, conditions: Sequence[str], loops: tuple[For, ...] = ()) -> Region:
         condition = conditions[0] if len(conditions) == 1 else " & ".join(f"({c})" for c in conditions)
         if len(self.plan.phases) > 1:
-            title = f"{title}_{sum(r.title.startswith(title) for r in self.made)}"
+            title = f"{title}_{sum(r.title.startswith(title) for r in self.regions)}"
         region = Region(title, condition, names=set(self.reserved), loops=loops)
-        self.made.append(region)
+        self.regions.append(region)
         return region
 
     def _guard(self, loop: For) -> str:
@@ -128,9 +128,9 @@ class Regions:
     def _scalar(self, op: Op) -> Expr:
         return scalar_text(op, self.plan.spans) or Expr("0")
 
-    def assembled(self, kept: Sequence[Slot], helpers: Sequence[str]) -> Body:
+    def assembled(self, kept: Sequence[Slot], helpers: Sequence[str]) -> KernelBody:
         lines: list[Line] = []
-        for region in self.made:
+        for region in self.regions:
             if not region.lines:
                 continue
             lines += [("", "")] if lines else []
@@ -144,4 +144,4 @@ class Regions:
         if head and text.startswith("@"):
             head.append(("", ""))
         scratch = tuple(dict.fromkeys([*self.plan.slots.values(), *kept]))
-        return Body((*head, *lines), scratch, tuple(helpers))
+        return KernelBody((*head, *lines), scratch, tuple(helpers))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from ..planning.blocks import LANES, Span
 from ..planning.kernel_plan import KernelPlan
 from ..syntax import operations
-from ..syntax.expressions import COMPARE, WIDE, Expr, Place
+from ..syntax.expressions import ALL_LANES, COMPARE, Expr, Place
 
 
 class Shapes:
@@ -43,7 +43,7 @@ class Shapes:
     def fill(self, x: Expr, place: Place, dtype: str) -> Expr:
         if x.place == place:
             return x
-        x = one_lane(x) if place[1] != WIDE else x
+        x = one_lane(x) if place[1] != ALL_LANES else x
         if x.place == place:
             return x
         shape = self.sizes(place)
@@ -56,7 +56,7 @@ class Shapes:
 
     def turn(self, x: Expr, place: Place, dtype: str) -> Expr:
         """``x`` transposed when its axes lie the other way round in ``place``."""
-        if x.place is None or all(a in (None, WIDE) or a == b for a, b in zip(x.place, place, strict=True)):
+        if x.place is None or all(a in (None, ALL_LANES) or a == b for a, b in zip(x.place, place, strict=True)):
             return x
         x = one_lane(x)
         assert x.place is not None
@@ -67,7 +67,7 @@ class Shapes:
 
     def spread(self, x: Expr, place: Place) -> Expr:
         """A column that fills the lanes, over the lanes of a tile at ``place``."""
-        if x.place is None or x.place[1] != WIDE or place[1] is None:
+        if x.place is None or x.place[1] != ALL_LANES or place[1] is None:
             return x
         span = self.spans[place[1]]
         if span.size > LANES and span.size % LANES:
@@ -80,7 +80,7 @@ class Shapes:
 
 def one_lane(x: Expr) -> Expr:
     """A column that fills the lanes, as one of one element a row."""
-    return Expr(piece(x, ":, :1"), (x.place[0], None)) if x.place and x.place[1] == WIDE else x
+    return Expr(piece(x, ":, :1"), (x.place[0], None)) if x.place and x.place[1] == ALL_LANES else x
 
 
 def piece(x: Expr, index: str) -> str:

@@ -27,11 +27,11 @@ def trace(function: Callable[..., Any], arguments: Sequence[Any], mode: Any = No
 
 
 @dataclass(frozen=True)
-class Call:
+class KernelCall:
     """One ``pl.pallas_call``, in the jaxpr of ``scope``."""
 
     equation: Any
-    scope: Scope
+    scope: JaxprScope
 
     @property
     def name(self) -> str:
@@ -64,7 +64,7 @@ class Call:
 
     @cached_property
     def grid(self) -> tuple[int, ...]:
-        """Steps along each axis.  Raises :class:`Unknown` where one depends on what is computed in a loop."""
+        """Steps along each axis.  Raises :class:`UnknownValue` where one depends on what is computed in a loop."""
         bounds = iter(self.scope.value(v) for v in self.equation.invars[: self.mapping.num_dynamic_grid_bounds])
         return tuple(n if isinstance(n, int) else int(next(bounds)) for n in self.mapping.grid)
 
@@ -109,7 +109,7 @@ class Call:
 
     @cached_property
     def scalars(self) -> list[Any]:
-        """Values of the prefetched scalars.  Raises :class:`Unknown`."""
+        """Values of the prefetched scalars.  Raises :class:`UnknownValue`."""
         first = self.mapping.num_dynamic_grid_bounds
         return [self.scope.value(v) for v in self.equation.invars[first : first + self.mapping.num_index_operands]]
 
@@ -118,11 +118,11 @@ def _is_variable(atom: Any) -> bool:
     return not hasattr(atom, "val")
 
 
-class Unknown(RuntimeFault):
+class UnknownValue(RuntimeFault):
     """A value that only a run of a loop or a branch around the kernel would tell."""
 
 
-class Scope:
+class JaxprScope:
     """A jaxpr on values that may be asked for: ``given`` gives those of its inputs."""
 
     def __init__(self, jaxpr: Any, given: Callable[[int], Any]) -> None:
@@ -130,19 +130,19 @@ class Scope:
         self.given = given
         self.known: dict[Any, Any] = dict(zip(getattr(self.jaxpr, "constvars", ()), getattr(jaxpr, "consts", ()), strict=False))
 
-    def calls(self) -> Iterator[Call]:
+    def calls(self) -> Iterator[KernelCall]:
         """The kernels called here and in the jaxprs inside, in the order of the text."""
         for equation in self.jaxpr.eqns:
             if equation.primitive.name == "pallas_call":
-                yield Call(equation, self)
+                yield KernelCall(equation, self)
                 continue
             for inner in jaxprs_of(equation):
                 yield from self._inside(equation, inner).calls()
 
-    def _inside(self, equation: Any, inner: Any) -> Scope:
+    def _inside(self, equation: Any, inner: Any) -> JaxprScope:
         if equation.primitive.name in INLINED:
-            return Scope(inner, lambda n: self.value(equation.invars[n]))
-        return Scope(inner, lambda n: _raise(f"it is computed in a {equation.primitive.name}"))
+            return JaxprScope(inner, lambda n: self.value(equation.invars[n]))
+        return JaxprScope(inner, lambda n: _raise(f"it is computed in a {equation.primitive.name}"))
 
     def value(self, atom: Any) -> Any:
         """The value of an atom, computed from the inputs by as little as it takes."""
@@ -166,12 +166,12 @@ class Scope:
 
 
 def _raise(why: str) -> Any:
-    raise Unknown(f"not known before the kernel runs: {why}")
+    raise UnknownValue(f"not known before the kernel runs: {why}")
 
 
-def calls_of(jaxpr: Any, arguments: Sequence[Any]) -> list[Call]:
+def calls_of(jaxpr: Any, arguments: Sequence[Any]) -> list[KernelCall]:
     """The kernels that a traced function calls on ``arguments`` (the leaves of what it was traced on)."""
-    return list(Scope(jaxpr, lambda n: arguments[n]).calls())
+    return list(JaxprScope(jaxpr, lambda n: arguments[n]).calls())
 
 
 def jaxprs_of(equation: Any) -> Iterator[Any]:
@@ -182,7 +182,7 @@ def jaxprs_of(equation: Any) -> Iterator[Any]:
                 yield inner
 
 
-def copies(call: Call) -> bool:
+def copies(call: KernelCall) -> bool:
     """Whether the kernel itself starts copies or signals semaphores."""
     words = ("dma_start", "dma_wait", "semaphore_signal", "semaphore_wait")
     return any(equation.primitive.name in words for equation, _ in _walk(call.kernel))
@@ -217,7 +217,7 @@ def _parameter(value: Any, rule: Callable[[Any, str], list[Any]], line: str) -> 
     return rewritten(value, rule, line) if hasattr(value, "eqns") or hasattr(value, "jaxpr") else value
 
 
-def line_using(calls: Sequence[Call], operation: str) -> str:
+def line_using(calls: Sequence[KernelCall], operation: str) -> str:
     """The first line of the kernels that uses a primitive (empty where none does); for no primitive, that of the launch."""
     if not operation:
         return calls[0].where if calls else ""

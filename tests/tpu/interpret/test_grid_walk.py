@@ -15,7 +15,7 @@ pl = pytest.importorskip("jax.experimental.pallas")
 pltpu = pytest.importorskip("jax.experimental.pallas.tpu")
 grid_walk = pytest.importorskip("portakern.backends.tpu.interpret.grid_walk")
 kernel_calls = pytest.importorskip("portakern.backends.tpu.trace.kernel_calls")
-Walk = grid_walk.Walk
+GridWalk = grid_walk.GridWalk
 
 
 def copy_kernel(*refs: Any) -> None:
@@ -48,10 +48,10 @@ def same(i: Any, j: Any) -> tuple[Any, Any]:
 
 
 def test_a_plain_copy_is_right_at_any_size() -> None:
-    assert walked(blocks((8, 2), lambda i, j: (i, j), lambda i, j: (i, j)), X) == Walk(())
+    assert walked(blocks((8, 2), lambda i, j: (i, j), lambda i, j: (i, j)), X) == GridWalk(())
     huge = jax.ShapeDtypeStruct((65536, 8192), jnp.float32)
     function = blocks((8192, 64), lambda i, j: (i, j), lambda i, j: (i, j), (65536, 8192))
-    assert walked(function, huge) == Walk(())
+    assert walked(function, huge) == GridWalk(())
 
 
 def test_ragged_blocks_cover_their_array() -> None:
@@ -125,4 +125,4 @@ def test_a_kernel_in_a_loop_is_not_walked_where_its_blocks_depend_on_it() -> Non
 def test_a_grid_too_long_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grid_walk, "MOST_STEPS", 8)
     found = walked(blocks((8, 2), lambda i, j: (i, j), lambda i, j: (i, j)), X)
-    assert found == Walk((), "the grid of copy_kernel has 16 steps, more than 8")
+    assert found == GridWalk((), "the grid of copy_kernel has 16 steps, more than 8")

@@ -152,7 +152,8 @@ def test_what_an_interpreter_lacks_says_nothing_against_a_kernel(monkeypatch: py
     def lacking(self: Any, arguments: Any) -> Any:
         if self.mode == "plain":
             return run(self, arguments)
-        return interpretation.Ran(error="JaxRuntimeError: AttributeError: 'ReshapeTransform' object has no attribute 'indices'")
+        lacking_rule = "JaxRuntimeError: AttributeError: 'ReshapeTransform' object has no attribute 'indices'"
+        return interpretation.RunResult(error=lacking_rule)
 
     monkeypatch.setattr(interpretation.Interpretation, "run", lacking)
     monkeypatch.setattr(simulator, "STRICT_ELEMENTS", 1 << 20)
