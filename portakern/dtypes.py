@@ -7,6 +7,10 @@ of the standard model of floating-point arithmetic (Higham, Accuracy and Stabili
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -87,3 +91,15 @@ boolean = DTYPES["bool"]
 def dtype(name: str) -> DType:
     """The dtype called ``name``; raises ``KeyError`` for an unknown one."""
     return DTYPES[name]
+
+
+def numpy_dtype(dtype: str) -> np.dtype:
+    """The numpy dtype of a portakern one; bf16 and the 8-bit floats come from ml_dtypes."""
+    import numpy as np
+
+    name = DTYPES[dtype].long_name
+    if not name.startswith(("bfloat", "float8")):
+        return np.dtype(name)
+    import ml_dtypes
+
+    return np.dtype(getattr(ml_dtypes, name))

@@ -215,7 +215,7 @@ def _empty(array: Array, sizes: Mapping[str, int]) -> Any:
     """Full of NaN: what was never written must not be read."""
     import numpy as np
 
-    from portakern.spec.inputs import numpy_dtype
+    from portakern.dtypes import numpy_dtype
 
     assert isinstance(array.type, BufferType)
     made = np.empty(tuple(evaluate(n, sizes) for n in array.type.shape), numpy_dtype(array.dtype))

@@ -132,7 +132,7 @@ class HostProgram:
         """On host arrays; outputs are numpy arrays."""
         import numpy as np
 
-        from portakern.spec.inputs import numpy_dtype
+        from portakern.dtypes import numpy_dtype
 
         given = self.source.by_role("input", "scalar")
         arrays: dict[str, np.ndarray] = {}
@@ -151,7 +151,7 @@ class HostProgram:
         return tuple(evaluate(n, sizes) for n in array.type.shape) if isinstance(array.type, BufferType) else ()
 
     def _execute(self, arrays: dict[str, np.ndarray], sizes: Mapping[str, int]) -> None:
-        from portakern.spec.inputs import numpy_dtype
+        from portakern.dtypes import numpy_dtype
 
         for a in self.source.by_role("temporary"):
             arrays[a.name] = empty(self._shape(a.name, sizes), numpy_dtype(a.dtype))  # NaN: what was never written is not read

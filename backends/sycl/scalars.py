@@ -16,7 +16,7 @@ def scalar_argument(array: Array, value: Any) -> native.Arg:
     if array.dtype in ("f16", "bf16"):  # rounded first: the parameter holds what the dtype can
         import numpy as np
 
-        from portakern.spec.inputs import numpy_dtype
+        from portakern.dtypes import numpy_dtype
 
         number = float(np.asarray(value).astype(numpy_dtype(array.dtype)).astype(np.float32)[()])
     return native.scalar(_WIDENED.get(array.dtype, array.dtype), number)

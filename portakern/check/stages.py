@@ -21,11 +21,12 @@ from portakern.check.bounds import Val
 from portakern.check.buffers import POISON, damage, guarded, unwritten
 from portakern.check.compare import compare
 from portakern.check.expected import expected
+from portakern.dtypes import numpy_dtype
 from portakern.ir.oracle import static
 from portakern.ir.size import evaluate
 from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.spec.bind import bind
-from portakern.spec.inputs import Family, make_inputs, numpy_dtype
+from portakern.spec.inputs import Family, make_inputs
 from portakern.tools.cache import Cache
 
 REPEAT_WITHIN_S = 1.0

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from portakern.dtypes import DTYPES
+from portakern.dtypes import DTYPES, numpy_dtype
 from portakern.errors import IRError
 from portakern.ir import tensor as t
 from portakern.ir.core import Arg, ManyType, Op, Result, Yield
@@ -151,8 +151,6 @@ def _(op: t.Convert, x: np.ndarray) -> Value:
 
 @rule(t.BitConvert)
 def _(op: t.BitConvert, x: np.ndarray) -> Value:
-    from portakern.spec.inputs import numpy_dtype
-
     stored = x.astype(numpy_dtype(_of(op.x).dtype))
     return stored.view(numpy_dtype(op.dtype)).astype(working_dtype(op.dtype))
 

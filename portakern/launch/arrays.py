@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from portakern.dtypes import numpy_dtype
 from portakern.errors import UsageError
 from portakern.ir.program import Array
 from portakern.ir.tile import BufferType
@@ -135,8 +136,6 @@ class CupyArrays(Arrays):
         return [x.data.ptr for x in arrays]
 
     def maker(self, shape: tuple[int, ...], dtype: str) -> Callable[[], Any]:
-        from portakern.spec.inputs import numpy_dtype
-
         element, make, here = numpy_dtype(dtype), self.cupy.empty, self.here
 
         def made() -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from portakern.backend import Argument, Binary, Dispatch, Fill, Job, Launch, Source
-from portakern.dtypes import DTYPES
+from portakern.dtypes import DTYPES, numpy_dtype
 from portakern.errors import BackendError, RuntimeFault
 from portakern.ir.program import Array
 from portakern.ir.size import evaluate
@@ -51,8 +51,6 @@ def fill_of(array: Array, value: float) -> Fill:
 def number_bytes(dtype: str, value: Any) -> bytes:
     """A number in a dtype of ours, as memory holds it."""
     import numpy as np
-
-    from portakern.spec.inputs import numpy_dtype
 
     return np.asarray(value).astype(numpy_dtype(dtype)).tobytes()
 

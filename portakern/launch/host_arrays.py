@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from portakern.dtypes import numpy_dtype
 from portakern.errors import UsageError
 from portakern.launch.arrays import Arrays, TorchArrays
 from portakern.launch.facts import numpy_address
-from portakern.spec.inputs import numpy_dtype
 
 KIND = "cpu"
 

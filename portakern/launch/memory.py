@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from portakern.backend import HostBuffer
-from portakern.dtypes import DTYPES
+from portakern.dtypes import DTYPES, numpy_dtype
 from portakern.errors import PortakernError, RuntimeFault
 from portakern.ir.program import Array
 from portakern.launch.packing import shape_of
@@ -52,8 +52,6 @@ def initial_step(device: Device, array: Array, address: int, sizes: Mapping[str,
     """The step that gives ``array`` its initial value, and the constants it copies from, to be kept with the call."""
     import numpy as np
 
-    from portakern.spec.inputs import numpy_dtype
-
     count = math.prod(shape_of(array, sizes))
     raw = np.full(1, array.init).astype(numpy_dtype(array.dtype)).tobytes()
     if len(set(raw)) == 1:
@@ -72,8 +70,6 @@ _POISON = 0xFF
 
 def guarded_temporary(array: Array, sizes: Mapping[str, int]) -> HostBuffer:
     import numpy as np
-
-    from portakern.spec.inputs import numpy_dtype
 
     shape = shape_of(array, sizes)
     count = math.prod(shape) * DTYPES[array.dtype].bytes

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from portakern.dtypes import DTYPES
+from portakern.dtypes import DTYPES, numpy_dtype
 from portakern.ir.size import Size, evaluate, names_of, parse_size
 from portakern.ir.tensor import TensorProgram, tensor_type
 
@@ -95,18 +95,6 @@ def default_family(dtype: str) -> Family:
     if kind.kind == "bool":
         return Integers(0, 2)
     return Integers(0 if kind.kind == "uint" else -100, 100)
-
-
-def numpy_dtype(dtype: str) -> np.dtype:
-    """The numpy dtype of a portakern one; bf16 and the 8-bit floats come from ml_dtypes."""
-    import numpy as np
-
-    name = DTYPES[dtype].long_name
-    if not name.startswith(("bfloat", "float8")):
-        return np.dtype(name)
-    import ml_dtypes
-
-    return np.dtype(getattr(ml_dtypes, name))
 
 
 def make_inputs(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from portakern.backend import Bare, Binary, Given, HostBuffer, Simulator, Source, Target
-from portakern.dtypes import DTYPES
+from portakern.dtypes import DTYPES, numpy_dtype
 from portakern.errors import PortakernError, SimulatorError, ToolMissing, UsageError
 from portakern.launch.packing import shape_of
 from portakern.registry import registry
@@ -181,8 +181,6 @@ def _given_of(source: Source) -> tuple[Given, ...]:
 def _buffers(kernel: Bare, source: Source, seed: int) -> dict[str, HostBuffer]:
     """Arrays of random numbers between guard bands, and the scalars."""
     import numpy as np
-
-    from portakern.spec.inputs import numpy_dtype
 
     random = np.random.default_rng(seed)
     found = {}

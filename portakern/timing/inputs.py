@@ -11,11 +11,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from portakern.backend import Target
-from portakern.dtypes import DTYPES
+from portakern.dtypes import DTYPES, numpy_dtype
 from portakern.errors import ToolMissing
 from portakern.ir.oracle import static
 from portakern.ir.tensor import TensorProgram, tensor_type
-from portakern.spec.inputs import Family, make_inputs, numpy_dtype
+from portakern.spec.inputs import Family, make_inputs
 
 MOST_SETS = 16
 MOST_BYTES = 4 << 30

@@ -11,6 +11,7 @@ from ml_dtypes import bfloat16
 import portakern as pk
 from portakern.check.bounds import propagate
 from portakern.check.compare import compare, error_ratio
+from portakern.dtypes import numpy_dtype
 from portakern.ir.tensor import tensor_type
 
 f32 = np.float32
@@ -154,8 +155,7 @@ def test_bounds_are_not_sloppy() -> None:
 @pytest.mark.parametrize(("dtype", "wrong"), [("f32", 1.001), ("bf16", 1.05)])
 @pytest.mark.parametrize("name", ["softmax", "layer_norm", "rms_norm", "matmul_bias_gelu", "attention", "silu_mul"])
 def test_a_small_relative_error_of_every_operator_fails(name: str, dtype: str, wrong: float) -> None:
-    from portakern.spec.inputs import make_inputs, numpy_dtype
-
+    from portakern.spec.inputs import make_inputs
     op = pk.load_operator(name)
     case = op.case("ragged")
     program = op.program(case.dims, case.params, dtype)

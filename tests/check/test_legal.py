@@ -16,13 +16,14 @@ import portakern as pk
 from portakern.check.adversarial import KINDS, adversarial_inputs
 from portakern.check.bounds import propagate
 from portakern.check.compare import compare
+from portakern.dtypes import numpy_dtype
 from portakern.errors import PortakernError
 from portakern.fuzz.case import Case
 from portakern.fuzz.grammar import cases
 from portakern.fuzz.program import Program
 from portakern.ir.oracle import static
 from portakern.ir.tensor import TensorProgram, tensor_type
-from portakern.spec.inputs import Family, at_sizes, make_inputs, numpy_dtype
+from portakern.spec.inputs import Family, at_sizes, make_inputs
 
 from .legal import Machine
 

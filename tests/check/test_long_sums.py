@@ -12,8 +12,9 @@ import portakern as pk
 from portakern.check.adversarial import KINDS, adversarial_inputs
 from portakern.check.bounds import propagate
 from portakern.check.compare import compare
+from portakern.dtypes import numpy_dtype
 from portakern.ir.tensor import TensorProgram, tensor_type
-from portakern.spec.inputs import make_inputs, numpy_dtype
+from portakern.spec.inputs import make_inputs
 
 f32 = np.float32
 T = pk.Tensor

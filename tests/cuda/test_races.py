@@ -9,12 +9,12 @@ import pytest
 
 import portakern as pk
 from portakern.backend import Source
+from portakern.dtypes import numpy_dtype
 from portakern.errors import SimulatorError
 from portakern.ir.program import Array
 from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
 from portakern.registry import registry
-from portakern.spec.inputs import numpy_dtype
 from portakern.study import steps
 from portakern.study.work import Ask, works
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from portakern.backends.cuda import runtime
 
 from portakern import native
 from portakern.backend import Binary
+from portakern.backends.cuda import runtime
+from portakern.dtypes import numpy_dtype
 from portakern.errors import RuntimeFault, ToolMissing, UsageError
 from portakern.launch import executable
 from portakern.launch.arrays import Arrays, family_of
 from portakern.registry import registry
-from portakern.spec.inputs import numpy_dtype
 from tests.cuda import references
 from tests.cuda.standin import Standin, standin
 from tests.cuda.variants import all_variants

@@ -8,11 +8,11 @@ import numpy as np
 
 import portakern as pk
 from portakern.check.buffers import guarded
+from portakern.dtypes import numpy_dtype
 from portakern.ir.oracle import static
 from portakern.ir.tensor import tensor_type
 from portakern.lower import lower
 from portakern.registry import registry
-from portakern.spec.inputs import numpy_dtype
 from portakern.study import steps
 
 T = pk.Tensor

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from portakern.dtypes import numpy_dtype
 from portakern.ir.oracle import round_to
 from portakern.registry import registry
-from portakern.spec.inputs import numpy_dtype
 from portakern.study import steps
 from portakern.tools.workers import WorkerPool
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from portakern.dtypes import DTYPES
+from portakern.dtypes import DTYPES, numpy_dtype
 from portakern.launch.facts import dtype_of
-from portakern.spec.inputs import numpy_dtype
 from portakern.timing.inputs import to_numpy
 
 torch = pytest.importorskip("torch")

@@ -14,12 +14,12 @@ from portakern.backends.rocm.emitter import HipEmitter
 from portakern.backends.rocm.interpreter import HipInterpreter
 from portakern.backends.rocm.schedules import schedules
 from portakern.backends.rocm.toolchain import HipToolchain
+from portakern.dtypes import numpy_dtype
 from portakern.errors import MissingRuleError, ScheduleError
 from portakern.ir.core import Arg
 from portakern.ir.schedule import Nest, NestAxis
 from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
-from portakern.spec.inputs import numpy_dtype
 from tests import samples
 from tests.rocm.helpers import ISAS, kernel, needs_clang, needs_interpreter, target
 

@@ -11,10 +11,10 @@ from portakern.backend import Source
 from portakern.backends.rocm.emitter import HipEmitter
 from portakern.backends.rocm.interpreter import HipInterpreter
 from portakern.backends.rocm.toolchain import HipToolchain
+from portakern.dtypes import numpy_dtype
 from portakern.lower import lower
 from portakern.registry import registry
 from portakern.spec.bind import bind
-from portakern.spec.inputs import numpy_dtype
 from portakern.study.study import Runner
 from portakern.study.work import Ask, works
 from tests.rocm.helpers import ISAS, kernel, needs_clang, needs_interpreter, run, target

@@ -14,10 +14,10 @@ from portakern.backends.rocm.interpreter import HipInterpreter
 from portakern.backends.rocm.pingpong import Operand, PingPongPlan, slice_of
 from portakern.backends.rocm.schedules import schedules
 from portakern.backends.rocm.toolchain import HipToolchain
+from portakern.dtypes import numpy_dtype
 from portakern.errors import ScheduleError
 from portakern.ir.program import Program
 from portakern.ir.schedule import Nest, NestAxis
-from portakern.spec.inputs import numpy_dtype
 from tests import samples
 from tests.rocm.helpers import needs_clang, needs_interpreter, target
 

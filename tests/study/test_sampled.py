@@ -11,11 +11,12 @@ import portakern as pk
 from portakern.check import sampled
 from portakern.check.restrict import cut, restrict
 from portakern.check.sampled import affordable, check_sampled, parts_of, program_reference
+from portakern.dtypes import numpy_dtype
 from portakern.ir import oracle
 from portakern.ir.oracle import static
 from portakern.ir.tensor import tensor_type
 from portakern.registry import registry
-from portakern.spec.inputs import make_inputs, numpy_dtype
+from portakern.spec.inputs import make_inputs
 from portakern.spec.load import library, load_operator
 from portakern.study.work import Ask, Work, of_case, works
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from portakern.device import Device, Figure
+from portakern.dtypes import numpy_dtype
 from portakern.native import open_device
 from portakern.registry import registry
-from portakern.spec.inputs import numpy_dtype
 from portakern.spec.load import load_operator
 from portakern.study import steps
 from portakern.study.row import Row

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from portakern.backend import Missing, Source, Target
+from portakern.dtypes import numpy_dtype
 from portakern.emit.host import called, host_names
 from portakern.emit.python_like import Writer, call, size_expr
 from portakern.emit.where import where
@@ -19,7 +20,6 @@ from portakern.errors import MissingRuleError, UnsupportedDtype
 from portakern.ir.core import Op
 from portakern.ir.program import Array, Program
 from portakern.ir.tile import ArgReduce, BufferType, Dot, Kernel, Unary, tile_type
-from portakern.spec.inputs import numpy_dtype
 
 from . import words
 from .axes import RESERVED

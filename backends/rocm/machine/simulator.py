@@ -131,7 +131,7 @@ class MachineProgram:
         """On host arrays; outputs are numpy arrays."""
         import numpy as np
 
-        from portakern.spec.inputs import numpy_dtype
+        from portakern.dtypes import numpy_dtype
 
         arrays: dict[str, np.ndarray] = {}
         for a, x in zip(self.source.by_role("input", "scalar"), inputs, strict=True):

@@ -60,7 +60,7 @@ def _eight_bit_formats() -> dict[Any, Any]:
     """Triton's 8-bit floats and numpy's of the same format."""
     import triton.language as tl
 
-    from portakern.spec.inputs import numpy_dtype
+    from portakern.dtypes import numpy_dtype
 
     ours = {"float8e4nv": "f8e4m3", "float8e5": "f8e5m2", "float8e4b8": "f8e4m3fnuz", "float8e5b16": "f8e5m2fnuz"}
     return {getattr(tl, theirs): numpy_dtype(name) for theirs, name in ours.items()}

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from portakern.backend import Availability, Binary, HostBuffer, Source, Target
+from portakern.dtypes import numpy_dtype
 from portakern.errors import RuntimeFault
 from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
-from portakern.spec.inputs import numpy_dtype
 
 SCALARS = {"f64": ctypes.c_double, "f32": ctypes.c_float, "i64": ctypes.c_int64, "i32": ctypes.c_int32, "i16": ctypes.c_int16,
            "i8": ctypes.c_int8, "u8": ctypes.c_uint8, "bool": ctypes.c_bool}

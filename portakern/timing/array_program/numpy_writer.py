@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from portakern.dtypes import DTYPES
+from portakern.dtypes import DTYPES, numpy_dtype
 from portakern.ir import functions, oracle
 from portakern.ir import tensor as t
 from portakern.ir.core import Op
@@ -25,8 +25,6 @@ class NumpyWriter(Writer):
         return {"np": np, "functions": functions, "oracle": oracle}
 
     def dtype(self, dtype: str) -> str:
-        from portakern.spec.inputs import numpy_dtype
-
         found = numpy_dtype(dtype)
         if found.name == "bfloat16" or found.name.startswith("float8_"):
             self.constants[found.name] = found
