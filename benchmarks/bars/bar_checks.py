@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from bar_cases import Case
 
+from portakern.array_program import array_function
 from portakern.check.agreement import agreement
 from portakern.check.compare import compare
 from portakern.check.expected import expected
@@ -23,7 +24,6 @@ from portakern.check.restrict import Box, cut
 from portakern.check.sampled import parts_of
 from portakern.ir.oracle import static
 from portakern.ir.tensor import TensorProgram, tensor_type
-from portakern.timing.array_program import array_function
 from portakern.timing.inputs import to_numpy
 
 GUARD = 16384

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from portakern.array_program import array_function
 from portakern.backend import Executable
 from portakern.check.agreement import agreement
 from portakern.check.buffers import POISON
@@ -149,8 +150,6 @@ def _volume(box: Box) -> int:
 def program_reference(program: TensorProgram, on: Callable[[np.ndarray], Any], back: Callable[[Any], np.ndarray], library: str,
                       name: str) -> Reference:  # fmt: skip
     """The program itself on arrays of a library, made by ``on`` and read by ``back``."""
-    from portakern.timing.array_program import array_function
-
     function = array_function(program, library)
 
     def compute(inputs: Mapping[str, np.ndarray]) -> tuple[str, Sequence[np.ndarray]]:

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from portakern.array_program import array_function
 from portakern.errors import PortakernError, ToolMissing, UsageError
 from portakern.ir import tensor as t
 from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.native import now_ns
-from portakern.timing.array_program import array_function
 from portakern.timing.inputs import to_numpy
 
 NAMES = ("numpy", "torch.eager", "torch.compile")

@@ -1,4 +1,4 @@
-"""Peers: the traced program on arrays, what an operator declares, what is compared before it is timed."""
+"""Peers: what an operator declares, what is compared before it is timed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from portakern.spec.inputs import make_inputs
 from portakern.spec.load import library
 from portakern.study.work import Ask, Work, of_case, works
 from portakern.timing import peers
-from portakern.timing.array_program import array_function
-from portakern.timing.inputs import from_numpy, to_numpy
+from portakern.timing.inputs import from_numpy
 
 torch = pytest.importorskip("torch")
 
@@ -36,22 +35,6 @@ def subject_of(work: Work) -> peers.Subject:
 
 def as_torch(inputs):
     return [from_numpy(x) if x.ndim else x.item() for x in inputs.values()]
-
-
-CASES = [(op, case, dtype) for op in library() for case in op.cases for dtype in ("f32", "bf16") if dtype in op.dtypes]
-
-
-@pytest.mark.parametrize(("op", "case", "dtype"), CASES, ids=[f"{o.name}-{c.name}-{d}" for o, c, d in CASES])
-@pytest.mark.parametrize("kind", ["numpy", "torch"])
-def test_the_traced_program_on_arrays_computes_the_operator(op, case, dtype: str, kind: str):
-    work = work_of(op, case, dtype)
-    inputs = make_inputs(work.program, work.families, 0)
-    function = array_function(work.program, kind)
-    found = function.call(*(inputs.values() if kind == "numpy" else as_torch(inputs)))
-    results = found if isinstance(found, tuple) else (found,)
-    dtypes = subject_of(work).dtypes
-    for want, have in zip(oracle.evaluate(work.program, inputs).values(), results, strict=True):
-        assert not agreement(want, peers.host_outputs(have)[0], dtypes).message, function.text
 
 
 PLAIN = ("typical", "ragged", "transposed")
@@ -85,21 +68,6 @@ def test_an_operator_without_a_declaration_is_run_as_it_is_traced():
         assert peer.form == "the traced program"
         for w, have in zip(want.values(), peers.host_outputs(peer.call(*given)), strict=True):
             assert not agreement(w.astype(have.dtype), have, subject.dtypes).message
-
-
-def test_views_are_copied_since_that_is_the_work():
-    work = work_of(next(o for o in library() if o.name == "transpose"), None, "f32", M=3, N=4)
-    x = np.arange(12, dtype=np.float32).reshape(3, 4)
-    by_torch = array_function(work.program, "torch").call(from_numpy(x))
-    for have in (array_function(work.program, "numpy").call(x), to_numpy(by_torch)):
-        assert have.flags.c_contiguous and not np.shares_memory(have, x) and (have == x.T).all()
-
-
-def test_products_of_narrow_numbers_say_how_they_are_rounded():
-    op = next(o for o in library() if o.name == "matmul_bias_gelu")
-    work = work_of(op, None, "bf16", M=8, N=8, K=8)
-    assert "rounded to bf16" in array_function(work.program, "torch").notes[0]
-    assert array_function(work.program, "numpy").notes == ()
 
 
 def test_torch_compile_says_its_mode_and_seconds(monkeypatch: pytest.MonkeyPatch):

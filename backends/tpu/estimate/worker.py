@@ -48,7 +48,7 @@ def profile_xla(program: TensorProgram, isa: str, options: dict[str, str] | None
     """The profile of what XLA makes, under these options, of a tensor program whose dims are bound, in jax.numpy."""
     import jax
 
-    from portakern.timing.array_program import array_function
+    from portakern.array_program import array_function
 
     from ..trace.dtypes import jax_dtype
 

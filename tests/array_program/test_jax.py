@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from portakern.array_program import array_function
 from portakern.registry import registry
 from portakern.spec.bind import bind
 from portakern.spec.inputs import make_inputs
 from portakern.spec.load import load_operator
 from portakern.study.work import of_case, works
-from portakern.timing.array_program import array_function
 
 jax = pytest.importorskip("jax")
 
