@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from portakern.check.faults import Subject, measure, report
+from portakern.study.faults import Subject, measure, report
 from portakern.study.study import write_text
 from portakern.study.work import Work
 

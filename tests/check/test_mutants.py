@@ -6,7 +6,6 @@ import pytest
 
 import portakern as pk
 from portakern.check import check_executable
-from portakern.check.faults import Outcome, report
 from portakern.check.mutants import KINDS, inject
 from portakern.ir.program import verify_program
 from portakern.lower import lower
@@ -65,11 +64,3 @@ def test_the_interpreter_s_kernels_pass_and_their_mutants_are_caught(name: str, 
             caught += not verdict.correct
     assert effective >= 5
     assert caught >= 0.9 * effective
-
-
-def test_the_report_lists_shares_and_what_was_missed() -> None:
-    made = [Outcome("softmax", "cpp:cpu", "ragged", "f32", "wrong pad", "load", r, d) for r, d in
-            (("caught", "values"), ("missed", "error ratio 0.5"), ("no effect", ""))]  # fmt: skip
-    text = report(made)
-    assert "wrong pad                          1       1          1        0     50%" in text
-    assert "softmax ragged f32 cpp:cpu: wrong pad, load (error ratio 0.5)" in text

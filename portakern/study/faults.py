@@ -1,4 +1,4 @@
-"""How many planted bugs the check catches: ``python -m portakern.check.faults [OP ...] [--targets T,..]``.
+"""How many planted bugs the check catches: ``python -m portakern.study.faults [OP ...] [--targets T,..]``.
 
 Every mutant of every operator is emitted, compiled, run and checked in a worker process.  A mutant is
 
@@ -174,13 +174,13 @@ def _measure(pool: Any, subject: Subject, per_kind: int) -> list[Outcome]:
         return Outcome(subject.operator, subject.target, subject.case, subject.dtype, kind, where, result, detail)
 
     try:
-        chosen = pool.call("portakern.check.faults:sites", subject, per_kind, timeout_s=300)
+        chosen = pool.call("portakern.study.faults:sites", subject, per_kind, timeout_s=300)
     except PortakernError as error:  # without a correct kernel there is nothing to plant faults in
         return [outcome("", "", "unusable", error.message.splitlines()[0])]
     found = []
     for number, kind, where in chosen:
         try:
-            result, detail = pool.call("portakern.check.faults:judge", subject, number, timeout_s=120)
+            result, detail = pool.call("portakern.study.faults:judge", subject, number, timeout_s=120)
         except PortakernError as error:  # a crash or a hang of the kernel is seen too
             result, detail = "caught", error.kind
         found.append(outcome(kind, where, result, detail))
@@ -206,7 +206,7 @@ def report(outcomes: Sequence[Outcome]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m portakern.check.faults", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m portakern.study.faults", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("operators", nargs="*", help="operators; all of the library where none is named")
     parser.add_argument("--targets", default="numba:cpu", help="targets that run here, separated by commas")
     parser.add_argument("--dtypes", default="f32,bf16")
@@ -227,6 +227,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 if __name__ == "__main__":
     # What workers exchange must belong to this module by its own name.
-    from portakern.check import faults
+    from portakern.study import faults
 
     sys.exit(faults.main())
