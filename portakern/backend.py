@@ -510,7 +510,7 @@ class Language:
 @dataclass(frozen=True, eq=False)
 class Backend:
     """The manifest of one platform.  ``devices`` is the folder with its device descriptions (TOML); a folder ``tuned`` beside
-    it holds the schedules that it ships tuned (see :mod:`portakern.tuning.database`).  ``machines`` serve every backend."""
+    it holds the schedules that it ships tuned (see :mod:`portakern.tuned.database`).  ``machines`` serve every backend."""
 
     name: str
     languages: tuple[Language, ...]

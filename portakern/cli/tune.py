@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from portakern.tuning.database import Database, default_file
+    from portakern.tuned.database import Database, default_file
 
     file = default_file()
     if file is None:
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _tune(work: Work, args: argparse.Namespace, database: Any) -> tuple[dict[str, Any], bool]:
     """(the result as JSON, whether it was interrupted)."""
-    from portakern.tuning.database import write_shipped
+    from portakern.tuned.database import write_shipped
     from portakern.tuning.lab import Workshop
     from portakern.tuning.report import lines
     from portakern.tuning.tuner import Settings, Tuner, mode_of

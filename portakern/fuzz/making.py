@@ -20,7 +20,7 @@ from portakern.registry import registry
 from portakern.study import steps
 from portakern.study.steps import Made
 from portakern.study.work import Work
-from portakern.tuning.chosen import Chosen, ForNest
+from portakern.tuned.chosen import Chosen, ForNest
 
 TRIES = 4
 """Draws of schedules for a program until one fits; the last one is the default."""

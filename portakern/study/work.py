@@ -17,9 +17,9 @@ from portakern.spec.bind import bind
 from portakern.spec.inputs import Family, at_sizes
 from portakern.spec.operator import Case, DimValue, Operator
 from portakern.study.row import Row
-from portakern.tuning.chosen import Chosen
-from portakern.tuning.keys import Key, key_of
-from portakern.tuning.resolve import tuned
+from portakern.tuned.chosen import Chosen
+from portakern.tuned.keys import Key, key_of
+from portakern.tuned.resolve import tuned
 
 DEFAULT = "default"
 

@@ -1,8 +1,5 @@
-"""Finding schedules by measuring, keeping the best, and using what was found.
+"""Finding schedules by measuring; what was found is kept and used by :mod:`portakern.tuned`.
 
-:mod:`keys`      under what a tuned schedule is kept: the operator's math, a bucket of shapes, dtype, language, device
-:mod:`chosen`    schedules for the nests of a program, and how they are fitted to other shapes of their bucket
-:mod:`database`  what was found: shipped files, read only, and the user's own SQLite file over them
 :mod:`space`     parameters and their choices, from what a backend lists
 :mod:`limits`, :mod:`cost`    what is dropped before anything is compiled
 :mod:`proposers` who proposes: everything in order, at random, or optuna's TPE

@@ -17,7 +17,7 @@ from itertools import product
 from portakern.backend import Language
 from portakern.device import Device
 from portakern.ir.schedule import ROLES, Nest, Schedule, Value
-from portakern.tuning.chosen import Chosen, ForNest, for_nest
+from portakern.tuned.chosen import Chosen, ForNest, for_nest
 from portakern.tuning.cost import cost
 from portakern.tuning.limits import refused
 

@@ -17,8 +17,8 @@ from portakern.study.row import Row, without_samples
 from portakern.study.steps import Made
 from portakern.study.work import Work
 from portakern.tools.cache import digest
+from portakern.tuned.database import Database, Entry, Trial
 from portakern.tuning.cost import FAR_BEHIND
-from portakern.tuning.database import Database, Entry, Trial
 from portakern.tuning.lab import Candidate, Lab
 from portakern.tuning.proposers import Choice, Proposer, proposer_for
 from portakern.tuning.racing import MARGIN, Final, Race

@@ -12,7 +12,7 @@ import pytest
 from portakern.errors import PortakernError
 from portakern.ir.schedule import Schedule
 from portakern.study.steps import Made
-from portakern.tuning.database import Database
+from portakern.tuned.database import Database
 from portakern.tuning.racing import RUNGS
 from portakern.tuning.tuner import Settings, Tuner, Tuning, over_resources
 from tests.search.bench import Planted, work_of

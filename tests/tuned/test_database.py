@@ -19,9 +19,9 @@ from portakern.spec.load import load_operator
 from portakern.study.row import Row
 from portakern.study.study import Runner
 from portakern.study.work import Ask, Work, works
-from portakern.tuning import database as db
-from portakern.tuning.chosen import ForNest, fitted, for_nest
-from portakern.tuning.keys import Key, bucket, looked_up
+from portakern.tuned import database as db
+from portakern.tuned.chosen import ForNest, fitted, for_nest
+from portakern.tuned.keys import Key, bucket, looked_up
 from tests.search.bench import work_of
 
 TUNED = Schedule((("m", 1), ("n", 1024)), warps=8)
@@ -113,7 +113,7 @@ def test_a_damaged_file_is_told_and_does_not_keep_anything_from_being_built(own:
 
 WRITER = """
 import sys
-from portakern.tuning.database import Database, Trial
+from portakern.tuned.database import Database, Trial
 db, name = Database(sys.argv[1]), sys.argv[2]
 for i in range(60):
     db.add_trial("run", Trial(f"{name}{i}", "n=1", "timed", 1.0))

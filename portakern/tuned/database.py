@@ -1,7 +1,7 @@
 """What tuning found: the user's SQLite file, which several processes may use at once, over the files a backend ships.
 
 The file is ``PORTAKERN_TUNED``, or ``portakern/tuned.sqlite`` in the user's data folder; ``off`` in its place means no tuned
-schedules at all, not even shipped ones.  It holds the best schedule by :class:`portakern.tuning.keys.Key`, and every
+schedules at all, not even shipped ones.  It holds the best schedule by :class:`portakern.tuned.keys.Key`, and every
 candidate that was tried, so that an interrupted search goes on where it was.
 """
 
@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from portakern.errors import PortakernError
-from portakern.tuning.chosen import ForNest
-from portakern.tuning.keys import Key
+from portakern.tuned.chosen import ForNest
+from portakern.tuned.keys import Key
 
 BUSY_S = 30.0
 

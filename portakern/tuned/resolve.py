@@ -5,9 +5,9 @@ from __future__ import annotations
 import warnings
 
 from portakern.backend import Target
-from portakern.tuning.chosen import Chosen
-from portakern.tuning.database import Database, Entry, TuningError, default_file, shipped
-from portakern.tuning.keys import Key, looked_up
+from portakern.tuned.chosen import Chosen
+from portakern.tuned.database import Database, Entry, TuningError, default_file, shipped
+from portakern.tuned.keys import Key, looked_up
 
 
 def tuned(key: Key, target: Target) -> Chosen | None:
