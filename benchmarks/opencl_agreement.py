@@ -28,13 +28,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from portakern.backends.sycl.opencl import binaries
-from portakern.backends.sycl.opencl.platforms import device, prepare
 from quiet import Others
 
 from portakern import native
+from portakern.backends.sycl.opencl import binaries
+from portakern.backends.sycl.opencl.platforms import device, prepare
 from portakern.ir.size import evaluate
-from portakern.lower import lower
+from portakern.lower import lower_for
 from portakern.registry import registry
 from portakern.spec.load import load_operator
 from portakern.timing import Contender, Options, measure
@@ -164,7 +164,7 @@ class Case:
 def operator(reference: Reference, name: str, dims: Mapping[str, int], shapes: tuple[str, ...]) -> Case:
     language, target = registry().languages["opencl"], registry().target("opencl:cpu")
     assert language.toolchain is not None and language.runtime is not None
-    program = lower(load_operator(name).program(dims, params={}, dtype="f32"), target, {})
+    program = lower_for(load_operator(name).program(dims, params={}, dtype="f32"), target, language)
     source = language.emitter.emit(program, target)
     binary = language.toolchain.compile(source)
     executable: Any = language.runtime.load(source, binary)

@@ -75,7 +75,7 @@ def _exactly(schedules: Sequence[Schedule]) -> Chosen:
 
 def _draw(work: Work, rng: random.Random, drawn: list[Schedule]) -> Made:
     """Appends a random legal schedule per kernel to ``drawn``, in the order in which lowering asks."""
-    from portakern.lower import lower
+    from portakern.lower import lower_for
 
     target = registry().target(work.target)
     steps.refuse_dtypes(work.program, target)
@@ -86,7 +86,7 @@ def _draw(work: Work, rng: random.Random, drawn: list[Schedule]) -> Made:
         drawn.append(drawn_schedule(nest, listed, declare(nest, target.device), target.device, rng))
         return drawn[-1]
 
-    lower(work.program, target, {}, dict(work.names), dict(work.facts), pick)
+    lower_for(work.program, target, language, {}, dict(work.names), dict(work.facts), pick)
     return Made(work.row)
 
 

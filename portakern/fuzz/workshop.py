@@ -193,7 +193,7 @@ class Workshop:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-_DOORS = ("lower_with", "lower_rows_or_parts")
+_DOORS = ("lower_for", "lower_rows_or_parts")
 
 
 def families(reached: frozenset[str]) -> tuple[str, ...]:

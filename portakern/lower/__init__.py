@@ -4,6 +4,7 @@ The way: :mod:`simplify` -> :mod:`split` into stages -> one family per stage (:m
 :mod:`contraction`, :mod:`attention`) writes its kernel with :mod:`tiles` -> :mod:`cleanup`.
 """
 
-from portakern.lower.lowering import lower, lower_with, unsupported
+from portakern.lower.choosing import lower_for
+from portakern.lower.lowering import lower, unsupported
 
-__all__ = ["lower", "lower_with", "unsupported"]
+__all__ = ["lower", "lower_for", "unsupported"]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from portakern.backend import Language, Missing, Target
+from portakern.backend import Missing
 from portakern.dtypes import DTYPES
-from portakern.errors import IRError, LoweringError, MissingRuleError, ScheduleError
+from portakern.errors import IRError, LoweringError, MissingRuleError
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Arg, Loc, Op
 from portakern.ir.program import Array, ArrayFacts, Program, verify_program
-from portakern.ir.schedule import LOWERED_OPTIONS, Nest, Schedule, Value, override
 from portakern.ir.size import product, quotients
 from portakern.lower.attention import lower_attention
 from portakern.lower.classes import axis_classes
@@ -77,56 +76,14 @@ def _said(missing: Missing) -> str:
     return f"{missing.what}{where}{instead}"
 
 
-def lower(program: tt.TensorProgram, target: Target, overrides: Mapping[str, Value] | None = None,
-          names: Mapping[str, tuple[str, ...]] | None = None, facts: Facts | None = None,
-          pick: Callable[[Nest, Sequence[Schedule]], Schedule] | None = None) -> Program:
-    """Kernels for ``program`` with the schedules that ``target``'s language chooses, changed by ``overrides``.
+def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[str, ...]] | None = None,
+          facts: Facts | None = None) -> Program:
+    """Kernels for ``program`` with the schedule that ``choose`` answers for each nest.
 
-    ``names`` gives names of the axes of arguments' dims; ``facts`` what is known of arrays that are not
-    contiguous and 16-byte aligned; ``pick`` takes one of the schedules listed for a nest, or another, in place of the first.
-    Raises :class:`MissingRuleError` listing every operation that has no lowering, and
-    :class:`ScheduleError` for a schedule that fits no kernel.
+    ``names`` gives names of the axes of arguments' dims; ``facts`` what is known of arrays that are not contiguous and
+    16-byte aligned.  Raises :class:`MissingRuleError` listing every operation that has no lowering, and
+    :class:`LoweringError` or :class:`IRError` for what no kernel can be made of.
     """
-    from portakern.registry import registry
-
-    language = registry().language(target.language)
-    asked = dict(overrides or {})
-    used: set[str] = set()
-
-    def choose(nest: Nest) -> Schedule:
-        space = _space(language, nest, target)
-        mine = {k: v for k, v in asked.items() if _applies(k, nest, language.options)}
-        used.update(mine)
-        return override(pick(nest, space) if pick else space[0], nest, mine, {**LOWERED_OPTIONS, **language.options})
-
-    lowered = lower_with(program, choose, names, facts)
-    unknown = [k for k in asked if k not in used]
-    if unknown:
-        raise ScheduleError(f"no kernel of {program.name} has {', '.join(map(repr, unknown))} in its schedule",
-                            hint="its schedules are: " + "; ".join(str(k.schedule) for k in lowered.kernels))
-    return lowered
-
-
-def _space(language: Language, nest: Nest, target: Target) -> Sequence[Schedule]:
-    """The schedules of ``nest``; raises :class:`NoSchedule` where there are none."""
-    try:
-        if space := language.schedules(nest, target.device):
-            return space
-    except ScheduleError as error:
-        raise NoSchedule(error.message, error.hint) from error
-    raise NoSchedule(f"{target} has no schedule for a {nest.family} kernel over "
-                     f"{', '.join(f'{a.name}={a.extent}' for a in nest.axes)}")
-
-
-def _applies(name: str, nest: Nest, options: Mapping[str, str]) -> bool:
-    if name in LOWERED_OPTIONS:
-        return nest.family in ("contraction", "rows")
-    return name in ("stages", "warps") or name in options or any(name in (a.name, a.role) for a in nest.axes)
-
-
-def lower_with(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[str, ...]] | None = None,
-               facts: Facts | None = None) -> Program:
-    """:func:`lower` with any chooser of schedules."""
     _check_reshapes(program)
     simplified = simplify(program)
     missing = unsupported(simplified)

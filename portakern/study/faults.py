@@ -89,12 +89,13 @@ _LOWERED: dict[tuple[str, str], tuple[Program, Verdict]] = {}
 
 def _lowered(subject: Subject) -> tuple[Program, Verdict]:
     """The kernels, and the verdict on them as they are."""
-    from portakern.lower import lower
+    from portakern.lower import lower_for
 
     key = (subject.program.digest, subject.target)
     if key not in _LOWERED:
         _LOWERED.clear()
-        kernels = lower(subject.program, registry().target(subject.target))
+        goal = registry().target(subject.target)
+        kernels = lower_for(subject.program, goal, registry().language(goal.language))
         verdict = check_executable(_executable(kernels, subject.target), subject.program, subject.sizes,
                                    families=subject.families)  # fmt: skip
         if not verdict.correct:

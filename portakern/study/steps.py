@@ -82,7 +82,7 @@ def lowered(work: Work, target: Target, avoided: Collection[str] = ()) -> Progra
 
     Raises :class:`UnsupportedDtype` where the device cannot have a dtype, else what lowering raises.
     """
-    from portakern.lower import lower
+    from portakern.lower import lower_for
 
     refuse_dtypes(work.program, target)
     language = registry().language(target.language)
@@ -90,7 +90,7 @@ def lowered(work: Work, target: Target, avoided: Collection[str] = ()) -> Progra
     pick = work.chosen.picker(options, language.emitter_version) if work.chosen is not None else None
     if avoided:
         pick = functools.partial(_first_but, avoided)
-    return lower(work.program, target, dict(work.schedule), dict(work.names), dict(work.facts), pick)
+    return lower_for(work.program, target, language, dict(work.schedule), dict(work.names), dict(work.facts), pick)
 
 
 def _first_but(avoided: Collection[str], nest: Nest, space: Sequence[Schedule]) -> Schedule:

@@ -9,7 +9,7 @@ from typing import Any
 from portakern.backend import Language
 from portakern.device import Device
 from portakern.ir.schedule import LOWERED_OPTIONS, Nest, Schedule, Value, literal
-from portakern.lower import lower_with
+from portakern.lower import lower
 from portakern.registry import registry
 from portakern.spec.operator import Operator
 from portakern.study import steps
@@ -117,7 +117,7 @@ def space_of(work: Work, language: Language) -> tuple[str, ...]:
         found[:] = language.schedules(nest, target.device)
         return found[0]
 
-    lower_with(work.program, choose, dict(work.names))
+    lower(work.program, choose, dict(work.names))
     return tuple(dict.fromkeys(map(str, found)))
 
 

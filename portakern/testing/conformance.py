@@ -25,7 +25,7 @@ from portakern.dtypes import DTYPES
 from portakern.errors import CompileError, MissingRuleError, PortakernError, UnsupportedDtype
 from portakern.ir.program import Program
 from portakern.ir.schedule import LOWERED_OPTIONS, Nest, Schedule, Value
-from portakern.lower import lower_with
+from portakern.lower import lower
 from portakern.registry import check_machines, check_manifest, registry
 from portakern.spec.load import library, load_operator
 from portakern.spec.operator import dynamic
@@ -294,7 +294,7 @@ def schedules_are_legal(backend: Backend, language: Language) -> None:
                 steps.refuse_dtypes(work.program, target)
             except UnsupportedDtype:
                 continue
-            lower_with(work.program, choose, dict(work.names))
+            lower(work.program, choose, dict(work.names))
             for nest, space in seen:
                 assert len(set(space)) == len(space), f"{target}: a schedule appears twice"
                 for schedule in space:

@@ -10,7 +10,7 @@ from typing import Any
 
 from portakern.errors import PortakernError, ToolMissing, UsageError
 from portakern.ir.schedule import Nest, Schedule
-from portakern.lower import lower_with
+from portakern.lower import lower
 from portakern.registry import registry
 from portakern.study import provenance, steps
 from portakern.study.row import Row, without_samples
@@ -130,7 +130,7 @@ def nests_of(work: Work) -> list[Nest]:
         found.append(nest)
         return listed[0]
 
-    lower_with(work.program, choose, dict(work.names), dict(work.facts))
+    lower(work.program, choose, dict(work.names), dict(work.facts))
     return found
 
 

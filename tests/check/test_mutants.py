@@ -8,10 +8,10 @@ import portakern as pk
 from portakern.check import check_executable
 from portakern.check.mutants import KINDS, inject
 from portakern.ir.program import verify_program
-from portakern.lower import lower
 from portakern.registry import registry
 from tests import samples
 from tests.check.running import InterpretedExecutable
+from tests.lowering import lowered_for
 
 EXPECTED_KINDS = {
     "softmax_long": {"wrong pad", "wrong reduction", "dropped rescaling", "stale initial value", "missing last tile"},
@@ -49,7 +49,7 @@ def test_mutants_are_valid_and_differ(name: str) -> None:
 def test_the_interpreter_s_kernels_pass_and_their_mutants_are_caught(name: str, dims: dict[str, int]) -> None:
     operator = pk.load_operator(name)
     program = operator.program(dims)
-    kernels = lower(program, registry().target("cpp:cpu"))
+    kernels = lowered_for(registry().target("cpp:cpu"), program)
     right = check_executable(InterpretedExecutable(kernels), program, families=operator.families)
     assert right.correct, right.message
     effective = caught = 0

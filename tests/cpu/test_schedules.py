@@ -9,7 +9,7 @@ from portakern.ir.oracle import evaluate
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 from portakern.ir.size import Sym
 from portakern.ir.tensor import tensor_type
-from portakern.lower import lower_with
+from portakern.lower import lower
 from portakern.registry import registry
 from portakern.spec.load import load_operator
 from tests.cpu.references import guarded
@@ -67,7 +67,7 @@ def test_every_schedule_gives_the_same(op: str, dims: dict[str, int]) -> None:
             longest = max(longest, len(space))
             return space[min(position, len(space) - 1)]
 
-        program = lower_with(tensor, choose)
+        program = lower(tensor, choose)
         source = language.emitter.emit(program, target)
         arrays = program.by_role("input", "output")
         buffers = {a.name: guarded(a, program.shape(a.name, {}), inputs.get(a.name)) for a in arrays}

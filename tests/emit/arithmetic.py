@@ -11,7 +11,7 @@ from portakern.check.buffers import guarded
 from portakern.dtypes import numpy_dtype
 from portakern.ir.oracle import static
 from portakern.ir.tensor import tensor_type
-from portakern.lower import lower
+from portakern.lower import lower_for
 from portakern.registry import registry
 from portakern.study import steps
 
@@ -63,7 +63,7 @@ def run(name: str, target_name: str, dims: dict[str, int], inputs: dict[str, Any
     target = registry().target(target_name)
     language = registry().language(target.language)
     program = globals()[name].program(dims, {}, dtype)
-    source = language.emitter.emit(lower(program, target), target)
+    source = language.emitter.emit(lower_for(program, target, language), target)
     runner = steps.runner_for(language, target)[0]
     part = steps.runner_part(language, target, runner)
     binary = language.toolchain.compile(source) if language.toolchain is not None and runner != "simulator" else None

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import portakern as pk
-from portakern.lower import lower
 from portakern.registry import registry
 from portakern.spec.load import load_operator
 from portakern.spec.operator import dynamic
+from tests.lowering import lowered_for
 
 CASES: dict[str, tuple[str, Mapping[str, Any], Mapping[str, Any], str]] = {
     "cumsum": ("cumsum", {"M": 64, "N": 8192}, {}, "f32"),
@@ -27,15 +27,15 @@ def test_text(name: str, target: str, golden: Callable[[str, str], None]) -> Non
     operator, dims, params, dtype = CASES[name]
     at = registry().target(target)
     program = load_operator(operator).program({d: n for d, n in dims.items() if n is not dynamic}, params, dtype)
-    source = registry().language(at.language).emitter.emit(lower(program, at), at)
+    source = registry().language(at.language).emitter.emit(lowered_for(at, program), at)
     golden(f"{name}_{at.language}{source.suffix}", source.text)
 
 
 def test_a_walk_alone_exchanges_nothing_in_its_loop() -> None:
     """Between the braces of the loop no word meets other threads; after it one word does."""
     at = registry().target("cuda:sm_90a")
-    text = registry().language("cuda").emitter.emit(lower(load_operator("cross_entropy").program(
-        {"M": 8, "N": 70000}, {}, "f32"), at), at).text  # fmt: skip
+    text = registry().language("cuda").emitter.emit(lowered_for(at, load_operator("cross_entropy").program(
+        {"M": 8, "N": 70000}, {}, "f32")), at).text  # fmt: skip
     loop = text[text.index("for ("):text.index("struct Part")]
     assert "reduce_own" in loop
     assert "reduce_cols" not in loop
@@ -50,7 +50,7 @@ def sum_over_ends(x: pk.Tensor["M", "N", "K"]):
 def test_a_walk_over_two_axes_is_joined_once_behind_both_loops() -> None:
     """A thread that begins an inner loop with what the outer one has carried may not be joined with others that do so too."""
     at = registry().target("cuda:sm_90a")
-    program = lower(sum_over_ends.program({"M": 7, "N": 3, "K": dynamic}, {}, "f32"), at)
+    program = lowered_for(at, sum_over_ends.program({"M": 7, "N": 3, "K": dynamic}, {}, "f32"))
     text = registry().language("cuda").emitter.emit(program, at).text
     assert text.count("pk::combine<") == 1
     assert "reduce_own" in text[text.index("for (", text.index("for (") + 1):]

@@ -13,7 +13,7 @@ from portakern.errors import LoweringError, ScheduleError
 from portakern.ir.program import Program
 from portakern.ir.schedule import Nest, Schedule, override
 from portakern.ir.tile import Dot, Kernel
-from portakern.lower import lower_with
+from portakern.lower import lower
 from portakern.registry import registry
 from portakern.spec.operator import Operator
 from portakern.tuning.space import nest_space
@@ -102,7 +102,7 @@ KERNELS = {
 
 
 def lowered(op: Operator, **dims: int) -> Program:
-    return lower_with(op.program({d: n for d, n in (dims or DIMS).items() if d in op.dims}), chooser())
+    return lower(op.program({d: n for d, n in (dims or DIMS).items() if d in op.dims}), chooser())
 
 
 def families(program: Program) -> Counter[str]:
@@ -435,7 +435,7 @@ def test_batch_axes_are_not_tiled() -> None:
         return replace(default, tiles=tuple((a, 16 if a in batch else n) for a, n in default.tiles))
 
     with pytest.raises(ScheduleError, match="batch axes have tiles of 1"):
-        lower_with(op.program(sizes(op), {}, "f32"), choose, {"x": ("M", "K", "D"), "y": ("M", "N", "D")})
+        lower(op.program(sizes(op), {}, "f32"), choose, {"x": ("M", "K", "D"), "y": ("M", "N", "D")})
 
 
 def test_a_reshape_that_open_dims_may_not_allow_is_refused_at_its_line() -> None:
@@ -445,6 +445,6 @@ def test_a_reshape_that_open_dims_may_not_allow_is_refused_at_its_line() -> None
         return pk.sum(pk.reshape(x, (m, 2, n // 2)), 1)
 
     with pytest.raises(LoweringError, match="multiple of 2") as caught:
-        lower_with(groups.program({}), chooser())
+        lower(groups.program({}), chooser())
     assert "test_cuts.py:" in caught.value.where and '"2*' in caught.value.hint
     compare(groups, {"M": 5, "N": 10}, {}, "f32", keep_open=("M",))

@@ -15,7 +15,7 @@ from portakern.ir.program import ArrayFacts, Program
 from portakern.ir.schedule import Nest, Schedule
 from portakern.ir.tensor import tensor_type
 from portakern.ir.tile import Compare, For
-from portakern.lower import lower_with
+from portakern.lower import lower
 from portakern.spec.inputs import Family, make_inputs
 from portakern.spec.load import library, load_operator
 from portakern.spec.operator import Operator
@@ -58,7 +58,7 @@ def _power_of_two(n: int, low: int, high: int) -> int:
 def lowered(op: Operator, dims: Mapping[str, Any], params: Mapping[str, Any], dtype: str, row_tile: int = 4096,
             keep_open: tuple[str, ...] = ()) -> tuple[Any, Program]:
     program = op.program({d: n for d, n in dims.items() if d not in keep_open}, params=params, dtype=dtype)
-    return program, lower_with(program, chooser(row_tile))
+    return program, lower(program, chooser(row_tile))
 
 
 def normal(rng: np.random.Generator, shape: list[int], dtype: str) -> np.ndarray:
@@ -110,7 +110,7 @@ def test_walks_split_at_the_mask(dims: tuple[int, int], split: int) -> None:
     attention = load_operator("attention")
     sizes = {"B": 1, "H": 2, "G": 1, "SQ": dims[0], "SK": dims[1], "D": 16}
     bound = attention.program(sizes, {"causal": True}, "f32")
-    program = lower_with(bound, lambda nest: replace(choose(nest), options=(("split", split),)))
+    program = lower(bound, lambda nest: replace(choose(nest), options=(("split", split),)))
     loops = [op for op in program.kernels[0].body.ops if isinstance(op, For)]
     masked = [any(isinstance(op, Compare) and op.fn == "ge" for op in loop.body.walk()) for loop in loops]
     assert masked == [split == 2, split == 1]
@@ -189,21 +189,21 @@ def test_a_schedule_with_three_tiled_axes_is_refused() -> None:
 
     program = user_operators.perm3.program({"A": 8, "B": 8, "C": 8}, dtype="f32")
     with pytest.raises(ScheduleError, match="at most 2"):
-        lower_with(program, choose)
+        lower(program, choose)
 
 
 def test_strided_and_unaligned_arguments() -> None:
     """Facts of the arrays at hand go into their buffers; a strided array cannot be seen under another shape."""
     program = user_operators.colsum.program({"M": 8, "N": 16}, dtype="f32")
     facts = {"x": ArrayFacts(strides=(1, 8), align=4)}
-    (kernel,) = lower_with(program, chooser(), facts=facts).kernels
+    (kernel,) = lower(program, chooser(), facts=facts).kernels
     assert str(kernel.args[0].type) == "buffer[8, 16, f32, strides(1, 8), align(4)]"
     whole = user_operators.total.program({"M": 8, "N": 16}, dtype="f32")
-    merged, apart = lower_with(whole, chooser()), lower_with(whole, chooser(), facts=facts)
+    merged, apart = lower(whole, chooser()), lower(whole, chooser(), facts=facts)
     assert [len(p.kernels[0].axes) for p in (merged, apart)] == [1, 2]
     view = user_operators.group_norm.program({"B": 2, "C": 8, "L": 4}, dtype="f32")
     with pytest.raises(LoweringError, match="strided"):
-        lower_with(view, chooser(), facts={"x": ArrayFacts(strides=(64, 8, 1))})
+        lower(view, chooser(), facts={"x": ArrayFacts(strides=(64, 8, 1))})
 
 
 def test_functions_of_constants_are_computed_while_lowering() -> None:

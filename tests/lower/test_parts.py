@@ -17,7 +17,7 @@ from portakern.ir.oracle import evaluate
 from portakern.ir.program import Program
 from portakern.ir.schedule import Nest, Schedule
 from portakern.ir.tensor import tensor_type
-from portakern.lower import lower_with
+from portakern.lower import lower
 from portakern.spec.load import load_operator
 from portakern.spec.operator import Operator
 from tests.lower import user_operators
@@ -44,7 +44,7 @@ def in_parts(parts: int, step: int = 4):
 
 
 def lowered(op: Operator, dims: Mapping[str, Any], parts: int, dtype: str = "f32", **params: Any) -> Program:
-    return lower_with(op.program(dims, params, dtype), in_parts(parts))
+    return lower(op.program(dims, params, dtype), in_parts(parts))
 
 
 def loops(kernel: t.Kernel) -> list[t.For]:
@@ -94,7 +94,7 @@ def test_ragged_sizes(dims: dict[str, int], parts: int) -> None:
 
 def test_sizes_that_are_open() -> None:
     bound = MATMUL.program({"M": 20, "N": 36, "K": 50}, dtype="f32")
-    program = lower_with(MATMUL.program({"N": 36}, dtype="f32"), in_parts(3))
+    program = lower(MATMUL.program({"N": 36}, dtype="f32"), in_parts(3))
     assert set(program.sizes) == {"M", "K"}
     same(program, bound, {"M": 20, "K": 50})
     same(program, MATMUL.program({"M": 20, "N": 36, "K": 3}, dtype="f32"), {"M": 20, "K": 3})  # two of the parts are empty
@@ -112,7 +112,7 @@ def test_products_that_are_results_and_go_on() -> None:
 
 def agrees(op: Operator, dims: Mapping[str, Any], choose: Any, dtype: str) -> None:
     bound = op.program(dims, dtype=dtype)
-    program = lower_with(bound, choose)
+    program = lower(bound, choose)
     assert any(a.name.endswith("_partial") for a in program.by_role("temporary"))
     same(program, bound, {}, 1e-3 if dtype == "f32" else 0.06)
 

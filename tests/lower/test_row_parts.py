@@ -15,7 +15,7 @@ from portakern.ir.oracle import evaluate
 from portakern.ir.program import Program
 from portakern.ir.schedule import Nest, Schedule
 from portakern.ir.tensor import tensor_type
-from portakern.lower import lower_with
+from portakern.lower import lower
 from portakern.spec.load import load_operator
 from portakern.spec.operator import Operator
 from tests.lower import user_operators
@@ -54,7 +54,7 @@ def in_parts(parts: int, step: int = 8):
 def checked(op: Operator, dims: dict[str, Any], parts: int, dtype: str) -> Program:
     """The program, run literally, gives what the oracle does."""
     bound = op.program(dims, dtype=dtype)
-    program = lower_with(bound, in_parts(parts))
+    program = lower(bound, in_parts(parts))
     rng = np.random.default_rng(0)
     inputs = {a.name: normal(rng, [int(str(s)) for s in tensor_type(a).shape], tensor_type(a).dtype) for a in bound.args}
     got, want = run(program, inputs, {}), evaluate(bound, inputs)
@@ -109,7 +109,7 @@ def test_more_parts_than_tiles_are_refused() -> None:
         return replace(chooser(8)(nest), options=(("split_k", 11),))
 
     with pytest.raises(ScheduleError, match="10 tiles of 8, too few for split_k=11"):
-        lower_with(load_operator("row_sum").program({"M": 3, "N": 75}, dtype="f32"), choose)
+        lower(load_operator("row_sum").program({"M": 3, "N": 75}, dtype="f32"), choose)
 
 
 def test_few_long_rows_are_shared_out_on_a_gpu() -> None:

@@ -11,21 +11,21 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+
+import portakern as pk
+from portakern.backend import Source, Target
 from portakern.backends.cpu import backend
 from portakern.backends.cpu.numba.language import NUMBA
 from portakern.backends.cpu.numba.module import load_module
 from portakern.backends.cpu.numba.schedules import schedules
-
-import portakern as pk
-from portakern.backend import Source, Target
 from portakern.device import load_devices
 from portakern.errors import CompileError, UsageError
 from portakern.ir.program import Program
 from portakern.ir.schedule import Nest, NestAxis, Schedule
-from portakern.lower import lower
 from portakern.registry import registry
 from portakern.tools.workers import WorkerPool
 from tests import samples
+from tests.lowering import lowered_for
 from tests.triton import support
 
 CPU = Target("numba", load_devices(backend.devices)["cpu"])
@@ -190,7 +190,7 @@ def _emitted(*functions: Callable[[Any], Any]) -> Source:
         return tuple(f(x) for f in functions)
 
     target = registry().target("numba:cpu")
-    return registry().language("numba").emitter.emit(lower(op.program({"M": 7}), target), target)
+    return registry().language("numba").emitter.emit(lowered_for(target, op.program({"M": 7})), target)
 
 
 def test_helpers_of_an_earlier_text_are_found_by_their_lines() -> None:

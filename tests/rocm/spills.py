@@ -17,7 +17,7 @@ from portakern.backends.rocm.toolchain import HipToolchain
 from portakern.errors import PortakernError
 from portakern.ir.program import Program
 from portakern.ir.schedule import Nest, Schedule
-from portakern.lower import lower
+from portakern.lower import lower_for
 from portakern.registry import registry
 from portakern.spec.load import library
 from portakern.spec.operator import Operator
@@ -74,7 +74,9 @@ def count(work: Work) -> int:
 
 
 def program(work: Work, pick: object) -> Program:
-    return lower(work.program, registry().target(work.target), {}, dict(work.names), dict(work.facts), pick)  # type: ignore
+    target = registry().target(work.target)
+    language = registry().language(target.language)
+    return lower_for(work.program, target, language, {}, dict(work.names), dict(work.facts), pick)  # type: ignore
 
 
 def spilling(kernel: Kernel) -> str:

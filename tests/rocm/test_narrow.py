@@ -12,11 +12,11 @@ from portakern.backends.rocm.emitter import HipEmitter
 from portakern.backends.rocm.interpreter import HipInterpreter
 from portakern.backends.rocm.toolchain import HipToolchain
 from portakern.dtypes import numpy_dtype
-from portakern.lower import lower
 from portakern.registry import registry
 from portakern.spec.bind import bind
 from portakern.study.study import Runner
 from portakern.study.work import Ask, works
+from tests.lowering import lowered_for
 from tests.rocm.helpers import ISAS, kernel, needs_clang, needs_interpreter, run, target
 
 FORMATS = {
@@ -110,7 +110,7 @@ def product_i8(a: pk.Tensor["M", "K"], b: pk.Tensor["K", "N"]):
 def emitted(op: object, dtype: str, isa: str) -> Source:
     traced = op.trace({}, dtype, {})  # type: ignore[attr-defined]
     program = bind(traced, {"M": 80, "N": 96, "K": 192})
-    return HipEmitter().emit(lower(program, target(isa)), target(isa))
+    return HipEmitter().emit(lowered_for(target(isa), program), target(isa))
 
 
 OPERATORS = [

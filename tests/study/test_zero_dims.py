@@ -12,9 +12,9 @@ import portakern as pk
 from portakern.ir.tensor import TensorProgram
 from portakern.ir.text import parse_functions
 from portakern.ir.tile import BufferType
-from portakern.lower import lower
 from portakern.registry import registry
 from portakern.spec.bind import bind
+from tests.lowering import lowered_for
 
 TARGETS = ["numba:cpu", "cpp:cpu", "opencl:cpu", "sycl:cpu", "triton:sm_90", "pallas:v5e", "hip:gfx942", "cuda:sm_90a"]
 
@@ -27,7 +27,7 @@ def scaled(x: pk.Tensor["M", "N"], scale: pk.Tensor[()], shift: pk.Scalar[pk.f32
 @pytest.mark.parametrize("target", TARGETS)
 def test_an_array_without_dims_is_an_input_in_memory(target: str):
     found = registry().target(target)
-    program = lower(scaled.program({"M": 5, "N": 7}), found)
+    program = lowered_for(found, scaled.program({"M": 5, "N": 7}))
     roles = {a.name: a.role for a in program.by_role("input", "scalar")}
     assert roles == {"x": "input", "scale": "input", "shift": "scalar"}
     assert isinstance(program.array("scale").type, BufferType)

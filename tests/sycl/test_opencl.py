@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from portakern.backends.sycl.loops.emitting import plan_loops
-from portakern.backends.sycl.opencl import binaries
 
 from portakern.backend import Binary
+from portakern.backends.sycl.loops.emitting import plan_loops
+from portakern.backends.sycl.opencl import binaries
 from portakern.errors import CompileError, MissingRuleError, RuntimeFault, UsageError
 from portakern.ir.builder import Builder
 from portakern.ir.core import Arg, Block
@@ -15,11 +15,12 @@ from portakern.ir.program import Array, Program
 from portakern.ir.schedule import Schedule
 from portakern.ir.size import Sym
 from portakern.ir.tile import ArgReduce, Axis, BufferType, Index, Kernel, TileType
-from portakern.lower import lower, lower_with
+from portakern.lower import lower
 from portakern.spec.load import load_operator
 from tests import samples
 from tests.lower import user_operators
 from tests.lower.test_lowering import chooser
+from tests.lowering import lowered_for
 from tests.sycl.running import compiled, run_checked
 from tests.sycl.targets import language, needs_opencl, target
 
@@ -57,8 +58,8 @@ def test_open_dims_may_be_small(sizes: dict[str, int]) -> None:
 @pytest.mark.parametrize("name", user_operators.CASES)
 def test_users_operators(name: str) -> None:
     op, dims = getattr(user_operators, name), user_operators.CASES[name]
-    run_checked(OPENCL, CPU, lower(op.program(dims, params={}, dtype="bf16"), CPU, {}), {})
-    run_checked(OPENCL, CPU, lower_with(op.program(dims, params={}, dtype="f32"), chooser(16)), {})
+    run_checked(OPENCL, CPU, lowered_for(CPU, op.program(dims, params={}, dtype="bf16")), {})
+    run_checked(OPENCL, CPU, lower(op.program(dims, params={}, dtype="f32"), chooser(16)), {})
 
 
 @needs_opencl
@@ -67,7 +68,7 @@ def test_dtypes(dtype: str) -> None:
     for name, dims in (("rms_norm", {"M": 5, "N": 77}), ("matmul", {"M": 19, "N": 33, "K": 40})):
         op = load_operator(name)
         if dtype in op.dtypes:
-            run_checked(OPENCL, CPU, lower(op.program(dims, params={}, dtype=dtype), CPU, {}), {})
+            run_checked(OPENCL, CPU, lowered_for(CPU, op.program(dims, params={}, dtype=dtype)), {})
 
 
 @needs_opencl

@@ -7,9 +7,9 @@ import pytest
 
 from portakern.errors import CompileError
 from portakern.ir.size import Sym
-from portakern.lower import lower
 from tests import samples
 from tests.lower import user_operators
+from tests.lowering import lowered_for
 from tests.sycl.running import compiled, run_checked
 from tests.sycl.targets import language, needs_sycl, target
 
@@ -41,7 +41,7 @@ def test_samples_run(name: str) -> None:
 @pytest.mark.parametrize("name", user_operators.CASES)
 def test_users_operators(name: str) -> None:
     op, dims = getattr(user_operators, name), user_operators.CASES[name]
-    program = lower(op.program(dims, params={}, dtype="bf16"), CPU, {})
+    program = lowered_for(CPU, op.program(dims, params={}, dtype="bf16"))
     run_checked(SYCL, CPU, program, {}, built=compiled(SYCL, CPU, program))
 
 
@@ -61,7 +61,6 @@ def test_call_takes_arrays_where_they_are() -> None:
 @needs_sycl
 def test_a_compiler_that_ends_its_process_is_an_error_not_the_end() -> None:
     from portakern.backends.sycl.workers import call
-
     from portakern.errors import WorkerError
 
     assert SYCL.adopt is not None and SYCL.toolchain is not None

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from portakern.errors import MissingRuleError
-from portakern.lower import lower
 from portakern.spec.load import library, load_operator
 from tests import samples
+from tests.lowering import lowered_for
 from tests.sycl.running import compiled, run_checked
 from tests.sycl.targets import language, needs_ocloc, needs_sycl, target
 
@@ -53,14 +53,14 @@ def test_without_ocloc_there_is_no_machine_code(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.slow
 @pytest.mark.parametrize("op", library(), ids=lambda o: o.name)
 def test_library_compiles(op) -> None:
-    program = lower(op.program(op.typical.dims, params=op.typical.params, dtype="bf16"), PVC, {})
+    program = lowered_for(PVC, op.program(op.typical.dims, params=op.typical.params, dtype="bf16"))
     _, binary = compiled(SYCL, PVC, program)
     assert binary.machine_code and all(r.spills == 0 for r in binary.resources)
 
 
 def test_a_tile_the_fragments_do_not_fill_is_refused() -> None:
     op = load_operator("matmul")
-    program = lower(op.program({"M": 64, "N": 64, "K": 64}, params={}, dtype="bf16"), PVC, {"m": 4})
+    program = lowered_for(PVC, op.program({"M": 64, "N": 64, "K": 64}, params={}, dtype="bf16"), {"m": 4})
     with pytest.raises(MissingRuleError, match="multiples of 8"):
         SYCL.emitter.emit(program, PVC)
 
@@ -68,5 +68,5 @@ def test_a_tile_the_fragments_do_not_fill_is_refused() -> None:
 def test_every_default_schedule_emits() -> None:
     for op in library():
         for case in op.cases:
-            program = lower(op.program(case.dims, params=case.params, dtype="bf16"), PVC, {})
+            program = lowered_for(PVC, op.program(case.dims, params=case.params, dtype="bf16"))
             SYCL.emitter.emit(program, PVC)

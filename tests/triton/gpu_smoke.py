@@ -57,7 +57,7 @@ def run_on_gpu(source: Source, inputs: dict[str, Any], sizes: dict[str, int]) ->
 
 
 def programs(target: Target) -> Iterator[tuple[str, Program]]:
-    from portakern.lower import lower
+    from portakern.lower import lower_for
     from portakern.spec.load import library
     from tests import samples
 
@@ -69,7 +69,7 @@ def programs(target: Target) -> Iterator[tuple[str, Program]]:
                 size *= v if isinstance(v, int) else 1
             if size < 1 << 22:
                 bound = op.program(case.dims, params=case.params, dtype="bf16")
-                yield f"{op.name} {case.name}", lower(bound, target)
+                yield f"{op.name} {case.name}", lower_for(bound, target, triton_language)
 
 
 def main(only: list[str]) -> int:

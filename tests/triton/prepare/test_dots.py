@@ -10,9 +10,9 @@ import portakern as pk
 from portakern.backend import Source, Target
 from portakern.backends.triton import triton_language
 from portakern.errors import UnsupportedDtype
-from portakern.lower import lower
 from portakern.registry import registry
 from portakern.tools.workers import WorkerPool
+from tests.lowering import lowered_for
 
 DEVICES = ["sm_80", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950", "gfx1201"]
 SUMS = {"f64": "f64", "f32": "f32", "bf16": "f32", "f16": "f32", "f8e4m3": "f32", "f8e5m2": "f32", "i8": "i32", "u8": "i32",
@@ -32,7 +32,7 @@ def product_of(dtype: str) -> pk.Operator:
 
 def emitted(device: str, dtype: str, shape: dict[str, int]) -> Source:
     target: Target = registry().target(f"triton:{device}")
-    return triton_language.emitter.emit(lower(product_of(dtype).program(shape, dtype=dtype), target), target)
+    return triton_language.emitter.emit(lowered_for(target, product_of(dtype).program(shape, dtype=dtype)), target)
 
 
 def compiles(pool: WorkerPool, device: str, dtype: str) -> None:

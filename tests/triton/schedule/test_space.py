@@ -13,7 +13,7 @@ from portakern.backends.triton import triton_language
 from portakern.backends.triton.prepare.dots import WIDTH, shortest, takes
 from portakern.backends.triton.schedule.families import schedules
 from portakern.ir.schedule import Nest, NestAxis, Schedule
-from portakern.lower import lower
+from portakern.lower import lower_for
 from portakern.registry import registry
 from portakern.tools.workers import WorkerPool
 from portakern.tuning.limits import refused
@@ -53,7 +53,7 @@ def thin(x: pk.Tensor["M", "K"], w: pk.Tensor["K", "N"]):
 
 def test_a_product_too_short_for_a_dot_is_refused_with_the_line():
     target = registry().target("triton:sm_90")
-    program = lower(thin.program({"M": 64, "N": 64, "K": 64}), target, {"k": 8})
+    program = lower_for(thin.program({"M": 64, "N": 64, "K": 64}), target, triton_language, {"k": 8})
     (missing,) = triton_language.emitter.missing(program, target)
     assert "over 8" in missing.what and "test_space.py:" in missing.where
 
@@ -66,8 +66,8 @@ def test_drawn_schedules_compile(target: str, dtype: str):
     with WorkerPool(1, env=dict(triton_language.environment), preload=("torch", "triton")) as pool:
         for _ in range(2):
             dims = {n: rng.randint(1, 40) for n in "MNK"}
-            program = lower(thin.program(dims, dtype=dtype), found,
-                            pick=lambda nest, _: drawn(nest, target, rng.randrange(1 << 20)))  # fmt: skip
+            program = lower_for(thin.program(dims, dtype=dtype), found, triton_language,
+                                pick=lambda nest, _: drawn(nest, target, rng.randrange(1 << 20)))  # fmt: skip
             source = triton_language.emitter.emit(program, found)
             assert pool.call("tests.triton.schedule.test_space:compiled", source), (dims, program.kernels[0].schedule)
 

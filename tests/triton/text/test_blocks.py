@@ -16,7 +16,7 @@ from portakern.errors import ScheduleError
 from portakern.ir.oracle import evaluate
 from portakern.ir.program import ArrayFacts
 from portakern.ir.schedule import Nest, Schedule, Value, override
-from portakern.lower import lower_with
+from portakern.lower import lower
 from portakern.registry import registry
 from portakern.spec.load import load_operator
 from portakern.tools.workers import WorkerPool
@@ -49,7 +49,7 @@ def emitted(name: str, dims: Mapping[str, Any], params: Mapping[str, Any] = {}, 
         return override(schedules(nest, at.device)[0], nest, asked, OPTIONS)
 
     program = load_operator(name).program(dims, params, dtype)
-    return program, triton_language.emitter.emit(lower_with(program, choose, facts=facts), at)
+    return program, triton_language.emitter.emit(lower(program, choose, facts=facts), at)
 
 
 def runs_right(interpreter: WorkerPool, program: Any, source: Source) -> None:

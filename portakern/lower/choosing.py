@@ -1,0 +1,55 @@
+"""Lowering for a target: schedules are those its language lists, changed by what was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from portakern.backend import Language, Target
+from portakern.errors import ScheduleError
+from portakern.ir.program import ArrayFacts, Program
+from portakern.ir.schedule import LOWERED_OPTIONS, Nest, Schedule, Value, override
+from portakern.ir.tensor import TensorProgram
+from portakern.lower.kernel import NoSchedule
+from portakern.lower.lowering import lower
+
+
+def lower_for(program: TensorProgram, target: Target, language: Language, overrides: Mapping[str, Value] | None = None,
+              names: Mapping[str, tuple[str, ...]] | None = None, facts: Mapping[str, ArrayFacts] | None = None,
+              pick: Callable[[Nest, Sequence[Schedule]], Schedule] | None = None) -> Program:
+    """Kernels for ``program`` with the schedules that ``language`` lists for ``target``'s device, changed by ``overrides``.
+
+    ``pick`` takes one of the schedules listed for a nest, or another, in place of the first.  Raises what
+    :func:`portakern.lower.lower` does, and :class:`ScheduleError` for an override that fits no kernel.
+    """
+    asked = dict(overrides or {})
+    used: set[str] = set()
+
+    def choose(nest: Nest) -> Schedule:
+        space = _space(language, nest, target)
+        mine = {k: v for k, v in asked.items() if _applies(k, nest, language.options)}
+        used.update(mine)
+        return override(pick(nest, space) if pick else space[0], nest, mine, {**LOWERED_OPTIONS, **language.options})
+
+    lowered = lower(program, choose, names, facts)
+    unknown = [k for k in asked if k not in used]
+    if unknown:
+        raise ScheduleError(f"no kernel of {program.name} has {', '.join(map(repr, unknown))} in its schedule",
+                            hint="its schedules are: " + "; ".join(str(k.schedule) for k in lowered.kernels))
+    return lowered
+
+
+def _space(language: Language, nest: Nest, target: Target) -> Sequence[Schedule]:
+    """The schedules of ``nest``; raises :class:`NoSchedule` where there are none."""
+    try:
+        if space := language.schedules(nest, target.device):
+            return space
+    except ScheduleError as error:
+        raise NoSchedule(error.message, error.hint) from error
+    raise NoSchedule(f"{target} has no schedule for a {nest.family} kernel over "
+                     f"{', '.join(f'{a.name}={a.extent}' for a in nest.axes)}")
+
+
+def _applies(name: str, nest: Nest, options: Mapping[str, str]) -> bool:
+    if name in LOWERED_OPTIONS:
+        return nest.family in ("contraction", "rows")
+    return name in ("stages", "warps") or name in options or any(name in (a.name, a.role) for a in nest.axes)
