@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from portakern.version import __version__
 
 # The functions an operator is written with.
 _FUNCTIONS = [

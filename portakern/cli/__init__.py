@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from portakern.errors import PortakernError, UsageError
+from portakern.version import __version__
 
 # Subcommand -> one line of help. The module portakern.cli.<name> is loaded only when the command is called.
 COMMANDS: dict[str, str] = {
@@ -59,8 +60,6 @@ def _dispatch(argv: list[str]) -> int:
         print(_top_parser().format_help(), end="")
         return 0 if argv else 2
     if argv[0] == "--version":
-        from portakern import __version__
-
         print(f"portakern {__version__}")
         return 0
     name = argv[0]

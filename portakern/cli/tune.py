@@ -12,6 +12,7 @@ from portakern.errors import PortakernError, UsageError
 from portakern.registry import registry
 from portakern.study.provenance import environment
 from portakern.study.work import Work
+from portakern.version import __version__
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,8 +61,6 @@ def run(args: argparse.Namespace) -> int:
                 status = 130
                 break
     if args.json is not None:
-        from portakern import __version__
-
         options.print_json({"portakern": __version__, "environment": environment(), "tunings": results}, args.json)
     return status
 

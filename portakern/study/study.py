@@ -21,6 +21,7 @@ from portakern.study.table import text_table
 from portakern.study.work import Work
 from portakern.tools.cache import Cache
 from portakern.tools.workers import Job, Outcome
+from portakern.version import __version__
 
 GOALS = ("emitted", "compiled", "checked", "timed", "compared")
 """What may be asked of a row.  ``compared`` asks for as much as this machine can do and no more."""
@@ -59,8 +60,6 @@ class Study:
 
     def to_dict(self, samples: bool = False) -> dict[str, Any]:
         """As the commands' JSON; with the raw samples of every time where ``samples`` is set."""
-        from portakern import __version__
-
         rows = [(r if samples else without_samples(r)).to_dict() for r in self.rows]
         porting = {"porting": [n.to_dict() for n in self.porting]} if self.porting else {}
         return {"portakern": __version__, "environment": self.environment, "rows": rows, **porting}

@@ -21,6 +21,7 @@ from portakern.errors import CacheError, PortakernError
 from portakern.native import DriverProbe, driver_names
 from portakern.tools.cache import Cache
 from portakern.tools.workers import Job, WorkerPool
+from portakern.version import __version__
 
 # What a language may be able to do here beyond being emitted, by the manifest's field names.
 PARTS = ("toolchain", "runtime", "simulator", "estimator")
@@ -99,8 +100,6 @@ class Ability:
 
 
 def machine() -> Machine:
-    from portakern import __version__
-
     return Machine(
         portakern=__version__,
         python=platform.python_version(),

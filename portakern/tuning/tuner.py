@@ -23,6 +23,7 @@ from portakern.tuning.lab import Candidate, Lab
 from portakern.tuning.proposers import Choice, Proposer, proposer_for
 from portakern.tuning.racing import MARGIN, Final, Race
 from portakern.tuning.space import Point, Space, space_of, text
+from portakern.version import __version__
 
 SEARCH_SHARE = 0.75
 """Of the budget; the rest is for the final race."""
@@ -489,8 +490,6 @@ class Tuner:
             self.result.note += "; the entry that there was is taken out"
 
     def _provenance(self) -> dict[str, Any]:
-        from portakern import __version__
-
         here, facts = provenance.environment(), dict(self.lab.facts())
         ratio = self.result.ratio
         row = self.result.row
