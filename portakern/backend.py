@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from portakern.device import Device
+from portakern.errors import PortakernError
 from portakern.ir.program import Array, Program
 from portakern.ir.schedule import Nest, Schedule, Value
 from portakern.ir.size import Size
+from portakern.ir.tensor import TensorProgram
 
 if TYPE_CHECKING:
     import numpy as np
@@ -294,13 +296,8 @@ class Prepared(Protocol):
 class Executable(Protocol):
     """A loaded program.  ``guards`` says whether writes outside an array would reach its guard bands.
 
-    Two more methods are optional and make calls cheaper; :mod:`portakern.launch` does without where they are missing::
-
-        prepare(inputs, sizes, outputs=None) -> Prepared   # outputs: arrays to write, new ones where None; checked like inputs
-        specialise(inputs, sizes) -> Callable[[Sequence[Any]], Any]
-        # `call` for arrays that are like these in library, device, dtype, shape, strides and alignment: checks nothing again
-
-    An attribute ``method`` is optional too: what its runs went through so far, where that differs from run to run.
+    It may also be one that :class:`PreparesCalls` or :class:`SpecialisesCalls`, which makes calls cheaper
+    (:mod:`portakern.launch` does without where it is not), or that :class:`SaysMethod`.
     """
 
     guards: bool
@@ -316,6 +313,36 @@ class Executable(Protocol):
     def call(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Any:
         """Run on arrays that speak DLPack, on their own device and without a copy; outputs are new arrays of the same
         kind (a tuple where there are several)."""
+        ...
+
+
+@runtime_checkable
+class PreparesCalls(Protocol):
+    """An executable whose calls can be packed once and repeated."""
+
+    def prepare(self, inputs: Sequence[Any], sizes: Mapping[str, int], outputs: Sequence[Any] | None = None) -> Prepared:
+        """One call on ``inputs`` that writes ``outputs``, new arrays where ``None``; both are checked.  Raises as ``call``
+        does, and :class:`UsageError` for outputs that are not what the operator writes."""
+        ...
+
+
+@runtime_checkable
+class SpecialisesCalls(Protocol):
+    """An executable that can leave out what ``call`` checks each time."""
+
+    def specialise(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Callable[[Sequence[Any]], Any]:
+        """``call`` for arrays that are like ``inputs`` in library, device, dtype, shape, strides and alignment: nothing is
+        checked again.  Raises as ``call`` does."""
+        ...
+
+
+@runtime_checkable
+class SaysMethod(Protocol):
+    """An executable whose way of running differs from run to run."""
+
+    @property
+    def method(self) -> str:
+        """What its runs went through so far, in words for the row's ``method``; may be empty."""
         ...
 
 
@@ -344,8 +371,7 @@ class OnDevice(Protocol):
 class Simulator(Protocol):
     """Executes what was compiled (evidence ``simulated``), or interprets the source (``interpreted``), on the CPU.
 
-    An attribute ``alone`` is optional: True where it tells right from wrong without an operator to compare with, so that
-    ``inspect`` may run a kernel from elsewhere in it.
+    It may also be one that :class:`NeedsEnvironment` or :class:`JudgesAlone`.
     """
 
     evidence: str
@@ -357,6 +383,24 @@ class Simulator(Protocol):
         ...
 
     def load(self, source: Source, binary: Binary | None) -> Executable: ...
+
+
+@runtime_checkable
+class NeedsEnvironment(Protocol):
+    """A runtime or simulator that needs variables set in its workers beside the language's own
+    (:attr:`Language.environment`), before anything is imported."""
+
+    @property
+    def environment(self) -> Mapping[str, str]: ...
+
+
+@runtime_checkable
+class JudgesAlone(Protocol):
+    """A simulator that can tell right from wrong without an operator to compare with, so that ``inspect`` may run a kernel
+    from elsewhere in it; it does where ``alone`` is true."""
+
+    @property
+    def alone(self) -> bool: ...
 
 
 # ---- machines: what executes or predicts compiled code, whatever language it was written in ---------------------------------
@@ -428,10 +472,7 @@ class Estimate:
 
 
 class Estimator(Protocol):
-    """Predicts times.  One more method is optional, for what others make of an operator under the same model::
-
-        peers(program: TensorProgram, target: Target) -> Mapping[str, Estimate | PortakernError]   # all its dims are bound
-    """
+    """Predicts times.  It may also be one that :class:`EstimatesPeers`."""
 
     @property
     def version(self) -> str:
@@ -443,6 +484,15 @@ class Estimator(Protocol):
     def estimate(self, source: Source, binary: Binary, job: Job, program: Program | None) -> Estimate:
         """Predict ``job``.  ``program`` is what the source was emitted from, ``None`` for a foreign kernel.  Raises
         :class:`PortakernError` naming what the model does not know."""
+        ...
+
+
+@runtime_checkable
+class EstimatesPeers(Protocol):
+    """An estimator that also knows what others make of an operator under the same model."""
+
+    def peers(self, program: TensorProgram, target: Target) -> Mapping[str, Estimate | PortakernError]:
+        """By name of the peer its estimate, or why there is none.  All dims of ``program`` are bound."""
         ...
 
 

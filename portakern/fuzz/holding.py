@@ -81,8 +81,8 @@ def _held(work: Work, made: Made, variation: Variation) -> Held:
     for kind in variation.stages if took <= SLOW_S else variation.stages[:1]:
         check.values(kind, inputs(kind))
     verdict = check.verdict()
-    part = steps.runner_part(registry().language(target.language), target, made.runner)
-    evidence = "executed" if made.runner == "runtime" else getattr(part, "evidence", "interpreted")
+    simulator = steps.simulator_of(registry().language(target.language), target, made.runner)
+    evidence = "executed" if made.runner == "runtime" or simulator is None else simulator.evidence
     row = made.row.but(correct=verdict.correct, max_error_ratio=verdict.max_error_ratio)
     if verdict.correct:
         return Held(row.but(evidence=evidence))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from portakern.errors import PortakernError
+from portakern.errors import CompileError, PortakernError
 from portakern.fuzz.holding import Held
 from portakern.fuzz.making import Making
 from portakern.fuzz.outcome import FOUND, MODULE, OK, REFUSED, UNUSED, Outcome, status_of
@@ -208,9 +208,10 @@ def _died(error: PortakernError) -> bool:
 
 def _crashed(row: _Row, step: str, error: PortakernError) -> Outcome:
     what = {"make": "compiling", "emit": "emitting"}.get(step, "running")
-    signal = getattr(error, "signal", "")
+    signal = error.signal if isinstance(error, WorkerFault) else ""
+    log = error.log if isinstance(error, CompileError | WorkerFault) else ""
     message = f"{what} {signal or error.message.partition(' ')[2] or error.message}"
-    return Outcome(row.work.target, FOUND, error.kind, message, log=getattr(error, "log", ""))
+    return Outcome(row.work.target, FOUND, error.kind, message, log=log)
 
 
 def _made(row: _Row) -> Outcome:

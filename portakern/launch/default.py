@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from portakern.backend import Executable, OnDevice, Prepared, Runtime, Target
+from portakern.backend import Executable, OnDevice, Prepared, PreparesCalls, Runtime, SpecialisesCalls, Target
 from portakern.errors import UsageError
 from portakern.launch.prepared import PythonPrepared
 
@@ -23,9 +23,8 @@ def prepare(executable: Executable, inputs: Sequence[Any], sizes: Mapping[str, i
     Raises:
         UsageError, RuntimeFault: as ``call`` does, and for ``outputs`` that are not what the operator writes.
     """
-    own = getattr(executable, "prepare", None)
-    if own is not None:
-        return own(inputs, sizes, outputs)
+    if isinstance(executable, PreparesCalls):
+        return executable.prepare(inputs, sizes, outputs)
     first = _several(executable.call(inputs, sizes))
     written = first if outputs is None else tuple(outputs)
     _check_written(written, first)
@@ -41,9 +40,8 @@ def prepare(executable: Executable, inputs: Sequence[Any], sizes: Mapping[str, i
 
 def specialise(executable: Executable, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Callable[[Sequence[Any]], Any]:
     """``call`` for arrays that are like ``inputs`` in library, device, dtype, shape, strides and alignment."""
-    own = getattr(executable, "specialise", None)
-    if own is not None:
-        return own(inputs, sizes)
+    if isinstance(executable, SpecialisesCalls):
+        return executable.specialise(inputs, sizes)
     return lambda again: executable.call(again, sizes)
 
 

@@ -11,13 +11,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from portakern.backend import Bare, Binary, Given, HostBuffer, Simulator, Source, Target
+from portakern.backend import Bare, Binary, Given, HostBuffer, JudgesAlone, SaysMethod, Simulator, Source, Target
 from portakern.dtypes import DTYPES, numpy_dtype
-from portakern.errors import PortakernError, SimulatorError, ToolMissing, UsageError
+from portakern.errors import CompileError, PortakernError, SimulatorError, ToolMissing, UsageError
 from portakern.launch.packing import shape_of
 from portakern.registry import registry
 from portakern.study import steps
 from portakern.study.row import estimate_dict, resources_of
+from portakern.tools.workers import WorkerFault, WorkerPool
 
 LIMIT_S = 300.0
 GUARD = 256
@@ -50,8 +51,6 @@ def inspect_all(kernel: Bare, targets: Sequence[Target], seed: int = 0, run: boo
 
     Raises :class:`UsageError` for a language that looks at no such kernels, and for what is wrong in the question.
     """
-    from portakern.tools.workers import WorkerPool
-
     for target in targets:
         if registry().language(target.language).bare is None:
             able = ", ".join(n for n, x in registry().languages.items() if x.bare is not None)
@@ -145,7 +144,7 @@ def _ran(finding: Finding, kernel: Bare, source: Source, binary: Binary, seed: i
         return replace(finding, ran="", notes=(*finding.notes, note))
     except PortakernError as error:
         return replace(finding, fault=error.to_dict())
-    did = getattr(executable, "method", "")
+    did = executable.method if isinstance(executable, SaysMethod) else ""
     return replace(finding, ran=f"{finding.ran}: {did}" if did else finding.ran)
 
 
@@ -161,12 +160,12 @@ def _line_of(message: str, kernel: Bare) -> dict[str, str]:
 
 def _simulator(target: Target) -> Simulator | None:
     """What executes the compiled code, or the language's own interpreter where it can tell right from wrong without an
-    operator (an attribute ``alone``)."""
+    operator."""
     machine = registry().machine(target)
     if machine is not None:
         return machine.simulator
     own = registry().language(target.language).simulator
-    return own if getattr(own, "alone", False) else None
+    return own if isinstance(own, JudgesAlone) and own.alone else None
 
 
 def _scalars(kernel: Bare) -> dict[str, Any]:
@@ -198,7 +197,8 @@ def _buffers(kernel: Bare, source: Source, seed: int) -> dict[str, HostBuffer]:
 def _with_log(error: PortakernError) -> dict[str, str]:
     """The first errors that the compiler names, beside our own words."""
     said = error.to_dict()
-    lines = [x.strip() for x in getattr(error, "log", "").splitlines() if re.search(r"\berror:", x)]
+    log = error.log if isinstance(error, CompileError | WorkerFault) else ""
+    lines = [x.strip() for x in log.splitlines() if re.search(r"\berror:", x)]
     if lines and lines[0] not in said["message"]:
         said["message"] = "\n".join([said["message"], *lines[:5]])
     return said

@@ -13,8 +13,10 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Protocol, runtime_checkable
 
 from portakern.errors import PortakernError, WorkerError
+from portakern.study.row import Row
 from portakern.tools.workers import Job, Outcome, WorkerPool
 
 Room = tuple[str, tuple[tuple[str, str], ...]]
@@ -35,6 +37,14 @@ class Task:
 
     room: Room
     job: Job
+
+
+@runtime_checkable
+class HasRow(Protocol):
+    """What a job gives that is more than a row."""
+
+    @property
+    def row(self) -> Row: ...
 
 
 class Slots:
@@ -153,7 +163,7 @@ class Slots:
 
 def _spent(outcome: Outcome) -> bool:
     """Whether the job left its process unfit, as its own error or as that of the row it gave."""
-    row = getattr(outcome.value, "row", outcome.value)
-    told = getattr(row, "error", None)
-    kind = outcome.error.kind if outcome.error is not None else told["kind"] if isinstance(told, Mapping) else ""
+    row = outcome.value.row if isinstance(outcome.value, HasRow) else outcome.value
+    told = row.error if isinstance(row, Row) else None
+    kind = outcome.error.kind if outcome.error is not None else told["kind"] if told is not None else ""
     return kind in SPENT

@@ -12,12 +12,25 @@ import json
 import pickle
 import sys
 import traceback
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from portakern.backend import Binary, Estimate, Estimator, Executable, Language, Runtime, Simulator, Source, Target
+from portakern.backend import (
+    Binary,
+    Estimate,
+    EstimatesPeers,
+    Estimator,
+    Executable,
+    Language,
+    NeedsEnvironment,
+    Runtime,
+    SaysMethod,
+    Simulator,
+    Source,
+    Target,
+)
 from portakern.dtypes import DTYPES
 from portakern.emit.room import no_room
 from portakern.errors import (
@@ -316,13 +329,12 @@ def estimate_of(estimator: Estimator, source: Source, binary: Binary, work: Work
 
 def estimated_peers(estimator: Estimator, target: Target, work: Work, ours_us: float) -> list[dict[str, Any]]:
     """What others make of the operator under the same model: ``ratio`` is how many times as long as ours they take."""
-    ask: Callable[[TensorProgram, Target], Mapping[str, Estimate | PortakernError]] | None = getattr(estimator, "peers", None)
-    if ask is None:
+    if not isinstance(estimator, EstimatesPeers):
         return []
     program = bind(work.program, work.sizes)
     key = digest("estimated peers", type(estimator).__module__, estimator.version, str(target), program.digest)
     kept = Cache().get(key)
-    entries = json.loads(kept) if kept is not None else [peer_entry(n, e) for n, e in ask(program, target).items()]
+    entries = json.loads(kept) if kept is not None else [peer_entry(n, e) for n, e in estimator.peers(program, target).items()]
     if kept is None:
         Cache().put(key, json.dumps(entries).encode())
     return [{**e, "ratio": e["us"] / ours_us} if e.get("us") else e for e in entries]
@@ -393,10 +405,15 @@ RUNNERS = ("runtime", "machine", "simulator")
 
 def runner_part(language: Language, target: Target, runner: str) -> Runtime | Simulator | None:
     """The part that ``runner`` names."""
+    return language.runtime if runner == "runtime" else simulator_of(language, target, runner)
+
+
+def simulator_of(language: Language, target: Target, runner: str) -> Simulator | None:
+    """The simulator that ``runner`` names: that of the ``machine``, or the language's own."""
     if runner == "machine":
         machine = registry().machine(target)
         return machine.simulator if machine is not None else None
-    return getattr(language, runner)
+    return language.simulator
 
 
 def runner_for(language: Language, target: Target) -> tuple[str, str]:
@@ -442,10 +459,11 @@ def _checked(work: Work, made: Made, seed: int, full: bool) -> Row:
         reached, ran_by = "executed", f"run on {language.runtime.device_name(source.target)}"
         row = row.but(device=language.runtime.device_name(source.target))
     else:
-        simulator: Any = runner_part(language, source.target, made.runner)
+        simulator = simulator_of(language, source.target, made.runner)
+        assert simulator is not None
         reached, ran_by = simulator.evidence, simulator.method(source.target)
     verdict, how = judged(executable, work, seed, full)
-    did = getattr(executable, "method", "")
+    did = executable.method if isinstance(executable, SaysMethod) else ""
     ran_by += how + (f": {did}" if did else "")
     row = row.but(correct=verdict.correct, max_error_ratio=verdict.max_error_ratio)
     if not verdict.correct:
@@ -486,4 +504,4 @@ def run_environment(target: Target, runner: str) -> dict[str, str]:
     """What a worker that runs kernels needs set before anything is imported."""
     language = registry().language(target.language)
     part = runner_part(language, target, runner)
-    return {**language.environment, **getattr(part, "environment", {})}
+    return {**language.environment, **(part.environment if isinstance(part, NeedsEnvironment) else {})}

@@ -20,7 +20,7 @@ from portakern.study.steps import Made
 from portakern.study.table import text_table
 from portakern.study.work import Work
 from portakern.tools.cache import Cache
-from portakern.tools.workers import Job, Outcome
+from portakern.tools.workers import Job, Outcome, WorkerFault
 from portakern.version import __version__
 
 GOALS = ("emitted", "compiled", "checked", "timed", "compared")
@@ -217,7 +217,7 @@ class Runner:
         Such tools crash now and then where the same call succeeds a moment later.  A kernel that runs on the machine itself
         crashes for reasons of its own, and who was killed has met a limit.
         """
-        signal = getattr(error, "signal", "")
+        signal = error.signal if isinstance(error, WorkerFault) else ""
         native = step == "check" and self._made[index].runner == "runtime"
         if not signal or signal == "SIGKILL" or native or step not in ("build", "check") or (index, step) in self._died:
             return None
@@ -264,8 +264,6 @@ _STEP_WORDS = {"emit_row": "emitting", "build": "compiling", "check": "running",
 
 def explain(error: PortakernError, work: Work, step: str) -> PortakernError:
     """A worker's fault in the row's words; errors that were raised on purpose stay as they are."""
-    from portakern.tools.workers import WorkerFault
-
     if not isinstance(error, WorkerFault):
         return error
     doing = f"{_STEP_WORDS[step]} {work.row.operator} for {work.target}"

@@ -14,9 +14,8 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from portakern.backend import Availability, Language, Target
+from portakern.backend import Availability, Estimator, Language, Runtime, Simulator, Target, Toolchain
 from portakern.errors import CacheError, PortakernError
 from portakern.native import DriverProbe, driver_names
 from portakern.tools.cache import Cache
@@ -25,6 +24,7 @@ from portakern.version import __version__
 
 # What a language may be able to do here beyond being emitted, by the manifest's field names.
 PARTS = ("toolchain", "runtime", "simulator", "estimator")
+Part = Toolchain | Runtime | Simulator | Estimator
 
 _PROBE_TIMEOUT_S = 30.0
 _LANGUAGE_TIMEOUT_S = 120.0
@@ -246,12 +246,15 @@ def _targets(language: Language) -> list[Target]:
     return [Target(language.name, devices[name]) for name in language.targets]
 
 
-def offers(target: Target, part: str) -> list[Any]:
+def offers(target: Target, part: str) -> list[Part]:
     """What may play a part for a target: that of a machine first, then the language's own."""
     from portakern.registry import registry
 
-    givers = (registry().machine(target), registry().language(target.language))
-    return [found for g in givers if (found := getattr(g, part, None)) is not None]
+    language, machine = registry().language(target.language), registry().machine(target)
+    own: dict[str, Part | None] = {"toolchain": language.toolchain, "runtime": language.runtime,
+                                   "simulator": language.simulator, "estimator": language.estimator}  # fmt: skip
+    shared: dict[str, Part | None] = {"simulator": machine.simulator, "estimator": machine.estimator} if machine else {}
+    return [found for found in (shared.get(part), own[part]) if found is not None]
 
 
 def _ability(part: str, target: Target) -> Ability:

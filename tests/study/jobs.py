@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from types import SimpleNamespace
+
+from portakern.study.row import Row
 
 
 def room_of(variable: str) -> tuple[str, int]:
@@ -17,9 +18,9 @@ def slow(seconds: float) -> float:
     return seconds
 
 
-def told(kind: str) -> SimpleNamespace:
-    """A row that tells of an error, as far as the slots look."""
-    return SimpleNamespace(error={"kind": kind} if kind else None, pid=os.getpid())
+def told(kind: str) -> Row:
+    """A row that tells of an error; its method is the process it was made in."""
+    return Row("softmax", "numba:cpu", error={"kind": kind} if kind else None, method=str(os.getpid()))
 
 
 def crash() -> None:

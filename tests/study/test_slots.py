@@ -43,7 +43,7 @@ def test_what_follows_is_done_too():
 def test_a_process_whose_device_may_be_hanging_is_not_used_again(kind: str, stays: bool):
     jobs = [Job(n, "jobs:told", (kind if n == 0 else "",)) for n in range(2)]
     with Slots(1) as slots:
-        first, second = (o.unwrap().pid for o in slots.run([Task(room("a", {}), j) for j in jobs], nothing))  # type: ignore[attr-defined]
+        first, second = (o.unwrap().method for o in slots.run([Task(room("a", {}), j) for j in jobs], nothing))  # type: ignore[attr-defined]
     assert (first == second) == stays
 
 
