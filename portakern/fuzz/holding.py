@@ -17,7 +17,7 @@ from portakern.spec.bind import bind
 from portakern.spec.inputs import make_inputs
 from portakern.study import steps
 from portakern.study.row import Row
-from portakern.study.steps import Made
+from portakern.study.steps import Build
 from portakern.study.work import Work
 from portakern.tools.cache import Cache
 
@@ -51,19 +51,19 @@ class Holding(LaidOut):
             self.wrong[stage, name] = np.array(actual)
 
 
-def hold(work: Work, made: Made, variation: Variation) -> Held:
+def hold(work: Work, made: Build, variation: Variation) -> Held:
     """Runs what was built.  What goes wrong is the row's error."""
     kept: list[Held] = []
 
-    def step() -> Made:
+    def step() -> Build:
         kept.append(_held(work, made, variation))
-        return Made(kept[0].row)
+        return Build(kept[0].row)
 
     row = steps.guarded(made.row, step).row
     return kept[0] if kept else Held(row)
 
 
-def _held(work: Work, made: Made, variation: Variation) -> Held:
+def _held(work: Work, made: Build, variation: Variation) -> Held:
     assert made.source is not None
     target = made.source.target
     executable = steps.load(made.source, made.binary_key, made.runner)

@@ -18,7 +18,7 @@ from portakern.ir.schedule import Nest, Schedule
 from portakern.ir.text import parse_function
 from portakern.registry import registry
 from portakern.study import steps
-from portakern.study.steps import Made
+from portakern.study.steps import Build
 from portakern.study.work import Work
 from portakern.tuned.chosen import Chosen, ForNest
 
@@ -30,7 +30,7 @@ TRIES = 4
 class Making:
     """What was made; ``work`` has the schedule that was used, ``reached`` the functions that ran."""
 
-    made: Made
+    made: Build
     work: Work
     reached: frozenset[str] = frozenset()
 
@@ -48,7 +48,7 @@ def make(work: Work, variation: Variation) -> Making:
     return Making(made, work, frozenset(reached))
 
 
-def scheduled(work: Work, variation: Variation) -> tuple[Work, Made]:
+def scheduled(work: Work, variation: Variation) -> tuple[Work, Build]:
     """``work`` with the schedules drawn or named for its target, and its source; what goes wrong is the row's error."""
     if texts := variation.chosen.get(work.target):
         work = replace(work, chosen=_exactly([Schedule.parse(x) for x in texts]))
@@ -60,7 +60,7 @@ def scheduled(work: Work, variation: Variation) -> tuple[Work, Made]:
     return work, steps.emit_row(work)
 
 
-def _with_drawn(work: Work, rng: random.Random) -> tuple[Work, Made]:
+def _with_drawn(work: Work, rng: random.Random) -> tuple[Work, Build]:
     drawn: list[Schedule] = []
     made = steps.guarded(work.row, lambda: _draw(work, rng, drawn))
     if made.row.error is not None:
@@ -73,7 +73,7 @@ def _exactly(schedules: Sequence[Schedule]) -> Chosen:
     return Chosen(tuple(ForNest("", s) for s in schedules), "drawn", exact=True)
 
 
-def _draw(work: Work, rng: random.Random, drawn: list[Schedule]) -> Made:
+def _draw(work: Work, rng: random.Random, drawn: list[Schedule]) -> Build:
     """Appends a random legal schedule per kernel to ``drawn``, in the order in which lowering asks."""
     from portakern.lower import lower_for
 
@@ -87,13 +87,13 @@ def _draw(work: Work, rng: random.Random, drawn: list[Schedule]) -> Made:
         return drawn[-1]
 
     lower_for(work.program, target, language, {}, dict(work.names), dict(work.facts), pick)
-    return Made(work.row)
+    return Build(work.row)
 
 
 # ---- the text form, emitting twice, pickling ------------------------------------------------------------------------
 
 
-def _forms(work: Work, made: Made) -> Made:
+def _forms(work: Work, made: Build) -> Build:
     """``made`` where the program survives its forms.  Raises :class:`PortakernError` of kind ``form`` where it does not."""
     assert made.source is not None
     text = format_function(work.program)

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Made:
+class Build:
     """What :func:`build` reached: the row, the source, the binary's key in the cache, and what can run it here.
 
     ``runner`` is ``runtime``, ``machine``, ``simulator`` or empty.
@@ -69,14 +69,14 @@ class Made:
     runner: str = ""
 
 
-def guarded(row: Row, step: Callable[[], Made]) -> Made:
+def guarded(row: Row, step: Callable[[], Build]) -> Build:
     """``step()``, or ``row`` with the error it raised; an error nobody foresaw is one too, and says where it arose."""
     try:
         return step()
     except PortakernError as error:
-        return Made(row.failed(error))
+        return Build(row.failed(error))
     except Exception as error:
-        return Made(row.failed(defect(error)))
+        return Build(row.failed(defect(error)))
 
 
 def defect(error: Exception) -> PortakernError:
@@ -223,12 +223,12 @@ def emit(work: Work) -> tuple[Source, Program]:
     return emitted(work, target, registry().language(target.language))
 
 
-def emit_row(work: Work) -> Made:
+def emit_row(work: Work) -> Build:
     """As far as source text, which every machine reaches."""
     return guarded(work.row, lambda: _emit_row(work))
 
 
-def _emit_row(work: Work) -> Made:
+def _emit_row(work: Work) -> Build:
     found = emission(work)
     work, source = found.work, found.source
     schedules = source.schedule or tuple(k.schedule for k in found.program.kernels if k.schedule is not None)
@@ -237,13 +237,13 @@ def _emit_row(work: Work) -> Made:
                        schedule=None if work.foreign else "; ".join(map(str, schedules)) or None,
                        schedule_from=None if work.foreign else schedule_from(work),
                        schedule_note=found.note or (work.chosen.origin if work.chosen is not None else None))
-    return Made(row, source)
+    return Build(row, source)
 
 
 # ---- compiling --------------------------------------------------------------------------------------------------------
 
 
-def build(work: Work, estimate: bool = False, peers: bool = False) -> Made:
+def build(work: Work, estimate: bool = False, peers: bool = False) -> Build:
     """As far as machine code, taken from the cache where it is there; with an ``estimate``, and that of ``peers``."""
     made = compiled(emit_row(work), work, estimate, peers)
     error = made.row.error
@@ -255,19 +255,19 @@ def build(work: Work, estimate: bool = False, peers: bool = False) -> Made:
     return replace(again, row=again.row.but(schedule_note=stale)) if again.row.error is None else made
 
 
-def compiled(made: Made, work: Work, estimate: bool = False, peers: bool = False) -> Made:
+def compiled(made: Build, work: Work, estimate: bool = False, peers: bool = False) -> Build:
     """What was emitted, with its machine code."""
     source = made.source
     return made if source is None else guarded(made.row, lambda: _compiled(made.row, source, work, estimate, peers))
 
 
-def _compiled(row: Row, source: Source, work: Work, estimate: bool, peers: bool) -> Made:
+def _compiled(row: Row, source: Source, work: Work, estimate: bool, peers: bool) -> Build:
     target = source.target
     language = registry().language(target.language)
     runner, detail = runner_for(language, target)
     if language.toolchain is None:
         method = "no compiler belongs to this language" if runner else detail
-        return Made(row.but(method=method), source, "", runner)
+        return Build(row.but(method=method), source, "", runner)
     available = language.toolchain.available(target)
     if not available:
         raise ToolMissing(f"nothing here compiles for {target}: {available.detail}", hint=install_hint(language))
@@ -276,9 +276,9 @@ def _compiled(row: Row, source: Source, work: Work, estimate: bool, peers: bool)
     row = row.but(binary_hash=binary.digest, resources=resources_dict(binary.resources))
     if not binary.machine_code:
         method = f"{binary.format} from {binary.tool}: no machine code for {target.device.name}"
-        return Made(row.but(method=f"{method}; {available.detail}"), source, key, "")
+        return Build(row.but(method=f"{method}; {available.detail}"), source, key, "")
     row = row.but(evidence="compiled", method=f"{binary.tool}" if runner else f"{binary.tool}; not run: {detail}")
-    made = Made(row, source, key, runner)
+    made = Build(row, source, key, runner)
     return _estimated(made, work, binary, peers) if estimate else made
 
 
@@ -291,7 +291,7 @@ def must_fit(source: Source, binary: Binary) -> None:
             raise no_room(source, kernel.kernel, kernel.shared_bytes or 0, room)
 
 
-def _estimated(made: Made, work: Work, binary: Binary, peers: bool) -> Made:
+def _estimated(made: Build, work: Work, binary: Binary, peers: bool) -> Build:
     """With an estimate where there is a model of the target; what the model does not know is said, and is no failure."""
     assert made.source is not None
     estimator = registry().estimator(made.source.target)
@@ -443,13 +443,13 @@ def load(source: Source, key: str, runner: str) -> Executable:
     return part.load(source, cached_binary(key))
 
 
-def check(work: Work, made: Made, seed: int = 0, full: bool = True) -> Row:
+def check(work: Work, made: Build, seed: int = 0, full: bool = True) -> Row:
     """The row after running what was built and comparing it with the oracle: all of it, or unless ``full`` and where the
     oracle would take minutes, as :mod:`portakern.check.sampled` says; then ``method`` says so."""
-    return guarded(made.row, lambda: Made(_checked(work, made, seed, full))).row
+    return guarded(made.row, lambda: Build(_checked(work, made, seed, full))).row
 
 
-def _checked(work: Work, made: Made, seed: int, full: bool) -> Row:
+def _checked(work: Work, made: Build, seed: int, full: bool) -> Row:
     assert made.source is not None
     source, row = made.source, made.row
     language = registry().language(source.target.language)

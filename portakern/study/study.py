@@ -16,7 +16,7 @@ from portakern.study.provenance import environment
 from portakern.study.report import page
 from portakern.study.row import Row, without_samples
 from portakern.study.slots import Slots, Task, room
-from portakern.study.steps import Made
+from portakern.study.steps import Build
 from portakern.study.table import text_table
 from portakern.study.work import Work
 from portakern.tools.cache import Cache
@@ -125,7 +125,7 @@ class Runner:
         """One row per work, in their order.  Raises :class:`CacheError` at once where the cache cannot be written."""
         self._works = works
         self._rows: dict[int, Row] = {}
-        self._made: dict[int, Made] = {}
+        self._made: dict[int, Build] = {}
         if not works:
             return Study((), environment())
         if self.goal != "emitted":
@@ -147,7 +147,7 @@ class Runner:
                 for _ in slots.run(tasks, self._follow):
                     pass
 
-    def made(self, index: int) -> Made:
+    def made(self, index: int) -> Build:
         """What was built for the work of this number in the last run."""
         return self._made[index]
 
@@ -174,7 +174,7 @@ class Runner:
             return self._after_crash(index, step, outcome.error)
         if step in ("check", "time"):
             made = self._made[index]
-            self._made[index] = Made(outcome.value, made.source, made.binary_key, made.runner)
+            self._made[index] = Build(outcome.value, made.source, made.binary_key, made.runner)
             if step == "check" and self._wants_time(self._made[index]):
                 task = self._task(index, "time", (self._works[index], self._made[index]), self.check_limit_s)
                 if self.jobs == 1:
@@ -191,7 +191,7 @@ class Runner:
             return [self._task(index, "check", (self._works[index], outcome.value), self.check_limit_s)]
         return self._finish(index, outcome.value.row)
 
-    def _wants_time(self, made: Made) -> bool:
+    def _wants_time(self, made: Build) -> bool:
         """Asked for, or a comparison that has the silicon here; and never of a kernel that is wrong."""
         asked = self.goal == "timed" or (self.goal == "compared" and made.runner == "runtime")
         return asked and bool(made.row.correct)
@@ -203,7 +203,7 @@ class Runner:
             return [again]
         error = explain(error, self._works[index], step)
         if step == "build":
-            self._made[index] = Made(row.failed(error))
+            self._made[index] = Build(row.failed(error))
             return [self._task(index, "emit_row", (self._works[index],), self.build_limit_s)]
         if step == "emit_row" and row.error is not None:
             return self._finish(index, row)

@@ -23,7 +23,7 @@ from portakern.registry import registry
 from portakern.spec.bind import bind
 from portakern.study.provenance import commit_of, now
 from portakern.study.row import Row
-from portakern.study.steps import Made, guarded, load
+from portakern.study.steps import Build, guarded, load
 from portakern.study.work import Work
 from portakern.timing import peers as peer_forms
 from portakern.timing.inputs import InputSets, Place, as_library, input_sets, place_of, same_bytes
@@ -39,7 +39,7 @@ POISON = 0xFF
 """The byte that outputs hold before the loop: NaN in every float."""
 
 
-def time(work: Work, made: Made, against: Sequence[str] = (), options: Mapping[str, Any] | None = None,
+def time(work: Work, made: Build, against: Sequence[str] = (), options: Mapping[str, Any] | None = None,
          lost: Mapping[str, str] | None = None) -> Row:  # fmt: skip
     """The row with its ``time``; a peer that cannot run, or computes something else, is listed with the reason.
 
@@ -50,8 +50,8 @@ def time(work: Work, made: Made, against: Sequence[str] = (), options: Mapping[s
         options: those of :class:`portakern.timing.measure.Options`.
         lost: peers that are not tried, each with the reason.
     """
-    def step() -> Made:
-        return Made(Session(work, made, Options(**(options or {}))).run(against, lost or {}))
+    def step() -> Build:
+        return Build(Session(work, made, Options(**(options or {}))).run(against, lost or {}))
 
     return guarded(made.row, step).row
 
@@ -72,7 +72,7 @@ class Session:
     """One row being timed.  Built from what was asked; :meth:`run` gives the row."""
 
     work: Work
-    made: Made
+    made: Build
     options: Options
     target: Target = field(init=False)
     runtime: Runtime = field(init=False)

@@ -24,7 +24,7 @@ from portakern.registry import registry
 from portakern.spec.bind import bind
 from portakern.study import steps
 from portakern.study.row import Row
-from portakern.study.steps import Made, load
+from portakern.study.steps import Build, load
 from portakern.study.work import Work
 from portakern.timing.inputs import InputSets, input_sets, place_of, same_bytes
 from portakern.timing.measure import Contender as Timed
@@ -118,7 +118,7 @@ def race(
                  suspicions=suspicions, device=result.facts.name, driver=result.facts.version)  # fmt: skip
 
 
-def check(work: Work, made: Made) -> Row:
+def check(work: Work, made: Build) -> Row:
     """The row after the check: in full where the oracle can afford the size, else as ``bench`` checks it, and in full besides
     on the same schedule over a part of the output.  ``method`` says which, and why where there is no such part."""
     from portakern.check.sampled import affordable
@@ -170,7 +170,7 @@ def _product_axes(schedule: Schedule) -> tuple[str, str]:
     return (names[-3], names[-2]) if len(names) >= 3 else (names[0], names[-1])
 
 
-def time(work: Work, made: Made) -> Row:
+def time(work: Work, made: Build) -> Row:
     """The row with its time, as ``bench`` takes it."""
     from portakern.study import timing
 

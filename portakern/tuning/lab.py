@@ -19,7 +19,7 @@ from portakern.registry import registry
 from portakern.study import steps
 from portakern.study.row import Row
 from portakern.study.slots import Slots, Task, room
-from portakern.study.steps import Made
+from portakern.study.steps import Build
 from portakern.study.work import Work
 from portakern.tools.workers import Job, WorkerFault, WorkerPool
 from portakern.tuning.bench import Contender, Raced
@@ -52,19 +52,20 @@ class Lab(Measurer, Protocol):
         """A new search: the first candidate that is admitted after this is the default."""
         ...
 
-    def builds(self, first: Sequence[Candidate], follow: Callable[[], Sequence[Candidate]]) -> Iterator[tuple[Candidate, Made]]:
+    def builds(self, first: Sequence[Candidate],
+               follow: Callable[[], Sequence[Candidate]]) -> Iterator[tuple[Candidate, Build]]:
         """Compiled candidates as they are ready.  ``follow`` is asked for more each time one is."""
         ...
 
-    def admit(self, candidate: Candidate, made: Made) -> PortakernError | None:
+    def admit(self, candidate: Candidate, made: Build) -> PortakernError | None:
         """Run a compiled candidate once and look at its results.  The first is the default, which others are held against."""
         ...
 
-    def check(self, candidate: Candidate, made: Made) -> Row:
+    def check(self, candidate: Candidate, made: Build) -> Row:
         """The row after the whole check."""
         ...
 
-    def time(self, candidate: Candidate, row: Row, made: Made) -> Row:
+    def time(self, candidate: Candidate, row: Row, made: Build) -> Row:
         """``row`` with the time of the candidate as ``bench`` takes it."""
         ...
 
@@ -102,7 +103,8 @@ class Workshop:
 
     # ---- compiling
 
-    def builds(self, first: Sequence[Candidate], follow: Callable[[], Sequence[Candidate]]) -> Iterator[tuple[Candidate, Made]]:
+    def builds(self, first: Sequence[Candidate],
+               follow: Callable[[], Sequence[Candidate]]) -> Iterator[tuple[Candidate, Build]]:
         waiting: dict[str, Candidate] = {}
         env = steps.build_environment(self.language)
 
@@ -116,12 +118,12 @@ class Workshop:
         for outcome in self._slots.run([task(c) for c in first], lambda t, o: [task(c) for c in follow()]):
             candidate = waiting.pop(str(outcome.id))
             error = outcome.error
-            yield candidate, outcome.value if error is None else Made(candidate.work.row.failed(error), candidate.source)
+            yield candidate, outcome.value if error is None else Build(candidate.work.row.failed(error), candidate.source)
         self._compiling = False
 
     # ---- running
 
-    def admit(self, candidate: Candidate, made: Made) -> PortakernError | None:
+    def admit(self, candidate: Candidate, made: Build) -> PortakernError | None:
         assert made.source is not None
         mine = Contender(candidate.name, made.source, made.binary_key)
         if self._default is None:
@@ -152,7 +154,7 @@ class Workshop:
         self._measured = {"device": raced.device, "driver": raced.driver, "mode": raced.mode, "suspicions": raced.suspicions}
         return raced.samples
 
-    def check(self, candidate: Candidate, made: Made) -> Row:
+    def check(self, candidate: Candidate, made: Build) -> Row:
         try:
             if made.runner == "runtime":
                 return self._run("check", candidate.work, made, limit_s=CHECK_LIMIT_S)
@@ -162,7 +164,7 @@ class Workshop:
         except PortakernError as error:
             return made.row.failed(error)
 
-    def time(self, candidate: Candidate, row: Row, made: Made) -> Row:
+    def time(self, candidate: Candidate, row: Row, made: Build) -> Row:
         with self._alone():
             try:
                 return self._run("time", candidate.work, replace(made, row=row))

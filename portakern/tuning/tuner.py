@@ -14,7 +14,7 @@ from portakern.lower import lower
 from portakern.registry import registry
 from portakern.study import provenance, steps
 from portakern.study.row import Row, without_samples
-from portakern.study.steps import Made
+from portakern.study.steps import Build
 from portakern.study.work import Work
 from portakern.tools.cache import digest
 from portakern.tuned.database import Database, Entry, Trial
@@ -189,7 +189,7 @@ class Tuner:
         self.proposer = choice.proposer
         self.result = Tuning(self.work, by, self.space.size, choice.why)
         self._points: dict[str, Point] = {}
-        self._made: dict[str, tuple[Candidate, Made]] = {}
+        self._made: dict[str, tuple[Candidate, Build]] = {}
         self._sources: dict[str, str] = {}
         self._known: dict[str, Trial] = {}
         self._again: list[Point] = []
@@ -335,7 +335,7 @@ class Tuner:
 
     def _search(self) -> None:
         if self.lab.overlap:
-            ready: list[tuple[Candidate, Made]] = []
+            ready: list[tuple[Candidate, Build]] = []
             for candidate, made in self.lab.builds(self._several(2 * self.settings.jobs + 1), self._next):
                 ready.append((candidate, made))
                 if len(ready) >= GROUP:
@@ -354,7 +354,7 @@ class Tuner:
             found += more
         return found
 
-    def _contend(self, built: Sequence[tuple[Candidate, Made]]) -> None:
+    def _contend(self, built: Sequence[tuple[Candidate, Build]]) -> None:
         """Compiled candidates: what is wrong with them, and how they fare in the race."""
         able: list[str] = []
         for candidate, made in built:
@@ -390,7 +390,7 @@ class Tuner:
             self.report(f"{best.relative:.3f} of the default's time: {text(self._points[best.name])}")
         self._leader()
 
-    def _unfit(self, candidate: Candidate, made: Made) -> tuple[str, str]:
+    def _unfit(self, candidate: Candidate, made: Build) -> tuple[str, str]:
         """(outcome, reason) for a candidate that goes no further; empty for one that does."""
         if made.row.error is not None:
             return "failed", f"does not compile ({made.row.error['kind']})"
@@ -526,7 +526,7 @@ def over_resources(used: Mapping[str, Any] | None, default: Mapping[str, Any] | 
     return ""
 
 
-def _estimate(made: Made) -> float:
+def _estimate(made: Build) -> float:
     if made.row.estimate is None:
         raise PortakernError("no-estimate", f"{made.row.target} gave no estimate")
     return float(made.row.estimate["us"])

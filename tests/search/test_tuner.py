@@ -11,7 +11,7 @@ import pytest
 
 from portakern.errors import PortakernError
 from portakern.ir.schedule import Schedule
-from portakern.study.steps import Made
+from portakern.study.steps import Build
 from portakern.tuned.database import Database
 from portakern.tuning.racing import RUNGS
 from portakern.tuning.tuner import Settings, Tuner, Tuning, over_resources
@@ -151,7 +151,7 @@ class Estimated(Planted):
                 os.kill(os.getpid(), signal.SIGKILL)
             us = planted(self.schedules[candidate.name])
             estimate = None if us == 140 else {"us": us}
-            yield candidate, Made(made.row.but(estimate=estimate), made.source, "key", "simulator")
+            yield candidate, Build(made.row.but(estimate=estimate), made.source, "key", "simulator")
 
 
 def killed(file: Path) -> None:
