@@ -20,14 +20,14 @@ from portakern.registry import registry
 from portakern.spec.load import load_operator
 from portakern.study.row import Row
 from portakern.study.study import Runner
-from portakern.study.work import Ask, Foreign, Work, works
+from portakern.study.work import Foreign, Problem, Work, works
 from tests.tpu.bugs import BUGS, SIZES, Bug, correct
 
 TARGET = "pallas:v5e"
 
 
 def work(base: str, text: str, dims: Mapping[str, int]) -> Work:
-    (asked,) = works(Ask(load_operator(base), dims, {}), [registry().target(TARGET)], ["f32"])
+    (asked,) = works(Problem(load_operator(base), dims, {}), [registry().target(TARGET)], ["f32"])
     return replace(asked, foreign=Foreign(text, None))
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from portakern.registry import registry
 from portakern.spec.load import load_operator
 from portakern.study.row import Row
-from portakern.study.work import Ask, Work, works
+from portakern.study.work import Problem, Work, works
 from portakern.tools.workers import Job, WorkerPool
 
 N = 4096
@@ -48,7 +48,7 @@ def work_of(operator: str, sizes: Mapping[str, Any], generation: str, dtype: str
     op = load_operator(operator)
     dims = {k: v for k, v in sizes.items() if k in op.dims}
     params = {k: v for k, v in sizes.items() if k not in op.dims}
-    (work,) = works(Ask(op, dims, params), [registry().target(f"pallas:{generation}")], [dtype], schedule)
+    (work,) = works(Problem(op, dims, params), [registry().target(f"pallas:{generation}")], [dtype], schedule)
     return work
 
 

@@ -21,7 +21,7 @@ from portakern.study.porting import porting_notes
 from portakern.study.row import Row
 from portakern.study.study import Runner, Study
 from portakern.study.task import Task, task_of
-from portakern.study.work import Ask, Asked, like_typical, works
+from portakern.study.work import Asked, Problem, like_typical, works
 
 if TYPE_CHECKING:
     from portakern.study.inspecting import Finding
@@ -49,7 +49,7 @@ def build(
     """
     op = load_operator(op)
     dims, params = split(op, values)
-    (work,) = works(Ask(op, dims, params), [one(target)], [dtype_of(op, dtype)], schedule)
+    (work,) = works(Problem(op, dims, params), [one(target)], [dtype_of(op, dtype)], schedule)
     return Built(work)
 
 
@@ -203,7 +203,7 @@ def split(op: Operator, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict
     return dims, params
 
 
-def typical(op: Operator, values: Mapping[str, Any]) -> Ask:
+def typical(op: Operator, values: Mapping[str, Any]) -> Problem:
     """What was given, completed from the typical case."""
     dims, params = split(op, values)
     return like_typical(op, dims, params)

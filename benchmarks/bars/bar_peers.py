@@ -10,7 +10,7 @@ from bar_cases import Case
 from portakern.api import split
 from portakern.registry import registry
 from portakern.spec.load import load_operator
-from portakern.study.work import Ask, works
+from portakern.study.work import Problem, works
 from portakern.timing import peers as peer_forms
 
 EAGER, COMPILED = "torch.eager", "torch.compile"
@@ -24,7 +24,7 @@ Function = Callable[..., Any]
 def work_of(case: Case, target: str) -> Any:
     op = load_operator(case.operator)
     dims, params = split(op, case.values)
-    return works(Ask(op, dims, params), [registry().target(target)], [case.dtype])[0]
+    return works(Problem(op, dims, params), [registry().target(target)], [case.dtype])[0]
 
 
 def subject_of(work: Any) -> peer_forms.Subject:

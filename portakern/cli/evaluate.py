@@ -39,10 +39,10 @@ def run(args: argparse.Namespace) -> int:
         if registry().language(target.language).adopt is None:
             raise UsageError(f"{target.language} takes no kernels from elsewhere")
     params = {k: op.read_param(k, v) for k, v in options.pairs(args.param, "--param").items()}
-    (ask,) = options.asks(op, options.pairs(args.shape, "--shape"), params, every_case=False)
+    (problem,) = options.problems(op, options.pairs(args.shape, "--shape"), params, every_case=False)
     dtypes = options.dtypes_of(args.dtype, op, options.default_dtype(op))
     timing = options.timing_of(args)
     sink = options.keeper_of(args)
-    asked = works(ask, targets, dtypes)
+    asked = works(problem, targets, dtypes)
     rows = tuple(judge(work, text, args.entry, args.timeout, timing=timing, sink=sink) for work in asked)
     return options.finish(Study(rows, environment()), "compared", args.json, args.samples)

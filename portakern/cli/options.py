@@ -23,7 +23,7 @@ from portakern.study.row import Row, success
 from portakern.study.store import Store
 from portakern.study.study import Study, write_text
 from portakern.study.table import summary, text_table
-from portakern.study.work import DEFAULT, Ask, Work, like_typical, of_case, works
+from portakern.study.work import DEFAULT, Problem, Work, like_typical, of_case, works
 
 
 def add_operator(parser: argparse.ArgumentParser) -> None:
@@ -207,12 +207,12 @@ def asked(args: argparse.Namespace, every_case: bool = False) -> Asked:
         values = {k: op.read_param(k, v) for k, v in params.items() if not many or k in op.params}
         every = every_case and not mine
         dtypes = dtypes_of(args.dtype, op, op.dtypes if every_case else default_dtype(op))
-        for ask in asks(op, mine, values, every):
-            found += works(ask, targets, dtypes, schedule_of(args.schedule))
+        for problem in problems(op, mine, values, every):
+            found += works(problem, targets, dtypes, schedule_of(args.schedule))
     return Asked(tuple(found), targets)
 
 
-def asks(op: Operator, shape: Mapping[str, str], params: Mapping[str, Any], every_case: bool) -> list[Ask]:
+def problems(op: Operator, shape: Mapping[str, str], params: Mapping[str, Any], every_case: bool) -> list[Problem]:
     if every_case:
         return [of_case(op, case, params) for case in op.cases]
     return [like_typical(op, {k: op.read_dim(k, v) for k, v in shape.items()}, params)]

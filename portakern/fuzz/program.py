@@ -17,7 +17,7 @@ from portakern.fuzz.variants import Variation, layouts
 from portakern.spec.bind import bind
 from portakern.spec.load import load_operator
 from portakern.spec.operator import Operator, dynamic
-from portakern.study.work import DEFAULT, Ask, Work, works
+from portakern.study.work import DEFAULT, Problem, Work, works
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Program:
         """One work per target.  Raises what binding and tracing raise."""
         c = self.case
         dims = {n: dynamic if n in self.open_dims() else size for n, size in c.dims.items()}
-        asked = works(Ask(operator, dims, c.params), targets, [c.dtype], DEFAULT, c.dims)
+        asked = works(Problem(operator, dims, c.params), targets, [c.dtype], DEFAULT, c.dims)
         if self.variation.layout is None or not asked:
             return asked
         facts = layouts(bind(asked[0].program, asked[0].sizes), self.variation.layout)

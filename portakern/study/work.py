@@ -74,7 +74,7 @@ class Foreign:
 
 
 @dataclass(frozen=True)
-class Ask:
+class Problem:
     """An operator at a size: the dims given, the parameters, and the input families."""
 
     operator: Operator
@@ -83,12 +83,12 @@ class Ask:
     families: Mapping[str, Family] = field(default_factory=dict)
 
 
-def of_case(operator: Operator, case: Case, params: Mapping[str, Any] | None = None) -> Ask:
+def of_case(operator: Operator, case: Case, params: Mapping[str, Any] | None = None) -> Problem:
     """A declared case, with ``params`` in place of its own where given."""
-    return Ask(operator, case.dims, {**case.params, **(params or {})}, case.inputs)
+    return Problem(operator, case.dims, {**case.params, **(params or {})}, case.inputs)
 
 
-def like_typical(operator: Operator, dims: Mapping[str, DimValue], params: Mapping[str, Any]) -> Ask:
+def like_typical(operator: Operator, dims: Mapping[str, DimValue], params: Mapping[str, Any]) -> Problem:
     """The typical case, with ``params`` in place of its own; or ``dims`` where some are given, those left out as there, with
     ``params`` alone: its parameters and families belong to its sizes.  Dims that the parameters do away with are left out."""
     case = operator.typical
@@ -96,11 +96,11 @@ def like_typical(operator: Operator, dims: Mapping[str, DimValue], params: Mappi
         params = {**case.params, **params}
     known = operator.all_dims(params)
     sizes = {k: v for k, v in case.dims.items() if k in known}
-    return Ask(operator, {**sizes, **dims}, params, {} if dims else case.inputs)
+    return Problem(operator, {**sizes, **dims}, params, {} if dims else case.inputs)
 
 
 def works(
-    ask: Ask,
+    problem: Problem,
     targets: Iterable[Target],
     dtypes: Sequence[str],
     schedule: Asked = None,
@@ -113,13 +113,13 @@ def works(
         UsageError: a dim, size, parameter or dtype makes no sense.
         SpecError: the operator is not well formed.
     """
-    op = ask.operator
-    ranks, sizes = op.check_dims(ask.dims, ask.params)
-    params = op.check_params(ask.params)
-    families = ask.families or op.families
+    op = problem.operator
+    ranks, sizes = op.check_dims(problem.dims, problem.params)
+    params = op.check_params(problem.params)
+    families = problem.families or op.families
     found = []
     for dtype in dtypes:
-        traced = op.trace(ask.params, dtype, ranks)
+        traced = op.trace(problem.params, dtype, ranks)
         program = bind(traced, {k: v for k, v in sizes.items() if k in traced.dims})
         shape = _shape(op, ranks, sizes)
         opened = {n: (open_sizes or {}).get(n, _example(op, n)) for n in program.dims}

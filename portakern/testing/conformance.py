@@ -32,7 +32,7 @@ from portakern.spec.operator import dynamic
 from portakern.study import steps
 from portakern.study.row import Row
 from portakern.study.study import Runner
-from portakern.study.work import Ask, Work, of_case, works
+from portakern.study.work import Problem, Work, of_case, works
 from portakern.tools.workers import WorkerPool
 
 DENIED = ("torch", "triton", "jax", "jaxlib", "libtpu", "numba", "llvmlite", "cupy", "cuda", "pyopencl", "ziglang")
@@ -136,8 +136,8 @@ def sample_works(target: str) -> tuple[Work, ...]:
         op = load_operator(name)
         found += works(of_case(op, op.case("ragged")), aim, [narrow])
     softmax, matmul = load_operator("softmax"), load_operator("matmul")
-    found += works(Ask(softmax, {"M": dynamic, "N": 300}, {}), aim, ["f32"], open_sizes={"M": 7})
-    found += works(Ask(matmul, {"M": dynamic, "N": 40, "K": 24}, {}), aim, ["f32"], open_sizes={"M": 33})
+    found += works(Problem(softmax, {"M": dynamic, "N": 300}, {}), aim, ["f32"], open_sizes={"M": 7})
+    found += works(Problem(matmul, {"M": dynamic, "N": 40, "K": 24}, {}), aim, ["f32"], open_sizes={"M": 33})
     return tuple(found)
 
 
@@ -332,7 +332,7 @@ def compiles(backend: Backend, language: Language) -> None:
     target = first_target(language)
     toolchain = needed(language, target)
     assert toolchain.fingerprint(target) == toolchain.fingerprint(target) != ""
-    (work,) = works(Ask(load_operator("softmax"), {"M": 5, "N": 300}, {}), [target], ["f32"])
+    (work,) = works(Problem(load_operator("softmax"), {"M": 5, "N": 300}, {}), [target], ["f32"])
     source, _ = steps.emit(work)
     made = in_worker(language, "compiled_binary", work)
     assert isinstance(made, Binary) and made.data and made.tool and made.format
@@ -346,7 +346,7 @@ def rejects_garbage(backend: Backend, language: Language) -> None:
     """A text that does not compile raises a CompileError that carries the compiler's words."""
     target = first_target(language)
     needed(language, target)
-    (work,) = works(Ask(load_operator("softmax"), {"M": 5, "N": 300}, {}), [target], ["f32"])
+    (work,) = works(Problem(load_operator("softmax"), {"M": 5, "N": 300}, {}), [target], ["f32"])
     try:
         in_worker(language, "compiled_garbage", work)
     except CompileError as error:
@@ -401,8 +401,8 @@ def prepares_what_it_calls(backend: Backend, language: Language) -> None:
     """A prepared call gives what a call gives, again and again and on changed inputs, and writes the arrays it is given."""
     target = on_silicon(language)
     softmax, matmul = load_operator("softmax"), load_operator("matmul")
-    asked = works(Ask(softmax, {"M": dynamic, "N": 300}, {}), [target], ["f32"], open_sizes={"M": 7})
-    asked += works(Ask(matmul, {"M": dynamic, "N": 40, "K": 24}, {}), [target], ["f32"], open_sizes={"M": 33})
+    asked = works(Problem(softmax, {"M": dynamic, "N": 300}, {}), [target], ["f32"], open_sizes={"M": 7})
+    asked += works(Problem(matmul, {"M": dynamic, "N": 40, "K": 24}, {}), [target], ["f32"], open_sizes={"M": 33})
     with WorkerPool(1, env=steps.run_environment(target, "runtime")) as pool:
         for work in asked:
             pool.call(f"{__name__}:prepared_as_called", work, timeout_s=TOOL_LIMIT_S)

@@ -6,7 +6,7 @@ import pytest
 
 import portakern as pk
 from portakern import api
-from portakern.cli.options import asks
+from portakern.cli.options import problems
 from portakern.registry import registry
 from portakern.spec.load import load_operator
 from portakern.study.table import case_text
@@ -17,9 +17,9 @@ def test_parameters_not_named_have_their_defaults_beside_a_shape() -> None:
     """The typical case's parameters belong to its sizes."""
     attention = load_operator("attention")
     assert attention.typical.params["causal"] is True
-    (typical,) = asks(attention, {}, {}, every_case=False)
-    (shaped,) = asks(attention, {"SQ": "64", "SK": "96"}, {}, every_case=False)
-    (named,) = asks(attention, {"SQ": "64"}, {"causal": True}, every_case=False)
+    (typical,) = problems(attention, {}, {}, every_case=False)
+    (shaped,) = problems(attention, {"SQ": "64", "SK": "96"}, {}, every_case=False)
+    (named,) = problems(attention, {"SQ": "64"}, {"causal": True}, every_case=False)
     assert typical.params["causal"] is True and named.params["causal"] is True
     assert "causal" not in shaped.params and shaped.dims["SK"] == 96 and shaped.dims["D"] == attention.typical.dims["D"]
     assert api.typical(attention, {"SQ": 64}).params == {} and api.typical(attention, {}).params == typical.params
@@ -27,8 +27,8 @@ def test_parameters_not_named_have_their_defaults_beside_a_shape() -> None:
 
 @pytest.mark.parametrize(("shape", "text"), [({}, "causal=true"), ({"SQ": "64"}, "causal=false")])
 def test_the_row_shows_the_parameters(shape: dict[str, str], text: str) -> None:
-    (ask,) = asks(load_operator("attention"), shape, {}, every_case=False)
-    (work,) = works(ask, registry().match("cpp:cpu"), ["f32"])
+    (problem,) = problems(load_operator("attention"), shape, {}, every_case=False)
+    (work,) = works(problem, registry().match("cpp:cpu"), ["f32"])
     assert text in case_text(work.row).split()
 
 
@@ -47,7 +47,7 @@ def test_made_up_cases_leave_out_sizes_that_the_operator_refuses() -> None:
 
     names = [c.name for c in inner.cases]
     assert "one" not in names and {"typical", "ragged", "zero", "long"} <= set(names)
-    for ask in asks(inner, {}, {}, every_case=True):
-        assert works(ask, registry().match("cpp:cpu"), ["f32"])
+    for problem in problems(inner, {}, {}, every_case=True):
+        assert works(problem, registry().match("cpp:cpu"), ["f32"])
     assert [c.name for c in far.cases] == ["long"] and far.typical.name == "long"
     assert never.cases, "an operator that takes none of them says so when it is asked for"

@@ -8,7 +8,7 @@ import portakern as pk
 from portakern.registry import registry
 from portakern.spec.operator import Operator
 from portakern.study import steps
-from portakern.study.work import Ask, Work, works
+from portakern.study.work import Problem, Work, works
 
 CUDA = registry().language("cuda")
 TARGETS = ("cuda:sm_80", "cuda:sm_90a", "cuda:sm_100a", "cuda:sm_120")
@@ -47,7 +47,7 @@ OPERATORS = (linear_attention, two_sums, narrow_then_wide, wide_then_narrow, two
 
 
 def work(op: Operator, target: str, dtype: str) -> Work:
-    (made,) = works(Ask(op, dict.fromkeys(op.dims, 64), {}), [registry().target(target)], [dtype])
+    (made,) = works(Problem(op, dict.fromkeys(op.dims, 64), {}), [registry().target(target)], [dtype])
     return made
 
 

@@ -16,7 +16,7 @@ from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
 from portakern.registry import registry
 from portakern.study import steps
-from portakern.study.work import Ask, works
+from portakern.study.work import Problem, works
 
 CUDA = registry().language("cuda")
 assert CUDA.simulator is not None
@@ -57,7 +57,7 @@ CASES = {
 
 def built(name: str, target: str, dtype: str = "") -> Source:
     op, sizes, schedule, usual = CASES[name]
-    (work,) = works(Ask(op, sizes, {}), [registry().target(target)], [dtype or usual], schedule)
+    (work,) = works(Problem(op, sizes, {}), [registry().target(target)], [dtype or usual], schedule)
     made = steps.emit_row(work).source
     assert made is not None
     return made

@@ -14,7 +14,7 @@ from portakern.errors import ScheduleError, SimulatorError
 from portakern.registry import registry
 from portakern.spec.load import load_operator
 from portakern.study import steps
-from portakern.study.work import Ask, Work, works
+from portakern.study.work import Problem, Work, works
 from tests.cuda import references
 from tests.cuda.variants import all_variants
 
@@ -29,7 +29,7 @@ SHAPE = dict(B=1, H=1, G=2, SQ=256, SK=256, D=64, causal=True)
 def asked(operator: str = "attention", schedule: dict[str, Any] | None = None, dtype: str = "bf16", **values: Any) -> Work:
     op = load_operator(operator)
     dims, params = split(op, {**SHAPE, **values} if operator == "attention" else values)
-    (work,) = works(Ask(op, dims, params), [HOPPER], [dtype], schedule)
+    (work,) = works(Problem(op, dims, params), [HOPPER], [dtype], schedule)
     return work
 
 

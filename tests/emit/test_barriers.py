@@ -10,7 +10,7 @@ from portakern.emit.clike.layouts import Layout, Place
 from portakern.emit.clike.terms import ZERO, Name, whole
 from portakern.registry import registry
 from portakern.study import steps
-from portakern.study.work import Ask, works
+from portakern.study.work import Problem, works
 
 ACC = Place(Layout("Acc", "accumulator", 16, 16, ("m", "n"), "f32"))
 A, B = (p.Shared(name, "f32", 16, 16, 2, role, False, "") for name, role in (("a", "A"), ("b", "B")))
@@ -84,7 +84,7 @@ def gram(x: pk.Tensor["M", "K"]):
 
 
 def test_an_array_multiplied_with_itself_has_two_operands() -> None:
-    (work,) = works(Ask(gram, dict(M=64, K=64), {}), [registry().target("cuda:sm_80")], ["f32"])
+    (work,) = works(Problem(gram, dict(M=64, K=64), {}), [registry().target("cuda:sm_80")], ["f32"])
     (kernel,) = build_plan(steps.emit(work)[1], Dialect("a GPU")).kernels
     (step,) = (s for s in kernel.body if isinstance(s, p.Loop))
     (product,) = (s for s in step.body if isinstance(s, p.Dot))

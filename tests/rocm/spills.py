@@ -21,7 +21,7 @@ from portakern.lower import lower_for
 from portakern.registry import registry
 from portakern.spec.load import library
 from portakern.spec.operator import Operator
-from portakern.study.work import Ask, Work, of_case, works
+from portakern.study.work import Problem, Work, of_case, works
 
 ISAS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 LARGE = {
@@ -47,7 +47,7 @@ def kernels(operators: list[Operator], schedules: bool) -> Iterator[Kernel]:
         for case, ask in asks:
             for work in works(ask, targets, op.dtypes, "default"):
                 yield Kernel(work, f"{op.name} {case.name} {work.row.dtype} {work.target}")
-        large = [Ask(op, {n: s for n, s in sizes.items() if n in dims_of(op)}, {}) for sizes in LARGE.get(op.name, ())]
+        large = [Problem(op, {n: s for n, s in sizes.items() if n in dims_of(op)}, {}) for sizes in LARGE.get(op.name, ())]
         for ask in [*large, *([asks[0][1]] if schedules else [])]:
             for work in works(ask, targets, op.dtypes, "default"):
                 for nth in range(count(work) if schedules else 1):

@@ -10,22 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from portakern.backends.rocm.cost.estimator import AmdEstimator
 
 from portakern.backend import Estimate
+from portakern.backends.rocm.cost.estimator import AmdEstimator
 from portakern.errors import PortakernError
 from portakern.launch.dispatch import job_of
 from portakern.registry import registry
 from portakern.spec.load import load_operator
 from portakern.study import steps
 from portakern.study.study import Runner
-from portakern.study.work import Ask, Work, works
+from portakern.study.work import Problem, Work, works
 
 pytest.importorskip("ziglang")
 
 
 def work_of(name: str, target: str, dtype: str = "bf16", schedule: dict | None = None, **dims: int) -> Work:
-    (work,) = works(Ask(load_operator(name), dims, {}), [registry().target(target)], [dtype], schedule or "default")
+    (work,) = works(Problem(load_operator(name), dims, {}), [registry().target(target)], [dtype], schedule or "default")
     return work
 
 
@@ -163,7 +163,7 @@ def test_an_estimate_is_kept_by_the_version_of_the_model(monkeypatch: pytest.Mon
 
 def test_shipped_schedules_say_that_they_are_estimates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("PORTAKERN_TUNED", str(tmp_path / "none.sqlite"))
-    ask = Ask(load_operator("matmul"), {"M": 1024, "N": 1024, "K": 1024}, {})
+    ask = Problem(load_operator("matmul"), {"M": 1024, "N": 1024, "K": 1024}, {})
     for target in ("hip:gfx942", "hip:mi300x", "hip:gfx950"):
         (work,) = works(ask, [registry().target(target)], ["bf16"])
         row = steps.emit_row(work).row

@@ -15,7 +15,7 @@ from portakern.dtypes import numpy_dtype
 from portakern.registry import registry
 from portakern.spec.bind import bind
 from portakern.study.study import Runner
-from portakern.study.work import Ask, works
+from portakern.study.work import Problem, works
 from tests.lowering import lowered_for
 from tests.rocm.helpers import ISAS, kernel, needs_clang, needs_interpreter, run, target
 
@@ -151,7 +151,7 @@ def test_8_bit_floats_of_the_other_format_are_refused() -> None:
 def test_a_product_of_fnuz_numbers_is_checked_by_its_machine_code() -> None:
     """The oracle, the bounds and the simulator know the formats; the kernel multiplies them as they are."""
     needs_clang("gfx942")
-    ask = Ask(product_f8, {"M": 24, "N": 40, "K": 96}, {})
+    ask = Problem(product_f8, {"M": 24, "N": 40, "K": 96}, {})
     for work in works(ask, [registry().target("hip:gfx942")], ["f8e4m3fnuz", "f8e5m2fnuz"]):
         row = Runner("checked", 1).run([work]).rows[0]
         assert (row.evidence, row.error) == ("simulated", None), row.error

@@ -13,7 +13,7 @@ from portakern.ir.schedule import Schedule
 from portakern.spec.load import load_operator
 from portakern.study.row import Row
 from portakern.study.steps import Build
-from portakern.study.work import Ask, Work, works
+from portakern.study.work import Problem, Work, works
 from portakern.tuning.lab import Candidate
 
 Times = Callable[[Schedule], float]
@@ -21,7 +21,7 @@ Times = Callable[[Schedule], float]
 
 def work_of(name: str = "add_relu", target: str = "cuda:h200", dtype: str = "bf16", **dims: int) -> Work:
     operator = load_operator(name)
-    (work,) = works(Ask(operator, dims or {"M": 8192, "N": 8192}, {}), [one(target)], [dtype], "default")
+    (work,) = works(Problem(operator, dims or {"M": 8192, "N": 8192}, {}), [one(target)], [dtype], "default")
     return work
 
 

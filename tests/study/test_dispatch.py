@@ -12,13 +12,13 @@ from portakern.registry import registry
 from portakern.spec.load import load_operator
 from portakern.spec.operator import dynamic
 from portakern.study import steps
-from portakern.study.work import Ask, works
+from portakern.study.work import Problem, works
 
 BINARY = Binary("hsaco", b"code", "tool", assembly="text")
 
 
 def source_of(name: str, target: str, params: dict | None = None, **dims: object):
-    (work,) = works(Ask(load_operator(name), dims, params or {}), [registry().target(target)], ["f32"])  # type: ignore[arg-type]
+    (work,) = works(Problem(load_operator(name), dims, params or {}), [registry().target(target)], ["f32"])  # type: ignore[arg-type]
     return steps.emit(work)[0]
 
 

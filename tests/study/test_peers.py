@@ -14,7 +14,7 @@ from portakern.ir import oracle
 from portakern.registry import registry
 from portakern.spec.inputs import make_inputs
 from portakern.spec.load import library
-from portakern.study.work import Ask, Work, of_case, works
+from portakern.study.work import Problem, Work, of_case, works
 from portakern.timing import peers
 from portakern.timing.inputs import from_numpy
 
@@ -24,7 +24,7 @@ TARGETS = [registry().target("numba:cpu")]
 
 
 def work_of(op, case=None, dtype: str = "f32", **dims) -> Work:
-    ask = of_case(op, case) if case is not None else Ask(op, dims, {})
+    ask = of_case(op, case) if case is not None else Problem(op, dims, {})
     (made,) = works(ask, TARGETS, [dtype])
     return made
 

@@ -18,13 +18,13 @@ from portakern.ir.tensor import tensor_type
 from portakern.registry import registry
 from portakern.spec.inputs import make_inputs
 from portakern.spec.load import library, load_operator
-from portakern.study.work import Ask, Work, of_case, works
+from portakern.study.work import Problem, Work, of_case, works
 
 TARGETS = [registry().target("numba:cpu")]
 
 
 def work_of(op, **dims: int) -> Work:
-    (made,) = works(Ask(op, dims, {}), TARGETS, ["f32"])
+    (made,) = works(Problem(op, dims, {}), TARGETS, ["f32"])
     return made
 
 

@@ -14,14 +14,14 @@ from portakern.study import steps
 from portakern.study.row import Row
 from portakern.study.times import times_text
 from portakern.study.timing import time
-from portakern.study.work import Ask, Work, works
+from portakern.study.work import Problem, Work, works
 from portakern.timing import inputs, roofline
 from portakern.timing.inputs import HostPlace, how_many, input_sets, moved_on, same_bytes
 from portakern.timing.roofline import Copy, peak_name
 
 
 def work_of(operator: str, target: str = "numba:cpu", dtype: str = "f32", **dims: int) -> Work:
-    (made,) = works(Ask(load_operator(operator), dims, {}), [registry().target(target)], [dtype])
+    (made,) = works(Problem(load_operator(operator), dims, {}), [registry().target(target)], [dtype])
     return made
 
 

@@ -13,7 +13,7 @@ from portakern.study.judge import judge
 from portakern.study.keeping import Keeper
 from portakern.study.row import Row
 from portakern.study.store import Store
-from portakern.study.work import Ask, Work, works
+from portakern.study.work import Problem, Work, works
 
 LATER = 45
 """Calls after which a kernel turns bad: more than checking and preparing make, fewer than the loop does."""
@@ -42,7 +42,7 @@ def kernel(body: str) -> str:
 
 @pytest.fixture(scope="module")
 def work() -> Work:
-    (made,) = works(Ask(load_operator("row_sum"), {"M": 64, "N": 64}, {}), [registry().target("cpp:cpu")], ["f32"])
+    (made,) = works(Problem(load_operator("row_sum"), {"M": 64, "N": 64}, {}), [registry().target("cpp:cpu")], ["f32"])
     return made
 
 

@@ -11,7 +11,7 @@ import pytest
 from portakern.errors import PortakernError
 from portakern.spec.load import load_operator
 from portakern.study.steps import lowered
-from portakern.study.work import Ask, works
+from portakern.study.work import Problem, works
 from tests.tpu.bugs import BUGS, SIZES, Bug, correct
 from tests.tpu.helpers import buffers, language, target
 
@@ -24,7 +24,7 @@ ALONE = tuple(b for b in BUGS if b.stage in ("grid", "memory", "races"))
 
 
 def run(base: str, text: str, dims: dict[str, int]) -> tuple[Any, Any]:
-    (work,) = works(Ask(load_operator(base), dims, {}), [target()], ["f32"], None)
+    (work,) = works(Problem(load_operator(base), dims, {}), [target()], ["f32"], None)
     program = lowered(work, target())
     executable = language().simulator.load(language().adopt(text, base, program, target()), None)
     found = buffers(program, {})

@@ -18,7 +18,7 @@ from portakern.ir.size import Size, Sym
 from portakern.spec.load import load_operator
 from portakern.study.row import Row
 from portakern.study.study import Runner
-from portakern.study.work import Ask, Work, works
+from portakern.study.work import Problem, Work, works
 from portakern.tuned import database as db
 from portakern.tuned.chosen import ForNest, fitted, for_nest
 from portakern.tuned.keys import Key, bucket, looked_up
@@ -63,7 +63,7 @@ def test_buckets():
 
 def test_the_math_decides_and_constants_do_not():
     def of(dtype: str = "bf16", **params: float) -> Key:
-        (work,) = works(Ask(scaled, {"M": 64, "N": 64}, params), [one("cuda:h200")], [dtype])
+        (work,) = works(Problem(scaled, {"M": 64, "N": 64}, params), [one("cuda:h200")], [dtype])
         return key(work)
 
     assert of() == of(eps=1e-5)
@@ -71,7 +71,7 @@ def test_the_math_decides_and_constants_do_not():
     assert key(work_of("rms_norm")).operator != key(work_of("layer_norm")).operator
     assert key(work_of(M=8192, N=8192)).operator == key(work_of(M=5, N=7)).operator
     dims = {"B": 1, "H": 1, "G": 1, "SQ": 64, "SK": 64, "D": 64}
-    causal, full = (works(Ask(load_operator("attention"), dims, {"causal": c}), [one("cuda:h200")], ["bf16"])[0]
+    causal, full = (works(Problem(load_operator("attention"), dims, {"causal": c}), [one("cuda:h200")], ["bf16"])[0]
                     for c in (True, False))  # fmt: skip
     assert key(causal).operator != key(full).operator
 
@@ -150,7 +150,7 @@ def test_rows_say_where_the_schedule_is_from(own: db.Database):
 
 def emitted_row() -> Row:
     """add_relu at 8192x8192 with whatever schedule there is for it."""
-    asked = works(Ask(load_operator("add_relu"), {"M": 8192, "N": 8192}, {}), [one("cuda:h200")], ["bf16"])
+    asked = works(Problem(load_operator("add_relu"), {"M": 8192, "N": 8192}, {}), [one("cuda:h200")], ["bf16"])
     return Runner("emitted").run(asked).rows[0]
 
 

@@ -11,7 +11,7 @@ from portakern.registry import registry
 from portakern.spec.load import load_operator
 from portakern.study.row import Row
 from portakern.study.study import Runner
-from portakern.study.work import Ask, Foreign, works
+from portakern.study.work import Foreign, Problem, works
 from tests.tpu.bugs import SIZES, correct
 
 pytest.importorskip("jax")
@@ -33,7 +33,7 @@ def deadly(tries: Path, times: int, how: str, text: str) -> str:
 
 
 def row_of(text: str) -> Row:
-    (asked,) = works(Ask(load_operator("add_relu"), SIZES["add_relu"], {}), [registry().target("pallas:v5e")], ["f32"])
+    (asked,) = works(Problem(load_operator("add_relu"), SIZES["add_relu"], {}), [registry().target("pallas:v5e")], ["f32"])
     (row,) = Runner("checked", 1).run([replace(asked, foreign=Foreign(text, None))]).rows
     return row
 

@@ -14,7 +14,7 @@ from portakern.errors import PortakernError
 from portakern.registry import registry
 from portakern.spec.load import load_operator
 from portakern.study import steps
-from portakern.study.work import Ask, Work, works
+from portakern.study.work import Problem, Work, works
 
 pytest.importorskip("jax")
 pytest.importorskip("libtpu")
@@ -23,7 +23,7 @@ NOTHING = Binary("tpu-executable", b"", "")
 
 
 def work_of(operator: str, generation: str = "v6e", schedule: Any = None, **dims: int) -> Work:
-    (work,) = works(Ask(load_operator(operator), dims, {}), [registry().target(f"pallas:{generation}")], ["f32"], schedule)
+    (work,) = works(Problem(load_operator(operator), dims, {}), [registry().target(f"pallas:{generation}")], ["f32"], schedule)
     return work
 
 

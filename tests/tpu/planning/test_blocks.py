@@ -12,7 +12,7 @@ from portakern.backends.tpu.schedule.families import block_elements
 from portakern.ir.schedule import Nest, NestAxis
 from portakern.spec.load import load_operator
 from portakern.study import steps
-from portakern.study.work import Ask, works
+from portakern.study.work import Problem, works
 from tests.tpu.helpers import language, programs, samples, target
 
 
@@ -29,7 +29,7 @@ def test_blocks_of_one_dim(size: int, extent: int, dtype: str, legal: bool) -> N
 @pytest.mark.parametrize(("device", "column"), [("v4", ".T[0]"), ("v5e", "[:, 0]"), ("tpu7x", "[:, 0]")])
 def test_v4_has_no_gather_of_sublanes(device: str, column: str) -> None:
     operator = load_operator("row_sum")
-    (work,) = works(Ask(operator, {"M": 3000, "N": 1000}, {}), [target(device)], ["bf16"], {"m": 1024})
+    (work,) = works(Problem(operator, {"M": 3000, "N": 1000}, {}), [target(device)], ["bf16"], {"m": 1024})
     text = steps.emit(work)[0].text
     assert f"{column}.astype(jnp.bfloat16)" in text and "pl.BlockSpec((BM,)" in text
 

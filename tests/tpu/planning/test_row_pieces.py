@@ -12,7 +12,7 @@ from portakern.backend import Source
 from portakern.ir.program import Program
 from portakern.spec.load import load_operator
 from portakern.study import steps
-from portakern.study.work import Ask, works
+from portakern.study.work import Problem, works
 from tests.tpu.helpers import buffers, error, inputs64, language, reference, target
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -22,7 +22,7 @@ pytest.importorskip("jax")
 def attention(queries: int, keys: int, causal: bool, **schedule: int) -> tuple[Source, Program]:
     op = load_operator("attention")
     sizes = {"B": 1, "H": 1, "G": 1, "SQ": queries, "SK": keys, "D": 64}
-    (work,) = works(Ask(op, sizes, {"causal": causal}), [target()], ["bf16"], schedule)
+    (work,) = works(Problem(op, sizes, {"causal": causal}), [target()], ["bf16"], schedule)
     return steps.emit(work)
 
 

@@ -13,7 +13,7 @@ from portakern.ir.program import Program
 from portakern.ir.schedule import Nest, NestAxis
 from portakern.ir.tile import BufferType
 from portakern.study import steps
-from portakern.study.work import Ask, works
+from portakern.study.work import Problem, works
 from tests.lower import user_operators
 from tests.tpu.helpers import language, programs, samples, target
 from tests.tpu.programs import all_programs
@@ -78,7 +78,7 @@ def test_everything_missing_is_listed_at_once() -> None:
 
 def test_parts_of_an_array_are_taken_by_a_kernel_with_a_grid() -> None:
     """Pallas takes a block that is not the whole array from a kernel with a grid only."""
-    (work,) = works(Ask(user_operators.taps, user_operators.CASES["taps"], {}), [target()], ["f32"])
+    (work,) = works(Problem(user_operators.taps, user_operators.CASES["taps"], {}), [target()], ["f32"])
     text = steps.emit(work)[0].text
     assert "grid=(1,)" in text and "lambda _: (1, 0, 0)" in text
 
@@ -90,7 +90,7 @@ def test_integer_products_are_refused_on_v4() -> None:
     assert target("v5e").device.matrix_for("i8")
     sizes = {"M": 64, "N": 200, "K": 160}
     for device, taken in (("v4", False), ("v5e", True)):
-        (work,) = works(Ask(user_operators.bytes_product, sizes, {}), [target(device)], ["f32"])
+        (work,) = works(Problem(user_operators.bytes_product, sizes, {}), [target(device)], ["f32"])
         if taken:
             assert "preferred_element_type=jnp.int32" in steps.emit(work)[0].text
             continue

@@ -11,7 +11,7 @@ from portakern.registry import registry
 from portakern.spec.load import load_operator
 from portakern.spec.operator import dynamic
 from portakern.study import steps
-from portakern.study.work import Ask, Foreign, Work, works
+from portakern.study.work import Foreign, Problem, Work, works
 from portakern.tools.workers import WorkerPool
 
 pytest.importorskip("triton")
@@ -49,8 +49,8 @@ def in_worker(work: Work) -> Job:
 
 
 def test_a_host_function_is_asked_for_its_grid_and_arguments():
-    (work,) = works(Ask(load_operator("softmax"), {"M": dynamic, "N": 300}, {}), [registry().target("triton:gfx942")], ["f32"],
-                    open_sizes={"M": 7})  # fmt: skip
+    target = registry().target("triton:gfx942")
+    (work,) = works(Problem(load_operator("softmax"), {"M": dynamic, "N": 300}, {}), [target], ["f32"], open_sizes={"M": 7})
     (dispatch,) = in_worker(work).steps
     assert isinstance(dispatch, Dispatch) and dispatch.block[0] % 64 == 0 and dispatch.grid[0] > 0
     assert dispatch.args[:2] == (Argument("x"), Argument("out"))
@@ -58,7 +58,7 @@ def test_a_host_function_is_asked_for_its_grid_and_arguments():
 
 
 def test_tensors_that_a_host_function_fills_and_slices_are_places_in_named_arrays():
-    (work,) = works(Ask(load_operator("row_sum"), {"M": 4, "N": 96}, {}), [registry().target("triton:gfx942")], ["f32"])
+    (work,) = works(Problem(load_operator("row_sum"), {"M": 4, "N": 96}, {}), [registry().target("triton:gfx942")], ["f32"])
     foreign = Work(**{**vars(work), "foreign": Foreign(FOREIGN)})
     found = in_worker(foreign)
     fill, dispatch = found.steps
