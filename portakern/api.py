@@ -21,7 +21,7 @@ from portakern.study.porting import porting_notes
 from portakern.study.row import Row
 from portakern.study.study import Runner, Study
 from portakern.study.task import Task, task_of
-from portakern.study.work import Asked, Problem, like_typical, works
+from portakern.study.work import Problem, ScheduleRequest, like_typical, works
 
 if TYPE_CHECKING:
     from portakern.study.inspecting import Finding
@@ -31,7 +31,7 @@ DTypeLike = str | DType | None
 
 
 def build(
-    op: OperatorLike, target: str | Target, dtype: DTypeLike = None, schedule: Asked = None, **values: Any
+    op: OperatorLike, target: str | Target, dtype: DTypeLike = None, schedule: ScheduleRequest = None, **values: Any
 ) -> Built:
     """An operator built for one target.
 
@@ -57,7 +57,7 @@ def compare(
     op: OperatorLike,
     targets: str | Sequence[str | Target],
     dtype: DTypeLike | Sequence[str] = None,
-    schedule: Asked = None,
+    schedule: ScheduleRequest = None,
     jobs: int = 2,
     against: Sequence[str] = (),
     store: str | Path | bool | None = None,

@@ -181,14 +181,14 @@ def default_dtype(operator: Operator) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Selection:
     """Every row that a command line asks for."""
 
     works: tuple[Work, ...]
     targets: tuple[Target, ...]
 
 
-def asked(args: argparse.Namespace, every_case: bool = False) -> Asked:
+def asked(args: argparse.Namespace, every_case: bool = False) -> Selection:
     """The works of a command line.
 
     Without ``--shape``, ``every_case`` takes each of the operator's own cases in each dtype it declares (what ``check``
@@ -209,7 +209,7 @@ def asked(args: argparse.Namespace, every_case: bool = False) -> Asked:
         dtypes = dtypes_of(args.dtype, op, op.dtypes if every_case else default_dtype(op))
         for problem in problems(op, mine, values, every):
             found += works(problem, targets, dtypes, schedule_of(args.schedule))
-    return Asked(tuple(found), targets)
+    return Selection(tuple(found), targets)
 
 
 def problems(op: Operator, shape: Mapping[str, str], params: Mapping[str, Any], every_case: bool) -> list[Problem]:

@@ -23,7 +23,7 @@ from portakern.tuned.resolve import tuned
 
 DEFAULT = "default"
 
-Asked = Mapping[str, Value] | str | None
+ScheduleRequest = Mapping[str, Value] | str | None
 """A schedule as a user asks for it: nothing (the tuned one, where there is one), ``"default"`` (the backend's), or
 tiles by axis or role, ``stages``, ``warps`` and options that change the backend's."""
 
@@ -103,7 +103,7 @@ def works(
     problem: Problem,
     targets: Iterable[Target],
     dtypes: Sequence[str],
-    schedule: Asked = None,
+    schedule: ScheduleRequest = None,
     open_sizes: Mapping[str, int] | None = None,
     foreign: Foreign | None = None,
 ) -> list[Work]:
