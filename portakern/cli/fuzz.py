@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 def _fuzz(args: argparse.Namespace) -> int:
     from portakern.fuzz.batch import SHRINK_S
     from portakern.fuzz.engine import Engine, Settings
-    from portakern.fuzz.outcome import Outcome
+    from portakern.fuzz.outcome import TargetOutcome
     from portakern.fuzz.program import Program
     from portakern.fuzz.report import report
     from portakern.fuzz.state import State
@@ -56,7 +56,7 @@ def _fuzz(args: argparse.Namespace) -> int:
     settings = Settings(seconds, args.programs, args.seed, args.judge, args.first, shrink, args.batch)
     line = options.ProgressLine()
 
-    def progress(done: int, total: int, program: Program, outcome: Outcome) -> None:
+    def progress(done: int, total: int, program: Program, outcome: TargetOutcome) -> None:
         line(done, total, Row(program.digest, outcome.target, dtype=program.case.dtype))
 
     folder = Path(args.resume or args.out or f"fuzz-{args.seed}")

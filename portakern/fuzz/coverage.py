@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 
-from portakern.fuzz.outcome import Outcome
+from portakern.fuzz.outcome import TargetOutcome
 from portakern.fuzz.reached import EMITTING, LOWERING, functions_of
 from portakern.registry import registry
 
@@ -32,7 +32,7 @@ class Coverage:
         """Those of ``reached`` that are still counted, without what was generated, as the methods of dataclasses are."""
         return sorted(x for x in reached if self.counts[x] < COUNTED and x in functions_of(x.partition(":")[0]))
 
-    def add(self, features: Iterable[str], outcome: Outcome) -> dict[str, int]:
+    def add(self, features: Iterable[str], outcome: TargetOutcome) -> dict[str, int]:
         """Takes an outcome in; gives how many times each function that is still rare was reached by now."""
         self.families[outcome.language].update(outcome.families)
         rare: dict[str, int] = {}

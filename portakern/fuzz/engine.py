@@ -15,7 +15,7 @@ from portakern.fuzz.batch import SHRINK_S, Batch
 from portakern.fuzz.coverage import Coverage
 from portakern.fuzz.files import programs_of, read
 from portakern.fuzz.findings import Finding, Findings, cause_of, name_of, suspicion, write
-from portakern.fuzz.outcome import FOUND, Outcome
+from portakern.fuzz.outcome import FOUND, TargetOutcome
 from portakern.fuzz.program import Program
 from portakern.fuzz.state import State
 from portakern.fuzz.steering import Steering
@@ -63,7 +63,7 @@ class Tally:
     reasons: dict[tuple[str, str, str], Counter[str]] = field(default_factory=dict)
     spent: Counter[str] = field(default_factory=Counter)
 
-    def add(self, digest: str, outcome: Outcome) -> None:
+    def add(self, digest: str, outcome: TargetOutcome) -> None:
         self.statuses.setdefault(outcome.target, Counter())[outcome.status] += 1
         self.spent[outcome.target] += outcome.seconds  # type: ignore[assignment]
         if outcome.kind and outcome.status != FOUND:
@@ -74,7 +74,7 @@ class Engine:
     """One run.  ``progress`` is called with (outcomes so far, outcomes of the batch, program, outcome)."""
 
     def __init__(self, workshop: Workshop, state: State, settings: Settings,
-                 progress: Callable[[int, int, Program, Outcome], None] | None = None) -> None:  # fmt: skip
+                 progress: Callable[[int, int, Program, TargetOutcome], None] | None = None) -> None:  # fmt: skip
         from portakern.fuzz.grammar import FEATURES
 
         self.workshop, self.state, self.settings, self.progress = workshop, state, settings, progress
@@ -158,7 +158,7 @@ class Engine:
         started, told = time.monotonic(), [0]
         total = len(programs) * len(self.workshop.targets)
 
-        def tell(program: Program, outcome: Outcome) -> None:
+        def tell(program: Program, outcome: TargetOutcome) -> None:
             told[0] += 1
             self._take(program, outcome)
             if self.progress is not None:
@@ -175,21 +175,21 @@ class Engine:
                 if self._over(began) and self.settings.first:
                     return
 
-    def _take(self, program: Program, outcome: Outcome) -> None:
+    def _take(self, program: Program, outcome: TargetOutcome) -> None:
         """Everything that an outcome says, into the state and the tables."""
         news = self.coverage.news(outcome.reached)
         self._count(program, outcome)
         self.state.append("outcomes", {"program": program.digest, **outcome.to_dict(), "reached": news,
                                        "families": list(outcome.families)})  # fmt: skip
 
-    def _count(self, program: Program, outcome: Outcome) -> None:
+    def _count(self, program: Program, outcome: TargetOutcome) -> None:
         self.done.add((program.digest, outcome.target))
         self.tally.add(program.digest, outcome)
         self.steering.credit(program.case.features, self.coverage.add(program.case.features, outcome))
 
     # ---- findings
 
-    def _look_at(self, number: int, program: Program, wrong: list[Outcome]) -> None:
+    def _look_at(self, number: int, program: Program, wrong: list[TargetOutcome]) -> None:
         """Counts what is known; what is not is written at once, made smaller, and written again."""
         known = {o.target: self.findings.recognised(o) for o in wrong}
         for name in {n for n in known.values() if n}:
@@ -217,7 +217,7 @@ class Engine:
         self._write(small, outcomes, finding, small=True)
         self.findings.add(finding)
 
-    def _smaller(self, number: int, program: Program, outcome: Outcome) -> Program:
+    def _smaller(self, number: int, program: Program, outcome: TargetOutcome) -> Program:
         def still(candidate: Program) -> bool:
             found = self.workshop.run([candidate], [outcome.target])[candidate.digest]
             return any(o.like(outcome) for o in found)
@@ -226,7 +226,7 @@ class Engine:
             return program
         return self.batches[number].shrink(program, still, self.state.database, self.settings.shrink_s)
 
-    def _finding(self, program: Program, outcomes: list[Outcome]) -> Finding:
+    def _finding(self, program: Program, outcomes: list[TargetOutcome]) -> Finding:
         traced = self._traced(program)
         cause = cause_of(outcomes[0], traced)
         return Finding(name_of(outcomes[0], cause), outcomes[0].kind, outcomes[0].message[:600],
@@ -238,7 +238,7 @@ class Engine:
             return program.works(program.operator(self.workshop.folder), self.workshop.targets[:1])[0].program
         return None
 
-    def _write(self, program: Program, outcomes: list[Outcome], finding: Finding, small: bool) -> None:
+    def _write(self, program: Program, outcomes: list[TargetOutcome], finding: Finding, small: bool) -> None:
         write(self.state.found, finding, program, outcomes)
         self.state.append("found", {"state": "small" if small else "met", "program": program.digest, **finding.to_dict()})
 
@@ -294,9 +294,9 @@ class Engine:
                     self._look_at(number, program, again)
 
 
-def _by_kind(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:
+def _by_kind(outcomes: Iterable[TargetOutcome]) -> list[list[TargetOutcome]]:
     """The faults among them, those of one kind together."""
-    found: dict[str, list[Outcome]] = {}
+    found: dict[str, list[TargetOutcome]] = {}
     for outcome in outcomes:
         if outcome.status == FOUND:
             found.setdefault(outcome.kind, []).append(outcome)
@@ -308,12 +308,12 @@ def _case(program: Program) -> str:
     return f"{program.case.text}\n{sorted(program.case.dims.items())} {program.case.dtype}"
 
 
-def _outcome(line: Mapping[str, Any]) -> Outcome:
-    return Outcome(line["target"], line["status"], line.get("kind", ""), line.get("message", ""), line.get("stage", ""),
+def _outcome(line: Mapping[str, Any]) -> TargetOutcome:
+    return TargetOutcome(line["target"], line["status"], line.get("kind", ""), line.get("message", ""), line.get("stage", ""),
                    tuple(line["families"]), (), line.get("seconds", 0.0), frozenset(line["reached"]))  # fmt: skip
 
 
-def again(workshop: Workshop, files: Iterable[Path]) -> dict[Path, list[tuple[Program, list[Outcome]]]]:
+def again(workshop: Workshop, files: Iterable[Path]) -> dict[Path, list[tuple[Program, list[TargetOutcome]]]]:
     """The cases of files as findings and the corpus are, tried once more."""
     programs = {file: programs_of(file) for file in files}
     found = workshop.run([p for each in programs.values() for p in each])

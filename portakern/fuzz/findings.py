@@ -13,7 +13,7 @@ from typing import Any
 from portakern.check.agreement import agreement
 from portakern.fuzz.case import ENTRY
 from portakern.fuzz.files import text_of
-from portakern.fuzz.outcome import Outcome
+from portakern.fuzz.outcome import TargetOutcome
 from portakern.fuzz.program import Program
 from portakern.ir.tensor import Map, TensorProgram, tensor_type
 
@@ -65,13 +65,13 @@ class Findings:
         for signature in finding.signatures:
             self._signatures.setdefault(signature, finding.name)
 
-    def recognised(self, outcome: Outcome) -> str:
+    def recognised(self, outcome: TargetOutcome) -> str:
         """The name of the finding that ``outcome`` is surely one more of; empty where it must be looked at."""
         name = self._signatures.get(outcome.signature, "")
         # Wrong values have coarse signatures: only what the smallest program is made of tells causes apart.
         return name if outcome.kind != "incorrect" or self._dull[outcome.signature] >= DULL else ""
 
-    def same_cause(self, outcome: Outcome, cause: str) -> str:
+    def same_cause(self, outcome: TargetOutcome, cause: str) -> str:
         """The name of the finding with this cause; empty where there is none."""
         name = self._causes.get(cause, "")
         if name:
@@ -82,7 +82,7 @@ class Findings:
         self.counts[name] += 1
 
 
-def cause_of(outcome: Outcome, program: TensorProgram | None) -> str:
+def cause_of(outcome: TargetOutcome, program: TensorProgram | None) -> str:
     """What tells two faults apart: for wrong values the language, families, and operations of the smallest program."""
     if outcome.kind != "incorrect" or program is None:
         return outcome.signature
@@ -90,12 +90,12 @@ def cause_of(outcome: Outcome, program: TensorProgram | None) -> str:
     return f"incorrect {outcome.language} {'+'.join(outcome.families)} {' '.join(sorted(words))}"
 
 
-def name_of(outcome: Outcome, cause: str) -> str:
+def name_of(outcome: TargetOutcome, cause: str) -> str:
     """``KIND_LANGUAGE_DIGEST``, as it can be a module."""
     return re.sub(r"\W", "_", f"{outcome.kind}_{outcome.language}_{hashlib.sha256(cause.encode()).hexdigest()[:8]}")
 
 
-def suspicion(outcomes: Sequence[Outcome], program: TensorProgram | None) -> str:
+def suspicion(outcomes: Sequence[TargetOutcome], program: TensorProgram | None) -> str:
     """``shared`` where two languages have the same wrong value: lowering is at fault then, or the judge."""
     if program is None:
         return ""
@@ -111,7 +111,7 @@ def suspicion(outcomes: Sequence[Outcome], program: TensorProgram | None) -> str
 # ---- as a file ----------------------------------------------------------------------------------------------------------
 
 
-def write(folder: Path, finding: Finding, program: Program, outcomes: Iterable[Outcome]) -> Path:
+def write(folder: Path, finding: Finding, program: Program, outcomes: Iterable[TargetOutcome]) -> Path:
     """The finding as a file that shows it: ``NAME.py``, written again once it was made smaller."""
     file = folder / f"{finding.name}.py"
     notes = [f"{o.target}: {_short(o.message)}" + (f" (schedule {'; '.join(o.schedule)})" if o.schedule else "")
@@ -123,13 +123,13 @@ def write(folder: Path, finding: Finding, program: Program, outcomes: Iterable[O
     return file
 
 
-def commands(file: Path, finding: Finding, program: Program, outcomes: Iterable[Outcome]) -> list[str]:
+def commands(file: Path, finding: Finding, program: Program, outcomes: Iterable[TargetOutcome]) -> list[str]:
     """Command lines that show the finding: by ``check`` where that can say all, and in any case exactly as it was tried."""
     targets = ",".join(finding.targets)
     return [*_check(file, program, list(outcomes)), f"portakern fuzz --again {file} --targets {targets}"]
 
 
-def _check(file: Path, program: Program, outcomes: list[Outcome]) -> list[str]:
+def _check(file: Path, program: Program, outcomes: list[TargetOutcome]) -> list[str]:
     v, c = program.variation, program.case
     if v.layout is not None or v.same or v.forms:
         return []

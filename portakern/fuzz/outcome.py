@@ -31,7 +31,7 @@ ABSENT = ("tool-missing", "no-silicon")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TargetOutcome:
     """One program on one target.
 
     Args:
@@ -70,7 +70,7 @@ class Outcome:
             return f"incorrect {self.language} {'+'.join(self.families)} {stage}"
         return f"{self.kind} {self.language} {normal(self.message)}"
 
-    def like(self, other: Outcome) -> bool:
+    def like(self, other: TargetOutcome) -> bool:
         """Whether ``self`` may take the place of ``other`` while that is made smaller."""
         if self.status != FOUND or self.kind != other.kind or self.language != other.language:
             return False

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from portakern.fuzz.engine import Engine, Tally
-from portakern.fuzz.outcome import FOUND, OK, REFUSED, UNUSED, Outcome
+from portakern.fuzz.outcome import FOUND, OK, REFUSED, UNUSED, TargetOutcome
 from portakern.fuzz.program import Program
 
 REASONS = 12
@@ -73,7 +73,7 @@ def _unreached(engine: Engine) -> str:
     return "\n".join(lines)
 
 
-def tried(file: Path, results: Iterable[tuple[Program, list[Outcome]]]) -> str:
+def tried(file: Path, results: Iterable[tuple[Program, list[TargetOutcome]]]) -> str:
     """What became of the cases of a file that was tried again."""
     lines = [str(file)]
     for program, found in results:

@@ -14,15 +14,14 @@ from typing import Any
 from portakern.errors import CompileError, PortakernError
 from portakern.fuzz.holding import Held
 from portakern.fuzz.making import Making
-from portakern.fuzz.outcome import FOUND, MODULE, OK, REFUSED, UNUSED, Outcome, status_of
+from portakern.fuzz.outcome import FOUND, MODULE, OK, REFUSED, UNUSED, TargetOutcome, status_of
 from portakern.fuzz.program import Program
 from portakern.fuzz.reached import LOWERING
 from portakern.registry import registry
 from portakern.study import steps
 from portakern.study.slots import Slots, Task, room
 from portakern.study.work import Work
-from portakern.tools.workers import Job, WorkerFault
-from portakern.tools.workers import Outcome as Done
+from portakern.tools.workers import Job, Outcome, WorkerFault
 
 LIMIT_S = 120.0
 """Wall time of making one program, and of running it."""
@@ -58,7 +57,7 @@ class _Row:
         return self.making is not None and self.making.made.runner == "runtime"
 
 
-Progress = Callable[[Program, Outcome], None]
+Progress = Callable[[Program, TargetOutcome], None]
 
 
 class Workshop:
@@ -88,14 +87,14 @@ class Workshop:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def run(self, programs: Sequence[Program], targets: Sequence[str] | None = None, progress: Progress | None = None,
-            skip: Collection[tuple[str, str]] = ()) -> dict[str, list[Outcome]]:  # fmt: skip
+            skip: Collection[tuple[str, str]] = ()) -> dict[str, list[TargetOutcome]]:  # fmt: skip
         """The outcomes of each program by its digest.
 
         ``targets`` are the names of those to try, all where not given; pairs of a digest and a target in ``skip`` are left
         out.  An operator that is refused before any target is
         looked at, or goes wrong there, has one outcome, whose target is ``spec:``.
         """
-        self._found: dict[str, list[Outcome]] = {p.digest: [] for p in programs}
+        self._found: dict[str, list[TargetOutcome]] = {p.digest: [] for p in programs}
         self._progress = progress
         wanted = [t for t in self.targets if targets is None or str(t) in targets]
         self._rows = [_Row(p, w) for p in programs for w in self._works(p, wanted) if (p.digest, w.target) not in skip]
@@ -111,13 +110,13 @@ class Workshop:
             return program.works(program.operator(self.folder), targets)
         except PortakernError as error:
             status = FOUND if isinstance(error.__cause__, SyntaxError) else REFUSED  # the grammar writes Python
-            self._tell(program, _refused(Outcome(SPEC, status, error.kind, str(error))))
+            self._tell(program, _refused(TargetOutcome(SPEC, status, error.kind, str(error))))
         except Exception as error:
             fault = steps.defect(error)
-            self._tell(program, Outcome(SPEC, FOUND, fault.kind, fault.message))
+            self._tell(program, TargetOutcome(SPEC, FOUND, fault.kind, fault.message))
         return []
 
-    def _tell(self, program: Program, outcome: Outcome) -> None:
+    def _tell(self, program: Program, outcome: TargetOutcome) -> None:
         self._found[program.digest].append(outcome)
         if self._progress is not None:
             self._progress(program, outcome)
@@ -148,13 +147,14 @@ class Workshop:
         limit_s = min(self.limit_s, PATIENCE_S) if slow else self.limit_s
         return Task(room(language, {**env, **self._env}), Job((index, step), function, args, timeout_s=limit_s))
 
-    def _follow(self, task: Task, done: Done) -> list[Task]:
+    def _follow(self, task: Task, done: Outcome) -> list[Task]:
         index, step = done.id  # type: ignore[misc]
         row = self._rows[index]
         row.seconds += done.seconds
         if done.error is not None:
             if step == "hold" and done.error.kind == "timeout" and not row.native:
-                return self._finish(row, Outcome(row.work.target, UNUSED, "slow", "not done in time where it is interpreted"))
+                slow = TargetOutcome(row.work.target, UNUSED, "slow", "not done in time where it is interpreted")
+                return self._finish(row, slow)
             if _died(done.error) and not row.again:  # tools crash now and then where the same call succeeds a moment later
                 row.again = True
                 return [task]
@@ -178,7 +178,7 @@ class Workshop:
         runs = bool(row.making.made.runner) and (row.native or not row.strided)
         return [self._hold(index)] if error is None and runs else self._finish(row, _made(row))
 
-    def _finish(self, row: _Row, outcome: Outcome) -> list[Task]:
+    def _finish(self, row: _Row, outcome: TargetOutcome) -> list[Task]:
         making = row.making
         if making is not None:
             source = making.made.source
@@ -206,36 +206,36 @@ def _died(error: PortakernError) -> bool:
     return isinstance(error, WorkerFault) and error.kind in ("crash", "timeout", "worker-start")
 
 
-def _crashed(row: _Row, step: str, error: PortakernError) -> Outcome:
+def _crashed(row: _Row, step: str, error: PortakernError) -> TargetOutcome:
     what = {"make": "compiling", "emit": "emitting"}.get(step, "running")
     signal = error.signal if isinstance(error, WorkerFault) else ""
     log = error.log if isinstance(error, CompileError | WorkerFault) else ""
     message = f"{what} {signal or error.message.partition(' ')[2] or error.message}"
-    return Outcome(row.work.target, FOUND, error.kind, message, log=log)
+    return TargetOutcome(row.work.target, FOUND, error.kind, message, log=log)
 
 
-def _made(row: _Row) -> Outcome:
+def _made(row: _Row) -> TargetOutcome:
     assert row.making is not None
     error = row.making.made.row.error
     if error is None:
-        return Outcome(row.work.target, OK)
+        return TargetOutcome(row.work.target, OK)
     return _failed(row, error["kind"], error["message"])
 
 
-def _held(row: _Row, held: Held) -> Outcome:
+def _held(row: _Row, held: Held) -> TargetOutcome:
     error = held.row.error
     if error is None:
-        return Outcome(row.work.target, OK)
+        return TargetOutcome(row.work.target, OK)
     return replace(_failed(row, error["kind"], error["message"]), stage=held.stage, wrong=held.wrong)
 
 
-def _failed(row: _Row, kind: str, message: str) -> Outcome:
+def _failed(row: _Row, kind: str, message: str) -> TargetOutcome:
     v = row.program.variation
     drawn = v.schedule is not None or v.layout is not None or bool(v.chosen)
-    return _refused(Outcome(row.work.target, status_of(kind, message, drawn), kind, message))
+    return _refused(TargetOutcome(row.work.target, status_of(kind, message, drawn), kind, message))
 
 
-def _refused(outcome: Outcome) -> Outcome:
+def _refused(outcome: TargetOutcome) -> TargetOutcome:
     """``outcome``, a fault where it is a refusal that does not name the operator's line."""
     if outcome.status != REFUSED or f"{MODULE}_" in outcome.message:
         return outcome

@@ -9,6 +9,6 @@ every target.
 
 from portakern.search.grid import Grid
 from portakern.search.guided import Guided
-from portakern.search.run import Candidate, Outcome, Search, score, search
+from portakern.search.run import Candidate, Search, SearchResult, score, search
 
-__all__ = ["Candidate", "Grid", "Guided", "Outcome", "Search", "score", "search"]
+__all__ = ["Candidate", "Grid", "Guided", "Search", "SearchResult", "score", "search"]

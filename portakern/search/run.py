@@ -32,7 +32,7 @@ class Search(Protocol):
 
 
 @dataclass
-class Outcome:
+class SearchResult:
     """Candidates with their rows, in the order they were tried."""
 
     tried: list[tuple[Candidate, Row]] = field(default_factory=list)
@@ -59,7 +59,7 @@ def score(row: Row) -> tuple[float, ...]:
     return (2.0, float(spilled), -float(used.get("occupancy") or 0.0), float(used.get("code_bytes") or 0))
 
 
-def search(proposer: Search, task: Task, budget_s: float = 60.0, timeout_s: float = 30.0) -> Outcome:
+def search(proposer: Search, task: Task, budget_s: float = 60.0, timeout_s: float = 30.0) -> SearchResult:
     """Ask, evaluate and tell until nothing is left to try or the time is over.  No candidate can end it.
 
     Args:
@@ -68,7 +68,7 @@ def search(proposer: Search, task: Task, budget_s: float = 60.0, timeout_s: floa
         budget_s: wall time after which no further candidate is tried.
         timeout_s: wall time for one candidate.
     """
-    outcome = Outcome()
+    outcome = SearchResult()
     end = time.monotonic() + budget_s
     while time.monotonic() < end and (candidate := proposer.ask()) is not None:
         row = task.evaluate(candidate.source, candidate.entry, timeout_s=timeout_s)

@@ -52,7 +52,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class MutantOutcome:
     """What became of one mutant: ``result`` is caught, missed, no effect or refused; ``detail`` says by what."""
 
     operator: str
@@ -153,11 +153,11 @@ def judge(subject: Subject, number: int) -> tuple[str, str]:
 Progress = Callable[[int, int, Subject], None]
 
 
-def measure(asked: Sequence[Subject], per_kind: int = 2, progress: Progress | None = None) -> list[Outcome]:
+def measure(asked: Sequence[Subject], per_kind: int = 2, progress: Progress | None = None) -> list[MutantOutcome]:
     """The outcome of the mutants of every subject, whose targets must run here."""
     from portakern.tools.workers import WorkerPool
 
-    outcomes: list[Outcome] = []
+    outcomes: list[MutantOutcome] = []
     worthwhile = [s for s in asked if s.elements in WORTHWHILE]
     for target in dict.fromkeys(s.target for s in worthwhile):
         goal = registry().target(target)
@@ -170,9 +170,9 @@ def measure(asked: Sequence[Subject], per_kind: int = 2, progress: Progress | No
     return outcomes
 
 
-def _measure(pool: Any, subject: Subject, per_kind: int) -> list[Outcome]:
-    def outcome(kind: str, where: str, result: str, detail: str) -> Outcome:
-        return Outcome(subject.operator, subject.target, subject.case, subject.dtype, kind, where, result, detail)
+def _measure(pool: Any, subject: Subject, per_kind: int) -> list[MutantOutcome]:
+    def outcome(kind: str, where: str, result: str, detail: str) -> MutantOutcome:
+        return MutantOutcome(subject.operator, subject.target, subject.case, subject.dtype, kind, where, result, detail)
 
     try:
         chosen = pool.call("portakern.study.faults:sites", subject, per_kind, timeout_s=300)
@@ -188,7 +188,7 @@ def _measure(pool: Any, subject: Subject, per_kind: int) -> list[Outcome]:
     return found
 
 
-def report(outcomes: Sequence[Outcome]) -> str:
+def report(outcomes: Sequence[MutantOutcome]) -> str:
     """Share caught per kind and in all, and the mutants that were missed."""
     lines = [f"{'fault':<28}{'caught':>8}{'missed':>8}{'no effect':>11}{'refused':>9}   share"]
     for kind in [*KINDS, "all"]:

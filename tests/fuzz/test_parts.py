@@ -17,7 +17,7 @@ from portakern.fuzz.coverage import COUNTED, Coverage, part_of
 from portakern.fuzz.files import programs_of, read, text_of
 from portakern.fuzz.findings import DULL, Finding, Findings, suspicion
 from portakern.fuzz.layout import laid_out
-from portakern.fuzz.outcome import FOUND, OK, REFUSED, UNUSED, Outcome, normal, status_of
+from portakern.fuzz.outcome import FOUND, OK, REFUSED, UNUSED, TargetOutcome, normal, status_of
 from portakern.fuzz.program import Program
 from portakern.fuzz.reached import functions_of, reaching
 from portakern.fuzz.state import State
@@ -130,10 +130,10 @@ def test_what_an_error_means():
 
 
 def test_a_shrunk_failure_may_move_to_the_plain_stage_and_not_elsewhere():
-    steep, plain = (Outcome("cpp:cpu", FOUND, "incorrect", stage=s) for s in ("steep", "values"))
+    steep, plain = (TargetOutcome("cpp:cpu", FOUND, "incorrect", stage=s) for s in ("steep", "values"))
     assert plain.like(steep) and steep.like(steep) and not steep.like(plain)
-    assert not Outcome("hip:gfx942", FOUND, "incorrect", stage="steep").like(steep)
-    assert not Outcome("cpp:cpu", OK).like(steep)
+    assert not TargetOutcome("hip:gfx942", FOUND, "incorrect", stage="steep").like(steep)
+    assert not TargetOutcome("cpp:cpu", OK).like(steep)
 
 
 # ---- findings
@@ -145,8 +145,8 @@ def _finding(cause: str, *signatures: str) -> Finding:
 
 def test_an_error_is_recognised_and_a_wrong_value_only_after_it_was_looked_at():
     findings = Findings()
-    crash = Outcome("cpp:cpu", FOUND, "crash", "compiling SIGSEGV")
-    wrong = Outcome("cpp:cpu", FOUND, "incorrect", stage="values", families=("rows",))
+    crash = TargetOutcome("cpp:cpu", FOUND, "crash", "compiling SIGSEGV")
+    wrong = TargetOutcome("cpp:cpu", FOUND, "incorrect", stage="values", families=("rows",))
     findings.add(_finding("a", crash.signature))
     findings.add(_finding("b", wrong.signature))
     assert findings.recognised(crash) == "name_a" and not findings.recognised(wrong)
@@ -157,8 +157,8 @@ def test_an_error_is_recognised_and_a_wrong_value_only_after_it_was_looked_at():
 
 def test_two_languages_with_one_wrong_value_make_lowering_or_the_judge_suspect(tmp_path: Path):
     program = PROGRAM.operator(tmp_path).program({"M": 3, "N": 5})
-    def outcome(target: str, value: float) -> Outcome:
-        return Outcome(target, FOUND, "incorrect", wrong={("values", "out"): np.full((3, 5), value, np.float32)})
+    def outcome(target: str, value: float) -> TargetOutcome:
+        return TargetOutcome(target, FOUND, "incorrect", wrong={("values", "out"): np.full((3, 5), value, np.float32)})
 
     assert suspicion([outcome("cpp:cpu", 1.0), outcome("numba:cpu", 1.0)], program) == "shared"
     assert not suspicion([outcome("cpp:cpu", 1.0), outcome("numba:cpu", 2.0)], program)
@@ -180,7 +180,8 @@ def test_functions_that_run_are_reached(tmp_path: Path):
 def test_coverage_counts_to_a_limit_and_lists_what_was_not_reached():
     coverage = Coverage()
     name = "portakern.lower.simplify:squeezed"
-    outcome = Outcome("cpp:cpu", OK, families=("rows",), reached=frozenset({name, "portakern.lower.simplify:Gone.__init__"}))
+    reached = frozenset({name, "portakern.lower.simplify:Gone.__init__"})
+    outcome = TargetOutcome("cpp:cpu", OK, families=("rows",), reached=reached)
     assert coverage.add(["sum"], outcome) == {name: 1}
     for _ in range(2 * COUNTED):
         coverage.add(["max"], outcome)
