@@ -32,7 +32,7 @@ _libraries: list[Any] = []  # torch undoes what a Library defined when that obje
 
 
 @dataclass(frozen=True)
-class Kernel:
+class TorchKernel:
     """What becomes an operator: a build's source and program, and two of its functions.
 
     Args:
@@ -46,7 +46,7 @@ class Kernel:
     named: Callable[[Sequence[Any]], dict[str, Any]]
 
 
-def torch_op(kernel: Kernel, name: str | None = None) -> Any:
+def torch_op(kernel: TorchKernel, name: str | None = None) -> Any:
     """The ``OpOverload`` of a build; see :meth:`portakern.study.built.Built.as_torch_op`."""
     try:
         import torch
@@ -63,7 +63,7 @@ def torch_op(kernel: Kernel, name: str | None = None) -> Any:
     return overload
 
 
-def _identity(kernel: Kernel) -> str:
+def _identity(kernel: TorchKernel) -> str:
     """What the operator does, the same in every process: text, launches, and the arrays whose shapes it follows."""
     source, inputs = kernel.source, [(a.name, tensor_type(a)) for a in kernel.program.args]
     text = repr((source.digest, source.arrays, source.sizes, inputs))
@@ -80,7 +80,7 @@ def _qualified(name: str | None, source: Source, identity: str) -> str:
     return f"{namespace or NAMESPACE}::{own}"
 
 
-def _defined(kernel: Kernel, qualified: str, torch: Any) -> Any:
+def _defined(kernel: TorchKernel, qualified: str, torch: Any) -> Any:
     """Defines the operator with its kernel, its fake kernel and the error of its gradient."""
     namespace, _, own = qualified.partition("::")
     if hasattr(getattr(torch.ops, namespace), own):
@@ -103,7 +103,7 @@ def _tags(torch: Any) -> tuple[Any, ...]:
     return tuple(getattr(torch.Tag, name) for name in wanted if hasattr(torch.Tag, name))
 
 
-def schema(kernel: Kernel) -> str:
+def schema(kernel: TorchKernel) -> str:
     """``(Tensor x, float alpha) -> Tensor``, in the operator's order."""
     inputs = {a.name: a for a in kernel.source.by_role("input", "scalar")}
     args = ", ".join(f"{_argument(inputs[a.name])} {a.name}" for a in kernel.program.args)
@@ -119,13 +119,13 @@ def _argument(array: Array) -> str:
     return "float" if array.dtype.startswith(("f", "bf")) else "SymInt"
 
 
-def _refuse_dtypes(kernel: Kernel, torch: Any) -> None:
+def _refuse_dtypes(kernel: TorchKernel, torch: Any) -> None:
     for array in kernel.source.by_role("input", "output"):
         if not hasattr(torch, DTYPES[array.dtype].long_name):
             raise UsageError(f"{array.name} is {array.dtype}, which torch {torch.__version__} does not have")
 
 
-def _fake(kernel: Kernel, torch: Any) -> Any:
+def _fake(kernel: TorchKernel, torch: Any) -> Any:
     """The outputs without their numbers, for sizes that may be symbolic; wrong inputs raise what a call raises."""
     outputs = kernel.source.by_role("output")
 

@@ -24,7 +24,7 @@ from portakern.spec.bind import solve_dims
 from portakern.study import steps
 from portakern.study.row import resources_dict
 from portakern.study.work import Work
-from portakern.torch_op import Kernel, torch_op
+from portakern.torch_op import TorchKernel, torch_op
 
 CALLERS = 256
 """How many signatures of inputs a build remembers the checks of; more only matter to those who call with ever new shapes."""
@@ -181,7 +181,7 @@ class Built:
             UsageError: the name is taken by another operator, or an input has a dtype that torch does not have.
             ToolMissing: torch is not installed.
         """
-        return torch_op(Kernel(self._source, self.tensor_program, self.__call__, self._named), name)
+        return torch_op(TorchKernel(self._source, self.tensor_program, self.__call__, self._named), name)
 
     def _admitted(self, signed: tuple[Hashable, ...], inputs: Sequence[Any]) -> Callable[[Sequence[Any]], Any]:
         """``inputs`` checked, and what runs on them and all that are like them."""
