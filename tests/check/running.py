@@ -9,7 +9,7 @@ import numpy as np
 
 from portakern.backend import HostBuffer
 from portakern.ir.program import Program
-from tests.tile_interpreter import run
+from portakern.testing.tile_interpreter import run
 
 
 class FunctionExecutable:

@@ -8,21 +8,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from portakern.backend import HostBuffer
-from portakern.dtypes import dtype
+from portakern.dtypes import dtype, numpy_dtype
 from portakern.ir.program import Array, Program
 from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
 
 GUARD = 256
-_NUMPY = {"f64": np.float64, "f32": np.float32, "f16": np.float16, "i32": np.int32, "i64": np.int64, "bool": np.bool_}
-
-
-def numpy_dtype(name: str) -> np.dtype:
-    if name == "bf16":
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(_NUMPY[name])
 
 
 def guarded(a: Array, shape: tuple[int, ...], values: np.ndarray | None = None) -> HostBuffer:

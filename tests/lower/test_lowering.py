@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from portakern.dtypes import numpy_dtype
 from portakern.errors import LoweringError, MissingRuleError, ScheduleError
 from portakern.ir.oracle import evaluate
 from portakern.ir.program import ArrayFacts, Program
@@ -19,8 +20,8 @@ from portakern.lower import lower
 from portakern.spec.inputs import Family, make_inputs
 from portakern.spec.load import library, load_operator
 from portakern.spec.operator import Operator
+from portakern.testing.tile_interpreter import run
 from tests.lower import user_operators
-from tests.tile_interpreter import NUMPY, run
 
 
 def chooser(row_tile: int = 4096):
@@ -62,7 +63,7 @@ def lowered(op: Operator, dims: Mapping[str, Any], params: Mapping[str, Any], dt
 
 
 def normal(rng: np.random.Generator, shape: list[int], dtype: str) -> np.ndarray:
-    return (rng.standard_normal(shape) * 3).astype(NUMPY[dtype])
+    return (rng.standard_normal(shape) * 3).astype(numpy_dtype(dtype))
 
 
 def compare(op: Operator, dims: Mapping[str, Any], params: Mapping[str, Any], dtype: str, row_tile: int = 4096,

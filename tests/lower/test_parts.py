@@ -20,9 +20,9 @@ from portakern.ir.tensor import tensor_type
 from portakern.lower import lower
 from portakern.spec.load import load_operator
 from portakern.spec.operator import Operator
+from portakern.testing.tile_interpreter import run
 from tests.lower import user_operators
 from tests.lower.test_lowering import chooser, normal
-from tests.tile_interpreter import run
 
 MATMUL = load_operator("matmul")
 PRODUCTS = ("strange", "norm_mm", "swiglu", "mm_softmax", "mean_mm")

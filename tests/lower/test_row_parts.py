@@ -18,9 +18,9 @@ from portakern.ir.tensor import tensor_type
 from portakern.lower import lower
 from portakern.spec.load import load_operator
 from portakern.spec.operator import Operator
+from portakern.testing.tile_interpreter import run
 from tests.lower import user_operators
 from tests.lower.test_lowering import chooser, normal
-from tests.tile_interpreter import run
 
 
 @pk.operator

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import ml_dtypes
 import numpy as np
 
 from portakern.backend import Binary, HostBuffer, Language, Source, Target
-from portakern.dtypes import dtype
+from portakern.dtypes import dtype, numpy_dtype
 from portakern.ir.program import Program
-from tests import tile_interpreter
+from portakern.testing import tile_interpreter
 
 GUARD = 4096  # HostBuffer promises offsets that are multiples of this
 FILL = 0xA5
-
-
-def numpy_dtype(name: str) -> np.dtype:
-    return np.dtype(ml_dtypes.bfloat16) if name == "bf16" else np.dtype(tile_interpreter.NUMPY[name])
 
 
 def values(shape: tuple[int, ...], name: str, rng: np.random.Generator) -> np.ndarray:

@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from portakern.backend import Source, Target
 from portakern.device import load_devices
+from portakern.dtypes import numpy_dtype
 from portakern.errors import PortakernError
 from portakern.ir.program import Program
 from portakern.tools.workers import WorkerPool
@@ -40,7 +41,7 @@ def run_on_gpu(source: Source, inputs: dict[str, Any], sizes: dict[str, int]) ->
     arguments: list[Any] = []
     for a in source.by_role("input") + source.by_role("scalar") + source.by_role("output"):
         shape = support._shape(a.type, sizes)
-        buffer = support.guarded(a.name, shape, support.NUMPY[a.dtype], inputs.get(a.name))
+        buffer = support.guarded(a.name, shape, numpy_dtype(a.dtype), inputs.get(a.name))
         from portakern.backends.triton.launch.executable import _view
 
         is_scalar = a.role == "scalar"

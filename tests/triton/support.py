@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from portakern.backend import HostBuffer, Language, Source
+from portakern.dtypes import numpy_dtype
 from portakern.ir.program import Program
 from portakern.ir.tile import BufferType
-from tests.tile_interpreter import NUMPY, run
+from portakern.testing.tile_interpreter import run
 
 GUARD = 256
 PATTERN = 0xA5
@@ -37,7 +38,7 @@ def execute_with(part: Any, source: Source, inputs: Mapping[str, np.ndarray], si
         if array.role == "temporary":
             continue
         shape = _shape(array.type, sizes)
-        buffers[array.name] = guarded(array.name, shape, NUMPY[array.dtype], inputs.get(array.name))
+        buffers[array.name] = guarded(array.name, shape, numpy_dtype(array.dtype), inputs.get(array.name))
     before = {n: b.storage.copy() for n, b in buffers.items()}
     part.load(source, None).run(buffers, sizes)
     broken = [n for n, b in buffers.items() if not _intact(b, before[n], n in inputs)]
@@ -89,9 +90,9 @@ def random_inputs_of(of: Program | Source, sizes: Mapping[str, int] = {}, seed: 
         if array.dtype == "bool":
             made[array.name] = rng.integers(0, 2, shape).astype(bool)
         elif array.dtype.startswith(("i", "u")):
-            made[array.name] = rng.integers(0, 7, shape).astype(NUMPY[array.dtype])
+            made[array.name] = rng.integers(0, 7, shape).astype(numpy_dtype(array.dtype))
         else:
-            made[array.name] = np.asarray(rng.standard_normal(shape) * 2).astype(NUMPY[array.dtype])
+            made[array.name] = np.asarray(rng.standard_normal(shape) * 2).astype(numpy_dtype(array.dtype))
     return made
 
 

@@ -1,4 +1,4 @@
-"""Runs tile programs with numpy, one grid point after the other: what the IR means, said a second time.
+"""Runs tile programs with numpy, one grid point after the other: what an emitter's text has to compute.
 
 Slow and literal.  What the IR leaves undefined (outside an extent, after a load without pad) is filled with a value
 that would show up in a result that used it.
@@ -10,40 +10,32 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
+from portakern.dtypes import numpy_dtype
+from portakern.ir import oracle
 from portakern.ir import tile as t
 from portakern.ir.core import Block, Op, Result, yielded
 from portakern.ir.program import Program
 from portakern.ir.size import evaluate
 
-NUMPY = {"f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i64": np.int64,
-         "i32": np.int32, "i16": np.int16, "i8": np.int8, "u8": np.uint8, "u32": np.uint32, "bool": np.bool_}
 JUNK = 12345.0
 
-UNARY = {
-    "neg": np.negative, "abs": np.abs, "exp": np.exp, "exp2": np.exp2, "log": np.log, "log2": np.log2,
-    "log1p": np.log1p, "expm1": np.expm1, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x),
-    "reciprocal": lambda x: 1 / x, "tanh": np.tanh, "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "sin": np.sin,
-    "cos": np.cos, "floor": np.floor, "ceil": np.ceil, "round": np.round, "sign": np.sign, "not": np.logical_not,
-    "isnan": np.isnan, "erf": lambda x: np.vectorize(__import__("math").erf)(x).astype(x.dtype),
-}
-BINARY = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "max": np.maximum, "min": np.minimum,
-    "pow": np.power, "rem": np.remainder, "floordiv": np.floor_divide, "and": np.bitwise_and, "or": np.bitwise_or,
-    "xor": np.bitwise_xor, "shl": np.left_shift, "shr": np.right_shift,
-}
-COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
+UNARY = {**oracle.UNARY, "erf": lambda x: oracle.erf(x.astype(np.float64))}
 REDUCE = {"sum": np.sum, "max": np.max, "min": np.min, "prod": np.prod, "any": np.any, "all": np.all}
 
 
 def run(program: Program, inputs: Mapping[str, np.ndarray], sizes: Mapping[str, int] | None = None) -> dict[str, np.ndarray]:
-    """Outputs of ``program`` on ``inputs``."""
+    """The outputs of ``program`` by name, for ``inputs`` by name and open dims of these ``sizes``.
+
+    Raises:
+        AssertionError: the program does what the IR forbids: it reads outside an array where it said it would not, say.
+        NotImplementedError: an operation that no lowering makes yet.
+    """
     sizes = sizes or {}
     arrays = {k: np.asarray(v) for k, v in inputs.items()}
     for a in program.by_role("output", "temporary"):
-        arrays[a.name] = np.full(program.shape(a.name, sizes), JUNK if a.init is None else a.init).astype(NUMPY[a.dtype])
+        arrays[a.name] = np.full(program.shape(a.name, sizes), JUNK if a.init is None else a.init).astype(numpy_dtype(a.dtype))
     with np.errstate(all="ignore"):
         for kernel in program.kernels:
             _Run(kernel, arrays, sizes).all()
@@ -87,27 +79,27 @@ class _Run:
         v = [self.env[o] for o in op.operands] if not isinstance(op, t.For | t.Load | t.Store) else []
         match op:
             case t.Const():
-                return np.asarray(op.value, NUMPY[op.dtype])
+                return np.asarray(op.value, numpy_dtype(op.dtype))
             case t.Extent():
-                return np.asarray(evaluate(op.size, self.sizes), NUMPY[op.dtype])
+                return np.asarray(evaluate(op.size, self.sizes), numpy_dtype(op.dtype))
             case t.Start():
-                return np.asarray(self.start[op.axis], NUMPY[op.dtype])
+                return np.asarray(self.start[op.axis], numpy_dtype(op.dtype))
             case t.Coord():
-                c = self.coord(op.axis).astype(NUMPY[op.dtype])
+                c = self.coord(op.axis).astype(numpy_dtype(op.dtype))
                 return c if op.dims else c[0]
             case t.Unary():
-                return np.asarray(UNARY[op.fn](v[0])).astype(NUMPY[dtype_of(op)])
+                return np.asarray(UNARY[op.fn](v[0])).astype(numpy_dtype(dtype_of(op)))
             case t.Binary():
                 assert dtype_of(op) in ("f32", "f64", "i32", "i64", "bool"), op.type
-                return np.asarray(BINARY[op.fn](*v)).astype(NUMPY[dtype_of(op)])
+                return np.asarray(oracle.BINARY[op.fn](*v)).astype(numpy_dtype(dtype_of(op)))
             case t.Compare():
-                return COMPARE[op.fn](*v)
+                return oracle.BINARY[op.fn](*v)
             case t.Select():
                 return np.where(*v)
             case t.Cast():
-                return np.asarray(v[0]).astype(NUMPY[op.dtype])
+                return np.asarray(v[0]).astype(numpy_dtype(op.dtype))
             case t.Bitcast():
-                return np.asarray(v[0]).view(NUMPY[op.dtype])
+                return np.asarray(v[0]).view(numpy_dtype(op.dtype))
             case t.Broadcast():
                 have = t.tile_type(op.x).axes
                 shape = [n if a in have else 1 for a, n in op.dims]
@@ -122,7 +114,7 @@ class _Run:
                 out[(slice(None),) * where + (bad,)] = op.value
                 return out
             case t.Reduce():
-                return REDUCE[op.fn](v[0], axis=t.tile_type(op.x).axes.index(op.axis)).astype(NUMPY[dtype_of(op)])
+                return REDUCE[op.fn](v[0], axis=t.tile_type(op.x).axes.index(op.axis)).astype(numpy_dtype(dtype_of(op)))
             case t.Scan():
                 return self.scan(op, *v)
             case t.Dot():
@@ -159,7 +151,7 @@ class _Run:
             where = t.tile_type(o).axes.index(op.axis)
             bad = self.coord(op.axis) >= self.extent(op.axis)
             assert not np.any(np.asarray(x).swapaxes(0, where)[bad]), f"{o.mnemonic()} is not zero outside {op.axis}"
-        kind = NUMPY[dtype_of(op)]
+        kind = numpy_dtype(dtype_of(op))
         return c + np.einsum(f"{spec[0]},{spec[1]}->{spec[2]}", a.astype(kind), b.astype(kind))
 
     def places(self, op: t.Load | t.Store, dims: t.Dims) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
@@ -170,6 +162,8 @@ class _Run:
         out, inside = [], np.ones([n for _, n in dims], bool)
         meant = inside
         for index, size in zip(op.indices, shape, strict=True):
+            if index.gather >= 0:
+                raise NotImplementedError("an index that a tile is added to")
             total = np.asarray(evaluate(index.offset, self.sizes))
             for term in index.terms:
                 c = self.coord(term.axis)
@@ -197,6 +191,8 @@ class _Run:
         return result
 
     def store(self, op: t.Store) -> None:
+        if op.mode != "set":
+            raise NotImplementedError(f"a store of mode {op.mode}")
         where, inside, meant = self.places(op, t.tile_type(op.value).dims)
         inside = inside & meant
         data = self.env[op.buffer]
