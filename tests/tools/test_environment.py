@@ -55,9 +55,10 @@ dtypes = ["i32"]
 """
 
 
-@pytest.fixture
-def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A backend from elsewhere, installed as pip would leave it, and one that is broken."""
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[doctor.Report]:
+    """What is said of a machine with a backend from elsewhere, installed as pip would leave it, and one that is broken."""
+    tmp_path = tmp_path_factory.mktemp("site-packages")
     package = tmp_path / "abacus_backend"
     (package / "devices").mkdir(parents=True)
     (package / "__init__.py").write_text(MANIFEST)
@@ -69,18 +70,14 @@ def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (info / "entry_points.txt").write_text(
         "[portakern.backends]\nabacus = abacus_backend:backend\nruin = abacus_backend:no_such_name\n"
     )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    importlib.invalidate_caches()
-    registry.cache_clear()
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(tmp_path))
+        patch.setenv("PORTAKERN_CACHE", str(tmp_path / "cache"))
+        importlib.invalidate_caches()
+        registry.cache_clear()
+        yield doctor.doctor()
     registry.cache_clear()
     sys.modules.pop("abacus_backend", None)
-
-
-@pytest.fixture
-def report(stranger: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> doctor.Report:
-    monkeypatch.setenv("PORTAKERN_CACHE", str(tmp_path / "cache"))
-    return doctor.doctor()
 
 
 def test_a_backend_from_elsewhere_is_asked_part_by_part(report: doctor.Report):
@@ -124,9 +121,9 @@ def test_json_is_whole(report: doctor.Report):
 
 
 def test_the_command_prints_json_and_tells_health_by_its_status(
-    stranger: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    report: doctor.Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setenv("PORTAKERN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(doctor, "doctor", lambda: report)
     assert cli.main(["doctor", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["broken"].keys() >= {"ruin"}
     assert cli.main(["doctor", "--json", str(tmp_path / "no" / "file")]) == 1
