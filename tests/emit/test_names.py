@@ -37,6 +37,7 @@ def kernels(form: str, target: str, names: tuple[str, ...], folder: Path) -> lis
 @pytest.mark.parametrize("form", FORMS)
 def test_an_array_may_be_called_like_what_the_kernel_declares(form: str, target: str, tmp_path: Path) -> None:
     plain = kernels(form, target, PLAIN, tmp_path)
+    assert plain
     for word in sorted(set().union(*plain).difference(PLAIN)):
         place = next(n for n, name in enumerate(reversed(PLAIN)) if name not in word or n == 2)
         names = tuple(word if n == 2 - place else name for n, name in enumerate(PLAIN))

@@ -77,10 +77,11 @@ def test_a_twin_has_the_other_dims_open(tmp_path: Path):
 # ---- layouts
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_layouts_are_of_distinct_elements_and_aligned_to_them(seed: int, tmp_path: Path):
+def test_layouts_are_of_distinct_elements_and_aligned_to_them(tmp_path: Path):
     program = PROGRAM.operator(tmp_path).program({"M": 3, "N": 5})
-    for facts in layouts(program, seed).values():
+    found = [facts for seed in range(12) for facts in layouts(program, seed).values()]
+    assert any(facts.strides for facts in found)
+    for facts in found:
         places = [i * a for i, a in zip(np.indices((3, 5)), facts.strides or (5, 1), strict=True)]
         assert len(np.unique(sum(places))) == 15 and facts.align % 4 == 0
 
