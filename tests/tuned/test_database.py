@@ -22,7 +22,7 @@ from portakern.study.work import Problem, Work, works
 from portakern.tuned import database as db
 from portakern.tuned.chosen import ForNest, fitted, for_nest
 from portakern.tuned.keys import Key, bucket, looked_up
-from tests.search.bench import work_of
+from tests.tuning.bench import work_of
 
 TUNED = Schedule((("m", 1), ("n", 1024)), warps=8)
 

@@ -15,7 +15,7 @@ from portakern.study.steps import Build
 from portakern.tuned.database import Database
 from portakern.tuning.racing import RUNGS
 from portakern.tuning.tuner import Settings, Tuner, Tuning, over_resources
-from tests.search.bench import Planted, work_of
+from tests.tuning.bench import Planted, work_of
 
 BEST = "m=1,n=1024,stages=1,warps=8,keep=stores"
 

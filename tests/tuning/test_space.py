@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
 
-import portakern as pk
 from portakern.api import one
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 from portakern.registry import registry
-from portakern.search import Guided, search
 from portakern.tuning import proposers
 from portakern.tuning.cost import cost
 from portakern.tuning.limits import refused
 from portakern.tuning.space import Space, nest_space, space_of, text
 from portakern.tuning.tuner import nests_of
-from tests.search.bench import work_of
+from tests.tuning.bench import work_of
 
 H200 = one("cuda:h200").device
 CPU = one("numba:cpu").device
@@ -166,27 +163,3 @@ def test_without_an_optimiser_it_says_so(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(proposers.importlib.util, "find_spec", lambda name: None)
     choice = proposers.proposer_for(of("matmul", M=4096, N=4096, K=4096))
     assert choice.proposer.name == "random" and "portakern[tune]" in choice.why
-
-
-# ---- through the generator's door
-
-
-def test_guided_search_proposes_kernels_that_are_judged():
-    task = pk.task("row_sum", "numba:cpu", "f32", M=8, N=100)
-    guided = Guided(task)
-    first = guided.ask()
-    assert first is not None and first.note == task.space[0]
-    guided.tell(replace(task.work.row, correct=True, time={"median_us": 3.0}))
-    notes = {first.note}
-    while (more := guided.ask()) is not None:
-        assert more.note not in notes
-        notes.add(more.note)
-        guided.tell(task.work.row)
-    assert len(notes) > 1
-
-
-@pytest.mark.slow
-def test_guided_search_on_this_machine():
-    task = pk.task("row_sum", "numba:cpu", "f32", M=8, N=100)
-    outcome = search(Guided(task), task, budget_s=20)
-    assert outcome.best is not None and outcome.best[1].correct

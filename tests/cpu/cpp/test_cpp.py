@@ -10,7 +10,7 @@ from portakern.errors import CompileError, RuntimeFault
 from portakern.ir.program import Program
 from portakern.registry import registry
 from tests import samples
-from tests.cpu.references import buffers_for, expected, intact, tolerance
+from tests.cpu.cpp.references import buffers_for, expected, intact, tolerance
 
 SAMPLES = samples.all_samples()
 

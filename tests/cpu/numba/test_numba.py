@@ -96,7 +96,7 @@ def test_special_rows(worker: WorkerPool, value: float) -> None:
 
 def test_exp_is_accurate(worker: WorkerPool) -> None:
     x = np.concatenate([np.linspace(-110, 90, 40001), [np.nan, np.inf, -np.inf, 0.0, -0.0]]).astype(np.float32)
-    got = worker.call("tests.numba.jobs:apply_helper", "exp", x)
+    got = worker.call("tests.cpu.numba.jobs:apply_helper", "exp", x)
     with np.errstate(over="ignore"):
         want = np.exp(x.astype(np.float64))
     np.testing.assert_allclose(got, np.where(want > np.finfo(np.float32).max, np.inf, want), rtol=3e-7, atol=2e-45)
@@ -107,7 +107,7 @@ def test_a_binary_runs_without_compiling(worker: WorkerPool) -> None:
     binary = worker.call("tests.triton.support:compiled", "numba", source)
     assert binary.resources[0].code_bytes and binary.assembly and "vfma" in binary.assembly
     with WorkerPool(1, env=support.environment(NUMBA), preload=("numba",)) as fresh:
-        assert fresh.call("tests.numba.jobs:compilations_when_run", source, binary) == 0
+        assert fresh.call("tests.cpu.numba.jobs:compilations_when_run", source, binary) == 0
 
 
 def test_a_broken_text_is_a_compile_error(worker: WorkerPool) -> None:

@@ -15,7 +15,7 @@ from portakern.study import steps
 from portakern.tuning.bench import LOOKED_AT, Contender, _part, admit, differs, race
 from portakern.tuning.space import space_of
 from portakern.tuning.tuner import nests_of
-from tests.search.bench import work_of
+from tests.tuning.bench import work_of
 
 
 def values(n: int = 1000) -> np.ndarray:

@@ -10,6 +10,7 @@ from portakern.backend import Binary, Source
 def apply_helper(name: str, x: np.ndarray) -> np.ndarray:
     """A helper function of the emitted texts on every element of ``x``."""
     from numba import njit  # type: ignore[attr-defined]
+
     from portakern.backends.cpu.numba.words import HELPERS, used_helpers
 
     names: dict[str, object] = {}
@@ -32,8 +33,8 @@ def apply_helper(name: str, x: np.ndarray) -> np.ndarray:
 def compilations_when_run(source: Source, binary: Binary) -> int:
     """How many kernels numba compiles when a program with a binary is loaded and run."""
     from numba.core import event
-    from portakern.backends.cpu.numba.language import NUMBA
 
+    from portakern.backends.cpu.numba.language import NUMBA
     from tests.triton.support import execute_with, random_inputs_of
 
     recorder = event.RecordingListener()

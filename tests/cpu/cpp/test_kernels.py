@@ -11,7 +11,7 @@ from portakern.ir.program import Array, Program, verify_program
 from portakern.ir.schedule import Schedule
 from portakern.ir.tile import Axis, BufferType, Compare, Dot, Index, Kernel, Mask, Reduce, TileType
 from portakern.registry import registry
-from tests.cpu.references import buffers_for, intact
+from tests.cpu.cpp.references import buffers_for, intact
 
 
 def program(name: str, axes: tuple[Axis, ...], b: Builder, args: list[tuple[Arg, str]]) -> Program:

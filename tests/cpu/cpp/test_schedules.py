@@ -12,7 +12,7 @@ from portakern.ir.tensor import tensor_type
 from portakern.lower import lower
 from portakern.registry import registry
 from portakern.spec.load import load_operator
-from tests.cpu.references import guarded
+from tests.cpu.cpp.references import guarded
 
 M = Sym.named("M")
 NESTS = {
