@@ -25,7 +25,7 @@ SYMBOLS = {
 }  # fmt: skip
 
 REDUCTIONS = {"sum": "jnp.sum", "max": "jnp.max", "min": "jnp.min", "any": "jnp.any", "all": "jnp.all",
-              "prod": "product"}
+              "prod": "reduce_product"}
 
 JOINS = {"sum": "jnp.add", "prod": "jnp.multiply", "max": "jnp.maximum", "min": "jnp.minimum"}
 
@@ -35,7 +35,7 @@ HELPERS = {
     half = jnp.tanh(0.5 * x)
     return jnp.where(jnp.abs(x) < 0.5, 2.0 * half / (1.0 - half), jnp.exp(x) - 1.0)
 ''',
-    "product": '''def product(x, axis, keepdims):
+    "reduce_product": '''def reduce_product(x, axis, keepdims):
     """Product along an axis; Mosaic has no multiplying reduction, so halves are folded onto each other."""
     odd = None
     while (n := x.shape[axis]) > 1:
@@ -64,10 +64,11 @@ HELPERS = {
 """Functions written out above the kernels that use them."""
 
 NAMES = {
-    "exp": "e", "add": "total", "sub": "diff", "mul": "scaled", "div": "ratio", "max": "larger", "min": "smaller",
-    "sqrt": "root", "rsqrt": "inverse", "tanh": "bent", "sigmoid": "gate", "neg": "negated", "abs": "size",
+    "add": "total", "sub": "diff", "mul": "scaled", "div": "ratio", "max": "larger", "min": "smaller", "rem": "remainder",
+    "floordiv": "quotient", "pow": "power", "and": "bits", "or": "bits", "xor": "bits", "shl": "bits", "shr": "bits",
+    "sqrt": "root", "rsqrt": "inverse", "sigmoid": "gate", "neg": "negated",
 }  # fmt: skip
-"""What a value is called where it needs a name."""
+"""What the result of a function is called where it needs a name; other functions give theirs."""
 
 
 def unary(fn: str, x: Expr, dtype: str) -> Expr:

@@ -13,6 +13,7 @@ from portakern.ir.tile import (
     Cast,
     Compare,
     Dot,
+    For,
     Load,
     Mask,
     Permute,
@@ -42,31 +43,51 @@ def hint(op: Op) -> str:
             return "product"
         case Unary(fn="exp" | "exp2"):
             return "e" if len(tile_type(op).dims) > 1 else "scale"
-        case Unary(fn=fn) | Binary(fn=fn):
-            return operations.NAMES.get(fn, f"{fn}_")
         case Compare():
-            return "test"
-        case Select(no=no) if (fill := filled_with(no)) is not None and fill.value in (math.inf, -math.inf):
-            return "masked"
+            return "mask"
+        case Unary(fn="not") | Binary(fn="and" | "or" | "xor") if tile_type(op).dtype == "bool":
+            return "mask"
+        case Unary(fn=fn, x=x):
+            return operations.NAMES.get(fn) or f"{fn}_{_leaf(x) or 'value'}"
+        case Binary(fn=fn):
+            return operations.NAMES.get(fn, fn)
+        case Select() if tile_type(op).dtype == "bool":
+            return "mask"
+        case Select(yes=yes, no=no) if (fill := filled_with(no)) is not None:
+            leaf = _leaf(yes)
+            return f"masked_{leaf}" if leaf and fill.value not in (math.inf, -math.inf) else "masked"
         case Select(condition=Compare(fn="eq", lhs=x)) if x in op.operands:
             return "shift"  # what is subtracted before an exponential, where that is no infinity
         case Select():
-            return "chosen"
+            return "selected"
         case Arg(name=name):
             return name
-        case Result(source=ArgReduce(), index=index):
-            return ("best", "where")[index]
+        case Result(source=ArgReduce(fn=fn), index=index):
+            return (f"{fn}imum", f"arg{fn}")[index]
     return "value"
+
+
+def _leaf(op: Op) -> str:
+    """The name of what a value is computed from first: an array, a carried value, a reduction; empty where it has none."""
+    match op:
+        case Load() | Reduce() | Running() | Dot() | Arg():
+            return hint(op)
+        case Result(source=For() as loop, index=index):
+            return hint(loop.body.args[index])
+        case Select():
+            return _leaf(op.yes) or _leaf(op.no)
+    return next((leaf for o in op.operands if (leaf := _leaf(o))), "")
 
 
 def read_names(plan: KernelPlan) -> tuple[str, ...]:
     """The reference of each read: the buffer's name, numbered where a kernel reads it in several ways."""
     names: list[str] = []
     for access in plan.reads:
-        base, n = access.buffer, 1
-        while f"{base}{n if n > 1 else ''}_ref" in names:
+        name, n = access.buffer, 1
+        while f"{name}_ref" in names:
             n += 1
-        names.append(f"{base}{n if n > 1 else ''}_ref")
+            name = f"{access.buffer}{'_' if access.buffer[-1].isdigit() else ''}{n}"
+        names.append(f"{name}_ref")
     return tuple(names)
 
 

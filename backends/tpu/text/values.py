@@ -269,7 +269,7 @@ class Values:
 
     def _reduce(self, region: Region, op: Reduce) -> Expr:
         if op.fn == "prod":
-            self.helpers["product"] = None
+            self.helpers["reduce_product"] = None
         return folds.reduced(op, self.full(region, op.x), self.plan.layout.place(op.x))
 
     def _running(self, region: Region, op: Running) -> Expr:

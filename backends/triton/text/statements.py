@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from portakern.emit.python_like import Expr, assigned_in_place, assignments, call, carried_hazard, hint_of
+from portakern.emit.python_like import Expr, assigned_in_place, assignments, call, carried_hazard
 from portakern.ir.core import Block, Op, Result, Yield, yielded
 from portakern.ir.tile import Axis, Binary, Cast, Const, Extent, For, Load, Scan, Start, Store, identity, starts_anew, tile_type
 
 from . import operations
 from .memory import MemoryText
+from .names import name_hint
 from .values import TileValue
 
 _JOIN = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
@@ -48,7 +49,7 @@ class StatementText(MemoryText):
                 self.values[op] = value
 
     def _hint(self, op: Op) -> str:
-        hint = self.hints.get(op) or hint_of(op, lambda x: self.users.get(x, []))
+        hint = self.hints.get(op) or name_hint(op, lambda x: self.users.get(x, []))
         of_load = isinstance(op, Load) or (isinstance(op, Cast) and isinstance(op.x, Load))
         return f"{hint}_tile" if of_load and hint in self.names.taken else hint
 

@@ -15,8 +15,8 @@ def max_nan(a, b):
 def cross_entropy_1_kernel(logits_ptr, labels_ptr, t0_ptr, J: tl.constexpr, BLOCK_J: tl.constexpr):
     i = tl.program_id(0)
     labels = tl.load(labels_ptr + i)
-    t = (labels >= 0) & (labels < J)
-    t2 = tl.where(t, labels, -1).to(tl.int32)
+    mask = (labels >= 0) & (labels < J)
+    masked_labels = tl.where(mask, labels, -1).to(tl.int32)
     top = tl.full((), float("-inf"), tl.float32)
     total1 = tl.full((), 0.0, tl.float32)
     total2 = tl.full((), 0.0, tl.float32)
@@ -28,8 +28,8 @@ def cross_entropy_1_kernel(logits_ptr, labels_ptr, t0_ptr, J: tl.constexpr, BLOC
             top == float("-inf"), 0.0, total2 * tl.exp(top - new_top),
         ) + tl.sum(tl.exp(logits - new_top), axis=0)
         top = new_top
-        total1 = total1 + tl.sum(tl.where(j == t2, logits, 0.0), axis=0)
-    t0 = tl.log(total2) - (tl.where(t, total1, float("nan")) - top)
+        total1 = total1 + tl.sum(tl.where(j == masked_labels, logits, 0.0), axis=0)
+    t0 = tl.log(total2) - (tl.where(mask, total1, float("nan")) - top)
     tl.store(t0_ptr + i, t0)
 
 
@@ -37,10 +37,10 @@ def cross_entropy_1_kernel(logits_ptr, labels_ptr, t0_ptr, J: tl.constexpr, BLOC
 def cross_entropy_2_kernel(labels_ptr, t0_ptr, out_ptr, BLOCK_I: tl.constexpr):
     i = tl.arange(0, BLOCK_I)
     labels = tl.load(labels_ptr + i, eviction_policy="evict_last")
-    t = labels != -100
+    mask = labels != -100
     t0 = tl.load(t0_ptr + i, eviction_policy="evict_last")
-    sum_i = tl.sum(tl.where(t, t0, 0.0), axis=0)
-    tl.store(out_ptr, sum_i / tl.sum(t.to(tl.float32), axis=0), eviction_policy="evict_last")
+    sum_i = tl.sum(tl.where(mask, t0, 0.0), axis=0)
+    tl.store(out_ptr, sum_i / tl.sum(mask.to(tl.float32), axis=0), eviction_policy="evict_last")
 
 
 def cross_entropy(logits, labels, out):

@@ -41,20 +41,20 @@ def attention_kernel(
             k_ptr + b * H * N * K + h * N * K + n[:, None] * K + k[None, :], mask=(n < N)[:, None], other=0.0,
         )
         product = tl.dot(q, tl.trans(k_tile))
-        t = tl.where(
+        masked = tl.where(
             (n < N)[None, :], tl.where(n[None, :] <= m[:, None], product, float("-inf")), float("-inf"),
         )
-        max_n = tl.reduce(t, 1, max_nan)
+        max_n = tl.reduce(masked, 1, max_nan)
         new_top = max_nan(top, max_n * 0.125)
-        t2 = tl.where(new_top == float("-inf"), 0.0, new_top)
-        exp2_t = tl.exp2(tl.fma(t, 0.1803368777036667, (t2 * -1.4426950216293335)[:, None]))
-        exp2_top = tl.exp2((top - t2) * 1.4426950216293335)
+        shift = tl.where(new_top == float("-inf"), 0.0, new_top)
+        exp2_product = tl.exp2(tl.fma(masked, 0.1803368777036667, (shift * -1.4426950216293335)[:, None]))
+        exp2_top = tl.exp2((top - shift) * 1.4426950216293335)
         v = tl.load(
             v_ptr + b * H * N * D + h * N * D + n[:, None] * D + d[None, :], mask=(n < N)[:, None], other=0.0,
         )
-        acc = tl.dot(exp2_t.to(tl.bfloat16), v, acc * exp2_top[:, None])
+        acc = tl.dot(exp2_product.to(tl.bfloat16), v, acc * exp2_top[:, None])
         top = new_top
-        total = total * exp2_top + tl.sum(exp2_t, axis=1)
+        total = total * exp2_top + tl.sum(exp2_product, axis=1)
     tl.store(
         o_ptr + b * H * G * M * D + h * G * M * D + g * M * D + m[:, None] * D + d[None, :],
         (acc / total[:, None]).to(tl.bfloat16), mask=(m < M)[:, None],

@@ -40,8 +40,8 @@ def matmul_bias_kernel(
         )
         acc = tl.dot(a, w, acc)
     bias = tl.load(bias_ptr + n, mask=n < N)
-    t = acc + bias[None, :]
-    c = 0.5 * t * (1.0 + tanh(0.7978845608028654 * (t + 0.044715 * (t * t * t))))
+    total = acc + bias[None, :]
+    c = 0.5 * total * (1.0 + tanh(0.7978845608028654 * (total + 0.044715 * (total * total * total))))
     tl.store(
         c_ptr + b * M * N + m[:, None] * N + n[None, :], c.to(tl.bfloat16),
         mask=(m < M)[:, None] & (n < N)[None, :],

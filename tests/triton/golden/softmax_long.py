@@ -19,14 +19,14 @@ def softmax_long_kernel(x_ptr, y_ptr, N: tl.constexpr, BLOCK_N: tl.constexpr):
         n = n0 + tl.arange(0, BLOCK_N)
         x = tl.load(x_ptr + m * N + n, mask=n < N, other=float("-inf"))
         new_top = max_nan(top, tl.reduce(x, 0, max_nan))
-        t = tl.where(new_top == float("-inf"), 0.0, new_top)
-        total = total * tl.exp(top - t) + tl.sum(tl.where(n < N, tl.exp(x - t), 0.0), axis=0)
+        shift = tl.where(new_top == float("-inf"), 0.0, new_top)
+        total = total * tl.exp(top - shift) + tl.sum(tl.where(n < N, tl.exp(x - shift), 0.0), axis=0)
         top = new_top
-    t = tl.where(top == float("-inf"), 0.0, top)
+    shift = tl.where(top == float("-inf"), 0.0, top)
     for n0 in range(0, N, BLOCK_N):
         n = n0 + tl.arange(0, BLOCK_N)
         x = tl.load(x_ptr + m * N + n, mask=n < N, other=float("-inf"))
-        tl.store(y_ptr + m * N + n, tl.exp(x - t) / total, mask=n < N)
+        tl.store(y_ptr + m * N + n, tl.exp(x - shift) / total, mask=n < N)
 
 
 def softmax_long(x, y):

@@ -15,9 +15,9 @@ def booleans_kernel(x_ref, flag_ref, out_ref, both_ref):
     # The last block along m reaches past the array, where it holds garbage.
     flag = flag_ref[...]
     x = x_ref[...]
-    chosen = flag & (x > 0.0) | ~flag & (x < 1.0)
-    out_ref[...] = jnp.where(chosen, x, 7.0)
-    both_ref[...] = ~chosen ^ flag
+    mask = flag & (x > 0.0) | ~flag & (x < 1.0)
+    out_ref[...] = jnp.where(mask, x, 7.0)
+    both_ref[...] = ~mask ^ flag
 
 
 def booleans(x, flag):

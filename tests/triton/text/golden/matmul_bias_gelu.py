@@ -24,8 +24,8 @@ def matmul_bias_gelu_kernel(
         w = w_desc.load([k0, j0])
         acc = tl.dot(x, w, acc)
     bias = tl.load(bias_ptr + j)
-    t = acc + bias[None, :]
-    out = (t * tl.sigmoid((t + t * t * t * 0.044715) * 1.5957691216057308)).to(tl.bfloat16)
+    total = acc + bias[None, :]
+    out = (total * tl.sigmoid((total + total * total * total * 0.044715) * 1.5957691216057308)).to(tl.bfloat16)
     out_desc.store([i0, j0], out)
 
 
