@@ -26,7 +26,7 @@ from portakern.study.row import Row
 from portakern.study.steps import Build, guarded, load
 from portakern.study.work import Work
 from portakern.timing import peers as peer_forms
-from portakern.timing.inputs import InputSets, Place, as_library, input_sets, place_of, same_bytes
+from portakern.timing.inputs import ArrayPlace, InputSets, as_library, input_sets, place_of, same_bytes
 from portakern.timing.measure import Contender, ContenderError, Measurement, Options, Timing, measure
 from portakern.timing.peers import Peer, Subject
 from portakern.timing.roofline import measured_copy, product_of, roofline
@@ -79,7 +79,7 @@ class Session:
     executable: Executable = field(init=False)
     device: Device = field(init=False)
     program: TensorProgram = field(init=False)
-    place: Place = field(init=False)
+    place: ArrayPlace = field(init=False)
     sets: InputSets = field(init=False)
     prepared: list[Prepared] = field(init=False)
     before: list[list[np.ndarray]] = field(init=False)

@@ -25,7 +25,7 @@ DRAWN_BYTES = 4 << 20
 """A set larger than this is the first one with its elements moved on: drawing numbers would take longer than timing."""
 
 
-class Place(Protocol):
+class ArrayPlace(Protocol):
     """Where arrays lie.  Host arrays are numpy's; bf16 and the 8-bit floats are those of ml_dtypes."""
 
     library: str
@@ -91,7 +91,7 @@ class TorchPlace:
             array.reshape(-1).view(self.torch.uint8).fill_(byte)
 
 
-def place_of(target: Target, ordinal: int = 0) -> Place:
+def place_of(target: Target, ordinal: int = 0) -> ArrayPlace:
     """Where arrays for ``target`` go: host memory for a CPU, else the accelerator.
 
     Raises :class:`ToolMissing` where nothing here can make arrays on the accelerator.
@@ -130,7 +130,7 @@ def to_numpy(tensor: Any) -> np.ndarray:
     return np.array(tensor.view(bits).numpy()).view(numpy_dtype(short[tensor.dtype]))
 
 
-def as_library(host: np.ndarray, place: Place, library: str) -> Any:
+def as_library(host: np.ndarray, place: ArrayPlace, library: str) -> Any:
     """An input for a peer of ``library``: beside our own where the peer can work there, else in host memory."""
     if not host.ndim:
         return host.item()
@@ -146,7 +146,7 @@ def as_library(host: np.ndarray, place: Place, library: str) -> Any:
 class InputSets:
     """``host[i]`` are the inputs of set ``i`` by name, ``arrays[i]`` the same in order where the kernel wants them."""
 
-    place: Place
+    place: ArrayPlace
     host: list[dict[str, np.ndarray]] = field(default_factory=list)
     arrays: list[list[Any]] = field(default_factory=list)
     per_set: int = 0
@@ -176,7 +176,7 @@ def _raw(x: np.ndarray) -> np.ndarray:
 def input_sets(
     program: TensorProgram,
     families: Mapping[str, Family],
-    place: Place,
+    place: ArrayPlace,
     cache_bytes: int | None,
     memory_bytes: int | None,
     warm: bool = False,
