@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from portakern.backend import Bare, Target
+from portakern.backend import InspectedKernel, Target
 from portakern.dtypes import DTYPES, DType
 from portakern.errors import UsageError
 from portakern.registry import registry
@@ -149,7 +149,7 @@ def inspect(
     text = source.read_text() if isinstance(source, Path) else source
     patterns = targets if isinstance(targets, str) else ",".join(map(str, targets))
     file = str(source) if isinstance(source, Path) else ""
-    kernel = Bare(text, entry, arguments_of(args), triple(grid), triple(block), shared_bytes, file)
+    kernel = InspectedKernel(text, entry, arguments_of(args), triple(grid), triple(block), shared_bytes, file)
     return inspect_all(kernel, registry().match(patterns), run=run)
 
 

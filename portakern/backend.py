@@ -203,7 +203,7 @@ class Binary:
 
 
 @dataclass(frozen=True)
-class Given:
+class KernelArgument:
     """An argument of a kernel from elsewhere: an array of ``shape``, or the number ``value``."""
 
     name: str
@@ -213,7 +213,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Bare:
+class InspectedKernel:
     """A kernel from elsewhere that belongs to no operator, to be looked at: ``entry`` in ``text``, and how it is called.
 
     Without ``arguments`` there is only its code to be looked at, if its language needs no more to compile it.  ``grid`` and
@@ -222,7 +222,7 @@ class Bare:
 
     text: str
     entry: str = ""
-    arguments: tuple[Given, ...] = ()
+    arguments: tuple[KernelArgument, ...] = ()
     grid: tuple[int, int, int] | None = None
     block: tuple[int, int, int] | None = None
     shared_bytes: int = 0
@@ -554,7 +554,7 @@ class Language:
     emitter_version: int = 1
     format: Callable[[Device], str] | None = None
     jobs: Callable[[Source, Binary, Mapping[str, int], Mapping[str, Any]], Job] | None = None
-    bare: Callable[[Bare, Target, Sequence[str]], Source] | None = None
+    bare: Callable[[InspectedKernel, Target, Sequence[str]], Source] | None = None
 
 
 @dataclass(frozen=True, eq=False)

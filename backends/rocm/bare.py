@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from portakern.backend import Bare, Given, Launch, Source, Target
+from portakern.backend import InspectedKernel, KernelArgument, Launch, Source, Target
 from portakern.emit.launches import parse_launches
 from portakern.emit.mangled import is_called, readable
 from portakern.errors import UsageError
@@ -20,7 +20,7 @@ _SUFFIXES = (".hip", ".cpp", ".cc", ".cxx", ".cu")
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 
-def bare(kernel: Bare, target: Target, found: Sequence[str] = ()) -> Source:
+def bare(kernel: InspectedKernel, target: Target, found: Sequence[str] = ()) -> Source:
     """``found`` are the kernels of the compiled text; before they are known, the source is there to be compiled only.
 
     Raises :class:`UsageError` where the text holds no such kernel, or several and none is named.
@@ -39,11 +39,11 @@ def bare(kernel: Bare, target: Target, found: Sequence[str] = ()) -> Source:
     return Source(target, readable(symbol), symbol, text, ".hip", arrays, (), (launch,), headers, options=options)
 
 
-def _type(given: Given) -> BufferType | TileType:
+def _type(given: KernelArgument) -> BufferType | TileType:
     return TileType((), given.dtype) if given.shape is None else BufferType(given.shape, given.dtype)
 
 
-def _beside(kernel: Bare) -> list[tuple[str, str]]:
+def _beside(kernel: InspectedKernel) -> list[tuple[str, str]]:
     """Headers that the text includes from its own folder, and those that they include."""
     if not kernel.file:
         return []
@@ -60,7 +60,7 @@ def _beside(kernel: Bare) -> list[tuple[str, str]]:
     return list(found.items())
 
 
-def _symbol(kernel: Bare, found: Sequence[str]) -> str:
+def _symbol(kernel: InspectedKernel, found: Sequence[str]) -> str:
     """The kernel asked for, by the name that C++ makes of it or by its own, with or without its template's arguments."""
     named = ", ".join(map(readable, found))
     if kernel.entry:

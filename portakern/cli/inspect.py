@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from portakern.backend import Bare
+from portakern.backend import InspectedKernel
 from portakern.cli import options
 from portakern.cli.doctor import table
 from portakern.emit.mangled import readable
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     file, _, entry = args.source.partition(":")
     text = options.read_text(file, "the kernel")
-    kernel = Bare(
+    kernel = InspectedKernel(
         text, entry, arguments_of(args.args), _sizes(args.grid, "--grid"), _sizes(args.block, "--block"), args.shared, file
     )
     findings = inspect_all(kernel, registry().match(args.targets), args.seed, not args.no_run)

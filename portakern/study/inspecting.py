@@ -11,7 +11,17 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from portakern.backend import Bare, Binary, Given, HostBuffer, JudgesAlone, SaysMethod, Simulator, Source, Target
+from portakern.backend import (
+    Binary,
+    HostBuffer,
+    InspectedKernel,
+    JudgesAlone,
+    KernelArgument,
+    SaysMethod,
+    Simulator,
+    Source,
+    Target,
+)
 from portakern.dtypes import DTYPES, numpy_dtype
 from portakern.errors import CompileError, PortakernError, SimulatorError, ToolMissing, UsageError
 from portakern.launch.packing import shape_of
@@ -46,7 +56,7 @@ class Finding:
         return {k: v for k, v in asdict(self).items() if k != "assembly"}
 
 
-def inspect_all(kernel: Bare, targets: Sequence[Target], seed: int = 0, run: bool = True) -> list[Finding]:
+def inspect_all(kernel: InspectedKernel, targets: Sequence[Target], seed: int = 0, run: bool = True) -> list[Finding]:
     """One finding per target, each made in a worker process of its own language.
 
     Raises :class:`UsageError` for a language that looks at no such kernels, and for what is wrong in the question.
@@ -67,7 +77,7 @@ def inspect_all(kernel: Bare, targets: Sequence[Target], seed: int = 0, run: boo
     return found
 
 
-def examine(kernel: Bare, target_name: str, seed: int = 0, run: bool = True) -> Finding:
+def examine(kernel: InspectedKernel, target_name: str, seed: int = 0, run: bool = True) -> Finding:
     """Raises :class:`UsageError` for what is wrong in the question; other errors are in the finding."""
     target = registry().target(target_name)
     finding = Finding(target_name, target.device.title)
@@ -86,7 +96,7 @@ def examine(kernel: Bare, target_name: str, seed: int = 0, run: bool = True) -> 
     return _ran(finding, kernel, source, binary, seed) if run else finding
 
 
-def _compiled(kernel: Bare, target: Target) -> tuple[Source, Binary]:
+def _compiled(kernel: InspectedKernel, target: Target) -> tuple[Source, Binary]:
     """Compiled once to see what the text holds, and again (from the cache where nothing changes) for the kernel asked for."""
     language = registry().language(target.language)
     assert language.bare is not None
@@ -109,7 +119,7 @@ def _compiled(kernel: Bare, target: Target) -> tuple[Source, Binary]:
     return source, binary
 
 
-def _estimated(finding: Finding, kernel: Bare, source: Source, binary: Binary) -> Finding:
+def _estimated(finding: Finding, kernel: InspectedKernel, source: Source, binary: Binary) -> Finding:
     from portakern.launch.dispatch import job_of
 
     estimator = registry().estimator(source.target)
@@ -124,7 +134,7 @@ def _estimated(finding: Finding, kernel: Bare, source: Source, binary: Binary) -
         return replace(finding, notes=(*finding.notes, f"not estimated: {error.message}"))
 
 
-def _ran(finding: Finding, kernel: Bare, source: Source, binary: Binary, seed: int) -> Finding:
+def _ran(finding: Finding, kernel: InspectedKernel, source: Source, binary: Binary, seed: int) -> Finding:
     simulator = _simulator(source.target)
     if simulator is None:
         return replace(
@@ -148,7 +158,7 @@ def _ran(finding: Finding, kernel: Bare, source: Source, binary: Binary, seed: i
     return replace(finding, ran=f"{finding.ran}: {did}" if did else finding.ran)
 
 
-def _line_of(message: str, kernel: Bare) -> dict[str, str]:
+def _line_of(message: str, kernel: InspectedKernel) -> dict[str, str]:
     """The line of the file that a message names, as ``line``."""
     name = Path(kernel.file).name
     place = re.search(rf"{re.escape(name)}:(\d+)", message) if name else None
@@ -168,16 +178,16 @@ def _simulator(target: Target) -> Simulator | None:
     return own if isinstance(own, JudgesAlone) and own.alone else None
 
 
-def _scalars(kernel: Bare) -> dict[str, Any]:
+def _scalars(kernel: InspectedKernel) -> dict[str, Any]:
     return {g.name: g.value for g in kernel.arguments if g.shape is None}
 
 
-def _given_of(source: Source) -> tuple[Given, ...]:
+def _given_of(source: Source) -> tuple[KernelArgument, ...]:
     """The arrays of a source that brings its own."""
-    return tuple(Given(a.name, a.dtype, shape_of(a, {})) for a in source.arrays)
+    return tuple(KernelArgument(a.name, a.dtype, shape_of(a, {})) for a in source.arrays)
 
 
-def _buffers(kernel: Bare, source: Source, seed: int) -> dict[str, HostBuffer]:
+def _buffers(kernel: InspectedKernel, source: Source, seed: int) -> dict[str, HostBuffer]:
     """Arrays of random numbers between guard bands, and the scalars."""
     import numpy as np
 
@@ -210,7 +220,7 @@ _ARRAY = re.compile(r"(\w+)\s*[=:]\s*(\w+)\[([\d,\sx]*)\]")
 _NUMBER = re.compile(r"(\w+)(?:\s*:\s*(\w+))?\s*=\s*(\S+)")
 
 
-def arguments_of(text: str) -> tuple[Given, ...]:
+def arguments_of(text: str) -> tuple[KernelArgument, ...]:
     """``x=bf16[64,128], n=4096, s:f32=0.5``: arrays by dtype and shape, numbers by value (i32 or f32 unless said).
 
     Raises :class:`UsageError` for what is neither.
@@ -218,10 +228,10 @@ def arguments_of(text: str) -> tuple[Given, ...]:
     return tuple(map(_given, filter(None, (p.strip() for p in re.split(r",(?![^\[]*\])", text)))))
 
 
-def _given(part: str) -> Given:
+def _given(part: str) -> KernelArgument:
     if match := _ARRAY.fullmatch(part):
         shape = tuple(int(n) for n in re.split(r"[,x]", match[3]) if n.strip())
-        return Given(match[1], _dtype(match[2], part), shape)
+        return KernelArgument(match[1], _dtype(match[2], part), shape)
     match = _NUMBER.fullmatch(part)
     if match is None:
         raise UsageError(f"--args {part}: neither an array nor a number", hint="write x=bf16[64,128],n=4096,s:f32=0.5")
@@ -232,7 +242,7 @@ def _given(part: str) -> Given:
             value = float(match[3])
         except ValueError:
             raise UsageError(f"--args {part}: {match[3]} is no number", hint="arrays are written x=bf16[64,128]") from None
-    return Given(match[1], _dtype(match[2] or ("i32" if isinstance(value, int) else "f32"), part), None, value)
+    return KernelArgument(match[1], _dtype(match[2] or ("i32" if isinstance(value, int) else "f32"), part), None, value)
 
 
 def _dtype(name: str, part: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from portakern.backend import Bare
+from portakern.backend import InspectedKernel
 from portakern.emit.mangled import is_called, readable
 from portakern.errors import UsageError
 from portakern.spec.load import load_operator
@@ -28,12 +28,13 @@ class Stranger:
     block: tuple[int, int, int] = (256, 1, 1)
     shared: int = 0
 
-    def bare(self, *changes: tuple[str, str]) -> Bare:
+    def bare(self, *changes: tuple[str, str]) -> InspectedKernel:
         text = (FOLDER / self.file).read_text()
         for old, new in changes:
             assert text.count(old) == 1, old
             text = text.replace(old, new)
-        return Bare(text, self.name, arguments_of(self.args), self.grid, self.block, self.shared, str(FOLDER / self.file))
+        arguments, file = arguments_of(self.args), str(FOLDER / self.file)
+        return InspectedKernel(text, self.name, arguments, self.grid, self.block, self.shared, file)
 
 
 GEMM = Stranger("gemm.hip", "gemm_tiled", "A=f32[40,33],B=f32[33,70],C=f32[40,70],M=40,N=70,K=33,alpha=1.0,beta=0.0",
@@ -47,7 +48,7 @@ LINEAR = Stranger("linear.hip", "linear_act<Gelu, 4>", "x=f16[2,128],w=f16[30,12
 ALL = (GEMM, SOFTMAX, NORM, HISTOGRAM, LINEAR)
 
 
-def found(kernel: Bare, isa: str = "gfx942") -> Finding:
+def found(kernel: InspectedKernel, isa: str = "gfx942") -> Finding:
     needs_clang(isa)
     return examine(kernel, f"hip:{isa}")
 
@@ -106,10 +107,10 @@ def test_an_instance_that_nobody_launches_is_made_and_headers_beside_are_found(t
     (tmp_path / "twice.h").write_text("template <int N> __device__ float times(float x) { return N * x; }\n")
     text = '#include <hip/hip_runtime.h>\n#include "twice.h"\n'
     text += "template <int N> __global__ void k(float* y) { *y = times<N>(*y); }\n"
-    finding = found(Bare(text, "k<3>", file=str(tmp_path / "k.hip")))
+    finding = found(InspectedKernel(text, "k<3>", file=str(tmp_path / "k.hip")))
     assert [readable(x["kernel"]) for x in finding.kernels] == ["k<3>"]
     with pytest.raises(UsageError, match="holds no kernel"):
-        found(Bare(text, "", file=str(tmp_path / "k.hip")))
+        found(InspectedKernel(text, "", file=str(tmp_path / "k.hip")))
 
 
 def test_an_instance_is_judged_by_an_operator() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from portakern.backend import Given
+from portakern.backend import KernelArgument
 from portakern.cli import main
 from portakern.errors import UsageError
 from portakern.study.inspecting import arguments_of
@@ -75,8 +75,8 @@ def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
 
 def test_arguments_are_arrays_and_numbers():
     assert arguments_of("x=bf16[4, 8], y:f32[3x5],n=7, s:f32=0.5, z=f16[2]") == (
-        Given("x", "bf16", (4, 8)), Given("y", "f32", (3, 5)), Given("n", "i32", None, 7), Given("s", "f32", None, 0.5),
-        Given("z", "f16", (2,)))  # fmt: skip
+        KernelArgument("x", "bf16", (4, 8)), KernelArgument("y", "f32", (3, 5)), KernelArgument("n", "i32", None, 7),
+        KernelArgument("s", "f32", None, 0.5), KernelArgument("z", "f16", (2,)))  # fmt: skip
     for bad, what in (("x", "neither an array"), ("x=bf17[2]", "unknown dtype"), ("n=many", "is no number")):
         with pytest.raises(UsageError, match=what):
             arguments_of(bad)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Sequence
 
-from portakern.backend import Bare, Given, Source, Target
+from portakern.backend import InspectedKernel, KernelArgument, Source, Target
 from portakern.errors import UsageError
 from portakern.ir.program import Array
 from portakern.ir.tile import BufferType
@@ -17,7 +17,7 @@ ENTRY = "portakern_inspected"
 EXAMPLE = "example_inputs"
 
 
-def inspected(kernel: Bare, target: Target, found: Sequence[str] = ()) -> Source:
+def inspected(kernel: InspectedKernel, target: Target, found: Sequence[str] = ()) -> Source:
     """The text with an entry that takes the arrays and passes the numbers on as Python's own (block sizes, say).
 
     Without arguments, a function ``example_inputs()`` of the text gives the arrays (the only way to say what indices hold).
@@ -32,14 +32,15 @@ def inspected(kernel: Bare, target: Target, found: Sequence[str] = ()) -> Source
     return _source(kernel, target, name, made, _call(kernel.arguments, _parameters(tree, name)))
 
 
-def _source(kernel: Bare, target: Target, name: str, arrays: tuple[Array, ...], call: str, example: str = "") -> Source:
+def _source(kernel: InspectedKernel, target: Target, name: str, arrays: tuple[Array, ...], call: str,
+            example: str = "") -> Source:  # fmt: skip
     """The entry goes below the text, so that lines stay where they are."""
     text = f"{kernel.text.rstrip()}\n\n\ndef {ENTRY}({', '.join(a.name for a in arrays)}):\n    return {name}({call})\n"
     options = (("file", kernel.file), ("example", example))
     return Source(target, name, ENTRY, text, ".py", arrays, options=options)
 
 
-def _with_example(kernel: Bare, target: Target, tree: ast.Module, name: str) -> Source:
+def _with_example(kernel: InspectedKernel, target: Target, tree: ast.Module, name: str) -> Source:
     parameters = _parameters(tree, name)
     if EXAMPLE not in _functions(tree):
         raise UsageError(f"{name} is compiled for the shapes of its arguments ({', '.join(parameters) or 'none known'})",
@@ -63,7 +64,7 @@ def _functions(tree: ast.Module) -> dict[str, ast.FunctionDef]:
     return {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
 
 
-def _name(kernel: Bare, tree: ast.Module) -> str:
+def _name(kernel: InspectedKernel, tree: ast.Module) -> str:
     """The function asked for, or the only one that calls ``pallas_call``."""
     functions = _functions(tree)
     assigned = [t.id for n in tree.body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)]
@@ -93,7 +94,7 @@ def _parameters(tree: ast.Module, name: str) -> list[str]:
     return [a.arg for a in (*function.args.args, *function.args.kwonlyargs)] if function is not None else []
 
 
-def _call(arguments: Sequence[Given], parameters: Sequence[str]) -> str:
+def _call(arguments: Sequence[KernelArgument], parameters: Sequence[str]) -> str:
     named = all(g.name in parameters for g in arguments)
     said = [(g.name, g.name if g.shape is not None else repr(g.value)) for g in arguments]
     return ", ".join(f"{n}={value}" if named else value for n, value in said)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from portakern.backend import Bare, Given, Source, Target
+from portakern.backend import InspectedKernel, KernelArgument, Source, Target
 from portakern.errors import UsageError
 from portakern.ir.program import Array
 from portakern.ir.tile import BufferType
@@ -13,7 +13,7 @@ from portakern.ir.tile import BufferType
 ENTRY = "portakern_inspected"
 
 
-def inspected(kernel: Bare, target: Target, found: Sequence[str] = ()) -> Source:
+def inspected(kernel: InspectedKernel, target: Target, found: Sequence[str] = ()) -> Source:
     """The text with a host function that calls the kernel with the numbers given, and takes the arrays.
 
     Raises :class:`UsageError` where the text is no Python, holds no such function, or what it is called with is missing.
@@ -30,7 +30,7 @@ def inspected(kernel: Bare, target: Target, found: Sequence[str] = ()) -> Source
     return Source(target, function.name, ENTRY, text, ".py", made, ())
 
 
-def _function(kernel: Bare) -> ast.FunctionDef:
+def _function(kernel: InspectedKernel) -> ast.FunctionDef:
     try:
         tree = ast.parse(kernel.text)
     except SyntaxError as error:
@@ -48,7 +48,7 @@ def _is_kernel(function: ast.FunctionDef) -> bool:
     return any("jit" in ast.unparse(d) or "autotune" in ast.unparse(d) for d in function.decorator_list)
 
 
-def _call(kernel: Bare, function: ast.FunctionDef) -> str:
+def _call(kernel: InspectedKernel, function: ast.FunctionDef) -> str:
     names = [a.arg for a in (*function.args.args, *function.args.kwonlyargs)]
     options = ("num_warps", "num_stages", "num_ctas", "waves_per_eu", "matrix_instr_nonkdim", "kpack")
     named = all(g.name in names or g.name in options for g in kernel.arguments)
@@ -60,5 +60,5 @@ def _call(kernel: Bare, function: ast.FunctionDef) -> str:
     return f"{function.name}[{kernel.grid}]({given})"
 
 
-def _text(given: Given) -> str:
+def _text(given: KernelArgument) -> str:
     return given.name if given.shape is not None else repr(given.value)

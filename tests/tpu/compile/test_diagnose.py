@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from portakern.backend import Bare
+from portakern.backend import InspectedKernel
 from portakern.backends.tpu.compile.toolchain import LibtpuToolchain
 from portakern.backends.tpu.trace.environment import package_version
 from portakern.errors import CompileError
@@ -36,7 +36,7 @@ def chosen(refused: Refused) -> Any:
 def test_refused(refused: Refused, toolchain: LibtpuToolchain) -> None:
     if JAX >= (0, 11) and refused.name in ("precision HIGH", "convolution", "dot with two batch dims"):
         pytest.skip("jax 0.11 compiles it")
-    kernel = Bare(refused.text, "run", arguments_of(refused.args), file="kernel.py")
+    kernel = InspectedKernel(refused.text, "run", arguments_of(refused.args), file="kernel.py")
     source = language().bare(kernel, target(refused.device), ())
     with pytest.raises(CompileError) as caught:
         toolchain.compile(source)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from portakern.backend import Bare, Binary, Given, Job
+from portakern.backend import Binary, InspectedKernel, Job, KernelArgument
 from portakern.backends.tpu.estimate.estimator import LibtpuEstimator, kernels
 from portakern.backends.tpu.foreign.inspected import inspected
 from portakern.errors import PortakernError
@@ -77,8 +77,8 @@ PREFETCH = textwrap.dedent("""
 
 
 def test_blocks_that_data_decide_make_an_estimate_low():
-    arguments = (Given("table", "i32", (4,)), Given("x", "f32", (64, 128)))
-    source = inspected(Bare(PREFETCH, "gather", arguments), registry().target("pallas:v5e"), ())
+    arguments = (KernelArgument("table", "i32", (4,)), KernelArgument("x", "f32", (64, 128)))
+    source = inspected(InspectedKernel(PREFETCH, "gather", arguments), registry().target("pallas:v5e"), ())
     found = LibtpuEstimator().estimate(source, NOTHING, Job(()), None)
     assert found.confidence.startswith("low") and "data decide" in found.confidence
 
@@ -101,7 +101,7 @@ PIPELINE = textwrap.dedent("""
 
 
 def test_bytes_of_a_kernels_own_pipeline_are_counted():
-    source = inspected(Bare(PIPELINE, "run", (Given("x", "f32", (512, 256)),)), registry().target("pallas:v5e"), ())
+    source = inspected(InspectedKernel(PIPELINE, "run", (KernelArgument("x", "f32", (512, 256)),)), registry().target("pallas:v5e"), ())
     found = LibtpuEstimator().estimate(source, NOTHING, Job(()), None)
     (kernel,) = found.details["kernels"]
     assert kernel["read"] == kernel["written"] == 512 * 256 * 4 and kernel["name"] == "run"
@@ -123,12 +123,12 @@ DYNAMIC = textwrap.dedent("""
 
 def test_a_grid_that_data_decide_is_computed_from_the_arrays_that_a_kernel_brings():
     target = registry().target("pallas:v5e")
-    given = (Given("n", "i32", (1,)), Given("x", "f32", (64, 128)))
+    given = (KernelArgument("n", "i32", (1,)), KernelArgument("x", "f32", (64, 128)))
     with pytest.raises(PortakernError, match="depends on data") as raised:
-        LibtpuEstimator().estimate(inspected(Bare(DYNAMIC, "run", given), target, ()), NOTHING, Job(()), None)
+        LibtpuEstimator().estimate(inspected(InspectedKernel(DYNAMIC, "run", given), target, ()), NOTHING, Job(()), None)
     assert raised.value.kind == "no-estimate" and "example_inputs" in raised.value.hint
     brought = "def example_inputs():\n    return np.array([6], np.int32), np.zeros((64, 128), np.float32)\n"
-    found = LibtpuEstimator().estimate(inspected(Bare(DYNAMIC + brought, "run"), target, ()), NOTHING, Job(()), None)
+    found = LibtpuEstimator().estimate(inspected(InspectedKernel(DYNAMIC + brought, "run"), target, ()), NOTHING, Job(()), None)
     (kernel,) = found.details["kernels"]
     assert kernel["grid"] == (8,) and kernel["read"] == 64 * 128 * 4
 

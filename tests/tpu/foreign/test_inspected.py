@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import portakern as pk
-from portakern.backend import Bare
+from portakern.backend import InspectedKernel
 from portakern.errors import PortakernError, UsageError
 from portakern.study import inspecting
 from portakern.study.inspecting import arguments_of
@@ -21,11 +21,11 @@ ARGS = "x=f32[128,128],y=f32[128,128],bm=128,bn=128,bk=128"
 
 
 def bare(text: str, entry: str = "", args: str = "", file: str = "") -> object:
-    return language().bare(Bare(text, entry, arguments_of(args), file=file), target(), ())
+    return language().bare(InspectedKernel(text, entry, arguments_of(args), file=file), target(), ())
 
 
 def test_numbers_are_passed_by_name_and_lines_stay() -> None:
-    source = language().bare(Bare(MATMUL, "", arguments_of(ARGS), file="mine.py"), target(), ())
+    source = language().bare(InspectedKernel(MATMUL, "", arguments_of(ARGS), file="mine.py"), target(), ())
     assert source.text.startswith(MATMUL) and "return matmul(x=x, y=y, bm=128, bn=128, bk=128)" in source.text
     assert [a.name for a in source.arrays] == ["x", "y"] and source.operator == "matmul"
 
@@ -43,7 +43,7 @@ def test_what_cannot_be_asked(text: str, entry: str, args: str, message: str) ->
 
 
 def run(text: str, args: str) -> str:
-    kernel = Bare(text, "matmul", arguments_of(args), file="mine.py")
+    kernel = InspectedKernel(text, "matmul", arguments_of(args), file="mine.py")
     source = language().bare(kernel, target(), ())
     executable = language().simulator.load(source, None)
     executable.run(inspecting._buffers(kernel, source, 0), {})
