@@ -12,7 +12,7 @@ from portakern.errors import PortakernError
 from portakern.native import DriverProbe
 from portakern.registry import registry
 from portakern.tools import environment
-from portakern.tools.environment import Ability, CacheState, Executable, Extra, Machine
+from portakern.tools.environment import Ability, CacheState, Extra, Host, OutsideTool
 
 # What a manifest's part means to a user.
 _PART_WORDS = {"toolchain": "compile", "runtime": "run", "simulator": "simulate", "estimator": "estimate"}
@@ -41,11 +41,11 @@ class LanguageReport:
 class Report:
     """All that ``portakern doctor`` says. ``broken`` holds a line for each backend that could not be loaded."""
 
-    machine: Machine
+    machine: Host
     cache: CacheState
     extras: tuple[Extra, ...]
     gives: dict[str, tuple[str, ...]]
-    executables: tuple[Executable, ...]
+    executables: tuple[OutsideTool, ...]
     drivers: tuple[DriverProbe, ...]
     languages: tuple[LanguageReport, ...]
     broken: dict[str, str]
@@ -134,7 +134,7 @@ def text(report: Report) -> str:
     return "\n\n".join(section for section in sections if section)
 
 
-def _machine_text(machine: Machine, cache: CacheState) -> str:
+def _machine_text(machine: Host, cache: CacheState) -> str:
     free = f", {cache.free_bytes / 1e9:.1f} GB free" if cache.free_bytes is not None else ""
     state = f"NOT usable: {cache.error}\n  {cache.hint}" if cache.error else f"writable{free}"
     return "\n".join([
@@ -196,7 +196,7 @@ def _extras_text(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _executables_text(executables: Sequence[Executable]) -> str:
+def _executables_text(executables: Sequence[OutsideTool]) -> str:
     if not executables:
         return ""
     rows = [["  " + tool.name, tool.path or "not found", tool.gives] for tool in executables]

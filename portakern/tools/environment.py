@@ -24,14 +24,14 @@ from portakern.version import __version__
 
 # What a language may be able to do here beyond being emitted, by the manifest's field names.
 PARTS = ("toolchain", "runtime", "simulator", "estimator")
-Part = Toolchain | Runtime | Simulator | Estimator
+LanguagePart = Toolchain | Runtime | Simulator | Estimator
 
 _PROBE_TIMEOUT_S = 30.0
 _LANGUAGE_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class Host:
     """The interpreter and the system."""
 
     portakern: str
@@ -70,7 +70,7 @@ class Extra:
 
 
 @dataclass(frozen=True, slots=True)
-class Executable:
+class OutsideTool:
     """A tool that does not come from pip. ``path`` is empty if it is not on PATH."""
 
     name: str
@@ -99,8 +99,8 @@ class Ability:
     detail: str
 
 
-def machine() -> Machine:
-    return Machine(
+def machine() -> Host:
+    return Host(
         portakern=__version__,
         python=platform.python_version(),
         executable=sys.executable,
@@ -164,14 +164,14 @@ def _package(name: str, wanted: str) -> Package:
     return Package(name, wanted, version, SpecifierSet(wanted).contains(version, prereleases=True))
 
 
-def executables(languages: Iterable[Language]) -> list[Executable]:
+def executables(languages: Iterable[Language]) -> list[OutsideTool]:
     """The tools from outside pip that the languages make use of, each once."""
     gives: dict[str, list[str]] = {}
     for language in languages:
         for name, use in language.tools.items():
             if use not in gives.setdefault(name, []):
                 gives[name].append(use)
-    return [Executable(name, "; ".join(uses), shutil.which(name) or "") for name, uses in gives.items()]
+    return [OutsideTool(name, "; ".join(uses), shutil.which(name) or "") for name, uses in gives.items()]
 
 
 def cache_state(cache: Cache | None = None) -> CacheState:
@@ -246,14 +246,14 @@ def _targets(language: Language) -> list[Target]:
     return [Target(language.name, devices[name]) for name in language.targets]
 
 
-def offers(target: Target, part: str) -> list[Part]:
+def offers(target: Target, part: str) -> list[LanguagePart]:
     """What may play a part for a target: that of a machine first, then the language's own."""
     from portakern.registry import registry
 
     language, machine = registry().language(target.language), registry().machine(target)
-    own: dict[str, Part | None] = {"toolchain": language.toolchain, "runtime": language.runtime,
+    own: dict[str, LanguagePart | None] = {"toolchain": language.toolchain, "runtime": language.runtime,
                                    "simulator": language.simulator, "estimator": language.estimator}  # fmt: skip
-    shared: dict[str, Part | None] = {"simulator": machine.simulator, "estimator": machine.estimator} if machine else {}
+    shared: dict[str, LanguagePart | None] = {"simulator": machine.simulator, "estimator": machine.estimator} if machine else {}
     return [found for found in (shared.get(part), own[part]) if found is not None]
 
 
