@@ -19,7 +19,7 @@ from portakern.fuzz.program import Program
 from portakern.fuzz.reached import LOWERING
 from portakern.registry import registry
 from portakern.study import steps
-from portakern.study.slots import Slots, Task, room
+from portakern.study.slots import Slots, SlotTask, room
 from portakern.study.work import Work
 from portakern.tools.workers import Job, Outcome, WorkerFault
 
@@ -121,33 +121,33 @@ class Workshop:
         if self._progress is not None:
             self._progress(program, outcome)
 
-    def _make(self, index: int) -> Task:
+    def _make(self, index: int) -> SlotTask:
         row = self._rows[index]
         language = registry().language(row.work.target.partition(":")[0])
         return self._task(index, "make", "portakern.fuzz.making:make", steps.build_environment(language),
                           row.work, row.program.variation)  # fmt: skip
 
-    def _hold(self, index: int) -> Task:
+    def _hold(self, index: int) -> SlotTask:
         row = self._rows[index]
         assert row.making is not None
         env = steps.run_environment(registry().target(row.work.target), row.making.made.runner)
         return self._task(index, "hold", "portakern.fuzz.holding:hold", env, row.making.work, row.making.made,
                           row.program.variation)  # fmt: skip
 
-    def _emit_again(self, index: int) -> Task:
+    def _emit_again(self, index: int) -> SlotTask:
         """In a process of its own, where sets have another order.  Emission needs no environment of any language."""
         making = self._rows[index].making
         assert making is not None
         return self._task(index, "emit", "portakern.fuzz.making:emit_digest", {"PYTHONHASHSEED": "1"}, making.work,
                           alone=True)  # fmt: skip
 
-    def _task(self, index: int, step: str, function: str, env: dict[str, str], *args: Any, alone: bool = False) -> Task:
+    def _task(self, index: int, step: str, function: str, env: dict[str, str], *args: Any, alone: bool = False) -> SlotTask:
         language = "emission" if alone else self._rows[index].work.target.partition(":")[0]
         slow = step == "hold" and not self._rows[index].native
         limit_s = min(self.limit_s, PATIENCE_S) if slow else self.limit_s
-        return Task(room(language, {**env, **self._env}), Job((index, step), function, args, timeout_s=limit_s))
+        return SlotTask(room(language, {**env, **self._env}), Job((index, step), function, args, timeout_s=limit_s))
 
-    def _follow(self, task: Task, done: Outcome) -> list[Task]:
+    def _follow(self, task: SlotTask, done: Outcome) -> list[SlotTask]:
         index, step = done.id  # type: ignore[misc]
         row = self._rows[index]
         row.seconds += done.seconds
@@ -170,7 +170,7 @@ class Workshop:
             return self._made(index)
         return self._finish(row, _held(row, done.value))
 
-    def _made(self, index: int) -> list[Task]:
+    def _made(self, index: int) -> list[SlotTask]:
         """What comes after a program is compiled: running it where it can be run."""
         row = self._rows[index]
         assert row.making is not None
@@ -178,7 +178,7 @@ class Workshop:
         runs = bool(row.making.made.runner) and (row.native or not row.strided)
         return [self._hold(index)] if error is None and runs else self._finish(row, _made(row))
 
-    def _finish(self, row: _Row, outcome: TargetOutcome) -> list[Task]:
+    def _finish(self, row: _Row, outcome: TargetOutcome) -> list[SlotTask]:
         making = row.making
         if making is not None:
             source = making.made.source

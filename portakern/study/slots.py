@@ -32,7 +32,7 @@ def room(language: str, environment: Mapping[str, str]) -> Room:
 
 
 @dataclass(frozen=True)
-class Task:
+class SlotTask:
     """A job and the room it is done in."""
 
     room: Room
@@ -59,13 +59,13 @@ class Slots:
         self._count = count
         self._memory_bytes = memory_bytes
         self._changed = threading.Condition()
-        self._waiting: dict[Room, deque[Task]] = {}
+        self._waiting: dict[Room, deque[SlotTask]] = {}
         self._inside: dict[Room, int] = {}
-        self._done: queue.SimpleQueue[tuple[Task, Outcome]] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[SlotTask, Outcome]] = queue.SimpleQueue()
         self._closing = False
         self._threads: list[threading.Thread] = []
 
-    def run(self, tasks: Iterable[Task], follow: Callable[[Task, Outcome], Iterable[Task]]) -> Iterator[Outcome]:
+    def run(self, tasks: Iterable[SlotTask], follow: Callable[[SlotTask, Outcome], Iterable[SlotTask]]) -> Iterator[Outcome]:
         """The outcomes as they are reached.  ``follow`` is asked after each for the tasks that come of it."""
         left = self._add(tasks)
         self._start()
@@ -92,7 +92,7 @@ class Slots:
             for thread in self._threads:
                 thread.join()
 
-    def _add(self, tasks: Iterable[Task]) -> int:
+    def _add(self, tasks: Iterable[SlotTask]) -> int:
         added = 0
         with self._changed:
             for task in tasks:
@@ -119,7 +119,7 @@ class Slots:
             for pool in pools.values():
                 pool.close()
 
-    def _perform(self, pools: OrderedDict[Room, WorkerPool], task: Task) -> Outcome:
+    def _perform(self, pools: OrderedDict[Room, WorkerPool], task: SlotTask) -> Outcome:
         pool = pools.pop(task.room, None)
         if pool is None:
             pool = WorkerPool(1, env=dict(task.room[1]), memory_bytes=self._memory_bytes)
@@ -136,7 +136,7 @@ class Slots:
             return Outcome(task.job.id, error=WorkerError(f"the worker failed: {type(error).__name__}: {error}"))
         return outcome
 
-    def _next(self, here: Room | None) -> Task | None:
+    def _next(self, here: Room | None) -> SlotTask | None:
         """The next task for a slot that is in the room ``here``; waits for one, and gives ``None`` at the end."""
         with self._changed:
             while True:

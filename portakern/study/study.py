@@ -15,7 +15,7 @@ from portakern.study.porting import Note, notes_text
 from portakern.study.provenance import environment
 from portakern.study.report import page
 from portakern.study.row import Row, without_samples
-from portakern.study.slots import Slots, Task, room
+from portakern.study.slots import Slots, SlotTask, room
 from portakern.study.steps import Build
 from portakern.study.table import text_table
 from portakern.study.work import Work
@@ -131,7 +131,7 @@ class Runner:
         if self.goal != "emitted":
             Cache().check_writable()
         step = "emit_row" if self.goal == "emitted" else "build"
-        self._to_time: list[Task] = []
+        self._to_time: list[SlotTask] = []
         self._alone: set[int] = set()
         self._died: dict[tuple[int, str], str] = {}
         first = [self._task(i, step, (w,), self.build_limit_s) for i, w in enumerate(works)]
@@ -141,7 +141,7 @@ class Runner:
         sources, assemblies = self._texts() if self.keep_sources else ({}, {})
         return Study(rows, environment(), sources, assemblies)
 
-    def _perform(self, tasks: Sequence[Task], jobs: int) -> None:
+    def _perform(self, tasks: Sequence[SlotTask], jobs: int) -> None:
         if tasks:
             with Slots(jobs, self.memory_bytes) as slots:
                 for _ in slots.run(tasks, self._follow):
@@ -151,7 +151,7 @@ class Runner:
         """What was built for the work of this number in the last run."""
         return self._made[index]
 
-    def _task(self, index: int, step: str, args: tuple[Any, ...], limit_s: float) -> Task:
+    def _task(self, index: int, step: str, args: tuple[Any, ...], limit_s: float) -> SlotTask:
         target = registry().target(self._works[index].target)
         language = registry().language(target.language)
         if step in ("check", "time"):
@@ -166,9 +166,9 @@ class Runner:
             kwargs = {"full": self.full_check}
         elif step == "time":
             kwargs = self.timing
-        return Task(room(language.name, env), Job((index, step), f"{module}:{step}", args, kwargs, limit_s))
+        return SlotTask(room(language.name, env), Job((index, step), f"{module}:{step}", args, kwargs, limit_s))
 
-    def _follow(self, task: Task, outcome: Outcome) -> list[Task]:
+    def _follow(self, task: SlotTask, outcome: Outcome) -> list[SlotTask]:
         index, step = outcome.id  # type: ignore[misc]
         if outcome.error is not None:
             return self._after_crash(index, step, outcome.error)
@@ -196,7 +196,7 @@ class Runner:
         asked = self.goal == "timed" or (self.goal == "compared" and made.runner == "runtime")
         return asked and bool(made.row.correct)
 
-    def _after_crash(self, index: int, step: str, error: PortakernError) -> list[Task]:
+    def _after_crash(self, index: int, step: str, error: PortakernError) -> list[SlotTask]:
         """A worker that died while compiling took the row's source along: emit again, in a worker that only emits."""
         row = self._made[index].row if index in self._made else self._works[index].row
         if (again := self._once_more(index, step, error)) is not None:
@@ -211,7 +211,7 @@ class Runner:
             return [again]
         return self._finish(index, row.failed(error))
 
-    def _once_more(self, index: int, step: str, error: PortakernError) -> Task | None:
+    def _once_more(self, index: int, step: str, error: PortakernError) -> SlotTask | None:
         """The task again where a compiler or simulator died by a signal for the first time; ``None`` elsewhere.
 
         Such tools crash now and then where the same call succeeds a moment later.  A kernel that runs on the machine itself
@@ -225,7 +225,7 @@ class Runner:
         args = (self._works[index],) if step == "build" else (self._works[index], self._made[index])
         return self._task(index, step, args, self.build_limit_s if step == "build" else self.check_limit_s)
 
-    def _without_peers(self, index: int, error: PortakernError) -> Task | None:
+    def _without_peers(self, index: int, error: PortakernError) -> SlotTask | None:
         """Timing once more and without peers, one of which may have taken the process down; ``None`` if there were none."""
         if not self.timing.get("against") or index in self._alone:
             return None
@@ -235,7 +235,7 @@ class Runner:
         kwargs = {**self.timing, "against": (), "lost": dict.fromkeys(self.timing["against"], reason)}
         return replace(task, job=replace(task.job, kwargs=kwargs))
 
-    def _finish(self, index: int, row: Row) -> list[Task]:
+    def _finish(self, index: int, row: Row) -> list[SlotTask]:
         died = [f"{_STEP_WORDS[step]} ended its process by {signal} at first" for (i, step), signal in self._died.items()
                 if i == index]  # fmt: skip
         if died and row.method:

@@ -18,7 +18,7 @@ from portakern.errors import PortakernError
 from portakern.registry import registry
 from portakern.study import steps
 from portakern.study.row import Row
-from portakern.study.slots import Slots, Task, room
+from portakern.study.slots import Slots, SlotTask, room
 from portakern.study.steps import Build
 from portakern.study.work import Work
 from portakern.tools.workers import Job, WorkerFault, WorkerPool
@@ -108,11 +108,11 @@ class Workshop:
         waiting: dict[str, Candidate] = {}
         env = steps.build_environment(self.language)
 
-        def task(c: Candidate) -> Task:
+        def task(c: Candidate) -> SlotTask:
             waiting[c.name] = c
             kwargs = {"estimate": registry().estimator(self.target) is not None}
             job = Job(c.name, "portakern.study.steps:build", (c.work,), kwargs, COMPILE_LIMIT_S)
-            return Task(room(self.language.name, env), job)
+            return SlotTask(room(self.language.name, env), job)
 
         self._compiling = True
         for outcome in self._slots.run([task(c) for c in first], lambda t, o: [task(c) for c in follow()]):

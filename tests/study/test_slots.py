@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from portakern.study.slots import Slots, Task, room
+from portakern.study.slots import Slots, SlotTask, room
 from portakern.tools.workers import Job, Outcome
 
 
@@ -16,12 +16,12 @@ def importable(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
 
 
-def nothing(task: Task, outcome: Outcome) -> list[Task]:
+def nothing(task: SlotTask, outcome: Outcome) -> list[SlotTask]:
     return []
 
 
 def test_a_room_is_a_language_with_its_environment():
-    tasks = [Task(room(language, {"PK_ROOM": value}), Job((language, n), "jobs:room_of", ("PK_ROOM",)))
+    tasks = [SlotTask(room(language, {"PK_ROOM": value}), Job((language, n), "jobs:room_of", ("PK_ROOM",)))
              for n in range(3) for language, value in (("a", "one"), ("b", "two"))]  # fmt: skip
     with Slots(2) as slots:
         found = [(str(o.id)[2], *o.unwrap()) for o in slots.run(tasks, nothing)]
@@ -30,12 +30,12 @@ def test_a_room_is_a_language_with_its_environment():
 
 
 def test_what_follows_is_done_too():
-    def follow(task: Task, outcome: Outcome) -> list[Task]:
+    def follow(task: SlotTask, outcome: Outcome) -> list[SlotTask]:
         n = task.job.id
-        return [Task(task.room, Job(n - 1, "jobs:slow", (0.0,)))] if n else []  # type: ignore[operator]
+        return [SlotTask(task.room, Job(n - 1, "jobs:slow", (0.0,)))] if n else []  # type: ignore[operator]
 
     with Slots(2) as slots:
-        done = [o.id for o in slots.run([Task(room("a", {}), Job(3, "jobs:slow", (0.0,)))], follow)]
+        done = [o.id for o in slots.run([SlotTask(room("a", {}), Job(3, "jobs:slow", (0.0,)))], follow)]
     assert done == [3, 2, 1, 0]
 
 
@@ -43,14 +43,14 @@ def test_what_follows_is_done_too():
 def test_a_process_whose_device_may_be_hanging_is_not_used_again(kind: str, stays: bool):
     jobs = [Job(n, "jobs:told", (kind if n == 0 else "",)) for n in range(2)]
     with Slots(1) as slots:
-        first, second = (o.unwrap().method for o in slots.run([Task(room("a", {}), j) for j in jobs], nothing))  # type: ignore[attr-defined]
+        first, second = (o.unwrap().method for o in slots.run([SlotTask(room("a", {}), j) for j in jobs], nothing))  # type: ignore[attr-defined]
     assert (first == second) == stays
 
 
 def test_a_crash_costs_one_task_and_a_deadline_another():
     jobs = [Job("crash", "jobs:crash"), Job("slow", "jobs:slow", (30,), timeout_s=0.3), Job("fine", "jobs:slow", (0.0,))]
     with Slots(1) as slots:
-        found = {o.id: o for o in slots.run([Task(room("a", {}), j) for j in jobs], nothing)}
+        found = {o.id: o for o in slots.run([SlotTask(room("a", {}), j) for j in jobs], nothing)}
     assert found["crash"].error is not None and found["crash"].error.kind == "crash"
     assert found["slow"].error is not None and found["slow"].error.kind == "timeout"
     assert found["fine"].error is None
