@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from portakern.study.faults import Subject, measure, report
+from portakern.study.faults import MutationSubject, measure, report
 from portakern.study.study import write_text
 from portakern.study.work import Work
 
@@ -26,13 +26,13 @@ def run_faults(works: Sequence[Work], args: argparse.Namespace) -> int:
     return 0 if any(o.result == "caught" for o in outcomes) else 1
 
 
-def _subject(work: Work) -> Subject:
+def _subject(work: Work) -> MutationSubject:
     row = work.row
     case = ",".join(f"{k}={v}" for k, v in {**(row.shape or {}), **(row.params or {})}.items())
-    return Subject(row.operator or "", case, row.dtype or "", work.target, work.program, work.families, work.sizes)
+    return MutationSubject(row.operator or "", case, row.dtype or "", work.target, work.program, work.families, work.sizes)
 
 
-def _progress(done: int, total: int, subject: Subject) -> None:
+def _progress(done: int, total: int, subject: MutationSubject) -> None:
     text = f"{done}/{total}  {subject.operator} {subject.target} {subject.dtype} {subject.case}"
     sys.stderr.write(f"\r\x1b[K{text[:100]}")
     sys.stderr.flush()

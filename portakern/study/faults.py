@@ -33,7 +33,7 @@ from portakern.study import steps
 
 
 @dataclass(frozen=True)
-class Subject:
+class MutationSubject:
     """A program to plant faults in, on one target.  ``case`` says which size it is."""
 
     operator: str
@@ -69,7 +69,7 @@ WORTHWHILE = range(64, 400_000)
 """Programs with as many elements are measured; the others show little, or take long for each mutant."""
 
 
-def subjects(operators: Sequence[str], targets: Sequence[str], dtypes: Sequence[str]) -> list[Subject]:
+def subjects(operators: Sequence[str], targets: Sequence[str], dtypes: Sequence[str]) -> list[MutationSubject]:
     """Cases of library operators (or operators in files) that together reach loops, ragged edges and the parameters."""
     found = []
     for target in targets:
@@ -78,7 +78,7 @@ def subjects(operators: Sequence[str], targets: Sequence[str], dtypes: Sequence[
             for case in named:
                 for dtype in dtypes:
                     program = op.program(case.dims, case.params, dtype)
-                    found.append(Subject(op.name, case.name, dtype, target, program, case.inputs))
+                    found.append(MutationSubject(op.name, case.name, dtype, target, program, case.inputs))
     return found
 
 
@@ -87,7 +87,7 @@ def subjects(operators: Sequence[str], targets: Sequence[str], dtypes: Sequence[
 _LOWERED: dict[tuple[str, str], tuple[Program, Verdict]] = {}
 
 
-def _lowered(subject: Subject) -> tuple[Program, Verdict]:
+def _lowered(subject: MutationSubject) -> tuple[Program, Verdict]:
     """The kernels, and the verdict on them as they are."""
     from portakern.lower import lower_for
 
@@ -118,7 +118,7 @@ def _executable(program: Program, target: str) -> Executable:
     return part.load(source, binary)
 
 
-def sites(subject: Subject, per_kind: int) -> list[tuple[int, str, str]]:
+def sites(subject: MutationSubject, per_kind: int) -> list[tuple[int, str, str]]:
     """Number, kind and place of the mutants to try: at most ``per_kind`` of each, spread over its places."""
     by_kind: dict[str, list[tuple[int, str, str]]] = {}
     for number, m in enumerate(inject(_lowered(subject)[0])):
@@ -130,7 +130,7 @@ def sites(subject: Subject, per_kind: int) -> list[tuple[int, str, str]]:
     return chosen
 
 
-def judge(subject: Subject, number: int) -> tuple[str, str]:
+def judge(subject: MutationSubject, number: int) -> tuple[str, str]:
     """Result and detail for the mutant of that number."""
     kernels, correct = _lowered(subject)
     mutant = next(m for i, m in enumerate(inject(kernels)) if i == number)
@@ -150,10 +150,10 @@ def judge(subject: Subject, number: int) -> tuple[str, str]:
 
 # ---- in the parent ---------------------------------------------------------------------------------------------------
 
-Progress = Callable[[int, int, Subject], None]
+Progress = Callable[[int, int, MutationSubject], None]
 
 
-def measure(asked: Sequence[Subject], per_kind: int = 2, progress: Progress | None = None) -> list[MutantOutcome]:
+def measure(asked: Sequence[MutationSubject], per_kind: int = 2, progress: Progress | None = None) -> list[MutantOutcome]:
     """The outcome of the mutants of every subject, whose targets must run here."""
     from portakern.tools.workers import WorkerPool
 
@@ -170,7 +170,7 @@ def measure(asked: Sequence[Subject], per_kind: int = 2, progress: Progress | No
     return outcomes
 
 
-def _measure(pool: Any, subject: Subject, per_kind: int) -> list[MutantOutcome]:
+def _measure(pool: Any, subject: MutationSubject, per_kind: int) -> list[MutantOutcome]:
     def outcome(kind: str, where: str, result: str, detail: str) -> MutantOutcome:
         return MutantOutcome(subject.operator, subject.target, subject.case, subject.dtype, kind, where, result, detail)
 
@@ -216,7 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     wanted = subjects(asked.operators or operator_names(), asked.targets.split(","), asked.dtypes.split(","))
 
-    def progress(done: int, total: int, subject: Subject) -> None:
+    def progress(done: int, total: int, subject: MutationSubject) -> None:
         if sys.stderr.isatty():
             what = f"{done}/{total}  {subject.operator} {subject.case} {subject.dtype} {subject.target}"
             print(f"\r{what}", end="\033[K", file=sys.stderr)
