@@ -20,7 +20,7 @@ from portakern.spec.load import library, load_operator
 from portakern.spec.operator import Operator
 from portakern.study.keeping import Keeper
 from portakern.study.row import Row, success
-from portakern.study.store import Store
+from portakern.study.store import ResultStore
 from portakern.study.study import Study, write_text
 from portakern.study.table import summary, text_table
 from portakern.study.work import DEFAULT, Problem, Work, like_typical, of_case, works
@@ -70,7 +70,7 @@ def keeper_of(args: argparse.Namespace) -> Keeper | None:
     """Where timed rows go; a store that fails is a warning, and the rows are shown all the same."""
     if args.no_store:
         return None
-    return Keeper(Store(args.store), lambda text: print(f"portakern: warning: {text}", file=sys.stderr))
+    return Keeper(ResultStore(args.store), lambda text: print(f"portakern: warning: {text}", file=sys.stderr))
 
 
 def add_timing(parser: argparse.ArgumentParser, against: bool = True) -> None:

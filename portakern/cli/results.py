@@ -14,7 +14,7 @@ from portakern.cli.doctor import table
 from portakern.errors import UsageError
 from portakern.study.provenance import environment
 from portakern.study.results import read_results, to_csv
-from portakern.study.store import Store, Stored
+from portakern.study.store import ResultStore, Stored
 from portakern.study.study import Study, write_text
 from portakern.study.table import case_text, evidence_text, peers_text, roofline_text, time_text
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    store = Store(args.store)
+    store = ResultStore(args.store)
     if args.export and Path(args.export).suffix not in (".json", ".csv"):
         raise UsageError(f"--export {args.export}: neither .json nor .csv", hint="the file's ending says which is written")
     for file in args.imported:

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from portakern.study.row import Row
-from portakern.study.store import Store, StoreError
+from portakern.study.store import ResultStore, StoreError
 
 
 def keeper(store: str | Path | bool | None) -> Keeper | None:
     """For the Python face: into a file, into the user's store for ``True``; failures are warnings."""
     if store is None or store is False:
         return None
-    return Keeper(Store(None if store is True else store), lambda text: warnings.warn(text, stacklevel=3))
+    return Keeper(ResultStore(None if store is True else store), lambda text: warnings.warn(text, stacklevel=3))
 
 
 class Keeper:
@@ -29,7 +29,7 @@ class Keeper:
         failed: what kept the others from it, if anything did.
     """
 
-    def __init__(self, store: Store, warn: Callable[[str], None]) -> None:
+    def __init__(self, store: ResultStore, warn: Callable[[str], None]) -> None:
         self.store, self._warn = store, warn
         self.kept = 0
         self.failed: StoreError | None = None

@@ -11,7 +11,7 @@ from typing import Any
 
 from portakern.errors import UsageError
 from portakern.study.row import Row
-from portakern.study.store import Store, Stored, is_store
+from portakern.study.store import ResultStore, Stored, is_store
 
 _HINT = "files of results are written by --json FILE and by portakern results --export FILE; a store will do too"
 
@@ -28,7 +28,7 @@ def read_results(file: str | Path, samples: bool = False) -> tuple[Row, ...]:
         StoreError: it is a store that cannot be read.
     """
     if is_store(file):
-        return tuple(s.row for s in Store(file).select(samples=samples))
+        return tuple(s.row for s in ResultStore(file).select(samples=samples))
     try:
         data = json.loads(Path(file).read_text(encoding="utf-8"))
     except OSError as error:

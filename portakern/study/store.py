@@ -70,7 +70,7 @@ def is_store(file: str | Path) -> bool:
         return False
 
 
-class Store:
+class ResultStore:
     """Results in one file.  Every method opens the file anew, so that a store may be passed between threads.
 
     Args:

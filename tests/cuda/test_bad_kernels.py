@@ -9,7 +9,7 @@ import pytest
 
 import portakern as pk
 from portakern.operators.add_relu import add_relu
-from portakern.study.store import Store
+from portakern.study.store import ResultStore
 
 LIMIT_S = 15.0
 SLACK_S = 45.0
@@ -49,8 +49,8 @@ def test_a_bad_kernel_is_a_row_and_the_next_one_is_timed(good: str, tmp_path: Pa
     assert row.time is None
     good_row = pk.evaluate(add_relu, good, "cuda:sm_90a", store=store, M=256, N=1024)
     assert good_row.evidence == "timed" and good_row.correct, good_row.error
-    assert [x.row.evidence for x in Store(store).select()][-1] == "timed"
-    assert Store(store).check() == "ok"
+    assert [x.row.evidence for x in ResultStore(store).select()][-1] == "timed"
+    assert ResultStore(store).check() == "ok"
 
 
 @pytest.mark.parametrize("name", list(BAD))

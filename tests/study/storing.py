@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from portakern.study.row import Row
-from portakern.study.store import Store
+from portakern.study.store import ResultStore
 
 
 def timed(operator: str, number: int, samples: int = 20) -> Row:
@@ -24,7 +24,7 @@ def timed(operator: str, number: int, samples: int = 20) -> Row:
 
 
 def main(file: str, writer: int, rows: int) -> None:
-    store = Store(file)
+    store = ResultStore(file)
     print("ready", flush=True)
     sys.stdin.readline()
     for n in range(rows):

@@ -18,7 +18,7 @@ from portakern.study import schema
 from portakern.study.keeping import Keeper
 from portakern.study.results import read_results, to_csv
 from portakern.study.row import Row, without_samples
-from portakern.study.store import Store, StoreError, default_file, is_store, plain
+from portakern.study.store import ResultStore, StoreError, default_file, is_store, plain
 from portakern.study.study import Study
 
 from .storing import timed
@@ -27,11 +27,11 @@ WRITERS, ROWS = 8, 50
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "folder" / "results.sqlite")
+def store(tmp_path: Path) -> ResultStore:
+    return ResultStore(tmp_path / "folder" / "results.sqlite")
 
 
-def test_what_goes_in_comes_out(store: Store):
+def test_what_goes_in_comes_out(store: ResultStore):
     row = timed("softmax", 3)
     assert store.add([row]) == 1
     (found,) = store.select()
@@ -42,7 +42,7 @@ def test_what_goes_in_comes_out(store: Store):
     assert store.samples(found.id)["numpy"] == [20.0, 20.5]
 
 
-def test_the_same_result_is_kept_once(store: Store):
+def test_the_same_result_is_kept_once(store: ResultStore):
     assert store.add([timed("softmax", 1), timed("softmax", 1), timed("softmax", 2)]) == 2
     assert store.add([without_samples(timed("softmax", 2))]) == 0  # its samples stay
     assert len(store.samples(2)["portakern"]) == 20
@@ -52,12 +52,12 @@ def test_the_same_result_is_kept_once(store: Store):
     ({}, [0, 1, 2, 3]), ({"operator": "a"}, [0, 1]), ({"target": "cuda:*"}, [0, 1, 2, 3]), ({"target": "hip:*"}, []),
     ({"device": "h200"}, [0, 1, 2, 3]), ({"device": "MI300"}, []), ({"dtype": "f32"}, []), ({"last": 1}, [3]),
     ({"since": "2026-11-20T12:00:02"}, [2, 3]), ({"operator": "b", "last": 5}, [2, 3])])  # fmt: skip
-def test_filters(store: Store, filters: dict, numbers: list[int]):
+def test_filters(store: ResultStore, filters: dict, numbers: list[int]):
     store.add([timed("a", 1), timed("a", 0), timed("b", 2), timed("b", 3)])
     assert [s.row.shape["M"] for s in store.select(**filters)] == numbers  # type: ignore[index]
 
 
-def test_columns_can_be_asked_in_sql(store: Store):
+def test_columns_can_be_asked_in_sql(store: ResultStore):
     store.add([timed("softmax", 5)])
     db = sqlite3.connect(store.file)
     (line,) = db.execute("SELECT language, shape, verdicts, commit_id, machine, median_us FROM results").fetchall()
@@ -65,7 +65,7 @@ def test_columns_can_be_asked_in_sql(store: Store):
     assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_many_writers_at_once_and_one_that_is_killed(store: Store):
+def test_many_writers_at_once_and_one_that_is_killed(store: ResultStore):
     store.add([])  # nothing is made for nothing
     assert not store.file.exists()
     script = Path(__file__).with_name("storing.py")
@@ -94,7 +94,7 @@ def test_many_writers_at_once_and_one_that_is_killed(store: Store):
     assert all(len(store.samples(s.id)["portakern"]) == 20 for s in store.select(operator="op0"))
 
 
-def test_a_damaged_store_says_what_to_do_and_loses_no_row(store: Store):
+def test_a_damaged_store_says_what_to_do_and_loses_no_row(store: ResultStore):
     store.file.parent.mkdir()
     store.file.write_bytes(b"this is no database, and never was one" * 100)
     with pytest.raises(StoreError, match="damaged") as error:
@@ -109,7 +109,7 @@ def test_a_damaged_store_says_what_to_do_and_loses_no_row(store: Store):
     assert len(said) == 1 and "not kept" in said[0] and keep.kept == 0 and keep.failed is not None
 
 
-def test_a_store_with_a_page_overwritten_is_not_taken_for_whole(store: Store):
+def test_a_store_with_a_page_overwritten_is_not_taken_for_whole(store: ResultStore):
     store.add([timed("softmax", n) for n in range(60)])
     sqlite3.connect(store.file).execute("PRAGMA wal_checkpoint(TRUNCATE)")
     data = bytearray(store.file.read_bytes())
@@ -120,7 +120,7 @@ def test_a_store_with_a_page_overwritten_is_not_taken_for_whole(store: Store):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_read_only_store_can_be_read(store: Store):
+def test_a_read_only_store_can_be_read(store: ResultStore):
     store.add([timed("softmax", 1)])
     sqlite3.connect(store.file).execute("PRAGMA wal_checkpoint(TRUNCATE)")
     store.file.chmod(0o400)
@@ -137,12 +137,12 @@ def test_a_read_only_store_can_be_read(store: Store):
 def test_a_place_where_no_file_can_be(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be made") as error:
-        Store(tmp_path / "file" / "results.sqlite").add([timed("softmax", 1)])
+        ResultStore(tmp_path / "file" / "results.sqlite").add([timed("softmax", 1)])
     assert "PORTAKERN_RESULTS" in error.value.hint
-    assert Store(tmp_path / "nothing.sqlite").select() == () and not (tmp_path / "nothing.sqlite").exists()
+    assert ResultStore(tmp_path / "nothing.sqlite").select() == () and not (tmp_path / "nothing.sqlite").exists()
 
 
-def test_an_older_store_is_brought_up_to_date(store: Store, monkeypatch: pytest.MonkeyPatch):
+def test_an_older_store_is_brought_up_to_date(store: ResultStore, monkeypatch: pytest.MonkeyPatch):
     store.add([timed("softmax", 1)])
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, "ALTER TABLE results ADD COLUMN note TEXT;\n"
                                                "UPDATE results SET note = 'before';\n"))  # fmt: skip
@@ -152,7 +152,7 @@ def test_an_older_store_is_brought_up_to_date(store: Store, monkeypatch: pytest.
     assert db.execute("SELECT note FROM results").fetchone() == ("before",)
 
 
-def test_a_migration_that_fails_leaves_the_store_as_it_was(store: Store, monkeypatch: pytest.MonkeyPatch):
+def test_a_migration_that_fails_leaves_the_store_as_it_was(store: ResultStore, monkeypatch: pytest.MonkeyPatch):
     store.add([timed("softmax", 1)])
     before = schema.MIGRATIONS
     monkeypatch.setattr(schema, "MIGRATIONS", (*before, "ALTER TABLE results ADD COLUMN note TEXT;\nnonsense;\n"))
@@ -162,7 +162,7 @@ def test_a_migration_that_fails_leaves_the_store_as_it_was(store: Store, monkeyp
     assert len(store.select()) == 1 and store.check() == "ok"
 
 
-def test_a_newer_store_is_refused(store: Store):
+def test_a_newer_store_is_refused(store: ResultStore):
     store.add([timed("softmax", 1)])
     db = sqlite3.connect(store.file)
     db.execute(f"PRAGMA user_version = {len(schema.MIGRATIONS) + 1}")
@@ -171,11 +171,11 @@ def test_a_newer_store_is_refused(store: Store):
         store.select()
 
 
-def test_json_and_stores_join(store: Store, tmp_path: Path):
+def test_json_and_stores_join(store: ResultStore, tmp_path: Path):
     store.add([timed("softmax", 1), timed("softmax", 2)])
     file = tmp_path / "rows.json"
     file.write_text(Study(tuple(s.row for s in store.select(samples=True))).to_json(samples=True))
-    other = Store(tmp_path / "other.sqlite")
+    other = ResultStore(tmp_path / "other.sqlite")
     assert other.add(read_results(file), origin="rows.json") == 2
     assert other.add(read_results(store.file, samples=True), origin="results.sqlite") == 0
     assert [s.origin for s in other.select()] == ["rows.json"] * 2
@@ -183,7 +183,7 @@ def test_json_and_stores_join(store: Store, tmp_path: Path):
     assert is_store(other.file) and not is_store(file)
 
 
-def test_csv_has_a_line_per_peer_and_one_for_a_row_without(store: Store):
+def test_csv_has_a_line_per_peer_and_one_for_a_row_without(store: ResultStore):
     checked = Row("softmax", "numba:cpu", evidence="executed", correct=True)
     store.add([timed("softmax", 1), checked])
     lines = list(csv.DictReader(io.StringIO(to_csv(store.select()))))

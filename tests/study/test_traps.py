@@ -12,7 +12,7 @@ from portakern.spec.load import load_operator
 from portakern.study.judge import judge
 from portakern.study.keeping import Keeper
 from portakern.study.row import Row
-from portakern.study.store import Store
+from portakern.study.store import ResultStore
 from portakern.study.work import Problem, Work, works
 
 LATER = 45
@@ -51,7 +51,7 @@ def judged(work: Work, body: str, timeout_s: float = 40.0, **more) -> Row:
 
 
 def test_an_honest_kernel_is_timed_and_kept(work: Work, tmp_path: Path):
-    store = Store(tmp_path / "results.sqlite")
+    store = ResultStore(tmp_path / "results.sqlite")
     row = judged(work, "honest(x, out);", sink=Keeper(store, pytest.fail))
     assert row.evidence == "timed" and row.error is None and row.time is not None
     assert row.time["ci_low_us"] <= row.time["median_us"] <= row.time["ci_high_us"]
@@ -86,7 +86,7 @@ def test_outputs_that_are_not_computed_each_time_are_seen(work: Work, body: str,
     (f"honest(x, out); if (calls > {LATER}) *(volatile int*)8 = 1;", "crash", "executed"),
 ])
 def test_a_hang_or_a_crash_is_a_row_within_its_deadline(work: Work, tmp_path: Path, body: str, kind: str, reached: str):
-    store = Store(tmp_path / "results.sqlite")
+    store = ResultStore(tmp_path / "results.sqlite")
     begun = time.monotonic()
     row = judged(work, body, timeout_s=8.0, sink=Keeper(store, pytest.fail))
     assert time.monotonic() - begun < 45
