@@ -44,24 +44,24 @@ def run(args: argparse.Namespace) -> int:
 
 def _fuzz(args: argparse.Namespace) -> int:
     from portakern.fuzz.batch import SHRINK_S
-    from portakern.fuzz.engine import Engine, Settings
+    from portakern.fuzz.engine import Engine, FuzzSettings
     from portakern.fuzz.outcome import TargetOutcome
-    from portakern.fuzz.program import Program
+    from portakern.fuzz.program import FuzzProgram
     from portakern.fuzz.report import report
-    from portakern.fuzz.state import State
+    from portakern.fuzz.state import RunFolder
     from portakern.fuzz.workshop import Workshop
 
     seconds = args.seconds or (None if args.programs else DEFAULT_S)
     shrink = SHRINK_S if args.shrink is None else args.shrink
-    settings = Settings(seconds, args.programs, args.seed, args.judge, args.first, shrink, args.batch)
+    settings = FuzzSettings(seconds, args.programs, args.seed, args.judge, args.first, shrink, args.batch)
     line = options.ProgressLine()
 
-    def progress(done: int, total: int, program: Program, outcome: TargetOutcome) -> None:
+    def progress(done: int, total: int, program: FuzzProgram, outcome: TargetOutcome) -> None:
         line(done, total, Row(program.digest, outcome.target, dtype=program.case.dtype))
 
     folder = Path(args.resume or args.out or f"fuzz-{args.seed}")
     registry().match(args.targets)  # a target that is misspelt leaves no directory behind
-    state = State(folder, resume=args.resume is not None)
+    state = RunFolder(folder, resume=args.resume is not None)
     with Workshop(args.targets, args.jobs, folder=(folder / "work").resolve()) as workshop:
         engine = Engine(workshop, state, settings, progress)
         for known in args.known:

@@ -16,7 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from portakern.errors import ToolMissing
-from portakern.fuzz.program import Program
+from portakern.fuzz.program import FuzzProgram
 from portakern.fuzz.variants import variations
 
 if TYPE_CHECKING:
@@ -51,28 +51,28 @@ class Batch:
     weights: Mapping[str, float] = field(default_factory=dict)
     schedules: bool = False
 
-    def strategy(self) -> SearchStrategy[Program]:
+    def strategy(self) -> SearchStrategy[FuzzProgram]:
         from hypothesis import strategies as st
 
         from portakern.fuzz.grammar import cases
         from portakern.fuzz.grammar.draws import Draw
 
         @st.composite
-        def drawn(draw: Draw) -> Program:
-            return Program(draw(cases(dict(self.weights))), draw(variations(self.schedules)))
+        def drawn(draw: Draw) -> FuzzProgram:
+            return FuzzProgram(draw(cases(dict(self.weights))), draw(variations(self.schedules)))
 
         return drawn()
 
-    def programs(self) -> list[Program]:
+    def programs(self) -> list[FuzzProgram]:
         """Those drawn, each once."""
         return [program for program, _ in self._drawn().values()]
 
-    def _drawn(self) -> dict[str, tuple[Program, tuple[Any, ...]]]:
+    def _drawn(self) -> dict[str, tuple[FuzzProgram, tuple[Any, ...]]]:
         """Programs and the choices that make them, by digest."""
         from hypothesis.errors import StopTest
         from hypothesis.internal.conjecture.data import ConjectureData
 
-        found: dict[str, tuple[Program, tuple[Any, ...]]] = {}
+        found: dict[str, tuple[FuzzProgram, tuple[Any, ...]]] = {}
         strategy = self.strategy()
         for number in range(self.count):
             data = ConjectureData(random=Random(f"{self.seed} {number}"))
@@ -81,7 +81,8 @@ class Batch:
                 found.setdefault(program.digest, (program, data.choices))
         return found
 
-    def shrink(self, wanted: Program, still: Callable[[Program], bool], database: Path, limit_s: float = SHRINK_S) -> Program:
+    def shrink(self, wanted: FuzzProgram, still: Callable[[FuzzProgram], bool], database: Path,
+               limit_s: float = SHRINK_S) -> FuzzProgram:
         """The smallest program found for which ``still`` holds, as it does for ``wanted``, a program of this batch.
 
         What was reached is kept in ``database``: where it holds an interrupted search for ``wanted``, that goes on.
@@ -109,12 +110,12 @@ class _Enough(KeyboardInterrupt):
 class _Shrinking:
     """The condition that hypothesis minimises.  Answers for a program do not change; raises when the time is over."""
 
-    def __init__(self, wanted: Program, still: Callable[[Program], bool], deadline: float) -> None:
+    def __init__(self, wanted: FuzzProgram, still: Callable[[FuzzProgram], bool], deadline: float) -> None:
         self.still, self.deadline = still, deadline
         self.best = wanted
         self.known: dict[str, bool] = {wanted.digest: True}
 
-    def __call__(self, program: Program) -> bool:
+    def __call__(self, program: FuzzProgram) -> bool:
         if time.monotonic() >= self.deadline:
             raise _Enough
         if program.digest not in self.known:

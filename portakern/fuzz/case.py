@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 ENTRY = "op"
-"""The name of the operator in :attr:`Case.text`."""
+"""The name of the operator in :attr:`FuzzCase.text`."""
 
 
 @dataclass(frozen=True)
-class Case:
+class FuzzCase:
     """A module with one operator, named :data:`ENTRY`, and how it is tried.
 
     Args:

@@ -14,10 +14,10 @@ from typing import Any
 from portakern.fuzz.batch import SHRINK_S, Batch
 from portakern.fuzz.coverage import Coverage
 from portakern.fuzz.files import programs_of, read
-from portakern.fuzz.findings import Finding, Findings, cause_of, name_of, suspicion, write
+from portakern.fuzz.findings import Findings, FuzzFinding, cause_of, name_of, suspicion, write
 from portakern.fuzz.outcome import FOUND, TargetOutcome
-from portakern.fuzz.program import Program
-from portakern.fuzz.state import State
+from portakern.fuzz.program import FuzzProgram
+from portakern.fuzz.state import RunFolder
 from portakern.fuzz.steering import Steering
 from portakern.fuzz.workshop import SPEC, Workshop
 from portakern.ir.tensor import TensorProgram
@@ -37,7 +37,7 @@ MIXED = 1_000_003
 
 
 @dataclass(frozen=True)
-class Settings:
+class FuzzSettings:
     """How to run: until ``programs`` were tried or ``seconds`` are over, whatever is given and comes first.
 
     ``judge``: random legal schedules and nothing else.  ``first``: end at the first finding.  ``shrink_s``: wall time of making
@@ -73,15 +73,15 @@ class Tally:
 class Engine:
     """One run.  ``progress`` is called with (outcomes so far, outcomes of the batch, program, outcome)."""
 
-    def __init__(self, workshop: Workshop, state: State, settings: Settings,
-                 progress: Callable[[int, int, Program, TargetOutcome], None] | None = None) -> None:  # fmt: skip
+    def __init__(self, workshop: Workshop, state: RunFolder, settings: FuzzSettings,
+                 progress: Callable[[int, int, FuzzProgram, TargetOutcome], None] | None = None) -> None:  # fmt: skip
         from portakern.fuzz.grammar import FEATURES
 
         self.workshop, self.state, self.settings, self.progress = workshop, state, settings, progress
         self.coverage, self.findings, self.tally = Coverage(), Findings(), Tally()
         self.steering = Steering(tuple(FEATURES))
         self.batches: dict[int, Batch] = {}
-        self.programs: dict[str, tuple[int, Program]] = {}
+        self.programs: dict[str, tuple[int, FuzzProgram]] = {}
         self.done: set[tuple[str, str]] = set()
         self._cases: set[str] = set()
         self._rate = 0.5  # programs a second, until one batch was timed
@@ -128,11 +128,11 @@ class Engine:
         languages = [(registry().language(t.language), t) for t in self.workshop.targets]
         return all(runner_for(language, target)[0] == "runtime" for language, target in languages)
 
-    def _fresh(self, number: int, made: Sequence[Program], most: int) -> list[Program]:
+    def _fresh(self, number: int, made: Sequence[FuzzProgram], most: int) -> list[FuzzProgram]:
         """Those whose operator and sizes were not tried yet, ``most`` at most."""
         if self.settings.programs is not None:
             most = min(most, self.settings.programs - self.tally.programs)
-        found: list[Program] = []
+        found: list[FuzzProgram] = []
         for program in made:
             case = _case(program)
             if case not in self._cases and len(found) < most:
@@ -141,7 +141,7 @@ class Engine:
                 self._admit(number, program)
         return found
 
-    def _admit(self, number: int, program: Program) -> None:
+    def _admit(self, number: int, program: FuzzProgram) -> None:
         self.programs[program.digest] = number, program
         features = sorted(program.case.features)
         self.steering.saw(features)
@@ -154,11 +154,11 @@ class Engine:
         self.state.append("batches", {"batch": number, "seed": batch.seed, "count": batch.count,
                                       "weights": dict(batch.weights), "schedules": batch.schedules})  # fmt: skip
 
-    def _try(self, number: int, programs: list[Program], began: float) -> None:
+    def _try(self, number: int, programs: list[FuzzProgram], began: float) -> None:
         started, told = time.monotonic(), [0]
         total = len(programs) * len(self.workshop.targets)
 
-        def tell(program: Program, outcome: TargetOutcome) -> None:
+        def tell(program: FuzzProgram, outcome: TargetOutcome) -> None:
             told[0] += 1
             self._take(program, outcome)
             if self.progress is not None:
@@ -175,21 +175,21 @@ class Engine:
                 if self._over(began) and self.settings.first:
                     return
 
-    def _take(self, program: Program, outcome: TargetOutcome) -> None:
+    def _take(self, program: FuzzProgram, outcome: TargetOutcome) -> None:
         """Everything that an outcome says, into the state and the tables."""
         news = self.coverage.news(outcome.reached)
         self._count(program, outcome)
         self.state.append("outcomes", {"program": program.digest, **outcome.to_dict(), "reached": news,
                                        "families": list(outcome.families)})  # fmt: skip
 
-    def _count(self, program: Program, outcome: TargetOutcome) -> None:
+    def _count(self, program: FuzzProgram, outcome: TargetOutcome) -> None:
         self.done.add((program.digest, outcome.target))
         self.tally.add(program.digest, outcome)
         self.steering.credit(program.case.features, self.coverage.add(program.case.features, outcome))
 
     # ---- findings
 
-    def _look_at(self, number: int, program: Program, wrong: list[TargetOutcome]) -> None:
+    def _look_at(self, number: int, program: FuzzProgram, wrong: list[TargetOutcome]) -> None:
         """Counts what is known; what is not is written at once, made smaller, and written again."""
         known = {o.target: self.findings.recognised(o) for o in wrong}
         for name in {n for n in known.values() if n}:
@@ -217,8 +217,8 @@ class Engine:
         self._write(small, outcomes, finding, small=True)
         self.findings.add(finding)
 
-    def _smaller(self, number: int, program: Program, outcome: TargetOutcome) -> Program:
-        def still(candidate: Program) -> bool:
+    def _smaller(self, number: int, program: FuzzProgram, outcome: TargetOutcome) -> FuzzProgram:
+        def still(candidate: FuzzProgram) -> bool:
             found = self.workshop.run([candidate], [outcome.target])[candidate.digest]
             return any(o.like(outcome) for o in found)
 
@@ -226,31 +226,31 @@ class Engine:
             return program
         return self.batches[number].shrink(program, still, self.state.database, self.settings.shrink_s)
 
-    def _finding(self, program: Program, outcomes: list[TargetOutcome]) -> Finding:
+    def _finding(self, program: FuzzProgram, outcomes: list[TargetOutcome]) -> FuzzFinding:
         traced = self._traced(program)
         cause = cause_of(outcomes[0], traced)
-        return Finding(name_of(outcomes[0], cause), outcomes[0].kind, outcomes[0].message[:600],
+        return FuzzFinding(name_of(outcomes[0], cause), outcomes[0].kind, outcomes[0].message[:600],
                        tuple(o.target for o in outcomes), tuple(dict.fromkeys(o.signature for o in outcomes)), cause,
                        suspicion(outcomes, traced))  # fmt: skip
 
-    def _traced(self, program: Program) -> TensorProgram | None:
+    def _traced(self, program: FuzzProgram) -> TensorProgram | None:
         with suppress(Exception):  # an operator that cannot be traced is itself the finding
             return program.works(program.operator(self.workshop.folder), self.workshop.targets[:1])[0].program
         return None
 
-    def _write(self, program: Program, outcomes: list[TargetOutcome], finding: Finding, small: bool) -> None:
+    def _write(self, program: FuzzProgram, outcomes: list[TargetOutcome], finding: FuzzFinding, small: bool) -> None:
         write(self.state.found, finding, program, outcomes)
         self.state.append("found", {"state": "small" if small else "met", "program": program.digest, **finding.to_dict()})
 
-    def _again(self, name: str, program: Program) -> None:
+    def _again(self, name: str, program: FuzzProgram) -> None:
         self.findings.again(name)
         self.state.append("found", {"state": "again", "name": name, "program": program.digest})
 
     def know(self, folder: Path) -> None:
         """Takes over the findings of another run as known."""
-        for line in State(folder, resume=True).lines("found"):
+        for line in RunFolder(folder, resume=True).lines("found"):
             if line["state"] == "small":
-                self.findings.add(Finding.from_dict(line), known=True)
+                self.findings.add(FuzzFinding.from_dict(line), known=True)
 
     # ---- going on
 
@@ -268,7 +268,7 @@ class Engine:
                 self._count(self.programs[line["program"]][1], _outcome(line))
         for line in self.state.lines("found"):
             if line["state"] == "small":
-                self.findings.add(Finding.from_dict(line))
+                self.findings.add(FuzzFinding.from_dict(line))
             elif line["state"] == "again":
                 self.findings.again(line["name"])
 
@@ -277,7 +277,7 @@ class Engine:
         targets = {str(t) for t in self.workshop.targets}
         looked = {line["program"] for line in self.state.lines("found") if line["state"] != "met"}
         wrong = {line["program"] for line in self.state.lines("outcomes") if line["status"] == FOUND}
-        waiting: dict[int, list[Program]] = {}
+        waiting: dict[int, list[FuzzProgram]] = {}
         for digest, (number, program) in self.programs.items():
             tried = {t for d, t in self.done if d == digest}
             if not (targets <= tried or SPEC in tried):
@@ -303,7 +303,7 @@ def _by_kind(outcomes: Iterable[TargetOutcome]) -> list[list[TargetOutcome]]:
     return list(found.values())
 
 
-def _case(program: Program) -> str:
+def _case(program: FuzzProgram) -> str:
     """Equal for programs that differ in their variations alone."""
     return f"{program.case.text}\n{sorted(program.case.dims.items())} {program.case.dtype}"
 
@@ -313,7 +313,7 @@ def _outcome(line: Mapping[str, Any]) -> TargetOutcome:
                    tuple(line["families"]), (), line.get("seconds", 0.0), frozenset(line["reached"]))  # fmt: skip
 
 
-def again(workshop: Workshop, files: Iterable[Path]) -> dict[Path, list[tuple[Program, list[TargetOutcome]]]]:
+def again(workshop: Workshop, files: Iterable[Path]) -> dict[Path, list[tuple[FuzzProgram, list[TargetOutcome]]]]:
     """The cases of files as findings and the corpus are, tried once more."""
     programs = {file: programs_of(file) for file in files}
     found = workshop.run([p for each in programs.values() for p in each])

@@ -18,15 +18,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from portakern.errors import UsageError
-from portakern.fuzz.case import Case
-from portakern.fuzz.program import Program
+from portakern.fuzz.case import FuzzCase
+from portakern.fuzz.program import FuzzProgram
 from portakern.fuzz.variants import ALL_STAGES, Variation
 
 _CASE = re.compile(r"^# case: (\{.*\})$", re.MULTILINE)
 _CASE_KEYS = ("dims", "dtype", "open", "params")
 
 
-def programs_of(file: Path) -> list[Program]:
+def programs_of(file: Path) -> list[FuzzProgram]:
     """The programs of a file, one per case, through all stages where it names none.
 
     Raises :class:`UsageError` where the file has no case, or a case makes no sense.
@@ -42,7 +42,7 @@ def programs_of(file: Path) -> list[Program]:
     return found
 
 
-def _program(text: str, said: str, file: Path) -> Program:
+def _program(text: str, said: str, file: Path) -> FuzzProgram:
     try:
         program = read(text, said)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -50,16 +50,16 @@ def _program(text: str, said: str, file: Path) -> Program:
     return program if program.variation.stages else replace(program, variation=replace(program.variation, stages=ALL_STAGES))
 
 
-def read(text: str, header: str, features: Iterable[str] = ()) -> Program:
-    """The inverse of :meth:`Program.header`.  Raises ``ValueError``, ``KeyError`` or ``TypeError`` where it is none."""
+def read(text: str, header: str, features: Iterable[str] = ()) -> FuzzProgram:
+    """The inverse of :meth:`FuzzProgram.header`.  Raises ``ValueError``, ``KeyError`` or ``TypeError`` where it is none."""
     data = json.loads(header)
     variation = Variation.from_dict({k: v for k, v in data.items() if k not in _CASE_KEYS})
-    case = Case(text, data["dims"], data.get("dtype", "f32"), frozenset(data.get("open", ())), data.get("params", {}),
+    case = FuzzCase(text, data["dims"], data.get("dtype", "f32"), frozenset(data.get("open", ())), data.get("params", {}),
                 frozenset(features))  # fmt: skip
-    return Program(case, variation)
+    return FuzzProgram(case, variation)
 
 
-def text_of(program: Program, title: str, notes: list[str]) -> str:
+def text_of(program: FuzzProgram, title: str, notes: list[str]) -> str:
     """A file that :func:`programs_of` reads: the docstring is ``title`` and ``notes``."""
     said = "\n".join([title, "", *notes, ""]) if notes else title
     doc = said.replace("\\", "\\\\").replace('"""', "'''")

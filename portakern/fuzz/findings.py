@@ -14,7 +14,7 @@ from portakern.check.agreement import agreement
 from portakern.fuzz.case import ENTRY
 from portakern.fuzz.files import text_of
 from portakern.fuzz.outcome import TargetOutcome
-from portakern.fuzz.program import Program
+from portakern.fuzz.program import FuzzProgram
 from portakern.ir.tensor import Map, TensorProgram, tensor_type
 
 DULL = 2
@@ -22,7 +22,7 @@ DULL = 2
 
 
 @dataclass(frozen=True)
-class Finding:
+class FuzzFinding:
     """A fault: its name, where it shows, and the signatures by which it is met again.
 
     ``suspect`` is ``shared`` where targets of several languages agree on the value that is called wrong: then lowering is at
@@ -41,8 +41,8 @@ class Finding:
         return {**vars(self), "targets": list(self.targets), "signatures": list(self.signatures)}
 
     @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> Finding:
-        return Finding(data["name"], data["kind"], data["message"], tuple(data["targets"]), tuple(data["signatures"]),
+    def from_dict(data: Mapping[str, Any]) -> FuzzFinding:
+        return FuzzFinding(data["name"], data["kind"], data["message"], tuple(data["targets"]), tuple(data["signatures"]),
                        data["cause"], data.get("suspect", ""))  # fmt: skip
 
 
@@ -50,13 +50,13 @@ class Finding:
 class Findings:
     """All of a run, and those known from elsewhere, which are counted and not told again."""
 
-    mine: dict[str, Finding] = field(default_factory=dict)
+    mine: dict[str, FuzzFinding] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     _causes: dict[str, str] = field(default_factory=dict)
     _signatures: dict[str, str] = field(default_factory=dict)
     _dull: Counter[str] = field(default_factory=Counter)
 
-    def add(self, finding: Finding, known: bool = False) -> None:
+    def add(self, finding: FuzzFinding, known: bool = False) -> None:
         """Takes a finding in; ``known`` ones come from elsewhere."""
         if not known:
             self.mine[finding.name] = finding
@@ -111,7 +111,7 @@ def suspicion(outcomes: Sequence[TargetOutcome], program: TensorProgram | None) 
 # ---- as a file ----------------------------------------------------------------------------------------------------------
 
 
-def write(folder: Path, finding: Finding, program: Program, outcomes: Iterable[TargetOutcome]) -> Path:
+def write(folder: Path, finding: FuzzFinding, program: FuzzProgram, outcomes: Iterable[TargetOutcome]) -> Path:
     """The finding as a file that shows it: ``NAME.py``, written again once it was made smaller."""
     file = folder / f"{finding.name}.py"
     notes = [f"{o.target}: {_short(o.message)}" + (f" (schedule {'; '.join(o.schedule)})" if o.schedule else "")
@@ -123,13 +123,13 @@ def write(folder: Path, finding: Finding, program: Program, outcomes: Iterable[T
     return file
 
 
-def commands(file: Path, finding: Finding, program: Program, outcomes: Iterable[TargetOutcome]) -> list[str]:
+def commands(file: Path, finding: FuzzFinding, program: FuzzProgram, outcomes: Iterable[TargetOutcome]) -> list[str]:
     """Command lines that show the finding: by ``check`` where that can say all, and in any case exactly as it was tried."""
     targets = ",".join(finding.targets)
     return [*_check(file, program, list(outcomes)), f"portakern fuzz --again {file} --targets {targets}"]
 
 
-def _check(file: Path, program: Program, outcomes: list[TargetOutcome]) -> list[str]:
+def _check(file: Path, program: FuzzProgram, outcomes: list[TargetOutcome]) -> list[str]:
     v, c = program.variation, program.case
     if v.layout is not None or v.same or v.forms:
         return []

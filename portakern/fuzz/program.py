@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from portakern.backend import Target
-from portakern.fuzz.case import ENTRY, Case
+from portakern.fuzz.case import ENTRY, FuzzCase
 from portakern.fuzz.outcome import MODULE
 from portakern.fuzz.variants import Variation, layouts
 from portakern.spec.bind import bind
@@ -21,10 +21,10 @@ from portakern.study.work import DEFAULT, Problem, Work, works
 
 
 @dataclass(frozen=True)
-class Program:
+class FuzzProgram:
     """What is drawn for one row of every target."""
 
-    case: Case
+    case: FuzzCase
     variation: Variation = field(default_factory=Variation)
 
     @cached_property
@@ -40,7 +40,7 @@ class Program:
         said |= {"params": dict(c.params)} if c.params else {}
         return json.dumps(said | self.variation.to_dict())
 
-    def plain(self) -> Program:
+    def plain(self) -> FuzzProgram:
         """The same operator at the same sizes, without variations."""
         return replace(self, variation=Variation(stages=self.variation.stages))
 

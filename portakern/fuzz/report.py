@@ -7,7 +7,7 @@ from pathlib import Path
 
 from portakern.fuzz.engine import Engine, Tally
 from portakern.fuzz.outcome import FOUND, OK, REFUSED, UNUSED, TargetOutcome
-from portakern.fuzz.program import Program
+from portakern.fuzz.program import FuzzProgram
 
 REASONS = 12
 """Reasons of refusals that are listed."""
@@ -73,7 +73,7 @@ def _unreached(engine: Engine) -> str:
     return "\n".join(lines)
 
 
-def tried(file: Path, results: Iterable[tuple[Program, list[TargetOutcome]]]) -> str:
+def tried(file: Path, results: Iterable[tuple[FuzzProgram, list[TargetOutcome]]]) -> str:
     """What became of the cases of a file that was tried again."""
     lines = [str(file)]
     for program, found in results:

@@ -19,7 +19,7 @@ FILES = ("batches", "programs", "outcomes", "found")
 
 
 @dataclass
-class State:
+class RunFolder:
     """The directory of a run.  Raises :class:`UsageError` where a fresh run is asked for in one that has a run already."""
 
     folder: Path

@@ -15,7 +15,7 @@ from portakern.errors import CompileError, PortakernError
 from portakern.fuzz.holding import Held
 from portakern.fuzz.making import Making
 from portakern.fuzz.outcome import FOUND, MODULE, OK, REFUSED, UNUSED, TargetOutcome, status_of
-from portakern.fuzz.program import Program
+from portakern.fuzz.program import FuzzProgram
 from portakern.fuzz.reached import LOWERING
 from portakern.registry import registry
 from portakern.study import steps
@@ -40,7 +40,7 @@ SPEC = "spec:"
 class _Row:
     """A program on one target, on its way."""
 
-    program: Program
+    program: FuzzProgram
     work: Work
     making: Making | None = None
     seconds: float = 0.0
@@ -57,7 +57,7 @@ class _Row:
         return self.making is not None and self.making.made.runner == "runtime"
 
 
-Progress = Callable[[Program, TargetOutcome], None]
+Progress = Callable[[FuzzProgram, TargetOutcome], None]
 
 
 class Workshop:
@@ -86,7 +86,7 @@ class Workshop:
         self._slots.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def run(self, programs: Sequence[Program], targets: Sequence[str] | None = None, progress: Progress | None = None,
+    def run(self, programs: Sequence[FuzzProgram], targets: Sequence[str] | None = None, progress: Progress | None = None,
             skip: Collection[tuple[str, str]] = ()) -> dict[str, list[TargetOutcome]]:  # fmt: skip
         """The outcomes of each program by its digest.
 
@@ -105,7 +105,7 @@ class Workshop:
 
     # ---- tasks
 
-    def _works(self, program: Program, targets: Sequence[Any]) -> list[Work]:
+    def _works(self, program: FuzzProgram, targets: Sequence[Any]) -> list[Work]:
         try:
             return program.works(program.operator(self.folder), targets)
         except PortakernError as error:
@@ -116,7 +116,7 @@ class Workshop:
             self._tell(program, TargetOutcome(SPEC, FOUND, fault.kind, fault.message))
         return []
 
-    def _tell(self, program: Program, outcome: TargetOutcome) -> None:
+    def _tell(self, program: FuzzProgram, outcome: TargetOutcome) -> None:
         self._found[program.digest].append(outcome)
         if self._progress is not None:
             self._progress(program, outcome)

@@ -18,9 +18,9 @@ from portakern.check.bounds import propagate
 from portakern.check.compare import compare
 from portakern.dtypes import numpy_dtype
 from portakern.errors import PortakernError
-from portakern.fuzz.case import Case
+from portakern.fuzz.case import FuzzCase
 from portakern.fuzz.grammar import cases
-from portakern.fuzz.program import Program
+from portakern.fuzz.program import FuzzProgram
 from portakern.ir.oracle import static
 from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.spec.inputs import Family, at_sizes, make_inputs
@@ -106,8 +106,8 @@ QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_to
 
 @settings(max_examples=12, deadline=None, suppress_health_check=QUIET)
 @given(cases({"large": 0, "f64": 0, "f16": 3}), st.integers(0, 2**16))
-def test_no_legal_evaluation_of_a_made_up_operator_is_called_wrong(tmp_path: Path, case: Case, seed: int) -> None:
-    operator = Program(case).operator(tmp_path)
+def test_no_legal_evaluation_of_a_made_up_operator_is_called_wrong(tmp_path: Path, case: FuzzCase, seed: int) -> None:
+    operator = FuzzProgram(case).operator(tmp_path)
     try:
         program = operator.program(case.dims, case.params, case.dtype)
     except PortakernError:

@@ -17,7 +17,7 @@ from collections import Counter
 import portakern as pk
 from portakern.fuzz.files import read
 from portakern.fuzz.outcome import FOUND, OK, TargetOutcome
-from portakern.fuzz.program import Program
+from portakern.fuzz.program import FuzzProgram
 from portakern.fuzz.workshop import Workshop
 from portakern.spec.operator import Operator
 
@@ -135,7 +135,7 @@ CASES: dict[Operator, tuple[dict[str, int], ...]] = {
 }  # fmt: skip
 
 
-def programs() -> list[tuple[str, Program]]:
+def programs() -> list[tuple[str, FuzzProgram]]:
     """Every case in every dtype, with the operator's name."""
     found = []
     for op, sizes in CASES.items():
@@ -150,7 +150,7 @@ def main(targets: str = "cuda:h200,triton:h200", jobs: str = "8") -> int:
     names = {p.digest: name for name, p in programs()}
     begin, seen = time.monotonic(), Counter[str]()
 
-    def progress(program: Program, outcome: TargetOutcome) -> None:
+    def progress(program: FuzzProgram, outcome: TargetOutcome) -> None:
         seen[outcome.status] += 1
         case = program.case
         sizes = ",".join(f"{k}={v}" for k, v in case.dims.items())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, find, settings
 from hypothesis.internal.conjecture.data import ConjectureData
 
-from portakern.fuzz.case import ENTRY, Case
+from portakern.fuzz.case import ENTRY, FuzzCase
 from portakern.fuzz.grammar import FEATURES, cases
 from portakern.fuzz.grammar import program as programs
 from portakern.fuzz.grammar.scope import Refused
@@ -23,16 +23,16 @@ SEARCH = settings(max_examples=3000, derandomize=True, database=None, phases=[Ph
                   suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])  # fmt: skip
 
 
-def drawn(seed: int, weights: dict[str, float] | None = None) -> Case:
+def drawn(seed: int, weights: dict[str, float] | None = None) -> FuzzCase:
     return ConjectureData(random=Random(seed)).draw(cases(weights))
 
 
 @pytest.fixture(scope="module")
-def many() -> list[Case]:
+def many() -> list[FuzzCase]:
     return [drawn(seed) for seed in range(500)]
 
 
-def program_of(case: Case, folder: Path) -> TensorProgram:
+def program_of(case: FuzzCase, folder: Path) -> TensorProgram:
     file = folder / "made.py"
     file.write_text(case.text)
     operator = load_operator(f"{file}:{ENTRY}")
@@ -40,34 +40,34 @@ def program_of(case: Case, folder: Path) -> TensorProgram:
     return operator.program(opened, case.params, case.dtype)
 
 
-def test_every_program_traces(many: list[Case], tmp_path: Path) -> None:
+def test_every_program_traces(many: list[FuzzCase], tmp_path: Path) -> None:
     for number, case in enumerate(many[:200]):
         folder = tmp_path / str(number)
         folder.mkdir()
         assert set(program_of(case, folder).dims) <= case.open_dims
 
 
-def test_the_same_draws_give_the_same_text(many: list[Case]) -> None:
+def test_the_same_draws_give_the_same_text(many: list[FuzzCase]) -> None:
     for seed in range(20):
         assert drawn(seed) == many[seed]
 
 
-def test_programs_differ(many: list[Case]) -> None:
+def test_programs_differ(many: list[FuzzCase]) -> None:
     assert len({c.text for c in many}) > 0.95 * len(many)
 
 
-def test_features_are_named_and_reached(many: list[Case]) -> None:
+def test_features_are_named_and_reached(many: list[FuzzCase]) -> None:
     reached = {f for c in many for f in c.features}
     assert reached <= set(FEATURES)
     rare = {f for f in FEATURES if "f8" in f} | {"to_f64"}
     assert len(set(FEATURES) - reached - rare) <= 15
 
 
-def test_programs_are_small(many: list[Case], tmp_path: Path) -> None:
+def test_programs_are_small(many: list[FuzzCase], tmp_path: Path) -> None:
     for number, case in enumerate(many[:100]):
         folder = tmp_path / str(number)
         folder.mkdir()
-        program = program_of(Case(case.text, case.dims, case.dtype, params=case.params), folder)
+        program = program_of(FuzzCase(case.text, case.dims, case.dtype, params=case.params), folder)
         budget = Budget.of((*program.args, *program.body.ops[:-1]))
         scale = LARGE if "large" in case.features else 1
         assert all(evaluate(n, {}) <= MOST_ELEMENTS * scale for n in budget.elements)
@@ -109,7 +109,7 @@ def test_weights_steer(dtype: str) -> None:
 # ---- shrinking ----------------------------------------------------------------------------------------------------------
 
 
-def body(case: Case) -> list[str]:
+def body(case: FuzzCase) -> list[str]:
     return [line for line in case.text.splitlines() if line.startswith("    ")]
 
 

@@ -12,15 +12,15 @@ import pytest
 from portakern.check.buffers import POISON, damage
 from portakern.errors import UsageError
 from portakern.fuzz.batch import Batch
-from portakern.fuzz.case import Case
+from portakern.fuzz.case import FuzzCase
 from portakern.fuzz.coverage import COUNTED, Coverage, part_of
 from portakern.fuzz.files import programs_of, read, text_of
-from portakern.fuzz.findings import DULL, Finding, Findings, suspicion
+from portakern.fuzz.findings import DULL, Findings, FuzzFinding, suspicion
 from portakern.fuzz.layout import laid_out
 from portakern.fuzz.outcome import FOUND, OK, REFUSED, UNUSED, TargetOutcome, normal, status_of
-from portakern.fuzz.program import Program
+from portakern.fuzz.program import FuzzProgram
 from portakern.fuzz.reached import functions_of, reaching
-from portakern.fuzz.state import State
+from portakern.fuzz.state import RunFolder
 from portakern.fuzz.steering import MOST, UNSEEN, Steering
 from portakern.fuzz.variants import Variation, layouts
 from portakern.ir.program import ArrayFacts
@@ -33,7 +33,7 @@ TEXT = """import portakern as pk
 def op(x: pk.Tensor["M", "N"], y: pk.Tensor["M", "N"]):
     return x - y
 """
-PROGRAM = Program(Case(TEXT, {"M": 3, "N": 5}, "f32", frozenset({"M"})), Variation(("steep",), schedule=4, layout=9))
+PROGRAM = FuzzProgram(FuzzCase(TEXT, {"M": 3, "N": 5}, "f32", frozenset({"M"})), Variation(("steep",), schedule=4, layout=9))
 
 
 # ---- programs and files
@@ -69,7 +69,7 @@ def test_a_header_reads_back():
 
 
 def test_a_twin_has_the_other_dims_open(tmp_path: Path):
-    twin = Program(PROGRAM.case, Variation(twin=True))
+    twin = FuzzProgram(PROGRAM.case, Variation(twin=True))
     (work,) = twin.works(twin.operator(tmp_path), _targets("numba:cpu"))
     assert set(work.program.dims) == {"N"} and work.sizes == {"N": 5}
 
@@ -140,8 +140,8 @@ def test_a_shrunk_failure_may_move_to_the_plain_stage_and_not_elsewhere():
 # ---- findings
 
 
-def _finding(cause: str, *signatures: str) -> Finding:
-    return Finding(f"name_{cause}", "incorrect", "", ("cpp:cpu",), signatures, cause)
+def _finding(cause: str, *signatures: str) -> FuzzFinding:
+    return FuzzFinding(f"name_{cause}", "incorrect", "", ("cpp:cpu",), signatures, cause)
 
 
 def test_an_error_is_recognised_and_a_wrong_value_only_after_it_was_looked_at():
@@ -211,23 +211,23 @@ def test_features_that_reach_what_is_rare_weigh_more():
 
 
 def test_a_line_that_a_kill_cut_off_is_left_out_and_the_next_one_is_whole(tmp_path: Path):
-    state = State(tmp_path / "run")
+    state = RunFolder(tmp_path / "run")
     state.append("batches", {"batch": 0})
     state.append("found", {"n": 1})
     state.close()
     with (tmp_path / "run" / "found.jsonl").open("a") as stream:
         stream.write('{"n": 2, "te')
-    again = State(tmp_path / "run", resume=True)
+    again = RunFolder(tmp_path / "run", resume=True)
     again.append("found", {"n": 3})
     assert [line["n"] for line in again.lines("found")] == [1, 3]
 
 
 def test_a_fresh_run_does_not_take_over_another(tmp_path: Path):
-    State(tmp_path).append("batches", {})
+    RunFolder(tmp_path).append("batches", {})
     with pytest.raises(UsageError, match="--resume"):
-        State(tmp_path)
+        RunFolder(tmp_path)
     with pytest.raises(UsageError, match="no run"):
-        State(tmp_path / "elsewhere", resume=True)
+        RunFolder(tmp_path / "elsewhere", resume=True)
 
 
 # ---- hypothesis
@@ -241,7 +241,7 @@ def test_a_batch_makes_the_same_programs_each_time_and_others_for_another_seed()
 
 def test_shrinking_begins_at_the_program_found_and_ends_at_a_small_one(tmp_path: Path):
     batch = Batch(8, 60)
-    def fails(program: Program) -> bool:
+    def fails(program: FuzzProgram) -> bool:
         return "pk.sum" in program.case.text
 
     wanted = max((p for p in batch.programs() if fails(p)), key=lambda p: len(p.case.text))
@@ -255,7 +255,7 @@ def test_shrinking_ends_when_its_time_is_over(tmp_path: Path):
     wanted = batch.programs()[-1]
     tried: Counter[str] = Counter()
 
-    def fails(program: Program) -> bool:
+    def fails(program: FuzzProgram) -> bool:
         tried[program.digest] += 1
         return True
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from hypothesis import strategies as st
 
-from portakern.fuzz.case import Case
+from portakern.fuzz.case import FuzzCase
 
 # The order of the table is that of these imports.
 # isort: off
@@ -23,7 +23,7 @@ FEATURES: tuple[str, ...] = (*TABLE, *program.ASPECTS)
 """Names of all productions, and of what a program is tried with (a dim of 0, an open dim, a dtype, ...)."""
 
 
-def cases(weights: Mapping[str, float] | None = None) -> st.SearchStrategy[Case]:
+def cases(weights: Mapping[str, float] | None = None) -> st.SearchStrategy[FuzzCase]:
     """Operators that trace, with sizes that keep them quick.
 
     Args:

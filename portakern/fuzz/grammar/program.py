@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from portakern.fuzz.case import Case
+from portakern.fuzz.case import FuzzCase
 from portakern.fuzz.grammar.draws import Draw, chance, pick
 from portakern.fuzz.grammar.scope import Refused, Scope, Var, tokens
 from portakern.fuzz.grammar.sizes import LARGE, Budget, choose
@@ -51,7 +51,7 @@ def programs(draw: Draw, weights: Mapping[str, float]) -> Scope:
 
 
 @st.composite
-def cases(draw: Draw, weights: Mapping[str, float]) -> Case:
+def cases(draw: Draw, weights: Mapping[str, float]) -> FuzzCase:
     """A case of a drawn program."""
     scope = draw(programs(weights))
     outputs = _outputs(draw, scope, weights)
@@ -64,7 +64,7 @@ def cases(draw: Draw, weights: Mapping[str, float]) -> Case:
     plain = {str(size) for v in kept if v.kind == "input" for size in v.shape}
     opened = frozenset(n for d, n in dims.items() if d in plain and chance(draw, 10 * weights.get("open_dim", 1.0)))
     params = {names[v.number]: v.value for v in kept if v.kind == "param"}
-    case = Case(render(kept, outputs, names, dims), {dims[d]: n for d, n in sizes.items()}, scope.dtype, opened, params)
+    case = FuzzCase(render(kept, outputs, names, dims), {dims[d]: n for d, n in sizes.items()}, scope.dtype, opened, params)
     return replace(case, features=_features(case, kept, outputs, scale))
 
 
@@ -108,7 +108,7 @@ def _ops(outputs: Sequence[Var]) -> list[Op]:
     return [*found]
 
 
-def _features(case: Case, kept: Sequence[Var], outputs: Sequence[Var], scale: int) -> frozenset[str]:
+def _features(case: FuzzCase, kept: Sequence[Var], outputs: Sequence[Var], scale: int) -> frozenset[str]:
     aspects = {
         "open_dim": bool(case.open_dims),
         "zero_dim": 0 in case.dims.values(),
