@@ -15,22 +15,22 @@ RATIO_LIMIT = 1e30
 
 
 @dataclass(frozen=True)
-class Comparison:
+class OutputComparison:
     """``ratio``: the largest error over its bound, at most 1 where all is right; ``message``: what is wrong, or ''."""
 
     ratio: float
     message: str = ""
 
 
-def compare(expected: Val, dtype: str, actual: np.ndarray) -> Comparison:
+def compare(expected: Val, dtype: str, actual: np.ndarray) -> OutputComparison:
     """How ``actual`` (in the storage dtype) agrees with ``expected``."""
     if not actual.size:
-        return Comparison(0.0)
+        return OutputComparison(0.0)
     ratio = error_ratio(expected, dtype, actual)
     worst = float(ratio.max())
     if worst <= 1:
-        return Comparison(worst)
-    return Comparison(worst, _describe(expected, dtype, actual, ratio))
+        return OutputComparison(worst)
+    return OutputComparison(worst, _describe(expected, dtype, actual, ratio))
 
 
 def error_ratio(expected: Val, dtype: str, actual: np.ndarray) -> np.ndarray:

@@ -27,7 +27,7 @@ from portakern.study.row import Row
 from portakern.study.steps import Build, load
 from portakern.study.work import Work
 from portakern.timing.inputs import InputSets, input_sets, place_of, same_bytes
-from portakern.timing.measure import Contender as Timed
+from portakern.timing.measure import CompiledCandidate as Timed
 from portakern.timing.measure import ContenderError, Options, measure
 
 KEPT = 32
@@ -51,7 +51,7 @@ ROW_S = 1.0
 
 
 @dataclass(frozen=True)
-class Contender:
+class CompiledCandidate:
     """A compiled candidate, as it travels to the worker."""
 
     name: str
@@ -87,7 +87,7 @@ class _Session:
 _sessions: dict[tuple[str, str, str], _Session] = {}
 
 
-def admit(work: Work, default: Contender, contender: Contender) -> None:
+def admit(work: Work, default: CompiledCandidate, contender: CompiledCandidate) -> None:
     """Load a candidate and run it once; raises what keeps it from running, and ``incorrect`` for other results than the
     default's."""
     session = _session(work, default)
@@ -97,7 +97,7 @@ def admit(work: Work, default: Contender, contender: Contender) -> None:
 
 
 def race(
-    work: Work, default: Contender, contenders: list[Contender], samples: int, cache: Literal["cold", "warm"] = "cold",
+    work: Work, default: CompiledCandidate, contenders: list[CompiledCandidate], samples: int, cache: Literal["cold", "warm"] = "cold",
     seed: int = 0,
 ) -> Raced:  # fmt: skip
     """Samples of each, taken in turns."""
@@ -182,7 +182,7 @@ def _in_turns(calls: list[Prepared]) -> Any:
     return lambda i: calls[i % len(calls)]()
 
 
-def _session(work: Work, default: Contender) -> _Session:
+def _session(work: Work, default: CompiledCandidate) -> _Session:
     key = (work.program.digest, work.target, repr(sorted(work.sizes.items())))
     if key not in _sessions:
         _sessions.clear()  # memory is for one operator at a time
@@ -190,7 +190,7 @@ def _session(work: Work, default: Contender) -> _Session:
     return _sessions[key]
 
 
-def _opened(work: Work, default: Contender) -> _Session:
+def _opened(work: Work, default: CompiledCandidate) -> _Session:
     from portakern.native import open_device
 
     target = registry().target(work.target)
@@ -212,14 +212,14 @@ def _opened(work: Work, default: Contender) -> _Session:
     return session
 
 
-def _load(session: _Session, contender: Contender) -> list[Prepared]:
+def _load(session: _Session, contender: CompiledCandidate) -> list[Prepared]:
     executable = load(contender.source, contender.binary_key, "runtime")
     sizes = dict(session.work.sizes)
     return [launch.prepare(executable, arrays, sizes, session.outputs[i] if session.outputs else None)
             for i, arrays in enumerate(session.sets.arrays)]
 
 
-def _prepared(session: _Session, contender: Contender) -> list[Prepared]:
+def _prepared(session: _Session, contender: CompiledCandidate) -> list[Prepared]:
     if contender.name not in session.ready:
         session.ready[contender.name] = _load(session, contender)
         while len(session.ready) > KEPT:
@@ -228,7 +228,7 @@ def _prepared(session: _Session, contender: Contender) -> list[Prepared]:
     return session.ready[contender.name]
 
 
-def _run_and_compare(session: _Session, contender: Contender) -> None:
+def _run_and_compare(session: _Session, contender: CompiledCandidate) -> None:
     place, call = session.sets.place, session.ready[contender.name][0]
     for x in call.outputs:
         place.fill(x, POISON)

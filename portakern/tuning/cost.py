@@ -26,14 +26,14 @@ FAR_BEHIND = 3.0
 
 
 @dataclass(frozen=True)
-class Cost:
+class CostEstimate:
     """``us`` ranks schedules of one nest; ``why`` says what bounds it."""
 
     us: float
     why: str
 
 
-def cost(nest: Nest, schedule: Schedule, device: Device) -> Cost | None:
+def cost(nest: Nest, schedule: Schedule, device: Device) -> CostEstimate | None:
     """The model's answer; ``None`` for a device whose description lacks the figures."""
     if device.kind != "gpu" or "bandwidth" not in device.figures or "units" not in device.figures:
         return None
@@ -47,7 +47,7 @@ def cost(nest: Nest, schedule: Schedule, device: Device) -> Cost | None:
     memory = moved / bandwidth / max(hidden * max(tail, 1 / 16), 1e-9)
     peak = device.value(f"peak_{nest.dots or nest.compute_dtype}", 0.0) or device.value("peak_f32", 0.0)
     compute = _flops(nest, schedule) / peak / max(tail, 1 / 16) if peak else 0.0
-    return Cost(1e6 * max(memory, compute), "memory" if memory >= compute else "arithmetic")
+    return CostEstimate(1e6 * max(memory, compute), "memory" if memory >= compute else "arithmetic")
 
 
 def _extent(axis: NestAxis) -> int:

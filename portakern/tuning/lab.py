@@ -22,7 +22,7 @@ from portakern.study.slots import Slots, SlotTask, room
 from portakern.study.steps import Build
 from portakern.study.work import Work
 from portakern.tools.workers import Job, WorkerFault, WorkerPool
-from portakern.tuning.bench import Contender, Raced
+from portakern.tuning.bench import CompiledCandidate, Raced
 from portakern.tuning.racing import Measurer, Samples
 
 COMPILE_LIMIT_S = 120.0
@@ -34,7 +34,7 @@ _DEVICE_SPENT = ("timeout", "device-lost")
 
 
 @dataclass(frozen=True)
-class Candidate:
+class ScheduleCandidate:
     """A point that is worth compiling.  ``name`` is its place in the order of trying; ``source`` what was emitted."""
 
     name: str
@@ -52,20 +52,20 @@ class Lab(Measurer, Protocol):
         """A new search: the first candidate that is admitted after this is the default."""
         ...
 
-    def builds(self, first: Sequence[Candidate],
-               follow: Callable[[], Sequence[Candidate]]) -> Iterator[tuple[Candidate, Build]]:
+    def builds(self, first: Sequence[ScheduleCandidate],
+               follow: Callable[[], Sequence[ScheduleCandidate]]) -> Iterator[tuple[ScheduleCandidate, Build]]:
         """Compiled candidates as they are ready.  ``follow`` is asked for more each time one is."""
         ...
 
-    def admit(self, candidate: Candidate, made: Build) -> PortakernError | None:
+    def admit(self, candidate: ScheduleCandidate, made: Build) -> PortakernError | None:
         """Run a compiled candidate once and look at its results.  The first is the default, which others are held against."""
         ...
 
-    def check(self, candidate: Candidate, made: Build) -> Row:
+    def check(self, candidate: ScheduleCandidate, made: Build) -> Row:
         """The row after the whole check."""
         ...
 
-    def time(self, candidate: Candidate, row: Row, made: Build) -> Row:
+    def time(self, candidate: ScheduleCandidate, row: Row, made: Build) -> Row:
         """``row`` with the time of the candidate as ``bench`` takes it."""
         ...
 
@@ -91,9 +91,9 @@ class Workshop:
         self._slots = Slots(jobs)
         self._compiling = False
         self._device: WorkerPool | None = None
-        self._contenders: dict[str, Contender] = {}
+        self._contenders: dict[str, CompiledCandidate] = {}
         self._work: Work | None = None
-        self._default: Contender | None = None
+        self._default: CompiledCandidate | None = None
         self._measured: dict[str, Any] = {}
         self._rounds = 0
 
@@ -103,12 +103,12 @@ class Workshop:
 
     # ---- compiling
 
-    def builds(self, first: Sequence[Candidate],
-               follow: Callable[[], Sequence[Candidate]]) -> Iterator[tuple[Candidate, Build]]:
-        waiting: dict[str, Candidate] = {}
+    def builds(self, first: Sequence[ScheduleCandidate],
+               follow: Callable[[], Sequence[ScheduleCandidate]]) -> Iterator[tuple[ScheduleCandidate, Build]]:
+        waiting: dict[str, ScheduleCandidate] = {}
         env = steps.build_environment(self.language)
 
-        def task(c: Candidate) -> SlotTask:
+        def task(c: ScheduleCandidate) -> SlotTask:
             waiting[c.name] = c
             kwargs = {"estimate": registry().estimator(self.target) is not None}
             job = Job(c.name, "portakern.study.steps:build", (c.work,), kwargs, COMPILE_LIMIT_S)
@@ -123,9 +123,9 @@ class Workshop:
 
     # ---- running
 
-    def admit(self, candidate: Candidate, made: Build) -> PortakernError | None:
+    def admit(self, candidate: ScheduleCandidate, made: Build) -> PortakernError | None:
         assert made.source is not None
-        mine = Contender(candidate.name, made.source, made.binary_key)
+        mine = CompiledCandidate(candidate.name, made.source, made.binary_key)
         if self._default is None:
             self._default = mine
         self._contenders[candidate.name] = mine
@@ -154,7 +154,7 @@ class Workshop:
         self._measured = {"device": raced.device, "driver": raced.driver, "mode": raced.mode, "suspicions": raced.suspicions}
         return raced.samples
 
-    def check(self, candidate: Candidate, made: Build) -> Row:
+    def check(self, candidate: ScheduleCandidate, made: Build) -> Row:
         try:
             if made.runner == "runtime":
                 return self._run("check", candidate.work, made, limit_s=CHECK_LIMIT_S)
@@ -164,7 +164,7 @@ class Workshop:
         except PortakernError as error:
             return made.row.failed(error)
 
-    def time(self, candidate: Candidate, row: Row, made: Build) -> Row:
+    def time(self, candidate: ScheduleCandidate, row: Row, made: Build) -> Row:
         with self._alone():
             try:
                 return self._run("time", candidate.work, replace(made, row=row))

@@ -42,25 +42,25 @@ class Proposer(Protocol):
 
 
 @dataclass(frozen=True)
-class Choice:
+class ProposerChoice:
     """What :func:`proposer_for` decided and why, in words for the user."""
 
     proposer: Proposer
     why: str
 
 
-def proposer_for(space: Space, seed: int = 0, name: str = "auto") -> Choice:
+def proposer_for(space: Space, seed: int = 0, name: str = "auto") -> ProposerChoice:
     """The proposer that fits: everything where the space is small, optuna's TPE where it is installed, else random.
 
     Args:
         name: ``auto``, ``exhaustive``, ``random`` or ``tpe``.
     """
     if name == "exhaustive" or (name == "auto" and space.size <= EXHAUSTIVE):
-        return Choice(Exhaustive(space), f"all {space.size} points in the order of the cost model")
+        return ProposerChoice(Exhaustive(space), f"all {space.size} points in the order of the cost model")
     if name == "tpe" or (name == "auto" and importlib.util.find_spec("optuna") is not None):
-        return Choice(Tpe(space, seed), f"optuna's TPE, seed {seed}")
+        return ProposerChoice(Tpe(space, seed), f"optuna's TPE, seed {seed}")
     missing = "" if name == "random" else "; pip install 'portakern[tune]' brings an optimiser"
-    return Choice(Random(space, seed), f"at random, seed {seed}{missing}")
+    return ProposerChoice(Random(space, seed), f"at random, seed {seed}{missing}")
 
 
 class _Listed:

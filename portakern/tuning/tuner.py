@@ -19,8 +19,8 @@ from portakern.study.work import Work
 from portakern.tools.cache import digest
 from portakern.tuned.database import Database, Entry, Trial
 from portakern.tuning.cost import FAR_BEHIND
-from portakern.tuning.lab import Candidate, Lab
-from portakern.tuning.proposers import Choice, Proposer, proposer_for
+from portakern.tuning.lab import Lab, ScheduleCandidate
+from portakern.tuning.proposers import Proposer, ProposerChoice, proposer_for
 from portakern.tuning.racing import MARGIN, Final, Race
 from portakern.tuning.space import Point, Space, space_of, text
 from portakern.version import __version__
@@ -184,12 +184,12 @@ class Tuner:
         self.target = registry().target(work.target)
         self.language = registry().language(self.target.language)
         self.space = space or space_of(nests_of(self.work), self.language, self.target.device)
-        choice = (Choice(proposer(self.space), "as given") if proposer is not None
+        choice = (ProposerChoice(proposer(self.space), "as given") if proposer is not None
                   else proposer_for(self.space, self.settings.seed, self.settings.proposer))
         self.proposer = choice.proposer
         self.result = Tuning(self.work, by, self.space.size, choice.why)
         self._points: dict[str, Point] = {}
-        self._made: dict[str, tuple[Candidate, Build]] = {}
+        self._made: dict[str, tuple[ScheduleCandidate, Build]] = {}
         self._sources: dict[str, str] = {}
         self._known: dict[str, Trial] = {}
         self._again: list[Point] = []
@@ -263,7 +263,7 @@ class Tuner:
 
     # ---- candidates
 
-    def _candidate(self, point: Point) -> Candidate | None:
+    def _candidate(self, point: Point) -> ScheduleCandidate | None:
         """The point as something to compile; ``None`` for one whose text another point gave before."""
         work = replace(self.work, chosen=self.space.chosen(point))
         source, _ = steps.emit(work)
@@ -272,9 +272,9 @@ class Tuner:
         name = str(len(self._sources))
         self._sources[source.digest] = name
         self._points[name] = point
-        return Candidate(name, work, source)
+        return ScheduleCandidate(name, work, source)
 
-    def _next(self) -> list[Candidate]:
+    def _next(self) -> list[ScheduleCandidate]:
         """One more candidate that is worth compiling, or none."""
         while time.monotonic() < self._search_end and not self._enough():
             point = self._again.pop(0) if self._again else self.proposer.ask()
@@ -315,7 +315,7 @@ class Tuner:
         self.result.dropped[reason] += 1
         self.proposer.tell(point, None)
 
-    def _taken_over(self, candidate: Candidate) -> bool:
+    def _taken_over(self, candidate: ScheduleCandidate) -> bool:
         """Whether an earlier run says what there is to know; those that might win are compiled and timed again.
 
         An estimate is what it was, so only those below the default's are looked at again.
@@ -335,7 +335,7 @@ class Tuner:
 
     def _search(self) -> None:
         if self.lab.overlap:
-            ready: list[tuple[Candidate, Build]] = []
+            ready: list[tuple[ScheduleCandidate, Build]] = []
             for candidate, made in self.lab.builds(self._several(2 * self.settings.jobs + 1), self._next):
                 ready.append((candidate, made))
                 if len(ready) >= GROUP:
@@ -348,13 +348,13 @@ class Tuner:
             for i in range(0, len(built), GROUP):
                 self._contend(built[i : i + GROUP])
 
-    def _several(self, count: int) -> list[Candidate]:
-        found: list[Candidate] = []
+    def _several(self, count: int) -> list[ScheduleCandidate]:
+        found: list[ScheduleCandidate] = []
         while len(found) < count and (more := self._next()):
             found += more
         return found
 
-    def _contend(self, built: Sequence[tuple[Candidate, Build]]) -> None:
+    def _contend(self, built: Sequence[tuple[ScheduleCandidate, Build]]) -> None:
         """Compiled candidates: what is wrong with them, and how they fare in the race."""
         able: list[str] = []
         for candidate, made in built:
@@ -390,7 +390,7 @@ class Tuner:
             self.report(f"{best.relative:.3f} of the default's time: {text(self._points[best.name])}")
         self._leader()
 
-    def _unfit(self, candidate: Candidate, made: Build) -> tuple[str, str]:
+    def _unfit(self, candidate: ScheduleCandidate, made: Build) -> tuple[str, str]:
         """(outcome, reason) for a candidate that goes no further; empty for one that does."""
         if made.row.error is not None:
             return "failed", f"does not compile ({made.row.error['kind']})"

@@ -14,7 +14,7 @@ from portakern.spec.load import load_operator
 from portakern.study.row import Row
 from portakern.study.steps import Build
 from portakern.study.work import Problem, Work, works
-from portakern.tuning.lab import Candidate
+from portakern.tuning.lab import ScheduleCandidate
 
 Times = Callable[[Schedule], float]
 
@@ -59,8 +59,8 @@ class Planted:
     def begin(self, work: Work) -> None:
         self.schedules.clear()
 
-    def builds(self, first: Sequence[Candidate],
-               follow: Callable[[], Sequence[Candidate]]) -> Iterator[tuple[Candidate, Build]]:
+    def builds(self, first: Sequence[ScheduleCandidate],
+               follow: Callable[[], Sequence[ScheduleCandidate]]) -> Iterator[tuple[ScheduleCandidate, Build]]:
         waiting = list(first)
         while waiting:
             candidate = waiting.pop(0)
@@ -72,7 +72,7 @@ class Planted:
             used = {"spills": 500 if self.spills(schedule) else 0, "occupancy": 0.5}
             yield candidate, Build(candidate.work.row.but(resources=used), candidate.source, "key", "runtime")
 
-    def admit(self, candidate: Candidate, made: Build) -> PortakernError | None:
+    def admit(self, candidate: ScheduleCandidate, made: Build) -> PortakernError | None:
         wrong = self.wrong(self.schedules[candidate.name])
         return PortakernError("incorrect", "another result than the default's") if wrong else None
 
@@ -90,14 +90,14 @@ class Planted:
             self.samples[str(schedule)] = self.samples.get(str(schedule), 0) + samples
         return found
 
-    def check(self, candidate: Candidate, made: Build) -> Row:
+    def check(self, candidate: ScheduleCandidate, made: Build) -> Row:
         schedule = self.schedules[candidate.name]
         self.checked.append(str(schedule))
         if self.subtle(schedule):
             return made.row.but(correct=False).failed(PortakernError("incorrect", "one element is wrong"))
         return made.row.but(correct=True, max_error_ratio=0.5)
 
-    def time(self, candidate: Candidate, row: Row, made: Build) -> Row:
+    def time(self, candidate: ScheduleCandidate, row: Row, made: Build) -> Row:
         return row.but(time={"median_us": self.times(self.schedules[candidate.name])})
 
     def facts(self) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from portakern.ir.oracle import static
 from portakern.ir.tensor import tensor_type
 from portakern.registry import registry
 from portakern.study import steps
-from portakern.tuning.bench import LOOKED_AT, Contender, _part, admit, differs, race
+from portakern.tuning.bench import LOOKED_AT, CompiledCandidate, _part, admit, differs, race
 from portakern.tuning.space import space_of
 from portakern.tuning.tuner import nests_of
 from tests.tuning.bench import work_of
@@ -69,8 +69,8 @@ def test_a_race_on_the_host(dtype: str):
     work = work_of("row_sum", "numba:cpu", dtype, M=16, N=200)
     made = steps.build(work)
     assert made.source is not None, made.row.error
-    first = Contender("0", made.source, made.binary_key)
+    first = CompiledCandidate("0", made.source, made.binary_key)
     admit(work, first, first)
-    raced = race(work, first, [first, Contender("1", made.source, made.binary_key)], 6)
+    raced = race(work, first, [first, CompiledCandidate("1", made.source, made.binary_key)], 6)
     assert raced.error is None and {n: len(x) for n, x in raced.samples.items()} == {"0": 6, "1": 6}
     assert raced.mode.startswith("cold")
