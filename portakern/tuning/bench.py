@@ -27,8 +27,7 @@ from portakern.study.row import Row
 from portakern.study.steps import Build, load
 from portakern.study.work import Work
 from portakern.timing.inputs import InputSets, input_sets, place_of, same_bytes
-from portakern.timing.measure import CompiledCandidate as Timed
-from portakern.timing.measure import ContenderError, Options, measure
+from portakern.timing.measure import Contender, ContenderError, Options, measure
 
 KEPT = 32
 """Loaded candidates that the worker keeps."""
@@ -97,8 +96,8 @@ def admit(work: Work, default: CompiledCandidate, contender: CompiledCandidate) 
 
 
 def race(
-    work: Work, default: CompiledCandidate, contenders: list[CompiledCandidate], samples: int, cache: Literal["cold", "warm"] = "cold",
-    seed: int = 0,
+    work: Work, default: CompiledCandidate, contenders: list[CompiledCandidate], samples: int,
+    cache: Literal["cold", "warm"] = "cold", seed: int = 0,
 ) -> Raced:  # fmt: skip
     """Samples of each, taken in turns."""
     session = _session(work, default)
@@ -106,7 +105,7 @@ def race(
     for c in contenders:
         calls = _prepared(session, c)
         native = [p.call for p in calls if p.call is not None]
-        timed.append(Timed(c.name, native if len(native) == len(calls) else _in_turns(calls), calls[0].stream))
+        timed.append(Contender(c.name, native if len(native) == len(calls) else _in_turns(calls), calls[0].stream))
     options = Options(min_samples=samples, max_samples=samples, budget_s=60.0, cache=cache, seed=seed,
                       deadline_s=SAMPLE_LIMIT_S, warm_up_s=WARM_UP_S)  # fmt: skip
     try:
