@@ -101,7 +101,8 @@ PIPELINE = textwrap.dedent("""
 
 
 def test_bytes_of_a_kernels_own_pipeline_are_counted():
-    source = inspected(InspectedKernel(PIPELINE, "run", (KernelArgument("x", "f32", (512, 256)),)), registry().target("pallas:v5e"), ())
+    pipeline = InspectedKernel(PIPELINE, "run", (KernelArgument("x", "f32", (512, 256)),))
+    source = inspected(pipeline, registry().target("pallas:v5e"), ())
     found = LibtpuEstimator().estimate(source, NOTHING, Job(()), None)
     (kernel,) = found.details["kernels"]
     assert kernel["read"] == kernel["written"] == 512 * 256 * 4 and kernel["name"] == "run"
