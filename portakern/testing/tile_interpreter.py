@@ -191,17 +191,14 @@ class _Run:
         return result
 
     def store(self, op: t.Store) -> None:
-        if op.mode != "set":
-            raise NotImplementedError(f"a store of mode {op.mode}")
         where, inside, meant = self.places(op, t.tile_type(op.value).dims)
         inside = inside & meant
         data = self.env[op.buffer]
         picked = np.broadcast_arrays(inside, *where)[1:] if where else []
-        value = np.broadcast_to(self.env[op.value], inside.shape)
-        if not where:
-            data[...] = value
-            return
-        data[tuple(p[inside] for p in picked)] = value[inside]
+        at = tuple(p[inside] for p in picked) if where else ...
+        value = np.broadcast_to(self.env[op.value], inside.shape)[inside if where else ...]
+        join = {"set": None, "add": np.add, "max": np.maximum}[op.mode]
+        data[at] = value if join is None else join(data[at], value)  # a tile's elements go to places of their own
 
     def loop(self, op: t.For) -> tuple[Any, ...]:
         axis = self.kernel.axis[op.axis]

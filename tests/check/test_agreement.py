@@ -7,6 +7,8 @@ import pytest
 
 from portakern.check.agreement import agreement
 
+pytestmark = pytest.mark.quick
+
 CASES = [
     ([[1.0, 2.0]], [[1.0, 2.0005]], True), ([[1.0, 2.0]], [[1.0, 2.1]], False), ([[np.nan, 2.0]], [[np.nan, 2.0]], True),
     ([[np.nan, 2.0]], [[1.0, 2.0]], False), ([[np.inf, 1.0]], [[-np.inf, 1.0]], False), ([[0.0, 0.0]], [[0.0, 0.0]], True),

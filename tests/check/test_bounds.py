@@ -14,6 +14,8 @@ from portakern.check.compare import compare, error_ratio
 from portakern.dtypes import numpy_dtype
 from portakern.ir.tensor import tensor_type
 
+pytestmark = pytest.mark.quick
+
 f32 = np.float32
 
 

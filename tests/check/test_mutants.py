@@ -13,6 +13,8 @@ from tests import samples
 from tests.check.running import InterpretedExecutable
 from tests.lowering import lowered_for
 
+pytestmark = pytest.mark.quick
+
 EXPECTED_KINDS = {
     "softmax_long": {"wrong pad", "wrong reduction", "dropped rescaling", "stale initial value", "missing last tile"},
     "matmul_bias": {"wrong pad", "half-precision accumulator", "dropped epilogue", "missing last tile", "wrong constant"},

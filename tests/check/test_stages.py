@@ -14,6 +14,8 @@ from portakern.check.buffers import GUARD_BYTES
 from portakern.tools.cache import Cache
 from tests.check.running import FunctionExecutable
 
+pytestmark = pytest.mark.quick
+
 f32 = np.float32
 
 

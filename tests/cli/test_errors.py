@@ -12,6 +12,8 @@ import pytest
 
 from portakern.cli import main
 
+pytestmark = pytest.mark.quick
+
 BUILD = ["build", "softmax", "-t", "numba:cpu"]
 
 

@@ -13,6 +13,8 @@ import portakern
 from portakern import cli
 from portakern.errors import CompileError
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch):

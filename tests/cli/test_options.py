@@ -12,6 +12,8 @@ from portakern.spec.load import load_operator
 from portakern.study.table import case_text
 from portakern.study.work import works
 
+pytestmark = pytest.mark.quick
+
 
 def test_parameters_not_named_have_their_defaults_beside_a_shape() -> None:
     """The typical case's parameters belong to its sizes."""

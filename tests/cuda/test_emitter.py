@@ -18,6 +18,8 @@ from portakern.registry import registry
 from tests import samples
 from tests.cuda.variants import all_variants, scheduled
 
+pytestmark = pytest.mark.quick
+
 CUDA = registry().language("cuda")
 HOPPER = registry().target("cuda:sm_90a")
 GOLDEN = ("add_bias", "softmax_row", "softmax_long_open", "matmul_deep", "matmul_f32_large", "wgmma",

@@ -10,6 +10,8 @@ from portakern.ir.schedule import Nest, NestAxis, Schedule
 from portakern.ir.size import Size, Sym
 from portakern.registry import registry
 
+pytestmark = pytest.mark.quick
+
 CUDA = registry().language("cuda")
 M = Sym.named("M")
 

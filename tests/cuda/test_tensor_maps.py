@@ -16,6 +16,8 @@ from portakern.registry import registry
 from tests.cuda.standin import Standin, standin
 from tests.cuda.variants import all_variants
 
+pytestmark = pytest.mark.quick
+
 MADE = b"\x5a" * 128
 """What the stand-in encodes everything as."""
 

@@ -10,6 +10,8 @@ import portakern as pk
 from portakern.errors import CompileError, ScheduleError
 from portakern.registry import registry
 
+pytestmark = pytest.mark.quick
+
 ROOM = {"cuda:sm_80": 49152, "hip:gfx942": 65536}
 """Bytes that a kernel may declare: 48 KB (CUDA C++ Programming Guide, "Shared Memory"), 64 KB of LDS (CDNA3 ISA)."""
 

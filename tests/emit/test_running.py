@@ -13,6 +13,8 @@ from portakern.spec.load import load_operator
 from portakern.spec.operator import dynamic
 from tests.lowering import lowered_for
 
+pytestmark = pytest.mark.quick
+
 CASES: dict[str, tuple[str, Mapping[str, Any], Mapping[str, Any], str]] = {
     "cumsum": ("cumsum", {"M": 64, "N": 8192}, {}, "f32"),
     "cumsum_long": ("cumsum", {"M": dynamic, "N": 100000}, {}, "bf16"),

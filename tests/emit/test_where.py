@@ -13,6 +13,8 @@ from portakern.ir.program import Array
 from portakern.registry import registry
 from tests.lowering import lowered_for
 
+pytestmark = pytest.mark.quick
+
 TARGETS = ["numba:cpu", "cpp:cpu", "opencl:cpu", "sycl:cpu", "sycl:pvc", "triton:sm_90", "triton:gfx942", "pallas:v5e",
            "hip:gfx942", "hip:gfx1201", "cuda:sm_80", "cuda:sm_90a"]  # fmt: skip
 DTYPES = ("f64", "f16", "f8e4m3", "f8e5m2fnuz", "i16", "u64", "i8")

@@ -63,6 +63,7 @@ def test_features_are_named_and_reached(many: list[FuzzCase]) -> None:
     assert len(set(FEATURES) - reached - rare) <= 15
 
 
+@pytest.mark.quick
 def test_programs_are_small(many: list[FuzzCase], tmp_path: Path) -> None:
     for number, case in enumerate(many[:100]):
         folder = tmp_path / str(number)
@@ -99,6 +100,7 @@ def test_the_language_takes_nearly_all_statements(monkeypatch: pytest.MonkeyPatc
     assert sum(r.language for r in refused) < 0.01 * total, [str(r) for r in refused if r.language]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 def test_weights_steer(dtype: str) -> None:
     weights = dict.fromkeys(FEATURES, 0.0) | {dtype: 1.0, "einsum": 1.0}

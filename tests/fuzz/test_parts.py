@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 
 from portakern.check.buffers import POISON, damage
 from portakern.errors import UsageError
-from portakern.fuzz.batch import Batch
 from portakern.fuzz.case import FuzzCase
 from portakern.fuzz.coverage import COUNTED, Coverage, part_of
 from portakern.fuzz.files import programs_of, read, text_of
@@ -25,6 +23,9 @@ from portakern.fuzz.steering import MOST, UNSEEN, Steering
 from portakern.fuzz.variants import Variation, layouts
 from portakern.ir.program import ArrayFacts
 from portakern.lower import simplify
+from portakern.registry import registry
+
+pytestmark = pytest.mark.quick
 
 TEXT = """import portakern as pk
 
@@ -70,7 +71,7 @@ def test_a_header_reads_back():
 
 def test_a_twin_has_the_other_dims_open(tmp_path: Path):
     twin = FuzzProgram(PROGRAM.case, Variation(twin=True))
-    (work,) = twin.works(twin.operator(tmp_path), _targets("numba:cpu"))
+    (work,) = twin.works(twin.operator(tmp_path), registry().match("numba:cpu"))
     assert set(work.program.dims) == {"N"} and work.sizes == {"N": 5}
 
 
@@ -228,41 +229,3 @@ def test_a_fresh_run_does_not_take_over_another(tmp_path: Path):
         RunFolder(tmp_path)
     with pytest.raises(UsageError, match="no run"):
         RunFolder(tmp_path / "elsewhere", resume=True)
-
-
-# ---- hypothesis
-
-
-def test_a_batch_makes_the_same_programs_each_time_and_others_for_another_seed():
-    first, again, other = (Batch(seed, 10).programs() for seed in (5, 5, 6))
-    assert [p.digest for p in first] == [p.digest for p in again] and len(first) >= 5
-    assert {p.digest for p in first} != {p.digest for p in other}
-
-
-def test_shrinking_begins_at_the_program_found_and_ends_at_a_small_one(tmp_path: Path):
-    batch = Batch(8, 60)
-    def fails(program: FuzzProgram) -> bool:
-        return "pk.sum" in program.case.text
-
-    wanted = max((p for p in batch.programs() if fails(p)), key=lambda p: len(p.case.text))
-    small = batch.shrink(wanted, fails, tmp_path / "db", limit_s=30)
-    assert fails(small) and len(small.case.text) < len(wanted.case.text)
-    assert small.variation.schedule is None and small.variation.layout is None
-
-
-def test_shrinking_ends_when_its_time_is_over(tmp_path: Path):
-    batch = Batch(8, 30)
-    wanted = batch.programs()[-1]
-    tried: Counter[str] = Counter()
-
-    def fails(program: FuzzProgram) -> bool:
-        tried[program.digest] += 1
-        return True
-
-    assert batch.shrink(wanted, fails, tmp_path / "db", limit_s=0) == wanted and not tried
-
-
-def _targets(text: str):
-    from portakern.registry import registry
-
-    return registry().match(text)

@@ -23,11 +23,11 @@ def lines(folder: Path, kind: str) -> list[dict]:
 
 def test_a_short_run_finds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = tmp_path / "run"
-    asked = ["--targets", "numba:cpu,cpp:cpu", "--programs", "24", "--batch", "40", "--seed", "12"]
+    asked = ["--targets", "numba:cpu,cpp:cpu", "--programs", "8", "--batch", "16", "--seed", "12"]
     status = main(["fuzz", *asked, "-o", str(out)])
     printed = capsys.readouterr().out
     assert status == 0, printed + "\n".join(f.read_text() for f in (out / "found").glob("*.py"))
-    assert "24 programs" in printed and "no finding" in printed and len(lines(out, "programs")) == 24
+    assert "8 programs" in printed and "no finding" in printed and len(lines(out, "programs")) == 8
 
 
 def test_a_killed_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

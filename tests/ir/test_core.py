@@ -9,6 +9,8 @@ from portakern.ir.core import Arg, Block, Loc, Op, Yield, at, key, verify
 from portakern.ir.rewrite import Rules, canonicalise
 from portakern.ir.tensor import Contract, Expand, Fold, Literal, Map, Reshape, Slice, TensorProgram, TensorType
 
+pytestmark = pytest.mark.quick
+
 X = Arg("x", TensorType((4, 8), "f32"))
 Y = Arg("y", TensorType((4, 8), "f32"))
 

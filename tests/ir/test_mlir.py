@@ -12,6 +12,8 @@ from portakern.ir.mlir import program_to_mlir, to_mlir
 from portakern.spec.load import library, load_operator
 from tests import samples
 
+pytestmark = pytest.mark.quick
+
 
 def mlir_opt() -> str | None:
     names = ("mlir-opt", *(f"mlir-opt-{n}" for n in range(25, 15, -1)))

@@ -19,6 +19,8 @@ from portakern.ir.oracle import evaluate, philox, round_to
 from portakern.ir.size import Sym
 from portakern.ir.tensor import TensorProgram, TensorType
 
+pytestmark = pytest.mark.quick
+
 RNG = np.random.default_rng(0)
 
 

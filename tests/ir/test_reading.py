@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from portakern.ir.reading import readings
 from portakern.ir.size import Size, Sym, evaluate, names_of
+
+pytestmark = pytest.mark.quick
 
 M, N, K = (Sym.named(x) for x in "MNK")
 linear = st.builds(lambda a, m, b, n, c: m * a + n * b + c, st.integers(0, 4), st.just(M), st.integers(0, 4), st.just(N),

@@ -7,6 +7,8 @@ import pytest
 from portakern.errors import ScheduleError
 from portakern.ir.schedule import Nest, NestAxis, Schedule, override
 
+pytestmark = pytest.mark.quick
+
 
 def tiles(family: str, roles: dict[str, str], **asked: int) -> dict[str, int]:
     """The tiles of axes with these roles, 1 before anything was asked."""

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from portakern.errors import IRError
 from portakern.ir.size import Size, Sym, ceildiv, divides, evaluate, names_of, parse_size, substitute
 
+pytestmark = pytest.mark.quick
+
 NAMES = ("M", "N", "K")
 values = st.fixed_dictionaries({n: st.integers(0, 10**12) for n in NAMES})
 

@@ -17,6 +17,8 @@ from portakern.ir.text import format_function, parse_function
 from portakern.spec.load import library, load_operator
 from tests import samples
 
+pytestmark = pytest.mark.quick
+
 LIBRARY = library()
 SAMPLES = samples.all_samples()
 

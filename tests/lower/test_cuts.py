@@ -19,6 +19,8 @@ from portakern.spec.operator import Operator
 from portakern.tuning.space import nest_space
 from tests.lower.test_lowering import chooser, compare
 
+pytestmark = pytest.mark.quick
+
 T = pk.Tensor
 DIMS = {"M": 33, "N": 40, "K": 24, "S": 20, "D": 16}
 

@@ -23,6 +23,8 @@ from portakern.spec.operator import Operator
 from portakern.testing.tile_interpreter import run
 from tests.lower import user_operators
 
+pytestmark = pytest.mark.quick
+
 
 def chooser(row_tile: int = 4096):
     """Schedules of a made-up target; rows longer than ``row_tile`` are walked."""

@@ -11,6 +11,8 @@ from portakern.ir.schedule import ROLES, Nest, NestAxis
 from portakern.ir.size import Size, Sym
 from portakern.registry import registry
 
+pytestmark = pytest.mark.quick
+
 TARGETS = registry().default_targets()
 EXTENTS: list[Size] = [0, 1, 2, 3, 7, 16, 64, 65, 128, 1000, 4096, 100003, 1 << 31, (1 << 40) + 1, Sym.named("N")]
 EXTENTS += [2 * Sym.named("H") + 1]

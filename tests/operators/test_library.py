@@ -15,6 +15,8 @@ from portakern.ir.tensor import tensor_type
 from portakern.spec.inputs import make_inputs
 from portakern.spec.load import library
 
+pytestmark = pytest.mark.quick
+
 
 def softmax(x: np.ndarray) -> np.ndarray:
     e = np.exp(x - x.max(-1, keepdims=True)) if x.size else x

@@ -10,6 +10,8 @@ import pytest
 from portakern import errors
 from portakern.errors import CompileError, MissingRuleError, PortakernError, SpecError, UsageError
 
+pytestmark = pytest.mark.quick
+
 CLASSES = [
     value
     for name, value in vars(errors).items()

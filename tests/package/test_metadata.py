@@ -13,6 +13,8 @@ import pytest
 
 import portakern
 
+pytestmark = pytest.mark.quick
+
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 BACKENDS = sorted(path.parent.name for path in (ROOT / "backends").glob("*/__init__.py"))

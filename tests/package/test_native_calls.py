@@ -18,6 +18,8 @@ from portakern.errors import PortakernError
 from portakern.native import CopySpec, FillSpec, LaunchSpec, pointer, raw, scalar
 from tests.timing.fake import Fake
 
+pytestmark = pytest.mark.quick
+
 ONE = (1, 1, 1)
 
 KERNELS = """#include <cstdint>

@@ -14,6 +14,8 @@ from portakern.errors import UsageError
 from portakern.registry import Registry, registry, targets
 from portakern.study import steps
 
+pytestmark = pytest.mark.quick
+
 MANIFEST = """
 from pathlib import Path
 from portakern.backend import Backend, Language

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
+from portakern.backend import Argument, Dispatch
 from portakern.backends.rocm.cost.generation import generation
 from portakern.backends.rocm.cost.instructions import Cost, Unit, cost_of
 from portakern.backends.rocm.cost.launch import arguments_of, places_of, start_of
@@ -14,9 +16,9 @@ from portakern.backends.rocm.cost.scoreboard import Item, Latencies, counters_of
 from portakern.backends.rocm.cost.shared import access_cycles
 from portakern.backends.rocm.cost.values import Start, Wave
 from portakern.backends.rocm.machine.assembly import Assembly, parse
-
-from portakern.backend import Argument, Dispatch
 from portakern.errors import PortakernError
+
+pytestmark = pytest.mark.quick
 
 HEAD = '\t.amdgcn_target "amdgcn-amd-amdhsa--gfx942"\n\t.text\nk:\n'
 LATENCIES = Latencies(lds=52, load=300, store=300, scalar=48, sharing=1)

@@ -117,6 +117,7 @@ GOLDEN = [
 ]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(("name", "isa"), GOLDEN)
 def test_the_text_of_a_kernel(name: str, isa: str, golden: Callable[[str, str], None]) -> None:
     golden(f"{name}_{isa}.hip", emitted(name, isa).text)
@@ -155,6 +156,7 @@ def test_tiles_below_the_matrix_instructions_are_refused_with_the_reason() -> No
         HipEmitter().emit(samples.matmul_bias(tile=(8, 64, 32)), target("gfx942"))
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("operator", "sizes", "tiles"),
     [

@@ -15,6 +15,8 @@ from portakern.errors import SimulatorError
 from .helpers import needs_clang
 from .machine_code import assembles, run, text
 
+pytestmark = pytest.mark.quick
+
 X = np.arange(100, 356, dtype=np.int32)
 
 POINTERS = """

@@ -15,6 +15,8 @@ from .helpers import needs_clang
 from .hip_code import compiled
 from .machine_code import assembles, run, text
 
+pytestmark = pytest.mark.quick
+
 MATRIX = r"""
 #include <hip/hip_runtime.h>
 typedef _Float16 f16x4 __attribute__((ext_vector_type(4)));

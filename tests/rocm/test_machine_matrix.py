@@ -13,6 +13,8 @@ import pytest
 
 from tests.rocm.lanes_bench import execute, lanes_of
 
+pytestmark = pytest.mark.quick
+
 ml_dtypes = pytest.importorskip("ml_dtypes")
 Array = np.ndarray
 Place = tuple[int, int, int]  # register, lane, element within the register

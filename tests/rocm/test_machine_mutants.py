@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from portakern.backends.rocm.machine.assembly import Instruction, parse
 from portakern.backends.rocm.machine.mutation import (
     Mutant,
@@ -21,12 +22,13 @@ from portakern.backends.rocm.machine.mutation.trial import Changed
 from portakern.backends.rocm.machine.mutation.walk import exposed, separates, uncovered
 from portakern.backends.rocm.machine.mutation.workshop import TRAPS
 from portakern.backends.rocm.machine.program import load, native
-
 from portakern.cli import options
 from portakern.spec.bind import bind
 from portakern.study import steps
 from tests.rocm.helpers import needs_clang
 from tests.rocm.lanes_bench import execute
+
+pytestmark = pytest.mark.quick
 
 HEAD = '\t.amdgcn_target "amdgcn-amd-amdhsa--gfx942"\n\t.text\n\t.type k,@function\nk:\n'
 TAIL = """\ts_endpgm

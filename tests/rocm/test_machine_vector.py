@@ -9,6 +9,8 @@ import pytest
 
 from tests.rocm.lanes_bench import ALL, CDNA, RDNA, execute, f32_values, lanes_of, near_one, same_floats
 
+pytestmark = pytest.mark.quick
+
 Array = np.ndarray
 ROUNDS = 6
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 import portakern as pk
 from portakern.ir.size import evaluate
 from portakern.spec.cost import cost
+
+pytestmark = pytest.mark.quick
 
 
 def test_matmul_counts_multiply_adds_as_two() -> None:

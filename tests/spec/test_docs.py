@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 import portakern as pk
 from portakern.spec import functions
+
+pytestmark = pytest.mark.quick
 
 TEXT = (Path(__file__).parents[2] / "docs" / "writing-an-operator.md").read_text()
 

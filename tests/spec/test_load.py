@@ -11,6 +11,8 @@ import portakern as pk
 from portakern.errors import SpecError, UsageError
 from portakern.spec.load import load_operator, operator_names
 
+pytestmark = pytest.mark.quick
+
 GOOD = """
 import portakern as pk
 

@@ -11,6 +11,8 @@ import portakern as pk
 from portakern.errors import SpecError
 from tests.spec import mistakes
 
+pytestmark = pytest.mark.quick
+
 SOURCE = Path(str(mistakes.__file__)).read_text().splitlines()
 
 

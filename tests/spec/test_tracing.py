@@ -16,6 +16,8 @@ from portakern.spec.bind import bind, solve_dims
 from portakern.spec.inputs import make_inputs
 from tests.spec import examples
 
+pytestmark = pytest.mark.quick
+
 
 def out_types(program) -> dict[str, str]:
     return {n: str(r.type) for n, r in zip(program.outputs, program.results, strict=True)}

@@ -11,6 +11,8 @@ from portakern.study.porting import COPIES, WORDS, notes_text, porting_notes
 from portakern.study.row import Row
 from portakern.study.study import Study
 
+pytestmark = pytest.mark.quick
+
 
 def row(target: str, **resources: object) -> Row:
     return Row("matmul", target, dtype="bf16", schedule=f"of {target}", resources={"source": "the binary", **resources})

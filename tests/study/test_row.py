@@ -11,6 +11,8 @@ from portakern.errors import UnsupportedDtype
 from portakern.study.row import EVIDENCE, Row, resources_dict, success
 from portakern.study.table import occupancy_text, resources_text, summary, text_table
 
+pytestmark = pytest.mark.quick
+
 ROW = Row("softmax", "hip:gfx942", shape={"M": 4, "B": [2, 3], "N": None}, dtype="bf16", evidence="compiled")
 
 

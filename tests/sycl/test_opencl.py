@@ -30,11 +30,13 @@ SIZES = {"M": 13, "N": 2100}
 OPENCL, CPU = language("opencl"), target("opencl:cpu")
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", GOLDEN)
 def test_emitted_text(name, golden) -> None:
     golden(f"{name}.cl", OPENCL.emitter.emit(SAMPLES[name], CPU).text)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", ["softmax", "attention"])
 def test_plan(name, golden) -> None:
     golden(f"{name}.plan", str(OPENCL.emitter.plan(SAMPLES[name], CPU)) + "\n")
@@ -140,6 +142,7 @@ def test_binary_of_another_machine_is_refused() -> None:
         OPENCL.runtime.load(source, Binary(binaries.FORMAT, binaries.pack("some other CPU", b"..."), "x"))
 
 
+@pytest.mark.quick
 def test_everything_missing_is_listed() -> None:
     axes = (Axis("m", "whole", 8, 8),)
     x, y = Arg("x", BufferType((8,), "f32")), Arg("y", BufferType((8,), "f32"))

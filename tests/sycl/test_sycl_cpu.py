@@ -19,6 +19,7 @@ QUICK = ("add_bias_open", "transpose", "softmax", "softmax_long_open", "matmul_b
 SYCL, CPU = language("sycl"), target("sycl:cpu")
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", ["add_bias", "softmax", "matmul_bias"])
 def test_emitted_text(name, golden) -> None:
     golden(f"{name}.sycl-cpu.cpp", SYCL.emitter.emit(SAMPLES[name], CPU).text)

@@ -17,6 +17,7 @@ QUICK = ("add_bias_open", "transpose", "softmax_row", "softmax_long_open", "matm
 SYCL, PVC = language("sycl"), target("sycl:pvc")
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", ["softmax_row", "matmul_bias", "attention"])
 def test_emitted_text(name, golden) -> None:
     golden(f"{name}.sycl-pvc.cpp", SYCL.emitter.emit(SAMPLES[name], PVC).text)

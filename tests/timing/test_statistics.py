@@ -9,6 +9,8 @@ import pytest
 
 from portakern.timing import bootstrap_median, bootstrap_ratio, median, quantile, verdict
 
+pytestmark = pytest.mark.quick
+
 
 def width(interval: tuple[float, float]) -> float:
     return interval[1] - interval[0]

@@ -18,6 +18,8 @@ from portakern.errors import CacheError
 from portakern.tools import cache as cache_module
 from portakern.tools.cache import Cache, default_directory, digest
 
+pytestmark = pytest.mark.quick
+
 
 class Colour(Enum):
     RED = 1

@@ -154,11 +154,13 @@ def test_a_broken_text_is_a_compile_error(compiler: WorkerPool) -> None:
 # ---- emitted
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", ["add_bias_open", "softmax", "softmax_long", "matmul_batched", "attention", "transpose"])
 def test_golden(golden: Callable[[str, str], None], name: str) -> None:
     golden(f"{name}.py", triton_language.emitter.emit(SAMPLES[name], SM90).text)
 
 
+@pytest.mark.quick
 def test_masks_only_where_a_tile_may_overrun() -> None:
     even = triton_language.emitter.emit(samples.add_bias(64, 1024, "f32", (8, 1024)), SM90).text
     ragged = triton_language.emitter.emit(samples.add_bias(64, 1000, "f32", (8, 1024)), SM90).text
@@ -166,6 +168,7 @@ def test_masks_only_where_a_tile_may_overrun() -> None:
     assert "mask=(n < N)[None, :]" in ragged and "m < M" not in ragged
 
 
+@pytest.mark.quick
 def test_large_arrays_get_wide_bases() -> None:
     text = triton_language.emitter.emit(samples.add_bias(1 << 20, 4096, "f32", (1, 4096)), SM90).text
     assert "tl.program_id(0).to(tl.int64)" in text
@@ -201,6 +204,7 @@ def test_schedules_fit(device: str, dtype: str) -> None:
     assert len(set(products)) == len(products) > 1
 
 
+@pytest.mark.quick
 def test_small_extents_get_small_tiles() -> None:
     axes = tuple(NestAxis(n, n, 1) for n in ("m", "n", "k"))
     (first, *_) = schedules(Nest("contraction", axes, "bf16", "f32", dots="bf16"), DEVICES["sm_90"])

@@ -10,6 +10,8 @@ import pytest
 from portakern.errors import PortakernError
 from portakern.tuning.racing import RUNGS, Race
 
+pytestmark = pytest.mark.quick
+
 
 class Sampler:
     def __init__(self, means: Mapping[str, float], noise: float = 0.03, broken: Sequence[str] = (), seed: int = 0) -> None:

@@ -16,6 +16,8 @@ from portakern.tuning.space import Space, nest_space, space_of, text
 from portakern.tuning.tuner import nests_of
 from tests.tuning.bench import work_of
 
+pytestmark = pytest.mark.quick
+
 H200 = one("cuda:h200").device
 CPU = one("numba:cpu").device
 

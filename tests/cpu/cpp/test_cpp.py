@@ -49,6 +49,7 @@ def test_sample(name: str, language, target: Target) -> None:
         assert np.abs(have - want).max() <= limit, name
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", ["add_bias", "transpose", "softmax_row", "softmax_long_open", "matmul_bias", "attention"])
 def test_golden(name: str, language, target: Target, golden) -> None:
     golden(f"{name}.cpp", language.emitter.emit(SAMPLES[name], target).text)
@@ -64,6 +65,7 @@ def test_standalone_compiles_by_itself(name: str, language, target: Target) -> N
     assert language.toolchain.compile(alone).resources[0].code_bytes > 0
 
 
+@pytest.mark.quick
 def test_only_the_headers_that_are_used(language, target: Target) -> None:
     names = {name for name, _ in language.emitter.emit(SAMPLES["add_bias"], target).headers}
     assert names == {"pk/element.hpp", "pk/math.hpp", "pk/parallel.hpp", "pk/tile.hpp"}

@@ -14,6 +14,8 @@ from portakern.registry import registry
 from portakern.spec.load import load_operator
 from tests.cpu.cpp.references import guarded
 
+pytestmark = pytest.mark.quick
+
 M = Sym.named("M")
 NESTS = {
     "one element": Nest("elementwise", (NestAxis("i", "parallel", 1),), "f32", "f32"),

@@ -146,11 +146,13 @@ def test_foreign_text(worker: WorkerPool) -> None:
         NUMBA.adopt(FOREIGN, "other", program, CPU)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", ["add_bias_open", "softmax_row", "softmax_long", "matmul_batched", "attention", "column_sums"])
 def test_golden(golden: Callable[[str, str], None], name: str) -> None:
     golden(f"{name}.py", NUMBA.emitter.emit(SAMPLES[name], CPU).text)
 
 
+@pytest.mark.quick
 def test_work_decides_about_threads() -> None:
     def first(extent: int) -> Schedule:
         return schedules(Nest("elementwise", (NestAxis("m", "parallel", extent),), "f32", "f32"), CPU.device)[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import portakern as pk
 from portakern.emit.clike import Dialect, build_plan
 from portakern.emit.clike import plan as p
@@ -11,6 +13,8 @@ from portakern.emit.clike.terms import ZERO, Name, whole
 from portakern.registry import registry
 from portakern.study import steps
 from portakern.study.work import Problem, works
+
+pytestmark = pytest.mark.quick
 
 ACC = Place(Layout("Acc", "accumulator", 16, 16, ("m", "n"), "f32"))
 A, B = (p.Shared(name, "f32", 16, 16, 2, role, False, "") for name, role in (("a", "A"), ("b", "B")))

@@ -14,6 +14,8 @@ from portakern.emit.clike.terms import ZERO, Literal, Name, Term, Word, add, app
 from portakern.errors import BackendError
 from portakern.ir.size import Sym, ceildiv
 
+pytestmark = pytest.mark.quick
+
 A, B, C = Name("a"), Name("b"), Name("c")
 
 

@@ -16,6 +16,8 @@ from portakern.ir.schedule import Schedule
 from portakern.ir.tile import Axis, BufferType, Kernel, Reduce
 from tests import samples
 
+pytestmark = pytest.mark.quick
+
 GPU = Dialect("a GPU")
 REGISTERS = Dialect("a GPU", register_operands=frozenset({("A", "accumulator")}))
 NAMES = ("add_bias", "transpose", "softmax", "softmax_row", "softmax_long_open", "matmul_bias", "attention", "column_sums")

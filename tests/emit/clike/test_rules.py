@@ -15,6 +15,8 @@ from portakern.ir.schedule import Schedule
 from portakern.ir.tile import Axis, BufferType, Index, Kernel, Term
 from tests import samples
 
+pytestmark = pytest.mark.quick
+
 
 class Emitter(CLikeEmitter):
     def dialect(self, target: Target) -> Dialect:

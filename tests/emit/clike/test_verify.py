@@ -16,6 +16,8 @@ from portakern.emit.clike.verify import verify
 from portakern.errors import IRError
 from tests import samples
 
+pytestmark = pytest.mark.quick
+
 GPU = Dialect("a GPU")
 
 

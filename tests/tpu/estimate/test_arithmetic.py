@@ -19,6 +19,8 @@ from portakern.registry import registry
 from portakern.study.row import Row
 from portakern.study.table import text_table
 
+pytestmark = pytest.mark.quick
+
 TURNS = 4
 
 

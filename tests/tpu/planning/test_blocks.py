@@ -15,6 +15,8 @@ from portakern.study import steps
 from portakern.study.work import Problem, works
 from tests.tpu.helpers import language, programs, samples, target
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize(
     ("size", "extent", "dtype", "legal"),

@@ -18,6 +18,8 @@ from tests.lower import user_operators
 from tests.tpu.helpers import language, programs, samples, target
 from tests.tpu.programs import all_programs
 
+pytestmark = pytest.mark.quick
+
 GOLDEN = ("add_bias_open", "softmax", "softmax_long_open", "matmul_bias_f32", "attention_blocks", "column_sums_blocks")
 
 
