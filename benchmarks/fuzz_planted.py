@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -170,7 +169,7 @@ def hunt(fault: Planted, seconds: float, seed: int, jobs: int, folder: Path) -> 
             raise SystemExit(f"{fault.name}: {running.stderr.read() if running.stderr else ''}")
         return Result("", tried(out), time.monotonic() - began)
     finally:
-        running.send_signal(signal.SIGINT)
+        running.terminate()  # as an interrupt ends it, which what runs in the background ignores
         try:
             running.wait(30)
         except subprocess.TimeoutExpired:

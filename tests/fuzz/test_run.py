@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def test_a_short_run_finds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_a_killed_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = tmp_path / "run"
-    asked = ["--targets", "numba:cpu", "--programs", "6", "--batch", "10", "--seed", "4", "--shrink", "0"]
+    asked = ["--targets", "cpp:cpu", "--programs", "6", "--batch", "10", "--seed", "4", "--shrink", "0"]
     running = subprocess.Popen([sys.executable, "-m", "portakern", "fuzz", *asked, "-o", str(out)],
                                stdout=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
     while not lines(out, "outcomes") and running.poll() is None:
@@ -54,7 +55,7 @@ def test_planted_faults_stand_in_the_source():
 @pytest.mark.parametrize("name", ["tiles: operands of a difference swapped"])
 def test_a_planted_fault_is_found(name: str, tmp_path: Path):
     (fault,) = (f for f in FAULTS if f.name == name)
-    assert hunt(fault, 120, seed=1, jobs=2, folder=tmp_path).what
+    assert hunt(replace(fault, targets="cpp:cpu"), 120, seed=1, jobs=2, folder=tmp_path).what
 
 
 @pytest.mark.parametrize(("words", "said"), [
