@@ -32,10 +32,10 @@ from typing import Any
 
 import numpy as np
 from emulator_tinygrad import Launch, Pattern, commit, unfit
-from portakern.backends.rocm.machine.arguments import dispatch_packet, pack
-from portakern.backends.rocm.machine.simulator import MachineProgram, translate
 
 from portakern.backend import Binary, Dispatch, HostBuffer, Source
+from portakern.backends.rocm.machine.arguments import dispatch_packet, pack
+from portakern.backends.rocm.machine.simulator import MachineProgram, translate
 from portakern.check import Verdict, check_executable
 from portakern.check.adversarial import KINDS
 from portakern.cli import options

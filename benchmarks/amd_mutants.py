@@ -4,9 +4,9 @@
     python benchmarks/amd_mutants.py all --targets hip:gfx942,triton:gfx950 --each 40 --json mutants.json
 
 Each kernel is checked as it is, where nothing may be reported, and then with every wait, barrier, mask, bound, select, range,
-lane layout, 8-bit format and wait state taken away or loosened in turn (``portakern.backends.rocm.machine.mutation``, which
-also says which mutants change nothing and why).  Caught is a mutant that the machine reports, or whose results are wrong.
-``--each N`` takes N mutants of a kernel at random.
+lane layout, 8-bit format and wait state taken away or loosened in turn (``amd_mutation``, which also says which mutants change
+nothing and why).  Caught is a mutant that the machine reports, or whose results are wrong.  ``--each N`` takes N mutants of a
+kernel at random.
 
 ``equivalent`` are mutants that change nothing that can be seen, by argument.  ``agree`` are mutants of masks for which there is
 no such argument, but which put out the kernel's own bits on all inputs of the check and on three times as many others.
@@ -26,9 +26,9 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 
-from portakern.backends.rocm.machine.mutation import KINDS, Outcome, Trial, judged
-from portakern.backends.rocm.machine.simulator import MachineProgram
+from amd_mutation import KINDS, Outcome, Trial, judged
 
+from portakern.backends.rocm.machine.simulator import MachineProgram
 from portakern.cli import options
 from portakern.errors import PortakernError
 from portakern.spec.bind import bind

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 import numpy as np
+
 from portakern.backends.rocm.machine.program import GENERATIONS, Code, load, native
 
 CDNA = ("gfx90a", "gfx942", "gfx950")

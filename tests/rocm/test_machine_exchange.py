@@ -6,8 +6,8 @@ import re
 
 import numpy as np
 import pytest
-from portakern.backends.rocm.machine.program import native
 
+from portakern.backends.rocm.machine.program import native
 from tests.rocm.lanes_bench import ALL, CDNA, RDNA, execute, lanes_of
 
 Array = np.ndarray

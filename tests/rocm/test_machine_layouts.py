@@ -15,8 +15,8 @@ from functools import cached_property
 
 import numpy as np
 import pytest
-from portakern.backends.rocm.machine.isa.matrix import FORMS
 
+from portakern.backends.rocm.machine.isa.matrix import FORMS
 from tests.rocm.calculator import Layout, ask, instructions, layout, supported
 from tests.rocm.lanes_bench import execute, lanes_of
 

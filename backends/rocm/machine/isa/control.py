@@ -99,7 +99,7 @@ FORMS = {
         for c in ("scc0", "scc1", "vccz", "vccnz", "execz", "execnz")
     },
     "s_endpgm": form("", "branch", own_taint=True, control=True),
-    # Of the mutation's own, see native/aside.hpp; no assembler knows them.
+    # For mutants (benchmarks/amd_mutation), see native/aside.hpp; no assembler knows them.
     "pk_aside": form("label", "branch", own_taint=True, control=True),
     "pk_back": form("", "branch", own_taint=True, control=True),
     "pk_join": form("#", "message", own_taint=True, control=True),

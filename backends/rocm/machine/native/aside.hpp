@@ -1,7 +1,7 @@
 // Two ways from one place of a kernel to another, executed one after the other by each wave that comes by: first a changed copy
 // of the instructions in between, then the kernel's own. What the two leave different is then made undefined or given other
-// values, so that a run tells whether anything depends on it. Mutation (mutation/beside.py) writes these pseudo-instructions
-// into kernels; no assembler knows them.
+// values, so that a run tells whether anything depends on it. The mutants of benchmarks/amd_mutation (beside.py) hold these
+// pseudo-instructions; no assembler knows them.
 #pragma once
 
 #include <cstdint>

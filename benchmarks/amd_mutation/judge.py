@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from ..hazards import find
-from ..program import GENERATIONS
+from portakern.backends.rocm.machine.hazards import find
+from portakern.backends.rocm.machine.program import GENERATIONS
+
 from .catalogue import mutants
 from .counted import counted
 from .mutant import Mutant

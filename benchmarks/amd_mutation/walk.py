@@ -13,10 +13,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..assembly import Assembly, Instruction
-from ..encoding import form_of
-from ..program import GENERATIONS
-from ..registers import register
+from portakern.backends.rocm.machine.assembly import Assembly, Instruction
+from portakern.backends.rocm.machine.encoding import form_of
+from portakern.backends.rocm.machine.program import GENERATIONS
+from portakern.backends.rocm.machine.registers import register
+
 from .synchronisation import waits_of
 
 Edge = tuple[int, bool]

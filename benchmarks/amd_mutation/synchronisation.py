@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ..assembly import Assembly, Instruction
-from ..hazards.facts import registers
+from portakern.backends.rocm.machine.assembly import Assembly, Instruction
+from portakern.backends.rocm.machine.hazards.facts import registers
+
 from .mutant import Mutant
 
 _NAMES = {"loadcnt": "vmcnt", "dscnt": "lgkmcnt", "storecnt": "vscnt", "kmcnt": "kmcnt", "expcnt": "expcnt"}

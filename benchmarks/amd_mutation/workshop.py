@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 
-from ..arguments import parameters
-from ..assembly import Assembly, Instruction, Kernel, parse
-from ..encoding import Encoded, Encoder
-from ..linking import Relocation
-from ..program import GENERATIONS, Code, code_of
-from ..simulator import Translated
+from portakern.backends.rocm.machine.arguments import parameters
+from portakern.backends.rocm.machine.assembly import Assembly, Instruction, Kernel, parse
+from portakern.backends.rocm.machine.encoding import Encoded, Encoder
+from portakern.backends.rocm.machine.linking import Relocation
+from portakern.backends.rocm.machine.program import GENERATIONS, Code, code_of
+from portakern.backends.rocm.machine.simulator import Translated
+
 from .beside import Beside
 from .mutant import Spare, spare_of
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..assembly import Assembly
+from portakern.backends.rocm.machine.assembly import Assembly
+
 from .walk import Edge, effects_of, successors
 
 PLACES = 6

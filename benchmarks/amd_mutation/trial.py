@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from portakern.backend import Binary, Dispatch, HostBuffer, Source
+from portakern.backends.rocm.machine.simulator import MachineProgram, Translated
 from portakern.check.adversarial import KINDS, adversarial_inputs
 from portakern.check.bounds import Val
 from portakern.check.buffers import POISON
@@ -23,7 +24,6 @@ from portakern.launch.dispatch import job_of
 from portakern.spec.inputs import Family, make_inputs
 from portakern.tools.cache import Cache, digest
 
-from ..simulator import MachineProgram, Translated
 from .beside import FILLINGS, Beside, meeting
 from .mutant import TRAP, Mutant
 from .walk import Edge, reached

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..assembly import Instruction
+from portakern.backends.rocm.machine.assembly import Instruction
+
 from .mutant import TRAP, Mutant, Spare, spelled
 
 MORE = 64

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..assembly import Instruction
-from ..encoding import form_of
+from portakern.backends.rocm.machine.assembly import Instruction
+from portakern.backends.rocm.machine.encoding import form_of
+
 from .mutant import Mutant, Spare, each, spelled
 
 

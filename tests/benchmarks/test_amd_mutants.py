@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from portakern.backends.rocm.machine.assembly import Instruction, parse
-from portakern.backends.rocm.machine.mutation import (
+from benchmarks.amd_mutation import (
     Mutant,
     Trial,
     Workshop,
@@ -15,12 +14,13 @@ from portakern.backends.rocm.machine.mutation import (
     mutants,
     reached,
 )
-from portakern.backends.rocm.machine.mutation.beside import meeting
-from portakern.backends.rocm.machine.mutation.mutant import TRAP
-from portakern.backends.rocm.machine.mutation.synchronisation import waits_of
-from portakern.backends.rocm.machine.mutation.trial import Changed
-from portakern.backends.rocm.machine.mutation.walk import exposed, separates, uncovered
-from portakern.backends.rocm.machine.mutation.workshop import TRAPS
+from benchmarks.amd_mutation.beside import meeting
+from benchmarks.amd_mutation.mutant import TRAP
+from benchmarks.amd_mutation.synchronisation import waits_of
+from benchmarks.amd_mutation.trial import Changed
+from benchmarks.amd_mutation.walk import exposed, separates, uncovered
+from benchmarks.amd_mutation.workshop import TRAPS
+from portakern.backends.rocm.machine.assembly import Instruction, parse
 from portakern.backends.rocm.machine.program import load, native
 from portakern.cli import options
 from portakern.spec.bind import bind

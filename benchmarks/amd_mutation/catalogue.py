@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..assembly import Instruction
+from portakern.backends.rocm.machine.assembly import Instruction
+
 from .bounds import bounds, is_bound, is_select, selects
 from .layouts import formats, layouts
 from .masks import is_mask, masks
