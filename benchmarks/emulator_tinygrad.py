@@ -8,6 +8,7 @@ arithmetic.  What is done here is what a driver does: segments into memory, regi
 from __future__ import annotations
 
 import ctypes
+import io
 import os
 import shutil
 import struct
@@ -21,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import emulator_repairs
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 
 ARCHITECTURES = {"gfx90a": "cdna", "gfx942": "cdna", "gfx950": "cdna", "gfx1100": "rdna3", "gfx1201": "rdna4"}
 """What the emulator calls them.  It has one CDNA, from the CDNA 4 document."""
@@ -145,34 +148,19 @@ class Image:
     """The segments of a code object in memory."""
 
     def __init__(self, code: bytes) -> None:
-        (program_headers,) = struct.unpack_from("<Q", code, 32)
-        size, count = struct.unpack_from("<HH", code, 54)
-        segments = []
-        for n in range(count):
-            kind, _, offset, address, _, in_file, in_memory, _ = struct.unpack_from(
-                "<IIQQQQQQ", code, program_headers + n * size
-            )
-            if kind == 1:  # PT_LOAD
-                segments.append((offset, address, in_file, in_memory))
-        self.room = Room(bytes(max(address + in_memory for _, address, _, in_memory in segments)))
-        for offset, address, in_file, _ in segments:
-            self.room.write(address, code[offset : offset + in_file])
-        self.code = code
+        file = ELFFile(io.BytesIO(code))
+        segments = [s for s in file.iter_segments() if s["p_type"] == "PT_LOAD"]
+        self.room = Room(bytes(max(s["p_vaddr"] + s["p_memsz"] for s in segments)))
+        for s in segments:
+            self.room.write(s["p_vaddr"], s.data())
+        tables = [s for s in file.iter_sections() if isinstance(s, SymbolTableSection)]
+        self.addresses = {x.name: self.room.address + x["st_value"] for table in tables for x in table.iter_symbols()}
 
     def symbol(self, name: str) -> int:
-        """The address of a symbol, from the sections (SHT_DYNSYM or SHT_SYMTAB)."""
-        (headers,) = struct.unpack_from("<Q", self.code, 40)
-        size, count, _ = struct.unpack_from("<HHH", self.code, 58)
-        sections = [struct.unpack_from("<IIQQQQIIQQ", self.code, headers + n * size) for n in range(count)]
-        for _, kind, _, _, offset, length, link, _, _, entry in sections:
-            if kind not in (2, 11):
-                continue
-            strings = sections[link][4]
-            for at in range(offset, offset + length, entry):
-                text, _, _, _, value, _ = struct.unpack_from("<IBBHQQ", self.code, at)
-                if self.code[strings + text : self.code.index(b"\0", strings + text)].decode() == name:
-                    return self.room.address + value
-        raise RuntimeError(f"the code object has no symbol {name}")
+        """The address of a symbol."""
+        if name not in self.addresses:
+            raise RuntimeError(f"the code object has no symbol {name}")
+        return self.addresses[name]
 
 
 def run(emulator: Any, launch: Launch, arrays: Mapping[str, Room]) -> None:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from portakern.backend import Resources
 from portakern.device import Device
 from portakern.errors import BackendError
+from portakern.tools import elf
 
 _SVAL = 0x04  # an attribute whose value of `size` bytes follows
 _FRAME_SIZE, _REGCOUNT = 0x11, 0x2F
-_SYMTAB = 2
 _SYSTEM_SHARED = 1024
 
 SOURCE = "cubin (.nv.info, section sizes); spills from ptxas -v"
@@ -33,28 +33,22 @@ class KernelFacts:
     code: int
 
 
-@dataclass(frozen=True)
-class _Section:
-    name: str
-    kind: int
-    offset: int
-    size: int
-    link: int
-
-
 def kernels_of(cubin: bytes) -> dict[str, KernelFacts]:
     """Every kernel of ``cubin`` by name.
 
     Raises :class:`BackendError` when it is no cubin.
     """
-    sections = _sections(cubin)
-    by_name = {s.name: s for s in sections}
-    registers = _attributes(cubin, by_name, sections, _REGCOUNT)
-    frames = _attributes(cubin, by_name, sections, _FRAME_SIZE)
+    try:
+        file = elf.read(cubin)
+    except elf.ElfError as error:
+        raise BackendError(f"the compiler's output is no cubin: {error}") from error
+    by_name = {s.name: s for s in file.sections}
+    registers = _attributes(file, _REGCOUNT)
+    frames = _attributes(file, _FRAME_SIZE)
     # From sm_90 on, shared memory begins with what the system reserves in each block.
     reserved = _SYSTEM_SHARED if ".nv.shared.reserved.0" in by_name else 0
     found: dict[str, KernelFacts] = {}
-    for s in sections:
+    for s in file.sections:
         if s.name.startswith(".text."):
             name = s.name.removeprefix(".text.")
             shared = by_name.get(f".nv.shared.{name}")
@@ -63,33 +57,15 @@ def kernels_of(cubin: bytes) -> dict[str, KernelFacts]:
     return found
 
 
-def _sections(data: bytes) -> list[_Section]:
-    if data[:4] != b"\x7fELF" or data[4] != 2:
-        raise BackendError("the compiler's output is no 64-bit ELF file, so no cubin")
-    (start,) = struct.unpack_from("<Q", data, 0x28)
-    size, count, names = struct.unpack_from("<HHH", data, 0x3A)
-    raw = [struct.unpack_from("<IIQQQQIIQQ", data, start + n * size) for n in range(count)]
-    strings = raw[names][4]
-    return [_Section(_string(data, strings + r[0]), r[1], r[4], r[5], r[6]) for r in raw]
-
-
-def _string(data: bytes, at: int) -> str:
-    return data[at : data.index(b"\0", at)].decode()
-
-
-def _attributes(data: bytes, by_name: Mapping[str, _Section], sections: list[_Section], wanted: int) -> dict[str, int]:
+def _attributes(file: elf.Elf, wanted: int) -> dict[str, int]:
     """The value of one attribute for each symbol, from the section about the whole file."""
-    info = by_name.get(".nv.info")
-    symbols = next((s for s in sections if s.kind == _SYMTAB), None)
-    if info is None or symbols is None:
-        return {}
-    strings = sections[symbols.link].offset
+    symbols = file.symbols.get(".symtab", ())
     found: dict[str, int] = {}
-    for attribute, value in _entries(data[info.offset : info.offset + info.size]):
-        if attribute == wanted and len(value) == 8:
-            index, number = struct.unpack("<II", value)
-            (name,) = struct.unpack_from("<I", data, symbols.offset + 24 * index)
-            found[_string(data, strings + name)] = number
+    for info in (s.data for s in file.sections if s.name == ".nv.info"):
+        for attribute, value in _entries(info):
+            if attribute == wanted and len(value) == 8:
+                index, number = struct.unpack("<II", value)
+                found[symbols[index].name] = number
     return found
 
 

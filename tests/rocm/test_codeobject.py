@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
+from portakern import _native
 from portakern.backends.rocm.codeobject import CodeObject, CodeObjectError, unpack
 from portakern.backends.rocm.emitter import HipEmitter
 from portakern.backends.rocm.occupancy import occupancy
@@ -14,15 +16,29 @@ from tests.rocm.helpers import ISAS, needs_clang, target
 from tests.samples import all_samples
 
 
-def test_message_pack_values_are_read() -> None:
-    data = bytes.fromhex("86a161 01 a162 ff a163 cd0102 a164 c3 a165 92 a378797a c0 a166 d9 02 6869".replace(" ", ""))
-    assert unpack(data) == {"a": 1, "b": -1, "c": 258, "d": True, "e": ["xyz", None], "f": "hi"}
+@pytest.mark.parametrize("data", [b"", b"\xc1", b"\x81", b"\xa5ab", b"\x01"], ids=["none", "unknown", "short", "text", "int"])
+def test_metadata_that_are_no_map_are_refused(data: bytes) -> None:
+    with pytest.raises(CodeObjectError, match="metadata"):
+        unpack(data)
 
 
 @pytest.mark.parametrize("data", [b"", b"\x7fELF", b"MZ" + bytes(100), b"\x7fELF\x02" + bytes(100)])
 def test_other_bytes_are_refused(data: bytes) -> None:
-    with pytest.raises(CodeObjectError):
+    with pytest.raises(CodeObjectError, match="no code object"):
         CodeObject(data)
+
+
+def test_another_machines_file_is_refused() -> None:
+    with pytest.raises(CodeObjectError, match="EM_X86_64, not for AMDGPU"):
+        CodeObject(Path(_native.__file__).read_bytes())
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99])
+def test_a_code_object_that_is_cut_short_is_refused(share: float) -> None:
+    needs_clang("gfx942")
+    whole = HipToolchain().compile(HipEmitter().emit(all_samples()["softmax"], target("gfx942"))).data
+    with pytest.raises(CodeObjectError, match="no code object"):
+        CodeObject(whole[: int(len(whole) * share)])
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -32,11 +48,10 @@ def test_a_compiled_kernel_says_what_it_uses(isa: str) -> None:
     code = CodeObject(binary.data)
     assert code.isa == isa
     (use,) = code.kernels.values()
-    descriptor = code.descriptor(use.name)
-    assert descriptor["shared_bytes"] == use.shared_bytes == 16384
-    assert descriptor["scratch_bytes"] == use.scratch_bytes == 0
+    assert (use.shared_bytes, use.scratch_bytes) == (16384, 0)
     assert use.wave == (64 if isa.startswith("gfx9") else 32) and use.max_threads == 4 * use.wave
     assert use.code_bytes > 1000 and 16 < use.registers <= 256
+    assert [(size, kind) for _, size, kind in code.arguments(use.name)] == [(8, "global_buffer")] * 4
     (resources,) = binary.resources
     assert (resources.registers, resources.spills, resources.shared_bytes) == (use.registers, 0, 16384)
 

@@ -18,9 +18,8 @@ from pathlib import Path
 
 from portakern.backend import Availability, Binary, Resources, Source, Target
 from portakern.errors import PortakernError, ToolMissing
+from portakern.tools import elf
 from portakern.tools.process import run_tool
-
-from .elf import functions
 
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fPIC", "-fvisibility=default",
          "-fno-asynchronous-unwind-tables")
@@ -128,11 +127,12 @@ _STARTUP = ("_init", "_fini", "frame_dummy", "register_tm", "deregister_tm", "__
 def read_resources(data: bytes, source: Source) -> tuple[Resources, ...]:
     """Code size of the object's own functions; a CPU has no register or shared-memory budget to report."""
     try:
-        symbols, section = functions(data)
-    except ValueError:
+        tables = elf.read(data).symbols
+    except elf.ElfError:
         return ()
-    own = [s.size for s in symbols if not s.name.startswith(_STARTUP)]
-    return (Resources(source.entry, code_bytes=sum(own), source=f"ELF {section}, sizes of its {len(own)} functions"),)
+    table = next((t for t in (".symtab", ".dynsym") if t in tables), "without symbols")  # the second is what stripping leaves
+    own = [s.size for s in tables.get(table, ()) if s.kind == "STT_FUNC" and s.size and not s.name.startswith(_STARTUP)]
+    return (Resources(source.entry, code_bytes=sum(own), source=f"ELF {table}, sizes of its {len(own)} functions"),)
 
 
 @functools.cache

@@ -19,6 +19,7 @@ from portakern.errors import CompileError
 from portakern.ir.program import Array
 from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
+from portakern.tools import elf
 
 _MEMORY = {
     "f64": np.float64, "f32": np.float32, "f16": np.uint16, "bf16": np.uint16, "i64": np.int64, "i32": np.int32,
@@ -187,14 +188,9 @@ def _compile(name: str, dispatcher: Any, types_: tuple[Any, ...]) -> CompiledKer
     return CompiledKernel(name, payload, library.get_asm_str(), code_bytes(library._get_compiled_object()), str(types_))
 
 
-def code_bytes(elf: bytes) -> int:
-    """The size of the executable sections of an object file (SHF_EXECINSTR, ELF specification)."""
-    import struct
-
-    (offset,) = struct.unpack_from("<Q", elf, 0x28)
-    size, count = struct.unpack_from("<HH", elf, 0x3A)
-    headers = [struct.unpack_from("<IIQQQQ", elf, offset + i * size) for i in range(count)]
-    return sum(h[5] for h in headers if h[2] & 4)
+def code_bytes(data: bytes) -> int:
+    """The size of the executable sections of an object file."""
+    return sum(s.size for s in elf.read(data).sections if s.flags & elf.EXECUTABLE)
 
 
 def pack(kernels: Sequence[CompiledKernel]) -> bytes:

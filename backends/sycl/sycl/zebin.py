@@ -4,28 +4,21 @@
 from __future__ import annotations
 
 import re
-import struct
 
 from portakern.backend import Resources
 from portakern.errors import CompileError
+from portakern.tools import elf
 
 _PREFIX = "__sycl_kernel_"
 _GRF_BYTES = 64  # of one register of Xe HPC
 
 
 def sections(data: bytes) -> dict[str, bytes]:
-    """The sections of a 64-bit little-endian ELF file by name."""
-    if data[:4] != b"\x7fELF":
-        raise CompileError("the GPU compiler's binary is no ELF file")
-    (table,) = struct.unpack_from("<Q", data, 0x28)
-    size, count, names = struct.unpack_from("<HHH", data, 0x3A)
-    headers = [struct.unpack_from("<IIQQQQ", data, table + i * size) for i in range(count)]
-    strings = data[headers[names][4] : headers[names][4] + headers[names][5]]
-    found = {}
-    for name, _, _, _, offset, length in headers:
-        end = strings.index(b"\0", name)
-        found[strings[name:end].decode()] = data[offset : offset + length]
-    return found
+    """The sections of a binary by name."""
+    try:
+        return {s.name: s.data for s in elf.read(data).sections}
+    except elf.ElfError as error:
+        raise CompileError(f"the GPU compiler's binary is no zebin: {error}") from error
 
 
 def resources(data: bytes, source: str) -> tuple[Resources, ...]:
