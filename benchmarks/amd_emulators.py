@@ -34,8 +34,8 @@ import numpy as np
 from emulator_tinygrad import Launch, Pattern, commit, unfit
 
 from portakern.backend import Binary, Dispatch, HostBuffer, Source
-from portakern.backends.rocm.machine.arguments import dispatch_packet, pack
-from portakern.backends.rocm.machine.simulator import MachineProgram, translate
+from portakern.backends.rocm.amdgcn.code_objects.arguments import dispatch_packet, pack
+from portakern.backends.rocm.amdgcn.execution.simulator import MachineProgram, translate
 from portakern.check import Verdict, check_executable
 from portakern.check.adversarial import KINDS
 from portakern.cli import options

@@ -28,7 +28,7 @@ from multiprocessing import get_context
 
 from amd_mutation import KINDS, Outcome, Trial, judged
 
-from portakern.backends.rocm.machine.simulator import MachineProgram
+from portakern.backends.rocm.amdgcn.execution.simulator import MachineProgram
 from portakern.cli import options
 from portakern.errors import PortakernError
 from portakern.spec.bind import bind

@@ -7,11 +7,11 @@ from pathlib import Path
 from portakern.backend import Backend, Language, Machine
 
 from .adopt import CONVENTION, adopt
+from .amdgcn.cost.estimator import AmdEstimator
+from .amdgcn.execution.simulator import AmdMachine
 from .bare import bare
-from .cost.estimator import AmdEstimator
 from .emitter import OPTIONS, HipEmitter
 from .interpreter import HipInterpreter
-from .machine.simulator import AmdMachine
 from .runtime import HipRuntime
 from .schedules import schedules
 from .toolchain import HipToolchain

@@ -25,10 +25,10 @@ from portakern.errors import CompileError, PortakernError, ToolMissing
 from portakern.tools.cache import Cache, digest
 from portakern.tools.process import run_tool
 
-from .codeobject import CodeObject, KernelUse
-from .occupancy import occupancy
+from .amdgcn.code_objects.reader import CodeObject, KernelUse
+from .amdgcn.cost.occupancy import occupancy
+from .amdgcn.hazards.insertion import with_wait_states
 from .standard import standard_headers
-from .waits import with_wait_states
 
 OVERRIDE = "PORTAKERN_HIP_CLANG"
 HINT = "pip install 'portakern[rocm]' brings a clang with every AMDGPU target"

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from portakern.backends.rocm.machine.assembly import Assembly
+from portakern.backends.rocm.amdgcn.assembly.parser import Assembly
 
 from .walk import Edge, effects_of, successors
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from portakern.backends.rocm.machine.assembly import Instruction
+from portakern.backends.rocm.amdgcn.assembly.parser import Instruction
 
 from .difference import by_difference
 from .mutant import TRAP, Mutant, Spare, spelled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from portakern.backends.rocm.machine.assembly import Instruction
+from portakern.backends.rocm.amdgcn.assembly.parser import Instruction
 
 from .bounds import bounds, is_bound, is_select, selects
 from .layouts import formats, layouts

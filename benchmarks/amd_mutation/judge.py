@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from portakern.backends.rocm.machine.hazards import find
-from portakern.backends.rocm.machine.program import GENERATIONS
+from portakern.backends.rocm.amdgcn.hazards import find
+from portakern.backends.rocm.amdgcn.isa import GENERATIONS
 
 from .catalogue import mutants
 from .counted import counted

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from portakern.backends.rocm.machine.assembly import Instruction
-from portakern.backends.rocm.machine.encoding import form_of
+from portakern.backends.rocm.amdgcn.assembly.parser import Instruction
+from portakern.backends.rocm.amdgcn.isa import form_of
 
 from .mutant import Mutant, Spare, each, spelled
 

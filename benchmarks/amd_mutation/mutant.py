@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from portakern.backends.rocm.machine.assembly import Instruction
+from portakern.backends.rocm.amdgcn.assembly.parser import Instruction
 
 TRAP = "{trap}"
 """Stands in checks for the label to run to where the mutant would differ."""

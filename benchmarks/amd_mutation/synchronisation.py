@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from portakern.backends.rocm.machine.assembly import Assembly, Instruction
-from portakern.backends.rocm.machine.hazards.facts import registers
+from portakern.backends.rocm.amdgcn.assembly.parser import Assembly, Instruction
+from portakern.backends.rocm.amdgcn.hazards.facts import registers
 
 from .mutant import Mutant
 

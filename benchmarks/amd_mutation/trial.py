@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from portakern.backend import Binary, Dispatch, HostBuffer, Source
-from portakern.backends.rocm.machine.simulator import MachineProgram, Translated
+from portakern.backends.rocm.amdgcn.execution.simulator import MachineProgram, Translated
 from portakern.check.adversarial import KINDS, adversarial_inputs
 from portakern.check.bounds import Val
 from portakern.check.buffers import POISON

@@ -13,10 +13,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from portakern.backends.rocm.machine.assembly import Assembly, Instruction
-from portakern.backends.rocm.machine.encoding import form_of
-from portakern.backends.rocm.machine.program import GENERATIONS
-from portakern.backends.rocm.machine.registers import register
+from portakern.backends.rocm.amdgcn.assembly.parser import Assembly, Instruction
+from portakern.backends.rocm.amdgcn.assembly.registers import register
+from portakern.backends.rocm.amdgcn.isa import GENERATIONS, form_of
 
 from .synchronisation import waits_of
 

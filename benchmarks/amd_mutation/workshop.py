@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 
-from portakern.backends.rocm.machine.arguments import parameters
-from portakern.backends.rocm.machine.assembly import Assembly, Instruction, Kernel, parse
-from portakern.backends.rocm.machine.encoding import Encoded, Encoder
-from portakern.backends.rocm.machine.linking import Relocation
-from portakern.backends.rocm.machine.program import GENERATIONS, Code, code_of
-from portakern.backends.rocm.machine.simulator import Translated
+from portakern.backends.rocm.amdgcn.assembly.linking import Relocation
+from portakern.backends.rocm.amdgcn.assembly.parser import Assembly, Instruction, Kernel, parse
+from portakern.backends.rocm.amdgcn.code_objects.arguments import parameters
+from portakern.backends.rocm.amdgcn.execution.encoding import Encoded, Encoder
+from portakern.backends.rocm.amdgcn.execution.program import Code, code_of
+from portakern.backends.rocm.amdgcn.execution.simulator import Translated
+from portakern.backends.rocm.amdgcn.isa import GENERATIONS
 
 from .beside import Beside
 from .mutant import Spare, spare_of

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from portakern.backends.rocm.machine.program import load
+from portakern.backends.rocm.amdgcn.execution.program import load
 from portakern.registry import registry
 from tests.rocm.helpers import kernel, needs_clang
 

@@ -20,13 +20,13 @@ from benchmarks.amd_mutation.synchronisation import waits_of
 from benchmarks.amd_mutation.trial import Changed
 from benchmarks.amd_mutation.walk import exposed, separates, uncovered
 from benchmarks.amd_mutation.workshop import TRAPS
-from portakern.backends.rocm.machine.assembly import Instruction, parse
-from portakern.backends.rocm.machine.program import load, native
+from portakern.backends.rocm.amdgcn.assembly.parser import Instruction, parse
+from portakern.backends.rocm.amdgcn.execution.program import load, native
 from portakern.cli import options
 from portakern.spec.bind import bind
 from portakern.study import steps
+from tests.rocm.execution.lanes_bench import execute
 from tests.rocm.helpers import needs_clang
-from tests.rocm.lanes_bench import execute
 
 pytestmark = pytest.mark.quick
 

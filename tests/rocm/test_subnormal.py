@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from portakern.backend import Source
+from portakern.backends.rocm.amdgcn.execution.simulator import AmdMachine
 from portakern.backends.rocm.emitter import HipEmitter
-from portakern.backends.rocm.machine.simulator import AmdMachine
 from portakern.backends.rocm.toolchain import HipToolchain
 from tests import samples
 from tests.rocm.helpers import needs_clang, target
