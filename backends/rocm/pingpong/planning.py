@@ -34,8 +34,6 @@ def slice_of(device: Device) -> int:
     return 64 if device.has("lds_dma_16") else 32
 
 
-_THREADS = 512
-_DOING = {"turns": "take turns", "interleave": "interleave reading and multiplying"}
 _USUAL = {WAVES: "256 x 256 by 8 warps", interleave.WAVES: "256 x 128 by 4 warps"}
 _VECTOR = 8
 _ANYWHERE = (p.Scalar, p.Map, p.Fill, p.LoadTile, p.StoreTile, p.Assign)

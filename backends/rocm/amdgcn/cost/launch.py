@@ -42,12 +42,6 @@ def places_of(dispatch: Dispatch) -> dict[str, int]:
     return {name: (n + 1) * SPACING for n, name in enumerate(names)}
 
 
-def array_at(address: int, places: Mapping[str, int]) -> str:
-    """The array that an address lies in (or just before); empty where there is none."""
-    near = {begin // SPACING: name for name, begin in places.items()}
-    return near.get(address // SPACING) or near.get(address // SPACING + 1, "")
-
-
 def arguments_of(dispatch: Dispatch) -> bytes:
     """The kernel's arguments as they lie in memory, those that the compiler added among them; none where none are given, so
     that what a kernel reads of them is unknown."""

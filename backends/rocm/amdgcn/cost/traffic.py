@@ -8,7 +8,7 @@ at all bounds what comes from memory where it fits into the last level.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,6 +113,3 @@ def traffic(
         wave.written * waves * blocks * scale,
         wave.known / total if total else 1.0,
     )
-
-
-Sample = Callable[[int], np.ndarray]

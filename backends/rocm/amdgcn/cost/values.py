@@ -3,6 +3,11 @@
 That is enough for loop counts and addresses: they follow from the kernel's arguments, the numbers of workgroup and lane, and
 integer arithmetic.  Everything else is *unknown* (``None``), and so is what is computed from it; nothing is guessed.  Where a
 branch depends on something unknown the wave goes on as most do (see :meth:`Wave._branch`), and the trace says so.
+
+It is not the machine of :mod:`..execution`, which runs every wave of a launch on real arrays and stops where an undefined value
+reaches an address, a branch or EXEC.  The model prices launches that the machine would take hours for, from a few waves without
+the others, and goes on past what only memory knows.  Where nothing is unknown both take the same way
+(``tests/rocm/cost/test_values.py``).
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ _UNUSED = {"UNUSED_PAD": 0, "UNUSED_SEXT": 1, "UNUSED_PRESERVE": 2}
 _OUTPUT = {"mul:2": 1, "mul:4": 2, "div:2": 3}
 _CACHE = {"glc": 1, "sc0": 1, "slc": 2, "sc1": 2, "dlc": 4, "nt": 8, "scc": 16, "th:TH_ATOMIC_RETURN": 1}
 _MATRIX = {"cbsz", "abid", "blgp"}
-_FORMATS = {"f8": 0, "bf8": 1, "f6": 2, "bf6": 3, "f4": 4}
 
 
 def modifier_fields(
