@@ -1,4 +1,4 @@
-"""AMD GPUs through HIP: CDNA 2 to 4 and RDNA 3 and 4, compiled and interpreted on any machine."""
+"""AMD GPUs through HIP: CDNA 2 to 4 and RDNA 3 and 4, compiled and executed (:mod:`.amdgcn`) on any machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from .amdgcn.cost.estimator import AmdEstimator
 from .amdgcn.execution.simulator import AmdMachine
 from .bare import bare
 from .emitter import OPTIONS, HipEmitter
-from .interpreter import HipInterpreter
 from .runtime import HipRuntime
 from .schedules import schedules
 from .toolchain import HipToolchain
@@ -26,7 +25,6 @@ HIP = Language(
     tools={"clang-19": "HIP compiling where the ziglang wheel is not installed", "amdclang": "the same, from ROCm"},
     toolchain=HipToolchain(),
     runtime=HipRuntime(),
-    simulator=HipInterpreter(),
     convention=CONVENTION,
     adopt=adopt,
     options=OPTIONS,

@@ -1,4 +1,4 @@
-"""Sources made by hand for tests of the AMD backend, and how they are run on host lanes."""
+"""Sources made by hand for tests of the AMD backend, and how they are run on the machine."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from portakern.backend import Launch, Source, Target
-from portakern.backends.rocm.emitter import HEADERS, HipEmitter
-from portakern.backends.rocm.interpreter import HipInterpreter
+from portakern.backends.rocm.amdgcn.execution.simulator import AmdMachine
+from portakern.backends.rocm.emitter import HEADERS
 from portakern.backends.rocm.toolchain import HipToolchain
 from portakern.emit.clike import read_headers
-from portakern.ir.program import Array, Program
+from portakern.ir.program import Array
 from portakern.ir.tile import BufferType
 from portakern.registry import registry
 
@@ -25,12 +25,6 @@ def target(device: str) -> Target:
 
 def needs_clang(device: str = "gfx942") -> None:
     available = HipToolchain().available(target(device))
-    if not available:
-        pytest.skip(available.detail)
-
-
-def needs_interpreter(device: str = "gfx942") -> None:
-    available = HipInterpreter().available(target(device))
     if not available:
         pytest.skip(available.detail)
 
@@ -48,11 +42,6 @@ def kernel(
     return Source(target(device), "kernel", "kernel", text, ".hip", arrays, (), (launch,), read_headers(HEADERS))
 
 
-def run(source: Source, *inputs: np.ndarray) -> Any:
-    """The outputs of ``source``, interpreted."""
-    return HipInterpreter().load(source, None).call(inputs, {})
-
-
-def run_program(program: Program, device: str, sizes: dict[str, int], *inputs: np.ndarray) -> Any:
-    source = HipEmitter().emit(program, target(device))
-    return HipInterpreter().load(source, None).call(inputs, sizes)
+def run(source: Source, *inputs: np.ndarray, **sizes: int) -> Any:
+    """The outputs of ``source``, compiled and executed on the machine."""
+    return AmdMachine().load(source, HipToolchain().compile(source)).call(inputs, sizes)

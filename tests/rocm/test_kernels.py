@@ -10,8 +10,8 @@ import pytest
 
 import portakern as pk
 from portakern.backend import Source
+from portakern.backends.rocm.amdgcn.execution.simulator import AmdMachine
 from portakern.backends.rocm.emitter import HipEmitter
-from portakern.backends.rocm.interpreter import HipInterpreter
 from portakern.backends.rocm.schedules import schedules
 from portakern.backends.rocm.toolchain import HipToolchain
 from portakern.dtypes import numpy_dtype
@@ -21,7 +21,7 @@ from portakern.ir.schedule import Nest, NestAxis
 from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
 from tests import samples
-from tests.rocm.helpers import ISAS, kernel, needs_clang, needs_interpreter, target
+from tests.rocm.helpers import ISAS, kernel, needs_clang, run, target
 
 SAMPLES = samples.all_samples()
 QUICK = (
@@ -78,8 +78,8 @@ def reference(name: str, x: dict[str, np.ndarray]) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("name", "isa"), pairs())
-def test_a_kernel_computes_what_it_should_on_host_lanes(name: str, isa: str) -> None:
-    needs_interpreter(isa)
+def test_a_kernel_computes_what_it_should_on_the_machine(name: str, isa: str) -> None:
+    needs_clang(isa)
     source = emitted(name, isa)
     sizes = {s: SIZES[s] for s in source.sizes}
     rng = np.random.default_rng(0)
@@ -87,7 +87,7 @@ def test_a_kernel_computes_what_it_should_on_host_lanes(name: str, isa: str) -> 
         a.name: rng.standard_normal([evaluate(n, sizes) for n in a.type.shape]).astype(numpy_dtype(a.dtype))  # type: ignore[union-attr]
         for a in source.by_role("input")
     }
-    got = HipInterpreter().load(source, None).call(list(inputs.values()), sizes)
+    got = run(source, *inputs.values(), **sizes)
     want = reference(name, {k: v.astype(np.float64) for k, v in inputs.items()})
     tolerance = {"bf16": 8e-3, "f16": 1e-3, "f32": 2e-6}[source.by_role("output")[0].dtype]
     assert np.abs(got.astype(np.float64) - want).max() <= tolerance * np.abs(want).max()
@@ -202,5 +202,6 @@ def test_a_kernel_that_computes_nothing_is_an_empty_binary() -> None:
     from dataclasses import replace
 
     source = replace(kernel("gfx942", "", {}, {"y": ((0,), "f32")}), launches=())
-    assert HipToolchain().compile(source).format == "none"
-    HipInterpreter().load(source, None).run({}, {})
+    binary = HipToolchain().compile(source)
+    assert binary.format == "none"
+    AmdMachine().load(source, binary).run({}, {})

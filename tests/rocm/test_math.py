@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.rocm.helpers import kernel, needs_interpreter, run
+from tests.rocm.helpers import kernel, needs_clang, run
 
 FUNCTIONS = {  # name -> (numpy, range, allowed ulp)
     "exp": (np.exp, (-87, 88), 2),
@@ -81,7 +81,7 @@ def ulps(got: np.ndarray, want: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_of_floats_errs_by_a_few_ulp(name: str) -> None:
-    needs_interpreter()
+    needs_clang()
     reference, (low, high), allowed = FUNCTIONS[name]
     x = samples(low, high, "float32")
     got = run(
@@ -96,7 +96,7 @@ def test_a_function_of_floats_errs_by_a_few_ulp(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["exp", "exp2", "log", "log1p", "expm1", "tanh", "sigmoid", "erf", "sin", "cos"])
 def test_a_function_of_doubles_errs_by_little(name: str) -> None:
-    needs_interpreter()
+    needs_clang()
     reference, (low, high), _ = FUNCTIONS[name]
     x = samples(low, high, "float64")
     got = run(
@@ -121,7 +121,7 @@ extern "C" __global__ void kernel(const float* a, const float* b, float* y) {{
 
 @pytest.mark.parametrize("name", ["max", "min", "pow", "rem", "floordiv"])
 def test_functions_of_two_floats(name: str) -> None:
-    needs_interpreter()
+    needs_clang()
     reference = {"max": np.maximum, "min": np.minimum, "pow": np.power, "rem": np.remainder, "floordiv": np.floor_divide}[name]
     rng = np.random.default_rng(2)
     special = [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, np.inf, -np.inf, np.nan, 3.0, -3.0]

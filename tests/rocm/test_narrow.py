@@ -9,7 +9,6 @@ import pytest
 import portakern as pk
 from portakern.backend import Source
 from portakern.backends.rocm.emitter import HipEmitter
-from portakern.backends.rocm.interpreter import HipInterpreter
 from portakern.backends.rocm.toolchain import HipToolchain
 from portakern.dtypes import numpy_dtype
 from portakern.registry import registry
@@ -17,7 +16,7 @@ from portakern.spec.bind import bind
 from portakern.study.study import Runner
 from portakern.study.work import Problem, works
 from tests.lowering import lowered_for
-from tests.rocm.helpers import ISAS, kernel, needs_clang, needs_interpreter, run, target
+from tests.rocm.helpers import ISAS, kernel, needs_clang, run, target
 
 FORMATS = {
     "f8e4m3": ml_dtypes.float8_e4m3fn,
@@ -30,7 +29,7 @@ FORMATS = {
 @pytest.mark.parametrize("name", FORMATS)
 def test_conversions_of_8_bit_floats(name: str) -> None:
     """All 256 numbers, and floats around every rounding and overflow boundary, against ml_dtypes."""
-    needs_interpreter()
+    needs_clang()
     numbers = np.arange(256, dtype="u1").view(FORMATS[name]).astype("f4")
     finite = np.sort(np.abs(numbers[np.isfinite(numbers)]))
     middles = (finite[1:] + finite[:-1]) / 2
@@ -80,7 +79,7 @@ extern "C" __global__ void kernel(const pk::i32x4* a, const pk::i32x4* b, {sum}*
 )
 def test_a_step_on_the_matrix_cores(device: str, element: str, dtype: type) -> None:
     """Rows of a and columns of b by lanes, depths in fours of lanes (CDNA), against the product in float64."""
-    needs_interpreter(device)
+    needs_clang(device)
     rng = np.random.default_rng(5)
     size = np.dtype(dtype).itemsize
     deep = 64 // size
@@ -122,11 +121,11 @@ OPERATORS = [
 
 @pytest.mark.parametrize(("op", "dtype", "isa"), OPERATORS, ids=lambda x: x if isinstance(x, str) else "")
 def test_operators_of_8_bit_numbers(op: object, dtype: str, isa: str) -> None:
-    needs_interpreter(isa)
+    needs_clang(isa)
     source = emitted(op, dtype, isa)
     rng = np.random.default_rng(2)
     a, b = (rng.integers(-16, 17, shape).astype(numpy_dtype(dtype)) for shape in ((80, 192), (192, 96)))
-    got = HipInterpreter().load(source, None).call([a, b], {})
+    got = run(source, a, b)
     np.testing.assert_array_equal(got.astype("f8"), a.astype("f8") @ b.astype("f8"))
 
 

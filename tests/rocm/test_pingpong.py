@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from portakern.backends.rocm.emitter import HipEmitter
-from portakern.backends.rocm.interpreter import HipInterpreter
 from portakern.backends.rocm.pingpong import Operand, PingPongPlan, slice_of
 from portakern.backends.rocm.schedules import schedules
 from portakern.backends.rocm.toolchain import HipToolchain
@@ -19,7 +18,7 @@ from portakern.errors import ScheduleError
 from portakern.ir.program import Program
 from portakern.ir.schedule import Nest, NestAxis
 from tests import samples
-from tests.rocm.helpers import needs_clang, needs_interpreter, target
+from tests.rocm.helpers import needs_clang, run, target
 
 CDNA = ("gfx90a", "gfx942", "gfx950")
 
@@ -41,12 +40,12 @@ def plan_of(isa: str, tile: tuple[int, int] = (256, 256), warps: int = 8, **size
 @pytest.mark.parametrize(
     ("isa", "tile"), [("gfx942", (256, 256)), ("gfx950", (256, 256)), ("gfx950", (128, 256)), ("gfx90a", (128, 256))]
 )
-def test_the_result_on_host_lanes(isa: str, tile: tuple[int, int]) -> None:
-    needs_interpreter(isa)
+def test_the_result_on_the_machine(isa: str, tile: tuple[int, int]) -> None:
+    needs_clang(isa)
     source = HipEmitter().emit(product(isa, tile, k=200 if tile[0] == 256 else 136), target(isa))
     rng = np.random.default_rng(1)
     inputs = {a.name: rng.standard_normal(a.type.shape).astype(numpy_dtype(a.dtype)) for a in source.by_role("input")}  # type: ignore
-    got = HipInterpreter().load(source, None).call(list(inputs.values()), {})
+    got = run(source, *inputs.values())
     x = {name: v.astype(np.float64) for name, v in inputs.items()}
     y = x["a"] @ x["w"] + x["bias"]
     want = 0.5 * y * (1 + np.tanh(0.7978845608028654 * (y + 0.044715 * y**3)))
@@ -136,13 +135,13 @@ def interleaved(**sizes: int) -> Program:
 
 
 @pytest.mark.parametrize("k", [64, 136, 200])
-def test_four_waves_that_interleave_on_host_lanes(k: int) -> None:
+def test_four_waves_that_interleave_on_the_machine(k: int) -> None:
     """One slice, and an odd and an even number of slices: two are walked at a time."""
-    needs_interpreter("gfx950")
+    needs_clang("gfx950")
     source = HipEmitter().emit(interleaved(m=264, n=136, k=k), target("gfx950"))
     rng = np.random.default_rng(1)
     inputs = {a.name: rng.standard_normal(a.type.shape).astype(numpy_dtype(a.dtype)) for a in source.by_role("input")}  # type: ignore
-    got = HipInterpreter().load(source, None).call(list(inputs.values()), {})
+    got = run(source, *inputs.values())
     x = {name: v.astype(np.float64) for name, v in inputs.items()}
     y = x["a"] @ x["w"] + x["bias"]
     want = 0.5 * y * (1 + np.tanh(0.7978845608028654 * (y + 0.044715 * y**3)))

@@ -12,8 +12,8 @@ import numpy as np
 
 import portakern.backends.rocm.toolchain as toolchain
 from portakern.backend import Argument, Dispatch
+from portakern.backends.rocm.amdgcn.execution.arrays import empty
 from portakern.backends.rocm.amdgcn.execution.simulator import MachineProgram, Memory
-from portakern.backends.rocm.arrays import empty
 from portakern.backends.rocm.toolchain import FLAGS, choose
 from portakern.tools.process import run_tool
 

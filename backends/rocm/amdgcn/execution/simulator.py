@@ -21,9 +21,9 @@ from portakern.ir.tile import BufferType
 from portakern.launch.dispatch import job_of
 from portakern.tools.cache import Cache, digest
 
-from ...arrays import aligned, empty
 from .. import hazards
 from ..code_objects.arguments import Parameter, dispatch_packet, pack, parameters
+from .arrays import aligned, empty
 from .program import GENERATIONS, Code, load, native, parsed
 
 if TYPE_CHECKING:

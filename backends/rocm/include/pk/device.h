@@ -66,11 +66,7 @@ PK_FN int lane() { return thread() & (wave - 1); }
 
 // x, of which the compiler knows nothing: what is computed from it is not moved out of a loop and kept in registers.
 PK_FN int opaque(int x) {
-#if defined(__AMDGCN__)
   asm volatile("" : "+v"(x));
-#else
-  asm volatile("" : "+r"(x));
-#endif
   return x;
 }
 
@@ -79,8 +75,7 @@ PK_FN int opaque(int x) {
 // Until what this wave has written to LDS is there.  A fence asks for that too, but LLVM drops its wait from the head of a loop
 // where nothing is under way when the loop begins, whatever its steps write (llvm-project, pull request 211684).
 PK_FN void written_to_lds() {
-#if !defined(__AMDGCN__)  // on host lanes
-#elif defined(__GFX12__)
+#if defined(__GFX12__)
   asm volatile("s_wait_dscnt 0x0" ::: "memory");
 #elif defined(__GFX11__)
   __builtin_amdgcn_s_waitcnt(0xfc07);  // lgkmcnt(0)
@@ -105,7 +100,6 @@ PK_FN int wave_number() { return __builtin_amdgcn_readfirstlane(thread() / wave)
 // Where copies to LDS are under way (LDS-DMA), the compiler waits for all of them before any read that it sees: reads are
 // written as instructions here, and whoever uses what they give says when to wait.
 
-#if defined(__AMDGCN__)
 using LdsAddress = uint32_t;
 typedef __attribute__((address_space(3))) void LdsVoid;
 PK_FN LdsAddress lds_address(const void* p) {
@@ -126,30 +120,15 @@ PK_FN void after_wait(i32x4& x) { asm volatile("" : "+v"(x)); }  // keeps the us
 
 // At most N of this wave's copies to LDS are still under way.
 template <int N> PK_FN void wait_for_copies() { asm volatile("s_waitcnt vmcnt(%0)" ::"n"(N) : "memory"); }
-#else
-using LdsAddress = uintptr_t;
-PK_FN LdsAddress lds_address(const void* p) { return reinterpret_cast<uintptr_t>(p); }
-PK_FN void* lds_pointer(LdsAddress at) { return reinterpret_cast<void*>(at); }
-template <int Offset> PK_FN void lds_read(i32x4& to, LdsAddress from) {
-  __builtin_memcpy(&to, lds_pointer(from + Offset), sizeof to);
-}
-template <class V> PK_FN void lds_write(LdsAddress to, V value) { __builtin_memcpy(lds_pointer(to), &value, sizeof value); }
-PK_FN void wait_for_lds() {}
-PK_FN void after_wait(i32x4&) {}
-template <int N> PK_FN void wait_for_copies() {}
-#endif
 
 // Two reads of 4 depths x 16 each, `Apart` bytes from each other: a lane gets eight depths of one of the 16.
 template <int Offset, int Apart> PK_FN void lds_read_transposed(i32x4& to, LdsAddress from) {
-#if defined(__gfx950__) && defined(__AMDGCN__)
+#if defined(__gfx950__)
   i32x2 low, high;
   asm volatile("ds_read_b64_tr_b16 %0, %1 offset:%2" : "=v"(low) : "v"(from), "n"(Offset));
   asm volatile("ds_read_b64_tr_b16 %0, %1 offset:%2" : "=v"(high) : "v"(from), "n"(Offset + Apart));
   to.lo = low;
   to.hi = high;
-#elif !defined(__AMDGCN__)
-  to.lo = __builtin_bit_cast(i32x2, lanes::read_transposed(from + Offset).got);
-  to.hi = __builtin_bit_cast(i32x2, lanes::read_transposed(from + Offset + Apart).got);
 #endif
 }
 

@@ -314,7 +314,7 @@ template <class Sum, class L, class Left, class Right> PK_FN void multiply(Tile<
 // WMMA needs all lanes (RDNA 3 ISA guide, 7.9: EXEC must be all ones), which the compiler does not know when only some lanes
 // store what comes out: it would move the products to where those lanes are alone.
 template <class Sum, class L> PK_FN void keep_together(Tile<Sum, L>& acc) {
-#if defined(__AMDGCN__) && !defined(__GFX9__)
+#if !defined(__GFX9__)
 #pragma unroll
   for (int i = 0; i < L::row_slots; ++i) {
 #pragma unroll

@@ -51,9 +51,7 @@ template <class Acc> PK_FN Acc matrix_step_as_floats(Acc d, f16x8 x, f16x8 y) {
 // sums would be held twice.
 template <class Floats, class Plain> PK_FN void by_floats_if_any(uint64_t small, Floats by_floats, Plain plain) {
   if (__builtin_expect(small != 0, false)) by_floats();
-#if defined(__AMDGCN__)
   asm volatile("" : "+s"(small));
-#endif
   if (__builtin_expect(small == 0, true)) plain();
 }
 

@@ -1,4 +1,4 @@
-"""Host arrays that begin where a GPU's allocations do, for what executes kernels on the CPU."""
+"""Host arrays that begin where a GPU's allocations do, which the machine works on."""
 
 from __future__ import annotations
 
