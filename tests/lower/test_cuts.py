@@ -134,10 +134,10 @@ def test_layers_are_right(name: str, keep_open: bool) -> None:
 @pytest.mark.parametrize("name", ["residual", "normed", "newton_schulz", "transformer"])
 def test_work_grows_with_the_layers(name: str) -> None:
     """Twice the layers are twice the operations, and fifty are lowered in seconds."""
-    start = time.monotonic()
+    start = time.process_time()
     few, many = (sum(1 for k in lowered(layers(n)[name]).kernels for _ in k.body.walk()) for n in (20, 40))
     assert many < 2.2 * few
-    assert time.monotonic() - start < 30
+    assert time.process_time() - start < 30
 
 
 def test_rows_and_columns_in_turn_stay_linear() -> None:
