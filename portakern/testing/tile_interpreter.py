@@ -13,15 +13,14 @@ from typing import Any
 import numpy as np
 
 from portakern.dtypes import numpy_dtype
-from portakern.ir import oracle
 from portakern.ir import tile as t
 from portakern.ir.core import Block, Op, Result, yielded
+from portakern.ir.functions import BINARY, COMPARE, UNARY
 from portakern.ir.program import Program
 from portakern.ir.size import evaluate
 
 JUNK = 12345.0
 
-UNARY = {**oracle.UNARY, "erf": lambda x: oracle.erf(x.astype(np.float64))}
 REDUCE = {"sum": np.sum, "max": np.max, "min": np.min, "prod": np.prod, "any": np.any, "all": np.all}
 
 
@@ -88,12 +87,13 @@ class _Run:
                 c = self.coord(op.axis).astype(numpy_dtype(op.dtype))
                 return c if op.dims else c[0]
             case t.Unary():
-                return np.asarray(UNARY[op.fn](v[0])).astype(numpy_dtype(dtype_of(op)))
+                x = v[0].astype(np.float64) if op.fn == "erf" else v[0]  # a series, which needs the digits
+                return np.asarray(UNARY[op.fn].exact(x)).astype(numpy_dtype(dtype_of(op)))
             case t.Binary():
                 assert dtype_of(op) in ("f32", "f64", "i32", "i64", "bool"), op.type
-                return np.asarray(oracle.BINARY[op.fn](*v)).astype(numpy_dtype(dtype_of(op)))
+                return np.asarray(BINARY[op.fn].exact(*v)).astype(numpy_dtype(dtype_of(op)))
             case t.Compare():
-                return oracle.BINARY[op.fn](*v)
+                return COMPARE[op.fn].exact(*v)
             case t.Select():
                 return np.where(*v)
             case t.Cast():
