@@ -1,4 +1,4 @@
-"""``python -m portakern.backends.rocm.amdgcn.cost FILE.s``: the model on assembly from anywhere, such as ``clang -S`` wrote.
+"""``python -m portakern.backends.rocm.cost FILE.s``: the model on assembly from anywhere, such as ``clang -S`` wrote.
 
 Arguments that are not given are unknown: loops with constant bounds and accesses to LDS are still followed, addresses of
 global memory are not.
@@ -17,11 +17,11 @@ from portakern.launch.dispatch import number_bytes
 from portakern.study.inspecting import arguments_of
 from portakern.tools.process import run_tool
 
-from ...toolchain import HINT, TIMEOUT_S, choose
-from ..assembly.parser import parse
-from .estimator import _devices
-from .model import KernelCost, price
-from .report import lines
+from .amdgcn.assembly.parser import parse
+from .amdgcn.cost.estimator import _devices
+from .amdgcn.cost.model import KernelCost, price
+from .amdgcn.cost.report import lines
+from .toolchain import HINT, TIMEOUT_S, choose
 
 
 def assemble(file: Path, isa: str) -> bytes:
@@ -37,7 +37,7 @@ def assemble(file: Path, isa: str) -> bytes:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog=f"python -m {__package__}", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m portakern.backends.rocm.cost", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("file", type=Path)
     parser.add_argument("--kernel", help="which one, where there are several")
     parser.add_argument("--product", help="such as mi300x; by default the instruction set's own")
