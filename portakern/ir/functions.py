@@ -19,9 +19,9 @@ import numpy as np
 EXACT = 0.5
 """Ulp of what is rounded correctly."""
 
-Kind = Literal["sign", "steps", "curve", "wave", "pole", "test"]
+Kind = Literal["sign", "steps", "curve", "wave", "test"]
 """How a function takes an error of its argument: by its size alone (``sign``), by a jump (``steps``), by what lies at both ends
-(``curve``, and ``pole`` where it may be infinite in between), by no more than its own amplitude (``wave``); or as a truth."""
+(``curve``), by no more than its own amplitude (``wave``); or as a truth (``test``)."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class Unary:
         floor: absolute error that implementations in f32 may have besides, near the zero of the function.
         argument: roundings of the argument on the way, each of ``u * |x|`` (for exp, the product with log2(e)).
         slope: ``|x f'(x)|`` from ``f(x)`` and ``x``: what a relative error of the argument does.
-        edge: where its domain begins; ``pole`` says whether it is infinite there.
+        edge: where its domain begins.
+        pole: where it is infinite.
         costly: worth keeping the result of, rather than computing it again.
         mistaken: the function that is written in its place by mistake (see :mod:`portakern.check.mutants`).
     """
@@ -47,7 +48,7 @@ class Unary:
     argument: float = 0.0
     slope: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
     edge: float | None = None
-    pole: bool = False
+    pole: float | None = None
     costly: bool = False
     mistaken: str = ""
 
@@ -95,12 +96,12 @@ UNARY: dict[str, Unary] = {
     "exp2": Unary(np.exp2, ulps=4, argument=1, slope=_grows, costly=True, mistaken="exp"),
     "expm1": Unary(np.expm1, ulps=4, argument=2, costly=True,
                    slope=lambda r, x: np.where(r == -1, 0.0, np.abs(x) * (r + 1))),
-    "log": Unary(np.log, ulps=4, floor=_NEAR_ZERO, edge=0, pole=True, costly=True, mistaken="log2"),
-    "log2": Unary(np.log2, ulps=4, floor=_NEAR_ZERO, edge=0, pole=True, costly=True),
-    "log1p": Unary(np.log1p, ulps=4, edge=-1, pole=True, costly=True),
+    "log": Unary(np.log, ulps=4, floor=_NEAR_ZERO, edge=0, pole=0, costly=True, mistaken="log2"),
+    "log2": Unary(np.log2, ulps=4, floor=_NEAR_ZERO, edge=0, pole=0, costly=True),
+    "log1p": Unary(np.log1p, ulps=4, edge=-1, pole=-1, costly=True),
     "sqrt": Unary(np.sqrt, ulps=1.5, edge=0, mistaken="abs"),
-    "rsqrt": Unary(lambda x: 1 / np.sqrt(x), "pole", ulps=2.5, edge=0, pole=True, mistaken="reciprocal"),
-    "reciprocal": Unary(lambda x: 1 / x, "pole", ulps=1.5),
+    "rsqrt": Unary(lambda x: 1 / np.sqrt(x), ulps=2.5, edge=0, pole=0, mistaken="reciprocal"),
+    "reciprocal": Unary(lambda x: 1 / x, ulps=1.5, pole=0),
     "tanh": Unary(np.tanh, ulps=4, floor=_NEAR_ZERO, costly=True, mistaken="erf"),
     "sigmoid": Unary(sigmoid, ulps=8, argument=2, costly=True, mistaken="tanh",
                      slope=lambda r, x: np.where(r * (1 - r) == 0, 0.0, np.abs(x) * r * (1 - r))),

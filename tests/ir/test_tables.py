@@ -11,7 +11,6 @@ from portakern.ir import oracle
 from portakern.ir import tensor as t
 from portakern.ir.core import Function, Op
 from portakern.ir.functions import BINARY, COMPARE, UNARY
-from portakern.ir.tile import Binary, Compare, Unary
 from portakern.registry import registry
 from portakern.study.steps import emit
 from portakern.study.work import Problem, works
@@ -62,10 +61,6 @@ def test_every_tensor_operation_has_an_oracle_and_bounds() -> None:
     assert len(operations) > 20
     assert [c.__name__ for c in operations if c not in oracle.RULES] == []
     assert [c.__name__ for c in operations if c not in BOUNDS] == []
-
-
-def test_elementwise_operations_of_tiles_know_the_same_functions() -> None:
-    assert {Unary, Binary, Compare} and set(t.ARITY) == {*UNARY, *BINARY, *COMPARE, "select"}
 
 
 def test_the_fuzzer_draws_every_function_of_one_element() -> None:

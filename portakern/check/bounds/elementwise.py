@@ -143,15 +143,14 @@ def _unary(op: t.Map, r: np.ndarray, v: Val) -> Val:
 
 def _undefined(f: Unary, v: Val) -> np.ndarray | bool:
     """Where an argument may be outside of the domain, or at a pole, by its errors: what cancels may be below zero."""
-    if v.exact or (f.edge is None and f.kind != "pole"):
+    if v.exact:
         return False
-    at_pole = (np.abs(v.x - (f.edge or 0.0)) <= v.e) & (v.bound() > 0)
+    at_pole = f.pole is not None and (np.abs(v.x - f.pole) <= v.e) & (v.bound() > 0)
     if f.edge is None:
         return at_pole
     edge = v.x - f.edge
     # Numbers that are flushed to zero do not change their sign.
-    below = (edge + v.e >= 0) & np.where(edge < 0, True, edge - v.e < -FLUSHED)
-    return below | at_pole if f.pole else below
+    return at_pole | ((edge + v.e >= 0) & np.where(edge < 0, True, edge - v.e < -FLUSHED))
 
 
 FLUSHED = 2.0**-106
