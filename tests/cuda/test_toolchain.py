@@ -6,10 +6,10 @@ import re
 from dataclasses import replace
 
 import pytest
-from portakern.backends.cuda import toolchain as tools
-from portakern.backends.cuda.cubin import kernels_of, occupancy, spills_of
 
 from portakern.backend import Source
+from portakern.backends.cuda import toolchain as tools
+from portakern.backends.cuda.cubin import kernels_of, occupancy, spills_of
 from portakern.errors import BackendError, CompileError, ScheduleError
 from portakern.registry import registry
 from tests.cuda.variants import all_variants
