@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import portakern as pk
+from portakern import dtypes
 from portakern.errors import PortakernError
 from portakern.ir.program import Array
 from portakern.registry import registry
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.quick
 
 TARGETS = ["numba:cpu", "cpp:cpu", "opencl:cpu", "sycl:cpu", "sycl:pvc", "triton:sm_90", "triton:gfx942", "pallas:v5e",
            "hip:gfx942", "hip:gfx1201", "cuda:sm_80", "cuda:sm_90a"]  # fmt: skip
+NUMBERS = tuple(d for d in dtypes.DTYPES if d != "bool")
 DTYPES = ("f64", "f16", "f8e4m3", "f8e5m2fnuz", "i16", "u64", "i8")
 
 
@@ -44,6 +46,14 @@ def cast(dtype: str):
     return op
 
 
+def between(dtype: str):
+    @pk.operator
+    def op(x: pk.Tensor["M", "N"]):
+        return pk.cast(pk.cast(x, getattr(pk, dtype)), pk.f32)
+
+    return op
+
+
 def refusals(operator: pk.Operator, target: str) -> list[str]:
     """What is said of each thing in ``operator`` that ``target`` has not: by lowering, or by the emitter."""
     found = registry().target(target)
@@ -64,6 +74,23 @@ def test_dtypes_that_a_target_lacks(make: Callable[[str], pk.Operator], target: 
         said = refusals(make(dtype), target)
         assert said or dtype not in lacks, dtype
         assert all("test_where.py:" in where for where in said), (dtype, said)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_dtypes_that_occur_in_between_alone(target: str):
+    """A language may convert in software what its arrays cannot hold; what it does not say has a line as well."""
+    found = registry().target(target)
+    refused = {dtype: refusals(between(dtype), target) for dtype in NUMBERS}
+    assert all("test_where.py:" in where for said in refused.values() for where in said), refused
+    assert refused["f8e5m2fnuz"] or "f8e5m2fnuz" in found.device.dtypes
+    for dtype in (d for d, said in refused.items() if not said):
+        program = lowered_for(found, between(dtype).program({"M": 33, "N": 17}))
+        assert registry().language(found.language).emitter.emit(program, found).text
+
+
+def test_triton_has_no_e4m3_before_sm_89():
+    assert refusals(between("f8e4m3"), "triton:sm_80") and not refusals(between("f8e5m2"), "triton:sm_80")
+    assert not refusals(between("f8e4m3"), "triton:gfx942")
 
 
 @pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_90a", "sycl:pvc"])

@@ -12,12 +12,16 @@ from hypothesis.internal.conjecture.data import ConjectureData
 from portakern.fuzz.case import ENTRY, FuzzCase
 from portakern.fuzz.grammar import FEATURES, cases
 from portakern.fuzz.grammar import program as programs
-from portakern.fuzz.grammar.scope import Refused
+from portakern.fuzz.grammar.ranges import Range
+from portakern.fuzz.grammar.scope import Refused, Var
 from portakern.fuzz.grammar.sizes import LARGE, MOST_ELEMENTS, MOST_PRODUCTS, Budget
+from portakern.fuzz.grammar.text import render
+from portakern.ir.core import Arg
 from portakern.ir.size import evaluate
-from portakern.ir.tensor import TensorProgram
+from portakern.ir.tensor import TensorProgram, TensorType
 from portakern.spec.load import load_operator
 from portakern.spec.operator import dynamic
+from portakern.spec.traced import Traced
 
 SEARCH = settings(max_examples=3000, derandomize=True, database=None, phases=[Phase.generate, Phase.shrink],
                   suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])  # fmt: skip
@@ -113,6 +117,15 @@ def test_weights_steer(dtype: str) -> None:
 
 def body(case: FuzzCase) -> list[str]:
     return [line for line in case.text.splitlines() if line.startswith("    ")]
+
+
+def test_an_array_without_dims_is_spelled_as_python(tmp_path: Path) -> None:
+    number = Traced(Arg("x", TensorType((), "f32")))
+    x = Var(0, "input", number, Range(0, 1))
+    y = Var(1, "local", number, Range(-1, 0), text=f"-{x}")
+    text = render([x, y], [y], {0: "x", 1: "a"}, {})
+    assert "x: pk.Tensor[()]" in text
+    assert program_of(FuzzCase(text, {}, "f32"), tmp_path).args[0].type == TensorType((), "f32")
 
 
 def test_a_finding_ends_as_a_few_lines() -> None:

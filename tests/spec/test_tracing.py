@@ -253,6 +253,14 @@ def test_every_default_case_of_an_undeclared_operator_binds() -> None:
         examples.several.program(case.dims)
 
 
+def test_an_operator_without_dims_has_one_default_case() -> None:
+    @pk.operator
+    def negated(x: pk.Tensor[()]):
+        return -x
+
+    assert [(c.name, c.dims) for c in negated.cases] == [("typical", {})]
+
+
 def test_strided_slices_of_a_multiple_are_equal() -> None:
     """Every n-th element of n D is D of them wherever one begins, and halves are halves."""
 

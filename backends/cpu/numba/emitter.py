@@ -19,7 +19,7 @@ from portakern.emit.where import where
 from portakern.errors import MissingRuleError, UnsupportedDtype
 from portakern.ir.core import Op
 from portakern.ir.program import Array, Program
-from portakern.ir.tile import ArgReduce, BufferType, Dot, Kernel, Unary, tile_type
+from portakern.ir.tile import ArgReduce, BufferType, Dot, Kernel, TileType, Unary, tile_type
 
 from . import words
 from .axes import RESERVED
@@ -53,6 +53,9 @@ class NumbaEmitter:
                 what = _unsupported(op)
                 if what:
                     report(what, where(program, op, kernel))
+                if isinstance(op.type, TileType) and op.type.dtype not in MEMORY:
+                    report(f"the dtype {op.type.dtype}", where(program, op, kernel),
+                           target.device.alternatives.get(op.type.dtype, "bf16"))
         return tuple(found.values())
 
     def plan(self, program: Program, target: Target) -> None:

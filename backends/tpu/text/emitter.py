@@ -146,7 +146,7 @@ class _Writer:
             if isinstance(op, For | Result | Yield) or not isinstance(op.type, TileType):
                 continue
             known = {a.dtype for a in self.program.arrays}  # an array's own dtype has been reported already
-            if op.type.dtype in ("i64", "u64", "f64", "f16") and op.type.dtype not in known and op.type.dims:
+            if op.type.dtype not in operations.JNP and op.type.dtype not in known and op.type.dims:
                 self.report(f"arithmetic in {op.type.dtype}", op, self.target.device.alternatives.get(op.type.dtype, ""))
             if isinstance(op, Dot):
                 self._check_dot(op)

@@ -17,7 +17,7 @@ from portakern.emit.where import where
 from portakern.errors import MissingRuleError, UnsupportedDtype
 from portakern.ir.core import Op
 from portakern.ir.program import Array, Program
-from portakern.ir.tile import ArgReduce, Binary, BufferType, Dot, Load, Reduce, Scan, Store, Unary, tile_type
+from portakern.ir.tile import ArgReduce, Binary, BufferType, Dot, Load, Reduce, Scan, Store, TileType, Unary, tile_type
 
 from ..prepare.dots import shortest
 from ..prepare.packing import packed
@@ -91,8 +91,18 @@ class TritonEmitter:
                                    missing=tuple(f"{m.what} ({m.where})" if m.where else m.what for m in missing))  # fmt: skip
 
 
+def _computes(device: Device, dtype: str) -> bool:
+    """Whether values of ``dtype`` may be made inside a kernel: Triton converts 8-bit floats in software where arrays of them
+    are not taken, but for ``fp8e4nv`` before sm_89 ("not supported in this architecture")."""
+    if dtype == "f8e4m3" and device.vendor == "NVIDIA":
+        return dtype in device.dtypes
+    return dtype in operations.DTYPE
+
+
 def _unsupported(op: Op, device: Device) -> str:
     """What about ``op`` this emitter cannot say; empty if nothing."""
+    if isinstance(op.type, TileType) and not _computes(device, op.type.dtype):
+        return f"{op.type.dtype} values on {device.name}"
     match op:
         case Scan(x=x, axis=axis, exclusive=True) if tile_type(x).axes[-1] != axis:
             return "an exclusive scan along a dim of the tile that is not its last"

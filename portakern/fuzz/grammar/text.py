@@ -46,7 +46,8 @@ def _annotation(v: Var, dims: Mapping[str, str]) -> str:
     if v.kind != "input":
         return v.text
     dtype = [f"pk.{'boolean' if v.text == 'bool' else v.text}"] if v.text else []
-    return f"pk.Tensor[{', '.join([*(_dim(s, dims) for s in v.shape), *dtype])}]"
+    inner = [*(_dim(s, dims) for s in v.shape), *dtype]
+    return f"pk.Tensor[{', '.join(inner) or '()'}]"
 
 
 def _dim(size: Size, dims: Mapping[str, str]) -> str:
