@@ -7,7 +7,7 @@ from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Layout
 from portakern.emit.clike.terms import ZERO, number
 
-from .attention import JoinRows, WalkPlan, print_walk
+from .attention import JoinRows, Pack, WalkPlan, print_walk
 from .hopper import NarrowPlan, PipelinePlan, SendTile, WriteRows, print_narrow, print_pipeline
 from .lines import Lines
 from .plans import (
@@ -24,6 +24,7 @@ from .plans import (
     vector_width,
 )
 from .side_by_side import SideBySide, print_side_by_side
+from .under_way import Complete, Fed, Give, Product, Start, Take
 
 ALIGNED = "pk::Aligned"
 
@@ -97,7 +98,7 @@ class CudaPrinter(Printer):
         else:
             by = "Stacked" if chained(self.plan) else ""
             element = "pk::tf32" if precision_of(self.plan, x) == "tf32" and element == "float" else element
-        return f"pk::{by}Accumulator<{x.rows}, {x.cols}, {self.plan.warps}, {element}>"
+        return self.named(f"{by}Accumulator", f"{x.rows}, {x.cols}, {self.plan.warps}, {element}")
 
     def shared(self, k: KernelPlan) -> list[str]:
         if operands_are_static(k):
@@ -113,14 +114,14 @@ class CudaPrinter(Printer):
     def on_LoadTile(self, s: p.LoadTile) -> list[str]:
         template = self.place(s.place) + (f", {self.fact('loads')}" if aligned(s.access) else "")
         word = "load_shifted" if by_rows(s.access) else "load"
-        return self.define(s.name, s.define, self.dialect.word(word, template, *self.address(s.access, pad=True)))
+        return self.define(s.name, s.define, self.word(word, template, *self.address(s.access, pad=True)))
 
     def on_StoreTile(self, s: p.StoreTile) -> list[str]:
         if s.mode == "set" and by_rows(s.access):
-            return [self.dialect.word("store_rows", "", s.value, *self.address(s.access)) + ";"]
+            return [self.word("store_rows", "", s.value, *self.address(s.access)) + ";"]
         if s.mode != "set" or not aligned(s.access):
             return super().on_StoreTile(s)
-        return [self.dialect.word("store", self.fact("stores"), s.value, *self.address(s.access)) + ";"]
+        return [self.word("store", self.fact("stores"), s.value, *self.address(s.access)) + ";"]
 
     def fact(self, accesses: str) -> str:
         """What aligned loads or stores are said to be."""
@@ -133,8 +134,36 @@ class CudaPrinter(Printer):
     def on_WriteRows(self, s: WriteRows) -> list[str]:
         return [f"writer.store({', '.join(map(str, (s.value, *self.address(s.access))))});"]
 
+    def on_Pack(self, s: Pack) -> list[str]:
+        return [f"{s.name} = {self.word('pack', self.dialect.type(s.element), s.value)};"]
+
     def on_JoinRows(self, s: JoinRows) -> list[str]:
-        return [f"pk::join_sums({s.name});  // of the threads that share a row"]
+        return [f"{self.word('join_sums', '', s.name)};  // of the threads that share a row"]
+
+    def on_Take(self, s: Take) -> list[str]:
+        kind, word = ("const int", "arrived") if s.feed.counts else ("auto&", "next")
+        return [f"{kind} {s.name} = {s.feed.name}.{word}();"]
+
+    def on_Start(self, s: Start) -> list[str]:
+        started = [f"{self.product(x)};{f'  // {x.note}' if x.note else ''}" for x in s.products]
+        return ["turns.wait();", *started, "turns.pass();"] if s.in_turn else started
+
+    def product(self, x: Product) -> str:
+        left, right = (self.fed(y) if isinstance(y, Fed) else self.operand(y) for y in (x.left, x.right))
+        return self.word("start_product" if x.anew else "start_dot", str(x.deep or ""), x.acc, left, right)
+
+    def fed(self, x: Fed) -> str:
+        text = f"{x.feed.name}.next()"
+        return self.word("transposed", "", text) if x.transposed else text
+
+    def on_Complete(self, s: Complete) -> list[str]:
+        return [self.word("complete", str(s.under_way), *s.tiles) + ";"]
+
+    def on_Give(self, s: Give) -> list[str]:
+        if not s.feed.counts:
+            return [f"{s.feed.name}.release();"]
+        return [f"{s.feed.name}.release_previous();  // its product is complete, this one goes on" if s.previous
+                else f"{s.feed.name}.finish();  // while the producer fetches the next tile"]  # fmt: skip
 
     def on_Loop(self, s: p.Loop) -> list[str]:
         """Few steps that only load and compute are unrolled, so that their loads are on their way together."""
@@ -147,10 +176,10 @@ class CudaPrinter(Printer):
     def on_Stage(self, s: p.Stage) -> list[str]:
         slot, template = self.slot(s.shared, s.slot), str(self.plan.threads)
         if isinstance(s.shared, Lines) and s.shared.turned:
-            slot = self.dialect.word("transposed", "", slot)
+            slot = self.word("transposed", "", slot)
         elif aligned(s.access):
             template += f", {ALIGNED}"
-        return [self.dialect.word("stage", template, slot, *self.address(s.access)) + ";"]
+        return [self.word("stage", template, slot, *self.address(s.access)) + ";"]
 
     def shared_type(self, s: p.Shared) -> str:
-        return f"pk::{'Lines' if isinstance(s, Lines) else 'Shared'}<{self.dialect.type(s.dtype)}, {s.rows}, {s.cols}>"
+        return self.named("Lines" if isinstance(s, Lines) else "Shared", f"{self.dialect.type(s.dtype)}, {s.rows}, {s.cols}")

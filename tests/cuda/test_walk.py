@@ -48,7 +48,8 @@ def plan_of(schedule: dict[str, Any] | None = None, **values: Any) -> str:
 def test_the_plan_says_what_each_role_does() -> None:
     plan = plan_of(SQ=4096, SK=4096, H=32, D=128)
     assert "blocks 132, each for one block of rows after the other: 32 in each of 64 heads" in plan
-    assert "the last rows first" in plan and "(one step)" in plan
+    assert "the last rows first" in plan and "block: the first step" in plan
+    assert plan.count("loop sk0 from") == 1  # the first part has one step
     assert "ring k_ring: 2 slots, from k at (sk0, 0, h) by boxes of 1 x 128 x 64" in plan
 
 
@@ -60,8 +61,8 @@ def test_steps_with_and_without_the_mask_use_the_same_names() -> None:
 
 def test_without_a_mask_the_order_is_that_of_memory() -> None:
     plan = plan_of(causal=False)
-    assert "the first rows first" in plan and "(one step)" not in plan
-    assert plan.count("for each sk0") == 1
+    assert "the first rows first" in plan
+    assert plan.count("loop sk0 from 64 below") == 1  # behind the first step, which stands alone
 
 
 def test_heads_that_share_keys_are_taken_together() -> None:

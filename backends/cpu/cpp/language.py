@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 from portakern.backend import Language, Source, Target
+from portakern.emit.clike import reached
 from portakern.errors import BackendError
 from portakern.ir.program import Program
 
-from .emitter import CppEmitter, entry_name, needed, parameters
+from .emitter import CppEmitter, entry_name, parameters
 from .runtime import CppRuntime
 from .schedules import OPTIONS, schedules
 from .toolchain import CppToolchain
@@ -32,7 +33,7 @@ def adopt(text: str, entry: str | None, program: Program, target: Target) -> Sou
         name = exported[0]
     includes = re.findall(r'^\s*#\s*include\s*"(pk/[^"]+)"', text, re.MULTILINE)
     return Source(target, program.name, name, text, ".cpp", program.arrays, program.sizes, (),
-                  needed(includes, CppEmitter().library()))
+                  reached(includes, CppEmitter().library()))
 
 
 CPP = Language(

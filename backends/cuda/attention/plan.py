@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from portakern.backend import TensorMap
 from portakern.emit.clike import plan as p
+from portakern.emit.clike.expressions import COMPARE, SELECT
 from portakern.emit.clike.layouts import Layout
-from portakern.emit.clike.terms import Term
+from portakern.emit.clike.terms import Name, Term, add, apply, whole
 from portakern.ir.size import Size
 
 from ..hopper.plan import PANEL_BYTES, WARPGROUP, Place, SendTile
 from ..plans import CudaKernelPlan
+from ..under_way import Fed, Feed, Product, Start, Take, ordered
+
+_QUERY = "query"
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,20 @@ class JoinRows(p.Statement):
 
     def __str__(self) -> str:
         return f"{self.name} = join(sum, {self.name}) along rows of {self.layout.name}"
+
+
+@dataclass(frozen=True)
+class Pack(p.Statement):
+    """The weights of a step as a left operand in registers: the f32 tile ``value`` in 16 bits."""
+
+    NAMES = ("name",)
+
+    name: str
+    element: str
+    value: Term
+
+    def __str__(self) -> str:
+        return f"{self.name} = pack({self.value})"
 
 
 @dataclass(frozen=True)
@@ -102,12 +121,53 @@ class WalkPlan(CudaKernelPlan):
     after: tuple[p.Statement, ...] = ()
 
     def scopes(self) -> tuple[p.Scope, ...]:
-        """The consumers' walk: its parts see what comes before them, nothing of each other, and what products make."""
-        around = (*self.before, *(s for part in self.parts for s in part.bounds))
-        given = frozenset({self.scores, self.weights, *(x.name for x in self.places)})
-        known = given.union(*map(p.made, around))
-        parts = (p.Scope((*x.soften, *x.rescale, *x.hand_over), known | {x.var, x.pack}) for x in self.parts)
-        return (p.Scope(around, given), *parts, p.Scope(self.after, known))
+        return (p.Scope(self.consumers, frozenset({self.scores, self.weights, *(x.name for x in self.places)})),)
+
+    @cached_property
+    def consumers(self) -> tuple[p.Statement, ...]:
+        """What consumers do for each block of rows.  They compute the weights of one step while the matrix unit sums what
+        those of the step before weigh."""
+        assert self.query is not None
+        rest = [self._other_steps(n) for n, part in enumerate(self.parts) if part.most != 1]
+        return ordered([
+            *self.before, *(s for part in self.parts for s in part.bounds), Take(_QUERY, Feed(self.query.name)),
+            self._start(self._scores), self._first_step(), *rest, self._start(self._sum), *self.after,
+        ])  # fmt: skip
+
+    def _start(self, *products: Product) -> Start:
+        return Start(products, in_turn=self.threads // WARPGROUP == 2)
+
+    @property
+    def _scores(self) -> Product:
+        assert self.keys is not None
+        keys = Feed(self.keys.name)
+        return Product(self.scores, p.Operand(_QUERY), Fed(keys, self.key_transposed), (keys,), anew=True)
+
+    @property
+    def _sum(self) -> Product:
+        assert self.values is not None
+        values = Feed(self.values.name)
+        return Product(self.acc, p.Operand(self.weights), Fed(values, self.value_transposed), (values,), (self.weights,))
+
+    def _first_step(self) -> p.Block:
+        """Weights of the first step, for which the widest mask will do."""
+        part = self.parts[0]
+        begin = _either(part, part.begin, self.parts[1].begin) if part.empty else part.begin
+        at = p.Scalar(part.var, "i64", begin)
+        return p.Block((at, *part.soften, self._pack(part), *part.hand_over), "the first step")
+
+    def _other_steps(self, number: int) -> p.Loop:
+        """Steps of a part after the walk's first: weights are computed while the products that were started are under way."""
+        part, first = self.parts[number], self.parts[0]
+        begin = part.begin if number else add(part.begin, whole(part.step))
+        if number and first.empty:
+            begin = _either(first, part.begin, add(part.begin, whole(part.step)))
+        started = self._start(self._scores, replace(self._sum, note="of the step before"))
+        return p.Loop(part.var, begin, part.end, part.step,
+                      (started, *part.soften, *part.rescale, self._pack(part), *part.hand_over))  # fmt: skip
+
+    def _pack(self, part: Steps) -> Pack:
+        return Pack(self.weights, self.element, Name(part.pack))
 
     @property
     def block(self) -> int:
@@ -155,21 +215,11 @@ class WalkPlan(CudaKernelPlan):
             *(f"    {x.name} = {x.value}" for x in self.places),
             "    producer, for each block of rows: the query, then keys and values of each step as their slots become empty",
             "    consumers, for each block of rows",
-            *(f"        {s}" for s in self.before),
         ]
-        for part in self.parts:
-            lines += [
-                *(f"        {s}" for s in part.bounds),
-                f"        for each {part.var} from {part.begin} below {part.end} by {part.step}"
-                + (" (one step)" if part.most == 1 else ""),
-                f"            start {self.scores} = query x keys, and {self.acc} += {self.weights} x values of the step before",
-                f"            complete {self.scores}, give the keys back",
-                *(f"            {s}" for s in part.soften),
-                f"            complete {self.acc}, give the values back",
-                *(f"            {s}" for s in part.rescale),
-                f"            {self.weights} = pack({part.pack})",
-                *(f"            {s}" for s in part.hand_over),
-            ]
-        lines.append(f"        start {self.acc} += {self.weights} x values of the last step")
-        lines += [f"        complete {self.acc}, give query and values back", *(f"        {s}" for s in self.after)]
+        lines += [f"        {line}" for s in self.consumers for line in str(s).split("\n")]
         return "\n".join(lines) + "\n"
+
+
+def _either(part: Steps, then: Term, otherwise: Term) -> Term:
+    """``then`` where ``part`` has a step."""
+    return apply(SELECT, apply(COMPARE["lt"], part.begin, part.end, fn="lt"), then, otherwise, fn="select")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from portakern.emit.clike import Printer
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.printer import indented
-from portakern.emit.clike.terms import Term, add, size_term, whole
+from portakern.emit.clike.terms import size_term
 
 from ..hopper.plan import WARPGROUP
 from .plan import Ring, Steps, WalkPlan
@@ -18,14 +18,14 @@ REGISTERS = {8: (24, 240)}
 
 def print_walk(printer: Printer, k: WalkPlan) -> list[str]:
     """Lines of the kernel; ``printer`` prints the statements inside."""
-    body = [*printer.usings(k), *_words(k), *_shared(printer, k), "", *_producer(printer, k), *_consumers(printer, k)]
+    body = [*printer.usings(k), *_words(printer, k), *_shared(printer, k), "", *_producer(printer, k), *_consumers(printer, k)]
     return [*printer.opening(k), *indented(body), "}"]
 
 
-def _words(k: WalkPlan) -> list[str]:
+def _words(printer: Printer, k: WalkPlan) -> list[str]:
     order = "the last rows, which walk farthest, come first" if k.last_first else "the first rows come first"
-    return [f"const pk::RowBlocks<{k.group}, {str(k.last_first).lower()}> blocks({size_term(k.rows)}, {size_term(k.heads)});"
-            f"  // {order}"]  # fmt: skip
+    kind = printer.named("RowBlocks", f"{k.group}, {str(k.last_first).lower()}")
+    return [f"const {kind} blocks({size_term(k.rows)}, {size_term(k.heads)});  // {order}"]
 
 
 def _shared(printer: Printer, k: WalkPlan) -> list[str]:
@@ -81,84 +81,14 @@ def _consumers(printer: Printer, k: WalkPlan) -> list[str]:
         *(["pk::Turns turns;  // on the matrix unit"] if groups == 2 else []),
         *box,
     ]
-    body = [
-        *printer.statements(k.before),
-        *(line for part in k.parts for line in printer.statements(part.bounds)),
-        f"auto& query = {k.query.name}.next();",
-        *_first_step(printer, k),
-        *(line for n, part in enumerate(k.parts) if part.most != 1 for line in _other_steps(printer, k, n)),
-        f"{k.query.name}.release();",
-        *_turn(k, [_sum(k)]),
-        f"pk::complete<0>({k.acc}, {k.weights});",
-        f"{k.values.name}.release();",
-        *printer.statements(k.after),
-    ]
     what = "two warpgroups, each with half of the rows" if groups == 2 else "one warpgroup"
     return [
         "} else {",
         f"    // The consumers: {what}. They compute the weights of one step while the",
         "    // matrix unit sums what those of the step before weigh.",
-        *indented([*registers, *head, *_for_blocks(k, body), *done]),
+        *indented([*registers, *head, *_for_blocks(k, printer.statements(k.consumers)), *done]),
         "}",
     ]
-
-
-def _scores(k: WalkPlan) -> str:
-    assert k.keys is not None
-    keys = f"{k.keys.name}.next()"
-    return f"pk::start_product({k.scores}, query, {f'pk::transposed({keys})' if k.key_transposed else keys});"
-
-
-def _sum(k: WalkPlan) -> str:
-    assert k.values is not None
-    values = f"{k.values.name}.next()"
-    return f"pk::start_dot({k.acc}, {k.weights}, {f'pk::transposed({values})' if k.value_transposed else values});"
-
-
-def _turn(k: WalkPlan, products: Sequence[str]) -> list[str]:
-    return ["turns.wait();", *products, "turns.pass();"] if k.threads // WARPGROUP == 2 else [*products]
-
-
-def _pack(printer: Printer, k: WalkPlan, part: Steps) -> str:
-    return f"{k.weights} = pk::pack<{printer.dialect.type(k.element)}>({part.pack});"
-
-
-def _first_step(printer: Printer, k: WalkPlan) -> list[str]:
-    """Scores and weights of the first step, for which the widest mask will do."""
-    assert k.keys is not None
-    part, rest = k.parts[0], k.parts[1:]
-    begin = str(part.begin)
-    if part.empty:
-        begin = f"{part.begin} < {part.end} ? {part.begin} : {rest[0].begin}"
-    softened = [f"const int64_t {part.var} = {begin};", *printer.statements(part.soften), _pack(printer, k, part),
-                *printer.statements(part.hand_over)]  # fmt: skip
-    return [*_turn(k, [_scores(k)]), f"pk::complete<0>({k.scores});", f"{k.keys.name}.release();",
-            "{  // the first step", *indented(softened), "}"]  # fmt: skip
-
-
-def _other_steps(printer: Printer, k: WalkPlan, number: int) -> list[str]:
-    """Steps of one part after the walk's first: products are started, then weights are computed while they are under way."""
-    assert k.keys is not None and k.values is not None
-    part, first = k.parts[number], k.parts[0]
-    begin = _plus(part.begin, part.step) if number == 0 else str(part.begin)
-    if number and first.empty:
-        begin = f"{first.begin} < {first.end} ? {part.begin} : {_plus(part.begin, part.step)}"
-    body = [
-        *_turn(k, [_scores(k), f"{_sum(k)}  // of the step before"]),
-        f"pk::complete<1>({k.scores});",
-        f"{k.keys.name}.release();",
-        *printer.statements(part.soften),
-        f"pk::complete<0>({k.acc}, {k.weights});",
-        f"{k.values.name}.release();",
-        *printer.statements(part.rescale),
-        _pack(printer, k, part),
-        *printer.statements(part.hand_over),
-    ]
-    return [f"for (int64_t {part.var} = {begin}; {part.var} < {part.end}; {part.var} += {part.step}) {{", *indented(body), "}"]
-
-
-def _plus(begin: Term, step: int) -> str:
-    return str(add(begin, whole(step)))
 
 
 def _outbox(printer: Printer, k: WalkPlan) -> tuple[list[str], list[str]]:
@@ -166,6 +96,6 @@ def _outbox(printer: Printer, k: WalkPlan) -> tuple[list[str], list[str]]:
     s = k.sent
     if s is None or s.place is None:
         return [], []
-    kind = f"pk::Outbox<{printer.dialect.type(s.dtype)}, {printer.place(s.place)}, {s.panels}>"
+    kind = printer.named("Outbox", f"{printer.dialect.type(s.dtype)}, {printer.place(s.place)}, {s.panels}")
     return ([f"{kind} outbox(dynamic_shared + {k.outbox_at});  // for the copy engine to write to memory"],
             ["outbox.finish();  // it has read everything"])  # fmt: skip

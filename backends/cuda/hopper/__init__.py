@@ -6,11 +6,11 @@
 
 from .narrow import NarrowPlan, narrowed, print_narrow
 from .packing import packed
-from .plan import Feed, PipelinePlan, SendTile, WriteRows
+from .plan import Fetched, PipelinePlan, SendTile, WriteRows
 from .planning import MOVERS, obstacle_to_pipeline, pipelined
 from .printer import print_pipeline
 
 __all__ = [
-    "MOVERS", "Feed", "NarrowPlan", "PipelinePlan", "SendTile", "WriteRows", "narrowed", "obstacle_to_pipeline", "packed",
+    "MOVERS", "Fetched", "NarrowPlan", "PipelinePlan", "SendTile", "WriteRows", "narrowed", "obstacle_to_pipeline", "packed",
     "pipelined", "print_narrow", "print_pipeline",
 ]  # fmt: skip

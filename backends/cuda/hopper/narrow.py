@@ -284,7 +284,7 @@ def print_narrow(printer: Printer, k: NarrowPlan) -> list[str]:
     how = f"{k.boxes.lines}, {k.boxes.slots}" if k.boxes else str(LOADS)
     if k.word == FEW:
         how = f"{k.rows}, {str(k.by_rows).lower()}, {how}"
-    call = printer.dialect.word(k.word, f"{acc.name}, {k.parts}, {how}", *k.arguments)
+    call = printer.word(k.word, f"{acc.name}, {k.parts}, {how}", *k.arguments)
     who = "The blocks of a cluster sum parts" if k.parts > 1 else "A block has the sums"
     notes = [f"// {who} of {acc.cols} columns{', the first has the whole' if k.parts > 1 else ''}."]
     if k.boxes:
@@ -293,7 +293,7 @@ def print_narrow(printer: Printer, k: NarrowPlan) -> list[str]:
     layout, rows = ("OneRow", "one row") if k.rows == 1 else ("FewRows", f"{k.rows} rows")
     body = [
         *(f"using {x.name} = pk::{layout}<{x.rows}, {x.cols}, {k.threads}>;  // {rows}, columns along {x.axes[1]}"
-          if x is acc else line for x, line in zip(k.layouts, printer.usings(k), strict=True)),
+          if x is acc else printer.using(x) for x in k.layouts),
         "extern __shared__ __align__(1024) unsigned char dynamic_shared[];",
         "",
         *printer.statements(k.before),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from portakern.backend import TensorMap
 from portakern.emit.clike import plan as p
-from portakern.emit.clike.terms import ZERO, Term, number
+from portakern.emit.clike.terms import ZERO, Term, number, whole
 from portakern.ir.size import Size
 
 from ..plans import CudaKernelPlan
+from ..under_way import Feed, Product, Start, Take, ordered
 
 WARPGROUP = 128
 """Threads of a warpgroup: the producer is one, and the consumers are one or two."""
@@ -20,8 +22,11 @@ PRODUCT_DEPTH = 16
 """Of the contracted axis, in one wgmma of 16-bit operands."""
 
 
+PIPE = Feed("pipe", counts=True)
+
+
 @dataclass(frozen=True)
-class Feed:
+class Fetched:
     """An operand that the copy engine brings to ``shared``, described by ``map``.
 
     ``side`` is left or right.  ``at`` is where its tile begins: row, column, then batches, the innermost first.
@@ -95,7 +100,7 @@ class PipelinePlan(CudaKernelPlan):
     cols: Size = 1
     batches: Size = 1
     slots: int = 4
-    feeds: tuple[Feed, ...] = ()
+    feeds: tuple[Fetched, ...] = ()
     places: tuple[Place, ...] = ()
     loop: p.Loop | None = None
     limits: tuple[p.Scalar, ...] = ()
@@ -103,10 +108,38 @@ class PipelinePlan(CudaKernelPlan):
     after: tuple[p.Statement, ...] = ()
 
     def scopes(self) -> tuple[p.Scope, ...]:
-        assert self.loop is not None
-        given = frozenset({*(x.name for x in self.places), self.dot.a.slot})
-        after = frozenset[str]().union(*map(p.made, self.before))
-        return p.Scope(self.limits, given), p.Scope((*self.before, self.loop, *self.after), given | after)
+        given = frozenset(x.name for x in self.places)
+        return p.Scope(self.limits, given), p.Scope(self.consumers, given)
+
+    @cached_property
+    def consumers(self) -> tuple[p.Statement, ...]:
+        """What consumers do for each tile.  Loads that do not depend on the product come first of what follows it: they are
+        under way while the last step is multiplied."""
+        early = self._early
+        return ordered([*self.before, *self._steps, *early, *(s for s in self.after if s not in early)])
+
+    @property
+    def _steps(self) -> list[p.Statement]:
+        """Where the last step has less of the contracted axis, it multiplies no more than that."""
+        loop, left = self.loop, self.left
+        assert loop is not None
+        if not left:
+            return [replace(loop, body=self._step())]
+        end = number(loop.end)
+        assert end is not None
+        full = end // loop.step * loop.step
+        last = p.Block(self._step(left), f"the last step: what is left of {loop.var.removesuffix('0')}")
+        return [*([replace(loop, end=whole(full), body=self._step())] if full else []), last]
+
+    def _step(self, deep: int = 0) -> tuple[p.Statement, ...]:
+        x = self.dot
+        return Take(x.a.slot, PIPE), Start((Product(x.acc, x.a, x.b, (PIPE,), deep=deep),))
+
+    @property
+    def _early(self) -> list[p.Statement]:
+        late = {s.name for s in self.after if isinstance(s, p.Scalar)}
+        return [s for s in self.after if isinstance(s, p.LoadTile) and s.define and s.place is not None
+                and s.place.side != "tile" and not late & p.reads(s)]  # fmt: skip
 
     @property
     def block(self) -> int:
@@ -178,10 +211,7 @@ class PipelinePlan(CudaKernelPlan):
         ]
         over = f"{self.loop.var} from {self.loop.begin} below {self.loop.end} by {self.loop.step}"
         producer = [*map(str, self.limits), f"for each {over}: wait until the slot is empty", *(f"    {f}" for f in self.feeds)]
-        consumers = [*map(str, self.before), f"for each {over}: wait until the slot is full", f"    start {self.dot}",
-                     "    give the slot of the step before back once its product is complete",
-                     *([f"    the last step has {self.left} of {self.loop.step}"] if self.left else []),
-                     *map(str, self.after)]  # fmt: skip
+        consumers = [*map(str, self.consumers)]
         lines = [*head, "    producer, for each tile", *_indent(producer), "    consumers, for each tile", *_indent(consumers)]
         return "\n".join(lines) + "\n"
 

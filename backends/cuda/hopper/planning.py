@@ -17,7 +17,7 @@ from portakern.ir import tile as t
 from portakern.ir.size import Size, ceildiv, divides, product
 
 from ..plans import CudaKernelPlan, by_warpgroups
-from .plan import PANEL_BYTES, WARPGROUP, Feed, PipelinePlan, Place, SendTile, WriteRows
+from .plan import PANEL_BYTES, WARPGROUP, Fetched, PipelinePlan, Place, SendTile, WriteRows
 
 MOVERS = ("auto", "threads", "engine")
 """Who moves tiles between memory and shared memory: the threads that multiply, or the copy engine."""
@@ -255,9 +255,9 @@ class _Pipeline:
         most = max(1, self.target.device.count("units", UNITS) // (down * across))
         return (min(clusters, most) if isinstance(clusters, int) else most) * down * across
 
-    def _feeds(self) -> tuple[Feed, ...]:
+    def _feeds(self) -> tuple[Fetched, ...]:
         down, across = self.cluster
-        made: list[Feed] = []
+        made: list[Fetched] = []
         assert self.loop.pipeline is not None
         for load, side, parts in zip(_loads(self.dot), ("left", "right"), (across, down), strict=True):
             dims = [axis for axis, _ in dims_of(load)]
@@ -265,7 +265,7 @@ class _Pipeline:
             assert isinstance(shared, p.Shared)
             rows = shared.rows if shared.cols // 64 % parts == 0 else shared.rows // parts
             spec, at = self._described(load, dims, rows)
-            made.append(Feed(shared, spec, side, at))
+            made.append(Fetched(shared, spec, side, at))
         return tuple(made)
 
     def _described(self, op: t.Load | t.Store, dims: list[str], rows: int) -> tuple[TensorMap, tuple[Term, ...]]:

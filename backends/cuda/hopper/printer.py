@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from portakern.emit.clike import Printer
-from portakern.emit.clike import plan as p
 from portakern.emit.clike.printer import indented
-from portakern.emit.clike.terms import number, size_term, whole
+from portakern.emit.clike.terms import size_term
 
 from .plan import WARPGROUP, PipelinePlan
 
@@ -42,7 +39,8 @@ def _shared(printer: Printer, k: PipelinePlan) -> list[str]:
         kind = printer.shared_type(f.shared)
         lines.append(f"auto* {f.shared.name} = reinterpret_cast<{kind}*>({place});  // {k.slots} slots")
         offset += f.bytes * k.slots
-    return [*lines, f"pk::Pipeline<Cluster, {k.slots}, {k.warps}> pipe(dynamic_shared + {k.barriers_at});  // its barriers"]
+    kind = printer.named("Pipeline", f"Cluster, {k.slots}, {k.warps}")
+    return [*lines, f"{kind} pipe(dynamic_shared + {k.barriers_at});  // its barriers"]
 
 
 def _places(k: PipelinePlan) -> list[str]:
@@ -75,58 +73,22 @@ def _producer(printer: Printer, k: PipelinePlan) -> list[str]:
 
 
 def _consumers(printer: Printer, k: PipelinePlan) -> list[str]:
-    early = _early(k)
-    tile = [
-        *_places(k),
-        *printer.statements(k.before),
-        *_multiplied(printer, k),
-        *printer.statements(early),
-        "pipe.finish();  // while the producer fetches the next tile",
-        *printer.statements([s for s in k.after if s not in early]),
-    ]
     groups = k.threads // WARPGROUP
     box, done = _outbox(printer, k)
     registers = [f"pk::take_registers<{REGISTERS[k.warps][1]}>();"] if k.warps in REGISTERS else []
     what = "two warpgroups multiply, each half of the tile" if groups == 2 else "one warpgroup multiplies"
-    return ["} else {", f"    // The consumers: {what}.", *indented([*registers, *box, *_for_tiles(tile), *done]), "}"]
-
-
-def _multiplied(printer: Printer, k: PipelinePlan) -> list[str]:
-    """The consumers' walk. Where a last step has less of the contracted axis, it multiplies no more than that."""
-    s, left = k.loop, k.left
-    assert s is not None
-    if not left:
-        return _for_steps(k, _step(printer, k))
-    end = number(s.end)
-    assert end is not None
-    full = end // s.step * s.step
-    last = ["{  // the last step: what is left of " + s.var.removesuffix("0"), *indented(_step(printer, k, f"<{left}>")), "}"]
-    return [*(_for_steps(replace(k, loop=replace(s, end=whole(full))), _step(printer, k)) if full else []), *last]
-
-
-def _step(printer: Printer, k: PipelinePlan, deep: str = "") -> list[str]:
-    return [
-        f"const int {k.dot.a.slot} = pipe.arrived();",
-        f"pk::start_dot{deep}({k.dot.acc}, {printer.operand(k.dot.a)}, {printer.operand(k.dot.b)});",
-        "pipe.release_previous();  // its product is complete, this one goes on",
-    ]
-
-
-def _early(k: PipelinePlan) -> list[p.Statement]:
-    """What follows the product and does not depend on it: loads, which are under way while the last product is computed."""
-    late = {s.name for s in k.after if isinstance(s, p.Scalar)}
-    return [s for s in k.after if isinstance(s, p.LoadTile) and s.define and s.place is not None and s.place.side != "tile"
-            and not late & p.reads(s)]  # fmt: skip
+    body = [*registers, *box, *_for_tiles([*_places(k), *printer.statements(k.consumers)]), *done]
+    return ["} else {", f"    // The consumers: {what}.", *indented(body), "}"]
 
 
 def _outbox(printer: Printer, k: PipelinePlan) -> tuple[list[str], list[str]]:
     """The declaration of what results leave through, and the last word to it."""
     if k.written is not None and k.written.place is not None:
-        kind = f"pk::RowWriter<{printer.dialect.type(k.written.dtype)}, {printer.place(k.written.place)}>"
+        kind = printer.named("RowWriter", f"{printer.dialect.type(k.written.dtype)}, {printer.place(k.written.place)}")
         return [f"const {kind} writer(dynamic_shared + {k.outbox_at});  // for rows that begin anywhere"], []
     s = k.sent
     if s is None or s.place is None:
         return [], []
-    kind = f"pk::Outbox<{printer.dialect.type(s.dtype)}, {printer.place(s.place)}, {s.panels}>"
+    kind = printer.named("Outbox", f"{printer.dialect.type(s.dtype)}, {printer.place(s.place)}, {s.panels}")
     return ([f"{kind} outbox(dynamic_shared + {k.outbox_at});  // for the copy engine to write to memory"],
             ["outbox.finish();  // it has read everything"])  # fmt: skip

@@ -13,17 +13,17 @@ WAVES = (2, 2)
 class Quarter:
     """One quarter's products, and what is done between them: halves read into registers, halves sent on their way to LDS.
 
-    ``needs`` names the registers that must have arrived before.  ``slot`` is the slot that the quarter's operands were read
-    from; before a ``barrier`` all of it has been read and the other slot's copies are waited for.
+    :mod:`.order` derives the rest: ``needs`` names the registers that must have arrived before; before a ``barrier`` all of the
+    slot has been read, and the other slot's copies are waited for.
     """
 
     quarter: tuple[int, int]
     rows: str
     cols: str
-    needs: tuple[str, ...]
-    barrier: bool
     reads: tuple[tuple[Operand, int, int, str], ...]  # operand, half, slot, registers
     sends: tuple[tuple[Operand, int, int], ...]  # operand, half, slices ahead
+    needs: tuple[str, ...] = ()
+    barrier: bool = False
 
     def __str__(self) -> str:
         lines = [f"wait for {', '.join(self.needs)}"] if self.needs else []
@@ -35,7 +35,7 @@ class Quarter:
 
 
 def quarters(a: Operand, b: Operand) -> tuple[Quarter, ...]:
-    """Two slices, one from each slot.
+    """Two slices, one from each slot, without what they wait for.
 
     The second goes through the quarters the other way round, so that registers whose last use is over take what comes next.
     """
@@ -45,10 +45,10 @@ def quarters(a: Operand, b: Operand) -> tuple[Quarter, ...]:
         ahead, next_ = 2 + slot, 1 - slot
         copies = [tuple((x, half, ahead) for half in (0, 1)) for x in (a, b)]
         return (
-            Quarter((h, 0), near, "left", (near, "left"), False, ((a, g, slot, far), (b, 1, slot, "right")), ()),
-            Quarter((g, 0), far, "left", (far, "right"), True, (), copies[0]),
-            Quarter((g, 1), far, "right", (), False, ((b, 0, next_, "left"),), copies[1]),
-            Quarter((h, 1), near, "right", (), False, ((a, g, next_, far),), ()),
+            Quarter((h, 0), near, "left", ((a, g, slot, far), (b, 1, slot, "right")), ()),
+            Quarter((g, 0), far, "left", (), copies[0]),
+            Quarter((g, 1), far, "right", ((b, 0, next_, "left"),), copies[1]),
+            Quarter((h, 1), near, "right", ((a, g, next_, far),), ()),
         )
 
     upper, lower = (0, "upper"), (1, "lower")

@@ -19,9 +19,10 @@ class Turn:
 
     ``reads`` half ``half`` of an operand's slice (this step's, or the next one's where ``ahead``) into the registers ``into``.
     ``sends`` is what goes on its way to LDS: (operand, half, steps ahead); or, through registers, what is put into the other
-    slot and fetched anew.  ``wait`` is how many copies to LDS may still be under way after that.  ``needs`` names the registers
-    that must have arrived before quarter ``quarter`` is multiplied from the registers rows and ``cols``; ``looks`` is whether
-    the wave looks at them (subnormal.h), and so waits for them while it is the other wave that multiplies.
+    slot and fetched anew; ``direct`` is whether copies pass registers by.  Quarter ``quarter`` is multiplied from the registers
+    rows and ``cols``; ``looks`` is whether the wave looks at them (subnormal.h), and so waits for them while it is the other
+    wave that multiplies.  :mod:`.order` derives the rest: ``wait`` is how many copies to LDS may still be under way after
+    ``sends``, ``needs`` names the registers that must have arrived before the multiplication.
     """
 
     reads: Operand
@@ -29,11 +30,12 @@ class Turn:
     ahead: int
     into: str
     sends: tuple[Operand, int, int] | None
-    wait: int | None
-    needs: tuple[str, ...]
     quarter: tuple[int, int]
     cols: str
     looks: bool = False
+    direct: bool = False
+    wait: int | None = None
+    needs: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         step = " of the next slice" if self.ahead else ""

@@ -19,6 +19,7 @@ from portakern.ir.size import Size, divides, product
 from ..products import product_of
 from . import interleave
 from .operand import Operand
+from .order import quarters_in_order, turns_in_order
 from .plan import PingPongPlan, Place, Turn
 
 WAVES = (2, 4)
@@ -150,8 +151,8 @@ class _PingPong:
         fields = {**vars(self.of), "layouts": layouts, "names": self.of.names - gone}
         depth = self.kernel.axis[self.dot.axis].extent
         assert isinstance(depth, int)
-        turns = self._turns(a, b) if self.waves == WAVES else ()
-        quarters = () if turns else interleave.quarters(a, b)
+        turns = turns_in_order(self._turns(a, b)) if self.waves == WAVES else ()
+        quarters = () if turns else quarters_in_order(interleave.quarters(a, b))
         return PingPongPlan(
             **fields, tiles=tiles, band=int(self.kernel.schedule.option("band", _BAND)),
             dies=product_of(self.target.device).count("dies", 1), depth=depth, direct=self.direct, operands=(a, b),
@@ -202,20 +203,15 @@ class _PingPong:
     def _turns(self, a: Operand, b: Operand) -> tuple[Turn, ...]:
         """Upper rows times left columns, times right columns, then lower rows the other way round.
 
-        What a copy straight to LDS overwrites was read two barriers ago or earlier.  Through registers whole slices are put
-        at once into the slot that the last slice has left, the right one before the left one, which is read later.
+        Through registers whole slices are put at once into the slot that the last slice has left, the right one before the left
+        one, which is read later.
         """
-        if self.direct:
-            sends = ((a, 1, 1), (b, 0, 2), (a, 0, 2), (b, 1, 2))
-            # Behind the half that is read next only the five that were sent last may be under way.
-            waits = (3 * a.copies + 2 * b.copies, 2 * a.copies + 3 * b.copies) * 2
-        else:
-            sends, waits = (None, (b, 0, 1), (a, 0, 1), None), (None,) * 4
+        sends = ((a, 1, 1), (b, 0, 2), (a, 0, 2), (b, 1, 2)) if self.direct else (None, (b, 0, 1), (a, 0, 1), None)
         looks = a.dtype == "f16" and self.target.device.has("f16_matrix_flushes")
         return (
-            Turn(a, 0, 0, "rows", sends[0], waits[0], ("left", "rows"), (0, 0), "left", looks),
-            Turn(b, 1, 0, "right", sends[1], waits[1], ("right",), (0, 1), "right", looks),
-            Turn(a, 1, 0, "rows", sends[2], waits[2], ("rows",), (1, 0), "left", looks),
-            Turn(b, 0, 1, "left", sends[3], waits[3], (), (1, 1), "right", looks),
+            Turn(a, 0, 0, "rows", sends[0], (0, 0), "left", looks, self.direct),
+            Turn(b, 1, 0, "right", sends[1], (0, 1), "right", looks, self.direct),
+            Turn(a, 1, 0, "rows", sends[2], (1, 0), "left", looks, self.direct),
+            Turn(b, 0, 1, "left", sends[3], (1, 1), "right", looks, self.direct),
         )
 

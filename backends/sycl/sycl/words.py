@@ -18,7 +18,11 @@ _NAMES = {"fabs": "abs", "rint": "round"}
 
 
 class SyclWords:
-    """Implements :class:`portakern.backends.sycl.loops.words.Words`; every function is a template of the header."""
+    """Implements :class:`portakern.backends.sycl.loops.words.Words`; every function is a template of the header.
+    ``atomics`` says whether a text has asked for one: they are in a header of their own."""
+
+    def __init__(self) -> None:
+        self.atomics = False
 
     def held(self, dtype: str, lanes: int = 1) -> str:
         kind = REGISTER[dtype]
@@ -91,6 +95,7 @@ class SyclWords:
         return f"pk::round_{dtype}"
 
     def atomic(self, mode: str, dtype: str) -> str:
+        self.atomics = True
         return f"pk::atomic_{mode}"
 
     def product(self, dtype: str, rows: int, lanes: int, vectors: int) -> str:

@@ -8,9 +8,9 @@ from portakern.emit.clike.emitter import CLikeEmitter, launch_comment
 from portakern.emit.clike.plan import KernelPlan, Param, ProgramPlan, Shared
 from portakern.emit.clike.planner import Planner, build_plan
 from portakern.emit.clike.printer import Printer
-from portakern.emit.clike.standalone import inline_headers, read_headers
+from portakern.emit.clike.standalone import included, inline_headers, reached, read_headers
 
 __all__ = [
     "TYPES", "CLikeEmitter", "Dialect", "KernelPlan", "Param", "Planner", "Printer", "ProgramPlan", "Shared", "build_plan",
-    "inline_headers", "launch_comment", "read_headers",
+    "included", "inline_headers", "launch_comment", "reached", "read_headers",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 
 from portakern.emit.clike.layouts import Layout, Place
 from portakern.emit.clike.names import Names
-from portakern.emit.clike.terms import Name, Term, Word
+from portakern.emit.clike.terms import Apply, Name, Term, Word
 from portakern.ir.size import Size
 
 
@@ -74,13 +74,15 @@ class Statement:
     """Base of all statements.  ``note`` is a comment for the reader of the kernel.
 
     ``NAMES`` lists the fields that hold names of variables, and ``MADE`` those of them that the statement gives a value to
-    and does not read, unless it says otherwise (``define``).  ``INSIDE`` lists those with names of its own: (dtype, name, ..);
-    ``UNREAD`` those that say something of it and are not looked at.
+    and does not read, unless it says otherwise (``define``).  ``INSIDE`` lists those with names of its own: (dtype, name, ..),
+    which may be called like outer ones; ``GIVEN`` those that are read outside all the same.  ``UNREAD`` lists those that say
+    something of it and are not looked at.
     """
 
     NAMES: ClassVar[tuple[str, ...]] = ()
     MADE: ClassVar[tuple[str, ...]] = ()
     INSIDE: ClassVar[tuple[str, ...]] = ()
+    GIVEN: ClassVar[tuple[str, ...]] = ()
     UNREAD: ClassVar[tuple[str, ...]] = ()
 
 
@@ -113,6 +115,7 @@ class Map(Statement):
     NAMES = ("name",)
     MADE = ("name",)
     INSIDE = ("params", "locals")
+    GIVEN = ("args",)
 
     name: str
     dtype: str
@@ -416,6 +419,17 @@ class Loop(Statement):
         return "\n".join([*head, *(_indent(str(s)) for s in self.body)])
 
 
+@dataclass(frozen=True)
+class Block(Statement):
+    """Statements with names of their own."""
+
+    body: tuple[Statement, ...]
+    note: str = ""
+
+    def __str__(self) -> str:
+        return "\n".join([f"block: {self.note}", *(_indent(str(s)) for s in self.body)])
+
+
 def _listed(terms: Iterable[Term]) -> str:
     return ", ".join(map(str, terms))
 
@@ -487,9 +501,10 @@ def statements(block: Sequence[Statement]) -> list[Statement]:
     found: list[Statement] = []
     for s in block:
         found.append(s)
-        if isinstance(s, Loop):
+        if isinstance(s, Loop | Block):
             found += statements(s.body)
-            found += s.pipeline.copies if s.pipeline else ()
+        if isinstance(s, Loop) and s.pipeline:
+            found += s.pipeline.copies
     return found
 
 
@@ -529,8 +544,9 @@ def _read_by(s: Statement) -> frozenset[str]:
     inside = {name for f in s.INSIDE for _, name, *_ in getattr(s, f)}
     if isinstance(s, Combine):
         named, inside = named | {name for _, name in s.fields}, inside | {*s.sides}
-    parts = reads(*(getattr(s, f.name) for f in fields(s) if f.name not in s.UNREAD))
-    return named | (parts - inside - {getattr(s, f) for f in made if isinstance(s, Loop)})
+    parts = reads(*(getattr(s, f.name) for f in fields(s) if f.name not in (*s.UNREAD, *s.GIVEN)))
+    given = reads(*(getattr(s, f) for f in s.GIVEN))
+    return named | given | (parts - inside - {getattr(s, f) for f in made if isinstance(s, Loop)})
 
 
 def made(s: Statement) -> frozenset[str]:
@@ -540,15 +556,12 @@ def made(s: Statement) -> frozenset[str]:
 
 def words(*parts: Any) -> frozenset[str]:
     """Words of the platform, as the index of the block, in statements, terms and parts of these."""
-    found: set[str] = set()
+    return frozenset(x.text for term in _terms(parts) for x in term.parts() if isinstance(x, Word))
 
-    def seen(x: Term) -> Term:
-        found.update({x.text} if isinstance(x, Word) else ())
-        return x
 
-    for term in _terms(parts):
-        term.rewritten(seen)
-    return frozenset(found)
+def calls(*parts: Any) -> frozenset[str]:
+    """Words of the vocabulary that terms call, in statements, terms and parts of these."""
+    return frozenset(x.word for term in _terms(parts) for x in term.parts() if isinstance(x, Apply) and x.word)
 
 
 def _terms(x: Any) -> Iterator[Term]:

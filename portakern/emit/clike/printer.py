@@ -14,10 +14,14 @@ WIDTH = 118
 
 class Printer:
     """The text of one kernel.  Each statement has a method ``on_<Class>`` that gives its lines; platforms override those
-    whose form differs, and :meth:`opening` and :meth:`shared` for how kernels and shared memory are declared."""
+    whose form differs, and :meth:`opening` and :meth:`shared` for how kernels and shared memory are declared.
+
+    ``words`` collects the words of the vocabulary as they are printed: the headers that a text includes follow from them.
+    """
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
+        self.words: set[str] = set()
         self.following: p.Statement | None = None  # the statement after the one being printed
 
     # ---- kernels
@@ -65,7 +69,10 @@ class Printer:
         return f"{kind} {q.name}"
 
     def usings(self, k: p.KernelPlan) -> list[str]:
-        return [f"using {x.name} = {self.layout(x)};  // {_axes(x)}" for x in k.layouts]
+        return [self.using(x) for x in k.layouts]
+
+    def using(self, x: Layout) -> str:
+        return f"using {x.name} = {self.layout(x)};  // {_axes(x)}"
 
     def layout(self, x: Layout) -> str:
         form = self.dialect.accumulator if x.kind == "accumulator" else self.dialect.rows
@@ -85,14 +92,27 @@ class Printer:
         form = {"tile": "{layout}", "row": self.dialect.row_of, "col": self.dialect.col_of}[place.side]
         return form.format(layout=place.layout.name)
 
+    # ---- words of the vocabulary
+
+    def word(self, name: str, template: str = "", *args: object) -> str:
+        """A call of a word: ``pk::name<template>(args)``."""
+        self.words |= {name, *p.calls(args)}
+        return self.dialect.word(name, template, *args)
+
+    def named(self, name: str, template: str = "") -> str:
+        """A word that is no call, as a type: ``pk::name<template>``."""
+        self.words.add(name)
+        return f"pk::{name}{f'<{template}>' if template else ''}"
+
     # ---- statements
 
     def statements(self, statements: Sequence[p.Statement]) -> list[str]:
         lines: list[str] = []
         for n, s in enumerate(statements):
             self.following = statements[n + 1] if n + 1 < len(statements) else None
+            self.words |= p.calls(s)
             made = getattr(self, f"on_{type(s).__name__}")(s)
-            note = getattr(s, "note", "")
+            note = "" if isinstance(s, p.Block) else getattr(s, "note", "")
             if note and len(made) == 1 and len(made[0]) + len(note) < WIDTH - 8:
                 made = [f"{made[0]}  // {note}"]
             elif note:
@@ -109,22 +129,22 @@ class Printer:
 
     def on_Fill(self, s: p.Fill) -> list[str]:
         template = f"{self.dialect.type(s.dtype)}, {self.place(s.place)}"
-        return self.define(s.name, s.define, self.dialect.word("fill", template, s.value))
+        return self.define(s.name, s.define, self.word("fill", template, s.value))
 
     def on_LoadTile(self, s: p.LoadTile) -> list[str]:
-        return self.define(s.name, s.define, self.dialect.word("load", self.place(s.place), *self.address(s.access, pad=True)))
+        return self.define(s.name, s.define, self.word("load", self.place(s.place), *self.address(s.access, pad=True)))
 
     def address(self, a: p.Access, pad: bool = False) -> list[Term]:
         return [a.origin, *a.strides, *a.left, *([a.pad] if pad and a.left and a.pad is not None else [])]
 
     def on_StoreTile(self, s: p.StoreTile) -> list[str]:
         word = "store" if s.mode == "set" else f"store_{s.mode}"
-        return [self.dialect.word(word, "", s.value, *self.address(s.access)) + ";"]
+        return [self.word(word, "", s.value, *self.address(s.access)) + ";"]
 
     def on_Reduce(self, s: p.Reduce) -> list[str]:
-        call = self.dialect.word("reduce_own" if s.own else f"reduce_{s.gone}", self.dialect.reductions[s.fn], s.value)
+        call = self.word("reduce_own" if s.own else f"reduce_{s.gone}", self.dialect.reductions[s.fn], s.value)
         if s.into is not None and s.into != s.made and not self._same(s.into, s.made):
-            call = self.dialect.word("relayout", self.place(s.into), call)
+            call = self.word("relayout", self.place(s.into), call)
         if s.into is None:
             return self.define(s.name, s.define, call, f"const {self.dialect.type(s.dtype)}")
         return self.define(s.name, s.define, call)
@@ -138,7 +158,7 @@ class Printer:
         order = [n for names in kinds.values() for n in names]
         made = {name: result for (_, name), result in zip(s.fields, s.results, strict=True)}
         body = [*locals_, *_wrapped(f"return {s.part}{{{', '.join(str(made[n]) for n in order)}}};")]
-        call = self.dialect.word("combine", self.place(s.place), f"{s.part}{{{', '.join(order)}}}", "\0")
+        call = self.word("combine", self.place(s.place), f"{s.part}{{{', '.join(order)}}}", "\0")
         before, after = call.split("\0")
         head = f"const {s.part} {s.name} = {before}[]({s.part} {s.sides[0]}, {s.part} {s.sides[1]}) {{"
         return [f"struct {s.part} {{ {members} }};", head, *indented(body), f"}}{after};"]
@@ -147,7 +167,7 @@ class Printer:
         template = self.dialect.reductions[s.fn]
         if s.reverse or s.exclusive:
             template += f", {str(s.exclusive).lower()}" + (", true" if s.reverse else "")
-        return self.define(s.name, s.define, self.dialect.word("scan_cols", template, s.value, *([s.carry] if s.carry else [])))
+        return self.define(s.name, s.define, self.word("scan_cols", template, s.value, *([s.carry] if s.carry else [])))
 
     def _same(self, a: Place, b: Place | None) -> bool:
         return b is not None and self.dialect.plain_vectors and a.side == b.side and a.size == b.size
@@ -155,7 +175,7 @@ class Printer:
     def on_Convert(self, s: p.Convert) -> list[str]:
         if s.word == "copy":
             return self.define(s.name, s.define, s.value)
-        return self.define(s.name, s.define, self.dialect.word(s.word, self.place(s.place), s.value))
+        return self.define(s.name, s.define, self.word(s.word, self.place(s.place), s.value))
 
     def on_Assign(self, s: p.Assign) -> list[str]:
         return [f"{s.name} = {s.value};"]
@@ -168,10 +188,10 @@ class Printer:
         body = f"return {s.result};"
         short = f"{capture}({params}) {{ {body} }}"
         word = self.mapping(s)
-        line = head + self.dialect.word(word, self.place(s.place), short, *s.args) + ";"
+        line = head + self.word(word, self.place(s.place), short, *s.args) + ";"
         if not locals_ and len(line) <= WIDTH - 8:
             return [line]
-        call = self.dialect.word(word, self.place(s.place), "\0", *s.args)
+        call = self.word(word, self.place(s.place), "\0", *s.args)
         before, after = call.split("\0")
         return [f"{head}{before}{capture}({params}) {{", *indented([*locals_, *_wrapped(body)]), f"}}{after};"]
 
@@ -187,7 +207,7 @@ class Printer:
             text = f"{x.name}[{x.slot}]"
         elif x.shared is not None:
             text = self.only(x.shared)
-        return self.dialect.word("transposed", "", text) if x.transposed else text
+        return self.word("transposed", "", text) if x.transposed else text
 
     def only(self, s: p.Shared) -> str:
         """The only slot of a shared operand."""
@@ -197,22 +217,22 @@ class Printer:
         return self.only(s) if s.slots == 1 else f"{s.name}[{slot}]"
 
     def on_Stage(self, s: p.Stage) -> list[str]:
-        return [self.dialect.word("stage", "", self.slot(s.shared, s.slot), *self.address(s.access)) + ";"]
+        return [self.word("stage", "", self.slot(s.shared, s.slot), *self.address(s.access)) + ";"]
 
     def on_Put(self, s: p.Put) -> list[str]:
-        return [self.dialect.word("put", "", self.only(s.shared), s.value) + ";"]
+        return [self.word("put", "", self.only(s.shared), s.value) + ";"]
 
     def on_Commit(self, s: p.Commit) -> list[str]:
-        return [self.dialect.word("commit") + ";"]
+        return [self.word("commit") + ";"]
 
     def on_Wait(self, s: p.Wait) -> list[str]:
-        return [self.dialect.word("wait", str(s.groups)) + ";"]
+        return [self.word("wait", str(s.groups)) + ";"]
 
     def on_Sync(self, s: p.Sync) -> list[str]:
-        return [self.dialect.word("sync") + ";"]
+        return [self.word("sync") + ";"]
 
     def on_Dot(self, s: p.Dot) -> list[str]:
-        return [self.dialect.word("dot", "", s.acc, self.operand(s.a), self.operand(s.b)) + ";"]
+        return [self.word("dot", "", s.acc, self.operand(s.a), self.operand(s.b)) + ";"]
 
     # ---- loops
 
@@ -223,10 +243,13 @@ class Printer:
         head = f"for (int64_t {s.var} = {s.begin}; {s.var} < {s.end}; {step}) {{"
         return [head, *indented(self.statements(s.body)), "}"]
 
+    def on_Block(self, s: p.Block) -> list[str]:
+        return [f"{{{f'  // {s.note}' if s.note else ''}", *indented(self.statements(s.body)), "}"]
+
     def pipelined(self, s: p.Loop, pipe: p.Pipeline) -> list[str]:
         """The loop with its copies ``slots - 1`` steps ahead: one barrier a step, since a slot is refilled only after the
         barrier that follows its last use."""
-        d, ahead = self.dialect, pipe.slots - 1
+        ahead = pipe.slots - 1
         lines = [f"// Operands travel to shared memory {ahead} step{'s' if ahead > 1 else ''} ahead of their use.",
                  f"auto {pipe.stage} = [&](int64_t {s.var}, int {pipe.slot}) {{",
                  *indented([x for c in pipe.copies for x in self.on_Stage(c)]), "};"]  # fmt: skip
@@ -237,16 +260,16 @@ class Printer:
         for n in range(ahead):
             at = str(n * s.step) if begin == 0 else f"{first} + {n * s.step}" if n else first
             inside = begin == 0 and end is not None and n * s.step < end
-            lines += [f"{'' if inside else f'if ({at} < {s.end}) '}{pipe.stage}({at}, {n});", d.word("commit") + ";"]
+            lines += [f"{'' if inside else f'if ({at} < {s.end}) '}{pipe.stage}({at}, {n});", self.word("commit") + ";"]
         lines.append(f"int {pipe.slot} = 0;")
         refill = f"({pipe.slot} + {ahead}) % {pipe.slots}" if ahead > 1 else f"{pipe.slot} ^ 1"
         next_slot = f"({pipe.slot} + 1) % {pipe.slots}" if pipe.slots > 2 else f"{pipe.slot} ^ 1"
         ahead_at = f"{s.var} + {ahead * s.step}"
         body = [
-            f"{d.word('wait', str(ahead - 1))};  // this step's operands have arrived,",
-            f"{d.word('sync')};  // for every thread; and the slot of the step before is free",
+            f"{self.word('wait', str(ahead - 1))};  // this step's operands have arrived,",
+            f"{self.word('sync')};  // for every thread; and the slot of the step before is free",
             f"if ({ahead_at} < {s.end}) {pipe.stage}({ahead_at}, {refill});",
-            f"{d.word('commit')};",
+            f"{self.word('commit')};",
             *self.statements(s.body),
             f"{pipe.slot} = {next_slot};",
         ]

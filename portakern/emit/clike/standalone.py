@@ -33,6 +33,22 @@ def inline_headers(text: str, headers: Mapping[str, str] | Sequence[tuple[str, s
     return _INCLUDE.sub(replace, text)
 
 
+def reached(names: Sequence[str], library: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Those headers of ``library`` that are named, and what they include, as (name, text), sorted by name."""
+    texts, todo, found = dict(library), [*names], dict[str, str]()
+    while todo:
+        name = todo.pop()
+        if name in texts and name not in found:
+            found[name] = texts[name]
+            todo += included(texts[name])
+    return tuple(sorted(found.items()))
+
+
+def included(text: str) -> list[str]:
+    """Names of the headers that ``text`` includes with quotes."""
+    return [found[1] for found in _INCLUDE.finditer(text)]
+
+
 def read_headers(folder: object, root: str = "pk") -> tuple[tuple[str, str], ...]:
     """Every header below ``folder`` (a ``Path``) as (name under ``root``, text), sorted by name."""
     from pathlib import Path

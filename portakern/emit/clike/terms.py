@@ -7,7 +7,7 @@ template of the platform to operands, and says in ``fn`` what it means: a pass a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -33,6 +33,10 @@ class Term:
     def reads(self) -> frozenset[str]:
         """Names of the plan that it reads."""
         return frozenset()
+
+    def parts(self) -> Iterator[Term]:
+        """The term and all that it is made of."""
+        yield self
 
     def rewritten(self, change: Callable[[Term], Term]) -> Term:
         """The term with every part, innermost first, as ``change`` gives it."""
@@ -114,7 +118,7 @@ class Apply(Term):
     """``template`` filled with ``operands``; ``fn`` says what that computes.
 
     A template is C text with ``{0}``, ``{1}`` for operands; a leading number and bar give its precedence, without which it
-    binds tightest, as calls do.
+    binds tightest, as calls do.  Calls of the vocabulary begin with ``pk::``.
     """
 
     fn: str
@@ -126,9 +130,20 @@ class Apply(Term):
         head, bar, _ = self.template.partition("|")
         return int(head) if bar and head.isdigit() else ATOM
 
+    @property
+    def word(self) -> str:
+        """The word of the vocabulary that it calls; empty for what the language has by itself."""
+        head, found, rest = self.template.partition("pk::")
+        return rest.partition("(")[0].partition("<")[0] if found and not head else ""
+
     @cached_property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
         return frozenset().union(*(x.reads for x in self.operands))
+
+    def parts(self) -> Iterator[Term]:
+        yield self
+        for x in self.operands:
+            yield from x.parts()
 
     def rewritten(self, change: Callable[[Term], Term]) -> Term:
         return change(replace(self, operands=tuple(x.rewritten(change) for x in self.operands)))

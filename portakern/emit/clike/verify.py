@@ -29,6 +29,9 @@ class _Scope:
             if isinstance(s, p.Loop):
                 self._loop(s)
                 continue
+            if isinstance(s, p.Block):
+                _Scope(self.plan, self.known).block(s.body)
+                continue
             self._readable(s, p.reads(s))
             self._placed(s)
             if isinstance(s, p.Map) and not s.captures:

@@ -38,10 +38,11 @@ def library():
         f'extern "C" void from_{t}(const pk::{t}* x, float* y, int64_t n) {{ {LOOP} y[i] = float(x[i]); }}\n'
         for t in ("f16", "bf16")
     )
-    from portakern.backends.cpu.cpp.emitter import CppEmitter, needed
+    from portakern.backends.cpu.cpp.emitter import CppEmitter
+    from portakern.emit.clike import reached
 
     text = '#include "pk/math.hpp"\n' + loops + halves
-    source = Source(target, "math", "v_exp", text, ".cpp", (), headers=needed(["pk/math.hpp"], CppEmitter().library()))
+    source = Source(target, "math", "v_exp", text, ".cpp", (), headers=reached(["pk/math.hpp"], CppEmitter().library()))
     assert language.toolchain is not None
     return source, language.toolchain.compile(source), language.runtime
 

@@ -45,6 +45,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1) m
             const int64_t m0 = tile.row * 128;  // first of 128 coordinates along m
             const int64_t n0 = tile.col * 256;  // first of 256 coordinates along n
             auto acc = pk::fill<float, Acc>(0.0f);
+            // 64 coordinates along k at a time
             for (int64_t k0 = 0; k0 < 256; k0 += 64) {
                 const int slot = pipe.arrived();
                 pk::start_dot(acc, a_shared[slot], w_shared[slot]);

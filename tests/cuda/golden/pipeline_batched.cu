@@ -48,6 +48,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) matmul_bias(
             const int64_t n0 = tile.col * 128;  // first of 128 coordinates along n
             const int32_t n_left = pk::left(136, n0);  // the last tile along n may reach past the end
             auto acc = pk::fill<float, Acc>(0.0f);
+            // 64 coordinates along k at a time
             for (int64_t k0 = 0; k0 < 64; k0 += 64) {
                 const int slot = pipe.arrived();
                 pk::start_dot(acc, a_shared[slot], w_shared[slot]);

@@ -102,9 +102,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention(
                 pk::start_product(scores, query, pk::transposed(k_ring.next()));
                 pk::start_dot(acc, weights, v_ring.next());  // of the step before
                 turns.pass();
+                const int32_t n_left = pk::left(150, n0);  // the last tile along n may reach past the end
                 pk::complete<1>(scores);
                 k_ring.release();
-                const int32_t n_left = pk::left(150, n0);  // the last tile along n may reach past the end
                 // beyond the end of n: -inf
                 auto masked_q_k = pk::map<AccMN>([=](int32_t col, int32_t row, float scores) {
                     return col < n_left ? (int32_t(n0) + col <= int32_t(m0) + row ? scores : -INFINITY) : -INFINITY;
@@ -130,9 +130,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention(
                 total = pk::map<pk::RowOf<AccMN>>([](float total, float exp2_top, float row_sum) {
                     return total * exp2_top + row_sum;
                 }, total, exp2_top, row_sum);
+                auto exp2_top_accmd = pk::relayout<pk::RowOf<AccMD>>(exp2_top);
                 pk::complete<0>(acc, weights);
                 v_ring.release();
-                auto exp2_top_accmd = pk::relayout<pk::RowOf<AccMD>>(exp2_top);
                 acc = pk::map<AccMD>([](float acc, float exp2_top_accmd) {
                     return acc * exp2_top_accmd;
                 }, acc, exp2_top_accmd);
@@ -143,10 +143,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention(
             turns.wait();
             pk::start_dot(acc, weights, v_ring.next());
             turns.pass();
-            pk::complete<0>(acc, weights);
-            v_ring.release();
             pk::join_sums(total);  // of the threads that share a row
             auto total_accmd = pk::relayout<pk::RowOf<AccMD>>(total);
+            pk::complete<0>(acc, weights);
+            v_ring.release();
             auto o_tile = pk::map<AccMD>([](float acc, float total_accmd) {
                 return pk::bf16(acc / total_accmd);
             }, acc, total_accmd);

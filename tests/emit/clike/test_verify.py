@@ -76,3 +76,11 @@ def test_other_names_are_other_names_everywhere(name: str) -> None:
         moved = replace(kernel, body=tuple(p.renamed(s, names) for s in kernel.body))
         verify(moved)
         assert not p.reads(*p.statements(moved.body)) & variables
+
+
+def test_a_map_reads_what_it_is_given_also_under_the_same_name() -> None:
+    tile = Place(Layout("Tile", "rows", 4, 4, ("m", "n")))
+    made = p.Map("y", "f32", tile, (("f32", "x"),), (Name("x"),), (("f32", "twice", add(Name("x"), Name("x"))),), Name("twice"),
+                 captures=False)  # fmt: skip
+    assert p.reads(made) == {"x"}
+    assert p.reads(p.Block((made,))) == {"x"}

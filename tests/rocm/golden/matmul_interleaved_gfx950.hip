@@ -32,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(256) matmul_bias(
     #pragma unroll 1
     for (int step = 0; step < 3; step += 2) {
         // The slice in slot 0.
-        pk::arrived(upper, left);
+        pk::arrived(left, upper);
         pk::multiply_while<0, 0>(acc, upper, left, a_reader.reading<1>(lower, 0), w_reader.reading<1>(right, 0));
         pk::arrived(lower, right);
         pk::wait_for_copies<0>();
@@ -43,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(256) matmul_bias(
         pk::multiply_while<0, 1>(acc, upper, right, a_reader.reading<1>(lower, 1));
 
         // The slice in slot 1.
-        pk::arrived(lower, left);
+        pk::arrived(left, lower);
         pk::multiply_while<1, 0>(acc, lower, left, a_reader.reading<0>(upper, 1), w_reader.reading<1>(right, 1));
         pk::arrived(upper, right);
         pk::wait_for_copies<0>();
