@@ -55,7 +55,10 @@ class CudaEmitter(CLikeEmitter):
         return DIALECT
 
     def plan(self, program: Program, target: Target) -> ProgramPlan:
-        return joined(super().plan(packed(program, target), target))
+        return super().plan(packed(program, target), target)
+
+    def arranged(self, plan: ProgramPlan) -> ProgramPlan:
+        return joined(plan)
 
     def missing(self, program: Program, target: Target) -> Sequence[Missing]:
         found = list(super().missing(program, target))

@@ -7,14 +7,18 @@ from dataclasses import dataclass
 
 from portakern.backend import Target
 from portakern.dtypes import DTYPES
-from portakern.emit.clike import KernelPlan
+from portakern.emit.clike import Dialect, KernelPlan
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Layout
 from portakern.emit.clike.plan import statements
+from portakern.emit.clike.terms import Word
 from portakern.errors import ScheduleError
 
 from .addresses import CudaAccess
 from .lines import PADDING, Lines
+
+BLOCK = Word(Dialect.block)
+"""The index of the block."""
 
 AUTO_WGMMA = True
 """Whether wgmma is taken wherever it can be: on an H200 it did a bf16 product of 4096^3 in 0.62 of the time of mma.sync."""

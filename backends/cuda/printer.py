@@ -7,8 +7,8 @@ from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Layout
 from portakern.emit.clike.terms import ZERO, number
 
-from .attention import JoinRows, Pack, WalkPlan, print_walk
-from .hopper import NarrowPlan, PipelinePlan, SendTile, WriteRows, print_narrow, print_pipeline
+from .attention import Fetch, JoinRows, Pack, WalkPlan, print_walk
+from .hopper import Multiply, NarrowPlan, PipelinePlan, Refill, SendTile, WriteRows, print_narrow, print_pipeline
 from .lines import Lines
 from .plans import (
     CudaKernelPlan,
@@ -139,6 +139,17 @@ class CudaPrinter(Printer):
 
     def on_JoinRows(self, s: JoinRows) -> list[str]:
         return [f"{self.word('join_sums', '', s.name)};  // of the threads that share a row"]
+
+    def on_Multiply(self, s: Multiply) -> list[str]:
+        return self.define(s.name, True, self.word(s.word, s.template, *s.arguments))
+
+    def on_Refill(self, s: Refill) -> list[str]:
+        copies = [f"pipe.copy_{f.side}({f.shared.name}[{s.slot}], {f.map.name}, {', '.join(map(str, f.at))});"
+                  for f in s.brought]  # fmt: skip
+        return [f"const int {s.slot} = pipe.refill({s.bytes});  // once everyone has read it", *copies, "pipe.advance();"]
+
+    def on_Fetch(self, s: Fetch) -> list[str]:
+        return [f"{s.ring.name}.fetch({s.ring.map.name}, {', '.join(map(str, s.ring.at))});"]
 
     def on_Take(self, s: Take) -> list[str]:
         kind, word = ("const int", "arrived") if s.feed.counts else ("auto&", "next")

@@ -13,9 +13,9 @@ from itertools import takewhile
 from portakern.emit.clike import KernelPlan, Printer
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.printer import indented
-from portakern.emit.clike.terms import Word, add, whole
+from portakern.emit.clike.terms import add, whole
 
-from .plans import CudaKernelPlan
+from .plans import BLOCK, CudaKernelPlan
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,7 @@ class SideBySide(CudaKernelPlan):
     parts: tuple[KernelPlan, ...] = ()
 
     def scopes(self) -> tuple[p.Scope, ...]:
-        layouts = frozenset(x.name for part in self.parts for x in part.layouts)
-        return tuple(replace(scope, given=scope.given | layouts) for part in self.parts for scope in part.scopes())
+        return tuple(scope for part in self.parts for scope in part.scopes())
 
     def __str__(self) -> str:
         return f"side by side in one launch of {self.blocks} blocks: {self.name}\n" + "".join(map(str, self.parts))
@@ -70,7 +69,8 @@ def _join(parts: Sequence[KernelPlan]) -> SideBySide:
     assert isinstance(first, CudaKernelPlan)
     blocks = sum(x.blocks for x in parts if isinstance(x.blocks, int))
     params = tuple(dict.fromkeys(q for x in parts for q in x.params))
-    fields = {**vars(first), "name": _name([x.name for x in parts]), "params": params, "blocks": blocks}
+    layouts = tuple(dict.fromkeys(layout for x in parts for layout in x.layouts))
+    fields = {**vars(first), "layouts": layouts, "name": _name([x.name for x in parts]), "params": params, "blocks": blocks}
     return SideBySide(**fields, parts=tuple(parts))
 
 
@@ -100,4 +100,4 @@ def _shifted(s: p.Statement, begin: int) -> p.Statement:
     """``s`` of a part whose first block is ``begin``."""
     if not begin or not isinstance(s, p.Scalar):
         return s
-    return replace(s, value=s.value.rewritten(lambda x: add(x, whole(-begin)) if isinstance(x, Word) else x))
+    return replace(s, value=s.value.rewritten(lambda x: add(x, whole(-begin)) if x == BLOCK else x))

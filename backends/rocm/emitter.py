@@ -263,7 +263,7 @@ def _by_tiles_of_32(plan: KernelPlan, target: Target) -> KernelPlan:
         or any(x.element not in _16_BIT or x.rows % (32 * plan.warps) or x.cols % 32 for x in spread)
     ):
         return plan
-    return replace(plan, layouts=tuple(replace(x, kind=x.kind + "32") if x in spread else x for x in plan.layouts))
+    return p.relaid(plan, {x: replace(x, kind=x.kind + "32") for x in spread})
 
 
 def _rows_stay_in_waves(kernel: t.Kernel, device: Device) -> bool:

@@ -4,8 +4,8 @@
 ``include/pk/walk.cuh``.
 """
 
-from .plan import JoinRows, Pack, WalkPlan
+from .plan import Fetch, JoinRows, Pack, WalkPlan
 from .planning import walked
 from .printer import print_walk
 
-__all__ = ["JoinRows", "Pack", "WalkPlan", "print_walk", "walked"]
+__all__ = ["Fetch", "JoinRows", "Pack", "WalkPlan", "print_walk", "walked"]

@@ -12,7 +12,7 @@ from portakern.emit.clike.layouts import Layout
 from portakern.emit.clike.terms import Name, Term, add, apply, whole
 from portakern.ir.size import Size
 
-from ..hopper.plan import PANEL_BYTES, WARPGROUP, Place, SendTile
+from ..hopper.plan import PANEL_BYTES, WARPGROUP, SendTile
 from ..plans import CudaKernelPlan
 from ..under_way import Fed, Feed, Product, Start, Take, ordered
 
@@ -20,11 +20,13 @@ _QUERY = "query"
 
 
 @dataclass(frozen=True)
-class Ring:
+class Ring(p.Part):
     """An operand that the copy engine brings through ``slots`` slots of shared memory, described by ``map``.
 
     ``at`` is where its tile begins: row, column, then batches, the innermost first.
     """
+
+    UNREAD = ("shared",)
 
     name: str
     shared: p.Shared
@@ -45,6 +47,16 @@ class Ring:
         box = " x ".join(map(str, self.map.box))
         at = ", ".join(map(str, self.at))
         return f"ring {self.name}: {self.slots} slots, from {self.map.array} at ({at}) by boxes of {box}"
+
+
+@dataclass(frozen=True)
+class Fetch(p.Statement):
+    """The producer sets the next tile of ``ring`` going, once there is room."""
+
+    ring: Ring
+
+    def __str__(self) -> str:
+        return f"fetch the next tile of {self.ring.name}"
 
 
 @dataclass(frozen=True)
@@ -105,7 +117,7 @@ class WalkPlan(CudaKernelPlan):
     last_first: bool = False
     rows: Size = 1
     heads: Size = 1
-    places: tuple[Place, ...] = ()
+    places: tuple[p.Scalar, ...] = ()
     query: Ring | None = None
     keys: Ring | None = None
     values: Ring | None = None
@@ -121,7 +133,15 @@ class WalkPlan(CudaKernelPlan):
     after: tuple[p.Statement, ...] = ()
 
     def scopes(self) -> tuple[p.Scope, ...]:
-        return (p.Scope(self.consumers, frozenset({self.scores, self.weights, *(x.name for x in self.places)})),)
+        return p.Scope(self.producer), p.Scope(self.consumers, frozenset({self.scores, self.weights}))
+
+    @property
+    def producer(self) -> tuple[p.Statement, ...]:
+        """What the producer does for each block of rows."""
+        assert self.query is not None and self.keys is not None and self.values is not None
+        fetched = (Fetch(self.keys), Fetch(self.values))
+        walk = (s for x in self.parts for s in (*x.bounds, p.Loop(x.var, x.begin, x.end, x.step, fetched)))
+        return *self.places, *(s for s in self.before if isinstance(s, p.Scalar)), Fetch(self.query), *walk
 
     @cached_property
     def consumers(self) -> tuple[p.Statement, ...]:
@@ -130,7 +150,7 @@ class WalkPlan(CudaKernelPlan):
         assert self.query is not None
         rest = [self._other_steps(n) for n, part in enumerate(self.parts) if part.most != 1]
         return ordered([
-            *self.before, *(s for part in self.parts for s in part.bounds), Take(_QUERY, Feed(self.query.name)),
+            *self.places, *self.before, *(s for part in self.parts for s in part.bounds), Take(_QUERY, Feed(self.query.name)),
             self._start(self._scores), self._first_step(), *rest, self._start(self._sum), *self.after,
         ])  # fmt: skip
 
@@ -212,8 +232,8 @@ class WalkPlan(CudaKernelPlan):
             *(f"    layout {x}" for x in self.layouts),
             *(f"    {x}" for x in self.rings),
             *(f"    map {m.name}: {m.array} [{', '.join(map(str, m.shape))}]" for m in self.maps),
-            *(f"    {x.name} = {x.value}" for x in self.places),
-            "    producer, for each block of rows: the query, then keys and values of each step as their slots become empty",
+            "    producer, for each block of rows",
+            *(f"        {line}" for s in self.producer for line in str(s).split("\n")),
             "    consumers, for each block of rows",
         ]
         lines += [f"        {line}" for s in self.consumers for line in str(s).split("\n")]

@@ -17,7 +17,7 @@ from portakern.ir import tile as t
 from portakern.ir.core import Op
 from portakern.ir.size import Size, product
 
-from ..hopper.plan import PANEL_BYTES, WARPGROUP, Place, SendTile
+from ..hopper.plan import PANEL_BYTES, WARPGROUP, SendTile
 from ..hopper.planning import UNITS, buffer_name, described, obstacle_to_map, origins_of
 from ..plans import CudaKernelPlan
 from .plan import JoinRows, Ring, Steps, WalkPlan
@@ -259,7 +259,7 @@ class _Walk:
 
     # ---- around the walk
 
-    def _places(self) -> tuple[tuple[Place, ...], int]:
+    def _places(self) -> tuple[tuple[p.Scalar, ...], int]:
         """Coordinates from the number of a block of rows, and how many statements of the plain plan they stand for."""
         several = [a for a in self.kernel.grid if a.steps != 1]
         heads = [a for a in several if a.name != self.row]
@@ -267,7 +267,7 @@ class _Walk:
         _need(wide is None, f"the axis {wide} is no row of the scores")
         values = unfolded(Word("block.head"), heads)
         values[self.row] = multiply(Word("block.row"), whole(self.kernel.axis[self.row].tile))
-        found = tuple(Place(a.name, str(self.origins[a.name]), values[a.name], note_of(a)) for a in several)
+        found = tuple(p.Scalar(str(self.origins[a.name]), "i64", values[a.name], note=note_of(a)) for a in several)
         return found, len(several) + (len(several) > 1)
 
     def _heads(self) -> Size:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from portakern.emit.clike import Printer
-from portakern.emit.clike import plan as p
 from portakern.emit.clike.printer import indented
 from portakern.emit.clike.terms import size_term
 
 from ..hopper.plan import WARPGROUP
-from .plan import Ring, Steps, WalkPlan
+from .plan import WalkPlan
 
 REGISTERS = {8: (24, 240)}
 """Warps of the consumers -> registers a thread of the producer keeps, and of a consumer: together what the block got."""
@@ -39,32 +38,18 @@ def _shared(printer: Printer, k: WalkPlan) -> list[str]:
     return [*lines, "pk::ready();  // all barriers"]
 
 
-def _for_blocks(k: WalkPlan, body: Sequence[str]) -> list[str]:
-    places = [f"const int64_t {x.name} = {x.value};  // {x.note}" for x in k.places]
-    return ["for (auto block = blocks; block.inside(); block.next()) {", *indented([*places, *body]), "}"]
-
-
-def _for_steps(s: Steps, body: Sequence[str]) -> list[str]:
-    return [f"for (int64_t {s.var} = {s.begin}; {s.var} < {s.end}; {s.var} += {s.step}) {{", *indented(body), "}"]
-
-
-def _fetch(r: Ring) -> str:
-    return f"{r.name}.fetch({r.map.name}, {', '.join(map(str, r.at))});"
+def _for_blocks(body: Sequence[str]) -> list[str]:
+    return ["for (auto block = blocks; block.inside(); block.next()) {", *indented(body), "}"]
 
 
 def _producer(printer: Printer, k: WalkPlan) -> list[str]:
-    assert k.query is not None and k.keys is not None and k.values is not None
-    scalars = [s for s in k.before if isinstance(s, p.Scalar)]
-    body = [*printer.statements(scalars), _fetch(k.query)]
-    for part in k.parts:
-        body += [*printer.statements(part.bounds), *_for_steps(part, [_fetch(k.keys), _fetch(k.values)])]
     registers = [f"pk::give_registers<{REGISTERS[k.warps][0]}>();"] if k.warps in REGISTERS else []
     return [
         f"if (pk::warp() >= {k.warps}) {{",
         "    // The producer: one thread fetches what the walk needs as soon as there is room, on into the next block of rows.",
         *indented(registers),
         f"    if (pk::thread() == {k.threads}) {{",
-        *indented(indented(_for_blocks(k, body))),
+        *indented(indented(_for_blocks(printer.statements(k.producer)))),
         "    }",
     ]
 
@@ -86,7 +71,7 @@ def _consumers(printer: Printer, k: WalkPlan) -> list[str]:
         "} else {",
         f"    // The consumers: {what}. They compute the weights of one step while the",
         "    // matrix unit sums what those of the step before weigh.",
-        *indented([*registers, *head, *_for_blocks(k, printer.statements(k.consumers)), *done]),
+        *indented([*registers, *head, *_for_blocks(printer.statements(k.consumers)), *done]),
         "}",
     ]
 

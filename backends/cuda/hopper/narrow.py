@@ -24,7 +24,7 @@ from portakern.ir import tile as t
 from portakern.ir.schedule import Nest, Schedule
 
 from ..addresses import CudaAccess
-from ..plans import CudaKernelPlan
+from ..plans import BLOCK, CudaKernelPlan
 from .planning import ANYWHERE, buffer_name, described, loads_of, obstacle_to_map, origins_of
 
 PARTS, LOADS = 4, 8
@@ -69,6 +69,23 @@ class Boxes:
 
 
 @dataclass(frozen=True)
+class Multiply(p.Statement):
+    """``name`` = ``word`` of ``arguments``: the sums of the block."""
+
+    NAMES = ("name",)
+    MADE = ("name",)
+
+    name: str
+    word: str
+    template: str
+    arguments: tuple[Term, ...]
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} = {self.word}({', '.join(map(str, self.arguments))})"
+
+
+@dataclass(frozen=True)
 class NarrowPlan(CudaKernelPlan):
     """``word`` is how the matrix is stored (row_times_rows or row_times_columns) or few_rows, ``arguments`` what it is given;
     ``before`` and ``after`` surround the product.  ``parts`` blocks of a cluster share the contracted axis; ``boxes`` is
@@ -91,7 +108,20 @@ class NarrowPlan(CudaKernelPlan):
         return 1 if self.boxes else _BLOCKS_AT_ONCE
 
     def scopes(self) -> tuple[p.Scope, ...]:
-        return (p.Scope((*self.before, *self.after), frozenset({self.acc})),)
+        return (p.Scope((*self.before, self.product, *self.after)),)
+
+    @property
+    def product(self) -> Multiply:
+        (acc,) = (x for x in self.layouts if x.kind == "accumulator")
+        how = f"{self.boxes.lines}, {self.boxes.slots}" if self.boxes else str(LOADS)
+        if self.word == FEW:
+            how = f"{self.rows}, {str(self.by_rows).lower()}, {how}"
+        who = "The blocks of a cluster sum parts" if self.parts > 1 else "A block has the sums"
+        note = f"{who} of {acc.cols} columns{', the first has the whole' if self.parts > 1 else ''}."
+        if self.boxes:
+            lines = "rows" if self.by_rows else "columns"
+            note += f" Each warp has {self.boxes.slots} boxes of {self.boxes.lines} {lines} on their way."
+        return Multiply(self.acc, self.word, f"{acc.name}, {self.parts}, {how}", self.arguments, note)
 
     @property
     def dynamic_bytes(self) -> int:
@@ -275,30 +305,19 @@ def _shared_out(s: p.Statement, parts: int) -> p.Statement:
     """Blocks of a cluster have the same tile."""
     if parts == 1 or not isinstance(s, p.Scalar):
         return s
-    return replace(s, value=s.value.rewritten(lambda x: divide(x, whole(parts)) if isinstance(x, Word) else x))
+    return replace(s, value=s.value.rewritten(lambda x: divide(x, whole(parts)) if x == BLOCK else x))
 
 
 def print_narrow(printer: Printer, k: NarrowPlan) -> list[str]:
     """Lines of the kernel; ``printer`` prints the statements inside."""
     (acc,) = (x for x in k.layouts if x.kind == "accumulator")
-    how = f"{k.boxes.lines}, {k.boxes.slots}" if k.boxes else str(LOADS)
-    if k.word == FEW:
-        how = f"{k.rows}, {str(k.by_rows).lower()}, {how}"
-    call = printer.word(k.word, f"{acc.name}, {k.parts}, {how}", *k.arguments)
-    who = "The blocks of a cluster sum parts" if k.parts > 1 else "A block has the sums"
-    notes = [f"// {who} of {acc.cols} columns{', the first has the whole' if k.parts > 1 else ''}."]
-    if k.boxes:
-        lines = "rows" if k.by_rows else "columns"
-        notes[0] += f" Each warp has {k.boxes.slots} boxes of {k.boxes.lines} {lines} on their way."
     layout, rows = ("OneRow", "one row") if k.rows == 1 else ("FewRows", f"{k.rows} rows")
     body = [
         *(f"using {x.name} = pk::{layout}<{x.rows}, {x.cols}, {k.threads}>;  // {rows}, columns along {x.axes[1]}"
           if x is acc else printer.using(x) for x in k.layouts),
         "extern __shared__ __align__(1024) unsigned char dynamic_shared[];",
         "",
-        *printer.statements(k.before),
-        *notes,
-        f"auto {k.acc} = {call};",
+        *printer.statements([*k.before, k.product]),
         *([f"if (pk::Cluster<1, {k.parts}>::rank() != 0) return;"] if k.parts > 1 else []),
         *printer.statements(k.after),
     ]  # fmt: skip

@@ -26,7 +26,7 @@ PIPE = Feed("pipe", counts=True)
 
 
 @dataclass(frozen=True)
-class Fetched:
+class Fetched(p.Part):
     """An operand that the copy engine brings to ``shared``, described by ``map``.
 
     ``side`` is left or right.  ``at`` is where its tile begins: row, column, then batches, the innermost first.
@@ -75,13 +75,18 @@ class WriteRows(p.StoreTile):
 
 
 @dataclass(frozen=True)
-class Place:
-    """The coordinate of a tile along one axis: ``name`` (empty: it has one tile, at 0), from the tile's number."""
+class Refill(p.Statement):
+    """The producer's next slot, ``slot``, once everyone has read it, and its operands set going."""
 
-    axis: str
-    name: str
-    value: Term
-    note: str
+    NAMES = ("slot",)
+    MADE = ("slot",)
+
+    slot: str
+    bytes: int
+    brought: tuple[Fetched, ...]
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self.slot} = next empty slot, for {self.bytes} bytes", *map(str, self.brought)])
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ class PipelinePlan(CudaKernelPlan):
     """``threads`` and ``warps`` are the consumers'; a warpgroup more produces.
 
     ``rows``, ``cols`` and ``batches`` count the tiles of the result, which clusters of ``cluster`` blocks (below each other,
-    side by side) take in bands of ``band`` clusters; ``places`` turns a tile's number into coordinates.  ``loop`` runs over
+    side by side) take in bands of ``band`` clusters; ``places`` makes coordinates of a tile's number.  ``loop`` runs over
     the contracted axis, within ``limits`` where these are not its ends; ``before`` and ``after`` are what consumers do for each
     tile around it.
     """
@@ -101,22 +106,28 @@ class PipelinePlan(CudaKernelPlan):
     batches: Size = 1
     slots: int = 4
     feeds: tuple[Fetched, ...] = ()
-    places: tuple[Place, ...] = ()
+    places: tuple[p.Scalar, ...] = ()
     loop: p.Loop | None = None
     limits: tuple[p.Scalar, ...] = ()
     before: tuple[p.Statement, ...] = ()
     after: tuple[p.Statement, ...] = ()
 
     def scopes(self) -> tuple[p.Scope, ...]:
-        given = frozenset(x.name for x in self.places)
-        return p.Scope(self.limits, given), p.Scope(self.consumers, given)
+        return p.Scope(self.producer), p.Scope(self.consumers)
+
+    @property
+    def producer(self) -> tuple[p.Statement, ...]:
+        """What the producer does for each tile."""
+        assert self.loop is not None
+        refill = Refill(self.dot.a.slot, self.slot_bytes, self.feeds)
+        return *self.places, *self.limits, replace(self.loop, body=(refill,), note="")
 
     @cached_property
     def consumers(self) -> tuple[p.Statement, ...]:
         """What consumers do for each tile.  Loads that do not depend on the product come first of what follows it: they are
         under way while the last step is multiplied."""
         early = self._early
-        return ordered([*self.before, *self._steps, *early, *(s for s in self.after if s not in early)])
+        return ordered([*self.places, *self.before, *self._steps, *early, *(s for s in self.after if s not in early)])
 
     @property
     def _steps(self) -> list[p.Statement]:
@@ -194,7 +205,6 @@ class PipelinePlan(CudaKernelPlan):
         return left % self.loop.step
 
     def __str__(self) -> str:
-        assert self.loop is not None
         params = ", ".join(f"{q.name}: {q.dtype}{'' if q.role != 'array' else '*'}" for q in self.params)
         down, across = self.cluster
         head = [
@@ -207,12 +217,9 @@ class PipelinePlan(CudaKernelPlan):
             *(f"    layout {x}" for x in self.layouts),
             *(f"    {x}" for x in self.shared),
             *(f"    map {m.name}: {m.array} [{', '.join(map(str, m.shape))}]" for m in self.maps),
-            *(f"    {x.name} = {x.value}" for x in self.places if x.name),
         ]
-        over = f"{self.loop.var} from {self.loop.begin} below {self.loop.end} by {self.loop.step}"
-        producer = [*map(str, self.limits), f"for each {over}: wait until the slot is empty", *(f"    {f}" for f in self.feeds)]
-        consumers = [*map(str, self.consumers)]
-        lines = [*head, "    producer, for each tile", *_indent(producer), "    consumers, for each tile", *_indent(consumers)]
+        producer, consumers = (_indent([*map(str, x)]) for x in (self.producer, self.consumers))
+        lines = [*head, "    producer, for each tile", *producer, "    consumers, for each tile", *consumers]
         return "\n".join(lines) + "\n"
 
 

@@ -17,7 +17,7 @@ from portakern.ir import tile as t
 from portakern.ir.size import Size, ceildiv, divides, product
 
 from ..plans import CudaKernelPlan, by_warpgroups
-from .plan import PANEL_BYTES, WARPGROUP, Fetched, PipelinePlan, Place, SendTile, WriteRows
+from .plan import PANEL_BYTES, WARPGROUP, Fetched, PipelinePlan, SendTile, WriteRows
 
 MOVERS = ("auto", "threads", "engine")
 """Who moves tiles between memory and shared memory: the threads that multiply, or the copy engine."""
@@ -200,14 +200,14 @@ class _Pipeline:
             loop=replace(self.loop, pipeline=None), limits=_limits(before, self.loop), before=before, after=after,
         )  # fmt: skip
 
-    def _places(self) -> tuple[tuple[Place, ...], int]:
+    def _places(self) -> tuple[tuple[p.Scalar, ...], int]:
         """Coordinates from a tile's number, and how many statements of the plain plan they stand for."""
         batch = [a for a in self.kernel.grid if a.name not in (self.row, self.col) and a.steps != 1]
         values = unfolded(Word("tile.batch"), batch)
         for axis, word in ((self.row, "tile.row"), (self.col, "tile.col")):
             values[axis] = multiply(Word(word), whole(self.kernel.axis[axis].tile))
         several = [a for a in self.kernel.grid if a.steps != 1]
-        found = [Place(a.name, str(self.origins[a.name]), values[a.name], note_of(a)) for a in several]
+        found = [p.Scalar(str(self.origins[a.name]), "i64", values[a.name], note=note_of(a)) for a in several]
         return tuple(found), len(several) + (len(several) > 1)
 
     def _steps(self, axis: str) -> Size:

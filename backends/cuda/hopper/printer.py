@@ -43,31 +43,18 @@ def _shared(printer: Printer, k: PipelinePlan) -> list[str]:
     return [*lines, f"{kind} pipe(dynamic_shared + {k.barriers_at});  // its barriers"]
 
 
-def _places(k: PipelinePlan) -> list[str]:
-    return [f"const int64_t {x.name} = {x.value};  // {x.note}" for x in k.places]
-
-
 def _for_tiles(body: list[str]) -> list[str]:
     return ["for (auto tile = tiles; tile.inside(); tile.next()) {", *indented(body), "}"]
 
 
-def _for_steps(k: PipelinePlan, body: list[str]) -> list[str]:
-    s = k.loop
-    assert s is not None
-    return [f"for (int64_t {s.var} = {s.begin}; {s.var} < {s.end}; {s.var} += {s.step}) {{", *indented(body), "}"]
-
-
 def _producer(printer: Printer, k: PipelinePlan) -> list[str]:
-    slot = k.dot.a.slot
-    copies = [f"pipe.copy_{f.side}({f.shared.name}[{slot}], {f.map.name}, {', '.join(map(str, f.at))});" for f in k.feeds]
-    step = [f"const int {slot} = pipe.refill({k.slot_bytes});  // once everyone has read it", *copies, "pipe.advance();"]
     registers = [f"pk::give_registers<{REGISTERS[k.warps][0]}>();"] if k.warps in REGISTERS else []
     return [
         f"if (pk::warp() >= {k.warps}) {{",
         f"    // The producer: one thread keeps the slots full, {k.slots} steps ahead and on into the next tile.",
         *indented(registers),
         f"    if (pk::thread() == {k.threads}) {{",
-        *indented(indented(_for_tiles([*_places(k), *printer.statements(k.limits), *_for_steps(k, step)]))),
+        *indented(indented(_for_tiles(printer.statements(k.producer)))),
         "    }",
     ]
 
@@ -77,7 +64,7 @@ def _consumers(printer: Printer, k: PipelinePlan) -> list[str]:
     box, done = _outbox(printer, k)
     registers = [f"pk::take_registers<{REGISTERS[k.warps][1]}>();"] if k.warps in REGISTERS else []
     what = "two warpgroups multiply, each half of the tile" if groups == 2 else "one warpgroup multiplies"
-    body = [*registers, *box, *_for_tiles([*_places(k), *printer.statements(k.consumers)]), *done]
+    body = [*registers, *box, *_for_tiles(printer.statements(k.consumers)), *done]
     return ["} else {", f"    // The consumers: {what}.", *indented(body), "}"]
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from portakern.emit.clike import KernelPlan
 from portakern.emit.clike import plan as p
-from portakern.emit.clike.terms import Term
 from portakern.ir.size import Size
 
 from .interleave import Quarter
@@ -60,15 +59,6 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Place:
-    """The coordinate of a block's tile along one axis: ``name`` (empty: it has one tile)."""
-
-    name: str
-    value: Term
-    note: str
-
-
-@dataclass(frozen=True)
 class PingPongPlan(KernelPlan):
     """``tiles`` counts the tiles of the result: rows, columns, batches; blocks take them in bands of ``band`` rows, and the
     ``dies`` of the device take neighbouring ones.  ``direct`` is whether copies to LDS pass registers by.  A step is either
@@ -80,7 +70,7 @@ class PingPongPlan(KernelPlan):
     depth: int = 0
     direct: bool = False
     operands: tuple[Operand, ...] = ()
-    places: tuple[Place, ...] = ()
+    places: tuple[p.Scalar, ...] = ()
     before: tuple[p.Statement, ...] = ()
     acc: str = "acc"
     turns: tuple[Turn, ...] = ()
@@ -88,7 +78,7 @@ class PingPongPlan(KernelPlan):
     after: tuple[p.Statement, ...] = ()
 
     def scopes(self) -> tuple[p.Scope, ...]:
-        return (p.Scope((*self.before, *self.after), frozenset(x.name for x in self.places)),)
+        return (p.Scope((*self.places, *self.before, *self.after)),)
 
     @property
     def slice(self) -> int:
@@ -108,7 +98,7 @@ class PingPongPlan(KernelPlan):
             *(f"    layout {x}" for x in self.layouts),
             *(f"    {x}" for x in self.operands),
             f"    operands go from {way}; {who}",
-            *(f"    {x.name} = {x.value}" for x in self.places if x.name),
+            *(f"    {x.name} = {x.value}" for x in self.places),
             *(f"    {s}" for s in self.before),
             f"    each {'slice' if self.turns else 'two slices'} of {self.slice} of depth {self.depth}",
         ]

@@ -10,7 +10,7 @@ from portakern.dtypes import DTYPES
 from portakern.emit.clike import KernelPlan, Planner
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.grid import note_of, unfolded
-from portakern.emit.clike.layouts import Layout, dims_of, tiles_of
+from portakern.emit.clike.layouts import dims_of, tiles_of
 from portakern.emit.clike.terms import ZERO, Word, multiply, whole
 from portakern.errors import ScheduleError
 from portakern.ir import tile as t
@@ -20,7 +20,7 @@ from ..products import product_of
 from . import interleave
 from .operand import Operand
 from .order import quarters_in_order, turns_in_order
-from .plan import PingPongPlan, Place, Turn
+from .plan import PingPongPlan, Turn
 
 WAVES = (2, 4)
 """Waves of a block: those that share the columns of a half, and those that share its rows."""
@@ -132,10 +132,12 @@ class _PingPong:
     """Builds the plan from the plain one: layouts, epilogue and addresses stay as they are."""
 
     def __init__(self, plan: KernelPlan, planner: Planner, target: Target, waves: tuple[int, int]) -> None:
-        self.of, self.planner, self.kernel, self.target, self.waves = plan, planner, planner.kernel, target, waves
+        self.planner, self.kernel, self.target, self.waves = planner, planner.kernel, target, waves
+        layout = next(s for s in p.statements(plan.body) if isinstance(s, p.Dot)).place.layout
+        self.of: KernelPlan = p.relaid(plan, {layout: replace(layout, kind="quarters")})
         self.dot = next(op for op in tiles_of(self.kernel.body) if isinstance(op, t.Dot))
         self.row, self.col = (axis for axis, _ in dims_of(self.dot))
-        self.loop = next(s for s in plan.body if isinstance(s, p.Loop))
+        self.loop = next(s for s in self.of.body if isinstance(s, p.Loop))
         self.direct = target.device.has("lds_dma_16")
 
     def plan(self) -> PingPongPlan:
@@ -145,10 +147,9 @@ class _PingPong:
         after = self.of.body[at + 1 :]
         dot = next(s for s in self.loop.body if isinstance(s, p.Dot))
         tiles = (self.kernel.axis[self.row].steps, self.kernel.axis[self.col].steps, self._batches())
-        layouts = tuple(self._layout(x, dot) for x in self.of.layouts)
         assert self.loop.pipeline is not None
         gone = {self.loop.pipeline.slot, self.loop.pipeline.stage}  # of the plain loop
-        fields = {**vars(self.of), "layouts": layouts, "names": self.of.names - gone}
+        fields = {**vars(self.of), "names": self.of.names - gone}
         depth = self.kernel.axis[self.dot.axis].extent
         assert isinstance(depth, int)
         turns = turns_in_order(self._turns(a, b)) if self.waves == WAVES else ()
@@ -159,13 +160,10 @@ class _PingPong:
             places=places, before=self.of.body[first:at], acc=dot.acc, after=after, turns=turns, quarters=quarters,
         )  # fmt: skip
 
-    def _layout(self, x: Layout, dot: p.Dot) -> Layout:
-        return replace(x, kind="quarters") if x == dot.place.layout else x
-
     def _batches(self) -> Size:
         return product(tuple(a.steps for a in self.kernel.grid if a.name not in (self.row, self.col)))
 
-    def _places(self) -> tuple[tuple[Place, ...], int]:
+    def _places(self) -> tuple[tuple[p.Scalar, ...], int]:
         """Coordinates from a tile's place, and how many statements of the plain plan they stand for."""
         several = [a for a in reversed(self.kernel.grid) if a.steps != 1]
         skipped = len(several) + (len(several) > 1)
@@ -175,7 +173,7 @@ class _PingPong:
         values = unfolded(Word("tile.batch"), batch)
         for axis, word in ((self.row, "tile.row"), (self.col, "tile.col")):
             values[axis] = multiply(Word(word), whole(self.kernel.axis[axis].tile))
-        made = [Place(names[a.name], values[a.name], note_of(a)) for a in self.kernel.grid if a.steps != 1]
+        made = [p.Scalar(names[a.name], "i64", values[a.name], note=note_of(a)) for a in self.kernel.grid if a.steps != 1]
         return tuple(made), skipped
 
     def _operands(self) -> tuple[Operand, Operand]:

@@ -22,7 +22,7 @@ def print_pingpong(printer: Printer, k: PingPongPlan) -> list[str]:
     a, b = k.operands
     sizes = [s for s in k.before if isinstance(s, p.Scalar)]
     body = [
-        *printer.usings(k), *_slabs(printer, k), "", *_tile(k), *printer.statements(sizes), *_operands(k), "",
+        *printer.usings(k), *_slabs(printer, k), "", *_tile(printer, k), *printer.statements(sizes), *_operands(k), "",
         *printer.statements([s for s in k.before if s not in sizes]),
         f"decltype({a.reader})::Fragments {'rows' if k.turns else 'upper, lower'};  // what this wave holds of one half",
         f"decltype({b.reader})::Fragments left, right;",
@@ -42,11 +42,11 @@ def _slabs(printer: Printer, k: PingPongPlan) -> list[str]:
     return lines
 
 
-def _tile(k: PingPongPlan) -> list[str]:
+def _tile(printer: Printer, k: PingPongPlan) -> list[str]:
     counts = ", ".join(str(size_term(n)) for n in (k.tiles if k.tiles[2] != 1 else k.tiles[:2]))
     note = f"in bands of {k.band} rows" + (f"; each of {k.dies} dies takes neighbours" if k.dies > 1 else "")
     lines = [f"const auto tile = pk::tile_at<{k.dies}, {k.band}>(blockIdx.x, {counts});  // {note}"] if k.places else []
-    return [*lines, *(f"const int64_t {x.name} = {x.value};  // {x.note}" for x in k.places)]
+    return [*lines, *printer.statements(k.places)]
 
 
 def _operands(k: PingPongPlan) -> list[str]:

@@ -44,7 +44,8 @@ class CLikeEmitter:
     def plan(self, program: Program, target: Target) -> ProgramPlan:
         self._refuse(program, target)
         dialect = self.dialect(target)
-        made = ProgramPlan(program.name, tuple(self._fitting(program, k, dialect, target) for k in program.kernels))
+        kernels = tuple(self._fitting(program, k, dialect, target) for k in program.kernels)
+        made = self.arranged(ProgramPlan(program.name, kernels))
         for kernel in made.kernels:
             verify(kernel)
         return made
@@ -74,6 +75,10 @@ class CLikeEmitter:
 
     def plan_kernel(self, kernel: Kernel, dialect: Dialect, target: Target) -> KernelPlan:
         return self.planner(kernel, dialect).plan()
+
+    def arranged(self, plan: ProgramPlan) -> ProgramPlan:
+        """``plan`` with its kernels in other launches, where that is better."""
+        return plan
 
     def title(self, program: Program, target: Target) -> str:
         """The first line."""

@@ -30,7 +30,14 @@ class Param:
 
 
 @dataclass(frozen=True)
-class Access:
+class Part:
+    """Base of what statements are made of and is looked into with them; ``UNREAD`` as of statements."""
+
+    UNREAD: ClassVar[tuple[str, ...]] = ()
+
+
+@dataclass(frozen=True)
+class Access(Part):
     """Where a tile lies in memory: pointer to its first element, the strides of its dims in elements, and how many
     elements are left in the buffer along each dim (empty: none is ever outside).  ``pad`` is what a load has there."""
 
@@ -510,7 +517,7 @@ def statements(block: Sequence[Statement]) -> list[Statement]:
 
 # ---- what statements read, and under which names --------------------------------------------------------------------------
 
-S = TypeVar("S", bound="Statement | Access | Operand | Pipeline")
+S = TypeVar("S", bound="Statement | Part | Operand | Pipeline")
 
 
 def reads(*parts: Any) -> frozenset[str]:
@@ -530,8 +537,8 @@ def _reads(x: Any) -> frozenset[str]:
             return reads(x.copies) - {x.slot}
         case Statement():
             return _read_by(x)
-        case Access():
-            return reads(*(getattr(x, f.name) for f in fields(x)))
+        case Part():
+            return reads(*(getattr(x, f.name) for f in fields(x) if f.name not in x.UNREAD))
         case tuple() | list():
             return reads(*x)
     return frozenset()
@@ -570,7 +577,7 @@ def _terms(x: Any) -> Iterator[Term]:
     elif isinstance(x, tuple | list):
         for y in x:
             yield from _terms(y)
-    elif isinstance(x, Statement | Access | Operand | Pipeline):
+    elif isinstance(x, Statement | Part | Operand | Pipeline):
         for f in fields(x):
             yield from _terms(getattr(x, f.name))
 
@@ -579,6 +586,18 @@ def used(block: Sequence[Statement], *later: Any) -> tuple[Statement, ...]:
     """``block`` without the scalars that nobody reads, in it or ``later``."""
     wanted = reads(*block, *later)
     return tuple(s for s in block if not isinstance(s, Scalar) or s.name in wanted)
+
+
+def relaid(x: Any, layouts: Mapping[Layout, Layout]) -> Any:
+    """A plan, a statement or a part of one with other layouts in place of these."""
+    match x:
+        case Layout():
+            return layouts.get(x, x)
+        case Statement() | Part() | Operand() | Pipeline() | Place() | KernelPlan():
+            return replace(x, **{f.name: relaid(getattr(x, f.name), layouts) for f in fields(x)})
+        case tuple():
+            return tuple(relaid(y, layouts) for y in x)
+    return x
 
 
 def renamed(x: S, names: Mapping[str, str]) -> S:
@@ -594,7 +613,7 @@ def _renamed(x: Any, names: Mapping[str, str], named: bool) -> Any:
     match x:
         case Term():
             return x.renamed(names)
-        case Statement() | Access() | Operand() | Pipeline():
+        case Statement() | Part() | Operand() | Pipeline():
             return renamed(x, names)
         case str() if named:
             return str(Name(x).called(names))

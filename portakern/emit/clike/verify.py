@@ -54,8 +54,8 @@ class _Scope:
     def _placed(self, s: p.Statement) -> None:
         for place in (getattr(s, f.name) for f in fields(s)):
             if isinstance(place, Place):
-                name = place.layout.name
-                self._need(s, name in self.known, f"is in the layout {name}, which is not the kernel's")
+                held = place.layout in self.plan.layouts
+                self._need(s, held, f"is in the layout {place.layout.name}, which is not the kernel's")
 
     def _need(self, s: p.Statement, holds: bool, otherwise: str) -> None:
         if not holds:
