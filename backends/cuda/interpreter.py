@@ -42,6 +42,13 @@ TIMEOUT_S = 180.0
 _FLAGS = ("-std=c++17", "-O1", "-g1", "-w", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off")
 _WATCHED = "-fsanitize=thread"
 """A call at every load and store; what is called is in ``host/races.cpp``, and nothing is linked that the compiler brings."""
+_FIRST = "cuda_host.hpp"
+"""What every text includes first."""
+_HEADER = (*_FLAGS, _WATCHED, "-x", "c++-header")
+_LINKED = ("host.cpp", "races.cpp")
+"""What is linked to every kernel."""
+_parts: dict[tuple[Path, str], Path] = {}
+"""What this process has compared with the cache's entry: that takes a while."""
 _DYNAMIC = "extern __shared__ __align__(1024) unsigned char dynamic_shared[];"
 
 
@@ -90,7 +97,7 @@ def _compile(source: Source) -> Path:
     launches = {x.kernel: x for x in source.launches}
     text = source.text.replace(_DYNAMIC, "unsigned char* dynamic_shared = dynamic_shared_memory;")
     entries = [_entry(source, x) for x in launches.values()]
-    whole = "\n".join(['#include "cuda_host.hpp"', f'#line 1 "{TEXT}"', text, '#line 1 "entries"', *entries])
+    whole = "\n".join([f'#include "{_FIRST}"', f'#line 1 "{TEXT}"', text, '#line 1 "entries"', *entries])
     key = digest("cuda-fibers", whole, sorted(headers.items()), _FLAGS, _WATCHED, version)
     kept = Cache().file(key, ".so")
     if kept is not None:
@@ -100,12 +107,22 @@ def _compile(source: Source) -> Path:
         for name, content in (("kernel.cpp", whole), *headers.items()):
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             (place / name).write_text(content)
-        (place / "races.o").write_bytes(_races(command, version))
+        objects = ["kernel.o"]
+        for name in _LINKED:
+            objects.append(f"{Path(name).stem}.o")
+            (place / objects[-1]).write_bytes(_part(name, (*_FLAGS, "-O2"), command, version).read_bytes())
+        compiling = (*command, *_FLAGS, _WATCHED, "-I.", "-c", "kernel.cpp")
+        read = place / f"{_FIRST}.gch"
+        if Path(command[0]).name == "g++":  # which takes a header as it was once read from what lies beside it
+            read.symlink_to(_part(_FIRST, _HEADER, command, version))
+        built = run_tool(compiling, timeout_s=TIMEOUT_S, cwd=place)
+        if not built.ok and read.is_symlink():  # some can do that only where memory is laid out as it was then
+            read.unlink()
+            built = run_tool(compiling, timeout_s=TIMEOUT_S, cwd=place)
         try:
-            link = ("-shared", "kernel.o", "races.o", "-o", "kernel.so")
-            for words in ((*_FLAGS, _WATCHED, "-I.", "-c", "kernel.cpp"), link):
-                built = run_tool([*command, *words], timeout_s=TIMEOUT_S, cwd=place)
-                built.checked(f"{source.operator} for {source.target} on host fibers")
+            built.checked(f"{source.operator} for {source.target} on host fibers")
+            linked = run_tool([*command, "-shared", *objects, "-o", "kernel.so"], timeout_s=TIMEOUT_S, cwd=place)
+            linked.checked(f"{source.operator} for {source.target} on host fibers")
         except CompileError as error:
             raise SimulatorError(f"{source.operator} uses more of CUDA C++ than is interpreted on the CPU:\n{error.log[:2000]}",
                                  hint="the tile library (pk/*.cuh) is; run anything else on a GPU",
@@ -116,17 +133,22 @@ def _compile(source: Source) -> Path:
     return made
 
 
-def _races(command: tuple[str, ...], version: str) -> bytes:
-    """The object that watches accesses, the same for every kernel."""
-    key = digest("cuda-races", [(HOST / f"races.{x}").read_text() for x in ("hpp", "cpp")], _FLAGS, version)
-    kept = Cache().get(key)
-    if kept is None:
+def _part(name: str, flags: Sequence[str], command: Sequence[str], version: str) -> Path:
+    """A file of ``host/``, the same for every kernel, compiled; it lies in the cache."""
+    cache = Cache()
+    key = digest("cuda-fibers", name, [(HOST / x).read_text() for x in (name, _FIRST, "races.hpp")], flags, version)
+    path = _parts.get((cache.directory, key))
+    if path is None or not path.exists():
+        path = cache.file(key)
+    if path is None:
         with tempfile.TemporaryDirectory(prefix="portakern-cuda-") as folder:
-            words = (*_FLAGS, "-O2", f"-I{HOST}", "-c", str(HOST / "races.cpp"), "-o", "races.o")
-            run_tool([*command, *words], timeout_s=TIMEOUT_S, cwd=Path(folder)).checked("what watches accesses")
-            kept = (Path(folder) / "races.o").read_bytes()
-        Cache().put(key, kept)
-    return kept
+            words = (*flags, f"-I{HOST}", "-c", str(HOST / name), "-o", "part")
+            run_tool([*command, *words], timeout_s=TIMEOUT_S, cwd=Path(folder)).checked(f"the interpreter's {name}")
+            cache.put(key, (Path(folder) / "part").read_bytes())
+        path = cache.file(key)
+        assert path is not None
+    _parts[cache.directory, key] = path
+    return path
 
 
 def _entry(source: Source, launch: Launch) -> str:
