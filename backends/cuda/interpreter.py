@@ -14,6 +14,7 @@ import ctypes
 import importlib.util
 import itertools
 import platform
+import re
 import shutil
 import sys
 import tempfile
@@ -95,7 +96,8 @@ def _compile(source: Source) -> Path:
     headers = dict(source.headers)
     headers |= {p.relative_to(HOST).as_posix(): p.read_text() for p in HOST.rglob("*") if p.is_file()}
     launches = {x.kernel: x for x in source.launches}
-    text = source.text.replace(_DYNAMIC, "unsigned char* dynamic_shared = dynamic_shared_memory;")
+    text = re.sub(r"\A//.*", "//", source.text)  # the device's name, on which nothing depends here
+    text = text.replace(_DYNAMIC, "unsigned char* dynamic_shared = dynamic_shared_memory;")
     entries = [_entry(source, x) for x in launches.values()]
     whole = "\n".join([f'#include "{_FIRST}"', f'#line 1 "{TEXT}"', text, '#line 1 "entries"', *entries])
     key = digest("cuda-fibers", whole, sorted(headers.items()), _FLAGS, _WATCHED, version)
