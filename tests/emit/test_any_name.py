@@ -10,10 +10,14 @@ from portakern.fuzz.workshop import Workshop
 
 TARGETS = {"numba": "numba:cpu", "cpp": "cpp:cpu", "opencl": "opencl:cpu", "sycl": "sycl:cpu", "triton": "triton:sm_90",
            "pallas": "pallas:v5e", "hip": "hip:gfx942", "cuda": "cuda:sm_80"}  # fmt: skip
-ARRAYS = (("np", "numba", "range"), ("jnp", "jax", "functools"), ("torch", "triton", "tl"), ("new", "this", "template"),
-          ("NAN", "INFINITY", "NULL"), ("std", "pk_", "__kernel"), ("exp", "main", "float4"),
-          ("x_desc", "op_kernel", "blocks"))  # fmt: skip
-DIMS = (("exp", "tanh", "max"), ("np", "range", "math"), ("delete", "using", "int32_t"), ("NULL", "vload16", "float4"))
+PLAIN = ("M", "N", "K")
+NAMES = (
+    (("np", "numba", "range"), PLAIN), (("jnp", "jax", "functools"), PLAIN), (("torch", "triton", "tl"), PLAIN),
+    (("new", "this", "template"), PLAIN), (("NAN", "INFINITY", "NULL"), ("exp", "tanh", "max")),
+    (("std", "pk_", "__kernel"), ("np", "range", "math")), (("exp", "main", "float4"), ("delete", "using", "int32_t")),
+    (("x_desc", "op_kernel", "blocks"), ("NULL", "vload16", "float4")),
+)  # fmt: skip
+"""Of arrays, and of dims."""
 MODULES = {"jnp", "jax", "functools"}
 """Pallas refuses these, with the line."""
 
@@ -28,9 +32,8 @@ def op({0}: pk.Tensor["{3}", "{5}"], {1}: pk.Tensor["{5}", "{4}"], {2}: pk.Tenso
 
 @pytest.mark.parametrize("language", TARGETS)
 def test_an_array_or_dim_may_have_any_name(language: str) -> None:
-    cases = [*((a, ("M", "N", "K")) for a in ARRAYS), *((("x", "y", "z"), d) for d in DIMS)]
     programs = {}
-    for arrays, (m, n, k) in cases:
+    for arrays, (m, n, k) in NAMES:
         header = f'{{"dims": {{"{m}": 5, "{n}": 7, "{k}": 6}}, "open": ["{m}", "{n}"], "dtype": "f32", "stages": ["integers"]}}'
         program = read(OPERATOR.format(*arrays, m, n, k), header)
         programs[program.digest] = program, {*arrays, m, n, k}
