@@ -17,6 +17,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"(?:<!-- (not run|exits 1)[^\n]*-->\n)?```(python|console)\n(.*?)```", re.DOTALL)
+BUDGET = re.compile(r"\bbudget_s=\d+")  # of a search, which takes all of it
 OWN_TESTS = {"writing-an-operator.md", "tile-vocabulary.md"}  # tests/spec/test_docs.py; a fragment of a class
 
 
@@ -51,7 +52,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda p: p.stem)
 def test_the_python_of_a_page_runs(page: Path, place: Path):
     script = place / f"{page.stem}.py"
-    script.write_text("\n\n".join(blocks(page, "python")))
+    script.write_text(BUDGET.sub("budget_s=10", "\n\n".join(blocks(page, "python"))))
     done = subprocess.run([sys.executable, str(script)], cwd=place, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
 
