@@ -1,0 +1,50 @@
+"""The arrays of local memory that a plan asks for, and which values lie in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from portakern.ir.core import Op
+from portakern.ir.tile import TileType, tile_type
+
+from .elements import NARROW, Bound, hint_of
+from .plan import Storage
+
+Dim = tuple[str, int]
+
+
+class Arrays:
+    """``of`` says in which array a value lies; ``written`` are the values that are there without a :class:`Put` to come;
+    ``vector`` is the axis that is walked by whole vectors around the current list."""
+
+    def __init__(self, lanes: int, vectors: int) -> None:
+        self.lanes, self.vectors = lanes, vectors
+        self.made: list[Storage] = []
+        self.of: dict[Op, Storage] = {}
+        self.written: set[Op] = set()
+        self.vector: Dim | None = None
+
+    def make(self, hint: str, dims: Sequence[Dim], dtype: str, purpose: str, lane_axis: str | None = None) -> Storage:
+        kind = "f32" if dtype in NARROW else "i32" if dtype in ("bool", "i8", "i16", "u8", "u16") else dtype
+        shape = [n for _, n in dims] or [1]
+        # Whole vectors are written at the end of a row; a matrix product walks columns two vectors at a time.
+        unit = self.lanes if shape[-1] <= self.lanes else self.lanes * self.vectors
+        shape[-1] = -(-shape[-1] // unit) * unit
+        taken = {s.name for s in self.made}
+        name, number = hint, 2
+        while name in taken:
+            name, number = f"{hint}{number}", number + 1
+        made = Storage(name, tuple(dims), kind, tuple(shape), purpose, lane_axis)
+        self.made.append(made)
+        return made
+
+    def inside(self, hint: str, of: TileType, bound: Bound, purpose: str) -> Storage:
+        """An array for what of a tile is alive within one step of the loops over ``bound``."""
+        dims = [d for d in of.dims if d[0] not in bound]
+        if self.vector and self.vector[0] in of.axes:
+            return self.make(hint, [*dims, self.vector], of.dtype, purpose, lane_axis=self.vector[0])
+        return self.make(hint, dims, of.dtype, purpose)
+
+    def keep(self, op: Op, bound: Bound) -> None:
+        if op not in self.of:
+            self.of[op] = self.inside(hint_of(op), tile_type(op), bound, "used again by a later loop")

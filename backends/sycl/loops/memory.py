@@ -1,0 +1,109 @@
+"""Loads and stores: one element, a vector of neighbours, or lane by lane."""
+
+from __future__ import annotations
+
+from portakern.ir.tile import Load, Store, buffer_type, tile_type
+
+from .access import Check, checks, offset_text, size_text, step_along
+from .elements import stored_value
+from .expressions import ATOM, SUM, Text
+from .values import ValueText
+
+
+class MemoryText(ValueText):
+    """Prints accesses to the kernel's arrays, those that may be outside with the bounds they must keep."""
+
+    def load(self, op: Load) -> Text:
+        dtype = tile_type(op).dtype
+        have = buffer_type(op.buffer)
+        buffer = self.buffers[op.buffer]
+        bounds = checks(self.kernel, op)
+        pad = self.words.constant(0 if op.pad is None else op.pad, dtype)
+        lanes = self.lanes_of(op)
+        if lanes == 1:
+            text = self.words.element(have.dtype, buffer, offset_text(op, self.coordinate))
+            if bounds:
+                inside = " && ".join(c.text(self.coordinate) for c in bounds)
+                text = f"{inside} ? {text} : {pad}"
+                return Text(text, SUM + 5, dtype)
+            return Text(text, ATOM, dtype)
+        assert self.vector is not None
+        step = step_along(op, self.vector[0])
+        touched = [c for c in bounds if self.vector[0] in c.index.axes]
+        if step is None or touched or bounds:
+            return self.load_lanes(op, lanes, bounds, pad)
+        address = f"{buffer} + {offset_text(op, self.coordinate)}"
+        apart = None if step == 1 else size_text(step)
+        return Text(self.words.load(have.dtype, lanes, address, self.left, apart), ATOM, dtype, lanes)
+
+    def load_lanes(self, op: Load, lanes: int, bounds: list[Check], pad: str) -> Text:
+        """Lane by lane, where neighbours do not lie in even steps or may be outside the array."""
+        assert self.vector is not None
+        axis = self.vector[0]
+        have, dtype = buffer_type(op.buffer), tile_type(op).dtype
+        buffer = self.buffers[op.buffer]
+        array, each, lane = self.fresh(f"{buffer}_lanes"), self.fresh(f"{self.coords[axis]}i"), self.fresh("i")
+
+        def name(a: str) -> str:
+            return each if a == axis else self.coords[a]
+
+        value = self.words.element(have.dtype, buffer, offset_text(op, name))
+        if have.dtype == "bool":
+            value = f"-{value}"
+        if bounds:
+            value = f"{' && '.join(c.text(name) for c in bounds)} ? {value} : {pad}"
+        count = self.words.count(self.left, lanes, self.index) if self.left else str(lanes)
+        self.say(f"{self.words.held(dtype)} {array}[{lanes}] = {{0}};")
+        with self.braces(f"for (int {lane} = 0; {lane} < {count}; ++{lane})"):
+            self.say(f"const {self.index} {each} = {self.coords[axis]} + {lane};")
+            self.say(f"{array}[{lane}] = {value};")
+        return Text(self.words.read_local(lanes, array), ATOM, dtype, lanes)
+
+    def store(self, op: Store) -> None:
+        have = buffer_type(op.buffer)
+        buffer, dtype = self.buffers[op.buffer], have.dtype
+        v = self.value(stored_value(op))
+        bounds = checks(self.kernel, op)
+        lanes = self.lanes_of(op.value)
+        step = step_along(op, self.vector[0]) if self.vector and lanes > 1 else None
+        if lanes > 1 and (step is None or bounds or op.mode != "set"):
+            return self.store_lanes(op, v.wide(lanes, self.words), lanes, bounds)
+        if lanes == 1:
+            offset = offset_text(op, self.coordinate)
+            line = self.write_one(op, dtype, buffer, offset, v.text)
+            if bounds:
+                with self.braces(f"if ({' && '.join(c.text(self.coordinate) for c in bounds)})"):
+                    self.say(line)
+                return None
+            self.say(line)
+            return None
+        address = f"{buffer} + {offset_text(op, self.coordinate)}"
+        apart = None if step == 1 else size_text(step)  # type: ignore[arg-type]
+        v = Text(v.text, v.level, dtype, v.lanes).wide(lanes, self.words)
+        self.say(self.words.store(dtype, lanes, address, v.text, self.left, apart) + ";")
+        return None
+
+    def write_one(self, op: Store, dtype: str, buffer: str, offset: str, value: str) -> str:
+        if op.mode == "set":
+            return self.words.write_element(dtype, buffer, offset, value) + ";"
+        return f"{self.words.atomic(op.mode, dtype)}({buffer} + {offset}, {value});"
+
+    def store_lanes(self, op: Store, v: Text, lanes: int, bounds: list[Check]) -> None:
+        assert self.vector is not None
+        axis = self.vector[0]
+        buffer, dtype = self.buffers[op.buffer], buffer_type(op.buffer).dtype
+        array, each, lane = self.fresh(f"{buffer}_lanes"), self.fresh(f"{self.coords[axis]}i"), self.fresh("i")
+        self.say(f"{self.words.held(dtype)} {array}[{lanes}];")
+        self.say(self.words.write_local(lanes, array, v.text) + ";")
+
+        def name(a: str) -> str:
+            return each if a == axis else self.coords[a]
+
+        value = f"({array}[{lane}] != 0)" if dtype == "bool" else f"{array}[{lane}]"
+        line = self.write_one(op, dtype, buffer, offset_text(op, name), value)
+        count = self.words.count(self.left, lanes, self.index) if self.left else str(lanes)
+        with self.braces(f"for (int {lane} = 0; {lane} < {count}; ++{lane})"):
+            self.say(f"const {self.index} {each} = {self.coords[axis]} + {lane};")
+            self.say(f"if ({' && '.join(c.text(name) for c in bounds)})" if bounds else line)
+            if bounds:
+                self.say("    " + line)
