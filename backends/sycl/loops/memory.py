@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from portakern.emit.loops.elements import stored_value
 from portakern.ir.tile import Load, Store, buffer_type, tile_type
 
 from .access import Check, checks, offset_text, size_text, step_along
-from .elements import stored_value
 from .expressions import ATOM, SUM, Text
 from .values import ValueText
 

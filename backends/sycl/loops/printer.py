@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from portakern.emit.loops.elements import source
+from portakern.emit.loops.plan import Compute, KernelPlan, Node, Product, Put, Repeat, Step, Storage, Walk, Write
+from portakern.emit.loops.uses import once_used
 from portakern.emit.running import Running
 from portakern.ir.core import Arg, Op, Result
 from portakern.ir.size import divides
 from portakern.ir.tile import Axis, BufferType, For, Load, Reduce, Store, tile_type
 
 from .access import size_text
-from .elements import source
 from .expressions import ATOM, Text, write
 from .memory import MemoryText
-from .plan import Compute, KernelPlan, Node, Product, Put, Repeat, Step, Storage, Walk, Write
 from .reductions import ReductionText
 from .spelling import own
-from .uses import once_used
 from .words import Words
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from portakern.emit.loops.elements import hint_of
+from portakern.emit.loops.plan import KernelPlan, Walk
 from portakern.emit.running import Running
 from portakern.ir.tile import Reduce, tile_type
 
-from .elements import hint_of
 from .expressions import ATOM, SUM, Text
-from .plan import KernelPlan, Walk
 from .values import ValueText
 from .words import Words
 

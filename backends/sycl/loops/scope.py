@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from portakern.emit.loops.elements import axes_of
+from portakern.emit.loops.plan import KernelPlan, Storage
 from portakern.ir.core import Op
 from portakern.ir.tile import BufferType
 
 from .access import size_text
-from .elements import axes_of
 from .expressions import Text
-from .plan import KernelPlan, Storage
 from .spelling import own, reserved
 from .words import Words
 

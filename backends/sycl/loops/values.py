@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
+from portakern.emit.loops.elements import hint_of, source
+from portakern.emit.loops.plan import Put, Storage
 from portakern.ir.core import Arg, Op
 from portakern.ir.tile import Cast, Const, Coord, Extent, Load, Start, tile_type
 
 from .access import size_text
-from .elements import hint_of, source
 from .expressions import ATOM, PREFIX, SUM, Text, write
-from .plan import Put, Storage
 from .scope import Scope
 from .spelling import REGISTER
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from .plan import KernelPlan
+from portakern.emit.loops.plan import KernelPlan
 
 
 class Words(Protocol):

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 
 from portakern.backend import Missing, Source, Target
+from portakern.emit.loops.plan import LoopPlan
 from portakern.ir.program import Program
 
 from ..loops.emitting import lacks, launch, launch_line, plan_loops, refuse
-from ..loops.plan import LoopPlan
 from ..loops.printer import print_kernel
 from .helpers import Helpers
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..loops.plan import KernelPlan
+from portakern.emit.loops.plan import KernelPlan
+
 from ..loops.spelling import C_TYPE, IDENTITY, MEMORY, REGISTER, constant, held
 from .product import product
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from portakern.backend import Missing, Source, Target
 from portakern.emit.clike import inline_headers, reached, read_headers
+from portakern.emit.loops.plan import LoopPlan
 from portakern.ir.program import Program
 
 from ..loops.emitting import lacks, launch, launch_line, plan_loops, refuse
-from ..loops.plan import LoopPlan
 from ..loops.printer import print_kernel
 from .words import SyclWords
 

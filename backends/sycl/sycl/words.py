@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..loops.plan import KernelPlan
+from portakern.emit.loops.plan import KernelPlan
+
 from ..loops.spelling import C_TYPE, IDENTITY, REGISTER, constant
 
 MEMORY = {

@@ -1,13 +1,13 @@
-"""The arrays of local memory that a plan asks for, and which values lie in them."""
+"""The local arrays that a plan asks for, and which values lie in them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from portakern.ir.core import Op
 from portakern.ir.tile import TileType, tile_type
 
-from .elements import NARROW, Bound, hint_of
+from .elements import Bound, hint_of
 from .plan import Storage
 
 Dim = tuple[str, int]
@@ -15,17 +15,17 @@ Dim = tuple[str, int]
 
 class Arrays:
     """``of`` says in which array a value lies; ``written`` are the values that are there without a :class:`Put` to come;
-    ``vector`` is the axis that is walked by whole vectors around the current list."""
+    ``vector`` is the axis that is walked by whole vectors around the current list; ``held`` is the dtype that an array's
+    elements have for a value's dtype, where it is another."""
 
-    def __init__(self, lanes: int, vectors: int) -> None:
-        self.lanes, self.vectors = lanes, vectors
+    def __init__(self, lanes: int, vectors: int, held: Mapping[str, str]) -> None:
+        self.lanes, self.vectors, self.held = lanes, vectors, held
         self.made: list[Storage] = []
         self.of: dict[Op, Storage] = {}
         self.written: set[Op] = set()
         self.vector: Dim | None = None
 
     def make(self, hint: str, dims: Sequence[Dim], dtype: str, purpose: str, lane_axis: str | None = None) -> Storage:
-        kind = "f32" if dtype in NARROW else "i32" if dtype in ("bool", "i8", "i16", "u8", "u16") else dtype
         shape = [n for _, n in dims] or [1]
         # Whole vectors are written at the end of a row; a matrix product walks columns two vectors at a time.
         unit = self.lanes if shape[-1] <= self.lanes else self.lanes * self.vectors
@@ -34,7 +34,7 @@ class Arrays:
         name, number = hint, 2
         while name in taken:
             name, number = f"{hint}{number}", number + 1
-        made = Storage(name, tuple(dims), kind, tuple(shape), purpose, lane_axis)
+        made = Storage(name, tuple(dims), self.held.get(dtype, dtype), tuple(shape), purpose, lane_axis)
         self.made.append(made)
         return made
 

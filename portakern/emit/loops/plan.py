@@ -1,7 +1,7 @@
-"""The plan of a kernel for one work-item: a tree of loops over single elements and vectors, made from a body on whole tiles.
+"""The plan of a kernel for one thread: a tree of loops over single elements and vectors, made from a body on whole tiles.
 
 A tile value never exists as a whole unless the plan says so.  Elementwise chains, reductions and stores that walk the
-same axes share one loop; a value that a later loop needs again is *kept* in an array of local memory, or computed anew
+same axes share one loop; a value that a later loop needs again is *kept* in a local array, or computed anew
 where that is cheap.  The operands of a matrix product are packed into arrays first.
 
 Every loop runs over the coordinates inside the axis's extent only, so that pads and masks need no code: what lies
@@ -21,7 +21,7 @@ from portakern.ir.tile import Dims, Dot, For, Kernel, Reduce, Store
 
 @dataclass(frozen=True, eq=False)
 class Storage:
-    """An array in local memory that holds a tile: its dims, the element type in memory, the rounded-up shape."""
+    """A local array that holds a tile: its dims, the dtype of its elements, the rounded-up shape."""
 
     name: str
     dims: Dims

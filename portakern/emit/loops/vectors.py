@@ -22,18 +22,18 @@ class Vectors:
 
     def axis(self, candidates: Sequence[str], items: Sequence[Item], bound: Bound) -> str:
         """The one of ``candidates`` to walk next: that of the vectors comes last."""
-        vector = self._contiguous(items, bound)
+        vector = self.contiguous(items, bound)
         rest = [a for a in candidates if a != vector] or list(candidates)
         return max(rest, key=lambda a: sum(a in self.items.involved(i) for i in items))
 
     def lanes(self, axis: str, items: Sequence[Item], bound: Bound, wide: bool) -> int:
-        if wide or self._contiguous(items, bound) != axis:
+        if wide or self.contiguous(items, bound) != axis:
             return 1
         a = self.kernel.axis[axis]
         reach = min(a.tile, a.extent) if isinstance(a.extent, int) else a.tile
         return min(self.arrays.lanes, 1 << max(reach - 1, 0).bit_length())
 
-    def _contiguous(self, items: Sequence[Item], bound: Bound) -> str | None:
+    def contiguous(self, items: Sequence[Item], bound: Bound) -> str | None:
         """The axis along which most of the memory these items touch is contiguous; stores count more."""
         score = dict.fromkeys(self.items.free(items, bound), 0)
 

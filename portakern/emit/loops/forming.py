@@ -7,12 +7,12 @@ The work goes from the outside in.  Given a list of operations and the axes alre
 3. an axis is *parallel* in all operations: one loop over it goes around them, a vector loop for the last such axis;
 4. otherwise an axis is reduced along: the list is cut into stages, each a loop that ends with its reductions known.
 
-A value used beyond the loop that computes it is kept in local memory, or computed again where that is cheap.
+A value used beyond the loop that computes it is kept in a local array, or computed again where that is cheap.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from portakern.emit.running import Running
 from portakern.errors import LoweringError
@@ -30,17 +30,17 @@ from .vectors import Vectors
 Cut = Callable[[Item], bool]
 
 
-def form(kernel: Kernel, lanes: int = 16, rows: int = 8, vectors: int = 2) -> KernelPlan:
-    """The plan of ``kernel`` for vectors of ``lanes`` and a register tile of ``rows`` x (``lanes`` * ``vectors``)."""
-    arrays = Arrays(lanes, vectors)
-    former = _Former(kernel, arrays, Products(kernel, arrays, rows))
-    body = former.form(former.products.expand(kernel.body), frozenset(), False)
-    return KernelPlan(kernel, tuple(body), tuple(arrays.made), tuple(arrays.of.items()))
+def form(kernel: Kernel, held: Mapping[str, str], lanes: int = 16, rows: int = 8, vectors: int = 2) -> KernelPlan:
+    """The plan of ``kernel`` for vectors of ``lanes`` and a register tile of ``rows`` x (``lanes`` * ``vectors``).
+
+    ``held`` is the dtype that the elements of arrays have for a value's dtype, where it is another.
+    """
+    return Former(kernel, Arrays(lanes, vectors, held), rows).plan()
 
 
-class _Former:
-    def __init__(self, kernel: Kernel, arrays: Arrays, products: Products) -> None:
-        self.arrays, self.products = arrays, products
+class Former:
+    def __init__(self, kernel: Kernel, arrays: Arrays, rows: int) -> None:
+        self.kernel, self.arrays, self.products = kernel, arrays, Products(kernel, arrays, rows)
         self.items = Items(kernel, arrays)
         self.crossing = Crossing(self.items, arrays)
         self.vectors = Vectors(kernel, self.items, arrays)
@@ -50,18 +50,25 @@ class _Former:
             if isinstance(op, Result):
                 self.results.setdefault((op.source, op.index), []).append(op)
 
+    def plan(self) -> KernelPlan:
+        body = self.form(self.products.expand(self.kernel.body), frozenset(), False)
+        return KernelPlan(self.kernel, tuple(body), tuple(self.arrays.made), tuple(self.arrays.of.items()))
+
     def form(self, items: Sequence[Item], bound: Bound, wide: bool) -> list[Node]:
         free = self.items.free(items, bound)
         if not free:
             return [n for item in items for n in self.leaf(item, bound, wide)]
         if any(map(_is_barrier, items)):
             return self.around(items, bound, wide, _is_barrier)
-        candidates = [a for a in free if all(self.items.parallel(i, a) for i in items)]
-        if candidates:
+        if candidates := self.candidates(items, free):
             return self.spread(items, bound, wide, self.vectors.axis(candidates, items, bound))
         if any(isinstance(i, For) for i in items):
             return self.around(items, bound, wide, lambda i: isinstance(i, For))
         return self.stages(items, bound, wide, free)
+
+    def candidates(self, items: Sequence[Item], free: Sequence[str]) -> list[str]:
+        """The axes that one loop around all of ``items`` may walk."""
+        return [a for a in free if all(self.items.parallel(i, a) for i in items)]
 
     def leaf(self, item: Item, bound: Bound, wide: bool) -> list[Node]:
         match item:
