@@ -194,7 +194,7 @@ def test_coverage_counts_to_a_limit_and_lists_what_was_not_reached():
 
 @pytest.mark.parametrize(("module", "part"), [
     ("portakern.lower.rows", "lower"), ("portakern.emit.clike.plan", "emit.clike"), ("portakern.emit.softmax", "emit.softmax"),
-    ("portakern.backends.cpu.numba.nests", "backends.cpu.numba"), ("portakern.backends.cuda.printer", "backends.cuda"),
+    ("portakern.backends.cpu.numba.loops", "backends.cpu.numba"), ("portakern.backends.cuda.printer", "backends.cuda"),
 ])  # fmt: skip
 def test_parts(module: str, part: str):
     assert part_of(module) == part

@@ -14,11 +14,15 @@ import numpy as np
 from portakern.backend import Missing, Source, Target
 from portakern.dtypes import numpy_dtype
 from portakern.emit.host import called, host_names
+from portakern.emit.loops.array_sums import form
+from portakern.emit.loops.plan import LoopPlan
 from portakern.emit.python_like import Writer, call, size_expr
+from portakern.emit.running import without_scans
 from portakern.emit.where import where
 from portakern.errors import MissingRuleError, UnsupportedDtype
 from portakern.ir.core import Op
 from portakern.ir.program import Array, Program
+from portakern.ir.rewrite import canonicalise
 from portakern.ir.tile import ArgReduce, BufferType, Dot, Kernel, TileType, Unary, tile_type
 
 from . import words
@@ -27,6 +31,9 @@ from .text import KernelText, print_kernel
 
 MEMORY = {**words.NUMPY, "f16": "np.uint16", "bf16": "np.uint16"}
 """numpy types of arrays by dtype."""
+
+_HELD = {"f16": "f32", "bf16": "f32"}
+"""The dtype of local arrays for values of another one."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +65,8 @@ class NumbaEmitter:
                            target.device.alternatives.get(op.type.dtype, "bf16"))
         return tuple(found.values())
 
-    def plan(self, program: Program, target: Target) -> None:
-        """Loops and arrays are decided while printing; see :mod:`.regions`."""
-        return None
+    def plan(self, program: Program, target: Target) -> LoopPlan:
+        return LoopPlan(tuple(form(without_scans(canonicalise(k)), _HELD) for k in program.kernels))
 
     def emit(self, program: Program, target: Target) -> Source:
         missing = self.missing(program, target)
@@ -70,7 +76,7 @@ class NumbaEmitter:
         if missing:
             raise MissingRuleError(f"{program.name} for {target}: numba's emitter has no rule for",
                                    missing=tuple(f"{m.what} ({m.where})" if m.where else m.what for m in missing))  # fmt: skip
-        kernels = [print_kernel(k) for k in program.kernels]
+        kernels = [print_kernel(k) for k in self.plan(program, target).kernels]
         body = "\n\n".join(k.text for k in kernels)
         helpers = "\n".join(words.HELPERS[name] for name in words.used_helpers(body))
         host = _host_function(program, kernels)

@@ -1,20 +1,20 @@
 """One tile kernel as an ``@njit`` function of plain loops.
 
-Grid axes become loops over blocks, the elements of a block are walked only as far as the array goes (so nothing is
-masked), and everything elementwise between two reductions is one innermost loop over the axis that is contiguous in
-memory, with scalar locals, which LLVM vectorises.
+Grid axes become loops over blocks. The plan of the kernel (:mod:`portakern.emit.loops`) says which loops a block has: its
+elements are walked only as far as the array goes (so nothing is masked), and what is elementwise between two reductions is
+one innermost loop over the axis that is contiguous in memory, with scalar locals, which LLVM vectorises.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from portakern.emit.loops.plan import KernelPlan
 from portakern.emit.python_like import Writer
-from portakern.ir.rewrite import canonicalise
 from portakern.ir.tile import Axis, Kernel, Store
 
 from .axes import AxisNames
-from .statements import StatementText
+from .loops import LoopText
 
 
 @dataclass(frozen=True)
@@ -26,15 +26,15 @@ class KernelText:
     parameters: tuple[str, ...]
 
 
-def print_kernel(kernel: Kernel) -> KernelText:
-    """The numba text of ``kernel``; raises :class:`MissingRuleError` for an operation without a rule."""
-    return _Printer(canonicalise(kernel)).run()
+def print_kernel(plan: KernelPlan) -> KernelText:
+    """The numba text of a kernel; raises :class:`MissingRuleError` for an operation without a rule."""
+    return _Printer(plan).run()
 
 
-class _Printer(StatementText):
-    def __init__(self, kernel: Kernel) -> None:
-        super().__init__(kernel)
-        self.parallel = bool(kernel.schedule.option("parallel", False)) and _stores_disjoint(kernel)
+class _Printer(LoopText):
+    def __init__(self, plan: KernelPlan) -> None:
+        super().__init__(plan)
+        self.parallel = bool(self.kernel.schedule.option("parallel", False)) and _stores_disjoint(self.kernel)
 
     def run(self) -> KernelText:
         for a in self.axes.values():
@@ -51,10 +51,6 @@ class _Printer(StatementText):
             for line in self._constant_lines():
                 head.line(line)
         lines = [x for x in head.lines if x.strip() != "pass"]
-        marker = next((i for i, x in enumerate(body) if x.strip() == "ALLOCATE"), None)
-        if marker is not None:
-            margin = body[marker][: len(body[marker]) - len(body[marker].lstrip())]
-            body[marker : marker + 1] = [margin + x for x in self.allocated]
         given = (*(a.name for a in self.kernel.args), *self.kernel.sizes)
         return KernelText(self.function, "\n".join([*lines, *body]) + "\n", given)
 
@@ -72,8 +68,12 @@ class _Printer(StatementText):
         if self.parallel and walked:
             self._parallel_grid(walked)
             return
-        self.out.line("ALLOCATE")
+        self._allocate()
         self._serial_grid(walked)
+
+    def _allocate(self) -> None:
+        for storage in self.plan.storages:
+            self.out.line(self._allocation(storage))
 
     def _single(self, a: AxisNames) -> None:
         """An axis of one block starts at 0 and ends at its extent."""
@@ -84,8 +84,7 @@ class _Printer(StatementText):
 
     def _serial_grid(self, walked: list[Axis]) -> None:
         if not walked:
-            self._block(self.kernel.body)
-            self._flush()
+            self._nodes(self.plan.body)
             return
         a = self.axes[walked[0].name]
         if a.axis.tile == 1:
@@ -101,7 +100,7 @@ class _Printer(StatementText):
         """One flat loop over all blocks, so that threads share the work whatever the axes' sizes."""
         blocks = [self._blocks(a) for a in walked]
         with self.out.block(f"for block in prange({' * '.join(b.at(12) for b in blocks)}):"):
-            self.out.line("ALLOCATE")
+            self._allocate()
             rest = "block"
             for position in range(len(walked) - 1, -1, -1):
                 a, steps = self.axes[walked[position].name], blocks[position]
@@ -118,8 +117,7 @@ class _Printer(StatementText):
                     rest = after
                 if a.axis.tile > 1:
                     self._tile_end(a)
-            self._block(self.kernel.body)
-            self._flush()
+            self._nodes(self.plan.body)
 
 
 def _stores_disjoint(kernel: Kernel) -> bool:

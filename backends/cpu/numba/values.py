@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from portakern.emit.loops.elements import is_leaf, source
+from portakern.emit.loops.plan import KernelPlan, Storage
 from portakern.emit.python_like import Expr, call, hint_of, infix, size_expr, ternary, total
 from portakern.errors import MissingRuleError
-from portakern.ir.core import Arg, Op
+from portakern.ir.core import Arg, Op, yielded
 from portakern.ir.size import Size
 from portakern.ir.tile import (
     Binary,
     Bitcast,
-    Broadcast,
     Cast,
     Compare,
     Const,
     Coord,
+    Dot,
     Extent,
+    For,
     Index,
-    Kernel,
     Load,
-    Mask,
-    Permute,
+    Reduce,
     Select,
     Start,
     Store,
-    TileType,
     Unary,
     buffer_type,
     tile_type,
@@ -33,60 +31,53 @@ from portakern.ir.tile import (
 
 from . import words
 from .axes import AxisText
-from .regions import Regions, is_scalar
-
-
-@dataclass(frozen=True)
-class Local:
-    """A local array: its name and the axes of its dims."""
-
-    name: str
-    axes: tuple[str, ...]
 
 
 class ValueText(AxisText):
-    """Prints elements and scalars as expressions."""
+    """Prints elements and scalars as expressions.
 
-    def __init__(self, kernel: Kernel) -> None:
-        super().__init__(kernel)
-        self.regions = Regions(kernel)
-        self.scalars: dict[Op, Expr] = {}
-        self.locals: dict[Op, Local] = {}
-        self.allocated: list[str] = []
+    ``known`` holds what every value in scope is called, or its expression; ``arrays`` which array a value lies in;
+    ``hints`` what a value is to be called.
+    """
+
+    def __init__(self, plan: KernelPlan) -> None:
+        super().__init__(plan.kernel)
+        self.plan = plan
+        self.known: dict[Op, Expr] = {}
+        self.arrays: dict[Op, Storage] = dict(plan.stored)
         self.hints: dict[Op, str] = {}
         self.users: dict[Op, list[Op]] = {}
-        for op in kernel.body.walk():
+        for op in self.kernel.body.walk():
             for operand in op.operands:
                 self.users.setdefault(operand, []).append(op)
+            if isinstance(op, For):
+                for arg, value in zip(op.body.args, yielded(op.body), strict=True):
+                    self.hints[source(value)] = f"new_{getattr(arg, 'name', 'value')}"
+        self.array_names = {s: self.names.fresh(self._array_hint(s)) for s in plan.storages}
 
-    def _compute_value(self, op: Op, env: dict[Op, Expr]) -> Expr:
+    def _value(self, op: Op) -> Expr:
         """An element of ``op`` at the loop variables: its name, its array's element or its expression."""
-        if op in env:
-            return env[op]
-        if op in self.locals:
-            return self._element_of(self.locals[op])
-        if is_scalar(op):
-            return self._scalar(op)
-        return self._compute(op, env)
-
-    def _scalar(self, op: Op) -> Expr:
-        if op in self.scalars:
-            return self.scalars[op]
+        op = source(op)
+        if op in self.known:
+            return self.known[op]
+        if op in self.arrays:
+            return self._element_of(self.arrays[op])
         if isinstance(op, Arg):
             return Expr(self.parameter[op])
-        return self._compute(op, {})
+        if not is_leaf(op):
+            op.fail(f"{op.mnemonic()} is not known where it is used", hint="this is a fault of the emitter")
+        return self._compute(op)
 
-    def _element_of(self, local: Local) -> Expr:
-        return Expr(f"{local.name}[{', '.join(self._local_index(x) for x in local.axes)}]")
+    def _element_of(self, s: Storage) -> Expr:
+        return Expr(f"{self.array_names[s]}[{', '.join(map(self._local_index, s.axes)) or '0'}]")
 
     def _local_index(self, axis: str) -> str:
         a = self.axes[axis]
         return a.name if a.start == "0" else f"{a.name} - {a.start}"
 
-    def _compute(self, op: Op, env: dict[Op, Expr]) -> Expr:
-        def value(x: Op) -> Expr:
-            return self._compute_value(x, env)
-
+    def _compute(self, op: Op) -> Expr:
+        """The expression of ``op`` from those of its operands."""
+        value = self._value
         match op:
             case Const(value=number, dtype=dtype):
                 return words.constant(number, dtype)
@@ -98,7 +89,7 @@ class ValueText(AxisText):
                 a = self.axes[axis]
                 return Expr(a.name if a.axis.tile == 1 else a.start)
             case Load():
-                return self._load(op, env)
+                return self._load(op)
             case Unary(fn=fn, x=x):
                 return words.UNARY[fn](value(x), tile_type(x).dtype)
             case Binary(fn=fn, lhs=lhs, rhs=rhs):
@@ -117,8 +108,6 @@ class ValueText(AxisText):
                 return self._cast(value(x), tile_type(x).dtype, dtype)
             case Bitcast(x=x, dtype=dtype):
                 return self._bitcast(value(x), tile_type(x).dtype, dtype)
-            case Broadcast(x=x) | Permute(x=x) | Mask(x=x):
-                return value(x)
         raise MissingRuleError("numba has no rule for", missing=(op.mnemonic(),), where=str(op.loc or ""))
 
     def _bitcast(self, x: Expr, old: str, new: str) -> Expr:
@@ -142,22 +131,22 @@ class ValueText(AxisText):
             return x
         return words.scalar(x, new)
 
-    def _load(self, op: Load, env: dict[Op, Expr]) -> Expr:
+    def _load(self, op: Load) -> Expr:
         dtype = buffer_type(op.buffer).dtype
-        element = words.from_memory(self._place(op, env), dtype)
-        checks = self._checks(op, env)
+        element = words.from_memory(self._place(op), dtype)
+        checks = self._checks(op)
         if checks is None:
             return element
         pad = words.constant(op.pad if op.pad is not None else 0, dtype)
         return ternary(Expr(checks, 3), element, pad)
 
-    def _place(self, op: Load | Store, env: dict[Op, Expr] | None = None) -> Expr:
+    def _place(self, op: Load | Store) -> Expr:
         """The element of the buffer an access touches."""
         assert isinstance(op.buffer, Arg)
-        indices = [self._index(i, op, env) for i in op.indices]
+        indices = [self._index(i, op) for i in op.indices]
         return Expr(f"{self.parameter[op.buffer]}[{', '.join(map(str, indices)) or '0'}]")
 
-    def _index(self, index: Index, op: Load | Store, env: dict[Op, Expr] | None) -> Expr:
+    def _index(self, index: Index, op: Load | Store) -> Expr:
         parts: list[Expr] = []
         for term in index.terms:
             expr = Expr(self.axes[term.axis].name)
@@ -170,14 +159,14 @@ class ValueText(AxisText):
             if expr.text != "0":
                 parts.append(expr)
         if index.gather >= 0 and isinstance(op, Load):
-            parts.append(self._compute_value(op.gathers[index.gather], env or {}))
+            parts.append(self._value(op.gathers[index.gather]))
         if isinstance(index.offset, int) and index.offset < 0 and parts:
             return infix("-", total(parts), Expr(str(-index.offset)))
         if index.offset != 0:
             parts.append(size_expr(index.offset, self.sizes))
         return total(parts)
 
-    def _checks(self, op: Load | Store, env: dict[Op, Expr] | None = None) -> str | None:
+    def _checks(self, op: Load | Store) -> str | None:
         """The condition under which an access is inside its buffer, where walking within the extents does not say so."""
         over = set(self.kernel.may_overrun(op))
         found: list[str] = []
@@ -186,7 +175,7 @@ class ValueText(AxisText):
             if plain is not None and self.kernel.axis[plain].extent == size:
                 continue
             if over & set(index.axes) or index.gather >= 0:
-                found.append(f"0 <= {self._index(index, op, env).at(6)} < {size_expr(size, self.sizes).at(6)}")
+                found.append(f"0 <= {self._index(index, op).at(6)} < {size_expr(size, self.sizes).at(6)}")
         return " and ".join(found) or None
 
     def _size(self, size: Size) -> Expr:
@@ -195,12 +184,18 @@ class ValueText(AxisText):
         return self._extent(alike[0]) if len(alike) == 1 else size_expr(size, self.sizes)
 
     def _hint(self, op: Op) -> str:
-        return hint_of(op, lambda x: self.users.get(x, []))
+        return self.hints.get(op) or hint_of(op, lambda x: self.users.get(x, []))
 
-    def _allocate(self, hint: str, of: TileType, axes: tuple[str, ...] | None) -> Local:
-        order = axes or of.axes
-        name = self.names.fresh(hint)
-        shape = ", ".join(self._tile(self.kernel.axis[x]) for x in order)
-        shape = f"({shape})" if len(order) > 1 else shape
-        self.allocated.append(f"{name} = np.empty({shape}, {words.NUMPY[of.dtype]})")
-        return Local(name, order)
+    def _array_hint(self, s: Storage) -> str:
+        """What an array is called: as the carried value or the reduction in it, or by what it holds a tile of."""
+        op = next((op for op, at in self.plan.stored if at is s), None)
+        if op is None:
+            return s.name
+        if isinstance(op, Arg):
+            return op.name
+        return self._hint(op) if isinstance(op, Reduce | Dot) else f"{self._hint(op)}_tile"
+
+    def _allocation(self, s: Storage) -> str:
+        shape = ", ".join(self._tile(self.kernel.axis[x]) for x in s.axes) or "1"
+        shape = f"({shape})" if len(s.axes) > 1 else shape
+        return f"{self.array_names[s]} = np.empty({shape}, {words.NUMPY[s.dtype]})"

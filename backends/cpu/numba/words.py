@@ -248,33 +248,28 @@ COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 def binary(fn: str, a: Expr, b: Expr, dtype: str) -> Expr | None:
     """Text of a binary function on values of ``dtype``; ``None`` where there is no rule."""
-    is_float = dtype in ("f64", "f32")
     if fn == "floordiv" and dtype == "i64":
         return call("floordiv", a, b)
     if fn in INFIX:
         return infix(INFIX[fn], a, b)
     if fn in ("max", "min"):
-        return call(f"{fn}imum", a, b) if is_float else call(fn, a, b)
+        return _extreme(fn, a, b, dtype)
     if fn == "pow":
         return scalar(Expr(f"{a.at(ATOM)} ** {b.at(ATOM)}"), dtype)
     return None
 
 
-def accumulate(fn: str, total: Expr, x: Expr, dtype: str) -> Expr | None:
+def _extreme(fn: str, a: Expr, b: Expr, dtype: str) -> Expr:
+    return call(f"{fn}imum", a, b) if dtype in ("f64", "f32") else call(fn, a, b)
+
+
+def accumulate(fn: str, total: Expr, x: Expr, dtype: str) -> Expr:
     """``total`` joined with one more value of a reduction."""
-    is_float = dtype in ("f64", "f32")
-    match fn:
-        case "sum":
-            return call("add", total, x) if is_float else infix("+", total, x)
-        case "max" | "min":
-            return binary(fn, total, x, dtype)
-        case "prod":
-            return infix("*", total, x)
-        case "any":
-            return infix("|", total, x)
-        case "all":
-            return infix("&", total, x)
-    return None
+    if fn in ("max", "min"):
+        return _extreme(fn, total, x, dtype)
+    if fn == "sum" and dtype in ("f64", "f32"):
+        return call("add", total, x)
+    return infix({"sum": "+", "prod": "*", "any": "|", "all": "&"}[fn], total, x)
 
 
 def identity(fn: str, dtype: str) -> Expr:

@@ -60,13 +60,13 @@ class Former:
             return [n for item in items for n in self.leaf(item, bound, wide)]
         if any(map(_is_barrier, items)):
             return self.around(items, bound, wide, _is_barrier)
-        if candidates := self.candidates(items, free):
+        if candidates := self.candidates(items, free, bound):
             return self.spread(items, bound, wide, self.vectors.axis(candidates, items, bound))
         if any(isinstance(i, For) for i in items):
             return self.around(items, bound, wide, lambda i: isinstance(i, For))
         return self.stages(items, bound, wide, free)
 
-    def candidates(self, items: Sequence[Item], free: Sequence[str]) -> list[str]:
+    def candidates(self, items: Sequence[Item], free: Sequence[str], bound: Bound) -> list[str]:
         """The axes that one loop around all of ``items`` may walk."""
         return [a for a in free if all(self.items.parallel(i, a) for i in items)]
 
@@ -175,18 +175,23 @@ class Former:
 
     def levels(self, items: Sequence[Item], axis: str) -> list[list[Item]]:
         """The items by how many reductions along ``axis`` they wait for: in turns those outside of the loop and inside."""
-        level: dict[Item, int] = {}
-        for item in items:
-            before = [o for o in self.items.operands(item) if o in level]
-            level[item] = max((level[o] + (isinstance(o, Reduce) and o.axis == axis) for o in before), default=0)
-            if isinstance(item, Put) and item.carried:  # stays behind all that reads the old value
-                level[item] = max(level.values())
+        level = self.waits(items, axis)
         parts: list[list[Item]] = []
         for number in range(max(level.values()) + 1):
             here = [i for i in items if level[i] == number]
             outside = [i for i in here if axis not in self.items.involved(i)]
             parts += [outside, [i for i in here if i not in outside]]
         return parts
+
+    def waits(self, items: Sequence[Item], axis: str) -> dict[Item, int]:
+        """How many reductions along ``axis`` each item waits for."""
+        level: dict[Item, int] = {}
+        for item in items:
+            before = [o for o in self.items.operands(item) if o in level]
+            level[item] = max((level[o] + (isinstance(o, Reduce) and o.axis == axis) for o in before), default=0)
+            if isinstance(item, Put) and item.carried:  # stays behind all that reads the old value
+                level[item] = max(level.values())
+        return level
 
     def reducing(self, items: Sequence[Item], bound: Bound, wide: bool, axis: str) -> list[Node]:
         """One loop over ``axis``, with the reductions and running values along it."""

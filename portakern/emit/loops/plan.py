@@ -58,6 +58,14 @@ class Put:
 
 
 @dataclass(frozen=True, eq=False)
+class Join(Put):
+    """``storage = fn(storage, value)``, element by element: one more step of a reduction that lies in an array."""
+
+    fn: str = "sum"
+    dtype: str = "f32"
+
+
+@dataclass(frozen=True, eq=False)
 class Multiply:
     """``c += a b`` on packed arrays, a register tile of ``rows`` x ``columns`` at a time."""
 
@@ -143,7 +151,7 @@ class KernelPlan:
         return sum(s.bytes for s in self.storages)
 
     def __str__(self) -> str:
-        lines = [f"kernel {self.kernel.name}: one work-item per work-group, {self.local_bytes} bytes of local memory"]
+        lines = [f"kernel {self.kernel.name}: {self.local_bytes} bytes of local arrays"]
         lines += [f"  keep {s}" for s in self.storages]
         for node in self.body:
             lines += _show(node, 1)
@@ -165,6 +173,8 @@ def _show(node: Node, depth: int) -> list[str]:
     match node:
         case Compute(op):
             return [f"{pad}{_word(op)}: {op.type}"]
+        case Write(Join(value, storage, fn=fn)):
+            return [f"{pad}{storage.name} <- {fn} with {_word(value)}"]
         case Write(Put(value, storage)):
             return [f"{pad}{storage.name} <- {_word(value)}"]
         case Write(Store() as store):
@@ -174,6 +184,7 @@ def _show(node: Node, depth: int) -> list[str]:
         case Product(m):
             dtype_ = m.dot.lhs.type.dtype  # type: ignore[union-attr]
             how = f"{m.rows}x{m.lanes * m.vectors} register tile, {m.lanes}-lane multiply-add on widened {dtype_}"
+            how = how if m.rows > 1 else f"a function, on widened {dtype_}"
             return [f"{pad}{m.c.name} += {m.a.name} {m.b.name} over {m.dot.axis}: {how}"]
         case Walk(axis, lanes, body, accumulate, running):
             wide = f" by {lanes} lanes" if lanes > 1 else ""

@@ -45,12 +45,17 @@ def reads(node: Node) -> list[Op]:
     return []
 
 
+def head_reads(node: Repeat) -> list[Op]:
+    """What a loop reads before its first step: the carried values' first ones, its bounds."""
+    return [source(v) for v in (*node.loop.init, node.loop.lo, node.loop.hi) if v is not None]
+
+
 def all_reads(node: Node) -> set[Op]:
     found = set(reads(node))
     if isinstance(node, Walk):
         found |= {source(r.x) for r in node.accumulate}
     if isinstance(node, Repeat):
-        found |= {source(v) for v in (*node.loop.init, node.loop.lo, node.loop.hi) if v is not None}
+        found.update(head_reads(node))
     if isinstance(node, Walk | Repeat):
         for inner in node.body:
             found |= all_reads(inner)

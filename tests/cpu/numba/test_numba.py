@@ -17,6 +17,7 @@ from portakern.backend import Source, Target
 from portakern.backends.cpu import backend
 from portakern.backends.cpu.numba.language import NUMBA
 from portakern.backends.cpu.numba.module import load_module
+from portakern.backends.cpu.numba.naming import handed_on
 from portakern.backends.cpu.numba.schedules import schedules
 from portakern.device import load_devices
 from portakern.errors import CompileError, UsageError
@@ -112,7 +113,7 @@ def test_a_binary_runs_without_compiling(worker: WorkerPool) -> None:
 
 def test_a_broken_text_is_a_compile_error(worker: WorkerPool) -> None:
     source = NUMBA.emitter.emit(SAMPLES["softmax"], CPU)
-    bad = replace(source, text=source.text.replace("maximum(running,", "no_such_word(running,"))
+    bad = replace(source, text=source.text.replace("maximum(max_n,", "no_such_word(max_n,"))
     assert bad.text != source.text
     with pytest.raises(CompileError, match="no_such_word"):
         worker.call("tests.triton.support:compiled", "numba", bad)
@@ -150,6 +151,35 @@ def test_foreign_text(worker: WorkerPool) -> None:
 @pytest.mark.parametrize("name", ["add_bias_open", "softmax_row", "softmax_long", "matmul_batched", "attention", "column_sums"])
 def test_golden(golden: Callable[[str, str], None], name: str) -> None:
     golden(f"{name}.py", NUMBA.emitter.emit(SAMPLES[name], CPU).text)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_golden_softmax_of_columns(golden: Callable[[str, str], None], dtype: str) -> None:
+    """Sums of columns lie in arrays, and the contiguous axis is innermost."""
+
+    @pk.operator
+    def op(x: pk.Tensor["M", "N"]):
+        return pk.softmax(x, axis=0)
+
+    target = registry().target("numba:cpu")
+    program = lowered_for(target, op.program({"M": 2048, "N": 1024}, {}, dtype))
+    golden(f"softmax_columns_{dtype}.py", registry().language("numba").emitter.emit(program, target).text)
+
+
+@pytest.mark.quick
+def test_plan(golden: Callable[[str, str], None]) -> None:
+    golden("column_sums.plan", f"{NUMBA.emitter.plan(SAMPLES['column_sums'], CPU)}\n")
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("pairs", "lines"), [
+    ([("top", "new"), ("total", "total * top")], ["total = total * top", "top = new"]),
+    ([("a", "b"), ("b", "a")], ["a, b = b, a"]),
+    ([("a", "a"), ("b", "a + 1")], ["b = a + 1"]),
+])  # fmt: skip
+def test_carried_names_are_read_before_they_are_overwritten(pairs: list[tuple[str, str]], lines: list[str]) -> None:
+    assert handed_on(pairs) == lines
 
 
 @pytest.mark.quick

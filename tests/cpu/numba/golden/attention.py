@@ -113,18 +113,14 @@ def dot(acc, a, b, rows, cols, depth):
 def attention_kernel(q, k, v, o):
     B, H, G, M, N, K, D = 2, 2, 2, 50, 50, 64, 64
     BLOCK_M, BLOCK_N, BLOCK_K, BLOCK_D = 32, 32, 64, 64
-    q_tile = np.empty((BLOCK_M, BLOCK_K), np.float32)
+    q_pack = np.empty((BLOCK_M, BLOCK_K), np.float32)
     top = np.empty(BLOCK_M, np.float32)
     total = np.empty(BLOCK_M, np.float32)
     acc = np.empty((BLOCK_M, BLOCK_D), np.float32)
-    k_tile = np.empty((BLOCK_K, BLOCK_N), np.float32)
+    k_pack = np.empty((BLOCK_K, BLOCK_N), np.float32)
     product = np.empty((BLOCK_M, BLOCK_N), np.float32)
-    max_n = np.empty(BLOCK_M, np.float32)
-    new_top = np.empty(BLOCK_M, np.float32)
-    exp_top_tile = np.empty(BLOCK_M, np.float32)
-    sum_n = np.empty(BLOCK_M, np.float32)
-    exp_t_tile = np.empty((BLOCK_M, BLOCK_N), np.float32)
-    v_tile = np.empty((BLOCK_N, BLOCK_D), np.float32)
+    v_pack = np.empty((BLOCK_N, BLOCK_D), np.float32)
+    e_pack = np.empty((BLOCK_M, BLOCK_N), np.float32)
     for b in range(B):
         for h in range(H):
             for g in range(G):
@@ -132,7 +128,7 @@ def attention_kernel(q, k, v, o):
                     m1 = min(m0 + BLOCK_M, M)
                     for m in range(m0, m1):
                         for i_k in range(K):
-                            q_tile[m - m0, i_k] = from_bf16(q[b, h, g, m, i_k])
+                            q_pack[m - m0, i_k] = from_bf16(q[b, h, g, m, i_k])
                     for m in range(m0, m1):
                         top[m - m0] = f32(-np.inf)
                     for m in range(m0, m1):
@@ -144,41 +140,33 @@ def attention_kernel(q, k, v, o):
                         n1 = min(n0 + BLOCK_N, N)
                         for i_k in range(K):
                             for n in range(n0, n1):
-                                k_tile[i_k, n - n0] = from_bf16(k[b, h, n, i_k])
+                                k_pack[i_k, n - n0] = from_bf16(k[b, h, n, i_k])
                         for m in range(m0, m1):
                             for n in range(n0, n1):
                                 product[m - m0, n - n0] = f32(0.0)
-                        dot(product, q_tile, k_tile, m1 - m0, n1 - n0, np.int64(K))
+                        dot(product, q_pack, k_pack, m1 - m0, n1 - n0, np.int64(K))
                         for m in range(m0, m1):
-                            running = f32(-np.inf)
+                            max_n = f32(-np.inf)
                             for n in range(n0, n1):
-                                running = maximum(
-                                    running, product[m - m0, n - n0] * f32(0.125) if n <= m else f32(-np.inf),
+                                max_n = maximum(
+                                    max_n, product[m - m0, n - n0] * f32(0.125) if n <= m else f32(-np.inf),
                                 )
-                            max_n[m - m0] = running
-                        for m in range(m0, m1):
-                            t = maximum(top[m - m0], max_n[m - m0])
-                            new_top[m - m0] = t
-                            exp_top_tile[m - m0] = exp(top[m - m0] - (f32(0.0) if t == f32(-np.inf) else t))
-                        for m in range(m0, m1):
-                            t2 = f32(0.0) if new_top[m - m0] == f32(-np.inf) else new_top[m - m0]
-                            running2 = f32(0.0)
+                            new_top = maximum(top[m - m0], max_n)
+                            t = f32(0.0) if new_top == f32(-np.inf) else new_top
+                            sum_n = f32(0.0)
                             for n in range(n0, n1):
-                                exp_t = exp((product[m - m0, n - n0] * f32(0.125) if n <= m else f32(-np.inf)) - t2)
-                                running2 = add(running2, exp_t)
-                                exp_t_tile[m - m0, n - n0] = round_bf16(exp_t)
-                            sum_n[m - m0] = running2
-                        for m in range(m0, m1):
-                            total[m - m0] = total[m - m0] * exp_top_tile[m - m0] + sum_n[m - m0]
+                                exp_t = exp((product[m - m0, n - n0] * f32(0.125) if n <= m else f32(-np.inf)) - t)
+                                e_pack[m - m0, n - n0] = round_bf16(exp_t)
+                                sum_n = add(sum_n, exp_t)
+                            exp_top = exp(top[m - m0] - t)
+                            top[m - m0] = new_top
+                            total[m - m0] = total[m - m0] * exp_top + sum_n
+                            for d in range(D):
+                                acc[m - m0, d] = acc[m - m0, d] * exp_top
                         for n in range(n0, n1):
                             for d in range(D):
-                                v_tile[n - n0, d] = from_bf16(v[b, h, n, d])
-                        for m in range(m0, m1):
-                            for d in range(D):
-                                acc[m - m0, d] = acc[m - m0, d] * exp_top_tile[m - m0]
-                        dot(acc, exp_t_tile, v_tile, m1 - m0, np.int64(D), n1 - n0)
-                        for m in range(m0, m1):
-                            top[m - m0] = new_top[m - m0]
+                                v_pack[n - n0, d] = from_bf16(v[b, h, n, d])
+                        dot(acc, e_pack, v_pack, m1 - m0, np.int64(D), n1 - n0)
                     for m in range(m0, m1):
                         for d in range(D):
                             o[b, h, g, m, d] = to_bf16(acc[m - m0, d] / total[m - m0])

@@ -105,8 +105,8 @@ def matmul_bias_kernel(a, w, bias, c):
     B, M, N, K = 3, 100, 72, 50
     BLOCK_M, BLOCK_N, BLOCK_K = 64, 64, 32
     acc = np.empty((BLOCK_M, BLOCK_N), np.float32)
-    a_tile = np.empty((BLOCK_M, BLOCK_K), np.float32)
-    w_tile = np.empty((BLOCK_K, BLOCK_N), np.float32)
+    a_pack = np.empty((BLOCK_M, BLOCK_K), np.float32)
+    w_pack = np.empty((BLOCK_K, BLOCK_N), np.float32)
     for b in range(B):
         for m0 in range(0, M, BLOCK_M):
             m1 = min(m0 + BLOCK_M, M)
@@ -119,11 +119,11 @@ def matmul_bias_kernel(a, w, bias, c):
                     k1 = min(k0 + BLOCK_K, K)
                     for m in range(m0, m1):
                         for k in range(k0, k1):
-                            a_tile[m - m0, k - k0] = from_bf16(a[b, m, k])
+                            a_pack[m - m0, k - k0] = from_bf16(a[b, m, k])
                     for k in range(k0, k1):
                         for n in range(n0, n1):
-                            w_tile[k - k0, n - n0] = from_bf16(w[b, k, n])
-                    dot(acc, a_tile, w_tile, m1 - m0, n1 - n0, k1 - k0)
+                            w_pack[k - k0, n - n0] = from_bf16(w[b, k, n])
+                    dot(acc, a_pack, w_pack, m1 - m0, n1 - n0, k1 - k0)
                 for m in range(m0, m1):
                     for n in range(n0, n1):
                         t = acc[m - m0, n - n0] + bias[n]

@@ -1,0 +1,117 @@
+"""op for numba:cpu, written by portakern."""
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, prange
+from numba.extending import intrinsic
+
+f32 = np.float32
+
+
+@njit(fastmath={"reassoc"})
+def add(a, b):
+    """a + b in a sum whose order is free, so that it runs in vector lanes."""
+    return a + b
+
+
+@njit(fastmath={"contract"})
+def mad(a, b, c):
+    """a * b + c, fused where the processor can."""
+    return a * b + c
+
+
+@intrinsic
+def maximum(typing, a, b):
+    """The larger of two floats; NaN if either is NaN. (LLVM's maximum, which vectorises also as a reduction.)"""
+    def lower(context, builder, signature, arguments):
+        kind = arguments[0].type
+        function = builder.module.declare_intrinsic("llvm.maximum", [kind], ir.FunctionType(kind, [kind, kind]))
+        return builder.call(function, arguments)
+    return (a(a, a), lower) if a == b else None
+
+
+@njit
+def from_bf16(bits):
+    """bf16 is the upper half of a float32."""
+    return np.uint32(np.uint32(bits) << 16).view(np.float32)
+
+
+@njit
+def to_bf16(x):
+    """The bits of x as bf16, rounded to nearest even; every NaN becomes the quiet one."""
+    bits = np.float32(x).view(np.uint32)
+    rounded = np.uint16(np.uint32(bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)
+    return np.uint16(0x7FC0) if x != x else rounded
+
+
+@njit
+def power_of_two(n):
+    """2 ** n for n from -126 to 127."""
+    return np.int32(np.int32(n + 127) << 23).view(np.float32)
+
+
+@njit
+def exp(x):
+    """e ** x for float32 within 2 ulp: 2 ** n times the polynomial of Cephes expf on [-ln 2 / 2, ln 2 / 2].
+
+    2 ** n is applied in two steps, so that results down to the subnormals are right.
+    """
+    c = min(max(x, f32(-104.0)), f32(89.0))
+    n = np.floor(mad(c, f32(1.44269504088896341), f32(0.5)))
+    r = mad(n, f32(2.12194440e-4), mad(n, f32(-0.693359375), c))
+    p = mad(f32(1.9875691500e-4), r, f32(1.3981999507e-3))
+    p = mad(p, r, f32(8.3334519073e-3))
+    p = mad(p, r, f32(4.1665795894e-2))
+    p = mad(p, r, f32(1.6666665459e-1))
+    p = mad(p, r, f32(5.0000001201e-1))
+    p = mad(p, r * r, r) + f32(1.0)
+    k = np.int32(n)
+    half = k >> 1
+    y = p * power_of_two(half) * power_of_two(k - half)
+    return x if x != x else y
+
+
+@njit(error_model="numpy", parallel=True)
+def op_kernel(x, out):
+    I, J = 1024, 2048
+    BLOCK_I, BLOCK_J = 256, 1024
+    for block in prange(((I + BLOCK_I - 1) // BLOCK_I)):
+        top = np.empty(BLOCK_I, np.float32)
+        total1 = np.empty(BLOCK_I, np.float32)
+        max_j = np.empty(BLOCK_I, np.float32)
+        new_top_tile = np.empty(BLOCK_I, np.float32)
+        sum_j = np.empty(BLOCK_I, np.float32)
+        i0 = block * BLOCK_I
+        i1 = i0 + BLOCK_I
+        for i in range(i0, i1):
+            top[i - i0] = f32(-np.inf)
+        for i in range(i0, i1):
+            total1[i - i0] = f32(0.0)
+        for j0 in range(0, J, BLOCK_J):
+            j1 = j0 + BLOCK_J
+            for i in range(i0, i1):
+                max_j[i - i0] = f32(-np.inf)
+            for j in range(j0, j1):
+                for i in range(i0, i1):
+                    max_j[i - i0] = maximum(max_j[i - i0], from_bf16(x[j, i]))
+            for i in range(i0, i1):
+                new_top_tile[i - i0] = maximum(top[i - i0], max_j[i - i0])
+            for i in range(i0, i1):
+                sum_j[i - i0] = f32(0.0)
+            for j in range(j0, j1):
+                for i in range(i0, i1):
+                    sum_j[i - i0] = add(sum_j[i - i0], exp(from_bf16(x[j, i]) - new_top_tile[i - i0]))
+            for i in range(i0, i1):
+                new_total1 = (f32(0.0) if top[i - i0] == f32(-np.inf) else total1[i - i0] * exp(top[i - i0] - new_top_tile[i - i0])) + sum_j[i - i0]
+                top[i - i0] = new_top_tile[i - i0]
+                total1[i - i0] = new_total1
+        for j0 in range(0, J, BLOCK_J):
+            j1 = j0 + BLOCK_J
+            for j in range(j0, j1):
+                for i in range(i0, i1):
+                    out[j, i] = to_bf16(exp(from_bf16(x[j, i]) - top[i - i0]) / total1[i - i0])
+
+
+def op(x, out):
+    """x[2048, 1024] bf16 -> out[2048, 1024] bf16"""
+    op_kernel(x, out)
