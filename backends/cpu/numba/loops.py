@@ -41,7 +41,8 @@ class LoopText(StoreText):
 
     def _nodes(self, nodes: Sequence[Node], after: Sequence[Op] = ()) -> None:
         """A block; ``after`` are values that are read at its end."""
-        once = read_once(nodes := in_order(nodes, after), after)
+        nodes = in_order(nodes, after)
+        once = read_once(nodes, after)
         for number, node in enumerate(nodes):
             match node:
                 case Compute(op):
