@@ -63,6 +63,25 @@ def test_a_comparison_too_close_to_call_allows_both_answers() -> None:
     assert not out["out0"].bound()[1:].any()
 
 
+def test_a_boolean_of_what_may_be_zero_allows_both_answers() -> None:
+    @pk.operator
+    def flags(x: pk.Tensor["N"]):
+        return pk.cast(pk.exp(x), pk.boolean)
+
+    _, out = bounds_of(flags, {"N": 4}, {"x": np.array([-200.0, -95.0, -80.0, 0.0], f32)})
+    assert [compare(out["out"], "bool", np.array([i == n for n in range(4)]) ^ np.array([True] * 4)).ratio <= 1
+            for i in range(4)] == [True, True, False, False]  # fmt: skip
+
+
+def test_of_no_elements_any_may_be_the_largest() -> None:
+    @pk.operator
+    def largest(x: pk.Tensor["M", "N"]):
+        return pk.argmax(x, axis=1)
+
+    _, out = bounds_of(largest, {"M": 2, "N": 0}, {"x": np.zeros((2, 0), f32)})
+    assert compare(out["out"], "i32", np.array([7, -1], np.int32)).ratio <= 1
+
+
 def test_a_tie_within_the_error_allows_each_of_the_tied() -> None:
     x = np.array([[1.0, 1.0 + 2.0**-23, 0.5]], f32)
     _, out = bounds_of(indices, {"M": 1, "N": 3}, {"x": x})

@@ -30,7 +30,7 @@ def entry_lines(program: Program, plans: Mapping[int, tuple[KernelPlan, KernelBo
     lines += [f"    {name} = jnp.clip({name}, -(2**31), 2**31 - 1).astype(jnp.int32)" for name in saturated]
     ready = {a.name for a in inputs}
     for number, (plan, body) in plans.items():
-        lines += [f"    {line}" for line in _launch(program, plan, body, device, ready, number)]
+        lines += [f"    {line}" for line in _launch(program, plan, body, device, ready)]
         ready |= {a.buffer for a in plan.writes}
     lines += [f"    {a.name} = {_filled(a)}" for a in outputs if a.name not in ready]
     lines.append(f"    return {', '.join(a.name for a in outputs)}")
@@ -61,7 +61,7 @@ def _read_sizes(program: Program, report: ReportMissing) -> list[str]:
     return [f"{name} = {reading}" for name, reading in told.items()]
 
 
-def _launch(program: Program, plan: KernelPlan, body: KernelBody, device: Device, ready: set[str], number: int) -> list[str]:
+def _launch(program: Program, plan: KernelPlan, body: KernelBody, device: Device, ready: set[str]) -> list[str]:
     """The statements around one ``pl.pallas_call``."""
     written = [program.array(a.buffer) for a in plan.writes]
     lines = []
@@ -80,7 +80,7 @@ def _launch(program: Program, plan: KernelPlan, body: KernelBody, device: Device
     if not nothing:
         return [*lines, *run]
     zeros = ", ".join(f"jnp.zeros({tuple_text(tuple(map(str, _shape(a))))}, {operations.JNP[a.dtype]})" for a in written)
-    if number == 0 and len(program.kernels) == 1:
+    if len(program.kernels) == 1 and [a.name for a in written] == [a.name for a in program.by_role("output")]:
         return [f"if {nothing}:", f"    return {zeros}", *lines, *run]
     return [*lines, f"if {nothing}:", f"    {names} = {zeros}", "else:", *(f"    {line}" for line in run)]
 

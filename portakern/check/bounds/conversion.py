@@ -28,9 +28,12 @@ def _(op: t.Convert, v: Val) -> Val:
         return Val(r, spread)
     if v.x.dtype.kind != "f":
         return Val(r, 0.0 if v.exact else np.where(v.bound() > 0, np.inf, 0.0))
+    if to.kind == "bool":  # false at zero alone, which may lie inside the bound though both its ends are true
+        doubtful = (v.bound() > 0) & (np.abs(v.x) <= v.bound())
+        return Val(r, np.where(doubtful, np.inf, 0.0) if doubtful.any() else 0.0)
     limit = 2.0 ** (to.bits - (to.kind == "int"))  # what does not fit is undefined
     outside = ~(np.abs(v.x) < limit) if to.kind == "int" else ~((v.x > -1) & (v.x < limit))
-    return Val(r, np.where(outside, np.inf, spread) if to.kind != "bool" and outside.any() else spread)
+    return Val(r, np.where(outside, np.inf, spread) if outside.any() else spread)
 
 
 def rounded_at_some_scale(op: t.Convert, v: Val) -> Val:

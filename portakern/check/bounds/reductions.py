@@ -167,8 +167,8 @@ def _fold_truth(op: t.Fold, v: Val) -> Bound:
 @rule(t.ArgFold)
 def _(op: t.ArgFold, v: Val) -> Val:
     r = oracle.apply(op, [v.x])
-    if not v.x.size:
-        return Val(r)
+    if not v.x.size:  # of no elements none is the largest
+        return Val(r, np.full(r.shape, np.inf) if r.size else 0.0)
     # Which index a row with NaN gives is not said.
     lost = (np.isnan(v.x) | v.open()).any(op.axis) if v.x.dtype.kind == "f" else np.zeros(r.shape, bool)
     if v.exact:
