@@ -29,7 +29,7 @@ def entry_lines(program: Program, plans: Mapping[int, tuple[KernelPlan, KernelBo
     lines += [f"    {line}" for line in _read_sizes(program, report)]
     lines += [f"    {name} = jnp.clip({name}, -(2**31), 2**31 - 1).astype(jnp.int32)" for name in saturated]
     ready = {a.name for a in inputs}
-    for number, (plan, body) in plans.items():
+    for plan, body in plans.values():
         lines += [f"    {line}" for line in _launch(program, plan, body, device, ready)]
         ready |= {a.buffer for a in plan.writes}
     lines += [f"    {a.name} = {_filled(a)}" for a in outputs if a.name not in ready]
