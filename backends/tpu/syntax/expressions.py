@@ -23,12 +23,14 @@ element, which is padded to a row of lanes in VMEM, and meets a tile without bei
 
 @dataclass(frozen=True)
 class Expr:
-    """``place`` is ``None`` for a scalar (a Python number, a grid index, a value of scalar memory)."""
+    """``place`` is ``None`` for a scalar (a Python number, a grid index, a value of scalar memory).  ``reference`` names the
+    reference that it is all of, of which a part can be read instead."""
 
     text: str
     place: Place | None = None
     binding: int = ATOM
     literal: bool = False  # a plain number, which takes the dtype of what it meets
+    reference: str = ""
 
     def at(self, loosest: int) -> str:
         """The text, in parentheses where it binds more loosely than its surroundings allow."""

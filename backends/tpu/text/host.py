@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from portakern.device import Device
 from portakern.ir.core import Op
 from portakern.ir.program import Array, Program
 from portakern.ir.size import Size, Sym
-from portakern.ir.tile import BufferType, Index, buffer_type
+from portakern.ir.tile import Binary, BufferType, Cast, Const, Extent, Index, buffer_type
 
 from ..planning.blocks import BlockAccess, Span, empty, host_unview, host_view, shape_text, tuple_text
 from ..planning.kernel_plan import KernelPlan, scalar_text
 from ..planning.loops import ReportMissing
 from ..planning.vmem_limit import limit_mb
 from ..syntax import operations
-from ..syntax.expressions import PRODUCT, SUM
+from ..syntax.expressions import PRODUCT, SUM, Expr
 from .names import read_names
 from .regions import KernelBody, Line
 
@@ -215,11 +214,20 @@ def _bounded(plan: KernelPlan, span: Span, walks: list[tuple[Op | None, Op | Non
     if len(lows) == 1 and (lo := lows.pop()) is not None and (low := scalar_text(lo, plan.spans)):
         text = f"jnp.maximum({text}, {low.at(PRODUCT)} // {span.text})"
     if len(bounds) == 1 and (hi := bounds.pop()) is not None and (high := scalar_text(hi, plan.spans)):
-        end = f"{high.at(SUM)} - 1"
-        if (plus := re.fullmatch(r"(.*) \+ (\d+)", high.text)) and high.binding == SUM:
-            end = f"{plus[1]} + {int(plus[2]) - 1}"
-        text = f"jnp.minimum({text}, jnp.maximum({end}, 0) // {span.text})"
+        text = f"jnp.minimum({text}, jnp.maximum({_less_one(hi, high, plan)}, 0) // {span.text})"
     return text
+
+
+def _less_one(op: Op, text: Expr, plan: KernelPlan) -> str:
+    """``op``, which is ``text``, minus 1: a number that it ends with is one less."""
+    match op:
+        case Binary(fn="add", lhs=lhs, rhs=Extent(size=int(n)) | Const(value=int(n))) if n > 0:
+            left = scalar_text(lhs, plan.spans)
+            assert left is not None
+            return f"{left.at(SUM)} + {n - 1}"
+        case Cast(x=x):
+            return _less_one(x, text, plan)
+    return f"{text.at(SUM)} - 1"
 
 
 def reference_names(plan: KernelPlan, body: KernelBody) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -35,7 +34,7 @@ class Shapes:
         index = [self.parts.get(a or "", ":") for a in place]
         while index and index[-1] == ":":
             index.pop()
-        return Expr(f"{reference}[{', '.join(index) or '...'}]", place)
+        return Expr(f"{reference}[{', '.join(index) or '...'}]", place, reference="" if index else reference)
 
     def sizes(self, place: Place) -> str:
         return self.plan.sizes(place, self.spans)
@@ -85,5 +84,4 @@ def one_lane(x: Expr) -> Expr:
 
 def piece(x: Expr, index: str) -> str:
     """The text of ``x[index]``; of a reference only that part is read."""
-    reference = re.fullmatch(r"(\w+_ref)\[\.\.\.\]", x.text)
-    return f"{reference[1] if reference else x.at(0)}[{index}]"
+    return f"{x.reference or x.at(0)}[{index}]"
