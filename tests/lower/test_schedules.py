@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from portakern.errors import IRError, ScheduleError
@@ -32,9 +32,16 @@ def nests(draw: st.DrawFn) -> Nest:
     return Nest(family, tuple(draw(st.permutations(axes))), draw(dtypes), wide, live, dots, passes)
 
 
+def row_times_matrix_in_no_batch() -> Nest:
+    axes = (NestAxis("b", "batch", 0, False), NestAxis("m", "m", 1, False), NestAxis("n", "n", 128, True),
+            NestAxis("k", "k", 1000, True))  # fmt: skip
+    return Nest("contraction", axes, "bf16", "f32", 0, "bf16", 1)
+
+
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 @settings(max_examples=60, deadline=None)
 @given(nest=nests())
+@example(nest=row_times_matrix_in_no_batch())  # no block at all, and a share of them was asked for
 def test_schedules_of_any_nest(target, nest: Nest) -> None:
     """What comes back gives every axis a tile; a refusal is an error of portakern, or no schedule at all."""
     try:

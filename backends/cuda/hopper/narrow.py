@@ -148,7 +148,7 @@ def narrow_schedules(nest: Nest, units: int) -> list[Schedule]:
     """Of a row times a matrix, best first: as many blocks as fit on the device at once, or nearly."""
     m, n, k = (nest.role(x)[0] for x in "mnk")
     columns = -(-n.extent // _COLUMNS) if isinstance(n.extent, int) else units
-    blocks = columns * prod(a.extent if isinstance(a.extent, int) else 1 for a in nest.role("batch"))
+    blocks = max(1, columns * prod(a.extent if isinstance(a.extent, int) else 1 for a in nest.role("batch")))
     found: list[tuple[tuple[int, float], Schedule]] = []
     for warps, stages, at_once in _SHAPES:
         room = units * at_once
