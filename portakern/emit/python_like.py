@@ -7,6 +7,7 @@ name through the loop and is assigned in place wherever nothing reads the old va
 
 from __future__ import annotations
 
+import ast
 import keyword
 import math
 from collections import Counter
@@ -101,6 +102,22 @@ def number(value: float | int | bool, is_float: bool) -> Expr:
 
 
 # ---- names -----------------------------------------------------------------------------------------------------------
+
+
+def names_in(text: str) -> frozenset[str]:
+    """The names that Python text reads or binds, as its syntax tree has them: what is said in comments is none."""
+    return frozenset(node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name))
+
+
+def with_helpers(text: str, helpers: Mapping[str, str]) -> list[str]:
+    """Those of ``helpers`` (text by name) that ``text`` calls, and those they call, in the order of the table."""
+    wanted: set[str] = set()
+    waiting = [text]
+    while waiting:
+        found = (names_in(waiting.pop()) & helpers.keys()) - wanted
+        wanted |= found
+        waiting += [helpers[name] for name in found]
+    return [name for name in helpers if name in wanted]
 
 
 class Names:

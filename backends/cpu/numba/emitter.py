@@ -16,7 +16,7 @@ from portakern.dtypes import numpy_dtype
 from portakern.emit.host import called, host_names
 from portakern.emit.loops.array_sums import form
 from portakern.emit.loops.plan import LoopPlan
-from portakern.emit.python_like import Writer, call, size_expr
+from portakern.emit.python_like import Writer, call, names_in, size_expr, with_helpers
 from portakern.emit.running import without_scans
 from portakern.emit.where import where
 from portakern.errors import MissingRuleError, UnsupportedDtype
@@ -78,7 +78,7 @@ class NumbaEmitter:
                                    missing=tuple(f"{m.what} ({m.where})" if m.where else m.what for m in missing))  # fmt: skip
         kernels = [print_kernel(k) for k in self.plan(program, target).kernels]
         body = "\n\n".join(k.text for k in kernels)
-        helpers = "\n".join(words.HELPERS[name] for name in words.used_helpers(body))
+        helpers = "\n".join(words.HELPERS[name] for name in with_helpers(body, words.HELPERS))
         host = _host_function(program, kernels)
         head = f'"""{program.name} for {target}, written by portakern."""\n\n{_imports(helpers + body)}'
         parts = [p.strip("\n") for p in (head, helpers, body, host) if p.strip()]
@@ -92,14 +92,14 @@ class NumbaEmitter:
 
 
 def _imports(text: str) -> str:
-    lines = []
-    if "math." in text:
+    names, lines = names_in(text), []
+    if "math" in names:
         lines.append("import math\n")
     lines.append("import numpy as np")
-    if "@intrinsic" in text:
+    if "intrinsic" in names:
         lines.append("from llvmlite import ir")
-    lines.append(f"from numba import njit{', prange' if 'prange(' in text else ''}")
-    if "@intrinsic" in text:
+    lines.append(f"from numba import njit{', prange' if 'prange' in names else ''}")
+    if "intrinsic" in names:
         lines.append("from numba.extending import intrinsic")
     lines += ["", "f32 = np.float32"]
     return "\n".join(lines)

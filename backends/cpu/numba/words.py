@@ -9,7 +9,6 @@ product may be fused with the addition behind it.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 
 from portakern.emit.python_like import ATOM, NEGATION, PRODUCT, Expr, call, infix, negative
@@ -287,15 +286,3 @@ def from_memory(x: Expr, dtype: str) -> Expr:
 
 def to_memory(x: Expr, dtype: str) -> Expr:
     return call(f"to_{dtype}", x) if dtype in HALF_FLOATS else x
-
-
-def used_helpers(text: str) -> list[str]:
-    """The helpers that ``text`` calls, and those they call, in the order of the table."""
-    wanted: set[str] = set()
-    waiting = [text]
-    while waiting:
-        words = set(re.findall(r"\b(\w+)\(", waiting.pop()))
-        for name in words & HELPERS.keys() - wanted:
-            wanted.add(name)
-            waiting.append(HELPERS[name].replace(f"def {name}(", ""))
-    return [name for name in HELPERS if name in wanted]

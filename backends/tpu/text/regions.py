@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from portakern.emit.python_like import names_in
 from portakern.ir.core import Op
 from portakern.ir.tile import For
 
@@ -139,8 +139,8 @@ class Regions:
             indent = "    " if region.condition else ""
             lines += [(f"{indent}{text}" if text else "", where) for text, where in region.lines]
         text = "\n".join(line for line, _ in lines)
-        head = [(f"{d.name} = pl.program_id({n})", "") for n, d in enumerate(self.plan.grid)
-                if re.search(rf"\b{d.name}\b", text)]
+        names = names_in(text)
+        head = [(f"{d.name} = pl.program_id({n})", "") for n, d in enumerate(self.plan.grid) if d.name in names]
         if head and text.startswith("@"):
             head.append(("", ""))
         scratch = tuple(dict.fromkeys([*self.plan.slots.values(), *kept]))

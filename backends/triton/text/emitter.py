@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from portakern.backend import Missing, Source, Target
 from portakern.device import Device
 from portakern.emit.host import called, host_names
-from portakern.emit.python_like import Writer, call
+from portakern.emit.python_like import Writer, call, with_helpers
 from portakern.emit.where import where
 from portakern.errors import MissingRuleError, UnsupportedDtype
 from portakern.ir.core import Op
@@ -64,7 +64,7 @@ class TritonEmitter:
                                      *(f"{k.name}_kernel" for k in program.kernels)})  # fmt: skip
         kernels = [print_kernel(k, target.device, names) for k in program.kernels]
         body = "\n\n".join(k.text for k in kernels)
-        helpers = "\n".join(operations.HELPERS[name] for name in _with_dependencies(body))
+        helpers = "\n".join(operations.HELPERS[name] for name in with_helpers(body, operations.HELPERS))
         host = _host_function(program, kernels, names)
         imports = ["import triton", "import triton.language as tl"]
         if "torch." in host:
@@ -126,12 +126,6 @@ def _unsupported(op: Op, device: Device) -> str:
         case Store(mode="add", value=value) if tile_type(value).dtype in ("bf16", "bool", "i8"):
             return f"an atomic add of {tile_type(value).dtype}"
     return ""
-
-
-def _with_dependencies(text: str) -> list[str]:
-    used = operations.used_helpers(text)
-    inner = [h for name in used for h in operations.used_helpers(operations.HELPERS[name]) if h != name]
-    return [name for name in operations.HELPERS if name in {*used, *inner}]
 
 
 # ---- the host function -----------------------------------------------------------------------------------------------

@@ -254,11 +254,3 @@ def scan(fn: str, x: Expr, axis: int, dtype: str, backwards: bool) -> Expr:
 
 def constant(value: float | int | bool, dtype: str) -> Expr:
     return number(value, dtype in ("f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2"))
-
-
-def used_helpers(text: str) -> list[str]:
-    """The helpers called by a kernel's text, in the order of the table."""
-    import re
-
-    words = set(re.findall(r"\b(\w+)\b", text))
-    return [name for name in HELPERS if name in words]

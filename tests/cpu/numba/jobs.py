@@ -11,12 +11,13 @@ def apply_helper(name: str, x: np.ndarray) -> np.ndarray:
     """A helper function of the emitted texts on every element of ``x``."""
     from numba import njit  # type: ignore[attr-defined]
 
-    from portakern.backends.cpu.numba.words import HELPERS, used_helpers
+    from portakern.backends.cpu.numba.words import HELPERS
+    from portakern.emit.python_like import with_helpers
 
     names: dict[str, object] = {}
     text = "import math\nimport numpy as np\nfrom llvmlite import ir\nfrom numba import njit\n"
     text += "from numba.extending import intrinsic\nf32 = np.float32\n"
-    text += "\n".join(HELPERS[h] for h in used_helpers(f"{name}("))
+    text += "\n".join(HELPERS[h] for h in with_helpers(name, HELPERS))
     exec(text, names)
     function = names[name]
 
