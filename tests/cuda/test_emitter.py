@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from portakern.backend import Target
+from portakern.backends.cuda.emitter import HOME
+from portakern.emit.clike import reached
 from portakern.errors import MissingRuleError, ScheduleError
 from portakern.ir import tile as t
 from portakern.ir.builder import Builder
 from portakern.ir.core import Arg, Block
+from portakern.ir.functions import BINARY, UNARY
 from portakern.ir.program import Array, Program
 from portakern.ir.schedule import Schedule
 from portakern.registry import registry
@@ -35,6 +39,19 @@ def test_only_the_headers_in_use_go_with_a_source() -> None:
     names = dict(CUDA.emitter.emit(all_variants()["add_bias"], HOPPER).headers)
     assert "pk/memory.cuh" in names
     assert "pk/dot.cuh" not in names and "pk/reduce.cuh" not in names
+
+
+def test_a_word_has_its_header_wherever_it_is_printed() -> None:
+    for word, header in HOME.items():
+        found = reached([f"pk/{header}.cuh"], CUDA.emitter.library())
+        assert word in {*UNARY, *BINARY} or any(re.search(rf"\b{word}\b", text) for _, text in found), word
+    seen: set[str] = set()
+    for name, program in all_variants().items():
+        text = CUDA.emitter.emit(program, HOPPER).text
+        words = {x for x in re.findall(r"\bpk::(\w+)", text) if x in HOME}
+        assert {f"pk/{HOME[x]}.cuh" for x in words} == set(re.findall(r'#include "(.*)"', text)), name
+        seen |= words
+    assert {HOME[x] for x in seen} == set(HOME.values()) - {"atomic", "scan"}  # which no sample uses
 
 
 @pytest.mark.parametrize("name", ["add_bias", "attention"])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from portakern.backends.rocm.pingpong.interleave import Quarter, quarters
+from portakern.backends.rocm.pingpong.interleave import quarters
 from portakern.backends.rocm.pingpong.operand import Operand
 from portakern.backends.rocm.pingpong.order import quarters_in_order, turns_in_order
 from portakern.backends.rocm.pingpong.plan import Turn
@@ -62,7 +62,6 @@ def test_quarters_have_a_barrier_where_a_slot_changes_hands():
                                             {"lower", "left"}, {"upper", "right"}, set(), set()]  # fmt: skip
 
 
-def test_quarters_that_read_the_next_slot_at_once_wait_at_once():
-    first, *rest = quarters(A, B)
-    hasty = Quarter(first.quarter, first.rows, first.cols, (*first.reads, (B, 0, 1, "next")), first.sends)
-    assert quarters_in_order([hasty, *rest])[0].barrier
+def test_a_step_ends_with_the_slot_that_it_begins_with():
+    with pytest.raises(IRError, match="another slot"):
+        quarters_in_order(quarters(A, B)[:4])  # one slice of the two

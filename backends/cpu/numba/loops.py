@@ -32,12 +32,14 @@ from .stores import StoreText
 
 
 class LoopText(StoreText):
-    """``running`` are the variables of running values; ``weights`` how many operations the expression of a value holds."""
+    """``running`` are the variables of running values; ``weights`` how many operations the expression of a value holds, and
+    ``held`` which variables and arrays it reads."""
 
     def __init__(self, plan: KernelPlan) -> None:
         super().__init__(plan)
         self.running: dict[Running, Expr] = {}
         self.weights: dict[Op, int] = {}
+        self.held: dict[Op, frozenset[str | Storage]] = {}
 
     def _nodes(self, nodes: Sequence[Node], after: Sequence[Op] = ()) -> None:
         """A block; ``after`` are values that are read at its end."""
@@ -55,7 +57,7 @@ class LoopText(StoreText):
                 case Write(Store() as store):
                     self._store(store)
                 case Write(Step(values)):
-                    for line in handed_on([(self._value(arg).text, self._value(v).text) for arg, v in values]):
+                    for line in handed_on([(self._value(arg).text, self._value(v).text, self._reads(v)) for arg, v in values]):
                         self.out.line(line)
                 case Walk():
                     self._walk(node)
@@ -74,6 +76,7 @@ class LoopText(StoreText):
                 self.known[op] = self.known[op.source.body.args[op.index]]  # type: ignore[attr-defined]
         else:
             self.weights[op] = weight(op) + sum(self.weights.get(source(o), 0) for o in op.operands)
+            self.held[op] = frozenset().union(*map(self._reads, op.operands))
             self.known[op] = self._compute(op)
             if not inline or self.weights[op] > HEAVIEST:
                 self._give_name(op)
@@ -88,8 +91,19 @@ class LoopText(StoreText):
     def _keep_old(self, storage: Storage, values: set[Op]) -> None:
         """Give a name to those of ``values`` that are to be read after ``storage``, which they read, is overwritten."""
         for op in [op for op in self.known if op in values]:
-            if f"{self.array_names[storage]}[" in self.known[op].text:
+            if storage in self._reads(op):
                 self._give_name(op)
+
+    def _reads(self, op: Op) -> frozenset[str | Storage]:
+        """The variables and arrays that the expression of ``op`` reads."""
+        op = source(op)
+        if op in self.known and self.known[op].text.isidentifier():
+            return frozenset({self.known[op].text})
+        if op in self.held and op in self.known:
+            return self.held[op]
+        if op in self.arrays:
+            return frozenset({self.arrays[op]})
+        return frozenset().union(*map(self._reads, op.operands))
 
     def _put(self, put: Put) -> None:
         element, value = self._element_of(put.storage), self._value(put.value)

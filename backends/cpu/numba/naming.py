@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from portakern.emit.loops.elements import ELEMENTWISE
 from portakern.emit.loops.plan import Compute, Node, Put, Repeat, Walk, Write
@@ -62,19 +61,15 @@ def _puts_last(nodes: Sequence[Node]) -> Iterator[Node]:
     yield from waiting
 
 
-def handed_on(pairs: Sequence[tuple[str, str]]) -> list[str]:
+def handed_on(pairs: Sequence[tuple[str, str, Collection[object]]]) -> list[str]:
     """Lines that give carried names their next values, each before a name it reads is overwritten; all at once where they
-    exchange names."""
-    left = [(name, value) for name, value in pairs if name != value]
+    exchange names.  ``pairs`` are names, values, and what the values read."""
+    left = [(name, value, read) for name, value, read in pairs if name != value]
     lines: list[str] = []
     while left:
-        free = next((p for p in left if not any(mentions(v, p[0]) for n, v in left if n != p[0])), None)
+        free = next((p for p in left if not any(p[0] in read for name, _, read in left if name != p[0])), None)
         if free is None:
-            return [*lines, *assignments(left, hazard=True)]
+            return [*lines, *assignments([(name, value) for name, value, _ in left], hazard=True)]
         left.remove(free)
-        lines += assignments([free], hazard=False)
+        lines.append(f"{free[0]} = {free[1]}")
     return lines
-
-
-def mentions(text: str, name: str) -> bool:
-    return re.search(rf"\b{name}\b", text) is not None

@@ -79,13 +79,13 @@ def quarters_in_order(quarters: Sequence[Quarter]) -> tuple[Quarter, ...]:
     found: list[Quarter] = []
     coming: list[str] = []
     slot = first = quarters[0].reads[0][2]
-    for q in [*quarters, *quarters]:  # the first step's reads come from before it
+    for n, q in enumerate([*quarters, *quarters]):  # the first step's reads come from before it
+        if n == len(quarters) and slot != first:
+            raise IRError("a step of quarters ends with another slot than it begins with",
+                          hint="this is a fault of the emitter, not of the operator; please report it")
         barrier = any(of != slot for _, _, of, _ in q.reads) or any(ahead % 2 == slot for *_, ahead in q.sends)
         needs = tuple(r for r in coming if barrier or r in (q.rows, q.cols))
         coming = [*(r for r in coming if r not in needs), *(to for *_, to in q.reads)]
         slot = 1 - slot if barrier else slot
         found.append(replace(q, needs=needs, barrier=barrier))
-    if found[: len(quarters)] != found[len(quarters) :] and slot != first:
-        raise IRError("a step of quarters ends with another slot than it begins with",
-                      hint="this is a fault of the emitter, not of the operator; please report it")
     return tuple(found[len(quarters) :])

@@ -174,11 +174,13 @@ def test_plan(golden: Callable[[str, str], None]) -> None:
 
 @pytest.mark.quick
 @pytest.mark.parametrize(("pairs", "lines"), [
-    ([("top", "new"), ("total", "total * top")], ["total = total * top", "top = new"]),
-    ([("a", "b"), ("b", "a")], ["a, b = b, a"]),
-    ([("a", "a"), ("b", "a + 1")], ["b = a + 1"]),
+    ([("top", "new", {"new"}), ("total", "total * top", {"total", "top"})], ["total = total * top", "top = new"]),
+    ([("a", "b", {"b"}), ("b", "a", {"a"})], ["a, b = b, a"]),
+    ([("a", "a", {"a"}), ("b", "a + 1", {"a"})], ["b = a + 1"]),
 ])  # fmt: skip
-def test_carried_names_are_read_before_they_are_overwritten(pairs: list[tuple[str, str]], lines: list[str]) -> None:
+def test_carried_names_are_read_before_they_are_overwritten(
+    pairs: list[tuple[str, str, set[str]]], lines: list[str]
+) -> None:
     assert handed_on(pairs) == lines
 
 
