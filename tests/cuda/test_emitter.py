@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from portakern.backend import Target
-from portakern.backends.cuda.emitter import HOME
+from portakern.backends.cuda.emitter import HOME, library
 from portakern.emit.clike import reached
 from portakern.errors import MissingRuleError, ScheduleError
 from portakern.ir import tile as t
@@ -43,7 +43,7 @@ def test_only_the_headers_in_use_go_with_a_source() -> None:
 
 def test_a_word_has_its_header_wherever_it_is_printed() -> None:
     for word, header in HOME.items():
-        found = reached([f"pk/{header}.cuh"], CUDA.emitter.library())
+        found = reached([f"pk/{header}.cuh"], library())
         assert word in {*UNARY, *BINARY} or any(re.search(rf"\b{word}\b", text) for _, text in found), word
     seen: set[str] = set()
     for name, program in all_variants().items():

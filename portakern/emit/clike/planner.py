@@ -6,7 +6,7 @@ from portakern.emit.clike import plan as p
 from portakern.emit.clike.barriers import synchronised
 from portakern.emit.clike.dialect import Dialect
 from portakern.emit.clike.grid import note_of, unfolded
-from portakern.emit.clike.layouts import dims_of, floating
+from portakern.emit.clike.layouts import Place, dims_of, floating
 from portakern.emit.clike.loops import Loops
 from portakern.emit.clike.naming import base
 from portakern.emit.clike.regions import elementwise
@@ -144,7 +144,7 @@ class Planner(Loops):
         self.results[op, 0], self.results[op, 1] = name, carry
         self.add(p.Scan(name, dtype, op.fn, value, place, carry, op.reverse, op.exclusive, define))
 
-    def _carried(self, op: t.Scan, place: p.Place, total: Op | None) -> str:
+    def _carried(self, op: t.Scan, place: Place, total: Op | None) -> str:
         if total is None and t.starts_anew(op):
             return ""
         if self.loops and op.carry in self.loops[-1].body.args and self.regions.users(op.carry) == [op]:

@@ -1,32 +1,13 @@
-"""The plan of a kernel: what its text will say, decided statement by statement, before any text.
-
-A plan is frozen and prints as a listing (``portakern emit --ir plan``).  Every value has its place (layout), every shared
-operand its number of slots and its role, every loop its pipeline.  Expressions on elements and addresses are trees
-(:mod:`.terms`); text is the printer's.  What a statement reads (:func:`reads`) and how it is with other names
-(:func:`renamed`) can be asked of every statement, those of a platform too.
-"""
+"""What a plan says, statement by statement, and what statements are made of."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import ClassVar
 
-from portakern.emit.clike.layouts import Layout, Place
-from portakern.emit.clike.names import Names
-from portakern.emit.clike.terms import Apply, Name, Term, Word
-from portakern.ir.size import Size
-
-
-@dataclass(frozen=True)
-class Param:
-    """A parameter of a kernel: a buffer (``array``, written or not), a run-time ``scalar``, or a ``size``."""
-
-    name: str
-    dtype: str
-    role: str
-    written: bool = False
-    source: str = ""  # the name of the array, or of the open dim
+from portakern.emit.clike.layouts import Place
+from portakern.emit.clike.terms import Term
 
 
 @dataclass(frozen=True)
@@ -423,7 +404,7 @@ class Loop(Statement):
         head = [f"loop {self.var} from {self.begin} below {self.end} by {self.step}"]
         if self.pipeline:
             head.append(f"    {self.pipeline}")
-        return "\n".join([*head, *(_indent(str(s)) for s in self.body)])
+        return "\n".join([*head, *(indented(str(s)) for s in self.body)])
 
 
 @dataclass(frozen=True)
@@ -434,189 +415,13 @@ class Block(Statement):
     note: str = ""
 
     def __str__(self) -> str:
-        return "\n".join([f"block: {self.note}", *(_indent(str(s)) for s in self.body)])
+        return "\n".join([f"block: {self.note}", *(indented(str(s)) for s in self.body)])
 
 
 def _listed(terms: Iterable[Term]) -> str:
     return ", ".join(map(str, terms))
 
 
-def _indent(text: str) -> str:
+def indented(text: str) -> str:
+    """A listing one level further in."""
     return "\n".join("    " + line for line in text.split("\n"))
-
-
-# ---- kernels and programs ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Scope:
-    """Statements that follow each other, and the names that they are ``given`` by what the printer writes around them."""
-
-    statements: tuple[Statement, ...]
-    given: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class KernelPlan:
-    """One kernel: parameters, layouts, shared operands and statements.  ``blocks`` is the size of the linear grid."""
-
-    name: str
-    family: str
-    params: tuple[Param, ...]
-    layouts: tuple[Layout, ...]
-    shared: tuple[Shared, ...]
-    body: tuple[Statement, ...]
-    blocks: Size
-    warps: int
-    threads: int
-    note: str = ""
-    names: frozenset[str] = frozenset()
-    """All that stand for something in it."""
-
-    def scopes(self) -> Sequence[Scope]:
-        """Its statements, in the blocks that :mod:`.verify` looks through."""
-        return (Scope(self.body),)
-
-    def free_names(self) -> Names:
-        """Gives names that the kernel has not taken."""
-        return Names({*self.names, *(q.name for q in self.params)})
-
-    def __str__(self) -> str:
-        params = ", ".join(f"{p.name}: {p.dtype}{'' if p.role != 'array' else '*'}" for p in self.params)
-        lines = [f"kernel {self.name}({params})", f"    blocks {self.blocks}, warps {self.warps}, threads {self.threads}"]
-        lines += [f"    layout {x}" for x in self.layouts]
-        lines += [f"    {x}" for x in self.shared]
-        return "\n".join([*lines, *(_indent(str(s)) for s in self.body)]) + "\n"
-
-
-@dataclass(frozen=True)
-class ProgramPlan:
-    """The plans of a program's kernels, in launch order."""
-
-    name: str
-    kernels: tuple[KernelPlan, ...]
-
-    def __str__(self) -> str:
-        return f"plan {self.name}\n" + "\n".join(map(str, self.kernels))
-
-
-# ---- walking one -----------------------------------------------------------------------------------------------------
-
-
-def statements(block: Sequence[Statement]) -> list[Statement]:
-    """All statements, those inside loops (and the copies of their pipelines) too."""
-    found: list[Statement] = []
-    for s in block:
-        found.append(s)
-        if isinstance(s, Loop | Block):
-            found += statements(s.body)
-        if isinstance(s, Loop) and s.pipeline:
-            found += s.pipeline.copies
-    return found
-
-
-# ---- what statements read, and under which names --------------------------------------------------------------------------
-
-S = TypeVar("S", bound="Statement | Part | Operand | Pipeline")
-
-
-def reads(*parts: Any) -> frozenset[str]:
-    """The names that statements, terms and parts of these read; sequences are looked through."""
-    return frozenset().union(*map(_reads, parts))
-
-
-def _reads(x: Any) -> frozenset[str]:
-    match x:
-        case Term():
-            return x.reads
-        case Shared():
-            return frozenset({x.name})
-        case Operand():
-            return frozenset({x.name, x.slot} if x.shared and not x.slot.isdigit() else {x.name})
-        case Pipeline():
-            return reads(x.copies) - {x.slot}
-        case Statement():
-            return _read_by(x)
-        case Part():
-            return reads(*(getattr(x, f.name) for f in fields(x) if f.name not in x.UNREAD))
-        case tuple() | list():
-            return reads(*x)
-    return frozenset()
-
-
-def _read_by(s: Statement) -> frozenset[str]:
-    made = s.MADE if getattr(s, "define", True) else ()
-    named = frozenset(getattr(s, f).partition(".")[0] for f in s.NAMES if f not in made and getattr(s, f))
-    named = frozenset(x for x in named if not x.isdigit())  # a slot may be the only one
-    inside = {name for f in s.INSIDE for _, name, *_ in getattr(s, f)}
-    if isinstance(s, Combine):
-        named, inside = named | {name for _, name in s.fields}, inside | {*s.sides}
-    parts = reads(*(getattr(s, f.name) for f in fields(s) if f.name not in (*s.UNREAD, *s.GIVEN)))
-    given = reads(*(getattr(s, f) for f in s.GIVEN))
-    return named | given | (parts - inside - {getattr(s, f) for f in made if isinstance(s, Loop)})
-
-
-def made(s: Statement) -> frozenset[str]:
-    """The names that ``s`` makes, for those after it to read."""
-    return frozenset(getattr(s, f) for f in s.MADE) if getattr(s, "define", True) else frozenset()
-
-
-def words(*parts: Any) -> frozenset[str]:
-    """Words of the platform, as the index of the block, in statements, terms and parts of these."""
-    return frozenset(x.text for term in _terms(parts) for x in term.parts() if isinstance(x, Word))
-
-
-def calls(*parts: Any) -> frozenset[str]:
-    """Words of the vocabulary that terms call, in statements, terms and parts of these."""
-    return frozenset(x.word for term in _terms(parts) for x in term.parts() if isinstance(x, Apply) and x.word)
-
-
-def _terms(x: Any) -> Iterator[Term]:
-    if isinstance(x, Term):
-        yield x
-    elif isinstance(x, tuple | list):
-        for y in x:
-            yield from _terms(y)
-    elif isinstance(x, Statement | Part | Operand | Pipeline):
-        for f in fields(x):
-            yield from _terms(getattr(x, f.name))
-
-
-def used(block: Sequence[Statement], *later: Any) -> tuple[Statement, ...]:
-    """``block`` without the scalars that nobody reads, in it or ``later``."""
-    wanted = reads(*block, *later)
-    return tuple(s for s in block if not isinstance(s, Scalar) or s.name in wanted)
-
-
-def relaid(x: Any, layouts: Mapping[Layout, Layout]) -> Any:
-    """A plan, a statement or a part of one with other layouts in place of these."""
-    match x:
-        case Layout():
-            return layouts.get(x, x)
-        case Statement() | Part() | Operand() | Pipeline() | Place() | KernelPlan():
-            return replace(x, **{f.name: relaid(getattr(x, f.name), layouts) for f in fields(x)})
-        case tuple():
-            return tuple(relaid(y, layouts) for y in x)
-    return x
-
-
-def renamed(x: S, names: Mapping[str, str]) -> S:
-    """A statement, or a part of one, with other names for variables; those inside it change with them."""
-    changed: dict[str, Any] = {}
-    for f in fields(x):
-        flagged = isinstance(x, Statement) and f.name in (*x.NAMES, *x.INSIDE)
-        changed[f.name] = _renamed(getattr(x, f.name), names, flagged or f.name in ("held", "slot", "sides", "fields"))
-    return replace(x, **changed)
-
-
-def _renamed(x: Any, names: Mapping[str, str], named: bool) -> Any:
-    match x:
-        case Term():
-            return x.renamed(names)
-        case Statement() | Part() | Operand() | Pipeline():
-            return renamed(x, names)
-        case str() if named:
-            return str(Name(x).called(names))
-        case tuple():
-            return tuple(_renamed(y, names, named) for y in x)
-    return x
