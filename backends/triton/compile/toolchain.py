@@ -13,6 +13,7 @@ from portakern.errors import CompileError, ToolMissing
 from portakern.tools.workers import WorkerFault, WorkerPool
 
 from . import machine_code
+from .assembler import named
 from .occupancy import occupancy
 from .worker import CompiledSource, KernelBinary, compile_source, versions
 
@@ -51,7 +52,8 @@ class TritonToolchain:
         return tools()
 
     def fingerprint(self, target: Target) -> str:
-        return f"{versions()} {target.device.isa} fp-fusion"
+        assembled = f" {named()}" if target.device.vendor == "NVIDIA" else ""
+        return f"{versions()} {target.device.isa}{assembled} fp-fusion"
 
     def compile(self, source: Source) -> Binary:
         """Raises :class:`CompileError` with Triton's message, or :class:`ToolMissing`."""

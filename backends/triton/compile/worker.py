@@ -17,6 +17,7 @@ from portakern.backend import Source
 from portakern.errors import CompileError, PortakernError, ToolMissing
 from portakern.tools.cache import default_directory
 
+from .assembler import use_sound_assembler
 from .source_module import divisible_sizes, example_sizes, load_module, parameters, shape_of, strides_of, torch_dtype
 
 
@@ -43,9 +44,10 @@ def versions() -> str:
     return f"triton {importlib.metadata.version('triton')}"
 
 
-def use_cache_folder() -> None:
-    """Keep Triton's own cache beside ours, not in the home directory."""
+def prepare_compiler() -> None:
+    """Keep Triton's own cache beside ours, not in the home directory, and assemble with a ptxas without known faults."""
     os.environ.setdefault("TRITON_CACHE_DIR", str(default_directory() / "triton"))
+    use_sound_assembler()
 
 
 def compile_source(source: Source) -> CompiledSource:
@@ -54,7 +56,7 @@ def compile_source(source: Source) -> CompiledSource:
     With open dims the binaries are those of sizes that nothing divides, and the shared memory is the most that either these or
     multiples of 16 take, whose loads Triton pipelines through it.  Raises :class:`CompileError` with what Triton said.
     """
-    use_cache_folder()
+    prepare_compiler()
     try:
         import torch  # noqa: F401
         import triton  # noqa: F401

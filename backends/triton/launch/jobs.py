@@ -15,7 +15,7 @@ from portakern.errors import CompileError
 from portakern.launch.dispatch import number_bytes
 
 from ..compile.source_module import load_module, parameters, shape_of, strides_of, torch_dtype
-from ..compile.worker import compiling_for, use_cache_folder
+from ..compile.worker import compiling_for, prepare_compiler
 from .recording import SCALARS, NotReplayable, RecordedFill, RecordedLaunch, record
 from .replay import PointerSource, pointer_source
 
@@ -27,7 +27,7 @@ def jobs(source: Source, binary: Binary, sizes: Mapping[str, int], scalars: Mapp
     """Raises :class:`CompileError` where the host function does more than allocate, fill and launch."""
     import torch
 
-    use_cache_folder()
+    prepare_compiler()
     arguments: list[Any] = []
     names: list[str] = []
     for array in parameters(source):

@@ -9,7 +9,7 @@ from portakern.backend import Availability, Binary, Source, Target
 from portakern.errors import RuntimeFault
 from portakern.native import Device, open_device
 
-from ..compile.worker import use_cache_folder, versions
+from ..compile.worker import prepare_compiler, versions
 from .executable import TritonExecutable
 
 
@@ -40,7 +40,7 @@ class TritonRuntime:
         found = self.available(source.target)
         if not found:
             raise RuntimeFault(f"{source.target} cannot run here: {found.detail}")
-        use_cache_folder()
+        prepare_compiler()
         return TritonExecutable(source, "cuda", _driver())
 
     def device(self, target: Target) -> Device:
