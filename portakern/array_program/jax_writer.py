@@ -12,7 +12,7 @@ from portakern.ir.oracle import static
 from portakern.ir.tensor import tensor_type
 
 from .numpy_writer import NumpyWriter
-from .writer import INFIX, letters, shape_of
+from .writer import INFIX, letters, piece_slices, python_text, shape_of
 
 _NARROWED = {"i64": "i32", "u64": "u32", "f64": "f32"}
 """What jax holds in fewer bits unless it is told otherwise."""
@@ -130,7 +130,44 @@ class JaxWriter(NumpyWriter):
         mask = (1,) * op.axis + shape_of(op.indices) + (1,) * (len(shape_of(op.x)) - op.axis - 1)
         return f"jnp.where(({inside}).reshape({mask}), jnp.take({x}, {safe}, {op.axis}), {fill})"
 
+    def Windows(self, op: t.Windows) -> str:
+        x = self(op.x)
+        each = zip(op.dims, op.window, op.strides, op.dilation, strict=True)
+        for dim, window, stride, dilation in each:
+            places = (f"np.arange({shape_of(op)[dim]})[:, None] * {stride} + np.arange({window}) * {dilation}")
+            x = f"jnp.moveaxis(jnp.take({x}, {places}, {dim}), {dim + 1}, -1)"
+        return x
+
+    def Assemble(self, op: t.Assemble) -> str:
+        kind = self.dtype(tensor_type(op).dtype)
+        made = f"jnp.full({static(op.shape)}, {python_text(op.fill or 0)}, {kind})"
+        for part, place in zip(op.parts, piece_slices(op), strict=True):
+            made += f".at[{place}].set({self.array(part)})"
+        return made
+
     def Convolve(self, op: t.Convolve) -> str:
+        n, w = len(op.strides), self(op.w)
+        spatial = "DHW"[3 - n :]
+        pads, between = list(zip(op.low, op.high, strict=True)), (1,) * n
+        strides = tuple(op.strides)
+        if op.transposed:
+            reach = [d * (k - 1) for d, k in zip(op.dilation, shape_of(op.w), strict=False)]
+            pads = [(r - lo, r - hi) for r, (lo, hi) in zip(reach, pads, strict=True)]
+            strides, between, w = between, strides, f"jnp.flip({w}, {tuple(range(n))})"
+        numbers = (f"N{spatial}C", f"{spatial}IO", f"N{spatial}C")
+        return (f"jax.lax.conv_general_dilated({self(op.x)}, {w}, {strides}, {pads}, lhs_dilation={between}, "
+                f"rhs_dilation={tuple(op.dilation)}, dimension_numbers={numbers}, feature_group_count={op.groups}, "
+                f"preferred_element_type={self.dtype(op.dtype)})")  # fmt: skip
+
+    def WindowFold(self, op: t.WindowFold) -> str:
+        kind = self.dtype(tensor_type(op).dtype)
+        words = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "bitwise_or", "all": "bitwise_and"}
+        first = python_text(oracle.identity(op.fn, oracle.working_dtype(tensor_type(op).dtype)))
+        return (f"jax.lax.reduce_window({self.array(op.x)}, np.array({first}, {kind}), jax.lax.{words[op.fn]}, "
+                f"{tuple(op.window)}, {tuple(op.strides)}, {list(zip(op.low, op.high, strict=True))}, "
+                f"window_dilation={tuple(op.dilation)})")  # fmt: skip
+
+    def Scatter(self, op: t.Scatter) -> str:
         raise self.no_counterpart(op)
 
-    WindowFold = Scatter = Sort = Convolve
+    Sort = Scatter

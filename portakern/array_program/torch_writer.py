@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from portakern.dtypes import DTYPES
@@ -12,7 +13,7 @@ from portakern.ir.core import Op
 from portakern.ir.oracle import static
 from portakern.ir.tensor import tensor_type
 
-from .writer import INFIX, Writer, is_product, letters, may_be_view, python_text, shape_of
+from .writer import INFIX, Writer, is_product, letters, may_be_view, piece_slices, python_text, shape_of
 
 
 class TorchWriter(Writer):
@@ -124,14 +125,31 @@ class TorchWriter(Writer):
             run = f"F.pad({run}, {_pads(low, high)}, value={first})"
         return f"torch.flip({run}, ({op.axis},))" if op.reverse else run
 
+    def Windows(self, op: t.Windows) -> str:
+        return _unfolded(self(op.x), zip(op.dims, op.window, op.strides, op.dilation, strict=True))
+
+    def Assemble(self, op: t.Assemble) -> str:
+        made = f"assembled{len(self.lines)}"
+        kind = self.dtype(tensor_type(op).dtype)
+        parts = [self.array(p) for p in op.parts]
+        self.lines.append(f"{made} = torch.full({static(op.shape)}, {python_text(op.fill or 0)}, dtype={kind}, "
+                          f"device={parts[0]}.device)")  # fmt: skip
+        self.lines += [f"{made}[{place}] = {part}" for part, place in zip(parts, piece_slices(op), strict=True)]
+        return made
+
     def WindowFold(self, op: t.WindowFold) -> str:
         dtype = tensor_type(op).dtype
+        n = len(op.window) - 2
+        middle = slice(1, -1)
+        own = op.window[0] == op.window[-1] == op.strides[0] == op.strides[-1] == 1 and op.low == op.high and not op.low[0]
+        half = all(2 * lo <= w for lo, w in zip(op.low, op.window, strict=True))
+        if op.fn == "max" and 1 <= n <= 3 and own and half and DTYPES[dtype].is_float and not op.low[-1]:
+            return (f"F.max_pool{n}d({self(op.x)}.movedim(-1, 1), {op.window[middle]}, {op.strides[middle]}, "
+                    f"{op.low[middle]}, {op.dilation[middle]}).movedim(1, -1)")  # fmt: skip
         filler = python_text(oracle.identity(op.fn, oracle.working_dtype(dtype)))
         x = f"F.pad({self(op.x)}, {_pads(op.low, op.high)}, value={filler})"
         rank = len(op.window)
-        for dim, (window, stride, dilation) in enumerate(zip(op.window, op.strides, op.dilation, strict=True)):
-            x += f".unfold({dim}, {dilation * (window - 1) + 1}, {stride})"
-            x += f"[..., ::{dilation}]" if dilation > 1 else ""
+        x = _unfolded(x, zip(range(rank), op.window, op.strides, op.dilation, strict=True))
         return self._fold(op.fn, x, tuple(range(rank, 2 * rank)), dtype)
 
     def Contract(self, op: t.Contract) -> str:
@@ -159,15 +177,28 @@ class TorchWriter(Writer):
         return f"({made}).to({self.dtype(op.dtype)})"
 
     def Convolve(self, op: t.Convolve) -> str:
-        if op.transposed:
-            raise PortakernError("no-peer", "no torch form of a transposed convolution is known",
-                                 hint="write one: FILE.py:FUNCTION")
         n = len(op.strides)
-        x = f"F.pad({self(op.x)}.movedim(-1, 1), {_pads(op.low, op.high)})"
-        weights = f"{self(op.w)}.permute({(n + 1, n, *range(n))})"
-        made = (f"F.conv{n}d({x}, {weights}, stride={tuple(op.strides)}, dilation={tuple(op.dilation)}, "
-                f"groups={op.groups}).movedim(1, -1)")  # fmt: skip
+        x = f"{self(op.x)}.movedim(-1, 1)"
+        how = f"stride={tuple(op.strides)}, dilation={tuple(op.dilation)}, groups={op.groups}"
+        if op.transposed:
+            made = self._transposed(op, x, how)
+        else:
+            weights = f"{self(op.w)}.permute({(n + 1, n, *range(n))})"
+            x = x if op.low == op.high else f"F.pad({x}, {_pads(op.low, op.high)})"
+            pads = f", padding={tuple(op.low)}" if op.low == op.high else ""
+            made = f"F.conv{n}d({x}, {weights}, {how}{pads}).movedim(1, -1)"
         return made if tensor_type(op.x).dtype == op.dtype else f"{made}.to({self.dtype(op.dtype)})"
+
+    def _transposed(self, op: t.Convolve, x: str, how: str) -> str:
+        """Torch takes weights [C, O / groups, *window], and pads that are equal on both sides: what is too much is cut off."""
+        n, (*window, channels, outputs) = len(op.strides), shape_of(op.w)
+        split = (*window, channels, op.groups, outputs // op.groups)
+        order = (n + 1, n, n + 2, *range(n))
+        joined = (channels * op.groups, outputs // op.groups, *window)
+        weights = f"{self(op.w)}.reshape({split}).permute({order}).reshape({joined})"
+        whole = f"F.conv_transpose{n}d({x}, {weights}, {how})"
+        cut = "".join(f", {lo}:{lo + size}" for lo, size in zip(op.low, shape_of(op)[1:-1], strict=True))
+        return f"{whole}[:, :{cut}].movedim(1, -1)"
 
     def Gather(self, op: t.Gather) -> str:
         x, i, size = self(op.x), self(op.indices), shape_of(op.x)[op.axis]
@@ -184,6 +215,14 @@ class TorchWriter(Writer):
         both = f"sorted{len(self.names)}"
         self.lines.append(f"{both} = {made}")
         return f"({both}.values{cut}, {both}.indices{cut}.to(torch.int32))"
+
+
+def _unfolded(x: str, dims: Iterable[tuple[int, int, int, int]]) -> str:
+    """``x`` with windows of ``dims``, each a dim with window, stride and dilation."""
+    for dim, window, stride, dilation in dims:
+        x += f".unfold({dim}, {dilation * (window - 1) + 1}, {stride})"
+        x += f"[..., ::{dilation}]" if dilation > 1 else ""
+    return x
 
 
 def _pads(low: Any, high: Any) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import string
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,6 +120,13 @@ class Writer:
 
 def shape_of(op: Op) -> tuple[int, ...]:
     return static(tensor_type(op).shape) if isinstance(op.type, TensorType) else (-1,)
+
+
+def piece_slices(op: t.Assemble) -> Iterator[str]:
+    """Where each piece lies in the whole, as an index."""
+    for part, (offsets, steps) in zip(op.parts, op.places, strict=True):
+        each = zip(static(offsets), steps, shape_of(part), strict=True)
+        yield ", ".join(f"{o}:{o + s * (n - 1) + 1 if n else o}:{s}" for o, s, n in each)
 
 
 def python_text(value: Any) -> str:

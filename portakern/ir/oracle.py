@@ -203,6 +203,25 @@ def _(op: t.Flip, x: np.ndarray) -> Value:
     return np.flip(x, op.axes)
 
 
+@rule(t.Windows)
+def _(op: t.Windows, x: np.ndarray) -> Value:
+    reach = [d * (w - 1) + 1 for w, d in zip(op.window, op.dilation, strict=True)]
+    if any(r > x.shape[d] for r, d in zip(reach, op.dims, strict=True)):
+        return np.zeros(static(_of(op).shape), x.dtype)
+    view = np.lib.stride_tricks.sliding_window_view(x, reach, op.dims)
+    strides = dict(zip(op.dims, op.strides, strict=True))
+    return view[(*(slice(None, None, strides.get(d)) for d in range(x.ndim)), *(slice(None, None, d) for d in op.dilation))]
+
+
+@rule(t.Assemble)
+def _(op: t.Assemble, *parts: np.ndarray) -> Value:
+    out = np.full(static(op.shape), 0 if op.fill is None else op.fill, parts[0].dtype)
+    for part, (offsets, steps) in zip(parts, op.places, strict=True):
+        ends = (o + s * n for o, s, n in zip(static(offsets), steps, part.shape, strict=True))
+        out[tuple(map(slice, static(offsets), ends, steps))] = part
+    return out
+
+
 def identity(fn: str, dtype: np.dtype[Any]) -> Any:
     """What ``fn`` over nothing gives."""
     if fn in ("max", "min") and dtype.kind != "f":
@@ -312,6 +331,9 @@ def _grouped(x: np.ndarray, w: np.ndarray, groups: int) -> np.ndarray:
 
 def _transposed_convolution(op: t.Convolve, x: np.ndarray, w: np.ndarray, out: np.ndarray) -> np.ndarray:
     n = x.ndim - 2
+    # Zeros around x, so that every position meets all taps of its phase.
+    around = [-(-d * (k - 1) // s) for s, d, k in zip(op.strides, op.dilation, w.shape[:n], strict=True)]
+    x = np.pad(x, [(0, 0), *((a, a) for a in around), (0, 0)]) if x.size else x
     reach = [
         (s - 1) * st + d * (k - 1) + 1 for s, st, d, k in zip(x.shape[1:-1], op.strides, op.dilation, w.shape[:n], strict=True)
     ]
@@ -323,7 +345,8 @@ def _transposed_convolution(op: t.Convolve, x: np.ndarray, w: np.ndarray, out: n
         )
         if x.size:
             full[(slice(None), *place)] += _grouped(x, w[tap], op.groups)
-    cut = tuple(slice(lo, lo + m) for lo, m in zip(op.low, out.shape[1:-1], strict=True))
+    begins = [lo + (a * s if x.size else 0) for lo, a, s in zip(op.low, around, op.strides, strict=True)]
+    cut = tuple(slice(lo, lo + m) for lo, m in zip(begins, out.shape[1:-1], strict=True))
     return full[(slice(None), *cut)]
 
 

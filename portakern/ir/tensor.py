@@ -268,6 +268,70 @@ class Flip(Op):
         return have
 
 
+class Windows(Op):
+    """Overlapping windows of ``x`` as a view: dim ``dims[i]`` becomes which window, and a last dim is added for where in it.
+
+    Element [.., o, .., k] is ``x[.., strides[i] * o + dilation[i] * k, ..]``; every window lies inside ``x``.
+    """
+
+    x: Op
+    dims: tuple[int, ...]
+    window: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+    def infer(self) -> Type:
+        have = tensor_type(self.x)
+        _axes(self, self.dims, have.rank)
+        entries = (self.window, self.strides, self.dilation)
+        self.check(all(len(e) == len(self.dims) for e in entries), "one entry per windowed dim is needed")
+        self.check(all(n >= 1 for e in entries for n in e), "windows, strides and dilations must be positive")
+        shape = list(have.shape)
+        for d, window, stride, dilation in zip(self.dims, *entries, strict=True):
+            shape[d] = _count(self, have.shape[d], window, stride, dilation)
+        return TensorType((*shape, *self.window), have.dtype)
+
+
+def _count(op: Op, size: Size, window: int, stride: int, dilation: int) -> Size:
+    """How many windows fit; none where one reaches farther than the dim goes."""
+    count = windowed(size, window, stride, 0, 0, dilation)
+    return max(count, 0) if isinstance(count, int) else count
+
+
+class Assemble(Op):
+    """An array of ``shape`` made of disjoint pieces: element i of dim d of ``parts[p]`` lies at
+    ``offsets[p][d] + steps[p][d] * i``, and ``fill`` elsewhere (``None``: the pieces cover everything).
+
+    ``offsets`` and ``steps`` have the entries of all pieces one after the other, one per dim.
+    """
+
+    parts: tuple[Op, ...]
+    shape: tuple[Size, ...]
+    offsets: tuple[Size, ...]
+    steps: tuple[int, ...]
+    fill: float | int | bool | None = None
+
+    def infer(self) -> Type:
+        self.check(bool(self.parts), "nothing to assemble")
+        rank, first = len(self.shape), tensor_type(self.parts[0])
+        count = rank * len(self.parts)
+        self.check(len(self.offsets) == len(self.steps) == count, "one offset and step per dim of every piece is needed")
+        for part, (offsets, steps) in zip(self.parts, self.places, strict=True):
+            have = tensor_type(part)
+            self.check(have.dtype == first.dtype and have.rank == rank, f"{have} is no piece of {first.dtype} of {rank} dims")
+            for size, offset, step, whole in zip(have.shape, offsets, steps, self.shape, strict=True):
+                if isinstance(size, int) and isinstance(offset, int) and isinstance(whole, int) and size:
+                    self.check(offset >= 0 and step >= 1 and offset + step * (size - 1) < whole,
+                               f"{size} elements from {offset} in steps of {step} are not inside a dim of {whole}")
+        return TensorType(self.shape, first.dtype)
+
+    @property
+    def places(self) -> tuple[tuple[tuple[Size, ...], tuple[int, ...]], ...]:
+        """Offsets and steps of each piece."""
+        n = len(self.shape)
+        return tuple((self.offsets[i * n : (i + 1) * n], self.steps[i * n : (i + 1) * n]) for i in range(len(self.parts)))
+
+
 # ---- reductions ------------------------------------------------------------------------------------------------------
 
 
@@ -385,7 +449,8 @@ class Contract(Op):
 class Convolve(Op):
     """Convolution of x [N, *spatial, C] with w [*window, C/groups, O]: result [N, *spatial, O].
 
-    ``transposed`` is the gradient form, whose result spatial size is (size - 1) * stride - low - high + window extent.
+    ``transposed`` is the gradient form, whose result spatial size is (size - 1) * stride - low - high + window extent.  What a
+    window meets outside of x counts as zero, and is multiplied: times infinity it is NaN.
     """
 
     x: Op

@@ -29,6 +29,7 @@ from portakern.ir.tensor import (
     TensorProgram,
     TensorType,
     Transpose,
+    Windows,
     tensor_type,
 )  # fmt: skip
 
@@ -155,6 +156,8 @@ def tied_dim(op: Op, number: int, d: int) -> int | None:
             return None if d == op.axis else d - (op.axis < d)
         case Contract():
             return _contract_dim(op, number, d)
+        case Windows():
+            return None if d in op.dims else d
         case Reshape():
             return matched_dims(tensor_type(operand).shape, op.shape).get(d)
     return None

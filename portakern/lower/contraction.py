@@ -14,7 +14,7 @@ from portakern.ir import tile as t
 from portakern.ir.core import Op
 from portakern.ir.schedule import Schedule
 from portakern.lower.classes import AxisClass
-from portakern.lower.domain import Domain, Run, accesses, merge, unmergeable
+from portakern.lower.domain import Domain, Run, merge
 from portakern.lower.kernel import Frame, Lowered, Request, grid, one_by_one
 from portakern.lower.parts import join_parts, parts_axis, parts_of, range_of_part, store_part, whole_loop
 from portakern.lower.rows import Range, nested
@@ -60,7 +60,7 @@ def free_classes(request: Request, op: tt.Contract) -> tuple[list[AxisClass], ..
 
 def _domain(request: Request, op: tt.Contract) -> Domain:
     batch, left, right, summed = free_classes(request, op)
-    seen, apart = accesses(request.program, request.classes), unmergeable(request.program, request.classes, request.facts)
+    seen, apart = request.accesses(), request.unmergeable()
     runs: list[Run] = [Run((c,), "batch") for c in batch if c.extent != 1]
     tiles: list[Run] = []
     for side, role in zip((right, left) if turned(request, op) else (left, right), "mn", strict=True):

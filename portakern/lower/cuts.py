@@ -1,9 +1,10 @@
 """Cuts a tensor program into levels, between which whole arrays must exist, and stores each such array once.
 
-A value must exist as a whole array under a view that is no index map of a computed value, and where it would meet itself
-along two axes (``y @ y.T``).  A value's level is the number of such arrays on the longest way to it: those of one level
-become one program, whose results the later ones load.  What is computed from a reduction, a product or a scan of an earlier
-level is stored there too, so that none of these is ever computed twice; elementwise work on inputs is.
+A value must exist as a whole array under a view that is no index map of a computed value, where windows are taken of it,
+and where it would meet itself along two axes (``y @ y.T``).  So must what is made of pieces, which are stored one by one.  A
+value's level is the number of such arrays on the longest way to it: those of one level become one program, whose results the
+later ones load.  What is computed from a reduction, a product or a scan of an earlier level is stored there too, so that none
+of these is ever computed twice; elementwise work on inputs is.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from portakern.ir.core import Arg, Block, Op, Yield
 from portakern.ir.rewrite import live
 from portakern.ir.tensor import (
     ArgFold,
+    Assemble,
     Contract,
     Convert,
     Cumulate,
@@ -27,10 +29,12 @@ from portakern.ir.tensor import (
     Slice,
     TensorProgram,
     Transpose,
+    Windows,
     tensor_type,
 )  # fmt: skip
 from portakern.lower.classes import Classes, axis_classes, is_thin, repeats
 from portakern.lower.online import match_weights
+from portakern.lower.placing import Placed, pieces_of
 
 Names = Mapping[str, tuple[str, ...]]
 
@@ -42,8 +46,9 @@ MOST_TURNS = 8
 needs it: in a longer chain it is stored, since otherwise the n-th kernel would do the work of n."""
 
 
-def levels(program: TensorProgram, names: Names, fresh: Iterator[str]) -> list[TensorProgram]:
-    """Parts of ``program`` in order; arrays between them are named by ``fresh`` unless they are outputs."""
+def levels(program: TensorProgram, names: Names, fresh: Iterator[str], placed: dict[str, Placed]) -> list[TensorProgram]:
+    """Parts of ``program`` in order; arrays between them are named by ``fresh`` unless they are outputs.  Outputs of parts that
+    are pieces of arrays are added to ``placed``."""
     whole = _Wholes(program, names).find()
     if not whole:
         return [program]
@@ -58,11 +63,23 @@ def levels(program: TensorProgram, names: Names, fresh: Iterator[str]) -> list[T
     for n in range(1 + max(level.values())):
         wanted = [(op, name) for op, name in zip(program.results, program.outputs, strict=True) if level.get(op, 0) == n]
         wanted += [(op, names_of[op]) for op in stored if level[op] == n and op not in program.results]
+        wanted = list(_in_pieces(wanted, placed))
         if wanted:
             earlier = {op: names_of[op] for op in stored if level[op] < n}
             part = program_of(program, [op for op, _ in wanted], [name for _, name in wanted], earlier)
-            parts += levels(part, names, fresh)
+            parts += levels(part, names, fresh, placed)
     return parts
+
+
+def _in_pieces(wanted: Iterable[tuple[Op, str]], placed: dict[str, Placed]) -> Iterator[tuple[Op, str]]:
+    """``wanted`` with the pieces of arrays in the place of these, each an output whose place is noted."""
+    for op, name in wanted:
+        if not isinstance(op, Assemble):
+            yield op, name
+            continue
+        for part, output, place in pieces_of(op, name):
+            placed[output] = place
+            yield part, output
 
 
 def program_of(program: TensorProgram, results: Iterable[Op], outputs: Iterable[str],
@@ -172,6 +189,7 @@ class _Wholes:
     def find(self) -> set[Op]:
         """The values that must be stored whole."""
         found = {o for op in self.program.body.ops for o in self._under_view(op)} | self._far_from_stored()
+        found |= {op for op in self.program.body.ops if isinstance(op, Assemble)}
         while True:
             doubled = self._doubled(found)
             if not doubled:
@@ -184,6 +202,8 @@ class _Wholes:
 
     def _under_view(self, op: Op) -> list[Op]:
         """The operand of a view that is no index map of it."""
+        if isinstance(op, Windows):
+            return [] if _is_view(op.x) else [op.x]
         if isinstance(op, Slice | Flip):
             return [o for o in op.operands if o in self.anchored and tensor_type(o).shape]
         if isinstance(op, Reshape) and not isinstance(op.x, Arg) and tensor_type(op.x).shape and not is_thin(op):
@@ -242,6 +262,13 @@ class _Wholes:
         single = (v for v in candidates if not self._doubled({*found, v}, ops[:high]))
         alone = next(single, None)
         return {alone} if alone is not None else set(candidates)
+
+
+def _is_view(op: Op) -> bool:
+    """Whether ``op`` is an array, or an input, seen from any side: what windows are taken of is read once for each."""
+    while isinstance(op, Transpose | Expand | Convert | Slice | Flip) or (isinstance(op, Reshape) and is_thin(op)):
+        op = op.x
+    return isinstance(op, Arg | Assemble) or (isinstance(op, Reshape) and isinstance(op.x, Arg | Assemble))
 
 
 def _bases(op: Op) -> list[Op]:

@@ -12,6 +12,7 @@ from portakern.ir.program import ArrayFacts
 from portakern.ir.schedule import NestAxis
 from portakern.ir.size import Size, product
 from portakern.lower.classes import AxisClass, Classes
+from portakern.lower.placing import Placed
 from portakern.lower.tiles import ZERO, Coordinate, Coordinates, Part
 
 
@@ -53,8 +54,9 @@ class Domain:
         return tuple(r for r in self.runs if r.role == role)
 
 
-def accesses(program: tt.TensorProgram, classes: Classes) -> list[tuple[AxisClass, ...]]:
-    """For every array the program loads or stores, the classes of its dims as that access sees them."""
+def accesses(program: tt.TensorProgram, classes: Classes, placed: Mapping[str, Placed]) -> list[tuple[AxisClass, ...]]:
+    """For every array the program loads or stores, the classes of its dims as that access sees them.  ``placed`` says which
+    outputs are pieces of arrays."""
     found: list[tuple[AxisClass, ...]] = []
     for op in program.body.ops:
         if op.mnemonic() == "give":
@@ -64,14 +66,33 @@ def accesses(program: tt.TensorProgram, classes: Classes) -> list[tuple[AxisClas
                 continue
             if isinstance(op, tt.Reshape):
                 found.append(classes.of(op))  # a free view: the load sees the new shape
+            elif isinstance(op, tt.Windows):
+                found.append(classes.of_operand(op, number))  # windowed dims merge with nothing, see unmergeable
             elif isinstance(op, tt.Transpose | tt.Expand | tt.Map | tt.Convert | tt.Fold | tt.Cumulate | tt.Contract
                             | tt.BitConvert):
                 found.append(classes.of_operand(op, number))
             else:
                 found.append(())  # slices and the like: no merging with what they touch
-    for result in program.results:
-        found.append(() if isinstance(result, Arg) else classes.of(result))
+    for number, (result, name) in enumerate(zip(program.results, program.outputs, strict=True)):
+        if (place := placed.get(name)) is not None:
+            found += _unmoved(of_result(program, classes, number), place)
+        else:
+            found.append(() if isinstance(result, Arg) else classes.of(result))
     return found
+
+
+def of_result(program: tt.TensorProgram, classes: Classes, number: int) -> tuple[AxisClass, ...]:
+    """The axes of result ``number``."""
+    result = program.results[number]
+    return classes.of_operand(program.body.ops[-1], number) if isinstance(result, Arg) else classes.of(result)
+
+
+def _unmoved(classes: Sequence[AxisClass], place: Placed) -> list[tuple[AxisClass, ...]]:
+    """Neighbouring dims along which a piece is all of its array: nothing merges across another, were it one element long."""
+    runs: list[list[AxisClass]] = [[]]
+    for c, moved in zip(classes, place.moved, strict=True):
+        runs.append([]) if moved else runs[-1].append(c)
+    return [tuple(r) for r in runs]
 
 
 def merge(classes: Sequence[AxisClass], role: str, seen: Sequence[tuple[AxisClass, ...]],
@@ -99,9 +120,14 @@ def _always_adjacent(a: AxisClass, b: AxisClass, seen: Sequence[tuple[AxisClass,
     return True
 
 
-def unmergeable(program: tt.TensorProgram, classes: Classes, facts: Mapping[str, ArrayFacts] | None) -> set[AxisClass]:
-    """Classes that cannot be merged: their coordinates matter (iota, slices, flips), or an array along them is strided."""
+def unmergeable(program: tt.TensorProgram, classes: Classes, facts: Mapping[str, ArrayFacts] | None,
+                placed: Mapping[str, Placed]) -> set[AxisClass]:  # fmt: skip
+    """Classes that cannot be merged: their coordinates matter (iota, slices, flips, windows, places of pieces), or an array
+    along them is strided."""
     found: set[AxisClass] = set()
+    for number, name in enumerate(program.outputs):
+        if (place := placed.get(name)) is not None:
+            found.update(c for c, moved in zip(of_result(program, classes, number), place.moved, strict=True) if moved)
     strided = {name for name, known in (facts or {}).items() if known.strides is not None}
     for op in program.body.ops:
         for number, operand in enumerate(op.operands):
@@ -109,6 +135,9 @@ def unmergeable(program: tt.TensorProgram, classes: Classes, facts: Mapping[str,
                 found.update(classes.of_operand(op, number))
         if isinstance(op, tt.Iota | tt.Slice | tt.Flip):
             found.update(classes.of(op))
+        if isinstance(op, tt.Windows):
+            mine = classes.of(op)
+            found.update(mine[d] for d in (*op.dims, *range(len(mine) - len(op.dims), len(mine))))
         if isinstance(op, tt.Slice | tt.Flip):
             found.update(classes.of_operand(op, 0))
     return found
@@ -123,8 +152,10 @@ ArrayType = t.BufferType | t.TileType
 
 
 def array_types(program: tt.TensorProgram, scalars: Iterable[str] = (),
-                facts: Mapping[str, ArrayFacts] | None = None) -> dict[str, ArrayType]:
-    """Types of the arguments and results of a stage by name: buffers, and tiles without dims for ``scalars``."""
+                facts: Mapping[str, ArrayFacts] | None = None, placed: Mapping[str, Placed] | None = None
+                ) -> dict[str, ArrayType]:  # fmt: skip
+    """Types of the arguments and results of a stage by name: buffers, and tiles without dims for ``scalars``; instead of a
+    piece, the array that it belongs to."""
     found: dict[str, ArrayType] = {}
 
     def add(name: str, op: Op) -> None:
@@ -136,5 +167,8 @@ def array_types(program: tt.TensorProgram, scalars: Iterable[str] = (),
     for arg in program.args:
         add(arg.name, arg)
     for name, op in zip(program.outputs, program.results, strict=True):
-        add(name, op)
+        if (place := (placed or {}).get(name)) is not None:
+            found[place.array] = t.BufferType(place.of.shape, place.of.dtype)
+        else:
+            add(name, op)
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from portakern.ir import tensor as tt
 from portakern.ir.tile import Kernel
 from portakern.lower.classes import AxisClass
-from portakern.lower.domain import Domain, Run, accesses, merge, real, unmergeable
+from portakern.lower.domain import Domain, Run, merge, of_result, real
 from portakern.lower.kernel import Frame, Request, at_most, grid
 
 
@@ -23,17 +23,15 @@ def lower_elementwise(request: Request) -> Kernel:
 def elementwise_domain(request: Request) -> tuple[Domain, str]:
     """The axes of a stage that reduces nothing, and whether its tiles are transposed on their way (the family)."""
     program, classes = request.program, request.classes
-    give = program.body.ops[-1]
-    order = real(c for i, r in enumerate(program.results)
-                 for c in (classes.of_operand(give, i) if r in program.args else classes.of(r)))
-    seen = accesses(program, classes)
+    order = real(c for number in range(len(program.results)) for c in of_result(program, classes, number))
+    seen = request.accesses()
     inner = [real(dims)[-1] for dims in seen if real(dims)]
     target = order[-1] if order else None
     sources = [c for c in inner if c is not target]
     # Arrays contiguous along another axis than the output, and none that agrees with it: a transpose in the tile.
     big = [dims for dims in seen if set(real(dims)) == set(order)]
     source = next((real(d)[-1] for d in big if real(d) and real(d)[-1] is not target), None)
-    apart = unmergeable(program, classes, request.facts)
+    apart = request.unmergeable()
     if source is not None and sources:
         pair = {source, target}
         runs = merge(order, "parallel", seen, apart | pair)  # type: ignore[arg-type, operator]

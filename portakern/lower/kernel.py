@@ -12,9 +12,10 @@ from portakern.ir.core import Block
 from portakern.ir.program import Array, ArrayFacts
 from portakern.ir.schedule import Nest, Schedule
 from portakern.ir.tile import Axis, Kernel, verify_kernel
-from portakern.lower.classes import Classes
+from portakern.lower.classes import AxisClass, Classes
 from portakern.lower.cleanup import clean
-from portakern.lower.domain import ArrayType, Domain, Run, array_types
+from portakern.lower.domain import ArrayType, Domain, Run, accesses, array_types, of_result, unmergeable
+from portakern.lower.placing import Placed
 from portakern.lower.tiles import Arrays, TileWriter, wide
 
 
@@ -30,7 +31,8 @@ class Request:
     """One stage to lower: its name, program, axis classes, scalar arguments, facts of arrays and who chooses the schedule.
 
     ``unrounded`` has the dtypes of arrays between kernels that hold values as they were computed: a row's maximum that is
-    rounded on its way would not be what the row's elements, computed once more, are compared with.
+    rounded on its way would not be what the row's elements, computed once more, are compared with.  ``placed`` says which
+    outputs are pieces of arrays.
     """
 
     name: str
@@ -40,13 +42,22 @@ class Request:
     scalars: frozenset[str] = frozenset()
     facts: Mapping[str, ArrayFacts] | None = None
     unrounded: Mapping[str, str] = field(default_factory=dict)
+    placed: Mapping[str, Placed] = field(default_factory=dict)
 
     def nest(self, family: str, domain: Domain, live: int, dots: str = "", passes: int = 1, scores: str = "") -> Nest:
         widest = _widest(self.program)
         return Nest(family, domain.nest_axes(), *widest, live=live, dots=dots, passes=passes, scores=scores)
 
+    def accesses(self) -> list[tuple[AxisClass, ...]]:
+        """For every array that the stage loads or stores, the axes of its dims as that access sees them."""
+        return accesses(self.program, self.classes, self.placed)
+
+    def unmergeable(self) -> set[AxisClass]:
+        """Axes that cannot be merged with their neighbours."""
+        return unmergeable(self.program, self.classes, self.facts, self.placed)
+
     def array_types(self) -> dict[str, ArrayType]:
-        found = array_types(self.program, self.scalars, self.facts)
+        found = array_types(self.program, self.scalars, self.facts, self.placed)
         return {name: replace(have, dtype=self.unrounded.get(name, have.dtype)) for name, have in found.items()}
 
 
@@ -84,12 +95,11 @@ class Frame:
         program = self.request.program
         op = program.results[number]
         coords = self.domain.coords(self.classes_of(number))
-        self.w.store(op, program.outputs[number], tt.tensor_type(op).shape, coords)
+        name = program.outputs[number]
+        self.w.store(op, name, tt.tensor_type(op).shape, coords, self.request.placed.get(name))
 
     def classes_of(self, number: int):
-        program, classes = self.request.program, self.request.classes
-        op = program.results[number]
-        return classes.of_operand(program.body.ops[-1], number) if op in program.args else classes.of(op)
+        return of_result(self.request.program, self.request.classes, number)
 
     def finish(self) -> Kernel:
         names = [a.name for a in self.request.program.args] + list(self.request.program.outputs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from portakern.backend import Missing
 from portakern.dtypes import DTYPES
@@ -19,6 +20,7 @@ from portakern.lower.cuts import ANCHORS, program_of
 from portakern.lower.domain import array_types
 from portakern.lower.elementwise import lower_elementwise
 from portakern.lower.kernel import Choose, Lowered, NoSchedule, Request
+from portakern.lower.placing import Placed
 from portakern.lower.row_parts import lower_rows_or_parts
 from portakern.lower.scan import lower_scan
 from portakern.lower.simplify import simplify
@@ -26,17 +28,11 @@ from portakern.lower.split import Stage, stages
 from portakern.lower.tiles import wide
 
 LOWERED = (tt.Literal, tt.DimSize, tt.Iota, tt.Map, tt.Convert, tt.BitConvert, tt.Expand, tt.Reshape, tt.Transpose,
-           tt.Slice, tt.Flip, tt.Fold, tt.Cumulate, tt.Contract)
+           tt.Slice, tt.Flip, tt.Fold, tt.Cumulate, tt.Contract, tt.Windows, tt.Assemble)
 
 INSTEAD: Mapping[type[Op], str] = {
-    tt.Convolve: "for each element of the window, add a product of a slice of x, as pk.einsum('nhwc,co->nhwo', "
-                 "x[:, i:h + i, j:w + j], k[i, j], dtype=pk.f32); pad x outside",
-    tt.WindowFold: "windows that follow each other: x as [N, H, 2, W, 2, C] and a reduction over the 2s; that overlap: "
-                   "pk.maximum of slices; pad x outside",
     tt.Gather: "a product with pk.cast(indices[:, None] == pk.arange(n)[None, :], x.dtype); pk.take_along where one index "
                "goes with each row",
-    tt.Concat: "give the pieces as outputs of their own",
-    tt.PadWith: "pad outside of the operator, or slice where the pad would be",
     tt.Sort: "for the largest few: pk.argmax, then again on pk.where(pk.arange(n) == found, -inf, x)",
     tt.Scatter: "sum pk.where(indices[:, None] == pk.arange(n)[None, :], updates, 0) over the updates",
 }
@@ -95,6 +91,7 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
     arrays = _arrays(program, scalars, facts)
     simple = _peel(simplified)
     temporaries: dict[str, Op] = {}
+    pieces: dict[str, Placed] = {}  # arrays that are stored piece by piece
     unrounded: dict[str, str] = {}
     extra: list[Array] = []
     kernels: list[t.Kernel] = []
@@ -105,7 +102,7 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
     while left:
         (suffix, stage), *left = left
         try:
-            unrounded |= _unrounded(stage.program, simple.outputs)
+            unrounded |= _unrounded(stage, simple.outputs)
             made = _lowered(program.name + suffix, stage, choose, full_names, scalars, facts, unrounded)
         except NoSchedule as error:
             if stage.attention is None:
@@ -120,12 +117,18 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
         kernels += made.kernels
         extra += made.temporaries
         for out, op in zip(stage.program.outputs, stage.program.results, strict=True):
+            if (place := stage.placed.get(out)) is not None:
+                pieces[place.array] = place
+                continue
             if out not in simple.outputs:
                 temporaries[out] = op
             if out not in full_names and not isinstance(op, Arg):
                 full_names[out] = tuple(c.name for c in axis_classes(stage.program, full_names).of(op))
     between = [Array(n, t.BufferType((x := tt.tensor_type(op)).shape, unrounded.get(n, x.dtype)), "temporary", loc=op.loc)
                for n, op in temporaries.items()]
+    between += [Array(n, t.BufferType(p.of.shape, p.of.dtype), "temporary", p.fill) for n, p in pieces.items()
+                if n not in simple.outputs]  # fmt: skip
+    arrays = [replace(a, init=pieces[a.name].fill) if a.name in pieces else a for a in arrays]
     result = Program(program.name, (*arrays, *between, *extra), tuple(kernels))
     verify_program(result)
     return result
@@ -158,15 +161,16 @@ def _fresh(taken: set[str]) -> Iterator[str]:
         n += 1
 
 
-def _unrounded(program: tt.TensorProgram, outputs: Sequence[str]) -> dict[str, str]:
-    """The results of ``program`` that are kept as they are computed, with that dtype: what reductions of rows give, which are
+def _unrounded(stage: Stage, outputs: Sequence[str]) -> dict[str, str]:
+    """The results of ``stage`` that are kept as they are computed, with that dtype: what reductions of rows give, which are
     few.  Only a conversion that the operator asks for rounds them."""
+    program = stage.program
     of_rows: set[Op] = set()
     for op in program.body.ops:
         if isinstance(op, tt.Fold) or (isinstance(op, tt.Map) and any(o in of_rows for o in op.operands)):
             of_rows.add(op)
     return {name: wide(tt.tensor_type(op).dtype) for name, op in zip(program.outputs, program.results, strict=True)
-            if op in of_rows and name not in outputs and DTYPES[tt.tensor_type(op).dtype].is_float}
+            if op in of_rows and name not in outputs and name not in stage.placed and DTYPES[tt.tensor_type(op).dtype].is_float}
 
 
 def _work(stage: Stage) -> bool:
@@ -183,7 +187,7 @@ def _line(stage: Stage) -> Loc | None:
 def _lowered(name: str, stage: Stage, choose: Choose, names: Mapping[str, tuple[str, ...]], scalars: frozenset[str],
              facts: Facts | None, unrounded: Mapping[str, str]) -> Lowered:  # fmt: skip
     classes = axis_classes(stage.program, names, stage.apart)
-    request = Request(name, stage.program, classes, choose, scalars, facts, dict(unrounded))
+    request = Request(name, stage.program, classes, choose, scalars, facts, dict(unrounded), stage.placed)
     match stage.family:
         case "elementwise":
             return Lowered((lower_elementwise(request),))

@@ -16,7 +16,7 @@ from portakern.ir.core import Arg, Block, Op
 from portakern.ir.program import Array
 from portakern.lower.classes import AxisClass, axis_classes
 from portakern.lower.cuts import program_of
-from portakern.lower.domain import Domain, real
+from portakern.lower.domain import Domain, of_result, real
 from portakern.lower.elementwise import ONE, lower_elementwise
 from portakern.lower.kernel import Frame, Lowered, Request, along, at_most, grid
 from portakern.lower.parts import inlined, parts_axis, parts_of, range_of_part, store_part, whole_loop, with_copies
@@ -67,9 +67,7 @@ class _InParts:
         domain, _ = rows_nest(self.request)
         reduced = {c for r in domain.role("reduced") for c in r.classes}
         program, classes = self.request.program, self.request.classes
-        give = program.body.ops[-1]
-        return any(reduced & set(classes.of_operand(give, n) if r in program.args else classes.of(r))
-                   for n, r in enumerate(program.results))  # fmt: skip
+        return any(reduced & set(of_result(program, classes, number)) for number in range(len(program.results)))
 
     def _level(self, folds: Sequence[tt.Fold], suffix: str, done: bool) -> None:
         """``done``: what the stage stores follows from these reductions, and is stored where they are joined."""

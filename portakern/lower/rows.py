@@ -13,7 +13,7 @@ from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Op
 from portakern.ir.schedule import Nest, Schedule
-from portakern.lower.domain import Domain, Run, accesses, merge, real, unmergeable
+from portakern.lower.domain import Domain, Run, merge, of_result, real
 from portakern.lower.kernel import Frame, Request, along, at_most, covered, grid
 from portakern.lower.online import Softmax, match_exponential
 from portakern.lower.simplify import identity
@@ -43,7 +43,7 @@ def rows_nest(request: Request) -> tuple[Domain, Nest]:
     program = request.program
     folds = [op for op in program.body.ops if isinstance(op, tt.Fold)]
     domain = _domain(request, folds)
-    live = 1 + sum(1 for dims in accesses(program, request.classes) if len(real(dims)) == len(domain.runs))
+    live = 1 + sum(1 for dims in request.accesses() if len(real(dims)) == len(domain.runs))
     return domain, request.nest("rows", domain, live, passes=len(levels_of(folds)) + 1)
 
 
@@ -51,12 +51,10 @@ def _domain(request: Request, folds: Sequence[tt.Fold]) -> Domain:
     program, classes = request.program, request.classes
     operand = real(c for f in folds for c in classes.of_operand(f, 0))
     over = {classes.of_operand(f, 0)[a] for f in folds for a in f.axes}
-    give = program.body.ops[-1]
-    stored = real(c for i, r in enumerate(program.results)
-                  for c in (classes.of_operand(give, i) if r in program.args else classes.of(r)))
+    stored = real(c for number in range(len(program.results)) for c in of_result(program, classes, number))
     parallel = [c for c in dict.fromkeys([*operand, *stored]) if c not in over]
     reduced = [c for c in operand if c in over]
-    seen, apart = accesses(program, classes), unmergeable(program, classes, request.facts)
+    seen, apart = request.accesses(), request.unmergeable()
     runs = [*merge(parallel, "parallel", seen, apart), *merge(reduced, "reduced", seen, apart)]
     inner = [real(d)[-1] for d in seen if real(d)]
     contiguous = next((c for d in seen if len(real(d)) > 1 for c in real(d)[-1:]), inner[0] if inner else None)

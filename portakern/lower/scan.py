@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Op, Result
-from portakern.lower.domain import Domain, Run, accesses, merge, real, unmergeable
+from portakern.lower.domain import Domain, Run, merge, real
 from portakern.lower.kernel import Frame, Request, along, at_most, covered, grid
 from portakern.lower.rows import COMBINE, operand_coords
 from portakern.lower.simplify import identity
@@ -23,7 +23,7 @@ def lower_scan(request: Request) -> t.Kernel:
     scans = [op for op in request.program.body.ops if isinstance(op, tt.Cumulate)]
     domain = _domain(request, scans[0])
     (line,), parallel = domain.role("scanned"), domain.role("parallel")
-    live = sum(1 for dims in accesses(request.program, request.classes) if len(real(dims)) == len(domain.runs))
+    live = sum(1 for dims in request.accesses() if len(real(dims)) == len(domain.runs))
     schedule = request.choose(request.nest("scan", domain, max(2, live)))
     at_most(schedule, parallel, 1, "parallel axes")
     frame = Frame(request, domain, [*grid(parallel, schedule), along(line, schedule)], schedule, "scan")
@@ -45,9 +45,9 @@ def lower_scan(request: Request) -> t.Kernel:
 
 
 def _domain(request: Request, scan: tt.Cumulate) -> Domain:
-    program, classes = request.program, request.classes
+    classes = request.classes
     line = classes.of(scan)[scan.axis]
-    seen, apart = accesses(program, classes), unmergeable(program, classes, request.facts)
+    seen, apart = request.accesses(), request.unmergeable()
     runs = merge([c for c in real(classes.of(scan)) if c is not line], "parallel", seen, apart)
     inner = [real(d)[-1] for d in seen if len(real(d)) == len(real(classes.of(scan)))]
     contiguous = inner[0] if inner else line

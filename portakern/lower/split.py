@@ -8,8 +8,8 @@ reduction or contraction feeds, so that it is as small and as finished as can be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import tee
 
 from portakern.ir.core import Arg, Op
@@ -28,6 +28,7 @@ from portakern.lower.classes import AxisClass, axis_classes, is_thin, unshare, u
 from portakern.lower.cuts import ANCHORS, Flow, last_anchors, levels, needed, program_of
 from portakern.lower.domain import real
 from portakern.lower.online import Attention, match_attention
+from portakern.lower.placing import Placed
 
 Names = Mapping[str, tuple[str, ...]]
 
@@ -37,13 +38,14 @@ class Stage:
     """A tensor program that becomes one kernel, by the family ``family``.
 
     ``attention`` is the pattern found, in operations of ``program``, when the family is attention.  Each use of an argument
-    in ``apart`` is a load of its own.
+    in ``apart`` is a load of its own.  ``placed`` says which outputs are pieces of arrays.
     """
 
     program: TensorProgram
     family: str
     attention: Attention | None = None
     apart: tuple[Arg, ...] = ()
+    placed: Mapping[str, Placed] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -64,17 +66,19 @@ def stages(program: TensorProgram, names: Names, fresh: Iterable[str], attention
     names_of_temporaries = iter(fresh)
     program = unshare_moves(unshare_coordinates(program), names)
     out: list[Stage] = []
-    for part in levels(program, names, names_of_temporaries):
-        out += _stages_of(part, names, names_of_temporaries, attention)
-    return out
+    placed: dict[str, Placed] = {}
+    for part in levels(program, names, names_of_temporaries, placed):
+        out += _stages_of(part, names, names_of_temporaries, placed, attention)
+    return [replace(s, placed={o: placed[o] for o in s.program.outputs if o in placed}) for s in out]
 
 
-def _stages_of(program: TensorProgram, names: Names, fresh: Iterator[str], attention: bool) -> list[Stage]:
+def _stages_of(program: TensorProgram, names: Names, fresh: Iterator[str], placed: Mapping[str, Placed], attention: bool
+               ) -> list[Stage]:  # fmt: skip
     """Those of one level.  What ties the axes of reductions may lie in stages before theirs: then they part again."""
     apart: dict[Op, int] = {}
     while True:
         fresh, mine = tee(fresh)
-        splitter = _Splitter(program, names, mine, apart)
+        splitter = _Splitter(program, names, mine, placed, apart)
         found = splitter.run(attention)
         if splitter.apart == apart:
             return found
@@ -85,10 +89,13 @@ def _stages_of(program: TensorProgram, names: Names, fresh: Iterator[str], atten
 
 
 class _Splitter:
-    """``apart`` numbers reductions that may share a group only with those of the same number; :meth:`run` adds to it."""
+    """``apart`` numbers reductions that may share a group only with those of the same number; :meth:`run` adds to it.  Outputs
+    in ``placed`` are pieces of arrays, which nothing else loads them from."""
 
-    def __init__(self, program: TensorProgram, names: Names, fresh: Iterable[str], apart: Mapping[Op, int]) -> None:
+    def __init__(self, program: TensorProgram, names: Names, fresh: Iterable[str], placed: Container[str],
+                 apart: Mapping[Op, int]) -> None:  # fmt: skip
         self.program = program
+        self.placed = placed
         self.apart = dict(apart)
         self.fresh = iter(fresh)
         self.classes = axis_classes(program, names)
@@ -273,7 +280,8 @@ class _Splitter:
                 loose.setdefault(self._axes_of_output(op, name), []).append((op, name))
             else:
                 stores[home].setdefault(op, []).append(name)
-                names.setdefault(op, name)
+                if name not in self.placed:
+                    names.setdefault(op, name)
         wanted = self._wanted(crossing, stores, [op for batch in loose.values() for op, _ in batch])
         for op in wanted:
             if op not in names:

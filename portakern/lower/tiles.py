@@ -18,6 +18,7 @@ from portakern.ir.builder import Builder
 from portakern.ir.core import Arg, Op, at
 from portakern.ir.size import Size
 from portakern.lower.classes import matched_dims
+from portakern.lower.placing import Placed
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,8 @@ class TileWriter:
             case tt.Slice():
                 return self.value(op.x, tuple(self._affine(c, step, lo) for c, step, lo
                                               in zip(coords, op.steps, op.starts, strict=True)))
+            case tt.Windows():
+                return self.value(op.x, self._in_windows(op, coords))
             case tt.Flip():
                 shape = op.type.shape  # type: ignore[attr-defined]
                 return self.value(op.x, tuple(self._affine(c, -1, shape[i] - 1) if i in op.axes else c
@@ -171,6 +174,15 @@ class TileWriter:
             return self.load(op.x, op.shape, coords)
         raise LoweringError("a reshape that splits or joins dims of a computed value inside a kernel",
                             where=str(op.loc or ""))
+
+    def _in_windows(self, op: tt.Windows, coords: Coordinates) -> Coordinates:
+        """The coordinates of ``op.x``: where a window begins, and from there the way inside it."""
+        inner = list(coords[: len(coords) - len(op.dims)])
+        taps = coords[len(inner) :]
+        for d, tap, stride, dilation in zip(op.dims, taps, op.strides, op.dilation, strict=True):
+            begin, way = self._affine(inner[d], stride, 0), self._affine(tap, dilation, 0)
+            inner[d] = t.Index((*begin.terms, *way.terms), begin.offset + way.offset)
+        return tuple(inner)
 
     def _affine(self, c: Coordinate, scale: Size, offset: Size) -> t.Index:
         if isinstance(c, Part):
@@ -215,9 +227,14 @@ class TileWriter:
 
     # ---- stores
 
-    def store(self, op: Op, name: str, shape: tuple[Size, ...], coords: Coordinates) -> None:
-        """Store ``op`` to the array ``name``, whose dims run along ``coords``."""
-        view, indices = collapse(shape, coords)
+    def store(self, op: Op, name: str, shape: tuple[Size, ...], coords: Coordinates, place: Placed | None = None) -> None:
+        """Store ``op``, whose dims run along ``coords``, to the array ``name``, or to the piece ``place`` of an array."""
+        where = coords
+        if place is not None:
+            name, shape = place.array, place.of.shape
+            where = tuple(self._affine(c, step, offset) if moved else c for c, step, offset, moved
+                          in zip(coords, place.steps, place.offsets, place.moved, strict=True))
+        view, indices = collapse(shape, where)
         value = self.b.cast(self.value(op, coords if tt.tensor_type(op).shape else ()), self.arrays.dtype(name))
         order = [a for i in indices for a in i.axes]
         dims = self.b.dims(*order)

@@ -33,7 +33,7 @@ def _(op: t.RandomBits, seed: Val) -> Val:
     return Val(oracle.apply(op, [seed.x]))
 
 
-@rule(t.Expand, t.Reshape, t.Transpose, t.Slice, t.Flip)
+@rule(t.Expand, t.Reshape, t.Transpose, t.Slice, t.Flip, t.Windows)
 def _(op: Op, v: Val) -> Val:
     def moved(x: np.ndarray) -> np.ndarray:
         return oracle.RULES[type(op)](op, x)
@@ -52,6 +52,14 @@ def _(op: t.PadWith, v: Val) -> Val:
 @rule(t.Concat)
 def _(op: t.Concat, *parts: Val) -> Val:
     bound = np.concatenate([p.bound() for p in parts], op.axis) if any_inexact(*parts) else 0.0
+    return Val(oracle.apply(op, [p.x for p in parts]), bound)
+
+
+@rule(t.Assemble)
+def _(op: t.Assemble, *parts: Val) -> Val:
+    bound: Bound = 0.0
+    if any_inexact(*parts):
+        bound = oracle.RULES[t.Assemble](replace(op, fill=0.0), *(np.broadcast_to(p.bound(), p.x.shape) for p in parts))
     return Val(oracle.apply(op, [p.x for p in parts]), bound)
 
 

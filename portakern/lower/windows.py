@@ -1,0 +1,219 @@
+"""Convolutions and pooling as products and reductions over windows of their input, which are views.
+
+A convolution sums, over the taps of its window and the channels, products of a view of its input with its weights; where
+windows are dense along the innermost spatial dim of an array with its channels last, the taps along it and the channels are
+one axis.  A transposed convolution is one convolution for each phase of its strides, whose results are interleaved: no zero
+between elements is multiplied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product as combinations
+from math import gcd
+
+from portakern.errors import LoweringError
+from portakern.ir.core import Arg, Op
+from portakern.ir.rewrite import Rules
+from portakern.ir.size import Size
+from portakern.ir.tensor import (
+    Assemble,
+    Contract,
+    Convolve,
+    Expand,
+    Flip,
+    Fold,
+    Literal,
+    PadWith,
+    Reshape,
+    Slice,
+    Transpose,
+    WindowFold,
+    Windows,
+    tensor_type,
+)  # fmt: skip
+from portakern.ir.tile import identity
+from portakern.lower.pieces import Place, assembled
+
+rules = Rules()
+
+
+@rules.on(WindowFold)
+def reduction_over_windows(op: WindowFold) -> Op | None:
+    t = tensor_type(op.x)
+    x = _within(op.x, op.low, op.high, identity(op.fn, t.dtype), op)
+    if any(w == 1 and s > 1 for w, s in zip(op.window, op.strides, strict=True)):
+        x = _every(x, tuple(s if w == 1 else 1 for w, s in zip(op.window, op.strides, strict=True)))
+    dims = tuple(d for d, w in enumerate(op.window) if w > 1)
+    if not dims:
+        return x
+
+    def each(entries: Sequence[int]) -> tuple[int, ...]:
+        return tuple(entries[d] for d in dims)
+
+    view = Windows(x, dims, each(op.window), each(op.strides), each(op.dilation), loc=op.loc)
+    return Fold(op.fn, view, tuple(range(t.rank, t.rank + len(dims))), loc=op.loc)
+
+
+@rules.on(Convolve)
+def convolution_is_a_product(op: Convolve) -> Op | None:
+    if 0 in tensor_type(op).shape:
+        return Expand(Literal(0.0, op.dtype), tensor_type(op).shape, ())
+    if op.transposed:
+        return _interleaved(op)
+    x = _within(op.x, (0, *op.low, 0), (0, *op.high, 0), 0.0, op)
+    return _correlation(x, op.w, op.strides, op.dilation, op)
+
+
+def _within(x: Op, low: Sequence[int], high: Sequence[Size], value: float | int | bool, like: Op) -> Op:
+    """``x`` with ``value`` around it, or without its outermost elements where ``low`` or ``high`` are negative."""
+    if not all(isinstance(n, int) for n in high):
+        raise LoweringError("a transposed convolution whose last windows depend on open dims", where=str(like.loc or ""),
+                            hint="build it for given sizes")  # fmt: skip
+    ends = [int(n) for n in high]  # type: ignore[arg-type]
+    shape = tensor_type(x).shape
+    if any(n < 0 for n in (*low, *ends)):
+        starts = tuple(max(-n, 0) for n in low)
+        x = Slice(x, starts, tuple(s + min(n, 0) for s, n in zip(shape, ends, strict=True)), (1,) * len(shape), loc=like.loc)
+    pads = tuple(max(n, 0) for n in low), tuple(max(n, 0) for n in ends)
+    return PadWith(x, *pads, value, loc=like.loc) if any((*pads[0], *pads[1])) else x
+
+
+def _every(x: Op, steps: tuple[int, ...]) -> Op:
+    """Every ``steps[d]``-th element along each dim."""
+    shape = tensor_type(x).shape
+    return Slice(x, (0,) * len(shape), shape, steps)
+
+
+def _correlation(x: Op, w: Op, strides: Sequence[int], dilation: Sequence[int], like: Convolve) -> Op:
+    """[N, *spatial, C] correlated with [*window, C / groups, O], every window inside: [N, *positions, O]."""
+    n = tensor_type(x).rank - 2
+    window = tuple(int(k) for k in tensor_type(w).shape[:n])  # type: ignore[arg-type]
+    if any(k == 1 and s > 1 for k, s in zip(window, strides, strict=True)):
+        x = _every(x, (1, *(s if k == 1 else 1 for k, s in zip(window, strides, strict=True)), 1))
+    taken = [i for i in range(n) if window[i] > 1]
+    channels, outputs = tensor_type(w).shape[n:]
+    w = Reshape(w, (*(window[i] for i in taken), channels, outputs))
+    if like.groups == 1:
+        return _dense(x, w, taken, strides, dilation, like)
+    g = like.groups
+    shape = tensor_type(x).shape
+    x = Reshape(x, (*shape[:-1], g, channels))
+    view = _windows(x, taken, tensor_type(w).shape, strides, dilation, like)  # [N, *positions, g, C / g, *taps]
+    w = Reshape(w, (*tensor_type(w).shape[:-1], g, outputs // g))
+    k = len(taken)
+    summed = (*range(n + 3, n + 3 + k), n + 2)
+    made = Contract(view, w, (n + 1,), (k + 1,), summed, tuple(range(k + 1)), like.dtype, loc=like.loc)
+    back = Transpose(made, (*range(1, n + 2), 0, n + 2))  # from [g, N, *positions, O / g]
+    return Reshape(back, (*tensor_type(view).shape[: n + 1], outputs))
+
+
+def _dense(x: Op, w: Op, taken: Sequence[int], strides: Sequence[int], dilation: Sequence[int], like: Convolve) -> Op:
+    n = tensor_type(x).rank - 2
+    k = len(taken)
+    shape, taps = tensor_type(x).shape, tensor_type(w).shape
+    channels = shape[-1]
+    last = n - 1
+    if taken and taken[-1] == last and dilation[last] == 1 and isinstance(channels, int) and _channels_last(x):
+        # Neighbouring taps and their channels lie one after the other.
+        rows = Reshape(x, (*shape[:n], shape[n] * channels))
+        row = int(taps[k - 1]) * channels  # type: ignore[arg-type]
+        wide = [*strides[:last], strides[last] * channels]
+        view = _windows(rows, taken, (*taps[: k - 1], row), wide, dilation, like)  # [N, *positions, *taps]
+        summed = tuple(range(n + 1, n + 1 + k))
+        w = Reshape(w, (*taps[: k - 1], row, taps[-1]))
+        return Contract(view, w, (), (), summed, tuple(range(k)), like.dtype, loc=like.loc)
+    view = _windows(x, taken, taps, strides, dilation, like)  # [N, *positions, C, *taps]
+    summed = (*range(n + 2, n + 2 + k), n + 1)
+    return Contract(view, w, (), (), summed, tuple(range(k + 1)), like.dtype, loc=like.loc)
+
+
+def _channels_last(x: Op) -> bool:
+    """Whether the channels of ``x`` lie side by side: in an input as it is, or in an array that is stored for the windows."""
+    while isinstance(x, Slice):
+        x = x.x
+    return isinstance(x, Arg | Assemble | PadWith | Reshape) or not isinstance(x, Transpose)
+
+
+def _windows(x: Op, taken: Sequence[int], taps: Sequence[Size], strides: Sequence[int], dilation: Sequence[int],
+             like: Op) -> Op:  # fmt: skip
+    if not taken:
+        return x
+    dims, window = tuple(1 + i for i in taken), tuple(int(t) for t in taps[: len(taken)])  # type: ignore[arg-type]
+    return Windows(x, dims, window, tuple(strides[i] for i in taken), tuple(dilation[i] for i in taken), loc=like.loc)
+
+
+# ---- the gradient form ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Phase:
+    """The positions ``first``, ``first + stride``, .. of one dim of a transposed convolution's result, ``count`` of them.
+
+    Each is the sum over ``taps`` taps, ``tap``, ``tap + every``, .., of the weights times elements of the input: the first
+    position's last tap meets element ``begin`` of the input, and each tap before it one ``apart`` elements later.
+    """
+
+    first: int
+    count: Size
+    tap: int
+    every: int
+    taps: int
+    begin: int
+    apart: int
+
+
+def phases(window: int, stride: int, low: int, dilation: int, result: Size) -> Iterator[Phase]:
+    """The phases of one dim of a transposed convolution, whose result has ``result`` positions.
+
+    Position p is the sum of x[i] * w[k] over stride * i + dilation * k = p + low.  So which taps meet it depends on the
+    remainder of p + low alone, and with q = (p + low) // stride, x[q - j] meets tap k where dilation * k = remainder +
+    stride * j.
+    """
+    common = gcd(stride, dilation)
+    for remainder in range(stride):
+        met = [k for k in range(window) if (dilation * k - remainder) % stride == 0]
+        q = -((remainder - low) // stride)  # the lowest of which the position is not before the first
+        first = q * stride + remainder - low
+        count = (result - 1 - first) // stride + 1
+        if isinstance(count, int) and count <= 0:
+            continue
+        last = (dilation * met[-1] - remainder) // stride if met else 0
+        yield Phase(first, count, met[0] if met else 0, stride // common, len(met), q - last, dilation // common)
+
+
+def _interleaved(op: Convolve) -> Op:
+    n = tensor_type(op.x).rank - 2
+    shape, sizes = tensor_type(op).shape, tensor_type(op.x).shape
+    if 0 in sizes:
+        return Expand(Literal(0.0, op.dtype), shape, ())
+    window = [int(k) for k in tensor_type(op.w).shape[:n]]  # type: ignore[arg-type]
+    each = [list(phases(window[i], op.strides[i], op.low[i], op.dilation[i], shape[1 + i])) for i in range(n)]
+    parts: list[Op] = []
+    places: list[Place] = []
+    empty = False
+    for chosen in combinations(*each):
+        if any(p.taps == 0 for p in chosen):
+            empty = True
+            continue
+        parts.append(_phase(op, chosen))
+        places.append(((0, *(p.first for p in chosen), 0), (1, *op.strides, 1)))
+    if not parts:
+        return Expand(Literal(0.0, op.dtype), shape, ())
+    return assembled(parts, shape, places, 0.0 if empty else None, op)
+
+
+def _phase(op: Convolve, chosen: Sequence[Phase]) -> Op:
+    """One phase along every dim: an ordinary correlation of the input with the taps that it meets, turned around."""
+    n = len(chosen)
+    shape = tensor_type(op.w).shape
+    starts = (*(p.tap for p in chosen), 0, 0)
+    stops = (*(p.tap + p.every * (p.taps - 1) + 1 for p in chosen), *shape[n:])
+    w = Slice(op.w, starts, stops, (*(p.every for p in chosen), 1, 1), loc=op.loc)
+    turned = tuple(i for i, p in enumerate(chosen) if p.taps > 1)
+    weights = Flip(w, turned, loc=op.loc) if turned else w
+    ends = [p.begin + p.count + (p.taps - 1) * p.apart - size
+            for p, size in zip(chosen, tensor_type(op.x).shape[1:-1], strict=True)]  # fmt: skip
+    x = _within(op.x, (0, *(-p.begin for p in chosen), 0), (0, *ends, 0), 0.0, op)
+    return _correlation(x, weights, (1,) * n, [p.apart for p in chosen], op)

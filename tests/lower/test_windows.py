@@ -1,0 +1,131 @@
+"""Convolutions, pooling and arrays made of pieces: the rewritten program computes what was asked, and so do the kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+
+import numpy as np
+import pytest
+
+from portakern.array_program import array_function
+from portakern.check.agreement import agreement
+from portakern.ir import oracle
+from portakern.ir import tensor as t
+from portakern.ir.core import Arg, Block, Op, Yield
+from portakern.lower.cuts import needed
+from portakern.lower.simplify import simplify
+from portakern.registry import registry
+from portakern.spec.inputs import make_inputs
+from portakern.study.study import Runner
+from portakern.study.work import Problem, works
+from portakern.timing.inputs import from_numpy
+from portakern.timing.peers import Subject, host_outputs
+from tests.lower import windowed_operators
+
+IDS = [op.name for op, _ in windowed_operators.CASES]
+REWRITTEN = (t.Convolve, t.WindowFold, t.PadWith, t.Concat)
+
+
+def program(make: Callable[..., Op], *shapes: tuple[int, ...]) -> t.TensorProgram:
+    args = [Arg(f"x{i}", t.TensorType(s, "f64")) for i, s in enumerate(shapes)]
+    result = make(*args)
+    ops = [op for op in needed([result]) if not isinstance(op, Arg)]
+    return t.TensorProgram("made", Block(tuple(args), (*ops, Yield((result,)))), ("out",))
+
+
+def agrees(asked: t.TensorProgram) -> t.TensorProgram:
+    """``asked`` rewritten, with nothing left of what is rewritten, and the same results."""
+    rng = np.random.default_rng(0)
+    inputs = {a.name: rng.standard_normal(t.tensor_type(a).shape) for a in asked.args}  # type: ignore[arg-type]
+    found = simplify(asked)
+    assert not [op for op in found.body.ops if isinstance(op, REWRITTEN)]
+    np.testing.assert_allclose(oracle.evaluate(found, inputs)["out"], oracle.evaluate(asked, inputs)["out"], atol=1e-12)
+    return found
+
+
+def convolution(x: Op, w: Op, stride: int, pads: tuple[int, int], dilation: int, groups: int, transposed: bool) -> Op:
+    return t.Convolve(x, w, (stride, 2), (pads[0], 1), (pads[1], 0), (dilation, 1), groups, "f64", transposed)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_convolutions_become_products_of_windows(groups: int, transposed: bool) -> None:
+    tried = 0
+    for window, other, *how in product((1, 3, 4), (1, 2), (1, 2, 3), ((0, 0), (1, 2), (2, 0)), (1, 2, 3)):
+        make = partial(convolution, stride=how[0], pads=how[1], dilation=how[2], groups=groups, transposed=transposed)
+        shapes = (2, 8, 5, 4), (window, other, 4 // groups, 6)
+        asked = make(*(Arg(n, t.TensorType(s, "f64")) for n, s in zip("xw", shapes, strict=True)))
+        if all(n > 0 for n in t.tensor_type(asked).shape):  # type: ignore[operator]
+            agrees(program(make, *shapes))
+            tried += 1
+    assert tried > 90
+
+
+def pooling(x: Op, fn: str, window: int, stride: int, low: int, high: int, dilation: int) -> Op:
+    return t.WindowFold(fn, x, (1, window, 3, 1), (1, stride, 2, 1), (0, low, 1, 0), (0, high, 0, 0), (1, dilation, 1, 1))
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("fn", ["max", "sum"])
+def test_pooling_becomes_a_reduction_of_windows(fn: str) -> None:
+    for window, stride, low, high, dilation in product((1, 2, 3), (1, 2), (0, 1), (0, 2), (1, 2)):
+        make = partial(pooling, fn=fn, window=window, stride=stride, low=low, high=high, dilation=dilation)
+        agrees(program(make, (2, 7, 6, 3)))
+
+
+@pytest.mark.quick
+def test_pieces_are_joined_and_worked_on_where_they_lie() -> None:
+    def made(x: Op, y: Op) -> Op:
+        inner = t.Concat((t.PadWith(x, (0, 1), (0, 0), 0.0), y), 1)
+        return t.Map("max", (t.Transpose(t.Concat((inner, x), 1), (1, 0)), t.Literal(0.0, "f64")))
+
+    found = agrees(program(made, (2, 3), (2, 4)))
+    (whole,) = (op for op in found.body.ops if isinstance(op, t.Assemble))
+    assert len(whole.parts) == 3 and all(isinstance(p, t.Map) for p in whole.parts)
+
+
+@pytest.mark.quick
+def test_a_slice_inside_a_piece_needs_no_whole() -> None:
+    def made(x: Op, y: Op) -> Op:
+        return t.Slice(t.Concat((x, y), 0), (3, 0), (5, 4), (1, 1))
+
+    assert not [op for op in agrees(program(made, (3, 4), (2, 4))).body.ops if isinstance(op, t.Assemble)]
+
+
+def test_windows_with_nothing_in_reach_are_none() -> None:
+    view = t.Windows(Arg("x", t.TensorType((3, 2), "f32")), (0,), (5,), (1,), (1,))
+    assert t.tensor_type(view).shape == (0, 2, 5)
+    assert oracle.apply(view, [np.zeros((3, 2))]).shape == (0, 2, 5)
+
+
+TARGETS = {
+    "f32": "numba:cpu,sycl:cpu,triton:sm_90,cuda:sm_80", "bf16": "cpp:cpu,opencl:cpu,hip:gfx942,cuda:sm_90a", "f16": "cpp:cpu",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", TARGETS)
+def test_every_language_computes_them(dtype: str) -> None:
+    """One test for all operators, so that workers start once."""
+    targets = [registry().target(n) for n in TARGETS[dtype].split(",")]
+    asked = [w for op, dims in windowed_operators.CASES for w in works(Problem(op, dims, {}), targets, [dtype])]
+    rows = Runner("checked", jobs=2).run(asked).rows
+    assert [f"{r.operator} {r.target}: {r.error}" for r in rows if r.error is not None] == []
+    assert {r.evidence for r in rows} <= {"executed", "simulated", "interpreted"}
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize(("operator", "dims"), windowed_operators.CASES, ids=IDS)
+def test_array_libraries_compute_them(operator, dims: dict[str, int], kind: str) -> None:
+    pytest.importorskip("jax" if kind == "jax" else "torch")
+    asked = operator.program(dims, {}, "f32")
+    inputs = make_inputs(asked, operator.families, 0)
+    given = [from_numpy(x) for x in inputs.values()] if kind == "torch" else list(inputs.values())
+    function = array_function(asked, kind)
+    found = function.call(*given)
+    results = found if isinstance(found, tuple) else (found,)
+    for want, have in zip(oracle.evaluate(asked, inputs).values(), results, strict=True):
+        have = np.asarray(have) if kind == "jax" else host_outputs(have)[0]
+        assert not agreement(want, have, Subject(asked).dtypes).message, function.text
