@@ -33,14 +33,14 @@ from typing import Any
 import numpy as np
 from emulator_tinygrad import Launch, Pattern, commit, unfit
 
-from portakern.backend import Binary, Dispatch, HostBuffer, Source
+from portakern.backend import CompiledBinary, Dispatch, HostBuffer, Source
 from portakern.backends.rocm.amdgcn.code_objects.arguments import dispatch_packet, pack
 from portakern.backends.rocm.amdgcn.execution.simulator import MachineProgram, translate
 from portakern.check import Verdict, check_executable
 from portakern.check.adversarial import KINDS
 from portakern.cli import options
 from portakern.errors import PortakernError, SimulatorError
-from portakern.launch.dispatch import job_of
+from portakern.launch.dispatch import dispatch_sequence_of
 from portakern.study import steps
 from portakern.study.work import Work
 from portakern.tools.workers import WorkerFault, WorkerPool
@@ -79,7 +79,7 @@ class Emulated:
     """A program that runs in the emulator, and in the machine beside it for comparing."""
 
     source: Source
-    binary: Binary
+    binary: CompiledBinary
     pool: WorkerPool
     checkout: str
     repaired: bool
@@ -103,13 +103,13 @@ class Emulated:
     ) -> tuple[dict[str, bytes], list[Launch | Pattern]]:
         """The arrays with their guard bands, and the launches."""
         scalars = {a.name: buffers[a.name].array for a in self.source.by_role("scalar")}
-        job = job_of(self.source, self.binary, sizes, scalars)
+        sequence = dispatch_sequence_of(self.source, self.binary, sizes, scalars)
         arrays = {name: b.storage.tobytes() for name, b in buffers.items()}
-        arrays |= {name: b"\xff" * size for name, size in job.temporaries}
+        arrays |= {name: b"\xff" * size for name, size in sequence.temporaries}
         begins = {name: b.offset for name, b in buffers.items()}
-        ends = {name: b.offset + b.array.nbytes for name, b in buffers.items()} | dict(job.temporaries)
+        ends = {name: b.offset + b.array.nbytes for name, b in buffers.items()} | dict(sequence.temporaries)
         found: list[Launch | Pattern] = []
-        for step in job.steps:
+        for step in sequence.steps:
             if isinstance(step, Dispatch):
                 found.append(launch(step, begins, self.source.target.device.isa))
             else:

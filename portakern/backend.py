@@ -24,8 +24,8 @@ from portakern.ir.tensor import TensorProgram
 if TYPE_CHECKING:
     import numpy as np
 
+    from portakern import native
     from portakern.native import Call as NativeCall
-    from portakern.native import Device as NativeDevice
 
 MANIFEST_VERSION = 1
 """Raised when a manifest written for an earlier portakern would no longer be understood."""
@@ -181,7 +181,7 @@ class Resources:
 
 
 @dataclass(frozen=True)
-class Binary:
+class CompiledBinary:
     """Machine code (or the compiler's last form of it) for one source.
 
     ``format`` is ``cubin``, ``hsaco``, ``shared-object``, ``spirv`` ...; ``assembly`` its text where it can be had;
@@ -236,7 +236,7 @@ class Toolchain(Protocol):
         """Compiler, version and flags: part of the cache key."""
         ...
 
-    def compile(self, source: Source) -> Binary:
+    def compile(self, source: Source) -> CompiledBinary:
         """Compile in a child process.  Raises :class:`CompileError` with the log, or :class:`ToolMissing`."""
         ...
 
@@ -355,14 +355,14 @@ class Runtime(Protocol):
         """The silicon as its driver names it."""
         ...
 
-    def load(self, source: Source, binary: Binary | None) -> Executable: ...
+    def load(self, source: Source, binary: CompiledBinary | None) -> Executable: ...
 
 
 @runtime_checkable
 class OnDevice(Protocol):
     """A runtime whose work runs on a device of the native core, which events, memory and timing need."""
 
-    def device(self, target: Target) -> NativeDevice | None:
+    def device(self, target: Target) -> native.Device | None:
         """The device, or ``None`` where calls return when their work is done and the host's clock tells all.  Raises
         :class:`PortakernError` where there is no such device here."""
         ...
@@ -382,7 +382,7 @@ class Simulator(Protocol):
         """What executes the kernel, with version: goes into the row's ``method``."""
         ...
 
-    def load(self, source: Source, binary: Binary | None) -> Executable: ...
+    def load(self, source: Source, binary: CompiledBinary | None) -> Executable: ...
 
 
 @runtime_checkable
@@ -433,7 +433,7 @@ class Dispatch:
 
 
 @dataclass(frozen=True)
-class Fill:
+class ArrayFill:
     """An array is filled with ``pattern``, the bytes of one element, over and over."""
 
     array: str
@@ -441,11 +441,11 @@ class Fill:
 
 
 @dataclass(frozen=True)
-class Job:
+class DispatchSequence:
     """What a source does on a machine at given sizes: steps in order, over the operator's arrays and ``temporaries``
     (name and bytes).  ``sizes`` are the values of open dims, for an estimator that reads the launches itself."""
 
-    steps: tuple[Dispatch | Fill, ...]
+    steps: tuple[Dispatch | ArrayFill, ...]
     temporaries: tuple[tuple[str, int], ...] = ()
     sizes: tuple[tuple[str, int], ...] = ()
 
@@ -481,8 +481,8 @@ class Estimator(Protocol):
 
     def available(self, target: Target) -> Availability: ...
 
-    def estimate(self, source: Source, binary: Binary, job: Job, program: Program | None) -> Estimate:
-        """Predict ``job``.  ``program`` is what the source was emitted from, ``None`` for a foreign kernel.  Raises
+    def estimate(self, source: Source, binary: CompiledBinary, sequence: DispatchSequence, program: Program | None) -> Estimate:
+        """Predict ``sequence``.  ``program`` is what the source was emitted from, ``None`` for a foreign kernel.  Raises
         :class:`PortakernError` naming what the model does not know."""
         ...
 
@@ -502,8 +502,8 @@ class Machine:
 
     Every language whose toolchain makes that format (:attr:`Language.format`) uses it through the registry, from whichever
     backend it comes.  The simulator's evidence is ``simulated``; it gets what to run from
-    :func:`portakern.launch.dispatch.job_of`.  Devices of a target are those of the language's own backend: what a machine
-    must know beside the name of the instruction set it reads from its own descriptions.
+    :func:`portakern.launch.dispatch.dispatch_sequence_of`.  Devices of a target are those of the language's own backend: what
+    a machine must know beside the name of the instruction set it reads from its own descriptions.
     """
 
     format: str
@@ -527,8 +527,9 @@ class Language:
     ``schedules`` lists: by axis, role, ``warps``, ``stages`` or option the values worth trying.  ``emitter_version`` is raised
     when what the emitter makes of a schedule has changed so much that a schedule tuned before says nothing any more.
     ``format`` is the format of what its toolchain makes for a device, by which machines are found (see :class:`Machine`);
-    ``jobs`` says what a source whose text holds its own host function launches: (source, binary, values of open dims, values
-    of run-time scalars) to a :class:`Job`, where the language's environment is set.  Sources with ``launches`` need none.
+    ``dispatch_sequence`` says what a source whose text holds its own host function launches: (source, binary, values of open
+    dims, values of run-time scalars) to a :class:`DispatchSequence`, where the language's environment is set.  Sources with
+    ``launches`` need none.
     ``bare`` makes a source of a kernel that belongs to no operator (``None``: there is nothing to look at without one); it may
     be given the kernels that the text was found to hold.
     ``extra`` is the pip extra its tools come from; ``tools`` names
@@ -553,7 +554,7 @@ class Language:
     choices: Callable[[Nest, Device], Mapping[str, Sequence[Value]]] | None = None
     emitter_version: int = 1
     format: Callable[[Device], str] | None = None
-    jobs: Callable[[Source, Binary, Mapping[str, int], Mapping[str, Any]], Job] | None = None
+    dispatch_sequence: Callable[[Source, CompiledBinary, Mapping[str, int], Mapping[str, Any]], DispatchSequence] | None = None
     bare: Callable[[InspectedKernel, Target, Sequence[str]], Source] | None = None
 
 

@@ -94,7 +94,7 @@ class DeviceHealth:
 # ---- what a prepared call is made of ---------------------------------------------------------------------------------
 
 
-class Arg(NamedTuple):
+class PackedArgument(NamedTuple):
     """An argument as the kernel takes it: its bytes, and which kind of value they are (a ``PK_ARG_`` of driver.h)."""
 
     data: bytes
@@ -109,12 +109,12 @@ _SCALARS = {
 }  # fmt: skip
 
 
-def pointer(address: int) -> Arg:
+def pointer(address: int) -> PackedArgument:
     """A pointer to device memory; it gets a slot of its own in the call."""
-    return Arg(struct.pack("<Q", address), _POINTER)
+    return PackedArgument(struct.pack("<Q", address), _POINTER)
 
 
-def scalar(dtype: str, value: Any) -> Arg:
+def scalar(dtype: str, value: Any) -> PackedArgument:
     """A number by value.
 
     Args:
@@ -126,10 +126,10 @@ def scalar(dtype: str, value: Any) -> Arg:
     """
     try:
         if dtype == "bf16":
-            return Arg(_bfloat16(float(value)), _VALUE)
+            return PackedArgument(_bfloat16(float(value)), _VALUE)
         code, kind = _SCALARS[dtype]
         number = float(value) if code in ("<d", "<f", "<e") else bool(value) if dtype == "bool" else int(value)
-        return Arg(struct.pack(code, number), kind)
+        return PackedArgument(struct.pack(code, number), kind)
     except KeyError:
         raise PortakernError("bad-argument", f"a kernel takes no {dtype} by value") from None
     except (struct.error, OverflowError):
@@ -144,9 +144,9 @@ def _bfloat16(value: float) -> bytes:
     return struct.pack("<H", (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)
 
 
-def raw(data: bytes) -> Arg:
+def raw(data: bytes) -> PackedArgument:
     """Bytes by value, such as a tensor map of 128 bytes (aligned to 64)."""
-    return Arg(bytes(data), _VALUE)
+    return PackedArgument(bytes(data), _VALUE)
 
 
 COOPERATIVE = 1
@@ -161,7 +161,7 @@ class LaunchSpec(NamedTuple):
     kernel: Kernel
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
-    args: Sequence[Arg]
+    args: Sequence[PackedArgument]
     shared_bytes: int = 0
     cluster: tuple[int, int, int] = (1, 1, 1)
     attributes: int = 0

@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from portakern.backend import Availability, Binary, HostBuffer, Launch, Source, Target, TensorMap
+from portakern.backend import Availability, CompiledBinary, HostBuffer, Launch, Source, Target, TensorMap
 from portakern.emit.clike import TYPES
 from portakern.errors import CompileError, PortakernError, RuntimeFault, SimulatorError, ToolMissing
 from portakern.ir.program import Array
@@ -83,7 +83,7 @@ class CudaInterpreter:
     def method(self, target: Target) -> str:
         return f"{METHOD} (lane layouts of mma.sync)"
 
-    def load(self, source: Source, binary: Binary | None) -> HostProgram:
+    def load(self, source: Source, binary: CompiledBinary | None) -> HostProgram:
         return HostProgram(source, _compile(source))
 
 

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 from portakern import native
-from portakern.backend import Availability, Binary, Launch, Source, Target
+from portakern.backend import Availability, CompiledBinary, Launch, Source, Target
 from portakern.errors import PortakernError, RuntimeFault, ToolMissing
 from portakern.launch.executable import NativeExecutable
 from portakern.launch.tensor_maps import descriptors
-
-if TYPE_CHECKING:
-    from portakern.native import Device
 
 DRIVER = "cuda"
 ARRAYS = "cuda"
@@ -45,7 +41,7 @@ class CudaRuntime:
     def device_name(self, target: Target) -> str:
         return self.device(target).facts.name
 
-    def device(self, target: Target) -> Device:
+    def device(self, target: Target) -> native.Device:
         """The first GPU that runs code for the target; raises :class:`ToolMissing` naming the GPUs that there are."""
         found = devices()
         for x in found:
@@ -54,7 +50,7 @@ class CudaRuntime:
         names = ", ".join(f"{x.facts.name} ({x.facts.arch})" for x in found)
         raise ToolMissing(f"no GPU here runs {target}: found {names}")
 
-    def load(self, source: Source, binary: Binary | None) -> NativeExecutable:
+    def load(self, source: Source, binary: CompiledBinary | None) -> NativeExecutable:
         if binary is None or binary.format != "cubin":
             raise RuntimeFault(f"{source.operator} for {source.target} can be run from a cubin only", hint="compile it first")
         device = self.device(source.target)
@@ -63,7 +59,7 @@ class CudaRuntime:
 
 
 @cache
-def devices() -> tuple[Device, ...]:
+def devices() -> tuple[native.Device, ...]:
     """Every GPU, in the driver's order.  Raises :class:`ToolMissing` where there is no driver, or no GPU."""
     found = native.probe_driver(DRIVER)
     if not found.present:
@@ -75,7 +71,7 @@ def devices() -> tuple[Device, ...]:
     return tuple(native.open_device(DRIVER, n) for n in range(found.device_count))
 
 
-def _runs(device: Device, target: Target) -> bool:
+def _runs(device: native.Device, target: Target) -> bool:
     number = target.device.isa.removeprefix("sm_")
     exact = not number.isdigit()  # architecture-specific code (sm_90a) runs on that capability alone
     want = _capability(number.rstrip("af"))

@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
 
-from portakern.backend import Availability, Binary, Resources, Source, Target
+from portakern.backend import Availability, CompiledBinary, Resources, Source, Target
 from portakern.emit.clike import inline_headers
 from portakern.emit.room import explained
 from portakern.errors import CompileError, ToolMissing
@@ -57,10 +57,10 @@ class CudaToolchain:
             raise ToolMissing(f"no CUDA compiler for {target}", hint=HINT)
         return f"{have.detail} {' '.join(_OPTIONS)} {_UNFUSED} {target.device.isa} {_ABI}"
 
-    def compile(self, source: Source) -> Binary:
+    def compile(self, source: Source) -> CompiledBinary:
         compile_ = _with_nvrtc if _nvrtc() else _with_nvcc
         cubin, ptx, log, tool = compile_(source)
-        return Binary("cubin", cubin, tool, _resources(source, cubin, log), _assembly(cubin, ptx), _kept(log))
+        return CompiledBinary("cubin", cubin, tool, _resources(source, cubin, log), _assembly(cubin, ptx), _kept(log))
 
 
 def _resources(source: Source, cubin: bytes, log: str) -> tuple[Resources, ...]:

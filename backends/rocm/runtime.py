@@ -10,15 +10,11 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 from portakern import native
-from portakern.backend import Availability, Binary, Launch, Source, Target
+from portakern.backend import Availability, CompiledBinary, Launch, Source, Target
 from portakern.errors import PortakernError, RuntimeFault, ToolMissing
 from portakern.launch.executable import NativeExecutable
-
-if TYPE_CHECKING:
-    from portakern.native import Device
 
 DRIVER = "hip"
 ARRAYS = "cuda"
@@ -50,7 +46,7 @@ class HipRuntime:
     def device_name(self, target: Target) -> str:
         return self.device(target).facts.name
 
-    def device(self, target: Target) -> Device:
+    def device(self, target: Target) -> native.Device:
         """The first GPU of the target's instruction set (and product); raises :class:`ToolMissing` naming those there are."""
         found = devices(os.environ.get(LIBRARY, ""))
         for x in found:
@@ -60,14 +56,14 @@ class HipRuntime:
         names = ", ".join(f"{x.facts.name} ({_isa(x)})" for x in found)
         raise ToolMissing(f"no GPU here runs {target}: found {names}")
 
-    def load(self, source: Source, binary: Binary | None) -> NativeExecutable:
+    def load(self, source: Source, binary: CompiledBinary | None) -> NativeExecutable:
         if binary is None or binary.format not in ("hsaco", "none"):
             raise RuntimeFault(f"{source.operator} for {source.target} is run from a code object only", hint="compile it first")
         return NativeExecutable(source, self.device(source.target), binary.data, kind=ARRAYS, limit=_check_grid)
 
 
 @cache
-def devices(path: str) -> tuple[Device, ...]:
+def devices(path: str) -> tuple[native.Device, ...]:
     """Every GPU, in HIP's order.  Raises :class:`ToolMissing` where there is no HIP runtime, or no GPU."""
     found = native.probe_driver(DRIVER, path)
     if not found.present:
@@ -79,7 +75,7 @@ def devices(path: str) -> tuple[Device, ...]:
     return tuple(native.open_device(DRIVER, n, path) for n in range(found.device_count))
 
 
-def _isa(device: Device) -> str:
+def _isa(device: native.Device) -> str:
     """gfx942 of gfx942:sramecc+:xnack-."""
     return (device.facts.arch or "unknown").partition(":")[0]
 

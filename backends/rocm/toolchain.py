@@ -17,7 +17,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from portakern.backend import Availability, Binary, Resources, Source, Target
+from portakern.backend import Availability, CompiledBinary, Resources, Source, Target
 from portakern.device import Device
 from portakern.emit.mangled import is_called
 from portakern.emit.room import explained
@@ -141,12 +141,12 @@ class HipToolchain:
     def fingerprint(self, target: Target) -> str:
         return f"{_version(choose(target.device.isa))} {' '.join(FLAGS)} {target.device.isa} {_FORMAT}"
 
-    def compile(self, source: Source) -> Binary:
+    def compile(self, source: Source) -> CompiledBinary:
         device = source.target.device
         clang = choose(device.isa)
         tool = _version(clang)
         if not source.launches:  # nothing is computed: the outputs are empty
-            return Binary("none", b"", tool)
+            return CompiledBinary("none", b"", tool)
         flags = _flags(clang, source)
         words = (source.options, flags[len(FLAGS) :], names_of(source))
         key = digest("hip", source.text, source.headers, words, self.fingerprint(source.target))
@@ -156,7 +156,7 @@ class HipToolchain:
         else:
             code, assembly, log = _build(clang, source, flags, device.isa)
             Cache().put(key, _pack(code, assembly, log))
-        return Binary("hsaco", code, tool, resources(code, device, source), assembly, log)
+        return CompiledBinary("hsaco", code, tool, resources(code, device, source), assembly, log)
 
 
 def _flags(clang: Clang, source: Source) -> tuple[str, ...]:

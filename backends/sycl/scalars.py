@@ -11,7 +11,7 @@ _WIDENED = {"f16": "f32", "bf16": "f32", "bool": "i32", "i8": "i32", "i16": "i32
 """What a scalar of a narrow dtype is widened to as a kernel's parameter."""
 
 
-def scalar_argument(array: Array, value: Any) -> native.Arg:
+def scalar_argument(array: Array, value: Any) -> native.PackedArgument:
     number = value.item() if hasattr(value, "item") else value
     if array.dtype in ("f16", "bf16"):  # rounded first: the parameter holds what the dtype can
         import numpy as np

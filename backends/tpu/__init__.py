@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from portakern.backend import Backend, Binary, Job, Language, Source
+from portakern.backend import Backend, CompiledBinary, DispatchSequence, Language, Source
 
 from .compile.toolchain import LibtpuToolchain
 from .estimate.estimator import LibtpuEstimator
@@ -23,9 +23,10 @@ from .text.emitter import PallasEmitter
 from .trace.environment import ENVIRONMENT
 
 
-def jobs(source: Source, binary: Binary, sizes: Mapping[str, int], values: Mapping[str, Any]) -> Job:
+def dispatch_sequence(source: Source, binary: CompiledBinary, sizes: Mapping[str, int],
+                      values: Mapping[str, Any]) -> DispatchSequence:  # fmt: skip
     """What a program launches is in its text, which the estimator traces: here are its sizes."""
-    return Job((), sizes=tuple(sizes.items()))
+    return DispatchSequence((), sizes=tuple(sizes.items()))
 
 
 pallas = Language(
@@ -43,7 +44,7 @@ pallas = Language(
     convention=CONVENTION,
     adopt=adopt,
     bare=inspected,
-    jobs=jobs,
+    dispatch_sequence=dispatch_sequence,
 )
 
 backend = Backend("tpu", (pallas,), Path(__file__).parent / "devices")

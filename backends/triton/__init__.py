@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from portakern.backend import MANIFEST_VERSION, Backend, Binary, Job, Language, Source
+from portakern.backend import MANIFEST_VERSION, Backend, CompiledBinary, DispatchSequence, Language, Source
 from portakern.device import Device
 
 from .compile.toolchain import ENVIRONMENT, TritonToolchain
@@ -32,10 +32,11 @@ def _format(device: Device) -> str:
     return "cubin" if device.vendor == "NVIDIA" else "hsaco"
 
 
-def _jobs(source: Source, binary: Binary, sizes: Mapping[str, int], scalars: Mapping[str, Any]) -> Job:
-    from .launch.jobs import jobs  # it needs the packages that compile
+def _dispatch_sequence(source: Source, binary: CompiledBinary, sizes: Mapping[str, int],
+                       scalars: Mapping[str, Any]) -> DispatchSequence:  # fmt: skip
+    from .launch.dispatch_sequence import dispatch_sequence  # it needs the packages that compile
 
-    return jobs(source, binary, sizes, scalars)
+    return dispatch_sequence(source, binary, sizes, scalars)
 
 
 triton_language = Language(
@@ -54,7 +55,7 @@ triton_language = Language(
     adopt=adopt,
     choices=choices,
     format=_format,
-    jobs=_jobs,
+    dispatch_sequence=_dispatch_sequence,
     bare=inspected,
 )
 

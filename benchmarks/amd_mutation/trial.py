@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from portakern.backend import Binary, Dispatch, HostBuffer, Source
+from portakern.backend import CompiledBinary, Dispatch, HostBuffer, Source
 from portakern.backends.rocm.amdgcn.execution.simulator import MachineProgram, Translated
 from portakern.check.adversarial import KINDS, adversarial_inputs
 from portakern.check.bounds import Val
@@ -20,7 +20,7 @@ from portakern.dtypes import DTYPES
 from portakern.errors import PortakernError, SimulatorError
 from portakern.ir.core import Arg
 from portakern.ir.tensor import TensorProgram, tensor_type
-from portakern.launch.dispatch import job_of
+from portakern.launch.dispatch import dispatch_sequence_of
 from portakern.spec.inputs import Family, make_inputs
 from portakern.tools.cache import Cache, digest
 
@@ -108,7 +108,7 @@ class Trial:
     """
 
     source: Source
-    binary: Binary
+    binary: CompiledBinary
     program: TensorProgram
     sizes: dict[str, int]
     families: Mapping[str, Family]
@@ -119,7 +119,7 @@ class Trial:
     _cache: Cache = field(default_factory=Cache, repr=False)
 
     def __post_init__(self) -> None:
-        steps = job_of(self.source, self.binary, self.sizes).steps
+        steps = dispatch_sequence_of(self.source, self.binary, self.sizes).steps
         kernels = {(d.assembly, d.kernel): d for d in steps if isinstance(d, Dispatch)}
         shops = {text: Workshop(text) for text, _ in kernels}
         self.units = [Unit(shops[text], name, int(np.prod(d.block))) for (text, name), d in kernels.items()]

@@ -15,8 +15,8 @@ from bar_roofs import Roofs
 from bar_verdicts import judged
 
 import portakern as pk
+from portakern import native
 from portakern.check.agreement import agreement
-from portakern.native import Device
 from portakern.spec.cost import cost
 from portakern.study.timing import plain
 from portakern.timing import Contender, ContenderError, Measurement, Options, measure
@@ -40,7 +40,7 @@ class Ours:
 class Place:
     """Where everything runs."""
 
-    device: Device
+    device: native.Device
     torch_device: str
     options: Options
     roofs: Roofs

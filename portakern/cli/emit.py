@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from portakern.backend import Binary
+from portakern.backend import CompiledBinary
 from portakern.cli import options
 from portakern.errors import PortakernError, UsageError
 from portakern.registry import registry
@@ -81,7 +81,7 @@ def piece(work: Work, args: argparse.Namespace) -> tuple[str, str | bytes]:
     return ".s", binary.assembly
 
 
-def compiled(work: Work) -> Binary:
+def compiled(work: Work) -> CompiledBinary:
     """The binary, made in a worker.  Raises what compiling raised."""
     runner = Runner("compiled", 1)
     (row,) = runner.run([work]).rows

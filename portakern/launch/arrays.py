@@ -23,7 +23,7 @@ _LONG = {
 _SHORT = {long: short for short, long in _LONG.items()}
 
 
-class Arrays:
+class ArrayLibrary:
     """What is asked of a library of device arrays.
 
     ``direct``: arrays are taken and given as they are, so that a call on arrays like earlier ones needs no look at them.
@@ -85,7 +85,7 @@ class Arrays:
                              hint="make it contiguous, or build the operator for these strides")
 
 
-class TorchArrays(Arrays):
+class TorchArrays(ArrayLibrary):
     def __init__(self, kind: str, ordinal: int) -> None:
         super().__init__(kind, ordinal)
         import torch
@@ -117,7 +117,7 @@ class TorchArrays(Arrays):
         return tuple(array.stride())
 
 
-class CupyArrays(Arrays):
+class CupyArrays(ArrayLibrary):
     def __init__(self, kind: str, ordinal: int) -> None:
         super().__init__(kind, ordinal)
         import cupy
@@ -175,12 +175,12 @@ def _with_from_dlpack(root: str) -> Any:
 
 
 @lru_cache(maxsize=64)
-def _family(library: str, kind: str, ordinal: int) -> Arrays:
-    known: dict[str, Callable[[str, int], Arrays]] = {"torch": TorchArrays, "cupy": CupyArrays}
+def _family(library: str, kind: str, ordinal: int) -> ArrayLibrary:
+    known: dict[str, Callable[[str, int], ArrayLibrary]] = {"torch": TorchArrays, "cupy": CupyArrays}
     return known[library](kind, ordinal) if library in known else DlpackArrays(kind, ordinal, library)
 
 
-def family_of(inputs: Sequence[Any], kind: str, ordinal: int) -> Arrays:
+def family_of(inputs: Sequence[Any], kind: str, ordinal: int) -> ArrayLibrary:
     """The library that the arrays among ``inputs`` come from (torch where there is none).
 
     Raises:

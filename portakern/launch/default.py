@@ -10,7 +10,7 @@ from portakern.errors import UsageError
 from portakern.launch.prepared import PythonPrepared
 
 if TYPE_CHECKING:
-    from portakern.native import Device
+    from portakern import native
 
 
 def prepare(executable: Executable, inputs: Sequence[Any], sizes: Mapping[str, int],
@@ -45,7 +45,7 @@ def specialise(executable: Executable, inputs: Sequence[Any], sizes: Mapping[str
     return lambda again: executable.call(again, sizes)
 
 
-def device_of(runtime: Runtime, target: Target) -> Device | None:
+def device_of(runtime: Runtime, target: Target) -> native.Device | None:
     """Where a runtime's work runs; ``None`` where calls return when their work is done.  Raises as ``device`` does."""
     return runtime.device(target) if isinstance(runtime, OnDevice) else None
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from portakern.backend import Argument, Binary, Dispatch, Fill, Job, Launch, Source
+from portakern.backend import Argument, ArrayFill, CompiledBinary, Dispatch, DispatchSequence, Launch, Source
 from portakern.dtypes import DTYPES, numpy_dtype
 from portakern.errors import BackendError, RuntimeFault
 from portakern.ir.program import Array
@@ -15,11 +15,12 @@ from portakern.ir.tile import BufferType
 from portakern.launch.packing import shape_of
 
 
-def job_of(source: Source, binary: Binary, sizes: Mapping[str, int], scalars: Mapping[str, Any] | None = None) -> Job:
+def dispatch_sequence_of(source: Source, binary: CompiledBinary, sizes: Mapping[str, int],
+                         scalars: Mapping[str, Any] | None = None) -> DispatchSequence:  # fmt: skip
     """The launches of ``source`` compiled to ``binary``, with open dims and run-time scalars as given.
 
     Scalars that are not given are 1, which is for those who want the launches alone.  Languages whose text holds its own
-    host function are asked (:attr:`Language.jobs`).
+    host function are asked (:attr:`Language.dispatch_sequence`).
 
     Raises:
         BackendError: the language does not say what its sources launch.
@@ -29,13 +30,13 @@ def job_of(source: Source, binary: Binary, sizes: Mapping[str, int], scalars: Ma
 
     values = {a.name: (scalars or {}).get(a.name, 1) for a in source.by_role("scalar")}
     language = registry().language(source.target.language)
-    if language.jobs is not None:
-        return language.jobs(source, binary, sizes, values)
+    if language.dispatch_sequence is not None:
+        return language.dispatch_sequence(source, binary, sizes, values)
     if not source.launches and any(0 not in shape_of(a, sizes) for a in source.by_role("output")):
         raise BackendError(f"{language.name} does not say what its sources launch", kind="no-launches")
     filled = (fill_of(a, a.init) for a in source.arrays if a.init is not None and isinstance(a.type, BufferType))
     temporaries = tuple((a.name, bytes_of(a, sizes)) for a in source.by_role("temporary"))
-    return Job((*filled, *_dispatches(source, binary, sizes, values)), temporaries)
+    return DispatchSequence((*filled, *_dispatches(source, binary, sizes, values)), temporaries)
 
 
 def bytes_of(array: Array, sizes: Mapping[str, int]) -> int:
@@ -43,9 +44,9 @@ def bytes_of(array: Array, sizes: Mapping[str, int]) -> int:
     return math.prod(shape_of(array, sizes)) * DTYPES[array.dtype].bytes
 
 
-def fill_of(array: Array, value: float) -> Fill:
+def fill_of(array: Array, value: float) -> ArrayFill:
     """``array`` filled with a number in its own dtype."""
-    return Fill(array.name, number_bytes(array.dtype, value))
+    return ArrayFill(array.name, number_bytes(array.dtype, value))
 
 
 def number_bytes(dtype: str, value: Any) -> bytes:
@@ -55,7 +56,8 @@ def number_bytes(dtype: str, value: Any) -> bytes:
     return np.asarray(value).astype(numpy_dtype(dtype)).tobytes()
 
 
-def _dispatches(source: Source, binary: Binary, sizes: Mapping[str, int], values: Mapping[str, Any]) -> Iterator[Dispatch]:
+def _dispatches(source: Source, binary: CompiledBinary, sizes: Mapping[str, int],
+                values: Mapping[str, Any]) -> Iterator[Dispatch]:  # fmt: skip
     """The launches in order; one whose grid is empty is left out."""
     arrays = {a.name: a for a in source.arrays}
     for x in source.launches:

@@ -11,13 +11,14 @@ from portakern.backend import HostBuffer, Source
 from portakern.errors import UsageError
 from portakern.ir.program import Array
 from portakern.ir.tile import BufferType
-from portakern.launch.arrays import Arrays, family_of
-from portakern.launch.memory import Memory, check_guards, guarded_temporary, initial_step
+from portakern.launch.arrays import ArrayLibrary, family_of
+from portakern.launch.memory import DeviceMemory, check_guards, guarded_temporary, initial_step
 from portakern.launch.packing import Descriptor, Limit, Packed, launches_of, scalar_of, shape_of, strides_of
 from portakern.launch.prepared import NativePrepared
 
 if TYPE_CHECKING:
-    from portakern.native import Call, Device
+    from portakern import native
+    from portakern.native import Call
 
 KEPT_CALLS = 16
 """Packed calls kept by one specialised call whose scalars, or prepared arguments, change from call to call."""
@@ -40,7 +41,7 @@ class NativeExecutable:
 
     guards = True
 
-    def __init__(self, source: Source, device: Device, binary: bytes, *, kind: str, limit: Limit | None = None,
+    def __init__(self, source: Source, device: native.Device, binary: bytes, *, kind: str, limit: Limit | None = None,
                  descriptors: Mapping[str, Descriptor] | None = None) -> None:  # fmt: skip
         self.source = source
         self.device = device
@@ -74,7 +75,7 @@ class NativeExecutable:
     @contextlib.contextmanager
     def _on_device(self, buffer: HostBuffer, checked: bool) -> Iterator[int]:
         """Where ``buffer``'s array lies on the device; copied back on leaving without an error."""
-        memory = Memory(self.device, buffer.storage.nbytes)
+        memory = DeviceMemory(self.device, buffer.storage.nbytes)
         try:
             memory.read_from(buffer.storage)
             yield memory.address + buffer.offset
@@ -117,7 +118,7 @@ class NativeExecutable:
             return _Repacking(self, family, dict(sizes))
         return self._rebinding(family, sizes)
 
-    def _rebinding(self, family: Arrays, sizes: Mapping[str, int]) -> Callable[[Sequence[Any]], Any]:
+    def _rebinding(self, family: ArrayLibrary, sizes: Mapping[str, int]) -> Callable[[Sequence[Any]], Any]:
         """Where only addresses change: make outputs, put the addresses in their places, launch."""
         names = [a.name for a in (*self._given, *self._made)]
         call, wanted = self._pack(dict.fromkeys(names, 0), {}, sizes)
@@ -143,10 +144,10 @@ class NativeExecutable:
 
     # ---- parts
 
-    def _family(self, inputs: Sequence[Any]) -> Arrays:
+    def _family(self, inputs: Sequence[Any]) -> ArrayLibrary:
         return family_of(inputs, self.kind, self.device.ordinal)
 
-    def _views(self, family: Arrays, inputs: Sequence[Any], sizes: Mapping[str, int]) -> dict[str, Any]:
+    def _views(self, family: ArrayLibrary, inputs: Sequence[Any], sizes: Mapping[str, int]) -> dict[str, Any]:
         """The arrays among the inputs by name, checked."""
         views: dict[str, Any] = {}
         for array, given in zip(self._given, inputs, strict=True):
@@ -155,7 +156,7 @@ class NativeExecutable:
         return views
 
     @staticmethod
-    def _checked(family: Arrays, array: Array, view: Any, sizes: Mapping[str, int]) -> Any:
+    def _checked(family: ArrayLibrary, array: Array, view: Any, sizes: Mapping[str, int]) -> Any:
         family.check(view, array, shape_of(array, sizes), strides_of(array, sizes))
         return view
 
@@ -184,7 +185,7 @@ class NativeExecutable:
         return call, [*slots, *packed.slots]
 
     def _prepare(self, inputs: Sequence[Any], sizes: Mapping[str, int],
-                 outputs: Sequence[Any] | None) -> tuple[NativePrepared, Arrays]:  # fmt: skip
+                 outputs: Sequence[Any] | None) -> tuple[NativePrepared, ArrayLibrary]:  # fmt: skip
         family = self._family(inputs)
         arrays = self._views(family, inputs, sizes)
         if outputs is not None:
@@ -206,7 +207,7 @@ class NativeExecutable:
 class _Repacking:
     """A call on arrays that are known to fit, whose scalars or prepared arguments are others from call to call."""
 
-    def __init__(self, executable: NativeExecutable, family: Arrays, sizes: Mapping[str, int]) -> None:
+    def __init__(self, executable: NativeExecutable, family: ArrayLibrary, sizes: Mapping[str, int]) -> None:
         self.executable = executable
         self.family = family
         self.sizes = sizes

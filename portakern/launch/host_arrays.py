@@ -8,13 +8,13 @@ from typing import Any
 
 from portakern.dtypes import numpy_dtype
 from portakern.errors import UsageError
-from portakern.launch.arrays import Arrays, TorchArrays
+from portakern.launch.arrays import ArrayLibrary, TorchArrays
 from portakern.launch.facts import numpy_address
 
 KIND = "cpu"
 
 
-class NumpyArrays(Arrays):
+class NumpyArrays(ArrayLibrary):
     def view(self, given: Any) -> Any:
         import numpy as np
 
@@ -41,7 +41,7 @@ class NumpyArrays(Arrays):
 
 class TorchHostArrays(TorchArrays):
     def __init__(self, kind: str, ordinal: int) -> None:
-        Arrays.__init__(self, kind, ordinal)
+        ArrayLibrary.__init__(self, kind, ordinal)
         import torch
 
         self.torch = torch
@@ -106,12 +106,14 @@ def _from_torch(tensor: Any) -> Any:
 
 
 @lru_cache(maxsize=64)
-def _family(library: str, ordinal: int) -> Arrays:
-    known: dict[str, Callable[[str, int], Arrays]] = {"numpy": NumpyArrays, "ml_dtypes": NumpyArrays, "torch": TorchHostArrays}
+def _family(library: str, ordinal: int) -> ArrayLibrary:
+    known: dict[str, Callable[[str, int], ArrayLibrary]] = {
+        "numpy": NumpyArrays, "ml_dtypes": NumpyArrays, "torch": TorchHostArrays,
+    }  # fmt: skip
     return known[library](KIND, ordinal) if library in known else ReadOnlyArrays(KIND, ordinal, library)
 
 
-def host_family_of(inputs: Sequence[Any], ordinal: int) -> Arrays:
+def host_family_of(inputs: Sequence[Any], ordinal: int) -> ArrayLibrary:
     """The library that the arrays among ``inputs`` come from; numpy where there is none."""
     for x in inputs:
         if getattr(x, "ndim", 0) > 0:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from portakern import native
 from portakern.backend import Source
 from portakern.errors import RuntimeFault
-from portakern.launch.arrays import Arrays
+from portakern.launch.arrays import ArrayLibrary
 from portakern.launch.executable import NativeExecutable
 from portakern.launch.host_arrays import KIND, host_family_of
 from portakern.launch.prepared import NativePrepared
-from portakern.native import Device
 
 
 class HostPrepared(NativePrepared):
@@ -19,7 +19,7 @@ class HostPrepared(NativePrepared):
 
     __slots__ = ("device",)
 
-    def __init__(self, prepared: NativePrepared, device: Device) -> None:
+    def __init__(self, prepared: NativePrepared, device: native.Device) -> None:
         super().__init__(prepared.call, prepared.outputs, prepared.stream)
         self.device = device
 
@@ -36,7 +36,7 @@ class HostExecutable(NativeExecutable):
         DriverError: the driver refuses the binary, or a kernel is not in it.
     """
 
-    def __init__(self, source: Source, device: Device, binary: bytes) -> None:
+    def __init__(self, source: Source, device: native.Device, binary: bytes) -> None:
         if not device.facts.host_memory:
             raise RuntimeFault(f"{device.facts.name} cannot use the host's memory where it is")
         super().__init__(source, device, binary, kind=KIND)
@@ -51,10 +51,10 @@ class HostExecutable(NativeExecutable):
 
         return run
 
-    def _family(self, inputs: Sequence[Any]) -> Arrays:
+    def _family(self, inputs: Sequence[Any]) -> ArrayLibrary:
         return host_family_of(inputs, self.device.ordinal)
 
     def _prepare(self, inputs: Sequence[Any], sizes: Mapping[str, int],
-                 outputs: Sequence[Any] | None) -> tuple[NativePrepared, Arrays]:  # fmt: skip
+                 outputs: Sequence[Any] | None) -> tuple[NativePrepared, ArrayLibrary]:  # fmt: skip
         prepared, family = super()._prepare(inputs, sizes, outputs)
         return HostPrepared(prepared, self.device), family

@@ -16,13 +16,13 @@ from portakern.launch.packing import shape_of
 from portakern.native import CopySpec, FillSpec
 
 if TYPE_CHECKING:
-    from portakern.native import Device
+    from portakern import native
 
 
-class Memory:
+class DeviceMemory:
     """``count`` bytes of a device."""
 
-    def __init__(self, device: Device, count: int) -> None:
+    def __init__(self, device: native.Device, count: int) -> None:
         self.device = device
         self.count = count
         self.address = device.allocate(max(1, count))
@@ -43,12 +43,13 @@ class Memory:
         self._release()
 
 
-def _free(device: Device, address: int) -> None:
+def _free(device: native.Device, address: int) -> None:
     with contextlib.suppress(PortakernError):  # a device that is lost has nothing to give back
         device.free(address)
 
 
-def initial_step(device: Device, array: Array, address: int, sizes: Mapping[str, int]) -> tuple[Any, Memory | None]:
+def initial_step(device: native.Device, array: Array, address: int,
+                 sizes: Mapping[str, int]) -> tuple[Any, DeviceMemory | None]:  # fmt: skip
     """The step that gives ``array`` its initial value, and the constants it copies from, to be kept with the call."""
     import numpy as np
 
@@ -56,7 +57,7 @@ def initial_step(device: Device, array: Array, address: int, sizes: Mapping[str,
     raw = np.full(1, array.init).astype(numpy_dtype(array.dtype)).tobytes()
     if len(set(raw)) == 1:
         return FillSpec(address, raw[0], count * len(raw)), None
-    constants = Memory(device, count * len(raw))
+    constants = DeviceMemory(device, count * len(raw))
     constants.read_from(np.frombuffer(raw * count, np.uint8))
     return CopySpec(address, constants.address, constants.count), constants
 

@@ -16,20 +16,20 @@ from portakern.launch.packing import Descriptor
 from portakern.native import DriverError
 
 if TYPE_CHECKING:
-    from portakern.native import Device
+    from portakern import native
 
 BYTES = 128
 """Of a map."""
 
 
-def descriptors(source: Source, device: Device) -> dict[str, Descriptor]:
+def descriptors(source: Source, device: native.Device) -> dict[str, Descriptor]:
     """What :class:`portakern.launch.executable.NativeExecutable` asks for the maps of all launches."""
     dtypes = {a.name: a.dtype for a in source.arrays}
     maps = {m.name: m for launch in source.launches for m in launch.maps}
     return {name: _encoder(device, m, dtypes[m.array]) for name, m in maps.items()}
 
 
-def _encoder(device: Device, m: TensorMap, dtype: str) -> Descriptor:
+def _encoder(device: native.Device, m: TensorMap, dtype: str) -> Descriptor:
     def encoded(places: Mapping[str, int], sizes: Mapping[str, int]) -> bytes:
         shape, strides = ([evaluate(n, sizes) for n in x] for x in (m.shape, m.strides))
         return encode(device, places[m.array], dtype, shape, strides, m.box, m.swizzle)
@@ -37,7 +37,7 @@ def _encoder(device: Device, m: TensorMap, dtype: str) -> Descriptor:
     return encoded
 
 
-def encode(device: Device, address: int, dtype: str, shape: Sequence[int], strides: Sequence[int], box: Sequence[int],
+def encode(device: native.Device, address: int, dtype: str, shape: Sequence[int], strides: Sequence[int], box: Sequence[int],
            swizzle: int) -> bytes:  # fmt: skip
     """The map of an array as the kernel takes it.
 

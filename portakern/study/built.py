@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from portakern import launch
-from portakern.backend import Binary, Executable, Plan, Prepared, Target
+from portakern.backend import CompiledBinary, Executable, Plan, Prepared, Target
 from portakern.errors import CompileError, PortakernError, RuntimeFault, ScheduleError, ToolMissing, UsageError
 from portakern.ir.program import Array, ArrayFacts
 from portakern.ir.schedule import Schedule
@@ -101,7 +101,7 @@ class Built:
         return Text(self._language.emitter.standalone(self._source))
 
     @cached_property
-    def binary(self) -> Binary:
+    def binary(self) -> CompiledBinary:
         """The machine code.  Raises :class:`CompileError`, or :class:`ToolMissing` where nothing here compiles for it."""
         toolchain = self._language.toolchain
         if toolchain is None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from portakern.backend import (
-    Binary,
+    CompiledBinary,
     HostBuffer,
     InspectedKernel,
     JudgesAlone,
@@ -96,7 +96,7 @@ def examine(kernel: InspectedKernel, target_name: str, seed: int = 0, run: bool 
     return _ran(finding, kernel, source, binary, seed) if run else finding
 
 
-def _compiled(kernel: InspectedKernel, target: Target) -> tuple[Source, Binary]:
+def _compiled(kernel: InspectedKernel, target: Target) -> tuple[Source, CompiledBinary]:
     """Compiled once to see what the text holds, and again (from the cache where nothing changes) for the kernel asked for."""
     language = registry().language(target.language)
     assert language.bare is not None
@@ -119,8 +119,8 @@ def _compiled(kernel: InspectedKernel, target: Target) -> tuple[Source, Binary]:
     return source, binary
 
 
-def _estimated(finding: Finding, kernel: InspectedKernel, source: Source, binary: Binary) -> Finding:
-    from portakern.launch.dispatch import job_of
+def _estimated(finding: Finding, kernel: InspectedKernel, source: Source, binary: CompiledBinary) -> Finding:
+    from portakern.launch.dispatch import dispatch_sequence_of
 
     estimator = registry().estimator(source.target)
     if estimator is None:
@@ -128,13 +128,13 @@ def _estimated(finding: Finding, kernel: InspectedKernel, source: Source, binary
     if not (available := estimator.available(source.target)):
         return replace(finding, notes=(*finding.notes, f"not estimated: {available.detail}"))
     try:
-        job = job_of(source, binary, {}, _scalars(kernel))
+        job = dispatch_sequence_of(source, binary, {}, _scalars(kernel))
         return replace(finding, estimate=estimate_dict(estimator.estimate(source, binary, job, None)))
     except PortakernError as error:
         return replace(finding, notes=(*finding.notes, f"not estimated: {error.message}"))
 
 
-def _ran(finding: Finding, kernel: InspectedKernel, source: Source, binary: Binary, seed: int) -> Finding:
+def _ran(finding: Finding, kernel: InspectedKernel, source: Source, binary: CompiledBinary, seed: int) -> Finding:
     simulator = _simulator(source.target)
     if simulator is None:
         return replace(

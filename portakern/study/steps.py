@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from portakern.backend import (
-    Binary,
+    CompiledBinary,
     Estimate,
     EstimatesPeers,
     Estimator,
@@ -282,7 +282,7 @@ def _compiled(row: Row, source: Source, work: Work, estimate: bool, peers: bool)
     return _estimated(made, work, binary, peers) if estimate else made
 
 
-def must_fit(source: Source, binary: Binary) -> None:
+def must_fit(source: Source, binary: CompiledBinary) -> None:
     """Raise :class:`ScheduleError` for a kernel whose blocks take more shared memory than the device gives one, as compilers
     alone know in the end: no launch may be the first to find out."""
     room = source.target.device.count("shared_bytes_per_block", 0)
@@ -291,7 +291,7 @@ def must_fit(source: Source, binary: Binary) -> None:
             raise no_room(source, kernel.kernel, kernel.shared_bytes or 0, room)
 
 
-def _estimated(made: Build, work: Work, binary: Binary, peers: bool) -> Build:
+def _estimated(made: Build, work: Work, binary: CompiledBinary, peers: bool) -> Build:
     """With an estimate where there is a model of the target; what the model does not know is said, and is no failure."""
     assert made.source is not None
     estimator = registry().estimator(made.source.target)
@@ -311,9 +311,9 @@ def _estimated(made: Build, work: Work, binary: Binary, peers: bool) -> Build:
     return replace(made, row=row)
 
 
-def estimate_of(estimator: Estimator, source: Source, binary: Binary, work: Work) -> dict[str, Any]:
+def estimate_of(estimator: Estimator, source: Source, binary: CompiledBinary, work: Work) -> dict[str, Any]:
     """The estimate as JSON, from the cache where the same code was estimated at the same sizes by this version of the model."""
-    from portakern.launch.dispatch import job_of
+    from portakern.launch.dispatch import dispatch_sequence_of
 
     target = source.target
     key = digest("estimate", type(estimator).__module__, estimator.version, str(target), source.digest, binary.digest,
@@ -322,7 +322,7 @@ def estimate_of(estimator: Estimator, source: Source, binary: Binary, work: Work
     if kept is not None:
         return json.loads(kept)
     program = None if work.foreign is not None else emitted(work, target, registry().language(target.language))[1]
-    found = estimate_dict(estimator.estimate(source, binary, job_of(source, binary, work.sizes), program))
+    found = estimate_dict(estimator.estimate(source, binary, dispatch_sequence_of(source, binary, work.sizes), program))
     Cache().put(key, json.dumps(found).encode())
     return found
 
@@ -346,7 +346,7 @@ def peer_entry(name: str, found: Estimate | PortakernError) -> dict[str, Any]:
     return {"name": name, **estimate_dict(found)}
 
 
-def compile_cached(language: Language, source: Source) -> tuple[str, Binary]:
+def compile_cached(language: Language, source: Source) -> tuple[str, CompiledBinary]:
     """The binary of ``source`` and its key in the cache, compiled only if it is not there."""
     assert language.toolchain is not None
     key = binary_key(language, source)
@@ -375,7 +375,7 @@ def code_digest(module: str) -> str:
     return digest(*((p.name, p.read_bytes()) for p in folder))
 
 
-def cached_binary(key: str) -> Binary | None:
+def cached_binary(key: str) -> CompiledBinary | None:
     """The binary stored under ``key``; ``None`` for an empty key."""
     if not key:
         return None
@@ -387,13 +387,13 @@ def cached_binary(key: str) -> Binary | None:
     return binary
 
 
-def _unpickled(stored: bytes) -> Binary | None:
+def _unpickled(stored: bytes) -> CompiledBinary | None:
     """``None`` for an entry written by a portakern whose binaries looked different."""
     try:
         binary = pickle.loads(stored)
     except Exception:
         return None
-    return binary if isinstance(binary, Binary) else None
+    return binary if isinstance(binary, CompiledBinary) else None
 
 
 def install_hint(language: Language) -> str:

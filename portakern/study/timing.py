@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from portakern import native
 from portakern.backend import Executable, Prepared, Runtime, Target
 from portakern.check.agreement import agreement
 from portakern.errors import PortakernError
 from portakern.ir.tensor import TensorProgram
 from portakern.launch import device_of, prepare
-from portakern.native import Device, open_device
+from portakern.native import open_device
 from portakern.registry import registry
 from portakern.spec.bind import bind
 from portakern.study.provenance import commit_of, now
@@ -77,7 +78,7 @@ class Session:
     target: Target = field(init=False)
     runtime: Runtime = field(init=False)
     executable: Executable = field(init=False)
-    device: Device = field(init=False)
+    device: native.Device = field(init=False)
     program: TensorProgram = field(init=False)
     place: ArrayPlace = field(init=False)
     sets: InputSets = field(init=False)
@@ -127,7 +128,7 @@ class Session:
         time["provenance"] = self._provenance(taken, measurement)
         return self.made.row.but(evidence="timed", time=time)
 
-    def _measured(self, device: Device, ours: Callable[[], Contender], peers: Sequence[Peer], absent: list[Absent]
+    def _measured(self, device: native.Device, ours: Callable[[], Contender], peers: Sequence[Peer], absent: list[Absent]
                   ) -> tuple[Measurement, list[Peer]]:  # fmt: skip
         """Ours and the peers in turns; a peer that fails in the loop is left out, and the rest measured anew."""
         left = list(peers)

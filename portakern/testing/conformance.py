@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from portakern.backend import Backend, Binary, Language, Machine, Source, Target, Toolchain
+from portakern.backend import Backend, CompiledBinary, Language, Machine, Source, Target, Toolchain
 from portakern.device import Device, load_devices
 from portakern.dtypes import DTYPES
 from portakern.errors import CompileError, MissingRuleError, PortakernError, UnsupportedDtype
@@ -335,7 +335,7 @@ def compiles(backend: Backend, language: Language) -> None:
     (work,) = works(Problem(load_operator("softmax"), {"M": 5, "N": 300}, {}), [target], ["f32"])
     source, _ = steps.emit(work)
     made = in_worker(language, "compiled_binary", work)
-    assert isinstance(made, Binary) and made.data and made.tool and made.format
+    assert isinstance(made, CompiledBinary) and made.data and made.tool and made.format
     assert made.resources, "the binary tells no resources"
     for used in made.resources:
         assert used.source, f"the resources of {used.kernel} do not say where they were read"
@@ -355,7 +355,7 @@ def rejects_garbage(backend: Backend, language: Language) -> None:
     raise AssertionError(f"{language.name} compiled a text that is not a program")
 
 
-def compiled_binary(work: Work) -> Binary:
+def compiled_binary(work: Work) -> CompiledBinary:
     """Runs in a worker."""
     source, _ = steps.emit(work)
     language = registry().language(source.target.language)
@@ -363,7 +363,7 @@ def compiled_binary(work: Work) -> Binary:
     return language.toolchain.compile(source)
 
 
-def compiled_garbage(work: Work) -> Binary:
+def compiled_garbage(work: Work) -> CompiledBinary:
     """Runs in a worker: compiles the source with a word added that no language takes for code."""
     source, _ = steps.emit(work)
     language = registry().language(source.target.language)

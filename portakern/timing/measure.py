@@ -13,7 +13,8 @@ from portakern.timing.statistics import bootstrap_ratio, verdict
 if TYPE_CHECKING:
     import numpy as np
 
-    from portakern.native import Call, Device
+    from portakern import native
+    from portakern.native import Call
 
 THROTTLED, UNGATED = 1, 2
 """Flags of a sample: the device said that it was slowed down; it was queued while the stream was already running although
@@ -145,7 +146,7 @@ class Measurement:
         return Comparison(self.timings[other].name, ratio, low, high, verdict(low, high, o.margin))
 
 
-def measure(device: Device, contenders: Sequence[Contender], options: Options | None = None) -> Measurement:
+def measure(device: native.Device, contenders: Sequence[Contender], options: Options | None = None) -> Measurement:
     """Times contenders in turns, in random blocks, on one device.
 
     Args:

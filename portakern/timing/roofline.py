@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from portakern.backend import Target
-from portakern.device import Device as DeviceFile
-from portakern.device import Figure
+from portakern.device import Device, Figure
 from portakern.dtypes import DTYPES
 from portakern.errors import PortakernError
 from portakern.ir import tensor as t
@@ -21,7 +20,7 @@ from portakern.spec.cost import cost
 from portakern.timing.measure import Contender, Options, measure
 
 if TYPE_CHECKING:
-    from portakern.native import Device
+    from portakern import native
 
 COPY_BYTES = 64 << 20, 1 << 30
 """Least and most that a copy moves, one way: eight times the cache within these, and within an eighth of the memory."""
@@ -40,7 +39,7 @@ class Copy:
 _copies: dict[tuple[str, int, str], Copy | None] = {}
 
 
-def measured_copy(device: Device) -> Copy | None:
+def measured_copy(device: native.Device) -> Copy | None:
     """The copy bandwidth of a device, measured once per process; ``None`` where it has no room or no copy."""
     key = device.driver, device.ordinal, device.facts.name
     if key not in _copies:
@@ -48,7 +47,7 @@ def measured_copy(device: Device) -> Copy | None:
     return _copies[key]
 
 
-def _measure_copy(device: Device) -> Copy | None:
+def _measure_copy(device: native.Device) -> Copy | None:
     least, most = COPY_BYTES
     size = max(least, min(most, 8 * (device.facts.cache_bytes or least)))
     size = min(size, (device.facts.memory_bytes or 8 * size) // 8) // 4096 * 4096
@@ -74,7 +73,7 @@ def _measure_copy(device: Device) -> Copy | None:
                 f"the driver's copy of {size >> 20} MiB, read and written, {samples} samples in this process")  # fmt: skip
 
 
-def product_of(target: Target, device_name: str) -> DeviceFile | None:
+def product_of(target: Target, device_name: str) -> Device | None:
     """The product that a target stands for: the one it names, else the only one that the silicon's name fits."""
     if target.device.product:
         return target.device
@@ -89,7 +88,7 @@ def product_of(target: Target, device_name: str) -> DeviceFile | None:
 
 
 def roofline(
-    program: TensorProgram, median_us: float, copy: Copy | None, product: DeviceFile | None
+    program: TensorProgram, median_us: float, copy: Copy | None, product: Device | None
 ) -> dict[str, Any] | None:
     """The ``roofline`` of a row's time.
 
@@ -120,7 +119,7 @@ def roofline(
     }
 
 
-def _stated(program: TensorProgram, product: DeviceFile | None, moved: int, flops: int, seconds: float
+def _stated(program: TensorProgram, product: Device | None, moved: int, flops: int, seconds: float
             ) -> tuple[dict[str, Any] | None, dict[str, float]]:  # fmt: skip
     """The peaks that count, with their sources, and the share reached of each."""
     if product is None:

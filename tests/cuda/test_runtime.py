@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from portakern import native
-from portakern.backend import Binary
+from portakern.backend import CompiledBinary
 from portakern.backends.cuda import runtime
 from portakern.dtypes import numpy_dtype
 from portakern.errors import RuntimeFault, ToolMissing, UsageError
 from portakern.launch import executable
-from portakern.launch.arrays import Arrays, family_of
+from portakern.launch.arrays import ArrayLibrary, family_of
 from portakern.registry import registry
 from tests.cuda import references
 from tests.cuda.standin import Standin, standin
@@ -35,7 +35,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Standin]:
     made.journal()
 
 
-class HostArrays(Arrays):
+class HostArrays(ArrayLibrary):
     """numpy arrays that pose as a device's: the stand-in's memory is the host's."""
 
     def view(self, given: Any) -> Any:
@@ -68,7 +68,7 @@ def emitted(name: str, target: str = "cuda:sm_90a") -> Any:
 
 
 def load(name: str) -> Any:
-    return runtime.CudaRuntime().load(emitted(name), Binary("cubin", b"\x7fELF", "none"))
+    return runtime.CudaRuntime().load(emitted(name), CompiledBinary("cubin", b"\x7fELF", "none"))
 
 
 def aligned(shape: tuple[int, ...], dtype: str, shift: int = 0) -> np.ndarray:
@@ -200,7 +200,7 @@ def test_a_prepared_call_keeps_what_it_points_into(on_host: Standin) -> None:
 def test_initial_values_are_part_of_every_call(on_host: Standin, value: float, steps: list[str]) -> None:
     source = emitted("softmax_open")
     arrays = tuple(replace(a, init=value) if a.role == "output" else a for a in source.arrays)
-    loaded = runtime.CudaRuntime().load(replace(source, arrays=arrays), Binary("cubin", b"\x7fELF", "none"))
+    loaded = runtime.CudaRuntime().load(replace(source, arrays=arrays), CompiledBinary("cubin", b"\x7fELF", "none"))
     x, y = aligned((11, 1000), "bf16"), aligned((11, 1000), "bf16")
     prepared, again = loaded.prepare([x], {"M": 11}, [y]), loaded.specialise([x], {"M": 11})
     again([x])

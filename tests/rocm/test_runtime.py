@@ -14,7 +14,7 @@ from tests.rocm.standin import standin
 
 USE = r"""
 import numpy as np
-from portakern.backend import Binary, HostBuffer, Launch, Source
+from portakern.backend import CompiledBinary, HostBuffer, Launch, Source
 from portakern.backends.rocm.runtime import HipRuntime
 from portakern.errors import PortakernError
 from portakern.ir.program import Array
@@ -40,16 +40,16 @@ def buffer(name, values):
     return b
 
 buffers = {"x": buffer("x", np.arange(1000)), "s": buffer("s", 0.5), "y": buffer("y", np.zeros(1000))}
-runtime.load(source, Binary("hsaco", b"\x7fELF....", "test")).run(buffers, {"N": 1000})
+runtime.load(source, CompiledBinary("hsaco", b"\x7fELF....", "test")).run(buffers, {"N": 1000})
 assert (buffers["y"].array == np.arange(1000) + 0.5).all() and (buffers["y"].storage[-64:] == 0xA5).all()
 try:
-    runtime.load(source, Binary("hsaco", b"nothing of the kind", "test"))
+    runtime.load(source, CompiledBinary("hsaco", b"nothing of the kind", "test"))
 except PortakernError as error:
     assert "no code object" in error.message
 else:
     raise AssertionError
 try:
-    runtime.load(source, Binary("hsaco", b"\x7fELF....", "test")).run(buffers | {"x": buffer("x", [])}, {"N": 2**34})
+    runtime.load(source, CompiledBinary("hsaco", b"\x7fELF....", "test")).run(buffers | {"x": buffer("x", [])}, {"N": 2**34})
 except PortakernError as error:
     assert "take larger tiles" in error.hint
 else:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from portakern.backend import Binary, HostBuffer, Language, Source, Target
+from portakern.backend import CompiledBinary, HostBuffer, Language, Source, Target
 from portakern.dtypes import dtype, numpy_dtype
 from portakern.ir.program import Program
 from portakern.testing import tile_interpreter
@@ -39,7 +39,7 @@ def intact(b: HostBuffer) -> bool:
 
 
 def run_checked(language: Language, target: Target, program: Program, sizes: Mapping[str, int], seed: int = 0,
-                built: tuple[Source, Binary | None] | None = None) -> dict[str, np.ndarray]:
+                built: tuple[Source, CompiledBinary | None] | None = None) -> dict[str, np.ndarray]:
     """Emit, compile, load and run ``program``; assert that it agrees with the interpreter and keeps to its arrays."""
     loader = language.simulator if target.device.kind == "gpu" else language.runtime
     assert loader is not None
@@ -65,7 +65,7 @@ def run_checked(language: Language, target: Target, program: Program, sizes: Map
     return results
 
 
-def compiled(language: Language, target: Target, program: Program) -> tuple[Source, Binary]:
+def compiled(language: Language, target: Target, program: Program) -> tuple[Source, CompiledBinary]:
     assert language.toolchain is not None
     source = language.emitter.emit(program, target)
     return source, language.toolchain.compile(source)

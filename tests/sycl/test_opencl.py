@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from portakern.backend import Binary
+from portakern.backend import CompiledBinary
 from portakern.backends.sycl.loops.emitting import plan_loops
 from portakern.backends.sycl.opencl import binaries
 from portakern.errors import CompileError, MissingRuleError, RuntimeFault, UsageError
@@ -139,7 +139,7 @@ def test_binary_of_another_machine_is_refused() -> None:
     assert OPENCL.runtime is not None
     source, _ = compiled(OPENCL, CPU, SAMPLES["transpose"])
     with pytest.raises(RuntimeFault, match="some other CPU"):
-        OPENCL.runtime.load(source, Binary(binaries.FORMAT, binaries.pack("some other CPU", b"..."), "x"))
+        OPENCL.runtime.load(source, CompiledBinary(binaries.FORMAT, binaries.pack("some other CPU", b"..."), "x"))
 
 
 @pytest.mark.quick

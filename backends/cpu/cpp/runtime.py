@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from portakern import native
-from portakern.backend import Availability, Binary, HostBuffer, Prepared, Source, Target
+from portakern.backend import Availability, CompiledBinary, HostBuffer, Prepared, Source, Target
 from portakern.errors import RuntimeFault
 from portakern.ir.program import Array
 from portakern.ir.size import evaluate
@@ -152,7 +152,7 @@ class CppRuntime:
     def device_name(self, target: Target) -> str:
         return processor_name()
 
-    def load(self, source: Source, binary: Binary | None) -> CppExecutable:
+    def load(self, source: Source, binary: CompiledBinary | None) -> CppExecutable:
         """Raises :class:`RuntimeFault` where the object cannot be opened or lacks the entry function."""
         if binary is None:
             raise RuntimeFault(f"{source.operator} for {source.target} was not compiled", kind="load")

@@ -16,7 +16,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from portakern.backend import Availability, Binary, Resources, Source, Target
+from portakern.backend import Availability, CompiledBinary, Resources, Source, Target
 from portakern.errors import PortakernError, ToolMissing
 from portakern.tools import elf
 from portakern.tools.process import run_tool
@@ -89,7 +89,7 @@ class CppToolchain:
         c = self.compiler()
         return " ".join([c.version, *FLAGS, _UNFUSED, *c.extra, processor()])
 
-    def compile(self, source: Source) -> Binary:
+    def compile(self, source: Source) -> CompiledBinary:
         """By way of assembly, which the binary keeps for its readers.  Raises :class:`CompileError` with the log."""
         c = self.compiler()
         with tempfile.TemporaryDirectory(prefix="portakern-") as name:
@@ -101,7 +101,7 @@ class CppToolchain:
             log = _run([*c.command, *flags, "-I", folder, "-S", main, "-o", assembly], folder, what)
             _run([*c.command, *flags, "-shared", assembly, "-o", out], folder, what)
             data, text = out.read_bytes(), assembly.read_text(errors="replace")
-        return Binary("shared-object", data, c.version, read_resources(data, source), assembly=text, log=log)
+        return CompiledBinary("shared-object", data, c.version, read_resources(data, source), assembly=text, log=log)
 
 
 def _write(source: Source, folder: Path) -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from portakern.backend import Availability, Binary, HostBuffer, Prepared, Source, Target
+from portakern.backend import Availability, CompiledBinary, HostBuffer, Prepared, Source, Target
 from portakern.errors import RuntimeFault
 from portakern.ir.program import Array
 from portakern.ir.size import evaluate
@@ -30,7 +30,7 @@ class NumbaRuntime:
     def device_name(self, target: Target) -> str:
         return processor_name()
 
-    def load(self, source: Source, binary: Binary | None) -> NumbaExecutable:
+    def load(self, source: Source, binary: CompiledBinary | None) -> NumbaExecutable:
         """With a binary nothing is compiled; without one numba compiles at the first run."""
         for name, value in ENVIRONMENT.items():
             if not name.startswith("PORTAKERN"):
@@ -43,7 +43,7 @@ class NumbaExecutable:
 
     guards = True
 
-    def __init__(self, source: Source, binary: Binary | None) -> None:
+    def __init__(self, source: Source, binary: CompiledBinary | None) -> None:
         from .module import load_module, parameters, restore
 
         self.source = source

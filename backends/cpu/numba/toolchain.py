@@ -7,7 +7,7 @@ import os
 import threading
 from importlib.util import find_spec
 
-from portakern.backend import Availability, Binary, Resources, Source, Target
+from portakern.backend import Availability, CompiledBinary, Resources, Source, Target
 from portakern.errors import CompileError, ToolMissing
 from portakern.tools.workers import WorkerFault, WorkerPool
 
@@ -34,14 +34,14 @@ def tools() -> Availability:
     return Availability(True, f"numba {importlib.metadata.version('numba')}")
 
 
-def compile_source(source: Source) -> Binary:
+def compile_source(source: Source) -> CompiledBinary:
     """Compile in this process, which should be a worker."""
     from .module import compile_kernels, pack
 
     kernels = compile_kernels(source)
     resources = tuple(Resources(k.name, code_bytes=k.code_bytes, source="LLVM object, executable sections") for k in kernels)
     log = "\n".join(f"{k.name}{k.signature}" for k in kernels)
-    return Binary("numba-object", pack(kernels), tools().detail, resources, "\n".join(k.assembly for k in kernels), log)
+    return CompiledBinary("numba-object", pack(kernels), tools().detail, resources, "\n".join(k.assembly for k in kernels), log)
 
 
 class NumbaToolchain:
@@ -53,7 +53,7 @@ class NumbaToolchain:
     def fingerprint(self, target: Target) -> str:
         return f"{tools().detail} llvmlite {importlib.metadata.version('llvmlite')} {processor_name()}"
 
-    def compile(self, source: Source) -> Binary:
+    def compile(self, source: Source) -> CompiledBinary:
         """Raises :class:`CompileError` with numba's message, or :class:`ToolMissing`."""
         found = tools()
         if not found:

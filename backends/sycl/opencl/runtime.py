@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from portakern import native
-from portakern.backend import Availability, Binary, Source, Target
+from portakern.backend import Availability, CompiledBinary, Source, Target
 from portakern.errors import PortakernError, RuntimeFault, ToolMissing
 from portakern.ir.program import Array
 from portakern.launch.host_executable import HostExecutable
@@ -16,9 +16,6 @@ from ..scalars import scalar_argument
 from .binaries import built_for
 from .platforms import INSTALL, icd_directory, intel_library
 from .toolchain import OpenCLToolchain
-
-if TYPE_CHECKING:
-    from portakern.native import Device
 
 DRIVER = "opencl"
 
@@ -30,11 +27,11 @@ class OpenCLRuntime:
     def device_name(self, target: Target) -> str:
         return describe(self.device(target))
 
-    def device(self, target: Target) -> Device:
+    def device(self, target: Target) -> native.Device:
         """The CPU device; raises :class:`ToolMissing` where there is none."""
         return cpu_device("")
 
-    def load(self, source: Source, binary: Binary | None) -> OpenCLExecutable:
+    def load(self, source: Source, binary: CompiledBinary | None) -> OpenCLExecutable:
         if binary is None:
             binary = OpenCLToolchain().compile(source)
         return OpenCLExecutable(source, cpu_device(built_for(binary.data)), binary.data)
@@ -51,13 +48,13 @@ class OpenCLExecutable(HostExecutable):
         return scalar_argument(array, value)
 
 
-def describe(device: Device) -> str:
+def describe(device: native.Device) -> str:
     """The device as binaries for it say it (see :func:`.platforms.describe`)."""
     return f"{device.facts.name} ({device.facts.version})"
 
 
 @cache
-def cpu_device(description: str) -> Device:
+def cpu_device(description: str) -> native.Device:
     """The CPU device of this description; the first there is where it is empty.
 
     Intel's library is opened itself. The system's loader, which SYCL brings another version of, stays out of the process
@@ -82,11 +79,11 @@ def cpu_device(description: str) -> Device:
                        hint="build it again here")
 
 
-def _devices(path: str) -> list[Device]:
+def _devices(path: str) -> list[native.Device]:
     """The CPU devices that a library shows."""
     if not path:
         os.environ.setdefault("OCL_ICD_VENDORS", str(icd_directory()))
-    devices: list[Device] = []
+    devices: list[native.Device] = []
     for ordinal in range(native.probe_driver(DRIVER, path).device_count):
         try:
             device = native.open_device(DRIVER, ordinal, path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from importlib.metadata import PackageNotFoundError, version
 
-from portakern.backend import Availability, Binary, Resources, Source, Target
+from portakern.backend import Availability, CompiledBinary, Resources, Source, Target
 from portakern.errors import CompileError
 
 from ..workers import call
@@ -40,7 +40,7 @@ class OpenCLToolchain:
         parts += sorted(system_icds())
         return "opencl " + ", ".join([*parts, cpu_model()])
 
-    def compile(self, source: Source) -> Binary:
+    def compile(self, source: Source) -> CompiledBinary:
         if not self.available(source.target):
             raise CompileError(self.available(source.target).detail, hint=INSTALL, kind="tool-missing")
         built = call(_JOB, source.text, tuple(x.kernel for x in source.launches), OPTIONS, timeout_s=_TIMEOUT_S)
@@ -52,7 +52,7 @@ class OpenCLToolchain:
             for name, facts in built["kernels"].items()
         )
         data = binaries.pack(built["device"], built["data"])
-        return Binary(binaries.FORMAT, data, built["device"], resources, log=built["log"])
+        return CompiledBinary(binaries.FORMAT, data, built["device"], resources, log=built["log"])
 
 
 def cpu_model() -> str:

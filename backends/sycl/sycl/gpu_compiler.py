@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from portakern.backend import Binary, Source
+from portakern.backend import CompiledBinary, Source
 from portakern.tools.process import run_tool
 
 from .zebin import resources
@@ -38,14 +38,14 @@ def validated(spirv: bytes, what: str) -> str:
     return "SPIR-V validated by spirv-val"
 
 
-def compile_spirv(source: Source, spirv: bytes, tool: str, log: str) -> Binary:
+def compile_spirv(source: Source, spirv: bytes, tool: str, log: str) -> CompiledBinary:
     """Machine code for the source's device; the SPIR-V itself, marked as no machine code, where there is no ocloc."""
     check = validated(spirv, source.operator)
     compiler = ocloc()
     isa = source.target.device.isa
     if compiler is None:
         why = f"no machine code for {isa}: ocloc is not installed ({INSTALL})"
-        return Binary("spirv", spirv, tool, log="\n".join(filter(None, [why, check, log])), machine_code=False)
+        return CompiledBinary("spirv", spirv, tool, log="\n".join(filter(None, [why, check, log])), machine_code=False)
     with tempfile.TemporaryDirectory() as folder:
         path, dump = Path(folder) / "kernel.spv", Path(folder) / "dump"
         path.write_bytes(spirv)
@@ -58,5 +58,5 @@ def compile_spirv(source: Source, spirv: bytes, tool: str, log: str) -> Binary:
         data = (Path(folder) / "kernel").read_bytes()
         assembly = "\n".join(p.read_text(errors="replace") for p in sorted(dump.glob("*.asm"))) or None
     used = resources(data, ".ze_info of the zebin")
-    return Binary("zebin", data, f"{tool}; {version(compiler)} for {isa}", used, assembly,
+    return CompiledBinary("zebin", data, f"{tool}; {version(compiler)} for {isa}", used, assembly,
                   "\n".join(filter(None, [check, log, result.log])))

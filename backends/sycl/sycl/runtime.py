@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from portakern.backend import Availability, Binary, Source, Target
+from portakern.backend import Availability, CompiledBinary, Source, Target
 from portakern.errors import RuntimeFault, ToolMissing
 from portakern.ir.program import Array
 from portakern.launch.host_executable import HostExecutable
@@ -16,7 +16,7 @@ from . import library
 from .toolchain import SyclToolchain
 
 if TYPE_CHECKING:
-    from portakern.native import Device
+    from portakern import native
 
 
 class SyclRuntime:
@@ -28,13 +28,13 @@ class SyclRuntime:
     def device_name(self, target: Target) -> str:
         return call("portakern.backends.sycl.sycl.jobs:describe_device", timeout_s=120.0)
 
-    def device(self, target: Target) -> Device:
+    def device(self, target: Target) -> native.Device:
         """The CPU device; raises :class:`ToolMissing` for a GPU, and where SYCL cannot be used."""
         if target.device.kind != "cpu":
             raise ToolMissing(f"no runtime for {target.device.title}: its kernels are compiled only")
         return library.device()
 
-    def load(self, source: Source, binary: Binary | None) -> SyclExecutable:
+    def load(self, source: Source, binary: CompiledBinary | None) -> SyclExecutable:
         if source.target.device.kind != "cpu":
             raise RuntimeFault(f"{source.target} cannot run here", hint="its kernels are compiled only")
         return SyclExecutable(source, binary or SyclToolchain().compile(source))
@@ -47,7 +47,7 @@ class SyclExecutable(HostExecutable):
     reach its guard bands.
     """
 
-    def __init__(self, source: Source, binary: Binary) -> None:
+    def __init__(self, source: Source, binary: CompiledBinary) -> None:
         built_for, here = binaries.built_for(binary.data), library.device_name()
         if built_for != here:
             raise RuntimeFault(f"the program was built for {built_for}; this machine has {here}", hint="build it again here")

@@ -6,7 +6,7 @@ the header then forms its products one by one (``PK_WITHOUT_DPAS``).  So the sou
 
 from __future__ import annotations
 
-from portakern.backend import Availability, Binary, Source, Target
+from portakern.backend import Availability, CompiledBinary, Source, Target
 from portakern.emit.clike import inline_headers
 
 from ..opencl import binaries
@@ -31,9 +31,9 @@ class SyclOnCpu:
         return (f"the source compiled for the CPU device of intel-sycl-rt {library.runtime_version()}, sub-groups of 16, "
                 "products of the systolic array formed one by one")
 
-    def load(self, source: Source, binary: Binary | None) -> SyclExecutable:
+    def load(self, source: Source, binary: CompiledBinary | None) -> SyclExecutable:
         text = inline_headers(source.text, source.headers)
         kernels = tuple(dict.fromkeys(x.kernel for x in source.launches))
         built = call("portakern.backends.sycl.sycl.jobs:build_cpu", text, kernels, OPTIONS, timeout_s=_TIMEOUT_S)
-        program = Binary(binaries.FORMAT, binaries.pack(built["device"], built["data"]), built["device"])
+        program = CompiledBinary(binaries.FORMAT, binaries.pack(built["device"], built["data"]), built["device"])
         return SyclExecutable(source, program)

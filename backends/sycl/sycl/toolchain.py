@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from portakern.backend import Availability, Binary, Resources, Source, Target
+from portakern.backend import Availability, CompiledBinary, Resources, Source, Target
 from portakern.emit.clike import inline_headers
 from portakern.errors import ToolMissing
 
@@ -39,13 +39,13 @@ class SyclToolchain:
             below = f"headed binaries {cpu_model()}"
         return f"sycl rtc {version} {' '.join(OPTIONS)} {below}"
 
-    def compile(self, source: Source) -> Binary:
+    def compile(self, source: Source) -> CompiledBinary:
         reason = library.unavailable()
         if reason is not None:
             raise ToolMissing(f"{source.operator} cannot be compiled: {reason}", hint=library.INSTALL)
         return self.for_gpu(source) if source.target.device.kind == "gpu" else self.for_cpu(source)
 
-    def for_cpu(self, source: Source) -> Binary:
+    def for_cpu(self, source: Source) -> CompiledBinary:
         text = inline_headers(source.text, source.headers)
         kernels = tuple(dict.fromkeys(x.kernel for x in source.launches))
         built = call("portakern.backends.sycl.sycl.jobs:build_cpu", text, kernels, OPTIONS, timeout_s=_TIMEOUT_S)
@@ -55,12 +55,12 @@ class SyclToolchain:
             for name, facts in built["kernels"].items()
         )  # fmt: skip
         data = binaries.pack(built["device"], built["data"])
-        return Binary(binaries.FORMAT, data, built["device"], resources, log=built["log"])
+        return CompiledBinary(binaries.FORMAT, data, built["device"], resources, log=built["log"])
 
-    def for_gpu(self, source: Source) -> Binary:
+    def for_gpu(self, source: Source) -> CompiledBinary:
         tool = f"intel-sycl-rt {library.runtime_version()}"
         if not source.launches:
-            return Binary("zebin", b"", tool, log="every array is empty: there is nothing to run")
+            return CompiledBinary("zebin", b"", tool, log="every array is empty: there is nothing to run")
         text = inline_headers(source.text, source.headers)
         spirv, log = call("portakern.backends.sycl.sycl.jobs:to_spirv", text, OPTIONS, timeout_s=_TIMEOUT_S)
         return gpu_compiler.compile_spirv(source, spirv, tool, log)

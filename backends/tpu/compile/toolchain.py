@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 
-from portakern.backend import Availability, Binary, Source, Target
+from portakern.backend import Availability, CompiledBinary, Source, Target
 from portakern.errors import CompileError, ToolMissing
 from portakern.tools.workers import WorkerFault, WorkerPool
 
@@ -30,7 +30,7 @@ class LibtpuToolchain:
     def fingerprint(self, target: Target) -> str:
         return f"{tool_name()}, ahead of time for {TOPOLOGIES[target.device.isa]}, row-major layouts"
 
-    def compile(self, source: Source) -> Binary:
+    def compile(self, source: Source) -> CompiledBinary:
         """Raises :class:`CompileError` (kinds ``compile-...``, see :mod:`.diagnose`) or :class:`ToolMissing`."""
         found = self.available(source.target)
         if not found:
@@ -42,7 +42,7 @@ class LibtpuToolchain:
         with self._lock:
             return self._compile_in_child(source)
 
-    def _compile_in_child(self, source: Source) -> Binary:
+    def _compile_in_child(self, source: Source) -> CompiledBinary:
         """Once more where the child died by a signal: libtpu and jax crash now and then where a second call succeeds."""
         if self._pool is None:
             self._pool = WorkerPool(1, env=ENVIRONMENT)

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from portakern.backend import Binary, Resources, Source
+from portakern.backend import CompiledBinary, Resources, Source
 from portakern.errors import CompileError, ScheduleError
 from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
@@ -59,7 +59,7 @@ def device_of(isa: str) -> Any:
     return topologies.get_topology_desc(platform="tpu", topology_name=TOPOLOGIES[isa]).devices[0]
 
 
-def compile_source(source: Source) -> Binary:
+def compile_source(source: Source) -> CompiledBinary:
     """Compile ``source`` for its target's generation; open dims take their typical sizes.
 
     Raises :class:`CompileError` with the compiler's words as its log.
@@ -72,7 +72,7 @@ def compile_source(source: Source) -> Binary:
             shutil.rmtree(dump) if dump.is_dir() else dump.unlink()
 
 
-def _compile(source: Source, folder: Path) -> Binary:
+def _compile(source: Source, folder: Path) -> CompiledBinary:
     what = f"{source.operator} for {source.target.device.name}"
     function = entry_function(source)
     calls: list[KernelCall] = []
@@ -92,7 +92,7 @@ def _compile(source: Source, folder: Path) -> Binary:
         origins = dict(dict(source.options).get("origins", ()))
         lines = (lambda operation: line_using(calls, operation)) if calls else launches_in(source)
         raise _blamed(explain(message, what, origins, file_name(source), lines), source) from None
-    return Binary("tpu-executable", data, tool_name(), _resources(compiled, folder), _assembly(folder),
+    return CompiledBinary("tpu-executable", data, tool_name(), _resources(compiled, folder), _assembly(folder),
                   log=_sizes_note(source))
 
 

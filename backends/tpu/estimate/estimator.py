@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from portakern.backend import Availability, Binary, Estimate, Job, Source, Target
+from portakern.backend import Availability, CompiledBinary, DispatchSequence, Estimate, Source, Target
 from portakern.errors import PortakernError
 from portakern.ir.program import Program
 from portakern.ir.tensor import TensorProgram
@@ -41,8 +41,8 @@ class LibtpuEstimator:
             )
         return Availability(True, f"static profile of libtpu {package_version('libtpu')}")
 
-    def estimate(self, source: Source, binary: Binary, job: Job, program: Program | None) -> Estimate:
-        return estimated(kernels.call("profile_source", source, dict(job.sizes)), source.target, self.version)
+    def estimate(self, source: Source, binary: CompiledBinary, sequence: DispatchSequence, program: Program | None) -> Estimate:
+        return estimated(kernels.call("profile_source", source, dict(sequence.sizes)), source.target, self.version)
 
     def peers(self, program: TensorProgram, target: Target) -> dict[str, Estimate | PortakernError]:
         """XLA's own version of the operator: its program written in jax.numpy, compiled for the same core."""

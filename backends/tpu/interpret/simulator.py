@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from portakern.backend import Availability, Binary, HostBuffer, Source, Target
+from portakern.backend import Availability, CompiledBinary, HostBuffer, Source, Target
 from portakern.errors import PortakernError, RuntimeFault, SimulatorError
 from portakern.tools.cache import Cache, digest
 
@@ -58,7 +58,7 @@ class PallasInterpreter:
     def method(self, target: Target) -> str:
         return f"Pallas interpreter of jax {package_version('jax')} on the CPU"
 
-    def load(self, source: Source, binary: Binary | None) -> PallasExecutable:
+    def load(self, source: Source, binary: CompiledBinary | None) -> PallasExecutable:
         return PallasExecutable(source)
 
 

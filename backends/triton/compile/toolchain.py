@@ -8,7 +8,7 @@ import threading
 import zipfile
 from importlib.util import find_spec
 
-from portakern.backend import Availability, Binary, Resources, Source, Target
+from portakern.backend import Availability, CompiledBinary, Resources, Source, Target
 from portakern.errors import CompileError, ToolMissing
 from portakern.tools.workers import WorkerFault, WorkerPool
 
@@ -55,7 +55,7 @@ class TritonToolchain:
         assembled = f" {named()}" if target.device.vendor == "NVIDIA" else ""
         return f"{versions()} {target.device.isa}{assembled} fp-fusion"
 
-    def compile(self, source: Source) -> Binary:
+    def compile(self, source: Source) -> CompiledBinary:
         """Raises :class:`CompileError` with Triton's message, or :class:`ToolMissing`."""
         found = tools()
         if not found:
@@ -71,23 +71,23 @@ class TritonToolchain:
         return describe(source, compiled)
 
 
-def describe(source: Source, compiled: CompiledSource) -> Binary:
+def describe(source: Source, compiled: CompiledSource) -> CompiledBinary:
     """The binary of a source: the one kernel's machine code, a zip of several, or nothing where nothing is launched
     because every output is empty."""
     kernels = compiled.kernels
     code = "cubin" if source.target.device.vendor == "NVIDIA" else "hsaco"
     if not kernels:
-        return Binary(code, b"", compiled.tool, log="every output is empty: nothing is launched")
+        return CompiledBinary(code, b"", compiled.tool, log="every output is empty: nothing is launched")
     assembly = "\n".join(k.assembly for k in kernels)
     resources = tuple(resources_of(source, k) for k in kernels)
     log = "\n".join(f"{k.name}({k.signature})" for k in kernels)
     if len(kernels) == 1:
-        return Binary(code, kernels[0].data, compiled.tool, resources, assembly, log)
+        return CompiledBinary(code, kernels[0].data, compiled.tool, resources, assembly, log)
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as out:
         for number, k in enumerate(kernels):
             out.writestr(zipfile.ZipInfo(f"{number}-{k.name}.{code}"), k.data)
-    return Binary(f"{code}-zip", archive.getvalue(), compiled.tool, resources, assembly, log)
+    return CompiledBinary(f"{code}-zip", archive.getvalue(), compiled.tool, resources, assembly, log)
 
 
 def resources_of(source: Source, kernel: KernelBinary) -> Resources:

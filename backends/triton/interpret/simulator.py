@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from portakern.backend import Availability, Binary, Source, Target
+from portakern.backend import Availability, CompiledBinary, Source, Target
 from portakern.errors import SimulatorError
 
 from ..compile.toolchain import tools
@@ -26,7 +26,7 @@ class TritonInterpreter:
     def method(self, target: Target) -> str:
         return f"{versions()} interpreter (TRITON_INTERPRET=1) {REPAIRS}"
 
-    def load(self, source: Source, binary: Binary | None) -> TritonExecutable:
+    def load(self, source: Source, binary: CompiledBinary | None) -> TritonExecutable:
         if os.environ.get("TRITON_INTERPRET") != "1":
             raise SimulatorError("Triton's interpreter must be chosen before a kernel is defined",
                                  hint="run in a process started with the simulator's environment")  # fmt: skip

@@ -92,7 +92,7 @@ class Replayer:
             raise NotReplayable(f"{step.kernel.name} is instrumented")
         return math.prod(step.grid) * per_block
 
-    def _check(self, step: RecordedLaunch, args: Sequence[native.Arg]) -> None:
+    def _check(self, step: RecordedLaunch, args: Sequence[native.PackedArgument]) -> None:
         metadata = step.kernel.metadata
         if getattr(metadata, "num_ctas", 1) != 1:
             raise NotReplayable(f"{step.kernel.name} runs in clusters")
@@ -101,7 +101,7 @@ class Replayer:
             raise NotReplayable(f"{step.kernel.name} takes parameters of {sizes} bytes by its machine code, and Triton's "
                                 f"launcher is thought to pass {tuple(len(a.data) for a in args)}")
 
-    def _launch(self, step: RecordedLaunch, args: Sequence[native.Arg]) -> native.LaunchSpec:
+    def _launch(self, step: RecordedLaunch, args: Sequence[native.PackedArgument]) -> native.LaunchSpec:
         metadata = step.kernel.metadata
         found = self.kernels.get(step.kernel.hash)
         if found is None:
@@ -117,10 +117,10 @@ def _is_descriptor(kind: Any) -> bool:
     return isinstance(kind, str) and kind.startswith("tensordesc")
 
 
-def _arguments(device: native.Device, step: RecordedLaunch, arrays: Sequence[Any]) -> list[native.Arg]:
+def _arguments(device: native.Device, step: RecordedLaunch, arrays: Sequence[Any]) -> list[native.PackedArgument]:
     """The parameters of a launch; a descriptor is a tensor map, its shape and its strides, as Triton's launcher passes it."""
     maps = iter(getattr(step.kernel.metadata, "tensordesc_meta", None) or ())
-    args: list[native.Arg] = []
+    args: list[native.PackedArgument] = []
     for kind, value in step.args:
         if not _is_descriptor(kind):
             args.append(_argument(kind, value))
@@ -149,7 +149,7 @@ def _tensor_map(device: native.Device, value: Any, wanted: Any) -> bytes:
         raise NotReplayable(error.message) from None
 
 
-def _argument(kind: str, value: Any) -> native.Arg:
+def _argument(kind: str, value: Any) -> native.PackedArgument:
     if not isinstance(kind, str) or kind.startswith("nvTmaDesc"):
         raise NotReplayable(f"a kernel takes an argument of the type {kind}")
     if kind.startswith("*"):

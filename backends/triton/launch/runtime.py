@@ -5,9 +5,10 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from portakern.backend import Availability, Binary, Source, Target
+from portakern import native
+from portakern.backend import Availability, CompiledBinary, Source, Target
 from portakern.errors import RuntimeFault
-from portakern.native import Device, open_device
+from portakern.native import open_device
 
 from ..compile.worker import prepare_compiler, versions
 from .executable import TritonExecutable
@@ -35,7 +36,7 @@ class TritonRuntime:
 
         return torch.cuda.get_device_name(0)
 
-    def load(self, source: Source, binary: Binary | None) -> TritonExecutable:
+    def load(self, source: Source, binary: CompiledBinary | None) -> TritonExecutable:
         """Triton compiles again when it launches, with the options the binary was compiled with."""
         found = self.available(source.target)
         if not found:
@@ -43,7 +44,7 @@ class TritonRuntime:
         prepare_compiler()
         return TritonExecutable(source, "cuda", _driver())
 
-    def device(self, target: Target) -> Device:
+    def device(self, target: Target) -> native.Device:
         import torch
 
         return open_device(_driver(), torch.cuda.current_device())

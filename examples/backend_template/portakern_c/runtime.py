@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from portakern.backend import Availability, Binary, HostBuffer, Source, Target
+from portakern.backend import Availability, CompiledBinary, HostBuffer, Source, Target
 from portakern.dtypes import numpy_dtype
 from portakern.errors import RuntimeFault
 from portakern.ir.size import evaluate
@@ -57,7 +57,7 @@ class CRuntime:
     def device_name(self, target: Target) -> str:
         return platform.processor() or platform.machine()
 
-    def load(self, source: Source, binary: Binary | None) -> CExecutable:
+    def load(self, source: Source, binary: CompiledBinary | None) -> CExecutable:
         """Raises :class:`RuntimeFault` where the object cannot be opened or lacks the entry function."""
         if binary is None:
             raise RuntimeFault(f"{source.operator} was not compiled")

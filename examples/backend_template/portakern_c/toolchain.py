@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from portakern.backend import Availability, Binary, Resources, Source, Target
+from portakern.backend import Availability, CompiledBinary, Resources, Source, Target
 from portakern.errors import PortakernError, ToolMissing
 from portakern.tools.process import run_tool
 
@@ -36,7 +36,7 @@ class CToolchain:
     def fingerprint(self, target: Target) -> str:
         return f"{compiler()[1]} {' '.join(FLAGS)} {processor()}"
 
-    def compile(self, source: Source) -> Binary:
+    def compile(self, source: Source) -> CompiledBinary:
         """Raises :class:`CompileError` with the compiler's log."""
         path, version = compiler()
         if not path:
@@ -50,7 +50,7 @@ class CToolchain:
             data = library.read_bytes()
             assembly = listing.read_text() if listing.is_file() else None
         used = Resources(source.entry, code_bytes=len(data), source="size of the shared object")
-        return Binary("so", data, version, (used,), assembly, run.log)
+        return CompiledBinary("so", data, version, (used,), assembly, run.log)
 
 
 def processor() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from portakern.backend import Binary, Source
+from portakern.backend import CompiledBinary, Source
 
 
 def apply_helper(name: str, x: np.ndarray) -> np.ndarray:
@@ -31,7 +31,7 @@ def apply_helper(name: str, x: np.ndarray) -> np.ndarray:
     return y
 
 
-def compilations_when_run(source: Source, binary: Binary) -> int:
+def compilations_when_run(source: Source, binary: CompiledBinary) -> int:
     """How many kernels numba compiles when a program with a binary is loaded and run."""
     from numba.core import event
 
@@ -42,7 +42,7 @@ def compilations_when_run(source: Source, binary: Binary) -> int:
     assert NUMBA.runtime is not None
 
     class WithBinary:
-        def load(self, source: Source, _: Binary | None) -> object:
+        def load(self, source: Source, _: CompiledBinary | None) -> object:
             assert NUMBA.runtime is not None
             return NUMBA.runtime.load(source, binary)
 

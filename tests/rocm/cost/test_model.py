@@ -14,7 +14,7 @@ import pytest
 from portakern.backend import Estimate
 from portakern.backends.rocm.amdgcn.cost.estimator import AmdEstimator
 from portakern.errors import PortakernError
-from portakern.launch.dispatch import job_of
+from portakern.launch.dispatch import dispatch_sequence_of
 from portakern.registry import registry
 from portakern.spec.load import load_operator
 from portakern.study import steps
@@ -36,7 +36,7 @@ def estimated(name: str, target: str, schedule: tuple = (), **dims: int) -> Esti
     assert made.source is not None and made.row.error is None, made.row.error
     binary = steps.cached_binary(made.binary_key)
     assert binary is not None
-    return AmdEstimator().estimate(made.source, binary, job_of(made.source, binary, {}), None)
+    return AmdEstimator().estimate(made.source, binary, dispatch_sequence_of(made.source, binary, {}), None)
 
 
 def kernel(e: Estimate, number: int = 0) -> dict:

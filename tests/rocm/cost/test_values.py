@@ -11,7 +11,7 @@ from portakern.backends.rocm.amdgcn.execution.simulator import AmdMachine
 from portakern.backends.rocm.emitter import HipEmitter
 from portakern.backends.rocm.toolchain import HipToolchain
 from portakern.ir.tile import BufferType
-from portakern.launch.dispatch import job_of
+from portakern.launch.dispatch import dispatch_sequence_of
 from portakern.spec.inputs import numpy_dtype
 from tests.rocm.helpers import ISAS, needs_clang, target
 from tests.samples import all_samples
@@ -23,7 +23,7 @@ def test_waves_execute_as_many_instructions_as_on_the_machine(name: str, isa: st
     source = HipEmitter().emit(all_samples()[name], target(isa))
     binary = HipToolchain().compile(source)
     waves = 0
-    for step in job_of(source, binary, {}, {}).steps:
+    for step in dispatch_sequence_of(source, binary, {}, {}).steps:
         assert isinstance(step, Dispatch)
         kernel = Kernel(step, isa)
         traces = [kernel.trace(block, wave) for block in range(kernel.blocks) for wave in range(kernel.waves)]

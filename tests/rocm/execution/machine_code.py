@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from portakern.backend import Binary, Launch, Source
+from portakern.backend import CompiledBinary, Launch, Source
 from portakern.backends.rocm.amdgcn.execution.simulator import AmdMachine, MachineProgram
 from portakern.backends.rocm.toolchain import choose
 from portakern.ir.program import Array
@@ -100,7 +100,7 @@ def program(isa: str, assembly: str, x: np.ndarray, count: int, threads: int = 6
     arrays = (Array("x", BufferType(x.shape, "i32"), "input"), Array("out", BufferType((count,), "i32"), "output"))
     launch = Launch("kernel", (blocks, 1, 1), (threads, 1, 1), ("x", "out"))
     source = Source(registry().target(f"hip:{isa}"), "kernel", "kernel", "", ".s", arrays, (), (launch,))
-    return AmdMachine().load(source, Binary("hsaco", b"", "hand", assembly=assembly))
+    return AmdMachine().load(source, CompiledBinary("hsaco", b"", "hand", assembly=assembly))
 
 
 def run(isa: str, body: str, x: Any, count: int = 64, threads: int = 64, shared: int = 0, scratch: int = 0,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from portakern.backend import Binary, InspectedKernel, Job, KernelArgument
+from portakern.backend import CompiledBinary, DispatchSequence, InspectedKernel, KernelArgument
 from portakern.backends.tpu.estimate.estimator import LibtpuEstimator, kernels
 from portakern.backends.tpu.foreign.inspected import inspected
 from portakern.errors import PortakernError
@@ -19,7 +19,7 @@ from portakern.study.work import Problem, Work, works
 pytest.importorskip("jax")
 pytest.importorskip("libtpu")
 
-NOTHING = Binary("tpu-executable", b"", "")
+NOTHING = CompiledBinary("tpu-executable", b"", "")
 
 
 def work_of(operator: str, generation: str = "v6e", schedule: Any = None, **dims: int) -> Work:
@@ -55,7 +55,7 @@ def test_the_profiler_outlives_an_abort_of_libtpu():
         kernels.call("profile_source", steps.emit(work)[0], {})
     assert raised.value.kind == "no-estimate"
     work = work_of("row_sum", M=256, N=256)
-    found = LibtpuEstimator().estimate(steps.emit(work)[0], NOTHING, Job((), sizes=()), None)
+    found = LibtpuEstimator().estimate(steps.emit(work)[0], NOTHING, DispatchSequence((), sizes=()), None)
     assert found.us > 0 and "libtpu" in found.version
 
 
@@ -79,7 +79,7 @@ PREFETCH = textwrap.dedent("""
 def test_blocks_that_data_decide_make_an_estimate_low():
     arguments = (KernelArgument("table", "i32", (4,)), KernelArgument("x", "f32", (64, 128)))
     source = inspected(InspectedKernel(PREFETCH, "gather", arguments), registry().target("pallas:v5e"), ())
-    found = LibtpuEstimator().estimate(source, NOTHING, Job(()), None)
+    found = LibtpuEstimator().estimate(source, NOTHING, DispatchSequence(()), None)
     assert found.confidence.startswith("low") and "data decide" in found.confidence
 
 
@@ -103,7 +103,7 @@ PIPELINE = textwrap.dedent("""
 def test_bytes_of_a_kernels_own_pipeline_are_counted():
     pipeline = InspectedKernel(PIPELINE, "run", (KernelArgument("x", "f32", (512, 256)),))
     source = inspected(pipeline, registry().target("pallas:v5e"), ())
-    found = LibtpuEstimator().estimate(source, NOTHING, Job(()), None)
+    found = LibtpuEstimator().estimate(source, NOTHING, DispatchSequence(()), None)
     (kernel,) = found.details["kernels"]
     assert kernel["read"] == kernel["written"] == 512 * 256 * 4 and kernel["name"] == "run"
     assert "copies by itself" in found.confidence
@@ -126,10 +126,12 @@ def test_a_grid_that_data_decide_is_computed_from_the_arrays_that_a_kernel_bring
     target = registry().target("pallas:v5e")
     given = (KernelArgument("n", "i32", (1,)), KernelArgument("x", "f32", (64, 128)))
     with pytest.raises(PortakernError, match="depends on data") as raised:
-        LibtpuEstimator().estimate(inspected(InspectedKernel(DYNAMIC, "run", given), target, ()), NOTHING, Job(()), None)
+        source = inspected(InspectedKernel(DYNAMIC, "run", given), target, ())
+        LibtpuEstimator().estimate(source, NOTHING, DispatchSequence(()), None)
     assert raised.value.kind == "no-estimate" and "example_inputs" in raised.value.hint
     brought = "def example_inputs():\n    return np.array([6], np.int32), np.zeros((64, 128), np.float32)\n"
-    found = LibtpuEstimator().estimate(inspected(InspectedKernel(DYNAMIC + brought, "run"), target, ()), NOTHING, Job(()), None)
+    source = inspected(InspectedKernel(DYNAMIC + brought, "run"), target, ())
+    found = LibtpuEstimator().estimate(source, NOTHING, DispatchSequence(()), None)
     (kernel,) = found.details["kernels"]
     assert kernel["grid"] == (8,) and kernel["read"] == 64 * 128 * 4
 

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from portakern.backend import Availability, Binary, Dispatch, Estimate, Job, Source, Target
+from portakern.backend import Availability, CompiledBinary, Dispatch, DispatchSequence, Estimate, Source, Target
 from portakern.device import Device, load_devices
 from portakern.dtypes import DTYPES
 from portakern.ir.program import Program
@@ -31,10 +31,10 @@ class AmdEstimator:
             return Availability(False, f"the cost model knows {', '.join(MODELLED)}, not {target.device.isa}")
         return Availability(True, f"AMD cost model {VERSION}")
 
-    def estimate(self, source: Source, binary: Binary, job: Job, program: Program | None) -> Estimate:
+    def estimate(self, source: Source, binary: CompiledBinary, sequence: DispatchSequence, program: Program | None) -> Estimate:
         from .model import price  # with numpy: a manifest is imported on every start
 
-        found = [price(d, product_of(source.target.device), footprint(d, source, job)) for d in job.dispatches]
+        found = [price(d, product_of(source.target.device), footprint(d, source, sequence)) for d in sequence.dispatches]
         return estimate_of(found)
 
 
@@ -55,9 +55,9 @@ def estimate_of(found: list[KernelCost]) -> Estimate:
     )
 
 
-def footprint(dispatch: Dispatch, source: Source, job: Job) -> float:
+def footprint(dispatch: Dispatch, source: Source, sequence: DispatchSequence) -> float:
     """Bytes of the arrays that a launch is given, where all their sizes are known; else 0."""
-    sizes = dict(job.temporaries)
+    sizes = dict(sequence.temporaries)
     for a in source.arrays:
         if isinstance(a.type, BufferType) and all(isinstance(n, int) for n in a.type.shape):
             sizes[a.name] = math.prod(int(n) for n in a.type.shape) * DTYPES[a.dtype].bytes  # type: ignore[arg-type]

@@ -14,11 +14,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from portakern.backend import Argument, Availability, Binary, Dispatch, Fill, HostBuffer, Source, Target
+from portakern.backend import Argument, ArrayFill, Availability, CompiledBinary, Dispatch, HostBuffer, Source, Target
 from portakern.errors import RuntimeFault, SimulatorError
 from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
-from portakern.launch.dispatch import job_of
+from portakern.launch.dispatch import dispatch_sequence_of
 from portakern.tools.cache import Cache, digest
 
 from .. import hazards
@@ -51,7 +51,7 @@ class AmdMachine:
     def method(self, target: Target) -> str:
         return f"machine code on the AMD machine {VERSION} ({target.device.isa})"
 
-    def load(self, source: Source, binary: Binary | None) -> MachineProgram:
+    def load(self, source: Source, binary: CompiledBinary | None) -> MachineProgram:
         if binary is None:
             raise RuntimeFault(
                 f"{source.operator} for {source.target} is simulated from a binary only", hint="compile it first"
@@ -108,7 +108,7 @@ class MachineProgram:
     """The kernels of a source, to be run on host arrays."""
 
     source: Source
-    binary: Binary
+    binary: CompiledBinary
     guards: bool = True
     seed: int = 0
     """Of the order in which the waves of a workgroup take turns."""
@@ -150,14 +150,14 @@ class MachineProgram:
         import numpy as np
 
         scalars = {a.name: arrays[a.name] for a in self.source.by_role("scalar")}
-        job = job_of(self.source, self.binary, sizes, scalars)
+        job = dispatch_sequence_of(self.source, self.binary, sizes, scalars)
         for name, size in job.temporaries:
             arrays[name] = empty((size,), np.dtype(np.uint8))
         inputs = {a.name for a in self.source.by_role("input")}
         defined = inputs | {a.name for a in self.source.by_role("inout")}
         memory = Memory({n: a for n, a in arrays.items() if n not in scalars}, inputs, defined)
         for step in job.steps:
-            if isinstance(step, Fill):
+            if isinstance(step, ArrayFill):
                 memory.fill(step)
             else:
                 self._dispatch(step, memory)
@@ -268,7 +268,7 @@ class Memory:
             return x.value or bytes(8)
         return (self.arrays[x.array].ctypes.data + x.offset).to_bytes(8, "little")
 
-    def fill(self, step: Fill) -> None:
+    def fill(self, step: ArrayFill) -> None:
         import numpy as np
 
         raw = self.arrays[step.array].reshape(-1).view(np.uint8)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from portakern.backend import Argument, Binary, Dispatch, Fill, Job, Source
+from portakern.backend import Argument, ArrayFill, CompiledBinary, Dispatch, DispatchSequence, Source
 from portakern.errors import CompileError
 from portakern.launch.dispatch import number_bytes
 
@@ -23,7 +23,8 @@ _OURS = "portakern_made_{}"
 """Names of the tensors that a host function allocates."""
 
 
-def jobs(source: Source, binary: Binary, sizes: Mapping[str, int], scalars: Mapping[str, Any]) -> Job:
+def dispatch_sequence(source: Source, binary: CompiledBinary, sizes: Mapping[str, int],
+                      scalars: Mapping[str, Any]) -> DispatchSequence:  # fmt: skip
     """Raises :class:`CompileError` where the host function does more than allocate, fill and launch."""
     import torch
 
@@ -45,11 +46,11 @@ def jobs(source: Source, binary: Binary, sizes: Mapping[str, int], scalars: Mapp
         except NotReplayable as why:
             raise CompileError(f"{source.operator} for {source.target} cannot be run off-silicon: {why}") from None
     tensors = [x for x in arguments if isinstance(x, torch.Tensor)]
-    return _JobTensors(source, tensors, names, found.allocated).job(found.steps)
+    return _NamedTensors(source, tensors, names, found.allocated).sequence(found.steps)
 
 
-class _JobTensors:
-    """Tensors by the names that a job has for them."""
+class _NamedTensors:
+    """Tensors by the names that a sequence has for them."""
 
     def __init__(self, source: Source, tensors: Sequence[Any], names: Sequence[str], made: Sequence[Any]) -> None:
         self.source = source
@@ -57,17 +58,17 @@ class _JobTensors:
         self.names = [*names, *(_OURS.format(n) for n in range(len(made)))]
         self.temporaries = [(_OURS.format(n), x.numel() * x.itemsize) for n, x in enumerate(made)]
 
-    def job(self, steps: Sequence[RecordedLaunch | RecordedFill]) -> Job:
+    def sequence(self, steps: Sequence[RecordedLaunch | RecordedFill]) -> DispatchSequence:
         done = tuple(self._filled(s) if isinstance(s, RecordedFill) else self._launched(s) for s in steps)
-        return Job(done, tuple(self.temporaries))
+        return DispatchSequence(done, tuple(self.temporaries))
 
-    def _filled(self, step: RecordedFill) -> Fill:
+    def _filled(self, step: RecordedFill) -> ArrayFill:
         pointer = self._source_of(step.tensor.data_ptr())
         if pointer.offset or step.tensor.numel() != self.tensors[pointer.array or 0].numel():
             raise CompileError(f"the host function of {self.source.operator} fills a part of a tensor")
         size = step.tensor.itemsize
         pattern = bytes(size) if step.constant is None else _bytes_of_first(step.constant)
-        return Fill(self.names[pointer.array or 0], pattern)
+        return ArrayFill(self.names[pointer.array or 0], pattern)
 
     def _launched(self, step: RecordedLaunch) -> Dispatch:
         metadata = step.kernel.metadata

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from portakern.backend import Argument, Dispatch, Fill, Job
+from portakern.backend import Argument, ArrayFill, Dispatch, DispatchSequence
 from portakern.backends.triton import triton_language
-from portakern.launch.dispatch import job_of
+from portakern.launch.dispatch import dispatch_sequence_of
 from portakern.registry import registry
 from portakern.spec.load import load_operator
 from portakern.spec.operator import dynamic
@@ -32,18 +32,18 @@ def row_sum(x, out):
 '''
 
 
-def job(work: Work) -> Job:
+def job(work: Work) -> DispatchSequence:
     """Runs in a worker."""
     made = steps.build(work)
     assert made.source is not None, made.row.error
     binary = steps.cached_binary(made.binary_key)
     assert binary is not None, made.row.error
-    found = job_of(made.source, binary, work.sizes)
+    found = dispatch_sequence_of(made.source, binary, work.sizes)
     assert all(d.code == binary.data and d.kernel in d.assembly for d in found.dispatches)
     return found
 
 
-def in_worker(work: Work) -> Job:
+def in_worker(work: Work) -> DispatchSequence:
     with WorkerPool(1, env=dict(triton_language.environment)) as pool:
         return pool.call(f"{__name__}:job", work, timeout_s=120)
 
@@ -62,7 +62,7 @@ def test_tensors_that_a_host_function_fills_and_slices_are_places_in_named_array
     foreign = Work(**{**vars(work), "foreign": Foreign(FOREIGN)})
     found = in_worker(foreign)
     fill, dispatch = found.steps
-    assert isinstance(fill, Fill) and fill.pattern == b"\x00\x00\x20\x40"
+    assert isinstance(fill, ArrayFill) and fill.pattern == b"\x00\x00\x20\x40"
     assert isinstance(dispatch, Dispatch) and dispatch.grid == (3, 2, 1)
     ((name, size),) = found.temporaries
     assert size == 4 and fill.array == name
