@@ -29,7 +29,7 @@ class Lines(p.Shared):
 def in_lines(plan: KernelPlan) -> KernelPlan:
     """``plan`` with the operands of its product in lines, where it is one exact product of 32-bit floats from memory."""
     dots = [s for s in _all(plan.body) if isinstance(s, p.Dot)]
-    stages = [s for s in _all(plan.body) if isinstance(s, p.Stage)]
+    stages = [s for s in _all(plan.body) if isinstance(s, p.CopyToShared)]
     if len(dots) != 1 or (dots[0].element, dots[0].precision) != ("f32", "ieee"):
         return plan
     operands = [x.shared for x in (dots[0].a, dots[0].b)]
@@ -55,7 +55,7 @@ def _all(block: Sequence[p.Statement]) -> list[p.Statement]:
 
 
 def _moved(s: p.Statement, lines: dict[p.Shared, Lines]) -> p.Statement:
-    if isinstance(s, p.Stage):
+    if isinstance(s, p.CopyToShared):
         return replace(s, shared=lines[s.shared])
     if isinstance(s, p.Dot):
         return replace(s, a=_operand(s.a, lines), b=_operand(s.b, lines))

@@ -112,11 +112,11 @@ def operands_are_static(k: KernelPlan) -> bool:
 
 def scratch_bytes(k: KernelPlan) -> int:
     """Static shared memory through which tiles go into other layouts: for each size of exchange one."""
-    exchanges = [s for s in statements(k.body) if isinstance(s, p.Convert) and s.word in ("relayout", "transpose")]
+    exchanges = [s for s in statements(k.body) if isinstance(s, p.Relayout) and s.word in ("relayout", "transpose")]
     return sum({_exchange_bytes(s) for s in exchanges})
 
 
-def _exchange_bytes(s: p.Convert) -> int:
+def _exchange_bytes(s: p.Relayout) -> int:
     """What ``pk::Exchange`` (relayout.cuh) holds at a time."""
     layout, size = s.place.layout, DTYPES[s.dtype].bytes
     if s.place.side != "tile":

@@ -8,7 +8,7 @@ from portakern.emit.clike.layouts import Layout
 from portakern.emit.clike.terms import ZERO, number
 
 from .attention import Fetch, JoinRows, Pack, WalkPlan, print_walk
-from .hopper import Multiply, NarrowPlan, PipelinePlan, Refill, SendTile, WriteRows, print_narrow, print_pipeline
+from .hopper import NarrowPlan, NarrowProduct, PipelinePlan, Refill, SendTile, WriteRows, print_narrow, print_pipeline
 from .lines import Lines
 from .plans import (
     CudaKernelPlan,
@@ -24,7 +24,7 @@ from .plans import (
     vector_width,
 )
 from .side_by_side import SideBySide, print_side_by_side
-from .under_way import Complete, Fed, Give, Product, Start, Take
+from .under_way import AsyncProduct, Complete, Fed, Give, StartProducts, Take
 
 ALIGNED = "pk::Aligned"
 
@@ -85,7 +85,7 @@ class CudaPrinter(Printer):
         blocks = k.parts if isinstance(k, NarrowPlan) else k.cluster[0] * k.cluster[1] if isinstance(k, PipelinePlan) else 1
         return f"__cluster_dims__({blocks}, 1, 1) " if blocks > 1 else ""
 
-    def param(self, q: p.Param) -> str:
+    def param(self, q: p.KernelParam) -> str:
         return f"const __grid_constant__ pk::TensorMap {q.name}" if q.role == "map" else super().param(q)
 
     def layout(self, x: Layout) -> str:
@@ -140,7 +140,7 @@ class CudaPrinter(Printer):
     def on_JoinRows(self, s: JoinRows) -> list[str]:
         return [f"{self.word('join_sums', '', s.name)};  // of the threads that share a row"]
 
-    def on_Multiply(self, s: Multiply) -> list[str]:
+    def on_NarrowProduct(self, s: NarrowProduct) -> list[str]:
         return self.define(s.name, True, self.word(s.word, s.template, *s.arguments))
 
     def on_Refill(self, s: Refill) -> list[str]:
@@ -155,11 +155,11 @@ class CudaPrinter(Printer):
         kind, word = ("const int", "arrived") if s.feed.counts else ("auto&", "next")
         return [f"{kind} {s.name} = {s.feed.name}.{word}();"]
 
-    def on_Start(self, s: Start) -> list[str]:
+    def on_StartProducts(self, s: StartProducts) -> list[str]:
         started = [f"{self.product(x)};{f'  // {x.note}' if x.note else ''}" for x in s.products]
         return ["turns.wait();", *started, "turns.pass();"] if s.in_turn else started
 
-    def product(self, x: Product) -> str:
+    def product(self, x: AsyncProduct) -> str:
         left, right = (self.fed(y) if isinstance(y, Fed) else self.operand(y) for y in (x.left, x.right))
         return self.word("start_product" if x.anew else "start_dot", str(x.deep or ""), x.acc, left, right)
 
@@ -184,7 +184,7 @@ class CudaPrinter(Printer):
         plain = few and all(isinstance(x, p.LoadTile | p.Map) for x in s.body)
         return ["#pragma unroll", *lines] if plain else lines
 
-    def on_Stage(self, s: p.Stage) -> list[str]:
+    def on_CopyToShared(self, s: p.CopyToShared) -> list[str]:
         slot, template = self.slot(s.shared, s.slot), str(self.plan.threads)
         if isinstance(s.shared, Lines) and s.shared.turned:
             slot = self.word("transposed", "", slot)

@@ -42,7 +42,7 @@ class Fed:
 
 
 @dataclass(frozen=True)
-class Product(p.Statement):
+class AsyncProduct(p.Statement):
     """``acc`` += ``left`` x ``right``, or = where it is made ``anew``; ``registers`` names operands that are in registers,
     ``feeds`` whose slots it holds until it is complete.  ``deep`` is how much of the contracted axis it sums (0: all)."""
 
@@ -69,10 +69,10 @@ class Product(p.Statement):
 
 
 @dataclass(frozen=True)
-class Start(p.Statement):
+class StartProducts(p.Statement):
     """Sets products going, one after the other; ``in_turn``: while the other warpgroup starts none."""
 
-    products: tuple[Product, ...]
+    products: tuple[AsyncProduct, ...]
     in_turn: bool = False
 
     def __str__(self) -> str:
@@ -117,6 +117,9 @@ class Give(p.Statement):
 
 # ---- the order ----------------------------------------------------------------------------------------------------------
 
+UnderWay = tuple[AsyncProduct, ...]
+"""Products that were started, the oldest first."""
+
 
 def ordered(body: Sequence[p.Statement]) -> tuple[p.Statement, ...]:
     """``body``, which waits for no product yet, with what its products need."""
@@ -124,14 +127,14 @@ def ordered(body: Sequence[p.Statement]) -> tuple[p.Statement, ...]:
     return (*made, *_completed(under_way, 0))
 
 
-def _ordered(body: Sequence[p.Statement], under_way: tuple[Product, ...]) -> tuple[list[p.Statement], tuple[Product, ...]]:
+def _ordered(body: Sequence[p.Statement], under_way: UnderWay) -> tuple[list[p.Statement], UnderWay]:
     """``body`` with its waits where ``under_way`` were started before, the oldest first; and those that are at its end."""
     made: list[p.Statement] = []
     for n, s in enumerate(body):
-        if isinstance(s, Start):
+        if isinstance(s, StartProducts):
             returned, under_way = _started(s, under_way)
             made += [s, *returned]
-        elif isinstance(s, p.Loop | p.Block) and any(isinstance(x, Start) for x in p.statements([s])):
+        elif isinstance(s, p.Loop | p.Block) and any(isinstance(x, StartProducts) for x in p.statements([s])):
             before, s, under_way = _around(s, under_way)
             made += [*before, s]
         else:
@@ -143,7 +146,7 @@ def _ordered(body: Sequence[p.Statement], under_way: tuple[Product, ...]) -> tup
     return made, under_way
 
 
-def _started(s: Start, under_way: tuple[Product, ...]) -> tuple[list[p.Statement], tuple[Product, ...]]:
+def _started(s: StartProducts, under_way: UnderWay) -> tuple[list[p.Statement], UnderWay]:
     """What follows ``s``: slots of older products go back once newer ones of the same feeds are under way."""
     feeds = tuple(dict.fromkeys(f for x in s.products for f in x.feeds))
     if counting := [f for f in feeds if f.counts]:
@@ -154,7 +157,7 @@ def _started(s: Start, under_way: tuple[Product, ...]) -> tuple[list[p.Statement
     return _completed(under_way[:done], len(left)), left
 
 
-def _around(s: p.Loop | p.Block, under_way: tuple[Product, ...]) -> tuple[list[p.Statement], p.Statement, tuple[Product, ...]]:
+def _around(s: p.Loop | p.Block, under_way: UnderWay) -> tuple[list[p.Statement], p.Statement, UnderWay]:
     """What stands before a block that starts products, the block, and what is under way behind it."""
     if isinstance(s, p.Block):
         body, left = _ordered(s.body, under_way)
@@ -168,14 +171,14 @@ def _around(s: p.Loop | p.Block, under_way: tuple[Product, ...]) -> tuple[list[p
     return before, replace(s, body=tuple(body)), beyond
 
 
-def _waiting(under_way: tuple[Product, ...], names: frozenset[str]) -> tuple[list[p.Statement], tuple[Product, ...]]:
+def _waiting(under_way: UnderWay, names: frozenset[str]) -> tuple[list[p.Statement], UnderWay]:
     """What must stand before a statement that touches ``names``, and what is under way then."""
     awaited = [n for n, x in enumerate(under_way) if x.holds & names]
     done = awaited[-1] + 1 if awaited else 0
     return _completed(under_way[:done], len(under_way) - done), under_way[done:]
 
 
-def _completed(products: Sequence[Product], left: int) -> list[p.Statement]:
+def _completed(products: Sequence[AsyncProduct], left: int) -> list[p.Statement]:
     """Waits for ``products`` while ``left`` newer ones go on, and gives their slots back."""
     if not products:
         return []

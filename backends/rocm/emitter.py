@@ -115,7 +115,7 @@ class HipPlanner(Planner):
         del self.staged[load]
 
 
-def _exchange_bytes(s: p.Convert) -> int:
+def _exchange_bytes(s: p.Relayout) -> int:
     """LDS that ``pk::exchange`` (relayout.h) takes, rounded as ``pk::scratch`` does."""
     layout, size = s.place.layout, DTYPES[s.dtype].bytes
     rows, cols = (layout.rows, layout.cols) if s.place.side == "tile" else (s.place.size, 1)
@@ -244,7 +244,7 @@ class HipEmitter(CLikeEmitter):
         return self.planner(replace(kernel, schedule=replace(kernel.schedule, stages=1)), dialect).plan()
 
     def scratch_bytes(self, plan: KernelPlan) -> int:
-        exchanges = [s for s in p.statements(plan.body) if isinstance(s, p.Convert) and s.word in ("relayout", "transpose")]
+        exchanges = [s for s in p.statements(plan.body) if isinstance(s, p.Relayout) and s.word in ("relayout", "transpose")]
         return sum({_exchange_bytes(s) for s in exchanges})
 
     def title(self, program: Program, target: Target) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from portakern.backends.cuda.under_way import Complete, Fed, Feed, Give, Product, Start, Take, ordered
+from portakern.backends.cuda.under_way import AsyncProduct, Complete, Fed, Feed, Give, StartProducts, Take, ordered
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Layout, Place
 from portakern.emit.clike.terms import ZERO, Name, whole
@@ -14,8 +14,8 @@ pytestmark = pytest.mark.quick
 
 KEYS, VALUES, QUERIES, PIPE = Feed("keys"), Feed("values"), Feed("queries"), Feed("pipe", counts=True)
 TILE = Place(Layout("Acc", "accumulator", 64, 64, ("m", "n"), "bf16"))
-SCORES = Product("scores", p.Operand("query"), Fed(KEYS, True), (KEYS,), anew=True)
-SUM = Product("acc", p.Operand("weights"), Fed(VALUES), (VALUES,), ("weights",))
+SCORES = AsyncProduct("scores", p.Operand("query"), Fed(KEYS, True), (KEYS,), anew=True)
+SUM = AsyncProduct("acc", p.Operand("weights"), Fed(VALUES), (VALUES,), ("weights",))
 
 
 def reading(name: str, made: str = "y") -> p.Map:
@@ -28,7 +28,7 @@ def shown(body) -> list[str]:
 
 
 def test_a_result_is_complete_before_it_is_read_and_newer_products_go_on():
-    body = [Start((SCORES, SUM)), reading("other"), reading("scores"), reading("acc")]
+    body = [StartProducts((SCORES, SUM)), reading("other"), reading("scores"), reading("acc")]
     assert ordered(body) == (
         body[0], body[1],
         Complete(1, ("scores",)), Give(KEYS), body[2],
@@ -44,22 +44,22 @@ def test_a_result_is_complete_before_it_is_read_and_newer_products_go_on():
     p.Block((reading("acc"),)),
 ], ids=["assigned", "made", "carried", "in a loop", "in a block"])  # fmt: skip
 def test_whatever_touches_what_a_product_has_comes_after_it(touching: p.Statement):
-    made = ordered([Start((SUM,)), touching])
+    made = ordered([StartProducts((SUM,)), touching])
     assert made[1:] == (Complete(0, ("acc", "weights")), Give(VALUES), touching)
 
 
 def test_nothing_is_left_under_way():
-    assert ordered([Start((SUM,))])[1:] == (Complete(0, ("acc", "weights")), Give(VALUES))
+    assert ordered([StartProducts((SUM,))])[1:] == (Complete(0, ("acc", "weights")), Give(VALUES))
 
 
 def test_slots_of_older_products_go_back_once_newer_ones_are_started():
-    again = Start((Product("more", p.Operand("weights"), Fed(VALUES), (VALUES,)),))
-    assert ordered([Start((SUM,)), again])[1:4] == (again, Complete(1, ("acc", "weights")), Give(VALUES))
+    again = StartProducts((AsyncProduct("more", p.Operand("weights"), Fed(VALUES), (VALUES,)),))
+    assert ordered([StartProducts((SUM,)), again])[1:4] == (again, Complete(1, ("acc", "weights")), Give(VALUES))
 
 
 def test_what_is_taken_is_held_until_its_last_product_is_complete():
-    step = p.Loop("j", ZERO, Name("n"), 1, (Start((SCORES,)), reading("scores")))
-    made = ordered([Take("query", QUERIES), Start((SCORES,)), reading("scores"), step, reading("x")])
+    step = p.Loop("j", ZERO, Name("n"), 1, (StartProducts((SCORES,)), reading("scores")))
+    made = ordered([Take("query", QUERIES), StartProducts((SCORES,)), reading("scores"), step, reading("x")])
     assert isinstance(made[-3], p.Loop)
     assert made[-2:] == (Give(QUERIES), reading("x"))
     assert not any(isinstance(s, Give) and s.feed == QUERIES for s in p.statements(made[:-2]))
@@ -67,11 +67,11 @@ def test_what_is_taken_is_held_until_its_last_product_is_complete():
 
 def test_a_loop_whose_first_step_would_wait_for_less_than_the_next_is_refused():
     with pytest.raises(IRError, match="first step"):
-        ordered([p.Loop("k", ZERO, Name("n"), 1, (reading("x"), Start((SUM,))))])
+        ordered([p.Loop("k", ZERO, Name("n"), 1, (reading("x"), StartProducts((SUM,))))])
 
 
 def test_a_feed_that_counts_is_told_of_every_step():
-    product = Start((Product("acc", p.Operand("a", "slot"), p.Operand("b", "slot"), (PIPE,)),))
+    product = StartProducts((AsyncProduct("acc", p.Operand("a", "slot"), p.Operand("b", "slot"), (PIPE,)),))
     step = (Take("slot", PIPE), product)
     loop = p.Loop("k", ZERO, Name("n"), 64, step)
     made = ordered([loop, p.Block(step), reading("acc")])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from portakern.backends.rocm.emitter import HipEmitter
-from portakern.backends.rocm.pingpong import Operand, PingPongPlan, slice_of
+from portakern.backends.rocm.pingpong import PingPongPlan, StagedOperand, slice_of
 from portakern.backends.rocm.schedules import schedules
 from portakern.backends.rocm.toolchain import HipToolchain
 from portakern.dtypes import numpy_dtype
@@ -59,7 +59,7 @@ def test_every_half_has_landed_where_it_is_read_and_not_much_more_is_waited_for(
     a, b = plan.operands
     started = [(x, h, s) for s in (0, 1) for x, h in ((b, 0), (a, 0), (b, 1), (a, 1))][:7]
 
-    def landed(wait: int | None) -> list[tuple[Operand, int, int]]:
+    def landed(wait: int | None) -> list[tuple[StagedOperand, int, int]]:
         count, left = len(started), wait or 0
         while count and left >= started[count - 1][0].copies:
             count -= 1

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from portakern.backends.rocm.pingpong.interleave import quarters
-from portakern.backends.rocm.pingpong.operand import Operand
+from portakern.backends.rocm.pingpong.operand import StagedOperand
 from portakern.backends.rocm.pingpong.order import quarters_in_order, turns_in_order
 from portakern.backends.rocm.pingpong.plan import Turn
 from portakern.emit.clike.terms import ZERO, whole
@@ -15,7 +15,8 @@ from portakern.errors import IRError
 
 pytestmark = pytest.mark.quick
 
-A, B = (Operand(name, side, "bf16", 256, 64, True, ZERO, whole(64), whole(256), 2, copies, f"{name}_feed", f"{name}_reader")
+A, B = (StagedOperand(name, side, "bf16", 256, 64, True, ZERO, whole(64), whole(256), 2, copies, f"{name}_feed",
+                      f"{name}_reader")
         for name, side, copies in (("a", "rows", 3), ("b", "cols", 5)))  # fmt: skip
 
 
@@ -48,7 +49,7 @@ def test_a_half_that_sets_out_later_is_waited_for_at_once():
     (2, (A, 1, 2), "overwrites half 1 of a before"),  # in this very turn
     (0, (B, 1, 1), "turn 2 reads half 1 of a, which nothing has sent"),
 ])  # fmt: skip
-def test_what_no_wait_would_make_right_is_refused(at: int, sends: tuple[Operand, int, int], problem: str):
+def test_what_no_wait_would_make_right_is_refused(at: int, sends: tuple[StagedOperand, int, int], problem: str):
     wrong = turns()
     wrong[at] = replace(wrong[at], sends=sends)
     with pytest.raises(IRError, match=problem):

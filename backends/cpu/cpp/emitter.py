@@ -8,7 +8,7 @@ from pathlib import Path
 from portakern.backend import Source, Target
 from portakern.emit.clike import CLikeEmitter, Dialect, Printer, reached
 from portakern.emit.clike import plan as p
-from portakern.emit.clike.names import Names, identifier, size_name
+from portakern.emit.clike.names import CNames, identifier, size_name
 from portakern.emit.clike.terms import Name, size_term
 from portakern.ir.program import Array, Program
 from portakern.ir.size import product
@@ -45,10 +45,10 @@ class CppPrinter(Printer):
         read_next = isinstance(reader, p.StoreTile | p.Reduce | p.Scan) and reader.value == Name(s.name)
         return "lazy" if s.once and read_next else "map"
 
-    def on_Convert(self, s: p.Convert) -> list[str]:
+    def on_Relayout(self, s: p.Relayout) -> list[str]:
         if s.word == "copy":  # loads may be views, and this one is written to
             return self.define(s.name, s.define, self.word("copy", "", s.value))
-        return super().on_Convert(s)
+        return super().on_Relayout(s)
 
     def only(self, s: p.Shared) -> str:
         return s.name
@@ -80,7 +80,7 @@ class CppEmitter(CLikeEmitter):
 
 def entry_name(program: Program) -> str:
     """The name of the host function: the operator's, unless C++ or the C library has taken it."""
-    return Names().fresh(identifier(program.name), identifier(program.name) + "_op")
+    return CNames().fresh(identifier(program.name), identifier(program.name) + "_op")
 
 
 def parameters(program: Program) -> list[tuple[str, str, str]]:
@@ -95,7 +95,7 @@ def parameters(program: Program) -> list[tuple[str, str, str]]:
 
 def _host(program: Program, plan: p.ProgramPlan, entry: str) -> list[str]:
     """The function that callers see: temporaries, initial values, and the kernels in order."""
-    names = Names({entry})
+    names = CNames({entry})
     called = {s: size_name(s) for s in program.sizes}
     names.taken |= set(called.values())
     for a in program.arrays:

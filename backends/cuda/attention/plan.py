@@ -9,18 +9,18 @@ from portakern.backend import TensorMap
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.expressions import COMPARE, SELECT
 from portakern.emit.clike.layouts import Layout
-from portakern.emit.clike.terms import Name, Term, add, apply, whole
+from portakern.emit.clike.terms import Name, PlanTerm, add, apply, whole
 from portakern.ir.size import Size
 
 from ..hopper.plan import PANEL_BYTES, WARPGROUP, SendTile
 from ..plans import CudaKernelPlan
-from ..under_way import Fed, Feed, Product, Start, Take, ordered
+from ..under_way import AsyncProduct, Fed, Feed, StartProducts, Take, ordered
 
 _QUERY = "query"
 
 
 @dataclass(frozen=True)
-class Ring(p.Part):
+class Ring(p.StatementPart):
     """An operand that the copy engine brings through ``slots`` slots of shared memory, described by ``map``.
 
     ``at`` is where its tile begins: row, column, then batches, the innermost first.
@@ -32,7 +32,7 @@ class Ring(p.Part):
     shared: p.Shared
     map: TensorMap
     slots: int
-    at: tuple[Term, ...]
+    at: tuple[PlanTerm, ...]
 
     @property
     def bytes(self) -> int:
@@ -80,21 +80,21 @@ class Pack(p.Statement):
 
     name: str
     element: str
-    value: Term
+    value: PlanTerm
 
     def __str__(self) -> str:
         return f"{self.name} = pack({self.value})"
 
 
 @dataclass(frozen=True)
-class Steps:
+class WalkSteps:
     """A part of the walk.  ``bounds`` is computed before it begins.  ``soften`` makes weights of scores; ``rescale`` follows
     once the product of the weights before is complete; ``pack`` names the f32 tile that becomes the weights; ``hand_over``
     closes the step.  ``most`` is how many steps it can have at most (0: many), ``empty`` whether it may have none."""
 
     var: str
-    begin: Term
-    end: Term
+    begin: PlanTerm
+    end: PlanTerm
     step: int
     bounds: tuple[p.Statement, ...]
     soften: tuple[p.Statement, ...]
@@ -129,7 +129,7 @@ class WalkPlan(CudaKernelPlan):
     key_transposed: bool = True
     value_transposed: bool = False
     before: tuple[p.Statement, ...] = ()
-    parts: tuple[Steps, ...] = ()
+    parts: tuple[WalkSteps, ...] = ()
     after: tuple[p.Statement, ...] = ()
 
     def scopes(self) -> tuple[p.Scope, ...]:
@@ -154,20 +154,20 @@ class WalkPlan(CudaKernelPlan):
             self._start(self._scores), self._first_step(), *rest, self._start(self._sum), *self.after,
         ])  # fmt: skip
 
-    def _start(self, *products: Product) -> Start:
-        return Start(products, in_turn=self.threads // WARPGROUP == 2)
+    def _start(self, *products: AsyncProduct) -> StartProducts:
+        return StartProducts(products, in_turn=self.threads // WARPGROUP == 2)
 
     @property
-    def _scores(self) -> Product:
+    def _scores(self) -> AsyncProduct:
         assert self.keys is not None
         keys = Feed(self.keys.name)
-        return Product(self.scores, p.Operand(_QUERY), Fed(keys, self.key_transposed), (keys,), anew=True)
+        return AsyncProduct(self.scores, p.Operand(_QUERY), Fed(keys, self.key_transposed), (keys,), anew=True)
 
     @property
-    def _sum(self) -> Product:
+    def _sum(self) -> AsyncProduct:
         assert self.values is not None
         values = Feed(self.values.name)
-        return Product(self.acc, p.Operand(self.weights), Fed(values, self.value_transposed), (values,), (self.weights,))
+        return AsyncProduct(self.acc, p.Operand(self.weights), Fed(values, self.value_transposed), (values,), (self.weights,))
 
     def _first_step(self) -> p.Block:
         """Weights of the first step, for which the widest mask will do."""
@@ -186,7 +186,7 @@ class WalkPlan(CudaKernelPlan):
         return p.Loop(part.var, begin, part.end, part.step,
                       (started, *part.soften, *part.rescale, self._pack(part), *part.hand_over))  # fmt: skip
 
-    def _pack(self, part: Steps) -> Pack:
+    def _pack(self, part: WalkSteps) -> Pack:
         return Pack(self.weights, self.element, Name(part.pack))
 
     @property
@@ -240,6 +240,6 @@ class WalkPlan(CudaKernelPlan):
         return "\n".join(lines) + "\n"
 
 
-def _either(part: Steps, then: Term, otherwise: Term) -> Term:
+def _either(part: WalkSteps, then: PlanTerm, otherwise: PlanTerm) -> PlanTerm:
     """``then`` where ``part`` has a step."""
     return apply(SELECT, apply(COMPARE["lt"], part.begin, part.end, fn="lt"), then, otherwise, fn="select")

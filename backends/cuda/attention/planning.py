@@ -11,7 +11,7 @@ from portakern.dtypes import DTYPES
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.grid import note_of, unfolded
 from portakern.emit.clike.layouts import dims_of, tiles_of
-from portakern.emit.clike.terms import ZERO, Apply, Name, Term, Word, is_zero, multiply, whole
+from portakern.emit.clike.terms import ZERO, Apply, Name, PlanTerm, Word, is_zero, multiply, whole
 from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 from portakern.ir.core import Op
@@ -20,7 +20,7 @@ from portakern.ir.size import Size, product
 from ..hopper.plan import PANEL_BYTES, WARPGROUP, SendTile
 from ..hopper.planning import UNITS, buffer_name, described, obstacle_to_map, origins_of
 from ..plans import CudaKernelPlan
-from .plan import JoinRows, Ring, Steps, WalkPlan
+from .plan import JoinRows, Ring, WalkPlan, WalkSteps
 
 CACHE_SHARE = 32 << 20
 """Bytes of keys and values that heads taken at a time may have, so that they stay in L2 (50 MB on H100 and H200)."""
@@ -90,7 +90,7 @@ class _Walk:
         parts = (made[0], *(_named_like(part, made[0]) for part in made[1:]))
         joins = (JoinRows(name, score.place.layout) for name in self.sums)
         after = (*joins, *self._after(self.of.body[last + 1 :], sum(r.bytes for r in rings)))
-        before = [s for s in self.of.body[skipped:first] if not isinstance(s, p.Stage | p.Commit | p.Wait | p.Sync)]
+        before = [s for s in self.of.body[skipped:first] if not isinstance(s, p.CopyToShared | p.Commit | p.Wait | p.Sync)]
         before = [s for s in before if s not in self._bounds(0)]
         self._alone([*before, *(s for s in after if not isinstance(s, JoinRows))])
         walk = [x for part in parts for x in (*part.bounds, *part.soften, *part.rescale, part.begin, part.end)]
@@ -100,7 +100,7 @@ class _Walk:
         dtypes = {q.source: q.dtype for q in self.of.params}
         kept = p.reads(before, walk, [s for s in after if not isinstance(s, SendTile)])
         described_ = {m.array for m in maps}
-        params = [p.Param(m.name, dtypes[m.array], "map", source=m.name) for m in maps]
+        params = [p.KernelParam(m.name, dtypes[m.array], "map", source=m.name) for m in maps]
         params += [q for q in self.of.params if q.role != "array" or q.source not in described_ or q.name in kept]
         rows, heads = self.kernel.axis[self.row].steps, self._heads()
         values: dict[str, Any] = {
@@ -158,7 +158,7 @@ class _Walk:
         at = tuple(self._at(a) for a in (*dims, *reversed(batch)))
         return Ring(self.names.fresh(f"{stem}_ring"), shared, spec, slots, at)
 
-    def _at(self, axis: str) -> Term:
+    def _at(self, axis: str) -> PlanTerm:
         return Name(self.loops[0].var) if axis == self.key else self.origins.get(axis, ZERO)
 
     # ---- a step
@@ -168,7 +168,7 @@ class _Walk:
         loop = self.loops[number]
         return [s for s in self.of.body if isinstance(s, p.Scalar) and Name(s.name) == loop.end]
 
-    def _part(self, number: int, score: p.Dot, total: p.Dot, scores: str, weights: str) -> Steps:
+    def _part(self, number: int, score: p.Dot, total: p.Dot, scores: str, weights: str) -> WalkSteps:
         loop, bounds = self.loops[number], self._bounds(number)
         body = list(loop.body)
         at, end = body.index(score), body.index(total)
@@ -182,14 +182,15 @@ class _Walk:
         soften = [x for s in body[:end] if s not in (start, score, *scaled) for x in (kept if s is made else [s])]
         hand_over = body[end + 1 :]
         self._alone([*soften, *scaled, *hand_over])
-        late = [s for s in soften if isinstance(s, p.Convert) and Name(s.name) in scaled[0].args]
+        late = [s for s in soften if isinstance(s, p.Relayout) and Name(s.name) in scaled[0].args]
         soften = [replace(s, own=True) if isinstance(s, p.Reduce) and s.name in self.own else _flushed(s)
                   for s in soften if s not in late]  # fmt: skip
         rename = {score.acc: scores, made.name: weights, loop.var: self.loops[0].var, f"{made.name}_f32": f"{weights}_f32"}
         pack = f"{weights}_f32" if kept else str(made.args[0].renamed(rename))
         before, after, last = (tuple(p.renamed(s, rename) for s in x) for x in (soften, [*late, *scaled], hand_over))
         most, empty = self._extent(number)
-        return Steps(self.loops[0].var, loop.begin, loop.end, loop.step, tuple(bounds), before, after, pack, last, most, empty)
+        return WalkSteps(self.loops[0].var, loop.begin, loop.end, loop.step, tuple(bounds), before, after, pack, last,
+                         most, empty)  # fmt: skip
 
     def _extent(self, number: int) -> tuple[int, bool]:
         """How many steps part ``number`` of the walk can have at most (0: many), and whether it may have none.
@@ -251,11 +252,11 @@ class _Walk:
             if isinstance(s, p.Reduce):
                 inside = s.gone == "cols" and s.source.side == "tile" and s.source.layout.kind == "accumulator"
                 _need(inside and s.into == s.made, f"the reduction {s.name} crosses warps")
-            elif isinstance(s, p.Convert):
+            elif isinstance(s, p.Relayout):
                 rows = s.word == "relayout" and s.place.side == "row" and s.place.layout.kind == "accumulator"
                 _need(s.word == "copy" or rows, f"{s.name} changes its layout")
             else:
-                _need(isinstance(s, (*_ALONE, p.StoreTile, p.Dot)), f"a step has a {type(s).__name__.lower()}")
+                _need(isinstance(s, (*_ALONE, p.StoreTile, p.Dot)), f"a step has a {p.kind(s)}")
 
     # ---- around the walk
 
@@ -330,9 +331,9 @@ class _Walk:
         return obstacle_to_map(store, dims, self.kernel)
 
 
-def _named_like(part: Steps, model: Steps) -> Steps:
+def _named_like(part: WalkSteps, model: WalkSteps) -> WalkSteps:
     """``part`` with the names that ``model`` gives to the same values: from the end, as far as both do the same."""
-    def statements(s: Steps) -> list[p.Statement]:
+    def statements(s: WalkSteps) -> list[p.Statement]:
         return [*s.soften, *s.rescale, *s.hand_over]
 
     taken, names = _all_names(statements(part)), {}
@@ -401,5 +402,5 @@ def _flushed(s: p.Statement) -> p.Statement:
     return replace(s, result=s.result.rewritten(_flush)) if isinstance(s, p.Map) else s
 
 
-def _flush(x: Term) -> Term:
+def _flush(x: PlanTerm) -> PlanTerm:
     return replace(x, template="pk::exp2_flushed({0})") if isinstance(x, Apply) and x.fn == "exp2" else x

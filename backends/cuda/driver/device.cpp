@@ -150,7 +150,7 @@ void close(pk_device_t device) {
     Gpu &gpu = gpu_of(device);
     const std::lock_guard<std::mutex> locked(gpu.mutex);
     if (gpu.helpers.flush_memory == 0) return;
-    if (const Current current(gpu); current && gpu.api.mem_free(gpu.helpers.flush_memory) == success) {
+    if (const CurrentContext current(gpu); current && gpu.api.mem_free(gpu.helpers.flush_memory) == success) {
         gpu.helpers.flush_memory = 0;
         gpu.helpers_ready = false;
     }
@@ -158,7 +158,7 @@ void close(pk_device_t device) {
 
 // ---- the current context
 
-Current::Current(Gpu &gpu) : gpu_(gpu) {
+CurrentContext::CurrentContext(Gpu &gpu) : gpu_(gpu) {
     Context wanted = gpu.context.load(std::memory_order_acquire);
     if (wanted == nullptr) {
         const std::lock_guard<std::mutex> locked(gpu.mutex);
@@ -175,7 +175,7 @@ Current::Current(Gpu &gpu) : gpu_(gpu) {
     changed_ = status_ == PK_OK;
 }
 
-Current::~Current() {
+CurrentContext::~CurrentContext() {
     if (changed_ && (before_ != nullptr || gpu_.ordinal != 0)) gpu_.api.ctx_set_current(before_);
 }
 

@@ -55,12 +55,12 @@ struct Gpu {
 // Makes a GPU's context this thread's current one for as long as it lives. The context that was current comes back, so
 // that a framework's idea of the current device stays true; a thread that had none keeps that of the first GPU, which
 // is what a framework would choose.
-class Current {
+class CurrentContext {
   public:
-    explicit Current(Gpu &gpu);
-    ~Current();
-    Current(const Current &) = delete;
-    Current &operator=(const Current &) = delete;
+    explicit CurrentContext(Gpu &gpu);
+    ~CurrentContext();
+    CurrentContext(const CurrentContext &) = delete;
+    CurrentContext &operator=(const CurrentContext &) = delete;
 
     explicit operator bool() const { return status_ == PK_OK; }
     pk_status status() const { return status_; }

@@ -80,7 +80,7 @@ class RelaxedCapture {
 
 pk_status capture_begin(pk_device_t device, pk_stream_t stream) {
     Gpu &gpu = gpu_of(device);
-    const Current current(gpu);
+    const CurrentContext current(gpu);
     if (!current) return current.status();
     if (is_legacy_default(stream_of(stream))) {
         return fail(PK_UNSUPPORTED, "the default stream cannot be captured; queue on a stream of one's own");
@@ -91,7 +91,7 @@ pk_status capture_begin(pk_device_t device, pk_stream_t stream) {
 
 pk_status capture_end(pk_device_t device, pk_stream_t stream, pk_graph_t *out) {
     Gpu &gpu = gpu_of(device);
-    const Current current(gpu);
+    const CurrentContext current(gpu);
     if (!current) return current.status();
     GraphHandle made;
     pk_status status = instantiate(gpu, stream_of(stream), made);
@@ -110,7 +110,7 @@ pk_status capture_end(pk_device_t device, pk_stream_t stream, pk_graph_t *out) {
 
 pk_status graph_launch(pk_device_t device, pk_stream_t stream, pk_graph_t graph) {
     Gpu &gpu = gpu_of(device);
-    const Current current(gpu);
+    const CurrentContext current(gpu);
     if (!current) return current.status();
     const Stream to = stream_of(stream);
     // It would end the capture of another library with an error.
@@ -123,7 +123,7 @@ pk_status graph_launch(pk_device_t device, pk_stream_t stream, pk_graph_t graph)
 
 void graph_destroy(pk_device_t device, pk_graph_t graph) {
     Gpu &gpu = gpu_of(device);
-    if (const Current current(gpu); current) destroy(gpu.api, *handle_of(graph));
+    if (const CurrentContext current(gpu); current) destroy(gpu.api, *handle_of(graph));
     delete handle_of(graph);
 }
 
@@ -131,7 +131,7 @@ void graph_destroy(pk_device_t device, pk_graph_t graph) {
 
 pk_status graph_make(pk_device_t device, const pk_launch *launches, uint32_t count, pk_graph_t *out) try {
     Gpu &gpu = gpu_of(device);
-    const Current current(gpu);
+    const CurrentContext current(gpu);
     if (!current) return current.status();
     if (gpu.api.graph_exec_kernel_node_set_params == nullptr) return fail(PK_UNSUPPORTED, "a driver of CUDA 12 is needed");
     const RelaxedCapture relaxed(gpu.api);
@@ -152,7 +152,7 @@ pk_status graph_make(pk_device_t device, const pk_launch *launches, uint32_t cou
 
 pk_status graph_update(pk_device_t device, pk_graph_t graph, uint32_t index, const pk_launch *x) try {
     Gpu &gpu = gpu_of(device);
-    const Current current(gpu);
+    const CurrentContext current(gpu);
     if (!current) return current.status();
     if (index >= handle_of(graph)->nodes.size()) return fail(PK_INVALID, "the graph has no launch of that number");
     if (const pk_status status = check_arguments(*x); status != PK_OK) return status;

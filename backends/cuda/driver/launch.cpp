@@ -119,7 +119,7 @@ pk_status check_arguments(const pk_launch &launch) {
 
 pk_status load(pk_device_t device, const void *binary, size_t bytes, pk_module_t *out) try {
     Gpu &gpu = gpu_of(device);
-    const Current current(gpu);
+    const CurrentContext current(gpu);
     if (!current) return current.status();
     if (bytes == 0) return fail(PK_INVALID, "the binary is empty");
     auto module = std::make_unique<LoadedModule>();
@@ -136,13 +136,13 @@ pk_status load(pk_device_t device, const void *binary, size_t bytes, pk_module_t
 
 void unload(pk_device_t device, pk_module_t module) {
     Gpu &gpu = gpu_of(device);
-    if (const Current current(gpu); current) gpu.api.module_unload(module_of(module)->handle);
+    if (const CurrentContext current(gpu); current) gpu.api.module_unload(module_of(module)->handle);
     delete module_of(module);
 }
 
 pk_status kernel(pk_device_t device, pk_module_t module, const char *name, uint32_t shared_bytes, pk_kernel_t *out) try {
     Gpu &gpu = gpu_of(device);
-    const Current current(gpu);
+    const CurrentContext current(gpu);
     if (!current) return current.status();
     auto made = std::make_unique<Kernel>();
     pk_status status = gpu.check(gpu.api.module_get_function(&made->function, module_of(module)->handle, name), "cuModuleGetFunction");
@@ -164,7 +164,7 @@ pk_status kernel(pk_device_t device, pk_module_t module, const char *name, uint3
 
 pk_status launch(pk_device_t device, pk_stream_t stream, const pk_launch *launch) try {
     Gpu &gpu = gpu_of(device);
-    const Current current(gpu);
+    const CurrentContext current(gpu);
     if (!current) return current.status();
     if (const pk_status status = check_arguments(*launch); status != PK_OK) return status;
     if ((launch->attributes & ~(PK_LAUNCH_COOPERATIVE | PK_LAUNCH_OVERLAP_PREVIOUS)) != 0) {

@@ -60,7 +60,7 @@ pk_status wait_in_a_thread(Gpu &gpu, Clock::time_point deadline) {
     };
     const auto shared = std::make_shared<Shared>();
     std::thread([shared, &gpu] {
-        const Current current(gpu);
+        const CurrentContext current(gpu);
         const Result result = current ? gpu.api.ctx_synchronize() : current.status();
         const std::lock_guard<std::mutex> locked(shared->mutex);
         shared->result = result;
@@ -78,7 +78,7 @@ pk_status wait_in_a_thread(Gpu &gpu, Clock::time_point deadline) {
 // timed then counts, because this stream waits for it.
 pk_status stream_create(pk_device_t device, pk_stream_t *out) {
     Gpu &gpu = gpu_of(device);
-    const Current current(gpu);
+    const CurrentContext current(gpu);
     if (!current) return current.status();
     Stream handle = nullptr;
     if (const Result result = gpu.api.stream_create(&handle, 0); result != success) return fail(gpu, result, "cuStreamCreate");
@@ -95,7 +95,7 @@ pk_status stream_wrap(pk_device_t, uint64_t native, pk_stream_t *out) {
 void stream_destroy(pk_device_t device, pk_stream_t stream) {
     Gpu &gpu = gpu_of(device);
     if (handle_of(stream)->owned) {
-        if (const Current current(gpu); current) gpu.api.stream_destroy(stream_of(stream));
+        if (const CurrentContext current(gpu); current) gpu.api.stream_destroy(stream_of(stream));
     }
     delete handle_of(stream);
 }
@@ -104,7 +104,7 @@ uint64_t stream_native(pk_device_t, pk_stream_t stream) { return reinterpret_cas
 
 pk_status synchronize(pk_device_t device, pk_stream_t stream, int64_t timeout_ns) {
     Gpu &gpu = gpu_of(device);
-    const Current current(gpu);
+    const CurrentContext current(gpu);
     if (!current) return current.status();
     if (timeout_ns < 0) {
         if (stream == nullptr) return gpu.check(gpu.api.ctx_synchronize(), "cuCtxSynchronize");

@@ -65,26 +65,26 @@ pk_status Gpu::prepare_helpers() {
 
 pk_status event_create(pk_device_t device, pk_event_t *out) {
     Gpu &gpu = gpu_of(device);
-    const Current current(gpu);
+    const CurrentContext current(gpu);
     if (!current) return current.status();
     return gpu.check(gpu.api.event_create(reinterpret_cast<Event *>(out), 0), "cuEventCreate");
 }
 
 void event_destroy(pk_device_t device, pk_event_t event) {
     Gpu &gpu = gpu_of(device);
-    if (const Current current(gpu); current) gpu.api.event_destroy(event_of(event));
+    if (const CurrentContext current(gpu); current) gpu.api.event_destroy(event_of(event));
 }
 
 pk_status event_record(pk_device_t device, pk_stream_t stream, pk_event_t event) {
     Gpu &gpu = gpu_of(device);
-    const Current current(gpu);
+    const CurrentContext current(gpu);
     if (!current) return current.status();
     return gpu.check(gpu.api.event_record(event_of(event), stream_of(stream)), "cuEventRecord");
 }
 
 pk_status event_elapsed(pk_device_t device, pk_event_t begin, pk_event_t end, double *nanoseconds) {
     Gpu &gpu = gpu_of(device);
-    const Current current(gpu);
+    const CurrentContext current(gpu);
     if (!current) return current.status();
     float milliseconds = 0;
     const pk_status status = gpu.check(gpu.api.event_elapsed_time(&milliseconds, event_of(begin), event_of(end)), "cuEventElapsedTime");
@@ -96,7 +96,7 @@ pk_status event_elapsed(pk_device_t device, pk_event_t begin, pk_event_t end, do
 
 pk_status gate_create(pk_device_t device, pk_gate_t *out) {
     Gpu &gpu = gpu_of(device);
-    const Current current(gpu);
+    const CurrentContext current(gpu);
     if (!current) return current.status();
     if (const pk_status status = gpu.prepare_helpers(); status != PK_OK) return status;
     void *word = nullptr;
@@ -115,14 +115,14 @@ pk_status gate_create(pk_device_t device, pk_gate_t *out) {
 
 void gate_destroy(pk_device_t device, pk_gate_t gate) {
     Gpu &gpu = gpu_of(device);
-    if (const Current current(gpu); current) gpu.api.mem_free_host(gate_of(gate)->word);
+    if (const CurrentContext current(gpu); current) gpu.api.mem_free_host(gate_of(gate)->word);
     delete gate_of(gate);
 }
 
 pk_status gate_close(pk_device_t device, pk_stream_t stream, pk_gate_t closed) {
     Gpu &gpu = gpu_of(device);
     Gate *gate = gate_of(closed);
-    const Current current(gpu);
+    const CurrentContext current(gpu);
     if (!current) return current.status();
     uint32_t ticket = gate->ticket.fetch_add(1) + 1;
     const Stream handle = stream_of(stream);
@@ -144,7 +144,7 @@ pk_status gate_open(pk_device_t, pk_gate_t gate) {
 // Reading leaves no line to be written back, and what was dirty before is evicted by what is read.
 pk_status flush(pk_device_t device, pk_stream_t stream) {
     Gpu &gpu = gpu_of(device);
-    const Current current(gpu);
+    const CurrentContext current(gpu);
     if (!current) return current.status();
     if (const pk_status status = gpu.prepare_helpers(); status != PK_OK) return status;
     if (gpu.flush_bytes == 0) return fail(PK_UNSUPPORTED, "the driver does not say how large the level-2 cache is");
@@ -155,14 +155,14 @@ pk_status flush(pk_device_t device, pk_stream_t stream) {
 
 pk_status reset_persisting(pk_device_t device) {
     Gpu &gpu = gpu_of(device);
-    const Current current(gpu);
+    const CurrentContext current(gpu);
     if (!current) return current.status();
     return gpu.check(gpu.api.ctx_reset_persisting_l2_cache(), "cuCtxResetPersistingL2Cache");
 }
 
 pk_status launch_empty(pk_device_t device, pk_stream_t stream) {
     Gpu &gpu = gpu_of(device);
-    const Current current(gpu);
+    const CurrentContext current(gpu);
     if (!current) return current.status();
     if (const pk_status status = gpu.prepare_helpers(); status != PK_OK) return status;
     return launch_helper(gpu, gpu.helpers.empty, 1, 32, stream_of(stream), nullptr);

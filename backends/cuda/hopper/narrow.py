@@ -18,7 +18,7 @@ from portakern.backend import Target, TensorMap
 from portakern.emit.clike import Printer
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import dims_of, tiles_of
-from portakern.emit.clike.terms import ZERO, Name, Term, Word, divide, is_zero, number, whole, without
+from portakern.emit.clike.terms import ZERO, Name, PlanTerm, Word, divide, is_zero, number, whole, without
 from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 from portakern.ir.schedule import Nest, Schedule
@@ -69,7 +69,7 @@ class Boxes:
 
 
 @dataclass(frozen=True)
-class Multiply(p.Statement):
+class NarrowProduct(p.Statement):
     """``name`` = ``word`` of ``arguments``: the sums of the block."""
 
     NAMES = ("name",)
@@ -78,7 +78,7 @@ class Multiply(p.Statement):
     name: str
     word: str
     template: str
-    arguments: tuple[Term, ...]
+    arguments: tuple[PlanTerm, ...]
     note: str = ""
 
     def __str__(self) -> str:
@@ -93,7 +93,7 @@ class NarrowPlan(CudaKernelPlan):
 
     word: str = ""
     acc: str = ""
-    arguments: tuple[Term, ...] = ()
+    arguments: tuple[PlanTerm, ...] = ()
     before: tuple[p.Statement, ...] = ()
     after: tuple[p.Statement, ...] = ()
     columns: int = LEAST_COLUMNS
@@ -111,7 +111,7 @@ class NarrowPlan(CudaKernelPlan):
         return (p.Scope((*self.before, self.product, *self.after)),)
 
     @property
-    def product(self) -> Multiply:
+    def product(self) -> NarrowProduct:
         (acc,) = (x for x in self.layouts if x.kind == "accumulator")
         how = f"{self.boxes.lines}, {self.boxes.slots}" if self.boxes else str(LOADS)
         if self.word == FEW:
@@ -121,7 +121,7 @@ class NarrowPlan(CudaKernelPlan):
         if self.boxes:
             lines = "rows" if self.by_rows else "columns"
             note += f" Each warp has {self.boxes.slots} boxes of {self.boxes.lines} {lines} on their way."
-        return Multiply(self.acc, self.word, f"{acc.name}, {self.parts}, {how}", self.arguments, note)
+        return NarrowProduct(self.acc, self.word, f"{acc.name}, {self.parts}, {how}", self.arguments, note)
 
     @property
     def dynamic_bytes(self) -> int:
@@ -297,7 +297,7 @@ def _boxed(plan: NarrowPlan, kernel: t.Kernel, loop: p.Loop, loads: Sequence[t.L
     (matrix,) = (q for q in plan.params if q.source == spec.array)
     kept = [q for q in plan.params if q is not matrix or q.name in read]
     before = p.used(plan.before, plan.after, arguments)
-    return replace(plan, params=(p.Param(spec.name, matrix.dtype, "map", source=spec.name), *kept), arguments=arguments,
+    return replace(plan, params=(p.KernelParam(spec.name, matrix.dtype, "map", source=spec.name), *kept), arguments=arguments,
                    before=before, boxes=Boxes(spec, box[0], loop.pipeline.slots))
 
 

@@ -7,11 +7,11 @@ from functools import cached_property
 
 from portakern.backend import TensorMap
 from portakern.emit.clike import plan as p
-from portakern.emit.clike.terms import ZERO, Term, number, whole
+from portakern.emit.clike.terms import ZERO, PlanTerm, number, whole
 from portakern.ir.size import Size
 
 from ..plans import CudaKernelPlan
-from ..under_way import Feed, Product, Start, Take, ordered
+from ..under_way import AsyncProduct, Feed, StartProducts, Take, ordered
 
 WARPGROUP = 128
 """Threads of a warpgroup: the producer is one, and the consumers are one or two."""
@@ -26,7 +26,7 @@ PIPE = Feed("pipe", counts=True)
 
 
 @dataclass(frozen=True)
-class Fetched(p.Part):
+class Fetched(p.StatementPart):
     """An operand that the copy engine brings to ``shared``, described by ``map``.
 
     ``side`` is left or right.  ``at`` is where its tile begins: row, column, then batches, the innermost first.
@@ -35,7 +35,7 @@ class Fetched(p.Part):
     shared: p.Shared
     map: TensorMap
     side: str
-    at: tuple[Term, ...]
+    at: tuple[PlanTerm, ...]
 
     @property
     def bytes(self) -> int:
@@ -55,7 +55,7 @@ class SendTile(p.StoreTile):
     UNREAD = ("access",)
 
     map: TensorMap | None = None
-    at: tuple[Term, ...] = ()
+    at: tuple[PlanTerm, ...] = ()
     panels: int = 2
 
     def __str__(self) -> str:
@@ -144,7 +144,7 @@ class PipelinePlan(CudaKernelPlan):
 
     def _step(self, deep: int = 0) -> tuple[p.Statement, ...]:
         x = self.dot
-        return Take(x.a.slot, PIPE), Start((Product(x.acc, x.a, x.b, (PIPE,), deep=deep),))
+        return Take(x.a.slot, PIPE), StartProducts((AsyncProduct(x.acc, x.a, x.b, (PIPE,), deep=deep),))
 
     @property
     def _early(self) -> list[p.Statement]:

@@ -11,7 +11,7 @@ from portakern.emit.clike import KernelPlan
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.grid import note_of, unfolded
 from portakern.emit.clike.layouts import dims_of, tiles_of
-from portakern.emit.clike.terms import ONE, ZERO, Name, Term, Word, multiply, whole
+from portakern.emit.clike.terms import ONE, ZERO, Name, PlanTerm, Word, multiply, whole
 from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 from portakern.ir.size import Size, ceildiv, divides, product
@@ -77,7 +77,7 @@ def obstacle_to_pipeline(k: KernelPlan, kernel: t.Kernel, target: Target) -> str
         return "its loop does more than the product"
     odd = next((s for s in k.body if not isinstance(s, (*ANYWHERE, p.Loop))), None)
     if odd is not None:
-        return f"what follows the product needs a barrier of the block ({type(odd).__name__.lower()})"
+        return f"what follows the product needs a barrier of the block ({p.kind(odd)})"
     if k.warps not in (4, 8):
         return "its consumers are one or two warpgroups"
     row, col = (axis for axis, _ in dims_of(dot))
@@ -138,14 +138,14 @@ def obstacle_to_map(op: t.Load | t.Store, dims: list[str], kernel: t.Kernel) -> 
 # ---- what the copy engine is told --------------------------------------------------------------------------------------
 
 
-def origins_of(plan: KernelPlan, kernel: t.Kernel) -> dict[str, Term]:
+def origins_of(plan: KernelPlan, kernel: t.Kernel) -> dict[str, PlanTerm]:
     """The first coordinate along each grid axis; zero for one with a single tile.
 
     The planner puts them first: the block's index where there are several, then the axes from the last to the first.
     """
     axes = [a for a in reversed(kernel.grid) if a.steps != 1]
     scalars = plan.body[1 if len(axes) > 1 else 0 :]
-    names: dict[str, Term] = {a.name: ZERO for a in kernel.grid}
+    names: dict[str, PlanTerm] = {a.name: ZERO for a in kernel.grid}
     for axis, scalar in zip(axes, scalars, strict=False):
         assert isinstance(scalar, p.Scalar)
         names[axis.name] = Name(scalar.name)
@@ -189,7 +189,7 @@ class _Pipeline:
         dtypes = {q.source: q.dtype for q in self.of.params}
         before = p.used(self.of.body[first:at], after, replace(self.loop, pipeline=None))
         kept = p.reads(*before, *(s for s in after if not isinstance(s, SendTile)))
-        params = [p.Param(m.name, dtypes[m.array], "map", source=m.name) for m in maps]
+        params = [p.KernelParam(m.name, dtypes[m.array], "map", source=m.name) for m in maps]
         params += [q for q in self.of.params if q.role != "array" or q.source not in {m.array for m in maps} or q.name in kept]
         tiles = (self._steps(self.row), self._steps(self.col), self._batches())
         assert self.loop.pipeline is not None
@@ -268,7 +268,7 @@ class _Pipeline:
             made.append(Fetched(shared, spec, side, at))
         return tuple(made)
 
-    def _described(self, op: t.Load | t.Store, dims: list[str], rows: int) -> tuple[TensorMap, tuple[Term, ...]]:
+    def _described(self, op: t.Load | t.Store, dims: list[str], rows: int) -> tuple[TensorMap, tuple[PlanTerm, ...]]:
         """The array of ``op`` in boxes of ``rows`` x 64, and where its tile begins, rows first."""
         spec, batch = described(op, dims, self.names.fresh(f"{buffer_name(op)}_map"), (rows, 64))
         return spec, tuple(self._at(a) for a in [*dims, *reversed(batch)])
@@ -316,7 +316,7 @@ class _Pipeline:
             return "its warpgroups do not hold whole panels of 64 x 64"
         return obstacle_to_map(store, [self.row, self.col], self.kernel)
 
-    def _at(self, axis: str) -> Term:
+    def _at(self, axis: str) -> PlanTerm:
         return Name(self.loop.var) if axis == self.dot.axis else self.origins[axis]
 
 

@@ -66,19 +66,19 @@ struct DeviceState {
 };
 
 // Makes the device this thread's, and what was before it afterwards: libraries like torch count on theirs.
-class Current {
+class CurrentDevice {
   public:
-    explicit Current(DeviceState *device) : device_(device) {
+    explicit CurrentDevice(DeviceState *device) : device_(device) {
         if (device->api.GetDevice(&before_) == success && before_ != device->ordinal) {
             status_ = device->api.SetDevice(device->ordinal);
             changed_ = status_ == success;
         }
     }
-    ~Current() {
+    ~CurrentDevice() {
         if (changed_) device_->api.SetDevice(before_);
     }
-    Current(const Current &) = delete;
-    Current &operator=(const Current &) = delete;
+    CurrentDevice(const CurrentDevice &) = delete;
+    CurrentDevice &operator=(const CurrentDevice &) = delete;
 
   private:
     DeviceState *device_;

@@ -18,7 +18,7 @@ pk_status load(DeviceState *device, const void *binary, std::size_t bytes, Modul
         !std::equal(magic, magic + sizeof(magic), static_cast<const unsigned char *>(binary))) {
         return refused(PK_INVALID, "the binary is no code object: it does not begin as an ELF file does");
     }
-    const Current current(device);
+    const CurrentDevice current(device);
     Module module = nullptr;
     if (const pk_status status = PK_HIP(device, ModuleLoadData, &module, binary); status != PK_OK) return status;
     *out = new (std::nothrow) ModuleState;
@@ -28,14 +28,14 @@ pk_status load(DeviceState *device, const void *binary, std::size_t bytes, Modul
 }
 
 void unload(DeviceState *device, ModuleState *module) {
-    const Current current(device);
+    const CurrentDevice current(device);
     device->api.ModuleUnload(module->module);
     delete module;
 }
 
 // Dynamic LDS needs no leave on AMD's GPUs: what a block may have is known, and the launch says how much it wants.
 pk_status kernel(DeviceState *device, ModuleState *module, const char *name, std::uint32_t, KernelState **out) {
-    const Current current(device);
+    const CurrentDevice current(device);
     Function function = nullptr;
     if (const pk_status status = PK_HIP(device, ModuleGetFunction, &function, module->module, name); status != PK_OK) {
         return status;
@@ -58,7 +58,7 @@ pk_status launch(DeviceState *device, StreamState *stream, const pk_launch *what
     void *values[most_arguments];
     for (std::uint32_t i = 0; i < what->arg_count; ++i) values[i] = const_cast<void *>(what->args[i].value);
 
-    const Current current(device);
+    const CurrentDevice current(device);
     const auto &[gx, gy, gz] = what->grid;
     const auto &[bx, by, bz] = what->block;
     Function function = reinterpret_cast<KernelState *>(what->kernel)->function;

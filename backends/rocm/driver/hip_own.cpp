@@ -79,7 +79,7 @@ std::vector<char> compiled(DeviceState *device) {
 
 pk_status run(DeviceState *device, StreamState *stream, Function function, unsigned blocks, unsigned block,
               void **args) {
-    const Current current(device);
+    const CurrentDevice current(device);
     return PK_HIP(device, ModuleLaunchKernel, function, blocks, 1, 1, block, 1, 1, 0, stream->stream, args, nullptr);
 }
 
@@ -108,7 +108,7 @@ pk_status made_own(DeviceState *device) {
 
 pk_status prepare_own(DeviceState *device) {
     const std::lock_guard lock(device->mutex);
-    const Current current(device);
+    const CurrentDevice current(device);
     return made_own(device);
 }
 
@@ -126,7 +126,7 @@ pk_status launch_empty(DeviceState *device, StreamState *stream) {
 }
 
 void release_own(DeviceState *device) {
-    const Current current(device);
+    const CurrentDevice current(device);
     if (device->swept != nullptr) device->api.Free(device->swept);
     if (device->own != nullptr) device->api.ModuleUnload(device->own);
 }

@@ -62,7 +62,7 @@ int device_until(DeviceState *device, std::chrono::steady_clock::time_point dead
 // ---- streams
 
 pk_status stream_create(DeviceState *device, StreamState **out) {
-    const Current current(device);
+    const CurrentDevice current(device);
     Stream stream = nullptr;
     // Not held up by the default stream, nor holding it up.
     if (const pk_status status = PK_HIP(device, StreamCreateWithFlags, &stream, non_blocking); status != PK_OK)
@@ -79,13 +79,13 @@ std::uint64_t stream_native(DeviceState *, StreamState *stream) {
 }
 
 void stream_destroy(DeviceState *device, StreamState *stream) {
-    const Current current(device);
+    const CurrentDevice current(device);
     if (stream->owned) device->api.StreamDestroy(stream->stream);
     delete stream;
 }
 
 pk_status synchronize(DeviceState *device, StreamState *stream, std::int64_t timeout_ns) {
-    const Current current(device);
+    const CurrentDevice current(device);
     if (timeout_ns < 0) {
         return stream != nullptr ? PK_HIP(device, StreamSynchronize, stream->stream)
                                  : PK_HIP(device, DeviceSynchronize);
@@ -100,7 +100,7 @@ pk_status synchronize(DeviceState *device, StreamState *stream, std::int64_t tim
 // ---- events
 
 pk_status event_create(DeviceState *device, EventState **out) {
-    const Current current(device);
+    const CurrentDevice current(device);
     Event event = nullptr;
     if (const pk_status status = PK_HIP(device, EventCreateWithFlags, &event, 0); status != PK_OK) return status;
     return given(new (std::nothrow) EventState{event}, out);
@@ -112,7 +112,7 @@ void event_destroy(DeviceState *device, EventState *event) {
 }
 
 pk_status event_record(DeviceState *device, StreamState *stream, EventState *event) {
-    const Current current(device);
+    const CurrentDevice current(device);
     return PK_HIP(device, EventRecord, event->event, stream->stream);
 }
 
@@ -132,7 +132,7 @@ pk_status gate_create(DeviceState *device, GateState **out) {
     }
     // Now rather than behind the gate, where waiting would be for ever. Without them there is a gate all the same.
     prepare_own(device);
-    const Current current(device);
+    const CurrentDevice current(device);
     auto gate = std::make_unique<GateState>();
     // A signal is what the reference asks for; some runtimes have none and take host memory that both sides see.
     gate->is_signal = api.ExtMallocWithFlags != nullptr &&
@@ -157,13 +157,13 @@ pk_status gate_create(DeviceState *device, GateState **out) {
 
 void gate_destroy(DeviceState *device, GateState *gate) {
     gate_open(device, gate);
-    const Current current(device);
+    const CurrentDevice current(device);
     gate->is_signal ? device->api.Free(gate->host) : device->api.HostFree(gate->host);
     delete gate;
 }
 
 pk_status gate_close(DeviceState *device, StreamState *stream, GateState *gate) {
-    const Current current(device);
+    const CurrentDevice current(device);
     return PK_HIP(device, StreamWaitValue32, stream->stream, gate->device, ++gate->closings, wait_until_at_least,
                   0xFFFFFFFF);
 }
@@ -184,12 +184,12 @@ pk_status capture_begin(DeviceState *device, StreamState *stream) {
         return refused(PK_UNSUPPORTED, "this HIP runtime has no graphs");
     }
     prepare_own(device);  // allocates and waits, which a stream that captures must not
-    const Current current(device);
+    const CurrentDevice current(device);
     return PK_HIP(device, StreamBeginCapture, stream->stream, capture_thread_local);
 }
 
 pk_status capture_end(DeviceState *device, StreamState *stream, GraphState **out) {
-    const Current current(device);
+    const CurrentDevice current(device);
     Graph graph = nullptr;
     if (const pk_status status = PK_HIP(device, StreamEndCapture, stream->stream, &graph); status != PK_OK)
         return status;
@@ -200,12 +200,12 @@ pk_status capture_end(DeviceState *device, StreamState *stream, GraphState **out
 }
 
 pk_status graph_launch(DeviceState *device, StreamState *stream, GraphState *graph) {
-    const Current current(device);
+    const CurrentDevice current(device);
     return PK_HIP(device, GraphLaunch, graph->exec, stream->stream);
 }
 
 void graph_destroy(DeviceState *device, GraphState *graph) {
-    const Current current(device);
+    const CurrentDevice current(device);
     device->api.GraphExecDestroy(graph->exec);
     delete graph;
 }

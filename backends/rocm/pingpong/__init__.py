@@ -3,9 +3,9 @@
 ``planning.py`` decides whether a kernel can be done so and makes its plan (``plan.py``); ``printer.py`` prints it.
 """
 
-from .operand import Operand
+from .operand import StagedOperand
 from .plan import PingPongPlan, Turn
 from .planning import WAVES, pingpong, slice_of
 from .printer import print_pingpong
 
-__all__ = ["WAVES", "Operand", "PingPongPlan", "Turn", "pingpong", "print_pingpong", "slice_of"]
+__all__ = ["WAVES", "PingPongPlan", "StagedOperand", "Turn", "pingpong", "print_pingpong", "slice_of"]

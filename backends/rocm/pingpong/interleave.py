@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .operand import Operand
+from .operand import StagedOperand
 
 WAVES = (2, 2)
 
@@ -20,8 +20,8 @@ class Quarter:
     quarter: tuple[int, int]
     rows: str
     cols: str
-    reads: tuple[tuple[Operand, int, int, str], ...]  # operand, half, slot, registers
-    sends: tuple[tuple[Operand, int, int], ...]  # operand, half, slices ahead
+    reads: tuple[tuple[StagedOperand, int, int, str], ...]  # operand, half, slot, registers
+    sends: tuple[tuple[StagedOperand, int, int], ...]  # operand, half, slices ahead
     needs: tuple[str, ...] = ()
     barrier: bool = False
 
@@ -34,7 +34,7 @@ class Quarter:
         return "\n".join(lines)
 
 
-def quarters(a: Operand, b: Operand) -> tuple[Quarter, ...]:
+def quarters(a: StagedOperand, b: StagedOperand) -> tuple[Quarter, ...]:
     """Two slices, one from each slot, without what they wait for.
 
     The second goes through the quarters the other way round, so that registers whose last use is over take what comes next.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from portakern.emit.clike.terms import Term
+from portakern.emit.clike.terms import PlanTerm
 
 
 @dataclass(frozen=True)
-class Operand:
+class StagedOperand:
     """An operand of the product on its way from memory to LDS.
 
     ``side`` is rows (the left operand) or cols.  ``origin`` is its first element for this tile at depth 0, ``stride`` how far
@@ -23,9 +23,9 @@ class Operand:
     rows: int
     cols: int
     straight: bool
-    origin: Term
-    stride: Term
-    left: Term
+    origin: PlanTerm
+    stride: PlanTerm
+    left: PlanTerm
     parts: int
     copies: int
     feed: str

@@ -13,7 +13,7 @@ from dataclasses import replace
 from portakern.errors import IRError
 
 from .interleave import Quarter
-from .operand import Operand
+from .operand import StagedOperand
 from .plan import Turn
 
 _STEPS = 4
@@ -61,7 +61,7 @@ def _under_way(turns: Sequence[Turn], at: int) -> int:
                   hint="this is a fault of the emitter, not of the operator; please report it")
 
 
-def _need_not_be_read(turns: Sequence[Turn], at: int, operand: Operand, half: int, ahead: int) -> None:
+def _need_not_be_read(turns: Sequence[Turn], at: int, operand: StagedOperand, half: int, ahead: int) -> None:
     """A slice overwrites the one two before it: that must have been read in an earlier turn, two barriers ago."""
     gone = ahead - 2
     reads = [n + len(turns) * (gone - x.ahead) for n, x in enumerate(turns) if (x.reads, x.half) == (operand, half)]

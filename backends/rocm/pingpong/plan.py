@@ -9,7 +9,7 @@ from portakern.emit.clike import plan as p
 from portakern.ir.size import Size
 
 from .interleave import Quarter
-from .operand import Operand
+from .operand import StagedOperand
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class Turn:
     ``sends``, ``needs`` names the registers that must have arrived before the multiplication.
     """
 
-    reads: Operand
+    reads: StagedOperand
     half: int
     ahead: int
     into: str
-    sends: tuple[Operand, int, int] | None
+    sends: tuple[StagedOperand, int, int] | None
     quarter: tuple[int, int]
     cols: str
     looks: bool = False
@@ -69,7 +69,7 @@ class PingPongPlan(KernelPlan):
     dies: int = 1
     depth: int = 0
     direct: bool = False
-    operands: tuple[Operand, ...] = ()
+    operands: tuple[StagedOperand, ...] = ()
     places: tuple[p.Scalar, ...] = ()
     before: tuple[p.Statement, ...] = ()
     acc: str = "acc"

@@ -18,7 +18,7 @@ from portakern.ir.size import Size, divides, product
 
 from ..products import product_of
 from . import interleave
-from .operand import Operand
+from .operand import StagedOperand
 from .order import quarters_in_order, turns_in_order
 from .plan import PingPongPlan, Turn
 
@@ -78,7 +78,7 @@ def _obstacle(plan: KernelPlan, kernel: t.Kernel, target: Target, waves: tuple[i
         return "its loop does more than the product of two operands that are copied ahead (stages=2)"
     odd = next((s for s in plan.body if not isinstance(s, (*_ANYWHERE, p.Loop))), None)
     if odd is not None:
-        return f"what follows the product needs LDS, which is full ({type(odd).__name__.lower()})"
+        return f"what follows the product needs LDS, which is full ({p.kind(odd)})"
     if t.tile_type(dot.lhs).dtype not in ("f16", "bf16"):
         return "its elements have not 16 bits"
     tiles = [n for _, n in dims_of(dot)]
@@ -176,8 +176,8 @@ class _PingPong:
         made = [p.Scalar(names[a.name], "i64", values[a.name], note=note_of(a)) for a in self.kernel.grid if a.steps != 1]
         return tuple(made), skipped
 
-    def _operands(self) -> tuple[Operand, Operand]:
-        made: dict[str, Operand] = {}
+    def _operands(self) -> tuple[StagedOperand, StagedOperand]:
+        made: dict[str, StagedOperand] = {}
         assert self.loop.pipeline is not None
         depth = slice_of(self.target.device)
         for stage in self.loop.pipeline.copies:
@@ -191,14 +191,14 @@ class _PingPong:
             left = access.left[0 if straight else 1] if access.left else whole(free)
             rows, cols = (free, depth) if straight else (depth, free)
             stem, fresh = stage.shared.name.removesuffix("_shared"), self.planner.names.fresh
-            made[side] = Operand(
+            made[side] = StagedOperand(
                 stage.shared.name, side, stage.shared.dtype, rows, cols, straight, access.origin, access.strides[0], left,
                 self.waves[side == "cols"], free // 2 * depth * 2 // (self.waves[0] * self.waves[1] * 64 * 16),
                 fresh(f"{stem}_feed"), fresh(f"{stem}_reader"),
             )  # fmt: skip
         return made["rows"], made["cols"]
 
-    def _turns(self, a: Operand, b: Operand) -> tuple[Turn, ...]:
+    def _turns(self, a: StagedOperand, b: StagedOperand) -> tuple[Turn, ...]:
         """Upper rows times left columns, times right columns, then lower rows the other way round.
 
         Through registers whole slices are put at once into the slot that the last slice has left, the right one before the left

@@ -8,7 +8,7 @@ from portakern.emit.clike.printer import indented
 from portakern.emit.clike.terms import size_term
 
 from .interleave import print_quarters
-from .operand import Operand
+from .operand import StagedOperand
 from .plan import PingPongPlan, Turn
 
 _OF_TURN = {
@@ -134,7 +134,7 @@ def _level(waits: list[str]) -> list[str]:
     ]
 
 
-def _skew(b: Operand) -> list[str]:
+def _skew(b: StagedOperand) -> list[str]:
     return [
         "pk::turn();",
         "if (wave_row == 1) pk::turn();  // from now on these waves multiply while the others read, and the reverse",

@@ -14,7 +14,7 @@ from portakern.dtypes import DTYPES
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Place, dims_of, floating
 from portakern.emit.clike.maps import Expansion, Maps
-from portakern.emit.clike.names import Names
+from portakern.emit.clike.names import CNames
 from portakern.emit.clike.naming import local_wishes
 from portakern.emit.clike.terms import Name
 from portakern.ir import tile as t
@@ -57,7 +57,7 @@ class Alone(Maps):
         """Join what the threads carried out of ``op``; its results are fields of the whole."""
         whole, part = self.names.fresh("whole"), self.names.fresh("Part")
         fields = tuple((t.tile_type(a).dtype, name) for a, name in zip(op.body.args, carried, strict=True))
-        names = Names(self.names.taken | set(carried))
+        names = CNames(self.names.taken | set(carried))
         sides = names.fresh("one"), names.fresh("two")
         e = Expansion(None, names, members=frozenset(op.combine.ops))
         for n, arg in enumerate(op.combine.args):

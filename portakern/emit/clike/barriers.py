@@ -1,8 +1,9 @@
 """Barriers of the block: where they stand follows from who writes and who reads shared operands, and in which step.
 
-Copies (``Stage``), tiles from registers (``Put``) and products are done by all threads together, each of which goes on when its
-own part is done.  So an operand that was written since the last barrier may not be read yet, and one that was read, or
-written, may not be written again.  What a loop leaves behind meets its own next step, and whatever follows it:
+Copies (``CopyToShared``), tiles from registers (``StoreToShared``) and products are done by all threads together, each of
+which goes on when its own part is done.  So an operand that was written since the last barrier may not be read yet, and one
+that was read, or written, may not be written again.  What a loop leaves behind meets its own next step, and whatever follows
+it:
 
     for m:                      # a step of m begins where the one before has left off
         for k, copied ahead:    # the first copies of k overwrite what its last product may still read
@@ -49,9 +50,9 @@ class Pending:
                 return Pending(self.started)
             case p.Wait():
                 return replace(self, started=frozenset(), written=self.written | self.started)
-            case p.Stage():
+            case p.CopyToShared():
                 return replace(self, started=self.started | {s.shared.name})
-            case p.Put():
+            case p.StoreToShared():
                 return replace(self, written=self.written | {s.shared.name})
             case p.Dot():
                 return replace(self, read=self.read | _read_by(s), carried=self.carried - _read_by(s))
@@ -83,7 +84,7 @@ def _ordered(body: Sequence[p.Statement], pending: Pending) -> tuple[tuple[p.Sta
             before, s, pending = _around(s, pending)
             made += [*before, s]
             continue
-        if isinstance(s, p.Stage | p.Put):
+        if isinstance(s, p.CopyToShared | p.StoreToShared):
             why = pending.before_writing(frozenset({s.shared.name}))
             pending = pending if why is None else _insert(made, _before_copies(made), why, pending)
         elif isinstance(s, p.Dot) and pending.written & _read_by(s):
@@ -110,14 +111,15 @@ def _insert(made: list[p.Statement], at: int, why: str, pending: Pending) -> Pen
 def _before_copies(made: Sequence[p.Statement]) -> int:
     """Where the copies begin that ``made`` ends with: they are started together."""
     at = len(made)
-    while at and isinstance(made[at - 1], p.Stage):
+    while at and isinstance(made[at - 1], p.CopyToShared):
         at -= 1
     return at
 
 
 def _behind_writes(made: Sequence[p.Statement]) -> tuple[int, str]:
     """Behind the last write or wait, where a reader of the kernel looks for the barrier that makes operands readable."""
-    last = next((n for n in reversed(range(len(made))) if isinstance(made[n], p.Put | p.Wait | p.Loop)), len(made) - 1)
+    ends = (p.StoreToShared, p.Wait, p.Loop)
+    last = next((n for n in reversed(range(len(made))) if isinstance(made[n], ends)), len(made) - 1)
     return last + 1, _ARRIVED if made and isinstance(made[last], p.Wait) else _WRITTEN
 
 

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Mapping
 
 from portakern.dtypes import dtype as dtype_of
-from portakern.emit.clike.terms import Literal
+from portakern.emit.clike.terms import LiteralTerm
 
 # Templates of the operators take operands {0}, {1}; a leading digit and bar give the precedence (as in C, 16 binds
 # tightest); without it the template is a call and binds tightest.
@@ -39,28 +39,28 @@ REDUCTIONS: Mapping[str, str] = {
     "sum": "pk::Sum", "max": "pk::Max", "min": "pk::Min", "prod": "pk::Prod", "any": "pk::Any", "all": "pk::All",
 }  # fmt: skip
 
-def constant(value: float | int | bool, dtype: str) -> Literal:
+def constant(value: float | int | bool, dtype: str) -> LiteralTerm:
     """An exact literal: the shortest decimal that reads back to the same number of ``dtype``."""
     if dtype == "bool":
-        return Literal("true" if value else "false")
+        return LiteralTerm("true" if value else "false")
     kind = dtype_of(dtype)
     if kind.is_int:
         text = f"{int(value)}"
         if int(value) in (-(2**31), -(2**63)):  # no literal of C is this number
             text = f"({int(value) + 1} - 1)"
         if dtype == "i64":  # a plain literal would be an int
-            return Literal(f"int64_t({text.strip('()')})")
-        return Literal(text)
+            return LiteralTerm(f"int64_t({text.strip('()')})")
+        return LiteralTerm(text)
     number = float(value) if dtype == "f64" else _rounded(float(value))
     if dtype == "f64" and not math.isfinite(number):  # C's macros are floats
-        return Literal(f"double({constant(number, 'f32')})")
+        return LiteralTerm(f"double({constant(number, 'f32')})")
     if math.isnan(number):
-        return Literal("NAN")
+        return LiteralTerm("NAN")
     if math.isinf(number):
-        return Literal("INFINITY" if number > 0 else "-INFINITY")
+        return LiteralTerm("INFINITY" if number > 0 else "-INFINITY")
     text = repr(number) if dtype == "f64" else shortest_f32(number)
     text = text if any(c in text for c in ".en") else text + ".0"
-    return Literal(text + ("" if dtype == "f64" else "f"))
+    return LiteralTerm(text + ("" if dtype == "f64" else "f"))
 
 
 def _rounded(value: float) -> float:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from portakern.emit.clike.terms import Term, divide, remainder, size_term
+from portakern.emit.clike.terms import PlanTerm, divide, remainder, size_term
 from portakern.ir.size import Size, product
 from portakern.ir.tile import Axis
 
 
-def unfolded(number: Term, axes: Sequence[Axis]) -> dict[str, Term]:
+def unfolded(number: PlanTerm, axes: Sequence[Axis]) -> dict[str, PlanTerm]:
     """Which tile along each of ``axes`` the linear ``number`` is: the last one varies fastest."""
-    found: dict[str, Term] = {}
+    found: dict[str, PlanTerm] = {}
     inner: Size = 1
     for axis in reversed(axes):
         tile = number if inner == 1 else divide(number, size_term(inner))

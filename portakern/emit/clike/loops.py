@@ -8,7 +8,7 @@ from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Place, floating
 from portakern.emit.clike.products import Products
 from portakern.emit.clike.regions import nested_in
-from portakern.emit.clike.terms import ZERO, Name, Term, call, divide, multiply, size_term, whole
+from portakern.emit.clike.terms import ZERO, Name, PlanTerm, call, divide, multiply, size_term, whole
 from portakern.ir import tile as t
 from portakern.ir.core import Arg, Block, Op, Result, yielded
 
@@ -47,14 +47,14 @@ class Loops(Products):
         self.loops.append(op)
         self.out.append([])
         self.converted.append({})
-        self.put.append(set())
+        self.stored.append(set())
         place = None if self.alone else self.walked_alone(op)
         self.alone = self.alone or place is not None
         pipeline = self._copies(op, axis)
         self.block(op.body)
         self._hand_over(op, carried)
         self.converted.pop()
-        self.put.pop()
+        self.stored.pop()
         body = self.out.pop()
         body = [*self._lefts([axis.name]), *body]
         self.loops.pop()
@@ -83,7 +83,7 @@ class Loops(Products):
             elif floating(init):
                 self.spread(init, place, self.variable[arg])
             else:
-                self.add(p.Convert(self.variable[arg], dtype, place, "copy", value))
+                self.add(p.Relayout(self.variable[arg], dtype, place, "copy", value))
         self._reuse(op, i)
         return self.variable[arg]
 
@@ -125,7 +125,7 @@ class Loops(Products):
             if isinstance(value, Name) and value.name in targets and len(moves) > 1:
                 old = self.names.fresh(f"old_{value}")
                 place, dtype = self.layouts.place(op_), t.tile_type(op_).dtype
-                self.add(p.Convert(old, dtype, place, "copy", value) if place else p.Scalar(old, dtype, value))
+                self.add(p.Relayout(old, dtype, place, "copy", value) if place else p.Scalar(old, dtype, value))
                 values[n] = Name(old)
         for (name, *_), value in zip(moves, values, strict=True):
             self.add(p.Assign(name, value))
@@ -136,8 +136,8 @@ class Loops(Products):
         """What a loop or a scan hands out; a scan's tile may have taken a carried variable already."""
         self.variable.setdefault(op, self.results[op.source, op.index])
 
-    def _bounds(self, op: t.For, axis: t.Axis) -> tuple[Term, Term]:
-        begin: Term = ZERO
+    def _bounds(self, op: t.For, axis: t.Axis) -> tuple[PlanTerm, PlanTerm]:
+        begin: PlanTerm = ZERO
         end = size_term(axis.extent)
         if op.lo is not None:
             lo = call("cast", "int64_t", self.value(op.lo, None))

@@ -9,10 +9,10 @@ from portakern.dtypes import dtype as dtype_of
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.expressions import LOGICAL, SELECT, constant
 from portakern.emit.clike.layouts import Place, dims_of, floating
-from portakern.emit.clike.names import Names
+from portakern.emit.clike.names import CNames
 from portakern.emit.clike.naming import local_wishes, note, wishes
 from portakern.emit.clike.state import State
-from portakern.emit.clike.terms import ZERO, Extent, Name, Term, add, apply, call, divide
+from portakern.emit.clike.terms import ZERO, Name, PlanTerm, SizeTerm, add, apply, call, divide
 from portakern.ir import tile as t
 from portakern.ir.core import Op
 
@@ -25,12 +25,12 @@ class Expansion:
     """One map under construction: what it reads and the names inside it."""
 
     place: Place | None
-    names: Names
+    names: CNames
     params: list[tuple[str, str]] = field(default_factory=list)
-    args: list[Term] = field(default_factory=list)
-    by_arg: dict[Term, str] = field(default_factory=dict)
-    locals: list[tuple[str, str, Term]] = field(default_factory=list)
-    done: dict[Op, Term] = field(default_factory=dict)
+    args: list[PlanTerm] = field(default_factory=list)
+    by_arg: dict[PlanTerm, str] = field(default_factory=dict)
+    locals: list[tuple[str, str, PlanTerm]] = field(default_factory=list)
+    done: dict[Op, PlanTerm] = field(default_factory=dict)
     captured: bool = False
     members: frozenset[Op] = frozenset()
 
@@ -48,7 +48,7 @@ class Maps(State):
             self._map(op, name, place, frozenset(), define)
         return name
 
-    def scalar(self, op: Op) -> Term:
+    def scalar(self, op: Op) -> PlanTerm:
         return self.term(op, Expansion(None, self.names))
 
     def region(self, root: Op) -> None:
@@ -69,7 +69,7 @@ class Maps(State):
     def _map(self, root: Op, name: str, place: Place, members: frozenset[Op], define: bool,
              note: str = "") -> None:
         # Inside, every name of the kernel may be captured: a parameter hides none but its own argument, or a pointer.
-        expansion = Expansion(place, Names(self.names.taken), members=members)
+        expansion = Expansion(place, CNames(self.names.taken), members=members)
         term = self.term(root, expansion)
         self.inner |= expansion.names.taken
         self.add(p.Map(name, t.tile_type(root).dtype, place, tuple(expansion.params), tuple(expansion.args),
@@ -81,7 +81,7 @@ class Maps(State):
                 and self.regions.block[u] is self.regions.block.get(root)]  # fmt: skip
         return len(users) == len(here) == 1
 
-    def term(self, op: Op, e: Expansion) -> Term:
+    def term(self, op: Op, e: Expansion) -> PlanTerm:
         """The expression of ``op`` inside the map ``e``."""
         if op in e.done:
             return e.done[op]
@@ -97,7 +97,7 @@ class Maps(State):
         e.done[op] = term
         return term
 
-    def _input(self, op: Op, e: Expansion) -> Term:
+    def _input(self, op: Op, e: Expansion) -> PlanTerm:
         if e.place is None or not dims_of(op):
             e.captured = True
             return Name(self.variable[op])
@@ -108,7 +108,7 @@ class Maps(State):
         e.done[op] = self._given(Name(arg), t.tile_type(op).dtype, lambda: self._parameter(arg, e), e)
         return e.done[op]
 
-    def _given(self, arg: Term, dtype: str, name: Callable[[], str], e: Expansion) -> Name:
+    def _given(self, arg: PlanTerm, dtype: str, name: Callable[[], str], e: Expansion) -> Name:
         """The parameter that stands for an element of the tile ``arg``."""
         if arg not in e.by_arg:
             e.by_arg[arg] = name()
@@ -124,14 +124,14 @@ class Maps(State):
             return short
         return arg if arg not in used else e.names.fresh(arg + "_")
 
-    def _formula(self, op: Op, e: Expansion) -> Term:
+    def _formula(self, op: Op, e: Expansion) -> PlanTerm:
         d = self.dialect
         match op:
             case t.Const(value=value, dtype=dtype):
                 return self.constant(value, dtype)
             case t.Extent(size=size, dtype=dtype):
                 e.captured = e.captured or not isinstance(size, int)
-                return constant(size, dtype) if isinstance(size, int) else self._integer(Extent(size), dtype)
+                return constant(size, dtype) if isinstance(size, int) else self._integer(SizeTerm(size), dtype)
             case t.Start(axis=axis, dtype=dtype):
                 return self._start(axis, dtype, e)
             case t.Coord(axis=axis, dtype=dtype):
@@ -173,23 +173,23 @@ class Maps(State):
         """The templates of functions of ``op``'s dtype: of bools they are C's logic, of integers its operators on bits."""
         return LOGICAL if t.tile_type(op).dtype == "bool" and fn in LOGICAL else usual
 
-    def cast(self, inner: Term, source: str, target: str) -> Term:
+    def cast(self, inner: PlanTerm, source: str, target: str) -> PlanTerm:
         """``inner`` as another dtype; C++ conversions are the IR's (nearest even, truncation), save to bool."""
         if target == "bool":
             zero = constant(0, source if source in ("f64", "f32", "i32", "i64") else "f32")
             return apply("9|{0} != {1}", inner, zero, fn="ne")
         return call("cast", self.dialect.type(target), inner)
 
-    def constant(self, value: float | int | bool, dtype: str) -> Term:
+    def constant(self, value: float | int | bool, dtype: str) -> PlanTerm:
         """A literal; types of which C++ has none are converted from f32, which holds all their values."""
         if dtype in ("f64", "f32", "bool") or dtype_of(dtype).is_int:
             return constant(value, dtype)
         return call("cast", self.dialect.type(dtype), constant(value, "f32"))
 
-    def _integer(self, x: Term, dtype: str) -> Term:
+    def _integer(self, x: PlanTerm, dtype: str) -> PlanTerm:
         return x if dtype == "i64" else call("cast", self.dialect.type(dtype), x)
 
-    def _start(self, axis: str, dtype: str, e: Expansion) -> Term:
+    def _start(self, axis: str, dtype: str, e: Expansion) -> PlanTerm:
         start = self.addresses.start[axis]
         if start == ZERO:
             return constant(0, dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from portakern.emit.clike.expressions import constant
 from portakern.emit.clike.plan import Access
-from portakern.emit.clike.terms import ZERO, Name, Term, add, call, divide, multiply, remainder, size_term, whole
+from portakern.emit.clike.terms import ZERO, Name, PlanTerm, add, call, divide, multiply, remainder, size_term, whole
 from portakern.ir import tile as t
 from portakern.ir.size import Size, Sym
 
@@ -15,11 +15,11 @@ class Addresses:
 
     def __init__(self, kernel: t.Kernel) -> None:
         self.kernel = kernel
-        self.start: dict[str, Term] = {}
+        self.start: dict[str, PlanTerm] = {}
         self.used_left: set[str] = set()
         self.left_name: dict[str, str] = {}
 
-    def left(self, axis: str, inline: bool = False) -> Term:
+    def left(self, axis: str, inline: bool = False) -> PlanTerm:
         """How many coordinates of ``axis`` remain from the tile's first one, clamped to 32 bits."""
         extent, start = self.kernel.axis[axis].extent, self.start[axis]
         if start == ZERO and isinstance(extent, int):
@@ -29,12 +29,12 @@ class Addresses:
         self.used_left.add(axis)
         return Name(self.left_name[axis])
 
-    def count_left(self, axis: str) -> Term:
+    def count_left(self, axis: str) -> PlanTerm:
         return call("left", "pk::left", size_term(self.kernel.axis[axis].extent), self.start[axis])
 
-    def coordinate(self, index: t.Index) -> Term:
+    def coordinate(self, index: t.Index) -> PlanTerm:
         """The coordinate of the tile's first element along one dim of the buffer."""
-        total: Term = ZERO
+        total: PlanTerm = ZERO
         for term in index.terms:
             base = self.start[term.axis]
             if base != ZERO:
@@ -47,10 +47,10 @@ class Addresses:
         """The access of ``op`` for a tile of ``dims``; what is left along the axes ``inline_left`` is spelled out."""
         have = t.buffer_type(op.buffer)
         strides = have.element_strides
-        origin: Term = Name(buffer)
+        origin: PlanTerm = Name(buffer)
         for index, stride in zip(op.indices, strides, strict=True):
             origin = add(origin, multiply(self.coordinate(index), size_term(stride)))
-        steps: list[Term] = []
+        steps: list[PlanTerm] = []
         for axis, _ in dims:
             total: Size = 0
             for index, stride in zip(op.indices, strides, strict=True):
@@ -59,7 +59,7 @@ class Addresses:
                         total = total + stride * term.scale if isinstance(stride, Sym) else total + term.scale * stride
             steps.append(size_term(total))
         over = reaching_out(self.kernel, op)
-        pad: Term | None = None
+        pad: PlanTerm | None = None
         if isinstance(op, t.Load) and op.pad is not None:
             pad = constant(op.pad, have.dtype if have.dtype in ("f64", "bool") or _whole(have.dtype) else "f32")
         if not any(axis in over for axis, _ in dims):

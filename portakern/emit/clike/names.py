@@ -39,7 +39,7 @@ def size_name(size: str) -> str:
     return f"{size}_" if reserved(size) else size
 
 
-class Names:
+class CNames:
     """Hands out names that were not taken yet."""
 
     def __init__(self, taken: set[str] | None = None) -> None:

@@ -10,7 +10,7 @@ from portakern.emit.clike.layouts import Place, dims_of, floating
 from portakern.emit.clike.loops import Loops
 from portakern.emit.clike.naming import base
 from portakern.emit.clike.regions import elementwise
-from portakern.emit.clike.terms import ZERO, Apply, Name, Term, Word, call, multiply, whole
+from portakern.emit.clike.terms import ZERO, Apply, Name, PlanTerm, Word, call, multiply, whole
 from portakern.ir import tile as t
 from portakern.ir.core import Block, Op, Result, Yield, yielded
 from portakern.ir.program import Program
@@ -44,7 +44,7 @@ class Planner(Loops):
         for a in self.kernel.axes:
             self.addresses.start[a.name] = ZERO
             self.addresses.left_name[a.name] = self.names.fresh(f"{a.name}_left")
-        block: Term = Word(self.dialect.block)
+        block: PlanTerm = Word(self.dialect.block)
         named = self.dialect.block.isidentifier()
         if len(grid) > 1 and not named:
             name = self.names.fresh("block_index")
@@ -156,7 +156,7 @@ class Planner(Loops):
         elif floating(op.carry):
             self.spread(op.carry, where, name)
         else:
-            self.add(p.Convert(name, dtype, where, "copy", self.value(op.carry, where)))
+            self.add(p.Relayout(name, dtype, where, "copy", self.value(op.carry, where)))
         return name
 
     def on_Permute(self, op: t.Permute) -> None:
@@ -167,4 +167,4 @@ class Planner(Loops):
             self.variable[op] = self.held(op.x, source)
             return
         name, define = self.name(op, f"{base(op.x, self.variable)}_transposed")
-        self.add(p.Convert(name, t.tile_type(op).dtype, place, "transpose", self.value(op.x, source), define))
+        self.add(p.Relayout(name, t.tile_type(op).dtype, place, "transpose", self.value(op.x, source), define))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.dialect import Dialect
 from portakern.emit.clike.layouts import Layout, Place
-from portakern.emit.clike.terms import Term, number
+from portakern.emit.clike.terms import PlanTerm, number
 
 WIDTH = 118
 
@@ -61,7 +61,7 @@ class Printer:
         """What else stands before the name of a kernel, with a space behind it."""
         return ""
 
-    def param(self, q: p.Param) -> str:
+    def param(self, q: p.KernelParam) -> str:
         kind = self.dialect.type(q.dtype)
         if q.role == "array":
             form = self.dialect.pointer if q.written else self.dialect.const_pointer
@@ -134,7 +134,7 @@ class Printer:
     def on_LoadTile(self, s: p.LoadTile) -> list[str]:
         return self.define(s.name, s.define, self.word("load", self.place(s.place), *self.address(s.access, pad=True)))
 
-    def address(self, a: p.Access, pad: bool = False) -> list[Term]:
+    def address(self, a: p.Access, pad: bool = False) -> list[PlanTerm]:
         return [a.origin, *a.strides, *a.left, *([a.pad] if pad and a.left and a.pad is not None else [])]
 
     def on_StoreTile(self, s: p.StoreTile) -> list[str]:
@@ -172,7 +172,7 @@ class Printer:
     def _same(self, a: Place, b: Place | None) -> bool:
         return b is not None and self.dialect.plain_vectors and a.side == b.side and a.size == b.size
 
-    def on_Convert(self, s: p.Convert) -> list[str]:
+    def on_Relayout(self, s: p.Relayout) -> list[str]:
         if s.word == "copy":
             return self.define(s.name, s.define, s.value)
         return self.define(s.name, s.define, self.word(s.word, self.place(s.place), s.value))
@@ -216,10 +216,10 @@ class Printer:
     def slot(self, s: p.Shared, slot: str) -> str:
         return self.only(s) if s.slots == 1 else f"{s.name}[{slot}]"
 
-    def on_Stage(self, s: p.Stage) -> list[str]:
+    def on_CopyToShared(self, s: p.CopyToShared) -> list[str]:
         return [self.word("stage", "", self.slot(s.shared, s.slot), *self.address(s.access)) + ";"]
 
-    def on_Put(self, s: p.Put) -> list[str]:
+    def on_StoreToShared(self, s: p.StoreToShared) -> list[str]:
         return [self.word("put", "", self.only(s.shared), s.value) + ";"]
 
     def on_Commit(self, s: p.Commit) -> list[str]:
@@ -252,7 +252,7 @@ class Printer:
         ahead = pipe.slots - 1
         lines = [f"// Operands travel to shared memory {ahead} step{'s' if ahead > 1 else ''} ahead of their use.",
                  f"auto {pipe.stage} = [&](int64_t {s.var}, int {pipe.slot}) {{",
-                 *indented([x for c in pipe.copies for x in self.on_Stage(c)]), "};"]  # fmt: skip
+                 *indented([x for c in pipe.copies for x in self.on_CopyToShared(c)]), "};"]  # fmt: skip
         begin, end = number(s.begin), number(s.end)
         first = "0" if begin == 0 else self.names.fresh(f"first_{s.var}")
         if begin != 0:

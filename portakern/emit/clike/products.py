@@ -44,7 +44,7 @@ class Products(Alone):
             return self.variable[op]
         name, define = self.name(op, "acc")
         if name != self.variable[acc]:
-            self.add(p.Convert(name, t.tile_type(op).dtype, place, "copy", Name(self.variable[acc]), define))
+            self.add(p.Relayout(name, t.tile_type(op).dtype, place, "copy", Name(self.variable[acc]), define))
         return name
 
     def _operand(self, op: Op, role: str, order: tuple[str, str]) -> p.Operand:
@@ -60,14 +60,14 @@ class Products(Alone):
         if not transposed and (role, place.layout.kind) in self.dialect.register_operands:
             return p.Operand(self.held(op, place))
         key = self._key(op, role, transposed)
-        if not any(key in scope for scope in self.put):
-            self.put[-1].add(key)
+        if not any(key in scope for scope in self.stored):
+            self.stored[-1].add(key)
             value = self.value(op, place)
             if key not in self.operands:
                 self.operands[key] = p.Operand(self._share(op, dims, role, transposed, 1, "computed in registers"))
             shared = self.operands[key].shared
             assert shared is not None
-            self.add(p.Put(shared, value))
+            self.add(p.StoreToShared(shared, value))
         return replace(self.operands[key], transposed=transposed)
 
     def _key(self, op: Op, role: str, transposed: bool) -> tuple[Op, str, bool]:
@@ -85,10 +85,10 @@ class Products(Alone):
         self.of_array[shared] = array
         return shared
 
-    def _stages(self, loads: list[Op], slots: int, slot: str, axis: str) -> list[p.Stage]:
+    def _stages(self, loads: list[Op], slots: int, slot: str, axis: str) -> list[p.CopyToShared]:
         """The copies of ``loads`` to shared memory, once for each way in which they are read; to where a loop before has copied
         the same array, if there was one."""
-        found: list[p.Stage] = []
+        found: list[p.CopyToShared] = []
         for load in loads:
             assert isinstance(load, t.Load)
             access = self.addresses.access(load, self.variable[load.buffer], dims_of(load),
@@ -101,7 +101,7 @@ class Products(Alone):
                 if key not in self.operands:
                     shared = self._share(load, dims_of(load), role, transposed, slots, "copied from memory")
                     self.operands[key] = p.Operand(shared, slot)
-                    found.append(p.Stage(shared, slot, access))
+                    found.append(p.CopyToShared(shared, slot, access))
         return found
 
     def _stage_now(self, loads: list[Op]) -> None:

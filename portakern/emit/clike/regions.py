@@ -19,7 +19,7 @@ def elementwise(op: Op) -> bool:
     return isinstance(op, (*ELEMENTWISE, t.Broadcast)) and not floating(op)
 
 
-class Regions:
+class ElementwiseRegions:
     """``root[op]`` for every elementwise operation, ``position`` of each in its block and all uses of each value."""
 
     def __init__(self, kernel: t.Kernel, layouts: Layouts) -> None:
@@ -97,4 +97,4 @@ def nested_in(block: Block) -> dict[Op, Op]:
     return found
 
 
-__all__ = ["Regions", "Result", "elementwise", "nested_in"]
+__all__ = ["ElementwiseRegions", "Result", "elementwise", "nested_in"]

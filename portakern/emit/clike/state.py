@@ -8,10 +8,10 @@ from portakern.emit.clike import plan as p
 from portakern.emit.clike.dialect import Dialect
 from portakern.emit.clike.layouts import Layouts, Place, floating
 from portakern.emit.clike.memory import Addresses
-from portakern.emit.clike.names import Names, size_name
+from portakern.emit.clike.names import CNames, size_name
 from portakern.emit.clike.operands import Operands
-from portakern.emit.clike.regions import Regions
-from portakern.emit.clike.terms import Name, Term
+from portakern.emit.clike.regions import ElementwiseRegions
+from portakern.emit.clike.terms import Name, PlanTerm
 from portakern.ir import tile as t
 from portakern.ir.core import Block, Op
 
@@ -26,8 +26,8 @@ class State:
         self.loads = Operands(kernel)
         self.staged = self.loads.staged
         self.layouts = Layouts(kernel, self.loads.only_operand)
-        self.regions = Regions(kernel, self.layouts)
-        self.names = Names({x.name for x in self.layouts.layouts} | {size_name(s) for s in kernel.sizes})
+        self.regions = ElementwiseRegions(kernel, self.layouts)
+        self.names = CNames({x.name for x in self.layouts.layouts} | {size_name(s) for s in kernel.sizes})
         self.inner: set[str] = set()  # names inside maps
         self.params = self._parameters()
         self.pointers = {x.name for x in self.params if x.role == "array"}
@@ -40,7 +40,7 @@ class State:
         self.of_array: dict[p.Shared, Op] = {}  # what a shared operand is a copy of
         self.spare: dict[tuple[Op, p.Shared], list[p.Shared]] = {}  # of loops that are over, by array and form without a name
         self.operands: dict[tuple[Op, str, bool], p.Operand] = {}
-        self.put: list[set[tuple[Op, str, bool]]] = [set()]  # operands from registers, by block: a loop may have no step
+        self.stored: list[set[tuple[Op, str, bool]]] = [set()]  # operands from registers, by block: a loop may have no step
         self.converted: list[dict[tuple[Op, Place], str]] = [{}]
         self.out: list[list[p.Statement]] = [[]]
         self.loops: list[t.For] = []
@@ -55,14 +55,14 @@ class State:
     def threads(self) -> int:
         return self.warps * self.dialect.subgroup
 
-    def _parameters(self) -> list[p.Param]:
-        found: list[p.Param] = []
+    def _parameters(self) -> list[p.KernelParam]:
+        found: list[p.KernelParam] = []
         for arg in self.kernel.args:
             scalar = isinstance(arg.type, t.TileType)
             dtype = arg.type.dtype  # type: ignore[attr-defined]
-            found.append(p.Param(self.names.fresh(arg.name, arg.name + "_"), dtype, "scalar" if scalar else "array",
+            found.append(p.KernelParam(self.names.fresh(arg.name, arg.name + "_"), dtype, "scalar" if scalar else "array",
                                  arg in self.kernel.written, arg.name))
-        return [*found, *(p.Param(size_name(s), "i64", "size", source=s) for s in self.kernel.sizes)]
+        return [*found, *(p.KernelParam(size_name(s), "i64", "size", source=s) for s in self.kernel.sizes)]
 
     def add(self, statement: p.Statement) -> None:
         self.out[-1].append(statement)
@@ -76,7 +76,7 @@ class State:
         self.variable[op] = self.names.fresh(*([hint] if hint else []), *wishes)
         return self.variable[op], True
 
-    def value(self, op: Op, place: Place | None) -> Term:
+    def value(self, op: Op, place: Place | None) -> PlanTerm:
         """``op`` at ``place``: a scalar that is computed anew at each use, else the variable that holds it."""
         return self.scalar(op) if floating(op) and place is None else Name(self.held(op, place))
 
@@ -92,7 +92,7 @@ class State:
             if (op, place) in scope:
                 return scope[op, place]
         name = self.names.fresh(f"{self.variable[op]}_{place.layout.name.lower()}")
-        self.add(p.Convert(name, t.tile_type(op).dtype, place, "relayout", Name(self.variable[op])))
+        self.add(p.Relayout(name, t.tile_type(op).dtype, place, "relayout", Name(self.variable[op])))
         self.converted[-1][op, place] = name
         return name
 
@@ -114,7 +114,7 @@ class State:
         """A tile of what is computed anew at each use: a constant everywhere, or coordinates."""
         raise NotImplementedError
 
-    def scalar(self, op: Op) -> Term:
+    def scalar(self, op: Op) -> PlanTerm:
         """The expression of a scalar that is computed anew at each use."""
         raise NotImplementedError
 

@@ -22,7 +22,7 @@ _ALWAYS_WRAP = {4, 5, 6, 7, 8, 9, 10, 11}
 
 
 @dataclass(frozen=True)
-class Term:
+class PlanTerm:
     """Base of all expressions.  ``str`` of one is its C text."""
 
     @property
@@ -34,21 +34,21 @@ class Term:
         """Names of the plan that it reads."""
         return frozenset()
 
-    def parts(self) -> Iterator[Term]:
+    def parts(self) -> Iterator[PlanTerm]:
         """The term and all that it is made of."""
         yield self
 
-    def rewritten(self, change: Callable[[Term], Term]) -> Term:
+    def rewritten(self, change: Callable[[PlanTerm], PlanTerm]) -> PlanTerm:
         """The term with every part, innermost first, as ``change`` gives it."""
         return change(self)
 
-    def renamed(self, names: Mapping[str, str]) -> Term:
+    def renamed(self, names: Mapping[str, str]) -> PlanTerm:
         """The term with other names."""
         return self.rewritten(lambda x: x.called(names) if isinstance(x, Name) else x)
 
 
 @dataclass(frozen=True)
-class Name(Term):
+class Name(PlanTerm):
     """A variable, parameter or layout of the plan; ``whole.part`` is a part of one."""
 
     name: str
@@ -66,7 +66,7 @@ class Name(Term):
 
 
 @dataclass(frozen=True)
-class Literal(Term):
+class LiteralTerm(PlanTerm):
     """A number as the language writes it."""
 
     text: str
@@ -80,7 +80,7 @@ class Literal(Term):
 
 
 @dataclass(frozen=True)
-class Word(Term):
+class Word(PlanTerm):
     """What the platform gives every block or thread, as the index of the block."""
 
     text: str
@@ -90,7 +90,7 @@ class Word(Term):
 
 
 @dataclass(frozen=True)
-class Extent(Term):
+class SizeTerm(PlanTerm):
     """A size with open dims, which are 64-bit parameters of the same names."""
 
     size: Size
@@ -114,7 +114,7 @@ class Extent(Term):
 
 
 @dataclass(frozen=True)
-class Apply(Term):
+class Apply(PlanTerm):
     """``template`` filled with ``operands``; ``fn`` says what that computes.
 
     A template is C text with ``{0}``, ``{1}`` for operands; a leading number and bar give its precedence, without which it
@@ -123,7 +123,7 @@ class Apply(Term):
 
     fn: str
     template: str
-    operands: tuple[Term, ...]
+    operands: tuple[PlanTerm, ...]
 
     @property
     def precedence(self) -> int:
@@ -140,12 +140,12 @@ class Apply(Term):
     def reads(self) -> frozenset[str]:  # type: ignore[override]
         return frozenset().union(*(x.reads for x in self.operands))
 
-    def parts(self) -> Iterator[Term]:
+    def parts(self) -> Iterator[PlanTerm]:
         yield self
         for x in self.operands:
             yield from x.parts()
 
-    def rewritten(self, change: Callable[[Term], Term]) -> Term:
+    def rewritten(self, change: Callable[[PlanTerm], PlanTerm]) -> PlanTerm:
         return change(replace(self, operands=tuple(x.rewritten(change) for x in self.operands)))
 
     @cached_property
@@ -160,7 +160,7 @@ class Apply(Term):
         return self._text
 
 
-def _wrapped(x: Term, own: int, position: int) -> str:
+def _wrapped(x: PlanTerm, own: int, position: int) -> str:
     """The text of an operand, in parentheses only where C or a reader needs them."""
     inner, text = x.precedence, str(x)
     if own == 15 and text.startswith("-"):  # --x would be a decrement
@@ -173,48 +173,48 @@ def _wrapped(x: Term, own: int, position: int) -> str:
 # ---- making and asking ---------------------------------------------------------------------------------------------------
 
 
-def apply(template: str, *operands: Term, fn: str = "") -> Apply:
+def apply(template: str, *operands: PlanTerm, fn: str = "") -> Apply:
     return Apply(fn, template, operands)
 
 
-def call(fn: str, word: str, *operands: Term) -> Apply:
+def call(fn: str, word: str, *operands: PlanTerm) -> Apply:
     """``word(operands)``."""
     return Apply(fn, f"{word}({', '.join(f'{{{n}}}' for n in range(len(operands)))})", operands)
 
 
-def whole(value: int) -> Literal:
-    return Literal(str(value))
+def whole(value: int) -> LiteralTerm:
+    return LiteralTerm(str(value))
 
 
-def size_term(size: Size) -> Term:
-    return whole(size) if isinstance(size, int) else Extent(size)
+def size_term(size: Size) -> PlanTerm:
+    return whole(size) if isinstance(size, int) else SizeTerm(size)
 
 
-def number(x: Term) -> int | None:
+def number(x: PlanTerm) -> int | None:
     """The whole number that ``x`` is; ``None`` for everything else."""
-    return int(x.text) if isinstance(x, Literal) and re.fullmatch(r"-?\d+", x.text) else None
+    return int(x.text) if isinstance(x, LiteralTerm) and re.fullmatch(r"-?\d+", x.text) else None
 
 
-def is_zero(x: Term) -> bool:
+def is_zero(x: PlanTerm) -> bool:
     """Whether ``x`` is a literal zero of any dtype."""
-    return isinstance(x, Literal) and x.text in ("0", "0.0", "0.0f", "int64_t(0)")
+    return isinstance(x, LiteralTerm) and x.text in ("0", "0.0", "0.0f", "int64_t(0)")
 
 
 ZERO, ONE = whole(0), whole(1)
 
 
-def add(left: Term, right: Term) -> Term:
+def add(left: PlanTerm, right: PlanTerm) -> PlanTerm:
     """The sum of whole numbers, or of an address and one, zeros left out; sums on the right are taken apart."""
     if is_zero(left) or is_zero(right):
         return left if is_zero(right) else right
-    if isinstance(right, Literal) and right.text.startswith("-"):
-        return Apply("sub", "12|{0} - {1}", (left, Literal(right.text[1:])))
+    if isinstance(right, LiteralTerm) and right.text.startswith("-"):
+        return Apply("sub", "12|{0} - {1}", (left, LiteralTerm(right.text[1:])))
     if isinstance(right, Apply) and right.fn in ("add", "sub"):
         return replace(right, operands=(add(left, right.operands[0]), right.operands[1]))
     return Apply("add", "12|{0} + {1}", (left, right))
 
 
-def multiply(left: Term, right: Term) -> Term:
+def multiply(left: PlanTerm, right: PlanTerm) -> PlanTerm:
     """The product, ones left out."""
     if ZERO in (left, right):
         return ZERO
@@ -223,15 +223,15 @@ def multiply(left: Term, right: Term) -> Term:
     return Apply("mul", "13|{0} * {1}", (left, right))
 
 
-def divide(left: Term, right: Term) -> Term:
+def divide(left: PlanTerm, right: PlanTerm) -> PlanTerm:
     return Apply("div", "13|{0} / {1}", (left, right))
 
 
-def remainder(left: Term, right: Term) -> Term:
+def remainder(left: PlanTerm, right: PlanTerm) -> PlanTerm:
     return Apply("rem", "13|{0} % {1}", (left, right))
 
 
-def without(total: Term, name: str) -> Term | None:
+def without(total: PlanTerm, name: str) -> PlanTerm | None:
     """``total`` less the summands that are ``name`` or a multiple of it; ``None`` where it is read elsewhere in it."""
     if name not in total.reads:
         return total
@@ -243,7 +243,7 @@ def without(total: Term, name: str) -> Term | None:
         total, operands=(rest, right))  # fmt: skip
 
 
-def _multiple(x: Term, name: str) -> bool:
+def _multiple(x: PlanTerm, name: str) -> bool:
     if x == Name(name):
         return True
     return isinstance(x, Apply) and x.fn == "mul" and x.operands[0] == Name(name) and name not in x.operands[1].reads

@@ -22,7 +22,7 @@ WHERE = p.Access(Name("x"), (whole(16), whole(1)))
 
 
 def stage(s: p.Shared) -> list[p.Statement]:
-    return [p.Stage(s, "0", WHERE), p.Commit(), p.Wait(0)]
+    return [p.CopyToShared(s, "0", WHERE), p.Commit(), p.Wait(0)]
 
 
 def dot(a: p.Shared | str = A, b: p.Shared | str = B) -> p.Dot:
@@ -30,29 +30,29 @@ def dot(a: p.Shared | str = A, b: p.Shared | str = B) -> p.Dot:
 
 
 def loop(*body: p.Statement, ahead: tuple[p.Shared, ...] = ()) -> p.Loop:
-    pipeline = p.Pipeline(2, "stage_k", "slot", tuple(p.Stage(s, "slot", WHERE) for s in ahead)) if ahead else None
+    pipeline = p.Pipeline(2, "stage_k", "slot", tuple(p.CopyToShared(s, "slot", WHERE) for s in ahead)) if ahead else None
     return p.Loop("k0", ZERO, Name("K"), 16, body, pipeline)
 
 
 def words(body: tuple[p.Statement, ...]) -> str:
-    """One word a statement; loops in brackets."""
-    return " ".join(f"[{words(s.body)}]" if isinstance(s, p.Loop) else type(s).__name__.lower() for s in body)
+    """The first word of each statement; loops in brackets."""
+    return " ".join(f"[{words(s.body)}]" if isinstance(s, p.Loop) else str(s).split()[0] for s in body)
 
 
 def test_an_operand_is_read_when_all_threads_have_written_it() -> None:
-    assert words(synchronised([p.Put(A, Name("x")), p.Put(B, Name("y")), dot()])) == "put put sync dot"
-    assert words(synchronised([*stage(A), p.Put(B, Name("y")), dot()])) == "stage commit wait put sync dot"
+    assert words(synchronised([p.StoreToShared(A, Name("x")), p.StoreToShared(B, Name("y")), dot()])) == "put put sync dot"
+    assert words(synchronised([*stage(A), p.StoreToShared(B, Name("y")), dot()])) == "stage commit wait put sync dot"
 
 
 def test_a_barrier_before_a_copy_is_over_does_not_make_it_readable() -> None:
-    again = [p.Stage(A, "0", WHERE), p.Put(B, Name("y")), p.Commit(), p.Wait(0), dot()]
-    body = synchronised([p.Put(B, Name("x")), dot("r", B), *again])
+    again = [p.CopyToShared(A, "0", WHERE), p.StoreToShared(B, Name("y")), p.Commit(), p.Wait(0), dot()]
+    body = synchronised([p.StoreToShared(B, Name("x")), dot("r", B), *again])
     assert words(body) == "put sync dot sync stage put commit wait sync dot"
 
 
 def test_a_step_may_not_overwrite_what_the_step_before_reads() -> None:
     assert words(synchronised([loop(*stage(A), dot(A, "r"))])) == "[sync stage commit wait sync dot]"
-    assert words(synchronised([loop(p.Put(A, Name("x")), dot(A, "r"))])) == "[sync put sync dot]"
+    assert words(synchronised([loop(p.StoreToShared(A, Name("x")), dot(A, "r"))])) == "[sync put sync dot]"
 
 
 def test_copies_ahead_of_a_loop_wait_for_the_last_product_of_the_loop_before() -> None:
@@ -66,19 +66,20 @@ def test_copies_ahead_of_a_loop_wait_for_the_last_product_of_the_loop_before() -
 
 
 def test_an_operand_from_registers_in_a_pipelined_loop_has_the_barrier_at_its_head() -> None:
-    assert words(synchronised([loop(p.Put(A, Name("x")), dot(), ahead=(B,))])) == "[put sync dot]"
-    assert words(synchronised([loop(loop(p.Put(A, Name("x")), dot(), ahead=(B,)))])) == "[sync [put sync dot]]"
+    assert words(synchronised([loop(p.StoreToShared(A, Name("x")), dot(), ahead=(B,))])) == "[put sync dot]"
+    assert words(synchronised([loop(loop(p.StoreToShared(A, Name("x")), dot(), ahead=(B,)))])) == "[sync [put sync dot]]"
 
 
 def test_what_was_written_before_a_loop_is_complete_before_it_and_not_in_every_step() -> None:
-    assert words(synchronised([p.Put(A, Name("x")), loop(dot(A, "r"))])) == "put sync [dot]"
-    assert words(synchronised([p.Put(A, Name("x")), loop(dot(), ahead=(B,))])) == "put [dot]"
+    assert words(synchronised([p.StoreToShared(A, Name("x")), loop(dot(A, "r"))])) == "put sync [dot]"
+    assert words(synchronised([p.StoreToShared(A, Name("x")), loop(dot(), ahead=(B,))])) == "put [dot]"
     # The loop may have had no step, and then no barrier either.
-    assert words(synchronised([p.Put(A, Name("x")), loop(dot(), ahead=(B,)), dot(A, "r")])) == "put [dot] sync dot"
+    assert words(synchronised([p.StoreToShared(A, Name("x")), loop(dot(), ahead=(B,)), dot(A, "r")])) == "put [dot] sync dot"
 
 
 def test_a_barrier_at_an_earlier_place_forgets_nothing_that_is_read_behind_it() -> None:
-    body = [p.Put(A, Name("x")), p.Put(B, Name("y")), dot(A, "r"), dot("r", B), p.Put(A, Name("z")), dot(A, "r")]
+    body = [p.StoreToShared(A, Name("x")), p.StoreToShared(B, Name("y")), dot(A, "r"), dot("r", B),
+            p.StoreToShared(A, Name("z")), dot(A, "r")]
     assert words(synchronised(body)) == "put put sync dot dot sync put sync dot"
 
 

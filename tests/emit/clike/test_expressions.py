@@ -8,9 +8,22 @@ import struct
 import pytest
 
 from portakern.emit.clike.expressions import BINARY, COMPARE, SELECT, UNARY, constant
-from portakern.emit.clike.names import Names
+from portakern.emit.clike.names import CNames
 from portakern.emit.clike.standalone import inline_headers
-from portakern.emit.clike.terms import ZERO, Literal, Name, Term, Word, add, apply, divide, multiply, size_term, whole, without
+from portakern.emit.clike.terms import (
+    ZERO,
+    LiteralTerm,
+    Name,
+    PlanTerm,
+    Word,
+    add,
+    apply,
+    divide,
+    multiply,
+    size_term,
+    whole,
+    without,
+)
 from portakern.errors import BackendError
 from portakern.ir.size import Sym, ceildiv
 
@@ -31,7 +44,7 @@ A, B, C = Name("a"), Name("b"), Name("c")
     (apply(SELECT, A, apply(SELECT, A, B, C), C), "a ? (a ? b : c) : c"),
     (apply(BINARY["and"], apply(COMPARE["lt"], A, B), apply(COMPARE["lt"], B, C)), "(a < b) & (b < c)"),
 ])  # fmt: skip
-def test_parentheses(text: Term, want: str) -> None:
+def test_parentheses(text: PlanTerm, want: str) -> None:
     assert str(text) == want
 
 
@@ -68,7 +81,7 @@ def test_addresses() -> None:
 
 
 def test_what_a_term_reads() -> None:
-    term = add(Name("whole.part"), multiply(divide(Word("blockIdx.x"), size_term(Sym.named("M"))), Literal("4")))
+    term = add(Name("whole.part"), multiply(divide(Word("blockIdx.x"), size_term(Sym.named("M"))), LiteralTerm("4")))
     assert term.reads == {"whole", "M"}
     assert str(term.renamed({"whole": "w", "M": "m"})) == "w.part + blockIdx.x / M * 4"  # a size is a parameter, and stays
     shifted = term.rewritten(lambda x: add(x, whole(-2)) if isinstance(x, Word) else x)
@@ -83,7 +96,7 @@ def test_a_summand_is_taken_out() -> None:
 
 
 def test_names() -> None:
-    names = Names({"x"})
+    names = CNames({"x"})
     assert [names.fresh("x"), names.fresh("x")] == ["x2", "x3"]
     assert [names.fresh("float", "float_"), names.fresh("a-b")] == ["float_", "a_b"]
 

@@ -53,21 +53,21 @@ def test_one_stage_means_no_pipeline() -> None:
     single = replace(program, kernels=(replace(kernel, schedule=replace(kernel.schedule, stages=1)),))
     (loop,) = of(build_plan(single, GPU), p.Loop)
     assert loop.pipeline is None
-    assert [type(s) for s in loop.body] == [p.Scalar, p.Sync, p.Stage, p.Stage, p.Commit, p.Wait, p.Sync, p.Dot]
+    assert [type(s) for s in loop.body] == [p.Scalar, p.Sync, p.CopyToShared, p.CopyToShared, p.Commit, p.Wait, p.Sync, p.Dot]
 
 
 def test_probabilities_may_stay_in_registers() -> None:
     shared = build_plan(samples.attention(), GPU)
     registers = build_plan(samples.attention(), REGISTERS)
-    assert len(of(shared, p.Put)) == 1 and not of(registers, p.Put)
+    assert len(of(shared, p.StoreToShared)) == 1 and not of(registers, p.StoreToShared)
     assert [d.a.shared is None for d in of(registers, p.Dot)] == [False, True]
 
 
 def test_statistics_move_between_accumulators_only_where_layouts_differ() -> None:
-    moved = [s for s in of(build_plan(samples.attention(), GPU), p.Convert) if s.word == "relayout"]
+    moved = [s for s in of(build_plan(samples.attention(), GPU), p.Relayout) if s.word == "relayout"]
     assert {str(s.place) for s in moved} == {"row of AccMD"}
     plain = replace(GPU, plain_vectors=True)
-    assert not [s for s in of(build_plan(samples.attention(), plain), p.Convert) if s.word == "relayout"]
+    assert not [s for s in of(build_plan(samples.attention(), plain), p.Relayout) if s.word == "relayout"]
 
 
 def test_bounds_only_where_a_tile_may_reach_out() -> None:
@@ -97,5 +97,5 @@ def test_a_swap_of_carried_values_goes_through_copies() -> None:
     program = Program("swap", (Array("x", x.of, "input"), Array("y", y.of, "output")), (kernel,))  # type: ignore[arg-type]
     verify_program(program)
     (loop,) = of(build_plan(program, GPU), p.Loop)
-    tail = [str(s) for s in loop.body if isinstance(s, p.Convert | p.Assign)]
+    tail = [str(s) for s in loop.body if isinstance(s, p.Relayout | p.Assign)]
     assert tail == ["first = second", "second = new_second"] or tail[0].startswith("old_"), tail

@@ -6,37 +6,38 @@ operand its number of slots and its role, every loop its pipeline.  Expressions 
 names (:func:`renamed`) can be asked of every statement.
 """
 
-from .asking import calls, made, reads, relaid, renamed, statements, used, words
-from .kernels import KernelPlan, Param, ProgramPlan, Scope
+from .asking import calls, kind, made, reads, relaid, renamed, statements, used, words
+from .kernels import KernelParam, KernelPlan, ProgramPlan, Scope
 from .nodes import (
     Access,
     Assign,
     Block,
     Combine,
     Commit,
-    Convert,
+    CopyToShared,
     Dot,
     Fill,
     LoadTile,
     Loop,
     Map,
     Operand,
-    Part,
     Pipeline,
-    Put,
     Reduce,
+    Relayout,
     Scalar,
     Scan,
     Shared,
-    Stage,
     Statement,
+    StatementPart,
     StoreTile,
+    StoreToShared,
     Sync,
     Wait,
 )
 
 __all__ = [
-    "Access", "Assign", "Block", "Combine", "Commit", "Convert", "Dot", "Fill", "KernelPlan", "LoadTile", "Loop", "Map",
-    "Operand", "Param", "Part", "Pipeline", "ProgramPlan", "Put", "Reduce", "Scalar", "Scan", "Scope", "Shared", "Stage",
-    "Statement", "StoreTile", "Sync", "Wait", "calls", "made", "reads", "relaid", "renamed", "statements", "used", "words",
+    "Access", "Assign", "Block", "Combine", "Commit", "CopyToShared", "Dot", "Fill", "KernelParam", "KernelPlan", "LoadTile",
+    "Loop", "Map", "Operand", "Pipeline", "ProgramPlan", "Reduce", "Relayout", "Scalar", "Scan", "Scope", "Shared",
+    "Statement", "StatementPart", "StoreTile", "StoreToShared", "Sync", "Wait", "calls", "kind", "made", "reads", "relaid",
+    "renamed", "statements", "used", "words",
 ]  # fmt: skip

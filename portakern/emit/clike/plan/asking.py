@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from portakern.emit.clike.layouts import Layout, Place
-from portakern.emit.clike.terms import Apply, Name, Term, Word
+from portakern.emit.clike.terms import Apply, Name, PlanTerm, Word
 
 from .kernels import KernelPlan
-from .nodes import Block, Combine, Loop, Operand, Part, Pipeline, Scalar, Shared, Statement
+from .nodes import Block, Combine, Loop, Operand, Pipeline, Scalar, Shared, Statement, StatementPart
 
 
 def statements(block: Sequence[Statement]) -> list[Statement]:
@@ -25,9 +26,14 @@ def statements(block: Sequence[Statement]) -> list[Statement]:
     return found
 
 
+def kind(s: Statement) -> str:
+    """What ``s`` is, in words: ``store to shared``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(s).__name__).lower()
+
+
 # ---- what they read, and under which names ----------------------------------------------------------------------------
 
-S = TypeVar("S", bound="Statement | Part | Operand | Pipeline")
+S = TypeVar("S", bound="Statement | StatementPart | Operand | Pipeline")
 
 
 def reads(*parts: Any) -> frozenset[str]:
@@ -37,7 +43,7 @@ def reads(*parts: Any) -> frozenset[str]:
 
 def _reads(x: Any) -> frozenset[str]:
     match x:
-        case Term():
+        case PlanTerm():
             return x.reads
         case Shared():
             return frozenset({x.name})
@@ -47,7 +53,7 @@ def _reads(x: Any) -> frozenset[str]:
             return reads(x.copies) - {x.slot}
         case Statement():
             return _read_by(x)
-        case Part():
+        case StatementPart():
             return reads(*(getattr(x, f.name) for f in fields(x) if f.name not in x.UNREAD))
         case tuple() | list():
             return reads(*x)
@@ -81,13 +87,13 @@ def calls(*parts: Any) -> frozenset[str]:
     return frozenset(x.word for term in _terms(parts) for x in term.parts() if isinstance(x, Apply) and x.word)
 
 
-def _terms(x: Any) -> Iterator[Term]:
-    if isinstance(x, Term):
+def _terms(x: Any) -> Iterator[PlanTerm]:
+    if isinstance(x, PlanTerm):
         yield x
     elif isinstance(x, tuple | list):
         for y in x:
             yield from _terms(y)
-    elif isinstance(x, Statement | Part | Operand | Pipeline):
+    elif isinstance(x, Statement | StatementPart | Operand | Pipeline):
         for f in fields(x):
             yield from _terms(getattr(x, f.name))
 
@@ -103,7 +109,7 @@ def relaid(x: Any, layouts: Mapping[Layout, Layout]) -> Any:
     match x:
         case Layout():
             return layouts.get(x, x)
-        case Statement() | Part() | Operand() | Pipeline() | Place() | KernelPlan():
+        case Statement() | StatementPart() | Operand() | Pipeline() | Place() | KernelPlan():
             return replace(x, **{f.name: relaid(getattr(x, f.name), layouts) for f in fields(x)})
         case tuple():
             return tuple(relaid(y, layouts) for y in x)
@@ -121,9 +127,9 @@ def renamed(x: S, names: Mapping[str, str]) -> S:
 
 def _renamed(x: Any, names: Mapping[str, str], named: bool) -> Any:
     match x:
-        case Term():
+        case PlanTerm():
             return x.renamed(names)
-        case Statement() | Part() | Operand() | Pipeline():
+        case Statement() | StatementPart() | Operand() | Pipeline():
             return renamed(x, names)
         case str() if named:
             return str(Name(x).called(names))

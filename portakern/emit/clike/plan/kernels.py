@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from portakern.emit.clike.layouts import Layout
-from portakern.emit.clike.names import Names
+from portakern.emit.clike.names import CNames
 from portakern.ir.size import Size
 
 from .nodes import Shared, Statement, indented
 
 
 @dataclass(frozen=True)
-class Param:
+class KernelParam:
     """A parameter of a kernel: a buffer (``array``, written or not), a run-time ``scalar``, or a ``size``."""
 
     name: str
@@ -37,7 +37,7 @@ class KernelPlan:
 
     name: str
     family: str
-    params: tuple[Param, ...]
+    params: tuple[KernelParam, ...]
     layouts: tuple[Layout, ...]
     shared: tuple[Shared, ...]
     body: tuple[Statement, ...]
@@ -52,9 +52,9 @@ class KernelPlan:
         """Its statements, in the blocks that :mod:`.verify` looks through."""
         return (Scope(self.body),)
 
-    def free_names(self) -> Names:
+    def free_names(self) -> CNames:
         """Gives names that the kernel has not taken."""
-        return Names({*self.names, *(q.name for q in self.params)})
+        return CNames({*self.names, *(q.name for q in self.params)})
 
     def __str__(self) -> str:
         params = ", ".join(f"{p.name}: {p.dtype}{'' if p.role != 'array' else '*'}" for p in self.params)

@@ -7,25 +7,25 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from portakern.emit.clike.layouts import Place
-from portakern.emit.clike.terms import Term
+from portakern.emit.clike.terms import PlanTerm
 
 
 @dataclass(frozen=True)
-class Part:
+class StatementPart:
     """Base of what statements are made of and is looked into with them; ``UNREAD`` as of statements."""
 
     UNREAD: ClassVar[tuple[str, ...]] = ()
 
 
 @dataclass(frozen=True)
-class Access(Part):
+class Access(StatementPart):
     """Where a tile lies in memory: pointer to its first element, the strides of its dims in elements, and how many
     elements are left in the buffer along each dim (empty: none is ever outside).  ``pad`` is what a load has there."""
 
-    origin: Term
-    strides: tuple[Term, ...]
-    left: tuple[Term, ...] = ()
-    pad: Term | None = None
+    origin: PlanTerm
+    strides: tuple[PlanTerm, ...]
+    left: tuple[PlanTerm, ...] = ()
+    pad: PlanTerm | None = None
 
     def __str__(self) -> str:
         left = f" left ({_listed(self.left)})" if self.left else ""
@@ -83,7 +83,7 @@ class Scalar(Statement):
 
     name: str
     dtype: str
-    value: Term
+    value: PlanTerm
     define: bool = True
     constant: bool = True
     note: str = ""
@@ -109,9 +109,9 @@ class Map(Statement):
     dtype: str
     place: Place
     params: tuple[tuple[str, str], ...]
-    args: tuple[Term, ...]
-    locals: tuple[tuple[str, str, Term], ...]
-    result: Term
+    args: tuple[PlanTerm, ...]
+    locals: tuple[tuple[str, str, PlanTerm], ...]
+    result: PlanTerm
     captures: bool
     define: bool = True
     note: str = ""
@@ -131,7 +131,7 @@ class Fill(Statement):
     name: str
     dtype: str
     place: Place
-    value: Term
+    value: PlanTerm
     define: bool = True
     note: str = ""
 
@@ -159,7 +159,7 @@ class LoadTile(Statement):
 class StoreTile(Statement):
     """``mode`` is set, add or max; ``place`` is ``None`` for a scalar, which one thread stores."""
 
-    value: Term
+    value: PlanTerm
     dtype: str
     place: Place | None
     access: Access
@@ -181,7 +181,7 @@ class Reduce(Statement):
     dtype: str
     fn: str
     gone: str  # "cols" or "rows"
-    value: Term
+    value: PlanTerm
     source: Place
     into: Place | None
     define: bool = True
@@ -211,7 +211,7 @@ class Scan(Statement):
     name: str
     dtype: str
     fn: str
-    value: Term
+    value: PlanTerm
     place: Place
     carry: str = ""
     reverse: bool = False
@@ -226,7 +226,7 @@ class Scan(Statement):
 
 
 @dataclass(frozen=True)
-class Convert(Statement):
+class Relayout(Statement):
     """The same values elsewhere: ``word`` is relayout, transpose or copy."""
 
     NAMES = ("name",)
@@ -236,7 +236,7 @@ class Convert(Statement):
     dtype: str
     place: Place
     word: str
-    value: Term
+    value: PlanTerm
     define: bool = True
     note: str = ""
 
@@ -258,8 +258,8 @@ class Combine(Statement):
     fields: tuple[tuple[str, str], ...]
     place: Place
     sides: tuple[str, str]
-    locals: tuple[tuple[str, str, Term], ...]
-    results: tuple[Term, ...]
+    locals: tuple[tuple[str, str, PlanTerm], ...]
+    results: tuple[PlanTerm, ...]
     note: str = ""
 
     def __str__(self) -> str:
@@ -274,14 +274,14 @@ class Assign(Statement):
     NAMES = ("name",)
 
     name: str
-    value: Term
+    value: PlanTerm
 
     def __str__(self) -> str:
         return f"{self.name} = {self.value}"
 
 
 @dataclass(frozen=True)
-class Stage(Statement):
+class CopyToShared(Statement):
     """Start copying an operand to slot ``slot`` of a shared buffer; zero outside."""
 
     NAMES = ("slot",)
@@ -295,11 +295,11 @@ class Stage(Statement):
 
 
 @dataclass(frozen=True)
-class Put(Statement):
+class StoreToShared(Statement):
     """A tile in registers to a shared buffer."""
 
     shared: Shared
-    value: Term
+    value: PlanTerm
 
     def __str__(self) -> str:
         return f"put {self.shared.name}[0] = {self.value}"
@@ -379,7 +379,7 @@ class Pipeline:
     slots: int
     stage: str
     slot: str
-    copies: tuple[Stage, ...]
+    copies: tuple[CopyToShared, ...]
 
     def __str__(self) -> str:
         return f"pipeline of {self.slots} slots: {'; '.join(map(str, self.copies))}"
@@ -393,8 +393,8 @@ class Loop(Statement):
     MADE = ("var",)
 
     var: str
-    begin: Term
-    end: Term
+    begin: PlanTerm
+    end: PlanTerm
     step: int
     body: tuple[Statement, ...]
     pipeline: Pipeline | None = None
@@ -418,7 +418,7 @@ class Block(Statement):
         return "\n".join([f"block: {self.note}", *(indented(str(s)) for s in self.body)])
 
 
-def _listed(terms: Iterable[Term]) -> str:
+def _listed(terms: Iterable[PlanTerm]) -> str:
     return ", ".join(map(str, terms))
 
 
