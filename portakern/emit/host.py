@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from portakern.emit.python_like import Names
+from portakern.emit.python_like import PythonNames
 from portakern.ir.program import Program
 from portakern.ir.size import Size, Sym, substitute
 from portakern.ir.tile import BufferType
@@ -13,7 +13,7 @@ from portakern.ir.tile import BufferType
 
 def host_names(program: Program, reserved: Collection[str]) -> dict[str, str]:
     """What every open dim and array of ``program`` is called where ``reserved`` names are taken."""
-    names = Names(reserved)
+    names = PythonNames(reserved)
     return {x: names.fresh(x) for x in dict.fromkeys([*program.sizes, *(a.name for a in program.arrays)])}
 
 

@@ -120,7 +120,7 @@ def with_helpers(text: str, helpers: Mapping[str, str]) -> list[str]:
     return [name for name in helpers if name in wanted]
 
 
-class Names:
+class PythonNames:
     """Hands out names that are not taken; ``reserved`` are those of the language and its modules."""
 
     def __init__(self, reserved: Collection[str] = ()) -> None:
@@ -139,7 +139,7 @@ class Names:
 # ---- text ------------------------------------------------------------------------------------------------------------
 
 
-class Writer:
+class PythonWriter:
     """Lines of Python with indentation; long calls are broken at their commas."""
 
     def __init__(self, width: int = 110) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import portakern as pk
-from portakern.emit.loops import array_sums, forming
-from portakern.emit.loops.plan import Join, KernelPlan, Node, Repeat, Walk, Write
+from portakern.emit.loops import array_sums, planner
+from portakern.emit.loops.plan import Join, KernelLoopPlan, Node, Repeat, Walk, Write
 from portakern.emit.running import without_scans
 from portakern.ir.rewrite import canonicalise
 from portakern.ir.tile import Kernel
@@ -32,7 +32,7 @@ def kernel(function: Callable[[Any], Any], dtype: str = "f32") -> Kernel:
     return without_scans(canonicalise(found))
 
 
-def loops(plan: KernelPlan) -> list[str]:
+def loops(plan: KernelLoopPlan) -> list[str]:
     """Every innermost loop with those around it, outermost first: ``rows columns``."""
 
     def found(nodes: Sequence[Node]) -> Iterator[str]:
@@ -50,15 +50,15 @@ def joins(nodes: Sequence[Node]) -> list[Join]:
     return found + [j for n in nodes if isinstance(n, Walk | Repeat) for j in joins(n.body)]
 
 
-def sums(k: Kernel) -> KernelPlan:
-    return array_sums.form(k, {"bf16": "f32"})
+def sums(k: Kernel) -> KernelLoopPlan:
+    return array_sums.plan_with_array_sums(k, {"bf16": "f32"})
 
 
 def test_a_sum_of_columns_goes_into_an_array_only_where_asked() -> None:
     k = kernel(lambda x: pk.sum(x, axis=0))
     inside = sums(k)
     assert "tiles rows columns" in loops(inside) and [j.fn for j in joins(inside.body)] == ["sum"]
-    vectors = forming.form(k, {})
+    vectors = planner.plan_kernel_loops(k, {})
     assert not joins(vectors.body) and "columns tiles rows" in loops(vectors)
 
 

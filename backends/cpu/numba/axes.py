@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from portakern.emit.python_like import Expr, Names, Writer, infix, size_expr
+from portakern.emit.python_like import Expr, PythonNames, PythonWriter, infix, size_expr
 from portakern.ir.tile import Axis, Kernel
 
 from . import words
@@ -13,7 +13,7 @@ RESERVED = ("np", "math", "njit", "prange", "intrinsic", "ir", "f32", "range", "
 
 
 @dataclass
-class AxisNames:
+class NumbaAxisNames:
     """Names of an axis in the text: coordinate, first of the tile, end of the tile."""
 
     axis: Axis
@@ -22,17 +22,17 @@ class AxisNames:
     end: str = ""
 
 
-class AxisText:
+class NumbaAxisText:
     """What all parts of a printer share: the text so far, names, and the axes."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.out = Writer(width=116)
-        self.names = Names(RESERVED)
+        self.out = PythonWriter(width=116)
+        self.names = PythonNames(RESERVED)
         self.function = self.names.fresh(f"{kernel.name}_kernel")
         self.sizes = {s: self.names.fresh(s) for s in kernel.sizes}
         self.parameter = {a: self.names.fresh(a.name) for a in kernel.args}
-        self.axes = {a.name: AxisNames(a, self.names.fresh(self._axis_name(a.name))) for a in kernel.axes}
+        self.axes = {a.name: NumbaAxisNames(a, self.names.fresh(self._axis_name(a.name))) for a in kernel.axes}
         self.extent_names = {a.name: self.names.fresh(a.name.upper()) for a in kernel.axes if isinstance(a.extent, int)}
         self.tile_names = {a.name: self.names.fresh(f"BLOCK_{a.name.upper()}") for a in kernel.axes}
         self.constants: dict[str, int] = {}
@@ -51,7 +51,7 @@ class AxisText:
         self.constants[self.tile_names[axis.name]] = axis.tile
         return self.tile_names[axis.name]
 
-    def _tile_end(self, a: AxisNames) -> None:
+    def _tile_end(self, a: NumbaAxisNames) -> None:
         a.end = a.end or self.names.fresh(f"{a.name}1")
         if a.axis.ragged:
             self.out.line(f"{a.end} = min({a.start} + {self._tile(a.axis)}, {self._extent(a.axis)})")
@@ -65,7 +65,7 @@ class AxisText:
         tile = self._tile(axis)
         return infix("//", infix("-", infix("+", extent, Expr(tile)), Expr("1")), Expr(tile))
 
-    def _count(self, a: AxisNames) -> str:
+    def _count(self, a: NumbaAxisNames) -> str:
         """How many elements of the tile there are. A bare constant would be a type of its own to numba, and compile
         the callee once more."""
         if a.start != "0":

@@ -14,9 +14,9 @@ import numpy as np
 from portakern.backend import Missing, Source, Target
 from portakern.dtypes import numpy_dtype
 from portakern.emit.host import called, host_names
-from portakern.emit.loops.array_sums import form
+from portakern.emit.loops.array_sums import plan_with_array_sums
 from portakern.emit.loops.plan import LoopPlan
-from portakern.emit.python_like import Writer, call, names_in, size_expr, with_helpers
+from portakern.emit.python_like import PythonWriter, call, names_in, size_expr, with_helpers
 from portakern.emit.running import without_scans
 from portakern.emit.where import where
 from portakern.errors import MissingRuleError, UnsupportedDtype
@@ -27,7 +27,7 @@ from portakern.ir.tile import ArgReduce, BufferType, Dot, Kernel, TileType, Unar
 
 from . import words
 from .axes import RESERVED
-from .text import KernelText, print_kernel
+from .text import NumbaKernelText, print_kernel
 
 MEMORY = {**words.NUMPY, "f16": "np.uint16", "bf16": "np.uint16"}
 """numpy types of arrays by dtype."""
@@ -66,7 +66,7 @@ class NumbaEmitter:
         return tuple(found.values())
 
     def plan(self, program: Program, target: Target) -> LoopPlan:
-        return LoopPlan(tuple(form(without_scans(canonicalise(k)), _HELD) for k in program.kernels))
+        return LoopPlan(tuple(plan_with_array_sums(without_scans(canonicalise(k)), _HELD) for k in program.kernels))
 
     def emit(self, program: Program, target: Target) -> Source:
         missing = self.missing(program, target)
@@ -121,10 +121,10 @@ def entry_of(program: Program) -> str:
     return f"run_{program.name}" if program.name in RESERVED else program.name
 
 
-def _host_function(original: Program, kernels: Sequence[KernelText]) -> str:
+def _host_function(original: Program, kernels: Sequence[NumbaKernelText]) -> str:
     names = host_names(original, {*RESERVED, entry_of(original), *(k.name for k in kernels)})
     program = called(original, names)
-    out = Writer(width=116)
+    out = PythonWriter(width=116)
     given = program.by_role("input", "scalar", "output")
     with out.block(f"def {entry_of(program)}({', '.join(a.name for a in given)}):"):
         out.line(f'"""{_signature(program)}"""')

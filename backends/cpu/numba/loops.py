@@ -9,11 +9,11 @@ from portakern.emit.loops.elements import source
 from portakern.emit.loops.plan import (
     Compute,
     Join,
-    KernelPlan,
-    Multiply,
+    KernelLoopPlan,
+    LocalStore,
     Node,
+    PackedProduct,
     Product,
-    Put,
     Repeat,
     Step,
     Storage,
@@ -35,7 +35,7 @@ class LoopText(StoreText):
     """``running`` are the variables of running values; ``weights`` how many operations the expression of a value holds, and
     ``held`` which variables and arrays it reads."""
 
-    def __init__(self, plan: KernelPlan) -> None:
+    def __init__(self, plan: KernelLoopPlan) -> None:
         super().__init__(plan)
         self.running: dict[Running, Expr] = {}
         self.weights: dict[Op, int] = {}
@@ -49,11 +49,11 @@ class LoopText(StoreText):
             match node:
                 case Compute(op):
                     self._evaluate(op, op in once)
-                case Write(Put() as put):
-                    if put.carried:
+                case Write(LocalStore() as store):
+                    if store.carried:
                         later = set(after).union(*map(all_reads, nodes[number + 1 :]))
-                        self._keep_old(put.storage, once & later)
-                    self._put(put)
+                        self._keep_old(store.storage, once & later)
+                    self._store_local(store)
                 case Write(Store() as store):
                     self._store(store)
                 case Write(Step(values)):
@@ -105,10 +105,10 @@ class LoopText(StoreText):
             return frozenset({self.arrays[op]})
         return frozenset().union(*map(self._reads, op.operands))
 
-    def _put(self, put: Put) -> None:
-        element, value = self._element_of(put.storage), self._value(put.value)
-        if isinstance(put, Join):
-            value = words.accumulate(put.fn, element, value, put.dtype)
+    def _store_local(self, store: LocalStore) -> None:
+        element, value = self._element_of(store.storage), self._value(store.value)
+        if isinstance(store, Join):
+            value = words.accumulate(store.fn, element, value, store.dtype)
         if value != element:
             self.out.line(f"{element} = {value}")
 
@@ -171,7 +171,7 @@ class LoopText(StoreText):
                 self._tile_end(a)
             self._nodes(node.body)
 
-    def _multiply(self, m: Multiply) -> None:
+    def _multiply(self, m: PackedProduct) -> None:
         assert m.m is not None and m.n is not None  # the emitter refuses other products
         counts = [self._count(self.axes[x]) for x in (m.m, m.n, m.dot.axis)]
         self.out.line(call("dot", *(self.array_names[s] for s in (m.c, m.a, m.b)), *counts).text)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from portakern.emit.loops.elements import ELEMENTWISE
-from portakern.emit.loops.plan import Compute, Node, Put, Repeat, Walk, Write
+from portakern.emit.loops.plan import Compute, LocalStore, Node, Repeat, Walk, Write
 from portakern.emit.loops.uses import all_reads, head_reads, reads
 from portakern.emit.python_like import assignments
 from portakern.ir.core import Op
@@ -45,13 +45,13 @@ def in_order(nodes: Sequence[Node], after: Sequence[Op]) -> list[Node]:
         if not (isinstance(node, Compute) and isinstance(node.op, INLINE) and node.op not in used):
             kept.append(node)
             used |= all_reads(node)
-    return list(_puts_last(kept[::-1]))
+    return list(_local_stores_last(kept[::-1]))
 
 
-def _puts_last(nodes: Sequence[Node]) -> Iterator[Node]:
+def _local_stores_last(nodes: Sequence[Node]) -> Iterator[Node]:
     waiting: list[Node] = []
     for node in nodes:
-        if isinstance(node, Write) and isinstance(node.what, Put) and node.what.carried:
+        if isinstance(node, Write) and isinstance(node.what, LocalStore) and node.what.carried:
             waiting.append(node)
             continue
         if not isinstance(node, Compute):

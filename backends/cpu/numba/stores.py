@@ -8,10 +8,10 @@ from portakern.ir.core import Op
 from portakern.ir.tile import Broadcast, Load, Mask, Permute, Store, buffer_type
 
 from . import words
-from .values import ValueText
+from .values import NumbaValueText
 
 
-class StoreText(ValueText):
+class StoreText(NumbaValueText):
     """Prints what writes a kernel's buffers."""
 
     def _store(self, op: Store) -> None:

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from portakern.emit.loops.plan import KernelPlan
-from portakern.emit.python_like import Writer
+from portakern.emit.loops.plan import KernelLoopPlan
+from portakern.emit.python_like import PythonWriter
 from portakern.ir.tile import Axis, Kernel, Store
 
-from .axes import AxisNames
+from .axes import NumbaAxisNames
 from .loops import LoopText
 
 
 @dataclass(frozen=True)
-class KernelText:
+class NumbaKernelText:
     """The printed kernel: its name, text and the names of its parameters in order."""
 
     name: str
@@ -26,24 +26,24 @@ class KernelText:
     parameters: tuple[str, ...]
 
 
-def print_kernel(plan: KernelPlan) -> KernelText:
+def print_kernel(plan: KernelLoopPlan) -> NumbaKernelText:
     """The numba text of a kernel; raises :class:`MissingRuleError` for an operation without a rule."""
     return _Printer(plan).run()
 
 
 class _Printer(LoopText):
-    def __init__(self, plan: KernelPlan) -> None:
+    def __init__(self, plan: KernelLoopPlan) -> None:
         super().__init__(plan)
         self.parallel = bool(self.kernel.schedule.option("parallel", False)) and _stores_disjoint(self.kernel)
 
-    def run(self) -> KernelText:
+    def run(self) -> NumbaKernelText:
         for a in self.axes.values():
             if a.axis.kind == "whole":
                 a.end = self._extent(a.axis).text
         with self.out.block("HEAD"):
             self._grid()
         body = self.out.lines[1:]
-        head = Writer(width=116)
+        head = PythonWriter(width=116)
         flags = ", parallel=True" if self.parallel else ""
         head.line(f'@njit(error_model="numpy"{flags})')
         parameters = [*self.parameter.values(), *self.sizes.values()]
@@ -52,7 +52,7 @@ class _Printer(LoopText):
                 head.line(line)
         lines = [x for x in head.lines if x.strip() != "pass"]
         given = (*(a.name for a in self.kernel.args), *self.kernel.sizes)
-        return KernelText(self.function, "\n".join([*lines, *body]) + "\n", given)
+        return NumbaKernelText(self.function, "\n".join([*lines, *body]) + "\n", given)
 
     def _constant_lines(self) -> list[str]:
         order = [n for n in (*self.extent_names.values(), *self.tile_names.values()) if n in self.constants]
@@ -75,7 +75,7 @@ class _Printer(LoopText):
         for storage in self.plan.storages:
             self.out.line(self._allocation(storage))
 
-    def _single(self, a: AxisNames) -> None:
+    def _single(self, a: NumbaAxisNames) -> None:
         """An axis of one block starts at 0 and ends at its extent."""
         if a.axis.tile == 1:
             a.name = "0"

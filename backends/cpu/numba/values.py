@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from portakern.emit.loops.elements import is_leaf, source
-from portakern.emit.loops.plan import KernelPlan, Storage
+from portakern.emit.loops.plan import KernelLoopPlan, Storage
 from portakern.emit.python_like import Expr, call, hint_of, infix, size_expr, ternary, total
 from portakern.errors import MissingRuleError
 from portakern.ir.core import Arg, Op, yielded
@@ -30,17 +30,17 @@ from portakern.ir.tile import (
 )
 
 from . import words
-from .axes import AxisText
+from .axes import NumbaAxisText
 
 
-class ValueText(AxisText):
+class NumbaValueText(NumbaAxisText):
     """Prints elements and scalars as expressions.
 
     ``known`` holds what every value in scope is called, or its expression; ``arrays`` which array a value lies in;
     ``hints`` what a value is to be called.
     """
 
-    def __init__(self, plan: KernelPlan) -> None:
+    def __init__(self, plan: KernelLoopPlan) -> None:
         super().__init__(plan.kernel)
         self.plan = plan
         self.known: dict[Op, Expr] = {}

@@ -73,7 +73,7 @@ def step_along(access: Load | Store, axis: str) -> Size | None:
 
 
 @dataclass(frozen=True)
-class Check:
+class BoundsCheck:
     """A bound that an index must be tested against: ``low`` whether it may be negative, ``high`` whether too large."""
 
     index: Index
@@ -88,9 +88,9 @@ class Check:
         return " && ".join(tests)
 
 
-def checks(kernel: Kernel, access: Load | Store) -> list[Check]:
+def checks(kernel: Kernel, access: Load | Store) -> list[BoundsCheck]:
     """The bounds that may be broken by coordinates that are inside their axes' extents."""
-    found: list[Check] = []
+    found: list[BoundsCheck] = []
     for index, size in zip(access.indices, buffer_type(access.buffer).shape, strict=True):
         low: Size = index.offset
         high: Size = index.offset
@@ -108,5 +108,5 @@ def checks(kernel: Kernel, access: Load | Store) -> list[Check]:
         under = not (known and isinstance(low, int) and low >= 0)
         over = not (known and isinstance(room, int) and room >= 0)
         if under or over:
-            found.append(Check(index, size, under, over))
+            found.append(BoundsCheck(index, size, under, over))
     return found

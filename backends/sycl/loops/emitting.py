@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from portakern.backend import Launch, Missing, Target
 from portakern.emit.half_bits import with_half_bits
-from portakern.emit.loops.forming import form
 from portakern.emit.loops.plan import LoopPlan
+from portakern.emit.loops.planner import plan_kernel_loops
 from portakern.emit.running import without_scans
 from portakern.emit.where import where
 from portakern.errors import MissingRuleError, ScheduleError
@@ -67,7 +67,7 @@ def refuse(program: Program, target: Target, missing: Sequence[Missing]) -> None
 def plan_loops(program: Program, target: Target) -> LoopPlan:
     """Raises :class:`ScheduleError` where a work-group has no room for what a kernel keeps."""
     lanes = target.device.count("vector_bytes", 64) // 4
-    made = LoopPlan(tuple(form(with_half_bits(without_scans(k)), REGISTER, lanes) for k in program.kernels))
+    made = LoopPlan(tuple(plan_kernel_loops(with_half_bits(without_scans(k)), REGISTER, lanes) for k in program.kernels))
     room = target.device.count("shared_bytes_per_block", 0)
     for kernel, plan in zip(program.kernels, made.kernels, strict=True):
         if room and plan.local_bytes > room:

@@ -15,7 +15,7 @@ ATOM, PREFIX, PRODUCT, SUM, SHIFT, COMPARE, BITS, LOGIC, CHOICE = range(9)
 
 
 @dataclass(frozen=True)
-class Text:
+class TypedExpr:
     """An expression: its text, how loosely its outermost operator binds, its dtype and its lanes."""
 
     text: str
@@ -27,12 +27,12 @@ class Text:
         """The text, in parentheses where it stands beside a tighter operator."""
         return self.text if self.level <= level else f"({self.text})"
 
-    def wide(self, lanes: int, words: Words) -> Text:
+    def wide(self, lanes: int, words: Words) -> TypedExpr:
         """The same value in every lane."""
         if self.lanes > 1 or lanes == 1:
             return self
         inner = f"-({self.text})" if self.dtype == "bool" else self.text
-        return Text(f"({words.held(self.dtype, lanes)})({inner})", ATOM, self.dtype, lanes)
+        return TypedExpr(f"({words.held(self.dtype, lanes)})({inner})", ATOM, self.dtype, lanes)
 
 
 _CALL = {
@@ -52,7 +52,7 @@ def is_float(dtype: str) -> bool:
     return REGISTER[dtype] in ("f32", "f64")
 
 
-def write(op: Op, values: Sequence[Text], words: Words) -> Text:
+def write(op: Op, values: Sequence[TypedExpr], words: Words) -> TypedExpr:
     """The expression of one elementwise operation on its operands' expressions."""
     dtype = tile_type(op).dtype
     match op:
@@ -68,115 +68,115 @@ def write(op: Op, values: Sequence[Text], words: Words) -> Text:
             return _cast(values[0], tile_type(op.x).dtype, dtype, words)
         case Bitcast():
             v = values[0]
-            return Text(words.bits(dtype, v.lanes, v.text), ATOM, dtype, v.lanes)
+            return TypedExpr(words.bits(dtype, v.lanes, v.text), ATOM, dtype, v.lanes)
     op.fail(f"no expression for {op.mnemonic()} here")
 
 
-def _unary(fn: str, v: Text, dtype: str, words: Words) -> Text:
+def _unary(fn: str, v: TypedExpr, dtype: str, words: Words) -> TypedExpr:
     call = words.call
     one = "1.0" if REGISTER[v.dtype] == "f64" else "1.0f"
     if fn in _CALL:
-        return Text(f"{call(_CALL[fn])}({v.text})", ATOM, dtype, v.lanes)
+        return TypedExpr(f"{call(_CALL[fn])}({v.text})", ATOM, dtype, v.lanes)
     if fn == "neg":
-        return Text(f"-{v.at(ATOM)}", PREFIX, dtype, v.lanes)
+        return TypedExpr(f"-{v.at(ATOM)}", PREFIX, dtype, v.lanes)
     if fn == "abs":
         text = f"{call('fabs')}({v.text})" if is_float(dtype) else f"{call('max')}({v.text}, -{v.at(ATOM)})"
-        return Text(text, ATOM, dtype, v.lanes)
+        return TypedExpr(text, ATOM, dtype, v.lanes)
     if fn == "reciprocal":
-        return Text(f"{one} / {v.at(PREFIX)}", PRODUCT, dtype, v.lanes)
+        return TypedExpr(f"{one} / {v.at(PREFIX)}", PRODUCT, dtype, v.lanes)
     if fn == "sigmoid":
-        return Text(f"{one} / ({one} + {call('exp')}(-{v.at(ATOM)}))", PRODUCT, dtype, v.lanes)
+        return TypedExpr(f"{one} / ({one} + {call('exp')}(-{v.at(ATOM)}))", PRODUCT, dtype, v.lanes)
     if fn == "isnan":
         return _compare("!=", v, v, words)
     if fn == "not":
         sign = "!" if dtype == "bool" and v.lanes == 1 else "~"
-        return Text(f"{sign}{v.at(ATOM)}", PREFIX, dtype, v.lanes)
+        return TypedExpr(f"{sign}{v.at(ATOM)}", PREFIX, dtype, v.lanes)
     if fn == "sign":
         if not is_float(dtype):
             kind = words.held(dtype, v.lanes)
-            return Text(f"{call('clamp')}({v.text}, ({kind})(-1), ({kind})(1))", ATOM, dtype, v.lanes)
+            return TypedExpr(f"{call('clamp')}({v.text}, ({kind})(-1), ({kind})(1))", ATOM, dtype, v.lanes)
         # The built-in gives 0 for NaN.
         nan = _compare("!=", v, v, words)
-        return _select(nan, v, Text(f"{call('sign')}({v.text})", ATOM, dtype, v.lanes), words)
+        return _select(nan, v, TypedExpr(f"{call('sign')}({v.text})", ATOM, dtype, v.lanes), words)
     raise KeyError(fn)
 
 
-def _binary(fn: str, a: Text, b: Text, dtype: str, words: Words) -> Text:
+def _binary(fn: str, a: TypedExpr, b: TypedExpr, dtype: str, words: Words) -> TypedExpr:
     lanes = max(a.lanes, b.lanes)
     if b.lanes > 1 and fn in ("div", "rem", "floordiv") and not is_float(dtype):
         # Lanes beyond the end of a row hold 0, and a CPU traps on an integer division by it.
-        one = Text("1", ATOM, dtype).wide(lanes, words)
-        b = Text(words.select(dtype, lanes, f"{b.at(SHIFT)} == 0", one.text, b.text), ATOM, dtype, lanes)
+        one = TypedExpr("1", ATOM, dtype).wide(lanes, words)
+        b = TypedExpr(words.select(dtype, lanes, f"{b.at(SHIFT)} == 0", one.text, b.text), ATOM, dtype, lanes)
     if fn in ("and", "or", "xor"):
         if dtype == "bool" and lanes == 1:
-            return Text(f"{a.at(ATOM)} {_LOGIC[fn]} {b.at(ATOM)}", LOGIC, dtype)
+            return TypedExpr(f"{a.at(ATOM)} {_LOGIC[fn]} {b.at(ATOM)}", LOGIC, dtype)
         a, b = a.wide(lanes, words), b.wide(lanes, words)
-        return Text(f"{a.at(ATOM)} {_BITWISE[fn]} {b.at(ATOM)}", BITS, dtype, lanes)
+        return TypedExpr(f"{a.at(ATOM)} {_BITWISE[fn]} {b.at(ATOM)}", BITS, dtype, lanes)
     if fn in _INFIX:
         sign, level = _INFIX[fn]
         if fn == "add" and "0" in (a.text, b.text):  # an offset that happens to be 0
             return b if a.text == "0" else a
         right = level if fn in ("add", "mul") and not is_float(dtype) else level - 1  # sums of floats are not associative
         if fn in ("shl", "shr"):
-            return Text(f"{a.at(PREFIX)} {sign} {b.at(PREFIX)}", level, dtype, lanes)
+            return TypedExpr(f"{a.at(PREFIX)} {sign} {b.at(PREFIX)}", level, dtype, lanes)
         if a.lanes == 1 and lanes > 1 and a.text == b.text:
             a = a.wide(lanes, words)
-        return Text(f"{a.at(level)} {sign} {b.at(right)}", level, dtype, lanes)
+        return TypedExpr(f"{a.at(level)} {sign} {b.at(right)}", level, dtype, lanes)
     a, b = a.wide(lanes, words), b.wide(lanes, words)
     if fn in ("max", "min"):
-        return Text(f"{words.extreme(fn, dtype, lanes)}({a.text}, {b.text})", ATOM, dtype, lanes)
+        return TypedExpr(f"{words.extreme(fn, dtype, lanes)}({a.text}, {b.text})", ATOM, dtype, lanes)
     if fn == "pow":
         if not is_float(dtype):
             raise KeyError("pow of integers")
-        return Text(f"{words.call('pow')}({a.text}, {b.text})", ATOM, dtype, lanes)
+        return TypedExpr(f"{words.call('pow')}({a.text}, {b.text})", ATOM, dtype, lanes)
     if is_float(dtype) and fn == "floordiv":
-        return Text(f"{words.call('floor')}({a.at(PRODUCT)} / {b.at(PREFIX)})", ATOM, dtype, lanes)
-    return Text(f"{words.division(fn, dtype, lanes)}({a.text}, {b.text})", ATOM, dtype, lanes)
+        return TypedExpr(f"{words.call('floor')}({a.at(PRODUCT)} / {b.at(PREFIX)})", ATOM, dtype, lanes)
+    return TypedExpr(f"{words.division(fn, dtype, lanes)}({a.text}, {b.text})", ATOM, dtype, lanes)
 
 
-def _compare(sign: str, a: Text, b: Text, words: Words) -> Text:
+def _compare(sign: str, a: TypedExpr, b: TypedExpr, words: Words) -> TypedExpr:
     lanes = max(a.lanes, b.lanes)
     if a.dtype == "bool":
         a, b = a.wide(lanes, words), b.wide(lanes, words)
     text = f"{a.at(SHIFT)} {sign} {b.at(SHIFT)}"
     if lanes > 1 and REGISTER[a.dtype] in _WIDE:
-        return Text(words.convert("i32", lanes, text), ATOM, "bool", lanes)
-    return Text(text, COMPARE, "bool", lanes)
+        return TypedExpr(words.convert("i32", lanes, text), ATOM, "bool", lanes)
+    return TypedExpr(text, COMPARE, "bool", lanes)
 
 
-def _select(condition: Text, yes: Text, no: Text, words: Words) -> Text:
+def _select(condition: TypedExpr, yes: TypedExpr, no: TypedExpr, words: Words) -> TypedExpr:
     dtype = yes.dtype
     lanes = max(condition.lanes, yes.lanes, no.lanes)
     if condition.lanes == 1:
         yes, no = yes.wide(lanes, words), no.wide(lanes, words)
-        return Text(f"{condition.at(LOGIC)} ? {yes.at(LOGIC)} : {no.at(LOGIC)}", CHOICE, dtype, lanes)
+        return TypedExpr(f"{condition.at(LOGIC)} ? {yes.at(LOGIC)} : {no.at(LOGIC)}", CHOICE, dtype, lanes)
     yes, no = yes.wide(lanes, words), no.wide(lanes, words)
-    return Text(words.select(dtype, lanes, condition.text, yes.text, no.text), ATOM, dtype, lanes)
+    return TypedExpr(words.select(dtype, lanes, condition.text, yes.text, no.text), ATOM, dtype, lanes)
 
 
-def _cast(v: Text, old: str, new: str, words: Words) -> Text:
+def _cast(v: TypedExpr, old: str, new: str, words: Words) -> TypedExpr:
     lanes = v.lanes
     if new == "bool":
-        zero = Text("0", ATOM, old)
+        zero = TypedExpr("0", ATOM, old)
         return _compare("!=", v, zero, words)
     if old == "bool" and lanes > 1:  # lanes hold -1 for true
-        v = Text(f"-{v.at(ATOM)}", PREFIX, "i32", lanes)
+        v = TypedExpr(f"-{v.at(ATOM)}", PREFIX, "i32", lanes)
         old = "i32"
     if new in ("f16", "bf16"):
         if REGISTER[old] != "f32":
             v = _convert(v, "f32", words)
-        return Text(f"{words.round_narrow(new, lanes)}({v.text})", ATOM, new, lanes)
+        return TypedExpr(f"{words.round_narrow(new, lanes)}({v.text})", ATOM, new, lanes)
     if new in ("i8", "i16", "u8", "u16"):
-        return Text(words.wrap(new, lanes, _convert(v, "i32", words).text), PREFIX, new, lanes)
+        return TypedExpr(words.wrap(new, lanes, _convert(v, "i32", words).text), PREFIX, new, lanes)
     return _convert(v, new, words)
 
 
-def _convert(v: Text, new: str, words: Words) -> Text:
+def _convert(v: TypedExpr, new: str, words: Words) -> TypedExpr:
     """To the register type of ``new``; floats to integers truncate."""
     if REGISTER[v.dtype] == REGISTER[new]:
-        return Text(v.text, v.level, new, v.lanes)
+        return TypedExpr(v.text, v.level, new, v.lanes)
     if v.lanes == 1 and v.text.isdigit() and is_float(new):
-        return Text(f"{v.text}.0{'f' if REGISTER[new] == 'f32' else ''}", ATOM, new)
+        return TypedExpr(f"{v.text}.0{'f' if REGISTER[new] == 'f32' else ''}", ATOM, new)
     if v.lanes > 1:
-        return Text(words.convert(new, v.lanes, v.text), ATOM, new, v.lanes)
-    return Text(f"({words.held(new)}){v.at(ATOM)}", PREFIX, new)
+        return TypedExpr(words.convert(new, v.lanes, v.text), ATOM, new, v.lanes)
+    return TypedExpr(f"({words.held(new)}){v.at(ATOM)}", PREFIX, new)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from portakern.emit.loops.elements import stored_value
 from portakern.ir.tile import Load, Store, buffer_type, tile_type
 
-from .access import Check, checks, offset_text, size_text, step_along
-from .expressions import ATOM, SUM, Text
-from .values import ValueText
+from .access import BoundsCheck, checks, offset_text, size_text, step_along
+from .expressions import ATOM, SUM, TypedExpr
+from .values import CLoopValueText
 
 
-class MemoryText(ValueText):
+class CLoopMemoryText(CLoopValueText):
     """Prints accesses to the kernel's arrays, those that may be outside with the bounds they must keep."""
 
-    def load(self, op: Load) -> Text:
+    def load(self, op: Load) -> TypedExpr:
         dtype = tile_type(op).dtype
         have = buffer_type(op.buffer)
         buffer = self.buffers[op.buffer]
@@ -25,8 +25,8 @@ class MemoryText(ValueText):
             if bounds:
                 inside = " && ".join(c.text(self.coordinate) for c in bounds)
                 text = f"{inside} ? {text} : {pad}"
-                return Text(text, SUM + 5, dtype)
-            return Text(text, ATOM, dtype)
+                return TypedExpr(text, SUM + 5, dtype)
+            return TypedExpr(text, ATOM, dtype)
         assert self.vector is not None
         step = step_along(op, self.vector[0])
         touched = [c for c in bounds if self.vector[0] in c.index.axes]
@@ -34,9 +34,9 @@ class MemoryText(ValueText):
             return self.load_lanes(op, lanes, bounds, pad)
         address = f"{buffer} + {offset_text(op, self.coordinate)}"
         apart = None if step == 1 else size_text(step)
-        return Text(self.words.load(have.dtype, lanes, address, self.left, apart), ATOM, dtype, lanes)
+        return TypedExpr(self.words.load(have.dtype, lanes, address, self.left, apart), ATOM, dtype, lanes)
 
-    def load_lanes(self, op: Load, lanes: int, bounds: list[Check], pad: str) -> Text:
+    def load_lanes(self, op: Load, lanes: int, bounds: list[BoundsCheck], pad: str) -> TypedExpr:
         """Lane by lane, where neighbours do not lie in even steps or may be outside the array."""
         assert self.vector is not None
         axis = self.vector[0]
@@ -57,7 +57,7 @@ class MemoryText(ValueText):
         with self.braces(f"for (int {lane} = 0; {lane} < {count}; ++{lane})"):
             self.say(f"const {self.index} {each} = {self.coords[axis]} + {lane};")
             self.say(f"{array}[{lane}] = {value};")
-        return Text(self.words.read_local(lanes, array), ATOM, dtype, lanes)
+        return TypedExpr(self.words.read_local(lanes, array), ATOM, dtype, lanes)
 
     def store(self, op: Store) -> None:
         have = buffer_type(op.buffer)
@@ -79,7 +79,7 @@ class MemoryText(ValueText):
             return None
         address = f"{buffer} + {offset_text(op, self.coordinate)}"
         apart = None if step == 1 else size_text(step)  # type: ignore[arg-type]
-        v = Text(v.text, v.level, dtype, v.lanes).wide(lanes, self.words)
+        v = TypedExpr(v.text, v.level, dtype, v.lanes).wide(lanes, self.words)
         self.say(self.words.store(dtype, lanes, address, v.text, self.left, apart) + ";")
         return None
 
@@ -88,7 +88,7 @@ class MemoryText(ValueText):
             return self.words.write_element(dtype, buffer, offset, value) + ";"
         return f"{self.words.atomic(op.mode, dtype)}({buffer} + {offset}, {value});"
 
-    def store_lanes(self, op: Store, v: Text, lanes: int, bounds: list[Check]) -> None:
+    def store_lanes(self, op: Store, v: TypedExpr, lanes: int, bounds: list[BoundsCheck]) -> None:
         assert self.vector is not None
         axis = self.vector[0]
         buffer, dtype = self.buffers[op.buffer], buffer_type(op.buffer).dtype

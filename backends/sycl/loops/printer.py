@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from portakern.emit.loops.elements import source
-from portakern.emit.loops.plan import Compute, KernelPlan, Node, Product, Put, Repeat, Step, Storage, Walk, Write
+from portakern.emit.loops.plan import Compute, KernelLoopPlan, LocalStore, Node, Product, Repeat, Step, Storage, Walk, Write
 from portakern.emit.loops.uses import once_used
 from portakern.emit.running import Running
 from portakern.ir.core import Arg, Op, Result
@@ -13,14 +13,14 @@ from portakern.ir.size import divides
 from portakern.ir.tile import Axis, BufferType, For, Load, Reduce, Store, tile_type
 
 from .access import size_text
-from .expressions import ATOM, Text, write
-from .memory import MemoryText
+from .expressions import ATOM, TypedExpr, write
+from .memory import CLoopMemoryText
 from .reductions import ReductionText
 from .spelling import own
 from .words import Words
 
 
-class KernelPrinter(MemoryText, ReductionText):
+class KernelPrinter(CLoopMemoryText, ReductionText):
     """One kernel: its head, its grid, and the nodes of its plan in order."""
 
     def text(self) -> str:
@@ -77,14 +77,14 @@ class KernelPrinter(MemoryText, ReductionText):
 
     def block(self, nodes: Sequence[Node], accumulate: Sequence[Reduce] = ()) -> None:
         mine = once_used(nodes, [source(r.x) for r in accumulate])
-        puts = [n.what for n in nodes if isinstance(n, Write) and isinstance(n.what, Put)]
-        outer, self.overwritten = self.overwritten, {self.arrays[put.storage] for put in puts if put.carried}
+        stores = [n.what for n in nodes if isinstance(n, Write) and isinstance(n.what, LocalStore)]
+        outer, self.overwritten = self.overwritten, {self.arrays[store.storage] for store in stores if store.carried}
         for node in nodes:
             match node:
                 case Compute(op):
                     self.compute(op, op in mine)
-                case Write(Put() as put):
-                    self.put(put)
+                case Write(LocalStore() as store):
+                    self.store_local(store)
                 case Write(Store() as store):
                     self.store(store)
                 case Write(Step(values)):
@@ -157,7 +157,7 @@ class KernelPrinter(MemoryText, ReductionText):
         start = self.value(init)
         text = start.wide(lanes, self.words).text if start.dtype == "bool" else start.text
         self.say(f"{self.words.held(dtype, lanes)} {name} = {text};")
-        self.names[arg] = Text(name, ATOM, dtype, lanes)
+        self.names[arg] = TypedExpr(name, ATOM, dtype, lanes)
 
     def bounds(self, loop: For, axis: Axis) -> tuple[str, str]:
         """Where the tiles of a loop begin and end."""
@@ -207,5 +207,5 @@ def bracketed(size: object) -> str:
     return text if text.isalnum() else f"({text})"
 
 
-def print_kernel(plan: KernelPlan, words: Words) -> str:
+def print_kernel(plan: KernelLoopPlan, words: Words) -> str:
     return KernelPrinter(plan, words).text()

@@ -6,26 +6,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from portakern.emit.loops.elements import axes_of
-from portakern.emit.loops.plan import KernelPlan, Storage
+from portakern.emit.loops.plan import KernelLoopPlan, Storage
 from portakern.ir.core import Op
 from portakern.ir.tile import BufferType
 
 from .access import size_text
-from .expressions import Text
+from .expressions import TypedExpr
 from .spelling import own, reserved
 from .words import Words
 
 
-class Scope:
+class CLoopScope:
     """``names`` holds what every value in scope is called (or its expression); ``vector`` is the axis that is walked by whole
     vectors here, ``left`` how many lanes are left where one may be cut short."""
 
-    def __init__(self, plan: KernelPlan, words: Words) -> None:
+    def __init__(self, plan: KernelLoopPlan, words: Words) -> None:
         self.plan, self.kernel, self.words = plan, plan.kernel, words
         self.lines: list[str] = []
         self.depth = 1
         self.storage = dict(plan.stored)
-        self.names: dict[Op, Text] = {}
+        self.names: dict[Op, TypedExpr] = {}
         self.taken: set[str] = {own(s) for s in self.kernel.sizes}
         self.vector: tuple[str, int] | None = None
         self.left: str | None = None

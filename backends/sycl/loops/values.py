@@ -5,22 +5,22 @@ from __future__ import annotations
 import re
 
 from portakern.emit.loops.elements import hint_of, source
-from portakern.emit.loops.plan import Put, Storage
+from portakern.emit.loops.plan import LocalStore, Storage
 from portakern.ir.core import Arg, Op
 from portakern.ir.tile import Cast, Const, Coord, Extent, Load, Start, tile_type
 
 from .access import size_text
-from .expressions import ATOM, PREFIX, SUM, Text, write
-from .scope import Scope
+from .expressions import ATOM, PREFIX, SUM, TypedExpr, write
+from .scope import CLoopScope
 from .spelling import REGISTER
 
 _LONG = 72  # an expression longer than this gets a name of its own
 
 
-class ValueText(Scope):
+class CLoopValueText(CLoopScope):
     """Prints single values; every line it says is a definition or an element of an array."""
 
-    def define(self, op: Op, text: Text, inline: bool = False) -> None:
+    def define(self, op: Op, text: TypedExpr, inline: bool = False) -> None:
         literal = re.fullmatch(r"-?\d[\d.e-]*[fLu]*", text.text)
         if literal or (inline and len(text.text) <= _LONG and not any(name in text.text for name in self.overwritten)):
             self.names[op] = text
@@ -28,9 +28,9 @@ class ValueText(Scope):
         hint = hint_of(op)
         name = self.fresh(f"{hint}v" if isinstance(op, Load) else hint)
         self.say(f"const {self.words.held(text.dtype, text.lanes)} {name} = {text.text};")
-        self.names[op] = Text(name, ATOM, text.dtype, text.lanes)
+        self.names[op] = TypedExpr(name, ATOM, text.dtype, text.lanes)
 
-    def value(self, op: Op) -> Text:
+    def value(self, op: Op) -> TypedExpr:
         """The expression of a value at the current element."""
         op = source(op)
         if op in self.names:
@@ -41,11 +41,11 @@ class ValueText(Scope):
         match op:
             case Const(v):
                 text = self.words.constant(v, dtype)
-                return Text(text, PREFIX if text.startswith("-") else ATOM, dtype)
+                return TypedExpr(text, PREFIX if text.startswith("-") else ATOM, dtype)
             case Extent(size):
                 text = size_text(size)
                 cast = f"({self.words.held(dtype)})({text})"
-                return Text(text, ATOM, dtype) if isinstance(size, int) and size >= 0 else Text(cast, PREFIX, dtype)
+                return TypedExpr(text, ATOM, dtype) if isinstance(size, int) and size >= 0 else TypedExpr(cast, PREFIX, dtype)
             case Start(axis):
                 return self.integer(self.firsts[axis], dtype)
             case Coord(axis):
@@ -56,15 +56,15 @@ class ValueText(Scope):
                 steps = self.words.lanes(lanes)
                 if REGISTER[dtype] != "i32":
                     steps = self.words.convert(dtype, lanes, steps)
-                return Text(f"{base.text} + {steps}", SUM, dtype, lanes)
+                return TypedExpr(f"{base.text} + {steps}", SUM, dtype, lanes)
             case Arg() if op in self.buffers:
-                return Text(self.buffers[op], ATOM, dtype)
+                return TypedExpr(self.buffers[op], ATOM, dtype)
         op.fail(f"{op.mnemonic()} is not known where it is used", hint="this is a fault of the emitter")
 
-    def integer(self, text: str, dtype: str) -> Text:
+    def integer(self, text: str, dtype: str) -> TypedExpr:
         if self.words.held(dtype) == self.index or text.isdigit():
-            return Text(text, ATOM, dtype)
-        return Text(f"({self.words.held(dtype)}){text}", PREFIX, dtype)
+            return TypedExpr(text, ATOM, dtype)
+        return TypedExpr(f"({self.words.held(dtype)}){text}", PREFIX, dtype)
 
     def place(self, s: Storage) -> tuple[str, int]:
         """Offset of the current element in an array, and how far apart lanes lie (0: not along the vector)."""
@@ -82,21 +82,21 @@ class ValueText(Scope):
             stride *= size
         return " + ".join(reversed(parts)) or "0", step
 
-    def read(self, s: Storage, dtype: str) -> Text:
+    def read(self, s: Storage, dtype: str) -> TypedExpr:
         offset, step = self.place(s)
         name = self.arrays[s]
         if step == 0:
             text = f"{name}[{offset}]"
-            return Text(f"({text} != 0)" if dtype == "bool" else text, ATOM, dtype)
+            return TypedExpr(f"({text} != 0)" if dtype == "bool" else text, ATOM, dtype)
         lanes = self.vector[1] if self.vector else 1
         if step == 1:
             text = self.words.read_local(lanes, f"{name} + {offset}")
         else:
             text = self.words.vector(s.dtype, lanes, [f"{name}[{offset} + {i * step}]" for i in range(lanes)])
-        return Text(f"({text} != 0)" if dtype == "bool" else text, ATOM, dtype, lanes)
+        return TypedExpr(f"({text} != 0)" if dtype == "bool" else text, ATOM, dtype, lanes)
 
-    def put(self, put: Put) -> None:
-        s, v = put.storage, self.value(put.value)
+    def store_local(self, store: LocalStore) -> None:
+        s, v = store.storage, self.value(store.value)
         offset, step = self.place(s)
         name = self.arrays[s]
         if s.dtype != REGISTER[v.dtype]:
@@ -106,14 +106,14 @@ class ValueText(Scope):
         else:
             lanes = self.vector[1] if self.vector else 1
             if v.lanes > 1 and v.dtype == "bool":
-                v = Text(f"-{v.at(ATOM)}", PREFIX, "i32", v.lanes)
-            v = Text(v.text, v.level, s.dtype, v.lanes).wide(lanes, self.words)
+                v = TypedExpr(f"-{v.at(ATOM)}", PREFIX, "i32", v.lanes)
+            v = TypedExpr(v.text, v.level, s.dtype, v.lanes).wide(lanes, self.words)
             if step == 1:
                 self.say(self.words.write_local(lanes, f"{name} + {offset}", v.text) + ";")
             else:
                 self.scatter(name, offset, step, lanes, v)
 
-    def scatter(self, name: str, offset: str, step: int, lanes: int, v: Text) -> None:
+    def scatter(self, name: str, offset: str, step: int, lanes: int, v: TypedExpr) -> None:
         whole = self.fresh("v")
         self.say(f"const {self.words.held(v.dtype, lanes)} {whole} = {v.text};")
         for i in range(lanes):

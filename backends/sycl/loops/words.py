@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from portakern.emit.loops.plan import KernelPlan
+from portakern.emit.loops.plan import KernelLoopPlan
 
 
 class Words(Protocol):
@@ -71,7 +71,7 @@ class Words(Protocol):
         """The index of the work-group along a dimension, 0 the fastest."""
         ...
 
-    def head(self, plan: KernelPlan, params: Sequence[str]) -> str: ...
+    def head(self, plan: KernelLoopPlan, params: Sequence[str]) -> str: ...
 
     def parameter(self, dtype: str, name: str, written: bool) -> str: ...
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from portakern.emit.loops.plan import KernelPlan
+from portakern.emit.loops.plan import KernelLoopPlan
 
 from ..loops.spelling import C_TYPE, IDENTITY, MEMORY, REGISTER, constant, held
 from .product import product
@@ -78,7 +78,7 @@ class Helpers:
     def group(self, dim: int) -> str:
         return f"get_group_id({dim})"
 
-    def head(self, plan: KernelPlan, params: Sequence[str]) -> str:
+    def head(self, plan: KernelLoopPlan, params: Sequence[str]) -> str:
         joined = ", ".join(params)
         joined = joined if len(joined) <= 100 else ",\n    ".join(params)
         return f"__kernel __attribute__((reqd_work_group_size(1, 1, 1)))\nvoid {plan.kernel.name}({joined})\n{{"

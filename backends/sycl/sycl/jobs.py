@@ -26,7 +26,7 @@ def build_cpu(text: str, kernels: Sequence[str], options: tuple[str, ...]) -> di
         return {"device": name, "data": b"", "log": "", "kernels": {}}
     spirv, log = to_spirv(text, options)
     try:
-        program = library.Program(spirv, spirv=True)
+        program = library.DeviceProgram(spirv, spirv=True)
         facts = {k: program.facts(program.kernel(k)) for k in kernels}
         return {"device": name, "data": program.machine_code(), "log": log, "kernels": facts}
     except RuntimeFault as error:

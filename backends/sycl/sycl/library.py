@@ -16,7 +16,7 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from portakern import native
 from portakern.errors import RuntimeFault, ToolMissing
@@ -24,9 +24,6 @@ from portakern.tools.cache import Cache, digest
 from portakern.tools.process import run_tool
 
 from ..opencl.platforms import icd_directory, intel_library
-
-if TYPE_CHECKING:
-    from portakern.native import Device
 
 INSTALL = "pip install 'portakern[sycl]'"
 PACKAGE = "intel-sycl-rt"
@@ -170,7 +167,7 @@ def queue() -> int:
 
 
 @cache
-def device() -> Device:
+def device() -> native.Device:
     """The first CPU device as the native core has it; registers the driver.
 
     Raises:
@@ -230,7 +227,7 @@ def spirv_of(data: bytes) -> bytes:
     return data[start:position]
 
 
-class Program:
+class DeviceProgram:
     """A program of the CPU device, from SPIR-V or from machine code taken from an earlier one."""
 
     def __init__(self, data: bytes, spirv: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from portakern.emit.loops.plan import KernelPlan
+from portakern.emit.loops.plan import KernelLoopPlan
 
 from ..loops.spelling import C_TYPE, IDENTITY, REGISTER, constant
 
@@ -105,7 +105,7 @@ class SyclWords:
     def group(self, dim: int) -> str:
         return f"pk::group({dim})"
 
-    def head(self, plan: KernelPlan, params: Sequence[str]) -> str:
+    def head(self, plan: KernelLoopPlan, params: Sequence[str]) -> str:
         joined = ", ".join(params)
         joined = joined if len(joined) <= 100 else ",\n    ".join(params)
         return f"PK_KERNEL {plan.kernel.name}({joined}) {{"

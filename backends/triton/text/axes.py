@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from portakern.emit.python_like import Expr, Names, Writer, infix, named_values, size_expr
+from portakern.emit.python_like import Expr, PythonNames, PythonWriter, infix, named_values, size_expr
 from portakern.ir.core import Block, Op
 from portakern.ir.size import Size
 from portakern.ir.tile import Axis, BufferType, Coord, Dims, For, Kernel, Load, Mask, Start, Store, buffer_type
@@ -23,7 +23,7 @@ NARROW = 2**31 - 2**20
 
 
 @dataclass
-class AxisNames:
+class TritonAxisNames:
     """What the printer decided for one axis."""
 
     axis: Axis
@@ -33,17 +33,17 @@ class AxisNames:
 
 
 @dataclass
-class AxisText:
+class TritonAxisText:
     """What every part of the printer needs: the kernel, the text so far, and the names of its arguments and axes."""
 
     kernel: Kernel
-    out: Writer = field(default_factory=Writer)
+    out: PythonWriter = field(default_factory=PythonWriter)
     constants: dict[str, int] = field(default_factory=dict)
     host: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         kernel = self.kernel
-        self.names = Names(RESERVED)
+        self.names = PythonNames(RESERVED)
         self.sizes = {s: self.names.fresh(s) for s in kernel.sizes}
         self.blocks = described_blocks(kernel)
         self.names.taken |= {a.name for a in kernel.args if a.name.endswith("_desc")}  # the host's names of descriptors
@@ -60,7 +60,7 @@ class AxisText:
             for operand in op.operands:
                 self.users.setdefault(operand, []).append(op)
         wide = self._wide_axes()
-        self.axes = {a.name: AxisNames(a, wide=a.name in wide) for a in kernel.axes}
+        self.axes = {a.name: TritonAxisNames(a, wide=a.name in wide) for a in kernel.axes}
         self.extents = {a.name: self.names.fresh(a.name.upper()) for a in kernel.axes if isinstance(a.extent, int)}
         self.tiles = {a.name: self.names.fresh(f"BLOCK_{a.name.upper()}") for a in kernel.axes}
         self.starts = {op.axis for op in kernel.body.walk() if isinstance(op, Start)}
@@ -97,7 +97,7 @@ class AxisText:
                 found.add(op.axis)
         return found
 
-    def _grid_axes(self) -> list[AxisNames]:
+    def _grid_axes(self) -> list[TritonAxisNames]:
         """Grid axes with more than one block; the others are at block 0."""
         return [self.axes[a.name] for a in self.kernel.grid if a.steps != 1]
 
@@ -106,7 +106,7 @@ class AxisText:
         grid = self._grid_axes()
         return any(not isinstance(a.axis.steps, int) or a.axis.steps > NARROW or (a.wide and a.axis.tile == 1) for a in grid)
 
-    def _coordinates(self, a: AxisNames, block: str = "") -> None:
+    def _coordinates(self, a: TritonAxisNames, block: str = "") -> None:
         """Print the coordinates of an axis of the grid (from its block number) or of a whole axis."""
         axis, name = a.axis, a.name
         if axis.tile == 1:
@@ -158,7 +158,7 @@ class AxisText:
         picks = ", ".join(":" if a == axis else "None" for a, _ in dims)
         return Expr(f"{expr.at(14)}[{picks}]")
 
-    def _inside(self, a: AxisNames) -> Expr:
+    def _inside(self, a: TritonAxisNames) -> Expr:
         """The mask of coordinates within the extent of an axis."""
         return infix("<", Expr(a.name), self._extent(a.axis))
 

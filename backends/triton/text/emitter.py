@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from portakern.backend import Missing, Source, Target
 from portakern.device import Device
 from portakern.emit.host import called, host_names
-from portakern.emit.python_like import Writer, call, with_helpers
+from portakern.emit.python_like import PythonWriter, call, with_helpers
 from portakern.emit.where import where
 from portakern.errors import MissingRuleError, UnsupportedDtype
 from portakern.ir.core import Op
@@ -23,7 +23,7 @@ from ..prepare.dots import shortest
 from ..prepare.packing import packed
 from . import operations
 from .axes import RESERVED
-from .kernel import KernelText, print_kernel
+from .kernel import TritonKernelText, print_kernel
 
 
 @dataclass(frozen=True)
@@ -136,9 +136,9 @@ def entry_of(program: Program) -> str:
     return f"run_{program.name}" if program.name in RESERVED else program.name
 
 
-def _host_function(original: Program, kernels: Sequence[KernelText], names: Mapping[str, str]) -> str:
+def _host_function(original: Program, kernels: Sequence[TritonKernelText], names: Mapping[str, str]) -> str:
     program = called(original, names)
-    out = Writer()
+    out = PythonWriter()
     given = program.by_role("input", "scalar", "output")
     with out.block(f"def {entry_of(program)}({', '.join(a.name for a in given)}):"):
         out.line(f'"""{_signature(program)}"""')
@@ -166,7 +166,7 @@ def _signature(program: Program) -> str:
     return f"{inputs} -> {', '.join(map(said, program.by_role('output')))}"
 
 
-def _allocate(out: Writer, array: Array, beside: str) -> None:
+def _allocate(out: PythonWriter, array: Array, beside: str) -> None:
     assert isinstance(array.type, BufferType)
     shape = ", ".join(map(str, array.type.shape))
     shape = f"({shape},)" if len(array.type.shape) == 1 else f"({shape})"
@@ -178,7 +178,7 @@ def _allocate(out: Writer, array: Array, beside: str) -> None:
     out.line(f"{array.name} = {made}")
 
 
-def _describe(out: Writer, kernel: KernelText, program: Program, names: Mapping[str, str]) -> None:
+def _describe(out: PythonWriter, kernel: TritonKernelText, program: Program, names: Mapping[str, str]) -> None:
     """The descriptors a kernel takes, of the array as it is or as the kernel sees it.  A dim of one element may come with any
     stride, which the engine would refuse: there the strides are written out."""
     shapes = {a.name: a.type.shape for a in program.arrays if isinstance(a.type, BufferType)}
@@ -190,7 +190,7 @@ def _describe(out: Writer, kernel: KernelText, program: Program, names: Mapping[
             out.line(f"{name} = TensorDescriptor({array}, {list(seen.shape)}, {list(seen.element_strides)}, {list(block)})")
 
 
-def _launch(out: Writer, kernel: KernelText, names: Mapping[str, str]) -> None:
+def _launch(out: PythonWriter, kernel: TritonKernelText, names: Mapping[str, str]) -> None:
     arguments = [names.get(x, x) for x in kernel.parameters]
     keywords = {**{k: str(v) for k, v in kernel.constants}, **{k: str(v) for k, v in kernel.options}}
     launched = call(f"{kernel.name}[(blocks,)]", *arguments, **keywords).text

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .axes import AxisNames, AxisText
+from .axes import TritonAxisNames, TritonAxisText
 
 
-class GridText(AxisText):
+class GridText(TritonAxisText):
     """Prints the coordinates of grid axes."""
 
     def _grid(self, walked: str = "") -> None:
@@ -23,7 +23,7 @@ class GridText(AxisText):
         for axis in self.kernel.grid:
             self._coordinates(self.axes[axis.name], block.get(axis.name, "0"))
 
-    def _cut(self, many: list[AxisNames]) -> dict[str, str]:
+    def _cut(self, many: list[TritonAxisNames]) -> dict[str, str]:
         """Print how ``pid`` splits into one block number for each axis, the last axis fastest."""
         block: dict[str, str] = {}
         group = int(self.kernel.schedule.option("group_m", 0)) if self.kernel.family == "contraction" else 0
@@ -56,12 +56,12 @@ class GridText(AxisText):
             self._swizzle(many[-2], many[-1], block, group)
         return block
 
-    def _takes_turns(self, many: list[AxisNames]) -> bool:
+    def _takes_turns(self, many: list[TritonAxisNames]) -> bool:
         """Whether blocks of several heads (all but the last grid axis) alternate, so that the longest walks start first."""
         heads = int(self.kernel.schedule.option("heads", 0))
         return heads > 1 and many[-1].axis.name in self.last_first and all(a.axis.tile == 1 for a in many[:-1])
 
-    def _turns(self, many: list[AxisNames], block: dict[str, str]) -> None:
+    def _turns(self, many: list[TritonAxisNames], block: dict[str, str]) -> None:
         self.constants["HEADS"] = int(self.kernel.schedule.option("heads", 0))
         last = many[-1]
         name = block[last.axis.name] = self.names.fresh(f"{last.axis.name}_block")
@@ -70,7 +70,7 @@ class GridText(AxisText):
         self.out.line(f"pid, {name} = tl.swizzle2d(pid // {steps}, pid % {steps}, {heads}, {steps}, HEADS)")
         self.out.line(f"{name} = {steps} - 1 - {name}")
 
-    def _swizzle(self, m: AxisNames, n: AxisNames, block: dict[str, str], group: int) -> None:
+    def _swizzle(self, m: TritonAxisNames, n: TritonAxisNames, block: dict[str, str], group: int) -> None:
         self.constants["GROUP"] = group
         rows, cols = block[m.axis.name], block[n.axis.name]
         self.out.comment("Walk the output in groups of GROUP block rows, so that both operands stay in the last-level cache.")

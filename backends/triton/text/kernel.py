@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from portakern.device import Device
-from portakern.emit.python_like import Writer
+from portakern.emit.python_like import PythonWriter
 from portakern.ir.core import Arg
 from portakern.ir.tile import BufferType, Kernel, TileType, buffer_type
 
@@ -21,7 +21,7 @@ from .statements import StatementText
 
 
 @dataclass(frozen=True)
-class KernelText:
+class TritonKernelText:
     """The printed kernel: its name, text, run-time parameters in order, constexpr parameters with values, and the
     number of blocks as an expression over the open dims (``static`` where there are none).
 
@@ -39,7 +39,7 @@ class KernelText:
     descriptors: tuple[tuple[str, str, BufferType, tuple[int, ...]], ...] = ()
 
 
-def print_kernel(kernel: Kernel, device: Device, host: Mapping[str, str] | None = None) -> KernelText:
+def print_kernel(kernel: Kernel, device: Device, host: Mapping[str, str] | None = None) -> TritonKernelText:
     """The Triton text of ``kernel``, whose host calls open dims as ``host`` says.
 
     Raises :class:`MissingRuleError` for an operation without a rule.
@@ -48,7 +48,7 @@ def print_kernel(kernel: Kernel, device: Device, host: Mapping[str, str] | None 
 
 
 class _Printer(GridText, StatementText):
-    def run(self) -> KernelText:
+    def run(self) -> TritonKernelText:
         static = all(isinstance(a.extent, int) for a in self.kernel.grid)
         walking = static and self._programs() > 0
         with self.out.block("HEAD"):
@@ -64,7 +64,7 @@ class _Printer(GridText, StatementText):
         given = (*(a.name if n in self.parameter.values() else n for a, n in self._arguments()), *self.kernel.sizes)
         made = tuple((name, b.buffer.name, buffer_type(b.buffer), b.shape) for name, b in self.descriptors.values())
         options = self._launch_options()
-        return KernelText(self.function, text, given, self._constants(), blocks, static, options, made)
+        return TritonKernelText(self.function, text, given, self._constants(), blocks, static, options, made)
 
     def _one_block(self, pid: str = "") -> None:
         self._grid(pid)
@@ -98,7 +98,7 @@ class _Printer(GridText, StatementText):
         typed = [scalars.get(n, n) for _, n in self._arguments()]
         typed += [f"{s}: tl.int64" for s in self.sizes.values()]
         constants = [f"{c}: tl.constexpr" for c, _ in self._constants()]
-        writer = Writer()
+        writer = PythonWriter()
         writer.line(f"def {self.function}({', '.join([*typed, *constants])}):")
         return "\n".join(writer.lines)
 

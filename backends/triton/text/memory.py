@@ -12,13 +12,13 @@ from portakern.ir.tile import Dims, Index, Load, Store, Term, buffer_type, tile_
 
 from ..prepare.descriptors import DescribedBlock
 from . import operations
-from .values import TileValue, ValueText
+from .values import TileValue, TritonValueText
 
 KEEP = ("none", "loads", "stores", "both")
 """Values of the schedule's option ``keep``."""
 
 
-class MemoryText(ValueText):
+class TritonMemoryText(TritonValueText):
     """Prints how values come from memory and go there."""
 
     def _store(self, op: Store) -> None:

@@ -9,7 +9,7 @@ from portakern.ir.core import Block, Op, Result, Yield, yielded
 from portakern.ir.tile import Axis, Binary, Cast, Const, Extent, For, Load, Scan, Start, Store, identity, starts_anew, tile_type
 
 from . import operations
-from .memory import MemoryText
+from .memory import TritonMemoryText
 from .names import name_hint
 from .values import TileValue
 
@@ -17,7 +17,7 @@ _JOIN = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
 
 
 @dataclass
-class StatementText(MemoryText):
+class StatementText(TritonMemoryText):
     """Prints blocks of operations line by line."""
 
     assigned: dict[Op, str] = field(default_factory=dict)

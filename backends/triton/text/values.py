@@ -33,7 +33,7 @@ from portakern.ir.tile import (
 )
 
 from . import operations
-from .axes import AxisNames, AxisText
+from .axes import TritonAxisNames, TritonAxisText
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class TileValue:
 
 
 @dataclass
-class ValueText(AxisText, ABC):
+class TritonValueText(TritonAxisText, ABC):
     """Expressions of values; which of them get names is decided by the statements."""
 
     values: dict[Op, TileValue] = field(default_factory=dict)
@@ -155,7 +155,7 @@ class ValueText(AxisText, ABC):
             return call("tl.zeros", f"({shape})", operations.DTYPE[t.dtype])
         return call("tl.full", f"({shape})", v.expr, operations.DTYPE[t.dtype])
 
-    def _coordinate(self, a: AxisNames, dims: Dims, dtype: str) -> TileValue:
+    def _coordinate(self, a: TritonAxisNames, dims: Dims, dtype: str) -> TileValue:
         literal = a.name == "0"
         expr = Expr(a.name)
         if not literal and a.wide and dtype == "i32":

@@ -11,18 +11,18 @@ from collections.abc import Mapping, Sequence
 from portakern.emit.running import Running
 from portakern.ir.tile import Const, For, Kernel, Reduce, identity, tile_type
 
-from .arrays import Arrays
+from .arrays import LocalArrays
 from .elements import ELEMENTWISE, Bound, hint_of, source, unbound
-from .forming import Former
-from .plan import Item, Join, KernelPlan, Node, Put
+from .plan import Item, Join, KernelLoopPlan, LocalStore, Node
+from .planner import LoopPlanner
 
 
-def form(kernel: Kernel, held: Mapping[str, str]) -> KernelPlan:
-    """The plan of ``kernel`` in single elements; ``held`` as for :func:`forming.form`."""
-    return ArraySums(kernel, Arrays(1, 1, held), rows=1).plan()
+def plan_with_array_sums(kernel: Kernel, held: Mapping[str, str]) -> KernelLoopPlan:
+    """The plan of ``kernel`` in single elements; ``held`` as for :func:`planner.plan_kernel_loops`."""
+    return ArraySums(kernel, LocalArrays(1, 1, held), rows=1).plan()
 
 
-class ArraySums(Former):
+class ArraySums(LoopPlanner):
     """Takes the contiguous axis last wherever a reduction runs along another one."""
 
     def candidates(self, items: Sequence[Item], free: Sequence[str], bound: Bound) -> list[str]:
@@ -45,7 +45,7 @@ class ArraySums(Former):
         level = super().waits(items, axis)
         last = max(level.values())
         for item in reversed(items):
-            if isinstance(item, Put) and item.carried:
+            if isinstance(item, LocalStore) and item.carried:
                 level[item] = last
             elif isinstance(item, ELEMENTWISE) and axis not in self.items.involved(item):
                 read = [level[i] for i in items if item in self.items.operands(i)]
@@ -64,10 +64,10 @@ class ArraySums(Former):
                 start, item = self._into_array(item, bound)
                 begun.append(start)
             inside.append(item)
-        before = self.form(begun, bound, wide) if begun else []
+        before = self.loops(begun, bound, wide) if begun else []
         return [*before, *super().reducing(inside, bound, wide, axis)]
 
-    def _into_array(self, r: Reduce, bound: Bound) -> tuple[Put, Join]:
+    def _into_array(self, r: Reduce, bound: Bound) -> tuple[LocalStore, Join]:
         """What writes the value a reduction begins with into its array, and what joins one more element to it."""
         of = tile_type(r)
         if r not in self.arrays.of:
@@ -75,7 +75,7 @@ class ArraySums(Former):
         self.arrays.written.add(r)
         x = source(r.x)
         self.crossing.wanted.add(x)
-        start = Put(Const(identity(r.fn, of.dtype), of.dtype), self.arrays.of[r])
+        start = LocalStore(Const(identity(r.fn, of.dtype), of.dtype), self.arrays.of[r])
         return start, Join(x, self.arrays.of[r], fn=r.fn, dtype=of.dtype)
 
 

@@ -13,8 +13,8 @@ from .plan import Storage
 Dim = tuple[str, int]
 
 
-class Arrays:
-    """``of`` says in which array a value lies; ``written`` are the values that are there without a :class:`Put` to come;
+class LocalArrays:
+    """``of`` says in which array a value lies; ``written`` are the values that are there without a :class:`LocalStore` to come;
     ``vector`` is the axis that is walked by whole vectors around the current list; ``held`` is the dtype that an array's
     elements have for a value's dtype, where it is another."""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from portakern.ir.core import Arg, Op
 from portakern.ir.tile import Binary, Bitcast, Cast, Compare, For, Load, Select, Store, Unary
 
-from .arrays import Arrays
+from .arrays import LocalArrays
 from .elements import Bound, is_leaf, source, unbound
 from .items import Items
 from .plan import Item
@@ -20,7 +20,7 @@ _CHEAP_OPS = 7
 class Crossing:
     """``wanted`` are values that a sibling list reads from a variable."""
 
-    def __init__(self, items: Items, arrays: Arrays) -> None:
+    def __init__(self, items: Items, arrays: LocalArrays) -> None:
         self.items, self.arrays = items, arrays
         self.wanted: set[Op] = set()
 

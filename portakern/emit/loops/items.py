@@ -8,24 +8,24 @@ from portakern.emit.running import Running
 from portakern.ir.core import Op, Result
 from portakern.ir.tile import BufferType, Dot, For, Kernel, Reduce, Store
 
-from .arrays import Arrays
+from .arrays import LocalArrays
 from .elements import Bound, axes_of, is_leaf, read_by, source, stored_value
-from .plan import Item, Multiply, Put, Step
+from .plan import Item, LocalStore, PackedProduct, Step
 
 
 class Items:
     """``opened`` are the loops whose carried tiles have got their arrays and first values."""
 
-    def __init__(self, kernel: Kernel, arrays: Arrays) -> None:
+    def __init__(self, kernel: Kernel, arrays: LocalArrays) -> None:
         self.kernel, self.arrays = kernel, arrays
         self.opened: set[Op] = set()
 
     def operands(self, item: Item) -> list[Op]:
         """The values an item reads, each at its source; leaves are left out."""
         match item:
-            case Put(value):
+            case LocalStore(value):
                 found: Iterable[Op] = (value,)
-            case Multiply() | Step():
+            case PackedProduct() | Step():
                 return []
             case Store():
                 found = (stored_value(item),)
@@ -43,9 +43,9 @@ class Items:
 
     def involved(self, item: Item) -> set[str]:
         match item:
-            case Put(storage=storage):
+            case LocalStore(storage=storage):
                 return set(storage.axes)
-            case Multiply(_, a, b):
+            case PackedProduct(_, a, b):
                 return {*a.axes, *b.axes}
             case Step():
                 return set()
@@ -66,7 +66,7 @@ class Items:
         match item:
             case Reduce() | Running():
                 return item.axis != axis
-            case Multiply() | Dot():
+            case PackedProduct() | Dot():
                 return axis not in self.involved(item)
             case For():
                 if axis not in self.involved(item):
@@ -82,7 +82,7 @@ class Items:
 
 def reads_raw(item: Item) -> set[Op]:
     """What an item reads, arguments among it."""
-    if isinstance(item, Put):
+    if isinstance(item, LocalStore):
         return {item.value}
     if isinstance(item, For):
         return {source(o) for op in item.body.walk() for o in read_by(op)} | {source(v) for v in item.operands}

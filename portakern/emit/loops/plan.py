@@ -49,7 +49,7 @@ class Storage:
 
 
 @dataclass(frozen=True, eq=False)
-class Put:
+class LocalStore:
     """Write ``value`` to ``storage``, element by element.  ``carried`` marks the end of a loop's step."""
 
     value: Op
@@ -58,7 +58,7 @@ class Put:
 
 
 @dataclass(frozen=True, eq=False)
-class Join(Put):
+class Join(LocalStore):
     """``storage = fn(storage, value)``, element by element: one more step of a reduction that lies in an array."""
 
     fn: str = "sum"
@@ -66,7 +66,7 @@ class Join(Put):
 
 
 @dataclass(frozen=True, eq=False)
-class Multiply:
+class PackedProduct:
     """``c += a b`` on packed arrays, a register tile of ``rows`` x ``columns`` at a time."""
 
     dot: Dot
@@ -87,7 +87,7 @@ class Step:
     values: tuple[tuple[Op, Op], ...]
 
 
-Item = Op | Put | Multiply | Step
+Item = Op | LocalStore | PackedProduct | Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +99,9 @@ class Compute:
 
 @dataclass(frozen=True, eq=False)
 class Write:
-    """A store, a put, or the end of a step, at the current element."""
+    """A store, to memory or to a local array, or the end of a step, at the current element."""
 
-    what: Store | Put | Step
+    what: Store | LocalStore | Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,14 +133,14 @@ class Repeat:
 class Product:
     """The register-tiled matrix product."""
 
-    what: Multiply
+    what: PackedProduct
 
 
 Node = Compute | Write | Walk | Repeat | Product
 
 
 @dataclass(frozen=True, eq=False)
-class KernelPlan:
+class KernelLoopPlan:
     kernel: Kernel
     body: tuple[Node, ...]
     storages: tuple[Storage, ...]
@@ -162,7 +162,7 @@ class KernelPlan:
 class LoopPlan:
     """The plans of a program's kernels, in order."""
 
-    kernels: tuple[KernelPlan, ...]
+    kernels: tuple[KernelLoopPlan, ...]
 
     def __str__(self) -> str:
         return "\n\n".join(map(str, self.kernels))
@@ -175,7 +175,7 @@ def _show(node: Node, depth: int) -> list[str]:
             return [f"{pad}{_word(op)}: {op.type}"]
         case Write(Join(value, storage, fn=fn)):
             return [f"{pad}{storage.name} <- {fn} with {_word(value)}"]
-        case Write(Put(value, storage)):
+        case Write(LocalStore(value, storage)):
             return [f"{pad}{storage.name} <- {_word(value)}"]
         case Write(Store() as store):
             return [f"{pad}store {getattr(store.buffer, 'name', '')}"]

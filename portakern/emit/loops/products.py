@@ -5,15 +5,15 @@ from __future__ import annotations
 from portakern.ir.core import Arg, Block, Op, Yield
 from portakern.ir.tile import Broadcast, Dot, Kernel, Mask, tile_type
 
-from .arrays import Arrays
+from .arrays import LocalArrays
 from .elements import ELEMENTWISE, axes_of, hint_of, is_leaf, source
-from .plan import Item, Multiply, Put, Storage
+from .plan import Item, LocalStore, PackedProduct, Storage
 
 
-class Products:
+class OperandPacking:
     """``rows`` is the height of a register tile."""
 
-    def __init__(self, kernel: Kernel, arrays: Arrays, rows: int) -> None:
+    def __init__(self, kernel: Kernel, arrays: LocalArrays, rows: int) -> None:
         self.arrays, self.rows = arrays, rows
         self.uses: dict[Op, list[Op]] = {}
         self.packs: dict[Op, list[tuple[str, ...]]] = {}
@@ -44,7 +44,7 @@ class Products:
         storage = self.arrays.make(hint_of(source(op)) + "_pack", [(a, t.size(a)) for a in axes], t.dtype,
                                  "operand of a product, packed and widened")
         self.packed[op, axes] = storage
-        return [Put(source(op), storage)]
+        return [LocalStore(source(op), storage)]
 
     def _product(self, dot: Dot) -> list[Item]:
         items: list[Item] = []
@@ -58,13 +58,13 @@ class Products:
             t = tile_type(dot)
             c = self.arrays.make("acc" if isinstance(acc, Arg) else "products", t.dims, t.dtype, "accumulator of a product")
         if self.arrays.of.get(acc) is not c:
-            items.append(Put(acc, c))
+            items.append(LocalStore(acc, c))
         self.arrays.of[dot] = c
         self.arrays.written.add(dot)
         m = next((a for a in a_axes if a != dot.axis), None)
         n = next((a for a in b_axes if a != dot.axis), None)
         vectors = self.arrays.vectors if c.shape[-1] % (self.arrays.lanes * self.arrays.vectors) == 0 else 1
-        multiply = Multiply(dot, self.packed[left, a_axes], self.packed[right, b_axes], c, m, n,
+        multiply = PackedProduct(dot, self.packed[left, a_axes], self.packed[right, b_axes], c, m, n,
                             self.rows, self.arrays.lanes, vectors)
         return [*items, multiply]
 

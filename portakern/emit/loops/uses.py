@@ -9,7 +9,7 @@ from portakern.ir.core import Op
 from portakern.ir.tile import Store
 
 from .elements import ELEMENTWISE, source, stored_value
-from .plan import Compute, Node, Put, Repeat, Step, Walk, Write
+from .plan import Compute, LocalStore, Node, Repeat, Step, Walk, Write
 
 
 def once_used(nodes: Sequence[Node], after: Sequence[Op]) -> set[Op]:
@@ -26,17 +26,17 @@ def once_used(nodes: Sequence[Node], after: Sequence[Op]) -> set[Op]:
 def _handed_on_together(nodes: Sequence[Node]) -> set[Op]:
     """What the end of a loop's step writes, where that is several values: one may read what another overwrites."""
     written = [n.what for n in nodes if isinstance(n, Write)]
-    puts = [w.value for w in written if isinstance(w, Put) and w.carried]
+    stores = [w.value for w in written if isinstance(w, LocalStore) and w.carried]
     steps = [w for w in written if isinstance(w, Step)]
     values = [v for step in steps for _, v in step.values]
-    return {source(v) for v in (*puts, *values)} if len(puts) + len(steps) + len(values) > 2 else set()
+    return {source(v) for v in (*stores, *values)} if len(stores) + len(steps) + len(values) > 2 else set()
 
 
 def reads(node: Node) -> list[Op]:
     match node:
         case Compute(op):
             return [source(o) for o in op.operands]
-        case Write(Put(value)):
+        case Write(LocalStore(value)):
             return [value]
         case Write(Store() as s):
             return [stored_value(s)]

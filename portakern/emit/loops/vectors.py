@@ -8,16 +8,16 @@ from math import prod
 from portakern.ir.core import Op
 from portakern.ir.tile import For, Kernel, Load, Store
 
-from .arrays import Arrays
+from .arrays import LocalArrays
 from .elements import Bound, lead_axis
 from .items import Items
-from .plan import Item, Put
+from .plan import Item, LocalStore
 
 
 class Vectors:
     """Answers for a list of items which axis is walked next and in how many lanes."""
 
-    def __init__(self, kernel: Kernel, items: Items, arrays: Arrays) -> None:
+    def __init__(self, kernel: Kernel, items: Items, arrays: LocalArrays) -> None:
         self.kernel, self.items, self.arrays = kernel, items, arrays
 
     def axis(self, candidates: Sequence[str], items: Sequence[Item], bound: Bound) -> str:
@@ -45,9 +45,9 @@ class Vectors:
             for op in item.body.walk() if isinstance(item, For) else (item,):
                 if isinstance(op, Load | Store):
                     count(lead_axis(self.kernel, op), 3 if isinstance(op, Store) else 2, self.items.involved(op))
-                if isinstance(op, Put) and op.storage.axes:
+                if isinstance(op, LocalStore) and op.storage.axes:
                     count(op.storage.axes[-1], 3, op.storage.axes)
-                if isinstance(op, Op | Put):
+                if isinstance(op, Op | LocalStore):
                     for o in self.items.operands(op):
                         if o in self.arrays.of and self.arrays.of[o].axes:
                             count(self.arrays.of[o].axes[-1], 1, self.arrays.of[o].axes)

@@ -19,28 +19,29 @@ from portakern.errors import LoweringError
 from portakern.ir.core import Arg, Op, Result, yielded
 from portakern.ir.tile import Dot, For, Kernel, Reduce, Store, tile_type
 
-from .arrays import Arrays
+from .arrays import LocalArrays
 from .crossing import Crossing
 from .elements import Bound, axes_of, source, unbound
 from .items import Items, reads_raw
-from .plan import Compute, Item, KernelPlan, Multiply, Node, Product, Put, Repeat, Step, Walk, Write
-from .products import Products
+from .plan import Compute, Item, KernelLoopPlan, LocalStore, Node, PackedProduct, Product, Repeat, Step, Walk, Write
+from .products import OperandPacking
 from .vectors import Vectors
 
 Cut = Callable[[Item], bool]
 
 
-def form(kernel: Kernel, held: Mapping[str, str], lanes: int = 16, rows: int = 8, vectors: int = 2) -> KernelPlan:
+def plan_kernel_loops(kernel: Kernel, held: Mapping[str, str], lanes: int = 16, rows: int = 8,
+                      vectors: int = 2) -> KernelLoopPlan:  # fmt: skip
     """The plan of ``kernel`` for vectors of ``lanes`` and a register tile of ``rows`` x (``lanes`` * ``vectors``).
 
     ``held`` is the dtype that the elements of arrays have for a value's dtype, where it is another.
     """
-    return Former(kernel, Arrays(lanes, vectors, held), rows).plan()
+    return LoopPlanner(kernel, LocalArrays(lanes, vectors, held), rows).plan()
 
 
-class Former:
-    def __init__(self, kernel: Kernel, arrays: Arrays, rows: int) -> None:
-        self.kernel, self.arrays, self.products = kernel, arrays, Products(kernel, arrays, rows)
+class LoopPlanner:
+    def __init__(self, kernel: Kernel, arrays: LocalArrays, rows: int) -> None:
+        self.kernel, self.arrays, self.products = kernel, arrays, OperandPacking(kernel, arrays, rows)
         self.items = Items(kernel, arrays)
         self.crossing = Crossing(self.items, arrays)
         self.vectors = Vectors(kernel, self.items, arrays)
@@ -50,11 +51,12 @@ class Former:
             if isinstance(op, Result):
                 self.results.setdefault((op.source, op.index), []).append(op)
 
-    def plan(self) -> KernelPlan:
-        body = self.form(self.products.expand(self.kernel.body), frozenset(), False)
-        return KernelPlan(self.kernel, tuple(body), tuple(self.arrays.made), tuple(self.arrays.of.items()))
+    def plan(self) -> KernelLoopPlan:
+        body = self.loops(self.products.expand(self.kernel.body), frozenset(), False)
+        return KernelLoopPlan(self.kernel, tuple(body), tuple(self.arrays.made), tuple(self.arrays.of.items()))
 
-    def form(self, items: Sequence[Item], bound: Bound, wide: bool) -> list[Node]:
+    def loops(self, items: Sequence[Item], bound: Bound, wide: bool) -> list[Node]:
+        """The loops over the axes of ``items`` that are not ``bound``."""
         free = self.items.free(items, bound)
         if not free:
             return [n for item in items for n in self.leaf(item, bound, wide)]
@@ -72,18 +74,18 @@ class Former:
 
     def leaf(self, item: Item, bound: Bound, wide: bool) -> list[Node]:
         match item:
-            case Put() | Store() | Step():
+            case LocalStore() | Store() | Step():
                 return [Write(item)]
-            case Multiply():
+            case PackedProduct():
                 return [Product(item)]
             case For():
                 return self.repeat(item, bound, wide)
-        return [Compute(item), *self.put_kept(item)]
+        return [Compute(item), *self.store_kept(item)]
 
-    def put_kept(self, op: Op) -> list[Node]:
+    def store_kept(self, op: Op) -> list[Node]:
         if op in self.arrays.of and op not in self.arrays.written:
             self.arrays.written.add(op)
-            return [Write(Put(op, self.arrays.of[op]))]
+            return [Write(LocalStore(op, self.arrays.of[op]))]
         return []
 
     def around(self, items: Sequence[Item], bound: Bound, wide: bool, cut: Cut) -> list[Node]:
@@ -98,7 +100,7 @@ class Former:
             if cut(item):
                 parts += [current, *([p] for p in packing), [item]]
                 current, packing = [], []
-            elif isinstance(item, Put) and not item.carried and self.crossing.cheap(item.value, bound):
+            elif isinstance(item, LocalStore) and not item.carried and self.crossing.cheap(item.value, bound):
                 packing.append(item)
             else:
                 current.append(item)
@@ -109,7 +111,7 @@ class Former:
                 self.sunk[part[-1]] = part[:-1]
                 nodes += self.repeat(part[-1], bound, wide)
             elif part:
-                nodes += self.form(part, bound, wide)
+                nodes += self.loops(part, bound, wide)
         return nodes
 
     def open(self, item: Item, bound: Bound, cut: Cut) -> list[Item]:
@@ -117,7 +119,7 @@ class Former:
         if not isinstance(item, For) or item in self.items.opened or not cut(item):
             return [item]
         self.items.opened.add(item)
-        puts: list[Item] = []
+        stores: list[Item] = []
         for number, (arg, init) in enumerate(zip(item.body.args, item.init, strict=True)):
             assert isinstance(arg, Arg)
             if not unbound(arg, bound):
@@ -129,8 +131,8 @@ class Former:
             for r in results:
                 self.arrays.of[r] = storage
                 self.arrays.written.add(r)
-            puts.append(Put(source(init), storage))
-        return [*puts, item]
+            stores.append(LocalStore(source(init), storage))
+        return [*stores, item]
 
     def spread(self, items: Sequence[Item], bound: Bound, wide: bool, axis: str) -> list[Node]:
         """One loop over ``axis`` around everything that has it."""
@@ -138,7 +140,7 @@ class Former:
         before = [i for i in items if axis not in self.items.involved(i)]
         before, inside = self.crossing.close([before, inside], bound)
         lanes = self.vectors.lanes(axis, inside, bound, wide)
-        head = self.form(before, bound, wide) if before else []
+        head = self.loops(before, bound, wide) if before else []
         return [*head, Walk(axis, lanes, tuple(self.inside(inside, bound, wide, axis, lanes)))]
 
     def inside(self, items: Sequence[Item], bound: Bound, wide: bool, axis: str, lanes: int) -> list[Node]:
@@ -146,7 +148,7 @@ class Former:
         outer = self.arrays.vector
         if lanes > 1:
             self.arrays.vector = (axis, lanes)
-        body = self.form(items, bound | {axis}, wide or lanes > 1)
+        body = self.loops(items, bound | {axis}, wide or lanes > 1)
         self.arrays.vector = outer
         return body
 
@@ -158,7 +160,7 @@ class Former:
         nodes: list[Node] = []
         for number, part in enumerate(self.crossing.close(self.levels(items, axis), bound)):
             if part and number % 2 == 0:
-                nodes += self.form(part, bound, wide)
+                nodes += self.loops(part, bound, wide)
             elif part:
                 nodes += self.reducing(part, bound, wide, axis)
         return nodes
@@ -171,7 +173,7 @@ class Former:
                 parts += [[item], []]
             else:
                 parts[-1].append(item)
-        return [n for part in self.crossing.close(parts, bound) if part for n in self.form(part, bound, wide)]
+        return [n for part in self.crossing.close(parts, bound) if part for n in self.loops(part, bound, wide)]
 
     def levels(self, items: Sequence[Item], axis: str) -> list[list[Item]]:
         """The items by how many reductions along ``axis`` they wait for: in turns those outside of the loop and inside."""
@@ -189,7 +191,7 @@ class Former:
         for item in items:
             before = [o for o in self.items.operands(item) if o in level]
             level[item] = max((level[o] + (isinstance(o, Reduce) and o.axis == axis) for o in before), default=0)
-            if isinstance(item, Put) and item.carried:  # stays behind all that reads the old value
+            if isinstance(item, LocalStore) and item.carried:  # stays behind all that reads the old value
                 level[item] = max(level.values())
         return level
 
@@ -201,7 +203,7 @@ class Former:
         rest = [i for i in items if i not in reduces]
         self.crossing.wanted.update(source(r.x) for r in reduces)  # a reduction of its own perhaps, along another axis
         body = self.inside(rest, bound, wide, axis, lanes) if rest else []
-        return [Walk(axis, lanes, tuple(body), reduces, running), *(n for r in reduces for n in self.put_kept(r))]
+        return [Walk(axis, lanes, tuple(body), reduces, running), *(n for r in reduces for n in self.store_kept(r))]
 
     def reducible(self, items: Sequence[Item], axis: str, bound: Bound) -> bool:
         reduces = [i for i in items if isinstance(i, Reduce | Running) and i.axis == axis]
@@ -221,24 +223,24 @@ class Former:
                 if isinstance(value, Arg) and value in self.arrays.of:
                     where = str(loop.loc or "")
                     raise LoweringError("a loop that exchanges carried tiles has no rule here", where=where)
-                self.hand_on(items, arg, Put(value, storage, carried=True))
-        body = self.form(items, bound, wide)
+                self.hand_on(items, arg, LocalStore(value, storage, carried=True))
+        body = self.loops(items, bound, wide)
         if step:
             body.append(Write(Step(tuple(step))))
         tail = [n for i in range(len(carried)) for r in self.results.get((loop, i), []) if carried[i] is None
-                for n in self.put_kept(r)]
+                for n in self.store_kept(r)]
         return [Repeat(loop, carried, tuple(body)), *tail]
 
-    def hand_on(self, items: list[Item], arg: Op, put: Put) -> None:
+    def hand_on(self, items: list[Item], arg: Op, store: LocalStore) -> None:
         """Write the next value of a carried tile as soon as nothing reads the old one any more."""
         readers = [i for i, item in enumerate(items) if arg in reads_raw(item)]
         same = all(self.items.involved(items[i]) == set(axes_of(arg)) for i in readers)
-        made = next((i for i, item in enumerate(items) if item is put.value), None)
+        made = next((i for i, item in enumerate(items) if item is store.value), None)
         if made is None or not same:
-            items.append(put)
+            items.append(store)
         else:
-            items.insert(max([made, *readers]) + 1, put)
+            items.insert(max([made, *readers]) + 1, store)
 
 
 def _is_barrier(item: Item) -> bool:
-    return isinstance(item, Multiply) or (isinstance(item, For) and any(isinstance(o, Dot) for o in item.body.walk()))
+    return isinstance(item, PackedProduct) or (isinstance(item, For) and any(isinstance(o, Dot) for o in item.body.walk()))
