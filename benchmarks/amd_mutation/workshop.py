@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 
 from portakern.backends.rocm.amdgcn.assembly.linking import Relocation
-from portakern.backends.rocm.amdgcn.assembly.parser import Assembly, Instruction, Kernel, parse
+from portakern.backends.rocm.amdgcn.assembly.parser import Assembly, AssemblyKernel, Instruction, parse
 from portakern.backends.rocm.amdgcn.code_objects.arguments import parameters
 from portakern.backends.rocm.amdgcn.execution.encoding import Encoded, Encoder
 from portakern.backends.rocm.amdgcn.execution.program import Code, code_of
@@ -82,7 +82,7 @@ class Workshop:
 
 @dataclass
 class _Kernel:
-    kernel: Kernel
+    kernel: AssemblyKernel
     isa: str
     instructions: list[Instruction]
     labels: dict[str, int]
@@ -116,7 +116,7 @@ class _Kernel:
         d = {**self.kernel.descriptor, "next_free_sgpr": 106, "next_free_vgpr": 512}
         name = self.kernel.name
         found = Assembly(f"amdgcn-amd-amdhsa--{self.isa}", made, {**labels, name: 0}, {}, {name})
-        found.kernels[name] = Kernel(name, d if edit else self.kernel.descriptor)
+        found.kernels[name] = AssemblyKernel(name, d if edit else self.kernel.descriptor)
         return found
 
     @cached_property

@@ -8,14 +8,14 @@ import pytest
 from portakern.backend import Argument, Dispatch
 from portakern.backends.rocm.amdgcn.assembly.parser import Assembly, parse
 from portakern.backends.rocm.amdgcn.cost.generation import generation
-from portakern.backends.rocm.amdgcn.cost.instructions import Cost, Unit, cost_of
+from portakern.backends.rocm.amdgcn.cost.instructions import InstructionCost, Unit, cost_of
 from portakern.backends.rocm.amdgcn.cost.launch import arguments_of, places_of, start_of
 from portakern.backends.rocm.amdgcn.cost.loops import loops_of, shorten, stretched
 from portakern.backends.rocm.amdgcn.cost.matrix import matrix
 from portakern.backends.rocm.amdgcn.cost.rates import rate
 from portakern.backends.rocm.amdgcn.cost.scoreboard import Item, Latencies, counters_of, run
 from portakern.backends.rocm.amdgcn.cost.shared import access_cycles
-from portakern.backends.rocm.amdgcn.cost.values import Start, Wave
+from portakern.backends.rocm.amdgcn.cost.values import InitialWaveState, Wave
 from portakern.errors import PortakernError
 
 pytestmark = pytest.mark.quick
@@ -24,12 +24,12 @@ HEAD = '\t.amdgcn_target "amdgcn-amd-amdhsa--gfx942"\n\t.text\nk:\n'
 LATENCIES = Latencies(lds=52, load=300, store=300, scalar=48, sharing=1)
 
 
-def assembled(body: str, isa: str = "gfx942") -> tuple[Assembly, list[Cost]]:
+def assembled(body: str, isa: str = "gfx942") -> tuple[Assembly, list[InstructionCost]]:
     code = parse(HEAD.replace("gfx942", isa) + body)
     return code, [cost_of(i, isa) for i in code.instructions]
 
 
-def started(isa: str = "gfx942", threads: int = 64, block: int = 0) -> Start:
+def started(isa: str = "gfx942", threads: int = 64, block: int = 0) -> InitialWaveState:
     """Of a kernel without arguments."""
     dispatch = Dispatch("k", b"", "", (4, 3, 2), (threads, 1, 1), 0, ())
     return start_of(dispatch, DESCRIPTOR, b"", block, 0, generation(isa))
@@ -135,7 +135,7 @@ COUNTED = """
 DESCRIPTOR = {"user_sgpr_kernarg_segment_ptr": 1, "system_sgpr_workgroup_id_x": 1}
 
 
-def counted(rounds: int) -> tuple[Assembly, list[Cost], Wave, int]:
+def counted(rounds: int) -> tuple[Assembly, list[InstructionCost], Wave, int]:
     code, costs = assembled(COUNTED)
     args = (Argument("x", 16), Argument(value=rounds.to_bytes(4, "little")))
     dispatch = Dispatch("k", b"", "", (4, 1, 1), (128, 1, 1), 0, args)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from portakern.backend import Dispatch
-from portakern.backends.rocm.amdgcn.cost.model import Kernel
+from portakern.backends.rocm.amdgcn.cost.model import CostedKernel
 from portakern.backends.rocm.amdgcn.execution.simulator import AmdMachine
 from portakern.backends.rocm.emitter import HipEmitter
 from portakern.backends.rocm.toolchain import HipToolchain
@@ -25,7 +25,7 @@ def test_waves_execute_as_many_instructions_as_on_the_machine(name: str, isa: st
     waves = 0
     for step in dispatch_sequence_of(source, binary, {}, {}).steps:
         assert isinstance(step, Dispatch)
-        kernel = Kernel(step, isa)
+        kernel = CostedKernel(step, isa)
         traces = [kernel.trace(block, wave) for block in range(kernel.blocks) for wave in range(kernel.waves)]
         assert not any(trace.guesses or trace.cut for trace in traces)
         at_once = {at for at, i in enumerate(kernel.code.instructions) if i.paired}  # of a pair the machine counts one

@@ -13,7 +13,7 @@ import numpy as np
 import portakern.backends.rocm.toolchain as toolchain
 from portakern.backend import Argument, Dispatch
 from portakern.backends.rocm.amdgcn.execution.arrays import empty
-from portakern.backends.rocm.amdgcn.execution.simulator import MachineProgram, Memory
+from portakern.backends.rocm.amdgcn.execution.simulator import MachineProgram, SimulatedMemory
 from portakern.backends.rocm.toolchain import FLAGS, choose
 from portakern.tools.process import run_tool
 
@@ -51,6 +51,6 @@ class Module:
                 given.append(Argument(f"argument{n}"))
             else:
                 given.append(Argument(value=x.tobytes() if isinstance(x, np.generic) else struct.pack("<i", x)))
-        memory = Memory(arrays, set(), set(arrays))
+        memory = SimulatedMemory(arrays, set(), set(arrays))
         self.program._dispatch(Dispatch(kernel, b"", self.assembly, (grid, 1, 1), (block, 1, 1), shared, tuple(given)), memory)
         return list(arrays.values())

@@ -21,7 +21,7 @@ _ESCAPES = {"n": 10, "t": 9, "b": 8, "f": 12, "r": 13}
 
 
 @dataclass(frozen=True)
-class Symbol:
+class DataSymbol:
     """An object: where it lies in the image, its size, and whether kernels may write it."""
 
     offset: int
@@ -44,7 +44,7 @@ class Data:
     """What the data sections hold.  Behind the objects lie slots (``@symbol``) with the addresses of symbols."""
 
     image: bytearray = field(default_factory=bytearray)
-    symbols: dict[str, Symbol] = field(default_factory=dict)
+    symbols: dict[str, DataSymbol] = field(default_factory=dict)
     references: list[Reference] = field(default_factory=list)
     _open: str = ""
     _kept: bool = False
@@ -62,7 +62,7 @@ class Data:
             self._close()
             self.image += bytes(_APART + -len(self.image) % _APART)
             self._open = name
-            self.symbols[name] = Symbol(len(self.image), 0, self._writable)
+            self.symbols[name] = DataSymbol(len(self.image), 0, self._writable)
 
     def directive(self, name: str, rest: str) -> None:
         """Raises :class:`SimulatorError` for data that it cannot read."""
@@ -96,7 +96,7 @@ class Data:
         self.image += bytes(-len(self.image) % 8)
         at = len(self.image)
         self.image += bytes(8)
-        self.symbols[f"@{symbol}"] = Symbol(at, 8, False)
+        self.symbols[f"@{symbol}"] = DataSymbol(at, 8, False)
         self.references.append(Reference(at, 8, symbol, 0))
         return at
 
@@ -135,7 +135,7 @@ class Data:
     def _close(self) -> None:
         if self._open:
             s = self.symbols[self._open]
-            self.symbols[self._open] = Symbol(s.offset, len(self.image) - s.offset, s.writable)
+            self.symbols[self._open] = DataSymbol(s.offset, len(self.image) - s.offset, s.writable)
         self._open = ""
 
     def _check(self, rest: str) -> None:

@@ -34,7 +34,7 @@ class Instruction:
 
 
 @dataclass
-class Kernel:
+class AssemblyKernel:
     """A kernel: where it begins, and its descriptor (``.amdhsa_*`` directives without that prefix)."""
 
     name: str
@@ -48,7 +48,7 @@ class Assembly:
     target: str = ""
     instructions: list[Instruction] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)
-    kernels: dict[str, Kernel] = field(default_factory=dict)
+    kernels: dict[str, AssemblyKernel] = field(default_factory=dict)
     functions: set[str] = field(default_factory=set)
     data: Data = field(default_factory=Data)
 
@@ -77,11 +77,11 @@ _DIRECTIVE = re.compile(r"\s*\.(\w+)\s*(.*)")
 def parse(text: str) -> Assembly:
     """Raises :class:`AssemblyError` at the first line that is no assembly."""
     found = Assembly()
-    kernel: Kernel | None = None
+    kernel: AssemblyKernel | None = None
     files: dict[str, str] = {}
     where = ""
     code = True
-    told: list[tuple[Kernel, str, str, int, str]] = []
+    told: list[tuple[AssemblyKernel, str, str, int, str]] = []
     symbols: dict[str, str] = {}
     for number, line in _lines(text):
         while match := _LABEL.match(line):
@@ -101,7 +101,7 @@ def parse(text: str) -> Assembly:
         match = _DIRECTIVE.match(line)
         name, rest = (match[1], match[2].strip()) if match else ("", "")
         if name == "amdhsa_kernel":
-            kernel = found.kernels.setdefault(rest, Kernel(rest))
+            kernel = found.kernels.setdefault(rest, AssemblyKernel(rest))
         elif name == "end_amdhsa_kernel":
             kernel = None
         elif name == "amdhsa_inst_pref_size":

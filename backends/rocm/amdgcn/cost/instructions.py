@@ -17,7 +17,7 @@ from portakern.errors import PortakernError
 from ..assembly.parser import Instruction
 from .generation import canonical, generation
 from .matrix import Matrix, matrix
-from .operands import EXEC, NONE, VCC, Places, Words, places
+from .operands import EXEC, NONE, VCC, Modifiers, RegisterSet, register_set
 from .rates import rate
 
 ISSUE = 4
@@ -72,7 +72,7 @@ _VECTOR_MEMORY = re.compile(
 
 
 @dataclass(frozen=True)
-class Cost:
+class InstructionCost:
     """One instruction as the model sees it.
 
     ``cycles`` is how long it keeps its unit (a SIMD's, except for LDS and memory, whose cycles depend on addresses), and
@@ -96,15 +96,15 @@ class Cost:
         return base(self.instruction.mnemonic)
 
     @cached_property
-    def words(self) -> Words:
-        return Words(self.instruction)
+    def modifiers(self) -> Modifiers:
+        return Modifiers(self.instruction)
 
     @cached_property
-    def reads(self) -> Places:
+    def reads(self) -> RegisterSet:
         return _registers(self)[0]
 
     @cached_property
-    def defines(self) -> Places:
+    def defines(self) -> RegisterSet:
         return _registers(self)[1]
 
 
@@ -113,51 +113,51 @@ def base(mnemonic: str) -> str:
     return canonical(_SUFFIX.sub("", _SUFFIX.sub("", mnemonic)))
 
 
-def cost_of(i: Instruction, isa: str) -> Cost:
+def cost_of(i: Instruction, isa: str) -> InstructionCost:
     """Raises :class:`PortakernError` of kind ``unknown-instruction`` naming it."""
     name = base(i.mnemonic)
     if name.startswith(("v_mfma_", "v_smfmac_", "v_wmma_", "v_swmmac_")):
         found = matrix(name, isa)
-        return Cost(i, Unit.MATRIX, found.cycles, matrix=found, latency=found.cycles + 4)
+        return InstructionCost(i, Unit.MATRIX, found.cycles, matrix=found, latency=found.cycles + 4)
     if generation(isa).rdna:
         return _rdna(i, name)
     if _SLOW.fullmatch(name) or _SLOW64.fullmatch(name):
-        return Cost(i, Unit.VECTOR, 4 * ISSUE)
+        return InstructionCost(i, Unit.VECTOR, 4 * ISSUE)
     if _VECTOR.fullmatch(name):
-        return Cost(i, Unit.VECTOR, ISSUE)
+        return InstructionCost(i, Unit.VECTOR, ISSUE)
     if _SCALAR_MEMORY.fullmatch(name):
-        return Cost(i, Unit.SCALAR_MEMORY, ISSUE, _width(name), "store" in name)
+        return InstructionCost(i, Unit.SCALAR_MEMORY, ISSUE, _width(name), "store" in name)
     if _BRANCH.fullmatch(name):
-        return Cost(i, Unit.BRANCH, ISSUE)
+        return InstructionCost(i, Unit.BRANCH, ISSUE)
     if _INTERNAL.fullmatch(name):
-        return Cost(i, Unit.INTERNAL, ISSUE)
+        return InstructionCost(i, Unit.INTERNAL, ISSUE)
     if _SCALAR.fullmatch(name):
-        return Cost(i, Unit.SCALAR, ISSUE)
+        return InstructionCost(i, Unit.SCALAR, ISSUE)
     if _LDS.fullmatch(name):
-        return Cost(i, Unit.LDS, ISSUE, _lds_width(name), "write" in name or "store" in name)
+        return InstructionCost(i, Unit.LDS, ISSUE, _lds_width(name), "write" in name or "store" in name)
     if _VECTOR_MEMORY.fullmatch(name):
-        return Cost(i, Unit.VECTOR_MEMORY, ISSUE, _width(name), "store" in name, "lds" in Words(i))
+        return InstructionCost(i, Unit.VECTOR_MEMORY, ISSUE, _width(name), "store" in name, "lds" in Modifiers(i))
     raise _unknown(i)
 
 
-def _rdna(i: Instruction, name: str) -> Cost:
+def _rdna(i: Instruction, name: str) -> InstructionCost:
     """Every issue takes one cycle; see :mod:`.rates` for what takes the vector ALUs longer."""
     slow = _SLOW.fullmatch(name) is not None
     if slow or _SLOW64.fullmatch(name) or _VECTOR.fullmatch(name):
         cycles, latency = rate(name, slow)
-        return Cost(i, Unit.VECTOR, cycles, latency=latency, slow=slow)
+        return InstructionCost(i, Unit.VECTOR, cycles, latency=latency, slow=slow)
     if _SCALAR_MEMORY.fullmatch(name):
-        return Cost(i, Unit.SCALAR_MEMORY, 1, _width(name), "store" in name)
+        return InstructionCost(i, Unit.SCALAR_MEMORY, 1, _width(name), "store" in name)
     if _BRANCH.fullmatch(name):
-        return Cost(i, Unit.BRANCH, 1)
+        return InstructionCost(i, Unit.BRANCH, 1)
     if _INTERNAL.fullmatch(name):
-        return Cost(i, Unit.INTERNAL, 1)
+        return InstructionCost(i, Unit.INTERNAL, 1)
     if _SCALAR.fullmatch(name):
-        return Cost(i, Unit.SCALAR, 1, latency=rate(name, False)[1])
+        return InstructionCost(i, Unit.SCALAR, 1, latency=rate(name, False)[1])
     if _LDS.fullmatch(name):
-        return Cost(i, Unit.LDS, 1, _lds_width(name), "write" in name or "store" in name)
+        return InstructionCost(i, Unit.LDS, 1, _lds_width(name), "write" in name or "store" in name)
     if _VECTOR_MEMORY.fullmatch(name):
-        return Cost(i, Unit.VECTOR_MEMORY, 1, _width(name), "store" in name)
+        return InstructionCost(i, Unit.VECTOR_MEMORY, 1, _width(name), "store" in name)
     raise _unknown(i)
 
 
@@ -220,8 +220,8 @@ def _lds_width(name: str) -> int:
 
 # ---- registers --------------------------------------------------------------------------------------------------------------
 
-_VCC: Places = frozenset({VCC, ("s", VCC[1] + 1)})
-_EXEC: Places = frozenset({EXEC, ("s", EXEC[1] + 1)})
+_VCC: RegisterSet = frozenset({VCC, ("s", VCC[1] + 1)})
+_EXEC: RegisterSet = frozenset({EXEC, ("s", EXEC[1] + 1)})
 _READS_FIRST = re.compile(
     r"v_(fmac|mac|dot\w+c|pk_fmac|movrel)\w*|v_swap\w*|v_permlane\w+swap\w*|v_writelane\w*|s_(addk|mulk)\w*|v_(smf|swm)mac\w*"
 )
@@ -229,10 +229,10 @@ _TWO_RESULTS = re.compile(r"v_(add_co|sub_co|subrev_co|addc_co|subb_co|subbrev_c
 _SWAPS = re.compile(r"v_(swap|permlane\w+swap)\w*")
 
 
-def _registers(c: Cost) -> tuple[Places, Places]:
+def _registers(c: InstructionCost) -> tuple[RegisterSet, RegisterSet]:
     """(read, written), of the operands and of what the text does not show."""
     i, name = c.instruction, c.name
-    named = [places(o) for o in i.operands]
+    named = [register_set(o) for o in i.operands]
     results = _results(c)
     written = _all(named[:results])
     read = _all(named[results:])
@@ -258,7 +258,7 @@ def returns(i: Instruction) -> bool:
     return any(m in ("sc0", "glc") or (m.startswith("th:") and "RETURN" in m) for m in i.modifiers)
 
 
-def _results(c: Cost) -> int:
+def _results(c: InstructionCost) -> int:
     """How many of the first operands are written."""
     name, unit = c.name, c.unit
     if unit in (Unit.BRANCH, Unit.INTERNAL) or c.writes or c.to_lds:
@@ -276,5 +276,5 @@ def _results(c: Cost) -> int:
     return 2 if _TWO_RESULTS.fullmatch(name) else 1
 
 
-def _all(sets: list[Places]) -> Places:
+def _all(sets: list[RegisterSet]) -> RegisterSet:
     return NONE.union(*sets)

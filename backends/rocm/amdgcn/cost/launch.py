@@ -17,7 +17,7 @@ from portakern.errors import PortakernError
 
 from ..code_objects.reader import CodeObject
 from .generation import Generation
-from .values import TTMP, Start
+from .values import TTMP, InitialWaveState
 
 ARGUMENTS = 0x7000_0000_0000
 DISPATCH = 0x7100_0000_0000
@@ -90,7 +90,7 @@ def _hidden(kind: str, dispatch: Dispatch) -> int:
 
 def start_of(
     dispatch: Dispatch, descriptor: Mapping[str, int], arguments: bytes, block: int, wave: int, of: Generation
-) -> Start:
+) -> InitialWaveState:
     """The start of wave number ``wave`` of workgroup number ``block`` (counted along x first)."""
     scalars: list[int | None] = []
     for name, count in _USER:
@@ -111,11 +111,11 @@ def start_of(
     numbers = (block % gx, block // gx % gy, block // (gx * gy))
     if of.loads == "loadcnt":
         temporaries = {TTMP + 9: numbers[0], TTMP + 7: numbers[1] | numbers[2] << 16}
-        return Start(tuple(scalars), _items(dispatch, wave, of.lanes), ARGUMENTS, arguments, temporaries)
+        return InitialWaveState(tuple(scalars), _items(dispatch, wave, of.lanes), ARGUMENTS, arguments, temporaries)
     for axis, number in enumerate(numbers):
         if descriptor.get(f"system_sgpr_workgroup_id_{'xyz'[axis]}", 1 if axis == 0 else 0):
             scalars.append(number)
-    return Start(tuple(scalars), _items(dispatch, wave, of.lanes), ARGUMENTS, arguments)
+    return InitialWaveState(tuple(scalars), _items(dispatch, wave, of.lanes), ARGUMENTS, arguments)
 
 
 def _items(dispatch: Dispatch, wave: int, lanes: int) -> np.ndarray:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ..assembly.linking import destination
 from ..assembly.parser import Assembly
-from .instructions import Cost, Unit
+from .instructions import InstructionCost, Unit
 from .values import Trace
 
 KEPT = 6
@@ -21,7 +21,7 @@ STEADY = (2, 4)
 
 
 @dataclass(frozen=True)
-class Loop:
+class NaturalLoop:
     """Instructions from ``header`` to ``latch``, the backward branch."""
 
     header: int
@@ -32,7 +32,7 @@ class Loop:
         return self.header <= at <= self.latch
 
 
-def loops_of(code: Assembly, costs: Sequence[Cost | None], trace: Trace) -> list[Loop]:
+def loops_of(code: Assembly, costs: Sequence[InstructionCost | None], trace: Trace) -> list[NaturalLoop]:
     """Every loop that the wave went round, outer ones first."""
     latches: dict[int, tuple[int, str]] = {}
     for before, after in zip(trace.steps, trace.steps[1:], strict=False):
@@ -40,20 +40,20 @@ def loops_of(code: Assembly, costs: Sequence[Cost | None], trace: Trace) -> list
         if after <= before and cost is not None and cost.unit is Unit.BRANCH:
             latch = max(before, latches.get(after, (0, ""))[0])
             latches[after] = (latch, destination(code.instructions, before) or "")
-    return sorted((Loop(h, *end) for h, end in latches.items()), key=lambda x: x.header - x.latch)
+    return sorted((NaturalLoop(h, *end) for h, end in latches.items()), key=lambda x: x.header - x.latch)
 
 
 @dataclass
-class Run:
+class LoopRun:
     """One time that a loop was entered: how many rounds, and where in the short trace the kept ones begin (and the last ends).
 
     ``inside`` is the run around it and the kept round of it.
     """
 
-    loop: Loop
+    loop: NaturalLoop
     rounds: int
     starts: list[int] = field(default_factory=list)
-    inside: tuple[Run, int] | None = None
+    inside: tuple[LoopRun, int] | None = None
     extra: dict[int, float] = field(default_factory=dict)
     """Cycles of rounds left out of runs inside, by kept round of this one."""
 
@@ -67,17 +67,17 @@ class Short:
     """A trace with most rounds of long loops left out: positions in the whole trace, and the runs that were shortened."""
 
     places: list[int]
-    runs: list[Run]
+    runs: list[LoopRun]
 
 
-def shorten(trace: Trace, loops: Sequence[Loop]) -> Short:
+def shorten(trace: Trace, loops: Sequence[NaturalLoop]) -> Short:
     found = Short([], [])
     _copy(trace.steps, loops, 0, len(trace.steps), None, found)
     return found
 
 
 def _copy(
-    steps: Sequence[int], loops: Sequence[Loop], begin: int, end: int, inside: tuple[Run, int] | None, found: Short
+    steps: Sequence[int], loops: Sequence[NaturalLoop], begin: int, end: int, inside: tuple[LoopRun, int] | None, found: Short
 ) -> None:
     headers = {x.header: x for x in loops if inside is None or (x.header in inside[0].loop and x != inside[0].loop)}
     at = begin
@@ -91,7 +91,7 @@ def _copy(
         while stop < end and steps[stop] in loop:
             stop += 1
         starts = [k for k in range(at, stop) if steps[k] == loop.header]
-        run = Run(loop, len(starts), inside=inside)
+        run = LoopRun(loop, len(starts), inside=inside)
         found.runs.append(run)
         for kept, k in enumerate(_chosen(len(starts))):
             run.starts.append(len(found.places))
@@ -106,13 +106,13 @@ def _chosen(rounds: int) -> Iterator[int]:
     return iter((*range(KEPT - 1), rounds - 1))
 
 
-def stretched(runs: Sequence[Run], times: Sequence[float]) -> tuple[float, dict[Loop, float]]:
+def stretched(runs: Sequence[LoopRun], times: Sequence[float]) -> tuple[float, dict[NaturalLoop, float]]:
     """(cycles that were left out, the cycles of one round of each loop), given when each place of the short trace is issued.
 
     ``times`` has one more entry: when the wave ends.
     """
     total = 0.0
-    steady: dict[Loop, float] = {}
+    steady: dict[NaturalLoop, float] = {}
     for run in reversed(runs):  # those inside come after those around them
         first, last = STEADY if run.rounds > KEPT else (0, run.kept)
         cycles = times[run.starts[last]] - times[run.starts[first]] + sum(run.extra.get(k, 0.0) for k in range(first, last))

@@ -17,13 +17,13 @@ from portakern.errors import PortakernError
 from ..assembly.parser import Assembly, parse
 from ..code_objects.reader import CodeObject, KernelUse
 from .generation import generation
-from .instructions import Cost, Unit, cost_of
+from .instructions import InstructionCost, Unit, cost_of
 from .launch import arguments_of, start_of, waves_of
-from .loops import KEPT, STEADY, Loop, Run, Short, loops_of, shorten, stretched
+from .loops import KEPT, STEADY, LoopRun, NaturalLoop, Short, loops_of, shorten, stretched
 from .occupancy import Occupancy, occupancy
-from .scoreboard import Item, Latencies, Result, run
+from .scoreboard import Item, Latencies, ScoreboardResult, run
 from .shared import access_cycles
-from .traffic import Loaded, Traffic, lines_of, loaded, reuse, traffic
+from .traffic import Traffic, WaveTraffic, lines_of, loaded, reuse, traffic
 from .values import Trace, Wave
 
 SAMPLED = 160
@@ -120,7 +120,7 @@ WAITS = {
 }
 
 
-class Kernel:
+class CostedKernel:
     """A kernel's code with what each instruction costs.  Raises :class:`PortakernError` naming an unknown instruction."""
 
     def __init__(self, dispatch: Dispatch, isa: str) -> None:
@@ -130,7 +130,7 @@ class Kernel:
             raise PortakernError("assembly", f"the assembly holds no kernel {dispatch.kernel}")
         self.first = self.code.labels[dispatch.kernel]
         end = self.code.end_of(dispatch.kernel)
-        self.costs: list[Cost | None] = [
+        self.costs: list[InstructionCost | None] = [
             cost_of(i, isa) if self.first <= n < end else None for n, i in enumerate(self.code.instructions)
         ]
         self.descriptor = self.code.kernels[dispatch.kernel].descriptor
@@ -175,7 +175,7 @@ def price(dispatch: Dispatch, device: Device, footprint: float = 0.0) -> KernelC
 
     Raises :class:`PortakernError` for what the model does not know.
     """
-    kernel = Kernel(dispatch, device.isa)
+    kernel = CostedKernel(dispatch, device.isa)
     use = CodeObject(dispatch.code).kernels[dispatch.kernel]
     threads = math.prod(dispatch.block)
     shared = use.shared_bytes + dispatch.shared_bytes
@@ -241,7 +241,7 @@ def _timed(cost: KernelCost) -> KernelCost:
     return replace(cost, times=times)
 
 
-def _typical(kernel: Kernel) -> tuple[int, float]:
+def _typical(kernel: CostedKernel) -> tuple[int, float]:
     """The longest of some blocks over the grid, and the mean length as a share of its length."""
     spread = sorted({n * (kernel.blocks - 1) // (SPREAD - 1) for n in range(SPREAD)}) if kernel.blocks > 1 else [0]
     lengths = {b: len(kernel.trace(b, 0).steps) for b in spread}
@@ -249,7 +249,7 @@ def _typical(kernel: Kernel) -> tuple[int, float]:
     return block, sum(lengths.values()) / len(lengths) / lengths[block]
 
 
-def _hottest(kernel: Kernel, block: int) -> Loop | None:
+def _hottest(kernel: CostedKernel, block: int) -> NaturalLoop | None:
     """The innermost loop in which most instructions are executed."""
     trace = kernel.trace(block, 0)
     loops = loops_of(kernel.code, kernel.costs, trace)
@@ -258,7 +258,7 @@ def _hottest(kernel: Kernel, block: int) -> Loop | None:
     return max(inner, key=lambda x: sum(counts[n] for n in range(x.header, x.latch + 1)), default=None)
 
 
-def _shares(kernel: Kernel, device: Device, resident: int, hottest: Loop | None) -> tuple[float, float]:
+def _shares(kernel: CostedKernel, device: Device, resident: int, hottest: NaturalLoop | None) -> tuple[float, float]:
     """See :func:`reuse`: of the blocks that run together, at the same point of their course."""
     together = min(kernel.blocks, device.count("units") * resident)
     length = len(kernel.trace(0, 0).steps)
@@ -279,7 +279,7 @@ def _load_latency(device: Device, shares: tuple[float, float]) -> float:
     return (1 - leaves) * device.value("latency_l2") + (leaves - apart) * last + apart * device.value("latency_memory")
 
 
-def _notes(kernel: Kernel, block: int, wave: Loaded) -> list[str]:
+def _notes(kernel: CostedKernel, block: int, wave: WaveTraffic) -> list[str]:
     """What the figures rest on where it is not the kernel's own addresses and arguments."""
     trace = kernel.trace(block, 0)
     notes = []
@@ -303,7 +303,7 @@ def _notes(kernel: Kernel, block: int, wave: Loaded) -> list[str]:
 class _Board:
     """The scoreboard of one SIMD and what is read off it."""
 
-    def __init__(self, kernel: Kernel, device: Device, block: int, resident: int, load: float) -> None:
+    def __init__(self, kernel: CostedKernel, device: Device, block: int, resident: int, load: float) -> None:
         self.kernel, self.device = kernel, device
         every = [(b, w) for b in range(resident) for w in range(kernel.waves)]
         mine = [(b, w) for n, (b, w) in enumerate(every) if n % device.count("simds_per_unit") == 0]
@@ -320,7 +320,7 @@ class _Board:
         store = device.value("latency_l2")
         sharing = min(near, -(-len(every) // self.cus))
         latencies = Latencies(device.value("latency_lds"), load, store, device.value("latency_scalar"), sharing, kernel.of)
-        self.result: Result = run([(b, self.items[w]) for b, w in mine], latencies)
+        self.result: ScoreboardResult = run([(b, self.items[w]) for b, w in mine], latencies)
         left_out, self.steady = stretched(self.shorts[0].runs, self.result.issued)
         self.cycles = self.result.cycles + left_out
         grown = self.cycles / self.result.cycles if self.result.cycles else 1.0
@@ -348,7 +348,7 @@ class _Board:
             found.append(Item(cost, lds, memory))
         return found
 
-    def _memory_cycles(self, cost: Cost, addresses: tuple[np.ndarray, ...] | None) -> float:
+    def _memory_cycles(self, cost: InstructionCost, addresses: tuple[np.ndarray, ...] | None) -> float:
         """On the compute unit's path to its L1 and L2: addresses of 16 lanes (RDNA: of all 32) and one line a cycle; the bytes
         of the lines at the compute unit's share of its L2."""
         lanes = self.kernel.of.lanes
@@ -400,13 +400,13 @@ class _Board:
 
     def loop_costs(self) -> list[LoopCost]:
         """Each loop once, by its longest run."""
-        longest: dict[Loop, Run] = {}
+        longest: dict[NaturalLoop, LoopRun] = {}
         for r in self.shorts[0].runs:
             if r.loop not in longest or r.rounds > longest[r.loop].rounds:
                 longest[r.loop] = r
         return sorted((self._loop(r) for r in longest.values()), key=lambda x: -x.cycles * x.rounds)
 
-    def _loop(self, r: Run) -> LoopCost:
+    def _loop(self, r: LoopRun) -> LoopCost:
         times = self.result.issued
         a, b = STEADY if r.rounds > KEPT else (0, r.kept)
         low, high, n = times[r.starts[a]], times[r.starts[b]], max(1, b - a)
@@ -420,7 +420,7 @@ class _Board:
                 exposed[reason] += cycles / n  # type: ignore[assignment]
         return self._describe(r, a, units, exposed)
 
-    def _describe(self, r: Run, first: int, units: Mapping[Unit, float], exposed: Mapping[str, float]) -> LoopCost:
+    def _describe(self, r: LoopRun, first: int, units: Mapping[Unit, float], exposed: Mapping[str, float]) -> LoopCost:
         items = self.items[0][r.starts[first] : r.starts[first + 1]]
         steps = self.shorts[0].places[r.starts[first] : r.starts[first + 1]]
         mix = Counter(i.cost.unit for i in items)

@@ -10,18 +10,18 @@ from functools import cache
 from ..assembly import registers
 from ..assembly.parser import Instruction
 
-Places = frozenset[tuple[str, int]]
+RegisterSet = frozenset[tuple[str, int]]
 """Registers: (``v`` or ``s``, number); accumulation registers are vector registers from 256."""
 
 VCC = ("s", registers.VCC)
 EXEC = ("s", registers.EXEC)
-NONE: Places = frozenset()
+NONE: RegisterSet = frozenset()
 
 _SIGNS = re.compile(r"(?:neg|abs|sext)\((.*)\)")
 
 
 @dataclass(frozen=True)
-class Place:
+class RegisterRange:
     """Consecutive registers."""
 
     kind: str
@@ -33,12 +33,12 @@ class Place:
 
 
 @cache
-def place(operand: str) -> Place | None:
+def register_range(operand: str) -> RegisterRange | None:
     """The registers an operand names, its sign and bars left out; ``None`` for constants, ``off`` and labels."""
     found = registers.register(plain(operand))
     if found is None or (found.kind == registers.SCALAR and found.number == registers.NULL):
         return None
-    return Place("v" if found.kind == registers.VECTOR else "s", found.number, found.count)
+    return RegisterRange("v" if found.kind == registers.VECTOR else "s", found.number, found.count)
 
 
 @cache
@@ -49,8 +49,8 @@ def plain(operand: str) -> str:
     return word.strip("-|") if re.match(r"^[-|]*[a-z]", word) else word
 
 
-def places(operand: str) -> Places:
-    found = place(operand)
+def register_set(operand: str) -> RegisterSet:
+    found = register_range(operand)
     return frozenset(found) if found is not None else NONE
 
 
@@ -63,7 +63,7 @@ def integer(operand: str) -> int | None:
         return None
 
 
-class Words:
+class Modifiers:
     """The modifiers of an instruction by name: ``offset:16`` is ``{"offset": "16"}``, ``glc`` is ``{"glc": ""}``."""
 
     def __init__(self, of: Instruction) -> None:

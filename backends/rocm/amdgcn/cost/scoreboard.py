@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from portakern.errors import PortakernError
 
 from .generation import Generation, generation
-from .instructions import Cost, Unit, returns
-from .operands import Places
+from .instructions import InstructionCost, Unit, returns
+from .operands import RegisterSet
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class Item:
     """One executed instruction: what it costs, and for how long it keeps LDS or vector memory busy (all SIMDs' use of them
     divided by this SIMD's share)."""
 
-    cost: Cost
+    cost: InstructionCost
     lds: float = 0.0
     memory: float = 0.0
 
 
 @dataclass
-class Result:
+class ScoreboardResult:
     """Cycles from the first issue to the last wave's end; ``issued``: when each instruction of the first wave was, and its end.
 
     ``busy`` are cycles of each unit; ``exposed`` cycles in which neither the matrix core nor the vector ALUs had work, by what
@@ -103,7 +103,7 @@ _KNOWN = re.compile(
 DEPENDENCY = "dependency"
 
 
-def counters_of(cost: Cost) -> dict[str, int]:
+def counters_of(cost: InstructionCost) -> dict[str, int]:
     """What a wait leaves under way, by counter.  LLVM, "Syntax of AMDGPU Instructions": two counters in one of gfx12's waits
     are the first above bit 8 and the second below."""
     i = cost.instruction
@@ -119,7 +119,7 @@ def counters_of(cost: Cost) -> dict[str, int]:
     return found
 
 
-def _needed(then: Cost, before: Cost) -> Places:
+def _needed(then: InstructionCost, before: InstructionCost) -> RegisterSet:
     """The registers that ``then`` waits for.  A matrix product that adds to the sums of the one before it does not wait for
     them (LLVM's hazard recogniser asks for no wait states there)."""
     if then.matrix is not None and before.matrix is not None and then.defines == before.defines:
@@ -127,7 +127,7 @@ def _needed(then: Cost, before: Cost) -> Places:
     return then.reads | then.defines
 
 
-def run(waves: Sequence[tuple[int, Sequence[Item]]], latencies: Latencies) -> Result:
+def run(waves: Sequence[tuple[int, Sequence[Item]]], latencies: Latencies) -> ScoreboardResult:
     """``waves``: (workgroup, what the wave executes) of the waves that share a SIMD.  Raises :class:`PortakernError` where
     waves wait for each other at barriers for ever."""
     return _Simd([_Wave(items, group, n) for n, (group, items) in enumerate(waves)], latencies).run()
@@ -141,9 +141,9 @@ class _Simd:
         )
         self.exclusive = 0.0  # until when a matrix instruction lets no vector instruction run
         self.worked = 0.0  # until when the matrix core or the vector ALUs had work
-        self.result = Result(0.0, [])
+        self.result = ScoreboardResult(0.0, [])
 
-    def run(self) -> Result:
+    def run(self) -> ScoreboardResult:
         while True:
             waiting = [w for w in self.waves if not w.done and w.arrived is None]
             if not waiting:
@@ -216,7 +216,7 @@ class _Simd:
         if w.done:
             self._release()
 
-    def _vector(self, w: _Wave, t: float, cost: Cost) -> None:
+    def _vector(self, w: _Wave, t: float, cost: InstructionCost) -> None:
         if cost.instruction.paired:  # the other one of the two takes the ALUs
             return
         taken = self.of.issue if cost.slow and self.of.rdna else cost.cycles
@@ -226,7 +226,7 @@ class _Simd:
         self.free["vector"] = t + taken
         self.free["port"] = t + self.of.issue
 
-    def _finish(self, w: _Wave, t: float, cost: Cost) -> None:
+    def _finish(self, w: _Wave, t: float, cost: InstructionCost) -> None:
         """Notes when the results can be read, and waits for what the next instruction reads or overwrites."""
         until = t + cost.latency
         if cost.latency:
@@ -280,7 +280,7 @@ class _Simd:
 
     # ---- waits
 
-    def _internal(self, w: _Wave, t: float, cost: Cost) -> None:
+    def _internal(self, w: _Wave, t: float, cost: InstructionCost) -> None:
         name = cost.name
         text = " ".join((*cost.instruction.operands, *cost.instruction.modifiers))
         if name in ("s_waitcnt_depctr", "s_wait_alu"):

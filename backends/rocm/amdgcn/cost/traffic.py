@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .instructions import Cost, Unit
+from .instructions import InstructionCost, Unit
 from .values import Trace
 
 NEAR = 64
@@ -35,7 +35,7 @@ class Traffic:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class WaveTraffic:
     """What one wave loads: lines in order, without those it asked for just before, and bytes that it writes."""
 
     lines: np.ndarray
@@ -44,7 +44,7 @@ class Loaded:
     unknown: int
 
 
-def loaded(trace: Trace, costs: Sequence[Cost | None], line: int, wave: int) -> Loaded:
+def loaded(trace: Trace, costs: Sequence[InstructionCost | None], line: int, wave: int) -> WaveTraffic:
     """Of a wave of ``wave`` lanes."""
     recent: dict[int, None] = {}
     found: list[int] = []
@@ -65,7 +65,7 @@ def loaded(trace: Trace, costs: Sequence[Cost | None], line: int, wave: int) -> 
                 recent[n] = None
             while len(recent) > NEAR:
                 recent.pop(next(iter(recent)))
-    return Loaded(np.array(found, np.int64), written, known, unknown)
+    return WaveTraffic(np.array(found, np.int64), written, known, unknown)
 
 
 def lines_of(addresses: tuple[np.ndarray, ...] | None, width: int, line: int, wave: int) -> tuple[np.ndarray | None, int]:
@@ -90,7 +90,7 @@ def reuse(sets: Iterable[tuple[int, np.ndarray]], dies: int) -> tuple[float, flo
 
 
 def traffic(
-    wave: Loaded,
+    wave: WaveTraffic,
     waves: int,
     blocks: int,
     line: int,

@@ -24,8 +24,8 @@ from ..assembly import registers
 from ..assembly.linking import destination
 from ..assembly.parser import Assembly
 from .arithmetic import COMPARE, M32, M64, SCALAR, SCALAR64, SETS_SCC, VECTOR, VECTOR64, signed
-from .instructions import Cost, Unit
-from .operands import EXEC, VCC, Words, integer, place, plain
+from .instructions import InstructionCost, Unit
+from .operands import EXEC, VCC, Modifiers, integer, plain, register_range
 
 TTMP = registers.TTMP
 M0 = ("s", registers.M0)
@@ -34,7 +34,7 @@ MOST = 400_000
 
 
 @dataclass(frozen=True)
-class Start:
+class InitialWaveState:
     """What a wave finds when it begins: user and system scalars from ``s0`` on, lane numbers in ``v0``, its arguments."""
 
     scalars: tuple[int | None, ...]
@@ -46,7 +46,7 @@ class Start:
 
 
 @dataclass
-class Access:
+class ExecutedAccess:
     """One executed access: byte addresses by active lane, unknown where ``None``."""
 
     at: int
@@ -60,7 +60,7 @@ class Trace:
     """What a wave executed, by position in the program.  ``accesses`` are by place in ``steps``."""
 
     steps: list[int] = field(default_factory=list)
-    accesses: dict[int, Access] = field(default_factory=dict)
+    accesses: dict[int, ExecutedAccess] = field(default_factory=dict)
     guesses: dict[int, int] = field(default_factory=dict)
     """Branches whose condition is unknown, by position, and how often each was met."""
     cut: bool = False
@@ -69,7 +69,8 @@ class Trace:
 class Wave:
     """Executes one wave; where LDS accesses go is left out unless ``lds``."""
 
-    def __init__(self, code: Assembly, costs: Sequence[Cost | None], first: int, start: Start, lds: bool = True) -> None:
+    def __init__(self, code: Assembly, costs: Sequence[InstructionCost | None], first: int, start: InitialWaveState,
+                 lds: bool = True) -> None:  # fmt: skip
         self.code, self.costs, self.start = code, costs, start
         self.number = len(start.items)
         """Of lanes."""
@@ -108,7 +109,7 @@ class Wave:
 
     # ---- control flow
 
-    def _branch(self, at: int, cost: Cost) -> None:
+    def _branch(self, at: int, cost: InstructionCost) -> None:
         """Unknown conditions: some lane is active, a loop is not gone round again, else the next instruction."""
         name = cost.name
         taken: bool | None
@@ -162,7 +163,7 @@ class Wave:
         word = plain(operand)
         if word in ("scc", "src_scc"):
             return None if self.scc is None else int(self.scc)
-        found = place(word)
+        found = register_range(word)
         if found is None:
             value = integer(operand)
             if value is None:
@@ -179,7 +180,7 @@ class Wave:
         """A source of a vector instruction: an array, a number for all lanes, or unknown."""
         if operand.startswith(("-", "|", "neg(", "abs(")) and integer(operand) is None:
             return None  # signs belong to floats
-        found = place(operand)
+        found = register_range(operand)
         if found is None or found.kind == "s":
             return self.scalar(operand, double)
         low = self.v.get(found.first)
@@ -201,7 +202,7 @@ class Wave:
 
     # ---- instructions
 
-    def _execute(self, at: int, cost: Cost) -> None:
+    def _execute(self, at: int, cost: InstructionCost) -> None:
         if cost.instruction.paired:
             self._first_of_two(cost)
             return
@@ -210,7 +211,7 @@ class Wave:
             self.v |= self.paired
             self.paired = {}
 
-    def _first_of_two(self, cost: Cost) -> None:
+    def _first_of_two(self, cost: InstructionCost) -> None:
         """Of a pair that is issued at once, each sees the registers of before."""
         written = [n for kind, n in cost.defines if kind == "v"]
         before = {n: self.v.get(n) for n in written}
@@ -218,7 +219,7 @@ class Wave:
         self.paired = {n: self.v.get(n) for n in written}
         self.v |= before
 
-    def _alone(self, at: int, cost: Cost) -> None:
+    def _alone(self, at: int, cost: InstructionCost) -> None:
         unit, name = cost.unit, cost.name
         if unit is Unit.VECTOR:
             self._vector(cost, name)
@@ -234,7 +235,7 @@ class Wave:
             else:
                 self._forget(cost)
 
-    def _forget(self, cost: Cost) -> None:
+    def _forget(self, cost: InstructionCost) -> None:
         for kind, number in cost.defines:
             if kind == "v":
                 self.v[number] = None
@@ -243,17 +244,18 @@ class Wave:
         if ("s", EXEC[1]) in cost.defines:
             self._refresh()
 
-    def _permute(self, cost: Cost) -> None:
+    def _permute(self, cost: InstructionCost) -> None:
         """Each lane gets the value of the lane that it names in bytes; no memory is touched."""
         target, index, data = cost.instruction.operands[:3]
         which, values = self.lanes(index), self.lanes(data)
         if which is None or values is None:
-            self._write(place_of(target), None)
+            self._write(first_register(target), None)
             return
-        lanes = (np.broadcast_to(np.asarray(which, np.int64), self.number) + cost.words.count("offset") >> 2) & self.number - 1
-        self._write(place_of(target), np.broadcast_to(np.asarray(values, np.int64), self.number)[lanes])
+        offset = cost.modifiers.count("offset")
+        lanes = (np.broadcast_to(np.asarray(which, np.int64), self.number) + offset >> 2) & self.number - 1
+        self._write(first_register(target), np.broadcast_to(np.asarray(values, np.int64), self.number)[lanes])
 
-    def _vector(self, cost: Cost, name: str) -> None:
+    def _vector(self, cost: InstructionCost, name: str) -> None:
         i = cost.instruction
         operands = i.operands
         if i.modifiers and name not in ("v_bitop3_b32", "v_pk_mov_b32"):  # lanes exchanged, halves taken, signs changed
@@ -264,15 +266,15 @@ class Wave:
         elif name in VECTOR:
             given = [self.lanes(o) for o in operands[1:]]
             if name == "v_bitop3_b32":
-                given.append(int(cost.words.by_name.get("bitop3", "0"), 0))
-            self._write(place_of(operands[0]), None if unknown(given) else VECTOR[name](*given))
+                given.append(int(cost.modifiers.by_name.get("bitop3", "0"), 0))
+            self._write(first_register(operands[0]), None if unknown(given) else VECTOR[name](*given))
         elif name in VECTOR64:
             kinds, operation = VECTOR64[name]
             sources = operands[2:] if name == "v_mad_u64_u32" else operands[1:]
             given = [self.lanes(o, k == "d") for o, k in zip(sources, kinds, strict=False)]
-            if name == "v_pk_mov_b32" and "op_sel" in cost.words:
+            if name == "v_pk_mov_b32" and "op_sel" in cost.modifiers:
                 given = [None]
-            number = place_of(operands[0])
+            number = first_register(operands[0])
             if name == "v_mad_u64_u32" and given[2] is None and not unknown(given[:2]):
                 # Compilers multiply 64 bits by adding to a pair of which only the lower half was written.
                 low = self.lanes(sources[2])
@@ -290,19 +292,21 @@ class Wave:
             self._count_below(operands, name)
         elif name == "v_readfirstlane_b32":
             value = self.lanes(operands[1])
-            number = place_of(operands[0])
+            number = first_register(operands[0])
             lane = int(np.argmax(self.active))
             self.s[number] = None if value is None else int(value[lane] if isinstance(value, np.ndarray) else value)
         elif name == "v_readlane_b32":
             value, lane = self.lanes(operands[1]), self.scalar(operands[2])
             if value is None or lane is None:
-                self.s[place_of(operands[0])] = None
+                self.s[first_register(operands[0])] = None
             else:
-                self.s[place_of(operands[0])] = int(value[lane & self.number - 1] if isinstance(value, np.ndarray) else value)
+                if isinstance(value, np.ndarray):
+                    value = value[lane & self.number - 1]
+                self.s[first_register(operands[0])] = int(value)
         else:
             self._forget(cost)
 
-    def _compare(self, cost: Cost, name: str) -> None:
+    def _compare(self, cost: InstructionCost, name: str) -> None:
         match = re.fullmatch(r"v_cmpx?_(eq|ne|lg|lt|le|gt|ge)_([iu])(16|32|64)", name)
         result = None
         if match is not None:
@@ -314,7 +318,7 @@ class Wave:
                     a, b = signed(a, int(match[3])), signed(b, int(match[3]))
                 hit = np.broadcast_to(COMPARE[match[1]](a, b), self.number) & self.active
                 result = _number_of(hit)
-        target = place(cost.instruction.operands[0]) if len(cost.instruction.operands) == 3 else None
+        target = register_range(cost.instruction.operands[0]) if len(cost.instruction.operands) == 3 else None
         if target is not None and target.kind == "s":
             self._set_mask(target.first, result)
         if name.startswith("v_cmpx"):
@@ -328,7 +332,7 @@ class Wave:
         a, b = self.lanes(operands[1]), self.lanes(operands[2])
         mask = self._mask(operands[3] if len(operands) > 3 else "vcc")
         value = None if a is None or b is None or mask is None else np.where(mask, b, a)
-        self._write(place_of(operands[0]), value)
+        self._write(first_register(operands[0]), value)
 
     def _carry(self, operands: Sequence[str], name: str) -> None:
         result, carry, left, right, *rest = operands
@@ -341,23 +345,23 @@ class Wave:
             if rest:
                 mask = self._mask(rest[0])
                 value = None if mask is None else value - mask if "sub" in name else value + mask
-        target = place(carry)
+        target = register_range(carry)
         if target is not None:  # not null
             over = None if value is None else ((value < 0) if "sub" in name else (value > M32)) & self.active
             self._set_mask(target.first, None if over is None else _number_of(over))
-        self._write(place_of(result), value)
+        self._write(first_register(result), value)
 
     def _count_below(self, operands: Sequence[str], name: str) -> None:
         mask, add = self.scalar(operands[1]), self.lanes(operands[2])
         if mask is None or add is None:
-            self._write(place_of(operands[0]), None)
+            self._write(first_register(operands[0]), None)
             return
         shift = 32 if "hi" in name else 0
         bits = np.array([mask >> n & 1 for n in range(32)])
         below = np.array([bits[: max(0, min(32, lane - shift))].sum() for lane in range(self.number)])
-        self._write(place_of(operands[0]), below + add)
+        self._write(first_register(operands[0]), below + add)
 
-    def _scalar(self, cost: Cost, name: str) -> None:
+    def _scalar(self, cost: InstructionCost, name: str) -> None:
         operands = cost.instruction.operands
         if name.startswith(("s_cmp", "s_bitcmp")):
             self._scalar_compare(name, operands)
@@ -393,7 +397,7 @@ class Wave:
             self.scc = None
 
     def _put(self, operand: str, value: int | None, double: bool) -> None:
-        target = place(operand)
+        target = register_range(operand)
         if target is None or target.kind != "s":
             return
         if double:
@@ -437,7 +441,7 @@ class Wave:
             self._set_mask(EXEC[1], after)
             self.scc = after != 0
 
-    def _load_arguments(self, cost: Cost, name: str) -> None:
+    def _load_arguments(self, cost: InstructionCost, name: str) -> None:
         """Of the kernel's arguments; other memory is not known."""
         if not name.startswith("s_load"):
             self._forget(cost)
@@ -448,16 +452,16 @@ class Wave:
         self._forget(cost)  # what is loaded may lie over the base
         if address is None or offset is None:
             return
-        begin = address + offset + cost.words.count("offset") - self.start.argument_address
+        begin = address + offset + cost.modifiers.count("offset") - self.start.argument_address
         if begin >= 0 and begin + cost.bytes <= len(self.start.arguments):
             data = self.start.arguments[begin : begin + cost.bytes]
-            first = place_of(target)
+            first = first_register(target)
             for n in range(max(1, cost.bytes // 4)):
                 self.s[first + n] = int.from_bytes(data[4 * n : 4 * n + 4], "little")
 
     # ---- memory
 
-    def _access(self, at: int, cost: Cost) -> None:
+    def _access(self, at: int, cost: InstructionCost) -> None:
         base = self._lds_address(cost) if cost.unit is Unit.LDS else self._address(cost)
         addresses = None
         if base is not None:
@@ -465,21 +469,21 @@ class Wave:
             addresses = tuple(each + n for n in _lds_offsets(cost)) if cost.unit is Unit.LDS else (each,)
         lds = None
         if cost.to_lds and (m0 := self.s.get(M0[1])) is not None:
-            lds = (m0 & 0xFFFF) + cost.words.count("offset") + np.arange(self.number)[self.active] * cost.bytes
-        self.trace.accesses[len(self.trace.steps) - 1] = Access(at, addresses, lds)
+            lds = (m0 & 0xFFFF) + cost.modifiers.count("offset") + np.arange(self.number)[self.active] * cost.bytes
+        self.trace.accesses[len(self.trace.steps) - 1] = ExecutedAccess(at, addresses, lds)
 
-    def _lds_address(self, cost: Cost) -> Any:
+    def _lds_address(self, cost: InstructionCost) -> Any:
         """Lane exchange has none: it goes through the LDS's crossbar and not to its banks."""
         if any(x in cost.name for x in ("permute", "swizzle")):
             return None
         return self.lanes(cost.instruction.operands[0 if cost.writes or _addressed_first(cost.name) else 1])
 
-    def _address(self, cost: Cost) -> Any:
+    def _address(self, cost: InstructionCost) -> Any:
         """Global: a pair of registers, or a scalar base and an offset; buffers: base, offsets and the resource's address."""
-        operands, words = list(cost.instruction.operands), cost.words
-        offset = words.count("offset")
+        operands, modifiers = list(cost.instruction.operands), cost.modifiers
+        offset = modifiers.count("offset")
         if cost.name.startswith("buffer"):
-            return self._buffer_address(cost, words, offset)
+            return self._buffer_address(cost, modifiers, offset)
         given = operands if cost.writes or ("atomic" in cost.name and len(operands) < 4) else operands[1:]
         if cost.name.startswith("scratch"):
             return None
@@ -490,9 +494,9 @@ class Wave:
         scalar, each = self.scalar(base, double=True), self.lanes(given[0])
         return None if scalar is None or each is None else scalar + each + offset
 
-    def _buffer_address(self, cost: Cost, words: Words, offset: int) -> Any:
+    def _buffer_address(self, cost: InstructionCost, modifiers: Modifiers, offset: int) -> Any:
         operands = cost.instruction.operands
-        resource = next((p for o in operands if (p := place(o)) is not None and p.kind == "s" and p.count == 4), None)
+        resource = next((p for o in operands if (p := register_range(o)) is not None and p.kind == "s" and p.count == 4), None)
         if resource is None:
             return None
         low, high = self.s.get(resource.first), self.s.get(resource.first + 1)
@@ -500,9 +504,9 @@ class Wave:
         if low is None or high is None or moved is None:
             return None
         each: Any = 0
-        if "offen" in words:
+        if "offen" in modifiers:
             each = self.lanes(operands[0 if cost.to_lds else 1])
-        if each is None or "idxen" in words:
+        if each is None or "idxen" in modifiers:
             return None
         within = np.broadcast_to(np.asarray(each, np.int64), self.number) + moved + offset
         size = self.s.get(resource.first + 2)
@@ -520,8 +524,8 @@ def _number_of(lanes: np.ndarray) -> int:
     return int.from_bytes(np.packbits(lanes, bitorder="little").tobytes(), "little")
 
 
-def place_of(operand: str) -> int:
-    found = place(operand)
+def first_register(operand: str) -> int:
+    found = register_range(operand)
     assert found is not None, operand
     return found.first
 
@@ -551,10 +555,10 @@ def _addressed_first(name: str) -> bool:
     return not any(x in name for x in ("read", "load", "rtn"))
 
 
-def _lds_offsets(cost: Cost) -> tuple[int, ...]:
+def _lds_offsets(cost: InstructionCost) -> tuple[int, ...]:
     """One, or two where an instruction goes to two places (their offsets count elements, or 64 of them)."""
-    words = cost.words
+    modifiers = cost.modifiers
     if not re.match(r"ds_(read|write)2", cost.name):
-        return (words.count("offset"),)
+        return (modifiers.count("offset"),)
     step = cost.bytes // 2 * (64 if "st64" in cost.name else 1)
-    return words.count("offset0") * step, words.count("offset1") * step
+    return modifiers.count("offset0") * step, modifiers.count("offset1") * step

@@ -18,7 +18,7 @@ from ..assembly.parser import Assembly, AssemblyError, Instruction
 from ..assembly.registers import CONSTANT, EXEC, SCALAR, VECTOR, Register, constant, register
 from ..isa import base_name, form_of
 from ..isa.control import hardware_register
-from ..isa.form import FLOATS, Form, Slot
+from ..isa.form import FLOATS, Form, OperandSlot
 from ..isa.vector_integer import INDEXED
 from .modifiers import modifier_fields
 
@@ -216,7 +216,7 @@ class Encoder:
         except ValueError:
             raise _Unknown(f"{text!r} is no number") from None
 
-    def operand(self, slot: Slot, text: str, fields: dict[str, Any], position: int) -> tuple[int, int, int, int, int]:
+    def operand(self, slot: OperandSlot, text: str, fields: dict[str, Any], position: int) -> tuple[int, int, int, int, int]:
         modifiers, text = _unwrap(text)
         if modifiers and slot.type not in FLOATS and not (modifiers == _SIGN_EXTEND):
             raise _Unknown(f"{text!r} has a sign modifier where this machine knows none")
@@ -268,14 +268,14 @@ class Encoder:
         if behind <= self.start or self.assembly.instructions[behind - 1].mnemonic != "s_getpc_b64":
             raise _Unknown(f"it is counted from {x.origin}, which does not stand behind an s_getpc_b64")
 
-    def width(self, slot: Slot, found: Register, text: str) -> int:
+    def width(self, slot: OperandSlot, found: Register, text: str) -> int:
         expected = self.lanes // 32 if slot.type == "mask" else slot.dwords
         single = found.count == 1 and found.number >= 125 and found.kind == SCALAR  # null, scc and the like have any width
         if slot.type != "any" and found.count != expected and not single:
             raise _Unknown(f"{text} has {found.count} registers where {expected} belong")
         return found.count if slot.type == "any" else expected
 
-    def allowed(self, slot: Slot, found: Register, text: str) -> None:
+    def allowed(self, slot: OperandSlot, found: Register, text: str) -> None:
         vector = found.kind == VECTOR
         right = {"d": vector, "v": vector, "va": vector, "sd": not vector, "dm": not vector, "m": not vector, "sc": not vector,
                  "sa": not vector, "s": True}[slot.role]  # fmt: skip
@@ -283,7 +283,7 @@ class Encoder:
             raise _Unknown(f"{text} is a register of the wrong kind here")
 
 
-def _mixed(slots: list[Slot], i: Instruction) -> list[Slot]:
+def _mixed(slots: list[OperandSlot], i: Instruction) -> list[OperandSlot]:
     """op_sel_hi says which sources of a mixed-precision instruction are f16, and so how their constants are encoded."""
     listed = re.search(r"op_sel_hi:\[([^\]]*)\]", " ".join(i.modifiers))
     bits = [int(x) for x in listed[1].split(",")] if listed else []
@@ -299,7 +299,7 @@ def _index_mode(text: str) -> int | None:
     return next((bits for bits, mode in INDEXED.items() if text == mode), None)
 
 
-def _slots(form: Form, count: int) -> list[Slot]:
+def _slots(form: Form, count: int) -> list[OperandSlot]:
     """The slots that stand in a text of ``count`` operands: optional ones are left out from the right."""
     slots = list(form.slots)
     shown = [s for s in slots if s.role != "x"]

@@ -11,7 +11,7 @@ from portakern.errors import SimulatorError
 
 from ..assembly.data import Data
 from ..assembly.linking import CODE, Relocation, patched
-from ..assembly.parser import Assembly, Instruction, Kernel, parse
+from ..assembly.parser import Assembly, AssemblyKernel, Instruction, parse
 from ..isa import GENERATIONS
 from .encoding import Encoded, encode
 
@@ -120,7 +120,7 @@ def load(text: str, kernel: str) -> Code:
 Encode = Callable[[Assembly, str, int, int, Mapping[str, int]], Encoded]
 
 
-def code_of(assembly: Assembly, kernel: Kernel, isa: str, encode: Encode = encode) -> Code:
+def code_of(assembly: Assembly, kernel: AssemblyKernel, isa: str, encode: Encode = encode) -> Code:
     """A kernel of a parsed file."""
     generation = GENERATIONS[isa]
     d = kernel.descriptor

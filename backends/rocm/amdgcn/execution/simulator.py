@@ -150,19 +150,19 @@ class MachineProgram:
         import numpy as np
 
         scalars = {a.name: arrays[a.name] for a in self.source.by_role("scalar")}
-        job = dispatch_sequence_of(self.source, self.binary, sizes, scalars)
-        for name, size in job.temporaries:
+        sequence = dispatch_sequence_of(self.source, self.binary, sizes, scalars)
+        for name, size in sequence.temporaries:
             arrays[name] = empty((size,), np.dtype(np.uint8))
         inputs = {a.name for a in self.source.by_role("input")}
         defined = inputs | {a.name for a in self.source.by_role("inout")}
-        memory = Memory({n: a for n, a in arrays.items() if n not in scalars}, inputs, defined)
-        for step in job.steps:
+        memory = SimulatedMemory({n: a for n, a in arrays.items() if n not in scalars}, inputs, defined)
+        for step in sequence.steps:
             if isinstance(step, ArrayFill):
                 memory.fill(step)
             else:
                 self._dispatch(step, memory)
 
-    def _dispatch(self, d: Dispatch, memory: Memory) -> None:
+    def _dispatch(self, d: Dispatch, memory: SimulatedMemory) -> None:
         import numpy as np
 
         code, expected = self._kernel(d)
@@ -199,7 +199,7 @@ class MachineProgram:
     def _kernel(self, d: Dispatch) -> tuple[Code, tuple[Parameter, ...]]:
         if not d.assembly:
             raise RuntimeFault(f"the binary of {d.kernel} comes without its assembly, which the machine executes",
-                               hint="toolchains must keep it in Binary.assembly")  # fmt: skip
+                               hint="toolchains must keep it in CompiledBinary.assembly")  # fmt: skip
         key = d.assembly, d.kernel
         if key not in self._translated:
             self._translated[key] = translate(*key)
@@ -252,7 +252,7 @@ class Image:
                 for name, s in self.data.symbols.items() if s.size]  # fmt: skip
 
 
-class Memory:
+class SimulatedMemory:
     """The arrays of a program: where they lie, and which bytes of them were written."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray], inputs: set[str], defined: set[str]) -> None:

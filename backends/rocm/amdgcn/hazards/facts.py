@@ -8,7 +8,7 @@ from functools import cached_property
 from ..assembly.parser import Instruction
 from ..assembly.registers import EXEC, M0, VCC, VECTOR, register
 from ..isa import base_name, form_of
-from ..isa.form import Slot
+from ..isa.form import OperandSlot
 
 Registers = frozenset[int]
 """Scalar registers by their number, vector registers 1000 higher (accumulation registers 1256)."""
@@ -129,7 +129,7 @@ def registers(text: str) -> Registers:
     return frozenset(range(start, start + found.count))
 
 
-def _present(slots: tuple[Slot, ...], count: int) -> list[Slot]:
+def _present(slots: tuple[OperandSlot, ...], count: int) -> list[OperandSlot]:
     """The slots of a text that leaves optional ones out, from the right."""
     shown = [s for s in slots if s.role != "x"]
     for slot in reversed(list(shown)):

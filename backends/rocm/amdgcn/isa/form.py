@@ -47,7 +47,7 @@ FLOATS = frozenset({"f32", "f16", "bf16", "f64"})
 
 
 @dataclass(frozen=True)
-class Slot:
+class OperandSlot:
     """One operand of the text."""
 
     role: str  # d sd dm s v sc m va sa # label x
@@ -69,7 +69,7 @@ Decoder = Callable[["Instruction", int], Mapping[str, Any]]
 class Form:
     """One mnemonic.  ``handler`` is the native function; empty: named like the mnemonic."""
 
-    slots: tuple[Slot, ...]
+    slots: tuple[OperandSlot, ...]
     unit: str
     handler: str = ""
     modifiers: frozenset[str] = frozenset()
@@ -107,13 +107,13 @@ def form(
                 offset_unit, writes_exec, decode)  # fmt: skip
 
 
-def _slot(word: str) -> Slot:
+def _slot(word: str) -> OperandSlot:
     optional, word = word.endswith("?"), word.removesuffix("?")
     also_read, word = word.startswith("+"), word.removeprefix("+")
     role, _, kind = word.partition(":")
     if role in ("m", "dm", "x"):
-        return Slot(role, "mask", 0, also_read, optional)
+        return OperandSlot(role, "mask", 0, also_read, optional)
     if kind.isdigit():
-        return Slot(role, "wide", int(kind), also_read, optional)
+        return OperandSlot(role, "wide", int(kind), also_read, optional)
     kind = kind or "b32"
-    return Slot(role, kind, TYPES[kind], also_read, optional)
+    return OperandSlot(role, kind, TYPES[kind], also_read, optional)
