@@ -24,7 +24,7 @@ from portakern.study.task import Task, task_of
 from portakern.study.work import Problem, ScheduleRequest, like_typical, works
 
 if TYPE_CHECKING:
-    from portakern.study.inspecting import Finding
+    from portakern.study.inspecting import Inspection
 
 OperatorLike = Operator | str
 DTypeLike = str | DType | None
@@ -129,7 +129,7 @@ def inspect(
     block: int | Sequence[int] | None = None,
     shared_bytes: int = 0,
     run: bool = True,
-) -> list[Finding]:
+) -> list[Inspection]:
     """A kernel from elsewhere that belongs to no operator: what it uses on each target, what would limit it, and what a
     simulator sees wrong in it.
 
@@ -142,7 +142,7 @@ def inspect(
         run: whether to execute it in a simulator, on arrays of random numbers.
 
     Raises:
-        UsageError: the question makes no sense.  What is wrong with the kernel is in the findings.
+        UsageError: the question makes no sense.  What is wrong with the kernel is in the inspections.
     """
     from portakern.study.inspecting import arguments_of, inspect_all
 

@@ -10,7 +10,7 @@ from portakern.cli.doctor import table
 from portakern.emit.mangled import readable
 from portakern.errors import UsageError
 from portakern.registry import registry
-from portakern.study.inspecting import Finding, arguments_of, inspect_all
+from portakern.study.inspecting import Inspection, arguments_of, inspect_all
 from portakern.study.table import bytes_text
 
 
@@ -38,14 +38,14 @@ def run(args: argparse.Namespace) -> int:
     kernel = InspectedKernel(
         text, entry, arguments_of(args.args), _sizes(args.grid, "--grid"), _sizes(args.block, "--block"), args.shared, file
     )
-    findings = inspect_all(kernel, registry().match(args.targets), args.seed, not args.no_run)
+    inspections = inspect_all(kernel, registry().match(args.targets), args.seed, not args.no_run)
     if args.asm is not None:
-        options.write_text(args.asm, findings[0].assembly)
+        options.write_text(args.asm, inspections[0].assembly)
     if args.json is not None:
-        options.print_json({"file": file, "entry": entry, "findings": [f.to_dict() for f in findings]}, args.json)
+        options.print_json({"file": file, "entry": entry, "findings": [f.to_dict() for f in inspections]}, args.json)
     if args.json != "-":
-        print(report(findings))
-    return 0 if all(f.error is None and f.fault is None for f in findings) else 1
+        print(report(inspections))
+    return 0 if all(f.error is None and f.fault is None for f in inspections) else 1
 
 
 def _sizes(text: str | None, flag: str) -> tuple[int, int, int] | None:
@@ -60,13 +60,13 @@ def _sizes(text: str | None, flag: str) -> tuple[int, int, int] | None:
     return x, y, z
 
 
-def report(findings: list[Finding]) -> str:
+def report(inspections: list[Inspection]) -> str:
     """Resources of every kernel and target in one table, then what there is to say of each target."""
     rows = [["target", "kernel", "registers", "accumulation", "spills", "scratch", "shared", "occupancy", "limited by"]]
-    for f in findings:
+    for f in inspections:
         rows += [_row(f.target, k) for k in f.kernels]
     parts = [table(rows)] if len(rows) > 1 else []
-    for f in findings:
+    for f in inspections:
         lines = _lines(f)
         if lines:
             text = "\n".join([f"{f.target} ({f.device})", *(f"  {x}" for x in lines)])
@@ -94,7 +94,7 @@ def _row(target: str, k: dict) -> list[str]:
     ]
 
 
-def _lines(f: Finding) -> list[str]:
+def _lines(f: Inspection) -> list[str]:
     lines: list[str] = []
     if f.error is not None:
         lines += [f"{f.error['kind']}: {x}" if n == 0 else f"  {x}" for n, x in enumerate(f.error["message"].splitlines())]

@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 def _tune(work: Work, args: argparse.Namespace, database: Any) -> tuple[dict[str, Any], bool]:
     """(the result as JSON, whether it was interrupted)."""
     from portakern.tuned.database import write_shipped
-    from portakern.tuning.lab import Workshop
+    from portakern.tuning.lab import DeviceLab
     from portakern.tuning.report import lines
     from portakern.tuning.tuner import Settings, Tuner, mode_of
 
@@ -77,7 +77,7 @@ def _tune(work: Work, args: argparse.Namespace, database: Any) -> tuple[dict[str
     target = registry().target(work.target)
     lock = Path(database.file).with_suffix(".lock")
     lock.parent.mkdir(parents=True, exist_ok=True)
-    with Workshop(target, args.jobs, lock, args.seed) as lab:
+    with DeviceLab(target, args.jobs, lock, args.seed) as lab:
         result = Tuner(work, lab, database, settings, lambda line: print(f"  {line}", file=sys.stderr), by).run()
     out = sys.stderr if args.json == "-" else sys.stdout
     print("\n".join(lines(result)), file=out, flush=True)

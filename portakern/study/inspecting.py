@@ -1,6 +1,6 @@
 """A kernel from elsewhere that belongs to no operator: compiled, its resources, an estimate, and a run that says what is wrong.
 
-:func:`examine` runs in a worker process; whatever goes wrong there is in the finding.
+:func:`examine` runs in a worker process; whatever goes wrong there is in the inspection.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ GUARD = 256
 
 
 @dataclass(frozen=True)
-class Finding:
+class Inspection:
     """What was found on one target.  ``kernels`` are resources, one entry each; ``estimate`` that of a row; ``ran`` says what
     executed the kernel (on arrays that its file brings: ``own_arrays``), ``fault`` what it reported, with the ``line`` of the
     text that it names (``None``: nothing, where it ran); ``notes`` what was not done and why."""
@@ -56,8 +56,8 @@ class Finding:
         return {k: v for k, v in asdict(self).items() if k != "assembly"}
 
 
-def inspect_all(kernel: InspectedKernel, targets: Sequence[Target], seed: int = 0, run: bool = True) -> list[Finding]:
-    """One finding per target, each made in a worker process of its own language.
+def inspect_all(kernel: InspectedKernel, targets: Sequence[Target], seed: int = 0, run: bool = True) -> list[Inspection]:
+    """One inspection per target, each made in a worker process of its own language.
 
     Raises :class:`UsageError` for a language that looks at no such kernels, and for what is wrong in the question.
     """
@@ -73,27 +73,27 @@ def inspect_all(kernel: InspectedKernel, targets: Sequence[Target], seed: int = 
             except UsageError:
                 raise
             except PortakernError as error:
-                found.append(Finding(str(target), target.device.title, error=error.to_dict()))
+                found.append(Inspection(str(target), target.device.title, error=error.to_dict()))
     return found
 
 
-def examine(kernel: InspectedKernel, target_name: str, seed: int = 0, run: bool = True) -> Finding:
-    """Raises :class:`UsageError` for what is wrong in the question; other errors are in the finding."""
+def examine(kernel: InspectedKernel, target_name: str, seed: int = 0, run: bool = True) -> Inspection:
+    """Raises :class:`UsageError` for what is wrong in the question; other errors are in the inspection."""
     target = registry().target(target_name)
-    finding = Finding(target_name, target.device.title)
+    inspection = Inspection(target_name, target.device.title)
     try:
         source, binary = _compiled(kernel, target)
     except UsageError:
         raise
     except PortakernError as error:
-        return replace(finding, error=_with_log(error))
-    finding = replace(
-        finding, tool=binary.tool, kernels=tuple(map(resources_of, binary.resources)), assembly=binary.assembly or ""
+        return replace(inspection, error=_with_log(error))
+    inspection = replace(
+        inspection, tool=binary.tool, kernels=tuple(map(resources_of, binary.resources)), assembly=binary.assembly or ""
     )
     if not kernel.arguments and not source.arrays:
-        return replace(finding, notes=("neither estimated nor run: its arguments are not given (--args, --grid)",))
-    finding = _estimated(finding, kernel, source, binary)
-    return _ran(finding, kernel, source, binary, seed) if run else finding
+        return replace(inspection, notes=("neither estimated nor run: its arguments are not given (--args, --grid)",))
+    inspection = _estimated(inspection, kernel, source, binary)
+    return _ran(inspection, kernel, source, binary, seed) if run else inspection
 
 
 def _compiled(kernel: InspectedKernel, target: Target) -> tuple[Source, CompiledBinary]:
@@ -119,43 +119,44 @@ def _compiled(kernel: InspectedKernel, target: Target) -> tuple[Source, Compiled
     return source, binary
 
 
-def _estimated(finding: Finding, kernel: InspectedKernel, source: Source, binary: CompiledBinary) -> Finding:
+def _estimated(inspection: Inspection, kernel: InspectedKernel, source: Source, binary: CompiledBinary) -> Inspection:
     from portakern.launch.dispatch import dispatch_sequence_of
 
     estimator = registry().estimator(source.target)
     if estimator is None:
-        return replace(finding, notes=(*finding.notes, f"not estimated: there is no model of {source.target.device.name}"))
+        why = f"not estimated: there is no model of {source.target.device.name}"
+        return replace(inspection, notes=(*inspection.notes, why))
     if not (available := estimator.available(source.target)):
-        return replace(finding, notes=(*finding.notes, f"not estimated: {available.detail}"))
+        return replace(inspection, notes=(*inspection.notes, f"not estimated: {available.detail}"))
     try:
-        job = dispatch_sequence_of(source, binary, {}, _scalars(kernel))
-        return replace(finding, estimate=estimate_dict(estimator.estimate(source, binary, job, None)))
+        sequence = dispatch_sequence_of(source, binary, {}, _scalars(kernel))
+        return replace(inspection, estimate=estimate_dict(estimator.estimate(source, binary, sequence, None)))
     except PortakernError as error:
-        return replace(finding, notes=(*finding.notes, f"not estimated: {error.message}"))
+        return replace(inspection, notes=(*inspection.notes, f"not estimated: {error.message}"))
 
 
-def _ran(finding: Finding, kernel: InspectedKernel, source: Source, binary: CompiledBinary, seed: int) -> Finding:
+def _ran(inspection: Inspection, kernel: InspectedKernel, source: Source, binary: CompiledBinary, seed: int) -> Inspection:
     simulator = _simulator(source.target)
     if simulator is None:
         return replace(
-            finding, notes=(*finding.notes, f"not run: nothing here executes machine code of {source.target.device.name}")
+            inspection, notes=(*inspection.notes, f"not run: nothing here executes machine code of {source.target.device.name}")
         )
     if not (available := simulator.available(source.target)):
-        return replace(finding, notes=(*finding.notes, f"not run: {available.detail}"))
+        return replace(inspection, notes=(*inspection.notes, f"not run: {available.detail}"))
     own = not kernel.arguments and bool(source.arrays)
-    finding = replace(finding, ran=simulator.method(source.target), own_arrays=own)
+    inspection = replace(inspection, ran=simulator.method(source.target), own_arrays=own)
     try:
         executable = simulator.load(source, binary)
         executable.run(_buffers(kernel, source, seed), {})
     except SimulatorError as error:
         if error.kind != SimulatorError.default_kind:  # what the kernel does wrong
-            return replace(finding, fault=error.to_dict() | _line_of(error.to_dict()["message"], kernel))
-        note = f"not run to its end, {finding.ran}: {error.message}"
-        return replace(finding, ran="", notes=(*finding.notes, note))
+            return replace(inspection, fault=error.to_dict() | _line_of(error.to_dict()["message"], kernel))
+        note = f"not run to its end, {inspection.ran}: {error.message}"
+        return replace(inspection, ran="", notes=(*inspection.notes, note))
     except PortakernError as error:
-        return replace(finding, fault=error.to_dict())
+        return replace(inspection, fault=error.to_dict())
     did = executable.method if isinstance(executable, SaysMethod) else ""
-    return replace(finding, ran=f"{finding.ran}: {did}" if did else finding.ran)
+    return replace(inspection, ran=f"{inspection.ran}: {did}" if did else inspection.ran)
 
 
 def _line_of(message: str, kernel: InspectedKernel) -> dict[str, str]:

@@ -38,7 +38,7 @@ NARROW = ("f8e4m3", "f8e5m2")
 
 
 @dataclass(frozen=True)
-class Note:
+class PortingNote:
     """``topic`` in a word or two, what it means for a kernel that is moved, and where the figures were read."""
 
     topic: str
@@ -51,7 +51,7 @@ class Note:
         return asdict(self) | {"sources": list(self.sources)}
 
 
-def porting_notes(rows: Sequence[Row]) -> tuple[Note, ...]:
+def porting_notes(rows: Sequence[Row]) -> tuple[PortingNote, ...]:
     """Notes from the first GPU among the rows' targets to each other one with another instruction set."""
     aims = {r.target: _target(r.target) for r in rows}
     gpus = [t for t in aims.values() if t is not None and t.device.kind == "gpu"]
@@ -65,13 +65,13 @@ def porting_notes(rows: Sequence[Row]) -> tuple[Note, ...]:
         pair = _Pair(origin, target, _first(rows, origin), _first(rows, target))
         for topic, make in TOPICS.items():
             found += [
-                Note(topic, str(origin), str(target), text, tuple(dict.fromkeys(filter(None, sources))))
+                PortingNote(topic, str(origin), str(target), text, tuple(dict.fromkeys(filter(None, sources))))
                 for text, sources in make(pair)
             ]
     return tuple(found)
 
 
-def notes_text(notes: Sequence[Note]) -> str:
+def notes_text(notes: Sequence[PortingNote]) -> str:
     """One block for each pair of targets, and the sources, numbered, behind them."""
     lines: list[str] = []
     pair = ("", "")

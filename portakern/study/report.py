@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from portakern.study import table
-from portakern.study.porting import Note
+from portakern.study.porting import PortingNote
 from portakern.study.row import EVIDENCE, Row
 
 _MEANINGS = {
@@ -42,7 +42,7 @@ pre { overflow-x: auto; background: var(--faint); padding: .8rem; border-radius:
 
 def page(
     rows: tuple[Row, ...], environment: Mapping[str, Any], sources: Mapping[str, str], assemblies: Mapping[str, str],
-    porting: Sequence[Note] = (),
+    porting: Sequence[PortingNote] = (),
 ) -> str:  # fmt: skip
     """The whole page; ``sources`` and ``assemblies`` are texts by their hash."""
     operators = ", ".join(dict.fromkeys(r.operator for r in rows)) or "nothing"
@@ -145,7 +145,7 @@ def _errors(rows: tuple[Row, ...]) -> str:
     return "<h2>What went wrong</h2>\n" + "\n".join(items)
 
 
-def _porting(notes: Sequence[Note]) -> str:
+def _porting(notes: Sequence[PortingNote]) -> str:
     """What differs between the targets, by pairs."""
     if not notes:
         return ""

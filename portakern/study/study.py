@@ -11,7 +11,7 @@ from typing import Any
 from portakern.errors import PortakernError
 from portakern.registry import registry
 from portakern.study import steps
-from portakern.study.porting import Note, notes_text
+from portakern.study.porting import PortingNote, notes_text
 from portakern.study.provenance import environment
 from portakern.study.report import page
 from portakern.study.row import Row, without_samples
@@ -43,7 +43,7 @@ class Study:
     environment: dict[str, Any] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
     assemblies: dict[str, str] = field(default_factory=dict)
-    porting: tuple[Note, ...] = ()
+    porting: tuple[PortingNote, ...] = ()
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)

@@ -74,7 +74,7 @@ class Lab(Measurer, Protocol):
         ...
 
 
-class Workshop:
+class DeviceLab:
     """The real one: ``jobs`` compilers beside one process that has the device.
 
     Args:
@@ -198,7 +198,7 @@ class Workshop:
             self._device.close()
             self._device = None
 
-    def __enter__(self) -> Workshop:
+    def __enter__(self) -> DeviceLab:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -89,7 +89,7 @@ def test_the_language_takes_nearly_all_statements(monkeypatch: pytest.MonkeyPatc
         total += sum(v.kind == "local" for v in variables)
         return live(variables, outputs)
 
-    made = programs.Scope
+    made = programs.FuzzScope
 
     def scope(*args, **kwargs):  # type: ignore[no-untyped-def]
         found = made(*args, **kwargs)
@@ -97,7 +97,7 @@ def test_the_language_takes_nearly_all_statements(monkeypatch: pytest.MonkeyPatc
         return found
 
     monkeypatch.setattr(programs, "live", spying)
-    monkeypatch.setattr(programs, "Scope", scope)
+    monkeypatch.setattr(programs, "FuzzScope", scope)
     for seed in range(150):
         drawn(seed)
     assert total > 400

@@ -11,7 +11,7 @@ from portakern.backend import InspectedKernel
 from portakern.emit.mangled import is_called, readable
 from portakern.errors import UsageError
 from portakern.spec.load import load_operator
-from portakern.study.inspecting import Finding, arguments_of, examine
+from portakern.study.inspecting import Inspection, arguments_of, examine
 from tests.rocm.helpers import needs_clang
 
 FOLDER = Path(__file__).parent / "strangers"
@@ -48,7 +48,7 @@ LINEAR = Stranger("linear.hip", "linear_act<Gelu, 4>", "x=f16[2,128],w=f16[30,12
 ALL = (GEMM, SOFTMAX, NORM, HISTOGRAM, LINEAR)
 
 
-def found(kernel: InspectedKernel, isa: str = "gfx942") -> Finding:
+def found(kernel: InspectedKernel, isa: str = "gfx942") -> Inspection:
     needs_clang(isa)
     return examine(kernel, f"hip:{isa}")
 
@@ -61,11 +61,11 @@ def cases() -> list[object]:
 
 @pytest.mark.parametrize(("stranger", "isa"), cases())
 def test_a_file_with_host_code_is_compiled_priced_and_run(stranger: Stranger, isa: str) -> None:
-    finding = found(stranger.bare(), isa)
-    assert (finding.error, finding.fault) == (None, None) and finding.ran
-    (kernel,) = finding.kernels
+    inspection = found(stranger.bare(), isa)
+    assert (inspection.error, inspection.fault) == (None, None) and inspection.ran
+    (kernel,) = inspection.kernels
     assert is_called(kernel["kernel"], stranger.name) and kernel["spills"] == 0 and kernel["occupancy"] > 0
-    assert finding.estimate is not None and finding.estimate["us"] > 0
+    assert inspection.estimate is not None and inspection.estimate["us"] > 0
 
 
 @pytest.mark.parametrize(
@@ -77,14 +77,14 @@ def test_a_file_with_host_code_is_compiled_priced_and_run(stranger: Stranger, is
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(stranger: Stranger, change: tuple[str, str], says: str, line: str) -> None:
-    finding = found(stranger.bare(change))
-    assert finding.fault is not None and says in finding.fault["message"]
-    assert f"{stranger.file}:" in finding.fault["message"] and line in finding.fault["line"]
+    inspection = found(stranger.bare(change))
+    assert inspection.fault is not None and says in inspection.fault["message"]
+    assert f"{stranger.file}:" in inspection.fault["message"] and line in inspection.fault["line"]
 
 
 def test_dynamic_lds_that_is_not_given_is_out_of_bounds() -> None:
-    finding = found(replace(SOFTMAX, shared=0).bare())
-    assert finding.fault is not None and "of LDS, where the workgroup has 128" in finding.fault["message"]
+    inspection = found(replace(SOFTMAX, shared=0).bare())
+    assert inspection.fault is not None and "of LDS, where the workgroup has 128" in inspection.fault["message"]
 
 
 @pytest.mark.parametrize(
@@ -99,16 +99,16 @@ def test_dynamic_lds_that_is_not_given_is_out_of_bounds() -> None:
     ],
 )
 def test_what_is_not_supported_is_named(change: tuple[str, str], says: str) -> None:
-    finding = found(NORM.bare(change, *([("#include <cassert>", "#include <cstdio>")] if "printf" in change[1] else [])))
-    assert finding.error is not None and finding.error["kind"] == "compile" and says in finding.error["message"]
+    inspection = found(NORM.bare(change, *([("#include <cassert>", "#include <cstdio>")] if "printf" in change[1] else [])))
+    assert inspection.error is not None and inspection.error["kind"] == "compile" and says in inspection.error["message"]
 
 
 def test_an_instance_that_nobody_launches_is_made_and_headers_beside_are_found(tmp_path: Path) -> None:
     (tmp_path / "twice.h").write_text("template <int N> __device__ float times(float x) { return N * x; }\n")
     text = '#include <hip/hip_runtime.h>\n#include "twice.h"\n'
     text += "template <int N> __global__ void k(float* y) { *y = times<N>(*y); }\n"
-    finding = found(InspectedKernel(text, "k<3>", file=str(tmp_path / "k.hip")))
-    assert [readable(x["kernel"]) for x in finding.kernels] == ["k<3>"]
+    inspection = found(InspectedKernel(text, "k<3>", file=str(tmp_path / "k.hip")))
+    assert [readable(x["kernel"]) for x in inspection.kernels] == ["k<3>"]
     with pytest.raises(UsageError, match="holds no kernel"):
         found(InspectedKernel(text, "", file=str(tmp_path / "k.hip")))
 

@@ -17,7 +17,7 @@ TurnKind = tuple[tuple[int, ...] | None, ...]
 
 
 @dataclass(frozen=True)
-class Steps:
+class GridSteps:
     """What the steps of a grid, or of a part of it, do: [steps, things]."""
 
     taken: np.ndarray
@@ -49,7 +49,7 @@ class Extrapolated:
     seen: float
 
 
-def extrapolate(cycles: int, marks: Sequence[int], part: Steps, whole: Steps) -> Extrapolated:
+def extrapolate(cycles: int, marks: Sequence[int], part: GridSteps, whole: GridSteps) -> Extrapolated:
     """Cycles of ``whole`` from those of ``part``, whose turns begin at ``marks`` (the last mark is the end).
 
     Without marks (no loop was found) the cycles are scaled by the number of steps.

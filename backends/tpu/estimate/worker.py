@@ -25,7 +25,7 @@ from . import profile
 from .figures import mxu_of
 from .grid import branches, coordinates, is_windowed, kernels_of, operands
 from .hlo import operations
-from .model import Steps, extrapolate
+from .model import GridSteps, extrapolate
 from .part import sizes_of, steps_for, with_grids, with_parts
 
 KernelProfile = dict[str, Any]
@@ -216,7 +216,7 @@ def _newest(folder: Path, pattern: str) -> str:
     return found[-1].read_text(errors="replace") if found else ""
 
 
-def _steps(call: Any, ids: Any) -> Steps:
+def _steps(call: Any, ids: Any) -> GridSteps:
     import numpy as np
 
     windows = operands(call, ids)
@@ -225,7 +225,7 @@ def _steps(call: Any, ids: Any) -> Steps:
         found = [w.copied for w in windows if w.output == output]
         return np.stack(found, 1) if found else np.zeros((len(ids), 0), bool)
 
-    return Steps(branches(call, ids)[0], columns(False), columns(True))
+    return GridSteps(branches(call, ids)[0], columns(False), columns(True))
 
 
 def _shapes(source: Source, sizes: dict[str, int]) -> list[Any]:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..trace.kernel_calls import KernelCall, UnknownValue
-from .findings import Finding
+from .diagnostics import Diagnostic
 
 MOST_STEPS = 1 << 20
 """A longer grid is not walked: its starts would fill memory."""
@@ -60,7 +60,7 @@ class GridWalk:
     ``private``: steps of a parallel axis write one block of an output that nothing reads, as a place of each core's own.
     """
 
-    findings: tuple[Finding, ...]
+    diagnostics: tuple[Diagnostic, ...]
     skipped: str = ""
     private: bool = False
 
@@ -81,7 +81,7 @@ def walk(call: KernelCall) -> GridWalk:
     outputs = windows[call.mapping.num_inputs :]
     private = any(w is not None and n in call.unread and any(True for _ in _parallel(call, w, points))
                   for n, w in enumerate(outputs))  # fmt: skip
-    return GridWalk(tuple(_findings(call, points, windows)), private=private)
+    return GridWalk(tuple(_diagnostics(call, points, windows)), private=private)
 
 
 def _windows(call: KernelCall, points: np.ndarray) -> list[Window | None]:
@@ -128,7 +128,7 @@ def _computed(call: KernelCall, mapping: Any, points: np.ndarray) -> np.ndarray:
 # ---- what is wrong -----------------------------------------------------------------------------------------------------------
 
 
-def _findings(call: KernelCall, points: np.ndarray, windows: Sequence[Window | None]) -> Iterator[Finding]:
+def _diagnostics(call: KernelCall, points: np.ndarray, windows: Sequence[Window | None]) -> Iterator[Diagnostic]:
     inputs = call.mapping.num_inputs
     aliased = {o: i for i, o in call.aliases.items()}
     unread = call.unread
@@ -148,12 +148,12 @@ def _findings(call: KernelCall, points: np.ndarray, windows: Sequence[Window | N
             yield from _uncovered(call, window)
 
 
-def _outside(call: KernelCall, window: Window, points: np.ndarray, role: str) -> Iterator[Finding]:
+def _outside(call: KernelCall, window: Window, points: np.ndarray, role: str) -> Iterator[Diagnostic]:
     shape = np.asarray(window.shape)
     bad = ((window.starts < 0) | (window.starts >= shape[None, :])).any(1) if window.shape else np.zeros(1, bool)
     if bad.any():
         step = int(np.argmax(bad))
-        yield Finding(
+        yield Diagnostic(
             "grid", "outside",
             f"{call.name} takes the block at {_at(window.starts[step])} of {role} {window.name} {list(window.shape)}, "
             f"at grid point {_at(points[step])} ({int(bad.sum())} of {len(points)} steps do such)",
@@ -162,7 +162,7 @@ def _outside(call: KernelCall, window: Window, points: np.ndarray, role: str) ->
         )  # fmt: skip
 
 
-def _parallel(call: KernelCall, window: Window, points: np.ndarray) -> Iterator[Finding]:
+def _parallel(call: KernelCall, window: Window, points: np.ndarray) -> Iterator[Diagnostic]:
     axes = [n for n, s in enumerate(call.semantics) if "parallel" in s.lower()]
     if not axes:
         return
@@ -173,7 +173,7 @@ def _parallel(call: KernelCall, window: Window, points: np.ndarray) -> Iterator[
         step = int(np.argmax(differs))
         other = int(first[window.blocks[step]])
         axis = next(a for a in axes if points[step, a] != points[other, a])
-        yield Finding(
+        yield Diagnostic(
             "grid", "parallel-write",
             f"{call.name}: grid points {_at(points[other])} and {_at(points[step])} write the same block "
             f"{_at(window.starts[step])} of output {window.name}, and axis {axis} is declared parallel",
@@ -181,14 +181,14 @@ def _parallel(call: KernelCall, window: Window, points: np.ndarray) -> Iterator[
         )  # fmt: skip
 
 
-def _revisits(call: KernelCall, window: Window, points: np.ndarray) -> Iterator[Finding]:
+def _revisits(call: KernelCall, window: Window, points: np.ndarray) -> Iterator[Diagnostic]:
     begins = window.runs()
     blocks = window.blocks[begins]
     _, first, counts = np.unique(blocks, return_index=True, return_counts=True)
     if (counts > 1).any():
         block = int(np.argmax(counts > 1))
         visits = begins[blocks == blocks[first[block]]][:2]
-        yield Finding(
+        yield Diagnostic(
             "grid", "revisit",
             f"{call.name} comes back to the block {_at(window.starts[visits[0]])} of output {window.name} at grid point "
             f"{_at(points[visits[1]])} after it was left (first visited at {_at(points[visits[0]])}): it was written back and "
@@ -197,7 +197,7 @@ def _revisits(call: KernelCall, window: Window, points: np.ndarray) -> Iterator[
         )  # fmt: skip
 
 
-def _uncovered(call: KernelCall, window: Window) -> Iterator[Finding]:
+def _uncovered(call: KernelCall, window: Window) -> Iterator[Diagnostic]:
     if not all(window.shape):
         return
     found = np.unique(window.starts, axis=0)
@@ -226,15 +226,15 @@ def _first_absent(numbers: np.ndarray, window: Window) -> np.ndarray:
     return np.argwhere(~present)[0] * np.asarray(window.sizes)
 
 
-def _left_out(call: KernelCall, window: Window, what: str, first: np.ndarray) -> Finding:
-    return Finding(
+def _left_out(call: KernelCall, window: Window, what: str, first: np.ndarray) -> Diagnostic:
+    return Diagnostic(
         "grid", "uncovered",
         f"{call.name} never writes {what} of output {window.name}, which is {list(window.shape)}; the first is at {_at(first)}",
         "the grid needs cdiv(extent, block) steps along every axis of the output", call.where,
     )  # fmt: skip
 
 
-def _alias(call: KernelCall, source: Window, window: Window, points: np.ndarray) -> Iterator[Finding]:
+def _alias(call: KernelCall, source: Window, window: Window, points: np.ndarray) -> Iterator[Diagnostic]:
     """A step that copies in a block of which an earlier step has written, or left, a part."""
     if np.array_equal(source.starts, window.starts) and source.sizes == window.sizes:
         yield from _revisits(call, window, points)
@@ -245,7 +245,7 @@ def _alias(call: KernelCall, source: Window, window: Window, points: np.ndarray)
         low, high = source.starts[step], source.starts[step] + np.asarray(source.sizes)
         hit = ((before < high[None, :]) & (before + np.asarray(window.sizes)[None, :] > low[None, :])).all(1)
         if hit.any():
-            yield Finding(
+            yield Diagnostic(
                 "grid", "alias",
                 f"{call.name} reads the block {_at(low)} of input {source.name} at grid point {_at(points[step])}, where grid "
                 f"point {_at(points[int(np.argmax(hit))])} has written output {window.name}, which is the same array",

@@ -27,8 +27,8 @@ import numpy as np
 
 from ..trace.kernel_calls import JaxprScope, KernelCall, rewritten, trace
 from .deadlocks import watched
+from .diagnostics import Diagnostic
 from .dot_rounding import rounded
-from .findings import Finding
 from .nan_propagation import with_nan
 
 MODE_TITLES = {
@@ -74,7 +74,7 @@ class RunResult:
     """What a run gave.  ``error`` is what the interpreter raised, where it did not get to its end."""
 
     results: tuple[np.ndarray, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
     error: str = ""
 
 
@@ -122,24 +122,24 @@ class Interpretation:
             pltpu.reset_tpu_interpret_mode_state()
             dispatch.runtime_tokens.clear()
 
-    def _heard(self, said: str) -> Iterator[Finding]:
+    def _heard(self, said: str) -> Iterator[Diagnostic]:
         """Races and semaphores, which interpreters print."""
         races = re.findall(r"RACE DETECTED\n  (\w+) of .*?\n  clock.*?\n  (\w+) of .*?(?=\n  clock)", said, re.DOTALL)
         for text in re.findall(r"RACE DETECTED\n(.*?)(?=\nRACE DETECTED|\Z)", said, re.DOTALL)[:1]:
             yield _race(text, len(races))
         found = re.search(r"Semaphore (\S+) has non-zero count for .*?: (\d+)", said)
         if found:
-            yield Finding(
+            yield Diagnostic(
                 self.stage, "semaphore",
                 f"a semaphore is left with a count of {found[2]} at the kernel's end: a copy or a signal was never waited for",
                 "wait for every copy that is started, the last ones after the loop",
             )  # fmt: skip
 
-    def _raised(self, text: str) -> Iterator[Finding]:
+    def _raised(self, text: str) -> Iterator[Diagnostic]:
         for kind, pattern, message, fix in RAISED:
             if found := re.search(pattern, text, re.DOTALL):
                 words = {k: _words(v or "") for k, v in found.groupdict().items()}
-                yield Finding(self.stage, kind, message.format(**words), fix, found.groupdict().get("where") or _frame(text))
+                yield Diagnostic(self.stage, kind, message.format(**words), fix, found.groupdict().get("where") or _frame(text))
                 return
 
 
@@ -170,13 +170,13 @@ def _last(text: str) -> str:
     return next((x for x in reversed(lines) if re.match(r"[\w.]*(Error|Exception|Interrupt)\b", x)), text[:1000])
 
 
-def _race(text: str, more: int) -> Finding:
+def _race(text: str, more: int) -> Diagnostic:
     accesses = re.findall(r"(read|write) of (.*?)(?=\n  clock|\Z)", text, re.DOTALL)[:2]
     lines = [re.search(r"(\S+\.py):(\d+)", a[1]) for a in accesses]
     places = [f"{f[1]}:{f[2]}" if f else "the copy of a block" for f in lines]
     what = " and a ".join(f"{kind} ({place})" for (kind, _), place in zip(accesses, places, strict=True))
     again = f", and {more - 1} more such pairs" if more > 1 else ""
-    return Finding("races", "race", f"a {what} of the same memory are not ordered{again}",
+    return Diagnostic("races", "race", f"a {what} of the same memory are not ordered{again}",
                    "wait for a copy before its buffer is used again; steps of a parallel axis must not share what they write",
                    next((p for p in places if ".py:" in p), ""))  # fmt: skip
 

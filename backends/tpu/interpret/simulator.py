@@ -24,7 +24,7 @@ from portakern.errors import PortakernError, RuntimeFault, SimulatorError
 from portakern.tools.cache import Cache, digest
 
 from ..trace.environment import HINT, package_version
-from .findings import Finding, fault
+from .diagnostics import Diagnostic, fault
 
 STRICT_ELEMENTS = 65536
 """Inputs and outputs of up to this many elements in all run in the interpreter that models memories, several times slower."""
@@ -144,7 +144,7 @@ class _ShapedSource:
         from .grid_walk import walk
 
         self.walks = walks = [walk(call) for call in self.calls]
-        if found := [f for w in walks for f in w.findings]:
+        if found := [f for w in walks for f in w.diagnostics]:
             raise fault(found)
         if self.calls:
             self.done += ["grids walked", *(f"not walked: {w.skipped}" for w in walks if w.skipped)]
@@ -180,7 +180,7 @@ class _ShapedSource:
         finite = all(np.isfinite(_floats(a)).all() for a in arrays)
         for n, result in enumerate(results):
             if finite and (count := int(np.isnan(_floats(result)).sum())):
-                raise fault([Finding("interpreter", "nan", f"output {n} holds {count} NaN though every input is finite",
+                raise fault([Diagnostic("interpreter", "nan", f"output {n} holds {count} NaN though every input is finite",
                                      "mask what lies past the end of a ragged axis")])  # fmt: skip
 
     def _results(self, mode: str, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
@@ -192,8 +192,8 @@ class _ShapedSource:
             if lines := self.modes[mode].roundings:
                 self.done.append(f"f32 dots at default precision rounded to bf16 as a TPU does ({', '.join(lines[:3])})")
         ran = self.modes[mode].run(arrays)
-        if ran.findings:
-            raise fault(ran.findings)
+        if ran.diagnostics:
+            raise fault(ran.diagnostics)
         if re.match(UNSUPPORTED, ran.error):
             raise SimulatorError(f"jax's {MODE_TITLES[mode].partition(' (')[0]} cannot run it ({ran.error[:300]})",
                                  "smaller kernels may still run; what it computes is not known")  # fmt: skip
@@ -211,7 +211,7 @@ class _ShapedSource:
         other = self._results("zeros", arrays)
         for n, (x, y) in enumerate(zip(results, other, strict=True)):
             if not _same(x, y):
-                raise fault([Finding(
+                raise fault([Diagnostic(
                     "memory", "unwritten",
                     f"output {n} depends on memory that was never written: {_differing(x, y)} of {x.size} elements change with "
                     "what it held",
@@ -250,7 +250,7 @@ class _ShapedSource:
             return
         for n, (x, y) in enumerate(zip(results, self._results("races", arrays), strict=True)):
             if not _same(x, y):
-                raise fault([Finding(
+                raise fault([Diagnostic(
                     "races", "order", f"output {n} differs in {_differing(x, y)} of {x.size} elements when two cores share the "
                     "parallel axes", 'what is carried from step to step belongs to an axis that is declared "arbitrary"',
                     self.calls[0].where)])  # fmt: skip

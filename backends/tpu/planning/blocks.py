@@ -16,7 +16,7 @@ from portakern.ir.core import Arg, Op
 from portakern.ir.size import Size, ceildiv, divides, product
 from portakern.ir.tile import Axis, BufferType, Index, Kernel, Load, Store, buffer_type, tile_type
 
-from ..syntax.expressions import Place
+from ..syntax.expressions import BlockAxes
 from .loops import ReportMissing
 
 SUBLANES, LANES = 8, 128
@@ -108,7 +108,7 @@ class BlockAccess:
     dtype: str
     write: bool
     indices: tuple[Index, ...]
-    place: Place
+    place: BlockAxes
     view: View
     block: tuple[str | None, ...]
     entries: tuple[str | Index, ...]
@@ -210,7 +210,7 @@ def _flipped(cut: DimSlice, size: Size) -> bool:
     return cut.step == -1 and cut.length == size and cut.start == size - 1
 
 
-def _place(axes: list[str], extents: list[Size], spans: Mapping[str, Span]) -> Place:
+def _place(axes: list[str], extents: list[Size], spans: Mapping[str, Span]) -> BlockAxes:
     if len(axes) == 2:
         return axes[0], axes[1]
     if not axes:

@@ -32,10 +32,10 @@ from portakern.ir.tile import (
 )
 
 from ..syntax import operations
-from ..syntax.expressions import ALL_LANES, SUM, Expr, Place
+from ..syntax.expressions import ALL_LANES, SUM, BlockAxes, PlacedExpr
 from .blocks import LANES, BlockAccess, Span, access_of, block_size, tuple_text
 from .causality import causal_axes
-from .layout import Layout
+from .layout import LayoutAssignment
 from .loops import Phase, ReportMissing, carried_through, phases_of, straighten
 
 
@@ -54,17 +54,17 @@ class GridDim:
 
 
 @dataclass(frozen=True)
-class Slot:
+class ScratchBuffer:
     """A scratch buffer in VMEM that outlives a grid step: its place, dtype, and what it is for."""
 
     name: str
-    place: Place
+    place: BlockAxes
     dtype: str
     why: str
 
 
 @dataclass(frozen=True)
-class KernelPlan:
+class PallasKernelPlan:
     """Everything the printer of one kernel needs; ``str`` shows it."""
 
     kernel: Kernel  # straightened
@@ -75,8 +75,8 @@ class KernelPlan:
     reads: tuple[BlockAccess, ...]
     writes: tuple[BlockAccess, ...]
     scalars: tuple[str, ...]  # arguments that are single values given at run time
-    slots: Mapping[tuple[For, int], Slot]
-    layout: Layout = field(repr=False)
+    slots: Mapping[tuple[For, int], ScratchBuffer]
+    layout: LayoutAssignment = field(repr=False)
     causal: tuple[tuple[str, str], ...] = ()  # see :func:`.causality.causal_axes`
 
     def dim_of_loop(self, depth: int) -> GridDim | None:
@@ -97,7 +97,7 @@ class KernelPlan:
         dims = frozenset(a for a, _ in op.dims)
         return next(n for n, r in enumerate(self.reads) if _key(r) == (op.buffer.name, op.indices, dims))
 
-    def sizes(self, place: Place, spans: Mapping[str, Span] | None = None) -> str:
+    def sizes(self, place: BlockAxes, spans: Mapping[str, Span] | None = None) -> str:
         """The shape of a block at ``place`` as source text; ``spans`` are those of a part of it."""
         have = spans or self.spans
         return tuple_text(tuple(str(LANES) if a == ALL_LANES else have[a].text if a else "1" for a in place))
@@ -118,23 +118,23 @@ class KernelPlan:
 
 
 @dataclass(frozen=True)
-class ProgramPlan:
+class PallasProgramPlan:
     """The plans of a program's kernels in launch order."""
 
-    kernels: tuple[KernelPlan, ...]
+    kernels: tuple[PallasKernelPlan, ...]
 
     def __str__(self) -> str:
         return "\n\n".join(map(str, self.kernels)) + "\n"
 
 
-def plan_kernel(kernel: Kernel, name: str, constants: dict[str, int], report: ReportMissing) -> KernelPlan:
+def plan_kernel(kernel: Kernel, name: str, constants: dict[str, int], report: ReportMissing) -> PallasKernelPlan:
     """Decide everything about ``kernel``.  ``constants`` collects the named block sizes of the source."""
     causal = causal_axes(kernel)
     kernel = by_powers_of_two(straighten(without_scans(kernel)))
     phases = phases_of(kernel.body, report)
     spans = {a.name: _span(a, constants) for a in kernel.axes}
     grid, spans = _grid(kernel, phases, spans)
-    layout = Layout(kernel)
+    layout = LayoutAssignment(kernel)
     accesses: dict[Any, BlockAccess] = {}
     for number, phase in enumerate(phases):
         for op in _walk(phase):
@@ -148,7 +148,7 @@ def plan_kernel(kernel: Kernel, name: str, constants: dict[str, int], report: Re
         report("an output stored at two places", None, "")
     # Pallas passes the references in the order of the kernel's arguments.
     position = {a.name: n for n, a in enumerate(kernel.args)}
-    return KernelPlan(kernel, name, spans, grid, phases,
+    return PallasKernelPlan(kernel, name, spans, grid, phases,
                       tuple(sorted((a for a in found if not a.write), key=lambda a: position[a.buffer])),
                       tuple(sorted(writes, key=lambda a: position[a.buffer])),
                       tuple(a.name for a in kernel.args if isinstance(a.type, TileType)), slots, layout, causal)
@@ -209,9 +209,9 @@ def _note(kernel: Kernel, op: Load | Store, phase: int, spans: Mapping[str, Span
     accesses[key] = replace(found, phases=tuple(dict.fromkeys(phases)))
 
 
-def _slots(kernel: Kernel, phases: Sequence[Phase], layout: Layout) -> dict[tuple[For, int], Slot]:
+def _slots(kernel: Kernel, phases: Sequence[Phase], layout: LayoutAssignment) -> dict[tuple[For, int], ScratchBuffer]:
     """Scratch for what every loop carries, shared by an inner loop that carries on for an outer one."""
-    slots: dict[tuple[For, int], Slot] = {}
+    slots: dict[tuple[For, int], ScratchBuffer] = {}
     taken: set[str] = {a.name for a in kernel.args}
     for phase in phases:
         for depth, loop in enumerate(phase.loops):
@@ -227,13 +227,13 @@ def _slots(kernel: Kernel, phases: Sequence[Phase], layout: Layout) -> dict[tupl
                     name = f"{arg.name}_{n}"
                 taken.add(name)
                 dtype = tile_type(arg).dtype
-                slots[loop, position] = Slot(f"{name}_ref", kept_at(layout.place(arg), dtype), dtype,
+                slots[loop, position] = ScratchBuffer(f"{name}_ref", kept_at(layout.place(arg), dtype), dtype,
                                              f"carried over {loop.axis}")
         slots.update({(x, n): slots[phase.loops[-1], n] for x in phase.then for n in range(len(x.init))})
     return slots
 
 
-def kept_at(place: Place, dtype: str) -> Place:
+def kept_at(place: BlockAxes, dtype: str) -> BlockAxes:
     """Where scratch holds a value that belongs at ``place``: a column over all lanes."""
     return (place[0], ALL_LANES) if place[0] and place[1] is None and dtype in ("f32", "i32") else place
 
@@ -246,15 +246,15 @@ def _check_bounds(phases: Sequence[Phase], report: ReportMissing) -> None:
                     report("a loop bound that is read from memory", bound, "")
 
 
-def scalar_text(op: Op, spans: Mapping[str, Span]) -> Expr | None:
+def scalar_text(op: Op, spans: Mapping[str, Span]) -> PlacedExpr | None:
     """An integer scalar of grid indices and sizes as text that both kernels and index maps understand."""
     if isinstance(op, Const):
         return operations.number(op.value, op.dtype)
     if isinstance(op, Extent):
-        return Expr(str(op.size), None, 0 if isinstance(op.size, int) and op.size >= 0 else SUM)
+        return PlacedExpr(str(op.size), None, 0 if isinstance(op.size, int) and op.size >= 0 else SUM)
     if isinstance(op, Start) or (isinstance(op, Coord) and not op.dims):
         text = spans[op.axis].start if op.axis in spans else op.axis
-        return Expr(text, None, 0 if text.isidentifier() or text.isdigit() else 3)
+        return PlacedExpr(text, None, 0 if text.isidentifier() or text.isdigit() else 3)
     if isinstance(op, Cast) and op.dtype in ("i32", "i64"):
         return scalar_text(op.x, spans)
     if isinstance(op, Binary):
@@ -263,4 +263,4 @@ def scalar_text(op: Op, spans: Mapping[str, Span]) -> Expr | None:
     return None
 
 
-__all__ = ["GridDim", "KernelPlan", "ProgramPlan", "Size", "Slot", "plan_kernel", "scalar_text"]
+__all__ = ["GridDim", "PallasKernelPlan", "PallasProgramPlan", "ScratchBuffer", "Size", "plan_kernel", "scalar_text"]

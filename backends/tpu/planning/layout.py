@@ -29,7 +29,7 @@ from portakern.ir.tile import (
     Unary,
 )
 
-from ..syntax.expressions import Place
+from ..syntax.expressions import BlockAxes
 
 COLUMN, ROW = 0, 1
 """The dim that the axis of a one-dim tile takes: sublanes (a column) or lanes (a row)."""
@@ -37,7 +37,7 @@ COLUMN, ROW = 0, 1
 _ELEMENTWISE = (Unary, Binary, Compare, Select, Cast, Bitcast, Mask, Permute, Broadcast, Running)
 
 
-class Layout:
+class LayoutAssignment:
     """Answers the place of every tile value of a kernel."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -72,7 +72,7 @@ class Layout:
         elif isinstance(op, Result) and isinstance(op.source, For):
             self._same(op, op.source.init[op.index])
 
-    def place(self, op: Op) -> Place:
+    def place(self, op: Op) -> BlockAxes:
         """The axes of the two dims of ``op`` when it is spelled out in full."""
         axes = _dims(op)
         if len(axes) == 2:

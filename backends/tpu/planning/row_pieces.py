@@ -17,7 +17,7 @@ from portakern.ir.tile import ArgReduce, Dot, For, Reduce, Store, TileType
 
 from .blocks import LANES
 from .constants import filled_with
-from .kernel_plan import KernelPlan, scalar_text
+from .kernel_plan import PallasKernelPlan, scalar_text
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class RowPieces:
     until: str | None
 
 
-def row_pieces_of(plan: KernelPlan, ops: Sequence[Op], loop: For | None) -> RowPieces | None:
+def row_pieces_of(plan: PallasKernelPlan, ops: Sequence[Op], loop: For | None) -> RowPieces | None:
     """How to cut a step that computes ``ops``, the body of ``loop`` (``None``: straight code); ``None``: not at all."""
     size = plan.kernel.schedule.option("piece", 0)
     results = [op.value for op in ops if isinstance(op, Store)] + list(yielded(loop.body) if loop else ())
@@ -65,7 +65,7 @@ def _joins(op: Op, axis: str) -> bool:
     return isinstance(op, Reduce | Running | ArgReduce | Dot) and op.axis == axis
 
 
-def _aligned(plan: KernelPlan, m: str, n: str, loop: For | None) -> bool:
+def _aligned(plan: PallasKernelPlan, m: str, n: str, loop: For | None) -> bool:
     """Whether the blocks of both axes begin at the same number."""
     rows, walked = plan.spans[m], plan.spans[n]
     if walked.size <= LANES:

@@ -10,7 +10,7 @@ from portakern.dtypes import dtype as known
 from portakern.ir.tile import Dot, TileType
 
 from .blocks import LANES, SUBLANES, BlockAccess
-from .kernel_plan import KernelPlan, Slot
+from .kernel_plan import PallasKernelPlan, ScratchBuffer
 
 _STEP = 16
 """Limits are multiples of this many MiB."""
@@ -19,7 +19,7 @@ _MOST = 0.85
 """Of a core's VMEM; the rest is left to XLA and to the compiler's own buffers."""
 
 
-def limit_mb(plan: KernelPlan, scratch: Sequence[Slot], device: Device) -> int:
+def limit_mb(plan: PallasKernelPlan, scratch: Sequence[ScratchBuffer], device: Device) -> int:
     """The limit in MiB; 0 where half of the compiler's default is enough."""
     needed, default = needed_bytes(plan, scratch), device.value("vmem_default_bytes")
     if needed <= default / 2:
@@ -29,7 +29,7 @@ def limit_mb(plan: KernelPlan, scratch: Sequence[Slot], device: Device) -> int:
     return 0 if most << 20 <= default else min(wanted, most)
 
 
-def needed_bytes(plan: KernelPlan, scratch: Sequence[Slot]) -> int:
+def needed_bytes(plan: PallasKernelPlan, scratch: Sequence[ScratchBuffer]) -> int:
     """Two buffers of every block, scratch, and the two largest values in between, all padded to native tiles."""
     blocks = sum(2 * _block(plan, a) for a in plan.accesses)
     kept = sum(_padded(tuple(_extent(plan, a) for a in s.place), known(s.dtype).bytes) for s in scratch)
@@ -37,19 +37,19 @@ def needed_bytes(plan: KernelPlan, scratch: Sequence[Slot]) -> int:
     return blocks + kept + sum(values[: 3 if any(isinstance(op, Dot) for op in plan.kernel.body.walk()) else 1])
 
 
-def _extent(plan: KernelPlan, axis: str | None) -> int:
+def _extent(plan: PallasKernelPlan, axis: str | None) -> int:
     if axis is None:
         return 1
     return plan.spans[axis].size if axis in plan.spans else LANES
 
 
-def _block(plan: KernelPlan, access: BlockAccess) -> int:
+def _block(plan: PallasKernelPlan, access: BlockAccess) -> int:
     if access.flat:
         return _padded((1, _extent(plan, access.place[1])), known(access.dtype).bytes)
     return _padded(tuple(_extent(plan, a) for a in access.place), known(access.dtype).bytes)
 
 
-def _value(plan: KernelPlan, kind: TileType) -> int:
+def _value(plan: PallasKernelPlan, kind: TileType) -> int:
     return _padded((1, 1, *(plan.spans[a].size for a in kind.axes)), max(known(kind.dtype).bytes, 1))
 
 

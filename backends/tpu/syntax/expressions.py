@@ -12,7 +12,7 @@ BINDING = {
     "&": AND, "^": XOR, "|": OR, "==": COMPARE, "!=": COMPARE, "<": COMPARE, "<=": COMPARE, ">": COMPARE, ">=": COMPARE,
 }  # fmt: skip
 
-Place = tuple[str | None, str | None]
+BlockAxes = tuple[str | None, str | None]
 """The axes of the two dims (sublanes, lanes) of a block in a kernel; ``None`` is a dim of one element, ``ALL_LANES`` one
 element repeated over all lanes."""
 
@@ -22,12 +22,12 @@ element, which is padded to a row of lanes in VMEM, and meets a tile without bei
 
 
 @dataclass(frozen=True)
-class Expr:
+class PlacedExpr:
     """``place`` is ``None`` for a scalar (a Python number, a grid index, a value of scalar memory).  ``reference`` names the
     reference that it is all of, of which a part can be read instead."""
 
     text: str
-    place: Place | None = None
+    place: BlockAxes | None = None
     binding: int = ATOM
     literal: bool = False  # a plain number, which takes the dtype of what it meets
     reference: str = ""
@@ -37,7 +37,7 @@ class Expr:
         return self.text if self.binding <= loosest else f"({self.text})"
 
 
-def join(*places: Place | None) -> Place | None:
+def join(*places: BlockAxes | None) -> BlockAxes | None:
     """The place of an elementwise result: a dim of one element gives way to the other's axis."""
     found = [p for p in places if p is not None]
     if not found:
@@ -47,15 +47,15 @@ def join(*places: Place | None) -> Place | None:
     return tuple(next((p[d] for p in found if p[d] is not None), None) for d in (0, 1))  # type: ignore[return-value]
 
 
-def infix(symbol: str, left: Expr, right: Expr) -> Expr:
+def infix(symbol: str, left: PlacedExpr, right: PlacedExpr) -> PlacedExpr:
     binding = BINDING[symbol]
     if right.text == "0" and symbol in "+-":
         return left
     # The right side of an operator of the same strength needs parentheses, and comparisons never chain.
     text = f"{left.at(binding - (binding == COMPARE))} {symbol} {right.at(binding - 1)}"
-    return Expr(text, join(left.place, right.place), binding)
+    return PlacedExpr(text, join(left.place, right.place), binding)
 
 
-def call(function: str, *args: Expr, extra: str = "") -> Expr:
+def call(function: str, *args: PlacedExpr, extra: str = "") -> PlacedExpr:
     inside = ", ".join([*(a.text for a in args), *([extra] if extra else [])])
-    return Expr(f"{function}({inside})", join(*(a.place for a in args)))
+    return PlacedExpr(f"{function}({inside})", join(*(a.place for a in args)))

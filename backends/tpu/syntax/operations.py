@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .expressions import UNARY as UNARY_BINDING
-from .expressions import Expr, call, infix
+from .expressions import PlacedExpr, call, infix
 
 JNP = {
     "f32": "jnp.float32", "bf16": "jnp.bfloat16", "i32": "jnp.int32", "i16": "jnp.int16", "i8": "jnp.int8",
@@ -71,22 +71,22 @@ NAMES = {
 """What the result of a function is called where it needs a name; other functions give theirs."""
 
 
-def unary(fn: str, x: Expr, dtype: str) -> Expr:
+def unary(fn: str, x: PlacedExpr, dtype: str) -> PlacedExpr:
     """``fn`` of ``x``, whose dtype is ``dtype``."""
     if fn in ("neg", "not"):
-        return Expr(f"{'-' if fn == 'neg' else '~'}{x.at(UNARY_BINDING)}", x.place, UNARY_BINDING)
+        return PlacedExpr(f"{'-' if fn == 'neg' else '~'}{x.at(UNARY_BINDING)}", x.place, UNARY_BINDING)
     if fn == "reciprocal":
-        return infix("/", Expr("1.0"), x)
+        return infix("/", PlacedExpr("1.0"), x)
     return call(CALLS[fn], x)
 
 
-def binary(fn: str, a: Expr, b: Expr, dtype: str) -> Expr:
+def binary(fn: str, a: PlacedExpr, b: PlacedExpr, dtype: str) -> PlacedExpr:
     if fn == "div" and dtype.startswith(("i", "u")):
         return call("jax.lax.div", a, b)
     return infix(SYMBOLS[fn], a, b) if fn in SYMBOLS else call(CALLS[fn], a, b)
 
 
-def select(condition: Expr, yes: Expr, no: Expr, dtype: str) -> Expr:
+def select(condition: PlacedExpr, yes: PlacedExpr, no: PlacedExpr, dtype: str) -> PlacedExpr:
     """A choice of booleans is said with logic: Mosaic has no select between masks."""
     if dtype == "bool":
         return infix("|", infix("&", condition, yes), infix("&", unary("not", condition, "bool"), no))
@@ -94,13 +94,13 @@ def select(condition: Expr, yes: Expr, no: Expr, dtype: str) -> Expr:
     return cast(chosen, dtype) if yes.literal and no.literal and dtype not in ("f32", "i32") else chosen
 
 
-def cast(x: Expr, dtype: str) -> Expr:
+def cast(x: PlacedExpr, dtype: str) -> PlacedExpr:
     if x.place is None:
-        return Expr(f"{JNP[dtype]}({x.text})")
-    return Expr(f"{x.at(0)}.astype({JNP[dtype]})", x.place)
+        return PlacedExpr(f"{JNP[dtype]}({x.text})")
+    return PlacedExpr(f"{x.at(0)}.astype({JNP[dtype]})", x.place)
 
 
-def converted(x: Expr, have: str, dtype: str) -> Expr:
+def converted(x: PlacedExpr, have: str, dtype: str) -> PlacedExpr:
     """``x`` of ``have`` as ``dtype``: to narrow integers by way of i32, which wraps like everywhere else."""
     if have == dtype:
         return x
@@ -108,13 +108,13 @@ def converted(x: Expr, have: str, dtype: str) -> Expr:
     return cast(cast(x, "i32") if narrow else x, dtype)
 
 
-def number(value: float | int | bool, dtype: str) -> Expr:
+def number(value: float | int | bool, dtype: str) -> PlacedExpr:
     """A constant as a Python literal."""
     if dtype == "bool":
-        return Expr(str(bool(value)), literal=True)
+        return PlacedExpr(str(bool(value)), literal=True)
     if dtype.startswith(("i", "u")):
         text = str(int(value))
     else:
         value = float(value)
         text = "jnp.nan" if value != value else repr(value).replace("inf", "jnp.inf")
-    return Expr(text, None, UNARY_BINDING if text.startswith("-") else 0, literal=True)
+    return PlacedExpr(text, None, UNARY_BINDING if text.startswith("-") else 0, literal=True)

@@ -25,10 +25,10 @@ from portakern.ir.tile import (
 
 from ..planning.blocks import origin
 from ..planning.constants import filled_with
-from ..planning.kernel_plan import KernelPlan
+from ..planning.kernel_plan import PallasKernelPlan
 from ..planning.row_pieces import RowPieces, row_pieces_of
 from ..syntax import operations
-from ..syntax.expressions import SUM, Expr
+from ..syntax.expressions import SUM, PlacedExpr
 from .names import fresh, hint
 from .regions import KernelBody, Line, Region, Regions
 from .shapes import piece
@@ -36,7 +36,7 @@ from .values import Values
 
 
 class BodyWriter:
-    def __init__(self, plan: KernelPlan, references: Sequence[str], device: Device) -> None:
+    def __init__(self, plan: PallasKernelPlan, references: Sequence[str], device: Device) -> None:
         self.plan = plan
         self.device = device
         reserved = {*references, *(d.name for d in plan.grid), *plan.kernel.sizes, *(s.text for s in plan.spans.values())}
@@ -92,7 +92,7 @@ class BodyWriter:
         ahead = self._within(region)
         name = fresh(hint(lead), region.names)
         made = self.shapes.turn(self.values.compute(ahead, lead), self.plan.layout.place(lead), tile_type(lead).dtype)
-        inner.values[lead] = Expr(name, made.place)
+        inner.values[lead] = PlacedExpr(name, made.place)
         region.add(f"def {name}_of(at):")
         for line, where in (*stop, *ahead.lines, (f"return {made.text}", origin(lead))):
             region.add(f"    {line}", where)
@@ -164,7 +164,7 @@ class BodyWriter:
             value = self.shapes.turn(self.values.full(region, op.value, last=True), access.place, tile_type(op.value).dtype)
         region.add(f"{self.shapes.read(f'{op.buffer.name}_ref', access.place).text} = {value.text}", origin(op))
 
-    def _flat(self, region: Region, op: Op) -> Expr:
+    def _flat(self, region: Region, op: Op) -> PlacedExpr:
         """``op`` as a vector of one dim.  Mosaic makes none of 16-bit columns, so it is made before they are narrowed."""
         dtype = tile_type(op).dtype
         inner = op.x if isinstance(op, Cast) and tile_type(op.x).dtype == "f32" and self.values.uses[op] == 1 else op
@@ -173,7 +173,7 @@ class BodyWriter:
             value, have = operations.cast(value, "f32"), "f32"
         column = self.plan.layout.place(op)[0] is not None
         if column and not self.device.has("sublane_gather"):
-            value = Expr(f"{value.at(0)}.T", value.place)
+            value = PlacedExpr(f"{value.at(0)}.T", value.place)
             column = False
-        vector = Expr(piece(value, ":, 0" if column else "0"), value.place)
+        vector = PlacedExpr(piece(value, ":, 0" if column else "0"), value.place)
         return operations.converted(vector, have, dtype)

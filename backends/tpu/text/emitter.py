@@ -14,7 +14,7 @@ from portakern.ir.tile import BufferType, Dot, For, Kernel, TileType, tile_type
 
 from ..planning.blocks import LANES, SUBLANES
 from ..planning.int64_inputs import narrowed, saturated
-from ..planning.kernel_plan import KernelPlan, ProgramPlan, plan_kernel
+from ..planning.kernel_plan import PallasKernelPlan, PallasProgramPlan, plan_kernel
 from ..planning.loops import ReportMissing
 from ..syntax import operations
 from ..syntax.line_breaks import wrap
@@ -56,9 +56,9 @@ class PallasEmitter:
     def missing(self, program: Program, target: Target) -> Sequence[Missing]:
         return _Writer(program, target).problems
 
-    def plan(self, program: Program, target: Target) -> ProgramPlan:
+    def plan(self, program: Program, target: Target) -> PallasProgramPlan:
         writer = _checked(program, target)
-        return ProgramPlan(tuple(plan for plan, _ in writer.kernels.values()))
+        return PallasProgramPlan(tuple(plan for plan, _ in writer.kernels.values()))
 
     def emit(self, program: Program, target: Target) -> Source:
         """Raises :class:`MissingRuleError` listing everything that cannot be said."""
@@ -97,7 +97,7 @@ class _Writer:
         self.problems: list[Missing] = []
         self.at: Kernel | None = None
         self.constants: dict[str, int] = {}
-        self.kernels: dict[int, tuple[KernelPlan, KernelBody]] = {}
+        self.kernels: dict[int, tuple[PallasKernelPlan, KernelBody]] = {}
         self._check_arrays()
         for self.at in program.kernels:
             self._check_values(self.at)
@@ -182,13 +182,13 @@ class _Writer:
         return [(piece, where) for text, where in _squeezed(out) for part in text.split("\n") for piece in wrap(part)]
 
 
-def _signature(plan: KernelPlan, body: KernelBody) -> str:
+def _signature(plan: PallasKernelPlan, body: KernelBody) -> str:
     names = reference_names(plan, body)
     sizes = plan.kernel.sizes
     return f"def {plan.name}_kernel({', '.join([*names, *(['*', *sizes] if sizes else [])])}):"
 
 
-def _notes(plan: KernelPlan) -> list[Line]:
+def _notes(plan: PallasKernelPlan) -> list[Line]:
     """What a reader should know before the first line of a kernel."""
     notes = []
     if plan.phase:

@@ -11,17 +11,17 @@ from portakern.ir.size import Size, Sym
 from portakern.ir.tile import Binary, BufferType, Cast, Const, Extent, Index, buffer_type
 
 from ..planning.blocks import BlockAccess, Span, empty, host_unview, host_view, shape_text, tuple_text
-from ..planning.kernel_plan import KernelPlan, scalar_text
+from ..planning.kernel_plan import PallasKernelPlan, scalar_text
 from ..planning.loops import ReportMissing
 from ..planning.vmem_limit import limit_mb
 from ..syntax import operations
-from ..syntax.expressions import PRODUCT, SUM, Expr
+from ..syntax.expressions import PRODUCT, SUM, PlacedExpr
 from .names import read_names
 from .regions import KernelBody, Line
 
 
-def entry_lines(program: Program, plans: Mapping[int, tuple[KernelPlan, KernelBody]], report: ReportMissing, device: Device,
-                saturated: Sequence[str] = ()) -> list[Line]:
+def entry_lines(program: Program, plans: Mapping[int, tuple[PallasKernelPlan, KernelBody]], report: ReportMissing,
+                device: Device, saturated: Sequence[str] = ()) -> list[Line]:
     """The function the operator is called by; 64-bit inputs in ``saturated`` are made 32-bit ones first."""
     inputs, outputs = program.by_role("input", "scalar"), program.by_role("output")
     lines = [f"def {program.name}({', '.join(a.name for a in inputs)}):"]
@@ -60,7 +60,7 @@ def _read_sizes(program: Program, report: ReportMissing) -> list[str]:
     return [f"{name} = {reading}" for name, reading in told.items()]
 
 
-def _launch(program: Program, plan: KernelPlan, body: KernelBody, device: Device, ready: set[str]) -> list[str]:
+def _launch(program: Program, plan: PallasKernelPlan, body: KernelBody, device: Device, ready: set[str]) -> list[str]:
     """The statements around one ``pl.pallas_call``."""
     written = [program.array(a.buffer) for a in plan.writes]
     lines = []
@@ -88,7 +88,7 @@ def _shape(array: Array) -> tuple[Size, ...]:
     return array.type.shape if isinstance(array.type, BufferType) else ()
 
 
-def _empty_when(program: Program, plan: KernelPlan) -> str:
+def _empty_when(program: Program, plan: PallasKernelPlan) -> str:
     """When a kernel has nothing to compute: a parallel axis, or a dim that all its outputs have, is 0."""
     sizes = [a.extent for a in plan.kernel.grid]
     shapes = [_shape(program.array(a.buffer)) for a in plan.writes]
@@ -96,7 +96,7 @@ def _empty_when(program: Program, plan: KernelPlan) -> str:
     return " or ".join(dict.fromkeys(f"{s} == 0" for s in sizes if not isinstance(s, int)))
 
 
-def _argument(program: Program, plan: KernelPlan, access: BlockAccess, nothing: str) -> str:
+def _argument(program: Program, plan: PallasKernelPlan, access: BlockAccess, nothing: str) -> str:
     """The array as the kernel takes it; ``nothing`` says which sizes cannot be 0 here."""
     array = program.array(access.buffer)
     text = host_view(access.buffer, access, _shape(array))
@@ -114,7 +114,7 @@ def _argument(program: Program, plan: KernelPlan, access: BlockAccess, nothing: 
     return text
 
 
-def _call(program: Program, plan: KernelPlan, body: KernelBody, device: Device) -> list[str]:
+def _call(program: Program, plan: PallasKernelPlan, body: KernelBody, device: Device) -> list[str]:
     kernel = f"{plan.name}_kernel"
     if plan.kernel.sizes:
         kernel = f"functools.partial({kernel}, {', '.join(f'{s}={s}' for s in plan.kernel.sizes)})"
@@ -151,20 +151,20 @@ def _listed(name: str, items: list[str], always: bool = False) -> list[str]:
     return [f"    {name}=[", *(f"        {item}," for item in items), "    ],"]
 
 
-def _of_parts(plan: KernelPlan) -> bool:
+def _of_parts(plan: PallasKernelPlan) -> bool:
     """Whether a kernel without a grid reads or writes parts of an array, which Pallas takes from kernels with one only."""
     sizes = ((b, n) for a in plan.accesses for b, n in zip(a.block, a.view.final, strict=True))
     return not plan.grid and any(block is None and size != 1 for block, size in sizes)
 
 
-def _spec(plan: KernelPlan, access: BlockAccess) -> str:
+def _spec(plan: PallasKernelPlan, access: BlockAccess) -> str:
     names = "_" if _of_parts(plan) else ", ".join(d.name for d in plan.grid)
     index = tuple_text(tuple(_entry(plan, access, e) for e in access.entries))
     block = tuple_text(tuple(str(b) for b in access.block))
     return f"pl.BlockSpec({block}, lambda {names}: {index})".replace("lambda :", "lambda:")
 
 
-def _entry(plan: KernelPlan, access: BlockAccess, entry: str | Index) -> str:
+def _entry(plan: PallasKernelPlan, access: BlockAccess, entry: str | Index) -> str:
     """What the index map gives for one dim: a block number, or (squeezed dims) an element."""
     if isinstance(entry, str):
         return _block_number(plan, access, entry)
@@ -181,7 +181,7 @@ def _entry(plan: KernelPlan, access: BlockAccess, entry: str | Index) -> str:
     return " + ".join(parts)
 
 
-def _block_number(plan: KernelPlan, access: BlockAccess, axis: str) -> str:
+def _block_number(plan: PallasKernelPlan, access: BlockAccess, axis: str) -> str:
     span = plan.spans[axis]
     if span.dim is None:
         return "0"
@@ -205,7 +205,7 @@ def _block_number(plan: KernelPlan, access: BlockAccess, axis: str) -> str:
     return f"jnp.where({inside}, {text}, 0)"
 
 
-def _bounded(plan: KernelPlan, span: Span, walks: list[tuple[Op | None, Op | None]]) -> str:
+def _bounded(plan: PallasKernelPlan, span: Span, walks: list[tuple[Op | None, Op | None]]) -> str:
     """The block number kept inside the bounds of the walks, so that steps outside them fetch nothing new.  The upper one comes
     last: a part of a walk may begin beyond its end."""
     text = span.dim or "0"
@@ -218,7 +218,7 @@ def _bounded(plan: KernelPlan, span: Span, walks: list[tuple[Op | None, Op | Non
     return text
 
 
-def _less_one(op: Op, text: Expr, plan: KernelPlan) -> str:
+def _less_one(op: Op, text: PlacedExpr, plan: PallasKernelPlan) -> str:
     """``op``, which is ``text``, minus 1: a number that it ends with is one less."""
     match op:
         case Binary(fn="add", lhs=lhs, rhs=Extent(size=int(n)) | Const(value=int(n))) if n > 0:
@@ -230,7 +230,7 @@ def _less_one(op: Op, text: Expr, plan: KernelPlan) -> str:
     return f"{text.at(SUM)} - 1"
 
 
-def reference_names(plan: KernelPlan, body: KernelBody) -> list[str]:
+def reference_names(plan: PallasKernelPlan, body: KernelBody) -> list[str]:
     """The kernel's parameters in Pallas's order: inputs, scalars, outputs, scratch."""
     return [*read_names(plan), *(f"{s}_ref" for s in plan.scalars), *(f"{a.buffer}_ref" for a in plan.writes),
             *(s.name for s in body.scratch)]

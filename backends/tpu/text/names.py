@@ -24,7 +24,7 @@ from portakern.ir.tile import (
 )
 
 from ..planning.constants import filled_with
-from ..planning.kernel_plan import KernelPlan
+from ..planning.kernel_plan import PallasKernelPlan
 from ..syntax import operations
 
 
@@ -79,7 +79,7 @@ def _leaf(op: Op) -> str:
     return next((leaf for o in op.operands if (leaf := _leaf(o))), "")
 
 
-def read_names(plan: KernelPlan) -> tuple[str, ...]:
+def read_names(plan: PallasKernelPlan) -> tuple[str, ...]:
     """The reference of each read: the buffer's name, numbered where a kernel reads it in several ways."""
     names: list[str] = []
     for access in plan.reads:

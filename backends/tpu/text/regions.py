@@ -9,9 +9,9 @@ from portakern.emit.python_like import names_in
 from portakern.ir.core import Op
 from portakern.ir.tile import For
 
-from ..planning.kernel_plan import KernelPlan, Slot, scalar_text
+from ..planning.kernel_plan import PallasKernelPlan, ScratchBuffer, scalar_text
 from ..planning.loops import Phase
-from ..syntax.expressions import SUM, Expr, infix
+from ..syntax.expressions import SUM, PlacedExpr, infix
 
 Line = tuple[str, str]
 """A line of the kernel and the operator's line behind it (``softmax.py:12``, or nothing)."""
@@ -27,8 +27,8 @@ class Region:
     title: str
     condition: str = ""
     lines: list[Line] = field(default_factory=list)
-    values: dict[Op, Expr] = field(default_factory=dict)
-    coordinates: dict[tuple[str, int], Expr] = field(default_factory=dict)
+    values: dict[Op, PlacedExpr] = field(default_factory=dict)
+    coordinates: dict[tuple[str, int], PlacedExpr] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     loops: tuple[For, ...] = ()  # the loops around it
     around: Region | None = None  # what a part of it belongs to
@@ -42,7 +42,7 @@ class KernelBody:
     """Finished text of a kernel's body, its scratch and the helpers it calls."""
 
     lines: tuple[Line, ...]
-    scratch: tuple[Slot, ...]
+    scratch: tuple[ScratchBuffer, ...]
     helpers: tuple[str, ...]
 
 
@@ -59,7 +59,7 @@ class RegionWork:
 class Regions:
     """Makes the regions of a plan, in order, and joins what was written in them."""
 
-    def __init__(self, plan: KernelPlan, reserved: set[str]) -> None:
+    def __init__(self, plan: PallasKernelPlan, reserved: set[str]) -> None:
         self.plan = plan
         self.reserved = reserved
         self.regions: list[Region] = []
@@ -104,16 +104,16 @@ class Regions:
     def _guard(self, loop: For) -> str:
         """When a step of a loop does something: inside its bounds, and inside its own number of steps."""
         span = self.plan.spans[loop.axis]
-        index = Expr(span.start, None, 0 if span.start.isidentifier() else 3)
+        index = PlacedExpr(span.start, None, 0 if span.start.isidentifier() else 3)
         parts = []
         if loop.lo is not None:
-            low = infix("//", self._scalar(loop.lo), Expr(span.text)) if span.size > 1 else self._scalar(loop.lo)
-            parts.append(infix(">=", Expr(span.dim or "0"), low))
+            low = infix("//", self._scalar(loop.lo), PlacedExpr(span.text)) if span.size > 1 else self._scalar(loop.lo)
+            parts.append(infix(">=", PlacedExpr(span.dim or "0"), low))
         dim = next(d for d in self.plan.grid if d.name == span.dim)
         if loop.hi is not None:
             parts.append(infix("<", index, self._scalar(loop.hi)))
         if len(dim.axes) > 1 or not isinstance(span.axis.extent, int):
-            parts.append(infix("<", index, Expr(str(span.axis.extent), None, SUM)))
+            parts.append(infix("<", index, PlacedExpr(str(span.axis.extent), None, SUM)))
         if len(parts) <= 1:
             return parts[0].text if parts else ""
         return " & ".join(f"({p.text})" for p in parts)
@@ -125,10 +125,10 @@ class Regions:
             return f"{dim} == {span.last}"
         return f"{dim} == pl.num_programs({number}) - 1"
 
-    def _scalar(self, op: Op) -> Expr:
-        return scalar_text(op, self.plan.spans) or Expr("0")
+    def _scalar(self, op: Op) -> PlacedExpr:
+        return scalar_text(op, self.plan.spans) or PlacedExpr("0")
 
-    def assembled(self, kept: Sequence[Slot], helpers: Sequence[str]) -> KernelBody:
+    def assembled(self, kept: Sequence[ScratchBuffer], helpers: Sequence[str]) -> KernelBody:
         lines: list[Line] = []
         for region in self.regions:
             if not region.lines:

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from ..planning.blocks import LANES, Span
-from ..planning.kernel_plan import KernelPlan
+from ..planning.kernel_plan import PallasKernelPlan
 from ..syntax import operations
-from ..syntax.expressions import ALL_LANES, COMPARE, Expr, Place
+from ..syntax.expressions import ALL_LANES, COMPARE, BlockAxes, PlacedExpr
 
 
 class Shapes:
     """The blocks of a kernel, or the part of them that is meant now."""
 
-    def __init__(self, plan: KernelPlan) -> None:
+    def __init__(self, plan: PallasKernelPlan) -> None:
         self.plan = plan
         self.spans: Mapping[str, Span] = plan.spans
         self.parts: Mapping[str, str] = {}  # index text of the axes of which only a part is meant now
@@ -29,17 +29,17 @@ class Shapes:
         finally:
             self.spans, self.parts = before
 
-    def read(self, reference: str, place: Place) -> Expr:
+    def read(self, reference: str, place: BlockAxes) -> PlacedExpr:
         """What a reference holds of the block, or of the part that is meant."""
         index = [self.parts.get(a or "", ":") for a in place]
         while index and index[-1] == ":":
             index.pop()
-        return Expr(f"{reference}[{', '.join(index) or '...'}]", place, reference="" if index else reference)
+        return PlacedExpr(f"{reference}[{', '.join(index) or '...'}]", place, reference="" if index else reference)
 
-    def sizes(self, place: Place) -> str:
+    def sizes(self, place: BlockAxes) -> str:
         return self.plan.sizes(place, self.spans)
 
-    def fill(self, x: Expr, place: Place, dtype: str) -> Expr:
+    def fill(self, x: PlacedExpr, place: BlockAxes, dtype: str) -> PlacedExpr:
         if x.place == place:
             return x
         x = one_lane(x) if place[1] != ALL_LANES else x
@@ -47,13 +47,13 @@ class Shapes:
             return x
         shape = self.sizes(place)
         if x.place is None:
-            return Expr(f"jnp.full({shape}, {x.text}, {operations.JNP[dtype]})", place)
+            return PlacedExpr(f"jnp.full({shape}, {x.text}, {operations.JNP[dtype]})", place)
         # A dim of one element may already have the full size.
         if shape == self.sizes(x.place):
-            return Expr(x.text, place, x.binding)
-        return Expr(f"jnp.broadcast_to({x.text}, {shape})", place)
+            return PlacedExpr(x.text, place, x.binding)
+        return PlacedExpr(f"jnp.broadcast_to({x.text}, {shape})", place)
 
-    def turn(self, x: Expr, place: Place, dtype: str) -> Expr:
+    def turn(self, x: PlacedExpr, place: BlockAxes, dtype: str) -> PlacedExpr:
         """``x`` transposed when its axes lie the other way round in ``place``."""
         if x.place is None or all(a in (None, ALL_LANES) or a == b for a, b in zip(x.place, place, strict=True)):
             return x
@@ -61,10 +61,10 @@ class Shapes:
         assert x.place is not None
         turned = (x.place[1], x.place[0])
         if dtype == "bool":
-            return Expr(f"{x.at(0)}.astype(jnp.int32).T != 0", turned, COMPARE)
-        return Expr(f"{x.at(0)}.T", turned)
+            return PlacedExpr(f"{x.at(0)}.astype(jnp.int32).T != 0", turned, COMPARE)
+        return PlacedExpr(f"{x.at(0)}.T", turned)
 
-    def spread(self, x: Expr, place: Place) -> Expr:
+    def spread(self, x: PlacedExpr, place: BlockAxes) -> PlacedExpr:
         """A column that fills the lanes, over the lanes of a tile at ``place``."""
         if x.place is None or x.place[1] != ALL_LANES or place[1] is None:
             return x
@@ -72,16 +72,16 @@ class Shapes:
         if span.size > LANES and span.size % LANES:
             return one_lane(x)
         if span.size <= LANES:
-            return Expr(x.text if span.size == LANES else piece(x, f":, :{span.text}"), (x.place[0], place[1]))
+            return PlacedExpr(x.text if span.size == LANES else piece(x, f":, :{span.text}"), (x.place[0], place[1]))
         copies = f"{span.text} // {LANES}" if span.text.isidentifier() else str(span.size // LANES)
-        return Expr(f"jnp.tile({x.text}, (1, {copies}))", (x.place[0], place[1]))
+        return PlacedExpr(f"jnp.tile({x.text}, (1, {copies}))", (x.place[0], place[1]))
 
 
-def one_lane(x: Expr) -> Expr:
+def one_lane(x: PlacedExpr) -> PlacedExpr:
     """A column that fills the lanes, as one of one element a row."""
-    return Expr(piece(x, ":, :1"), (x.place[0], None)) if x.place and x.place[1] == ALL_LANES else x
+    return PlacedExpr(piece(x, ":, :1"), (x.place[0], None)) if x.place and x.place[1] == ALL_LANES else x
 
 
-def piece(x: Expr, index: str) -> str:
+def piece(x: PlacedExpr, index: str) -> str:
     """The text of ``x[index]``; of a reference only that part is read."""
     return f"{x.reference or x.at(0)}[{index}]"

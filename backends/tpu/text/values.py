@@ -38,9 +38,9 @@ from portakern.ir.tile import (
 
 from ..planning.blocks import SUBLANES, origin
 from ..planning.constants import filled_with, number
-from ..planning.kernel_plan import KernelPlan, Slot, kept_at, scalar_text
+from ..planning.kernel_plan import PallasKernelPlan, ScratchBuffer, kept_at, scalar_text
 from ..syntax import operations
-from ..syntax.expressions import SUM, Expr, Place, call, infix
+from ..syntax.expressions import SUM, BlockAxes, PlacedExpr, call, infix
 from . import folds
 from .names import fresh, hint, read_names
 from .regions import Region
@@ -52,13 +52,13 @@ INLINE = 64  # characters; a longer expression gets a name
 class Values:
     """The values of a kernel in its regions; adds the statements that compute them."""
 
-    def __init__(self, plan: KernelPlan, reserved: set[str], device: Device) -> None:
+    def __init__(self, plan: PallasKernelPlan, reserved: set[str], device: Device) -> None:
         self.plan = plan
         self.device = device
         self.reserved = reserved
         self.shapes = Shapes(plan)
-        self.slots: dict[Op, Slot] = {}  # carried arguments and results of loops, and kept values
-        self.kept: dict[Op, Slot] = {}
+        self.slots: dict[Op, ScratchBuffer] = {}  # carried arguments and results of loops, and kept values
+        self.kept: dict[Op, ScratchBuffer] = {}
         self.home: dict[Op, Region] = {}
         self.uses = _uses(plan.kernel)
         self.contracted = {op.axis for op in plan.kernel.body.walk() if isinstance(op, Reduce | Running | ArgReduce | Dot)}
@@ -69,10 +69,10 @@ class Values:
             if isinstance(op, Result) and isinstance(op.source, For):
                 self.slots[op] = plan.slots[op.source, op.index]
 
-    def scalar(self, op: Op) -> Expr:
-        return scalar_text(op, self.plan.spans) or Expr("0")
+    def scalar(self, op: Op) -> PlacedExpr:
+        return scalar_text(op, self.plan.spans) or PlacedExpr("0")
 
-    def value(self, region: Region, op: Op, last: bool = False) -> Expr:
+    def value(self, region: Region, op: Op, last: bool = False) -> PlacedExpr:
         """``op`` as an expression in ``region``; statements that compute it are added before.
 
         ``last``: the expression ends a statement of its own, so it needs no name however long it is.
@@ -96,7 +96,7 @@ class Values:
         region.values[op] = expr
         return expr
 
-    def _keep(self, region: Region, op: Op) -> Slot | None:
+    def _keep(self, region: Region, op: Op) -> ScratchBuffer | None:
         """Scratch for a value that is expensive and belongs to another region."""
         home = self.home.get(op)
         if home is None or home is region or home is region.around or not self._expensive(op):
@@ -109,7 +109,7 @@ class Values:
                 n += 1
                 name = f"{hint(op)}_{n}_ref"
             dtype = tile_type(op).dtype
-            slot = Slot(name, kept_at(self.plan.layout.place(op), dtype), dtype, "kept for the steps of the loop")
+            slot = ScratchBuffer(name, kept_at(self.plan.layout.place(op), dtype), dtype, "kept for the steps of the loop")
             self.kept[op] = slot
             with self.shapes.part({}, {}):
                 home.add(f"{name}[...] = {self.shapes.fill(self.value(home, op), slot.place, dtype).text}", origin(op))
@@ -124,7 +124,7 @@ class Values:
             return True
         return any(self._expensive(o) for o in op.operands if isinstance(o.type, TileType))
 
-    def _wants_name(self, op: Op, expr: Expr) -> bool:
+    def _wants_name(self, op: Op, expr: PlacedExpr) -> bool:
         if expr.literal or expr.text.isidentifier() or isinstance(op, Const | Extent):
             return False
         if isinstance(op, Dot) and filled_with(op.acc) is None:
@@ -133,16 +133,16 @@ class Values:
             return not isinstance(op, Broadcast | Start | Permute)
         return len(expr.text) > INLINE
 
-    def _name(self, region: Region, wanted: str, expr: Expr, where: str) -> Expr:
+    def _name(self, region: Region, wanted: str, expr: PlacedExpr, where: str) -> PlacedExpr:
         name = fresh(wanted, region.names)
         region.add(f"{name} = {expr.text}", where)
-        return Expr(name, expr.place)
+        return PlacedExpr(name, expr.place)
 
-    def full(self, region: Region, op: Op, last: bool = False) -> Expr:
+    def full(self, region: Region, op: Op, last: bool = False) -> PlacedExpr:
         """``op`` with every element of its block spelled out."""
         return self.shapes.fill(self.value(region, op, last), self.plan.layout.place(op), tile_type(op).dtype)
 
-    def compute(self, region: Region, op: Op) -> Expr:
+    def compute(self, region: Region, op: Op) -> PlacedExpr:
         match op:
             case Const():
                 return operations.number(op.value, op.dtype)
@@ -151,7 +151,7 @@ class Values:
             case Coord():
                 return self._coordinate(region, op) if op.dims else self.scalar(op)
             case Arg():
-                return Expr(f"{op.name}_ref[0, 0]")
+                return PlacedExpr(f"{op.name}_ref[0, 0]")
             case Unary():
                 return self._unary(region, op)
             case Binary() | Compare():
@@ -172,7 +172,7 @@ class Values:
             case Permute():
                 x = self.value(region, op.x)
                 swapped = op.axes != tile_type(op.x).axes and x.place is not None
-                return Expr(f"{x.at(0)}.T", (x.place[1], x.place[0])) if swapped and x.place else x
+                return PlacedExpr(f"{x.at(0)}.T", (x.place[1], x.place[0])) if swapped and x.place else x
             case Mask():
                 return self._mask(region, op)
             case Load():
@@ -187,7 +187,7 @@ class Values:
                 return self._arg_reduce(region, source, op.index)
         raise AssertionError(op.mnemonic())  # reported as missing before
 
-    def _unary(self, region: Region, op: Unary) -> Expr:
+    def _unary(self, region: Region, op: Unary) -> PlacedExpr:
         x = self.value(region, op.x)
         if op.fn in operations.HELPERS:
             self.helpers[op.fn] = None
@@ -196,34 +196,34 @@ class Values:
             x = self.shapes.fill(x, (None, None), tile_type(op.x).dtype)
         return operations.unary(op.fn, x, tile_type(op).dtype)
 
-    def _cast(self, region: Region, op: Cast) -> Expr:
+    def _cast(self, region: Region, op: Cast) -> PlacedExpr:
         if isinstance(op.x, Const):
             return operations.number(op.x.value, op.dtype)
         if isinstance(op.x, Load) and op.dtype == "f32" and self.uses[op.x] == 1:
             return self._load(region, op.x, op.dtype)  # masks are cheapest at 32 bits
         return operations.converted(self.value(region, op.x), tile_type(op.x).dtype, op.dtype)
 
-    def _coordinate(self, region: Region, op: Coord) -> Expr:
+    def _coordinate(self, region: Region, op: Coord) -> PlacedExpr:
         side = self.plan.layout.place(op).index(op.axis)
         x = self._axis_coordinates(region, op.axis, side)
         return x if op.dtype in ("i32", "i64") else operations.cast(x, op.dtype)
 
-    def _axis_coordinates(self, region: Region, axis: str, side: int) -> Expr:
+    def _axis_coordinates(self, region: Region, axis: str, side: int) -> PlacedExpr:
         """The coordinates of an axis along the rows (0) or columns (1) of a block."""
         if (axis, side) not in region.coordinates:
-            place: Place = (axis, None) if side == 0 else (None, axis)
-            count = Expr(f"jax.lax.broadcasted_iota(jnp.int32, {self.shapes.sizes(place)}, {side})", place)
-            start = Expr(self.shapes.spans[axis].start, None, 3)
+            place: BlockAxes = (axis, None) if side == 0 else (None, axis)
+            count = PlacedExpr(f"jax.lax.broadcasted_iota(jnp.int32, {self.shapes.sizes(place)}, {side})", place)
+            start = PlacedExpr(self.shapes.spans[axis].start, None, 3)
             text = count if start.text == "0" else infix("+", start, count)
             region.coordinates[axis, side] = self._name(region, "cols" if side else "rows", text, "")
         return region.coordinates[axis, side]
 
-    def _inside(self, region: Region, axis: str, side: int) -> Expr:
+    def _inside(self, region: Region, axis: str, side: int) -> PlacedExpr:
         """Which elements along one side of a block lie inside the extent of ``axis``."""
         extent = self.shapes.spans[axis].axis.extent
-        return infix("<", self._axis_coordinates(region, axis, side), Expr(str(extent), None, SUM))
+        return infix("<", self._axis_coordinates(region, axis, side), PlacedExpr(str(extent), None, SUM))
 
-    def _mask(self, region: Region, op: Mask) -> Expr:
+    def _mask(self, region: Region, op: Mask) -> PlacedExpr:
         x = self.value(region, op.x)
         if not self._matters(op.axis):
             return x
@@ -234,7 +234,7 @@ class Values:
         """Whether what lies outside the extent of ``axis`` can be seen: only what is summed over the axis sees it."""
         return self.plan.spans[axis].ragged and axis in self.contracted
 
-    def _load(self, region: Region, op: Load, dtype: str = "") -> Expr:
+    def _load(self, region: Region, op: Load, dtype: str = "") -> PlacedExpr:
         """The block of a load, cast to ``dtype`` if one is given, with its pad where that can be seen."""
         assert isinstance(op.buffer, Arg)
         number = self.plan.read_number(op)
@@ -250,7 +250,7 @@ class Values:
             x, have = operations.cast(x, dtype), dtype
         if access.flat:
             index = "[None, :]" if not place[0] else "[:, None]" if self.device.has("sublane_gather") else "[None, :].T"
-            x = Expr(f"{x.at(0)}{index}", place)
+            x = PlacedExpr(f"{x.at(0)}{index}", place)
             x = operations.cast(x, detour) if detour else x
         conditions = []
         if op.pad is not None:
@@ -264,15 +264,15 @@ class Values:
             x = operations.cast(padded, have) if few else padded
         dims = tile_type(op).axes
         if len(dims) == 2 and dims != place:
-            return Expr(f"{x.at(0)}.T", (place[1], place[0]))
+            return PlacedExpr(f"{x.at(0)}.T", (place[1], place[0]))
         return x
 
-    def _reduce(self, region: Region, op: Reduce) -> Expr:
+    def _reduce(self, region: Region, op: Reduce) -> PlacedExpr:
         if op.fn == "prod":
             self.helpers["reduce_product"] = None
         return folds.reduced(op, self.full(region, op.x), self.plan.layout.place(op.x))
 
-    def _running(self, region: Region, op: Running) -> Expr:
+    def _running(self, region: Region, op: Running) -> PlacedExpr:
         self.helpers["running"] = None
         place = self.plan.layout.place(op.x)
         made = folds.running(op, self.full(region, op.x), place)
@@ -280,7 +280,7 @@ class Values:
             return made
         return folds.joined(op, self.shapes.spread(self.value(region, op.before), place), made)
 
-    def _arg_reduce(self, region: Region, op: ArgReduce, index: int) -> Expr:
+    def _arg_reduce(self, region: Region, op: ArgReduce, index: int) -> PlacedExpr:
         x = self.full(region, op.x)
         if not x.text.isidentifier():
             x = self._name(region, hint(op.x), x, origin(op.x))
@@ -289,11 +289,11 @@ class Values:
             return folds.extreme(op, x, place)
         return folds.where_extreme(op, x, place, self._axis_coordinates(region, op.axis, place.index(op.axis)))
 
-    def _operand(self, region: Region, op: Op) -> Expr:
+    def _operand(self, region: Region, op: Op) -> PlacedExpr:
         x = self.full(region, op)
         return x if len(x.text) <= INLINE // 2 else self._name(region, hint(op), x, origin(op))
 
-    def _dot(self, region: Region, op: Dot) -> Expr:
+    def _dot(self, region: Region, op: Dot) -> PlacedExpr:
         lhs, rhs = folds.operands(op, self.plan.layout)
         a, b = self._operand(region, lhs), self._operand(region, rhs)
         product = folds.product(op, lhs, rhs, a, b, self.plan.layout, self.shapes)
@@ -304,7 +304,7 @@ class Values:
         return infix("+", self.value(region, op.acc), product)
 
 
-def _where(condition: Expr, x: Expr, otherwise: float | int | bool, dtype: str) -> Expr:
+def _where(condition: PlacedExpr, x: PlacedExpr, otherwise: float | int | bool, dtype: str) -> PlacedExpr:
     """``x`` where the condition holds.  Masks are 32-bit, so 8-bit values take a detour; booleans are logic."""
     if dtype == "bool":
         if otherwise:

@@ -1,6 +1,6 @@
 """Operators by weighted grammar: ``cases`` draws one, ``FEATURES`` names what it may be made of.
 
-Each production is a function on a :class:`~portakern.fuzz.grammar.scope.Scope` in the table
+Each production is a function on a :class:`~portakern.fuzz.grammar.scope.FuzzScope` in the table
 (:mod:`portakern.fuzz.grammar.table`); the modules imported here fill it, the simplest first.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from portakern.fuzz.grammar.draws import chance, pick
 from portakern.fuzz.grammar.normalising import over_sum, shifted_exp
 from portakern.fuzz.grammar.ranges import UNIT, Range
-from portakern.fuzz.grammar.scope import Scope, Var
+from portakern.fuzz.grammar.scope import FuzzScope, Var
 from portakern.fuzz.grammar.table import production
 from portakern.ir.size import Size
 
@@ -13,7 +13,7 @@ SCORES = Range(-500.0, 500.0)
 MIXED = Range(-5.0, 5.0)
 
 
-def _qkv(s: Scope, same: bool = False) -> tuple[Var, Var, Var]:
+def _qkv(s: FuzzScope, same: bool = False) -> tuple[Var, Var, Var]:
     """Queries [.., S, D], keys [.., T, D], values [.., T, D]; ``same`` makes S and T one dim."""
     lead: list[Size] = [s.dim() for _ in range(pick(s.draw, (0, 1, 2), (60, 30, 10)))]
     rows, inner = s.fresh_dim(), s.fresh_dim()
@@ -23,19 +23,19 @@ def _qkv(s: Scope, same: bool = False) -> tuple[Var, Var, Var]:
     return q, k, s.input((*lead, keys, values), hint="v")
 
 
-def _scores(s: Scope, q: Var, k: Var) -> Var:
+def _scores(s: FuzzScope, q: Var, k: Var) -> Var:
     dtype = ", dtype=pk.f32" if chance(s.draw, 70) else ""
     return s.let(f"pk.matmul({q}, pk.swapaxes({k}, -1, -2){dtype})", SCORES, "s")
 
 
-def _mixed(s: Scope, p: Var, v: Var) -> Var:
+def _mixed(s: FuzzScope, p: Var, v: Var) -> Var:
     """Values mixed by weights, which are rounded to the values' dtype as all do, or are not."""
     weights = f"pk.cast({p}, {v}.dtype)" if chance(s.draw, 70) else str(p)
     return s.let(f"{weights} @ {v}", MIXED)
 
 
 @production(3.0)
-def attention(s: Scope) -> Var:
+def attention(s: FuzzScope) -> Var:
     q, k, v = _qkv(s)
     z = s.let(f"{_scores(s, q, k)} * {pick(s.draw, ('0.125', '0.25', '1.0'))}", SCORES)
     return _mixed(s, s.let(f"pk.softmax({z})", UNIT, "p"), v)
@@ -46,7 +46,7 @@ ABOVE = ("{j} >= {i}", "{i} - {j} < {d}", "{j} > {i} - {d}", "{i} <= {j} + {d}",
 """Keys that a row sees, up to some above or below its own number: every row sees the key of its number."""
 
 
-def _mask(s: Scope, z: Var) -> str:
+def _mask(s: FuzzScope, z: Var) -> str:
     i, j = f"pk.arange({z}.shape[-2])[:, None]", f"pk.arange({z}.shape[-1])[None, :]"
     near = pick(s.draw, (1, 2, 3, 5, 8, 16, 17, 33))
     below, above = (pick(s.draw, forms).format(i=i, j=j, d=near) for forms in (BELOW, ABOVE))
@@ -58,7 +58,7 @@ def _mask(s: Scope, z: Var) -> str:
 
 
 @production(7.0)
-def attention_masked(s: Scope) -> Var:
+def attention_masked(s: FuzzScope) -> Var:
     """Causal, in a window, or by a mask that is an input."""
     q, k, v = _qkv(s, same=True)
     z = _scores(s, q, k)
@@ -72,7 +72,7 @@ def attention_masked(s: Scope) -> Var:
 
 
 @production(1.0)
-def attention_biased(s: Scope) -> Var:
+def attention_biased(s: FuzzScope) -> Var:
     """With a bias added to, or a soft cap put on, the scores."""
     q, k, v = _qkv(s)
     z = _scores(s, q, k)
@@ -82,7 +82,7 @@ def attention_biased(s: Scope) -> Var:
 
 
 @production(1.5)
-def attention_by_hand(s: Scope) -> Var:
+def attention_by_hand(s: FuzzScope) -> Var:
     """With the exponentials written out, divided before or after the second product; scaled by a run-time number or none."""
     q, k, v = _qkv(s)
     z = _scores(s, q, k)
@@ -97,7 +97,7 @@ def attention_by_hand(s: Scope) -> Var:
 
 
 @production(1.0)
-def attention_near_miss(s: Scope) -> Var:
+def attention_near_miss(s: FuzzScope) -> Var:
     """Softmax along the wrong axis, no maximum, sigmoids in its place, or weights used a second time."""
     q, k, v = _qkv(s, same=True)
     z = s.let(f"{_scores(s, q, k)} * 0.125", SCORES)
@@ -117,7 +117,7 @@ def attention_near_miss(s: Scope) -> Var:
 
 
 @production(0.7)
-def attention_shared(s: Scope) -> Var:
+def attention_shared(s: FuzzScope) -> Var:
     """Queries, keys and values out of one array."""
     x = s.number((2, 3), within=Range(-10.0, 10.0))
     z = s.let(f"pk.matmul({x}, pk.swapaxes({x}, -1, -2), dtype=pk.f32) * 0.1", SCORES)
@@ -125,7 +125,7 @@ def attention_shared(s: Scope) -> Var:
 
 
 @production(1.0)
-def linear_attention(s: Scope) -> Var:
+def linear_attention(s: FuzzScope) -> Var:
     """Keys and values multiplied first, in f32 or not."""
     q, k, v = _qkv(s)
     dtype = ", dtype=pk.f32" if chance(s.draw, 60) else ""

@@ -9,14 +9,14 @@ from functools import partial
 
 from portakern.fuzz.grammar.draws import chance, pick
 from portakern.fuzz.grammar.ranges import ANY, UNIT, Range
-from portakern.fuzz.grammar.scope import Scope, Var
+from portakern.fuzz.grammar.scope import FuzzScope, Var
 from portakern.fuzz.grammar.table import add, production
 
 SIGNED_UNIT = Range(-1.0, 1.0)
 
 
 @dataclass(frozen=True)
-class Function:
+class FuzzFunction:
     """A function as text around ``{}``; what lies outside of ``domain`` is brought into it by ``guard``."""
 
     name: str
@@ -26,7 +26,7 @@ class Function:
     guard: str = ""
     guarded: Callable[[Range], Range] = lambda r: r
 
-    def __call__(self, s: Scope) -> Var:
+    def __call__(self, s: FuzzScope) -> Var:
         x = s.operand(_takes, lambda: s.input(s.shape()))
         if x.range.within(self.domain):
             return s.let(self.text.format(x), self.image(x.range))
@@ -68,43 +68,43 @@ def _falling(r: Range) -> Range:
 
 
 FUNCTIONS = (
-    Function("neg", "-{}", lambda r: -r),
-    Function("abs", "pk.abs({})", _magnitude),
-    Function("relu", "pk.relu({})", monotone(lambda x: max(x, 0.0))),
-    Function("square", "pk.square({})", _power(2)),
-    Function("pow_small", "{} ** 3", _power(3)),
-    Function("pow_four", "{} ** 4", _power(4)),
-    Function("exp", "pk.exp({})", monotone(math.exp), Range(-60.0, 12.0), "-pk.abs({})", _falling),
-    Function("exp2", "pk.exp2({})", monotone(math.exp2), Range(-60.0, 14.0), "-pk.abs({})", _falling),
-    Function("expm1", "pk.expm1({})", monotone(math.expm1), Range(-1e30, 12.0), "-pk.abs({})", _falling),
-    Function("tanh", "pk.tanh({})", fixed(SIGNED_UNIT)),
-    Function("sigmoid", "pk.sigmoid({})", fixed(UNIT)),
-    Function("erf", "pk.erf({})", fixed(SIGNED_UNIT)),
-    Function("sin", "pk.sin({})", fixed(SIGNED_UNIT), Range(-1e3, 1e3), "pk.tanh({})", fixed(SIGNED_UNIT)),
-    Function("cos", "pk.cos({})", fixed(SIGNED_UNIT), Range(-1e3, 1e3), "pk.tanh({})", fixed(SIGNED_UNIT)),
-    Function("sqrt", "pk.sqrt({})", monotone(math.sqrt), _ROOTED, _MAGNITUDE, _magnitude),
-    Function("rsqrt", "pk.rsqrt({})", monotone(lambda x: x**-0.5), _ABOVE, _POSITIVE, _positive),
-    Function("reciprocal", "pk.reciprocal({})", Range.inverse, _ABOVE, _POSITIVE, _positive),
-    Function("log", "pk.log({})", monotone(math.log), _ABOVE, _POSITIVE, _positive),
-    Function("log2", "pk.log2({})", monotone(math.log2), _ABOVE, _POSITIVE, _positive),
-    Function("log1p", "pk.log1p({})", monotone(math.log1p), _ROOTED, _MAGNITUDE, _magnitude),
-    Function("sign", "pk.sign({})", fixed(SIGNED_UNIT)),
-    Function("floor", "pk.floor({})", monotone(lambda x: x - 1.0)),
-    Function("ceil", "pk.ceil({})", monotone(lambda x: x + 1.0)),
-    Function("trunc", "pk.trunc({})", lambda r: r),
-    Function("round", "pk.round({})", lambda r: r),
-    Function("silu", "pk.silu({})", lambda r: r | UNIT),
-    Function("gelu", "pk.gelu({})", lambda r: r | UNIT),
-    Function("gelu_tanh", 'pk.gelu({}, "tanh")', lambda r: r | UNIT, Range(-1e6, 1e6), "pk.tanh({})", fixed(SIGNED_UNIT)),
-    Function("softplus", "pk.softplus({})", lambda r: Range(0.0, max(r.hi, 0.0) + 1.0)),
-    Function("pow_half", "{} ** 0.5", monotone(math.sqrt), _ROOTED, "(" + _POSITIVE + ")", _positive),
-    Function("pow_odd", "{} ** 1.7", monotone(lambda x: x**1.7), _ABOVE, "(" + _POSITIVE + ")", _positive),
-    Function("pow_of_two", "2.0 ** {}", monotone(math.exp2), Range(-60.0, 14.0), "-pk.abs({})", _falling),
-    Function("clip", "pk.clip({}, -1.0, 2.0)", fixed(Range(-1.0, 2.0))),
-    Function("clip_low", "pk.clip({}, low=0.5)", lambda r: Range(0.5, max(r.hi, 0.5))),
-    Function("rem_number", "{} % 0.7", fixed(UNIT)),
-    Function("floordiv_number", "{} // 0.5", lambda r: r * Range(2.0, 2.0) + SIGNED_UNIT),
-    Function("isnan", "pk.isnan({})", fixed(UNIT)),
+    FuzzFunction("neg", "-{}", lambda r: -r),
+    FuzzFunction("abs", "pk.abs({})", _magnitude),
+    FuzzFunction("relu", "pk.relu({})", monotone(lambda x: max(x, 0.0))),
+    FuzzFunction("square", "pk.square({})", _power(2)),
+    FuzzFunction("pow_small", "{} ** 3", _power(3)),
+    FuzzFunction("pow_four", "{} ** 4", _power(4)),
+    FuzzFunction("exp", "pk.exp({})", monotone(math.exp), Range(-60.0, 12.0), "-pk.abs({})", _falling),
+    FuzzFunction("exp2", "pk.exp2({})", monotone(math.exp2), Range(-60.0, 14.0), "-pk.abs({})", _falling),
+    FuzzFunction("expm1", "pk.expm1({})", monotone(math.expm1), Range(-1e30, 12.0), "-pk.abs({})", _falling),
+    FuzzFunction("tanh", "pk.tanh({})", fixed(SIGNED_UNIT)),
+    FuzzFunction("sigmoid", "pk.sigmoid({})", fixed(UNIT)),
+    FuzzFunction("erf", "pk.erf({})", fixed(SIGNED_UNIT)),
+    FuzzFunction("sin", "pk.sin({})", fixed(SIGNED_UNIT), Range(-1e3, 1e3), "pk.tanh({})", fixed(SIGNED_UNIT)),
+    FuzzFunction("cos", "pk.cos({})", fixed(SIGNED_UNIT), Range(-1e3, 1e3), "pk.tanh({})", fixed(SIGNED_UNIT)),
+    FuzzFunction("sqrt", "pk.sqrt({})", monotone(math.sqrt), _ROOTED, _MAGNITUDE, _magnitude),
+    FuzzFunction("rsqrt", "pk.rsqrt({})", monotone(lambda x: x**-0.5), _ABOVE, _POSITIVE, _positive),
+    FuzzFunction("reciprocal", "pk.reciprocal({})", Range.inverse, _ABOVE, _POSITIVE, _positive),
+    FuzzFunction("log", "pk.log({})", monotone(math.log), _ABOVE, _POSITIVE, _positive),
+    FuzzFunction("log2", "pk.log2({})", monotone(math.log2), _ABOVE, _POSITIVE, _positive),
+    FuzzFunction("log1p", "pk.log1p({})", monotone(math.log1p), _ROOTED, _MAGNITUDE, _magnitude),
+    FuzzFunction("sign", "pk.sign({})", fixed(SIGNED_UNIT)),
+    FuzzFunction("floor", "pk.floor({})", monotone(lambda x: x - 1.0)),
+    FuzzFunction("ceil", "pk.ceil({})", monotone(lambda x: x + 1.0)),
+    FuzzFunction("trunc", "pk.trunc({})", lambda r: r),
+    FuzzFunction("round", "pk.round({})", lambda r: r),
+    FuzzFunction("silu", "pk.silu({})", lambda r: r | UNIT),
+    FuzzFunction("gelu", "pk.gelu({})", lambda r: r | UNIT),
+    FuzzFunction("gelu_tanh", 'pk.gelu({}, "tanh")', lambda r: r | UNIT, Range(-1e6, 1e6), "pk.tanh({})", fixed(SIGNED_UNIT)),
+    FuzzFunction("softplus", "pk.softplus({})", lambda r: Range(0.0, max(r.hi, 0.0) + 1.0)),
+    FuzzFunction("pow_half", "{} ** 0.5", monotone(math.sqrt), _ROOTED, "(" + _POSITIVE + ")", _positive),
+    FuzzFunction("pow_odd", "{} ** 1.7", monotone(lambda x: x**1.7), _ABOVE, "(" + _POSITIVE + ")", _positive),
+    FuzzFunction("pow_of_two", "2.0 ** {}", monotone(math.exp2), Range(-60.0, 14.0), "-pk.abs({})", _falling),
+    FuzzFunction("clip", "pk.clip({}, -1.0, 2.0)", fixed(Range(-1.0, 2.0))),
+    FuzzFunction("clip_low", "pk.clip({}, low=0.5)", lambda r: Range(0.5, max(r.hi, 0.5))),
+    FuzzFunction("rem_number", "{} % 0.7", fixed(UNIT)),
+    FuzzFunction("floordiv_number", "{} // 0.5", lambda r: r * Range(2.0, 2.0) + SIGNED_UNIT),
+    FuzzFunction("isnan", "pk.isnan({})", fixed(UNIT)),
 )  # fmt: skip
 
 for _f in FUNCTIONS:
@@ -116,19 +116,19 @@ for _f in FUNCTIONS:
 _WITH = (("{} * {}", Range.__mul__), ("{} + {}", Range.__add__), ("{1} - {0}", lambda a, b: b - a), ("{} - {}", Range.__sub__))
 
 
-def _scaled(s: Scope, x: Var, text: str, range: Range) -> Var:
+def _scaled(s: FuzzScope, x: Var, text: str, range: Range) -> Var:
     form, f = pick(s.draw, _WITH)
     return s.let(form.format(x, text), f(x.range, range))
 
 
 @production(3.0)
-def with_number(s: Scope) -> Var:
+def with_number(s: FuzzScope) -> Var:
     value = pick(s.draw, (2.0, 1.0, 0.5, -1.5, 0.1, 3.0))
     return _scaled(s, s.number(), repr(value), Range(value, value))
 
 
 @production(0.5)
-def divided_number(s: Scope) -> Var:
+def divided_number(s: FuzzScope) -> Var:
     x = s.number()
     if x.range.within(_ABOVE):
         return s.let(f"1.0 / {x}", x.range.inverse())
@@ -136,33 +136,33 @@ def divided_number(s: Scope) -> Var:
 
 
 @production(2.0)
-def with_scalar(s: Scope) -> Var:
+def with_scalar(s: FuzzScope) -> Var:
     tau = s.scalar()
     return _scaled(s, s.number(), str(tau), tau.range)
 
 
 @production(0.7)
-def with_whole_scalar(s: Scope) -> Var:
+def with_whole_scalar(s: FuzzScope) -> Var:
     n, x = s.scalar("count", "i32"), s.number()
     return _scaled(s, x, f"pk.cast({n}, pk.{x.dtype})", n.range)
 
 
 @production(1.0)
-def with_param(s: Scope) -> Var:
+def with_param(s: FuzzScope) -> Var:
     value = pick(s.draw, (0.5, 1.0, -2.0, 0.125))
     scale = s.param(value, 0.5, "scale")
     return _scaled(s, s.number(), str(scale), scale.range)
 
 
 @production(0.7)
-def with_size(s: Scope) -> Var:
+def with_size(s: FuzzScope) -> Var:
     x = s.number()
     n = f"pk.size({x}.shape[{s.axis(x)}], pk.f32)"
     return s.let(f"{x} / ({n} + 1.0)", x.range | Range(0.0, 0.0))
 
 
 @production(1.0)
-def if_param(s: Scope) -> Var:
+def if_param(s: FuzzScope) -> Var:
     x = s.number()
     y = s.like(x.shape, x.dtype)
     flag = s.param(chance(s.draw, 50), False, "flag")
@@ -172,7 +172,7 @@ def if_param(s: Scope) -> Var:
 # ---- two arrays ---------------------------------------------------------------------------------------------------------
 
 
-def companion(s: Scope, x: Var, accept: Callable[[Var], bool], dtype: str = "") -> tuple[Var, str]:
+def companion(s: FuzzScope, x: Var, accept: Callable[[Var], bool], dtype: str = "") -> tuple[Var, str]:
     """An array that broadcasts to ``x``, by having its shape or some of its dims, and the text that makes it fit."""
     kind = pick(s.draw, ("same", "some", "ones"), (60, 30, 10) if x.rank else (1, 0, 0))
     if kind == "same":
@@ -211,7 +211,7 @@ BINARY: tuple[tuple[str, str, Callable[[Range, Range], Range]], ...] = (
 )
 
 
-def _binary(form: str, image: Callable[[Range, Range], Range], s: Scope) -> Var:
+def _binary(form: str, image: Callable[[Range, Range], Range], s: FuzzScope) -> Var:
     x = s.number()
     y, text = companion(s, x, lambda v: v.is_number)
     first, second = ((x, str(x)), (y, text)) if not chance(s.draw, 30) else ((y, text), (x, str(x)))
@@ -223,7 +223,7 @@ for _name, _form, _image in BINARY:
 
 
 @production(2.0)
-def div(s: Scope) -> Var:
+def div(s: FuzzScope) -> Var:
     x = s.number()
     y, text = companion(s, x, lambda v: v.is_number)
     if y.range.within(_ABOVE):
@@ -232,28 +232,28 @@ def div(s: Scope) -> Var:
 
 
 @production(0.7)
-def rem(s: Scope) -> Var:
+def rem(s: FuzzScope) -> Var:
     x = s.number()
     y, text = companion(s, x, lambda v: v.is_number)
     return s.let(f"{x} % (pk.abs({text}) + 0.5)", Range(0.0, y.range.reach + 0.5))
 
 
 @production(0.7)
-def floordiv(s: Scope) -> Var:
+def floordiv(s: FuzzScope) -> Var:
     x = s.number()
     _, text = companion(s, x, lambda v: v.is_number)
     return s.let(f"{x} // (pk.abs({text}) + 0.5)", x.range * Range(-2.0, 2.0))
 
 
 @production(0.7)
-def pow(s: Scope) -> Var:
+def pow(s: FuzzScope) -> Var:
     x = s.number(within=Range(-100.0, 100.0))
     _, text = companion(s, x, lambda v: v.is_number and v.range.reach <= 5)
     return s.let(f"(pk.abs({x}) + 0.1) ** {text}", Range(0.0, (x.range.reach + 0.1) ** 5 + 1e5))
 
 
 @production(2.0)
-def outer(s: Scope) -> Var:
+def outer(s: FuzzScope) -> Var:
     """Two arrays along dims of their own."""
     x, y = s.number((1, 2)), s.number((1,))
     form, image = pick(s.draw, (("{} * {}", Range.__mul__), ("{} + {}", Range.__add__), ("pk.maximum({}, {})", Range.__or__)))
@@ -267,7 +267,7 @@ def outer(s: Scope) -> Var:
 COMPARE = (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="), ("eq", "=="), ("ne", "!="))
 
 
-def _compare(sign: str, s: Scope) -> Var:
+def _compare(sign: str, s: FuzzScope) -> Var:
     x = s.operand(lambda v: v.is_number or v.is_int, lambda: s.input(s.shape()))
     if chance(s.draw, 40):
         return s.let(f"{x} {sign} {0.5 if x.is_number else 3}", UNIT)
@@ -280,7 +280,7 @@ for _name, _sign in COMPARE:
 
 
 @production(3.0)
-def where(s: Scope) -> Var:
+def where(s: FuzzScope) -> Var:
     x = s.number()
     _, condition = companion(s, x, lambda v: v.dtype == "bool", "bool")
     if chance(s.draw, 40):
@@ -291,7 +291,7 @@ def where(s: Scope) -> Var:
 
 
 @production(1.0)
-def where_compare(s: Scope) -> Var:
+def where_compare(s: FuzzScope) -> Var:
     """A choice by a comparison of what is chosen from."""
     x = s.number()
     y, text = companion(s, x, lambda v: v.is_number)
@@ -301,7 +301,7 @@ def where_compare(s: Scope) -> Var:
 LOGIC = (("logical_and", "&"), ("logical_or", "|"), ("logical_xor", "^"))
 
 
-def _logic(sign: str, s: Scope) -> Var:
+def _logic(sign: str, s: FuzzScope) -> Var:
     x = s.truth()
     _, text = companion(s, x, lambda v: v.dtype == "bool", "bool")
     return s.let(f"{x} {sign} {text}", UNIT)
@@ -312,5 +312,5 @@ for _name, _sign in LOGIC:
 
 
 @production(0.5)
-def logical_not(s: Scope) -> Var:
+def logical_not(s: FuzzScope) -> Var:
     return s.let(f"~{s.truth()}", UNIT)

@@ -8,26 +8,26 @@ from portakern.fuzz.grammar.draws import chance, pick
 from portakern.fuzz.grammar.elementwise import placed
 from portakern.fuzz.grammar.ranges import NORMAL, UNIT, Range
 from portakern.fuzz.grammar.reductions import axes_of
-from portakern.fuzz.grammar.scope import Scope, Var
+from portakern.fuzz.grammar.scope import FuzzScope, Var
 from portakern.fuzz.grammar.table import add, production
 
 USUAL = Range(-1e4, 1e4)
 SHIFTED = Range(-60.0, 0.0)
 
 
-def to_f32(s: Scope, x: Var) -> Var:
+def to_f32(s: FuzzScope, x: Var) -> Var:
     """``x`` in f32, as careful users begin."""
     if x.dtype in ("f32", "f64") or chance(s.draw, 30):
         return x
     return s.let(f"pk.cast({x}, pk.f32)", x.range, "xf")
 
 
-def back(s: Scope, y: Var, x: Var) -> Var:
+def back(s: FuzzScope, y: Var, x: Var) -> Var:
     """``y`` rounded to the dtype of ``x``, mostly."""
     return y if y.dtype == x.dtype or chance(s.draw, 40) else s.let(f"pk.cast({y}, {x}.dtype)", y.range)
 
 
-def _library(fn: str, image: Range, s: Scope) -> Var:
+def _library(fn: str, image: Range, s: FuzzScope) -> Var:
     x = s.number(within=USUAL)
     return s.let(f"pk.{fn}({x}, axis={s.axis(x)})", image)
 
@@ -36,27 +36,27 @@ add("softmax", 2.0, partial(_library, "softmax", UNIT))
 add("log_softmax", 1.0, partial(_library, "log_softmax", Range(-1e4, 0.0)))
 
 
-def shifted_exp(s: Scope, z: Var, axis: int, of: Var | None = None, scale: str = "") -> Var:
+def shifted_exp(s: FuzzScope, z: Var, axis: int, of: Var | None = None, scale: str = "") -> Var:
     """exp of ``z`` less its maximum (or that of another array) along ``axis``, perhaps scaled."""
     m = s.let(f"pk.max({of or z}, axis={axis}, keepdims=True)", (of or z).range, "m")
     text = f"pk.exp(({z} - {m}) * {scale})" if scale else f"pk.exp({z} - {m})"
     return s.let(text, Range(0.0, 1.0), "e")
 
 
-def over_sum(s: Scope, e: Var, axis: int) -> Var:
+def over_sum(s: FuzzScope, e: Var, axis: int) -> Var:
     total = s.let(f"pk.sum({e}, axis={axis}, keepdims=True)", Range(1.0, 300.0), "total")
     return s.let(pick(s.draw, ("{} / {}", "{} * pk.reciprocal({})"), (75, 25)).format(e, total), UNIT)
 
 
 @production(2.0)
-def softmax_by_hand(s: Scope) -> Var:
+def softmax_by_hand(s: FuzzScope) -> Var:
     x = s.number(within=USUAL)
     z, axis = to_f32(s, x), s.axis(x)
     return back(s, over_sum(s, shifted_exp(s, z, axis), axis), x)
 
 
 @production(1.5)
-def softmax_of_scaled(s: Scope) -> Var:
+def softmax_of_scaled(s: FuzzScope) -> Var:
     """Of x times a number that is known at run time only."""
     x = s.number(within=USUAL)
     tau, axis = s.scalar(), s.axis(x)
@@ -65,7 +65,7 @@ def softmax_of_scaled(s: Scope) -> Var:
 
 
 @production(1.0)
-def softmax_scaled_inside(s: Scope) -> Var:
+def softmax_scaled_inside(s: FuzzScope) -> Var:
     """With the exponent scaled after the maximum was taken."""
     x = s.number(within=USUAL)
     z, axis = to_f32(s, x), s.axis(x)
@@ -75,13 +75,13 @@ def softmax_scaled_inside(s: Scope) -> Var:
 
 
 @production(1.0)
-def softmax_without_max(s: Scope) -> Var:
+def softmax_without_max(s: FuzzScope) -> Var:
     z = to_f32(s, s.number(within=Range(-12.0, 10.0)))
     return over_sum(s, s.let(f"pk.exp({z})", UNIT, "e"), s.axis(z))
 
 
 @production(1.0)
-def softmax_other_sum(s: Scope) -> Var:
+def softmax_other_sum(s: FuzzScope) -> Var:
     """Shifted by the maximum along one axis, divided by the sum along another."""
     z = to_f32(s, s.number((2, 3), within=USUAL))
     e = shifted_exp(s, z, s.axis(z))
@@ -90,7 +90,7 @@ def softmax_other_sum(s: Scope) -> Var:
 
 
 @production(1.0)
-def softmax_two_maxima(s: Scope) -> Var:
+def softmax_two_maxima(s: FuzzScope) -> Var:
     """Shifted by the larger of the maxima of two arrays, both summed."""
     x = to_f32(s, s.number(within=USUAL))
     y, axis = s.like(x.shape, within=USUAL), s.axis(x)
@@ -103,7 +103,7 @@ def softmax_two_maxima(s: Scope) -> Var:
 
 
 @production(1.0)
-def softmax_masked(s: Scope) -> Var:
+def softmax_masked(s: FuzzScope) -> Var:
     x = s.number((2, 3, 4), within=USUAL)
     xf = to_f32(s, x)
     i, j = f"pk.arange({xf}.shape[-2])[:, None]", f"pk.arange({xf}.shape[-1])[None, :]"
@@ -113,7 +113,7 @@ def softmax_masked(s: Scope) -> Var:
 
 
 @production(4.0)
-def softmax_of_a_part(s: Scope) -> Var:
+def softmax_of_a_part(s: FuzzScope) -> Var:
     """Of the first or the last elements of a line: elsewhere it is -inf, and so it is for whole tiles."""
     x = s.number(within=USUAL)
     xf, axis = to_f32(s, x), s.axis(x)
@@ -131,7 +131,7 @@ def softmax_of_a_part(s: Scope) -> Var:
 
 
 @production(1.0)
-def cross_entropy_like(s: Scope) -> Var:
+def cross_entropy_like(s: FuzzScope) -> Var:
     """The logsumexp of rows less the element that a label picks."""
     x = s.number((2,), within=USUAL)
     label = s.input(x.shape[:1], pick(s.draw, ("i32", "i64")), "label", below=x.shape[1])
@@ -143,7 +143,7 @@ def cross_entropy_like(s: Scope) -> Var:
 
 
 @production(1.5)
-def rms_norm(s: Scope) -> Var:
+def rms_norm(s: FuzzScope) -> Var:
     x = s.number(within=Range(-100.0, 100.0))
     xf, axes = to_f32(s, x), axes_of(s, x)
     y = s.let(f"{xf} * pk.rsqrt(pk.mean({xf} * {xf}, axis={axes}, keepdims=True) + 1e-5)", Range(-30.0, 30.0))
@@ -154,7 +154,7 @@ def rms_norm(s: Scope) -> Var:
 
 
 @production(1.5)
-def layer_norm(s: Scope) -> Var:
+def layer_norm(s: FuzzScope) -> Var:
     x = s.number(within=Range(-100.0, 100.0))
     xf, axes = to_f32(s, x), axes_of(s, x)
     d = s.let(f"{xf} - pk.mean({xf}, axis={axes}, keepdims=True)", xf.range + xf.range, "d")
@@ -164,7 +164,7 @@ def layer_norm(s: Scope) -> Var:
 
 
 @production(1.0)
-def norm_other_axes(s: Scope) -> Var:
+def norm_other_axes(s: FuzzScope) -> Var:
     """Centred along some axes and scaled along others."""
     x = to_f32(s, s.number((2, 3), within=Range(-100.0, 100.0)))
     d = s.let(f"{x} - pk.mean({x}, axis={axes_of(s, x)}, keepdims=True)", x.range + x.range, "d")
@@ -172,7 +172,7 @@ def norm_other_axes(s: Scope) -> Var:
 
 
 @production(0.7)
-def norm_of_another(s: Scope) -> Var:
+def norm_of_another(s: FuzzScope) -> Var:
     """An array scaled by the statistics of another."""
     x = s.number(within=Range(-100.0, 100.0))
     y = s.like(x.shape, within=Range(-100.0, 100.0))
@@ -181,13 +181,13 @@ def norm_of_another(s: Scope) -> Var:
 
 
 @production(0.7)
-def l2_norm(s: Scope) -> Var:
+def l2_norm(s: FuzzScope) -> Var:
     x = to_f32(s, s.number(within=Range(-100.0, 100.0)))
     return s.let(f"{x} / pk.sqrt(pk.sum(pk.square({x}), axis={axes_of(s, x)}, keepdims=True) + 1e-6)", Range(-1.0, 1.0))
 
 
 @production(0.7)
-def min_max_norm(s: Scope) -> Var:
+def min_max_norm(s: FuzzScope) -> Var:
     x = s.number(within=USUAL)
     lo = s.let(f"pk.min({x}, axis={s.axis(x)}, keepdims=True)", x.range, "lo")
     hi = s.let(f"pk.max({x}, axis={s.axis(x)}, keepdims=True)", x.range, "hi")
@@ -195,7 +195,7 @@ def min_max_norm(s: Scope) -> Var:
 
 
 @production(1.0)
-def group_norm(s: Scope) -> Var:
+def group_norm(s: FuzzScope) -> Var:
     """Over a group of channels and what lies behind them."""
     groups = pick(s.draw, (2, 4))
     b, c, n = s.dim(), s.fresh_dim(), s.dim()

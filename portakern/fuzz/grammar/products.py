@@ -6,7 +6,7 @@ from functools import partial
 
 from portakern.fuzz.grammar.draws import chance, order, pick
 from portakern.fuzz.grammar.ranges import Range
-from portakern.fuzz.grammar.scope import Scope, Var
+from portakern.fuzz.grammar.scope import FuzzScope, Var
 from portakern.fuzz.grammar.table import add, production
 from portakern.ir.size import Size
 
@@ -21,12 +21,12 @@ def times(a: Var, b: Var) -> Range:
     return (a.range * b.range).summed()
 
 
-def asked(s: Scope, a: Var) -> str:
+def asked(s: FuzzScope, a: Var) -> str:
     """The dtype asked of a product of narrow operands: often f32."""
     return ", dtype=pk.f32" if a.dtype in ("bf16", "f16") and chance(s.draw, 50) else ""
 
 
-def matrix(s: Scope, ranks: tuple[int, ...] = (2,)) -> Var:
+def matrix(s: FuzzScope, ranks: tuple[int, ...] = (2,)) -> Var:
     return s.number(ranks, within=TAME)
 
 
@@ -34,7 +34,7 @@ def is_matrix(v: Var) -> bool:
     return v.is_number and v.rank == 2 and v.range.within(TAME)
 
 
-def right_of(s: Scope, a: Var, columns: Size | None = None, hint: str = "w") -> Var:
+def right_of(s: FuzzScope, a: Var, columns: Size | None = None, hint: str = "w") -> Var:
     """A matrix that ``a`` may be multiplied with: an earlier one that fits, or a fresh one."""
 
     def fits(v: Var) -> bool:
@@ -48,7 +48,7 @@ NEVER_ZERO = ("1.0 - {0}", "pk.sigmoid({0})", "{0} + 2.0", "pk.exp(-pk.abs({0}))
 
 
 @production(6.0)
-def prologues(s: Scope) -> Var:
+def prologues(s: FuzzScope) -> Var:
     """A product of what is computed from both arrays."""
     a = matrix(s, (2, 3))
     b = right_of(s, a)
@@ -57,7 +57,7 @@ def prologues(s: Scope) -> Var:
     return s.let(f"({left}) @ ({right})", ((a.range + near) * (b.range + near)).summed())
 
 
-def multiply(s: Scope, a: Var, b: Var, left: str = "", right: str = "") -> Var:
+def multiply(s: FuzzScope, a: Var, b: Var, left: str = "", right: str = "") -> Var:
     left, right = left or str(a), right or str(b)
     dtype = asked(s, a)
     return s.let(f"pk.matmul({left}, {right}{dtype})" if dtype else f"{left} @ {right}", times(a, b))
@@ -67,13 +67,13 @@ def multiply(s: Scope, a: Var, b: Var, left: str = "", right: str = "") -> Var:
 
 
 @production(5.0)
-def matmul(s: Scope) -> Var:
+def matmul(s: FuzzScope) -> Var:
     a = matrix(s, (2, 3))
     return multiply(s, a, right_of(s, a))
 
 
 @production(2.0)
-def matmul_transposed(s: Scope) -> Var:
+def matmul_transposed(s: FuzzScope) -> Var:
     """With the right, the left, or both operands transposed."""
     a = matrix(s)
     kind = pick(s.draw, ("right", "left", "both"))
@@ -88,7 +88,7 @@ def matmul_transposed(s: Scope) -> Var:
 
 
 @production(2.5)
-def matmul_batched(s: Scope) -> Var:
+def matmul_batched(s: FuzzScope) -> Var:
     """Of arrays with leading dims, that may be 1 or lacking in one of them."""
     a = s.number((3, 4), within=TAME)
     lead = a.shape[:-2]
@@ -98,7 +98,7 @@ def matmul_batched(s: Scope) -> Var:
 
 
 @production(1.5)
-def matrix_vector(s: Scope) -> Var:
+def matrix_vector(s: FuzzScope) -> Var:
     a = matrix(s, (2, 3))
     if chance(s.draw, 40):
         v = s.like(a.shape[-2:-1], within=TAME)
@@ -108,13 +108,13 @@ def matrix_vector(s: Scope) -> Var:
 
 
 @production(0.7)
-def dot(s: Scope) -> Var:
+def dot(s: FuzzScope) -> Var:
     a = matrix(s, (1,))
     b = s.like(a.shape, within=TAME)
     return s.let(f"pk.dot({a}, {b})", times(a, b))
 
 
-def _self(form: str, s: Scope) -> Var:
+def _self(form: str, s: FuzzScope) -> Var:
     x = matrix(s)
     return s.let(form.format(x), times(x, x))
 
@@ -124,7 +124,7 @@ for _name, _form in (("gram_rows", "{0} @ {0}.T"), ("gram_columns", "{0}.T @ {0}
 
 
 @production(1.5)
-def matrix_squared(s: Scope) -> Var:
+def matrix_squared(s: FuzzScope) -> Var:
     def fits(v: Var) -> bool:
         return is_matrix(v) and v.shape[0] == v.shape[1]
 
@@ -136,7 +136,7 @@ def matrix_squared(s: Scope) -> Var:
 # ---- einsum -------------------------------------------------------------------------------------------------------------
 
 
-def _paired(s: Scope, a: Var, b: Var) -> tuple[str, str, str]:
+def _paired(s: FuzzScope, a: Var, b: Var) -> tuple[str, str, str]:
     """Letters of ``a`` and of ``b``, and those of the result in some order: equal dims are paired up or left alone."""
     left = PLACES[: a.rank]
     unused = iter(PLACES[a.rank :])
@@ -155,7 +155,7 @@ def _paired(s: Scope, a: Var, b: Var) -> tuple[str, str, str]:
     return left, right, "".join(order(s.draw, kept) if chance(s.draw, 40) else kept)
 
 
-def _partner(s: Scope, a: Var) -> Var:
+def _partner(s: FuzzScope, a: Var) -> Var:
     """The other operand of an einsum: with some dims of ``a`` in any order, and some of its own."""
 
     def fits(v: Var) -> bool:
@@ -170,7 +170,7 @@ def _partner(s: Scope, a: Var) -> Var:
 
 
 @production(5.0)
-def einsum(s: Scope) -> Var:
+def einsum(s: FuzzScope) -> Var:
     a = matrix(s, (2, 3, 4))
     b = _partner(s, a)
     left, right, result = _paired(s, a, b)
@@ -181,7 +181,7 @@ def einsum(s: Scope) -> Var:
 
 
 @production(1.0)
-def einsum_three(s: Scope) -> Var:
+def einsum_three(s: FuzzScope) -> Var:
     a = matrix(s, (2, 3))
     b = s.input((a.shape[-1], s.dim(a.shape)))
     c = s.input((b.shape[-1], s.dim((*a.shape, *b.shape))))
@@ -191,7 +191,7 @@ def einsum_three(s: Scope) -> Var:
 
 
 @production(1.5)
-def several_contracted(s: Scope) -> Var:
+def several_contracted(s: FuzzScope) -> Var:
     """Over two axes that lie beside each other in one operand and not in the other (an output projection of heads)."""
     a = s.number((4, 3), within=TAME)
     first, second = a.shape[-3], a.shape[-1]
@@ -203,7 +203,7 @@ def several_contracted(s: Scope) -> Var:
 
 
 @production(0.7)
-def einsum_outer(s: Scope) -> Var:
+def einsum_outer(s: FuzzScope) -> Var:
     """Nothing summed."""
     a, b = matrix(s, (1, 2)), matrix(s, (1,))
     left, right = "mn"[: a.rank], "k"
@@ -216,7 +216,7 @@ ACTIVATIONS = ("pk.relu({})", "pk.silu({})", "pk.gelu({})", "pk.tanh({})", "pk.s
 
 
 @production(2.0)
-def linear(s: Scope) -> Var:
+def linear(s: FuzzScope) -> Var:
     """A product with a bias and an activation."""
     a = matrix(s, (2, 3))
     y = multiply(s, a, right_of(s, a))
@@ -225,7 +225,7 @@ def linear(s: Scope) -> Var:
 
 
 @production(1.5)
-def residual(s: Scope) -> Var:
+def residual(s: FuzzScope) -> Var:
     """A product added to an array."""
     a = matrix(s, (2, 3))
     y = multiply(s, a, right_of(s, a))
@@ -234,7 +234,7 @@ def residual(s: Scope) -> Var:
 
 
 @production(1.0)
-def prologue(s: Scope) -> Var:
+def prologue(s: FuzzScope) -> Var:
     """A product of something computed from an array, element by element or row by row."""
     a = matrix(s)
     norm = "{0} * pk.rsqrt(pk.mean({0} * {0}, axis=-1, keepdims=True) + 1e-5)"
@@ -245,7 +245,7 @@ def prologue(s: Scope) -> Var:
 
 
 @production(1.5)
-def gated(s: Scope) -> Var:
+def gated(s: FuzzScope) -> Var:
     """Two products of one array, multiplied (SwiGLU)."""
     a = matrix(s)
     w = right_of(s, a)
@@ -256,7 +256,7 @@ def gated(s: Scope) -> Var:
 
 
 @production(1.5)
-def sum_of_products(s: Scope) -> Var:
+def sum_of_products(s: FuzzScope) -> Var:
     a = matrix(s)
     b = right_of(s, a)
     c = s.operand(lambda v: is_matrix(v) and v.shape[0] == a.shape[0], lambda: s.input((a.shape[0], s.dim(a.shape))))
@@ -266,7 +266,7 @@ def sum_of_products(s: Scope) -> Var:
 
 
 @production(1.5)
-def product_of_products(s: Scope) -> Var:
+def product_of_products(s: FuzzScope) -> Var:
     """Two or three layers."""
     x = matrix(s)
     for _ in range(pick(s.draw, (2, 3))):
@@ -276,7 +276,7 @@ def product_of_products(s: Scope) -> Var:
 
 
 @production(1.0)
-def both_sides(s: Scope) -> Var:
+def both_sides(s: FuzzScope) -> Var:
     """x w x^T and the like."""
     x = matrix(s)
     w = s.input((x.shape[1], x.shape[1]), hint="w")
@@ -285,7 +285,7 @@ def both_sides(s: Scope) -> Var:
 
 
 @production(1.0)
-def newton_schulz(s: Scope) -> Var:
+def newton_schulz(s: FuzzScope) -> Var:
     """A step of the iteration that orthogonalises a matrix, as Muon does."""
     x = to_unit(s, matrix(s))
     a = s.let(f"{x} @ {x}.T", Range(-1.0, 1.0))
@@ -293,12 +293,12 @@ def newton_schulz(s: Scope) -> Var:
     return s.let(f"3.4445 * {x} + {b} @ {x}", Range(-50.0, 50.0))
 
 
-def to_unit(s: Scope, x: Var) -> Var:
+def to_unit(s: FuzzScope, x: Var) -> Var:
     return s.let(f"{x} / (pk.sqrt(pk.sum({x} * {x})) + 1e-3)", Range(-1.0, 1.0))
 
 
 @production(1.0)
-def product_reduced(s: Scope) -> Var:
+def product_reduced(s: FuzzScope) -> Var:
     """A product that only its rows' or columns' statistics are kept of."""
     a = matrix(s)
     y = multiply(s, a, right_of(s, a))
@@ -307,7 +307,7 @@ def product_reduced(s: Scope) -> Var:
 
 
 @production(1.0)
-def qkv_split(s: Scope) -> Var:
+def qkv_split(s: FuzzScope) -> Var:
     """One product whose columns are several results."""
     d = s.fresh_dim()
     x = matrix(s)
@@ -321,7 +321,7 @@ def qkv_split(s: Scope) -> Var:
 
 
 @production(1.5)
-def bytes_product(s: Scope) -> Var:
+def bytes_product(s: FuzzScope) -> Var:
     """A product of integers of 8 bits, scaled."""
     m, k, n = s.dim(), s.dim(), s.dim()
     kind = pick(s.draw, ("i8", "u8"), (80, 20))
@@ -334,7 +334,7 @@ def bytes_product(s: Scope) -> Var:
 
 
 @production(0.25)
-def f8_product(s: Scope) -> Var:
+def f8_product(s: FuzzScope) -> Var:
     """A product of 8-bit floats, scaled."""
     kind = pick(s.draw, ("f8e4m3", "f8e5m2"))
     a = s.input(s.shape((2,)), kind)
@@ -344,7 +344,7 @@ def f8_product(s: Scope) -> Var:
 
 
 @production(1.5)
-def dequantised_product(s: Scope) -> Var:
+def dequantised_product(s: FuzzScope) -> Var:
     """Weights of 8 bits with a scale for every group of rows."""
     x = matrix(s)
     group = pick(s.draw, (2, 4, 8, 16, 32))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from portakern.fuzz.case import FuzzCase
 from portakern.fuzz.grammar.draws import Draw, chance, pick
-from portakern.fuzz.grammar.scope import Refused, Scope, Var, tokens
+from portakern.fuzz.grammar.scope import FuzzScope, Refused, Var, tokens
 from portakern.fuzz.grammar.sizes import LARGE, Budget, choose
 from portakern.fuzz.grammar.table import TABLE
 from portakern.fuzz.grammar.text import live, named, named_dims, render
@@ -22,7 +22,7 @@ ASPECTS = ("open_dim", "zero_dim", "unit_dim", "several_outputs", "large", *DTYP
 
 
 @st.composite
-def statement(draw: Draw, scope: Scope) -> bool:
+def statement(draw: Draw, scope: FuzzScope) -> bool:
     """Writes what one production makes; false where the program is to end.
 
     Whether to go on and what with are drawn in one strategy, so that shrinking takes a statement out as a whole.
@@ -40,10 +40,10 @@ def statement(draw: Draw, scope: Scope) -> bool:
 
 
 @st.composite
-def programs(draw: Draw, weights: Mapping[str, float]) -> Scope:
+def programs(draw: Draw, weights: Mapping[str, float]) -> FuzzScope:
     """A scope with a few statements."""
     dtype = pick(draw, [*DTYPES], [w * weights.get(d, 1.0) for d, w in DTYPES.items()])
-    scope = Scope(draw, dtype, weights)
+    scope = FuzzScope(draw, dtype, weights)
     for _ in range(MOST_STATEMENTS):
         if not draw(statement(scope)):
             break
@@ -68,7 +68,7 @@ def cases(draw: Draw, weights: Mapping[str, float]) -> FuzzCase:
     return replace(case, features=_features(case, kept, outputs, scale))
 
 
-def _outputs(draw: Draw, scope: Scope, weights: Mapping[str, float]) -> list[Var]:
+def _outputs(draw: Draw, scope: FuzzScope, weights: Mapping[str, float]) -> list[Var]:
     """The last value, and perhaps others."""
     values = [v for v in scope.vars if v.kind == "local"]
     if not values:  # every statement was refused, or is an input
@@ -86,7 +86,7 @@ def _outputs(draw: Draw, scope: Scope, weights: Mapping[str, float]) -> list[Var
     return [*outputs, *_handed_on(scope, outputs)]
 
 
-def _handed_on(scope: Scope, outputs: Sequence[Var]) -> list[Var]:
+def _handed_on(scope: FuzzScope, outputs: Sequence[Var]) -> list[Var]:
     """Values of the inputs of which only the shape or dtype was used: the language wants more use of them."""
     reached = set(_ops(outputs))
     unused = [v for v in live(scope.vars, outputs) if v.kind == "input" and v.value.op not in reached]

@@ -8,13 +8,13 @@ from functools import partial
 
 from portakern.fuzz.grammar.draws import chance, pick, some
 from portakern.fuzz.grammar.ranges import UNIT, Range
-from portakern.fuzz.grammar.scope import Scope, Var
+from portakern.fuzz.grammar.scope import FuzzScope, Var
 from portakern.fuzz.grammar.table import add, production
 
 SMALL = Range(-60.0, 60.0)
 
 
-def axes_of(s: Scope, x: Var) -> str:
+def axes_of(s: FuzzScope, x: Var) -> str:
     """Text of the axes to reduce: the last, another, several, or all."""
     if x.rank == 1 or chance(s.draw, 40):
         return pick(s.draw, ("-1", "0"))
@@ -39,7 +39,7 @@ REDUCE: tuple[tuple[str, float, Callable[[Range], Range]], ...] = (
 )
 
 
-def _reduce(fn: str, image: Callable[[Range], Range], s: Scope) -> Var:
+def _reduce(fn: str, image: Callable[[Range], Range], s: FuzzScope) -> Var:
     x = s.number(within=Range(-1e3, 1e3))
     keep = ", keepdims=True" if chance(s.draw, 40) else ""
     return s.let(f"pk.{fn}({x}, axis={axes_of(s, x)}{keep})", image(x.range))
@@ -50,13 +50,13 @@ for _fn, _weight, _image in REDUCE:
 
 
 @production(0.7)
-def prod(s: Scope) -> Var:
+def prod(s: FuzzScope) -> Var:
     x = s.number(within=SMALL)
     near_one = s.let(f"1.0 + {x} * 0.01", Range(0.4, 1.6))
     return s.let(f"pk.prod({near_one}, axis={axes_of(s, near_one)})", Range(1e-3, 1e3))
 
 
-def _truth(fn: str, s: Scope) -> Var:
+def _truth(fn: str, s: FuzzScope) -> Var:
     x = s.truth()
     return s.let(f"pk.{fn}({x}, axis={axes_of(s, x)})", UNIT)
 
@@ -65,7 +65,7 @@ for _fn in ("any", "all"):
     add(_fn, 0.7, partial(_truth, _fn))
 
 
-def _place(fn: str, s: Scope) -> Var:
+def _place(fn: str, s: FuzzScope) -> Var:
     """Also of whole numbers, of which many are equal."""
     x = s.operand(lambda v: (v.is_number or v.dtype == "i32") and v.rank > 0, lambda: s.input(s.shape()))
     of = f"pk.round({x})" if x.is_number and chance(s.draw, 50) else x
@@ -77,7 +77,7 @@ for _fn in ("argmax", "argmin"):
 
 
 @production(1.0)
-def reduced_twice(s: Scope) -> Var:
+def reduced_twice(s: FuzzScope) -> Var:
     """Over one axis, then what is left over another."""
     x = s.number((2, 3), within=Range(-1e3, 1e3))
     first, second = pick(s.draw, ("max", "sum", "min", "mean")), pick(s.draw, ("sum", "max", "mean", "min"))
@@ -86,7 +86,7 @@ def reduced_twice(s: Scope) -> Var:
 
 
 @production(1.0)
-def reduced_both_ways(s: Scope) -> Var:
+def reduced_both_ways(s: FuzzScope) -> Var:
     """An array against its statistics along different axes."""
     x = s.number((2, 3), within=Range(-1e3, 1e3))
     first, second = pick(s.draw, ("mean", "max", "sum")), pick(s.draw, ("max", "mean", "sum"))
@@ -96,7 +96,7 @@ def reduced_both_ways(s: Scope) -> Var:
 
 
 @production(1.0)
-def reduced_copies(s: Scope) -> Var:
+def reduced_copies(s: FuzzScope) -> Var:
     """Over an axis along which all is equal."""
     x = s.number((2, 1), within=Range(-1e2, 1e2))
     y = s.number((1,), within=Range(-1e2, 1e2))
@@ -107,7 +107,7 @@ def reduced_copies(s: Scope) -> Var:
 
 
 @production(1.0)
-def count(s: Scope) -> Var:
+def count(s: FuzzScope) -> Var:
     """Booleans counted."""
     x = s.truth()
     return s.let(f"pk.sum({x}, axis={axes_of(s, x)})", Range(0.0, 1000.0))
@@ -122,12 +122,12 @@ SCANS: tuple[tuple[str, Callable[[Range], Range], bool], ...] = (
 )
 
 
-def _along(s: Scope, x: Var, exclusive: bool) -> str:
+def _along(s: FuzzScope, x: Var, exclusive: bool) -> str:
     reverse = ", reverse=True" if chance(s.draw, 55) else ""
     return f"axis={s.axis(x)}{reverse}" + (", exclusive=True" if exclusive and chance(s.draw, 40) else "")
 
 
-def _scan(fn: str, image: Callable[[Range], Range], exclusive: bool, s: Scope) -> Var:
+def _scan(fn: str, image: Callable[[Range], Range], exclusive: bool, s: FuzzScope) -> Var:
     def fits(v: Var) -> bool:
         return (v.is_number or v.dtype == "i32") and v.rank > 0 and v.range.reach < 1e3
 
@@ -142,14 +142,14 @@ for _fn, _image, _exclusive in SCANS:
 
 
 @production(1.5)
-def cumprod(s: Scope) -> Var:
+def cumprod(s: FuzzScope) -> Var:
     x = s.number(within=SMALL)
     near_one = s.let(f"1.0 + {x} * 0.01", Range(0.4, 1.6))
     return s.let(f"pk.cumprod({near_one}, {_along(s, near_one, True)})", Range(1e-3, 1e3))
 
 
 @production(0.6)
-def decayed_scan(s: Scope) -> Var:
+def decayed_scan(s: FuzzScope) -> Var:
     """A running mean with decaying weights, written with two running sums."""
     x = s.number(within=SMALL)
     axis = s.axis(x)

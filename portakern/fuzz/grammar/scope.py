@@ -1,6 +1,6 @@
 """The operator being written: its inputs and statements, each of which is traced at once, so that its type is the language's.
 
-A production adds statements with :meth:`Scope.let`.  What the language refuses never gets in.  Operands are variables that
+A production adds statements with :meth:`FuzzScope.let`.  What the language refuses never gets in.  Operands are variables that
 fit or else a fresh input that does, so that every production may come at any place: then a statement can be taken out of a
 program, or the first one drawn earlier, without what follows meaning something else.
 """
@@ -108,7 +108,7 @@ Accept = Callable[[Var], bool]
 
 
 @dataclass
-class Scope:
+class FuzzScope:
     """What has been written so far.
 
     Args:

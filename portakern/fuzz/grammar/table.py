@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from portakern.fuzz.grammar.scope import Scope
+from portakern.fuzz.grammar.scope import FuzzScope
 
-Make = Callable[[Scope], Any]
+Make = Callable[[FuzzScope], Any]
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from functools import partial
 from portakern.fuzz.grammar.draws import chance, order, pick
 from portakern.fuzz.grammar.elementwise import placed
 from portakern.fuzz.grammar.ranges import UNIT, Range
-from portakern.fuzz.grammar.scope import Scope, Var
+from portakern.fuzz.grammar.scope import FuzzScope, Var
 from portakern.fuzz.grammar.sizes import Need
 from portakern.fuzz.grammar.table import add, production
 from portakern.ir.size import Sym, names_of
 
 
-def any_array(s: Scope, ranks: tuple[int, ...] = (2, 1, 3, 4)) -> Var:
+def any_array(s: FuzzScope, ranks: tuple[int, ...] = (2, 1, 3, 4)) -> Var:
     """An array of any dtype."""
     return s.operand(lambda v: v.rank in ranks, lambda: s.input(s.shape(ranks)))
 
@@ -22,25 +22,25 @@ def any_array(s: Scope, ranks: tuple[int, ...] = (2, 1, 3, 4)) -> Var:
 
 
 @production(2.0)
-def transposed(s: Scope) -> Var:
+def transposed(s: FuzzScope) -> Var:
     x = any_array(s, (2, 3))
     return s.let(f"{x}.T", x.range)
 
 
 @production(1.5)
-def permuted(s: Scope) -> Var:
+def permuted(s: FuzzScope) -> Var:
     x = any_array(s, (3, 2, 4))
     return s.let(f"pk.transpose({x}, {order(s.draw, tuple(range(x.rank))[::-1])})", x.range)
 
 
 @production(0.6)
-def swapaxes(s: Scope) -> Var:
+def swapaxes(s: FuzzScope) -> Var:
     x = any_array(s, (3, 4, 2))
     return s.let(f"pk.swapaxes({x}, {s.axis(x)}, {s.axis(x)})", x.range)
 
 
 @production(8.0)
-def moved_twice(s: Scope) -> Var:
+def moved_twice(s: FuzzScope) -> Var:
     """Moves one after the other, of which none undoes another: dims that go round, flips, slices with a start or a step."""
     x = any_array(s, (3, 4, 2, 1))
     for _ in range(pick(s.draw, (2, 3))):
@@ -48,7 +48,7 @@ def moved_twice(s: Scope) -> Var:
     return x
 
 
-def _gone_round(s: Scope, x: Var) -> Var:
+def _gone_round(s: FuzzScope, x: Var) -> Var:
     turn = 1 + pick(s.draw, range(x.rank - 1))
     dims = tuple(range(x.rank))
     around = (*dims[turn:], *dims[:turn])
@@ -57,11 +57,11 @@ def _gone_round(s: Scope, x: Var) -> Var:
     return s.let(f"pk.transpose({x}, {around})", x.range)
 
 
-def _flip(s: Scope, x: Var) -> Var:
+def _flip(s: FuzzScope, x: Var) -> Var:
     return s.let(f"pk.flip({x}, axis={s.axis(x)})", x.range)
 
 
-def _slice(s: Scope, x: Var) -> Var:
+def _slice(s: FuzzScope, x: Var) -> Var:
     found = [i for i in reversed(range(x.rank)) if _bounded(x, i)]
     if not found:
         return _flip(s, x)
@@ -71,7 +71,7 @@ def _slice(s: Scope, x: Var) -> Var:
 
 
 @production(1.5)
-def flipped(s: Scope) -> Var:
+def flipped(s: FuzzScope) -> Var:
     x = any_array(s)
     axis = s.axis(x)
     cut = ", ".join(["::-1" if i == axis else ":" for i in range(axis + 1)])
@@ -86,7 +86,7 @@ def shape_texts(x: Var) -> list[str]:
 
 
 @production(1.5)
-def joined(s: Scope) -> Var:
+def joined(s: FuzzScope) -> Var:
     """Neighbouring dims made one."""
     x = any_array(s, (2, 3, 4))
     first = pick(s.draw, range(x.rank - 1))
@@ -95,7 +95,7 @@ def joined(s: Scope) -> Var:
 
 
 @production(1.5)
-def split(s: Scope) -> Var:
+def split(s: FuzzScope) -> Var:
     """A dim made two, of which one is a number: a multiple by its declaration, or where the size happens to be one."""
     x = any_array(s, (1, 2, 3))
     found = [i for i in range(x.rank) if _factor(x, i) > 1]
@@ -117,7 +117,7 @@ def _factor(x: Var, axis: int) -> int:
 
 
 @production(0.5)
-def split_by_quotient(s: Scope) -> Var:
+def split_by_quotient(s: FuzzScope) -> Var:
     """A dim made two, where only its size says that it can be."""
     x = any_array(s, (1, 2, 3))
     found = [i for i in range(x.rank) if isinstance(x.shape[i], Sym) and str(x.shape[i]).isidentifier()]
@@ -132,32 +132,32 @@ def split_by_quotient(s: Scope) -> Var:
 
 
 @production(0.5)
-def flattened(s: Scope) -> Var:
+def flattened(s: FuzzScope) -> Var:
     x = any_array(s)
     return s.let(f"{x}.reshape(-1)", x.range)
 
 
 @production(0.5)
-def regrouped(s: Scope) -> Var:
+def regrouped(s: FuzzScope) -> Var:
     """The same elements in dims that do not line up."""
     x = any_array(s, (2,))
     return s.let(f"{x}.reshape({x}.shape[1], {x}.shape[0])", x.range)
 
 
 @production(0.5)
-def unit_dim_in(s: Scope) -> Var:
+def unit_dim_in(s: FuzzScope) -> Var:
     x = any_array(s, (1, 2, 3))
     return s.let(f"pk.expand_dims({x}, {pick(s.draw, range(x.rank + 1))})", x.range)
 
 
 @production(0.5)
-def unit_dim_out(s: Scope) -> Var:
+def unit_dim_out(s: FuzzScope) -> Var:
     x = s.operand(lambda v: 1 in v.shape, lambda: s.input((*s.shape((1, 2)), 1)))
     return s.let(f"pk.squeeze({x}, {x.shape.index(1)})", x.range)
 
 
 @production(0.7)
-def repeated(s: Scope) -> Var:
+def repeated(s: FuzzScope) -> Var:
     x = any_array(s, (1, 2))
     count = pick(s.draw, ("3", f"{x}.shape[0]"))
     return s.let(f"pk.broadcast_to({x}, ({count}, {', '.join(shape_texts(x))}))", x.range)
@@ -172,7 +172,7 @@ def _bounded(x: Var, axis: int) -> bool:
     return isinstance(size, Sym) and len(names_of(size)) == 1
 
 
-def _cuttable(s: Scope) -> tuple[Var, int]:
+def _cuttable(s: FuzzScope) -> tuple[Var, int]:
     x = any_array(s)
     found = [i for i in reversed(range(x.rank)) if _bounded(x, i)]
     if found:
@@ -186,21 +186,21 @@ def _cut(x: Var, axis: int, part: str) -> str:
 
 
 @production(1.5)
-def sliced(s: Scope) -> Var:
+def sliced(s: FuzzScope) -> Var:
     x, axis = _cuttable(s)
     part, least = pick(s.draw, (("1:", 1), (":-1", 1), (":3", 3), ("2:-1", 3), ("-2:", 2), ("1:4", 4)))
     return s.let(_cut(x, axis, part), x.range, needs=[Need(x.shape[axis], least)])
 
 
 @production(2.0)
-def strided(s: Scope) -> Var:
+def strided(s: FuzzScope) -> Var:
     x, axis = _cuttable(s)
     part, least = pick(s.draw, (("::2", 0), ("1::2", 1), ("::3", 0), ("1::3", 1), ("::4", 0), ("1:-1:2", 2)))
     return s.let(_cut(x, axis, part), x.range, needs=[Need(x.shape[axis], least)])
 
 
 @production(1.0)
-def neighbours(s: Scope) -> Var:
+def neighbours(s: FuzzScope) -> Var:
     """Differences of elements that follow each other."""
     x, axis = _cuttable(s)
     if not x.is_number:
@@ -209,7 +209,7 @@ def neighbours(s: Scope) -> Var:
 
 
 @production(1.0)
-def even_and_odd(s: Scope) -> Var:
+def even_and_odd(s: FuzzScope) -> Var:
     """Both halves of pairs, side by side (as in rotary embeddings)."""
     rest = s.shape((2, 1))
     x = s.operand(lambda v: v.is_number and _factor(v, v.rank - 1) == 2 if v.rank else False,
@@ -221,7 +221,7 @@ def even_and_odd(s: Scope) -> Var:
 
 
 @production(1.0)
-def halves(s: Scope) -> Var:
+def halves(s: FuzzScope) -> Var:
     """The first half against the second (as in gated units)."""
     d = s.fresh_dim()
     x = s.input((*s.shape((1, 2)), d * 2))
@@ -232,14 +232,14 @@ def halves(s: Scope) -> Var:
 
 
 @production(1.0)
-def element(s: Scope) -> Var:
+def element(s: FuzzScope) -> Var:
     x, axis = _cuttable(s)
     index, least = pick(s.draw, ((0, 1), (-1, 1), (2, 3)))
     return s.let(_cut(x, axis, str(index)), x.range, needs=[Need(x.shape[axis], least)])
 
 
 @production(1.0)
-def taken_along(s: Scope) -> Var:
+def taken_along(s: FuzzScope) -> Var:
     """One element of every line, named by integers."""
     def fits(v: Var) -> bool:
         return (v.is_number or v.dtype in ("i32", "i64")) and v.rank in (1, 2, 3)
@@ -251,7 +251,7 @@ def taken_along(s: Scope) -> Var:
     return s.let(f"pk.take_along({x}, {index}, axis={axis})", x.range | Range(0.0, 0.0))
 
 
-def _triangle(fn: str, s: Scope) -> Var:
+def _triangle(fn: str, s: FuzzScope) -> Var:
     x = s.operand(lambda v: v.rank in (2, 3) and v.dtype != "bool", lambda: s.input(s.shape((2, 3))))
     k = pick(s.draw, ("", ", 1", ", -1"))
     return s.let(f"pk.{fn}({x}{k})", x.range | Range(0.0, 0.0))
@@ -265,7 +265,7 @@ for _fn in ("tril", "triu"):
 
 
 @production(2.5)
-def arange(s: Scope) -> Var:
+def arange(s: FuzzScope) -> Var:
     """Positions, perhaps counted from the end or from a few further on, as weights of what lies there."""
     x = s.number()
     axis = s.axis(x)
@@ -277,14 +277,14 @@ def arange(s: Scope) -> Var:
 
 
 @production(0.6)
-def iota(s: Scope) -> Var:
+def iota(s: FuzzScope) -> Var:
     x = s.number((2, 3))
     shape = ", ".join(shape_texts(x))
     return s.let(f"{x} * (pk.iota([{shape}], {s.axis(x)}) % 5)", x.range * Range(0.0, 4.0))
 
 
 @production(0.5)
-def full(s: Scope) -> Var:
+def full(s: FuzzScope) -> Var:
     x = s.number()
     shape = ", ".join(shape_texts(x))
     form = pick(s.draw, ("pk.zeros([{}])", "pk.ones([{}])", "pk.full([{}], 0.25)"))
@@ -292,7 +292,7 @@ def full(s: Scope) -> Var:
 
 
 @production(0.6)
-def one_hot(s: Scope) -> Var:
+def one_hot(s: FuzzScope) -> Var:
     """Which position along a new dim an integer names."""
     label = s.integer((1, 2), ("i32", "i64"))
     d = s.number((1,))

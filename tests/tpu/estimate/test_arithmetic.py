@@ -12,7 +12,7 @@ from portakern.backends.tpu.estimate import profile
 from portakern.backends.tpu.estimate.estimator import LibtpuEstimator, estimated
 from portakern.backends.tpu.estimate.figures import Core, core_of, mxu_of, priced
 from portakern.backends.tpu.estimate.hlo import operations
-from portakern.backends.tpu.estimate.model import Steps, extrapolate
+from portakern.backends.tpu.estimate.model import GridSteps, extrapolate
 from portakern.backends.tpu.estimate.part import sizes_of
 from portakern.backends.tpu.estimate.profile import Mxu
 from portakern.registry import registry
@@ -109,15 +109,15 @@ def test_cycles_and_spills_are_read(tmp_path: Path):
 # ---- extrapolation
 
 
-def product(m: int, k: int) -> Steps:
+def product(m: int, k: int) -> GridSteps:
     """Steps of a product with ``m`` output blocks of ``k`` steps: the first sets up, the last stores."""
     i, j = np.divmod(np.arange(m * k), k)
     taken = np.stack([j == 0, j == k - 1], 1).astype(int)
     fetched = np.stack([np.ones(m * k, bool), np.r_[True, i[1:] != i[:-1]]], 1)
-    return Steps(taken, fetched, (j == k - 1)[:, None])
+    return GridSteps(taken, fetched, (j == k - 1)[:, None])
 
 
-def run(steps: Steps) -> tuple[int, list[int]]:
+def run(steps: GridSteps) -> tuple[int, list[int]]:
     """What a machine would take whose turns cost 100, 50 more to set up, 30 to store: (cycles, marks)."""
     marks, now = [17], 17
     for kind in steps.kinds(len(steps) + 2):
@@ -161,8 +161,8 @@ def test_without_a_loop_cycles_are_scaled_and_nothing_counts_as_seen():
 
 
 def test_kinds_that_a_part_has_not_are_not_counted_as_seen():
-    some = Steps(np.zeros((8, 1), int), np.ones((8, 1), bool), np.ones((8, 1), bool))
-    whole = Steps(np.r_[np.zeros((8, 1), int), np.ones((8, 1), int)], np.ones((16, 1), bool), np.ones((16, 1), bool))
+    some = GridSteps(np.zeros((8, 1), int), np.ones((8, 1), bool), np.ones((8, 1), bool))
+    whole = GridSteps(np.r_[np.zeros((8, 1), int), np.ones((8, 1), int)], np.ones((16, 1), bool), np.ones((16, 1), bool))
     assert extrapolate(1000, tuple(range(0, 1100, 100)), some, whole).seen == pytest.approx(0.5, abs=0.15)
 
 

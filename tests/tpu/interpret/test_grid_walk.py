@@ -30,7 +30,7 @@ def walked(function: Any, *arrays: np.ndarray) -> Any:
 
 
 def kinds(function: Any, *arrays: np.ndarray) -> list[str]:
-    return [f.kind for f in walked(function, *arrays).findings]
+    return [f.kind for f in walked(function, *arrays).diagnostics]
 
 
 def blocks(grid: Any, inputs: Any, outputs: Any, shape: tuple[int, ...] = (64, 256), block: Any = (8, 128), **more: Any) -> Any:
@@ -68,7 +68,7 @@ def test_what_is_wrong_is_named() -> None:
     assert kinds(blocks((9, 2), lambda i, j: (jnp.minimum(i, 7), j), same), X) == ["outside"]
     assert kinds(blocks((8, 2), lambda i, j: (i - 1, j), same), X) == ["outside"]
     parallel = pltpu.CompilerParams(dimension_semantics=("arbitrary", "parallel"))
-    found = walked(blocks((8, 2), same, lambda i, j: (i, 0), (64, 128), compiler_params=parallel), X).findings
+    found = walked(blocks((8, 2), same, lambda i, j: (i, 0), (64, 128), compiler_params=parallel), X).diagnostics
     assert [f.kind for f in found] == ["parallel-write"]
     assert "grid points (0, 0) and (0, 1) write the same block (0, 0)" in found[0].message
     assert "test_grid_walk.py:" in found[0].where
@@ -87,7 +87,7 @@ def test_outputs_that_nothing_reads_are_places_of_each_core() -> None:
 
     x = np.zeros((64, 128), np.float32)
     dropped = walked(lambda x: both(x)[0], x)
-    assert not dropped.findings and dropped.private
+    assert not dropped.diagnostics and dropped.private
     assert kinds(both, x) == ["parallel-write"] and not walked(both, x).private
 
 
@@ -121,7 +121,7 @@ def test_a_kernel_in_a_loop_is_not_walked_where_its_blocks_depend_on_it() -> Non
         return jax.lax.fori_loop(0, 2, step, table)
 
     found = walked(function, np.arange(8, dtype=np.int32), X)
-    assert not found.findings and "computed in a" in found.skipped
+    assert not found.diagnostics and "computed in a" in found.skipped
 
 
 def test_a_grid_too_long_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

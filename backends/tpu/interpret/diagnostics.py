@@ -9,7 +9,7 @@ from portakern.errors import RuntimeFault
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnostic:
     """Something that a kernel does wrong.
 
     ``stage`` is what saw it (``grid``, ``source``, ``interpreter``, ``memory``, ``races``), ``kind`` a short stable word,
@@ -26,9 +26,9 @@ class Finding:
         return f"{self.where}: {self.message}" if self.where else self.message
 
 
-def fault(findings: Sequence[Finding]) -> RuntimeFault:
+def fault(diagnostics: Sequence[Diagnostic]) -> RuntimeFault:
     """The error that says all of it, the first one foremost."""
-    first, *more = findings
+    first, *more = diagnostics
     others = "".join(f"; also ({f.stage}) {f}" for f in more[:4])
     return RuntimeFault(f"{first.stage} stage: {first.message}{others}", hint=first.fix, where=first.where,
                         kind=f"runtime-{first.kind}")  # fmt: skip
