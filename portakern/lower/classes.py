@@ -90,9 +90,34 @@ class Classes:
             self.by_use[(op, number)] = nodes
         for d in range(op.type.rank if isinstance(op.type, TensorType) else 0):
             self._root((op, d))
+        self._suggest(op)
         if isinstance(op, Contract):
             for i, j in zip(op.lhs_axes, op.rhs_axes, strict=True):
                 self._join(self.by_use[(op, 0)][i], self.by_use[(op, 1)][j])
+
+    def _suggest(self, op: Op) -> None:
+        """Names for new axes by those of the dims that they were: of joined dims both, of windows o(ut) and k(ernel)."""
+        if not isinstance(op, Reshape | Windows):
+            return
+        before = [self.hints.get(n, "") for n in self.by_use[(op, 0)]]
+        if isinstance(op, Windows):
+            rank = len(before)
+            for number, d in enumerate(op.dims):
+                if name := before[d]:
+                    self.hints[(op, d)], self.hints[(op, rank + number)] = f"o{name.split('_')[0]}", f"k{name}"
+            for d in range(rank):
+                if d not in op.dims and before[d]:
+                    self.hints[(op, d)] = before[d]
+            return
+        inner, outer = tensor_type(op.x).shape, op.shape
+        first = _alike(inner, outer)
+        last = min(_alike(inner[::-1], outer[::-1]), len(inner) - first, len(outer) - first)
+        for d in range(len(outer)):
+            kept = d if d < first else d - len(outer) + len(inner) if d >= len(outer) - last else None
+            if kept is not None and before[kept]:
+                self.hints[(op, d)] = before[kept]
+        if first + last == len(outer) - 1 and (joined := "_".join(filter(None, before[first : len(inner) - last]))):
+            self.hints[(op, first)] = joined
 
     def _name(self, program: TensorProgram) -> None:
         hints: dict[Node, str] = {}
@@ -126,6 +151,11 @@ class Classes:
     def of_operand(self, op: Op, number: int) -> tuple[AxisClass, ...]:
         """The axes of the dims of an operand as ``op`` uses it."""
         return tuple(self.found[self._root(n)] for n in self.by_use[(op, number)])
+
+
+def _alike(inner: tuple[Size, ...], outer: tuple[Size, ...]) -> int:
+    """How many dims two shapes begin with alike."""
+    return next((i for i, (a, b) in enumerate(zip(inner, outer, strict=False)) if a != b), min(len(inner), len(outer)))
 
 
 def _size(node: Node) -> Size:

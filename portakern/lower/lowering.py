@@ -17,7 +17,7 @@ from portakern.lower.attention import lower_attention
 from portakern.lower.classes import axis_classes
 from portakern.lower.contraction import lower_contraction
 from portakern.lower.cuts import ANCHORS, program_of
-from portakern.lower.domain import array_types
+from portakern.lower.domain import array_types, of_result
 from portakern.lower.elementwise import lower_elementwise
 from portakern.lower.kernel import Choose, Lowered, NoSchedule, Request
 from portakern.lower.placing import Placed
@@ -119,6 +119,9 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
         for out, op in zip(stage.program.outputs, stage.program.results, strict=True):
             if (place := stage.placed.get(out)) is not None:
                 pieces[place.array] = place
+                names_of = axis_classes(stage.program, full_names)
+                axes = of_result(stage.program, names_of, stage.program.outputs.index(out))
+                full_names.setdefault(place.array, tuple(c.name for c in axes))
                 continue
             if out not in simple.outputs:
                 temporaries[out] = op

@@ -176,7 +176,8 @@ def test_functions_that_run_are_reached(tmp_path: Path):
     with reaching(found, ("portakern.lower.",)):
         simplify.simplify(PROGRAM.operator(tmp_path).program())
     assert "portakern.lower.simplify:simplify" in found and all(x.startswith("portakern.lower.") for x in found)
-    assert found <= functions_of("portakern.lower.simplify") and sys.gettrace() is before
+    known = frozenset().union(*(functions_of(name.split(":")[0]) for name in found))
+    assert found <= known and sys.gettrace() is before
 
 
 def test_coverage_counts_to_a_limit_and_lists_what_was_not_reached():
