@@ -23,7 +23,7 @@ from .arrays import LocalArrays
 from .crossing import Crossing
 from .elements import Bound, axes_of, source, unbound
 from .items import Items, reads_raw
-from .plan import Compute, Item, KernelLoopPlan, LocalStore, Node, PackedProduct, Product, Repeat, Step, Walk, Write
+from .plan import Compute, Item, KernelLoopPlan, LocalStore, Node, PackedProduct, Product, Repeat, Step, Storage, Walk, Write
 from .products import OperandPacking
 from .vectors import Vectors
 
@@ -47,7 +47,10 @@ class LoopPlanner:
         self.vectors = Vectors(kernel, self.items, arrays)
         self.sunk: dict[Op, list[Item]] = {}  # cheap values from outside that a loop computes for itself
         self.results: dict[tuple[Op, int], list[Op]] = {}
+        self.owners: dict[Op, For] = {}  # of carried tiles, by the argument that stands for one
         for op in kernel.body.walk():
+            if isinstance(op, For):
+                self.owners.update(dict.fromkeys(op.body.args, op))
             if isinstance(op, Result):
                 self.results.setdefault((op.source, op.index), []).append(op)
 
@@ -125,6 +128,10 @@ class LoopPlanner:
             if not unbound(arg, bound):
                 continue
             results = self.results.get((item, number), [])
+            if (handed := self.handed_through(item, number)) is not None:
+                self.arrays.of.update(dict.fromkeys([arg, *results], handed))
+                self.arrays.written.update(results)
+                continue
             known = next((self.arrays.of[r] for r in results if r in self.arrays.of), None)
             storage = known or self.arrays.inside(arg.name, tile_type(arg), bound, "carried by a loop")
             self.arrays.of[arg] = storage
@@ -134,6 +141,28 @@ class LoopPlanner:
             stores.append(LocalStore(source(init), storage))
         return [*stores, item]
 
+    def is_left_in(self, storage: Storage, value: Op) -> bool:
+        """Whether ``value`` is what a loop leaves in ``storage``, that of the tile which it was handed."""
+        inner = value.source if isinstance(value, Result) else None
+        return isinstance(value, Result) and isinstance(inner, For) and self.handed_through(inner, value.index) is storage
+
+    def lies_there(self, item: Item) -> bool:
+        """Whether ``item`` is what a loop has left in its array, of which nothing is to be done."""
+        return isinstance(item, Result) and item in self.arrays.written
+
+    def handed_through(self, item: For, number: int) -> Storage | None:
+        """The array of a tile that the loop around carries for this loop alone: it begins with it, and what it leaves is what
+        that loop goes on with."""
+        begun = source(item.init[number])
+        owner = self.owners.get(begun)
+        if owner is None or begun not in self.arrays.of:
+            return None
+        readers = [op for op in owner.body.ops if begun in map(source, op.operands) or any(
+            begun in map(source, inner.operands) for region in op.regions for inner in region.walk())]  # fmt: skip
+        left = source(yielded(owner.body)[owner.body.args.index(begun)])
+        alone = readers == [item] and sum(source(v) is begun for v in item.init) == 1
+        return self.arrays.of[begun] if alone and left in self.results.get((item, number), []) else None
+
     def spread(self, items: Sequence[Item], bound: Bound, wide: bool, axis: str) -> list[Node]:
         """One loop over ``axis`` around everything that has it."""
         inside = [i for i in items if axis in self.items.involved(i)]
@@ -141,7 +170,8 @@ class LoopPlanner:
         before, inside = self.crossing.close([before, inside], bound)
         lanes = self.vectors.lanes(axis, inside, bound, wide)
         head = self.loops(before, bound, wide) if before else []
-        return [*head, Walk(axis, lanes, tuple(self.inside(inside, bound, wide, axis, lanes)))]
+        inside = [i for i in inside if not self.lies_there(i)]
+        return [*head, Walk(axis, lanes, tuple(self.inside(inside, bound, wide, axis, lanes)))] if inside else head
 
     def inside(self, items: Sequence[Item], bound: Bound, wide: bool, axis: str, lanes: int) -> list[Node]:
         """The body of a loop over ``axis``."""
@@ -219,7 +249,7 @@ class LoopPlanner:
             if storage is None:
                 step.append((arg, value))
                 self.crossing.wanted.add(value)
-            elif self.arrays.of.get(value) is not storage:
+            elif self.arrays.of.get(value) is not storage and not self.is_left_in(storage, value):
                 if isinstance(value, Arg) and value in self.arrays.of:
                     where = str(loop.loc or "")
                     raise LoweringError("a loop that exchanges carried tiles has no rule here", where=where)
