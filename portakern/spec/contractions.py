@@ -1,4 +1,4 @@
-"""Sums of products: matmul, einsum, dot, convolution; and pooling, which walks windows the same way."""
+"""Sums of products: matmul, einsum and dot."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 from portakern.dtypes import DTYPES
 from portakern.ir.size import Size, Sym
-from portakern.ir.tensor import Contract, Convolve, WindowFold
+from portakern.ir.tensor import Contract
 from portakern.spec import elementwise as ew
 from portakern.spec import reductions, views
 from portakern.spec.location import located, spec_error
 from portakern.spec.traced import Traced, broadcast_shapes, dtype_name, make, promote, size_hint
 
 
-def _result_dtypes(operand: str, asked: Any) -> tuple[str, str]:
+def result_dtypes(operand: str, asked: Any) -> tuple[str, str]:
     """(dtype the products are summed in, dtype of the result)."""
     kind = DTYPES[operand]
     if kind.kind == "bool":
@@ -26,7 +26,7 @@ def _result_dtypes(operand: str, asked: Any) -> tuple[str, str]:
     return ("f64" if name == "f64" else natural), name
 
 
-def _pair(a: Traced, b: Traced) -> tuple[Traced, Traced]:
+def pair(a: Traced, b: Traced) -> tuple[Traced, Traced]:
     name = promote([a.type.dtype, b.type.dtype])
     return ew.cast(a, name), ew.cast(b, name)
 
@@ -49,7 +49,7 @@ def matmul(a: Traced, b: Traced, dtype: Any = None, precision: str = "ieee") -> 
             f"matmul of {a.type} and {b.type}: {a.shape[-1]} columns meet {b.shape[-2]} rows",
             _matmul_hint(a, b),
         )
-    a, b = _pair(a, b)
+    a, b = pair(a, b)
     if b.ndim > 2:
         batch = broadcast_shapes([a.shape[:-2], b.shape[:-2]]) if a.ndim > 2 else b.shape[:-2]
         a = ew.expand(a, (*batch, *a.shape[-2:]))
@@ -78,7 +78,7 @@ def _contract(
     dtype: Any,
     precision: str,
 ) -> Traced:
-    total, result = _result_dtypes(a.type.dtype, dtype)
+    total, result = result_dtypes(a.type.dtype, dtype)
     if total == "f64" or (total == "i32" and DTYPES[a.type.dtype].bits >= 32):
         a, b = ew.cast(a, total), ew.cast(b, total)  # units sum only less than 32 bits in another dtype
     raw = make(Contract(a.op, b.op, tuple(lhs_batch), tuple(rhs_batch), tuple(lhs_axes), tuple(rhs_axes), total, precision))
@@ -130,7 +130,7 @@ def _einsum_pair(
 ) -> tuple[str, Traced]:
     left, a = _drop(left, a, later | set(right))
     right, b = _drop(right, b, later | set(left))
-    a, b = _pair(a, b)
+    a, b = pair(a, b)
     for c in set(left) & set(right):
         if a.shape[left.index(c)] != b.shape[right.index(c)]:
             raise spec_error(
@@ -170,100 +170,3 @@ def _einsum_pair(
         dtype,
         precision,
     )
-
-
-# ---- windows --------------------------------------------------------------------------------------------------------
-
-
-def _each(value: int | Sequence[int], n: int, what: str) -> tuple[int, ...]:
-    values = (value,) * n if isinstance(value, int) else tuple(value)
-    if len(values) != n:
-        raise spec_error(f"{what} has {len(values)} entries for {n} spatial dims")
-    return values
-
-
-Pads = int | Sequence[int] | Sequence[tuple[int, int]]
-
-
-def _pads(padding: Pads, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    each = [padding] * n if isinstance(padding, int) else list(padding)
-    pairs = [(p, p) if isinstance(p, int) else tuple(p) for p in each]
-    if len(pairs) != n:
-        raise spec_error(f"padding has {len(pairs)} entries for {n} spatial dims")
-    return tuple(p[0] for p in pairs), tuple(p[1] for p in pairs)
-
-
-@located
-def conv(
-    x: Traced,
-    w: Traced,
-    stride: int | Sequence[int] = 1,
-    padding: Pads = 0,
-    dilation: int | Sequence[int] = 1,
-    groups: int = 1,
-    transposed: bool = False,
-    dtype: Any = None,
-) -> Traced:
-    """Convolution of x [N, *spatial, C] with w [*window, C / groups, O] in 1 to 3 dims: [N, *spatial, O].
-
-    ``padding`` is a number, one per spatial dim, or (before, after) pairs.  ``transposed`` is the gradient form.
-    """
-    n = x.ndim - 2
-    x, w = _pair(x, w)
-    if not 1 <= n <= 3 or w.ndim != x.ndim:
-        raise spec_error(f"conv of {x.type} and {w.type}: they have {x.ndim} and {w.ndim} dims", _CONV)
-    if x.shape[-1] != w.shape[-2] * groups:
-        raise spec_error(
-            f"conv of {x.type} and {w.type}: the last dim of x is {x.shape[-1]}, the last but one of w wants "
-            f"{w.shape[-2] * groups} channels{f' in {groups} groups' if groups > 1 else ''}",
-            _layout_hint(x, w, groups),
-        )
-    if not all(isinstance(size, int) for size in w.shape[:n]):
-        window = ", ".join(map(str, w.shape[:n]))
-        raise spec_error(f"conv with a window of [{window}] in {w.type}: its size must be known", _layout_hint(x, w, groups))
-    low, high = _pads(padding, n)
-    total, result = _result_dtypes(x.type.dtype, dtype)
-    raw = Convolve(x.op, w.op, _each(stride, n, "stride"), low, high, _each(dilation, n, "dilation"), groups, total, transposed)
-    return ew.cast(make(raw), result)
-
-
-_CONV = "it takes x [N, *spatial, C] and w [*window, C / groups, O], with 1 to 3 spatial dims"
-
-
-def _layout_hint(x: Traced, w: Traced, groups: int) -> str:
-    """How to get the layout that conv takes, where its arrays seem to be [N, C, *spatial] or [O, C / groups, *window]."""
-    spatial = tuple(range(2, x.ndim))
-    x_last, w_last = x.shape[1] in (w.shape[1] * groups, w.shape[-2] * groups), w.shape[1] * groups in (x.shape[1], x.shape[-1])
-    moves: list[str] = []
-    if x_last:
-        moves.append(f"x seems to be [N, C, *spatial]: pk.permute(x, {(0, *spatial, 1)}), and the result back with "
-                     f"pk.permute(y, {(0, x.ndim - 1, *range(1, x.ndim - 1))})")  # fmt: skip
-    if w_last:
-        moves.append(f"w seems to be [O, C / groups, *window]: pk.permute(w, {(*spatial, 1, 0)})")
-    return "; ".join([_CONV, *moves])
-
-
-def _pool(fn: str, x: Traced, window: int | Sequence[int], stride: int | Sequence[int] | None, padding: Pads) -> Traced:
-    n = x.ndim - 2
-    if n < 1:
-        raise spec_error(f"pooling of an array of {x.ndim} dims", "it takes [N, *spatial, C]")
-    sizes = _each(window, n, "window")
-    low, high = _pads(padding, n)
-    steps = sizes if stride is None else _each(stride, n, "stride")
-    ones = (1,) * x.ndim
-    return make(WindowFold(fn, x.op, (1, *sizes, 1), (1, *steps, 1), (0, *low, 0), (0, *high, 0), ones))
-
-
-@located
-def max_pool(x: Traced, window: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: Pads = 0) -> Traced:
-    """The largest of every window of x [N, *spatial, C]; windows follow each other unless ``stride`` says otherwise."""
-    return _pool("max", x, window, stride, padding)
-
-
-@located
-def avg_pool(x: Traced, window: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: Pads = 0) -> Traced:
-    """The mean of every window of x [N, *spatial, C]; pads count as zeros."""
-    count = 1
-    for size in _each(window, x.ndim - 2, "window"):
-        count *= size
-    return ew.divide(_pool("sum", x, window, stride, padding), count)

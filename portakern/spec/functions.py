@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from portakern.spec.contractions import avg_pool, conv, dot, einsum, matmul, max_pool
+from portakern.spec.contractions import dot, einsum, matmul
 from portakern.spec.elementwise import (
     abs,
     add,
@@ -58,6 +58,19 @@ from portakern.spec.elementwise import (
     trunc,
     where,
 )
+from portakern.spec.pieces import (
+    concat,
+    diag,
+    interleave,
+    one_hot,
+    pad,
+    repeat,
+    roll,
+    split,
+    stack,
+    tile,
+    update,
+)
 from portakern.spec.reductions import (
     all,
     any,
@@ -82,20 +95,17 @@ from portakern.spec.views import (
     arange,
     argsort,
     broadcast_to,
-    concat,
     expand_dims,
     flip,
     full,
     getitem,
     iota,
     ones,
-    pad,
     permute,
     reshape,
     scatter,
     sort,
     squeeze,
-    stack,
     swapaxes,
     take,
     take_along,
@@ -106,16 +116,30 @@ from portakern.spec.views import (
     triu,
     zeros,
 )
+from portakern.spec.windows import (
+    adaptive_avg_pool,
+    adaptive_max_pool,
+    avg_pool,
+    conv,
+    local_response_norm,
+    lp_pool,
+    max_pool,
+    min_pool,
+    unfold,
+    windows,
+)
 
 __all__ = [
-    "abs", "add", "all", "any", "arange", "argmax", "argmin", "argsort", "avg_pool", "bitcast", "broadcast_to",
-    "cast", "ceil", "clip", "concat", "conv", "cos", "cummax", "cummin", "cumprod", "cumsum", "divide", "dot",
-    "einsum", "equal", "erf", "exp", "exp2", "expand_dims", "expm1", "flip", "floor", "floor_divide", "full",
-    "gelu", "getitem", "greater", "greater_equal", "iota", "isnan", "less", "less_equal", "log", "log1p",
-    "log2", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp", "matmul",
-    "max", "max_pool", "maximum", "mean", "min", "minimum", "multiply", "negative", "not_equal", "ones", "pad",
-    "permute", "pow", "prod", "reciprocal", "relu", "remainder", "reshape", "round", "rsqrt", "scatter",
-    "shift_left", "shift_right", "sigmoid", "sign", "silu", "sin", "size", "softmax", "softplus", "sort",
-    "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along", "tanh", "topk",
-    "transpose", "tri", "tril", "triu", "trunc", "var", "where", "zeros",
+    "abs", "adaptive_avg_pool", "adaptive_max_pool", "add", "all", "any", "arange", "argmax", "argmin",
+    "argsort", "avg_pool", "bitcast", "broadcast_to", "cast", "ceil", "clip", "concat", "conv", "cos", "cummax",
+    "cummin", "cumprod", "cumsum", "diag", "divide", "dot", "einsum", "equal", "erf", "exp", "exp2",
+    "expand_dims", "expm1", "flip", "floor", "floor_divide", "full", "gelu", "getitem", "greater",
+    "greater_equal", "interleave", "iota", "isnan", "less", "less_equal", "local_response_norm", "log", "log1p",
+    "log2", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp", "lp_pool",
+    "matmul", "max", "max_pool", "maximum", "mean", "min", "min_pool", "minimum", "multiply", "negative",
+    "not_equal", "one_hot", "ones", "pad", "permute", "pow", "prod", "reciprocal", "relu", "remainder",
+    "repeat", "reshape", "roll", "round", "rsqrt", "scatter", "shift_left", "shift_right", "sigmoid", "sign",
+    "silu", "sin", "size", "softmax", "softplus", "sort", "split", "sqrt", "square", "squeeze", "stack", "std",
+    "subtract", "sum", "swapaxes", "take", "take_along", "tanh", "tile", "topk", "transpose", "tri", "tril",
+    "triu", "trunc", "unfold", "update", "var", "where", "windows", "zeros",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ from portakern.dtypes import DTYPES
 from portakern.errors import IRError, PortakernError, SpecError, UsageError
 from portakern.ir.core import Arg, Block, Loc, Yield
 from portakern.ir.rewrite import canonicalise
-from portakern.ir.size import names_of
+from portakern.ir.size import names_of, substitute
 from portakern.ir.tensor import TensorProgram, TensorType, verify_tensor_program
 from portakern.spec import functions
 from portakern.spec.annotations import ScalarSpec, TensorSpec, is_star, resolve, star_names
@@ -280,14 +280,17 @@ class Operator:
     # ---- tracing
 
     def trace(
-        self, params: Mapping[str, Any] | None = None, dtype: str = "f32", stars: Mapping[str, int] | None = None
-    ) -> TensorProgram:
+        self, params: Mapping[str, Any] | None = None, dtype: str = "f32", stars: Mapping[str, int] | None = None,
+        sizes: Mapping[str, int] | None = None,
+    ) -> TensorProgram:  # fmt: skip
         """The tensor program on symbolic dims.
 
         Args:
             params: compile-time parameters; those left out have their defaults.
             dtype: that of every input which declares none.
             stars: the number of dims behind each star; none unless given.
+            sizes: of dims, which are bound before tracing where the operator means nothing without them (it joins arrays
+                that are equally large for these sizes alone, say).
 
         Raises:
             SpecError: the operator is not well formed; at the user's line.
@@ -296,15 +299,26 @@ class Operator:
         if dtype not in DTYPES:
             raise UsageError(f"unknown dtype {dtype!r}", f"dtypes are {', '.join(DTYPES)}")
         values = self.check_params(params or {})
-        ranks = tuple(sorted((stars or {}).items()))
-        return _trace(self, tuple(sorted(values.items(), key=lambda kv: kv[0])), dtype, ranks)
+        asked = self, tuple(sorted(values.items(), key=lambda kv: kv[0])), dtype, tuple(sorted((stars or {}).items()))
+        try:
+            return _trace(*asked)
+        except PortakernError:
+            if not sizes:
+                raise
+            return _trace(*asked, tuple(sorted(sizes.items())))
+
+    def arguments(self, params: Mapping[str, Any], dtype: str, stars: Mapping[str, int]) -> tuple[Arg, ...]:
+        """The inputs on symbolic dims, as :meth:`trace` takes them."""
+        values = self.check_params(params)
+        return tuple(_arguments(self, values, dtype, stars, {}).values())
 
     def program(
         self, dims: Mapping[str, DimValue] | None = None, params: Mapping[str, Any] | None = None, dtype: str = "f32"
     ) -> TensorProgram:
         """The tensor program with ``dims`` bound; those left out or given as :data:`dynamic` stay open."""
         ranks, sizes = self.check_dims(dims or {}, params)
-        return bind(self.trace(params, dtype, ranks), sizes)
+        traced = self.trace(params, dtype, ranks, sizes)
+        return bind(traced, {name: size for name, size in sizes.items() if name in traced.dims})
 
     # ---- cases
 
@@ -413,18 +427,26 @@ def _param(operator: Operator, p: inspect.Parameter) -> Param:
 # ---- tracing --------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=256)
-def _trace(
-    operator: Operator, params: tuple[tuple[str, Any], ...], dtype: str, stars: tuple[tuple[str, int], ...]
-) -> TensorProgram:
+def _arguments(operator: Operator, params: Mapping[str, Any], dtype: str, stars: Mapping[str, int], sizes: Mapping[str, int]
+               ) -> dict[str, Arg]:  # fmt: skip
     declared = operator.declared(dict(params))
     args: dict[str, Arg] = {}
     for i in operator.inputs:
         if isinstance(i.spec, ScalarSpec):
             of = TensorType((), i.spec.dtype)
         else:
-            of = TensorType(resolve(declared[i.name], dict(stars)), i.spec.dtype or dtype)
+            shape = tuple(substitute(size, sizes) for size in resolve(declared[i.name], dict(stars)))
+            of = TensorType(shape, i.spec.dtype or dtype)
         args[i.name] = Arg(i.name, of, loc=i.loc)
+    return args
+
+
+@lru_cache(maxsize=256)
+def _trace(
+    operator: Operator, params: tuple[tuple[str, Any], ...], dtype: str, stars: tuple[tuple[str, int], ...],
+    sizes: tuple[tuple[str, int], ...] = (),
+) -> TensorProgram:  # fmt: skip
+    args = _arguments(operator, dict(params), dtype, dict(stars), dict(sizes))
     with recording() as ops:
         result = _run(operator, {n: Traced(a) for n, a in args.items()}, dict(params))
         outputs = _outputs(operator, result, set(args))

@@ -11,10 +11,10 @@ from typing import cast as typed
 from portakern.dtypes import DTYPES
 from portakern.ir.core import Result
 from portakern.ir.size import Size, Sym, product
-from portakern.ir.tensor import Concat, Flip, Gather, Iota, PadWith, Reshape, Scatter, Slice, Sort, Transpose
+from portakern.ir.tensor import Flip, Gather, Iota, Reshape, Scatter, Slice, Sort, Transpose
 from portakern.spec import elementwise as ew
 from portakern.spec.location import located, spec_error
-from portakern.spec.traced import Traced, as_traced, broadcast_shapes, dtype_name, make, promote, record
+from portakern.spec.traced import Traced, as_traced, broadcast_shapes, dtype_name, make, record
 
 Axis = int | Sequence[int] | None
 
@@ -212,32 +212,7 @@ def _checked(shape: Sequence[Any]) -> tuple[Size, ...]:
     return tuple(shape)
 
 
-# ---- joining and padding --------------------------------------------------------------------------------------------
-
-
-@located
-def concat(arrays: Sequence[Traced], axis: int = 0) -> Traced:
-    """Arrays one after the other along ``axis``."""
-    if not arrays:
-        raise spec_error("nothing to concatenate")
-    name = promote([a.type.dtype for a in arrays])
-    return make(Concat(tuple(as_traced(a, name).op for a in arrays), check_axis(axis, arrays[0].ndim)))
-
-
-@located
-def stack(arrays: Sequence[Traced], axis: int = 0) -> Traced:
-    """Equally shaped arrays along a new dim at ``axis``."""
-    return concat([expand_dims(a, axis) for a in arrays], axis)
-
-
-@located
-def pad(x: Traced, widths: Sequence[tuple[int, int]], value: float | int | bool = 0) -> Traced:
-    """``x`` with (before, after) elements of ``value`` around each dim."""
-    if len(widths) != x.ndim:
-        raise spec_error(f"{len(widths)} pairs of widths for an array of {x.ndim} dims")
-    kind = DTYPES[x.type.dtype].kind
-    filler = float(value) if kind == "float" else bool(value) if kind == "bool" else int(value)
-    return make(PadWith(x.op, tuple(a for a, _ in widths), tuple(b for _, b in widths), filler))
+# ---- order ----------------------------------------------------------------------------------------------------------
 
 
 @located

@@ -119,7 +119,8 @@ def works(
     families = problem.families or op.families
     found = []
     for dtype in dtypes:
-        traced = op.trace(problem.params, dtype, ranks)
+        traced = op.trace(problem.params, dtype, ranks, sizes)
+        names = dim_names(op.arguments(problem.params, dtype, ranks))
         program = bind(traced, {k: v for k, v in sizes.items() if k in traced.dims})
         shape = _shape(op, ranks, sizes)
         opened = {n: (open_sizes or {}).get(n, _example(op, n)) for n in program.dims}
@@ -127,13 +128,13 @@ def works(
             row = Row(op.name, str(target), None, shape, dtype, params)
             key = key_of(traced, sizes, dtype, target)
             chosen = tuned(key, target) if not schedule and foreign is None else None
-            found.append(Work(program, dim_names(traced), opened, at_sizes(families, {**sizes, **opened}), str(target),
+            found.append(Work(program, names, opened, at_sizes(families, {**sizes, **opened}), str(target),
                               dict(schedule) if isinstance(schedule, Mapping) else {}, row, foreign, torch=op.torch,
                               file=op.file, key=key, chosen=chosen))  # fmt: skip
     return found
 
 
-def dim_names(program: TensorProgram) -> dict[str, tuple[str, ...]]:
+def dim_names(args: Iterable[Arg]) -> dict[str, tuple[str, ...]]:
     """The names of each input's dims as the operator writes them; dims that are no plain name get that of their place."""
     def name(size: Any, place: int) -> str:
         plain = isinstance(size, Sym) and len(names_of(size)) == 1 and str(size).isidentifier()
@@ -142,7 +143,7 @@ def dim_names(program: TensorProgram) -> dict[str, tuple[str, ...]]:
     def of(arg: Arg) -> tuple[str, ...]:
         return tuple(name(s, i) for i, s in enumerate(tensor_type(arg).shape))
 
-    return {a.name: of(a) for a in program.args}
+    return {a.name: of(a) for a in args}
 
 
 def arg_rows(arrays: Iterable[Array]) -> list[tuple[str, str, str, tuple[int | str, ...]]]:

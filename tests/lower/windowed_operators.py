@@ -86,6 +86,44 @@ def stacked(x: T["M", "N"], y: T["M", "N"]):
     return pk.transpose(pk.stack([x, pk.exp(y)], 1), (1, 0, 2)), pk.concat([pk.concat([x, y]), x])[1:]
 
 
+@pk.operator
+def places_of_largest(x: T["N", "H", "W", "C"]):
+    return pk.max_pool(x, 3, 2, 1, indices=True)
+
+
+@pk.operator
+def averages(x: T["N", "H", "W", "C"]):
+    return pk.avg_pool(x, 3, 2, 1, ceil=True, count_pads=False), pk.adaptive_max_pool(x, (4, 3))
+
+
+@pk.operator
+def stencil(x: T["M", "N"], w: T[5]):
+    return pk.sum(pk.windows(x, 5, 1) * w, axis=-1)
+
+
+@pk.operator
+def mirrored(x: T["M", "N"]):
+    return pk.pad(x, [(2, 1), (1, 3)], mode="reflect"), pk.roll(x, (2, -3), (0, 1)) + x
+
+
+@pk.operator
+def updated(x: T["M", "N"], y: T[2, 3]):
+    return pk.update(x * 2.0, y, (1, 4)), pk.interleave([x, pk.exp(x)], 1)
+
+
+@pk.operator
+def normed(x: T["N", "H", "W", "C"], w: T[3, 3, "C", "O"], g: T["O"]):
+    y = pk.conv(x, w, padding=1)
+    centred = y - pk.mean(y, axis=(0, 1, 2), keepdims=True)
+    return centred * pk.rsqrt(pk.mean(pk.square(centred), axis=(0, 1, 2), keepdims=True) + 1e-5) * g
+
+
+@pk.operator
+def down_and_up(x: T["N", "H", "W", "C"], w: T[2, 2, "C", "C"], v: T[3, 3, "2*C", "O"]):
+    up = pk.conv(pk.max_pool(x, 2), w, stride=2, transposed=True)
+    return pk.conv(pk.concat([x, up], -1), v, padding=1)
+
+
 IMAGE = {"N": 2, "H": 9, "W": 7, "C": 6}
 MATRIX = {"M": 5, "N": 19}
 CASES = [
@@ -105,4 +143,11 @@ CASES = [
     (joined_products, {**MATRIX, "K": 7}),
     (framed, MATRIX),
     (stacked, MATRIX),
+    (places_of_largest, IMAGE),
+    (averages, IMAGE),
+    (stencil, MATRIX),
+    (mirrored, MATRIX),
+    (updated, MATRIX),
+    (normed, {**IMAGE, "O": 5}),
+    (down_and_up, {**IMAGE, "H": 8, "W": 6, "O": 5}),
 ]

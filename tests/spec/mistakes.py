@@ -125,7 +125,7 @@ def number_and_name(x: pk.Tensor["M", 4], y: pk.Tensor["M", "N"]):  # pyright: i
 
 @pk.operator
 def channels_first(x: pk.Tensor["B", "C", "H", "W"], w: pk.Tensor["O", "C", 3, 3]):  # pyright: ignore
-    return pk.conv(x, w)  # here
+    return pk.conv(x, w, layout="NHWC")  # here
 
 
 @pk.operator
