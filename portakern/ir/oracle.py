@@ -377,7 +377,7 @@ def scatter(op: t.Scatter, x: np.ndarray, indices: np.ndarray, updates: np.ndarr
     if op.mode == "set":
         out[tuple(where)] = updates[valid]
     else:
-        (np.add if op.mode == "add" else np.maximum).at(out, tuple(where), updates[valid])
+        {"add": np.add, "max": np.maximum, "min": np.minimum}[op.mode].at(out, tuple(where), updates[valid])
     return out
 
 

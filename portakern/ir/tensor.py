@@ -509,7 +509,8 @@ class Gather(Op):
 
 
 class Scatter(Op):
-    """``x`` with ``updates`` set, added or maximised at ``indices`` along ``axis``, per position; outside: dropped."""
+    """``x`` with ``updates`` set (the last one wins), added, or the largest or smallest taken, at ``indices`` along ``axis``,
+    per position; outside: dropped."""
 
     x: Op
     indices: Op
@@ -520,7 +521,7 @@ class Scatter(Op):
     def infer(self) -> Type:
         x, i, u = tensor_type(self.x), tensor_type(self.indices), tensor_type(self.updates)
         _axis(self, self.axis, x.rank)
-        self.check(self.mode in ("set", "add", "max"), f"{self.mode!r} is not set, add or max")
+        self.check(self.mode in ("set", "add", "max", "min"), f"{self.mode!r} is not set, add, max or min")
         self.check(DTYPES[i.dtype].is_int and i.shape == u.shape and u.dtype == x.dtype and i.rank == x.rank,
                    f"{i} and {u} do not go with {x}")
         return x

@@ -277,21 +277,27 @@ def _moves(op: Op) -> Iterator[Op]:
 
 
 def unshare(program: TensorProgram, free: Collection[Op], users: Collection[Op] | None = None) -> TensorProgram:
-    """``program`` with a copy of every value in ``free`` for each of its uses by ``users`` (by all where ``None``)."""
+    """``program`` with a copy of every value in ``free`` for each of its uses by ``users`` (by all where ``None``).  What one
+    elementwise computation uses several times runs along the same axes each time, and is copied once for it."""
     new: dict[Op, Op] = {}
     ops: list[Op] = []
 
-    def use(op: Op) -> Op:
+    def use(op: Op, copied: dict[Op, Op]) -> Op:
         if op not in free:
             return new.get(op, op)
-        copy = op.remap(use)
-        copy = replace(copy) if copy is op else copy
-        ops.append(copy)
-        return copy
+        if op not in copied:
+            copy = operands_used(op, copied)
+            copied[op] = replace(copy) if copy is op else copy
+            ops.append(copied[op])
+        return copied[op]
+
+    def operands_used(op: Op, copied: dict[Op, Op]) -> Op:
+        together = isinstance(op, Map | Convert | BitConvert)
+        return op.remap(lambda o: use(o, copied if together else {}))
 
     for op in program.body.ops:
         if users is None and op in free:
             continue
-        new[op] = op.remap(use if users is None or op in users else lambda o: new.get(o, o))
+        new[op] = operands_used(op, {}) if users is None or op in users else op.remap(lambda o: new.get(o, o))
         ops.append(new[op])
     return replace(program, body=Block(program.body.args, tuple(ops)))

@@ -33,8 +33,6 @@ LOWERED = (tt.Literal, tt.DimSize, tt.Iota, tt.Map, tt.Convert, tt.BitConvert, t
 INSTEAD: Mapping[type[Op], str] = {
     tt.Gather: "a product with pk.cast(indices[:, None] == pk.arange(n)[None, :], x.dtype); pk.take_along where one index "
                "goes with each row",
-    tt.Sort: "for the largest few: pk.argmax, then again on pk.where(pk.arange(n) == found, -inf, x)",
-    tt.Scatter: "sum pk.where(indices[:, None] == pk.arange(n)[None, :], updates, 0) over the updates",
 }
 """What to write in place of operations that no family lowers."""
 

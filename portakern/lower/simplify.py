@@ -25,13 +25,13 @@ from portakern.ir.tensor import (
     tensor_type,
 )  # fmt: skip
 from portakern.ir.tile import identity
-from portakern.lower import pieces, windows
+from portakern.lower import orders, pieces, windows
 
 rules = Rules()
 
 
 def simplify(program: TensorProgram) -> TensorProgram:
-    return canonicalise(program, rules + pieces.rules + windows.rules)
+    return canonicalise(program, rules + pieces.rules + windows.rules + orders.rules)
 
 
 def squeezed(shape: tuple[Size, ...]) -> tuple[Size, ...]:

@@ -71,6 +71,7 @@ from portakern.spec.pieces import (
     tile,
     update,
 )
+from portakern.spec.random import bernoulli, dropout, normal, random_bits, uniform
 from portakern.spec.reductions import (
     all,
     any,
@@ -131,15 +132,16 @@ from portakern.spec.windows import (
 
 __all__ = [
     "abs", "adaptive_avg_pool", "adaptive_max_pool", "add", "all", "any", "arange", "argmax", "argmin",
-    "argsort", "avg_pool", "bitcast", "broadcast_to", "cast", "ceil", "clip", "concat", "conv", "cos", "cummax",
-    "cummin", "cumprod", "cumsum", "diag", "divide", "dot", "einsum", "equal", "erf", "exp", "exp2",
-    "expand_dims", "expm1", "flip", "floor", "floor_divide", "full", "gelu", "getitem", "greater",
-    "greater_equal", "interleave", "iota", "isnan", "less", "less_equal", "local_response_norm", "log", "log1p",
-    "log2", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp", "lp_pool",
-    "matmul", "max", "max_pool", "maximum", "mean", "min", "min_pool", "minimum", "multiply", "negative",
-    "not_equal", "one_hot", "ones", "pad", "permute", "pow", "prod", "reciprocal", "relu", "remainder",
-    "repeat", "reshape", "roll", "round", "rsqrt", "scatter", "shift_left", "shift_right", "sigmoid", "sign",
-    "silu", "sin", "size", "softmax", "softplus", "sort", "split", "sqrt", "square", "squeeze", "stack", "std",
-    "subtract", "sum", "swapaxes", "take", "take_along", "tanh", "tile", "topk", "transpose", "tri", "tril",
-    "triu", "trunc", "unfold", "update", "var", "where", "windows", "zeros",
+    "argsort", "avg_pool", "bernoulli", "bitcast", "broadcast_to", "cast", "ceil", "clip", "concat", "conv",
+    "cos", "cummax", "cummin", "cumprod", "cumsum", "diag", "divide", "dot", "dropout", "einsum", "equal",
+    "erf", "exp", "exp2", "expand_dims", "expm1", "flip", "floor", "floor_divide", "full", "gelu", "getitem",
+    "greater", "greater_equal", "interleave", "iota", "isnan", "less", "less_equal", "local_response_norm",
+    "log", "log1p", "log2", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "logsumexp", "lp_pool", "matmul", "max", "max_pool", "maximum", "mean", "min", "min_pool", "minimum",
+    "multiply", "negative", "normal", "not_equal", "one_hot", "ones", "pad", "permute", "pow", "prod",
+    "random_bits", "reciprocal", "relu", "remainder", "repeat", "reshape", "roll", "round", "rsqrt", "scatter",
+    "shift_left", "shift_right", "sigmoid", "sign", "silu", "sin", "size", "softmax", "softplus", "sort",
+    "split", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along",
+    "tanh", "tile", "topk", "transpose", "tri", "tril", "triu", "trunc", "unfold", "uniform", "update", "var",
+    "where", "windows", "zeros",
 ]  # fmt: skip

@@ -347,7 +347,8 @@ def _check_indices(indices: Any) -> None:
 
 @located
 def scatter(x: Traced, indices: Traced, updates: Traced, axis: int, mode: str = "add") -> Traced:
-    """``x`` with ``updates`` set, added or maximised where ``indices`` says along ``axis``; outside: dropped."""
+    """``x`` with ``updates`` where ``indices`` says along ``axis``: ``mode`` is set (of several the last), add, max or min.
+    Those outside are dropped."""
     return make(Scatter(x.op, indices.op, as_traced(updates, x.type.dtype).op, check_axis(axis, x.ndim), mode))
 
 
