@@ -13,7 +13,7 @@ The repairs, named in the simulator's ``method`` (Triton 3.9 keeps bf16 tensors 
 * ``tl.reduce`` with a function of the kernel's own ran it once per element from Python; here it folds halves of the
   array, which is the same tree that the compiled code uses.
 * Floats given to a kernel stayed Python's, without ``.to`` and in double precision; here they are tensors of the dtype that
-  their parameter declares, float32 where it declares none, as they are once compiled.
+  their parameter declares, float32 where it declares none, as they are once compiled; so are integers declared int64.
 """
 
 from __future__ import annotations
@@ -229,6 +229,8 @@ def _mend_scalars(interpreter: Any) -> None:
     call = interpreter.GridExecutor.__call__
 
     def tensor(value: Any, declared: Any) -> Any:
+        if isinstance(value, int) and str(declared) in ("int64", "tl.int64"):
+            return tl.tensor(interpreter.TensorHandle(np.array([value], np.int64), tl.int64), tl.int64)
         if not isinstance(value, float) or declared is tl.constexpr:
             return value
         kind = tl.float64 if str(declared) in ("fp64", "tl.float64") else tl.float32

@@ -78,7 +78,7 @@ def dims_of(op: Op) -> t.Dims:
 
 
 def floating(op: Op) -> bool:
-    """Whether ``op`` is computed anew wherever it is used: constants spread out, and integers made of coordinates."""
+    """Whether ``op`` is computed anew wherever it is used: constants spread out, and short expressions of coordinates."""
     if isinstance(op, t.Coord | t.Const | t.Start | t.Extent):
         return True
     if isinstance(op, t.Broadcast):
@@ -87,8 +87,24 @@ def floating(op: Op) -> bool:
         return True
     if not dims_of(op) or not isinstance(op, ELEMENTWISE) or isinstance(op, t.Mask):
         return False
+    if _left_of(MOST_ANEW, op) < 0:
+        return False
     parts = [x for x in op.operands if dims_of(x)]
     return _of_coordinates(op) and all(floating(x) for x in parts)
+
+
+MOST_ANEW = 48
+"""Operations, counted once for each use, that are cheaper to repeat than to hold in registers."""
+
+
+def _left_of(count: int, op: Op) -> int:
+    """What is left of ``count`` when each operation that ``op`` is written with is taken off; negative if there are more."""
+    count -= 1
+    for operand in op.operands:
+        if count < 0:
+            break
+        count = _left_of(count, operand)
+    return count
 
 
 def _of_coordinates(op: Op) -> bool:

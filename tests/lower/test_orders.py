@@ -1,0 +1,118 @@
+"""Sorts, scatters and random bits: the rewritten program computes what was asked, and so do the kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+
+import numpy as np
+import pytest
+
+import portakern as pk
+from portakern.ir import oracle
+from portakern.ir import tensor as t
+from portakern.ir.core import Arg, Block, Op, Result, Yield
+from portakern.lower.cuts import needed
+from portakern.lower.simplify import simplify
+from portakern.registry import registry
+from portakern.study.study import Runner
+from portakern.study.work import Problem, works
+
+KINDS = {"float64": "f64", "int32": "i32", "int64": "i64", "bool": "bool"}
+T = pk.Tensor
+
+
+def agrees(make: Callable[..., tuple[Op, ...]], *inputs: np.ndarray) -> None:
+    args = [Arg(f"x{i}", t.TensorType(x.shape, KINDS[x.dtype.name])) for i, x in enumerate(inputs)]
+    results = make(*args)
+    ops = [op for op in needed(results) if not isinstance(op, Arg)]
+    block = Block(tuple(args), (*ops, Yield(results)))
+    asked = t.TensorProgram("made", block, tuple(f"out{i}" for i in range(len(results))))
+    found = simplify(asked)
+    assert not [op for op in found.body.ops if isinstance(op, t.Sort | t.Scatter | t.RandomBits)]
+    given = {a.name: x for a, x in zip(args, inputs, strict=True)}
+    want, have = oracle.evaluate(asked, given), oracle.evaluate(found, given)
+    for name in want:
+        np.testing.assert_allclose(have[name], want[name], rtol=1e-12, atol=1e-12)
+
+
+def both(x: Op, axis: int, descending: bool, count: int) -> tuple[Op, ...]:
+    sort = t.Sort(x, axis, descending, count)
+    return Result(sort, 0), Result(sort, 1)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_lines_are_sorted_by_rank(axis: int, descending: bool) -> None:
+    rng = np.random.default_rng(0)
+    numbers = rng.integers(0, 5, (3, 7, 4)).astype(float)  # many are equal
+    numbers[0, 2, 1], numbers[1, 1, 1], numbers[2, :, 0] = np.nan, np.inf, -np.inf
+    for count in (0, 2):
+        agrees(lambda x, n=count: both(x, axis, descending, n), numbers)
+        agrees(lambda x, n=count: both(x, axis, descending, n), rng.integers(-3, 3, (3, 4, 3)).astype(np.int32))
+        agrees(lambda x, n=count: both(x, axis, descending, n), rng.integers(0, 2, (3, 4, 3)).astype(bool))
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("axis", "mode"), list(product((0, 1), ("add", "max", "min", "set"))))
+def test_updates_go_to_their_owner(axis: int, mode: str) -> None:
+    rng = np.random.default_rng(0)
+    x, updates = rng.standard_normal((6, 4) if axis == 0 else (5, 6)), rng.standard_normal((5, 4))
+    indices = rng.integers(-2, 7, (5, 4))
+    for dtype in (np.int32, np.int64):
+        agrees(lambda x, i, u: (t.Scatter(x, i, u, axis, mode),), x, indices.astype(dtype), updates)
+    fewer = indices[:, :2] if axis == 0 else indices[:2]
+    agrees(lambda x, i, u: (t.Scatter(x, i, u, axis, mode),), x, fewer.astype(np.int32), rng.standard_normal(fewer.shape))
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("seed", [0, 12345678901234, -1])
+def test_bits_are_those_of_philox(seed: int) -> None:
+    agrees(lambda s: (t.RandomBits(s, (3, 5, 7)),), np.array(seed, np.int64))
+
+
+@pk.operator
+def ordered(x: T["M", "N"]):
+    return pk.sort(x, 1), pk.argsort(x, 0, descending=True), pk.topk(x * 2.0, 3)[0]
+
+
+@pk.operator
+def scattered(x: T["M", "N"], i: T["K", "N", pk.i32], u: T["K", "N"]):
+    return pk.scatter(x, i, u, 0), pk.scatter(x, i, u, 0, "set")
+
+
+@pk.operator
+def noisy(x: T["M", "N"], seed: pk.Scalar[pk.i64]):
+    return pk.dropout(x, seed, 0.3), x + pk.uniform(seed, x.shape), pk.normal(seed, x.shape, dtype=x.dtype)
+
+
+def rows_of(op: pk.Operator, targets: str, dtype: str) -> None:
+    dims = {"M": 6, "N": 11, **({"K": 5} if op is scattered else {})}
+    asked = works(Problem(op, dims, {}), [registry().target(n) for n in targets.split(",")], [dtype])
+    rows = Runner("checked", jobs=2).run(asked).rows
+    assert [f"{r.operator} {r.target}: {r.error}" for r in rows if r.error is not None] == []
+
+
+@pytest.mark.parametrize("operator", [ordered, scattered, noisy], ids=lambda op: op.name)
+def test_they_are_right(operator: pk.Operator) -> None:
+    rows_of(operator, "numba:cpu,cpp:cpu,opencl:cpu,hip:gfx942,cuda:sm_80", "f32" if operator is noisy else "bf16")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operator", [ordered, scattered, noisy], ids=lambda op: op.name)
+def test_they_are_right_everywhere(operator: pk.Operator) -> None:
+    rows_of(operator, "sycl:cpu,triton:sm_90,triton:gfx942,cuda:sm_90a" + ("" if operator is noisy else ",pallas:v6e"), "f32")
+
+
+@pytest.mark.quick
+def test_random_numbers_are_distributed_as_asked() -> None:
+    @pk.operator
+    def drawn(seed: pk.Scalar[pk.i64]):
+        n = (40000,)
+        return pk.uniform(seed, n, -1.0, 3.0), pk.normal(seed, n, 2.0, 3.0), pk.cast(pk.bernoulli(seed, n, 0.2), pk.f32)
+
+    flat, bell, hit = oracle.evaluate(drawn.program({}, {}, "f32"), {"seed": np.array(7)}).values()
+    assert flat.min() >= -1.0 and flat.max() < 3.0 and abs(flat.mean() - 1.0) < 0.02
+    assert abs(bell.mean() - 2.0) < 0.05 and abs(bell.std() - 3.0) < 0.05 and np.isfinite(bell).all()
+    assert abs(hit.mean() - 0.2) < 0.01
