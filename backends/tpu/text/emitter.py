@@ -16,6 +16,7 @@ from ..planning.blocks import LANES, SUBLANES
 from ..planning.int64_inputs import narrowed, saturated
 from ..planning.kernel_plan import PallasKernelPlan, PallasProgramPlan, plan_kernel
 from ..planning.loops import ReportMissing
+from ..planning.pieces import in_pieces
 from ..syntax import operations
 from ..syntax.line_breaks import wrap
 from .body import BodyWriter
@@ -92,7 +93,7 @@ class _Writer:
 
     def __init__(self, program: Program, target: Target) -> None:
         self.saturated = saturated(program)
-        self.program, self.target = narrowed(program), target
+        (self.program, self.assemblies), self.target = in_pieces(narrowed(program)), target
         program = self.program
         self.problems: list[Missing] = []
         self.at: Kernel | None = None
@@ -118,7 +119,8 @@ class _Writer:
             names = [*read_names(plan), *(f"{s}_ref" for s in plan.scalars), *(f"{a.buffer}_ref" for a in plan.writes)]
             self.kernels[number] = plan, BodyWriter(plan, names, target.device).write()
         if not self.problems:
-            self.entry = entry_lines(program, self.kernels, self.report, target.device, self.saturated)
+            self.entry = entry_lines(program, self.kernels, self.report, target.device, self.saturated,
+                                      self.assemblies)
 
     @property
     def report(self) -> ReportMissing:

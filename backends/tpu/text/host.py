@@ -6,44 +6,46 @@ from collections.abc import Mapping, Sequence
 
 from portakern.device import Device
 from portakern.ir.core import Op
-from portakern.ir.program import Array, Program
-from portakern.ir.size import Size, Sym
+from portakern.ir.program import Program
+from portakern.ir.size import Sym
 from portakern.ir.tile import Binary, BufferType, Cast, Const, Extent, Index, buffer_type
 
 from ..planning.blocks import BlockAccess, Span, empty, host_unview, host_view, shape_text, tuple_text
 from ..planning.kernel_plan import PallasKernelPlan, scalar_text
 from ..planning.loops import ReportMissing
+from ..planning.pieces import Assembly
 from ..planning.vmem_limit import limit_mb
 from ..syntax import operations
 from ..syntax.expressions import PRODUCT, SUM, PlacedExpr
+from .assembly import assembled, filled, shape_of
 from .names import read_names
 from .regions import KernelBody, Line
 
 
 def entry_lines(program: Program, plans: Mapping[int, tuple[PallasKernelPlan, KernelBody]], report: ReportMissing,
-                device: Device, saturated: Sequence[str] = ()) -> list[Line]:
+                device: Device, saturated: Sequence[str] = (), assemblies: Sequence[Assembly] = ()) -> list[Line]:
     """The function the operator is called by; 64-bit inputs in ``saturated`` are made 32-bit ones first."""
     inputs, outputs = program.by_role("input", "scalar"), program.by_role("output")
     lines = [f"def {program.name}({', '.join(a.name for a in inputs)}):"]
     lines += [f"    {line}" for line in _read_sizes(program, report)]
     lines += [f"    {name} = jnp.clip({name}, -(2**31), 2**31 - 1).astype(jnp.int32)" for name in saturated]
     ready = {a.name for a in inputs}
+    lines += [f"    {line}" for line in _assembled(program, assemblies, ready)]
     for plan, body in plans.values():
         lines += [f"    {line}" for line in _launch(program, plan, body, device, ready)]
         ready |= {a.buffer for a in plan.writes}
-    lines += [f"    {a.name} = {_filled(a)}" for a in outputs if a.name not in ready]
+        lines += [f"    {line}" for line in _assembled(program, assemblies, ready)]
+    lines += [f"    {a.name} = {filled(a)}" for a in outputs if a.name not in ready]
     lines.append(f"    return {', '.join(a.name for a in outputs)}")
     return [(line, "") for line in lines]
 
 
-def _filled(array: Array) -> str:
-    shape = array.type.shape if isinstance(array.type, BufferType) else ()
-    return f"jnp.full({tuple_text(tuple(map(str, shape)))}, {_fill_value(array.init or 0)}, {operations.JNP[array.dtype]})"
-
-
-def _fill_value(value: float | int | bool) -> str:
-    text = repr(value)
-    return f'float("{text}")' if text.strip("-") in ("inf", "nan") else text
+def _assembled(program: Program, assemblies: Sequence[Assembly], ready: set[str]) -> list[str]:
+    """Statements that put together the arrays of which every piece is ready now; these are ready then."""
+    arrays = {a.name: a for a in program.arrays}
+    found = [a for a in assemblies if a.array.name not in ready and all(p.name in ready for p in a.pieces)]
+    ready |= {a.array.name for a in found}
+    return [f"{a.array.name} = {assembled(a, arrays)}" for a in found]
 
 
 def _read_sizes(program: Program, report: ReportMissing) -> list[str]:
@@ -69,29 +71,25 @@ def _launch(program: Program, plan: PallasKernelPlan, body: KernelBody, device: 
     args = [_argument(program, plan, a, nothing) for a in plan.reads]
     args += [f"jnp.asarray({s}, {operations.JNP[program.array(s).dtype]}).reshape(1, 1)" for s in plan.scalars]
     for array in {a.buffer: program.array(a.buffer) for a in plan.reads if a.buffer not in ready}.values():
-        lines.append(f"{array.name} = {_filled(array)}")
+        lines.append(f"{array.name} = {filled(array)}")
     names = ", ".join(a.name for a in written)
     run = [f"{names} = {call[0]}", *call[1:-1], f"{call[-1]}({', '.join(args)})"]
     for access, array in zip(plan.writes, written, strict=True):
-        back = host_unview(array.name, access, _shape(array))
+        back = host_unview(array.name, access, shape_of(array))
         if back != array.name:
             run.append(f"{array.name} = {back}")
     if not nothing:
         return [*lines, *run]
-    zeros = ", ".join(f"jnp.zeros({tuple_text(tuple(map(str, _shape(a))))}, {operations.JNP[a.dtype]})" for a in written)
+    zeros = ", ".join(f"jnp.zeros({tuple_text(tuple(map(str, shape_of(a))))}, {operations.JNP[a.dtype]})" for a in written)
     if len(program.kernels) == 1 and [a.name for a in written] == [a.name for a in program.by_role("output")]:
         return [f"if {nothing}:", f"    return {zeros}", *lines, *run]
     return [*lines, f"if {nothing}:", f"    {names} = {zeros}", "else:", *(f"    {line}" for line in run)]
 
 
-def _shape(array: Array) -> tuple[Size, ...]:
-    return array.type.shape if isinstance(array.type, BufferType) else ()
-
-
 def _empty_when(program: Program, plan: PallasKernelPlan) -> str:
     """When a kernel has nothing to compute: a parallel axis, or a dim that all its outputs have, is 0."""
     sizes = [a.extent for a in plan.kernel.grid]
-    shapes = [_shape(program.array(a.buffer)) for a in plan.writes]
+    shapes = [shape_of(program.array(a.buffer)) for a in plan.writes]
     sizes += [s for s in shapes[0] if all(s in shape for shape in shapes)]
     return " or ".join(dict.fromkeys(f"{s} == 0" for s in sizes if not isinstance(s, int)))
 
@@ -99,7 +97,7 @@ def _empty_when(program: Program, plan: PallasKernelPlan) -> str:
 def _argument(program: Program, plan: PallasKernelPlan, access: BlockAccess, nothing: str) -> str:
     """The array as the kernel takes it; ``nothing`` says which sizes cannot be 0 here."""
     array = program.array(access.buffer)
-    text = host_view(access.buffer, access, _shape(array))
+    text = host_view(access.buffer, access, shape_of(array))
     walked = {a.name: a.extent for a in plan.kernel.axes if a.kind == "loop" and not isinstance(a.extent, int)}
     extents = [str(walked[e]) for e in access.entries if isinstance(e, str) and e in walked]
     parts = [e for e in extents if f"{e} == 0" not in nothing.split(" or ")]

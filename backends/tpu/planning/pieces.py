@@ -1,0 +1,186 @@
+"""Arrays that kernels store piece by piece: each piece becomes an array of its own, and the host puts them in place.
+
+A Pallas kernel owns its outputs, so none can be written by two kernels or in part.  XLA joins the pieces in one pass over the
+result; where a piece is an input as it is, around which something is padded for a kernel to read, no kernel copies it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from portakern.ir.core import Arg, Block, Op
+from portakern.ir.program import Array, Program
+from portakern.ir.size import Size
+from portakern.ir.tile import BufferType, Index, Kernel, Load, Store, buffer_type
+
+Place = tuple[Size, int, Size]
+"""Of a piece along one dim: its first element, the step between its elements, how many there are."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The elements at ``places`` of an array, which are all of the array ``name``."""
+
+    name: str
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """An array made of pieces; its ``init`` is what lies around them."""
+
+    array: Array
+    pieces: tuple[Piece, ...]
+
+
+def in_pieces(program: Program) -> tuple[Program, tuple[Assembly, ...]]:
+    """``program`` with an array of its own for every piece, and how the arrays are put together that were made of them."""
+    found: list[Assembly] = []
+    renamed: dict[Op, tuple[Array, Store]] = {}  # stores: the piece, and the store that makes it
+    copied: set[Op] = set()
+    taken = {a.name for a in program.arrays} | set(program.sizes)
+    for array in program.by_role("output", "temporary"):
+        stores = [(k, op) for k in program.kernels for op in _stores(k) if _name(op) == array.name]
+        places = [_placed(k, op, array) for k, op in stores]
+        if not stores or None in places or (len(stores) == 1 and places[0] == _whole(array)):
+            continue
+        pieces: list[Piece] = []
+        for number, ((kernel, op), place) in enumerate(zip(stores, places, strict=True)):
+            assert place is not None
+            source = _copied(kernel, op) if array.role == "temporary" else None
+            if source is not None:
+                copied.add(op)
+            else:
+                source = _fresh(f"{array.name}_part{number if len(stores) > 1 else ''}", taken)
+                renamed[op] = _own_array(kernel, op, array, source, place)
+            pieces.append(Piece(source, place))
+        found.append(Assembly(array, tuple(pieces)))
+    if not found:
+        return program, ()
+    arrays = (*program.arrays, *(a for a, _ in renamed.values()))
+    kernels = (_rewritten(k, {op: s for op, (_, s) in renamed.items()}, copied) for k in program.kernels)
+    return replace(program, arrays=arrays, kernels=tuple(k for k in kernels if any(_stores(k)))), tuple(found)
+
+
+def _stores(kernel: Kernel) -> Iterator[Store]:
+    return (op for op in kernel.body.walk() if isinstance(op, Store))
+
+
+def _name(access: Load | Store) -> str:
+    assert isinstance(access.buffer, Arg)
+    return access.buffer.name
+
+
+def _fresh(wanted: str, taken: set[str]) -> str:
+    while wanted in taken:
+        wanted += "_"
+    taken.add(wanted)
+    return wanted
+
+
+def _shape(array: Array) -> tuple[Size, ...]:
+    return array.type.shape if isinstance(array.type, BufferType) else ()
+
+
+def _whole(array: Array) -> tuple[Place, ...]:
+    return tuple((0, 1, n) for n in _shape(array))
+
+
+def _placed(kernel: Kernel, op: Store, array: Array) -> tuple[Place, ...] | None:
+    """Where in ``array`` a store writes; ``None`` where that is no regular piece."""
+    if op.mode != "set":
+        return None
+    seen = [_along(kernel, index, size) for index, size in zip(op.indices, buffer_type(op.buffer).shape, strict=True)]
+    if any(s is None for s in seen):
+        return None
+    return _in_shape([s for s in seen if s is not None], buffer_type(op.buffer).shape, _shape(array))
+
+
+def _along(kernel: Kernel, index: Index, size: Size) -> Place | None:
+    if not index.terms:
+        return (index.offset, 1, 1) if index.gather < 0 else None
+    (term, *more) = index.terms
+    if more or index.gather >= 0 or (term.div, term.mod) != (1, 0) or not isinstance(term.scale, int):
+        return None
+    extent = kernel.axis[term.axis].extent
+    if term.scale == -1 and extent == size:
+        return 0, 1, size  # all of it, backwards: the view of the store turns it around
+    return (index.offset, term.scale, extent) if term.scale > 0 else None
+
+
+def _in_shape(places: Sequence[Place], seen: Sequence[Size], shape: Sequence[Size]) -> tuple[Place, ...] | None:
+    """``places`` in the view ``seen`` of an array, as places in its ``shape``: a dim that joins several is stored whole."""
+    found: list[Place] = []
+    left = list(shape)
+    for place, size in zip(places, seen, strict=True):
+        if size == 1 and (not left or left[0] != 1):
+            continue  # the view has a dim of 1 that the array lacks
+        have: Size = 1
+        dims: list[Size] = []
+        while left and have != size:
+            dims.append(left.pop(0))
+            have = have * dims[-1]
+        if not dims and left:
+            dims.append(left.pop(0))  # of 1 element in both
+        long = [n for n in dims if n != 1]
+        if have != size or (len(long) > 1 and place != (0, 1, size)):
+            return None
+        found += [place if len(long) <= 1 and n == size else (0, 1, n) for n in dims]
+    found += [(0, 1, n) for n in left]
+    return tuple(found) if all(n == 1 for n in left) else None
+
+
+def _copied(kernel: Kernel, op: Store) -> str | None:
+    """The input that a store copies, element by element, if it does nothing else."""
+    load = op.value
+    if not isinstance(load, Load) or load.gathers or any(x.plain is None and x != Index() for x in load.indices):
+        return None
+    read = [x.plain for x in load.indices if x.plain]
+    written = [t.axis for x in op.indices for t in x.terms]
+    shape = [n for n in buffer_type(load.buffer).shape if n != 1]
+    whole = shape == [kernel.axis[a].extent for a in read if kernel.axis[a].extent != 1]
+    forwards = all(t.scale != -1 for x in op.indices for t in x.terms)
+    return _name(load) if whole and forwards and read == written else None
+
+
+def _own_array(kernel: Kernel, op: Store, array: Array, name: str, places: Sequence[Place]) -> tuple[Array, Store]:
+    """The array of a piece, and the store that fills it."""
+    whole = Array(name, BufferType(tuple(n for _, _, n in places), array.dtype), "temporary", loc=array.loc)
+    seen, indices = [], []
+    for index, size in zip(op.indices, buffer_type(op.buffer).shape, strict=True):
+        axis = index.terms[0].axis if index.terms else ""
+        seen.append(kernel.axis[axis].extent if axis else 1)
+        flipped = bool(axis) and index.terms[0].scale == -1
+        indices.append(index if flipped else Index.of(axis) if axis else Index())
+    buffer = Arg(name, BufferType(tuple(seen), array.dtype))
+    return whole, replace(op, buffer=buffer, indices=tuple(indices))
+
+
+def _rewritten(kernel: Kernel, stores: Mapping[Op, Store], copied: set[Op]) -> Kernel:
+    """``kernel`` with the stores in ``stores`` replaced, and those in ``copied`` left out."""
+    if not any(op in stores or op in copied for op in _stores(kernel)):
+        return kernel
+    made: list[Arg] = []
+    kept: set[Op] = set()
+
+    def block(old: Block) -> Block:
+        ops: list[Op] = []
+        for op in old.ops:
+            if op in copied:
+                continue
+            if isinstance(op, Store) and op in stores:
+                new: Op = replace(stores[op], value=env.get(op.value, op.value))
+                assert isinstance(stores[op].buffer, Arg)
+                made.append(stores[op].buffer)  # type: ignore[arg-type]
+            else:
+                new = op.remap(lambda o: env.get(o, o), block)
+            env[op] = new
+            kept.update(new.operands)
+            ops.append(new)
+        return Block(old.args, tuple(ops))
+
+    env: dict[Op, Op] = {}
+    body = block(kernel.body)
+    args = tuple(a for a in body.args if a in kept)
+    return replace(kernel, body=Block((*args, *made), body.ops))
