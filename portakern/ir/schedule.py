@@ -52,12 +52,14 @@ ROLES: Mapping[str, Mapping[str, tuple[int, int | None]]] = {
 
 @dataclass(frozen=True)
 class NestAxis:
-    """``contiguous``: neighbouring coordinates are neighbours in memory, in the main input and output."""
+    """``contiguous``: neighbouring coordinates are neighbours in memory, in the main input and output.  ``window``: ``positions``
+    of windows that are taken of an array, or ``taps``, the way inside them."""
 
     name: str
     role: str
     extent: Size
     contiguous: bool = False
+    window: str = ""
 
 
 @dataclass(frozen=True)

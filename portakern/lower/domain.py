@@ -47,8 +47,9 @@ class Domain:
         """Coordinates of dims of these classes; a class outside the domain has one element."""
         return tuple(self.place.get(c, ZERO) for c in classes)
 
-    def nest_axes(self) -> tuple[NestAxis, ...]:
-        return tuple(NestAxis(r.name, r.role, r.extent, self.contiguous in r.classes) for r in self.runs)
+    def nest_axes(self, windows: Mapping[AxisClass, str]) -> tuple[NestAxis, ...]:
+        return tuple(NestAxis(r.name, r.role, r.extent, self.contiguous in r.classes, windows.get(r.classes[0], ""))
+                     for r in self.runs)
 
     def role(self, role: str) -> tuple[Run, ...]:
         return tuple(r for r in self.runs if r.role == role)
@@ -78,6 +79,16 @@ def accesses(program: tt.TensorProgram, classes: Classes, placed: Mapping[str, P
             found += _unmoved(of_result(program, classes, number), place)
         else:
             found.append(() if isinstance(result, Arg) else classes.of(result))
+    return found
+
+
+def windows_of(program: tt.TensorProgram, classes: Classes) -> dict[AxisClass, str]:
+    """The axes of the ``positions`` and of the ``taps`` of windows."""
+    found: dict[AxisClass, str] = {}
+    for op in program.body.ops:
+        if isinstance(op, tt.Windows):
+            mine = classes.of(op)
+            found |= {mine[d]: "positions" for d in op.dims} | dict.fromkeys(mine[-len(op.dims) :], "taps")
     return found
 
 

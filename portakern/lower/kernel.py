@@ -14,7 +14,7 @@ from portakern.ir.schedule import Nest, Schedule
 from portakern.ir.tile import Axis, Kernel, verify_kernel
 from portakern.lower.classes import AxisClass, Classes
 from portakern.lower.cleanup import clean
-from portakern.lower.domain import ArrayType, Domain, Run, accesses, array_types, of_result, unmergeable
+from portakern.lower.domain import ArrayType, Domain, Run, accesses, array_types, of_result, unmergeable, windows_of
 from portakern.lower.placing import Placed
 from portakern.lower.tiles import Arrays, TileWriter, wide
 
@@ -46,7 +46,8 @@ class Request:
 
     def nest(self, family: str, domain: Domain, live: int, dots: str = "", passes: int = 1, scores: str = "") -> Nest:
         widest = _widest(self.program)
-        return Nest(family, domain.nest_axes(), *widest, live=live, dots=dots, passes=passes, scores=scores)
+        axes = domain.nest_axes(windows_of(self.program, self.classes))
+        return Nest(family, axes, *widest, live=live, dots=dots, passes=passes, scores=scores)
 
     def accesses(self) -> list[tuple[AxisClass, ...]]:
         """For every array that the stage loads or stores, the axes of its dims as that access sees them."""

@@ -27,8 +27,8 @@ def lower_rows(request: Request, schedule: Schedule) -> t.Kernel:
     domain, _ = rows_nest(request)
     levels = levels_of(folds)
     reduced, parallel = domain.role("reduced"), domain.role("parallel")
-    at_most(schedule, parallel, 1, "parallel axes")
     at_most(schedule, reduced, 1, "reduced axes")
+    at_most(schedule, parallel, 1 if any(schedule.tile(r.name) > 1 for r in reduced) else 2, "parallel axes")
     axes = [*grid(parallel, schedule), *(along(r, schedule) for r in reduced)]
     frame = Frame(request, domain, axes, schedule, "rows")
     if all(covered(r, schedule) for r in reduced):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from portakern.ir.core import Arg, Op
 from portakern.ir.size import Size, ceildiv, divides, product
@@ -18,6 +19,9 @@ from portakern.ir.tile import Axis, BufferType, Index, Kernel, Load, Store, buff
 
 from ..syntax.expressions import BlockAxes
 from .loops import ReportMissing
+
+if TYPE_CHECKING:
+    from .windows import WindowDim
 
 SUBLANES, LANES = 8, 128
 
@@ -101,7 +105,8 @@ class BlockAccess:
     """One way in which a kernel reads or writes a buffer.
 
     ``place`` is the place of the block in the kernel, ``block`` its sizes (``None``: squeezed), ``entries`` what the
-    index map gives per dim: an axis whose block is meant, or an index expression of elements.
+    index map gives per dim: an axis whose block is meant, or an index expression of elements.  ``window`` says of a block that
+    windows are read from what a tap takes of each dim.
     """
 
     buffer: str
@@ -113,6 +118,7 @@ class BlockAccess:
     block: tuple[str | None, ...]
     entries: tuple[str | Index, ...]
     phases: tuple[int, ...] = ()
+    window: tuple[WindowDim, ...] = ()
 
     @property
     def flat(self) -> bool:
@@ -250,6 +256,14 @@ def host_view(name: str, access: BlockAccess, shape: tuple[Size, ...]) -> str:
         text = f"{text}.transpose({', '.join(map(str, view.order))})"
     now = tuple(_length(view, d) for d in view.order)
     return text if now == view.final else f"{text}.reshape({shape_text(view.final)})"
+
+
+def padded(text: str, access: BlockAccess) -> str:
+    """``text``, an array, with the elements after its end that the last block of windows reaches."""
+    if all(d.missing == 0 for d in access.window):
+        return text
+    lacking = [str(d.missing) if isinstance(d.missing, int) else f"max({d.missing}, 0)" for d in access.window]
+    return f"jnp.pad({text}, {tuple_text(tuple(f'(0, {n})' for n in lacking))})"
 
 
 def host_unview(name: str, access: BlockAccess, shape: tuple[Size, ...]) -> str:

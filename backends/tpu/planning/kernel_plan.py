@@ -37,6 +37,8 @@ from .blocks import LANES, BlockAccess, Span, access_of, block_size, tuple_text
 from .causality import causal_axes
 from .layout import LayoutAssignment
 from .loops import Phase, ReportMissing, carried_through, phases_of, straighten
+from .taps import TapLoop, with_taps
+from .windows import is_windowed, window_access
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ class PallasProgramPlan:
 def plan_kernel(kernel: Kernel, name: str, constants: dict[str, int], report: ReportMissing) -> PallasKernelPlan:
     """Decide everything about ``kernel``.  ``constants`` collects the named block sizes of the source."""
     causal = causal_axes(kernel)
-    kernel = by_powers_of_two(straighten(without_scans(kernel)))
+    kernel = with_taps(by_powers_of_two(straighten(without_scans(kernel))))
     phases = phases_of(kernel.body, report)
     spans = {a.name: _span(a, constants) for a in kernel.axes}
     grid, spans = _grid(kernel, phases, spans)
@@ -190,7 +192,8 @@ def _steps_text(span: Span) -> str:
 
 
 def _walk(phase: Phase) -> list[Op]:
-    return [*(op for part in (*phase.before, phase.inside, *(x.body.ops for x in phase.then), *phase.after) for op in part)]
+    ops = [op for part in (*phase.before, phase.inside, *(x.body.ops for x in phase.then), *phase.after) for op in part]
+    return [inner for op in ops for inner in (op, *(op.body.walk() if isinstance(op, TapLoop) else ()))]
 
 
 def _key(access: BlockAccess) -> tuple[str, tuple[Index, ...], frozenset[str]]:
@@ -200,7 +203,8 @@ def _key(access: BlockAccess) -> tuple[str, tuple[Index, ...], frozenset[str]]:
 def _note(kernel: Kernel, op: Load | Store, phase: int, spans: Mapping[str, Span], accesses: dict[Any, BlockAccess],
           report: ReportMissing) -> None:
     """Record the blocks of ``op``; loads of the same blocks share one reference."""
-    found = access_of(kernel, op, spans, report)
+    windowed = isinstance(op, Load) and is_windowed(kernel, op)
+    found = window_access(kernel, op, spans, report) if windowed else access_of(kernel, op, spans, report)
     if found is None:
         return
     key = (found.write, _key(found))

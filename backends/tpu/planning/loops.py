@@ -17,6 +17,7 @@ from portakern.ir.tile import Axis, For, Kernel
 
 from .constants import integer
 from .straight_code import STRAIGHT
+from .taps import TapLoop
 
 ReportMissing = Callable[[str, Op | Array | None, str], None]
 """Takes what is missing, the operation it comes from, and what to do instead."""
@@ -135,7 +136,7 @@ def _split(ops: tuple[Op, ...]) -> tuple[list[tuple[Op, ...]], list[For]]:
     segments: list[list[Op]] = [[]]
     loops: list[For] = []
     for op in ops:
-        if isinstance(op, For):
+        if isinstance(op, For) and not isinstance(op, TapLoop):
             loops.append(op)
             segments.append([])
         else:

@@ -44,6 +44,8 @@ def _extent(plan: PallasKernelPlan, axis: str | None) -> int:
 
 
 def _block(plan: PallasKernelPlan, access: BlockAccess) -> int:
+    if access.window:
+        return _padded((1, 1, *(d.elements or 1 for d in access.window)), known(access.dtype).bytes)
     if access.flat:
         return _padded((1, _extent(plan, access.place[1])), known(access.dtype).bytes)
     return _padded(tuple(_extent(plan, a) for a in access.place), known(access.dtype).bytes)

@@ -90,6 +90,9 @@ def _transpose(nest: Nest, device: Device) -> Iterable[Tiles]:
 def _rows(nest: Nest, device: Device) -> Iterable[Tiles]:
     reduced = nest.role("reduced")[-1]
     parallel = nest.role("parallel")
+    if parallel and all(a.window == "taps" for a in nest.role("reduced")):
+        yield from _windows(parallel, nest)
+        return
     across = next((a for a in reversed(parallel) if a.contiguous), None)
     if across is not None and not reduced.contiguous:
         # Columns: the axis of the result lies along the lanes.
@@ -103,6 +106,16 @@ def _rows(nest: Nest, device: Device) -> Iterable[Tiles]:
         for part in (1, 2, 4, 16):
             rows = {row.name: _rows_for(row, lanes, block_elements(nest, device) // part, nest)} if row else {}
             yield {reduced.name: lanes, **rows}
+
+
+def _windows(parallel: Sequence[NestAxis], nest: Nest) -> Iterable[Tiles]:
+    """Reductions of windows, whose taps are walked inside a step: elements that no window moves along lie on the other side of
+    the tile where windows move along the lanes, which take no steps."""
+    *outer, last = parallel
+    beside = [a for a in outer if a.window != "positions"] if last.window == "positions" else outer
+    for lanes, rows in ((512, 128), (256, 64), (128, 32), (128, 8)):
+        above = {beside[-1].name: _fit(beside[-1], rows, _sublanes(nest))} if beside else {}
+        yield {last.name: _fit(last, lanes, LANES), **above}
 
 
 def _scan(nest: Nest, device: Device) -> Iterable[Tiles]:

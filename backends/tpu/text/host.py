@@ -10,7 +10,7 @@ from portakern.ir.program import Program
 from portakern.ir.size import Sym
 from portakern.ir.tile import Binary, BufferType, Cast, Const, Extent, Index, buffer_type
 
-from ..planning.blocks import BlockAccess, Span, empty, host_unview, host_view, shape_text, tuple_text
+from ..planning.blocks import BlockAccess, Span, empty, host_unview, host_view, padded, shape_text, tuple_text
 from ..planning.kernel_plan import PallasKernelPlan, scalar_text
 from ..planning.loops import ReportMissing
 from ..planning.pieces import Assembly
@@ -97,7 +97,7 @@ def _empty_when(program: Program, plan: PallasKernelPlan) -> str:
 def _argument(program: Program, plan: PallasKernelPlan, access: BlockAccess, nothing: str) -> str:
     """The array as the kernel takes it; ``nothing`` says which sizes cannot be 0 here."""
     array = program.array(access.buffer)
-    text = host_view(access.buffer, access, shape_of(array))
+    text = padded(host_view(access.buffer, access, shape_of(array)), access)
     walked = {a.name: a.extent for a in plan.kernel.axes if a.kind == "loop" and not isinstance(a.extent, int)}
     extents = [str(walked[e]) for e in access.entries if isinstance(e, str) and e in walked]
     parts = [e for e in extents if f"{e} == 0" not in nothing.split(" or ")]
@@ -173,7 +173,8 @@ def _entry(plan: PallasKernelPlan, access: BlockAccess, entry: str | Index) -> s
             text = f"{text} // {term.div}"
         if term.mod:
             text = f"{text} % {term.mod}"
-        parts.append(text if term.scale == 1 else f"{term.scale} * ({text})")
+        inner = text if text.isidentifier() else f"({text})"
+        parts.append(text if term.scale == 1 else f"{term.scale} * {inner}")
     if entry.offset != 0 or not parts:
         parts.append(str(entry.offset))
     return " + ".join(parts)

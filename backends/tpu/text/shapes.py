@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from ..planning.blocks import LANES, Span
+from portakern.ir.tile import Index
+
+from ..planning.blocks import LANES, BlockAccess, Span
 from ..planning.kernel_plan import PallasKernelPlan
+from ..planning.windows import WindowDim
 from ..syntax import operations
 from ..syntax.expressions import ALL_LANES, COMPARE, BlockAxes, PlacedExpr
 
@@ -18,6 +21,7 @@ class Shapes:
         self.plan = plan
         self.spans: Mapping[str, Span] = plan.spans
         self.parts: Mapping[str, str] = {}  # index text of the axes of which only a part is meant now
+        self.taps: dict[str, str] = {}  # what the taps of the loops around are called
 
     @contextmanager
     def part(self, spans: Mapping[str, Span], parts: Mapping[str, str]) -> Iterator[None]:
@@ -35,6 +39,33 @@ class Shapes:
         while index and index[-1] == ":":
             index.pop()
         return PlacedExpr(f"{reference}[{', '.join(index) or '...'}]", place, reference="" if index else reference)
+
+    def window(self, reference: str, access: BlockAccess) -> PlacedExpr:
+        """What the tap that is meant now takes of a block."""
+        kept = [d for d in access.window if d.elements is not None]
+        rows = next((d for d in kept if d.beside > 1), None)
+        index = [self._taken(d, "column" if d is rows else "") for d in kept]
+        while index and index[-1] == ":":
+            index.pop()
+        text = f"{reference}[{', '.join(index) or '...'}]"
+        if any(d.rows for d in kept):
+            text = f"{text}[:{next(self.spans[d.axis].text for d in kept if d.rows and d.axis)}]"
+        if rows is not None:
+            text = f"jnp.concatenate([{text} for column in range({rows.beside})], axis=1)"
+        return PlacedExpr(text, access.place)
+
+    def _taken(self, dim: WindowDim, beside: str) -> str:
+        """The index along one dim of a block."""
+        ways = [(self.taps[axis], scale) for axis, scale in dim.taps] + ([(beside, 1)] if beside else [])
+        at = index_sum(dim.first, ways)
+        if dim.axis is None:
+            return at if dim.elements != 1 or dim.taps or dim.entry != Index() else ":"
+        span = self.spans[dim.axis]
+        if at == "0" and dim.step == 1 and span.size >= dim.elements:
+            return ":"
+        if dim.step > 1:
+            return f"pl.ds({at}, {dim.rows or span.text}, stride={dim.step})"
+        return f":{span.text}" if at == "0" else f"{at} : {at} + {span.text}"
 
     def sizes(self, place: BlockAxes) -> str:
         return self.plan.sizes(place, self.spans)
@@ -75,6 +106,16 @@ class Shapes:
             return PlacedExpr(x.text if span.size == LANES else piece(x, f":, :{span.text}"), (x.place[0], place[1]))
         copies = f"{span.text} // {LANES}" if span.text.isidentifier() else str(span.size // LANES)
         return PlacedExpr(f"jnp.tile({x.text}, (1, {copies}))", (x.place[0], place[1]))
+
+
+def index_sum(first: int, ways: Sequence[tuple[str, int]]) -> str:
+    """``first`` plus names times their scales, as text."""
+    text = ""
+    for name, scale in ways:
+        part = name if abs(scale) == 1 else f"{abs(scale)} * {name}"
+        text = f"{text} {'+' if scale > 0 else '-'} {part}" if text else part if scale > 0 else f"{first} - {part}"
+        first = 0 if text.startswith(f"{first} - ") else first
+    return f"{text} + {first}" if text and first > 0 else f"{text} - {-first}" if text and first else text or str(first)
 
 
 def one_lane(x: PlacedExpr) -> PlacedExpr:

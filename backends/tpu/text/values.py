@@ -7,10 +7,11 @@ belongs to.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from portakern.device import Device
 from portakern.emit.running import Running
-from portakern.ir.core import Arg, Op, Result
+from portakern.ir.core import Arg, Op, Result, yielded
 from portakern.ir.functions import COSTLY
 from portakern.ir.tile import (
     ArgReduce,
@@ -39,6 +40,8 @@ from portakern.ir.tile import (
 from ..planning.blocks import SUBLANES, origin
 from ..planning.constants import filled_with, number
 from ..planning.kernel_plan import PallasKernelPlan, ScratchBuffer, kept_at, scalar_text
+from ..planning.loops import carried_through
+from ..planning.taps import TapLoop
 from ..syntax import operations
 from ..syntax.expressions import SUM, BlockAxes, PlacedExpr, call, infix
 from . import folds
@@ -63,14 +66,16 @@ class Values:
         self.uses = _uses(plan.kernel)
         self.contracted = {op.axis for op in plan.kernel.body.walk() if isinstance(op, Reduce | Running | ArgReduce | Dot)}
         self.helpers: dict[str, None] = {}
+        self.tap_loops: list[TapLoop] = []  # those around what is written now
         for (loop, position), slot in plan.slots.items():
             self.slots[loop.body.args[position]] = slot
         for op in plan.kernel.body.walk():
-            if isinstance(op, Result) and isinstance(op.source, For):
+            if isinstance(op, Result) and isinstance(op.source, For) and not isinstance(op.source, TapLoop):
                 self.slots[op] = plan.slots[op.source, op.index]
 
     def scalar(self, op: Op) -> PlacedExpr:
-        return scalar_text(op, self.plan.spans) or PlacedExpr("0")
+        taps = {a: replace(self.plan.spans[a], begin=name) for a, name in self.shapes.taps.items()}
+        return scalar_text(op, {**self.plan.spans, **taps}) or PlacedExpr("0")
 
     def value(self, region: Region, op: Op, last: bool = False) -> PlacedExpr:
         """``op`` as an expression in ``region``; statements that compute it are added before.
@@ -118,7 +123,7 @@ class Values:
     def _expensive(self, op: Op) -> bool:
         if op in self.slots or not isinstance(op.type, TileType) or not op.type.dims:
             return False
-        if isinstance(op, Reduce | Running | Dot):
+        if isinstance(op, Reduce | Running | Dot) or (isinstance(op, Result) and isinstance(op.source, TapLoop)):
             return True
         if isinstance(op, Unary) and op.fn in COSTLY and len(op.type.dims) == 2:
             return True
@@ -183,6 +188,8 @@ class Values:
                 return self._running(region, op)
             case Dot():
                 return self._dot(region, op)
+            case Result(source=TapLoop() as source):
+                return self._over_taps(region, source, op.index)
             case Result(source=ArgReduce() as source):
                 return self._arg_reduce(region, source, op.index)
         raise AssertionError(op.mnemonic())  # reported as missing before
@@ -239,7 +246,8 @@ class Values:
         assert isinstance(op.buffer, Arg)
         number = self.plan.read_number(op)
         access = self.plan.reads[number]
-        x = self.shapes.read(read_names(self.plan)[number], access.place)
+        name = read_names(self.plan)[number]
+        x = self.shapes.window(name, access) if access.window else self.shapes.read(name, access.place)
         have, place = access.dtype, access.place
         if access.flat:
             place = self.plan.layout.place(op)
@@ -266,6 +274,43 @@ class Values:
         if len(dims) == 2 and dims != place:
             return PlacedExpr(f"{x.at(0)}.T", (place[1], place[0]))
         return x
+
+    def _over_taps(self, region: Region, loop: TapLoop, index: int) -> PlacedExpr:
+        """What a loop over taps carries at its end; the loop is written where it is asked for first."""
+        carried = loop.body.args
+        if carried[index] in region.values:
+            return region.values[carried[index]]
+        inner = Region("", names=region.names, loops=region.loops, around=region, values=dict(region.values),
+                       coordinates=dict(region.coordinates))  # fmt: skip
+        shared = carried_through(around[-1], loop) if (around := self.tap_loops) else {}
+        for n, (arg, start) in enumerate(zip(carried, loop.init, strict=True)):
+            assert isinstance(arg, Arg)
+            made = region.values[start] if n in shared else self._started(region, start)
+            inner.values[arg] = made if n in shared else self._name(region, arg.name, made, origin(start))
+        self.shapes.taps[loop.axis] = tap = fresh("tap", region.names)
+        region.add(f"for {tap} in range({self.plan.spans[loop.axis].axis.extent}):")
+        ends = yielded(loop.body)
+        self.tap_loops.append(loop)
+        ready = [self.full(inner, value, last=len(ends) == 1) for value in ends]
+        self.tap_loops.pop()
+        names = [inner.values[a].text for a in carried]
+        if names == [x.text for x in ready]:
+            pass  # a loop inside has carried them on
+        elif len(ends) == 1 and ready[0].binding == SUM and ready[0].text.startswith(f"{names[0]} + "):
+            inner.add(f"{names[0]} += {ready[0].text[len(names[0]) + 3 :]}", origin(ends[0]))
+        else:
+            inner.add(f"{', '.join(names)} = {', '.join(x.text for x in ready)}", origin(ends[0]))
+        region.lines += [(f"    {text}", where) for text, where in inner.lines]
+        del self.shapes.taps[loop.axis]
+        region.values.update((a, inner.values[a]) for a in carried)
+        return region.values[carried[index]]
+
+    def _started(self, region: Region, start: Op) -> PlacedExpr:
+        place, kind = self.plan.layout.place(start), operations.JNP[tile_type(start).dtype]
+        fill = filled_with(start)
+        if fill is not None and fill.value == 0 and tile_type(start).dims:
+            return PlacedExpr(f"jnp.zeros({self.shapes.sizes(place)}, {kind})", place)
+        return self.full(region, start)
 
     def _reduce(self, region: Region, op: Reduce) -> PlacedExpr:
         if op.fn == "prod":

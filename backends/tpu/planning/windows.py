@@ -1,0 +1,221 @@
+"""Loads of windows: a block holds all that the windows of its positions reach, and each tap takes a slice of it.
+
+Windows overlap, so blocks are placed by elements (``pl.Element``) wherever the grid walks positions; the host pads what the
+last block lacks.  Where taps and channels are one axis over rows of pixels (``C * position + tap``), the array is seen with
+its channels as a dim of their own, and neighbouring slices are put side by side along the lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import gcd
+
+from portakern.dtypes import dtype as known
+from portakern.ir.core import Arg
+from portakern.ir.size import Size, ceildiv
+from portakern.ir.tile import Index, Kernel, Load, Term, buffer_type
+
+from ..syntax.expressions import BlockAxes
+from .blocks import LANES, SUBLANES, BlockAccess, Span, View
+from .loops import ReportMissing
+from .taps import TapLoop
+
+
+@dataclass(frozen=True)
+class WindowDim:
+    """One dim of a block, and what a tap takes of it: one element, or those of all positions along ``axis``.
+
+    The first is at ``first`` plus the sum over ``taps`` of their scales times how far they have gone, ``step`` elements
+    apart; ``beside`` neighbours of each lie side by side along the lanes.  ``elements`` is the size of the block.
+    """
+
+    axis: str | None
+    size: Size
+    elements: int | None  # None: squeezed
+    entry: str | Index
+    first: int = 0
+    taps: tuple[tuple[str, int], ...] = ()
+    step: int = 1
+    beside: int = 1
+    reach: int = 0  # elements from the first of a position to the last that a tap takes
+    rows: int = 0  # positions that are read, where that is one more than are wanted
+    by_element: bool = False
+    missing: Size = 0  # elements that the last block reaches beyond the array
+
+
+def is_windowed(kernel: Kernel, op: Load) -> bool:
+    """Whether ``op`` reads along the taps of windows."""
+    ways = {x.axis for x in kernel.body.walk() if isinstance(x, TapLoop)}
+    return any(len(i.terms) > 1 or ways & set(i.axes) for i in op.indices)
+
+
+def window_access(kernel: Kernel, op: Load, spans: Mapping[str, Span], report: ReportMissing) -> BlockAccess | None:
+    """The block of ``op``; ``None`` (after a report) where there is no rule for it."""
+    assert isinstance(op.buffer, Arg)
+    have, name = buffer_type(op.buffer), op.buffer.name
+    ways = {x.axis for x in kernel.body.walk() if isinstance(x, TapLoop)}
+    tiled = tuple(a for a, _ in op.dims)
+    found: list[WindowDim] = []
+    for index, size in zip(op.indices, have.shape, strict=True):
+        parts = _dims(kernel, index, size, tiled, ways, spans)
+        if parts is None:
+            report(f"the index {index} of {name} on a tiled axis", op, "")
+            return None
+        found += parts
+    shape = tuple(d.size for d in found)
+    order = _order(found)
+    place = _place(found, order)
+    dims = [found[d] for d in order]
+    lone = sum(d.axis is not None for d in dims)
+    unit = WindowDim(None, 1, 1, Index())
+    if lone < 2:
+        at = len(dims) - lone if lone == 0 or place[1] is not None else len(dims)
+        dims[at:at] = [unit] * (2 - lone)
+    placed = _aligned(dims, have.dtype, spans)
+    if placed is None:
+        report(f"windows of {name} that begin inside a native tile", op, "a tile that covers the axis")
+        return None
+    by_element = any(d.by_element for d in placed)
+    block = tuple(None if d.elements is None else f"pl.Element({d.elements})" if by_element else _text(d, spans) for d in placed)
+    view = View(shape, (None,) * len(shape), tuple(order), tuple(d.size for d in placed))
+    return BlockAccess(name, have.dtype, False, op.indices, place, view, block, tuple(d.entry for d in placed),
+                       window=tuple(placed))  # fmt: skip
+
+
+def _text(dim: WindowDim, spans: Mapping[str, Span]) -> str:
+    plain = dim.axis is not None and dim.entry == dim.axis
+    return spans[dim.axis].text if plain and dim.axis is not None else str(dim.elements)
+
+
+def _dims(kernel: Kernel, index: Index, size: Size, tiled: Sequence[str], ways: set[str],
+          spans: Mapping[str, Span]) -> list[WindowDim] | None:  # fmt: skip
+    """The dims of a block that a dim of the array becomes: two where its index joins positions and channels."""
+    if index.gather >= 0 or any((t.div, t.mod) != (1, 0) or not isinstance(t.scale, int) for t in index.terms):
+        return None
+    along = [t for t in index.terms if t.axis in tiled]
+    taps = tuple((t.axis, int(t.scale)) for t in index.terms if t.axis in ways)  # type: ignore[arg-type]
+    walked = tuple(t for t in index.terms if t.axis not in tiled and t.axis not in ways)
+    if len(along) == 2 and not taps and not walked:
+        return _channels(kernel, index, along, size, spans)
+    if len(along) > 1 or (along and walked) or not isinstance(index.offset, int):
+        return None
+    if along:
+        dim = _positions(kernel, along[0], index.offset, taps, size, spans)
+        return [dim] if dim else None
+    if not taps:
+        return [WindowDim(None, size, None, index)]
+    low, high = _reach(kernel, taps)
+    if not walked:
+        return [WindowDim(None, size, int(size), Index(), index.offset, taps)] if isinstance(size, int) else None
+    start = Index(walked, index.offset + low)
+    return [WindowDim(None, size, high - low + 1, start, -low, taps, by_element=True)]
+
+
+def _reach(kernel: Kernel, taps: Sequence[tuple[str, int]]) -> tuple[int, int]:
+    ends = [scale * (int(kernel.axis[a].extent) - 1) for a, scale in taps]  # type: ignore[arg-type]
+    return sum(min(e, 0) for e in ends), sum(max(e, 0) for e in ends)
+
+
+def _positions(kernel: Kernel, term: Term, offset: int, taps: tuple[tuple[str, int], ...], size: Size,
+               spans: Mapping[str, Span]) -> WindowDim | None:  # fmt: skip
+    """The dim along which the positions of a tile lie."""
+    span, scale = spans[term.axis], int(term.scale)  # type: ignore[arg-type]
+    if scale < 1:
+        return None
+    low, high = _reach(kernel, taps)
+    if (offset, scale, taps, size) == (0, 1, (), span.axis.extent):
+        return WindowDim(term.axis, size, span.size, term.axis)
+    if span.dim is None:
+        return WindowDim(term.axis, size, int(size), Index(), offset, taps, scale, reach=high) if isinstance(size, int) else None
+    if offset + low < 0:
+        return None
+    start = Index((Term(term.axis, scale * span.size),))
+    return WindowDim(term.axis, size, offset + scale * (span.size - 1) + high + 1, start, offset, taps, scale, reach=high,
+                     by_element=True)  # fmt: skip
+
+
+def _channels(kernel: Kernel, index: Index, along: Sequence[Term], size: Size, spans: Mapping[str, Span]) -> list[WindowDim] | None:
+    """Positions ``g * s`` elements apart whose windows are some ``g`` elements long: rows of positions of ``g`` channels."""
+    inner = next((t for t in along if t.scale == 1 and spans[t.axis].dim is None), None)
+    outer = next((t for t in along if t is not inner), None)
+    if inner is None or outer is None or not isinstance(size, int) or not isinstance(index.offset, int):
+        return None
+    length = kernel.axis[inner.axis].extent
+    if not isinstance(length, int) or not isinstance(outer.scale, int) or outer.scale < 1:
+        return None
+    channels = gcd(outer.scale, length, index.offset, size)
+    beside = length // channels
+    place = Term(outer.axis, outer.scale // channels)
+    dim = _positions(kernel, place, index.offset // channels, (), size // channels, spans)
+    if dim is None or dim.elements is None:
+        return None
+    longer = beside - 1 if dim.by_element else 0
+    if dim.entry == outer.axis and beside > 1:
+        return None
+    rows = replace(dim, beside=beside, elements=dim.elements + longer, reach=beside - 1)
+    return [rows, WindowDim(inner.axis, channels, channels, Index())]
+
+
+def _order(dims: Sequence[WindowDim]) -> list[int]:
+    """The dims of the array in the order of the block: walked ones first, then rows, then lanes, which have no steps."""
+    first = [n for n, d in enumerate(dims) if d.axis is None]
+    rows = [n for n, d in enumerate(dims) if d.axis is not None]
+    if len(rows) == 2 and dims[rows[1]].step > 1 and dims[rows[0]].step == 1 and dims[rows[0]].beside == 1:
+        rows.reverse()
+    return [*first, *rows]
+
+
+def _place(dims: Sequence[WindowDim], order: Sequence[int]) -> BlockAxes:
+    axes = [dims[n].axis for n in order if dims[n].axis is not None]
+    if len(axes) == 2:
+        return axes[0], axes[1]
+    if not axes:
+        return None, None
+    stepped = any(d.axis is not None and d.step > 1 for d in dims)
+    return (axes[0], None) if stepped else (None, axes[0])
+
+
+def _aligned(dims: Sequence[WindowDim], dtype: str, spans: Mapping[str, Span]) -> list[WindowDim] | None:
+    """``dims`` with blocks that Mosaic takes, the last two as whole native tiles, and with what the array lacks for the last
+    of them; ``None`` where a block would begin inside a native tile."""
+    packed = SUBLANES * max(1, 4 // known(dtype).bytes)
+    by_element = any(d.by_element for d in dims)
+    found = []
+    if dims[-1].step > 1:
+        return None
+    for n, d in enumerate(dims):
+        unit = {len(dims) - 2: packed, len(dims) - 1: LANES}.get(n, 1)
+        if d.elements is None:
+            found.append(d)
+            continue
+        if not d.by_element and isinstance(d.entry, str) and by_element and spans[d.entry].dim is not None:
+            d = replace(d, entry=Index((Term(d.entry, d.elements),)), by_element=True)
+        if n == len(dims) - 2 and d.step > 1 and d.axis is not None:
+            d = _even(d, spans[d.axis].size, max(1, 4 // known(dtype).bytes))
+        if d.by_element and unit > 1:
+            if not all(isinstance(t.scale, int) and t.scale % unit == 0 for t in d.entry.terms):  # type: ignore[union-attr]
+                return None
+            d = replace(d, elements=-(-d.elements // unit) * unit)  # type: ignore[operator]
+        found.append(replace(d, missing=_missing(d, spans)))
+    return found
+
+
+def _even(dim: WindowDim, positions: int, packed: int) -> WindowDim:
+    """``dim`` with as many positions and elements as fill whole words, by which steps along packed rows are taken."""
+    rows = -(-positions // packed) * packed
+    reached = dim.first + dim.reach + dim.step * (rows - 1) + 1
+    elements = -(-max(dim.elements or 1, reached) // packed) * packed
+    return replace(dim, rows=rows if rows != positions else 0, elements=elements)
+
+
+def _missing(dim: WindowDim, spans: Mapping[str, Span]) -> Size:
+    """How many elements the last block reaches past the array."""
+    if not isinstance(dim.entry, Index) or not isinstance(dim.entry.offset, int) or dim.elements is None:
+        return 0
+    end: Size = dim.entry.offset + dim.elements
+    for t in dim.entry.terms:
+        span = spans[t.axis]
+        end = end + (ceildiv(span.axis.extent, span.size) - 1) * t.scale
+    lacking = end - dim.size
+    return max(lacking, 0) if isinstance(lacking, int) else lacking
