@@ -101,12 +101,26 @@ class View:
 
 
 @dataclass(frozen=True)
+class Frame:
+    """What lies around ``array`` in the buffer that a kernel reads: the kernel itself puts it around its block.
+
+    ``around`` has the elements before and after those of the array for every dim of the buffer.
+    """
+
+    array: str
+    shape: tuple[Size, ...]
+    around: tuple[tuple[Size, Size], ...]
+    fill: float | int | bool
+
+
+@dataclass(frozen=True)
 class BlockAccess:
     """One way in which a kernel reads or writes a buffer.
 
     ``place`` is the place of the block in the kernel, ``block`` its sizes (``None``: squeezed), ``entries`` what the
     index map gives per dim: an axis whose block is meant, or an index expression of elements.  ``window`` says of a block that
-    windows are read from what a tap takes of each dim.
+    windows are read from what a tap takes of each dim; ``grouped`` that blocks have a dim more than values, whose rows are in
+    both; ``inside`` is what the kernel puts around the block.
     """
 
     buffer: str
@@ -119,6 +133,13 @@ class BlockAccess:
     entries: tuple[str | Index, ...]
     phases: tuple[int, ...] = ()
     window: tuple[WindowDim, ...] = ()
+    grouped: bool = False
+    inside: Frame | None = None
+
+    @property
+    def source(self) -> str:
+        """The array that is passed to the kernel."""
+        return self.inside.array if self.inside is not None else self.buffer
 
     @property
     def flat(self) -> bool:
@@ -126,8 +147,10 @@ class BlockAccess:
         return len(self.block) == 1
 
 
-def access_of(kernel: Kernel, op: Load | Store, spans: Mapping[str, Span], report: ReportMissing) -> BlockAccess | None:
-    """The blocks ``op`` touches; ``None`` (after a report) where there is no rule for it."""
+def access_of(kernel: Kernel, op: Load | Store, spans: Mapping[str, Span], report: ReportMissing,
+              outer: str = "") -> BlockAccess | None:
+    """The blocks ``op`` touches; ``None`` (after a report) where there is no rule for it.  ``outer`` is the axis of which
+    a block has several rows, if there is one: it lies before the rows and columns of the block."""
     buffer = op.buffer
     assert isinstance(buffer, Arg)
     have = buffer_type(buffer)
@@ -149,8 +172,9 @@ def access_of(kernel: Kernel, op: Load | Store, spans: Mapping[str, Span], repor
     # A dim of one element that is there already can stand beside a single tiled dim.
     kept = [d for d in walked if shape[d] != 1]
     final: list[Size] = [shape[d] for d in kept]
-    block: list[str | None] = [None] * len(kept)
-    entries: list[str | Index] = [op.indices[d] for d in kept]
+    several = [bool(outer) and outer in op.indices[d].axes for d in kept]
+    block: list[str | None] = [spans[outer].text if rows else None for rows in several]
+    entries: list[str | Index] = [outer if rows else op.indices[d] for d, rows in zip(kept, several, strict=True)]
     lone = tiled[blocked[0]] if len(blocked) == 1 and not kept else None
     flat = lone is not None and _legal_flat(spans[lone].size, shape[blocked[0]], have.dtype)
     if lone and flat:
@@ -173,7 +197,7 @@ def access_of(kernel: Kernel, op: Load | Store, spans: Mapping[str, Span], repor
     if isinstance(op, Store) and any(c and not _flipped(c, size) for c, size in zip(cut, have.shape, strict=True)):
         report(f"a store to part of {buffer.name}", op, "")
     return BlockAccess(buffer.name, have.dtype, isinstance(op, Store), op.indices, place,
-                       View(have.shape, cut, order, tuple(final)), tuple(block), tuple(entries))
+                       View(have.shape, cut, order, tuple(final)), tuple(block), tuple(entries), grouped=any(several))
 
 
 def _supported(kernel: Kernel, op: Load | Store, have: BufferType, report: ReportMissing) -> bool:

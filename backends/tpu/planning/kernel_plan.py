@@ -37,6 +37,7 @@ from .blocks import LANES, BlockAccess, Span, access_of, block_size, tuple_text
 from .causality import causal_axes
 from .layout import LayoutAssignment
 from .loops import Phase, ReportMissing, carried_through, phases_of, straighten
+from .row_groups import RowGroup, row_group_of
 from .taps import TapLoop, with_taps
 from .windows import is_windowed, window_access
 
@@ -135,13 +136,18 @@ def plan_kernel(kernel: Kernel, name: str, constants: dict[str, int], report: Re
     kernel = with_taps(by_powers_of_two(straighten(without_scans(kernel))))
     phases = phases_of(kernel.body, report)
     spans = {a.name: _span(a, constants) for a in kernel.axes}
-    grid, spans = _grid(kernel, phases, spans)
     layout = LayoutAssignment(kernel)
+    group = row_group_of(kernel, spans, layout)
+    if group is not None:
+        spans[group.outer.axis.name] = group.outer
+    grid, spans = _grid(kernel, phases, spans)
     accesses: dict[Any, BlockAccess] = {}
     for number, phase in enumerate(phases):
         for op in _walk(phase):
             if isinstance(op, Load | Store):
-                _note(kernel, op, number, spans, accesses, report)
+                _note(kernel, op, number, spans, accesses, group, report)
+    if group is not None:
+        spans[group.inner.axis.name] = group.together
     slots = _slots(kernel, phases, layout)
     _check_bounds(phases, report)
     found = tuple(accesses.values())
@@ -170,7 +176,7 @@ def _span(axis: Axis, constants: dict[str, int]) -> Span:
 def _grid(kernel: Kernel, phases: Sequence[Phase], spans: dict[str, Span]) -> tuple[tuple[GridDim, ...], dict[str, Span]]:
     grid: list[GridDim] = []
     for a in kernel.grid:
-        if a.steps != 1 or a.extent == 0:
+        if _steps_text(spans[a.name]) != "1" or a.extent == 0:
             grid.append(GridDim(f"i_{a.name}", _steps_text(spans[a.name]), "parallel", (a.name,)))
     if len(phases) > 1:
         grid.append(GridDim("phase", str(len(phases)), "phase"))
@@ -201,10 +207,14 @@ def _key(access: BlockAccess) -> tuple[str, tuple[Index, ...], frozenset[str]]:
 
 
 def _note(kernel: Kernel, op: Load | Store, phase: int, spans: Mapping[str, Span], accesses: dict[Any, BlockAccess],
-          report: ReportMissing) -> None:
+          group: RowGroup | None, report: ReportMissing) -> None:
     """Record the blocks of ``op``; loads of the same blocks share one reference."""
-    windowed = isinstance(op, Load) and is_windowed(kernel, op)
-    found = window_access(kernel, op, spans, report) if windowed else access_of(kernel, op, spans, report)
+    outer = group.outer.axis.name if group is not None else ""
+    grouped = any(outer in i.axes for i in op.indices)
+    if isinstance(op, Load) and (grouped or is_windowed(kernel, op)):
+        found = window_access(kernel, op, spans, report, outer)
+    else:
+        found = access_of(kernel, op, spans, report, outer)
     if found is None:
         return
     key = (found.write, _key(found))

@@ -24,13 +24,13 @@ from .taps import TapLoop
 
 @dataclass(frozen=True)
 class WindowDim:
-    """One dim of a block, and what a tap takes of it: one element, or those of all positions along ``axis``.
+    """One dim of a block, and what a tap takes of it: one element, or those of all positions of ``span``.
 
     The first is at ``first`` plus the sum over ``taps`` of their scales times how far they have gone, ``step`` elements
     apart; ``beside`` neighbours of each lie side by side along the lanes.  ``elements`` is the size of the block.
     """
 
-    axis: str | None
+    span: Span | None
     size: Size
     elements: int | None  # None: squeezed
     entry: str | Index
@@ -43,6 +43,10 @@ class WindowDim:
     by_element: bool = False
     missing: Size = 0  # elements that the last block reaches beyond the array
 
+    @property
+    def axis(self) -> str | None:
+        return self.span.axis.name if self.span is not None else None
+
 
 def is_windowed(kernel: Kernel, op: Load) -> bool:
     """Whether ``op`` reads along the taps of windows."""
@@ -50,12 +54,13 @@ def is_windowed(kernel: Kernel, op: Load) -> bool:
     return any(len(i.terms) > 1 or ways & set(i.axes) for i in op.indices)
 
 
-def window_access(kernel: Kernel, op: Load, spans: Mapping[str, Span], report: ReportMissing) -> BlockAccess | None:
-    """The block of ``op``; ``None`` (after a report) where there is no rule for it."""
+def window_access(kernel: Kernel, op: Load, spans: Mapping[str, Span], report: ReportMissing,
+                  outer: str = "") -> BlockAccess | None:
+    """The block of ``op``; ``None`` (after a report) where there is no rule for it.  A block has several rows of ``outer``."""
     assert isinstance(op.buffer, Arg)
     have, name = buffer_type(op.buffer), op.buffer.name
     ways = {x.axis for x in kernel.body.walk() if isinstance(x, TapLoop)}
-    tiled = tuple(a for a, _ in op.dims)
+    tiled = (*(a for a, _ in op.dims), *([outer] if outer else []))
     found: list[WindowDim] = []
     for index, size in zip(op.indices, have.shape, strict=True):
         parts = _dims(kernel, index, size, tiled, ways, spans)
@@ -77,15 +82,14 @@ def window_access(kernel: Kernel, op: Load, spans: Mapping[str, Span], report: R
         report(f"windows of {name} that begin inside a native tile", op, "a tile that covers the axis")
         return None
     by_element = any(d.by_element for d in placed)
-    block = tuple(None if d.elements is None else f"pl.Element({d.elements})" if by_element else _text(d, spans) for d in placed)
+    block = tuple(None if d.elements is None else f"pl.Element({d.elements})" if by_element else _text(d) for d in placed)
     view = View(shape, (None,) * len(shape), tuple(order), tuple(d.size for d in placed))
     return BlockAccess(name, have.dtype, False, op.indices, place, view, block, tuple(d.entry for d in placed),
-                       window=tuple(placed))  # fmt: skip
+                       window=tuple(placed), grouped=len([d for d in placed if d.axis is not None]) > 2)  # fmt: skip
 
 
-def _text(dim: WindowDim, spans: Mapping[str, Span]) -> str:
-    plain = dim.axis is not None and dim.entry == dim.axis
-    return spans[dim.axis].text if plain and dim.axis is not None else str(dim.elements)
+def _text(dim: WindowDim) -> str:
+    return dim.span.text if dim.span is not None and dim.entry == dim.axis else str(dim.elements)
 
 
 def _dims(kernel: Kernel, index: Index, size: Size, tiled: Sequence[str], ways: set[str],
@@ -125,13 +129,13 @@ def _positions(kernel: Kernel, term: Term, offset: int, taps: tuple[tuple[str, i
         return None
     low, high = _reach(kernel, taps)
     if (offset, scale, taps, size) == (0, 1, (), span.axis.extent):
-        return WindowDim(term.axis, size, span.size, term.axis)
+        return WindowDim(span, size, span.size, term.axis)
     if span.dim is None:
-        return WindowDim(term.axis, size, int(size), Index(), offset, taps, scale, reach=high) if isinstance(size, int) else None
+        return WindowDim(span, size, int(size), Index(), offset, taps, scale, reach=high) if isinstance(size, int) else None
     if offset + low < 0:
         return None
     start = Index((Term(term.axis, scale * span.size),))
-    return WindowDim(term.axis, size, offset + scale * (span.size - 1) + high + 1, start, offset, taps, scale, reach=high,
+    return WindowDim(span, size, offset + scale * (span.size - 1) + high + 1, start, offset, taps, scale, reach=high,
                      by_element=True)  # fmt: skip
 
 
@@ -154,7 +158,7 @@ def _channels(kernel: Kernel, index: Index, along: Sequence[Term], size: Size, s
     if dim.entry == outer.axis and beside > 1:
         return None
     rows = replace(dim, beside=beside, elements=dim.elements + longer, reach=beside - 1)
-    return [rows, WindowDim(inner.axis, channels, channels, Index())]
+    return [rows, WindowDim(spans[inner.axis], channels, channels, Index())]
 
 
 def _order(dims: Sequence[WindowDim]) -> list[int]:
@@ -168,8 +172,8 @@ def _order(dims: Sequence[WindowDim]) -> list[int]:
 
 def _place(dims: Sequence[WindowDim], order: Sequence[int]) -> BlockAxes:
     axes = [dims[n].axis for n in order if dims[n].axis is not None]
-    if len(axes) == 2:
-        return axes[0], axes[1]
+    if len(axes) >= 2:
+        return axes[-2], axes[-1]
     if not axes:
         return None, None
     stepped = any(d.axis is not None and d.step > 1 for d in dims)
@@ -191,8 +195,8 @@ def _aligned(dims: Sequence[WindowDim], dtype: str, spans: Mapping[str, Span]) -
             continue
         if not d.by_element and isinstance(d.entry, str) and by_element and spans[d.entry].dim is not None:
             d = replace(d, entry=Index((Term(d.entry, d.elements),)), by_element=True)
-        if n == len(dims) - 2 and d.step > 1 and d.axis is not None:
-            d = _even(d, spans[d.axis].size, max(1, 4 // known(dtype).bytes))
+        if n == len(dims) - 2 and d.step > 1 and d.span is not None:
+            d = _even(d, d.span.size, max(1, 4 // known(dtype).bytes))
         if d.by_element and unit > 1:
             if not all(isinstance(t.scale, int) and t.scale % unit == 0 for t in d.entry.terms):  # type: ignore[union-attr]
                 return None

@@ -20,6 +20,7 @@ from .products import blocks
 OPTIONS: Mapping[str, str] = {
     "vmem_mb": "VMEM a kernel may use, in MiB (0: as much as its blocks and values may need)",
     "piece": "attention: rows of a block that are computed at a time, while the scores of the next ones are under way (0: all)",
+    "rows": "convolutions, pooling: rows of positions that a step computes together (0: one)",
     "split": "attention: 1: tiles of keys that every row of a block sees whole are walked without the mask",
 }
 
@@ -56,10 +57,10 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
                 "attention": _attention}
     found = []
     for tiles in families[nest.family](nest, device):
-        options = _pieces(nest, device) if nest.family == "attention" else ()
-        schedule = Schedule(tuple((a.name, tiles.get(a.name, 1)) for a in nest.axes), stages=2, warps=1, options=options)
-        if schedule not in found and vmem_bytes(nest, schedule) <= _USABLE * device.value("vmem_bytes"):
-            found.append(schedule)
+        for options in _options(nest, tiles, device):
+            schedule = Schedule(tuple((a.name, tiles.get(a.name, 1)) for a in nest.axes), stages=2, warps=1, options=options)
+            if schedule not in found and vmem_bytes(nest, schedule) <= _USABLE * device.value("vmem_bytes"):
+                found.append(schedule)
     if not found:
         raise ScheduleError(f"no block of this {nest.family} kernel fits in the VMEM of {device.name}",
                             hint="cut the axes that must be whole, such as the head size")
@@ -67,6 +68,29 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
 
 
 Tiles = dict[str, int]
+Options = tuple[tuple[str, int], ...]
+
+
+def _options(nest: Nest, tiles: Tiles, device: Device) -> Iterable[Options]:
+    """The options that tiles may have, the best first."""
+    if nest.family == "attention":
+        yield _pieces(nest, device)
+        return
+    yield from _rows_together(nest, tiles)
+    yield ()
+
+
+def _rows_together(nest: Nest, tiles: Tiles) -> Iterable[Options]:
+    """Rows of positions in a step: whole images where they are small, since only what both ends of a step do is not hidden."""
+    at = next((n for n, a in enumerate(nest.axes) if tiles.get(a.name, 1) > 1), 0)
+    outer, inner = nest.axes[at - 1], nest.axes[at]
+    whole = isinstance(inner.extent, int) and tiles.get(inner.name, 1) >= inner.extent
+    if not at or (outer.window, inner.window) != ("positions", "positions") or not isinstance(outer.extent, int) or not whole:
+        return
+    for most in (4096, 2048, 1024, 512, 256, 128):
+        rows = min(most // int(inner.extent), outer.extent)  # type: ignore[arg-type]
+        if rows > 1:
+            yield (("rows", -(-outer.extent // -(-outer.extent // rows))),)
 
 
 def _elementwise(nest: Nest, device: Device) -> Iterable[Tiles]:
@@ -124,8 +148,18 @@ def _scan(nest: Nest, device: Device) -> Iterable[Tiles]:
 
 def _contraction(nest: Nest, device: Device) -> Iterable[Tiles]:
     (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
+    if "taps" in (a.window for a in (*nest.role("reduced"), k)):
+        yield from _convolution(nest)
+        return
     for a, b, c in blocks(nest, device):
         yield {m.name: _fit(m, a, _sublanes(nest)), n.name: _fit(n, b, LANES), k.name: _dividing(k, c)}
+
+
+def _convolution(nest: Nest) -> Iterable[Tiles]:
+    """A row of positions in a tile, with all that its windows reach; further rows are an option."""
+    (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
+    for rows, columns in ((512, 512), (512, 256), (256, 256), (256, 128), (128, 128)):
+        yield {m.name: _fit(m, rows, _sublanes(nest)), n.name: _fit(n, columns, LANES), k.name: _whole(k) or 512}
 
 
 def _attention(nest: Nest, device: Device) -> Iterable[Tiles]:
@@ -218,10 +252,17 @@ def vmem_bytes(nest: Nest, schedule: Schedule) -> float:
         rows = math.prod(size[a.name] for a in tiled[:-1])
         return _round(rows, SUBLANES) * _round(size[tiled[-1].name], LANES)
 
+    rows = int(schedule.option("rows", 1))
     if nest.family == "contraction":
         (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
         # What follows the product is computed vector by vector, in and out of one tile of results.
         operand = dtype(nest.dots or nest.io_dtype).bytes
+        if "taps" in (a.window for a in nest.axes):
+            taps = math.prod(a.extent for a in nest.role("reduced") if isinstance(a.extent, int))
+            summed = taps * _round(size[k.name], LANES)
+            # Every position reaches about as many elements of its own; side by side, its window is all that is summed.
+            inside = operand * rows * (2 * area(m, k) + _round(size[m.name], SUBLANES) * summed)
+            return inside + 2 * operand * summed * _round(size[n.name], LANES) + 2 * (io + compute) * rows * area(m, n)
         return 2 * operand * (area(m, k) + area(k, n)) + 2 * (io + compute) * area(m, n)
     if nest.family == "attention":
         (m,), (n,), (d,) = nest.role("m"), nest.role("n"), nest.role("d")
@@ -230,4 +271,4 @@ def vmem_bytes(nest: Nest, schedule: Schedule) -> float:
         piece = int(schedule.option("piece", 0))
         share = piece / rows if piece and rows > piece and rows % piece == 0 else 1.0
         return 2 * io * blocks + compute * (2 * area(m, d) + 3 * area(m, n) * share)
-    return area(*nest.axes) * _element_bytes(nest)
+    return rows * area(*nest.axes) * _element_bytes(nest)

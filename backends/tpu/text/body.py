@@ -162,6 +162,7 @@ class BodyWriter:
             value = self._flat(region, op.value)
         else:
             value = self.shapes.turn(self.values.full(region, op.value, last=True), access.place, tile_type(op.value).dtype)
+            value = self.shapes.rows_apart(value, access)
         region.add(f"{self.shapes.read(f'{op.buffer.name}_ref', access.place).text} = {value.text}", origin(op))
 
     def _flat(self, region: Region, op: Op) -> PlacedExpr:

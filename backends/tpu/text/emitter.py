@@ -13,6 +13,7 @@ from portakern.ir.program import Array, Program
 from portakern.ir.tile import BufferType, Dot, For, Kernel, TileType, tile_type
 
 from ..planning.blocks import LANES, SUBLANES
+from ..planning.framed import framed, frames_of
 from ..planning.int64_inputs import narrowed, saturated
 from ..planning.kernel_plan import PallasKernelPlan, PallasProgramPlan, plan_kernel
 from ..planning.loops import ReportMissing
@@ -105,6 +106,7 @@ class _Writer:
         if self.problems:
             return
         written: set[str] = set()
+        plans: dict[int, PallasKernelPlan] = {}
         for number, kernel in enumerate(program.kernels):
             self.at = kernel
             name = kernel.name if len({k.name for k in program.kernels}) == len(program.kernels) else f"{kernel.name}_{number}"
@@ -116,6 +118,13 @@ class _Writer:
                 if access.buffer in written:
                     self.report(f"the array {access.buffer}, written by two kernels", None, "")
                 written.add(access.buffer)
+            plans[number] = plan
+        if self.problems:
+            return
+        frames = frames_of(self.assemblies, plans.values(), written)
+        self.assemblies = tuple(a for a in self.assemblies if a.array.name not in frames)
+        for number, unframed in plans.items():
+            plan = framed(unframed, frames)
             names = [*read_names(plan), *(f"{s}_ref" for s in plan.scalars), *(f"{a.buffer}_ref" for a in plan.writes)]
             self.kernels[number] = plan, BodyWriter(plan, names, target.device).write()
         if not self.problems:

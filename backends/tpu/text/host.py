@@ -70,7 +70,7 @@ def _launch(program: Program, plan: PallasKernelPlan, body: KernelBody, device: 
     call = _call(program, plan, body, device)
     args = [_argument(program, plan, a, nothing) for a in plan.reads]
     args += [f"jnp.asarray({s}, {operations.JNP[program.array(s).dtype]}).reshape(1, 1)" for s in plan.scalars]
-    for array in {a.buffer: program.array(a.buffer) for a in plan.reads if a.buffer not in ready}.values():
+    for array in {a.source: program.array(a.source) for a in plan.reads if a.source not in ready}.values():
         lines.append(f"{array.name} = {filled(array)}")
     names = ", ".join(a.name for a in written)
     run = [f"{names} = {call[0]}", *call[1:-1], f"{call[-1]}({', '.join(args)})"]
@@ -96,8 +96,8 @@ def _empty_when(program: Program, plan: PallasKernelPlan) -> str:
 
 def _argument(program: Program, plan: PallasKernelPlan, access: BlockAccess, nothing: str) -> str:
     """The array as the kernel takes it; ``nothing`` says which sizes cannot be 0 here."""
-    array = program.array(access.buffer)
-    text = padded(host_view(access.buffer, access, shape_of(array)), access)
+    array = program.array(access.source)
+    text = padded(host_view(access.source, access, shape_of(array)), access)
     walked = {a.name: a.extent for a in plan.kernel.axes if a.kind == "loop" and not isinstance(a.extent, int)}
     extents = [str(walked[e]) for e in access.entries if isinstance(e, str) and e in walked]
     parts = [e for e in extents if f"{e} == 0" not in nothing.split(" or ")]

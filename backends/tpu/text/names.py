@@ -25,6 +25,7 @@ from portakern.ir.tile import (
 
 from ..planning.constants import filled_with
 from ..planning.kernel_plan import PallasKernelPlan
+from ..planning.taps import TapLoop
 from ..syntax import operations
 
 
@@ -62,6 +63,8 @@ def hint(op: Op) -> str:
             return "selected"
         case Arg(name=name):
             return name
+        case Result(source=TapLoop()):
+            return "product"
         case Result(source=ArgReduce(fn=fn), index=index):
             return (f"{fn}imum", f"arg{fn}")[index]
     return "value"
@@ -83,10 +86,10 @@ def read_names(plan: PallasKernelPlan) -> tuple[str, ...]:
     """The reference of each read: the buffer's name, numbered where a kernel reads it in several ways."""
     names: list[str] = []
     for access in plan.reads:
-        name, n = access.buffer, 1
+        name, n = access.source, 1
         while f"{name}_ref" in names:
             n += 1
-            name = f"{access.buffer}{'_' if access.buffer[-1].isdigit() else ''}{n}"
+            name = f"{access.source}{'_' if access.source[-1].isdigit() else ''}{n}"
         names.append(f"{name}_ref")
     return tuple(names)
 

@@ -40,27 +40,43 @@ class Shapes:
             index.pop()
         return PlacedExpr(f"{reference}[{', '.join(index) or '...'}]", place, reference="" if index else reference)
 
-    def window(self, reference: str, access: BlockAccess) -> PlacedExpr:
-        """What the tap that is meant now takes of a block."""
+    def window(self, reference: str, access: BlockAccess, taps: Sequence[tuple[str, int]] = (),
+               lanes: str = "") -> PlacedExpr:  # fmt: skip
+        """What the tap that is meant now takes of a block, or what all ``taps`` (names and counts) take, side by
+        side over ``lanes``."""
         kept = [d for d in access.window if d.elements is not None]
         rows = next((d for d in kept if d.beside > 1), None)
         index = [self._taken(d, "column" if d is rows else "") for d in kept]
         while index and index[-1] == ":":
             index.pop()
         text = f"{reference}[{', '.join(index) or '...'}]"
-        if any(d.rows for d in kept):
-            text = f"{text}[:{next(self.spans[d.axis].text for d in kept if d.rows and d.axis)}]"
-        if rows is not None:
-            text = f"jnp.concatenate([{text} for column in range({rows.beside})], axis=1)"
-        return PlacedExpr(text, access.place)
+        if (even := next((d for d in kept if d.rows), None)) is not None and even.span is not None:
+            text = f"{text}[{':, ' if access.grouped else ''}:{even.span.text}]"
+        walks = [*taps, *([("column", rows.beside)] if rows is not None else [])]
+        if walks:
+            text = f"jnp.concatenate([{text} {' '.join(f'for {name} in range({n})' for name, n in walks)}], axis=-1)"
+        return PlacedExpr(self.rows_joined(text, access, lanes), access.place)
+
+    def rows_joined(self, text: str, access: BlockAccess, lanes: str = "") -> str:
+        """``text``, which has the dims of a block, with those of its rows as one."""
+        if not access.grouped:
+            return text
+        rows = self.spans[access.place[0] or ""].text
+        return f"{text}.reshape({rows}, {lanes})" if lanes else f"{text}.reshape{self.sizes(access.place)}"
+
+    def rows_apart(self, x: PlacedExpr, access: BlockAccess) -> PlacedExpr:
+        """A value with the dims of a block."""
+        if not access.grouped:
+            return x
+        return PlacedExpr(f"{x.at(0)}.reshape({', '.join(b for b in access.block if b is not None)})", x.place)
 
     def _taken(self, dim: WindowDim, beside: str) -> str:
         """The index along one dim of a block."""
         ways = [(self.taps[axis], scale) for axis, scale in dim.taps] + ([(beside, 1)] if beside else [])
         at = index_sum(dim.first, ways)
-        if dim.axis is None:
+        span = dim.span
+        if span is None:
             return at if dim.elements != 1 or dim.taps or dim.entry != Index() else ":"
-        span = self.spans[dim.axis]
         if at == "0" and dim.step == 1 and span.size >= dim.elements:
             return ":"
         if dim.step > 1:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from math import prod
 
 from portakern.device import Device
 from portakern.emit.running import Running
@@ -37,14 +38,16 @@ from portakern.ir.tile import (
     tile_type,
 )
 
-from ..planning.blocks import SUBLANES, origin
+from ..planning.blocks import SUBLANES, BlockAccess, origin, tuple_text
 from ..planning.constants import filled_with, number
+from ..planning.joined_taps import JoinedTaps, joined_taps
 from ..planning.kernel_plan import PallasKernelPlan, ScratchBuffer, kept_at, scalar_text
 from ..planning.loops import carried_through
 from ..planning.taps import TapLoop
 from ..syntax import operations
 from ..syntax.expressions import SUM, BlockAxes, PlacedExpr, call, infix
 from . import folds
+from .assembly import fill_value
 from .names import fresh, hint, read_names
 from .regions import Region
 from .shapes import Shapes
@@ -66,6 +69,7 @@ class Values:
         self.uses = _uses(plan.kernel)
         self.contracted = {op.axis for op in plan.kernel.body.walk() if isinstance(op, Reduce | Running | ArgReduce | Dot)}
         self.helpers: dict[str, None] = {}
+        self.frames: dict[tuple[str, str], str] = {}  # framed blocks by region and reference
         self.tap_loops: list[TapLoop] = []  # those around what is written now
         for (loop, position), slot in plan.slots.items():
             self.slots[loop.body.args[position]] = slot
@@ -247,6 +251,7 @@ class Values:
         number = self.plan.read_number(op)
         access = self.plan.reads[number]
         name = read_names(self.plan)[number]
+        name = self._framed(region, name, access) if access.inside is not None else name
         x = self.shapes.window(name, access) if access.window else self.shapes.read(name, access.place)
         have, place = access.dtype, access.place
         if access.flat:
@@ -280,6 +285,8 @@ class Values:
         carried = loop.body.args
         if carried[index] in region.values:
             return region.values[carried[index]]
+        if (joined := joined_taps(loop, lambda op: self.plan.reads[self.plan.read_number(op)])) is not None:
+            return self._joined(region, joined)
         inner = Region("", names=region.names, loops=region.loops, around=region, values=dict(region.values),
                        coordinates=dict(region.coordinates))  # fmt: skip
         shared = carried_through(around[-1], loop) if (around := self.tap_loops) else {}
@@ -288,7 +295,6 @@ class Values:
             made = region.values[start] if n in shared else self._started(region, start)
             inner.values[arg] = made if n in shared else self._name(region, arg.name, made, origin(start))
         self.shapes.taps[loop.axis] = tap = fresh("tap", region.names)
-        region.add(f"for {tap} in range({self.plan.spans[loop.axis].axis.extent}):")
         ends = yielded(loop.body)
         self.tap_loops.append(loop)
         ready = [self.full(inner, value, last=len(ends) == 1) for value in ends]
@@ -300,10 +306,35 @@ class Values:
             inner.add(f"{names[0]} += {ready[0].text[len(names[0]) + 3 :]}", origin(ends[0]))
         else:
             inner.add(f"{', '.join(names)} = {', '.join(x.text for x in ready)}", origin(ends[0]))
+        region.add(f"for {tap} in range({self.plan.spans[loop.axis].axis.extent}):")
         region.lines += [(f"    {text}", where) for text, where in inner.lines]
         del self.shapes.taps[loop.axis]
         region.values.update((a, inner.values[a]) for a in carried)
         return region.values[carried[index]]
+
+    def _joined(self, region: Region, taps: JoinedTaps) -> PlacedExpr:
+        """The product of the windows of all taps, side by side, with their weights, one below the other."""
+        numbers = [self.plan.read_number(op) for op in (taps.windows, taps.weights)]
+        names = [read_names(self.plan)[n] for n in numbers]
+        windows, weights = (self.plan.reads[n] for n in numbers)
+        source = self._framed(region, names[0], windows) if windows.inside is not None else names[0]
+        inside = set(region.names)
+        called = {x.axis: fresh("tap", inside) for x in taps.loops}
+        walks = [(called[x.axis], int(self.plan.spans[x.axis].axis.extent)) for x in taps.loops]  # type: ignore[arg-type]
+        summed = prod(n for _, n in walks) * self.plan.spans[taps.dot.axis].size
+        self.shapes.taps.update(called)
+        rows = self.shapes.window(source, windows, walks, str(summed))
+        for axis in called:
+            del self.shapes.taps[axis]
+        name = self._name(region, "windows", rows, origin(taps.dot))
+        columns = self.shapes.read(names[1], weights.place).text.split("[")[0]
+        below = PlacedExpr(f"{columns}[...].reshape({summed}, {self.shapes.spans[weights.place[1] or ''].text})", weights.place)
+        operands = folds.operands(taps.dot, self.plan.layout)
+        a, b = (name, below) if operands[0] is taps.windows else (below, name)
+        product = folds.product(taps.dot, *operands, a, b, self.plan.layout, self.shapes)
+        start = taps.loops[0].init[0]
+        fill = filled_with(start)
+        return product if fill is not None and fill.value == 0 else infix("+", self.value(region, start), product)
 
     def _started(self, region: Region, start: Op) -> PlacedExpr:
         place, kind = self.plan.layout.place(start), operations.JNP[tile_type(start).dtype]
@@ -311,6 +342,21 @@ class Values:
         if fill is not None and fill.value == 0 and tile_type(start).dims:
             return PlacedExpr(f"jnp.zeros({self.shapes.sizes(place)}, {kind})", place)
         return self.full(region, start)
+
+    def _framed(self, region: Region, reference: str, access: BlockAccess) -> str:
+        """The name of a block with what lies around it, which is put there before all loops over taps."""
+        while region.around is not None:
+            region = region.around
+        if (found := self.frames.get((region.title, reference))) is not None:
+            return found
+        assert access.inside is not None
+        ends = [e for e, b in zip(access.inside.around, access.block, strict=True) if b is not None]
+        fill = fill_value(access.inside.fill)
+        text = f"jnp.pad({reference}[...], {tuple_text(tuple(f'({a}, {b})' for a, b in ends))}"
+        name = fresh(access.buffer, region.names)
+        region.add(f"{name} = {text}{'' if fill in ('0', '0.0') else f', constant_values={fill}'})")
+        self.frames[region.title, reference] = name
+        return name
 
     def _reduce(self, region: Region, op: Reduce) -> PlacedExpr:
         if op.fn == "prod":

@@ -1,0 +1,61 @@
+"""Arrays that are an input with something around it, of which each step reads all: the kernel puts that around its block.
+
+So a convolution with padding reads its input as it is, and no padded copy lies in HBM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from portakern.ir.program import Array
+from portakern.ir.size import Size
+from portakern.ir.tile import Index
+
+from .blocks import BlockAccess, Frame
+from .kernel_plan import PallasKernelPlan
+from .pieces import Assembly
+
+
+def frames_of(assemblies: Sequence[Assembly], plans: Iterable[PallasKernelPlan], made: Iterable[str]) -> dict[str, Frame]:
+    """The assembled arrays that no kernel needs whole, by name; ``made`` are the arrays that kernels make."""
+    accesses = [a for p in plans for a in p.accesses]
+    found: dict[str, Frame] = {}
+    for assembly in assemblies:
+        array, (piece, *more) = assembly.array, assembly.pieces
+        if more or piece.name in made or array.role != "temporary" or any(step != 1 for _, step, _ in piece.places):
+            continue
+        frame = _frame(array, assembly)
+        if all(_frames(a, frame) for a in accesses if a.buffer == array.name):
+            found[array.name] = frame
+    return found
+
+
+def _frame(array: Array, assembly: Assembly) -> Frame:
+    places = assembly.pieces[0].places
+    around = tuple((offset, size - offset - n) for (offset, _, n), size in zip(places, array.type.shape, strict=True))  # type: ignore[union-attr]
+    return Frame(assembly.pieces[0].name, tuple(n for _, _, n in places), around, array.init or 0)
+
+
+def _frames(access: BlockAccess, frame: Frame) -> bool:
+    """Whether ``frame`` can be put around the blocks of ``access``: they hold all of the array along what is framed."""
+    if not access.window or access.view.moved or len(access.window) != len(frame.around):
+        return False
+    seen = tuple(d.size for d in access.window)
+    whole: Sequence[Size] = tuple(n + low + high for n, (low, high) in zip(frame.shape, frame.around, strict=True))
+    if seen != tuple(whole) or any(d.step > 1 or d.missing != 0 or d.by_element for d in access.window):
+        return False
+    return all(ends == (0, 0) or (d.entry == Index() and d.elements == d.size)
+               for d, ends in zip(access.window, frame.around, strict=True))  # fmt: skip
+
+
+def framed(plan: PallasKernelPlan, frames: dict[str, Frame]) -> PallasKernelPlan:
+    """``plan`` with ``frames`` put around blocks by the kernel."""
+    reads = tuple(_inside(a, frames[a.buffer]) if a.buffer in frames else a for a in plan.reads)
+    return replace(plan, reads=reads)
+
+
+def _inside(access: BlockAccess, frame: Frame) -> BlockAccess:
+    blocks = tuple(b if ends == (0, 0) else str(n) for b, n, ends in zip(access.block, frame.shape, frame.around, strict=True))
+    view = replace(access.view, shape=frame.shape, final=frame.shape)
+    return replace(access, block=blocks, view=view, inside=frame)
