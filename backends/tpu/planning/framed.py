@@ -43,9 +43,9 @@ def _frames(access: BlockAccess, frame: Frame) -> bool:
         return False
     seen = tuple(d.size for d in access.window)
     whole: Sequence[Size] = tuple(n + low + high for n, (low, high) in zip(frame.shape, frame.around, strict=True))
-    if seen != tuple(whole) or any(d.step > 1 or d.missing != 0 or d.by_element for d in access.window):
+    if seen != tuple(whole) or any(not isinstance(d.missing, int) or d.by_element for d in access.window):
         return False
-    return all(ends == (0, 0) or (d.entry == Index() and d.elements == d.size)
+    return all((ends == (0, 0) and d.missing == 0) or (d.entry == Index() and d.elements == d.size + d.missing)
                for d, ends in zip(access.window, frame.around, strict=True))  # fmt: skip
 
 
@@ -56,6 +56,9 @@ def framed(plan: PallasKernelPlan, frames: dict[str, Frame]) -> PallasKernelPlan
 
 
 def _inside(access: BlockAccess, frame: Frame) -> BlockAccess:
-    blocks = tuple(b if ends == (0, 0) else str(n) for b, n, ends in zip(access.block, frame.shape, frame.around, strict=True))
+    """``access`` to the array inside of ``frame``; what the last steps along a dim lack lies around it, too."""
+    ends = tuple((low, high + d.missing) for (low, high), d in zip(frame.around, access.window, strict=True))
+    blocks = tuple(b if end == (0, 0) else str(n) for b, n, end in zip(access.block, frame.shape, ends, strict=True))
     view = replace(access.view, shape=frame.shape, final=frame.shape)
-    return replace(access, block=blocks, view=view, inside=frame)
+    dims = tuple(replace(d, missing=0) for d in access.window)
+    return replace(access, block=blocks, view=view, window=dims, inside=replace(frame, around=ends))

@@ -27,7 +27,8 @@ class WindowDim:
     """One dim of a block, and what a tap takes of it: one element, or those of all positions of ``span``.
 
     The first is at ``first`` plus the sum over ``taps`` of their scales times how far they have gone, ``step`` elements
-    apart; ``beside`` neighbours of each lie side by side along the lanes.  ``elements`` is the size of the block.
+    apart; ``beside`` neighbours of each lie side by side along the lanes.  ``elements`` is the size of the block, which has
+    whole steps.
     """
 
     span: Span | None
@@ -38,8 +39,6 @@ class WindowDim:
     taps: tuple[tuple[str, int], ...] = ()
     step: int = 1
     beside: int = 1
-    reach: int = 0  # elements from the first of a position to the last that a tap takes
-    rows: int = 0  # positions that are read, where that is one more than are wanted
     by_element: bool = False
     missing: Size = 0  # elements that the last block reaches beyond the array
 
@@ -122,21 +121,22 @@ def _reach(kernel: Kernel, taps: Sequence[tuple[str, int]]) -> tuple[int, int]:
 
 
 def _positions(kernel: Kernel, term: Term, offset: int, taps: tuple[tuple[str, int], ...], size: Size,
-               spans: Mapping[str, Span]) -> WindowDim | None:  # fmt: skip
+               spans: Mapping[str, Span], beside: int = 1) -> WindowDim | None:  # fmt: skip
     """The dim along which the positions of a tile lie."""
     span, scale = spans[term.axis], int(term.scale)  # type: ignore[arg-type]
     if scale < 1:
         return None
     low, high = _reach(kernel, taps)
-    if (offset, scale, taps, size) == (0, 1, (), span.axis.extent):
+    reached = offset + high + beside - 1 + scale * span.size
+    if (offset, scale, taps, beside, size) == (0, 1, (), 1, span.axis.extent):
         return WindowDim(span, size, span.size, term.axis)
     if span.dim is None:
-        return WindowDim(span, size, int(size), Index(), offset, taps, scale, reach=high) if isinstance(size, int) else None
+        if not isinstance(size, int):
+            return None
+        return WindowDim(span, size, max(size, reached), Index(), offset, taps, scale, beside)
     if offset + low < 0:
         return None
-    start = Index((Term(term.axis, scale * span.size),))
-    return WindowDim(span, size, offset + scale * (span.size - 1) + high + 1, start, offset, taps, scale, reach=high,
-                     by_element=True)  # fmt: skip
+    return WindowDim(span, size, reached, Index((Term(term.axis, scale * span.size),)), offset, taps, scale, beside, by_element=True)
 
 
 def _channels(kernel: Kernel, index: Index, along: Sequence[Term], size: Size, spans: Mapping[str, Span]) -> list[WindowDim] | None:
@@ -149,16 +149,9 @@ def _channels(kernel: Kernel, index: Index, along: Sequence[Term], size: Size, s
     if not isinstance(length, int) or not isinstance(outer.scale, int) or outer.scale < 1:
         return None
     channels = gcd(outer.scale, length, index.offset, size)
-    beside = length // channels
     place = Term(outer.axis, outer.scale // channels)
-    dim = _positions(kernel, place, index.offset // channels, (), size // channels, spans)
-    if dim is None or dim.elements is None:
-        return None
-    longer = beside - 1 if dim.by_element else 0
-    if dim.entry == outer.axis and beside > 1:
-        return None
-    rows = replace(dim, beside=beside, elements=dim.elements + longer, reach=beside - 1)
-    return [rows, WindowDim(spans[inner.axis], channels, channels, Index())]
+    rows = _positions(kernel, place, index.offset // channels, (), size // channels, spans, length // channels)
+    return [rows, WindowDim(spans[inner.axis], channels, channels, Index())] if rows is not None else None
 
 
 def _order(dims: Sequence[WindowDim]) -> list[int]:
@@ -195,22 +188,12 @@ def _aligned(dims: Sequence[WindowDim], dtype: str, spans: Mapping[str, Span]) -
             continue
         if not d.by_element and isinstance(d.entry, str) and by_element and spans[d.entry].dim is not None:
             d = replace(d, entry=Index((Term(d.entry, d.elements),)), by_element=True)
-        if n == len(dims) - 2 and d.step > 1 and d.span is not None:
-            d = _even(d, d.span.size, max(1, 4 // known(dtype).bytes))
         if d.by_element and unit > 1:
             if not all(isinstance(t.scale, int) and t.scale % unit == 0 for t in d.entry.terms):  # type: ignore[union-attr]
                 return None
             d = replace(d, elements=-(-d.elements // unit) * unit)  # type: ignore[operator]
         found.append(replace(d, missing=_missing(d, spans)))
     return found
-
-
-def _even(dim: WindowDim, positions: int, packed: int) -> WindowDim:
-    """``dim`` with as many positions and elements as fill whole words, by which steps along packed rows are taken."""
-    rows = -(-positions // packed) * packed
-    reached = dim.first + dim.reach + dim.step * (rows - 1) + 1
-    elements = -(-max(dim.elements or 1, reached) // packed) * packed
-    return replace(dim, rows=rows if rows != positions else 0, elements=elements)
 
 
 def _missing(dim: WindowDim, spans: Mapping[str, Span]) -> Size:

@@ -50,8 +50,8 @@ class Shapes:
         while index and index[-1] == ":":
             index.pop()
         text = f"{reference}[{', '.join(index) or '...'}]"
-        if (even := next((d for d in kept if d.rows), None)) is not None and even.span is not None:
-            text = f"{text}[{':, ' if access.grouped else ''}:{even.span.text}]"
+        if any(d.step > 1 for d in kept):
+            text = f"{text}{_every(kept)}"
         walks = [*taps, *([("column", rows.beside)] if rows is not None else [])]
         if walks:
             text = f"jnp.concatenate([{text} {' '.join(f'for {name} in range({n})' for name, n in walks)}], axis=-1)"
@@ -79,9 +79,8 @@ class Shapes:
             return at if dim.elements != 1 or dim.taps or dim.entry != Index() else ":"
         if at == "0" and dim.step == 1 and span.size >= dim.elements:
             return ":"
-        if dim.step > 1:
-            return f"pl.ds({at}, {dim.rows or span.text}, stride={dim.step})"
-        return f":{span.text}" if at == "0" else f"{at} : {at} + {span.text}"
+        count = span.text if dim.step == 1 else str(dim.step * span.size)
+        return f":{count}" if at == "0" else f"{at} : {at} + {count}"
 
     def sizes(self, place: BlockAxes) -> str:
         return self.plan.sizes(place, self.spans)
@@ -122,6 +121,20 @@ class Shapes:
             return PlacedExpr(x.text if span.size == LANES else piece(x, f":, :{span.text}"), (x.place[0], place[1]))
         copies = f"{span.text} // {LANES}" if span.text.isidentifier() else str(span.size // LANES)
         return PlacedExpr(f"jnp.tile({x.text}, (1, {copies}))", (x.place[0], place[1]))
+
+
+def _every(dims: Sequence[WindowDim]) -> str:
+    """What takes every ``step``-th element of the dims that have steps: each cut in two, of which the second is one element."""
+    left = [d for d in dims if d.span is not None or d.elements == 1 and not d.taps]
+    sizes = [f"{_count(d)}, {d.step}" if d.step > 1 else _count(d) for d in left]
+    picked = [part for d in left for part in ((":", "0") if d.step > 1 else (":",))]
+    while picked[-1] == ":":
+        picked.pop()
+    return f".reshape({', '.join(sizes)})[{', '.join(picked)}]"
+
+
+def _count(dim: WindowDim) -> str:
+    return dim.span.text if dim.span is not None and dim.span.size <= (dim.elements or 1) else str(dim.elements)
 
 
 def index_sum(first: int, ways: Sequence[tuple[str, int]]) -> str:
