@@ -52,8 +52,8 @@ ROLES: Mapping[str, Mapping[str, tuple[int, int | None]]] = {
 
 @dataclass(frozen=True)
 class NestAxis:
-    """``contiguous``: neighbouring coordinates are neighbours in memory, in the main input and output.  ``window``: ``positions``
-    of windows that are taken of an array, or ``taps``, the way inside them."""
+    """``contiguous``: neighbouring coordinates are neighbours in memory, in the main input and output.  ``window``:
+    ``positions`` of windows that are taken of an array, or ``taps``, the way inside them."""
 
     name: str
     role: str

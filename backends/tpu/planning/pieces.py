@@ -148,7 +148,7 @@ def _own_array(kernel: Kernel, op: Store, array: Array, name: str, places: Seque
     """The array of a piece, and the store that fills it."""
     whole = Array(name, BufferType(tuple(n for _, _, n in places), array.dtype), "temporary", loc=array.loc)
     seen, indices = [], []
-    for index, size in zip(op.indices, buffer_type(op.buffer).shape, strict=True):
+    for index in op.indices:
         axis = index.terms[0].axis if index.terms else ""
         seen.append(kernel.axis[axis].extent if axis else 1)
         flipped = bool(axis) and index.terms[0].scale == -1

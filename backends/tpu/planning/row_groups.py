@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from portakern.ir.size import product
 from portakern.ir.tile import Axis, Coord, Index, Kernel, Load, Start, Store, TileType, tile_type
 
 from .blocks import Span
@@ -17,7 +18,7 @@ from .layout import LayoutAssignment
 
 @dataclass(frozen=True)
 class RowGroup:
-    """``outer`` and ``inner`` positions, the spans of their blocks, and the span of both as one axis by the name of the inner."""
+    """The spans of ``outer`` and ``inner`` positions, and of both as one axis by the name of the inner."""
 
     outer: Span
     inner: Span
@@ -25,8 +26,8 @@ class RowGroup:
     @property
     def together(self) -> Span:
         count = self.outer.size * self.inner.size
-        axis = self.inner.axis
-        return Span(Axis(axis.name, "grid", self.outer.axis.extent * self.inner.axis.extent, count), count, str(count), None)  # type: ignore[arg-type]
+        extent = product((self.outer.axis.extent, self.inner.axis.extent))
+        return Span(Axis(self.inner.axis.name, "grid", extent, count), count, str(count), None)
 
 
 def row_group_of(kernel: Kernel, spans: Mapping[str, Span], layout: LayoutAssignment) -> RowGroup | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import gcd
+from math import gcd, lcm
 
 from portakern.dtypes import dtype as known
 from portakern.ir.core import Arg
@@ -127,19 +127,21 @@ def _positions(kernel: Kernel, term: Term, offset: int, taps: tuple[tuple[str, i
     if scale < 1:
         return None
     low, high = _reach(kernel, taps)
-    reached = offset + high + beside - 1 + scale * span.size
+    reached = scale * ((offset + high + beside - 1) // scale + span.size)
     if (offset, scale, taps, beside, size) == (0, 1, (), 1, span.axis.extent):
         return WindowDim(span, size, span.size, term.axis)
     if span.dim is None:
         if not isinstance(size, int):
             return None
-        return WindowDim(span, size, max(size, reached), Index(), offset, taps, scale, beside)
+        return WindowDim(span, size, -(-max(size, reached) // scale) * scale, Index(), offset, taps, scale, beside)
     if offset + low < 0:
         return None
-    return WindowDim(span, size, reached, Index((Term(term.axis, scale * span.size),)), offset, taps, scale, beside, by_element=True)
+    start = Index((Term(term.axis, scale * span.size),))
+    return WindowDim(span, size, reached, start, offset, taps, scale, beside, by_element=True)
 
 
-def _channels(kernel: Kernel, index: Index, along: Sequence[Term], size: Size, spans: Mapping[str, Span]) -> list[WindowDim] | None:
+def _channels(kernel: Kernel, index: Index, along: Sequence[Term], size: Size,
+              spans: Mapping[str, Span]) -> list[WindowDim] | None:  # fmt: skip
     """Positions ``g * s`` elements apart whose windows are some ``g`` elements long: rows of positions of ``g`` channels."""
     inner = next((t for t in along if t.scale == 1 and spans[t.axis].dim is None), None)
     outer = next((t for t in along if t is not inner), None)
@@ -191,7 +193,8 @@ def _aligned(dims: Sequence[WindowDim], dtype: str, spans: Mapping[str, Span]) -
         if d.by_element and unit > 1:
             if not all(isinstance(t.scale, int) and t.scale % unit == 0 for t in d.entry.terms):  # type: ignore[union-attr]
                 return None
-            d = replace(d, elements=-(-d.elements // unit) * unit)  # type: ignore[operator]
+            whole = lcm(unit, d.step)
+            d = replace(d, elements=-(-d.elements // whole) * whole)  # type: ignore[operator]
         found.append(replace(d, missing=_missing(d, spans)))
     return found
 

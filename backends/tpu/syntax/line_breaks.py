@@ -9,6 +9,9 @@ def wrap(line: str, width: int = WIDTH) -> list[str]:
     """``line`` as it is when it fits, else with the arguments of its last outermost call on lines of their own."""
     if len(line) <= width:
         return [line]
+    if parts := _comprehension(line.strip()):
+        indent = line[: len(line) - len(line.lstrip())]
+        return [f"{indent}[", *(f"{indent}    {p}" for p in parts), f"{indent}{line[line.rindex(']') :]}"]
     opening, closing = _longest(line)
     if opening < 0:
         return [line]
@@ -23,6 +26,19 @@ def wrap(line: str, width: int = WIDTH) -> list[str]:
     else:
         inner = [piece for part in parts for piece in wrap(f"{indent}    {part},", width)]
     return [line[: opening + 1], *inner, f"{indent}{line[closing:]}"]
+
+
+def _comprehension(text: str) -> list[str]:
+    """The element and the loops of a list that a line holds; nothing where it holds something else."""
+    end = text.rfind("]")
+    if not text.startswith("[") or text[end + 1 :].strip(",") or " for " not in text:
+        return []
+    depth, starts = 0, [1]
+    for n, c in enumerate(text[:end]):
+        depth += (c in "([") - (c in ")]")
+        if depth == 1 and text.startswith(" for ", n):
+            starts.append(n)
+    return [text[a:b].strip() for a, b in zip(starts, [*starts[1:], end], strict=True)]
 
 
 def _longest(line: str) -> tuple[int, int]:

@@ -39,7 +39,8 @@ def assembled(assembly: Assembly, arrays: Mapping[str, Array]) -> str:
 
 def filled(array: Array) -> str:
     """An array that holds its first value everywhere."""
-    return f"jnp.full({tuple_text(tuple(map(str, shape_of(array))))}, {fill_value(array.init or 0)}, {operations.JNP[array.dtype]})"
+    shape = tuple_text(tuple(map(str, shape_of(array))))
+    return f"jnp.full({shape}, {fill_value(array.init or 0)}, {operations.JNP[array.dtype]})"
 
 
 def fill_value(value: float | int | bool) -> str:

@@ -50,8 +50,6 @@ class Shapes:
         while index and index[-1] == ":":
             index.pop()
         text = f"{reference}[{', '.join(index) or '...'}]"
-        if any(d.step > 1 for d in kept):
-            text = f"{text}{_every(kept)}"
         walks = [*taps, *([("column", rows.beside)] if rows is not None else [])]
         if walks:
             text = f"jnp.concatenate([{text} {' '.join(f'for {name} in range({n})' for name, n in walks)}], axis=-1)"
@@ -79,8 +77,10 @@ class Shapes:
             return at if dim.elements != 1 or dim.taps or dim.entry != Index() else ":"
         if at == "0" and dim.step == 1 and span.size >= dim.elements:
             return ":"
-        count = span.text if dim.step == 1 else str(dim.step * span.size)
-        return f":{count}" if at == "0" else f"{at} : {at} + {count}"
+        if dim.step > 1:
+            at, within = _divided(at, dim.step)
+            return f"{':' + span.text if at == '0' else f'{at} : {at} + {span.text}'}, {within}"
+        return f":{span.text}" if at == "0" else f"{at} : {at} + {span.text}"
 
     def sizes(self, place: BlockAxes) -> str:
         return self.plan.sizes(place, self.spans)
@@ -123,18 +123,20 @@ class Shapes:
         return PlacedExpr(f"jnp.tile({x.text}, (1, {copies}))", (x.place[0], place[1]))
 
 
-def _every(dims: Sequence[WindowDim]) -> str:
-    """What takes every ``step``-th element of the dims that have steps: each cut in two, of which the second is one element."""
-    left = [d for d in dims if d.span is not None or d.elements == 1 and not d.taps]
-    sizes = [f"{_count(d)}, {d.step}" if d.step > 1 else _count(d) for d in left]
-    picked = [part for d in left for part in ((":", "0") if d.step > 1 else (":",))]
-    while picked[-1] == ":":
-        picked.pop()
-    return f".reshape({', '.join(sizes)})[{', '.join(picked)}]"
+def in_steps(access: BlockAccess) -> list[str]:
+    """The sizes of a block of which dims are taken in steps, each such dim as steps and the elements of one; none without."""
+    kept = [d for d in access.window if d.elements is not None]
+    if all(d.step == 1 for d in kept):
+        return []
+    return [f"{(d.elements or 0) // d.step}, {d.step}" if d.step > 1 else str(d.elements) for d in kept]
 
 
-def _count(dim: WindowDim) -> str:
-    return dim.span.text if dim.span is not None and dim.span.size <= (dim.elements or 1) else str(dim.elements)
+def _divided(at: str, step: int) -> tuple[str, str]:
+    """In which step an element lies, and where in it."""
+    if at.isdigit():
+        return str(int(at) // step), str(int(at) % step)
+    inner = at if at.isidentifier() else f"({at})"
+    return f"{inner} // {step}", f"{inner} % {step}"
 
 
 def index_sum(first: int, ways: Sequence[tuple[str, int]]) -> str:

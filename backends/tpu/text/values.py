@@ -50,7 +50,7 @@ from . import folds
 from .assembly import fill_value
 from .names import fresh, hint, read_names
 from .regions import Region
-from .shapes import Shapes
+from .shapes import Shapes, in_steps
 
 INLINE = 64  # characters; a longer expression gets a name
 
@@ -251,7 +251,7 @@ class Values:
         number = self.plan.read_number(op)
         access = self.plan.reads[number]
         name = read_names(self.plan)[number]
-        name = self._framed(region, name, access) if access.inside is not None else name
+        name = self._source(region, name, access)
         x = self.shapes.window(name, access) if access.window else self.shapes.read(name, access.place)
         have, place = access.dtype, access.place
         if access.flat:
@@ -317,7 +317,7 @@ class Values:
         numbers = [self.plan.read_number(op) for op in (taps.windows, taps.weights)]
         names = [read_names(self.plan)[n] for n in numbers]
         windows, weights = (self.plan.reads[n] for n in numbers)
-        source = self._framed(region, names[0], windows) if windows.inside is not None else names[0]
+        source = self._source(region, names[0], windows)
         inside = set(region.names)
         called = {x.axis: fresh("tap", inside) for x in taps.loops}
         walks = [(called[x.axis], int(self.plan.spans[x.axis].axis.extent)) for x in taps.loops]  # type: ignore[arg-type]
@@ -343,18 +343,24 @@ class Values:
             return PlacedExpr(f"jnp.zeros({self.shapes.sizes(place)}, {kind})", place)
         return self.full(region, start)
 
-    def _framed(self, region: Region, reference: str, access: BlockAccess) -> str:
-        """The name of a block with what lies around it, which is put there before all loops over taps."""
+    def _source(self, region: Region, reference: str, access: BlockAccess) -> str:
+        """The name of what windows are taken of: the reference, or its block with what lies around it and cut into steps, which
+        is made before all loops over taps."""
+        steps = in_steps(access)
+        if access.inside is None and not steps:
+            return reference
         while region.around is not None:
             region = region.around
         if (found := self.frames.get((region.title, reference))) is not None:
             return found
-        assert access.inside is not None
-        ends = [e for e, b in zip(access.inside.around, access.block, strict=True) if b is not None]
-        fill = fill_value(access.inside.fill)
-        text = f"jnp.pad({reference}[...], {tuple_text(tuple(f'({a}, {b})' for a, b in ends))}"
+        text = f"{reference}[...]"
+        if access.inside is not None:
+            ends = [e for e, b in zip(access.inside.around, access.block, strict=True) if b is not None]
+            fill = fill_value(access.inside.fill)
+            text = f"jnp.pad({text}, {tuple_text(tuple(f'({a}, {b})' for a, b in ends))}"
+            text += ")" if fill in ("0", "0.0") else f", constant_values={fill})"
         name = fresh(access.buffer, region.names)
-        region.add(f"{name} = {text}{'' if fill in ('0', '0.0') else f', constant_values={fill}'})")
+        region.add(f"{name} = {text}" + (f".reshape({', '.join(steps)})" if steps else ""))
         self.frames[region.title, reference] = name
         return name
 
