@@ -102,7 +102,7 @@ def test_windows_with_nothing_in_reach_are_none() -> None:
 
 
 TARGETS = {"f32": "numba:cpu,sycl:cpu", "bf16": "cpp:cpu,opencl:cpu,hip:gfx942", "f16": "cpp:cpu"}
-INTERPRETED = "triton:sm_90,cuda:sm_80,cuda:sm_90a"
+INTERPRETED = "triton:sm_90,cuda:sm_80,cuda:sm_90a,pallas:v6e"
 FEW = ("strided_bias_relu", "transposed", "grouped", "places_of_largest", "down_and_up")
 
 

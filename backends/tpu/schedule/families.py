@@ -85,7 +85,7 @@ def _rows_together(nest: Nest, tiles: Tiles) -> Iterable[Options]:
     at = next((n for n, a in enumerate(nest.axes) if tiles.get(a.name, 1) > 1), 0)
     outer, inner = nest.axes[at - 1], nest.axes[at]
     whole = isinstance(inner.extent, int) and tiles.get(inner.name, 1) >= inner.extent
-    if not at or (outer.window, inner.window) != ("positions", "positions") or not isinstance(outer.extent, int) or not whole:
+    if not at or outer.window != "positions" or inner.window == "taps" or not isinstance(outer.extent, int) or not whole:
         return
     for most in (4096, 2048, 1024, 512, 256, 128):
         rows = min(most // int(inner.extent), outer.extent)  # type: ignore[arg-type]

@@ -14,27 +14,29 @@ from ..planning.pieces import Assembly, Piece, Place
 from ..syntax import operations
 
 
-def assembled(assembly: Assembly, arrays: Mapping[str, Array]) -> str:
-    """The expression that puts the pieces of an array together, each read once."""
+def assembled(assembly: Assembly, arrays: Mapping[str, Array]) -> list[str]:
+    """The statements that put the pieces of an array together, each read once."""
     array, pieces = assembly.array, assembly.pieces
     shape = shape_of(array)
     names = [_in_place(p, arrays[p.name]) for p in pieces]
     if len(pieces) == 1:
-        return _around(names[0], pieces[0], shape, fill_value(array.init or 0))
+        return [f"{array.name} = {_around(names[0], pieces[0], shape, fill_value(array.init or 0))}"]
     row = _side_by_side(pieces, shape)
     if row is not None:
         axis, order = row
-        return f"jnp.concatenate([{', '.join(names[n] for n in order)}], axis={axis})"
+        return [f"{array.name} = jnp.concatenate([{', '.join(names[n] for n in order)}], axis={axis})"]
     if known(array.dtype).is_float and not array.init:
         # Adding -0.0 changes nothing, not even a zero's sign.
-        return " + ".join(_around(n, p, shape, "-0.0") for n, p in zip(names, pieces, strict=True))
-    text = filled(array)
+        each = [_around(n, p, shape, "-0.0") for n, p in zip(names, pieces, strict=True)]
+        return [f"{array.name} = {each[0]}", *(f"{array.name} += {text}" for text in each[1:])]
+    lines = [f"{array.name} = {filled(array)}"]
     for name, piece in zip(names, pieces, strict=True):
         if all(step == 1 for _, step, _ in piece.places):
-            text = f"jax.lax.dynamic_update_slice({text}, {name}, {tuple_text(tuple(str(p[0]) for p in piece.places))})"
+            at = tuple_text(tuple(str(p[0]) for p in piece.places))
+            lines.append(f"{array.name} = jax.lax.dynamic_update_slice({array.name}, {name}, {at})")
         else:
-            text = f"{text}.at[{', '.join(map(_slice, piece.places, shape))}].set({name})"
-    return text
+            lines.append(f"{array.name} = {array.name}.at[{', '.join(map(_slice, piece.places, shape))}].set({name})")
+    return lines
 
 
 def filled(array: Array) -> str:

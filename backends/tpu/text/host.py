@@ -45,7 +45,7 @@ def _assembled(program: Program, assemblies: Sequence[Assembly], ready: set[str]
     arrays = {a.name: a for a in program.arrays}
     found = [a for a in assemblies if a.array.name not in ready and all(p.name in ready for p in a.pieces)]
     ready |= {a.array.name for a in found}
-    return [f"{a.array.name} = {assembled(a, arrays)}" for a in found]
+    return [line for a in found for line in assembled(a, arrays)]
 
 
 def _read_sizes(program: Program, report: ReportMissing) -> list[str]:

@@ -75,7 +75,7 @@ class Shapes:
         span = dim.span
         if span is None:
             return at if dim.elements != 1 or dim.taps or dim.entry != Index() else ":"
-        if at == "0" and dim.step == 1 and span.size >= dim.elements:
+        if at == "0" and dim.step == 1 and span.size >= (dim.elements or 0):
             return ":"
         if dim.step > 1:
             at, within = _divided(at, dim.step)

@@ -253,6 +253,8 @@ class Values:
         name = read_names(self.plan)[number]
         name = self._source(region, name, access)
         x = self.shapes.window(name, access) if access.window else self.shapes.read(name, access.place)
+        if len(x.text) > INLINE:
+            x = self._name(region, hint(op), x, origin(op))
         have, place = access.dtype, access.place
         if access.flat:
             place = self.plan.layout.place(op)
