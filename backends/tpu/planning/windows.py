@@ -13,7 +13,7 @@ from math import gcd, lcm
 
 from portakern.dtypes import dtype as known
 from portakern.ir.core import Arg
-from portakern.ir.size import Size, ceildiv
+from portakern.ir.size import Size, ceildiv, divides
 from portakern.ir.tile import Index, Kernel, Load, Term, buffer_type
 
 from ..syntax.expressions import BlockAxes
@@ -145,12 +145,14 @@ def _channels(kernel: Kernel, index: Index, along: Sequence[Term], size: Size,
     """Positions ``g * s`` elements apart whose windows are some ``g`` elements long: rows of positions of ``g`` channels."""
     inner = next((t for t in along if t.scale == 1 and spans[t.axis].dim is None), None)
     outer = next((t for t in along if t is not inner), None)
-    if inner is None or outer is None or not isinstance(size, int) or not isinstance(index.offset, int):
+    if inner is None or outer is None or not isinstance(index.offset, int):
         return None
     length = kernel.axis[inner.axis].extent
     if not isinstance(length, int) or not isinstance(outer.scale, int) or outer.scale < 1:
         return None
-    channels = gcd(outer.scale, length, index.offset, size)
+    channels = gcd(outer.scale, length, index.offset, size if isinstance(size, int) else 0)
+    if not divides(channels, size):
+        return None
     place = Term(outer.axis, outer.scale // channels)
     rows = _positions(kernel, place, index.offset // channels, (), size // channels, spans, length // channels)
     return [rows, WindowDim(spans[inner.axis], channels, channels, Index())] if rows is not None else None
