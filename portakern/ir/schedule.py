@@ -9,7 +9,7 @@ family         roles of its axes
 elementwise    ``parallel``, slowest first; the last one is contiguous in the output
 transpose      ``parallel``; exactly two of them, ``source`` and ``target``, are contiguous in an input and the output
 rows           ``parallel`` and ``reduced``; the last reduced axis is tiled (it is contiguous where any is), further
-               reduced axes are walked one coordinate at a time
+               reduced axes are walked one coordinate at a time; two ``parallel`` axes are tiled where none of these is
 scan           ``parallel`` and one ``scanned``, which is tiled where it is contiguous, else mostly walked one by one
 contraction    ``batch`` (tile 1), ``m``, ``n``, ``k``; further contracted axes, ``reduced``, are walked one by one
 attention      ``batch`` (tile 1), ``m`` (query rows), ``n`` (walked: keys), ``k`` (contracted by the scores; whole),

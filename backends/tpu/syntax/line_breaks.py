@@ -11,10 +11,11 @@ def wrap(line: str, width: int = WIDTH) -> list[str]:
         return [line]
     if parts := _comprehension(line.strip()):
         indent = line[: len(line) - len(line.lstrip())]
-        return [f"{indent}[", *(f"{indent}    {p}" for p in parts), f"{indent}{line[line.rindex(']') :]}"]
+        inner = (piece for p in parts for piece in wrap(f"{indent}    {p}", width))
+        return [f"{indent}[", *inner, f"{indent}{line[line.rindex(']') :]}"]
     opening, closing = _longest(line)
-    if opening < 0:
-        return [line]
+    if opening < 0 or opening >= width:
+        return _subscript(line, width)
     indent = line[: len(line) - len(line.lstrip())]
     parts = _arguments(line[opening + 1 : closing])
     together = f"{indent}    {', '.join(parts)}"
@@ -26,6 +27,21 @@ def wrap(line: str, width: int = WIDTH) -> list[str]:
     else:
         inner = [piece for part in parts for piece in wrap(f"{indent}    {part},", width)]
     return [line[: opening + 1], *inner, f"{indent}{line[closing:]}"]
+
+
+def _subscript(line: str, width: int) -> list[str]:
+    """``line`` with its first long subscript on a line of its own."""
+    depth, opening = 0, -1
+    for n, c in enumerate(line):
+        if c == "[" and depth == 0 and line[n - 1].isidentifier():
+            opening = n
+        depth += (c in "([") - (c in ")]")
+        if depth == 0 and opening >= 0 and c == "]":
+            if n - opening > width // 2:
+                indent = line[: len(line) - len(line.lstrip())]
+                return [line[: opening + 1], f"{indent}    {line[opening + 1 : n]}", *wrap(f"{indent}{line[n:]}", width)]
+            opening = -1
+    return [line]
 
 
 def _comprehension(text: str) -> list[str]:

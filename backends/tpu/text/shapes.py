@@ -46,7 +46,11 @@ class Shapes:
         side over ``lanes``."""
         kept = [d for d in access.window if d.elements is not None]
         rows = next((d for d in kept if d.beside > 1), None)
-        index = [self._taken(d, "column" if d is rows else "") for d in kept]
+        beside = ["column" if d is rows else "" for d in kept]
+        if lanes_in_steps(access):
+            index = [*map(self._taken, kept[:-2], beside), *self._lanes(kept[-2], kept[-1], beside[-2])]
+        else:
+            index = list(map(self._taken, kept, beside))
         while index and index[-1] == ":":
             index.pop()
         text = f"{reference}[{', '.join(index) or '...'}]"
@@ -67,6 +71,14 @@ class Shapes:
         if not access.grouped:
             return x
         return PlacedExpr(f"{x.at(0)}.reshape({', '.join(b for b in access.block if b is not None)})", x.place)
+
+    def _lanes(self, dim: WindowDim, lanes: WindowDim, beside: str) -> tuple[str, str]:
+        """The indices of rows that hold the elements of a step one after the other, and of the lanes of one of these."""
+        steps, within = self._taken(dim, beside).split(", ")
+        n = lanes.elements or 1
+        if within.isdigit():
+            return steps, f"{int(within) * n} : {(int(within) + 1) * n}" if within != "0" else f":{n}"
+        return steps, f"({within}) * {n} : ({within}) * {n} + {n}"
 
     def _taken(self, dim: WindowDim, beside: str) -> str:
         """The index along one dim of a block."""
@@ -124,11 +136,23 @@ class Shapes:
 
 
 def in_steps(access: BlockAccess) -> list[str]:
-    """The sizes of a block of which dims are taken in steps, each such dim as steps and the elements of one; none without."""
+    """The sizes of a block of which dims are taken in steps, each such dim as steps and the elements of one; none without steps."""
     kept = [d for d in access.window if d.elements is not None]
     if all(d.step == 1 for d in kept):
         return []
-    return [f"{(d.elements or 0) // d.step}, {d.step}" if d.step > 1 else str(d.elements) for d in kept]
+    if lanes_in_steps(access):
+        *outer, rows, lanes = kept
+        last = [str((rows.elements or 0) // rows.step), str(rows.step * (lanes.elements or 1))]
+        kept = outer
+    else:
+        last = []
+    return [*(f"{(d.elements or 0) // d.step}, {d.step}" if d.step > 1 else str(d.elements) for d in kept), *last]
+
+
+def lanes_in_steps(access: BlockAccess) -> bool:
+    """Whether the elements of a step lie one after the other along the lanes: rows cut in two would fill a native tile each."""
+    *_, rows, lanes = [d for d in access.window if d.elements is not None]
+    return rows.step > 1 and lanes.step == 1 and not lanes.taps and lanes.first == 0 and isinstance(lanes.size, int)
 
 
 def _divided(at: str, step: int) -> tuple[str, str]:
