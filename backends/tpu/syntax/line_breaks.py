@@ -33,13 +33,16 @@ def _subscript(line: str, width: int) -> list[str]:
     """``line`` with its first long subscript on a line of its own."""
     depth, opening = 0, -1
     for n, c in enumerate(line):
-        if c == "[" and depth == 0 and line[n - 1].isidentifier():
+        if c == "[" and depth == 0 and (line[n - 1].isalnum() or line[n - 1] == "_"):
             opening = n
         depth += (c in "([") - (c in ")]")
         if depth == 0 and opening >= 0 and c == "]":
             if n - opening > width // 2:
                 indent = line[: len(line) - len(line.lstrip())]
-                return [line[: opening + 1], f"{indent}    {line[opening + 1 : n]}", *wrap(f"{indent}{line[n:]}", width)]
+                together = f"{indent}    {line[opening + 1 : n]}"
+                parts = _arguments(line[opening + 1 : n])
+                inner = [together] if len(together) <= width else [f"{indent}    {p}," for p in parts]
+                return [line[: opening + 1], *inner, *wrap(f"{indent}{line[n:]}", width)]
             opening = -1
     return [line]
 

@@ -136,7 +136,7 @@ class Shapes:
 
 
 def in_steps(access: BlockAccess) -> list[str]:
-    """The sizes of a block of which dims are taken in steps, each such dim as steps and the elements of one; none without steps."""
+    """The sizes of a block of which dims are taken in steps, each of these as steps and the elements of one; none without."""
     kept = [d for d in access.window if d.elements is not None]
     if all(d.step == 1 for d in kept):
         return []
@@ -146,7 +146,8 @@ def in_steps(access: BlockAccess) -> list[str]:
         kept = outer
     else:
         last = []
-    return [*(f"{(d.elements or 0) // d.step}, {d.step}" if d.step > 1 else str(d.elements) for d in kept), *last]
+    sizes = (f"{(d.elements or 0) // d.step}, {d.step}" if d.step > 1 else str(d.elements) for d in kept)
+    return [*sizes, *last]
 
 
 def lanes_in_steps(access: BlockAccess) -> bool:

@@ -10,10 +10,15 @@ from jax.experimental.pallas import tpu as pltpu
 
 
 def strided_bias_relu_2_kernel(w_ref, b_ref, x_ref, out_ref):
-    t0 = jnp.pad(x_ref[...], ((0, 2), (1, 1), (0, 0))).reshape(15, 2, 10, 3, 128)
+    t0 = jnp.pad(x_ref[...], ((0, 2), (1, 1), (0, 0))).reshape(15, 2, 10, 384)
     windows = jnp.concatenate(
         [
-            t0[tap // 2 : tap // 2 + 14, tap % 2, column // 3 : column // 3 + 10, column % 3]
+            t0[
+                tap // 2 : tap // 2 + 14,
+                tap % 2,
+                column // 3 : column // 3 + 10,
+                (column % 3) * 128 : (column % 3) * 128 + 128,
+            ]
             for tap in range(3)
             for column in range(2)
         ],
