@@ -39,7 +39,7 @@ def test_golden(name: str, operator, sizes: dict[str, int], golden: Callable[[st
 def test_images_that_do_not_fit_are_read_in_overlapping_blocks() -> None:
     found = text(operators.conv2d, {"N": 1, "H": 1024, "W": 512, "C": 64, "O": 64})
     rows = 4096 // 512
-    assert f"pl.Element({rows + 2})" in found and f"{rows} * i_u" in found
+    assert f"pl.Element({rows + 2})" in found and f"{rows} * i_oh" in found
 
 
 def test_the_host_pads_what_the_last_block_lacks() -> None:
@@ -49,6 +49,6 @@ def test_the_host_pads_what_the_last_block_lacks() -> None:
 
 def test_rows_that_begin_inside_a_native_tile_are_refused() -> None:
     sizes = {"N": 1, "H": 12, "W": 40, "C": 8, "O": 16}
-    assert "pl.Element(48)" in text(operators.conv2d, sizes, v=32)
+    assert "pl.Element(48)" in text(operators.conv2d, sizes, ow=32)
     with pytest.raises(MissingRuleError, match="begin inside a native tile"):
-        text(operators.conv2d, sizes, v=8)
+        text(operators.conv2d, sizes, ow=8)

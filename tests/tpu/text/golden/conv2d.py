@@ -1,6 +1,6 @@
 """conv2d for TPU v6e in Pallas, written by portakern.
 
-Schedule: i=1,u=1,v=32,z=256,x=1,y=384,stages=2,warps=1,rows=28
+Schedule: n=1,oh=1,ow=32,o=256,kh=1,kw_c=384,stages=2,warps=1,rows=28
 """
 
 import jax
@@ -24,10 +24,10 @@ def conv2d(x, w):
         out_shape=jax.ShapeDtypeStruct((8, 28, 28, 256), jnp.bfloat16),
         grid=(8,),
         in_specs=[
-            pl.BlockSpec((3, 384, 256), lambda i_i: (0, 0, 0)),
-            pl.BlockSpec((None, 28, 28, 128), lambda i_i: (i_i, 0, 0, 0)),
+            pl.BlockSpec((3, 384, 256), lambda i_n: (0, 0, 0)),
+            pl.BlockSpec((None, 28, 28, 128), lambda i_n: (i_n, 0, 0, 0)),
         ],
-        out_specs=pl.BlockSpec((None, 28, 28, 256), lambda i_i: (i_i, 0, 0, 0)),
+        out_specs=pl.BlockSpec((None, 28, 28, 256), lambda i_n: (i_n, 0, 0, 0)),
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",)),
         name="conv2d_2",
     )(w.reshape(3, 384, 256), x)

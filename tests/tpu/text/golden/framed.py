@@ -1,7 +1,7 @@
 """framed for TPU v6e in Pallas, written by portakern.
 
 Schedule of framed_1: m=16,n=128,stages=2,warps=1
-Schedule of framed_3: i=16,j=128,stages=2,warps=1
+Schedule of framed_3: m=16,n=128,stages=2,warps=1
 """
 
 import jax

@@ -1,7 +1,7 @@
 """pooled for TPU v6e in Pallas, written by portakern.
 
-Schedule of pooled_1: n=1,i=1,j=16,c=128,k=1,l=1,stages=2,warps=1,rows=14
-Schedule of pooled_3: i=1,j=1,k=16,l=128,r=1,s=1,stages=2,warps=1,rows=14
+Schedule of pooled_1: n=1,oh=1,ow=16,c=128,kh=1,kw=1,stages=2,warps=1,rows=14
+Schedule of pooled_3: n=1,oh=1,ow=16,c=128,kh=1,kw=1,stages=2,warps=1,rows=14
 """
 
 import jax
@@ -54,8 +54,8 @@ def pooled(x):
         pooled_3_kernel,
         out_shape=jax.ShapeDtypeStruct((8, 14, 14, 128), jnp.bfloat16),
         grid=(8,),
-        in_specs=[pl.BlockSpec((None, 28, 28, 128), lambda i_i: (i_i, 0, 0, 0))],
-        out_specs=pl.BlockSpec((None, 14, 14, 128), lambda i_i: (i_i, 0, 0, 0)),
+        in_specs=[pl.BlockSpec((None, 28, 28, 128), lambda i_n: (i_n, 0, 0, 0))],
+        out_specs=pl.BlockSpec((None, 14, 14, 128), lambda i_n: (i_n, 0, 0, 0)),
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",)),
         name="pooled_3",
     )(x)

@@ -1,6 +1,6 @@
 """strided_bias_relu for TPU v6e in Pallas, written by portakern.
 
-Schedule: i=1,u=1,v=16,o=256,x=1,y=256,stages=2,warps=1,rows=14
+Schedule: n=1,oh=1,ow=16,o=256,kh=1,kw_c=256,stages=2,warps=1,rows=14
 """
 
 import jax
@@ -35,11 +35,11 @@ def strided_bias_relu(x, w, b):
         out_shape=jax.ShapeDtypeStruct((8, 14, 10, 256), jnp.bfloat16),
         grid=(8,),
         in_specs=[
-            pl.BlockSpec((3, 256, 256), lambda i_i: (0, 0, 0)),
-            pl.BlockSpec((256,), lambda i_i: (0,)),
-            pl.BlockSpec((None, 28, 28, 128), lambda i_i: (i_i, 0, 0, 0)),
+            pl.BlockSpec((3, 256, 256), lambda i_n: (0, 0, 0)),
+            pl.BlockSpec((256,), lambda i_n: (0,)),
+            pl.BlockSpec((None, 28, 28, 128), lambda i_n: (i_n, 0, 0, 0)),
         ],
-        out_specs=pl.BlockSpec((None, 14, 10, 256), lambda i_i: (i_i, 0, 0, 0)),
+        out_specs=pl.BlockSpec((None, 14, 10, 256), lambda i_n: (i_n, 0, 0, 0)),
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",)),
         name="strided_bias_relu_2",
     )(w.reshape(3, 256, 256), b, x)

@@ -2,10 +2,10 @@
 
 Schedule of transposed_2: r=1,s=1,t=16,u=128,stages=2,warps=1
 Schedule of transposed_4: r=1,s=1,t=16,u=128,stages=2,warps=1
-Schedule of transposed_5: i=1,u=1,v=16,z=128,x=1,y=128,stages=2,warps=1,rows=9
-Schedule of transposed_6: i=1,j=1,k=16,z=128,r=1,l=128,stages=2,warps=1,rows=9
-Schedule of transposed_7: i=1,u=1,v=16,z=128,x=1,y=128,stages=2,warps=1,rows=9
-Schedule of transposed_8: i=1,j=1,k=16,z=128,r=1,l=128,stages=2,warps=1,rows=9
+Schedule of transposed_5: n=1,oh=1,ow=16,u=128,kh=1,kw_c=128,stages=2,warps=1,rows=9
+Schedule of transposed_6: n=1,oh=1,w2=16,s=128,kh=1,c=128,stages=2,warps=1,rows=9
+Schedule of transposed_7: n=1,oh=1,ow=16,u=128,kh=1,kw_c=128,stages=2,warps=1,rows=9
+Schedule of transposed_8: n=1,oh=1,w2=16,s=128,kh=1,c=128,stages=2,warps=1,rows=9
 """
 
 import jax
@@ -88,11 +88,11 @@ def transposed(x, w, b):
         out_shape=jax.ShapeDtypeStruct((2, 9, 6, 10), jnp.bfloat16),
         grid=(2,),
         in_specs=[
-            pl.BlockSpec((10,), lambda i_i: (0,)),
-            pl.BlockSpec((None, 9, 7, 6), lambda i_i: (i_i, 0, 0, 0)),
-            pl.BlockSpec((2, 12, 10), lambda i_i: (0, 0, 0)),
+            pl.BlockSpec((10,), lambda i_n: (0,)),
+            pl.BlockSpec((None, 9, 7, 6), lambda i_n: (i_n, 0, 0, 0)),
+            pl.BlockSpec((2, 12, 10), lambda i_n: (0, 0, 0)),
         ],
-        out_specs=pl.BlockSpec((None, 9, 6, 10), lambda i_i: (i_i, 0, 0, 0)),
+        out_specs=pl.BlockSpec((None, 9, 6, 10), lambda i_n: (i_n, 0, 0, 0)),
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",)),
         name="transposed_5",
     )(b, x, t1.reshape(2, 12, 10))
@@ -101,11 +101,11 @@ def transposed(x, w, b):
         out_shape=jax.ShapeDtypeStruct((2, 9, 7, 10), jnp.bfloat16),
         grid=(2,),
         in_specs=[
-            pl.BlockSpec((4, None, 6, 10), lambda i_i: (0, 1, 0, 0)),
-            pl.BlockSpec((10,), lambda i_i: (0,)),
-            pl.BlockSpec((None, 9, 7, 6), lambda i_i: (i_i, 0, 0, 0)),
+            pl.BlockSpec((4, None, 6, 10), lambda i_n: (0, 1, 0, 0)),
+            pl.BlockSpec((10,), lambda i_n: (0,)),
+            pl.BlockSpec((None, 9, 7, 6), lambda i_n: (i_n, 0, 0, 0)),
         ],
-        out_specs=pl.BlockSpec((None, 9, 7, 10), lambda i_i: (i_i, 0, 0, 0)),
+        out_specs=pl.BlockSpec((None, 9, 7, 10), lambda i_n: (i_n, 0, 0, 0)),
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",)),
         name="transposed_6",
     )(w, b, x)
@@ -114,11 +114,11 @@ def transposed(x, w, b):
         out_shape=jax.ShapeDtypeStruct((2, 9, 6, 10), jnp.bfloat16),
         grid=(2,),
         in_specs=[
-            pl.BlockSpec((10,), lambda i_i: (0,)),
-            pl.BlockSpec((None, 9, 7, 6), lambda i_i: (i_i, 0, 0, 0)),
-            pl.BlockSpec((2, 12, 10), lambda i_i: (0, 0, 0)),
+            pl.BlockSpec((10,), lambda i_n: (0,)),
+            pl.BlockSpec((None, 9, 7, 6), lambda i_n: (i_n, 0, 0, 0)),
+            pl.BlockSpec((2, 12, 10), lambda i_n: (0, 0, 0)),
         ],
-        out_specs=pl.BlockSpec((None, 9, 6, 10), lambda i_i: (i_i, 0, 0, 0)),
+        out_specs=pl.BlockSpec((None, 9, 6, 10), lambda i_n: (i_n, 0, 0, 0)),
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",)),
         name="transposed_7",
     )(b, x, t3.reshape(2, 12, 10))
@@ -127,11 +127,11 @@ def transposed(x, w, b):
         out_shape=jax.ShapeDtypeStruct((2, 9, 7, 10), jnp.bfloat16),
         grid=(2,),
         in_specs=[
-            pl.BlockSpec((4, None, 6, 10), lambda i_i: (0, 1, 0, 0)),
-            pl.BlockSpec((10,), lambda i_i: (0,)),
-            pl.BlockSpec((None, 9, 7, 6), lambda i_i: (i_i, 0, 0, 0)),
+            pl.BlockSpec((4, None, 6, 10), lambda i_n: (0, 1, 0, 0)),
+            pl.BlockSpec((10,), lambda i_n: (0,)),
+            pl.BlockSpec((None, 9, 7, 6), lambda i_n: (i_n, 0, 0, 0)),
         ],
-        out_specs=pl.BlockSpec((None, 9, 7, 10), lambda i_i: (i_i, 0, 0, 0)),
+        out_specs=pl.BlockSpec((None, 9, 7, 10), lambda i_n: (i_n, 0, 0, 0)),
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",)),
         name="transposed_8",
     )(w, b, x)
