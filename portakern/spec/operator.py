@@ -302,8 +302,8 @@ class Operator:
         asked = self, tuple(sorted(values.items(), key=lambda kv: kv[0])), dtype, tuple(sorted((stars or {}).items()))
         try:
             return _trace(*asked)
-        except PortakernError:
-            if not sizes:
+        except PortakernError as error:
+            if not sizes or not _depends_on_sizes(error):
                 raise
             return _trace(*asked, tuple(sorted(sizes.items())))
 
@@ -460,6 +460,12 @@ def _trace(
             raise operator.error(f"the input {i.name!r} is not used", "use it or take it out of the signature", i.loc)
     verify_tensor_program(program)
     return program
+
+
+def _depends_on_sizes(error: PortakernError) -> bool:
+    """Whether what is wrong may be right for some sizes: it is said of an open dim, or of a size that is a quotient.  Dims of
+    two names never go together, were they equally large."""
+    return "open" in error.message or "//" in error.message
 
 
 def _run(operator: Operator, arrays: dict[str, Traced], params: dict[str, Any]) -> Any:

@@ -54,8 +54,10 @@ def convolution(x: Op, w: Op, stride: int, pads: tuple[int, int], dilation: int,
 @pytest.mark.parametrize("groups", [1, 2])
 def test_convolutions_become_products_of_windows(groups: int, transposed: bool) -> None:
     tried = 0
-    for window, other, *how in product((1, 3, 4), (1, 2), (1, 2, 3), ((0, 0), (1, 2), (2, 0)), (1, 2, 3)):
-        make = partial(convolution, stride=how[0], pads=how[1], dilation=how[2], groups=groups, transposed=transposed)
+    choices = product((1, 3, 4), (1, 2), (1, 2, 3), ((0, 0), (1, 2), (2, 0)), (1, 2, 3))
+    for window, other, stride, pads, dilation in choices:
+        how = {"stride": stride, "pads": pads, "dilation": dilation, "groups": groups, "transposed": transposed}
+        make: Callable[..., Op] = partial(convolution, **how)
         shapes = (2, 8, 5, 4), (window, other, 4 // groups, 6)
         asked = make(*(Arg(n, t.TensorType(s, "f64")) for n, s in zip("xw", shapes, strict=True)))
         if all(n > 0 for n in t.tensor_type(asked).shape):  # type: ignore[operator]

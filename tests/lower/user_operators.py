@@ -251,6 +251,11 @@ def sorted_rows(x: T["M", "N"]):
 
 
 @pk.operator
+def picked_rows(x: T["M", "N"], i: T["K", pk.i32]):
+    return pk.take(x, i)
+
+
+@pk.operator
 def bytes_product(a: T["M", "K", pk.i8], b: T["K", "N", pk.i8]):
     return pk.matmul(a, b, dtype=pk.i32)
 

@@ -139,7 +139,7 @@ def test_diagonals(k: int) -> None:
 
 def test_one_hot() -> None:
     i = np.array([2, 0, 5, -1], np.int32)
-    same(computed(lambda i: pk.one_hot(i, 4, pk.f64), i)[0], (i[:, None] == np.arange(4)) * 1.0)
+    same(computed(lambda i: pk.one_hot(i, 4, "f64"), i)[0], (i[:, None] == np.arange(4)) * 1.0)
 
 
 @pytest.mark.parametrize(("wrong", "says"), [
