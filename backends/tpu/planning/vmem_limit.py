@@ -11,6 +11,7 @@ from portakern.ir.tile import Dot, TileType
 
 from .blocks import LANES, SUBLANES, BlockAccess
 from .kernel_plan import PallasKernelPlan, ScratchBuffer
+from .taps import TapLoop
 
 _STEP = 16
 """Limits are multiples of this many MiB."""
@@ -34,7 +35,24 @@ def needed_bytes(plan: PallasKernelPlan, scratch: Sequence[ScratchBuffer]) -> in
     blocks = sum(2 * _block(plan, a) for a in plan.accesses)
     kept = sum(_padded(tuple(_extent(plan, a) for a in s.place), known(s.dtype).bytes) for s in scratch)
     values = sorted((_value(plan, op.type) for op in plan.kernel.body.walk() if isinstance(op.type, TileType)), reverse=True)
-    return blocks + kept + sum(values[: 3 if any(isinstance(op, Dot) for op in plan.kernel.body.walk()) else 1])
+    largest = 3 if any(isinstance(op, Dot) for op in plan.kernel.body.walk()) else 1
+    return blocks + kept + _windows(plan) + sum(values[:largest])
+
+
+def _windows(plan: PallasKernelPlan) -> int:
+    """What taps take of blocks, side by side: each is whole native tiles by itself before it is shifted into its lanes."""
+    ops = list(plan.kernel.body.walk())
+    if not any(isinstance(op, Dot) for op in ops):
+        return 0
+    extents = (plan.spans[op.axis].axis.extent for op in ops if isinstance(op, TapLoop))
+    taps, found = math.prod(n for n in extents if isinstance(n, int)), 0
+    for access in plan.reads:
+        dims = [d for d in access.window if d.span is not None]
+        if len(dims) > 1 and any(d.taps or d.beside > 1 for d in dims):
+            lanes = _extent(plan, access.place[1]) // dims[-2].beside
+            rows = _padded((1, 1, _extent(plan, access.place[0]), lanes), known(access.dtype).bytes)
+            found += taps * dims[-2].beside * rows
+    return found
 
 
 def _extent(plan: PallasKernelPlan, axis: str | None) -> int:

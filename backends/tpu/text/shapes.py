@@ -151,9 +151,14 @@ def in_steps(access: BlockAccess) -> list[str]:
 
 
 def lanes_in_steps(access: BlockAccess) -> bool:
-    """Whether the elements of a step lie one after the other along the lanes: rows cut in two would fill a native tile each."""
+    """Whether the elements of a step lie one after the other along the lanes: rows cut in two would fill a native tile each.
+
+    Mosaic joins rows of whole registers, and such as are one register together.
+    """
     *_, rows, lanes = [d for d in access.window if d.elements is not None]
-    return rows.step > 1 and lanes.step == 1 and not lanes.taps and lanes.first == 0 and isinstance(lanes.size, int)
+    if rows.step == 1 or lanes.step > 1 or lanes.taps or lanes.first or lanes.elements is None:
+        return False
+    return lanes.elements % LANES == 0 or rows.step * lanes.elements <= LANES
 
 
 def _divided(at: str, step: int) -> tuple[str, str]:
