@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from portakern.ir.core import Arg, Op
-from portakern.ir.functions import BINARY, COMPARE, UNARY
+from portakern.ir.functions import COMPARE
 from portakern.ir.rewrite import Rules
 from portakern.ir.size import Size
 from portakern.ir.tensor import (
@@ -197,5 +197,5 @@ def _computed(op: Map | Convert) -> float | int | bool | None:
     return value.item()
 
 
-_EXACT = {"select", "max", "min", "neg", "abs", "and", "or", "not", *COMPARE} & {*UNARY, *BINARY, *COMPARE, "select"}
+_EXACT = {"select", "max", "min", "neg", "abs", "and", "or", "not", *COMPARE}
 """Functions of constants whose result no rounding changes."""

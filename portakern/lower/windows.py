@@ -14,11 +14,10 @@ from itertools import product as combinations
 from math import gcd
 
 from portakern.errors import LoweringError
-from portakern.ir.core import Arg, Op
+from portakern.ir.core import Op
 from portakern.ir.rewrite import Rules
 from portakern.ir.size import Size
 from portakern.ir.tensor import (
-    Assemble,
     Contract,
     Convolve,
     Expand,
@@ -130,10 +129,10 @@ def _dense(x: Op, w: Op, taken: Sequence[int], strides: Sequence[int], dilation:
 
 
 def _channels_last(x: Op) -> bool:
-    """Whether the channels of ``x`` lie side by side: in an input as it is, or in an array that is stored for the windows."""
+    """Whether the channels of ``x`` lie side by side: not in an input that is seen with its dims in another order."""
     while isinstance(x, Slice):
         x = x.x
-    return isinstance(x, Arg | Assemble | PadWith | Reshape) or not isinstance(x, Transpose)
+    return not isinstance(x, Transpose)
 
 
 def _windows(x: Op, taken: Sequence[int], taps: Sequence[Size], strides: Sequence[int], dilation: Sequence[int],

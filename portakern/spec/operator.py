@@ -465,7 +465,7 @@ def _trace(
 def _depends_on_sizes(error: PortakernError) -> bool:
     """Whether what is wrong may be right for some sizes: it is said of an open dim, or of a size that is a quotient.  Dims of
     two names never go together, were they equally large."""
-    return "open" in error.message or "//" in error.message
+    return any(said in error.message for said in ("open dim", "open size", "//"))
 
 
 def _run(operator: Operator, arrays: dict[str, Traced], params: dict[str, Any]) -> Any:
