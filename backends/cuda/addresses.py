@@ -56,7 +56,8 @@ def is_aligned(kernel: t.Kernel, op: t.Load | t.Store, dims: t.Dims) -> bool:
     if have.align % VECTOR_BYTES or not _whole(kernel.axis[column], elements):
         return False
     for index, stride in zip(op.indices, have.element_strides, strict=True):
-        if index.gather >= 0 or not divides(elements, _times(index.offset, stride)):
+        picks_columns = index.gather >= 0 and isinstance(op, t.Load) and column in t.tile_type(op.gathers[index.gather]).axes
+        if picks_columns or not divides(elements, stride if index.gather >= 0 else _times(index.offset, stride)):
             return False
         for term in index.terms:
             # A tile begins at a multiple of its size; along the columns only that beginning counts.

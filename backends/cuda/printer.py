@@ -113,8 +113,8 @@ class CudaPrinter(Printer):
 
     def on_LoadTile(self, s: p.LoadTile) -> list[str]:
         template = self.place(s.place) + (f", {self.fact('loads')}" if aligned(s.access) else "")
-        word = "load_shifted" if by_rows(s.access) else "load"
-        return self.define(s.name, s.define, self.word(word, template, *self.address(s.access, pad=True)))
+        word = "gather" if s.picks else "load_shifted" if by_rows(s.access) else "load"
+        return self.define(s.name, s.define, self.word(word, template, *self.address(s.access, pad=True), *s.picks))
 
     def on_StoreTile(self, s: p.StoreTile) -> list[str]:
         if s.mode == "set" and by_rows(s.access):

@@ -119,6 +119,8 @@ class JaxWriter(NumpyWriter):
     def Gather(self, op: t.Gather) -> str:
         x, i, size = self(op.x), self(op.indices), shape_of(op.x)[op.axis]
         inside, fill = f"({i} >= 0) & ({i} < {size})", self.constant(op.fill, tensor_type(op.x).dtype)
+        if size == 0:
+            return f"jnp.full({shape_of(op)}, {fill})"
         safe = f"jnp.clip({i}, 0, {max(size - 1, 0)})"
         if op.zipped and shape_of(op.indices)[op.axis] == 1:
             # One element of each row: a selection in a sum, which XLA fuses with what else reads the row.

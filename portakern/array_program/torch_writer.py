@@ -202,6 +202,9 @@ class TorchWriter(Writer):
 
     def Gather(self, op: t.Gather) -> str:
         x, i, size = self(op.x), self(op.indices), shape_of(op.x)[op.axis]
+        if size == 0:
+            dtype = self.dtype(tensor_type(op.x).dtype)
+            return f"torch.full({shape_of(op)}, {python_text(op.fill)}, dtype={dtype}, device={i}.device)"
         inside = f"({i} >= 0) & ({i} < {size})"
         safe = f"{i}.clamp(0, {max(size - 1, 0)}).long()"
         if op.zipped:

@@ -244,7 +244,8 @@ def named_values(block: Block, heaviest: int = 7) -> frozenset[Op]:
     """The values of a kernel's body that are assigned to a name.
 
     A value is named when it is used more than once, is a contraction, or when the expression written in its place
-    would hold more than ``heaviest`` operations. A load gives its name to the cast that is its only use. Values used
+    would hold more than ``heaviest`` operations, or gives coordinates, which are written where an element lies and where it
+    is asked whether there is one. A load gives its name to the cast that is its only use. Values used
     inside a loop but computed before it are named, since a loop would compute them again.
     """
     uses = count_uses(block)
@@ -275,8 +276,9 @@ def named_values(block: Block, heaviest: int = 7) -> frozenset[Op]:
         reduction = isinstance(op, Reduce) and not _accumulates(op, only)
         into_cast = isinstance(op, Load) and len(only) == 1 and isinstance(only[0], Cast)
         of_load = isinstance(op, Cast) and isinstance(op.x, Load) and op.x not in named
+        gathered = any(isinstance(u, Load) for u in only)
         if (uses[op] > 1 or isinstance(op, Dot) or reduction or (isinstance(op, Load) and not into_cast) or of_load
-                or heavy > heaviest or crosses(op)):  # fmt: skip
+                or gathered or heavy > heaviest or crosses(op)):  # fmt: skip
             named.add(op)
         weight[op] = heavy
     return frozenset(named)

@@ -53,13 +53,15 @@ ROLES: Mapping[str, Mapping[str, tuple[int, int | None]]] = {
 @dataclass(frozen=True)
 class NestAxis:
     """``contiguous``: neighbouring coordinates are neighbours in memory, in the main input and output.  ``window``:
-    ``positions`` of windows that are taken of an array, or ``taps``, the way inside them."""
+    ``positions`` of windows that are taken of an array, or ``taps``, the way inside them.  ``picks``: indices run along it, by
+    which elements of another array are picked."""
 
     name: str
     role: str
     extent: Size
     contiguous: bool = False
     window: str = ""
+    picks: bool = False
 
 
 @dataclass(frozen=True)

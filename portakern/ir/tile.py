@@ -312,7 +312,11 @@ class Dot(Op):
 
 
 class Load(Op):
-    """The tile of ``buffer`` at ``indices``, with dims in the order ``dims``; ``pad`` outside the buffer's extents."""
+    """The tile of ``buffer`` at ``indices``, with dims in the order ``dims``; ``pad`` outside the buffer's extents.
+
+    ``gathers`` are integer tiles over some of ``dims``, in their order: coordinates that indices name.  One outside the
+    buffer, whatever its value, is compared in its own dtype and touches no memory.
+    """
 
     buffer: Op
     indices: tuple[Index, ...]
@@ -350,6 +354,11 @@ def _check_access(op: Op, have: BufferType, indices: tuple[Index, ...], dims: Di
         op.check(axis in used, f"the dim {axis} appears in no index")
     for i in indices:
         op.check(i.gather < len(gathers), f"index {i} names a gather that is not there")
+    named = [i.gather for i in indices if i.gather >= 0]
+    op.check(sorted(named) == list(range(len(gathers))), f"{len(gathers)} gathers, of which indices name {named}")
+    for g in map(tile_type, gathers):
+        op.check(known_dtype(g.dtype).is_int, f"gathered coordinates are {g.dtype}, not integers")
+        op.check(g.dims == tuple(d for d in dims if d in g.dims), f"{g} has not the dims of the tile in their order")
 
 
 class For(Op):
@@ -430,7 +439,8 @@ class Kernel(Function):
     def may_overrun(self, access: Load | Store) -> tuple[str, ...]:
         """Axes of ``access`` along which its tile may reach outside the buffer (so a bounds check is needed).
 
-        An index that is not a plain coordinate may overrun unless its reach is known to fit.
+        An index that is not a plain coordinate may overrun unless its reach is known to fit.  A gathered coordinate has no
+        axis here: it is compared with the buffer's size wherever it is used.
         """
         shape = buffer_type(access.buffer).shape
         found: list[str] = []

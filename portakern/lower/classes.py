@@ -23,6 +23,7 @@ from portakern.ir.tensor import (
     Cumulate,
     Expand,
     Fold,
+    Gather,
     Iota,
     Map,
     Reshape,
@@ -186,6 +187,8 @@ def tied_dim(op: Op, number: int, d: int) -> int | None:
             return None if d == op.axis else d - (op.axis < d)
         case Contract():
             return _contract_dim(op, number, d)
+        case Gather():
+            return _gather_dim(op, number, d)
         case Windows():
             return None if d in op.dims else d
         case Reshape():
@@ -199,6 +202,14 @@ def _contract_dim(op: Contract, number: int, d: int) -> int | None:
     if d in batch:
         return batch.index(d)
     return first + free.index(d) if d in free else None
+
+
+def _gather_dim(op: Gather, number: int, d: int) -> int | None:
+    if number == 1:
+        return d if op.zipped else op.axis + d
+    if d == op.axis:
+        return None  # walked by the indices
+    return d if op.zipped or d < op.axis else d + tensor_type(op.indices).rank - 1
 
 
 def matched_dims(inner: tuple[Size, ...], outer: tuple[Size, ...]) -> dict[int, int]:

@@ -228,6 +228,6 @@ def _pads(kernel: t.Kernel) -> Rules:
 
 
 def _place(load: t.Load) -> tuple[object, ...]:
-    return (getattr(load.buffer, "name", load.buffer), load.indices, load.dims)
+    return (getattr(load.buffer, "name", load.buffer), load.indices, load.dims, load.gathers)
 
 

@@ -24,6 +24,7 @@ from portakern.ir.tensor import (
     Expand,
     Flip,
     Fold,
+    Gather,
     Map,
     Reshape,
     Slice,
@@ -208,7 +209,15 @@ class _Wholes:
             return [o for o in op.operands if o in self.anchored and tensor_type(o).shape]
         if isinstance(op, Reshape) and not isinstance(op.x, Arg) and tensor_type(op.x).shape and not is_thin(op):
             return [op.x]
+        if isinstance(op, Gather) and not _can_be_picked_from(op.x, op.axis, op.fill):
+            return [op.x]
+        if isinstance(op, Contract):
+            return [g for o in op.operands for g in self._gathers_in(o)]
         return []
+
+    def _gathers_in(self, operand: Op) -> list[Op]:
+        """The gathers in the elementwise work before a product: what copies its operands copies whole tiles."""
+        return [o for o in needed([operand]) if isinstance(o, Gather)] if operand not in self.anchored else []
 
     def _far_from_stored(self) -> set[Op]:
         """Values with several users that more than :data:`MOST_TURNS` reductions in turn lead to."""
@@ -234,7 +243,7 @@ class _Wholes:
         """The operations on computed values that would run along an axis twice, were ``found`` stored."""
         ops = self.program.body.ops if ops is None else ops
         classes = self._classes(found, ops)
-        return [op for op in ops if isinstance(op, Contract | Map) and repeats(classes, op)]
+        return [op for op in ops if isinstance(op, Contract | Map | Gather) and repeats(classes, op)]
 
     def _products_below(self, op: Contract) -> set[Op]:
         """Results of products that ``op`` is computed from with elementwise work between: they are stored anyway.  The
@@ -262,6 +271,29 @@ class _Wholes:
         single = (v for v in candidates if not self._doubled({*found, v}, ops[:high]))
         alone = next(single, None)
         return {alone} if alone is not None else set(candidates)
+
+
+def _can_be_picked_from(op: Op, axis: int, fill: float) -> bool:
+    """Whether a load can fetch single elements along ``axis`` of ``op``, and ``fill`` where there is none: from an array, or a
+    view that is an index map of one."""
+    match op:
+        case Arg() | Assemble():
+            return True
+        case Transpose(x=x, order=order):
+            return _can_be_picked_from(x, order[axis], fill)
+        case Slice(x=x) | Flip(x=x):
+            return _can_be_picked_from(x, axis, fill)
+        case Expand(x=x, dims=dims):
+            inner = dims.index(axis) if axis in dims else -1
+            return inner >= 0 and tensor_type(x).shape[inner] != 1 and _can_be_picked_from(x, inner, fill)
+        case Gather(x=x, zipped=False):
+            rank = tensor_type(op.indices).rank
+            beside = axis < op.axis or axis >= op.axis + rank
+            source = axis if axis < op.axis else axis - rank + 1
+            return beside and repr(op.fill) == repr(fill) and _can_be_picked_from(x, source, fill)
+        case Reshape(x=x):
+            return isinstance(x, Arg | Assemble)
+    return False
 
 
 def _is_view(op: Op) -> bool:

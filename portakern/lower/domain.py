@@ -10,7 +10,7 @@ from portakern.ir import tile as t
 from portakern.ir.core import Arg, Op
 from portakern.ir.program import ArrayFacts
 from portakern.ir.schedule import NestAxis
-from portakern.ir.size import Size, product
+from portakern.ir.size import Size, Sym, product
 from portakern.lower.classes import AxisClass, Classes
 from portakern.lower.placing import Placed
 from portakern.lower.tiles import ZERO, Coordinate, Coordinates, Part
@@ -57,7 +57,8 @@ class Domain:
 
 def accesses(program: tt.TensorProgram, classes: Classes, placed: Mapping[str, Placed]) -> list[tuple[AxisClass, ...]]:
     """For every array the program loads or stores, the classes of its dims as that access sees them.  ``placed`` says which
-    outputs are pieces of arrays."""
+    outputs are pieces of arrays.  A dim that elements are picked along has a class of no name (:data:`PICKED`), which nothing
+    walks."""
     found: list[tuple[AxisClass, ...]] = []
     for op in program.body.ops:
         if op.mnemonic() == "give":
@@ -72,6 +73,9 @@ def accesses(program: tt.TensorProgram, classes: Classes, placed: Mapping[str, P
             elif isinstance(op, tt.Transpose | tt.Expand | tt.Map | tt.Convert | tt.Fold | tt.Cumulate | tt.Contract
                             | tt.BitConvert):
                 found.append(classes.of_operand(op, number))
+            elif isinstance(op, tt.Gather):
+                dims = classes.of_operand(op, number)
+                found.append(dims if number == 1 else (*dims[: op.axis], PICKED, *dims[op.axis + 1 :]))
             else:
                 found.append(())  # slices and the like: no merging with what they touch
     for number, (result, name) in enumerate(zip(program.results, program.outputs, strict=True)):
@@ -80,6 +84,15 @@ def accesses(program: tt.TensorProgram, classes: Classes, placed: Mapping[str, P
         else:
             found.append(() if isinstance(result, Arg) else classes.of(result))
     return found
+
+
+PICKED = AxisClass("", Sym.named("picked"))
+"""Stands for a dim of an array that indices are picked along: its neighbours are no neighbours of each other."""
+
+
+def innermost(seen: Iterable[Sequence[AxisClass]]) -> list[AxisClass]:
+    """The axis along which each access in ``seen`` is contiguous, of those that have one."""
+    return [c for dims in seen for c in real(dims)[-1:] if c is not PICKED]
 
 
 def windows_of(program: tt.TensorProgram, classes: Classes) -> dict[AxisClass, str]:
@@ -151,6 +164,8 @@ def unmergeable(program: tt.TensorProgram, classes: Classes, facts: Mapping[str,
             found.update(mine[d] for d in (*op.dims, *range(len(mine) - len(op.dims), len(mine))))
         if isinstance(op, tt.Slice | tt.Flip):
             found.update(classes.of_operand(op, 0))
+        if isinstance(op, tt.Gather) and not isinstance(op.x, Arg):  # picked through views of an array
+            found.update(classes.of(op))
     return found
 
 

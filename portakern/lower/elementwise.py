@@ -5,7 +5,7 @@ from __future__ import annotations
 from portakern.ir import tensor as tt
 from portakern.ir.tile import Kernel
 from portakern.lower.classes import AxisClass
-from portakern.lower.domain import Domain, Run, merge, of_result, real
+from portakern.lower.domain import Domain, Run, innermost, merge, of_result, real
 from portakern.lower.kernel import Frame, Request, at_most, grid
 
 
@@ -25,7 +25,7 @@ def elementwise_domain(request: Request) -> tuple[Domain, str]:
     program, classes = request.program, request.classes
     order = real(c for number in range(len(program.results)) for c in of_result(program, classes, number))
     seen = request.accesses()
-    inner = [real(dims)[-1] for dims in seen if real(dims)]
+    inner = innermost(seen)
     target = order[-1] if order else None
     sources = [c for c in inner if c is not target]
     # Arrays contiguous along another axis than the output, and none that agrees with it: a transpose in the tile.

@@ -46,7 +46,9 @@ class Request:
 
     def nest(self, family: str, domain: Domain, live: int, dots: str = "", passes: int = 1, scores: str = "") -> Nest:
         widest = _widest(self.program)
-        axes = domain.nest_axes(windows_of(self.program, self.classes))
+        picking = {c for op in self.program.body.ops if isinstance(op, tt.Gather) for c in self.classes.of_operand(op, 1)}
+        runs = zip(domain.nest_axes(windows_of(self.program, self.classes)), domain.runs, strict=True)
+        axes = tuple(replace(a, picks=not picking.isdisjoint(r.classes)) for a, r in runs)
         return Nest(family, axes, *widest, live=live, dots=dots, passes=passes, scores=scores)
 
     def accesses(self) -> list[tuple[AxisClass, ...]]:

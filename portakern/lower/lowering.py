@@ -28,20 +28,14 @@ from portakern.lower.split import Stage, stages
 from portakern.lower.tiles import wide
 
 LOWERED = (tt.Literal, tt.DimSize, tt.Iota, tt.Map, tt.Convert, tt.BitConvert, tt.Expand, tt.Reshape, tt.Transpose,
-           tt.Slice, tt.Flip, tt.Fold, tt.Cumulate, tt.Contract, tt.Windows, tt.Assemble)
-
-INSTEAD: Mapping[type[Op], str] = {
-    tt.Gather: "a product with pk.cast(indices[:, None] == pk.arange(n)[None, :], x.dtype); pk.take_along where one index "
-               "goes with each row",
-}
-"""What to write in place of operations that no family lowers."""
+           tt.Slice, tt.Flip, tt.Fold, tt.Cumulate, tt.Contract, tt.Gather, tt.Windows, tt.Assemble)
 
 Facts = Mapping[str, ArrayFacts]
 
 
 def unsupported(program: tt.TensorProgram) -> list[Missing]:
     """Every operation of ``program`` that no family lowers, with the operator's line."""
-    return [Missing(_why_not(op), str(op.loc or ""), INSTEAD.get(type(op), ""))
+    return [Missing(_why_not(op), str(op.loc or ""))
             for op in program.body.ops
             if not isinstance(op, LOWERED) and op.mnemonic() not in ("give", "result")]
 

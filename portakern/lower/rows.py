@@ -13,7 +13,7 @@ from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Op
 from portakern.ir.schedule import Nest, Schedule
-from portakern.lower.domain import Domain, Run, merge, of_result, real
+from portakern.lower.domain import Domain, Run, innermost, merge, of_result, real
 from portakern.lower.kernel import Frame, Request, along, at_most, covered, grid
 from portakern.lower.online import Softmax, match_exponential
 from portakern.lower.simplify import identity
@@ -56,8 +56,8 @@ def _domain(request: Request, folds: Sequence[tt.Fold]) -> Domain:
     reduced = [c for c in operand if c in over]
     seen, apart = request.accesses(), request.unmergeable()
     runs = [*merge(parallel, "parallel", seen, apart), *merge(reduced, "reduced", seen, apart)]
-    inner = [real(d)[-1] for d in seen if real(d)]
-    contiguous = next((c for d in seen if len(real(d)) > 1 for c in real(d)[-1:]), inner[0] if inner else None)
+    inner = [*innermost(d for d in seen if len(real(d)) > 1), *innermost(seen)]
+    contiguous = inner[0] if inner else None
     return Domain(runs, contiguous)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Op, Result
-from portakern.lower.domain import Domain, Run, merge, real
+from portakern.lower.domain import Domain, Run, innermost, merge, real
 from portakern.lower.kernel import Frame, Request, along, at_most, covered, grid
 from portakern.lower.rows import COMBINE, operand_coords
 from portakern.lower.simplify import identity
@@ -49,7 +49,7 @@ def _domain(request: Request, scan: tt.Cumulate) -> Domain:
     line = classes.of(scan)[scan.axis]
     seen, apart = request.accesses(), request.unmergeable()
     runs = merge([c for c in real(classes.of(scan)) if c is not line], "parallel", seen, apart)
-    inner = [real(d)[-1] for d in seen if len(real(d)) == len(real(classes.of(scan)))]
+    inner = innermost(d for d in seen if len(real(d)) == len(real(classes.of(scan))))
     contiguous = inner[0] if inner else line
     along = Run((line,), "scanned")
     # The contiguous axis is the last dim of a tile.

@@ -3,6 +3,8 @@ without a matrix shape rewritten as products and sums.  Every rule keeps the val
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from portakern.dtypes import DTYPES
 from portakern.ir.core import Arg, Op
 from portakern.ir.rewrite import Rules, canonicalise
@@ -218,6 +220,40 @@ def gather_one_of_a_line(op: Gather) -> Op | None:
     fill = Literal(float(op.fill) if DTYPES[wide].is_float else int(op.fill), wide)
     picked = Convert(Map("select", (inside, found, fill), loc=op.loc), t.dtype)
     return Reshape(picked, tensor_type(op).shape)
+
+
+@rules.on(Gather)
+def gather_from_few(op: Gather) -> Op | None:
+    """Of no elements nothing can be picked, and of one along ``axis`` there is no other to pick."""
+    t, wanted = tensor_type(op.x), tensor_type(op.indices)
+    shape = tensor_type(op).shape
+    if t.shape[op.axis] == 0:
+        return Expand(_fill(op), shape, ()) if shape else _fill(op)
+    if t.shape[op.axis] != 1:
+        return None
+    rank = wanted.rank
+    own = tuple(range(rank)) if op.zipped else tuple(range(op.axis, op.axis + rank))
+    kept = tuple(d for d in range(t.rank) if d != op.axis)
+    line = Reshape(op.x, tuple(t.shape[d] for d in kept))
+    places = kept if op.zipped else tuple(d if d < op.axis else d + rank - 1 for d in kept)
+    picked: Op = Expand(line, shape, places) if shape else line
+    index = Expand(op.indices, shape, own) if shape else op.indices
+    first = Map("eq", (index, Literal(0, wanted.dtype)), loc=op.loc)
+    return Map("select", (first, picked, _fill(op)), loc=op.loc)
+
+
+def _fill(op: Gather) -> Op:
+    dtype = tensor_type(op).dtype
+    kind = DTYPES[dtype]
+    return Literal(float(op.fill) if kind.is_float else bool(op.fill) if dtype == "bool" else int(op.fill), dtype)
+
+
+@rules.on(Gather)
+def gather_before_conversion(op: Gather) -> Op | None:
+    """What is gathered from a converted array is converted where it is used: the array need not be made anew."""
+    if not isinstance(op.x, Convert) or op.x.dtype == "bool" or repr(float(op.fill)) != "0.0":
+        return None
+    return Convert(replace(op, x=op.x.x, fill=0), op.x.dtype, loc=op.x.loc)
 
 
 @rules.on(Contract)

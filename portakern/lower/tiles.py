@@ -30,7 +30,15 @@ class Part:
     count: int
 
 
-Coordinate = t.Index | Part
+@dataclass(frozen=True)
+class Picked:
+    """Coordinates that a kernel computes: an integer tile, and what stands for elements that it picks outside of the dim."""
+
+    tile: Op
+    fill: float | int
+
+
+Coordinate = t.Index | Part | Picked
 Coordinates = tuple[Coordinate, ...]
 ZERO = t.Index()
 LEAVES_THE_RANGE = {"neg", "abs", "not", "add", "sub", "mul", "div", "floordiv", "pow", "shl"}
@@ -140,14 +148,17 @@ class TileWriter:
                 return self.value(op.x, inner)
             case tt.Transpose():
                 return self.value(op.x, tuple(coords[op.order.index(i)] for i in range(len(op.order))))
+            case tt.Gather():
+                return self._gather(op, coords)
             case tt.Slice():
-                return self.value(op.x, tuple(self._affine(c, step, lo) for c, step, lo
-                                              in zip(coords, op.steps, op.starts, strict=True)))
+                sizes = tt.tensor_type(op).shape
+                return self.value(op.x, tuple(self._moved(c, step, lo, size) for c, step, lo, size
+                                              in zip(coords, op.steps, op.starts, sizes, strict=True)))
             case tt.Windows():
                 return self.value(op.x, self._in_windows(op, coords))
             case tt.Flip():
                 shape = op.type.shape  # type: ignore[attr-defined]
-                return self.value(op.x, tuple(self._affine(c, -1, shape[i] - 1) if i in op.axes else c
+                return self.value(op.x, tuple(self._moved(c, -1, shape[i] - 1, shape[i]) if i in op.axes else c
                                               for i, c in enumerate(coords)))
             case tt.Reshape():
                 return self._reshape(op, coords)
@@ -163,7 +174,28 @@ class TileWriter:
     def load(self, op: Arg, shape: tuple[Size, ...], coords: Coordinates) -> Op:
         view, indices = collapse(shape, coords)
         dtype = tt.tensor_type(op).dtype
+        picked = [c for c in coords if isinstance(c, Picked)]
+        if picked:
+            return self.b.cast(self._load_picked(op.name, view, indices, picked), wide(dtype))
         return self.b.cast(self.b.load(*self.arrays.access(op.name, view, indices)), wide(dtype))
+
+    def _load_picked(self, name: str, view: tuple[Size, ...], indices: tuple[t.Index, ...], picked: Sequence[Picked]) -> Op:
+        """The elements of ``name`` that the tiles ``picked`` say, in dims as the indices and these tiles have them."""
+        order: dict[str, None] = {}
+        for i in indices:
+            order |= dict.fromkeys(i.axes if i.gather < 0 else t.tile_type(picked[i.gather].tile).axes)
+        dims = self.b.dims(*order)
+        tiles = tuple(self.b.permute(p.tile, [a for a, _ in dims if a in t.tile_type(p.tile).axes]) for p in picked)
+        fill, kind = picked[0].fill, DTYPES[self.arrays.dtype(name)]
+        pad = float(fill) if kind.is_float else int(fill) if kind.is_int else bool(fill)
+        return self.b.add(t.Load(*self.arrays.access(name, view, indices), dims, pad, tiles))
+
+    def _gather(self, op: tt.Gather, coords: Coordinates) -> Op:
+        """The elements of an array, or of a view of one, at coordinates that are computed here."""
+        n = 1 if op.zipped else tt.tensor_type(op.indices).rank
+        at = coords if op.zipped else coords[op.axis : op.axis + n]
+        index = self.value(op.indices, at)
+        return self.value(op.x, (*coords[: op.axis], Picked(index, op.fill), *coords[op.axis + n :]))
 
     def _reshape(self, op: tt.Reshape, coords: Coordinates) -> Op:
         inner = tt.tensor_type(op.x).shape
@@ -184,14 +216,29 @@ class TileWriter:
             inner[d] = t.Index((*begin.terms, *way.terms), begin.offset + way.offset)
         return tuple(inner)
 
+    def _moved(self, c: Coordinate, scale: int, offset: Size, size: Size) -> t.Index | Picked:
+        """``scale * c + offset``, for a coordinate along a dim of ``size``."""
+        return self._affine_picked(c, scale, offset, size) if isinstance(c, Picked) else self._affine(c, scale, offset)
+
     def _affine(self, c: Coordinate, scale: Size, offset: Size) -> t.Index:
-        if isinstance(c, Part):
+        if not isinstance(c, t.Index):
             raise LoweringError("a slice of a merged axis")
         terms = tuple(t.Term(x.axis, x.scale * scale, x.div, x.mod) for x in c.terms)
         return t.Index(terms, c.offset * scale + offset, c.gather)
 
+    def _affine_picked(self, c: Picked, scale: int, offset: Size, size: Size) -> Picked:
+        """What lies outside of the slice is made to lie outside of the array too."""
+        b, dtype = self.b, t.tile_type(c.tile).dtype
+        low, high = b.compare("ge", c.tile, b.const(0, dtype)), b.compare("lt", c.tile, b.scalar_size(size, dtype))
+        inside = b.binary("and", low, high)
+        signed = dtype if DTYPES[dtype].kind == "int" else "i64"
+        near = b.cast(b.select(inside, c.tile, b.const(0, dtype)), signed)  # far ones might leave the dtype below
+        moved = near if scale == 1 else b.binary("mul", near, b.const(scale, signed))
+        moved = b.binary("add", moved, b.scalar_size(offset, signed))
+        return Picked(b.select(inside, moved, b.const(-1, signed)), c.fill)
+
     def _coordinate(self, c: Coordinate, dtype: str) -> Op:
-        if isinstance(c, Part):
+        if not isinstance(c, t.Index):
             raise LoweringError("a coordinate along a merged axis")
         word = "i64" if DTYPES[dtype].bits == 64 and DTYPES[dtype].is_int else "i32"
         total: Op | None = None
@@ -256,6 +303,7 @@ def collapse(shape: tuple[Size, ...], coords: Sequence[Coordinate]) -> tuple[tup
     sizes: list[Size] = []
     indices: list[t.Index] = []
     begun: dict[str, int] = {}
+    gathers = 0
     merged = any(isinstance(c, Part) for c in coords)
     for size, c in zip(shape, coords, strict=True):
         if merged and size == 1 and c == ZERO:
@@ -266,5 +314,6 @@ def collapse(shape: tuple[Size, ...], coords: Sequence[Coordinate]) -> tuple[tup
         if isinstance(c, Part):
             begun[c.axis] = len(sizes)
         sizes.append(size)
-        indices.append(t.Index.of(c.axis) if isinstance(c, Part) else c)
+        indices.append(t.Index.of(c.axis) if isinstance(c, Part) else t.Index((), 0, gathers) if isinstance(c, Picked) else c)
+        gathers += isinstance(c, Picked)
     return tuple(sizes), tuple(indices)

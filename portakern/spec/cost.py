@@ -2,12 +2,13 @@
 
 A multiply-add counts as 2 operations, everything else (additions, comparisons, selections, ``exp``) as 1 per element;
 moves, views and conversions count as none.  Bytes are compulsory traffic: every input read and every output written
-once.  A causal mask does not lower the count: the operator says what is computed on whole arrays.
+once; of an input that elements are only picked from by indices, as many as are picked.  A causal mask does not lower the
+count: the operator says what is computed on whole arrays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from portakern.dtypes import DTYPES
@@ -44,15 +45,44 @@ def cost(program: TensorProgram) -> Cost:
         if type(op) in COUNTS:
             flops = flops + COUNTS[type(op)](op)
     results = dict.fromkeys(program.results)
-    return Cost(flops, _bytes(program.args), _bytes(tuple(results)))
+    return Cost(flops, _bytes(program.args, _picked(program)), _bytes(tuple(results)))
 
 
-def _bytes(values: tuple[Op, ...] | tuple[Arg, ...]) -> Size:
+def _bytes(values: tuple[Op, ...] | tuple[Arg, ...], picked: Mapping[Op, Size] | None = None) -> Size:
     total: Size = 0
     for v in values:
         of = tensor_type(v)
-        total = total + product(of.shape) * DTYPES[of.dtype].bytes
+        total = total + (picked or {}).get(v, product(of.shape)) * DTYPES[of.dtype].bytes
     return total
+
+
+def _picked(program: TensorProgram) -> dict[Op, Size]:
+    """How many elements are read of the arguments that gathers alone read, perhaps through views."""
+    users: dict[Op, list[Op]] = {}
+    for op in program.body.ops:
+        for o in dict.fromkeys(op.operands):
+            users.setdefault(o, []).append(op)
+
+    def of(op: Op) -> Size | None:
+        total: Size = 0
+        for user in users.get(op, ()):
+            if isinstance(user, t.Gather) and user.x is op and user.indices is not op:
+                total = total + _elements(user)
+            elif isinstance(user, VIEWS) and (inner := of(user)) is not None:
+                total = total + inner
+            else:
+                return None
+        return total if users.get(op) else None
+
+    found: dict[Op, Size] = {}
+    for arg in program.args:
+        count, whole = of(arg), product(tensor_type(arg).shape)
+        if count is not None:
+            found[arg] = min(count, whole) if isinstance(count, int) and isinstance(whole, int) else count
+    return found
+
+
+VIEWS = (t.Reshape, t.Transpose, t.Slice, t.Flip, t.Convert)
 
 
 def _elements(op: Op) -> Size:

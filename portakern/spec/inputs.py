@@ -8,8 +8,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from portakern.dtypes import DTYPES, numpy_dtype
+from portakern.ir.core import Arg
 from portakern.ir.size import Size, evaluate, names_of, parse_size
-from portakern.ir.tensor import TensorProgram, tensor_type
+from portakern.ir.tensor import (
+    Convert,
+    Expand,
+    Flip,
+    Gather,
+    Reshape,
+    Slice,
+    TensorProgram,
+    Transpose,
+    tensor_type,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,6 +85,22 @@ class Labels:
         return np.where(np.arange(found.size).reshape(shape) % 8 == 5, self.ignored, found)
 
 
+@dataclass(frozen=True)
+class Indices:
+    """Coordinates along a dim of ``size``: every sixteenth lies outside of it, below and above in turns."""
+
+    size: Size
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
+        import numpy as np
+
+        size = evaluate(self.size, sizes)
+        found = rng.integers(0, max(size, 1), size=shape)
+        place = np.arange(found.size).reshape(shape) + rng.integers(16)
+        outside = np.where(place % 32 < 16, -1 - found % 3, size + found % 3)
+        return np.where(place % 16 == 7, outside, found)
+
+
 def at_sizes(families: Mapping[str, Family], sizes: Mapping[str, object]) -> dict[str, Family]:
     """``families`` with expressions of dims replaced by the numbers they are at ``sizes``, where those are given."""
     known = {k: v for k, v in sizes.items() if isinstance(v, int)}
@@ -97,6 +124,20 @@ def default_family(dtype: str) -> Family:
     return Integers(0 if kind.kind == "uint" else -100, 100)
 
 
+def index_families(program: TensorProgram) -> dict[str, Family]:
+    """Families for the arguments that elements are picked by: mostly coordinates along what is picked from."""
+    found: dict[str, Family] = {}
+    for op in program.body.ops:
+        if not isinstance(op, Gather):
+            continue
+        source = op.indices
+        while isinstance(source, Expand | Reshape | Transpose | Slice | Flip | Convert):
+            source = source.x
+        if isinstance(source, Arg) and DTYPES[tensor_type(source).dtype].is_int:
+            found.setdefault(source.name, Indices(tensor_type(op.x).shape[op.axis]))
+    return found
+
+
 def make_inputs(
     program: TensorProgram,
     families: Mapping[str, Family] | None = None,
@@ -107,13 +148,14 @@ def make_inputs(
     import numpy as np
 
     sizes = dict(sizes or {})
+    families = {**index_families(program), **(families or {})}
     out: dict[str, np.ndarray] = {}
     for arg in program.args:
         t = tensor_type(arg)
         shape = tuple(evaluate(s, sizes) for s in t.shape)
         # Each array has its own stream, so that it does not depend on the ones before it.
         rng = np.random.Generator(np.random.SFC64([seed, zlib.crc32(arg.name.encode())]))
-        family = (families or {}).get(arg.name) or default_family(t.dtype)
+        family = families.get(arg.name) or default_family(t.dtype)
         values = np.asarray(family.draw(rng, shape, sizes))
         if DTYPES[t.dtype].is_float:
             top = DTYPES[t.dtype].largest

@@ -154,17 +154,18 @@ class _Run:
         kind = numpy_dtype(dtype_of(op))
         return c + np.einsum(f"{spec[0]},{spec[1]}->{spec[2]}", a.astype(kind), b.astype(kind))
 
-    def places(self, op: t.Load | t.Store, dims: t.Dims) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
-        """The elements of the buffer a tile's elements are at, which of them there are, and which lie inside the extents of
-        the axes they are accessed along."""
+    def places(self, op: t.Load | t.Store, dims: t.Dims) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
+        """The elements of the buffer a tile's elements are at, which of them there are, which lie inside the extents of
+        the axes they are accessed along, and which were gathered from outside."""
         shape = t.buffer_type(op.buffer).shape
         axes = [a for a, _ in dims]
         out, inside = [], np.ones([n for _, n in dims], bool)
-        meant = inside
+        meant, checked = inside, ~inside
         for index, size in zip(op.indices, shape, strict=True):
-            if index.gather >= 0:
-                raise NotImplementedError("an index that a tile is added to")
             total = np.asarray(evaluate(index.offset, self.sizes))
+            if index.gather >= 0:
+                assert isinstance(op, t.Load)
+                total = total + self.gathered(op.gathers[index.gather], dims)
             for term in index.terms:
                 c = self.coord(term.axis)
                 known = c < self.extent(term.axis)
@@ -175,23 +176,30 @@ class _Run:
                 else:
                     c, known = c[:1], known[:1]
                 total, meant = total + c.reshape(where), meant & known.reshape(where)
-            inside = inside & (total >= 0) & (total < evaluate(size, self.sizes))
+            there = (total >= 0) & (total < evaluate(size, self.sizes))
+            checked = checked | ((index.gather >= 0) & ~there)  # no bounds check is asked for: it is always made
+            inside = inside & there
             out.append(total)
-        return out, inside, meant
+        return out, inside, meant, checked
+
+    def gathered(self, op: Op, dims: t.Dims) -> np.ndarray:
+        """The coordinates in a gathered tile, with a dim for each of ``dims``."""
+        have = t.tile_type(op).axes
+        return np.asarray(self.env[op]).reshape([n if a in have else 1 for a, n in dims])
 
     def load(self, op: t.Load) -> np.ndarray:
-        where, inside, meant = self.places(op, op.dims)
+        where, inside, meant, checked = self.places(op, op.dims)
         data = self.env[op.buffer]
         picked = np.broadcast_arrays(inside, *where)[1:] if where else []
         result = np.full(inside.shape, JUNK if op.pad is None else op.pad).astype(data.dtype)
-        if not np.all(inside):
+        if not np.all(inside | checked):
             assert self.kernel.may_overrun(op), f"{op.buffer} is read outside, and may_overrun says it cannot be"
         result[inside] = data[tuple(p[inside] for p in picked)] if where else data
         result[inside & ~meant] = np.asarray(JUNK).astype(data.dtype)  # an element of the array, and not one that was asked for
         return result
 
     def store(self, op: t.Store) -> None:
-        where, inside, meant = self.places(op, t.tile_type(op.value).dims)
+        where, inside, meant, _ = self.places(op, t.tile_type(op.value).dims)
         inside = inside & meant
         data = self.env[op.buffer]
         picked = np.broadcast_arrays(inside, *where)[1:] if where else []

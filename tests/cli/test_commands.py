@@ -22,8 +22,8 @@ def test_ops_lists_the_library(capsys: pytest.CaptureFixture[str]):
     status, out, _ = run(capsys, "ops")
     assert status == 0
     assert [line.split()[0] for line in out.splitlines()][1:] == [
-        "add_relu", "attention", "cross_entropy", "cumsum", "layer_norm", "matmul", "matmul_bias_gelu", "rms_norm", "row_sum",
-        "silu_mul", "softmax", "transpose"]  # fmt: skip
+        "add_relu", "attention", "cross_entropy", "cumsum", "embedding", "layer_norm", "matmul", "matmul_bias_gelu", "rms_norm",
+        "row_sum", "silu_mul", "softmax", "transpose"]  # fmt: skip
 
 
 def test_ops_shows_one_with_its_cases(capsys: pytest.CaptureFixture[str]):

@@ -55,6 +55,11 @@ def cross_entropy(logits, labels, ignore_index=-100):
     return np.where(counted, losses, 0).sum() / counted.sum()
 
 
+def embedding(table, ids):
+    rows = table[np.clip(ids, 0, len(table) - 1).astype(int)]
+    return np.where(((ids >= 0) & (ids < len(table)))[..., None], rows, 0)
+
+
 def cumsum(x, exclusive=False, reverse=False):
     x = x[:, ::-1] if reverse else x
     y = np.cumsum(np.pad(x, [(0, 0), (1, 0)]), -1)
@@ -75,6 +80,7 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "attention": attention,
     "cross_entropy": cross_entropy,
     "cumsum": cumsum,
+    "embedding": embedding,
 }
 
 CASES = [(op, case) for op in library() for case in op.cases]

@@ -26,8 +26,8 @@ def plain(x):
 
 
 def test_the_library_is_found_by_file_name() -> None:
-    assert operator_names() == ("add_relu", "attention", "cross_entropy", "cumsum", "layer_norm", "matmul", "matmul_bias_gelu",
-                                "rms_norm", "row_sum", "silu_mul", "softmax", "transpose")  # fmt: skip
+    assert operator_names() == ("add_relu", "attention", "cross_entropy", "cumsum", "embedding", "layer_norm", "matmul",
+                                "matmul_bias_gelu", "rms_norm", "row_sum", "silu_mul", "softmax", "transpose")  # fmt: skip
     assert all(load_operator(n).name == n for n in operator_names())
 
 

@@ -33,7 +33,8 @@ DIALECT = Dialect(
 )
 
 
-HOME = {"reduce_cols": "reduce", "reduce_rows": "reduce", "scan_cols": "scan", "dot": "dot"}
+HOME = {"reduce_cols": "reduce", "reduce_rows": "reduce", "scan_cols": "scan", "dot": "dot",
+        "gather": "gather", "along": "gather"}  # fmt: skip
 """Words of the vocabulary -> the header that holds them, beside what every text includes."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from portakern.ir.size import Size, Sym, names_of, substitute
@@ -38,20 +38,22 @@ def term_text(term: Term, name: Name) -> str:
     return text
 
 
-def index_text(index: Index, name: Name) -> str:
+def index_text(index: Index, name: Name, picked: Sequence[str] = ()) -> str:
+    """``picked`` are the coordinates that the access's gathers give."""
     parts = [_times(term_text(t, name), t.scale) for t in index.terms]
+    parts += [picked[index.gather]] if index.gather >= 0 else []
     if index.offset != 0 or not parts:
         parts.append(size_text(index.offset))
     return " + ".join(parts).replace("+ -", "- ")
 
 
-def offset_text(access: Load | Store, name: Name) -> str:
-    """The element offset of an access as a C expression of the coordinates ``name`` gives."""
+def offset_text(access: Load | Store, name: Name, picked: Sequence[str] = ()) -> str:
+    """The element offset of an access as a C expression of the coordinates that ``name`` and ``picked`` give."""
     have = buffer_type(access.buffer)
     parts: list[str] = []
     for index, stride in zip(access.indices, have.element_strides, strict=True):
-        if not index.terms and index.offset == 0:
-            continue
+        if index.gather >= 0:
+            parts.append(_times(picked[index.gather], stride))
         for t in index.terms:
             parts.append(_times(term_text(t, name), t.scale * stride))
         if index.offset != 0:
@@ -81,8 +83,8 @@ class BoundsCheck:
     low: bool
     high: bool
 
-    def text(self, name: Name) -> str:
-        value = index_text(self.index, name)
+    def text(self, name: Name, picked: Sequence[str] = ()) -> str:
+        value = index_text(self.index, name, picked)
         tests = [f"{value} >= 0"] if self.low else []
         tests += [f"{value} < {size_text(self.size)}"] if self.high else []
         return " && ".join(tests)
@@ -104,6 +106,7 @@ def checks(kernel: Kernel, access: Load | Store) -> list[BoundsCheck]:
                 low = low + last * t.scale
             else:
                 high = high + last * t.scale
+        known = known and index.gather < 0
         room: Size = size - 1 - high
         under = not (known and isinstance(low, int) and low >= 0)
         over = not (known and isinstance(room, int) and room >= 0)

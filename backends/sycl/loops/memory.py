@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from portakern.emit.loops.elements import stored_value
+from portakern.dtypes import DTYPES
+from portakern.emit.loops.elements import hint_of, source, stored_value
+from portakern.ir.core import Op
 from portakern.ir.tile import Load, Store, buffer_type, tile_type
 
 from .access import BoundsCheck, checks, offset_text, size_text, step_along
-from .expressions import ATOM, SUM, TypedExpr
+from .expressions import ATOM, CHOICE, PREFIX, SUM, TypedExpr
 from .values import CLoopValueText
 
 
@@ -20,23 +22,46 @@ class CLoopMemoryText(CLoopValueText):
         bounds = checks(self.kernel, op)
         pad = self.words.constant(0 if op.pad is None else op.pad, dtype)
         lanes = self.lanes_of(op)
+        picked = [self.picked(g) for g in op.gathers]
+        inside = " && ".join(c.text(self.coordinate, picked) for c in bounds)
         if lanes == 1:
-            text = self.words.element(have.dtype, buffer, offset_text(op, self.coordinate))
+            text = self.words.element(have.dtype, buffer, offset_text(op, self.coordinate, picked))
             if bounds:
-                inside = " && ".join(c.text(self.coordinate) for c in bounds)
                 text = f"{inside} ? {text} : {pad}"
                 return TypedExpr(text, SUM + 5, dtype)
             return TypedExpr(text, ATOM, dtype)
         assert self.vector is not None
         step = step_along(op, self.vector[0])
-        touched = [c for c in bounds if self.vector[0] in c.index.axes]
-        if step is None or touched or bounds:
-            return self.load_lanes(op, lanes, bounds, pad)
-        address = f"{buffer} + {offset_text(op, self.coordinate)}"
+        apart_picked = any(self.lanes_of(g) > 1 for g in op.gathers)
+        if step is None or apart_picked or any(c.index.gather < 0 for c in bounds):
+            return self.load_lanes(op, lanes, bounds, pad, picked)
+        address = f"{buffer} + {offset_text(op, self.coordinate, picked)}"
         apart = None if step == 1 else size_text(step)
-        return TypedExpr(self.words.load(have.dtype, lanes, address, self.left, apart), ATOM, dtype, lanes)
+        text = self.words.load(have.dtype, lanes, address, self.left, apart)
+        if not bounds:
+            return TypedExpr(text, ATOM, dtype, lanes)
+        nothing = TypedExpr(pad, PREFIX, dtype).wide(lanes, self.words)
+        return TypedExpr(f"{inside} ? {text} : {nothing.text}", CHOICE, dtype, lanes)
 
-    def load_lanes(self, op: Load, lanes: int, bounds: list[BoundsCheck], pad: str) -> TypedExpr:
+    def picked(self, tile: Op) -> str:
+        """The coordinate that a gathered tile gives here, as wide as offsets are; of a vector's lanes, an array of them."""
+        v = self.value(tile)
+        text = v.at(PREFIX)
+        if v.lanes > 1:
+            array = self.fresh(f"{hint_of(source(tile))}_lanes")
+            self.say(f"{self.words.held(v.dtype)} {array}[{v.lanes}];")
+            self.say(self.words.write_local(v.lanes, array, v.text) + ";")
+            return array
+        if not text.isidentifier():
+            text = self.fresh(hint_of(source(tile)))
+            self.say(f"const {self.words.held(v.dtype)} {text} = {v.text};")
+        return self.offset(text, v.dtype)
+
+    def offset(self, text: str, dtype: str) -> str:
+        narrow = DTYPES[dtype].bits < 64 and self.index != self.words.held("i32")
+        return f"({self.index}){text}" if narrow else text
+
+    def load_lanes(self, op: Load, lanes: int, bounds: list[BoundsCheck], pad: str, picked: list[str]) -> TypedExpr:
         """Lane by lane, where neighbours do not lie in even steps or may be outside the array."""
         assert self.vector is not None
         axis = self.vector[0]
@@ -47,11 +72,13 @@ class CLoopMemoryText(CLoopValueText):
         def name(a: str) -> str:
             return each if a == axis else self.coords[a]
 
-        value = self.words.element(have.dtype, buffer, offset_text(op, name))
+        at = [self.offset(f"{p}[{lane}]", tile_type(g).dtype) if self.lanes_of(g) > 1 else p
+              for p, g in zip(picked, op.gathers, strict=True)]  # fmt: skip
+        value = self.words.element(have.dtype, buffer, offset_text(op, name, at))
         if have.dtype == "bool":
             value = f"-{value}"
         if bounds:
-            value = f"{' && '.join(c.text(name) for c in bounds)} ? {value} : {pad}"
+            value = f"{' && '.join(c.text(name, at) for c in bounds)} ? {value} : {pad}"
         count = self.words.count(self.left, lanes, self.index) if self.left else str(lanes)
         self.say(f"{self.words.held(dtype)} {array}[{lanes}] = {{0}};")
         with self.braces(f"for (int {lane} = 0; {lane} < {count}; ++{lane})"):

@@ -29,7 +29,8 @@ DIALECT = Dialect(
     pipelined=False,
 )
 
-HOME = {"dot": "gpu/dot", "store_add": "gpu/join", "store_max": "gpu/join", "scan_cols": "gpu/scan"}
+HOME = {"dot": "gpu/dot", "store_add": "gpu/join", "store_max": "gpu/join", "scan_cols": "gpu/scan",
+        "gather": "gpu/gather", "along": "gpu/gather"}  # fmt: skip
 """Words of the vocabulary -> the header that holds them, beside what pk/gpu.hpp brings."""
 
 

@@ -135,6 +135,7 @@ class BlockAccess:
     window: tuple[WindowDim, ...] = ()
     grouped: bool = False
     inside: Frame | None = None
+    gathers: tuple[Op, ...] = ()
 
     @property
     def source(self) -> str:
@@ -197,7 +198,8 @@ def access_of(kernel: Kernel, op: Load | Store, spans: Mapping[str, Span], repor
     if isinstance(op, Store) and any(c and not _flipped(c, size) for c, size in zip(cut, have.shape, strict=True)):
         report(f"a store to part of {buffer.name}", op, "")
     return BlockAccess(buffer.name, have.dtype, isinstance(op, Store), op.indices, place,
-                       View(have.shape, cut, order, tuple(final)), tuple(block), tuple(entries), grouped=any(several))
+                       View(have.shape, cut, order, tuple(final)), tuple(block), tuple(entries), grouped=any(several),
+                       gathers=op.gathers if isinstance(op, Load) else ())
 
 
 def _supported(kernel: Kernel, op: Load | Store, have: BufferType, report: ReportMissing) -> bool:
@@ -209,8 +211,10 @@ def _supported(kernel: Kernel, op: Load | Store, have: BufferType, report: Repor
     if isinstance(op, Store) and op.mode != "set":
         report(f"a store that {op.mode}s into {name}", op, "a schedule that does not split the reduction")
         before = False
-    if isinstance(op, Load) and op.gathers:
-        report(f"gathering from {name}", op, "")
+    if isinstance(op, Load) and op.gathers and (not op.dims or any(tile_type(g).dims for g in op.gathers)):
+        report(f"single elements picked from {name} by indices, which no instruction loads", op,
+               "indices that pick whole rows; of one element of each line (pk.take_along with indices of 1 along the axis) a "
+               "selection is made")
         return False
     dims = {a for a, _ in (tile_type(op.value).dims if isinstance(op, Store) else op.dims)}
     for index in op.indices:

@@ -16,28 +16,23 @@ from portakern.ir.core import Arg, Op
 from portakern.ir.size import Size
 from portakern.ir.tile import (
     Axis,
-    Binary,
-    Cast,
-    Const,
-    Coord,
-    Extent,
     For,
     Index,
     Kernel,
     Load,
-    Start,
     Store,
     TileType,
     tile_type,
 )
 
-from ..syntax import operations
-from ..syntax.expressions import ALL_LANES, SUM, BlockAxes, PlacedExpr
+from ..syntax.expressions import ALL_LANES, BlockAxes
 from .blocks import LANES, BlockAccess, Span, access_of, block_size, tuple_text
 from .causality import causal_axes
 from .layout import LayoutAssignment
 from .loops import Phase, ReportMissing, carried_through, phases_of, straighten
+from .picks import loads_of_indices, picked_text
 from .row_groups import RowGroup, row_group_of
+from .scalars import scalar_text
 from .taps import TapLoop, with_taps
 from .windows import is_windowed, window_access
 
@@ -81,6 +76,7 @@ class PallasKernelPlan:
     slots: Mapping[tuple[For, int], ScratchBuffer]
     layout: LayoutAssignment = field(repr=False)
     causal: tuple[tuple[str, str], ...] = ()  # see :func:`.causality.causal_axes`
+    prefetched: tuple[str, ...] = ()  # arrays of indices in scalar memory, which index maps read
 
     def dim_of_loop(self, depth: int) -> GridDim | None:
         loops = [d for d in self.grid if d.kind == "loop"]
@@ -98,7 +94,7 @@ class PallasKernelPlan:
         """Which of ``reads`` serves a load."""
         assert isinstance(op.buffer, Arg)
         dims = frozenset(a for a, _ in op.dims)
-        return next(n for n, r in enumerate(self.reads) if _key(r) == (op.buffer.name, op.indices, dims))
+        return next(n for n, r in enumerate(self.reads) if _key(r) == (op.buffer.name, op.indices, dims, op.gathers))
 
     def sizes(self, place: BlockAxes, spans: Mapping[str, Span] | None = None) -> str:
         """The shape of a block at ``place`` as source text; ``spans`` are those of a part of it."""
@@ -142,10 +138,12 @@ def plan_kernel(kernel: Kernel, name: str, constants: dict[str, int], report: Re
         spans[group.outer.axis.name] = group.outer
     grid, spans = _grid(kernel, phases, spans)
     accesses: dict[Any, BlockAccess] = {}
+    prefetched, indices = loads_of_indices(kernel)
     for number, phase in enumerate(phases):
         for op in _walk(phase):
-            if isinstance(op, Load | Store):
+            if isinstance(op, Load | Store) and op not in indices:
                 _note(kernel, op, number, spans, accesses, group, report)
+                _check_picks(op, spans, report)
     if group is not None:
         spans[group.inner.axis.name] = group.together
     slots = _slots(kernel, phases, layout)
@@ -159,7 +157,7 @@ def plan_kernel(kernel: Kernel, name: str, constants: dict[str, int], report: Re
     return PallasKernelPlan(kernel, name, spans, grid, phases,
                       tuple(sorted((a for a in found if not a.write), key=lambda a: position[a.buffer])),
                       tuple(sorted(writes, key=lambda a: position[a.buffer])),
-                      tuple(a.name for a in kernel.args if isinstance(a.type, TileType)), slots, layout, causal)
+                      tuple(a.name for a in kernel.args if isinstance(a.type, TileType)), slots, layout, causal, prefetched)
 
 
 def _span(axis: Axis, constants: dict[str, int]) -> Span:
@@ -202,8 +200,8 @@ def _walk(phase: Phase) -> list[Op]:
     return [inner for op in ops for inner in (op, *(op.body.walk() if isinstance(op, TapLoop) else ()))]
 
 
-def _key(access: BlockAccess) -> tuple[str, tuple[Index, ...], frozenset[str]]:
-    return access.buffer, access.indices, frozenset(a for a in access.place if a)
+def _key(access: BlockAccess) -> tuple[str, tuple[Index, ...], frozenset[str], tuple[Op, ...]]:
+    return access.buffer, access.indices, frozenset(a for a in access.place if a), access.gathers
 
 
 def _note(kernel: Kernel, op: Load | Store, phase: int, spans: Mapping[str, Span], accesses: dict[Any, BlockAccess],
@@ -252,6 +250,12 @@ def kept_at(place: BlockAxes, dtype: str) -> BlockAxes:
     return (place[0], ALL_LANES) if place[0] and place[1] is None and dtype in ("f32", "i32") else place
 
 
+def _check_picks(op: Load | Store, spans: Mapping[str, Span], report: ReportMissing) -> None:
+    for g in op.gathers if isinstance(op, Load) else ():
+        if not tile_type(g).dims and picked_text(g, spans) is None:
+            report("indices that are no array, nor made of one by sums and products of integers", g, "give them as an array")
+
+
 def _check_bounds(phases: Sequence[Phase], report: ReportMissing) -> None:
     for phase in phases:
         for loop in phase.every:
@@ -260,21 +264,4 @@ def _check_bounds(phases: Sequence[Phase], report: ReportMissing) -> None:
                     report("a loop bound that is read from memory", bound, "")
 
 
-def scalar_text(op: Op, spans: Mapping[str, Span]) -> PlacedExpr | None:
-    """An integer scalar of grid indices and sizes as text that both kernels and index maps understand."""
-    if isinstance(op, Const):
-        return operations.number(op.value, op.dtype)
-    if isinstance(op, Extent):
-        return PlacedExpr(str(op.size), None, 0 if isinstance(op.size, int) and op.size >= 0 else SUM)
-    if isinstance(op, Start) or (isinstance(op, Coord) and not op.dims):
-        text = spans[op.axis].start if op.axis in spans else op.axis
-        return PlacedExpr(text, None, 0 if text.isidentifier() or text.isdigit() else 3)
-    if isinstance(op, Cast) and op.dtype in ("i32", "i64"):
-        return scalar_text(op.x, spans)
-    if isinstance(op, Binary):
-        left, right = scalar_text(op.lhs, spans), scalar_text(op.rhs, spans)
-        return operations.binary(op.fn, left, right, "i32") if left and right else None
-    return None
-
-
-__all__ = ["GridDim", "PallasKernelPlan", "PallasProgramPlan", "ScratchBuffer", "Size", "plan_kernel", "scalar_text"]
+__all__ = ["GridDim", "PallasKernelPlan", "PallasProgramPlan", "ScratchBuffer", "Size", "plan_kernel"]

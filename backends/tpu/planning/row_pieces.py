@@ -17,7 +17,8 @@ from portakern.ir.tile import ArgReduce, Dot, For, Reduce, Store, TileType
 
 from .blocks import LANES
 from .constants import filled_with
-from .kernel_plan import PallasKernelPlan, scalar_text
+from .kernel_plan import PallasKernelPlan
+from .scalars import scalar_text
 
 
 @dataclass(frozen=True)

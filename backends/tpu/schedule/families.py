@@ -7,7 +7,8 @@ take long beside what starting it costs; every block takes VMEM twice.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from portakern.device import Device
 from portakern.dtypes import dtype
@@ -56,7 +57,7 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "contraction": _contraction,
                 "attention": _attention}
     found = []
-    for tiles in families[nest.family](nest, device):
+    for tiles in _one_by_one(nest, families[nest.family], device):
         for options in _options(nest, tiles, device):
             schedule = Schedule(tuple((a.name, tiles.get(a.name, 1)) for a in nest.axes), stages=2, warps=1, options=options)
             if schedule not in found and vmem_bytes(nest, schedule) <= _USABLE * device.value("vmem_bytes"):
@@ -91,6 +92,19 @@ def _rows_together(nest: Nest, tiles: Tiles) -> Iterable[Options]:
         rows = min(most // int(inner.extent), outer.extent)  # type: ignore[arg-type]
         if rows > 1:
             yield (("rows", -(-outer.extent // -(-outer.extent // rows))),)
+
+
+def _one_by_one(nest: Nest, family: Callable[[Nest, Device], Iterable[Tiles]], device: Device) -> Iterable[Tiles]:
+    """The tiles of ``family`` with single coordinates along the axes that pick: a step fetches the block of one index.
+
+    Those of products stay: what is picked in their epilogue has no rule.
+    """
+    if nest.family in ("contraction", "attention"):
+        yield from family(nest, device)
+        return
+    rest = tuple(a for a in nest.axes if not (a.picks and a.role == "parallel"))
+    for tiles in family(replace(nest, axes=rest), device) if rest else ({},):
+        yield {**tiles, **{a.name: 1 for a in nest.axes if a.picks}}
 
 
 def _elementwise(nest: Nest, device: Device) -> Iterable[Tiles]:

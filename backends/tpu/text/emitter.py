@@ -10,6 +10,7 @@ from portakern.emit.where import where
 from portakern.errors import MissingRuleError
 from portakern.ir.core import Op, Result, Yield
 from portakern.ir.program import Array, Program
+from portakern.ir.size import product
 from portakern.ir.tile import BufferType, Dot, For, Kernel, TileType, tile_type
 
 from ..planning.blocks import LANES, SUBLANES
@@ -17,6 +18,7 @@ from ..planning.framed import framed, frames_of
 from ..planning.int64_inputs import narrowed, saturated
 from ..planning.kernel_plan import PallasKernelPlan, PallasProgramPlan, plan_kernel
 from ..planning.loops import ReportMissing
+from ..planning.picks import reference
 from ..planning.pieces import in_pieces
 from ..syntax import operations
 from ..syntax.line_breaks import wrap
@@ -118,6 +120,7 @@ class _Writer:
                 if access.buffer in written:
                     self.report(f"the array {access.buffer}, written by two kernels", None, "")
                 written.add(access.buffer)
+            self._check_scalar_memory(plan)
             plans[number] = plan
         if self.problems:
             return
@@ -125,7 +128,8 @@ class _Writer:
         self.assemblies = tuple(a for a in self.assemblies if a.array.name not in frames)
         for number, unframed in plans.items():
             plan = framed(unframed, frames)
-            names = [*read_names(plan), *(f"{s}_ref" for s in plan.scalars), *(f"{a.buffer}_ref" for a in plan.writes)]
+            names = [*map(reference, plan.prefetched), *read_names(plan), *(f"{s}_ref" for s in plan.scalars),
+                     *(f"{a.buffer}_ref" for a in plan.writes)]
             self.kernels[number] = plan, BodyWriter(plan, names, target.device).write()
         if not self.problems:
             self.entry = entry_lines(program, self.kernels, self.report, target.device, self.saturated,
@@ -151,6 +155,14 @@ class _Writer:
                             device.alternatives.get(array.dtype, ""))
             if isinstance(array.type, BufferType) and array.type.strides is not None:
                 self.report(f"the strided array {array.name}", array, "pass a contiguous one")
+
+    def _check_scalar_memory(self, plan: PallasKernelPlan) -> None:
+        room = self.target.device.count("smem_bytes", 0)
+        for array in map(self.program.array, plan.prefetched):
+            count = product(array.type.shape) if isinstance(array.type, BufferType) else 0
+            if room and isinstance(count, int) and 4 * count > room:
+                self.report(f"the {count} indices in {array.name}: the scalar memory of {self.target.device.name} has {room} "
+                            f"bytes", array, "an operator for a part of them at a time")
 
     def _check_values(self, kernel: Kernel) -> None:
         for op in kernel.body.walk():

@@ -6,14 +6,16 @@ from collections.abc import Mapping, Sequence
 
 from portakern.device import Device
 from portakern.ir.core import Op
-from portakern.ir.program import Program
-from portakern.ir.size import Sym
+from portakern.ir.program import Array, Program
+from portakern.ir.size import Size, Sym
 from portakern.ir.tile import Binary, BufferType, Cast, Const, Extent, Index, buffer_type
 
 from ..planning.blocks import BlockAccess, Span, empty, host_unview, host_view, padded, shape_text, tuple_text
-from ..planning.kernel_plan import PallasKernelPlan, scalar_text
+from ..planning.kernel_plan import PallasKernelPlan
 from ..planning.loops import ReportMissing
+from ..planning.picks import at, picked_text, reference
 from ..planning.pieces import Assembly
+from ..planning.scalars import scalar_text
 from ..planning.vmem_limit import limit_mb
 from ..syntax import operations
 from ..syntax.expressions import PRODUCT, SUM, PlacedExpr
@@ -68,7 +70,8 @@ def _launch(program: Program, plan: PallasKernelPlan, body: KernelBody, device: 
     lines = []
     nothing = _empty_when(program, plan)
     call = _call(program, plan, body, device)
-    args = [_argument(program, plan, a, nothing) for a in plan.reads]
+    args = [_prefetched(program.array(x)) for x in plan.prefetched]
+    args += [_argument(program, plan, a, nothing) for a in plan.reads]
     args += [f"jnp.asarray({s}, {operations.JNP[program.array(s).dtype]}).reshape(1, 1)" for s in plan.scalars]
     for array in {a.source: program.array(a.source) for a in plan.reads if a.source not in ready}.values():
         lines.append(f"{array.name} = {filled(array)}")
@@ -84,6 +87,16 @@ def _launch(program: Program, plan: PallasKernelPlan, body: KernelBody, device: 
     if len(program.kernels) == 1 and [a.name for a in written] == [a.name for a in program.by_role("output")]:
         return [f"if {nothing}:", f"    return {zeros}", *lines, *run]
     return [*lines, f"if {nothing}:", f"    {names} = {zeros}", "else:", *(f"    {line}" for line in run)]
+
+
+def _prefetched(array: Array) -> str:
+    """An array of indices as one line in scalar memory."""
+    line = array.name if len(_shape(array)) == 1 else f"{array.name}.reshape(-1)"
+    return line if array.dtype == "i32" else f"{line}.astype(jnp.int32)"
+
+
+def _shape(array: Array) -> tuple[Size, ...]:
+    return array.type.shape if isinstance(array.type, BufferType) else ()
 
 
 def _empty_when(program: Program, plan: PallasKernelPlan) -> str:
@@ -129,12 +142,15 @@ def _call(program: Program, plan: PallasKernelPlan, body: KernelBody, device: De
     params = [f"dimension_semantics={semantics}", *([f"vmem_limit_bytes={limit} << 20"] if limit else [])]
     lines = [
         "pl.pallas_call(", f"    {kernel},", f"    out_shape={_one_or_list(shapes)},",
-        f"    grid={tuple_text(tuple(grid))},",
     ]  # fmt: skip
-    lines += _listed("in_specs", ins, always=True) + _listed("out_specs", outs)
+    walk = [f"    grid={tuple_text(tuple(grid))},", *_listed("in_specs", ins, always=True), *_listed("out_specs", outs)]
     if body.scratch:
         buffers = [f"pltpu.VMEM({plan.sizes(s.place)}, {operations.JNP[s.dtype]})" for s in body.scratch]
-        lines += _listed("scratch_shapes", buffers, always=True)
+        walk += _listed("scratch_shapes", buffers, always=True)
+    if plan.prefetched:
+        walk = [f"    num_scalar_prefetch={len(plan.prefetched)},", *walk]
+        walk = ["    grid_spec=pltpu.PrefetchScalarGridSpec(", *(f"    {line}" for line in walk), "    ),"]
+    lines += walk
     lines += [f"    compiler_params=pltpu.CompilerParams({', '.join(params)}),", f'    name="{plan.name}",', ")"]
     return lines
 
@@ -156,16 +172,22 @@ def _of_parts(plan: PallasKernelPlan) -> bool:
 
 
 def _spec(plan: PallasKernelPlan, access: BlockAccess) -> str:
-    names = "_" if _of_parts(plan) else ", ".join(d.name for d in plan.grid)
-    index = tuple_text(tuple(_entry(plan, access, e) for e in access.entries))
+    names = ", ".join([*(["_"] if _of_parts(plan) else [d.name for d in plan.grid]), *map(reference, plan.prefetched)])
+    sizes = access.view.final
+    index = tuple_text(tuple(_entry(plan, access, e, n) for e, n in zip(access.entries, sizes, strict=True)))
     block = tuple_text(tuple(str(b) for b in access.block))
     return f"pl.BlockSpec({block}, lambda {names}: {index})".replace("lambda :", "lambda:")
 
 
-def _entry(plan: PallasKernelPlan, access: BlockAccess, entry: str | Index) -> str:
-    """What the index map gives for one dim: a block number, or (squeezed dims) an element."""
+def _entry(plan: PallasKernelPlan, access: BlockAccess, entry: str | Index, size: Size) -> str:
+    """What the index map gives for one dim of ``size``: a block number, or (squeezed dims) an element."""
     if isinstance(entry, str):
         return _block_number(plan, access, entry)
+    if entry.gather >= 0:
+        spans = at(plan.spans, {name: _block_number(plan, access, name) for name, s in plan.spans.items() if s.size == 1})
+        picked = picked_text(access.gathers[entry.gather], spans)
+        last = str(size - 1) if isinstance(size, int) else f"{size} - 1"
+        return f"jnp.clip({picked.text if picked else 0}, 0, {last})"
     parts = []
     for term in entry.terms:
         text = _block_number(plan, access, term.axis)
@@ -231,8 +253,8 @@ def _less_one(op: Op, text: PlacedExpr, plan: PallasKernelPlan) -> str:
 
 def reference_names(plan: PallasKernelPlan, body: KernelBody) -> list[str]:
     """The kernel's parameters in Pallas's order: inputs, scalars, outputs, scratch."""
-    return [*read_names(plan), *(f"{s}_ref" for s in plan.scalars), *(f"{a.buffer}_ref" for a in plan.writes),
-            *(s.name for s in body.scratch)]
+    return [*map(reference, plan.prefetched), *read_names(plan), *(f"{s}_ref" for s in plan.scalars),
+            *(f"{a.buffer}_ref" for a in plan.writes), *(s.name for s in body.scratch)]
 
 
 __all__ = ["buffer_type", "entry_lines", "reference_names", "shape_text"]

@@ -9,8 +9,9 @@ from portakern.emit.python_like import names_in
 from portakern.ir.core import Op
 from portakern.ir.tile import For
 
-from ..planning.kernel_plan import PallasKernelPlan, ScratchBuffer, scalar_text
+from ..planning.kernel_plan import PallasKernelPlan, ScratchBuffer
 from ..planning.loops import Phase
+from ..planning.scalars import scalar_text
 from ..syntax.expressions import SUM, PlacedExpr, infix
 
 Line = tuple[str, str]

@@ -41,8 +41,10 @@ from portakern.ir.tile import (
 from ..planning.blocks import SUBLANES, BlockAccess, origin, tuple_text
 from ..planning.constants import filled_with, number
 from ..planning.joined_taps import JoinedTaps, joined_taps
-from ..planning.kernel_plan import PallasKernelPlan, ScratchBuffer, kept_at, scalar_text
+from ..planning.kernel_plan import PallasKernelPlan, ScratchBuffer, kept_at
 from ..planning.loops import carried_through
+from ..planning.picks import found_text
+from ..planning.scalars import scalar_text
 from ..planning.taps import TapLoop
 from ..syntax import operations
 from ..syntax.expressions import SUM, BlockAxes, PlacedExpr, call, infix
@@ -270,6 +272,9 @@ class Values:
         conditions = []
         if op.pad is not None:
             conditions = [self._inside(region, a, side) for side, a in enumerate(place) if a and self._matters(a)]
+        for index, size in zip(op.indices, access.view.shape, strict=True):
+            if index.gather >= 0:
+                conditions.append(found_text(op.gathers[index.gather], size, self.shapes.spans))
         if conditions:
             both = conditions[0] if len(conditions) == 1 else infix("&", *conditions)
             rows = place[0]

@@ -5,6 +5,7 @@ A masked access is written only where :meth:`Kernel.may_overrun` says that a til
 
 from __future__ import annotations
 
+from portakern.dtypes import DTYPES
 from portakern.emit.python_like import Expr, call, infix, product, size_expr
 from portakern.errors import ScheduleError
 from portakern.ir.core import Arg, Op
@@ -97,7 +98,7 @@ class TritonMemoryText(TritonValueText):
         parts: list[tuple[bool, Expr]] = []
         gathers = op.gathers if isinstance(op, Load) else ()
         for position, index in enumerate(op.indices):
-            coordinate = self._index(index, dims, gathers)
+            coordinate = self._index(index, dims, gathers, buffer_type(op.buffer).wide)
             stride = self._stride(op, position)
             if coordinate.text == "0":
                 continue
@@ -128,12 +129,15 @@ class TritonMemoryText(TritonValueText):
                 return names
         return [self._stride(op, position)]
 
-    def _index(self, index: Index, dims: Dims, gathers: tuple[Op, ...] = ()) -> Expr:
-        """The coordinate along one buffer dim, shaped for a tile of ``dims``."""
+    def _index(self, index: Index, dims: Dims, gathers: tuple[Op, ...] = (), wide: bool = False) -> Expr:
+        """The coordinate along one buffer dim, shaped for a tile of ``dims``; with what is gathered in 64 bits, if ``wide``."""
         parts = [self._term(t, dims) for t in index.terms]
         parts = [p for p in parts if p.text != "0"]
         if index.gather >= 0:
-            parts.append(self._fit(gathers[index.gather], dims))
+            tile = gathers[index.gather]
+            x = self._picked(tile)
+            narrow = wide and DTYPES[tile_type(tile).dtype].bits < 64
+            parts.append(self._fit(tile, Expr(f"{x.at(14)}.to(tl.int64)") if narrow else x, dims))
         offset = index.offset
         if isinstance(offset, int) and offset < 0 and parts:
             return infix("-", _sum(parts), Expr(str(-offset)))
@@ -152,9 +156,19 @@ class TritonMemoryText(TritonValueText):
             expr = infix("%", expr, Expr(str(term.mod)))
         return expr if term.scale == 1 else infix("*", expr, size_expr(term.scale, self.sizes))
 
-    def _fit(self, op: Op, dims: Dims) -> Expr:
-        v = self._get(op)
-        return self._broadcast(v, tuple((a, n) for a, n in dims if a in tile_type(op).axes), dims).expr
+    def _picked(self, tile: Op) -> Expr:
+        """The coordinates in a gathered tile, as a tensor of its dims."""
+        return self._full(tile) if tile_type(tile).dims else self._tensor(tile).expr
+
+    def _fit(self, tile: Op, x: Expr, dims: Dims) -> Expr:
+        """``x``, which has the dims of ``tile``, shaped for a tile of ``dims``."""
+        have = tile_type(tile)
+        return self._broadcast(TileValue(x, have.axes), have.dims, dims).expr
+
+    def _exists(self, tile: Op, size: Expr, dims: Dims) -> Expr:
+        """Whether what ``tile`` picks along a dim of ``size`` is there."""
+        x = self._picked(tile)
+        return self._fit(tile, infix("&", infix(">=", x, Expr("0")), infix("<", x, size)), dims)
 
     def _mask_text(self, op: Load | Store, dims: Dims) -> str:
         parts: list[Expr] = []
@@ -169,7 +183,9 @@ class TritonMemoryText(TritonValueText):
             exact = plain is not None and self.kernel.axis[plain].extent == size
             for axis in masked:
                 parts.append(self._along(self._inside(self.axes[axis]), axis, dims))
-            if not exact and (over & set(index.axes) or index.gather >= 0) and index.terms:
+            if index.gather >= 0 and not index.terms and index.offset == 0:
+                parts.append(self._exists(gathers[index.gather], size_expr(size, self.sizes), dims))
+            elif not exact and (over & set(index.axes) or index.gather >= 0):
                 if isinstance(op, Load):
                     parts = parts[: len(parts) - len(masked)]
                 where = self._index(index, dims, gathers)

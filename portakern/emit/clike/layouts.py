@@ -154,6 +154,8 @@ class Layouts:
                 self._union(op, *(x for x in op.operands if dims_of(x)))
             elif isinstance(op, t.Broadcast) and dims_of(op.x) == dims_of(op):
                 self._union(op, op.x)
+            elif isinstance(op, t.Load):
+                self._union(op, *(g for g in op.gathers if dims_of(g) == dims_of(op)))
             elif isinstance(op, t.Dot):
                 self._union(op, op.acc)
             elif isinstance(op, t.For):
@@ -201,6 +203,10 @@ class Layouts:
                 tile = self.place(op)
                 if tile is not None:
                     later.setdefault(self._find(op.x), []).append(tile.vector(dims_of(op.x)[0][0]))
+            elif isinstance(op, t.Load) and len(dims_of(op)) == 2 and (tile := self.place(op)):
+                for g in op.gathers:
+                    if len(dims_of(g)) == 1 and g in self.parent:
+                        later.setdefault(self._find(g), []).append(tile.vector(dims_of(g)[0][0]))
         for op in self.values:
             root = self._find(op)
             if len(dims_of(op)) == 1 and root not in self.of_group:
@@ -209,7 +215,7 @@ class Layouts:
 
     def values_and_reductions(self) -> Iterator[Op]:
         for op in tiles_of(self.kernel.body):
-            if isinstance(op, t.Reduce | t.Broadcast | t.Scan | Result):
+            if isinstance(op, t.Reduce | t.Broadcast | t.Scan | Result) or (isinstance(op, t.Load) and op.gathers):
                 yield op
 
     def _name(self) -> None:

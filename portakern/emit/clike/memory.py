@@ -59,10 +59,11 @@ class Addresses:
                         total = total + stride * term.scale if isinstance(stride, Sym) else total + term.scale * stride
             steps.append(size_term(total))
         over = reaching_out(self.kernel, op)
+        gathers = op.gathers if isinstance(op, t.Load) else ()
         pad: PlanTerm | None = None
-        if isinstance(op, t.Load) and op.pad is not None:
-            pad = constant(op.pad, have.dtype if have.dtype in ("f64", "bool") or _whole(have.dtype) else "f32")
-        if not any(axis in over for axis, _ in dims):
+        if isinstance(op, t.Load) and (op.pad is not None or gathers):
+            pad = constant(op.pad or 0, have.dtype if have.dtype in ("f64", "bool") or _whole(have.dtype) else "f32")
+        if not any(axis in over for axis, _ in dims) and not gathers:
             return Access(origin, tuple(steps))
         left = tuple(self.left(axis, axis in inline_left) if axis in over else whole(n) for axis, n in dims)
         return Access(origin, tuple(steps), left, pad)
@@ -72,8 +73,11 @@ def reaching_out(kernel: t.Kernel, op: t.Load | t.Store) -> frozenset[str]:
     """The axes along which the tile of ``op`` needs a bounds check.
 
     A coordinate inside its axis's extent is inside the buffer (see the rules), so what is left is counted along the axis.
-    A load may read what lies in the buffer beyond an axis; a store never writes there.
+    A load may read what lies in the buffer beyond an axis; a store never writes there.  What is gathered for a coordinate
+    beyond an axis would be read for nothing.
     """
+    if isinstance(op, t.Load) and op.gathers:
+        return frozenset(a for a, _ in op.dims if kernel.axis[a].ragged)
     if isinstance(op, t.Store):
         return frozenset(a for index in op.indices for a in index.axes if kernel.axis[a].ragged)
     return frozenset(a for a in kernel.may_overrun(op) if kernel.axis[a].ragged)

@@ -10,7 +10,7 @@ from portakern.emit.clike.layouts import Place, dims_of, floating
 from portakern.emit.clike.loops import Loops
 from portakern.emit.clike.naming import base
 from portakern.emit.clike.regions import elementwise
-from portakern.emit.clike.terms import ZERO, Apply, Name, PlanTerm, Word, call, multiply, whole
+from portakern.emit.clike.terms import ZERO, Apply, Name, PlanTerm, Word, call, multiply, size_term, whole
 from portakern.ir import tile as t
 from portakern.ir.core import Block, Op, Result, Yield, yielded
 from portakern.ir.program import Program
@@ -100,14 +100,31 @@ class Planner(Loops):
         buffer = self.variable[op.buffer]
         if not dims_of(op):
             access = self.addresses.access(op, buffer, ())
+            element: PlanTerm = Apply("element", "15|*{0}", (access.origin,))
+            if op.gathers:
+                assert access.pad is not None
+                element = call("gather", "pk::gather", access.origin, access.pad, *self._picks(op, None))
             name, define = self.name(op, f"{buffer}_value")
-            element = Apply("element", "15|*{0}", (access.origin,))
             self.add(p.Scalar(name, t.tile_type(op).dtype, element, define, constant=op not in self.mutable))
             return
-        name, define = self.name(op, f"{buffer}_tile")
         place = self.layouts.place(op)
         assert place is not None
-        self.add(p.LoadTile(name, t.tile_type(op).dtype, place, self.addresses.access(op, buffer, dims_of(op)), define))
+        picks = self._picks(op, place)
+        name, define = self.name(op, f"{buffer}_tile")
+        access = self.addresses.access(op, buffer, dims_of(op))
+        self.add(p.LoadTile(name, t.tile_type(op).dtype, place, access, define, picks=picks))
+
+    def _picks(self, op: t.Load, place: Place | None) -> tuple[PlanTerm, ...]:
+        """The coordinates that tiles give, each with the size and stride of its dim, for a load at ``place``."""
+        have = t.buffer_type(op.buffer)
+        found: list[PlanTerm] = []
+        for index, size, stride in zip(op.indices, have.shape, have.element_strides, strict=True):
+            if index.gather >= 0:
+                tile = op.gathers[index.gather]
+                dims = dims_of(tile)
+                where = None if not dims else place if place is None or dims == dims_of(op) else place.vector(dims[0][0])
+                found.append(call("along", "pk::along", self.value(tile, where), size_term(size), size_term(stride)))
+        return tuple(found)
 
     def on_Store(self, op: t.Store) -> None:
         place = self.layouts.place(op.value)

@@ -132,7 +132,8 @@ class Printer:
         return self.define(s.name, s.define, self.word("fill", template, s.value))
 
     def on_LoadTile(self, s: p.LoadTile) -> list[str]:
-        return self.define(s.name, s.define, self.word("load", self.place(s.place), *self.address(s.access, pad=True)))
+        word = "gather" if s.picks else "load"
+        return self.define(s.name, s.define, self.word(word, self.place(s.place), *self.address(s.access, pad=True), *s.picks))
 
     def address(self, a: p.Access, pad: bool = False) -> list[PlanTerm]:
         return [a.origin, *a.strides, *a.left, *([a.pad] if pad and a.left and a.pad is not None else [])]

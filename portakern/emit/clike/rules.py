@@ -73,10 +73,11 @@ def _dot(op: t.Dot) -> Iterator[tuple[str, str]]:
 
 def _access(op: t.Load | t.Store, kernel: t.Kernel) -> Iterator[tuple[str, str]]:
     dims = dict(dims_of(op) if isinstance(op, t.Load) else dims_of(op.value))
-    if isinstance(op, t.Load) and op.gathers:
-        yield "a gathering load", ""
-        return
     for index, size in zip(op.indices, t.buffer_type(op.buffer).shape, strict=True):
+        if index.gather >= 0:
+            if index != t.Index((), 0, index.gather):
+                yield f"the index {index}, to which a tile is added", "add the coordinate to the tile"
+            continue
         for term in index.terms:
             if term.axis in dims and (term.div != 1 or term.mod):
                 yield f"the index {index} of a tile along {term.axis}", f"tile {term.axis} by 1"

@@ -251,6 +251,36 @@ def taken_along(s: FuzzScope) -> Var:
     return s.let(f"pk.take_along({x}, {index}, axis={axis})", x.range | Range(0.0, 0.0))
 
 
+def _fill(s: FuzzScope, x: Var) -> str:
+    return pick(s.draw, ("", ", fill=2")) if x.dtype != "bool" else ""
+
+
+@production(2.0)
+def taken(s: FuzzScope) -> Var:
+    """Elements along a dim, named by integers of which some are outside, or by positions counted anew."""
+    x = any_array(s, (2, 1, 3))
+    axis, fill = s.axis(x), _fill(s, x)
+    n = f"{x}.shape[{axis}]"
+    if chance(s.draw, 25):
+        index = pick(s.draw, (f"pk.arange(2 * {n}) // 2", f"pk.arange({n}) * 2", f"{n} - pk.arange({n})",
+                              f"pk.arange({n}, pk.i64)"))  # fmt: skip
+        return s.let(f"pk.take({x}, {index}, axis={axis}{fill})", x.range | Range(0.0, 2.0))
+    index = s.input(s.shape((1, 2), (70, 30)), pick(s.draw, ("i32", "i64")), "index")
+    cut = ", ".join([*(":" for _ in range(axis)), str(index)])
+    text = f"{x}[{cut}]" if not fill and chance(s.draw, 30) else f"pk.take({x}, {index}, axis={axis}{fill})"
+    return s.let(text, x.range | Range(0.0, 2.0))
+
+
+@production(1.0)
+def taken_along_several(s: FuzzScope) -> Var:
+    """Several elements of every line, named by integers of which some are outside."""
+    x = any_array(s, (2, 1, 3))
+    axis = s.axis(x)
+    shape = tuple(s.dim(x.shape) if i == axis else d for i, d in enumerate(x.shape))
+    index = s.input(shape, pick(s.draw, ("i32", "i64")), "index")
+    return s.let(f"pk.take_along({x}, {index}, axis={axis}{_fill(s, x)})", x.range | Range(0.0, 2.0))
+
+
 def _triangle(fn: str, s: FuzzScope) -> Var:
     x = s.operand(lambda v: v.rank in (2, 3) and v.dtype != "bool", lambda: s.input(s.shape((2, 3))))
     k = pick(s.draw, ("", ", 1", ", -1"))

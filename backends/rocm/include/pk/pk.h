@@ -2,6 +2,7 @@
 #pragma once
 
 #include "pk/combine.h"
+#include "pk/gather.h"
 #include "pk/grid.h"
 #include "pk/matrix.h"
 #include "pk/pingpong.h"

@@ -141,6 +141,8 @@ class Fill(Statement):
 
 @dataclass(frozen=True)
 class LoadTile(Statement):
+    """``picks`` are the coordinates that tiles give (calls of ``along``): then the access has none along those dims."""
+
     NAMES = ("name",)
     MADE = ("name",)
 
@@ -150,9 +152,11 @@ class LoadTile(Statement):
     access: Access
     define: bool = True
     note: str = ""
+    picks: tuple[PlanTerm, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.dtype} {self.place} = load {self.access}"
+        picks = f" at ({_listed(self.picks)})" if self.picks else ""
+        return f"{self.name}: {self.dtype} {self.place} = {'gather' if picks else 'load'} {self.access}{picks}"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,98 @@
+"""Rows that indices pick: index maps read the indices in scalar memory, to which they are prefetched.
+
+No instruction of a TensorCore loads elements of HBM one by one.  But which block a grid step fetches may be looked up: an
+array of indices goes ahead of the grid (``PrefetchScalarGridSpec``), and every step fetches the block of its own one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from portakern.ir.core import Arg, Op
+from portakern.ir.size import Size
+from portakern.ir.tile import Binary, Broadcast, BufferType, Cast, Compare, Kernel, Load, Select, Term, buffer_type
+
+from ..syntax import operations
+from ..syntax.expressions import SUM, PlacedExpr, call, infix
+from .blocks import Span
+from .scalars import scalar_text
+
+
+def loads_of_indices(kernel: Kernel) -> tuple[tuple[str, ...], frozenset[Op]]:
+    """The arrays of indices by which ``kernel`` picks, and the operations that nothing but picking reads."""
+    users: dict[Op, list[Op]] = {}
+    picking: dict[Op, None] = {}
+    for op in kernel.body.walk():
+        for o in op.operands:
+            users.setdefault(o, []).append(op)
+        if isinstance(op, Load):
+            picking.update(dict.fromkeys(op.gathers))
+    below = list(picking)
+    for op in below:
+        below += [o for o in op.operands if not isinstance(o.type, BufferType) and o not in below]
+    alone: set[Op] = set()
+    for op in reversed(list(kernel.body.walk())):
+        if op in below and all(u in alone or (isinstance(u, Load) and op in u.gathers) for u in users.get(op, ())):
+            alone.add(op)
+    names = dict.fromkeys(op.buffer.name for op in below if isinstance(op, Load) and isinstance(op.buffer, Arg))
+    return tuple(names), frozenset(alone)
+
+
+def reference(array: str) -> str:
+    """The name of an array of indices in scalar memory."""
+    return f"{array}_smem"
+
+
+def picked_text(op: Op, spans: Mapping[str, Span]) -> PlacedExpr | None:
+    """The coordinate that ``op`` is, as text for kernels and index maps; ``None`` where there is no rule for it."""
+    match op:
+        case Load(dims=(), gathers=()):
+            return _loaded(op, spans)
+        case Broadcast(x=x, dims=()):
+            return picked_text(x, spans)
+        case Cast(x=x, dtype="i32" | "i64"):
+            return picked_text(x, spans)
+        case Binary(fn=fn, lhs=lhs, rhs=rhs) | Compare(fn=fn, lhs=lhs, rhs=rhs):
+            a, b = picked_text(lhs, spans), picked_text(rhs, spans)
+            return operations.binary(fn, a, b, "i32") if a and b else None
+        case Select(condition=condition, yes=yes, no=no):
+            parts = [picked_text(x, spans) for x in (condition, yes, no)]
+            return call("jnp.where", *(p for p in parts if p)) if all(parts) else None
+    return scalar_text(op, spans)
+
+
+def _loaded(op: Load, spans: Mapping[str, Span]) -> PlacedExpr | None:
+    """An element of an array of indices, which lies in scalar memory as one line."""
+    assert isinstance(op.buffer, Arg)
+    total: PlacedExpr | None = None
+    for index, stride in zip(op.indices, buffer_type(op.buffer).element_strides, strict=True):
+        parts = [_term(t, spans) for t in index.terms]
+        parts += [PlacedExpr(str(index.offset), None, SUM)] if index.offset != 0 else []
+        for part in parts:
+            part = part if stride == 1 else infix("*", part, _size(stride))
+            total = part if total is None else infix("+", total, part)
+    return PlacedExpr(f"{reference(op.buffer.name)}[{total.text if total else 0}]")
+
+
+def _term(term: Term, spans: Mapping[str, Span]) -> PlacedExpr:
+    span = spans[term.axis]
+    found = PlacedExpr(span.start, None, 0 if span.start.isidentifier() or span.start.isdigit() else SUM)
+    found = found if term.div == 1 else infix("//", found, _size(term.div))
+    found = found if not term.mod else infix("%", found, _size(term.mod))
+    return found if term.scale == 1 else infix("*", found, _size(term.scale))
+
+
+def _size(size: Size) -> PlacedExpr:
+    return PlacedExpr(str(size), None, 0 if str(size).isidentifier() or str(size).isdigit() else SUM)
+
+
+def found_text(op: Op, size: Size, spans: Mapping[str, Span]) -> PlacedExpr:
+    """Whether the coordinate that ``op`` is lies inside a dim of ``size``."""
+    x = picked_text(op, spans) or PlacedExpr("0")
+    return infix("&", infix(">=", x, PlacedExpr("0")), infix("<", x, _size(size)))
+
+
+def at(spans: Mapping[str, Span], coordinates: Mapping[str, str]) -> dict[str, Span]:
+    """``spans`` that begin at other ``coordinates``, as index maps have them."""
+    return {name: replace(span, begin=coordinates.get(name, span.begin)) for name, span in spans.items()}

@@ -1,0 +1,50 @@
+"""Texts of kernels that gather: rows of a table that are normalised at once, and several elements of every line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from portakern.registry import registry
+from tests.lower import gather_operators
+from tests.lowering import lowered_for
+
+pytestmark = pytest.mark.quick
+
+TARGETS = ["cuda:sm_90a", "hip:gfx942", "triton:sm_90", "opencl:cpu", "sycl:cpu", "cpp:cpu", "numba:cpu"]
+CASES = {
+    "embedding_norm": ({"V": 32000, "D": 512, "T": 4000}, "bf16"),
+    "several_of_a_line": ({"A": 8, "B": 100, "V": 4096, "K": 100}, "f32"),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", CASES)
+def test_text(name: str, target: str, golden: Callable[[str, str], None]) -> None:
+    dims, dtype = CASES[name]
+    at = registry().target(target)
+    source = registry().language(at.language).emitter.emit(
+        lowered_for(at, getattr(gather_operators, name).program(dims, {}, dtype)), at)
+    golden(f"{name}_{at.language}{source.suffix}", source.text)
+
+
+def test_a_tpu_fetches_the_row_of_an_index(golden: Callable[[str, str], None]) -> None:
+    at = registry().target("pallas:v6e")
+    program = lowered_for(at, gather_operators.embedding_norm.program({"V": 32000, "D": 512, "T": 4000}, {}, "bf16"))
+    golden("embedding_norm_pallas.py", registry().language("pallas").emitter.emit(program, at).text)
+
+
+def test_more_indices_than_scalar_memory_holds() -> None:
+    at = registry().target("pallas:v6e")
+    program = lowered_for(at, gather_operators.embedding_norm.program({"V": 32000, "D": 512, "T": 1 << 20}, {}, "bf16"))
+    (missing,) = registry().language("pallas").emitter.missing(program, at)
+    assert "1048576 indices in ids" in missing.what
+
+
+def test_a_missing_rule_names_the_line() -> None:
+    at = registry().target("pallas:v6e")
+    program = lowered_for(at, gather_operators.several_of_a_line.program({"A": 8, "B": 10, "V": 4096, "K": 9}, {}, "f32"))
+    (missing,) = registry().language("pallas").emitter.missing(program, at)
+    assert "gather_operators.py:" in missing.where
+    assert missing.alternative
