@@ -532,6 +532,8 @@ class Language:
     ``launches`` need none.
     ``bare`` makes a source of a kernel that belongs to no operator (``None``: there is nothing to look at without one); it may
     be given the kernels that the text was found to hold.
+    ``takes_pixels``: the rows of a tile may be pixels, each found by the division of a flat coordinate, and those outside of
+    their array are zeros; then convolutions are products over all pixels of their result, and what they pad is not stored.
     ``extra`` is the pip extra its tools come from; ``tools`` names
     executables from outside pip that it uses where they are, each with what it gives (for ``portakern doctor``).
     """
@@ -556,6 +558,7 @@ class Language:
     format: Callable[[Device], str] | None = None
     dispatch_sequence: Callable[[Source, CompiledBinary, Mapping[str, int], Mapping[str, Any]], DispatchSequence] | None = None
     bare: Callable[[InspectedKernel, Target, Sequence[str]], Source] | None = None
+    takes_pixels: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,6 +33,7 @@ CUDA = Language(
     title="CUDA C++",
     targets=("sm_80", "sm_90a", "sm_100a", "sm_120"),
     emitter=CudaEmitter(),
+    takes_pixels=True,
     schedules=schedules,
     extra="cuda",
     options=OPTIONS,

@@ -32,6 +32,8 @@ def in_lines(plan: KernelPlan) -> KernelPlan:
     stages = [s for s in _all(plan.body) if isinstance(s, p.CopyToShared)]
     if len(dots) != 1 or (dots[0].element, dots[0].precision) != ("f32", "ieee"):
         return plan
+    if any(s.picks for s in stages):
+        return plan
     operands = [x.shared for x in (dots[0].a, dots[0].b)]
     if None in operands or {s.shared for s in stages} != set(plan.shared) or set(operands) != set(plan.shared):
         return plan

@@ -33,6 +33,7 @@ DIALECT = Dialect(
     types={name: text for name, text in TYPES.items() if not name.startswith("f8")},
     register_operands=frozenset({("A", "accumulator")}),
     private_walks=True,
+    takes_pixels=True,
 )
 
 
@@ -190,7 +191,7 @@ class CudaPrinter(Printer):
             slot = self.word("transposed", "", slot)
         elif aligned(s.access):
             template += f", {ALIGNED}"
-        return [self.word("stage", template, slot, *self.address(s.access)) + ";"]
+        return [self.word("stage", template, slot, *self.address(s.access), *s.picks) + ";"]
 
     def shared_type(self, s: p.Shared) -> str:
         return self.named("Lines" if isinstance(s, Lines) else "Shared", f"{self.dialect.type(s.dtype)}, {s.rows}, {s.cols}")

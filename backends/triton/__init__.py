@@ -44,6 +44,7 @@ triton_language = Language(
     title="Triton",
     targets=("sm_80", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950", "gfx1201"),
     emitter=TritonEmitter(),
+    takes_pixels=True,
     schedules=schedules,
     extra="triton",
     options=OPTIONS,

@@ -206,6 +206,9 @@ def _(op: t.Flip, x: np.ndarray) -> Value:
 @rule(t.Windows)
 def _(op: t.Windows, x: np.ndarray) -> Value:
     reach = [d * (w - 1) + 1 for w, d in zip(op.window, op.dilation, strict=True)]
+    if op.reaching:
+        pads = dict(zip(op.dims, zip(op.low, op.high, strict=True), strict=True))
+        x = np.pad(x, [pads.get(d, (0, 0)) for d in range(x.ndim)], constant_values=op.fill)
     if any(r > x.shape[d] for r, d in zip(reach, op.dims, strict=True)):
         return np.zeros(static(_of(op).shape), x.dtype)
     view = np.lib.stride_tricks.sliding_window_view(x, reach, op.dims)

@@ -271,7 +271,9 @@ class Flip(Op):
 class Windows(Op):
     """Overlapping windows of ``x`` as a view: dim ``dims[i]`` becomes which window, and a last dim is added for where in it.
 
-    Element [.., o, .., k] is ``x[.., strides[i] * o + dilation[i] * k, ..]``; every window lies inside ``x``.
+    Element [.., o, .., k] is ``x[.., strides[i] * o + dilation[i] * k, ..]``; every window lies inside ``x``.  With ``low`` and
+    ``high``, both of them, windows begin ``low[i]`` elements earlier and reach as far as ``high[i]`` beyond the end, and an
+    element outside of ``x`` is ``fill``.
     """
 
     x: Op
@@ -279,20 +281,34 @@ class Windows(Op):
     window: tuple[int, ...]
     strides: tuple[int, ...]
     dilation: tuple[int, ...]
+    low: tuple[int, ...] = ()
+    high: tuple[int, ...] = ()
+    fill: float | int | bool = 0
 
     def infer(self) -> Type:
         have = tensor_type(self.x)
         _axes(self, self.dims, have.rank)
         entries = (self.window, self.strides, self.dilation)
-        self.check(all(len(e) == len(self.dims) for e in entries), "one entry per windowed dim is needed")
+        self.check(all(len(e) == len(self.dims) for e in (*entries, *self.around)), "one entry per windowed dim is needed")
         self.check(all(n >= 1 for e in entries for n in e), "windows, strides and dilations must be positive")
         shape = list(have.shape)
-        for d, window, stride, dilation in zip(self.dims, *entries, strict=True):
-            shape[d] = _count(self, have.shape[d], window, stride, dilation)
+        for d, window, stride, dilation, low, high in zip(self.dims, *entries, *self.around, strict=True):
+            shape[d] = _count(have.shape[d] + (low + high), window, stride, dilation)
         return TensorType((*shape, *self.window), have.dtype)
 
+    @property
+    def reaching(self) -> bool:
+        """Whether windows may lie outside of ``x`` in part."""
+        return bool(self.low)
 
-def _count(op: Op, size: Size, window: int, stride: int, dilation: int) -> Size:
+    @property
+    def around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """``low`` and ``high``, zeros where windows do not reach outside."""
+        none = (0,) * len(self.dims)
+        return self.low or none, self.high or none
+
+
+def _count(size: Size, window: int, stride: int, dilation: int) -> Size:
     """How many windows fit; none where one reaches farther than the dim goes."""
     count = windowed(size, window, stride, 0, 0, dilation)
     return max(count, 0) if isinstance(count, int) else count

@@ -30,7 +30,7 @@ def lower_for(program: TensorProgram, target: Target, language: Language, overri
         used.update(mine)
         return override(pick(nest, space) if pick else space[0], nest, mine, {**LOWERED_OPTIONS, **language.options})
 
-    lowered = lower(program, choose, names, facts)
+    lowered = lower(program, choose, names, facts, language.takes_pixels)
     unknown = [k for k in asked if k not in used]
     if unknown:
         raise ScheduleError(f"no kernel of {program.name} has {', '.join(map(repr, unknown))} in its schedule",

@@ -41,7 +41,9 @@ class Domain:
         self.place: dict[AxisClass, Coordinate] = {}
         for run in runs:
             for i, c in enumerate(run.classes):
-                self.place[c] = t.Index.of(run.name) if len(run.classes) == 1 else Part(run.name, i, len(run.classes))
+                inner = product(tuple(x.extent for x in run.classes[i + 1 :]))
+                self.place[c] = (t.Index.of(run.name) if len(run.classes) == 1
+                                 else Part(run.name, i, len(run.classes), inner, c.extent))
 
     def coords(self, classes: Iterable[AxisClass]) -> Coordinates:
         """Coordinates of dims of these classes; a class outside the domain has one element."""
@@ -68,6 +70,8 @@ def accesses(program: tt.TensorProgram, classes: Classes, placed: Mapping[str, P
                 continue
             if isinstance(op, tt.Reshape):
                 found.append(classes.of(op))  # a free view: the load sees the new shape
+            elif isinstance(op, tt.Windows) and op.reaching:
+                continue  # its pixels are found one by one
             elif isinstance(op, tt.Windows):
                 found.append(classes.of_operand(op, number))  # windowed dims merge with nothing, see unmergeable
             elif isinstance(op, tt.Transpose | tt.Expand | tt.Map | tt.Convert | tt.Fold | tt.Cumulate | tt.Contract
@@ -161,7 +165,8 @@ def unmergeable(program: tt.TensorProgram, classes: Classes, facts: Mapping[str,
             found.update(classes.of(op))
         if isinstance(op, tt.Windows):
             mine = classes.of(op)
-            found.update(mine[d] for d in (*op.dims, *range(len(mine) - len(op.dims), len(mine))))
+            taps = range(len(mine) - len(op.dims), len(mine))
+            found.update(mine[d] for d in (*(op.dims if not op.reaching else ()), *taps))
         if isinstance(op, tt.Slice | tt.Flip):
             found.update(classes.of_operand(op, 0))
         if isinstance(op, tt.Gather) and not isinstance(op.x, Arg):  # picked through views of an array

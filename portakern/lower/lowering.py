@@ -65,15 +65,16 @@ def _said(missing: Missing) -> str:
 
 
 def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[str, ...]] | None = None,
-          facts: Facts | None = None) -> Program:
+          facts: Facts | None = None, reach: bool = False) -> Program:
     """Kernels for ``program`` with the schedule that ``choose`` answers for each nest.
 
     ``names`` gives names of the axes of arguments' dims; ``facts`` what is known of arrays that are not contiguous and
-    16-byte aligned.  Raises :class:`MissingRuleError` listing every operation that has no lowering, and
+    16-byte aligned; ``reach`` is whether loads may take pixels of convolutions one by one, some of them outside of their array
+    (see :class:`portakern.backend.Language`).  Raises :class:`MissingRuleError` listing every operation that has no lowering, and
     :class:`LoweringError` or :class:`IRError` for what no kernel can be made of.
     """
     _check_reshapes(program)
-    simplified = simplify(program)
+    simplified = simplify(program, reach)
     missing = unsupported(simplified)
     if missing:
         raise MissingRuleError(f"{program.name} cannot be lowered",

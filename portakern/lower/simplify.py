@@ -32,8 +32,10 @@ from portakern.lower import orders, pieces, windows
 rules = Rules()
 
 
-def simplify(program: TensorProgram) -> TensorProgram:
-    return canonicalise(program, rules + pieces.rules + windows.rules + orders.rules)
+def simplify(program: TensorProgram, reach: bool = False) -> TensorProgram:
+    """``reach``: windows of convolutions may read outside of their array, instead of one with its pads stored."""
+    windowed = windows.reaching + windows.rules if reach else windows.rules
+    return canonicalise(program, rules + pieces.rules + windowed + orders.rules)
 
 
 def squeezed(shape: tuple[Size, ...]) -> tuple[Size, ...]:

@@ -23,11 +23,29 @@ from portakern.lower.placing import Placed
 
 @dataclass(frozen=True)
 class Part:
-    """One of several neighbouring dims that run as a single merged axis: dim ``position`` of ``count``."""
+    """One of several neighbouring dims that run as a single merged axis: dim ``position`` of ``count``, of ``size`` elements,
+    each of which has ``inner`` elements of the dims behind it."""
 
     axis: str
     position: int
     count: int
+    inner: Size = 1
+    size: Size = 1
+
+    @property
+    def index(self) -> t.Index | None:
+        """The coordinate along the dim, by division of that along the axis; ``None`` where open dims make the divisor."""
+        if not isinstance(self.inner, int) or not isinstance(self.size if self.position else 0, int):
+            return None
+        return t.Index((t.Term(self.axis, 1, self.inner, self.size if self.position else 0),))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Reaching:
+    """Coordinates of which some may be outside of their dim, where ``fill`` is read."""
+
+    index: t.Index
+    fill: float | int | bool
 
 
 @dataclass(frozen=True)
@@ -38,7 +56,7 @@ class Picked:
     fill: float | int
 
 
-Coordinate = t.Index | Part | Picked
+Coordinate = t.Index | Part | Picked | Reaching
 Coordinates = tuple[Coordinate, ...]
 ZERO = t.Index()
 LEAVES_THE_RANGE = {"neg", "abs", "not", "add", "sub", "mul", "div", "floordiv", "pow", "shl"}
@@ -172,12 +190,15 @@ class TileWriter:
         return self.load(op, tt.tensor_type(op).shape, coords)
 
     def load(self, op: Arg, shape: tuple[Size, ...], coords: Coordinates) -> Op:
+        fill = next((c.fill for c in coords if isinstance(c, Reaching)), None)
+        if fill is not None:
+            coords = tuple(_separate(c) for c in coords)
         view, indices = collapse(shape, coords)
         dtype = tt.tensor_type(op).dtype
         picked = [c for c in coords if isinstance(c, Picked)]
         if picked:
             return self.b.cast(self._load_picked(op.name, view, indices, picked), wide(dtype))
-        return self.b.cast(self.b.load(*self.arrays.access(op.name, view, indices)), wide(dtype))
+        return self.b.cast(self.b.load(*self.arrays.access(op.name, view, indices), pad=fill), wide(dtype))
 
     def _load_picked(self, name: str, view: tuple[Size, ...], indices: tuple[t.Index, ...], picked: Sequence[Picked]) -> Op:
         """The elements of ``name`` that the tiles ``picked`` say, in dims as the indices and these tiles have them."""
@@ -214,6 +235,9 @@ class TileWriter:
         for d, tap, stride, dilation in zip(op.dims, taps, op.strides, op.dilation, strict=True):
             begin, way = self._affine(inner[d], stride, 0), self._affine(tap, dilation, 0)
             inner[d] = t.Index((*begin.terms, *way.terms), begin.offset + way.offset)
+        if op.reaching:
+            for d, low in zip(op.dims, op.low, strict=True):
+                inner[d] = Reaching(self._affine(inner[d], 1, -low), op.fill)
         return tuple(inner)
 
     def _moved(self, c: Coordinate, scale: int, offset: Size, size: Size) -> t.Index | Picked:
@@ -221,8 +245,7 @@ class TileWriter:
         return self._affine_picked(c, scale, offset, size) if isinstance(c, Picked) else self._affine(c, scale, offset)
 
     def _affine(self, c: Coordinate, scale: Size, offset: Size) -> t.Index:
-        if not isinstance(c, t.Index):
-            raise LoweringError("a slice of a merged axis")
+        c = _separate(c)
         terms = tuple(t.Term(x.axis, x.scale * scale, x.div, x.mod) for x in c.terms)
         return t.Index(terms, c.offset * scale + offset, c.gather)
 
@@ -296,6 +319,14 @@ class TileWriter:
                 wider = self.b.add(t.Mask(self.b.cast(value, wide(dtype)), axis, 0))
                 value = self.b.cast(self.b.add(t.Reduce("sum", wider, axis)), dtype)
         return value
+
+
+def _separate(c: Coordinate) -> t.Index:
+    """``c`` by itself, without the dims that it is merged with."""
+    found = c.index if isinstance(c, Part | Reaching) else c
+    if not isinstance(found, t.Index):
+        raise LoweringError("a slice of a merged axis")
+    return found
 
 
 def collapse(shape: tuple[Size, ...], coords: Sequence[Coordinate]) -> tuple[tuple[Size, ...], tuple[t.Index, ...]]:

@@ -19,6 +19,7 @@ from portakern.ir.rewrite import Rules
 from portakern.ir.size import Size
 from portakern.ir.tensor import (
     Contract,
+    Convert,
     Convolve,
     Expand,
     Flip,
@@ -36,6 +37,8 @@ from portakern.ir.tile import identity
 from portakern.lower.pieces import Place, assembled
 
 rules = Rules()
+reaching = Rules()
+"""For languages whose loads take pixels one by one, and zeros for those outside: what is padded is not stored before."""
 
 
 @rules.on(WindowFold)
@@ -63,6 +66,34 @@ def convolution_is_a_product(op: Convolve) -> Op | None:
         return _interleaved(op)
     x = _within(op.x, (0, *op.low, 0), (0, *op.high, 0), 0.0, op)
     return _correlation(x, op.w, op.strides, op.dilation, op)
+
+
+@reaching.on(Convolve)
+def convolution_reads_outside(op: Convolve) -> Op | None:
+    """A convolution whose pixels are whole lines of channels: the product of all of them, one after the other, with the taps."""
+    n = tensor_type(op.x).rank - 2
+    _, *sizes, channels = tensor_type(op.x).shape
+    window = [int(k) for k in tensor_type(op.w).shape[:n]]  # type: ignore[arg-type]
+    sliding = any(k > 1 or s > 1 for k, s in zip(window, op.strides, strict=True))
+    if op.transposed or op.groups > 1 or not sliding or 0 in tensor_type(op).shape:
+        return None
+    static = all(isinstance(s, int) for s in (*sizes, channels, *op.high)) and min(*op.low, *op.high) >= 0  # type: ignore[type-var]
+    if not static or int(channels) % _LINE or not _lies_in_lines(op.x):  # type: ignore[arg-type]
+        return None
+    view = Windows(op.x, tuple(range(1, n + 1)), tuple(window), op.strides, op.dilation, op.low, tuple(map(int, op.high)), 0.0,
+                   loc=op.loc)  # [N, *positions, C, *taps]
+    return Contract(view, op.w, (), (), (*range(n + 2, 2 * n + 2), n + 1), tuple(range(n + 1)), op.dtype, loc=op.loc)
+
+
+_LINE = 16
+"""Channels, a multiple of which one step of a product takes from each pixel."""
+
+
+def _lies_in_lines(x: Op) -> bool:
+    """Whether the pixels of ``x`` are stored as they are counted: it is an array, or will be."""
+    while isinstance(x, Convert):
+        x = x.x
+    return not isinstance(x, Transpose | Slice | Flip | Expand | Reshape)
 
 
 def _within(x: Op, low: Sequence[int], high: Sequence[Size], value: float | int | bool, like: Op) -> Op:

@@ -46,6 +46,8 @@ class Dialect:
     *Walks.*  ``private_walks`` says that the platform has ``reduce_own`` and ``combine``: loops of reductions that every thread
     walks alone.
 
+    *Pixels.*  ``takes_pixels`` says that the platform has ``part``, and ``stage`` and ``gather`` of rows found by it.
+
     *Context.*  ``context`` is handed to every word of the vocabulary as its first argument (an nd_item, say).
     """
 
@@ -78,6 +80,7 @@ class Dialect:
 
     private_walks: bool = False
     context: str = ""
+    takes_pixels: bool = False
 
     def type(self, dtype: str) -> str:
         return self.types[dtype]

@@ -9,6 +9,10 @@ from portakern.ir import tile as t
 from portakern.ir.size import Size, Sym
 
 
+_NARROW = 1 << 31
+"""Coordinates below are taken apart in 32 bits, which divides faster."""
+
+
 class Addresses:
     """Addresses of one kernel.  ``start`` gives the first coordinate of each axis's tile (zero where it is always that) and
     ``left`` how many coordinates remain from there."""
@@ -46,27 +50,80 @@ class Addresses:
     def access(self, op: t.Load | t.Store, buffer: str, dims: t.Dims, inline_left: frozenset[str] = frozenset()) -> Access:
         """The access of ``op`` for a tile of ``dims``; what is left along the axes ``inline_left`` is spelled out."""
         have = t.buffer_type(op.buffer)
-        strides = have.element_strides
+        found = pixels(self.kernel, op)
+        kept = [(i, s) for n, (i, s) in enumerate(zip(op.indices, have.element_strides, strict=True)) if n not in found]
         origin: PlanTerm = Name(buffer)
-        for index, stride in zip(op.indices, strides, strict=True):
+        for index, stride in kept:
             origin = add(origin, multiply(self.coordinate(index), size_term(stride)))
         steps: list[PlanTerm] = []
         for axis, _ in dims:
             total: Size = 0
-            for index, stride in zip(op.indices, strides, strict=True):
+            for index, stride in kept:
                 for term in index.terms:
                     if term.axis == axis:
                         total = total + stride * term.scale if isinstance(stride, Sym) else total + term.scale * stride
             steps.append(size_term(total))
         over = reaching_out(self.kernel, op)
-        gathers = op.gathers if isinstance(op, t.Load) else ()
+        picked = bool(found) or (isinstance(op, t.Load) and bool(op.gathers))
         pad: PlanTerm | None = None
-        if isinstance(op, t.Load) and (op.pad is not None or gathers):
+        if isinstance(op, t.Load) and (op.pad is not None or picked):
             pad = constant(op.pad or 0, have.dtype if have.dtype in ("f64", "bool") or _whole(have.dtype) else "f32")
-        if not any(axis in over for axis, _ in dims) and not gathers:
+        if not any(axis in over for axis, _ in dims) and not picked:
             return Access(origin, tuple(steps))
         left = tuple(self.left(axis, axis in inline_left) if axis in over else whole(n) for axis, n in dims)
         return Access(origin, tuple(steps), left, pad)
+
+    def pixels(self, op: t.Load) -> tuple[PlanTerm, ...]:
+        """The coordinates of the rows of ``op`` along the dims in which they are pixels, each with the size and stride of its
+        dim."""
+        have, axes = t.buffer_type(op.buffer), {a for a, _ in op.dims}
+        terms: list[PlanTerm] = []
+        for n in pixels(self.kernel, op):
+            index, size, stride = op.indices[n], have.shape[n], have.element_strides[n]
+            where = self.coordinate(index)
+            if (along := next((x for x in index.terms if x.axis in axes), None)) is not None:
+                rest = self.coordinate(t.Index(tuple(x for x in index.terms if x is not along), index.offset))
+                extent = self.kernel.axis[along.axis].extent
+                word = "part" if isinstance(extent, int) and extent < _NARROW else "wide_part"
+                numbers = [along.div, along.mod, along.scale]
+                while len(numbers) > 1 and numbers[-1] == (1 if len(numbers) == 3 else 0):
+                    numbers.pop()
+                begin = () if rest == ZERO else (rest,)
+                where = call(word, f"pk::{word}<{', '.join(map(str, numbers))}>", self.start[along.axis], *begin)
+            terms.append(call("along", "pk::along", where, size_term(size), size_term(stride)))
+        return tuple(terms)
+
+
+def pixels(kernel: t.Kernel, op: t.Load | t.Store) -> tuple[int, ...]:
+    """The dims of its array along which ``op`` finds each row of its tile by itself: the coordinate of a row is taken apart, or
+    may lie outside, where its padding is read."""
+    if not isinstance(op, t.Load) or op.pad is None or op.gathers:
+        return ()
+    axes = {a for a, _ in op.dims}
+    found: list[int] = []
+    for n, (index, size) in enumerate(zip(op.indices, t.buffer_type(op.buffer).shape, strict=True)):
+        apart = any(x.axis in axes and (x.div != 1 or x.mod) for x in index.terms)
+        low, high = reach(index, kernel)
+        beyond = high - size
+        if apart or not isinstance(low, int) or low < 0 or not isinstance(beyond, int) or beyond >= 0:
+            found.append(n)
+    return tuple(found) if any(op.indices[n].plain is None for n in found) else ()
+
+
+def reach(index: t.Index, kernel: t.Kernel) -> tuple[Size, Size]:
+    """The lowest and highest value of ``index`` while every coordinate is inside its axis's extent."""
+    low: Size = index.offset
+    high: Size = index.offset
+    for term in index.terms:
+        last: Size = kernel.axis[term.axis].extent - 1
+        last = last // term.div if term.div != 1 else last
+        last = term.mod - 1 if term.mod else last
+        so_far = last * term.scale if isinstance(last, Sym) else term.scale * last
+        if isinstance(term.scale, int) and term.scale < 0:
+            low = low + so_far
+        else:
+            high = high + so_far
+    return low, high
 
 
 def reaching_out(kernel: t.Kernel, op: t.Load | t.Store) -> frozenset[str]:
@@ -76,7 +133,7 @@ def reaching_out(kernel: t.Kernel, op: t.Load | t.Store) -> frozenset[str]:
     A load may read what lies in the buffer beyond an axis; a store never writes there.  What is gathered for a coordinate
     beyond an axis would be read for nothing.
     """
-    if isinstance(op, t.Load) and op.gathers:
+    if isinstance(op, t.Load) and (op.gathers or pixels(kernel, op)):
         return frozenset(a for a, _ in op.dims if kernel.axis[a].ragged)
     if isinstance(op, t.Store):
         return frozenset(a for index in op.indices for a in index.axes if kernel.axis[a].ragged)

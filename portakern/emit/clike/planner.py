@@ -109,7 +109,7 @@ class Planner(Loops):
             return
         place = self.layouts.place(op)
         assert place is not None
-        picks = self._picks(op, place)
+        picks = (*self._picks(op, place), *self.addresses.pixels(op))
         name, define = self.name(op, f"{buffer}_tile")
         access = self.addresses.access(op, buffer, dims_of(op))
         self.add(p.LoadTile(name, t.tile_type(op).dtype, place, access, define, picks=picks))

@@ -218,7 +218,7 @@ class Printer:
         return self.only(s) if s.slots == 1 else f"{s.name}[{slot}]"
 
     def on_CopyToShared(self, s: p.CopyToShared) -> list[str]:
-        return [self.word("stage", "", self.slot(s.shared, s.slot), *self.address(s.access)) + ";"]
+        return [self.word("stage", "", self.slot(s.shared, s.slot), *self.address(s.access), *s.picks) + ";"]
 
     def on_StoreToShared(self, s: p.StoreToShared) -> list[str]:
         return [self.word("put", "", self.only(s.shared), s.value) + ";"]

@@ -8,11 +8,11 @@ from portakern.backend import Missing, Target
 from portakern.dtypes import DTYPES
 from portakern.emit.clike.dialect import Dialect
 from portakern.emit.clike.layouts import dims_of, tiles_of
+from portakern.emit.clike.memory import pixels, reach
 from portakern.emit.where import where
 from portakern.ir import tile as t
 from portakern.ir.core import Op, Result, Yield
 from portakern.ir.program import Program
-from portakern.ir.size import Size, Sym
 
 KNOWN = (
     t.Coord, t.Start, t.Extent, t.Const, t.Unary, t.Binary, t.Fma, t.Compare, t.Select, t.Cast, t.Bitcast, t.Broadcast,
@@ -62,7 +62,7 @@ def _operation(op: Op, kernel: t.Kernel, dialect: Dialect) -> Iterator[tuple[str
         case t.Dot():
             yield from _dot(op)
         case t.Load() | t.Store():
-            yield from _access(op, kernel)
+            yield from _access(op, kernel, dialect)
 
 
 def _dot(op: t.Dot) -> Iterator[tuple[str, str]]:
@@ -71,9 +71,12 @@ def _dot(op: t.Dot) -> Iterator[tuple[str, str]]:
         yield f"a matrix product of tiles with {dims} dims", "tile the two free axes and the contracted one"
 
 
-def _access(op: t.Load | t.Store, kernel: t.Kernel) -> Iterator[tuple[str, str]]:
+def _access(op: t.Load | t.Store, kernel: t.Kernel, dialect: Dialect) -> Iterator[tuple[str, str]]:
     dims = dict(dims_of(op) if isinstance(op, t.Load) else dims_of(op.value))
-    for index, size in zip(op.indices, t.buffer_type(op.buffer).shape, strict=True):
+    by_themselves = pixels(kernel, op) if dialect.takes_pixels else ()
+    for n, (index, size) in enumerate(zip(op.indices, t.buffer_type(op.buffer).shape, strict=True)):
+        if n in by_themselves and sum(x.axis in dims for x in index.terms) <= 1:
+            continue
         if index.gather >= 0:
             if index != t.Index((), 0, index.gather):
                 yield f"the index {index}, to which a tile is added", "add the coordinate to the tile"
@@ -81,28 +84,12 @@ def _access(op: t.Load | t.Store, kernel: t.Kernel) -> Iterator[tuple[str, str]]
         for term in index.terms:
             if term.axis in dims and (term.div != 1 or term.mod):
                 yield f"the index {index} of a tile along {term.axis}", f"tile {term.axis} by 1"
-        low, high = _reach(index, kernel)
+        low, high = reach(index, kernel)
         if isinstance(low, int) and low < 0:
             yield f"the index {index}, which may be below 0", "pad the array first"
         beyond = high - size
         if isinstance(beyond, int) and beyond >= 0 and not _empty(index, kernel):
             yield f"the index {index}, which may be beyond {size}", "pad the array first"
-
-
-def _reach(index: t.Index, kernel: t.Kernel) -> tuple[Size, Size]:
-    """The lowest and highest value of ``index`` while every coordinate is inside its axis's extent."""
-    low: Size = index.offset
-    high: Size = index.offset
-    for term in index.terms:
-        last: Size = kernel.axis[term.axis].extent - 1
-        last = last // term.div if term.div != 1 else last
-        last = term.mod - 1 if term.mod else last
-        reach = last * term.scale if isinstance(last, Sym) else term.scale * last
-        if isinstance(term.scale, int) and term.scale < 0:
-            low = low + reach
-        else:
-            high = high + reach
-    return low, high
 
 
 def _empty(index: t.Index, kernel: t.Kernel) -> bool:

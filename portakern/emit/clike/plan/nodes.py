@@ -286,16 +286,18 @@ class Assign(Statement):
 
 @dataclass(frozen=True)
 class CopyToShared(Statement):
-    """Start copying an operand to slot ``slot`` of a shared buffer; zero outside."""
+    """Start copying an operand to slot ``slot`` of a shared buffer; zero outside.  ``picks`` are coordinates of its rows."""
 
     NAMES = ("slot",)
 
     shared: Shared
     slot: str
     access: Access
+    picks: tuple[PlanTerm, ...] = ()
 
     def __str__(self) -> str:
-        return f"stage {self.shared.name}[{self.slot}] {self.access}"
+        picks = f" at {_listed(self.picks)}" if self.picks else ""
+        return f"stage {self.shared.name}[{self.slot}] {self.access}{picks}"
 
 
 @dataclass(frozen=True)
