@@ -105,6 +105,9 @@ class Device:
         strides: Sequence[int],
         box: Sequence[int],
         swizzle: int = 0,
+        lower: Sequence[int] = (),
+        upper: Sequence[int] = (),
+        steps: Sequence[int] = (),
     ) -> bytes:
         """What a kernel takes by value to copy boxes of an array; see :func:`portakern.launch.tensor_maps.encode`."""
 

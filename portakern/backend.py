@@ -67,12 +67,26 @@ class Missing:
 
 
 @dataclass(frozen=True)
+class Pixels:
+    """How the copy engine walks an array of images [image, *spatial, channel]: within corners (NVIDIA's im2col mode).
+
+    Along each spatial dim it takes every ``steps``-th coordinate from ``lower`` to ``upper`` beyond the last, with zeros for
+    those outside of the array; a row is full when that of the last dim is, and an image when its rows are.
+    """
+
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class TensorMap:
     """A kernel parameter that describes ``array`` to the device's copy engine, made by the host before the launch.
 
     The array is seen with ``shape`` and ``strides`` (in elements, outermost dim first, the last one contiguous).  The engine
     copies a ``box`` of elements at a time, zeros where it reaches outside, and permutes the 16-byte chunks of what it writes
-    to shared memory over ``swizzle`` bytes (0: not at all).
+    to shared memory over ``swizzle`` bytes (0: not at all).  With ``pixels``, the last two entries of ``box`` are how many
+    pixels and how many channels of each are copied, the others 1.
     """
 
     name: str
@@ -81,6 +95,7 @@ class TensorMap:
     strides: tuple[Size, ...]
     box: tuple[int, ...]
     swizzle: int = 128
+    pixels: Pixels | None = None
 
 
 @dataclass(frozen=True)

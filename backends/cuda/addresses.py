@@ -55,7 +55,7 @@ def is_aligned(kernel: t.Kernel, op: t.Load | t.Store, dims: t.Dims) -> bool:
     column = dims[-1][0]
     if have.align % VECTOR_BYTES or not _whole(kernel.axis[column], elements):
         return False
-    for index, stride in zip(op.indices, have.element_strides, strict=True):
+    for index, stride in ((d.index, d.stride) for d in t.joined_dims(op)):
         picks_columns = index.gather >= 0 and isinstance(op, t.Load) and column in t.tile_type(op.gathers[index.gather]).axes
         if picks_columns or not divides(elements, stride if index.gather >= 0 else _times(index.offset, stride)):
             return False

@@ -224,14 +224,18 @@ class _TensorMap(ctypes.Structure):
     """pk::TensorMap of host/pk/ptx_tma.cuh: dims innermost first, strides in bytes."""
 
     _fields_ = (("start", ctypes.c_void_p), ("size", ctypes.c_int64 * 5), ("stride", ctypes.c_int64 * 5),
-                ("box", ctypes.c_int32 * 5), ("rank", ctypes.c_int16), ("element_bytes", ctypes.c_int16),
-                ("swizzle", ctypes.c_int16), ("padding", ctypes.c_char * 14))  # fmt: skip
+                ("box", ctypes.c_int32 * 5), ("lower", ctypes.c_int16 * 3), ("upper", ctypes.c_int16 * 3),
+                ("steps", ctypes.c_uint8 * 3), ("rank", ctypes.c_uint8), ("element_bytes", ctypes.c_uint8),
+                ("swizzle", ctypes.c_uint8), ("padding", ctypes.c_char * 2))  # fmt: skip
 
 
 def _described(spec: TensorMap, array: Any, sizes: Mapping[str, int]) -> _TensorMap:
     made = _TensorMap(array.ctypes.data, rank=len(spec.shape), element_bytes=array.itemsize, swizzle=spec.swizzle)
     for n, (size, stride, box) in enumerate(reversed(list(zip(spec.shape, spec.strides, spec.box, strict=True)))):
         made.size[n], made.stride[n], made.box[n] = evaluate(size, sizes), evaluate(stride, sizes) * array.itemsize, box
+    if spec.pixels is not None:
+        for n, corner in enumerate(reversed(list(zip(spec.pixels.lower, spec.pixels.upper, spec.pixels.steps, strict=True)))):
+            made.lower[n], made.upper[n], made.steps[n] = corner
     return made
 
 

@@ -8,7 +8,7 @@ from portakern.emit.clike.layouts import Layout
 from portakern.emit.clike.terms import ZERO, number
 
 from .attention import Fetch, JoinRows, Pack, WalkPlan, print_walk
-from .hopper import NarrowPlan, NarrowProduct, PipelinePlan, Refill, SendTile, WriteRows, print_narrow, print_pipeline
+from .hopper import Fetched, NarrowPlan, NarrowProduct, PipelinePlan, Refill, SendTile, WriteRows, print_narrow, print_pipeline
 from .lines import Lines
 from .plans import (
     CudaKernelPlan,
@@ -145,9 +145,17 @@ class CudaPrinter(Printer):
         return self.define(s.name, True, self.word(s.word, s.template, *s.arguments))
 
     def on_Refill(self, s: Refill) -> list[str]:
-        copies = [f"pipe.copy_{f.side}({f.shared.name}[{s.slot}], {f.map.name}, {', '.join(map(str, f.at))});"
-                  for f in s.brought]  # fmt: skip
+        copies = [line for f in s.brought for line in self.fetched(f, s.slot)]
         return [f"const int {s.slot} = pipe.refill({s.bytes});  // once everyone has read it", *copies, "pipe.advance();"]
+
+    def fetched(self, f: Fetched, slot: str) -> list[str]:
+        if f.map.pixels is None:
+            return [f"pipe.copy_{f.side}({f.shared.name}[{slot}], {f.map.name}, {', '.join(map(str, f.at))});"]
+        channel, *begin = f.at[: len(f.map.shape)]
+        taps = f.at[len(f.map.shape) :]
+        head = f"pipe.copy_pixels({f.shared.name}[{slot}], {f.map.name}, {channel},"
+        return [head, f"                 {', '.join(map(str, begin))},  // the first pixel, its image last",
+                f"                 {', '.join(map(str, taps))});  // where the tap lies"]  # fmt: skip
 
     def on_Fetch(self, s: Fetch) -> list[str]:
         return [f"{s.ring.name}.fetch({s.ring.map.name}, {', '.join(map(str, s.ring.at))});"]

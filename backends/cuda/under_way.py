@@ -162,6 +162,10 @@ def _around(s: p.Loop | p.Block, under_way: UnderWay) -> tuple[list[p.Statement]
     if isinstance(s, p.Block):
         body, left = _ordered(s.body, under_way)
         return [], replace(s, body=tuple(body)), left
+    if under_way and all(f.counts for x in under_way for f in x.feeds):
+        first, left = _ordered(s.body, under_way)
+        if _ordered(s.body, left) == (first, left):  # its steps go on from what is under way as from each other
+            return [], replace(s, body=tuple(first)), left
     before = _completed(under_way, 0)
     first, left = _ordered(s.body, ())
     body, beyond = _ordered(s.body, left)

@@ -250,18 +250,27 @@ void bind_call(py::module_ &m) {
 
 // Dims outermost first and strides in elements of `size` bytes, as Python has them, turned into the table's.
 py::bytes tensor_map(Device &self, pk_pointer address, const std::string &dtype, std::uint32_t size, std::vector<std::uint64_t> shape,
-                     std::vector<std::uint64_t> strides, std::vector<std::uint32_t> box, std::uint32_t swizzle) {
+                     std::vector<std::uint64_t> strides, std::vector<std::uint32_t> box, std::uint32_t swizzle,
+                     std::vector<std::int32_t> lower, std::vector<std::int32_t> upper, std::vector<std::uint32_t> steps) {
     if (shape.empty() || strides.size() != shape.size() || box.size() != shape.size()) {
         throw std::invalid_argument("shape, strides and box of a tensor map have one number per dim");
     }
     if (strides.back() != 1) throw std::invalid_argument("the last dim's elements lie side by side in a tensor map");
+    const std::size_t corners = lower.size();
+    if (upper.size() != corners || steps.size() != corners || (corners > 0 && corners + 2 != shape.size())) {
+        throw std::invalid_argument("corners and steps of a tensor map have one number per dim between the first and the last");
+    }
     strides.pop_back();
     for (std::uint64_t &stride : strides) stride *= size;
     std::reverse(shape.begin(), shape.end());
     std::reverse(strides.begin(), strides.end());
     std::reverse(box.begin(), box.end());
+    std::reverse(lower.begin(), lower.end());
+    std::reverse(upper.begin(), upper.end());
+    std::reverse(steps.begin(), steps.end());
     const pk_tensor_map what{address, dtype.c_str(), static_cast<std::uint32_t>(shape.size()), swizzle,
-                             shape.data(), strides.data(), box.data()};
+                             shape.data(), strides.data(), box.data(), corners > 0 ? lower.data() : nullptr,
+                             corners > 0 ? upper.data() : nullptr, corners > 0 ? steps.data() : nullptr};
     char map[128];
     self.call<&pk_driver::tensor_map>("tensor_map", &what, static_cast<void *>(map));
     return {map, sizeof map};
@@ -317,7 +326,8 @@ void bind_device(py::module_ &m) {
             },
             py::arg("binary"))
         .def("tensor_map", &tensor_map, py::arg("address"), py::arg("dtype"), py::arg("itemsize"), py::arg("shape"), py::arg("strides"),
-             py::arg("box"), py::arg("swizzle") = 0)
+             py::arg("box"), py::arg("swizzle") = 0, py::arg("lower") = std::vector<std::int32_t>(),
+             py::arg("upper") = std::vector<std::int32_t>(), py::arg("steps") = std::vector<std::uint32_t>())
         .def("call", &make_call, py::arg("launches"))
         .def("stream", [](const std::shared_ptr<Device> &self) { return std::make_shared<Stream>(self); })
         .def("synchronize", &synchronize, py::arg("timeout_s") = py::none(), py::arg("stream") = py::none())

@@ -10,16 +10,20 @@ clusters.  A parameter that describes an array to the copy engine (see :class:`~
 by a line below, and ``args`` has its name::
 
     // portakern map: x_map=x shape=(M, 512) strides=(512, 1) box=(128, 64) swizzle=128
+
+and, where it walks the pixels of images (see :class:`~portakern.backend.Pixels`),
+``lower=(-1, -1) upper=(-1, -1) steps=(1, 1)`` behind it.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from portakern.backend import Launch, Source, Target, TensorMap
+from portakern.backend import Launch, Pixels, Source, Target, TensorMap
 from portakern.errors import PortakernError, UsageError
 from portakern.ir.program import Program
 from portakern.ir.size import Size, names_of, parse_size
@@ -67,7 +71,16 @@ def _map(text: str) -> TensorMap:
     box = tuple(int(x) for x in _items(fields["box"]))
     if not len(shape) == len(strides) == len(box):
         raise ValueError("shape, strides and box have as many entries as the array has dims")
-    return TensorMap(name, array, shape, strides, box, int(fields.get("swizzle", "0")))
+    return TensorMap(name, array, shape, strides, box, int(fields.get("swizzle", "0")), _pixels(fields, len(shape)))
+
+
+def _pixels(fields: Mapping[str, str], rank: int) -> Pixels | None:
+    if "lower" not in fields:
+        return None
+    lower, upper, steps = (tuple(int(x) for x in _items(fields[key])) for key in ("lower", "upper", "steps"))
+    if not len(lower) == len(upper) == len(steps) == rank - 2:
+        raise ValueError("lower, upper and steps have an entry for each dim between the first and the last")
+    return Pixels(lower, upper, steps)
 
 
 def _triple(values: tuple[T, ...], one: T) -> tuple[T, T, T]:

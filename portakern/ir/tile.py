@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
 from portakern.dtypes import DTYPES
@@ -387,6 +388,41 @@ class For(Op):
             self.check(tuple(a.type for a in self.combine.args) == carried * 2, "combine must take two sets of values")
             self.check(tuple(v.type for v in yielded(self.combine)) == carried, "combine must yield one set of values")
         return ManyType(carried)
+
+
+@dataclass(frozen=True)
+class AccessedDim:
+    """One dim of a buffer as an access sees it, its stride in elements."""
+
+    index: Index
+    size: Size
+    stride: Size
+
+
+def joined_dims(op: Load | Store) -> tuple[AccessedDim, ...]:
+    """The dims of the buffer of ``op``, of which neighbours that are read by all parts of one coordinate are one: element
+    ``[p // 8, p % 8]`` of ``[N, 8]`` is element ``[p]`` of ``[8 * N]``."""
+    have = buffer_type(op.buffer)
+    made: list[AccessedDim] = []
+    for index, size, stride in zip(op.indices, have.shape, have.element_strides, strict=True):
+        dim = AccessedDim(index, size, stride)
+        before = made[-1] if made else None
+        if before is not None and (whole := _whole(before, dim)) is not None:
+            made[-1] = whole
+        else:
+            made.append(dim)
+    return tuple(made)
+
+
+def _whole(a: AccessedDim, b: AccessedDim) -> AccessedDim | None:
+    """The dim that ``a`` and ``b`` behind it are, where their indices are the quotient and the remainder of one."""
+    if len(a.index.terms) != 1 or len(b.index.terms) != 1 or a.index.gather >= 0 or b.index.gather >= 0:
+        return None
+    x, y = a.index.terms[0], b.index.terms[0]
+    parts = x.axis == y.axis and y.mod == b.size and isinstance(b.size, int) and x.div == y.div * b.size
+    if not parts or (x.scale, y.scale, a.index.offset, b.index.offset) != (1, 1, 0, 0) or a.stride != b.stride * b.size:
+        return None
+    return AccessedDim(Index((Term(x.axis, 1, y.div, x.mod * b.size),)), a.size * b.size, b.stride)
 
 
 # ---- kernels ------------------------------------------------------------------------------------------------------------

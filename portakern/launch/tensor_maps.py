@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from portakern.backend import Source, TensorMap
+from portakern.backend import Pixels, Source, TensorMap
 from portakern.dtypes import DTYPES
 from portakern.errors import RuntimeFault
 from portakern.ir.size import evaluate
@@ -32,19 +32,20 @@ def descriptors(source: Source, device: native.Device) -> dict[str, Descriptor]:
 def _encoder(device: native.Device, m: TensorMap, dtype: str) -> Descriptor:
     def encoded(places: Mapping[str, int], sizes: Mapping[str, int]) -> bytes:
         shape, strides = ([evaluate(n, sizes) for n in x] for x in (m.shape, m.strides))
-        return encode(device, places[m.array], dtype, shape, strides, m.box, m.swizzle)
+        return encode(device, places[m.array], dtype, shape, strides, m.box, m.swizzle, m.pixels)
 
     return encoded
 
 
 def encode(device: native.Device, address: int, dtype: str, shape: Sequence[int], strides: Sequence[int], box: Sequence[int],
-           swizzle: int) -> bytes:  # fmt: skip
+           swizzle: int, pixels: Pixels | None = None) -> bytes:  # fmt: skip
     """The map of an array as the kernel takes it.
 
     Args:
         address: of the array on the device; 0 gives zeros (a place is kept for a map that is encoded later).
         shape, strides, box: in elements, outermost dim first; the last stride is 1.
         swizzle: 0, 32, 64 or 128 bytes.
+        pixels: how an array of images is walked; then ``box`` says how many pixels and channels are copied.
 
     Raises:
         RuntimeFault: the driver has no tensor maps, or the hardware cannot copy such boxes (an address or stride that is no
@@ -57,7 +58,8 @@ def encode(device: native.Device, address: int, dtype: str, shape: Sequence[int]
     if strides[-1] != 1:
         raise RuntimeFault(f"{asked}: the last dim's elements do not lie side by side")
     try:
-        return device.tensor_map(address, dtype, DTYPES[dtype].bytes, shape, strides, box, swizzle)
+        walk = () if pixels is None else (pixels.lower, pixels.upper, pixels.steps)
+        return device.tensor_map(address, dtype, DTYPES[dtype].bytes, shape, strides, box, swizzle, *walk)
     except DriverError as error:
         hint = "" if error.kind == "unsupported" else "addresses and strides must be multiples of 16 bytes"
         raise RuntimeFault(f"{asked} ({error.message})", hint=hint) from None

@@ -70,8 +70,8 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
 
     ``names`` gives names of the axes of arguments' dims; ``facts`` what is known of arrays that are not contiguous and
     16-byte aligned; ``reach`` is whether loads may take pixels of convolutions one by one, some of them outside of their array
-    (see :class:`portakern.backend.Language`).  Raises :class:`MissingRuleError` listing every operation that has no lowering, and
-    :class:`LoweringError` or :class:`IRError` for what no kernel can be made of.
+    (see :class:`portakern.backend.Language`).  Raises :class:`MissingRuleError` listing every operation that has no lowering,
+    and :class:`LoweringError` or :class:`IRError` for what no kernel can be made of.
     """
     _check_reshapes(program)
     simplified = simplify(program, reach)

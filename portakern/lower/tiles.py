@@ -191,8 +191,10 @@ class TileWriter:
 
     def load(self, op: Arg, shape: tuple[Size, ...], coords: Coordinates) -> Op:
         fill = next((c.fill for c in coords if isinstance(c, Reaching)), None)
-        if fill is not None:
-            coords = tuple(_separate(c) for c in coords)
+        first = self.arrays.args.get(op.name)
+        by_dims = first is not None and getattr(first.of, "shape", ()) == shape and any(isinstance(c, Part) for c in coords)
+        if fill is not None or by_dims:  # pixels are found along every dim, also where their array is read once more
+            coords = tuple(_separate(c) if isinstance(c, Part | Reaching) else c for c in coords)
         view, indices = collapse(shape, coords)
         dtype = tt.tensor_type(op).dtype
         picked = [c for c in coords if isinstance(c, Picked)]

@@ -70,7 +70,7 @@ def convolution_is_a_product(op: Convolve) -> Op | None:
 
 @reaching.on(Convolve)
 def convolution_reads_outside(op: Convolve) -> Op | None:
-    """A convolution whose pixels are whole lines of channels: the product of all of them, one after the other, with the taps."""
+    """A convolution whose pixels are whole lines of channels: the product of all of them, in a row, with the taps."""
     n = tensor_type(op.x).rank - 2
     _, *sizes, channels = tensor_type(op.x).shape
     window = [int(k) for k in tensor_type(op.w).shape[:n]]  # type: ignore[arg-type]

@@ -117,6 +117,7 @@ std::vector<Entry> entries(Api &a) {
         entry("cuGraphExecDestroy", 10000, a.graph_exec_destroy),
         entry("cuGraphDestroy", 10000, a.graph_destroy),
         entry("cuTensorMapEncodeTiled", 12000, a.tensor_map_encode_tiled, true),
+        entry("cuTensorMapEncodeIm2col", 12000, a.tensor_map_encode_im2col, true),
         entry("cuEventCreate", 2000, a.event_create),
         entry("cuEventDestroy", 4000, a.event_destroy),
         entry("cuEventQuery", 2000, a.event_query),

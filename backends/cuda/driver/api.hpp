@@ -156,6 +156,10 @@ struct Api {
     Result (*tensor_map_encode_tiled)(void *map, int dtype, std::uint32_t rank, void *address, const std::uint64_t *shape,
                                       const std::uint64_t *strides, const std::uint32_t *box, const std::uint32_t *steps,
                                       int interleave, int swizzle, int promotion, int fill);
+    Result (*tensor_map_encode_im2col)(void *map, int dtype, std::uint32_t rank, void *address, const std::uint64_t *shape,
+                                       const std::uint64_t *strides, const int *lower, const int *upper, std::uint32_t channels,
+                                       std::uint32_t pixels, const std::uint32_t *steps, int interleave, int swizzle,
+                                       int promotion, int fill);
 
     Result (*event_create)(Event *event, unsigned flags);
     Result (*event_destroy)(Event event);

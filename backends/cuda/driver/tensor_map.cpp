@@ -1,4 +1,5 @@
 // Tensor maps (CUDA Driver API, Tensor Map Object Management), a function of the host alone.
+#include <algorithm>
 #include <cstring>
 #include <iterator>
 
@@ -39,7 +40,7 @@ int swizzle_of(std::uint32_t bytes) {
 
 pk_status tensor_map(pk_device_t device, const pk_tensor_map *what, void *out) {
     Gpu &gpu = gpu_of(device);
-    if (gpu.api.tensor_map_encode_tiled == nullptr) {
+    if (gpu.api.tensor_map_encode_tiled == nullptr || gpu.api.tensor_map_encode_im2col == nullptr) {
         return fail(PK_UNSUPPORTED, "this NVIDIA driver has no tensor maps: one of CUDA 12 or newer has them");
     }
     const int type = type_of(what->dtype), swizzle = swizzle_of(what->swizzle_bytes);
@@ -47,12 +48,18 @@ pk_status tensor_map(pk_device_t device, const pk_tensor_map *what, void *out) {
         return fail(PK_INVALID, std::string("there are no tensor maps of ") + what->dtype + " with " + std::to_string(what->rank) +
                                     " dims and swizzles of " + std::to_string(what->swizzle_bytes) + " bytes");
     }
-    constexpr std::uint32_t steps[most_dims] = {1, 1, 1, 1, 1};
+    std::uint32_t steps[most_dims] = {1, 1, 1, 1, 1};
+    const bool images = what->lower != nullptr;
+    if (images && what->rank > 2) std::copy_n(what->steps, what->rank - 2, steps + 1);  // none over channels or images
+    void *const array = reinterpret_cast<void *>(static_cast<std::uintptr_t>(what->address));
     alignas(map_alignment) unsigned char map[map_bytes] = {};
-    const Result result = gpu.api.tensor_map_encode_tiled(
-        map, type, what->rank, reinterpret_cast<void *>(static_cast<std::uintptr_t>(what->address)), what->shape, what->strides,
-        what->box, steps, no_interleave, swizzle, promotion_to_128_bytes, zeros_outside);
-    if (result != success) return gpu.check(result, "cuTensorMapEncodeTiled");
+    const Result result =
+        images ? gpu.api.tensor_map_encode_im2col(map, type, what->rank, array, what->shape, what->strides, what->lower, what->upper,
+                                                  what->box[0], what->box[1], steps, no_interleave, swizzle, promotion_to_128_bytes,
+                                                  zeros_outside)
+               : gpu.api.tensor_map_encode_tiled(map, type, what->rank, array, what->shape, what->strides, what->box, steps,
+                                                 no_interleave, swizzle, promotion_to_128_bytes, zeros_outside);
+    if (result != success) return gpu.check(result, images ? "cuTensorMapEncodeIm2col" : "cuTensorMapEncodeTiled");
     std::memcpy(out, map, map_bytes);
     return PK_OK;
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -29,7 +30,8 @@ PIPE = Feed("pipe", counts=True)
 class Fetched(p.StatementPart):
     """An operand that the copy engine brings to ``shared``, described by ``map``.
 
-    ``side`` is left or right.  ``at`` is where its tile begins: row, column, then batches, the innermost first.
+    ``side`` is left or right; ``at`` is where its tile begins: row, column, then batches, the innermost first.  A left operand
+    of pixels begins at channel, spatial coordinates and image, the innermost first; then come the places of the taps.
     """
 
     shared: p.Shared
@@ -45,6 +47,8 @@ class Fetched(p.StatementPart):
     def __str__(self) -> str:
         box = " x ".join(map(str, self.map.box))
         at = ", ".join(map(str, self.at))
+        if self.map.pixels is not None:
+            return f"feed {self.shared.name} pixels of {self.map.array} at ({at}) by {box}, swizzle {self.map.swizzle}"
         return f"feed {self.shared.name} from {self.map.array} at ({at}) by boxes of {box}, swizzle {self.map.swizzle}"
 
 
@@ -95,8 +99,8 @@ class PipelinePlan(CudaKernelPlan):
 
     ``rows``, ``cols`` and ``batches`` count the tiles of the result, which clusters of ``cluster`` blocks (below each other,
     side by side) take in bands of ``band`` clusters; ``places`` makes coordinates of a tile's number.  ``loop`` runs over
-    the contracted axis, within ``limits`` where these are not its ends; ``before`` and ``after`` are what consumers do for each
-    tile around it.
+    the contracted axis, within ``limits`` where these are not its ends, inside the loops ``around`` it, the outermost first,
+    whose bodies say nothing here; ``before`` and ``after`` are what consumers do for each tile around them.
     """
 
     cluster: tuple[int, int] = (1, 1)
@@ -108,6 +112,7 @@ class PipelinePlan(CudaKernelPlan):
     feeds: tuple[Fetched, ...] = ()
     places: tuple[p.Scalar, ...] = ()
     loop: p.Loop | None = None
+    around: tuple[p.Loop, ...] = ()
     limits: tuple[p.Scalar, ...] = ()
     before: tuple[p.Statement, ...] = ()
     after: tuple[p.Statement, ...] = ()
@@ -120,14 +125,22 @@ class PipelinePlan(CudaKernelPlan):
         """What the producer does for each tile."""
         assert self.loop is not None
         refill = Refill(self.dot.a.slot, self.slot_bytes, self.feeds)
-        return *self.places, *self.limits, replace(self.loop, body=(refill,), note="")
+        return *self.places, *self.limits, *self._inside([replace(self.loop, body=(refill,), note="")])
+
+    def _inside(self, body: Sequence[p.Statement]) -> tuple[p.Statement, ...]:
+        """``body`` in the loops around it."""
+        made = tuple(body)
+        for loop in reversed(self.around):
+            made = (replace(loop, body=made),)
+        return made
 
     @cached_property
     def consumers(self) -> tuple[p.Statement, ...]:
         """What consumers do for each tile.  Loads that do not depend on the product come first of what follows it: they are
         under way while the last step is multiplied."""
         early = self._early
-        return ordered([*self.places, *self.before, *self._steps, *early, *(s for s in self.after if s not in early)])
+        late = [s for s in self.after if s not in early]
+        return ordered([*self.places, *self.before, *self._inside(self._steps), *early, *late])
 
     @property
     def _steps(self) -> list[p.Statement]:

@@ -11,12 +11,26 @@ from portakern.emit.clike import KernelPlan
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.grid import note_of, unfolded
 from portakern.emit.clike.layouts import dims_of, tiles_of
-from portakern.emit.clike.terms import ONE, ZERO, Name, PlanTerm, Word, multiply, whole
+from portakern.emit.clike.memory import pixels
+from portakern.emit.clike.terms import (
+    ONE,
+    ZERO,
+    Name,
+    PlanTerm,
+    Word,
+    add,
+    divide,
+    multiply,
+    remainder,
+    size_term,
+    whole,
+)  # fmt: skip
 from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 from portakern.ir.size import Size, ceildiv, divides, product
 
 from ..plans import CudaKernelPlan, by_warpgroups
+from .images import obstacle_to_pixels, walked_pixels
 from .plan import PANEL_BYTES, WARPGROUP, Fetched, PipelinePlan, SendTile, WriteRows
 
 MOVERS = ("auto", "threads", "engine")
@@ -70,7 +84,7 @@ def obstacle_to_pipeline(k: KernelPlan, kernel: t.Kernel, target: Target) -> str
     loops = [s for s in k.body if isinstance(s, p.Loop)]
     if len(dots) != 1 or len(loops) != 1 or k.body.count(loops[0]) != 1:
         return "it is not one product in one loop"
-    loop, dot = loops[0], dots[0]
+    loop, dot = nest_of(loops[0])[-1], dots[0]
     if loop.pipeline is None or len(loop.pipeline.copies) != 2 or loop.pipeline.slots < 2:
         return "its operands are not both copied ahead of their use"
     if len(loop.body) != 1:
@@ -85,6 +99,17 @@ def obstacle_to_pipeline(k: KernelPlan, kernel: t.Kernel, target: Target) -> str
     if wide is not None:
         return f"the axis {wide} is neither a row nor a column of the product"
     return next(filter(None, (_obstacle_to_feed(load, kernel) for load in _loads(dot))), "")
+
+
+def nest_of(loop: p.Loop) -> tuple[p.Loop, ...]:
+    """``loop`` and those that are all that one does, the innermost last."""
+    found = [loop]
+    while found[-1].pipeline is None:
+        body = [s for s in found[-1].body if not isinstance(s, p.Sync)]
+        if len(body) != 1 or not isinstance(body[0], p.Loop):
+            break
+        found.append(body[0])
+    return tuple(found)
 
 
 def loads_of(dot: t.Dot) -> tuple[t.Load, t.Load] | None:
@@ -106,6 +131,8 @@ def _loads(dot: t.Dot) -> tuple[t.Load, t.Load]:
 
 
 def _obstacle_to_feed(load: t.Load, kernel: t.Kernel) -> str:
+    if pixels(kernel, load):
+        return obstacle_to_pixels(load, kernel)
     return obstacle_to_map(load, [axis for axis, _ in dims_of(load)], kernel)
 
 
@@ -174,20 +201,21 @@ class _Pipeline:
         self.of, self.kernel, self.target = plan, kernel, target
         self.dot = next(op for op in tiles_of(kernel.body) if isinstance(op, t.Dot))
         self.row, self.col = (axis for axis, _ in dims_of(self.dot))
-        self.loop = next(s for s in plan.body if isinstance(s, p.Loop))
+        self.nest = next(s for s in plan.body if isinstance(s, p.Loop))
+        *self.around, self.loop = nest_of(self.nest)
         self.origins = origins_of(plan, kernel)
         self.names = plan.free_names()
         self.cluster = self._cluster()
 
     def plan(self) -> PipelinePlan:
-        at = self.of.body.index(self.loop)
+        at = self.of.body.index(self.nest)
         places, first = self._places()
         feeds = self._feeds()
         after = self._after(self.of.body[at + 1 :], sum(f.bytes for f in feeds))
         sent = [s.map for s in after if isinstance(s, SendTile) and s.map is not None]
         maps = [*(f.map for f in feeds), *sent]
         dtypes = {q.source: q.dtype for q in self.of.params}
-        before = p.used(self.of.body[first:at], after, replace(self.loop, pipeline=None))
+        before = p.used(self.of.body[first:at], after, replace(self.nest, pipeline=None))
         kept = p.reads(*before, *(s for s in after if not isinstance(s, SendTile)))
         params = [p.KernelParam(m.name, dtypes[m.array], "map", source=m.name) for m in maps]
         params += [q for q in self.of.params if q.role != "array" or q.source not in {m.array for m in maps} or q.name in kept]
@@ -197,7 +225,8 @@ class _Pipeline:
         return PipelinePlan(
             **fields, cluster=self.cluster, band=int(self.kernel.schedule.option("band", _BAND)), rows=tiles[0], cols=tiles[1],
             batches=tiles[2], slots=self.loop.pipeline.slots, feeds=feeds, places=places,
-            loop=replace(self.loop, pipeline=None), limits=_limits(before, self.loop), before=before, after=after,
+            loop=replace(self.loop, pipeline=None), around=tuple(self.around), limits=_limits(before, self.loop),
+            before=before, after=after,
         )  # fmt: skip
 
     def _places(self) -> tuple[tuple[p.Scalar, ...], int]:
@@ -223,15 +252,21 @@ class _Pipeline:
             made = (int(down), int(across)) if down.isdigit() and across.isdigit() else (0, 0)
             fits = all(n in (1, 2, 4) and (n == 1 or self._shareable(axis, n, least=0))
                        for n, axis in zip(made, (self.row, self.col), strict=True))  # fmt: skip
-            if not fits or made[0] * made[1] > 8:
+            if not fits or made[0] * made[1] > 8 or (made != (1, 1) and self._of_pixels()):
                 raise ScheduleError(f"{self.kernel.name} cannot run in clusters of {asked}",
                                     hint="1x1, 2x1, 1x2, 2x2, ... blocks below each other x side by side, dividing its tiles")
             return made
+        if self._of_pixels():
+            return (1, 1)
         if all(self._whole_lines(load) for load in _loads(self.dot)):
             return (1, 1)
         if self._shareable(self.row, 2):
             return (2, 1)
         return (1, 2) if self._shareable(self.col, 2) else (1, 1)
+
+    def _of_pixels(self) -> bool:
+        """Whether an operand is made of pixels, which are not brought in parts."""
+        return any(pixels(self.kernel, load) for load in _loads(self.dot))
 
     def _whole_lines(self, load: t.Load) -> bool:
         """Whether the rows of a box are whole lines of the cache: else the engine fetches more, and sharing pays (on an H200
@@ -264,9 +299,31 @@ class _Pipeline:
             shared = (self.loop.body[0].a if side == "left" else self.loop.body[0].b).shared  # type: ignore[attr-defined]
             assert isinstance(shared, p.Shared)
             rows = shared.rows if shared.cols // 64 % parts == 0 else shared.rows // parts
-            spec, at = self._described(load, dims, rows)
+            spec, at = self._pixels(load, rows) if pixels(self.kernel, load) else self._described(load, dims, rows)
             made.append(Fetched(shared, spec, side, at))
         return tuple(made)
+
+    def _pixels(self, load: t.Load, rows: int) -> tuple[TensorMap, tuple[PlanTerm, ...]]:
+        """The array of ``load``, whose rows are pixels, and where they begin, the innermost dim first; then the taps."""
+        walk, taps = walked_pixels(load, self.kernel)
+        have = t.buffer_type(load.buffer)
+        box = (*(1,) * (len(have.shape) - 2), rows, 64)
+        spec = TensorMap(self.names.fresh(f"{buffer_name(load)}_map"), buffer_name(load), have.shape, have.element_strides, box,
+                         pixels=walk)  # fmt: skip
+        begin = [self._coordinate(t.Index(tuple(x for x in i.terms if x not in taken), i.offset))
+                 for i, taken in zip(load.indices, ((), *((x,) if x else () for x in taps), ()), strict=True)]  # fmt: skip
+        inside = [self._coordinate(t.Index((x,) if x else ())) for x in taps]
+        return spec, (*reversed(begin), *reversed(inside))
+
+    def _coordinate(self, index: t.Index) -> PlanTerm:
+        total: PlanTerm = ZERO
+        for x in index.terms:
+            where = self._at(x.axis)
+            if where != ZERO:
+                where = where if x.div == 1 else divide(where, whole(x.div))
+                where = where if not x.mod else remainder(where, whole(x.mod))
+                total = add(total, multiply(where, size_term(x.scale)))
+        return add(total, size_term(index.offset))
 
     def _described(self, op: t.Load | t.Store, dims: list[str], rows: int) -> tuple[TensorMap, tuple[PlanTerm, ...]]:
         """The array of ``op`` in boxes of ``rows`` x 64, and where its tile begins, rows first."""
@@ -317,7 +374,10 @@ class _Pipeline:
         return obstacle_to_map(store, [self.row, self.col], self.kernel)
 
     def _at(self, axis: str) -> PlanTerm:
-        return Name(self.loop.var) if axis == self.dot.axis else self.origins[axis]
+        walked = [a.name for a in self.kernel.axes if a.kind == "loop"]
+        if axis in walked:
+            return Name((*self.around, self.loop)[walked.index(axis)].var)
+        return self.origins[axis]
 
 
 def _limits(block: tuple[p.Statement, ...], loop: p.Loop) -> tuple[p.Scalar, ...]:

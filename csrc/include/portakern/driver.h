@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PK_DRIVER_ABI 2u
+#define PK_DRIVER_ABI 3u
 #define PK_DRIVER_CAPSULE "portakern.driver"
 
 #ifdef __cplusplus
@@ -127,7 +127,9 @@ typedef struct pk_launch {
 } pk_launch;
 
 /* An array that hardware copies boxes of by their coordinates (NVIDIA's tensor map). Dims are innermost first, whose
- * elements lie side by side; strides are those of the others, in bytes, one less than dims. */
+ * elements lie side by side; strides are those of the others, in bytes, one less than dims.
+ * With corners it is seen as images: channels first, the last dim counts images, those between are spatial, and what is copied
+ * at a time is box[0] channels of box[1] pixels, one after the other within the corners, every `steps`-th along each dim. */
 typedef struct pk_tensor_map {
     pk_pointer address;
     const char *dtype; /* u8, i8, .. i64, f8e4m3, f8e5m2, f16, bf16, f32, f64, bool */
@@ -136,6 +138,8 @@ typedef struct pk_tensor_map {
     const uint64_t *shape;
     const uint64_t *strides;
     const uint32_t *box;
+    const int32_t *lower, *upper; /* corners: of spatial dims, relative to their first and to their last element; or null */
+    const uint32_t *steps;        /* along spatial dims; read with corners */
 } pk_tensor_map;
 
 typedef struct pk_driver {

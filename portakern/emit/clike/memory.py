@@ -8,7 +8,6 @@ from portakern.emit.clike.terms import ZERO, Name, PlanTerm, add, call, divide, 
 from portakern.ir import tile as t
 from portakern.ir.size import Size, Sym
 
-
 _NARROW = 1 << 31
 """Coordinates below are taken apart in 32 bits, which divides faster."""
 
@@ -51,7 +50,7 @@ class Addresses:
         """The access of ``op`` for a tile of ``dims``; what is left along the axes ``inline_left`` is spelled out."""
         have = t.buffer_type(op.buffer)
         found = pixels(self.kernel, op)
-        kept = [(i, s) for n, (i, s) in enumerate(zip(op.indices, have.element_strides, strict=True)) if n not in found]
+        kept = [(d.index, d.stride) for d in t.joined_dims(op) if d not in found]
         origin: PlanTerm = Name(buffer)
         for index, stride in kept:
             origin = add(origin, multiply(self.coordinate(index), size_term(stride)))
@@ -76,10 +75,10 @@ class Addresses:
     def pixels(self, op: t.Load) -> tuple[PlanTerm, ...]:
         """The coordinates of the rows of ``op`` along the dims in which they are pixels, each with the size and stride of its
         dim."""
-        have, axes = t.buffer_type(op.buffer), {a for a, _ in op.dims}
+        axes = {a for a, _ in op.dims}
         terms: list[PlanTerm] = []
-        for n in pixels(self.kernel, op):
-            index, size, stride = op.indices[n], have.shape[n], have.element_strides[n]
+        for dim in pixels(self.kernel, op):
+            index = dim.index
             where = self.coordinate(index)
             if (along := next((x for x in index.terms if x.axis in axes), None)) is not None:
                 rest = self.coordinate(t.Index(tuple(x for x in index.terms if x is not along), index.offset))
@@ -90,24 +89,24 @@ class Addresses:
                     numbers.pop()
                 begin = () if rest == ZERO else (rest,)
                 where = call(word, f"pk::{word}<{', '.join(map(str, numbers))}>", self.start[along.axis], *begin)
-            terms.append(call("along", "pk::along", where, size_term(size), size_term(stride)))
+            terms.append(call("along", "pk::along", where, size_term(dim.size), size_term(dim.stride)))
         return tuple(terms)
 
 
-def pixels(kernel: t.Kernel, op: t.Load | t.Store) -> tuple[int, ...]:
+def pixels(kernel: t.Kernel, op: t.Load | t.Store) -> tuple[t.AccessedDim, ...]:
     """The dims of its array along which ``op`` finds each row of its tile by itself: the coordinate of a row is taken apart, or
     may lie outside, where its padding is read."""
     if not isinstance(op, t.Load) or op.pad is None or op.gathers:
         return ()
     axes = {a for a, _ in op.dims}
-    found: list[int] = []
-    for n, (index, size) in enumerate(zip(op.indices, t.buffer_type(op.buffer).shape, strict=True)):
-        apart = any(x.axis in axes and (x.div != 1 or x.mod) for x in index.terms)
-        low, high = reach(index, kernel)
-        beyond = high - size
+    found: list[t.AccessedDim] = []
+    for dim in t.joined_dims(op):
+        apart = any(x.axis in axes and (x.div != 1 or x.mod) for x in dim.index.terms)
+        low, high = reach(dim.index, kernel)
+        beyond = high - dim.size
         if apart or not isinstance(low, int) or low < 0 or not isinstance(beyond, int) or beyond >= 0:
-            found.append(n)
-    return tuple(found) if any(op.indices[n].plain is None for n in found) else ()
+            found.append(dim)
+    return tuple(found) if any(d.index.plain is None for d in found) else ()
 
 
 def reach(index: t.Index, kernel: t.Kernel) -> tuple[Size, Size]:

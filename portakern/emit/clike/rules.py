@@ -74,8 +74,9 @@ def _dot(op: t.Dot) -> Iterator[tuple[str, str]]:
 def _access(op: t.Load | t.Store, kernel: t.Kernel, dialect: Dialect) -> Iterator[tuple[str, str]]:
     dims = dict(dims_of(op) if isinstance(op, t.Load) else dims_of(op.value))
     by_themselves = pixels(kernel, op) if dialect.takes_pixels else ()
-    for n, (index, size) in enumerate(zip(op.indices, t.buffer_type(op.buffer).shape, strict=True)):
-        if n in by_themselves and sum(x.axis in dims for x in index.terms) <= 1:
+    for dim in t.joined_dims(op):
+        index, size = dim.index, dim.size
+        if dim in by_themselves and sum(x.axis in dims for x in index.terms) <= 1:
             continue
         if index.gather >= 0:
             if index != t.Index((), 0, index.gather):

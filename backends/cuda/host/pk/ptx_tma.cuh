@@ -12,7 +12,9 @@ struct alignas(64) TensorMap {
     char* start;
     int64_t size[5], stride[5];
     int32_t box[5];
-    int16_t rank, element_bytes, swizzle;
+    int16_t lower[3], upper[3];  // of pixels
+    uint8_t steps[3];  // 0: not of pixels
+    uint8_t rank, element_bytes, swizzle;
 };
 static_assert(sizeof(TensorMap) == 128, "as large as on the device");
 
@@ -24,6 +26,7 @@ struct Box {
     TensorMap map;
     char* shared;
     int at[5];
+    int offsets[3] = {};  // of pixels, along spatial dims
     int thread = host::current->order.thread;  // that starts its copy
 
     int64_t bytes() const {
@@ -80,6 +83,27 @@ inline void barrier_expect(uint64_t* b, int bytes) {
     barrier_arrive(b);
 }
 
+inline void element(const Box& box, int64_t n, int64_t* x) {
+    for (int d = 0; d < box.map.rank; n /= box.map.box[d++]) x[d] = box.at[d] + n % box.map.box[d];
+}
+
+/// Channels first; then pixels, which go on at the next row of the corners, and at the next image, where one ends.
+inline void pixel(const Box& box, int64_t n, int64_t* x) {
+    const TensorMap& m = box.map;
+    x[0] = box.at[0] + n % m.box[0];
+    int64_t carried = n / m.box[0];
+    for (int d = 1; d + 1 < m.rank; ++d) {
+        const int64_t lower = m.lower[d - 1], step = m.steps[d - 1];
+        const int64_t positions = (m.size[d] - 1 + m.upper[d - 1] - lower) / step + 1;
+        const int64_t first = box.at[d] - lower;
+        if (first < 0 || first % step || first / step >= positions) host::fail("pixels begin outside of the map's corners");
+        const int64_t position = first / step + carried;
+        x[d] = lower + position % positions * step + box.offsets[d - 1];
+        carried = position / positions;
+    }
+    x[m.rank - 1] = box.at[m.rank - 1] + carried;
+}
+
 /// Calls f(element in shared memory, element in the array or nullptr outside) for each element of the box; gives their bytes.
 template <class F> int64_t each(const Box& box, F f) {
     const TensorMap& m = box.map;
@@ -87,13 +111,14 @@ template <class F> int64_t each(const Box& box, F f) {
     int64_t elements = 1;
     for (int d = 0; d < m.rank; ++d) elements *= m.box[d];
     for (int64_t n = 0; n < elements; ++n) {
+        int64_t x[5];
+        if (m.steps[0]) pixel(box, n, x);
+        else element(box, n, x);
         char* at = m.start;
         bool inside = true;
-        int64_t rest = n;
-        for (int d = 0; d < m.rank; rest /= m.box[d++]) {
-            const int64_t x = box.at[d] + rest % m.box[d];
-            inside &= x >= 0 && x < m.size[d];
-            at += x * m.stride[d];
+        for (int d = 0; d < m.rank; ++d) {
+            inside &= x[d] >= 0 && x[d] < m.size[d];
+            at += x[d] * m.stride[d];
         }
         auto shared = reinterpret_cast<uint64_t>(box.shared) + n * m.element_bytes;
         if (m.swizzle == 128) shared ^= (shared >> 7 & 7) << 4;
@@ -144,6 +169,20 @@ template <class... At> void copy_box(void* to, const TensorMap& map, uint64_t* b
 template <class... At> void copy_box_to(unsigned mask, void* to, const TensorMap& map, uint64_t* b, At... at) {
     for (int block = 0; block < host::kMostBlocks; ++block)
         if (mask >> block & 1) start({map, in_block(static_cast<char*>(to), block), {at...}}, in_block(b, block));
+}
+
+inline void copy_pixels(void* to, const TensorMap& map, uint64_t* b, int c, int w, int n, int tap_w) {
+    if (map.rank != 3 || !map.steps[0]) host::fail("the tensor map is of no images with one spatial dim");
+    start({map, static_cast<char*>(to), {c, w, n}, {tap_w}}, b);
+}
+inline void copy_pixels(void* to, const TensorMap& map, uint64_t* b, int c, int w, int h, int n, int tap_w, int tap_h) {
+    if (map.rank != 4 || !map.steps[0]) host::fail("the tensor map is of no images with two spatial dims");
+    start({map, static_cast<char*>(to), {c, w, h, n}, {tap_w, tap_h}}, b);
+}
+inline void copy_pixels(void* to, const TensorMap& map, uint64_t* b, int c, int w, int h, int d, int n, int tap_w, int tap_h,
+                        int tap_d) {
+    if (map.rank != 5 || !map.steps[0]) host::fail("the tensor map is of no images with three spatial dims");
+    start({map, static_cast<char*>(to), {c, w, h, d, n}, {tap_w, tap_h, tap_d}}, b);
 }
 
 // Boxes go to memory when they are waited for.

@@ -119,6 +119,17 @@ template <class C, int Slots, int Warps> struct Pipeline {
         }
     }
 
+    /// Starts copying the rows of a left operand that are pixels: from channel `c` on, beginning with the pixel at `where` (the
+    /// innermost spatial dim first, then the image), each moved by the taps, the innermost first (see ptx::copy_pixels).
+    template <class T, int R, int K, class... Where>
+    PK_DEVICE void copy_pixels(Shared<T, R, K>& to, const TensorMap& map, int64_t c, Where... where) {
+        using S = Shared<T, R, K>;
+#pragma unroll
+        for (int i = 0; i < K / S::panel; ++i)
+            ptx::copy_pixels(to.data + i * R * S::panel, map, full + slot, static_cast<int>(c) + i * S::panel,
+                             static_cast<int>(where)...);
+    }
+
     // ---- consumers: whole warpgroups
 
     /// Waits until the next slot is full.

@@ -96,6 +96,27 @@ PK_DEVICE void copy_box_to(unsigned mask, void* to, const TensorMap& map, uint64
     PK_COPY_BOX_TO("5d", "%4, %5, %6, %7, %8", "r"(x), "r"(y), "r"(z), "r"(v), "r"(w));
 }
 
+// Pixels of images with one, two or three spatial dims: from channel `c` of the one at (w, h, d, n) on, which goes on within the
+// map's corners, each moved by where the tap lies in its window (im2col mode).
+#define PK_COPY_PIXELS(rank, at, taps, ...)                                                                            \
+    asm volatile(PK_COPY rank ".shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {" at            \
+                              "}], [%2], {" taps "};" ::"r"(shared_address(to)),                                       \
+                 "l"(&map), "r"(shared_address(b)), __VA_ARGS__                                                        \
+                 : "memory")
+PK_DEVICE unsigned short tap(int x) { return static_cast<unsigned short>(x); }
+
+PK_DEVICE void copy_pixels(void* to, const TensorMap& map, uint64_t* b, int c, int w, int n, int tap_w) {
+    PK_COPY_PIXELS("3d", "%3, %4, %5", "%6", "r"(c), "r"(w), "r"(n), "h"(tap(tap_w)));
+}
+PK_DEVICE void copy_pixels(void* to, const TensorMap& map, uint64_t* b, int c, int w, int h, int n, int tap_w, int tap_h) {
+    PK_COPY_PIXELS("4d", "%3, %4, %5, %6", "%7, %8", "r"(c), "r"(w), "r"(h), "r"(n), "h"(tap(tap_w)), "h"(tap(tap_h)));
+}
+PK_DEVICE void copy_pixels(void* to, const TensorMap& map, uint64_t* b, int c, int w, int h, int d, int n, int tap_w,
+                           int tap_h, int tap_d) {
+    PK_COPY_PIXELS("5d", "%3, %4, %5, %6, %7", "%8, %9, %10", "r"(c), "r"(w), "r"(h), "r"(d), "r"(n), "h"(tap(tap_w)),
+                   "h"(tap(tap_h)), "h"(tap(tap_d)));
+}
+
 // The other way: the box is clipped at the array's end. Groups of these copies are waited for by the thread that started them.
 #define PK_STORE_BOX(rank, at, ...)                                                                                    \
     asm volatile(PK_COPY rank ".global.shared::cta.tile.bulk_group [%0, {" at "}], [%1];" ::"l"(&map),                 \
@@ -127,6 +148,7 @@ template <int Pending> PK_DEVICE void store_wait_read() {
 #undef PK_COPY_END
 #undef PK_COPY_BOX
 #undef PK_COPY_BOX_TO
+#undef PK_COPY_PIXELS
 
 // ---- clusters and registers ----------------------------------------------------------------------------------------
 
