@@ -295,6 +295,21 @@ int encode_map(void *map, int dtype, uint32_t rank, void *address, const uint64_
     return 0;
 }
 
+int encode_images(void *map, int dtype, uint32_t rank, void *address, const uint64_t *shape, const uint64_t *strides, const int *lower,
+                  const int *upper, uint32_t channels, uint32_t pixels, const uint32_t *steps, int interleave, int swizzle, int promotion,
+                  int fill) {
+    if (reinterpret_cast<uintptr_t>(map) % 64 != 0) return 1;
+    std::string dims;
+    for (uint32_t i = 0; i < rank; ++i) dims += " " + std::to_string(shape[i]) + ":" + std::to_string(steps[i]);
+    for (uint32_t i = 0; i + 1 < rank; ++i) dims += " +" + std::to_string(strides[i]);
+    for (uint32_t i = 0; i + 2 < rank; ++i) dims += " " + std::to_string(lower[i]) + ".." + std::to_string(upper[i]);
+    note("cuTensorMapEncodeIm2col %d %lx%s of %u x %u enums %d %d %d %d", dtype, reinterpret_cast<unsigned long>(address), dims.c_str(), pixels,
+         channels, interleave, swizzle, promotion, fill);
+    ANSWER("cuTensorMapEncodeIm2col");
+    memset(map, 0x5A, 128);
+    return 0;
+}
+
 int event_create(void **e, unsigned flags) { NEEDS_CONTEXT; note("cuEventCreate %u", flags); *e = malloc(1); return 0; }
 int event_destroy(void *) { NEEDS_CONTEXT; note("cuEventDestroy"); return 0; }
 int event_query(void *) { NEEDS_CONTEXT; ANSWER("cuEventQuery"); return anything_waiting() ? 600 : 0; }
@@ -324,7 +339,7 @@ const Entry entries[] = {
     E("cuEventDestroy", 4000, event_destroy), E("cuEventQuery", 2000, event_query), E("cuEventRecord", 2000, event_record),
     E("cuEventElapsedTime", 2000, elapsed),
 #ifndef OLD
-    E("cuTensorMapEncodeTiled", 12000, encode_map), E("cuCtxRecordEvent", 12050, ctx_record), E("cuFuncLoad", 12040, func_load), E("cuFuncGetParamInfo", 12040, param_info),
+    E("cuTensorMapEncodeTiled", 12000, encode_map), E("cuTensorMapEncodeIm2col", 12000, encode_images), E("cuCtxRecordEvent", 12050, ctx_record), E("cuFuncLoad", 12040, func_load), E("cuFuncGetParamInfo", 12040, param_info),
     E("cuGraphExecKernelNodeSetParams", 12000, set_params), E("cuLaunchKernelEx", 11060, launch_ex), E("cuStreamWaitValue32", 11070, wait_value),
 #endif
 };

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from portakern import native
-from portakern.backend import TensorMap
+from portakern.backend import Pixels, TensorMap
 from portakern.errors import RuntimeFault
 from portakern.ir.size import Sym
 from portakern.launch import tensor_maps
@@ -51,6 +51,18 @@ def test_dims_go_innermost_first_and_strides_in_bytes(cuda: Standin, device: nat
 def test_types_are_the_drivers(cuda: Standin, device: native.Device, dtype: str, number: int, bytes_: int) -> None:
     tensor_maps.encode(device, 0x1000, dtype, (16, 32), (32, 1), (8, 8), 0)
     assert asked(cuda) == [f"cuTensorMapEncodeTiled {number} 1000 32:8:1 16:8:1 +{32 * bytes_} enums 0 0 2 0"]
+
+
+def test_images_have_corners_and_steps_of_their_spatial_dims(cuda: Standin, device: native.Device) -> None:
+    walk = Pixels(lower=(-1, -2), upper=(0, -3), steps=(2, 1))
+    tensor_maps.encode(device, 0x1000, "bf16", (5, 9, 11, 32), (9 * 11 * 32, 11 * 32, 32, 1), (1, 1, 128, 64), 128, walk)
+    (line,) = [x for x in cuda.journal() if x.startswith("cuTensorMapEncodeIm2col")]
+    assert line == ("cuTensorMapEncodeIm2col 9 1000 32:1 11:1 9:2 5:1 +64 +704 +6336 -2..-3 -1..0 of 128 x 64 enums 0 3 2 0")
+
+
+def test_corners_are_of_the_spatial_dims_alone(device: native.Device) -> None:
+    with pytest.raises(ValueError, match="between the first and the last"):
+        tensor_maps.encode(device, 0x1000, "bf16", (5, 9, 32), (9 * 32, 32, 1), (1, 128, 64), 128, Pixels((0, 0), (0, 0), (1, 1)))
 
 
 def test_a_map_follows_the_array_and_the_open_dims(cuda: Standin, device: native.Device) -> None:

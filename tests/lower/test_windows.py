@@ -35,11 +35,11 @@ def program(make: Callable[..., Op], *shapes: tuple[int, ...]) -> t.TensorProgra
     return t.TensorProgram("made", Block(tuple(args), (*ops, Yield((result,)))), ("out",))
 
 
-def agrees(asked: t.TensorProgram) -> t.TensorProgram:
+def agrees(asked: t.TensorProgram, reach: bool = False) -> t.TensorProgram:
     """``asked`` rewritten, with nothing left of what is rewritten, and the same results."""
     rng = np.random.default_rng(0)
     inputs = {a.name: rng.standard_normal(t.tensor_type(a).shape) for a in asked.args}  # type: ignore[arg-type]
-    found = simplify(asked)
+    found = simplify(asked, reach)
     assert not [op for op in found.body.ops if isinstance(op, REWRITTEN)]
     np.testing.assert_allclose(oracle.evaluate(found, inputs)["out"], oracle.evaluate(asked, inputs)["out"], atol=1e-12)
     return found
@@ -47,6 +47,21 @@ def agrees(asked: t.TensorProgram) -> t.TensorProgram:
 
 def convolution(x: Op, w: Op, stride: int, pads: tuple[int, int], dilation: int, groups: int, transposed: bool) -> Op:
     return t.Convolve(x, w, (stride, 2), (pads[0], 1), (pads[1], 0), (dilation, 1), groups, "f64", transposed)
+
+
+@pytest.mark.quick
+def test_pixels_lie_outside_of_their_image_where_loads_may_reach_there() -> None:
+    for stride, pads, dilation in product((1, 2), ((0, 0), (1, 2), (2, 0)), (1, 2)):
+        how = {"stride": stride, "pads": pads, "dilation": dilation, "groups": 1, "transposed": False}
+        found = agrees(program(partial(convolution, **how), (2, 7, 6, 16), (3, 2, 16, 5)), reach=True)
+        assert [type(op).__name__ for op in found.body.ops] == ["Windows", "Contract", "Yield"]
+
+
+@pytest.mark.quick
+def test_pixels_that_are_not_whole_lines_are_padded_before() -> None:
+    how = {"stride": 1, "pads": (1, 1), "dilation": 1, "groups": 1, "transposed": False}
+    found = agrees(program(partial(convolution, **how), (2, 7, 6, 3), (3, 2, 3, 5)), reach=True)
+    assert any(isinstance(op, t.Assemble) for op in found.body.ops)
 
 
 @pytest.mark.quick

@@ -1,0 +1,45 @@
+"""Texts of convolutions whose rows are pixels: found by division, or walked by the copy engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import portakern as pk
+from portakern.emit.launches import parse_launches
+from portakern.registry import registry
+from tests.lowering import lowered_for
+
+T = pk.Tensor
+pytestmark = pytest.mark.quick
+
+
+@pk.operator
+def conv_bias_relu(x: T["N", "H", "W", "C"], w: T[3, 3, "C", "O"], b: T["O"]):
+    return pk.maximum(pk.conv(x, w, padding=1) + b, 0.0)
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_90a", "cuda:sm_80", "triton:sm_90"])
+def test_text(target: str, golden: Callable[[str, str], None]) -> None:
+    at = registry().target(target)
+    dims = {"N": 32, "H": 56, "W": 56, "C": 128, "O": 256}
+    source = registry().language(at.language).emitter.emit(lowered_for(at, conv_bias_relu.program(dims, {}, "bf16")), at)
+    golden(f"conv_bias_relu_{at.device.isa}_{at.language}{source.suffix}", source.text)
+    if source.launches:
+        assert parse_launches(source.text) == source.launches
+
+
+def test_pixels_that_the_engine_cannot_walk_are_copied_by_threads() -> None:
+    at = registry().target("cuda:sm_90a")
+
+    @pk.operator
+    def far(x: T["N", "H", "W", "C"], w: T[3, 3, "C", "O"]):
+        return pk.conv(x, w, padding=130, dilation=130)
+
+    dims = {"N": 2, "H": 64, "W": 64, "C": 64, "O": 128}
+    text = registry().language("cuda").emitter.emit(lowered_for(at, far.program(dims, {}, "bf16")), at).text
+    assert "copy_pixels" not in text and "pk::part<" in text
+    with pytest.raises(pk.PortakernError, match="step or reach farther than the copy engine does"):
+        asked = lowered_for(at, far.program(dims, {}, "bf16"), {"copies": "engine"})
+        registry().language("cuda").emitter.emit(asked, at)
