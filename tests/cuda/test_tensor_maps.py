@@ -62,7 +62,8 @@ def test_images_have_corners_and_steps_of_their_spatial_dims(cuda: Standin, devi
 
 def test_corners_are_of_the_spatial_dims_alone(device: native.Device) -> None:
     with pytest.raises(ValueError, match="between the first and the last"):
-        tensor_maps.encode(device, 0x1000, "bf16", (5, 9, 32), (9 * 32, 32, 1), (1, 128, 64), 128, Pixels((0, 0), (0, 0), (1, 1)))
+        walk = Pixels((0, 0), (0, 0), (1, 1))
+        tensor_maps.encode(device, 0x1000, "bf16", (5, 9, 32), (9 * 32, 32, 1), (1, 128, 64), 128, walk)
 
 
 def test_a_map_follows_the_array_and_the_open_dims(cuda: Standin, device: native.Device) -> None:
