@@ -419,7 +419,9 @@ def _whole(a: AccessedDim, b: AccessedDim) -> AccessedDim | None:
     if len(a.index.terms) != 1 or len(b.index.terms) != 1 or a.index.gather >= 0 or b.index.gather >= 0:
         return None
     x, y = a.index.terms[0], b.index.terms[0]
-    parts = x.axis == y.axis and y.mod == b.size and isinstance(b.size, int) and x.div == y.div * b.size
+    if not isinstance(b.size, int):
+        return None
+    parts = x.axis == y.axis and y.mod == b.size and x.div == y.div * b.size
     if not parts or (x.scale, y.scale, a.index.offset, b.index.offset) != (1, 1, 0, 0) or a.stride != b.stride * b.size:
         return None
     return AccessedDim(Index((Term(x.axis, 1, y.div, x.mod * b.size),)), a.size * b.size, b.stride)

@@ -347,6 +347,7 @@ def collapse(shape: tuple[Size, ...], coords: Sequence[Coordinate]) -> tuple[tup
         if isinstance(c, Part):
             begun[c.axis] = len(sizes)
         sizes.append(size)
-        indices.append(t.Index.of(c.axis) if isinstance(c, Part) else t.Index((), 0, gathers) if isinstance(c, Picked) else c)
+        picked = isinstance(c, Picked)
+        indices.append(t.Index.of(c.axis) if isinstance(c, Part) else t.Index((), 0, gathers) if picked else _separate(c))
         gathers += isinstance(c, Picked)
     return tuple(sizes), tuple(indices)

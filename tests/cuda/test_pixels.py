@@ -52,6 +52,6 @@ CASES = [
 
 
 @pytest.mark.parametrize(("op", "dims", "target", "schedule"), CASES, ids=[f"{c[0].name}-{c[2]}" for c in CASES])
-def test_pixels(op: Any, dims: dict[str, int], target: str, schedule: str | None) -> None:
+def test_pixels(op: Any, dims: dict[str, Any], target: str, schedule: str | None) -> None:
     (row,) = pk.compare(op, targets=[target], dtype="bf16", schedule=schedule, **dims).rows
     assert row.error is None and row.evidence == "interpreted", row
