@@ -78,6 +78,7 @@ CASES = (
     Case("reduction over several blocks", "row_sum", "f32", {"M": 2, "N": 1000003}),
     Case("two kernels", "cross_entropy", "f32", {"M": 64, "N": 5000}),
     Case("scan", "cumsum", "f32", {"M": 16, "N": 5000}),
+    Case("rows picked", "embedding", "bf16", {"V": 130, "D": 770, "B": (33,)}),
 )  # fmt: skip
 
 PLANTED = {
@@ -110,7 +111,7 @@ def run(case: Case, target: str) -> None:
 
 
 def inputs(program: Any, case: Case) -> list[Any]:
-    """Normal data; labels are below the last dim."""
+    """Normal data; labels and indices are below what they pick from."""
     import torch
 
     torch.manual_seed(0)
@@ -121,7 +122,8 @@ def inputs(program: Any, case: Case) -> list[Any]:
         if array.dtype in kinds:
             found.append(torch.randn(shape).to(kinds[array.dtype]))
         else:
-            found.append(torch.randint(0, case.values["N"], shape, dtype=getattr(torch, f"int{array.dtype[1:]}")))
+            below = case.values.get("N", case.values.get("V"))
+            found.append(torch.randint(0, below, shape, dtype=getattr(torch, f"int{array.dtype[1:]}")))
     return found
 
 
