@@ -122,7 +122,7 @@ def inputs(program: Any, case: Case) -> list[Any]:
         if array.dtype in kinds:
             found.append(torch.randn(shape).to(kinds[array.dtype]))
         else:
-            below = case.values.get("N", case.values.get("V"))
+            below = case.values["V" if "V" in case.values else "N"]
             found.append(torch.randint(0, below, shape, dtype=getattr(torch, f"int{array.dtype[1:]}")))
     return found
 
