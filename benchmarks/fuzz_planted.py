@@ -102,6 +102,34 @@ FAULTS = (
             'Literal(-1, wide)), loc=op.loc)'),
     Planted("parts: a part ends one tile late", LOWER + "parts",
             'b.binary("add", begin, b.scalar_size(length))', 'b.binary("add", begin, b.scalar_size(length + walked.tile))'),
+    Planted("windows: a stride of 3 is one of 2", LOWER + "tiles",
+            "begin, way = self._affine(inner[d], stride, 0)", "begin, way = self._affine(inner[d], min(stride, 2), 0)"),
+    Planted("windows: taps that lie apart begin one late", LOWER + "tiles",
+            "begin.offset + way.offset)", "begin.offset + way.offset + (dilation > 1))"),
+    Planted("windows: pads of a maximum are 0", LOWER + "windows",
+            "_within(op.x, op.low, op.high, identity(op.fn, t.dtype), op)",
+            "_within(op.x, op.low, op.high, type(identity(op.fn, t.dtype))(0), op)"),
+    Planted("windows: two taps of a phase are not turned", LOWER + "windows",
+            "for i, p in enumerate(chosen) if p.taps > 1)", "for i, p in enumerate(chosen) if p.taps > 2)"),
+    Planted("pieces: what is padded with is forgotten", LOWER + "pieces",
+            "return assembled([op.x], shape, [(op.low, (1,) * len(shape))], op.value, op)",
+            "return assembled([op.x], shape, [(op.low, (1,) * len(shape))], type(op.value)(0), op)"),
+    Planted("pieces: what lies around pieces is not computed with", LOWER + "pieces",
+            "fill = _computed(Map(op.fn, tuple(_fill(a) for a in op.args)))", "fill = first.fill"),
+    Planted("pieces: steps of a piece inside a piece", LOWER + "pieces",
+            "tuple(o + s * i for o, s, i in zip(*outer, inner[0], strict=True))",
+            "tuple(max(o, s * i) for o, s, i in zip(*outer, inner[0], strict=True))"),
+    Planted("gathers: what is outside of a slice is not outside", LOWER + "tiles",
+            'b.compare("ge", c.tile, b.const(0, dtype))', 'b.compare("ge", c.tile, b.const(-1, dtype))'),
+    Planted("gathers: numba reads the element after the last", BACKENDS + "cpu.numba.values",
+            'found.append(f"0 <= {self._index(index, op).at(6)} < {', 'found.append(f"0 <= {self._index(index, op).at(6)} <= {',
+            "numba:cpu"),
+    Planted("orders: of equals the later comes first", LOWER + "orders",
+            'earlier = Map("lt", (Iota(shape, n + 1), Iota(shape, n)))',
+            'earlier = Map("lt", (Iota(shape, n), Iota(shape, n + 1)))'),
+    Planted("orders: the first update is lost", LOWER + "orders",
+            'Map("ge", (last, Literal(0, "i32")))', 'Map("gt", (last, Literal(0, "i32")))'),
+    Planted("random: two words of four", LOWER + "orders", '_bits("and", number, 3)', '_bits("and", number, 1)'),
     Planted("C family: no barrier before what is read is written again", CLIKE + "barriers",
             "why = pending.before_writing(frozenset({s.shared.name}))", "why = None", "hip:gfx942,cuda:sm_80"),
     Planted("C family: no barrier before what was written is read", CLIKE + "barriers",
@@ -120,7 +148,8 @@ FAULTS = (
     Planted("Pallas: what lies past a ragged end is kept", BACKENDS + "tpu.text.values",
             "return self.plan.spans[axis].ragged and axis in self.contracted", "return False", "pallas:v5e"),
 )  # fmt: skip
-"""A barrier removed, an operand swapped, a mask dropped, an index off by one: in lowering, the C family, and each language."""
+"""A barrier removed, an operand swapped, a mask dropped, an index, a step or a fill forgotten: in lowering, the C family, and
+each language."""
 
 
 @dataclass(frozen=True)

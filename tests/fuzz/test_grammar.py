@@ -33,7 +33,7 @@ def drawn(seed: int, weights: dict[str, float] | None = None) -> FuzzCase:
 
 @pytest.fixture(scope="module")
 def many() -> list[FuzzCase]:
-    return [drawn(seed) for seed in range(500)]
+    return [drawn(seed) for seed in range(650)]
 
 
 def program_of(case: FuzzCase, folder: Path) -> TensorProgram:

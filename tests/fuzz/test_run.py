@@ -48,6 +48,7 @@ def test_a_killed_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert len(set(tried)) == len(tried) == len(lines(out, "programs")) == 6
 
 
+@pytest.mark.quick
 def test_planted_faults_stand_in_the_source():
     assert not check_places(FAULTS)
 

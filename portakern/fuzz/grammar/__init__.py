@@ -14,7 +14,9 @@ from portakern.fuzz.case import FuzzCase
 
 # The order of the table is that of these imports.
 # isort: off
-from portakern.fuzz.grammar import elementwise, reductions, numbers, views, products, normalising, attention  # noqa: F401
+from portakern.fuzz.grammar import (  # noqa: F401
+    elementwise, reductions, numbers, views, gathers, pieces, orders, random, products, windows, normalising, attention,
+)  # fmt: skip
 # isort: on
 from portakern.fuzz.grammar import program
 from portakern.fuzz.grammar.table import TABLE

@@ -108,7 +108,7 @@ FUNCTIONS = (
 )  # fmt: skip
 
 for _f in FUNCTIONS:
-    add(_f.name, 0.3, _f)
+    add(_f.name, 0.45, _f)
 
 
 # ---- with a number, a run-time scalar, a parameter, a size ------------------------------------------------------------

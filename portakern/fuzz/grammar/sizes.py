@@ -9,7 +9,7 @@ from math import prod
 from portakern.fuzz.grammar.draws import Draw, pick
 from portakern.ir.core import Op
 from portakern.ir.size import Size, evaluate, names_of
-from portakern.ir.tensor import Contract, tensor_type
+from portakern.ir.tensor import Contract, Convolve, Scatter, Sort, WindowFold, tensor_type
 
 # Around the tiles of the targets, primes, and what a unit of copying holds; 0 last: where it matters it is the cause.
 SIZES = (1, 2, 3, 4, 5, 7, 8, 12, 13, 15, 16, 17, 20, 24, 28, 31, 32, 33, 37, 48, 63, 64, 65, 72, 96, 100, 101,
@@ -39,7 +39,7 @@ class Need:
 
 @dataclass(frozen=True)
 class Budget:
-    """The elements and products that a program's operations may have; both as sizes to evaluate."""
+    """The elements and steps (products, comparisons) that a program's operations may have; both as sizes to evaluate."""
 
     elements: tuple[Size, ...]
     products: tuple[Size, ...]
@@ -48,15 +48,37 @@ class Budget:
     def of(cls, ops: Iterable[Op]) -> Budget:
         elements, products = {}, {}
         for op in ops:
-            if isinstance(op, Contract):
-                lhs = tensor_type(op.lhs).shape
-                products[prod((*tensor_type(op).shape, *(lhs[a] for a in op.lhs_axes)), start=1)] = None
-            elements[prod(tensor_type(op).shape, start=1)] = None
+            if steps := _steps(op):
+                products[prod(steps, start=1)] = None
+            if not isinstance(op, Sort):
+                elements[prod(tensor_type(op).shape, start=1)] = None
         return cls(tuple(elements), tuple(products))
 
     def allows(self, sizes: Mapping[str, int], scale: int) -> bool:
         return (all(evaluate(s, sizes) <= MOST_ELEMENTS * scale for s in self.elements)
                 and all(evaluate(s, sizes) <= MOST_PRODUCTS * scale for s in self.products))  # fmt: skip
+
+
+COMPARISON = 4
+"""A comparison of a sort or scatter costs so many products, which simulators make many at once."""
+
+
+def _steps(op: Op) -> tuple[Size, ...]:
+    """Sizes whose product is how many steps an operation takes that takes more than one for an element."""
+    match op:
+        case Contract():
+            lhs = tensor_type(op.lhs).shape
+            return (*tensor_type(op).shape, *(lhs[a] for a in op.lhs_axes))
+        case Convolve():
+            return (*tensor_type(op).shape, *tensor_type(op.w).shape[:-1])
+        case WindowFold():
+            return (*tensor_type(op).shape, *op.window)
+        case Sort():
+            shape = tensor_type(op.x).shape
+            return (*shape, shape[op.axis], COMPARISON)
+        case Scatter():
+            return (*tensor_type(op).shape, tensor_type(op.indices).shape[op.axis], COMPARISON)
+    return ()
 
 
 def choose(draw: Draw, names: Sequence[str], budget: Budget, needs: Sequence[Need], scale: int,

@@ -62,7 +62,7 @@ def _flip(s: FuzzScope, x: Var) -> Var:
 
 
 def _slice(s: FuzzScope, x: Var) -> Var:
-    found = [i for i in reversed(range(x.rank)) if _bounded(x, i)]
+    found = [i for i in reversed(range(x.rank)) if bounded(x, i)]
     if not found:
         return _flip(s, x)
     axis = pick(s.draw, found)
@@ -166,7 +166,7 @@ def repeated(s: FuzzScope) -> Var:
 # ---- parts --------------------------------------------------------------------------------------------------------------
 
 
-def _bounded(x: Var, axis: int) -> bool:
+def bounded(x: Var, axis: int) -> bool:
     """Whether a least size of this dim can be asked for."""
     size = x.shape[axis]
     return isinstance(size, Sym) and len(names_of(size)) == 1
@@ -174,7 +174,7 @@ def _bounded(x: Var, axis: int) -> bool:
 
 def _cuttable(s: FuzzScope) -> tuple[Var, int]:
     x = any_array(s)
-    found = [i for i in reversed(range(x.rank)) if _bounded(x, i)]
+    found = [i for i in reversed(range(x.rank)) if bounded(x, i)]
     if found:
         return x, pick(s.draw, found)
     x = s.input((s.fresh_dim(),))
@@ -236,49 +236,6 @@ def element(s: FuzzScope) -> Var:
     x, axis = _cuttable(s)
     index, least = pick(s.draw, ((0, 1), (-1, 1), (2, 3)))
     return s.let(_cut(x, axis, str(index)), x.range, needs=[Need(x.shape[axis], least)])
-
-
-@production(1.0)
-def taken_along(s: FuzzScope) -> Var:
-    """One element of every line, named by integers."""
-    def fits(v: Var) -> bool:
-        return (v.is_number or v.dtype in ("i32", "i64")) and v.rank in (1, 2, 3)
-
-    x = s.operand(fits, lambda: s.input(s.shape((2, 1, 3))))
-    axis = s.axis(x)
-    shape = tuple(1 if i == axis else d for i, d in enumerate(x.shape))
-    index = s.input(shape, pick(s.draw, ("i32", "i64")), "index", below=x.shape[axis])
-    return s.let(f"pk.take_along({x}, {index}, axis={axis})", x.range | Range(0.0, 0.0))
-
-
-def _fill(s: FuzzScope, x: Var) -> str:
-    return pick(s.draw, ("", ", fill=2")) if x.dtype != "bool" else ""
-
-
-@production(2.0)
-def taken(s: FuzzScope) -> Var:
-    """Elements along a dim, named by integers of which some are outside, or by positions counted anew."""
-    x = any_array(s, (2, 1, 3))
-    axis, fill = s.axis(x), _fill(s, x)
-    n = f"{x}.shape[{axis}]"
-    if chance(s.draw, 25):
-        index = pick(s.draw, (f"pk.arange(2 * {n}) // 2", f"pk.arange({n}) * 2", f"{n} - pk.arange({n})",
-                              f"pk.arange({n}, pk.i64)"))  # fmt: skip
-        return s.let(f"pk.take({x}, {index}, axis={axis}{fill})", x.range | Range(0.0, 2.0))
-    index = s.input(s.shape((1, 2), (70, 30)), pick(s.draw, ("i32", "i64")), "index")
-    cut = ", ".join([*(":" for _ in range(axis)), str(index)])
-    text = f"{x}[{cut}]" if not fill and chance(s.draw, 30) else f"pk.take({x}, {index}, axis={axis}{fill})"
-    return s.let(text, x.range | Range(0.0, 2.0))
-
-
-@production(1.0)
-def taken_along_several(s: FuzzScope) -> Var:
-    """Several elements of every line, named by integers of which some are outside."""
-    x = any_array(s, (2, 1, 3))
-    axis = s.axis(x)
-    shape = tuple(s.dim(x.shape) if i == axis else d for i, d in enumerate(x.shape))
-    index = s.input(shape, pick(s.draw, ("i32", "i64")), "index")
-    return s.let(f"pk.take_along({x}, {index}, axis={axis}{_fill(s, x)})", x.range | Range(0.0, 2.0))
 
 
 def _triangle(fn: str, s: FuzzScope) -> Var:
