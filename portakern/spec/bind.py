@@ -25,15 +25,22 @@ def bind(program: TensorProgram, dims: Mapping[str, int]) -> TensorProgram:
             raise UsageError(f"{program.name} has no dim {name!r}", _known(program))
     if not dims:
         return program
-    new: dict[Op, Op] = {}
-    for op in (*program.body.args, *program.body.ops):
-        new[op] = _substituted(op, new, dims)
-        if isinstance(op, Arg):
-            _check_declared(op, new[op], dims)
-    body = Block(tuple(new[a] for a in program.body.args), tuple(new[o] for o in program.body.ops))
-    bound = replace(program, body=body)
+    for arg in program.args:
+        _check_declared(arg, _substituted(arg, {}, dims), dims)
+    bound = replace(program, body=_block(program.body, {}, dims))
     verify_tensor_program(bound)
     return bound
+
+
+def _block(block: Block, outer: Mapping[Any, Any], dims: Mapping[str, int]) -> Block:
+    """``block`` on what ``outer`` has in place of operations and blocks; one that several operations share they share again."""
+    new = dict(outer)
+    for op in (*block.args, *block.ops):
+        for region in op.regions:
+            if region not in new:
+                new[region] = _block(region, new, dims)
+        new[op] = _substituted(op, new, dims)
+    return Block(tuple(new[a] for a in block.args), tuple(new[o] for o in block.ops))
 
 
 def check_size(name: str, size: Any) -> None:
@@ -58,7 +65,7 @@ def _known(program: TensorProgram) -> str:
     return f"its dims are {', '.join(program.dims)}" if program.dims else "it has no open dims"
 
 
-def _substituted(op: Op, new: Mapping[Op, Op], dims: Mapping[str, int]) -> Op:
+def _substituted(op: Op, new: Mapping[Any, Any], dims: Mapping[str, int]) -> Op:
     """``op`` on new operands and sizes, both at once: with only one of them its type would not hold together."""
     changed: dict[str, Any] = {}
     for name, role in op.roles.items():

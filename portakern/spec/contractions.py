@@ -55,7 +55,7 @@ def matmul(a: Traced, b: Traced, dtype: Any = None, precision: str = "ieee") -> 
         a = ew.expand(a, (*batch, *a.shape[-2:]))
         b = ew.expand(b, (*batch, *b.shape[-2:]))
     lead = tuple(range(b.ndim - 2))
-    return _contract(a, b, lead, lead, (a.ndim - 1,), (b.ndim - 2,), dtype, precision)
+    return contract(a, b, lead, lead, (a.ndim - 1,), (b.ndim - 2,), dtype, precision)
 
 
 def _size_hint(a: Size, b: Size) -> str:
@@ -68,7 +68,7 @@ def _matmul_hint(a: Traced, b: Traced) -> str:
     return _size_hint(a.shape[-1], b.shape[-2])
 
 
-def _contract(
+def contract(
     a: Traced,
     b: Traced,
     lhs_batch: Sequence[int],
@@ -160,7 +160,7 @@ def _einsum_pair(
     def places(term: str, group: list[str]) -> list[int]:
         return [term.index(c) for c in group]
 
-    return result, _contract(
+    return result, contract(
         a,
         b,
         places(left, batch),

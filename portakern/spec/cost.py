@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 from portakern.dtypes import DTYPES
 from portakern.ir import tensor as t
-from portakern.ir.core import Arg, Op
-from portakern.ir.size import Size, product
+from portakern.ir.core import Arg, Op, Yield, yielded
+from portakern.ir.rewrite import live
+from portakern.ir.size import Size, exact, product
 from portakern.ir.tensor import TensorProgram, tensor_type
 
 
@@ -103,7 +104,14 @@ def _convolve(op: t.Convolve) -> Size:
     taps = product(tensor_type(op.w).shape[:-1])
     if not op.transposed:
         return 2 * (_elements(op) * taps)
-    return 2 * (_elements(op.x) * product((*tensor_type(op.w).shape[:-2], tensor_type(op.w).shape[-1]))) // op.groups
+    *window, _, outputs = tensor_type(op.w).shape
+    return 2 * (_elements(op.x) * product((*window, exact(outputs, op.groups))))
+
+
+def _associative_scan(op: t.AssociativeScan) -> Size:
+    """What its function computes for this one of its results, once for every element."""
+    needed = live([*op.join.ops[:-1], Yield((yielded(op.join)[op.number],))])
+    return _elements(op) * sum(isinstance(x, t.Map) for x in needed)
 
 
 def _window(op: t.WindowFold) -> Size:
@@ -115,6 +123,7 @@ COUNTS: dict[type[Op], Callable[..., Size]] = {
     t.Fold: lambda op: _elements(op.x),
     t.ArgFold: lambda op: _elements(op.x),
     t.Cumulate: _elements,
+    t.AssociativeScan: _associative_scan,
     t.WindowFold: _window,
     t.Contract: _contract,
     t.Convolve: _convolve,

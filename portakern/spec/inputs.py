@@ -60,14 +60,19 @@ class Uniform:
 
 @dataclass(frozen=True)
 class Integers:
-    """Whole numbers from ``low`` to below ``high``, which may be an expression of dims: ``Integers(0, "V")``."""
+    """Whole numbers from ``low`` to below ``high``, which may be an expression of dims: ``Integers(0, "V")``; in ascending
+    order along the last dim where that is asked for."""
 
     low: int = -100
     high: int | str = 100
+    ascending: bool = False
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
+        import numpy as np
+
         size: Size = self.high if isinstance(self.high, int) else parse_size(self.high)
-        return rng.integers(self.low, max(evaluate(size, sizes), self.low + 1), size=shape)
+        found = rng.integers(self.low, max(evaluate(size, sizes), self.low + 1), size=shape)
+        return np.sort(found) if self.ascending else found
 
 
 @dataclass(frozen=True)

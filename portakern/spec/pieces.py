@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from portakern.dtypes import DTYPES
-from portakern.ir.size import Size
+from portakern.ir.size import Size, quotient
 from portakern.ir.tensor import Concat, PadWith
 from portakern.spec import elementwise as ew
 from portakern.spec import views
@@ -46,7 +46,7 @@ def split(x: Traced, parts: int | Sequence[Size], axis: int = 0) -> tuple[Traced
     """``x`` cut along ``axis``: in ``parts`` equal ones, or in parts of these sizes."""
     d = check_axis(axis, x.ndim)
     if isinstance(parts, int):
-        each = views.quotient(x.shape[d], parts)
+        each = quotient(x.shape[d], parts)
         if each is None:
             raise spec_error(f"{x.shape[d]} elements along axis {axis} are not {parts} equal parts", "give the size of each")
         sizes: Sequence[Size] = [each] * parts

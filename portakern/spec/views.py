@@ -10,7 +10,7 @@ from typing import cast as typed
 
 from portakern.dtypes import DTYPES
 from portakern.ir.core import Result
-from portakern.ir.size import Size, Sym, product
+from portakern.ir.size import Size, Sym, product, quotient
 from portakern.ir.tensor import Flip, Gather, Iota, Reshape, Scatter, Slice, Sort, Transpose
 from portakern.spec import elementwise as ew
 from portakern.spec.location import located, spec_error
@@ -66,31 +66,6 @@ def _reshape_hint(total: Size, part: Size) -> str:
     count = part if isinstance(part, int) else part.divisibility
     made = f', and declare what must divide as a multiple: "{count}*H"' if count > 1 else ""
     return f"give every dim of reshape its size, as x.shape[1] // 2{made}"
-
-
-def quotient(total: Size, part: Size) -> Size | None:
-    """``total / part`` where that is exact and ``part`` is a number or one product of dims; else ``None``."""
-    if isinstance(part, int):
-        known = total % part == 0 if isinstance(total, int) and part else part > 0 and _divides(part, total)
-        return total // part if known else None
-    if len(part.terms) != 1 or isinstance(total, int):
-        return 0 if total == 0 else None
-    atoms, coefficient = part.terms[0]
-    result: Size = 0
-    for monomial, c in total.terms:
-        rest = list(monomial)
-        for atom in atoms:
-            if atom not in rest:
-                return None
-            rest.remove(atom)
-        if c % coefficient:
-            return None
-        result = result + Sym(((tuple(rest), c // coefficient),)) if rest else result + c // coefficient
-    return result
-
-
-def _divides(part: int, total: Size) -> bool:
-    return isinstance(total, Sym) and total.divisibility % part == 0
 
 
 @located

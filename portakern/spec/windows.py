@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from portakern.dtypes import DTYPES
-from portakern.ir.size import Size
+from portakern.ir.size import Size, quotient
 from portakern.ir.tensor import Convolve, WindowFold, Windows
 from portakern.spec import elementwise as ew
 from portakern.spec import pieces, reductions, views
@@ -115,12 +115,12 @@ def _channels_last(x: Traced, w: Traced, groups: int, transposed: bool) -> tuple
         return x, views.permute(w, (*window, 0, 1))
     # [groups, C / groups, O / groups, *window] to [*window, C / groups, groups, O / groups]
     channels, outputs, *sizes = w.shape
-    quotient = views.quotient(channels, groups)
-    if quotient is None:
+    part = quotient(channels, groups)
+    if part is None:
         raise spec_error(f"conv of {x.type} and {w.type}: {channels} channels are not {groups} equal groups")
-    split = views.reshape(w, (groups, quotient, outputs, *sizes))
+    split = views.reshape(w, (groups, part, outputs, *sizes))
     turned = views.permute(split, (*(d + 1 for d in window), 1, 0, 2))
-    return x, views.reshape(turned, (*sizes, quotient, outputs * groups))
+    return x, views.reshape(turned, (*sizes, part, outputs * groups))
 
 
 # ---- windows of any array -------------------------------------------------------------------------------------------
@@ -293,7 +293,7 @@ def adaptive_max_pool(x: Traced, size: Each) -> Traced:
 
 def _adaptive(x: Traced, axis: int, count: int, reduce: Any) -> Traced:
     n = x.shape[axis]
-    if (part := views.quotient(n, count)) is not None:
+    if (part := quotient(n, count)) is not None:
         split = views.reshape(x, (*x.shape[:axis], count, part, *x.shape[axis + 1 :]))
         return reduce(split, axis=axis + 1)
     if not isinstance(n, int):
