@@ -107,6 +107,10 @@ class JaxWriter(NumpyWriter):
         return (f"jax.lax.slice_in_dim(jnp.pad({run}, {pads}, constant_values={first!r}), {start}, {start + size}, "
                 f"axis={op.axis})")  # fmt: skip
 
+    def AssociativeScan(self, op: t.AssociativeScan) -> str:
+        join, xs = self.function(op.join), ", ".join(map(self.array, op.xs))
+        return f"jax.lax.associative_scan({join}, ({xs},), axis={op.axis}, reverse={op.reverse})[{op.number}]"
+
     def Contract(self, op: t.Contract) -> str:
         left, right, result = letters(op)
         have, made = tensor_type(op.lhs).dtype, self.dtype(op.dtype)

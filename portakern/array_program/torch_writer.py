@@ -11,6 +11,7 @@ from portakern.ir import oracle
 from portakern.ir import tensor as t
 from portakern.ir.core import Op
 from portakern.ir.oracle import static
+from portakern.ir.size import exact
 from portakern.ir.tensor import tensor_type
 
 from .writer import INFIX, Writer, is_product, letters, may_be_view, piece_slices, python_text, shape_of
@@ -22,8 +23,9 @@ class TorchWriter(Writer):
     def scope(self) -> dict[str, Any]:
         import torch
         import torch.nn.functional as F
+        from torch._higher_order_ops import associative_scan
 
-        return {"torch": torch, "F": F}
+        return {"torch": torch, "F": F, "associative_scan": associative_scan}
 
     def dtype(self, dtype: str) -> str:
         return f"torch.{DTYPES[dtype].long_name}"
@@ -125,6 +127,13 @@ class TorchWriter(Writer):
             run = f"F.pad({run}, {_pads(low, high)}, value={first})"
         return f"torch.flip({run}, ({op.axis},))" if op.reverse else run
 
+    def AssociativeScan(self, op: t.AssociativeScan) -> str:
+        if 0 in shape_of(op):  # which torch refuses
+            return f"{self.array(op.xs[op.number])}.clone()"
+        join, xs = self.function(op.join), ", ".join(map(self.array, op.xs))
+        how = f"{op.axis}, reverse={op.reverse}, combine_mode='generic'"
+        return f"associative_scan({join}, ({xs},), {how})[{op.number}]"
+
     def Windows(self, op: t.Windows) -> str:
         return _unfolded(self(op.x), zip(op.dims, op.window, op.strides, op.dilation, strict=True))
 
@@ -192,9 +201,10 @@ class TorchWriter(Writer):
     def _transposed(self, op: t.Convolve, x: str, how: str) -> str:
         """Torch takes weights [C, O / groups, *window], and pads that are equal on both sides: what is too much is cut off."""
         n, (*window, channels, outputs) = len(op.strides), shape_of(op.w)
-        split = (*window, channels, op.groups, outputs // op.groups)
+        each = exact(outputs, op.groups)
+        split = (*window, channels, op.groups, each)
         order = (n + 1, n, n + 2, *range(n))
-        joined = (channels * op.groups, outputs // op.groups, *window)
+        joined = (channels * op.groups, each, *window)
         weights = f"{self(op.w)}.reshape({split}).permute({order}).reshape({joined})"
         whole = f"F.conv_transpose{n}d({x}, {weights}, {how})"
         cut = "".join(f", {lo}:{lo + size}" for lo, size in zip(op.low, shape_of(op)[1:-1], strict=True))
@@ -212,6 +222,20 @@ class TorchWriter(Writer):
         mask = (1,) * op.axis + shape_of(op.indices) + (1,) * (len(shape_of(op.x)) - op.axis - 1)
         return f"torch.where(({inside}).reshape({mask}), {x}[{':, ' * op.axis}{safe}], {python_text(op.fill)})"
 
+    def Scatter(self, op: t.Scatter) -> str:
+        if op.mode == "set":  # of several, torch takes any
+            raise self.no_counterpart(op)
+        axis, size, i = op.axis, shape_of(op.x)[op.axis], self(op.indices)
+        how = {"add": "sum", "max": "amax", "min": "amin"}[op.mode]
+        kind = DTYPES[tensor_type(op).dtype]
+        wide = self.dtype("f32" if kind.is_float and kind.bits < 32 else kind.name)
+        x, updates = (f"{self(v)}.to({wide})" for v in (op.x, op.updates))
+        # Those outside go to one more element, which is cut off.
+        spare = f"torch.cat([{x}, {x}.new_zeros({(*shape_of(op.x)[:axis], 1, *shape_of(op.x)[axis + 1 :])})], {axis})"
+        safe = f"torch.where(({i} >= 0) & ({i} < {size}), {i}, {size}).long()"
+        made = f"{spare}.scatter_reduce({axis}, {safe}, {updates}, '{how}').narrow({axis}, 0, {size})"
+        return f"{made}.to({self.dtype(tensor_type(op).dtype)})"
+
     def Sort(self, op: t.Sort) -> str:
         made = f"torch.sort({self(op.x)}, dim={op.axis}, descending={op.descending}, stable=True)"
         cut = f".narrow({op.axis}, 0, {op.count})" if op.count else ""
@@ -223,6 +247,9 @@ class TorchWriter(Writer):
 def _unfolded(x: str, dims: Iterable[tuple[int, int, int, int]]) -> str:
     """``x`` with windows of ``dims``, each a dim with window, stride and dilation."""
     for dim, window, stride, dilation in dims:
+        if (window, stride) == (1, 1):
+            x += ".unsqueeze(-1)"  # which no elements allow as well
+            continue
         x += f".unfold({dim}, {dilation * (window - 1) + 1}, {stride})"
         x += f"[..., ::{dilation}]" if dilation > 1 else ""
     return x

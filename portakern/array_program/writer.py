@@ -11,7 +11,7 @@ from typing import Any
 from portakern.errors import PortakernError
 from portakern.ir import oracle
 from portakern.ir import tensor as t
-from portakern.ir.core import Arg, Op, Result, Yield
+from portakern.ir.core import Arg, Block, Op, Result, Yield, yielded
 from portakern.ir.oracle import static
 from portakern.ir.tensor import TensorProgram, TensorType, tensor_type
 
@@ -64,6 +64,21 @@ class Writer:
         name = f"v{len(self.names)}"
         self.lines.append(f"{name} = {rule(op)}")
         self.names[op] = name
+
+    def function(self, block: Block) -> str:
+        """The name of a function of two tuples that ``block``, which takes the elements of both, becomes, inside this one."""
+        name, n = f"join{len(self.names)}", len(block.args) // 2
+        self.names |= {a: f"{name}_{i}" for i, a in enumerate(block.args)}
+        start = len(self.lines)
+        for op in block.ops:
+            if not isinstance(op, Yield):
+                self.operation(op)
+        given = ", ".join(map(self.array, yielded(block)))
+        parts = (("left", block.args[:n]), ("right", block.args[n:]))
+        sides = [f"({', '.join(map(self, args))},) = {side}" for side, args in parts]
+        body = [*sides, *self.lines[start:], f"return ({given},)"]
+        self.lines[start:] = [f"def {name}(left, right):", *("    " + line for line in body)]
+        return name
 
     def no_counterpart(self, op: Op) -> PortakernError:
         return PortakernError("no-peer", f"{self.library} has no counterpart to {op.mnemonic()} in {self.program.name}",

@@ -174,6 +174,10 @@ def _(kernel: Kernel) -> Iterator[tuple[str, Make]]:
         yield f"{_at(op)}: the other way", partial(edit, kernel, op, lambda new, emit: replace(new, reverse=not new.reverse))
         if not t.starts_anew(op):
             yield f"{_at(op)}: what came before", partial(edit, kernel, op, forgotten)
+    for op in _ops(kernel, Result):
+        if isinstance(op.source, t.ScanBy) and op.index < len(op.source.xs):
+            yield f"{_at(op.source)}: the element alone", partial(
+                edit, kernel, op, lambda new, emit: new.source.xs[new.index])  # fmt: skip
 
 
 @fault("swapped operands")

@@ -161,6 +161,17 @@ def _along(op: Any, box: Box) -> Demand:
     return own, [_widened(op.x, own, [op.axis])]
 
 
+def _associative_scan(op: t.AssociativeScan, box: Box) -> Demand:
+    own = _widened(op, box, [op.axis])
+    return own, [own] * len(op.xs)
+
+
+def _result(op: Result, box: Box) -> Demand:
+    """One of several results is there for the box that its operation is computed for."""
+    own, _ = demand(op.source, box)
+    return own, [own]
+
+
 def _contract(op: t.Contract, box: Box) -> Demand:
     left, right = list(_full(op.lhs)), list(_full(op.rhs))
     for part, i, j in zip(box, op.lhs_batch, op.rhs_batch, strict=False):
@@ -193,8 +204,8 @@ def _iota(op: t.Iota, box: Box) -> Demand:
 DEMANDS: dict[type[Op], Callable[[Any, Box], Demand]] = {
     t.Map: _map, t.Convert: _same, t.BitConvert: _same, t.Expand: _expand, t.Reshape: _reshape, t.Transpose: _transpose,
     t.Slice: _slice, t.PadWith: _pad, t.Concat: _concat, t.Flip: _flip, t.Fold: _fold, t.ArgFold: _arg_fold,
-    t.Cumulate: _along, t.Sort: _along, t.Contract: _contract, t.Convolve: _convolve, t.Gather: _gather, t.Iota: _iota,
-    Result: _same,
+    t.Cumulate: _along, t.AssociativeScan: _associative_scan, t.Sort: _along, t.Contract: _contract,
+    t.Convolve: _convolve, t.Gather: _gather, t.Iota: _iota, Result: _result,
 }  # fmt: skip
 
 # ---- the smaller program -------------------------------------------------------------------------------------------------

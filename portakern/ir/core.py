@@ -216,6 +216,26 @@ class Block:
             for region in op.regions:
                 yield from region.walk()
 
+    @cached_property
+    def says(self) -> tuple[Any, ...]:
+        """What the block computes, whatever objects it is made of: equal for blocks that differ in names and places alone."""
+        number: dict[Op, int] = {}
+
+        def said(x: Any) -> Any:
+            if isinstance(x, Op):
+                return number.get(x, x)
+            if isinstance(x, Block):
+                return x.says
+            return tuple(map(said, x)) if isinstance(x, tuple) else repr(x) if isinstance(x, float) else x
+
+        for arg in self.args:
+            number[arg] = len(number)
+        lines: list[Any] = []
+        for op in self.ops:
+            lines.append((type(op), *(said(getattr(op, name)) for name in op.roles)))
+            number[op] = len(number)
+        return (tuple(a.type for a in self.args), tuple(lines))
+
 
 class Arg(Op):
     """A named argument of a block."""
@@ -328,6 +348,7 @@ class _Printer:
     def __init__(self, locations: bool) -> None:
         self.names: dict[Op | Block, str] = {}
         self.taken: set[str] = set()
+        self.written: set[Block] = set()
         self.lines: list[str] = []
         self.locations = locations
 
@@ -362,7 +383,9 @@ class _Printer:
             self.lines.append(inner + "pass")
         for op in block.ops:
             for region in op.regions:
-                self.block(self.name(region), region, inner)
+                if region not in self.written:
+                    self.written.add(region)
+                    self.block(self.name(region), region, inner)
             call = ", ".join(self.operand(role, op.kinds[n], getattr(op, n)) for n, role in op.roles.items())
             text = f"{op.mnemonic()}({call})"
             if op.type == NONE:
@@ -414,4 +437,8 @@ def verify(function: Function) -> None:
 
 def key(op: Op) -> tuple[Any, ...]:
     """Two pure operations with equal keys compute the same value.  Constants are told apart by sign of zero."""
-    return (type(op), *((repr(v) if isinstance(v := getattr(op, name), float) else v) for name in op.roles))
+    return (type(op), *(_part_of_key(getattr(op, name)) for name in op.roles))
+
+
+def _part_of_key(value: Any) -> Any:
+    return repr(value) if isinstance(value, float) else value.says if isinstance(value, Block) else value

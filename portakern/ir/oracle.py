@@ -15,7 +15,7 @@ import numpy as np
 from portakern.dtypes import DTYPES, numpy_dtype
 from portakern.errors import IRError
 from portakern.ir import tensor as t
-from portakern.ir.core import Arg, ManyType, Op, Result, Yield
+from portakern.ir.core import Arg, Block, ManyType, Op, Result, Yield, yielded
 from portakern.ir.functions import BINARY, COMPARE, UNARY
 from portakern.ir.size import Size, Sym
 from portakern.ir.tensor import TensorProgram, TensorType, tensor_type
@@ -227,7 +227,7 @@ def _(op: t.Assemble, *parts: np.ndarray) -> Value:
 
 def identity(fn: str, dtype: np.dtype[Any]) -> Any:
     """What ``fn`` over nothing gives."""
-    if fn in ("max", "min") and dtype.kind != "f":
+    if fn in ("max", "min") and dtype.kind in "iub":  # bfloat16 is of a kind of its own
         return np.iinfo(dtype).min if fn == "max" else np.iinfo(dtype).max
     return {"sum": 0, "prod": 1, "max": -np.inf, "min": np.inf, "any": False, "all": True}[fn]
 
@@ -265,6 +265,40 @@ def cumulate(op: t.Cumulate, x: np.ndarray) -> np.ndarray:
         first = np.full_like(np.take(run, [0] if run.shape[op.axis] else [], op.axis), identity(op.fn, x.dtype))
         run = np.concatenate([first, np.take(run, range(max(run.shape[op.axis] - 1, 0)), op.axis)], op.axis)
     return np.flip(run, op.axis) if op.reverse else run
+
+
+@rule(t.AssociativeScan)
+def _(op: t.AssociativeScan, *xs: np.ndarray) -> Value:
+    shape = tuple(s for i, s in enumerate(_of(op).shape) if i != op.axis)
+    join = t.of_arrays(op.join, shape)
+    return scan_in_order(lambda left, right: apply_block(join, (*left, *right)), xs, op.axis, op.reverse)[op.number]
+
+
+def apply_block(block: Block, args: Sequence[Value]) -> tuple[Value, ...]:
+    """What ``block`` gives for values of its arguments."""
+    values: dict[Op, Value] = dict(zip(block.args, args, strict=True))
+    for op in block.ops:
+        if not isinstance(op, Yield):
+            values[op] = apply(op, [values[o] for o in op.operands])
+    return tuple(values[v] for v in yielded(block))
+
+
+Elements = tuple[Any, ...]
+
+
+def scan_in_order(join: Callable[[Elements, Elements], Elements], xs: Sequence[np.ndarray], axis: int, reverse: bool
+                  ) -> list[np.ndarray]:  # fmt: skip
+    """Running values of ``xs`` along ``axis``, joined one element after the other."""
+    lines = [np.moveaxis(np.flip(x, axis) if reverse else x, axis, 0) for x in xs]
+    run = [np.empty_like(line) for line in lines]
+    so_far: Elements = ()
+    for i in range(lines[0].shape[0]):
+        here = tuple(line[i] for line in lines)
+        so_far = join(so_far, here) if i else here
+        for place, value in zip(run, so_far, strict=True):
+            place[i] = value
+    run = [np.moveaxis(r, 0, axis) for r in run]
+    return [np.flip(r, axis) for r in run] if reverse else run
 
 
 @rule(t.WindowFold)
@@ -312,6 +346,7 @@ def _(op: t.Convolve, x: np.ndarray, w: np.ndarray) -> Value:
 def convolve(op: t.Convolve, x: np.ndarray, w: np.ndarray) -> np.ndarray:
     """The convolution, one matrix product per tap of the window and group."""
     n, shape = x.ndim - 2, static(_of(op).shape)
+    (groups,) = static((op.groups,))
     out = np.zeros(shape, x.dtype)
     if op.transposed:
         return _transposed_convolution(op, x, w, out)
@@ -322,7 +357,7 @@ def convolve(op: t.Convolve, x: np.ndarray, w: np.ndarray) -> np.ndarray:
             for i, d, s, m in zip(tap, op.dilation, op.strides, shape[1:-1], strict=True)
         )
         if all(m > 0 for m in shape):
-            out += _grouped(padded[(slice(None), *cut)], w[tap], op.groups)
+            out += _grouped(padded[(slice(None), *cut)], w[tap], groups)
     return out
 
 
@@ -333,7 +368,7 @@ def _grouped(x: np.ndarray, w: np.ndarray, groups: int) -> np.ndarray:
 
 
 def _transposed_convolution(op: t.Convolve, x: np.ndarray, w: np.ndarray, out: np.ndarray) -> np.ndarray:
-    n = x.ndim - 2
+    n, (groups,) = x.ndim - 2, static((op.groups,))
     # Zeros around x, so that every position meets all taps of its phase.
     around = [-(-d * (k - 1) // s) for s, d, k in zip(op.strides, op.dilation, w.shape[:n], strict=True)]
     x = np.pad(x, [(0, 0), *((a, a) for a in around), (0, 0)]) if x.size else x
@@ -347,7 +382,7 @@ def _transposed_convolution(op: t.Convolve, x: np.ndarray, w: np.ndarray, out: n
             for i, d, s, m in zip(tap, op.dilation, op.strides, x.shape[1:-1], strict=True)
         )
         if x.size:
-            full[(slice(None), *place)] += _grouped(x, w[tap], op.groups)
+            full[(slice(None), *place)] += _grouped(x, w[tap], groups)
     begins = [lo + (a * s if x.size else 0) for lo, a, s in zip(op.low, around, op.strides, strict=True)]
     cut = tuple(slice(lo, lo + m) for lo, m in zip(begins, out.shape[1:-1], strict=True))
     return full[(slice(None), *cut)]

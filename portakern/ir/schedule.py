@@ -11,6 +11,7 @@ transpose      ``parallel``; exactly two of them, ``source`` and ``target``, are
 rows           ``parallel`` and ``reduced``; the last reduced axis is tiled (it is contiguous where any is), further
                reduced axes are walked one coordinate at a time; two ``parallel`` axes are tiled where none of these is
 scan           ``parallel`` and one ``scanned``, which is tiled where it is contiguous, else mostly walked one by one
+associative    as scan, by a function of the operator's; a language that has no such scan of a tile walks the line one by one
 contraction    ``batch`` (tile 1), ``m``, ``n``, ``k``; further contracted axes, ``reduced``, are walked one by one
 attention      ``batch`` (tile 1), ``m`` (query rows), ``n`` (walked: keys), ``k`` (contracted by the scores; whole),
                ``d`` (features of the result; whole)
@@ -44,6 +45,7 @@ ROLES: Mapping[str, Mapping[str, tuple[int, int | None]]] = {
     "transpose": {"parallel": ANY, "source": ONE, "target": ONE},
     "rows": {"parallel": ANY, "reduced": SOME},
     "scan": {"parallel": ANY, "scanned": ONE},
+    "associative": {"parallel": ANY, "scanned": ONE},
     "contraction": {"batch": ANY, "m": ONE, "n": ONE, "k": ONE, "reduced": ANY},
     "attention": {"batch": ANY, "m": ONE, "n": ONE, "k": ONE, "d": ONE},
 }

@@ -8,7 +8,7 @@ Python expression (and, with ``//`` read as ``/``, a C expression, since sizes a
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, prod
 
@@ -45,6 +45,8 @@ class Sym:
         return Sym((((name,), 1),))
 
     def __add__(self, other: Size) -> Size:
+        if not isinstance(other, Size):
+            return NotImplemented  # an array, which knows what to do with a size
         total = dict(self.terms)
         for monomial, coefficient in _terms(other):
             total[monomial] = total.get(monomial, 0) + coefficient
@@ -53,6 +55,8 @@ class Sym:
     __radd__ = __add__
 
     def __mul__(self, other: Size) -> Size:
+        if not isinstance(other, Size):
+            return NotImplemented
         total: dict[Monomial, int] = {}
         for left, a in self.terms:
             for right, b in _terms(other):
@@ -66,12 +70,14 @@ class Sym:
         return self * -1
 
     def __sub__(self, other: Size) -> Size:
-        return self + other * -1
+        return self + other * -1 if isinstance(other, Size) else NotImplemented
 
     def __rsub__(self, other: int) -> Size:
         return -self + other
 
     def __floordiv__(self, divisor: int) -> Size:
+        if not isinstance(divisor, Size):
+            return NotImplemented
         if not isinstance(divisor, int) or divisor <= 0:
             raise IRError(f"a size can be divided by a positive integer only, not by {divisor!r}")
         whole = _build({m: c // divisor for m, c in self.terms})
@@ -146,6 +152,64 @@ def ceildiv(size: Size, divisor: int) -> Size:
 
 def product(sizes: tuple[Size, ...]) -> Size:
     return prod(sizes, start=1)  # type: ignore[arg-type, return-value]
+
+
+def quotient(total: Size, part: Size) -> Size | None:
+    """``total / part`` where that is exact and ``part`` is not 0; else ``None``."""
+    if isinstance(part, int):
+        known = part > 0 and (total if isinstance(total, int) else total.divisibility) % part == 0
+        return total // part if known else None
+    if isinstance(total, int):
+        return 0 if total == 0 else None
+    atoms = sorted({a for size in (total, part) for monomial, _ in size.terms for a in monomial}, key=str)
+    result: Size = 0
+    rest: Size = total
+    while isinstance(rest, Sym):  # long division, by powers of the first atom, then of the second, ..
+        first = _over(_leading(rest, atoms), _leading(part, atoms))
+        if first is None:
+            return None
+        result, rest = result + first, rest - first * part
+    return result if rest == 0 else None
+
+
+def exact(total: Size, part: Size) -> Size:
+    """``total / part``, which is known to be exact; raises ValueError where it is not."""
+    found = quotient(total, part)
+    if found is None:
+        raise ValueError(f"{total} is no multiple of {part}")
+    return found
+
+
+def at_most(size: Size) -> Size:
+    """A bound from above without the floor divisions whose factor is a multiple of their divisor.
+
+    ``3 * (2*N // 3) - 2*N`` is at most 0: a quotient times its divisor is at most its numerator, and at least that less the
+    divisor and plus one.
+    """
+    found: Size = 0
+    for monomial, c in _terms(size):
+        if len(monomial) == 1 and isinstance(monomial[0], Quotient) and c % monomial[0].divisor == 0:
+            q, times = monomial[0], c // monomial[0].divisor
+            found = found + q.numerator * times + (0 if c > 0 else (q.divisor - 1) * -times)
+        else:
+            found = found + _build({monomial: c})
+    return found
+
+
+def _leading(size: Sym, atoms: Sequence[Atom]) -> tuple[Monomial, int]:
+    """The term with the highest power of the first of ``atoms``, among these of the second, .."""
+    return max(size.terms, key=lambda term: [term[0].count(a) for a in atoms])
+
+
+def _over(term: tuple[Monomial, int], part: tuple[Monomial, int]) -> Size | None:
+    """One term over another, where that is exact."""
+    left = list(term[0])
+    for atom in part[0]:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    whole, over = divmod(term[1], part[1])
+    return None if over else Sym(((tuple(left), whole),)) if left else whole
 
 
 def substitute(size: Size, values: Mapping[str, Size]) -> Size:

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from portakern.dtypes import DTYPES
 from portakern.errors import IRError
-from portakern.ir.core import Function, ManyType, Op, Type, verify, yielded
+from portakern.ir.core import Arg, Block, Function, ManyType, Op, Type, verify, yielded
 from portakern.ir.size import Size, has_quotient, names_of, parse_size, product
 from portakern.ir.tile import BINARY, COMPARE, PRECISION, REDUCE, UNARY
 
@@ -397,6 +397,48 @@ class Cumulate(Op):
         return have
 
 
+class AssociativeScan(Op):
+    """Running values along ``axis`` by a function of the operator's own: element i joins elements 0 to i of ``xs``, arrays of
+    one shape, from the left (with ``reverse`` those from the end down to i).
+
+    ``join`` takes scalars, those of the left part and then those of the right part, and gives those of both together; it is
+    associative, so that a kernel may join neighbours in any grouping, and uses nothing from outside.  The first element is
+    joined with nothing: no identity is asked for.  There are as many results as ``xs``; this is the one that ``number`` names,
+    and operations that differ in it alone are computed together.
+    """
+
+    xs: tuple[Op, ...]
+    axis: int
+    join: Block
+    number: int = 0
+    reverse: bool = False
+
+    def infer(self) -> Type:
+        types = [tensor_type(x) for x in self.xs]
+        self.check(bool(types), "there is nothing to scan")
+        for have in types:
+            self.check(have.shape == types[0].shape, f"shapes differ: {types[0]} and {have}")
+        _axis(self, self.axis, types[0].rank)
+        scalars = tuple(TensorType((), have.dtype) for have in types)
+        self.check(tuple(a.type for a in self.join.args) == scalars * 2, "the function does not take two sets of elements")
+        self.check(tuple(v.type for v in yielded(self.join)) == scalars, "the function does not give one set of elements")
+        self.check(0 <= self.number < len(types), f"there is no result {self.number} of {len(types)}")
+        return types[self.number]
+
+    @property
+    def whole(self) -> tuple[object, ...]:
+        """Equal for operations that are computed together."""
+        return (self.xs, self.axis, self.join.says, self.reverse)
+
+
+def of_arrays(block: Block, shape: tuple[Size, ...]) -> Block:
+    """``block``, a function of scalars, as one of arrays of ``shape``, element by element."""
+    new: dict[Op, Op] = {a: Arg(a.name, TensorType(shape, tensor_type(a).dtype)) for a in block.args if isinstance(a, Arg)}
+    for op in block.ops:
+        new[op] = op.remap(new.__getitem__)
+    return Block(tuple(new[a] for a in block.args), tuple(new[op] for op in block.ops))
+
+
 class WindowFold(Op):
     """``fn`` over windows (pooling): per dim the window's size, stride, pads and dilation; pads hold the identity."""
 
@@ -475,7 +517,7 @@ class Convolve(Op):
     low: tuple[int, ...]
     high: tuple[int, ...]
     dilation: tuple[int, ...]
-    groups: int
+    groups: Size
     dtype: str
     transposed: bool = False
 

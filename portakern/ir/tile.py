@@ -279,6 +279,28 @@ class Scan(Op):
         return ManyType((have, have.without(self.axis)))
 
 
+class ScanBy(Op):
+    """Running values of ``xs``, tiles over the same dims, along ``axis`` by an associative function: results (a tile for each,
+    then the last running value of each).
+
+    ``join`` takes scalars, those of the left part and then those of the right part, and gives those of both together; it uses
+    nothing from outside.  What lies beyond the extent is joined last, so it may be anything.
+    """
+
+    xs: tuple[Op, ...]
+    axis: str
+    join: Block
+
+    def infer(self) -> Type:
+        types = [tile_type(x) for x in self.xs]
+        self.check(bool(types) and all(have.dims == types[0].dims for have in types), "the tiles differ in dims")
+        self.check(self.axis in types[0].axes, f"{types[0]} has no dim {self.axis}")
+        scalars = tuple(TileType((), have.dtype) for have in types)
+        self.check(tuple(a.type for a in self.join.args) == scalars * 2, "join does not take two sets of elements")
+        self.check(tuple(v.type for v in yielded(self.join)) == scalars, "join does not give one set of elements")
+        return ManyType((*types, *(have.without(self.axis) for have in types)))
+
+
 def starts_anew(scan: Scan) -> bool:
     """Whether nothing came before what ``scan`` runs over: its carry is the identity."""
     carry = scan.carry
@@ -543,6 +565,6 @@ def verify_kernel(kernel: Kernel) -> None:
 __all__ = [
     "BINARY", "COMPARE", "PRECISION", "REDUCE", "UNARY", "Arg", "ArgReduce", "Axis", "Binary", "Bitcast", "Broadcast",
     "BufferType", "Cast", "Compare", "Const", "Coord", "Dim", "Dims", "Dot", "Extent", "Fma", "For", "Index", "Kernel", "Load",
-    "Mask", "Permute", "Reduce", "Scan", "Select", "Start", "Store", "Term", "TileType", "Unary", "buffer_type",
+    "Mask", "Permute", "Reduce", "Scan", "ScanBy", "Select", "Start", "Store", "Term", "TileType", "Unary", "buffer_type",
     "identity", "starts_anew", "tile_type", "verify_kernel",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from portakern.ir.schedule import LOWERED_OPTIONS, Nest, Schedule, Value, overri
 from portakern.ir.tensor import TensorProgram
 from portakern.lower.kernel import NoSchedule
 from portakern.lower.lowering import lower
+from portakern.lower.narrow import without_wide_integers
 
 
 def lower_for(program: TensorProgram, target: Target, language: Language, overrides: Mapping[str, Value] | None = None,
@@ -30,6 +31,8 @@ def lower_for(program: TensorProgram, target: Target, language: Language, overri
         used.update(mine)
         return override(pick(nest, space) if pick else space[0], nest, mine, {**LOWERED_OPTIONS, **language.options})
 
+    if "i64" not in target.device.dtypes:
+        program = without_wide_integers(program)
     lowered = lower(program, choose, names, facts, language.takes_pixels)
     unknown = [k for k in asked if k not in used]
     if unknown:

@@ -17,6 +17,7 @@ from portakern.ir.core import Yield as Give
 from portakern.ir.size import Size
 from portakern.ir.tensor import (
     ArgFold,
+    AssociativeScan,
     BitConvert,
     Contract,
     Convert,
@@ -175,7 +176,7 @@ def tied_dim(op: Op, number: int, d: int) -> int | None:
             return None
         case Map():
             return d if tensor_type(operand).shape else None
-        case Convert() | BitConvert() | Cumulate():
+        case Convert() | BitConvert() | Cumulate() | AssociativeScan():
             return d
         case Expand():
             return op.dims[d] if tensor_type(operand).shape[d] == op.shape[op.dims[d]] else None
@@ -292,6 +293,7 @@ def unshare(program: TensorProgram, free: Collection[Op], users: Collection[Op] 
     elementwise computation uses several times runs along the same axes each time, and is copied once for it."""
     new: dict[Op, Op] = {}
     ops: list[Op] = []
+    of_scans: dict[object, dict[Op, Op]] = {}  # what several results of one scan are computed from
 
     def use(op: Op, copied: dict[Op, Op]) -> Op:
         if op not in free:
@@ -303,12 +305,13 @@ def unshare(program: TensorProgram, free: Collection[Op], users: Collection[Op] 
         return copied[op]
 
     def operands_used(op: Op, copied: dict[Op, Op]) -> Op:
-        together = isinstance(op, Map | Convert | BitConvert)
+        together = isinstance(op, Map | Convert | BitConvert | AssociativeScan)
         return op.remap(lambda o: use(o, copied if together else {}))
 
     for op in program.body.ops:
         if users is None and op in free:
             continue
-        new[op] = operands_used(op, {}) if users is None or op in users else op.remap(lambda o: new.get(o, o))
+        copied = of_scans.setdefault(op.whole, {}) if isinstance(op, AssociativeScan) else {}
+        new[op] = operands_used(op, copied) if users is None or op in users else op.remap(lambda o: new.get(o, o))
         ops.append(new[op])
     return replace(program, body=Block(program.body.args, tuple(ops)))

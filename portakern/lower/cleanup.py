@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import replace
 
 from portakern.dtypes import DTYPES
 from portakern.ir import tile as t
-from portakern.ir.core import Block, Op, Yield
-from portakern.ir.rewrite import Rules, canonicalise
+from portakern.ir.core import Block, Op, Result, Yield, yielded
+from portakern.ir.rewrite import Rules, canonicalise, live
 
 rules = Rules()
 
 
 def clean(kernel: t.Kernel) -> t.Kernel:
     kernel = canonicalise(kernel, rules)
-    if kernel.family in ("rows", "scan"):
+    if kernel.family in ("rows", "scan", "associative"):
         kernel = replace(kernel, body=Block(kernel.body.args, tuple(_hoisted(kernel.body, {}))))
+    read = {(op.source, op.index) for op in kernel.body.walk() if isinstance(op, Result)}
+    kernel = replace(kernel, body=Block(kernel.body.args, tuple(_without_idle(kernel.body, {}, read))))
     return canonicalise(kernel, rules + _pads(kernel))
 
 
@@ -47,6 +49,48 @@ def _varies(op: Op, axis: str, varying: set[Op]) -> bool:
         return True
     axes = {a for i in op.indices for a in i.axes} if isinstance(op, t.Load) else {getattr(op, "axis", "")}
     return axis in axes or (isinstance(op.type, t.TileType) and axis in op.type.axes)
+
+
+def _without_idle(block: Block, env: dict[Op, Op], read: Container[tuple[Op, int]]) -> list[Op]:
+    """The operations of ``block`` with loops that carry nothing for its own next value alone.  ``read`` says which results of
+    loops are read."""
+    out: list[Op] = []
+    for old in block.ops:
+        if isinstance(old, Result) and isinstance(old.source, t.For) and (old.source, old.index) not in read:
+            continue
+        op = old.remap(lambda o: env.get(o, o), lambda region: region)
+        if isinstance(old, Result) and isinstance(old.source, t.For):
+            op = Result(op.source, sum(i in _busy(old.source, read) for i in range(old.index)))  # type: ignore[attr-defined]
+        if isinstance(old, t.For):
+            assert isinstance(op, t.For)
+            busy = _busy(old, read)
+            *inner, give = _without_idle(old.body, env, read)
+            last = Yield(tuple(give.operands[i] for i in busy))
+            body = Block(tuple(old.body.args[i] for i in busy), live([*inner, last]))
+            op = replace(op, init=tuple(op.init[i] for i in busy), body=body)
+        env[old] = op
+        out.append(op)
+    return out
+
+
+def _busy(loop: t.For, read: Container[tuple[Op, int]]) -> list[int]:
+    """Which of the values that ``loop`` carries anything else depends on."""
+    everything = list(range(len(loop.init)))
+    if loop.combine.ops:
+        return everything
+    results, needed = yielded(loop.body), set[Op]()
+    frontier: list[Op] = [o for op in loop.body.walk() if not op.pure and not isinstance(op, Yield) for o in op.operands]
+    frontier += [v for op in loop.body.walk() if isinstance(op, t.For) for v in yielded(op.body)]
+    frontier += [results[i] for i in everything if (loop, i) in read]
+    while frontier:
+        op = frontier.pop()
+        if op in needed:
+            continue
+        needed.add(op)
+        frontier += op.operands
+        if op in loop.body.args:
+            frontier.append(results[loop.body.args.index(op)])
+    return [i for i in everything if loop.body.args[i] in needed or (loop, i) in read]
 
 
 def _exact(narrow: str, broad: str) -> bool:

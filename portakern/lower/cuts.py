@@ -1,10 +1,11 @@
 """Cuts a tensor program into levels, between which whole arrays must exist, and stores each such array once.
 
 A value must exist as a whole array under a view that is no index map of a computed value, where windows are taken of it,
-and where it would meet itself along two axes (``y @ y.T``).  So must what is made of pieces, which are stored one by one.  A
-value's level is the number of such arrays on the longest way to it: those of one level become one program, whose results the
-later ones load.  What is computed from a reduction, a product or a scan of an earlier level is stored there too, so that none
-of these is ever computed twice; elementwise work on inputs is.
+and where it would meet itself along two axes (``y @ y.T``).  So must what is compared with itself, as a sort compares: of two
+ways to compute a value one may round otherwise, and then nothing would be its equal.  So must what is made of pieces, which
+are stored one by one.  A value's level is the number of such arrays on the longest way to it: those of one level become one
+program, whose results the later ones load.  What is computed from a reduction, a product or a scan of an earlier level is
+stored there too, so that none of these is ever computed twice; elementwise work on inputs is.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
 
+from portakern.dtypes import DTYPES
 from portakern.ir.core import Arg, Block, Op, Yield
+from portakern.ir.functions import COMPARE
 from portakern.ir.rewrite import live
 from portakern.ir.tensor import (
     ArgFold,
     Assemble,
+    AssociativeScan,
     Contract,
     Convert,
     Cumulate,
@@ -39,7 +43,7 @@ from portakern.lower.placing import Placed, pieces_of
 
 Names = Mapping[str, tuple[str, ...]]
 
-ANCHORS = (Fold, Contract, ArgFold, Cumulate)
+ANCHORS = (Fold, Contract, ArgFold, Cumulate, AssociativeScan)
 """What a kernel is built around: everything else is elementwise work or a view."""
 
 MOST_TURNS = 8
@@ -191,6 +195,7 @@ class _Wholes:
         """The values that must be stored whole."""
         found = {o for op in self.program.body.ops for o in self._under_view(op)} | self._far_from_stored()
         found |= {op for op in self.program.body.ops if isinstance(op, Assemble)}
+        found |= {v for op in self.program.body.ops for v in _compared_with_itself(op)}
         while True:
             doubled = self._doubled(found)
             if not doubled:
@@ -226,7 +231,7 @@ class _Wholes:
         users = Flow(self.program).users
         for op in self.program.body.ops:
             count, last = max((turns.get(o, (0, None)) for o in op.operands), key=lambda t: t[0], default=(0, None))
-            if isinstance(op, Contract | Cumulate):
+            if isinstance(op, Contract | Cumulate | AssociativeScan):
                 count, last = 0, None  # as large as what it is computed from, and stored
             elif isinstance(op, Fold) and (over := (tensor_type(op.x).shape, op.axes)) != last:
                 count, last = count + 1, over
@@ -307,11 +312,30 @@ def _bases(op: Op) -> list[Op]:
     """The computed values that ``op`` is made of, without the moves in between, weights of an attention last."""
     found: list[Op] = []
     for o in sorted(op.operands, key=lambda o: match_weights(o) is not None):
-        while isinstance(o, Transpose | Expand):
-            o = o.x
-        if not isinstance(o, Arg) and tensor_type(o).shape:
-            found.append(o)
+        base = _moved(o)
+        if not isinstance(base, Arg) and tensor_type(base).shape:
+            found.append(base)
     return found
+
+
+def _moved(op: Op) -> Op:
+    """What ``op`` is a move of; one that rounds it is a value of its own."""
+    while isinstance(op, Transpose | Expand) or (isinstance(op, Convert) and _widens(op)):
+        op = op.x
+    return op
+
+
+def _widens(op: Convert) -> bool:
+    mine, other = DTYPES[op.dtype], DTYPES[tensor_type(op.x).dtype]
+    return mine.is_float == other.is_float and mine.bits >= other.bits
+
+
+def _compared_with_itself(op: Op) -> list[Op]:
+    """The computed value that ``op`` compares with itself."""
+    if not isinstance(op, Map) or op.fn not in COMPARE:
+        return []
+    mine, other = (_moved(o) for o in op.args)
+    return [mine] if mine is other and tensor_type(mine).shape and not _is_view(mine) else []
 
 
 # ---- levels --------------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from portakern.ir import tile as t
 from portakern.ir.core import Arg, Loc, Op
 from portakern.ir.program import Array, ArrayFacts, Program, verify_program
 from portakern.ir.size import product, quotients
+from portakern.lower.associative import lower_associative
 from portakern.lower.attention import lower_attention
 from portakern.lower.classes import axis_classes
 from portakern.lower.contraction import lower_contraction
@@ -28,7 +29,7 @@ from portakern.lower.split import Stage, stages
 from portakern.lower.tiles import wide
 
 LOWERED = (tt.Literal, tt.DimSize, tt.Iota, tt.Map, tt.Convert, tt.BitConvert, tt.Expand, tt.Reshape, tt.Transpose,
-           tt.Slice, tt.Flip, tt.Fold, tt.Cumulate, tt.Contract, tt.Gather, tt.Windows, tt.Assemble)
+           tt.Slice, tt.Flip, tt.Fold, tt.Cumulate, tt.AssociativeScan, tt.Contract, tt.Gather, tt.Windows, tt.Assemble)
 
 Facts = Mapping[str, ArrayFacts]
 
@@ -191,6 +192,8 @@ def _lowered(name: str, stage: Stage, choose: Choose, names: Mapping[str, tuple[
             return lower_rows_or_parts(request)
         case "scan":
             return Lowered((lower_scan(request),))
+        case "associative":
+            return Lowered((lower_associative(request),))
         case "contraction":
             return lower_contraction(request)
         case "attention":

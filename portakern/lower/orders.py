@@ -90,12 +90,17 @@ def _rank(x: Op, descending: bool, like: Op) -> Op:
     *lead, size = tensor_type(x).shape
     n = len(lead)
     shape = (*lead, size, size)
-    mine, other = Expand(x, shape, tuple(range(n + 1))), Expand(x, shape, (*range(n), n + 1))
-    small, large = (mine, other) if descending else (other, mine)
+
+    def ordered(of: Op) -> tuple[Op, Op]:
+        """``of`` of the element that comes first and of the one that comes after it, where these are a pair."""
+        mine, other = Expand(of, shape, tuple(range(n + 1))), Expand(of, shape, (*range(n), n + 1))
+        return (mine, other) if descending else (other, mine)
+
+    small, large = ordered(x)
     less = Map("lt", (small, large), loc=like.loc)
-    equal = Map("eq", (mine, other), loc=like.loc)
+    equal = Map("eq", (small, large), loc=like.loc)
     if DTYPES[tensor_type(x).dtype].is_float:
-        nan_small, nan_large = Map("isnan", (small,)), Map("isnan", (large,))
+        nan_small, nan_large = ordered(Map("isnan", (x,)))
         less = Map("or", (less, Map("and", (nan_large, Map("not", (nan_small,))))))
         equal = Map("or", (equal, Map("and", (nan_small, nan_large))))
     earlier = Map("lt", (Iota(shape, n + 1), Iota(shape, n)))
@@ -151,7 +156,7 @@ def _as_large(op: Scatter) -> tuple[Op, Op, Op]:
 # ---- random bits ---------------------------------------------------------------------------------------------------------
 
 _LOW = 0xFFFFFFFF
-_MULTIPLIERS, _WEYL = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
+MULTIPLIERS, WEYL = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
 """Constants of Philox 4x32 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011)."""
 
 
@@ -166,14 +171,23 @@ def philox(op: RandomBits) -> Op | None:
     keys = [_bits("and", seed, _LOW), _bits("and", _bits("shr", seed, 32), _LOW)]
     words: list[Op] = [_bits("and", counter, _LOW), _bits("shr", counter, 32), _whole(0), _whole(0)]
     for _ in range(10):
-        (high0, low0), (high1, low1) = (_product(w, m) for w, m in zip((words[0], words[2]), _MULTIPLIERS, strict=True))
+        (high0, low0), (high1, low1) = (_product(w, m) for w, m in zip((words[0], words[2]), MULTIPLIERS, strict=True))
         words = [_xor(_xor(high1, words[1]), keys[0]), low1, _xor(_xor(high0, words[3]), keys[1]), low0]
-        keys = [_bits("and", Map("add", (k, _whole(w))), _LOW) for k, w in zip(keys, _WEYL, strict=True)]
+        keys = [_bits("and", Map("add", (k, _whole(w))), _LOW) for k, w in zip(keys, WEYL, strict=True)]
     lane = _bits("and", number, 3)
     chosen = words[3]
     for which in (2, 1, 0):
         chosen = Map("select", (Map("eq", (lane, _whole(which))), words[which], chosen))
     return Convert(chosen if tensor_type(chosen).shape else Expand(chosen, op.shape, ()), "u32", loc=op.loc)
+
+
+@rules.on(Convert)
+def through_32_bits(op: Convert) -> Op | None:
+    """The lower half of an i64, said without u32, which not every language has."""
+    half = op.x
+    if op.dtype != "i64" or not isinstance(half, Convert) or half.dtype != "u32" or tensor_type(half.x).dtype != "i64":
+        return None
+    return _bits("and", half.x, _LOW)
 
 
 def _number(shape: Shape) -> Op:

@@ -1,8 +1,9 @@
 """Few long rows: blocks of their own reduce parts of a row, a second kernel joins them, a third does what needs whole rows.
 
 With ``split_k=8`` in its schedule each level of reductions becomes two kernels: one in which eight blocks walk an eighth of
-every row and store what they have carried, and one that joins these as the loop's ``combine`` says.  What is stored for every
-element of a row (a softmax, say) is computed from the reductions' results by a last, elementwise kernel.
+every row and store what they have carried, and one that joins these as the loop's ``combine`` says.  What is stored for each
+row is stored by the last that joins, and what is stored for every element of a row (a softmax, say) is computed from the
+reductions' results by an elementwise kernel behind it.
 """
 
 from __future__ import annotations
@@ -42,14 +43,17 @@ class _InParts:
     def lowered(self) -> Lowered:
         program = self.request.program
         levels = levels_of([op for op in program.body.ops if isinstance(op, tt.Fold)])
+        whole = self._of_whole_rows()
         for number, level in enumerate(levels, 1):
             suffix = str(number) if len(levels) > 1 else ""
             *before, last = self._tied(level)
             for group, folds in enumerate(before, 1):
-                self._level(folds, f"{suffix}_{group}", False)
-            self._level(last, suffix, number == len(levels) and not self._whole_rows())
-        if self._whole_rows():
-            self.kernels.append(lower_elementwise(self._part("whole", program.results, program.outputs, self.known)))
+                self._level(folds, f"{suffix}_{group}")
+            others = [n for n, _ in enumerate(program.outputs) if n not in whole]
+            self._level(last, suffix, others if number == len(levels) else ())
+        if whole:
+            results, outputs = [program.results[n] for n in whole], [program.outputs[n] for n in whole]
+            self.kernels.append(lower_elementwise(self._part("whole", results, outputs, self.known)))
         return Lowered(tuple(self.kernels), tuple(self.temporaries))
 
     def _tied(self, folds: Sequence[tt.Fold]) -> list[list[tt.Fold]]:
@@ -62,15 +66,15 @@ class _InParts:
             tied.setdefault((reduced, frozenset(real(classes.of(op)))), []).append(fold)
         return list(tied.values())
 
-    def _whole_rows(self) -> bool:
-        """Whether something is stored for every element of a row."""
+    def _of_whole_rows(self) -> list[int]:
+        """The numbers of the outputs that are stored for every element of a row."""
         domain, _ = rows_nest(self.request)
         reduced = {c for r in domain.role("reduced") for c in r.classes}
         program, classes = self.request.program, self.request.classes
-        return any(reduced & set(of_result(program, classes, number)) for number in range(len(program.results)))
+        return [n for n, _ in enumerate(program.results) if reduced & set(of_result(program, classes, n))]
 
-    def _level(self, folds: Sequence[tt.Fold], suffix: str, done: bool) -> None:
-        """``done``: what the stage stores follows from these reductions, and is stored where they are joined."""
+    def _level(self, folds: Sequence[tt.Fold], suffix: str, follow: Sequence[int] = ()) -> None:
+        """``follow``: the numbers of the outputs that follow from these reductions, and are stored where they are joined."""
         outputs = [f"{self.request.name}_{f.fn}{suffix}_{n}" for n, f in enumerate(folds)]
         dtypes = {n: wide(tt.tensor_type(f).dtype) for n, f in zip(outputs, folds, strict=True)}
         self.request = replace(self.request, unrounded={**self.request.unrounded, **dtypes})
@@ -80,7 +84,8 @@ class _InParts:
         self.temporaries += arrays.values()
         made = {f: Array(n, t.BufferType(tt.tensor_type(f).shape, dtypes[n]), "temporary")
                 for n, f in zip(outputs, folds, strict=True)}  # fmt: skip
-        self._join(f"{self.request.name}_join{suffix}", arrays, {} if done else made, combine)
+        done = len(follow) == len(self.request.program.outputs)
+        self._join(f"{self.request.name}_join{suffix}", arrays, {} if done else made, combine, follow)
         if not done:
             self.known.update(zip(folds, outputs, strict=True))
             self.temporaries += made.values()
@@ -114,9 +119,10 @@ class _InParts:
         self.kernels.append(frame.finish())
         return found, combine
 
-    def _join(self, name: str, arrays: Mapping[tt.Fold, Array], made: Mapping[tt.Fold, Array], combine: Block) -> None:
-        """The kernel that joins the parts of the reductions in ``arrays`` and stores them as ``made``; what the stage stores,
-        where that is empty."""
+    def _join(self, name: str, arrays: Mapping[tt.Fold, Array], made: Mapping[tt.Fold, Array], combine: Block,
+              follow: Sequence[int]) -> None:  # fmt: skip
+        """The kernel that joins the parts of the reductions in ``arrays`` and stores them as ``made``, and the outputs that
+        ``follow``."""
         whole, _ = rows_nest(self.request)
         domain = Domain(whole.role("parallel") or [ONE], whole.contiguous)
         mine = replace(self.request, name=name)
@@ -136,7 +142,7 @@ class _InParts:
             frame.w.known[f] = frame.b.cast(total, wide(tt.tensor_type(f).dtype))
         for f, array in made.items():
             frame.w.store(f, array.name, tt.tensor_type(f).shape, at[f])
-        for number in range(len(mine.program.outputs) if not made else 0):
+        for number in follow:
             frame.store(number)
         self.kernels.append(frame.finish())
 

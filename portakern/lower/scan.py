@@ -21,7 +21,7 @@ from portakern.lower.tiles import wide
 
 def lower_scan(request: Request) -> t.Kernel:
     scans = [op for op in request.program.body.ops if isinstance(op, tt.Cumulate)]
-    domain = _domain(request, scans[0])
+    domain = scan_domain(request, scans[0])
     (line,), parallel = domain.role("scanned"), domain.role("parallel")
     live = sum(1 for dims in request.accesses() if len(real(dims)) == len(domain.runs))
     schedule = request.choose(request.nest("scan", domain, max(2, live)))
@@ -31,7 +31,7 @@ def lower_scan(request: Request) -> t.Kernel:
         _step(frame, line, scans, _start(frame, line, scans), scans[0].reverse)
         return frame.finish()
     if scans[0].reverse:
-        domain.place[line.classes[0]] = t.Index((t.Term(line.name, -1),), line.extent - 1)
+        from_the_end(domain, line)
 
     def body(carried: tuple[Op, ...]) -> Sequence[Op]:
         frame.w.push()
@@ -44,7 +44,13 @@ def lower_scan(request: Request) -> t.Kernel:
     return frame.finish()
 
 
-def _domain(request: Request, scan: tt.Cumulate) -> Domain:
+def from_the_end(domain: Domain, line: Run) -> None:
+    """Let what walks ``line`` see its last element first."""
+    domain.place[line.classes[0]] = t.Index((t.Term(line.name, -1),), line.extent - 1)
+
+
+def scan_domain(request: Request, scan: tt.Cumulate | tt.AssociativeScan) -> Domain:
+    """The axis ``scanned`` along, and those of the lines beside each other."""
     classes = request.classes
     line = classes.of(scan)[scan.axis]
     seen, apart = request.accesses(), request.unmergeable()

@@ -11,6 +11,7 @@ from portakern.ir.rewrite import Rules, canonicalise
 from portakern.ir.size import Size
 from portakern.ir.tensor import (
     ArgFold,
+    AssociativeScan,
     Contract,
     Convert,
     Cumulate,
@@ -89,6 +90,28 @@ def map_of_expanded_scalars(op: Map) -> Op | None:
     if any(tensor_type(a).shape for a in args):
         return Map(op.fn, args, loc=op.loc)
     return Expand(Map(op.fn, args, loc=op.loc), tensor_type(op).shape, ())
+
+
+NOTHING = {"add": 0, "sub": 0, "or": 0, "xor": 0, "shl": 0, "shr": 0, "mul": 1}
+"""Functions of integers, and the second argument that changes nothing."""
+
+
+@rules.on(Map)
+def integers_that_change_nothing(op: Map) -> Op | None:
+    if not DTYPES[tensor_type(op).dtype].is_int or op.fn not in (*NOTHING, "and"):
+        return None
+    x, y = op.args
+    known = [a.value if isinstance(a, Literal) else None for a in (x, y)]
+    if 0 in known and (op.fn in ("and", "mul") or (known[0] == 0 and op.fn in ("shl", "shr"))):
+        return full(0, tensor_type(op).dtype, tensor_type(op).shape)
+    if op.fn in NOTHING and known[1] == NOTHING[op.fn]:
+        return _as_large(x, op)
+    return _as_large(y, op) if known[0] == 0 and op.fn in ("add", "or", "xor") else None
+
+
+def _as_large(x: Op, op: Op) -> Op:
+    shape = tensor_type(op).shape
+    return x if tensor_type(x).shape == shape else Expand(x, shape, ())
 
 
 @rules.on(Transpose)
@@ -195,6 +218,11 @@ def cumulate_ones(op: Cumulate) -> Op | None:
     if t.shape[op.axis] != 1:
         return None
     return full(identity(op.fn, t.dtype), t.dtype, t.shape) if op.exclusive else op.x
+
+
+@rules.on(AssociativeScan)
+def scan_of_ones(op: AssociativeScan) -> Op | None:
+    return op.xs[op.number] if tensor_type(op).shape[op.axis] == 1 else None
 
 
 @rules.on(Gather)

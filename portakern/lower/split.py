@@ -14,6 +14,7 @@ from itertools import tee
 
 from portakern.ir.core import Arg, Op
 from portakern.ir.tensor import (
+    AssociativeScan,
     Contract,
     Convert,
     Cumulate,
@@ -181,10 +182,11 @@ class _Splitter:
             parallel = frozenset(self.classes.of(op))
             reduced = frozenset(self.classes.of_operand(op, 0)[i] for i in op.lhs_axes)
             kind = "contraction"
-        elif isinstance(op, Cumulate):
+        elif isinstance(op, Cumulate | AssociativeScan):
             parallel = frozenset(self.classes.of(op))
             reduced = frozenset({self.classes.of(op)[op.axis]})
-            kind = "scan backwards" if op.reverse else "scan"
+            kind = "scan" if isinstance(op, Cumulate) else "associative"
+            kind = f"{kind} backwards" if op.reverse else kind
         else:
             operand = self.classes.of_operand(op, 0)
             parallel = frozenset(c for c in self.classes.of(op) if c.extent != 1)

@@ -15,7 +15,7 @@ from portakern.errors import LoweringError
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.builder import Builder
-from portakern.ir.core import Arg, Op, at
+from portakern.ir.core import Arg, Block, Op, at, yielded
 from portakern.ir.size import Size
 from portakern.lower.classes import matched_dims
 from portakern.lower.placing import Placed
@@ -137,6 +137,16 @@ class TileWriter:
             tile = self._write(op, coords)
         self.memo[-1][(op, coords)] = tile
         return tile
+
+    def apply(self, block: Block, args: Sequence[Op]) -> tuple[Op, ...]:
+        """What ``block``, a function of scalars, gives for tiles of elements."""
+        self.push()
+        self.known.update(zip(block.args, args, strict=True))
+        results = tuple(self.value(v, ()) for v in yielded(block))
+        for arg in block.args:
+            del self.known[arg]
+        self.pop()
+        return results
 
     def narrow(self, op: Op, coords: Coordinates) -> Op:
         """The tile of ``op`` in its own dtype, as matrix units and stores want it."""

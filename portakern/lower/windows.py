@@ -16,7 +16,7 @@ from math import gcd
 from portakern.errors import LoweringError
 from portakern.ir.core import Op
 from portakern.ir.rewrite import Rules
-from portakern.ir.size import Size
+from portakern.ir.size import Size, exact
 from portakern.ir.tensor import (
     Contract,
     Convert,
@@ -25,6 +25,7 @@ from portakern.ir.tensor import (
     Flip,
     Fold,
     Literal,
+    Map,
     PadWith,
     Reshape,
     Slice,
@@ -75,7 +76,7 @@ def convolution_reads_outside(op: Convolve) -> Op | None:
     _, *sizes, channels = tensor_type(op.x).shape
     window = [int(k) for k in tensor_type(op.w).shape[:n]]  # type: ignore[arg-type]
     sliding = any(k > 1 or s > 1 for k, s in zip(window, op.strides, strict=True))
-    if op.transposed or op.groups > 1 or not sliding or 0 in tensor_type(op).shape:
+    if op.transposed or op.groups != 1 or not sliding or 0 in tensor_type(op).shape:
         return None
     static = all(isinstance(s, int) for s in (*sizes, channels, *op.high)) and min(*op.low, *op.high) >= 0  # type: ignore[type-var]
     if not static or int(channels) % _LINE or not _lies_in_lines(op.x):  # type: ignore[arg-type]
@@ -131,12 +132,29 @@ def _correlation(x: Op, w: Op, strides: Sequence[int], dilation: Sequence[int], 
     shape = tensor_type(x).shape
     x = Reshape(x, (*shape[:-1], g, channels))
     view = _windows(x, taken, tensor_type(w).shape, strides, dilation, like)  # [N, *positions, g, C / g, *taps]
-    w = Reshape(w, (*tensor_type(w).shape[:-1], g, outputs // g))
+    w = Reshape(w, (*tensor_type(w).shape[:-1], g, exact(outputs, g)))
     k = len(taken)
+    if channels == 1:
+        return _each_alone(view, w, n, k, like)
     summed = (*range(n + 3, n + 3 + k), n + 2)
     made = Contract(view, w, (n + 1,), (k + 1,), summed, tuple(range(k + 1)), like.dtype, loc=like.loc)
     back = Transpose(made, (*range(1, n + 2), 0, n + 2))  # from [g, N, *positions, O / g]
     return Reshape(back, (*tensor_type(view).shape[: n + 1], outputs))
+
+
+def _each_alone(view: Op, w: Op, n: int, k: int, like: Convolve) -> Op:
+    """[N, *positions, g, 1, *taps] with [*taps, 1, g, O / g], where every channel is a group: no matrix is multiplied, so
+    channels stay side by side and products are summed over the taps as pooling does."""
+    shape, each = tensor_type(view).shape, tensor_type(w).shape[-1]
+    near, taps = shape[: n + 2], shape[n + 3 :]
+    whole = (*near, each, *taps)
+    last = tuple(range(n + 3, n + 3 + k))
+    seen = Reshape(Convert(view, like.dtype), (*near, *taps))
+    mine = Expand(seen, whole, (*range(n + 2), *last))
+    weights = Transpose(Reshape(Convert(w, like.dtype), (*taps, near[-1], each)), (k, k + 1, *range(k)))
+    products = Map("mul", (mine, Expand(weights, whole, (n + 1, n + 2, *last))), loc=like.loc)
+    total = Fold("sum", products, last, loc=like.loc) if k else products
+    return Reshape(total, (*near[:-1], near[-1] * each))
 
 
 def _dense(x: Op, w: Op, taken: Sequence[int], strides: Sequence[int], dilation: Sequence[int], like: Convolve) -> Op:

@@ -7,6 +7,7 @@ import pytest
 
 from portakern.array_program import array_function
 from portakern.check.agreement import agreement
+from portakern.errors import PortakernError
 from portakern.ir import oracle
 from portakern.registry import registry
 from portakern.spec.inputs import make_inputs
@@ -26,6 +27,10 @@ CASES = [(op, case, dtype) for op in library() for case in op.cases for dtype in
 def test_the_traced_program_on_arrays_computes_the_operator(op, case, dtype: str, kind: str):
     (work,) = works(of_case(op, case), TARGETS, [dtype])
     inputs = make_inputs(work.program, work.families, 0)
+    if op.name == "dropout" and kind == "torch":  # which draws other bits
+        with pytest.raises(PortakernError, match="no counterpart to random_bits"):
+            array_function(work.program, kind)
+        return
     function = array_function(work.program, kind)
     given = inputs.values() if kind == "numpy" else [from_numpy(x) if x.ndim else x.item() for x in inputs.values()]
     found = function.call(*given)

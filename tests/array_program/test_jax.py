@@ -14,9 +14,10 @@ from portakern.study.work import of_case, works
 
 jax = pytest.importorskip("jax")
 
-OPERATORS = ("add_relu", "attention", "cross_entropy", "cumsum", "embedding", "layer_norm", "matmul", "matmul_bias_gelu",
-             "rms_norm", "row_sum", "silu_mul", "softmax", "transpose")  # fmt: skip
-CASES = {"cumsum": ("ragged", "both"), "cross_entropy": ("unaligned", "outside"), "embedding": ("ragged", "outside")}
+OPERATORS = ("add_relu", "attention", "cross_entropy", "cumsum", "embedding", "layer_norm", "linear_recurrence", "matmul",
+             "matmul_bias_gelu", "rms_norm", "row_sum", "silu_mul", "softmax", "transpose")  # fmt: skip
+CASES = {"cumsum": ("ragged", "both"), "cross_entropy": ("unaligned", "outside"), "embedding": ("ragged", "outside"),
+         "linear_recurrence": ("ragged", "reverse")}
 
 
 @pytest.mark.parametrize("operator", OPERATORS)

@@ -15,7 +15,7 @@ import numpy as np
 from portakern.dtypes import DTYPES
 from portakern.ir import oracle
 from portakern.ir import tensor as t
-from portakern.ir.core import Op, Yield
+from portakern.ir.core import Op, Result, Yield
 from portakern.ir.functions import BINARY, UNARY
 from portakern.ir.tensor import TensorProgram, tensor_type
 
@@ -25,11 +25,12 @@ VIEWS = (t.Expand, t.Reshape, t.Transpose, t.Slice, t.Flip)
 
 @dataclass(frozen=True)
 class Made:
-    """A value; ``product`` its factors where it is a product, ``begun`` the sum that it is, begun with another value."""
+    """A value; ``product`` its factors where it is a product, ``begun`` the sum that it is, begun with another
+    value, and with its terms negated where that is asked."""
 
     x: np.ndarray
     product: tuple[np.ndarray, np.ndarray] | None = None
-    begun: Callable[[np.ndarray], np.ndarray] | None = None
+    begun: Callable[..., np.ndarray] | None = None
 
 
 class Machine:
@@ -43,10 +44,14 @@ class Machine:
         return bool(self.rng.random() < 0.5)
 
     def run(self, program: TensorProgram, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        values: dict[Op, Made] = {a: Made(self.flushed(np.asarray(inputs[a.name]).astype(self.dtype(a)))) for a in program.args}
+        values: dict[Op, Any] = {a: Made(self.flushed(np.asarray(inputs[a.name]).astype(self.dtype(a)))) for a in program.args}
         with np.errstate(all="ignore"):
             for op in program.body.ops:
-                if not isinstance(op, Yield):
+                if isinstance(op, Result):
+                    values[op] = values[op.source][op.index]
+                elif isinstance(op, t.Sort):
+                    values[op] = [Made(x) for x in oracle.apply(op, [values[op.x].x])]
+                elif not isinstance(op, Yield):
                     values[op] = self.narrowed(op, self.apply(op, [values[o] for o in op.operands]))
         return {n: values[r].x for n, r in zip(program.outputs, program.results, strict=True)}
 
@@ -85,10 +90,10 @@ class Machine:
         terms = x.reshape(math.prod(x.shape[:axes]), *x.shape[axes:])
         terms = self.rng.permutation(terms, 0) if self.chance() else terms
 
-        def begun(start: np.ndarray) -> np.ndarray:
+        def begun(start: np.ndarray, sign: float = 1.0) -> np.ndarray:
             total = start.astype(f32)
             for term in terms:
-                total = (total + term).astype(f32)
+                total = (total + f32(sign) * term).astype(f32)
             return total
 
         zero = np.zeros(x.shape[axes:], f32)
@@ -111,10 +116,10 @@ class Machine:
         order = self.rng.permutation(left.shape[-1])
         fused, skips = self.chance(), self.chance()
 
-        def begun(start: np.ndarray) -> np.ndarray:
+        def begun(start: np.ndarray, sign: float = 1.0) -> np.ndarray:
             total = start.astype(f32)
             for k in order:
-                x, y = left[..., k], right[..., k]
+                x, y = f32(sign) * left[..., k], right[..., k]
                 product = x.astype(np.float64) * y
                 more = (total + (product if fused else product.astype(f32))).astype(f32)
                 total = np.where(x == 0, total, more) if skips else more
@@ -148,7 +153,7 @@ class Machine:
                 product = one.product[0].astype(np.float64) * one.product[1]
                 return (mine * product + theirs * other.x.astype(np.float64)).astype(f32)
             if one.begun is not None and self.chance():
-                return mine * one.begun(np.broadcast_to(mine * theirs * other.x, one.x.shape))
+                return one.begun(np.broadcast_to(theirs * other.x, one.x.shape), float(mine))
         return (args[0].x + sign * args[1].x).astype(f32)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portakern.errors import IRError
-from portakern.ir.size import Size, Sym, ceildiv, divides, evaluate, names_of, parse_size, substitute
+from portakern.ir.size import Size, Sym, at_most, ceildiv, divides, evaluate, names_of, parse_size, quotient, substitute
 
 pytestmark = pytest.mark.quick
 
@@ -58,6 +58,20 @@ def test_divisibility_is_never_claimed_wrongly(size: Size, divisor: int, at: dic
         assert evaluate(size, at) % divisor == 0
 
 
+@given(expressions(), st.integers(1, 9), values)
+def test_a_bound_from_above_is_one(size: Size, factor: int, at: dict[str, int]) -> None:
+    assert evaluate(at_most(size * factor), at) >= evaluate(size * factor, at)
+
+
+@pytest.mark.parametrize("stride", [2, 3, 4])
+def test_windows_end_inside(stride: int) -> None:
+    outside, window = parse_size("2*N"), 3
+    windows = (outside - window) // stride + 1
+    end = (windows - 1) * stride + window
+    bound = at_most(end - outside)
+    assert isinstance(bound, int) and bound <= 0
+
+
 def test_substitution_keeps_what_is_not_named() -> None:
     size = parse_size("(M + 3) // 4 * N + 1")
     assert substitute(size, {"M": 5}) == 2 * Sym.named("N") + 1
@@ -84,3 +98,26 @@ def test_a_missing_value_is_named() -> None:
 def test_only_positive_integers_divide() -> None:
     with pytest.raises(IRError, match="positive integer"):
         Sym.named("M") // 0
+
+
+@given(expressions(), expressions())
+def test_products_divide_by_their_factors(a: Size, b: Size) -> None:
+    assert quotient(a * b, b) == a or b == 0 or (isinstance(b, int) and b < 0)
+
+
+def test_what_does_not_divide_has_no_quotient() -> None:
+    m, n = Sym.named("M"), Sym.named("N")
+    assert quotient(3 * m * n - 3 * n, 3 * m - 3) == n
+    for total, part in ((m * n + m, n + 2), (6 * n, 4 * n), (m, n), (4 * n + 2, 4), (7, n), (7, 0)):
+        assert quotient(total, part) is None
+
+
+def test_what_is_no_size_says_itself_how_it_meets_one() -> None:
+    class Array:
+        def __rsub__(self, size: Size) -> str:
+            return f"{size} less an array"
+
+        __radd__ = __rmul__ = __rfloordiv__ = __rsub__
+
+    n = Sym.named("N")
+    assert {n - Array(), n + Array(), n * Array(), n // Array()} == {"N less an array"}  # type: ignore[operator]

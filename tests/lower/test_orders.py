@@ -12,9 +12,11 @@ import portakern as pk
 from portakern.ir import oracle
 from portakern.ir import tensor as t
 from portakern.ir.core import Arg, Block, Op, Result, Yield
+from portakern.ir.tile import Unary
 from portakern.lower.cuts import needed
 from portakern.lower.simplify import simplify
 from portakern.registry import registry
+from portakern.study.steps import lowered
 from portakern.study.study import Runner
 from portakern.study.work import Problem, works
 
@@ -85,6 +87,20 @@ def scattered(x: T["M", "N"], i: T["K", "N", pk.i32], u: T["K", "N"]):
 @pk.operator
 def noisy(x: T["M", "N"], seed: pk.Scalar[pk.i64]):
     return pk.dropout(x, seed, 0.3), x + pk.uniform(seed, x.shape), pk.normal(seed, x.shape, dtype=x.dtype)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_what_is_compared_with_itself_is_computed_once(dtype: str) -> None:
+    """One of two ways to compute it may round otherwise: then an element is not its own equal, and has no place."""
+
+    @pk.operator
+    def op(x: T["M", "N"]):
+        return pk.sort(pk.exp(x) * 0.1), pk.argsort(pk.softmax(x))
+
+    asked = works(Problem(op, {"M": 6, "N": 11}, {}), [registry().target("cpp:cpu")], [dtype])
+    kernels = lowered(asked[0], registry().target("cpp:cpu")).kernels
+    assert [sum(x.fn == "exp" for x in k.body.walk() if isinstance(x, Unary)) for k in kernels if "exp" in str(k)] == [1, 1]
 
 
 def rows_of(op: pk.Operator, targets: str, dtype: str) -> None:

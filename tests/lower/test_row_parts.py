@@ -123,3 +123,19 @@ def test_few_long_rows_are_shared_out_on_a_gpu() -> None:
 def test_it_runs(target: str) -> None:
     (row,) = pk.compare("softmax", targets=[target], dtype="bf16", M=3, N=3001, schedule={"n": 128, "split_k": 5}).rows
     assert row.error is None and row.evidence in ("timed", "executed", "interpreted")
+
+
+@pytest.mark.quick
+def test_what_is_stored_for_each_row_is_stored_where_parts_are_joined() -> None:
+    """And not, rounded once more, by every block of the kernel that stores the elements of rows."""
+
+    @pk.operator
+    def op(x: pk.Tensor["M", "N"]):
+        peak = pk.max(x, axis=-1, keepdims=True)
+        e = pk.exp(x - peak)
+        total = pk.sum(e, axis=-1, keepdims=True)
+        return e / total, peak, pk.cast(total, pk.f32)
+
+    program = checked(op, {"M": 3, "N": 50}, 4, "bf16")
+    stored = {k.name: {x.buffer.name for x in k.body.walk() if isinstance(x, t.Store)} for k in program.kernels}  # type: ignore[attr-defined]
+    assert stored["op_whole"] == {"out0"} and {"out1", "out2"} <= stored["op_join"]
