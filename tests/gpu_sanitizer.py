@@ -79,6 +79,22 @@ CASES = (
     Case("two kernels", "cross_entropy", "f32", {"M": 64, "N": 5000}),
     Case("scan", "cumsum", "f32", {"M": 16, "N": 5000}),
     Case("rows picked", "embedding", "bf16", {"V": 130, "D": 770, "B": (33,)}),
+    Case("elements picked", "interpolate", "f32", {"N": 2, "C": 5, "H": 9, "W": 13, "height": 17, "width": 11}),
+    Case("windows", "conv2d", "bf16", {"N": 2, "H": 9, "W": 13, "C": 17, "O": 40}),
+    Case("windows, epilogue", "conv2d_bias_relu", "f16", {"N": 2, "H": 9, "W": 13, "C": 16, "O": 33}),
+    Case("windows, each channel", "depthwise_conv", "bf16", {"N": 2, "H": 9, "W": 13, "C": 70}),
+    Case("windows, phases in pieces", "conv_transpose2d", "bf16", {"N": 1, "H": 9, "W": 7, "C": 17, "O": 20}),
+    Case("windows, largest", "max_pool", "bf16", {"N": 2, "H": 9, "W": 13, "C": 70}),
+    Case("windows, mean", "avg_pool", "f32", {"N": 2, "H": 9, "W": 13, "C": 70}),
+    Case("sums over several axes", "batch_norm", "bf16", {"N": 9, "C": 17, "H": 7, "W": 13}),
+    Case("sums over the last axes", "group_norm", "bf16", {"N": 9, "C": 5, "H": 7, "W": 13, "groups": 3}),
+    Case("pieces", "rope", "bf16", {"B": 2, "S": 33, "H": 3, "D": 20}),
+    Case("order", "top_k", "f32", {"M": 9, "N": 300}),
+    Case("sums by index", "scatter_add", "f32", {"V": 37, "D": 70, "M": 130}),
+    Case("sums by index, in order", "segment_sum", "bf16", {"M": 130, "D": 70, "segments": 9}),
+    Case("random bits", "dropout", "bf16", {"M": 33, "N": 1000}),
+    Case("scan by a function", "linear_recurrence", "f32", {"B": 3, "T": 200, "D": 70}),
+    Case("products with roots", "fft", "f32", {"M": 5, "N": 384}),
 )  # fmt: skip
 
 PLANTED = {
@@ -100,7 +116,7 @@ def run(case: Case, target: str) -> None:
 
     kernel = pk.build(case.operator, target=target, dtype=case.dtype, **case.values)
     place = "cpu" if target.endswith(":cpu") else "cuda"
-    call = kernel.prepare(*(x.to(place) for x in inputs(kernel.program, case)))
+    call = kernel.prepare(*(x if isinstance(x, int) else x.to(place) for x in inputs(kernel.program, case)))
     for _ in range(2):
         call()
         if place == "cuda":
@@ -111,19 +127,22 @@ def run(case: Case, target: str) -> None:
 
 
 def inputs(program: Any, case: Case) -> list[Any]:
-    """Normal data; labels and indices are below what they pick from."""
+    """Normal data; labels and indices are below what they pick from, numbers are 7."""
     import torch
 
     torch.manual_seed(0)
     kinds = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
     found = []
-    for array in program.by_role("input"):
+    for array in program.by_role("input", "scalar"):
+        if array.role == "scalar":
+            found.append(7)
+            continue
         shape = program.shape(array.name, {k: v for k, v in case.values.items() if k.isupper()})
         if array.dtype in kinds:
             found.append(torch.randn(shape).to(kinds[array.dtype]))
         else:
-            below = case.values["V" if "V" in case.values else "N"]
-            found.append(torch.randint(0, below, shape, dtype=getattr(torch, f"int{array.dtype[1:]}")))
+            high = next(case.values[n] for n in ("V", "segments", "N") if n in case.values)
+            found.append(torch.randint(0, high, shape, dtype=getattr(torch, f"int{array.dtype[1:]}")))
     return found
 
 

@@ -139,7 +139,7 @@ _HELD = {
     "few_rows": ("few_rows",), "gather": ("gather", "along"), "pixels": ("part", "wide_part"),
     "math": (*UNARY, *BINARY, "exp2_flushed"), "memory": ("load", "store"), "outbox": ("Outbox",),
     "pipeline": ("Pipeline",), "reduce": ("reduce_cols", "reduce_rows"), "relayout": ("relayout", "transpose"),
-    "scan": ("scan_cols",), "shared": ("Shared", "Lines", "stage", "put", "sync"),
+    "scan": ("scan_cols",), "scan_by": ("scan_by",), "shared": ("Shared", "Lines", "stage", "put", "sync"),
     "shifted": ("load_shifted", "store_rows", "RowWriter"), "tile": ("map", "fill"),
     "vector_product": ("row_times_rows", "row_times_columns"), "walk": ("RowBlocks",), "wgmma": ("WarpgroupAccumulator",),
 }  # fmt: skip

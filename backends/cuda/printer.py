@@ -34,6 +34,7 @@ DIALECT = Dialect(
     register_operands=frozenset({("A", "accumulator")}),
     private_walks=True,
     takes_pixels=True,
+    member="PK_DEVICE",
 )
 
 

@@ -20,7 +20,7 @@ MAX_WARPS = 16
 TILE_REGISTERS = 168
 """32-bit registers that tiles may take: of 255, the rest is for addresses, loop state and operands on their way."""
 
-STREAMS = ("elementwise", "transpose", "rows", "scan")
+STREAMS = ("elementwise", "transpose", "rows", "scan", "associative")
 """Families that are done when memory is.  On Hopper their results stay in L2 longest (``keep=stores``), since they are what is
 read next and what was read is not: on an H200 that took 1 to 5% from each of rms_norm, layer_norm, softmax, add_relu, silu_mul,
 transpose and cumsum of 8192 x 8192, and cost 1% at 2048 x 2048.  Part of it is that less of the result has been written to
@@ -262,6 +262,7 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
 
 
 _FAMILIES = {
-    "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "contraction": _contraction,
+    "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "associative": _scan,
+    "contraction": _contraction,
     "attention": _attention,
 }  # fmt: skip

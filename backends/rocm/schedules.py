@@ -282,5 +282,5 @@ def _scan(nest: Nest, device: Device) -> Iterator[Schedule]:
         yield Schedule(_tiles(nest, **{parallel[-1].name: _fit(parallel[-1], cols)}), warps=max(1, threads // wave))
 
 
-_FAMILIES = {"scan": _scan, "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "contraction": _contraction,
-             "attention": _attention}  # fmt: skip
+_FAMILIES = {"scan": _scan, "associative": _scan, "elementwise": _elementwise, "transpose": _transpose, "rows": _rows,
+             "contraction": _contraction, "attention": _attention}  # fmt: skip

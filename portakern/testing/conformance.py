@@ -116,7 +116,7 @@ def devices(backend: Backend) -> None:
 
 # ---- sample programs ----------------------------------------------------------------------------------------------------
 
-TINY = ("tiny", "zero", "one")
+TINY, EMPTY_OR_ONE = "tiny", ("zero", "one")
 
 
 def first_target(language: Language) -> Target:
@@ -125,12 +125,13 @@ def first_target(language: Language) -> Target:
 
 @cache
 def sample_works(target: str) -> tuple[Work, ...]:
-    """Each operator of the library small, empty and of size one; some with ragged tiles, narrow dtypes and open dims."""
+    """Each operator of the library small, and empty or of size one, by turns over operators and targets; some with ragged
+    tiles, narrow dtypes and open dims."""
     aim = [registry().target(target)]
     found: list[Work] = []
-    for op in library():
-        for case in (c for c in op.cases if c.name in TINY):
-            found += works(of_case(op, case), aim, ["f32"])
+    for turn, op in enumerate(library(), sum(map(ord, target))):
+        for name in (TINY, EMPTY_OR_ONE[turn % 2]):
+            found += works(of_case(op, op.case(name)), aim, ["f32"])
     narrow = "bf16" if "bf16" in aim[0].device.dtypes else "f32"
     for name in ("softmax", "matmul", "add_relu", "attention"):
         op = load_operator(name)

@@ -7,7 +7,7 @@ that would show up in a result that used it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -117,6 +117,8 @@ class _Run:
                 return REDUCE[op.fn](v[0], axis=t.tile_type(op.x).axes.index(op.axis)).astype(numpy_dtype(dtype_of(op)))
             case t.Scan():
                 return self.scan(op, *v)
+            case t.ScanBy():
+                return self.scan_by(op, v)
             case t.Dot():
                 return self.dot(op, *v)
             case Result():
@@ -140,6 +142,16 @@ class _Run:
         steps = run.shape[where]
         tile = np.take(run, range(steps - 1) if op.exclusive else range(1, steps), where)
         return np.flip(tile, where) if op.reverse else tile, np.take(run, steps - 1, where)
+
+    def scan_by(self, op: t.ScanBy, xs: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        where = t.tile_type(op.xs[0]).axes.index(op.axis)
+        lines = [np.moveaxis(x, where, 0) for x in xs]
+        run = [tuple(line[0] for line in lines)]
+        for i in range(1, lines[0].shape[0]):
+            self.env.update(zip(op.join.args, (*run[-1], *(line[i] for line in lines)), strict=True))
+            self.block(op.join)
+            run.append(tuple(self.env[v] for v in yielded(op.join)))
+        return (*(np.stack(x, where) for x in zip(*run, strict=True)), *run[-1])
 
     def dot(self, op: t.Dot, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
         names: dict[str, str] = {}

@@ -10,12 +10,12 @@ from portakern.fuzz.workshop import Workshop
 
 TARGETS = {"numba": "numba:cpu", "cpp": "cpp:cpu", "opencl": "opencl:cpu", "sycl": "sycl:cpu", "triton": "triton:sm_90",
            "pallas": "pallas:v5e", "hip": "hip:gfx942", "cuda": "cuda:sm_80"}  # fmt: skip
-PLAIN = ("M", "N", "K")
 NAMES = (
-    (("np", "numba", "range"), PLAIN), (("jnp", "jax", "functools"), PLAIN), (("torch", "triton", "tl"), PLAIN),
-    (("new", "this", "template"), PLAIN), (("NAN", "INFINITY", "NULL"), ("exp", "tanh", "max")),
-    (("std", "pk_", "__kernel"), ("np", "range", "math")), (("exp", "main", "float4"), ("delete", "using", "int32_t")),
-    (("x_desc", "op_kernel", "blocks"), ("NULL", "vload16", "float4")),
+    (("np", "numba", "range", "new", "this", "template"), ("M", "N", "K")),
+    (("jnp", "jax", "functools", "torch", "triton", "tl"), ("np", "range", "math")),
+    (("NAN", "INFINITY", "NULL", "std", "pk_", "__kernel"), ("exp", "tanh", "max")),
+    (("exp", "main", "float4", "x_desc", "op_kernel", "blocks"), ("delete", "using", "int32_t")),
+    (("a", "b", "c", "x", "y", "z"), ("NULL", "vload16", "float4")),
 )  # fmt: skip
 """Of arrays, and of dims."""
 MODULES = {"jnp", "jax", "functools"}
@@ -25,8 +25,9 @@ OPERATOR = """import portakern as pk
 
 
 @pk.operator
-def op({0}: pk.Tensor["{3}", "{5}"], {1}: pk.Tensor["{5}", "{4}"], {2}: pk.Tensor["{4}"]):
-    return pk.softmax({0} @ {1} + {2})
+def op({0}: pk.Tensor["{6}", "{8}"], {1}: pk.Tensor["{8}", "{7}"], {2}: pk.Tensor["{7}"],
+       {3}: pk.Tensor["{7}"], {4}: pk.Tensor["{6}", "{7}"], {5}: pk.Tensor["{7}"]):
+    return pk.softmax({0} @ {1} + {2}) * {3} + {4} - {5}
 """
 
 

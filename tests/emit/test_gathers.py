@@ -44,7 +44,7 @@ def test_more_indices_than_scalar_memory_holds() -> None:
 
 def test_a_missing_rule_names_the_line() -> None:
     at = registry().target("pallas:v6e")
-    program = lowered_for(at, gather_operators.several_of_a_line.program({"A": 8, "B": 10, "V": 4096, "K": 9}, {}, "f32"))
+    program = lowered_for(at, gather_operators.one_row.program({"V": 20, "D": 18}, {}, "f32"))
     (missing,) = registry().language("pallas").emitter.missing(program, at)
     assert "gather_operators.py:" in missing.where
     assert missing.alternative

@@ -19,6 +19,8 @@ CASES: dict[str, tuple[str, Mapping[str, Any], Mapping[str, Any], str]] = {
     "cumsum": ("cumsum", {"M": 64, "N": 8192}, {}, "f32"),
     "cumsum_long": ("cumsum", {"M": dynamic, "N": 100000}, {}, "bf16"),
     "cumsum_back": ("cumsum", {"M": 33, "N": 300}, {"reverse": True, "exclusive": True}, "bf16"),
+    "linear_recurrence": ("linear_recurrence", {"B": 16, "T": 20000, "D": 1}, {}, "bf16"),
+    "linear_recurrence_side_by_side": ("linear_recurrence", {"B": 4, "T": 512, "D": 1024}, {}, "bf16"),
     "cross_entropy": ("cross_entropy", {"M": 4096, "N": 32768}, {}, "f32"),
 }
 

@@ -8,7 +8,7 @@ where anything does.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -40,8 +40,8 @@ class Kernel:
     nth: int = 0
 
 
-def kernels(operators: list[Operator], schedules: bool) -> Iterator[Kernel]:
-    targets = [registry().target(f"hip:{isa}") for isa in ISAS]
+def kernels(operators: list[Operator], schedules: bool, isas: Sequence[str] = ISAS) -> Iterator[Kernel]:
+    targets = [registry().target(f"hip:{isa}") for isa in isas]
     for op in operators:
         asks = [(case, of_case(op, case)) for case in op.cases]
         for case, ask in asks:

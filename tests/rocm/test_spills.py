@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from portakern.spec.load import library, load_operator
 from tests.rocm import spills
 from tests.rocm.helpers import needs_clang
 
-QUICK = ("row_sum", "matmul_bias_gelu")
 
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(op.name, marks=() if op.name in QUICK else (pytest.mark.slow,)) for op in library()]
-)
-def test_default_schedules_of_every_case(name: str) -> None:
+def default_schedules(name: str, isas: Sequence[str]) -> None:
     needs_clang()
     op = load_operator(name)
-    todo = list(spills.kernels([op], schedules=False))
-    assert len(todo) >= len(op.cases) * len(op.dtypes) * len(spills.ISAS)
+    todo = list(spills.kernels([op], schedules=False, isas=isas))
+    assert len(todo) >= len(op.cases) * len(op.dtypes) * len(isas)
     assert [message for message in map(spills.spilling, todo) if message] == []
+
+
+@pytest.mark.parametrize("name", ["row_sum", "matmul_bias_gelu"])
+def test_default_schedules_of_every_case(name: str) -> None:
+    default_schedules(name, ("gfx942", "gfx1201"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [op.name for op in library()])
+def test_default_schedules_of_every_operator(name: str) -> None:
+    default_schedules(name, spills.ISAS)
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import portakern as pk
 from portakern.errors import MissingRuleError
 from portakern.spec.load import library, load_operator
 from tests import samples
@@ -28,6 +29,17 @@ def test_emitted_text(name, golden) -> None:
 def test_samples_run_on_the_cpu(name: str) -> None:
     program = SAMPLES[name]
     run_checked(SYCL, PVC, program, SIZES if program.sizes else {})
+
+
+@needs_sycl
+def test_columns_within_one_sub_group_are_summed() -> None:
+    """The sum is exchanged before the branch of those who store it."""
+
+    @pk.operator
+    def column_sums(x: pk.Tensor["M", "N"]):
+        return pk.sum(x, axis=0)
+
+    run_checked(SYCL, PVC, lowered_for(PVC, column_sums.program({"M": 2, "N": 2}, {}, "f32")), {})
 
 
 @needs_sycl

@@ -75,6 +75,14 @@ def _scan(nest: Nest) -> list[Schedule]:
     return [_schedule({parallel[-1].name: fit(parallel[-1], wide)}, nest) for wide in (256, 1024, 64)]
 
 
+def _associative(nest: Nest) -> list[Schedule]:
+    """One element after the other: contiguous lines by themselves, others side by side."""
+    (line,), parallel = nest.role("scanned"), nest.role("parallel")
+    if line.contiguous or not parallel:
+        return [_schedule({}, nest)]
+    return [_schedule({parallel[-1].name: fit(parallel[-1], wide)}, nest) for wide in (256, 1024, 64)]
+
+
 def _contraction(nest: Nest) -> list[Schedule]:
     (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
     found = []
@@ -94,6 +102,6 @@ def _attention(nest: Nest) -> list[Schedule]:
 
 
 _RULES = {
-    "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "contraction": _contraction,
-    "attention": _attention,
+    "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "associative": _associative,
+    "contraction": _contraction, "attention": _attention,
 }  # fmt: skip

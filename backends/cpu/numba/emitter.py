@@ -23,7 +23,7 @@ from portakern.errors import MissingRuleError, UnsupportedDtype
 from portakern.ir.core import Op
 from portakern.ir.program import Array, Program
 from portakern.ir.rewrite import canonicalise
-from portakern.ir.tile import ArgReduce, BufferType, Dot, Kernel, TileType, Unary, tile_type
+from portakern.ir.tile import ArgReduce, BufferType, Dot, Kernel, ScanBy, TileType, Unary, tile_type
 
 from . import words
 from .axes import RESERVED
@@ -109,6 +109,8 @@ def _unsupported(op: Op) -> str:
     match op:
         case ArgReduce(fn=fn):
             return f"arg{fn}"
+        case ScanBy(axis=axis):
+            return f"a scan of a tile by a function of the operator's (tile {axis} by 1)"
         case Unary(fn=fn) if fn not in words.UNARY:
             return fn
         case Dot(acc=acc) if len(tile_type(acc).dims) != 2:

@@ -20,8 +20,8 @@ _PARALLEL_FROM = 1 << 21
 
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     """The schedule space of ``nest``, default first."""
-    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "contraction": _contraction,
-                "attention": _attention}  # fmt: skip
+    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "associative": _associative,
+                "contraction": _contraction, "attention": _attention}  # fmt: skip
     found = [Schedule(tuple((a.name, tiles.get(a.name, 1)) for a in nest.axes))
              for tiles in families[nest.family](nest)]  # fmt: skip
     pays = _work(nest) >= _PARALLEL_FROM
@@ -75,6 +75,16 @@ def _scan(nest: Nest) -> Iterator[dict[str, int]]:
     (line,), parallel = nest.role("scanned"), nest.role("parallel")
     if line.contiguous or not parallel:
         yield from ({line.name: _cut(line.extent, piece)} for piece in (4096, 2048, 8192))
+        return
+    for wide in (256, 1024, 64):
+        yield {parallel[-1].name: _cut(parallel[-1].extent, wide)}
+
+
+def _associative(nest: Nest) -> Iterator[dict[str, int]]:
+    """One element after the other: contiguous lines by themselves, others side by side."""
+    (line,), parallel = nest.role("scanned"), nest.role("parallel")
+    if line.contiguous or not parallel:
+        yield {}
         return
     for wide in (256, 1024, 64):
         yield {parallel[-1].name: _cut(parallel[-1].extent, wide)}

@@ -14,7 +14,7 @@ from portakern.errors import MissingRuleError, ScheduleError
 from portakern.ir.core import Op
 from portakern.ir.program import Program
 from portakern.ir.size import Size, product
-from portakern.ir.tile import ArgReduce, Binary, Dot, Kernel, Store, TileType, buffer_type, tile_type
+from portakern.ir.tile import ArgReduce, Binary, Dot, Kernel, ScanBy, Store, TileType, buffer_type, tile_type
 
 from .spelling import REGISTER, SUPPORTED
 
@@ -41,6 +41,8 @@ def _lacks(op: Op) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     if isinstance(op, ArgReduce):
         found.append((op.mnemonic(), ""))
+    if isinstance(op, ScanBy):
+        found.append(("a scan of a tile by a function of the operator's", f"tile {op.axis} by 1"))
     if isinstance(op, Binary) and op.fn == "pow" and tile_type(op).dtype not in ("f32", "f64"):
         found.append(("integer powers", "cast to f32"))
     if isinstance(op, Store) and op.mode != "set" and buffer_type(op.buffer).dtype not in ("f32", "i32"):

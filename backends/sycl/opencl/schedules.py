@@ -15,7 +15,8 @@ _LOOP_TILE = 4096
 
 
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
-    family = {"contraction": _contraction, "attention": _attention, "rows": _rows, "scan": _scan, "transpose": _transpose}
+    family = {"contraction": _contraction, "attention": _attention, "rows": _rows, "scan": _scan, "associative": _associative,
+              "transpose": _transpose}  # fmt: skip
     found = [Schedule(tuple(tiles.items()), stages=1, warps=1) for tiles in family.get(nest.family, _elementwise)(nest, device)]
     return list(dict.fromkeys(found))
 
@@ -70,6 +71,14 @@ def _scan(nest: Nest, device: Device) -> list[Tiles]:
     if line.contiguous or not parallel:
         # In pieces, which bound the rounding error of sums.
         return [{**_ones(nest), line.name: _reduced_tile(line, n, n)} for n in (4096, 2048, 8192)]
+    return [{**_ones(nest), parallel[-1].name: _fit(parallel[-1].extent, n, LANES)} for n in (256, 64, 1024)]
+
+
+def _associative(nest: Nest, device: Device) -> list[Tiles]:
+    """One element after the other: contiguous lines by themselves, others side by side."""
+    (line,), parallel = nest.role("scanned"), nest.role("parallel")
+    if line.contiguous or not parallel:
+        return [_ones(nest)]
     return [{**_ones(nest), parallel[-1].name: _fit(parallel[-1].extent, n, LANES)} for n in (256, 64, 1024)]
 
 

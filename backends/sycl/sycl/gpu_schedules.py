@@ -126,9 +126,19 @@ def _scan(nest: Nest, device: Device) -> Iterator[Schedule]:
     if line.contiguous or not parallel:
         yield from _rows(nest.as_family("rows", scanned="reduced"), device)
         return
+    yield from _side_by_side(nest, device)
+
+
+def _side_by_side(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """Each lane goes down a line of its own.  So do scans by functions of the operator's own, contiguous ones too: the CPU's
+    runtime, which these kernels are checked with, has miscompiled scans of structs in a sub-group."""
+    parallel = nest.role("parallel")
+    if not parallel:
+        yield _schedule(nest, 1)
+        return
     for cols, warps in ((128, 8), (64, 4), (256, 16)):
         yield _schedule(nest, warps, **{parallel[-1].name: _fit(parallel[-1], cols)})
 
 
-_FAMILIES = {"scan": _scan, "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "contraction": _contraction,
-             "attention": _attention}  # fmt: skip
+_FAMILIES = {"scan": _scan, "associative": _side_by_side, "elementwise": _elementwise, "transpose": _transpose, "rows": _rows,
+             "contraction": _contraction, "attention": _attention}  # fmt: skip

@@ -72,18 +72,17 @@ def block_size(axis: Axis) -> int:
 
 @dataclass(frozen=True)
 class DimSlice:
-    """The part of a dim that an axis runs over: ``length`` elements from ``start``, ``step`` apart (-1: backwards)."""
+    """The part of a dim that an axis runs over: ``length`` elements from ``start``, ``step`` apart (below 0: backwards)."""
 
     start: Size
     length: Size
     step: int
 
     def __str__(self) -> str:
-        if self.step == -1:
-            end = self.start + 1
-            return f"{end - self.length}:{end}"
-        end = self.start + (self.length - 1) * self.step + 1
-        return f"{self.start}:{end}" + (f":{self.step}" if self.step > 1 else "")
+        """Its elements in the order of the dim."""
+        far = self.start + (self.length - 1) * self.step
+        first, last = (far, self.start) if self.step < 0 else (self.start, far)
+        return f"{first}:{last + 1}" + (f":{abs(self.step)}" if abs(self.step) > 1 else "")
 
 
 @dataclass(frozen=True)
@@ -211,7 +210,7 @@ def _supported(kernel: Kernel, op: Load | Store, have: BufferType, report: Repor
     if isinstance(op, Store) and op.mode != "set":
         report(f"a store that {op.mode}s into {name}", op, "a schedule that does not split the reduction")
         before = False
-    if isinstance(op, Load) and op.gathers and (not op.dims or any(tile_type(g).dims for g in op.gathers)):
+    if isinstance(op, Load) and any(tile_type(g).dims for g in op.gathers):
         report(f"single elements picked from {name} by indices, which no instruction loads", op,
                "indices that pick whole rows; of one element of each line (pk.take_along with indices of 1 along the axis) a "
                "selection is made")
@@ -219,7 +218,7 @@ def _supported(kernel: Kernel, op: Load | Store, have: BufferType, report: Repor
     dims = {a for a, _ in (tile_type(op.value).dims if isinstance(op, Store) else op.dims)}
     for index in op.indices:
         inside = [a for a in index.axes if a in dims]
-        whole_steps = all(isinstance(t.scale, int) and t.scale >= -1 and (t.div, t.mod) == (1, 0) for t in index.terms)
+        whole_steps = all(isinstance(t.scale, int) and t.scale != 0 and (t.div, t.mod) == (1, 0) for t in index.terms)
         if inside and (len(index.terms) > 1 or not whole_steps):
             report(f"the index {index} of {name} on a tiled axis", op, "")
             return False
@@ -278,7 +277,7 @@ def host_view(name: str, access: BlockAccess, shape: tuple[Size, ...]) -> str:
         parts = [":" if c is None or (c.step == -1 and c.length == size) else str(c)
                  for c, size in zip(view.slices, view.shape, strict=True)]
         text = f"{text}[{', '.join(parts)}]" if set(parts) != {":"} else text
-        if back := [d for d, c in enumerate(view.slices) if c and c.step == -1]:
+        if back := [d for d, c in enumerate(view.slices) if c and c.step < 0]:
             text = f"jnp.flip({text}, {tuple_text(tuple(map(str, back)))})"
     if view.moved:
         text = f"{text}.transpose({', '.join(map(str, view.order))})"

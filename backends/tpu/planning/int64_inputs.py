@@ -1,7 +1,7 @@
 """64-bit integers on hardware that has none: inputs of which only the sense matters are taken as saturated i32.
 
-An i64 input that is only compared with numbers of 32 bits, chosen by a condition, and cast to i32 (labels of classes, say)
-gives the same results when everything outside of 32 bits is moved to the nearest number inside.
+An i64 input that is only compared with numbers of 32 bits or coordinates, chosen by a condition, and cast to i32 (labels of
+classes, say) gives the same results when everything outside of 32 bits is moved to the nearest number inside.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from portakern.ir.tile import (
     Cast,
     Compare,
     Const,
+    Coord,
     Extent,
     Kernel,
     Load,
     Mask,
     Permute,
     Select,
+    Start,
     TileType,
     buffer_type,
 )
@@ -53,6 +55,11 @@ def _wide(op: Op) -> bool:
 
 
 def _in_range(op: Op) -> bool:
+    """Whether ``op`` is a number, or coordinates, inside of 32 bits."""
+    if isinstance(op, Broadcast | Permute):
+        return _in_range(op.x)
+    if isinstance(op, Coord | Start):
+        return True
     value = op.value if isinstance(op, Const) else op.size if isinstance(op, Extent) else None
     return isinstance(value, int) and abs(value) < LIMIT
 
@@ -84,7 +91,7 @@ def _kernel(kernel: Kernel) -> Kernel:
         args = tuple(argument(a) for a in old.args)
         ops: list[Op] = []
         for op in old.ops:
-            if isinstance(op, Const | Extent) and op.dtype == "i64":
+            if isinstance(op, Const | Coord | Extent | Start) and op.dtype == "i64":
                 new: Op = replace(op, dtype="i32")
             elif isinstance(op, Cast) and _wide(op.x):
                 env[op] = env[op.x]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from portakern.emit.running import without_scans
+from portakern.emit.running import with_last_values_picked, without_scans
 from portakern.emit.softmax import by_powers_of_two
 from portakern.ir.core import Arg, Op
 from portakern.ir.size import Size
@@ -129,7 +129,7 @@ class PallasProgramPlan:
 def plan_kernel(kernel: Kernel, name: str, constants: dict[str, int], report: ReportMissing) -> PallasKernelPlan:
     """Decide everything about ``kernel``.  ``constants`` collects the named block sizes of the source."""
     causal = causal_axes(kernel)
-    kernel = with_taps(by_powers_of_two(straighten(without_scans(kernel))))
+    kernel = with_taps(by_powers_of_two(straighten(with_last_values_picked(without_scans(kernel)))))
     phases = phases_of(kernel.body, report)
     spans = {a.name: _span(a, constants) for a in kernel.axes}
     layout = LayoutAssignment(kernel)

@@ -24,6 +24,7 @@ from portakern.ir.tile import (
     Mask,
     Permute,
     Reduce,
+    ScanBy,
     Select,
     TileType,
     Unary,
@@ -63,6 +64,11 @@ class LayoutAssignment:
         if isinstance(op, _ELEMENTWISE):
             for operand in op.operands:
                 self._same(op, operand)
+        elif isinstance(op, ScanBy):
+            for x in op.xs[1:]:
+                self._same(op.xs[0], x)
+        elif isinstance(op, Result) and isinstance(op.source, ScanBy):
+            self._same(op, op.source.xs[0])
         elif isinstance(op, Dot):
             self._same(op, op.acc)
         elif isinstance(op, For):

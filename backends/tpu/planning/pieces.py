@@ -110,25 +110,57 @@ def _along(kernel: Kernel, index: Index, size: Size) -> Place | None:
 
 
 def _in_shape(places: Sequence[Place], seen: Sequence[Size], shape: Sequence[Size]) -> tuple[Place, ...] | None:
-    """``places`` in the view ``seen`` of an array, as places in its ``shape``: a dim that joins several is stored whole."""
+    """``places`` in the view ``seen`` of an array, as places in its ``shape``: a dim that joins several is stored whole, and
+    those that share one are a place in it together."""
     found: list[Place] = []
-    left = list(shape)
-    for place, size in zip(places, seen, strict=True):
+    rest, left = list(zip(places, seen, strict=True)), list(shape)
+    while rest:
+        place, size = rest[0]
         if size == 1 and (not left or left[0] != 1):
-            continue  # the view has a dim of 1 that the array lacks
-        have: Size = 1
-        dims: list[Size] = []
-        while left and have != size:
-            dims.append(left.pop(0))
-            have = have * dims[-1]
-        if not dims and left:
-            dims.append(left.pop(0))  # of 1 element in both
-        long = [n for n in dims if n != 1]
-        if have != size or (len(long) > 1 and place != (0, 1, size)):
+            rest.pop(0)  # the view has a dim of 1 that the array lacks
+        elif (dims := _making_up(size, left)) is not None:
+            long = [n for n in dims if n != 1]
+            if len(long) > 1 and place != (0, 1, size):
+                return None
+            found += [place if len(long) <= 1 and n == size else (0, 1, n) for n in dims]
+            rest, left = rest[1:], left[len(dims) :]
+        elif left and (parts := _making_up(left[0], [n for _, n in rest])) is not None:
+            shared = _shared(rest[: len(parts)])
+            if shared is None:
+                return None
+            found.append(shared)
+            rest, left = rest[len(parts) :], left[1:]
+        else:
             return None
-        found += [place if len(long) <= 1 and n == size else (0, 1, n) for n in dims]
     found += [(0, 1, n) for n in left]
     return tuple(found) if all(n == 1 for n in left) else None
+
+
+def _making_up(size: Size, dims: Sequence[Size]) -> Sequence[Size] | None:
+    """The first of ``dims``, at least one, whose product is ``size``."""
+    have: Size = 1
+    for count, n in enumerate(dims, 1):
+        have = have * n
+        if have == size:
+            return dims[:count]
+    return None
+
+
+def _shared(parts: Sequence[tuple[Place, Size]]) -> Place | None:
+    """The place in one dim of what is at a place along each of its ``parts``; ``None`` where its elements lie unevenly."""
+    whole, (start, step, count) = parts[-1][1], parts[-1][0]
+    for (first, every, n), size in reversed(parts[:-1]):
+        if not isinstance(whole, int):
+            return None
+        start += first * whole
+        if n != 1 and count == 1:
+            step, count = every * whole, n
+        elif n != 1 and (start - first * whole, step, count) == (0, 1, whole) and every == 1:
+            count = n * whole
+        elif n != 1:
+            return None
+        whole = whole * size
+    return start, step, count
 
 
 def _copied(kernel: Kernel, op: Store) -> str | None:

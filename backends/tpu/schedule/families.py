@@ -54,8 +54,8 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
 
     Raises :class:`ScheduleError` when nothing fits.
     """
-    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "contraction": _contraction,
-                "attention": _attention}
+    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "associative": _scan,
+                "contraction": _contraction, "attention": _attention}
     found = []
     for tiles in _one_by_one(nest, families[nest.family], device):
         for options in _options(nest, tiles, device):
@@ -211,7 +211,7 @@ def _element_bytes(nest: Nest) -> int:
     Elementwise work runs vector by vector and keeps nothing.
     """
     io, compute = dtype(nest.io_dtype).bytes, dtype(nest.compute_dtype).bytes
-    return 2 * io * max(nest.live, 2) + compute * {"rows": 1, "scan": 3}.get(nest.family, 0)
+    return 2 * io * max(nest.live, 2) + compute * {"rows": 1, "scan": 3, "associative": 8}.get(nest.family, 0)
 
 
 def _sublanes(nest: Nest) -> int:

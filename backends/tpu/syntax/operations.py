@@ -60,6 +60,16 @@ HELPERS = {
         x, step = join(before(x, step), x), 2 * step
     return before(x, 1) if exclusive else x
 ''',
+    "running_by": '''def running_by(join, axis, *xs):
+    """Running values of arrays along an axis, in log2 steps that join what stands 1, 2, 4, ... places before."""
+    n = xs[0].shape[axis]
+    place = jax.lax.broadcasted_iota(jnp.int32, xs[0].shape, axis)
+    step = 1
+    while step < n:
+        joined = join(*(pltpu.roll(x, step, axis) for x in xs), *xs)
+        xs, step = tuple(jnp.where(place >= step, j, x) for j, x in zip(joined, xs)), 2 * step
+    return xs
+''',
 }
 """Functions written out above the kernels that use them."""
 

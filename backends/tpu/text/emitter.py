@@ -197,7 +197,7 @@ class _Writer:
             out += [(f"{names} = {values}  # elements per block", ""), ("", "")]
         helpers = dict.fromkeys(h for _, body in self.kernels.values() for h in body.helpers)
         for helper in helpers:
-            out += [("", ""), *((line, "") for line in operations.HELPERS[helper].splitlines()), ("", "")]
+            out += [("", ""), *((line, "") for line in operations.HELPERS.get(helper, helper).splitlines()), ("", "")]
         for plan, body in self.kernels.values():
             out += [("", ""), (_signature(plan, body), ""), *_notes(plan),
                     *((f"    {text}" if text else "", where) for text, where in body.lines), ("", "")]

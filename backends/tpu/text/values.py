@@ -7,12 +7,13 @@ belongs to.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
 from portakern.device import Device
 from portakern.emit.running import Running
-from portakern.ir.core import Arg, Op, Result, yielded
+from portakern.ir.core import Arg, Block, Op, Result, Yield, yielded
 from portakern.ir.functions import COSTLY
 from portakern.ir.tile import (
     ArgReduce,
@@ -31,6 +32,7 @@ from portakern.ir.tile import (
     Mask,
     Permute,
     Reduce,
+    ScanBy,
     Select,
     Start,
     TileType,
@@ -71,6 +73,8 @@ class Values:
         self.uses = _uses(plan.kernel)
         self.contracted = {op.axis for op in plan.kernel.body.walk() if isinstance(op, Reduce | Running | ArgReduce | Dot)}
         self.helpers: dict[str, None] = {}
+        self.functions: dict[object, str] = {}  # of scans, by what they say
+        self.scans: dict[int, dict[ScanBy, list[str]]] = {}  # the names of their results, by region
         self.frames: dict[tuple[str, str], str] = {}  # framed blocks by region and reference
         self.tap_loops: list[TapLoop] = []  # those around what is written now
         for (loop, position), slot in plan.slots.items():
@@ -196,6 +200,8 @@ class Values:
                 return self._dot(region, op)
             case Result(source=TapLoop() as source):
                 return self._over_taps(region, source, op.index)
+            case Result(source=ScanBy() as source):
+                return self._scan_by(region, source, op.index)
             case Result(source=ArgReduce() as source):
                 return self._arg_reduce(region, source, op.index)
         raise AssertionError(op.mnemonic())  # reported as missing before
@@ -272,9 +278,9 @@ class Values:
         conditions = []
         if op.pad is not None:
             conditions = [self._inside(region, a, side) for side, a in enumerate(place) if a and self._matters(a)]
-        for index, size in zip(op.indices, access.view.shape, strict=True):
-            if index.gather >= 0:
-                conditions.append(found_text(op.gathers[index.gather], size, self.shapes.spans))
+        if op.gathers:  # of windows there are none, whose dims may be more than those of the array
+            picked = [(i.gather, size) for i, size in zip(op.indices, access.view.shape, strict=True) if i.gather >= 0]
+            conditions += [found_text(op.gathers[number], size, self.shapes.spans) for number, size in picked]
         if conditions:
             both = conditions[0] if len(conditions) == 1 else infix("&", *conditions)
             rows = place[0]
@@ -383,6 +389,58 @@ class Values:
         if op.before is None or folds.starts_fresh(op):
             return made
         return folds.joined(op, self.shapes.spread(self.value(region, op.before), place), made)
+
+    def _scan_by(self, region: Region, op: ScanBy, index: int) -> PlacedExpr:
+        """One array of a scan; all of them are made at once."""
+        place, known = self.plan.layout.place(op.xs[0]), self.scans.setdefault(id(region), {})
+        if op not in known:
+            self.helpers["running_by"] = None
+            arrays = [a.name.removesuffix("_left") for a in op.join.args[: len(op.xs)]]  # type: ignore[attr-defined]
+            xs = ", ".join(self.full(region, x).text for x in op.xs)
+            join = self._function(op.join, place)
+            known[op] = [fresh(f"running_{name}", region.names) for name in arrays]
+            made = ", ".join(known[op]) if len(known[op]) > 1 else f"({known[op][0]},)"
+            region.add(f"{made} = running_by({join}, {place.index(op.axis)}, {xs})", origin(op))
+        return PlacedExpr(known[op][index], place)
+
+    def _function(self, join: Block, place: BlockAxes) -> str:
+        """The name of the function that ``join`` becomes, which stands above the kernel and takes blocks."""
+        name = f"{self.plan.name}_join{len(self.functions) or ''}"
+        if join.says not in self.functions:
+            self.functions[join.says] = name
+            names: set[str] = set()
+            values = {a: PlacedExpr(fresh(a.name, names), place) for a in join.args}  # type: ignore[attr-defined]
+            lines = [f"def {name}({', '.join(v.text for v in values.values())}):"]
+            for op in join.ops:
+                if isinstance(op, Yield):
+                    given = ", ".join(values[v].text for v in op.values)
+                    lines.append(f"    return {given}{',' if len(op.values) == 1 else ''}")
+                    continue
+                values[op] = self._in_function(op, [values[o] for o in op.operands])
+                if sum(o is op for user in join.ops for o in user.operands) > 1:
+                    lines.append(f"    {fresh(hint(op), names)} = {values[op].text}")
+                    values[op] = PlacedExpr(lines[-1].split()[0], place)
+            self.helpers["\n".join(lines) + "\n"] = None
+        return self.functions[join.says]
+
+    def _in_function(self, op: Op, args: Sequence[PlacedExpr]) -> PlacedExpr:
+        """An operation of a function of elements, on blocks of them."""
+        match op:
+            case Const():
+                return operations.number(op.value, op.dtype)
+            case Extent():
+                return self.scalar(op)
+            case Unary():
+                if op.fn in operations.HELPERS:
+                    self.helpers[op.fn] = None
+                return operations.unary(op.fn, args[0], tile_type(op).dtype)
+            case Binary() | Compare():
+                return operations.binary(op.fn, args[0], args[1], tile_type(op.lhs).dtype)
+            case Select():
+                return operations.select(args[0], args[1], args[2], tile_type(op).dtype)
+            case Cast():
+                return PlacedExpr(f"{args[0].at(0)}.astype({operations.JNP[op.dtype]})", args[0].place)
+        raise AssertionError(op.mnemonic())
 
     def _arg_reduce(self, region: Region, op: ArgReduce, index: int) -> PlacedExpr:
         x = self.full(region, op.x)

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from portakern.ir.core import Arg, Block, Op, Result
 from portakern.ir.rewrite import Rules, canonicalise
-from portakern.ir.tile import Broadcast, Cast, For, Kernel, Load, Mask, Reduce, Scan, identity, tile_type, yielded
+from portakern.ir.tile import Broadcast, Cast, For, Kernel, Load, Mask, Reduce, Scan, ScanBy, identity, tile_type, yielded
 
 
 def masked_apart(kernel: Kernel) -> Kernel:
@@ -31,6 +31,13 @@ _SCANS, _REDUCTIONS = Rules(), Rules()
 @_SCANS.on(Scan)
 def scanned_load(op: Scan) -> Op | None:
     return replace(op, x=_apart(op)) if _of_a_load(op) else None
+
+
+@_SCANS.on(ScanBy)
+def scanned_loads(op: ScanBy) -> Op | None:
+    if not any(isinstance(x, Load) and tile_type(x).axes[1:][-1:] == (op.axis,) for x in op.xs):
+        return None
+    return replace(op, xs=tuple(Mask(replace(x, pad=None), op.axis, 0) if isinstance(x, Load) else x for x in op.xs))
 
 
 @_REDUCTIONS.on(Reduce)

@@ -37,8 +37,8 @@ _LONGEST_ROW = 16384
 
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     """The schedule space of ``nest`` on ``device``, default first, without those that cannot fit."""
-    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "contraction": _contraction,
-                "attention": _attention}  # fmt: skip
+    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "associative": _scan,
+                "contraction": _contraction, "attention": _attention}  # fmt: skip
     found = list(families[nest.family](nest, device))
     kept = [s for s in found if _fits(nest, device, s)]
     return tuple(dict.fromkeys(kept or found[-1:]))

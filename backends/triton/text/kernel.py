@@ -57,7 +57,8 @@ class _Printer(GridText, StatementText):
             else:
                 self._one_block()
         body = "\n".join(self.out.lines[1:]) + "\n"
-        text = f"@triton.jit\n{self._head()}\n{body}"
+        functions = "".join(f"{text}\n\n" for _, text in self.functions.values())
+        text = f"{functions}@triton.jit\n{self._head()}\n{body}"
         blocks = " * ".join(self._steps(a.axis, host=True) for a in self._grid_axes()) or "1"
         if walking:
             blocks = f"min({self._programs()}, {blocks})"

@@ -51,6 +51,12 @@ def moved_on(x, first, N: tl.constexpr, axis: tl.constexpr, reverse: tl.constexp
     before = tl.gather(x, source + tl.zeros(x.shape, tl.int32), axis)
     return tl.where(place == (N - 1 if reverse else 0), first, before)
 ''',
+    "last_of": '''
+@triton.jit
+def last_of(x, place, N: tl.constexpr, axis: tl.constexpr):
+    """The element of x, N long along an axis, whose `place` along it is the last."""
+    return tl.sum(tl.where(place == N - 1, x, 0), axis)
+''',
     "tanh": '''
 @triton.jit
 def tanh(x):

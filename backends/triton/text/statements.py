@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from portakern.emit.python_like import Expr, assigned_in_place, assignments, call, carried_hazard
+from portakern.emit.python_like import Expr, PythonNames, PythonWriter, assigned_in_place, assignments, call, carried_hazard
 from portakern.ir.core import Block, Op, Result, Yield, yielded
-from portakern.ir.tile import Axis, Binary, Cast, Const, Extent, For, Load, Scan, Start, Store, identity, starts_anew, tile_type
+from portakern.ir.tile import (
+    Axis,
+    Binary,
+    Cast,
+    Const,
+    Extent,
+    For,
+    Load,
+    Scan,
+    ScanBy,
+    Start,
+    Store,
+    identity,
+    starts_anew,
+    tile_type,
+)
 
 from . import operations
+from .axes import RESERVED
 from .memory import TritonMemoryText
 from .names import name_hint
 from .values import TileValue
@@ -22,6 +38,7 @@ class StatementText(TritonMemoryText):
 
     assigned: dict[Op, str] = field(default_factory=dict)
     hints: dict[Op, str] = field(default_factory=dict)
+    functions: dict[object, tuple[str, str]] = field(default_factory=dict)  # of scans, by what they say: name and text
 
     def _block(self, block: Block) -> None:
         for op in block.ops:
@@ -35,6 +52,8 @@ class StatementText(TritonMemoryText):
                 self._loop(op)
             case Scan():
                 self._scan(op)
+            case ScanBy():
+                self._scan_by(op)
             case Yield() | Result():
                 pass
             case _:
@@ -158,3 +177,42 @@ class StatementText(TritonMemoryText):
             name = self.names.fresh("new_total")
             self.out.line(f"{name} = {total}")
             self.values[results[1]] = TileValue(Expr(name), tile_type(op.carry).axes)
+
+    def _scan_by(self, op: ScanBy) -> None:
+        """Running values of the tile; the last ones are picked from them, since a reduction may change the order."""
+        of, results = tile_type(op.xs[0]), {u.index: u for u in self.users.get(op, []) if isinstance(u, Result)}
+        position, xs, n = of.axes.index(op.axis), [self._full(x) for x in op.xs], len(op.xs)
+        names = [self.names.fresh(f"running_{name}") for name in _arrays(op)]
+        given = Expr(f"({', '.join(x.text for x in xs)})") if n > 1 else xs[0]
+        self.out.line(f"{', '.join(names)} = {call('tl.associative_scan', given, str(position), self._function(op.join))}")
+        for index, result in sorted(results.items()):
+            name, dtype = names[index % n], tile_type(result).dtype
+            if index < n:
+                self.values[result] = TileValue(Expr(name), of.axes)
+                continue
+            size = self._tile(self.kernel.axis[op.axis])
+            place = self._along(Expr(f"tl.arange(0, {size})"), op.axis, of.dims)
+            last = call("last_of", Expr(name), place, str(size), str(position)).text
+            total = self.names.fresh(f"last_{name.removeprefix('running_')}")
+            self.out.line(f"{total} = {last}{'.to(tl.int1)' if dtype == 'bool' else ''}")
+            self.values[result] = TileValue(Expr(total), tile_type(result).axes)
+
+    def _function(self, join: Block) -> str:
+        """The name of the function that ``join`` becomes, which stands before the kernel."""
+        if join.says not in self.functions:
+            name = self.names.fresh(f"{self.kernel.name}_join")
+            out, names = self.out, self.names
+            self.out, self.names = PythonWriter(), PythonNames((*RESERVED, name))
+            parameters = [self.names.fresh(a.name) for a in join.args]  # type: ignore[attr-defined]
+            self.values.update((a, TileValue(Expr(p))) for a, p in zip(join.args, parameters, strict=True))
+            with self.out.block(f"def {name}({', '.join(parameters)}):"):
+                self._block(join)
+                self.out.line(f"return {', '.join(self._full(v).text for v in yielded(join))}")
+            self.functions[join.says] = name, "@triton.jit\n" + "\n".join(self.out.lines) + "\n"
+            self.out, self.names = out, names
+        return self.functions[join.says][0]
+
+
+def _arrays(op: ScanBy) -> list[str]:
+    """What the arrays of a scan are called in its function."""
+    return [a.name.removesuffix("_left") for a in op.join.args[: len(op.xs)]]  # type: ignore[attr-defined]

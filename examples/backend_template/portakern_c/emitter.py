@@ -9,7 +9,20 @@ from portakern.errors import MissingRuleError, UsageError
 from portakern.ir.core import Op
 from portakern.ir.program import Array, Program
 from portakern.ir.size import Size, product
-from portakern.ir.tile import ArgReduce, Binary, Bitcast, BufferType, Dot, Kernel, Load, Scan, TileType, Unary, tile_type
+from portakern.ir.tile import (
+    ArgReduce,
+    Binary,
+    Bitcast,
+    BufferType,
+    Dot,
+    Kernel,
+    Load,
+    Scan,
+    ScanBy,
+    TileType,
+    Unary,
+    tile_type,
+)
 from portakern_c import rules
 from portakern_c.kernel import KernelText, number
 
@@ -52,6 +65,8 @@ def unsupported(op: Op) -> str:
     match op:
         case Scan(fn=fn):
             return f"scan {fn}"
+        case ScanBy():
+            return "a scan by a function of the operator's"
         case ArgReduce(fn=fn):
             return f"arg{fn}"
         case Bitcast():
@@ -117,10 +132,10 @@ def launch(kernel: Kernel) -> list[str]:
     """One loop per grid axis around a call of the kernel's block."""
     lines, depth = [], 1
     for axis in kernel.grid:
-        start = f"{axis.name}0"
+        start = f"first_{axis.name}"
         lines.append("    " * depth + f"for (int64_t {start} = 0; {start} < {size_text(axis.extent)}; {start} += {axis.tile})")
         depth += 1
-    arguments = [f"{a.name}0" for a in kernel.grid] + [a.name for a in kernel.args] + list(kernel.sizes)
+    arguments = [f"first_{a.name}" for a in kernel.grid] + [a.name for a in kernel.args] + list(kernel.sizes)
     return [*lines, "    " * depth + f"{kernel.name}_block({', '.join(arguments)});"]
 
 

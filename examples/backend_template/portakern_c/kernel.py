@@ -79,7 +79,7 @@ class KernelText:
                 self.uses.update(yielded(op.body))
 
     def text(self) -> str:
-        grid = [f"int64_t {a.name}0" for a in self.kernel.grid]
+        grid = [f"int64_t first_{a.name}" for a in self.kernel.grid]
         sizes = [f"int64_t {name}" for name in self.kernel.sizes]
         parameters = ", ".join([*grid, *map(self.parameter, self.kernel.args), *sizes])
         for arg in self.kernel.args:
@@ -190,7 +190,7 @@ class KernelText:
         axis = self.kernel.axis[op.axis]
         for number_, (init, arg) in enumerate(zip(op.init, op.body.args, strict=True)):
             self.declare(arg, t.tile_type(arg), f"carried{number_ or ''}", self.value(init))
-        start = f"{op.axis}0"
+        start = f"first_{op.axis}"
         first = "0" if op.lo is None else f"({self.value(op.lo)}) / {axis.tile} * {axis.tile}"
         end = size_text(axis.extent)
         bound = f"{start} < {end}" + (f" && {start} < ({self.value(op.hi)})" if op.hi is not None else "")
@@ -310,7 +310,7 @@ class KernelText:
     # ---- memory
 
     def start(self, axis: str) -> str:
-        return "0" if self.kernel.axis[axis].kind == "whole" else f"{axis}0"
+        return "0" if self.kernel.axis[axis].kind == "whole" else f"first_{axis}"
 
     def coordinate(self, axis: str, of: t.TileType) -> str:
         """The coordinate along an axis at the current element of a tile."""

@@ -12,15 +12,13 @@ from __future__ import annotations
 
 from portakern.dtypes import DTYPES
 from portakern.emit.clike import plan as p
-from portakern.emit.clike.layouts import Place, dims_of, floating
-from portakern.emit.clike.maps import Expansion, Maps
+from portakern.emit.clike.layouts import Place, dims_of
+from portakern.emit.clike.maps import Maps
 from portakern.emit.clike.names import CNames
-from portakern.emit.clike.naming import local_wishes
-from portakern.emit.clike.terms import Name
 from portakern.ir import tile as t
-from portakern.ir.core import Result, Yield, yielded
+from portakern.ir.core import Result, yielded
 
-_NOT_ALONE = (t.Store, t.Dot, t.For, t.Scan, t.Permute)
+_NOT_ALONE = (t.Store, t.Dot, t.For, t.Scan, t.ScanBy, t.Permute)
 
 
 def _walk(op: t.For) -> tuple[t.For, ...]:
@@ -59,23 +57,8 @@ class Alone(Maps):
         fields = tuple((t.tile_type(a).dtype, name) for a, name in zip(op.body.args, carried, strict=True))
         names = CNames(self.names.taken | set(carried))
         sides = names.fresh("one"), names.fresh("two")
-        e = Expansion(None, names, members=frozenset(op.combine.ops))
-        for n, arg in enumerate(op.combine.args):
-            side, field = divmod(n, len(fields))
-            e.done[arg] = Name(f"{sides[side]}.{fields[field][1]}")
-        for inner in op.combine.ops:
-            if isinstance(inner, Yield):
-                continue
-            uses = sum(list(user.operands).count(inner) for user in op.combine.ops)
-            term = self._formula(inner, e)
-            if uses > 1 and not floating(inner):
-                name = names.fresh(*local_wishes(inner, self.variable))
-                e.locals.append((t.tile_type(inner).dtype, name, term))
-                term = Name(name)
-            e.done[inner] = term
-        self.inner |= names.taken
-        results = tuple(e.done[v] for v in yielded(op.combine))
-        self.add(p.Combine(whole, part, fields, place, sides, tuple(e.locals), results,
+        locals_, results = self.function_of_two(op.combine, [name for _, name in fields], sides, names)
+        self.add(p.Combine(whole, part, fields, place, sides, locals_, results,
                            note="every thread has walked its own columns: join what they found"))
         for i, name in enumerate(carried):
             self.results[op, i] = f"{whole}.{name}"

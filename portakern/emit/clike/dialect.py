@@ -48,6 +48,9 @@ class Dialect:
 
     *Pixels.*  ``takes_pixels`` says that the platform has ``part``, and ``stage`` and ``gather`` of rows found by it.
 
+    *Scans.*  ``member`` is what stands before a member function of a struct in a kernel; empty where the platform scans no tile
+    by a function of the operator's own.
+
     *Context.*  ``context`` is handed to every word of the vocabulary as its first argument (an nd_item, say).
     """
 
@@ -79,6 +82,7 @@ class Dialect:
     register_operands: frozenset[tuple[str, str]] = frozenset()
 
     private_walks: bool = False
+    member: str = ""
     context: str = ""
     takes_pixels: bool = False
 

@@ -50,7 +50,7 @@ def constant(value: float | int | bool, dtype: str) -> LiteralTerm:
             text = f"({int(value) + 1} - 1)"
         if dtype == "i64":  # a plain literal would be an int
             return LiteralTerm(f"int64_t({text.strip('()')})")
-        return LiteralTerm(text)
+        return LiteralTerm({"u32": f"{text}u", "u64": f"uint64_t({text}u)"}.get(dtype, text))
     number = float(value) if dtype == "f64" else _rounded(float(value))
     if dtype == "f64" and not math.isfinite(number):  # C's macros are floats
         return LiteralTerm(f"double({constant(number, 'f32')})")

@@ -165,6 +165,10 @@ class Layouts:
                 self._union(op.source.body.args[op.index], op)
             elif isinstance(op, Result) and isinstance(op.source, t.Scan):
                 self._union((op.source.x, op.source.carry)[op.index], op)
+            elif isinstance(op, t.ScanBy):
+                self._union(*op.xs)
+            elif isinstance(op, Result) and isinstance(op.source, t.ScanBy) and op.index < len(op.source.xs):
+                self._union(*op.source.xs, op)
 
     # ---- layouts
 
@@ -193,6 +197,14 @@ class Layouts:
         for op in self.values_and_reductions():
             if isinstance(op, t.Reduce | t.Scan) and len(dims_of(op.x)) == 1 and op.x in self.parent:
                 wishes.setdefault(self._find(op.x), []).insert(0, None)
+            elif isinstance(op, t.ScanBy) and len(dims_of(op.xs[0])) == 1:
+                for x in op.xs:
+                    if x in self.parent:
+                        wishes.setdefault(self._find(x), []).insert(0, None)
+            elif isinstance(op, Result) and isinstance(op.source, t.ScanBy):
+                tile = next(filter(None, map(self.place, op.source.xs)), None)
+                if op.index >= len(op.source.xs) and dims_of(op) and tile is not None:
+                    wishes.setdefault(self._find(op), []).append(tile.vector(dims_of(op)[0][0]))
             elif isinstance(op, Result) and isinstance(op.source, t.Scan):
                 tile = self.place(op.source.x)
                 if op.index == 1 and dims_of(op) and tile is not None:
@@ -215,7 +227,7 @@ class Layouts:
 
     def values_and_reductions(self) -> Iterator[Op]:
         for op in tiles_of(self.kernel.body):
-            if isinstance(op, t.Reduce | t.Broadcast | t.Scan | Result) or (isinstance(op, t.Load) and op.gathers):
+            if isinstance(op, t.Reduce | t.Broadcast | t.Scan | t.ScanBy | Result) or (isinstance(op, t.Load) and op.gathers):
                 yield op
 
     def _name(self) -> None:

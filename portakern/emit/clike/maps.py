@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from portakern.dtypes import dtype as dtype_of
@@ -14,7 +14,7 @@ from portakern.emit.clike.naming import local_wishes, note, wishes
 from portakern.emit.clike.state import State
 from portakern.emit.clike.terms import ZERO, Name, PlanTerm, SizeTerm, add, apply, call, divide
 from portakern.ir import tile as t
-from portakern.ir.core import Op
+from portakern.ir.core import Block, Op, Yield, yielded
 
 LONG = 70
 """An expression longer than this many characters gets a name of its own inside a map."""
@@ -74,6 +74,27 @@ class Maps(State):
         self.inner |= expansion.names.taken
         self.add(p.Map(name, t.tile_type(root).dtype, place, tuple(expansion.params), tuple(expansion.args),
                        tuple(expansion.locals), term, expansion.captured, define, note, define and self._once(root)))
+
+    def function_of_two(self, block: Block, members: Sequence[str], sides: tuple[str, str], names: CNames
+                        ) -> tuple[tuple[tuple[str, str, PlanTerm], ...], tuple[PlanTerm, ...]]:  # fmt: skip
+        """What ``block`` names inside and what it yields: its arguments are the ``members`` of one of ``sides``, then those of
+        the other."""
+        e = Expansion(None, names, members=frozenset(block.ops))
+        for n, arg in enumerate(block.args):
+            side, member = divmod(n, len(members))
+            e.done[arg] = Name(f"{sides[side]}.{members[member]}")
+        for inner in block.ops:
+            if isinstance(inner, Yield):
+                continue
+            uses = sum(list(user.operands).count(inner) for user in block.ops)
+            term = self._formula(inner, e)
+            if uses > 1 and not floating(inner):
+                name = names.fresh(*local_wishes(inner, self.variable))
+                e.locals.append((t.tile_type(inner).dtype, name, term))
+                term = Name(name)
+            e.done[inner] = term
+        self.inner |= names.taken
+        return tuple(e.locals), tuple(e.done[v] for v in yielded(block))
 
     def _once(self, root: Op) -> bool:
         users = self.regions.uses.get(root, ())

@@ -6,7 +6,7 @@ from portakern.emit.clike.expressions import constant
 from portakern.emit.clike.plan import Access
 from portakern.emit.clike.terms import ZERO, Name, PlanTerm, add, call, divide, multiply, remainder, size_term, whole
 from portakern.ir import tile as t
-from portakern.ir.size import Size, Sym
+from portakern.ir.size import Size, Sym, at_most
 
 _NARROW = 1 << 31
 """Coordinates below are taken apart in 32 bits, which divides faster."""
@@ -103,7 +103,7 @@ def pixels(kernel: t.Kernel, op: t.Load | t.Store) -> tuple[t.AccessedDim, ...]:
     for dim in t.joined_dims(op):
         apart = any(x.axis in axes and (x.div != 1 or x.mod) for x in dim.index.terms)
         low, high = reach(dim.index, kernel)
-        beyond = high - dim.size
+        beyond = at_most(high - dim.size)
         if apart or not isinstance(low, int) or low < 0 or not isinstance(beyond, int) or beyond >= 0:
             found.append(dim)
     return tuple(found) if any(d.index.plain is None for d in found) else ()

@@ -8,6 +8,7 @@ from portakern.emit.clike.dialect import Dialect
 from portakern.emit.clike.grid import note_of, unfolded
 from portakern.emit.clike.layouts import Place, dims_of, floating
 from portakern.emit.clike.loops import Loops
+from portakern.emit.clike.names import CNames
 from portakern.emit.clike.naming import base
 from portakern.emit.clike.regions import elementwise
 from portakern.emit.clike.terms import ZERO, Apply, Name, PlanTerm, Word, call, multiply, size_term, whole
@@ -160,6 +161,32 @@ class Planner(Loops):
         carry = self._carried(op, place, total)
         self.results[op, 0], self.results[op, 1] = name, carry
         self.add(p.Scan(name, dtype, op.fn, value, place, carry, op.reverse, op.exclusive, define))
+
+    def on_ScanBy(self, op: t.ScanBy) -> None:
+        """One value made of the elements of all tiles is scanned; what is asked for are members of it."""
+        dims, n = dims_of(op.xs[0]), len(op.xs)
+        place = next((x for x in map(self.layouts.place, op.xs) if x is not None and x.side == "tile"), None)
+        place = place or self._any_place(dims)
+        inside = CNames(set())
+        names = [inside.fresh(a.name.removesuffix("_left")) for a in op.join.args[:n]]  # type: ignore[attr-defined]
+        members = tuple((t.tile_type(x).dtype, name) for x, name in zip(op.xs, names, strict=True))
+        part, scanned = self.names.fresh("Part"), self.names.fresh("scanned")
+        free = CNames(self.names.taken)
+        sides = free.fresh("before"), free.fresh("after")
+        values = tuple(self.value(x, place) for x in op.xs)
+        self.add(p.ScanBy(scanned, part, members, values, place, sides, *self.function_of_two(op.join, names, sides, free)))
+        for result in self.regions.uses.get(op, ()):
+            if isinstance(result, Result):
+                self._member(result, scanned, part, members[result.index % n], result.index >= n, place)
+
+    def _member(self, op: Result, scanned: str, part: str, member: tuple[str, str], last: bool, place: Place) -> None:
+        dtype, name = member
+        held: Place | None = place
+        if last:
+            held = place.vector(dims_of(op)[0][0]) if dims_of(op) else None
+        variable = self.names.fresh(f"{'last' if last else 'running'}_{name}")
+        self.results[op.source, op.index] = variable
+        self.add(p.Member(variable, dtype, held, scanned, part, name, last))
 
     def _carried(self, op: t.Scan, place: Place, total: Op | None) -> str:
         if total is None and t.starts_anew(op):

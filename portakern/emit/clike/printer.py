@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.dialect import Dialect
@@ -169,6 +170,23 @@ class Printer:
         if s.reverse or s.exclusive:
             template += f", {str(s.exclusive).lower()}" + (", true" if s.reverse else "")
         return self.define(s.name, s.define, self.word("scan_cols", template, s.value, *([s.carry] if s.carry else [])))
+
+    def on_ScanBy(self, s: p.ScanBy) -> list[str]:
+        members = "; ".join(f"{self.dialect.type(dtype)} {', '.join(name for _, name in same)}"
+                            for dtype, same in groupby(s.members, lambda m: m[0]))
+        locals_ = [f"const {self.dialect.type(dtype)} {name} = {text};" for dtype, name, text in s.locals]
+        body = [*locals_, *_wrapped(f"return {s.part}{{{', '.join(map(str, s.results))}}};")]
+        join = f"static {self.dialect.member} {s.part} join({s.part} {s.sides[0]}, {s.part} {s.sides[1]}) {{"
+        call = self.word("scan_by", f"{s.part}, {self.place(s.place)}", *s.values)
+        struct = [f"{members};", join, *indented(body), "}"]
+        return [f"struct {s.part} {{", *indented(struct), "};", f"const auto {s.name} = {call};"]
+
+    def on_Member(self, s: p.Member) -> list[str]:
+        source = f"{s.source}.{'last' if s.last else 'tile'}"
+        if s.place is None:
+            return self.define(s.name, True, f"{source}.v[0].{s.member}", f"const {self.dialect.type(s.dtype)}")
+        pick = f"[]({s.part} part) {{ return part.{s.member}; }}"
+        return self.define(s.name, True, self.word("map", self.place(s.place), pick, source))
 
     def _same(self, a: Place, b: Place | None) -> bool:
         return b is not None and self.dialect.plain_vectors and a.side == b.side and a.size == b.size

@@ -16,7 +16,7 @@ from portakern.ir.program import Program
 
 KNOWN = (
     t.Coord, t.Start, t.Extent, t.Const, t.Unary, t.Binary, t.Fma, t.Compare, t.Select, t.Cast, t.Bitcast, t.Broadcast,
-    t.Permute, t.Mask, t.Reduce, t.Scan, t.Dot, t.Load, t.Store, t.For, Result, Yield, t.Arg,
+    t.Permute, t.Mask, t.Reduce, t.Scan, t.ScanBy, t.Dot, t.Load, t.Store, t.For, Result, Yield, t.Arg,
 )  # fmt: skip
 
 
@@ -59,6 +59,10 @@ def _operation(op: Op, kernel: t.Kernel, dialect: Dialect) -> Iterator[tuple[str
             yield f"a cast to {dtype}", ""
         case t.Scan(x=x, axis=axis) if dims_of(x)[-1][0] != axis:
             yield f"a running {op.fn} down the columns of a tile", f"tile {axis} by 1"
+        case t.ScanBy(axis=axis) if not dialect.member:
+            yield "a scan of a tile by a function of the operator's", f"tile {axis} by 1"
+        case t.ScanBy(xs=xs, axis=axis) if dims_of(xs[0])[-1][0] != axis:
+            yield "a scan down the columns of a tile", f"tile {axis} by 1"
         case t.Dot():
             yield from _dot(op)
         case t.Load() | t.Store():
@@ -73,7 +77,8 @@ def _dot(op: t.Dot) -> Iterator[tuple[str, str]]:
 
 def _access(op: t.Load | t.Store, kernel: t.Kernel, dialect: Dialect) -> Iterator[tuple[str, str]]:
     dims = dict(dims_of(op) if isinstance(op, t.Load) else dims_of(op.value))
-    by_themselves = pixels(kernel, op) if dialect.takes_pixels else ()
+    checked = pixels(kernel, op)
+    by_themselves = checked if dialect.takes_pixels else ()
     for dim in t.joined_dims(op):
         index, size = dim.index, dim.size
         if dim in by_themselves and sum(x.axis in dims for x in index.terms) <= 1:
@@ -89,7 +94,8 @@ def _access(op: t.Load | t.Store, kernel: t.Kernel, dialect: Dialect) -> Iterato
         if isinstance(low, int) and low < 0:
             yield f"the index {index}, which may be below 0", "pad the array first"
         beyond = high - size
-        if isinstance(beyond, int) and beyond >= 0 and not _empty(index, kernel):
+        unknown = dim in checked and not isinstance(beyond, int)
+        if (unknown or (isinstance(beyond, int) and beyond >= 0)) and not _empty(index, kernel):
             yield f"the index {index}, which may be beyond {size}", "pad the array first"
 
 

@@ -108,7 +108,7 @@ struct Prod {
 };
 
 template <class T> struct Lowest {
-    static PK_DEVICE T value() { return T(T(1) << (8 * sizeof(T) - 1)); }
+    static PK_DEVICE T value() { return T(-1) < T(0) ? T(T(1) << (8 * sizeof(T) - 1)) : T(0); }
 };
 template <> struct Lowest<float> {
     static PK_DEVICE float value() { return -INFINITY; }

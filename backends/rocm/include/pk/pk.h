@@ -9,3 +9,4 @@
 #include "pk/reduce.h"
 #include "pk/relayout.h"
 #include "pk/scan.h"
+#include "pk/scan_by.h"

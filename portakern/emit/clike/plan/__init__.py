@@ -20,12 +20,14 @@ from .nodes import (
     LoadTile,
     Loop,
     Map,
+    Member,
     Operand,
     Pipeline,
     Reduce,
     Relayout,
     Scalar,
     Scan,
+    ScanBy,
     Shared,
     Statement,
     StatementPart,
@@ -37,7 +39,7 @@ from .nodes import (
 
 __all__ = [
     "Access", "Assign", "Block", "Combine", "Commit", "CopyToShared", "Dot", "Fill", "KernelParam", "KernelPlan", "LoadTile",
-    "Loop", "Map", "Operand", "Pipeline", "ProgramPlan", "Reduce", "Relayout", "Scalar", "Scan", "Scope", "Shared",
-    "Statement", "StatementPart", "StoreTile", "StoreToShared", "Sync", "Wait", "calls", "kind", "made", "reads", "relaid",
-    "renamed", "statements", "used", "words",
+    "Loop", "Map", "Member", "Operand", "Pipeline", "ProgramPlan", "Reduce", "Relayout", "Scalar", "Scan", "ScanBy", "Scope",
+    "Shared", "Statement", "StatementPart", "StoreTile", "StoreToShared", "Sync", "Wait", "calls", "kind", "made", "reads",
+    "relaid", "renamed", "statements", "used", "words",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from portakern.emit.clike.layouts import Layout, Place
 from portakern.emit.clike.terms import Apply, Name, PlanTerm, Word
 
 from .kernels import KernelPlan
-from .nodes import Block, Combine, Loop, Operand, Pipeline, Scalar, Shared, Statement, StatementPart
+from .nodes import Block, Combine, Loop, Operand, Pipeline, Scalar, ScanBy, Shared, Statement, StatementPart
 
 
 def statements(block: Sequence[Statement]) -> list[Statement]:
@@ -66,7 +66,9 @@ def _read_by(s: Statement) -> frozenset[str]:
     named = frozenset(x for x in named if not x.isdigit())  # a slot may be the only one
     inside = {name for f in s.INSIDE for _, name, *_ in getattr(s, f)}
     if isinstance(s, Combine):
-        named, inside = named | {name for _, name in s.fields}, inside | {*s.sides}
+        named = named | {name for _, name in s.fields}
+    if isinstance(s, Combine | ScanBy):
+        inside = inside | {*s.sides}
     parts = reads(*(getattr(s, f.name) for f in fields(s) if f.name not in (*s.UNREAD, *s.GIVEN)))
     given = reads(*(getattr(s, f) for f in s.GIVEN))
     return named | given | (parts - inside - {getattr(s, f) for f in made if isinstance(s, Loop)})

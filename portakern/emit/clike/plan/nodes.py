@@ -230,6 +230,53 @@ class Scan(Statement):
 
 
 @dataclass(frozen=True)
+class ScanBy(Statement):
+    """Running values along each row of the tiles ``values``, whose elements together are a ``part`` with ``members`` (dtype,
+    name); two of them, ``sides``, are joined as ``results`` say, ``locals`` being (dtype, name, value) computed first."""
+
+    NAMES = ("name",)
+    MADE = ("name",)
+    INSIDE = ("locals",)
+    GIVEN = ("values",)
+
+    name: str
+    part: str
+    members: tuple[tuple[str, str], ...]
+    values: tuple[PlanTerm, ...]
+    place: Place
+    sides: tuple[str, str]
+    locals: tuple[tuple[str, str, PlanTerm], ...]
+    results: tuple[PlanTerm, ...]
+    note: str = ""
+
+    def __str__(self) -> str:
+        body = "; ".join([*(f"{n} = {x}" for _, n, x in self.locals), _listed(self.results)])
+        return f"{self.name}: {self.place} = scan_by({_listed(self.values)}) {{ {body} }}"
+
+
+@dataclass(frozen=True)
+class Member(Statement):
+    """One member of what a :class:`ScanBy` has made: of its running values, or of the ``last`` ones of its rows (``place`` is
+    ``None`` where there is one row)."""
+
+    NAMES = ("name", "source")
+    MADE = ("name",)
+
+    name: str
+    dtype: str
+    place: Place | None
+    source: str
+    part: str
+    member: str
+    last: bool = False
+    note: str = ""
+
+    def __str__(self) -> str:
+        of = "last" if self.last else "tile"
+        return f"{self.name}: {self.dtype} {self.place or 'scalar'} = {self.source}.{of}.{self.member}"
+
+
+@dataclass(frozen=True)
 class Relayout(Statement):
     """The same values elsewhere: ``word`` is relayout, transpose or copy."""
 

@@ -3,6 +3,8 @@
 #pragma once
 #include "pk/tile.hpp"
 
+#include <limits>
+
 namespace pk {
 
 struct Sum {
@@ -19,32 +21,22 @@ struct Prod {
 };
 struct Max {  // hands on NaN
     template <class T>
-    static T identity();
+    static PK_INLINE T identity() {
+        using limits = std::numeric_limits<T>;
+        return limits::has_infinity ? -limits::infinity() : limits::lowest();
+    }
     template <class V>
     static PK_INLINE V of(V a, V b) { return max(a, b); }
 };
 struct Min {
     template <class T>
-    static T identity();
+    static PK_INLINE T identity() {
+        using limits = std::numeric_limits<T>;
+        return limits::has_infinity ? limits::infinity() : limits::max();
+    }
     template <class V>
     static PK_INLINE V of(V a, V b) { return min(a, b); }
 };
-template <>
-PK_INLINE float Max::identity<float>() { return -__builtin_inff(); }
-template <>
-PK_INLINE double Max::identity<double>() { return -__builtin_inf(); }
-template <>
-PK_INLINE int32_t Max::identity<int32_t>() { return INT32_MIN; }
-template <>
-PK_INLINE int64_t Max::identity<int64_t>() { return INT64_MIN; }
-template <>
-PK_INLINE float Min::identity<float>() { return __builtin_inff(); }
-template <>
-PK_INLINE double Min::identity<double>() { return __builtin_inf(); }
-template <>
-PK_INLINE int32_t Min::identity<int32_t>() { return INT32_MAX; }
-template <>
-PK_INLINE int64_t Min::identity<int64_t>() { return INT64_MAX; }
 struct Any {
     template <class T>
     static PK_INLINE T identity() { return false; }

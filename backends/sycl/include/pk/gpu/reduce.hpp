@@ -20,7 +20,7 @@ struct Prod {
 template <class T>
 PK_INLINE T lowest() {
     if constexpr (is_float<T>) return T(-INFINITY);
-    else return T(T(1) << (8 * sizeof(T) - 1));
+    else return T(-1) < T(0) ? T(T(1) << (8 * sizeof(T) - 1)) : T(0);
 }
 struct Max {
     template <class T>
@@ -118,6 +118,9 @@ PK_INLINE auto reduce_rows(const Tile<T, L>& x) {
         y.v[j] = total;
     }
     join_items<Op, L::row_bits, L::items>(y.v);
+    // Of a tile within one sub-group few items own the result.  Intel's CPU runtime moves an exchange behind their branch,
+    // where its partner does not run (seen with 2026.1); nothing but a barrier of the group keeps it in front.
+    if constexpr (L::row_bits && L::row_bits < sub_group_items) sync();
     if constexpr (L::cols == 1) return y.v[0];
     else return y;
 }

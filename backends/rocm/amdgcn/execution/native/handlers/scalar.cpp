@@ -257,6 +257,15 @@ void leading_zeros(Wave &w, const Op &op) {
     });
 }
 
+// Bits above the highest one that differs from the sign, or -1.
+template <int W>
+void sign_run(Wave &w, const Op &op) {
+    unary<W, 32>(w, op, [](uint64_t a) {
+        const uint64_t x = (a >> (W - 1) & 1 ? ~a : a) & kWidth<W>;
+        return x ? uint64_t(__builtin_clzll(x) - (64 - W)) : kAll;
+    });
+}
+
 void bitset(Wave &w, const Op &op, bool value) {
     const Bits a = in<32>(w, op.s[0]), old = in<32>(w, op.s[1]);
     const uint64_t bit = uint64_t(1) << (a.value & 31);
@@ -377,6 +386,8 @@ void register_scalar_once(Adder &add) {
     add("s_ff1_i32_b64", first_one<64>);
     add("s_flbit_i32_b32", leading_zeros<32>);
     add("s_flbit_i32_b64", leading_zeros<64>);
+    add("s_flbit_i32", sign_run<32>);
+    add("s_flbit_i32_i64", sign_run<64>);
     add("s_bfe_u32", bfe<32, false>);
     add("s_bfe_i32", bfe<32, true>);
     add("s_bfe_u64", bfe<64, false>);
