@@ -277,4 +277,8 @@ def parse_size(text: str) -> Size:
                 return value(left) // divisor
         raise IRError(f"not a size: {text!r}")
 
-    return value(ast.parse(text, mode="eval").body)
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except SyntaxError as error:
+        raise IRError(f"not a size: {text!r}") from error
+    return value(tree.body)

@@ -11,6 +11,7 @@ from portakern.dtypes import DTYPES
 from portakern.ir import tile as t
 from portakern.ir.core import Block, Op, Result, Yield, yielded
 from portakern.ir.rewrite import Rules, canonicalise, live
+from portakern.ir.size import Size
 
 rules = Rules()
 
@@ -177,12 +178,21 @@ def integer_constants(op: t.Binary) -> Op | None:
     a, b = _size(op.lhs), _size(op.rhs)
     dtype = t.tile_type(op).dtype
     if a is not None and b is not None and op.fn in ("add", "sub", "mul"):
-        return t.Extent({"add": a + b, "sub": a - b, "mul": a * b}[op.fn], dtype)
+        return t.Extent(_wrapped({"add": a + b, "sub": a - b, "mul": a * b}[op.fn], dtype), dtype)
     if b == 0 and op.fn in ("add", "sub"):
         return op.lhs
     if a == 0 and op.fn == "add":
         return op.rhs
     return None
+
+
+def _wrapped(size: Size, dtype: str) -> Size:
+    """A number as an integer of ``dtype`` keeps it: what is too large goes round."""
+    if not isinstance(size, int):
+        return size
+    kind = DTYPES[dtype]
+    low = -(1 << kind.bits - 1) if kind.kind == "int" else 0
+    return (size - low) % (1 << kind.bits) + low
 
 
 def _size(op: Op):

@@ -106,6 +106,12 @@ class Indices:
         return np.where(place % 16 == 7, outside, found)
 
 
+def sizes_of(family: Family) -> frozenset[str]:
+    """The dims that ``family`` speaks of.  Raises :class:`PortakernError` where its text is no size."""
+    high = family.high if isinstance(family, Integers | Labels) else 0
+    return frozenset(names_of(parse_size(high))) if isinstance(high, str) else frozenset()
+
+
 def at_sizes(families: Mapping[str, Family], sizes: Mapping[str, object]) -> dict[str, Family]:
     """``families`` with expressions of dims replaced by the numbers they are at ``sizes``, where those are given."""
     known = {k: v for k, v in sizes.items() if isinstance(v, int)}

@@ -21,7 +21,7 @@ from portakern.ir.tensor import TensorProgram, TensorType, verify_tensor_program
 from portakern.spec import functions
 from portakern.spec.annotations import ScalarSpec, TensorSpec, is_star, resolve, star_names
 from portakern.spec.bind import bind, check_size
-from portakern.spec.inputs import Family, at_sizes
+from portakern.spec.inputs import Family, at_sizes, sizes_of
 from portakern.spec.location import line_at, spec_error, traceback_location
 from portakern.spec.traced import Traced, recording
 
@@ -208,6 +208,14 @@ class Operator:
                     found.update(dict.fromkeys(sorted(n for s in resolve((dim,), {}) for n in names_of(s))))
         return tuple(found)
 
+    def check_families(self, params: Mapping[str, Any], families: Mapping[str, Family]) -> None:
+        """Raises :class:`SpecError` where what an input is filled with speaks of something that is no dim."""
+        known = self.all_dims(params)
+        for name, family in families.items():
+            for size in sorted(sizes_of(family) - set(known)):
+                raise self.error(f"the family of {name!r} speaks of {size!r}, which is no dim",
+                                 f"dims are {', '.join(known) or 'none'}; or give a number")  # fmt: skip
+
     @cached_property
     def stars(self) -> tuple[str, ...]:
         """Names of the dims that stand for any number of dims."""
@@ -354,6 +362,7 @@ class Operator:
         for k in known:
             if k not in dims and k not in self.stars:
                 raise self.error(f"the case {name!r} gives no size for {k}")
+        self.check_families(params, families)
         return Case(name, dims, params, at_sizes({**self.families, **families}, dims))
 
 
@@ -446,6 +455,7 @@ def _trace(
     operator: Operator, params: tuple[tuple[str, Any], ...], dtype: str, stars: tuple[tuple[str, int], ...],
     sizes: tuple[tuple[str, int], ...] = (),
 ) -> TensorProgram:  # fmt: skip
+    operator.check_families(dict(params), operator.families)
     args = _arguments(operator, dict(params), dtype, dict(stars), dict(sizes))
     with recording() as ops:
         result = _run(operator, {n: Traced(a) for n, a in args.items()}, dict(params))

@@ -170,3 +170,8 @@ def helper(x):
 @pk.operator
 def in_a_helper(x: pk.Tensor["M"]):
     return helper(x)
+
+
+@pk.operator(inputs={"index": pk.Integers(0, "V")})
+def indices_of_no_dim(x: pk.Tensor["M", "N"], index: pk.Tensor["K", pk.i32]):  # here
+    return pk.take(x, index)

@@ -55,6 +55,7 @@ def marked_line(name: str) -> int:
         ("not_divided", "M*N elements do not divide into 4*M", '"4*H"'),
         ("triangle_of_a_line", "a triangle of an array of 1 dims", "[..., rows, columns]"),
         ("named_size", "'N' is not a size", "x.shape"),
+        ("indices_of_no_dim", "the family of 'index' speaks of 'V', which is no dim", "dims are M, N, K"),
         ("float_indices", "indices are f32", "pk.i32"),
         ("flat_indices", "indices of 1", "i[:, None]"),
         ("signed_and_unsigned", "i32 and u32 have no common dtype", "pk.cast"),

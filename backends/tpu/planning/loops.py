@@ -7,7 +7,7 @@ of a single step needs no grid dim; its body is written straight into its surrou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from portakern.ir.core import Block, Op, Result, yielded
@@ -160,3 +160,24 @@ def carried_through(outer: For, inner: For) -> dict[int, int]:
                     and end.index == position):
                 shared[position] = place
     return shared
+
+
+def loops_before(loop: TapLoop, known: Container[Op]) -> list[Op]:
+    """What loops over taps outside of ``loop`` end with and its body needs, save what is ``known``.
+
+    Values are written where they are asked for first; a loop that is asked for in another one would run at each of its steps.
+    """
+    inside = {*loop.body.args, *loop.body.walk()}
+    inside |= {arg for op in loop.body.walk() for block in op.regions for arg in block.args}
+    found: list[Op] = []
+    waiting = [o for op in loop.body.walk() for o in op.operands]
+    while waiting:
+        op = waiting.pop()
+        if op in inside or op in known:
+            continue
+        inside.add(op)
+        if isinstance(op, Result) and isinstance(op.source, TapLoop):
+            found.append(op)
+        else:
+            waiting += op.operands
+    return found

@@ -44,7 +44,7 @@ from ..planning.blocks import SUBLANES, BlockAccess, origin, tuple_text
 from ..planning.constants import filled_with, number
 from ..planning.joined_taps import JoinedTaps, joined_taps
 from ..planning.kernel_plan import PallasKernelPlan, ScratchBuffer, kept_at
-from ..planning.loops import carried_through
+from ..planning.loops import carried_through, loops_before
 from ..planning.picks import found_text
 from ..planning.scalars import scalar_text
 from ..planning.taps import TapLoop
@@ -300,6 +300,8 @@ class Values:
             return region.values[carried[index]]
         if (joined := joined_taps(loop, lambda op: self.plan.reads[self.plan.read_number(op)])) is not None:
             return self._joined(region, joined)
+        for earlier in loops_before(loop, region.values):
+            self.value(region, earlier)
         inner = Region("", names=region.names, loops=region.loops, around=region, values=dict(region.values),
                        coordinates=dict(region.coordinates))  # fmt: skip
         shared = carried_through(around[-1], loop) if (around := self.tap_loops) else {}

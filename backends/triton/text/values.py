@@ -9,6 +9,7 @@ from portakern.dtypes import DTYPES
 from portakern.emit.python_like import Expr, call, infix
 from portakern.errors import MissingRuleError
 from portakern.ir.core import Arg, Op, Result
+from portakern.ir.size import Size
 from portakern.ir.tile import (
     Binary,
     Bitcast,
@@ -71,8 +72,8 @@ class TritonValueText(TritonAxisText, ABC):
                 return TileValue(Expr(self.parameter[op]))
             case Const(value=value, dtype=dtype):
                 return TileValue(operations.constant(value, dtype), (), True)
-            case Extent(size=size):
-                return TileValue(self._size(size), (), True)
+            case Extent(size=size, dtype=dtype):
+                return self._extent_value(size, dtype)
             case Coord(axis=axis, dims=dims, dtype=dtype):
                 return self._coordinate(self.axes[axis], dims, dtype)
             case Start(axis=axis):
@@ -154,6 +155,12 @@ class TritonValueText(TritonAxisText, ABC):
         if v.expr.text in ("0", "0.0") and t.dims:
             return call("tl.zeros", f"({shape})", operations.DTYPE[t.dtype])
         return call("tl.full", f"({shape})", v.expr, operations.DTYPE[t.dtype])
+
+    def _extent_value(self, size: Size, dtype: str) -> TileValue:
+        """A size as a number of ``dtype``: open ones are 64-bit arguments, which would widen what they are added to."""
+        text = self._size(size)
+        narrow = not isinstance(size, int) and dtype == "i32"
+        return TileValue(call("tl.cast", text, "tl.int32") if narrow else text, (), True)
 
     def _coordinate(self, a: TritonAxisNames, dims: Dims, dtype: str) -> TileValue:
         literal = a.name == "0"

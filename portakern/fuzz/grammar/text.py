@@ -25,7 +25,9 @@ def render(variables: Sequence[Var], outputs: Sequence[Var], names: Mapping[int,
     """The module that live ``variables`` make, under ``names`` of theirs and of their ``dims``."""
     inputs = [v for kind in ("input", "scalar", "param") for v in variables if v.kind == kind]
     signature = ", ".join(f"{names[v.number]}: {_annotation(v, dims)}" for v in inputs)
-    families = [f'"{names[v.number]}": pk.Integers(0, {_dim(v.below, dims)})' for v in inputs if v.below]
+    # The dim that bounds an index may be of an array that is gone.
+    bounded = [v for v in inputs if v.below and names_of(v.below) <= set(dims)]
+    families = [f'"{names[v.number]}": pk.Integers(0, {_dim(v.below, dims)})' for v in bounded]
     body = [v for v in variables if v.kind == "local"]
     last = ", ".join(names[v.number] for v in outputs)
     if len(outputs) == 1 and body[-1] is outputs[0]:
