@@ -1,0 +1,41 @@
+"""The operations of a block in order, on values with bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from portakern.ir import tensor as t
+from portakern.ir.core import Block, Op, Yield, yielded
+
+from .conversion import rounded_at_some_scale
+from .rules import RULES
+from .value import Val
+
+
+def apply_block(block: Block, args: Sequence[Val]) -> tuple[Val, ...]:
+    """What ``block`` gives for values of its arguments."""
+    values: dict[Op, Any] = dict(zip(block.args, args, strict=True))
+    loose = _contraction_only(block)
+    for op in block.ops:
+        if isinstance(op, Yield):
+            continue
+        given = [values[o] for o in op.operands]
+        values[op] = rounded_at_some_scale(op, given[0]) if isinstance(op, t.Convert) and op in loose else RULES[type(op)](op, *given)
+    return tuple(values[v] for v in yielded(block))
+
+
+_VIEWS = (t.Transpose, t.Reshape, t.Expand, t.Slice)
+
+
+def _contraction_only(block: Block) -> set[Op]:
+    """Narrowing conversions whose every use, seen through views, is as the operand of a contraction."""
+    users: dict[Op, list[Op]] = {}
+    for op in block.ops:
+        for o in op.operands:
+            users.setdefault(o, []).append(op)
+
+    def only(op: Op) -> bool:
+        return all(isinstance(u, t.Contract | t.Convolve) or (isinstance(u, _VIEWS) and only(u)) for u in users[op])
+
+    return {op for op in block.ops if isinstance(op, t.Convert) and users.get(op) and only(op)}
