@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from portakern.errors import IRError
@@ -174,6 +174,11 @@ def nested(kernels: int, repeats: Sequence[Repeat]) -> list[int | Nested]:
 
 def _first(item: int | Nested) -> int:
     return item if isinstance(item, int) else item.repeat.first
+
+
+def moved(repeats: Sequence[Repeat], first: Callable[[int], int], last: Callable[[int], int]) -> tuple[Repeat, ...]:
+    """``repeats`` where kernels have other numbers: ``first`` gives that of one that begins a loop, ``last`` that behind one."""
+    return tuple(replace(r, first=first(r.first), last=last(r.last - 1)) for r in repeats)
 
 
 def verify_program(program: Program) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, count
 
 from portakern.backend import Missing
@@ -87,7 +87,7 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
     hints = {a: tuple(n.lower() for n in dims) for a, dims in (names or {}).items()}
     arrays = _arrays(program, frozenset(program.scalars), facts)
     making = _Making(program, choose, facts, hints, {a.name for a in arrays})
-    making.all(making.planned(_peel(simplified), Surroundings()))
+    making.all(making.planned(_peel(simplified), {}))
     arrays = [replace(a, init=making.pieces[a.name].fill) if a.name in making.pieces else a for a in arrays]
     result = Program(program.name, (*arrays, *making.between(program.outputs)), tuple(making.kernels), tuple(making.repeats))
     verify_program(result)
@@ -95,20 +95,15 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """Where stages are: inside of which loops.  Of arrays in ``lines`` they have one element; ``names`` gives names to axes of
-    arrays' dims that are called otherwise outside."""
-
-    lines: Mapping[str, Line] = field(default_factory=dict)
-    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Planned:
-    """A stage, or a loop that one kernel walks along the axis ``line``; ``outputs`` are those of the program it is a part of."""
+    """A stage, or a loop that one kernel walks along the axis ``line``.
+
+    ``lines`` are arrays that it has one element of, since it is inside of a loop; ``outputs`` those of the program that it is a
+    part of.
+    """
 
     stage: Stage
-    around: Surroundings
+    lines: Lines
     outputs: tuple[str, ...]
     loop: Loop | None = None
     line: str = ""
@@ -124,6 +119,7 @@ class Turns:
 
 
 Plan = Sequence[Planned | Turns]
+Lines = Mapping[str, Line]
 
 
 class _Making:
@@ -145,39 +141,53 @@ class _Making:
 
     # ---- what there is to make
 
-    def planned(self, program: tt.TensorProgram, around: Surroundings) -> list[Planned | Turns]:
+    def planned(self, program: tt.TensorProgram, lines: Lines) -> list[Planned | Turns]:
         """The stages of ``program`` in order, and its loops."""
         found: list[Planned | Turns] = []
         for part in parts(program, self.fresh):
             if isinstance(part, Loop):
-                found += self._loop(part, around, program.outputs)
+                found += self._loop(part, lines, program.outputs)
             else:
-                found += self._stages(part, around, program.outputs)
+                found += self._stages(part, lines, program.outputs)
         return found
 
-    def _stages(self, program: tt.TensorProgram, around: Surroundings, outputs: tuple[str, ...]) -> list[Planned]:
-        made = stages(program, {**self.names, **around.names}, self.fresh)
-        return [Planned(s, around, (*outputs, *program.outputs)) for s in made if _work(s)]
+    def _stages(self, program: tt.TensorProgram, lines: Lines, outputs: tuple[str, ...]) -> list[Planned]:
+        made = stages(program, self._names_in(lines), self.fresh)
+        return [Planned(s, lines, (*outputs, *program.outputs)) for s in made if _work(s)]
 
-    def _loop(self, loop: Loop, around: Surroundings, outputs: tuple[str, ...]) -> list[Planned | Turns]:
-        line = self._line_name(loop, around)
+    def _names_in(self, lines: Lines) -> dict[str, tuple[str, ...]]:
+        """What dims of arrays are called, of those in ``lines`` the dims that a step has."""
+        inside = {n: self.names[n][len(line.places) :] for n, line in lines.items() if n in self.names}
+        return {**self.names, **inside}
+
+    def _loop(self, loop: Loop, lines: Lines, outputs: tuple[str, ...]) -> list[Planned | Turns]:
+        line = self._line_name(loop, lines)
         place = self._place(loop, line)
-        inner = Surroundings(
-            {**around.lines, **{n: _in_turn(around.lines.get(n), op, place) for n, op in loop.sequences.items()}},
-            {**around.names, **self._names_inside(loop, around)},
-        )
+        inner = {**lines, **{n: _in_turn(lines.get(n), op, place) for n, op in loop.sequences.items()}}
         if loop.walked:
             stage = Stage(loop.step, "recurrence")
             return [Planned(stage, inner, outputs, loop, line)] if _work(stage) else []
         for name, op in zip((*loop.before, *loop.after), (*loop.carries, *loop.step.results), strict=False):
             of = tt.tensor_type(op)
             self.temporaries[name] = Array(name, t.BufferType(of.shape, of.dtype), "temporary", loc=op.loc)
-        plan = self.planned(_peel(simplify(loop.step)), inner)
+        step, copies = self._without_filled_carries(_peel(simplify(loop.step)), loop)
+        plan = [item for program in (step, *copies) for item in self.planned(program, inner)]
         return [Turns(loop, line, tuple(plan))] if plan else []
 
-    def _line_name(self, loop: Loop, around: Surroundings) -> str:
+    def _without_filled_carries(self, step: tt.TensorProgram, loop: Loop) -> tuple[tt.TensorProgram, list[tt.TensorProgram]]:
+        """``step``, and copies after it: an array that is filled once around pieces cannot change places with another."""
+        copies: list[tt.TensorProgram] = []
+        outputs = list(step.outputs)
+        for n, (op, name) in enumerate(zip(step.results, step.outputs, strict=True)):
+            if isinstance(op, tt.Assemble) and op.fill is not None and name in loop.after:
+                outputs[n] = next(self.fresh)
+                pieces = Arg(outputs[n], op.type)
+                copies.append(tt.TensorProgram(step.name, Block((pieces,), (Yield((pieces,)),)), (name,)))
+        return replace(step, outputs=tuple(outputs)), copies
+
+    def _line_name(self, loop: Loop, lines: Lines) -> str:
         """What the steps are called: as the dim of a sequence, if nothing else is."""
-        known = {**self.names, **around.names}
+        known = self._names_in(lines)
         called = next((dims[0] for n in loop.sequences if (dims := known.get(n))), "step")
         line = next(n for n in chain([called], (f"{called}{i}" for i in count(2))) if n not in self.taken)
         self.taken.add(line)
@@ -189,10 +199,6 @@ class _Making:
             return t.Index((t.Term(line, -1),), loop.length - 1) if loop.reverse else t.Index.of(line)
         step = Sym.named(line)
         return t.Index((), loop.length - 1 - step if loop.reverse else step)
-
-    def _names_inside(self, loop: Loop, around: Surroundings) -> dict[str, tuple[str, ...]]:
-        known = {**self.names, **around.names}
-        return {n: known[n][1:] for n in loop.sequences if n in known}
 
     # ---- making it
 
@@ -212,7 +218,7 @@ class _Making:
             self.repeats.append(Repeat(first, len(self.kernels), item.loop.length, item.step, swaps))
 
     def _kernels(self, item: Planned, suffix: str) -> None:
-        stage, names = item.stage, {**self.names, **item.around.names}
+        stage, names = item.stage, self._names_in(item.lines)
         try:
             self.unrounded |= _unrounded(stage, item.outputs)
             made = self._lowered(self.name + suffix, item, names)
@@ -235,7 +241,7 @@ class _Making:
         stage = item.stage
         classes = axis_classes(stage.program, names, stage.apart)
         request = Request(name, stage.program, classes, self.choose, self.scalars, self.facts, dict(self.unrounded),
-                          stage.placed, item.around.lines)  # fmt: skip
+                          stage.placed, item.lines)  # fmt: skip
         if item.loop is not None:
             return Lowered((lower_recurrence(request, item.loop, item.line),))
         if stage.family == "attention":
@@ -244,10 +250,10 @@ class _Making:
 
     def _note_results(self, item: Planned, names: Mapping[str, tuple[str, ...]]) -> None:
         """The arrays that a stage has made, and what their dims are called."""
-        stage, classes, lines = item.stage, None, item.around.lines
+        stage, lines = item.stage, item.lines
         for number, (out, op) in enumerate(zip(stage.program.outputs, stage.program.results, strict=True)):
             if (place := stage.placed.get(out)) is not None:
-                self.pieces[place.array] = place
+                self.pieces[place.array] = replace(place, of=lines[place.array].of) if place.array in lines else place
                 classes = axis_classes(stage.program, names)
                 axes = of_result(stage.program, classes, number)
                 self.names.setdefault(place.array, tuple(c.name for c in axes))
@@ -256,7 +262,9 @@ class _Making:
             if item.loop is None or out not in item.loop.unasked:
                 dtype = self.unrounded.get(out, of.dtype)
                 self.temporaries.setdefault(out, Array(out, t.BufferType(of.shape, dtype), "temporary", loc=op.loc))
-            if out not in self.names and not isinstance(op, Arg):
+            if isinstance(op, Arg) and op.name in names:
+                self.names.setdefault(out, names[op.name])
+            elif out not in self.names and not isinstance(op, Arg):
                 classes = axis_classes(stage.program, names)
                 outside = () if out not in lines else ("step",) * len(lines[out].places)
                 self.names[out] = (*outside, *(c.name for c in classes.of(op)))
