@@ -11,27 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from portakern.ir.core import Arg, Block, Op, Result, Yield
-from portakern.ir.rewrite import live
+from portakern.ir.core import Arg, Op, Result, Yield
 from portakern.ir.size import Size
-from portakern.ir.tensor import (
-    BitConvert,
-    Convert,
-    DimSize,
-    Expand,
-    Iota,
-    Literal,
-    Map,
-    Recur,
-    Slice,
-    TensorProgram,
-    Transpose,
-    tensor_type,
-)  # fmt: skip
-from portakern.lower.classes import axis_classes
-from portakern.lower.cuts import needed, program_of, stored_for
-from portakern.lower.domain import of_result
-from portakern.lower.steps import inlined
+from portakern.ir.tensor import Expand, Literal, Recur, TensorProgram
+from portakern.lower.cuts import program_of, stored_for
+from portakern.lower.steps import is_walked, on_arguments
 
 
 @dataclass(frozen=True)
@@ -143,21 +127,12 @@ class _Parts:
             args[inside] = shared.setdefault((name, inside.type), Arg(name, inside.type))
         asked = [(v, mine[n]) for n, v in enumerate(shown, len(new)) if n in mine]
         outputs = (*after, *(self.names[r] for _, r in asked))
-        step = _program(self.program, args, [*new, *(v for v, _ in asked)], outputs)
+        step = on_arguments(self.program, args, [*new, *(v for v, _ in asked)], outputs)
         return Loop(
             loop.length, loop.reverse, walked, step, {self.names[o]: o for o in (*loop.xs, *(r for _, r in asked))}, before, after,
             {name: c for name, c in zip(before, loop.init, strict=True) if c in constants},
             frozenset(name for n, name in enumerate(after) if walked and n not in mine),
         )  # fmt: skip
-
-
-def _program(whole: TensorProgram, args: Mapping[Op, Op], results: list[Op], outputs: tuple[str, ...]) -> TensorProgram:
-    """``results``, computed from ``args`` in the place of a step's own."""
-    new = dict(args)
-    made = tuple(inlined(r, new) for r in results)
-    ops = [op for op in needed(made) if not isinstance(op, Arg)]
-    body = Block(tuple(dict.fromkeys(args.values())), live([*ops, Yield(made)]))
-    return TensorProgram(whole.name, body, outputs, whole.scalars)
 
 
 def _levels(program: TensorProgram) -> dict[Op, int]:
@@ -171,35 +146,3 @@ def _levels(program: TensorProgram) -> dict[Op, int]:
 
 def _constant(op: Op) -> bool:
     return isinstance(op, Literal) or (isinstance(op, Expand) and isinstance(op.x, Literal))
-
-
-# ---- which loops one kernel walks ----------------------------------------------------------------------------------------
-
-LANES = (Map, Convert, BitConvert)
-"""What keeps lanes apart."""
-
-VIEWS = (Literal, DimSize, Iota, Expand, Transpose, Slice)
-"""What else may be done with what does not depend on a carry: an index map of a load."""
-
-
-def is_walked(op: Recur) -> bool:
-    """Whether no lane of a step's carries meets another one, so that each is carried where it is computed."""
-    carries = op.given[0]
-    shapes = {tensor_type(c).shape for c in carries}
-    if len(shapes) != 1:
-        return False
-    waiting: set[Op] = set(carries)
-    for inner in op.step.ops:
-        if isinstance(inner, Yield):
-            continue
-        waits = any(o in waiting for o in inner.operands)
-        if not isinstance(inner, LANES if waits else (*LANES, *VIEWS)):
-            return False
-        if waits:
-            waiting.add(inner)
-    if any(tensor_type(w).shape not in shapes for w in waiting):
-        return False
-    made = _program(TensorProgram("step", op.step, ()), {a: a for a in op.step.args}, list((*op.gives[0], *op.gives[1])),
-                    tuple(f"r{n}" for n in range(len(op.step.ops[-1].operands))))  # fmt: skip
-    classes = axis_classes(made, {})
-    return len({of_result(made, classes, n) for n in range(len(made.outputs))}) == 1

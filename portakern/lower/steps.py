@@ -6,13 +6,16 @@ inputs with a weight is one large product and not one small one a step.  Loops o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from portakern.ir import tensor as t
 from portakern.ir.core import Arg, Block, Op, Result, Yield, yielded
 from portakern.ir.rewrite import Rules, live
 from portakern.ir.tensor import tensor_type
+from portakern.lower.classes import axis_classes
+from portakern.lower.cuts import needed
+from portakern.lower.domain import of_result
 
 rules = Rules()
 
@@ -50,30 +53,85 @@ def inlined(op: Op, new: dict[Op, Op]) -> Op:
     return new[op]
 
 
-# ---- views of captured arrays go into the step ---------------------------------------------------------------------------
+# ---- which loops one kernel walks ------------------------------------------------------------------------------------------
+
+LANES = (t.Map, t.Convert, t.BitConvert)
+"""What keeps lanes apart."""
+
+VIEWS = (t.Literal, t.DimSize, t.Iota, t.Expand, t.Transpose, t.Slice)
+"""What else may be done with what does not depend on a carry: an index map of a load."""
+
+
+def is_walked(op: t.Recur) -> bool:
+    """Whether no lane of a step's carries meets another one, so that each is carried where it is computed."""
+    shapes = {tensor_type(c).shape for c in op.given[0]}
+    waiting = _waiting(op)
+    for inner in op.step.ops:
+        kinds = LANES if inner in waiting else (*LANES, *VIEWS)
+        if not isinstance(inner, (*kinds, Yield)) and not (inner not in waiting and _reshapes_an_array(inner)):
+            return False
+    if len(shapes) != 1 or any(tensor_type(w).shape not in shapes for w in waiting if not isinstance(w, Yield)):
+        return False
+    results = (*op.gives[0], *op.gives[1])
+    made = on_arguments(t.TensorProgram("step", op.step, ()), {a: a for a in op.step.args}, results, ("",) * len(results))
+    classes = axis_classes(made, {})
+    return len({of_result(made, classes, n) for n in range(len(results))}) == 1
+
+
+def _reshapes_an_array(op: Op) -> bool:
+    return isinstance(op, t.Reshape) and isinstance(op.x, Arg)
+
+
+def on_arguments(whole: t.TensorProgram, args: Mapping[Op, Op], results: Sequence[Op], outputs: tuple[str, ...]) -> t.TensorProgram:
+    """The program of ``results`` of a step, with ``args`` in the place of the step's own."""
+    new = dict(args)
+    made = tuple(inlined(r, new) for r in results)
+    ops = [op for op in needed(made) if not isinstance(op, Arg)]
+    body = Block(tuple(dict.fromkeys(args.values())), live([*ops, Yield(made)]))
+    return t.TensorProgram(whole.name, body, outputs, whole.scalars)
+
+
+# ---- what is better done inside --------------------------------------------------------------------------------------------
 
 
 @rules.on(t.Recur)
-def views_are_captured_as_arrays(op: t.Recur) -> Op | None:
-    """A step reads a view of an array where that lies: the view is taken inside it."""
-    sunk = next((c for c in op.captured if isinstance(c, t.Transpose | t.Expand | t.Reshape) and _is_array(c)), None)
-    if sunk is None:
-        return None
-    number = op.captured.index(sunk)
-    outside = sunk.operands[0]
-    inside = Arg(op.given[2][number].name, outside.type)  # type: ignore[attr-defined]
-    args = tuple(inside if a is op.given[2][number] else a for a in op.step.args)
-    view = sunk.remap(lambda _: inside)
-    new: dict[Op, Op] = {**{a: a for a in args}, op.given[2][number]: view}
-    ops = [view] + [inlined(o, new) for o in op.step.ops]
-    captured = tuple(outside if c is sunk else c for c in op.captured)
-    return replace(op, captured=captured, step=Block(args, tuple(ops)))
+def inside_the_step(op: t.Recur) -> Op | None:
+    """A step reads a view of an array where that lies.  In a loop that one kernel walks elementwise work is done where it is
+    used, before the first step where it is the same in all of them."""
+    carries, elements, captured = op.given
+    walked = is_walked(op)
+    for arg, given in zip(captured, op.captured, strict=True):
+        if _is_view(given) or (walked and isinstance(given, (*LANES, *VIEWS)) and given.operands):
+            return _moved_inside(op, arg, given, sequence=False)
+    for arg, given in zip(elements, op.xs, strict=True):
+        if walked and isinstance(given, LANES):
+            return _moved_inside(op, arg, given, sequence=True)
+    return None
 
 
-def _is_array(op: Op) -> bool:
+def _is_view(op: Op) -> bool:
+    if not isinstance(op, t.Transpose | t.Expand | t.Reshape):
+        return False
     while isinstance(op, t.Transpose | t.Expand | t.Reshape):
         op = op.x
     return isinstance(op, Arg) and bool(tensor_type(op).shape)
+
+
+def _moved_inside(op: t.Recur, arg: Op, given: Op, sequence: bool) -> t.Recur:
+    """``op`` whose step computes ``arg`` from the operands of ``given``, all of them sequences if it is one (save scalars)."""
+    carries, elements, captured = op.given
+    xs, same = dict(zip(op.xs, elements, strict=True)), dict(zip(op.captured, captured, strict=True))
+    del (xs if sequence else same)[given]
+    new: dict[Op, Op] = {}
+    for n, o in enumerate(given.operands):
+        of, lines = tensor_type(o), sequence and bool(tensor_type(o).shape)
+        inside = Arg(f"{arg.name}{n or ''}", t.TensorType(of.shape[1:], of.dtype) if lines else of)  # type: ignore[attr-defined]
+        new[o] = (xs if lines else same).setdefault(o, inside)
+    args = (*carries, *xs.values(), *same.values())
+    value = given.remap(new.__getitem__)
+    made: dict[Op, Op] = {**{a: a for a in args}, arg: value}
+    ops = (value, *(inlined(o, made) for o in op.step.ops))
+    return replace(op, xs=tuple(xs), captured=tuple(same), step=Block(args, ops))
 
 
 # ---- what all steps do at once -------------------------------------------------------------------------------------------
@@ -87,7 +145,7 @@ def sequences_at_once(op: t.Recur) -> Op | None:
         if inner not in waiting and (isinstance(inner, HEAVY) or any(o in heavy for o in inner.operands)):
             heavy.add(inner)
     needed = {o for inner in op.step.ops if inner in waiting or isinstance(inner, Yield) for o in inner.operands}
-    found = [_small(o) for o in dict.fromkeys(o for inner in op.step.ops for o in inner.operands) if o in needed & heavy]
+    found = [_seen(o) for o in dict.fromkeys(o for inner in op.step.ops for o in inner.operands) if o in needed & heavy]
     writer = _AtOnce(op)
     made = {o: value for o in dict.fromkeys(found) if (value := writer.of_all(o)) is not None}
     return _on_sequences(op, made) if made else None
@@ -111,9 +169,9 @@ def _waiting(op: t.Recur) -> set[Op]:
     return waiting
 
 
-def _small(op: Op) -> Op:
-    """What ``op`` repeats."""
-    while isinstance(op, t.Expand):
+def _seen(op: Op) -> Op:
+    """What ``op`` is a view of, which a step takes by itself."""
+    while isinstance(op, t.Expand | t.Slice | t.Transpose | t.Flip):
         op = op.x
     return op
 
