@@ -412,6 +412,7 @@ class AssociativeScan(Op):
     join: Block
     number: int = 0
     reverse: bool = False
+    closed = True
 
     def infer(self) -> Type:
         types = [tensor_type(x) for x in self.xs]
@@ -446,6 +447,7 @@ class Recur(Op):
     step: Block
     length: Size
     reverse: bool = False
+    closed = True
 
     def infer(self) -> Type:
         carries = tuple(tensor_type(c) for c in self.init)

@@ -15,14 +15,21 @@ from .value import Val
 
 def apply_block(block: Block, args: Sequence[Val]) -> tuple[Val, ...]:
     """What ``block`` gives for values of its arguments."""
+    values = values_of(block, args)
+    return tuple(values[v] for v in yielded(block))
+
+
+def values_of(block: Block, args: Sequence[Val]) -> dict[Op, Any]:
+    """Every value of ``block``; a tuple where an operation gives several."""
     values: dict[Op, Any] = dict(zip(block.args, args, strict=True))
     loose = _contraction_only(block)
     for op in block.ops:
         if isinstance(op, Yield):
             continue
         given = [values[o] for o in op.operands]
-        values[op] = rounded_at_some_scale(op, given[0]) if isinstance(op, t.Convert) and op in loose else RULES[type(op)](op, *given)
-    return tuple(values[v] for v in yielded(block))
+        rounded = isinstance(op, t.Convert) and op in loose
+        values[op] = rounded_at_some_scale(op, given[0]) if rounded else RULES[type(op)](op, *given)  # type: ignore[arg-type]
+    return values
 
 
 _VIEWS = (t.Transpose, t.Reshape, t.Expand, t.Slice)

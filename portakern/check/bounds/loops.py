@@ -4,20 +4,24 @@ Taken step by step at its worst, an error grows by the sum of the magnitudes of 
 after twenty steps of an LSTM that says nothing any more, while the state itself is as exact as before.  So the growth is
 measured.  Probes run beside the exact values, each moved in every step by as much as that step alone may err: one always up, one
 always down, others up and down at random, since the roundings of different steps are not aligned but where the numbers repeat.
+
+Probes know nothing of what a rounding may decide, a comparison say.  Where that happens the bound is the one at its worst, and the
+probes go on from there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from portakern.ir import oracle
 from portakern.ir import tensor as t
-from portakern.ir.core import ManyType
+from portakern.ir.core import ManyType, Op, yielded
 from portakern.ir.tensor import TensorType
 
-from .blocks import apply_block
+from .blocks import apply_block, values_of
 from .rules import rule
 from .value import Val
 
@@ -38,11 +42,14 @@ def _(op: t.Recur, *args: Val) -> tuple[Val, ...]:
     shown: dict[int, Sequence[Val]] = {}
     for i in _order(op):
         rest = (*(_at(v, i) for v in lines), *captured)
-        made = apply_block(op.step, (*carries, *rest))
-        if not all(v.exact for v in made):
+        values = values_of(op.step, (*carries, *rest))
+        made = tuple(values[v] for v in yielded(op.step))
+        if _undecided(op, values):
+            probes = [p.around(made[:n]) for p in probes]
+        elif not all(v.exact for v in made):
             own = apply_block(op.step, (*(Val(v.x) for v in carries), *rest))
             away = [p.step(op, [v.x for v in rest], made, own) for p in probes]
-            made = [_nearer(v, alone, farthest) for v, alone, farthest in zip(made, own, map(_farthest, zip(*away, strict=True)), strict=True)]
+            made = [_nearer(*x) for x in zip(made, own, map(np.maximum.reduce, zip(*away, strict=True)), strict=True)]
         carries, shown[i] = tuple(Val(v.x, v.e) for v in made[:n]), made[n:]
     return (*carries, *(_stacked([shown[i][k] for i in sorted(shown)], of) for k, of in enumerate(_types(op))))
 
@@ -60,6 +67,11 @@ class _Probe:
         signs = self.random.choice((-1.0, 1.0), x.shape) if self.sign is None else self.sign
         return x + signs * np.where(np.isfinite(by.bound()), by.bound(), 0.0)
 
+    def around(self, carries: Sequence[Val]) -> _Probe:
+        """The probe, gone as far from ``carries`` as they may be off."""
+        self.carries = [self._moved(v.x, v) for v in carries]
+        return self
+
     def step(self, op: t.Recur, rest: Values, exact: Sequence[Val], own: Sequence[Val]) -> list[np.ndarray]:
         """One step further: how far each of its results is from the ``exact`` one; ``own`` is what the step may err by itself."""
         made = [self._moved(x, by) for x, by in zip(oracle.apply_block(op.step, (*self.carries, *rest)), own, strict=True)]
@@ -67,14 +79,21 @@ class _Probe:
         return [_distance(a, b.x) for a, b in zip(made, exact, strict=True)]
 
 
+JUMPS = {"floor", "ceil", "trunc", "round", "sign", "floordiv", "rem"}
+"""Functions of floats that jump."""
+
+
+def _undecided(op: t.Recur, values: Mapping[Op, Any]) -> bool:
+    """Whether a comparison, an integer or a function that jumps depends on roundings in this step."""
+    jumps = (values[o] for o in op.step.ops if isinstance(o, t.Map) and o.fn in JUMPS)
+    whole = (v for value in values.values() for v in (value if isinstance(value, tuple) else (value,)) if v.x.dtype.kind in "biu")
+    return any(not v.exact and bool(v.bound().any()) for v in (*jumps, *whole))
+
+
 def _distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if b.dtype.kind != "f":
         return np.zeros(b.shape)
     return np.where(np.isfinite(a) & np.isfinite(b), np.abs(a - b), np.inf)
-
-
-def _farthest(distances: Sequence[np.ndarray]) -> np.ndarray:
-    return np.maximum.reduce(distances)
 
 
 def _nearer(v: Val, own: Val, farthest: np.ndarray) -> Val:
@@ -101,6 +120,6 @@ def _at(v: Val, i: int) -> Val:
 
 def _stacked(parts: Sequence[Val], of: TensorType) -> Val:
     x = np.empty(oracle.static(of.shape), oracle.working_dtype(of.dtype))
-    for place, part in zip(x, parts, strict=True) if x.ndim else ():
-        place[...] = part.x
+    for i, part in enumerate(parts):
+        x[i] = part.x
     return Val(x) if all(p.exact for p in parts) else Val(x, np.stack([p.bound() for p in parts]))
