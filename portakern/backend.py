@@ -121,7 +121,8 @@ class Source:
 
     ``launches`` says how its kernels are run, in order; languages whose text holds its own host function (Triton,
     Pallas, numba, C++) leave it empty and are called through ``entry`` by the language's calling convention.
-    ``repeats`` says which of the launches are repeated.  ``headers`` are the (name, text) pairs the text includes.  ``operator`` is the name of what it computes.
+    ``repeats`` says which of the launches are repeated.  ``headers`` are the (name, text) pairs the text includes.
+    ``operator`` is the name of what it computes.
     """
 
     target: Target

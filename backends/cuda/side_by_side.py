@@ -14,7 +14,6 @@ from portakern.emit.clike import KernelPlan, Printer
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.printer import indented
 from portakern.emit.clike.terms import add, whole
-
 from portakern.ir.program import moved
 
 from .plans import BLOCK, CudaKernelPlan

@@ -62,7 +62,7 @@ def parse_launches(text: str) -> tuple[Launch, ...]:
 
 
 def parse_repeats(text: str) -> tuple[Repeat, ...]:
-    """Which of the launches that ``text`` announces are repeated.  Raises :class:`UsageError` naming a line that is malformed."""
+    """Which of the launches that ``text`` announces are repeated.  Raises :class:`UsageError` naming a line that is wrong."""
     found: list[Repeat] = []
     number = 0
     for match in _REPEAT.finditer(text):
@@ -76,7 +76,8 @@ def parse_repeats(text: str) -> tuple[Repeat, ...]:
             found.append(Repeat(number, number + int(fields["launches"]), parse_size(fields["count"]), fields["step"], pairs))
         except (KeyError, ValueError, SyntaxError, PortakernError) as error:
             line = text.count("\n", 0, match.start(1)) + 1
-            raise UsageError(f"line {line}: the repeat comment cannot be read ({error})", hint=f"its form is {REPEAT_FORM}") from None
+            raise UsageError(f"line {line}: the repeat comment cannot be read ({error})",
+                             hint=f"its form is {REPEAT_FORM}") from None
     if any(r.last > number for r in found):
         raise UsageError("a repeat comment stands above fewer launches than it counts", hint=f"its form is {REPEAT_FORM}")
     return tuple(found)

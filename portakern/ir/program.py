@@ -50,8 +50,8 @@ class Array:
 class Repeat:
     """Kernels ``first`` to before ``last`` of a program run ``count`` times, in order.
 
-    ``step`` is an open dim of theirs that counts the turns from 0.  After every turn the arrays of each pair in ``swaps`` change
-    names, for what follows the loop too.
+    ``step`` is an open dim of theirs that counts the turns from 0.  After every turn the arrays of each pair in ``swaps``
+    change names, for what follows the loop too.
     """
 
     first: int
@@ -63,8 +63,9 @@ class Repeat:
 
 @dataclass(frozen=True)
 class Program:
-    """Kernels in launch order, some of which are repeated.  A kernel's argument has the name of an array, and may view it in another shape of as
-    many elements.  Inputs come first in ``arrays``, in the operator's order, then scalars, outputs, temporaries.
+    """Kernels in launch order, some of which are repeated.  A kernel's argument has the name of an array, and may view it in
+    another shape of as many elements.  Inputs come first in ``arrays``, in the operator's order, then scalars, outputs,
+    temporaries.
     """
 
     name: str
@@ -116,7 +117,8 @@ class Program:
             head.append(f"# {a.role} {a.name}: {a.type}{init}")
         for r in self.repeats:
             swaps = "".join(f", {a} and {b} change places" for a, b in r.swaps)
-            head.append(f"# repeat {', '.join(k.name for k in self.kernels[r.first : r.last])} for {r.step} in 0:{r.count}{swaps}")
+            names = ", ".join(k.name for k in self.kernels[r.first : r.last])
+            head.append(f"# repeat {names} for {r.step} in 0:{r.count}{swaps}")
         return "\n".join(head) + "\n\n" + "\n".join(str(k) for k in self.kernels)
 
     @cached_property
@@ -177,12 +179,15 @@ def _first(item: int | Nested) -> int:
 
 
 def moved(repeats: Sequence[Repeat], first: Callable[[int], int], last: Callable[[int], int]) -> tuple[Repeat, ...]:
-    """``repeats`` where kernels have other numbers: ``first`` gives that of one that begins a loop, ``last`` that behind one."""
+    """``repeats`` where kernels have other numbers: ``first`` gives that of one that begins a loop, ``last`` the one behind."""
     return tuple(replace(r, first=first(r.first), last=last(r.last - 1)) for r in repeats)
 
 
 def verify_program(program: Program) -> None:
     """Check every kernel, and that its arguments are arrays of the program with as many elements."""
+    names = [a.name for a in program.arrays]
+    if len(set(names)) != len(names):
+        raise IRError(f"{program.name} has two arrays of one name: {', '.join(n for n in names if names.count(n) > 1)}")
     for r in program.repeats:
         for a, b in r.swaps:
             if program.array(a).type != program.array(b).type or {program.array(n).role for n in (a, b)} != {"temporary"}:

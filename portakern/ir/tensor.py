@@ -435,10 +435,10 @@ class AssociativeScan(Op):
 class Recur(Op):
     """A step run ``length`` times, one after the other, which need not be associative: ``jax.lax.scan``.
 
-    ``step`` takes the carries, then element t of the first dim of every one of ``xs``, then ``captured``, which are the same in
-    every step; it uses nothing else from outside, and gives the new carries and then what step t has to show.  t goes from 0 up,
-    with ``reverse`` from ``length - 1`` down.  Results: the carries after the last step (``init`` where there is none), then what
-    the steps showed, that of step t as element t of a new first dim.
+    ``step`` takes the carries, then element t of the first dim of every one of ``xs``, then ``captured``, which are the same
+    in every step; it uses nothing else from outside, and gives the new carries and then what step t has to show.  t goes from
+    0 up, with ``reverse`` from ``length - 1`` down.  Results: the carries after the last step (``init`` where there is none),
+    then what the steps showed, that of step t as element t of a new first dim.
     """
 
     init: tuple[Op, ...]
@@ -456,7 +456,8 @@ class Recur(Op):
             self.check(bool(x.shape) and x.shape[0] == self.length, f"{x} has not {self.length} elements along its first dim")
         elements = [TensorType(x.shape[1:], x.dtype) for x in lines]
         given = (*carries, *elements, *(tensor_type(c) for c in self.captured))
-        self.check(tuple(a.type for a in self.step.args) == given, "the step does not take the carries, elements and captured arrays")
+        taken = tuple(a.type for a in self.step.args)
+        self.check(taken == given, "the step does not take the carries, elements and captured arrays")
         made = tuple(tensor_type(v) for v in yielded(self.step))
         self.check(made[: len(carries)] == carries, "the step does not give the carries that it takes")
         shown = made[len(carries) :]

@@ -1,9 +1,9 @@
 """Loops over steps between the stages of a program.
 
-A loop takes its sequences and what it captures as arrays, and leaves its results in arrays: what comes before it is one program,
-what comes after it another.  A step whose lanes do not meet is *walked* by one kernel that carries tiles
-(:mod:`portakern.lower.recurrence`).  Any other one is *repeated*: its stages become kernels of their own, which run once a step;
-carries lie in two arrays each, one that the step reads and one that it writes, which change places after it.
+A loop takes its sequences and what it captures as arrays, and leaves its results in arrays: what comes before it is one
+program, what comes after it another.  A step whose lanes do not meet is *walked* by one kernel that carries tiles
+(:mod:`portakern.lower.recurrence`).  Any other one is *repeated*: its stages become kernels of their own, which run once a
+step; carries lie in two arrays each, one that the step reads and one that it writes, which change places after it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Loop:
     """A loop whose operands are arrays: ``step`` is the program of one step, its arguments and outputs named by arrays.
 
     Its outputs are the new carries, then what it shows.  Of the arrays in ``sequences`` it has one element.  ``before`` and
-    ``after`` name the carries that it takes and gives.  ``begins`` says what carries of a walked loop begin with, where they are
-    constants and no arrays; ``unasked`` are outputs that nobody reads.
+    ``after`` name the carries that it takes and gives.  ``begins`` says what carries of a walked loop begin with, where these
+    are constants and no arrays; ``unasked`` are outputs that nobody reads.
     """
 
     length: Size
@@ -84,7 +84,7 @@ class _Parts:
         return found
 
     def _names(self) -> dict[Op, str]:
-        """Arrays that are inputs, or outputs that are stored where they are made: a repeated carry lies in one of two arrays."""
+        """Arrays that are inputs, or outputs that are stored where they are made: a repeated carry lies in one of two."""
         names: dict[Op, str] = {a: a.name for a in self.program.args}
         for op, name in self.outputs:
             carry = isinstance(op, Result) and op.index < len(op.source.init) and op.source not in self.walked  # type: ignore[attr-defined]
@@ -127,9 +127,10 @@ class _Parts:
             args[inside] = shared.setdefault((name, inside.type), Arg(name, inside.type))
         asked = [(v, mine[n]) for n, v in enumerate(shown, len(new)) if n in mine]
         outputs = (*after, *(self.names[r] for _, r in asked))
-        step = on_arguments(self.program, args, [*new, *(v for v, _ in asked)], outputs)
+        step = on_arguments(self.program, args, [*new, *(v for v, _ in asked)], outputs, walked)
+        sequences = {self.names[o]: o for o in (*loop.xs, *(r for _, r in asked))}
         return Loop(
-            loop.length, loop.reverse, walked, step, {self.names[o]: o for o in (*loop.xs, *(r for _, r in asked))}, before, after,
+            loop.length, loop.reverse, walked, step, sequences, before, after,
             {name: c for name, c in zip(before, loop.init, strict=True) if c in constants},
             frozenset(name for n, name in enumerate(after) if walked and n not in mine),
         )  # fmt: skip

@@ -41,7 +41,8 @@ Facts = Mapping[str, ArrayFacts]
 
 def unsupported(block: Block) -> list[Missing]:
     """Every operation of ``block`` that no family lowers, with the operator's line."""
-    found = [Missing(_why_not(op), str(op.loc or "")) for op in block.ops if not isinstance(op, (*LOWERED, tt.Recur, Yield, Result))]
+    known = (*LOWERED, tt.Recur, Yield, Result)
+    found = [Missing(_why_not(op), str(op.loc or "")) for op in block.ops if not isinstance(op, known)]
     return found + [m for op in block.ops if isinstance(op, tt.Recur) for m in unsupported(op.step)]
 
 
@@ -271,7 +272,8 @@ class _Making:
 
     def between(self, outputs: Sequence[str]) -> list[Array]:
         """The arrays that are neither inputs nor outputs."""
-        pieces = [Array(n, t.BufferType(p.of.shape, p.of.dtype), "temporary", p.fill) for n, p in self.pieces.items()]
+        pieces = [Array(n, t.BufferType(p.of.shape, p.of.dtype), "temporary", p.fill) for n, p in self.pieces.items()
+                  if n not in self.temporaries]  # fmt: skip
         return [*(a for a in (*self.temporaries.values(), *pieces) if a.name not in outputs), *self.extra]
 
 

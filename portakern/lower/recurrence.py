@@ -1,7 +1,7 @@
 """The recurrence family: a step whose lanes do not meet, walked by one kernel that carries every lane from step to step.
 
-The lanes are cut up as elementwise work is; along the steps tiles are of one element, so that nothing is exchanged and nothing is
-stored between two steps but what a step shows.
+The lanes are cut up as elementwise work is; along the steps tiles are of one element, so that nothing is exchanged and nothing
+is stored between two steps but what a step shows.
 """
 
 from __future__ import annotations

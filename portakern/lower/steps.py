@@ -73,7 +73,7 @@ def is_walked(op: t.Recur) -> bool:
     if len(shapes) != 1 or any(tensor_type(w).shape not in shapes for w in waiting if not isinstance(w, Yield)):
         return False
     results = (*op.gives[0], *op.gives[1])
-    made = on_arguments(t.TensorProgram("step", op.step, ()), {a: a for a in op.step.args}, results, ("",) * len(results))
+    made = on_arguments(t.TensorProgram("step", op.step, ()), {a: a for a in op.step.args}, results, ("",) * len(results), True)
     classes = axis_classes(made, {})
     return len({of_result(made, classes, n) for n in range(len(results))}) == 1
 
@@ -82,10 +82,13 @@ def _reshapes_an_array(op: Op) -> bool:
     return isinstance(op, t.Reshape) and isinstance(op.x, Arg)
 
 
-def on_arguments(whole: t.TensorProgram, args: Mapping[Op, Op], results: Sequence[Op], outputs: tuple[str, ...]) -> t.TensorProgram:
-    """The program of ``results`` of a step, with ``args`` in the place of the step's own."""
+def on_arguments(whole: t.TensorProgram, args: Mapping[Op, Op], results: Sequence[Op], outputs: tuple[str, ...],
+                 walked: bool) -> t.TensorProgram:  # fmt: skip
+    """The program of ``results`` of a step, with ``args`` in the place of the step's own.  In one that is ``walked`` arguments
+    that are results are values, whose axes are those of the others."""
     new = dict(args)
     made = tuple(inlined(r, new) for r in results)
+    made = tuple(t.Convert(r, tensor_type(r).dtype) if walked and isinstance(r, Arg) else r for r in made)
     ops = [op for op in needed(made) if not isinstance(op, Arg)]
     body = Block(tuple(dict.fromkeys(args.values())), live([*ops, Yield(made)]))
     return t.TensorProgram(whole.name, body, outputs, whole.scalars)
@@ -98,7 +101,7 @@ def on_arguments(whole: t.TensorProgram, args: Mapping[Op, Op], results: Sequenc
 def inside_the_step(op: t.Recur) -> Op | None:
     """A step reads a view of an array where that lies.  In a loop that one kernel walks elementwise work is done where it is
     used, before the first step where it is the same in all of them."""
-    carries, elements, captured = op.given
+    _, elements, captured = op.given
     walked = is_walked(op)
     for arg, given in zip(captured, op.captured, strict=True):
         if _is_view(given) or (walked and isinstance(given, (*LANES, *VIEWS)) and given.operands):
@@ -207,7 +210,7 @@ class _AtOnce:
     def _known(self, op: Op) -> bool:
         if op in self.all or op in self.same:
             return True
-        if isinstance(op, Arg) or not all([self._known(o) for o in op.operands]):
+        if isinstance(op, Arg) or not all(self._known(o) for o in op.operands):
             return False
         if not any(o in self.all for o in op.operands):
             self.same[op] = op.remap(self.same.__getitem__)

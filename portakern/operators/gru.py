@@ -15,8 +15,8 @@ import portakern as pk
         "reverse": dict(T=6, B=4, I=16, H=24, reverse=True),
     },
     inputs={
-        "w_ih": pk.Normal(scale=0.05), "w_hh": pk.Normal(scale=0.05), "b_ih": pk.Normal(scale=0.1), "b_hh": pk.Normal(scale=0.1),
-        "h0": pk.Normal(scale=0.3),
+        "w_ih": pk.Normal(scale=0.05), "w_hh": pk.Normal(scale=0.05), "b_ih": pk.Normal(scale=0.1),
+        "b_hh": pk.Normal(scale=0.1), "h0": pk.Normal(scale=0.3),
     },
     torch="[(y.flip(0) if reverse else y, h[0]) for y, h in [torch.gru(x.flip(0) if reverse else x, h0[None], "
           "(w_ih, w_hh, b_ih, b_hh), True, 1, 0.0, False, False, False)]][0]",
@@ -24,8 +24,8 @@ import portakern as pk
 )
 def gru(x: pk.Tensor["T", "B", "I"], h0: pk.Tensor["B", "H"], w_ih: pk.Tensor["3*H", "I"], w_hh: pk.Tensor["3*H", "H"],
         b_ih: pk.Tensor["3*H"], b_hh: pk.Tensor["3*H"], reverse: bool = False):  # fmt: skip
-    """The states of every step, and the last one.  Gates lie in PyTorch's order (reset, update, new) and are in f32; states have
-    the dtype of ``x``."""
+    """The states of every step, and the last one.  Gates lie in PyTorch's order (reset, update, new) and are in f32; states
+    have the dtype of ``x``."""
     def step(h, x_t):
         of_x = pk.split(pk.matmul(x_t, w_ih.T, dtype=pk.f32) + b_ih, 3, axis=-1)
         of_h = pk.split(pk.matmul(h, w_hh.T, dtype=pk.f32) + b_hh, 3, axis=-1)

@@ -18,14 +18,14 @@ import portakern as pk
         "w_ih": pk.Normal(scale=0.05), "w_hh": pk.Normal(scale=0.05), "bias": pk.Normal(scale=0.1), "h0": pk.Normal(scale=0.3),
         "c0": pk.Normal(scale=0.3),
     },
-    torch="[(y.flip(0) if reverse else y, h[0], c[0]) for y, h, c in [torch.lstm(x.flip(0) if reverse else x, (h0[None], c0[None]), "
-          "(w_ih, w_hh, bias, torch.zeros_like(bias)), True, 1, 0.0, False, False, False)]][0]",
+    torch="[(y.flip(0) if reverse else y, h[0], c[0]) for y, h, c in [torch.lstm(x.flip(0) if reverse else x, "
+          "(h0[None], c0[None]), (w_ih, w_hh, bias, torch.zeros_like(bias)), True, 1, 0.0, False, False, False)]][0]",
     dtypes=("f32", "bf16", "f16"),
 )
 def lstm(x: pk.Tensor["T", "B", "I"], h0: pk.Tensor["B", "H"], c0: pk.Tensor["B", "H"], w_ih: pk.Tensor["4*H", "I"],
          w_hh: pk.Tensor["4*H", "H"], bias: pk.Tensor["4*H"], reverse: bool = False):  # fmt: skip
-    """The states of every step, and the last hidden and cell state.  Gates lie in PyTorch's order (input, forget, cell, output),
-    and ``bias`` is the sum of its two; gates are in f32, states have the dtype of ``x``."""
+    """The states of every step, and the last hidden and cell state.  Gates lie in PyTorch's order (input, forget, cell,
+    output), and ``bias`` is the sum of its two; gates are in f32, states have the dtype of ``x``."""
     def step(state, x_t):
         h, c = state
         gates = pk.matmul(x_t, w_ih.T, dtype=pk.f32) + pk.matmul(h, w_hh.T, dtype=pk.f32) + bias

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from portakern.backend import Missing, Source, Target
-from portakern.emit.loops.plan import LoopPlan
 from portakern.emit.launches import repeat_comments
+from portakern.emit.loops.plan import LoopPlan
 from portakern.ir.program import Program
 
 from ..loops.emitting import lacks, launch, launch_line, plan_loops, refuse

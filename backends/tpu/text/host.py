@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import count
 
 from portakern.device import Device
@@ -41,7 +42,8 @@ def entry_lines(program: Program, plans: Mapping[int, tuple[PallasKernelPlan, Ke
         made: list[str] = []
         for item in items:
             if isinstance(item, Nested):
-                made += _turns(program, item.repeat, (scans or {})[item.repeat.step], ready, pad, lambda p, i=item: launched(i.inside, p))
+                scan = (scans or {})[item.repeat.step]
+                made += _turns(program, item.repeat, scan, ready, pad, partial(launched, item.inside))
             else:
                 plan, body = plans[item]
                 made += [f"{pad}{line}" for line in _launch(program, plan, body, device, ready)]
@@ -55,10 +57,11 @@ def entry_lines(program: Program, plans: Mapping[int, tuple[PallasKernelPlan, Ke
     return [(line, "") for line in lines]
 
 
-def _turns(program: Program, repeat: Repeat, scan: Scan, ready: set[str], pad: str, body: Callable[[str], list[str]]) -> list[str]:
+def _turns(program: Program, repeat: Repeat, scan: Scan, ready: set[str], pad: str,
+           body: Callable[[str], list[str]]) -> list[str]:  # fmt: skip
     """A function of one turn and the ``jax.lax.scan`` of it; what is carried and shown is ready then."""
     taken = {*program.sizes, *(a.name for a in program.arrays)}
-    turn, carry, element = (next(n for n in (f"{word}{'_' * k}" for k in count()) if n not in taken) for word in ("turn", "carry", "element"))
+    turn, carry, element = (_free(word, taken) for word in ("turn", "carry", "element"))
     before, after = ([pair[n] for pair in repeat.swaps] for n in (0, 1))
     elements, lines = [e for _, e in scan.taken], [a for a, _ in scan.shown]
     made = [f"{a} = {filled(program.array(a))}" for a, _ in scan.taken if a not in ready]
@@ -72,6 +75,10 @@ def _turns(program: Program, repeat: Repeat, scan: Scan, ready: set[str], pad: s
              f"{pad}{results} = jax.lax.scan({turn}, {_several(before)}, {_several([a for a, _ in scan.taken])}, {how})"]
     ready.update(lines)
     return made
+
+
+def _free(word: str, taken: set[str]) -> str:
+    return next(name for k in count() if (name := word + "_" * k) not in taken)
 
 
 def _several(names: Sequence[str]) -> str:
@@ -121,7 +128,8 @@ def _launch(program: Program, plan: PallasKernelPlan, body: KernelBody, device: 
     if not nothing:
         return [*lines, *run]
     zeros = ", ".join(f"jnp.zeros({tuple_text(tuple(map(str, shape_of(a))))}, {operations.JNP[a.dtype]})" for a in written)
-    if len(program.kernels) == 1 and not program.repeats and [a.name for a in written] == [a.name for a in program.by_role("output")]:
+    whole = len(program.kernels) == 1 and not program.repeats
+    if whole and [a.name for a in written] == [a.name for a in program.by_role("output")]:
         return [f"if {nothing}:", f"    return {zeros}", *lines, *run]
     return [*lines, f"if {nothing}:", f"    {names} = {zeros}", "else:", *(f"    {line}" for line in run)]
 

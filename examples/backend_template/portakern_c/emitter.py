@@ -127,7 +127,8 @@ def in_order(program: Program, plan: Sequence[int | Nested]) -> list[str]:
             lines += launch(program.kernels[item])
             continue
         r = item.repeat
-        lines += [f"    for (int64_t {r.step} = 0; {r.step} < {size_text(r.count)}; ++{r.step}) {{", *in_order(program, item.inside)]
+        lines.append(f"    for (int64_t {r.step} = 0; {r.step} < {size_text(r.count)}; ++{r.step}) {{")
+        lines += in_order(program, item.inside)
         lines += [f"    {{ void* first = {a}; {a} = {b}; {b} = first; }}" for a, b in r.swaps]
         lines.append("    }")
     return lines

@@ -2,11 +2,12 @@
 
 Taken step by step at its worst, an error grows by the sum of the magnitudes of a matrix's row at every product with the state:
 after twenty steps of an LSTM that says nothing any more, while the state itself is as exact as before.  So the growth is
-measured.  Probes run beside the exact values, each moved in every step by as much as that step alone may err: one always up, one
-always down, others up and down at random, since the roundings of different steps are not aligned but where the numbers repeat.
+measured.  Probes run beside the exact values, each moved in every step by as much as that step alone may err: one always up,
+one always down, others up and down at random, since the roundings of different steps are not aligned but where the numbers
+repeat.
 
-Probes know nothing of what a rounding may decide, a comparison say.  Where that happens the bound is the one at its worst, and the
-probes go on from there.
+Probes know nothing of what a rounding may decide, a comparison say.  Where that happens the bound is the one at its worst, and
+the probes go on from there.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class _Probe:
         return self
 
     def step(self, op: t.Recur, rest: Values, exact: Sequence[Val], own: Sequence[Val]) -> list[np.ndarray]:
-        """One step further: how far each of its results is from the ``exact`` one; ``own`` is what the step may err by itself."""
+        """One step further: how far each result is from the ``exact`` one; ``own`` is what the step may err by itself."""
         made = [self._moved(x, by) for x, by in zip(oracle.apply_block(op.step, (*self.carries, *rest)), own, strict=True)]
         self.carries = made[: len(op.init)]
         return [_distance(a, b.x) for a, b in zip(made, exact, strict=True)]
@@ -86,7 +87,8 @@ JUMPS = {"floor", "ceil", "trunc", "round", "sign", "floordiv", "rem"}
 def _undecided(op: t.Recur, values: Mapping[Op, Any]) -> bool:
     """Whether a comparison, an integer or a function that jumps depends on roundings in this step."""
     jumps = (values[o] for o in op.step.ops if isinstance(o, t.Map) and o.fn in JUMPS)
-    whole = (v for value in values.values() for v in (value if isinstance(value, tuple) else (value,)) if v.x.dtype.kind in "biu")
+    every = (v for value in values.values() for v in (value if isinstance(value, tuple) else (value,)))
+    whole = (v for v in every if v.x.dtype.kind in "biu")
     return any(not v.exact and bool(v.bound().any()) for v in (*jumps, *whole))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from portakern.check import accuracy
 from portakern.ir import tensor as t
-from portakern.ir.core import Block, Op
+from portakern.ir.core import Block
 from portakern.ir.tensor import tensor_type
 
 from .blocks import apply_block

@@ -10,8 +10,8 @@ from portakern.fuzz.grammar.sizes import Need
 from portakern.fuzz.grammar.table import production
 
 NEAR = Range(-100.0, 100.0)
-LANES = ("pk.tanh(h_ * 0.5 + x_)", "pk.where(h_ > x_, h_ * 0.5, pk.sigmoid(x_))", "pk.sigmoid(x_) * h_ + (1.0 - pk.sigmoid(x_))",
-         "pk.maximum(h_ - 0.25, pk.tanh(x_))")  # fmt: skip
+LANES = ("pk.tanh(h_ * 0.5 + x_)", "pk.where(h_ > x_, h_ * 0.5, pk.sigmoid(x_))",
+         "pk.sigmoid(x_) * h_ + (1.0 - pk.sigmoid(x_))", "pk.maximum(h_ - 0.25, pk.tanh(x_))")  # fmt: skip
 TIED = ("pk.softmax(h_ + x_, axis=-1)", "pk.tanh(h_ - pk.max(x_, axis=-1, keepdims=True))", "pk.tanh(pk.flip(h_, -1) + x_)")
 SHOWN = ("h_", "h_ * x_", "pk.sum(h_, axis=-1)", "pk.sum(pk.tanh(x_), axis=-1)", "pk.tanh(x_)")
 MOST = (3, 2, 4, 1)
