@@ -21,7 +21,7 @@ _FUNCTIONS = [
     "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp", "lp_pool", "matmul", "max",
     "max_pool", "maximum", "mean", "min", "min_pool", "minimum", "multiply", "negative", "normal",
     "not_equal", "one_hot", "ones", "pad", "permute", "pow", "prod", "random_bits", "reciprocal", "relu",
-    "remainder", "repeat", "reshape", "rfft", "roll", "round", "rsqrt", "scatter", "shift_left",
+    "remainder", "repeat", "reshape", "rfft", "roll", "round", "rsqrt", "scan", "scatter", "shift_left",
     "shift_right", "sigmoid", "sign", "silu", "sin", "size", "softmax", "softplus", "solve_triangular",
     "sort", "split", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take",
     "take_along", "tanh", "tile", "topk", "transpose", "tri", "tril", "triu", "trunc", "unfold", "uniform",

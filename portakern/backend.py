@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from portakern.device import Device
 from portakern.errors import PortakernError
-from portakern.ir.program import Array, Program
+from portakern.ir.program import Array, Program, Repeat
 from portakern.ir.schedule import Nest, Schedule, Value
 from portakern.ir.size import Size
 from portakern.ir.tensor import TensorProgram
@@ -121,7 +121,8 @@ class Source:
 
     ``launches`` says how its kernels are run, in order; languages whose text holds its own host function (Triton,
     Pallas, numba, C++) leave it empty and are called through ``entry`` by the language's calling convention.
-    ``headers`` are the (name, text) pairs the text includes.  ``operator`` is the name of what it computes.
+    ``repeats`` says which of the launches are repeated.  ``headers`` are the (name, text) pairs the text includes.
+    ``operator`` is the name of what it computes.
     """
 
     target: Target
@@ -135,11 +136,12 @@ class Source:
     headers: tuple[tuple[str, str], ...] = ()
     schedule: tuple[Schedule, ...] = ()
     options: tuple[tuple[str, Any], ...] = ()
+    repeats: tuple[Repeat, ...] = ()
 
     @cached_property
     def digest(self) -> str:
         """Stable hash of the text, its headers and the way it is launched."""
-        parts = repr((str(self.target), self.entry, self.text, self.headers, self.launches, self.options))
+        parts = repr((str(self.target), self.entry, self.text, self.headers, self.launches, self.options, *self.repeats))
         return hashlib.sha256(parts.encode()).hexdigest()
 
     def by_role(self, *roles: str) -> tuple[Array, ...]:

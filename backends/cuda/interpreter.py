@@ -26,7 +26,7 @@ from typing import Any
 from portakern.backend import Availability, CompiledBinary, HostBuffer, Launch, Source, Target, TensorMap
 from portakern.emit.clike import TYPES
 from portakern.errors import CompileError, PortakernError, RuntimeFault, SimulatorError, ToolMissing
-from portakern.ir.program import Array
+from portakern.ir.program import Array, turns
 from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
 from portakern.tools.cache import Cache, digest
@@ -204,15 +204,16 @@ class HostProgram:
             if a.init is not None:
                 arrays[a.name][...] = a.init
         order = next(self._backwards)
-        for launch in self.source.launches:
+        for turn in turns(len(self.source.launches), self.source.repeats, sizes):
+            launch, sizes = self.source.launches[turn.number], turn.sizes
             grid = [evaluate(n, sizes) for n in launch.grid]
             if 0 in grid:
                 continue
             if max(grid) >= 2**31:
                 raise RuntimeFault(f"{launch.kernel} needs a grid of {grid}", hint="take larger tiles")
             kept: dict[str, Any] = {n: ctypes.c_int64(sizes[n]) for n in launch.args if n in sizes and n not in arrays}
-            kept |= {m.name: _described(m, arrays[m.array], sizes) for m in launch.maps}
-            places = [ctypes.addressof(kept[n]) if n in kept else arrays[n].ctypes.data for n in launch.args]
+            kept |= {m.name: _described(m, arrays[turn.array(m.array)], sizes) for m in launch.maps}
+            places = [ctypes.addressof(kept[n]) if n in kept else arrays[turn.array(n)].ctypes.data for n in launch.args]
             run = getattr(self._library, f"host_{launch.kernel}")
             run.restype = ctypes.c_char_p
             fault = run((ctypes.c_void_p * max(1, len(places)))(*places), (ctypes.c_uint * 3)(*grid), order)

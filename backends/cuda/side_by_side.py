@@ -14,6 +14,7 @@ from portakern.emit.clike import KernelPlan, Printer
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.printer import indented
 from portakern.emit.clike.terms import add, whole
+from portakern.ir.program import moved
 
 from .plans import BLOCK, CudaKernelPlan
 
@@ -34,13 +35,17 @@ class SideBySide(CudaKernelPlan):
 def joined(plan: p.ProgramPlan) -> p.ProgramPlan:
     """``plan`` with its elementwise kernels that follow each other and are independent as one."""
     kernels: list[KernelPlan] = []
-    for kernel in plan.kernels:
-        parts = _parts(kernels[-1]) if kernels else ()
+    place: list[int] = []
+    edges = {n for r in plan.repeats for n in (r.first, r.last)}  # what is repeated stays apart from what is not
+    for number, kernel in enumerate(plan.kernels):
+        parts = _parts(kernels[-1]) if kernels and number not in edges else ()
         if parts and all(_independent(part, kernel) for part in parts):
             kernels[-1] = _join((*parts, kernel))
         else:
             kernels.append(kernel)
-    return replace(plan, kernels=tuple(kernels))
+        place.append(len(kernels) - 1)
+    repeats = moved(plan.repeats, lambda n: place[n], lambda n: place[n] + 1)
+    return replace(plan, kernels=tuple(kernels), repeats=repeats)
 
 
 def _parts(plan: KernelPlan) -> tuple[KernelPlan, ...]:

@@ -111,6 +111,15 @@ class JaxWriter(NumpyWriter):
         join, xs = self.function(op.join), ", ".join(map(self.array, op.xs))
         return f"jax.lax.associative_scan({join}, ({xs},), axis={op.axis}, reverse={op.reverse})[{op.number}]"
 
+    def Recur(self, op: t.Recur) -> str:
+        both = f"looped{len(self.names)}"
+        step, init = self.step(op), f"({''.join(f'{self.carried(c)}, ' for c in op.init)})"
+        self.lines.append(f"{both} = jax.lax.scan({step}, {init}, {self.listed(op.xs)}, {op.length}, {op.reverse})")
+        return f"(*{both}[0], *{both}[1])"
+
+    def carried(self, op: Op) -> str:
+        return f"jnp.asarray({self.array(op)}, {self.dtype(tensor_type(op).dtype)})"
+
     def Contract(self, op: t.Contract) -> str:
         left, right, result = letters(op)
         have, made = tensor_type(op.lhs).dtype, self.dtype(op.dtype)

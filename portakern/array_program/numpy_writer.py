@@ -8,10 +8,11 @@ from typing import Any
 from portakern.dtypes import DTYPES, numpy_dtype
 from portakern.ir import functions, oracle
 from portakern.ir import tensor as t
-from portakern.ir.core import Op
+from portakern.ir.core import ManyType, Op
 from portakern.ir.oracle import static
 from portakern.ir.tensor import TensorType, tensor_type
 
+from .scan import scan
 from .writer import INFIX, Writer, may_be_view, python_text, shape_of
 
 
@@ -22,7 +23,7 @@ class NumpyWriter(Writer):
     def scope(self) -> dict[str, Any]:
         import numpy as np
 
-        return {"np": np, "functions": functions, "oracle": oracle}
+        return {"np": np, "functions": functions, "oracle": oracle, "scan": scan}
 
     def dtype(self, dtype: str) -> str:
         found = numpy_dtype(dtype)
@@ -103,6 +104,12 @@ class NumpyWriter(Writer):
         narrow = DTYPES[op.dtype].is_float and DTYPES[op.dtype].bits < 32
         a, b = (f"{self(x)}.astype({self.dtype('f32' if narrow else op.dtype)}, copy=False)" for x in (op.lhs, op.rhs))
         return f"oracle.contract({self.keep(op)}, {a}, {b}).astype({self.dtype(op.dtype)}, copy=False)"
+
+    def Recur(self, op: t.Recur) -> str:
+        assert isinstance(op.type, ManyType)
+        lines: Any = op.type.types[len(op.init) :]
+        shown = ", ".join(f"np.empty({static(of.shape)}, {self.dtype(of.dtype)})" for of in lines)
+        return f"scan({self.step(op)}, {self.listed(op.init)}, {self.listed(op.xs)}, {op.length}, {op.reverse}, [{shown}])"
 
     def _by_oracle(self, op: Op) -> str:
         """What numpy says in several calls, in the words of the oracle, in the dtype of its arrays."""

@@ -9,11 +9,12 @@ from portakern.dtypes import DTYPES
 from portakern.errors import PortakernError
 from portakern.ir import oracle
 from portakern.ir import tensor as t
-from portakern.ir.core import Op
+from portakern.ir.core import ManyType, Op
 from portakern.ir.oracle import static
 from portakern.ir.size import exact
 from portakern.ir.tensor import tensor_type
 
+from .scan import scan
 from .writer import INFIX, Writer, is_product, letters, may_be_view, piece_slices, python_text, shape_of
 
 
@@ -25,7 +26,7 @@ class TorchWriter(Writer):
         import torch.nn.functional as F
         from torch._higher_order_ops import associative_scan
 
-        return {"torch": torch, "F": F, "associative_scan": associative_scan}
+        return {"torch": torch, "F": F, "associative_scan": associative_scan, "scan": scan}
 
     def dtype(self, dtype: str) -> str:
         return f"torch.{DTYPES[dtype].long_name}"
@@ -133,6 +134,12 @@ class TorchWriter(Writer):
         join, xs = self.function(op.join), ", ".join(map(self.array, op.xs))
         how = f"{op.axis}, reverse={op.reverse}, combine_mode='generic'"
         return f"associative_scan({join}, ({xs},), {how})[{op.number}]"
+
+    def Recur(self, op: t.Recur) -> str:
+        assert isinstance(op.type, ManyType)
+        lines: Any = op.type.types[len(op.init) :]
+        shown = ", ".join(f"torch.empty({static(of.shape)}, dtype={self.dtype(of.dtype)}, {self.device})" for of in lines)
+        return f"scan({self.step(op)}, {self.listed(op.init)}, {self.listed(op.xs)}, {op.length}, {op.reverse}, [{shown}])"
 
     def Windows(self, op: t.Windows) -> str:
         return _unfolded(self(op.x), zip(op.dims, op.window, op.strides, op.dilation, strict=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import string
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,6 +79,31 @@ class Writer:
         body = [*sides, *self.lines[start:], f"return ({given},)"]
         self.lines[start:] = [f"def {name}(left, right):", *("    " + line for line in body)]
         return name
+
+    def step(self, op: t.Recur) -> str:
+        """The name of a function of the carries and the elements at hand, inside this one, that gives new carries and what is
+        shown."""
+        name, (carries, elements, captured) = f"step{len(self.names)}", op.given
+        for outside, inside in zip(op.captured, captured, strict=True):
+            self.names[inside] = self.array(outside)
+        self.names |= {a: f"{name}_{i}" for i, a in enumerate((*carries, *elements))}
+        start = len(self.lines)
+        for inner in op.step.ops:
+            if not isinstance(inner, Yield):
+                self.operation(inner)
+        sides = [f"({', '.join(map(self, args))},) = {side}" for side, args in (("carry", carries), ("x", elements)) if args]
+        new, shown = (f"({''.join(f'{self.carried(v)}, ' for v in part)})" for part in op.gives)
+        body = [*sides, *self.lines[start:], f"return {new}, {shown}"]
+        self.lines[start:] = [f"def {name}(carry, x):", *("    " + line for line in body)]
+        return name
+
+    def carried(self, op: Op) -> str:
+        """What a step hands on."""
+        return self.array(op)
+
+    def listed(self, ops: Iterable[Op]) -> str:
+        """A tuple of arrays."""
+        return f"({''.join(f'{self.array(o)}, ' for o in ops)})"
 
     def no_counterpart(self, op: Op) -> PortakernError:
         return PortakernError("no-peer", f"{self.library} has no counterpart to {op.mnemonic()} in {self.program.name}",

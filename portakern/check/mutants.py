@@ -16,7 +16,7 @@ from portakern.errors import PortakernError
 from portakern.ir import tile as t
 from portakern.ir.core import Block, Op, Result, yielded
 from portakern.ir.functions import UNARY
-from portakern.ir.program import Program, verify_program
+from portakern.ir.program import Program, moved, verify_program
 from portakern.ir.tile import Axis, Kernel, tile_type
 
 Emit = Callable[[Op], Op]
@@ -338,7 +338,26 @@ def _(kernel: Kernel) -> Iterator[tuple[str, Make]]:
 def _missing_kernel(program: Program) -> Iterator[tuple[str, Program]]:
     if len(program.kernels) > 1:
         for i, kernel in enumerate(program.kernels):
-            yield kernel.name, replace(program, kernels=(*program.kernels[:i], *program.kernels[i + 1 :]))
+            repeats = moved(program.repeats, lambda n, i=i: n - (n > i), lambda n, i=i: n + 1 - (n >= i))
+            kept = tuple(r for r in repeats if r.first < r.last)
+            yield kernel.name, replace(program, kernels=(*program.kernels[:i], *program.kernels[i + 1 :]), repeats=kept)
+
+
+def _one_turn_less(program: Program) -> Iterator[tuple[str, Program]]:
+    for i, r in enumerate(program.repeats):
+        if isinstance(r.count, int) and r.count > 1:
+            yield f"over {r.step}", _with_repeat(program, i, count=r.count - 1)
+
+
+def _kept_places(program: Program) -> Iterator[tuple[str, Program]]:
+    for i, r in enumerate(program.repeats):
+        for swap in r.swaps:
+            yield f"{swap[0]} over {r.step}", _with_repeat(program, i, swaps=tuple(s for s in r.swaps if s != swap))
+
+
+def _with_repeat(program: Program, number: int, **changes: Any) -> Program:
+    made = replace(program.repeats[number], **changes)
+    return replace(program, repeats=(*program.repeats[:number], made, *program.repeats[number + 1 :]))
 
 
 def _missing_fill(program: Program) -> Iterator[tuple[str, Program]]:
@@ -350,6 +369,8 @@ def _missing_fill(program: Program) -> Iterator[tuple[str, Program]]:
 
 PROGRAM_FAULTS: dict[str, Callable[[Program], Iterator[tuple[str, Program]]]] = {
     "missing kernel": _missing_kernel,
+    "one turn less": _one_turn_less,
+    "carry not handed on": _kept_places,
     "missing fill": _missing_fill,
 }
 

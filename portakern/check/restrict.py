@@ -167,9 +167,15 @@ def _associative_scan(op: t.AssociativeScan, box: Box) -> Demand:
 
 
 def _result(op: Result, box: Box) -> Demand:
-    """One of several results is there for the box that its operation is computed for."""
+    """One of several results is there for the box that its operation is computed for; a loop gives all of them whole."""
+    if isinstance(op.source, t.Recur):
+        return _full(op), [()]
     own, _ = demand(op.source, box)
     return own, [own]
+
+
+def _recur(op: t.Recur, box: Box) -> Demand:
+    return (), [_full(o) for o in op.operands]
 
 
 def _contract(op: t.Contract, box: Box) -> Demand:
@@ -204,7 +210,7 @@ def _iota(op: t.Iota, box: Box) -> Demand:
 DEMANDS: dict[type[Op], Callable[[Any, Box], Demand]] = {
     t.Map: _map, t.Convert: _same, t.BitConvert: _same, t.Expand: _expand, t.Reshape: _reshape, t.Transpose: _transpose,
     t.Slice: _slice, t.PadWith: _pad, t.Concat: _concat, t.Flip: _flip, t.Fold: _fold, t.ArgFold: _arg_fold,
-    t.Cumulate: _along, t.AssociativeScan: _associative_scan, t.Sort: _along, t.Contract: _contract,
+    t.Cumulate: _along, t.AssociativeScan: _associative_scan, t.Recur: _recur, t.Sort: _along, t.Contract: _contract,
     t.Convolve: _convolve, t.Gather: _gather, t.Iota: _iota, Result: _result,
 }  # fmt: skip
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from portakern.emit.python_like import PythonNames
-from portakern.ir.program import Program
+from portakern.emit.python_like import PythonNames, PythonWriter, size_expr
+from portakern.ir.program import Nested, Program, nested
 from portakern.ir.size import Size, Sym, substitute
 from portakern.ir.tile import BufferType
 
@@ -14,7 +14,26 @@ from portakern.ir.tile import BufferType
 def host_names(program: Program, reserved: Collection[str]) -> dict[str, str]:
     """What every open dim and array of ``program`` is called where ``reserved`` names are taken."""
     names = PythonNames(reserved)
-    return {x: names.fresh(x) for x in dict.fromkeys([*program.sizes, *(a.name for a in program.arrays)])}
+    steps = [r.step for r in program.repeats]
+    return {x: names.fresh(x) for x in dict.fromkeys([*program.sizes, *steps, *(a.name for a in program.arrays)])}
+
+
+def write_launches(out: PythonWriter, program: Program, names: Mapping[str, str], launch: Callable[[int], None]) -> None:
+    """What ``launch`` writes for the number of every kernel, in loops where they are repeated."""
+
+    def write(plan: Sequence[int | Nested]) -> None:
+        for item in plan:
+            if isinstance(item, int):
+                launch(item)
+                continue
+            r = item.repeat
+            with out.block(f"for {names[r.step]} in range({size_expr(r.count, names).text}):"):
+                write(item.inside)
+                if r.swaps:
+                    now = ", ".join(names[n] for pair in r.swaps for n in pair)
+                    out.line(f"{now} = {', '.join(names[n] for a, b in r.swaps for n in (b, a))}")
+
+    write(nested(len(program.kernels), program.repeats))
 
 
 def called(program: Program, names: Mapping[str, str]) -> Program:

@@ -13,26 +13,33 @@ by a line below, and ``args`` has its name::
 
 and, where it walks the pixels of images (see :class:`~portakern.backend.Pixels`),
 ``lower=(-1, -1) upper=(-1, -1) steps=(1, 1)`` behind it.
+
+Launches that are repeated are announced by a line above the first of them: how many they are, how often they run, the open dim
+that counts the turns from 0, and arrays that change places after every turn (see :class:`~portakern.ir.program.Repeat`)::
+
+    // portakern repeat: launches=2 count=T step=t swap=(h, h_next)
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from portakern.backend import Launch, Pixels, Source, Target, TensorMap
 from portakern.errors import PortakernError, UsageError
-from portakern.ir.program import Program
+from portakern.ir.program import Program, Repeat
 from portakern.ir.size import Size, names_of, parse_size
 
 T = TypeVar("T")
 
 FORM = "// portakern launch: kernel=NAME grid=(GX, GY, GZ) block=(X, Y, Z) shared=BYTES args=(x, w, y, M)"
 MAP_FORM = "// portakern map: x_map=x shape=(M, 512) strides=(512, 1) box=(128, 64) swizzle=128"
+REPEAT_FORM = "// portakern repeat: launches=2 count=T step=t swap=(h, h_next)"
 _LINE = re.compile(r"^\s*//\s*portakern (launch|map):(.*)$", re.MULTILINE)
+_REPEAT = re.compile(r"^\s*//\s*portakern (launch|repeat):(.*)$", re.MULTILINE)
 _FIELD = re.compile(r"(\w+)=(\((?:[^()]|\([^()]*(?:\([^()]*\)[^()]*)*\))*\)|\S+)")
 
 
@@ -52,6 +59,35 @@ def parse_launches(text: str) -> tuple[Launch, ...]:
             form = FORM if kind == "launch" else MAP_FORM
             raise UsageError(f"line {line}: the {kind} comment cannot be read ({error})", hint=f"its form is {form}") from None
     return tuple(found)
+
+
+def parse_repeats(text: str) -> tuple[Repeat, ...]:
+    """Which of the launches that ``text`` announces are repeated.  Raises :class:`UsageError` naming a line that is wrong."""
+    found: list[Repeat] = []
+    number = 0
+    for match in _REPEAT.finditer(text):
+        if match[1] == "launch":
+            number += 1
+            continue
+        try:
+            fields = dict(_FIELD.findall(match[2]))
+            swap = _items(fields.get("swap", "()"))
+            pairs = tuple(zip(swap[::2], swap[1::2], strict=True))
+            found.append(Repeat(number, number + int(fields["launches"]), parse_size(fields["count"]), fields["step"], pairs))
+        except (KeyError, ValueError, SyntaxError, PortakernError) as error:
+            line = text.count("\n", 0, match.start(1)) + 1
+            raise UsageError(f"line {line}: the repeat comment cannot be read ({error})",
+                             hint=f"its form is {REPEAT_FORM}") from None
+    if any(r.last > number for r in found):
+        raise UsageError("a repeat comment stands above fewer launches than it counts", hint=f"its form is {REPEAT_FORM}")
+    return tuple(found)
+
+
+def repeat_comments(repeats: Sequence[Repeat], number: int) -> list[str]:
+    """The lines above launch ``number`` that say what is repeated from there on, the outer loop first."""
+    begun = sorted((r for r in repeats if r.first == number), key=lambda r: -r.last)
+    return [f"// portakern repeat: launches={r.last - r.first} count={str(r.count).replace(' ', '')} step={r.step} "
+            f"swap=({', '.join(n for pair in r.swaps for n in pair)})" for r in begun]  # fmt: skip
 
 
 def _launch(text: str) -> Launch:
@@ -121,7 +157,8 @@ def adopt_launches(
             f"no launch comment names the kernel {entry!r}", hint=f"they name {', '.join(x.kernel for x in launches)}"
         )
     arrays = tuple(a for a in program.arrays if a.role != "temporary")
-    known = {a.name for a in arrays} | set(program.sizes)
+    repeats = parse_repeats(text)
+    known = {a.name for a in arrays} | set(program.sizes) | {r.step for r in repeats}
     for launch in launches:
         if not re.search(rf"\b{re.escape(launch.kernel)}\b\s*\(", text):
             raise UsageError(f"the text defines no kernel {launch.kernel!r}, which its launch comment names", hint=convention)
@@ -135,4 +172,5 @@ def adopt_launches(
                 f"the launch of {launch.kernel} names {', '.join(unknown)}",
                 hint=f"{program.name} has {', '.join([*(a.name for a in arrays), *program.sizes])}",
             )
-    return Source(target, program.name, entry or launches[0].kernel, text, suffix, arrays, program.sizes, launches, headers)
+    return Source(target, program.name, entry or launches[0].kernel, text, suffix, arrays, program.sizes, launches, headers,
+                  repeats=repeats)

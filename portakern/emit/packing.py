@@ -14,7 +14,7 @@ from portakern.dtypes import DTYPES
 from portakern.ir import tile as t
 from portakern.ir.builder import Builder
 from portakern.ir.core import Arg, Block, Op
-from portakern.ir.program import Array, Program
+from portakern.ir.program import Array, Program, Repeat, moved
 from portakern.ir.schedule import Schedule
 
 LINE_BYTES = 128
@@ -30,8 +30,8 @@ def packed(
     ``whole_rows`` copies are written to the end of the longer rows, so that no store needs a mask; else what lies between the
     rows stays as it is.  Nobody reads it.
     """
-    arrays, kernels = list(program.arrays), []
-    for kernel in program.kernels:
+    arrays, kernels = list(program.arrays), _Grown(program)
+    for number, kernel in enumerate(program.kernels):
         for load in wanting(kernel):
             assert isinstance(load.buffer, Arg)
             name = f"{load.buffer.name}_packed"
@@ -41,10 +41,39 @@ def packed(
             arrays.append(Array(name, flat, "temporary"))
             arg = Arg(name, there)
             to = Arg(name, flat) if whole_rows else arg
-            kernels.append(_pack(f"{kernel.name}_pack_{load.buffer.name}", load.buffer, to, warps))
+            kernels.before(number, load.buffer.name, _pack(f"{kernel.name}_pack_{load.buffer.name}", load.buffer, to, warps))
             kernel = _reading(kernel, load, arg)
-        kernels.append(kernel)
-    return replace(program, arrays=tuple(arrays), kernels=tuple(kernels)) if len(kernels) > len(program.kernels) else program
+        kernels.own[number] = kernel
+    return replace(kernels.program(), arrays=tuple(arrays)) if len(arrays) > len(program.arrays) else program
+
+
+class _Grown:
+    """The kernels of a program with others between them."""
+
+    def __init__(self, program: Program) -> None:
+        self.old, self.own = program, list(program.kernels)
+        self.inside: dict[int, list[t.Kernel]] = {}  # right before a kernel, in the loops that it is in
+        self.outside: dict[int, list[t.Kernel]] = {}  # before the loops that begin with it
+
+    def before(self, number: int, array: str, pack: t.Kernel) -> None:
+        """``pack`` runs before kernel ``number``, but only once for all turns of loops in which nothing changes ``array``."""
+        around = [r for r in self.old.repeats if r.first <= number < r.last and not self._changes(r, array)]
+        where = min((r.first for r in around), default=number)
+        (self.outside if around else self.inside).setdefault(where, []).append(pack)
+
+    def _changes(self, repeat: Repeat, array: str) -> bool:
+        written = {a.name for k in self.old.kernels[repeat.first : repeat.last] for a in k.written}  # type: ignore[attr-defined]
+        return array in written or any(array in pair for pair in repeat.swaps)
+
+    def program(self) -> Program:
+        kernels: list[t.Kernel] = []
+        first, last = [], []
+        for number, kernel in enumerate(self.own):
+            kernels += self.outside.get(number, ())
+            first.append(len(kernels))
+            kernels += (*self.inside.get(number, ()), kernel)
+            last.append(len(kernels))
+        return replace(self.old, kernels=tuple(kernels), repeats=moved(self.old.repeats, first.__getitem__, last.__getitem__))
 
 
 def packable(load: t.Load, kernel: t.Kernel) -> bool:

@@ -124,6 +124,7 @@ class Op:
 
     registry: ClassVar[dict[str, type[Op]]] = {}
     pure: ClassVar[bool] = True
+    closed: ClassVar[bool] = False  # whether its regions use nothing from outside of them, constants neither
     word: ClassVar[str] = ""  # its word in the text form; the class's name in snake case where empty
     roles: ClassVar[dict[str, str]]
     kinds: ClassVar[dict[str, str]]  # field -> its annotation, which names the attribute's text form

@@ -12,7 +12,7 @@ from typing import Any
 
 from portakern.dtypes import DTYPES
 from portakern.ir.core import NONE, Block, Function, ManyType, Op, Result, Type, element_codec
-from portakern.ir.program import Program
+from portakern.ir.program import Nested, Program, nested
 from portakern.ir.tensor import TensorType
 from portakern.ir.tile import BufferType, TileType
 
@@ -106,5 +106,13 @@ def program_to_mlir(program: Program, locations: bool = True) -> str:
     arrays = ", ".join(
         json.dumps(f"{a.role} {a.name}: {a.type}{'' if a.init is None else f' = {a.init}'}") for a in program.arrays
     )
-    kernels = "".join(to_mlir(k, locations, "  ") for k in program.kernels)
+    def written(item: int | Nested, pad: str) -> str:
+        if isinstance(item, int):
+            return to_mlir(program.kernels[item], locations, pad)
+        r, inside = item.repeat, "".join(written(i, pad + "  ") for i in item.inside)
+        swaps = ", ".join(json.dumps(f"{a}, {b}") for a, b in r.swaps)
+        says = f"count = {json.dumps(str(r.count))}, step = {json.dumps(r.step)}, swaps = [{swaps}]"
+        return f'{pad}"pk.repeat"() ({{\n{inside}{pad}}}) {{{says}}} : () -> ()\n'
+
+    kernels = "".join(written(i, "  ") for i in nested(len(program.kernels), program.repeats))
     return f"module @{json.dumps(program.name)} attributes {{pk.arrays = [{arrays}]}} {{\n{kernels}}}\n"

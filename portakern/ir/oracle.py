@@ -274,6 +274,29 @@ def _(op: t.AssociativeScan, *xs: np.ndarray) -> Value:
     return scan_in_order(lambda left, right: apply_block(join, (*left, *right)), xs, op.axis, op.reverse)[op.number]
 
 
+@rule(t.Recur)
+def _(op: t.Recur, *args: np.ndarray) -> Value:
+    carries, lines, captured = _shares(op, args)
+    (length,), shown = static((op.length,)), [np.empty(static(of.shape), working_dtype(of.dtype)) for of in _shown(op)]
+    for i in reversed(range(length)) if op.reverse else range(length):
+        made = apply_block(op.step, (*carries, *(line[i] for line in lines), *captured))
+        carries = made[: len(op.init)]
+        for line, value in zip(shown, made[len(op.init) :], strict=True):
+            line[i] = value
+    return (*carries, *shown)
+
+
+def _shares(op: t.Recur, args: Sequence[Value]) -> tuple[Sequence[Value], ...]:
+    """Values of the carries, the lines and what is captured."""
+    n, m = len(op.init), len(op.init) + len(op.xs)
+    return args[:n], args[n:m], args[m:]
+
+
+def _shown(op: t.Recur) -> tuple[TensorType, ...]:
+    assert isinstance(op.type, ManyType)
+    return op.type.types[len(op.init) :]  # type: ignore[return-value]
+
+
 def apply_block(block: Block, args: Sequence[Value]) -> tuple[Value, ...]:
     """What ``block`` gives for values of its arguments."""
     values: dict[Op, Value] = dict(zip(block.args, args, strict=True))

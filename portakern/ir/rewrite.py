@@ -62,7 +62,8 @@ class _Rewriter:
         def visit(op: Op) -> Op:
             if op in env:
                 return env[op]
-            new = op.remap(visit, lambda region: self.block(region, env, seen))
+            outside = ({}, {}) if op.closed else (env, seen)
+            new = op.remap(visit, lambda region: self.block(region, *outside))
             better = self.rules(new)
             if better is not None:
                 result = visit(better)

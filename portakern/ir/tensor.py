@@ -412,6 +412,7 @@ class AssociativeScan(Op):
     join: Block
     number: int = 0
     reverse: bool = False
+    closed = True
 
     def infer(self) -> Type:
         types = [tensor_type(x) for x in self.xs]
@@ -429,6 +430,51 @@ class AssociativeScan(Op):
     def whole(self) -> tuple[object, ...]:
         """Equal for operations that are computed together."""
         return (self.xs, self.axis, self.join.says, self.reverse)
+
+
+class Recur(Op):
+    """A step run ``length`` times, one after the other, which need not be associative: ``jax.lax.scan``.
+
+    ``step`` takes the carries, then element t of the first dim of every one of ``xs``, then ``captured``, which are the same
+    in every step; it uses nothing else from outside, and gives the new carries and then what step t has to show.  t goes from
+    0 up, with ``reverse`` from ``length - 1`` down.  Results: the carries after the last step (``init`` where there is none),
+    then what the steps showed, that of step t as element t of a new first dim.
+    """
+
+    init: tuple[Op, ...]
+    xs: tuple[Op, ...]
+    captured: tuple[Op, ...]
+    step: Block
+    length: Size
+    reverse: bool = False
+    closed = True
+
+    def infer(self) -> Type:
+        carries = tuple(tensor_type(c) for c in self.init)
+        lines = [tensor_type(x) for x in self.xs]
+        for x in lines:
+            self.check(bool(x.shape) and x.shape[0] == self.length, f"{x} has not {self.length} elements along its first dim")
+        elements = [TensorType(x.shape[1:], x.dtype) for x in lines]
+        given = (*carries, *elements, *(tensor_type(c) for c in self.captured))
+        taken = tuple(a.type for a in self.step.args)
+        self.check(taken == given, "the step does not take the carries, elements and captured arrays")
+        made = tuple(tensor_type(v) for v in yielded(self.step))
+        self.check(made[: len(carries)] == carries, "the step does not give the carries that it takes")
+        shown = made[len(carries) :]
+        self.check(bool(made), "the step gives nothing")
+        return ManyType((*carries, *(TensorType((self.length, *y.shape), y.dtype) for y in shown)))
+
+    @property
+    def given(self) -> tuple[tuple[Op, ...], tuple[Op, ...], tuple[Op, ...]]:
+        """The arguments of the step: carries, elements of ``xs``, captured arrays."""
+        args, n, m = self.step.args, len(self.init), len(self.init) + len(self.xs)
+        return args[:n], args[n:m], args[m:]
+
+    @property
+    def gives(self) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
+        """What the step gives: the new carries, and what it shows."""
+        made, n = yielded(self.step), len(self.init)
+        return made[:n], made[n:]
 
 
 def of_arrays(block: Block, shape: tuple[Size, ...]) -> Block:

@@ -9,7 +9,7 @@ from typing import Any
 from portakern.backend import Argument, ArrayFill, CompiledBinary, Dispatch, DispatchSequence, Launch, Source
 from portakern.dtypes import DTYPES, numpy_dtype
 from portakern.errors import BackendError, RuntimeFault
-from portakern.ir.program import Array
+from portakern.ir.program import Array, turns
 from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
 from portakern.launch.packing import shape_of
@@ -58,13 +58,14 @@ def number_bytes(dtype: str, value: Any) -> bytes:
 
 def _dispatches(source: Source, binary: CompiledBinary, sizes: Mapping[str, int],
                 values: Mapping[str, Any]) -> Iterator[Dispatch]:  # fmt: skip
-    """The launches in order; one whose grid is empty is left out."""
+    """The launches in order, as often as they are repeated; one whose grid is empty is left out."""
     arrays = {a.name: a for a in source.arrays}
-    for x in source.launches:
-        gx, gy, gz = (evaluate(n, sizes) for n in x.grid)
+    for turn in turns(len(source.launches), source.repeats, sizes):
+        x = source.launches[turn.number]
+        gx, gy, gz = (evaluate(n, turn.sizes) for n in x.grid)
         if gx * gy * gz == 0:
             continue
-        args = tuple(_argument(x, name, arrays, sizes, values) for name in x.args)
+        args = tuple(_argument(x, turn.array(name), arrays, turn.sizes, values) for name in x.args)
         yield Dispatch(x.kernel, binary.data, binary.assembly or "", (gx, gy, gz), x.block, x.shared_bytes, args)
 
 

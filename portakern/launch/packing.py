@@ -10,7 +10,7 @@ from typing import Any
 from portakern import native
 from portakern.backend import Launch, Source
 from portakern.errors import RuntimeFault
-from portakern.ir.program import Array
+from portakern.ir.program import Array, turns
 from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
 
@@ -49,7 +49,7 @@ def scalar_of(array: Array, value: Any) -> Any:
 def launches_of(source: Source, kernels: Sequence[native.Kernel], places: Mapping[str, int], scalars: Mapping[str, Any],
                 sizes: Mapping[str, int], limit: Limit | None = None,
                 descriptors: Mapping[str, Descriptor] | None = None) -> Packed:  # fmt: skip
-    """Every launch of ``source`` in order; one whose grid is empty is left out.
+    """Every launch of ``source`` in order, as often as it is repeated; one whose grid is empty is left out.
 
     Args:
         kernels: one per launch.
@@ -62,7 +62,10 @@ def launches_of(source: Source, kernels: Sequence[native.Kernel], places: Mappin
     """
     steps: list[Any] = []
     slots: list[str] = []
-    for kernel, x in zip(kernels, source.launches, strict=True):
+    if len(kernels) != len(source.launches):
+        raise ValueError(f"{len(kernels)} kernels for {len(source.launches)} launches")
+    for turn in turns(len(kernels), source.repeats, sizes):
+        kernel, x, sizes = kernels[turn.number], source.launches[turn.number], turn.sizes
         x0, y0, z0 = (evaluate(n, sizes) for n in x.grid)
         if math.prod((x0, y0, z0)) == 0:
             continue
@@ -71,14 +74,14 @@ def launches_of(source: Source, kernels: Sequence[native.Kernel], places: Mappin
         args = []
         for name in x.args:
             if name in places:
-                args.append(native.pointer(places[name]))
-                slots.append(name)
+                args.append(native.pointer(places[turn.array(name)]))
+                slots.append(turn.array(name))
             elif name in scalars:
                 args.append(scalars[name])
             elif name in sizes:
                 args.append(native.scalar("i64", sizes[name]))
             elif descriptors and name in descriptors:
-                args.append(native.raw(descriptors[name](places, sizes)))
+                args.append(native.raw(descriptors[name]({n: places[turn.array(n)] for n in places}, sizes)))
             else:
                 raise RuntimeFault(f"{x.kernel} takes {name!r}, which is no array, scalar or open dim of the operator")
         steps.append(native.LaunchSpec(kernel, (x0, y0, z0), x.block, tuple(args), x.shared_bytes, x.cluster))

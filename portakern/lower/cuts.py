@@ -30,6 +30,7 @@ from portakern.ir.tensor import (
     Fold,
     Gather,
     Map,
+    Recur,
     Reshape,
     Slice,
     TensorProgram,
@@ -58,7 +59,7 @@ def levels(program: TensorProgram, names: Names, fresh: Iterator[str], placed: d
     if not whole:
         return [program]
     level = _levels(program, whole)
-    stored = _stored(program, whole, level)
+    stored = stored_for(program, whole, level)
     names_of: dict[Op, str] = {}
     for op, name in zip(program.results, program.outputs, strict=True):
         names_of.setdefault(op, name)
@@ -350,7 +351,7 @@ def _levels(program: TensorProgram, whole: set[Op]) -> dict[Op, int]:
     return level
 
 
-def _stored(program: TensorProgram, whole: set[Op], level: Mapping[Op, int]) -> dict[Op, None]:
+def stored_for(program: TensorProgram, whole: set[Op], level: Mapping[Op, int]) -> dict[Op, None]:
     """The values that later levels load: whole arrays, and what is left of reductions and products of earlier levels at the
     end of the elementwise work that only they lead to."""
     anchored = last_anchors(program).keys()
@@ -361,7 +362,7 @@ def _stored(program: TensorProgram, whole: set[Op], level: Mapping[Op, int]) -> 
     seen: set[Op] = set()
     while frontier:
         op = frontier.pop()
-        if op in seen or op in stored or op not in anchored:
+        if op in seen or op in stored or op not in anchored or isinstance(op, Recur):
             continue
         seen.add(op)
         if op in ends:

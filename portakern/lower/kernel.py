@@ -11,11 +11,11 @@ from portakern.ir.builder import Builder
 from portakern.ir.core import Block
 from portakern.ir.program import Array, ArrayFacts
 from portakern.ir.schedule import Nest, Schedule
-from portakern.ir.tile import Axis, Kernel, verify_kernel
+from portakern.ir.tile import Axis, BufferType, Kernel, verify_kernel
 from portakern.lower.classes import AxisClass, Classes
 from portakern.lower.cleanup import clean
 from portakern.lower.domain import ArrayType, Domain, Run, accesses, array_types, of_result, unmergeable, windows_of
-from portakern.lower.placing import Placed
+from portakern.lower.placing import Line, Placed
 from portakern.lower.tiles import Arrays, TileWriter, wide
 
 
@@ -32,7 +32,7 @@ class Request:
 
     ``unrounded`` has the dtypes of arrays between kernels that hold values as they were computed: a row's maximum that is
     rounded on its way would not be what the row's elements, computed once more, are compared with.  ``placed`` says which
-    outputs are pieces of arrays.
+    outputs are pieces of arrays, ``lines`` which arrays the program has one element of, along a dim of which it does not know.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Request:
     facts: Mapping[str, ArrayFacts] | None = None
     unrounded: Mapping[str, str] = field(default_factory=dict)
     placed: Mapping[str, Placed] = field(default_factory=dict)
+    lines: Mapping[str, Line] = field(default_factory=dict)
 
     def nest(self, family: str, domain: Domain, live: int, dots: str = "", passes: int = 1, scores: str = "") -> Nest:
         widest = _widest(self.program)
@@ -61,6 +62,8 @@ class Request:
 
     def array_types(self) -> dict[str, ArrayType]:
         found = array_types(self.program, self.scalars, self.facts, self.placed)
+        found |= {n: replace(have, shape=self.lines[n].of.shape) for n, have in found.items()
+                  if n in self.lines and isinstance(have, BufferType)}
         return {name: replace(have, dtype=self.unrounded.get(name, have.dtype)) for name, have in found.items()}
 
 
@@ -91,7 +94,7 @@ class Frame:
         self.axes = tuple(axes)
         self.b = Builder(self.axes)
         self.arrays = Arrays(request.array_types())
-        self.w = TileWriter(self.b, self.arrays)
+        self.w = TileWriter(self.b, self.arrays, request.lines)
 
     def store(self, number: int) -> None:
         """Store output ``number`` of the stage."""

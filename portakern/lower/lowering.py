@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, count
 
 from portakern.backend import Missing
 from portakern.dtypes import DTYPES
 from portakern.errors import IRError, LoweringError, MissingRuleError
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
-from portakern.ir.core import Arg, Loc, Op
-from portakern.ir.program import Array, ArrayFacts, Program, verify_program
-from portakern.ir.size import product, quotients
+from portakern.ir.core import Arg, Block, Loc, Op, Result, Yield
+from portakern.ir.program import Array, ArrayFacts, Program, Repeat, verify_program
+from portakern.ir.rewrite import canonicalise
+from portakern.ir.size import Sym, product, quotients
+from portakern.lower import steps
 from portakern.lower.associative import lower_associative
 from portakern.lower.attention import lower_attention
 from portakern.lower.classes import axis_classes
@@ -21,7 +24,9 @@ from portakern.lower.cuts import ANCHORS, program_of
 from portakern.lower.domain import array_types, of_result
 from portakern.lower.elementwise import lower_elementwise
 from portakern.lower.kernel import Choose, Lowered, NoSchedule, Request
-from portakern.lower.placing import Placed
+from portakern.lower.loops import Loop, parts
+from portakern.lower.placing import Line, Placed
+from portakern.lower.recurrence import lower_recurrence
 from portakern.lower.row_parts import lower_rows_or_parts
 from portakern.lower.scan import lower_scan
 from portakern.lower.simplify import simplify
@@ -34,11 +39,11 @@ LOWERED = (tt.Literal, tt.DimSize, tt.Iota, tt.Map, tt.Convert, tt.BitConvert, t
 Facts = Mapping[str, ArrayFacts]
 
 
-def unsupported(program: tt.TensorProgram) -> list[Missing]:
-    """Every operation of ``program`` that no family lowers, with the operator's line."""
-    return [Missing(_why_not(op), str(op.loc or ""))
-            for op in program.body.ops
-            if not isinstance(op, LOWERED) and op.mnemonic() not in ("give", "result")]
+def unsupported(block: Block) -> list[Missing]:
+    """Every operation of ``block`` that no family lowers, with the operator's line."""
+    known = (*LOWERED, tt.Recur, Yield, Result)
+    found = [Missing(_why_not(op), str(op.loc or "")) for op in block.ops if not isinstance(op, known)]
+    return found + [m for op in block.ops if isinstance(op, tt.Recur) for m in unsupported(op.step)]
 
 
 def _why_not(op: Op) -> str:
@@ -49,7 +54,7 @@ def _why_not(op: Op) -> str:
 
 def _check_reshapes(program: tt.TensorProgram) -> None:
     """Raises :class:`LoweringError` for a reshape that keeps the elements of some sizes of open dims only."""
-    for op in program.body.ops:
+    for op in program.body.walk():
         if isinstance(op, tt.Reshape) and product(tt.tensor_type(op.x).shape) != product(op.shape):
             shapes = [f"[{', '.join(map(str, s))}]" for s in (tt.tensor_type(op.x).shape, op.shape)]
             asked = {f"{q.numerator} is a multiple of {q.divisor}": f'"{q.divisor}*H" for {q.numerator}'
@@ -75,60 +80,223 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
     and :class:`LoweringError` or :class:`IRError` for what no kernel can be made of.
     """
     _check_reshapes(program)
-    simplified = simplify(program, reach)
-    missing = unsupported(simplified)
+    simplified = simplify(canonicalise(program, steps.rules), reach)
+    missing = unsupported(simplified.body)
     if missing:
         raise MissingRuleError(f"{program.name} cannot be lowered",
                                missing=tuple(map(_said, missing)))
-    scalars = frozenset(program.scalars)
     hints = {a: tuple(n.lower() for n in dims) for a, dims in (names or {}).items()}
-    arrays = _arrays(program, scalars, facts)
-    simple = _peel(simplified)
-    temporaries: dict[str, Op] = {}
-    pieces: dict[str, Placed] = {}  # arrays that are stored piece by piece
-    unrounded: dict[str, str] = {}
-    extra: list[Array] = []
-    kernels: list[t.Kernel] = []
-    full_names = dict(hints)
-    fresh = _fresh({a.name for a in arrays})
-    left = [(f"_{n}", s) for n, s in enumerate((s for s in stages(simple, full_names, fresh) if _work(s)), 1)]
-    left = [("", s) for _, s in left] if len(left) == 1 else left
-    while left:
-        (suffix, stage), *left = left
+    arrays = _arrays(program, frozenset(program.scalars), facts)
+    making = _Making(program, choose, facts, hints, {a.name for a in arrays})
+    making.all(making.planned(_peel(simplified), {}))
+    arrays = [replace(a, init=making.pieces[a.name].fill) if a.name in making.pieces else a for a in arrays]
+    result = Program(program.name, (*arrays, *making.between(program.outputs)), tuple(making.kernels), tuple(making.repeats))
+    verify_program(result)
+    return result
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A stage, or a loop that one kernel walks along the axis ``line``.
+
+    ``lines`` are arrays that it has one element of, since it is inside of a loop; ``outputs`` those of the program that it is a
+    part of.
+    """
+
+    stage: Stage
+    lines: Lines
+    outputs: tuple[str, ...]
+    loop: Loop | None = None
+    line: str = ""
+
+
+@dataclass(frozen=True)
+class Turns:
+    """What is repeated."""
+
+    loop: Loop
+    step: str
+    plan: tuple[Planned | Turns, ...]
+
+
+Plan = Sequence[Planned | Turns]
+Lines = Mapping[str, Line]
+
+
+class _Making:
+    """Kernels of a program under construction."""
+
+    def __init__(self, program: tt.TensorProgram, choose: Choose, facts: Facts | None, names: Mapping[str, tuple[str, ...]],
+                 taken: set[str]) -> None:  # fmt: skip
+        self.name, self.choose, self.facts = program.name, choose, facts
+        self.scalars = frozenset(program.scalars)
+        self.names = dict(names)
+        self.taken = taken | set(program.dims)  # by what steps cannot be called
+        self.fresh = _fresh(taken)
+        self.kernels: list[t.Kernel] = []
+        self.repeats: list[Repeat] = []
+        self.temporaries: dict[str, Array] = {}
+        self.extra: list[Array] = []
+        self.pieces: dict[str, Placed] = {}  # arrays that are stored piece by piece
+        self.unrounded: dict[str, str] = {}
+
+    # ---- what there is to make
+
+    def planned(self, program: tt.TensorProgram, lines: Lines) -> list[Planned | Turns]:
+        """The stages of ``program`` in order, and its loops."""
+        found: list[Planned | Turns] = []
+        for part in parts(program, self.fresh):
+            if isinstance(part, Loop):
+                found += self._loop(part, lines, program.outputs)
+            else:
+                found += self._stages(part, lines, program.outputs)
+        return found
+
+    def _stages(self, program: tt.TensorProgram, lines: Lines, outputs: tuple[str, ...]) -> list[Planned]:
+        made = stages(program, self._names_in(lines), self.fresh)
+        return [Planned(s, lines, (*outputs, *program.outputs)) for s in made if _work(s)]
+
+    def _names_in(self, lines: Lines) -> dict[str, tuple[str, ...]]:
+        """What dims of arrays are called, of those in ``lines`` the dims that a step has."""
+        inside = {n: self.names[n][len(line.places) :] for n, line in lines.items() if n in self.names}
+        return {**self.names, **inside}
+
+    def _loop(self, loop: Loop, lines: Lines, outputs: tuple[str, ...]) -> list[Planned | Turns]:
+        line = self._line_name(loop, lines)
+        place = self._place(loop, line)
+        inner = {**lines, **{n: _in_turn(lines.get(n), op, place) for n, op in loop.sequences.items()}}
+        if loop.walked:
+            stage = Stage(loop.step, "recurrence")
+            return [Planned(stage, inner, outputs, loop, line)] if _work(stage) else []
+        for name, op in zip((*loop.before, *loop.after), (*loop.carries, *loop.step.results), strict=False):
+            of = tt.tensor_type(op)
+            self.temporaries[name] = Array(name, t.BufferType(of.shape, of.dtype), "temporary", loc=op.loc)
+        step, copies = self._without_filled_carries(_peel(simplify(loop.step)), loop)
+        plan = [item for program in (step, *copies) for item in self.planned(program, inner)]
+        return [Turns(loop, line, tuple(plan))] if plan else []
+
+    def _without_filled_carries(self, step: tt.TensorProgram, loop: Loop) -> tuple[tt.TensorProgram, list[tt.TensorProgram]]:
+        """``step``, and copies after it: an array that is filled once around pieces cannot change places with another."""
+        copies: list[tt.TensorProgram] = []
+        outputs = list(step.outputs)
+        for n, (op, name) in enumerate(zip(step.results, step.outputs, strict=True)):
+            if isinstance(op, tt.Assemble) and op.fill is not None and name in loop.after:
+                outputs[n] = next(self.fresh)
+                pieces = Arg(outputs[n], op.type)
+                copies.append(tt.TensorProgram(step.name, Block((pieces,), (Yield((pieces,)),)), (name,)))
+        return replace(step, outputs=tuple(outputs)), copies
+
+    def _line_name(self, loop: Loop, lines: Lines) -> str:
+        """What the steps are called: as the dim of a sequence, if nothing else is."""
+        known = self._names_in(lines)
+        called = next((dims[0] for n in loop.sequences if (dims := known.get(n))), "step")
+        line = next(n for n in chain([called], (f"{called}{i}" for i in count(2))) if n not in self.taken)
+        self.taken.add(line)
+        return line
+
+    def _place(self, loop: Loop, line: str) -> t.Index:
+        """Where in a sequence the element of a step is."""
+        if loop.walked:
+            return t.Index((t.Term(line, -1),), loop.length - 1) if loop.reverse else t.Index.of(line)
+        step = Sym.named(line)
+        return t.Index((), loop.length - 1 - step if loop.reverse else step)
+
+    # ---- making it
+
+    def all(self, plan: Plan) -> None:
+        numbers = count(1)
+        single = sum(1 for _ in _leaves(plan)) == 1
+        self._make(plan, lambda: "" if single else f"_{next(numbers)}")
+
+    def _make(self, plan: Plan, suffix: Callable[[], str]) -> None:
+        for item in plan:
+            if isinstance(item, Planned):
+                self._kernels(item, suffix())
+                continue
+            first = len(self.kernels)
+            self._make(item.plan, suffix)
+            swaps = tuple(zip(item.loop.before, item.loop.after, strict=True))
+            self.repeats.append(Repeat(first, len(self.kernels), item.loop.length, item.step, swaps))
+
+    def _kernels(self, item: Planned, suffix: str) -> None:
+        stage, names = item.stage, self._names_in(item.lines)
         try:
-            unrounded |= _unrounded(stage, simple.outputs)
-            made = _lowered(program.name + suffix, stage, choose, full_names, scalars, facts, unrounded)
+            self.unrounded |= _unrounded(stage, item.outputs)
+            made = self._lowered(self.name + suffix, item, names)
         except NoSchedule as error:
             if stage.attention is None:
                 error.where = error.where or str(_line(stage) or "")
                 raise
-            apart = stages(stage.program, full_names, fresh, attention=False)  # what cannot go together goes by itself
-            left = [*((f"{suffix}_{n}", s) for n, s in enumerate(apart, 1)), *left]
-            continue
+            apart = stages(stage.program, names, self.fresh, attention=False)  # what cannot go together goes by itself
+            for n, s in enumerate(apart, 1):
+                self._kernels(replace(item, stage=s), f"{suffix}_{n}")
+            return
         except (LoweringError, IRError) as error:
             error.where = error.where or str(_line(stage) or "")
             raise
-        kernels += made.kernels
-        extra += made.temporaries
-        for out, op in zip(stage.program.outputs, stage.program.results, strict=True):
+        self.kernels += made.kernels
+        self.extra += made.temporaries
+        self._note_results(item, names)
+
+    def _lowered(self, name: str, item: Planned, names: Mapping[str, tuple[str, ...]]) -> Lowered:
+        stage = item.stage
+        classes = axis_classes(stage.program, names, stage.apart)
+        request = Request(name, stage.program, classes, self.choose, self.scalars, self.facts, dict(self.unrounded),
+                          stage.placed, item.lines)  # fmt: skip
+        if item.loop is not None:
+            return Lowered((lower_recurrence(request, item.loop, item.line),))
+        if stage.family == "attention":
+            return Lowered((lower_attention(request, stage),))
+        return FAMILIES[stage.family](request)
+
+    def _note_results(self, item: Planned, names: Mapping[str, tuple[str, ...]]) -> None:
+        """The arrays that a stage has made, and what their dims are called."""
+        stage, lines = item.stage, item.lines
+        for number, (out, op) in enumerate(zip(stage.program.outputs, stage.program.results, strict=True)):
             if (place := stage.placed.get(out)) is not None:
-                pieces[place.array] = place
-                names_of = axis_classes(stage.program, full_names)
-                axes = of_result(stage.program, names_of, stage.program.outputs.index(out))
-                full_names.setdefault(place.array, tuple(c.name for c in axes))
+                self.pieces[place.array] = replace(place, of=lines[place.array].of) if place.array in lines else place
+                classes = axis_classes(stage.program, names)
+                axes = of_result(stage.program, classes, number)
+                self.names.setdefault(place.array, tuple(c.name for c in axes))
                 continue
-            if out not in simple.outputs:
-                temporaries[out] = op
-            if out not in full_names and not isinstance(op, Arg):
-                full_names[out] = tuple(c.name for c in axis_classes(stage.program, full_names).of(op))
-    between = [Array(n, t.BufferType((x := tt.tensor_type(op)).shape, unrounded.get(n, x.dtype)), "temporary", loc=op.loc)
-               for n, op in temporaries.items()]
-    between += [Array(n, t.BufferType(p.of.shape, p.of.dtype), "temporary", p.fill) for n, p in pieces.items()
-                if n not in simple.outputs]  # fmt: skip
-    arrays = [replace(a, init=pieces[a.name].fill) if a.name in pieces else a for a in arrays]
-    result = Program(program.name, (*arrays, *between, *extra), tuple(kernels))
-    verify_program(result)
-    return result
+            of = lines[out].of if out in lines else tt.tensor_type(op)
+            if item.loop is None or out not in item.loop.unasked:
+                dtype = self.unrounded.get(out, of.dtype)
+                self.temporaries.setdefault(out, Array(out, t.BufferType(of.shape, dtype), "temporary", loc=op.loc))
+            if isinstance(op, Arg) and op.name in names:
+                self.names.setdefault(out, names[op.name])
+            elif out not in self.names and not isinstance(op, Arg):
+                classes = axis_classes(stage.program, names)
+                outside = () if out not in lines else ("step",) * len(lines[out].places)
+                self.names[out] = (*outside, *(c.name for c in classes.of(op)))
+
+    def between(self, outputs: Sequence[str]) -> list[Array]:
+        """The arrays that are neither inputs nor outputs."""
+        pieces = [Array(n, t.BufferType(p.of.shape, p.of.dtype), "temporary", p.fill) for n, p in self.pieces.items()
+                  if n not in self.temporaries]  # fmt: skip
+        return [*(a for a in (*self.temporaries.values(), *pieces) if a.name not in outputs), *self.extra]
+
+
+def _leaves(plan: Plan) -> Iterator[Planned]:
+    for item in plan:
+        if isinstance(item, Planned):
+            yield item
+        else:
+            yield from _leaves(item.plan)
+
+
+def _in_turn(outer: Line | None, op: Op, place: t.Index) -> Line:
+    """Where the element of ``op`` is that a step has, where ``op`` itself may be one of an outer loop."""
+    return Line(tt.tensor_type(op), (place,)) if outer is None else Line(outer.of, (*outer.places, place))
+
+
+FAMILIES: Mapping[str, Callable[[Request], Lowered]] = {
+    "elementwise": lambda request: Lowered((lower_elementwise(request),)),
+    "rows": lower_rows_or_parts,
+    "scan": lambda request: Lowered((lower_scan(request),)),
+    "associative": lambda request: Lowered((lower_associative(request),)),
+    "contraction": lower_contraction,
+}
 
 
 def _arrays(program: tt.TensorProgram, scalars: frozenset[str], facts: Facts | None) -> list[Array]:
@@ -179,23 +347,3 @@ def _line(stage: Stage) -> Loc | None:
     """The line of what a stage is built around, for errors that know none."""
     ops = [op for op in stage.program.body.ops if op.loc is not None]
     return next((op.loc for op in ops if isinstance(op, ANCHORS)), ops[-1].loc if ops else None)
-
-
-def _lowered(name: str, stage: Stage, choose: Choose, names: Mapping[str, tuple[str, ...]], scalars: frozenset[str],
-             facts: Facts | None, unrounded: Mapping[str, str]) -> Lowered:  # fmt: skip
-    classes = axis_classes(stage.program, names, stage.apart)
-    request = Request(name, stage.program, classes, choose, scalars, facts, dict(unrounded), stage.placed)
-    match stage.family:
-        case "elementwise":
-            return Lowered((lower_elementwise(request),))
-        case "rows":
-            return lower_rows_or_parts(request)
-        case "scan":
-            return Lowered((lower_scan(request),))
-        case "associative":
-            return Lowered((lower_associative(request),))
-        case "contraction":
-            return lower_contraction(request)
-        case "attention":
-            return Lowered((lower_attention(request, stage),))
-    raise LoweringError(f"no family {stage.family}")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from portakern.ir.core import Op
+from portakern.ir.index import Index
 from portakern.ir.size import Size
 from portakern.ir.tensor import Assemble, TensorType, tensor_type
 
@@ -29,6 +30,15 @@ class Placed:
         """For each dim, whether the piece is anything but the whole of it."""
         each = zip(self.offsets, self.steps, self.shape, self.of.shape, strict=True)
         return tuple((offset, step, size) != (0, 1, whole) for offset, step, size, whole in each)
+
+
+@dataclass(frozen=True)
+class Line:
+    """An array of type ``of`` of which a step has one element along each of its first dims, that at ``places``; its program
+    knows of no others."""
+
+    of: TensorType
+    places: tuple[Index, ...]
 
 
 def pieces_of(op: Assemble, array: str) -> Iterator[tuple[Op, str, Placed]]:

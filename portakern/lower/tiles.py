@@ -18,7 +18,7 @@ from portakern.ir.builder import Builder
 from portakern.ir.core import Arg, Block, Op, at, yielded
 from portakern.ir.size import Size
 from portakern.lower.classes import matched_dims
-from portakern.lower.placing import Placed
+from portakern.lower.placing import Line, Placed
 
 
 @dataclass(frozen=True)
@@ -110,10 +110,12 @@ class Arrays:
 
 
 class TileWriter:
-    """Writes values of one stage with ``builder``; ``known`` holds tiles of reductions and contractions by value."""
+    """Writes values of one stage with ``builder``; ``known`` holds tiles of reductions and contractions by value, ``lines`` the
+    arrays that have one dim more than the stage knows of."""
 
-    def __init__(self, builder: Builder, arrays: Arrays) -> None:
+    def __init__(self, builder: Builder, arrays: Arrays, lines: Mapping[str, Line] | None = None) -> None:
         self.b = builder
+        self.lines = lines or {}
         self.arrays = arrays
         self.known: dict[Op, Op] = {}
         self.memo: list[dict[tuple[Op, Coordinates], Op]] = [{}]
@@ -200,6 +202,7 @@ class TileWriter:
         return self.load(op, tt.tensor_type(op).shape, coords)
 
     def load(self, op: Arg, shape: tuple[Size, ...], coords: Coordinates) -> Op:
+        shape, coords = self._in_line(op.name, shape, coords)
         fill = next((c.fill for c in coords if isinstance(c, Reaching)), None)
         first = self.arrays.args.get(op.name)
         by_dims = first is not None and getattr(first.of, "shape", ()) == shape and any(isinstance(c, Part) for c in coords)
@@ -211,6 +214,11 @@ class TileWriter:
         if picked:
             return self.b.cast(self._load_picked(op.name, view, indices, picked), wide(dtype))
         return self.b.cast(self.b.load(*self.arrays.access(op.name, view, indices), pad=fill), wide(dtype))
+
+    def _in_line(self, name: str, shape: tuple[Size, ...], coords: Coordinates) -> tuple[tuple[Size, ...], Coordinates]:
+        """``shape`` and ``coords`` in the whole of an array that the stage has one element of."""
+        line = self.lines.get(name)
+        return (shape, coords) if line is None else ((*line.of.shape[: len(line.places)], *shape), (*line.places, *coords))
 
     def _load_picked(self, name: str, view: tuple[Size, ...], indices: tuple[t.Index, ...], picked: Sequence[Picked]) -> Op:
         """The elements of ``name`` that the tiles ``picked`` say, in dims as the indices and these tiles have them."""
@@ -316,7 +324,7 @@ class TileWriter:
             name, shape = place.array, place.of.shape
             where = tuple(self._affine(c, step, offset) if moved else c for c, step, offset, moved
                           in zip(coords, place.steps, place.offsets, place.moved, strict=True))
-        view, indices = collapse(shape, where)
+        view, indices = collapse(*self._in_line(name, shape, where))
         value = self.b.cast(self.value(op, coords if tt.tensor_type(op).shape else ()), self.arrays.dtype(name))
         order = [a for i in indices for a in i.axes]
         dims = self.b.dims(*order)

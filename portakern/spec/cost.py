@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from portakern.dtypes import DTYPES
 from portakern.ir import tensor as t
-from portakern.ir.core import Arg, Op, Yield, yielded
+from portakern.ir.core import Arg, Block, Op, Yield, yielded
 from portakern.ir.rewrite import live
 from portakern.ir.size import Size, exact, product
 from portakern.ir.tensor import TensorProgram, tensor_type
@@ -41,12 +41,16 @@ class Cost:
 
 def cost(program: TensorProgram) -> Cost:
     """The cost of ``program``."""
-    flops: Size = 0
-    for op in program.body.ops:
-        if type(op) in COUNTS:
-            flops = flops + COUNTS[type(op)](op)
     results = dict.fromkeys(program.results)
-    return Cost(flops, _bytes(program.args, _picked(program)), _bytes(tuple(results)))
+    return Cost(_flops(program.body), _bytes(program.args, _picked(program)), _bytes(tuple(results)))
+
+
+def _flops(block: Block) -> Size:
+    total: Size = 0
+    for op in block.ops:
+        if type(op) in COUNTS:
+            total = total + COUNTS[type(op)](op)
+    return total
 
 
 def _bytes(values: tuple[Op, ...] | tuple[Arg, ...], picked: Mapping[Op, Size] | None = None) -> Size:
@@ -124,6 +128,7 @@ COUNTS: dict[type[Op], Callable[..., Size]] = {
     t.ArgFold: lambda op: _elements(op.x),
     t.Cumulate: _elements,
     t.AssociativeScan: _associative_scan,
+    t.Recur: lambda op: _flops(op.step) * op.length,
     t.WindowFold: _window,
     t.Contract: _contract,
     t.Convolve: _convolve,

@@ -74,7 +74,7 @@ from portakern.spec.pieces import (
     update,
 )
 from portakern.spec.random import bernoulli, dropout, normal, random_bits, uniform
-from portakern.spec.recurrences import associative_scan
+from portakern.spec.recurrences import associative_scan, scan
 from portakern.spec.reductions import (
     all,
     any,
@@ -143,7 +143,7 @@ __all__ = [
     "log2", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp", "lp_pool",
     "matmul", "max", "max_pool", "maximum", "mean", "min", "min_pool", "minimum", "multiply", "negative",
     "normal", "not_equal", "one_hot", "ones", "pad", "permute", "pow", "prod", "random_bits", "reciprocal",
-    "relu", "remainder", "repeat", "reshape", "rfft", "roll", "round", "rsqrt", "scatter", "shift_left",
+    "relu", "remainder", "repeat", "reshape", "rfft", "roll", "round", "rsqrt", "scan", "scatter", "shift_left",
     "shift_right", "sigmoid", "sign", "silu", "sin", "size", "softmax", "softplus", "solve_triangular",
     "sort", "split", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take",
     "take_along", "tanh", "tile", "topk", "transpose", "tri", "tril", "triu", "trunc", "unfold", "uniform",

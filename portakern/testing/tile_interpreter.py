@@ -16,7 +16,7 @@ from portakern.dtypes import numpy_dtype
 from portakern.ir import tile as t
 from portakern.ir.core import Block, Op, Result, yielded
 from portakern.ir.functions import BINARY, COMPARE, UNARY
-from portakern.ir.program import Program
+from portakern.ir.program import Program, turns
 from portakern.ir.size import evaluate
 
 JUNK = 12345.0
@@ -36,8 +36,8 @@ def run(program: Program, inputs: Mapping[str, np.ndarray], sizes: Mapping[str, 
     for a in program.by_role("output", "temporary"):
         arrays[a.name] = np.full(program.shape(a.name, sizes), JUNK if a.init is None else a.init).astype(numpy_dtype(a.dtype))
     with np.errstate(all="ignore"):
-        for kernel in program.kernels:
-            _Run(kernel, arrays, sizes).all()
+        for turn in turns(len(program.kernels), program.repeats, sizes):
+            _Run(program.kernels[turn.number], {n: arrays[turn.array(n)] for n in arrays}, turn.sizes).all()
     return {a.name: arrays[a.name] for a in program.by_role("output")}
 
 

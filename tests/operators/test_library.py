@@ -76,6 +76,28 @@ def linear_recurrence(a, b, reverse=False):
     return h
 
 
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def lstm(x, h0, c0, w_ih, w_hh, bias, reverse=False):
+    h, c, states = h0, c0, np.zeros((len(x), *h0.shape))
+    for t in range(len(x))[:: -1 if reverse else 1]:
+        i, f, g, o = np.split(x[t] @ w_ih.T + h @ w_hh.T + bias, 4, -1)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        h = states[t] = sigmoid(o) * np.tanh(c)
+    return {"out0": states, "out1": h, "out2": c}
+
+
+def gru(x, h0, w_ih, w_hh, b_ih, b_hh, reverse=False):
+    h, states = h0, np.zeros((len(x), *h0.shape))
+    for t in range(len(x))[:: -1 if reverse else 1]:
+        (r, z, n), (of_r, of_z, of_n) = (np.split(y, 3, -1) for y in (x[t] @ w_ih.T + b_ih, h @ w_hh.T + b_hh))
+        z = sigmoid(z + of_z)
+        h = states[t] = (1 - z) * np.tanh(n + sigmoid(r + of_r) * of_n) + z * h
+    return {"out0": states, "out1": h}
+
+
 def patches(x, window: int, stride: int, padding: int, dilation: int = 1, value: float = 0.0):
     """Windows of x [N, H, W, C] as [N, positions, positions, C, window, window]."""
     around = np.pad(x, [(0, 0), (padding, padding), (padding, padding), (0, 0)], constant_values=value)
@@ -183,6 +205,8 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "cumsum": cumsum,
     "embedding": embedding,
     "linear_recurrence": linear_recurrence,
+    "lstm": lstm,
+    "gru": gru,
     "conv2d": conv2d,
     "conv2d_bias_relu": lambda x, w, bias, **how: np.maximum(conv2d(x, w, **how) + bias, 0),
     "depthwise_conv": lambda x, w, **how: conv2d(x, w, groups=x.shape[-1], **how),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from portakern.backend import Source, Target
@@ -10,7 +10,7 @@ from portakern.emit.clike import CLikeEmitter, Dialect, Printer, reached
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.names import CNames, identifier, size_name
 from portakern.emit.clike.terms import Name, size_term
-from portakern.ir.program import Array, Program
+from portakern.ir.program import Array, Nested, Program, nested
 from portakern.ir.size import product
 from portakern.ir.tile import BufferType
 
@@ -97,7 +97,7 @@ def parameters(program: Program) -> list[tuple[str, str, str]]:
 def _host(program: Program, plan: p.ProgramPlan, entry: str) -> list[str]:
     """The function that callers see: temporaries, initial values, and the kernels in order."""
     names = CNames({entry})
-    called = {s: size_name(s) for s in program.sizes}
+    called = {s: size_name(s) for s in (*program.sizes, *(r.step for r in program.repeats))}
     names.taken |= set(called.values())
     for a in program.arrays:
         called[a.name] = names.fresh(a.name, a.name + "_")
@@ -106,16 +106,31 @@ def _host(program: Program, plan: p.ProgramPlan, entry: str) -> list[str]:
     for a in program.arrays:
         if (made := _allocate(a, called)) is not None:
             lines.append("    " + made)
-    for k in plan.kernels:
+
+    def run(k: p.KernelPlan) -> str:
         args = ", ".join(called[q.source] + (".data" if _temporary(program, q.source) else "") for q in k.params)
         capture = "[&]" if program.by_role("temporary") else "[=]"
-        call = f"pk::parallel({size_term(k.blocks)}, {capture}(int64_t block) {{ {k.name}_block(block, {args}); }});"
-        lines.append("    " + call)
-    return [*lines, "}"]
+        return f"pk::parallel({size_term(k.blocks)}, {capture}(int64_t block) {{ {k.name}_block(block, {args}); }});"
+
+    return [*lines, *_in_order(nested(len(plan.kernels), plan.repeats), lambda n: run(plan.kernels[n]), called, "    "), "}"]
+
+
+def _in_order(items: Sequence[int | Nested], run: Callable[[int], str], called: Mapping[str, str], pad: str) -> list[str]:
+    """A line for every kernel, in loops where they are repeated."""
+    lines: list[str] = []
+    for item in items:
+        if isinstance(item, int):
+            lines.append(pad + run(item))
+            continue
+        r, step = item.repeat, called[item.repeat.step]
+        lines += [f"{pad}for (int64_t {step} = 0; {step} < {size_term(r.count)}; ++{step}) {{",
+                  *_in_order(item.inside, run, called, pad + "    "),
+                  *(f"{pad}    {called[a]}.trade({called[b]});" for a, b in r.swaps), f"{pad}}}"]  # fmt: skip
+    return lines
 
 
 def _temporary(program: Program, name: str) -> bool:
-    return name not in program.sizes and program.array(name).role == "temporary"
+    return any(a.name == name for a in program.by_role("temporary"))
 
 
 def _allocate(a: Array, called: dict[str, str]) -> str | None:

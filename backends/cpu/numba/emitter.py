@@ -13,7 +13,7 @@ import numpy as np
 
 from portakern.backend import Missing, Source, Target
 from portakern.dtypes import numpy_dtype
-from portakern.emit.host import called, host_names
+from portakern.emit.host import called, host_names, write_launches
 from portakern.emit.loops.array_sums import plan_with_array_sums
 from portakern.emit.loops.plan import LoopPlan
 from portakern.emit.python_like import PythonWriter, call, names_in, size_expr, with_helpers
@@ -137,8 +137,8 @@ def _host_function(original: Program, kernels: Sequence[NumbaKernelText]) -> str
         for array in program.by_role("output"):
             if array.init is not None:
                 out.line(f"{array.name}[...] = {_initial(array)}")
-        for kernel, text in zip(program.kernels, kernels, strict=True):
-            out.line(call(text.name, *_arguments(original, kernel, names)).text)
+        write_launches(out, original, names, lambda n: out.line(
+            call(kernels[n].name, *_arguments(original, program.kernels[n], names)).text))
     return str(out)
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from portakern.backend import Missing, Source, Target
+from portakern.emit.launches import repeat_comments
 from portakern.emit.loops.plan import LoopPlan
 from portakern.ir.program import Program
 
@@ -31,12 +32,12 @@ class OpenCLEmitter:
         parts = [_header(program)]
         if helpers.texts:
             parts.append(str(helpers))
-        for text, run in zip(kernels, launches, strict=True):
-            parts.append(f"{launch_line(run)}\n{text}")
+        for number, (text, run) in enumerate(zip(kernels, launches, strict=True)):
+            parts.append("\n".join([*repeat_comments(program.repeats, number), launch_line(run), text]))
         return Source(
             target=target, operator=program.name, entry=launches[0].kernel if launches else program.name,
             text="\n\n".join(parts) + "\n", suffix=".cl", arrays=program.arrays, sizes=program.sizes, launches=launches,
-            schedule=tuple(k.schedule for k in program.kernels),
+            schedule=tuple(k.schedule for k in program.kernels), repeats=program.repeats,
         )  # fmt: skip
 
     def standalone(self, source: Source) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from portakern.ir.core import Arg, Block, Op
-from portakern.ir.program import Array, Program
+from portakern.ir.program import Array, Program, moved
 from portakern.ir.size import Size
 from portakern.ir.tile import BufferType, Index, Kernel, Load, Store, buffer_type
 
@@ -59,8 +59,11 @@ def in_pieces(program: Program) -> tuple[Program, tuple[Assembly, ...]]:
     if not found:
         return program, ()
     arrays = (*program.arrays, *(a for a, _ in renamed.values()))
-    kernels = (_rewritten(k, {op: s for op, (_, s) in renamed.items()}, copied) for k in program.kernels)
-    return replace(program, arrays=arrays, kernels=tuple(k for k in kernels if any(_stores(k)))), tuple(found)
+    kernels = [_rewritten(k, {op: s for op, (_, s) in renamed.items()}, copied) for k in program.kernels]
+    stores = [any(_stores(k)) for k in kernels]
+    repeats = moved(program.repeats, lambda n: sum(stores[:n]), lambda n: sum(stores[: n + 1]))
+    kept = tuple(k for k, stored in zip(kernels, stores, strict=True) if stored)
+    return replace(program, arrays=arrays, kernels=kept, repeats=repeats), tuple(found)
 
 
 def _stores(kernel: Kernel) -> Iterator[Store]:

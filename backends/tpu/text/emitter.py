@@ -20,6 +20,7 @@ from ..planning.kernel_plan import PallasKernelPlan, PallasProgramPlan, plan_ker
 from ..planning.loops import ReportMissing
 from ..planning.picks import reference
 from ..planning.pieces import in_pieces
+from ..planning.turns import in_turns
 from ..syntax import operations
 from ..syntax.line_breaks import wrap
 from .body import BodyWriter
@@ -96,7 +97,8 @@ class _Writer:
 
     def __init__(self, program: Program, target: Target) -> None:
         self.saturated = saturated(program)
-        (self.program, self.assemblies), self.target = in_pieces(narrowed(program)), target
+        turned, self.scans = in_turns(narrowed(program))
+        (self.program, self.assemblies), self.target = in_pieces(turned), target
         program = self.program
         self.problems: list[Missing] = []
         self.at: Kernel | None = None
@@ -133,7 +135,7 @@ class _Writer:
             self.kernels[number] = plan, BodyWriter(plan, names, target.device).write()
         if not self.problems:
             self.entry = entry_lines(program, self.kernels, self.report, target.device, self.saturated,
-                                      self.assemblies)
+                                      self.assemblies, self.scans)
 
     @property
     def report(self) -> ReportMissing:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import count
 
 from portakern.device import Device
 from portakern.ir.core import Op
-from portakern.ir.program import Array, Program
+from portakern.ir.program import Array, Nested, Program, Repeat, nested
 from portakern.ir.size import Size, Sym
 from portakern.ir.tile import Binary, BufferType, Cast, Const, Extent, Index, buffer_type
 
@@ -16,6 +18,7 @@ from ..planning.loops import ReportMissing
 from ..planning.picks import at, picked_text, reference
 from ..planning.pieces import Assembly
 from ..planning.scalars import scalar_text
+from ..planning.turns import Scan
 from ..planning.vmem_limit import limit_mb
 from ..syntax import operations
 from ..syntax.expressions import PRODUCT, SUM, PlacedExpr
@@ -25,7 +28,8 @@ from .regions import KernelBody, Line
 
 
 def entry_lines(program: Program, plans: Mapping[int, tuple[PallasKernelPlan, KernelBody]], report: ReportMissing,
-                device: Device, saturated: Sequence[str] = (), assemblies: Sequence[Assembly] = ()) -> list[Line]:
+                device: Device, saturated: Sequence[str] = (), assemblies: Sequence[Assembly] = (),
+                scans: Mapping[str, Scan] | None = None) -> list[Line]:
     """The function the operator is called by; 64-bit inputs in ``saturated`` are made 32-bit ones first."""
     inputs, outputs = program.by_role("input", "scalar"), program.by_role("output")
     lines = [f"def {program.name}({', '.join(a.name for a in inputs)}):"]
@@ -33,13 +37,53 @@ def entry_lines(program: Program, plans: Mapping[int, tuple[PallasKernelPlan, Ke
     lines += [f"    {name} = jnp.clip({name}, -(2**31), 2**31 - 1).astype(jnp.int32)" for name in saturated]
     ready = {a.name for a in inputs}
     lines += [f"    {line}" for line in _assembled(program, assemblies, ready)]
-    for plan, body in plans.values():
-        lines += [f"    {line}" for line in _launch(program, plan, body, device, ready)]
-        ready |= {a.buffer for a in plan.writes}
-        lines += [f"    {line}" for line in _assembled(program, assemblies, ready)]
+
+    def launched(items: Sequence[int | Nested], pad: str) -> list[str]:
+        made: list[str] = []
+        for item in items:
+            if isinstance(item, Nested):
+                scan = (scans or {})[item.repeat.step]
+                made += _turns(program, item.repeat, scan, ready, pad, partial(launched, item.inside))
+            else:
+                plan, body = plans[item]
+                made += [f"{pad}{line}" for line in _launch(program, plan, body, device, ready)]
+                ready.update(a.buffer for a in plan.writes)
+            made += [f"{pad}{line}" for line in _assembled(program, assemblies, ready)]
+        return made
+
+    lines += launched(nested(len(program.kernels), program.repeats), "    ")
     lines += [f"    {a.name} = {filled(a)}" for a in outputs if a.name not in ready]
     lines.append(f"    return {', '.join(a.name for a in outputs)}")
     return [(line, "") for line in lines]
+
+
+def _turns(program: Program, repeat: Repeat, scan: Scan, ready: set[str], pad: str,
+           body: Callable[[str], list[str]]) -> list[str]:  # fmt: skip
+    """A function of one turn and the ``jax.lax.scan`` of it; what is carried and shown is ready then."""
+    taken = {*program.sizes, *(a.name for a in program.arrays)}
+    turn, carry, element = (_free(word, taken) for word in ("turn", "carry", "element"))
+    before, after = ([pair[n] for pair in repeat.swaps] for n in (0, 1))
+    elements, lines = [e for _, e in scan.taken], [a for a, _ in scan.shown]
+    made = [f"{a} = {filled(program.array(a))}" for a, _ in scan.taken if a not in ready]
+    ready.update(elements)
+    made += ["", f"def {turn}({carry}, {element}):"]
+    made += [f"    {', '.join(names)} = {given}" for names, given in ((before, carry), (elements, element)) if names]
+    made = [f"{pad}{line}" if line else "" for line in made] + body(pad + "    ")
+    results = f"{_several(before) if before else '_'}, {_several(lines) if lines else '_'}"
+    how = f"length={repeat.count}{', reverse=True' if scan.reverse else ''}"
+    made += [f"{pad}    return {_several(after)}, {_several([e for _, e in scan.shown])}", "",
+             f"{pad}{results} = jax.lax.scan({turn}, {_several(before)}, {_several([a for a, _ in scan.taken])}, {how})"]
+    ready.update(lines)
+    return made
+
+
+def _free(word: str, taken: set[str]) -> str:
+    return next(name for k in count() if (name := word + "_" * k) not in taken)
+
+
+def _several(names: Sequence[str]) -> str:
+    """A tuple of names in parentheses, a single one as it is."""
+    return names[0] if len(names) == 1 else f"({', '.join(names)})" if names else "None"
 
 
 def _assembled(program: Program, assemblies: Sequence[Assembly], ready: set[str]) -> list[str]:
@@ -84,7 +128,8 @@ def _launch(program: Program, plan: PallasKernelPlan, body: KernelBody, device: 
     if not nothing:
         return [*lines, *run]
     zeros = ", ".join(f"jnp.zeros({tuple_text(tuple(map(str, shape_of(a))))}, {operations.JNP[a.dtype]})" for a in written)
-    if len(program.kernels) == 1 and [a.name for a in written] == [a.name for a in program.by_role("output")]:
+    whole = len(program.kernels) == 1 and not program.repeats
+    if whole and [a.name for a in written] == [a.name for a in program.by_role("output")]:
         return [f"if {nothing}:", f"    return {zeros}", *lines, *run]
     return [*lines, f"if {nothing}:", f"    {names} = {zeros}", "else:", *(f"    {line}" for line in run)]
 

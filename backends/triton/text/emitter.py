@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from portakern.backend import Missing, Source, Target
 from portakern.device import Device
-from portakern.emit.host import called, host_names
+from portakern.emit.host import called, host_names, write_launches
 from portakern.emit.python_like import PythonWriter, call, with_helpers
 from portakern.emit.where import where
 from portakern.errors import MissingRuleError, UnsupportedDtype
@@ -149,9 +149,12 @@ def _host_function(original: Program, kernels: Sequence[TritonKernelText], names
         for array in program.by_role("output"):
             if array.init is not None:
                 out.line(f"{array.name}.fill_({operations.constant(array.init, array.dtype)})")
-        for kernel in kernels:
-            _describe(out, kernel, program, names)
-            _launch(out, kernel, names)
+
+        def launch(number: int) -> None:
+            _describe(out, kernels[number], program, names)
+            _launch(out, kernels[number], names)
+
+        write_launches(out, original, names, launch)
     return str(out)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from portakern.backend import Missing, Source, Target
 from portakern.errors import MissingRuleError, UsageError
 from portakern.ir.core import Op
-from portakern.ir.program import Array, Program
+from portakern.ir.program import Array, Nested, Program, nested
 from portakern.ir.size import Size, product
 from portakern.ir.tile import (
     ArgReduce,
@@ -114,10 +114,24 @@ def entry_function(program: Program) -> str:
     for a in program.arrays:
         if a.init is not None:
             lines.append(f"    for (int64_t i = 0; i < {count(a)}; ++i) {a.name}[i] = {number(a.init, a.dtype)};")
-    for kernel in program.kernels:
-        lines += launch(kernel)
+    lines += in_order(program, nested(len(program.kernels), program.repeats))
     lines += [f"    free({a.name});" for a in temporaries]
     return "\n".join([*lines, "}", ""])
+
+
+def in_order(program: Program, plan: Sequence[int | Nested]) -> list[str]:
+    """Every kernel, in loops where they are repeated; after a turn the arrays that change places do so by their pointers."""
+    lines: list[str] = []
+    for item in plan:
+        if isinstance(item, int):
+            lines += launch(program.kernels[item])
+            continue
+        r = item.repeat
+        lines.append(f"    for (int64_t {r.step} = 0; {r.step} < {size_text(r.count)}; ++{r.step}) {{")
+        lines += in_order(program, item.inside)
+        lines += [f"    {{ void* first = {a}; {a} = {b}; {b} = first; }}" for a, b in r.swaps]
+        lines.append("    }")
+    return lines
 
 
 def parameters(program: Program) -> str:

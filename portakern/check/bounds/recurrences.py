@@ -10,10 +10,11 @@ import numpy as np
 
 from portakern.check import accuracy
 from portakern.ir import tensor as t
-from portakern.ir.core import Block, Op, Yield, yielded
+from portakern.ir.core import Block
 from portakern.ir.tensor import tensor_type
 
-from .rules import RULES, rule
+from .blocks import apply_block
+from .rules import rule
 from .value import Val
 
 Elements = tuple[Val, ...]
@@ -50,15 +51,6 @@ def _(op: t.AssociativeScan, *xs: Val) -> Val:
     if one.exact and pairs.exact and not seen.any():
         return Val(_back(one.x, op))
     return Val(_back(one.x, op), _back(np.where(seen, np.inf, one.bound() + pairs.bound()), op))
-
-
-def apply_block(block: Block, args: Sequence[Val]) -> Elements:
-    """What ``block`` gives for values of its arguments."""
-    values: dict[Op, Any] = dict(zip(block.args, args, strict=True))
-    for op in block.ops:
-        if not isinstance(op, Yield):
-            values[op] = RULES[type(op)](op, *(values[o] for o in op.operands))
-    return tuple(values[v] for v in yielded(block))
 
 
 def _filling(v: Val, shape: tuple[int, ...]) -> Val:

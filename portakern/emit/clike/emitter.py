@@ -14,6 +14,7 @@ from portakern.emit.clike.printer import Printer
 from portakern.emit.clike.rules import missing_rules
 from portakern.emit.clike.standalone import inline_headers, reached, read_headers
 from portakern.emit.clike.verify import verify
+from portakern.emit.launches import repeat_comments
 from portakern.emit.where import where
 from portakern.errors import MissingRuleError, ScheduleError
 from portakern.ir.program import Program
@@ -45,7 +46,7 @@ class CLikeEmitter:
         self._refuse(program, target)
         dialect = self.dialect(target)
         kernels = tuple(self._fitting(program, k, dialect, target) for k in program.kernels)
-        made = self.arranged(ProgramPlan(program.name, kernels))
+        made = self.arranged(ProgramPlan(program.name, kernels, program.repeats))
         for kernel in made.kernels:
             verify(kernel)
         return made
@@ -56,16 +57,16 @@ class CLikeEmitter:
         lines: list[str] = []
         launches: list[Launch] = []
         printer = self.printer(dialect)
-        for k in plan.kernels:
+        for number, k in enumerate(plan.kernels):
             launch = self.launch(k, dialect, target)
             launches.append(launch)
-            lines += ["", launch_comment(launch), *printer.kernel(k)]
+            lines += ["", *repeat_comments(plan.repeats, number), launch_comment(launch), *printer.kernel(k)]
         included = self.includes(printer.words)
         lines = [self.title(program, target), *(f'#include "{name}"' for name in included), *lines]
         return Source(
             target, program.name, plan.kernels[0].name if plan.kernels else program.name, "\n".join(lines) + "\n", self.suffix,
             program.arrays, program.sizes, tuple(launches), reached(included, self.library()),
-            tuple(k.schedule for k in program.kernels),
+            tuple(k.schedule for k in program.kernels), repeats=plan.repeats,
         )  # fmt: skip
 
     def standalone(self, source: Source) -> str:

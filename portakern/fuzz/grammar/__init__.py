@@ -15,7 +15,7 @@ from portakern.fuzz.case import FuzzCase
 # The order of the table is that of these imports.
 # isort: off
 from portakern.fuzz.grammar import (  # noqa: F401
-    elementwise, reductions, numbers, views, gathers, pieces, orders, random, products, windows, normalising, attention,
+    elementwise, reductions, numbers, views, gathers, pieces, orders, random, products, steps, windows, normalising, attention,
 )  # fmt: skip
 # isort: on
 from portakern.fuzz.grammar import program

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from portakern.emit.clike.layouts import Layout
 from portakern.emit.clike.names import CNames
+from portakern.ir.program import Repeat
 from portakern.ir.size import Size
 
 from .nodes import Shared, Statement, indented
@@ -70,6 +71,7 @@ class ProgramPlan:
 
     name: str
     kernels: tuple[KernelPlan, ...]
+    repeats: tuple[Repeat, ...] = ()
 
     def __str__(self) -> str:
         return f"plan {self.name}\n" + "\n".join(map(str, self.kernels))

@@ -134,6 +134,12 @@ struct Buffer {
     Buffer(const Buffer&) = delete;
     ~Buffer() { free(data); }
 
+    void trade(Buffer& other) {  // places
+        T* mine = data;
+        data = other.data;
+        other.data = mine;
+    }
+
     static void fill_array(T* to, int64_t count, T value) {
         for (int64_t i = 0; i < count; ++i) to[i] = value;
     }

@@ -1,0 +1,48 @@
+"""The operations of a block in order, on values with bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from portakern.ir import tensor as t
+from portakern.ir.core import Block, Op, Yield, yielded
+
+from .conversion import rounded_at_some_scale
+from .rules import RULES
+from .value import Val
+
+
+def apply_block(block: Block, args: Sequence[Val]) -> tuple[Val, ...]:
+    """What ``block`` gives for values of its arguments."""
+    values = values_of(block, args)
+    return tuple(values[v] for v in yielded(block))
+
+
+def values_of(block: Block, args: Sequence[Val]) -> dict[Op, Any]:
+    """Every value of ``block``; a tuple where an operation gives several."""
+    values: dict[Op, Any] = dict(zip(block.args, args, strict=True))
+    loose = _contraction_only(block)
+    for op in block.ops:
+        if isinstance(op, Yield):
+            continue
+        given = [values[o] for o in op.operands]
+        rounded = isinstance(op, t.Convert) and op in loose
+        values[op] = rounded_at_some_scale(op, given[0]) if rounded else RULES[type(op)](op, *given)  # type: ignore[arg-type]
+    return values
+
+
+_VIEWS = (t.Transpose, t.Reshape, t.Expand, t.Slice)
+
+
+def _contraction_only(block: Block) -> set[Op]:
+    """Narrowing conversions whose every use, seen through views, is as the operand of a contraction."""
+    users: dict[Op, list[Op]] = {}
+    for op in block.ops:
+        for o in op.operands:
+            users.setdefault(o, []).append(op)
+
+    def only(op: Op) -> bool:
+        return all(isinstance(u, t.Contract | t.Convolve) or (isinstance(u, _VIEWS) and only(u)) for u in users[op])
+
+    return {op for op in block.ops if isinstance(op, t.Convert) and users.get(op) and only(op)}

@@ -1,0 +1,61 @@
+"""Steps that follow each other: recurrences whose lanes stay apart, and those that a product or a reduction ties."""
+
+from __future__ import annotations
+
+from portakern.fuzz.grammar.draws import chance, pick
+from portakern.fuzz.grammar.products import right_of
+from portakern.fuzz.grammar.ranges import UNIT, Range
+from portakern.fuzz.grammar.scope import FuzzScope, Var
+from portakern.fuzz.grammar.sizes import Need
+from portakern.fuzz.grammar.table import production
+
+NEAR = Range(-100.0, 100.0)
+LANES = ("pk.tanh(h_ * 0.5 + x_)", "pk.where(h_ > x_, h_ * 0.5, pk.sigmoid(x_))",
+         "pk.sigmoid(x_) * h_ + (1.0 - pk.sigmoid(x_))", "pk.maximum(h_ - 0.25, pk.tanh(x_))")  # fmt: skip
+TIED = ("pk.softmax(h_ + x_, axis=-1)", "pk.tanh(h_ - pk.max(x_, axis=-1, keepdims=True))", "pk.tanh(pk.flip(h_, -1) + x_)")
+SHOWN = ("h_", "h_ * x_", "pk.sum(h_, axis=-1)", "pk.sum(pk.tanh(x_), axis=-1)", "pk.tanh(x_)")
+MOST = (3, 2, 4, 1)
+"""How many steps there are: every one is a launch of its own, which simulators take long for."""
+
+
+def _line(s: FuzzScope) -> tuple[Var, str, int]:
+    """A sequence of a few steps, and as text."""
+    x = s.number((2, 3), within=NEAR)
+    steps = pick(s.draw, MOST)
+    return x, f"{x}[:{steps}]", steps
+
+
+def _scanned(s: FuzzScope, x: Var, line: str, steps: int, new: str) -> Var:
+    shown = pick(s.draw, SHOWN)
+    shown = shown.replace("h_", f"({new})") if chance(s.draw, 70) else shown  # the state after the step, or before it
+    start = f"pk.zeros({x}.shape[1:], {x}.dtype)" if chance(s.draw, 60) else f"{x}[0] * 0.5"
+    how = ", reverse=True" if chance(s.draw, 35) else ""
+    result = pick(s.draw, (1, 0))
+    return s.let(f"pk.scan(lambda h_, x_: ({new}, {shown}), {start}, {line}{how})[{result}]", UNIT | x.range.summed(),
+                 needs=[Need(x.shape[0], steps)])  # fmt: skip
+
+
+@production(2.0)
+def lanes_in_steps(s: FuzzScope) -> Var:
+    x, line, steps = _line(s)
+    return _scanned(s, x, line, steps, pick(s.draw, LANES))
+
+
+@production(1.5)
+def tied_in_steps(s: FuzzScope) -> Var:
+    x, line, steps = _line(s)
+    return _scanned(s, x, line, steps, pick(s.draw, TIED))
+
+
+@production(2.0)
+def products_in_steps(s: FuzzScope) -> Var:
+    """A recurrent layer: its input through a matrix, and its state through another one."""
+    x = s.number((3,), within=NEAR)
+    w, steps = right_of(s, x), pick(s.draw, MOST)
+    u = s.input((w.shape[1], w.shape[1]), hint="u")
+    new = f"pk.tanh(x_ @ {w} + h_ @ {u})"
+    start = f"pk.zeros(({x}.shape[1], {w}.shape[1]), {x}.dtype)"
+    shown, result = pick(s.draw, (new, "h_", "pk.sum(h_, axis=-1)")), pick(s.draw, (1, 0))
+    how = ", reverse=True" if chance(s.draw, 35) else ""
+    return s.let(f"pk.scan(lambda h_, x_: ({new}, {shown}), {start}, {x}[:{steps}]{how})[{result}]", UNIT.summed(),
+                 needs=[Need(x.shape[0], steps)])  # fmt: skip

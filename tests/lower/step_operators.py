@@ -1,0 +1,120 @@
+"""Operators whose steps follow each other: all forms that a loop has."""
+
+from __future__ import annotations
+
+import portakern as pk
+
+T = pk.Tensor
+
+
+@pk.operator
+def decayed(x: T["T", "B", "H"], a: T["H"], h0: T["B", "H"], reverse: bool = False):
+    """Lanes that do not meet: one kernel walks the steps."""
+    def step(h, x_t):
+        h = pk.where(h > 0.5, h * 0.5, h) * pk.sigmoid(a) + x_t
+        return h, h * 2.0
+
+    last, shown = pk.scan(step, h0, x, reverse=reverse)
+    return shown, last
+
+
+@pk.operator
+def rnn(x: T["T", "B", "I"], w: T["I", "H"], u: T["H", "H"], reverse: bool = False):
+    """What the input contributes is one product before the loop."""
+    def step(h, x_t):
+        h = pk.tanh(x_t @ w + h @ u)
+        return h, h
+
+    last, shown = pk.scan(step, pk.zeros((x.shape[1], w.shape[1]), x.dtype), x, reverse=reverse)
+    return shown, last
+
+
+@pk.operator
+def both_ways(x: T["B", "T", "I"], w: T["I", "I"], g: T["I"]):
+    """Two directions over a normalised input, joined, and a projection behind them; time along the second axis."""
+    norm = x * pk.rsqrt(pk.mean(x * x, axis=-1, keepdims=True) + 1e-6) * g
+
+    def step(h, x_t):
+        h = pk.tanh(x_t + h @ w)
+        return h, h
+
+    start = pk.zeros((x.shape[0], x.shape[2]), x.dtype)
+    ways = [pk.scan(step, start, norm, axis=1, reverse=reverse)[1] for reverse in (False, True)]
+    return pk.concat(ways, axis=-1) @ pk.concat([w, w], axis=0)
+
+
+@pk.operator
+def two_layers(x: T["T", "B", "H"], u: T["H", "H"]):
+    def step(h, x_t):
+        h = pk.tanh(x_t @ u + h @ u.T)
+        return h, h
+
+    start = pk.zeros(x.shape[1:], x.dtype)
+    return pk.scan(step, start, pk.scan(step, start, x)[1])[0]
+
+
+@pk.operator
+def powers(u: T["H", "H"], v: T["H"], steps: int = 4):
+    """No sequence: v through u some times; and the length of every vector on the way."""
+    def step(h, _):
+        h = pk.sum(u * h, axis=1)
+        return h, pk.sum(h * h)
+
+    return pk.scan(step, v, None, length=steps)
+
+
+@pk.operator
+def counted(x: T["T", "B", "N"], m: T["N", "N"]):
+    """Carries of several dtypes and shapes, one of which is handed on as it is; nothing is shown."""
+    def step(state, x_t):
+        number, seen, kept = state
+        return (number + 1, seen @ m + x_t * pk.cast(number, pk.f32), kept), None
+
+    (number, seen, kept), _ = pk.scan(step, (0, pk.zeros(x.shape[1:]), pk.full((3,), 7, pk.i32)), x)
+    return number, seen, kept
+
+
+@pk.operator
+def turned(x: T["T", "N"], y: T["N"]):
+    """Two carries that change places, and a third that counts signs."""
+    def step(state, x_t):
+        a, b, n = state
+        return (b, a + x_t, n + pk.cast(a < b, pk.i32)), (a, pk.cast(n, pk.f32))
+
+    (a, b, n), shown = pk.scan(step, (y, y * 2.0, pk.zeros(y.shape, pk.i32)), x)
+    return a, b, n, *shown
+
+
+@pk.operator
+def nested(x: T["T", "S", "N"], u: T["N", "N"]):
+    """A loop in a loop."""
+    def outer(h, rows):
+        def inner(g, row):
+            g = pk.tanh(g @ u + row)
+            return g, g * 0.5
+
+        h, shown = pk.scan(inner, h, rows)
+        return h, shown
+
+    return pk.scan(outer, pk.zeros((1, x.shape[2])), x[:, :, None, :])[::-1]
+
+
+@pk.operator
+def shifted(x: T["T", "N"]):
+    """The carry is a line that elements are pushed into."""
+    def step(line, x_t):
+        line = pk.concat([pk.expand_dims(pk.sum(x_t), 0), line[:-1]], axis=0)
+        return line, pk.pad(line, ((0, 1),))
+
+    return pk.scan(step, pk.zeros((4,)), x)
+
+
+@pk.operator
+def running_softmax(x: T["T", "B", "N"]):
+    """Reductions in a step, of the carry and of the input."""
+    def step(h, x_t):
+        h = pk.softmax(h + x_t, axis=-1) + pk.softmax(x_t, axis=-1)
+        return h, pk.max(x_t, axis=-1)
+
+    last, shown = pk.scan(step, pk.zeros(x.shape[1:], x.dtype), x)
+    return last, shown

@@ -1,0 +1,151 @@
+"""Steps one after the other: tile programs against the oracle, and what leaves the loop."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import portakern as pk
+from portakern.check.mutants import inject
+from portakern.ir import tensor as tt
+from portakern.ir import tile as t
+from portakern.ir.oracle import evaluate
+from portakern.ir.program import Program, turns
+from portakern.ir.rewrite import canonicalise
+from portakern.ir.schedule import Nest, Schedule
+from portakern.ir.tensor import tensor_type
+from portakern.lower import lower, steps
+from portakern.spec.operator import Operator
+from portakern.testing.tile_interpreter import run
+
+from . import step_operators as ops
+
+pytestmark = pytest.mark.quick
+
+
+def choose(nest: Nest) -> Schedule:
+    last = nest.axes[-1].name
+    tiled = {a.name for a in nest.axes if a.role in ("m", "n", "k", "reduced") or (a.role == "parallel" and a.name == last)}
+    whole = {a.name: a.extent for a in nest.axes if a.role == "reduced" and isinstance(a.extent, int)}
+    return Schedule(tuple((a.name, whole.get(a.name, 8) if a.name in tiled else 1) for a in nest.axes))
+
+
+def agrees(operator: Operator, dims: dict[str, int], open_dims: tuple[str, ...] = (), **params: object) -> Program:
+    """The lowered program, whose outputs are those of the oracle."""
+    program = operator.program(dims, params, "f32")
+    rng = np.random.default_rng(1)
+    given = {a.name: (rng.standard_normal(tensor_type(a).shape) * 0.5).astype(np.float32) for a in program.args}  # type: ignore[arg-type]
+    expected = evaluate(program, given)
+    made = lower(operator.program({k: v for k, v in dims.items() if k not in open_dims}, params, "f32"), choose)
+    found = run(made, given, {n: dims[n] for n in open_dims})
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=2e-4, atol=2e-5)
+    return made
+
+
+CASES = [
+    (ops.decayed, dict(T=5, B=3, H=10), {}),
+    (ops.decayed, dict(T=5, B=3, H=10), dict(reverse=True)),
+    (ops.rnn, dict(T=4, B=3, I=5, H=6), {}),
+    (ops.rnn, dict(T=4, B=3, I=5, H=6), dict(reverse=True)),
+    (ops.both_ways, dict(B=2, T=4, I=9), {}),
+    (ops.two_layers, dict(T=3, B=2, H=5), {}),
+    (ops.powers, dict(H=6), {}),
+    (ops.counted, dict(T=5, B=2, N=3), {}),
+    (ops.turned, dict(T=5, N=11), {}),
+    (ops.nested, dict(T=3, S=2, N=5), {}),
+    (ops.shifted, dict(T=5, N=7), {}),
+    (ops.running_softmax, dict(T=4, B=3, N=11), {}),
+]
+
+
+@pytest.mark.parametrize(("operator", "dims", "params"), CASES, ids=lambda x: getattr(x, "name", None))
+def test_kernels_compute_what_the_oracle_says(operator: Operator, dims: dict[str, int], params: dict[str, object]) -> None:
+    agrees(operator, dims, **params)
+
+
+@pytest.mark.parametrize("length", [0, 1])
+@pytest.mark.parametrize("number", [1, 3, 7, 10])
+def test_loops_of_no_step_and_of_one_are_none(number: int, length: int) -> None:
+    operator, dims, params = CASES[number]
+    made = agrees(operator, {**dims, "T": length}, **params)
+    assert not made.repeats and not any(k.family == "recurrence" for k in made.kernels)
+
+
+@pytest.mark.parametrize("length", [0, 1, 6])
+def test_open_lengths(length: int) -> None:
+    agrees(ops.rnn, dict(T=length, B=3, I=5, H=6), ("T", "B"), reverse=True)
+    agrees(ops.decayed, dict(T=length, B=3, H=6), ("T",))
+
+
+def kernels(operator: Operator, dims: dict[str, int], **params: object) -> Program:
+    return lower(operator.program(dims, params, "f32"), choose)
+
+
+def test_a_walked_loop_is_one_kernel_that_carries_tiles() -> None:
+    made = kernels(ops.decayed, dict(T=512, B=3, H=10), reverse=True)
+    assert [k.family for k in made.kernels] == ["recurrence"] and not made.repeats
+    (loop,) = (op for op in made.kernels[0].body.ops if isinstance(op, t.For))
+    inside = [op.mnemonic() for op in loop.body.ops]
+    assert inside.count("load") == inside.count("store") == 1  # of the sequence, and what is shown
+    assert "sigmoid" not in {getattr(op, "fn", "") for op in loop.body.ops}  # which is the same in every step
+
+
+def test_what_the_input_contributes_is_one_product_before_the_loop() -> None:
+    made = kernels(ops.rnn, dict(T=512, B=3, I=5, H=6))
+    (repeat,) = made.repeats
+    assert (repeat.count, len(repeat.swaps)) == (512, 1)
+    dots = [any(isinstance(op, t.Dot) for op in k.body.walk()) for k in made.kernels]
+    assert dots == [True, False, True, False] and (repeat.first, repeat.last) == (2, 3)
+    axes = {a.extent for a in made.kernels[0].axes}
+    assert axes == {512 * 3, 5, 6}
+
+
+def test_the_step_of_an_lstm_is_two_kernels() -> None:
+    made = kernels(pk.load_operator("lstm"), dict(T=128, B=8, I=32, H=16))
+    (repeat,) = made.repeats
+    assert [k.family for k in made.kernels[repeat.first : repeat.last]] == ["contraction", "elementwise"]
+    assert [len(pair) for pair in repeat.swaps] == [2, 2]
+
+
+def test_what_is_shown_of_the_input_alone_is_no_work_of_the_loop() -> None:
+    made = kernels(ops.running_softmax, dict(T=4, B=3, N=11))
+    (repeat,) = made.repeats
+    shown = next(k for k in made.kernels if any(a.name == "out1" for a in k.written))  # type: ignore[attr-defined]
+    assert made.kernels.index(shown) not in range(repeat.first, repeat.last)
+
+
+def test_loops_nest() -> None:
+    made = kernels(ops.nested, dict(T=3, S=2, N=5))
+    outer, inner = sorted(made.repeats, key=lambda r: r.first - r.last)
+    assert (outer.count, inner.count) == (3, 2)
+    assert outer.first <= inner.first < inner.last <= outer.last
+    order = [turn.number for turn in turns(len(made.kernels), made.repeats, {})]
+    assert sum(outer.first <= n < outer.last for n in order) == 3 * (outer.last - outer.first - 1 + 2)
+
+
+def test_rewriting_keeps_the_step_closed() -> None:
+    """The hoisted program says the same, and is read by its own arguments alone."""
+    program = ops.rnn.program(dict(T=4, B=3, I=5, H=6), {}, "f32")
+    made = canonicalise(program, steps.rules)
+    (loop,) = (op for op in made.body.ops if isinstance(op, tt.Recur))
+    assert [tensor_type(x).shape for x in loop.xs] == [(4, 3, 6)]
+    assert {o for op in loop.step.ops for o in op.operands} <= {*loop.step.args, *loop.step.ops}
+    rng = np.random.default_rng(0)
+    given = {a.name: rng.standard_normal(tensor_type(a).shape) for a in program.args}  # type: ignore[arg-type]
+    for have, want in zip(evaluate(made, given).values(), evaluate(program, given).values(), strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["one turn less", "carry not handed on", "missing kernel"])
+def test_faults_of_repeats(kind: str) -> None:
+    """A turn too few, a carry that never changes, a kernel that does not run: all change the results."""
+    dims = dict(T=4, B=3, I=5, H=6)
+    program = ops.rnn.program(dims, {}, "f32")
+    rng = np.random.default_rng(1)
+    given = {a.name: rng.standard_normal(tensor_type(a).shape).astype(np.float32) for a in program.args}  # type: ignore[arg-type]
+    expected = evaluate(program, given)
+    found = list(inject(kernels(ops.rnn, dims), {kind}))
+    assert found
+    for mutant in found:
+        assert any(not np.allclose(x, expected[n], atol=1e-4) for n, x in run(mutant.program, given).items()), mutant.where
