@@ -162,7 +162,8 @@ def _from_front(x: Traced, axis: int) -> Traced:
 
 
 def _length(lines: Sequence[Traced], length: Size | None) -> Size:
-    sizes = list(dict.fromkeys([*(x.shape[0] for x in lines), *([] if length is None else [length])]))
+    told: list[Size] = [*(x.shape[0] for x in lines), *([] if length is None else [length])]
+    sizes: list[Size] = list(dict.fromkeys(told))
     if len(sizes) != 1:
         raise spec_error(f"the scan has {' and '.join(map(str, sizes)) or 'no'} steps",
                          "xs have as many elements along the axis as there are steps" if sizes else "give xs, or length=")

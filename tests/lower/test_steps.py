@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -30,7 +32,7 @@ def choose(nest: Nest) -> Schedule:
     return Schedule(tuple((a.name, whole.get(a.name, 8) if a.name in tiled else 1) for a in nest.axes))
 
 
-def agrees(operator: Operator, dims: dict[str, int], open_dims: tuple[str, ...] = (), **params: object) -> Program:
+def agrees(operator: Operator, dims: dict[str, int], open_dims: tuple[str, ...] = (), **params: Any) -> Program:
     """The lowered program, whose outputs are those of the oracle."""
     program = operator.program(dims, params, "f32")
     rng = np.random.default_rng(1)
@@ -60,7 +62,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("operator", "dims", "params"), CASES, ids=lambda x: getattr(x, "name", None))
-def test_kernels_compute_what_the_oracle_says(operator: Operator, dims: dict[str, int], params: dict[str, object]) -> None:
+def test_kernels_compute_what_the_oracle_says(operator: Operator, dims: dict[str, int], params: dict[str, Any]) -> None:
     agrees(operator, dims, **params)
 
 
@@ -78,7 +80,7 @@ def test_open_lengths(length: int) -> None:
     agrees(ops.decayed, dict(T=length, B=3, H=6), ("T",))
 
 
-def kernels(operator: Operator, dims: dict[str, int], **params: object) -> Program:
+def kernels(operator: Operator, dims: dict[str, int], **params: Any) -> Program:
     return lower(operator.program(dims, params, "f32"), choose)
 
 

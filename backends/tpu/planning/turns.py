@@ -1,5 +1,6 @@
 """Loops over kernels as JAX has them (``jax.lax.scan``): a function of one turn, which takes carries and the elements of
-sequences at hand, and gives new carries and what is stacked.  So a kernel sees one element of a sequence as an array of its own."""
+sequences at hand, and gives new carries and what is stacked.  So a kernel sees one element of a sequence as an array.
+"""
 
 from __future__ import annotations
 
