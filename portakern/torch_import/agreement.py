@@ -28,6 +28,10 @@ RELATIVE = 1e-6
 rounded there and exact here."""
 
 
+ABSOLUTE = 1e-12
+"""What is left of numbers about 1 that cancel in float64."""
+
+
 @dataclass(frozen=True)
 class Disagreement:
     """An output that differs from PyTorch's in float64."""
@@ -114,7 +118,7 @@ def _difference(name: str, ours: np.ndarray, theirs: np.ndarray, narrow: float) 
     largest = float(finite.max()) if finite.size else 1.0
     with np.errstate(invalid="ignore"):
         apart = float(np.nanmax(np.where(same, 0.0, np.abs(a - b)))) if (np.isnan(a) == np.isnan(b)).all() else float("inf")
-    return Disagreement(name, apart, largest) if not apart <= max(RELATIVE, narrow) * max(largest, 1e-30) else None
+    return Disagreement(name, apart, largest) if not apart <= max(RELATIVE, narrow) * largest + ABSOLUTE else None
 
 
 def _roundings(program: TensorProgram) -> float:

@@ -73,11 +73,13 @@ def read(captured: Captured, name: str) -> Graph:
     Raises:
         MissingRuleError: something has no counterpart; all of it is listed, with the module's lines.
     """
-    return _Walk(captured, name).graph()
+    return Walk(captured, name).graph()
 
 
 @dataclass
-class _Walk:
+class Walk:
+    """One pass over a graph.  ``missing`` says what could not be read, and ``refused`` which nodes that was."""
+
     captured: Captured
     name: str
     env: dict[Any, Any] = field(default_factory=dict)
@@ -86,6 +88,7 @@ class _Walk:
     missing: dict[str, None] = field(default_factory=dict)
     seeds: int = 0
     given: int = 0
+    refused: list[Any] = field(default_factory=list)
 
     def graph(self) -> Graph:
         exported = self.captured.exported
@@ -113,6 +116,9 @@ class _Walk:
         kept = sorted((i for i in self.inputs if self.args[i.name] in used), key=lambda i: i.kind != "USER_INPUT")
         unused = tuple(i.name for i in self.inputs if i.kind == "USER_INPUT" and self.args[i.name] not in used)
         seed = [self.seed] if self.seed in used else []
+        if not kept:
+            raise MissingRuleError(f"{self.name} cannot be imported", where=str(self.captured.loc or ""),
+                                   missing=("its results are constant: they follow from none of its arrays",))  # fmt: skip
         body = Block((*(self.args[i.name] for i in kept), *seed), program.body.ops)
         program = replace(program, body=body, scalars=(SEED,) if seed else ())
         verify_tensor_program(program)
@@ -160,6 +166,7 @@ class _Walk:
 
     def miss(self, node: Any, what: str, why: str) -> None:
         loc = place_of(node)
+        self.refused.append(node)
         self.missing[f"{what}{f' ({loc})' if loc else ''}: {why}"] = None
 
     def called(self, node: Any) -> Any:
@@ -271,7 +278,8 @@ class _Walk:
         own: list[Traced] = []
         changed: dict[str, Traced] = {}
         updates: dict[str, str] = {}
-        for spec, given in zip(exported.graph_signature.output_specs, node.args[0], strict=True):
+        each = node.args[0] if isinstance(node.args[0], list | tuple) else (node.args[0],)
+        for spec, given in zip(exported.graph_signature.output_specs, each, strict=True):
             made = self.env.get(given) if hasattr(given, "op") else None
             if not isinstance(made, Traced):
                 if hasattr(given, "op") and not self.missing:
