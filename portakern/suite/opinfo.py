@@ -78,14 +78,25 @@ def _samples(info: Any) -> Iterator[LoadedTask]:
                   if isinstance(x, torch.Tensor)]
         if not leaves or any(x.numel() > LARGEST or x.is_complex() for x in leaves):
             continue
-        yield LoadedTask(_call(info.op), (sample.input, *sample.args), dict(sample.kwargs), note=str(sample.summary())[:200])
+        call, arrays = _call(info.op, (sample.input, *sample.args), dict(sample.kwargs))
+        yield LoadedTask(call, arrays, note=str(sample.summary())[:200])
 
 
-def _call(op: Any) -> Any:
-    def operation(*args: Any, **kwargs: Any) -> Any:
-        return op(*args, **kwargs)
+def _call(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
+    """``op`` as a function of the arrays among its arguments, and these."""
+    import torch
 
-    return operation
+    leaves, form = torch.utils._pytree.tree_flatten((args, kwargs))
+    places = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
+
+    def operation(*arrays: Any) -> Any:
+        filled = list(leaves)
+        for place, array in zip(places, arrays, strict=True):
+            filled[place] = array
+        given, named = torch.utils._pytree.tree_unflatten(filled, form)
+        return op(*given, **named)
+
+    return operation, tuple(leaves[i] for i in places)
 
 
 adapter = OpInfos()

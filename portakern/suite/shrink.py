@@ -23,11 +23,14 @@ from typing import Any
 SMALL = 8
 """Numbers up to this stay: windows, strides, groups, heads."""
 
-KEPT = re.compile(r"kernel|stride|pad|dilation|group|head|layer|window|patch|depth|factor|ratio|expansion", re.IGNORECASE)
+KEPT = re.compile(r"kernel|stride|pad|dilation|group|head|layers$|n_layer|window|patch|depth|factor|ratio|expansion", re.IGNORECASE)
 """Names whose numbers say how a model is built, and not how large."""
 
-SEARCH_S = 20.0
-"""How long to look for smaller numbers."""
+SHARED = re.compile(r"group|head", re.IGNORECASE)
+"""Names of how many parts a size is dealt out to: at least two elements stay for each, or there is nothing to normalise."""
+
+SEARCH_S = 60.0
+"""How long to look at a model, and for smaller numbers."""
 
 Numbers = Mapping[int, int]
 """New values of sites, by their number in the file."""
@@ -43,6 +46,19 @@ class TaskFile:
     @staticmethod
     def read(path: Path) -> TaskFile:
         return TaskFile(str(path), path.read_text())
+
+    @cached_property
+    def parts(self) -> tuple[int, ...]:
+        """The numbers of parts that sizes are dealt out to."""
+        named = [(s.targets[0], s.value) for s in ast.parse(self.text).body if isinstance(s, ast.Assign)]
+        return tuple(v.value for t, v in named if SHARED.search(getattr(t, "id", "")) and isinstance(v, ast.Constant)
+                     and type(v.value) is int)  # fmt: skip
+
+    def smaller(self, site: int) -> Iterator[int]:
+        """Sizes to try at a site, smallest first."""
+        name, value = self.sites[site]
+        least = max((2 * p for p in self.parts if 2 * p <= value and "batch" not in name), default=0)
+        yield from (n for n in smaller(value) if n >= least)
 
     @cached_property
     def sites(self) -> tuple[tuple[str, int], ...]:
@@ -94,12 +110,12 @@ def reduced(file: TaskFile) -> dict[int, int]:
     begun = time.monotonic()
     if wanted is None:
         return {}
-    first = {i: n for i, (_, v) in enumerate(file.sites) if (n := next(smaller(v), v)) < v}
+    first = {i: n for i, (_, v) in enumerate(file.sites) if (n := next(file.smaller(i), v)) < v}
     if not first or operations(file, first) == wanted:
         return first
     chosen: dict[int, int] = {}
     for site in sorted(first, key=lambda i: -file.sites[i][1]):
-        for size in smaller(file.sites[site][1]):
+        for size in file.smaller(site):
             if time.monotonic() - begun > SEARCH_S:
                 return chosen
             # The sites that are left are tried small as well, since sizes that belong together shrink together.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import re
+import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ def capture(given: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynami
     import torch
 
     module = given if isinstance(given, torch.nn.Module) else _as_module(given)
-    loc = _line_of(type(module).forward if module is given else given)
+    loc = _line_of(module.forward if module is given else given)
     shapes = _shapes(module.forward, args, kwargs, dynamic)
     try:
         with _mode(module, train), torch.no_grad(), warnings.catch_warnings():
@@ -66,9 +67,18 @@ def _as_module(function: Callable[..., Any]) -> Any:
 
     if not callable(function):
         raise UsageError(f"{function!r} is neither a torch.nn.Module nor a function", hint="pk.from_torch(module, (x,))")
-    module = torch.nn.Module()
-    module.forward = function
-    return module
+    return type("Function", (torch.nn.Module,), {"forward": staticmethod(_named_forward(function))})()
+
+
+def _named_forward(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` by the name of the frames whose lines PyTorch keeps."""
+    code = getattr(function, "__code__", None)
+    if code is None or not isinstance(function, types.FunctionType):
+        return function
+    renamed = types.FunctionType(code.replace(co_name="forward"), function.__globals__, "forward", function.__defaults__,
+                                 function.__closure__)  # fmt: skip
+    renamed.__kwdefaults__ = function.__kwdefaults__
+    return renamed
 
 
 def _line_of(function: Any) -> Loc | None:

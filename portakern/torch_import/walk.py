@@ -143,6 +143,7 @@ class Walk:
             return
         meta = self.meta(node, fake)
         if meta is None:
+            self.refused.append(node)
             return
         name = self.fresh(path or node.name)
         self.args[name] = Arg(name, TensorType(meta.shape, meta.dtype))
@@ -166,7 +167,6 @@ class Walk:
 
     def miss(self, node: Any, what: str, why: str) -> None:
         loc = place_of(node)
-        self.refused.append(node)
         self.missing[f"{what}{f' ({loc})' if loc else ''}: {why}"] = None
 
     def called(self, node: Any) -> Any:
@@ -183,8 +183,11 @@ class Walk:
         try:
             return self.applied(node, name, fake)
         except PortakernError as error:
-            self.miss(node, name, error.message.splitlines()[0])
+            if not self.follows(node):
+                self.miss(node, name, error.message.splitlines()[0])
+            self.refused.append(node)
         except _MISUSED as error:
+            self.refused.append(node)
             self.miss(node, name, f"its rule does not take this form ({type(error).__name__}: {str(error)[:160]})")
         return self.hole(fake)
 
@@ -192,16 +195,21 @@ class Walk:
         try:
             return self.scalar(fake)
         except NotImported as error:
-            if node.users:
+            if node.users and not self.follows(node) and not _asserted(node):
                 self.miss(node, str(node.target), error.message)
+            self.refused.append(node)
             return None
 
+    def follows(self, node: Any) -> bool:
+        """Whether something that it reads is not imported, which is said already."""
+        return any(n in self.refused for n in node.all_input_nodes)
+
     def applied(self, node: Any, name: str, fake: Any) -> Any:
-        results = tuple(self.sizes.meta(f) if hasattr(f, "shape") else None
-                        for f in (fake if isinstance(fake, list | tuple) else (fake,)))
         found = rule_for(name)
         if found is None:
             raise NotImported(why_not(name))
+        results = tuple(self.sizes.meta(f) if hasattr(f, "shape") else None
+                        for f in (fake if isinstance(fake, list | tuple) else (fake,)))
         call = Call(name, results, _used(node), _contiguous(node), self.next_seed)
         kwargs = {k: self.value(v) for k, v in node.kwargs.items() if k not in DROPPED}
         made = found(call, *self.value(node.args), **kwargs)
@@ -299,6 +307,11 @@ class Walk:
 
 _MISUSED = (TypeError, ValueError, AttributeError, KeyError, IndexError, AssertionError, ZeroDivisionError)
 """What a rule raises on arguments that it was not written for."""
+
+
+def _asserted(node: Any) -> bool:
+    """Whether a number is only compared, for PyTorch's own assertions."""
+    return all(str(u.target).startswith(("<built-in function", "aten._assert", "aten.sym_constrain")) for u in node.users)
 
 
 def _arrays(fake: Any) -> bool:

@@ -124,10 +124,9 @@ def _masked(call: Call, x: Traced, mask: Traced, values: Traced) -> Traced:
 @rule("aten.masked_scatter")
 def _(call: Call, x: Traced, mask: Traced, source: Traced) -> Traced:
     """The n-th element where ``mask`` holds is the n-th of ``source``."""
-    over = views.reshape(spread(mask, x.shape), (product(x.shape),))
+    over, x = (_line(spread(v, call.shape)) for v in (mask, x))
     rank = ew.subtract(reductions.cumsum(ew.cast(over, "i64"), 0), 1)
-    dealt = views.take(views.reshape(source, (product(source.shape),)), rank, 0)
-    return views.reshape(ew.where(over, dealt, views.reshape(x, over.shape)), x.shape)
+    return views.reshape(ew.where(over, views.take(_line(source), rank, 0), x), call.shape)
 
 
 # ---- scatters -------------------------------------------------------------------------------------------------------

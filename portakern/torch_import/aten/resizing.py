@@ -15,7 +15,7 @@ from portakern.torch_import.types import NotImported
 def _scales(args: tuple[Any, ...], n: int) -> tuple[Any, ...]:
     """What the caller said the factors are, by axis: PyTorch lists them, or has an argument for each."""
     found = args[0] if args and isinstance(args[0], list | tuple) else args
-    return tuple(found) if found else (None,) * n
+    return tuple(found) if len(found) == n else (None,) * n
 
 
 def _step(size: int, out: int, scale: float | None) -> float:
