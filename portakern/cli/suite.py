@@ -12,8 +12,12 @@ from portakern.registry import registry
 from portakern.study.study import write_text
 from portakern.suite import adapter, audit, report, results, running
 
-ACTIONS = {"list": "the suites, or the tasks of one", "run": "import its tasks, and build and check them where targets are given",
-           "report": "what an earlier run found", "audit": "find tasks that judge nothing"}  # fmt: skip
+ACTIONS = {
+    "list": "the suites, or the tasks of one",
+    "run": "import its tasks, and build and check them where targets are given",
+    "report": "what an earlier run found",
+    "audit": "find tasks that judge nothing",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from portakern.suite.adapter import TaskRef, suite
 from portakern.suite.running import IMPORT_S, MEMORY_BYTES
 from portakern.tools.workers import Job, WorkerPool
+from portakern.torch_import.trees import leaves, mapped
 
 CLOSE = 1e-2
 """How far an output may be from the reference in the suites' own checks, as a share; KernelBench's is that."""
@@ -76,11 +77,10 @@ def _results(task: Any, again: int) -> list[Any]:
             return x
         return x.reshape(-1)[torch.randperm(x.numel(), generator=torch.Generator().manual_seed(again))].reshape(x.shape) * 0.9
 
-    leaves = torch.utils._pytree
-    args = leaves.tree_map(other, tuple(task.args))
+    args = mapped(other, tuple(task.args))
     if isinstance(task.module, torch.nn.Module):
         task.module.eval()
     torch.manual_seed(7)
     with torch.no_grad():
         made = task.module(*args, **task.kwargs)
-    return [x for x in leaves.tree_leaves(made) if isinstance(x, torch.Tensor)]
+    return [x for x in leaves(made) if isinstance(x, torch.Tensor)]

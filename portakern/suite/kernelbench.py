@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from portakern.errors import UsageError
 from portakern.suite.adapter import LoadedTask, TaskRef
@@ -41,9 +42,8 @@ class KernelBench:
         return [LoadedTask(model, args, size="reduced" if numbers else "asked", note=said)]
 
 
-def _entries(scope: dict[str, object], name: str) -> list[object]:
-    function = scope.get(name)
-    return list(function()) if callable(function) else []
+def _entries(scope: dict[str, Any], name: str) -> list[Any]:
+    return list(scope[name]()) if name in scope else []
 
 
 def _root(path: Path | None) -> Path:

@@ -1,4 +1,4 @@
-"""PyTorch's own samples of its operations (OpInfo), for what core ATen is made of: a conformance suite that nobody here wrote."""
+"""PyTorch's own samples of its operations (OpInfo), for what core ATen is made of: conformance tests that nobody here wrote."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from portakern.errors import ToolMissing
 from portakern.suite.adapter import LoadedTask, TaskRef
+from portakern.torch_import.trees import flattened, leaves, nested
 
 SAMPLES = 6
 """Of each operation at reduced size, spread over those that there are; all of them at the size asked for."""
@@ -46,7 +47,8 @@ def _core() -> dict[str, Any]:
             warnings.simplefilter("ignore")
             from torch.testing._internal.common_methods_invocations import op_db
     except ImportError as error:
-        raise ToolMissing(f"PyTorch's samples need a package that is not here: {error}", hint="pip install expecttest") from None
+        raise ToolMissing(f"PyTorch's samples need a package that is not here: {error}",
+                          hint="pip install expecttest") from None
     core = _core_names(torch)
     found = {}
     for info in op_db:
@@ -64,7 +66,8 @@ def _core_names(torch: Any) -> set[str]:
         if any(torch.Tag.core in getattr(packet, o).tags for o in getattr(packet, "overloads", list)()):
             names.add(name)
             names.add(name.strip("_").removeprefix("native_").removesuffix("_with_indices"))
-    return names | {"conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "linear", "matmul"}
+    return names | {"conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "linear",
+                    "matmul"}
 
 
 def _samples(info: Any) -> Iterator[LoadedTask]:
@@ -74,9 +77,9 @@ def _samples(info: Any) -> Iterator[LoadedTask]:
     if dtype is None:
         return
     for sample in info.sample_inputs("cpu", dtype):
-        leaves = [x for x in torch.utils._pytree.tree_leaves((sample.input, sample.args, sample.kwargs))
+        found = [x for x in leaves((sample.input, sample.args, sample.kwargs))
                   if isinstance(x, torch.Tensor)]
-        if not leaves or any(x.numel() > LARGEST or x.is_complex() for x in leaves):
+        if not found or any(x.numel() > LARGEST or x.is_complex() for x in found):
             continue
         call, arrays = _call(info.op, (sample.input, *sample.args), dict(sample.kwargs))
         yield LoadedTask(call, arrays, note=str(sample.summary())[:200])
@@ -86,17 +89,17 @@ def _call(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, 
     """``op`` as a function of the arrays among its arguments, and these."""
     import torch
 
-    leaves, form = torch.utils._pytree.tree_flatten((args, kwargs))
-    places = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
+    given, form = flattened((args, kwargs))
+    places = [i for i, x in enumerate(given) if isinstance(x, torch.Tensor)]
 
     def operation(*arrays: Any) -> Any:
-        filled = list(leaves)
+        filled = list(given)
         for place, array in zip(places, arrays, strict=True):
             filled[place] = array
-        given, named = torch.utils._pytree.tree_unflatten(filled, form)
-        return op(*given, **named)
+        placed, named = nested(filled, form)
+        return op(*placed, **named)
 
-    return operation, tuple(leaves[i] for i in places)
+    return operation, tuple(given[i] for i in places)
 
 
 adapter = OpInfos()

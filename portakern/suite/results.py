@@ -10,7 +10,6 @@ from typing import Any
 
 from portakern.errors import PortakernError, UsageError
 
-
 NOWHERE = "-"
 """In place of a target, where tasks are only imported and held against PyTorch."""
 
@@ -87,7 +86,8 @@ class Keeper:
             with self.file.open("a", encoding="utf-8") as out:
                 out.write(json.dumps(row.to_dict(), default=str) + "\n")
         except OSError as error:
-            raise PortakernError("output", f"cannot write {self.file}: {error.strerror}", hint="name another by --out") from error
+            raise PortakernError("output", f"cannot write {self.file}: {error.strerror}",
+                                 hint="name another by --out") from error
 
     @property
     def done(self) -> set[tuple[str, str, str]]:

@@ -39,8 +39,9 @@ def run(name: str, path: Path | None, tasks: Sequence[TaskRef], targets: Sequenc
     with WorkerPool(jobs, preload=("torch",), memory_bytes=MEMORY_BYTES, env={"OMP_NUM_THREADS": "1"}) as pool:
         for start in range(0, len(left), BATCH):
             batch = left[start : start + BATCH]
-            asked = [Job(i, "portakern.suite.importing:import_task", (name, str(path) if path else None, t, size,
-                         [w for w in wanted if w != NOWHERE], seed), {}, import_limit_s) for i, (t, wanted) in enumerate(batch)]  # fmt: skip
+            asked = [Job(i, "portakern.suite.importing:import_task", (name, str(path) if path else None, task, size,
+                         [w for w in wanted if w != NOWHERE], seed), {}, import_limit_s)
+                     for i, (task, wanted) in enumerate(batch)]  # fmt: skip
             found = {o.id: o for o in pool.run(asked)}
             samples = [_samples(found[i]) for i in range(len(batch))]
             for row in _rows(name, size, batch, samples, Runner("checked", jobs, build_limit_s=build_limit_s,

@@ -2,7 +2,8 @@
 
 What may be made smaller are the whole numbers outside of classes: those assigned at the file's own level and those in
 ``get_inputs`` and ``get_init_inputs``, so that a number that two places share stays one.  A choice holds where the model, run
-on fake tensors, does the same operations in the same order as at the asked sizes.
+on fake tensors, does the same operations in the same order as at the asked sizes.  Where these take too long to look at, as an
+unrolled loop over time does, it is enough that the model runs.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 SMALL = 8
 """Numbers up to this stay: windows, strides, groups, heads."""
 
-KEPT = re.compile(r"kernel|stride|pad|dilation|group|head|layers$|n_layer|window|patch|depth|factor|ratio|expansion", re.IGNORECASE)
+KEPT = re.compile(r"kernel|stride|pad|dilation|group|head|layers$|n_layer|window|patch|depth|factor|ratio|expansion", re.I)
 """Names whose numbers say how a model is built, and not how large."""
 
 SHARED = re.compile(r"group|head", re.IGNORECASE)
@@ -108,9 +109,9 @@ def reduced(file: TaskFile) -> dict[int, int]:
     """The smallest numbers that were found, by site; none where the task runs at its own sizes alone."""
     wanted = operations(file, {})
     begun = time.monotonic()
-    if wanted is None:
-        return {}
     first = {i: n for i, (_, v) in enumerate(file.sites) if (n := next(file.smaller(i), v)) < v}
+    if wanted is None:  # it does not run, or takes long to look at, as an unrolled loop over time does
+        return first if first and operations(file, first) is not None else {}
     if not first or operations(file, first) == wanted:
         return first
     chosen: dict[int, int] = {}

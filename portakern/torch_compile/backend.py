@@ -81,7 +81,7 @@ class _Compiler:
 
     def __call__(self, module: Any, example_inputs: Sequence[Any]) -> Any:
         import torch
-        from functorch.compile import make_boxed_func
+        from torch._functorch._aot_autograd.utils import make_boxed_func
         from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 
         partitioner = CapabilityBasedPartitioner(module, supported(unimportable(module)), allows_single_node_partition=True)
@@ -96,7 +96,8 @@ class _Compiler:
 
     def built(self, part: Any) -> Callable[..., Any] | None:
         """What computes ``part``; ``None`` where PyTorch does."""
-        operations = tuple(str(n.target) for n in part.graph.nodes if n.op == "call_function" and "getitem" not in str(n.target))
+        called = [str(n.target) for n in part.graph.nodes if n.op == "call_function"]
+        operations = tuple(name for name in called if "getitem" not in name)
         if not is_worth_it(operations):
             _say(Part(operations, eager="it moves elements and computes nothing"))
             return None

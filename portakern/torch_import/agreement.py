@@ -22,6 +22,7 @@ from portakern.ir.core import Op
 from portakern.ir.tensor import Convert, RandomBits, TensorProgram, tensor_type
 from portakern.torch_import.arrays import as_numpy
 from portakern.torch_import.operator import ImportedOperator
+from portakern.torch_import.trees import leaves, mapped
 
 RELATIVE = 1e-6
 """How far both may be apart, as a share of the largest number of an output: constants that PyTorch keeps in float32 are
@@ -81,16 +82,15 @@ def in_float64(operator: ImportedOperator) -> list[np.ndarray]:
     args, kwargs = operator.example
     module = copy.deepcopy(operator.module).double().cpu()
     module.train(operator.train)
-    leaves = torch.utils._pytree
 
     def wide(x: Any) -> Any:
         return x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
 
     with torch.no_grad(), _default_float64(torch), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        given = leaves.tree_map(lambda x: wide(x.clone()) if isinstance(x, torch.Tensor) else x, (args, dict(kwargs)))
+        given = mapped(lambda x: wide(x.clone()) if isinstance(x, torch.Tensor) else x, (args, dict(kwargs)))
         made = module(*given[0], **given[1])
-    return [as_numpy(x) for x in leaves.tree_leaves(made) if isinstance(x, torch.Tensor)]
+    return [as_numpy(x) for x in leaves(made) if isinstance(x, torch.Tensor)]
 
 
 @contextlib.contextmanager

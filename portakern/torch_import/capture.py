@@ -51,7 +51,7 @@ def capture(given: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynami
     loc = _line_of(module.forward if module is given else given)
     shapes = _shapes(module.forward, args, kwargs, dynamic)
     try:
-        with _mode(module, train), torch.no_grad(), warnings.catch_warnings():
+        with _mode(module, train), _state(module), torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             exported = torch.export.export(module, args, dict(kwargs), dynamic_shapes=shapes.asked, strict=False)
             exported = exported.run_decompositions(_decompositions())
@@ -96,6 +96,25 @@ def _mode(module: Any, train: bool) -> Iterator[None]:
     finally:
         for part, training in before.items():
             part.training = training
+
+
+@contextlib.contextmanager
+def _state(module: Any) -> Iterator[None]:
+    """Tensors that are plain attributes, as a hidden state that ``forward`` sets, as buffers: their new values are outputs."""
+    import torch
+
+    moved = [(part, name, x) for part in module.modules() for name, x in list(vars(part).items())
+             if isinstance(x, torch.Tensor)]
+    for part, name, x in moved:
+        delattr(part, name)
+        part.register_buffer(name, x, persistent=False)
+    try:
+        yield
+    finally:
+        for part, name, x in moved:
+            del part._buffers[name]
+            part._non_persistent_buffers_set.discard(name)
+            setattr(part, name, x)
 
 
 @cache
@@ -171,7 +190,7 @@ def _shapes(forward: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dyna
         if isinstance(value, torch.Tensor):
             named = _named_dims(value, dims)
             flat.append(named)
-            return {d: torch.export.Dim.DYNAMIC for d in named} or None
+            return dict.fromkeys(named, torch.export.Dim.DYNAMIC) or None
         if isinstance(value, list | tuple):
             inner = dims if isinstance(dims, list | tuple) else [None] * len(value)
             return type(value)(asked(v, d) for v, d in zip(value, inner, strict=True))

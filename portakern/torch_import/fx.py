@@ -3,6 +3,7 @@ their own names."""
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,10 +56,8 @@ def graph_of(module: Any, name: str = "graph") -> Graph:
 def missing_of(module: Any) -> list[Any]:
     """The nodes that cannot be imported."""
     walk = Walk(_captured(module), "graph")
-    try:
+    with contextlib.suppress(MissingRuleError):
         walk.graph()
-    except MissingRuleError:
-        pass
     return walk.refused
 
 

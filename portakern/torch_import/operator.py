@@ -22,6 +22,7 @@ from portakern.spec.operator import Operator
 from portakern.spec.traced import Traced, record
 from portakern.torch_import.arrays import as_numpy
 from portakern.torch_import.capture import Captured, Dynamic, capture
+from portakern.torch_import.trees import leaves
 from portakern.torch_import.types import need_torch
 from portakern.torch_import.walk import SEED, Graph, read
 
@@ -59,13 +60,11 @@ def from_torch(
         MissingRuleError: it uses what has no counterpart here; all of it is listed with the module's lines.
     """
     need_torch()
-    import torch
-
     if weights not in ("inputs", "constants"):
         raise UsageError(f"weights={weights!r}", hint='weights is "inputs" or "constants"')
     args = tuple(example_inputs) if isinstance(example_inputs, tuple | list) else (example_inputs,)
     captured = capture(module, args, dict(kwargs or {}), dynamic, train)
-    called = name or _name(module if isinstance(module, torch.nn.Module) else module)
+    called = name or _name(module)
     graph = read(captured, called)
     return ImportedOperator(called, captured, graph, args, dict(kwargs or {}), train, weights == "constants")
 
@@ -92,16 +91,14 @@ class ImportedOperator(Operator):
 
     def __init__(self, name: str, captured: Captured, graph: Graph, args: tuple[Any, ...], kwargs: Mapping[str, Any],
                  train: bool, folded: bool) -> None:  # fmt: skip
-        import torch
-
         bound = _bound(captured, graph)
         self._program = _folded(graph.program, bound) if folded else graph.program
         names = {a.name for a in self._program.args}
         self.bound = {n: v for n, v in bound.items() if n in names}
         self.module, self.example, self.train = captured.module, (args, dict(kwargs)), train
         self.unused, self.updates = graph.unused, dict(graph.updates)
-        leaves = torch.utils._pytree.tree_leaves((args, dict(kwargs)))
-        self.examples = {i.name: leaves[i.number] for i in graph.inputs if i.number >= 0}
+        given = leaves((args, dict(kwargs)))
+        self.examples = {i.name: given[i.number] for i in graph.inputs if i.number >= 0}
         self.__dict__["loc"] = captured.loc  # where the operator is written, which its function here is not
         super().__init__(
             _function(self._program),

@@ -4,21 +4,20 @@ of it."""
 from __future__ import annotations
 
 import keyword
-import math
 import operator
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from portakern.errors import MissingRuleError, PortakernError
-from portakern.ir.core import Arg, Block, Loc, Op, Yield
+from portakern.ir.core import Arg, Block, Op, Yield
 from portakern.ir.rewrite import canonicalise
 from portakern.ir.size import Size
 from portakern.ir.tensor import DimSize, Reshape, TensorProgram, TensorType, verify_tensor_program
 from portakern.spec import elementwise as ew
 from portakern.spec.location import on_behalf_of
-from portakern.spec.traced import Traced, make, record, recording
+from portakern.spec.traced import Traced, make, recording
 from portakern.torch_import import aten  # noqa: F401  (registers the rules)
 from portakern.torch_import.aten.without import why_not
 from portakern.torch_import.capture import Captured
@@ -326,7 +325,8 @@ def _used(node: Any) -> frozenset[int]:
 
 def _contiguous(node: Any) -> bool:
     first = node.args[0].meta.get("val") if node.args and hasattr(node.args[0], "meta") else None
-    return bool(first.is_contiguous()) if hasattr(first, "is_contiguous") else True
+    asked = getattr(first, "is_contiguous", None)
+    return bool(asked()) if callable(asked) else True
 
 
 def _fitted(made: Any, meta: Meta | None) -> Any:

@@ -70,7 +70,8 @@ def test_rows_are_kept_and_read_back_without_what_was_cut_off(tmp_path: Path) ->
 
 def test_a_task_is_correct_where_all_its_samples_are() -> None:
     rows = [row("a", imported=True, correct=True), row("a", sample=1, imported=True, correct=False,
-            error={"kind": "incorrect", "message": "off by 7.5e-3", "hint": ""}), row("b", imported=True, correct=True)]  # fmt: skip
+            error={"kind": "incorrect", "message": "off by 7.5e-3", "hint": ""}),
+            row("b", imported=True, correct=True)]  # fmt: skip
     figures = report.summary(rows)["targets"]["t"]
     assert (figures["tasks"], figures["imported"], figures["correct"]) == (2, 2, 1)
     text = report.text(rows)
@@ -78,7 +79,8 @@ def test_a_task_is_correct_where_all_its_samples_are() -> None:
 
 
 def test_bad_usage_says_what_to_do(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    for arguments, said in ((["run", "kernelbench"], "--path"), (["run"], "needs the name"), (["run", "kernelbanch"], "did you mean"),
+    for arguments, said in ((["run", "kernelbench"], "--path"), (["run"], "needs the name"),
+                            (["run", "kernelbanch"], "did you mean"),
                             (["report", "kernelbench", "--out", str(tmp_path / "none")], "no rows")):  # fmt: skip
         assert main(["suite", *arguments]) == 2
         assert said in capsys.readouterr().err
@@ -88,7 +90,8 @@ def test_bad_usage_says_what_to_do(capsys: pytest.CaptureFixture[str], tmp_path:
 def test_audit_finds_outputs_that_judge_nothing() -> None:
     x = torch.randn(4, 6)
     said = {k: list(audit._suspicions(a, b)) for k, (a, b) in {
-        "fine": (x, x * 0.9), "same": (x, x), "flat": (torch.ones(3), torch.ones(3) * 5), "tiny": (x * 1e-3, x * 5)}.items()}  # fmt: skip
+        "fine": (x, x * 0.9), "same": (x, x), "flat": (torch.ones(3), torch.ones(3) * 5),
+        "tiny": (x * 1e-3, x * 5)}.items()}  # fmt: skip
     assert said["fine"] == [] and said["same"] == ["does not depend on the inputs"]
     assert said["flat"] == ["is 1 throughout"] and "of zero" in said["tiny"][0]
 

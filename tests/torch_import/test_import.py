@@ -46,7 +46,8 @@ def pointwise(x: Any, y: Any, i: Any) -> Any:
         torch.fmod(x, y), torch.remainder(x, y), torch.div(x, y, rounding_mode="trunc"),
         torch.div(x, y, rounding_mode="floor"), torch.div(i, 3, rounding_mode="trunc"), i // 3, i % 3, torch.fmod(i, 3), i / 3,
         torch.pow(up, y), x**3, x**-2, x**0, torch.round(x * 100, decimals=-1), x.clamp(x - 1, y), torch.where(x > y, x, 0.5),
-        x.masked_fill(x > 0, -1), i & 5, i | 5, i ^ 5, ~i, x.isnan(), x.isinf(), (i > 2) ^ (x > 0), x == y, x.clamp(-1, 0.5), x.clamp(max=y),
+        x.masked_fill(x > 0, -1), i & 5, i | 5, i ^ 5, ~i, x.isnan(), x.isinf(), (i > 2) ^ (x > 0), x == y,
+        x.clamp(-1, 0.5), x.clamp(max=y),
         F.softplus(x, 2.0, 3.0), F.elu(x, 0.7), F.selu(x), F.celu(x, 2.0), F.mish(x), F.hardswish(x), F.hardsigmoid(x),
         F.gelu(x), F.gelu(x, approximate="tanh"), F.silu(x), F.leaky_relu(x, 0.2), F.hardtanh(x, -0.3, 0.4), F.logsigmoid(x),
         torch.sign(x), torch.frac(x * 3), torch.trunc(x * 3), torch.erfc(x), x + i, i + 0.5, x.to(torch.int32), x > i,
@@ -58,11 +59,14 @@ def moved(x: Any, y: Any, i: Any) -> Any:
     z[:, 1] = 0  # in place on an intermediate
     z[1:4:2] += 1
     return (
-        z, x.t(), x[:, ::2], x[-2:, 1:-1], x[2], x.flip(0, 1), x.repeat(2, 1, 2), x.unfold(1, 3, 2), x.diagonal(1), x.diagonal(-2),
+        z, x.t(), x[:, ::2], x[-2:, 1:-1], x[2], x.flip(0, 1), x.repeat(2, 1, 2), x.unfold(1, 3, 2), x.diagonal(1),
+        x.diagonal(-2),
         torch.cat([x, y, x[:0]], 0), torch.stack([x, y], 1), *x.split(2, 1), *x.chunk(3, 0), *torch.unbind(x[:2]),
-        F.pad(x, (1, -1, 0, 2), value=3.0), F.pad(x[None], (1, 2), mode="reflect"), F.pad(x[None, None], (1, 2, 2, 0), mode="replicate"),
+        F.pad(x, (1, -1, 0, 2), value=3.0), F.pad(x[None], (1, 2), mode="reflect"),
+        F.pad(x[None, None], (1, 2, 2, 0), mode="replicate"),
         F.pad(x[None], (2, 1), mode="circular"), torch.roll(x, (1, -2), (0, 1)), torch.roll(x, 3), x.tril(-1), x.triu(1),
-        torch.as_strided(x, (3, 2), (2, 3), 1), x.expand(2, *x.shape), x[None, :, None].squeeze(0), torch.arange(2, 9, 3) + i[0, 0],
+        torch.as_strided(x, (3, 2), (2, 3), 1), x.expand(2, *x.shape), x[None, :, None].squeeze(0),
+        torch.arange(2, 9, 3) + i[0, 0],
         torch.diagonal_scatter(x, y[0], 0), torch.slice_scatter(x, y[:, :2], 1, 1, 5, 2), torch.select_scatter(x, y[0], 0, 2),
         torch.linspace(0, 1, 5) * x[0, 0], torch.full_like(x, 2.5) * x, x.new_zeros(2) + x[0, :2],
     )  # fmt: skip
@@ -70,12 +74,14 @@ def moved(x: Any, y: Any, i: Any) -> Any:
 
 def reduced(x: Any, y: Any, i: Any) -> Any:
     return (
-        x.sum(), x.sum(0), x.mean((0, 1), True), x.amax(1), x.amin(), x.prod(1), (x > 0).any(0), (x > 0).all(), i.sum(1), x.argmax(),
+        x.sum(), x.sum(0), x.mean((0, 1), True), x.amax(1), x.amin(), x.prod(1), (x > 0).any(0), (x > 0).all(), i.sum(1),
+        x.argmax(),
         x.argmin(1), x.argmax(0, True), *x.max(1), *x.min(0, True), x.var(1), x.std(0, correction=0), *torch.var_mean(x, 1),
         torch.linalg.vector_norm(x, 3, 1), torch.linalg.vector_norm(x), x.norm(p=float("inf")), torch.linalg.vector_norm(x, 0),
         x.softmax(0), x.log_softmax(1), x.logsumexp((0, 1)), x.cumsum(1), x.abs().cumprod(0), x.logcumsumexp(1), *x.cummax(1),
         *x.cummin(0), *x.sort(1), *x.sort(0, descending=True), *x.topk(2, 1), *x.topk(2, 0, largest=False), x.median(1).values,
-        x.kthvalue(2, 0).values, i.amax(0), x.sum(dtype=torch.float64), torch.cdist(x, y), torch.pdist(x), F.cosine_similarity(x, y),
+        x.kthvalue(2, 0).values, i.amax(0), x.sum(dtype=torch.float64), torch.cdist(x, y), torch.pdist(x),
+        F.cosine_similarity(x, y),
     )  # fmt: skip
 
 
@@ -89,7 +95,8 @@ def indexed(x: Any, y: Any, i: Any) -> Any:
     v.index_put_((j[0],), y, accumulate=True)
     return (
         x[j[0]], x[:, j[0]], x[j[0], j[1]], x[None].expand(2, -1, -1)[j[0] % 2, :, j[1]], z, w, v, x.gather(1, j[:, :2]),
-        x.index_select(0, j[0]), F.embedding(j, x), x.scatter(1, j[:2, :2], y), x.scatter(0, j[:, :1], 4.0), x.scatter_add(0, j, y),
+        x.index_select(0, j[0]), F.embedding(j, x), x.scatter(1, j[:2, :2], y), x.scatter(0, j[:, :1], 4.0),
+        x.scatter_add(0, j, y),
         x.scatter_reduce(1, j, y, "amax"), x.scatter_reduce(0, j, y, "mean", include_self=False), x.index_add(0, j[0], y),
         x.masked_scatter(x > 0, y), torch.take_along_dim(x, j, 1), x[:, 1].where(x[:, 0] > 0, 0.0), F.one_hot(j, 3),
     )  # fmt: skip
@@ -109,9 +116,11 @@ def images(x: Any, grid: Any) -> Any:
         F.avg_pool3d(box, 2), F.adaptive_avg_pool2d(x, (3, 5)), F.adaptive_max_pool2d(x, 3), F.adaptive_avg_pool2d(x, 1),
         F.interpolate(x, scale_factor=2), F.interpolate(x, (5, 9)), F.interpolate(x, (5, 9), mode="bilinear"),
         F.interpolate(x, (5, 9), mode="bilinear", align_corners=True), F.interpolate(x, scale_factor=1.5, mode="bicubic"),
-        F.unfold(x, 3, 2, 1, 2), F.fold(F.unfold(x, 3, padding=1), (6, 8), 3, padding=1), F.grid_sample(x, grid, align_corners=False),
+        F.unfold(x, 3, 2, 1, 2), F.fold(F.unfold(x, 3, padding=1), (6, 8), 3, padding=1),
+        F.grid_sample(x, grid, align_corners=False),
         F.grid_sample(x, grid, mode="nearest", padding_mode="border", align_corners=True),
-        F.grid_sample(x, grid, padding_mode="reflection", align_corners=False), F.pixel_shuffle(x, 2), F.local_response_norm(x, 3),
+        F.grid_sample(x, grid, padding_mode="reflection", align_corners=False), F.pixel_shuffle(x, 2),
+        F.local_response_norm(x, 3),
         F.instance_norm(x), F.group_norm(x, 2), F.layer_norm(x, (6, 8)), F.rms_norm(x, (8,)),
         F.scaled_dot_product_attention(x, x * 0.5, x, is_causal=True), F.max_pool1d(line, 2),
     )  # fmt: skip
@@ -173,6 +182,24 @@ def test_training_updates_buffers_as_outputs() -> None:
         np.testing.assert_allclose(made[output], net.get_buffer(path), rtol=1e-5)
 
 
+class Cell(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.step = normal(2, 4), nn.Linear(8, 4)
+
+    def forward(self, x: Any) -> Any:
+        self.hidden = torch.tanh(self.step(torch.cat((x, self.hidden), 1)))
+        return self.hidden * 2
+
+
+def test_state_that_is_a_plain_attribute_is_an_output() -> None:
+    cell = Cell()
+    before = cell.hidden
+    op = agrees(cell, normal(2, 4))
+    assert op.updates == {"new_hidden": "hidden"} and "hidden" in op.bound
+    assert cell.hidden is before and not dict(cell.named_buffers())
+
+
 def test_places_are_the_modules_and_the_users_lines() -> None:
     op = pk.from_torch(Net(), (normal(2, 3, 6, 6),))
     places = {str(o.loc) for o in op.trace().body.ops if o.mnemonic() == "convolve"}
@@ -206,7 +233,8 @@ def test_dtypes_are_those_of_pytorch() -> None:
 
     op = pk.from_torch(function, (normal(3, 3), normal(3, 3).bfloat16(), torch.arange(3, dtype=torch.int16)))
     want = function(*op.examples.values())
-    assert [tensor_type(r).dtype for r in op.trace().results] == ["f32", "bf16", "f32", "f32", "bf16", "i64", "bf16", "bool", "f32"]
+    assert [tensor_type(r).dtype for r in op.trace().results] == ["f32", "bf16", "f32", "f32", "bf16", "i64", "bf16",
+                                                                  "bool", "f32"]
     assert [str(w.dtype) for w in want][6] == "torch.bfloat16"
     with pytest.raises(UsageError, match="imported in f32, not bf16"):
         pk.build(op, target="numba:cpu", dtype="bf16")
@@ -216,7 +244,8 @@ def test_random_operations_draw_from_a_seed_of_the_call() -> None:
     op = pk.from_torch(lambda x: F.dropout(x, 0.25) + 0 * torch.rand_like(x), (torch.ones(64, 64),), train=True, name="drop")
     held = agreement(op)
     assert held.apart == ("out",) and not held.compared
-    first, again, other = (oracle.evaluate(op.program(), {"x": np.ones((64, 64)), "seed": np.array(s)})["out"] for s in (0, 0, 1))
+    first, again, other = (oracle.evaluate(op.program(), {"x": np.ones((64, 64)), "seed": np.array(seed)})["out"]
+                           for seed in (0, 0, 1))  # fmt: skip
     assert (first == again).all() and (first != other).any()
     assert abs((first == 0).mean() - 0.25) < 0.03 and np.allclose(first[first != 0], 4 / 3)
 
@@ -266,7 +295,7 @@ def test_what_pytorch_refuses_is_an_error_of_ours() -> None:
 
     with pytest.raises(SpecError, match=r"torch.export refuses it.*"):
         pk.from_torch(branches, (normal(3),))
-    with pytest.raises(UsageError, match="neither a torch.nn.Module nor a function"):
+    with pytest.raises(UsageError, match="nor a function"):
         pk.from_torch(3, (normal(3),))  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="weights="):
         pk.from_torch(branches, (normal(3),), weights="none")  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from portakern.torch_import import walk  # noqa: E402
 from portakern.torch_import.aten.without import WITHOUT, why_not  # noqa: E402
 from portakern.torch_import.rules import RULES, rule_for  # noqa: E402
 
+
 def core() -> set[str]:
     found = set()
     for name in dir(torch.ops.aten):

@@ -65,7 +65,8 @@ class _Places:
         flat: Traced | None = None
         for (d, index), size in zip(given, self.sizes, strict=True):
             index = spread(from_front(index, x.shape[d]), self.shape)
-            flat = index if flat is None else ew.add(ew.multiply(ew.cast(flat, "i64"), value(size, "i64")), ew.cast(index, "i64"))
+            index = index if flat is None else ew.cast(index, "i64")
+            flat = index if flat is None else ew.add(ew.multiply(ew.cast(flat, "i64"), value(size, "i64")), index)
         assert flat is not None
         self.index = flat
         shape = self.turned.shape

@@ -110,12 +110,8 @@ def _(call: Call, x: Traced, w: Any, b: Any, mean: Any, var: Any, *rest: Any) ->
         return results
     axes = tuple(i for i in range(x.ndim) if i != 1)
     size = product(tuple(x.shape[a] for a in axes))
-    unbiased = own_var if size == 1 else ew.divide(ew.multiply(own_var, count(made_like(x), axes)), count(made_like(x), axes, 1))
+    unbiased = own_var if size == 1 else ew.multiply(own_var, ew.divide(count(made, axes), count(made, axes, 1)))
     return (*results, _moved(mean, own_mean, momentum), _moved(var, unbiased, momentum))
-
-
-def made_like(x: Traced) -> Traced:
-    return ew.cast(x, wide(x.type.dtype))
 
 
 def _moved(running: Traced, new: Traced, momentum: float) -> Traced:

@@ -181,7 +181,8 @@ def _(call: Call, x: Traced, *args: Any, **kwargs: Any) -> Traced:
     return ew.cast(x, call.dtype)
 
 
-SAME = ("aten.alias", "aten.clone", "aten.contiguous", "aten.detach", "aten.lift_fresh", "aten.lift_fresh_copy", "aten.positive")
+SAME = ("aten.alias", "aten.clone", "aten.contiguous", "aten.detach", "aten.lift_fresh", "aten.lift_fresh_copy",
+        "aten.positive")
 """What copies, or nothing at all."""
 
 

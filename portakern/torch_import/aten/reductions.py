@@ -10,7 +10,7 @@ from portakern.ir.tensor import ArgFold, DimSize
 from portakern.spec import elementwise as ew
 from portakern.spec import reductions, views
 from portakern.spec.traced import Traced, make
-from portakern.torch_import.rules import Call, Rule, RULES, axes_of, is_float, rule, truth, value, wide
+from portakern.torch_import.rules import RULES, Call, Rule, axes_of, is_float, rule, truth, value, wide
 
 
 def fold(fn: str, x: Traced, dims: Any = None, keepdim: bool = False) -> Traced:

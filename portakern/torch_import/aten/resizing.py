@@ -109,7 +109,8 @@ def _picked(x: Traced, rows: Traced, columns: Traced) -> Traced:
     shape: tuple[Size, ...] = (n, channels, *rows.shape[1:])
     inside = ew.logical_and(ew.logical_and(rows >= 0.0, rows < value(height, rows.type.dtype)),
                             ew.logical_and(columns >= 0.0, columns < value(width, rows.type.dtype)))
-    place = ew.add(ew.multiply(ew.cast(ew.where(inside, rows, 0.0), "i32"), width), ew.cast(ew.where(inside, columns, 0.0), "i32"))
+    row, column = (ew.cast(ew.where(inside, v, 0.0), "i32") for v in (rows, columns))
+    place = ew.add(ew.multiply(row, width), column)
     index = views.reshape(ew.expand_at(place, shape, (0, 2, 3)), (n, channels, product(shape[2:])))
     found = views.take_along(views.reshape(x, (n, channels, height * width)), index, 2)
     return ew.where(ew.expand_at(inside, shape, (0, 2, 3)), views.reshape(found, shape), 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from portakern.spec import elementwise as ew
@@ -27,7 +28,8 @@ def _(call: Call, x: Traced, dim: int) -> Traced:
     def joined(a: Traced, b: Traced) -> Traced:
         top = ew.maximum(a, b)
         low = ew.minimum(a, b)
-        return ew.where(ew.equal(top, low), ew.add(top, 0.6931471805599453), ew.add(top, ew.log1p(ew.exp(ew.subtract(low, top)))))
+        more = ew.log1p(ew.exp(ew.subtract(low, top)))
+        return ew.add(top, ew.where(ew.equal(top, low), math.log(2), more))  # infinities of one sign have no difference
 
     return recurrences.associative_scan(joined, x, dim % x.ndim) if x.ndim else x
 

@@ -15,7 +15,8 @@ from portakern.torch_import.rules import Call, is_float, number, rule, spread, v
 # ---- shapes ---------------------------------------------------------------------------------------------------------
 
 
-@rule("aten.view", "aten.reshape", "aten._unsafe_view", "aten._reshape_copy", "aten.view_copy", "aten.squeeze", "aten.unsqueeze",
+@rule("aten.view", "aten.reshape", "aten._unsafe_view", "aten._reshape_copy", "aten.view_copy", "aten.squeeze",
+      "aten.unsqueeze",
       "aten.squeeze_copy", "aten.unsqueeze_copy", "aten._reshape_alias")
 def _(call: Call, x: Traced, *args: Any) -> Traced:
     if call.base == "aten.unsqueeze" and x.ndim:
@@ -187,7 +188,7 @@ def written(x: Traced, new: Traced, dim: int, start: Size, stop: Size, step: int
     if start == 0 and stop == x.shape[dim] and step == 1:
         return new
     if step == 1:
-        ends = (part(x, dim, 0, start) if start != 0 else None, new, part(x, dim, stop, x.shape[dim]) if stop != x.shape[dim] else None)
+        ends = (part(x, dim, 0, start), new, part(x, dim, stop, x.shape[dim]))
         return pieces.concat([e for e in ends if e is not None and e.shape[dim] != 0] or [x], dim)
     # Elements of the slice, each with the step - 1 of x behind it.
     at = views.iota(x.shape, dim, "i64")
