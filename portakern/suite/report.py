@@ -56,7 +56,7 @@ def text(rows: Sequence[TaskRow]) -> str:
 def cause_of(row: TaskRow) -> str:
     """The error's message without what differs from task to task."""
     message = (row.error or {}).get("message", "no evidence that it is correct")
-    missing = re.findall(r"^  - (\S+).*?: (.*)$", message, re.MULTILINE)
+    missing = re.findall(r"^  - (.+?)(?: \(.*\))?: (.*)$", message, re.MULTILINE)
     if missing:
         return "; ".join(sorted({f"{what}: {why}" for what, why in missing}))[:300]
     first = [line for line in message.splitlines() if line.strip()]

@@ -33,6 +33,7 @@ def _fresh() -> None:
     torch.manual_seed(0)
 
 
+@pytest.mark.slow
 def test_parts_become_kernels_and_the_rest_stays() -> None:
     model, x = Mixed().eval(), torch.randn(5, 6)
     compiled = torch.compile(model, backend="portakern", options={"target": "numba:cpu"})

@@ -102,7 +102,11 @@ def indexed(x: Any, y: Any, i: Any) -> Any:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("function", [pointwise, moved, reduced, indexed], ids=lambda f: f.__name__)
+SLOW = pytest.mark.slow
+FUNCTIONS = [pointwise, pytest.param(moved, marks=SLOW), pytest.param(reduced, marks=SLOW), indexed]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 def test_operations_on_matrices(function: Any) -> None:
     i = torch.arange(-7, 18).reshape(5, 5)
     agrees(function, normal(5, 5), normal(5, 5) + 0.01, i.abs() if function is indexed else i)
@@ -126,10 +130,12 @@ def images(x: Any, grid: Any) -> Any:
     )  # fmt: skip
 
 
+@SLOW
 def test_operations_on_images() -> None:
     agrees(images, normal(2, 4, 6, 8), normal(2, 3, 5, 2).tanh() * 1.2)
 
 
+@SLOW
 def test_convolutions() -> None:
     def function(x: Any, w: Any, b: Any) -> Any:
         return (F.conv2d(x, w, b, 2, 1), F.conv2d(x, w[:, :2], None, 1, 2, 2, 2), F.conv_transpose2d(x, w, None, 2, 1, 1),

@@ -79,14 +79,15 @@ def _by_running(x: Traced, w: Traced | None, b: Traced | None, mean: Traced, var
     return _of_channels(ew.multiply(centred, column(scale, x.shape)), w, b)
 
 
-def _none(call: Call) -> Traced:
-    """What an inference gives in place of the batch's statistics: nothing."""
-    return views.zeros((0,), call.results[1].dtype if call.results[1] else "f32")
+def _unused(call: Call) -> list[Traced | None]:
+    """What an inference gives in place of the batch's statistics: arrays of nothing."""
+    return [views.zeros(m.shape, m.dtype) if i in call.used and m is not None else None
+            for i, m in enumerate(call.results[1:3], 1)]  # fmt: skip
 
 
 @rule("aten._native_batch_norm_legit_no_training")
 def _(call: Call, x: Traced, w: Any, b: Any, mean: Traced, var: Traced, momentum: float, eps: float) -> Any:
-    return _by_running(x, w, b, mean, var, eps), None, None
+    return _by_running(x, w, b, mean, var, eps), *_unused(call)
 
 
 @rule("aten._native_batch_norm_legit.no_stats")
@@ -101,7 +102,7 @@ def _(call: Call, x: Traced, w: Any, b: Any, mean: Any, var: Any, *rest: Any) ->
     training = rest[0] if len(rest) == 3 else True
     momentum, eps = rest[-2:]
     if not training:
-        return (_by_running(x, w, b, mean, var, eps), None, None, mean, var)[: len(call.results)]
+        return (_by_running(x, w, b, mean, var, eps), *_unused(call), mean, var)[: len(call.results)]
     made, own_mean, own_var, scale = _by_batch(x, w, b, eps)
     results: tuple[Any, ...] = (made, own_mean, scale)
     if call.base == "aten._batch_norm_with_update_functional":
