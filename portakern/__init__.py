@@ -41,6 +41,7 @@ _PUBLIC: dict[str, str] = {
     "evaluate": "portakern.api",
     "inspect": "portakern.api",
     "task": "portakern.api",
+    "from_torch": "portakern.torch_import",
     "targets": "portakern.registry",
     "operator": "portakern.spec.operator",
     "Operator": "portakern.spec.operator",
@@ -87,6 +88,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow __get
     from portakern.spec.inputs import Integers, Labels, Normal, Uniform
     from portakern.spec.load import load_operator
     from portakern.spec.operator import Operator, dynamic, operator
+    from portakern.torch_import import from_torch
 
 
 def __getattr__(name: str) -> object:

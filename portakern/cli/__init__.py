@@ -25,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "inspect": "what a kernel from elsewhere uses, what limits it, and what a simulator sees wrong in it",
     "evaluate": "judge a kernel from elsewhere against an operator",
     "fuzz": "operators that nobody wrote, held against the oracle on every target",
+    "suite": "public task suites of PyTorch modules, run against every target",
     "results": "what was timed before: listed, filtered, imported, exported",
 }
 

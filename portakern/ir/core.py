@@ -27,14 +27,16 @@ TEXT_VERSION = 1
 
 @dataclass(frozen=True)
 class Loc:
-    """A line of the user's program: file, line number (from 1) and the text of that line."""
+    """A line of the user's program: file, line number (from 1) and the text of that line; ``within`` is the path of the
+    module whose line it is (``layer1.0.conv1``), where a model is made of modules."""
 
     file: str
     line: int
     text: str = ""
+    within: str = ""
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return f"{self.within} ({self.file}:{self.line})" if self.within else f"{self.file}:{self.line}"
 
 
 _ambient: list[Loc | None] = [None]

@@ -36,7 +36,10 @@ class _Parser:
         return IRError(f"line {line}: {message}\n    {self.lines[line - 1].strip()}")
 
     def loc(self, node: ast.AST) -> Loc | None:
-        match = re.search(r"  # at (.+):(\d+)$", self.lines[(node.end_lineno or node.lineno) - 1])  # type: ignore[attr-defined]
+        line = self.lines[(node.end_lineno or node.lineno) - 1]  # type: ignore[attr-defined]
+        if match := re.search(r"  # at (\S+) \((.+):(\d+)\)$", line):
+            return Loc(match[2], int(match[3]), within=match[1])
+        match = re.search(r"  # at (.+):(\d+)$", line)
         return Loc(match[1], int(match[2])) if match else None
 
     def literal(self, node: ast.expr) -> Any:

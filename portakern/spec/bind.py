@@ -26,7 +26,7 @@ def bind(program: TensorProgram, dims: Mapping[str, int]) -> TensorProgram:
     if not dims:
         return program
     for arg in program.args:
-        _check_declared(arg, _substituted(arg, {}, dims), dims)
+        _check_declared(arg, substituted(arg, {}, dims), dims)
     bound = replace(program, body=_block(program.body, {}, dims))
     verify_tensor_program(bound)
     return bound
@@ -39,7 +39,7 @@ def _block(block: Block, outer: Mapping[Any, Any], dims: Mapping[str, int]) -> B
         for region in op.regions:
             if region not in new:
                 new[region] = _block(region, new, dims)
-        new[op] = _substituted(op, new, dims)
+        new[op] = substituted(op, new, dims)
     return Block(tuple(new[a] for a in block.args), tuple(new[o] for o in block.ops))
 
 
@@ -65,7 +65,7 @@ def _known(program: TensorProgram) -> str:
     return f"its dims are {', '.join(program.dims)}" if program.dims else "it has no open dims"
 
 
-def _substituted(op: Op, new: Mapping[Any, Any], dims: Mapping[str, int]) -> Op:
+def substituted(op: Op, new: Mapping[Any, Any], dims: Mapping[str, Size]) -> Op:
     """``op`` on new operands and sizes, both at once: with only one of them its type would not hold together."""
     changed: dict[str, Any] = {}
     for name, role in op.roles.items():

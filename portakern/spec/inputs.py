@@ -90,6 +90,34 @@ class Labels:
         return np.where(np.arange(found.size).reshape(shape) % 8 == 5, self.ignored, found)
 
 
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Numbers that are given; of another shape, some of them at random."""
+
+    values: np.ndarray
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
+        import numpy as np
+
+        return self.values if self.values.shape == shape else rng.choice(np.ravel(self.values), size=shape)
+
+
+def like(values: np.ndarray) -> Family:
+    """A family of numbers such as ``values`` are: as many, as large, and of one sign where they are."""
+    import numpy as np
+
+    wide = np.asarray(values).astype(np.float64)
+    if not wide.size or not np.isfinite(wide).all():
+        return Held(values)
+    if values.dtype.kind in "iub":
+        line = wide.ravel()
+        in_order = line.size > 1 and bool((np.diff(line) > 0).all())
+        return Held(values) if in_order else Integers(int(wide.min()), int(wide.max()) + 1)
+    if wide.min() >= 0 or wide.max() <= 0:
+        return Uniform(float(wide.min()), float(wide.max()))
+    return Normal(float(wide.std()), float(wide.mean()))
+
+
 @dataclass(frozen=True)
 class Indices:
     """Coordinates along a dim of ``size``: every sixteenth lies outside of it, below and above in turns."""

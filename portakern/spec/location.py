@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import linecache
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, TracebackType
 from typing import ParamSpec, TypeVar
@@ -38,8 +39,24 @@ def line_at(filename: str, line: int) -> Loc:
     return Loc(short_path(filename), line, linecache.getline(filename, line).strip())
 
 
+_spoken_for: list[Loc | None] = []
+
+
+@contextmanager
+def on_behalf_of(loc: Loc | None) -> Iterator[None]:
+    """What is traced inside comes from ``loc``, a line of a program that is read and not run, as an importer does."""
+    _spoken_for.append(loc)
+    try:
+        with at(loc):
+            yield
+    finally:
+        _spoken_for.pop()
+
+
 def user_location() -> Loc | None:
-    """The line of the innermost frame that is not the tracer's."""
+    """The line of the innermost frame that is not the tracer's, or the one that is spoken for."""
+    if _spoken_for:
+        return _spoken_for[-1]
     frame = sys._getframe(1)
     while frame is not None and is_own(frame.f_code.co_filename):
         frame = frame.f_back

@@ -97,8 +97,11 @@ class Operator:
 
     ``inputs`` are its arrays and run-time scalars, ``params`` its compile-time parameters, ``dims`` the names of its
     dims (starred ones without the star, see ``stars``), ``dtypes`` those it is checked in, ``families`` what its
-    inputs are filled with, and ``torch`` says how PyTorch's users write it.
+    inputs are filled with, and ``torch`` says how PyTorch's users write it.  ``bound`` holds the values of inputs that a call
+    may leave out.
     """
+
+    bound: Mapping[str, Any] = types.MappingProxyType({})
 
     def __init__(
         self,

@@ -22,6 +22,7 @@ from portakern.launch.streams import stream_handle
 from portakern.registry import registry
 from portakern.spec.bind import solve_dims
 from portakern.study import steps
+from portakern.study.bound import Bound
 from portakern.study.row import resources_dict
 from portakern.study.work import Work
 from portakern.torch_op import TorchKernel, torch_op
@@ -38,10 +39,12 @@ class Built:
         source: the emitted text with its launches; ``print(k.source)`` prints the text.
         program: the kernels on the tile level.
         tensor_program: the math.
+        bound: the values of inputs that calls may leave out.
         schedule_note: why a tuned schedule is not used, where there is one that no longer fits; else empty.
     """
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Work, bound: Mapping[str, Any] | None = None) -> None:
+        self.bound = Bound(tuple(a.name for a in work.program.args), dict(bound or {}))
         found = steps.emission(work)
         self._work, self.schedule_note = found.work, found.note
         self.target: Target = registry().target(work.target)
@@ -73,7 +76,7 @@ class Built:
         return f"<{self._work.row.operator} built for {self.target}, {self._work.row.dtype}, {case_text(self._work.row)}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Built, (self._work,)  # copies and other processes build it again, from the cache
+        return Built, (self._work, self.bound.values)  # copies and other processes build it again, from the cache
 
     # ---- to look at
 
@@ -125,10 +128,11 @@ class Built:
 
     # ---- to call
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
         """Run on arrays that speak DLPack, on their own device; outputs are new arrays of the same library.
 
-        Inputs come in the operator's order, run-time scalars after the arrays.  An array that is not contiguous, or less
+        Inputs come in the operator's order, run-time scalars after the arrays.  Those that the operator has values of (an
+        imported module's weights) may be left out, or given by name.  An array that is not contiguous, or less
         than 16-byte aligned, gets a variant built for it on first use.  Inputs are checked once for every combination of
         library, device, dtype, shape, strides and alignment.  May be called from several threads.
 
@@ -136,6 +140,10 @@ class Built:
             UsageError: an array has another dtype or shape than the build takes.
             RuntimeFault: there is no silicon of this kind here, or the kernel failed.
         """
+        if self.bound.values:
+            inputs = self.bound.completed(inputs, named)
+        elif named:
+            raise UsageError(f"{self._work.row.operator} takes its inputs by place", hint=", ".join(self.bound.names))
         signed = tuple([signature(x) for x in inputs])
         call = self._callers.get(signed)
         if call is None:
@@ -158,6 +166,7 @@ class Built:
         Raises:
             UsageError, RuntimeFault: as a call does.
         """
+        inputs = self.bound.completed(inputs, {}) if self.bound.values else inputs
         given = self._named(inputs)
         sizes = self._sizes(given)
         outputs = None if out is None else self._checked_outputs(out, given, sizes)

@@ -20,13 +20,13 @@ ROOT = Path(portakern.__file__).parent
 
 ROOMS = (
     "errors", "version", "dtypes", "device", "_native", "native",
-    "ir", "spec", "array_program",
+    "ir", "spec", "array_program", "torch_import",
     "backend", "registry",
     "emit", "lower",
     "tools", "launch", "timing", "check", "tuned",
     "torch_op", "study",
-    "tuning", "search", "testing",
-    "api", "portakern", "operators",
+    "tuning", "search", "testing", "suite",
+    "api", "portakern", "operators", "torch_compile",
     "fuzz", "cli", "__main__",
 )  # fmt: skip
 """Lowest first.  ``_native`` is the compiled core."""

@@ -1,0 +1,63 @@
+"""What a suite's rows say: how many tasks are imported and correct, by target and level, and the cause of every failure."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from portakern.suite.results import NOWHERE, TaskRow, by_task
+
+STAGES = {"task": "its own code", "import": "import", "agreement": "differs from PyTorch", "build": "lowering or compiling",
+          "check": "wrong, or not run to the end"}  # fmt: skip
+
+
+def summary(rows: Sequence[TaskRow]) -> dict[str, Any]:
+    """Figures by target; a task is correct where all of its samples are."""
+    times = [r.import_s for r in rows if r.import_s is not None]
+    targets: dict[str, dict[str, Any]] = {}
+    for (_, target), samples in by_task(rows):
+        of = targets.setdefault(target, {"tasks": 0, "imported": 0, "correct": 0, "refused": 0, "levels": {}})
+        level = of["levels"].setdefault(samples[0].level, {"tasks": 0, "imported": 0, "correct": 0})
+        imported, correct = all(s.imported for s in samples), all(s.correct for s in samples)
+        for counted in (of, level):
+            counted["tasks"] += 1
+            counted["imported"] += imported
+            counted["correct"] += correct
+        of["refused"] += any(not s.imported and s.stage == "import" for s in samples)
+    return {"targets": targets, "import_median_s": statistics.median(times) if times else None}
+
+
+def text(rows: Sequence[TaskRow]) -> str:
+    """The summary and the failures by cause, as plain text."""
+    found = summary(rows)
+    lines = []
+    for target, of in found["targets"].items():
+        where = "" if target == NOWHERE else f"{target}: "
+        lines.append(f"{where}{of['correct']} of {of['tasks']} tasks correct, {of['imported']} imported"
+                     if where else f"{of['imported']} of {of['tasks']} tasks imported")
+        lines += [f"  {level}: {n['correct']} of {n['tasks']} correct, {n['imported']} imported"
+                  for level, n in of["levels"].items() if len(of["levels"]) > 1]  # fmt: skip
+    if found["import_median_s"] is not None:
+        lines.append(f"import: {found['import_median_s']:.2f} s a task in the median")
+    launches = [r.launches for r in rows if r.launches]
+    if launches:
+        lines.append(f"launches: {statistics.mean(launches):.2f} a task in the mean, {max(launches)} at most")
+    failed = [r for r in rows if r.error is not None or r.correct is False]
+    for (stage, cause), count in Counter((r.stage, cause_of(r)) for r in failed).most_common():
+        names = sorted({r.task for r in failed if (r.stage, cause_of(r)) == (stage, cause)})
+        shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+        lines.append(f"{count:4} {STAGES.get(stage, stage)}: {cause}\n       {shown}")
+    return "\n".join(lines)
+
+
+def cause_of(row: TaskRow) -> str:
+    """The error's message without what differs from task to task."""
+    message = (row.error or {}).get("message", "no evidence that it is correct")
+    missing = re.findall(r"^  - (.+?)(?: \(.*\))?: (.*)$", message, re.MULTILINE)
+    if missing:
+        return "; ".join(sorted({f"{what}: {why}" for what, why in missing}))[:300]
+    first = [line for line in message.splitlines() if line.strip()]
+    return re.sub(r"\d+(\.\d+)?(e[+-]?\d+)?", "#", first[0] if first else message)[:200]

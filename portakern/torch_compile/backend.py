@@ -1,0 +1,136 @@
+"""The backend that ``torch.compile`` finds under the name ``portakern``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from portakern.backend import Target
+from portakern.errors import PortakernError, UsageError
+from portakern.registry import registry
+from portakern.study.built import Built
+from portakern.study.row import Row
+from portakern.study.work import Work, dim_names
+from portakern.torch_compile.parts import is_worth_it, supported, unimportable
+from portakern.torch_import.fx import graph_of
+
+DEFAULT_TARGET = "cpp:cpu"
+OPTIONS = ("target", "strict")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a captured graph: how many operations it has, and its kernels, or why PyTorch does it."""
+
+    operations: tuple[str, ...]
+    kernels: int = 0
+    eager: str = ""
+
+    def __str__(self) -> str:
+        done = f"{self.kernels} kernels" if not self.eager else f"PyTorch: {self.eager}"
+        return f"{len(self.operations)} operations ({', '.join(dict.fromkeys(self.operations))}): {done}"
+
+
+_parts: list[Part] = []
+
+
+def report() -> tuple[Part, ...]:
+    """The parts of every graph that was compiled in this process, in order."""
+    return tuple(_parts)
+
+
+def clear() -> None:
+    """Forgets what :func:`report` tells."""
+    _parts.clear()
+
+
+def backend(module: Any, example_inputs: Sequence[Any], options: Mapping[str, Any] | None = None, **kwargs: Any) -> Any:
+    """Compiles a graph that PyTorch captured.
+
+    Args:
+        module: the ``torch.fx.GraphModule``, in operations of torch.
+        example_inputs: what it is called with.
+        options: ``target`` (``language:device``, ``cpp:cpu`` where not given), and ``strict``, which raises where a part
+            that can be imported cannot be built.
+
+    Raises:
+        UsageError: an option or the target does not exist.
+    """
+    from torch._decomp import core_aten_decompositions
+    from torch._dynamo.backends.common import aot_autograd
+
+    options = dict(options or {})
+    for name in options:
+        if name not in OPTIONS:
+            raise UsageError(f"the backend has no option {name!r}", hint=f"options are {', '.join(OPTIONS)}")
+    target = registry().target(str(options.get("target", DEFAULT_TARGET)))
+    compiler = _Compiler(target, bool(options.get("strict")))
+    return aot_autograd(fw_compiler=compiler, decompositions=core_aten_decompositions())(module, example_inputs)
+
+
+@dataclass(frozen=True)
+class _Compiler:
+    """Compiles graphs of core ATen, forward or backward."""
+
+    target: Target
+    strict: bool
+
+    def __call__(self, module: Any, example_inputs: Sequence[Any]) -> Any:
+        import torch
+        from torch._functorch._aot_autograd.utils import make_boxed_func
+        from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+
+        partitioner = CapabilityBasedPartitioner(module, supported(unimportable(module)), allows_single_node_partition=True)
+        divided = partitioner.fuse_partitions(partitioner.propose_partitions())
+        for name, part in list(divided.named_children()):
+            if name.startswith("fused_") and (call := self.built(part)) is not None:
+                replaced = torch.nn.Module()
+                replaced.forward = call
+                setattr(divided, name, replaced)
+        divided.recompile()
+        return make_boxed_func(divided.forward)
+
+    def built(self, part: Any) -> Callable[..., Any] | None:
+        """What computes ``part``; ``None`` where PyTorch does."""
+        called = [str(n.target) for n in part.graph.nodes if n.op == "call_function"]
+        operations = tuple(name for name in called if "getitem" not in name)
+        if not is_worth_it(operations):
+            _say(Part(operations, eager="it moves elements and computes nothing"))
+            return None
+        try:
+            call, kernels = _kernels(part, self.target)
+        except PortakernError as error:
+            if self.strict:
+                raise
+            _say(Part(operations, eager=str(error)))
+            return None
+        _say(Part(operations, kernels))
+        return call
+
+
+def _say(part: Part) -> None:
+    _parts.append(part)
+    log.info("%s", part)
+
+
+def _kernels(part: Any, target: Target) -> tuple[Callable[..., Any], int]:
+    """A function of the part's inputs, and how many kernels it launches."""
+    graph = graph_of(part)
+    if graph.random:
+        raise PortakernError("random", "random numbers stay PyTorch's, whose generator says which come next")
+    program = graph.program
+    work = Work(program, dim_names(program.args), dict.fromkeys(program.dims, 8), {}, str(target), {},
+                Row(program.name, str(target)))  # fmt: skip
+    built = Built(work)
+    places = [i.number for i in graph.inputs]
+    alone = not isinstance(next(n for n in part.graph.nodes if n.op == "output").args[0], tuple | list)
+
+    def call(*inputs: Any) -> Any:
+        made = built(*(inputs[p].detach() for p in places))
+        return made if alone or isinstance(made, tuple) else (made,)
+
+    return call, len(built.program.kernels)

@@ -1,0 +1,137 @@
+"""A second oracle: what PyTorch computes in float64, held against ours.
+
+Both evaluate the same module on the same numbers, so they agree to float64's rounding; where they do not, the import is wrong.
+float32 in eager mode is no measure: deep networks with batch statistics amplify its own rounding.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from portakern.dtypes import DTYPES
+from portakern.errors import PortakernError
+from portakern.ir import oracle
+from portakern.ir.core import Op
+from portakern.ir.tensor import Convert, RandomBits, TensorProgram, tensor_type
+from portakern.torch_import.arrays import as_numpy
+from portakern.torch_import.operator import ImportedOperator
+from portakern.torch_import.trees import leaves, mapped
+
+RELATIVE = 1e-6
+"""How far both may be apart, as a share of the largest number of an output: constants that PyTorch keeps in float32 are
+rounded there and exact here."""
+
+
+ABSOLUTE = 1e-12
+"""What is left of numbers about 1 that cancel in float64."""
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """An output that differs from PyTorch's in float64."""
+
+    output: str
+    difference: float
+    largest: float
+
+    def __str__(self) -> str:
+        return f"{self.output} differs from PyTorch in float64 by {self.difference:.3g}, of numbers up to {self.largest:.3g}"
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """``compared`` outputs were held against PyTorch; ``apart`` are those random numbers reach, which cannot be."""
+
+    compared: tuple[str, ...]
+    apart: tuple[str, ...]
+    disagreements: tuple[Disagreement, ...]
+
+    def __bool__(self) -> bool:
+        return not self.disagreements
+
+    def raise_if_wrong(self, operator: ImportedOperator) -> None:
+        """Raises :class:`PortakernError` of kind ``import`` where anything differs."""
+        if self.disagreements:
+            raise PortakernError("import", f"{operator.name}: {'; '.join(map(str, self.disagreements[:3]))}",
+                                 hint="the import is wrong: please report the module", where=str(operator.loc or ""))
+
+
+def agreement(operator: ImportedOperator) -> Agreement:
+    """Holds the oracle's results on the example inputs against PyTorch's in float64."""
+    program = operator.program(operator.typical.dims)
+    ours = oracle.evaluate(program, _widened(operator.example_arrays()))
+    random = _reached_by_random(program)
+    theirs = dict(zip((n for n in program.outputs if n not in operator.updates), in_float64(operator), strict=False))
+    compared = tuple(n for n in theirs if n not in random)
+    narrow = _roundings(program)
+    found = [_difference(n, ours[n], theirs[n], narrow) for n in compared]
+    return Agreement(compared, tuple(n for n in program.outputs if n not in compared), tuple(d for d in found if d is not None))
+
+
+def in_float64(operator: ImportedOperator) -> list[np.ndarray]:
+    """The outputs of the module itself, run by PyTorch with every float in float64."""
+    import torch
+
+    args, kwargs = operator.example
+    module = copy.deepcopy(operator.module).double().cpu()
+    module.train(operator.train)
+
+    def wide(x: Any) -> Any:
+        return x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+
+    with torch.no_grad(), _default_float64(torch), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        given = mapped(lambda x: wide(x.clone()) if isinstance(x, torch.Tensor) else x, (args, dict(kwargs)))
+        made = module(*given[0], **given[1])
+    return [as_numpy(x) for x in leaves(made) if isinstance(x, torch.Tensor)]
+
+
+@contextlib.contextmanager
+def _default_float64(torch: Any) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _widened(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {n: np.asarray(x, np.float64) if x.dtype.kind not in "iub" else np.asarray(x) for n, x in arrays.items()}
+
+
+def _difference(name: str, ours: np.ndarray, theirs: np.ndarray, narrow: float) -> Disagreement | None:
+    if ours.shape != theirs.shape:
+        return Disagreement(f"the shape {ours.shape} of {name} against {theirs.shape}: it", float("nan"), float("nan"))
+    a, b = ours.astype(np.float64), theirs.astype(np.float64)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    if same.all():
+        return None
+    finite = np.abs(b[np.isfinite(b)])
+    largest = float(finite.max()) if finite.size else 1.0
+    with np.errstate(invalid="ignore"):
+        apart = float(np.nanmax(np.where(same, 0.0, np.abs(a - b)))) if (np.isnan(a) == np.isnan(b)).all() else float("inf")
+    return Disagreement(name, apart, largest) if not apart <= max(RELATIVE, narrow) * largest + ABSOLUTE else None
+
+
+def _roundings(program: TensorProgram) -> float:
+    """What a cast to a narrow dtype that the module asks for may bring apart: in float64 it is none."""
+    narrow = [DTYPES[op.dtype].rounding for op in program.body.ops
+              if isinstance(op, Convert) and DTYPES[op.dtype].is_float and DTYPES[tensor_type(op.x).dtype].is_float]
+    return 64 * max(narrow, default=0.0)
+
+
+def _reached_by_random(program: TensorProgram) -> set[str]:
+    """The outputs that random numbers have a part in."""
+    reached: set[Op] = set()
+    for op in program.body.ops:
+        if isinstance(op, RandomBits) or any(o in reached for o in op.operands):
+            reached.add(op)
+    return {n for n, op in zip(program.outputs, program.results, strict=True) if op in reached}

@@ -1,0 +1,28 @@
+"""Tensors as numpy arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def as_numpy(x: Any) -> np.ndarray:
+    """A tensor (or a number) as a numpy array of the same dtype; it shares memory where it lies in the host's."""
+    if not hasattr(x, "detach"):
+        return np.asarray(x)
+    x = x.detach().cpu().resolve_conj().resolve_neg()
+    try:
+        return x.numpy()
+    except TypeError:  # numpy has no bfloat16 of its own
+        from portakern.dtypes import numpy_dtype
+        from portakern.torch_import.types import dtype_of
+
+        dtype = numpy_dtype(dtype_of(x.dtype))
+        return x.contiguous().view(_bits(x)).numpy().view(dtype)
+
+
+def _bits(x: Any) -> Any:
+    import torch
+
+    return {1: torch.uint8, 2: torch.int16}[x.element_size()]

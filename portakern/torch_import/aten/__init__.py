@@ -1,0 +1,27 @@
+"""The rules, in tables by what operations do.  Importing this registers all of them."""
+
+from portakern.torch_import.aten import (
+    activations,
+    backward,
+    comparisons,
+    convolutions,
+    indexing,
+    norms,
+    orders,
+    pointwise,
+    pooling,
+    products,
+    random,
+    reductions,
+    resizing,
+    running,
+    sources,
+    trigonometry,
+    views,
+    without,
+)
+
+__all__ = [
+    "activations", "backward", "comparisons", "convolutions", "indexing", "norms", "orders", "pointwise", "pooling", "products",
+    "random", "reductions", "resizing", "running", "sources", "trigonometry", "views", "without",
+]  # fmt: skip

@@ -1,0 +1,201 @@
+"""Elements picked and put by indices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from portakern.ir.size import product
+from portakern.spec import elementwise as ew
+from portakern.spec import reductions, views
+from portakern.spec.traced import Traced, broadcast_shapes
+from portakern.torch_import.aten.views import part
+from portakern.torch_import.rules import Call, rule, spread, value
+from portakern.torch_import.types import NotImported
+
+
+def from_front(index: Traced, size: Any) -> Traced:
+    """Negative indices count from the end."""
+    index = ew.cast(index, "i32") if index.type.dtype in ("u8", "i8", "i16") else index
+    return ew.where(ew.less(index, 0), ew.add(index, value(size, index.type.dtype)), index)
+
+
+@rule("aten.embedding")
+def _(call: Call, table: Traced, index: Traced, *args: Any) -> Traced:
+    return views.take(table, index, 0)
+
+
+@rule("aten.index_select")
+def _(call: Call, x: Traced, dim: int, index: Traced) -> Traced:
+    if not x.ndim:
+        return x
+    return views.take(x, index if index.ndim else views.reshape(index, (1,)), dim % x.ndim)
+
+
+@rule("aten.gather")
+def _(call: Call, x: Traced, dim: int, index: Traced, sparse_grad: bool = False) -> Traced:
+    if not x.ndim:
+        return spread(x, call.shape)
+    if not index.ndim:
+        return views.reshape(views.take(x, views.reshape(index, (1,)), 0), call.shape)
+    dim %= x.ndim
+    for d, size in enumerate(index.shape):
+        x = x if d == dim else part(x, d, 0, size)
+    return views.take_along(x, index, dim)
+
+
+# ---- several indices at once ----------------------------------------------------------------------------------------
+
+
+class _Places:
+    """Indices along some dims of ``x`` as one index along these dims taken together."""
+
+    def __init__(self, x: Traced, indices: Sequence[Traced | None]) -> None:
+        given = [(d, i) for d, i in enumerate(indices) if i is not None]
+        if any(i.type.dtype == "bool" for _, i in given):
+            raise NotImported("elements picked by a mask, whose number follows from the numbers inside it")
+        self.dims = [d for d, _ in given]
+        together = self.dims == list(range(self.dims[0], self.dims[0] + len(self.dims)))
+        self.at = self.dims[0] if together else 0
+        rest = [d for d in range(x.ndim) if d not in self.dims]
+        self.order = (*rest[: self.at], *self.dims, *rest[self.at :])
+        self.turned = views.transpose(x, self.order)
+        self.sizes = tuple(x.shape[d] for d in self.dims)
+        self.shape = broadcast_shapes([i.shape for _, i in given])
+        flat: Traced | None = None
+        for (d, index), size in zip(given, self.sizes, strict=True):
+            index = spread(from_front(index, x.shape[d]), self.shape)
+            index = index if flat is None else ew.cast(index, "i64")
+            flat = index if flat is None else ew.add(ew.multiply(ew.cast(flat, "i64"), value(size, "i64")), index)
+        assert flat is not None
+        self.index = flat
+        shape = self.turned.shape
+        self.before, self.after = shape[: self.at], shape[self.at + len(self.dims) :]
+        self.lines = views.reshape(self.turned, (*self.before, product(self.sizes), *self.after))
+
+    def back(self, lines: Traced) -> Traced:
+        turned = views.reshape(lines, self.turned.shape)
+        return views.transpose(turned, [self.order.index(d) for d in range(len(self.order))])
+
+
+@rule("aten.index", "aten._unsafe_index")
+def _(call: Call, x: Traced, indices: Sequence[Traced | None]) -> Traced:
+    places = _Places(x, indices)
+    if not places.index.ndim:
+        return views.reshape(views.take(places.lines, views.reshape(places.index, (1,)), places.at), call.shape)
+    return views.take(places.lines, places.index, places.at)
+
+
+@rule("aten._unsafe_masked_index")
+def _(call: Call, x: Traced, mask: Traced, indices: Sequence[Traced | None], fill: Any) -> Traced:
+    from portakern.torch_import.rules import RULES
+
+    inside = [i if i is None else ew.clip(i, 0, _last(x, d, i)) for d, i in enumerate(indices)]
+    picked = RULES["aten.index"](call, x, inside)
+    return ew.where(spread(mask, picked.shape), picked, value(fill, call.dtype))
+
+
+def _last(x: Traced, dim: int, index: Traced) -> Traced:
+    return value(x.shape[dim] - 1, index.type.dtype)
+
+
+@rule("aten.index_put", "aten._unsafe_index_put", "aten._index_put_impl")
+def _(call: Call, x: Traced, indices: Sequence[Traced | None], values: Traced, accumulate: bool = False, unsafe: bool = False
+      ) -> Traced:  # fmt: skip
+    masks = [i for i in indices if i is not None and i.type.dtype == "bool"]
+    if len(masks) == 1 and len([i for i in indices if i is not None]) == 1 and indices[0] is masks[0] and not accumulate:
+        return _masked(call, x, masks[0], values)
+    places = _Places(x, indices)
+    whole = (*places.before, *places.shape, *places.after)
+    count = product(places.shape)
+    new = views.reshape(spread(value(values, call.dtype), whole), (*places.before, count, *places.after))
+    index = ew.expand_at(views.reshape(places.index, (count,)), new.shape, (places.at,))
+    return places.back(views.scatter(places.lines, index, new, places.at, "add" if accumulate else "set"))
+
+
+def _masked(call: Call, x: Traced, mask: Traced, values: Traced) -> Traced:
+    """One value where ``mask`` holds; more than one would be dealt out by rank."""
+    if product(values.shape) != 1:
+        raise NotImported("values dealt out to the places of a mask")
+    one = value(views.reshape(values, ()), call.dtype)
+    over = ew.expand_at(mask, x.shape, range(mask.ndim))
+    return spread(ew.where(over, one, x), x.shape)
+
+
+@rule("aten.masked_scatter")
+def _(call: Call, x: Traced, mask: Traced, source: Traced) -> Traced:
+    """The n-th element where ``mask`` holds is the n-th of ``source``."""
+    over, x = (_line(spread(v, call.shape)) for v in (mask, x))
+    rank = ew.subtract(reductions.cumsum(ew.cast(over, "i64"), 0), 1)
+    return views.reshape(ew.where(over, views.take(_line(source), rank, 0), x), call.shape)
+
+
+# ---- scatters -------------------------------------------------------------------------------------------------------
+
+
+def scattered(x: Traced, dim: int, index: Traced, new: Traced, mode: str) -> Traced:
+    """``new`` put into ``x`` along ``dim``, where ``index`` may be shorter than both along any dim."""
+    if not x.ndim:
+        return views.reshape(scattered(views.reshape(x, (1,)), 0, _line(index), _line(new), mode), ())
+    index, new = (v if v.ndim else views.reshape(v, (1,)) for v in (index, new))
+    dim %= x.ndim
+    for d, size in enumerate(index.shape):
+        new = part(new, d, 0, size)
+    within = x
+    for d, size in enumerate(index.shape):
+        within = within if d == dim else part(within, d, 0, size)
+    made = views.scatter(within, index, new, dim, mode)
+    return _over(x, made)
+
+
+def _line(x: Traced) -> Traced:
+    return views.reshape(x, (product(x.shape),))
+
+
+def _over(x: Traced, corner: Traced) -> Traced:
+    """``x`` with ``corner`` in the place of its first elements."""
+    from portakern.spec import pieces
+
+    return corner if corner.shape == x.shape else pieces.update(x, corner, [0] * x.ndim)
+
+
+@rule("aten.scatter.src")
+def _(call: Call, x: Traced, dim: int, index: Traced, source: Traced) -> Traced:
+    return scattered(x, dim, index, source, "set")
+
+
+@rule("aten.scatter.value")
+def _(call: Call, x: Traced, dim: int, index: Traced, fill: Any) -> Traced:
+    return scattered(x, dim, index, spread(value(fill, call.dtype), index.shape), "set")
+
+
+@rule("aten.scatter_add")
+def _(call: Call, x: Traced, dim: int, index: Traced, source: Traced) -> Traced:
+    return scattered(x, dim, index, source, "add")
+
+
+_MODES = {"sum": "add", "amax": "max", "amin": "min"}
+_IDENTITY = {"sum": 0.0, "mean": 0.0, "amax": float("-inf"), "amin": float("inf")}
+
+
+@rule("aten.scatter_reduce.two")
+def _(call: Call, x: Traced, dim: int, index: Traced, source: Traced, reduce: str, include_self: bool = True) -> Traced:
+    if reduce == "prod":
+        raise NotImported("products of what is scattered to one place")
+    if call.dtype not in ("f32", "f64", "f16", "bf16") and (reduce == "mean" or not include_self):
+        raise NotImported(f"scatter_reduce of integers by {reduce}")
+    ones = views.ones(source.shape, x.type.dtype)
+    hits = scattered(views.zeros(x.shape, x.type.dtype), dim, index, ones, "add")
+    start = x if include_self else ew.where(ew.greater(hits, 0), value(_IDENTITY[reduce], x.type.dtype), x)
+    made = scattered(start, dim, index, source, _MODES.get(reduce, "add"))
+    if reduce != "mean":
+        return made
+    return ew.divide(made, ew.maximum(ew.add(hits, 1.0) if include_self else hits, 1.0))
+
+
+@rule("aten.index_add")
+def _(call: Call, x: Traced, dim: int, index: Traced, source: Traced, alpha: Any = 1) -> Traced:
+    dim = dim % x.ndim if x.ndim else 0
+    source = source if alpha == 1 else ew.multiply(source, value(alpha, call.dtype))
+    along = ew.expand_at(index, source.shape, (dim,)) if index.ndim and source.ndim else index
+    return scattered(x, dim, along, source, "add")

@@ -1,0 +1,57 @@
+"""Sorting and what follows from an order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from portakern.ir.core import Result
+from portakern.ir.tensor import Sort
+from portakern.spec import elementwise as ew
+from portakern.spec import views
+from portakern.spec.traced import Traced, make, record
+from portakern.torch_import.aten.views import part
+from portakern.torch_import.rules import Call, number, rule, value
+
+
+def ordered(x: Traced, dim: int, descending: bool, count: int = 0) -> tuple[Traced, Traced]:
+    """Sorted values and their places; of one number itself."""
+    if not x.ndim:
+        return x, value(0, "i64")
+    plain = ew.cast(x, "i32") if x.type.dtype == "bool" else x
+    both = record(Sort(plain.op, dim % x.ndim, descending, count))
+    return ew.cast(make(Result(both, 0)), x.type.dtype), ew.cast(make(Result(both, 1)), "i64")
+
+
+@rule("aten.sort.default")
+def _(call: Call, x: Traced, dim: int = -1, descending: bool = False) -> tuple[Traced, Traced]:
+    return ordered(x, dim, descending)
+
+
+@rule("aten.sort.stable")
+def _(call: Call, x: Traced, stable: Any = None, dim: int = -1, descending: bool = False) -> tuple[Traced, Traced]:
+    return ordered(x, dim, descending)
+
+
+@rule("aten.topk")
+def _(call: Call, x: Traced, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Traced, Traced]:
+    if k == 0:
+        return views.zeros(call.shape, call.dtype), views.zeros(call.shape, "i64")
+    return ordered(x, dim, largest, k)
+
+
+@rule("aten.kthvalue")
+def _(call: Call, x: Traced, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Traced, Traced]:
+    return _nth(call, x, k - 1, dim)
+
+
+@rule("aten.median.dim")
+def _(call: Call, x: Traced, dim: int = -1, keepdim: bool = False) -> tuple[Traced, Traced]:
+    """The lower of the two in the middle."""
+    return _nth(call, x, (number(x.shape[dim], "the median") - 1) // 2 if x.ndim else 0, dim)
+
+
+def _nth(call: Call, x: Traced, n: int, dim: int) -> tuple[Traced, Traced]:
+    if not x.ndim:
+        return x, value(0, "i64")
+    values, places = (part(v, dim % x.ndim, n, n + 1) for v in ordered(x, dim, False))
+    return views.reshape(values, call.shape), views.reshape(places, call.shape)

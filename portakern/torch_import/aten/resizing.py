@@ -1,0 +1,118 @@
+"""Images resized and sampled: every axis by picking neighbours and weighing them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from portakern.ir.size import Size, product
+from portakern.spec import elementwise as ew
+from portakern.spec import pieces, views
+from portakern.spec.traced import Traced
+from portakern.torch_import.rules import Call, number, rule, value, wide
+from portakern.torch_import.types import NotImported
+
+
+def _scales(args: tuple[Any, ...], n: int) -> tuple[Any, ...]:
+    """What the caller said the factors are, by axis: PyTorch lists them, or has an argument for each."""
+    found = args[0] if args and isinstance(args[0], list | tuple) else args
+    return tuple(found) if len(found) == n else (None,) * n
+
+
+def _step(size: int, out: int, scale: float | None) -> float:
+    return 1.0 / scale if scale else size / out
+
+
+# ---- the nearest neighbour ------------------------------------------------------------------------------------------
+
+
+@rule("aten.upsample_nearest1d", "aten.upsample_nearest2d", "aten.upsample_nearest3d", "aten._upsample_nearest_exact1d",
+      "aten._upsample_nearest_exact2d", "aten._upsample_nearest_exact3d")
+def _(call: Call, x: Traced, size: Any, *scales: Any) -> Traced:
+    centre = 0.5 if "exact" in call.base else 0.0
+    for d, scale in enumerate(_scales(scales, x.ndim - 2), 2):
+        x = _nearest(x, d, number(call.shape[d], "resizing"), scale, centre)
+    return x
+
+
+def _nearest(x: Traced, dim: int, out: int, scale: float | None, centre: float) -> Traced:
+    size = number(x.shape[dim], "resizing")
+    if out % size == 0 and not (scale and scale * size != out):
+        return pieces.repeat(x, out // size, dim)
+    at = ew.multiply(ew.add(ew.cast(views.arange(out), "f32"), centre), _step(size, out, scale))
+    return views.take(x, ew.cast(ew.minimum(ew.floor(at), float(size - 1)), "i32"), dim)
+
+
+# ---- linear ---------------------------------------------------------------------------------------------------------
+
+
+@rule("aten.upsample_linear1d", "aten.upsample_bilinear2d", "aten.upsample_trilinear3d")
+def _(call: Call, x: Traced, size: Any, align: bool, *scales: Any) -> Traced:
+    x = ew.cast(x, wide(x.type.dtype)) if x.type.dtype != "u8" else ew.cast(x, "f32")
+    for d, scale in enumerate(_scales(scales, x.ndim - 2), 2):
+        x = _linear(x, d, number(call.shape[d], "resizing"), align, scale)
+    return x
+
+
+def _linear(x: Traced, dim: int, out: int, align: bool, scale: float | None) -> Traced:
+    size = number(x.shape[dim], "resizing")
+    line = ew.cast(views.arange(out), x.type.dtype)
+    if align:
+        at = ew.multiply(line, (size - 1) / (out - 1) if out > 1 else 0.0)
+    else:
+        at = ew.maximum(ew.subtract(ew.multiply(ew.add(line, 0.5), _step(size, out, scale)), 0.5), 0.0)
+    low = ew.minimum(ew.floor(at), float(size - 1))
+    high = ew.minimum(ew.add(low, 1.0), float(size - 1))
+    a, b = (views.take(x, ew.cast(i, "i32"), dim) for i in (low, high))
+    share = ew.expand_at(ew.subtract(at, low), a.shape, (dim,))
+    return ew.add(ew.multiply(a, ew.subtract(1.0, share)), ew.multiply(b, share))
+
+
+# ---- sampled at given places ----------------------------------------------------------------------------------------
+
+
+@rule("aten.grid_sampler_2d")
+def _(call: Call, x: Traced, grid: Traced, mode: int, padding: int, align: bool) -> Traced:
+    """x [N, C, H, W] at grid [N, H', W', (x, y)], each from -1 to 1."""
+    if mode == 2:
+        raise NotImported("bicubic sampling of a grid")
+    height, width = (number(s, "sampling") for s in x.shape[2:])
+    columns, rows = (_pixel(grid[..., i], n, align, padding) for i, n in ((0, width), (1, height)))
+    if mode == 1:
+        return _picked(x, ew.round(rows), ew.round(columns))
+    top, left = ew.floor(rows), ew.floor(columns)
+    down, right = ew.subtract(rows, top), ew.subtract(columns, left)
+    total: Traced | None = None
+    for i, wi in ((0.0, ew.subtract(1.0, down)), (1.0, down)):
+        for j, wj in ((0.0, ew.subtract(1.0, right)), (1.0, right)):
+            picked = _picked(x, ew.add(top, i), ew.add(left, j))
+            term = ew.multiply(picked, views.expand_dims(ew.multiply(wi, wj), 1))
+            total = term if total is None else ew.add(total, term)
+    assert total is not None
+    return total
+
+
+def _pixel(at: Traced, size: int, align: bool, padding: int) -> Traced:
+    """Coordinates from -1 to 1 as pixels; beyond the border as ``padding`` says (0 zeros, 1 the border, 2 mirrored)."""
+    pixel = ew.multiply(ew.add(at, 1.0), (size - 1) / 2) if align else ew.subtract(ew.multiply(ew.add(at, 1.0), size / 2), 0.5)
+    if padding == 2:
+        low, span = (0.0, float(size - 1)) if align else (-0.5, float(size))
+        if span == 0:
+            return ew.multiply(pixel, 0.0)
+        there = ew.remainder(ew.abs(ew.subtract(pixel, low)), 2 * span)
+        pixel = ew.add(ew.minimum(there, ew.subtract(2 * span, there)), low)
+    return ew.clip(pixel, 0.0, float(size - 1)) if padding else pixel
+
+
+def _picked(x: Traced, rows: Traced, columns: Traced) -> Traced:
+    """x [N, C, H, W] at whole rows and columns [N, H', W'], 0 outside."""
+    n, channels, height, width = x.shape
+    shape: tuple[Size, ...] = (n, channels, *rows.shape[1:])
+    inside = ew.logical_and(ew.logical_and(rows >= 0.0, rows < value(height, rows.type.dtype)),
+                            ew.logical_and(columns >= 0.0, columns < value(width, rows.type.dtype)))
+    row, column = (ew.cast(ew.where(inside, v, 0.0), "i32") for v in (rows, columns))
+    place = ew.add(ew.multiply(row, width), column)
+    index = views.reshape(ew.expand_at(place, shape, (0, 2, 3)), (n, channels, product(shape[2:])))
+    found = views.take_along(views.reshape(x, (n, channels, height * width)), index, 2)
+    return ew.where(ew.expand_at(inside, shape, (0, 2, 3)), views.reshape(found, shape), 0.0)
+
+

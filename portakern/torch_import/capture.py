@@ -1,0 +1,226 @@
+"""A module or function as a graph of core ATen operations, by ``torch.export``."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import re
+import types
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from portakern.errors import PortakernError, SpecError, UsageError
+from portakern.ir.core import Loc
+from portakern.ir.size import Size, Sym, parse_size
+from portakern.spec.location import line_at
+from portakern.torch_import.aten.without import KEPT
+
+Dynamic = Mapping[str, Any] | Sequence[Any] | None
+
+
+@dataclass(frozen=True)
+class Captured:
+    """An exported program with what was exported.
+
+    Args:
+        exported: the ``torch.export.ExportedProgram`` in core ATen.
+        module: the module it came from; a module made of the function, where it was one.
+        loc: where the module or function is written.
+        symbols: the sizes that the graph's symbols stand for.
+    """
+
+    exported: Any
+    module: Any
+    loc: Loc | None
+    symbols: Mapping[str, Size]
+
+
+def capture(given: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic: Dynamic, train: bool) -> Captured:
+    """Exports ``given`` on example inputs.
+
+    Raises:
+        UsageError: ``dynamic`` names inputs or dims that there are not.
+        SpecError: PyTorch cannot export it, for a reason that it gives; at the module's line.
+    """
+    import torch
+
+    module = given if isinstance(given, torch.nn.Module) else _as_module(given)
+    loc = _line_of(module.forward if module is given else given)
+    shapes = _shapes(module.forward, args, kwargs, dynamic)
+    try:
+        with _mode(module, train), _state(module), torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            exported = torch.export.export(module, args, dict(kwargs), dynamic_shapes=shapes.asked, strict=False)
+            exported = exported.run_decompositions(_decompositions())
+    except PortakernError:
+        raise
+    except Exception as error:  # whatever the module's own code or PyTorch raises
+        raise _refused(error, loc) from error
+    return Captured(exported, module, loc, shapes.symbols(exported))
+
+
+def _as_module(function: Callable[..., Any]) -> Any:
+    import torch
+
+    if not callable(function):
+        raise UsageError(f"{function!r} is neither a torch.nn.Module nor a function", hint="pk.from_torch(module, (x,))")
+    return type("Function", (torch.nn.Module,), {"forward": staticmethod(_named_forward(function))})()
+
+
+def _named_forward(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` by the name of the frames whose lines PyTorch keeps."""
+    code = getattr(function, "__code__", None)
+    if code is None or not isinstance(function, types.FunctionType):
+        return function
+    renamed = types.FunctionType(code.replace(co_name="forward"), function.__globals__, "forward", function.__defaults__,
+                                 function.__closure__)  # fmt: skip
+    renamed.__kwdefaults__ = function.__kwdefaults__
+    return renamed
+
+
+def _line_of(function: Any) -> Loc | None:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return line_at(code.co_filename, code.co_firstlineno) if code is not None else None
+
+
+@contextlib.contextmanager
+def _mode(module: Any, train: bool) -> Iterator[None]:
+    """``module`` in training or evaluation; each of its parts is afterwards as it was."""
+    before = {m: m.training for m in module.modules()}
+    module.train(train)
+    try:
+        yield
+    finally:
+        for part, training in before.items():
+            part.training = training
+
+
+@contextlib.contextmanager
+def _state(module: Any) -> Iterator[None]:
+    """Tensors that are plain attributes, as a hidden state that ``forward`` sets, as buffers: their new values are outputs."""
+    import torch
+
+    moved = [(part, name, x) for part in module.modules() for name, x in list(vars(part).items())
+             if isinstance(x, torch.Tensor)]
+    for part, name, x in moved:
+        delattr(part, name)
+        part.register_buffer(name, x, persistent=False)
+    try:
+        yield
+    finally:
+        for part, name, x in moved:
+            del part._buffers[name]
+            part._non_persistent_buffers_set.discard(name)
+            setattr(part, name, x)
+
+
+@cache
+def _decompositions() -> Any:
+    """PyTorch's decompositions to core ATen, without those of what has a rule as it is."""
+    import torch
+
+    table = torch.export.default_decompositions()
+    for key in list(table.keys()):
+        if ".".join(str(key).split(".")[:2]) in KEPT:
+            del table[key]
+    return table
+
+
+def _refused(error: Exception, loc: Loc | None) -> SpecError:
+    said = str(error).strip()
+    lines = [line for line in said.splitlines() if line.strip()]
+    place = re.findall(r'File "(.+?)", line (\d+), in', said)
+    where = line_at(place[-1][0], int(place[-1][1])) if place else loc
+    return SpecError(f"torch.export refuses it: {type(error).__name__}: {' '.join(lines[:3])[:600]}",
+                     hint="torch.export needs whole graphs: branches on numbers inside arrays become torch.where",
+                     where=str(where or ""))  # fmt: skip
+
+
+# ---- open dims ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Shapes:
+    """``asked`` as torch.export takes it; ``names`` the name of dim d of each flattened input."""
+
+    asked: Any
+    names: tuple[Mapping[int, str], ...]
+
+    def symbols(self, exported: Any) -> dict[str, Size]:
+        """What each symbol of the graph stands for: the size whose name was given to the dim that it is."""
+        found: dict[str, Size] = {}
+        users = [s.arg.name for s in exported.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
+        nodes = {n.name: n for n in exported.graph.nodes if n.op == "placeholder"}
+        for name, dims in zip(users, self.names, strict=False):
+            shape = getattr(nodes[name].meta.get("val"), "shape", ())
+            for dim, text in dims.items():
+                if isinstance(shape[dim], int):
+                    continue
+                expression = shape[dim].node.expr
+                _name(found, expression, parse_size(text))
+        return found
+
+
+def _name(found: dict[str, Size], expression: Any, size: Size) -> None:
+    """Reads ``size`` as what ``expression``, a symbol or a multiple of one, is."""
+    symbols = sorted(expression.free_symbols, key=str)
+    if expression.is_Symbol:
+        found.setdefault(str(expression), size)
+    elif len(symbols) == 1 and str(symbols[0]) not in found:
+        plain = re.sub(r"\W", "", str(size))
+        found[str(symbols[0])] = Sym.named(f"{plain}_")
+
+
+def _shapes(forward: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic: Dynamic) -> _Shapes:
+    import torch
+
+    if not dynamic:
+        return _Shapes(None, ())
+    flat: list[Mapping[int, str]] = []
+    bound = _bound(forward, args, kwargs)
+    by_name = dict(dynamic) if isinstance(dynamic, Mapping) else dict(zip(bound, dynamic, strict=False))
+    for name in by_name:
+        if name not in bound:
+            raise UsageError(f"dynamic names {name!r}, which is no input", hint=f"inputs are {', '.join(bound)}")
+
+    def asked(value: Any, dims: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            named = _named_dims(value, dims)
+            flat.append(named)
+            return dict.fromkeys(named, torch.export.Dim.DYNAMIC) or None
+        if isinstance(value, list | tuple):
+            inner = dims if isinstance(dims, list | tuple) else [None] * len(value)
+            return type(value)(asked(v, d) for v, d in zip(value, inner, strict=True))
+        if isinstance(value, dict):
+            return {k: asked(v, (dims or {}).get(k)) for k, v in value.items()}
+        if value is not None:
+            flat.append({})
+        return None
+
+    return _Shapes({name: asked(value, by_name.get(name)) for name, value in bound.items()}, tuple(flat))
+
+
+def _bound(forward: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return dict(inspect.signature(forward).bind(*args, **kwargs).arguments)
+    except TypeError as error:
+        raise UsageError(f"the example inputs do not fit: {error}") from None
+
+
+def _named_dims(value: Any, dims: Any) -> dict[int, str]:
+    """{dim: name} of one array, from a mapping or from one entry per dim."""
+    pairs = dims.items() if isinstance(dims, Mapping) else enumerate(dims or ())
+    found: dict[int, str] = {}
+    for dim, name in pairs:
+        if name is None:
+            continue
+        if not -value.ndim <= dim < value.ndim:
+            raise UsageError(f"dynamic names dim {dim} of an array of {value.ndim} dims")
+        text = name if isinstance(name, str) else getattr(name, "__name__", None)
+        if not text:
+            raise UsageError(f"dynamic gives {name!r} as the name of a dim", hint='write {"x": {0: "B"}}')
+        found[dim % value.ndim] = text
+    return found

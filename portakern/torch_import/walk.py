@@ -1,0 +1,352 @@
+"""The exported graph, read node by node into a tensor program.  What cannot be read becomes a hole, so that one walk lists all
+of it."""
+
+from __future__ import annotations
+
+import keyword
+import operator
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from portakern.errors import MissingRuleError, PortakernError
+from portakern.ir.core import Arg, Block, Op, Yield
+from portakern.ir.rewrite import canonicalise
+from portakern.ir.size import Size
+from portakern.ir.tensor import DimSize, Reshape, TensorProgram, TensorType, verify_tensor_program
+from portakern.spec import elementwise as ew
+from portakern.spec.location import on_behalf_of
+from portakern.spec.traced import Traced, make, recording
+from portakern.torch_import import aten  # noqa: F401  (registers the rules)
+from portakern.torch_import.aten.without import why_not
+from portakern.torch_import.capture import Captured
+from portakern.torch_import.places import place_of
+from portakern.torch_import.rules import RULES, Call, rule_for
+from portakern.torch_import.types import Meta, NotImported, Sizes
+
+IGNORED = frozenset({"aten._assert_tensor_metadata", "aten._assert_scalar", "aten._assert_async", "aten.sym_constrain_range",
+                     "aten.sym_constrain_range_for_size", "aten._functional_assert_async"})  # fmt: skip
+"""What PyTorch asserts of sizes; they are checked when arrays come."""
+
+DROPPED = frozenset({"device", "layout", "pin_memory", "memory_format", "generator", "non_blocking", "dtype"})
+"""Arguments that say where an array lies, or what the result says already."""
+
+SEED = "seed"
+
+
+@dataclass(frozen=True)
+class GraphInput:
+    """An input of the graph: its name here, what it is (``USER_INPUT``, ``PARAMETER``, ``BUFFER``, ``CONSTANT_TENSOR``), its
+    path in the module, and the number of a user's input among all that a call is given."""
+
+    name: str
+    kind: str
+    path: str
+    meta: Meta
+    number: int = -1
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What was read.
+
+    Args:
+        program: with unused inputs left out.
+        inputs: those of the program, user's first, without the seed.
+        unused: the user's inputs that nothing reads.
+        updates: outputs that are new values of buffers, by the buffer's path.
+        random: whether the program takes a seed.
+    """
+
+    program: TensorProgram
+    inputs: tuple[GraphInput, ...]
+    unused: tuple[str, ...]
+    updates: Mapping[str, str]
+    random: bool
+
+
+def read(captured: Captured, name: str) -> Graph:
+    """The tensor program of an exported graph.
+
+    Raises:
+        MissingRuleError: something has no counterpart; all of it is listed, with the module's lines.
+    """
+    return Walk(captured, name).graph()
+
+
+@dataclass
+class Walk:
+    """One pass over a graph.  ``missing`` says what could not be read, and ``refused`` which nodes that was."""
+
+    captured: Captured
+    name: str
+    env: dict[Any, Any] = field(default_factory=dict)
+    args: dict[str, Arg] = field(default_factory=dict)
+    inputs: list[GraphInput] = field(default_factory=list)
+    missing: dict[str, None] = field(default_factory=dict)
+    seeds: int = 0
+    given: int = 0
+    refused: list[Any] = field(default_factory=list)
+
+    def graph(self) -> Graph:
+        exported = self.captured.exported
+        self.sizes = Sizes(self.captured.symbols)
+        self.kinds = {s.arg.name: (s.kind.name, s.target or "") for s in exported.graph_signature.input_specs
+                      if hasattr(s.arg, "name")}  # fmt: skip
+        self.seed = Arg(SEED, TensorType((), "i64"))
+        with recording() as ops:
+            for node in exported.graph.nodes:
+                with on_behalf_of(place_of(node)):
+                    self.visit(node)
+            outputs, updates = self.outputs(exported)
+            ops.append(Yield(tuple(v.op for v in outputs.values())))
+        if self.missing:
+            raise MissingRuleError(f"{self.name} cannot be imported", missing=tuple(self.missing),
+                                   where=str(self.captured.loc or ""))
+        return self.finished(ops, outputs, updates)
+
+    def finished(self, ops: list[Op], outputs: Mapping[str, Traced], updates: Mapping[str, str]) -> Graph:
+        args = (*self.args.values(), *([self.seed] if self.seeds else []))
+        program = TensorProgram(self.name, Block(args, tuple(ops)), outputs=tuple(outputs),
+                                scalars=(SEED,) if self.seeds else ())  # fmt: skip
+        program = canonicalise(program)
+        used = {o for op in program.body.ops for o in op.operands}
+        kept = sorted((i for i in self.inputs if self.args[i.name] in used), key=lambda i: i.kind != "USER_INPUT")
+        unused = tuple(i.name for i in self.inputs if i.kind == "USER_INPUT" and self.args[i.name] not in used)
+        seed = [self.seed] if self.seed in used else []
+        if not kept:
+            raise MissingRuleError(f"{self.name} cannot be imported", where=str(self.captured.loc or ""),
+                                   missing=("its results are constant: they follow from none of its arrays",))  # fmt: skip
+        body = Block((*(self.args[i.name] for i in kept), *seed), program.body.ops)
+        program = replace(program, body=body, scalars=(SEED,) if seed else ())
+        verify_tensor_program(program)
+        return Graph(program, tuple(kept), unused, updates, bool(seed))
+
+    # ---- nodes
+
+    def visit(self, node: Any) -> None:
+        if node.op == "placeholder":
+            self.placeholder(node)
+        elif node.op == "call_function":
+            self.env[node] = self.called(node)
+        elif node.op == "get_attr":
+            self.env[node] = getattr(self.captured.exported.graph_module, str(node.target), None)
+
+    def placeholder(self, node: Any) -> None:
+        fake = node.meta.get("val")
+        kind, path = self.kinds.get(node.name, ("USER_INPUT", ""))
+        number, self.given = (self.given, self.given + 1) if kind == "USER_INPUT" else (-1, self.given)
+        if not hasattr(fake, "shape"):
+            self.env[node] = fake if isinstance(fake, int | float | bool | str) or fake is None else self.scalar(fake)
+            return
+        meta = self.meta(node, fake)
+        if meta is None:
+            self.refused.append(node)
+            return
+        name = self.fresh(path or node.name)
+        self.args[name] = Arg(name, TensorType(meta.shape, meta.dtype))
+        self.inputs.append(GraphInput(name, kind, path, meta, number))
+        self.env[node] = Traced(self.args[name])
+
+    def fresh(self, wanted: str) -> str:
+        """A name for an input, of a path such as ``layer1.0.weight``."""
+        name = re.sub(r"\W", "_", wanted)
+        name = f"a_{name}" if not name.isidentifier() or keyword.iskeyword(name) or name == SEED else name
+        while name in self.args:
+            name += "_"
+        return name
+
+    def meta(self, node: Any, fake: Any) -> Meta | None:
+        try:
+            return self.sizes.meta(fake)
+        except NotImported as error:
+            self.miss(node, str(node.target), error.message)
+            return None
+
+    def miss(self, node: Any, what: str, why: str) -> None:
+        loc = place_of(node)
+        self.missing[f"{what}{f' ({loc})' if loc else ''}: {why}"] = None
+
+    def called(self, node: Any) -> Any:
+        target = node.target
+        if target is operator.getitem:
+            source = self.env.get(node.args[0])
+            return source[node.args[1]] if source is not None else None
+        name = str(target)
+        fake = node.meta.get("val")
+        if ".".join(name.split(".")[:2]) in IGNORED:
+            return None
+        if fake is not None and not _arrays(fake):
+            return self.scalar_or_hole(node, fake)
+        try:
+            return self.applied(node, name, fake)
+        except PortakernError as error:
+            if not self.follows(node):
+                self.miss(node, name, error.message.splitlines()[0])
+            self.refused.append(node)
+        except _MISUSED as error:
+            self.refused.append(node)
+            self.miss(node, name, f"its rule does not take this form ({type(error).__name__}: {str(error)[:160]})")
+        return self.hole(fake)
+
+    def scalar_or_hole(self, node: Any, fake: Any) -> Any:
+        try:
+            return self.scalar(fake)
+        except NotImported as error:
+            if node.users and not self.follows(node) and not _asserted(node):
+                self.miss(node, str(node.target), error.message)
+            self.refused.append(node)
+            return None
+
+    def follows(self, node: Any) -> bool:
+        """Whether something that it reads is not imported, which is said already."""
+        return any(n in self.refused for n in node.all_input_nodes)
+
+    def applied(self, node: Any, name: str, fake: Any) -> Any:
+        found = rule_for(name)
+        if found is None:
+            raise NotImported(why_not(name))
+        results = tuple(self.sizes.meta(f) if hasattr(f, "shape") else None
+                        for f in (fake if isinstance(fake, list | tuple) else (fake,)))
+        call = Call(name, results, _used(node), _contiguous(node), self.next_seed)
+        kwargs = {k: self.value(v) for k, v in node.kwargs.items() if k not in DROPPED}
+        made = found(call, *self.value(node.args), **kwargs)
+        if not isinstance(fake, list | tuple):
+            return _fitted(made, results[0])
+        return tuple(_fitted(m, meta) for m, meta in zip(made, results, strict=False))
+
+    def next_seed(self) -> Traced:
+        """The operator's seed for the first random operation, and others derived from it for the next ones."""
+        self.seeds += 1
+        seed = Traced(self.seed)
+        return seed if self.seeds == 1 else ew.add(seed, (self.seeds - 1) << 32)
+
+    # ---- values
+
+    def value(self, given: Any) -> Any:
+        """An argument of a node with arrays and sizes of ours in place of nodes."""
+        if isinstance(given, list | tuple):
+            return [self.value(v) for v in given]
+        if not hasattr(given, "op") or not hasattr(given, "target"):
+            return given
+        if given not in self.env:
+            raise NotImported("it follows from something that is not imported")
+        return self.env[given]
+
+    def scalar(self, fake: Any) -> Any:
+        """A symbolic number: a size, or a float made of sizes."""
+        if isinstance(fake, int | float | bool | str) or fake is None:
+            return fake
+        kind = type(fake).__name__
+        if kind == "SymInt":
+            return self.sizes.of(fake)
+        if kind == "SymFloat":
+            return self.fraction(fake.node.expr)
+        raise NotImported("a truth that depends on open sizes")
+
+    def fraction(self, e: Any) -> Any:
+        """A float expression of sizes as a scalar of the program."""
+        kind = type(e).__name__
+        if e.is_Integer or e.is_Symbol or kind in ("FloorDiv", "CleanDiv"):
+            return make(DimSize(self.sizes.read(e), "f32"))
+        if e.is_Number:
+            return float(e)
+        if kind in ("Add", "Mul", "FloatTrueDiv", "IntTrueDiv", "ToFloat"):
+            parts = [self.fraction(a) for a in e.args]
+            if kind == "ToFloat":
+                return parts[0]
+            fn = {"Add": ew.add, "Mul": ew.multiply}.get(kind, ew.divide)
+            total = parts[0]
+            for p in parts[1:]:
+                total = fn(total, p)
+            return total
+        if kind in ("Pow", "FloatPow", "PowByNatural"):
+            return ew.pow(self.fraction(e.args[0]), float(e.args[1]))
+        if kind.endswith("sqrt"):
+            return ew.sqrt(self.fraction(e.args[0]))
+        raise NotImported(f"the number {e}, made of open sizes")
+
+    def hole(self, fake: Any) -> Any:
+        """Something of the right type in place of what could not be read, so that the walk goes on."""
+        if isinstance(fake, list | tuple):
+            return tuple(self.hole(f) for f in fake)
+        try:
+            meta = self.sizes.meta(fake)
+        except (NotImported, AttributeError):
+            return None
+        return Traced(Arg("hole", TensorType(meta.shape, meta.dtype)))
+
+    # ---- outputs
+
+    def outputs(self, exported: Any) -> tuple[dict[str, Traced], dict[str, str]]:
+        """The outputs by name, and which of them are new values of buffers (or of inputs that are written to)."""
+        node = next(n for n in exported.graph.nodes if n.op == "output")
+        own: list[Traced] = []
+        changed: dict[str, Traced] = {}
+        updates: dict[str, str] = {}
+        each = node.args[0] if isinstance(node.args[0], list | tuple) else (node.args[0],)
+        for spec, given in zip(exported.graph_signature.output_specs, each, strict=True):
+            made = self.env.get(given) if hasattr(given, "op") else None
+            if not isinstance(made, Traced):
+                if hasattr(given, "op") and not self.missing:
+                    self.miss(given, "an output", "it is no array")
+                continue
+            if spec.kind.name == "USER_OUTPUT":
+                own.append(made)
+            else:
+                name = f"new_{self.fresh(spec.target or given.name).rstrip('_')}"
+                changed[name], updates[name] = made, spec.target or given.name
+        names = ["out"] if len(own) == 1 else [f"out{i}" for i in range(len(own))]
+        if not own and not changed and not self.missing:
+            self.miss(node, "the outputs", "there is no array among them")
+        free = (n if n not in self.args else f"{n}_" for n in names)
+        return {**dict(zip(free, own, strict=True)), **changed}, updates
+
+
+_MISUSED = (TypeError, ValueError, AttributeError, KeyError, IndexError, AssertionError, ZeroDivisionError)
+"""What a rule raises on arguments that it was not written for."""
+
+
+def _asserted(node: Any) -> bool:
+    """Whether a number is only compared, for PyTorch's own assertions."""
+    return all(str(u.target).startswith(("<built-in function", "aten._assert", "aten.sym_constrain")) for u in node.users)
+
+
+def _arrays(fake: Any) -> bool:
+    if isinstance(fake, list | tuple):
+        return any(hasattr(f, "shape") for f in fake)
+    return hasattr(fake, "shape")
+
+
+def _used(node: Any) -> frozenset[int]:
+    return frozenset(u.args[1] for u in node.users if u.target is operator.getitem)
+
+
+def _contiguous(node: Any) -> bool:
+    first = node.args[0].meta.get("val") if node.args and hasattr(node.args[0], "meta") else None
+    asked = getattr(first, "is_contiguous", None)
+    return bool(asked()) if callable(asked) else True
+
+
+def _fitted(made: Any, meta: Meta | None) -> Any:
+    """What a rule gave in the dtype and shape that PyTorch says."""
+    if made is None or meta is None:
+        return None
+    if made.shape != meta.shape:
+        made = _same_elements(made, meta.shape)
+    return ew.cast(made, meta.dtype)
+
+
+def _same_elements(made: Traced, shape: tuple[Size, ...]) -> Traced:
+    """A shape that differs in dims of 1 alone, or raises."""
+    if [s for s in made.shape if s != 1] == [s for s in shape if s != 1]:
+        return make(Reshape(made.op, shape))
+    raise NotImported(f"its rule gives [{', '.join(map(str, made.shape))}] for [{', '.join(map(str, shape))}]")
+
+
+def rules_known() -> frozenset[str]:
+    """The names that have rules."""
+    return frozenset(RULES)
+
+

@@ -1,0 +1,67 @@
+"""Tasks at small sizes of the same structure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from portakern.suite.shrink import TaskFile, operations, reduced, smaller  # noqa: E402
+
+TASK = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, features, num_groups):
+        super().__init__()
+        self.fc = nn.Linear(features, 2 * features)
+        self.norm = nn.GroupNorm(num_groups, 2 * features)
+        for _ in range(9):
+            pass
+
+    def forward(self, x):
+        return self.norm(self.fc(x)){more}
+
+batch_size = 128
+features = 1024
+num_groups = 16
+
+def get_inputs():
+    return [torch.rand(batch_size, features)]
+
+def get_init_inputs():
+    return [features, num_groups]
+"""
+
+
+def task(tmp_path: Path, more: str = "") -> TaskFile:
+    file = tmp_path / "1_task.py"
+    file.write_text(TASK.replace("{more}", more))
+    return TaskFile.read(file)
+
+
+def test_numbers_shrink_together_and_groups_keep_elements(tmp_path: Path) -> None:
+    file = task(tmp_path)
+    assert [name for name, _ in file.sites] == ["batch_size", "features"]  # nothing in the class, no number of groups
+    numbers = reduced(file)
+    assert file.said(numbers) == "batch_size 128 -> 8, features 1024 -> 32"
+    assert operations(file, numbers) == operations(file, {})
+    scope = file.run(numbers)
+    assert scope["get_inputs"]()[0].shape == (8, 32)
+
+
+def test_a_size_that_structure_depends_on_stays(tmp_path: Path) -> None:
+    file = task(tmp_path, "[:, 2047]")
+    assert file.said(reduced(file)) == "batch_size 128 -> 8"
+
+
+def test_a_task_that_does_not_run_has_no_smaller_size(tmp_path: Path) -> None:
+    assert reduced(task(tmp_path, ".nothing()")) == {}
+
+
+def test_sizes_keep_whether_they_are_multiples_of_eight() -> None:
+    assert list(smaller(1024))[:3] == [32, 64, 128] and all(n % 2 for n in smaller(1023))
+    assert list(smaller(9)) == [5] and max(smaller(4096)) < 4096
