@@ -90,6 +90,14 @@ class JaxWriter(NumpyWriter):
         more = f", dtype={kind}" if op.fn in ("sum", "prod") else ""
         return f"jnp.{op.fn}({x}, axis={tuple(op.axes)}{more})"
 
+    def SegmentFold(self, op: t.SegmentFold) -> str:
+        size, count = shape_of(op.x)[op.axis], shape_of(op)[op.axis]
+        fn = {"any": "max", "all": "min"}.get(op.fn, op.fn)
+        ends = f"jax.lax.cummax(jnp.clip({self(op.offsets)}, 0, {size}))"
+        rows = f"jnp.searchsorted({ends}, jnp.arange({size}), side='right') - 1"
+        made = f"jax.ops.segment_{fn}(jnp.moveaxis({self.array(op.x)}, {op.axis}, 0), {rows}, {count}, indices_are_sorted=True)"
+        return f"jnp.moveaxis({made}, 0, {op.axis})"
+
     def ArgFold(self, op: t.ArgFold) -> str:
         return f"jnp.arg{op.fn}({self(op.x)}, {op.axis}).astype({self.dtype(tensor_type(op).dtype)})"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -242,6 +243,19 @@ def fold(fn: str, x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
 @rule(t.Fold)
 def _(op: t.Fold, x: np.ndarray) -> Value:
     return fold(op.fn, x, op.axes)
+
+
+def segment_bounds(offsets: np.ndarray, size: int) -> list[tuple[int, int]]:
+    """Where each segment begins and ends, never before it begins."""
+    ends = [min(max(int(o), 0), size) for o in offsets]
+    return [(lo, max(lo, hi)) for lo, hi in pairwise(ends)]
+
+
+@rule(t.SegmentFold)
+def _(op: t.SegmentFold, x: np.ndarray, offsets: np.ndarray) -> Value:
+    lines = np.moveaxis(x, op.axis, 0)
+    parts = [fold(op.fn, lines[lo:hi], (0,)) for lo, hi in segment_bounds(offsets, len(lines))]
+    return np.moveaxis(np.reshape(parts, (len(parts), *lines.shape[1:])), 0, op.axis)
 
 
 @rule(t.ArgFold)

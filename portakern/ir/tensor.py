@@ -366,6 +366,36 @@ class Fold(Op):
         return TensorType(tuple(s for i, s in enumerate(have.shape) if i not in self.axes), have.dtype)
 
 
+class SegmentFold(Op):
+    """``fn`` over segments of ``axis``, as :class:`Fold` over each: element i along it is of elements ``offsets[i]`` to below
+    ``offsets[i + 1]`` of ``x``.
+
+    Offsets lie in [0, size], and those outside are the nearer end; a segment that ends where it begins, or before, is of
+    nothing.
+    """
+
+    fn: str
+    x: Op
+    offsets: Op
+    axis: int
+
+    def infer(self) -> Type:
+        self.check(self.fn in REDUCE, f"{self.fn!r} is not one of {', '.join(sorted(REDUCE))}")
+        have = tensor_type(self.x)
+        _axis(self, self.axis, have.rank)
+        self.check((have.dtype == "bool") == (self.fn in ("any", "all")), f"{self.fn} of {have.dtype}")
+        count = _segments(self, self.offsets)
+        return TensorType((*have.shape[: self.axis], count, *have.shape[self.axis + 1 :]), have.dtype)
+
+
+def _segments(op: Op, offsets: Op) -> Size:
+    """How many segments ``offsets`` mark, one fewer than there are of them."""
+    have = tensor_type(offsets)
+    op.check(have.rank == 1 and have.dtype in ("i32", "i64"), f"offsets are {have}, not one line of i32 or i64")
+    op.check(have.shape[0] != 0, "there are no offsets", "the last one ends the last segment: one more is needed than segments")
+    return have.shape[0] - 1
+
+
 class ArgFold(Op):
     """The index (lowest among equals) of the largest or smallest element along ``axis``, which goes away."""
 

@@ -28,6 +28,7 @@ from portakern.ir.tensor import (
     Iota,
     Map,
     Reshape,
+    SegmentFold,
     TensorProgram,
     TensorType,
     Transpose,
@@ -186,6 +187,8 @@ def tied_dim(op: Op, number: int, d: int) -> int | None:
             return None if d in op.axes else d - sum(a < d for a in op.axes)
         case ArgFold():
             return None if d == op.axis else d - (op.axis < d)
+        case SegmentFold():
+            return d if number == 0 and d != op.axis else None
         case Contract():
             return _contract_dim(op, number, d)
         case Gather():

@@ -31,6 +31,7 @@ from portakern.ir.tensor import (
     Gather,
     Map,
     Reshape,
+    SegmentFold,
     Slice,
     TensorProgram,
     Transpose,
@@ -43,7 +44,7 @@ from portakern.lower.placing import Placed, pieces_of
 
 Names = Mapping[str, tuple[str, ...]]
 
-ANCHORS = (Fold, Contract, ArgFold, Cumulate, AssociativeScan)
+ANCHORS = (Fold, SegmentFold, Contract, ArgFold, Cumulate, AssociativeScan)
 """What a kernel is built around: everything else is elementwise work or a view."""
 
 MOST_TURNS = 8

@@ -24,12 +24,14 @@ from portakern.lower.kernel import Choose, Lowered, NoSchedule, Request
 from portakern.lower.placing import Placed
 from portakern.lower.row_parts import lower_rows_or_parts
 from portakern.lower.scan import lower_scan
+from portakern.lower.segments import lower_segments
 from portakern.lower.simplify import simplify
 from portakern.lower.split import Stage, stages
 from portakern.lower.tiles import wide
 
 LOWERED = (tt.Literal, tt.DimSize, tt.Iota, tt.Map, tt.Convert, tt.BitConvert, tt.Expand, tt.Reshape, tt.Transpose,
-           tt.Slice, tt.Flip, tt.Fold, tt.Cumulate, tt.AssociativeScan, tt.Contract, tt.Gather, tt.Windows, tt.Assemble)
+           tt.Slice, tt.Flip, tt.Fold, tt.SegmentFold, tt.Cumulate, tt.AssociativeScan, tt.Contract, tt.Gather, tt.Windows,
+           tt.Assemble)
 
 Facts = Mapping[str, ArrayFacts]
 
@@ -190,6 +192,8 @@ def _lowered(name: str, stage: Stage, choose: Choose, names: Mapping[str, tuple[
             return Lowered((lower_elementwise(request),))
         case "rows":
             return lower_rows_or_parts(request)
+        case "segments":
+            return Lowered((lower_segments(request),))
         case "scan":
             return Lowered((lower_scan(request),))
         case "associative":

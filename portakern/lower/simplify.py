@@ -23,6 +23,7 @@ from portakern.ir.tensor import (
     Literal,
     Map,
     Reshape,
+    SegmentFold,
     TensorProgram,
     Transpose,
     tensor_type,
@@ -180,6 +181,12 @@ def fold_of_nothing(op: Fold) -> Op | None:
     if any(t.shape[a] == 0 for a in op.axes):
         return full(identity(op.fn, t.dtype), t.dtype, tensor_type(op).shape)
     return None
+
+
+@rules.on(SegmentFold)
+def segments_of_nothing(op: SegmentFold) -> Op | None:
+    t = tensor_type(op.x)
+    return full(identity(op.fn, t.dtype), t.dtype, tensor_type(op).shape) if t.shape[op.axis] == 0 else None
 
 
 @rules.on(Fold)

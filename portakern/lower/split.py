@@ -22,6 +22,7 @@ from portakern.ir.tensor import (
     Fold,
     Map,
     Reshape,
+    SegmentFold,
     TensorProgram,
     tensor_type,
 )  # fmt: skip
@@ -191,7 +192,7 @@ class _Splitter:
             operand = self.classes.of_operand(op, 0)
             parallel = frozenset(c for c in self.classes.of(op) if c.extent != 1)
             reduced = frozenset(operand[i] for i in _reduced(op))
-            kind = "rows"
+            kind = "segments" if isinstance(op, SegmentFold) else "rows"
         needs = set().union(*(self.below.get(o, set()) for o in op.operands))
         group = self._join(op, kind, parallel, reduced, needs)
         if group is None:
@@ -207,6 +208,7 @@ class _Splitter:
         for g in self.groups if kind not in ("contraction", "attention") else ():
             same = g.kind == kind and g.parallel == parallel and g.reduced == reduced
             same = same and {self.apart.get(a, 0) for a in g.anchors} == {self.apart.get(op, 0)}
+            same = same and {_offsets(a) for a in g.anchors} == {_offsets(op)}
             if same and not any(g in h.needs for h in needs - {g}):
                 return g
         return None
@@ -386,6 +388,11 @@ class _Splitter:
         apart = _roles_meet(body, _pattern(body))
         body = _own_operands(body) if apart else body
         return [*before, Stage(body, "attention", _pattern(body), body.args if apart else ())]
+
+
+def _offsets(op: Op) -> Op | None:
+    """What marks the segments that a reduction walks."""
+    return op.offsets if isinstance(op, SegmentFold) else None
 
 
 def _reduced(op: Op) -> tuple[int, ...]:

@@ -121,6 +121,7 @@ def _window(op: t.WindowFold) -> Size:
 COUNTS: dict[type[Op], Callable[..., Size]] = {
     t.Map: _map,
     t.Fold: lambda op: _elements(op.x),
+    t.SegmentFold: lambda op: _elements(op.x),
     t.ArgFold: lambda op: _elements(op.x),
     t.Cumulate: _elements,
     t.AssociativeScan: _associative_scan,

@@ -95,6 +95,15 @@ from portakern.spec.reductions import (
     sum,
     var,
 )
+from portakern.spec.segments import (
+    segment_all,
+    segment_any,
+    segment_max,
+    segment_mean,
+    segment_min,
+    segment_prod,
+    segment_sum,
+)
 from portakern.spec.views import (
     arange,
     argsort,
@@ -140,12 +149,13 @@ __all__ = [
     "divide", "dot", "dropout", "einsum", "equal", "erf", "exp", "exp2", "expand_dims", "expm1", "fft",
     "flip", "floor", "floor_divide", "full", "gelu", "getitem", "greater", "greater_equal", "ifft",
     "interleave", "iota", "irfft", "isnan", "less", "less_equal", "local_response_norm", "log", "log1p",
-    "log2", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp", "lp_pool",
-    "matmul", "max", "max_pool", "maximum", "mean", "min", "min_pool", "minimum", "multiply", "negative",
-    "normal", "not_equal", "one_hot", "ones", "pad", "permute", "pow", "prod", "random_bits", "reciprocal",
-    "relu", "remainder", "repeat", "reshape", "rfft", "roll", "round", "rsqrt", "scatter", "shift_left",
-    "shift_right", "sigmoid", "sign", "silu", "sin", "size", "softmax", "softplus", "solve_triangular",
-    "sort", "split", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take",
-    "take_along", "tanh", "tile", "topk", "transpose", "tri", "tril", "triu", "trunc", "unfold", "uniform",
-    "update", "var", "where", "windows", "zeros",
+    "log2", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp",
+    "lp_pool", "matmul", "max", "max_pool", "maximum", "mean", "min", "min_pool", "minimum", "multiply",
+    "negative", "normal", "not_equal", "one_hot", "ones", "pad", "permute", "pow", "prod", "random_bits",
+    "reciprocal", "relu", "remainder", "repeat", "reshape", "rfft", "roll", "round", "rsqrt", "scatter",
+    "segment_all", "segment_any", "segment_max", "segment_mean", "segment_min", "segment_prod",
+    "segment_sum", "shift_left", "shift_right", "sigmoid", "sign", "silu", "sin", "size", "softmax",
+    "softplus", "solve_triangular", "sort", "split", "sqrt", "square", "squeeze", "stack", "std",
+    "subtract", "sum", "swapaxes", "take", "take_along", "tanh", "tile", "topk", "transpose", "tri", "tril",
+    "triu", "trunc", "unfold", "uniform", "update", "var", "where", "windows", "zeros",
 ]  # fmt: skip

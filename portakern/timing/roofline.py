@@ -141,7 +141,8 @@ def peak_name(program: TensorProgram) -> str:
     products += [tensor_type(op.x).dtype for op in program.body.ops if isinstance(op, t.Convolve)]
     if products:
         return f"peak_{products[0]}"
-    computed = (op for op in program.body.ops if isinstance(op, t.Map | t.Fold | t.Cumulate | t.AssociativeScan))
+    kinds = t.Map | t.Fold | t.SegmentFold | t.Cumulate | t.AssociativeScan
+    computed = (op for op in program.body.ops if isinstance(op, kinds))
     floats = [tensor_type(op).dtype for op in computed]
     widest = max((d for d in floats if DTYPES[d].is_float), key=lambda d: DTYPES[d].bits, default="f32")
     # Elementwise arithmetic on narrow floats is done in f32, outside the matrix units that their peaks speak of.

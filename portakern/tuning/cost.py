@@ -60,8 +60,8 @@ def _covered(axis: NestAxis, schedule: Schedule) -> int:
     return -(-max(1, _extent(axis)) // tile) * tile
 
 
-_WALKED = {"rows": ("reduced",), "scan": ("scanned",), "associative": ("scanned",), "contraction": ("k",),
-           "attention": ("n", "k", "d")}
+_WALKED = {"rows": ("reduced",), "segments": ("walked",), "scan": ("scanned",), "associative": ("scanned",),
+           "contraction": ("k",), "attention": ("n", "k", "d")}
 
 
 def _blocks(nest: Nest, schedule: Schedule) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -53,6 +54,10 @@ def cross_entropy(logits, labels, ignore_index=-100):
     top = logits.max(-1, initial=-np.inf)
     losses = np.log(np.exp(logits - top[:, None]).sum(-1)) + top - picked
     return np.where(counted, losses, 0).sum() / counted.sum()
+
+
+def segment_sum(x, offsets):
+    return np.array([x[lo:hi].sum(0) for lo, hi in itertools.pairwise(offsets.astype(int))]).reshape(-1, x.shape[1])
 
 
 def embedding(table, ids):
@@ -194,7 +199,9 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "group_norm": group_norm,
     "rope": rope,
     "top_k": top_k,
-    "segment_sum": lambda x, ids, segments=64: scatter_add(np.zeros((segments, x.shape[1])), ids, x),
+    "segment_sum": segment_sum,
+    "spmm": lambda values, columns, offsets, b: segment_sum(values[:, None] * b[columns.astype(int)], offsets),
+    "sddmm": lambda a, b, rows, columns: (a[rows.astype(int)] * b[columns.astype(int)]).sum(-1),
     "scatter_add": scatter_add,
     "dropout": dropout,
     "interpolate": interpolate,

@@ -54,8 +54,8 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
 
     Raises :class:`ScheduleError` when nothing fits.
     """
-    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "associative": _scan,
-                "contraction": _contraction, "attention": _attention}
+    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments,
+                "scan": _scan, "associative": _scan, "contraction": _contraction, "attention": _attention}
     found = []
     for tiles in _one_by_one(nest, families[nest.family], device):
         for options in _options(nest, tiles, device):
@@ -154,6 +154,17 @@ def _windows(parallel: Sequence[NestAxis], nest: Nest) -> Iterable[Tiles]:
     for lanes, rows in ((512, 128), (256, 64), (128, 32), (128, 8)):
         above = {beside[-1].name: _fit(beside[-1], rows, _sublanes(nest))} if beside else {}
         yield {last.name: _fit(last, lanes, LANES), **above}
+
+
+def _segments(nest: Nest, device: Device) -> Iterable[Tiles]:
+    """Blocks of rows, of which the first and the last hold rows of other segments: small, since most segments are."""
+    (walked,), columns = nest.role("walked"), [a for a in nest.role("parallel") if a.contiguous]
+    if columns:
+        for lanes, rows in ((512, 64), (256, 64), (128, 64), (128, 32)):
+            yield {columns[-1].name: _fit(columns[-1], lanes, LANES), walked.name: _fit(walked, rows, _sublanes(nest))}
+        return
+    for along in (1024, 512, 128):
+        yield {walked.name: _fit(walked, along, LANES)}
 
 
 def _scan(nest: Nest, device: Device) -> Iterable[Tiles]:

@@ -25,6 +25,9 @@ def choices(nest: Nest, device: Device) -> Mapping[str, Sequence[Value]]:
             found = {"warps": warps, **outer, axes[-1].name: (256, 512, 1024, 2048, 4096, 8192)}
         case "transpose":
             found = {"warps": warps[1:5]}
+        case "segments":
+            lines = not any(a.contiguous for a in nest.role("parallel"))
+            found = {"warps": warps[:4], **({"walked": (32, 64, 128, 256, 512, 1024)} if lines else {})}
         case "rows" | "scan" | "associative":
             found = {"warps": warps, "stages": (1, 2, 3, 4)}
             if parallel := [a for a in nest.role("parallel") if not a.contiguous]:

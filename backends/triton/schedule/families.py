@@ -37,8 +37,8 @@ _LONGEST_ROW = 16384
 
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     """The schedule space of ``nest`` on ``device``, default first, without those that cannot fit."""
-    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "associative": _scan,
-                "contraction": _contraction, "attention": _attention}  # fmt: skip
+    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments,
+                "scan": _scan, "associative": _scan, "contraction": _contraction, "attention": _attention}  # fmt: skip
     found = list(families[nest.family](nest, device))
     kept = [s for s in found if _fits(nest, device, s)]
     return tuple(dict.fromkeys(kept or found[-1:]))
@@ -138,6 +138,18 @@ def _blocks(device: Device, half: bool) -> tuple[_Shape, ...]:
     if device.has("mfma"):
         return (_Shape(256, 256, 32, 8, 2), _Shape(256, 128, 64, 8, 2), _Shape(128, 128, 64, 4, 2), *small)
     return (_Shape(128, 128, 32, 4, 4), _Shape(128, 128, 64, 8, 3), _Shape(128, 64, 32, 4, 4), *small)
+
+
+def _segments(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """Each lane goes down a column of its own; a line is walked in short pieces, since most segments are short."""
+    (walked,), columns = nest.role("walked"), [a for a in nest.role("parallel") if a.contiguous]
+    if columns:
+        for wide in (128, 64, 256):
+            tiles = {columns[-1].name: pow2(columns[-1].extent, wide)}
+            yield _schedule(nest, tiles, 1, _warps(tiles[columns[-1].name], device, 1))
+        return
+    for along in (64, 256, 1024):
+        yield _schedule(nest, {walked.name: along}, 1, _warps(along, device, 2))
 
 
 def _scan(nest: Nest, device: Device) -> Iterator[Schedule]:

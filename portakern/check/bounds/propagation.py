@@ -14,7 +14,7 @@ from portakern.ir.core import Arg, Op, Yield
 from portakern.ir.tensor import TensorProgram, tensor_type
 
 # Importing these fills RULES.
-from . import contractions, elementwise, moves, recurrences, reductions  # noqa: F401
+from . import contractions, elementwise, moves, recurrences, reductions, segments  # noqa: F401
 from .conversion import rounded_at_some_scale
 from .rules import RULES
 from .value import Val
