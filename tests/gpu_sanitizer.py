@@ -91,6 +91,7 @@ CASES = (
     Case("pieces", "rope", "bf16", {"B": 2, "S": 33, "H": 3, "D": 20}),
     Case("order", "top_k", "f32", {"M": 9, "N": 300}),
     Case("sums by index", "scatter_add", "f32", {"V": 37, "D": 70, "M": 130}),
+    Case("rows by group", "moe_grouped_matmul", "bf16", {"P": 130, "K": 72, "N": 70, "G": 9}),
     Case("segments of rows", "segment_sum", "bf16", {"P": 130, "D": 70, "N": 9}),
     Case("a sparse matrix times a dense one", "spmm", "bf16", {"M": 9, "K": 31, "N": 70, "P": 130}),
     Case("random bits", "dropout", "bf16", {"M": 33, "N": 1000}),

@@ -202,6 +202,15 @@ _SCALAR = (
 
 def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
     yield from pipelines(nest, device)
+    yield from _by_all_warps(nest, device)
+
+
+def _grouped(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """As a product whose warps all load and multiply: pipelines of warps have no walk over groups."""
+    return _by_all_warps(nest.as_family("contraction", group="reduced"), device)
+
+
+def _by_all_warps(nest: Nest, device: Device) -> Iterator[Schedule]:
     m, n, k = (nest.role(x)[0] for x in "mnk")
     dtype = nest.dots or nest.io_dtype
     table = _MATRIX if dtype in ("bf16", "f16") else _SCALAR
@@ -276,5 +285,6 @@ _FAMILIES = {
     "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments, "scan": _scan,
     "associative": _scan,
     "contraction": _contraction,
+    "grouped": _grouped,
     "attention": _attention,
 }  # fmt: skip

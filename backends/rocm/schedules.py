@@ -294,5 +294,10 @@ def _scan(nest: Nest, device: Device) -> Iterator[Schedule]:
         yield Schedule(_tiles(nest, **{parallel[-1].name: _fit(parallel[-1], cols)}), warps=max(1, threads // wave))
 
 
+def _grouped(nest: Nest, device: Device) -> Iterator[Schedule]:
+    yield from _contraction(nest.as_family("contraction", group="reduced"), device)
+
+
 _FAMILIES = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments, "scan": _scan,
-             "associative": _scan, "contraction": _contraction, "attention": _attention}  # fmt: skip
+             "associative": _scan, "contraction": _contraction, "grouped": _grouped,
+             "attention": _attention}  # fmt: skip

@@ -128,6 +128,19 @@ class TorchWriter(Writer):
             made = f"{zeros}.scatter_reduce(0, {rows}, {lines}, '{how}')[1:-1]"
         return f"{made}.movedim(0, {axis}).to({self.dtype(kind.name)})"
 
+    def SegmentContract(self, op: t.SegmentContract) -> str:
+        if op.by_rows:
+            raise self.no_counterpart(op)
+        made, ends = f"grouped{len(self.lines)}", f"sorted_{self(op.groups)}"
+        x, w, dtype = self(op.lhs), self(op.rhs), self.dtype(op.dtype)
+        self.lines += [
+            f"{made} = torch.zeros({shape_of(op)}, dtype={dtype}, device={x}.device)",
+            f"{ends} = torch.cummax({self(op.groups)}.clamp(0, {shape_of(op)[0]}), 0).values.tolist()",
+            f"for g, (first, end) in enumerate(zip({ends}[:-1], {ends}[1:])):",
+            f"    {made}[first:end] = ({x}[first:end] @ {w}[g]).to({dtype})",
+        ]
+        return made
+
     def ArgFold(self, op: t.ArgFold) -> str:
         return f"{self(op.x)}.arg{op.fn}({op.axis}).to({self.dtype(tensor_type(op).dtype)})"
 

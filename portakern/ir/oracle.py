@@ -352,6 +352,28 @@ def contract(op: t.Contract, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return product.reshape((*batch, *free_a, *free_b))
 
 
+@rule(t.SegmentContract)
+def _(op: t.SegmentContract, a: np.ndarray, b: np.ndarray, groups: np.ndarray) -> Value:
+    return grouped_product(a, b, rows_of_groups(op, groups))
+
+
+def rows_of_groups(op: t.SegmentContract, groups: np.ndarray) -> np.ndarray:
+    """The number of every row's group; what is no group's is negative, or none."""
+    if op.by_rows:
+        return groups
+    rows = np.arange(static(_of(op).shape)[0])
+    return np.searchsorted(np.sort(groups), rows, side="right") - 1
+
+
+def grouped_product(a: np.ndarray, b: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Rows of ``a``, each times the matrix of ``b`` that ``rows`` names."""
+    wide = np.int64 if a.dtype.kind in "iu" else a.dtype
+    out = np.zeros((len(a), b.shape[2]), wide)
+    for g in range(len(b)):
+        out[rows == g] = a[rows == g].astype(wide) @ b[g].astype(wide)
+    return out
+
+
 @rule(t.Convolve)
 def _(op: t.Convolve, x: np.ndarray, w: np.ndarray) -> Value:
     return convolve(op, x, w)

@@ -15,6 +15,7 @@ segments       ``parallel``, one ``segment`` (tile 1) and one ``walked``, from w
 scan           ``parallel`` and one ``scanned``, which is tiled where it is contiguous, else mostly walked one by one
 associative    as scan, by a function of the operator's; a language that has no such scan of a tile walks the line one by one
 contraction    ``batch`` (tile 1), ``m``, ``n``, ``k``; further contracted axes, ``reduced``, are walked one by one
+grouped        ``m``, ``n``, ``k`` as in contractions; ``group`` (tile 1), of which a block walks those that its rows are of
 attention      ``batch`` (tile 1), ``m`` (query rows), ``n`` (walked: keys), ``k`` (contracted by the scores; whole),
                ``d`` (features of the result; whole)
 =============  ==================================================================================================
@@ -50,6 +51,7 @@ ROLES: Mapping[str, Mapping[str, tuple[int, int | None]]] = {
     "scan": {"parallel": ANY, "scanned": ONE},
     "associative": {"parallel": ANY, "scanned": ONE},
     "contraction": {"batch": ANY, "m": ONE, "n": ONE, "k": ONE, "reduced": ANY},
+    "grouped": {"m": ONE, "n": ONE, "k": ONE, "group": ONE},
     "attention": {"batch": ANY, "m": ONE, "n": ONE, "k": ONE, "d": ONE},
 }
 """The fewest and the most axes (``None``: any number) of each role in a nest of each family."""

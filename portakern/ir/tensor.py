@@ -534,6 +534,33 @@ class Contract(Op):
         return tuple(i for i in range(tensor_type(self.rhs).rank) if i not in (*self.rhs_batch, *self.rhs_axes))
 
 
+class SegmentContract(Op):
+    """Rows of ``lhs`` [P, K], each times the matrix of its group in ``rhs`` [G, K, N]: result [P, N], summed as
+    :class:`Contract` sums.
+
+    ``groups`` are offsets [G + 1], and rows ``groups[g]`` to below ``groups[g + 1]`` are of group g, once they are sorted; or,
+    ``by_rows``, [P] numbers of groups that ascend.  Rows of no group give zeros.
+    """
+
+    lhs: Op
+    rhs: Op
+    groups: Op
+    dtype: str
+    precision: str = "ieee"
+    by_rows: bool = False
+
+    def infer(self) -> Type:
+        a, b, g = (tensor_type(x) for x in (self.lhs, self.rhs, self.groups))
+        self.check(self.precision in PRECISION, f"{self.precision!r} is not one of {', '.join(sorted(PRECISION))}")
+        self.check(a.rank == 2 and b.rank == 3, f"{a} and {b} are not rows and a matrix for each group of them")
+        self.check(a.dtype == b.dtype, f"operand dtypes differ: {a.dtype} and {b.dtype}", "cast one of them")
+        self.check(a.shape[1] == b.shape[1], f"rows of {a.shape[1]} meet matrices of {b.shape[1]} rows")
+        wanted = a.shape[0] if self.by_rows else b.shape[0] + 1
+        self.check(g.rank == 1 and g.dtype in ("i32", "i64"), f"groups are {g}, not one line of i32 or i64")
+        self.check(g.shape[0] == wanted, f"{g.shape[0]} numbers mark {b.shape[0]} groups, where {wanted} are needed")
+        return TensorType((a.shape[0], b.shape[2]), self.dtype)
+
+
 class Convolve(Op):
     """Convolution of x [N, *spatial, C] with w [*window, C/groups, O]: result [N, *spatial, O].
 

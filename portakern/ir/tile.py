@@ -415,14 +415,27 @@ class For(Op):
 
 def begins_inside(lo: Op) -> bool:
     """Whether the bound ``lo`` is known not to be negative."""
-    match lo:
+    least = _least(lo)
+    return least is not None and least >= 0
+
+
+def _least(op: Op) -> int | None:
+    """What an integer scalar is not below, where that is known."""
+    match op:
         case Cast(x=x):
-            return begins_inside(x)
+            return _least(x)
+        case Start():
+            return 0
         case Const(value=value) | Extent(size=value):
-            return isinstance(value, int) and value >= 0
-        case Binary(fn="max" | "min" as fn, lhs=lhs, rhs=rhs):
-            return (any if fn == "max" else all)(map(begins_inside, (lhs, rhs)))
-    return isinstance(lo, Start)
+            return value if isinstance(value, int) else 0
+        case Binary(fn="add" | "sub" | "min" | "max" as fn, lhs=lhs, rhs=rhs):
+            a, b = _least(lhs), _least(rhs)
+            if fn == "max":
+                return max((x for x in (a, b) if x is not None), default=None)
+            if fn == "sub":
+                b = -rhs.size if isinstance(rhs, Extent) and isinstance(rhs.size, int) else None
+            return None if a is None or b is None else min(a, b) if fn == "min" else a + b
+    return None
 
 
 def ends_inside(hi: Op, extent: Size) -> bool:
@@ -434,6 +447,8 @@ def ends_inside(hi: Op, extent: Size) -> bool:
             return value == extent or (isinstance(value, int) and isinstance(extent, int) and value < extent)
         case Binary(fn="max" | "min" as fn, lhs=lhs, rhs=rhs):
             return (any if fn == "min" else all)(ends_inside(x, extent) for x in (lhs, rhs))
+        case Binary(fn="sub", lhs=lhs, rhs=Extent(size=int(size))) if size >= 0:
+            return ends_inside(lhs, extent + size)
     return False
 
 

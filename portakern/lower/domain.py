@@ -80,7 +80,7 @@ def accesses(program: tt.TensorProgram, classes: Classes, placed: Mapping[str, P
             elif isinstance(op, tt.Gather):
                 dims = classes.of_operand(op, number)
                 found.append(dims if number == 1 else (*dims[: op.axis], PICKED, *dims[op.axis + 1 :]))
-            elif isinstance(op, tt.SegmentFold) and number == 0:
+            elif isinstance(op, tt.SegmentFold | tt.SegmentContract) and number < len(op.operands) - 1:
                 found.append(classes.of_operand(op, number))
             else:
                 found.append(())  # slices and the like: no merging with what they touch
@@ -173,6 +173,8 @@ def unmergeable(program: tt.TensorProgram, classes: Classes, facts: Mapping[str,
             found.update(classes.of_operand(op, 0))
         if isinstance(op, tt.SegmentFold):
             found.update((classes.of(op)[op.axis], classes.of_operand(op, 0)[op.axis]))
+        if isinstance(op, tt.SegmentContract):
+            found.update((classes.of(op)[0], classes.of_operand(op, 1)[0]))
         if isinstance(op, tt.Gather) and not isinstance(op.x, Arg):  # picked through views of an array
             found.update(classes.of(op))
     return found

@@ -20,6 +20,7 @@ from portakern.lower.contraction import lower_contraction
 from portakern.lower.cuts import ANCHORS, program_of
 from portakern.lower.domain import array_types, of_result
 from portakern.lower.elementwise import lower_elementwise
+from portakern.lower.grouped import lower_grouped
 from portakern.lower.kernel import Choose, Lowered, NoSchedule, Request
 from portakern.lower.placing import Placed
 from portakern.lower.row_parts import lower_rows_or_parts
@@ -30,8 +31,8 @@ from portakern.lower.split import Stage, stages
 from portakern.lower.tiles import wide
 
 LOWERED = (tt.Literal, tt.DimSize, tt.Iota, tt.Map, tt.Convert, tt.BitConvert, tt.Expand, tt.Reshape, tt.Transpose,
-           tt.Slice, tt.Flip, tt.Fold, tt.SegmentFold, tt.Cumulate, tt.AssociativeScan, tt.Contract, tt.Gather, tt.Windows,
-           tt.Assemble)
+           tt.Slice, tt.Flip, tt.Fold, tt.SegmentFold, tt.Cumulate, tt.AssociativeScan, tt.Contract, tt.SegmentContract,
+           tt.Gather, tt.Windows, tt.Assemble)
 
 Facts = Mapping[str, ArrayFacts]
 
@@ -200,6 +201,8 @@ def _lowered(name: str, stage: Stage, choose: Choose, names: Mapping[str, tuple[
             return Lowered((lower_associative(request),))
         case "contraction":
             return lower_contraction(request)
+        case "grouped":
+            return Lowered((lower_grouped(request),))
         case "attention":
             return Lowered((lower_attention(request, stage),))
     raise LoweringError(f"no family {stage.family}")

@@ -22,6 +22,7 @@ from portakern.ir.tensor import (
     Fold,
     Map,
     Reshape,
+    SegmentContract,
     SegmentFold,
     TensorProgram,
     tensor_type,
@@ -33,6 +34,9 @@ from portakern.lower.online import Attention, match_attention
 from portakern.lower.placing import Placed
 
 Names = Mapping[str, tuple[str, ...]]
+
+
+PRODUCTS = ("contraction", "grouped")
 
 
 @dataclass
@@ -183,6 +187,10 @@ class _Splitter:
             parallel = frozenset(self.classes.of(op))
             reduced = frozenset(self.classes.of_operand(op, 0)[i] for i in op.lhs_axes)
             kind = "contraction"
+        elif isinstance(op, SegmentContract):
+            parallel = frozenset(self.classes.of(op))
+            reduced = frozenset(self.classes.of_operand(op, 1)[:2])
+            kind = "grouped"
         elif isinstance(op, Cumulate | AssociativeScan):
             parallel = frozenset(self.classes.of(op))
             reduced = frozenset({self.classes.of(op)[op.axis]})
@@ -205,7 +213,7 @@ class _Splitter:
     def _join(self, op: Op, kind: str, parallel: frozenset[AxisClass], reduced: frozenset[AxisClass],
               needs: set[Group]) -> Group | None:  # fmt: skip
         """A group of reductions (or scans) over the same axes that can take one more without waiting for itself."""
-        for g in self.groups if kind not in ("contraction", "attention") else ():
+        for g in self.groups if kind not in ("contraction", "grouped", "attention") else ():
             same = g.kind == kind and g.parallel == parallel and g.reduced == reduced
             same = same and {self.apart.get(a, 0) for a in g.anchors} == {self.apart.get(op, 0)}
             same = same and {_offsets(a) for a in g.anchors} == {_offsets(op)}
@@ -223,8 +231,8 @@ class _Splitter:
         def joins(_: Op, other: Op) -> bool:
             below = self.below.get(other, set())
             if below <= {group, *group.needs}:
-                return bool(below) or group.kind == "contraction" or not tensor_type(other).shape
-            if group.kind != "contraction" or any(self._waits(g, group) for g in below):
+                return bool(below) or group.kind in PRODUCTS or not tensor_type(other).shape
+            if group.kind not in PRODUCTS or any(self._waits(g, group) for g in below):
                 return False
             group.needs |= below - {group}
             return True
@@ -400,6 +408,8 @@ def _reduced(op: Op) -> tuple[int, ...]:
     match op:
         case Contract():
             return op.lhs_axes
+        case SegmentContract():
+            return (1,)
         case Fold():
             return op.axes
         case _:

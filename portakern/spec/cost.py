@@ -127,6 +127,7 @@ COUNTS: dict[type[Op], Callable[..., Size]] = {
     t.AssociativeScan: _associative_scan,
     t.WindowFold: _window,
     t.Contract: _contract,
+    t.SegmentContract: lambda op: 2 * (_elements(op) * tensor_type(op.lhs).shape[1]),
     t.Convolve: _convolve,
     t.Scatter: lambda op: _elements(op.updates),
 }

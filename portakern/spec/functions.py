@@ -96,6 +96,7 @@ from portakern.spec.reductions import (
     var,
 )
 from portakern.spec.segments import (
+    grouped_matmul,
     segment_all,
     segment_any,
     segment_max,
@@ -147,7 +148,8 @@ __all__ = [
     "argsort", "associative_scan", "avg_pool", "bernoulli", "bitcast", "broadcast_to", "cast", "ceil",
     "cholesky", "clip", "concat", "conv", "cos", "cummax", "cummin", "cumprod", "cumsum", "det", "diag",
     "divide", "dot", "dropout", "einsum", "equal", "erf", "exp", "exp2", "expand_dims", "expm1", "fft",
-    "flip", "floor", "floor_divide", "full", "gelu", "getitem", "greater", "greater_equal", "ifft",
+    "flip", "floor", "floor_divide", "full", "gelu", "getitem", "greater", "greater_equal",
+    "grouped_matmul", "ifft",
     "interleave", "iota", "irfft", "isnan", "less", "less_equal", "local_response_norm", "log", "log1p",
     "log2", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp",
     "lp_pool", "matmul", "max", "max_pool", "maximum", "mean", "min", "min_pool", "minimum", "multiply",

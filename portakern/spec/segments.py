@@ -1,4 +1,4 @@
-"""Reductions of segments of an array, which offsets mark: sparse rows, bags, groups, sequences of any length.
+"""Reductions and products of segments of an array, which offsets mark: sparse rows, bags, groups, sequences of any length.
 
 Offsets [N + 1] are i32 or i64, and segment i is elements ``offsets[i]`` to below ``offsets[i + 1]``.  They ascend from 0 to the
 size of the dim; those outside of it are taken for the nearer end, and a segment that ends before it begins is of nothing.
@@ -6,10 +6,13 @@ size of the dim; those outside of it are taken for the nearer end, and a segment
 
 from __future__ import annotations
 
+from typing import Any
+
 from portakern.dtypes import DTYPES
-from portakern.ir.tensor import DimSize, SegmentFold
+from portakern.ir.tensor import DimSize, SegmentContract, SegmentFold
 from portakern.spec import elementwise as ew
 from portakern.spec import views
+from portakern.spec.contractions import pair, result_dtypes
 from portakern.spec.location import located, spec_error
 from portakern.spec.reductions import as_number, as_truth
 from portakern.spec.traced import Traced, make
@@ -80,3 +83,23 @@ def segment_mean(x: Traced, offsets: Traced, axis: int = 0) -> Traced:
     ends = ew.minimum(ew.maximum(offsets, 0), size)
     count = ew.cast(ew.maximum(ends[1:] - ends[:-1], 0), x.type.dtype)
     return ew.divide(total, views.reshape(count, (count.shape[0], *[1] * (x.ndim - 1 - at))))
+
+
+@located
+def grouped_matmul(x: Traced, w: Traced, offsets: Traced, dtype: Any = None, precision: str = "ieee") -> Traced:
+    """Rows of ``x`` [P, K], sorted by group, each times the matrix of its group in ``w`` [G, K, N]: [P, N].
+
+    Rows ``offsets[g]`` to below ``offsets[g + 1]`` are of group g, as tokens of an expert are; rows of no group give zeros.
+    Offsets that do not ascend mean what they mean sorted.  ``dtype`` and ``precision`` as in :func:`matmul`.
+    """
+    check_offsets(offsets)
+    if x.ndim != 2 or w.ndim != 3 or x.shape[1] != w.shape[1]:
+        raise spec_error(f"a grouped product of {x.type} and {w.type}", "x is [P, K] and w [G, K, N], a matrix for each group")
+    if offsets.shape[0] != w.shape[0] + 1:
+        raise spec_error(f"{offsets.shape[0]} offsets mark the rows of {w.shape[0]} groups",
+                         'one more is needed than groups: offsets: pk.Tensor["G+1", pk.i32]')
+    x, w = pair(x, w)
+    total, result = result_dtypes(x.type.dtype, dtype)
+    if total == "f64" or (total == "i32" and DTYPES[x.type.dtype].bits >= 32):
+        x, w = ew.cast(x, total), ew.cast(w, total)
+    return ew.cast(make(SegmentContract(x.op, w.op, offsets.op, total, precision)), result)

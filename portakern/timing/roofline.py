@@ -137,7 +137,7 @@ def _stated(program: TensorProgram, product: Device | None, moved: int, flops: i
 
 def peak_name(program: TensorProgram) -> str:
     """The figure that bounds the arithmetic: that of the products' operands, else of the widest float computed in."""
-    products = [tensor_type(op.lhs).dtype for op in program.body.ops if isinstance(op, t.Contract)]
+    products = [tensor_type(op.lhs).dtype for op in program.body.ops if isinstance(op, t.Contract | t.SegmentContract)]
     products += [tensor_type(op.x).dtype for op in program.body.ops if isinstance(op, t.Convolve)]
     if products:
         return f"peak_{products[0]}"

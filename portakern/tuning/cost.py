@@ -61,7 +61,7 @@ def _covered(axis: NestAxis, schedule: Schedule) -> int:
 
 
 _WALKED = {"rows": ("reduced",), "segments": ("walked",), "scan": ("scanned",), "associative": ("scanned",),
-           "contraction": ("k",), "attention": ("n", "k", "d")}
+           "contraction": ("k",), "grouped": ("group", "k"), "attention": ("n", "k", "d")}
 
 
 def _blocks(nest: Nest, schedule: Schedule) -> int:

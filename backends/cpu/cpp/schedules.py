@@ -111,5 +111,5 @@ def _attention(nest: Nest) -> list[Schedule]:
 
 _RULES = {
     "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments, "scan": _scan,
-    "associative": _associative, "contraction": _contraction, "attention": _attention,
+    "associative": _associative, "contraction": _contraction, "grouped": _contraction, "attention": _attention,
 }  # fmt: skip

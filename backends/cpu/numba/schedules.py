@@ -22,7 +22,7 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     """The schedule space of ``nest``, default first."""
     families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments,
                 "scan": _scan, "associative": _associative,
-                "contraction": _contraction, "attention": _attention}  # fmt: skip
+                "contraction": _contraction, "grouped": _contraction, "attention": _attention}  # fmt: skip
     found = [Schedule(tuple((a.name, tiles.get(a.name, 1)) for a in nest.axes))
              for tiles in families[nest.family](nest)]  # fmt: skip
     pays = _work(nest) >= _PARALLEL_FROM

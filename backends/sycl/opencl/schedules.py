@@ -15,9 +15,8 @@ _LOOP_TILE = 4096
 
 
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
-    family = {"contraction": _contraction, "attention": _attention, "rows": _rows, "segments": _segments,
-              "scan": _scan, "associative": _associative,
-              "transpose": _transpose}  # fmt: skip
+    family = {"contraction": _contraction, "grouped": _contraction, "attention": _attention, "rows": _rows,
+              "segments": _segments, "scan": _scan, "associative": _associative, "transpose": _transpose}  # fmt: skip
     found = [Schedule(tuple(tiles.items()), stages=1, warps=1) for tiles in family.get(nest.family, _elementwise)(nest, device)]
     return list(dict.fromkeys(found))
 

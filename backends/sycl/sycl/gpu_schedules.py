@@ -152,4 +152,5 @@ def _side_by_side(nest: Nest, device: Device) -> Iterator[Schedule]:
 
 
 _FAMILIES = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments, "scan": _scan,
-             "associative": _side_by_side, "contraction": _contraction, "attention": _attention}  # fmt: skip
+             "associative": _side_by_side, "contraction": _contraction, "grouped": _contraction,
+             "attention": _attention}  # fmt: skip

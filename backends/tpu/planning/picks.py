@@ -11,7 +11,22 @@ from dataclasses import replace
 
 from portakern.ir.core import Arg, Op
 from portakern.ir.size import Size
-from portakern.ir.tile import Binary, Broadcast, BufferType, Cast, Compare, For, Kernel, Load, Select, Term, buffer_type
+from portakern.ir.tile import (
+    Binary,
+    Broadcast,
+    BufferType,
+    Cast,
+    Compare,
+    For,
+    Kernel,
+    Load,
+    Select,
+    Start,
+    Term,
+    begins_inside,
+    buffer_type,
+    ends_inside,
+)
 
 from ..syntax import operations
 from ..syntax.expressions import SUM, PlacedExpr, call, infix
@@ -57,7 +72,7 @@ def reference(array: str) -> str:
 def picked_text(op: Op, spans: Mapping[str, Span]) -> PlacedExpr | None:
     """The coordinate that ``op`` is, as text for kernels and index maps; ``None`` where there is no rule for it."""
     match op:
-        case Load(dims=(), gathers=()):
+        case Load(dims=()):
             return _loaded(op, spans)
         case Broadcast(x=x, dims=()):
             return picked_text(x, spans)
@@ -75,14 +90,33 @@ def picked_text(op: Op, spans: Mapping[str, Span]) -> PlacedExpr | None:
 def _loaded(op: Load, spans: Mapping[str, Span]) -> PlacedExpr | None:
     """An element of an array of indices, which lies in scalar memory as one line."""
     assert isinstance(op.buffer, Arg)
+    have, inside = buffer_type(op.buffer), None
     total: PlacedExpr | None = None
-    for index, stride in zip(op.indices, buffer_type(op.buffer).element_strides, strict=True):
+    for index, size, stride in zip(op.indices, have.shape, have.element_strides, strict=True):
         parts = [_term(t, spans) for t in index.terms]
         parts += [_size(index.offset)] if index.offset != 0 else []
+        if index.gather >= 0:
+            gather = op.gathers[index.gather]
+            at = picked_text(gather, spans)
+            if at is None or have.dtype not in ("i32", "i64"):
+                return None
+            if not _lies_inside(gather, size, spans):
+                more = found_text(gather, size, spans)
+                inside = more if inside is None else infix("&", inside, more)
+                at = call("jnp.clip", at, PlacedExpr("0"), infix("-", _size(size), PlacedExpr("1")))
+            parts.append(at)
         for part in parts:
             part = part if stride == 1 else infix("*", part, _size(stride))
             total = part if total is None else infix("+", total, part)
-    return PlacedExpr(f"{reference(op.buffer.name)}[{total.text if total else 0}]")
+    found = PlacedExpr(f"{reference(op.buffer.name)}[{total.text if total else 0}]")
+    return found if inside is None else call("jnp.where", inside, found, PlacedExpr(str(int(op.pad or 0))))
+
+
+def _lies_inside(op: Op, size: Size, spans: Mapping[str, Span]) -> bool:
+    """Whether a coordinate is known to be one of a dim of ``size``: where a block starts, say."""
+    if isinstance(op, Start):
+        return spans[op.axis].axis.extent == size
+    return begins_inside(op) and ends_inside(op, size - 1)
 
 
 def _term(term: Term, spans: Mapping[str, Span]) -> PlacedExpr:

@@ -55,7 +55,8 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     Raises :class:`ScheduleError` when nothing fits.
     """
     families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments,
-                "scan": _scan, "associative": _scan, "contraction": _contraction, "attention": _attention}
+                "scan": _scan, "associative": _scan, "contraction": _contraction, "grouped": _contraction,
+                "attention": _attention}
     found = []
     for tiles in _one_by_one(nest, families[nest.family], device):
         for options in _options(nest, tiles, device):

@@ -38,7 +38,8 @@ _LONGEST_ROW = 16384
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     """The schedule space of ``nest`` on ``device``, default first, without those that cannot fit."""
     families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments,
-                "scan": _scan, "associative": _scan, "contraction": _contraction, "attention": _attention}  # fmt: skip
+                "scan": _scan, "associative": _scan, "contraction": _contraction, "grouped": _grouped,
+                "attention": _attention}  # fmt: skip
     found = list(families[nest.family](nest, device))
     kept = [s for s in found if _fits(nest, device, s)]
     return tuple(dict.fromkeys(kept or found[-1:]))
@@ -211,6 +212,12 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
         # A first wave that leaves units idle costs more than a smaller block; at ragged ends tall blocks did better than wide.
         made.append((count < _FULL * (units or 100), b.m < b.n and 0 < units < count and not walked, schedule))
     yield from (s for *_, s in sorted(made, key=lambda x: x[:2]))
+
+
+def _grouped(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """As a product, without tensor descriptors and programs that take several blocks."""
+    for s in _contraction(nest.as_family("contraction", group="reduced"), device):
+        yield Schedule(s.tiles, s.stages, s.warps)
 
 
 _FULL = 0.95

@@ -46,6 +46,7 @@ def _input(arg: Arg, inputs: Mapping[str, np.ndarray]) -> Val:
     return Val(x, np.where(flushed, size, 0.0)) if flushed.any() else Val(x)
 
 
+_PRODUCTS = (t.Contract, t.SegmentContract, t.Convolve)
 _VIEWS = (t.Transpose, t.Reshape, t.Expand, t.Slice)
 
 
@@ -57,6 +58,6 @@ def _contraction_only(program: TensorProgram) -> set[Op]:
             users.setdefault(o, []).append(op)
 
     def only(op: Op) -> bool:
-        return all(isinstance(u, t.Contract | t.Convolve) or (isinstance(u, _VIEWS) and only(u)) for u in users[op])
+        return all(isinstance(u, _PRODUCTS) or (isinstance(u, _VIEWS) and only(u)) for u in users[op])
 
     return {op for op in program.body.ops if isinstance(op, t.Convert) and users.get(op) and only(op)}

@@ -1,4 +1,4 @@
-"""What is summed in parts that offsets mark: bags, sparse rows, sequences of any length."""
+"""What is reduced or multiplied in parts that offsets mark: bags, sparse rows, experts, sequences of any length."""
 
 from __future__ import annotations
 
@@ -34,3 +34,13 @@ def sparse_product(s: FuzzScope) -> Var:
     values = s.input((count,), hint="values")
     terms = f"{values}[:, None] * pk.take({b}, {columns})"
     return s.let(f"pk.segment_sum({terms}, {_offsets(s)})", (values.range * b.range).summed())
+
+
+@production(2.0)
+def grouped_product(s: FuzzScope) -> Var:
+    """Rows by group, each times the matrix of its group."""
+    x = s.number((2,), within=Range(-100.0, 100.0))
+    groups = s.fresh_dim()
+    w = s.input((groups, x.shape[1], s.dim(x.shape)), x.dtype, "w")
+    offsets = s.input((groups + 1,), pick(s.draw, ("i32", "i64")), "offsets", below=pick(s.draw, (0, 0, 40)))
+    return s.let(f"pk.grouped_matmul({x}, {w}, {offsets})", (x.range * w.range).summed())
