@@ -100,7 +100,7 @@ def _one_by_one(nest: Nest, family: Callable[[Nest, Device], Iterable[Tiles]], d
 
     Those of products stay: what is picked in their epilogue has no rule.
     """
-    if nest.family in ("contraction", "attention"):
+    if nest.family in ("contraction", "grouped", "attention"):
         yield from family(nest, device)
         return
     rest = tuple(a for a in nest.axes if not (a.picks and a.role == "parallel"))
@@ -279,7 +279,7 @@ def vmem_bytes(nest: Nest, schedule: Schedule) -> float:
         return _round(rows, SUBLANES) * _round(size[tiled[-1].name], LANES)
 
     rows = int(schedule.option("rows", 1))
-    if nest.family == "contraction":
+    if nest.family in ("contraction", "grouped"):
         (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
         # What follows the product is computed vector by vector, in and out of one tile of results.
         operand = dtype(nest.dots or nest.io_dtype).bytes
@@ -289,7 +289,8 @@ def vmem_bytes(nest: Nest, schedule: Schedule) -> float:
             # Every position reaches about as many elements of its own; side by side, its window is all that is summed.
             inside = operand * rows * (2 * area(m, k) + _round(size[m.name], SUBLANES) * summed)
             return inside + 2 * operand * summed * _round(size[n.name], LANES) + 2 * (io + compute) * rows * area(m, n)
-        return 2 * operand * (area(m, k) + area(k, n)) + 2 * (io + compute) * area(m, n)
+        kept = 2 if nest.family == "grouped" else 1  # the product of a group, and the rows of those before
+        return 2 * operand * (area(m, k) + area(k, n)) + 2 * (io + kept * compute) * area(m, n)
     if nest.family == "attention":
         (m,), (n,), (d,) = nest.role("m"), nest.role("n"), nest.role("d")
         blocks = 2 * area(m, d) + 2 * area(n, d)

@@ -43,7 +43,7 @@ def choices(nest: Nest, device: Device) -> Mapping[str, Sequence[Value]]:
         case "attention":
             found = {"warps": (4, 8), "stages": (1, 2, 3, 4), "m": (64, 128, 256), "n": (32, 64, 128), "heads": (0, 8, 16),
                      "split": (1, 2)}  # fmt: skip
-    if device.vendor == "NVIDIA" and nest.family not in ("contraction", "attention"):
+    if device.vendor == "NVIDIA" and nest.family not in ("contraction", "grouped", "attention"):
         found["keep"] = KEEP
     if device.vendor == "AMD":
         found["waves_per_eu"] = (0, 1, 2, 3)

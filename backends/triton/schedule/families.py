@@ -291,15 +291,16 @@ def _fits(nest: Nest, device: Device, s: Schedule) -> bool:
     lanes = s.warps * device.count("subgroup")
     if lanes > device.count("threads_per_block"):
         return False
-    if nest.family not in ("contraction", "attention"):
+    if nest.family not in ("contraction", "grouped", "attention"):
         return True
     size = dtype(nest.dots).bytes
     (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
     tm, tn, tk = s.tile(m.name), s.tile(n.name), s.tile(k.name)
     # AMD's pipeliner keeps one stage fewer in LDS than NVIDIA's asynchronous copies do in shared memory.
     copies = max(1, s.stages - (1 if device.vendor == "AMD" else 0))
-    if nest.family == "contraction":
+    if nest.family in ("contraction", "grouped"):
         shared, accumulators = (tm * tk + tk * tn) * size * copies, tm * tn
+        accumulators *= 2 if nest.family == "grouped" else 1  # the product of a group, and the rows of those before
         if s.option("programs", 0):  # the block that is stored while the next one is loaded
             shared += tm * tn * size
     else:
