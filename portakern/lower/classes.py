@@ -261,6 +261,8 @@ def repeats(classes: Classes, op: Op) -> set[AxisClass]:
         mine = (*mine, *(classes.of_operand(op, 0)[i] for i in op.lhs_axes))
     if isinstance(op, SegmentContract):
         mine = (*mine, *classes.of_operand(op, 1)[:2])
+    if isinstance(op, SegmentFold):
+        mine = (*mine, classes.of_operand(op, 0)[op.axis])
     return {c for i, c in enumerate(mine) if c in mine[:i]}
 
 
@@ -281,7 +283,7 @@ def unshare_moves(program: TensorProgram, names: Mapping[str, tuple[str, ...]]) 
     classes = axis_classes(program, names)
 
     def meets_itself(op: Op) -> bool:
-        if not isinstance(op, Map | Contract | SegmentContract) or not repeats(classes, op):
+        if not isinstance(op, Map | Contract | SegmentContract | SegmentFold) or not repeats(classes, op):
             return False
         moves = [move for operand in op.operands for move in _moves(operand)]
         return len(set(moves)) < len(moves)

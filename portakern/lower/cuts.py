@@ -250,7 +250,8 @@ class _Wholes:
         """The operations on computed values that would run along an axis twice, were ``found`` stored."""
         ops = self.program.body.ops if ops is None else ops
         classes = self._classes(found, ops)
-        return [op for op in ops if isinstance(op, Contract | SegmentContract | Map | Gather) and repeats(classes, op)]
+        kinds = Contract | SegmentContract | SegmentFold | Map | Gather
+        return [op for op in ops if isinstance(op, kinds) and repeats(classes, op)]
 
     def _products_below(self, op: Contract | SegmentContract) -> set[Op]:
         """Results of products that ``op`` is computed from with elementwise work between: they are stored anyway.  The

@@ -217,6 +217,7 @@ class _Splitter:
             same = g.kind == kind and g.parallel == parallel and g.reduced == reduced
             same = same and {self.apart.get(a, 0) for a in g.anchors} == {self.apart.get(op, 0)}
             same = same and {_offsets(a) for a in g.anchors} == {_offsets(op)}
+            same = same and not (kind == "segments" and g in needs)  # whose walk is one
             if same and not any(g in h.needs for h in needs - {g}):
                 return g
         return None
@@ -270,7 +271,7 @@ class _Splitter:
             elif g.kind == "attention":
                 fits = set(mine) == need or set(mine) == need - self._features(g)
             else:
-                fits = set(mine) == need
+                fits = set(mine) == need and (g.kind != "segments" or g.reduced.isdisjoint(self.classes.of(op)))
             if fits and len(set(mine)) == len(mine):
                 g.needs |= below - {g}
                 return g

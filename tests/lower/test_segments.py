@@ -56,6 +56,20 @@ def bags(table: T["V", "D"], ids: T["P", pk.i32], offsets: T["N+1", pk.i32], sca
 
 
 @pk.operator
+def edges(x: T["P", "D"], offsets: T["N+1", pk.i32], ids: T["P", pk.i32]):
+    """A softmax of each segment, as attention in graphs has it; of a single one the second walk waits for the first."""
+    e = pk.exp(x - pk.take(pk.segment_max(x, offsets), ids))
+    return e / (1.0 + pk.take(pk.segment_sum(e, offsets), ids))
+
+
+@pk.operator
+def as_many(x: T["P", "D"], offsets: T["P+1", pk.i32]):
+    """As many segments as elements, which meet: one dim walks through the other."""
+    y = pk.exp(x * 0.1)
+    return x + pk.segment_sum(x, offsets), y * pk.segment_max(y, offsets)
+
+
+@pk.operator
 def small(x: T["P", "D", pk.i8], offsets: T["N+1", pk.i32]):
     return pk.segment_min(x, offsets), pk.segment_sum(x, offsets)
 
@@ -66,7 +80,7 @@ def computed(x: T["P", "D"], lengths: T["N", pk.i32]):
     return pk.segment_sum(x, pk.concat([pk.zeros((1,), pk.i32), ends]))
 
 
-OPERATORS = [rows, means, line, last, bags, small, load_operator("spmm")]
+OPERATORS = [rows, means, line, last, bags, edges, as_many, small, load_operator("spmm")]
 SIZES = [dict(P=37, N=11, D=5, B=3, V=7, M=11, K=6), dict(P=1, N=1, D=1, B=1, V=1, M=1, K=1),
          dict(P=0, N=3, D=2, B=2, V=3, M=3, K=2), dict(P=13, N=0, D=2, B=2, V=3, M=0, K=2)]  # fmt: skip
 
