@@ -16,12 +16,13 @@ _FUNCTIONS = [
     "argsort", "associative_scan", "avg_pool", "bernoulli", "bitcast", "broadcast_to", "cast", "ceil",
     "cholesky", "clip", "concat", "conv", "cos", "cummax", "cummin", "cumprod", "cumsum", "det", "diag",
     "divide", "dot", "dropout", "einsum", "equal", "erf", "exp", "exp2", "expand_dims", "expm1", "fft",
-    "flip", "floor", "floor_divide", "full", "gelu", "greater", "greater_equal", "ifft", "interleave", "iota",
+    "flip", "floor", "floor_divide", "full", "gelu", "greater", "greater_equal", "grouped_matmul", "ifft", "interleave", "iota",
     "irfft", "isnan", "less", "less_equal", "local_response_norm", "log", "log1p", "log2", "log_softmax",
     "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp", "lp_pool", "matmul", "max",
     "max_pool", "maximum", "mean", "min", "min_pool", "minimum", "multiply", "negative", "normal",
     "not_equal", "one_hot", "ones", "pad", "permute", "pow", "prod", "random_bits", "reciprocal", "relu",
-    "remainder", "repeat", "reshape", "rfft", "roll", "round", "rsqrt", "scan", "scatter", "shift_left",
+    "remainder", "repeat", "reshape", "rfft", "roll", "round", "rsqrt", "scan", "scatter", "segment_all",
+    "segment_any", "segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum", "shift_left",
     "shift_right", "sigmoid", "sign", "silu", "sin", "size", "softmax", "softplus", "solve_triangular",
     "sort", "split", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take",
     "take_along", "tanh", "tile", "topk", "transpose", "tri", "tril", "triu", "trunc", "unfold", "uniform",
@@ -53,6 +54,7 @@ _PUBLIC: dict[str, str] = {
     "Uniform": "portakern.spec.inputs",
     "Integers": "portakern.spec.inputs",
     "Labels": "portakern.spec.inputs",
+    "Offsets": "portakern.spec.inputs",
     **dict.fromkeys(_FUNCTIONS, "portakern.spec.functions"),
     **dict.fromkeys(_DTYPES, "portakern.dtypes"),
     "boolean": "portakern.dtypes",
@@ -85,7 +87,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow __get
     from portakern.registry import targets
     from portakern.spec.annotations import Scalar, Tensor
     from portakern.spec.functions import *
-    from portakern.spec.inputs import Integers, Labels, Normal, Uniform
+    from portakern.spec.inputs import Integers, Labels, Normal, Offsets, Uniform
     from portakern.spec.load import load_operator
     from portakern.spec.operator import Operator, dynamic, operator
     from portakern.torch_import import from_torch

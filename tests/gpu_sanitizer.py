@@ -91,7 +91,9 @@ CASES = (
     Case("pieces", "rope", "bf16", {"B": 2, "S": 33, "H": 3, "D": 20}),
     Case("order", "top_k", "f32", {"M": 9, "N": 300}),
     Case("sums by index", "scatter_add", "f32", {"V": 37, "D": 70, "M": 130}),
-    Case("sums by index, in order", "segment_sum", "bf16", {"M": 130, "D": 70, "segments": 9}),
+    Case("rows by group", "moe_grouped_matmul", "bf16", {"P": 130, "K": 72, "N": 70, "G": 9}),
+    Case("segments of rows", "segment_sum", "bf16", {"P": 130, "D": 70, "N": 9}),
+    Case("a sparse matrix times a dense one", "spmm", "bf16", {"M": 9, "K": 31, "N": 70, "P": 130}),
     Case("random bits", "dropout", "bf16", {"M": 33, "N": 1000}),
     Case("scan by a function", "linear_recurrence", "f32", {"B": 3, "T": 200, "D": 70}),
     Case("products with roots", "fft", "f32", {"M": 5, "N": 384}),
@@ -141,7 +143,7 @@ def inputs(program: Any, case: Case) -> list[Any]:
         if array.dtype in kinds:
             found.append(torch.randn(shape).to(kinds[array.dtype]))
         else:
-            high = next(case.values[n] for n in ("V", "segments", "N") if n in case.values)
+            high = next(case.values[n] for n in ("V", "N") if n in case.values)
             found.append(torch.randint(0, high, shape, dtype=getattr(torch, f"int{array.dtype[1:]}")))
     return found
 

@@ -22,6 +22,10 @@ def choices(nest: Nest, device: Device) -> Mapping[str, Sequence[Value]]:
         case "rows" | "scan" | "associative":
             rows = [a for a in nest.role("parallel") if not a.contiguous]
             return {"warps": _WARPS, **{a.name: (1, 2, 4) for a in rows[-1:]}}
+        case "segments" if any(a.contiguous for a in nest.role("parallel")):
+            return {"parallel": (32, 64, 128, 256), "warps": (1, 2, 4, 8)}
+        case "segments":
+            return {"walked": (32, 64, 128, 256, 512, 1024, 2048), "warps": (1, 2, 4, 8)}
         case "transpose":
             return {"warps": _WARPS[1:]}
         case "attention" if device.has("wgmma") and nest.dots in ("bf16", "f16"):

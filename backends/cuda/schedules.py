@@ -20,7 +20,7 @@ MAX_WARPS = 16
 TILE_REGISTERS = 168
 """32-bit registers that tiles may take: of 255, the rest is for addresses, loop state and operands on their way."""
 
-STREAMS = ("elementwise", "transpose", "rows", "scan", "associative")
+STREAMS = ("elementwise", "transpose", "rows", "segments", "scan", "associative")
 """Families that are done when memory is.  On Hopper their results stay in L2 longest (``keep=stores``), since they are what is
 read next and what was read is not: on an H200 that took 1 to 5% from each of rms_norm, layer_norm, softmax, add_relu, silu_mul,
 transpose and cumsum of 8192 x 8192, and cost 1% at 2048 x 2048.  Part of it is that less of the result has been written to
@@ -163,6 +163,17 @@ def _column_reductions(nest: Nest, reduced: NestAxis, columns: NestAxis) -> Iter
         yield schedule(nest, {columns.name: fitted(columns, across), reduced.name: fitted(reduced, down)}, warps)
 
 
+def _segments(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """Each thread goes down a column of its own; a line is walked by a warp, since most segments are short."""
+    (walked,), columns = nest.role("walked"), [a for a in nest.role("parallel") if a.contiguous]
+    if columns:
+        for across, warps in ((128, 4), (64, 2), (256, 8), (32, 1)):
+            yield schedule(nest, {columns[-1].name: fitted(columns[-1], across)}, warps)
+        return
+    for along, warps in ((32, 1), (128, 1), (512, 4), (2048, 8)):
+        yield schedule(nest, {walked.name: along}, warps)
+
+
 def _scan(nest: Nest, device: Device) -> Iterator[Schedule]:
     """Lines that are contiguous as rows; others side by side, each thread going down its own."""
     (line,), parallel = nest.role("scanned"), nest.role("parallel")
@@ -191,6 +202,15 @@ _SCALAR = (
 
 def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
     yield from pipelines(nest, device)
+    yield from _by_all_warps(nest, device)
+
+
+def _grouped(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """As a product whose warps all load and multiply: pipelines of warps have no walk over groups."""
+    return _by_all_warps(nest.as_family("contraction", group="reduced"), device)
+
+
+def _by_all_warps(nest: Nest, device: Device) -> Iterator[Schedule]:
     m, n, k = (nest.role(x)[0] for x in "mnk")
     dtype = nest.dots or nest.io_dtype
     table = _MATRIX if dtype in ("bf16", "f16") else _SCALAR
@@ -262,7 +282,9 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
 
 
 _FAMILIES = {
-    "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "associative": _scan,
+    "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments, "scan": _scan,
+    "associative": _scan,
     "contraction": _contraction,
+    "grouped": _grouped,
     "attention": _attention,
 }  # fmt: skip

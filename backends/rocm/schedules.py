@@ -271,6 +271,18 @@ def _attention_fits(
     return lds <= device.count("shared_bytes_per_block") and registers <= budget
 
 
+def _segments(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """Each lane goes down a column of its own; a line is walked by a wave, since most segments are short."""
+    (walked,), columns = nest.role("walked"), [a for a in nest.role("parallel") if a.contiguous]
+    wave = subgroup(device)
+    if columns:
+        for cols, threads in ((128, 128), (64, 64), (256, 256)):
+            yield Schedule(_tiles(nest, **{columns[-1].name: _fit(columns[-1], cols)}), warps=max(1, threads // wave))
+        return
+    for along, waves in ((wave, 1), (4 * wave, 1), (8 * wave, 4), (32 * wave, 8)):
+        yield Schedule(_tiles(nest, **{walked.name: along}), warps=waves)
+
+
 def _scan(nest: Nest, device: Device) -> Iterator[Schedule]:
     """Lines that are contiguous as rows; others side by side, each lane going down its own."""
     (line,), parallel = nest.role("scanned"), nest.role("parallel")
@@ -282,5 +294,10 @@ def _scan(nest: Nest, device: Device) -> Iterator[Schedule]:
         yield Schedule(_tiles(nest, **{parallel[-1].name: _fit(parallel[-1], cols)}), warps=max(1, threads // wave))
 
 
-_FAMILIES = {"scan": _scan, "associative": _scan, "elementwise": _elementwise, "transpose": _transpose, "rows": _rows,
-             "contraction": _contraction, "attention": _attention}  # fmt: skip
+def _grouped(nest: Nest, device: Device) -> Iterator[Schedule]:
+    yield from _contraction(nest.as_family("contraction", group="reduced"), device)
+
+
+_FAMILIES = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments, "scan": _scan,
+             "associative": _scan, "contraction": _contraction, "grouped": _grouped,
+             "attention": _attention}  # fmt: skip

@@ -90,6 +90,24 @@ class JaxWriter(NumpyWriter):
         more = f", dtype={kind}" if op.fn in ("sum", "prod") else ""
         return f"jnp.{op.fn}({x}, axis={tuple(op.axes)}{more})"
 
+    def SegmentFold(self, op: t.SegmentFold) -> str:
+        size, count = shape_of(op.x)[op.axis], shape_of(op)[op.axis]
+        fn = {"any": "max", "all": "min"}.get(op.fn, op.fn)
+        ends = f"jax.lax.cummax(jnp.clip({self(op.offsets)}, 0, {size}))"
+        rows = f"jnp.searchsorted({ends}, jnp.arange({size}), side='right') - 1"
+        made = f"jax.ops.segment_{fn}(jnp.moveaxis({self.array(op.x)}, {op.axis}, 0), {rows}, {count}, indices_are_sorted=True)"
+        return f"jnp.moveaxis({made}, 0, {op.axis})"
+
+    def SegmentContract(self, op: t.SegmentContract) -> str:
+        if op.by_rows or op.precision not in _PRECISION:
+            raise self.no_counterpart(op)
+        x, w, groups, rows = self(op.lhs), self(op.rhs), self(op.groups), shape_of(op)[0]
+        ends = f"jax.lax.cummax(jnp.clip({groups}, 0, {rows}))"
+        counts = f"jnp.diff({ends}, prepend=0).astype(np.int32)"  # the rows before the first group are one of zeros
+        matrices = f"jnp.concatenate([jnp.zeros_like({w}, shape=(1, *{w}.shape[1:])), {w}])"
+        precision = f", precision='{_PRECISION[op.precision].lower()}'" if tensor_type(op.lhs).dtype == "f32" else ""
+        return f"jax.lax.ragged_dot({x}, {matrices}, {counts}, preferred_element_type={self.dtype(op.dtype)}{precision})"
+
     def ArgFold(self, op: t.ArgFold) -> str:
         return f"jnp.arg{op.fn}({self(op.x)}, {op.axis}).astype({self.dtype(tensor_type(op).dtype)})"
 

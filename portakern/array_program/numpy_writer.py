@@ -116,4 +116,5 @@ class NumpyWriter(Writer):
         cast = f".astype({self.dtype(tensor_type(op).dtype)}, copy=False)" if isinstance(op.type, TensorType) else ""
         return f"{self.keep(oracle.RULES[type(op)])}({self.keep(op)}, {', '.join(map(self, op.operands))}){cast}"
 
-    Windows = Assemble = Cumulate = AssociativeScan = WindowFold = Convolve = Gather = Scatter = Sort = _by_oracle
+    Windows = Assemble = Cumulate = AssociativeScan = SegmentFold = SegmentContract = _by_oracle
+    WindowFold = Convolve = Gather = Scatter = Sort = _by_oracle

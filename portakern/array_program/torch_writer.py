@@ -110,6 +110,38 @@ class TorchWriter(Writer):
             return x + "".join(f".prod({a}, dtype={self.dtype(dtype)})" for a in sorted(axes, reverse=True))
         return f"{x}.a{fn}({axes})" if fn in ("max", "min") else f"torch.{fn}({x}, {axes})"
 
+    def SegmentFold(self, op: t.SegmentFold) -> str:
+        x, axis, size = self.array(op.x), op.axis, shape_of(op.x)[op.axis]
+        kind, fn = DTYPES[tensor_type(op).dtype], {"any": "max", "all": "min"}.get(op.fn, op.fn)
+        wide = self.dtype("f32" if kind.is_float and kind.bits < 32 else "i64" if not kind.is_float else kind.name)
+        lines = f"{x}.movedim({axis}, 0).to({wide}).contiguous()"
+        ends = f"ends{len(self.lines)}"
+        self.lines.append(f"{ends} = torch.cummax({self(op.offsets)}.clamp(0, {size}), 0).values.long()")
+        first = python_text(oracle.identity(fn, oracle.working_dtype(tensor_type(op).dtype)))
+        if kind.is_float:
+            made = f"torch.segment_reduce({lines}, '{fn}', offsets={ends}, initial={first})"
+        else:  # which segment_reduce does not take
+            row = f"torch.bucketize(torch.arange({size}, device={ends}.device), {ends}, right=True)"
+            count = shape_of(op.offsets)[0] + 1
+            how = {"sum": "sum", "prod": "prod", "max": "amax", "min": "amin"}[fn]
+            rows = f"{row}.reshape(-1{', 1' * (len(shape_of(op)) - 1)}).expand_as({lines})"
+            zeros = f"torch.full(({count}, *{lines}.shape[1:]), {int(first)}, dtype={wide}, device={ends}.device)"
+            made = f"{zeros}.scatter_reduce(0, {rows}, {lines}, '{how}')[1:-1]"
+        return f"{made}.movedim(0, {axis}).to({self.dtype(kind.name)})"
+
+    def SegmentContract(self, op: t.SegmentContract) -> str:
+        if op.by_rows:
+            raise self.no_counterpart(op)
+        made, ends = f"grouped{len(self.lines)}", f"sorted_{self(op.groups)}"
+        x, w, dtype = self(op.lhs), self(op.rhs), self.dtype(op.dtype)
+        self.lines += [
+            f"{made} = torch.zeros({shape_of(op)}, dtype={dtype}, device={x}.device)",
+            f"{ends} = torch.cummax({self(op.groups)}.clamp(0, {shape_of(op)[0]}), 0).values.tolist()",
+            f"for g, (first, end) in enumerate(zip({ends}[:-1], {ends}[1:])):",
+            f"    {made}[first:end] = ({x}[first:end] @ {w}[g]).to({dtype})",
+        ]
+        return made
+
     def ArgFold(self, op: t.ArgFold) -> str:
         return f"{self(op.x)}.arg{op.fn}({op.axis}).to({self.dtype(tensor_type(op).dtype)})"
 

@@ -155,6 +155,12 @@ def _arg_fold(op: t.ArgFold, box: Box) -> Demand:
     return box, [tuple((0, n) if i == op.axis else next(rest) for i, n in enumerate(_shape(op.x)))]
 
 
+def _segment_fold(op: t.SegmentFold, box: Box) -> Demand:
+    """Some segments: their offsets, and all that these may mark."""
+    first, last = box[op.axis]
+    return box, [_widened(op.x, box, [op.axis]), ((first, last + 1),)]
+
+
 def _along(op: Any, box: Box) -> Demand:
     """What runs along one axis: all of it, and the box of the other dims."""
     own = _widened(op, box, [op.axis])
@@ -190,6 +196,12 @@ def _contract(op: t.Contract, box: Box) -> Demand:
     return box, [tuple(left), tuple(right)]
 
 
+def _segment_contract(op: t.SegmentContract, box: Box) -> Demand:
+    """Some columns: which rows are of which group is said by their numbers."""
+    own = _widened(op, box, [0])
+    return own, [_full(op.lhs), (*_full(op.rhs)[:2], box[1]), _full(op.groups)]
+
+
 def _convolve(op: t.Convolve, box: Box) -> Demand:
     own = _widened(op, box, range(1, len(box)))
     return own, [(own[0], *_full(op.x)[1:]), _full(op.w)]
@@ -210,8 +222,9 @@ def _iota(op: t.Iota, box: Box) -> Demand:
 DEMANDS: dict[type[Op], Callable[[Any, Box], Demand]] = {
     t.Map: _map, t.Convert: _same, t.BitConvert: _same, t.Expand: _expand, t.Reshape: _reshape, t.Transpose: _transpose,
     t.Slice: _slice, t.PadWith: _pad, t.Concat: _concat, t.Flip: _flip, t.Fold: _fold, t.ArgFold: _arg_fold,
-    t.Cumulate: _along, t.AssociativeScan: _associative_scan, t.Recur: _recur, t.Sort: _along, t.Contract: _contract,
-    t.Convolve: _convolve, t.Gather: _gather, t.Iota: _iota, Result: _result,
+    t.SegmentFold: _segment_fold, t.Cumulate: _along, t.AssociativeScan: _associative_scan, t.Recur: _recur, t.Sort: _along,
+    t.Contract: _contract, t.SegmentContract: _segment_contract, t.Convolve: _convolve, t.Gather: _gather, t.Iota: _iota,
+    Result: _result,
 }  # fmt: skip
 
 # ---- the smaller program -------------------------------------------------------------------------------------------------

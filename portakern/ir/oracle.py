@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -244,6 +245,19 @@ def _(op: t.Fold, x: np.ndarray) -> Value:
     return fold(op.fn, x, op.axes)
 
 
+def segment_bounds(offsets: np.ndarray, size: int) -> list[tuple[int, int]]:
+    """Where each segment begins and ends, never before it begins."""
+    ends = [min(max(int(o), 0), size) for o in offsets]
+    return [(lo, max(lo, hi)) for lo, hi in pairwise(ends)]
+
+
+@rule(t.SegmentFold)
+def _(op: t.SegmentFold, x: np.ndarray, offsets: np.ndarray) -> Value:
+    lines = np.moveaxis(x, op.axis, 0)
+    parts = [fold(op.fn, lines[lo:hi], (0,)) for lo, hi in segment_bounds(offsets, len(lines))]
+    return np.moveaxis(np.reshape(parts, (len(parts), *lines.shape[1:])), 0, op.axis)
+
+
 @rule(t.ArgFold)
 def _(op: t.ArgFold, x: np.ndarray) -> Value:
     if x.shape[op.axis] == 0:
@@ -359,6 +373,28 @@ def contract(op: t.Contract, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         right.astype(wide).reshape(*batch, k, math.prod(free_b)),
     )
     return product.reshape((*batch, *free_a, *free_b))
+
+
+@rule(t.SegmentContract)
+def _(op: t.SegmentContract, a: np.ndarray, b: np.ndarray, groups: np.ndarray) -> Value:
+    return grouped_product(a, b, rows_of_groups(op, groups))
+
+
+def rows_of_groups(op: t.SegmentContract, groups: np.ndarray) -> np.ndarray:
+    """The number of every row's group; what is no group's is negative, or none."""
+    if op.by_rows:
+        return groups
+    rows = np.arange(static(_of(op).shape)[0])
+    return np.searchsorted(np.sort(groups), rows, side="right") - 1
+
+
+def grouped_product(a: np.ndarray, b: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Rows of ``a``, each times the matrix of ``b`` that ``rows`` names."""
+    wide = np.int64 if a.dtype.kind in "iu" else a.dtype
+    out = np.zeros((len(a), b.shape[2]), wide)
+    for g in range(len(b)):
+        out[rows == g] = a[rows == g].astype(wide) @ b[g].astype(wide)
+    return out
 
 
 @rule(t.Convolve)

@@ -10,9 +10,12 @@ elementwise    ``parallel``, slowest first; the last one is contiguous in the ou
 transpose      ``parallel``; exactly two of them, ``source`` and ``target``, are contiguous in an input and the output
 rows           ``parallel`` and ``reduced``; the last reduced axis is tiled (it is contiguous where any is), further
                reduced axes are walked one coordinate at a time; two ``parallel`` axes are tiled where none of these is
+segments       ``parallel``, one ``segment`` (tile 1) and one ``walked``, from where a segment begins to where it ends; it is
+               tiled where it is contiguous, else walked one coordinate at a time with ``parallel`` ones side by side
 scan           ``parallel`` and one ``scanned``, which is tiled where it is contiguous, else mostly walked one by one
 associative    as scan, by a function of the operator's; a language that has no such scan of a tile walks the line one by one
 contraction    ``batch`` (tile 1), ``m``, ``n``, ``k``; further contracted axes, ``reduced``, are walked one by one
+grouped        ``m``, ``n``, ``k`` as in contractions; ``group`` (tile 1), of which a block walks those that its rows are of
 attention      ``batch`` (tile 1), ``m`` (query rows), ``n`` (walked: keys), ``k`` (contracted by the scores; whole),
                ``d`` (features of the result; whole)
 =============  ==================================================================================================
@@ -44,9 +47,11 @@ ROLES: Mapping[str, Mapping[str, tuple[int, int | None]]] = {
     "elementwise": {"parallel": SOME},
     "transpose": {"parallel": ANY, "source": ONE, "target": ONE},
     "rows": {"parallel": ANY, "reduced": SOME},
+    "segments": {"parallel": ANY, "segment": ONE, "walked": ONE},
     "scan": {"parallel": ANY, "scanned": ONE},
     "associative": {"parallel": ANY, "scanned": ONE},
     "contraction": {"batch": ANY, "m": ONE, "n": ONE, "k": ONE, "reduced": ANY},
+    "grouped": {"m": ONE, "n": ONE, "k": ONE, "group": ONE},
     "attention": {"batch": ANY, "m": ONE, "n": ONE, "k": ONE, "d": ONE},
 }
 """The fewest and the most axes (``None``: any number) of each role in a nest of each family."""

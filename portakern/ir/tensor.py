@@ -366,6 +366,36 @@ class Fold(Op):
         return TensorType(tuple(s for i, s in enumerate(have.shape) if i not in self.axes), have.dtype)
 
 
+class SegmentFold(Op):
+    """``fn`` over segments of ``axis``, as :class:`Fold` over each: element i along it is of elements ``offsets[i]`` to below
+    ``offsets[i + 1]`` of ``x``.
+
+    Offsets lie in [0, size], and those outside are the nearer end; a segment that ends where it begins, or before, is of
+    nothing.
+    """
+
+    fn: str
+    x: Op
+    offsets: Op
+    axis: int
+
+    def infer(self) -> Type:
+        self.check(self.fn in REDUCE, f"{self.fn!r} is not one of {', '.join(sorted(REDUCE))}")
+        have = tensor_type(self.x)
+        _axis(self, self.axis, have.rank)
+        self.check((have.dtype == "bool") == (self.fn in ("any", "all")), f"{self.fn} of {have.dtype}")
+        count = _segments(self, self.offsets)
+        return TensorType((*have.shape[: self.axis], count, *have.shape[self.axis + 1 :]), have.dtype)
+
+
+def _segments(op: Op, offsets: Op) -> Size:
+    """How many segments ``offsets`` mark, one fewer than there are of them."""
+    have = tensor_type(offsets)
+    op.check(have.rank == 1 and have.dtype in ("i32", "i64"), f"offsets are {have}, not one line of i32 or i64")
+    op.check(have.shape[0] != 0, "there are no offsets", "the last one ends the last segment: one more is needed than segments")
+    return have.shape[0] - 1
+
+
 class ArgFold(Op):
     """The index (lowest among equals) of the largest or smallest element along ``axis``, which goes away."""
 
@@ -548,6 +578,33 @@ class Contract(Op):
     @property
     def rhs_free(self) -> tuple[int, ...]:
         return tuple(i for i in range(tensor_type(self.rhs).rank) if i not in (*self.rhs_batch, *self.rhs_axes))
+
+
+class SegmentContract(Op):
+    """Rows of ``lhs`` [P, K], each times the matrix of its group in ``rhs`` [G, K, N]: result [P, N], summed as
+    :class:`Contract` sums.
+
+    ``groups`` are offsets [G + 1], and rows ``groups[g]`` to below ``groups[g + 1]`` are of group g, once they are sorted; or,
+    ``by_rows``, [P] numbers of groups that ascend.  Rows of no group give zeros.
+    """
+
+    lhs: Op
+    rhs: Op
+    groups: Op
+    dtype: str
+    precision: str = "ieee"
+    by_rows: bool = False
+
+    def infer(self) -> Type:
+        a, b, g = (tensor_type(x) for x in (self.lhs, self.rhs, self.groups))
+        self.check(self.precision in PRECISION, f"{self.precision!r} is not one of {', '.join(sorted(PRECISION))}")
+        self.check(a.rank == 2 and b.rank == 3, f"{a} and {b} are not rows and a matrix for each group of them")
+        self.check(a.dtype == b.dtype, f"operand dtypes differ: {a.dtype} and {b.dtype}", "cast one of them")
+        self.check(a.shape[1] == b.shape[1], f"rows of {a.shape[1]} meet matrices of {b.shape[1]} rows")
+        wanted = a.shape[0] if self.by_rows else b.shape[0] + 1
+        self.check(g.rank == 1 and g.dtype in ("i32", "i64"), f"groups are {g}, not one line of i32 or i64")
+        self.check(g.shape[0] == wanted, f"{g.shape[0]} numbers mark {b.shape[0]} groups, where {wanted} are needed")
+        return TensorType((a.shape[0], b.shape[2]), self.dtype)
 
 
 class Convolve(Op):

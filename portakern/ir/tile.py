@@ -388,7 +388,8 @@ class For(Op):
     """Walk a loop axis from coordinate ``lo`` (a multiple of its tile, rounded down) to below ``hi``, carrying tiles.
 
     The body's arguments are the carried values and it yields their next values.  ``lo`` and ``hi`` are integer
-    scalars; ``None`` means 0 and the extent.  ``combine`` says how the results of two parts of the range join: a block
+    scalars, computed from the block's position or loaded from an array; ``None`` means 0 and the extent, beyond which nothing
+    is walked.  ``combine`` says how the results of two parts of the range join: a block
     of arguments (left..., right...) yielding the joined values, with ``init`` as its identity (or, of a loop
     that carries the values of the loop around on, the ``init`` of that); an empty block where the loop may not be split.
     """
@@ -410,6 +411,45 @@ class For(Op):
             self.check(tuple(a.type for a in self.combine.args) == carried * 2, "combine must take two sets of values")
             self.check(tuple(v.type for v in yielded(self.combine)) == carried, "combine must yield one set of values")
         return ManyType(carried)
+
+
+def begins_inside(lo: Op) -> bool:
+    """Whether the bound ``lo`` is known not to be negative."""
+    least = _least(lo)
+    return least is not None and least >= 0
+
+
+def _least(op: Op) -> int | None:
+    """What an integer scalar is not below, where that is known."""
+    match op:
+        case Cast(x=x):
+            return _least(x)
+        case Start():
+            return 0
+        case Const(value=value) | Extent(size=value):
+            return value if isinstance(value, int) else 0
+        case Binary(fn="add" | "sub" | "min" | "max" as fn, lhs=lhs, rhs=rhs):
+            a, b = _least(lhs), _least(rhs)
+            if fn == "max":
+                return max((x for x in (a, b) if x is not None), default=None)
+            if fn == "sub":
+                b = -rhs.size if isinstance(rhs, Extent) and isinstance(rhs.size, int) else None
+            return None if a is None or b is None else min(a, b) if fn == "min" else a + b
+    return None
+
+
+def ends_inside(hi: Op, extent: Size) -> bool:
+    """Whether the bound ``hi`` is known to be no more than ``extent``."""
+    match hi:
+        case Cast(x=x):
+            return ends_inside(x, extent)
+        case Const(value=value) | Extent(size=value):
+            return value == extent or (isinstance(value, int) and isinstance(extent, int) and value < extent)
+        case Binary(fn="max" | "min" as fn, lhs=lhs, rhs=rhs):
+            return (any if fn == "min" else all)(ends_inside(x, extent) for x in (lhs, rhs))
+        case Binary(fn="sub", lhs=lhs, rhs=Extent(size=int(size))) if size >= 0:
+            return ends_inside(lhs, extent + size)
+    return False
 
 
 @dataclass(frozen=True)
@@ -564,7 +604,7 @@ def verify_kernel(kernel: Kernel) -> None:
 
 __all__ = [
     "BINARY", "COMPARE", "PRECISION", "REDUCE", "UNARY", "Arg", "ArgReduce", "Axis", "Binary", "Bitcast", "Broadcast",
-    "BufferType", "Cast", "Compare", "Const", "Coord", "Dim", "Dims", "Dot", "Extent", "Fma", "For", "Index", "Kernel", "Load",
-    "Mask", "Permute", "Reduce", "Scan", "ScanBy", "Select", "Start", "Store", "Term", "TileType", "Unary", "buffer_type",
-    "identity", "starts_anew", "tile_type", "verify_kernel",
+    "BufferType", "Cast", "Compare", "Const", "Coord", "Dim", "Dims", "Dot", "Extent", "Fma", "For", "Index", "Kernel",
+    "Load", "Mask", "Permute", "Reduce", "Scan", "ScanBy", "Select", "Start", "Store", "Term", "TileType", "Unary",
+    "begins_inside", "buffer_type", "ends_inside", "identity", "starts_anew", "tile_type", "verify_kernel",
 ]  # fmt: skip

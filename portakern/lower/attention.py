@@ -16,7 +16,7 @@ from portakern.lower.bounds import Bound, find_bounds
 from portakern.lower.classes import AxisClass
 from portakern.lower.contraction import dot, operand
 from portakern.lower.cuts import Flow
-from portakern.lower.domain import Domain, Run
+from portakern.lower.domain import Domain, Run, real
 from portakern.lower.kernel import Frame, NoSchedule, Request, covered, grid, one_by_one
 from portakern.lower.online import Attention, through_casts, through_moves
 from portakern.lower.split import Stage
@@ -117,7 +117,7 @@ def _walk(frame: Frame, found: Attention, scores: tt.Contract) -> None:
     init = [("top", b.full(float("-inf"), kind, rows)),
             *((f"total{i or ''}", b.full(0.0, _dtype(x), rows)) for i, x in enumerate(found.sums)),
             ("acc", b.full(0.0, dtype, result))]
-    bounds = [x for x in find_bounds(soft.s, _class(frame, "n"), classes) if x.row in (None, _class(frame, "m"))]
+    bounds = [x for x in find_bounds(soft.s, _class(frame, "n"), classes) if _usable(frame, x)]
     lo, hi = _limits(frame, bounds)
     split = frame.schedule.option("split", 0)
     inside = _inside(frame, bounds) if split else None
@@ -226,6 +226,29 @@ def _normalised(frame: Frame, found: Attention, acc: Op, dims: t.Dims) -> Op:
     return b.cast(b.binary(fn, acc, value), wide(found.out.dtype))
 
 
+def _usable(frame: Frame, bound: Bound) -> bool:
+    """Whether the bound is one of a block: of its rows, or of what is read for it as a single number."""
+    single = {c for r in frame.domain.role("batch") for c in r.classes}
+    return bound.row in (None, _class(frame, "m")) and (bound.read is None or single.issuperset(real(bound.read.axes)))
+
+
+FAR = 1 << 30
+"""Farther than any coordinate: what is read is moved to within it before anything is added."""
+
+
+def _read(frame: Frame, bound: Bound) -> Op | None:
+    """What a bound reads for this block, as an i32."""
+    if bound.read is None:
+        return None
+    b = frame.b
+    x = frame.w.value(bound.read.value, frame.domain.coords(bound.read.axes))
+    dtype = t.tile_type(x).dtype
+    if dtype == "i32" and bound.row is None and bound.offset in (-1, 0):
+        return x
+    far = (b.const(-FAR, dtype), b.const(FAR, dtype))
+    return b.cast(b.binary("min", b.binary("max", x, far[0]), far[1]), "i32")
+
+
 def _limits(frame: Frame, bounds: list[Bound]) -> tuple[Op | None, Op | None]:
     """Bounds of the walk for this block of rows; where several apply the tighter one."""
     b = frame.b
@@ -239,7 +262,8 @@ def _limits(frame: Frame, bounds: list[Bound]) -> tuple[Op | None, Op | None]:
         # The last row of the block reaches farthest up, its first row farthest down.
         reach = bound.offset + (axis.tile if base is not None else 1) if bound.upper else bound.offset
         limit = b.scalar_size(reach)
-        limit = b.binary("add", base, limit) if base is not None else limit
+        for part in (base, _read(frame, bound)):
+            limit = b.binary("add", part, limit) if part is not None else limit
         if bound.upper:
             hi = limit if hi is None else b.binary("min", hi, limit)
         else:
@@ -257,7 +281,9 @@ def _inside(frame: Frame, bounds: list[Bound]) -> tuple[Op, dict[Op, Op]] | None
     m, n = (b.axis[frame.domain.role(r)[0].name] for r in "mn")
     row = _class(frame, "m")
     upper = [x for x in bounds if x.upper and x.test is not None]
-    if not upper or any(not isinstance(x.offset, int) for x in upper) or (m.tile % n.tile and any(x.row is row for x in upper)):
+    if not upper or any(x.read is not None or not isinstance(x.offset, int) for x in upper):
+        return None
+    if m.tile % n.tile and any(x.row is row for x in upper):
         return None
     middle: Op | None = None
     tests: dict[Op, Op] = {}

@@ -1,7 +1,8 @@
 """How far a masked walk must go: bounds on one coordinate that follow from a mask set to -inf.
 
 ``select(j <= i + c, s, -inf)`` makes every exponential beyond ``i + c`` zero, so tiles of ``j`` that lie wholly beyond
-it for every ``i`` of the block need not be visited.  Bounds are found in conjunctions and in both branches' nesting.
+it for every ``i`` of the block need not be visited.  So does ``select(j < length[b], s, -inf)``, with a length that is read.
+Bounds are found in conjunctions and in both branches' nesting.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from portakern.dtypes import DTYPES
 from portakern.ir import tensor as tt
 from portakern.ir.core import Op
 from portakern.ir.size import Size
@@ -16,11 +18,20 @@ from portakern.lower.classes import AxisClass, Classes
 
 
 @dataclass(frozen=True)
+class Read:
+    """An integer that is computed from arrays, whose dims run along ``axes``."""
+
+    value: Op
+    axes: tuple[AxisClass, ...]
+
+
+@dataclass(frozen=True)
 class Affine:
-    """``sum of coefficient * coordinate + offset``, coordinates by axis class."""
+    """``sum of coefficient * coordinate + offset``, coordinates by axis class, plus ``read``, which depends on data."""
 
     terms: tuple[tuple[AxisClass, int], ...]
     offset: Size
+    read: Read | None = None
 
     def coefficient(self, c: AxisClass) -> int:
         return dict(self.terms).get(c, 0)
@@ -28,10 +39,10 @@ class Affine:
 
 @dataclass(frozen=True)
 class Bound:
-    """``walked <= row + offset`` (upper) or ``walked >= row + offset`` (lower) for all that is not masked.
+    """``walked <= row + read + offset`` (upper) or ``walked >= row + read + offset`` (lower) for all that is not masked.
 
-    ``row`` is ``None`` where the bound is the same for every row.  ``test`` is the comparison that says so: it is ``holds``
-    exactly within the bound.
+    ``row`` is ``None`` where the bound is the same for every row, ``read`` where it depends on no data.  ``test`` is the
+    comparison that says so: it is ``holds`` exactly within the bound.
     """
 
     upper: bool
@@ -39,6 +50,7 @@ class Bound:
     offset: Size
     test: Op | None = None
     holds: bool = True
+    read: Read | None = None
 
 
 def find_bounds(scores: Op, walked: AxisClass, classes: Classes) -> list[Bound]:
@@ -82,7 +94,7 @@ def _from_condition(op: Op, walked: AxisClass, classes: Classes, holds: bool) ->
     fn = op.fn if holds else flipped.get(op.fn, "")
     if fn not in flipped:
         return []
-    left, right = (_affine(a, classes) for a in op.args)
+    left, right = (_affine(a, classes, classes.of_operand(op, i)) for i, a in enumerate(op.args))
     return [replace(b, test=op, holds=holds) for b in _solve(fn, left, right, walked)] if left and right else []
 
 
@@ -94,19 +106,26 @@ def _solve(fn: str, left: Affine, right: Affine, walked: AxisClass) -> list[Boun
     delta = right.offset - left.offset + slack  # left terms <= right terms + delta
     net = {c: left.coefficient(c) - right.coefficient(c) for c, _ in (*left.terms, *right.terms)}
     others = {c: -n for c, n in net.items() if c is not walked and n}
-    if net.get(walked) == 1 and (not others or list(others.values()) == [1]):
-        return [Bound(True, next(iter(others), None), delta)]
-    if net.get(walked) == -1 and (not others or list(others.values()) == [-1]):
-        return [Bound(False, next(iter(others), None), delta * -1)]
+    if any(x.read is not None and walked in x.read.axes for x in (left, right)):
+        return []
+    if net.get(walked) == 1 and (not others or list(others.values()) == [1]) and left.read is None:
+        return [Bound(True, next(iter(others), None), delta, read=right.read)]
+    if net.get(walked) == -1 and (not others or list(others.values()) == [-1]) and right.read is None:
+        return [Bound(False, next(iter(others), None), delta * -1, read=left.read)]
     return []
 
 
-def _affine(op: Op, classes: Classes) -> Affine | None:
+def _affine(op: Op, classes: Classes, axes: tuple[AxisClass, ...] | None = None) -> Affine | None:
+    """``op``, whose dims run along ``axes`` where it is used, as a sum of coordinates, sizes and something that is read."""
     match op:
-        case tt.Expand() | tt.Convert():
-            return _affine(op.x, classes)
+        case tt.Expand():
+            return _affine(op.x, classes, classes.of_operand(op, 0))
+        case tt.Convert():
+            inner = _affine(op.x, classes, classes.of_operand(op, 0))
+            if inner is not None and (inner.read is None or _widens(op)):
+                return inner
         case tt.Reshape() if not tt.tensor_type(op.x).shape or classes.of(op):
-            return _affine(op.x, classes)
+            return _affine(op.x, classes, classes.of_operand(op, 0))
         case tt.Iota():
             return Affine(((classes.of(op)[op.axis], 1),), 0)
         case tt.DimSize():
@@ -114,12 +133,25 @@ def _affine(op: Op, classes: Classes) -> Affine | None:
         case tt.Literal(value=int() as value) if not isinstance(value, bool):
             return Affine((), value)
         case tt.Map(fn="add" | "sub" as fn):
-            a, b = _affine(op.args[0], classes), _affine(op.args[1], classes)
-            if a is None or b is None:
-                return None
-            sign = 1 if fn == "add" else -1
-            terms = dict(a.terms)
-            for c, n in b.terms:
-                terms[c] = terms.get(c, 0) + sign * n
-            return Affine(tuple((c, n) for c, n in terms.items() if n), a.offset + b.offset * sign)
-    return None
+            parts = [_affine(x, classes, classes.of_operand(op, i)) for i, x in enumerate(op.args)]
+            if (total := _sum(fn, *parts)) is not None:
+                return total
+    if tt.tensor_type(op).dtype not in ("i32", "i64"):
+        return None
+    return Affine((), 0, Read(op, classes.of(op) if axes is None else axes))
+
+
+def _widens(op: tt.Convert) -> bool:
+    mine, other = DTYPES[op.dtype], DTYPES[tt.tensor_type(op.x).dtype]
+    return mine.is_int and other.is_int and mine.bits >= other.bits
+
+
+def _sum(fn: str, a: Affine | None, b: Affine | None) -> Affine | None:
+    """``a`` plus or minus ``b``, where one of them at most is read, and not taken off."""
+    if a is None or b is None or (b.read is not None and (a.read is not None or fn == "sub")):
+        return None
+    sign = 1 if fn == "add" else -1
+    terms = dict(a.terms)
+    for c, n in b.terms:
+        terms[c] = terms.get(c, 0) + sign * n
+    return Affine(tuple((c, n) for c, n in terms.items() if n), a.offset + b.offset * sign, a.read or b.read)

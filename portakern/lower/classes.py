@@ -28,6 +28,8 @@ from portakern.ir.tensor import (
     Iota,
     Map,
     Reshape,
+    SegmentContract,
+    SegmentFold,
     TensorProgram,
     TensorType,
     Transpose,
@@ -78,7 +80,7 @@ class Classes:
 
     def _tie(self, op: Op, names: Mapping[str, tuple[str, ...]]) -> None:
         for number, operand in enumerate(op.operands):
-            is_leaf = operand in self.apart or (isinstance(operand, Arg) and isinstance(op, Contract | Give))
+            is_leaf = operand in self.apart or (isinstance(operand, Arg) and isinstance(op, Contract | SegmentContract | Give))
             rank = tensor_type(operand).rank
             # A leaf's dims are nodes of this use alone: (op, -1 - 16 * operand - dim) names them without a class.
             nodes = tuple((op, -1 - 16 * number - d) if is_leaf else (operand, d) for d in range(rank))
@@ -96,6 +98,8 @@ class Classes:
         if isinstance(op, Contract):
             for i, j in zip(op.lhs_axes, op.rhs_axes, strict=True):
                 self._join(self.by_use[(op, 0)][i], self.by_use[(op, 1)][j])
+        if isinstance(op, SegmentContract):
+            self._join(self.by_use[(op, 0)][1], self.by_use[(op, 1)][1])
 
     def _suggest(self, op: Op) -> None:
         """Names for new axes by those of the dims that they were: of joined dims both, of windows o(ut) and k(ernel)."""
@@ -186,8 +190,14 @@ def tied_dim(op: Op, number: int, d: int) -> int | None:
             return None if d in op.axes else d - sum(a < d for a in op.axes)
         case ArgFold():
             return None if d == op.axis else d - (op.axis < d)
+        case SegmentFold():
+            return d if number == 0 and d != op.axis else None
         case Contract():
             return _contract_dim(op, number, d)
+        case SegmentContract():
+            if number == 2:
+                return 0 if op.by_rows else None
+            return {(0, 0): 0, (1, 2): 1}.get((number, d))
         case Gather():
             return _gather_dim(op, number, d)
         case Windows():
@@ -249,6 +259,10 @@ def repeats(classes: Classes, op: Op) -> set[AxisClass]:
     mine = classes.of(op)
     if isinstance(op, Contract):
         mine = (*mine, *(classes.of_operand(op, 0)[i] for i in op.lhs_axes))
+    if isinstance(op, SegmentContract):
+        mine = (*mine, *classes.of_operand(op, 1)[:2])
+    if isinstance(op, SegmentFold):
+        mine = (*mine, classes.of_operand(op, 0)[op.axis])
     return {c for i, c in enumerate(mine) if c in mine[:i]}
 
 
@@ -269,7 +283,7 @@ def unshare_moves(program: TensorProgram, names: Mapping[str, tuple[str, ...]]) 
     classes = axis_classes(program, names)
 
     def meets_itself(op: Op) -> bool:
-        if not isinstance(op, Map | Contract) or not repeats(classes, op):
+        if not isinstance(op, Map | Contract | SegmentContract | SegmentFold) or not repeats(classes, op):
             return False
         moves = [move for operand in op.operands for move in _moves(operand)]
         return len(set(moves)) < len(moves)

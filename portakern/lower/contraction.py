@@ -119,7 +119,8 @@ def _product(frame: Frame, op: tt.Contract, ranges: Mapping[str, Range] | None =
     return acc
 
 
-def dot(frame: Frame, op: tt.Contract, sides: Sequence[tuple[Op, Coordinates]], acc: Op, axes: tuple[str, str, str]) -> Op:
+def dot(frame: Frame, op: tt.Contract | tt.SegmentContract, sides: Sequence[tuple[Op, Coordinates]], acc: Op,
+        axes: tuple[str, str, str]) -> Op:  # fmt: skip
     """``acc`` plus one tile's product of two operands at their coordinates; ``axes`` are the names of its m, n and k."""
     m, n, k = axes
     left, right = (operand(frame, x, where, (free, k), k) for (x, where), free in zip(sides, (m, n), strict=True))

@@ -32,6 +32,8 @@ from portakern.ir.tensor import (
     Map,
     Recur,
     Reshape,
+    SegmentContract,
+    SegmentFold,
     Slice,
     TensorProgram,
     Transpose,
@@ -44,7 +46,7 @@ from portakern.lower.placing import Placed, pieces_of
 
 Names = Mapping[str, tuple[str, ...]]
 
-ANCHORS = (Fold, Contract, ArgFold, Cumulate, AssociativeScan)
+ANCHORS = (Fold, SegmentFold, Contract, SegmentContract, ArgFold, Cumulate, AssociativeScan)
 """What a kernel is built around: everything else is elementwise work or a view."""
 
 MOST_TURNS = 8
@@ -190,7 +192,7 @@ class _Wholes:
     def __init__(self, program: TensorProgram, names: Names) -> None:
         self.program, self.names = program, names
         self.anchored = last_anchors(program).keys()
-        self.ends = ends_of_chains(program, (Contract,), lambda anchor, user: True)
+        self.ends = ends_of_chains(program, (Contract, SegmentContract), lambda anchor, user: True)
 
     def find(self) -> set[Op]:
         """The values that must be stored whole."""
@@ -201,7 +203,7 @@ class _Wholes:
             doubled = self._doubled(found)
             if not doubled:
                 return found
-            more = {v for op in doubled if isinstance(op, Contract) for v in self._products_below(op)} - found
+            more = {v for op in doubled if isinstance(op, Contract | SegmentContract) for v in self._products_below(op)} - found
             more = more or self._first_meeting(found) or {v for op in doubled for v in _bases(op)} - found
             if not more:
                 return found
@@ -217,7 +219,7 @@ class _Wholes:
             return [op.x]
         if isinstance(op, Gather) and not _can_be_picked_from(op.x, op.axis, op.fill):
             return [op.x]
-        if isinstance(op, Contract):
+        if isinstance(op, Contract | SegmentContract):
             return [g for o in op.operands for g in self._gathers_in(o)]
         return []
 
@@ -232,7 +234,7 @@ class _Wholes:
         users = Flow(self.program).users
         for op in self.program.body.ops:
             count, last = max((turns.get(o, (0, None)) for o in op.operands), key=lambda t: t[0], default=(0, None))
-            if isinstance(op, Contract | Cumulate | AssociativeScan):
+            if isinstance(op, Contract | SegmentContract | Cumulate | AssociativeScan):
                 count, last = 0, None  # as large as what it is computed from, and stored
             elif isinstance(op, Fold) and (over := (tensor_type(op.x).shape, op.axes)) != last:
                 count, last = count + 1, over
@@ -249,9 +251,10 @@ class _Wholes:
         """The operations on computed values that would run along an axis twice, were ``found`` stored."""
         ops = self.program.body.ops if ops is None else ops
         classes = self._classes(found, ops)
-        return [op for op in ops if isinstance(op, Contract | Map | Gather) and repeats(classes, op)]
+        kinds = Contract | SegmentContract | SegmentFold | Map | Gather
+        return [op for op in ops if isinstance(op, kinds) and repeats(classes, op)]
 
-    def _products_below(self, op: Contract) -> set[Op]:
+    def _products_below(self, op: Contract | SegmentContract) -> set[Op]:
         """Results of products that ``op`` is computed from with elementwise work between: they are stored anyway.  The
         scores of an attention are not."""
         found: set[Op] = set()

@@ -80,6 +80,8 @@ def accesses(program: tt.TensorProgram, classes: Classes, placed: Mapping[str, P
             elif isinstance(op, tt.Gather):
                 dims = classes.of_operand(op, number)
                 found.append(dims if number == 1 else (*dims[: op.axis], PICKED, *dims[op.axis + 1 :]))
+            elif isinstance(op, tt.SegmentFold | tt.SegmentContract) and number < len(op.operands) - 1:
+                found.append(classes.of_operand(op, number))
             else:
                 found.append(())  # slices and the like: no merging with what they touch
     for number, (result, name) in enumerate(zip(program.results, program.outputs, strict=True)):
@@ -150,8 +152,8 @@ def _always_adjacent(a: AxisClass, b: AxisClass, seen: Sequence[tuple[AxisClass,
 
 def unmergeable(program: tt.TensorProgram, classes: Classes, facts: Mapping[str, ArrayFacts] | None,
                 placed: Mapping[str, Placed]) -> set[AxisClass]:  # fmt: skip
-    """Classes that cannot be merged: their coordinates matter (iota, slices, flips, windows, places of pieces), or an array
-    along them is strided."""
+    """Classes that cannot be merged: their coordinates matter (iota, slices, flips, windows, segments, places of pieces), or an
+    array along them is strided."""
     found: set[AxisClass] = set()
     for number, name in enumerate(program.outputs):
         if (place := placed.get(name)) is not None:
@@ -169,6 +171,10 @@ def unmergeable(program: tt.TensorProgram, classes: Classes, facts: Mapping[str,
             found.update(mine[d] for d in (*(op.dims if not op.reaching else ()), *taps))
         if isinstance(op, tt.Slice | tt.Flip):
             found.update(classes.of_operand(op, 0))
+        if isinstance(op, tt.SegmentFold):
+            found.update((classes.of(op)[op.axis], classes.of_operand(op, 0)[op.axis]))
+        if isinstance(op, tt.SegmentContract):
+            found.update((classes.of(op)[0], classes.of_operand(op, 1)[0]))
         if isinstance(op, tt.Gather) and not isinstance(op.x, Arg):  # picked through views of an array
             found.update(classes.of(op))
     return found

@@ -23,18 +23,21 @@ from portakern.lower.contraction import lower_contraction
 from portakern.lower.cuts import ANCHORS, program_of
 from portakern.lower.domain import array_types, of_result
 from portakern.lower.elementwise import lower_elementwise
+from portakern.lower.grouped import lower_grouped
 from portakern.lower.kernel import Choose, Lowered, NoSchedule, Request
 from portakern.lower.loops import Loop, parts
 from portakern.lower.placing import Line, Placed
 from portakern.lower.recurrence import lower_recurrence
 from portakern.lower.row_parts import lower_rows_or_parts
 from portakern.lower.scan import lower_scan
+from portakern.lower.segments import lower_segments
 from portakern.lower.simplify import simplify
 from portakern.lower.split import Stage, stages
 from portakern.lower.tiles import wide
 
 LOWERED = (tt.Literal, tt.DimSize, tt.Iota, tt.Map, tt.Convert, tt.BitConvert, tt.Expand, tt.Reshape, tt.Transpose,
-           tt.Slice, tt.Flip, tt.Fold, tt.Cumulate, tt.AssociativeScan, tt.Contract, tt.Gather, tt.Windows, tt.Assemble)
+           tt.Slice, tt.Flip, tt.Fold, tt.SegmentFold, tt.Cumulate, tt.AssociativeScan, tt.Contract, tt.SegmentContract,
+           tt.Gather, tt.Windows, tt.Assemble)
 
 Facts = Mapping[str, ArrayFacts]
 
@@ -293,9 +296,11 @@ def _in_turn(outer: Line | None, op: Op, place: t.Index) -> Line:
 FAMILIES: Mapping[str, Callable[[Request], Lowered]] = {
     "elementwise": lambda request: Lowered((lower_elementwise(request),)),
     "rows": lower_rows_or_parts,
+    "segments": lambda request: Lowered((lower_segments(request),)),
     "scan": lambda request: Lowered((lower_scan(request),)),
     "associative": lambda request: Lowered((lower_associative(request),)),
     "contraction": lower_contraction,
+    "grouped": lambda request: Lowered((lower_grouped(request),)),
 }
 
 

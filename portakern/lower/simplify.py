@@ -23,6 +23,8 @@ from portakern.ir.tensor import (
     Literal,
     Map,
     Reshape,
+    SegmentContract,
+    SegmentFold,
     TensorProgram,
     Transpose,
     tensor_type,
@@ -182,6 +184,12 @@ def fold_of_nothing(op: Fold) -> Op | None:
     return None
 
 
+@rules.on(SegmentFold)
+def segments_of_nothing(op: SegmentFold) -> Op | None:
+    t = tensor_type(op.x)
+    return full(identity(op.fn, t.dtype), t.dtype, tensor_type(op).shape) if t.shape[op.axis] == 0 else None
+
+
 @rules.on(Fold)
 def fold_over_ones(op: Fold) -> Op | None:
     t = tensor_type(op.x)
@@ -284,6 +292,21 @@ def gather_before_conversion(op: Gather) -> Op | None:
     if not isinstance(op.x, Convert) or op.x.dtype == "bool" or repr(float(op.fill)) != "0.0":
         return None
     return Convert(replace(op, x=op.x.x, fill=0), op.x.dtype, loc=op.x.loc)
+
+
+@rules.on(SegmentContract)
+def rows_are_numbered(op: SegmentContract) -> Op | None:
+    """Which group every row is of: the last that has begun.  So many comparisons are little beside a product."""
+    (rows, depth), count = tensor_type(op.lhs).shape, tensor_type(op.rhs).shape[0]
+    if 0 in (rows, depth, count):
+        return full(0.0 if DTYPES[op.dtype].is_float else 0, op.dtype, tensor_type(op).shape)
+    if op.by_rows:
+        return None
+    dtype = tensor_type(op.groups).dtype
+    shape = (rows, count + 1)
+    begun = Map("le", (Expand(op.groups, shape, (1,)), Iota(shape, 0, dtype)), loc=op.loc)
+    numbers = Map("sub", (Fold("sum", Convert(begun, "i32"), (1,), loc=op.loc), Literal(1, "i32")), loc=op.loc)
+    return replace(op, groups=numbers, by_rows=True)
 
 
 @rules.on(Contract)

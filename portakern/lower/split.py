@@ -22,6 +22,8 @@ from portakern.ir.tensor import (
     Fold,
     Map,
     Reshape,
+    SegmentContract,
+    SegmentFold,
     TensorProgram,
     tensor_type,
 )  # fmt: skip
@@ -32,6 +34,9 @@ from portakern.lower.online import Attention, match_attention
 from portakern.lower.placing import Placed
 
 Names = Mapping[str, tuple[str, ...]]
+
+
+PRODUCTS = ("contraction", "grouped")
 
 
 @dataclass
@@ -182,6 +187,10 @@ class _Splitter:
             parallel = frozenset(self.classes.of(op))
             reduced = frozenset(self.classes.of_operand(op, 0)[i] for i in op.lhs_axes)
             kind = "contraction"
+        elif isinstance(op, SegmentContract):
+            parallel = frozenset(self.classes.of(op))
+            reduced = frozenset(self.classes.of_operand(op, 1)[:2])
+            kind = "grouped"
         elif isinstance(op, Cumulate | AssociativeScan):
             parallel = frozenset(self.classes.of(op))
             reduced = frozenset({self.classes.of(op)[op.axis]})
@@ -191,7 +200,7 @@ class _Splitter:
             operand = self.classes.of_operand(op, 0)
             parallel = frozenset(c for c in self.classes.of(op) if c.extent != 1)
             reduced = frozenset(operand[i] for i in _reduced(op))
-            kind = "rows"
+            kind = "segments" if isinstance(op, SegmentFold) else "rows"
         needs = set().union(*(self.below.get(o, set()) for o in op.operands))
         group = self._join(op, kind, parallel, reduced, needs)
         if group is None:
@@ -204,9 +213,11 @@ class _Splitter:
     def _join(self, op: Op, kind: str, parallel: frozenset[AxisClass], reduced: frozenset[AxisClass],
               needs: set[Group]) -> Group | None:  # fmt: skip
         """A group of reductions (or scans) over the same axes that can take one more without waiting for itself."""
-        for g in self.groups if kind not in ("contraction", "attention") else ():
+        for g in self.groups if kind not in ("contraction", "grouped", "attention") else ():
             same = g.kind == kind and g.parallel == parallel and g.reduced == reduced
             same = same and {self.apart.get(a, 0) for a in g.anchors} == {self.apart.get(op, 0)}
+            same = same and {_offsets(a) for a in g.anchors} == {_offsets(op)}
+            same = same and not (kind == "segments" and g in needs)  # whose walk is one
             if same and not any(g in h.needs for h in needs - {g}):
                 return g
         return None
@@ -221,8 +232,8 @@ class _Splitter:
         def joins(_: Op, other: Op) -> bool:
             below = self.below.get(other, set())
             if below <= {group, *group.needs}:
-                return bool(below) or group.kind == "contraction" or not tensor_type(other).shape
-            if group.kind != "contraction" or any(self._waits(g, group) for g in below):
+                return bool(below) or group.kind in PRODUCTS or not tensor_type(other).shape
+            if group.kind not in PRODUCTS or any(self._waits(g, group) for g in below):
                 return False
             group.needs |= below - {group}
             return True
@@ -260,7 +271,7 @@ class _Splitter:
             elif g.kind == "attention":
                 fits = set(mine) == need or set(mine) == need - self._features(g)
             else:
-                fits = set(mine) == need
+                fits = set(mine) == need and (g.kind != "segments" or g.reduced.isdisjoint(self.classes.of(op)))
             if fits and len(set(mine)) == len(mine):
                 g.needs |= below - {g}
                 return g
@@ -388,11 +399,18 @@ class _Splitter:
         return [*before, Stage(body, "attention", _pattern(body), body.args if apart else ())]
 
 
+def _offsets(op: Op) -> Op | None:
+    """What marks the segments that a reduction walks."""
+    return op.offsets if isinstance(op, SegmentFold) else None
+
+
 def _reduced(op: Op) -> tuple[int, ...]:
     """The dims of its first operand that a reduction, scan or product runs over."""
     match op:
         case Contract():
             return op.lhs_axes
+        case SegmentContract():
+            return (1,)
         case Fold():
             return op.axes
         case _:

@@ -125,12 +125,14 @@ def _window(op: t.WindowFold) -> Size:
 COUNTS: dict[type[Op], Callable[..., Size]] = {
     t.Map: _map,
     t.Fold: lambda op: _elements(op.x),
+    t.SegmentFold: lambda op: _elements(op.x),
     t.ArgFold: lambda op: _elements(op.x),
     t.Cumulate: _elements,
     t.AssociativeScan: _associative_scan,
     t.Recur: lambda op: _flops(op.step) * op.length,
     t.WindowFold: _window,
     t.Contract: _contract,
+    t.SegmentContract: lambda op: 2 * (_elements(op) * tensor_type(op.lhs).shape[1]),
     t.Convolve: _convolve,
     t.Scatter: lambda op: _elements(op.updates),
 }

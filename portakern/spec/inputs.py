@@ -16,6 +16,7 @@ from portakern.ir.tensor import (
     Flip,
     Gather,
     Reshape,
+    SegmentFold,
     Slice,
     TensorProgram,
     Transpose,
@@ -119,6 +120,24 @@ def like(values: np.ndarray) -> Family:
 
 
 @dataclass(frozen=True)
+class Offsets:
+    """Ascending whole numbers from 0 to ``end``, an expression of dims (``Offsets("P")``): where segments begin, and the last
+    one ends.  Their lengths vary, and about every eighth is empty."""
+
+    end: Size | str
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
+        import numpy as np
+
+        end = evaluate(parse_size(self.end) if isinstance(self.end, str) else self.end, sizes)
+        found = np.sort(rng.integers(0, end + 1, size=shape))
+        found[..., 4::8] = found[..., 3::8][..., : found[..., 4::8].shape[-1]]
+        found[..., -1:] = end
+        found[..., :1] = 0
+        return found
+
+
+@dataclass(frozen=True)
 class Indices:
     """Coordinates along a dim of ``size``: every sixteenth lies outside of it, below and above in turns."""
 
@@ -145,10 +164,12 @@ def at_sizes(families: Mapping[str, Family], sizes: Mapping[str, object]) -> dic
     known = {k: v for k, v in sizes.items() if isinstance(v, int)}
 
     def bound(family: Family) -> Family:
-        if not isinstance(family, Integers | Labels) or not isinstance(family.high, str):
+        name = "end" if isinstance(family, Offsets) else "high" if isinstance(family, Integers | Labels) else ""
+        value = getattr(family, name, None)
+        if not isinstance(value, str):
             return family
-        high = parse_size(family.high)
-        return replace(family, high=evaluate(high, known)) if names_of(high) <= set(known) else family
+        size = parse_size(value)
+        return replace(family, **{name: evaluate(size, known)}) if names_of(size) <= set(known) else family  # type: ignore
 
     return {name: bound(f) for name, f in families.items()}
 
@@ -164,16 +185,18 @@ def default_family(dtype: str) -> Family:
 
 
 def index_families(program: TensorProgram) -> dict[str, Family]:
-    """Families for the arguments that elements are picked by: mostly coordinates along what is picked from."""
+    """Families for the arguments that elements are picked by (mostly coordinates along what is picked from) and for those that
+    mark segments."""
     found: dict[str, Family] = {}
     for op in program.body.ops:
-        if not isinstance(op, Gather):
+        if not isinstance(op, Gather | SegmentFold):
             continue
-        source = op.indices
+        size = tensor_type(op.x).shape[op.axis]
+        source, family = (op.indices, Indices(size)) if isinstance(op, Gather) else (op.offsets, Offsets(size))
         while isinstance(source, Expand | Reshape | Transpose | Slice | Flip | Convert):
             source = source.x
         if isinstance(source, Arg) and DTYPES[tensor_type(source).dtype].is_int:
-            found.setdefault(source.name, Indices(tensor_type(op.x).shape[op.axis]))
+            found.setdefault(source.name, family)
     return found
 
 

@@ -21,45 +21,47 @@ def _fold(fn: str, x: Traced, axis: Axis, keepdims: bool) -> Traced:
     return views.expand_dims(result, axes) if keepdims and axes else result
 
 
-def _number(x: Traced) -> Traced:
+def as_number(x: Traced) -> Traced:
+    """``x`` as it is summed: booleans are counted in i32."""
     return ew.cast(x, "i32") if x.type.dtype == "bool" else x
 
 
-def _truth(x: Traced) -> Traced:
+def as_truth(x: Traced) -> Traced:
+    """Whether each element of ``x`` is true, or not 0."""
     return x if x.type.dtype == "bool" else ew.not_equal(x, 0)
 
 
 @located
 def sum(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
     """The sum over ``axis`` (all of them without one), in the dtype of ``x``; booleans are counted in i32."""
-    return _fold("sum", _number(x), axis, keepdims)
+    return _fold("sum", as_number(x), axis, keepdims)
 
 
 @located
 def prod(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
-    return _fold("prod", _number(x), axis, keepdims)
+    return _fold("prod", as_number(x), axis, keepdims)
 
 
 @located
 def max(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
     """The largest; NaN where any is."""
-    return _fold("max", _number(x), axis, keepdims)
+    return _fold("max", as_number(x), axis, keepdims)
 
 
 @located
 def min(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
     """The smallest; NaN where any is."""
-    return _fold("min", _number(x), axis, keepdims)
+    return _fold("min", as_number(x), axis, keepdims)
 
 
 @located
 def any(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
-    return _fold("any", _truth(x), axis, keepdims)
+    return _fold("any", as_truth(x), axis, keepdims)
 
 
 @located
 def all(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
-    return _fold("all", _truth(x), axis, keepdims)
+    return _fold("all", as_truth(x), axis, keepdims)
 
 
 @located
@@ -96,7 +98,7 @@ def argmin(x: Traced, axis: int = -1) -> Traced:
 
 
 def _cumulate(fn: str, x: Traced, axis: int, reverse: bool, exclusive: bool) -> Traced:
-    return make(Cumulate(fn, _number(x).op, views.check_axis(axis, x.ndim), reverse, exclusive))
+    return make(Cumulate(fn, as_number(x).op, views.check_axis(axis, x.ndim), reverse, exclusive))
 
 
 @located

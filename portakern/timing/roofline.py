@@ -137,11 +137,12 @@ def _stated(program: TensorProgram, product: Device | None, moved: int, flops: i
 
 def peak_name(program: TensorProgram) -> str:
     """The figure that bounds the arithmetic: that of the products' operands, else of the widest float computed in."""
-    products = [tensor_type(op.lhs).dtype for op in program.body.walk() if isinstance(op, t.Contract)]
-    products += [tensor_type(op.x).dtype for op in program.body.ops if isinstance(op, t.Convolve)]
+    products = [tensor_type(op.lhs).dtype for op in program.body.walk() if isinstance(op, t.Contract | t.SegmentContract)]
+    products += [tensor_type(op.x).dtype for op in program.body.walk() if isinstance(op, t.Convolve)]
     if products:
         return f"peak_{products[0]}"
-    computed = (op for op in program.body.walk() if isinstance(op, t.Map | t.Fold | t.Cumulate | t.AssociativeScan))
+    kinds = t.Map | t.Fold | t.SegmentFold | t.Cumulate | t.AssociativeScan
+    computed = (op for op in program.body.walk() if isinstance(op, kinds))
     floats = [tensor_type(op).dtype for op in computed]
     widest = max((d for d in floats if DTYPES[d].is_float), key=lambda d: DTYPES[d].bits, default="f32")
     # Elementwise arithmetic on narrow floats is done in f32, outside the matrix units that their peaks speak of.

@@ -60,8 +60,8 @@ def _covered(axis: NestAxis, schedule: Schedule) -> int:
     return -(-max(1, _extent(axis)) // tile) * tile
 
 
-_WALKED = {"rows": ("reduced",), "scan": ("scanned",), "associative": ("scanned",), "contraction": ("k",),
-           "attention": ("n", "k", "d")}
+_WALKED = {"rows": ("reduced",), "segments": ("walked",), "scan": ("scanned",), "associative": ("scanned",),
+           "contraction": ("k",), "grouped": ("group", "k"), "attention": ("n", "k", "d")}
 
 
 def _blocks(nest: Nest, schedule: Schedule) -> int:
@@ -82,14 +82,14 @@ def _resident(nest: Nest, schedule: Schedule, device: Device) -> int:
 
 
 def _tile_bytes(nest: Nest, schedule: Schedule) -> int:
-    if nest.family in ("contraction", "attention"):
+    if nest.family in ("contraction", "grouped", "attention"):
         return max(1, shared_bytes(nest, schedule))
     return elements(nest, schedule) * DTYPES[nest.io_dtype].bytes * max(1, nest.live - 1)
 
 
 def _bytes(nest: Nest, schedule: Schedule) -> float:
     size = DTYPES[nest.io_dtype].bytes
-    if nest.family in ("contraction", "attention"):
+    if nest.family in ("contraction", "grouped", "attention"):
         m, n, k = (math.prod(_covered(a, schedule) for a in nest.role(r)) for r in "mnk")
         batch = math.prod(_extent(a) for a in nest.role("batch"))
         return float(batch * (m * k + k * n + m * n) * size)
@@ -99,7 +99,7 @@ def _bytes(nest: Nest, schedule: Schedule) -> float:
 
 
 def _flops(nest: Nest, schedule: Schedule) -> float:
-    if nest.family not in ("contraction", "attention"):
+    if nest.family not in ("contraction", "grouped", "attention"):
         return float(math.prod(_covered(a, schedule) for a in nest.axes))
     batch = math.prod(_extent(a) for a in nest.role("batch"))
     m, n, k = (math.prod(_covered(a, schedule) for a in nest.role(r)) for r in "mnk")

@@ -26,7 +26,7 @@ def refused(nest: Nest, schedule: Schedule, device: Device) -> str:
 
 def elements(nest: Nest, schedule: Schedule) -> int:
     """Elements of the largest tile a block holds."""
-    if nest.family == "contraction":
+    if nest.family in ("contraction", "grouped"):
         return math.prod(schedule.tile(a.name) for role in "mn" for a in nest.role(role))
     if nest.family == "attention":
         return math.prod(schedule.tile(a.name) for role in "md" for a in nest.role(role))
@@ -40,7 +40,7 @@ def tile_registers(nest: Nest, schedule: Schedule) -> int:
 
 def shared_bytes(nest: Nest, schedule: Schedule) -> int:
     """Bytes that the operands of a product take in all stages but one: some backends keep that one in registers."""
-    if nest.family not in ("contraction", "attention"):
+    if nest.family not in ("contraction", "grouped", "attention"):
         return 0
     m, n, k = (math.prod(schedule.tile(a.name) for a in nest.role(role)) for role in "mnk")
     size = DTYPES[nest.dots or nest.io_dtype].bytes

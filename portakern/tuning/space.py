@@ -28,7 +28,7 @@ Point = tuple[Schedule, ...]
 """A schedule for every nest."""
 
 STAGES = (1, 2, 3, 4, 5)
-_PIPELINED = ("contraction", "attention")
+_PIPELINED = ("contraction", "grouped", "attention")
 _WHOLE = (("attention", "k"), ("attention", "d"))
 
 

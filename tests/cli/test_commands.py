@@ -22,10 +22,11 @@ def test_ops_lists_the_library(capsys: pytest.CaptureFixture[str]):
     status, out, _ = run(capsys, "ops")
     assert status == 0
     assert [line.split()[0] for line in out.splitlines()][1:] == [
-        "add_relu", "attention", "avg_pool", "batch_norm", "conv2d", "conv2d_bias_relu", "conv_transpose2d", "cross_entropy",
-        "cumsum", "depthwise_conv", "dropout", "embedding", "fft", "group_norm", "gru", "interpolate", "layer_norm",
-        "linear_recurrence", "lstm", "matmul", "matmul_bias_gelu", "max_pool", "rms_norm", "rope", "row_sum", "scatter_add",
-        "segment_sum", "silu_mul", "softmax", "top_k", "transpose"]  # fmt: skip
+        "add_relu", "attention", "attention_varlen", "avg_pool", "batch_norm", "conv2d", "conv2d_bias_relu",
+        "conv_transpose2d", "cross_entropy", "cumsum", "depthwise_conv", "dropout", "embedding", "fft",
+        "group_norm", "gru", "interpolate", "layer_norm", "linear_recurrence", "lstm", "matmul",
+        "matmul_bias_gelu", "max_pool", "moe_grouped_matmul", "rms_norm", "rope", "row_sum", "scatter_add",
+        "sddmm", "segment_sum", "silu_mul", "softmax", "spmm", "top_k", "transpose"]  # fmt: skip
 
 
 def test_ops_shows_one_with_its_cases(capsys: pytest.CaptureFixture[str]):

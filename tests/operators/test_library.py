@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -46,6 +47,14 @@ def attention(q, k, v, causal=False, scale=None):
     return softmax(scores) @ v[:, :, None]
 
 
+def attention_varlen(q, k, v, lengths, causal=False):
+    scores = q @ k[:, :, None].swapaxes(-1, -2) / math.sqrt(q.shape[-1])
+    row, column = np.indices(scores.shape[-2:])
+    length = lengths[:, None, None, None, None]
+    seen = (column < length) & ((column <= row + length - q.shape[-2]) | (not causal))
+    return softmax(np.where(seen, scores, -np.inf)) @ v[:, :, None]
+
+
 def cross_entropy(logits, labels, ignore_index=-100):
     counted = labels != ignore_index
     valid = counted & (labels >= 0) & (labels < logits.shape[-1])
@@ -53,6 +62,10 @@ def cross_entropy(logits, labels, ignore_index=-100):
     top = logits.max(-1, initial=-np.inf)
     losses = np.log(np.exp(logits - top[:, None]).sum(-1)) + top - picked
     return np.where(counted, losses, 0).sum() / counted.sum()
+
+
+def segment_sum(x, offsets):
+    return np.array([x[lo:hi].sum(0) for lo, hi in itertools.pairwise(offsets.astype(int))]).reshape(-1, x.shape[1])
 
 
 def embedding(table, ids):
@@ -218,7 +231,12 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "group_norm": group_norm,
     "rope": rope,
     "top_k": top_k,
-    "segment_sum": lambda x, ids, segments=64: scatter_add(np.zeros((segments, x.shape[1])), ids, x),
+    "attention_varlen": attention_varlen,
+    "segment_sum": segment_sum,
+    "moe_grouped_matmul": lambda x, w, offsets: np.concatenate(
+        [x[a:b] @ m for (a, b), m in zip(itertools.pairwise(offsets.astype(int)), w, strict=True)]),
+    "spmm": lambda values, columns, offsets, b: segment_sum(values[:, None] * b[columns.astype(int)], offsets),
+    "sddmm": lambda a, b, rows, columns: (a[rows.astype(int)] * b[columns.astype(int)]).sum(-1),
     "scatter_add": scatter_add,
     "dropout": dropout,
     "interpolate": interpolate,
@@ -228,8 +246,8 @@ FORMULAS: dict[str, Callable[..., Any]] = {
 SMALL = {"cumsum": 1e-6, "interpolate": 1e-6, "rope": 1e-6, "fft": 1e-5}
 """How far results, where they are small differences of what was rounded to f32, may be from those in f64."""
 
-WITHOUT_PEER = ("dropout", "linear_recurrence")
-"""Of the first PyTorch draws other bits; the second it does not have."""
+WITHOUT_PEER = ("attention_varlen", "dropout", "linear_recurrence")
+"""PyTorch draws other bits, and has no call for the other two."""
 
 CASES = [(op, case) for op in library() for case in op.cases]
 

@@ -67,6 +67,14 @@ def _rows(nest: Nest) -> list[Schedule]:
     return found
 
 
+def _segments(nest: Nest) -> list[Schedule]:
+    """One element of a segment after the other, neighbouring columns side by side; of a line some in a vector."""
+    (walked,), columns = nest.role("walked"), [a for a in nest.role("parallel") if a.contiguous]
+    if columns:
+        return [_schedule({columns[-1].name: fit(columns[-1], wide)}, nest) for wide in (256, 1024, 64)]
+    return [_schedule({walked.name: some}, nest) for some in (16, 64, 8)]
+
+
 def _scan(nest: Nest) -> list[Schedule]:
     """Lines that are contiguous as rows; others side by side, going down together."""
     (line,), parallel = nest.role("scanned"), nest.role("parallel")
@@ -102,6 +110,6 @@ def _attention(nest: Nest) -> list[Schedule]:
 
 
 _RULES = {
-    "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "associative": _associative,
-    "contraction": _contraction, "attention": _attention,
+    "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments, "scan": _scan,
+    "associative": _associative, "contraction": _contraction, "grouped": _contraction, "attention": _attention,
 }  # fmt: skip

@@ -24,7 +24,7 @@ from portakern.emit.loops.uses import all_reads
 from portakern.emit.python_like import Expr, call
 from portakern.emit.running import Running
 from portakern.ir.core import Op, Result
-from portakern.ir.tile import Reduce, Store, tile_type
+from portakern.ir.tile import Axis, For, Reduce, Store, ends_inside, tile_type
 
 from . import words
 from .naming import HEAVIEST, handed_on, in_order, read_once, weight
@@ -162,14 +162,24 @@ class LoopText(StoreText):
         if a.axis.tile > 1 and a.start == "0":
             a.start = self.names.fresh(f"{a.name}0")
         first = a.name if a.axis.tile == 1 else a.start
-        lo = f"{self._value(loop.lo).at(11)} // {self._tile(a.axis)} * {self._tile(a.axis)}" if loop.lo else "0"
-        hi = call("min", self._value(loop.hi), self._extent(a.axis)).text if loop.hi else self._extent(a.axis).text
+        lo, hi = self._bounds(loop, a.axis)
         step = f", {self._tile(a.axis)}" if a.axis.tile > 1 else ""
         heading = f"range({hi})" if lo == "0" and not step else f"range({lo}, {hi}{step})"
         with self._loop(f"for {first} in {heading}:"):
             if a.axis.tile > 1:
                 self._tile_end(a)
             self._nodes(node.body)
+
+    def _bounds(self, loop: For, axis: Axis) -> tuple[str, str]:
+        """Where the tiles of a loop begin and end."""
+        lo, hi = "0", self._extent(axis)
+        if loop.lo is not None:
+            lo = self._value(loop.lo).text
+            lo = f"{self._value(loop.lo).at(11)} // {self._tile(axis)} * {self._tile(axis)}" if axis.tile > 1 else lo
+        if loop.hi is not None:
+            given = self._value(loop.hi)
+            hi = given if ends_inside(loop.hi, axis.extent) else call("min", given, hi)
+        return lo, hi.text
 
     def _multiply(self, m: PackedProduct) -> None:
         assert m.m is not None and m.n is not None  # the emitter refuses other products

@@ -20,8 +20,9 @@ _PARALLEL_FROM = 1 << 21
 
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     """The schedule space of ``nest``, default first."""
-    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "associative": _associative,
-                "contraction": _contraction, "attention": _attention}  # fmt: skip
+    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments,
+                "scan": _scan, "associative": _associative,
+                "contraction": _contraction, "grouped": _contraction, "attention": _attention}  # fmt: skip
     found = [Schedule(tuple((a.name, tiles.get(a.name, 1)) for a in nest.axes))
              for tiles in families[nest.family](nest)]  # fmt: skip
     pays = _work(nest) >= _PARALLEL_FROM
@@ -68,6 +69,13 @@ def _rows(nest: Nest) -> Iterator[dict[str, int]]:
             yield {reduced.name: _cut(reduced.extent, row)}
         else:
             yield {reduced.name: min(row, 8192)}
+
+
+def _segments(nest: Nest) -> Iterator[dict[str, int]]:
+    """One element of a segment after the other, neighbouring columns side by side."""
+    columns = [a for a in nest.role("parallel") if a.contiguous]
+    for wide in (256, 1024, 64):
+        yield {columns[-1].name: _cut(columns[-1].extent, wide)} if columns else {}
 
 
 def _scan(nest: Nest) -> Iterator[dict[str, int]]:

@@ -10,7 +10,7 @@ from portakern.emit.loops.uses import once_used
 from portakern.emit.running import Running
 from portakern.ir.core import Arg, Op, Result
 from portakern.ir.size import divides
-from portakern.ir.tile import Axis, BufferType, For, Load, Reduce, Store, tile_type
+from portakern.ir.tile import Axis, BufferType, For, Load, Reduce, Store, begins_inside, ends_inside, tile_type
 
 from .access import size_text
 from .expressions import ATOM, TypedExpr, write
@@ -163,10 +163,12 @@ class KernelPrinter(CLoopMemoryText, ReductionText):
         """Where the tiles of a loop begin and end."""
         low, high = "0", self.sized(axis.extent)
         if loop.lo is not None:
-            low = f"{self.words.call('max')}({self.as_index(loop.lo)}, {self.sized(0)})"
+            low = self.as_index(loop.lo)
+            low = low if begins_inside(loop.lo) else f"{self.words.call('max')}({low}, {self.sized(0)})"
             low = f"{low} / {axis.tile} * {axis.tile}" if axis.tile > 1 else low
         if loop.hi is not None:
-            end = f"{self.words.call('min')}({self.as_index(loop.hi)}, {high})"
+            end = self.as_index(loop.hi)
+            end = end if ends_inside(loop.hi, axis.extent) else f"{self.words.call('min')}({end}, {high})"
             high = self.fresh(f"{axis.name}_end")
             self.say(f"const {self.index} {high} = {end};")
         return low, high

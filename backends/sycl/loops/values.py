@@ -45,7 +45,9 @@ class CLoopValueText(CLoopScope):
             case Extent(size):
                 text = size_text(size)
                 cast = f"({self.words.held(dtype)})({text})"
-                return TypedExpr(text, ATOM, dtype) if isinstance(size, int) and size >= 0 else TypedExpr(cast, PREFIX, dtype)
+                if isinstance(size, int) and size >= 0:
+                    return TypedExpr(self.words.constant(size, dtype), ATOM, dtype)
+                return TypedExpr(cast, PREFIX, dtype)
             case Start(axis):
                 return self.integer(self.firsts[axis], dtype)
             case Coord(axis):

@@ -15,8 +15,8 @@ _LOOP_TILE = 4096
 
 
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
-    family = {"contraction": _contraction, "attention": _attention, "rows": _rows, "scan": _scan, "associative": _associative,
-              "transpose": _transpose}  # fmt: skip
+    family = {"contraction": _contraction, "grouped": _contraction, "attention": _attention, "rows": _rows,
+              "segments": _segments, "scan": _scan, "associative": _associative, "transpose": _transpose}  # fmt: skip
     found = [Schedule(tuple(tiles.items()), stages=1, warps=1) for tiles in family.get(nest.family, _elementwise)(nest, device)]
     return list(dict.fromkeys(found))
 
@@ -72,6 +72,14 @@ def _scan(nest: Nest, device: Device) -> list[Tiles]:
         # In pieces, which bound the rounding error of sums.
         return [{**_ones(nest), line.name: _reduced_tile(line, n, n)} for n in (4096, 2048, 8192)]
     return [{**_ones(nest), parallel[-1].name: _fit(parallel[-1].extent, n, LANES)} for n in (256, 64, 1024)]
+
+
+def _segments(nest: Nest, device: Device) -> list[Tiles]:
+    """One element of a segment after the other, neighbouring columns side by side; of a line some in a vector."""
+    (walked,), columns = nest.role("walked"), [a for a in nest.role("parallel") if a.contiguous]
+    if columns:
+        return [{**_ones(nest), columns[-1].name: _fit(columns[-1].extent, n, LANES)} for n in (256, 64, 1024)]
+    return [{**_ones(nest), walked.name: n} for n in (LANES, 4 * LANES)]
 
 
 def _associative(nest: Nest, device: Device) -> list[Tiles]:

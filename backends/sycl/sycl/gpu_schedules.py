@@ -129,6 +129,17 @@ def _scan(nest: Nest, device: Device) -> Iterator[Schedule]:
     yield from _side_by_side(nest, device)
 
 
+def _segments(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """Each lane goes down a column of its own; a line is walked by a sub-group, since most segments are short."""
+    (walked,), columns = nest.role("walked"), [a for a in nest.role("parallel") if a.contiguous]
+    if columns:
+        for cols, warps in ((128, 8), (64, 4), (256, 16)):
+            yield _schedule(nest, warps, **{columns[-1].name: _fit(columns[-1], cols)})
+        return
+    for along, warps in ((16, 1), (64, 1), (256, 4), (1024, 16)):
+        yield _schedule(nest, warps, **{walked.name: along})
+
+
 def _side_by_side(nest: Nest, device: Device) -> Iterator[Schedule]:
     """Each lane goes down a line of its own.  So do scans by functions of the operator's own, contiguous ones too: the CPU's
     runtime, which these kernels are checked with, has miscompiled scans of structs in a sub-group."""
@@ -140,5 +151,6 @@ def _side_by_side(nest: Nest, device: Device) -> Iterator[Schedule]:
         yield _schedule(nest, warps, **{parallel[-1].name: _fit(parallel[-1], cols)})
 
 
-_FAMILIES = {"scan": _scan, "associative": _side_by_side, "elementwise": _elementwise, "transpose": _transpose, "rows": _rows,
-             "contraction": _contraction, "attention": _attention}  # fmt: skip
+_FAMILIES = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments, "scan": _scan,
+             "associative": _side_by_side, "contraction": _contraction, "grouped": _contraction,
+             "attention": _attention}  # fmt: skip

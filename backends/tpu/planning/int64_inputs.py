@@ -1,7 +1,8 @@
 """64-bit integers on hardware that has none: inputs of which only the sense matters are taken as saturated i32.
 
-An i64 input that is only compared with numbers of 32 bits or coordinates, chosen by a condition, and cast to i32 (labels of
-classes, say) gives the same results when everything outside of 32 bits is moved to the nearest number inside.
+An i64 input that is only compared with numbers of 32 bits or coordinates, limited by them, chosen by a condition, and cast to
+i32 (labels of classes, say, or offsets) gives the same results when everything outside of 32 bits is moved to the nearest
+number inside.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import replace
 from portakern.ir.core import Arg, Block, Op
 from portakern.ir.program import Array, Program
 from portakern.ir.tile import (
+    Binary,
     Broadcast,
     BufferType,
     Cast,
@@ -47,7 +49,8 @@ def _harmless(op: Op) -> bool:
     if any(_wide(o) for o in op.operands) and not _wide(op):
         # Coordinates: no array on a device has as many rows as a saturated one.
         return isinstance(op, Load) and all(not isinstance(n, int) or n < LIMIT for n in buffer_type(op.buffer).shape)
-    return not _wide(op) or isinstance(op, _HANDED_ON) or _in_range(op)
+    limited = isinstance(op, Binary) and op.fn in ("min", "max")
+    return not _wide(op) or isinstance(op, _HANDED_ON) or limited or _in_range(op)
 
 
 def _wide(op: Op) -> bool:

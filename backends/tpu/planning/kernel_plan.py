@@ -32,7 +32,6 @@ from .layout import LayoutAssignment
 from .loops import Phase, ReportMissing, carried_through, phases_of, straighten
 from .picks import loads_of_indices, picked_text
 from .row_groups import RowGroup, row_group_of
-from .scalars import scalar_text
 from .taps import TapLoop, with_taps
 from .windows import is_windowed, window_access
 
@@ -147,7 +146,7 @@ def plan_kernel(kernel: Kernel, name: str, constants: dict[str, int], report: Re
     if group is not None:
         spans[group.inner.axis.name] = group.together
     slots = _slots(kernel, phases, layout)
-    _check_bounds(phases, report)
+    _check_bounds(phases, spans, report)
     found = tuple(accesses.values())
     writes = tuple(a for a in found if a.write)
     if len({a.buffer for a in writes}) != len(writes):
@@ -256,12 +255,12 @@ def _check_picks(op: Load | Store, spans: Mapping[str, Span], report: ReportMiss
             report("indices that are no array, nor made of one by sums and products of integers", g, "give them as an array")
 
 
-def _check_bounds(phases: Sequence[Phase], report: ReportMissing) -> None:
+def _check_bounds(phases: Sequence[Phase], spans: Mapping[str, Span], report: ReportMissing) -> None:
     for phase in phases:
         for loop in phase.every:
             for bound in (loop.lo, loop.hi):
-                if bound is not None and scalar_text(bound, {}) is None:
-                    report("a loop bound that is read from memory", bound, "")
+                if bound is not None and picked_text(bound, spans) is None:
+                    report("a loop bound that is no array of integers, nor made of one", bound, "give the bounds as an array")
 
 
 __all__ = ["GridDim", "PallasKernelPlan", "PallasProgramPlan", "ScratchBuffer", "Size", "plan_kernel"]

@@ -1,4 +1,4 @@
-"""Rows that indices pick: index maps read the indices in scalar memory, to which they are prefetched.
+"""Rows that indices pick, and walks whose bounds are read: both from scalar memory, to which their arrays are prefetched.
 
 No instruction of a TensorCore loads elements of HBM one by one.  But which block a grid step fetches may be looked up: an
 array of indices goes ahead of the grid (``PrefetchScalarGridSpec``), and every step fetches the block of its own one.
@@ -11,7 +11,22 @@ from dataclasses import replace
 
 from portakern.ir.core import Arg, Op
 from portakern.ir.size import Size
-from portakern.ir.tile import Binary, Broadcast, BufferType, Cast, Compare, Kernel, Load, Select, Term, buffer_type
+from portakern.ir.tile import (
+    Binary,
+    Broadcast,
+    BufferType,
+    Cast,
+    Compare,
+    For,
+    Kernel,
+    Load,
+    Select,
+    Start,
+    Term,
+    begins_inside,
+    buffer_type,
+    ends_inside,
+)
 
 from ..syntax import operations
 from ..syntax.expressions import SUM, PlacedExpr, call, infix
@@ -20,23 +35,33 @@ from .scalars import scalar_text
 
 
 def loads_of_indices(kernel: Kernel) -> tuple[tuple[str, ...], frozenset[Op]]:
-    """The arrays of indices by which ``kernel`` picks, and the operations that nothing but picking reads."""
+    """The arrays of indices by which ``kernel`` picks or bounds its walks, and the operations that are read from scalar memory:
+    those that nothing else reads, and single elements of these arrays."""
     users: dict[Op, list[Op]] = {}
     picking: dict[Op, None] = {}
     for op in kernel.body.walk():
         for o in op.operands:
             users.setdefault(o, []).append(op)
-        if isinstance(op, Load):
-            picking.update(dict.fromkeys(op.gathers))
+        picking.update(dict.fromkeys(_picks(op)))
     below = list(picking)
     for op in below:
         below += [o for o in op.operands if not isinstance(o.type, BufferType) and o not in below]
     alone: set[Op] = set()
     for op in reversed(list(kernel.body.walk())):
-        if op in below and all(u in alone or (isinstance(u, Load) and op in u.gathers) for u in users.get(op, ())):
+        if op in below and all(u in alone or op in _picks(u) for u in users.get(op, ())):
             alone.add(op)
-    names = dict.fromkeys(op.buffer.name for op in below if isinstance(op, Load) and isinstance(op.buffer, Arg))
-    return tuple(names), frozenset(alone)
+    loads = {op: op.buffer.name for op in below if isinstance(op, Load) and isinstance(op.buffer, Arg)}
+    return tuple(dict.fromkeys(loads.values())), frozenset(alone).union(op for op in loads if not op.dims)
+
+
+def _picks(op: Op) -> tuple[Op, ...]:
+    """What ``op`` needs as a number before its blocks are there."""
+    match op:
+        case Load(gathers=gathers):
+            return gathers
+        case For(lo=lo, hi=hi):
+            return tuple(x for x in (lo, hi) if x is not None)
+    return ()
 
 
 def reference(array: str) -> str:
@@ -47,7 +72,7 @@ def reference(array: str) -> str:
 def picked_text(op: Op, spans: Mapping[str, Span]) -> PlacedExpr | None:
     """The coordinate that ``op`` is, as text for kernels and index maps; ``None`` where there is no rule for it."""
     match op:
-        case Load(dims=(), gathers=()):
+        case Load(dims=()):
             return _loaded(op, spans)
         case Broadcast(x=x, dims=()):
             return picked_text(x, spans)
@@ -65,14 +90,33 @@ def picked_text(op: Op, spans: Mapping[str, Span]) -> PlacedExpr | None:
 def _loaded(op: Load, spans: Mapping[str, Span]) -> PlacedExpr | None:
     """An element of an array of indices, which lies in scalar memory as one line."""
     assert isinstance(op.buffer, Arg)
+    have, inside = buffer_type(op.buffer), None
     total: PlacedExpr | None = None
-    for index, stride in zip(op.indices, buffer_type(op.buffer).element_strides, strict=True):
+    for index, size, stride in zip(op.indices, have.shape, have.element_strides, strict=True):
         parts = [_term(t, spans) for t in index.terms]
-        parts += [PlacedExpr(str(index.offset), None, SUM)] if index.offset != 0 else []
+        parts += [_size(index.offset)] if index.offset != 0 else []
+        if index.gather >= 0:
+            gather = op.gathers[index.gather]
+            at = picked_text(gather, spans)
+            if at is None or have.dtype not in ("i32", "i64"):
+                return None
+            if not _lies_inside(gather, size, spans):
+                more = found_text(gather, size, spans)
+                inside = more if inside is None else infix("&", inside, more)
+                at = call("jnp.clip", at, PlacedExpr("0"), infix("-", _size(size), PlacedExpr("1")))
+            parts.append(at)
         for part in parts:
             part = part if stride == 1 else infix("*", part, _size(stride))
             total = part if total is None else infix("+", total, part)
-    return PlacedExpr(f"{reference(op.buffer.name)}[{total.text if total else 0}]")
+    found = PlacedExpr(f"{reference(op.buffer.name)}[{total.text if total else 0}]")
+    return found if inside is None else call("jnp.where", inside, found, PlacedExpr(str(int(op.pad or 0))))
+
+
+def _lies_inside(op: Op, size: Size, spans: Mapping[str, Span]) -> bool:
+    """Whether a coordinate is known to be one of a dim of ``size``: where a block starts, say."""
+    if isinstance(op, Start):
+        return spans[op.axis].axis.extent == size
+    return begins_inside(op) and ends_inside(op, size - 1)
 
 
 def _term(term: Term, spans: Mapping[str, Span]) -> PlacedExpr:

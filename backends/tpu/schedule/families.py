@@ -54,8 +54,9 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
 
     Raises :class:`ScheduleError` when nothing fits.
     """
-    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "associative": _scan,
-                "contraction": _contraction, "attention": _attention}
+    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments,
+                "scan": _scan, "associative": _scan, "contraction": _contraction, "grouped": _contraction,
+                "attention": _attention}
     found = []
     for tiles in _one_by_one(nest, families[nest.family], device):
         for options in _options(nest, tiles, device):
@@ -99,7 +100,7 @@ def _one_by_one(nest: Nest, family: Callable[[Nest, Device], Iterable[Tiles]], d
 
     Those of products stay: what is picked in their epilogue has no rule.
     """
-    if nest.family in ("contraction", "attention"):
+    if nest.family in ("contraction", "grouped", "attention"):
         yield from family(nest, device)
         return
     rest = tuple(a for a in nest.axes if not (a.picks and a.role == "parallel"))
@@ -154,6 +155,17 @@ def _windows(parallel: Sequence[NestAxis], nest: Nest) -> Iterable[Tiles]:
     for lanes, rows in ((512, 128), (256, 64), (128, 32), (128, 8)):
         above = {beside[-1].name: _fit(beside[-1], rows, _sublanes(nest))} if beside else {}
         yield {last.name: _fit(last, lanes, LANES), **above}
+
+
+def _segments(nest: Nest, device: Device) -> Iterable[Tiles]:
+    """Blocks of rows, of which the first and the last hold rows of other segments: small, since most segments are."""
+    (walked,), columns = nest.role("walked"), [a for a in nest.role("parallel") if a.contiguous]
+    if columns:
+        for lanes, rows in ((512, 64), (256, 64), (128, 64), (128, 32)):
+            yield {columns[-1].name: _fit(columns[-1], lanes, LANES), walked.name: _fit(walked, rows, _sublanes(nest))}
+        return
+    for along in (1024, 512, 128):
+        yield {walked.name: _fit(walked, along, LANES)}
 
 
 def _scan(nest: Nest, device: Device) -> Iterable[Tiles]:
@@ -267,7 +279,7 @@ def vmem_bytes(nest: Nest, schedule: Schedule) -> float:
         return _round(rows, SUBLANES) * _round(size[tiled[-1].name], LANES)
 
     rows = int(schedule.option("rows", 1))
-    if nest.family == "contraction":
+    if nest.family in ("contraction", "grouped"):
         (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
         # What follows the product is computed vector by vector, in and out of one tile of results.
         operand = dtype(nest.dots or nest.io_dtype).bytes
@@ -277,7 +289,8 @@ def vmem_bytes(nest: Nest, schedule: Schedule) -> float:
             # Every position reaches about as many elements of its own; side by side, its window is all that is summed.
             inside = operand * rows * (2 * area(m, k) + _round(size[m.name], SUBLANES) * summed)
             return inside + 2 * operand * summed * _round(size[n.name], LANES) + 2 * (io + compute) * rows * area(m, n)
-        return 2 * operand * (area(m, k) + area(k, n)) + 2 * (io + compute) * area(m, n)
+        kept = 2 if nest.family == "grouped" else 1  # the product of a group, and the rows of those before
+        return 2 * operand * (area(m, k) + area(k, n)) + 2 * (io + kept * compute) * area(m, n)
     if nest.family == "attention":
         (m,), (n,), (d,) = nest.role("m"), nest.role("n"), nest.role("d")
         blocks = 2 * area(m, d) + 2 * area(n, d)

@@ -21,7 +21,7 @@ from ..planning.scalars import scalar_text
 from ..planning.turns import Scan
 from ..planning.vmem_limit import limit_mb
 from ..syntax import operations
-from ..syntax.expressions import PRODUCT, SUM, PlacedExpr
+from ..syntax.expressions import SUM, PlacedExpr, infix
 from .assembly import assembled, filled, shape_of
 from .names import read_names
 from .regions import KernelBody, Line
@@ -277,11 +277,18 @@ def _bounded(plan: PallasKernelPlan, span: Span, walks: list[tuple[Op | None, Op
     text = span.dim or "0"
     bounds = {hi for _, hi in walks}
     lows = {lo for lo, _ in walks}
-    if len(lows) == 1 and (lo := lows.pop()) is not None and (low := scalar_text(lo, plan.spans)):
-        text = f"jnp.maximum({text}, {low.at(PRODUCT)} // {span.text})"
-    if len(bounds) == 1 and (hi := bounds.pop()) is not None and (high := scalar_text(hi, plan.spans)):
-        text = f"jnp.minimum({text}, jnp.maximum({_less_one(hi, high, plan)}, 0) // {span.text})"
+    if len(lows) == 1 and (lo := lows.pop()) is not None and (low := picked_text(lo, _outside(plan))):
+        low = low if span.size == 1 else infix("//", low, PlacedExpr(span.text))
+        text = f"jnp.maximum({text}, {low.text})"
+    if len(bounds) == 1 and (hi := bounds.pop()) is not None and (high := picked_text(hi, _outside(plan))):
+        last = f"jnp.maximum({_less_one(hi, high, plan)}, 0)"
+        text = f"jnp.minimum({text}, {last if span.size == 1 else f'{last} // {span.text}'})"
     return text
+
+
+def _outside(plan: PallasKernelPlan) -> Mapping[str, Span]:
+    """The spans of parallel axes as index maps see them, which no loop moves."""
+    return at(plan.spans, {name: s.dim for name, s in plan.spans.items() if s.size == 1 and s.dim is not None})
 
 
 def _less_one(op: Op, text: PlacedExpr, plan: PallasKernelPlan) -> str:

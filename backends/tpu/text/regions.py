@@ -11,7 +11,7 @@ from portakern.ir.tile import For
 
 from ..planning.kernel_plan import PallasKernelPlan, ScratchBuffer
 from ..planning.loops import Phase
-from ..planning.scalars import scalar_text
+from ..planning.picks import picked_text
 from ..syntax.expressions import SUM, PlacedExpr, infix
 
 Line = tuple[str, str]
@@ -127,7 +127,7 @@ class Regions:
         return f"{dim} == pl.num_programs({number}) - 1"
 
     def _scalar(self, op: Op) -> PlacedExpr:
-        return scalar_text(op, self.plan.spans) or PlacedExpr("0")
+        return picked_text(op, self.plan.spans) or PlacedExpr("0")
 
     def assembled(self, kept: Sequence[ScratchBuffer], helpers: Sequence[str]) -> KernelBody:
         lines: list[Line] = []

@@ -45,7 +45,7 @@ from ..planning.constants import filled_with, number
 from ..planning.joined_taps import JoinedTaps, joined_taps
 from ..planning.kernel_plan import PallasKernelPlan, ScratchBuffer, kept_at
 from ..planning.loops import carried_through, loops_before
-from ..planning.picks import found_text
+from ..planning.picks import found_text, picked_text
 from ..planning.scalars import scalar_text
 from ..planning.taps import TapLoop
 from ..syntax import operations
@@ -190,6 +190,8 @@ class Values:
                 return PlacedExpr(f"{x.at(0)}.T", (x.place[1], x.place[0])) if swapped and x.place else x
             case Mask():
                 return self._mask(region, op)
+            case Load(dims=()) if op.buffer.name in self.plan.prefetched:  # type: ignore[attr-defined]
+                return picked_text(op, self.shapes.spans) or self._load(region, op)
             case Load():
                 return self._load(region, op)
             case Reduce():

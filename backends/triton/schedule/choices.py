@@ -25,6 +25,9 @@ def choices(nest: Nest, device: Device) -> Mapping[str, Sequence[Value]]:
             found = {"warps": warps, **outer, axes[-1].name: (256, 512, 1024, 2048, 4096, 8192)}
         case "transpose":
             found = {"warps": warps[1:5]}
+        case "segments":
+            lines = not any(a.contiguous for a in nest.role("parallel"))
+            found = {"warps": warps[:4], **({"walked": (32, 64, 128, 256, 512, 1024)} if lines else {})}
         case "rows" | "scan" | "associative":
             found = {"warps": warps, "stages": (1, 2, 3, 4)}
             if parallel := [a for a in nest.role("parallel") if not a.contiguous]:
@@ -40,7 +43,7 @@ def choices(nest: Nest, device: Device) -> Mapping[str, Sequence[Value]]:
         case "attention":
             found = {"warps": (4, 8), "stages": (1, 2, 3, 4), "m": (64, 128, 256), "n": (32, 64, 128), "heads": (0, 8, 16),
                      "split": (1, 2)}  # fmt: skip
-    if device.vendor == "NVIDIA" and nest.family not in ("contraction", "attention"):
+    if device.vendor == "NVIDIA" and nest.family not in ("contraction", "grouped", "attention"):
         found["keep"] = KEEP
     if device.vendor == "AMD":
         found["waves_per_eu"] = (0, 1, 2, 3)

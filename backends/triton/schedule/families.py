@@ -37,8 +37,9 @@ _LONGEST_ROW = 16384
 
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     """The schedule space of ``nest`` on ``device``, default first, without those that cannot fit."""
-    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "scan": _scan, "associative": _scan,
-                "contraction": _contraction, "attention": _attention}  # fmt: skip
+    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments,
+                "scan": _scan, "associative": _scan, "contraction": _contraction, "grouped": _grouped,
+                "attention": _attention}  # fmt: skip
     found = list(families[nest.family](nest, device))
     kept = [s for s in found if _fits(nest, device, s)]
     return tuple(dict.fromkeys(kept or found[-1:]))
@@ -140,6 +141,18 @@ def _blocks(device: Device, half: bool) -> tuple[_Shape, ...]:
     return (_Shape(128, 128, 32, 4, 4), _Shape(128, 128, 64, 8, 3), _Shape(128, 64, 32, 4, 4), *small)
 
 
+def _segments(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """Each lane goes down a column of its own; a line is walked in short pieces, since most segments are short."""
+    (walked,), columns = nest.role("walked"), [a for a in nest.role("parallel") if a.contiguous]
+    if columns:
+        for wide in (128, 64, 256):
+            tiles = {columns[-1].name: pow2(columns[-1].extent, wide)}
+            yield _schedule(nest, tiles, 1, _warps(tiles[columns[-1].name], device, 1))
+        return
+    for along in (64, 256, 1024):
+        yield _schedule(nest, {walked.name: along}, 1, _warps(along, device, 2))
+
+
 def _scan(nest: Nest, device: Device) -> Iterator[Schedule]:
     """Lines that are contiguous as rows; others side by side, each lane going down its own."""
     (line,), parallel = nest.role("scanned"), nest.role("parallel")
@@ -199,6 +212,12 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
         # A first wave that leaves units idle costs more than a smaller block; at ragged ends tall blocks did better than wide.
         made.append((count < _FULL * (units or 100), b.m < b.n and 0 < units < count and not walked, schedule))
     yield from (s for *_, s in sorted(made, key=lambda x: x[:2]))
+
+
+def _grouped(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """As a product, without tensor descriptors and programs that take several blocks."""
+    for s in _contraction(nest.as_family("contraction", group="reduced"), device):
+        yield Schedule(s.tiles, s.stages, s.warps)
 
 
 _FULL = 0.95
@@ -272,15 +291,16 @@ def _fits(nest: Nest, device: Device, s: Schedule) -> bool:
     lanes = s.warps * device.count("subgroup")
     if lanes > device.count("threads_per_block"):
         return False
-    if nest.family not in ("contraction", "attention"):
+    if nest.family not in ("contraction", "grouped", "attention"):
         return True
     size = dtype(nest.dots).bytes
     (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
     tm, tn, tk = s.tile(m.name), s.tile(n.name), s.tile(k.name)
     # AMD's pipeliner keeps one stage fewer in LDS than NVIDIA's asynchronous copies do in shared memory.
     copies = max(1, s.stages - (1 if device.vendor == "AMD" else 0))
-    if nest.family == "contraction":
+    if nest.family in ("contraction", "grouped"):
         shared, accumulators = (tm * tk + tk * tn) * size * copies, tm * tn
+        accumulators *= 2 if nest.family == "grouped" else 1  # the product of a group, and the rows of those before
         if s.option("programs", 0):  # the block that is stored while the next one is loaded
             shared += tm * tn * size
     else:

@@ -18,6 +18,7 @@ from portakern.ir.tile import (
     ScanBy,
     Start,
     Store,
+    ends_inside,
     identity,
     starts_anew,
     tile_type,
@@ -122,12 +123,15 @@ class StatementText(TritonMemoryText):
         if loop.hi is not None:
             most, given = self._most(loop.hi), self._scalar(loop.hi)
             within = most is not None and isinstance(axis.extent, int) and most <= axis.extent
+            within = within or ends_inside(loop.hi, axis.extent)
             hi = given if within else call("tl.minimum", given, self._extent(axis))
         return lo, hi
 
     def _multiple(self, op: Op, tile: int) -> bool:
         """Whether an integer scalar is known to be a multiple of ``tile``."""
         match op:
+            case _ if tile == 1:
+                return True
             case Start(axis=axis):
                 return self.kernel.axis[axis].tile % tile == 0
             case Const(value=int() as value) | Extent(size=int() as value):

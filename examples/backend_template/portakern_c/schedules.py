@@ -20,7 +20,7 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
 
 def tile(nest: Nest, axis: NestAxis, part: int) -> int:
     match nest.family:
-        case "contraction":
+        case "contraction" | "grouped":
             # An axis with a tile of 1 gives no dim; the axes of a matrix product must be dims even where they are short.
             least = 2 if axis.role in CONTRACTION else 1
             return max(least, fit(axis, CONTRACTION.get(axis.role, 1) // (part if axis.role == "n" else 1)))

@@ -35,6 +35,9 @@ def values_of(block: Block, args: Sequence[Val]) -> dict[Op, Any]:
 _VIEWS = (t.Transpose, t.Reshape, t.Expand, t.Slice)
 
 
+_PRODUCTS = (t.Contract, t.SegmentContract, t.Convolve)
+
+
 def _contraction_only(block: Block) -> set[Op]:
     """Narrowing conversions whose every use, seen through views, is as the operand of a contraction."""
     users: dict[Op, list[Op]] = {}
@@ -43,6 +46,6 @@ def _contraction_only(block: Block) -> set[Op]:
             users.setdefault(o, []).append(op)
 
     def only(op: Op) -> bool:
-        return all(isinstance(u, t.Contract | t.Convolve) or (isinstance(u, _VIEWS) and only(u)) for u in users[op])
+        return all(isinstance(u, _PRODUCTS) or (isinstance(u, _VIEWS) and only(u)) for u in users[op])
 
     return {op for op in block.ops if isinstance(op, t.Convert) and users.get(op) and only(op)}

@@ -22,19 +22,21 @@ from .value import Accumulated, Bound, Val, any_inexact, finish
 
 
 def _contraction(
-    op: t.Contract | t.Convolve,
+    op: t.Contract | t.SegmentContract | t.Convolve,
     a: Val,
     b: Val,
     n: int,
     precision: str,
     times: Callable[[np.ndarray, np.ndarray], np.ndarray],
     drifted: Callable[[np.ndarray], np.ndarray | float],
+    others: Sequence[np.ndarray] = (),
 ) -> Val:
     """Sums of ``n`` products.
 
-    ``times`` contracts two arrays, ``drifted`` gives the drift of sums whose terms' magnitudes have the given sum.
+    ``times`` contracts two arrays, ``drifted`` gives the drift of sums whose terms' magnitudes have the given sum; ``others``
+    are further operands.
     """
-    r = oracle.apply(op, [a.x, b.x])
+    r = oracle.apply(op, [a.x, b.x, *others])
     if r.dtype.kind != "f":
         return Val(r)
     size_a, size_b = np.abs(a.x), np.abs(b.x)
@@ -98,6 +100,18 @@ def _(op: t.Contract, a: Val, b: Val) -> Val:
     n = int(np.prod([a.x.shape[i] for i in op.lhs_axes], dtype=np.int64))
     return _contraction(
         op, a, b, n, op.precision, lambda x, y: oracle.contract(op, x, y), lambda total: _drift(op, a, b, n, total)
+    )
+
+
+@rule(t.SegmentContract)
+def _(op: t.SegmentContract, a: Val, b: Val, groups: Val) -> Val:
+    if not groups.exact:  # any row may be of any group
+        r = oracle.apply(op, [a.x, b.x, groups.x])
+        return Val(r, np.full(r.shape, np.inf))
+    rows, n = oracle.rows_of_groups(op, groups.x), a.x.shape[1]
+    # As of convolutions, all roundings are granted: the drift of sums is not worth finding out group by group.
+    return _contraction(
+        op, a, b, n, op.precision, lambda x, y: oracle.grouped_product(x, y, rows), lambda total: n, [groups.x]
     )
 
 

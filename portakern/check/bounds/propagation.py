@@ -12,7 +12,7 @@ from portakern.ir.core import Arg
 from portakern.ir.tensor import TensorProgram, tensor_type
 
 # Importing these fills RULES.
-from . import contractions, elementwise, loops, moves, recurrences, reductions  # noqa: F401
+from . import contractions, elementwise, loops, moves, recurrences, reductions, segments  # noqa: F401
 from .blocks import apply_block
 from .value import Val
 

@@ -143,9 +143,11 @@ class Loops(Products):
             lo = call("cast", "int64_t", self.value(op.lo, None))
             begin = multiply(divide(lo, whole(axis.tile)), whole(axis.tile)) if axis.tile > 1 else lo
         if op.hi is not None:
-            limits = (call("cast", "int64_t", x) for x in (self.value(op.hi, None), end))
+            given, end = (call("cast", "int64_t", x) for x in (self.value(op.hi, None), end))
+            if t.ends_inside(op.hi, axis.extent):
+                return begin, given
             name = self.names.fresh(f"{axis.name}_end")
-            self.add(p.Scalar(name, "i64", call("min", "pk::min", *limits), note="what lies beyond takes no part"))
+            self.add(p.Scalar(name, "i64", call("min", "pk::min", given, end), note="what lies beyond takes no part"))
             end = Name(name)
         return begin, end
 

@@ -15,7 +15,8 @@ from portakern.fuzz.case import FuzzCase
 # The order of the table is that of these imports.
 # isort: off
 from portakern.fuzz.grammar import (  # noqa: F401
-    elementwise, reductions, numbers, views, gathers, pieces, orders, random, products, steps, windows, normalising, attention,
+    elementwise, reductions, numbers, views, gathers, pieces, orders, random, segments, products, steps, windows, normalising,
+    attention,
 )  # fmt: skip
 # isort: on
 from portakern.fuzz.grammar import program

@@ -71,6 +71,19 @@ def attention_masked(s: FuzzScope) -> Var:
     return _mixed(s, s.let(f"pk.softmax({masked})", UNIT, "p"), v)
 
 
+@production(1.5)
+def attention_of_lengths(s: FuzzScope) -> Var:
+    """Keys up to a number that is read for every sequence, or between two of them."""
+    q, k, v = _qkv(s)
+    z = _scores(s, q, k)
+    j = f"pk.iota({z}.shape, -1)"
+    lengths = s.input(z.shape[:-2], "i32", "lengths", below=z.shape[-1])
+    cut = f"pk.maximum({lengths}, 0)" + ("[..., None, None]" if z.rank > 2 else "")
+    seen = pick(s.draw, (f"{j} <= {cut}", f"{j} - 3 < {cut}", f"({j} <= {cut}) & ({j} >= {cut} - 5)"))
+    masked = s.let(f'pk.where({seen}, {z} * 0.125, -float("inf"))', SCORES)
+    return _mixed(s, s.let(f"pk.softmax({masked})", UNIT, "p"), v)
+
+
 @production(1.0)
 def attention_biased(s: FuzzScope) -> Var:
     """With a bias added to, or a soft cap put on, the scores."""

@@ -9,7 +9,7 @@ from math import prod
 from portakern.fuzz.grammar.draws import Draw, pick
 from portakern.ir.core import Op
 from portakern.ir.size import Size, evaluate, names_of
-from portakern.ir.tensor import Contract, Convolve, Scatter, Sort, WindowFold, tensor_type
+from portakern.ir.tensor import Contract, Convolve, Scatter, SegmentContract, Sort, WindowFold, tensor_type
 
 # Around the tiles of the targets, primes, and what a unit of copying holds; 0 last: where it matters it is the cause.
 SIZES = (1, 2, 3, 4, 5, 7, 8, 12, 13, 15, 16, 17, 20, 24, 28, 31, 32, 33, 37, 48, 63, 64, 65, 72, 96, 100, 101,
@@ -69,6 +69,8 @@ def _steps(op: Op) -> tuple[Size, ...]:
         case Contract():
             lhs = tensor_type(op.lhs).shape
             return (*tensor_type(op).shape, *(lhs[a] for a in op.lhs_axes))
+        case SegmentContract():
+            return (*tensor_type(op).shape, tensor_type(op.lhs).shape[1])
         case Convolve():
             return (*tensor_type(op).shape, *tensor_type(op.w).shape[:-1])
         case WindowFold():
