@@ -44,6 +44,7 @@ pallas = Language(
     convention=CONVENTION,
     adopt=adopt,
     bare=inspected,
+    picks_elements=False,
     dispatch_sequence=dispatch_sequence,
 )
 

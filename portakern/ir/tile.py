@@ -301,6 +301,26 @@ class ScanBy(Op):
         return ManyType((*types, *(have.without(self.axis) for have in types)))
 
 
+class SortBy(Op):
+    """Lines of ``xs``, tiles over the same dims, along ``axis`` in ascending order of the integers (i32 or i64) in the first;
+    equal ones keep their order: results (a tile for each).
+
+    Keys outside the extent must be the largest integer.  With ``count`` only so many elements of a line are asked for; what
+    stands behind them may be anything.
+    """
+
+    xs: tuple[Op, ...]
+    axis: str
+    count: int = 0
+
+    def infer(self) -> Type:
+        types = [tile_type(x) for x in self.xs]
+        self.check(bool(types) and all(have.dims == types[0].dims for have in types), "the tiles differ in dims")
+        self.check(self.axis in types[0].axes, f"{types[0]} has no dim {self.axis}")
+        self.check(types[0].dtype in ("i32", "i64"), f"the keys are {types[0].dtype}, not i32 or i64")
+        return ManyType(tuple(types))
+
+
 def starts_anew(scan: Scan) -> bool:
     """Whether nothing came before what ``scan`` runs over: its carry is the identity."""
     carry = scan.carry
@@ -565,6 +585,6 @@ def verify_kernel(kernel: Kernel) -> None:
 __all__ = [
     "BINARY", "COMPARE", "PRECISION", "REDUCE", "UNARY", "Arg", "ArgReduce", "Axis", "Binary", "Bitcast", "Broadcast",
     "BufferType", "Cast", "Compare", "Const", "Coord", "Dim", "Dims", "Dot", "Extent", "Fma", "For", "Index", "Kernel", "Load",
-    "Mask", "Permute", "Reduce", "Scan", "ScanBy", "Select", "Start", "Store", "Term", "TileType", "Unary", "buffer_type",
+    "Mask", "Permute", "Reduce", "Scan", "ScanBy", "Select", "SortBy", "Start", "Store", "Term", "TileType", "Unary", "buffer_type",
     "identity", "starts_anew", "tile_type", "verify_kernel",
 ]  # fmt: skip

@@ -15,6 +15,8 @@ from portakern.emit.loops.plan import (
     PackedProduct,
     Product,
     Repeat,
+    SortedArrays,
+    Sorting,
     Step,
     Storage,
     Walk,
@@ -65,6 +67,8 @@ class LoopText(StoreText):
                     self._repeat(node)
                 case Product(multiply):
                     self._multiply(multiply)
+                case Sorting(what):
+                    self._sort(what)
 
     # ---- values
 
@@ -170,6 +174,15 @@ class LoopText(StoreText):
             if a.axis.tile > 1:
                 self._tile_end(a)
             self._nodes(node.body)
+
+    def _sort(self, what: SortedArrays) -> None:
+        keys = self.array_names[what.keys]
+        count = Expr(self._count(self.axes[what.sort.axis]))
+        few = Expr(f"np.int64({what.sort.count})") if 0 < what.sort.count <= words.FEWEST else None
+        order = self.names.fresh("order")
+        self.out.line(f"{order} = {call('first_few', Expr(keys), count, few) if few else call('sorted_order', Expr(keys), count)}")
+        for name in (self.array_names[s] for s in what.moved):
+            self.out.line(f"{name}[: len({order})] = {name}[{order}]")
 
     def _multiply(self, m: PackedProduct) -> None:
         assert m.m is not None and m.n is not None  # the emitter refuses other products

@@ -105,6 +105,15 @@ def _(op: t.Scatter, v: Val, indices: Val, updates: Val) -> Val:
     return finish(dtype_of(op), r, passed + n * accuracy.unit(dtype_of(op)) * (total + passed), [], doubt=np.isinf(passed))
 
 
+@rule(t.KeySort)
+def _(op: t.KeySort, *xs: Val) -> Val:
+    moved = xs[op.number]
+    r = oracle.apply(op, [x.x for x in xs])
+    if not xs[0].exact:
+        return Val(r, np.full(r.shape, np.inf))
+    return Val(r) if moved.exact else Val(r, oracle.RULES[t.KeySort](replace(op, xs=op.xs), *(x.bound() if x is moved else x.x for x in xs)))
+
+
 @rule(t.Sort)
 def _(op: t.Sort, v: Val) -> tuple[Val, Val]:
     values, order = oracle.apply(op, [v.x])

@@ -16,7 +16,7 @@ from math import prod
 from portakern.dtypes import dtype
 from portakern.emit.running import Running
 from portakern.ir.core import Op
-from portakern.ir.tile import Dims, Dot, For, Kernel, Reduce, Store
+from portakern.ir.tile import Dims, Dot, For, Kernel, Reduce, SortBy, Store
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,13 +81,22 @@ class PackedProduct:
 
 
 @dataclass(frozen=True, eq=False)
+class SortedArrays:
+    """The elements of ``moved``, arrays of tiles of a sort, in the order of those in ``keys``, which may be one of them."""
+
+    sort: SortBy
+    keys: Storage
+    moved: tuple[Storage, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Step:
     """The values that a loop's step hands on in variables: (argument, new value)."""
 
     values: tuple[tuple[Op, Op], ...]
 
 
-Item = Op | LocalStore | PackedProduct | Step
+Item = Op | LocalStore | PackedProduct | SortedArrays | Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +145,14 @@ class Product:
     what: PackedProduct
 
 
-Node = Compute | Write | Walk | Repeat | Product
+@dataclass(frozen=True, eq=False)
+class Sorting:
+    """A line of local arrays that is sorted in place."""
+
+    what: SortedArrays
+
+
+Node = Compute | Write | Walk | Repeat | Product | Sorting
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,6 +202,8 @@ def _show(node: Node, depth: int) -> list[str]:
             how = f"{m.rows}x{m.lanes * m.vectors} register tile, {m.lanes}-lane multiply-add on widened {dtype_}"
             how = how if m.rows > 1 else f"a function, on widened {dtype_}"
             return [f"{pad}{m.c.name} += {m.a.name} {m.b.name} over {m.dot.axis}: {how}"]
+        case Sorting(what):
+            return [f"{pad}sort {', '.join(s.name for s in what.moved)} by {what.keys.name} along {what.sort.axis}"]
         case Walk(axis, lanes, body, accumulate, running):
             wide = f" by {lanes} lanes" if lanes > 1 else ""
             found = f", reducing {', '.join(r.fn for r in accumulate)}" if accumulate else ""

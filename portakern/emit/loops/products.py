@@ -1,13 +1,14 @@
-"""Matrix products in a list of operations: operands are packed into arrays where they are defined, then multiplied."""
+"""Matrix products and sorts in a list of operations: operands are packed into arrays where they are defined, then multiplied
+(what is sorted: sorted there)."""
 
 from __future__ import annotations
 
-from portakern.ir.core import Arg, Block, Op, Yield
-from portakern.ir.tile import Broadcast, Dot, Kernel, Mask, tile_type
+from portakern.ir.core import Arg, Block, Op, Result, Yield
+from portakern.ir.tile import Broadcast, Dot, Kernel, Mask, SortBy, tile_type
 
 from .arrays import LocalArrays
 from .elements import ELEMENTWISE, axes_of, hint_of, is_leaf, source
-from .plan import Item, LocalStore, PackedProduct, Storage
+from .plan import Item, LocalStore, PackedProduct, SortedArrays, Storage
 
 
 class OperandPacking:
@@ -18,6 +19,7 @@ class OperandPacking:
         self.uses: dict[Op, list[Op]] = {}
         self.packs: dict[Op, list[tuple[str, ...]]] = {}
         self.packed: dict[tuple[Op, tuple[str, ...]], Storage] = {}
+        self.sorted: dict[Op, tuple[Storage, ...]] = {}
         for op in kernel.body.walk():
             if isinstance(op, Dot):
                 for operand, axes in zip(_operands(op), _operand_axes(op), strict=True):
@@ -31,6 +33,11 @@ class OperandPacking:
         for op in block.ops:
             if isinstance(op, Dot):
                 items += self._product(op)
+            elif isinstance(op, SortBy):
+                items += self._sort(op)
+            elif isinstance(op, Result) and isinstance(op.source, SortBy):
+                self.arrays.of[op] = self.sorted[op.source][op.index]
+                self.arrays.written.add(op)
             elif not (is_leaf(op) or isinstance(op, Yield) or source(op) is not op):
                 items.append(op)
             for axes in self.packs.get(op, ()):
@@ -45,6 +52,15 @@ class OperandPacking:
                                  "operand of a product, packed and widened")
         self.packed[op, axes] = storage
         return [LocalStore(source(op), storage)]
+
+    def _sort(self, op: SortBy) -> list[Item]:
+        names = ("keys", *(hint_of(source(x)) for x in op.xs[1:]))
+        made = [self.arrays.make(f"{name}_line" if n else name, tile_type(x).dims, tile_type(x).dtype, "sorted where it lies")
+                for n, (name, x) in enumerate(zip(names, op.xs, strict=True))]  # fmt: skip
+        self.sorted[op] = tuple(made)
+        moved = sorted({use.index for use in self.uses.get(op, ()) if isinstance(use, Result)})
+        stores = [LocalStore(source(x), s) for x, s in zip(op.xs, made, strict=True)]
+        return [*stores, SortedArrays(op, made[0], tuple(made[n] for n in moved))]
 
     def _product(self, dot: Dot) -> list[Item]:
         items: list[Item] = []
