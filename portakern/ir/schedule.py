@@ -12,8 +12,9 @@ rows           ``parallel`` and ``reduced``; the last reduced axis is tiled (it 
                reduced axes are walked one coordinate at a time; two ``parallel`` axes are tiled where none of these is
 scan           ``parallel`` and one ``scanned``, which is tiled where it is contiguous, else mostly walked one by one
 associative    as scan, by a function of the operator's; a language that has no such scan of a tile walks the line one by one
-sort           ``parallel`` (tile 1) and one ``sorted``, contiguous, which is covered by its tile (a tile of a longer one sorts as
-               many elements as :class:`portakern.backend.Language` says)
+sort           ``parallel`` (tile 1) and one ``sorted``, which is covered by its tile (of a longer one runs are sorted, as long as
+               :class:`portakern.backend.Language` says); with it ``first``, covered by a tile of at least 2, where only the
+               first elements of a line are asked for
 contraction    ``batch`` (tile 1), ``m``, ``n``, ``k``; further contracted axes, ``reduced``, are walked one by one
 attention      ``batch`` (tile 1), ``m`` (query rows), ``n`` (walked: keys), ``k`` (contracted by the scores; whole),
                ``d`` (features of the result; whole)
@@ -48,7 +49,7 @@ ROLES: Mapping[str, Mapping[str, tuple[int, int | None]]] = {
     "rows": {"parallel": ANY, "reduced": SOME},
     "scan": {"parallel": ANY, "scanned": ONE},
     "associative": {"parallel": ANY, "scanned": ONE},
-    "sort": {"parallel": ANY, "sorted": ONE},
+    "sort": {"parallel": ANY, "sorted": ONE, "first": (0, 1)},
     "contraction": {"batch": ANY, "m": ONE, "n": ONE, "k": ONE, "reduced": ANY},
     "attention": {"batch": ANY, "m": ONE, "n": ONE, "k": ONE, "d": ONE},
 }

@@ -28,7 +28,8 @@ def lower_sort(request: Request) -> t.Kernel:
     if not first.run and not covered(line, schedule):
         raise ScheduleError(f"the schedule {schedule} cuts {line.name}: a tile must hold all that it sorts")
     axis = t.Axis(line.name, "grid", line.extent, first.run) if first.run else along(line, schedule)
-    frame = Frame(request, domain, [*grid(parallel, schedule), axis], schedule, "sort")
+    kept = [along(run, schedule) for run in domain.role("first")]
+    frame = Frame(request, domain, [*grid(parallel, schedule), axis, *kept], schedule, "sort")
     for together in sorts:
         _sorted(frame, line, together)
     for number in range(len(request.program.outputs)):
@@ -45,16 +46,14 @@ def _together(program: tt.TensorProgram) -> list[Together]:
 
 
 def _domain(request: Request, sorts: list[Together]) -> Domain:
-    """The axis ``sorted`` along, and those of the lines beside each other.  Where a few elements of a line are asked for, they
-    are the first of the tile: a store leaves out what lies beyond its array."""
+    """The axis ``sorted`` along, that of the ``first`` elements where only these are asked for, and those of the lines beside
+    each other."""
     classes, sort = request.classes, sorts[0][0]
     operand = classes.of_operand(sort, 0)
     line = operand[sort.axis]
     runs = merge([c for c in real(operand) if c is not line], "parallel", request.accesses(), request.unmergeable())
-    domain = Domain([*runs, Run((line,), "sorted")], line)
-    for together in sorts:
-        domain.place[classes.of(together[0])[sort.axis]] = domain.place[line]
-    return domain
+    first = classes.of(sort)[sort.axis]
+    return Domain([*runs, Run((line,), "sorted"), *([Run((first,), "first")] if first is not line else [])], line)
 
 
 def _with_tile(schedule: Schedule, axis: str, tile: int) -> Schedule:
@@ -68,5 +67,7 @@ def _sorted(frame: Frame, line: Run, together: Together) -> None:
     xs: list[Op] = [b.fit(frame.w.value(sort.xs[n], operand_coords(frame, sort, n)), dims) for n in wanted]
     if b.axis[line.name].ragged:
         xs[0] = b.add(t.Mask(xs[0], line.name, t.identity("min", t.tile_type(xs[0]).dtype)))
-    made = b.add(t.SortBy(tuple(xs), line.name, sort.count, loc=sort.loc))
+    first = frame.domain.role("first")
+    into = b.dims(first[0].name) if first else ()
+    made = b.add(t.SortBy(tuple(xs), line.name, sort.count, into, loc=sort.loc))
     frame.w.known.update((op, b.add(Result(made, wanted.index(op.number)))) for op in together)

@@ -176,13 +176,16 @@ class LoopText(StoreText):
             self._nodes(node.body)
 
     def _sort(self, what: SortedArrays) -> None:
-        keys = self.array_names[what.keys]
-        count = Expr(self._count(self.axes[what.sort.axis]))
-        few = Expr(f"np.int64({what.sort.count})") if 0 < what.sort.count <= words.FEWEST else None
+        keys, sort = Expr(self.array_names[what.keys]), what.sort
+        count = Expr(self._count(self.axes[sort.axis]))
+        made = call("sorted_order", keys, count).text + (f"[:{sort.count}]" if sort.into else "")
+        if 0 < sort.count <= words.FEWEST:
+            made = call("first_few", keys, count, Expr(f"np.int64({sort.count})")).text
         order = self.names.fresh("order")
-        self.out.line(f"{order} = {call('first_few', Expr(keys), count, few) if few else call('sorted_order', Expr(keys), count)}")
-        for name in (self.array_names[s] for s in what.moved):
-            self.out.line(f"{name}[: len({order})] = {name}[{order}]")
+        self.out.line(f"{order} = {made}")
+        for have, into in what.moved:
+            value = order if have is None else f"{self.array_names[have]}[{order}]"
+            self.out.line(f"{self.array_names[into]}[: len({order})] = {value}")
 
     def _multiply(self, m: PackedProduct) -> None:
         assert m.m is not None and m.n is not None  # the emitter refuses other products

@@ -94,8 +94,7 @@ def _associative(nest: Nest) -> Iterator[dict[str, int]]:
 
 
 def _sort(nest: Nest) -> Iterator[dict[str, int]]:
-    (line,) = nest.role("sorted")
-    yield {line.name: _cut(line.extent, SORTED)}
+    yield {**{a.name: _cut(a.extent, SORTED) for a in nest.role("sorted")}, **{a.name: _cut(a.extent, SORTED, 2) for a in nest.role("first")}}
 
 
 def _contraction(nest: Nest) -> Iterator[dict[str, int]]:

@@ -47,8 +47,8 @@ class Items:
                 return set(storage.axes)
             case PackedProduct(_, a, b):
                 return {*a.axes, *b.axes}
-            case SortedArrays(keys=keys):
-                return set(keys.axes)
+            case SortedArrays(keys=keys, moved=moved):
+                return {*keys.axes, *(a for _, into in moved for a in into.axes)}
             case Step():
                 return set()
             case Store():

@@ -82,11 +82,13 @@ class PackedProduct:
 
 @dataclass(frozen=True, eq=False)
 class SortedArrays:
-    """The elements of ``moved``, arrays of tiles of a sort, in the order of those in ``keys``, which may be one of them."""
+    """Elements of arrays in the order of those in ``keys``: ``moved`` has the arrays of the tiles of a sort that somebody asks
+    for (the keys may be among them), each with that of the result, which may be the same (``None``: the order itself is
+    asked for)."""
 
     sort: SortBy
     keys: Storage
-    moved: tuple[Storage, ...]
+    moved: tuple[tuple[Storage | None, Storage], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +205,7 @@ def _show(node: Node, depth: int) -> list[str]:
             how = how if m.rows > 1 else f"a function, on widened {dtype_}"
             return [f"{pad}{m.c.name} += {m.a.name} {m.b.name} over {m.dot.axis}: {how}"]
         case Sorting(what):
-            return [f"{pad}sort {', '.join(s.name for s in what.moved)} by {what.keys.name} along {what.sort.axis}"]
+            return [f"{pad}sort {', '.join(s.name for _, s in what.moved)} by {what.keys.name} along {what.sort.axis}"]
         case Walk(axis, lanes, body, accumulate, running):
             wide = f" by {lanes} lanes" if lanes > 1 else ""
             found = f", reducing {', '.join(r.fn for r in accumulate)}" if accumulate else ""

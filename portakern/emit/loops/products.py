@@ -15,11 +15,10 @@ class OperandPacking:
     """``rows`` is the height of a register tile."""
 
     def __init__(self, kernel: Kernel, arrays: LocalArrays, rows: int) -> None:
-        self.arrays, self.rows = arrays, rows
+        self.kernel, self.arrays, self.rows = kernel, arrays, rows
         self.uses: dict[Op, list[Op]] = {}
         self.packs: dict[Op, list[tuple[str, ...]]] = {}
         self.packed: dict[tuple[Op, tuple[str, ...]], Storage] = {}
-        self.sorted: dict[Op, tuple[Storage, ...]] = {}
         for op in kernel.body.walk():
             if isinstance(op, Dot):
                 for operand, axes in zip(_operands(op), _operand_axes(op), strict=True):
@@ -36,8 +35,7 @@ class OperandPacking:
             elif isinstance(op, SortBy):
                 items += self._sort(op)
             elif isinstance(op, Result) and isinstance(op.source, SortBy):
-                self.arrays.of[op] = self.sorted[op.source][op.index]
-                self.arrays.written.add(op)
+                pass  # lies in an array
             elif not (is_leaf(op) or isinstance(op, Yield) or source(op) is not op):
                 items.append(op)
             for axes in self.packs.get(op, ()):
@@ -55,12 +53,27 @@ class OperandPacking:
 
     def _sort(self, op: SortBy) -> list[Item]:
         names = ("keys", *(hint_of(source(x)) for x in op.xs[1:]))
-        made = [self.arrays.make(f"{name}_line" if n else name, tile_type(x).dims, tile_type(x).dtype, "sorted where it lies")
-                for n, (name, x) in enumerate(zip(names, op.xs, strict=True))]  # fmt: skip
-        self.sorted[op] = tuple(made)
-        moved = sorted({use.index for use in self.uses.get(op, ()) if isinstance(use, Result)})
-        stores = [LocalStore(source(x), s) for x, s in zip(op.xs, made, strict=True)]
-        return [*stores, SortedArrays(op, made[0], tuple(made[n] for n in moved))]
+        items: list[Item] = []
+        lines: list[Storage | None] = []
+        for n, (name, x) in enumerate(zip(names, op.xs, strict=True)):
+            if op.moves_places(self.kernel, n):
+                lines.append(None)
+                continue
+            of = tile_type(x)
+            made = self.arrays.make(f"{name}_line" if n else name, of.dims, of.dtype, "sorted")
+            items.append(LocalStore(source(x), made))
+            lines.append(made)
+        moved: dict[int, tuple[Storage | None, Storage]] = {}
+        for use in self.uses.get(op, ()):
+            if isinstance(use, Result):
+                n, of, have = use.index, tile_type(use), lines[use.index]
+                if n not in moved:
+                    into = have if have and not op.into else self.arrays.make(f"sorted_{names[n]}", of.dims, of.dtype, "sorted")
+                    moved[n] = have, into
+                self.arrays.of[use] = moved[n][1]
+                self.arrays.written.add(use)
+        assert lines[0] is not None
+        return [*items, SortedArrays(op, lines[0], tuple(moved.values()))]
 
     def _product(self, dot: Dot) -> list[Item]:
         items: list[Item] = []
