@@ -282,5 +282,18 @@ def _scan(nest: Nest, device: Device) -> Iterator[Schedule]:
         yield Schedule(_tiles(nest, **{parallel[-1].name: _fit(parallel[-1], cols)}), warps=max(1, threads // wave))
 
 
-_FAMILIES = {"scan": _scan, "associative": _scan, "elementwise": _elementwise, "transpose": _transpose, "rows": _rows,
+SORTED = 2048
+"""Elements of a row that are sorted in LDS, which takes up to 16 bytes of each."""
+
+
+def _sort(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """A row for a work-group, four elements to a lane."""
+    (line,) = nest.role("sorted")
+    cols = _fit(line, SORTED, 2)
+    chosen = {line.name: cols, **{a.name: _fit(a, SORTED, 2) for a in nest.role("first")}}
+    for each in (4, 8, 2):
+        yield Schedule(_tiles(nest, **chosen), warps=max(1, min(_MAX_THREADS, cols // each) // subgroup(device)))
+
+
+_FAMILIES = {"scan": _scan, "associative": _scan, "sort": _sort, "elementwise": _elementwise, "transpose": _transpose, "rows": _rows,
              "contraction": _contraction, "attention": _attention}  # fmt: skip

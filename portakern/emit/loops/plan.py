@@ -10,6 +10,7 @@ outside is never computed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -83,8 +84,7 @@ class PackedProduct:
 @dataclass(frozen=True, eq=False)
 class SortedArrays:
     """Elements of arrays in the order of those in ``keys``: ``moved`` has the arrays of the tiles of a sort that somebody asks
-    for (the keys may be among them), each with that of the result, which may be the same (``None``: the order itself is
-    asked for)."""
+    for (the keys may be among them), each with that of the result (``None``: the order itself is asked for)."""
 
     sort: SortBy
     keys: Storage
@@ -166,7 +166,13 @@ class KernelLoopPlan:
 
     @property
     def local_bytes(self) -> int:
-        return sum(s.bytes for s in self.storages)
+        """Of the arrays, and of the two orders that a sort goes through."""
+        orders = sum(2 * 4 * node.what.keys.count for node in self.nodes() if isinstance(node, Sorting))
+        return sum(s.bytes for s in self.storages) + orders
+
+    def nodes(self) -> Iterator[Node]:
+        """All nodes, those inside loops too."""
+        return _inside(self.body)
 
     def __str__(self) -> str:
         lines = [f"kernel {self.kernel.name}: {self.local_bytes} bytes of local arrays"]
@@ -174,6 +180,13 @@ class KernelLoopPlan:
         for node in self.body:
             lines += _show(node, 1)
         return "\n".join(lines)
+
+
+def _inside(nodes: Sequence[Node]) -> Iterator[Node]:
+    for node in nodes:
+        yield node
+        if isinstance(node, Walk | Repeat):
+            yield from _inside(node.body)
 
 
 @dataclass(frozen=True, eq=False)

@@ -60,7 +60,7 @@ class OperandPacking:
                 lines.append(None)
                 continue
             of = tile_type(x)
-            made = self.arrays.make(f"{name}_line" if n else name, of.dims, of.dtype, "sorted")
+            made = self.arrays.make(f"{name}_line" if n else name, of.dims, of.dtype, "a line to be sorted")
             items.append(LocalStore(source(x), made))
             lines.append(made)
         moved: dict[int, tuple[Storage | None, Storage]] = {}
@@ -68,8 +68,7 @@ class OperandPacking:
             if isinstance(use, Result):
                 n, of, have = use.index, tile_type(use), lines[use.index]
                 if n not in moved:
-                    into = have if have and not op.into else self.arrays.make(f"sorted_{names[n]}", of.dims, of.dtype, "sorted")
-                    moved[n] = have, into
+                    moved[n] = have, self.arrays.make(f"sorted_{names[n]}", of.dims, of.dtype, "in order")
                 self.arrays.of[use] = moved[n][1]
                 self.arrays.written.add(use)
         assert lines[0] is not None
