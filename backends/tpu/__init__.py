@@ -18,7 +18,7 @@ from .estimate.estimator import LibtpuEstimator
 from .foreign.adopt import CONVENTION, adopt
 from .foreign.inspected import inspected
 from .interpret.simulator import PallasInterpreter
-from .schedule.families import OPTIONS, schedules
+from .schedule.families import OPTIONS, SORTED, schedules
 from .text.emitter import PallasEmitter
 from .trace.environment import ENVIRONMENT
 
@@ -45,6 +45,7 @@ pallas = Language(
     adopt=adopt,
     bare=inspected,
     picks_elements=False,
+    sorts=SORTED,
     dispatch_sequence=dispatch_sequence,
 )
 

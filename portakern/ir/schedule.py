@@ -12,7 +12,7 @@ rows           ``parallel`` and ``reduced``; the last reduced axis is tiled (it 
                reduced axes are walked one coordinate at a time; two ``parallel`` axes are tiled where none of these is
 scan           ``parallel`` and one ``scanned``, which is tiled where it is contiguous, else mostly walked one by one
 associative    as scan, by a function of the operator's; a language that has no such scan of a tile walks the line one by one
-sort           ``parallel`` (tile 1) and one ``sorted``, which is covered by its tile (of a longer one runs are sorted, as long as
+sort           ``parallel`` and one ``sorted``, which is covered by its tile (of a longer one runs are sorted, as long as
                :class:`portakern.backend.Language` says); with it ``first``, covered by a tile of at least 2, where only the
                first elements of a line are asked for
 contraction    ``batch`` (tile 1), ``m``, ``n``, ``k``; further contracted axes, ``reduced``, are walked one by one

@@ -10,7 +10,7 @@ from portakern.ir import tile as t
 from portakern.ir.core import Op, Result
 from portakern.ir.schedule import Schedule
 from portakern.lower.domain import Domain, Run, merge, real
-from portakern.lower.kernel import Frame, Request, along, covered, grid, one_by_one
+from portakern.lower.kernel import Frame, Request, along, at_most, covered, grid
 from portakern.lower.rows import operand_coords
 
 Together = list[tt.KeySort]
@@ -23,7 +23,7 @@ def lower_sort(request: Request) -> t.Kernel:
     domain = _domain(request, sorts)
     (line,), parallel = domain.role("sorted"), domain.role("parallel")
     schedule = request.choose(request.nest("sort", domain, 1 + max(len(together) for together in sorts)))
-    one_by_one(schedule, parallel)
+    at_most(schedule, parallel, 1, "parallel axes")
     schedule = _with_tile(schedule, line.name, first.run) if first.run else schedule
     if not first.run and not covered(line, schedule):
         raise ScheduleError(f"the schedule {schedule} cuts {line.name}: a tile must hold all that it sorts")
@@ -62,7 +62,7 @@ def _with_tile(schedule: Schedule, axis: str, tile: int) -> Schedule:
 
 def _sorted(frame: Frame, line: Run, together: Together) -> None:
     b, sort = frame.b, together[0]
-    dims = b.dims(line.name)
+    dims = b.dims(*(run.name for run in frame.domain.runs if run.role != "first"))
     wanted = sorted({0, *(op.number for op in together)})
     xs: list[Op] = [b.fit(frame.w.value(sort.xs[n], operand_coords(frame, sort, n)), dims) for n in wanted]
     if b.axis[line.name].ragged:
