@@ -18,12 +18,14 @@ from portakern.ir.tensor import (
     DimSize,
     Expand,
     Fold,
+    Gather,
     Iota,
     Literal,
     Map,
     PadWith,
     Scatter,
     TensorType,
+    Transpose,
     tensor_type,
 )  # fmt: skip
 from portakern.ir.tile import identity
@@ -80,20 +82,45 @@ def _by_owner(mode: str, x: Op, indices: Op, updates: Op) -> Op:
 
 
 def _by_runs(mode: str, x: Op, indices: Op, updates: Op, run: int) -> Op:
-    """Every element of the result looks up what the run of its updates gives."""
+    """Every element of the result looks up what the run of its updates gives.  Indices that are the same for all lines are
+    sorted once."""
     t, count = tensor_type(x), tensor_type(indices).shape[-1]
-    size, wide = t.shape[-1], _wide(t.dtype)
-    index, order = sorted_lines(_keys(indices, size), run)
-    given = picked(updates, order)
-    if mode != "set":
-        given = AssociativeScan((index, Convert(given, wide)), t.rank - 1, _within_a_run(mode, wide), 1)
-    place = Iota(t.shape, t.rank - 1)
+    size, wide, axis = t.shape[-1], _wide(t.dtype), t.rank - 1
+    once = _of_all_lines(indices)
+    keys = _keys(indices if once is None else once, size)
+    index, order = sorted_lines(keys, run)
+    place = Iota((*tensor_type(keys).shape[:-1], size), tensor_type(keys).rank - 1)
     last = Map("sub", (first_above(index, count, place), Literal(1, "i32")))
     hit = Map("eq", (picked(index, last, -1), place))
-    found = picked(given, last)
+
+    def of_lines(line: Op, at: Op) -> Op:
+        return Gather(line, at, axis, once is None)
+
+    def spread(line: Op, length: Size) -> Op:
+        return line if once is None else Expand(line, (*t.shape[:-1], length), (axis,))
+
+    given = of_lines(updates, order)
     if mode == "set":
-        return chosen(hit, found, x)
-    return Convert(chosen(hit, Map(mode, (Convert(x, wide), found)), Convert(x, wide)), t.dtype)
+        return chosen(spread(hit, size), of_lines(given, last), x)
+    given = AssociativeScan((spread(index, count), Convert(given, wide)), axis, _within_a_run(mode, wide), 1)
+    both = Map(mode, (Convert(x, wide), of_lines(given, last)))
+    return Convert(chosen(spread(hit, size), both, Convert(x, wide)), t.dtype)
+
+
+def _of_all_lines(indices: Op) -> Op | None:
+    """The one line that all lines of ``indices`` repeat; ``None`` where they are different."""
+    dim = tensor_type(indices).rank - 1
+    while isinstance(indices, Transpose | Expand):
+        if isinstance(indices, Expand):
+            if indices.dims == (dim,) and tensor_type(indices.x).shape == (indices.shape[dim],):
+                return indices.x if dim or len(indices.shape) > 1 else None
+            if dim not in indices.dims:
+                return None
+            dim = indices.dims.index(dim)
+        elif isinstance(indices, Transpose):
+            dim = indices.order[dim]
+        indices = indices.x
+    return None
 
 
 def _keys(indices: Op, size: Size) -> Op:
