@@ -295,5 +295,5 @@ def _sort(nest: Nest, device: Device) -> Iterator[Schedule]:
         yield Schedule(_tiles(nest, **chosen), warps=max(1, min(_MAX_THREADS, cols // each) // subgroup(device)))
 
 
-_FAMILIES = {"scan": _scan, "associative": _scan, "sort": _sort, "elementwise": _elementwise, "transpose": _transpose, "rows": _rows,
-             "contraction": _contraction, "attention": _attention}  # fmt: skip
+_FAMILIES = {"scan": _scan, "associative": _scan, "sort": _sort, "elementwise": _elementwise, "transpose": _transpose,
+             "rows": _rows, "contraction": _contraction, "attention": _attention}  # fmt: skip

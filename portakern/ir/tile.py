@@ -319,7 +319,8 @@ class SortBy(Op):
         self.check(bool(types) and all(have.dims == types[0].dims for have in types), "the tiles differ in dims")
         self.check(self.axis in types[0].axes, f"{types[0]} has no dim {self.axis}")
         self.check(types[0].dtype in ("i32", "i64"), f"the keys are {types[0].dtype}, not i32 or i64")
-        self.check(len(self.into) <= 1 and (not self.into or 0 < self.count <= self.into[0][1]), f"{self.into} is no dim of {self.count}")
+        fits = not self.into or (len(self.into) == 1 and 0 < self.count <= self.into[0][1])
+        self.check(fits, f"{self.into} is no dim of {self.count} elements")
         return ManyType(tuple(TileType(self.dims, have.dtype) for have in types))
 
     def moves_places(self, kernel: Kernel, number: int) -> bool:
@@ -596,6 +597,6 @@ def verify_kernel(kernel: Kernel) -> None:
 __all__ = [
     "BINARY", "COMPARE", "PRECISION", "REDUCE", "UNARY", "Arg", "ArgReduce", "Axis", "Binary", "Bitcast", "Broadcast",
     "BufferType", "Cast", "Compare", "Const", "Coord", "Dim", "Dims", "Dot", "Extent", "Fma", "For", "Index", "Kernel", "Load",
-    "Mask", "Permute", "Reduce", "Scan", "ScanBy", "Select", "SortBy", "Start", "Store", "Term", "TileType", "Unary", "buffer_type",
-    "identity", "starts_anew", "tile_type", "verify_kernel",
+    "Mask", "Permute", "Reduce", "Scan", "ScanBy", "Select", "SortBy", "Start", "Store", "Term", "TileType", "Unary",
+    "buffer_type", "identity", "starts_anew", "tile_type", "verify_kernel",
 ]  # fmt: skip

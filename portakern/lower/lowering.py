@@ -30,7 +30,8 @@ from portakern.lower.split import Stage, stages
 from portakern.lower.tiles import wide
 
 LOWERED = (tt.Literal, tt.DimSize, tt.Iota, tt.Map, tt.Convert, tt.BitConvert, tt.Expand, tt.Reshape, tt.Transpose,
-           tt.Slice, tt.Flip, tt.Fold, tt.Cumulate, tt.AssociativeScan, tt.KeySort, tt.Contract, tt.Gather, tt.Windows, tt.Assemble)
+           tt.Slice, tt.Flip, tt.Fold, tt.Cumulate, tt.AssociativeScan, tt.KeySort, tt.Contract, tt.Gather, tt.Windows,
+           tt.Assemble)
 
 Facts = Mapping[str, ArrayFacts]
 

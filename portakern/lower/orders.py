@@ -7,7 +7,7 @@ largest comes first.  So every language sorts integers alone (:class:`~portakern
 - of a longer one runs are sorted, and neighbouring runs merged, twice as long each time.  Every place of two merged runs finds
   by halving how many elements of the first stand before it, so nothing is exchanged between threads;
 - of a few largest or smallest elements, those of every run are the candidates for those of the line;
-- where loads cannot take single elements at computed coordinates, a long line ranks every key against every other.
+- where loads cannot take single elements at computed coordinates, a long line ranks every element against every other.
 """
 
 from __future__ import annotations
@@ -139,29 +139,41 @@ def values_of(keys: Op, dtype: str, descending: bool) -> Op | None:
 # ---- sorting by rank --------------------------------------------------------------------------------------------------------
 
 
-def ranked(key: Op) -> Op:
-    """How many elements of its line come before each element: those of smaller keys, of equal ones those before it."""
-    *lead, size = tensor_type(key).shape
-    n = len(lead)
-    shape = (*lead, size, size)
-    mine, other = Expand(key, shape, tuple(range(n + 1))), Expand(key, shape, (*range(n), n + 1))
-    earlier = Map("lt", (Iota(shape, n + 1), Iota(shape, n)))
-    before = Map("or", (Map("lt", (other, mine)), Map("and", (Map("eq", (other, mine)), earlier))))
-    return Fold("sum", chosen(before, Literal(1, "i32"), Literal(0, "i32")), (n + 1,))
-
-
-def _by_rank(line: Op, key: Op, count: Size, values: bool) -> Op:
+def _by_rank(line: Op, descending: bool, count: Size, values: bool) -> Op:
     """The elements of a line, or their indices, each of which is looked for at its rank."""
     *lead, size = tensor_type(line).shape
-    n = len(lead)
+    n, x = len(lead), compared(line)
     shape = (*lead, count, size)
-    hit = Map("eq", (Expand(ranked(key), shape, (*range(n), n + 1)), Iota(shape, n)))
-    found = Expand(compared(line), shape, (*range(n), n + 1)) if values else Iota(shape, n + 1)
+    hit = Map("eq", (Expand(_rank(x, descending), shape, (*range(n), n + 1)), Iota(shape, n)))
+    found = Expand(x, shape, (*range(n), n + 1)) if values else Iota(shape, n + 1)
     nothing = Literal(lowest(tensor_type(found).dtype), tensor_type(found).dtype)
     return Fold("max", chosen(hit, found, nothing), (n + 1,))
 
 
-# ---- sorting in tiles and runs ------------------------------------------------------------------------------------------------
+def _rank(x: Op, descending: bool) -> Op:
+    """How many elements of its line come before each element of ``x``: smaller ones (NaN is the largest), of equal ones those
+    before it.  Elements are compared themselves, and so are computed once: keys made of what is computed again might differ."""
+    *lead, size = tensor_type(x).shape
+    n = len(lead)
+    shape = (*lead, size, size)
+
+    def ordered(of: Op) -> tuple[Op, Op]:
+        """``of`` of the element that comes first and of the one that comes after it, where these are a pair."""
+        mine, other = Expand(of, shape, tuple(range(n + 1))), Expand(of, shape, (*range(n), n + 1))
+        return (mine, other) if descending else (other, mine)
+
+    small, large = ordered(x)
+    less, equal = Map("lt", (small, large)), Map("eq", (small, large))
+    if DTYPES[tensor_type(x).dtype].is_float:
+        nan_small, nan_large = ordered(Map("isnan", (x,)))
+        less = Map("or", (less, Map("and", (nan_large, Map("not", (nan_small,))))))
+        equal = Map("or", (equal, Map("and", (nan_small, nan_large))))
+    earlier = Map("lt", (Iota(shape, n + 1), Iota(shape, n)))
+    before = Map("or", (less, Map("and", (equal, earlier))))
+    return Fold("sum", chosen(before, Literal(1, "i32"), Literal(0, "i32")), (n + 1,))
+
+
+# ---- sorting in tiles and runs ---------------------------------------------------------------------------------------------
 
 
 def sorted_in_tiles(key: Op, *others: Op, count: int = 0, run: int = 0) -> list[Op]:
@@ -255,7 +267,8 @@ def rules(picks: bool, run: int) -> Rules:
             made = sorted_in_tiles(key, Iota((*lead, size), len(lead)), line, count=sort.count)
             return made[1] if index else _or(values_of(made[0], tensor_type(line).dtype, descending), made[2])
         if not (run and picks):
-            return Convert(_by_rank(line, key, sort.count or size, not index), "i32" if index else tensor_type(line).dtype)
+            ranked = _by_rank(line, descending, sort.count or size, not index)
+            return Convert(ranked, "i32" if index else tensor_type(line).dtype)
         if sort.count and 4 * sort.count <= run and isinstance(size, int):
             among, indices = _candidates(line, descending, sort.count, run)
             best = Sort(among, len(lead), descending, sort.count)

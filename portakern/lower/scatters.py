@@ -1,9 +1,9 @@
 """Scatters in terms of what every language has.
 
-Where a few updates meet a short line, every element of the result asks which of them are its own.  Otherwise updates are sorted
-by their indices, stably, so that those of one element lie beside each other in their order; what a run of them gives together is
-a scan that begins anew at every new index, and each element of the result looks up the end of its run.  No element is written
-twice and nothing depends on which thread comes first.
+Where a few updates meet a short line, every element of the result asks which of them are its own.  Otherwise updates are
+sorted by their indices, stably, so that those of one element lie beside each other in their order; what a run of them gives
+together is a scan that begins anew at every new index, and each element of the result looks up the end of its run.  No element
+is written twice and nothing depends on which thread comes first.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ def _keys(indices: Op, size: Size) -> Op:
 def _within_a_run(mode: str, dtype: str) -> Block:
     """What two neighbouring parts of sorted updates give: the last index, and the value of its run."""
     types = (TensorType((), "i32"), TensorType((), dtype))
-    args = tuple(Arg(f"{name}_{side}", of) for side in ("left", "right") for name, of in zip(("index", "value"), types, strict=True))
-    index, value, next_index, next_value = args
+    parts = [(f"{name}_{side}", of) for side in ("left", "right") for name, of in zip(("index", "value"), types, strict=True)]
+    index, value, next_index, next_value = args = tuple(Arg(*part) for part in parts)
     same, both = Map("eq", (index, next_index)), Map(mode, (value, next_value))
     joined = chosen(same, both, next_value)
     return Block(args, (same, both, joined, Yield((next_index, joined))))

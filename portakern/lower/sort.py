@@ -1,4 +1,4 @@
-"""The sort family: lines, or runs of them, that fit into a tile are sorted there, with the elementwise work before and after."""
+"""The sort family: lines, or runs of them, are sorted in a tile, with the elementwise work before and after."""
 
 from __future__ import annotations
 

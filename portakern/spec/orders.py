@@ -77,13 +77,13 @@ def mode(x: Traced, axis: int = -1) -> Traced:
 
 @located
 def unique_counts(x: Traced, axis: int = -1) -> tuple[Traced, Traced, Traced]:
-    """The different elements along ``axis`` in ascending order, how often each appears (i32), and how many there are (i32, as
-    a dim of 1).  Both arrays are as long as ``x``: what stands behind the different elements is 0.  Each NaN is one of its own."""
+    """The different elements along ``axis`` in ascending order, how often each appears (i32), and how many there are (i32, as a
+    dim of 1).  Both arrays are as long as ``x``: what stands behind the different elements is 0.  Each NaN counts by itself."""
     at = check_axis(axis, x.ndim)
     ordered = sort(x, at)
     place = views.iota(ordered.shape, at)
     number = red.cumsum(ew.cast(ew.equal(place, _begin_of_runs(ordered, at)), "i32"), at) - 1
-    values = scatter(ordered * 0 if DTYPES[x.type.dtype].is_int else views.zeros(x.shape, x.type.dtype), number, ordered, at, "set")
+    values = scatter(views.zeros(x.shape, x.type.dtype), number, ordered, at, "set")
     counts = scatter(views.zeros(x.shape, "i32"), number, views.ones(x.shape, "i32"), at)
     return values, counts, red.max(number, at, keepdims=True) + 1
 
@@ -108,7 +108,7 @@ def _element(x: Traced, number: int, axis: int) -> Traced:
     return views.getitem(x, (*(slice(None) for _ in range(axis)), number))
 
 
-# ---- places in sorted lines ----------------------------------------------------------------------------------------------------
+# ---- places in sorted lines ------------------------------------------------------------------------------------------------
 
 
 @located
@@ -150,13 +150,13 @@ def bincount(x: Traced, size: int, weights: Traced | None = None) -> Traced:
     return scatter(views.zeros((size,), amounts.type.dtype), flat, amounts, 0)
 
 
-# ---- elements put in place -------------------------------------------------------------------------------------------------------
+# ---- elements put in place -------------------------------------------------------------------------------------------------
 
 
 @located
 def scatter(x: Traced, indices: Traced, updates: Traced, axis: int, mode: str = "add") -> Traced:
-    """``x`` with ``updates`` where ``indices`` says along ``axis``: ``mode`` is set (of several the last), add, mul, max or min.
-    Those outside are dropped."""
+    """``x`` with ``updates`` where ``indices`` says along ``axis``: ``mode`` is set (of several the last), add, mul, max or
+    min.  Those outside are dropped."""
     if mode not in SCATTER:
         raise spec_error(f"a scatter with mode {mode!r}", f"modes are {', '.join(SCATTER)}")
     return make(Scatter(x.op, indices.op, as_traced(updates, x.type.dtype).op, check_axis(axis, x.ndim), mode))
@@ -165,11 +165,11 @@ def scatter(x: Traced, indices: Traced, updates: Traced, axis: int, mode: str = 
 @located
 def index_put(x: Traced, indices: Sequence[Traced], values: Value, accumulate: bool = False) -> Traced:
     """``x`` with ``values`` at ``indices``, an array of integers for each of its first dims, which broadcast (PyTorch's
-    ``index_put``); with ``accumulate`` added there.  Of several values for one place the last one is set, or all are added.  What
-    lies outside is dropped."""
+    ``index_put``); with ``accumulate`` added there.  Of several values for one place the last one is set, or all are added.
+    What lies outside is dropped."""
     arrays = [indices] if isinstance(indices, Traced) else list(indices)
     if not arrays or len(arrays) > x.ndim:
-        raise spec_error(f"{len(arrays)} arrays of indices for an array of {x.ndim} dims", "give one for each of its first dims")
+        raise spec_error(f"{len(arrays)} arrays of indices for {x.ndim} dims", "give one for each of the first dims")
     for i in arrays:
         check_indices(i)
     leading, rest = x.shape[: len(arrays)], x.shape[len(arrays) :]

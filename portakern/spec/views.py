@@ -13,7 +13,7 @@ from portakern.ir.size import Size, Sym, product, quotient
 from portakern.ir.tensor import Flip, Gather, Iota, Reshape, Slice, Transpose
 from portakern.spec import elementwise as ew
 from portakern.spec.location import located, spec_error
-from portakern.spec.traced import Traced, as_traced, broadcast_shapes, dtype_name, make, record
+from portakern.spec.traced import Traced, as_traced, broadcast_shapes, dtype_name, make
 
 Axis = int | Sequence[int] | None
 

@@ -30,7 +30,7 @@ def test_the_library_is_found_by_file_name() -> None:
         "add_relu", "attention", "avg_pool", "batch_norm", "conv2d", "conv2d_bias_relu", "conv_transpose2d", "cross_entropy",
         "cumsum", "depthwise_conv", "dropout", "embedding", "fft", "group_norm", "interpolate", "layer_norm",
         "linear_recurrence", "matmul", "matmul_bias_gelu", "max_pool", "rms_norm", "rope", "row_sum", "scatter_add",
-        "segment_sum", "silu_mul", "softmax", "top_k", "transpose")  # fmt: skip
+        "segment_sum", "silu_mul", "softmax", "sort", "top_k", "transpose")  # fmt: skip
     assert all(load_operator(n).name == n for n in operator_names())
 
 

@@ -94,7 +94,7 @@ def _associative(nest: Nest) -> Iterator[dict[str, int]]:
 
 
 def _sort(nest: Nest) -> Iterator[dict[str, int]]:
-    yield {**{a.name: _cut(a.extent, SORTED) for a in nest.role("sorted")}, **{a.name: _cut(a.extent, SORTED, 2) for a in nest.role("first")}}
+    yield {a.name: _cut(a.extent, SORTED, 2) for a in (*nest.role("sorted"), *nest.role("first"))}
 
 
 def _contraction(nest: Nest) -> Iterator[dict[str, int]]:

@@ -45,15 +45,18 @@ class KernelPrinter(CLoopMemoryText, ReductionText):
                 self.say(line)
         for node in self.plan.nodes():
             if isinstance(node, Sorting):
-                self.orders[node.what] = self.fresh("order"), self.fresh("other")
-                for name, about in zip(self.orders[node.what], ("where its elements lie in order", "half way there"), strict=True):
-                    for line in self.words.local_array("i32", name, node.what.keys.count, about):
-                        self.say(line)
+                self.declare_orders(node.what)
         if self.plan.storages:
             self.say("")
         self.grid()
         self.block(self.plan.body)
         return "\n".join([self.words.head(self.plan, params), *self.lines, "}"])
+
+    def declare_orders(self, what: SortedArrays) -> None:
+        self.orders[what] = self.fresh("order"), self.fresh("other")
+        for name, about in zip(self.orders[what], ("where its elements lie in order", "half way there"), strict=True):
+            for line in self.words.local_array("i32", name, what.keys.count, about):
+                self.say(line)
 
     def parameter(self, arg: Arg) -> str:
         name = self.buffers[arg]

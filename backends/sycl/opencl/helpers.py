@@ -309,7 +309,7 @@ class Helpers:
 
 
 _SORT = """\
-// Where the first `count` of keys lie in ascending order, equal ones in theirs: sorted runs are merged, twice as long each time.
+// Where the first `count` of keys lie in ascending order, equal ones in theirs: runs are merged, twice as long each time.
 void {name}(__local const {type} *keys, __local int *order, __local int *other, const int count)
 {{
     for (int i = 0; i < count; ++i)

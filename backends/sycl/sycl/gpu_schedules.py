@@ -151,5 +151,6 @@ def _sort(nest: Nest, device: Device) -> Iterator[Schedule]:
         yield _schedule(nest, max(1, min(_max_sub_groups(device), cols // each // _LANES)), **chosen)
 
 
-_FAMILIES = {"scan": _scan, "sort": _sort, "associative": _side_by_side, "elementwise": _elementwise, "transpose": _transpose, "rows": _rows,
+_FAMILIES = {"scan": _scan, "sort": _sort, "associative": _side_by_side, "elementwise": _elementwise,
+             "transpose": _transpose, "rows": _rows,
              "contraction": _contraction, "attention": _attention}  # fmt: skip

@@ -57,7 +57,8 @@ def _leads(op: Dot) -> bool:
 
 
 def _late(op: Op) -> bool:
-    if isinstance(op, Dot | Reduce | Running | ScanBy | SortBy | ArgReduce) or (isinstance(op, Arg) and isinstance(op.type, TileType)):
+    joins = isinstance(op, Dot | Reduce | Running | ScanBy | SortBy | ArgReduce)
+    if joins or (isinstance(op, Arg) and isinstance(op.type, TileType)):
         return True
     return any(_late(x) for x in op.operands)
 

@@ -107,6 +107,11 @@ def _left_of(count: int, op: Op) -> int:
     return count
 
 
+def _as_scanned(op: Result) -> bool:
+    """Whether a result of a scan or sort has the dims of what is scanned or sorted."""
+    return dims_of(op) == dims_of(op.source.xs[0])  # type: ignore[attr-defined]
+
+
 def _of_coordinates(op: Op) -> bool:
     return all(t.tile_type(x).dtype in ("i32", "i64", "bool") for x in (op, *op.operands))
 
@@ -167,9 +172,7 @@ class Layouts:
                 self._union((op.source.x, op.source.carry)[op.index], op)
             elif isinstance(op, t.ScanBy | t.SortBy):
                 self._union(*op.xs)
-            elif isinstance(op, Result) and isinstance(op.source, t.ScanBy) and op.index < len(op.source.xs):
-                self._union(*op.source.xs, op)
-            elif isinstance(op, Result) and isinstance(op.source, t.SortBy) and not op.source.into:
+            elif isinstance(op, Result) and isinstance(op.source, t.ScanBy | t.SortBy) and _as_scanned(op):
                 self._union(*op.source.xs, op)
 
     # ---- layouts
@@ -229,7 +232,8 @@ class Layouts:
 
     def values_and_reductions(self) -> Iterator[Op]:
         for op in tiles_of(self.kernel.body):
-            if isinstance(op, t.Reduce | t.Broadcast | t.Scan | t.ScanBy | t.SortBy | Result) or (isinstance(op, t.Load) and op.gathers):
+            joins = isinstance(op, t.Reduce | t.Broadcast | t.Scan | t.ScanBy | t.SortBy | Result)
+            if joins or (isinstance(op, t.Load) and op.gathers):
                 yield op
 
     def _name(self) -> None:

@@ -290,4 +290,5 @@ class LoopPlanner:
 
 
 def _is_barrier(item: Item) -> bool:
-    return isinstance(item, PackedProduct | SortedArrays) or (isinstance(item, For) and any(isinstance(o, Dot) for o in item.body.walk()))
+    whole = isinstance(item, PackedProduct | SortedArrays)
+    return whole or (isinstance(item, For) and any(isinstance(o, Dot) for o in item.body.walk()))

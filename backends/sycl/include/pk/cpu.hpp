@@ -163,7 +163,7 @@ PK_INLINE int32_t all(V mask) { return bits_of_all(mask) != 0; }
 
 // ---- sorting
 
-// Where the first `count` of keys lie in ascending order, equal ones in theirs: sorted runs are merged, twice as long each time.
+// Where the first `count` of keys lie in ascending order, equal ones in theirs: runs are merged, twice as long each time.
 template <class K>
 PK_INLINE void sort_order(const K* keys, int32_t* order, int32_t* other, int count) {
     for (int i = 0; i < count; ++i) order[i] = i;
