@@ -13,20 +13,21 @@ from portakern.version import __version__
 # The functions an operator is written with.
 _FUNCTIONS = [
     "abs", "adaptive_avg_pool", "adaptive_max_pool", "add", "all", "any", "arange", "argmax", "argmin",
-    "argsort", "associative_scan", "avg_pool", "bernoulli", "bitcast", "broadcast_to", "cast", "ceil",
-    "cholesky", "clip", "concat", "conv", "cos", "cummax", "cummin", "cumprod", "cumsum", "det", "diag",
-    "divide", "dot", "dropout", "einsum", "equal", "erf", "exp", "exp2", "expand_dims", "expm1", "fft",
-    "flip", "floor", "floor_divide", "full", "gelu", "greater", "greater_equal", "grouped_matmul", "ifft", "interleave", "iota",
-    "irfft", "isnan", "less", "less_equal", "local_response_norm", "log", "log1p", "log2", "log_softmax",
-    "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp", "lp_pool", "matmul", "max",
-    "max_pool", "maximum", "mean", "min", "min_pool", "minimum", "multiply", "negative", "normal",
-    "not_equal", "one_hot", "ones", "pad", "permute", "pow", "prod", "random_bits", "reciprocal", "relu",
-    "remainder", "repeat", "reshape", "rfft", "roll", "round", "rsqrt", "scan", "scatter", "segment_all",
-    "segment_any", "segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum", "shift_left",
+    "argsort", "associative_scan", "avg_pool", "bernoulli", "bincount", "bitcast", "broadcast_to", "cast",
+    "ceil", "cholesky", "clip", "concat", "conv", "cos", "cummax", "cummin", "cumprod", "cumsum", "det",
+    "diag", "divide", "dot", "dropout", "einsum", "equal", "erf", "exp", "exp2", "expand_dims", "expm1", "fft",
+    "flip", "floor", "floor_divide", "full", "gelu", "greater", "greater_equal", "grouped_matmul", "histogram",
+    "ifft", "index_put", "interleave", "iota", "irfft", "isnan", "kthvalue", "less", "less_equal",
+    "local_response_norm", "log", "log1p", "log2", "log_softmax", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "logsumexp", "lp_pool", "matmul", "max", "max_pool", "maximum", "mean", "median", "min",
+    "min_pool", "minimum", "mode", "multiply", "negative", "normal", "not_equal", "one_hot", "ones", "pad",
+    "permute", "pow", "prod", "random_bits", "reciprocal", "relu", "remainder", "repeat", "reshape", "rfft",
+    "roll", "round", "rsqrt", "scan", "scatter", "searchsorted", "segment_all", "segment_any", "segment_max",
+    "segment_mean", "segment_min", "segment_prod", "segment_sum", "shift_left",
     "shift_right", "sigmoid", "sign", "silu", "sin", "size", "softmax", "softplus", "solve_triangular",
     "sort", "split", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take",
     "take_along", "tanh", "tile", "topk", "transpose", "tri", "tril", "triu", "trunc", "unfold", "uniform",
-    "update", "var", "where", "windows", "zeros",
+    "unique_counts", "update", "var", "where", "windows", "zeros",
 ]  # fmt: skip
 
 _DTYPES = [

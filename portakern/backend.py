@@ -551,6 +551,8 @@ class Language:
     be given the kernels that the text was found to hold.
     ``takes_pixels``: the rows of a tile may be pixels, each found by the division of a flat coordinate, and those outside of
     their array are zeros; then convolutions are products over all pixels of their result, and what they pad is not stored.
+    ``picks_elements``: loads may take single elements at coordinates that a kernel computes, which sorts and scatters of long
+    lines are made of.  ``sorts``: a tile sorts so many elements of a line, a power of two (0: none).
     ``extra`` is the pip extra its tools come from; ``tools`` names
     executables from outside pip that it uses where they are, each with what it gives (for ``portakern doctor``).
     """
@@ -576,6 +578,8 @@ class Language:
     dispatch_sequence: Callable[[Source, CompiledBinary, Mapping[str, int], Mapping[str, Any]], DispatchSequence] | None = None
     bare: Callable[[InspectedKernel, Target, Sequence[str]], Source] | None = None
     takes_pixels: bool = False
+    picks_elements: bool = True
+    sorts: int = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from .choices import choices
 from .emitter import OPTIONS, CudaEmitter, included_headers
 from .interpreter import CudaInterpreter
 from .runtime import CudaRuntime
-from .schedules import schedules
+from .schedules import SORTED, schedules
 from .toolchain import CudaToolchain
 
 CONVENTION = (
@@ -34,6 +34,7 @@ CUDA = Language(
     targets=("sm_80", "sm_90a", "sm_100a", "sm_120"),
     emitter=CudaEmitter(),
     takes_pixels=True,
+    sorts=SORTED,
     schedules=schedules,
     extra="cuda",
     options=OPTIONS,

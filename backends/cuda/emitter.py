@@ -140,6 +140,7 @@ _HELD = {
     "math": (*UNARY, *BINARY, "exp2_flushed"), "memory": ("load", "store"), "outbox": ("Outbox",),
     "pipeline": ("Pipeline",), "reduce": ("reduce_cols", "reduce_rows"), "relayout": ("relayout", "transpose"),
     "scan": ("scan_cols",), "scan_by": ("scan_by",), "shared": ("Shared", "Lines", "stage", "put", "sync"),
+    "sort": ("sorted_order", "in_order"),
     "shifted": ("load_shifted", "store_rows", "RowWriter"), "tile": ("map", "fill"),
     "vector_product": ("row_times_rows", "row_times_columns"), "walk": ("RowBlocks",), "wgmma": ("WarpgroupAccumulator",),
 }  # fmt: skip

@@ -113,7 +113,8 @@ def operands_are_static(k: KernelPlan) -> bool:
 def scratch_bytes(k: KernelPlan) -> int:
     """Static shared memory through which tiles go into other layouts: for each size of exchange one."""
     exchanges = [s for s in statements(k.body) if isinstance(s, p.Relayout) and s.word in ("relayout", "transpose")]
-    return sum({_exchange_bytes(s) for s in exchanges})
+    rows = {16 * s.of.size for s in statements(k.body) if isinstance(s, p.Order)}  # pk::row_space (sort.cuh)
+    return sum({_exchange_bytes(s) for s in exchanges}) + sum(rows)
 
 
 def _exchange_bytes(s: p.Relayout) -> int:

@@ -35,6 +35,7 @@ DIALECT = Dialect(
     private_walks=True,
     takes_pixels=True,
     member="PK_DEVICE",
+    sorts=True,
 )
 
 

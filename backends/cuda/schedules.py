@@ -20,6 +20,9 @@ MAX_WARPS = 16
 TILE_REGISTERS = 168
 """32-bit registers that tiles may take: of 255, the rest is for addresses, loop state and operands on their way."""
 
+SORTED = 2048
+"""Elements of a row that are sorted in shared memory, which takes 16 bytes of each."""
+
 STREAMS = ("elementwise", "transpose", "rows", "segments", "scan", "associative")
 """Families that are done when memory is.  On Hopper their results stay in L2 longest (``keep=stores``), since they are what is
 read next and what was read is not: on an H200 that took 1 to 5% from each of rms_norm, layer_norm, softmax, add_relu, silu_mul,
@@ -281,9 +284,18 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
     yield from found
 
 
+def _sort(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """A row for a block, four elements to a thread; of few that are asked for, a vector of them."""
+    (line,) = nest.role("sorted")
+    size = min(SORTED, power_of_two(line.extent)) if isinstance(line.extent, int) else SORTED
+    tiles = {line.name: max(2, size), **{a.name: max(2, fitted(a, SORTED)) for a in nest.role("first")}}
+    for each in (4, 8, 2):
+        yield schedule(nest, tiles, max(1, min(MAX_WARPS, size // each // 32)))
+
+
 _FAMILIES = {
     "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments, "scan": _scan,
-    "associative": _scan,
+    "associative": _scan, "sort": _sort,
     "contraction": _contraction,
     "grouped": _grouped,
     "attention": _attention,

@@ -12,7 +12,7 @@ from .amdgcn.execution.simulator import AmdMachine
 from .bare import bare
 from .emitter import OPTIONS, HipEmitter
 from .runtime import HipRuntime
-from .schedules import schedules
+from .schedules import SORTED, schedules
 from .toolchain import HipToolchain
 
 HIP = Language(
@@ -21,6 +21,7 @@ HIP = Language(
     targets=("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"),
     emitter=HipEmitter(),
     schedules=schedules,
+    sorts=SORTED,
     extra="rocm",
     tools={"clang-19": "HIP compiling where the ziglang wheel is not installed", "amdclang": "the same, from ROCm"},
     toolchain=HipToolchain(),

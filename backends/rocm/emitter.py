@@ -213,7 +213,7 @@ class HipEmitter(CLikeEmitter):
     def dialect(self, target: Target) -> Dialect:
         return Dialect(
             "HIP", subgroup=subgroup(target.device), role_matters=True,
-            register_operands=frozenset({("A", "accumulator"), ("A", "left")}), private_walks=True, member="PK_FN",
+            register_operands=frozenset({("A", "accumulator"), ("A", "left")}), private_walks=True, member="PK_FN", sorts=True,
         )  # fmt: skip
 
     def missing(self, program: Program, target: Target) -> Sequence[Missing]:

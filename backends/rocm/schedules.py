@@ -298,6 +298,19 @@ def _grouped(nest: Nest, device: Device) -> Iterator[Schedule]:
     yield from _contraction(nest.as_family("contraction", group="reduced"), device)
 
 
+SORTED = 2048
+"""Elements of a row that are sorted in LDS, which takes up to 16 bytes of each."""
+
+
+def _sort(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """A row for a work-group, four elements to a lane."""
+    (line,) = nest.role("sorted")
+    cols = _fit(line, SORTED, 2)
+    chosen = {line.name: cols, **{a.name: _fit(a, SORTED, 2) for a in nest.role("first")}}
+    for each in (4, 8, 2):
+        yield Schedule(_tiles(nest, **chosen), warps=max(1, min(_MAX_THREADS, cols // each) // subgroup(device)))
+
+
 _FAMILIES = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments, "scan": _scan,
-             "associative": _scan, "contraction": _contraction, "grouped": _grouped,
+             "associative": _scan, "sort": _sort, "contraction": _contraction, "grouped": _grouped,
              "attention": _attention}  # fmt: skip

@@ -18,7 +18,7 @@ from .estimate.estimator import LibtpuEstimator
 from .foreign.adopt import CONVENTION, adopt
 from .foreign.inspected import inspected
 from .interpret.simulator import PallasInterpreter
-from .schedule.families import OPTIONS, schedules
+from .schedule.families import OPTIONS, SORTED, schedules
 from .text.emitter import PallasEmitter
 from .trace.environment import ENVIRONMENT
 
@@ -44,6 +44,8 @@ pallas = Language(
     convention=CONVENTION,
     adopt=adopt,
     bare=inspected,
+    picks_elements=False,
+    sorts=SORTED,
     dispatch_sequence=dispatch_sequence,
 )
 

@@ -23,7 +23,7 @@ from .foreign.inspected import inspected
 from .interpret.simulator import TritonInterpreter
 from .launch.runtime import TritonRuntime
 from .schedule.choices import choices
-from .schedule.families import OPTIONS, schedules
+from .schedule.families import OPTIONS, SORTED, schedules
 from .text.emitter import TritonEmitter
 
 
@@ -46,6 +46,7 @@ triton_language = Language(
     emitter=TritonEmitter(),
     takes_pixels=True,
     schedules=schedules,
+    sorts=SORTED,
     extra="triton",
     options=OPTIONS,
     toolchain=TritonToolchain(),

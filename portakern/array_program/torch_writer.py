@@ -265,7 +265,7 @@ class TorchWriter(Writer):
         if op.mode == "set":  # of several, torch takes any
             raise self.no_counterpart(op)
         axis, size, i = op.axis, shape_of(op.x)[op.axis], self(op.indices)
-        how = {"add": "sum", "max": "amax", "min": "amin"}[op.mode]
+        how = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}[op.mode]
         kind = DTYPES[tensor_type(op).dtype]
         wide = self.dtype("f32" if kind.is_float and kind.bits < 32 else kind.name)
         x, updates = (f"{self(v)}.to({wide})" for v in (op.x, op.updates))

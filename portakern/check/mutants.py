@@ -180,6 +180,18 @@ def _(kernel: Kernel) -> Iterator[tuple[str, Make]]:
                 edit, kernel, op, lambda new, emit: new.source.xs[new.index])  # fmt: skip
 
 
+@fault("wrong order")
+def _(kernel: Kernel) -> Iterator[tuple[str, Make]]:
+    def others_lead(new: t.SortBy, emit: Emit) -> Op:
+        return replace(new, xs=(emit(t.Unary("not", new.xs[0])), *new.xs[1:]))
+
+    for op in _ops(kernel, t.SortBy):
+        yield f"{_at(op)}: the other way", partial(edit, kernel, op, others_lead)
+    for op in _ops(kernel, Result):
+        if isinstance(op.source, t.SortBy) and op.index and not op.source.into:
+            yield f"{_at(op.source)}: as it was", partial(edit, kernel, op, lambda new, emit: new.source.xs[new.index])
+
+
 @fault("swapped operands")
 def _(kernel: Kernel) -> Iterator[tuple[str, Make]]:
     for op in _ops(kernel, t.Binary):

@@ -474,8 +474,19 @@ def scatter(op: t.Scatter, x: np.ndarray, indices: np.ndarray, updates: np.ndarr
     if op.mode == "set":
         out[tuple(where)] = updates[valid]
     else:
-        {"add": np.add, "max": np.maximum, "min": np.minimum}[op.mode].at(out, tuple(where), updates[valid])
+        {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[op.mode].at(out, tuple(where), updates[valid])
     return out
+
+
+@rule(t.KeySort)
+def _(op: t.KeySort, *xs: np.ndarray) -> Value:
+    size = xs[0].shape[op.axis]
+    parts = range(0, size, op.run) if op.run else (0,)
+    runs = [np.take(x, range(i, min(size, i + (op.run or size))), op.axis) for i in parts for x in (xs[0], xs[op.number])]
+    found = [np.take_along_axis(x, np.argsort(key, op.axis, kind="stable"), op.axis)
+             for key, x in zip(runs[::2], runs[1::2], strict=True)]
+    made = np.concatenate(found, op.axis) if found else xs[op.number]
+    return np.take(made, range(op.count), op.axis) if op.count and not op.run else made
 
 
 @rule(t.Sort)

@@ -14,6 +14,9 @@ segments       ``parallel``, one ``segment`` (tile 1) and one ``walked``, from w
                tiled where it is contiguous, else walked one coordinate at a time with ``parallel`` ones side by side
 scan           ``parallel`` and one ``scanned``, which is tiled where it is contiguous, else mostly walked one by one
 associative    as scan, by a function of the operator's; a language that has no such scan of a tile walks the line one by one
+sort           ``parallel`` and one ``sorted``, which is covered by its tile (of a longer one runs are sorted, as long as
+               :class:`portakern.backend.Language` says); with it ``first``, covered by a tile of at least 2, where only the
+               first elements of a line are asked for
 contraction    ``batch`` (tile 1), ``m``, ``n``, ``k``; further contracted axes, ``reduced``, are walked one by one
 grouped        ``m``, ``n``, ``k`` as in contractions; ``group`` (tile 1), of which a block walks those that its rows are of
 attention      ``batch`` (tile 1), ``m`` (query rows), ``n`` (walked: keys), ``k`` (contracted by the scores; whole),
@@ -50,6 +53,7 @@ ROLES: Mapping[str, Mapping[str, tuple[int, int | None]]] = {
     "segments": {"parallel": ANY, "segment": ONE, "walked": ONE},
     "scan": {"parallel": ANY, "scanned": ONE},
     "associative": {"parallel": ANY, "scanned": ONE},
+    "sort": {"parallel": ANY, "sorted": ONE, "first": (0, 1)},
     "contraction": {"batch": ANY, "m": ONE, "n": ONE, "k": ONE, "reduced": ANY},
     "grouped": {"m": ONE, "n": ONE, "k": ONE, "group": ONE},
     "attention": {"batch": ANY, "m": ONE, "n": ONE, "k": ONE, "d": ONE},

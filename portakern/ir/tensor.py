@@ -669,9 +669,12 @@ class Gather(Op):
         return TensorType((*x.shape[: self.axis], *i.shape, *x.shape[self.axis + 1 :]), x.dtype)
 
 
+SCATTER = ("set", "add", "mul", "max", "min")
+
+
 class Scatter(Op):
-    """``x`` with ``updates`` set (the last one wins), added, or the largest or smallest taken, at ``indices`` along ``axis``,
-    per position; outside: dropped."""
+    """``x`` with ``updates`` set (the last one wins), added, multiplied, or the largest or smallest taken, at ``indices`` along
+    ``axis``, per position; outside: dropped."""
 
     x: Op
     indices: Op
@@ -682,10 +685,43 @@ class Scatter(Op):
     def infer(self) -> Type:
         x, i, u = tensor_type(self.x), tensor_type(self.indices), tensor_type(self.updates)
         _axis(self, self.axis, x.rank)
-        self.check(self.mode in ("set", "add", "max", "min"), f"{self.mode!r} is not set, add, max or min")
+        self.check(self.mode in SCATTER, f"{self.mode!r} is not {', '.join(SCATTER[:-1])} or {SCATTER[-1]}")
         self.check(DTYPES[i.dtype].is_int and i.shape == u.shape and u.dtype == x.dtype and i.rank == x.rank,
                    f"{i} and {u} do not go with {x}")
         return x
+
+
+class KeySort(Op):
+    """Lines along ``axis`` of ``xs``, arrays of one shape, in ascending order of the integers (i32 or i64) in the first; equal
+    ones keep their order.  Lowering makes sorts of it.
+
+    There are as many results as ``xs``; this is the one that ``number`` names, and operations that differ in it alone are
+    computed together.  Where they are not 0, ``count`` says how many elements of a line are asked for, and ``run`` that runs of
+    so many elements are sorted, each by itself; then all are there, and those behind the first ``count`` of a run are any.
+    """
+
+    xs: tuple[Op, ...]
+    axis: int
+    number: int = 0
+    count: int = 0
+    run: int = 0
+
+    def infer(self) -> Type:
+        types = [tensor_type(x) for x in self.xs]
+        self.check(bool(types) and types[0].dtype in ("i32", "i64"), "the keys are no i32 or i64")
+        for have in types:
+            self.check(have.shape == types[0].shape, f"shapes differ: {types[0]} and {have}")
+        _axis(self, self.axis, types[0].rank)
+        self.check(0 <= self.number < len(types), f"there is no result {self.number} of {len(types)}")
+        shape = types[0].shape
+        if self.count and not self.run:
+            shape = (*shape[: self.axis], self.count, *shape[self.axis + 1 :])
+        return TensorType(shape, types[self.number].dtype)
+
+    @property
+    def whole(self) -> tuple[object, ...]:
+        """Equal for operations that are computed together."""
+        return (self.xs, self.axis, self.count, self.run)
 
 
 class Sort(Op):

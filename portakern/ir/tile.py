@@ -301,6 +301,38 @@ class ScanBy(Op):
         return ManyType((*types, *(have.without(self.axis) for have in types)))
 
 
+class SortBy(Op):
+    """Lines of ``xs``, tiles over the same dims, along ``axis`` in ascending order of the integers (i32 or i64) in the first;
+    equal ones keep their order: results (a tile for each).
+
+    Keys outside the extent must be the largest integer.  With ``count`` only so many elements of a line are asked for: what
+    stands behind them may be anything, and with ``into``, the dim of another axis, they run along that one.
+    """
+
+    xs: tuple[Op, ...]
+    axis: str
+    count: int = 0
+    into: tuple[Dim, ...] = ()
+
+    def infer(self) -> Type:
+        types = [tile_type(x) for x in self.xs]
+        self.check(bool(types) and all(have.dims == types[0].dims for have in types), "the tiles differ in dims")
+        self.check(self.axis in types[0].axes, f"{types[0]} has no dim {self.axis}")
+        self.check(types[0].dtype in ("i32", "i64"), f"the keys are {types[0].dtype}, not i32 or i64")
+        fits = not self.into or (len(self.into) == 1 and 0 < self.count <= self.into[0][1])
+        self.check(fits, f"{self.into} is no dim of {self.count} elements")
+        return ManyType(tuple(TileType(self.dims, have.dtype) for have in types))
+
+    def moves_places(self, kernel: Kernel, number: int) -> bool:
+        """Whether ``xs[number]`` are the coordinates of a line that one tile covers: moved, they are the order itself."""
+        return isinstance(self.xs[number], Coord) and kernel.axis[self.axis].kind == "whole"
+
+    @property
+    def dims(self) -> Dims:
+        """The dims of the results."""
+        return tuple((*self.into, d)[0] if d[0] == self.axis else d for d in tile_type(self.xs[0]).dims)
+
+
 def starts_anew(scan: Scan) -> bool:
     """Whether nothing came before what ``scan`` runs over: its carry is the identity."""
     carry = scan.carry
@@ -605,6 +637,6 @@ def verify_kernel(kernel: Kernel) -> None:
 __all__ = [
     "BINARY", "COMPARE", "PRECISION", "REDUCE", "UNARY", "Arg", "ArgReduce", "Axis", "Binary", "Bitcast", "Broadcast",
     "BufferType", "Cast", "Compare", "Const", "Coord", "Dim", "Dims", "Dot", "Extent", "Fma", "For", "Index", "Kernel",
-    "Load", "Mask", "Permute", "Reduce", "Scan", "ScanBy", "Select", "Start", "Store", "Term", "TileType", "Unary",
+    "Load", "Mask", "Permute", "Reduce", "Scan", "ScanBy", "Select", "SortBy", "Start", "Store", "Term", "TileType", "Unary",
     "begins_inside", "buffer_type", "ends_inside", "identity", "starts_anew", "tile_type", "verify_kernel",
 ]  # fmt: skip

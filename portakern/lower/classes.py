@@ -26,6 +26,7 @@ from portakern.ir.tensor import (
     Fold,
     Gather,
     Iota,
+    KeySort,
     Map,
     Reshape,
     SegmentContract,
@@ -63,6 +64,7 @@ class Classes:
         self.found: dict[Node, AxisClass] = {}
         self.by_use: dict[tuple[Op, int], tuple[Node, ...]] = {}
         self.hints: dict[Node, str] = {}
+        self.sorts: dict[object, Op] = {}  # the first result of each
         for op in program.body.ops:
             self._tie(op, names)
         self._name(program)
@@ -100,6 +102,10 @@ class Classes:
                 self._join(self.by_use[(op, 0)][i], self.by_use[(op, 1)][j])
         if isinstance(op, SegmentContract):
             self._join(self.by_use[(op, 0)][1], self.by_use[(op, 1)][1])
+        if isinstance(op, KeySort):
+            for number in range(1, len(op.xs)):
+                self._join(self.by_use[(op, 0)][op.axis], self.by_use[(op, number)][op.axis])
+            self._join((op, op.axis), (self.sorts.setdefault(op.whole, op), op.axis))
 
     def _suggest(self, op: Op) -> None:
         """Names for new axes by those of the dims that they were: of joined dims both, of windows o(ut) and k(ernel)."""
@@ -182,6 +188,8 @@ def tied_dim(op: Op, number: int, d: int) -> int | None:
             return d if tensor_type(operand).shape else None
         case Convert() | BitConvert() | Cumulate() | AssociativeScan():
             return d
+        case KeySort():
+            return None if d == op.axis and op.count and not op.run else d
         case Expand():
             return op.dims[d] if tensor_type(operand).shape[d] == op.shape[op.dims[d]] else None
         case Transpose():
@@ -307,7 +315,7 @@ def unshare(program: TensorProgram, free: Collection[Op], users: Collection[Op] 
     elementwise computation uses several times runs along the same axes each time, and is copied once for it."""
     new: dict[Op, Op] = {}
     ops: list[Op] = []
-    of_scans: dict[object, dict[Op, Op]] = {}  # what several results of one scan are computed from
+    of_scans: dict[object, dict[Op, Op]] = {}  # what several results of one scan or sort are computed from
 
     def use(op: Op, copied: dict[Op, Op]) -> Op:
         if op not in free:
@@ -319,13 +327,13 @@ def unshare(program: TensorProgram, free: Collection[Op], users: Collection[Op] 
         return copied[op]
 
     def operands_used(op: Op, copied: dict[Op, Op]) -> Op:
-        together = isinstance(op, Map | Convert | BitConvert | AssociativeScan)
+        together = isinstance(op, Map | Convert | BitConvert | AssociativeScan | KeySort)
         return op.remap(lambda o: use(o, copied if together else {}))
 
     for op in program.body.ops:
         if users is None and op in free:
             continue
-        copied = of_scans.setdefault(op.whole, {}) if isinstance(op, AssociativeScan) else {}
+        copied = of_scans.setdefault(op.whole, {}) if isinstance(op, AssociativeScan | KeySort) else {}
         new[op] = operands_used(op, copied) if users is None or op in users else op.remap(lambda o: new.get(o, o))
         ops.append(new[op])
     return replace(program, body=Block(program.body.args, tuple(ops)))

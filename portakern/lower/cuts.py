@@ -29,6 +29,7 @@ from portakern.ir.tensor import (
     Flip,
     Fold,
     Gather,
+    KeySort,
     Map,
     Recur,
     Reshape,
@@ -46,7 +47,7 @@ from portakern.lower.placing import Placed, pieces_of
 
 Names = Mapping[str, tuple[str, ...]]
 
-ANCHORS = (Fold, SegmentFold, Contract, SegmentContract, ArgFold, Cumulate, AssociativeScan)
+ANCHORS = (Fold, SegmentFold, Contract, SegmentContract, ArgFold, Cumulate, AssociativeScan, KeySort)
 """What a kernel is built around: everything else is elementwise work or a view."""
 
 MOST_TURNS = 8
@@ -234,7 +235,7 @@ class _Wholes:
         users = Flow(self.program).users
         for op in self.program.body.ops:
             count, last = max((turns.get(o, (0, None)) for o in op.operands), key=lambda t: t[0], default=(0, None))
-            if isinstance(op, Contract | SegmentContract | Cumulate | AssociativeScan):
+            if isinstance(op, Contract | SegmentContract | Cumulate | AssociativeScan | KeySort):
                 count, last = 0, None  # as large as what it is computed from, and stored
             elif isinstance(op, Fold) and (over := (tensor_type(op.x).shape, op.axes)) != last:
                 count, last = count + 1, over

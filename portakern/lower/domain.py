@@ -75,7 +75,7 @@ def accesses(program: tt.TensorProgram, classes: Classes, placed: Mapping[str, P
             elif isinstance(op, tt.Windows):
                 found.append(classes.of_operand(op, number))  # windowed dims merge with nothing, see unmergeable
             elif isinstance(op, tt.Transpose | tt.Expand | tt.Map | tt.Convert | tt.Fold | tt.Cumulate | tt.AssociativeScan
-                            | tt.Contract | tt.BitConvert):
+                            | tt.KeySort | tt.Contract | tt.BitConvert):
                 found.append(classes.of_operand(op, number))
             elif isinstance(op, tt.Gather):
                 dims = classes.of_operand(op, number)

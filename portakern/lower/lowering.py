@@ -32,12 +32,13 @@ from portakern.lower.row_parts import lower_rows_or_parts
 from portakern.lower.scan import lower_scan
 from portakern.lower.segments import lower_segments
 from portakern.lower.simplify import simplify
+from portakern.lower.sort import lower_sort
 from portakern.lower.split import Stage, stages
 from portakern.lower.tiles import wide
 
 LOWERED = (tt.Literal, tt.DimSize, tt.Iota, tt.Map, tt.Convert, tt.BitConvert, tt.Expand, tt.Reshape, tt.Transpose,
-           tt.Slice, tt.Flip, tt.Fold, tt.SegmentFold, tt.Cumulate, tt.AssociativeScan, tt.Contract, tt.SegmentContract,
-           tt.Gather, tt.Windows, tt.Assemble)
+           tt.Slice, tt.Flip, tt.Fold, tt.SegmentFold, tt.Cumulate, tt.AssociativeScan, tt.KeySort, tt.Contract,
+           tt.SegmentContract, tt.Gather, tt.Windows, tt.Assemble)
 
 Facts = Mapping[str, ArrayFacts]
 
@@ -74,16 +75,17 @@ def _said(missing: Missing) -> str:
 
 
 def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[str, ...]] | None = None,
-          facts: Facts | None = None, reach: bool = False) -> Program:
+          facts: Facts | None = None, reach: bool = False, picks: bool = True, run: int = 1024) -> Program:
     """Kernels for ``program`` with the schedule that ``choose`` answers for each nest.
 
     ``names`` gives names of the axes of arguments' dims; ``facts`` what is known of arrays that are not contiguous and
-    16-byte aligned; ``reach`` is whether loads may take pixels of convolutions one by one, some of them outside of their array
-    (see :class:`portakern.backend.Language`).  Raises :class:`MissingRuleError` listing every operation that has no lowering,
+    16-byte aligned; ``reach`` is whether loads may take pixels of convolutions one by one, some of them outside of their array,
+    ``picks`` whether they may take single elements at computed coordinates, ``run`` how many elements a tile sorts (see
+    :class:`portakern.backend.Language`).  Raises :class:`MissingRuleError` listing every operation that has no lowering,
     and :class:`LoweringError` or :class:`IRError` for what no kernel can be made of.
     """
     _check_reshapes(program)
-    simplified = simplify(canonicalise(program, steps.rules), reach)
+    simplified = simplify(canonicalise(program, steps.rules), reach, picks, run)
     missing = unsupported(simplified.body)
     if missing:
         raise MissingRuleError(f"{program.name} cannot be lowered",
@@ -299,6 +301,7 @@ FAMILIES: Mapping[str, Callable[[Request], Lowered]] = {
     "segments": lambda request: Lowered((lower_segments(request),)),
     "scan": lambda request: Lowered((lower_scan(request),)),
     "associative": lambda request: Lowered((lower_associative(request),)),
+    "sort": lambda request: Lowered((lower_sort(request),)),
     "contraction": lower_contraction,
     "grouped": lambda request: Lowered((lower_grouped(request),)),
 }

@@ -11,7 +11,7 @@ from portakern.ir.core import Op
 from portakern.ir.rewrite import Rules, canonicalise
 from portakern.ir.size import Size, product
 from portakern.ir.tensor import Convert, DimSize, Expand, Iota, Literal, Map, RandomBits, TensorProgram, tensor_type
-from portakern.lower.orders import MULTIPLIERS, WEYL
+from portakern.lower.random_bits import MULTIPLIERS, WEYL
 
 rules = Rules()
 
@@ -28,7 +28,7 @@ def without_wide_integers(program: TensorProgram) -> TensorProgram:
 
 @rules.on(RandomBits)
 def philox(op: RandomBits) -> Op | None:
-    """Ten rounds of Philox 4x32, as :func:`portakern.lower.orders.philox`."""
+    """Ten rounds of Philox 4x32, as :func:`portakern.lower.random_bits.philox`."""
     count = product(op.shape)
     if 0 in op.shape or (isinstance(count, int) and count >= SIGN):
         return None

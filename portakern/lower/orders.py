@@ -1,51 +1,61 @@
-"""Sorts, scatters and random bits in terms of what every language has: comparisons, selections and reductions.
+"""Sorts in terms of what every language has.
 
-A sort ranks every element by how many come before it, and a scatter asks for every element of its result which updates are its
-own.  Nothing is exchanged between threads and no order of memory matters, so results are the same bits on every target and in
-every run; the price is work that grows with the square of a line.
+An element's *key* is an integer whose order is the wanted one: NaN after all others, -0 beside 0, the other way round where the
+largest comes first.  So every language sorts integers alone (:class:`~portakern.ir.tensor.KeySort`), stably:
+
+- a line that fits into a tile is sorted there, its values and indices are moved along;
+- of a longer one runs are sorted, and neighbouring runs merged, twice as long each time.  Every place of two merged runs finds
+  by halving how many elements of the first stand before it, so nothing is exchanged between threads;
+- of a few largest or smallest elements, those of every run are the candidates for those of the line;
+- where loads cannot take single elements at computed coordinates, a long line ranks every element against every other.
 """
 
 from __future__ import annotations
 
 from portakern.dtypes import DTYPES
-from portakern.ir.core import Op, Result
+from portakern.ir.core import Op, Result, at
 from portakern.ir.rewrite import Rules
 from portakern.ir.size import Size
 from portakern.ir.tensor import (
+    BitConvert,
     Convert,
     DimSize,
     Expand,
     Fold,
+    Gather,
     Iota,
+    KeySort,
     Literal,
     Map,
-    PadWith,
-    RandomBits,
-    Scatter,
+    Slice,
     Sort,
     Transpose,
     tensor_type,
 )  # fmt: skip
 from portakern.ir.tile import identity
 
-rules = Rules()
-
 Shape = tuple[Size, ...]
 
+LONGEST = 2**31
+"""No line is longer: coordinates are i32."""
 
-def _last(x: Op, axis: int) -> Op:
+
+# ---- helpers on lines ------------------------------------------------------------------------------------------------------
+
+
+def lines_of(x: Op, axis: int) -> Op:
     """``x`` with ``axis`` moved last."""
     rank = tensor_type(x).rank
     return Transpose(x, (*(d for d in range(rank) if d != axis), axis))
 
 
-def _back(x: Op, axis: int) -> Op:
+def back(x: Op, axis: int) -> Op:
     """``x`` with its last dim moved to ``axis``."""
     rank = tensor_type(x).rank
     return Transpose(x, (*range(axis), rank - 1, *range(axis, rank - 1)))
 
 
-def _compared(x: Op) -> Op:
+def compared(x: Op) -> Op:
     """``x`` in a dtype that has an order and whose lowest value is below all others."""
     dtype = tensor_type(x).dtype
     if DTYPES[dtype].is_float:
@@ -53,40 +63,96 @@ def _compared(x: Op) -> Op:
     return Convert(x, "i64" if DTYPES[dtype].bits >= 32 and dtype != "i32" else "i32")
 
 
-# ---- sorting -------------------------------------------------------------------------------------------------------------
-
-
-@rules.on(Result)
-def sorted_by_rank(op: Result) -> Op | None:
-    sort = op.source
-    if not isinstance(sort, Sort):
-        return None
-    wanted = tensor_type(op)
-    if 0 in wanted.shape:
-        return Expand(Literal(0 if op.index else _lowest(wanted.dtype), wanted.dtype), wanted.shape, ())
-    line = _last(sort.x, sort.axis)
-    lead, size = tensor_type(line).shape[:-1], tensor_type(line).shape[-1]
-    rank = _rank(_compared(line), sort.descending, op)
-    count = sort.count or size
-    shape = (*lead, count, size)
-    n = len(lead)
-    hit = Map("eq", (Expand(rank, shape, (*range(n), n + 1)), Iota(shape, n)), loc=op.loc)
-    if op.index:
-        picked: Op = Iota(shape, n + 1)
-    else:
-        picked = Expand(_compared(line), shape, (*range(n), n + 1))
-    dtype = tensor_type(picked).dtype
-    found = Fold("max", Map("select", (hit, picked, Literal(_lowest(dtype), dtype)), loc=op.loc), (n + 1,), loc=op.loc)
-    return _back(Convert(found, wanted.dtype), sort.axis)
-
-
-def _lowest(dtype: str) -> float | int | bool:
+def lowest(dtype: str) -> float | int | bool:
     return False if dtype == "bool" else identity("max", dtype)
 
 
-def _rank(x: Op, descending: bool, like: Op) -> Op:
+def whole(value: int, like: Op) -> Literal:
+    """``value`` in the dtype of ``like``."""
+    return Literal(value, tensor_type(like).dtype)
+
+
+def chosen(condition: Op, yes: Op, no: Op) -> Op:
+    return Map("select", (condition, yes, no))
+
+
+def picked(x: Op, at: Op, fill: float | int = 0) -> Op:
+    """The elements of the lines of ``x`` at ``at``."""
+    return Gather(x, at, tensor_type(x).rank - 1, True, fill)
+
+
+def first_above(line: Op, size: Size, below: Op) -> Op:
+    """How many of the ``size`` elements of a line that ascends are at most ``below``, by halving what is left to look at."""
+    found: Op = Expand(Literal(0, "i32"), tensor_type(below).shape, ())
+    for bit in reversed(range(size.bit_length() if isinstance(size, int) else 31)):
+        place = plus(found, (1 << bit) - 1)
+        inside = Map("and", (Map("lt", (place, DimSize(size, "i32"))), Map("ge", (place, whole(0, place)))))
+        there = picked(line, chosen(inside, place, whole(-1, place)))
+        found = chosen(Map("and", (inside, Map("le", (there, below)))), plus(found, 1 << bit), found)
+    return found
+
+
+def plus(x: Op, value: int) -> Op:
+    return Map("add", (x, whole(value, x))) if value else x
+
+
+# ---- keys -----------------------------------------------------------------------------------------------------------------
+
+
+def keys_of(x: Op, descending: bool) -> Op:
+    """Integers (i32 or i64) in whose ascending order the elements of ``x`` are to stand."""
+    dtype = tensor_type(x).dtype
+    if DTYPES[dtype].is_float:
+        keys = _of_floats(x)
+    elif dtype == "bool":
+        keys = chosen(x, Literal(1, "i32"), Literal(0, "i32"))
+    elif dtype == "u64":
+        keys = Map("xor", (BitConvert(x, "i64"), Literal(-(2**63), "i64")))
+    else:
+        keys = Convert(x, "i64" if DTYPES[dtype].bits == 64 or dtype == "u32" else "i32")
+    return Map("not", (keys,)) if descending else keys
+
+
+def _of_floats(x: Op) -> Op:
+    """The bits of numbers ascend with them, those of negative ones descend."""
+    wide = x if DTYPES[tensor_type(x).dtype].bits >= 32 else Convert(x, "f32")
+    dtype, bits = ("i64", 64) if tensor_type(wide).dtype == "f64" else ("i32", 32)
+    largest = Literal(2 ** (bits - 1) - 1, dtype)
+    zero = Literal(0.0, tensor_type(wide).dtype)
+    number = BitConvert(chosen(Map("eq", (wide, zero)), zero, wide), dtype)
+    ordered = chosen(Map("lt", (number, Literal(0, dtype))), Map("xor", (number, largest)), number)
+    return chosen(Map("isnan", (wide,)), largest, ordered)
+
+
+def values_of(keys: Op, dtype: str, descending: bool) -> Op | None:
+    """What ``keys`` were made of; ``None`` of floats, since -0 and 0 have one key."""
+    if DTYPES[dtype].is_float:
+        return None
+    keys = Map("not", (keys,)) if descending else keys
+    if dtype == "bool":
+        return Map("ne", (keys, whole(0, keys)))
+    if dtype == "u64":
+        return BitConvert(Map("xor", (keys, Literal(-(2**63), "i64"))), "u64")
+    return Convert(keys, dtype)
+
+
+# ---- sorting by rank --------------------------------------------------------------------------------------------------------
+
+
+def _by_rank(line: Op, descending: bool, count: Size, values: bool) -> Op:
+    """The elements of a line, or their indices, each of which is looked for at its rank."""
+    *lead, size = tensor_type(line).shape
+    n, x = len(lead), compared(line)
+    shape = (*lead, count, size)
+    hit = Map("eq", (Expand(_rank(x, descending), shape, (*range(n), n + 1)), Iota(shape, n)))
+    found = Expand(x, shape, (*range(n), n + 1)) if values else Iota(shape, n + 1)
+    nothing = Literal(lowest(tensor_type(found).dtype), tensor_type(found).dtype)
+    return Fold("max", chosen(hit, found, nothing), (n + 1,))
+
+
+def _rank(x: Op, descending: bool) -> Op:
     """How many elements of its line come before each element of ``x``: smaller ones (NaN is the largest), of equal ones those
-    before it."""
+    before it.  Elements are compared themselves, and so are computed once: keys made of what is computed again might differ."""
     *lead, size = tensor_type(x).shape
     n = len(lead)
     shape = (*lead, size, size)
@@ -97,126 +163,132 @@ def _rank(x: Op, descending: bool, like: Op) -> Op:
         return (mine, other) if descending else (other, mine)
 
     small, large = ordered(x)
-    less = Map("lt", (small, large), loc=like.loc)
-    equal = Map("eq", (small, large), loc=like.loc)
+    less, equal = Map("lt", (small, large)), Map("eq", (small, large))
     if DTYPES[tensor_type(x).dtype].is_float:
         nan_small, nan_large = ordered(Map("isnan", (x,)))
         less = Map("or", (less, Map("and", (nan_large, Map("not", (nan_small,))))))
         equal = Map("or", (equal, Map("and", (nan_small, nan_large))))
     earlier = Map("lt", (Iota(shape, n + 1), Iota(shape, n)))
-    before = Map("or", (less, Map("and", (equal, earlier))), loc=like.loc)
-    ones = Map("select", (before, Literal(1, "i32"), Literal(0, "i32")))
-    return Fold("sum", ones, (n + 1,), loc=like.loc)
+    before = Map("or", (less, Map("and", (equal, earlier))))
+    return Fold("sum", chosen(before, Literal(1, "i32"), Literal(0, "i32")), (n + 1,))
 
 
-# ---- scattering ----------------------------------------------------------------------------------------------------------
+# ---- sorting in tiles and runs ---------------------------------------------------------------------------------------------
 
 
-@rules.on(Scatter)
-def gathered_by_owner(op: Scatter) -> Op | None:
-    """Every element of the result takes what is meant for it."""
-    x, indices, updates = (_last(o, op.axis) for o in _as_large(op))
-    t, count = tensor_type(x), tensor_type(indices).shape[-1]
-    if 0 in (*t.shape, count):
-        return op.x
-    n = t.rank - 1
-    shape = (*t.shape, count)
-    places = (*range(n), n + 1)
-    index = Expand(_compared(indices), shape, places)
-    hit = Map("eq", (index, Iota(shape, n, tensor_type(index).dtype)), loc=op.loc)
-    if op.mode == "set":
-        last = Fold("max", Map("select", (hit, Iota(shape, n + 1), Literal(-1, "i32")), loc=op.loc), (n + 1,), loc=op.loc)
-        given = _compared(updates)
-        lowest = Literal(_lowest(tensor_type(given).dtype), tensor_type(given).dtype)
-        own = Map("eq", (Iota(shape, n + 1), Expand(last, shape, tuple(range(n + 1)))))
-        value = Fold("max", Map("select", (own, Expand(given, shape, places), lowest)), (n + 1,), loc=op.loc)
-        chosen = Map("select", (Map("ge", (last, Literal(0, "i32"))), Convert(value, t.dtype), x), loc=op.loc)
-        return _back(chosen, op.axis)
-    fn = {"add": "sum", "max": "max", "min": "min"}[op.mode]
-    wide = t.dtype if DTYPES[t.dtype].bits >= 32 else "f32" if DTYPES[t.dtype].is_float else "i32"
-    nothing = Literal(identity(fn, wide), wide)
-    mine = Map("select", (hit, Expand(Convert(updates, wide), shape, places), nothing), loc=op.loc)
-    both = Map(op.mode, (Convert(x, wide), Fold(fn, mine, (n + 1,), loc=op.loc)), loc=op.loc)
-    return _back(Convert(both, t.dtype), op.axis)
+def sorted_in_tiles(key: Op, *others: Op, count: int = 0, run: int = 0) -> list[Op]:
+    """Lines (or runs of them) of ``key`` in ascending order, and of ``others`` alike."""
+    xs, axis = (key, *others), tensor_type(key).rank - 1
+    return [KeySort(xs, axis, n, count, run) for n in range(len(xs))]
 
 
-def _as_large(op: Scatter) -> tuple[Op, Op, Op]:
-    """The operands, with updates that go nowhere where there are none for lines of ``x``."""
-    wanted, have = tensor_type(op.x).shape, tensor_type(op.indices).shape
-    more = tuple(0 if d == op.axis else a - b for d, (a, b) in enumerate(zip(wanted, have, strict=True)))
-    if not any(m != 0 for m in more):
-        return op.x, op.indices, op.updates
-    op.check(all(isinstance(m, int) and m >= 0 for m in more), f"updates of {have} do not go into {wanted}")
-    none = tuple(0 for _ in more)
-    high = tuple(int(m) for m in more)  # type: ignore[arg-type]
-    zero = 0.0 if DTYPES[tensor_type(op.updates).dtype].is_float else 0
-    return op.x, PadWith(op.indices, none, high, -1), PadWith(op.updates, none, high, zero)
+def sorted_lines(key: Op, run: int) -> tuple[Op, Op]:
+    """Lines of any length in ascending order, and the i32 indices that their elements had; a tile sorts ``run`` elements."""
+    shape = tensor_type(key).shape
+    size, order = shape[-1], Iota(shape, len(shape) - 1)
+    if isinstance(size, int) and size <= run:
+        made, indices = sorted_in_tiles(key, order)
+        return made, indices
+    made, indices = sorted_in_tiles(key, order, run=run)
+    longest = size if isinstance(size, int) else LONGEST
+    while run < longest:
+        made, indices = _merged(made, indices, run)
+        run *= 2
+    return made, indices
 
 
-# ---- random bits ---------------------------------------------------------------------------------------------------------
+def _merged(key: Op, order: Op, run: int) -> tuple[Op, Op]:
+    """Two neighbouring runs of ``run`` elements, a power of two, as one: of equal elements those of the first come first."""
+    shape = tensor_type(key).shape
+    size, most = DimSize(shape[-1], "i32"), identity("min", tensor_type(key).dtype)
+    place = Iota(shape, len(shape) - 1)
+    within = Map("and", (place, whole(2 * run - 1, place)))
+    begin = Map("sub", (place, within))
+    left = Map("min", (Map("sub", (size, begin)), whole(run, place)))  # elements of the first run
 
-_LOW = 0xFFFFFFFF
-MULTIPLIERS, WEYL = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
-"""Constants of Philox 4x32 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011)."""
+    def first(number: Op) -> tuple[Op, Op]:
+        """Whether the first run has an element of this number, and where it lies."""
+        return Map("lt", (number, left)), Map("add", (begin, number))
 
+    def second(number: Op) -> Op:
+        """Where this element of the second run lies, -1 where it has none."""
+        there = Map("lt", (number, whole(run, place)))
+        return chosen(there, plus(Map("add", (begin, number)), run), whole(-1, place))
 
-@rules.on(RandomBits)
-def philox(op: RandomBits) -> Op | None:
-    """Ten rounds of Philox 4x32 on 64-bit integers, for each element by itself: its number counts, the seed is the key."""
-    if 0 in op.shape:
-        return Expand(Literal(0, "u32"), op.shape, ())
-    number = _number(op.shape)
-    counter = _bits("shr", number, 2)
-    seed = Convert(op.seed, "i64")
-    keys = [_bits("and", seed, _LOW), _bits("and", _bits("shr", seed, 32), _LOW)]
-    words: list[Op] = [_bits("and", counter, _LOW), _bits("shr", counter, 32), _whole(0), _whole(0)]
-    for _ in range(10):
-        (high0, low0), (high1, low1) = (_product(w, m) for w, m in zip((words[0], words[2]), MULTIPLIERS, strict=True))
-        words = [_xor(_xor(high1, words[1]), keys[0]), low1, _xor(_xor(high0, words[3]), keys[1]), low0]
-        keys = [_bits("and", Map("add", (k, _whole(w))), _LOW) for k, w in zip(keys, WEYL, strict=True)]
-    lane = _bits("and", number, 3)
-    chosen = words[3]
-    for which in (2, 1, 0):
-        chosen = Map("select", (Map("eq", (lane, _whole(which))), words[which], chosen))
-    return Convert(chosen if tensor_type(chosen).shape else Expand(chosen, op.shape, ()), "u32", loc=op.loc)
-
-
-@rules.on(Convert)
-def through_32_bits(op: Convert) -> Op | None:
-    """The lower half of an i64, said without u32, which not every language has."""
-    half = op.x
-    if op.dtype != "i64" or not isinstance(half, Convert) or half.dtype != "u32" or tensor_type(half.x).dtype != "i64":
-        return None
-    return _bits("and", half.x, _LOW)
+    before: Op = Expand(Literal(0, "i32"), shape, ())  # how many elements of the first run stand before this place
+    for bit in reversed(range(run.bit_length())):
+        more = plus(before, 1 << bit)
+        inside, last = first(plus(more, -1))
+        inside = Map("and", (inside, Map("le", (more, within))))
+        a = picked(key, chosen(inside, last, whole(-1, place)))
+        b = picked(key, chosen(inside, second(Map("sub", (within, more))), whole(-1, place)), most)
+        before = chosen(Map("and", (inside, Map("le", (a, b)))), more, before)
+    inside, mine = first(before)
+    other = second(Map("sub", (within, before)))
+    a, b = picked(key, chosen(inside, mine, whole(-1, place))), picked(key, other, most)
+    ours = Map("and", (inside, Map("le", (a, b))))
+    return chosen(ours, a, b), picked(order, chosen(ours, mine, other))
 
 
-def _number(shape: Shape) -> Op:
-    """The row-major number of every element."""
-    total: Op | None = None
-    step: Size = 1
-    for d in reversed(range(len(shape))):
-        along = Iota(shape, d, "i64")
-        part = along if step == 1 else Map("mul", (along, DimSize(step, "i64")))
-        total = part if total is None else Map("add", (total, part))
-        step = step * shape[d]
-    return _whole(0) if total is None else total
+def _candidates(line: Op, descending: bool, count: int, run: int) -> tuple[Op, Op]:
+    """The first ``count`` elements of every run of a line once it is sorted, run after run, and their indices."""
+    *lead, size = tensor_type(line).shape
+    assert isinstance(size, int)
+    n, whole_runs, rest = len(lead), size // run, min(size % run, count)
+    order = sorted_in_tiles(keys_of(line, descending), Iota((*lead, size), n), count=count, run=run)[1]
+    number = Iota((*lead, whole_runs * count + rest), n)
+    place = Map("add", (Map("mul", (Map("floordiv", (number, whole(count, number))), whole(run, number))),
+                        Map("rem", (number, whole(count, number)))))  # fmt: skip
+    indices = picked(order, place)
+    return picked(line, indices), indices
 
 
-def _whole(value: int) -> Literal:
-    return Literal(value, "i64")
+# ---- the rules --------------------------------------------------------------------------------------------------------------
 
 
-def _bits(fn: str, x: Op, value: int) -> Op:
-    return Map(fn, (x, _whole(value)))
+def rules(picks: bool, run: int) -> Rules:
+    """``picks``: loads may take single elements at coordinates that a kernel computes.  ``run``: as many elements of a line are
+    sorted in a tile (0: none)."""
+    found = Rules()
+
+    @found.on(Result)
+    def sorts(op: Result) -> Op | None:
+        sort = op.source
+        if not isinstance(sort, Sort):
+            return None
+        with at(op.loc):
+            return _nothing(op) if 0 in tensor_type(op).shape else back(lowered(op.index, sort), sort.axis)
+
+    def lowered(index: int, sort: Sort) -> Op:
+        line, descending = lines_of(sort.x, sort.axis), sort.descending
+        *lead, size = tensor_type(line).shape
+        key = keys_of(line, descending)
+        if isinstance(size, int) and size <= run:
+            made = sorted_in_tiles(key, Iota((*lead, size), len(lead)), line, count=sort.count)
+            return made[1] if index else _or(values_of(made[0], tensor_type(line).dtype, descending), made[2])
+        if not (run and picks):
+            ranked = _by_rank(line, descending, sort.count or size, not index)
+            return Convert(ranked, "i32" if index else tensor_type(line).dtype)
+        if sort.count and 4 * sort.count <= run and isinstance(size, int):
+            among, indices = _candidates(line, descending, sort.count, run)
+            best = Sort(among, len(lead), descending, sort.count)
+            return picked(indices, Result(best, 1)) if index else Result(best, 0)
+        order = first_of(sorted_lines(key, run)[1], sort.count)
+        return order if index else picked(line, order)
+
+    return found
 
 
-def _xor(a: Op, b: Op) -> Op:
-    return Map("xor", (a, b))
+def _or(values: Op | None, other: Op) -> Op:
+    return other if values is None else values
 
 
-def _product(x: Op, factor: int) -> tuple[Op, Op]:
-    """High and low half of the product of two 32-bit numbers: no partial product has more than 49 bits."""
-    upper, lower = _bits("mul", x, factor >> 16), _bits("mul", x, factor & 0xFFFF)
-    high = _bits("shr", Map("add", (upper, _bits("shr", lower, 16))), 16)
-    low = _bits("and", Map("add", (_bits("shl", _bits("and", upper, 0xFFFF), 16), lower)), _LOW)
-    return high, low
+def _nothing(op: Result) -> Op:
+    wanted = tensor_type(op)
+    return Expand(Literal(0 if op.index else lowest(wanted.dtype), wanted.dtype), wanted.shape, ())
+
+
+def first_of(x: Op, count: int) -> Op:
+    """The first ``count`` elements of every line, all where it is 0."""
+    shape = tensor_type(x).shape
+    return Slice(x, (0,) * len(shape), (*shape[:-1], count), (1,) * len(shape)) if count else x

@@ -20,6 +20,7 @@ from portakern.ir.tensor import (
     Fold,
     Gather,
     Iota,
+    KeySort,
     Literal,
     Map,
     Reshape,
@@ -30,15 +31,17 @@ from portakern.ir.tensor import (
     tensor_type,
 )  # fmt: skip
 from portakern.ir.tile import identity
-from portakern.lower import orders, pieces, windows
+from portakern.lower import orders, pieces, random_bits, scatters, windows
 
 rules = Rules()
 
 
-def simplify(program: TensorProgram, reach: bool = False) -> TensorProgram:
-    """``reach``: windows of convolutions may read outside of their array, instead of one with its pads stored."""
+def simplify(program: TensorProgram, reach: bool = False, picks: bool = True, run: int = 1024) -> TensorProgram:
+    """``reach``: windows of convolutions may read outside of their array, instead of one with its pads stored.  ``picks``:
+    loads may take single elements at coordinates that a kernel computes.  ``run``: a tile sorts so many elements (0: none)."""
     windowed = windows.reaching + windows.rules if reach else windows.rules
-    return canonicalise(program, rules + pieces.rules + windowed + orders.rules)
+    ordered = orders.rules(picks, run) + scatters.rules(picks, run) + random_bits.rules
+    return canonicalise(program, rules + pieces.rules + windowed + ordered)
 
 
 def squeezed(shape: tuple[Size, ...]) -> tuple[Size, ...]:
@@ -231,6 +234,11 @@ def cumulate_ones(op: Cumulate) -> Op | None:
 @rules.on(AssociativeScan)
 def scan_of_ones(op: AssociativeScan) -> Op | None:
     return op.xs[op.number] if tensor_type(op).shape[op.axis] == 1 else None
+
+
+@rules.on(KeySort)
+def sort_of_ones(op: KeySort) -> Op | None:
+    return op.xs[op.number] if tensor_type(op.xs[0]).shape[op.axis] == 1 else None
 
 
 @rules.on(Gather)

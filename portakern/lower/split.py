@@ -20,6 +20,7 @@ from portakern.ir.tensor import (
     Cumulate,
     Expand,
     Fold,
+    KeySort,
     Map,
     Reshape,
     SegmentContract,
@@ -196,6 +197,10 @@ class _Splitter:
             reduced = frozenset({self.classes.of(op)[op.axis]})
             kind = "scan" if isinstance(op, Cumulate) else "associative"
             kind = f"{kind} backwards" if op.reverse else kind
+        elif isinstance(op, KeySort):
+            parallel = frozenset(self.classes.of(op))
+            reduced = frozenset({self.classes.of_operand(op, 0)[op.axis]})
+            kind = f"sort {op.run}"
         else:
             operand = self.classes.of_operand(op, 0)
             parallel = frozenset(c for c in self.classes.of(op) if c.extent != 1)

@@ -19,7 +19,7 @@ import portakern as pk
     torch="table.index_add(0, ids, rows)",
 )
 def scatter_add(table: pk.Tensor["V", "D"], ids: pk.Tensor["M", pk.i64], rows: pk.Tensor["M", "D"]):
-    """``table`` with each of ``rows`` added to the row that ``ids`` names, in f32 and in the same order everywhere.
+    """``table`` with each of ``rows`` added to the row that ``ids`` names, in f32 and in the same order in every run.
 
     A row for a number outside of [0, V), which is an error in PyTorch, is left out.
     """

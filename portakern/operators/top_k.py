@@ -11,7 +11,7 @@ import portakern as pk
         "tiny": dict(M=3, N=5),
         "one": dict(M=2, N=1, k=1),
         "zero": dict(M=0, N=16),
-        "long": dict(M=1, N=600, k=2),
+        "long": dict(M=1, N=4100, k=2),
         "unaligned": dict(M=13, N=33, k=33),
         "equal": dict(M=4, N=20, inputs={"x": pk.Integers(0, 4)}),
     },

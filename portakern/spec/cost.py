@@ -122,6 +122,11 @@ def _window(op: t.WindowFold) -> Size:
     return _elements(op) * product(op.window)
 
 
+def _halvings(size: Size) -> int:
+    """How many comparisons put an element to its place among ``size`` in order; of an open dim, among a million."""
+    return max(1, (size if isinstance(size, int) else 1 << 20).bit_length() - 1)
+
+
 COUNTS: dict[type[Op], Callable[..., Size]] = {
     t.Map: _map,
     t.Fold: lambda op: _elements(op.x),
@@ -135,6 +140,7 @@ COUNTS: dict[type[Op], Callable[..., Size]] = {
     t.SegmentContract: lambda op: 2 * (_elements(op) * tensor_type(op.lhs).shape[1]),
     t.Convolve: _convolve,
     t.Scatter: lambda op: _elements(op.updates),
+    t.Sort: lambda op: _elements(op.x) * _halvings(op.count or tensor_type(op.x).shape[op.axis]),
 }
 
 __all__ = ["Cost", "cost"]

@@ -60,6 +60,20 @@ from portakern.spec.elementwise import (
 )
 from portakern.spec.fourier import fft, ifft, irfft, rfft
 from portakern.spec.linear import cholesky, det, solve_triangular
+from portakern.spec.orders import (
+    argsort,
+    bincount,
+    histogram,
+    index_put,
+    kthvalue,
+    median,
+    mode,
+    scatter,
+    searchsorted,
+    sort,
+    topk,
+    unique_counts,
+)
 from portakern.spec.pieces import (
     concat,
     diag,
@@ -107,7 +121,6 @@ from portakern.spec.segments import (
 )
 from portakern.spec.views import (
     arange,
-    argsort,
     broadcast_to,
     expand_dims,
     flip,
@@ -117,13 +130,10 @@ from portakern.spec.views import (
     ones,
     permute,
     reshape,
-    scatter,
-    sort,
     squeeze,
     swapaxes,
     take,
     take_along,
-    topk,
     transpose,
     tri,
     tril,
@@ -145,19 +155,19 @@ from portakern.spec.windows import (
 
 __all__ = [
     "abs", "adaptive_avg_pool", "adaptive_max_pool", "add", "all", "any", "arange", "argmax", "argmin",
-    "argsort", "associative_scan", "avg_pool", "bernoulli", "bitcast", "broadcast_to", "cast", "ceil",
-    "cholesky", "clip", "concat", "conv", "cos", "cummax", "cummin", "cumprod", "cumsum", "det", "diag",
-    "divide", "dot", "dropout", "einsum", "equal", "erf", "exp", "exp2", "expand_dims", "expm1", "fft",
-    "flip", "floor", "floor_divide", "full", "gelu", "getitem", "greater", "greater_equal",
-    "grouped_matmul", "ifft",
-    "interleave", "iota", "irfft", "isnan", "less", "less_equal", "local_response_norm", "log", "log1p",
-    "log2", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp", "lp_pool",
-    "matmul", "max", "max_pool", "maximum", "mean", "min", "min_pool", "minimum", "multiply", "negative",
-    "normal", "not_equal", "one_hot", "ones", "pad", "permute", "pow", "prod", "random_bits", "reciprocal",
-    "relu", "remainder", "repeat", "reshape", "rfft", "roll", "round", "rsqrt", "scan", "scatter",
-    "segment_all", "segment_any", "segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum",
-    "shift_left", "shift_right", "sigmoid", "sign", "silu", "sin", "size", "softmax", "softplus",
-    "solve_triangular", "sort", "split", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum",
-    "swapaxes", "take", "take_along", "tanh", "tile", "topk", "transpose", "tri", "tril", "triu", "trunc",
-    "unfold", "uniform", "update", "var", "where", "windows", "zeros",
+    "argsort", "associative_scan", "avg_pool", "bernoulli", "bincount", "bitcast", "broadcast_to", "cast",
+    "ceil", "cholesky", "clip", "concat", "conv", "cos", "cummax", "cummin", "cumprod", "cumsum", "det",
+    "diag", "divide", "dot", "dropout", "einsum", "equal", "erf", "exp", "exp2", "expand_dims", "expm1", "fft",
+    "flip", "floor", "floor_divide", "full", "gelu", "getitem", "greater", "greater_equal", "grouped_matmul",
+    "histogram", "ifft", "index_put", "interleave", "iota", "irfft", "isnan", "kthvalue", "less", "less_equal",
+    "local_response_norm", "log", "log1p", "log2", "log_softmax", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "logsumexp", "lp_pool", "matmul", "max", "max_pool", "maximum", "mean", "median", "min",
+    "min_pool", "minimum", "mode", "multiply", "negative", "normal", "not_equal", "one_hot", "ones", "pad",
+    "permute", "pow", "prod", "random_bits", "reciprocal", "relu", "remainder", "repeat", "reshape", "rfft",
+    "roll", "round", "rsqrt", "scan", "scatter", "searchsorted", "segment_all", "segment_any", "segment_max",
+    "segment_mean", "segment_min", "segment_prod", "segment_sum", "shift_left", "shift_right", "sigmoid",
+    "sign", "silu", "sin", "size", "softmax", "softplus", "solve_triangular", "sort", "split", "sqrt",
+    "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along", "tanh", "tile",
+    "topk", "transpose", "tri", "tril", "triu", "trunc", "unfold", "uniform", "unique_counts", "update", "var",
+    "where", "windows", "zeros",
 ]  # fmt: skip

@@ -9,12 +9,11 @@ from typing import Any
 from typing import cast as typed
 
 from portakern.dtypes import DTYPES
-from portakern.ir.core import Result
 from portakern.ir.size import Size, Sym, product, quotient
-from portakern.ir.tensor import Flip, Gather, Iota, Reshape, Scatter, Slice, Sort, Transpose
+from portakern.ir.tensor import Flip, Gather, Iota, Reshape, Slice, Transpose
 from portakern.spec import elementwise as ew
 from portakern.spec.location import located, spec_error
-from portakern.spec.traced import Traced, as_traced, broadcast_shapes, dtype_name, make, record
+from portakern.spec.traced import Traced, as_traced, broadcast_shapes, dtype_name, make
 
 Axis = int | Sequence[int] | None
 
@@ -299,48 +298,22 @@ def _sliced(x: Traced, starts: list[Size], stops: list[Size], steps: list[int]) 
 @located
 def take(x: Traced, indices: Traced, axis: int = 0, fill: float | int = 0) -> Traced:
     """Elements along ``axis`` picked by an integer array of any shape; an index outside gives ``fill``."""
-    _check_indices(indices)
+    check_indices(indices)
     return make(Gather(x.op, indices.op, check_axis(axis, x.ndim), False, fill))
 
 
 @located
 def take_along(x: Traced, indices: Traced, axis: int, fill: float | int = 0) -> Traced:
     """Per position, the element along ``axis`` that ``indices`` names (numpy ``take_along_axis``)."""
-    _check_indices(indices)
+    check_indices(indices)
     if indices.ndim != x.ndim:
         raise spec_error(f"take_along of an array of {x.ndim} dims by indices of {indices.ndim}",
                          "put a dim of 1 in where each line has one index: i[:, None]")  # fmt: skip
     return make(Gather(x.op, indices.op, check_axis(axis, x.ndim), True, fill))
 
 
-def _check_indices(indices: Any) -> None:
+def check_indices(indices: Any) -> None:
     if not isinstance(indices, Traced) or not DTYPES[indices.type.dtype].is_int:
         kind = indices.type.dtype if isinstance(indices, Traced) else f"{indices!r}"
         raise spec_error(f"indices are {kind}, not an array of integers",
                          'declare them so: pk.Tensor["M", pk.i32], or pk.cast(i, pk.i32)')  # fmt: skip
-
-
-@located
-def scatter(x: Traced, indices: Traced, updates: Traced, axis: int, mode: str = "add") -> Traced:
-    """``x`` with ``updates`` where ``indices`` says along ``axis``: ``mode`` is set (of several the last), add, max or min.
-    Those outside are dropped."""
-    return make(Scatter(x.op, indices.op, as_traced(updates, x.type.dtype).op, check_axis(axis, x.ndim), mode))
-
-
-@located
-def sort(x: Traced, axis: int = -1, descending: bool = False) -> Traced:
-    """Sorted along ``axis``, stable."""
-    return make(Result(record(Sort(x.op, check_axis(axis, x.ndim), descending)), 0))
-
-
-@located
-def argsort(x: Traced, axis: int = -1, descending: bool = False) -> Traced:
-    """The i32 indices that sort ``x`` along ``axis``, stable."""
-    return make(Result(record(Sort(x.op, check_axis(axis, x.ndim), descending)), 1))
-
-
-@located
-def topk(x: Traced, k: int, axis: int = -1) -> tuple[Traced, Traced]:
-    """The ``k`` largest along ``axis``, largest first, and their i32 indices."""
-    both = record(Sort(x.op, check_axis(axis, x.ndim), True, k))
-    return make(Result(both, 0)), make(Result(both, 1))

@@ -119,6 +119,11 @@ class _Run:
                 return self.scan(op, *v)
             case t.ScanBy():
                 return self.scan_by(op, v)
+            case t.SortBy():
+                where = t.tile_type(op.xs[0]).axes.index(op.axis)
+                order = np.argsort(v[0], where, kind="stable")
+                order = np.take(order, np.arange(op.dims[where][1]) % order.shape[where], where)
+                return tuple(np.take_along_axis(x, order, where) for x in v)
             case t.Dot():
                 return self.dot(op, *v)
             case Result():

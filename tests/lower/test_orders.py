@@ -22,6 +22,8 @@ from portakern.study.work import Problem, works
 
 KINDS = {"float64": "f64", "int32": "i32", "int64": "i64", "bool": "bool"}
 T = pk.Tensor
+RUN = 4
+"""Elements that a tile sorts: lines of more are merged from runs."""
 
 
 def agrees(make: Callable[..., tuple[Op, ...]], *inputs: np.ndarray) -> None:
@@ -30,7 +32,7 @@ def agrees(make: Callable[..., tuple[Op, ...]], *inputs: np.ndarray) -> None:
     ops = [op for op in needed(results) if not isinstance(op, Arg)]
     block = Block(tuple(args), (*ops, Yield(results)))
     asked = t.TensorProgram("made", block, tuple(f"out{i}" for i in range(len(results))))
-    found = simplify(asked)
+    found = simplify(asked, run=RUN)
     assert not [op for op in found.body.ops if isinstance(op, t.Sort | t.Scatter | t.RandomBits)]
     given = {a.name: x for a, x in zip(args, inputs, strict=True)}
     want, have = oracle.evaluate(asked, given), oracle.evaluate(found, given)
@@ -46,7 +48,7 @@ def both(x: Op, axis: int, descending: bool, count: int) -> tuple[Op, ...]:
 @pytest.mark.quick
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("axis", [0, 1, 2])
-def test_lines_are_sorted_by_rank(axis: int, descending: bool) -> None:
+def test_lines_are_sorted(axis: int, descending: bool) -> None:
     rng = np.random.default_rng(0)
     numbers = rng.integers(0, 5, (3, 7, 4)).astype(float)  # many are equal
     numbers[0, 2, 1], numbers[1, 1, 1], numbers[2, :, 0] = np.nan, np.inf, -np.inf
@@ -57,11 +59,51 @@ def test_lines_are_sorted_by_rank(axis: int, descending: bool) -> None:
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(("axis", "mode"), list(product((0, 1), ("add", "max", "min", "set"))))
-def test_updates_go_to_their_owner(axis: int, mode: str) -> None:
+@pytest.mark.parametrize("run", [8, 32, 128])
+def test_runs_are_merged_and_ties_keep_their_order(run: int) -> None:
+    rng = np.random.default_rng(run)
+    numbers = rng.integers(-9, 9, (2, 101)).astype(float)
+    numbers[0, ::7], numbers[1, ::5], numbers[0, 3::9], numbers[1, 1::8] = np.nan, -0.0, 0.0, np.inf
+    for descending, count in product((False, True), (0, 2, 40)):
+        x = Arg("x", t.TensorType(numbers.shape, "f64"))
+        results = both(x, 1, descending, count)
+        ops = [op for op in needed(results) if op is not x]
+        asked = t.TensorProgram("made", Block((x,), (*ops, Yield(results))), ("values", "indices"))
+        want, have = (oracle.evaluate(p, {"x": numbers}) for p in (asked, simplify(asked, run=run)))
+        np.testing.assert_array_equal(have["indices"], want["indices"])
+        np.testing.assert_array_equal(have["values"].view(np.int64), want["values"].view(np.int64))
+
+
+@pytest.mark.quick
+def test_nothing_grows_with_the_square_of_a_line() -> None:
+    """Twice as long, a line takes little more than twice the work; no array between kernels is larger than it by a factor."""
+    asked = {n: simplify(ordered.program({"M": 2, "N": n}, {}, "f32"), run=64) for n in (1 << 12, 1 << 13)}
+    steps = {n: sum(np.prod(t.tensor_type(op).shape) for op in p.body.ops[:-1] if isinstance(op.type, t.TensorType))
+             for n, p in asked.items()}  # fmt: skip
+    assert steps[1 << 13] < 2.5 * steps[1 << 12]
+    largest = max(np.prod(t.tensor_type(op).shape) for op in asked[1 << 13].body.ops if isinstance(op.type, t.TensorType))
+    assert largest == 2 << 13
+
+
+@pytest.mark.quick
+def test_indices_that_all_lines_share_are_sorted_once() -> None:
+    @pk.operator
+    def rows(x: T["V", "D"], i: T["N", pk.i32], u: T["N", "D"]):
+        return pk.scatter(x, pk.broadcast_to(i[:, None], u.shape), u, 0)
+
+    found = simplify(rows.program({"V": 100, "D": 7, "N": 90}, {}, "f32"), run=128)
+    assert {t.tensor_type(op.xs[0]).shape for op in found.body.ops if isinstance(op, t.KeySort)} == {(90,)}
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("axis", "mode"), list(product((0, 1), t.SCATTER)))
+@pytest.mark.parametrize("length", [5, 70])
+def test_updates_go_to_their_owner(axis: int, mode: str, length: int) -> None:
     rng = np.random.default_rng(0)
-    x, updates = rng.standard_normal((6, 4) if axis == 0 else (5, 6)), rng.standard_normal((5, 4))
-    indices = rng.integers(-2, 7, (5, 4))
+    x, updates = rng.standard_normal((length + 1, 4) if axis == 0 else (5, 6)), rng.standard_normal((length, 4))
+    x = rng.standard_normal((length, 50)) if axis and length > 5 else x
+    updates = rng.standard_normal((length, 40)) if axis and length > 5 else updates
+    indices = rng.integers(-2, x.shape[axis] + 2, updates.shape)
     for dtype in (np.int32, np.int64):
         agrees(lambda x, i, u: (t.Scatter(x, i, u, axis, mode),), x, indices.astype(dtype), updates)
     fewer = indices[:, :2] if axis == 0 else indices[:2]
@@ -98,8 +140,9 @@ def test_what_is_compared_with_itself_is_computed_once(dtype: str) -> None:
     def op(x: T["M", "N"]):
         return pk.sort(pk.exp(x) * 0.1), pk.argsort(pk.softmax(x))
 
-    asked = works(Problem(op, {"M": 6, "N": 11}, {}), [registry().target("cpp:cpu")], [dtype])
-    kernels = lowered(asked[0], registry().target("cpp:cpu")).kernels
+    target = registry().target("pallas:v6e")  # where long lines rank every element against every other
+    asked = works(Problem(op, {"M": 6, "N": 2100}, {}), [target], [dtype])
+    kernels = lowered(asked[0], target).kernels
     assert [sum(x.fn == "exp" for x in k.body.walk() if isinstance(x, Unary)) for k in kernels if "exp" in str(k)] == [1, 1]
 
 

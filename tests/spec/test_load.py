@@ -31,7 +31,7 @@ def test_the_library_is_found_by_file_name() -> None:
         "conv_transpose2d", "cross_entropy", "cumsum", "depthwise_conv", "dropout", "embedding", "fft",
         "group_norm", "gru", "interpolate", "layer_norm", "linear_recurrence", "lstm", "matmul",
         "matmul_bias_gelu", "max_pool", "moe_grouped_matmul", "rms_norm", "rope", "row_sum", "scatter_add",
-        "sddmm", "segment_sum", "silu_mul", "softmax", "spmm", "top_k", "transpose")  # fmt: skip
+        "sddmm", "segment_sum", "silu_mul", "softmax", "sort", "spmm", "top_k", "transpose")  # fmt: skip
     assert all(load_operator(n).name == n for n in operator_names())
 
 

@@ -30,10 +30,12 @@ DIALECT = Dialect(
     role_matters=True,
     pipelined=False,
     synchronised=False,
+    sorts=True,
 )
 
 
 HOME = {"reduce_cols": "reduce", "reduce_rows": "reduce", "scan_cols": "scan", "dot": "dot",
+        "sorted_order": "sort", "in_order": "sort",
         "gather": "gather", "along": "gather"}  # fmt: skip
 """Words of the vocabulary -> the header that holds them, beside what every text includes."""
 

@@ -11,7 +11,7 @@ from portakern.ir.program import Program
 
 from .emitter import CppEmitter, entry_name, parameters
 from .runtime import CppRuntime
-from .schedules import OPTIONS, schedules
+from .schedules import OPTIONS, SORTED, schedules
 from .toolchain import CppToolchain
 
 CONVENTION = (
@@ -42,6 +42,7 @@ CPP = Language(
     targets=("cpu",),
     emitter=CppEmitter(),
     schedules=schedules,
+    sorts=SORTED,
     extra="cpp",
     tools={"g++": "C++ on the CPU", "clang++": "C++ on the CPU"},
     options=OPTIONS,

@@ -9,6 +9,7 @@ from portakern.ir.schedule import Nest, NestAxis, Schedule
 
 OPTIONS: dict[str, str] = {}
 LINE = 2048  # elements of a contiguous run: long enough to hide its start, short enough for the first-level cache
+SORTED = 1 << 17  # elements of a line that are sorted in a tile
 ROW = 16384  # longest row that is taken at once
 
 
@@ -91,6 +92,11 @@ def _associative(nest: Nest) -> list[Schedule]:
     return [_schedule({parallel[-1].name: fit(parallel[-1], wide)}, nest) for wide in (256, 1024, 64)]
 
 
+def _sort(nest: Nest) -> list[Schedule]:
+    first = {a.name: max(2, fit(a, SORTED)) for a in nest.role("first")}
+    return [_schedule({**{a.name: fit(a, SORTED) for a in nest.role("sorted")}, **first}, nest)]
+
+
 def _contraction(nest: Nest) -> list[Schedule]:
     (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
     found = []
@@ -111,5 +117,5 @@ def _attention(nest: Nest) -> list[Schedule]:
 
 _RULES = {
     "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments, "scan": _scan,
-    "associative": _associative, "contraction": _contraction, "grouped": _contraction, "attention": _attention,
+    "associative": _associative, "sort": _sort, "contraction": _contraction, "grouped": _contraction, "attention": _attention,
 }  # fmt: skip

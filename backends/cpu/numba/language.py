@@ -10,7 +10,7 @@ from portakern.ir.program import Program
 
 from .emitter import NumbaEmitter
 from .runtime import NumbaRuntime
-from .schedules import OPTIONS, schedules
+from .schedules import OPTIONS, SORTED, schedules
 from .toolchain import ENVIRONMENT, NumbaToolchain
 
 CONVENTION = """\
@@ -42,6 +42,7 @@ NUMBA = Language(
     emitter=NumbaEmitter(),
     schedules=schedules,
     options=OPTIONS,
+    sorts=SORTED,
     toolchain=NumbaToolchain(),
     runtime=NumbaRuntime(),
     environment=ENVIRONMENT,

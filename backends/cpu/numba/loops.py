@@ -15,6 +15,8 @@ from portakern.emit.loops.plan import (
     PackedProduct,
     Product,
     Repeat,
+    SortedArrays,
+    Sorting,
     Step,
     Storage,
     Walk,
@@ -65,6 +67,8 @@ class LoopText(StoreText):
                     self._repeat(node)
                 case Product(multiply):
                     self._multiply(multiply)
+                case Sorting(what):
+                    self._sort(what)
 
     # ---- values
 
@@ -180,6 +184,18 @@ class LoopText(StoreText):
             given = self._value(loop.hi)
             hi = given if ends_inside(loop.hi, axis.extent) else call("min", given, hi)
         return lo, hi.text
+
+    def _sort(self, what: SortedArrays) -> None:
+        keys, sort = Expr(self.array_names[what.keys]), what.sort
+        count = Expr(self._count(self.axes[sort.axis]))
+        made = call("sorted_order", keys, count).text + (f"[:{sort.count}]" if sort.into else "")
+        if 0 < sort.count <= words.FEWEST:
+            made = call("first_few", keys, count, Expr(f"np.int64({sort.count})")).text
+        order = self.names.fresh("order")
+        self.out.line(f"{order} = {made}")
+        for have, into in what.moved:
+            value = order if have is None else f"{self.array_names[have]}[{order}]"
+            self.out.line(f"{self.array_names[into]}[: len({order})] = {value}")
 
     def _multiply(self, m: PackedProduct) -> None:
         assert m.m is not None and m.n is not None  # the emitter refuses other products

@@ -14,6 +14,9 @@ from portakern.ir.size import Size
 
 OPTIONS = {"parallel": "whether blocks run on all cores (numba's prange); the default depends on the amount of work"}
 
+SORTED = 1 << 20
+"""Elements of a line that are sorted in one array."""
+
 _PARALLEL_FROM = 1 << 21
 """Element operations from which threads are worth their start (about a millisecond of one core)."""
 
@@ -21,7 +24,7 @@ _PARALLEL_FROM = 1 << 21
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     """The schedule space of ``nest``, default first."""
     families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments,
-                "scan": _scan, "associative": _associative,
+                "scan": _scan, "associative": _associative, "sort": _sort,
                 "contraction": _contraction, "grouped": _contraction, "attention": _attention}  # fmt: skip
     found = [Schedule(tuple((a.name, tiles.get(a.name, 1)) for a in nest.axes))
              for tiles in families[nest.family](nest)]  # fmt: skip
@@ -96,6 +99,10 @@ def _associative(nest: Nest) -> Iterator[dict[str, int]]:
         return
     for wide in (256, 1024, 64):
         yield {parallel[-1].name: _cut(parallel[-1].extent, wide)}
+
+
+def _sort(nest: Nest) -> Iterator[dict[str, int]]:
+    yield {a.name: _cut(a.extent, SORTED, 2) for a in (*nest.role("sorted"), *nest.role("first"))}
 
 
 def _contraction(nest: Nest) -> Iterator[dict[str, int]]:

@@ -23,6 +23,9 @@ NUMPY = {
 SCALAR = {name: text.replace("np.float32", "f32") for name, text in NUMPY.items()}
 HALF_FLOATS = ("f16", "bf16")
 
+FEWEST = 64
+"""As many smallest elements are found by putting each element to its place among the smallest so far."""
+
 HELPERS: dict[str, str] = {
     "add": '''
 @njit(fastmath={"reassoc"})
@@ -55,6 +58,42 @@ def minimum(typing, a, b):
         function = builder.module.declare_intrinsic("llvm.minimum", [kind], ir.FunctionType(kind, [kind, kind]))
         return builder.call(function, arguments)
     return (a(a, a), lower) if a == b else None
+''',
+    "sorted_order": '''
+@njit
+def sorted_order(keys, count):
+    """Where the first `count` of keys lie in ascending order, equal ones in theirs: sorted by 8 bits after 8, the low first."""
+    order, other, bits = np.arange(count), np.empty(count, np.int64), 8 * keys.itemsize
+    for shift in range(0, bits, 8):
+        sign = 128 if shift + 8 == bits else 0  # negative keys come first
+        counts = np.zeros(256, np.int64)
+        for i in range(count):
+            counts[(keys[i] >> shift & 255) ^ sign] += 1
+        if counts.max() == count:
+            continue  # all have these bits alike
+        places = np.cumsum(counts) - counts
+        for at in order:
+            digit = (keys[at] >> shift & 255) ^ sign
+            other[places[digit]] = at
+            places[digit] += 1
+        order, other = other, order
+    return order
+''',
+    "first_few": '''
+@njit
+def first_few(keys, count, few):
+    """Where the `few` smallest of the first `count` keys lie, in ascending order, equal ones in theirs."""
+    order, held = np.empty(few, np.int64), 0
+    for i in range(count):
+        if held == few and keys[i] >= keys[order[few - 1]]:
+            continue
+        at = min(held, few - 1)
+        held = min(held + 1, few)
+        while at > 0 and keys[order[at - 1]] > keys[i]:
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = i
+    return order[:held]
 ''',
     "from_bf16": '''
 @njit

@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from portakern.emit.loops.elements import source
-from portakern.emit.loops.plan import Compute, KernelLoopPlan, LocalStore, Node, Product, Repeat, Step, Storage, Walk, Write
+from portakern.emit.loops.plan import (
+    Compute,
+    KernelLoopPlan,
+    LocalStore,
+    Node,
+    Product,
+    Repeat,
+    SortedArrays,
+    Sorting,
+    Step,
+    Storage,
+    Walk,
+    Write,
+)  # fmt: skip
 from portakern.emit.loops.uses import once_used
 from portakern.emit.running import Running
 from portakern.ir.core import Arg, Op, Result
@@ -30,11 +43,20 @@ class KernelPrinter(CLoopMemoryText, ReductionText):
             about = f"[{', '.join(a for a, _ in s.dims)}] {s.purpose}"
             for line in self.words.local_array(s.dtype, self.arrays[s], s.count, about):
                 self.say(line)
+        for node in self.plan.nodes():
+            if isinstance(node, Sorting):
+                self.declare_orders(node.what)
         if self.plan.storages:
             self.say("")
         self.grid()
         self.block(self.plan.body)
         return "\n".join([self.words.head(self.plan, params), *self.lines, "}"])
+
+    def declare_orders(self, what: SortedArrays) -> None:
+        self.orders[what] = self.fresh("order"), self.fresh("other")
+        for name, about in zip(self.orders[what], ("where its elements lie in order", "half way there"), strict=True):
+            for line in self.words.local_array("i32", name, what.keys.count, about):
+                self.say(line)
 
     def parameter(self, arg: Arg) -> str:
         name = self.buffers[arg]
@@ -95,6 +117,8 @@ class KernelPrinter(CLoopMemoryText, ReductionText):
                     self.repeat(node)
                 case Product():
                     self.product(node)
+                case Sorting(what):
+                    self.sort(what)
         self.overwritten = outer
 
     def compute(self, op: Op, inline: bool) -> None:
@@ -185,23 +209,34 @@ class KernelPrinter(CLoopMemoryText, ReductionText):
             text = new.wide(self.names[arg].lanes, self.words).text if new.dtype == "bool" else new.text
             self.say(f"{target} = {text};")
 
+    def sort(self, what: SortedArrays) -> None:
+        sort, (order, other) = what.sort, self.orders[what]
+        count = self.count(sort.axis)
+        self.say(f"{self.words.sort(what.keys.dtype)}({self.arrays[what.keys]}, {order}, {other}, {count});")
+        i = self.fresh("i")
+        with self.braces(f"for (int {i} = 0; {i} < {sort.count if sort.into else count}; ++{i})"):
+            for have, into in what.moved:
+                value = f"{order}[{i}]" if have is None else f"{self.arrays[have]}[{order}[{i}]]"
+                self.say(f"{self.arrays[into]}[{i}] = {value};")
+
+    def count(self, axis: str | None) -> str:
+        """How many elements of an axis's tile there are."""
+        if axis is None:
+            return "1"
+        first, end = self.firsts[axis], self.ends[axis]
+        return end if first == "0" else f"{end} - {first}"
+
     def product(self, node: Product) -> None:
         m = node.what
         name = self.words.product(m.c.dtype, m.rows, m.lanes, m.vectors)
-
-        def count(axis: str | None) -> str:
-            if axis is None:
-                return "1"
-            first, end = self.firsts[axis], self.ends[axis]
-            return end if first == "0" else f"{end} - {first}"
 
         def pitch(s: Storage) -> str:
             return str(s.shape[-1])
 
         k = m.dot.axis
-        depth = "1" if self.kernel.axis[k].tile == 1 else count(k)
+        depth = "1" if self.kernel.axis[k].tile == 1 else self.count(k)
         self.say(f"{name}({self.arrays[m.c]}, {pitch(m.c)}, {self.arrays[m.a]}, {pitch(m.a)}, {self.arrays[m.b]}, "
-                 f"{pitch(m.b)}, {count(m.m)}, {count(m.n)}, {depth});")
+                 f"{pitch(m.b)}, {self.count(m.m)}, {self.count(m.n)}, {depth});")
 
 
 def bracketed(size: object) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from portakern.emit.loops.elements import axes_of
-from portakern.emit.loops.plan import KernelLoopPlan, Storage
+from portakern.emit.loops.plan import KernelLoopPlan, SortedArrays, Storage
 from portakern.ir.core import Op
 from portakern.ir.tile import BufferType
 
@@ -25,6 +25,7 @@ class CLoopScope:
         self.lines: list[str] = []
         self.depth = 1
         self.storage = dict(plan.stored)
+        self.orders: dict[SortedArrays, tuple[str, str]] = {}  # the arrays of the order of each sort
         self.names: dict[Op, TypedExpr] = {}
         self.taken: set[str] = {own(s) for s in self.kernel.sizes}
         self.vector: tuple[str, int] | None = None

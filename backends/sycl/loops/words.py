@@ -65,6 +65,10 @@ class Words(Protocol):
 
     def atomic(self, mode: str, dtype: str) -> str: ...
 
+    def sort(self, dtype: str) -> str:
+        """The function that finds the order of keys: (keys, order, another array for it, how many)."""
+        ...
+
     def product(self, dtype: str, rows: int, lanes: int, vectors: int) -> str: ...
 
     def group(self, dim: int) -> str:

@@ -297,10 +297,33 @@ class Helpers:
             f"        const int seen = atomic_cmpxchg((volatile __global int *)p, as_int(old), as_int({new}));\n"
             "        if (seen == as_int(old))\n            return;\n        old = as_float(seen);\n    }\n}"))
 
+    def sort(self, dtype: str) -> str:
+        kind = REGISTER[dtype]
+        name = f"sort_order_{kind}"
+        return self.use(name, lambda: _SORT.format(name=name, type=C_TYPE[kind]))
+
     def product(self, dtype: str, rows: int, lanes: int, vectors: int) -> str:
         kind = REGISTER[dtype]
         name = f"product_{kind}_{rows}x{lanes * vectors}"
         return self.use(name, lambda: product(name, kind, rows, lanes, vectors))
+
+
+_SORT = """\
+// Where the first `count` of keys lie in ascending order, equal ones in theirs: runs are merged, twice as long each time.
+void {name}(__local const {type} *keys, __local int *order, __local int *other, const int count)
+{{
+    for (int i = 0; i < count; ++i)
+        order[i] = i;
+    for (int run = 1; run < count; run *= 2) {{
+        for (int begin = 0; begin < count; begin += 2 * run) {{
+            const int middle = min(begin + run, count), end = min(begin + 2 * run, count);
+            for (int a = begin, b = middle, to = begin; to < end; ++to)
+                other[to] = a < middle && (b == end || keys[order[a]] <= keys[order[b]]) ? order[a++] : order[b++];
+        }}
+        for (int i = 0; i < count; ++i)
+            order[i] = other[i];
+    }}
+}}"""
 
 
 def _float_remainder(t: str, x: str) -> list[str]:

@@ -9,7 +9,7 @@ from portakern.ir.program import Program
 from ..workers import ENVIRONMENT
 from .emitter import OpenCLEmitter
 from .runtime import OpenCLRuntime
-from .schedules import schedules
+from .schedules import SORTED, schedules
 from .toolchain import OpenCLToolchain
 
 CONVENTION = (
@@ -32,6 +32,7 @@ OPENCL = Language(
     targets=("cpu",),
     emitter=OpenCLEmitter(),
     schedules=schedules,
+    sorts=SORTED,
     extra="opencl",
     toolchain=OpenCLToolchain(),
     runtime=OpenCLRuntime(),

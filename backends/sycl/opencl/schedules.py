@@ -11,12 +11,14 @@ from portakern.ir.size import Size
 
 ROWS, LANES, VECTORS = 8, 16, 2
 _LONGEST_ROW = 32768  # elements of a row that stay in local memory with the values kept beside it
+SORTED = 2048  # elements of a line that are sorted in local memory
 _LOOP_TILE = 4096
 
 
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     family = {"contraction": _contraction, "grouped": _contraction, "attention": _attention, "rows": _rows,
-              "segments": _segments, "scan": _scan, "associative": _associative, "transpose": _transpose}  # fmt: skip
+              "segments": _segments, "scan": _scan, "associative": _associative, "sort": _sort,
+              "transpose": _transpose}  # fmt: skip
     found = [Schedule(tuple(tiles.items()), stages=1, warps=1) for tiles in family.get(nest.family, _elementwise)(nest, device)]
     return list(dict.fromkeys(found))
 
@@ -88,6 +90,16 @@ def _associative(nest: Nest, device: Device) -> list[Tiles]:
     if line.contiguous or not parallel:
         return [_ones(nest)]
     return [{**_ones(nest), parallel[-1].name: _fit(parallel[-1].extent, n, LANES)} for n in (256, 64, 1024)]
+
+
+def _sort(nest: Nest, device: Device) -> list[Tiles]:
+    tiles = {a.name: _power(a.extent) for a in (*nest.role("sorted"), *nest.role("first"))}
+    return [{**_ones(nest), **tiles}]
+
+
+def _power(extent: Size) -> int:
+    """A power of two that covers the axis, up to what is sorted at once."""
+    return min(SORTED, max(2, 1 << max(extent - 1, 0).bit_length())) if isinstance(extent, int) else SORTED
 
 
 def _reduced_tile(axis: NestAxis, longest: int, loop: int) -> int:

@@ -27,9 +27,11 @@ DIALECT = Dialect(
     pointer="{type}* __restrict {name}",
     const_pointer="const {type}* __restrict {name}",
     pipelined=False,
+    sorts=True,
 )
 
 HOME = {"dot": "gpu/dot", "store_add": "gpu/join", "store_max": "gpu/join", "scan_cols": "gpu/scan",
+        "sorted_order": "gpu/sort", "in_order": "gpu/sort",
         "gather": "gpu/gather", "along": "gpu/gather"}  # fmt: skip
 """Words of the vocabulary -> the header that holds them, beside what pk/gpu.hpp brings."""
 

@@ -12,6 +12,8 @@ from portakern.device import Device
 from portakern.dtypes import dtype
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
+from ..opencl.schedules import SORTED
+
 _LANES = 16
 _TILE_REGISTERS = 64
 
@@ -151,6 +153,15 @@ def _side_by_side(nest: Nest, device: Device) -> Iterator[Schedule]:
         yield _schedule(nest, warps, **{parallel[-1].name: _fit(parallel[-1], cols)})
 
 
+def _sort(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """A row for a work-group, four elements to an item."""
+    (line,) = nest.role("sorted")
+    cols = _fit(line, SORTED, 2)
+    chosen = {line.name: cols, **{a.name: _fit(a, SORTED, 2) for a in nest.role("first")}}
+    for each in (4, 8, 2):
+        yield _schedule(nest, max(1, min(_max_sub_groups(device), cols // each // _LANES)), **chosen)
+
+
 _FAMILIES = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments, "scan": _scan,
-             "associative": _side_by_side, "contraction": _contraction, "grouped": _contraction,
+             "associative": _side_by_side, "sort": _sort, "contraction": _contraction, "grouped": _contraction,
              "attention": _attention}  # fmt: skip

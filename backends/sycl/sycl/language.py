@@ -10,6 +10,7 @@ from portakern.emit.launches import FORM, adopt_launches
 from portakern.ir.program import Program
 from portakern.ir.schedule import Nest, Schedule
 
+from ..opencl.schedules import SORTED
 from ..opencl.schedules import schedules as cpu_schedules
 from ..workers import ENVIRONMENT
 from .cpu_emitter import INCLUDE
@@ -48,6 +49,7 @@ SYCL = Language(
     targets=("cpu", "pvc"),
     emitter=SyclEmitter(),
     schedules=schedules,
+    sorts=SORTED,
     extra="sycl",
     tools={
         "g++": "builds the interface to the SYCL runtime (clang++ or the ziglang wheel do too)",

@@ -99,6 +99,9 @@ class SyclWords:
         self.atomics = True
         return f"pk::atomic_{mode}"
 
+    def sort(self, dtype: str) -> str:
+        return "pk::sort_order"
+
     def product(self, dtype: str, rows: int, lanes: int, vectors: int) -> str:
         return f"pk::product<{rows}, {lanes}, {vectors}>"
 

@@ -26,6 +26,7 @@ from portakern.ir.tile import (
     Reduce,
     ScanBy,
     Select,
+    SortBy,
     TileType,
     Unary,
 )
@@ -64,10 +65,10 @@ class LayoutAssignment:
         if isinstance(op, _ELEMENTWISE):
             for operand in op.operands:
                 self._same(op, operand)
-        elif isinstance(op, ScanBy):
+        elif isinstance(op, ScanBy | SortBy):
             for x in op.xs[1:]:
                 self._same(op.xs[0], x)
-        elif isinstance(op, Result) and isinstance(op.source, ScanBy):
+        elif isinstance(op, Result) and isinstance(op.source, ScanBy | SortBy):
             self._same(op, op.source.xs[0])
         elif isinstance(op, Dot):
             self._same(op, op.acc)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from portakern.emit.running import Running
 from portakern.ir.core import Arg, Op, yielded
-from portakern.ir.tile import ArgReduce, Dot, For, Reduce, ScanBy, Store, TileType
+from portakern.ir.tile import ArgReduce, Dot, For, Reduce, ScanBy, SortBy, Store, TileType
 
 from .blocks import LANES
 from .constants import filled_with
@@ -57,13 +57,14 @@ def _leads(op: Dot) -> bool:
 
 
 def _late(op: Op) -> bool:
-    if isinstance(op, Dot | Reduce | Running | ScanBy | ArgReduce) or (isinstance(op, Arg) and isinstance(op.type, TileType)):
+    joins = isinstance(op, Dot | Reduce | Running | ScanBy | SortBy | ArgReduce)
+    if joins or (isinstance(op, Arg) and isinstance(op.type, TileType)):
         return True
     return any(_late(x) for x in op.operands)
 
 
 def _joins(op: Op, axis: str) -> bool:
-    return isinstance(op, Reduce | Running | ScanBy | ArgReduce | Dot) and op.axis == axis
+    return isinstance(op, Reduce | Running | ScanBy | SortBy | ArgReduce | Dot) and op.axis == axis
 
 
 def _aligned(plan: PallasKernelPlan, m: str, n: str, loop: For | None) -> bool:

@@ -55,7 +55,7 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     Raises :class:`ScheduleError` when nothing fits.
     """
     families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments,
-                "scan": _scan, "associative": _scan, "contraction": _contraction, "grouped": _contraction,
+                "scan": _scan, "associative": _scan, "sort": _sort, "contraction": _contraction, "grouped": _contraction,
                 "attention": _attention}
     found = []
     for tiles in _one_by_one(nest, families[nest.family], device):
@@ -170,6 +170,18 @@ def _segments(nest: Nest, device: Device) -> Iterable[Tiles]:
 
 def _scan(nest: Nest, device: Device) -> Iterable[Tiles]:
     yield from _rows(nest.as_family("rows", scanned="reduced"), device)
+
+
+SORTED = 2048
+"""Elements of a line that are sorted at once."""
+
+
+def _sort(nest: Nest, device: Device) -> Iterable[Tiles]:
+    """Lines below each other, whole: what a network exchanges are vectors of them."""
+    whole = {a.name: max(2, _fit(a, SORTED, LANES)) for a in (*nest.role("sorted"), *nest.role("first"))}
+    for rows in (_sublanes(nest), 1):
+        beside = {a.name: _fit(a, rows, rows) for a in nest.role("parallel")[-1:]}
+        yield {**whole, **beside}
 
 
 def _contraction(nest: Nest, device: Device) -> Iterable[Tiles]:

@@ -70,6 +70,31 @@ HELPERS = {
         xs, step = tuple(jnp.where(place >= step, j, x) for j, x in zip(joined, xs)), 2 * step
     return xs
 ''',
+    "sorted_by": '''def sorted_by(axis, *xs):
+    """Arrays in ascending order of the keys in the first along an axis, equal ones in theirs: Batcher's network of merges
+    (Knuth, The Art of Computer Programming 5.2.2, algorithm M), which takes any length."""
+    n = xs[0].shape[axis]
+    place = jax.lax.broadcasted_iota(jnp.int32, xs[0].shape, axis)
+    xs = (xs[0], place, *xs[1:])
+
+    def before(a, b):
+        return (a[0] < b[0]) | ((a[0] == b[0]) & (a[1] < b[1]))
+
+    most = 1 << max(n - 1, 1).bit_length() - 1
+    p = most
+    while p and n > 1:
+        q, r, d = most, 0, p
+        while True:  # elements whose bit p is r meet those d further on
+            later, earlier = (tuple(pltpu.roll(x, step, axis) for x in xs) for step in (n - d, d))
+            down = (place & p == r) & (place < n - d) & before(later, xs)
+            up = (place - d & p == r) & (place >= d) & before(xs, earlier)
+            xs = tuple(jnp.where(down, a, jnp.where(up, b, x)) for a, b, x in zip(later, earlier, xs))
+            if q == p:
+                break
+            q, r, d = q // 2, p, q - p
+        p //= 2
+    return (xs[0], *xs[2:])
+''',
 }
 """Functions written out above the kernels that use them."""
 

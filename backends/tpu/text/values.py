@@ -34,6 +34,7 @@ from portakern.ir.tile import (
     Reduce,
     ScanBy,
     Select,
+    SortBy,
     Start,
     TileType,
     Unary,
@@ -74,7 +75,7 @@ class Values:
         self.contracted = {op.axis for op in plan.kernel.body.walk() if isinstance(op, Reduce | Running | ArgReduce | Dot)}
         self.helpers: dict[str, None] = {}
         self.functions: dict[object, str] = {}  # of scans, by what they say
-        self.scans: dict[int, dict[ScanBy, list[str]]] = {}  # the names of their results, by region
+        self.scans: dict[int, dict[ScanBy | SortBy, list[str]]] = {}  # the names of their results, by region
         self.frames: dict[tuple[str, str], str] = {}  # framed blocks by region and reference
         self.tap_loops: list[TapLoop] = []  # those around what is written now
         for (loop, position), slot in plan.slots.items():
@@ -204,6 +205,8 @@ class Values:
                 return self._over_taps(region, source, op.index)
             case Result(source=ScanBy() as source):
                 return self._scan_by(region, source, op.index)
+            case Result(source=SortBy() as source):
+                return self._sort_by(region, source, op)
             case Result(source=ArgReduce() as source):
                 return self._arg_reduce(region, source, op.index)
         raise AssertionError(op.mnemonic())  # reported as missing before
@@ -406,6 +409,21 @@ class Values:
             made = ", ".join(known[op]) if len(known[op]) > 1 else f"({known[op][0]},)"
             region.add(f"{made} = running_by({join}, {place.index(op.axis)}, {xs})", origin(op))
         return PlacedExpr(known[op][index], place)
+
+    def _sort_by(self, region: Region, op: SortBy, result: Result) -> PlacedExpr:
+        """One array of a sort; all of them are sorted at once, and the first elements of each line are sliced off."""
+        place, known = self.plan.layout.place(op.xs[0]), self.scans.setdefault(id(region), {})
+        if op not in known:
+            self.helpers["sorted_by"] = None
+            xs = [self.full(region, x).text for x in op.xs]
+            known[op] = [fresh(f"sorted_{hint(x)}", region.names) for x in op.xs]
+            made = ", ".join(known[op]) if len(known[op]) > 1 else f"({known[op][0]},)"
+            region.add(f"{made} = sorted_by({place.index(op.axis)}, {', '.join(xs)})", origin(op))
+        name = known[op][result.index]
+        if not op.into:
+            return PlacedExpr(name, place)
+        span = self.plan.spans[op.into[0][0]].size
+        return PlacedExpr(f"{name}[:, :{span}]" if place[1] == op.axis else f"{name}[:{span}]", self.plan.layout.place(result))
 
     def _function(self, join: Block, place: BlockAxes) -> str:
         """The name of the function that ``join`` becomes, which stands above the kernel and takes blocks."""

@@ -38,7 +38,7 @@ _LONGEST_ROW = 16384
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     """The schedule space of ``nest`` on ``device``, default first, without those that cannot fit."""
     families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments,
-                "scan": _scan, "associative": _scan, "contraction": _contraction, "grouped": _grouped,
+                "scan": _scan, "associative": _scan, "sort": _sort, "contraction": _contraction, "grouped": _grouped,
                 "attention": _attention}  # fmt: skip
     found = list(families[nest.family](nest, device))
     kept = [s for s in found if _fits(nest, device, s)]
@@ -162,6 +162,17 @@ def _scan(nest: Nest, device: Device) -> Iterator[Schedule]:
     for wide in (128, 64, 256):
         tiles = {parallel[-1].name: pow2(parallel[-1].extent, wide)}
         yield _schedule(nest, tiles, 1, _warps(tiles[parallel[-1].name], device, 1))
+
+
+SORTED = 2048
+"""Elements of a line that are sorted at once."""
+
+
+def _sort(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """A line for a program, about four elements to a lane."""
+    tiles = {a.name: pow2(a.extent, SORTED, 2) for a in (*nest.role("sorted"), *nest.role("first"))}
+    for per_lane in (4, 8, 2):
+        yield _schedule(nest, tiles, 1, _warps(tiles[nest.role("sorted")[0].name], device, per_lane))
 
 
 def _described(nest: Nest, device: Device) -> dict[str, Value]:

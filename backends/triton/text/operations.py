@@ -57,6 +57,24 @@ def last_of(x, place, N: tl.constexpr, axis: tl.constexpr):
     """The element of x, N long along an axis, whose `place` along it is the last."""
     return tl.sum(tl.where(place == N - 1, x, 0), axis)
 ''',
+    "sorted_order": '''
+@triton.jit
+def sorted_order(key, N: tl.constexpr, K: tl.constexpr):
+    """Where the K smallest of N keys lie, in ascending order, equal ones in theirs: pairs of key and place are sorted."""
+    pairs = key.to(tl.int64) << 32 | tl.arange(0, N)
+    if K < N:
+        pairs = ~tl.topk(~pairs, K)  # the largest of what is turned round, the largest first
+    else:
+        pairs = tl.sort(pairs)
+    return (pairs & 0xFFFFFFFF).to(tl.int32)
+''',
+    "sorted_order_64": '''
+@triton.jit
+def sorted_order_64(key, N: tl.constexpr, K: tl.constexpr):
+    """The same for keys of 64 bits: by their lower halves, then by their upper ones."""
+    order = sorted_order((key & 0xFFFFFFFF) - 0x80000000, N, N)
+    return tl.gather(order, sorted_order(tl.gather(key >> 32, order, 0), N, K), 0)
+''',
     "tanh": '''
 @triton.jit
 def tanh(x):

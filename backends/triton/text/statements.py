@@ -16,6 +16,7 @@ from portakern.ir.tile import (
     Load,
     Scan,
     ScanBy,
+    SortBy,
     Start,
     Store,
     ends_inside,
@@ -55,6 +56,8 @@ class StatementText(TritonMemoryText):
                 self._scan(op)
             case ScanBy():
                 self._scan_by(op)
+            case SortBy():
+                self._sort_by(op)
             case Yield() | Result():
                 pass
             case _:
@@ -200,6 +203,23 @@ class StatementText(TritonMemoryText):
             total = self.names.fresh(f"last_{name.removeprefix('running_')}")
             self.out.line(f"{total} = {last}{'.to(tl.int1)' if dtype == 'bool' else ''}")
             self.values[result] = TileValue(Expr(total), tile_type(result).axes)
+
+    def _sort_by(self, op: SortBy) -> None:
+        """Where the elements of a line go is found once; every tile that somebody asks for is gathered in that order."""
+        size, wide = self._tile(self.kernel.axis[op.axis]), tile_type(op.xs[0]).dtype == "i64"
+        few = self._tile(self.kernel.axis[op.into[0][0]]) if op.into else size
+        order = self.names.fresh("order")
+        self.out.line(f"{order} = {call('sorted_order_64' if wide else 'sorted_order', self._full(op.xs[0]), size, few)}")
+        dims = tuple(axis for axis, _ in op.dims)
+        for result in self.users.get(op, []):
+            if not isinstance(result, Result):
+                continue
+            if op.moves_places(self.kernel, result.index):
+                self.values[result] = TileValue(Expr(order), dims)
+                continue
+            name = self.names.fresh(f"sorted_{name_hint(op.xs[result.index], lambda x: self.users.get(x, []))}")
+            self.out.line(f"{name} = {call('tl.gather', self._full(op.xs[result.index]), order, '0')}")
+            self.values[result] = TileValue(Expr(name), dims)
 
     def _function(self, join: Block) -> str:
         """The name of the function that ``join`` becomes, which stands before the kernel."""

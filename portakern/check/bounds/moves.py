@@ -11,7 +11,7 @@ from portakern.ir import oracle
 from portakern.ir import tensor as t
 from portakern.ir.core import Op, Result
 
-from .reductions import exact_sum
+from .reductions import exact_sum, multiplied
 from .rules import dtype_of, rule
 from .value import Accumulated, Bound, Choice, Val, any_inexact, finish
 
@@ -92,6 +92,8 @@ def _(op: t.Scatter, v: Val, indices: Val, updates: Val) -> Val:
     r = oracle.apply(op, [v.x, indices.x, updates.x])
     if not indices.exact:
         return Val(r, np.full(r.shape, np.inf) if np.any(indices.bound() > 0) else 0.0)
+    if op.mode == "mul":
+        return _scattered_products(op, r, v, indices.x, updates)
     if op.mode != "add":
         e = oracle.scatter(replace(op, mode="max"), v.bound().copy(), indices.x, updates.bound())
         return Val(r, 0.0 if not e.any() else e)
@@ -103,6 +105,28 @@ def _(op: t.Scatter, v: Val, indices: Val, updates: Val) -> Val:
     if not passed.any() and exact_sum(dtype_of(op), np.concatenate([v.x.ravel(), updates.x.ravel()]), total):
         return finish(dtype_of(op), r, 0.0, [])
     return finish(dtype_of(op), r, passed + n * accuracy.unit(dtype_of(op)) * (total + passed), [], doubt=np.isinf(passed))
+
+
+def _scattered_products(op: t.Scatter, r: np.ndarray, v: Val, indices: np.ndarray, updates: Val) -> Val:
+    if r.dtype.kind != "f":
+        return Val(r, 0.0 if not any_inexact(v, updates) else np.inf)
+
+    def multiply(x: np.ndarray) -> np.ndarray:
+        return oracle.scatter(op, x[: v.x.size].reshape(v.x.shape), indices, x[v.x.size :].reshape(updates.x.shape))
+
+    ones = oracle.scatter(replace(op, mode="add"), np.ones(r.shape), indices, np.ones(updates.x.shape))
+    every = Val(*(np.concatenate([a.ravel(), b.ravel()]) for a, b in ((v.x, updates.x), (v.bound(), updates.bound()))))
+    return multiplied(dtype_of(op), r, every, ones, multiply)
+
+
+@rule(t.KeySort)
+def _(op: t.KeySort, *xs: Val) -> Val:
+    moved = xs[op.number]
+    r = oracle.apply(op, [x.x for x in xs])
+    if not xs[0].exact:
+        return Val(r, np.full(r.shape, np.inf))
+    bounds = (x.bound() if n and x is moved else x.x for n, x in enumerate(xs))
+    return Val(r) if moved.exact else Val(r, oracle.apply(op, list(bounds)))
 
 
 @rule(t.Sort)

@@ -50,10 +50,10 @@ def _(op: t.Fold, v: Val) -> Val:
         return _fold_extreme(op, v, r)
     if op.fn == "sum":
         return _summed(dtype, r, v, n, lambda x: np.add.reduce(x, op.axes), lambda total: _drift(op.axes, v, total))
-    return _multiplied(dtype, r, v, n, lambda x: np.multiply.reduce(x, op.axes))
+    return multiplied(dtype, r, v, n, lambda x: np.multiply.reduce(x, op.axes))
 
 
-def _multiplied(dtype: str, r: np.ndarray, v: Val, n: Any, multiply: Callable[[np.ndarray], np.ndarray]) -> Val:
+def multiplied(dtype: str, r: np.ndarray, v: Val, n: Any, multiply: Callable[[np.ndarray], np.ndarray]) -> Val:
     """Products ``r`` of ``n`` elements of ``v``; ``multiply`` multiplies an array as the operation does."""
     size = multiply(np.abs(v.x) + v.e)
     spread = size - np.abs(r) + n * accuracy.unit(dtype) * size
@@ -200,7 +200,7 @@ def _(op: t.Cumulate, v: Val) -> Val:
     n = oracle.cumulate(replace(op, fn="sum"), np.ones(v.x.shape)).astype(np.int64)
     if op.fn == "sum":
         return _summed(dtype, r, v, n, lambda x: oracle.cumulate(op, x), lambda totals: _running_drift(op, v, totals))
-    return _multiplied(dtype, r, v, n, lambda x: oracle.cumulate(op, x))
+    return multiplied(dtype, r, v, n, lambda x: oracle.cumulate(op, x))
 
 
 @rule(t.WindowFold)

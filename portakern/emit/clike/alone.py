@@ -18,7 +18,7 @@ from portakern.emit.clike.names import CNames
 from portakern.ir import tile as t
 from portakern.ir.core import Result, yielded
 
-_NOT_ALONE = (t.Store, t.Dot, t.For, t.Scan, t.ScanBy, t.Permute)
+_NOT_ALONE = (t.Store, t.Dot, t.For, t.Scan, t.ScanBy, t.SortBy, t.Permute)
 
 
 def _walk(op: t.For) -> tuple[t.For, ...]:

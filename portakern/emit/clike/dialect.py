@@ -51,6 +51,8 @@ class Dialect:
     *Scans.*  ``member`` is what stands before a member function of a struct in a kernel; empty where the platform scans no tile
     by a function of the operator's own.
 
+    *Sorts.*  ``sorts`` says that the platform has ``sorted_order`` and ``in_order``.
+
     *Context.*  ``context`` is handed to every word of the vocabulary as its first argument (an nd_item, say).
     """
 
@@ -83,6 +85,7 @@ class Dialect:
 
     private_walks: bool = False
     member: str = ""
+    sorts: bool = False
     context: str = ""
     takes_pixels: bool = False
 

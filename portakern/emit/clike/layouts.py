@@ -107,6 +107,11 @@ def _left_of(count: int, op: Op) -> int:
     return count
 
 
+def _as_scanned(op: Result) -> bool:
+    """Whether a result of a scan or sort has the dims of what is scanned or sorted."""
+    return dims_of(op) == dims_of(op.source.xs[0])  # type: ignore[attr-defined]
+
+
 def _of_coordinates(op: Op) -> bool:
     return all(t.tile_type(x).dtype in ("i32", "i64", "bool") for x in (op, *op.operands))
 
@@ -165,9 +170,9 @@ class Layouts:
                 self._union(op.source.body.args[op.index], op)
             elif isinstance(op, Result) and isinstance(op.source, t.Scan):
                 self._union((op.source.x, op.source.carry)[op.index], op)
-            elif isinstance(op, t.ScanBy):
+            elif isinstance(op, t.ScanBy | t.SortBy):
                 self._union(*op.xs)
-            elif isinstance(op, Result) and isinstance(op.source, t.ScanBy) and op.index < len(op.source.xs):
+            elif isinstance(op, Result) and isinstance(op.source, t.ScanBy | t.SortBy) and _as_scanned(op):
                 self._union(*op.source.xs, op)
 
     # ---- layouts
@@ -197,7 +202,7 @@ class Layouts:
         for op in self.values_and_reductions():
             if isinstance(op, t.Reduce | t.Scan) and len(dims_of(op.x)) == 1 and op.x in self.parent:
                 wishes.setdefault(self._find(op.x), []).insert(0, None)
-            elif isinstance(op, t.ScanBy) and len(dims_of(op.xs[0])) == 1:
+            elif isinstance(op, t.ScanBy | t.SortBy) and len(dims_of(op.xs[0])) == 1:
                 for x in op.xs:
                     if x in self.parent:
                         wishes.setdefault(self._find(x), []).insert(0, None)
@@ -227,7 +232,8 @@ class Layouts:
 
     def values_and_reductions(self) -> Iterator[Op]:
         for op in tiles_of(self.kernel.body):
-            if isinstance(op, t.Reduce | t.Broadcast | t.Scan | t.ScanBy | Result) or (isinstance(op, t.Load) and op.gathers):
+            joins = isinstance(op, t.Reduce | t.Broadcast | t.Scan | t.ScanBy | t.SortBy | Result)
+            if joins or (isinstance(op, t.Load) and op.gathers):
                 yield op
 
     def _name(self) -> None:

@@ -179,6 +179,23 @@ class Planner(Loops):
             if isinstance(result, Result):
                 self._member(result, scanned, part, members[result.index % n], result.index >= n, place)
 
+    def on_SortBy(self, op: t.SortBy) -> None:
+        """Where the elements of a line go is found once; every tile that somebody asks for is put in that order."""
+        place = next((x for x in map(self.layouts.place, op.xs) if x is not None and x.side == "tile"), None)
+        place = place or self._any_place(dims_of(op.xs[0]))
+        into = place if not op.into else self._any_place(op.dims)
+        order, keys = self.names.fresh("order"), op.xs[0]
+        self.add(p.Order(order, t.tile_type(keys).dtype, self.value(keys, place), place, into, op.count))
+        for result in self.regions.uses.get(op, ()):
+            if isinstance(result, Result):
+                if op.moves_places(self.kernel, result.index):
+                    self.results[op, result.index] = order
+                    continue
+                x = op.xs[result.index]
+                name = self.names.fresh(self.hints.get(result, "") or f"sorted_{base(x, self.variable)}")
+                self.results[op, result.index] = name
+                self.add(p.InOrder(name, t.tile_type(x).dtype, into, self.value(x, place), order))
+
     def _member(self, op: Result, scanned: str, part: str, member: tuple[str, str], last: bool, place: Place) -> None:
         dtype, name = member
         held: Place | None = place

@@ -181,6 +181,13 @@ class Printer:
         struct = [f"{members};", join, *indented(body), "}"]
         return [f"struct {s.part} {{", *indented(struct), "};", f"const auto {s.name} = {call};"]
 
+    def on_Order(self, s: p.Order) -> list[str]:
+        template = f"{self.place(s.place)}{f', {s.count}' if s.count else ''}"
+        return self.define(s.name, True, self.word("sorted_order", template, s.keys))
+
+    def on_InOrder(self, s: p.InOrder) -> list[str]:
+        return self.define(s.name, True, self.word("in_order", "", s.value, s.order))
+
     def on_Member(self, s: p.Member) -> list[str]:
         source = f"{s.source}.{'last' if s.last else 'tile'}"
         if s.place is None:

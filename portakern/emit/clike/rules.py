@@ -16,7 +16,7 @@ from portakern.ir.program import Program
 
 KNOWN = (
     t.Coord, t.Start, t.Extent, t.Const, t.Unary, t.Binary, t.Fma, t.Compare, t.Select, t.Cast, t.Bitcast, t.Broadcast,
-    t.Permute, t.Mask, t.Reduce, t.Scan, t.ScanBy, t.Dot, t.Load, t.Store, t.For, Result, Yield, t.Arg,
+    t.Permute, t.Mask, t.Reduce, t.Scan, t.ScanBy, t.SortBy, t.Dot, t.Load, t.Store, t.For, Result, Yield, t.Arg,
 )  # fmt: skip
 
 
@@ -63,6 +63,10 @@ def _operation(op: Op, kernel: t.Kernel, dialect: Dialect) -> Iterator[tuple[str
             yield "a scan of a tile by a function of the operator's", f"tile {axis} by 1"
         case t.ScanBy(xs=xs, axis=axis) if dims_of(xs[0])[-1][0] != axis:
             yield "a scan down the columns of a tile", f"tile {axis} by 1"
+        case t.SortBy(axis=axis) if not dialect.sorts:
+            yield "a sort of a tile", ""
+        case t.SortBy(xs=xs, axis=axis) if len(dims_of(xs[0])) > 1:
+            yield "a sort of lines side by side", "tile the other axis by 1"
         case t.Dot():
             yield from _dot(op)
         case t.Load() | t.Store():

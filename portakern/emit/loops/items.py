@@ -10,7 +10,7 @@ from portakern.ir.tile import BufferType, Dot, For, Kernel, Reduce, Store
 
 from .arrays import LocalArrays
 from .elements import Bound, axes_of, is_leaf, read_by, source, stored_value
-from .plan import Item, LocalStore, PackedProduct, Step
+from .plan import Item, LocalStore, PackedProduct, SortedArrays, Step
 
 
 class Items:
@@ -25,7 +25,7 @@ class Items:
         match item:
             case LocalStore(value):
                 found: Iterable[Op] = (value,)
-            case PackedProduct() | Step():
+            case PackedProduct() | SortedArrays() | Step():
                 return []
             case Store():
                 found = (stored_value(item),)
@@ -47,6 +47,8 @@ class Items:
                 return set(storage.axes)
             case PackedProduct(_, a, b):
                 return {*a.axes, *b.axes}
+            case SortedArrays(keys=keys, moved=moved):
+                return {*keys.axes, *(a for _, into in moved for a in into.axes)}
             case Step():
                 return set()
             case Store():
@@ -66,7 +68,7 @@ class Items:
         match item:
             case Reduce() | Running():
                 return item.axis != axis
-            case PackedProduct() | Dot():
+            case PackedProduct() | SortedArrays() | Dot():
                 return axis not in self.involved(item)
             case For():
                 if axis not in self.involved(item):

@@ -10,13 +10,14 @@ outside is never computed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from portakern.dtypes import dtype
 from portakern.emit.running import Running
 from portakern.ir.core import Op
-from portakern.ir.tile import Dims, Dot, For, Kernel, Reduce, Store
+from portakern.ir.tile import Dims, Dot, For, Kernel, Reduce, SortBy, Store
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,13 +82,23 @@ class PackedProduct:
 
 
 @dataclass(frozen=True, eq=False)
+class SortedArrays:
+    """Elements of arrays in the order of those in ``keys``: ``moved`` has the arrays of the tiles of a sort that somebody asks
+    for (the keys may be among them), each with that of the result (``None``: the order itself is asked for)."""
+
+    sort: SortBy
+    keys: Storage
+    moved: tuple[tuple[Storage | None, Storage], ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Step:
     """The values that a loop's step hands on in variables: (argument, new value)."""
 
     values: tuple[tuple[Op, Op], ...]
 
 
-Item = Op | LocalStore | PackedProduct | Step
+Item = Op | LocalStore | PackedProduct | SortedArrays | Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +147,14 @@ class Product:
     what: PackedProduct
 
 
-Node = Compute | Write | Walk | Repeat | Product
+@dataclass(frozen=True, eq=False)
+class Sorting:
+    """A line of local arrays that is sorted in place."""
+
+    what: SortedArrays
+
+
+Node = Compute | Write | Walk | Repeat | Product | Sorting
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +166,13 @@ class KernelLoopPlan:
 
     @property
     def local_bytes(self) -> int:
-        return sum(s.bytes for s in self.storages)
+        """Of the arrays, and of the two orders that a sort goes through."""
+        orders = sum(2 * 4 * node.what.keys.count for node in self.nodes() if isinstance(node, Sorting))
+        return sum(s.bytes for s in self.storages) + orders
+
+    def nodes(self) -> Iterator[Node]:
+        """All nodes, those inside loops too."""
+        return _inside(self.body)
 
     def __str__(self) -> str:
         lines = [f"kernel {self.kernel.name}: {self.local_bytes} bytes of local arrays"]
@@ -156,6 +180,13 @@ class KernelLoopPlan:
         for node in self.body:
             lines += _show(node, 1)
         return "\n".join(lines)
+
+
+def _inside(nodes: Sequence[Node]) -> Iterator[Node]:
+    for node in nodes:
+        yield node
+        if isinstance(node, Walk | Repeat):
+            yield from _inside(node.body)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,6 +217,8 @@ def _show(node: Node, depth: int) -> list[str]:
             how = f"{m.rows}x{m.lanes * m.vectors} register tile, {m.lanes}-lane multiply-add on widened {dtype_}"
             how = how if m.rows > 1 else f"a function, on widened {dtype_}"
             return [f"{pad}{m.c.name} += {m.a.name} {m.b.name} over {m.dot.axis}: {how}"]
+        case Sorting(what):
+            return [f"{pad}sort {', '.join(s.name for _, s in what.moved)} by {what.keys.name} along {what.sort.axis}"]
         case Walk(axis, lanes, body, accumulate, running):
             wide = f" by {lanes} lanes" if lanes > 1 else ""
             found = f", reducing {', '.join(r.fn for r in accumulate)}" if accumulate else ""

@@ -23,7 +23,22 @@ from .arrays import LocalArrays
 from .crossing import Crossing
 from .elements import Bound, axes_of, source, unbound
 from .items import Items, reads_raw
-from .plan import Compute, Item, KernelLoopPlan, LocalStore, Node, PackedProduct, Product, Repeat, Step, Storage, Walk, Write
+from .plan import (
+    Compute,
+    Item,
+    KernelLoopPlan,
+    LocalStore,
+    Node,
+    PackedProduct,
+    Product,
+    Repeat,
+    SortedArrays,
+    Sorting,
+    Step,
+    Storage,
+    Walk,
+    Write,
+)  # fmt: skip
 from .products import OperandPacking
 from .vectors import Vectors
 
@@ -81,6 +96,8 @@ class LoopPlanner:
                 return [Write(item)]
             case PackedProduct():
                 return [Product(item)]
+            case SortedArrays():
+                return [Sorting(item)]
             case For():
                 return self.repeat(item, bound, wide)
         return [Compute(item), *self.store_kept(item)]
@@ -273,4 +290,5 @@ class LoopPlanner:
 
 
 def _is_barrier(item: Item) -> bool:
-    return isinstance(item, PackedProduct) or (isinstance(item, For) and any(isinstance(o, Dot) for o in item.body.walk()))
+    whole = isinstance(item, PackedProduct | SortedArrays)
+    return whole or (isinstance(item, For) and any(isinstance(o, Dot) for o in item.body.walk()))

@@ -1,20 +1,21 @@
-"""Matrix products in a list of operations: operands are packed into arrays where they are defined, then multiplied."""
+"""Matrix products and sorts in a list of operations: operands are packed into arrays where they are defined, then multiplied
+(what is sorted: sorted there)."""
 
 from __future__ import annotations
 
-from portakern.ir.core import Arg, Block, Op, Yield
-from portakern.ir.tile import Broadcast, Dot, Kernel, Mask, tile_type
+from portakern.ir.core import Arg, Block, Op, Result, Yield
+from portakern.ir.tile import Broadcast, Dot, Kernel, Mask, SortBy, tile_type
 
 from .arrays import LocalArrays
 from .elements import ELEMENTWISE, axes_of, hint_of, is_leaf, source
-from .plan import Item, LocalStore, PackedProduct, Storage
+from .plan import Item, LocalStore, PackedProduct, SortedArrays, Storage
 
 
 class OperandPacking:
     """``rows`` is the height of a register tile."""
 
     def __init__(self, kernel: Kernel, arrays: LocalArrays, rows: int) -> None:
-        self.arrays, self.rows = arrays, rows
+        self.kernel, self.arrays, self.rows = kernel, arrays, rows
         self.uses: dict[Op, list[Op]] = {}
         self.packs: dict[Op, list[tuple[str, ...]]] = {}
         self.packed: dict[tuple[Op, tuple[str, ...]], Storage] = {}
@@ -31,6 +32,10 @@ class OperandPacking:
         for op in block.ops:
             if isinstance(op, Dot):
                 items += self._product(op)
+            elif isinstance(op, SortBy):
+                items += self._sort(op)
+            elif isinstance(op, Result) and isinstance(op.source, SortBy):
+                pass  # lies in an array
             elif not (is_leaf(op) or isinstance(op, Yield) or source(op) is not op):
                 items.append(op)
             for axes in self.packs.get(op, ()):
@@ -45,6 +50,29 @@ class OperandPacking:
                                  "operand of a product, packed and widened")
         self.packed[op, axes] = storage
         return [LocalStore(source(op), storage)]
+
+    def _sort(self, op: SortBy) -> list[Item]:
+        names = ("keys", *(hint_of(source(x)) for x in op.xs[1:]))
+        items: list[Item] = []
+        lines: list[Storage | None] = []
+        for n, (name, x) in enumerate(zip(names, op.xs, strict=True)):
+            if op.moves_places(self.kernel, n):
+                lines.append(None)
+                continue
+            of = tile_type(x)
+            made = self.arrays.make(f"{name}_line" if n else name, of.dims, of.dtype, "a line to be sorted")
+            items.append(LocalStore(source(x), made))
+            lines.append(made)
+        moved: dict[int, tuple[Storage | None, Storage]] = {}
+        for use in self.uses.get(op, ()):
+            if isinstance(use, Result):
+                n, of, have = use.index, tile_type(use), lines[use.index]
+                if n not in moved:
+                    moved[n] = have, self.arrays.make(f"sorted_{names[n]}", of.dims, of.dtype, "in order")
+                self.arrays.of[use] = moved[n][1]
+                self.arrays.written.add(use)
+        assert lines[0] is not None
+        return [*items, SortedArrays(op, lines[0], tuple(moved.values()))]
 
     def _product(self, dot: Dot) -> list[Item]:
         items: list[Item] = []

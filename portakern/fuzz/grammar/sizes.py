@@ -59,8 +59,8 @@ class Budget:
                 and all(evaluate(s, sizes) <= MOST_PRODUCTS * scale for s in self.products))  # fmt: skip
 
 
-COMPARISON = 4
-"""A comparison of a sort or scatter costs so many products, which simulators make many at once."""
+COMPARISONS = 256
+"""The comparisons of an element in a sort or scatter cost so many products, which simulators make many at once."""
 
 
 def _steps(op: Op) -> tuple[Size, ...]:
@@ -76,10 +76,9 @@ def _steps(op: Op) -> tuple[Size, ...]:
         case WindowFold():
             return (*tensor_type(op).shape, *op.window)
         case Sort():
-            shape = tensor_type(op.x).shape
-            return (*shape, shape[op.axis], COMPARISON)
+            return (*tensor_type(op.x).shape, COMPARISONS)
         case Scatter():
-            return (*tensor_type(op).shape, tensor_type(op.indices).shape[op.axis], COMPARISON)
+            return (*tensor_type(op).shape, COMPARISONS)
     return ()
 
 

@@ -10,3 +10,4 @@
 #include "pk/relayout.h"
 #include "pk/scan.h"
 #include "pk/scan_by.h"
+#include "pk/sort.h"

@@ -161,6 +161,22 @@ PK_INLINE int32_t any(V mask) { return bits_of_any(mask) != 0; }
 template <class V>
 PK_INLINE int32_t all(V mask) { return bits_of_all(mask) != 0; }
 
+// ---- sorting
+
+// Where the first `count` of keys lie in ascending order, equal ones in theirs: runs are merged, twice as long each time.
+template <class K>
+PK_INLINE void sort_order(const K* keys, int32_t* order, int32_t* other, int count) {
+    for (int i = 0; i < count; ++i) order[i] = i;
+    for (int run = 1; run < count; run *= 2) {
+        for (int begin = 0; begin < count; begin += 2 * run) {
+            const int middle = min(begin + run, count), end = min(begin + 2 * run, count);
+            for (int a = begin, b = middle, to = begin; to < end; ++to)
+                other[to] = a < middle && (b == end || keys[order[a]] <= keys[order[b]]) ? order[a++] : order[b++];
+        }
+        for (int i = 0; i < count; ++i) order[i] = other[i];
+    }
+}
+
 // ---- the matrix product
 
 // c += a b for packed tiles of rows x depth and depth x columns; pitches are elements between rows. M x (N * W) sums stay

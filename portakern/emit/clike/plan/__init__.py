@@ -17,11 +17,13 @@ from .nodes import (
     CopyToShared,
     Dot,
     Fill,
+    InOrder,
     LoadTile,
     Loop,
     Map,
     Member,
     Operand,
+    Order,
     Pipeline,
     Reduce,
     Relayout,
@@ -38,8 +40,8 @@ from .nodes import (
 )
 
 __all__ = [
-    "Access", "Assign", "Block", "Combine", "Commit", "CopyToShared", "Dot", "Fill", "KernelParam", "KernelPlan", "LoadTile",
-    "Loop", "Map", "Member", "Operand", "Pipeline", "ProgramPlan", "Reduce", "Relayout", "Scalar", "Scan", "ScanBy", "Scope",
-    "Shared", "Statement", "StatementPart", "StoreTile", "StoreToShared", "Sync", "Wait", "calls", "kind", "made", "reads",
-    "relaid", "renamed", "statements", "used", "words",
+    "Access", "Assign", "Block", "Combine", "Commit", "CopyToShared", "Dot", "Fill", "InOrder", "KernelParam", "KernelPlan",
+    "LoadTile", "Loop", "Map", "Member", "Operand", "Order", "Pipeline", "ProgramPlan", "Reduce", "Relayout", "Scalar",
+    "Scan", "ScanBy", "Scope", "Shared", "Statement", "StatementPart", "StoreTile", "StoreToShared", "Sync", "Wait",
+    "calls", "kind", "made", "reads", "relaid", "renamed", "statements", "used", "words",
 ]  # fmt: skip

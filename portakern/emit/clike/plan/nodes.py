@@ -255,6 +255,44 @@ class ScanBy(Statement):
 
 
 @dataclass(frozen=True)
+class Order(Statement):
+    """Which element of its row comes to each of the places in ``place`` once ``keys`` are in ascending order; only the first
+    ``count`` are asked for where it is not 0."""
+
+    NAMES = ("name",)
+    MADE = ("name",)
+
+    name: str
+    dtype: str  # of the keys
+    keys: PlanTerm
+    of: Place
+    place: Place
+    count: int = 0
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}: i32 {self.place} = order({self.keys}{f', the first {self.count}' if self.count else ''})"
+
+
+@dataclass(frozen=True)
+class InOrder(Statement):
+    """The elements of ``value`` that ``order`` names, in its place."""
+
+    NAMES = ("name", "order")
+    MADE = ("name",)
+
+    name: str
+    dtype: str
+    place: Place
+    value: PlanTerm
+    order: str
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype} {self.place} = in_order({self.value}, {self.order})"
+
+
+@dataclass(frozen=True)
 class Member(Statement):
     """One member of what a :class:`ScanBy` has made: of its running values, or of the ``last`` ones of its rows (``place`` is
     ``None`` where there is one row)."""

@@ -4,6 +4,10 @@
 
 namespace pk {
 
+// The bits of x read as a To of the same size.
+template <class To, class From>
+PK_INLINE To bitcast(From x) { return bits<To>(x); }
+
 // The elements of a tile that this item holds. A tile without dims is a plain scalar.
 template <class T, class L>
 struct Tile {
