@@ -26,7 +26,7 @@ def test_ops_lists_the_library(capsys: pytest.CaptureFixture[str]):
         "conv_transpose2d", "cross_entropy", "cumsum", "depthwise_conv", "dropout", "embedding", "fft",
         "group_norm", "gru", "interpolate", "layer_norm", "linear_recurrence", "lstm", "matmul",
         "matmul_bias_gelu", "max_pool", "moe_grouped_matmul", "rms_norm", "rope", "row_sum", "scatter_add",
-        "sddmm", "segment_sum", "silu_mul", "softmax", "spmm", "top_k", "transpose"]  # fmt: skip
+        "sddmm", "segment_sum", "silu_mul", "softmax", "sort", "spmm", "top_k", "transpose"]  # fmt: skip
 
 
 def test_ops_shows_one_with_its_cases(capsys: pytest.CaptureFixture[str]):
