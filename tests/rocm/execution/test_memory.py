@@ -267,3 +267,28 @@ def test_single_instructions(isa: str, instruction: str, x: int, expected: int) 
     store = "global_store_b32 v1, v3, s[6:7]" if newer else "s_nop 3\nglobal_store_dword v1, v3, s[6:7]"
     check(f"{head}v_mov_b32_e32 v2, {x:#x}\n{instruction}\n{store}", np.full(32, np.uint32(expected).view(np.int32)), isa,
           threads=32)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("there", "back"),
+    [
+        ("scratch_store_dwordx2 off, v[4:5], off offset:8", "scratch_load_dwordx2 v[6:7], off, off offset:8"),
+        ("ds_write_b64 v3, v[4:5]", "ds_read_b64 v[6:7], v3"),
+    ],
+    ids=["private", "LDS"],
+)
+def test_half_of_a_pair_that_nobody_wrote_leaves_the_other_half_as_it_was(there: str, back: str) -> None:
+    """A compiler spills a pair of registers of which one is used: v4 is written here, v5 never."""
+    body = f"""{POINTERS}
+global_load_dword v4, v1, s[4:5]
+v_lshlrev_b32_e32 v3, 3, v0
+s_waitcnt vmcnt(0)
+{there}
+s_waitcnt vmcnt(0) lgkmcnt(0)
+{back}
+s_waitcnt vmcnt(0) lgkmcnt(0)
+global_store_dword v1, v6, s[6:7]
+"""
+    check(body, X[:64], scratch=16, shared=512)
+    with pytest.raises(SimulatorError, match="stores to out what was never written"):
+        run("gfx942", body.replace("v1, v6", "v1, v7"), X, scratch=16, shared=512)

@@ -63,13 +63,13 @@ bool same_nan(const uint8_t *old, const uint8_t *now, uint32_t n, uint32_t bytes
 
 uint32_t epoch_of(const Wave &w) { return w.group->epoch + (w.pending->signalled ? 1 : 0); }
 
-void touch_read(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, bool *defined, bool guess) {
+void touch_read(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, uint32_t *undefined, bool guess) {
     bounds(w, op, address, bytes, lane, "reads");
     const uint32_t epoch = epoch_of(w), me = 1u << w.number;
     ByteShadow *const shadow = w.group->shadow.data() + address;
     for (uint32_t n = 0; n < bytes; ++n) {
         ByteShadow &b = shadow[n];
-        *defined = *defined && b.defined;
+        if (!b.defined) *undefined |= 1u << n / 4;
         if (!(guess && b.atomic) && (b.writer != w.number || b.dma)) after_write(w, op, lane, b, address + n, "reads", false);
         if (guess) continue;
         if (b.read_epoch != epoch) {
@@ -80,14 +80,15 @@ void touch_read(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lan
     }
 }
 
-void touch_write(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, uint32_t number, bool dma, bool defined,
-                 const void *data) {
+void touch_write(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, uint32_t number, bool dma,
+                 uint32_t undefined, const void *data) {
     bounds(w, op, address, bytes, lane, "writes");
     const uint32_t epoch = epoch_of(w), me = 1u << w.number;
     ByteShadow *const shadow = w.group->shadow.data() + address;
     const uint8_t *const old = w.group->shared.data() + address, *const now = static_cast<const uint8_t *>(data);
     for (uint32_t n = 0; n < bytes; ++n) {
         ByteShadow &b = shadow[n];
+        const bool defined = !(undefined >> n / 4 & 1);
         const bool equal = old[n] == now[n] || (b.writer != w.number && same_nan(old, now, n, bytes));
         const bool same = equal && b.defined == defined && !dma && !b.dma;
         if ((b.writer != w.number && !same) || b.dma != dma) after_write(w, op, lane, b, address + n, "overwrites", dma);

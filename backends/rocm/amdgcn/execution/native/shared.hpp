@@ -10,11 +10,12 @@ uint32_t epoch_of(const Wave &w);  // as far as what the wave does now is concer
 
 // Checks bounds and order, and marks the bytes as touched by this wave. `dma` tells LDS-DMA, whose writes are numbered apart.
 // `guess`: the value is one that a compare and store is tried with, which is no race with atomic operations of others.
-void touch_read(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, bool *defined, bool guess = false);
+// Bit n of `undefined` is set where dword n holds what was never written.
+void touch_read(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, uint32_t *undefined, bool guess = false);
 // Writes of what is there already are no race with the one that put it there: layouts with copies of a value do that. A NaN is
 // what is there already whatever its sign.
-void touch_write(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, uint32_t number, bool dma, bool defined,
-                 const void *data);
+void touch_write(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, uint32_t number, bool dma,
+                 uint32_t undefined, const void *data);
 
 // Atomic operations of several waves on the same bytes are no race; what they find must have been written.
 void touch_atomic(Wave &w, const Op &op, uint32_t address, uint32_t bytes, int lane, uint32_t number);

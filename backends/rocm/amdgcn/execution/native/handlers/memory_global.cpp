@@ -3,6 +3,7 @@
 // Flat addresses from the apertures on are in LDS or in the lane's private memory. A buffer whose resource adds the lane's number
 // (ADD_TID_ENABLE) is private memory too: the resource that the driver gives a kernel for its stack (LLVM AMDGPUUsage, "Private
 // Segment Buffer").
+#include <algorithm>
 #include <cstring>
 
 #include "../aside.hpp"
@@ -97,58 +98,61 @@ Where where(const Addresses &a, int lane) {
 
 uint64_t in_aperture(uint64_t at) { return at & 0xffffffff; }
 
-// Reads `bytes` at an address into `words`; true where all of it is defined.
+// Reads `bytes` at an address into `words`.  Bit n of the result is set where dword n is undefined.
 template <Space S>
-bool read(Wave &w, const Op &op, const Addresses &a, int lane, uint32_t bytes, uint32_t *words) {
+uint32_t read(Wave &w, const Op &op, const Addresses &a, int lane, uint32_t bytes, uint32_t *words) {
     const uint64_t at = a.at[lane];
     const Where in = where<S>(a, lane);
     if (in == kLocal) {
-        bool defined = true;
-        touch_read(w, op, uint32_t(at), bytes, lane, &defined);
+        uint32_t undefined = 0;
+        touch_read(w, op, uint32_t(at), bytes, lane, &undefined);
         std::memcpy(words, w.group->shared.data() + uint32_t(at), bytes);
-        return defined;
+        return undefined;
     }
     if (in == kPrivate) {
         const uint64_t offset = S == kFlat ? in_aperture(at) : at;
         const uint8_t *p = scratch_at(w, op, offset, bytes, lane, false), *d = scratch_shadow(w, p);
         std::memcpy(words, p, bytes);
-        bool defined = true;
-        for (uint32_t n = 0; n < bytes; ++n) defined = defined && d[n];
-        return defined;
+        uint32_t undefined = 0;
+        for (uint32_t n = 0; n < bytes; ++n) undefined |= uint32_t(!d[n]) << n / 4;
+        return undefined;
     }
     uint32_t in_range = bytes;
     if (S == kBuffer && a.limit[lane] < bytes) {
         std::memset(words, 0, (bytes + 3) / 4 * 4);
         in_range = uint32_t(a.limit[lane]) / 4 * 4;
-        if (!in_range) return true;
+        if (!in_range) return 0;
     }
     const Region &region = region_of(w, op, at, in_range, false, lane);
     std::memcpy(words, reinterpret_cast<const void *>(at), in_range);
-    return is_defined(region, at, in_range);
+    uint32_t undefined = 0;
+    for (uint32_t n = 0; n < in_range; n += 4) undefined |= uint32_t(!is_defined(region, at + n, std::min(4u, in_range - n))) << n / 4;
+    return undefined;
 }
 
 // `number` is that of the LDS write, should it be one.
 template <Space S>
-void write(Wave &w, const Op &op, const Addresses &a, int lane, uint32_t bytes, const uint32_t *words, bool defined,
+void write(Wave &w, const Op &op, const Addresses &a, int lane, uint32_t bytes, const uint32_t *words, uint32_t undefined,
            uint32_t number) {
     const uint64_t at = a.at[lane];
     const Where in = where<S>(a, lane);
     if (in == kLocal) {
-        touch_write(w, op, uint32_t(at), bytes, lane, number, false, defined, words);
+        touch_write(w, op, uint32_t(at), bytes, lane, number, false, undefined, words);
         std::memcpy(w.group->shared.data() + uint32_t(at), words, bytes);
         return;
     }
     if (in == kPrivate) {
         uint8_t *p = scratch_at(w, op, S == kFlat ? in_aperture(at) : at, bytes, lane, true);
         std::memcpy(p, words, bytes);
-        std::memset(scratch_shadow(w, p), defined, bytes);
+        uint8_t *const shadow = scratch_shadow(w, p);
+        for (uint32_t n = 0; n < bytes; ++n) shadow[n] = !(undefined >> n / 4 & 1);
         return;
     }
     uint32_t in_range = bytes;
     if (S == kBuffer && a.limit[lane] < bytes) in_range = uint32_t(a.limit[lane]) / 4 * 4;
     if (!in_range) return;
     const Region &region = region_of(w, op, at, in_range, true, lane);
-    if (!defined) fail(w, op, "undefined value", ("stores to " + region.name + " what was never written").c_str(), lane);
+    if (undefined) fail(w, op, "undefined value", ("stores to " + region.name + " what was never written").c_str(), lane);
     if (w.recording) remember_store(w, region, at, in_range);
     std::memcpy(reinterpret_cast<void *>(at), words, in_range);
     mark_defined(region, at, in_range);
@@ -156,7 +160,8 @@ void write(Wave &w, const Op &op, const Addresses &a, int lane, uint32_t bytes, 
 
 enum Half { kWhole, kLow, kHigh };  // which half of the register takes part (d16)
 
-void put(Wave &w, const Operand &to, int lane, const uint32_t *words, uint32_t bytes, bool sign, Half half, bool defined) {
+void put(Wave &w, const Operand &to, int lane, const uint32_t *words, uint32_t bytes, bool sign, Half half,
+         uint32_t undefined) {
     uint32_t x = words[0];
     if (bytes == 1) x = sign ? uint32_t(int32_t(int8_t(x))) : x & 0xff;
     if (bytes == 2) x = sign ? uint32_t(int32_t(int16_t(x))) : x & 0xffff;
@@ -167,7 +172,7 @@ void put(Wave &w, const Operand &to, int lane, const uint32_t *words, uint32_t b
     for (unsigned n = 1; n < to.dwords; ++n) w.v[to.reg + n][lane] = words[n];
     const uint64_t bit = uint64_t(1) << lane;
     for (unsigned n = 0; n < to.dwords; ++n)
-        w.undefined_v[to.reg + n] = defined ? w.undefined_v[to.reg + n] & ~bit : w.undefined_v[to.reg + n] | bit;
+        w.undefined_v[to.reg + n] = undefined >> n & 1 ? w.undefined_v[to.reg + n] | bit : w.undefined_v[to.reg + n] & ~bit;
 }
 
 template <Space S>
@@ -196,8 +201,8 @@ void load(Wave &w, const Op &op) {
     for (int i = 0; i < w.lanes; ++i) {
         if (!(a.lanes >> i & 1)) continue;
         uint32_t words[4] = {};
-        const bool defined = read<S>(w, op, a, i, Bytes, words);
-        put(w, to, i, words, Bytes, Sign, H, defined);
+        const uint32_t undefined = read<S>(w, op, a, i, Bytes, words);
+        put(w, to, i, words, Bytes, Sign, H, undefined);
     }
     reserve(w, op, issue(w, op, load_counters<S>(), S == kFlat ? kFlats : kVectorMemoryGroup), to);
 }
@@ -212,13 +217,13 @@ void store(Wave &w, const Op &op) {
     for (int i = 0; i < w.lanes; ++i) {
         if (!(a.lanes >> i & 1)) continue;
         uint32_t words[4] = {};
-        bool defined = true;
+        uint32_t undefined = 0;
         for (unsigned n = 0; n < data.dwords; ++n) {
             words[n] = w.v[data.reg + n][i];
-            defined = defined && !(w.undefined_v[data.reg + n] >> i & 1);
+            undefined |= uint32_t(w.undefined_v[data.reg + n] >> i & 1) << n;
         }
         if (H == kHigh) words[0] >>= 16;
-        write<S>(w, op, a, i, Bytes, words, defined, number);
+        write<S>(w, op, a, i, Bytes, words, undefined, number);
     }
     Event &e = issue(w, op, store_counters<S>(w), store_group<S>(w));
     e.writes_shared = S == kFlat;
@@ -238,9 +243,9 @@ void load_lds(Wave &w, const Op &op) {
     for (int i = 0; i < w.lanes; ++i) {
         if (!(a.lanes >> i & 1)) continue;
         uint32_t words[4] = {};
-        const bool defined = read<S>(w, op, a, i, Bytes, words);
+        const uint32_t undefined = read<S>(w, op, a, i, Bytes, words);
         const uint32_t at = base + uint32_t(i) * (Bytes < 4 ? 4 : Bytes);
-        touch_write(w, op, at, Bytes < 4 ? 4 : Bytes, i, number, true, defined, words);
+        touch_write(w, op, at, Bytes < 4 ? 4 : Bytes, i, number, true, undefined, words);
         std::memcpy(w.group->shared.data() + at, words, Bytes < 4 ? 4 : Bytes);
     }
     Event &e = issue(w, op, load_counters<S>(), kVectorMemoryGroup);

@@ -37,17 +37,18 @@ Places places(Wave &w, const Op &op, const Operand &address, uint32_t bytes, int
     return p;
 }
 
-bool read(Wave &w, const Op &op, uint32_t at, uint32_t bytes, int lane, uint32_t *words) {
-    bool defined = true;
-    touch_read(w, op, at, bytes, lane, &defined, op.m.extra);
+// Bit n of the result is set where dword n is undefined.
+uint32_t read(Wave &w, const Op &op, uint32_t at, uint32_t bytes, int lane, uint32_t *words) {
+    uint32_t undefined = 0;
+    touch_read(w, op, at, bytes, lane, &undefined, op.m.extra);
     std::memcpy(words, w.group->shared.data() + at, bytes);
-    if (!defined && w.group->gap.op < 0) {
+    if (undefined && w.group->gap.op < 0) {
         const ByteShadow *const shadow = w.group->shadow.data() + at;
         uint32_t n = 0;
         while (shadow[n].defined) ++n;
         w.group->gap = {&op - w.program->ops, at + n, w.number, lane, shadow[n].written != 0};
     }
-    return defined;
+    return undefined;
 }
 
 void set_defined(Wave &w, unsigned reg, int lane, bool defined) {
@@ -73,7 +74,7 @@ void load(Wave &w, const Op &op) {
         if (!(p.lanes >> i & 1)) continue;
         for (int k = 0; k < Count; ++k) {
             uint32_t words[4] = {};
-            const bool defined = read(w, op, p.at[k][i], Bytes, i, words);
+            const uint32_t undefined = read(w, op, p.at[k][i], Bytes, i, words);
             uint32_t x = words[0];
             if (Bytes == 1) x = Sign ? uint32_t(int32_t(int8_t(x))) : x & 0xff;
             if (Bytes == 2) x = Sign ? uint32_t(int32_t(int16_t(x))) : x & 0xffff;
@@ -84,7 +85,7 @@ void load(Wave &w, const Op &op) {
             words[0] = x;
             for (unsigned n = 0; n < (Bytes + 3) / 4; ++n) {
                 w.v[reg + n][i] = words[n];
-                set_defined(w, reg + n, i, defined);
+                set_defined(w, reg + n, i, !(undefined >> n & 1));
             }
         }
     }
@@ -100,13 +101,13 @@ void store(Wave &w, const Op &op) {
         for (int k = 0; k < Count; ++k) {
             const Operand &data = op.s[1 + k];
             uint32_t words[4];
-            bool defined = true;
+            uint32_t undefined = 0;
             for (unsigned n = 0; n < data.dwords; ++n) {
                 words[n] = w.v[data.reg + n][i];
-                defined = defined && !(w.undefined_v[data.reg + n] >> i & 1);
+                undefined |= uint32_t(w.undefined_v[data.reg + n] >> i & 1) << n;
             }
             if (H == kHigh) words[0] >>= 16;
-            touch_write(w, op, p.at[k][i], Bytes, i, number, false, defined, words);
+            touch_write(w, op, p.at[k][i], Bytes, i, number, false, undefined, words);
             std::memcpy(w.group->shared.data() + p.at[k][i], words, Bytes);
         }
     }
@@ -127,7 +128,7 @@ void load_transposed(Wave &w, const Op &op) {
     bool defined[kLanes];
     for (int i = 0; i < w.lanes; ++i) {
         uint32_t words[2];
-        defined[i] = read(w, op, p.at[0][i], 8, i, words);
+        defined[i] = !read(w, op, p.at[0][i], 8, i, words);
         rows[i] = words[0] | uint64_t(words[1]) << 32;
     }
     constexpr uint64_t kMask = ElementBits == 64 ? ~uint64_t(0) : (uint64_t(1) << ElementBits) - 1;
