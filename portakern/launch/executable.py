@@ -130,6 +130,7 @@ class NativeExecutable:
             def launch_one(inputs: Sequence[Any], make: Callable[[], Any] = makers[0]) -> Any:
                 made = make()
                 call(stream(), addresses([*inputs, made]))
+                self._ended()
                 return made
 
             return launch_one
@@ -138,9 +139,14 @@ class NativeExecutable:
             made = [make() for make in makers]
             have = addresses([*inputs, *made])
             call(stream(), [have[n] for n in slots])
+            self._ended()
             return _one_or_all(made[:outputs])
 
         return launch_all
+
+    def _ended(self) -> None:
+        """Called when a call is queued, before the temporaries that it made go away.  Memory of a device with queues is used again
+        in their order; an executable on the host's memory must wait here."""
 
     # ---- parts
 
@@ -223,6 +229,7 @@ class _Repacking:
         addresses = self.family.addresses([*inputs[: self.arrays], *made])
         call, slots = self._packed(inputs, addresses)
         call(self.family.stream(), [addresses[n] for n in slots])
+        self.executable._ended()
         return _one_or_all(made[: len(self.executable._outputs)])
 
     def _packed(self, inputs: Sequence[Any], addresses: list[int]) -> tuple[Call, list[int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from portakern import native
@@ -41,15 +41,9 @@ class HostExecutable(NativeExecutable):
             raise RuntimeFault(f"{device.facts.name} cannot use the host's memory where it is")
         super().__init__(source, device, binary, kind=KIND)
 
-    def specialise(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Callable[[Sequence[Any]], Any]:
-        call = super().specialise(inputs, sizes)
-
-        def run(again: Sequence[Any]) -> Any:
-            made = call(again)
-            self.device.synchronize(stream=0)
-            return made
-
-        return run
+    def _ended(self) -> None:
+        """Users of host arrays expect results on return; and temporaries are free memory once nobody refers to them."""
+        self.device.synchronize(stream=0)
 
     def _family(self, inputs: Sequence[Any]) -> ArrayLibrary:
         return host_family_of(inputs, self.device.ordinal)
