@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from portakern.dtypes import DTYPES
 from portakern.ir.core import Result
-from portakern.ir.size import product
+from portakern.ir.size import Size, product
 from portakern.ir.tensor import SCATTER, Scatter, Sort
 from portakern.spec import elementwise as ew
 from portakern.spec import reductions as red
@@ -141,7 +141,7 @@ def histogram(x: Traced, edges: Traced) -> Traced:
 
 
 @located
-def bincount(x: Traced, size: int, weights: Traced | None = None) -> Traced:
+def bincount(x: Traced, size: Size, weights: Traced | None = None) -> Traced:
     """How often each of the numbers 0 to ``size`` - 1 appears in ``x``, integers of any shape (i32); with ``weights``, of the
     same shape, the sum of those of its places.  Other numbers are left out."""
     check_indices(x)

@@ -115,7 +115,8 @@ def _scattered_products(op: t.Scatter, r: np.ndarray, v: Val, indices: np.ndarra
         return oracle.scatter(op, x[: v.x.size].reshape(v.x.shape), indices, x[v.x.size :].reshape(updates.x.shape))
 
     ones = oracle.scatter(replace(op, mode="add"), np.ones(r.shape), indices, np.ones(updates.x.shape))
-    every = Val(*(np.concatenate([a.ravel(), b.ravel()]) for a, b in ((v.x, updates.x), (v.bound(), updates.bound()))))
+    both, bounds = (np.concatenate([a.ravel(), b.ravel()]) for a, b in ((v.x, updates.x), (v.bound(), updates.bound())))
+    every = Val(both, bounds)
     return multiplied(dtype_of(op), r, every, ones, multiply)
 
 
