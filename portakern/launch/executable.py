@@ -145,8 +145,8 @@ class NativeExecutable:
         return launch_all
 
     def _ended(self) -> None:
-        """Called when a call is queued, before the temporaries that it made go away.  Memory of a device with queues is used again
-        in their order; an executable on the host's memory must wait here."""
+        """Called when a call is queued, before the temporaries that it made go away.  Memory of a device with queues is used
+        again in their order; an executable on the host's memory must wait here."""
 
     # ---- parts
 

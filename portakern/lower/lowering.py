@@ -268,12 +268,12 @@ class _Making:
             if item.loop is None or out not in item.loop.unasked:
                 dtype = self.unrounded.get(out, of.dtype)
                 self.temporaries.setdefault(out, Array(out, t.BufferType(of.shape, dtype), "temporary", loc=op.loc))
-            if isinstance(op, Arg) and op.name in names:
-                self.names.setdefault(out, names[op.name])
-            elif out not in self.names and not isinstance(op, Arg):
-                classes = axis_classes(stage.program, names)
-                outside = () if out not in lines else ("step",) * len(lines[out].places)
-                self.names[out] = (*outside, *(c.name for c in classes.of(op)))
+            if out in self.names or (isinstance(op, Arg) and op.name not in names):
+                continue
+            outside = () if out not in lines else ("step",) * len(lines[out].places)
+            inside = names[op.name] if isinstance(op, Arg) else (c.name for c in axis_classes(stage.program, names).of(op))
+            if len(called := (*outside, *inside)) == len(of.shape):  # a result is stored in the shape of what it reshapes
+                self.names[out] = called
 
     def between(self, outputs: Sequence[str]) -> list[Array]:
         """The arrays that are neither inputs nor outputs."""

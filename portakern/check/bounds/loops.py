@@ -30,7 +30,8 @@ SIGNS = (1.0, -1.0, None, None)
 """How each probe is moved: up, down, or (``None``) either way."""
 
 FARTHEST = 4.0
-"""How much farther than the farthest probe a correct kernel may be."""
+"""How much farther than the farthest probe, and than one step errs, a correct kernel may be: an explicit rounding to a narrow
+dtype goes by whole units, to the next one or not, and probes are few."""
 
 Values = Sequence[np.ndarray]
 
@@ -102,7 +103,7 @@ def _nearer(v: Val, own: Val, farthest: np.ndarray) -> Val:
     """``v`` with the smaller bound: the one at its worst, or the one that was measured.  What is open stays so."""
     if v.exact or v.x.dtype.kind != "f":
         return v
-    measured = FARTHEST * farthest + own.bound()
+    measured = FARTHEST * (farthest + own.bound())
     return Val(v.x, np.where(v.open() | ~np.isfinite(v.x), v.bound(), np.minimum(v.bound(), measured)))
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import prod
 
 from portakern.fuzz.grammar.draws import Draw, pick
-from portakern.ir.core import Op
+from portakern.ir.core import Op, Yield
 from portakern.ir.size import Size, evaluate, names_of
-from portakern.ir.tensor import Contract, Convolve, Scatter, SegmentContract, Sort, WindowFold, tensor_type
+from portakern.ir.tensor import Contract, Convolve, Recur, Scatter, SegmentContract, Sort, WindowFold, tensor_type
 
 # Around the tiles of the targets, primes, and what a unit of copying holds; 0 last: where it matters it is the cause.
 SIZES = (1, 2, 3, 4, 5, 7, 8, 12, 13, 15, 16, 17, 20, 24, 28, 31, 32, 33, 37, 48, 63, 64, 65, 72, 96, 100, 101,
@@ -50,7 +50,11 @@ class Budget:
         for op in ops:
             if steps := _steps(op):
                 products[prod(steps, start=1)] = None
-            if not isinstance(op, Sort):
+            if isinstance(op, Recur):
+                inside = cls.of(o for o in op.step.ops if not isinstance(o, Yield))
+                products |= dict.fromkeys(op.length * n for n in inside.products)
+                elements |= dict.fromkeys(op.length * n for n in inside.elements)
+            elif not isinstance(op, Sort):
                 elements[prod(tensor_type(op).shape, start=1)] = None
         return cls(tuple(elements), tuple(products))
 
