@@ -187,7 +187,7 @@ def test_planted_faults_are_found() -> None:
 @pytest.mark.parametrize(("of", "says"), [
     (lambda x, o: pk.segment_sum(x, pk.cast(o, pk.f32)), "i32 or i64"),
     (lambda x, o: pk.segment_sum(x, x), "i32 or i64"),
-    (lambda x, o: pk.segment_sum(x, 3), "i32 or i64"),
+    (lambda x, o: pk.segment_sum(x, 3), "i32 or i64"),  # pyright: ignore[reportArgumentType]
     (lambda x, o: pk.segment_sum(x, o, axis=2), "axis 2"),
 ])  # fmt: skip
 def test_bad_input_is_said(of: Any, says: str) -> None:
