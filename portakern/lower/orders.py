@@ -39,6 +39,9 @@ Shape = tuple[Size, ...]
 LONGEST = 2**31
 """No line is longer: coordinates are i32."""
 
+AMONG = 4096
+"""The longest run of which a few elements are candidates for those of a line: it stays in a first-level cache."""
+
 
 # ---- helpers on lines ------------------------------------------------------------------------------------------------------
 
@@ -269,8 +272,9 @@ def rules(picks: bool, run: int) -> Rules:
         if not (run and picks):
             ranked = _by_rank(line, descending, sort.count or size, not index)
             return Convert(ranked, "i32" if index else tensor_type(line).dtype)
-        if sort.count and 4 * sort.count <= run and isinstance(size, int):
-            among, indices = _candidates(line, descending, sort.count, run)
+        short = min(run, AMONG)
+        if sort.count and 4 * sort.count <= short and isinstance(size, int):
+            among, indices = _candidates(line, descending, sort.count, short)
             best = Sort(among, len(lead), descending, sort.count)
             return picked(indices, Result(best, 1)) if index else Result(best, 0)
         order = first_of(sorted_lines(key, run)[1], sort.count)
