@@ -7,7 +7,8 @@ largest comes first.  So every language sorts integers alone (:class:`~portakern
 - of a longer one runs are sorted, and neighbouring runs merged, twice as long each time.  Every place of two merged runs finds
   by halving how many elements of the first stand before it, so nothing is exchanged between threads;
 - of a few largest or smallest elements, those of every run are the candidates for those of the line;
-- where loads cannot take single elements at computed coordinates, a long line ranks every element against every other.
+- a line of open length ranks every element against every other; so does a long one where loads cannot take single elements
+  at computed coordinates.
 """
 
 from __future__ import annotations
@@ -269,11 +270,11 @@ def rules(picks: bool, run: int) -> Rules:
         if isinstance(size, int) and size <= run:
             made = sorted_in_tiles(key, Iota((*lead, size), len(lead)), line, count=sort.count)
             return made[1] if index else _or(values_of(made[0], tensor_type(line).dtype, descending), made[2])
-        if not (run and picks):
+        if not (run and picks and isinstance(size, int)):
             ranked = _by_rank(line, descending, sort.count or size, not index)
             return Convert(ranked, "i32" if index else tensor_type(line).dtype)
         short = min(run, AMONG)
-        if sort.count and 4 * sort.count <= short and isinstance(size, int):
+        if sort.count and 4 * sort.count <= short:
             among, indices = _candidates(line, descending, sort.count, short)
             best = Sort(among, len(lead), descending, sort.count)
             return picked(indices, Result(best, 1)) if index else Result(best, 0)

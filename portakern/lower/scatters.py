@@ -54,7 +54,7 @@ def rules(picks: bool, run: int) -> Rules:
         if 0 in (*lead, size, count):
             return op.x
         few = isinstance(size, int) and isinstance(count, int) and min(size, count) <= FEW
-        if few or not (picks and run):
+        if few or not (picks and run and isinstance(count, int)):
             return back(_by_owner(op.mode, x, indices, updates), op.axis)
         return back(_by_runs(op.mode, x, indices, updates, run), op.axis)
 
