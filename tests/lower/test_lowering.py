@@ -39,6 +39,8 @@ def chooser(row_tile: int = 4096):
             return {"m": 32, "n": 32, "k": 32 if nest.family == "contraction" else whole, "d": whole}.get(a.role, 1)
         if nest.family == "scan" and a.role == "scanned":
             return (_power_of_two(extent, 1, row_tile) if isinstance(a.extent, int) else 64) if a.contiguous else 1
+        if a.role in ("segment", "group"):
+            return 1
         if nest.family == "sort":
             return 1 if a.role == "parallel" else _power_of_two(extent, 2, 1024)
         if nest.family == "scan":

@@ -159,6 +159,11 @@ def rope(x, cos, sin, pairs=False):
     return np.stack([turned.real, turned.imag], -1 if pairs else -2).reshape(x.shape)
 
 
+def sort(x, descending=False):
+    order = np.argsort(-x if descending else x, -1, kind="stable")
+    return {"values": np.take_along_axis(x, order, -1), "indices": order}
+
+
 def top_k(x, k=4):
     order = np.argsort(-x, -1, kind="stable")[:, :k]
     return {"values": np.take_along_axis(x, order, -1), "indices": order}
@@ -230,6 +235,7 @@ FORMULAS: dict[str, Callable[..., Any]] = {
         normed(x, (0, 2, 3), eps) * weight[:, None, None] + bias[:, None, None]),
     "group_norm": group_norm,
     "rope": rope,
+    "sort": sort,
     "top_k": top_k,
     "attention_varlen": attention_varlen,
     "segment_sum": segment_sum,
