@@ -89,7 +89,9 @@ def test_programs_with_repeats_are_exported() -> None:
 def test_a_call_runs_as_many_steps_as_there_are(target: str) -> None:
     """The length is open, and temporaries live until the last step has ended."""
     at = registry().target(target)
-    if not (ready := registry().language(at.language).toolchain.available(at)):
+    toolchain = registry().language(at.language).toolchain
+    assert toolchain is not None
+    if not (ready := toolchain.available(at)):
         pytest.skip(ready.detail)
     kernel = pk.build(rnn, target=target, dtype="f32", reverse=True, **{**DIMS, "T": pk.dynamic})
     rng = np.random.default_rng(0)

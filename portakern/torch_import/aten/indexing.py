@@ -7,7 +7,7 @@ from typing import Any
 
 from portakern.ir.size import product
 from portakern.spec import elementwise as ew
-from portakern.spec import reductions, views
+from portakern.spec import orders, reductions, views
 from portakern.spec.traced import Traced, broadcast_shapes
 from portakern.torch_import.aten.views import part
 from portakern.torch_import.rules import Call, rule, spread, value
@@ -110,7 +110,7 @@ def _(call: Call, x: Traced, indices: Sequence[Traced | None], values: Traced, a
     count = product(places.shape)
     new = views.reshape(spread(value(values, call.dtype), whole), (*places.before, count, *places.after))
     index = ew.expand_at(views.reshape(places.index, (count,)), new.shape, (places.at,))
-    return places.back(views.scatter(places.lines, index, new, places.at, "add" if accumulate else "set"))
+    return places.back(orders.scatter(places.lines, index, new, places.at, "add" if accumulate else "set"))
 
 
 def _masked(call: Call, x: Traced, mask: Traced, values: Traced) -> Traced:
@@ -144,7 +144,7 @@ def scattered(x: Traced, dim: int, index: Traced, new: Traced, mode: str) -> Tra
     within = x
     for d, size in enumerate(index.shape):
         within = within if d == dim else part(within, d, 0, size)
-    made = views.scatter(within, index, new, dim, mode)
+    made = orders.scatter(within, index, new, dim, mode)
     return _over(x, made)
 
 
