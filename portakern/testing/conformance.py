@@ -170,7 +170,7 @@ def emits_the_library(backend: Backend, language: Language) -> None:
             assert source.target == target and source.text.strip() and source.suffix.startswith(".")
             assert source.arrays == program.arrays, "the source names other arrays than the program"
             assert source.sizes == program.sizes, "the source takes other open dims than the program has"
-            known = {a.name for a in program.arrays} | set(source.sizes)
+            known = {a.name for a in program.arrays} | set(source.sizes) | {r.step for r in program.repeats}
             for launch in source.launches:
                 maps = {m.name for m in launch.maps}
                 assert set(launch.args) <= known | maps, f"the launch of {launch.kernel} names unknown arguments"
