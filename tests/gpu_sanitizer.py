@@ -90,10 +90,17 @@ CASES = (
     Case("sums over the last axes", "group_norm", "bf16", {"N": 9, "C": 5, "H": 7, "W": 13, "groups": 3}),
     Case("pieces", "rope", "bf16", {"B": 2, "S": 33, "H": 3, "D": 20}),
     Case("order", "top_k", "f32", {"M": 9, "N": 300}),
+    Case("whole rows in order", "sort", "f32", {"M": 9, "N": 300}),
+    Case("rows in order, in runs", "sort", "f32", {"M": 2, "N": 5000}),
     Case("sums by index", "scatter_add", "f32", {"V": 37, "D": 70, "M": 130}),
     Case("rows by group", "moe_grouped_matmul", "bf16", {"P": 130, "K": 72, "N": 70, "G": 9}),
     Case("segments of rows", "segment_sum", "bf16", {"P": 130, "D": 70, "N": 9}),
     Case("a sparse matrix times a dense one", "spmm", "bf16", {"M": 9, "K": 31, "N": 70, "P": 130}),
+    Case("products at places", "sddmm", "bf16", {"M": 9, "N": 31, "K": 70, "P": 130}),
+    Case("attention, lengths of its own", "attention_varlen", "bf16",
+         {"B": 3, "H": 2, "G": 2, "SQ": 65, "SK": 129, "D": 64}),
+    Case("a loop over kernels, two states", "lstm", "bf16", {"T": 5, "B": 3, "I": 33, "H": 40}),
+    Case("a loop over kernels", "gru", "f32", {"T": 5, "B": 3, "I": 33, "H": 40}),
     Case("random bits", "dropout", "bf16", {"M": 33, "N": 1000}),
     Case("scan by a function", "linear_recurrence", "f32", {"B": 3, "T": 200, "D": 70}),
     Case("products with roots", "fft", "f32", {"M": 5, "N": 384}),
@@ -118,7 +125,7 @@ def run(case: Case, target: str) -> None:
 
     kernel = pk.build(case.operator, target=target, dtype=case.dtype, **case.values)
     place = "cpu" if target.endswith(":cpu") else "cuda"
-    call = kernel.prepare(*(x if isinstance(x, int) else x.to(place) for x in inputs(kernel.program, case)))
+    call = kernel.prepare(*(x.to(place) if hasattr(x, "to") else x for x in inputs(case)))
     for _ in range(2):
         call()
         if place == "cuda":
@@ -128,24 +135,17 @@ def run(case: Case, target: str) -> None:
         raise SystemExit(f"{case} on {target}: outputs are not finite")
 
 
-def inputs(program: Any, case: Case) -> list[Any]:
-    """Normal data; labels and indices are below what they pick from, numbers are 7."""
-    import torch
+def inputs(case: Case) -> list[Any]:
+    """Data of the families that the operator says, on the host."""
+    from portakern.spec.inputs import at_sizes, make_inputs
+    from portakern.spec.load import load_operator
+    from portakern.timing.inputs import from_numpy
 
-    torch.manual_seed(0)
-    kinds = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
-    found = []
-    for array in program.by_role("input", "scalar"):
-        if array.role == "scalar":
-            found.append(7)
-            continue
-        shape = program.shape(array.name, {k: v for k, v in case.values.items() if k.isupper()})
-        if array.dtype in kinds:
-            found.append(torch.randn(shape).to(kinds[array.dtype]))
-        else:
-            high = next(case.values[n] for n in ("V", "N") if n in case.values)
-            found.append(torch.randint(0, high, shape, dtype=getattr(torch, f"int{array.dtype[1:]}")))
-    return found
+    operator = load_operator(case.operator)
+    params = {k: v for k, v in case.values.items() if k in operator.params}
+    dims = {k: v for k, v in case.values.items() if k not in params}
+    made = make_inputs(operator.program(dims, params, case.dtype), at_sizes(operator.families, dims))
+    return [x.item() if x.ndim == 0 else from_numpy(x) for x in made.values()]
 
 
 def run_planted(tool: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 import string
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from keyword import iskeyword
 from typing import Any
 
 from portakern.errors import PortakernError
@@ -26,6 +28,7 @@ class Writer:
     known: dict[Op, Any] = field(default_factory=dict)
     constants: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    taken: set[str] = field(default_factory=set)
 
     library = ""
     head = ""
@@ -39,17 +42,25 @@ class Writer:
 
     def write(self) -> str:
         """The function's text."""
+        self.taken |= {*self.scope(), *dir(builtins)}
         for a in self.program.args:
-            self.names[a] = a.name
+            name = self.names[a] = self.fresh(a.name)
             if a.name in self.program.scalars:
-                self.lines.append(f"{a.name} = {self.scalar(a.name, tensor_type(a).dtype)}")
+                self.lines.append(f"{name} = {self.scalar(name, tensor_type(a).dtype)}")
         for op in self.program.body.ops:
             if not isinstance(op, Yield):
                 self.operation(op)
         results = ", ".join(self.whole(r) for r in self.program.results)
         body = [*self.lines, f"return {results}"]
-        arguments = ", ".join(a.name for a in self.program.args)
+        arguments = ", ".join(self.names[a] for a in self.program.args)
         return f"{self.head}def {self.name}({arguments}):\n" + "".join(f"    {line}\n" for line in body)
+
+    def fresh(self, name: str) -> str:
+        """``name``, with underscores after it where an input, a module or Python itself has it."""
+        while name in self.taken or iskeyword(name):
+            name += "_"
+        self.taken.add(name)
+        return name
 
     def operation(self, op: Op) -> None:
         if not isinstance(op, Result) and op.operands and all(o in self.known for o in op.operands) and not shape_of(op):
@@ -61,13 +72,13 @@ class Writer:
         rule = getattr(self, type(op).__name__, None)
         if rule is None:
             raise self.no_counterpart(op)
-        name = f"v{len(self.names)}"
+        name = self.fresh(f"v{len(self.names)}")
         self.lines.append(f"{name} = {rule(op)}")
         self.names[op] = name
 
     def function(self, block: Block) -> str:
         """The name of a function of two tuples that ``block``, which takes the elements of both, becomes, inside this one."""
-        name, n = f"join{len(self.names)}", len(block.args) // 2
+        name, n = self.fresh(f"join{len(self.names)}"), len(block.args) // 2
         self.names |= {a: f"{name}_{i}" for i, a in enumerate(block.args)}
         start = len(self.lines)
         for op in block.ops:
@@ -83,7 +94,7 @@ class Writer:
     def step(self, op: t.Recur) -> str:
         """The name of a function of the carries and the elements at hand, inside this one, that gives new carries and what is
         shown."""
-        name, (carries, elements, captured) = f"step{len(self.names)}", op.given
+        name, (carries, elements, captured) = self.fresh(f"step{len(self.names)}"), op.given
         for outside, inside in zip(op.captured, captured, strict=True):
             self.names[inside] = self.array(outside)
         self.names |= {a: f"{name}_{i}" for i, a in enumerate((*carries, *elements))}
@@ -119,7 +130,7 @@ class Writer:
 
     def keep(self, value: Any) -> str:
         """A name for something that has no text."""
-        name = f"c{len(self.constants)}"
+        name = self.fresh(f"c{len(self.constants)}")
         self.constants[name] = value
         return name
 

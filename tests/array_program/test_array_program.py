@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import portakern as pk
 from portakern.array_program import array_function
 from portakern.check.agreement import agreement
 from portakern.errors import PortakernError
@@ -38,6 +39,21 @@ def test_the_traced_program_on_arrays_computes_the_operator(op, case, dtype: str
     dtypes = Subject(work.program).dtypes
     for want, have in zip(oracle.evaluate(work.program, inputs).values(), results, strict=True):
         assert not agreement(want, host_outputs(have)[0], dtypes).message, function.text
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_inputs_may_have_the_names_that_the_text_uses(kind: str):
+    @pk.operator
+    def f(c0: pk.Tensor["M", "M"], v1: pk.Tensor["M", "M"], np: pk.Tensor["M", "M"], torch: pk.Tensor["M", "M"],
+          oracle: pk.Tensor["M", "M"], step5: pk.Tensor["M", "M"]):  # fmt: skip
+        last, _ = pk.scan(lambda h, x: (pk.tanh(h @ v1 + x),) * 2, c0, pk.stack([torch, oracle], 0))
+        return last @ np + step5
+
+    program = f.program({"M": 3}, {}, "f32")
+    inputs = make_inputs(program, {}, 0)
+    given = inputs.values() if kind == "numpy" else [from_numpy(x) for x in inputs.values()]
+    (want,) = oracle.evaluate(program, inputs).values()
+    assert not agreement(want, host_outputs(array_function(program, kind).call(*given))[0], Subject(program).dtypes).message
 
 
 def test_views_are_copied_since_that_is_the_work():

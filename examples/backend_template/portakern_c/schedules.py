@@ -31,6 +31,8 @@ def tile(nest: Nest, axis: NestAxis, part: int) -> int:
             return max(least, fit(axis, ATTENTION.get(axis.role, 1) // (part if axis.role == "n" else 1)))
         case "rows":
             return fit(axis, ROW // part) if axis == nest.role("reduced")[-1] else 1
+        case "sort":
+            return 1 if axis.role == "parallel" else fit(axis, ROW)  # lines of up to ROW are sorted whole
         case "transpose":
             return fit(axis, 32 // part) if axis.role in ("source", "target") else 1
     return fit(axis, ROW // part) if axis == nest.axes[-1] else 1
