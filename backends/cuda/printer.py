@@ -40,7 +40,30 @@ DIALECT = Dialect(
 
 
 UNROLLED = 32
-"""Steps of a loop up to which it is unrolled."""
+"""Steps of a loop, and of those in it, up to which it is unrolled."""
+SLID = 8
+"""Steps that are unrolled of a loop that carries tiles on, which costs moves in between."""
+
+
+def _steps(s: p.Loop) -> int | None:
+    """How many steps a loop of few has, and those in it, which only load and compute."""
+    end = number(s.end)
+    if s.begin != ZERO or end is None or s.pipeline is not None:
+        return None
+    count = -(-end // s.step)
+    for x in s.body:
+        inner = _steps(x) if isinstance(x, p.Loop) else 1 if isinstance(x, _PLAIN) else None
+        if inner is None:
+            return None
+        count *= inner
+    return count
+
+
+_PLAIN = (p.LoadTile, p.Map, p.Assign)
+
+
+def _moves(s: p.Loop) -> bool:
+    return any(isinstance(x, p.Assign) for x in s.body)
 
 
 class _WarpgroupDialect(Dialect):
@@ -190,10 +213,10 @@ class CudaPrinter(Printer):
     def on_Loop(self, s: p.Loop) -> list[str]:
         """Few steps that only load and compute are unrolled, so that their loads are on their way together."""
         lines = super().on_Loop(s)
-        end = number(s.end)
-        few = s.begin == ZERO and end is not None and end <= UNROLLED * s.step and s.pipeline is None
-        plain = few and all(isinstance(x, p.LoadTile | p.Map) for x in s.body)
-        return ["#pragma unroll", *lines] if plain else lines
+        count = _steps(s)
+        if count is None or count > UNROLLED:
+            return lines
+        return [f"#pragma unroll{f' {SLID}' if count > SLID and _moves(s) else ''}", *lines]
 
     def on_CopyToShared(self, s: p.CopyToShared) -> list[str]:
         slot, template = self.slot(s.shared, s.slot), str(self.plan.threads)

@@ -42,6 +42,24 @@ reaching = Rules()
 """For languages whose loads take pixels one by one, and zeros for those outside: what is padded is not stored before."""
 
 
+@reaching.on(WindowFold)
+def reduction_reads_outside(op: WindowFold) -> Op | None:
+    """A reduction whose windows hang over the edges of lines of channels: what is outside changes nothing."""
+    t = tensor_type(op.x)
+    dims = tuple(d for d, w in enumerate(op.window) if w > 1)
+    alone = all(s == 1 for w, s in zip(op.window, op.strides, strict=True) if w == 1)
+    last = bool(dims) and dims[-1] < t.rank - 1
+    if not (last and alone and _reaches(op.x, op.low, op.high)) or 0 in tensor_type(op).shape:
+        return None
+
+    def each(entries: Sequence[Size]) -> tuple[int, ...]:
+        return tuple(int(entries[d]) for d in dims)  # type: ignore[arg-type]
+
+    view = Windows(op.x, dims, each(op.window), each(op.strides), each(op.dilation), each(op.low), each(op.high),
+                   identity(op.fn, t.dtype), loc=op.loc)  # fmt: skip
+    return Fold(op.fn, view, tuple(range(t.rank, t.rank + len(dims))), loc=op.loc)
+
+
 @rules.on(WindowFold)
 def reduction_over_windows(op: WindowFold) -> Op | None:
     t = tensor_type(op.x)
@@ -73,17 +91,30 @@ def convolution_is_a_product(op: Convolve) -> Op | None:
 def convolution_reads_outside(op: Convolve) -> Op | None:
     """A convolution whose pixels are whole lines of channels: the product of all of them, in a row, with the taps."""
     n = tensor_type(op.x).rank - 2
-    _, *sizes, channels = tensor_type(op.x).shape
+    channels = tensor_type(op.x).shape[-1]
     window = [int(k) for k in tensor_type(op.w).shape[:n]]  # type: ignore[arg-type]
     sliding = any(k > 1 or s > 1 for k, s in zip(window, op.strides, strict=True))
-    if op.transposed or op.groups != 1 or not sliding or 0 in tensor_type(op).shape:
+    if op.transposed or not sliding or 0 in tensor_type(op).shape or not _reaches(op.x, op.low, op.high):
         return None
-    static = all(isinstance(s, int) for s in (*sizes, channels, *op.high)) and min(*op.low, *op.high) >= 0  # type: ignore[type-var]
-    if not static or int(channels) % _LINE or not _lies_in_lines(op.x):  # type: ignore[arg-type]
+    if op.groups == channels > 1:  # type: ignore[operator]
+        return _each_alone(_all_taps(op, window), op.w, n, n, op)
+    if op.groups != 1 or int(channels) % _LINE:  # type: ignore[arg-type]
         return None
-    view = Windows(op.x, tuple(range(1, n + 1)), tuple(window), op.strides, op.dilation, op.low, tuple(map(int, op.high)), 0.0,
-                   loc=op.loc)  # [N, *positions, C, *taps]
+    view = _all_taps(op, window)
     return Contract(view, op.w, (), (), (*range(n + 2, 2 * n + 2), n + 1), tuple(range(n + 1)), op.dtype, loc=op.loc)
+
+
+def _all_taps(op: Convolve, window: Sequence[int]) -> Op:
+    """[N, *positions, C, *taps], some of them outside."""
+    dims = tuple(range(1, len(window) + 1))
+    return Windows(op.x, dims, tuple(window), op.strides, op.dilation, op.low, tuple(map(int, op.high)), 0.0,  # type: ignore[arg-type]
+                   loc=op.loc)  # fmt: skip
+
+
+def _reaches(x: Op, low: Sequence[int], high: Sequence[Size]) -> bool:
+    """Whether loads may find what is around ``x`` for themselves: its sizes are known, and it lies as it is counted."""
+    sizes = tensor_type(x).shape[1:]
+    return all(isinstance(s, int) for s in (*sizes, *high)) and min(*low, *high) >= 0 and _lies_in_lines(x)  # type: ignore[type-var]
 
 
 _LINE = 16
@@ -128,14 +159,13 @@ def _correlation(x: Op, w: Op, strides: Sequence[int], dilation: Sequence[int], 
     w = Reshape(w, (*(window[i] for i in taken), channels, outputs))
     if like.groups == 1:
         return _dense(x, w, taken, strides, dilation, like)
-    g = like.groups
+    g, k = like.groups, len(taken)
+    if channels == 1:
+        return _each_alone(_windows(x, taken, tensor_type(w).shape, strides, dilation, like), w, n, k, like)
     shape = tensor_type(x).shape
     x = Reshape(x, (*shape[:-1], g, channels))
     view = _windows(x, taken, tensor_type(w).shape, strides, dilation, like)  # [N, *positions, g, C / g, *taps]
     w = Reshape(w, (*tensor_type(w).shape[:-1], g, exact(outputs, g)))
-    k = len(taken)
-    if channels == 1:
-        return _each_alone(view, w, n, k, like)
     summed = (*range(n + 3, n + 3 + k), n + 2)
     made = Contract(view, w, (n + 1,), (k + 1,), summed, tuple(range(k + 1)), like.dtype, loc=like.loc)
     back = Transpose(made, (*range(1, n + 2), 0, n + 2))  # from [g, N, *positions, O / g]
@@ -143,14 +173,14 @@ def _correlation(x: Op, w: Op, strides: Sequence[int], dilation: Sequence[int], 
 
 
 def _each_alone(view: Op, w: Op, n: int, k: int, like: Convolve) -> Op:
-    """[N, *positions, g, 1, *taps] with [*taps, 1, g, O / g], where every channel is a group: no matrix is multiplied, so
-    channels stay side by side and products are summed over the taps as pooling does."""
-    shape, each = tensor_type(view).shape, tensor_type(w).shape[-1]
-    near, taps = shape[: n + 2], shape[n + 3 :]
+    """[N, *positions, C, *taps] with [*taps, 1, O], where every channel is a group: no matrix is multiplied, so channels stay
+    side by side and products are summed over the taps as pooling does."""
+    shape = tensor_type(view).shape
+    near, taps = shape[: n + 2], shape[n + 2 :]
+    each = exact(tensor_type(w).shape[-1], like.groups)
     whole = (*near, each, *taps)
     last = tuple(range(n + 3, n + 3 + k))
-    seen = Reshape(Convert(view, like.dtype), (*near, *taps))
-    mine = Expand(seen, whole, (*range(n + 2), *last))
+    mine = Expand(Convert(view, like.dtype), whole, (*range(n + 2), *last))
     weights = Transpose(Reshape(Convert(w, like.dtype), (*taps, near[-1], each)), (k, k + 1, *range(k)))
     products = Map("mul", (mine, Expand(weights, whole, (n + 1, n + 2, *last))), loc=like.loc)
     total = Fold("sum", products, last, loc=like.loc) if k else products
