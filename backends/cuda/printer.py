@@ -143,11 +143,11 @@ class CudaPrinter(Printer):
         return self.define(s.name, s.define, self.word(word, template, *self.address(s.access, pad=True), *s.picks))
 
     def on_StoreTile(self, s: p.StoreTile) -> list[str]:
-        if s.mode == "set" and by_rows(s.access):
+        if s.mode == "set" and by_rows(s.access) and not s.picks:
             return [self.word("store_rows", "", s.value, *self.address(s.access)) + ";"]
         if s.mode != "set" or not aligned(s.access):
             return super().on_StoreTile(s)
-        return [self.word("store", self.fact("stores"), s.value, *self.address(s.access)) + ";"]
+        return [self.word("store", self.fact("stores"), s.value, *self.address(s.access), *s.picks) + ";"]
 
     def fact(self, accesses: str) -> str:
         """What aligned loads or stores are said to be."""
@@ -155,6 +155,9 @@ class CudaPrinter(Printer):
 
     def on_SendTile(self, s: SendTile) -> list[str]:
         assert s.map is not None
+        if s.map.pixels is not None:
+            images = " x ".join(map(str, s.map.shape[1:-1]))
+            return [f"outbox.send_pixels({s.value}, {s.map.name}, {', '.join(map(str, s.at))});  // of images of {images}"]
         return [f"outbox.send({s.value}, {s.map.name}, {', '.join(map(str, s.at))});"]
 
     def on_WriteRows(self, s: WriteRows) -> list[str]:

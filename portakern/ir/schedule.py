@@ -44,6 +44,7 @@ LOWERED_OPTIONS = {
     "slide": "rows over windows that overlap: neighbouring results that one walk makes, reading what they share once",
 }
 """Options that lowering itself understands, so that every language has them."""
+LOWERED_FAMILIES = {"split_k": ("contraction", "rows"), "slide": ("rows",)}
 
 
 ONE, SOME, ANY = (1, 1), (1, None), (0, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from portakern.ir import tensor as tt
@@ -68,7 +68,7 @@ def accesses(program: tt.TensorProgram, classes: Classes, placed: Mapping[str, P
     outputs are pieces of arrays.  A dim that elements are picked along has a class of no name (:data:`PICKED`), which nothing
     walks."""
     found: list[tuple[AxisClass, ...]] = []
-    pixels = _in_a_row(program)
+    pixels, positions = _in_a_row(program), _positions_in_a_row(program, classes)
     for op in program.body.ops:
         if op.mnemonic() == "give":
             continue
@@ -93,17 +93,21 @@ def accesses(program: tt.TensorProgram, classes: Classes, placed: Mapping[str, P
                 found.append(())  # slices and the like: no merging with what they touch
     for number, (result, name) in enumerate(zip(program.results, program.outputs, strict=True)):
         if (place := placed.get(name)) is not None:
-            found += _unmoved(of_result(program, classes, number), place)
+            found += _unmoved(of_result(program, classes, number), place, positions)
         else:
             found.append(() if isinstance(result, Arg) else classes.of(result))
     return found
 
 
-def _in_a_row(program: tt.TensorProgram) -> set[Op]:
+def _in_a_row(program: tt.TensorProgram) -> set[tt.Windows]:
     """Windows that may reach outside and that a product takes: their positions may run as one axis."""
     if not any(isinstance(op, tt.Contract) for op in program.body.ops):
         return set()
     return {op for op in program.body.ops if isinstance(op, tt.Windows) and op.reaching}
+
+
+def _positions_in_a_row(program: tt.TensorProgram, classes: Classes) -> set[AxisClass]:
+    return {classes.of(op)[d] for op in _in_a_row(program) for d in op.dims}
 
 
 PICKED = AxisClass("", Sym.named("picked"))
@@ -160,11 +164,12 @@ def of_result(program: tt.TensorProgram, classes: Classes, number: int) -> tuple
     return classes.of_operand(program.body.ops[-1], number) if isinstance(result, Arg) else classes.of(result)
 
 
-def _unmoved(classes: Sequence[AxisClass], place: Placed) -> list[tuple[AxisClass, ...]]:
-    """Neighbouring dims along which a piece is all of its array: nothing merges across another, were it one element long."""
+def _unmoved(classes: Sequence[AxisClass], place: Placed, positions: Container[AxisClass]) -> list[tuple[AxisClass, ...]]:
+    """Neighbouring dims along which a piece is all of its array, or pixels that are stored one by one: nothing merges across
+    another, were it one element long."""
     runs: list[list[AxisClass]] = [[]]
     for c, moved in zip(classes, place.moved, strict=True):
-        runs.append([]) if moved else runs[-1].append(c)
+        runs.append([]) if moved and c not in positions else runs[-1].append(c)
     return [tuple(r) for r in runs]
 
 
@@ -202,6 +207,7 @@ def unmergeable(program: tt.TensorProgram, classes: Classes, facts: Mapping[str,
         if (place := placed.get(name)) is not None:
             found.update(c for c, moved in zip(of_result(program, classes, number), place.moved, strict=True) if moved)
     pixels = _in_a_row(program)
+    found -= _positions_in_a_row(program, classes)
     strided = {name for name, known in (facts or {}).items() if known.strides is not None}
     for op in program.body.ops:
         for number, operand in enumerate(op.operands):

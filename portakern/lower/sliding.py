@@ -22,11 +22,19 @@ from portakern.lower.simplify import identity
 from portakern.lower.tiles import Coordinates, Reaching, wide
 
 
+def results_of(schedule: Schedule) -> int:
+    """How many neighbouring results one walk makes."""
+    asked = schedule.option("slide", 1)
+    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
+        raise ScheduleError(f"slide={asked} in the schedule: a positive integer is needed")
+    return asked
+
+
 def lower_sliding(request: Request, schedule: Schedule) -> t.Kernel:
     """A kernel of rows that makes ``slide`` results at a time."""
     domain, _ = rows_nest(request)
     folds = [op for op in request.program.body.ops if isinstance(op, tt.Fold)]
-    slide, count = slide_in_rows(request, folds), int(schedule.option("slide", 1))
+    slide, count = slide_in_rows(request, folds), results_of(schedule)
     if slide is None or int(slide.positions.extent) % count:  # type: ignore[call-overload]
         what = "no windows overlap here" if slide is None else f"{slide.positions} is no multiple of it"
         raise ScheduleError(f"slide={count} in the schedule: {what}")

@@ -328,9 +328,11 @@ class TileWriter:
             name, shape = place.array, place.of.shape
             where = tuple(self._affine(c, step, offset) if moved else c for c, step, offset, moved
                           in zip(coords, place.steps, place.offsets, place.moved, strict=True))
+            if any(moved and isinstance(c, Part) for c, moved in zip(coords, place.moved, strict=True)):
+                where = tuple(_separate(c) if isinstance(c, Part) else c for c in where)  # pixels, each at its own place
         view, indices = collapse(*self._in_line(name, shape, where))
         value = self.b.cast(self.value(op, coords if tt.tensor_type(op).shape else ()), self.arrays.dtype(name))
-        order = [a for i in indices for a in i.axes]
+        order = [*dict.fromkeys(a for i in indices for a in i.axes)]
         dims = self.b.dims(*order)
         buffer = self.arrays.view(name, view)
         self.b.store(self.b.fit(self._without_single(value, order), dims), buffer, indices)

@@ -8,7 +8,7 @@ between elements is multiplied.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product as combinations
 from math import gcd
@@ -82,7 +82,7 @@ def convolution_is_a_product(op: Convolve) -> Op | None:
     if 0 in tensor_type(op).shape:
         return Expand(Literal(0.0, op.dtype), tensor_type(op).shape, ())
     if op.transposed:
-        return _interleaved(op)
+        return _interleaved(op, lambda chosen: _phase(op, chosen))
     x = _within(op.x, (0, *op.low, 0), (0, *op.high, 0), 0.0, op)
     return _correlation(x, op.w, op.strides, op.dilation, op)
 
@@ -94,7 +94,9 @@ def convolution_reads_outside(op: Convolve) -> Op | None:
     channels = tensor_type(op.x).shape[-1]
     window = [int(k) for k in tensor_type(op.w).shape[:n]]  # type: ignore[arg-type]
     sliding = any(k > 1 or s > 1 for k, s in zip(window, op.strides, strict=True))
-    if op.transposed or not sliding or 0 in tensor_type(op).shape or not _reaches(op.x, op.low, op.high):
+    if op.transposed:
+        return _phases_reach(op)
+    if not sliding or 0 in tensor_type(op).shape or not _reaches(op.x, op.low, op.high):
         return None
     if op.groups == channels > 1:  # type: ignore[operator]
         return _each_alone(_all_taps(op, window), op.w, n, n, op)
@@ -102,6 +104,26 @@ def convolution_reads_outside(op: Convolve) -> Op | None:
         return None
     view = _all_taps(op, window)
     return Contract(view, op.w, (), (), (*range(n + 2, 2 * n + 2), n + 1), tuple(range(n + 1)), op.dtype, loc=op.loc)
+
+
+def _phases_reach(op: Convolve) -> Op | None:
+    """A transposed convolution whose phases are products of all pixels with the taps that they meet."""
+    n = tensor_type(op.x).rank - 2
+    channels = tensor_type(op.x).shape[-1]
+    if op.groups != 1 or 0 in tensor_type(op).shape or not _reaches(op.x, (0,), (0,)) or int(channels) % _LINE:  # type: ignore[arg-type]
+        return None
+
+    def phase(chosen: Sequence[Phase]) -> Op | None:
+        low, ends = _around(op, chosen)
+        high = tuple(n for n in ends if isinstance(n, int))
+        if len(high) < n or min(*low, *high) < 0:
+            return None
+        dims, taps = tuple(range(1, n + 1)), tuple(p.taps for p in chosen)
+        view = Windows(op.x, dims, taps, (1,) * n, tuple(p.apart for p in chosen), low, high, 0.0, loc=op.loc)
+        summed = (*range(n + 2, 2 * n + 2), n + 1)
+        return Contract(view, _met(op, chosen), (), (), summed, tuple(range(n + 1)), op.dtype, loc=op.loc)
+
+    return _interleaved(op, phase)
 
 
 def _all_taps(op: Convolve, window: Sequence[int]) -> Op:
@@ -261,7 +283,8 @@ def phases(window: int, stride: int, low: int, dilation: int, result: Size) -> I
         yield Phase(first, count, met[0] if met else 0, stride // common, len(met), q - last, dilation // common)
 
 
-def _interleaved(op: Convolve) -> Op:
+def _interleaved(op: Convolve, phase: Callable[[Sequence[Phase]], Op | None]) -> Op | None:
+    """The results of all phases at their places; nothing where ``phase`` makes nothing of one."""
     n = tensor_type(op.x).rank - 2
     shape, sizes = tensor_type(op).shape, tensor_type(op.x).shape
     if 0 in sizes:
@@ -275,7 +298,10 @@ def _interleaved(op: Convolve) -> Op:
         if any(p.taps == 0 for p in chosen):
             empty = True
             continue
-        parts.append(_phase(op, chosen))
+        part = phase(chosen)
+        if part is None:
+            return None
+        parts.append(part)
         places.append(((0, *(p.first for p in chosen), 0), (1, *op.strides, 1)))
     if not parts:
         return Expand(Literal(0.0, op.dtype), shape, ())
@@ -284,14 +310,23 @@ def _interleaved(op: Convolve) -> Op:
 
 def _phase(op: Convolve, chosen: Sequence[Phase]) -> Op:
     """One phase along every dim: an ordinary correlation of the input with the taps that it meets, turned around."""
-    n = len(chosen)
+    low, high = _around(op, chosen)
+    x = _within(op.x, (0, *low, 0), (0, *high, 0), 0.0, op)
+    return _correlation(x, _met(op, chosen), (1,) * len(chosen), [p.apart for p in chosen], op)
+
+
+def _met(op: Convolve, chosen: Sequence[Phase]) -> Op:
+    """The taps that a phase meets, the last one first."""
     shape = tensor_type(op.w).shape
     starts = (*(p.tap for p in chosen), 0, 0)
-    stops = (*(p.tap + p.every * (p.taps - 1) + 1 for p in chosen), *shape[n:])
+    stops = (*(p.tap + p.every * (p.taps - 1) + 1 for p in chosen), *shape[len(chosen) :])
     w = Slice(op.w, starts, stops, (*(p.every for p in chosen), 1, 1), loc=op.loc)
     turned = tuple(i for i, p in enumerate(chosen) if p.taps > 1)
-    weights = Flip(w, turned, loc=op.loc) if turned else w
-    ends = [p.begin + p.count + (p.taps - 1) * p.apart - size
-            for p, size in zip(chosen, tensor_type(op.x).shape[1:-1], strict=True)]  # fmt: skip
-    x = _within(op.x, (0, *(-p.begin for p in chosen), 0), (0, *ends, 0), 0.0, op)
-    return _correlation(x, weights, (1,) * n, [p.apart for p in chosen], op)
+    return Flip(w, turned, loc=op.loc) if turned else w
+
+
+def _around(op: Convolve, chosen: Sequence[Phase]) -> tuple[tuple[int, ...], tuple[Size, ...]]:
+    """How far the windows of a phase lie before the input's first element and behind its last one."""
+    sizes = tensor_type(op.x).shape[1:-1]
+    ends = (p.begin + p.count + (p.taps - 1) * p.apart - size for p, size in zip(chosen, sizes, strict=True))
+    return tuple(-p.begin for p in chosen), tuple(ends)
