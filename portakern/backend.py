@@ -83,7 +83,8 @@ class Pixels:
 class TensorMap:
     """A kernel parameter that describes ``array`` to the device's copy engine, made by the host before the launch.
 
-    The array is seen with ``shape`` and ``strides`` (in elements, outermost dim first, the last one contiguous).  The engine
+    The array is seen from element ``offset`` on with ``shape`` and ``strides`` (in elements, outermost dim first, the last one
+    contiguous).  The engine
     copies a ``box`` of elements at a time, zeros where it reaches outside, and permutes the 16-byte chunks of what it writes
     to shared memory over ``swizzle`` bytes (0: not at all).  With ``pixels``, the last two entries of ``box`` are how many
     pixels and how many channels of each are copied, the others 1.
@@ -96,6 +97,7 @@ class TensorMap:
     box: tuple[int, ...]
     swizzle: int = 128
     pixels: Pixels | None = None
+    offset: int = 0
 
 
 @dataclass(frozen=True)

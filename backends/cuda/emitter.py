@@ -12,6 +12,7 @@ from portakern.dtypes import DTYPES
 from portakern.emit.clike import CLikeEmitter, Dialect, KernelPlan, ProgramPlan, included, reached, read_headers
 from portakern.emit.clike.layouts import dims_of
 from portakern.emit.softmax import by_powers_of_two
+from portakern.emit.sums import with_fused_sums
 from portakern.emit.where import where
 from portakern.ir import tile as t
 from portakern.ir.core import Op
@@ -85,7 +86,7 @@ class CudaEmitter(CLikeEmitter):
     def plan_kernel(self, kernel: t.Kernel, dialect: Dialect, target: Target) -> CudaKernelPlan:
         if kernel.family == "attention":
             return self.plan_attention(kernel, dialect, target)
-        plan = in_lines(super().plan_kernel(kernel, dialect, target))
+        plan = in_lines(super().plan_kernel(with_fused_sums(kernel), dialect, target))
         made = CudaKernelPlan(**vars(plan), products=products_of(plan, str(kernel.schedule.option("mma", "auto")), target),
                               at_once=int(kernel.schedule.option("blocks", 0)),
                               keep=str(kernel.schedule.option("keep", "none")))  # fmt: skip
@@ -137,7 +138,7 @@ class CudaEmitter(CLikeEmitter):
 _HELD = {
     "atomic": ("store_add", "store_max"), "combine": ("combine", "reduce_own"), "dot": ("Accumulator", "StackedAccumulator"),
     "few_rows": ("few_rows",), "gather": ("gather", "along"), "pixels": ("part", "wide_part"),
-    "math": (*UNARY, *BINARY, "exp2_flushed"), "memory": ("load", "store"), "outbox": ("Outbox",),
+    "math": (*UNARY, *BINARY, "fma", "exp2_flushed"), "memory": ("load", "store"), "outbox": ("Outbox",),
     "pipeline": ("Pipeline",), "reduce": ("reduce_cols", "reduce_rows"), "relayout": ("relayout", "transpose"),
     "scan": ("scan_cols",), "scan_by": ("scan_by",), "shared": ("Shared", "Lines", "stage", "put", "sync"),
     "sort": ("sorted_order", "in_order"),

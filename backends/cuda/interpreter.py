@@ -231,7 +231,8 @@ class _TensorMap(ctypes.Structure):
 
 
 def _described(spec: TensorMap, array: Any, sizes: Mapping[str, int]) -> _TensorMap:
-    made = _TensorMap(array.ctypes.data, rank=len(spec.shape), element_bytes=array.itemsize, swizzle=spec.swizzle)
+    begin = array.ctypes.data + spec.offset * array.itemsize
+    made = _TensorMap(begin, rank=len(spec.shape), element_bytes=array.itemsize, swizzle=spec.swizzle)
     for n, (size, stride, box) in enumerate(reversed(list(zip(spec.shape, spec.strides, spec.box, strict=True)))):
         made.size[n], made.stride[n], made.box[n] = evaluate(size, sizes), evaluate(stride, sizes) * array.itemsize, box
     if spec.pixels is not None:

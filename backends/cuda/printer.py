@@ -40,7 +40,30 @@ DIALECT = Dialect(
 
 
 UNROLLED = 32
-"""Steps of a loop up to which it is unrolled."""
+"""Steps of a loop, and of those in it, up to which it is unrolled."""
+SLID = 8
+"""Steps that are unrolled of a loop that carries tiles on, which costs moves in between."""
+
+
+def _steps(s: p.Loop) -> int | None:
+    """How many steps a loop of few has, and those in it, which only load and compute."""
+    end = number(s.end)
+    if s.begin != ZERO or end is None or s.pipeline is not None:
+        return None
+    count = -(-end // s.step)
+    for x in s.body:
+        inner = _steps(x) if isinstance(x, p.Loop) else 1 if isinstance(x, _PLAIN) else None
+        if inner is None:
+            return None
+        count *= inner
+    return count
+
+
+_PLAIN = (p.LoadTile, p.Map, p.Assign)
+
+
+def _moves(s: p.Loop) -> bool:
+    return any(isinstance(x, p.Assign) for x in s.body)
 
 
 class _WarpgroupDialect(Dialect):
@@ -120,11 +143,11 @@ class CudaPrinter(Printer):
         return self.define(s.name, s.define, self.word(word, template, *self.address(s.access, pad=True), *s.picks))
 
     def on_StoreTile(self, s: p.StoreTile) -> list[str]:
-        if s.mode == "set" and by_rows(s.access):
+        if s.mode == "set" and by_rows(s.access) and not s.picks:
             return [self.word("store_rows", "", s.value, *self.address(s.access)) + ";"]
         if s.mode != "set" or not aligned(s.access):
             return super().on_StoreTile(s)
-        return [self.word("store", self.fact("stores"), s.value, *self.address(s.access)) + ";"]
+        return [self.word("store", self.fact("stores"), s.value, *self.address(s.access), *s.picks) + ";"]
 
     def fact(self, accesses: str) -> str:
         """What aligned loads or stores are said to be."""
@@ -132,6 +155,9 @@ class CudaPrinter(Printer):
 
     def on_SendTile(self, s: SendTile) -> list[str]:
         assert s.map is not None
+        if s.map.pixels is not None:
+            images = " x ".join(map(str, s.map.shape[1:-1]))
+            return [f"outbox.send_pixels({s.value}, {s.map.name}, {', '.join(map(str, s.at))});  // of images of {images}"]
         return [f"outbox.send({s.value}, {s.map.name}, {', '.join(map(str, s.at))});"]
 
     def on_WriteRows(self, s: WriteRows) -> list[str]:
@@ -190,10 +216,10 @@ class CudaPrinter(Printer):
     def on_Loop(self, s: p.Loop) -> list[str]:
         """Few steps that only load and compute are unrolled, so that their loads are on their way together."""
         lines = super().on_Loop(s)
-        end = number(s.end)
-        few = s.begin == ZERO and end is not None and end <= UNROLLED * s.step and s.pipeline is None
-        plain = few and all(isinstance(x, p.LoadTile | p.Map) for x in s.body)
-        return ["#pragma unroll", *lines] if plain else lines
+        count = _steps(s)
+        if count is None or count > UNROLLED:
+            return lines
+        return [f"#pragma unroll{f' {SLID}' if count > SLID and _moves(s) else ''}", *lines]
 
     def on_CopyToShared(self, s: p.CopyToShared) -> list[str]:
         slot, template = self.slot(s.shared, s.slot), str(self.plan.threads)

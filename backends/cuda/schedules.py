@@ -103,6 +103,9 @@ def _transpose(nest: Nest, device: Device) -> Iterator[Schedule]:
 def _rows(nest: Nest, device: Device) -> Iterator[Schedule]:
     reduced, parallel = nest.role("reduced")[-1], nest.role("parallel")
     columns = next((a for a in reversed(parallel) if a.contiguous), None)
+    if columns is not None and nest.of_windows:
+        yield from _windows(nest, columns)
+        return
     if columns is not None and not reduced.contiguous:
         yield from _column_reductions(nest, reduced, columns)
         return
@@ -158,6 +161,21 @@ def _rows_per_block(device: Device, rows: NestAxis, wanted: int) -> int:
     while tile > 1 and (steps(rows, tile) or units) < units:
         tile //= 2
     return tile
+
+
+def _windows(nest: Nest, columns: NestAxis) -> Iterator[Schedule]:
+    """Positions of windows as rows and what lies side by side as columns, 16 bytes a thread; every thread walks the taps, and
+    makes several neighbouring results where these share elements."""
+    vector = max(2, 16 // DTYPES[nest.io_dtype].bytes)
+    rows = nest.beside(columns)
+    for warps, slide in ((8, 4), (8, 8), (4, 4), (8, 2), (4, 8), (8, 1)):
+        room = warps * 32 * vector
+        across = fitted(columns, min(room, 128))
+        tiles = {columns.name: across}
+        if rows is not None:
+            tiles[rows.name] = fitted(rows, room // across)
+        made = schedule(nest, tiles, warps)
+        yield replace(made, options=(("slide", count),)) if (count := nest.slide(slide)) > 1 else made
 
 
 def _column_reductions(nest: Nest, reduced: NestAxis, columns: NestAxis) -> Iterator[Schedule]:

@@ -26,6 +26,7 @@ from portakern.emit.clike.layouts import Layout, Place, dims_of, tiles_of
 from portakern.emit.clike.printer import indented
 from portakern.emit.clike.terms import number
 from portakern.emit.softmax import by_powers_of_two
+from portakern.emit.sums import with_fused_sums
 from portakern.emit.where import where
 from portakern.errors import ScheduleError
 from portakern.ir import tile as t
@@ -232,7 +233,7 @@ class HipEmitter(CLikeEmitter):
                 f"{kernel.name}: stages={kernel.schedule.stages} on {target}",
                 hint="operands pass through registers on their way to LDS: stages is 1 or 2",
             )
-        kernel = by_powers_of_two(kernel, fused=True)
+        kernel = with_fused_sums(by_powers_of_two(kernel, fused=True))
         if not _rows_stay_in_waves(kernel, target.device):
             dialect = replace(dialect, register_operands=frozenset())
         planner = self.planner(kernel, dialect)

@@ -77,6 +77,9 @@ def _rows(nest: Nest, device: Device) -> Iterator[Schedule]:
     reduced, parallel = nest.role("reduced"), nest.role("parallel")
     walked = reduced[-1]
     columns = next((a for a in parallel if a.contiguous), None)
+    if columns is not None and nest.of_windows:
+        yield from _windows(nest, device, columns)
+        return
     if columns is not None and not walked.contiguous:
         yield from _columns(nest, device, walked, columns)
         return
@@ -115,6 +118,18 @@ def _walked_rows(nest: Nest, device: Device, walked: NestAxis) -> Iterator[Sched
     wave = subgroup(device)
     for cols, threads in ((4096, 256), (8192, 512), (2048, 256), (1024, 128)):
         yield Schedule(_tiles(nest, **{walked.name: _fit(walked, cols, 8)}), warps=threads // wave)
+
+
+def _windows(nest: Nest, device: Device, columns: NestAxis) -> Iterator[Schedule]:
+    """Positions of windows beside what is contiguous; every thread walks the taps, for several neighbouring results where
+    these share elements."""
+    wave, per_thread = subgroup(device), 8 if dtype(nest.io_dtype).bytes <= 2 else 4
+    rows = nest.beside(columns)
+    for threads, slide in ((256, 4), (256, 8), (128, 4), (256, 1)):
+        across = _fit(columns, 128)
+        chosen = {columns.name: across, **({rows.name: _fit(rows, max(1, threads * per_thread // across))} if rows else {})}
+        count = nest.slide(slide)
+        yield Schedule(_tiles(nest, **chosen), warps=threads // wave, options=(("slide", count),) if count > 1 else ())
 
 
 def _columns(nest: Nest, device: Device, walked: NestAxis, columns: NestAxis) -> Iterator[Schedule]:

@@ -111,6 +111,43 @@ CASES: tuple[Case, ...] = (
 """The table of bars; sizes that are not aligned are among the products."""
 
 
-def selected(words: list[str], cases: tuple[Case, ...] = CASES) -> list[Case]:
-    """Cases whose name contains one of the words; all for none."""
-    return [c for c in cases if not words or any(w in c.name for w in words)]
+_IMAGE = {"N": 1, "H": 9, "W": 10, "C": 16}
+_REPORTED = {"cuda": Bar(), "triton": Bar()}
+
+
+def _conv(n: int, h: int, c: int, o: int, window: int, stride: int = 1, operator: str = "conv2d", **more: int) -> Case:
+    params = {"window": window, "stride": stride, "padding": more.pop("padding", window // 2), **more}
+    names = "".join(f" {k} {v}" for k, v in more.items()) + (f" stride {stride}" if stride > 1 else "")
+    return Case(f"{operator} {n}x{c}x{h}x{h} -> {o} {window}x{window}{names} bf16", operator, "bf16",
+                {"N": n, "H": h, "W": h, "C": c, "O": o, **params}, _REPORTED, scales={"w": 0.05},
+                tiny={**_IMAGE, "O": 16, **params, "padding": window // 2})  # fmt: skip
+
+
+def _windows(operator: str, n: int, h: int, c: int, roof: str = "copy", **params: int) -> Case:
+    names = "".join(f" {k} {v}" for k, v in params.items())
+    return Case(f"{operator} {n}x{c}x{h}x{h}{names} bf16", operator, "bf16", {"N": n, "H": h, "W": h, "C": c, **params},
+                _REPORTED, roof, tiny={**_IMAGE, **params})  # fmt: skip
+
+
+WINDOWED: tuple[Case, ...] = (
+    _conv(32, 56, 128, 256, 3),
+    _conv(32, 224, 64, 64, 7, 2),
+    _conv(32, 224, 3, 64, 7, 2),
+    _conv(32, 56, 256, 256, 1),
+    _conv(32, 56, 256, 512, 1, 2),
+    _conv(32, 56, 128, 128, 3, dilation=2),
+    _conv(32, 56, 32, 32, 3, groups=4),
+    _conv(32, 56, 128, 128, 4, 2, "conv_transpose2d", padding=1),
+    _windows("depthwise_conv", 32, 112, 128),
+    _windows("depthwise_conv", 32, 56, 128, "", window=31, padding=15),
+    _windows("max_pool", 32, 112, 64),
+    _windows("avg_pool", 32, 112, 64),
+    _windows("batch_norm", 32, 56, 256),
+    _windows("group_norm", 32, 56, 128),
+)  # fmt: skip
+"""Convolutions, windows and what stands around them in networks: timed where ``--only`` names them, and in no table."""
+
+
+def selected(words: list[str], cases: tuple[Case, ...] = CASES, named: tuple[Case, ...] = WINDOWED) -> list[Case]:
+    """Cases whose name contains one of the words, those of ``named`` too; all of ``cases`` for none."""
+    return [c for c in (*cases, *named) if any(w in c.name for w in words)] if words else list(cases)

@@ -12,7 +12,7 @@ by a line below, and ``args`` has its name::
     // portakern map: x_map=x shape=(M, 512) strides=(512, 1) box=(128, 64) swizzle=128
 
 and, where it walks the pixels of images (see :class:`~portakern.backend.Pixels`),
-``lower=(-1, -1) upper=(-1, -1) steps=(1, 1)`` behind it.
+``lower=(-1, -1) upper=(-1, -1) steps=(1, 1)`` behind it.  ``offset=128`` says that it begins at that element of the array.
 
 Launches that are repeated are announced by a line above the first of them: how many they are, how often they run, the open dim
 that counts the turns from 0, and arrays that change places after every turn (see :class:`~portakern.ir.program.Repeat`)::
@@ -107,7 +107,8 @@ def _map(text: str) -> TensorMap:
     box = tuple(int(x) for x in _items(fields["box"]))
     if not len(shape) == len(strides) == len(box):
         raise ValueError("shape, strides and box have as many entries as the array has dims")
-    return TensorMap(name, array, shape, strides, box, int(fields.get("swizzle", "0")), _pixels(fields, len(shape)))
+    return TensorMap(name, array, shape, strides, box, int(fields.get("swizzle", "0")), _pixels(fields, len(shape)),
+                     int(fields.get("offset", "0")))  # fmt: skip
 
 
 def _pixels(fields: Mapping[str, str], rank: int) -> Pixels | None:

@@ -41,8 +41,10 @@ Value = str | int | bool
 
 LOWERED_OPTIONS = {
     "split_k": "products, rows: parts of the contracted (reduced) axis for blocks of their own, which a second kernel joins",
+    "slide": "rows over windows that overlap: neighbouring results that one walk makes, reading what they share once",
 }
 """Options that lowering itself understands, so that every language has them."""
+LOWERED_FAMILIES = {"split_k": ("contraction", "rows"), "slide": ("rows",)}
 
 
 ONE, SOME, ANY = (1, 1), (1, None), (0, None)
@@ -65,7 +67,8 @@ ROLES: Mapping[str, Mapping[str, tuple[int, int | None]]] = {
 class NestAxis:
     """``contiguous``: neighbouring coordinates are neighbours in memory, in the main input and output.  ``window``:
     ``positions`` of windows that are taken of an array, or ``taps``, the way inside them.  ``picks``: indices run along it, by
-    which elements of another array are picked."""
+    which elements of another array are picked.  ``slides``: windows at its positions overlap, and ``slide`` of them (a
+    divisor of the extent) may be walked at once."""
 
     name: str
     role: str
@@ -73,6 +76,7 @@ class NestAxis:
     contiguous: bool = False
     window: str = ""
     picks: bool = False
+    slides: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,23 @@ class Nest:
 
     def role(self, role: str) -> tuple[NestAxis, ...]:
         return tuple(a for a in self.axes if a.role == role)
+
+    @property
+    def of_windows(self) -> bool:
+        """Whether all that is reduced are taps of windows."""
+        reduced = self.role("reduced")
+        return bool(reduced) and all(a.window == "taps" for a in reduced)
+
+    def beside(self, columns: NestAxis) -> NestAxis | None:
+        """The parallel axis to be tiled with ``columns`` where windows are reduced: the last one that does not slide, if any
+        other is not."""
+        others = [a for a in self.role("parallel") if a != columns]
+        return next((a for a in reversed(others) if not a.slides and a.window), others[-1] if others else None)
+
+    def slide(self, most: int) -> int:
+        """How many neighbouring windows may be walked at once, of up to ``most``: a divisor of their number."""
+        extents = [a.extent for a in self.axes if a.slides]
+        return max(n for n in range(1, most + 1) if all(isinstance(e, int) and e % n == 0 for e in extents)) if extents else 1
 
     def as_family(self, family: str, **roles: str) -> Nest:
         """This nest as one of another family, its roles called as ``roles`` says: a scan cut up as rows, say."""

@@ -32,7 +32,8 @@ def descriptors(source: Source, device: native.Device) -> dict[str, Descriptor]:
 def _encoder(device: native.Device, m: TensorMap, dtype: str) -> Descriptor:
     def encoded(places: Mapping[str, int], sizes: Mapping[str, int]) -> bytes:
         shape, strides = ([evaluate(n, sizes) for n in x] for x in (m.shape, m.strides))
-        return encode(device, places[m.array], dtype, shape, strides, m.box, m.swizzle, m.pixels)
+        begin = places[m.array] and places[m.array] + m.offset * DTYPES[dtype].bytes  # 0: a place that is kept for it
+        return encode(device, begin, dtype, shape, strides, m.box, m.swizzle, m.pixels)
 
     return encoded
 

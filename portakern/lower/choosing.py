@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from portakern.backend import Language, Target
 from portakern.errors import ScheduleError
 from portakern.ir.program import ArrayFacts, Program
-from portakern.ir.schedule import LOWERED_OPTIONS, Nest, Schedule, Value, override
+from portakern.ir.schedule import LOWERED_FAMILIES, LOWERED_OPTIONS, Nest, Schedule, Value, override
 from portakern.ir.tensor import TensorProgram
 from portakern.lower.kernel import NoSchedule
 from portakern.lower.lowering import lower
@@ -54,5 +54,5 @@ def _space(language: Language, nest: Nest, target: Target) -> Sequence[Schedule]
 
 def _applies(name: str, nest: Nest, options: Mapping[str, str]) -> bool:
     if name in LOWERED_OPTIONS:
-        return nest.family in ("contraction", "rows")
+        return nest.family in LOWERED_FAMILIES[name]
     return name in ("stages", "warps") or name in options or any(name in (a.name, a.role) for a in nest.axes)

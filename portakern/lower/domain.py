@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from portakern.ir import tensor as tt
@@ -45,6 +45,12 @@ class Domain:
                 self.place[c] = (t.Index.of(run.name) if len(run.classes) == 1
                                  else Part(run.name, i, len(run.classes), inner, c.extent))
 
+    def at(self, axis: AxisClass, place: Coordinate) -> Domain:
+        """This space with ``axis`` at another coordinate."""
+        made = Domain(self.runs, self.contiguous)
+        made.place = {**self.place, axis: place}
+        return made
+
     def coords(self, classes: Iterable[AxisClass]) -> Coordinates:
         """Coordinates of dims of these classes; a class outside the domain has one element."""
         return tuple(self.place.get(c, ZERO) for c in classes)
@@ -62,6 +68,7 @@ def accesses(program: tt.TensorProgram, classes: Classes, placed: Mapping[str, P
     outputs are pieces of arrays.  A dim that elements are picked along has a class of no name (:data:`PICKED`), which nothing
     walks."""
     found: list[tuple[AxisClass, ...]] = []
+    pixels, positions = _in_a_row(program), _positions_in_a_row(program, classes)
     for op in program.body.ops:
         if op.mnemonic() == "give":
             continue
@@ -70,8 +77,8 @@ def accesses(program: tt.TensorProgram, classes: Classes, placed: Mapping[str, P
                 continue
             if isinstance(op, tt.Reshape):
                 found.append(classes.of(op))  # a free view: the load sees the new shape
-            elif isinstance(op, tt.Windows) and op.reaching:
-                continue  # its pixels are found one by one
+            elif op in pixels:
+                continue  # they are found one by one
             elif isinstance(op, tt.Windows):
                 found.append(classes.of_operand(op, number))  # windowed dims merge with nothing, see unmergeable
             elif isinstance(op, tt.Transpose | tt.Expand | tt.Map | tt.Convert | tt.Fold | tt.Cumulate | tt.AssociativeScan
@@ -86,10 +93,21 @@ def accesses(program: tt.TensorProgram, classes: Classes, placed: Mapping[str, P
                 found.append(())  # slices and the like: no merging with what they touch
     for number, (result, name) in enumerate(zip(program.results, program.outputs, strict=True)):
         if (place := placed.get(name)) is not None:
-            found += _unmoved(of_result(program, classes, number), place)
+            found += _unmoved(of_result(program, classes, number), place, positions)
         else:
             found.append(() if isinstance(result, Arg) else classes.of(result))
     return found
+
+
+def _in_a_row(program: tt.TensorProgram) -> set[tt.Windows]:
+    """Windows that may reach outside and that a product takes: their positions may run as one axis."""
+    if not any(isinstance(op, tt.Contract) for op in program.body.ops):
+        return set()
+    return {op for op in program.body.ops if isinstance(op, tt.Windows) and op.reaching}
+
+
+def _positions_in_a_row(program: tt.TensorProgram, classes: Classes) -> set[AxisClass]:
+    return {classes.of(op)[d] for op in _in_a_row(program) for d in op.dims}
 
 
 PICKED = AxisClass("", Sym.named("picked"))
@@ -111,17 +129,47 @@ def windows_of(program: tt.TensorProgram, classes: Classes) -> dict[AxisClass, s
     return found
 
 
+@dataclass(frozen=True)
+class Slide:
+    """Dim ``number`` of the windows ``view``, by the axes of its positions and of its taps."""
+
+    view: tt.Windows
+    number: int
+    positions: AxisClass
+    taps: AxisClass
+
+    @property
+    def stride(self) -> int:
+        return self.view.strides[self.number]
+
+
+def slide_of(program: tt.TensorProgram, classes: Classes) -> Slide | None:
+    """The first dim whose windows overlap without gaps, of the only windows that a stage reduces."""
+    views = [op for op in program.body.ops if isinstance(op, tt.Windows)]
+    over = {c for op in program.body.ops if isinstance(op, tt.Fold) for c in (classes.of_operand(op, 0)[a] for a in op.axes)}
+    if len(views) != 1:
+        return None
+    (view,), mine = views, classes.of(views[0])
+    taps = mine[len(mine) - len(view.dims) :]
+    for number, d in enumerate(view.dims):
+        apart = view.dilation[number] != 1 or view.window[number] <= view.strides[number]
+        if not apart and taps[number] in over and isinstance(mine[d].extent, int):
+            return Slide(view, number, mine[d], taps[number])
+    return None
+
+
 def of_result(program: tt.TensorProgram, classes: Classes, number: int) -> tuple[AxisClass, ...]:
     """The axes of result ``number``."""
     result = program.results[number]
     return classes.of_operand(program.body.ops[-1], number) if isinstance(result, Arg) else classes.of(result)
 
 
-def _unmoved(classes: Sequence[AxisClass], place: Placed) -> list[tuple[AxisClass, ...]]:
-    """Neighbouring dims along which a piece is all of its array: nothing merges across another, were it one element long."""
+def _unmoved(classes: Sequence[AxisClass], place: Placed, positions: Container[AxisClass]) -> list[tuple[AxisClass, ...]]:
+    """Neighbouring dims along which a piece is all of its array, or pixels that are stored one by one: nothing merges across
+    another, were it one element long."""
     runs: list[list[AxisClass]] = [[]]
     for c, moved in zip(classes, place.moved, strict=True):
-        runs.append([]) if moved else runs[-1].append(c)
+        runs.append([]) if moved and c not in positions else runs[-1].append(c)
     return [tuple(r) for r in runs]
 
 
@@ -158,6 +206,8 @@ def unmergeable(program: tt.TensorProgram, classes: Classes, facts: Mapping[str,
     for number, name in enumerate(program.outputs):
         if (place := placed.get(name)) is not None:
             found.update(c for c, moved in zip(of_result(program, classes, number), place.moved, strict=True) if moved)
+    pixels = _in_a_row(program)
+    found -= _positions_in_a_row(program, classes)
     strided = {name for name, known in (facts or {}).items() if known.strides is not None}
     for op in program.body.ops:
         for number, operand in enumerate(op.operands):
@@ -168,7 +218,7 @@ def unmergeable(program: tt.TensorProgram, classes: Classes, facts: Mapping[str,
         if isinstance(op, tt.Windows):
             mine = classes.of(op)
             taps = range(len(mine) - len(op.dims), len(mine))
-            found.update(mine[d] for d in (*(op.dims if not op.reaching else ()), *taps))
+            found.update(mine[d] for d in (*(op.dims if op not in pixels else ()), *taps))
         if isinstance(op, tt.Slice | tt.Flip):
             found.update(classes.of_operand(op, 0))
         if isinstance(op, tt.SegmentFold):

@@ -45,11 +45,12 @@ class Request:
     placed: Mapping[str, Placed] = field(default_factory=dict)
     lines: Mapping[str, Line] = field(default_factory=dict)
 
-    def nest(self, family: str, domain: Domain, live: int, dots: str = "", passes: int = 1, scores: str = "") -> Nest:
+    def nest(self, family: str, domain: Domain, live: int, dots: str = "", passes: int = 1, scores: str = "",
+             slides: AxisClass | None = None) -> Nest:  # fmt: skip
         widest = _widest(self.program)
         picking = {c for op in self.program.body.ops if isinstance(op, tt.Gather) for c in self.classes.of_operand(op, 1)}
         runs = zip(domain.nest_axes(windows_of(self.program, self.classes)), domain.runs, strict=True)
-        axes = tuple(replace(a, picks=not picking.isdisjoint(r.classes)) for a, r in runs)
+        axes = tuple(replace(a, picks=not picking.isdisjoint(r.classes), slides=slides in r.classes) for a, r in runs)
         return Nest(family, axes, *widest, live=live, dots=dots, passes=passes, scores=scores)
 
     def accesses(self) -> list[tuple[AxisClass, ...]]:

@@ -22,13 +22,16 @@ from portakern.lower.elementwise import ONE, lower_elementwise
 from portakern.lower.kernel import Frame, Lowered, Request, along, at_most, grid
 from portakern.lower.parts import inlined, parts_axis, parts_of, range_of_part, store_part, whole_loop, with_copies
 from portakern.lower.rows import identity, levels_of, lower_rows, rows_nest, walk
+from portakern.lower.sliding import lower_sliding, results_of
 from portakern.lower.tiles import collapse, wide
 
 
 def lower_rows_or_parts(request: Request) -> Lowered:
     """The rows family: one kernel, or several where the schedule asks for parts."""
     schedule = request.choose(rows_nest(request)[1])  # once: tuned schedules come one after the other
-    return _InParts(request).lowered() if parts_of(schedule) > 1 else Lowered((lower_rows(request, schedule),))
+    if parts_of(schedule) > 1:
+        return _InParts(request).lowered()
+    return Lowered(((lower_sliding if results_of(schedule) > 1 else lower_rows)(request, schedule),))
 
 
 class _InParts:

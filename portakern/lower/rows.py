@@ -13,7 +13,7 @@ from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Op
 from portakern.ir.schedule import Nest, Schedule
-from portakern.lower.domain import Domain, Run, innermost, merge, of_result, real
+from portakern.lower.domain import Domain, Run, Slide, innermost, merge, of_result, real, slide_of
 from portakern.lower.kernel import Frame, Request, along, at_most, covered, grid
 from portakern.lower.online import Softmax, match_exponential
 from portakern.lower.simplify import identity
@@ -44,7 +44,18 @@ def rows_nest(request: Request) -> tuple[Domain, Nest]:
     folds = [op for op in program.body.ops if isinstance(op, tt.Fold)]
     domain = _domain(request, folds)
     live = 1 + sum(1 for dims in request.accesses() if len(real(dims)) == len(domain.runs))
-    return domain, request.nest("rows", domain, live, passes=len(levels_of(folds)) + 1)
+    slide = slide_in_rows(request, folds)
+    return domain, request.nest("rows", domain, live, passes=len(levels_of(folds)) + 1,
+                                slides=slide.positions if slide else None)  # fmt: skip
+
+
+def slide_in_rows(request: Request, folds: Sequence[tt.Fold]) -> Slide | None:
+    """What one walk along taps may slide over: where nothing waits for its end but what is stored once for all taps."""
+    program, classes = request.program, request.classes
+    over = {classes.of_operand(f, 0)[a] for f in folds for a in f.axes}
+    alike = all({classes.of_operand(f, 0)[a] for a in f.axes} == over for f in folds)
+    whole = any(over & set(of_result(program, classes, n)) for n, _ in enumerate(program.results))
+    return slide_of(program, classes) if alike and not whole and len(levels_of(folds)) == 1 else None
 
 
 def _domain(request: Request, folds: Sequence[tt.Fold]) -> Domain:
@@ -166,21 +177,18 @@ def walk(frame: Frame, folds: Sequence[tt.Fold], reduced: Sequence[Run], ranges:
     plain = [f for f in folds if f not in online]
     order = [*plain, *online]
 
-    def dims(f: tt.Fold) -> t.Dims:
-        mine = frame.request.classes.of(f)
-        return b.dims(*(r.name for r in frame.domain.runs if any(c in mine for c in r.classes)))
-
     def dtype(f: tt.Fold) -> str:
         return wide(tt.tensor_type(f).dtype)
 
-    init = [(_name(f, i), b.full(identity(f.fn, dtype(f)), dtype(f), dims(f))) for i, f in enumerate(order)]
+    init = [(name_of_total(f, i), b.full(identity(f.fn, dtype(f)), dtype(f), dims_of_total(frame, f)))
+            for i, f in enumerate(order)]  # fmt: skip
 
     def step(carried: tuple[Op, ...]) -> tuple[Op, ...]:
         state = dict(zip(order, carried, strict=True))
         new: dict[Op, Op] = {}
         for f in plain:
             part = reduce_tile(frame, f, w.value(f.x, operand_coords(frame, f)))
-            new[f] = b.binary(COMBINE[f.fn], *_ordered(b, state[f], part))
+            new[f] = b.binary(COMBINE[f.fn], *ordered(b, state[f], part))
         for f, soft in online.items():
             top = new[soft.m]
             s = b.cast(w.value(soft.s, operand_coords(frame, soft.m)), dtype(soft.m))  # rounded as its maximum is
@@ -204,11 +212,16 @@ def walk(frame: Frame, folds: Sequence[tt.Fold], reduced: Sequence[Run], ranges:
     return order
 
 
-def _ordered(b, state: Op, part: Op) -> tuple[Op, Op]:
+def dims_of_total(frame: Frame, fold: tt.Fold) -> t.Dims:
+    mine = frame.request.classes.of(fold)
+    return frame.b.dims(*(r.name for r in frame.domain.runs if any(c in mine for c in r.classes)))
+
+
+def ordered(b, state: Op, part: Op) -> tuple[Op, Op]:
     return state, b.fit(part, t.tile_type(state).dims) if t.tile_type(state).dims else part
 
 
-def _name(fold: tt.Fold, number: int) -> str:
+def name_of_total(fold: tt.Fold, number: int) -> str:
     return f"{ {'sum': 'total', 'max': 'top', 'min': 'bottom'}.get(fold.fn, fold.fn) }{number or ''}".replace(" ", "")
 
 

@@ -140,6 +140,10 @@ class TileWriter:
         self.memo[-1][(op, coords)] = tile
         return tile
 
+    def hold(self, op: Op, coords: Coordinates, tile: Op) -> None:
+        """``tile`` is ``op`` at ``coords``, in this scope."""
+        self.memo[-1][(op, coords)] = tile
+
     def apply(self, block: Block, args: Sequence[Op]) -> tuple[Op, ...]:
         """What ``block``, a function of scalars, gives for tiles of elements."""
         self.push()
@@ -185,7 +189,7 @@ class TileWriter:
                 return self.value(op.x, tuple(self._moved(c, step, lo, size) for c, step, lo, size
                                               in zip(coords, op.steps, op.starts, sizes, strict=True)))
             case tt.Windows():
-                return self.value(op.x, self._in_windows(op, coords))
+                return self.value(op.x, self.in_windows(op, coords))
             case tt.Flip():
                 shape = op.type.shape  # type: ignore[attr-defined]
                 return self.value(op.x, tuple(self._moved(c, -1, shape[i] - 1, shape[i]) if i in op.axes else c
@@ -248,7 +252,7 @@ class TileWriter:
         raise LoweringError("a reshape that splits or joins dims of a computed value inside a kernel",
                             where=str(op.loc or ""))
 
-    def _in_windows(self, op: tt.Windows, coords: Coordinates) -> Coordinates:
+    def in_windows(self, op: tt.Windows, coords: Coordinates) -> Coordinates:
         """The coordinates of ``op.x``: where a window begins, and from there the way inside it."""
         inner = list(coords[: len(coords) - len(op.dims)])
         taps = coords[len(inner) :]
@@ -324,9 +328,11 @@ class TileWriter:
             name, shape = place.array, place.of.shape
             where = tuple(self._affine(c, step, offset) if moved else c for c, step, offset, moved
                           in zip(coords, place.steps, place.offsets, place.moved, strict=True))
+            if any(moved and isinstance(c, Part) for c, moved in zip(coords, place.moved, strict=True)):
+                where = tuple(_separate(c) if isinstance(c, Part) else c for c in where)  # pixels, each at its own place
         view, indices = collapse(*self._in_line(name, shape, where))
         value = self.b.cast(self.value(op, coords if tt.tensor_type(op).shape else ()), self.arrays.dtype(name))
-        order = [a for i in indices for a in i.axes]
+        order = [*dict.fromkeys(a for i in indices for a in i.axes)]
         dims = self.b.dims(*order)
         buffer = self.arrays.view(name, view)
         self.b.store(self.b.fit(self._without_single(value, order), dims), buffer, indices)

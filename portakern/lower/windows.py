@@ -8,7 +8,7 @@ between elements is multiplied.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product as combinations
 from math import gcd
@@ -42,6 +42,24 @@ reaching = Rules()
 """For languages whose loads take pixels one by one, and zeros for those outside: what is padded is not stored before."""
 
 
+@reaching.on(WindowFold)
+def reduction_reads_outside(op: WindowFold) -> Op | None:
+    """A reduction whose windows hang over the edges of lines of channels: what is outside changes nothing."""
+    t = tensor_type(op.x)
+    dims = tuple(d for d, w in enumerate(op.window) if w > 1)
+    alone = all(s == 1 for w, s in zip(op.window, op.strides, strict=True) if w == 1)
+    last = bool(dims) and dims[-1] < t.rank - 1
+    if not (last and alone and _reaches(op.x, op.low, op.high)) or 0 in tensor_type(op).shape:
+        return None
+
+    def each(entries: Sequence[Size]) -> tuple[int, ...]:
+        return tuple(int(entries[d]) for d in dims)  # type: ignore[arg-type]
+
+    view = Windows(op.x, dims, each(op.window), each(op.strides), each(op.dilation), each(op.low), each(op.high),
+                   identity(op.fn, t.dtype), loc=op.loc)  # fmt: skip
+    return Fold(op.fn, view, tuple(range(t.rank, t.rank + len(dims))), loc=op.loc)
+
+
 @rules.on(WindowFold)
 def reduction_over_windows(op: WindowFold) -> Op | None:
     t = tensor_type(op.x)
@@ -64,7 +82,7 @@ def convolution_is_a_product(op: Convolve) -> Op | None:
     if 0 in tensor_type(op).shape:
         return Expand(Literal(0.0, op.dtype), tensor_type(op).shape, ())
     if op.transposed:
-        return _interleaved(op)
+        return _interleaved(op, lambda chosen: _phase(op, chosen))
     x = _within(op.x, (0, *op.low, 0), (0, *op.high, 0), 0.0, op)
     return _correlation(x, op.w, op.strides, op.dilation, op)
 
@@ -73,17 +91,52 @@ def convolution_is_a_product(op: Convolve) -> Op | None:
 def convolution_reads_outside(op: Convolve) -> Op | None:
     """A convolution whose pixels are whole lines of channels: the product of all of them, in a row, with the taps."""
     n = tensor_type(op.x).rank - 2
-    _, *sizes, channels = tensor_type(op.x).shape
+    channels = tensor_type(op.x).shape[-1]
     window = [int(k) for k in tensor_type(op.w).shape[:n]]  # type: ignore[arg-type]
     sliding = any(k > 1 or s > 1 for k, s in zip(window, op.strides, strict=True))
-    if op.transposed or op.groups != 1 or not sliding or 0 in tensor_type(op).shape:
+    if op.transposed:
+        return _phases_reach(op)
+    if not sliding or 0 in tensor_type(op).shape or not _reaches(op.x, op.low, op.high):
         return None
-    static = all(isinstance(s, int) for s in (*sizes, channels, *op.high)) and min(*op.low, *op.high) >= 0  # type: ignore[type-var]
-    if not static or int(channels) % _LINE or not _lies_in_lines(op.x):  # type: ignore[arg-type]
+    if op.groups == channels > 1:  # type: ignore[operator]
+        return _each_alone(_all_taps(op, window), op.w, n, n, op)
+    if op.groups != 1 or int(channels) % _LINE:  # type: ignore[arg-type]
         return None
-    view = Windows(op.x, tuple(range(1, n + 1)), tuple(window), op.strides, op.dilation, op.low, tuple(map(int, op.high)), 0.0,
-                   loc=op.loc)  # [N, *positions, C, *taps]
+    view = _all_taps(op, window)
     return Contract(view, op.w, (), (), (*range(n + 2, 2 * n + 2), n + 1), tuple(range(n + 1)), op.dtype, loc=op.loc)
+
+
+def _phases_reach(op: Convolve) -> Op | None:
+    """A transposed convolution whose phases are products of all pixels with the taps that they meet."""
+    n = tensor_type(op.x).rank - 2
+    channels = tensor_type(op.x).shape[-1]
+    if op.groups != 1 or 0 in tensor_type(op).shape or not _reaches(op.x, (0,), (0,)) or int(channels) % _LINE:  # type: ignore[arg-type]
+        return None
+
+    def phase(chosen: Sequence[Phase]) -> Op | None:
+        low, ends = _around(op, chosen)
+        high = tuple(n for n in ends if isinstance(n, int))
+        if len(high) < n or min(*low, *high) < 0:
+            return None
+        dims, taps = tuple(range(1, n + 1)), tuple(p.taps for p in chosen)
+        view = Windows(op.x, dims, taps, (1,) * n, tuple(p.apart for p in chosen), low, high, 0.0, loc=op.loc)
+        summed = (*range(n + 2, 2 * n + 2), n + 1)
+        return Contract(view, _met(op, chosen), (), (), summed, tuple(range(n + 1)), op.dtype, loc=op.loc)
+
+    return _interleaved(op, phase)
+
+
+def _all_taps(op: Convolve, window: Sequence[int]) -> Op:
+    """[N, *positions, C, *taps], some of them outside."""
+    dims = tuple(range(1, len(window) + 1))
+    return Windows(op.x, dims, tuple(window), op.strides, op.dilation, op.low, tuple(map(int, op.high)), 0.0,  # type: ignore[arg-type]
+                   loc=op.loc)  # fmt: skip
+
+
+def _reaches(x: Op, low: Sequence[int], high: Sequence[Size]) -> bool:
+    """Whether loads may find what is around ``x`` for themselves: its sizes are known, and it lies as it is counted."""
+    sizes = tensor_type(x).shape[1:]
+    return all(isinstance(s, int) for s in (*sizes, *high)) and min(*low, *high) >= 0 and _lies_in_lines(x)  # type: ignore[type-var]
 
 
 _LINE = 16
@@ -128,14 +181,13 @@ def _correlation(x: Op, w: Op, strides: Sequence[int], dilation: Sequence[int], 
     w = Reshape(w, (*(window[i] for i in taken), channels, outputs))
     if like.groups == 1:
         return _dense(x, w, taken, strides, dilation, like)
-    g = like.groups
+    g, k = like.groups, len(taken)
+    if channels == 1:
+        return _each_alone(_windows(x, taken, tensor_type(w).shape, strides, dilation, like), w, n, k, like)
     shape = tensor_type(x).shape
     x = Reshape(x, (*shape[:-1], g, channels))
     view = _windows(x, taken, tensor_type(w).shape, strides, dilation, like)  # [N, *positions, g, C / g, *taps]
     w = Reshape(w, (*tensor_type(w).shape[:-1], g, exact(outputs, g)))
-    k = len(taken)
-    if channels == 1:
-        return _each_alone(view, w, n, k, like)
     summed = (*range(n + 3, n + 3 + k), n + 2)
     made = Contract(view, w, (n + 1,), (k + 1,), summed, tuple(range(k + 1)), like.dtype, loc=like.loc)
     back = Transpose(made, (*range(1, n + 2), 0, n + 2))  # from [g, N, *positions, O / g]
@@ -143,14 +195,14 @@ def _correlation(x: Op, w: Op, strides: Sequence[int], dilation: Sequence[int], 
 
 
 def _each_alone(view: Op, w: Op, n: int, k: int, like: Convolve) -> Op:
-    """[N, *positions, g, 1, *taps] with [*taps, 1, g, O / g], where every channel is a group: no matrix is multiplied, so
-    channels stay side by side and products are summed over the taps as pooling does."""
-    shape, each = tensor_type(view).shape, tensor_type(w).shape[-1]
-    near, taps = shape[: n + 2], shape[n + 3 :]
+    """[N, *positions, C, *taps] with [*taps, 1, O], where every channel is a group: no matrix is multiplied, so channels stay
+    side by side and products are summed over the taps as pooling does."""
+    shape = tensor_type(view).shape
+    near, taps = shape[: n + 2], shape[n + 2 :]
+    each = exact(tensor_type(w).shape[-1], like.groups)
     whole = (*near, each, *taps)
     last = tuple(range(n + 3, n + 3 + k))
-    seen = Reshape(Convert(view, like.dtype), (*near, *taps))
-    mine = Expand(seen, whole, (*range(n + 2), *last))
+    mine = Expand(Convert(view, like.dtype), whole, (*range(n + 2), *last))
     weights = Transpose(Reshape(Convert(w, like.dtype), (*taps, near[-1], each)), (k, k + 1, *range(k)))
     products = Map("mul", (mine, Expand(weights, whole, (n + 1, n + 2, *last))), loc=like.loc)
     total = Fold("sum", products, last, loc=like.loc) if k else products
@@ -231,7 +283,8 @@ def phases(window: int, stride: int, low: int, dilation: int, result: Size) -> I
         yield Phase(first, count, met[0] if met else 0, stride // common, len(met), q - last, dilation // common)
 
 
-def _interleaved(op: Convolve) -> Op:
+def _interleaved(op: Convolve, phase: Callable[[Sequence[Phase]], Op | None]) -> Op | None:
+    """The results of all phases at their places; nothing where ``phase`` makes nothing of one."""
     n = tensor_type(op.x).rank - 2
     shape, sizes = tensor_type(op).shape, tensor_type(op.x).shape
     if 0 in sizes:
@@ -245,7 +298,10 @@ def _interleaved(op: Convolve) -> Op:
         if any(p.taps == 0 for p in chosen):
             empty = True
             continue
-        parts.append(_phase(op, chosen))
+        part = phase(chosen)
+        if part is None:
+            return None
+        parts.append(part)
         places.append(((0, *(p.first for p in chosen), 0), (1, *op.strides, 1)))
     if not parts:
         return Expand(Literal(0.0, op.dtype), shape, ())
@@ -254,14 +310,23 @@ def _interleaved(op: Convolve) -> Op:
 
 def _phase(op: Convolve, chosen: Sequence[Phase]) -> Op:
     """One phase along every dim: an ordinary correlation of the input with the taps that it meets, turned around."""
-    n = len(chosen)
+    low, high = _around(op, chosen)
+    x = _within(op.x, (0, *low, 0), (0, *high, 0), 0.0, op)
+    return _correlation(x, _met(op, chosen), (1,) * len(chosen), [p.apart for p in chosen], op)
+
+
+def _met(op: Convolve, chosen: Sequence[Phase]) -> Op:
+    """The taps that a phase meets, the last one first."""
     shape = tensor_type(op.w).shape
     starts = (*(p.tap for p in chosen), 0, 0)
-    stops = (*(p.tap + p.every * (p.taps - 1) + 1 for p in chosen), *shape[n:])
+    stops = (*(p.tap + p.every * (p.taps - 1) + 1 for p in chosen), *shape[len(chosen) :])
     w = Slice(op.w, starts, stops, (*(p.every for p in chosen), 1, 1), loc=op.loc)
     turned = tuple(i for i, p in enumerate(chosen) if p.taps > 1)
-    weights = Flip(w, turned, loc=op.loc) if turned else w
-    ends = [p.begin + p.count + (p.taps - 1) * p.apart - size
-            for p, size in zip(chosen, tensor_type(op.x).shape[1:-1], strict=True)]  # fmt: skip
-    x = _within(op.x, (0, *(-p.begin for p in chosen), 0), (0, *ends, 0), 0.0, op)
-    return _correlation(x, weights, (1,) * n, [p.apart for p in chosen], op)
+    return Flip(w, turned, loc=op.loc) if turned else w
+
+
+def _around(op: Convolve, chosen: Sequence[Phase]) -> tuple[tuple[int, ...], tuple[Size, ...]]:
+    """How far the windows of a phase lie before the input's first element and behind its last one."""
+    sizes = tensor_type(op.x).shape[1:-1]
+    ends = (p.begin + p.count + (p.taps - 1) * p.apart - size for p, size in zip(chosen, sizes, strict=True))
+    return tuple(-p.begin for p in chosen), tuple(ends)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -20,12 +21,26 @@ def conv_bias_relu(x: T["N", "H", "W", "C"], w: T[3, 3, "C", "O"], b: T["O"]):
     return pk.maximum(pk.conv(x, w, padding=1) + b, 0.0)
 
 
+@pk.operator
+def twice_as_wide(x: T["N", "L", "C"], w: T[4, "C", "O"]):
+    return pk.conv(x, w, stride=2, padding=1, transposed=True)
+
+
+@pk.operator
+def each_channel(x: T["N", "H", "W", "C"], w: T[3, 3, 1, "C"]):
+    return pk.conv(x, w, padding=1, groups=x.shape[-1])
+
+
 @pytest.mark.parametrize("target", ["cuda:sm_90a", "cuda:sm_80", "triton:sm_90"])
-def test_text(target: str, golden: Callable[[str, str], None]) -> None:
+@pytest.mark.parametrize(("op", "dims"), [
+    (conv_bias_relu, {"N": 32, "H": 56, "W": 56, "C": 128, "O": 256}),
+    (twice_as_wide, {"N": 32, "L": 1000, "C": 128, "O": 256}),
+    (each_channel, {"N": 32, "H": 56, "W": 56, "C": 128}),
+], ids=["conv", "transposed", "depthwise"])  # fmt: skip
+def test_text(op: Any, dims: dict[str, int], target: str, golden: Callable[[str, str], None]) -> None:
     at = registry().target(target)
-    dims = {"N": 32, "H": 56, "W": 56, "C": 128, "O": 256}
-    source = registry().language(at.language).emitter.emit(lowered_for(at, conv_bias_relu.program(dims, {}, "bf16")), at)
-    golden(f"conv_bias_relu_{at.device.isa}_{at.language}{source.suffix}", source.text)
+    source = registry().language(at.language).emitter.emit(lowered_for(at, op.program(dims, {}, "bf16")), at)
+    golden(f"{op.name}_{at.device.isa}_{at.language}{source.suffix}", source.text)
     if source.launches:
         assert parse_launches(source.text) == source.launches
 

@@ -58,6 +58,36 @@ def test_pixels_lie_outside_of_their_image_where_loads_may_reach_there() -> None
 
 
 @pytest.mark.quick
+def test_phases_of_transposed_convolutions_are_products_of_pixels_with_the_taps_they_meet() -> None:
+    reached = 0
+    for stride, pads, dilation in product((1, 2, 3), ((0, 0), (1, 2), (2, 0)), (1, 2)):
+        how = {"stride": stride, "pads": pads, "dilation": dilation, "groups": 1, "transposed": True}
+        found = agrees(program(partial(convolution, **how), (2, 7, 6, 16), (4, 3, 16, 5)), reach=True)
+        views = [op for op in found.body.ops if isinstance(op, t.Windows)]
+        reached += bool(views) and all(op.reaching for op in views)
+    assert reached >= 6
+
+
+@pytest.mark.quick
+def test_windows_of_channels_and_pooling_lie_outside_where_loads_may_reach_there() -> None:
+    for stride, pads, dilation in product((1, 2), ((0, 0), (1, 2)), (1, 2)):
+        how = {"stride": stride, "pads": pads, "dilation": dilation, "groups": 5, "transposed": False}
+        for made, shapes in ((partial(convolution, **how), ((2, 7, 6, 5), (3, 2, 1, 10))),
+                             (partial(pooling, fn="max", window=3, stride=stride, low=1, high=2, dilation=dilation), ((2, 7, 6, 5),))):  # fmt: skip
+            found = agrees(program(made, *shapes), reach=True)
+            assert not [op for op in found.body.ops if isinstance(op, t.Assemble)]
+            assert [op.reaching for op in found.body.ops if isinstance(op, t.Windows)] == [True]
+
+
+@pytest.mark.quick
+def test_windows_reach_nowhere_in_an_array_that_lies_otherwise() -> None:
+    def channels_first(x: Op) -> Op:
+        return pooling(t.Transpose(x, (0, 2, 3, 1)), "max", 3, 1, 1, 1, 1)
+
+    assert any(isinstance(op, t.Assemble) for op in agrees(program(channels_first, (2, 5, 7, 6)), reach=True).body.ops)
+
+
+@pytest.mark.quick
 def test_pixels_that_are_not_whole_lines_are_padded_before() -> None:
     how = {"stride": 1, "pads": (1, 1), "dilation": 1, "groups": 1, "transposed": False}
     found = agrees(program(partial(convolution, **how), (2, 7, 6, 3), (3, 2, 3, 5)), reach=True)

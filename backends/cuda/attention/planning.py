@@ -18,7 +18,7 @@ from portakern.ir.core import Op
 from portakern.ir.size import Size, product
 
 from ..hopper.plan import PANEL_BYTES, WARPGROUP, SendTile
-from ..hopper.planning import UNITS, buffer_name, described, obstacle_to_map, origins_of
+from ..hopper.planning import UNITS, buffer_name, coordinate, described, obstacle_to_map, origins_of
 from ..plans import CudaKernelPlan
 from .plan import JoinRows, Ring, WalkPlan, WalkSteps
 
@@ -155,7 +155,7 @@ class _Walk:
         _need(shared.rows <= 256, f"{shared.name} has more rows than a box")
         stem = buffer_name(load)
         spec, batch = described(load, dims, self.names.fresh(f"{stem}_map"), (shared.rows, 64))
-        at = tuple(self._at(a) for a in (*dims, *reversed(batch)))
+        at = (*map(self._at, dims), *(coordinate(i, self._at) for i in reversed(batch)))
         return Ring(self.names.fresh(f"{stem}_ring"), shared, spec, slots, at)
 
     def _at(self, axis: str) -> PlanTerm:
@@ -315,7 +315,7 @@ class _Walk:
             return tuple(after)
         dims = [axis for axis, _ in dims_of(self.sum)]
         spec, batch = described(stores[0], dims, self.names.fresh(f"{buffer_name(stores[0])}_map"), (64, 64))
-        at = tuple(self.origins.get(a, ZERO) for a in (*dims, *reversed(batch)))
+        at = (*(self.origins.get(a, ZERO) for a in dims), *(coordinate(i, self._at) for i in reversed(batch)))
         return tuple(SendTile(s.value, s.dtype, s.place, s.access, map=spec, at=at, panels=panels)
                      if isinstance(s, p.StoreTile) else s for s in after)  # fmt: skip
 

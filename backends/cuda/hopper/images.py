@@ -5,10 +5,12 @@ CUDA Driver API, cuTensorMapEncodeIm2col, gives what corners and steps can be; P
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from portakern.backend import Pixels
 from portakern.dtypes import DTYPES
 from portakern.ir import tile as t
-from portakern.ir.size import divides
+from portakern.ir.size import Size, divides
 
 _CORNERS = {1: 1 << 15, 2: 1 << 7, 3: 1 << 4}
 """Spatial dims -> how far corners may lie before the first or the last pixel; they lie less far behind."""
@@ -81,3 +83,43 @@ def _positions(term: t.Term, kernel: t.Kernel) -> int:
         return term.mod
     extent = kernel.axis[term.axis].extent
     return extent // term.div if isinstance(extent, int) else 0
+
+
+# ---- results -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PixelsWritten:
+    """The pixels of an array of images that a result is written to: the array from its element ``offset`` on, as the images
+    that these pixels make, and how many they are along each spatial dim."""
+
+    shape: tuple[Size, ...]
+    strides: tuple[Size, ...]
+    offset: int
+    positions: tuple[int, ...]
+
+
+def written_pixels(store: t.Store, row: str) -> PixelsWritten | str:
+    """What ``store`` writes, whose rows along ``row`` are pixels, or why the copy engine cannot."""
+    have, name = t.buffer_type(store.buffer), str(getattr(store.buffer, "name", "array"))
+    spatial, granule = len(have.shape) - 2, 16 // DTYPES[have.dtype].bytes
+    if spatial not in _CORNERS or store.indices[-1].plain in (None, row) or have.align % 16 or have.element_strides[-1] != 1:
+        return f"{name} is no array of images with their channels last"
+    inner, offset = 1, 0
+    positions: list[int] = []
+    strides: list[Size] = [1]
+    for index, stride in reversed([*zip(store.indices, have.element_strides, strict=True)][1:-1]):
+        term, *more = index.terms or (t.Term(""),)
+        known = isinstance(stride, int) and isinstance(term.scale, int) and isinstance(index.offset, int)
+        if more or not known or (term.axis, term.div) != (row, inner) or not term.mod:
+            return f"{name} is written at {index}"
+        positions.insert(0, term.mod)
+        strides.insert(0, int(stride) * int(term.scale))  # type: ignore[arg-type]
+        offset += int(index.offset) * int(stride)  # type: ignore[arg-type]
+        inner *= term.mod
+    if store.indices[0] != t.Index((t.Term(row, 1, inner),)):
+        return f"{name} is not written image by image"
+    strides.insert(0, have.element_strides[0])
+    if not all(divides(granule, n) for n in (offset, *strides[:-1])):
+        return f"pixels of {name} do not begin at multiples of 16 bytes"
+    return PixelsWritten((have.shape[0], *positions, have.shape[-1]), tuple(strides), offset, tuple(positions))

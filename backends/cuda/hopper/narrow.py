@@ -25,7 +25,7 @@ from portakern.ir.schedule import Nest, Schedule
 
 from ..addresses import CudaAccess
 from ..plans import BLOCK, CudaKernelPlan
-from .planning import ANYWHERE, buffer_name, described, loads_of, obstacle_to_map, origins_of
+from .planning import ANYWHERE, buffer_name, coordinate, described, loads_of, obstacle_to_map, origins_of
 
 PARTS, LOADS = 4, 8
 LEAST_COLUMNS = 128
@@ -291,7 +291,7 @@ def _boxed(plan: NarrowPlan, kernel: t.Kernel, loop: p.Loop, loads: Sequence[t.L
     spec, batch = described(loads[1], order, name, box, swizzle)
     origins = origins_of(plan, kernel)
     _, left, stride, _, _, depth, *_ = plan.arguments
-    at = [origins[axis] for axis in (dims[1], *reversed(batch))]
+    at = [origins[dims[1]], *(coordinate(i, origins.__getitem__) for i in reversed(batch))]
     arguments = (_MEMORY, left, stride, Name(spec.name), depth, *at)
     read = p.reads(plan.before, plan.after, arguments)
     (matrix,) = (q for q in plan.params if q.source == spec.array)

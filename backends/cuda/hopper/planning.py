@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from portakern.backend import Target, TensorMap
+from portakern.backend import Pixels, Target, TensorMap
 from portakern.dtypes import DTYPES
 from portakern.emit.clike import KernelPlan
 from portakern.emit.clike import plan as p
@@ -30,7 +30,7 @@ from portakern.ir import tile as t
 from portakern.ir.size import Size, ceildiv, divides, product
 
 from ..plans import CudaKernelPlan, by_warpgroups
-from .images import obstacle_to_pixels, walked_pixels
+from .images import PixelsWritten, obstacle_to_pixels, walked_pixels, written_pixels
 from .plan import PANEL_BYTES, WARPGROUP, Fetched, PipelinePlan, SendTile, WriteRows
 
 MOVERS = ("auto", "threads", "engine")
@@ -140,6 +140,11 @@ def buffer_name(op: t.Load | t.Store) -> str:
     return str(getattr(op.buffer, "name", "array"))
 
 
+def _of_block(index: t.Index, kernel: t.Kernel) -> bool:
+    """Whether ``index`` is one coordinate for all of a tile."""
+    return index.gather < 0 and all(kernel.axis[a].tile == 1 for a in index.axes)
+
+
 def obstacle_to_map(op: t.Load | t.Store, dims: list[str], kernel: t.Kernel) -> str:
     """Why the copy engine cannot move boxes over ``dims`` (row axis, column axis) of the array of ``op``."""
     have, name = t.buffer_type(op.buffer), buffer_name(op)
@@ -148,7 +153,9 @@ def obstacle_to_map(op: t.Load | t.Store, dims: list[str], kernel: t.Kernel) -> 
         return f"{name} is not aligned to 16 bytes"
     if len(have.shape) > _MOST_DIMS:
         return f"{name} has more than {_MOST_DIMS} dims"
-    if any(index.plain is None and index != FIRST for index in op.indices) or set(dims) - {i.plain for i in op.indices}:
+    if any(index.plain is None and not _of_block(index, kernel) for index in op.indices) or set(dims) - {
+        i.plain for i in op.indices
+    }:
         return f"{name} is not read by plain coordinates"
     if any(n == 0 or (isinstance(n, int) and n >= 2**31) for n in have.shape):
         return f"{name} is empty or longer than coordinates reach"
@@ -179,16 +186,28 @@ def origins_of(plan: KernelPlan, kernel: t.Kernel) -> dict[str, PlanTerm]:
     return names
 
 
+def coordinate(index: t.Index, at: Callable[[str], PlanTerm]) -> PlanTerm:
+    """``index`` where the coordinate along each axis is what ``at`` says."""
+    total: PlanTerm = ZERO
+    for x in index.terms:
+        where = at(x.axis)
+        if where != ZERO:
+            where = where if x.div == 1 else divide(where, whole(x.div))
+            where = where if not x.mod else remainder(where, whole(x.mod))
+            total = add(total, multiply(where, size_term(x.scale)))
+    return add(total, size_term(index.offset))
+
+
 def described(op: t.Load | t.Store, dims: Sequence[str], name: str, box: tuple[int, int],
-              swizzle: int = 128) -> tuple[TensorMap, list[str]]:  # fmt: skip
-    """The array of ``op`` with its batches first, in boxes over ``dims``; and the axes of the batches.  Dims of which only the
-    first coordinate is read are left out."""
+              swizzle: int = 128) -> tuple[TensorMap, list[t.Index]]:  # fmt: skip
+    """The array of ``op`` with its batches first, in boxes over ``dims``; and the coordinates of the batches.  Dims of which
+    only the first coordinate is read are left out."""
     have = t.buffer_type(op.buffer)
-    by_axis = {str(i.plain): (n, s) for i, n, s in zip(op.indices, have.shape, have.element_strides, strict=True)}
-    batch = [i.plain for i in op.indices if i.plain is not None and i.plain not in dims]
-    order = [*batch, *dims]
-    sizes, strides = (tuple(by_axis[a][n] for a in order) for n in (0, 1))
-    return TensorMap(name, buffer_name(op), sizes, strides, (*(1,) * len(batch), *box), swizzle), batch
+    known = [*zip(op.indices, have.shape, have.element_strides, strict=True)]
+    batch = [x for x in known if x[0].plain not in dims and x[0] != FIRST]
+    order = [*batch, *(next(x for x in known if x[0].plain == axis) for axis in dims)]
+    sizes, strides = tuple(n for _, n, _ in order), tuple(s for _, _, s in order)
+    return TensorMap(name, buffer_name(op), sizes, strides, (*(1,) * len(batch), *box), swizzle), [x[0] for x in batch]
 
 
 # ---- the plan -----------------------------------------------------------------------------------------------------------
@@ -316,19 +335,12 @@ class _Pipeline:
         return spec, (*reversed(begin), *reversed(inside))
 
     def _coordinate(self, index: t.Index) -> PlanTerm:
-        total: PlanTerm = ZERO
-        for x in index.terms:
-            where = self._at(x.axis)
-            if where != ZERO:
-                where = where if x.div == 1 else divide(where, whole(x.div))
-                where = where if not x.mod else remainder(where, whole(x.mod))
-                total = add(total, multiply(where, size_term(x.scale)))
-        return add(total, size_term(index.offset))
+        return coordinate(index, self._at)
 
     def _described(self, op: t.Load | t.Store, dims: list[str], rows: int) -> tuple[TensorMap, tuple[PlanTerm, ...]]:
         """The array of ``op`` in boxes of ``rows`` x 64, and where its tile begins, rows first."""
         spec, batch = described(op, dims, self.names.fresh(f"{buffer_name(op)}_map"), (rows, 64))
-        return spec, tuple(self._at(a) for a in [*dims, *reversed(batch)])
+        return spec, (*map(self._at, dims), *(self._coordinate(i) for i in reversed(batch)))
 
     def _after(self, after: tuple[p.Statement, ...], slot_bytes: int) -> tuple[p.Statement, ...]:
         """``after`` with the result sent through the copy engine, where it can be and there is room for its panels; else, where
@@ -347,9 +359,20 @@ class _Pipeline:
                 raise ScheduleError(f"{self.kernel.name} cannot send its result by the copy engine: {obstacle}",
                                     hint="take stores=threads")
             return self._by_rows(after, left) if MISALIGNED in obstacle and asked == "auto" else after
-        spec, at = self._described(stores[0], [self.row, self.col], 64)
+        to = written_pixels(stores[0], self.row)
+        spec, at = (self._described(stores[0], [self.row, self.col], 64) if isinstance(to, str)
+                    else self._written(stores[0], to))  # fmt: skip
         return tuple(SendTile(s.value, s.dtype, s.place, s.access, map=spec, at=at, panels=min(_PANELS, room))
                      if isinstance(s, p.StoreTile) else s for s in after)  # fmt: skip
+
+    def _written(self, store: t.Store, to: PixelsWritten) -> tuple[TensorMap, tuple[PlanTerm, ...]]:
+        """The images that ``store`` writes the pixels of, and where its tile begins; then how many pixels there are, the
+        innermost spatial dim first."""
+        none = (0,) * len(to.positions)
+        spec = TensorMap(self.names.fresh(f"{buffer_name(store)}_map"), buffer_name(store), to.shape, to.strides,
+                         (*(1,) * len(none), 64, 64), pixels=Pixels(none, none, (1,) * len(none)),
+                         offset=to.offset)  # fmt: skip
+        return spec, (self._at(self.row), self._at(self.col), *map(whole, reversed(to.positions)))
 
     def _by_rows(self, after: tuple[p.Statement, ...], room: int) -> tuple[p.Statement, ...]:
         def written(s: p.Statement) -> p.Statement:
@@ -371,7 +394,8 @@ class _Pipeline:
         layout, at_once = place.layout, self.of.warps * 16
         if layout.axes != (self.row, self.col) or layout.cols * min(layout.rows, at_once) // at_once % 64:
             return "its warpgroups do not hold whole panels of 64 x 64"
-        return obstacle_to_map(store, [self.row, self.col], self.kernel)
+        obstacle = obstacle_to_map(store, [self.row, self.col], self.kernel)
+        return "" if obstacle and isinstance(written_pixels(store, self.row), PixelsWritten) else obstacle
 
     def _at(self, axis: str) -> PlanTerm:
         walked = [a.name for a in self.kernel.axes if a.kind == "loop"]

@@ -95,6 +95,9 @@ def _transpose(nest: Nest, device: Device) -> Iterator[Schedule]:
 def _rows(nest: Nest, device: Device) -> Iterator[Schedule]:
     reduced, parallel = nest.role("reduced")[-1], nest.role("parallel")
     columns = [a for a in parallel if a.contiguous]
+    if columns and nest.of_windows:
+        yield from _windows(nest, columns[-1], device)
+        return
     if columns:
         yield from _columns(nest, device, columns[-1], reduced)
         return
@@ -110,6 +113,17 @@ def _rows(nest: Nest, device: Device) -> Iterator[Schedule]:
             yield _schedule(nest, tiles, 1, warps, **_kept(device, "both"))
     for step in (4096, 2048, 8192, 1024):
         yield _schedule(nest, {reduced.name: pow2(reduced.extent, step)}, 2, _warps(step, device, 16))
+
+
+def _windows(nest: Nest, column: NestAxis, device: Device) -> Iterator[Schedule]:
+    """Positions of windows beside what is contiguous; several neighbouring results in one walk along the taps."""
+    rows = nest.beside(column)
+    for elements, slide, warps in ((2048, 4, 8), (2048, 8, 8), (1024, 4, 4), (1024, 8, 4), (2048, 1, 4)):
+        tiles = {column.name: pow2(column.extent, 128)}
+        if rows is not None:
+            tiles[rows.name] = pow2(rows.extent, elements // tiles[column.name])
+        count = nest.slide(slide)
+        yield _schedule(nest, tiles, 1, warps, **({"slide": count} if count > 1 else {}), **_kept(device, "both"))
 
 
 def _columns(nest: Nest, device: Device, column: NestAxis, reduced: NestAxis) -> Iterator[Schedule]:

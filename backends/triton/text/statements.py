@@ -31,6 +31,9 @@ from .memory import TritonMemoryText
 from .names import name_hint
 from .values import TileValue
 
+UNROLLED = 32
+"""Steps of a walk along taps, and of those in it, up to which it is unrolled."""
+
 _JOIN = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
 
 
@@ -99,7 +102,8 @@ class StatementText(TritonMemoryText):
         step = "" if a.axis.tile == 1 else f", {self._tile(a.axis)}"
         narrow = a.wide and isinstance(a.axis.extent, int)  # the walk counts in 32 bits
         counter = self.names.fresh(f"{a.name}_step") if narrow and a.axis.tile == 1 else a.start
-        with self.out.block(f"for {counter} in range({lo}, {hi}{step}):"):
+        words = f"tl.static_range({hi})" if self._few(loop) else f"range({lo}, {hi}{step})"
+        with self.out.block(f"for {counter} in {words}:"):
             if counter != a.start:
                 self.out.line(f"{a.start} = tl.full((), 0, tl.int64) + {counter}")
             if a.axis.tile > 1 and a.axis.name in self._spread_axes(loop.body):
@@ -115,6 +119,19 @@ class StatementText(TritonMemoryText):
                 if isinstance(user, Result) and user.index == number:
                     self.values[user] = TileValue(Expr(name), tile_type(arg).axes)
         self.names.taken = outside  # a later loop may call its own values the same
+
+    def _few(self, loop: For) -> bool:
+        """Whether a walk is unrolled: along the taps of windows, where they and those of the walks in it are few."""
+        axis = self.axes[loop.axis].axis
+        short = axis.tile == 1 and isinstance(axis.extent, int) and loop.lo is None and loop.hi is None
+        if not short or self.kernel.family != "rows":
+            return False
+        steps = axis.extent
+        for op in loop.body.walk():
+            if isinstance(op, For):
+                extent = self.axes[op.axis].axis.extent
+                steps *= extent if isinstance(extent, int) else UNROLLED + 1  # type: ignore[operator]
+        return steps <= UNROLLED  # type: ignore[operator]
 
     def _limits(self, loop: For, axis: Axis) -> tuple[str, Expr]:
         """Where a walk starts (rounded down to whole tiles) and ends (at most where the axis does)."""

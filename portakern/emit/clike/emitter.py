@@ -133,14 +133,15 @@ def launch_comment(launch: Launch) -> str:
     def tuple_of(values: tuple[object, ...]) -> str:
         return f"({', '.join(map(str, values))}{',' if len(values) == 1 else ''})"
 
-    def pixels_of(m: TensorMap) -> str:
+    def rest_of(m: TensorMap) -> str:
+        offset = f" offset={m.offset}" if m.offset else ""
         if m.pixels is None:
-            return ""
-        return "".join(f" {name}={tuple_of(getattr(m.pixels, name))}" for name in ("lower", "upper", "steps"))
+            return offset
+        return offset + "".join(f" {name}={tuple_of(getattr(m.pixels, name))}" for name in ("lower", "upper", "steps"))
 
     cluster = f" cluster={tuple_of(launch.cluster)}" if launch.cluster != (1, 1, 1) else ""
     lines = [f"// portakern launch: kernel={launch.kernel} grid={tuple_of(launch.grid)} block={tuple_of(launch.block)} "
              f"shared={launch.shared_bytes}{cluster} args=({', '.join(launch.args)})"]
     lines += [f"// portakern map: {m.name}={m.array} shape={tuple_of(m.shape)} strides={tuple_of(m.strides)} "
-              f"box={tuple_of(m.box)} swizzle={m.swizzle}{pixels_of(m)}" for m in launch.maps]
+              f"box={tuple_of(m.box)} swizzle={m.swizzle}{rest_of(m)}" for m in launch.maps]
     return "\n".join(lines)

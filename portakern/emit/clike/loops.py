@@ -119,16 +119,20 @@ class Loops(Products):
         for arg, name, value in zip(op.body.args, carried, yielded(op.body), strict=True):
             if floating(value) or self.variable.get(value) != name:
                 moves.append((name, value, self.layouts.place(arg)))
-        values = [self.value(value, place) for _, value, place in moves]
-        targets = {name for name, *_ in moves}
-        for n, (value, (_, op_, _)) in enumerate(zip(values, moves, strict=True)):
-            if isinstance(value, Name) and value.name in targets and len(moves) > 1:
-                old = self.names.fresh(f"old_{value}")
-                place, dtype = self.layouts.place(op_), t.tile_type(op_).dtype
-                self.add(p.Relayout(old, dtype, place, "copy", value) if place else p.Scalar(old, dtype, value))
-                values[n] = Name(old)
-        for (name, *_), value in zip(moves, values, strict=True):
-            self.add(p.Assign(name, value))
+        left = [(name, self.value(value, place), value) for name, value, place in moves]
+        while left:  # one whose old value no other asks for comes next
+            asked = [{str(v) for other, v, _ in left if other != name} for name, *_ in left]
+            free = next((n for n, (name, *_) in enumerate(left) if name not in asked[n]), None)
+            if free is not None:
+                name, value, _ = left.pop(free)
+                self.add(p.Assign(name, value))
+                continue
+            name, *_ = left[0]
+            old = self.names.fresh(f"old_{name}")
+            source = next(op_ for _, v, op_ in left if str(v) == name)
+            place, dtype = self.layouts.place(source), t.tile_type(source).dtype
+            self.add(p.Relayout(old, dtype, place, "copy", Name(name)) if place else p.Scalar(old, dtype, Name(name)))
+            left = [(n, Name(old) if str(v) == name else v, o) for n, v, o in left]
         for i, name in enumerate(carried):
             self.results[op, i] = name
 

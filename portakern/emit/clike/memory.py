@@ -72,10 +72,10 @@ class Addresses:
         left = tuple(self.left(axis, axis in inline_left) if axis in over else whole(n) for axis, n in dims)
         return Access(origin, tuple(steps), left, pad)
 
-    def pixels(self, op: t.Load) -> tuple[PlanTerm, ...]:
+    def pixels(self, op: t.Load | t.Store) -> tuple[PlanTerm, ...]:
         """The coordinates of the rows of ``op`` along the dims in which they are pixels, each with the size and stride of its
         dim."""
-        axes = {a for a, _ in op.dims}
+        axes = _tiled(op)
         terms: list[PlanTerm] = []
         for dim in pixels(self.kernel, op):
             index = dim.index
@@ -93,18 +93,24 @@ class Addresses:
         return tuple(terms)
 
 
+def _tiled(op: t.Load | t.Store) -> set[str]:
+    """The axes of the tile that ``op`` moves."""
+    return {a for a, _ in (op.dims if isinstance(op, t.Load) else t.tile_type(op.value).dims)}
+
+
 def pixels(kernel: t.Kernel, op: t.Load | t.Store) -> tuple[t.AccessedDim, ...]:
     """The dims of its array along which ``op`` finds each row of its tile by itself: the coordinate of a row is taken apart, or
-    may lie outside, where its padding is read."""
-    if not isinstance(op, t.Load) or op.pad is None or op.gathers:
+    may lie outside, where its padding is read.  None is stored outside."""
+    if isinstance(op, t.Load) and (op.pad is None or op.gathers):
         return ()
-    axes = {a for a, _ in op.dims}
+    axes = _tiled(op)
     found: list[t.AccessedDim] = []
     for dim in t.joined_dims(op):
         apart = any(x.axis in axes and (x.div != 1 or x.mod) for x in dim.index.terms)
         low, high = reach(dim.index, kernel)
         beyond = at_most(high - dim.size)
-        if apart or not isinstance(low, int) or low < 0 or not isinstance(beyond, int) or beyond >= 0:
+        outside = not isinstance(low, int) or low < 0 or not isinstance(beyond, int) or beyond >= 0
+        if apart or (outside and isinstance(op, t.Load)):
             found.append(dim)
     return tuple(found) if any(d.index.plain is None for d in found) else ()
 

@@ -134,7 +134,8 @@ class Planner(Loops):
             place = self._any_place(dims)
         value = self.value(op.value, place)
         access = self.addresses.access(op, self.variable[op.buffer], dims)
-        self.add(p.StoreTile(value, t.tile_type(op.value).dtype, place, access, op.mode))
+        picks = self.addresses.pixels(op) if dims else ()
+        self.add(p.StoreTile(value, t.tile_type(op.value).dtype, place, access, op.mode, picks=picks))
 
     # ---- reductions and changes of layout
 

@@ -141,7 +141,7 @@ class Printer:
 
     def on_StoreTile(self, s: p.StoreTile) -> list[str]:
         word = "store" if s.mode == "set" else f"store_{s.mode}"
-        return [self.word(word, "", s.value, *self.address(s.access)) + ";"]
+        return [self.word(word, "", s.value, *self.address(s.access), *s.picks) + ";"]
 
     def on_Reduce(self, s: p.Reduce) -> list[str]:
         call = self.word("reduce_own" if s.own else f"reduce_{s.gone}", self.dialect.reductions[s.fn], s.value)

@@ -197,6 +197,11 @@ template <class... At> void store_box(const TensorMap& map, const void* from, At
     });
 }
 
+template <class... At> void store_pixels(const TensorMap& map, const void* from, At... at) {
+    if (sizeof...(At) != static_cast<std::size_t>(map.rank) || !map.steps[0]) host::fail("the tensor map is of no such images");
+    store_box(map, from, at...);
+}
+
 inline void store_commit() {
     host::current->boxes.push_back(std::move(host::current->open_boxes));
     host::current->open_boxes.clear();

@@ -10,7 +10,7 @@ struct bf16 {
     unsigned short bits;
     bf16() = default;
     PK_DEVICE explicit bf16(float x) : bits(ptx::to_bf16(x)) {}
-    PK_DEVICE operator float() const { return bitcast<float>(static_cast<uint32_t>(bits) << 16); }
+    PK_DEVICE operator float() const { return ptx::from_bf16(bits); }
 };
 
 /// IEEE binary16. Converts to nearest, ties to even.

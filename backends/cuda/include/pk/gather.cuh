@@ -46,9 +46,7 @@ PK_DEVICE Tile<T, L> gather_in(Window<L> w, const T* origin, T pad, const Along<
 #pragma unroll
             for (int j = 0; j < L::col_slots; j += A::width) {
                 const int col = L::col(thread(), j);
-                T* to = &y.v[i * L::col_slots + j];
-                if (there && within(col, w.cols_left)) A::template read<Fact>(to, line + col);
-                else memcpy(to, pads, A::bytes);
+                A::template read<Fact>(&y.v[i * L::col_slots + j], line + col, there && within(col, w.cols_left), pads);
             }
         }
         return y;

@@ -34,10 +34,14 @@ template <class T, class L> struct Access {
         const uint64_t bits = reinterpret_cast<uint64_t>(origin) | static_cast<uint64_t>(row_stride) * sizeof(T);
         return col_stride == 1 && bits % bytes == 0 && (cols_left % width == 0 || cols_left >= L::cols);
     }
-    template <class Fact = Unknown> static PK_DEVICE void read(T* to, const T* from) {
+    /// What is at `from`, where it is `there`: elements that stay whole words until they are used.
+    template <class Fact = Unknown> static PK_DEVICE void read(T* to, const T* from, bool there, const T (&pads)[width]) {
         Type word;
-        if constexpr (Fact::kept && bytes > 1) ptx::load_kept(from, word);
-        else word = *reinterpret_cast<const Type*>(from);
+        memcpy(&word, pads, bytes);
+        if (there) {
+            if constexpr (Fact::kept && bytes > 1) ptx::load_kept(from, word);
+            else word = *reinterpret_cast<const Type*>(from);
+        }
         memcpy(to, &word, bytes);
     }
     template <class Fact = Unknown> static PK_DEVICE void write(T* to, const T* from) {
@@ -66,9 +70,8 @@ PK_DEVICE Tile<T, L> load_vectors(const T* origin, int64_t row_stride, int rows_
 #pragma unroll
         for (int j = 0; j < L::col_slots; j += A::width) {
             const int row = L::row(thread(), i), col = L::col(thread(), j);
-            T* to = &y.v[i * L::col_slots + j];
-            if (within(row, rows_left) && within(col, cols_left)) A::template read<Fact>(to, origin + row * row_stride + col);
-            else memcpy(to, pads, A::bytes);
+            const bool there = within(row, rows_left) && within(col, cols_left);
+            A::template read<Fact>(&y.v[i * L::col_slots + j], origin + row * row_stride + col, there, pads);
         }
     return y;
 }

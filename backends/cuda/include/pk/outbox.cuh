@@ -25,6 +25,32 @@ template <class T, class L, int Panels> struct Outbox {
     /// first.
     template <class... Batch>
     PK_DEVICE void send(const Tile<T, L>& x, const TensorMap& map, int64_t row, int64_t col, Batch... batch) {
+        each_panel(x, [&](const Panel& panel, int down, int across) {
+            ptx::store_box(map, &panel, static_cast<int>(col) + across, static_cast<int>(row) + down, static_cast<int>(batch)...);
+        });
+    }
+
+    /// Sends the rows of the tile, which are pixels from the `row`-th on, to images of so many pixels, the innermost dim first.
+    template <class... Sizes>
+    PK_DEVICE void send_pixels(const Tile<T, L>& x, const TensorMap& map, int64_t row, int64_t col, Sizes... sizes) {
+        each_panel(x, [&](const Panel& panel, int down, int across) {
+            store(map, panel, static_cast<int>(col) + across, static_cast<int>(row) + down, sizes...);
+        });
+    }
+
+    // The panel's first pixel, taken apart.
+    static PK_DEVICE void store(const TensorMap& map, const Panel& panel, int col, int row, int w) {
+        ptx::store_pixels(map, &panel, col, row % w, row / w);
+    }
+    static PK_DEVICE void store(const TensorMap& map, const Panel& panel, int col, int row, int w, int h) {
+        ptx::store_pixels(map, &panel, col, row % w, row / w % h, row / w / h);
+    }
+    static PK_DEVICE void store(const TensorMap& map, const Panel& panel, int col, int row, int w, int h, int d) {
+        ptx::store_pixels(map, &panel, col, row % w, row / w % h, row / w / h % d, row / w / h / d);
+    }
+
+    // Fills one panel after the other and starts its way.
+    template <class F> PK_DEVICE void each_panel(const Tile<T, L>& x, F start) {
         const int first_row = L::warp_row(thread()) / 64 * 64, first_col = L::warp_col(thread());
         constexpr int across = L::warp_cols / 64;
 #pragma unroll
@@ -35,8 +61,7 @@ template <class T, class L, int Panels> struct Outbox {
             ptx::fence_async_proxy();
             ptx::warpgroup_sync();
             if (speaks()) {
-                ptx::store_box(map, &panels[turn], static_cast<int>(col) + first_col + p % across * 64,
-                               static_cast<int>(row) + first_row + p / across * L::high, static_cast<int>(batch)...);
+                start(panels[turn], first_row + p / across * L::high, first_col + p % across * 64);
                 ptx::store_commit();
             }
             turn = turn + 1 == Panels ? 0 : turn + 1;

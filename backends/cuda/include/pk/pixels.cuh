@@ -61,4 +61,34 @@ PK_DEVICE void stage(Shared<T, R, C>& to, const T* origin, int64_t row_stride, i
     }
 }
 
+/// store(tile, origin, row_stride, col_stride, rows_left, cols_left, along(index, size, stride)...): as store, to rows that lie
+/// further on by what the indices say.
+template <class Fact = Unknown, class T, class L, class... I>
+PK_DEVICE void store(const Tile<T, L>& x, T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left,
+                     const Along<I>&... picks) {
+    using A = Access<T, L>;
+    const auto line = [&](int row) {
+        return origin + row * row_stride + (0 + ... + (at_row(picks.index, row) * picks.stride));
+    };
+    const int64_t strides = (row_stride | ... | picks.stride);
+    const bool whole = Fact::aligned || A::whole(origin, strides, col_stride, cols_left);
+    if (!owns<L>(thread())) return;
+#pragma unroll
+    for (int i = 0; i < L::row_slots; ++i) {
+        const int row = L::row(thread(), i);
+        if (!within(row, min_of(rows_left, L::rows))) continue;
+        T* to = line(row);
+        if (whole) {
+#pragma unroll
+            for (int j = 0; j < L::col_slots; j += A::width)
+                if (within(L::col(thread(), j), cols_left))
+                    A::template write<Fact>(to + L::col(thread(), j), &x.v[i * L::col_slots + j]);
+        } else {
+#pragma unroll
+            for (int j = 0; j < L::col_slots; ++j)
+                if (within(L::col(thread(), j), min_of(cols_left, L::cols))) to[L::col(thread(), j) * col_stride] = x.at(i, j);
+        }
+    }
+}
+
 }  // namespace pk

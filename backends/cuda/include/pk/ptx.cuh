@@ -7,6 +7,12 @@ namespace pk::ptx {
 
 // ---- conversions ---------------------------------------------------------------------------------------------------
 
+PK_DEVICE float from_bf16(unsigned short bits) {  // one permutation of bytes, from either half of a register
+    float y;
+    asm("mov.b32 %0, {0, %1};" : "=f"(y) : "h"(bits));
+    return y;
+}
+
 PK_DEVICE float from_f16(unsigned short bits) {
     float y;
     asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(bits));

@@ -136,6 +136,22 @@ PK_DEVICE void store_box(const TensorMap& map, const void* from, int x, int y, i
     PK_STORE_BOX("5d", "%2, %3, %4, %5, %6", "r"(x), "r"(y), "r"(z), "r"(v), "r"(w));
 }
 
+// To the pixels of images, from channel `c` of the one at (w, h, d, n) on, which go on within the map's corners.
+#define PK_STORE_PIXELS(rank, at, ...)                                                                                 \
+    asm volatile(PK_COPY rank ".global.shared::cta.im2col_no_offs.bulk_group [%0, {" at "}], [%1];" ::"l"(&map),       \
+                 "r"(shared_address(from)), __VA_ARGS__                                                                \
+                 : "memory")
+
+PK_DEVICE void store_pixels(const TensorMap& map, const void* from, int c, int w, int n) {
+    PK_STORE_PIXELS("3d", "%2, %3, %4", "r"(c), "r"(w), "r"(n));
+}
+PK_DEVICE void store_pixels(const TensorMap& map, const void* from, int c, int w, int h, int n) {
+    PK_STORE_PIXELS("4d", "%2, %3, %4, %5", "r"(c), "r"(w), "r"(h), "r"(n));
+}
+PK_DEVICE void store_pixels(const TensorMap& map, const void* from, int c, int w, int h, int d, int n) {
+    PK_STORE_PIXELS("5d", "%2, %3, %4, %5, %6", "r"(c), "r"(w), "r"(h), "r"(d), "r"(n));
+}
+
 PK_DEVICE void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 
 /// Until at most `Pending` groups have not been read from shared memory yet.
@@ -144,6 +160,7 @@ template <int Pending> PK_DEVICE void store_wait_read() {
 }
 
 #undef PK_STORE_BOX
+#undef PK_STORE_PIXELS
 #undef PK_COPY
 #undef PK_COPY_END
 #undef PK_COPY_BOX

@@ -161,7 +161,7 @@ class LoadTile(Statement):
 
 @dataclass(frozen=True)
 class StoreTile(Statement):
-    """``mode`` is set, add or max; ``place`` is ``None`` for a scalar, which one thread stores."""
+    """``mode`` is set, add or max; ``place`` is ``None`` for a scalar, which one thread stores.  ``picks`` as of loads."""
 
     value: PlanTerm
     dtype: str
@@ -169,9 +169,11 @@ class StoreTile(Statement):
     access: Access
     mode: str = "set"
     note: str = ""
+    picks: tuple[PlanTerm, ...] = ()
 
     def __str__(self) -> str:
-        return f"store {self.value} ({self.mode}) {self.access}"
+        picks = f" at ({_listed(self.picks)})" if self.picks else ""
+        return f"store {self.value} ({self.mode}) {self.access}{picks}"
 
 
 @dataclass(frozen=True)
