@@ -72,8 +72,9 @@ def test_phases_of_transposed_convolutions_are_products_of_pixels_with_the_taps_
 def test_windows_of_channels_and_pooling_lie_outside_where_loads_may_reach_there() -> None:
     for stride, pads, dilation in product((1, 2), ((0, 0), (1, 2)), (1, 2)):
         how = {"stride": stride, "pads": pads, "dilation": dilation, "groups": 5, "transposed": False}
-        for made, shapes in ((partial(convolution, **how), ((2, 7, 6, 5), (3, 2, 1, 10))),
-                             (partial(pooling, fn="max", window=3, stride=stride, low=1, high=2, dilation=dilation), ((2, 7, 6, 5),))):  # fmt: skip
+        conv = partial(convolution, **how), ((2, 7, 6, 5), (3, 2, 1, 10))
+        pool = partial(pooling, fn="max", window=3, stride=stride, low=1, high=2, dilation=dilation), ((2, 7, 6, 5),)
+        for made, shapes in (conv, pool):
             found = agrees(program(made, *shapes), reach=True)
             assert not [op for op in found.body.ops if isinstance(op, t.Assemble)]
             assert [op.reaching for op in found.body.ops if isinstance(op, t.Windows)] == [True]
