@@ -59,11 +59,22 @@ class _Rewriter:
         seen = dict(known)
         env.update((arg, arg) for arg in old.args)
 
-        def visit(op: Op) -> Op:
-            if op in env:
-                return env[op]
+        def visit(root: Op) -> Op:
+            # By a list of what waits, not by recursion: what a rule builds may be deeper than Python's stack.
+            waiting = [root]
+            while waiting:
+                op = waiting[-1]
+                if op in env:
+                    waiting.pop()
+                elif missing := [x for x in op.operands if x not in env]:
+                    waiting.extend(reversed(missing))
+                else:
+                    env[op] = rewritten(op)
+            return env[root]
+
+        def rewritten(op: Op) -> Op:
             outside = ({}, {}) if op.closed else (env, seen)
-            new = op.remap(visit, lambda region: self.block(region, *outside))
+            new = op.remap(env.__getitem__, lambda region: self.block(region, *outside))
             better = self.rules(new)
             if better is not None:
                 result = visit(better)
@@ -74,7 +85,7 @@ class _Rewriter:
                 result = seen.setdefault(key(new), new)
                 if result is new:
                     new_ops.append(new)
-            env[op] = env[new] = result
+            env[new] = result
             return result
 
         for op in old.ops:

@@ -85,7 +85,8 @@ class Nest:
 
     ``live`` is how many full-size tiles are alive at once (for register budgets); ``dots`` the operand dtype of the
     contractions ('' where there are none), in attention of the one with the values; ``scores`` that of the one that gives
-    attention's scores; ``passes`` how often the reduced axes are walked when they do not fit.
+    attention's scores; ``passes`` how often the reduced axes are walked when they do not fit; ``stored`` the widest dtype of
+    the results.
     """
 
     family: str
@@ -96,6 +97,7 @@ class Nest:
     dots: str = ""
     passes: int = 1
     scores: str = ""
+    stored: str = ""
 
     def __post_init__(self) -> None:
         """Raises :class:`IRError` where the axes do not have the roles of the family."""

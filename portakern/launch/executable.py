@@ -33,7 +33,7 @@ class NativeExecutable:
         binary: in the driver's format.
         kind: what libraries of arrays call this sort of device (see :mod:`portakern.launch.arrays`).
         limit: raises for a grid that the device cannot take.
-        descriptors: arguments that the host prepares at every call, by name.
+        descriptors: arguments that the host prepares at every call by name, of each launch; or none of any.
 
     Raises:
         DriverError: the driver refuses the binary, or a kernel is not in it.
@@ -42,12 +42,12 @@ class NativeExecutable:
     guards = True
 
     def __init__(self, source: Source, device: native.Device, binary: bytes, *, kind: str, limit: Limit | None = None,
-                 descriptors: Mapping[str, Descriptor] | None = None) -> None:  # fmt: skip
+                 descriptors: Sequence[Mapping[str, Descriptor]] = ()) -> None:  # fmt: skip
         self.source = source
         self.device = device
         self.kind = kind
         self.limit = limit
-        self.descriptors = dict(descriptors or {})
+        self.descriptors = tuple(descriptors)
         module = device.load(binary) if source.launches else None
         self.kernels = [module.kernel(x.kernel, x.shared_bytes) for x in source.launches] if module is not None else []
         self._given = source.by_role("input", "scalar")

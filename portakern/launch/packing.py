@@ -48,14 +48,14 @@ def scalar_of(array: Array, value: Any) -> Any:
 
 def launches_of(source: Source, kernels: Sequence[native.Kernel], places: Mapping[str, int], scalars: Mapping[str, Any],
                 sizes: Mapping[str, int], limit: Limit | None = None,
-                descriptors: Mapping[str, Descriptor] | None = None) -> Packed:  # fmt: skip
+                descriptors: Sequence[Mapping[str, Descriptor]] = ()) -> Packed:  # fmt: skip
     """Every launch of ``source`` in order, as often as it is repeated; one whose grid is empty is left out.
 
     Args:
         kernels: one per launch.
         places: addresses by the arrays' names.
         scalars: run-time scalars as arguments (see :func:`scalar_of`).
-        descriptors: arguments that are prepared on the host, by name.
+        descriptors: arguments that are prepared on the host by name, of each launch; or none of any.
 
     Raises:
         RuntimeFault: an argument is none of these, or what ``limit`` raises.
@@ -71,6 +71,7 @@ def launches_of(source: Source, kernels: Sequence[native.Kernel], places: Mappin
             continue
         if limit is not None:
             limit(x, (x0, y0, z0))
+        prepared = descriptors[turn.number] if descriptors else {}
         args = []
         for name in x.args:
             if name in places:
@@ -80,8 +81,8 @@ def launches_of(source: Source, kernels: Sequence[native.Kernel], places: Mappin
                 args.append(scalars[name])
             elif name in sizes:
                 args.append(native.scalar("i64", sizes[name]))
-            elif descriptors and name in descriptors:
-                args.append(native.raw(descriptors[name]({n: places[turn.array(n)] for n in places}, sizes)))
+            elif name in prepared:
+                args.append(native.raw(prepared[name]({n: places[turn.array(n)] for n in places}, sizes)))
             else:
                 raise RuntimeFault(f"{x.kernel} takes {name!r}, which is no array, scalar or open dim of the operator")
         steps.append(native.LaunchSpec(kernel, (x0, y0, z0), x.block, tuple(args), x.shared_bytes, x.cluster))

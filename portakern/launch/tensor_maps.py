@@ -22,11 +22,11 @@ BYTES = 128
 """Of a map."""
 
 
-def descriptors(source: Source, device: native.Device) -> dict[str, Descriptor]:
-    """What :class:`portakern.launch.executable.NativeExecutable` asks for the maps of all launches."""
+def descriptors(source: Source, device: native.Device) -> tuple[Mapping[str, Descriptor], ...]:
+    """What :class:`portakern.launch.executable.NativeExecutable` asks for the maps of each launch: names are a kernel's own."""
     dtypes = {a.name: a.dtype for a in source.arrays}
-    maps = {m.name: m for launch in source.launches for m in launch.maps}
-    return {name: _encoder(device, m, dtypes[m.array]) for name, m in maps.items()}
+    maps = tuple({m.name: _encoder(device, m, dtypes[m.array]) for m in launch.maps} for launch in source.launches)
+    return maps if any(maps) else ()
 
 
 def _encoder(device: native.Device, m: TensorMap, dtype: str) -> Descriptor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from portakern.dtypes import DTYPES
 from portakern.errors import ScheduleError
 from portakern.ir import tensor as tt
 from portakern.ir.builder import Builder
@@ -51,7 +52,9 @@ class Request:
         picking = {c for op in self.program.body.ops if isinstance(op, tt.Gather) for c in self.classes.of_operand(op, 1)}
         runs = zip(domain.nest_axes(windows_of(self.program, self.classes)), domain.runs, strict=True)
         axes = tuple(replace(a, picks=not picking.isdisjoint(r.classes), slides=slides in r.classes) for a, r in runs)
-        return Nest(family, axes, *widest, live=live, dots=dots, passes=passes, scores=scores)
+        results = zip(self.program.outputs, self.program.results, strict=True)
+        stored = _wider(self.unrounded.get(name, tt.tensor_type(r).dtype) for name, r in results)
+        return Nest(family, axes, *widest, live=live, dots=dots, passes=passes, scores=scores, stored=stored)
 
     def accesses(self) -> list[tuple[AxisClass, ...]]:
         """For every array that the stage loads or stores, the axes of its dims as that access sees them."""
@@ -68,15 +71,18 @@ class Request:
         return {name: replace(have, dtype=self.unrounded.get(name, have.dtype)) for name, have in found.items()}
 
 
+def _wider(dtypes: Iterable[str]) -> str:
+    """The widest of ``dtypes``."""
+    return max(dtypes, key=lambda d: DTYPES[d].bits)
+
+
 def _widest(program: tt.TensorProgram) -> tuple[str, str]:
     """The widest dtype of arrays loaded and stored, and the widest dtype computed in."""
-    from portakern.dtypes import DTYPES
-
     arrays = [tt.tensor_type(a).dtype for a in program.args if tt.tensor_type(a).shape]
     arrays += [tt.tensor_type(r).dtype for r in program.results]
-    widest = max(arrays, key=lambda d: DTYPES[d].bits)
+    widest = _wider(arrays)
     values = [wide(op.type.dtype) for op in program.body.ops if isinstance(op.type, tt.TensorType)]
-    return widest, max([wide(widest), *values], key=lambda d: DTYPES[d].bits)
+    return widest, _wider([wide(widest), *values])
 
 
 @dataclass(frozen=True)

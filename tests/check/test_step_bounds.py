@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -32,6 +33,15 @@ def past_a_limit(x: pk.Tensor["T", "N"]):
     return pk.scan(lambda h, x_t: (pk.where(h > 1.0, 0.0, h + x_t), None), pk.zeros(x.shape[1:]), x)[0]
 
 
+@pk.operator
+def rounded(x: pk.Tensor["T", "B", "H"], u: pk.Tensor["H", "H"]):
+    def step(h, x_t):
+        h = pk.cast(pk.tanh(x_t + pk.matmul(h, u, dtype=pk.f32)), x.dtype)
+        return h, h
+
+    return pk.scan(step, pk.zeros(x.shape[1:], x.dtype), x)[1]
+
+
 def stepped(x: np.ndarray, u: np.ndarray, pieces: int = 1) -> np.ndarray:
     """The states in f32, each product summed in so many pieces."""
     h, states = np.zeros(x.shape[1:], f32), []
@@ -55,6 +65,28 @@ def test_any_order_of_sums_passes_and_faults_do_not(scale: float) -> None:
     late[90] = x[89]
     for wrong in (stepped(late, u), np.roll(stepped(x, u), 1, 0), stepped(x, u.astype(np.float16).astype(f32))):
         assert error_ratio(want, "f32", wrong).max() > 1
+
+
+def test_units_that_an_explicit_rounding_makes_of_an_error_are_anywhere() -> None:
+    """A state rounded in every step hides most errors, and makes a whole unit of one in thousands: others than the probes'."""
+    rng = np.random.default_rng(0)
+    x, u = rng.standard_normal((60, 16, 64)), rng.standard_normal((64, 64)) * 0.1
+    x, u = x.astype(ml_dtypes.bfloat16), u.astype(ml_dtypes.bfloat16)
+    want = propagate(rounded.program(dict(T=60, B=16, H=64), {}, "bf16"), {"x": x, "u": u})["out"]
+
+    def states(pieces: int, rounds: bool = True) -> np.ndarray:
+        h, made, wide = np.zeros((16, 64), f32), [], u.astype(f32)
+        for x_t in x.astype(f32):
+            h = np.tanh(x_t + np.add.reduce([h[:, i::pieces] @ wide[i::pieces] for i in range(pieces)])).astype(f32)
+            made.append(h.astype(ml_dtypes.bfloat16))
+            h = made[-1].astype(f32) if rounds else h
+        return np.stack(made)
+
+    off = [(states(pieces) != states(1)).sum() for pieces in (3, 64)]
+    assert min(off) > 0  # or this says nothing
+    for pieces in (1, 3, 64):
+        assert error_ratio(want, "bf16", states(pieces)).max() <= 1
+    assert error_ratio(want, "bf16", states(1, rounds=False)).max() > 1
 
 
 def test_roundings_that_are_alike_add_up() -> None:

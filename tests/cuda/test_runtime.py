@@ -219,14 +219,27 @@ def test_arguments_prepared_on_the_host_follow_the_arrays(on_host: Standin) -> N
     (launch,) = source.launches
     source = replace(source, launches=(replace(launch, args=(*launch.args, "map")),))
     on_host.parameters("softmax", 8, 8, 8, 128)
-    loaded = executable.NativeExecutable(source, runtime.devices()[0], b"cubin", kind="cuda", descriptors={
-        "map": lambda places, sizes: (places["x"] + sizes["M"]).to_bytes(128, "little")})  # fmt: skip
+    loaded = executable.NativeExecutable(source, runtime.devices()[0], b"cubin", kind="cuda", descriptors=[{
+        "map": lambda places, sizes: (places["x"] + sizes["M"]).to_bytes(128, "little")}])  # fmt: skip
     again = loaded.specialise([aligned((11, 1000), "bf16")], {"M": 11})
     on_host.journal()
     for x in (aligned((11, 1000), "bf16"), aligned((11, 1000), "bf16")):
         again([x])
         (queued,) = launches(on_host)
         assert queued.endswith(f" b {x.ctypes.data + 11:x}")
+
+
+def test_every_launch_has_its_own_of_a_name(on_host: Standin) -> None:
+    """Kernels name their maps by themselves: phases of one convolution all write through an ``out_map``."""
+    source = emitted("softmax_open")
+    (launch,) = source.launches
+    source = replace(source, launches=(replace(launch, args=(*launch.args, "map")),) * 2)
+    on_host.parameters("softmax", 8, 8, 8, 128)
+    loaded = executable.NativeExecutable(source, runtime.devices()[0], b"cubin", kind="cuda", descriptors=[
+        {"map": lambda places, sizes, number=number: number.to_bytes(128, "little")} for number in (1, 2)])  # fmt: skip
+    on_host.journal()
+    loaded.specialise([aligned((11, 1000), "bf16")], {"M": 11})([aligned((11, 1000), "bf16")])
+    assert [line[-3:] for line in launches(on_host)] == ["b 1", "b 2"]
 
 
 @pytest.mark.parametrize(("given", "says"), [

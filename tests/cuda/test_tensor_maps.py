@@ -72,7 +72,7 @@ def test_a_map_follows_the_array_and_the_open_dims(cuda: Standin, device: native
     m = Sym.named("M")
     (launch,) = source.launches
     described = TensorMap("x_map", "x", (m, 1000), (1000, 1), (8, 64))
-    made = tensor_maps.descriptors(replace(source, launches=(replace(launch, maps=(described,)),)), device)
+    (made,) = tensor_maps.descriptors(replace(source, launches=(replace(launch, maps=(described,)),)), device)
     assert made["x_map"]({"x": 0x2000, "y": 0x9000}, {"M": 11}) == MADE
     assert asked(cuda)[0].startswith("cuTensorMapEncodeTiled 9 2000 1000:64:1 11:8:1 +2000 ")
 
@@ -106,3 +106,13 @@ def test_an_old_driver_has_none() -> None:
 def test_other_drivers_say_that_they_have_none() -> None:
     with pytest.raises(RuntimeFault, match="tensor_map"):
         tensor_maps.encode(native.open_device("host"), 0x1000, "f32", (8, 8), (8, 1), (4, 4), 0)
+
+
+def test_launches_name_their_maps_by_themselves(cuda: Standin, device: native.Device) -> None:
+    source = registry().language("cuda").emitter.emit(all_variants()["softmax_open"], registry().target("cuda:sm_90a"))
+    (launch,) = source.launches
+    twice = [replace(launch, maps=(TensorMap("x_map", "x", (8, n), (n, 1), (8, 64)),)) for n in (1000, 2000)]
+    first, second = tensor_maps.descriptors(replace(source, launches=tuple(twice)), device)
+    first["x_map"]({"x": 0x2000}, {})
+    second["x_map"]({"x": 0x2000}, {})
+    assert [line.split()[3] for line in asked(cuda)] == ["1000:64:1", "2000:64:1"]

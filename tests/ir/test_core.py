@@ -87,3 +87,19 @@ def test_rules_apply_until_none_matches() -> None:
         chain.append(value)
         value = value.operands[0]
     assert str(canonicalise(program(*reversed(chain)), rules)).count("neg") == 1
+
+
+def test_what_a_rule_makes_may_be_deeper_than_the_stack() -> None:
+    """As merges of many sorted runs are."""
+    rules = Rules()
+
+    @rules.on(Map)
+    def _(op: Map) -> Op | None:
+        if op.fn != "exp":
+            return None
+        made = op.args[0]
+        for _ in range(5000):
+            made = Map("neg", (made,))
+        return made
+
+    assert str(canonicalise(program(Map("exp", (X,))), rules)).count("neg") == 5000

@@ -327,7 +327,7 @@ def _fits(nest: Nest, device: Device, s: Schedule) -> bool:
         shared, accumulators = (tm * tk + tk * tn) * size * copies, tm * tn
         accumulators *= 2 if nest.family == "grouped" else 1  # the product of a group, and the rows of those before
         if s.option("programs", 0):  # the block that is stored while the next one is loaded
-            shared += tm * tn * size
+            shared += tm * tn * dtype(nest.stored or nest.dots).bytes
     else:
         td = s.tile(nest.role("d")[0].name)
         weights = 0 if device.has("wgmma") else tm * tn  # elsewhere the weights go through shared memory

@@ -66,7 +66,7 @@ class TritonMemoryText(TritonValueText):
         """The first coordinates of a block; the copy engine counts in 32 bits."""
         parts = []
         for axis, index in zip(block.axes, op.indices, strict=True):
-            wide = self._pid_is_wide() or any(self.axes[a].wide for a in index.axes)
+            wide = self._pid_is_wide() or any(self.axes[a].wide for a in index.axes) or not isinstance(index.offset, int)
             where = Expr(self.axes[axis].start) if axis else self._index(index, ())
             parts.append(f"tl.cast({where.text}, tl.int32)" if wide and where.text != "0" else where.text)
         return ", ".join(parts)

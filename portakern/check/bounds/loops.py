@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from portakern.dtypes import DTYPES
 from portakern.ir import oracle
 from portakern.ir import tensor as t
 from portakern.ir.core import ManyType, Op, yielded
-from portakern.ir.tensor import TensorType
+from portakern.ir.tensor import TensorType, tensor_type
 
 from .blocks import apply_block, values_of
 from .rules import rule
@@ -33,6 +34,9 @@ FARTHEST = 4.0
 """How much farther than the farthest probe, and than one step errs, a correct kernel may be: an explicit rounding to a narrow
 dtype goes by whole units, to the next one or not, and probes are few."""
 
+ELSEWHERE = 2.0
+"""The same of what the probes were off at any other element."""
+
 Values = Sequence[np.ndarray]
 
 
@@ -42,6 +46,7 @@ def _(op: t.Recur, *args: Val) -> tuple[Val, ...]:
     carries, lines, captured = args[:n], args[n:m], args[m:]
     probes = [_Probe(sign, number, carries) for number, sign in enumerate(SIGNS)]
     shown: dict[int, Sequence[Val]] = {}
+    roundings = [DTYPES[tensor_type(v).dtype].rounding for v in yielded(op.step)]
     for i in _order(op):
         rest = (*(_at(v, i) for v in lines), *captured)
         values = values_of(op.step, (*carries, *rest))
@@ -51,7 +56,8 @@ def _(op: t.Recur, *args: Val) -> tuple[Val, ...]:
         elif not all(v.exact for v in made):
             own = apply_block(op.step, (*(Val(v.x) for v in carries), *rest))
             away = [p.step(op, [v.x for v in rest], made, own) for p in probes]
-            made = [_nearer(*x) for x in zip(made, own, map(np.maximum.reduce, zip(*away, strict=True)), strict=True)]
+            farthest = map(np.maximum.reduce, zip(*away, strict=True))
+            made = [_nearer(*x) for x in zip(made, own, farthest, roundings, strict=True)]
         carries, shown[i] = tuple(Val(v.x, v.e) for v in made[:n]), made[n:]
     return (*carries, *(_stacked([shown[i][k] for i in sorted(shown)], of) for k, of in enumerate(_types(op))))
 
@@ -99,12 +105,27 @@ def _distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(a) & np.isfinite(b), np.abs(a - b), np.inf)
 
 
-def _nearer(v: Val, own: Val, farthest: np.ndarray) -> Val:
+def _nearer(v: Val, own: Val, farthest: np.ndarray, rounding: float) -> Val:
     """``v`` with the smaller bound: the one at its worst, or the one that was measured.  What is open stays so."""
     if v.exact or v.x.dtype.kind != "f":
         return v
     measured = FARTHEST * (farthest + own.bound())
+    measured = np.maximum(measured, ELSEWHERE * _elsewhere(v.x, farthest, rounding))
     return Val(v.x, np.where(v.open() | ~np.isfinite(v.x), v.bound(), np.minimum(v.bound(), measured)))
+
+
+def _elsewhere(x: np.ndarray, farthest: np.ndarray, rounding: float) -> np.ndarray:
+    """How far the probes would be if they were everywhere as many roundings off as where they are farthest.
+
+    An explicit rounding hides most errors, and now and then makes a whole unit of one: not where it did so for the probes.
+    Units are those of an element or of what is usual along its last dim, since results near 0 come of larger ones.
+    """
+    magnitude = np.where(np.isfinite(x), np.abs(x), 0.0)
+    usual = np.sqrt(np.mean(np.square(magnitude), axis=-1, keepdims=True)) if x.ndim else 0.0
+    unit = 2 * rounding * np.maximum(magnitude, usual)
+    telling = (unit > 0) & np.isfinite(farthest)
+    most = float(np.max(farthest[telling] / unit[telling], initial=0.0))
+    return max(most, 1.0) * unit if most else np.zeros_like(unit)
 
 
 def _order(op: t.Recur) -> Iterator[int]:

@@ -89,6 +89,22 @@ def test_unaligned_rows_take_pointers(interpreter: WorkerPool, dims: Mapping[str
     runs_right(interpreter, program, source)
 
 
+def test_corners_count_in_32_bits_whatever_the_step_of_a_loop_is() -> None:
+    """A run-time size, such as the step, comes as a 64-bit argument; some releases of Triton refuse it as a coordinate."""
+    _, source = emitted("lstm", {"T": 16, "B": 32, "I": 512, "H": 512}, target="triton:h200")
+    assert "step: tl.int64" in source.text
+    corners = re.findall(r"_desc\.(?:load|store)\(\[(.*?)\]", source.text)
+    assert any("tl.cast(step, tl.int32)" in c for c in corners)
+    assert not [c for c in corners if "step" in c.replace("tl.cast(step, tl.int32)", "")]
+
+
+def test_what_is_stored_wider_than_the_operands_fits_into_shared_memory(compiler: WorkerPool) -> None:
+    _, source = emitted("gru", {"T": 128, "B": 32, "I": 512, "H": 512}, target="triton:h200")
+    text = source.text[: source.text.index("_2_kernel")]
+    assert "tl.dot(" in text and "_desc.store(" in text  # the product of all steps, in f32
+    assert compiler.call("tests.triton.schedule.test_space:compiled", source)
+
+
 @pytest.mark.parametrize("programs", [0, 3])
 def test_results_by_pointers(interpreter: WorkerPool, programs: int) -> None:
     program, source = emitted("matmul", {"M": 88, "N": 120, "K": 104}, **SMALL, descriptors=2, programs=programs)
