@@ -72,9 +72,9 @@ class Addresses:
         left = tuple(self.left(axis, axis in inline_left) if axis in over else whole(n) for axis, n in dims)
         return Access(origin, tuple(steps), left, pad)
 
-    def pixels(self, op: t.Load | t.Store) -> tuple[PlanTerm, ...]:
-        """The coordinates of the rows of ``op`` along the dims in which they are pixels, each with the size and stride of its
-        dim."""
+    def pixels(self, op: t.Load | t.Store, rows: str) -> tuple[PlanTerm, ...]:
+        """The coordinates of the rows of ``op``, which run along the axis ``rows``, or of its columns, along the dims in which
+        they are pixels; each with the size and stride of its dim."""
         axes = _tiled(op)
         terms: list[PlanTerm] = []
         for dim in pixels(self.kernel, op):
@@ -89,6 +89,7 @@ class Addresses:
                     numbers.pop()
                 begin = () if rest == ZERO else (rest,)
                 where = call(word, f"pk::{word}<{', '.join(map(str, numbers))}>", self.start[along.axis], *begin)
+                where = where if along.axis == rows else call("columns", "pk::columns", where)
             terms.append(call("along", "pk::along", where, size_term(dim.size), size_term(dim.stride)))
         return tuple(terms)
 

@@ -110,7 +110,7 @@ class Planner(Loops):
             return
         place = self.layouts.place(op)
         assert place is not None
-        picks = (*self._picks(op, place), *self.addresses.pixels(op))
+        picks = (*self._picks(op, place), *self.addresses.pixels(op, place.layout.axes[0]))
         name, define = self.name(op, f"{buffer}_tile")
         access = self.addresses.access(op, buffer, dims_of(op))
         self.add(p.LoadTile(name, t.tile_type(op).dtype, place, access, define, picks=picks))
@@ -134,7 +134,7 @@ class Planner(Loops):
             place = self._any_place(dims)
         value = self.value(op.value, place)
         access = self.addresses.access(op, self.variable[op.buffer], dims)
-        picks = self.addresses.pixels(op) if dims else ()
+        picks = self.addresses.pixels(op, place.layout.axes[0]) if place is not None else ()
         self.add(p.StoreTile(value, t.tile_type(op.value).dtype, place, access, op.mode, picks=picks))
 
     # ---- reductions and changes of layout

@@ -1,4 +1,4 @@
-// Rows that are pixels: the coordinate of a row is that along a merged axis, taken apart.
+// Rows or columns that are pixels: the coordinate of one is that along a merged axis, taken apart.
 #pragma once
 #include "pk/gather.cuh"
 #include "pk/shared.cuh"
@@ -26,69 +26,97 @@ template <class L, class Whole, int Div, int Mod, int Scale> struct Element<L, P
     static PK_DEVICE int64_t get(const Part<Whole, Div, Mod, Scale>& x, int i, int) { return x.at(L::row(thread(), i)); }
 };
 
-// The coordinate that an index has in row `row`.
-template <class I> PK_DEVICE int64_t at_row(const I& index, int) { return static_cast<int64_t>(index); }
-template <class Whole, int Div, int Mod, int Scale> PK_DEVICE int64_t at_row(const Part<Whole, Div, Mod, Scale>& index, int row) {
+/// The same of columns: of column j what `P` is of row j.
+template <class P> struct Columns { P part; };
+template <class P> PK_DEVICE Columns<P> columns(const P& part) { return {part}; }
+
+template <class L, class P> struct Element<L, Columns<P>> {
+    static PK_DEVICE int64_t get(const Columns<P>& x, int, int j) { return x.part.at(L::col(thread(), j)); }
+};
+template <class L, class P> struct PicksRows<L, Columns<P>> { static constexpr bool value = false; };
+template <class I> constexpr bool picks_rows = true;
+template <class P> constexpr bool picks_rows<Columns<P>> = false;
+
+// The coordinate that an index has in row `row` and column `col`.
+template <class I> PK_DEVICE int64_t at_place(const I& index, int, int) { return static_cast<int64_t>(index); }
+template <class Whole, int Div, int Mod, int Scale>
+PK_DEVICE int64_t at_place(const Part<Whole, Div, Mod, Scale>& index, int row, int) {
     return index.at(row);
 }
+template <class P> PK_DEVICE int64_t at_place(const Columns<P>& index, int, int col) { return index.part.at(col); }
 
-/// stage(to, origin, row_stride, col_stride, rows_left, cols_left, along(index, size, stride)...): as stage, of rows that lie
-/// further on by what the indices say; zeros where one is outside of its dim.
+/// stage(to, origin, row_stride, col_stride, rows_left, cols_left, along(index, size, stride)...): as stage, of elements that
+/// lie further on by what the indices say; zeros where one is outside of its dim.
 template <int Threads, class Fact = Unknown, class T, int R, int C, class... I>
 PK_DEVICE void stage(Shared<T, R, C>& to, const T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left,
                      const Along<I>&... picks) {
     using S = Shared<T, R, C>;
+    constexpr bool rows = (picks_rows<I> && ...);
     const int64_t strides = (row_stride | ... | picks.stride) * static_cast<int64_t>(sizeof(T));
     const bool whole = Fact::aligned || (col_stride == 1 && (reinterpret_cast<uint64_t>(origin) | strides) % 16 == 0);
 #pragma unroll
     for (int n = thread(); n < R * S::chunks; n += Threads) {
         const int row = n / S::chunks, col = n % S::chunks * S::chunk;
-        const bool inside = row < rows_left && (exists(at_row(picks.index, row), picks.size) && ...);
+        const bool inside = row < rows_left && (!rows || (exists(at_place(picks.index, row, 0), picks.size) && ...));
         const int there = inside ? max_of(0, min_of(S::chunk, cols_left - col)) : 0;
-        const T* from = origin;
-        if (there > 0) {
-            from += row * row_stride + col * col_stride;
-            from += (0 + ... + (at_row(picks.index, row) * picks.stride));
+        const T* from = there > 0 ? origin + row * row_stride + col * col_stride : origin;
+        if constexpr (rows) {
+            if (there > 0) from += (0 + ... + (at_place(picks.index, row, 0) * picks.stride));
+            if (whole) {
+                ptx::copy_async_16(to.at(row, col), from, there * static_cast<int>(sizeof(T)));
+                continue;
+            }
         }
-        if (whole) {
-            ptx::copy_async_16(to.at(row, col), from, there * static_cast<int>(sizeof(T)));
-        } else {
-            T values[S::chunk];
+        T values[S::chunk];
 #pragma unroll
-            for (int e = 0; e < S::chunk; ++e) values[e] = e < there ? from[e * col_stride] : T{};
-            memcpy(to.at(row, col), values, 16);
+        for (int e = 0; e < S::chunk; ++e) {
+            if constexpr (rows) {
+                values[e] = e < there ? from[e * col_stride] : T{};
+            } else {
+                const bool exist = e < there && (exists(at_place(picks.index, row, col + e), picks.size) && ...);
+                values[e] = exist ? from[e * col_stride + (0 + ... + (at_place(picks.index, row, col + e) * picks.stride))] : T{};
+            }
         }
+        memcpy(to.at(row, col), values, 16);
     }
 }
 
-/// store(tile, origin, row_stride, col_stride, rows_left, cols_left, along(index, size, stride)...): as store, to rows that lie
-/// further on by what the indices say.
+/// store(tile, origin, row_stride, col_stride, rows_left, cols_left, along(index, size, stride)...): as store, of elements to
+/// where they lie further on by what the indices say. store(vector, origin, stride, left, along(...)...) for a vector.
 template <class Fact = Unknown, class T, class L, class... I>
 PK_DEVICE void store(const Tile<T, L>& x, T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left,
                      const Along<I>&... picks) {
     using A = Access<T, L>;
-    const auto line = [&](int row) {
-        return origin + row * row_stride + (0 + ... + (at_row(picks.index, row) * picks.stride));
+    const auto line = [&](int row, int col) {
+        return origin + row * row_stride + (0 + ... + (at_place(picks.index, row, col) * picks.stride));
     };
+    constexpr bool rows = (picks_rows<I> && ...);
     const int64_t strides = (row_stride | ... | picks.stride);
-    const bool whole = Fact::aligned || A::whole(origin, strides, col_stride, cols_left);
+    const bool whole = rows && (Fact::aligned || A::whole(origin, strides, col_stride, cols_left));
     if (!owns<L>(thread())) return;
 #pragma unroll
     for (int i = 0; i < L::row_slots; ++i) {
         const int row = L::row(thread(), i);
         if (!within(row, min_of(rows_left, L::rows))) continue;
-        T* to = line(row);
         if (whole) {
+            T* to = line(row, 0);
 #pragma unroll
             for (int j = 0; j < L::col_slots; j += A::width)
                 if (within(L::col(thread(), j), cols_left))
                     A::template write<Fact>(to + L::col(thread(), j), &x.v[i * L::col_slots + j]);
         } else {
 #pragma unroll
-            for (int j = 0; j < L::col_slots; ++j)
-                if (within(L::col(thread(), j), min_of(cols_left, L::cols))) to[L::col(thread(), j) * col_stride] = x.at(i, j);
+            for (int j = 0; j < L::col_slots; ++j) {
+                const int col = L::col(thread(), j);
+                if (within(col, min_of(cols_left, L::cols))) line(row, col)[col * col_stride] = x.at(i, j);
+            }
         }
     }
+}
+template <class Fact = Unknown, class T, class L, class First, class... I>
+PK_DEVICE void store(const Tile<T, L>& x, T* origin, int64_t stride, int left, const Along<First>& pick, const Along<I>&... more) {
+    if constexpr (is_column<L>) store<Fact>(x, origin, stride, 0, left, 1, pick, more...);
+    else store<Fact>(x, origin, 0, stride, 1, left, pick, more...);
 }
 
 }  // namespace pk
