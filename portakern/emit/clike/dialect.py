@@ -46,8 +46,8 @@ class Dialect:
     *Walks.*  ``private_walks`` says that the platform has ``reduce_own`` and ``combine``: loops of reductions that every thread
     walks alone.
 
-    *Pixels.*  ``takes_pixels`` says that the platform has ``part``, ``columns``, and ``stage``, ``gather`` and ``store`` of rows
-    and columns that they find.
+    *Pixels.*  ``takes_pixels`` says that the platform has ``part``, ``columns``, and ``stage``, ``gather`` and ``store`` of
+    rows and columns that they find.
 
     *Scans.*  ``member`` is what stands before a member function of a struct in a kernel; empty where the platform scans no tile
     by a function of the operator's own.
