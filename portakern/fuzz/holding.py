@@ -21,8 +21,9 @@ from portakern.study.steps import Build
 from portakern.study.work import Work
 from portakern.tools.cache import Cache
 
-SLOW_S = 2.0
-"""Where a run takes longer, as in some interpreters, one adversarial stage is enough."""
+ENOUGH_S = 2.0
+"""After so many seconds of runs no further stage is begun: a tenth of the programs, interpreted, would take most of the time
+that goes into hundreds of others, and languages that run natively go through every stage of them."""
 
 KEPT = 1 << 16
 """Elements of a wrong output that is handed back, to be held against those of other targets."""
@@ -75,11 +76,14 @@ def _held(work: Work, made: Build, variation: Variation) -> Held:
         made_up = adversarial_inputs(kind, program, families, 0) if kind else make_inputs(program, families, 0)
         return shared(program, made_up, work.facts) if variation.same else made_up
 
-    took = check.values("values", inputs(""))
-    if took <= REPEAT_WITHIN_S:
+    spent = check.values("values", inputs(""))
+    if spent <= REPEAT_WITHIN_S:
         check.repeat(inputs(""))
-    for kind in variation.stages if took <= SLOW_S else variation.stages[:1]:
-        check.values(kind, inputs(kind))
+        spent *= 2
+    for kind in variation.stages:
+        if spent > ENOUGH_S:
+            break
+        spent += check.values(kind, inputs(kind))
     verdict = check.verdict()
     simulator = steps.simulator_of(registry().language(target.language), target, made.runner)
     evidence = "executed" if made.runner == "runtime" or simulator is None else simulator.evidence

@@ -26,7 +26,7 @@ from portakern.tools.workers import Job, Outcome, WorkerFault
 LIMIT_S = 120.0
 """Wall time of making one program, and of running it."""
 
-PATIENCE_S = 60.0
+PATIENCE_S = 30.0
 """Wall time of running a program where that is not on silicon: what takes longer there is no hang, but left out."""
 
 CACHE_BYTES = 1 << 30
