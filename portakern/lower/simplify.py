@@ -31,7 +31,7 @@ from portakern.ir.tensor import (
     tensor_type,
 )  # fmt: skip
 from portakern.ir.tile import identity
-from portakern.lower import orders, pieces, random_bits, scatters, windows
+from portakern.lower import joining, orders, pieces, random_bits, scatters, windows
 
 rules = Rules()
 
@@ -41,7 +41,7 @@ def simplify(program: TensorProgram, reach: bool = False, picks: bool = True, ru
     loads may take single elements at coordinates that a kernel computes.  ``run``: a tile sorts so many elements (0: none)."""
     windowed = windows.reaching + windows.rules if reach else windows.rules
     ordered = orders.rules(picks, run) + scatters.rules(picks, run) + random_bits.rules
-    return canonicalise(program, rules + pieces.rules + windowed + ordered)
+    return canonicalise(program, rules + joining.rules + pieces.rules + windowed + ordered)
 
 
 def squeezed(shape: tuple[Size, ...]) -> tuple[Size, ...]:

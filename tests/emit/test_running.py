@@ -8,6 +8,10 @@ from typing import Any
 import pytest
 
 import portakern as pk
+from portakern.emit.clike.alone import only_joined
+from portakern.ir.builder import Builder
+from portakern.ir.core import Op
+from portakern.ir.tile import Axis, For, Reduce
 from portakern.registry import registry
 from portakern.spec.load import load_operator
 from portakern.spec.operator import dynamic
@@ -62,3 +66,28 @@ def test_a_walk_over_two_axes_is_joined_once_behind_both_loops() -> None:
     for c in inside:
         depth += (c == "{") - (c == "}")
     assert depth == 0, "the join stands inside a loop"
+
+
+def test_a_walk_whose_tiles_hold_all_of_another_axis_is_joined_once_too() -> None:
+    at = registry().target("cuda:sm_90a")
+    program = lowered_for(at, sum_over_ends.program({"M": 7, "N": 3, "K": 300}, {}, "f32"))
+    text = registry().language("cuda").emitter.emit(program, at).text
+    assert "pk::reduce_own<" in text and "pk::reduce_cols<" not in text and text.count("pk::combine<") == 1
+
+
+@pytest.mark.parametrize("how", ["added", "squared first", "of the total so far", "added twice"])
+def test_only_a_total_that_each_step_adds_a_part_to_can_be_in_parts(how: str) -> None:
+    """The square of a row's sum is no sum of squares of its parts."""
+    b = Builder((Axis("j", "loop", 5, 1), Axis("h", "whole", 300, 512)))
+    x = b.full(2.0, "f32", b.dims("h"))
+
+    def step(carried: tuple[Op, ...]) -> tuple[Op, ...]:
+        (total,) = carried
+        row = b.add(Reduce("sum", b.binary("mul", x, b.fit(total, b.dims("h"))) if how == "of the total so far" else x, "h"))
+        added = b.binary("add", total, b.binary("mul", row, row) if how == "squared first" else row)
+        return (b.binary("add", added, row) if how == "added twice" else added,)
+
+    b.loop("j", [("total", b.const(0.0, "f32"))], step)
+    loop = next(op for op in b.ops if isinstance(op, For))
+    reduce = next(op for op in loop.body.ops if isinstance(op, Reduce))
+    assert only_joined(reduce, loop.body) == (how == "added")

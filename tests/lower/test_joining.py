@@ -1,0 +1,78 @@
+"""Elementwise work behind a reshape that joins dims of a computed value: in the value's own dims, so that nothing is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+import portakern as pk
+from portakern.ir.tensor import Map, Reshape
+from portakern.lower.joining import joined_dims
+from portakern.lower.simplify import simplify
+from portakern.spec.load import load_operator
+from portakern.spec.operator import Operator
+from tests.lower.test_lowering import compare
+
+pytestmark = pytest.mark.quick
+
+T = pk.Tensor
+
+
+@pk.operator
+def by_group(x: T["M", "3*D"], scale: T["3*D"], shift: T["M", 1]):
+    """Scales of (group, channel of the group), and one number for each row."""
+    g = pk.reshape(x, (x.shape[0], 3, x.shape[1] // 3))
+    y = g * pk.rsqrt(pk.mean(g * g, axis=-1, keepdims=True) + 1e-5)
+    return pk.reshape(y, x.shape) * scale + shift
+
+
+@pk.operator
+def rounded_between(x: T["M", "2*D"], r: T["M", "2*D"]):
+    g = pk.reshape(x, (x.shape[0], 2, x.shape[1] // 2))
+    y = pk.reshape(pk.cast(g - pk.max(g, axis=-1, keepdims=True), pk.bf16), x.shape)
+    return pk.cast(y, pk.f32) + pk.exp(r)
+
+
+@pk.operator
+def by_all_of_them(x: T["M", "2*D"]):
+    """The other operand is computed of the joined dims: the value is needed whole."""
+    g = pk.reshape(x, (x.shape[0], 2, x.shape[1] // 2))
+    y = pk.reshape(g - pk.mean(g, axis=-1, keepdims=True), x.shape)
+    return y / pk.max(y, axis=-1, keepdims=True)
+
+
+GROUP_NORM = load_operator("group_norm")
+ONE_KERNEL: list[tuple[Operator, Mapping[str, Any], Mapping[str, Any]]] = [
+    (by_group, {"M": 5, "D": 7}, {}), (by_group, {"M": 1, "D": 40}, {}), (by_group, {"M": 3, "D": 1}, {}),
+    (rounded_between, {"M": 4, "D": 9}, {}),
+    (GROUP_NORM, {"N": 2, "C": 3, "H": 5, "W": 4}, {"groups": 3}),
+    (GROUP_NORM, {"N": 2, "C": 1, "H": 3, "W": 1}, {"groups": 4}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "dims", "params"), ONE_KERNEL, ids=lambda x: getattr(x, "name", None))
+def test_nothing_is_stored_between(op: Operator, dims: Mapping[str, Any], params: Mapping[str, Any]) -> None:
+    made = compare(op, dims, params, "f32")
+    assert len(made.kernels) == 1 and not made.by_role("temporary")
+
+
+def test_the_reshape_comes_last() -> None:
+    made = simplify(by_group.program({"M": 5, "D": 7}, {}, "f32"))
+    (result,) = made.results
+    assert isinstance(result, Reshape) and isinstance(result.x, Map)
+    assert not [op for op in made.body.ops if isinstance(op, Map) and op.type.shape == (5, 21)]  # type: ignore[union-attr]
+
+
+def test_what_needs_the_joined_dims_has_the_value_stored() -> None:
+    assert compare(by_all_of_them, {"M": 5, "D": 7}, {}, "f32").by_role("temporary")
+
+
+@pytest.mark.parametrize(("inner", "outer", "groups"), [
+    ((2, 3, 4), (6, 4), [(0, 1), (2,)]), ((2, 3, 4), (24,), [(0, 1, 2)]), ((6, 4), (2, 3, 4), None), ((4, 6), (6, 4), None),
+    ((2, 1, 3), (2, 3), [(0,), (1, 2)]), ((3, 1), (3,), [(0, 1)]), ((3,), (1, 3), [(), (0,)]), ((), (1,), [()]),
+])  # fmt: skip
+def test_which_dims_are_joined(inner: tuple[int, ...], outer: tuple[int, ...], groups: list[tuple[int, ...]] | None) -> None:
+    found = joined_dims(inner, outer)
+    assert (found and [tuple(g) for g in found]) == groups
