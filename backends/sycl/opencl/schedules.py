@@ -56,7 +56,7 @@ def _rows(nest: Nest, device: Device) -> list[Tiles]:
     base = _ones(nest)
     reduced = nest.role("reduced")[-1]
     beside = [a for a in nest.role("parallel") if getattr(a, "contiguous", False)]
-    kept = max(dtype(nest.compute_dtype).bytes, 4) * max(nest.live, 1)
+    kept = _word(nest) * max(nest.live, 1)
     longest = min(_LONGEST_ROW, device.count("shared_bytes_per_block", 262144) // kept)
     if beside and not getattr(reduced, "contiguous", False):
         wide = beside[-1]
@@ -112,7 +112,8 @@ def _reduced_tile(axis: NestAxis, longest: int, loop: int) -> int:
 def _contraction(nest: Nest, device: Device) -> list[Tiles]:
     """Packed operands and the accumulator in local memory, which the runtimes keep in the second-level cache."""
     found = []
-    for m, n, k in ((64, 128, 256), (128, 128, 128), (64, 64, 256), (32, 128, 256), (64, 256, 64), (16, 128, 512)):
+    for m, n, k in ((64, 128, 256), (128, 128, 128), (64, 64, 256), (32, 128, 256), (64, 256, 64), (16, 128, 512), (32, 64, 128),
+                    (16, 32, 64)):  # fmt: skip
         tiles = _ones(nest)
         for role, size, unit in (("m", m, ROWS), ("n", n, LANES * VECTORS), ("k", k, LANES)):
             tiles.update({a.name: _fit(a.extent, size, unit) for a in nest.role(role)})
@@ -123,13 +124,13 @@ def _contraction(nest: Nest, device: Device) -> list[Tiles]:
 
 def _contraction_bytes(nest: Nest, tiles: Tiles) -> int:
     m, n, k = ([tiles[a.name] for a in nest.role(r)] or [1] for r in ("m", "n", "k"))
-    return 4 * (m[-1] * k[-1] + k[-1] * n[-1] + m[-1] * n[-1] * max(1, nest.live - 1))
+    return _word(nest) * (m[-1] * k[-1] + k[-1] * n[-1] + m[-1] * n[-1] * max(1, nest.live - 1))
 
 
 def _attention(nest: Nest, device: Device) -> list[Tiles]:
     limit = device.count("shared_bytes_per_block", 262144)
     found = []
-    for m, n in ((64, 64), (32, 64), (64, 32), (32, 32), (16, 32), (8, 32)):
+    for m, n in ((64, 64), (32, 64), (64, 32), (32, 32), (16, 32), (8, 32), (8, 16)):
         tiles = _ones(nest)
         tiles.update({a.name: _fit(a.extent, m, ROWS) for a in nest.role("m")})
         tiles.update({a.name: _fit(a.extent, n, LANES * VECTORS) for a in nest.role("n")})
@@ -143,7 +144,12 @@ def _attention(nest: Nest, device: Device) -> list[Tiles]:
 def _attention_bytes(nest: Nest, tiles: Tiles) -> int:
     m, n, k, d = (next((tiles[a.name] for a in nest.role(r)), 1) for r in ("m", "n", "k", "d"))
     wide = _round_up(d, LANES * VECTORS)
-    return 4 * (m * k + k * n + 2 * m * n + n * wide + m * wide + 8 * _round_up(m, LANES))
+    return _word(nest) * (m * k + k * n + 2 * m * n + n * wide + m * wide + 8 * _round_up(m, LANES))
+
+
+def _word(nest: Nest) -> int:
+    """Bytes of an element as it is computed with."""
+    return max(4, dtype(nest.compute_dtype).bytes)
 
 
 def _fit(extent: Size, wanted: int, unit: int) -> int:
