@@ -133,6 +133,12 @@ TWICE: dict[str, Any] = {"threads": 128, "shared": 256}
 SIGNS_F32 = SIGNS.replace("0x7fc07e00", "0x7fc00000").replace("0xffc0fe00", "0xffc00000")
 WAVES12: dict[str, Any] = {"threads": 64, "shared": 256, "isa": "gfx1201"}
 
+# 32 bits extended to 64 as clang does where the upper ones do not matter; 6 bits of the upper dword are defined then.
+WIDENED = COPY.replace("s_waitcnt vmcnt(0)", """s_waitcnt vmcnt(0)
+v_mov_b32_e32 v8, v2
+v_lshlrev_b64 v[8:9], 6, v[8:9]
+v_alignbit_b32 v2, v9, v8, 6""")
+
 SEEDS = {
     "wait for a load": Seed(COPY, "s_waitcnt vmcnt(0)", "", "missing wait", r"reads v2 while .* in flight \(vmcnt\)"),
     "wait for too few": Seed(COPY, "s_waitcnt vmcnt(0)", "s_waitcnt vmcnt(1)", "missing wait", "reads v2"),
@@ -161,6 +167,7 @@ SEEDS = {
                                             "s_waitcnt vmcnt(0)\nv_cmp_eq_u32_e32 vcc, v9, v2\ns_and_b64 exec, exec, vcc",
                                             "undefined value", "which lanes are active"),
     "output read before it is written": Seed(COPY, "v2, v1, s[4:5]", "v2, v1, s[6:7]", "undefined value", "stores to out"),
+    "a bit too many of a dword never written": Seed(WIDENED, "v9, v8, 6", "v9, v8, 7", "undefined value", "stores to out"),
     "LDS never written": Seed(THROUGH_LDS, "ds_write_b32 v1, v2\ns_waitcnt", "s_waitcnt", "undefined value",
                               "stores to out.*`ds_read_b32 v4, v3`, read byte (0|256) of LDS, which nobody had written",
                               **LDS),

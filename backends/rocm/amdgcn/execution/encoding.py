@@ -26,10 +26,16 @@ UNITS = ("salu", "valu", "trans", "matrix", "smem", "vmem", "flat", "lds", "bran
 TYPES = ("b32", "f32", "b16", "f16", "bf16", "b64", "f64", "pk16", "wide", "mask")
 _TYPE_OF = {"i64": "b64", "any": "wide", "k16": "b32"}
 _WRITES_EXEC, _OWN_TAINT, _CONTROL, _PAIRED, _HALVES, _CROSSED = 1, 2, 4, 8, 16, 32
-_LOW_FIRST = 64
+_LOW_FIRST, _MOVES_BITS, _MOVES_BITS_BY = 64, 128, 256
 _CARRIES = frozenset({"v_mad_u64_u32", "v_mad_i64_i32", "v_mad_co_u64_u32", "v_mad_co_i64_i32", "v_lshl_add_u64", "v_mov_b64",
                       "v_lshlrev_b64"})  # fmt: skip
 """On 64 bits, where the lower half of the result depends on lower halves only."""
+_MOVING = {
+    **dict.fromkeys((f"v_{way}rev_{t}" for way, t in (("lshl", "b64"), ("lshr", "b64"), ("ashr", "i64"), ("lshl", "b32"),
+                                                      ("lshr", "b32"), ("ashr", "i32"))), _MOVES_BITS),
+    "v_alignbit_b32": _MOVES_BITS_BY, "v_alignbyte_b32": _MOVES_BITS_BY,
+}  # fmt: skip
+"""What moves the bits of its sources and does nothing else to them, by a count that comes first or last."""
 _UNSIGNED = {"v_dot4_i32_i8": "v_dot4_i32_iu8", "v_dot8_i32_i4": "v_dot8_i32_iu4"}
 """From RDNA 3 on these names are the iu instructions without signs, as clang assembles them."""
 _NEGATE, _ABSOLUTE, _SIGN_EXTEND = 1, 2, 4
@@ -155,7 +161,7 @@ class Encoder:
         flags = _OWN_TAINT * (form.own_taint or bool(fields.get("dpp_kind"))) | _CONTROL * form.control | _PAIRED * i.paired
         if "op_sel_hi" in form.modifiers and form.slots[0].dwords == 2:  # packed f32: each half has its own sources
             flags |= _CROSSED if handler == "v_pk_mov_b32" else _HALVES
-        flags |= _LOW_FIRST * (handler in _CARRIES)
+        flags |= _LOW_FIRST * (handler in _CARRIES) | _MOVING.get(handler, 0)
         if form.writes_exec or any(d[0] == SCALAR and d[4] <= EXEC + 1 and d[4] + d[1] > EXEC for d in destinations):
             flags |= _WRITES_EXEC
         if len(destinations) > 2 or len(sources) > 5:

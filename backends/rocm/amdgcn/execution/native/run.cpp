@@ -153,7 +153,7 @@ void Machine::start(Wave &w, int number) {
     w.state = kReady;
     w.recording = false;
     group_.aside[number].reset();
-    std::memset(w.undefined_v, 0xff, sizeof w.undefined_v);
+    for (Marks &x : w.undefined_v) x = ~uint64_t(0);
     std::memset(w.undefined_s, 0xff, sizeof w.undefined_s);
     std::memset(w.s, 0xff, sizeof w.s);
     std::memset(w.v, 0xff, setup.vectors * sizeof w.v[0]);

@@ -80,6 +80,8 @@ enum Flag : uint32_t {
     kHalves = 16,       // two dwords at once: each half of the result from a half of each source, as op_sel and op_sel_hi say
     kCrossed = 32,      // the lower half from the first source, the upper from the second (v_pk_mov_b32)
     kLowFirst = 64,     // the lower dword of the result depends on lower dwords only
+    kMovesBits = 128,   // the bits of the sources but the first, a count, go elsewhere as they are
+    kMovesBitsBy = 256, // the same, with the count last
     kPaired = 8,        // issued together with the next, which sees nothing of it (RDNA3 ISA, "Dual issue")
 };
 
@@ -117,6 +119,22 @@ struct Mode {  // the MODE register as far as arithmetic goes (CDNA3 ISA)
 
 struct Pending;  // what is in flight (waits.hpp)
 
+// Of one vector register.
+struct Marks {
+    uint64_t lanes;   // where it was never written, or computed from what was not
+    uint64_t partly;  // where this is so of some bits alone, which Wave::vague has
+
+    operator uint64_t() const { return lanes; }
+    Marks &operator=(uint64_t x) {
+        lanes = x, partly = 0;
+        return *this;
+    }
+    Marks &operator|=(uint64_t x) { return *this = lanes | x; }
+    Marks &operator&=(uint64_t x) { return *this = lanes & x; }
+    Marks &operator^=(uint64_t x) { return *this = lanes ^ x; }
+    Marks &operator=(const Marks &x) { return *this = x.lanes; }
+};
+
 struct Wave {
     alignas(64) uint32_t v[kVectors][kLanes];
     alignas(64) uint32_t mask[kLanes];           // EXEC as all ones or zeros a lane
@@ -124,7 +142,8 @@ struct Wave {
     alignas(64) uint32_t modified[5][2][kLanes];   // sources after modifiers, by operand
     alignas(64) uint32_t result[4][kLanes];        // scratch of handlers
     uint32_t s[kScalars];
-    uint64_t undefined_v[kVectors];              // by lane: never written, or computed from what was not
+    Marks undefined_v[kVectors];
+    uint32_t vague[kVectors][kLanes];            // the undefined bits, where they are not all
     uint32_t undefined_s[kScalars];              // by bit
     bool scc, undefined_scc;
     bool full;                                   // every lane is active

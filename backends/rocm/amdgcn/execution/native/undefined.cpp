@@ -1,5 +1,8 @@
 #include "undefined.hpp"
 
+#include <algorithm>
+#include <cstring>
+
 #include "scalar.hpp"
 
 namespace machine {
@@ -35,9 +38,59 @@ void propagate_halves(Wave &w, const Op &op) {
         }
     const uint64_t exec = exec_mask(w);
     for (unsigned half = 0; half < 2; ++half) {
-        uint64_t &mark = w.undefined_v[op.d[0].reg + half];
+        Marks &mark = w.undefined_v[op.d[0].reg + half];
         mark = (mark & ~exec) | (found[half] & exec);
     }
+}
+
+// The undefined bits of a register, lane by lane.
+void vague_bits(const Wave &w, unsigned reg, uint32_t *out) {
+    const Marks &m = w.undefined_v[reg];
+    for (int i = 0; i < kLanes; ++i) out[i] = !(m.lanes >> i & 1) ? 0 : m.partly >> i & 1 ? w.vague[reg][i] : ~0u;
+}
+
+// What moves bits moves undefined ones in the same way: it is run on them. False where a source is no vector register, or the
+// count is undefined.
+bool move_bits(Wave &w, const Op &op) {
+    constexpr unsigned kMost = 4;  // registers of sources
+    const int count = op.flags & kMovesBits ? 0 : op.sources - 1;
+    unsigned registers[kMost], found = 0;
+    if (of_source(w, op, op.s[count])) return false;
+    for (int k = 0; k < op.sources; ++k) {
+        if (k == count) continue;
+        if (op.s[k].kind != kVector || found + op.s[k].dwords > kMost) return false;
+        for (unsigned r = op.s[k].reg; r < op.s[k].reg + op.s[k].dwords; ++r)
+            if (std::find(registers, registers + found, r) == registers + found) registers[found++] = r;
+    }
+    const bool counted = op.s[count].kind == kVector;
+    if (counted && std::find(registers, registers + found, op.s[count].reg) != registers + found) return false;
+
+    const Operand &to = op.d[0];
+    uint32_t values[kMost][kLanes], before[2][kLanes], made[2][kLanes];
+    for (unsigned n = 0; n < to.dwords; ++n) std::memcpy(before[n], w.v[to.reg + n], sizeof before[n]);
+    for (unsigned n = 0; n < found; ++n) {
+        std::memcpy(values[n], w.v[registers[n]], sizeof values[n]);
+        vague_bits(w, registers[n], w.v[registers[n]]);
+    }
+    op.run(w, op);
+    for (unsigned n = 0; n < to.dwords; ++n) {
+        std::memcpy(made[n], w.v[to.reg + n], sizeof made[n]);
+        std::memcpy(w.v[to.reg + n], before[n], sizeof before[n]);
+    }
+    for (unsigned n = 0; n < found; ++n) std::memcpy(w.v[registers[n]], values[n], sizeof values[n]);
+
+    const uint64_t exec = exec_mask(w);
+    for (unsigned n = 0; n < to.dwords; ++n) {
+        Marks &m = w.undefined_v[to.reg + n];
+        m.lanes &= ~exec, m.partly &= ~exec;
+        for (int i = 0; i < kLanes; ++i) {
+            const uint64_t lane = uint64_t(1) << i;
+            if (!(exec & lane) || !made[n][i]) continue;
+            w.vague[to.reg + n][i] = made[n][i];
+            m.lanes |= lane, m.partly |= lane;
+        }
+    }
+    return true;
 }
 
 }  // namespace
@@ -46,6 +99,7 @@ void propagate_undefined(Wave &w, const Op &op) {
     if (op.flags & (kHalves | kCrossed)) return propagate_halves(w, op);
     uint64_t any = 0;
     for (int k = 0; k < op.sources; ++k) any |= of_source(w, op, op.s[k]);
+    if (any && op.flags & (kMovesBits | kMovesBitsBy) && move_bits(w, op)) return;
     const uint64_t exec = exec_mask(w);
     uint64_t low = 0;
     if (op.flags & kLowFirst)

@@ -1,7 +1,8 @@
 // Undefinedness: which register bits were never written, or computed from such.
 //
-// A vector register has a bit a lane, a scalar register a bit a bit (lane masks need that). Registers keep it silently; it is
-// reported where it reaches an address, a branch, EXEC or global memory.
+// A vector register has a bit a lane, a scalar register a bit a bit (lane masks need that). Shifts of vector registers follow
+// single bits, too: clang extends 32 bits to 64 by a dword that it never writes, shifts, and takes what is defined of the two.
+// Registers keep it silently; it is reported where it reaches an address, a branch, EXEC or global memory.
 #pragma once
 
 #include "state.hpp"

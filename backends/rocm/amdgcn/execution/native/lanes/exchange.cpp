@@ -52,7 +52,7 @@ template <class F> inline void permute(Wave &w, const Op &op, bool fetch_inactiv
     __builtin_memcpy(was, source(w, op, 0), sizeof was);
     const u64 undefined = o.kind == kVector ? w.undefined_v[o.reg] : 0;
     u32 *d = destination(w, op);
-    u64 &mark = w.undefined_v[op.d[0].reg];
+    Marks &mark = w.undefined_v[op.d[0].reg];
     for (int lane = 0; lane < w.lanes; ++lane) {
         if (!w.mask[lane]) continue;
         const int s = from(lane);
@@ -89,7 +89,7 @@ void v_permlane64_b32(Wave &w, const Op &op) {
 void v_swap_b32(Wave &w, const Op &op) {
     u32 *a = destination(w, op, 0), *b = destination(w, op, 1);
     const u64 exec = exec_of(w);
-    u64 &ma = w.undefined_v[op.d[0].reg], &mb = w.undefined_v[op.d[1].reg];
+    Marks &ma = w.undefined_v[op.d[0].reg], &mb = w.undefined_v[op.d[1].reg];
     const u64 changed = (ma ^ mb) & exec;
     ma ^= changed;
     mb ^= changed;
@@ -106,7 +106,7 @@ void v_swap_b32(Wave &w, const Op &op) {
 template <int row> void swap_rows(Wave &w, const Op &op) {
     if (!w.full) fail(w, op, "not modelled", "this swap while lanes are inactive, which AMD does not document");
     u32 *a = destination(w, op, 0), *b = destination(w, op, 1);
-    u64 &ma = w.undefined_v[op.d[0].reg], &mb = w.undefined_v[op.d[1].reg];
+    Marks &ma = w.undefined_v[op.d[0].reg], &mb = w.undefined_v[op.d[1].reg];
     for (int lane = 0; lane < w.lanes; ++lane) {
         if (lane & row) continue;
         const u32 x = b[lane];

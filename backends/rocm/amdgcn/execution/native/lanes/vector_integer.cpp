@@ -251,7 +251,7 @@ void v_cndmask_b32(Wave &w, const Op &op) {
     u64 undefined = (undefined_lanes(w, op.s[1]) & by) | (undefined_lanes(w, op.s[0]) & ~by);
     if (op.s[2].kind == kScalar)
         undefined |= w.undefined_s[op.s[2].reg] | (w.lanes == 64 ? u64(w.undefined_s[op.s[2].reg + 1]) << 32 : 0);
-    u64 &mark = w.undefined_v[op.d[0].reg];
+    Marks &mark = w.undefined_v[op.d[0].reg];
     mark = (mark & ~exec_of(w)) | (undefined & exec_of(w));
     const u32 *a = operand(w, op, 0), *b = operand(w, op, 1);
     const u64 chosen = read_lane_mask(w, op.s[2]);
