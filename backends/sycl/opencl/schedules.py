@@ -112,8 +112,9 @@ def _reduced_tile(axis: NestAxis, longest: int, loop: int) -> int:
 def _contraction(nest: Nest, device: Device) -> list[Tiles]:
     """Packed operands and the accumulator in local memory, which the runtimes keep in the second-level cache."""
     found = []
-    for m, n, k in ((64, 128, 256), (128, 128, 128), (64, 64, 256), (32, 128, 256), (64, 256, 64), (16, 128, 512), (32, 64, 128),
-                    (16, 32, 64)):  # fmt: skip
+    sizes = ((64, 128, 256), (128, 128, 128), (64, 64, 256), (32, 128, 256), (64, 256, 64), (16, 128, 512), (32, 64, 128),
+             (16, 32, 64))  # fmt: skip
+    for m, n, k in sizes:
         tiles = _ones(nest)
         for role, size, unit in (("m", m, ROWS), ("n", n, LANES * VECTORS), ("k", k, LANES)):
             tiles.update({a.name: _fit(a.extent, size, unit) for a in nest.role(role)})
