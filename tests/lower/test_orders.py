@@ -133,6 +133,16 @@ def scattered(x: T["M", "N"], i: T["K", "N", pk.i32], u: T["K", "N"]):
 
 
 @pk.operator
+def runs_of_lines(x: T["M", "N"], i: T["M", "K", pk.i32], u: T["M", "K"]):
+    return tuple(pk.scatter(x, i, u, 1, mode) for mode in ("add", "set", "max"))
+
+
+@pk.operator
+def runs_of_all(x: T["M", "N"], i: T["K", pk.i64], u: T["M", "K"]):
+    return tuple(pk.scatter(x, pk.broadcast_to(i, u.shape), u, 1, mode) for mode in ("mul", "set", "min"))
+
+
+@pk.operator
 def noisy(x: T["M", "N"], seed: pk.Scalar[pk.i64]):
     return pk.dropout(x, seed, 0.3), x + pk.uniform(seed, x.shape), pk.normal(seed, x.shape, dtype=x.dtype)
 
@@ -153,19 +163,23 @@ def test_what_is_compared_with_itself_is_computed_once(dtype: str) -> None:
 
 
 def rows_of(op: pk.Operator, targets: str, dtype: str) -> None:
-    dims = {"M": 6, "N": 11, **({"K": 5} if op is scattered else {})}
+    dims = {scattered: {"M": 6, "N": 11, "K": 5}, runs_of_lines: {"M": 3, "N": 41, "K": 37},
+            runs_of_all: {"M": 3, "N": 41, "K": 67}}.get(op, {"M": 6, "N": 11})  # fmt: skip
     asked = works(Problem(op, dims, {}), [registry().target(n) for n in targets.split(",")], [dtype])
     rows = Runner("checked", jobs=2).run(asked).rows
     assert [f"{r.operator} {r.target}: {r.error}" for r in rows if r.error is not None] == []
 
 
-@pytest.mark.parametrize("operator", [ordered, scattered, noisy], ids=lambda op: op.name)
+ALL = pytest.mark.parametrize("operator", [ordered, scattered, runs_of_lines, runs_of_all, noisy], ids=lambda op: op.name)
+
+
+@ALL
 def test_they_are_right(operator: pk.Operator) -> None:
     rows_of(operator, "numba:cpu,cpp:cpu,opencl:cpu,hip:gfx942,cuda:sm_80", "f32" if operator is noisy else "bf16")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("operator", [ordered, scattered, noisy], ids=lambda op: op.name)
+@ALL
 def test_they_are_right_everywhere(operator: pk.Operator) -> None:
     rows_of(operator, "sycl:cpu,triton:sm_90,triton:gfx942,cuda:sm_90a" + ("" if operator is noisy else ",pallas:v6e"), "f32")
 
