@@ -7,21 +7,23 @@
 
 namespace pk {
 
-// One pass of a radix sort: `from` to `to` in the order of 8 bits of their keys, those of a sign turned round.
+// One pass of a radix sort: `from` to `to` in the order of 8 bits of their keys, those of a sign turned round.  Gives whether
+// there was an order to make: not where all keys have these bits alike.
 template <int shift, bool sign, class K>
-PK_INLINE void by_digit(const K* keys, const int32_t* from, int32_t* to, int n) {
+PK_INLINE bool by_digit(const K* keys, const int32_t* from, int32_t* to, int n) {
     const auto digit = [&](int32_t i) { return static_cast<int>(keys[i] >> shift & 255) ^ (sign ? 128 : 0); };
     int32_t places[257] = {};
-    for (int i = 0; i < n; ++i) ++places[digit(from[i]) + 1];
+    for (int i = 0; i < n; ++i) ++places[digit(i) + 1];
+    if (places[digit(0) + 1] == n) return false;
     for (int d = 0; d < 256; ++d) places[d + 1] += places[d];
     for (int i = 0; i < n; ++i) to[places[digit(from[i])]++] = from[i];
+    return true;
 }
 template <int shift = 0, class K>
 PK_INLINE void by_digits(const K* keys, int32_t*& order, int32_t*& other, int n) {
     constexpr int bits = 8 * sizeof(K);
     if constexpr (shift < bits) {
-        by_digit<shift, shift + 8 == bits>(keys, order, other, n);
-        std::swap(order, other);
+        if (by_digit<shift, shift + 8 == bits>(keys, order, other, n)) std::swap(order, other);
         by_digits<shift + 8>(keys, order, other, n);
     }
 }
