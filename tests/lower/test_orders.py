@@ -14,10 +14,11 @@ from portakern.ir import tensor as t
 from portakern.ir.core import Arg, Block, Op, Result, Yield
 from portakern.ir.size import evaluate
 from portakern.ir.size import product as count_of
-from portakern.ir.tile import Unary
+from portakern.ir.tile import For, Load, Unary
 from portakern.lower.cuts import needed
 from portakern.lower.simplify import simplify
 from portakern.registry import registry
+from portakern.spec.load import load_operator
 from portakern.study.steps import lowered
 from portakern.study.study import Runner
 from portakern.study.work import Problem, works
@@ -108,6 +109,36 @@ def test_indices_that_all_lines_share_are_sorted_once() -> None:
 
 
 @pytest.mark.quick
+def test_an_element_walks_its_own_updates() -> None:
+    """Of many rows: what merges runs stands in the program once, nobody walks all rows, and no walk searches for anything."""
+    target = registry().target("cuda:sm_90a")
+    problem = Problem(load_operator("scatter_add"), {"V": 10000, "D": 128, "M": 100000}, {})
+    made = lowered(works(problem, [target], ["f32"])[0], target)
+    families = [k.family for k in made.kernels]
+    assert (families[0], families[-1], families.count("elementwise")) == ("sort", "segments", len(families) - 2)
+    assert len(families) <= 5
+    assert [r.count for r in made.repeats] == [6]
+    walk = next(op for op in made.kernels[-1].body.ops if isinstance(op, For))
+    assert walk.lo is not None and walk.hi is not None
+    assert len([op for op in walk.body.ops if isinstance(op, Load)]) == 2  # where the row lies, and the row
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_lines_with_indices_of_their_own(axis: int) -> None:
+    rng = np.random.default_rng(axis)
+    shape, count = [3, 2, 4], 45
+    shape[axis] = 39
+    x = rng.standard_normal(shape)
+    shape[axis] = count
+    for mode in t.SCATTER:
+        indices, updates = rng.integers(-9, 48, shape), rng.standard_normal(shape)
+        agrees(lambda x, i, u, m=mode: (t.Scatter(x, i, u, axis, m),), x, indices, updates)
+    every = rng.integers(38, 39, shape)  # all go to the last element
+    agrees(lambda x, i, u: (t.Scatter(x, i, u, axis, "add"),), x, every, rng.standard_normal(shape))
+
+
+@pytest.mark.quick
 @pytest.mark.parametrize(("axis", "mode"), list(product((0, 1), t.SCATTER)))
 @pytest.mark.parametrize("length", [5, 70])
 def test_updates_go_to_their_owner(axis: int, mode: str, length: int) -> None:
@@ -176,18 +207,33 @@ def rows_of(op: pk.Operator, targets: str, dtype: str) -> None:
     assert [f"{r.operator} {r.target}: {r.error}" for r in rows if r.error is not None] == []
 
 
-ALL = pytest.mark.parametrize("operator", [ordered, scattered, runs_of_lines, runs_of_all, noisy], ids=lambda op: op.name)
+SHORT = pytest.mark.parametrize("operator", [ordered, scattered, noisy], ids=lambda op: op.name)
+RUNS = pytest.mark.parametrize("operator", [runs_of_lines, runs_of_all], ids=lambda op: op.name)
+HERE = "numba:cpu,cpp:cpu,opencl:cpu,hip:gfx942,cuda:sm_80"
+ELSEWHERE = "sycl:cpu,triton:sm_90,triton:gfx942,cuda:sm_90a"
 
 
-@ALL
+@SHORT
 def test_they_are_right(operator: pk.Operator) -> None:
-    rows_of(operator, "numba:cpu,cpp:cpu,opencl:cpu,hip:gfx942,cuda:sm_80", "f32" if operator is noisy else "bf16")
+    rows_of(operator, HERE, "f32" if operator is noisy else "bf16")
 
 
 @pytest.mark.slow
-@ALL
+@RUNS
+def test_runs_are_right(operator: pk.Operator) -> None:
+    rows_of(operator, HERE, "bf16")
+
+
+@pytest.mark.slow
+@SHORT
 def test_they_are_right_everywhere(operator: pk.Operator) -> None:
-    rows_of(operator, "sycl:cpu,triton:sm_90,triton:gfx942,cuda:sm_90a" + ("" if operator is noisy else ",pallas:v6e"), "f32")
+    rows_of(operator, ELSEWHERE + ("" if operator is noisy else ",pallas:v6e"), "f32")
+
+
+@pytest.mark.slow
+@RUNS
+def test_runs_are_right_everywhere(operator: pk.Operator) -> None:
+    rows_of(operator, f"{ELSEWHERE},pallas:v6e", "f32")
 
 
 @pytest.mark.quick
