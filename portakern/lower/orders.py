@@ -196,7 +196,8 @@ def sorted_lines(key: Op, run: int) -> tuple[Op, Op]:
     if isinstance(size, int) and size <= run:
         made, indices = sorted_in_tiles(key, order)
         return made, indices
-    return _merged_runs(*sorted_in_tiles(key, order, run=run), run, size if isinstance(size, int) else LONGEST)
+    made, indices = sorted_in_tiles(key, order, run=run)
+    return _merged_runs(made, indices, run, size if isinstance(size, int) else LONGEST)
 
 
 def _merged_runs(key: Op, order: Op, run: int, size: int) -> tuple[Op, Op]:
