@@ -220,6 +220,8 @@ class _Wholes:
             return [op.x]
         if isinstance(op, Gather) and not _can_be_picked_from(op.x, op.axis, op.fill):
             return [op.x]
+        if isinstance(op, SegmentFold):
+            return _looked_up(op)
         if isinstance(op, Contract | SegmentContract):
             return [g for o in op.operands for g in self._gathers_in(o)]
         return []
@@ -281,6 +283,18 @@ class _Wholes:
         single = (v for v in candidates if not self._doubled({*found, v}, ops[:high]))
         alone = next(single, None)
         return {alone} if alone is not None else set(candidates)
+
+
+def _looked_up(fold: SegmentFold) -> list[Op]:
+    """What says where a walk goes and was looked up itself: bounds, and coordinates at which it picks.  A block would look
+    these up again for every segment, or at every step."""
+    found, frontier = [fold.offsets], [fold.x]
+    while frontier:
+        op = frontier.pop()
+        if isinstance(op, Gather):
+            found.append(op.indices)
+        frontier += [] if isinstance(op, ANCHORS) else op.operands[:1] if isinstance(op, Gather) else op.operands
+    return [o for o in found if not isinstance(o, ANCHORS) and any(isinstance(g, Gather) for g in needed([o]))]
 
 
 def _can_be_picked_from(op: Op, axis: int, fill: float) -> bool:

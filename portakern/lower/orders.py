@@ -14,7 +14,7 @@ largest comes first.  So every language sorts integers alone (:class:`~portakern
 from __future__ import annotations
 
 from portakern.dtypes import DTYPES
-from portakern.ir.core import Op, Result, at
+from portakern.ir.core import Arg, Block, Op, Result, Yield, at
 from portakern.ir.rewrite import Rules
 from portakern.ir.size import Size
 from portakern.ir.tensor import (
@@ -28,12 +28,15 @@ from portakern.ir.tensor import (
     KeySort,
     Literal,
     Map,
+    Recur,
     Slice,
     Sort,
+    TensorType,
     Transpose,
     tensor_type,
 )  # fmt: skip
 from portakern.ir.tile import identity
+from portakern.lower.cuts import needed
 
 Shape = tuple[Size, ...]
 
@@ -194,21 +197,33 @@ def sorted_lines(key: Op, run: int) -> tuple[Op, Op]:
         made, indices = sorted_in_tiles(key, order)
         return made, indices
     made, indices = sorted_in_tiles(key, order, run=run)
-    longest = size if isinstance(size, int) else LONGEST
-    while run < longest:
-        made, indices = _merged(made, indices, run)
-        run *= 2
-    return made, indices
+    return _merged_runs(made, indices, run, size if isinstance(size, int) else LONGEST)
 
 
-def _merged(key: Op, order: Op, run: int) -> tuple[Op, Op]:
-    """Two neighbouring runs of ``run`` elements, a power of two, as one: of equal elements those of the first come first."""
+def _merged_runs(key: Op, order: Op, run: int, size: int) -> tuple[Op, Op]:
+    """Runs of ``run`` elements, a power of two, merged until one holds all ``size``.  Every turn does the same to longer
+    ones."""
+    turns = ((size - 1) // run).bit_length()
+    bits = run.bit_length() + turns - 1  # of the length of the longest run that is merged
+    if turns == 1:
+        return _merged(key, order, Literal(run, "i32"), bits)
+    args = keys, places, length = Arg("keys", key.type), Arg("places", order.type), Arg("run", TensorType((), "i32"))
+    made = _merged(keys, places, length, bits)
+    ops = (op for op in needed(made) if not isinstance(op, Arg))
+    lengths = Map("shl", (Literal(run, "i32"), Iota((turns,), 0)))
+    merges = Recur((key, order), (lengths,), (), Block(args, (*ops, Yield(made))), turns)
+    return Result(merges, 0), Result(merges, 1)
+
+
+def _merged(key: Op, order: Op, run: Op, bits: int) -> tuple[Op, Op]:
+    """Two neighbouring runs of ``run`` elements, a power of two of at most ``bits`` bits, as one: of equal elements those of
+    the first come first."""
     shape = tensor_type(key).shape
     size, most = DimSize(shape[-1], "i32"), identity("min", tensor_type(key).dtype)
     place = Iota(shape, len(shape) - 1)
-    within = Map("and", (place, whole(2 * run - 1, place)))
+    within = Map("and", (place, Map("or", (run, plus(run, -1)))))
     begin = Map("sub", (place, within))
-    left = Map("min", (Map("sub", (size, begin)), whole(run, place)))  # elements of the first run
+    left = Map("min", (Map("sub", (size, begin)), run))  # elements of the first run
 
     def first(number: Op) -> tuple[Op, Op]:
         """Whether the first run has an element of this number, and where it lies."""
@@ -216,11 +231,11 @@ def _merged(key: Op, order: Op, run: int) -> tuple[Op, Op]:
 
     def second(number: Op) -> Op:
         """Where this element of the second run lies, -1 where it has none."""
-        there = Map("lt", (number, whole(run, place)))
-        return chosen(there, plus(Map("add", (begin, number)), run), whole(-1, place))
+        there = Map("lt", (number, run))
+        return chosen(there, Map("add", (Map("add", (begin, number)), run)), whole(-1, place))
 
     before: Op = Expand(Literal(0, "i32"), shape, ())  # how many elements of the first run stand before this place
-    for bit in reversed(range(run.bit_length())):
+    for bit in reversed(range(bits)):
         more = plus(before, 1 << bit)
         inside, last = first(plus(more, -1))
         inside = Map("and", (inside, Map("le", (more, within))))

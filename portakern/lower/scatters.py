@@ -9,11 +9,10 @@ is written twice and nothing depends on which thread comes first.
 from __future__ import annotations
 
 from portakern.dtypes import DTYPES
-from portakern.ir.core import Arg, Block, Op, Yield, at
+from portakern.ir.core import Op, at
 from portakern.ir.rewrite import Rules
-from portakern.ir.size import Size
+from portakern.ir.size import Size, product
 from portakern.ir.tensor import (
-    AssociativeScan,
     Convert,
     DimSize,
     Expand,
@@ -23,13 +22,27 @@ from portakern.ir.tensor import (
     Literal,
     Map,
     PadWith,
+    Reshape,
     Scatter,
-    TensorType,
+    SegmentFold,
+    Slice,
     Transpose,
     tensor_type,
 )  # fmt: skip
 from portakern.ir.tile import identity
-from portakern.lower.orders import back, chosen, compared, first_above, lines_of, lowest, picked, sorted_lines, whole
+from portakern.lower.orders import (
+    Shape,
+    back,
+    chosen,
+    compared,
+    first_above,
+    lines_of,
+    lowest,
+    picked,
+    plus,
+    sorted_lines,
+    whole,
+)
 
 FEW = 32
 """Of so few updates, or so few elements, every one is compared with every other: less work than sorting them is."""
@@ -82,29 +95,61 @@ def _by_owner(mode: str, x: Op, indices: Op, updates: Op) -> Op:
 
 
 def _by_runs(mode: str, x: Op, indices: Op, updates: Op, run: int) -> Op:
-    """Every element of the result looks up what the run of its updates gives.  Indices that are the same for all lines are
-    sorted once."""
-    t, count = tensor_type(x), tensor_type(indices).shape[-1]
-    size, wide, axis = t.shape[-1], _wide(t.dtype), t.rank - 1
+    """Every element of the result takes the run of its sorted updates.  Indices that are the same for all lines are sorted
+    once."""
+    t = tensor_type(x)
     once = _of_all_lines(indices)
-    keys = _keys(indices if once is None else once, size)
-    index, order = sorted_lines(keys, run)
-    place = Iota((*tensor_type(keys).shape[:-1], size), tensor_type(keys).rank - 1)
+    keys = _keys(indices if once is None else once, t.shape[-1])
+    if mode == "set":
+        return _last_of_runs(x, *sorted_lines(keys, run), updates, once is not None)
+    wide = _wide(t.dtype)
+    given = Convert(updates, wide)
+    shared = once is not None or t.rank == 1
+    folded = (_together if shared else _line_by_line)(FOLD[mode], keys, given, t.shape, run)
+    return Convert(Map(mode, (Convert(x, wide), folded)), t.dtype)
+
+
+def _last_of_runs(x: Op, index: Op, order: Op, updates: Op, shared: bool) -> Op:
+    t, count = tensor_type(x), tensor_type(updates).shape[-1]
+    size, axis = t.shape[-1], t.rank - 1
+    place = Iota((*tensor_type(index).shape[:-1], size), tensor_type(index).rank - 1)
     last = Map("sub", (first_above(index, count, place), Literal(1, "i32")))
     hit = Map("eq", (picked(index, last, -1), place))
+    value = Gather(updates, picked(order, last), axis, not shared)
+    return chosen(Expand(hit, t.shape, (axis,)) if shared else hit, value, x)
 
-    def of_lines(line: Op, at: Op) -> Op:
-        return Gather(line, at, axis, once is None)
 
-    def spread(line: Op, length: Size) -> Op:
-        return line if once is None else Expand(line, (*t.shape[:-1], length), (axis,))
+def _together(fn: str, keys: Op, updates: Op, shape: Shape, run: int) -> Op:
+    """What updates along one line of ``keys`` give for each element of lines of ``shape``, which go side by side."""
+    axis = tensor_type(updates).rank - 1
+    index, order = sorted_lines(keys, run)
+    return SegmentFold(fn, Gather(updates, order, axis), _begins(index, shape[-1]), axis)
 
-    given = of_lines(updates, order)
-    if mode == "set":
-        return chosen(spread(hit, size), of_lines(given, last), x)
-    given = AssociativeScan((spread(index, count), Convert(given, wide)), axis, _within_a_run(mode, wide), 1)
-    both = Map(mode, (Convert(x, wide), of_lines(given, last)))
-    return Convert(chosen(spread(hit, size), both, Convert(x, wide)), t.dtype)
+
+def _line_by_line(fn: str, keys: Op, updates: Op, shape: Shape, run: int) -> Op:
+    """The same where every line has keys of its own: lines lie behind each other as one, whose numbers go on from line to line.
+    A line has one element more, for updates that go nowhere."""
+    *lead, size = shape
+    long = size + 1
+    index, order = sorted_lines(_numbered(keys, long), run)
+    lines, count = product(tuple(lead)), tensor_type(keys).shape[-1]
+    index, given = (Reshape(a, (lines * count,)) for a in (index, picked(updates, order)))
+    made = Reshape(SegmentFold(fn, given, _begins(index, lines * long), 0), (*lead, long))
+    return Slice(made, (0,) * len(shape), shape, (1,) * len(shape))
+
+
+def _numbered(keys: Op, long: Size) -> Op:
+    """``keys`` below ``long`` of all lines as numbers that ascend from one line to the next."""
+    shape = tensor_type(keys).shape
+    for axis in range(len(shape) - 1):
+        step = DimSize(product((*shape[axis + 1 : -1], long)), "i32")
+        keys = Map("add", (keys, Map("mul", (Iota(shape, axis), step))))
+    return keys
+
+
+def _begins(index: Op, size: Size) -> Op:
+    """Where the run of each of ``size`` elements begins in a line of sorted indices, and where the last one ends."""
+    return first_above(index, tensor_type(index).shape[0], plus(Iota((size + 1,), 0), -1))
 
 
 def _of_all_lines(indices: Op) -> Op | None:
@@ -128,16 +173,6 @@ def _keys(indices: Op, size: Size) -> Op:
     end = DimSize(size, tensor_type(indices).dtype)
     inside = Map("and", (Map("ge", (indices, whole(0, indices))), Map("lt", (indices, end))))
     return chosen(inside, Convert(indices, "i32"), DimSize(size, "i32"))
-
-
-def _within_a_run(mode: str, dtype: str) -> Block:
-    """What two neighbouring parts of sorted updates give: the last index, and the value of its run."""
-    types = (TensorType((), "i32"), TensorType((), dtype))
-    parts = [(f"{name}_{side}", of) for side in ("left", "right") for name, of in zip(("index", "value"), types, strict=True)]
-    index, value, next_index, next_value = args = tuple(Arg(*part) for part in parts)
-    same, both = Map("eq", (index, next_index)), Map(mode, (value, next_value))
-    joined = chosen(same, both, next_value)
-    return Block(args, (same, both, joined, Yield((next_index, joined))))
 
 
 def _wide(dtype: str) -> str:

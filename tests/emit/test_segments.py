@@ -17,6 +17,7 @@ pytestmark = pytest.mark.quick
 CASES: dict[str, tuple[str, Mapping[str, Any], str]] = {
     "spmm": ("spmm", {"M": 1000, "K": 900, "N": 256, "P": dynamic}, "f32"),
     "segment_sum_line": ("segment_sum", {"P": 5000, "D": 1, "N": 300}, "f32"),
+    "scatter_add": ("scatter_add", {"V": 1000, "D": 128, "M": 2000}, "f32"),
     "moe_grouped_matmul": ("moe_grouped_matmul", {"P": 2048, "K": 512, "N": 1024, "G": 8}, "bf16"),
 }
 

@@ -14,10 +14,11 @@ from portakern.ir import tensor as t
 from portakern.ir.core import Arg, Block, Op, Result, Yield
 from portakern.ir.size import evaluate
 from portakern.ir.size import product as count_of
-from portakern.ir.tile import Unary
+from portakern.ir.tile import For, Load, Unary
 from portakern.lower.cuts import needed
 from portakern.lower.simplify import simplify
 from portakern.registry import registry
+from portakern.spec.load import load_operator
 from portakern.study.steps import lowered
 from portakern.study.study import Runner
 from portakern.study.work import Problem, works
@@ -80,14 +81,20 @@ def elements(op: Op) -> int:
     return evaluate(count_of(t.tensor_type(op).shape), {})
 
 
+def work(block: Block) -> int:
+    """Elements that are computed, in all turns of loops."""
+    found = sum(elements(op) for op in block.ops if isinstance(op.type, t.TensorType))
+    loops = [op for op in block.ops if isinstance(op, t.Recur)]
+    return found + sum(evaluate(op.length, {}) * work(op.step) for op in loops)
+
+
 @pytest.mark.quick
 def test_nothing_grows_with_the_square_of_a_line() -> None:
     """Twice as long, a line takes little more than twice the work; no array between kernels is larger than it by a factor."""
     asked = {n: simplify(ordered.program({"M": 2, "N": n}, {}, "f32"), run=64) for n in (1 << 12, 1 << 13)}
-    steps = {n: sum(elements(op) for op in p.body.ops[:-1] if isinstance(op.type, t.TensorType))
-             for n, p in asked.items()}  # fmt: skip
+    steps = {n: work(p.body) for n, p in asked.items()}
     assert steps[1 << 13] < 2.5 * steps[1 << 12]
-    largest = max(elements(op) for op in asked[1 << 13].body.ops if isinstance(op.type, t.TensorType))
+    largest = max(elements(op) for op in asked[1 << 13].body.walk() if isinstance(op.type, t.TensorType))
     assert largest == 2 << 13
 
 
@@ -99,6 +106,36 @@ def test_indices_that_all_lines_share_are_sorted_once() -> None:
 
     found = simplify(rows.program({"V": 100, "D": 7, "N": 90}, {}, "f32"), run=128)
     assert {t.tensor_type(op.xs[0]).shape for op in found.body.ops if isinstance(op, t.KeySort)} == {(90,)}
+
+
+@pytest.mark.quick
+def test_an_element_walks_its_own_updates() -> None:
+    """Of many rows: what merges runs stands in the program once, nobody walks all rows, and no walk searches for anything."""
+    target = registry().target("cuda:sm_90a")
+    problem = Problem(load_operator("scatter_add"), {"V": 10000, "D": 128, "M": 100000}, {})
+    made = lowered(works(problem, [target], ["f32"])[0], target)
+    families = [k.family for k in made.kernels]
+    assert (families[0], families[-1], families.count("elementwise")) == ("sort", "segments", len(families) - 2)
+    assert len(families) <= 5
+    assert [r.count for r in made.repeats] == [6]
+    walk = next(op for op in made.kernels[-1].body.ops if isinstance(op, For))
+    assert walk.lo is not None and walk.hi is not None
+    assert len([op for op in walk.body.ops if isinstance(op, Load)]) == 2  # where the row lies, and the row
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_lines_with_indices_of_their_own(axis: int) -> None:
+    rng = np.random.default_rng(axis)
+    shape, count = [3, 2, 4], 45
+    shape[axis] = 39
+    x = rng.standard_normal(shape)
+    shape[axis] = count
+    for mode in t.SCATTER:
+        indices, updates = rng.integers(-9, 48, shape), rng.standard_normal(shape)
+        agrees(lambda x, i, u, m=mode: (t.Scatter(x, i, u, axis, m),), x, indices, updates)
+    every = rng.integers(38, 39, shape)  # all go to the last element
+    agrees(lambda x, i, u: (t.Scatter(x, i, u, axis, "add"),), x, every, rng.standard_normal(shape))
 
 
 @pytest.mark.quick
@@ -133,6 +170,16 @@ def scattered(x: T["M", "N"], i: T["K", "N", pk.i32], u: T["K", "N"]):
 
 
 @pk.operator
+def runs_of_lines(x: T["M", "N"], i: T["M", "K", pk.i32], u: T["M", "K"]):
+    return tuple(pk.scatter(x, i, u, 1, mode) for mode in ("add", "set", "max"))
+
+
+@pk.operator
+def runs_of_all(x: T["M", "N"], i: T["K", pk.i64], u: T["M", "K"]):
+    return tuple(pk.scatter(x, pk.broadcast_to(i, u.shape), u, 1, mode) for mode in ("mul", "set", "min"))
+
+
+@pk.operator
 def noisy(x: T["M", "N"], seed: pk.Scalar[pk.i64]):
     return pk.dropout(x, seed, 0.3), x + pk.uniform(seed, x.shape), pk.normal(seed, x.shape, dtype=x.dtype)
 
@@ -153,21 +200,40 @@ def test_what_is_compared_with_itself_is_computed_once(dtype: str) -> None:
 
 
 def rows_of(op: pk.Operator, targets: str, dtype: str) -> None:
-    dims = {"M": 6, "N": 11, **({"K": 5} if op is scattered else {})}
+    dims = {scattered: {"M": 6, "N": 11, "K": 5}, runs_of_lines: {"M": 3, "N": 41, "K": 37},
+            runs_of_all: {"M": 3, "N": 41, "K": 67}}.get(op, {"M": 6, "N": 11})  # fmt: skip
     asked = works(Problem(op, dims, {}), [registry().target(n) for n in targets.split(",")], [dtype])
     rows = Runner("checked", jobs=2).run(asked).rows
     assert [f"{r.operator} {r.target}: {r.error}" for r in rows if r.error is not None] == []
 
 
-@pytest.mark.parametrize("operator", [ordered, scattered, noisy], ids=lambda op: op.name)
+SHORT = pytest.mark.parametrize("operator", [ordered, scattered, noisy], ids=lambda op: op.name)
+RUNS = pytest.mark.parametrize("operator", [runs_of_lines, runs_of_all], ids=lambda op: op.name)
+HERE = "numba:cpu,cpp:cpu,opencl:cpu,hip:gfx942,cuda:sm_80"
+ELSEWHERE = "sycl:cpu,triton:sm_90,triton:gfx942,cuda:sm_90a"
+
+
+@SHORT
 def test_they_are_right(operator: pk.Operator) -> None:
-    rows_of(operator, "numba:cpu,cpp:cpu,opencl:cpu,hip:gfx942,cuda:sm_80", "f32" if operator is noisy else "bf16")
+    rows_of(operator, HERE, "f32" if operator is noisy else "bf16")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("operator", [ordered, scattered, noisy], ids=lambda op: op.name)
+@RUNS
+def test_runs_are_right(operator: pk.Operator) -> None:
+    rows_of(operator, HERE, "bf16")
+
+
+@pytest.mark.slow
+@SHORT
 def test_they_are_right_everywhere(operator: pk.Operator) -> None:
-    rows_of(operator, "sycl:cpu,triton:sm_90,triton:gfx942,cuda:sm_90a" + ("" if operator is noisy else ",pallas:v6e"), "f32")
+    rows_of(operator, ELSEWHERE + ("" if operator is noisy else ",pallas:v6e"), "f32")
+
+
+@pytest.mark.slow
+@RUNS
+def test_runs_are_right_everywhere(operator: pk.Operator) -> None:
+    rows_of(operator, f"{ELSEWHERE},pallas:v6e", "f32")
 
 
 @pytest.mark.quick

@@ -151,3 +151,24 @@ def test_faults_of_repeats(kind: str) -> None:
     assert found
     for mutant in found:
         assert any(not np.allclose(x, expected[n], atol=1e-4) for n, x in run(mutant.program, given).items()), mutant.where
+
+
+@pk.operator
+def sorted_steps(x: pk.Tensor["N"], u: pk.Tensor["S", "N"], i: pk.Tensor["N", pk.i32]):
+    def step(c, y):
+        c = pk.scatter(pk.sort(c * 0.5 + y, 0), i, y, 0)
+        return c, c
+
+    return pk.scan(step, x, u)
+
+
+def test_merges_of_runs_are_loops_inside_of_the_loop() -> None:
+    program = sorted_steps.program({"N": 41, "S": 2}, {}, "f32")
+    rng = np.random.default_rng(1)
+    given = {a.name: rng.standard_normal(tensor_type(a).shape).astype(np.float32) for a in program.args}  # type: ignore[arg-type]
+    given["i"] = rng.integers(-3, 44, 41).astype(np.int32)
+    expected = evaluate(program, given)
+    made = lower(program, choose, run=4)
+    assert sorted(str(r.count) for r in made.repeats) == ["2", "4", "4"]
+    for name, value in run(made, given, {}).items():
+        np.testing.assert_allclose(value, expected[name], rtol=2e-4, atol=2e-5)

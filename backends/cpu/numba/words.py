@@ -62,22 +62,27 @@ def minimum(typing, a, b):
     "sorted_order": '''
 @njit
 def sorted_order(keys, count):
-    """Where the first `count` of keys lie in ascending order, equal ones in theirs: sorted by 8 bits after 8, the low first."""
-    order, other, bits = np.arange(count), np.empty(count, np.int64), 8 * keys.itemsize
-    for shift in range(0, bits, 8):
-        sign = 128 if shift + 8 == bits else 0  # negative keys come first
-        counts = np.zeros(256, np.int64)
-        for i in range(count):
-            counts[(keys[i] >> shift & 255) ^ sign] += 1
-        if counts.max() == count:
+    """Where the first `count` of keys lie in ascending order, equal ones in theirs: sorted by some bits after others, the low
+    first."""
+    order, other, bits = np.arange(count).astype(np.int32), np.empty(count, np.int32), 8 * keys.itemsize
+    width = 8 if count < 1 << 12 else 11 if count < 1 << 16 else 14  # counters are few beside keys
+    digits, vary = 1 << width, keys[0] ^ keys[0]
+    for i in range(count):
+        vary |= keys[i] ^ keys[0]
+    for shift in range(0, bits, width):
+        if vary >> shift & (digits - 1) == 0:
             continue  # all have these bits alike
+        sign = digits // 2 if shift + width >= bits else 0  # negative keys come first
+        counts = np.zeros(digits, np.int64)
+        for i in range(count):
+            counts[(keys[i] >> shift & (digits - 1)) ^ sign] += 1
         places = np.cumsum(counts) - counts
         for at in order:
-            digit = (keys[at] >> shift & 255) ^ sign
+            digit = (keys[at] >> shift & (digits - 1)) ^ sign
             other[places[digit]] = at
             places[digit] += 1
         order, other = other, order
-    return order
+    return order.astype(np.int64)
 ''',
     "first_few": '''
 @njit

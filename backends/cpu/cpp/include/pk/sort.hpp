@@ -7,22 +7,28 @@
 
 namespace pk {
 
-// One pass of a radix sort: `from` to `to` in the order of 8 bits of their keys, those of a sign turned round.
-template <int shift, bool sign, class K>
+// One pass of a radix sort: `from` to `to` in the order of `width` bits of their keys, those of a sign turned round.
+template <int shift, int width, bool sign, class K>
 PK_INLINE void by_digit(const K* keys, const int32_t* from, int32_t* to, int n) {
-    const auto digit = [&](int32_t i) { return static_cast<int>(keys[i] >> shift & 255) ^ (sign ? 128 : 0); };
-    int32_t places[257] = {};
-    for (int i = 0; i < n; ++i) ++places[digit(from[i]) + 1];
-    for (int d = 0; d < 256; ++d) places[d + 1] += places[d];
+    constexpr int digits = 1 << width;
+    const auto digit = [&](int32_t i) {
+        return static_cast<int>(keys[i] >> shift & (digits - 1)) ^ (sign ? digits / 2 : 0);
+    };
+    int32_t places[digits + 1] = {};
+    for (int i = 0; i < n; ++i) ++places[digit(i) + 1];
+    for (int d = 0; d < digits; ++d) places[d + 1] += places[d];
     for (int i = 0; i < n; ++i) to[places[digit(from[i])]++] = from[i];
 }
-template <int shift = 0, class K>
-PK_INLINE void by_digits(const K* keys, int32_t*& order, int32_t*& other, int n) {
+// The passes from `shift` up; a digit that all keys share, with none of the bits that `vary`, orders nothing.
+template <int width, int shift = 0, class K>
+PK_INLINE void by_digits(const K* keys, K vary, int32_t*& order, int32_t*& other, int n) {
     constexpr int bits = 8 * sizeof(K);
     if constexpr (shift < bits) {
-        by_digit<shift, shift + 8 == bits>(keys, order, other, n);
-        std::swap(order, other);
-        by_digits<shift + 8>(keys, order, other, n);
+        if (vary >> shift & ((1 << width) - 1)) {
+            by_digit<shift, width, shift + width >= bits>(keys, order, other, n);
+            std::swap(order, other);
+        }
+        by_digits<width, shift + width>(keys, vary, order, other, n);
     }
 }
 
@@ -49,7 +55,10 @@ PK_INLINE auto sorted_order(const X& keys) {
     } else {
         int32_t here[n], there[n], *order = here, *other = there;
         for (int i = 0; i < n; ++i) order[i] = i;
-        by_digits(line, order, other, n);
+        K vary = 0;
+        for (int i = 0; i < n; ++i) vary |= line[i] ^ line[0];
+        constexpr int width = n < 1 << 12 ? 8 : n < 1 << 16 ? 11 : 14;  // fewer passes, while counters are few beside elements
+        by_digits<width>(line, vary, order, other, n);
         for (int i = 0; i < To::cols; ++i) out.value[i] = i < n ? order[i] : 0;
     }
     return out;
