@@ -102,7 +102,7 @@ def _split_dims(shape: Shape, dims: Sequence[int], inner: Shape, groups: Sequenc
     places: list[int] = []
     sizes: list[Size] = []
     for size, dim in zip(shape, dims, strict=True):
-        one = size == 1 and product([inner[i] for i in groups[dim]]) != 1
+        one = size == 1 and product(tuple(inner[i] for i in groups[dim])) != 1
         places += groups[dim]
         sizes += [1 if one else inner[i] for i in groups[dim]]
     return tuple(sizes), tuple(places)

@@ -16,8 +16,10 @@ from portakern.errors import MissingRuleError, PortakernError, SpecError, UsageE
 from portakern.ir import oracle  # noqa: E402
 from portakern.ir.tensor import tensor_type  # noqa: E402
 from portakern.ir.text import format_function, parse_function  # noqa: E402
+from portakern.registry import registry  # noqa: E402
 from portakern.torch_import import ImportedOperator  # noqa: E402
 from portakern.torch_import.agreement import agreement  # noqa: E402
+from tests.lowering import lowered_for  # noqa: E402
 
 F = torch.nn.functional
 nn = torch.nn
@@ -273,13 +275,75 @@ def test_an_imported_operator_is_called_by_others() -> None:
     np.testing.assert_allclose(made, 2 / 3)
 
 
+# ---- recurrent layers: loops over steps ------------------------------------------------------------------------------
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind: Any, features: int, **options: Any) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.layer = kind(features, 5, **options)
+
+    def forward(self, x: Any, *states: Any) -> Any:
+        y, last = self.layer(x, states if len(states) > 1 else states[0] if states else None)
+        return (y, *last) if isinstance(last, tuple) else (y, last)
+
+
+class StateAndCell(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.LSTMCell(6, 5)
+
+    def forward(self, x: Any, h: Any, c: Any) -> Any:
+        return self.layer(x, (h, c))
+
+
+LAYERS: list[dict[str, Any]] = [
+    {}, {"num_layers": 2, "bidirectional": True, "batch_first": True}, {"bias": False, "bidirectional": True},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", LAYERS, ids=str)
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN], ids=lambda k: k.__name__)
+def test_recurrent_layers(kind: Any, options: dict[str, Any]) -> None:
+    agrees(Recurrent(kind, 6, **options), normal(3, 4, 6))
+
+
+def test_recurrent_layers_of_one_sequence_with_states_of_relu_and_as_cells() -> None:
+    agrees(Recurrent(nn.LSTM, 6), normal(3, 6))
+    agrees(Recurrent(nn.LSTM, 6), normal(3, 2, 6), normal(1, 2, 5), normal(1, 2, 5))
+    agrees(Recurrent(nn.RNN, 6, nonlinearity="relu"), normal(3, 2, 6), normal(1, 2, 5))
+    agrees(StateAndCell(), normal(2, 6), normal(2, 5), normal(2, 5))
+
+
+def test_steps_are_not_written_out() -> None:
+    """The program of 500 steps is as long as that of five, and all products with the input are one."""
+    few, many = (pk.from_torch(Recurrent(nn.LSTM, 6, num_layers=2), (normal(steps, 2, 6),)) for steps in (5, 500))
+    assert len(few.program({}).body.ops) == len(many.program({}).body.ops)
+    assert len(lowered_for(registry().target("cuda:sm_90a"), many.program({})).kernels) <= 16
+
+
+def test_packed_sequences_are_refused_in_words() -> None:
+    class Packed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn = nn.GRU(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([3, 2]))
+            return nn.utils.rnn.pad_packed_sequence(self.rnn(packed)[0])[0]
+
+    with pytest.raises(PortakernError):
+        pk.from_torch(Packed(), (normal(3, 2, 4),))
+
+
 # ---- what cannot be imported ----------------------------------------------------------------------------------------
 
 
 class Refused(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.rnn = nn.LSTM(4, 4)
+        self.rnn = nn.LSTM(4, 4, proj_size=2)
 
     def forward(self, x: Any) -> Any:
         y, _ = self.rnn(x)
@@ -291,7 +355,7 @@ def test_what_has_no_counterpart_is_listed_at_once_with_its_lines() -> None:
     with pytest.raises(MissingRuleError) as caught:
         pk.from_torch(Refused(), (normal(3, 2, 4),))
     text = str(caught.value)
-    assert "aten.lstm.input (rnn (" in text and "runs through time" in text
+    assert "aten.lstm.input (rnn (" in text and "proj_size" in text
     assert "_fft_r2c" in text and "complex" in text and "test_import.py:" in text
 
 

@@ -12,6 +12,7 @@ from portakern.torch_import.aten import (
     pooling,
     products,
     random,
+    recurrent,
     reductions,
     resizing,
     running,
@@ -23,5 +24,5 @@ from portakern.torch_import.aten import (
 
 __all__ = [
     "activations", "backward", "comparisons", "convolutions", "indexing", "norms", "orders", "pointwise", "pooling", "products",
-    "random", "reductions", "resizing", "running", "sources", "trigonometry", "views", "without",
+    "random", "recurrent", "reductions", "resizing", "running", "sources", "trigonometry", "views", "without",
 ]  # fmt: skip

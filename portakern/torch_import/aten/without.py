@@ -5,7 +5,6 @@ from __future__ import annotations
 _SIZES = "the size of its result follows from the numbers inside an array"
 _COMPLEX = "it gives or takes complex arrays, which the tensor level does not have (pk.fft works on pairs of real ones)"
 _GRADIENT = "gradients come with pk.grad; PyTorch's decompositions have no other form of it"
-_RECURRENCE = "it runs through time by a step that is not associative; unrolled it would be a kernel for every step"
 
 WITHOUT: dict[str, str] = {
     "aten.nonzero": _SIZES,
@@ -19,10 +18,6 @@ WITHOUT: dict[str, str] = {
     "aten.avg_pool2d_backward": _GRADIENT,
     "aten.native_group_norm_backward": _GRADIENT,
     "aten.native_layer_norm_backward": _GRADIENT,
-    "aten.lstm": _RECURRENCE,
-    "aten.gru": _RECURRENCE,
-    "aten.rnn_tanh": _RECURRENCE,
-    "aten.rnn_relu": _RECURRENCE,
     "aten.resize_": "its result holds whatever lay behind the array; a functional graph has none",
     "aten.sym_is_contiguous": "it asks how an array lies, and arrays of a tensor program lie nowhere",
     "aten.sym_size": "it is a size and no array: read where the graph has it",
@@ -32,7 +27,7 @@ WITHOUT: dict[str, str] = {
 }
 
 KEPT = ("aten.scaled_dot_product_attention", "aten.lstm", "aten.gru", "aten.rnn_tanh", "aten.rnn_relu")
-"""What PyTorch would decompose, and is kept whole: it has a rule of its own, or none for a reason."""
+"""What PyTorch would decompose, and is kept whole: it has a rule of its own."""
 
 
 def why_not(name: str) -> str:
