@@ -1,9 +1,8 @@
 """Scatters in terms of what every language has.
 
 Where a few updates meet a short line, every element of the result asks which of them are its own.  Otherwise updates are
-sorted by their indices, stably, so that those of one element lie beside each other in their order; what a run of them gives
-together is a scan that begins anew at every new index, and each element of the result looks up the end of its run.  No element
-is written twice and nothing depends on which thread comes first.
+sorted by their indices, stably, so that those of one element are a segment, in their order, and each element of the result
+walks its own.  No element is written twice and nothing depends on which thread comes first.
 """
 
 from __future__ import annotations
