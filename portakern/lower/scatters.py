@@ -46,6 +46,9 @@ from portakern.lower.orders import (
 FEW = 32
 """Of so few updates, or so few elements, every one is compared with every other: less work than sorting them is."""
 
+NUMBERED = 2**31 - 1
+"""Elements of a result that i32 can number: sorted indices go on from line to line."""
+
 FOLD = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
 
@@ -66,7 +69,9 @@ def rules(picks: bool, run: int) -> Rules:
         if 0 in (*lead, size, count):
             return op.x
         few = isinstance(size, int) and isinstance(count, int) and min(size, count) <= FEW
-        if few or not (picks and run and isinstance(count, int)):
+        elements = product((*lead, size + 1))
+        large = isinstance(elements, int) and elements > NUMBERED
+        if few or large or not (picks and run and isinstance(count, int)):
             return back(_by_owner(op.mode, x, indices, updates), op.axis)
         return back(_by_runs(op.mode, x, indices, updates, run), op.axis)
 

@@ -64,8 +64,8 @@ def capture(given: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynami
 
 @contextlib.contextmanager
 def _recurrences_of_one_step() -> Iterator[None]:
-    """Recurrent layers are kept whole, and PyTorch learns the shapes of their results by running every step on fake arrays:
-    25 s for 500 steps of two layers.  One step says the same."""
+    """Recurrent layers are kept whole, and PyTorch learns the shapes of their results by running every step on fake
+    arrays.  One step says the same."""
     from torch._decomp import decompositions
 
     def of_one_step(layer: Callable[..., Any]) -> Callable[..., Any]:

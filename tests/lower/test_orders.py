@@ -247,3 +247,12 @@ def test_random_numbers_are_distributed_as_asked() -> None:
     assert flat.min() >= -1.0 and flat.max() < 3.0 and abs(flat.mean() - 1.0) < 0.02
     assert abs(bell.mean() - 2.0) < 0.05 and abs(bell.std() - 3.0) < 0.05 and np.isfinite(bell).all()
     assert abs(hit.mean() - 0.2) < 0.01
+
+
+@pytest.mark.parametrize(("lines", "by_segments"), [(400, True), (40000, False)])
+def test_results_of_more_elements_than_i32_numbers_ask_which_updates_are_their_own(lines: int, by_segments: bool) -> None:
+    x, i = Arg("x", t.TensorType((lines, 60000), "f32")), Arg("i", t.TensorType((lines, 100), "i32"))
+    u = Arg("u", t.TensorType((lines, 100), "f32"))
+    made = t.Scatter(x, i, u, 1, "add")
+    ops = simplify(t.TensorProgram("op", Block((x, i, u), (made, Yield((made,)))), ("out",))).body.ops
+    assert any(isinstance(op, t.SegmentFold) for op in ops) == by_segments
