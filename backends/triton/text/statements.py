@@ -100,7 +100,8 @@ class StatementText(TritonMemoryText):
                 self.hints[value] = f"new_{by_arg[arg]}"
         lo, hi = self._limits(loop, a.axis)
         step = "" if a.axis.tile == 1 else f", {self._tile(a.axis)}"
-        narrow = a.wide and isinstance(a.axis.extent, int)  # the walk counts in 32 bits
+        # The walk counts in 32 bits: its end is known to fit, or is one that was computed or loaded as such.
+        narrow = a.wide and (isinstance(a.axis.extent, int) or loop.hi is not None)
         counter = self.names.fresh(f"{a.name}_step") if narrow and a.axis.tile == 1 else a.start
         words = f"tl.static_range({hi})" if self._few(loop) else f"range({lo}, {hi}{step})"
         with self.out.block(f"for {counter} in {words}:"):
