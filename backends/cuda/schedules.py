@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from portakern.device import Device
 from portakern.dtypes import DTYPES
+from portakern.emit.shares import in_parts
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
 from .attention.choosing import walks
@@ -36,6 +37,8 @@ LIBRARY_SHARED = 6 << 10
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     """The schedules for ``nest``, default first, without repeats."""
     found = (s for s in _FAMILIES[nest.family](nest, device) if s.warps <= MAX_WARPS)
+    if nest.family == "rows":
+        found = in_parts(found, nest, device)
     if nest.family in STREAMS and device.has("wgmma"):
         found = (replace(s, options=tuple(sorted({"keep": "stores", **dict(s.options)}.items()))) for s in found)
     return list(dict.fromkeys(found))
@@ -117,20 +120,7 @@ def _rows(nest: Nest, device: Device) -> Iterator[Schedule]:
     # 32 elements a thread: enough bytes on their way (cross_entropy 4096x32768 on an H200: 130 us, 137 with 16).
     for cols, warps in ((8192, 8), (4096, 4), (4096, 8), (2048, 4), (8192, 16), (1024, 4)):
         if cols <= longest and (whole is None or cols < whole or whole > longest):
-            made = schedule(nest, {reduced.name: fitted(reduced, cols)}, warps)
-            parts = _parts(nest, device, reduced, cols)
-            if parts > 1:
-                yield replace(made, options=(("split_k", parts),))
-            yield made
-
-
-def _parts(nest: Nest, device: Device, reduced: NestAxis, cols: int) -> int:
-    """Blocks that share a row: where there are so few rows that most units had none, and each part has several tiles."""
-    rows = 1
-    for axis in nest.role("parallel"):
-        rows *= axis.extent if isinstance(axis.extent, int) else device.count("units", 128)
-    tiles, units = steps(reduced, cols) or 0, device.count("units", 128)
-    return min(2 * units // rows, tiles // 4) if 0 < rows * 4 <= units else 1
+            yield schedule(nest, {reduced.name: fitted(reduced, cols)}, warps)
 
 
 def _longest_row(nest: Nest) -> int:

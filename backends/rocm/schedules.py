@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from portakern.device import Device
 from portakern.dtypes import dtype
+from portakern.emit.shares import in_parts
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
 from .emitter import LEFT_IN_REGISTERS, on_matrix_cores, subgroup, waves_across
@@ -22,8 +23,8 @@ _MAX_THREADS = 1024
 
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     """Every schedule of ``nest`` that fits ``device``; the first is the default."""
-    rule = _FAMILIES[nest.family]
-    return list(dict.fromkeys(rule(nest, device)))
+    found = _FAMILIES[nest.family](nest, device)
+    return list(dict.fromkeys(in_parts(found, nest, device) if nest.family == "rows" else found))
 
 
 def _size(axis: NestAxis) -> int | None:

@@ -9,7 +9,7 @@ from portakern.dtypes import DTYPES
 from portakern.errors import ScheduleError
 from portakern.ir import tensor as tt
 from portakern.ir.builder import Builder
-from portakern.ir.core import Block
+from portakern.ir.core import Arg, Block
 from portakern.ir.program import Array, ArrayFacts
 from portakern.ir.schedule import Nest, Schedule
 from portakern.ir.tile import Axis, BufferType, Kernel, verify_kernel
@@ -48,13 +48,23 @@ class Request:
 
     def nest(self, family: str, domain: Domain, live: int, dots: str = "", passes: int = 1, scores: str = "",
              slides: AxisClass | None = None) -> Nest:  # fmt: skip
-        widest = _widest(self.program)
+        widest = self._widest(domain)
         picking = {c for op in self.program.body.ops if isinstance(op, tt.Gather) for c in self.classes.of_operand(op, 1)}
         runs = zip(domain.nest_axes(windows_of(self.program, self.classes)), domain.runs, strict=True)
         axes = tuple(replace(a, picks=not picking.isdisjoint(r.classes), slides=slides in r.classes) for a, r in runs)
         results = zip(self.program.outputs, self.program.results, strict=True)
         stored = _wider(self.unrounded.get(name, tt.tensor_type(r).dtype) for name, r in results)
         return Nest(family, axes, *widest, live=live, dots=dots, passes=passes, scores=scores, stored=stored)
+
+    def _widest(self, domain: Domain) -> tuple[str, str]:
+        """The widest dtype of arrays loaded and stored, and the widest dtype computed in.  Indices count where they lie side
+        by side with what they pick: one for a whole row says nothing of the bytes that a thread moves at once."""
+        apart = {i for op in self.program.body.ops if isinstance(op, tt.Gather) and isinstance(i := op.indices, Arg)
+                 and domain.contiguous not in self.classes.of_operand(op, 1)}  # fmt: skip
+        arrays = [tt.tensor_type(a).dtype for a in self.program.args if tt.tensor_type(a).shape and a not in apart]
+        widest = _wider([*arrays, *(tt.tensor_type(r).dtype for r in self.program.results)])
+        values = [wide(op.type.dtype) for op in self.program.body.ops if isinstance(op.type, tt.TensorType)]
+        return widest, _wider([wide(widest), *values])
 
     def accesses(self) -> list[tuple[AxisClass, ...]]:
         """For every array that the stage loads or stores, the axes of its dims as that access sees them."""
@@ -74,15 +84,6 @@ class Request:
 def _wider(dtypes: Iterable[str]) -> str:
     """The widest of ``dtypes``."""
     return max(dtypes, key=lambda d: DTYPES[d].bits)
-
-
-def _widest(program: tt.TensorProgram) -> tuple[str, str]:
-    """The widest dtype of arrays loaded and stored, and the widest dtype computed in."""
-    arrays = [tt.tensor_type(a).dtype for a in program.args if tt.tensor_type(a).shape]
-    arrays += [tt.tensor_type(r).dtype for r in program.results]
-    widest = _wider(arrays)
-    values = [wide(op.type.dtype) for op in program.body.ops if isinstance(op.type, tt.TensorType)]
-    return widest, _wider([wide(widest), *values])
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Arg, Block, Op
 from portakern.ir.program import Array
+from portakern.ir.schedule import Schedule
+from portakern.ir.size import Size
 from portakern.lower.classes import AxisClass, axis_classes
 from portakern.lower.cuts import program_of
 from portakern.lower.domain import Domain, of_result, real
@@ -30,15 +32,15 @@ def lower_rows_or_parts(request: Request) -> Lowered:
     """The rows family: one kernel, or several where the schedule asks for parts."""
     schedule = request.choose(rows_nest(request)[1])  # once: tuned schedules come one after the other
     if parts_of(schedule) > 1:
-        return _InParts(request).lowered()
+        return _InParts(request, parts_of(schedule)).lowered()
     return Lowered(((lower_sliding if results_of(schedule) > 1 else lower_rows)(request, schedule),))
 
 
 class _InParts:
     """One stage of rows, level by level."""
 
-    def __init__(self, request: Request) -> None:
-        self.request = request
+    def __init__(self, request: Request, parts: int) -> None:
+        self.request, self.parts = request, parts
         self.kernels: list[t.Kernel] = []
         self.temporaries: list[Array] = []
         self.known: dict[Op, str] = {}  # reductions that earlier kernels have stored, by the name of the array
@@ -112,7 +114,7 @@ class _InParts:
         parallel, reduced = domain.role("parallel"), domain.role("reduced")
         at_most(schedule, parallel, 1, "parallel axes")
         at_most(schedule, reduced, 1, "reduced axes")
-        part = parts_axis(domain, parts_of(schedule))
+        part = parts_axis(domain, self._parts_of(schedule, along(reduced[0], schedule).steps))
         loops = [replace(along(r, schedule), kind="loop") for r in reduced]
         frame = Frame(request, domain, [part, *grid(parallel, schedule), *loops], schedule, "rows")
         walked = frame.b.axis[reduced[0].name]
@@ -121,6 +123,11 @@ class _InParts:
         combine = whole_loop(frame).combine
         self.kernels.append(frame.finish())
         return found, combine
+
+    def _parts_of(self, schedule: Schedule, steps: Size) -> int:
+        """How many parts a level has: as its own schedule asks, else that of the whole stage, as far as there are steps."""
+        own = parts_of(schedule)
+        return own if own > 1 or not isinstance(steps, int) else max(1, min(self.parts, steps))
 
     def _join(self, name: str, arrays: Mapping[tt.Fold, Array], made: Mapping[tt.Fold, Array], combine: Block,
               follow: Sequence[int]) -> None:  # fmt: skip

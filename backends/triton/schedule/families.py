@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from portakern.device import Device
 from portakern.dtypes import dtype
 from portakern.emit.packing import LINE_BYTES
+from portakern.emit.shares import in_parts
 from portakern.ir.schedule import Nest, NestAxis, Schedule, Value
 from portakern.ir.size import Size
 
@@ -41,6 +42,8 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
                 "scan": _scan, "associative": _scan, "sort": _sort, "contraction": _contraction, "grouped": _grouped,
                 "attention": _attention}  # fmt: skip
     found = list(families[nest.family](nest, device))
+    if nest.family == "rows":
+        found = list(in_parts(found, nest, device))
     kept = [s for s in found if _fits(nest, device, s)]
     return tuple(dict.fromkeys(kept or found[-1:]))
 
