@@ -10,6 +10,7 @@ from pathlib import Path
 from portakern.backend import Launch, Missing, Source, Target
 from portakern.dtypes import DTYPES
 from portakern.emit.clike import CLikeEmitter, Dialect, KernelPlan, ProgramPlan, included, reached, read_headers
+from portakern.emit.clike.flat import flattened
 from portakern.emit.clike.layouts import dims_of
 from portakern.emit.softmax import by_powers_of_two
 from portakern.emit.sums import with_fused_sums
@@ -90,7 +91,8 @@ class CudaEmitter(CLikeEmitter):
         made = CudaKernelPlan(**vars(plan), products=products_of(plan, str(kernel.schedule.option("mma", "auto")), target),
                               at_once=int(kernel.schedule.option("blocks", 0)),
                               keep=str(kernel.schedule.option("keep", "none")))  # fmt: skip
-        return pipelined(narrowed(made, kernel, target), kernel, target)
+        planned = pipelined(narrowed(made, kernel, target), kernel, target)
+        return planned if isinstance(planned, DYNAMIC) else replace(planned, body=flattened(planned.body))
 
     def plan_attention(self, kernel: t.Kernel, dialect: Dialect, target: Target) -> CudaKernelPlan:
         plan = CudaKernelPlan(**vars(in_lines(super().plan_kernel(by_powers_of_two(kernel, fused=True), dialect, target))))

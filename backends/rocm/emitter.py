@@ -22,6 +22,7 @@ from portakern.device import Device
 from portakern.dtypes import DTYPES
 from portakern.emit.clike import CLikeEmitter, Dialect, KernelPlan, Planner, Printer, Shared
 from portakern.emit.clike import plan as p
+from portakern.emit.clike.flat import flattened
 from portakern.emit.clike.layouts import Layout, Place, dims_of, tiles_of
 from portakern.emit.clike.printer import indented
 from portakern.emit.clike.terms import number
@@ -239,8 +240,10 @@ class HipEmitter(CLikeEmitter):
         planner = self.planner(kernel, dialect)
         made = pingpong(_by_tiles_of_32(planner.plan(), target), planner, target)
         fits = self.operand_bytes(made) <= target.device.count("shared_bytes_per_block")
-        if isinstance(made, PingPongPlan) or kernel.schedule.stages == 1 or fits:
+        if isinstance(made, PingPongPlan) or kernel.schedule.stages == 1:
             return made
+        if fits:
+            return replace(made, body=flattened(made.body))
         # Tiles that were chosen for waves that take turns, where something stands in the way: one slot, then.
         return self.planner(replace(kernel, schedule=replace(kernel.schedule, stages=1)), dialect).plan()
 

@@ -99,10 +99,12 @@ def convolution_reads_outside(op: Convolve) -> Op | None:
     if not sliding or 0 in tensor_type(op).shape or not _reaches(op.x, op.low, op.high):
         return None
     if op.groups == channels > 1:  # type: ignore[operator]
-        return _each_alone(_all_taps(op, window), op.w, n, n, op)
-    if op.groups != 1 or int(channels) % _LINE:  # type: ignore[arg-type]
+        return _each_alone(_all_taps(op.x, op, window), op.w, n, n, op)
+    if int(tensor_type(op.w).shape[n]) % _LINE:  # type: ignore[arg-type]
         return None
-    view = _all_taps(op, window)
+    if op.groups > 1:
+        return _by_groups(_all_taps(_grouped(op.x, op.groups), op, window), op.w, n, n, op)
+    view = _all_taps(op.x, op, window)
     return Contract(view, op.w, (), (), (*range(n + 2, 2 * n + 2), n + 1), tuple(range(n + 1)), op.dtype, loc=op.loc)
 
 
@@ -126,10 +128,10 @@ def _phases_reach(op: Convolve) -> Op | None:
     return _interleaved(op, phase)
 
 
-def _all_taps(op: Convolve, window: Sequence[int]) -> Op:
-    """[N, *positions, C, *taps], some of them outside."""
+def _all_taps(x: Op, op: Convolve, window: Sequence[int]) -> Op:
+    """[N, *positions, ..., *taps] of ``x`` [N, *spatial, ...], the channels of ``op`` or groups of them; some taps are outside."""
     dims = tuple(range(1, len(window) + 1))
-    return Windows(op.x, dims, tuple(window), op.strides, op.dilation, op.low, tuple(map(int, op.high)), 0.0,  # type: ignore[arg-type]
+    return Windows(x, dims, tuple(window), op.strides, op.dilation, op.low, tuple(map(int, op.high)), 0.0,  # type: ignore[arg-type]
                    loc=op.loc)  # fmt: skip
 
 
@@ -181,13 +183,23 @@ def _correlation(x: Op, w: Op, strides: Sequence[int], dilation: Sequence[int], 
     w = Reshape(w, (*(window[i] for i in taken), channels, outputs))
     if like.groups == 1:
         return _dense(x, w, taken, strides, dilation, like)
-    g, k = like.groups, len(taken)
+    k = len(taken)
     if channels == 1:
         return _each_alone(_windows(x, taken, tensor_type(w).shape, strides, dilation, like), w, n, k, like)
-    shape = tensor_type(x).shape
-    x = Reshape(x, (*shape[:-1], g, channels))
-    view = _windows(x, taken, tensor_type(w).shape, strides, dilation, like)  # [N, *positions, g, C / g, *taps]
-    w = Reshape(w, (*tensor_type(w).shape[:-1], g, exact(outputs, g)))
+    view = _windows(_grouped(x, like.groups), taken, tensor_type(w).shape, strides, dilation, like)
+    return _by_groups(view, w, n, k, like)
+
+
+def _grouped(x: Op, groups: int) -> Op:
+    """The channels of ``x`` as groups and the channels of each."""
+    *pixels, channels = tensor_type(x).shape
+    return Reshape(x, (*pixels, groups, exact(channels, groups)))
+
+
+def _by_groups(view: Op, w: Op, n: int, k: int, like: Convolve) -> Op:
+    """[N, *positions, g, C / g, *taps] with [*taps, C / g, O]: [N, *positions, O], each group's sums of its own channels."""
+    *taps, outputs = tensor_type(w).shape
+    w = Reshape(w, (*taps, like.groups, exact(outputs, like.groups)))
     summed = (*range(n + 3, n + 3 + k), n + 2)
     made = Contract(view, w, (n + 1,), (k + 1,), summed, tuple(range(k + 1)), like.dtype, loc=like.loc)
     back = Transpose(made, (*range(1, n + 2), 0, n + 2))  # from [g, N, *positions, O / g]

@@ -9,6 +9,7 @@ from portakern.backend import Pixels, Target, TensorMap
 from portakern.dtypes import DTYPES
 from portakern.emit.clike import KernelPlan
 from portakern.emit.clike import plan as p
+from portakern.emit.clike.flat import nest_of
 from portakern.emit.clike.grid import note_of, unfolded
 from portakern.emit.clike.layouts import dims_of, tiles_of
 from portakern.emit.clike.memory import pixels
@@ -99,17 +100,6 @@ def obstacle_to_pipeline(k: KernelPlan, kernel: t.Kernel, target: Target) -> str
     if wide is not None:
         return f"the axis {wide} is neither a row nor a column of the product"
     return next(filter(None, (_obstacle_to_feed(load, kernel) for load in _loads(dot))), "")
-
-
-def nest_of(loop: p.Loop) -> tuple[p.Loop, ...]:
-    """``loop`` and those that are all that one does, the innermost last."""
-    found = [loop]
-    while found[-1].pipeline is None:
-        body = [s for s in found[-1].body if not isinstance(s, p.Sync)]
-        if len(body) != 1 or not isinstance(body[0], p.Loop):
-            break
-        found.append(body[0])
-    return tuple(found)
 
 
 def loads_of(dot: t.Dot) -> tuple[t.Load, t.Load] | None:
