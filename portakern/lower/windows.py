@@ -129,7 +129,7 @@ def _phases_reach(op: Convolve) -> Op | None:
 
 
 def _all_taps(x: Op, op: Convolve, window: Sequence[int]) -> Op:
-    """[N, *positions, ..., *taps] of ``x`` [N, *spatial, ...], the channels of ``op`` or groups of them; some taps are outside."""
+    """[N, *positions, ..., *taps] of ``x`` [N, *spatial, ...], which has the channels of ``op`` or groups of them."""
     dims = tuple(range(1, len(window) + 1))
     return Windows(x, dims, tuple(window), op.strides, op.dilation, op.low, tuple(map(int, op.high)), 0.0,  # type: ignore[arg-type]
                    loc=op.loc)  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 
 from portakern.emit.python_like import Expr, PythonNames, PythonWriter, assigned_in_place, assignments, call, carried_hazard
 from portakern.ir.core import Block, Op, Result, Yield, yielded
@@ -33,6 +34,9 @@ from .values import TileValue
 
 UNROLLED = 32
 """Steps of a walk along taps, and of those in it, up to which it is unrolled."""
+
+FEW = 8
+"""Steps of the innermost of several loops, from which on it loads ahead for long enough by itself."""
 
 _JOIN = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
 
@@ -80,7 +84,8 @@ class StatementText(TritonMemoryText):
         return f"{hint}_tile" if of_load and hint in self.names.taken else hint
 
     def _loop(self, loop: For) -> None:
-        a = self.axes[loop.axis]
+        nest = self._walked_as_one(loop)
+        inner = nest[-1]
         carried = []
         for arg, init in zip(loop.body.args, loop.init, strict=True):
             goes_on = isinstance(init, Result) and isinstance(init.source, For) and len(self.users[init]) == 1
@@ -88,30 +93,23 @@ class StatementText(TritonMemoryText):
             if not goes_on:
                 self.out.line(f"{name} = {self._full(init)}")
             carried.append(name)
-            self.values[arg] = TileValue(Expr(name), tile_type(arg).axes)
+        for x in nest:
+            for arg, name in zip(x.body.args, carried, strict=True):
+                self.values[arg] = TileValue(Expr(name), tile_type(arg).axes)
         outside = set(self.names.taken)
-        in_place = assigned_in_place(loop.body, self.named)
-        by_arg = dict(zip(loop.body.args, carried, strict=True))
-        results = yielded(loop.body)
-        for value, arg in zip(results, loop.body.args, strict=True):
+        in_place = assigned_in_place(inner.body, self.named)
+        by_arg = dict(zip(inner.body.args, carried, strict=True))
+        results = yielded(inner.body)
+        for value, arg in zip(results, inner.body.args, strict=True):
             if value in in_place:
                 self.assigned[value] = by_arg[in_place[value]]
             else:
                 self.hints[value] = f"new_{by_arg[arg]}"
-        lo, hi = self._limits(loop, a.axis)
-        step = "" if a.axis.tile == 1 else f", {self._tile(a.axis)}"
-        # The walk counts in 32 bits: its end is known to fit, or is one that was computed or loaded as such.
-        narrow = a.wide and (isinstance(a.axis.extent, int) or loop.hi is not None)
-        counter = self.names.fresh(f"{a.name}_step") if narrow and a.axis.tile == 1 else a.start
-        words = f"tl.static_range({hi})" if self._few(loop) else f"range({lo}, {hi}{step})"
-        with self.out.block(f"for {counter} in {words}:"):
-            if counter != a.start:
-                self.out.line(f"{a.start} = tl.full((), 0, tl.int64) + {counter}")
-            if a.axis.tile > 1 and a.axis.name in self._spread_axes(loop.body):
-                reach = f"tl.arange(0, {self._tile(a.axis)})"
-                self.out.line(f"{a.name} = {a.start} + {f'{reach}.to(tl.int64)' if narrow else reach}")
-            self._block(loop.body)
-            left = [(arg, v) for arg, v in zip(loop.body.args, results, strict=True) if v not in in_place and v is not arg]
+        counter, head = self._loop_head(nest)
+        with self.out.block(head):
+            self._begin_step(nest, counter)
+            self._block(inner.body)
+            left = [(arg, v) for arg, v in zip(inner.body.args, results, strict=True) if v not in in_place and v is not arg]
             pairs = [(by_arg[arg], self._full(v).text) for arg, v in left]
             for line in assignments(pairs, carried_hazard(left, self.named)):
                 self.out.line(line)
@@ -120,6 +118,55 @@ class StatementText(TritonMemoryText):
                 if isinstance(user, Result) and user.index == number:
                     self.values[user] = TileValue(Expr(name), tile_type(arg).axes)
         self.names.taken = outside  # a later loop may call its own values the same
+
+    def _walked_as_one(self, loop: For) -> tuple[For, ...]:
+        """``loop`` and the loops that are all that one does, where one counter is to walk them: Triton loads ahead in the
+        innermost loop alone, which takes too few steps for that.  Else ``loop`` by itself."""
+        nest = [loop]
+        while (inside := _only_loop(nest[-1])) is not None:
+            nest.append(inside)
+        axes = [self.axes[x.axis] for x in nest]
+        plain = all(isinstance(a.axis.extent, int) and not a.wide for a in axes) and all(x.lo is x.hi is None for x in nest)
+        return tuple(nest) if plain and self.kernel.family == "contraction" and int(axes[-1].axis.steps) < FEW else (loop,)  # type: ignore[arg-type]
+
+    def _loop_head(self, nest: tuple[For, ...]) -> tuple[str, str]:
+        """What counts the steps of a loop, or of a walk of several as one, and the line that begins it."""
+        axes = [self.axes[x.axis] for x in nest]
+        if len(nest) > 1:
+            steps = [int(a.axis.steps) for a in axes]  # type: ignore[arg-type]
+            walked = ", ".join(f"{n} along {a.axis.name}" for n, a in zip(steps, axes, strict=True) if n > 1)
+            self.out.line(f"# every step: {walked}")
+            counter = self.names.fresh("step")
+            return counter, f"for {counter} in range({prod(steps)}):"
+        (loop,), (a,) = nest, axes
+        lo, hi = self._limits(loop, a.axis)
+        step = "" if a.axis.tile == 1 else f", {self._tile(a.axis)}"
+        counter = self.names.fresh(f"{a.name}_step") if self._narrow(loop) and a.axis.tile == 1 else a.start
+        return counter, f"for {counter} in {f'tl.static_range({hi})' if self._few(loop) else f'range({lo}, {hi}{step})'}:"
+
+    def _narrow(self, loop: For) -> bool:
+        """Whether a walk counts in 32 bits what others need in 64: its end is known to fit, or was computed so."""
+        a = self.axes[loop.axis]
+        return a.wide and (isinstance(a.axis.extent, int) or loop.hi is not None)
+
+    def _begin_step(self, nest: tuple[For, ...], counter: str) -> None:
+        """Where a step is, along the axis of every loop of the nest."""
+        left = prod(int(self.axes[x.axis].axis.steps) for x in nest) if len(nest) > 1 else 1  # type: ignore[arg-type]
+        outer = False
+        for loop in nest:
+            a = self.axes[loop.axis]
+            if len(nest) > 1:
+                steps = int(a.axis.steps)  # type: ignore[arg-type]
+                left //= steps
+                at = f"{counter} // {left}" if left > 1 else counter
+                at = "0" if steps == 1 else f"{at} % {steps}" if outer else at
+                outer = outer or steps > 1
+                self.out.line(f"{a.start} = {at}{f' * {self._tile(a.axis)}' if a.axis.tile > 1 and steps > 1 else ''}")
+            elif counter != a.start:
+                self.out.line(f"{a.start} = tl.full((), 0, tl.int64) + {counter}")
+            if a.axis.tile > 1 and a.axis.name in self._spread_axes(loop.body):
+                reach = f"tl.arange(0, {self._tile(a.axis)})"
+                self.out.line(f"{a.name} = {a.start} + {f'{reach}.to(tl.int64)' if self._narrow(loop) else reach}")
 
     def _few(self, loop: For) -> bool:
         """Whether a walk is unrolled: along the taps of windows, where they and those of the walks in it are few."""
@@ -253,6 +300,16 @@ class StatementText(TritonMemoryText):
             self.functions[join.says] = name, "@triton.jit\n" + "\n".join(self.out.lines) + "\n"
             self.out, self.names = out, names
         return self.functions[join.says][0]
+
+
+def _only_loop(loop: For) -> For | None:
+    """The loop that is all that ``loop`` does, which carries its values on and hands them back; ``None`` where it does more."""
+    rest = [op for op in loop.body.ops if not isinstance(op, Result | Yield)]
+    if len(rest) != 1 or not isinstance(rest[0], For) or tuple(rest[0].init) != tuple(loop.body.args):
+        return None
+    given = yielded(loop.body)
+    handed = all(isinstance(v, Result) and v.source is rest[0] and v.index == n for n, v in enumerate(given))
+    return rest[0] if handed else None
 
 
 def _arrays(op: ScanBy) -> list[str]:
