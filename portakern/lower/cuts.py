@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
+from math import prod
 
 from portakern.dtypes import DTYPES
 from portakern.ir.core import Arg, Block, Op, Yield
-from portakern.ir.functions import COMPARE
+from portakern.ir.functions import COMPARE, COSTLY
 from portakern.ir.rewrite import live
 from portakern.ir.tensor import (
     ArgFold,
@@ -31,6 +32,7 @@ from portakern.ir.tensor import (
     Gather,
     KeySort,
     Map,
+    RandomBits,
     Recur,
     Reshape,
     SegmentContract,
@@ -53,6 +55,9 @@ ANCHORS = (Fold, SegmentFold, Contract, SegmentContract, ArgFold, Cumulate, Asso
 MOST_TURNS = 8
 """Reductions over changing axes (rows, then columns, then rows) that a value may be computed from again in each kernel that
 needs it: in a longer chain it is stored, since otherwise the n-th kernel would do the work of n."""
+
+LARGE = 1 << 20
+"""Elements of an array of no input, beyond which it is computed where it is needed: to load it would take as long."""
 
 
 def levels(program: TensorProgram, names: Names, fresh: Iterator[str], placed: dict[str, Placed]) -> list[TensorProgram]:
@@ -200,6 +205,7 @@ class _Wholes:
         found = {o for op in self.program.body.ops for o in self._under_view(op)} | self._far_from_stored()
         found |= {op for op in self.program.body.ops if isinstance(op, Assemble)}
         found |= {v for op in self.program.body.ops for v in _compared_with_itself(op)}
+        found |= self._tables()
         while True:
             doubled = self._doubled(found)
             if not doubled:
@@ -225,6 +231,28 @@ class _Wholes:
         if isinstance(op, Contract | SegmentContract):
             return [g for o in op.operands for g in self._gathers_in(o)]
         return []
+
+    def _tables(self) -> set[Op]:
+        """Values of no input that take long to compute and that products are made of: the roots of a Fourier transform, say,
+        which every block would compute again."""
+        costly: dict[Op, bool] = {}  # values of no input
+        for op in self.program.body.ops:
+            if not isinstance(op, RandomBits | Yield) and all(o in costly for o in op.operands):
+                costly[op] = (isinstance(op, Map) and op.fn in COSTLY) or any(costly[o] for o in op.operands)
+        found: set[Op] = set()
+        frontier = [o for op in self.program.body.ops if isinstance(op, Contract) for o in op.operands]
+        seen: set[Op] = set()
+        while frontier:
+            op = frontier.pop()
+            if op in seen or op in self.anchored:
+                continue
+            seen.add(op)
+            if costly.get(op) and not isinstance(op, Expand | Transpose):
+                size = prod(n if isinstance(n, int) else LARGE + 1 for n in tensor_type(op).shape)
+                found |= {op} if 1 < size <= LARGE else set()
+            else:
+                frontier += op.operands
+        return found
 
     def _gathers_in(self, operand: Op) -> list[Op]:
         """The gathers in the elementwise work before a product: what copies its operands copies whole tiles."""

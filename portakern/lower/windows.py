@@ -102,7 +102,7 @@ def convolution_reads_outside(op: Convolve) -> Op | None:
         return _each_alone(_all_taps(op.x, op, window), op.w, n, n, op)
     if int(tensor_type(op.w).shape[n]) % _LINE:  # type: ignore[arg-type]
         return None
-    if op.groups > 1:
+    if op.groups > 1:  # type: ignore[operator]
         return _by_groups(_all_taps(_grouped(op.x, op.groups), op, window), op.w, n, n, op)
     view = _all_taps(op.x, op, window)
     return Contract(view, op.w, (), (), (*range(n + 2, 2 * n + 2), n + 1), tuple(range(n + 1)), op.dtype, loc=op.loc)
@@ -190,7 +190,7 @@ def _correlation(x: Op, w: Op, strides: Sequence[int], dilation: Sequence[int], 
     return _by_groups(view, w, n, k, like)
 
 
-def _grouped(x: Op, groups: int) -> Op:
+def _grouped(x: Op, groups: Size) -> Op:
     """The channels of ``x`` as groups and the channels of each."""
     *pixels, channels = tensor_type(x).shape
     return Reshape(x, (*pixels, groups, exact(channels, groups)))

@@ -1,0 +1,49 @@
+"""Into how many parts few long rows are cut."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from portakern.device import Device
+from portakern.emit.shares import in_parts, row_parts
+from portakern.ir.schedule import Nest, NestAxis, Schedule
+from portakern.ir.size import Sym
+from portakern.registry import registry
+
+pytestmark = pytest.mark.quick
+
+
+def _nest(rows: object, columns: object, passes: int = 2) -> Nest:
+    axes = (NestAxis("m", "parallel", rows), NestAxis("n", "reduced", columns, contiguous=True))  # type: ignore[arg-type]
+    return Nest("rows", axes, "bf16", "f32", passes=passes)
+
+
+@pytest.fixture(scope="module")
+def device() -> Device:
+    return registry().target("cuda:h200").device
+
+
+@pytest.mark.parametrize(("rows", "columns", "tile"), [(64, 200_704, 8192), (4, 1 << 22, 8192), (131, 1_000_000, 4096)])
+def test_units_that_would_idle_get_parts(device: Device, rows: int, columns: int, tile: int) -> None:
+    parts = row_parts(_nest(rows, columns), device, {"n": tile})
+    assert rows * parts > 132 and parts * 4 <= -(-columns // tile)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [
+    (4096, 1 << 20),  # all are busy
+    (64, 8192),  # over before other kernels have begun
+    (4, 16_384),  # too few tiles
+    (0, 1 << 20), (4, 0),
+    (Sym.named("M"), 1 << 20), (4, Sym.named("N")),
+])  # fmt: skip
+def test_other_rows_are_walked_by_one_block(device: Device, rows: object, columns: object) -> None:
+    assert row_parts(_nest(rows, columns), device, {"n": 8192}) == 1
+
+
+def test_both_ways_are_schedules_and_options_stay(device: Device) -> None:
+    whole = Schedule((("m", 1), ("n", 8192)), warps=8, options=(("keep", "stores"),))
+    first, second = in_parts([whole], _nest(4, 1 << 22), device)
+    assert second == whole and replace(first, options=whole.options) == whole
+    assert dict(first.options)["split_k"] > 1 and dict(first.options)["keep"] == "stores"  # type: ignore[operator]
