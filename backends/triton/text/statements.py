@@ -138,7 +138,7 @@ class StatementText(TritonMemoryText):
             self.out.line(f"# every step: {walked}")
             counter = self.names.fresh("step")
             return counter, f"for {counter} in range({prod(steps)}):"
-        loop, a = nest[0], axes[0]
+        loop, a = next(iter(nest)), next(iter(axes))
         lo, hi = self._limits(loop, a.axis)
         step = "" if a.axis.tile == 1 else f", {self._tile(a.axis)}"
         counter = self.names.fresh(f"{a.name}_step") if self._narrow(loop) and a.axis.tile == 1 else a.start

@@ -1,11 +1,11 @@
 // The order of the elements of a row by their keys, which are integers; equal ones stay in theirs.
 //
-// A bitonic network on pairs of a key and its place, which makes all of them different, in shared memory. Where only the first
-// `Count` are asked for, runs of that length (a power of two) are sorted, and of two neighbouring ones the smaller half is kept
+// A bitonic network on pairs of a key and its place, which makes all of them different. Where only the first `Count` are asked for, runs of that length (a power of two) are sorted, and of two neighbouring ones the smaller half is kept
 // and sorted again until one is left: so the work grows with the length of the row, times the square of log2(Count).
 #pragma once
 #include "pk/base.cuh"
 #include "pk/layout.cuh"
+#include "pk/reduce.cuh"
 #include "pk/tile.cuh"
 
 namespace pk {
@@ -40,12 +40,8 @@ template <int N, int Run, int Threads, class K> struct Network {
         }
         __syncthreads();
     }
-    PK_DEVICE void sort() const {
-        __syncthreads();
-        for (int size = 2; size <= Run; size *= 2) {
-            step(Run, size, true);
-            for (int part = size / 2; part > 1; part /= 2) step(Run, part, false);
-        }
+    /// What runs that are sorted become: of two, the half with the smaller elements, sorted again, until one is left.
+    PK_DEVICE void select() const {
         for (int apart = Run; apart < N; apart *= 2) {
             // Of two sorted runs, one of them read from its end, the smaller ones of each pair are the smallest of both.
             for (int p = thread(); p < N / 2 / (apart / Run); p += Threads) {
@@ -55,6 +51,86 @@ template <int N, int Run, int Threads, class K> struct Network {
             __syncthreads();
             for (int part = Run; part > 1; part /= 2) step(2 * apart, part, false);
         }
+    }
+    PK_DEVICE void sort_runs() const {
+        for (int size = 2; size <= Run; size *= 2) {
+            step(Run, size, true);
+            for (int part = size / 2; part > 1; part /= 2) step(Run, part, false);
+        }
+    }
+};
+
+constexpr int kHeld = 16;  // elements of a row that a thread holds while it is sorted, at most
+
+/// Sorts runs of `Run` elements. Every thread holds neighbouring ones in registers: those in one thread meet there, those in one
+/// warp by shuffles, and only those of different warps in shared memory.
+template <int N, int Run, int Threads, class K> struct HeldNetwork {
+    static constexpr int each = max_of(1, N / Threads);
+    KeyAt<K>* line;
+    KeyAt<K> own[each];
+
+    PK_DEVICE static bool takes_part() { return N >= Threads || thread() < N; }
+    PK_DEVICE static KeyAt<K>& shared(KeyAt<K>* line, int thread, int e) { return line[e * Threads + thread]; }  // no conflicts
+
+    /// Every element meets the one whose number differs in the bits of `Mask`; the smaller one goes where the highest is 0.
+    template <int Mask> PK_DEVICE void meet() {
+        constexpr int near = Mask & (each - 1), far = Mask / each, highest = power_of_two_to(Mask);
+        if constexpr (far == 0) {
+#pragma unroll
+            for (int e = 0; e < each; ++e) {
+                if (e & highest) continue;
+                const KeyAt<K> a = own[e], b = own[e ^ near];
+                if (b.before(a)) own[e] = b, own[e ^ near] = a;
+            }
+        } else {
+            KeyAt<K> other[each];
+            if constexpr (far < kWarp) {
+#pragma unroll
+                for (int e = 0; e < each; ++e)
+                    other[e] = {shuffle_xor(own[e ^ near].key, far), shuffle_xor(own[e ^ near].at, far)};
+            } else {
+                if (takes_part()) {
+#pragma unroll
+                    for (int e = 0; e < each; ++e) shared(line, thread(), e) = own[e];
+                }
+                __syncthreads();
+                if (takes_part()) {
+#pragma unroll
+                    for (int e = 0; e < each; ++e) other[e] = shared(line, thread() ^ far, e ^ near);
+                }
+                __syncthreads();
+            }
+            const bool first = (thread() & highest / each) == 0;
+#pragma unroll
+            for (int e = 0; e < each; ++e)
+                if (other[e].before(own[e]) == first) own[e] = other[e];
+        }
+    }
+    template <int Half> PK_DEVICE void halve() {
+        if constexpr (Half > 0) {
+            meet<Half>();
+            halve<Half / 2>();
+        }
+    }
+    template <int Size> PK_DEVICE void merge() {
+        if constexpr (Size <= Run) {
+            meet<Size - 1>();  // the second half from its end
+            halve<Size / 4>();
+            merge<Size * 2>();
+        }
+    }
+    PK_DEVICE void sort_runs() {
+        if (takes_part()) {
+#pragma unroll
+            for (int e = 0; e < each; ++e) own[e] = line[thread() * each + e];
+        }
+        __syncthreads();
+        merge<2>();
+        if (takes_part()) {
+#pragma unroll
+            for (int e = 0; e < each; ++e) line[thread() * each + e] = own[e];
+        }
+        __syncthreads();
     }
 };
 
@@ -70,7 +146,11 @@ template <class To, int Count = 0, class K, class L> PK_DEVICE Tile<int32_t, To>
             if (inside<L>(0, col)) line[col] = {keys.at(0, j), col};
         }
     }
-    Network<n, run, L::threads, K>{line}.sort();
+    __syncthreads();
+    const Network<n, run, L::threads, K> network{line};
+    if constexpr (n <= kHeld * L::threads) HeldNetwork<n, run, L::threads, K>{line}.sort_runs();
+    else network.sort_runs();
+    network.select();
     Tile<int32_t, To> y;
 #pragma unroll
     for (int j = 0; j < To::col_slots; ++j) {
