@@ -8,6 +8,11 @@ changes no bit: rounding is monotonic.
 What it costs is an error of ``2^-24 |r|`` in every exponent of a row, alike for all that are computed with one maximum: with
 scores near 500 the largest weight is 1.00003.  Of a weighted mean that cancels, and what is left of it between two maxima is
 far below the rounding of weights to 16 bits.  Nowhere else (:func:`may_scale_first`).
+
+Masks are not always infinite: -1e30 and the most negative number are usual, and a tile may hold nothing else.  An error of
+``2^-24 * 1e30`` would leave a row of them no weight, or infinite ones.  So each row has its own factor: ``log2 e``, or 1 where
+its maximum is as large as :data:`STEEP`.  There the difference to the maximum is exact, and so large, if it is any, that no
+factor matters.  Scores that are a product and a constant alone have the constant: they hold no mask but -inf.
 """
 
 from __future__ import annotations
@@ -18,12 +23,16 @@ import struct
 from portakern.dtypes import DTYPES
 from portakern.ir.core import Op
 from portakern.ir.rewrite import Rules, canonicalise
-from portakern.ir.tile import Binary, Broadcast, Const, Dot, Fma, Kernel, Mask, Reduce, Select, Unary, tile_type
+from portakern.ir.tile import Binary, Broadcast, Compare, Const, Dot, Fma, Kernel, Mask, Reduce, Select, Unary, tile_type
 
 rules = Rules()
 fusing = Rules()
 
 LOG2_E = math.log2(math.e)
+
+STEEP = float(1 << 27)
+"""From here on neighbouring numbers of f32 are 16 apart (8 below), of which a power has no weight beside 1; below, the error in
+an exponent is at most 8, which weights of 16 bits and their sums have room for."""
 
 
 def may_scale_first(kernel: Kernel) -> bool:
@@ -63,7 +72,12 @@ def _scaled(op: Op) -> tuple[Op, float] | None:
 
 
 def _times(x: Op, s: float) -> Op:
-    return Binary("mul", x, Const(struct.unpack("f", struct.pack("f", s))[0], "f32"))
+    return Binary("mul", x, _f32(s))
+
+
+def _f32(value: float) -> Const:
+    """``value`` as f32 has it."""
+    return Const(struct.unpack("f", struct.pack("f", value))[0], "f32")
 
 
 @rules.on(Select)
@@ -97,8 +111,22 @@ def power_of_two(op: Unary) -> Op | None:
     x, row = op.x.lhs, op.x.rhs
     if not isinstance(row, Broadcast) or not tile_type(row.x).dims:
         return None
-    value, scale = _scaled(x) or (x, 1.0)
-    return Unary("exp2", Binary("sub", _times(value, scale * LOG2_E), Broadcast(_times(row.x, LOG2_E), row.dims)))
+    if (scaled := _scaled(x)) is not None:
+        value, scale = scaled
+        return Unary("exp2", Binary("sub", _times(value, scale * LOG2_E), Broadcast(_times(row.x, LOG2_E), row.dims)))
+    factor = _factor(row.x)
+    shift = Broadcast(Binary("mul", row.x, factor), row.dims)
+    return Unary("exp2", Binary("sub", Binary("mul", x, Broadcast(factor, row.dims)), shift))
+
+
+def _factor(top: Op) -> Op:
+    """What the exponents of a row with the maximum ``top`` are multiplied by."""
+    dims = tile_type(top).dims
+
+    def each(value: float) -> Op:
+        return Broadcast(_f32(value), dims)
+
+    return Select(Compare("lt", Unary("abs", top), each(STEEP)), each(LOG2_E), each(1.0))
 
 
 @fusing.on(Unary)
@@ -109,8 +137,15 @@ def shifted_at_once(op: Unary) -> Op | None:
     x, row = op.x.lhs, op.x.rhs
     if not isinstance(row, Broadcast):
         return None
+    if isinstance(x, Binary) and x.fn == "mul" and isinstance(x.rhs, Broadcast) and _by_rows(row.x, x.rhs.x):
+        return Unary("exp2", Fma(x.lhs, x.rhs, Broadcast(Unary("neg", row.x), row.dims)))
     scaled, shift = _scaled(x), _scaled(row.x)
     if scaled is None or shift is None:
         return None
     value, scale = scaled
     return Unary("exp2", Fma(value, Const(scale, "f32"), Broadcast(_times(shift[0], -shift[1]), row.dims)))
+
+
+def _by_rows(shift: Op, factor: Op) -> bool:
+    """Whether ``shift`` is a product with the ``factor`` that each row has of its own."""
+    return isinstance(shift, Binary) and shift.fn == "mul" and shift.rhs is factor and isinstance(factor, Select)
