@@ -227,6 +227,8 @@ class CudaPrinter(Printer):
             slot = self.word("transposed", "", slot)
         elif aligned(s.access):
             template += f", {ALIGNED}"
+        if s.picks:
+            self.words.add("part")  # what stages elements that are picked is held where coordinates have parts
         return [self.word("stage", template, slot, *self.address(s.access), *s.picks) + ";"]
 
     def shared_type(self, s: p.Shared) -> str:
