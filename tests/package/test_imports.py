@@ -20,7 +20,7 @@ ROOT = Path(portakern.__file__).parent
 
 ROOMS = (
     "errors", "version", "dtypes", "device", "_native", "native",
-    "ir", "spec", "array_program", "torch_import",
+    "ir", "spec", "gradients", "array_program", "torch_import",
     "backend", "registry",
     "emit", "lower",
     "tools", "launch", "timing", "check", "tuned",
