@@ -10,18 +10,15 @@ from typing import Any
 
 from portakern.dtypes import DTYPES
 from portakern.errors import UsageError
-from portakern.gradients.reverse import gradients
-from portakern.ir.core import Arg, Block, Op, Yield
+from portakern.gradients.program import PREFIX, differentiated, float_outputs
+from portakern.ir.core import Arg, Block, Yield
 from portakern.ir.rewrite import canonicalise
 from portakern.ir.size import substitute
-from portakern.ir.tensor import Convert, TensorProgram, TensorType, tensor_type
-from portakern.spec import views
+from portakern.ir.tensor import TensorProgram, TensorType, tensor_type
 from portakern.spec.annotations import TensorSpec, star_names
 from portakern.spec.inputs import Family, Offsets, index_families
 from portakern.spec.operator import Operator, outputs_of
-from portakern.spec.traced import Traced, record, recording
-
-PREFIX = "d_"
+from portakern.spec.traced import Traced, recording
 
 
 class Gradient(Operator):
@@ -56,7 +53,7 @@ class Gradient(Operator):
     @property
     def cotangents(self) -> tuple[str, ...]:
         """The outputs of the forward that have a gradient, in order."""
-        return tuple(_float_outputs(self._primal))
+        return tuple(float_outputs(self._primal))
 
     def declared(self, params: Mapping[str, Any] | None = None) -> dict[str, tuple[str | int, ...]]:
         """The dims of the forward's inputs, which all others follow from."""
@@ -107,10 +104,6 @@ def _numbers(dims: Mapping[str, Any]) -> dict[str, int]:
     return {n: size for n, size in dims.items() if isinstance(size, int)}
 
 
-def _float_outputs(program: TensorProgram) -> list[str]:
-    return [n for n, r in zip(program.outputs, program.results, strict=True) if DTYPES[tensor_type(r).dtype].is_float]
-
-
 def _names(given: Iterable[str] | str) -> tuple[str, ...]:
     parts = given.split(",") if isinstance(given, str) else list(given)
     return tuple(dict.fromkeys(p.strip() for p in parts if p.strip()))
@@ -118,7 +111,7 @@ def _names(given: Iterable[str] | str) -> tuple[str, ...]:
 
 def _checked_wrt(forward: Operator, primal: TensorProgram, wrt: Iterable[str] | str | None) -> tuple[str, ...]:
     inputs = {a.name: tensor_type(a).dtype for a in primal.args}
-    if not _float_outputs(primal):
+    if not float_outputs(primal):
         raise UsageError(f"{forward.name} has no output of floats, so it has no gradient", where=str(forward.loc))
     floats = [n for n, d in inputs.items() if DTYPES[d].is_float]
     if wrt is None:
@@ -204,41 +197,11 @@ def _spec(of: TensorType, forward: Operator) -> TensorSpec:
 def backward(operator: Gradient, given: Mapping[str, Any]) -> dict[str, Traced]:
     """The gradients for traced inputs and the values of parameters, by output."""
     forward = operator.forward
-    arrays = {i.name: _own(given[i.name]) for i in forward.inputs}
-    program = _forward_program(forward, arrays, {n: given[n] for n in forward.params})
-    outputs = dict(zip(program.outputs, program.results, strict=True))
+    arrays = {i.name: Traced(Arg(i.name, given[i.name].type)) for i in forward.inputs}
     with recording() as ops:
-        ops += [op for op in program.body.ops if not isinstance(op, Yield)]
-        results = [(outputs[n], given[PREFIX + n]) for n in operator.cotangents]
-        found = gradients(tuple(ops), results, [arrays[n].op for n in operator.wrt])
-        made = [Traced(arrays[n].op) if g is None else g for n, g in zip(operator.wrt, found, strict=True)]
-        zeros = [g is None for g in found]
-        made = [views.zeros(m.shape, m.type.dtype) if z else m for m, z in zip(made, zeros, strict=True)]
-    saved = {outputs[n]: given[n].op for n in operator.save}
-    return _recorded(ops, made, operator, {**saved, **{arrays[n].op: given[n].op for n in arrays}})
-
-
-def _own(x: Traced) -> Traced:
-    """``x`` as a value of its own while gradients are taken: what a call gives twice has two of them."""
-    return Traced(Convert(x.op, x.type.dtype))
-
-
-def _forward_program(forward: Operator, arrays: Mapping[str, Traced], params: Mapping[str, Any]) -> TensorProgram:
-    """The forward on ``arrays``, its equal values merged."""
-    with recording() as ops:
-        result = forward.function(**arrays, **params)
+        result = forward.function(**arrays, **{n: given[n] for n in forward.params})
         outputs = outputs_of(forward, result, set(arrays))
         ops.append(Yield(tuple(v.op for v in outputs.values())))
-    return canonicalise(TensorProgram(forward.name, Block(tuple(a.op for a in arrays.values()), tuple(ops)), tuple(outputs)))
-
-
-def _recorded(ops: Sequence[Op], made: Sequence[Traced], operator: Gradient, known: Mapping[Op, Op]) -> dict[str, Traced]:
-    """Records ``ops`` with what is ``known`` in the place of what the forward computes, also of what it was rounded from."""
-    new: dict[Op, Op] = dict(known)
-    for op in ops:
-        if op in known and isinstance(op, Convert) and DTYPES[tensor_type(op.x).dtype].is_float:
-            new.setdefault(op.x, record(Convert(known[op], tensor_type(op.x).dtype)))
-    for op in ops:
-        if op not in new:
-            new[op] = record(op.remap(lambda o: new.get(o, o)))
-    return {PREFIX + n: Traced(new.get(m.op, m.op)) for n, m in zip(operator.wrt, made, strict=True)}
+    body = Block(tuple(a.op for a in arrays.values()), tuple(ops))
+    program = canonicalise(TensorProgram(forward.name, body, tuple(outputs)))
+    return differentiated(program, {n: x for n, x in given.items() if isinstance(x, Traced)}, operator.wrt, operator.save)

@@ -24,7 +24,7 @@ ROOMS = (
     "backend", "registry",
     "emit", "lower",
     "tools", "launch", "timing", "check", "tuned",
-    "torch_op", "study",
+    "torch_autograd", "torch_op", "study",
     "tuning", "search", "testing", "suite",
     "api", "portakern", "operators", "torch_compile",
     "fuzz", "cli", "__main__",
