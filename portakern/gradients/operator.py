@@ -129,7 +129,7 @@ def _checked_wrt(forward: Operator, primal: TensorProgram, wrt: Iterable[str] | 
                              f"did you mean {near[0]}?" if near else f"its inputs are {', '.join(inputs)}", str(forward.loc))
         if name not in floats:
             raise UsageError(f"{name} of {forward.name} is {inputs[name]}: only floats have gradients",
-                             f"leave it out: wrt={tuple(n for n in wanted if n in floats)!r}", str(forward.loc))
+                             f"wrt names some of {', '.join(floats) or 'none, as there are none'}", str(forward.loc))
     return wanted
 
 

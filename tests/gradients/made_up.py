@@ -1,4 +1,4 @@
-"""Operators made up for their gradients: what they use of an operation, or how they use it, is in no operator of the library."""
+"""Operators made up for their gradients: what they use of an operation, or how, is in no operator of the library."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def in_groups(x: T[2, 7, 8, 4], w: T[3, 2, 2, 6], stride: int = 1, transposed: b
 def pools(x: T[2, "H", "W", 3]):
     largest = (pk.max_pool(x, 2), pk.max_pool(x, 3, stride=1), pk.max_pool(x, 3, stride=2, padding=1),
                pk.max_pool(x, 2, dilation=2, stride=1), pk.min_pool(x, (2, 3), stride=(1, 2)))  # fmt: skip
-    means = (pk.avg_pool(x, 2), pk.avg_pool(x, 3, stride=2, padding=1), pk.avg_pool(x, 3, stride=2, padding=1, count_pads=False))
+    means = (pk.avg_pool(x, 2), pk.avg_pool(x, 3, stride=2, padding=1), pk.avg_pool(x, 3, 2, 1, count_pads=False))
     return *largest, *means, pk.lp_pool(x, 2.0, 2), pk.local_response_norm(x, 3)
 
 
