@@ -271,7 +271,8 @@ class _Making:
             if out in self.names or (isinstance(op, Arg) and op.name not in names):
                 continue
             inside = names[op.name] if isinstance(op, Arg) else (c.name for c in axis_classes(stage.program, names).of(op))
-            if len(called := (*_steps(lines, out), *inside)) == len(of.shape):  # a result is stored in the shape of what it reshapes
+            called = (*_steps(lines, out), *inside)
+            if len(called) == len(of.shape):  # a result is stored in the shape of what it reshapes
                 self.names[out] = called
 
     def between(self, outputs: Sequence[str]) -> list[Array]:

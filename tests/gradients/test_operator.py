@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from tests.gradients.support import agree, drawn
 pytestmark = pytest.mark.quick
 
 
-def types(operator: pk.Operator, **dims: object) -> list[str]:
+def types(operator: pk.Operator, **dims: Any) -> list[str]:
     program = operator.program(dims, {}, "bf16")
     return [f"{a.name}: {a.type}" for a in program.args] + [
         f"{n}: {r.type}" for n, r in zip(program.outputs, program.results, strict=True)]  # fmt: skip

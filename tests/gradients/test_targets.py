@@ -10,9 +10,9 @@ from portakern.study.study import Runner
 from portakern.study.work import Problem, of_case, works
 from tests.gradients import made_up
 
-LIBRARY = ("softmax", "rms_norm", "layer_norm", "matmul", "silu_mul", "cross_entropy", "attention", "conv2d",
-           "conv_transpose2d", "depthwise_conv", "max_pool", "avg_pool", "group_norm", "embedding", "segment_sum", "moe_grouped_matmul", "lstm",
-           "linear_recurrence", "cumsum", "sort")  # fmt: skip
+LIBRARY = ("softmax", "rms_norm", "layer_norm", "matmul", "silu_mul", "cross_entropy", "attention", "conv2d", "max_pool",
+           "conv_transpose2d", "depthwise_conv", "avg_pool", "group_norm", "embedding", "segment_sum", "moe_grouped_matmul",
+           "lstm", "linear_recurrence", "cumsum", "sort")  # fmt: skip
 
 
 def checked(problems: list[Problem], target: str, dtypes: list[str]) -> None:
