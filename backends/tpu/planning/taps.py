@@ -65,7 +65,7 @@ def _taps(op: For, kernel: Kernel) -> int:
 
 
 def _nested(outer: For, inner: For) -> For:
-    """``outer`` with nothing but ``inner`` in its body, where all else there is used by ``inner`` alone: it is computed inside."""
+    """``outer`` with nothing but ``inner`` in its body, if ``inner`` alone uses all else there: then it is computed inside."""
     between = tuple(x for x in outer.body.ops if x is not inner and not isinstance(x, Result | Yield))
     ends = yielded(outer.body)
     around = {*inner.operands, *ends}
