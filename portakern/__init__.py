@@ -44,6 +44,7 @@ _PUBLIC: dict[str, str] = {
     "inspect": "portakern.api",
     "task": "portakern.api",
     "from_torch": "portakern.torch_import",
+    "grad": "portakern.gradients",
     "targets": "portakern.registry",
     "operator": "portakern.spec.operator",
     "Operator": "portakern.spec.operator",
@@ -85,6 +86,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow __get
         u64,
     )
     from portakern.errors import PortakernError
+    from portakern.gradients import grad
     from portakern.registry import targets
     from portakern.spec.annotations import Scalar, Tensor
     from portakern.spec.functions import *

@@ -2,8 +2,7 @@
 
 The operator is defined once per process in the namespace ``portakern`` (or the one asked for).  Its kernel is the build's own
 call, on whatever device the tensors are; its fake kernel solves the open dims from the shapes at hand, which may be symbolic.
-There is no gradient: going backward through it raises an error that says so, in compiled code too, where the backward graph
-is traced with an operator whose kernel raises.
+Its gradient is that of :mod:`portakern.torch_autograd`.
 """
 
 from __future__ import annotations
@@ -17,12 +16,13 @@ from typing import Any
 
 from portakern.backend import Source
 from portakern.dtypes import DTYPES
-from portakern.errors import PortakernError, ToolMissing, UsageError
+from portakern.errors import ToolMissing, UsageError
 from portakern.ir.program import Array
 from portakern.ir.size import evaluate
 from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.ir.tile import BufferType
 from portakern.spec.bind import solve_dims
+from portakern.torch_autograd import Autograd, tags
 
 NAMESPACE = "portakern"
 
@@ -38,12 +38,14 @@ class TorchKernel:
     Args:
         call: runs it on its inputs in order.
         named: its inputs by name, their number and dtypes checked; raises what a call with wrong ones raises.
+        backward: builds its backward for inputs and saved outputs by name (see :meth:`portakern.study.built.Built.backward`).
     """
 
     source: Source
     program: TensorProgram
     call: Callable[..., Any]
     named: Callable[[Sequence[Any]], dict[str, Any]]
+    backward: Callable[[tuple[str, ...], tuple[str, ...]], TorchKernel]
 
 
 def torch_op(kernel: TorchKernel, name: str | None = None) -> Any:
@@ -81,26 +83,20 @@ def _qualified(name: str | None, source: Source, identity: str) -> str:
 
 
 def _defined(kernel: TorchKernel, qualified: str, torch: Any) -> Any:
-    """Defines the operator with its kernel, its fake kernel and the error of its gradient."""
+    """Defines the operator with its kernel, its fake kernel and its gradient."""
     namespace, _, own = qualified.partition("::")
     if hasattr(getattr(torch.ops, namespace), own):
         raise UsageError(f"torch has an operator named {qualified} already", hint="choose another name, or none")
     _refuse_dtypes(kernel, torch)
     library = torch.library.Library(namespace, "FRAGMENT")
     _libraries.append(library)
-    library.define(own + schema(kernel), tags=_tags(torch))
+    library.define(own + schema(kernel), tags=tags(torch))
     library.impl(own, kernel.call, "CompositeExplicitAutograd")
     torch.library.register_fake(qualified, _fake(kernel, torch), lib=library)
-    backward = _no_gradient(kernel.source.operator, torch)
-    torch.library.register_autograd(qualified, backward, setup_context=_keep_shapes, lib=library)
+    autograd = Autograd(kernel.program, lambda wrt, save: torch_op(kernel.backward(wrt, save)))
+    torch.library.register_autograd(qualified, autograd.backward, setup_context=autograd.keep, lib=library)
     overload = getattr(getattr(torch.ops, namespace), own).default
     return overload
-
-
-def _tags(torch: Any) -> tuple[Any, ...]:
-    """Compiled code hands over tensors with the strides that tracing saw, as those of another layout want another kernel."""
-    wanted = ("pt2_compliant_tag", "needs_exact_strides")
-    return tuple(getattr(torch.Tag, name) for name in wanted if hasattr(torch.Tag, name))
 
 
 def schema(kernel: TorchKernel) -> str:
@@ -147,44 +143,3 @@ def _fake(kernel: TorchKernel, torch: Any) -> Any:
 
 def _shape(array: Array, sizes: Mapping[str, Any]) -> Sequence[Any]:
     return [evaluate(n, sizes) for n in array.type.shape] if isinstance(array.type, BufferType) else []
-
-
-class NoGradient(PortakernError, RuntimeError):
-    """Going backward through an operator that has no gradient."""
-
-    def __init__(self, operator: str) -> None:
-        hint = "call it under torch.no_grad(), on x.detach(), or from a torch.autograd.Function with a backward of yours"
-        PortakernError.__init__(self, "no-gradient", f"{operator} was built as a kernel of its own and has no gradient", hint)
-
-
-def _keep_shapes(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
-    ctx.shapes = [tuple(x.shape) if hasattr(x, "shape") else None for x in inputs]
-
-
-def _no_gradient(operator: str, torch: Any) -> Any:
-    """A gradient that can be traced, of tensors of the right shapes, and raises when it is computed."""
-    raising = _raising(torch)
-
-    def backward(context: Any, *gradients: Any) -> Any:
-        of = next(g for g in gradients if g is not None)
-        return tuple(None if shape is None else raising(of, shape, operator) for shape in context.shapes)
-
-    return backward
-
-
-def _raising(torch: Any) -> Any:
-    """The operator that stands for a gradient that does not exist; defined with the first operator."""
-    if not hasattr(torch.ops.portakern, "no_gradient"):
-        library = torch.library.Library(NAMESPACE, "FRAGMENT")
-        _libraries.append(library)
-        library.define("no_gradient(Tensor gradient, SymInt[] shape, str operator) -> Tensor", tags=_tags(torch))
-
-        def refuse(gradient: Any, shape: Sequence[int], operator: str) -> Any:
-            raise NoGradient(operator)
-
-        def fake(gradient: Any, shape: Sequence[Any], operator: str) -> Any:
-            return gradient.new_empty(shape)
-
-        library.impl("no_gradient", refuse, "CompositeExplicitAutograd")
-        torch.library.register_fake(f"{NAMESPACE}::no_gradient", fake, lib=library)
-    return torch.ops.portakern.no_gradient.default

@@ -9,7 +9,6 @@ from pathlib import Path
 from portakern.cli import options
 from portakern.cli.bench import time_limit
 from portakern.errors import UsageError
-from portakern.spec.load import load_operator
 from portakern.study.porting import notes_text, porting_notes
 from portakern.study.provenance import environment
 from portakern.study.results import read_results
@@ -45,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         study = runner.run(asked.works)
         progress.close()
     if args.operator != "all":
-        name = load_operator(args.operator).name
+        name = options.operators(args)[0].name
         joined = [(row, file) for row, file in joined if row.operator == name]
     origins = ["here"] * len(study.rows) + [origin(row, file) for row, file in joined] if joined else []
     rows = (*study.rows, *(row for row, _ in joined))

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     text = options.read_text(args.source, "the kernel")
-    ops = options.operators(args.operator)
+    ops = options.operators(args)
     if len(ops) != 1:
         raise UsageError("a kernel is judged against one operator", hint="name it instead of all")
     if args.schedule:

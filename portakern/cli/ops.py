@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    found = library() if args.operator == "all" else options.operators(args.operator)
+    found = library() if args.operator == "all" else options.operators(args)
     if args.json is not None:
         options.print_json({"operators": [describe(op) for op in found]}, args.json)
     elif args.operator == "all":

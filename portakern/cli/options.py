@@ -14,6 +14,7 @@ from typing import Any
 from portakern.backend import Target
 from portakern.dtypes import DTYPES
 from portakern.errors import UsageError
+from portakern.gradients import grad
 from portakern.ir.schedule import Value, literal
 from portakern.registry import registry
 from portakern.spec.load import library, load_operator
@@ -28,6 +29,9 @@ from portakern.study.work import DEFAULT, Problem, Work, like_typical, of_case, 
 
 def add_operator(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("operator", metavar="OP", help="a library name, file.py:function, or all")
+    parser.add_argument("--grad", nargs="?", const="", metavar="x,w",
+                        help="its backward in its place: the gradients of these inputs, or of all arrays of floats")
+    parser.add_argument("--save", default="", metavar="out,..", help="with --grad: outputs that the backward is given")
 
 
 def add_targets(parser: argparse.ArgumentParser, required: bool = True) -> None:
@@ -134,9 +138,15 @@ def seconds(text: str) -> float:
 # ---- reading them ----------------------------------------------------------------------------------------------------
 
 
-def operators(text: str) -> tuple[Operator, ...]:
+def operators(args: argparse.Namespace) -> tuple[Operator, ...]:
     """Raises :class:`UsageError` for an unknown one, with what may be meant."""
-    return library() if text == "all" else (load_operator(text),)
+    found = library() if args.operator == "all" else (load_operator(args.operator),)
+    wrt, save = getattr(args, "grad", None), getattr(args, "save", "")
+    if wrt is None:
+        if save:
+            raise UsageError(f"--save {save} says what a backward is given", hint="write --grad as well")
+        return found
+    return tuple(grad(op, wrt or None, save) for op in found)
 
 
 def pairs(options: Sequence[str], flag: str) -> dict[str, str]:
@@ -197,7 +207,7 @@ def asked(args: argparse.Namespace, every_case: bool = False) -> Selection:
     """
     targets = registry().match(args.targets)
     found: list[Work] = []
-    ops = operators(args.operator)
+    ops = operators(args)
     shape, params = pairs(args.shape, "--shape"), pairs(args.param, "--param")
     many = args.operator == "all"
     if many:

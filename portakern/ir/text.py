@@ -114,7 +114,9 @@ class _Parser:
         self.env = outer | {k: v for k, v in self.env.items() if isinstance(v, Block)}
         return Block(args, tuple(ops))
 
-    def source(self, node: ast.AST) -> str:
+    def source(self, node: ast.expr) -> str:
+        if node.lineno == node.end_lineno:  # ast would look for the line in the whole text, for every operation
+            return self.lines[node.lineno - 1].encode()[node.col_offset : node.end_col_offset].decode()
         return ast.get_source_segment("\n".join(self.lines), node) or ""
 
     def type_of(self, argument: ast.arg) -> Type:

@@ -262,7 +262,7 @@ class _Making:
                 self.pieces[place.array] = replace(place, of=lines[place.array].of) if place.array in lines else place
                 classes = axis_classes(stage.program, names)
                 axes = of_result(stage.program, classes, number)
-                self.names.setdefault(place.array, tuple(c.name for c in axes))
+                self.names.setdefault(place.array, (*_steps(lines, place.array), *(c.name for c in axes)))
                 continue
             of = lines[out].of if out in lines else tt.tensor_type(op)
             if item.loop is None or out not in item.loop.unasked:
@@ -270,9 +270,9 @@ class _Making:
                 self.temporaries.setdefault(out, Array(out, t.BufferType(of.shape, dtype), "temporary", loc=op.loc))
             if out in self.names or (isinstance(op, Arg) and op.name not in names):
                 continue
-            outside = () if out not in lines else ("step",) * len(lines[out].places)
             inside = names[op.name] if isinstance(op, Arg) else (c.name for c in axis_classes(stage.program, names).of(op))
-            if len(called := (*outside, *inside)) == len(of.shape):  # a result is stored in the shape of what it reshapes
+            called = (*_steps(lines, out), *inside)
+            if len(called) == len(of.shape):  # a result is stored in the shape of what it reshapes
                 self.names[out] = called
 
     def between(self, outputs: Sequence[str]) -> list[Array]:
@@ -280,6 +280,11 @@ class _Making:
         pieces = [Array(n, t.BufferType(p.of.shape, p.of.dtype), "temporary", p.fill) for n, p in self.pieces.items()
                   if n not in self.temporaries]  # fmt: skip
         return [*(a for a in (*self.temporaries.values(), *pieces) if a.name not in outputs), *self.extra]
+
+
+def _steps(lines: Lines, array: str) -> tuple[str, ...]:
+    """Names for the dims of ``array`` that loops walk."""
+    return ("step",) * len(lines[array].places) if array in lines else ()
 
 
 def _leaves(plan: Plan) -> Iterator[Planned]:

@@ -98,10 +98,11 @@ class Operator:
     ``inputs`` are its arrays and run-time scalars, ``params`` its compile-time parameters, ``dims`` the names of its
     dims (starred ones without the star, see ``stars``), ``dtypes`` those it is checked in, ``families`` what its
     inputs are filled with, and ``torch`` says how PyTorch's users write it.  ``bound`` holds the values of inputs that a call
-    may leave out.
+    may leave out.  An operator that does not read all of its inputs is a mistake, unless ``reads_all`` says that it need not.
     """
 
     bound: Mapping[str, Any] = types.MappingProxyType({})
+    reads_all: bool = True
 
     def __init__(
         self,
@@ -321,7 +322,20 @@ class Operator:
     def arguments(self, params: Mapping[str, Any], dtype: str, stars: Mapping[str, int]) -> tuple[Arg, ...]:
         """The inputs on symbolic dims, as :meth:`trace` takes them."""
         values = self.check_params(params)
-        return tuple(_arguments(self, values, dtype, stars, {}).values())
+        return tuple(self._arguments(values, dtype, stars, {}).values())
+
+    def _arguments(self, params: Mapping[str, Any], dtype: str, stars: Mapping[str, int], sizes: Mapping[str, int]
+                   ) -> dict[str, Arg]:  # fmt: skip
+        declared = self.declared(dict(params))
+        args: dict[str, Arg] = {}
+        for i in self.inputs:
+            if isinstance(i.spec, ScalarSpec):
+                of = TensorType((), i.spec.dtype)
+            else:
+                shape = tuple(substitute(size, sizes) for size in resolve(declared[i.name], dict(stars)))
+                of = TensorType(shape, i.spec.dtype or dtype)
+            args[i.name] = Arg(i.name, of, loc=i.loc)
+        return args
 
     def program(
         self, dims: Mapping[str, DimValue] | None = None, params: Mapping[str, Any] | None = None, dtype: str = "f32"
@@ -439,36 +453,22 @@ def _param(operator: Operator, p: inspect.Parameter) -> Param:
 # ---- tracing --------------------------------------------------------------------------------------------------------
 
 
-def _arguments(operator: Operator, params: Mapping[str, Any], dtype: str, stars: Mapping[str, int], sizes: Mapping[str, int]
-               ) -> dict[str, Arg]:  # fmt: skip
-    declared = operator.declared(dict(params))
-    args: dict[str, Arg] = {}
-    for i in operator.inputs:
-        if isinstance(i.spec, ScalarSpec):
-            of = TensorType((), i.spec.dtype)
-        else:
-            shape = tuple(substitute(size, sizes) for size in resolve(declared[i.name], dict(stars)))
-            of = TensorType(shape, i.spec.dtype or dtype)
-        args[i.name] = Arg(i.name, of, loc=i.loc)
-    return args
-
-
 @lru_cache(maxsize=256)
 def _trace(
     operator: Operator, params: tuple[tuple[str, Any], ...], dtype: str, stars: tuple[tuple[str, int], ...],
     sizes: tuple[tuple[str, int], ...] = (),
 ) -> TensorProgram:  # fmt: skip
     operator.check_families(dict(params), operator.families)
-    args = _arguments(operator, dict(params), dtype, dict(stars), dict(sizes))
+    args = operator._arguments(dict(params), dtype, dict(stars), dict(sizes))
     with recording() as ops:
         result = _run(operator, {n: Traced(a) for n, a in args.items()}, dict(params))
-        outputs = _outputs(operator, result, set(args))
+        outputs = outputs_of(operator, result, set(args))
         ops.append(Yield(tuple(t.op for t in outputs.values()), loc=operator.loc))
     program = TensorProgram(operator.name, Block(tuple(args.values()), tuple(ops)), outputs=tuple(outputs),
                             scalars=tuple(i.name for i in operator.scalars))
     program = canonicalise(program)
     used = {o for op in program.body.ops for o in op.operands}
-    for i in operator.inputs:
+    for i in operator.inputs if operator.reads_all else ():
         if args[i.name] not in used:
             raise operator.error(f"the input {i.name!r} is not used", "use it or take it out of the signature", i.loc)
     verify_tensor_program(program)
@@ -509,7 +509,7 @@ def _advice(error: Exception) -> str:
     return ""
 
 
-def _outputs(operator: Operator, result: Any, taken: set[str]) -> dict[str, Traced]:
+def outputs_of(operator: Operator, result: Any, taken: set[str]) -> dict[str, Traced]:
     """The outputs by name: ``out``, or ``out0``, ``out1``, ... or as a dict or named tuple names them."""
     if result is None:
         raise operator.error("the function returns nothing", "end it with `return ...`")

@@ -12,6 +12,7 @@ from typing import Any
 from portakern import launch
 from portakern.backend import CompiledBinary, Executable, Plan, Prepared, Target
 from portakern.errors import CompileError, PortakernError, RuntimeFault, ScheduleError, ToolMissing, UsageError
+from portakern.gradients.program import backward_program
 from portakern.ir.program import Array, ArrayFacts
 from portakern.ir.schedule import Schedule
 from portakern.ir.size import evaluate
@@ -190,7 +191,20 @@ class Built:
             UsageError: the name is taken by another operator, or an input has a dtype that torch does not have.
             ToolMissing: torch is not installed.
         """
-        return torch_op(TorchKernel(self._source, self.tensor_program, self.__call__, self._named), name)
+        return torch_op(self._torch_kernel(), name)
+
+    def _torch_kernel(self) -> TorchKernel:
+        def backward(wrt: tuple[str, ...], save: tuple[str, ...]) -> TorchKernel:
+            return self.backward(wrt, save)._torch_kernel()
+
+        return TorchKernel(self._source, self.tensor_program, self.__call__, self._named, backward)
+
+    def backward(self, wrt: Sequence[str], save: Sequence[str] = ()) -> Built:
+        """The backward of this build (see :func:`portakern.grad`) for the same target and sizes, by its default schedule."""
+        program = backward_program(self.tensor_program, wrt, save)
+        row = replace(self._work.row, operator=program.name)
+        return Built(replace(self._work, program=program, row=row, schedule={}, facts={}, foreign=None, torch="", key=None,
+                             chosen=None))  # fmt: skip
 
     def _admitted(self, signed: tuple[Hashable, ...], inputs: Sequence[Any]) -> Callable[[Sequence[Any]], Any]:
         """``inputs`` checked, and what runs on them and all that are like them."""

@@ -20,11 +20,11 @@ ROOT = Path(portakern.__file__).parent
 
 ROOMS = (
     "errors", "version", "dtypes", "device", "_native", "native",
-    "ir", "spec", "array_program", "torch_import",
+    "ir", "spec", "gradients", "array_program", "torch_import",
     "backend", "registry",
     "emit", "lower",
     "tools", "launch", "timing", "check", "tuned",
-    "torch_op", "study",
+    "torch_autograd", "torch_op", "study",
     "tuning", "search", "testing", "suite",
     "api", "portakern", "operators", "torch_compile",
     "fuzz", "cli", "__main__",

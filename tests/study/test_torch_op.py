@@ -1,4 +1,4 @@
-"""Built operators as operators of torch: eager, fake, compiled, without a gradient."""
+"""Built operators as operators of torch: eager, fake, compiled, and their gradients."""
 
 from __future__ import annotations
 
@@ -188,29 +188,88 @@ def test_inductor_compiles_around_it(built):
         torch.testing.assert_close(f(x), (x * 2).relu().softmax(-1) + 1)
 
 
-# ---- no gradient
+# ---- gradients
 
 
-def test_going_backward_says_that_there_is_no_gradient(built):
+def gradients(function: Any, *inputs: Any) -> tuple[Any, ...]:
+    """Those of the inputs that need one, for a sum of the results with weights."""
+    results = function(*inputs)
+    weights = torch.Generator().manual_seed(3)
+    floats = [y for y in (results if isinstance(results, tuple) else (results,)) if y.requires_grad]
+    total = sum((y * torch.randn(y.shape, generator=weights)).sum() for y in floats)
+    return torch.autograd.grad(total, [x for x in inputs if torch.is_tensor(x) and x.requires_grad])
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, compiled], ids=["eager", "compiled"])
+def test_gradients_are_those_of_pytorch(built, wrap: Any):
     op = built.as_torch_op()
     x = torch.randn(5, 33, requires_grad=True)
-    y = op(x)
-    assert y.requires_grad, "a result that is silently cut off from its input"
-    with pytest.raises(PortakernError, match="has no gradient") as error:
-        y.sum().backward()
-    assert error.value.kind == "no-gradient" and "no_grad" in error.value.hint
+    torch.testing.assert_close(gradients(wrap(lambda x: op(x * 2)), x), gradients(lambda x: (x * 2).softmax(-1), x))
+
+
+@pytest.mark.parametrize("needs", [(True, True), (False, True), (True, False)], ids=str)
+def test_gradients_of_those_inputs_that_need_one(several, needs: tuple[bool, bool]):
+    op = several.as_torch_op()
+    x, y = torch.randn(4, 6, requires_grad=needs[0]), torch.randn(6, requires_grad=needs[1])
+    torch.testing.assert_close(gradients(op, x, y, 0.5, 3), gradients(expected, x, y, 0.5, 3))
+
+
+def test_gradients_of_gradients(several):
+    op = pk.build(cubed, target="numba:cpu", dtype="f32").as_torch_op()
+    x = torch.randn(3, 7, requires_grad=True)
+
+    def twice(function: Any) -> Any:
+        (first,) = torch.autograd.grad(function(x).sum(), x, create_graph=True)
+        return torch.autograd.grad((first * first).sum(), x)[0]
+
+    torch.testing.assert_close(twice(op), twice(lambda x: x * x * x))
+
+
+def test_a_module_is_trained_on_it(built):
+    op = built.as_torch_op()
+
+    def losses(softmax: Any) -> list[float]:
+        torch.manual_seed(0)
+        layer = torch.nn.Linear(8, 33)
+        steps = torch.optim.SGD(layer.parameters(), 0.5)
+        x, labels = torch.randn(16, 8), torch.randint(0, 33, (16,))
+        found = []
+        for _ in range(3):
+            loss = -softmax(layer(x)).log()[torch.arange(16), labels].mean()
+            steps.zero_grad()
+            loss.backward()
+            steps.step()
+            found.append(loss.item())
+        return found
+
+    ours = losses(op)
+    assert ours == pytest.approx(losses(lambda x: x.softmax(-1)), rel=1e-4) and ours[2] < ours[0]
+
+
+def test_what_has_no_derivative_says_so_when_a_gradient_is_computed():
+    op = pk.build(products, target="numba:cpu", dtype="f32").as_torch_op()
+    offsets = torch.tensor([0, 2, 5], dtype=torch.int32)
+    x = torch.rand(5, 3, requires_grad=True)
+    for wrap in (lambda f: f, compiled):
+        y = wrap(lambda x: op(x * 2.0, offsets))(x)
+        assert y.requires_grad, "a result that is silently cut off from its input"
+        with pytest.raises(PortakernError, match="no gradient through segment_fold") as error:
+            y.sum().backward()
+        assert error.value.kind == "no-gradient" and "no_grad" in error.value.hint
     with torch.no_grad():
-        assert not op(x).requires_grad
-    assert not op(x.detach()).requires_grad
+        assert not op(x, offsets).requires_grad
 
 
-def test_compiled_code_goes_forward_and_not_backward(built):
-    op = built.as_torch_op()
-    x = torch.randn(5, 33, requires_grad=True)
-    y = compiled(lambda x: op(x * 2))(x)
-    torch.testing.assert_close(y, (x * 2).softmax(-1))
-    with pytest.raises(PortakernError, match="has no gradient"):
-        y.sum().backward()
+@pk.operator
+def cubed(x: pk.Tensor["M", "N"]):
+    """A cube."""
+    return x * x * x
+
+
+@pk.operator
+def products(x: pk.Tensor["P", "D"], offsets: pk.Tensor["S+1", pk.i32]):
+    """An operator whose derivative has no rule."""
+    return pk.segment_prod(x, offsets)
 
 
 def test_integer_results_have_no_gradient_to_miss():

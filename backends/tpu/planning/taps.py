@@ -49,6 +49,8 @@ def _loop(op: For, kernel: Kernel, ways: set[str]) -> For:
     if all(isinstance(x, TapLoop) for x in inner):
         mark = 0 < _taps(op, kernel) <= MOST
         return TapLoop(op.axis, None, None, op.init, op.body, op.combine, loc=op.loc) if mark else op
+    op = _nested(op, inner[0])
+    inner = [x for x in op.body.ops if isinstance(x, For)]
     if not _carries_on(op, inner[0]):
         return op
     # A sum knows no order: what is walked by the grid comes first.
@@ -60,6 +62,19 @@ def _loop(op: For, kernel: Kernel, ways: set[str]) -> For:
 def _taps(op: For, kernel: Kernel) -> int:
     extent = kernel.axis[op.axis].extent
     return (extent if isinstance(extent, int) else 0) * prod(_taps(x, kernel) for x in op.body.ops if isinstance(x, For))
+
+
+def _nested(outer: For, inner: For) -> For:
+    """``outer`` with nothing but ``inner`` in its body, if ``inner`` alone uses all else there: then it is computed inside."""
+    between = tuple(x for x in outer.body.ops if x is not inner and not isinstance(x, Result | Yield))
+    ends = yielded(outer.body)
+    around = {*inner.operands, *ends}
+    if not between or not all(x.pure for x in between) or not around.isdisjoint(between):
+        return outer
+    deep = replace(inner, body=Block(inner.body.args, (*between, *inner.body.ops)))
+    new: dict[Op, Op] = {x: Result(deep, x.index) for x in outer.body.ops if isinstance(x, Result) and x.source is inner}
+    body = (deep, *new.values(), Yield(tuple(new.get(x, x) for x in ends)))
+    return replace(outer, body=Block(outer.body.args, body))
 
 
 def _carries_on(outer: For, inner: For) -> bool:

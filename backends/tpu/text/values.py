@@ -346,6 +346,7 @@ class Values:
         rows = self.shapes.window(source, windows, walks, str(summed))
         for axis in called:
             del self.shapes.taps[axis]
+        rows = self.shapes.turn(rows, self.plan.layout.place(taps.windows), tile_type(taps.windows).dtype)
         name = self._name(region, "windows", rows, origin(taps.dot))
         columns = self.shapes.read(names[1], weights.place).text.split("[")[0]
         below = PlacedExpr(f"{columns}[...].reshape({summed}, {self.shapes.spans[weights.place[1] or ''].text})", weights.place)

@@ -111,6 +111,7 @@ def pixels(kernel: t.Kernel, op: t.Load | t.Store) -> tuple[t.AccessedDim, ...]:
         low, high = reach(dim.index, kernel)
         beyond = at_most(high - dim.size)
         outside = not isinstance(low, int) or low < 0 or not isinstance(beyond, int) or beyond >= 0
+        outside = outside and (bool(dim.index.terms) or isinstance(low, int))  # the number of a step is inside of its line
         if apart or (outside and isinstance(op, t.Load)):
             found.append(dim)
     return tuple(found) if any(d.index.plain is None for d in found) else ()
