@@ -11,15 +11,15 @@ What ``portakern fuzz`` leaves in ``found/`` is such a file, and moves here once
 of its cases what does not matter.  A case goes through every adversarial stage unless it names ``stages``.  A target may
 refuse it with the operator's line.  ``portakern fuzz --again FILE --targets T`` tries one file.
 
-In the default run a file is tried on the languages that its docstring names and, in turns, on every third of the others; the
-slow tests try all on all.
+In the default run a file is tried on the languages that its docstring names, on all of their devices, and, in turns, on every
+third of the others, there on one device in turns; the slow tests try all on all.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -42,14 +42,16 @@ NAMED = {
 """How a docstring names a language; C++ is not CUDA C++."""
 
 
-def turns(language: str) -> list[Path]:
-    first = list(LANGUAGES).index(language)
+def names(file: Path, language: str) -> bool:
+    docstring = ast.get_docstring(ast.parse(file.read_text())) or ""
+    return bool(re.search(NAMED[language], docstring.replace("CUDA C++", "CUDA")))
 
-    def named(file: Path) -> bool:
-        docstring = ast.get_docstring(ast.parse(file.read_text())) or ""
-        return bool(re.search(NAMED[language], docstring.replace("CUDA C++", "CUDA")))
 
-    return [file for i, file in enumerate(CORPUS) if (i + first) % 3 == 0 or named(file)]
+def turns(language: str) -> dict[Path, list[str]]:
+    """The files whose turn it is, each with its devices: all of them where the docstring names the language, else one."""
+    first, devices = list(LANGUAGES).index(language), LANGUAGES[language].split(",")
+    found = {file: [devices[i // 3 % len(devices)]] for i, file in enumerate(CORPUS) if (i + first) % 3 == 0}
+    return found | {file: devices for file in CORPUS if names(file, language)}
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -57,18 +59,29 @@ def test_operators_that_once_failed_are_right(language: str) -> None:
     nothing_is_wrong(language, turns(language))
 
 
+@pytest.mark.quick
+def test_a_file_has_its_turn_on_all_devices_of_the_languages_it_names_and_on_others() -> None:
+    tried = {language: turns(language) for language in LANGUAGES}
+    for file in CORPUS:
+        assert sum(file in files for files in tried.values()) >= 2
+    for language, devices in LANGUAGES.items():
+        assert {d for found in tried[language].values() for d in found} == set(devices.split(","))
+        assert all(tried[language][f] == devices.split(",") for f in CORPUS if names(f, language))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_all_that_once_failed_are_right(language: str) -> None:
-    nothing_is_wrong(language, CORPUS)
+    nothing_is_wrong(language, dict.fromkeys(CORPUS, LANGUAGES[language].split(",")))
 
 
-def nothing_is_wrong(language: str, files: Sequence[Path]) -> None:
+def nothing_is_wrong(language: str, files: Mapping[Path, Sequence[str]]) -> None:
     """One run per language and not per file, so that its workers start once."""
-    programs = {p.digest: (file.stem, p) for file in files for p in programs_of(file)}
+    programs = {p.digest: (file, p) for file in files for p in programs_of(file)}
+    skip = {(d, t) for d, (file, _) in programs.items() for t in LANGUAGES[language].split(",") if t not in files[file]}
     with Workshop(LANGUAGES[language]) as workshop:
-        outcomes = workshop.run([p for _, p in programs.values()])
-    wrong = [f"{programs[d][0]} {programs[d][1].header()} on {o.target}: {o.kind}: {o.message}"
+        outcomes = workshop.run([p for _, p in programs.values()], skip=skip)
+    wrong = [f"{programs[d][0].stem} {programs[d][1].header()} on {o.target}: {o.kind}: {o.message}"
              for d, found in outcomes.items() for o in found if o.status == FOUND or o.target == SPEC]  # fmt: skip
     assert not wrong, "\n".join(wrong)
     if absent := [o.message for found in outcomes.values() for o in found if o.kind in ABSENT]:

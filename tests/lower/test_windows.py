@@ -11,6 +11,7 @@ import pytest
 
 from portakern.array_program import array_function
 from portakern.check.agreement import agreement
+from portakern.errors import MissingRuleError
 from portakern.ir import oracle
 from portakern.ir import tensor as t
 from portakern.ir.core import Arg, Block, Op, Yield
@@ -18,6 +19,7 @@ from portakern.lower.cuts import needed
 from portakern.lower.simplify import simplify
 from portakern.registry import registry
 from portakern.spec.inputs import make_inputs
+from portakern.study.steps import emit
 from portakern.study.study import Runner
 from portakern.study.work import Problem, works
 from portakern.timing.inputs import from_numpy
@@ -176,7 +178,15 @@ def test_a_few_are_right_in_interpreters() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 def test_all_are_right_in_interpreters(dtype: str) -> None:
-    assert wrong_rows(INTERPRETED + ",triton:gfx942,cuda:sm_80", dtype, IDS) == []
+    assert wrong_rows("pallas:v6e", dtype, [n for n in IDS if n != "updated"]) == []
+    assert wrong_rows(INTERPRETED.replace("pallas:v6e", "cuda:sm_80") + ",triton:gfx942", dtype, IDS) == []
+
+
+def test_pallas_says_before_emission_that_it_stores_an_output_at_one_place() -> None:
+    ((op, dims),) = ((op, dims) for op, dims in windowed_operators.CASES if op.name == "updated")
+    (work,) = works(Problem(op, dims, {}), [registry().target("pallas:v6e")], ["f32"])
+    with pytest.raises(MissingRuleError, match=r"an output stored at two places \(.*windowed_operators.py:\d+\)"):
+        emit(work)
 
 
 @pytest.mark.parametrize("kind", ["numpy", "torch", "jax"])
