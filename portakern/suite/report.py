@@ -60,4 +60,5 @@ def cause_of(row: TaskRow) -> str:
     if missing:
         return "; ".join(sorted({f"{what}: {why}" for what, why in missing}))[:300]
     first = [line for line in message.splitlines() if line.strip()]
-    return re.sub(r"\d+(\.\d+)?(e[+-]?\d+)?", "#", first[0] if first else message)[:200]
+    said = re.sub(r"^\S+:\d+: ", "", first[0] if first else message)  # without the task's own line
+    return re.sub(r"\d+(\.\d+)?(e[+-]?\d+)?", "#", said)[:200]
