@@ -1,17 +1,18 @@
 """A task at small sizes of the same structure, found by making its numbers smaller.
 
-A choice holds where the model, run on fake tensors, does the same operations in the same order as at the asked sizes.  Where
-these take too long to look at, as an unrolled loop over time does, it is enough that the model runs.
+A choice holds where the model, run on fake tensors, does the same operations in the same order as at the asked sizes; what it
+does many times in a row, as an unrolled loop over time does, it may do fewer times.  Where this takes too long to look at, it
+is enough that the model runs.
 """
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
+
+from portakern.suite.operations import SEARCH_S, operations_of
 
 SMALL = 8
 """Numbers up to this stay: windows, strides, groups, heads."""
@@ -21,9 +22,6 @@ KEPT = re.compile(r"kernel|stride|pad|dilation|group|head|layers?$|window|patch|
 
 SHARED = re.compile(r"group|head", re.IGNORECASE)
 """Names of how many parts a size is dealt out to: at least two elements stay for each, or there is nothing to normalise."""
-
-SEARCH_S = 60.0
-"""How long to look at a model, and for smaller numbers."""
 
 Numbers = Mapping[int, int]
 """New values of sites, by their number in the task."""
@@ -94,34 +92,5 @@ def reduced(task: Sized) -> dict[int, int]:
 
 
 def operations(task: Sized, numbers: Numbers) -> tuple[str, ...] | None:
-    """The operations that the model does on fake tensors; ``None`` where it does not run."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    seen: list[str] = []
-    until = time.monotonic() + SEARCH_S
-
-    class Recorder(TorchDispatchMode):
-        def __torch_dispatch__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if time.monotonic() > until:
-                raise TimeoutError("it takes too long to look at, as a loop over time does that is unrolled")
-            seen.append(str(function))
-            return function(*args, **(kwargs or {}))
-
-    with _quiet(), contextlib.suppress(Exception):  # what the task's own code raises at these sizes
-        with FakeTensorMode(allow_non_fake_inputs=True):
-            model, inputs = task.made(numbers)
-            with Recorder():
-                model(*inputs)
-        return tuple(seen)
-    return None
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without what PyTorch logs of sizes that do not go together."""
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(logging.NOTSET)
+    """The operations that the model does on fake tensors with ``numbers`` in place; ``None`` where it does not run."""
+    return operations_of(lambda: task.made(numbers))

@@ -51,7 +51,7 @@ def capture(given: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynami
     loc = _line_of(module.forward if module is given else given)
     shapes = _shapes(module.forward, args, kwargs, dynamic)
     try:
-        with in_mode(module, train), _state(module), torch.no_grad(), warnings.catch_warnings(), _recurrences_of_one_step():
+        with in_mode(module, train), state_as_buffers(module), torch.no_grad(), warnings.catch_warnings(), _recurrences_of_one_step():
             warnings.simplefilter("ignore")
             exported = torch.export.export(module, args, dict(kwargs), dynamic_shapes=shapes.asked, strict=False)
             exported = exported.run_decompositions(_decompositions())
@@ -123,7 +123,7 @@ def in_mode(module: Any, train: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _state(module: Any) -> Iterator[None]:
+def state_as_buffers(module: Any) -> Iterator[None]:
     """Tensors that are plain attributes, as a hidden state that ``forward`` sets, as buffers: their new values are outputs."""
     import torch
 

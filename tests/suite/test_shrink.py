@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from portakern.suite.operations import loops_as_one  # noqa: E402
 from portakern.suite.shrink import operations, reduced, said, smaller  # noqa: E402
 from portakern.suite.taskfile import TaskFile  # noqa: E402
 
@@ -72,3 +73,40 @@ def test_a_number_of_layers_stays_and_their_sizes_do_not(tmp_path: Path) -> None
     file = tmp_path / "2_task.py"
     file.write_text("num_layers = 12\nn_layer = 12\nhidden_layer_sizes = [1024, 512]\nlayers = [9]\n")
     assert [value for _, value in TaskFile.read(file).sites] == [1024, 512]
+
+
+RECURRENT = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.cell, self.rnn = torch.nn.Linear(2 * features, features), torch.nn.GRU(features, features, batch_first=True)
+
+    def forward(self, x, h):
+        for step in range(x.shape[1]):
+            h = torch.tanh(self.cell(torch.cat((x[:, step], h), 1)))
+        return self.rnn(x, h[None])
+
+features = 256
+steps = {steps}
+
+def get_inputs():
+    return [torch.rand(8, steps, features), torch.rand(8, features)]
+
+def get_init_inputs():
+    return [features]
+"""
+
+
+def test_a_loop_over_time_becomes_shorter(tmp_path: Path) -> None:
+    file = tmp_path / "3_task.py"
+    file.write_text(RECURRENT.replace("{steps}", "64"))
+    assert said(TaskFile.read(file), reduced(TaskFile.read(file))) == "features 256 -> 16, steps 64 -> 16"
+    file.write_text(RECURRENT.replace("{steps}", "10"))
+    assert said(TaskFile.read(file), reduced(TaskFile.read(file))) == "features 256 -> 16"  # ten of something are no loop
+
+
+def test_loops_are_what_comes_many_times_in_a_row() -> None:
+    assert loops_as_one(["a", *"bc" * 12, "b", "d"]) == ("a", "loop", "b", "c", "b", "d")
+    assert loops_as_one([*"ab" * 11]) == (*"ab" * 11,)
