@@ -51,7 +51,8 @@ def capture(given: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynami
     loc = _line_of(module.forward if module is given else given)
     shapes = _shapes(module.forward, args, kwargs, dynamic)
     try:
-        with in_mode(module, train), state_as_buffers(module), torch.no_grad(), warnings.catch_warnings(), _recurrences_of_one_step():
+        with (in_mode(module, train), state_as_buffers(module), torch.no_grad(), warnings.catch_warnings(),
+              _recurrences_of_one_step()):  # fmt: skip
             warnings.simplefilter("ignore")
             exported = torch.export.export(module, args, dict(kwargs), dynamic_shapes=shapes.asked, strict=False)
             exported = exported.run_decompositions(_decompositions())
