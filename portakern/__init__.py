@@ -45,6 +45,7 @@ _PUBLIC: dict[str, str] = {
     "task": "portakern.api",
     "from_torch": "portakern.torch_import",
     "grad": "portakern.gradients",
+    "swap": "portakern.torch_swap",
     "targets": "portakern.registry",
     "operator": "portakern.spec.operator",
     "Operator": "portakern.spec.operator",
@@ -94,6 +95,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow __get
     from portakern.spec.load import load_operator
     from portakern.spec.operator import Operator, dynamic, operator
     from portakern.torch_import import from_torch
+    from portakern.torch_swap import swap
 
 
 def __getattr__(name: str) -> object:

@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, metavar="K", help="of weights and inputs")
     parser.add_argument("--limit", type=options.seconds, default=300.0, metavar="S",
                         help="seconds for importing, building and checking a task, each (default 300s)")
+    parser.add_argument("--against", choices=["torch.compile"], help="count its launches for each task too")
     options.add_jobs(parser)
     options.add_output(parser)
 
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     keep = results.Keeper(file, args.resume)
     for row in running.run(found.name, path, tasks, targets, args.size, jobs=args.jobs, seed=args.seed,
                            build_limit_s=args.limit, check_limit_s=args.limit, import_limit_s=args.limit, done=keep.done,
-                           sink=keep):  # fmt: skip
+                           peer=args.against is not None, sink=keep):  # fmt: skip
         if sys.stderr.isatty():
             print(f"\r\x1b[K{len(keep.rows)} rows, {row.task} {row.target}: {row.stage}", end="", file=sys.stderr, flush=True)
     if sys.stderr.isatty():

@@ -172,7 +172,7 @@ class Built:
         sizes = self._sizes(given)
         outputs = None if out is None else self._checked_outputs(out, given, sizes)
         handle = None if stream is None else stream_handle(stream)
-        prepared = launch.prepare(self._fitting(given)._executable, inputs, sizes, outputs)
+        prepared = launch.prepare(self._fitting(given).executable, inputs, sizes, outputs)
         if handle is not None:
             prepared.stream = handle
         return prepared
@@ -210,7 +210,7 @@ class Built:
         """``inputs`` checked, and what runs on them and all that are like them."""
         given = self._named(inputs)
         sizes = self._sizes(given)
-        call = launch.specialise(self._fitting(given)._executable, inputs, sizes)
+        call = launch.specialise(self._fitting(given).executable, inputs, sizes)
         if None not in signed:
             with self._lock:
                 while len(self._callers) >= CALLERS:
@@ -231,7 +231,7 @@ class Built:
         return solve_dims(self._work.program, {n: shape_of(x) for n, x in given.items()})
 
     @cached_property
-    def _executable(self) -> Executable:
+    def executable(self) -> Executable:
         runtime = self._language.runtime
         if runtime is None or not (found := runtime.available(self.target)):
             why = found.detail if runtime is not None else f"{self._language.name} has no runtime"
@@ -287,7 +287,7 @@ class Built:
                 facts[arg.name] = have
         with self._lock:
             chosen = self._variant(facts) if facts else self
-            _ = chosen._executable  # loaded once, whichever thread comes first
+            _ = chosen.executable  # loaded once, whichever thread comes first
         return chosen
 
     def _variant(self, facts: Mapping[str, ArrayFacts]) -> Built:

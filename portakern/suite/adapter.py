@@ -88,3 +88,13 @@ def selected(tasks: Sequence[TaskRef], level: str | None, only: Sequence[str], e
         levels = ", ".join(dict.fromkeys(t.level for t in tasks))
         raise UsageError("no task is selected", hint=f"levels are {levels}; see portakern suite list")
     return found[::every]
+
+
+def root_with(folder: str, path: Path | None, inner: str, repository: str) -> Path:
+    """The directory that holds ``folder``: the path of a checkout, or ``inner`` in it.
+
+    Raises :class:`UsageError` where neither does."""
+    for root in ([path, path / inner] if path is not None else []):
+        if (root / folder).is_dir():
+            return root
+    raise UsageError(f"{path} holds no tasks of {repository.rpartition('/')[2]}", hint=f"--path is a checkout of {repository}")

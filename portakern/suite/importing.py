@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from portakern.errors import PortakernError
 from portakern.suite.adapter import LoadedTask, TaskRef, suite
+from portakern.suite.peer import launches
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class ImportedSample:
         size, note: as the task was loaded.
         agrees: whether PyTorch in float64 computes the same; ``None`` where random numbers reach every output.
         operations: of the tensor program.
+        peer_launches: kernels and library calls of torch.compile, where asked for.
     """
 
     works: tuple[Any, ...] = ()
@@ -33,11 +35,12 @@ class ImportedSample:
     note: str = ""
     agrees: bool | None = None
     operations: int | None = None
+    peer_launches: int | None = None
 
 
-def import_task(name: str, path: str | None, task: TaskRef, size: str, targets: Sequence[str], seed: int, hold: bool = True
+def import_task(name: str, path: str | None, task: TaskRef, size: str, targets: Sequence[str], seed: int, peer: bool = False
                 ) -> tuple[ImportedSample, ...]:  # fmt: skip
-    """The samples of a task of the suite ``name``; ``hold`` says whether to hold them against PyTorch in float64."""
+    """The samples of a task of the suite ``name``; ``peer`` says whether to count torch.compile's launches too."""
     import torch
 
     torch.set_num_threads(1)
@@ -49,7 +52,9 @@ def import_task(name: str, path: str | None, task: TaskRef, size: str, targets: 
         return (ImportedSample(error=error.to_dict()),)
     except Exception as error:  # the suite's own code
         return (ImportedSample(error={"kind": "task", "message": f"{type(error).__name__}: {error}"[:500], "hint": ""}),)
-    return tuple(_sample(one, task, targets, hold) for one in loaded)
+    samples = (_sample(one, task, targets) for one in loaded)
+    return tuple(replace(s, peer_launches=launches(one.module, one.args, one.kwargs) if peer and s.imported else None)
+                 for s, one in zip(samples, loaded, strict=True))
 
 
 def _warm() -> None:
@@ -67,7 +72,7 @@ def _warm() -> None:
 _warmed = False
 
 
-def _sample(task: LoadedTask, ref: TaskRef, targets: Sequence[str], hold: bool) -> ImportedSample:
+def _sample(task: LoadedTask, ref: TaskRef, targets: Sequence[str]) -> ImportedSample:
     from portakern.check.sampled import affordable
     from portakern.registry import registry
     from portakern.study.work import Problem, works
@@ -80,7 +85,7 @@ def _sample(task: LoadedTask, ref: TaskRef, targets: Sequence[str], hold: bool) 
         op = from_torch(task.module, task.args, kwargs=task.kwargs, name=_identifier(ref.name))
         took = time.perf_counter() - begun
         done = ImportedSample(imported=True, seconds=took, size=task.size, note=task.note, operations=len(op.trace().body.ops))
-        if hold and affordable(op.program(op.typical.dims)):
+        if affordable(op.program(op.typical.dims)):
             held = agreement(op)
             held.raise_if_wrong(op)
             done = ImportedSample((), None, True, took, task.size, task.note, True if held.compared else None, done.operations)

@@ -45,12 +45,33 @@ def text(rows: Sequence[TaskRow]) -> str:
     launches = [r.launches for r in rows if r.launches]
     if launches:
         lines.append(f"launches: {statistics.mean(launches):.2f} a task in the mean, {max(launches)} at most")
+    lines += _beside(rows)
     failed = [r for r in rows if r.error is not None or r.correct is False]
     for (stage, cause), count in Counter((r.stage, cause_of(r)) for r in failed).most_common():
         names = sorted({r.task for r in failed if (r.stage, cause_of(r)) == (stage, cause)})
         shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
         lines.append(f"{count:4} {STAGES.get(stage, stage)}: {cause}\n       {shown}")
     return "\n".join(lines)
+
+
+def _beside(rows: Sequence[TaskRow]) -> list[str]:
+    """Launches of each task beside torch.compile's, where both are known; the targets' where they differ."""
+    both: dict[tuple[str, int, int], list[TaskRow]] = {}
+    for r in rows:
+        if r.launches is not None and r.peer_launches is not None:
+            both.setdefault((r.task, r.sample, r.peer_launches), []).append(r)
+    if not both:
+        return []
+    ours = [max(r.launches or 0 for r in of) for of in both.values()]
+    theirs = [peer for _, _, peer in both]
+    lines = [f"  {task}{f' [{sample}]' if sample else ''}: {_counts(of)}, torch.compile {peer}"
+             for (task, sample, peer), of in both.items()]  # fmt: skip
+    return [f"beside torch.compile: {sum(ours)} launches against {sum(theirs)} kernels and library calls", *lines]
+
+
+def _counts(rows: Sequence[TaskRow]) -> str:
+    counts = {r.launches for r in rows}
+    return str(*counts) if len(counts) == 1 else ", ".join(f"{r.target} {r.launches}" for r in rows)
 
 
 def cause_of(row: TaskRow) -> str:
@@ -60,4 +81,5 @@ def cause_of(row: TaskRow) -> str:
     if missing:
         return "; ".join(sorted({f"{what}: {why}" for what, why in missing}))[:300]
     first = [line for line in message.splitlines() if line.strip()]
-    return re.sub(r"\d+(\.\d+)?(e[+-]?\d+)?", "#", first[0] if first else message)[:200]
+    said = re.sub(r"^\S+:\d+: ", "", first[0] if first else message)  # without the task's own line
+    return re.sub(r"\d+(\.\d+)?(e[+-]?\d+)?", "#", said)[:200]

@@ -25,6 +25,7 @@ class TaskRow:
         correct: whether the kernels are within their bounds of the oracle; ``None`` where none ran.
         evidence: as a study's row has it.
         launches: kernels.
+        peer_launches: kernels and library calls of torch.compile on this machine's CPU, where asked for.
         import_s: seconds for the import.
         stage: how far it came: task, import, agreement, build, check, or done.
         error: what ended it.
@@ -43,6 +44,7 @@ class TaskRow:
     evidence: str | None = None
     max_error_ratio: float | None = None
     launches: int | None = None
+    peer_launches: int | None = None
     import_s: float | None = None
     stage: str = "task"
     error: Mapping[str, str] | None = None

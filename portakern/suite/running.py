@@ -30,6 +30,7 @@ BATCH = 8
 
 def run(name: str, path: Path | None, tasks: Sequence[TaskRef], targets: Sequence[Target], size: str, *, jobs: int = 1,
         seed: int = 0, build_limit_s: float = 300.0, check_limit_s: float = 300.0, import_limit_s: float = IMPORT_S,
+        peer: bool = False,
         done: frozenset[tuple[str, str, str]] | set[tuple[str, str, str]] = frozenset(),
         sink: Callable[[TaskRow], None] = lambda row: None) -> Iterator[TaskRow]:  # fmt: skip
     """Rows as they come, each handed to ``sink`` too; what is ``done`` already is left out."""
@@ -40,7 +41,7 @@ def run(name: str, path: Path | None, tasks: Sequence[TaskRef], targets: Sequenc
         for start in range(0, len(left), BATCH):
             batch = left[start : start + BATCH]
             asked = [Job(i, "portakern.suite.importing:import_task", (name, str(path) if path else None, task, size,
-                         [w for w in wanted if w != NOWHERE], seed), {}, import_limit_s)
+                         [w for w in wanted if w != NOWHERE], seed, peer), {}, import_limit_s)
                      for i, (task, wanted) in enumerate(batch)]  # fmt: skip
             found = {o.id: o for o in pool.run(asked)}
             samples = [_samples(found[i]) for i in range(len(batch))]
@@ -64,7 +65,8 @@ def _rows(name: str, size: str, batch: Sequence[tuple[TaskRef, list[str]]], samp
         for number, sample in enumerate(each):
             for at, target in enumerate(targets):
                 base = TaskRow(name, task.name, task.level, target, size, number, sample.imported, sample.agrees,
-                               import_s=sample.seconds, error=sample.error, note=sample.note)  # fmt: skip
+                               import_s=sample.seconds, error=sample.error, note=sample.note,
+                               peer_launches=sample.peer_launches)  # fmt: skip
                 if not sample.works:
                     yield replace(base, stage=_ended(sample) if sample.error else "done")
                     continue

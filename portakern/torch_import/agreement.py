@@ -7,7 +7,6 @@ float32 in eager mode is no measure: deep networks with batch statistics amplify
 from __future__ import annotations
 
 import contextlib
-import copy
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from portakern.ir import oracle
 from portakern.ir.core import Op
 from portakern.ir.tensor import Convert, RandomBits, TensorProgram, tensor_type
 from portakern.torch_import.arrays import as_numpy
+from portakern.torch_import.capture import in_mode, state_as_buffers
 from portakern.torch_import.operator import ImportedOperator
 from portakern.torch_import.trees import leaves, mapped
 
@@ -80,17 +80,32 @@ def in_float64(operator: ImportedOperator) -> list[np.ndarray]:
     import torch
 
     args, kwargs = operator.example
-    module = copy.deepcopy(operator.module).double().cpu()
-    module.train(operator.train)
+    module = operator.module
 
     def wide(x: Any) -> Any:
-        return x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+        return x.double().cpu() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
 
-    with torch.no_grad(), _default_float64(torch), warnings.catch_warnings():
+    with (torch.no_grad(), _default_float64(torch), warnings.catch_warnings(), in_mode(module, operator.train),
+          state_as_buffers(module), _in_double(module)):  # fmt: skip
         warnings.simplefilter("ignore")
         given = mapped(lambda x: wide(x.clone()) if isinstance(x, torch.Tensor) else x, (args, dict(kwargs)))
         made = module(*given[0], **given[1])
     return [as_numpy(x) for x in leaves(made) if isinstance(x, torch.Tensor)]
+
+
+@contextlib.contextmanager
+def _in_double(module: Any) -> Iterator[None]:
+    """``module`` with its numbers in float64 on the host; afterwards they are as they were, whatever it wrote to them.
+
+    A copy would not do: what a module keeps in closures, as a lambda over its own layers, is not copied."""
+    held = [(x, x.data) for x in (*module.parameters(), *module.buffers())]
+    try:
+        for x, data in held:
+            x.data = data.cpu().double() if data.is_floating_point() else data.cpu().clone()
+        yield
+    finally:
+        for x, data in held:
+            x.data = data
 
 
 @contextlib.contextmanager

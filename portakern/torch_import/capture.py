@@ -51,7 +51,8 @@ def capture(given: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynami
     loc = _line_of(module.forward if module is given else given)
     shapes = _shapes(module.forward, args, kwargs, dynamic)
     try:
-        with _mode(module, train), _state(module), torch.no_grad(), warnings.catch_warnings(), _recurrences_of_one_step():
+        with (in_mode(module, train), state_as_buffers(module), torch.no_grad(), warnings.catch_warnings(),
+              _recurrences_of_one_step()):  # fmt: skip
             warnings.simplefilter("ignore")
             exported = torch.export.export(module, args, dict(kwargs), dynamic_shapes=shapes.asked, strict=False)
             exported = exported.run_decompositions(_decompositions())
@@ -111,7 +112,7 @@ def _line_of(function: Any) -> Loc | None:
 
 
 @contextlib.contextmanager
-def _mode(module: Any, train: bool) -> Iterator[None]:
+def in_mode(module: Any, train: bool) -> Iterator[None]:
     """``module`` in training or evaluation; each of its parts is afterwards as it was."""
     before = {m: m.training for m in module.modules()}
     module.train(train)
@@ -123,7 +124,7 @@ def _mode(module: Any, train: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _state(module: Any) -> Iterator[None]:
+def state_as_buffers(module: Any) -> Iterator[None]:
     """Tensors that are plain attributes, as a hidden state that ``forward`` sets, as buffers: their new values are outputs."""
     import torch
 

@@ -87,6 +87,9 @@ class ImportedOperator(Operator):
         unused: inputs of the module that nothing reads, which are no inputs here.
         module, example, train: what was imported, the (args, kwargs) it was imported on, and in which mode.
         examples: those of the example's arrays that are inputs, by name.
+        numbers: of these, by name, among all that the example has.
+        paths: of parameters and buffers in the module, by input.
+        random: whether it draws random numbers.
     """
 
     def __init__(self, name: str, captured: Captured, graph: Graph, args: tuple[Any, ...], kwargs: Mapping[str, Any],
@@ -98,7 +101,10 @@ class ImportedOperator(Operator):
         self.module, self.example, self.train = captured.module, (args, dict(kwargs)), train
         self.unused, self.updates = graph.unused, dict(graph.updates)
         given = leaves((args, dict(kwargs)))
-        self.examples = {i.name: given[i.number] for i in graph.inputs if i.number >= 0}
+        self.numbers = {i.name: i.number for i in graph.inputs if i.number >= 0}
+        self.examples = {name: given[number] for name, number in self.numbers.items()}
+        self.paths = {i.name: i.path for i in graph.inputs if i.number < 0 and i.path}
+        self.random = graph.random
         self.__dict__["loc"] = captured.loc  # where the operator is written, which its function here is not
         super().__init__(
             _function(self._program),

@@ -26,7 +26,7 @@ ROOMS = (
     "tools", "launch", "timing", "check", "tuned",
     "torch_autograd", "torch_op", "study",
     "tuning", "search", "testing", "suite",
-    "api", "portakern", "operators", "torch_compile",
+    "torch_swap", "api", "portakern", "operators", "torch_compile",
     "fuzz", "cli", "__main__",
 )  # fmt: skip
 """Lowest first.  ``_native`` is the compiled core."""

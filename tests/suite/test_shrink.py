@@ -8,7 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from portakern.suite.shrink import TaskFile, operations, reduced, smaller  # noqa: E402
+from portakern.suite.operations import loops_as_one  # noqa: E402
+from portakern.suite.shrink import operations, reduced, said, smaller  # noqa: E402
+from portakern.suite.taskfile import TaskFile  # noqa: E402
 
 TASK = """
 import torch
@@ -47,7 +49,7 @@ def test_numbers_shrink_together_and_groups_keep_elements(tmp_path: Path) -> Non
     file = task(tmp_path)
     assert [name for name, _ in file.sites] == ["batch_size", "features"]  # nothing in the class, no number of groups
     numbers = reduced(file)
-    assert file.said(numbers) == "batch_size 128 -> 8, features 1024 -> 32"
+    assert said(file, numbers) == "batch_size 128 -> 8, features 1024 -> 32"
     assert operations(file, numbers) == operations(file, {})
     scope = file.run(numbers)
     assert scope["get_inputs"]()[0].shape == (8, 32)
@@ -55,7 +57,7 @@ def test_numbers_shrink_together_and_groups_keep_elements(tmp_path: Path) -> Non
 
 def test_a_size_that_structure_depends_on_stays(tmp_path: Path) -> None:
     file = task(tmp_path, "[:, 2047]")
-    assert file.said(reduced(file)) == "batch_size 128 -> 8"
+    assert said(file, reduced(file)) == "batch_size 128 -> 8"
 
 
 def test_a_task_that_does_not_run_has_no_smaller_size(tmp_path: Path) -> None:
@@ -65,3 +67,46 @@ def test_a_task_that_does_not_run_has_no_smaller_size(tmp_path: Path) -> None:
 def test_sizes_keep_whether_they_are_multiples_of_eight() -> None:
     assert list(smaller(1024))[:3] == [32, 64, 128] and all(n % 2 for n in smaller(1023))
     assert list(smaller(9)) == [5] and max(smaller(4096)) < 4096
+
+
+def test_a_number_of_layers_stays_and_their_sizes_do_not(tmp_path: Path) -> None:
+    file = tmp_path / "2_task.py"
+    file.write_text("num_layers = 12\nn_layer = 12\nhidden_layer_sizes = [1024, 512]\nlayers = [9]\n")
+    assert [value for _, value in TaskFile.read(file).sites] == [1024, 512]
+
+
+RECURRENT = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.cell, self.rnn = torch.nn.Linear(2 * features, features), torch.nn.GRU(features, features, batch_first=True)
+
+    def forward(self, x, h):
+        for step in range(x.shape[1]):
+            h = torch.tanh(self.cell(torch.cat((x[:, step], h), 1)))
+        return self.rnn(x, h[None])
+
+features = 256
+steps = {steps}
+
+def get_inputs():
+    return [torch.rand(8, steps, features), torch.rand(8, features)]
+
+def get_init_inputs():
+    return [features]
+"""
+
+
+def test_a_loop_over_time_becomes_shorter(tmp_path: Path) -> None:
+    file = tmp_path / "3_task.py"
+    file.write_text(RECURRENT.replace("{steps}", "64"))
+    assert said(TaskFile.read(file), reduced(TaskFile.read(file))) == "features 256 -> 16, steps 64 -> 16"
+    file.write_text(RECURRENT.replace("{steps}", "10"))
+    assert said(TaskFile.read(file), reduced(TaskFile.read(file))) == "features 256 -> 16"  # ten of something are no loop
+
+
+def test_loops_are_what_comes_many_times_in_a_row() -> None:
+    assert loops_as_one(["a", *"bc" * 12, "b", "d"]) == ("a", "loop", "b", "c", "b", "d")
+    assert loops_as_one([*"ab" * 11]) == (*"ab" * 11,)

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from portakern.cli import main  # noqa: E402
 from portakern.errors import UsageError  # noqa: E402
-from portakern.suite import adapter, audit, report, results  # noqa: E402
+from portakern.suite import adapter, audit, peer, report, results  # noqa: E402
 from portakern.suite.kernelbench import KernelBench  # noqa: E402
 
 GOOD = """
@@ -76,6 +76,35 @@ def test_a_task_is_correct_where_all_its_samples_are() -> None:
     assert (figures["tasks"], figures["imported"], figures["correct"]) == (2, 2, 1)
     text = report.text(rows)
     assert "1 of 2 tasks correct" in text and "off by #" in text and "a" in text.splitlines()[-1]
+
+
+def test_launches_stand_beside_those_of_torch_compile() -> None:
+    text = report.text([row("a", imported=True, correct=True, launches=2, peer_launches=5),
+                        row("a", imported=True, correct=True, launches=3, peer_launches=5, target="u"),
+                        row("b", imported=True, correct=True, launches=4, peer_launches=1),
+                        row("c", imported=True, correct=True, launches=4)])  # fmt: skip
+    assert "7 launches against 6 kernels" in text
+    assert "  a: t 2, u 3, torch.compile 5\n  b: 4, torch.compile 1" in text and "  c:" not in text
+
+
+def test_launches_are_kernels_and_library_calls() -> None:
+    code = """
+        cpp_fused_convolution_0(arg2_1, buf0)
+        buf2 = extern_kernels.convolution(buf0, stride=(1, 1))
+        triton_poi_fused_add_0.run(buf2, 16, stream=stream0)
+        # extern_kernels.mm(
+        buf3, buf4 = torch.ops.aten.sort.stable(buf2)
+        assert_size_stride(buf2, (2, 8), (8, 1), 'torch.ops.aten.convolution.default')
+        del buf0
+"""
+    assert len(peer.LAUNCH.findall(code)) == 4
+
+
+@pytest.mark.slow
+def test_launches_of_torch_compile_are_counted() -> None:
+    layers = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Softmax(-1))
+    assert peer.launches(layers, (torch.randn(4, 8),), {}) == 2
+    assert peer.launches(lambda x: x.nothing(), (torch.randn(4, 8),), {}) is None
 
 
 def test_bad_usage_says_what_to_do(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

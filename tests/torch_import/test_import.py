@@ -385,3 +385,33 @@ def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         held.raise_if_wrong(op)
     with pytest.raises(UsageError, match="another process"):
         pickle.dumps(op)
+
+
+class Closed(nn.Module):
+    """Layers that a closure holds, numbers that are a plain attribute, and a buffer that training writes to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.ModuleDict({"fc": nn.Linear(6, 6), "norm": nn.BatchNorm1d(6)})
+        parts = self.parts
+        self.both = lambda x: parts["norm"](parts["fc"](x))
+        self.mix = torch.rand(6, 6)
+
+    def forward(self, x: Any) -> Any:
+        return self.both(x) @ self.mix
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_what_is_held_in_closures_is_compared_too_and_left_as_it_was(train: bool) -> None:
+    module = Closed()
+    before = {n: x.clone() for n, x in module.state_dict().items()}
+    assert agreement(pk.from_torch(module, (normal(5, 6),), train=train))
+    torch.testing.assert_close(dict(module.state_dict()), before, rtol=0, atol=0)
+    assert module.mix.dtype == torch.float32 and "mix" in vars(module)
+
+
+def test_histograms() -> None:
+    x = torch.tensor([-1.0, 0.0, 0.1, 0.26, 0.99, 1.0, 1.5, float("nan"), 0.5])
+    agrees(lambda x: torch.histc(x, 4, 0, 1), x)
+    with pytest.raises(MissingRuleError, match="between the least and the largest"):
+        pk.from_torch(lambda x: torch.histc(x, 4), x)

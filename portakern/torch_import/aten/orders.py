@@ -7,10 +7,11 @@ from typing import Any
 from portakern.ir.core import Result
 from portakern.ir.tensor import Sort
 from portakern.spec import elementwise as ew
-from portakern.spec import views
+from portakern.spec import orders, views
 from portakern.spec.traced import Traced, make, record
 from portakern.torch_import.aten.views import part
 from portakern.torch_import.rules import Call, number, rule, value
+from portakern.torch_import.types import NotImported
 
 
 def ordered(x: Traced, dim: int, descending: bool, count: int = 0) -> tuple[Traced, Traced]:
@@ -55,3 +56,12 @@ def _nth(call: Call, x: Traced, n: int, dim: int) -> tuple[Traced, Traced]:
         return x, value(0, "i64")
     values, places = (part(v, dim % x.ndim, n, n + 1) for v in ordered(x, dim, False))
     return views.reshape(values, call.shape), views.reshape(places, call.shape)
+
+
+@rule("aten.histc")
+def _(call: Call, x: Traced, bins: int = 100, min: float = 0, max: float = 0) -> Traced:
+    if min == max:
+        raise NotImported("a histogram between the least and the largest element (min and max are equal)")
+    place = ew.cast(ew.floor(ew.multiply(ew.cast(ew.subtract(x, min), "f32"), bins / (max - min))), "i32")
+    inside = ew.logical_and(ew.greater_equal(x, min), ew.less_equal(x, max))
+    return orders.bincount(ew.where(inside, ew.minimum(place, bins - 1), -1), bins)
