@@ -20,29 +20,24 @@ extern "C" __global__ void __launch_bounds__(256, 1) conv_bias_relu(
     const int64_t v0 = block_index % 2 * 128;  // first of 128 coordinates along v
     const int64_t i_j_k0 = block_index / 2 * 128;  // first of 128 coordinates along i_j_k
     auto acc = pk::fill<float, Acc>(0.0f);
-    for (int64_t r = 0; r < 3; ++r) {
-        for (int64_t s = 0; s < 3; ++s) {
-            pk::sync();  // the previous step has read its operands
-            // 64 coordinates along l at a time
-            // Operands travel to shared memory 2 steps ahead of their use.
-            auto stage_l = [&](int64_t l0, int slot) {
-                pk::stage<256, pk::Aligned>(x_shared[slot], x + l0, 0, 1, 128, 64, pk::along(pk::part<3136>(i_j_k0), 32, 401408), pk::along(pk::part<56, 56>(i_j_k0, r - 1), 56, 7168), pk::along(pk::part<1, 56>(i_j_k0, s - 1), 56, 128));
-                pk::stage<256, pk::Aligned>(w_shared[slot], w + r * 98304 + s * 32768 + l0 * 256 + v0, 256, 1);
-            };
-            stage_l(0, 0);
-            pk::commit();
-            stage_l(64, 1);
-            pk::commit();
-            int slot = 0;
-            for (int64_t l0 = 0; l0 < 128; l0 += 64) {
-                pk::wait<1>();  // this step's operands have arrived,
-                pk::sync();  // for every thread; and the slot of the step before is free
-                if (l0 + 128 < 128) stage_l(l0 + 128, (slot + 2) % 3);
-                pk::commit();
-                pk::dot(acc, x_shared[slot], w_shared[slot]);
-                slot = (slot + 1) % 3;
-            }
-        }
+    // every step: 3 along r, 3 along s, 2 along l
+    // Operands travel to shared memory 2 steps ahead of their use.
+    auto stage_l = [&](int64_t step, int slot) {
+        pk::stage<256, pk::Aligned>(x_shared[slot], x + step % 2 * 64, 0, 1, 128, 64, pk::along(pk::part<3136>(i_j_k0), 32, 401408), pk::along(pk::part<56, 56>(i_j_k0, step / 6 - 1), 56, 7168), pk::along(pk::part<1, 56>(i_j_k0, step / 2 % 3 - 1), 56, 128));
+        pk::stage<256, pk::Aligned>(w_shared[slot], w + step / 6 * 98304 + step / 2 % 3 * 32768 + step % 2 * 64 * 256 + v0, 256, 1);
+    };
+    stage_l(0, 0);
+    pk::commit();
+    stage_l(1, 1);
+    pk::commit();
+    int slot = 0;
+    for (int64_t step = 0; step < 18; step += 1) {
+        pk::wait<1>();  // this step's operands have arrived,
+        pk::sync();  // for every thread; and the slot of the step before is free
+        if (step + 2 < 18) stage_l(step + 2, (slot + 2) % 3);
+        pk::commit();
+        pk::dot(acc, x_shared[slot], w_shared[slot]);
+        slot = (slot + 1) % 3;
     }
     auto b_tile = pk::load<pk::ColOf<Acc>, pk::Aligned>(b + v0, 1);
     auto out_tile = pk::map<Acc>([](float acc, pk::bf16 b) {
