@@ -5,15 +5,15 @@
 #include "pk/reduce.cuh"
 #include "pk/tile.cuh"
 
-// portakern launch: kernel=embedding_norm grid=(1000, 1, 1) block=(128, 1, 1) shared=0 args=(table, ids, w, out)
+// portakern launch: kernel=embedding_norm grid=(500, 1, 1) block=(128, 1, 1) shared=0 args=(table, ids, w, out)
 extern "C" __global__ void __launch_bounds__(128) embedding_norm(
         const pk::bf16* __restrict__ table, const int32_t* __restrict__ ids, const pk::bf16* __restrict__ w,
         pk::bf16* __restrict__ out) {
-    using Tile = pk::Rows<4, 512, 128>;  // rows along i, columns along j
+    using Tile = pk::Rows<8, 512, 128>;  // rows along i, columns along j
 
-    const int64_t i0 = int64_t(blockIdx.x) * 4;  // first of 4 coordinates along i
+    const int64_t i0 = int64_t(blockIdx.x) * 8;  // first of 8 coordinates along i
     auto ids_tile = pk::load<pk::RowOf<Tile>, pk::Aligned>(ids + i0, 1);
-    auto table_tile = pk::gather<Tile, pk::Aligned>(table, 0, 1, 4, 512, 0.0f, pk::along(ids_tile, 32000, 512));
+    auto table_tile = pk::gather<Tile, pk::Aligned>(table, 0, 1, 8, 512, 0.0f, pk::along(ids_tile, 32000, 512));
     auto table_f32 = pk::map<Tile>([](pk::bf16 table) { return float(table); }, table_tile);
     auto table_squared = pk::map<Tile>([](float table_f32) { return table_f32 * table_f32; }, table_f32);
     auto row_sum = pk::reduce_cols<pk::Sum>(table_squared);

@@ -15,10 +15,11 @@ def spmm_kernel(
     offsets = tl.load(offsets_ptr + l)
     offsets_tile = tl.load(offsets_ptr + (l + 1))
     total = tl.zeros((BLOCK_J,), tl.float32)
-    for i in range(
+    for i_step in range(
         tl.minimum(tl.maximum(offsets, 0), tl.cast(P, tl.int32)),
         tl.minimum(tl.maximum(offsets_tile, 0), tl.cast(P, tl.int32)),
     ):
+        i = tl.full((), 0, tl.int64) + i_step
         values = tl.load(values_ptr + i)
         columns = tl.load(columns_ptr + i)
         b = tl.load(b_ptr + columns * J + j, mask=(columns >= 0) & (columns < 900), other=0.0)
