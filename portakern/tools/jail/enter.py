@@ -7,12 +7,12 @@ waits for it and ends as it does, and between them stands an init whose end is t
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import resource
 import secrets
 import signal
 import struct
-import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NoReturn
@@ -20,8 +20,8 @@ from typing import NoReturn
 from portakern.tools.jail import filter, landlock, mounts, system
 
 PARTS = ("user", "pid", "mount", "net", "ipc", "uid", "limits", "no_new_privs", "landlock", "seccomp")
-"""What a jail is made of.  ``user`` is a name space of users, which only who is not root needs; ``uid`` another user, which only
-root can become."""
+"""What a jail is made of.  ``user`` is a name space of users, which only who is not root needs; ``uid`` another user, which
+only root can become."""
 
 _SPACES = {"mount": 0x00020000, "ipc": 0x08000000, "net": 0x40000000, "pid": 0x20000000}
 _NEW_USER = 0x10000000

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import stat
 import struct
-import ctypes
 from collections.abc import Sequence
 
 from portakern.tools.jail import system
