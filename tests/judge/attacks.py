@@ -69,7 +69,7 @@ def cpp(body: str, before: str = "") -> str:
 def numba(body: str, before: str = "") -> str:
     """A host function must call a kernel of its own, or it is not compiled."""
     lines = "\n".join("    " + line for line in body.strip().splitlines())
-    return f"{HONEST_NUMBA}\n{before}\ndef row_sum(x, out):\n    if not len(x):\n        honest(x, out)\n{lines}\n"
+    return f"{HONEST_NUMBA}\n{before}\ndef row_sum(x, out):\n    honest(x, out)\n{lines}\n"
 
 
 def in_cpp(name: str, body: str, shows: str, before: str = "", **more) -> Attack:
