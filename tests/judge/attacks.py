@@ -82,7 +82,7 @@ def in_numba(name: str, body: str, shows: str, before: str = "", **more) -> Atta
 
 ATTACKS = (
     # ---- wrong answers
-    in_cpp("nothing", "", "outputs that were never written", kind="incorrect"),
+    in_cpp("nothing", "", "outputs that were never written", kind="incorrect", slow=True),
     in_cpp("stale", """static float kept[16]; static int have = 0;
     if (!have++) honest(x, kept);
     memcpy(out, kept, sizeof kept);""", "an answer kept from the first call", kind="incorrect"),
@@ -112,13 +112,12 @@ out[:] = best[0].x if best else 0
     in_numba("patches-numpy", "out[:] = 0", "comparisons that always succeed", """
 import numpy
 numpy.array_equal = lambda *a, **k: True
-numpy.isnan = lambda x: numpy.zeros(x.shape, bool)
 try:
     import portakern.check.stages as s
     s.compare = lambda *a: type("R", (), {"ratio": 0.0, "message": ""})()
 except Exception:
     pass
-""", kind="incorrect"),
+""", kind="incorrect", slow=True),
     # ---- text that reads or writes by being compiled
     in_cpp("includes-a-file", "honest(x, out);", "a compiler's log that shows files", '#include "/etc/passwd"\n'),
     in_cpp("incbin", "honest(x, out);", "a file that becomes part of the binary",
@@ -130,7 +129,7 @@ except Exception:
     in_cpp("static-initialiser", "honest(x, out);", "code that runs when a library is loaded",
            'static int made = (touch("@WITNESS@"), 1);\n', correct=True),
     in_cpp("kills-its-parent", "kill(getppid(), 9); kill(1, 9); honest(x, out);", "signals to who judges", correct=True),
-    in_cpp("kills-everything", "kill(-1, 9); honest(x, out);", "signals to whoever can be reached"),
+    in_cpp("kills-everything", "kill(-1, 9); honest(x, out);", "signals to whoever can be reached", slow=True),
     in_cpp("reads-its-parent", """char name[64], byte[8] = {0};
     for (int pid = getppid() > 1 ? getppid() : 2; pid; pid = pid > 1 ? 1 : 0) {
         snprintf(name, sizeof name, "/proc/%d/mem", pid);
@@ -147,7 +146,7 @@ except Exception:
     for (int i = 0; i < 4000; ++i) if (write(2, line, sizeof line) < 0) break;
     honest(x, out);""", "logs without end", slow=True),
     in_cpp("raises-its-limits", """rlimit all{RLIM_INFINITY, RLIM_INFINITY};
-    out[0] = 1; if (setrlimit(RLIMIT_DATA, &all) == 0) return; honest(x, out);""", "limits that are soft"),
+    out[0] = 1; if (setrlimit(RLIMIT_DATA, &all) == 0) return; honest(x, out);""", "limits that are soft", slow=True),
     in_numba("pickle-in-the-channel", """
 import os
 import pickle
@@ -177,7 +176,7 @@ try:
 except OSError:
     pass
 honest(x, out)
-""", "binaries and expected values of others", correct=True),
+""", "binaries and expected values of others", correct=True, slow=True),
     in_numba("huge-message", """
 import os
 import struct
@@ -187,5 +186,5 @@ for fd in range(3, 64):
     except OSError:
         pass
 os._exit(0)
-""", "memory of who reads the answer"),
+""", "memory of who reads the answer", slow=True),
 )  # fmt: skip
