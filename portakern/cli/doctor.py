@@ -40,7 +40,7 @@ class LanguageReport:
 
 @dataclass(frozen=True)
 class JailState:
-    """What can keep a stranger's kernel in here: the parts that hold, those that a whole one needs, and why some are missing."""
+    """What can keep a stranger's kernel in: the parts that hold, those that a whole jail needs beside, and why."""
 
     parts: tuple[str, ...]
     lacking: tuple[str, ...]

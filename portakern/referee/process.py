@@ -11,11 +11,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import portakern
 from portakern.errors import PortakernError
 from portakern.referee.messages import TEXT_BYTES, Ended, Garbled, Message, member, receive, send
 from portakern.tools.cache import default_directory
@@ -48,10 +48,11 @@ _SECRET = re.compile("TOKEN|SECRET|PASSW|CREDENTIAL|_KEY$|COOKIE|^SSH_|^AWS_|^GH
 
 def readable() -> tuple[str, ...]:
     """What a runner must read: the system, the interpreter, portakern, and what it imports."""
-    from portakern import backends
-
     search = [p for p in sys.path if p]
-    packages = [*portakern.__path__, *backends.__path__]
+    root = Path(__file__).parents[1]
+    packages = [str(root)]
+    if (plugins := find_spec("portakern.backends")) is not None:
+        packages += plugins.submodule_search_locations or ()
     tools = [p for p in os.environ.get("PATH", "").split(os.pathsep) if p]
     found = [*search, *packages, *map(os.path.realpath, packages), sys.prefix, sys.base_prefix,
              os.path.realpath(sys.executable), *tools, *map(os.path.realpath, tools)]  # fmt: skip

@@ -88,10 +88,9 @@ def enter(spec: Spec) -> Entered:
     _wait_as_init(found)
     system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)
     found.tried("limits", lambda: _limit(spec, "user" in found.parts or root))
-    if root:
-        found.tried("uid", _become_another)
-    else:
+    if not root:
         found.missing["uid"] = "only root can become another user"
+    if not (root and found.tried("uid", _become_another)):
         with contextlib.suppress(OSError):
             _drop_capabilities()
     system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)  # which becoming another user undid
