@@ -95,6 +95,7 @@ def evaluate(
     timeout_s: float = CANDIDATE_S,
     memory_bytes: int | None = CANDIDATE_MEMORY,
     store: str | Path | bool | None = None,
+    jail: str = "auto",
     **values: Any,
 ) -> Row:
     """Judge a kernel from elsewhere: compile it, check it, and time it where its silicon is here.
@@ -111,13 +112,14 @@ def evaluate(
         timeout_s: wall time for compiling, and again for checking and for timing.
         memory_bytes: limit on the memory of its process; ``None`` for none.
         store: as for :func:`compare`.
+        jail: ``require`` refuses to run it where a part of the jail is missing on this machine, ``off`` makes none.
 
     Raises:
         UsageError: the operator, target, dtype, dim or parameter makes no sense.  Nothing is raised for a bad candidate.
     """
     op = load_operator(op)
     (work,) = works(typical(op, values), [one(target)], [dtype_of(op, dtype)])
-    return judge(work, source, entry, timeout_s, memory_bytes, sink=keeper(store))
+    return judge(work, source, entry, timeout_s, memory_bytes, sink=keeper(store), jail=jail)
 
 
 def inspect(

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from portakern.backend import Language
 from portakern.errors import PortakernError
 from portakern.native import DriverProbe
+from portakern.referee.process import KernelProcess, lacks
 from portakern.registry import registry
 from portakern.tools import environment
 from portakern.tools.environment import Ability, CacheState, Extra, Host, OutsideTool
@@ -38,6 +39,15 @@ class LanguageReport:
 
 
 @dataclass(frozen=True)
+class JailState:
+    """What can keep a stranger's kernel in: the parts that hold, those that a whole jail needs beside, and why."""
+
+    parts: tuple[str, ...]
+    lacking: tuple[str, ...]
+    reasons: dict[str, str]
+
+
+@dataclass(frozen=True)
 class Report:
     """All that ``portakern doctor`` says. ``broken`` holds a line for each backend that could not be loaded."""
 
@@ -49,6 +59,7 @@ class Report:
     drivers: tuple[DriverProbe, ...]
     languages: tuple[LanguageReport, ...]
     broken: dict[str, str]
+    jail: JailState
 
     @property
     def healthy(self) -> bool:
@@ -82,7 +93,17 @@ def doctor() -> Report:
         drivers=tuple(environment.drivers()),
         languages=reports,
         broken={fault.name: fault.reason for fault in found.broken},
+        jail=jail_state(),
     )
+
+
+def jail_state() -> JailState:
+    """Found by jailing a process."""
+    try:
+        with KernelProcess() as process:
+            return JailState(tuple(process.parts), tuple(lacks(process.parts)), process.missing)
+    except PortakernError as error:
+        return JailState((), tuple(lacks(())), {"start": error.message})
 
 
 def _uses(extra: str, languages: Iterable[Language]) -> tuple[str, ...]:
@@ -129,9 +150,16 @@ def text(report: Report) -> str:
         _extras_text(report),
         _executables_text(report.executables),
         _drivers_text(report.drivers),
+        _jail_text(report.jail),
         "\n".join(f"backend {name} cannot be loaded: {why}" for name, why in report.broken.items()),
     ]
     return "\n\n".join(section for section in sections if section)
+
+
+def _jail_text(jail: JailState) -> str:
+    lines = [f"jail for kernels from elsewhere: {', '.join(jail.parts) or 'none'}"]
+    lines += [f"  lacks {part}: {jail.reasons.get(part, jail.reasons.get('start', ''))}" for part in jail.lacking]
+    return "\n".join(lines)
 
 
 def _machine_text(machine: Host, cache: CacheState) -> str:

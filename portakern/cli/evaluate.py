@@ -6,6 +6,7 @@ import argparse
 
 from portakern.cli import options
 from portakern.errors import UsageError
+from portakern.referee.process import MODES
 from portakern.registry import registry
 from portakern.study.judge import CANDIDATE_S, judge
 from portakern.study.provenance import environment
@@ -20,6 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--entry", metavar="NAME", help="the function to call, where the convention needs it")
     parser.add_argument("--timeout", type=options.seconds, default=CANDIDATE_S, metavar="S",
                         help="wall time for compiling, and again for checking and for timing (default 60s)")
+    parser.add_argument("--jail", choices=MODES, default="auto",
+                        help="refuse to run it where a part of the jail is missing, or make none (default auto)")
     options.add_size(parser)
     options.add_timing(parser)
     options.add_store(parser)
@@ -44,5 +47,5 @@ def run(args: argparse.Namespace) -> int:
     timing = options.timing_of(args)
     sink = options.keeper_of(args)
     asked = works(problem, targets, dtypes)
-    rows = tuple(judge(work, text, args.entry, args.timeout, timing=timing, sink=sink) for work in asked)
+    rows = tuple(judge(work, text, args.entry, args.timeout, timing=timing, sink=sink, jail=args.jail) for work in asked)
     return options.finish(Study(rows, environment()), "compared", args.json, args.samples)

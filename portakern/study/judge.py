@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from portakern.errors import UsageError
+from portakern.referee.process import MODES
 from portakern.registry import registry
 from portakern.study.row import Row
 from portakern.study.study import Runner
@@ -27,6 +28,7 @@ def judge(
     memory_bytes: int | None = CANDIDATE_MEMORY,
     timing: Mapping[str, Any] | None = None,
     sink: Callable[[Row], None] | None = None,
+    jail: str = "auto",
 ) -> Row:
     """The row of the kernel with this text in place of the one we would emit for ``work``.
 
@@ -35,9 +37,11 @@ def judge(
     """
     if not isinstance(source, str):
         raise UsageError(f"a kernel's source is text, not {type(source).__name__}", hint="pass the text of the file")
+    if jail not in MODES:
+        raise UsageError(f"no way to jail a kernel is called {jail!r}", hint=f"there are {', '.join(MODES)}")
     language = work.target.partition(":")[0]
     if registry().language(language).adopt is None:
         raise UsageError(f"{language} takes no kernels from elsewhere")
     runner = Runner("compared", 1, memory_bytes=memory_bytes, build_limit_s=timeout_s, check_limit_s=timeout_s,
                     timing=timing, sink=sink)  # fmt: skip
-    return runner.run([replace(work, foreign=Foreign(source, entry))]).rows[0]
+    return runner.run([replace(work, foreign=Foreign(source, entry, jail, memory_bytes))]).rows[0]

@@ -7,12 +7,14 @@ that takes its process down loses nothing of what was known before.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import pickle
+import re
 import sys
 import traceback
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,9 +48,11 @@ from portakern.errors import (
 from portakern.ir.program import Array, Program
 from portakern.ir.schedule import LOWERED_OPTIONS, Nest, Schedule
 from portakern.ir.tensor import TensorProgram, tensor_type
+from portakern.referee import RemoteExecutable, compile_remotely
 from portakern.registry import registry
 from portakern.spec.bind import bind
 from portakern.study.row import Row, estimate_dict, resources_dict
+from portakern.study.stranger import kernel_process
 from portakern.study.work import Work
 from portakern.tools.cache import Cache, digest
 
@@ -190,11 +194,17 @@ def _emitted(program: Program, target: Target, language: Language) -> tuple[Sour
     return language.emitter.emit(program, target), program
 
 
+_ENTRY = re.compile(r"[A-Za-z_]\w{0,199}")
+"""The entry of a stranger's text; it becomes the name of a file, too."""
+
+
 def adopted(work: Work, target: Target, language: Language) -> tuple[Source, Program]:
     """A foreign text as a source for the operator's arrays."""
     assert work.foreign is not None
     if language.adopt is None:
         raise BackendError(f"{language.name} takes no foreign kernels", kind="no-foreign-kernels")
+    if work.foreign.entry is not None and not _ENTRY.fullmatch(work.foreign.entry):
+        raise PortakernError("bad-source", f"{work.foreign.entry[:80]!r} is no name of a function")
     refuse_dtypes(work.program, target)
     try:
         program = lowered(work, target)
@@ -271,7 +281,7 @@ def _compiled(row: Row, source: Source, work: Work, estimate: bool, peers: bool)
     available = language.toolchain.available(target)
     if not available:
         raise ToolMissing(f"nothing here compiles for {target}: {available.detail}", hint=install_hint(language))
-    key, binary = compile_cached(language, source)
+    key, binary = compile_cached(language, source, work)
     must_fit(source, binary)
     row = row.but(binary_hash=binary.digest, resources=resources_dict(binary.resources))
     if not binary.machine_code:
@@ -346,15 +356,21 @@ def peer_entry(name: str, found: Estimate | PortakernError) -> dict[str, Any]:
     return {"name": name, **estimate_dict(found)}
 
 
-def compile_cached(language: Language, source: Source) -> tuple[str, CompiledBinary]:
-    """The binary of ``source`` and its key in the cache, compiled only if it is not there."""
+def compile_cached(language: Language, source: Source, work: Work | None = None) -> tuple[str, CompiledBinary]:
+    """The binary of ``source`` and its key in the cache, compiled only if it is not there; a stranger's in a jail, and kept
+    apart from ours."""
     assert language.toolchain is not None
-    key = binary_key(language, source)
+    foreign = work is not None and work.foreign is not None
+    key = digest("judged", binary_key(language, source)) if foreign else binary_key(language, source)
     cache = Cache()
     stored = cache.get(key)
     if stored is not None and (binary := _unpickled(stored)) is not None:
         return key, binary
-    binary = language.toolchain.compile(source)
+    if work is not None and foreign:
+        with kernel_process(work, "compiling") as process:
+            binary = compile_remotely(process, source)
+    else:
+        binary = language.toolchain.compile(source)
     cache.put(key, pickle.dumps(binary, protocol=pickle.HIGHEST_PROTOCOL))
     return key, binary
 
@@ -437,10 +453,22 @@ def runner_for(language: Language, target: Target) -> tuple[str, str]:
 # ---- running and checking ---------------------------------------------------------------------------------------------
 
 
-def load(source: Source, key: str, runner: str) -> Executable:
+def load(source: Source, key: str, runner: str, binary: CompiledBinary | None = None) -> Executable:
+    """What ``runner`` names with the binary, or the one in the cache under ``key``."""
     part = runner_part(registry().language(source.target.language), source.target, runner)
     assert part is not None
-    return part.load(source, cached_binary(key))
+    return part.load(source, binary if binary is not None else cached_binary(key))
+
+
+@contextlib.contextmanager
+def running(work: Work, made: Build) -> Iterator[tuple[Executable, str]]:
+    """What was built, ready to run, and what keeps it in: a stranger's kernel runs in a process that holds nothing else."""
+    assert made.source is not None
+    if work.foreign is None:
+        yield load(made.source, made.binary_key, made.runner), ""
+        return
+    with kernel_process(work, "running") as process:
+        yield RemoteExecutable(process, made.source, cached_binary(made.binary_key), made.runner), f"; {process.method}"
 
 
 def check(work: Work, made: Build, seed: int = 0, full: bool = True) -> Row:
@@ -453,7 +481,6 @@ def _checked(work: Work, made: Build, seed: int, full: bool) -> Row:
     assert made.source is not None
     source, row = made.source, made.row
     language = registry().language(source.target.language)
-    executable = load(source, made.binary_key, made.runner)
     if made.runner == "runtime":
         assert language.runtime is not None
         reached, ran_by = "executed", f"run on {language.runtime.device_name(source.target)}"
@@ -462,9 +489,10 @@ def _checked(work: Work, made: Build, seed: int, full: bool) -> Row:
         simulator = simulator_of(language, source.target, made.runner)
         assert simulator is not None
         reached, ran_by = simulator.evidence, simulator.method(source.target)
-    verdict, how = judged(executable, work, seed, full)
-    did = executable.method if isinstance(executable, SaysMethod) else ""
-    ran_by += how + (f": {did}" if did else "")
+    with running(work, made) as (executable, kept):
+        verdict, how = judged(executable, work, seed, full)
+        did = executable.method if isinstance(executable, SaysMethod) else ""
+    ran_by += kept + how + (f": {did}" if did else "")
     row = row.but(correct=verdict.correct, max_error_ratio=verdict.max_error_ratio)
     if not verdict.correct:
         method = f"{row.method}; {ran_by}: wrong"

@@ -67,10 +67,15 @@ class Work:
 
 @dataclass(frozen=True)
 class Foreign:
-    """The text of a kernel that was not emitted here, and the name of the function to call in it."""
+    """The text of a kernel that was not emitted here, and the name of the function to call in it.
+
+    ``jail`` is one of :data:`portakern.referee.process.MODES`, ``memory_bytes`` the limit on the data of its process.
+    """
 
     text: str
     entry: str | None = None
+    jail: str = "auto"
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ def run_tool(
     started = time.monotonic()
     process = _start(arguments, memory_bytes, cwd, env, missing_hint)
     assert process.stdout is not None and process.stderr is not None and process.stdin is not None
-    readers = [_Reader(process.stdout, output_limit), _Reader(process.stderr, output_limit)]
+    readers = [TailReader(process.stdout, output_limit), TailReader(process.stderr, output_limit)]
     feeder = threading.Thread(target=_feed, args=(process.stdin, stdin), daemon=True)
     feeder.start()
     try:
@@ -234,7 +234,7 @@ def _feed(pipe: IO[bytes], content: bytes) -> None:
         pipe.write(content)
 
 
-class _Reader:
+class TailReader:
     """Drains a pipe in the background and keeps the head and the tail of it."""
 
     def __init__(self, pipe: IO[bytes], limit: int) -> None:

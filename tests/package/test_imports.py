@@ -23,7 +23,7 @@ ROOMS = (
     "ir", "spec", "gradients", "array_program", "torch_import",
     "backend", "registry",
     "emit", "lower",
-    "tools", "launch", "timing", "check", "tuned",
+    "tools", "referee", "launch", "timing", "check", "tuned",
     "torch_autograd", "torch_op", "study",
     "tuning", "search", "testing", "suite",
     "torch_swap", "api", "portakern", "operators", "torch_compile",

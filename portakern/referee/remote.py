@@ -1,0 +1,73 @@
+"""A kernel in a process of its own, as what checks and times executables sees it."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from portakern.backend import CompiledBinary, HostBuffer, Resources, Source
+from portakern.errors import UsageError
+from portakern.referee import shared
+from portakern.referee.messages import BLOB_BYTES, TEXT_BYTES, Garbled, Message, member
+from portakern.referee.process import KernelProcess
+
+_FIGURES = {"registers", "spills", "scratch_bytes", "shared_bytes", "code_bytes"}
+_PLAIN = (int, float, str, bool)
+
+
+class RemoteExecutable:
+    """An :class:`~portakern.backend.Executable` whose kernel runs in ``process``.
+
+    Every run has memory of its own, and what is judged is a copy made when the run has ended.
+    """
+
+    def __init__(self, process: KernelProcess, source: Source, binary: CompiledBinary | None, runner: str) -> None:
+        self.process = process
+        self.method = ""
+        found = process.ask("load", blobs=[pickle.dumps((source, binary, runner))])
+        self.guards = member(found.body, "guards", bool)
+
+    def run(self, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> None:
+        arena = shared.arena_for(buffers)
+        try:
+            shared.written(arena, buffers)
+            body = {"bytes": len(arena.memory), "buffers": shared.described(arena, buffers), "sizes": dict(sizes)}
+            found = self.process.ask("run", body, descriptors=[arena.descriptor])
+            shared.taken(arena, buffers)
+        finally:
+            arena.close()
+        self.method = member(found.body, "method", str, 400)
+
+    def call(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Any:
+        raise UsageError("a kernel in another process is run on arrays of ours only")
+
+
+def compile_remotely(process: KernelProcess, source: Source) -> CompiledBinary:
+    """Compiled in ``process``, since a compiler that reads a stranger's text may run it."""
+    found = process.ask("compile", blobs=[pickle.dumps(source)], text_bytes=TEXT_BYTES, blob_bytes=BLOB_BYTES)
+    if len(found.blobs) != 2:
+        raise Garbled("no binary and assembly")
+    body = found.body
+    assembly = found.blobs[1].decode("utf-8", "replace") if member(body, "has_assembly", bool) else None
+    return CompiledBinary(member(body, "format", str), found.blobs[0], member(body, "tool", str), _resources(found), assembly,
+                          member(body, "log", str, 200_000), member(body, "machine_code", bool))  # fmt: skip
+
+
+def _resources(message: Message) -> tuple[Resources, ...]:
+    kernels = member(message.body, "resources", list)
+    if len(kernels) > 1000 or not all(isinstance(k, dict) for k in kernels):
+        raise Garbled("resources of no kernels")
+    return tuple(_resource(k) for k in kernels)
+
+
+def _resource(k: Mapping[str, Any]) -> Resources:
+    figures = {n: k.get(n) for n in _FIGURES}
+    if not all(v is None or (type(v) is int and v >= 0) for v in figures.values()):
+        raise Garbled("resources that are no numbers")
+    occupancy, limiter = k.get("occupancy"), k.get("limiter")
+    extra = tuple((str(p[0])[:100], p[1]) for p in member(k, "extra", list)[:100]
+                  if isinstance(p, list) and len(p) == 2 and (p[1] is None or type(p[1]) in _PLAIN))  # fmt: skip
+    return Resources(member(k, "kernel", str), occupancy=occupancy if isinstance(occupancy, float | int) else None,
+                     limiter=limiter[:100] if isinstance(limiter, str) else None, source=member(k, "source", str), extra=extra,
+                     **figures)  # fmt: skip

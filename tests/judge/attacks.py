@@ -1,0 +1,190 @@
+"""Kernels of lazy and hostile generators for row_sum in float32 at M=16, N=32, each with what it shows.
+
+In a text, ``@WITNESS@`` is a file that must not come to be, and ``@CACHE@`` the folder of our cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Attack:
+    """``kind`` is the error's kind that it must end in; ``correct`` where it does its work beside, and only must do no harm."""
+
+    name: str
+    target: str
+    text: str
+    shows: str
+    kind: str = ""
+    correct: bool = False
+    entry: str | None = None
+    slow: bool = False
+
+
+HONEST_CPP = """
+static void honest(const float* x, float* out) {
+    for (int m = 0; m < 16; ++m) {
+        float sum = 0;
+        for (int n = 0; n < 32; ++n) sum += x[m * 32 + n];
+        out[m] = sum;
+    }
+}
+"""
+
+HEADERS = """
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+static void touch(const char* path) { int f = open(path, O_CREAT | O_WRONLY, 0666); if (f >= 0) close(f); }
+"""
+
+HONEST_NUMBA = """
+import numba
+@numba.njit
+def honest(x, out):
+    for m in range(x.shape[0]):
+        s = numba.float32(0)
+        for n in range(x.shape[1]):
+            s += x[m, n]
+        out[m] = s
+"""
+
+
+def cpp(body: str, before: str = "") -> str:
+    return f'{HEADERS}{HONEST_CPP}{before}\nextern "C" void row_sum(const float* x, float* out) {{\n    {body}\n}}\n'
+
+
+def numba(body: str, before: str = "") -> str:
+    """A host function must call a kernel of its own, or it is not compiled."""
+    lines = "\n".join("    " + line for line in body.strip().splitlines())
+    return f"{HONEST_NUMBA}\n{before}\ndef row_sum(x, out):\n    honest(x, out)\n{lines}\n"
+
+
+def in_cpp(name: str, body: str, shows: str, before: str = "", **more) -> Attack:
+    return Attack(f"cpp-{name}", "cpp:cpu", cpp(body, before), shows, **more)
+
+
+def in_numba(name: str, body: str, shows: str, before: str = "", **more) -> Attack:
+    return Attack(f"numba-{name}", "numba:cpu", numba(body, before), shows, **more)
+
+
+ATTACKS = (
+    # ---- wrong answers
+    in_cpp("nothing", "", "outputs that were never written", kind="incorrect", slow=True),
+    in_cpp("stale", """static float kept[16]; static int have = 0;
+    if (!have++) honest(x, kept);
+    memcpy(out, kept, sizeof kept);""", "an answer kept from the first call", kind="incorrect"),
+    in_numba("forges-done", """
+import os
+import socket
+import struct
+for fd in range(3, 64):
+    try:
+        text = b'{"id": 2, "status": "done", "method": "", "blobs": []}'
+        os.write(fd, struct.pack("<I", len(text)) + text)
+    except OSError:
+        pass
+os._exit(0)
+""", "an answer that was never computed, in the runner's name"),
+    in_numba("expected-by-gc", """
+import gc
+import sys
+import numpy as np
+best = [o for o in gc.get_objects() if type(o).__name__ == "Val"]
+frame = sys._getframe()
+while frame is not None:
+    best += [v for v in frame.f_locals.values() if type(v).__name__ in ("Val", "Checking")]
+    frame = frame.f_back
+out[:] = best[0].x if best else 0
+""", "the oracle's answer in the memory of the same process", kind="incorrect"),
+    in_numba("patches-numpy", "out[:] = 0", "comparisons that always succeed", """
+import numpy
+numpy.array_equal = lambda *a, **k: True
+try:
+    import portakern.check.stages as s
+    s.compare = lambda *a: type("R", (), {"ratio": 0.0, "message": ""})()
+except Exception:
+    pass
+""", kind="incorrect", slow=True),
+    # ---- text that reads or writes by being compiled
+    in_cpp("includes-a-file", "honest(x, out);", "a compiler's log that shows files", '#include "/etc/passwd"\n'),
+    in_cpp("incbin", "honest(x, out);", "a file that becomes part of the binary",
+           'asm(".section .rodata\\n.incbin \\"/etc/passwd\\"\\n.previous");\n'),
+    Attack("cpp-entry-is-a-path", "cpp:cpu", cpp("honest(x, out);"), "a name that becomes a path", entry="../../row_sum",
+           kind="bad-source"),
+    # ---- harm
+    in_cpp("writes-a-file", 'touch("@WITNESS@"); honest(x, out);', "a file outside", correct=True),
+    in_cpp("static-initialiser", "honest(x, out);", "code that runs when a library is loaded",
+           'static int made = (touch("@WITNESS@"), 1);\n', correct=True),
+    in_cpp("kills-its-parent", "kill(getppid(), 9); kill(1, 9); honest(x, out);", "signals to who judges", correct=True),
+    in_cpp("kills-everything", "kill(-1, 9); honest(x, out);", "signals to whoever can be reached", slow=True),
+    in_cpp("reads-its-parent", """char name[64], byte[8] = {0};
+    for (int pid = getppid() > 1 ? getppid() : 2; pid; pid = pid > 1 ? 1 : 0) {
+        snprintf(name, sizeof name, "/proc/%d/mem", pid);
+        iovec here{byte, 8}, there{(void*)0x400000, 8};
+        if (pid != getpid() && (open(name, O_RDWR) >= 0 || ptrace(PTRACE_ATTACH, pid, 0, 0) == 0 ||
+            process_vm_readv(pid, &here, 1, &there, 1, 0) > 0)) { out[0] = 1; return; }
+    }
+    honest(x, out);""", "the memory of another process", correct=True),
+    in_cpp("daemon", """if (!fork()) { setsid(); if (!fork()) { sleep(3); touch("@WITNESS@"); } _exit(0); }
+    honest(x, out);""", "a process that stays behind"),
+    in_cpp("fork-bomb", "for (int i = 0; i < 100000; ++i) if (fork() == 0) { sleep(30); _exit(0); } honest(x, out);",
+           "processes without end", slow=True),
+    in_cpp("fills-the-log", """static char line[1 << 16]; memset(line, 'x', sizeof line);
+    for (int i = 0; i < 4000; ++i) if (write(2, line, sizeof line) < 0) break;
+    honest(x, out);""", "logs without end", slow=True),
+    in_cpp("raises-its-limits", """rlimit all{RLIM_INFINITY, RLIM_INFINITY};
+    out[0] = 1; if (setrlimit(RLIMIT_DATA, &all) == 0) return; honest(x, out);""", "limits that are soft", slow=True),
+    in_numba("pickle-in-the-channel", """
+import os
+import pickle
+import struct
+class Bomb:
+    def __reduce__(self):
+        return os.system, ("touch @WITNESS@",)
+body = pickle.dumps(("value", pickle.dumps(Bomb())))
+for fd in range(3, 64):
+    try:
+        os.write(fd, struct.pack("<Q", len(body)) + body)
+        os.write(fd, pickle.dumps(Bomb()))
+    except OSError:
+        pass
+os._exit(0)
+""", "code that runs where the answer is read"),
+    in_numba("poisons-the-cache", """
+import os
+for root, _, files in os.walk("@CACHE@"):
+    for name in files:
+        try:
+            os.unlink(os.path.join(root, name))
+        except OSError:
+            pass
+try:
+    open("@WITNESS@", "w").close()
+except OSError:
+    pass
+honest(x, out)
+""", "binaries and expected values of others", correct=True, slow=True),
+    in_numba("huge-message", """
+import os
+import struct
+for fd in range(3, 64):
+    try:
+        os.write(fd, struct.pack("<I", 0xFFFFFFFF))
+    except OSError:
+        pass
+os._exit(0)
+""", "memory of who reads the answer", slow=True),
+)  # fmt: skip

@@ -1,0 +1,97 @@
+"""No kernel of a lazy or hostile generator passes for what it is not, and none does harm."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from portakern.registry import registry
+from portakern.spec.load import load_operator
+from portakern.study import steps
+from portakern.study.row import Row
+from portakern.study.work import Foreign, Problem, works
+from portakern.tools.cache import Cache
+from tests.judge.attacks import ATTACKS, Attack, cpp
+
+MEMORY = 4 << 30
+
+
+def checked(target: str, text: str, entry: str | None = None, jail: str = "auto") -> Row:
+    """Compiled and checked, without timing."""
+    problem = Problem(load_operator("row_sum"), {"M": 16, "N": 32}, {})
+    (work,) = works(problem, [registry().target(target)], ["f32"], foreign=Foreign(text, entry, jail, MEMORY))
+    made = steps.build(work)
+    return steps.check(work, made) if made.row.error is None and made.runner else made.row
+
+
+def each(slow: bool):
+    return [pytest.param(a, id=a.name) for a in ATTACKS if a.slow == slow]
+
+
+def judged(attack: Attack, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    witness, cache = folder / "witness", folder / "cache"
+    monkeypatch.setenv("PORTAKERN_CACHE", str(cache))
+    folder.chmod(0o777)
+    Cache().put("ab" * 32, b"ours")
+    text = attack.text.replace("@WITNESS@", str(witness)).replace("@CACHE@", str(cache))
+    row = checked(attack.target, text, attack.entry)
+    assert not witness.exists()
+    assert Cache().get("ab" * 32) == b"ours"
+    assert "root:" not in str(row.to_dict())
+    if attack.correct:
+        assert row.correct, row.error
+    elif attack.kind:
+        assert row.error is not None and row.error["kind"] == attack.kind, row
+    if not row.correct:
+        assert row.error is not None
+    if "daemon" in attack.name:
+        time.sleep(3.5)
+        assert not witness.exists()
+
+
+@pytest.mark.parametrize("attack", each(slow=False))
+def test_no_attack_passes_or_does_harm(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    judged(attack, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attack", each(slow=True))
+def test_no_flood_passes_or_does_harm(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    judged(attack, tmp_path, monkeypatch)
+
+
+def test_nothing_of_the_files_that_a_text_names_is_in_its_binary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    secret = Path.home() / ".portakern-test-secret"
+    secret.write_text("a-secret-of-this-user")
+    try:
+        monkeypatch.setenv("PORTAKERN_CACHE", str(tmp_path / "cache"))
+        row = checked("cpp:cpu", cpp("honest(x, out);", f'asm(".section .rodata\\n.incbin \\"{secret}\\"\\n.previous");\n'))
+    finally:
+        secret.unlink()
+    assert row.error is not None and row.binary_hash is None
+    assert not any(b"a-secret-of-this-user" in p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
+
+
+def test_the_row_says_what_kept_the_kernel_in():
+    row = checked("cpp:cpu", cpp("honest(x, out);"))
+    assert row.correct and row.method is not None and "jailed" in row.method
+    bare = checked("cpp:cpu", cpp("honest(x, out);"), jail="off")
+    assert bare.correct and bare.method is not None and "without a jail" in bare.method
+
+
+def test_nothing_is_left_of_a_kernel():
+    before = set(os.listdir("/tmp"))
+    checked("cpp:cpu", cpp("honest(x, out); if (!fork()) { setsid(); sleep(600); }"))
+    left = [Path(p) for p in Path("/proc").glob("[0-9]*") if "portakern.referee.runner" in _command(p)]
+    assert not left
+    assert not {p for p in set(os.listdir("/tmp")) - before if p.startswith("portakern-")}
+
+
+def _command(process: Path) -> str:
+    try:
+        return (process / "cmdline").read_text()
+    except OSError:
+        return ""

@@ -1,0 +1,42 @@
+"""The jail by itself: what root and who is not root may still do inside."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+INSIDE = """
+import os
+from portakern.tools.jail import enter as jail
+if {other}:
+    jail._may_unshare = lambda: False
+found = jail.enter(jail.Spec(("/usr", "/lib", "/lib64", "/bin", "/proc"), ("/tmp",), processes=5000))
+print(*found.parts)
+print(open("/proc/self/status").read().split("CapEff:")[1].split()[0])
+for path in ("/tmp/private", {outside!r}):
+    try:
+        open(path, "w").close()
+        print("wrote")
+    except OSError:
+        print("refused")
+import sys
+print(sum(name.isdigit() for name in os.listdir("/proc")), flush=True)
+os.kill(os.getpid(), 11)
+"""
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_a_jailed_process_has_no_rights_and_ends_as_it_ends(other: bool, tmp_path: Path):
+    outside = Path(__file__).with_name("written-from-inside")
+    text = INSIDE.format(other=other, outside=str(outside))
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    parts, rights, inside, beside, processes = done.stdout.splitlines()
+    if not {"pid", "mount", "landlock", "seccomp"} <= set(parts.split()):
+        pytest.skip(f"this machine has no whole jail: {parts}")
+    assert int(rights, 16) == 0
+    assert (inside, beside) == ("wrote", "refused") and not outside.exists()
+    assert int(processes) <= 2
+    assert done.returncode == -11
