@@ -281,13 +281,15 @@ def _compiled(row: Row, source: Source, work: Work, estimate: bool, peers: bool)
     available = language.toolchain.available(target)
     if not available:
         raise ToolMissing(f"nothing here compiles for {target}: {available.detail}", hint=install_hint(language))
-    key, binary = compile_cached(language, source, work)
+    foreign = work.foreign is not None
+    key, binary, died = compile_judged(language, source, work) if foreign else (*compile_cached(language, source), "")
     must_fit(source, binary)
     row = row.but(binary_hash=binary.digest, resources=resources_dict(binary.resources))
     if not binary.machine_code:
         method = f"{binary.format} from {binary.tool}: no machine code for {target.device.name}"
         return Build(row.but(method=f"{method}; {available.detail}"), source, key, "")
-    row = row.but(evidence="compiled", method=f"{binary.tool}" if runner else f"{binary.tool}; not run: {detail}")
+    method = "; ".join(filter(None, (binary.tool, died, "" if runner else f"not run: {detail}")))
+    row = row.but(evidence="compiled", method=method)
     made = Build(row, source, key, runner)
     return _estimated(made, work, binary, peers) if estimate else made
 
@@ -356,21 +358,41 @@ def peer_entry(name: str, found: Estimate | PortakernError) -> dict[str, Any]:
     return {"name": name, **estimate_dict(found)}
 
 
-def compile_cached(language: Language, source: Source, work: Work | None = None) -> tuple[str, CompiledBinary]:
-    """The binary of ``source`` and its key in the cache, compiled only if it is not there; a stranger's in a jail, and kept
-    apart from ours."""
+def compile_cached(language: Language, source: Source) -> tuple[str, CompiledBinary]:
+    """The binary of ``source`` and its key in the cache, compiled only if it is not there."""
     assert language.toolchain is not None
-    foreign = work is not None and work.foreign is not None
-    key = digest("judged", binary_key(language, source)) if foreign else binary_key(language, source)
+    toolchain = language.toolchain
+    return _cached(binary_key(language, source), lambda: toolchain.compile(source))
+
+
+def compile_judged(language: Language, source: Source, work: Work) -> tuple[str, CompiledBinary, str]:
+    """The same of a stranger's text, compiled in a jail and kept apart from ours; and what ended that process at first, if
+    anything did: compilers die of one signal or other, and the next time do not."""
+    died: list[str] = []
+
+    def compiled() -> CompiledBinary:
+        with kernel_process(work, "compiling") as process:
+            return compile_remotely(process, source)
+
+    def compiled_at_last() -> CompiledBinary:
+        try:
+            return compiled()
+        except PortakernError as error:
+            if error.kind != "crash":
+                raise
+            died.append(f"{error.message} at first")
+        return compiled()
+
+    key, binary = _cached(digest("judged", binary_key(language, source)), compiled_at_last)
+    return key, binary, "".join(died)
+
+
+def _cached(key: str, make: Callable[[], CompiledBinary]) -> tuple[str, CompiledBinary]:
     cache = Cache()
     stored = cache.get(key)
     if stored is not None and (binary := _unpickled(stored)) is not None:
         return key, binary
-    if work is not None and foreign:
-        with kernel_process(work, "compiling") as process:
-            binary = compile_remotely(process, source)
-    else:
-        binary = language.toolchain.compile(source)
+    binary = make()
     cache.put(key, pickle.dumps(binary, protocol=pickle.HIGHEST_PROTOCOL))
     return key, binary
 

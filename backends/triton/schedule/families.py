@@ -329,8 +329,11 @@ def _fits(nest: Nest, device: Device, s: Schedule) -> bool:
     if nest.family in ("contraction", "grouped"):
         shared, accumulators = (tm * tk + tk * tn) * size * copies, tm * tn
         accumulators *= 2 if nest.family == "grouped" else 1  # the product of a group, and the rows of those before
-        if s.option("programs", 0):  # the block that is stored while the next one is loaded
-            shared += tm * tn * dtype(nest.stored or nest.dots).bytes
+        stored = dtype(nest.stored or nest.dots).bytes
+        # The block that is stored while the next one is loaded; Triton 3.6 keeps one wider than the operands beside them, too
+        # (an LSTM's gates in f32: 327,712 bytes for 4 stages of 256 x 128 x 64 on an H200).
+        if s.option("programs", 0) or (stored > size and device.vendor == "NVIDIA"):
+            shared += tm * tn * stored
     else:
         td = s.tile(nest.role("d")[0].name)
         weights = 0 if device.has("wgmma") else tm * tn  # elsewhere the weights go through shared memory
