@@ -52,17 +52,28 @@ def judged(attack: Attack, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         assert not witness.exists()
 
 
+@pytest.fixture(scope="module")
+def whole_jail() -> None:
+    """Some of these would harm a machine that cannot make a whole jail."""
+    method = checked("cpp:cpu", cpp("honest(x, out);")).method or ""
+    if "jailed" not in method or "but for" in method:
+        pytest.skip(f"needs every part of the jail (portakern doctor lists them): {method}")
+
+
+@pytest.mark.usefixtures("whole_jail")
 @pytest.mark.parametrize("attack", each(slow=False))
 def test_no_attack_passes_or_does_harm(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     judged(attack, tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("whole_jail")
 @pytest.mark.parametrize("attack", each(slow=True))
 def test_no_flood_passes_or_does_harm(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     judged(attack, tmp_path, monkeypatch)
 
 
+@pytest.mark.usefixtures("whole_jail")
 def test_nothing_of_the_files_that_a_text_names_is_in_its_binary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     secret = Path.home() / ".portakern-test-secret"
     secret.write_text("a-secret-of-this-user")
@@ -82,16 +93,22 @@ def test_the_row_says_what_kept_the_kernel_in():
     assert bare.correct and bare.method is not None and "without a jail" in bare.method
 
 
+@pytest.mark.usefixtures("whole_jail")
 def test_nothing_is_left_of_a_kernel():
-    before = set(os.listdir("/tmp"))
-    checked("cpp:cpu", cpp("honest(x, out); if (!fork()) { setsid(); sleep(600); }"))
-    left = [Path(p) for p in Path("/proc").glob("[0-9]*") if "portakern.referee.runner" in _command(p)]
+    """Other tests judge at the same time: the process is known by its name, and their folders go, too."""
+    name, before = f"left{os.getpid()}", set(os.listdir("/tmp"))
+    checked("cpp:cpu", cpp(f'honest(x, out); if (!fork()) {{ syscall(SYS_prctl, 15, "{name}"); setsid(); sleep(600); }}'))
+    assert name not in [_name(p) for p in Path("/proc").glob("[0-9]*")]
+    made = {p for p in set(os.listdir("/tmp")) - before if p.startswith("portakern-")}
+    for _ in range(200):
+        if not (left := made & set(os.listdir("/tmp"))):
+            break
+        time.sleep(0.1)
     assert not left
-    assert not {p for p in set(os.listdir("/tmp")) - before if p.startswith("portakern-")}
 
 
-def _command(process: Path) -> str:
+def _name(process: Path) -> str:
     try:
-        return (process / "cmdline").read_text()
+        return (process / "comm").read_text().strip()
     except OSError:
         return ""
