@@ -111,12 +111,24 @@ def power_of_two(op: Unary) -> Op | None:
     x, row = op.x.lhs, op.x.rhs
     if not isinstance(row, Broadcast) or not tile_type(row.x).dims:
         return None
-    if (scaled := _scaled(x)) is not None:
+    if (scaled := _scaled(x)) is not None and _is_product(scaled[0]):
         value, scale = scaled
         return Unary("exp2", Binary("sub", _times(value, scale * LOG2_E), Broadcast(_times(row.x, LOG2_E), row.dims)))
     factor = _factor(row.x)
     shift = Broadcast(Binary("mul", row.x, factor), row.dims)
     return Unary("exp2", Binary("sub", Binary("mul", x, Broadcast(factor, row.dims)), shift))
+
+
+def _is_product(op: Op) -> bool:
+    """Whether ``op`` is a matrix product, masked by nothing but -inf."""
+    while True:
+        match op:
+            case Mask(value=value, x=x) if value == -math.inf:
+                op = x
+            case Select(yes=yes, no=Const(value=value)) if value == -math.inf:
+                op = yes
+            case _:
+                return isinstance(op, Dot)
 
 
 def _factor(top: Op) -> Op:
