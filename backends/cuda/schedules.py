@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from portakern.device import Device
 from portakern.dtypes import DTYPES
+from portakern.emit.chains import like_attention
 from portakern.emit.shares import in_parts
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
@@ -268,6 +269,15 @@ def _shared(device: Device) -> int:
 def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
     """A block keeps its queries and walks the keys; heads are taken whole, rounded up to 16."""
     yield from walks(nest, device)
+    yield from _by_all_keys(nest, device)
+
+
+def _chain(nest: Nest, device: Device) -> Iterator[Schedule]:
+    return like_attention(nest, lambda x: _by_all_keys(x, device))
+
+
+def _by_all_keys(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """Blocks whose warps all load and multiply."""
     m, n, k, d = (nest.role(x)[0] for x in "mnkd")
     dtype = nest.dots or nest.io_dtype
     bytes_, matrix = DTYPES[dtype].bytes, dtype in ("bf16", "f16")
@@ -307,4 +317,5 @@ _FAMILIES = {
     "contraction": _contraction,
     "grouped": _grouped,
     "attention": _attention,
+    "chain": _chain,
 }  # fmt: skip

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from portakern.device import Device
 from portakern.dtypes import dtype
+from portakern.emit.chains import like_attention
 from portakern.emit.shares import in_parts
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
@@ -255,6 +256,10 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
     yield from (s for good, s in found if not good)
 
 
+def _chain(nest: Nest, device: Device) -> Iterator[Schedule]:
+    return like_attention(nest, lambda x: _attention(x, device))
+
+
 def _multiple(n: int, of: int) -> int:
     """A power of two of ``of`` that covers ``n``: memory is then read in whole vectors by all lanes."""
     return max(of, _up(n))
@@ -329,4 +334,4 @@ def _sort(nest: Nest, device: Device) -> Iterator[Schedule]:
 
 _FAMILIES = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments, "scan": _scan,
              "associative": _scan, "sort": _sort, "contraction": _contraction, "grouped": _grouped,
-             "attention": _attention}  # fmt: skip
+             "attention": _attention, "chain": _chain}  # fmt: skip

@@ -22,11 +22,11 @@ TRIES = 20
 LISTED = 0.15
 """How often one of the backend's own schedules is taken; other times any of the wider space."""
 
-LEAST = {"contraction": 16, "attention": 16}
+LEAST = {"contraction": 16, "attention": 16, "chain": 16}
 """The smallest tile by family: what units of products multiply; 4 elsewhere."""
 
 WALKED = ("reduced", "scanned", "k")
-"""Roles of axes along which something is carried from tile to tile; in attention it is n."""
+"""Roles of axes along which something is carried from tile to tile; in attention and chains it is n."""
 
 CUT = 0.6
 """How often such an axis is made to have several tiles."""
@@ -49,7 +49,7 @@ def wider(space: NestSpace, device: Device) -> NestSpace:
     for axis in space.nest.axes:
         name = f"tile {axis.name}"
         most = max(int(v) for v in choices[name])
-        whole = space.nest.family == "attention" and axis.role in "kd"
+        whole = space.nest.family in ("attention", "chain") and axis.role in "kd"
         if most > 1 and not whole:  # an axis that is never tiled stays so
             least = LEAST.get(space.nest.family, 4)
             mine = {n for n in few_pieces(axis, odd=device.kind == "cpu") if least <= n <= 2 * most}
@@ -72,7 +72,7 @@ def _point(space: NestSpace, rng: random.Random) -> Schedule:
         return rng.choice(space.listed)
     values = {name: rng.choice(choices) for name, choices in space.choices.items()}
     for axis in space.nest.axes:
-        if axis.role in WALKED or (space.nest.family, axis.role) == ("attention", "n"):
+        if axis.role in WALKED or (space.nest.family in ("attention", "chain") and axis.role == "n"):
             tiles = space.choices[f"tile {axis.name}"]
             cut = rng.random() < CUT
             wanted = [n for n in tiles if (_pieces(axis, int(n)) > 1) == cut]

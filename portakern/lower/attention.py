@@ -19,6 +19,7 @@ from portakern.lower.cuts import Flow
 from portakern.lower.domain import Domain, Run, real
 from portakern.lower.kernel import Frame, NoSchedule, Request, covered, grid, one_by_one
 from portakern.lower.online import Attention, through_casts, through_moves
+from portakern.lower.simplify import identity
 from portakern.lower.split import Stage
 from portakern.lower.tiles import wide
 
@@ -45,6 +46,7 @@ def lower_attention(request: Request, stage: Stage) -> t.Kernel:
             *(t.Axis(r.name, "whole", r.extent, schedule.tile(r.name)) for r in whole)]
     frame = Frame(request, domain, axes, schedule, "attention")
     _walk(frame, found, scores)
+    _sum_features(frame, found)
     for number in range(len(request.program.outputs)):
         frame.store(number)
     return frame.finish()
@@ -117,8 +119,8 @@ def _walk(frame: Frame, found: Attention, scores: tt.Contract) -> None:
     init = [("top", b.full(float("-inf"), kind, rows)),
             *((f"total{i or ''}", b.full(0.0, _dtype(x), rows)) for i, x in enumerate(found.sums)),
             ("acc", b.full(0.0, dtype, result))]
-    bounds = [x for x in find_bounds(soft.s, _class(frame, "n"), classes) if _usable(frame, x)]
-    lo, hi = _limits(frame, bounds)
+    bounds = [x for x in find_bounds(soft.s, _class(frame, "n"), classes) if usable(frame, x)]
+    lo, hi = limits(frame, bounds)
     split = frame.schedule.option("split", 0)
     inside = _inside(frame, bounds) if split else None
     walks: list[tuple[Op | None, Op | None, dict[Op, Op]]] = [(lo, hi, {})]
@@ -139,6 +141,19 @@ def _walk(frame: Frame, found: Attention, scores: tt.Contract) -> None:
     w.known[soft.m] = b.cast(top, _dtype(soft.m))
     w.known.update(zip(found.sums, totals, strict=True))
     w.known[out] = _normalised(frame, found, acc, result)
+
+
+def _sum_features(frame: Frame, found: Attention) -> None:
+    """Reductions over the features of the result, all of which a block has."""
+    b, d = frame.b, frame.domain.role("d")[0]
+    for fold in frame.request.program.body.ops:
+        if not isinstance(fold, tt.Fold) or fold in frame.w.known:
+            continue
+        x = frame.w.value(fold.x, frame.domain.coords(frame.request.classes.of_operand(fold, 0)))
+        x = b.fit(x, (*t.tile_type(x).dims, *b.dims(d.name))) if d.name not in t.tile_type(x).axes else x
+        if b.axis[d.name].ragged:
+            x = b.add(t.Mask(x, d.name, identity(fold.fn, t.tile_type(x).dtype)))
+        frame.w.known[fold] = b.add(t.Reduce(fold.fn, x, d.name, loc=fold.loc))
 
 
 def _guarded(b: Builder, top: Op) -> Op:
@@ -226,7 +241,7 @@ def _normalised(frame: Frame, found: Attention, acc: Op, dims: t.Dims) -> Op:
     return b.cast(b.binary(fn, acc, value), wide(found.out.dtype))
 
 
-def _usable(frame: Frame, bound: Bound) -> bool:
+def usable(frame: Frame, bound: Bound) -> bool:
     """Whether the bound is one of a block: of its rows, or of what is read for it as a single number."""
     single = {c for r in frame.domain.role("batch") for c in r.classes}
     return bound.row in (None, _class(frame, "m")) and (bound.read is None or single.issuperset(real(bound.read.axes)))
@@ -249,7 +264,7 @@ def _read(frame: Frame, bound: Bound) -> Op | None:
     return b.cast(b.binary("min", b.binary("max", x, far[0]), far[1]), "i32")
 
 
-def _limits(frame: Frame, bounds: list[Bound]) -> tuple[Op | None, Op | None]:
+def limits(frame: Frame, bounds: list[Bound]) -> tuple[Op | None, Op | None]:
     """Bounds of the walk for this block of rows; where several apply the tighter one."""
     b = frame.b
     m = frame.domain.role("m")[0].name

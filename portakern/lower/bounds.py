@@ -74,10 +74,34 @@ def find_bounds(scores: Op, walked: AxisClass, classes: Classes) -> list[Bound]:
     return found
 
 
+def bounds_of_zeros(op: Op, walked: AxisClass, classes: Classes) -> list[Bound]:
+    """Bounds on ``walked`` outside which ``op`` is 0: it was selected so, or is a product with what was.  The exponential of a
+    masked score is not meant: in a row whose maximum is NaN, or -inf, it is NaN."""
+    match op:
+        case tt.Convert():
+            return bounds_of_zeros(op.x, walked, classes)
+        case tt.Map(fn="mul"):
+            return [b for x in op.args for b in bounds_of_zeros(x, walked, classes)]
+        case tt.Map(fn="div" | "neg"):
+            return bounds_of_zeros(op.args[0], walked, classes)
+        case tt.Map(fn="select"):
+            test, yes, no = op.args
+            if _is(no, 0.0):
+                return [*_from_condition(test, walked, classes, True), *bounds_of_zeros(yes, walked, classes)]
+            if _is(yes, 0.0):
+                return [*_from_condition(test, walked, classes, False), *bounds_of_zeros(no, walked, classes)]
+    return []
+
+
 def _minus_infinity(op: Op) -> bool:
+    return _is(op, -math.inf)
+
+
+def _is(op: Op, value: float) -> bool:
+    """Whether ``op`` is the number ``value`` everywhere."""
     while isinstance(op, tt.Expand | tt.Convert):
         op = op.x
-    return isinstance(op, tt.Literal) and isinstance(op.value, float) and op.value == -math.inf
+    return isinstance(op, tt.Literal) and isinstance(op.value, float) and op.value == value
 
 
 def _from_condition(op: Op, walked: AxisClass, classes: Classes, holds: bool) -> list[Bound]:

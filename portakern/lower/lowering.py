@@ -18,6 +18,7 @@ from portakern.ir.size import Sym, product, quotients
 from portakern.lower import steps
 from portakern.lower.associative import lower_associative
 from portakern.lower.attention import lower_attention
+from portakern.lower.chain import lower_chain
 from portakern.lower.classes import axis_classes
 from portakern.lower.contraction import lower_contraction
 from portakern.lower.cuts import ANCHORS, program_of
@@ -229,7 +230,7 @@ class _Making:
             self.unrounded |= _unrounded(stage, item.outputs)
             made = self._lowered(self.name + suffix, item, names)
         except NoSchedule as error:
-            if stage.attention is None:
+            if stage.family not in ("attention", "chain"):
                 error.where = error.where or str(_line(stage) or "")
                 raise
             apart = stages(stage.program, names, self.fresh, attention=False)  # what cannot go together goes by itself
@@ -308,6 +309,7 @@ FAMILIES: Mapping[str, Callable[[Request], Lowered]] = {
     "associative": lambda request: Lowered((lower_associative(request),)),
     "sort": lambda request: Lowered((lower_sort(request),)),
     "contraction": lower_contraction,
+    "chain": lower_chain,
     "grouped": lambda request: Lowered((lower_grouped(request),)),
 }
 

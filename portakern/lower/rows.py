@@ -113,7 +113,7 @@ def operand_coords(frame: Frame, op: Op, number: int = 0) -> Coordinates:
 def reduce_tile(frame: Frame, fold: tt.Fold, x: Op) -> Op:
     """``x`` reduced over the tiled reduced axes, with the identity outside the extent."""
     b = frame.b
-    for run in frame.domain.role("reduced"):
+    for run in (*frame.domain.role("reduced"), *frame.domain.role("n")):
         axis = b.axis[run.name]
         if axis.tile == 1:
             continue
@@ -172,44 +172,55 @@ def nested(frame: Frame, runs: Sequence[Run], init: Sequence[tuple[str, Op]], bo
 def walk(frame: Frame, folds: Sequence[tt.Fold], reduced: Sequence[Run], ranges: Mapping[str, Range] | None = None
          ) -> list[tt.Fold]:  # fmt: skip
     """One walk over the reduced axes (``ranges`` of some) for ``folds``; their totals become known.  In the order carried."""
-    b, w = frame.b, frame.w
-    online = {f: s for f in folds if (s := _online_sum(f)) and s.m in folds}
-    plain = [f for f in folds if f not in online]
-    order = [*plain, *online]
+    folding = Folding(frame, folds)
+    totals = nested(frame, reduced, folding.init(), folding.step, folding.join, ranges)
+    frame.w.known.update(zip(folding.order, totals, strict=True))
+    return folding.order
 
-    def dtype(f: tt.Fold) -> str:
-        return wide(tt.tensor_type(f).dtype)
 
-    init = [(name_of_total(f, i), b.full(identity(f.fn, dtype(f)), dtype(f), dims_of_total(frame, f)))
-            for i, f in enumerate(order)]  # fmt: skip
+class Folding:
+    """What a walk carries for ``folds``: it begins with their identities, and a step takes in the tiles of one more place."""
 
-    def step(carried: tuple[Op, ...]) -> tuple[Op, ...]:
-        state = dict(zip(order, carried, strict=True))
+    def __init__(self, frame: Frame, folds: Sequence[tt.Fold]) -> None:
+        self.frame = frame
+        self.online = {f: s for f in folds if (s := _online_sum(f)) and s.m in folds}
+        self.plain = [f for f in folds if f not in self.online]
+        self.order = [*self.plain, *self.online]
+
+    def init(self) -> list[tuple[str, Op]]:
+        b = self.frame.b
+        return [(name_of_total(f, i), b.full(identity(f.fn, _dtype(f)), _dtype(f), dims_of_total(self.frame, f)))
+                for i, f in enumerate(self.order)]  # fmt: skip
+
+    def step(self, carried: tuple[Op, ...]) -> tuple[Op, ...]:
+        frame, b, w = self.frame, self.frame.b, self.frame.w
+        state = dict(zip(self.order, carried, strict=True))
         new: dict[Op, Op] = {}
-        for f in plain:
+        for f in self.plain:
             part = reduce_tile(frame, f, w.value(f.x, operand_coords(frame, f)))
             new[f] = b.binary(COMBINE[f.fn], *ordered(b, state[f], part))
-        for f, soft in online.items():
+        for f, soft in self.online.items():
             top = new[soft.m]
-            s = b.cast(w.value(soft.s, operand_coords(frame, soft.m)), dtype(soft.m))  # rounded as its maximum is
+            s = b.cast(w.value(soft.s, operand_coords(frame, soft.m)), _dtype(soft.m))  # rounded as its maximum is
             p = b.unary(soft.e.fn, b.binary("sub", s, top))  # type: ignore[attr-defined]
-            part = reduce_tile(frame, f, b.cast(p, dtype(f)))
+            part = reduce_tile(frame, f, b.cast(p, _dtype(f)))
             new[f] = b.binary("add", _shifted(b, soft, state[f], state[soft.m], top), part)
-        return tuple(new[f] for f in order)
+        return tuple(new[f] for f in self.order)
 
-    def join(left: tuple[Op, ...], right: tuple[Op, ...]) -> tuple[Op, ...]:
-        one, two = dict(zip(order, left, strict=True)), dict(zip(order, right, strict=True))
-        new: dict[Op, Op] = {f: b.binary(COMBINE[f.fn], one[f], two[f]) for f in plain}
-        for f, soft in online.items():
+    def join(self, left: tuple[Op, ...], right: tuple[Op, ...]) -> tuple[Op, ...]:
+        b = self.frame.b
+        one, two = dict(zip(self.order, left, strict=True)), dict(zip(self.order, right, strict=True))
+        new: dict[Op, Op] = {f: b.binary(COMBINE[f.fn], one[f], two[f]) for f in self.plain}
+        for f, soft in self.online.items():
             top = new[soft.m]
             parts = [b.select(b.compare("eq", side[soft.m], top), side[f], _shifted(b, soft, side[f], side[soft.m], top))
                      for side in (one, two)]  # fmt: skip
             new[f] = b.binary("add", *parts)
-        return tuple(new[f] for f in order)
+        return tuple(new[f] for f in self.order)
 
-    totals = nested(frame, reduced, init, step, join, ranges)
-    w.known.update(zip(order, totals, strict=True))
-    return order
+
+def _dtype(fold: tt.Fold) -> str:
+    return wide(tt.tensor_type(fold).dtype)
 
 
 def dims_of_total(frame: Frame, fold: tt.Fold) -> t.Dims:

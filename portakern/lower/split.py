@@ -33,11 +33,12 @@ from portakern.lower.cuts import ANCHORS, Flow, last_anchors, levels, needed, pr
 from portakern.lower.domain import real
 from portakern.lower.online import Attention, match_attention
 from portakern.lower.placing import Placed
+from portakern.lower.recomputed import inner_products, products_of_chain, recomputed, reduced_axes, reduced_axes
 
 Names = Mapping[str, tuple[str, ...]]
 
 
-PRODUCTS = ("contraction", "grouped")
+PRODUCTS = ("contraction", "grouped", "chain")
 
 
 @dataclass
@@ -69,7 +70,8 @@ class Group:
 
 def stages(program: TensorProgram, names: Names, fresh: Iterable[str], attention: bool = True) -> list[Stage]:
     """The stages of ``program`` in order.  Arrays between them are named by ``fresh`` and appear as outputs of one and
-    arguments of the next.  Without ``attention`` its products and the softmax between them are stages of their own."""
+    arguments of the next.  Without ``attention`` every product is a stage of its own, also where a softmax or another product
+    is made of it."""
     names_of_temporaries = iter(fresh)
     program = unshare_moves(unshare_coordinates(program), names)
     out: list[Stage] = []
@@ -85,8 +87,8 @@ def _stages_of(program: TensorProgram, names: Names, fresh: Iterator[str], place
     apart: dict[Op, int] = {}
     while True:
         fresh, mine = tee(fresh)
-        splitter = _Splitter(program, names, mine, placed, apart)
-        found = splitter.run(attention)
+        splitter = _Splitter(program, names, mine, placed, apart, attention)
+        found = splitter.run()
         if splitter.apart == apart:
             return found
         apart = splitter.apart
@@ -97,10 +99,11 @@ def _stages_of(program: TensorProgram, names: Names, fresh: Iterator[str], place
 
 class _Splitter:
     """``apart`` numbers reductions that may share a group only with those of the same number; :meth:`run` adds to it.  Outputs
-    in ``placed`` are pieces of arrays, which nothing else loads them from."""
+    in ``placed`` are pieces of arrays, which nothing else loads them from.  Products in ``recomputed`` have no group: whoever
+    uses them computes them, as it does elementwise work."""
 
     def __init__(self, program: TensorProgram, names: Names, fresh: Iterable[str], placed: Container[str],
-                 apart: Mapping[Op, int]) -> None:  # fmt: skip
+                 apart: Mapping[Op, int], attention: bool) -> None:  # fmt: skip
         self.program = program
         self.placed = placed
         self.apart = dict(apart)
@@ -108,16 +111,18 @@ class _Splitter:
         self.classes = axis_classes(program, names)
         self.flow = Flow(program)
         self.users = self.flow.users
+        self.attention = attention
+        self.recomputed = recomputed(program, self.classes, self.users) if attention else set()
         self.group_of: dict[Op, Group] = {}
         self.groups: list[Group] = []
         self.below: dict[Op, set[Group]] = {}  # groups a value is computed from
         self.patterns: dict[Op, Attention] = {}
 
-    def run(self, attention: bool) -> list[Stage]:
-        if attention:
+    def run(self) -> list[Stage]:
+        if self.attention:
             self._find_attention()
         for op in self.program.body.ops:
-            if isinstance(op, ANCHORS) and op not in self.group_of:
+            if isinstance(op, ANCHORS) and op not in self.group_of and op not in self.recomputed:
                 self._place(op)
             self.below[op] = self._below(op)
         for group in self.groups:  # an attention group is placed before all of its anchors were seen
@@ -142,9 +147,9 @@ class _Splitter:
             soft = found.weights.softmax
             scores = self._scores(soft.s, soft.m)
             walked = self.classes.of_operand(soft.m, 0)[soft.axis]
-            if scores is None or not self._private(found, scores, walked):
+            if scores is None or not (scores in self.recomputed or self._private(found, scores, walked)):
                 continue
-            anchors = [scores, soft.m, *found.sums, op]
+            anchors = [soft.m, *found.sums, op] if scores in self.recomputed else [scores, soft.m, *found.sums, op]
             group = Group("attention", anchors, frozenset(self.classes.of(op)), frozenset({walked}))
             self.groups.append(group)
             for a in anchors:
@@ -188,6 +193,9 @@ class _Splitter:
             parallel = frozenset(self.classes.of(op))
             reduced = frozenset(self.classes.of_operand(op, 0)[i] for i in op.lhs_axes)
             kind = "contraction"
+            if inner := inner_products(op, self.recomputed):
+                parallel = frozenset(real(self.classes.of(inner[0]))) - reduced
+                kind = f"chain of {tensor_type(op.lhs).dtype}"
         elif isinstance(op, SegmentContract):
             parallel = frozenset(self.classes.of(op))
             reduced = frozenset(self.classes.of_operand(op, 1)[:2])
@@ -206,8 +214,9 @@ class _Splitter:
             parallel = frozenset(c for c in self.classes.of(op) if c.extent != 1)
             reduced = frozenset(operand[i] for i in _reduced(op))
             kind = "segments" if isinstance(op, SegmentFold) else "rows"
+            kind = "chain of rows" if inner_products(op, self.recomputed) else kind
         needs = set().union(*(self.below.get(o, set()) for o in op.operands))
-        group = self._join(op, kind, parallel, reduced, needs)
+        group = self._join(op, kind, parallel, reduced, needs) or self._features_summed(op, parallel, reduced, needs)
         if group is None:
             group = Group(kind, [], parallel, reduced)
             self.groups.append(group)
@@ -222,9 +231,19 @@ class _Splitter:
             same = g.kind == kind and g.parallel == parallel and g.reduced == reduced
             same = same and {self.apart.get(a, 0) for a in g.anchors} == {self.apart.get(op, 0)}
             same = same and {_offsets(a) for a in g.anchors} == {_offsets(op)}
-            same = same and not (kind == "segments" and g in needs)  # whose walk is one
+            once = kind == "segments" or (kind.startswith("chain") and isinstance(op, Contract))
+            same = same and not (once and g in needs)  # whose walk is one
             if same and not any(g in h.needs for h in needs - {g}):
                 return g
+        return None
+
+    def _features_summed(self, op: Op, parallel: frozenset[AxisClass], reduced: frozenset[AxisClass], needs: set[Group]
+                         ) -> Group | None:  # fmt: skip
+        """The attention whose result's features ``op`` reduces, all of which a block has: sum(do * o) in a backward."""
+        for g in self.groups if isinstance(op, Fold) else ():
+            rows = {c for c in g.parallel - reduced if c.extent != 1}
+            if g.kind == "attention" and g in needs and len(reduced) == 1 and reduced <= self._features(g) and rows == parallel:
+                return None if any(g in h.needs for h in needs - {g}) else g
         return None
 
     # ---- what crosses, and where outputs are stored
@@ -233,12 +252,15 @@ class _Splitter:
         """The last value of the elementwise chain that only ``anchor``, its own group and those before it feed.  A product's
         takes in what it meets (a bias, a residual, a gate): cheaper than to compute it in every block that loads the result."""
         group = self.group_of[anchor]
+        is_product = group.kind.split()[0] in PRODUCTS and isinstance(anchor, Contract | SegmentContract)
 
         def joins(_: Op, other: Op) -> bool:
             below = self.below.get(other, set())
+            if other in self.recomputed or inner_products(other, self.recomputed):
+                return False
             if below <= {group, *group.needs}:
-                return bool(below) or group.kind in PRODUCTS or not tensor_type(other).shape
-            if group.kind not in PRODUCTS or any(self._waits(g, group) for g in below):
+                return bool(below) or is_product or not tensor_type(other).shape
+            if not is_product or any(self._waits(g, group) for g in below):
                 return False
             group.needs |= below - {group}
             return True
@@ -273,6 +295,8 @@ class _Splitter:
             need = {c for c in g.parallel if c.extent != 1}
             if g.kind == "rows":
                 fits = need <= set(mine) <= need | g.reduced
+            elif g.kind.startswith("chain"):
+                fits = need <= set(mine) <= need | self._features_of_chain(g)
             elif g.kind == "attention":
                 fits = set(mine) == need or set(mine) == need - self._features(g)
             else:
@@ -286,6 +310,9 @@ class _Splitter:
         """The axes of an attention's result that its statistics lack."""
         statistic = next(a for a in g.anchors if isinstance(a, Fold))
         return set(g.parallel) - set(self.classes.of(statistic))
+
+    def _features_of_chain(self, g: Group) -> set[AxisClass]:
+        return set().union(*(self.classes.of(a) for a in g.anchors if isinstance(a, Contract))) - g.parallel - g.reduced
 
     # ---- building
 
@@ -386,6 +413,10 @@ class _Splitter:
         inside = [op for op in body.body.ops if isinstance(op, ANCHORS)]
         over = [(frozenset(classes.of_operand(op, 0)[a] for a in _reduced(op)), frozenset(real(classes.of(op))))
                 for op in inside]  # fmt: skip
+        if g.kind.startswith("chain"):  # what they are made of runs along all of their axes
+            inner, inside = products_of_chain(body)
+            over = [(frozenset(reduced_axes(op, classes)), frozenset(real(classes.of(inner_products(op, {*inner})[0]))))
+                    for op in inside]  # fmt: skip
         if len(set(over)) > 1:
             known = list(dict.fromkeys(over))
             numbers = [known.index(x) for x in over] if len(inside) == len(g.anchors) else range(len(g.anchors))
@@ -396,6 +427,11 @@ class _Splitter:
         body = program_of(self.program, [o for o, _ in pairs], [n for _, n in pairs], arrays)
         *copies, body = self._one_view_each(body)
         before = [Stage(part, "elementwise") for part in copies]
+        if g.kind.startswith("chain"):
+            self._part(g, body)
+            apart = chain_roles_meet(body)
+            body = _own_operands(body) if apart else body
+            return [*before, Stage(body, "chain", None, body.args if apart else ())]
         if g.kind != "attention":
             self._part(g, body)
             return [*before, Stage(body, g.kind.split()[0])]
@@ -432,6 +468,15 @@ def _roles_meet(body: TensorProgram, found: Attention) -> bool:
     classes = axis_classes(body, {})
     scores = next(op for op in body.body.ops if isinstance(op, Contract) and op is not found.out)
     return classes.of_operand(scores, 0)[scores.lhs_axes[0]] in classes.of(found.out)
+
+
+def chain_roles_meet(body: TensorProgram) -> bool:
+    """Whether an axis that an inner product sums is one of the features of a result: keys that are their own values."""
+    classes = axis_classes(body, {})
+    inner, outer = products_of_chain(body)
+    summed = set().union(*(reduced_axes(op, classes) for op in inner))
+    made = {c for op in outer if isinstance(op, Contract) for c in real(classes.of(op))}
+    return not summed.isdisjoint(made)
 
 
 def _own_operands(body: TensorProgram) -> TensorProgram:

@@ -61,7 +61,8 @@ def _covered(axis: NestAxis, schedule: Schedule) -> int:
 
 
 _WALKED = {"rows": ("reduced",), "segments": ("walked",), "scan": ("scanned",), "associative": ("scanned",),
-           "contraction": ("k",), "grouped": ("group", "k"), "attention": ("n", "k", "d")}
+           "contraction": ("k",), "grouped": ("group", "k"), "attention": ("n", "k", "d"),
+           "chain": ("reduced", "n", "k", "d")}
 
 
 def _blocks(nest: Nest, schedule: Schedule) -> int:
@@ -82,14 +83,14 @@ def _resident(nest: Nest, schedule: Schedule, device: Device) -> int:
 
 
 def _tile_bytes(nest: Nest, schedule: Schedule) -> int:
-    if nest.family in ("contraction", "grouped", "attention"):
+    if nest.family in ("contraction", "grouped", "attention", "chain"):
         return max(1, shared_bytes(nest, schedule))
     return elements(nest, schedule) * DTYPES[nest.io_dtype].bytes * max(1, nest.live - 1)
 
 
 def _bytes(nest: Nest, schedule: Schedule) -> float:
     size = DTYPES[nest.io_dtype].bytes
-    if nest.family in ("contraction", "grouped", "attention"):
+    if nest.family in ("contraction", "grouped", "attention", "chain"):
         m, n, k = (math.prod(_covered(a, schedule) for a in nest.role(r)) for r in "mnk")
         batch = math.prod(_extent(a) for a in nest.role("batch"))
         return float(batch * (m * k + k * n + m * n) * size)
@@ -99,11 +100,11 @@ def _bytes(nest: Nest, schedule: Schedule) -> float:
 
 
 def _flops(nest: Nest, schedule: Schedule) -> float:
-    if nest.family not in ("contraction", "grouped", "attention"):
+    if nest.family not in ("contraction", "grouped", "attention", "chain"):
         return float(math.prod(_covered(a, schedule) for a in nest.axes))
     batch = math.prod(_extent(a) for a in nest.role("batch"))
     m, n, k = (math.prod(_covered(a, schedule) for a in nest.role(r)) for r in "mnk")
-    d = math.prod(_covered(a, schedule) for a in nest.role("d")) if nest.family == "attention" else 0
+    d = math.prod(_covered(a, schedule) for a in nest.role("d")) if nest.family in ("attention", "chain") else 0
     tm, tn = (math.prod(schedule.tile(a.name) for a in nest.role(r)) for r in "mn")
     # A matrix unit waits for shared memory where tiles are small: an operand element is used tm or tn times only.
     reuse = min(1.0, 2 * tm * tn / (tm + tn) / 256)

@@ -28,7 +28,7 @@ def elements(nest: Nest, schedule: Schedule) -> int:
     """Elements of the largest tile a block holds."""
     if nest.family in ("contraction", "grouped"):
         return math.prod(schedule.tile(a.name) for role in "mn" for a in nest.role(role))
-    if nest.family == "attention":
+    if nest.family in ("attention", "chain"):
         return math.prod(schedule.tile(a.name) for role in "md" for a in nest.role(role))
     return math.prod(size for _, size in schedule.tiles)
 
@@ -40,10 +40,10 @@ def tile_registers(nest: Nest, schedule: Schedule) -> int:
 
 def shared_bytes(nest: Nest, schedule: Schedule) -> int:
     """Bytes that the operands of a product take in all stages but one: some backends keep that one in registers."""
-    if nest.family not in ("contraction", "grouped", "attention"):
+    if nest.family not in ("contraction", "grouped", "attention", "chain"):
         return 0
     m, n, k = (math.prod(schedule.tile(a.name) for a in nest.role(role)) for role in "mnk")
     size = DTYPES[nest.dots or nest.io_dtype].bytes
-    if nest.family == "attention":
+    if nest.family in ("attention", "chain"):
         return n * k * size * max(1, schedule.stages - 1)
     return (m + n) * k * size * max(1, schedule.stages - 1)

@@ -28,8 +28,8 @@ Point = tuple[Schedule, ...]
 """A schedule for every nest."""
 
 STAGES = (1, 2, 3, 4, 5)
-_PIPELINED = ("contraction", "grouped", "attention")
-_WHOLE = (("attention", "k"), ("attention", "d"))
+_PIPELINED = ("contraction", "grouped", "attention", "chain")
+_WHOLE = (("attention", "k"), ("attention", "d"), ("chain", "k"), ("chain", "d"))
 
 
 @dataclass(frozen=True)

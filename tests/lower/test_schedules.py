@@ -26,7 +26,7 @@ def nests(draw: st.DrawFn) -> Nest:
         for _ in range(draw(st.integers(least, most or 3))):
             axes.append(NestAxis(f"a{len(axes)}", role, draw(st.sampled_from(EXTENTS)), draw(st.booleans())))
     dtypes = st.sampled_from(["f32", "bf16", "f64", "f16", "i8", "i64", "bool", "f8e4m3"])
-    dots = draw(dtypes) if family in ("contraction", "grouped", "attention") else ""
+    dots = draw(dtypes) if family in ("contraction", "grouped", "attention", "chain") else ""
     wide = draw(st.sampled_from(["f32", "f64", "i32", "i64"]))
     live, passes = draw(st.integers(0, 9)), draw(st.integers(1, 4))
     return Nest(family, tuple(draw(st.permutations(axes))), draw(dtypes), wide, live, dots, passes)
@@ -52,7 +52,7 @@ def test_schedules_of_any_nest(target, nest: Nest) -> None:
     for schedule in found:
         assert [a for a, _ in schedule.tiles] == [a.name for a in nest.axes]
         assert all(tile >= 1 for _, tile in schedule.tiles) and schedule.warps >= 1 and schedule.stages >= 1
-    assert found or nest.family == "attention", "nothing but attention, which has other ways, is without a schedule"
+    assert found or nest.family in ("attention", "chain"), "nothing but these, which have other ways, is without a schedule"
 
 
 @pytest.mark.parametrize(("family", "roles", "words"), [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from portakern.device import Device
+from portakern.emit.chains import like_attention
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
 OPTIONS: dict[str, str] = {}
@@ -115,7 +116,12 @@ def _attention(nest: Nest) -> list[Schedule]:
     return found
 
 
+def _chain(nest: Nest) -> list[Schedule]:
+    return list(like_attention(nest, _attention))
+
+
 _RULES = {
     "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments, "scan": _scan,
     "associative": _associative, "sort": _sort, "contraction": _contraction, "grouped": _contraction, "attention": _attention,
+    "chain": _chain,
 }  # fmt: skip

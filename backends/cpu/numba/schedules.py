@@ -6,9 +6,10 @@ threads share, but only work that pays for starting them is run in parallel, sin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from portakern.device import Device
+from portakern.emit.chains import like_attention
 from portakern.ir.schedule import Nest, Schedule
 from portakern.ir.size import Size
 
@@ -25,19 +26,22 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     """The schedule space of ``nest``, default first."""
     families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments,
                 "scan": _scan, "associative": _associative, "sort": _sort,
-                "contraction": _contraction, "grouped": _contraction, "attention": _attention}  # fmt: skip
-    found = [Schedule(tuple((a.name, tiles.get(a.name, 1)) for a in nest.axes))
-             for tiles in families[nest.family](nest)]  # fmt: skip
+                "contraction": _contraction, "grouped": _contraction, "attention": _attention, "chain": _chain}  # fmt: skip
+    found = [_schedule(nest, tiles) for tiles in families[nest.family](nest)]
     pays = _work(nest) >= _PARALLEL_FROM
     both = [Schedule(s.tiles, options=(("parallel", p),)) for p in (pays, not pays) for s in found]
     return tuple(dict.fromkeys(both))
+
+
+def _schedule(nest: Nest, tiles: Mapping[str, int]) -> Schedule:
+    return Schedule(tuple((a.name, tiles.get(a.name, 1)) for a in nest.axes))
 
 
 def _work(nest: Nest) -> int:
     """Element operations of the nest, open extents counted as 64."""
     total = 1
     for axis in nest.axes:
-        if not (nest.family == "attention" and axis.role == "d"):
+        if not (nest.family in ("attention", "chain") and axis.role == "d"):
             total *= axis.extent if isinstance(axis.extent, int) else 64
     return total
 
@@ -117,3 +121,8 @@ def _attention(nest: Nest) -> Iterator[dict[str, int]]:
         yield {m.name: _cut(m.extent, rows, 4), n.name: _cut(n.extent, keys, 16),
                k.name: _cut(k.extent, 1 << 20, 4), d.name: _cut(d.extent, 1 << 20, 16)}  # fmt: skip
 
+
+
+def _chain(nest: Nest) -> Iterator[dict[str, int]]:
+    for s in like_attention(nest, lambda x: [_schedule(x, tiles) for tiles in _attention(x)]):
+        yield dict(s.tiles)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from portakern.device import Device
 from portakern.dtypes import dtype
+from portakern.emit.chains import like_attention
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 from portakern.ir.size import Size
 
@@ -18,12 +19,16 @@ _LOOP_TILE = 4096
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     family = {"contraction": _contraction, "grouped": _contraction, "attention": _attention, "rows": _rows,
               "segments": _segments, "scan": _scan, "associative": _associative, "sort": _sort,
-              "transpose": _transpose}  # fmt: skip
-    found = [Schedule(tuple(tiles.items()), stages=1, warps=1) for tiles in family.get(nest.family, _elementwise)(nest, device)]
+              "chain": _chain, "transpose": _transpose}  # fmt: skip
+    found = [_schedule(tiles) for tiles in family.get(nest.family, _elementwise)(nest, device)]
     return list(dict.fromkeys(found))
 
 
 Tiles = dict[str, int]
+
+
+def _schedule(tiles: Tiles) -> Schedule:
+    return Schedule(tuple(tiles.items()), stages=1, warps=1)
 
 
 def _ones(nest: Nest) -> Tiles:
@@ -146,6 +151,10 @@ def _attention_bytes(nest: Nest, tiles: Tiles) -> int:
     m, n, k, d = (next((tiles[a.name] for a in nest.role(r)), 1) for r in ("m", "n", "k", "d"))
     wide = _round_up(d, LANES * VECTORS)
     return _word(nest) * (m * k + k * n + 2 * m * n + n * wide + m * wide + 8 * _round_up(m, LANES))
+
+
+def _chain(nest: Nest, device: Device) -> list[Tiles]:
+    return [dict(s.tiles) for s in like_attention(nest, lambda x: map(_schedule, _attention(x, device)))]
 
 
 def _word(nest: Nest) -> int:

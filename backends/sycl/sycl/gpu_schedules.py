@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from portakern.device import Device
 from portakern.dtypes import dtype
+from portakern.emit.chains import like_attention
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
 from ..opencl.schedules import SORTED
@@ -117,6 +118,10 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
     yield from (s for good, s in found if not good)
 
 
+def _chain(nest: Nest, device: Device) -> Iterator[Schedule]:
+    return like_attention(nest, lambda x: _attention(x, device))
+
+
 # Query rows, keys a step, sub-groups.
 _ATTENTION = ((64, 64, 16), (64, 32, 16), (32, 32, 8), (32, 64, 16), (32, 64, 8), (16, 64, 8), (16, 32, 4), (8, 16, 1),
               (8, 32, 2))  # fmt: skip
@@ -164,4 +169,4 @@ def _sort(nest: Nest, device: Device) -> Iterator[Schedule]:
 
 _FAMILIES = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments, "scan": _scan,
              "associative": _side_by_side, "sort": _sort, "contraction": _contraction, "grouped": _contraction,
-             "attention": _attention}  # fmt: skip
+             "attention": _attention, "chain": _chain}  # fmt: skip

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from portakern.device import Device
 from portakern.dtypes import dtype
+from portakern.emit.chains import like_attention
 from portakern.errors import ScheduleError
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
@@ -56,7 +57,7 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     """
     families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments,
                 "scan": _scan, "associative": _scan, "sort": _sort, "contraction": _contraction, "grouped": _contraction,
-                "attention": _attention}
+                "attention": _attention, "chain": _chain}
     found = []
     for tiles in _one_by_one(nest, families[nest.family], device):
         for options in _options(nest, tiles, device):
@@ -100,7 +101,7 @@ def _one_by_one(nest: Nest, family: Callable[[Nest, Device], Iterable[Tiles]], d
 
     Those of products stay: what is picked in their epilogue has no rule.
     """
-    if nest.family in ("contraction", "grouped", "attention"):
+    if nest.family in ("contraction", "grouped", "attention", "chain"):
         yield from family(nest, device)
         return
     rest = tuple(a for a in nest.axes if not (a.picks and a.role == "parallel"))
@@ -207,6 +208,14 @@ def _attention(nest: Nest, device: Device) -> Iterable[Tiles]:
         yield {m.name: _fit(m, a, _sublanes(nest)), n.name: _fit(n, b, LANES), **whole}
 
 
+def _chain(nest: Nest, device: Device) -> Iterable[Tiles]:
+    def attention(x: Nest) -> Iterable[Schedule]:
+        made = (Schedule(tuple((a.name, tiles.get(a.name, 1)) for a in x.axes), 2, 1) for tiles in _attention(x, device))
+        return (s for s in made if vmem_bytes(x, s) <= _USABLE * device.value("vmem_bytes") / 2)
+
+    return (dict(s.tiles) for s in like_attention(nest, attention))
+
+
 def _pieces(nest: Nest, device: Device) -> tuple[tuple[str, int], ...]:
     """How the steps of attention are cut: pieces that are rows enough for the matrix units to work on while the softmax of
     another one is computed.  f32 keeps the matrix units busy by itself."""
@@ -303,6 +312,8 @@ def vmem_bytes(nest: Nest, schedule: Schedule) -> float:
             return inside + 2 * operand * summed * _round(size[n.name], LANES) + 2 * (io + compute) * rows * area(m, n)
         kept = 2 if nest.family == "grouped" else 1  # the product of a group, and the rows of those before
         return 2 * operand * (area(m, k) + area(k, n)) + 2 * (io + kept * compute) * area(m, n)
+    if nest.family == "chain":
+        return 0.0  # held to its limit as an attention
     if nest.family == "attention":
         (m,), (n,), (d,) = nest.role("m"), nest.role("n"), nest.role("d")
         blocks = 2 * area(m, d) + 2 * area(n, d)

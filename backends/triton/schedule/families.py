@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from portakern.device import Device
 from portakern.dtypes import dtype
+from portakern.emit.chains import like_attention
 from portakern.emit.packing import LINE_BYTES
 from portakern.emit.shares import in_parts
 from portakern.ir.schedule import Nest, NestAxis, Schedule, Value
@@ -40,7 +41,7 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     """The schedule space of ``nest`` on ``device``, default first, without those that cannot fit."""
     families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments,
                 "scan": _scan, "associative": _scan, "sort": _sort, "contraction": _contraction, "grouped": _grouped,
-                "attention": _attention}  # fmt: skip
+                "attention": _attention, "chain": _chain}  # fmt: skip
     found = list(families[nest.family](nest, device))
     if nest.family == "rows":
         found = list(in_parts(found, nest, device))
@@ -309,6 +310,10 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
         apart: dict[str, Value] = {"split": 2 if device.has("wgmma") else 1} if tiles[m.name] % tiles[n.name] == 0 else {}
         lanes = min(warps, max(4, tiles[m.name] // 16)) if half else warps
         yield _schedule(nest, tiles, stages, lanes, heads=8, **apart, **_described(nest, device))
+
+
+def _chain(nest: Nest, device: Device) -> Iterator[Schedule]:
+    return like_attention(nest, lambda x: (s for s in _attention(x, device) if _fits(x, device, s)))
 
 
 # ---- limits ----------------------------------------------------------------------------------------------------------

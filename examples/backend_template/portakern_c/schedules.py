@@ -24,7 +24,7 @@ def tile(nest: Nest, axis: NestAxis, part: int) -> int:
             # An axis with a tile of 1 gives no dim; the axes of a matrix product must be dims even where they are short.
             least = 2 if axis.role in CONTRACTION else 1
             return max(least, fit(axis, CONTRACTION.get(axis.role, 1) // (part if axis.role == "n" else 1)))
-        case "attention":
+        case "attention" | "chain":
             if axis.role in ("k", "d"):  # whole: head sizes are small
                 return max(2, axis.extent) if isinstance(axis.extent, int) else 256
             least = 2 if axis.role in ATTENTION else 1
