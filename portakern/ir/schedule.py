@@ -22,7 +22,7 @@ grouped        ``m``, ``n``, ``k`` as in contractions; ``group`` (tile 1), of wh
 attention      ``batch`` (tile 1), ``m`` (query rows), ``n`` (walked: keys), ``k`` (contracted by the scores; whole),
                ``d`` (features of the result; whole)
 chain          as attention, with a ``k`` for each inner product and a ``d`` for each of the results (none where rows are
-               reduced); ``reduced`` are further axes that are walked (tile 1)
+               reduced), ``kd`` where both use one tile of an array; ``reduced`` are further axes that are walked (tile 1)
 =============  ==================================================================================================
 
 :data:`ROLES` says how many axes have each role; a nest that breaks it is not made.  So a backend may take the ``source`` of
@@ -61,7 +61,7 @@ ROLES: Mapping[str, Mapping[str, tuple[int, int | None]]] = {
     "contraction": {"batch": ANY, "m": ONE, "n": ONE, "k": ONE, "reduced": ANY},
     "grouped": {"m": ONE, "n": ONE, "k": ONE, "group": ONE},
     "attention": {"batch": ANY, "m": ONE, "n": ONE, "k": ONE, "d": ONE},
-    "chain": {"batch": ANY, "m": ONE, "reduced": ANY, "n": ONE, "k": SOME, "d": ANY},
+    "chain": {"batch": ANY, "m": ONE, "reduced": ANY, "n": ONE, "k": ANY, "kd": ANY, "d": ANY},
 }
 """The fewest and the most axes (``None``: any number) of each role in a nest of each family."""
 

@@ -16,11 +16,12 @@ from portakern.ir import tile as t
 from portakern.ir.core import Op
 from portakern.lower.attention import limits, usable
 from portakern.lower.bounds import Bound, bounds_of_zeros
-from portakern.lower.classes import AxisClass
+from portakern.lower.classes import AxisClass, Classes
 from portakern.lower.contraction import dot
 from portakern.lower.cuts import last_anchors
 from portakern.lower.domain import Domain, Run, real
 from portakern.lower.kernel import Frame, Lowered, NoSchedule, Request, covered, grid, one_by_one
+from portakern.lower.online import through_casts
 from portakern.lower.recomputed import features_of, products_of_chain, reduced_axes
 from portakern.lower.rows import Folding, levels_of, nested
 from portakern.lower.tiles import wide
@@ -29,7 +30,7 @@ from portakern.lower.tiles import wide
 def lower_chain(request: Request) -> Lowered:
     inner, outer = products_of_chain(request.program)
     domain = _domain(request, inner, outer)
-    whole = [*domain.role("k"), *domain.role("d")]
+    whole = _whole(domain)
     dots, scores = (tt.tensor_type(ops[0].operands[0]).dtype for ops in (outer, inner))
     schedule = request.choose(request.nest("chain", domain, live=len(inner) + 2, dots=dots, scores=scores))
     one_by_one(schedule, [*domain.role("batch"), *domain.role("reduced")])
@@ -69,9 +70,31 @@ def _domain(request: Request, inner: Sequence[tt.Contract], outer: Sequence[tt.C
                              for c in features_of(o, i, classes) if c not in middle)  # fmt: skip
     if not summed.keys().isdisjoint([*features, *middle]):
         raise NoSchedule("products of products whose axes are one another's")
-    return Domain([*(Run((c,), "batch") for c in middle if c not in walked and c is not m), Run((m,), "m"),
+    same = _read_before(classes, inner, outer)
+    domain = Domain([*(Run((c,), "batch") for c in middle if c not in walked and c is not m), Run((m,), "m"),
                    *(Run((c,), "reduced") for c in middle if c in walked and c is not n), Run((n,), "n"),
-                   *(Run((c,), "k") for c in summed), *(Run((c,), "d") for c in features)])
+                   *(Run((c,), "kd" if c in same.values() else "k") for c in summed),
+                     *(Run((c,), "d") for c in features if c not in same)])
+    domain.place |= {c: domain.place[first] for c, first in same.items()}
+    return domain
+
+
+def _whole(domain: Domain) -> list[Run]:
+    """The axes that a tile covers."""
+    return [*domain.role("k"), *domain.role("kd"), *domain.role("d")]
+
+
+def _read_before(classes: Classes, inner: Sequence[tt.Contract], outer: Sequence[tt.Contract | tt.Fold]
+                 ) -> dict[AxisClass, AxisClass]:  # fmt: skip
+    """Features along which a result reads an operand that an inner product sums along: both use one tile of it then."""
+    summed = {(through_casts(x), side[0]): classes.of_operand(op, i)[side[0]] for op in inner
+              for i, (x, side) in enumerate(((op.lhs, op.lhs_axes), (op.rhs, op.rhs_axes)))}  # fmt: skip
+    found: dict[AxisClass, AxisClass] = {}
+    for op in outer:
+        for i, x in enumerate(op.operands if isinstance(op, tt.Contract) else ()):
+            free = (op.lhs_free, op.rhs_free)[i]  # type: ignore[union-attr]
+            found |= {classes.of_operand(op, i)[d]: summed[through_casts(x), d] for d in free if (through_casts(x), d) in summed}
+    return found
 
 
 def _hoist(frame: Frame, inner: Sequence[tt.Contract]) -> None:
@@ -121,15 +144,17 @@ def _sum_dtype(op: tt.Contract) -> str:
 
 
 def _axis_of_features(frame: Frame, op: tt.Contract) -> str:
-    axes = set(real(frame.request.classes.of(op)))
-    return next(r.name for r in frame.domain.role("d") if axes.issuperset(r.classes))
+    """The axis of the features of ``op``, the one axis that a tile covers."""
+    whole = {r.name for r in _whole(frame.domain)}
+    where = frame.domain.coords(frame.request.classes.of(op))
+    return next(a for c in where if isinstance(c, t.Index) for a in c.axes if a in whole)
 
 
 def _inner(frame: Frame, op: tt.Contract) -> Op:
     """A tile of the inner product ``op``."""
     m, n = (frame.domain.role(r)[0].name for r in "mn")
     summed = frame.request.classes.of_operand(op, 0)[op.lhs_axes[0]]
-    k = next(r.name for r in frame.domain.role("k") if summed in r.classes)
+    k = next(r.name for r in _whole(frame.domain) if summed in r.classes)
     zero = frame.b.full(0.0, _sum_dtype(op), frame.b.dims(m, n))
     return frame.b.cast(dot(frame, op, _sides(frame, op, m), zero, (m, n, k)), wide(op.dtype))
 

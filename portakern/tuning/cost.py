@@ -62,7 +62,7 @@ def _covered(axis: NestAxis, schedule: Schedule) -> int:
 
 _WALKED = {"rows": ("reduced",), "segments": ("walked",), "scan": ("scanned",), "associative": ("scanned",),
            "contraction": ("k",), "grouped": ("group", "k"), "attention": ("n", "k", "d"),
-           "chain": ("reduced", "n", "k", "d")}
+           "chain": ("reduced", "n", "k", "kd", "d")}
 
 
 def _blocks(nest: Nest, schedule: Schedule) -> int:

@@ -29,7 +29,7 @@ Point = tuple[Schedule, ...]
 
 STAGES = (1, 2, 3, 4, 5)
 _PIPELINED = ("contraction", "grouped", "attention", "chain")
-_WHOLE = (("attention", "k"), ("attention", "d"), ("chain", "k"), ("chain", "d"))
+_WHOLE = (("attention", "k"), ("attention", "d"), *(("chain", role) for role in ("k", "kd", "d")))
 
 
 @dataclass(frozen=True)
