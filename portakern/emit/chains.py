@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
-
 WHOLE = ("k", "kd", "d")
 """Roles of axes that a tile covers."""
 

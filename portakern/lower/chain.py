@@ -93,7 +93,8 @@ def _read_before(classes: Classes, inner: Sequence[tt.Contract], outer: Sequence
     for op in outer:
         for i, x in enumerate(op.operands if isinstance(op, tt.Contract) else ()):
             free = (op.lhs_free, op.rhs_free)[i]  # type: ignore[union-attr]
-            found |= {classes.of_operand(op, i)[d]: summed[through_casts(x), d] for d in free if (through_casts(x), d) in summed}
+            found |= {classes.of_operand(op, i)[d]: summed[through_casts(x), d] for d in free
+                      if (through_casts(x), d) in summed}  # fmt: skip
     return found
 
 

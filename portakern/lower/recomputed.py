@@ -8,7 +8,7 @@ short; and it walks the reduced axis in each block, so there must be blocks enou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from portakern.dtypes import DTYPES
@@ -53,7 +53,7 @@ def recomputed(program: TensorProgram, classes: Classes, users: Users) -> set[Op
     return found
 
 
-def inner_products(op: Op, among: set[Op]) -> list[Contract]:
+def inner_products(op: Op, among: Container[Op]) -> list[Contract]:
     """The products in ``among`` that operands of ``op`` are computed from, with elementwise work alone on the way."""
     found: dict[Contract, None] = {}
     seen: set[Op] = set()

@@ -33,7 +33,7 @@ from portakern.lower.cuts import ANCHORS, Flow, last_anchors, levels, needed, pr
 from portakern.lower.domain import real
 from portakern.lower.online import Attention, match_attention
 from portakern.lower.placing import Placed
-from portakern.lower.recomputed import inner_products, products_of_chain, recomputed, reduced_axes, reduced_axes
+from portakern.lower.recomputed import inner_products, products_of_chain, recomputed, reduced_axes
 
 Names = Mapping[str, tuple[str, ...]]
 

@@ -34,9 +34,10 @@ def chooser(row_tile: int = 4096):
 
     def tile(nest: Nest, a: Any) -> int:
         extent = a.extent if isinstance(a.extent, int) else 1000
-        if nest.family in ("contraction", "attention"):
+        if nest.family in ("contraction", "attention", "chain"):
             whole = _power_of_two(extent, 16, 4096)
-            return {"m": 32, "n": 32, "k": 32 if nest.family == "contraction" else whole, "d": whole}.get(a.role, 1)
+            deep = 32 if nest.family == "contraction" else whole
+            return {"m": 32, "n": 32, "k": deep, "kd": whole, "d": whole}.get(a.role, 1)
         if nest.family == "scan" and a.role == "scanned":
             return (_power_of_two(extent, 1, row_tile) if isinstance(a.extent, int) else 64) if a.contiguous else 1
         if a.role in ("segment", "group"):
