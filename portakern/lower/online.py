@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from portakern.dtypes import DTYPES
 from portakern.ir.core import Op
-from portakern.ir.tensor import Contract, Convert, Expand, Fold, Map, Reshape, tensor_type
+from portakern.ir.rewrite import Rules
+from portakern.ir.tensor import Contract, Convert, Expand, Fold, Literal, Map, Reshape, tensor_type
 from portakern.lower.classes import is_thin
 
 
@@ -86,6 +87,26 @@ def match_weights(op: Op) -> Weights | None:
         if op.fn == "div":
             break
     return None
+
+
+factors = Rules()
+"""Weights of a softmax as exponentials times one quotient for each row.  The sum of exponentials, which it is of, is 1 at the
+least, so that nothing overflows."""
+
+
+@factors.on(Map)
+def factor_of_weights(op: Map) -> Op | None:
+    total = through_moves(op.args[1]) if op.fn == "div" else None
+    found = match_exponential(op.args[0]) if isinstance(total, Fold) and isinstance(op.args[1], Expand) else None
+    if found is None or total.fn != "sum" or total.axes != (found.axis,) or through_casts(total.x) is not found.e:  # type: ignore
+        return None
+    one = Map("div", (Literal(1.0, tensor_type(total).dtype), total), loc=op.loc)  # type: ignore[arg-type]
+    return Map("mul", (op.args[0], _in_place_of(op.args[1], total, one)), loc=op.loc)  # type: ignore[arg-type]
+
+
+def _in_place_of(moved: Op, inner: Op, other: Op) -> Op:
+    """The moves ``moved`` of ``inner``, of ``other`` instead."""
+    return other if moved is inner else moved.remap(lambda o: _in_place_of(o, inner, other))
 
 
 def _constant_along(op: Op, axis: int) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import tee
 
 from portakern.ir.core import Arg, Op
+from portakern.ir.rewrite import canonicalise
 from portakern.ir.tensor import (
     AssociativeScan,
     Contract,
@@ -31,7 +32,7 @@ from portakern.ir.tensor import (
 from portakern.lower.classes import AxisClass, axis_classes, is_thin, unshare, unshare_coordinates, unshare_moves
 from portakern.lower.cuts import ANCHORS, Flow, last_anchors, levels, needed, program_of
 from portakern.lower.domain import real
-from portakern.lower.online import Attention, match_attention
+from portakern.lower.online import Attention, factors, match_attention
 from portakern.lower.placing import Placed
 from portakern.lower.recomputed import inner_products, products_of_chain, recomputed, reduced_axes
 
@@ -73,7 +74,10 @@ def stages(program: TensorProgram, names: Names, fresh: Iterable[str], attention
     arguments of the next.  Without ``attention`` every product is a stage of its own, also where a softmax or another product
     is made of it."""
     names_of_temporaries = iter(fresh)
-    program = unshare_moves(unshare_coordinates(program), names)
+    shared, program = program, unshare_moves(unshare_coordinates(program), names)
+    if attention and recomputed(program, axis_classes(program, names), Flow(program).users):
+        # A weight is computed by several kernels then, and quotients take long.
+        program = unshare_moves(unshare_coordinates(canonicalise(shared, factors)), names)
     out: list[Stage] = []
     placed: dict[str, Placed] = {}
     for part in levels(program, names, names_of_temporaries, placed):
