@@ -18,7 +18,7 @@ rules = Rules()
 
 def clean(kernel: t.Kernel) -> t.Kernel:
     kernel = canonicalise(kernel, rules)
-    if kernel.family in ("rows", "segments", "scan", "associative", "recurrence"):
+    if kernel.family in ("rows", "segments", "scan", "associative", "recurrence", "chain"):
         kernel = replace(kernel, body=Block(kernel.body.args, tuple(_hoisted(kernel.body, {}))))
     read = {(op.source, op.index) for op in kernel.body.walk() if isinstance(op, Result)}
     kernel = replace(kernel, body=Block(kernel.body.args, tuple(_without_idle(kernel.body, {}, read))))
