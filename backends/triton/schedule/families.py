@@ -8,7 +8,7 @@ registers; tuning has its own command.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from portakern.device import Device
 from portakern.dtypes import dtype
@@ -313,7 +313,9 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
 
 
 def _chain(nest: Nest, device: Device) -> Iterator[Schedule]:
-    return like_attention(nest, lambda x: (s for s in _attention(x, device) if _fits(x, device, s)))
+    """As attention; on NVIDIA by two warps for each of its ones, since tiles of all inner products are alive at once."""
+    fitting = like_attention(nest, lambda x: (s for s in _attention(x, device) if _fits(x, device, s)))
+    return (replace(s, warps=min(8, 2 * s.warps)) if device.vendor == "NVIDIA" else s for s in fitting)
 
 
 # ---- limits ----------------------------------------------------------------------------------------------------------
