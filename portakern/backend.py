@@ -555,6 +555,8 @@ class Language:
     their array are zeros; then convolutions are products over all pixels of their result, and what they pad is not stored.
     ``picks_elements``: loads may take single elements at coordinates that a kernel computes, which sorts and scatters of long
     lines are made of.  ``sorts``: a tile sorts so many elements of a line, a power of two (0: none).
+    ``shares_arrays``: a kernel may store to one part of an array of which others read another part, so that concatenations that
+    grow are one array.
     ``extra`` is the pip extra its tools come from; ``tools`` names
     executables from outside pip that it uses where they are, each with what it gives (for ``portakern doctor``).
     """
@@ -582,6 +584,7 @@ class Language:
     takes_pixels: bool = False
     picks_elements: bool = True
     sorts: int = 0
+    shares_arrays: bool = True
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,6 +46,7 @@ pallas = Language(
     bare=inspected,
     picks_elements=False,
     sorts=SORTED,
+    shares_arrays=False,  # a kernel owns its outputs
     dispatch_sequence=dispatch_sequence,
 )
 

@@ -44,6 +44,7 @@ from portakern.ir.tensor import (
     tensor_type,
 )  # fmt: skip
 from portakern.lower.classes import Classes, axis_classes, is_thin, repeats
+from portakern.lower.growing import Inside, inside_others
 from portakern.lower.online import match_weights
 from portakern.lower.placing import Placed, pieces_of
 
@@ -60,29 +61,42 @@ LARGE = 1 << 20
 """Elements of an array of no input, beyond which it is computed where it is needed: to load it would take as long."""
 
 
-def levels(program: TensorProgram, names: Names, fresh: Iterator[str], placed: dict[str, Placed]) -> list[TensorProgram]:
+def levels(program: TensorProgram, names: Names, fresh: Iterator[str], placed: dict[str, Placed], shares: bool = True
+           ) -> list[TensorProgram]:  # fmt: skip
     """Parts of ``program`` in order; arrays between them are named by ``fresh`` unless they are outputs.  Outputs of parts that
-    are pieces of arrays are added to ``placed``."""
+    are pieces of arrays are added to ``placed``.  ``shares``: an array may lie in a larger one (:mod:`growing`)."""
     whole = _Wholes(program, names).find()
     if not whole:
         return [program]
     level = _levels(program, whole)
-    stored = stored_for(program, whole, level)
+    inside = inside_others(program, program.results) if shares else {}
+    roots = {i.whole for i in inside.values()}
+    stored = stored_for(program, whole, level, roots | {op for op in inside if isinstance(op, Assemble)})
     names_of: dict[Op, str] = {}
     for op, name in zip(program.results, program.outputs, strict=True):
         names_of.setdefault(op, name)
     for op in stored:
-        names_of.setdefault(op, next(fresh))
+        if op not in inside:
+            names_of.setdefault(op, next(fresh))
+    wanted = list(zip(program.results, program.outputs, strict=True))
+    wanted += [(op, names_of[op]) for op in stored if op not in inside and op not in program.results]
+    due: dict[int, list[tuple[Op, str]]] = {}
+    for op, name in wanted:
+        for value, output in _in_pieces([(op, name)], placed):
+            due.setdefault(level.get(value if op in roots else op, 0), []).append((value, output))
     parts: list[TensorProgram] = []
-    for n in range(1 + max(level.values())):
-        wanted = [(op, name) for op, name in zip(program.results, program.outputs, strict=True) if level.get(op, 0) == n]
-        wanted += [(op, names_of[op]) for op in stored if level[op] == n and op not in program.results]
-        wanted = list(_in_pieces(wanted, placed))
-        if wanted:
-            earlier = {op: names_of[op] for op in stored if level[op] < n}
-            part = program_of(program, [op for op, _ in wanted], [name for _, name in wanted], earlier)
-            parts += levels(part, names, fresh, placed)
+    for n in sorted(due):
+        earlier = {op: _array(op, names_of, inside) for op in stored if level[op] < n}
+        part = program_of(program, [op for op, _ in due[n]], [name for _, name in due[n]], earlier)
+        parts += levels(part, names, fresh, placed, shares)
     return parts
+
+
+def _array(op: Op, names: Mapping[Op, str], inside: Mapping[Op, Inside]) -> str | Slice:
+    """What a later level loads ``op`` from: an array by its name, or a slice of a larger one."""
+    if (place := inside.get(op)) is None:
+        return names[op]
+    return place.view(op, Arg(names[place.whole], place.whole.type))
 
 
 def _in_pieces(wanted: Iterable[tuple[Op, str]], placed: dict[str, Placed]) -> Iterator[tuple[Op, str]]:
@@ -97,15 +111,22 @@ def _in_pieces(wanted: Iterable[tuple[Op, str]], placed: dict[str, Placed]) -> I
 
 
 def program_of(program: TensorProgram, results: Iterable[Op], outputs: Iterable[str],
-               arrays: Mapping[Op, str] | None = None) -> TensorProgram:
-    """The part of ``program`` that computes ``results``, in which the values in ``arrays`` are arguments by that name."""
+               arrays: Mapping[Op, str | Slice] | None = None) -> TensorProgram:
+    """The part of ``program`` that computes ``results``, in which the values in ``arrays`` are arguments by that name, or
+    slices of arguments."""
     results, arrays = tuple(results), arrays or {}
     args: dict[str, Arg] = {}
     done: dict[Op, Op] = {}
     ops: list[Op] = []
     for op in needed(results, arrays):
-        if isinstance(op, Arg) or op in arrays:
-            name = op.name if isinstance(op, Arg) else arrays[op]
+        seen = arrays.get(op)
+        if isinstance(seen, Slice):
+            assert isinstance(seen.x, Arg)
+            done[op] = replace(seen, x=args.setdefault(seen.x.name, seen.x))
+            ops.append(done[op])
+            continue
+        if isinstance(op, Arg) or seen is not None:
+            name = op.name if isinstance(op, Arg) else str(seen)
             done[op] = args.setdefault(name, op if isinstance(op, Arg) else Arg(name, op.type))
             continue
         new = op.remap(done.__getitem__)
@@ -397,14 +418,14 @@ def _levels(program: TensorProgram, whole: set[Op]) -> dict[Op, int]:
     return level
 
 
-def stored_for(program: TensorProgram, whole: set[Op], level: Mapping[Op, int]) -> dict[Op, None]:
+def stored_for(program: TensorProgram, whole: set[Op], level: Mapping[Op, int], growing: Container[Op] = ()) -> dict[Op, None]:
     """The values that later levels load: whole arrays, and what is left of reductions and products of earlier levels at the
-    end of the elementwise work that only they lead to."""
+    end of the elementwise work that only they lead to.  Pieces of arrays in ``growing`` are stored where they are computed."""
     anchored = last_anchors(program).keys()
     ends = ends_of_chains(program, ANCHORS, lambda anchor, user: level.get(anchor) == level.get(user))
     stored = {op: None for op in program.body.ops if op in whole}
     frontier = [o for op in program.body.ops for o in op.operands
-                if not isinstance(op, Yield) and level.get(o, 0) < level[op]]  # fmt: skip
+                if not isinstance(op, Yield) and op not in growing and level.get(o, 0) < level[op]]  # fmt: skip
     seen: set[Op] = set()
     while frontier:
         op = frontier.pop()

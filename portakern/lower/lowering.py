@@ -76,24 +76,26 @@ def _said(missing: Missing) -> str:
 
 
 def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[str, ...]] | None = None,
-          facts: Facts | None = None, reach: bool = False, picks: bool = True, run: int = 1024) -> Program:
+          facts: Facts | None = None, reach: bool = False, picks: bool = True, run: int = 1024,
+          shares: bool = True) -> Program:
     """Kernels for ``program`` with the schedule that ``choose`` answers for each nest.
 
     ``names`` gives names of the axes of arguments' dims; ``facts`` what is known of arrays that are not contiguous and
     16-byte aligned; ``reach`` is whether loads may take pixels of convolutions one by one, some of them outside of their array,
-    ``picks`` whether they may take single elements at computed coordinates, ``run`` how many elements a tile sorts (see
+    ``picks`` whether they may take single elements at computed coordinates, ``run`` how many elements a tile sorts,
+    ``shares`` whether kernels may store to one part of an array that others read another part of (see
     :class:`portakern.backend.Language`).  Raises :class:`MissingRuleError` listing every operation that has no lowering,
     and :class:`LoweringError` or :class:`IRError` for what no kernel can be made of.
     """
     _check_reshapes(program)
-    simplified = simplify(canonicalise(program, steps.rules), reach, picks, run)
+    simplified = simplify(canonicalise(program, steps.rules), reach, picks, run, shares)
     missing = unsupported(simplified.body)
     if missing:
         raise MissingRuleError(f"{program.name} cannot be lowered",
                                missing=tuple(map(_said, missing)))
     hints = {a: tuple(n.lower() for n in dims) for a, dims in (names or {}).items()}
     arrays = _arrays(program, frozenset(program.scalars), facts)
-    making = _Making(program, choose, facts, hints, {a.name for a in arrays})
+    making = _Making(program, choose, facts, hints, {a.name for a in arrays}, shares)
     making.all(making.planned(_peel(simplified), {}))
     arrays = [replace(a, init=making.pieces[a.name].fill) if a.name in making.pieces else a for a in arrays]
     result = Program(program.name, (*arrays, *making.between(program.outputs)), tuple(making.kernels), tuple(making.repeats))
@@ -133,7 +135,8 @@ class _Making:
     """Kernels of a program under construction."""
 
     def __init__(self, program: tt.TensorProgram, choose: Choose, facts: Facts | None, names: Mapping[str, tuple[str, ...]],
-                 taken: set[str]) -> None:  # fmt: skip
+                 taken: set[str], shares: bool) -> None:  # fmt: skip
+        self.shares = shares
         self.name, self.choose, self.facts = program.name, choose, facts
         self.scalars = frozenset(program.scalars)
         self.names = dict(names)
@@ -159,7 +162,7 @@ class _Making:
         return found
 
     def _stages(self, program: tt.TensorProgram, lines: Lines, outputs: tuple[str, ...]) -> list[Planned]:
-        made = stages(program, self._names_in(lines), self.fresh)
+        made = stages(program, self._names_in(lines), self.fresh, shares=self.shares)
         return [Planned(s, lines, (*outputs, *program.outputs)) for s in made if _work(s)]
 
     def _names_in(self, lines: Lines) -> dict[str, tuple[str, ...]]:
@@ -233,7 +236,7 @@ class _Making:
             if stage.family not in ("attention", "chain"):
                 error.where = error.where or str(_line(stage) or "")
                 raise
-            apart = stages(stage.program, names, self.fresh, attention=False)  # what cannot go together goes by itself
+            apart = stages(stage.program, names, self.fresh, False, self.shares)  # what cannot go together goes by itself
             for n, s in enumerate(apart, 1):
                 self._kernels(replace(item, stage=s), f"{suffix}_{n}")
             return

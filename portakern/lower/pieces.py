@@ -21,7 +21,11 @@ from portakern.ir.tensor import (
     tensor_type,
 )  # fmt: skip
 
-rules = Rules()
+views = Rules()
+"""What arrays of pieces are, and views of them."""
+
+work = Rules()
+"""Elementwise work on arrays of pieces."""
 
 Place = tuple[tuple[Size, ...], tuple[int, ...]]
 """Offsets and steps of a piece, one for each dim."""
@@ -35,7 +39,7 @@ def assembled(parts: Sequence[Op], shape: tuple[Size, ...], places: Sequence[Pla
     return Assemble(tuple(parts), shape, offsets, steps, fill, loc=like.loc)
 
 
-@rules.on(PadWith)
+@views.on(PadWith)
 def pad_is_a_piece(op: PadWith) -> Op | None:
     if not any(op.low) and not any(op.high):
         return op.x
@@ -45,7 +49,7 @@ def pad_is_a_piece(op: PadWith) -> Op | None:
     return assembled([op.x], shape, [(op.low, (1,) * len(shape))], op.value, op)
 
 
-@rules.on(Concat)
+@views.on(Concat)
 def concat_is_pieces(op: Concat) -> Op | None:
     shape = tensor_type(op).shape
     parts: list[Op] = []
@@ -62,14 +66,14 @@ def concat_is_pieces(op: Concat) -> Op | None:
     return assembled(parts, shape, places, None, op)
 
 
-@rules.on(Assemble)
+@views.on(Assemble)
 def the_whole_in_one_piece(op: Assemble) -> Op | None:
     (offsets, steps), *more = op.places
     whole = tensor_type(op.parts[0]).shape == op.shape and all(o == 0 for o in offsets) and all(s == 1 for s in steps)
     return op.parts[0] if whole and not more else None
 
 
-@rules.on(Assemble)
+@views.on(Assemble)
 def pieces_of_pieces(op: Assemble) -> Op | None:
     """A piece that is made of pieces itself, and whose rest is what lies around it, is nothing but those."""
     parts: list[Op] = []
@@ -96,7 +100,7 @@ def _within(inner: Place, outer: Place) -> Place:
     return offsets, tuple(a * b for a, b in zip(outer[1], inner[1], strict=True))
 
 
-@rules.on(Transpose)
+@views.on(Transpose)
 def transpose_of_pieces(op: Transpose) -> Op | None:
     x = op.x
     if not isinstance(x, Assemble):
@@ -105,7 +109,7 @@ def transpose_of_pieces(op: Transpose) -> Op | None:
     return assembled([Transpose(p, op.order, loc=op.loc) for p in x.parts], tensor_type(op).shape, places, x.fill, x)
 
 
-@rules.on(Slice)
+@views.on(Slice)
 def slice_of_a_piece(op: Slice) -> Op | None:
     """A slice that lies inside one piece is a slice of that."""
     x = op.x
@@ -121,7 +125,7 @@ def slice_of_a_piece(op: Slice) -> Op | None:
     return None
 
 
-@rules.on(Convert)
+@work.on(Convert)
 def convert_pieces(op: Convert) -> Op | None:
     x = op.x
     if not isinstance(x, Assemble):
@@ -132,7 +136,7 @@ def convert_pieces(op: Convert) -> Op | None:
     return assembled([Convert(p, op.dtype, loc=op.loc) for p in x.parts], x.shape, x.places, fill, x)
 
 
-@rules.on(Map)
+@work.on(Map)
 def map_pieces(op: Map) -> Op | None:
     """Elementwise work on an array made of pieces is done on each: then whoever makes a piece stores it finished.
 

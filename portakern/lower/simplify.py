@@ -31,17 +31,23 @@ from portakern.ir.tensor import (
     tensor_type,
 )  # fmt: skip
 from portakern.ir.tile import identity
-from portakern.lower import joining, orders, pieces, random_bits, scatters, windows
+from portakern.lower import joining, kept, orders, pieces, random_bits, scatters, windows
 
 rules = Rules()
 
 
-def simplify(program: TensorProgram, reach: bool = False, picks: bool = True, run: int = 1024) -> TensorProgram:
+def simplify(program: TensorProgram, reach: bool = False, picks: bool = True, run: int = 1024, shares: bool = False
+             ) -> TensorProgram:  # fmt: skip
     """``reach``: windows of convolutions may read outside of their array, instead of one with its pads stored.  ``picks``:
-    loads may take single elements at coordinates that a kernel computes.  ``run``: a tile sorts so many elements (0: none)."""
+    loads may take single elements at coordinates that a kernel computes.  ``run``: a tile sorts so many elements (0: none).
+    ``shares``: arrays that grow may be one, stored piece by piece (:mod:`growing`)."""
     windowed = windows.reaching + windows.rules if reach else windows.rules
     ordered = orders.rules(picks, run) + scatters.rules(picks, run) + random_bits.rules
-    return canonicalise(program, rules + joining.rules + pieces.rules + windowed + ordered)
+    every = rules + joining.rules + pieces.views + pieces.work + windowed + ordered
+    if not (shares and kept.may_grow(program)):
+        return canonicalise(program, every)
+    assembled = canonicalise(program, rules + joining.rules + pieces.views + windowed + ordered)
+    return kept.kept_whole(assembled, lambda opened: canonicalise(opened, every))
 
 
 def squeezed(shape: tuple[Size, ...]) -> tuple[Size, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import tee
 
-from portakern.ir.core import Arg, Op
+from portakern.ir.core import Arg, Block, Op, Yield
 from portakern.ir.rewrite import canonicalise
 from portakern.ir.tensor import (
     AssociativeScan,
@@ -69,10 +69,11 @@ class Group:
     stores: dict[Op, None] = field(default_factory=dict)
 
 
-def stages(program: TensorProgram, names: Names, fresh: Iterable[str], attention: bool = True) -> list[Stage]:
+def stages(program: TensorProgram, names: Names, fresh: Iterable[str], attention: bool = True, shares: bool = True
+           ) -> list[Stage]:  # fmt: skip
     """The stages of ``program`` in order.  Arrays between them are named by ``fresh`` and appear as outputs of one and
     arguments of the next.  Without ``attention`` every product is a stage of its own, also where a softmax or another product
-    is made of it."""
+    is made of it; where ``shares``, arrays may lie in larger ones."""
     names_of_temporaries = iter(fresh)
     shared, program = program, unshare_moves(unshare_coordinates(program), names)
     if attention and recomputed(program, axis_classes(program, names), Flow(program).users):
@@ -80,9 +81,25 @@ def stages(program: TensorProgram, names: Names, fresh: Iterable[str], attention
         program = unshare_moves(unshare_coordinates(canonicalise(shared, factors)), names)
     out: list[Stage] = []
     placed: dict[str, Placed] = {}
-    for part in levels(program, names, names_of_temporaries, placed):
+    for part in levels(program, names, names_of_temporaries, placed, shares):
         out += _stages_of(part, names, names_of_temporaries, placed, attention)
-    return [replace(s, placed={o: placed[o] for o in s.program.outputs if o in placed}) for s in out]
+    apart = [one for s in out for one in _written_apart(s, placed, names_of_temporaries)]
+    return [replace(s, placed={o: placed[o] for o in s.program.outputs if o in placed}) for s in apart]
+
+
+def _written_apart(stage: Stage, placed: Mapping[str, Placed], fresh: Iterator[str]) -> list[Stage]:
+    """``stage``, and a copy of each piece that it makes of an array it reads other pieces of: no kernel does both."""
+    read = {a.name for a in stage.program.args}
+    moved = {o: next(fresh) for o in stage.program.outputs if o in placed and placed[o].array in read}
+    if not moved:
+        return [stage]
+    outputs = tuple(moved.get(o, o) for o in stage.program.outputs)
+    types = {o: op.type for o, op in zip(stage.program.outputs, stage.program.results, strict=True)}
+    copies = []
+    for output, name in moved.items():
+        piece = Arg(name, types[output])
+        copies.append(Stage(TensorProgram(stage.program.name, Block((piece,), (Yield((piece,)),)), (output,)), "elementwise"))
+    return [replace(stage, program=replace(stage.program, outputs=outputs)), *copies]
 
 
 def _stages_of(program: TensorProgram, names: Names, fresh: Iterator[str], placed: Mapping[str, Placed], attention: bool
