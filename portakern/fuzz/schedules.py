@@ -28,6 +28,9 @@ LEAST = {"contraction": 16, "attention": 16, "chain": 16}
 WALKED = ("reduced", "scanned", "k")
 """Roles of axes along which something is carried from tile to tile; in attention and chains it is n."""
 
+WHOLE = {"attention": ("k", "d"), "sort": ("sorted", "first")}
+"""Roles of axes that one tile must cover, by family."""
+
 CUT = 0.6
 """How often such an axis is made to have several tiles."""
 

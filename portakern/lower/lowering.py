@@ -238,7 +238,8 @@ class _Making:
                 raise
             apart = stages(stage.program, names, self.fresh, False, self.shares)  # what cannot go together goes by itself
             for n, s in enumerate(apart, 1):
-                self._kernels(replace(item, stage=s), f"{suffix}_{n}")
+                there = {o: stage.placed[o] for o in s.program.outputs if o in stage.placed}
+                self._kernels(replace(item, stage=replace(s, placed={**s.placed, **there})), f"{suffix}_{n}")
             return
         except (LoweringError, IRError) as error:
             error.where = error.where or str(_line(stage) or "")

@@ -73,7 +73,8 @@ class Weights:
 
 
 def match_weights(op: Op) -> Weights | None:
-    """``op`` as exponentials, normalised or not: ``e``, ``e / r`` or ``e * r`` with ``r`` constant along the axis."""
+    """``op`` as exponentials, normalised or not: ``e``, ``e / r`` or ``e * r`` with ``r`` constant along the axis and made of
+    the sum of exponentials.  Any other number may be 0 or infinite, where 0 / 0 is NaN and a sum of it no quotient of sums."""
     op = through_casts(op)
     found = match_exponential(op)
     if found:
@@ -82,7 +83,7 @@ def match_weights(op: Op) -> Weights | None:
         return None
     for e, r in ((op.args[0], op.args[1]), (op.args[1], op.args[0])):
         found = match_exponential(e)
-        if found and _constant_along(r, found.axis):
+        if found and _constant_along(r, found.axis) and _is_of_sums(r, found):
             return Weights(found, divisor=r) if op.fn == "div" else Weights(found, factor=r)
         if op.fn == "div":
             break
@@ -107,6 +108,13 @@ def factor_of_weights(op: Map) -> Op | None:
 def _in_place_of(moved: Op, inner: Op, other: Op) -> Op:
     """The moves ``moved`` of ``inner``, of ``other`` instead."""
     return other if moved is inner else moved.remap(lambda o: _in_place_of(o, inner, other))
+
+
+def _is_of_sums(op: Op, softmax: Softmax) -> bool:
+    """Whether ``op`` is made of the sum of the exponentials, which is 1 at the least or NaN."""
+    if isinstance(op, Fold):
+        return op.fn == "sum" and op.axes == (softmax.axis,) and through_casts(op.x) is softmax.e
+    return isinstance(op, Map | Convert | Expand | Reshape) and any(_is_of_sums(x, softmax) for x in op.operands)
 
 
 def _constant_along(op: Op, axis: int) -> bool:

@@ -334,11 +334,11 @@ def contract_nothing(op: Contract) -> Op | None:
 @rules.on(Contract)
 def contract_without_a_matrix(op: Contract) -> Op | None:
     """A contraction with a side that has no free dim, or nothing to sum over, is a product and a sum."""
-    if op.lhs_free and op.rhs_free and op.lhs_axes:
+    shape, sizes = tensor_type(op).shape, [tensor_type(op.lhs).shape[i] for i in op.lhs_axes]
+    if op.lhs_free and op.rhs_free and any(size != 1 for size in sizes):
         return None
     wide = op.dtype if DTYPES[op.dtype].bits >= 32 else "f32"
     a, b = Convert(op.lhs, wide), Convert(op.rhs, wide)
-    shape, sizes = tensor_type(op).shape, [tensor_type(op.lhs).shape[i] for i in op.lhs_axes]
     full_shape = (*shape, *sizes)
     n_batch, n_lhs = len(op.lhs_batch), len(op.lhs_free)
 

@@ -28,7 +28,10 @@ def lower_sort(request: Request) -> t.Kernel:
     if not first.run and not covered(line, schedule):
         raise ScheduleError(f"the schedule {schedule} cuts {line.name}: a tile must hold all that it sorts")
     axis = t.Axis(line.name, "grid", line.extent, first.run) if first.run else along(line, schedule)
-    kept = [along(run, schedule) for run in domain.role("first")]
+    first_ones = domain.role("first")
+    if cut := [run.name for run in first_ones if not covered(run, schedule)]:
+        raise ScheduleError(f"the schedule {schedule} cuts {cut[0]}: a tile must hold all that is asked for of a line")
+    kept = [along(run, schedule) for run in first_ones]
     frame = Frame(request, domain, [*grid(parallel, schedule), axis, *kept], schedule, "sort")
     for together in sorts:
         _sorted(frame, line, together)

@@ -28,6 +28,8 @@ def bind(program: TensorProgram, dims: Mapping[str, int]) -> TensorProgram:
     for arg in program.args:
         _check_declared(arg, substituted(arg, {}, dims), dims)
     bound = replace(program, body=_block(program.body, {}, dims))
+    for op, given in zip(program.body.ops, bound.body.ops, strict=True):
+        _check_made(op, given, dims)
     verify_tensor_program(bound)
     return bound
 
@@ -54,11 +56,20 @@ def check_size(name: str, size: Any) -> None:
 
 
 def _check_declared(arg: Arg, bound: Op, dims: Mapping[str, int]) -> None:
-    for want, size in zip(tensor_type(arg).shape, tensor_type(bound).shape, strict=True):
+    _check_there(arg.name, arg, bound, dims)
+
+
+def _check_made(op: Op, bound: Op, dims: Mapping[str, int]) -> None:
+    if isinstance(op.type, TensorType):
+        _check_there(f"what {op.mnemonic()} makes", op, bound, dims)
+
+
+def _check_there(what: str, op: Op, bound: Op, dims: Mapping[str, int]) -> None:
+    for want, size in zip(tensor_type(op).shape, tensor_type(bound).shape, strict=True):
         if isinstance(size, int) and size < 0:
             given = ", ".join(f"{n}={dims[n]}" for n in sorted(names_of(want) & dims.keys()))
-            raise UsageError(f"{arg.name} has {want} elements along a dim, which is {size} for {given}",
-                             hint=f"give sizes for which {want} is not negative", where=str(arg.loc or ""))
+            raise UsageError(f"{what} has {want} elements along a dim, which is {size} for {given}",
+                             hint=f"give sizes for which {want} is not negative", where=str(op.loc or ""))
 
 
 def _known(program: TensorProgram) -> str:

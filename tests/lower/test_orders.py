@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import portakern as pk
+from portakern.errors import ScheduleError
 from portakern.ir import oracle
 from portakern.ir import tensor as t
 from portakern.ir.core import Arg, Block, Op, Result, Yield
@@ -256,3 +257,15 @@ def test_results_of_more_elements_than_i32_numbers_ask_which_updates_are_their_o
     made = t.Scatter(x, i, u, 1, "add")
     ops = simplify(t.TensorProgram("op", Block((x, i, u), (made, Yield((made,)))), ("out",))).body.ops
     assert any(isinstance(op, t.SegmentFold) for op in ops) == by_segments
+
+
+@pytest.mark.quick
+def test_a_tile_holds_all_that_is_asked_for_of_a_line() -> None:
+    @pk.operator
+    def three_first(x: T["M", "N"]):
+        return pk.topk(x, 3)
+
+    target = registry().target("numba:cpu")
+    (asked,) = works(Problem(three_first, {"M": 4, "N": 40}, {}), [target], ["f32"], schedule={"n": 64, "i": 2})
+    with pytest.raises(ScheduleError, match="cuts i: a tile must hold all that is asked for of a line"):
+        lowered(asked, target)

@@ -180,6 +180,15 @@ def test_a_size_that_follows_is_not_negative_either() -> None:
     assert shorter.program({"M": 4, "K": 3}).dims == ()
 
 
+def test_what_is_made_has_no_negative_size() -> None:
+    @pk.operator
+    def pooled(x: pk.Tensor["M", "K"]):
+        return pk.max_pool(x, (3,))
+
+    with pytest.raises(UsageError, match=r"K - 2 elements along a dim, which is -1 for K=1"):
+        bind(pooled.program({"M": 4}), {"K": 1})
+
+
 @pytest.mark.parametrize(
     ("params", "message"),
     [

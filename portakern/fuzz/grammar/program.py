@@ -58,8 +58,9 @@ def cases(draw: Draw, weights: Mapping[str, float]) -> FuzzCase:
     kept = live(scope.vars, outputs)
     dims, names = named_dims(kept), named(kept)
     scale = LARGE if chance(draw, weights.get("large", 1.0)) else 1
-    needs = [n for v in kept for n in scope.needs.get(v.number, ())]
-    sizes = choose(draw, [*dims], Budget.of(_ops(outputs)), needs, scale, weights)
+    ops = _ops(outputs)
+    needs = [*(n for v in kept for n in scope.needs.get(v.number, ())), *there_are(ops)]
+    sizes = choose(draw, [*dims], Budget.of(ops), needs, scale, weights)
     # An open dim is read off an array: one that is only a factor of others cannot be.
     plain = {str(size) for v in kept if v.kind == "input" for size in v.shape}
     opened = frozenset(n for d, n in dims.items() if d in plain and chance(draw, 10 * weights.get("open_dim", 1.0)))

@@ -9,7 +9,7 @@ from math import prod
 from portakern.fuzz.grammar.draws import Draw, pick
 from portakern.ir.core import Op, Yield
 from portakern.ir.size import Size, evaluate, names_of
-from portakern.ir.tensor import Contract, Convolve, Recur, Scatter, SegmentContract, Sort, WindowFold, tensor_type
+from portakern.ir.tensor import Contract, Convolve, Recur, Scatter, SegmentContract, Sort, TensorType, WindowFold, tensor_type
 
 # Around the tiles of the targets, primes, and what a unit of copying holds; 0 last: where it matters it is the cause.
 SIZES = (1, 2, 3, 4, 5, 7, 8, 12, 13, 15, 16, 17, 20, 24, 28, 31, 32, 33, 37, 48, 63, 64, 65, 72, 96, 100, 101,
@@ -35,6 +35,12 @@ class Need:
             return True
         value = evaluate(self.size, sizes)
         return value >= self.least and value % self.of == 0
+
+
+def there_are(ops: Iterable[Op]) -> list[Need]:
+    """That no array of ``ops`` has a negative size: what is cut or slid over must be there."""
+    sizes = dict.fromkeys(s for op in ops if isinstance(op.type, TensorType) for s in op.type.shape if names_of(s))
+    return [Need(s) for s in sizes]
 
 
 @dataclass(frozen=True)
