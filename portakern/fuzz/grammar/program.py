@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from portakern.fuzz.case import FuzzCase
 from portakern.fuzz.grammar.draws import Draw, chance, pick
 from portakern.fuzz.grammar.scope import FuzzScope, Refused, Var, tokens
-from portakern.fuzz.grammar.sizes import LARGE, Budget, choose
+from portakern.fuzz.grammar.sizes import LARGE, Budget, choose, there_are
 from portakern.fuzz.grammar.table import TABLE
 from portakern.fuzz.grammar.text import live, named, named_dims, render
 from portakern.ir.core import Op
