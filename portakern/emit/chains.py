@@ -22,7 +22,7 @@ def like_attention(nest: Nest, attention: Callable[[Nest], Iterable[Schedule]]) 
     d = d or k[:1]
     for found in attention(_attention(nest, k, d)):
         tiles = {a.name: found.tile(a.name) for a in nest.axes if a.role in ("m", "n")}
-        tiles |= {name: s.tile("k") for name, s in alone.items() if s is not None}
+        tiles |= {name: s.tile(_name("k")) for name, s in alone.items() if s is not None}
         yield Schedule(tuple((a.name, tiles.get(a.name, 1)) for a in nest.axes), found.stages, found.warps)
 
 
@@ -36,4 +36,9 @@ def _together(role: str, axes: Sequence[NestAxis]) -> NestAxis:
     total = axes[0].extent
     for a in axes[1:]:
         total = total + a.extent
-    return NestAxis(role, role, total)
+    return NestAxis(_name(role), role, total)
+
+
+def _name(role: str) -> str:
+    """What no dim of an operator is called."""
+    return f"all {role}"

@@ -53,6 +53,12 @@ def recomputed(program: TensorProgram, classes: Classes, users: Users) -> set[Op
     return found
 
 
+def computed_several_times(program: TensorProgram, classes: Classes, users: Users) -> bool:
+    """Whether a product that nobody stores is part of several others; that of an attention is part of one."""
+    return any(sum(isinstance(u.op, Contract) for u in _uses(op, program, users)) > 1
+               for op in recomputed(program, classes, users))  # fmt: skip
+
+
 def inner_products(op: Op, among: Container[Op]) -> list[Contract]:
     """The products in ``among`` that operands of ``op`` are computed from, with elementwise work alone on the way."""
     found: dict[Contract, None] = {}

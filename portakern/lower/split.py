@@ -34,7 +34,7 @@ from portakern.lower.cuts import ANCHORS, Flow, last_anchors, levels, needed, pr
 from portakern.lower.domain import real
 from portakern.lower.online import Attention, factors, match_attention
 from portakern.lower.placing import Placed
-from portakern.lower.recomputed import inner_products, products_of_chain, recomputed, reduced_axes
+from portakern.lower.recomputed import computed_several_times, inner_products, products_of_chain, recomputed, reduced_axes
 
 Names = Mapping[str, tuple[str, ...]]
 
@@ -76,8 +76,8 @@ def stages(program: TensorProgram, names: Names, fresh: Iterable[str], attention
     is made of it; where ``shares``, arrays may lie in larger ones."""
     names_of_temporaries = iter(fresh)
     shared, program = program, unshare_moves(unshare_coordinates(program), names)
-    if attention and recomputed(program, axis_classes(program, names), Flow(program).users):
-        # A weight is computed by several kernels then, and quotients take long.
+    if attention and computed_several_times(program, axis_classes(program, names), Flow(program).users):
+        # So are weights that are made of them, and quotients take long.
         program = unshare_moves(unshare_coordinates(canonicalise(shared, factors)), names)
     out: list[Stage] = []
     placed: dict[str, Placed] = {}

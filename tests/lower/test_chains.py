@@ -7,6 +7,7 @@ import math
 import pytest
 
 import portakern as pk
+from portakern.emit.softmax import may_scale_first
 from portakern.ir.program import Program
 from portakern.ir.size import product
 from portakern.ir.tile import Dot, For, Kernel
@@ -87,6 +88,12 @@ def test_the_backward_of_attention_is_three_kernels() -> None:
         program = made(pk.grad(attention), dims, causal=causal)
         assert summary(program) == [("attention", 2), ("chain", 3), ("chain", 4)]
         assert [a.type.shape for a in program.arrays if a.role == "temporary"] == [(1, 2, 2, 256)] * 3
+
+
+def test_scores_of_one_product_alone_have_the_weights_of_an_attention() -> None:
+    """Long enough to be computed again by others, if there were any: the weights stay quotients, and may be powers of two."""
+    (kernel,) = made(attention, dict(B=1, H=1, G=1, SQ=512, SK=512, D=64), causal=True).kernels
+    assert kernel.family == "attention" and may_scale_first(kernel)
 
 
 def test_only_what_is_asked_for_is_computed() -> None:
