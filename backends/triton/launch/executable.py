@@ -70,7 +70,19 @@ class TritonExecutable:
                 raise ScheduleError(f"{self.source.operator} on {self.source.target} at these sizes: {error}",
                                     hint="smaller tiles or fewer stages") from error  # fmt: skip
             raise RuntimeFault(f"{self.source.operator} on {self.source.target} failed: {type(error).__name__}: {error}",
-                               kind="runtime") from error  # fmt: skip
+                               kind="device-lost" if self._is_lost() else "runtime") from error  # fmt: skip
+
+    def _is_lost(self) -> bool:
+        """Whether the device answers this process with an earlier kernel's error, as it does from then on."""
+        import torch
+
+        if self.device == "cpu":
+            return False
+        try:
+            torch.cuda.synchronize()
+        except Exception:
+            return True
+        return False
 
     # ---- on arrays of other libraries, where they lie
 
