@@ -77,6 +77,9 @@ class Machine:
                 return self.sum(np.moveaxis(args[0].x, op.axes, range(len(op.axes))), len(op.axes))
             case t.Cumulate(fn="sum") if self.dtype(op) == f32:
                 return Made(oracle.cumulate(op, args[0].x))
+            case t.Scatter(mode="add") if self.dtype(op) == f32 and args[0].begun is not None and self.chance():
+                own = oracle.RULES[t.Scatter](op, np.zeros_like(args[0].x), *(a.x for a in args[1:]))
+                return Made(np.where(self.untouched(op, args), args[0].x, args[0].begun(np.asarray(own, f32))))
             case t.Map() if self.dtype(op) == f32 and op.fn != "select":
                 return self.map(op.fn, args)
             case t.Convert(x=x) if DTYPES[op.dtype].is_float and _holds(op.dtype, tensor_type(x).dtype):
@@ -85,6 +88,10 @@ class Machine:
                 return Made(oracle.round_to(args[0].x.astype(np.float64), op.dtype).astype(f32))
         made = np.asarray(oracle.RULES[type(op)](op, *(a.x for a in args)))
         return Made(np.broadcast_to(made, oracle.static(tensor_type(op).shape)).astype(self.dtype(op)))
+
+    def untouched(self, op: t.Scatter, args: list[Made]) -> np.ndarray:
+        """The elements that get no update."""
+        return np.asarray(oracle.RULES[t.Scatter](op, np.zeros_like(args[0].x), args[1].x, np.ones_like(args[2].x))) == 0
 
     def sum(self, x: np.ndarray, axes: int) -> Made:
         terms = x.reshape(math.prod(x.shape[:axes]), *x.shape[axes:])

@@ -154,3 +154,24 @@ def test_a_residual_may_begin_the_accumulator(dtype: str) -> None:
             assert compare(wanted, dtype, got).ratio <= 1
         wrong = (wanted.x * (1 + (2**-18 if dtype == "f32" else 2**-5))).astype(numpy_dtype(dtype))
         assert compare(wanted, dtype, wrong).ratio > 1
+
+
+@pk.operator(inputs={"index": pk.Integers(0, "N")})
+def with_updates(a: T["M", "K"], b: T["K", "N"], index: T["M", "P", pk.i32], r: T["M", "P"]):
+    return pk.scatter(a @ b, index, r, 1, "add")
+
+
+def test_what_is_added_to_elements_of_a_product_may_begin_them() -> None:
+    rng = np.random.default_rng(1)
+    ordinary = {"a": rng.standard_normal((5, 16)) * 0.01, "b": rng.standard_normal((16, 7)), "r": rng.standard_normal((5, 3))}
+    exact = {"a": rng.integers(-3, 4, (5, 16)), "b": rng.integers(-3, 4, (16, 7)), "r": rng.standard_normal((5, 3)) * 3}
+    program = with_updates.program({"M": 5, "K": 16, "N": 7, "P": 3}, {}, "f32")
+    index = rng.integers(0, 7, (5, 3)).astype(np.int32)
+    for inputs in (ordinary, exact):
+        inputs = {n: x.astype(np.float32) for n, x in inputs.items()} | {"index": index}
+        wanted = propagate(program, inputs)["out"]
+        for seed in range(40):
+            got = Machine(np.random.default_rng(seed)).run(program, inputs)["out"]
+            assert compare(wanted, "f32", got).ratio <= 1
+        wrong = (wanted.x + 2**-18).astype(np.float32)
+        assert compare(wanted, "f32", wrong).ratio > 1

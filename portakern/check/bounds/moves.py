@@ -102,9 +102,14 @@ def _(op: t.Scatter, v: Val, indices: Val, updates: Val) -> Val:
     total = oracle.scatter(op, np.abs(v.x), indices.x, np.abs(updates.x))
     passed = oracle.scatter(op, v.bound().copy(), indices.x, updates.bound())
     n = oracle.scatter(op, np.zeros(r.shape), indices.x, np.ones(updates.x.shape))
-    if not passed.any() and exact_sum(dtype_of(op), np.concatenate([v.x.ravel(), updates.x.ravel()]), total):
+    most = total if v.sum is None else total + v.sum.total
+    if not passed.any() and exact_sum(dtype_of(op), np.concatenate([v.x.ravel(), updates.x.ravel()]), most):
         return finish(dtype_of(op), r, 0.0, [])
-    return finish(dtype_of(op), r, passed + n * accuracy.unit(dtype_of(op)) * (total + passed), [], doubt=np.isinf(passed))
+    spread = passed + n * accuracy.unit(dtype_of(op)) * (total + passed)
+    if (s := v.sum) is not None:  # it may have been begun with the updates, as with anything that is added to it
+        start = total - np.abs(v.x) + passed + (s.total if v.exact else 0.0)
+        spread = spread + np.where(n > 0, s.length * s.unit * start, 0.0)
+    return finish(dtype_of(op), r, spread, [], doubt=np.isinf(passed))
 
 
 def _scattered_products(op: t.Scatter, r: np.ndarray, v: Val, indices: np.ndarray, updates: Val) -> Val:
