@@ -12,7 +12,7 @@ of its cases what does not matter.  A case goes through every adversarial stage 
 refuse it with the operator's line.  ``portakern fuzz --again FILE --targets T`` tries one file.
 
 In the default run a file is tried on the languages that its docstring names, on all of their devices, and, in turns, on every
-third of the others, there on one device in turns; the slow tests try all on all.
+fourth of the others, there on one device in turns; the slow tests try all on all.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def names(file: Path, language: str) -> bool:
 def turns(language: str) -> dict[Path, list[str]]:
     """The files whose turn it is, each with its devices: all of them where the docstring names the language, else one."""
     first, devices = list(LANGUAGES).index(language), LANGUAGES[language].split(",")
-    found = {file: [devices[i // 3 % len(devices)]] for i, file in enumerate(CORPUS) if (i + first) % 3 == 0}
+    found = {file: [devices[i // 4 % len(devices)]] for i, file in enumerate(CORPUS) if (i + first) % 4 == 0}
     return found | {file: devices for file in CORPUS if names(file, language)}
 
 

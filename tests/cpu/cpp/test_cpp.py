@@ -71,6 +71,7 @@ def test_only_the_headers_that_are_used(language, target: Target) -> None:
     assert names == {"pk/element.hpp", "pk/math.hpp", "pk/parallel.hpp", "pk/tile.hpp"}
 
 
+@pytest.mark.slow  # it builds the compiler's own libraries first
 def test_compilers_other_than_the_first(language, target: Target, monkeypatch) -> None:
     import importlib.util
     import sys
