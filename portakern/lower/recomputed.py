@@ -55,7 +55,7 @@ def recomputed(program: TensorProgram, classes: Classes, users: Users) -> set[Op
 
 def computed_several_times(program: TensorProgram, classes: Classes, users: Users) -> bool:
     """Whether a product that nobody stores is part of several others; that of an attention is part of one."""
-    return any(sum(isinstance(u.op, Contract) for u in _uses(op, program, users)) > 1
+    return any(isinstance(op, Contract) and sum(isinstance(u.op, Contract) for u in _uses(op, program, users)) > 1
                for op in recomputed(program, classes, users))  # fmt: skip
 
 
