@@ -14,7 +14,7 @@ from dataclasses import replace
 from portakern.device import Device
 from portakern.ir.schedule import Nest, NestAxis, Schedule, Value
 from portakern.tuning.limits import refused
-from portakern.tuning.space import NestSpace, nest_space
+from portakern.tuning.space import WHOLE, NestSpace, nest_space
 
 TRIES = 20
 """Random schedules that the device cannot hold before the default is taken."""
@@ -27,9 +27,6 @@ LEAST = {"contraction": 16, "attention": 16, "chain": 16}
 
 WALKED = ("reduced", "scanned", "k")
 """Roles of axes along which something is carried from tile to tile; in attention and chains it is n."""
-
-WHOLE = {"attention": ("k", "d"), "sort": ("sorted", "first")}
-"""Roles of axes that one tile must cover, by family."""
 
 CUT = 0.6
 """How often such an axis is made to have several tiles."""
@@ -52,7 +49,7 @@ def wider(space: NestSpace, device: Device) -> NestSpace:
     for axis in space.nest.axes:
         name = f"tile {axis.name}"
         most = max(int(v) for v in choices[name])
-        whole = space.nest.family in ("attention", "chain") and axis.role in "kd"
+        whole = axis.role in WHOLE.get(space.nest.family, ())
         if most > 1 and not whole:  # an axis that is never tiled stays so
             least = LEAST.get(space.nest.family, 4)
             mine = {n for n in few_pieces(axis, odd=device.kind == "cpu") if least <= n <= 2 * most}

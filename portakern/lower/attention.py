@@ -19,7 +19,6 @@ from portakern.lower.cuts import Flow
 from portakern.lower.domain import Domain, Run, real
 from portakern.lower.kernel import Frame, NoSchedule, Request, covered, grid, one_by_one
 from portakern.lower.online import Attention, through_casts, through_moves
-from portakern.lower.simplify import identity
 from portakern.lower.split import Stage
 from portakern.lower.tiles import wide
 
@@ -152,7 +151,7 @@ def _sum_features(frame: Frame, found: Attention) -> None:
         x = frame.w.value(fold.x, frame.domain.coords(frame.request.classes.of_operand(fold, 0)))
         x = b.fit(x, (*t.tile_type(x).dims, *b.dims(d.name))) if d.name not in t.tile_type(x).axes else x
         if b.axis[d.name].ragged:
-            x = b.add(t.Mask(x, d.name, identity(fold.fn, t.tile_type(x).dtype)))
+            x = b.add(t.Mask(x, d.name, t.identity(fold.fn, t.tile_type(x).dtype)))
         frame.w.known[fold] = b.add(t.Reduce(fold.fn, x, d.name, loc=fold.loc))
 
 

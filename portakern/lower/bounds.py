@@ -81,7 +81,7 @@ def bounds_of_zeros(op: Op, walked: AxisClass, classes: Classes) -> list[Bound]:
         case tt.Convert():
             return bounds_of_zeros(op.x, walked, classes)
         case tt.Map(fn="mul"):
-            return [b for x in op.args for b in bounds_of_zeros(x, walked, classes)]
+            return [b for x in dict.fromkeys(op.args) for b in bounds_of_zeros(x, walked, classes)]
         case tt.Map(fn="div" | "neg"):
             return bounds_of_zeros(op.args[0], walked, classes)
         case tt.Map(fn="select"):

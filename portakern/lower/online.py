@@ -7,6 +7,7 @@ another array, or both.  Such sums can be kept while walking the axis once (the 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from portakern.dtypes import DTYPES
@@ -111,10 +112,41 @@ def _in_place_of(moved: Op, inner: Op, other: Op) -> Op:
 
 
 def _is_of_sums(op: Op, softmax: Softmax) -> bool:
-    """Whether ``op`` is made of the sum of the exponentials, which is 1 at the least or NaN."""
-    if isinstance(op, Fold):
-        return op.fn == "sum" and op.axes == (softmax.axis,) and through_casts(op.x) is softmax.e
-    return isinstance(op, Map | Convert | Expand | Reshape) and any(_is_of_sums(x, softmax) for x in op.operands)
+    """Whether ``op`` is made of the sum of the exponentials, which is 1 at the least or NaN, in ways that keep it above 0: more
+    is added that is not negative, it is scaled by a positive number, or divides one."""
+    match op:
+        case Fold(fn="sum"):
+            return op.axes == (softmax.axis,) and through_casts(op.x) is softmax.e
+        case Convert() | Expand() | Reshape():
+            return _is_of_sums(op.x, softmax)
+        case Map(fn="add", args=(a, b)):
+            return any(_is_of_sums(x, softmax) and _not_negative(y) for x, y in ((a, b), (b, a)))
+        case Map(fn="mul", args=(a, b)):
+            return any(_is_of_sums(x, softmax) and _is_positive(y) for x, y in ((a, b), (b, a)))
+        case Map(fn="div", args=(a, b)):
+            return (_is_positive(a) and _is_of_sums(b, softmax)) or (_is_positive(b) and _is_of_sums(a, softmax))
+        case Map(fn="max", args=args):
+            return any(_is_of_sums(x, softmax) for x in args)
+        case Map(fn="reciprocal", args=(x,)):
+            return _is_of_sums(x, softmax)
+    return False
+
+
+def _not_negative(op: Op) -> bool:
+    while isinstance(op, Convert | Expand | Reshape):
+        op = op.x
+    return _is_positive(op) or (isinstance(op, Literal) and op.value == 0) or (isinstance(op, Map) and op.fn in NOT_NEGATIVE)
+
+
+NOT_NEGATIVE = ("exp", "exp2", "abs", "sigmoid", "sqrt")
+"""Functions that give no number below 0."""
+
+
+def _is_positive(op: Op) -> bool:
+    """Whether ``op`` is one positive number."""
+    while isinstance(op, Convert | Expand | Reshape):
+        op = op.x
+    return isinstance(op, Literal) and 0 < op.value < math.inf
 
 
 def _constant_along(op: Op, axis: int) -> bool:

@@ -26,10 +26,11 @@ def bind(program: TensorProgram, dims: Mapping[str, int]) -> TensorProgram:
     if not dims:
         return program
     for arg in program.args:
-        _check_declared(arg, substituted(arg, {}, dims), dims)
+        _check_there(arg.name, arg, substituted(arg, {}, dims), dims)
     bound = replace(program, body=_block(program.body, {}, dims))
     for op, given in zip(program.body.ops, bound.body.ops, strict=True):
-        _check_made(op, given, dims)
+        if isinstance(op.type, TensorType):
+            _check_there(f"what {op.mnemonic()} makes", op, given, dims)
     verify_tensor_program(bound)
     return bound
 
@@ -53,15 +54,6 @@ def check_size(name: str, size: Any) -> None:
         raise UsageError(f"{name}={size}: the size of a dim is not negative")
     if size >= 2**63:
         raise UsageError(f"{name}={size}: the size of a dim is below 2**63")
-
-
-def _check_declared(arg: Arg, bound: Op, dims: Mapping[str, int]) -> None:
-    _check_there(arg.name, arg, bound, dims)
-
-
-def _check_made(op: Op, bound: Op, dims: Mapping[str, int]) -> None:
-    if isinstance(op.type, TensorType):
-        _check_there(f"what {op.mnemonic()} makes", op, bound, dims)
 
 
 def _check_there(what: str, op: Op, bound: Op, dims: Mapping[str, int]) -> None:

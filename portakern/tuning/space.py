@@ -29,7 +29,8 @@ Point = tuple[Schedule, ...]
 
 STAGES = (1, 2, 3, 4, 5)
 _PIPELINED = ("contraction", "grouped", "attention", "chain")
-_WHOLE = (("attention", "k"), ("attention", "d"), *(("chain", role) for role in ("k", "kd", "d")))
+WHOLE = {"attention": ("k", "d"), "chain": ("k", "kd", "d"), "sort": ("sorted", "first")}
+"""Roles of axes that one tile must cover, by family."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def nest_space(nest: Nest, listed: Sequence[Schedule], declared: Mapping[str, Se
         seen = {s.tile(axis.name) for s in listed}
         named = declared.get(axis.name) if axis.name not in ROLES[nest.family] else None  # the role, which wins over the name
         more = declared.get(axis.role) if named is None else named
-        fixed = max(seen) == 1 or (nest.family, axis.role) in _WHOLE
+        fixed = max(seen) == 1 or axis.role in WHOLE.get(nest.family, ())
         sizes = {int(v) for v in more} if more is not None else set() if fixed else _around(seen)
         choices[f"tile {axis.name}"] = tuple(sorted(seen | {s for s in sizes if _sensible(s, axis.extent, seen)}))
     warps = {s.warps for s in listed}

@@ -96,6 +96,30 @@ def test_scores_of_one_product_alone_have_the_weights_of_an_attention() -> None:
     assert kernel.family == "attention" and may_scale_first(kernel)
 
 
+@pytest.mark.parametrize(
+    ("divisor", "fused"),
+    [
+        (lambda total, m, x: total, True),
+        (lambda total, m, x: total + pk.exp(x - m), True),  # an attention sink
+        (lambda total, m, x: pk.maximum(total * 2.0, 1e-6), True),
+        (lambda total, m, x: total * x, False),  # 0 / 0 where x is 0
+        (lambda total, m, x: total + x, False),
+        (lambda total, m, x: x, False),
+    ],
+    ids=["sum", "sink", "scaled", "times_input", "plus_input", "input"],
+)
+def test_weights_are_divided_after_the_product_where_the_divisor_is_above_zero(divisor, fused: bool) -> None:
+    @pk.operator
+    def op(q: T["M", "D"], k: T["N", "D"], v: T["N", "D"], x: T["M", 1, pk.f32]):
+        s = pk.einsum("md,nd->mn", q, k, dtype=pk.f32)
+        m = pk.max(s, axis=-1, keepdims=True)
+        e = pk.exp(s - m)
+        return pk.cast(e / divisor(pk.sum(e, axis=-1, keepdims=True), m, x), v.dtype) @ v, x * 2.0
+
+    kernels = made(op, dict(M=64, N=64, D=16)).kernels
+    assert [k.family for k in kernels].count("attention") == fused
+
+
 def test_only_what_is_asked_for_is_computed() -> None:
     dims = dict(B=1, H=2, G=2, SQ=256, SK=256, D=64)
     assert summary(made(pk.grad(attention, wrt="q"), dims)) == [("attention", 2), ("chain", 3)]

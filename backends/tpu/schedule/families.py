@@ -313,7 +313,10 @@ def vmem_bytes(nest: Nest, schedule: Schedule) -> float:
         kept = 2 if nest.family == "grouped" else 1  # the product of a group, and the rows of those before
         return 2 * operand * (area(m, k) + area(k, n)) + 2 * (io + kept * compute) * area(m, n)
     if nest.family == "chain":
-        return 0.0  # held to its limit as an attention
+        (m,), (n,), whole = nest.role("m"), nest.role("n"), [a for role in ("k", "kd", "d") for a in nest.role(role)]
+        blocks = sum(2 * area(m, a) + 2 * area(n, a) for a in whole)
+        results = sum(2 * area(m, a) for a in whole if a.role != "k")
+        return 2 * io * blocks + compute * (results + (nest.live + 1) * area(m, n))
     if nest.family == "attention":
         (m,), (n,), (d,) = nest.role("m"), nest.role("n"), nest.role("d")
         blocks = 2 * area(m, d) + 2 * area(n, d)
