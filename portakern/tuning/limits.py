@@ -1,4 +1,5 @@
-"""What a device cannot hold, as far as it can be told without compiling.  Only what is certain is refused here."""
+"""What a device cannot hold, or a compiler not end, as far as it can be told without compiling.  Only what is certain is refused
+here."""
 
 from __future__ import annotations
 
@@ -7,6 +8,11 @@ import math
 from portakern.device import Device
 from portakern.dtypes import DTYPES
 from portakern.ir.schedule import Nest, Schedule
+
+
+UNROLLED = 8192
+"""Multiply-adds of wide operands that a thread may have in a step.  Languages of tiles write out each of them: NVIDIA's assembler
+takes 7 s for 8192 beside an attention's weights, 19 s for twice as many, and over two minutes for 32768 (Triton 3.9, sm_90)."""
 
 
 def refused(nest: Nest, schedule: Schedule, device: Device) -> str:
@@ -21,16 +27,31 @@ def refused(nest: Nest, schedule: Schedule, device: Device) -> str:
     registers = device.count("registers_per_thread", 1 << 20)
     if tile_registers(nest, schedule) > registers * lanes:
         return "tiles larger than the registers of a block"
+    if DTYPES[nest.dots or nest.io_dtype].bits > 16 and multiply_adds(nest, schedule) > UNROLLED * lanes:
+        return "more multiply-adds in a step than compilers write out"
     return ""
 
 
 def elements(nest: Nest, schedule: Schedule) -> int:
-    """Elements of the largest tile a block holds."""
+    """Elements of the tiles that a block holds at once: the largest, and in attention the scores beside the result."""
     if nest.family in ("contraction", "grouped"):
-        return math.prod(schedule.tile(a.name) for role in "mn" for a in nest.role(role))
+        return _tile(nest, schedule, "mn")
     if nest.family in ("attention", "chain"):
-        return math.prod(schedule.tile(a.name) for role in "md" for a in nest.role(role))
+        return _tile(nest, schedule, "mn") + _tile(nest, schedule, "md")
     return math.prod(size for _, size in schedule.tiles)
+
+
+def multiply_adds(nest: Nest, schedule: Schedule) -> int:
+    """Of all products in one step of a block's loop."""
+    if nest.family in ("contraction", "grouped"):
+        return _tile(nest, schedule, "mnk")
+    if nest.family in ("attention", "chain"):
+        return _tile(nest, schedule, "mnk") + _tile(nest, schedule, "mnd")
+    return 0
+
+
+def _tile(nest: Nest, schedule: Schedule, roles: str) -> int:
+    return math.prod(schedule.tile(a.name) for role in roles for a in nest.role(role))
 
 
 def tile_registers(nest: Nest, schedule: Schedule) -> int:
@@ -42,7 +63,7 @@ def shared_bytes(nest: Nest, schedule: Schedule) -> int:
     """Bytes that the operands of a product take in all stages but one: some backends keep that one in registers."""
     if nest.family not in ("contraction", "grouped", "attention", "chain"):
         return 0
-    m, n, k = (math.prod(schedule.tile(a.name) for a in nest.role(role)) for role in "mnk")
+    m, n, k = (_tile(nest, schedule, role) for role in "mnk")
     size = DTYPES[nest.dots or nest.io_dtype].bytes
     if nest.family in ("attention", "chain"):
         return n * k * size * max(1, schedule.stages - 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -89,10 +90,25 @@ def test_what_the_device_cannot_hold_is_refused():
     assert refused(rows(), tiled(rows(), 64, 8192), CPU) == "", "words of GPUs say nothing about a CPU"
 
 
+def test_products_that_a_compiler_would_write_out_for_minutes_are_refused():
+    wide = replace(product(), io_dtype="f32", dots="f32")
+    assert refused(wide, tiled(wide, 128, 128, 128), H200) == ""
+    assert refused(wide, tiled(wide, 128, 128, 128, warps=4), H200) == "more multiply-adds in a step than compilers write out"
+    assert refused(product(), tiled(product(), 128, 128, 128, warps=4), H200) == "", "matrix units take many at once"
+
+
+def test_scores_of_attention_are_held_beside_its_result():
+    axes = tuple(NestAxis(role, role, e) for role, e in (("m", 129), ("n", 129), ("k", 64), ("d", 64)))
+    scores = Nest("attention", axes, "bf16", "f32", dots="bf16", scores="bf16")
+    assert refused(scores, tiled(scores, 128, 64, 64, 64, warps=4), H200) == ""
+    assert refused(scores, tiled(scores, 128, 256, 64, 64, warps=4), H200) == "tiles larger than the registers of a block"
+
+
 def test_every_listed_schedule_passes_the_limits():
     for target in ("cuda:h200", "triton:h200", "hip:mi300x"):
-        for name in ("add_relu", "softmax", "transpose"):
-            space = of(name, target)
+        for name, dims in {"add_relu": {}, "softmax": {}, "transpose": {}, "matmul": dict(M=4096, N=4096, K=4096),
+                           "attention": dict(B=4, H=8, G=1, SQ=4096, SK=4096, D=128)}.items():  # fmt: skip
+            space = of(name, target, **dims)
             assert not any(space.refused(p) for p in space.listed()), (target, name)
 
 
