@@ -1,5 +1,7 @@
-"""What a device cannot hold, or a compiler not end, as far as it can be told without compiling.  Only what is certain is refused
-here."""
+"""What a device cannot hold, or a compiler not end, as far as it can be told without compiling.
+
+Only what is certain is refused here.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,10 @@ from portakern.device import Device
 from portakern.dtypes import DTYPES
 from portakern.ir.schedule import Nest, Schedule
 
-
 UNROLLED = 8192
-"""Multiply-adds of wide operands that a thread may have in a step.  Languages of tiles write out each of them: NVIDIA's assembler
-takes 7 s for 8192 beside an attention's weights, 19 s for twice as many, and over two minutes for 32768 (Triton 3.9, sm_90)."""
+"""Multiply-adds of wide operands that a thread may have in a step.  Languages of tiles write out each of them: NVIDIA's
+assembler takes 7 s for 8192 beside an attention's weights, 19 s for twice as many, and over two minutes for 32768 (Triton 3.9,
+sm_90)."""
 
 
 def refused(nest: Nest, schedule: Schedule, device: Device) -> str:
