@@ -89,7 +89,10 @@ def _parse_index(text: str) -> Index:
                 return name, div, mod
         raise IRError(f"not an index: {text!r}")
 
-    tree = ast.parse(text, mode="eval").body
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        raise IRError(f"not an index: {text!r}") from None
     # A sum in parentheses is the symbolic offset, never a list of terms.
     wrapped = {n for n in ast.walk(tree) if isinstance(n, ast.expr) and n.col_offset > 0
                and text[n.col_offset - 1] == "(" and text[(n.end_col_offset or 0):][:1] == ")"}

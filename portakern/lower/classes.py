@@ -9,6 +9,7 @@ axes can share tiles.
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -135,7 +136,7 @@ class Classes:
         hints: dict[Node, str] = {}
         for node, hint in self.hints.items():
             hints.setdefault(self._root(node), hint)
-        taken: set[str] = {a.name for a in program.args}
+        taken = {*keyword.kwlist, *(a.name for a in program.args)}  # indices are written, and read back, as expressions
         letters = iter("ijklrstuvxyz")
         extents: dict[Node, Size] = {}
         for node in list(self.parent):

@@ -79,12 +79,17 @@ def reduction_over_windows(op: WindowFold) -> Op | None:
 
 @rules.on(Convolve)
 def convolution_is_a_product(op: Convolve) -> Op | None:
-    if 0 in tensor_type(op).shape:
+    if _is_of_nothing(op):
         return Expand(Literal(0.0, op.dtype), tensor_type(op).shape, ())
     if op.transposed:
         return _interleaved(op, lambda chosen: _phase(op, chosen))
     x = _within(op.x, (0, *op.low, 0), (0, *op.high, 0), 0.0, op)
     return _correlation(x, op.w, op.strides, op.dilation, op)
+
+
+def _is_of_nothing(op: Convolve) -> bool:
+    """Whether it has no element, or each is the sum of no products."""
+    return 0 in (*tensor_type(op).shape, *tensor_type(op.w).shape)
 
 
 @reaching.on(Convolve)
@@ -96,7 +101,7 @@ def convolution_reads_outside(op: Convolve) -> Op | None:
     sliding = any(k > 1 or s > 1 for k, s in zip(window, op.strides, strict=True))
     if op.transposed:
         return _phases_reach(op)
-    if not sliding or 0 in tensor_type(op).shape or not _reaches(op.x, op.low, op.high):
+    if not sliding or _is_of_nothing(op) or not _reaches(op.x, op.low, op.high):
         return None
     if op.groups == channels > 1:  # type: ignore[operator]
         return _each_alone(_all_taps(op.x, op, window), op.w, n, n, op)

@@ -29,6 +29,8 @@ def refused(nest: Nest, schedule: Schedule, device: Device) -> str:
     registers = device.count("registers_per_thread", 1 << 20)
     if tile_registers(nest, schedule) > registers * lanes:
         return "tiles larger than the registers of a block"
+    if operand(nest, schedule) > 2 * registers * lanes:
+        return "operands of twice the registers of a block"
     if DTYPES[nest.dots or nest.io_dtype].bits > 16 and multiply_adds(nest, schedule) > UNROLLED * lanes:
         return "more multiply-adds in a step than compilers write out"
     return ""
@@ -41,6 +43,13 @@ def elements(nest: Nest, schedule: Schedule) -> int:
     if nest.family in ("attention", "chain"):
         return _tile(nest, schedule, "mn") + _tile(nest, schedule, "md")
     return math.prod(size for _, size in schedule.tiles)
+
+
+def operand(nest: Nest, schedule: Schedule) -> int:
+    """Elements of the larger operand of a product in one step: threads copy them, or compute them and hold them all."""
+    if nest.family not in ("contraction", "grouped"):
+        return 0
+    return max(_tile(nest, schedule, "mk"), _tile(nest, schedule, "nk"))
 
 
 def multiply_adds(nest: Nest, schedule: Schedule) -> int:

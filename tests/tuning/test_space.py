@@ -95,6 +95,7 @@ def test_products_that_a_compiler_would_write_out_for_minutes_are_refused():
     assert refused(wide, tiled(wide, 128, 128, 128), H200) == ""
     assert refused(wide, tiled(wide, 128, 128, 128, warps=4), H200) == "more multiply-adds in a step than compilers write out"
     assert refused(product(), tiled(product(), 128, 128, 128, warps=4), H200) == "", "matrix units take many at once"
+    assert refused(product(), tiled(product(), 256, 16, 128, warps=1), H200) == "operands of twice the registers of a block"
 
 
 def test_scores_of_attention_are_held_beside_its_result():

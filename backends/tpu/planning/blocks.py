@@ -185,7 +185,7 @@ def access_of(kernel: Kernel, op: Load | Store, spans: Mapping[str, Span], repor
         final.append(shape[tiled.index(axis)] if axis else 1)
         block.append(spans[axis].text if axis else "1")
         entries.append(axis or Index())
-        if axis and not _legal(spans[axis].size, final[-1], (SUBLANES, LANES)[side]):
+        if axis and not is_legal(spans[axis].size, final[-1], (SUBLANES, LANES)[side]):
             report(f"blocks of {spans[axis].size} along {axis}, {'rows' if side == 0 else 'columns'} of {buffer.name} "
                    f"with {final[-1]} elements", op,
                    f"a tile that is a multiple of {(SUBLANES, LANES)[side]} or covers the axis")
@@ -249,11 +249,11 @@ def _place(axes: list[str], extents: list[Size], spans: Mapping[str, Span]) -> B
     if not axes:
         return None, None
     # A row is the compact form in memory; a column pads every element to a row of lanes.
-    row = _legal(spans[axes[0]].size, extents[0], LANES)
+    row = is_legal(spans[axes[0]].size, extents[0], LANES)
     return (None, axes[0]) if row else (axes[0], None)
 
 
-def _legal(size: int, extent: Size, unit: int) -> bool:
+def is_legal(size: int, extent: Size, unit: int) -> bool:
     return size % unit == 0 or size == extent or (extent == 0 and size == 1)
 
 

@@ -41,10 +41,7 @@ def needed_bytes(plan: PallasKernelPlan, scratch: Sequence[ScratchBuffer]) -> in
 
 def _windows(plan: PallasKernelPlan) -> int:
     """What taps take of blocks, side by side: each is whole native tiles by itself before it is shifted into its lanes."""
-    ops = list(plan.kernel.body.walk())
-    if not any(isinstance(op, Dot) for op in ops):
-        return 0
-    extents = (plan.spans[op.axis].axis.extent for op in ops if isinstance(op, TapLoop))
+    extents = (plan.spans[op.axis].axis.extent for op in plan.kernel.body.walk() if isinstance(op, TapLoop))
     taps, found = math.prod(n for n in extents if isinstance(n, int)), 0
     for access in plan.reads:
         dims = [d for d in access.window if d.span is not None]

@@ -17,7 +17,7 @@ from portakern.ir.size import Size, ceildiv, divides
 from portakern.ir.tile import Index, Kernel, Load, Term, buffer_type
 
 from ..syntax.expressions import BlockAxes
-from .blocks import LANES, SUBLANES, BlockAccess, Span, View
+from .blocks import LANES, SUBLANES, BlockAccess, Span, View, is_legal
 from .loops import ReportMissing
 from .taps import TapLoop
 
@@ -187,6 +187,7 @@ def _aligned(dims: Sequence[WindowDim], dtype: str, spans: Mapping[str, Span]) -
         return None
     for n, d in enumerate(dims):
         unit = {len(dims) - 2: packed, len(dims) - 1: LANES}.get(n, 1)
+        whole_blocks = {len(dims) - 2: SUBLANES, len(dims) - 1: LANES}.get(n, 1)
         if d.elements is None:
             found.append(d)
             continue
@@ -197,6 +198,8 @@ def _aligned(dims: Sequence[WindowDim], dtype: str, spans: Mapping[str, Span]) -
                 return None
             whole = lcm(unit, d.step)
             d = replace(d, elements=-(-d.elements // whole) * whole)  # type: ignore[operator]
+        elif isinstance(d.entry, str) and not is_legal(d.elements, d.size, whole_blocks):
+            return None
         found.append(replace(d, missing=_missing(d, spans)))
     return found
 

@@ -32,8 +32,9 @@ _TYPICAL = (1000, 500, 200, 100, 50, 20, 10)
 """What open dims are compiled for, from the largest on: a TPU program has fixed shapes, and the source is compiled anew for
 every shape."""
 
-_MOST = 1 << 28
-"""Elements of an array compiled for, its padding among them: a device holds a few such."""
+_MOST = 1 << 24
+"""Elements of an array compiled for, its padding among them.  A device holds a few such also where their dims come in another
+order in between, and two elements take a line of 128."""
 
 
 def typical(program: Program) -> tuple[tuple[str, int], ...]:

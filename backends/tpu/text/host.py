@@ -296,8 +296,8 @@ def _less_one(op: Op, text: PlacedExpr, plan: PallasKernelPlan) -> str:
     match op:
         case Binary(fn="add", lhs=lhs, rhs=Extent(size=int(n)) | Const(value=int(n))) if n > 0:
             left = scalar_text(lhs, plan.spans)
-            assert left is not None
-            return f"{left.at(SUM)} + {n - 1}"
+            if left is not None:
+                return f"{left.at(SUM)} + {n - 1}"
         case Cast(x=x):
             return _less_one(x, text, plan)
     return f"{text.at(SUM)} - 1"

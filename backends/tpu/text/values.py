@@ -289,8 +289,9 @@ class Values:
         if conditions:
             both = conditions[0] if len(conditions) == 1 else infix("&", *conditions)
             rows = place[0]
-            # Mosaic has no 16-bit masks for fewer rows than a tile of 32-bit values has.
-            few = have == "bf16" and (rows is None or self.shapes.spans[rows].size < SUBLANES)
+            # Mosaic has no 16-bit masks for fewer rows than a tile of 32-bit values has, nor for rows that a tap has shifted.
+            shifted = bool(access.window) and bool(access.window[-2].taps)
+            few = have == "bf16" and (rows is None or self.shapes.spans[rows].size < SUBLANES or shifted)
             padded = _where(both, operations.cast(x, "f32") if few else x, op.pad or 0, "f32" if few else have)
             x = operations.cast(padded, have) if few else padded
         dims = tile_type(op).axes

@@ -102,9 +102,9 @@ class Planner(Loops):
         if not dims_of(op):
             access = self.addresses.access(op, buffer, ())
             element: PlanTerm = Apply("element", "15|*{0}", (access.origin,))
-            if op.gathers:
+            if picks := (*self._picks(op, None), *self.addresses.pixels(op, "")):
                 assert access.pad is not None
-                element = call("gather", "pk::gather", access.origin, access.pad, *self._picks(op, None))
+                element = call("gather", "pk::gather", access.origin, access.pad, *picks)
             name, define = self.name(op, f"{buffer}_value")
             self.add(p.Scalar(name, t.tile_type(op).dtype, element, define, constant=op not in self.mutable))
             return

@@ -251,6 +251,17 @@ def test_what_the_right_kernels_compute() -> None:
     np.testing.assert_array_equal(joined, np.concatenate([X[32:64], X[:32]]) + X[32:96])
 
 
+def test_full_counters_stall_and_are_no_fault() -> None:
+    """More loads, LDS writes and stores than their counters count, and nothing that waits for them."""
+    many = range(80)
+    body = "\n".join([
+        "s_load_b128 s[4:7], s[0:1], 0x0", "v_lshlrev_b32_e32 v1, 2, v0", "v_mov_b32_e32 v2, 7", "s_wait_kmcnt 0x0",
+        *(f"global_load_b32 v{10 + n}, v1, s[4:5]" for n in many), *("ds_store_b32 v1, v2" for _ in many),
+        *("global_store_b32 v1, v2, s[6:7]" for _ in many)])  # fmt: skip
+    assembles("gfx1201", text("gfx1201", body, 256))
+    np.testing.assert_array_equal(run("gfx1201", body, X, count=32, threads=32, shared=256), np.full(32, 7))
+
+
 def test_the_report_names_the_instruction_and_its_line() -> None:
     body = SEEDS["wait for a load"].broken
     with pytest.raises(SimulatorError) as raised:

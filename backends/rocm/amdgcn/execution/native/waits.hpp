@@ -28,7 +28,8 @@ struct Event {
     uint32_t address[kLanes];
 };
 
-constexpr int kSlots = 160;
+// Operations in flight at once.  gfx12 counts loads, stores and LDS apart, up to 63 of each, and stalls for one of them alone.
+constexpr int kSlots = 320;
 
 struct Pending {
     int outstanding;
