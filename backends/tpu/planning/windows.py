@@ -198,7 +198,7 @@ def _aligned(dims: Sequence[WindowDim], dtype: str, spans: Mapping[str, Span]) -
                 return None
             whole = lcm(unit, d.step)
             d = replace(d, elements=-(-d.elements // whole) * whole)  # type: ignore[operator]
-        elif isinstance(d.entry, str) and not is_legal(d.elements, d.size, whole_blocks):
+        elif d.elements is not None and isinstance(d.entry, str) and not is_legal(d.elements, d.size, whole_blocks):
             return None
         found.append(replace(d, missing=_missing(d, spans)))
     return found
