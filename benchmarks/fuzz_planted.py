@@ -23,6 +23,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from portakern.fuzz.outcome import ABSENT
+
 FUZZ = (sys.executable, "-m", "portakern", "fuzz")
 
 GRACE_S = 300.0
@@ -220,7 +222,8 @@ def lines(folder: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def tried(folder: Path) -> int:
-    return len({x["program"] for x in lines(folder, "outcomes")})
+    """Programs that some target ran, compiled or refused: none where what the targets need is not installed."""
+    return len({x["program"] for x in lines(folder, "outcomes") if x.get("kind") not in ABSENT})
 
 
 def what(finding: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ The repairs, named in the simulator's ``method`` (Triton 3.9 keeps bf16 tensors 
   array, which is the same tree that the compiled code uses.
 * Floats given to a kernel stayed Python's, without ``.to`` and in double precision; here they are tensors of the dtype that
   their parameter declares, float32 where it declares none, as they are once compiled; so are integers declared int64.
+* A scalar of the kernel as the bound of a loop: Triton 3.6 asks an array of one dim for its number, which numpy 2.5 refuses.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ def mend() -> None:
     _mend_dot(interpreter)
     _mend_reduce(interpreter)
     _mend_scalars(interpreter)
+    _mend_bounds(interpreter)
     _first_config_only()
     _done = True
 
@@ -243,6 +245,16 @@ def _mend_scalars(interpreter: Any) -> None:
         return call(self, *(tensor(x, declared.get(n)) for n, x in zip(self.arg_names, args, strict=False)), **named)
 
     interpreter.GridExecutor.__call__ = mended
+
+
+def _mend_bounds(interpreter: Any) -> None:
+    patch = interpreter._patch_lang_tensor
+
+    def patched(tensor: Any, scope: Any) -> None:
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    interpreter._patch_lang_tensor = patched
 
 
 def _first_config_only() -> None:
