@@ -1,0 +1,262 @@
+"""Plans in the making: pieces are emitted here, built and estimated in workers, and profiled where their device is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from portakern.backend import Language, Target
+from portakern.check.agreement import agreement
+from portakern.device import Device
+from portakern.errors import PortakernError
+from portakern.ir.program import Program, turns
+from portakern.ir.tensor import tensor_type
+from portakern.model_study.naming import any_layer, common, places, words
+from portakern.model_study.pieces import Piece, pieces_of
+from portakern.model_study.profile import Profile, Use
+from portakern.model_study.roof import Peak, Roof, at_least, bound, needs_of, needs_of_model, stated
+from portakern.model_study.study import KernelRow, TargetPlan
+from portakern.registry import registry
+from portakern.study import steps
+from portakern.study.row import Row
+from portakern.study.slots import Slots, SlotTask, room
+from portakern.study.steps import Build
+from portakern.study.study import explain
+from portakern.study.work import Work
+from portakern.tools.workers import Job, Outcome
+from portakern.torch_import.operator import ImportedOperator
+
+BUILD_LIMIT_S, PROFILE_LIMIT_S = 600.0, 1800.0
+PROFILE = {"budget_s": 0.5, "min_samples": 10}
+"""How each piece is timed, and the whole."""
+
+Progress = Callable[[int, int, str], None]
+"""Called with how much is done, of how much, and what was done last."""
+
+Reference = Callable[[], Mapping[str, np.ndarray]]
+"""Outputs by name, in float64; those that random numbers reach are not there."""
+
+
+def plans(op: ImportedOperator, works: Sequence[Work], given: Mapping[str, np.ndarray], reference: Reference, jobs: int,
+          progress: Progress | None = None) -> Iterator[TargetPlan]:  # fmt: skip
+    """A plan for each work, in their order.
+
+    Args:
+        op: the model.
+        works: one for each target.
+        given: its inputs and weights, where it is profiled.
+        reference: what the outputs of a profile are compared with.
+    """
+    making = [_Plan(op, replace(w, families={}), given) for w in works]
+    left = _Tally(progress)
+    tasks = [task for n, plan in enumerate(making) for task in plan.begin(n)]
+    left.add(len(tasks))
+
+    def follow(task: SlotTask, outcome: Outcome) -> list[SlotTask]:
+        number = outcome.id[0]  # type: ignore[index]
+        after = making[number].after(number, outcome)
+        left.add(len(after))
+        left.done(str(making[number].target))
+        return after
+
+    if tasks:
+        with Slots(jobs) as slots:
+            for _ in slots.run(tasks, follow):
+                pass
+    expected = reference() if any(p.profile is not None for p in making) else {}
+    for plan in making:
+        yield plan.finished(expected)
+
+
+@dataclass
+class _Tally:
+    progress: Progress | None
+    total: int = 0
+    reached: int = 0
+
+    def add(self, count: int) -> None:
+        self.total += count
+
+    def done(self, what: str) -> None:
+        self.reached += 1
+        if self.progress is not None:
+            self.progress(self.reached, self.total, what)
+
+
+WHOLE, PROFILED = -1, -2
+"""Jobs that are no piece's."""
+
+
+@dataclass
+class _Plan:
+    """One target's plan under construction.  Jobs are (number of the plan, number of the piece that stands for its equals)."""
+
+    op: ImportedOperator
+    work: Work
+    given: Mapping[str, np.ndarray]
+    pieces: list[Piece] = field(default_factory=list)
+    first: dict[str, int] = field(default_factory=dict)
+    built: dict[int, Build] = field(default_factory=dict)
+    program: Program | None = None
+    launches: int | None = None
+    profile: Profile | None = None
+    error: PortakernError | None = None
+
+    @property
+    def target(self) -> Target:
+        return registry().target(self.work.target)
+
+    @property
+    def language(self) -> Language:
+        return registry().language(self.target.language)
+
+    # ---- jobs
+
+    def begin(self, number: int) -> list[SlotTask]:
+        """What is to be built, after the model was emitted here."""
+        try:
+            found = steps.emission(self.work)
+        except PortakernError as error:
+            self.error = error
+            return []
+        self.work, self.program = found.work, found.program
+        self.pieces = pieces_of(found.program)
+        self.launches = _launches(len(found.source.launches), found.source.repeats) or _launches(
+            len(found.program.kernels), found.program.repeats)  # fmt: skip
+        for n, piece in enumerate(self.pieces):
+            self.first.setdefault(piece.key, n)
+        return [self._build(number, n, self.pieces[n].program) for n in self.first.values()]
+
+    def _build(self, number: int, piece: int, program: Program) -> SlotTask:
+        job = Job((number, piece), "portakern.model_study.building:build", (self.work, program), {}, BUILD_LIMIT_S)
+        return SlotTask(room(self.language.name, steps.build_environment(self.language)), job)
+
+    def after(self, number: int, outcome: Outcome) -> list[SlotTask]:
+        job = outcome.id[1]  # type: ignore[index]
+        if job == PROFILED:
+            self.profile = outcome.value
+            self.error = None if outcome.error is None else explain(outcome.error, self.work, "time")
+            return []
+        failed = None if outcome.error is None else explain(outcome.error, self.work, "build")
+        self.built[job] = outcome.value if failed is None else Build(self.work.row.failed(failed))
+        if job == WHOLE:
+            return self._profile(number)
+        runs_here = all(b.runner == "runtime" and b.row.error is None for b in self.built.values())
+        if len(self.built) == len(self.first) and runs_here:
+            assert self.program is not None
+            return [self._build(number, WHOLE, self.program)]
+        return []
+
+    def _profile(self, number: int) -> list[SlotTask]:
+        whole = self.built[WHOLE]
+        if whole.row.error is not None:
+            error = whole.row.error
+            self.error = PortakernError(error["kind"], error["message"], error.get("hint", ""))
+            return []
+        order = list(self.first.values())
+        uses = [Use(order.index(self.first[p.key]), p.arrays) for p in self.pieces]
+        args = (self.program, whole, [self.built[n] for n in order], uses, self.given, PROFILE)
+        job = Job((number, PROFILED), "portakern.model_study.profile:profile", args, {}, PROFILE_LIMIT_S)
+        return [SlotTask(room(self.language.name, steps.run_environment(self.target, "runtime")), job)]
+
+    # ---- what comes of it
+
+    def finished(self, expected: Mapping[str, np.ndarray]) -> TargetPlan:
+        product = _product(self.target, self.language.name)
+        roof = stated(product)
+        if roof.bandwidth is None and self.profile is not None:
+            roof = at_least(self.profile.roof, self._reached(self.profile))
+        device = self.profile.device if self.profile is not None else product.title
+        checked, wrong = self._checked(expected)
+        error = wrong or self.error
+        rows = self._rows(roof, checked if wrong is None else "")
+        whole = self.profile.whole if self.profile is not None and wrong is None else None
+        floor = bound(needs_of_model(self.work.program), roof)
+        return TargetPlan(str(self.target), device, tuple(rows), self.launches, whole, floor, roof, checked,
+                          error.to_dict() if error else None)  # fmt: skip
+
+    def _reached(self, profile: Profile) -> dict[str, Peak]:
+        """The highest rate of arithmetic that a piece has, by the peak that counts for it."""
+        best: dict[str, Peak] = {}
+        for n, time in zip(self.first.values(), profile.pieces, strict=True):
+            needs = needs_of(self.pieces[n])
+            rate, names = needs.flops / time["median_us"] * 1e6, {p[2] for p in needs.parts}
+            if len(names) == 1 and needs.flops and rate > best.get(name := names.pop(), Peak(0.0, "")).per_s:
+                best[name] = Peak(rate, f"reached by {self.pieces[n].program.name} of this model")
+        return best
+
+    def _checked(self, expected: Mapping[str, np.ndarray]) -> tuple[str, PortakernError | None]:
+        """What the outputs of the profile were compared with, and how they differ."""
+        if self.profile is None:
+            return "", None
+        dtypes = tuple(dict.fromkeys(tensor_type(x).dtype for x in (*self.work.program.results, *self.work.program.args)))
+        worst = 0.0
+        for name, theirs in expected.items():
+            told = agreement(theirs, self.profile.outputs[name], dtypes)
+            worst = max(worst, told.worst)
+            if told.message:
+                return "", PortakernError("incorrect", f"{name} against the module in float64: {told.message}",
+                                          hint="a wrong result has no time; portakern.torch_import.agreement says whether the "
+                                               "import or a kernel is wrong")  # fmt: skip
+        apart = len(self.profile.outputs) - len(expected)
+        rest = f"; {apart} more outputs were not compared" if apart else ""
+        return f"outputs differ from the module in float64 by at most {worst:.2g} of a value{rest}", None
+
+    def _rows(self, roof: Roof, checked: str) -> list[KernelRow]:
+        found = places(self.pieces)
+        weights = self._on_weights_alone()
+        rows = []
+        for n in self.first.values():
+            equal = [m for m, p in enumerate(self.pieces) if p.key == self.pieces[n].key]
+            piece, needs = self.pieces[n], needs_of(self.pieces[n])
+            path, place = common([found[m].path for m in equal]), found[n]
+            layers = any_layer(place.path)
+            rows.append(KernelRow(
+                _named(self.op.name, path, place.line, place.feeds), _named(self.op.name, layers, place.line, place.feeds),
+                words(piece), n + 1, tuple(k.name for m in equal for k in self.pieces[m].program.kernels), len(equal),
+                self._launches_of(n), needs, bound(needs, roof), all(m in weights for m in equal), self._row(n, checked),
+            ))  # fmt: skip
+        return rows
+
+    def _row(self, piece: int, checked: str) -> Row:
+        row = self.built[piece].row if piece in self.built else self.work.row
+        if self.profile is None or not checked:
+            return row
+        time = self.profile.pieces[list(self.first.values()).index(piece)]
+        method = f"{row.method}; run on {self.profile.device}, {checked}"
+        return row.but(evidence="timed", correct=True, time=time, method=method, device=self.profile.device)
+
+    def _launches_of(self, piece: int) -> int:
+        source, program = self.built[piece].source if piece in self.built else None, self.pieces[piece].program
+        if source is not None and source.launches:
+            return _launches(len(source.launches), source.repeats)
+        return _launches(len(program.kernels), program.repeats)
+
+    def _on_weights_alone(self) -> set[int]:
+        """Pieces that read weights, and what was made of weights."""
+        constant = {n for n in self.op.bound if n in self.op.paths}
+        found = set()
+        for n, piece in enumerate(self.pieces):
+            reads = {a.name for a in piece.program.by_role("input", "scalar")}
+            if reads and reads <= constant:
+                found.add(n)
+                constant |= {a.name for a in piece.program.by_role("output")}
+        return found
+
+
+def _launches(count: int, repeats: Sequence[Any]) -> int:
+    return sum(1 for _ in turns(count, repeats, {}))
+
+
+def _product(target: Target, language: str) -> Device:
+    """What figures are of: the product, or the one that an instruction set names."""
+    device = target.device
+    return registry().devices(language).get(device.default_product, device) if not device.product else device
+
+
+def _named(model: str, path: str, line: str, feeds: bool) -> str:
+    name = f"{path or model} ({line})" if line else path or model
+    return f"for {name}" if feeds else name
