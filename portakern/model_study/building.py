@@ -5,7 +5,6 @@ from __future__ import annotations
 from portakern.ir.program import Program
 from portakern.registry import registry
 from portakern.study import steps
-from portakern.study.row import Row
 from portakern.study.steps import Build
 from portakern.study.work import Work
 

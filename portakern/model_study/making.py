@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,10 +15,11 @@ from portakern.device import Device
 from portakern.errors import PortakernError
 from portakern.ir.program import Program, turns
 from portakern.ir.tensor import tensor_type
-from portakern.model_study.naming import any_layer, common, places, words
+from portakern.launch.dispatch import bytes_of
+from portakern.model_study.naming import Place, any_layer, common, places, words
 from portakern.model_study.pieces import Piece, pieces_of
 from portakern.model_study.profile import Profile, Use
-from portakern.model_study.roof import Peak, Roof, at_least, bound, needs_of, needs_of_model, stated
+from portakern.model_study.roof import Peak, Roof, bound, higher, needs_of, needs_of_model, stated
 from portakern.model_study.study import KernelRow, TargetPlan
 from portakern.registry import registry
 from portakern.study import steps
@@ -67,8 +69,13 @@ def plans(op: ImportedOperator, works: Sequence[Work], given: Mapping[str, np.nd
             for _ in slots.run(tasks, follow):
                 pass
     expected = reference() if any(p.profile is not None for p in making) else {}
+    measured: dict[str, Roof] = {}
     for plan in making:
-        yield plan.finished(expected)
+        if plan.profile is not None:  # languages of one device share what any of them measured there
+            device = plan.target.device.name
+            measured[device] = higher(measured.get(device, Roof()), plan.measured(plan.profile))
+    for plan in making:
+        yield plan.finished(expected, measured.get(plan.target.device.name, Roof()))
 
 
 @dataclass
@@ -164,29 +171,31 @@ class _Plan:
 
     # ---- what comes of it
 
-    def finished(self, expected: Mapping[str, np.ndarray]) -> TargetPlan:
+    def finished(self, expected: Mapping[str, np.ndarray], measured: Roof) -> TargetPlan:
+        """The plan; ``expected`` are the model's outputs, ``measured`` what its device was seen to do."""
         product = _product(self.target, self.language.name)
         roof = stated(product)
-        if roof.bandwidth is None and self.profile is not None:
-            roof = at_least(self.profile.roof, self._reached(self.profile))
+        if roof.bandwidth is None:
+            roof = measured
         device = self.profile.device if self.profile is not None else product.title
         checked, wrong = self._checked(expected)
         error = wrong or self.error
         rows = self._rows(roof, checked if wrong is None else "")
         whole = self.profile.whole if self.profile is not None and wrong is None else None
         floor = bound(needs_of_model(self.work.program), roof)
-        return TargetPlan(str(self.target), device, tuple(rows), self.launches, whole, floor, roof, checked,
-                          error.to_dict() if error else None)  # fmt: skip
+        return TargetPlan(str(self.target), device, tuple(rows), self.launches, whole, floor, roof, self._rereads(),
+                          checked, error.to_dict() if error else None)  # fmt: skip
 
-    def _reached(self, profile: Profile) -> dict[str, Peak]:
-        """The highest rate of arithmetic that a piece has, by the peak that counts for it."""
-        best: dict[str, Peak] = {}
+    def measured(self, profile: Profile) -> Roof:
+        """What the device was seen to do: a copy, and the highest rate of arithmetic of anything that ran there, by the peak
+        that counts for it."""
+        best = dict(profile.roof.peaks)
         for n, time in zip(self.first.values(), profile.pieces, strict=True):
             needs = needs_of(self.pieces[n])
             rate, names = needs.flops / time["median_us"] * 1e6, {p[2] for p in needs.parts}
             if len(names) == 1 and needs.flops and rate > best.get(name := names.pop(), Peak(0.0, "")).per_s:
                 best[name] = Peak(rate, f"reached by {self.pieces[n].program.name} of this model")
-        return best
+        return replace(profile.roof, peaks=best)
 
     def _checked(self, expected: Mapping[str, np.ndarray]) -> tuple[str, PortakernError | None]:
         """What the outputs of the profile were compared with, and how they differ."""
@@ -213,13 +222,18 @@ class _Plan:
             equal = [m for m, p in enumerate(self.pieces) if p.key == self.pieces[n].key]
             piece, needs = self.pieces[n], needs_of(self.pieces[n])
             path, place = common([found[m].path for m in equal]), found[n]
-            layers = any_layer(place.path)
+            layers = Counter(self._named(any_layer(found[m].path), found[m]) for m in equal)
             rows.append(KernelRow(
-                _named(self.op.name, path, place.line, place.feeds), _named(self.op.name, layers, place.line, place.feeds),
+                self._named(path, place), tuple(layers.items()),
                 words(piece), n + 1, tuple(k.name for m in equal for k in self.pieces[m].program.kernels), len(equal),
                 self._launches_of(n), needs, bound(needs, roof), all(m in weights for m in equal), self._row(n, checked),
             ))  # fmt: skip
         return rows
+
+    def _named(self, path: str, place: Place) -> str:
+        name = path or self.op.name
+        name = f"{name} ({place.line})" if place.line else name
+        return f"for {name}" if place.feeds else name
 
     def _row(self, piece: int, checked: str) -> Row:
         row = self.built[piece].row if piece in self.built else self.work.row
@@ -229,6 +243,12 @@ class _Plan:
         method = f"{row.method}; run on {self.profile.device}, {checked}"
         return row.but(evidence="timed", correct=True, time=time, method=method, device=self.profile.device)
 
+    def _rereads(self) -> int:
+        """Bytes of arrays between pieces that readers after the second read."""
+        readers = Counter(a.name for p in self.pieces for a in p.program.by_role("input"))
+        between = self.program.by_role("temporary") if self.program is not None else ()
+        return sum(bytes_of(a, {}) * max(0, readers[a.name] - 2) for a in between)
+
     def _launches_of(self, piece: int) -> int:
         source, program = self.built[piece].source if piece in self.built else None, self.pieces[piece].program
         if source is not None and source.launches:
@@ -236,15 +256,17 @@ class _Plan:
         return _launches(len(program.kernels), program.repeats)
 
     def _on_weights_alone(self) -> set[int]:
-        """Pieces that read weights, and what was made of weights."""
-        constant = {n for n in self.op.bound if n in self.op.paths}
-        found = set()
-        for n, piece in enumerate(self.pieces):
-            reads = {a.name for a in piece.program.by_role("input", "scalar")}
-            if reads and reads <= constant:
-                found.add(n)
-                constant |= {a.name for a in piece.program.by_role("output")}
-        return found
+        """Pieces that read nothing but weights and what was made of weights, and write no part of anything else."""
+        reads = [{a.name for a in p.program.by_role("input", "scalar")} for p in self.pieces]
+        writes = [{a.name for a in p.program.by_role("output")} for p in self.pieces]
+        varies = {a.name for a in self.work.program.args} - set(self.op.paths)
+        known = -1
+        while known != len(varies):
+            known = len(varies)
+            for n in range(len(self.pieces)):
+                if (reads[n] | writes[n]) & varies:
+                    varies |= writes[n]
+        return {n for n in range(len(self.pieces)) if reads[n] and not (reads[n] | writes[n]) & varies}
 
 
 def _launches(count: int, repeats: Sequence[Any]) -> int:
@@ -255,8 +277,3 @@ def _product(target: Target, language: str) -> Device:
     """What figures are of: the product, or the one that an instruction set names."""
     device = target.device
     return registry().devices(language).get(device.default_product, device) if not device.product else device
-
-
-def _named(model: str, path: str, line: str, feeds: bool) -> str:
-    name = f"{path or model} ({line})" if line else path or model
-    return f"for {name}" if feeds else name

@@ -58,8 +58,8 @@ class Model:
     def plan(self, targets: str | Sequence[str | Target], jobs: int = 2, progress: Progress | None = None) -> ModelStudy:
         """Where the time goes on each target, what each kernel could gain, and so the model.
 
-        Kernels are compiled for each target that has a compiler here, timed where its silicon is here, and estimated where there
-        is a model of it; what failed is in the study.
+        Kernels are compiled for each target that has a compiler here, timed where its silicon is here, and estimated where
+        there is a model of it; what failed is in the study.
 
         Args:
             targets: names or patterns, as a list or separated by commas.

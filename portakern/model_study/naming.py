@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
+from pathlib import Path
 
 from portakern.ir.core import Loc, Op
 from portakern.ir.tensor import TensorProgram
@@ -33,7 +35,9 @@ def places(pieces: Sequence[Piece]) -> list[Place]:
 
     def of(number: int, seen: int = 0) -> Place:
         if (loc := own[number]) is not None:
-            return Place(loc.within, f"{loc.file}:{loc.line}", seen > 0)
+            # A line of an installed library is known by its file alone.
+            file = Path(loc.file).name if Path(loc.file).is_absolute() else loc.file
+            return Place(loc.within, f"{file}:{loc.line}", seen > 0)
         reader = next((n for n in range(number + 1, len(pieces)) if reads[n] & writes[number]), None)
         return Place("", "") if reader is None else of(reader, seen + 1)
 
@@ -68,17 +72,18 @@ def _any_line(programs: Sequence[TensorProgram]) -> Loc | None:
 
 
 def common(paths: Sequence[str]) -> str:
-    """One text for the paths of equal pieces: ``blocks.{0-11}.up`` for twelve blocks; the first where they are not alike."""
+    """One text for the paths of equal pieces: ``blocks.{0-11}.up`` for twelve blocks; the first, and how many more, where that
+    would name others too."""
     parts = [p.split(".") for p in dict.fromkeys(paths)]
-    if len({len(p) for p in parts}) != 1:
-        return paths[0]
-    columns = [list(dict.fromkeys(column)) for column in zip(*parts, strict=True)]
+    columns = [list(dict.fromkeys(column)) for column in zip(*parts, strict=False)]
+    if len({len(p) for p in parts}) != 1 or prod(map(len, columns)) != len(parts):
+        return f"{paths[0]} +{len(parts) - 1}"
     return ".".join(column[0] if len(column) == 1 else _several(column) for column in columns)
 
 
 def _several(names: Sequence[str]) -> str:
     if not all(n.isdigit() for n in names):
-        return "{" + ",".join(names) + "}" if len(names) <= 3 else "*"
+        return "{" + ",".join(names) + "}"
     numbers = sorted(map(int, names))
     runs: list[list[int]] = []
     for n in numbers:

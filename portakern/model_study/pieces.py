@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from portakern.ir.core import format_function
+from portakern.ir.core import Arg, format_function
 from portakern.ir.program import Array, Computed, Program, Repeat
 from portakern.ir.tile import Kernel
 
@@ -23,7 +23,7 @@ class Piece:
 
     Args:
         program: they alone.  Its inputs are what they read, its outputs what others read of what they write, both in the order
-            of the kernels' arguments.
+            in which they are used.
         numbers: theirs in the model's program.
         computed: what they compute.
         key: the same for pieces that can take each other's place on other arrays.
@@ -55,38 +55,58 @@ def pieces_of(program: Program) -> list[Piece]:
 
 
 def _with_loops(program: Program, groups: list[list[int]]) -> list[list[int]]:
-    for repeat in sorted(program.repeats, key=lambda r: r.first - r.last):  # the outer ones first
-        inside = set(range(repeat.first, repeat.last))
-        within = [r for r in program.repeats if repeat.first <= r.first and r.last <= repeat.last]
-        swapped = {name for r in within for pair in r.swaps for name in pair}
-        inside |= _that_touch(program, inside, swapped)
-        joined = sorted({n for g in groups if not inside.isdisjoint(g) for n in g} | inside)
-        groups = [g for g in groups if inside.isdisjoint(g)] + [joined]
-    place = {id(g): _place(program, g) for g in groups}
-    return sorted(groups, key=lambda g: place[id(g)])
+    for repeat in program.repeats:
+        loop = set(range(repeat.first, repeat.last))
+        swapped = {name for pair in repeat.swaps for name in pair}
+        loop |= {n for n, k in enumerate(program.kernels) if any(a.name in swapped for a in k.args)}
+        groups = _joined(groups, loop)
+    return _in_order(program, groups) if program.repeats else groups
 
 
-def _that_touch(program: Program, inside: set[int], swapped: Collection[str]) -> set[int]:
-    """Kernels beside a loop that use its changing arrays, and those in between that cannot run before or after all of it."""
-    first, last = min(inside), max(inside)
-    outside = [n for n in range(len(program.kernels)) if n not in inside]
-    touching = {n for n in outside if any(a.name in swapped for a in program.kernels[n].args)}
-    between = {m for n in touching for m in (range(n + 1, first) if n < first else range(last + 1, n))} - touching
-    if any(_depend(program.kernels[m], program.kernels[n]) for m in between for n in touching):
-        return touching | between
-    return touching
+def _joined(groups: list[list[int]], together: set[int]) -> list[list[int]]:
+    """``groups`` with those that have a part in ``together`` as one."""
+    one = sorted({n for g in groups if not together.isdisjoint(g) for n in g})
+    return [g for g in groups if together.isdisjoint(g)] + [one]
 
 
-def _depend(a: Kernel, b: Kernel) -> bool:
-    """Whether one writes what the other uses."""
-    names = [{x.name for x in k.args} for k in (a, b)]
-    written = [{x.name for x in k.args if x in k.written} for k in (a, b)]
-    return bool(written[0] & names[1] or written[1] & names[0])
+def _in_order(program: Program, groups: list[list[int]]) -> list[list[int]]:
+    """``groups`` in an order in which each may run as a whole; those that need each other are one."""
+    while True:
+        groups = sorted(groups, key=lambda g: g[0])
+        needs = _needs(program, groups)
+        done: list[int] = []
+        while ready := [n for n in range(len(groups)) if n not in done and needs[n] <= set(done)]:
+            done.append(ready[0])
+        if len(done) == len(groups):
+            return [groups[n] for n in done]
+        groups = _joined(groups, {k for n in _circle(needs, set(done)) for k in groups[n]})
 
 
-def _place(program: Program, group: Sequence[int]) -> int:
-    """Where a group runs: at its loop, which the kernels that go with it are brought to, else where it stands."""
-    return next((r.first for r in program.repeats if r.first in group), group[0])
+def _needs(program: Program, groups: list[list[int]]) -> list[set[int]]:
+    """For each group those that must have run: what it reads they write, or what it writes they used before."""
+    of = {k: n for n, g in enumerate(groups) for k in g}
+    needs: list[set[int]] = [set() for _ in groups]
+    written: dict[str, set[int]] = {}
+    used: dict[str, set[int]] = {}
+    for number, kernel in enumerate(program.kernels):
+        for a in kernel.args:
+            before = used if a in kernel.written else written
+            needs[of[number]] |= {of[n] for n in before.get(a.name, ())} - {of[number]}
+        for a in kernel.args:
+            used.setdefault(a.name, set()).add(number)
+            if a in kernel.written:
+                written.setdefault(a.name, set()).add(number)
+    return needs
+
+
+def _circle(needs: list[set[int]], done: set[int]) -> list[int]:
+    """Groups that need each other, among those that are not ``done``, each of which needs one of them."""
+    way = [next(n for n in range(len(needs)) if n not in done)]
+    while True:
+        following = min(needs[way[-1]] - done)
+        if following in way:
+            return way[way.index(following) :]
+        way.append(following)
 
 
 # ---- the program of a piece ----------------------------------------------------------------------------------------------
@@ -100,7 +120,7 @@ def _piece(program: Program, numbers: Sequence[int], filled: Collection[str]) ->
     kernels = tuple(program.kernels[n] for n in numbers)
     written = _written(program, numbers)
     elsewhere = {a.name for n, k in enumerate(program.kernels) if n not in numbers for a in k.args}
-    names = dict.fromkeys(a.name for k in kernels for a in k.args)
+    names = dict.fromkeys(a.name for k in kernels for a in _as_used(k))
     swapped = {n for r in _inside(program, numbers) for pair in r.swaps for n in pair}
     names |= dict.fromkeys(sorted(swapped))
 
@@ -133,12 +153,31 @@ def _name(program: Program, numbers: Sequence[int]) -> str:
     return f"{program.name}_{numbers[0] + 1}_to_{numbers[-1] + 1}"
 
 
+def _as_used(kernel: Kernel) -> list[Arg]:
+    """The arguments in the order of their first use, whatever their order is in the model."""
+    used = dict.fromkeys(x for op in kernel.body.walk() for x in op.operands if isinstance(x, Arg) and x in kernel.args)
+    return list(dict.fromkeys([*used, *kernel.args]))
+
+
 def _key(program: Program) -> str:
-    """A hash of all that is done, with arrays, kernels and steps called by the order in which they come."""
-    text = "\n".join(format_function(k, locations=False) for k in program.kernels)
+    """A hash of all that is done, with arrays, kernels, axes and steps called by the order in which they come."""
+    text = "\n".join(_text(k) for k in program.kernels)
     arrays = "\n".join(f"{a.role} {a.name}: {a.type} = {a.init}" for a in program.arrays)
     repeats = "\n".join(f"{r.first}:{r.last} {r.count} {r.step} {r.swaps}" for r in program.repeats)
     named = [*(a.name for a in program.arrays), *(k.name for k in program.kernels), *(r.step for r in program.repeats)]
-    numbers = {name: f"@{n}" for n, name in enumerate(named)}
-    said = re.sub(r"[A-Za-z_]\w*", lambda m: numbers.get(m[0], m[0]), "\n".join((arrays, text, repeats)))
+    said = _numbered("\n".join((arrays, text, repeats)), named)
     return hashlib.sha256(said.encode()).hexdigest()
+
+
+def _text(kernel: Kernel) -> str:
+    """What a kernel does; its arguments by their use, its axes by their numbers."""
+    lines = format_function(kernel, locations=False).splitlines()
+    said = [x for x in lines if not x.startswith(f"def {kernel.name}(")]
+    said += [f"{a.name}: {a.type}" for a in _as_used(kernel)]
+    return _numbered("\n".join(said), [a.name for a in kernel.axes])
+
+
+def _numbered(text: str, names: Sequence[str]) -> str:
+    """``text`` with each of ``names`` as its number among them."""
+    numbers = {name: f"@{n}" for n, name in enumerate(names)}
+    return re.sub(r"[A-Za-z_]\w*", lambda m: numbers.get(m[0], m[0]), text)

@@ -26,13 +26,14 @@ class Cell:
 
 def side_by_side(plans: Sequence[TargetPlan]) -> list[tuple[str, tuple[Cell, ...]]]:
     """(place, a cell for each plan), those first that take the largest share of any target."""
-    names = dict.fromkeys(r.place for p in plans for r in p.rows)
+    names = dict.fromkeys(name for p in plans for r in p.rows for name, _ in r.places)
     found = [(name, tuple(_cell(p, name) for p in plans)) for name in names]
     return sorted(found, key=lambda entry: -max(c.share or 0.0 for c in entry[1]))
 
 
 def _cell(p: TargetPlan, place: str) -> Cell:
-    figures = [us * r.count for r in p.rows if r.place == place and (us := r.us(p.basis)) is not None]
+    figures = [us * dict(r.places).get(place, 0) for r in p.rows if (us := r.us(p.basis)) is not None]
+    figures = [us for us in figures if us]
     if not figures:
         return Cell(None, p.basis, None)
     total = p.total()

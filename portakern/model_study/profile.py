@@ -12,23 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from portakern import native
-from portakern.backend import CompiledBinary, Executable, Prepared, Target
+from portakern.backend import Executable, Prepared
 from portakern.check.agreement import agreement
-from portakern.dtypes import DTYPES, numpy_dtype
+from portakern.dtypes import numpy_dtype
 from portakern.errors import PortakernError
 from portakern.ir.program import Program
 from portakern.launch import device_of, prepare
-from portakern.launch.dispatch import dispatch_sequence_of
 from portakern.model_study.roof import Peak, Roof
 from portakern.native import now_ns, open_device
 from portakern.registry import registry
 from portakern.study.steps import Build, load
 from portakern.study.timing import calls_of, number
-from portakern.timing.inputs import ArrayPlace, place_of
+from portakern.timing.inputs import place_of
 from portakern.timing.measure import Contender, Options, Timing, measure
 from portakern.timing.roofline import measured_copy
-from portakern.timing.statistics import bootstrap_median
+from portakern.timing.statistics import bootstrap_median, median
 
 
 @dataclass(frozen=True)
@@ -91,22 +89,28 @@ class _Session:
     def profile(self, options: Options) -> Profile:
         outputs = self._run()
         whole = self._timed(Contender("the model", calls_of([self.whole]), self.whole.stream), options)
-        pieces = self._in_sequence(options) if self.target.device.kind == "cpu" else self._by_themselves(options)
+        if self.target.device.kind == "cpu":
+            turns, pieces = self._in_sequence(options)
+            whole |= turns
+        else:
+            pieces = self._by_themselves(options)
         return Profile(whole, tuple(pieces), outputs, self.runtime.device_name(self.target), self._roof())
 
-    def _in_sequence(self, options: Options) -> list[dict[str, Any]]:
-        """Each piece where it stands in the model, which calls that return when their work is done allow: a clock before and
-        behind each, pass after pass."""
+    def _in_sequence(self, options: Options) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """The whole, and each piece where it stands in the model, which calls that return when their work is done allow: in turns
+        a call of the whole and one of each piece, with a clock before and behind each."""
         begun, passes = now_ns(), []
-        while len(passes) < options.min_samples or (now_ns() - begun < 4e9 * options.budget_s and len(passes) < MOST_PASSES):
+        calls = [self.whole, *self.calls]
+        while len(passes) < options.min_samples or (now_ns() - begun < 8e9 * options.budget_s and len(passes) < MOST_PASSES):
             clock = [now_ns()]
-            for call in self.calls:
+            for call in calls:
                 call()
                 clock.append(now_ns())
             passes.append(np.diff(clock) / 1e3)
         taken = np.array(passes[1:])  # the first one warms up
-        of = np.array([u.built for u in self.uses])
-        return [_sequence_figures(taken[:, of == n].mean(1)) for n in range(int(of.max()) + 1)]
+        of = np.array([-1, *(u.built for u in self.uses)])
+        figures = [_sequence_figures(taken[:, of == n].mean(1)) for n in range(-1, int(of.max()) + 1)]
+        return figures[0], figures[1:]
 
     def _by_themselves(self, options: Options) -> list[dict[str, Any]]:
         """Each piece by itself, equal ones in turns."""
@@ -136,7 +140,8 @@ class _Session:
     def _roof(self) -> Roof:
         copy = measured_copy(self.device)
         peaks = {"peak_f32": _host_peak()} if self.target.device.kind == "cpu" else {}
-        return Roof(Peak(copy.bytes_per_s, copy.method) if copy else None, peaks, "measured here: a copy, and the fastest product")
+        bandwidth = Peak(copy.bytes_per_s, copy.method) if copy else None
+        return Roof(bandwidth, peaks, "measured here: a copy, and the fastest product")
 
 
 def _loaded(built: Build) -> Executable:
@@ -157,10 +162,11 @@ def _figures(t: Timing) -> dict[str, Any]:
 
 
 def _sequence_figures(samples: np.ndarray) -> dict[str, Any]:
-    low, high = bootstrap_median(samples)
-    return {"median_us": float(np.median(samples)), "ci_low_us": low, "ci_high_us": high, "samples": len(samples),
-            "launch_us": None, "end_to_end_us": None,
-            "mode": "in its place in the model, pass after pass; around the call, by the system's clock", "suspicions": []}  # fmt: skip
+    taken = samples.tolist()
+    low, high = bootstrap_median(taken)
+    mode = "warm: a call of the whole and one of each piece in the model's order, in turns; around the call, by the system's clock"
+    return {"median_us": median(taken), "ci_low_us": low, "ci_high_us": high, "samples": len(taken),
+            "mode": mode, "suspicions": []}  # fmt: skip
 
 
 MOST_PASSES = 500

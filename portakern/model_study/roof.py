@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from portakern.device import Device
@@ -107,10 +107,16 @@ def bound(needs: Needs, roof: Roof) -> Bound | None:
     return Bound(1e6 * total, "arithmetic" if arithmetic > memory else "memory")
 
 
-def at_least(roof: Roof, rates: Mapping[str, Peak]) -> Roof:
-    """``roof`` with peaks of ``rates`` where these are higher, or it has none: what was reached can be reached."""
-    higher = {n: p for n, p in rates.items() if n not in roof.peaks or p.per_s > roof.peaks[n].per_s}
-    return replace(roof, peaks={**roof.peaks, **higher}) if higher else roof
+def higher(a: Roof, b: Roof) -> Roof:
+    """The higher figure of each: what was reached once can be reached."""
+    nothing = Peak(0.0, "")
+    known = [r.bandwidth for r in (a, b) if r.bandwidth is not None]
+    peaks = {n: max(a.peaks.get(n, nothing), b.peaks.get(n, nothing), key=_rate_of) for n in {**a.peaks, **b.peaks}}
+    return Roof(max(known, key=_rate_of, default=None), peaks, b.says or a.says)
+
+
+def _rate_of(peak: Peak) -> float:
+    return peak.per_s
 
 
 def words(roof: Roof, peaks: Sequence[str]) -> str:

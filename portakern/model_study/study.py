@@ -23,7 +23,8 @@ class KernelRow:
 
     Args:
         name: the module's path, of equal layers with their numbers (``blocks.{0-11}.up``), and the line.
-        place: the same for all layers, by which targets are compared.
+        places: where its pieces stand, numbers of layers left out (``blocks.*.up``), and how many in each: by these targets are
+            compared.
         what: family of the kernels, ``copy``, or ``loop`` for steps with all their turns.
         number: of the first of them in the order of launches, from 1.
         kernels: their names in the emitted source.
@@ -35,7 +36,7 @@ class KernelRow:
     """
 
     name: str
-    place: str
+    places: tuple[tuple[str, int], ...]
     what: str
     number: int
     kernels: tuple[str, ...]
@@ -60,9 +61,9 @@ class KernelRow:
         told = self.row.to_dict()
         kept = ("evidence", "method", "error", "schedule", "resources", "estimate", "time")
         bound = {"us": self.bound.us, "limiter": self.bound.limiter} if self.bound else None
-        return {"name": self.name, "place": self.place, "what": self.what, "kernels": list(self.kernels), "count": self.count,
-                "launches": self.launches, "flops": self.needs.flops, "bytes": self.needs.bytes, "roofline": bound,
-                "weights_only": self.weights_only, **{k: told[k] for k in kept}}  # fmt: skip
+        return {"name": self.name, "places": dict(self.places), "what": self.what, "kernels": list(self.kernels),
+                "count": self.count, "launches": self.launches, "flops": self.needs.flops, "bytes": self.needs.bytes,
+                "roofline": bound, "weights_only": self.weights_only, **{k: told[k] for k in kept}}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class TargetPlan:
         whole: the ``time`` of a whole call, where the silicon is here.
         floor: the least time of the model itself: each input read and each output written once.
         roof: what bounds are taken from.
+        rereads: bytes that a third kernel, and each after it, reads of what one hands on to others (a residual has two readers).
         checked: what the results were compared with.
         error: what kept the target from having rows or times.
     """
@@ -87,6 +89,7 @@ class TargetPlan:
     whole: Mapping[str, Any] | None = None
     floor: Bound | None = None
     roof: Roof = field(default_factory=Roof)
+    rereads: int = 0
     checked: str = ""
     error: Mapping[str, str] | None = None
 
@@ -112,14 +115,19 @@ class TargetPlan:
         """How many pieces have no figure."""
         return sum(r.count for r in self.rows if r.us(basis or self.basis) is None)
 
+    @property
+    def call_us(self) -> float | None:
+        """Of a whole call where it was timed, else of all pieces."""
+        return self.whole["median_us"] if self.whole and self.basis == "time" else self.total()
+
     def share(self, row: KernelRow) -> float | None:
         us, total = row.us(self.basis), self.total()
         return us * row.count / total if us is not None and total else None
 
     def gain(self, rows: Iterable[KernelRow]) -> float | None:
-        """How many times as fast the model would be, were ``rows`` at their roofs (Amdahl); ``None`` where the basis is the roof
-        itself."""
-        total = self.total()
+        """How many times as fast the model would be, were ``rows`` at their roofs (Amdahl); ``None`` where the basis is the
+        roof itself."""
+        total = self.call_us
         if self.basis == "bound" or not total:
             return None
         saved = sum(r.count * max(0.0, us - r.bound.us) for r in rows
@@ -137,7 +145,8 @@ class TargetPlan:
             "total_us": self.total(), "pieces_without_figure": self.unknown(), "launches": self.launches,
             "whole": dict(self.whole) if self.whole else None,
             "floor": {"us": self.floor.us, "limiter": self.floor.limiter} if self.floor else None,
-            "gain_at_roofline": self.gain(self.rows), "roof": self.roof.to_dict(), "checked": self.checked or None,
+            "gain_at_roofline": self.gain(self.rows), "reread_bytes": self.rereads, "roof": self.roof.to_dict(),
+            "checked": self.checked or None,
             "error": dict(self.error) if self.error else None,
             "rows": [{**r.to_dict(), "share": self.share(r), "gain": self.gain([r])} for r in self.rows],
         }  # fmt: skip

@@ -17,6 +17,7 @@ LEAST, MOST = 80, 132
 NAMES = {"time": "time us", "estimate": "~estimate us", "bound": "at least us"}
 """What a column of each basis is called; an estimate and a bound have a sign before every figure, too."""
 SIGNS = {"time": "", "estimate": "~", "bound": ">="}
+OF = {"time": "of the time", "estimate": "of the estimate", "bound": "of the roofline time"}
 
 Table = list[list[str]]
 
@@ -48,7 +49,7 @@ def targets_table(study: ModelStudy) -> Table:
         lines.append([
             p.target, p.device, (p.evidence or "-") + (" !" if p.error else ""), str(p.launches or ""),
             us_text(p.whole["median_us"]) if p.whole else "", _total(p, "time"), _total(p, "estimate"),
-            f">={us_text(bound)}" if bound else "", f"{gain:.1f}x" if gain else "",
+            f">={us_text(bound)}" if bound else "", times_text(gain),
         ])  # fmt: skip
     return [head, *lines]
 
@@ -57,7 +58,8 @@ def _total(p: TargetPlan, basis: str) -> str:
     total = p.total(basis)
     if total is None or p.basis != basis:
         return ""
-    return f"{SIGNS[basis]}{us_text(total)}" + (f" (of {p.unknown()} kernels nothing)" if p.unknown() else "")
+    pieces = sum(r.count for r in p.rows)
+    return f"{SIGNS[basis]}{us_text(total)}" + (f" ({pieces - p.unknown()} of {pieces})" if p.unknown() else "")
 
 
 def places_table(study: ModelStudy, rows: int) -> Table:
@@ -84,25 +86,26 @@ def kernels_table(p: TargetPlan, rows: int) -> Table:
     used = any(resources_text(r.row) for r in p.rows) and not timed
     basis = [] if p.basis == "bound" else [NAMES[p.basis]]
     head = ["kernel", "#", "what", "n", *basis, "share", "bytes", "FLOP", "roofline us", "by"]
-    head += ["gain"] if p.basis != "bound" else []
+    head += ["reached", "gain"] if p.basis != "bound" else []
     head += ["resources"] if used else []
     ranked = p.ranked
     lines = [_line(p, r, used) for r in ranked[:rows]]
     if rest := ranked[rows:]:
         count, total = sum(r.count for r in rest), sum((r.us(p.basis) or 0.0) * r.count for r in rest)
         share = sum(p.share(r) or 0.0 for r in rest)
-        figure = [f"{SIGNS[p.basis]}{us_text(total)} in all"] if basis else []
-        lines.append([f"{len(rest)} more", "", "", str(count), *figure, f"{share:.1%}", *[""] * (len(head) - 5 - len(figure))])
+        figure = [f"{SIGNS[p.basis]}{us_text(total)}"] if basis else []
+        lines.append([f"{len(rest)} more, all of them", "", "", str(count), *figure, f"{share:.1%}", *[""] * (len(head) - 5 - len(figure))])
     return [head, *lines]
 
 
 def _line(p: TargetPlan, r: KernelRow, used: bool) -> list[str]:
     us, share, gain = r.us(p.basis), p.share(r), p.gain([r])
     basis = [] if p.basis == "bound" else ["?" if us is None else f"{SIGNS[p.basis]}{us_text(us)}"]
-    cells = [r.name, str(r.number), what(r), str(r.count), *basis, "" if share is None else f"{share:.1%}", bytes_text(r.needs.bytes),
-             count_text(r.needs.flops), f">={us_text(r.bound.us)}" if r.bound else "", r.bound.limiter if r.bound else ""]  # fmt: skip
+    roof = [f">={us_text(r.bound.us)}", r.bound.limiter] if r.bound else ["", ""]
+    cells = [r.name, str(r.number), what(r), str(r.count), *basis, "" if share is None else f"{share:.1%}",
+             bytes_text(r.needs.bytes), count_text(r.needs.flops), *roof]  # fmt: skip
     if p.basis != "bound":
-        cells.append("" if gain is None or gain < 1.005 else f"{gain:.2f}x")
+        cells += [f"{r.bound.us / us:.0%}" if r.bound and us else "", times_text(gain)]
     return [*cells, resources_text(r.row)] if used else cells
 
 
@@ -118,20 +121,34 @@ def remarks(p: TargetPlan) -> list[str]:
     if not p.rows:
         return found
     found += [*_call(p), *_ceiling(p), *_hints(p)]
-    errors = dict.fromkeys(f"{r.row.error['kind']}: {r.row.error['message']}" for r in p.rows if r.row.error)
-    return found + [f"not built, {e.splitlines()[0]}" for e in errors]
+    return found + _lacking(p)
+
+
+def _lacking(p: TargetPlan) -> list[str]:
+    """Why kernels were not built, or have no estimate where others do; each reason once, with their numbers."""
+    found: dict[str, list[KernelRow]] = {}
+    for r in p.rows:
+        if r.row.error is not None:
+            found.setdefault(f"{r.row.error['kind']}: {r.row.error['message'].splitlines()[0]}", []).append(r)
+        elif p.basis == "estimate" and r.us("estimate") is None:
+            found.setdefault("no estimate: " + (r.row.method or "").partition("no estimate: ")[2], []).append(r)
+    return [f"{', '.join(f'#{r.number}' for r in rows)}: {_short(why)}" for why, rows in found.items()]
+
+
+def _short(text: str, most: int = 240) -> str:
+    return text if len(text) <= most else f"{text[:most]}.. (the JSON has all of it)"
 
 
 def _call(p: TargetPlan) -> list[str]:
     total = p.total()
     if p.whole is None or total is None or p.basis != "time":
-        launches = f"{p.launches} launches a call; " if p.launches else ""
+        launches = f"{p.launches} launch{'es' if p.launches > 1 else ''} a call; " if p.launches else ""
         return [f"{launches}what queueing and the host add is known where the device is"]
     w = p.whole
     between = w["median_us"] - total
     told = [f"a call takes {us_text(w['median_us'])} us [{us_text(w['ci_low_us'])}, {us_text(w['ci_high_us'])}]",
             f"its kernels {us_text(total)} us"]  # fmt: skip
-    told.append(f"the {p.launches} launches and what lies between them {us_text(between)} us ({between / w['median_us']:.0%})"
+    told.append(f"launches, memory of temporaries and the rest {us_text(between)} us ({between / w['median_us']:.0%})"
                 if between > 0 else "nothing is lost between them")  # fmt: skip
     if w.get("launch_us") is not None:
         told.append(f"the host is busy for {us_text(w['launch_us'])} us of it")
@@ -148,27 +165,54 @@ def _ceiling(p: TargetPlan) -> list[str]:
     known = f"roofline of {roof_words(p.roof, asked)} ({p.roof.says}; launches are not in it)"
     absent = ", ".join(a.removeprefix("peak_") for a in asked if a not in p.roof.peaks)
     known += f"; no {absent} peak is known: that arithmetic bounds nothing" if absent else ""
-    told = f"all kernels at it {us_text(bound)} us" + (f", {gain:.1f} times as fast" if gain else "")
-    floor = f"; as one kernel at it the model {us_text(p.floor.us)} us" if p.floor else ""
+    told = f"all kernels at it {us_text(bound)} us"
+    if gain:
+        of = " (of kernels whose time or estimate is known)" if p.unknown() else ""
+        told += f", and so a call {times_text(gain) or '1x'} as fast{of}"
+    moved = sum(r.needs.bytes * r.count for r in p.rows)
+    floor = f"; kernels move {bytes_text(moved)}; the model as one kernel, {us_text(p.floor.us)} us" if p.floor else ""
     return [f"{known}: {told}{floor}"]
 
 
 def _hints(p: TargetPlan) -> list[str]:
     """Where a performance engineer would look first."""
+    weights = [r for r in p.rows if r.weights_only]
+    copies = [r for r in p.rows if r.what == "copy" and not r.weights_only]
+    cached = [r for r in p.rows if p.basis == "time" and r.bound and r.bound.limiter == "memory" and _us(r) < r.bound.us]
+    spilling = [r for r in p.rows if (r.row.resources or {}).get("spills") or (r.row.resources or {}).get("scratch_bytes")]
     found = []
-    for words, rows in (("on weights alone, which could be done once", [r for r in p.rows if r.weights_only]),
-                        ("are copies into another layout or place", [r for r in p.rows if r.what == "copy" and not r.weights_only])):  # fmt: skip
+    moved = sum(r.needs.bytes * r.count for r in p.rows)
+    if moved and p.rereads / moved > 0.05:
+        found.append(f"{p.rereads / moved:.0%} of the bytes are arrays read by a third kernel or a later one: what these compute "
+                     "anew could be stored")  # fmt: skip
+    for words, rows, least in (
+        ("is work on weights alone, which could be done once", weights, 0.01),
+        ("is copies into another layout or place", copies, 0.01),
+        ("is in kernels faster than memory: caches hold what they read", cached, 0.0),
+        ("is in kernels that spill registers", spilling, 0.0),
+    ):
         share = sum(p.share(r) or 0.0 for r in rows)
-        if share >= 0.01:
-            found.append(f"{share:.0%} {words} ({sum(r.count for r in rows)} kernels)")
-    cached = [r for r in p.rows if p.basis == "time" and r.bound and (r.us("time") or 0.0) < r.bound.us and r.bound.limiter == "memory"]
-    if cached:
-        found.append(f"{sum(r.count for r in cached)} kernels are faster than memory: what they read is in caches")
-    spilled = [r for r in p.rows if (r.row.resources or {}).get("spills") or (r.row.resources or {}).get("scratch_bytes")]
-    if spilled:
-        found.append(f"{sum(r.count for r in spilled)} kernels spill registers, "
-                     f"{max(spilled, key=lambda r: p.share(r) or 0.0).name} first")  # fmt: skip
-    return ["; ".join(found)] if found else []
+        if rows and share >= least:
+            count = sum(r.count for r in rows)
+            found.append(f"{share:.0%} {OF[p.basis]} {words} ({count} kernel{'' if count == 1 else 's'}: {_named(rows, p)})")
+    return found
+
+
+def _us(r: KernelRow) -> float:
+    return r.us("time") or 0.0
+
+
+def _named(rows: Sequence[KernelRow], p: TargetPlan) -> str:
+    """The first of them in the table, and whether there are more."""
+    first = max(rows, key=lambda r: (p.share(r) or 0.0))
+    return f"#{first.number}" + (f" and {len(rows) - 1} more lines" if len(rows) > 1 else "")
+
+
+def times_text(gain: float | None) -> str:
+    """``1.24x``; nothing for what is no gain."""
+    if gain is None or gain < 1.005:
+        return ""
+    return f"{gain:.2f}x" if gain < 10 else f"{gain:.0f}x"
 
 
 def count_text(count: float) -> str:
@@ -197,13 +241,13 @@ def _wrapped(text: str, width: int, indent: str) -> list[str]:
 
 
 LEFT = ("target", "device", "evidence", "kernel", "what", "by", "resources")
-SPARED = ("resources", "by", "FLOP", "bytes", "device", "#", "roofline us")
+SPARED = ("resources", "by", "FLOP", "device", "#", "bytes", "roofline us", "what")
 """Columns that a narrow terminal does without, in this order; JSON and page have them."""
 NAME_ROOM = 30
 
 
 def _aligned(table: Sequence[Sequence[str]], width: int, indent: str = "") -> list[str]:
-    """Columns, those empty throughout left out; where they are too wide, some are spared and the first is cut in its middle."""
+    """Columns, those empty throughout left out; where they are too wide, some are spared and the first is cut."""
     columns = [c for c in zip(*table, strict=True) if any(c[1:])]
     for name in SPARED:
         if _width(columns, indent) - width > max(0, max(map(len, columns[0])) - NAME_ROOM):
@@ -223,8 +267,5 @@ def _width(columns: Sequence[Sequence[str]], indent: str) -> int:
 
 
 def _cut(text: str, room: int) -> str:
-    """``text`` with its middle left out; the line at its end and the start of its path tell it from others."""
-    if len(text) <= room:
-        return text
-    end = (room - 2) * 2 // 3
-    return f"{text[: room - 2 - end]}..{text[-end:]}"
+    """``text`` with its start left out: the end of a path and the line tell it from others."""
+    return text if len(text) <= room else f"..{text[2 - room :]}"

@@ -59,7 +59,7 @@ def _file(path: str, what: str, form: str) -> ModuleType:
 
 
 def python_object(asked: str, what: str, form: str) -> Any:
-    """What ``FILE.py:NAME`` names, ``what`` it should be and in which ``form`` it is given.  Raises as :func:`load_operator`."""
+    """What ``FILE.py:NAME`` names: ``what`` it should be, in which ``form`` it is given.  Raises as :func:`load_operator`."""
     path, _, name = asked.rpartition(":")
     if not path.endswith(".py"):
         raise UsageError(f"{asked!r} names no function of a file", f"{what} is given as {form}")
