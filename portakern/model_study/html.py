@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from portakern.model_study.remarks import remarks
 from portakern.model_study.study import ModelStudy, TargetPlan
-from portakern.model_study.text import heading, kernels_table, places_table, remarks, targets_table
+from portakern.model_study.tables import heading, kernels_table, places_table, targets_table
 from portakern.study.report import document, machines, mark, where
 
 ALL = 1 << 30

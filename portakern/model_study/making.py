@@ -192,7 +192,7 @@ class _Plan:
         best = dict(profile.roof.peaks)
         for n, time in zip(self.first.values(), profile.pieces, strict=True):
             needs = needs_of(self.pieces[n])
-            rate, names = needs.flops / time["median_us"] * 1e6, {p[2] for p in needs.parts}
+            rate, names = needs.flops / time["median_us"] * 1e6, {p.peak for p in needs.parts}
             if len(names) == 1 and needs.flops and rate > best.get(name := names.pop(), Peak(0.0, "")).per_s:
                 best[name] = Peak(rate, f"reached by {self.pieces[n].program.name} of this model")
         return replace(profile.roof, peaks=best)

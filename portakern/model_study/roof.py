@@ -49,13 +49,28 @@ def stated(device: Device) -> Roof:
 
 
 @dataclass(frozen=True)
-class Needs:
-    """Operations, compulsory bytes (see :mod:`portakern.spec.cost`), and how both come about, part by part: (bytes,
-    operations, the peak that counts, how often)."""
+class Part:
+    """Compulsory bytes (see :mod:`portakern.spec.cost`) and operations, the peak that counts for these, and how often."""
 
-    flops: int
     bytes: int
-    parts: tuple[tuple[int, int, str, int], ...] = ()
+    flops: int
+    peak: str
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What parts need that run one after the other."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def flops(self) -> int:
+        return sum(p.flops * p.times for p in self.parts)
+
+    @property
+    def bytes(self) -> int:
+        return sum(p.bytes * p.times for p in self.parts)
 
 
 @dataclass(frozen=True)
@@ -67,27 +82,23 @@ class Bound:
 
 
 def needs_of(piece: Piece) -> Needs:
-    return _sum([_part(c, piece) for c in piece.computed])
+    return Needs(tuple(_part(c, piece) for c in piece.computed))
 
 
 def needs_of_model(program: TensorProgram) -> Needs:
     """Of the model itself: every input read and every output written once."""
     found = cost(program)
-    return _sum([(_int(found.bytes), _int(found.flops), peak_name(program), 1)])
+    return Needs((Part(_int(found.bytes), _int(found.flops), peak_name(program)),))
 
 
-def _part(c: Computed, piece: Piece) -> tuple[int, int, str, int]:
+def _part(c: Computed, piece: Piece) -> Part:
     found, times = cost(c.program), _int(c.times)
     kernels = [piece.program.kernels[n] for n, number in enumerate(piece.numbers) if c.first <= number < c.last]
     if any(k.family == "recurrence" for k in kernels):  # one kernel walks the steps: what all of them share is read once
         whole = sum(_int(product(a.type.shape)) * DTYPES[a.type.dtype].bytes for k in kernels for a in k.args
                     if isinstance(a.type, BufferType))  # fmt: skip
-        return whole, times * _int(found.flops), peak_name(c.program), 1
-    return _int(found.bytes), _int(found.flops), peak_name(c.program), times
-
-
-def _sum(parts: Sequence[tuple[int, int, str, int]]) -> Needs:
-    return Needs(sum(f * n for _, f, _, n in parts), sum(b * n for b, _, _, n in parts), tuple(parts))
+        return Part(whole, times * _int(found.flops), peak_name(c.program))
+    return Part(_int(found.bytes), _int(found.flops), peak_name(c.program), times)
 
 
 def _int(size: Size) -> int:
@@ -96,15 +107,12 @@ def _int(size: Size) -> int:
 
 def bound(needs: Needs, roof: Roof) -> Bound | None:
     """The least time on ``roof``; ``None`` where nothing is known of it.  A peak that is not known bounds nothing."""
-    memory = arithmetic = total = 0.0
-    for moved, flops, peak, times in needs.parts:
-        m = moved / roof.bandwidth.per_s if roof.bandwidth else 0.0
-        f = flops / roof.peaks[peak].per_s if peak in roof.peaks else 0.0
-        total += times * max(m, f)
-        memory, arithmetic = memory + times * m, arithmetic + times * f
     if roof.bandwidth is None:
         return None
-    return Bound(1e6 * total, "arithmetic" if arithmetic > memory else "memory")
+    memory = [p.times * p.bytes / roof.bandwidth.per_s for p in needs.parts]
+    arithmetic = [p.times * p.flops / roof.peaks[p.peak].per_s if p.peak in roof.peaks else 0.0 for p in needs.parts]
+    us = 1e6 * sum(map(max, memory, arithmetic))
+    return Bound(us, "arithmetic" if sum(arithmetic) > sum(memory) else "memory")
 
 
 def higher(a: Roof, b: Roof) -> Roof:
@@ -127,4 +135,4 @@ def words(roof: Roof, peaks: Sequence[str]) -> str:
 
 
 def _rate(per_s: float, unit: str) -> str:
-    return f"{per_s / 1e12:.3g} T{unit}" if per_s >= 1e12 else f"{per_s / 1e9:.3g} G{unit}"
+    return f"{per_s / 1e12:.4g} T{unit}" if per_s >= 1e12 else f"{per_s / 1e9:.4g} G{unit}"

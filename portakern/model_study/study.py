@@ -77,7 +77,7 @@ class TargetPlan:
         whole: the ``time`` of a whole call, where the silicon is here.
         floor: the least time of the model itself: each input read and each output written once.
         roof: what bounds are taken from.
-        rereads: bytes that a third kernel, and each after it, reads of what one hands on to others (a residual has two readers).
+        rereads: bytes that a third kernel and those after it read of what one hands on (a residual has two readers).
         checked: what the results were compared with.
         error: what kept the target from having rows or times.
     """
