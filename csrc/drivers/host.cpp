@@ -180,7 +180,7 @@ pk_status fill(pk_device_t, pk_stream_t, pk_pointer to, uint8_t value, size_t by
 
 // ---- functions
 
-constexpr unsigned most_floats = 8;    // what System V (x86-64) and AAPCS64 pass in registers
+constexpr unsigned most_floats = 8;       // what System V (x86-64) and AAPCS64 pass in registers
 constexpr unsigned most_integers = 1024;  // a model in one function has an argument for each of its weights
 
 pk_status load(pk_device_t, const void *binary, size_t bytes, pk_module_t *out) {
