@@ -8,16 +8,18 @@ from typing import Any
 import numpy as np
 
 from portakern.backend import Target
+from portakern.check.sampled import affordable
 from portakern.errors import UsageError
+from portakern.ir import oracle
 from portakern.ir.tensor import tensor_type
-from portakern.model_study.making import Progress, plans
+from portakern.model_study.making import Expected, Progress, plans
 from portakern.model_study.roof import needs_of_model
 from portakern.model_study.study import ModelStudy
 from portakern.registry import registry
 from portakern.study.provenance import environment
 from portakern.study.work import like_typical, works
 from portakern.torch_import import from_torch
-from portakern.torch_import.agreement import in_float64, reached_by_random
+from portakern.torch_import.agreement import in_float64, reached_by_random, widened
 from portakern.torch_import.operator import Weights
 
 
@@ -83,9 +85,16 @@ class Model:
         types = {a.name: tensor_type(a) for a in program.args if a.name in op.examples}
         return ", ".join(f"{n} {t.dtype}[{', '.join(map(str, t.shape))}]" for n, t in types.items())
 
-    def _reference(self) -> dict[str, np.ndarray]:
-        """The outputs of the module in float64, save those that random numbers reach."""
+    def _reference(self) -> Expected:
+        """The outputs of the module in float64; of the oracle, where it can be afforded, those that random numbers reach and
+        the buffers' new values."""
         op = self.operator
-        random = reached_by_random(op.program(op.typical.dims))
-        names = [n for n in op.program().outputs if n not in op.updates]
-        return {n: x for n, x in zip(names, in_float64(op), strict=False) if n not in random}
+        program = op.program(op.typical.dims)
+        random = reached_by_random(program)
+        names = [n for n in program.outputs if n not in op.updates]
+        theirs = {n: x for n, x in zip(names, in_float64(op), strict=False) if n not in random}
+        rest = [n for n in program.outputs if n not in theirs]
+        if not rest or not affordable(program):
+            return Expected(theirs)
+        ours = oracle.evaluate(program, widened(op.example_arrays()))
+        return Expected(theirs, {n: ours[n] for n in rest})

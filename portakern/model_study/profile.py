@@ -140,7 +140,7 @@ class _Session:
 
     def _roof(self) -> Roof:
         copy = measured_copy(self.device)
-        peaks = {"peak_f32": _host_peak()} if self.target.device.kind == "cpu" else {}
+        peaks = {f"peak_{d}": _host_peak(d) for d in ("f32", "f64")} if self.target.device.kind == "cpu" else {}
         bandwidth = Peak(copy.bytes_per_s, copy.method) if copy else None
         return Roof(bandwidth, peaks, "measured here: a copy, and the fastest product")
 
@@ -174,13 +174,13 @@ MOST_PASSES = 200
 PRODUCT, ROUNDS = 1024, 20
 
 
-def _host_peak() -> Peak:
-    """What numpy's library reaches in a product of two large matrices: the most that this host was seen to do."""
-    a, b = (np.ones((PRODUCT, PRODUCT), np.float32) for _ in range(2))
+def _host_peak(dtype: str) -> Peak:
+    """What numpy's library reaches in a product of two large matrices."""
+    a, b = (np.ones((PRODUCT, PRODUCT), numpy_dtype(dtype)) for _ in range(2))
     out = np.empty_like(a)
     seconds = []
     for _ in range(ROUNDS):
         begun = now_ns()
         np.matmul(a, b, out=out)
         seconds.append((now_ns() - begun) / 1e9)
-    return Peak(2 * PRODUCT**3 / min(seconds), f"numpy's product of {PRODUCT}x{PRODUCT} f32 matrices, the best of {ROUNDS}")
+    return Peak(2 * PRODUCT**3 / min(seconds), f"numpy's product of {PRODUCT}x{PRODUCT} {dtype} matrices, the best of {ROUNDS}")

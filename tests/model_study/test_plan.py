@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
-import portakern as pk
-from portakern.cli import main
-from portakern.errors import MissingRuleError, UsageError
-from portakern.model_study import making, model
-from portakern.model_study.profile import Use, _Session
-from portakern.registry import registry
-from portakern.study import steps
-from portakern.study.work import like_typical, works
-from portakern.timing.measure import Options
-from tests.model_study import small_models
+import portakern as pk  # noqa: E402
+from portakern.cli import main  # noqa: E402
+from portakern.errors import MissingRuleError, UsageError  # noqa: E402
+from portakern.model_study import making, model  # noqa: E402
+from portakern.model_study.profile import Use, _Session  # noqa: E402
+from portakern.registry import registry  # noqa: E402
+from portakern.study import steps  # noqa: E402
+from portakern.study.work import like_typical, works  # noqa: E402
+from portakern.timing.measure import Options  # noqa: E402
+from tests.model_study import small_models  # noqa: E402
 
 FILE = str(Path(small_models.__file__))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def briefly() -> Iterator[None]:
+    """Times are taken, and nobody asks how well."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(making, "PROFILE", {"budget_s": 0.02, "min_samples": 5})
+        yield
+
+
 @pytest.fixture(scope="module")
-def two_targets() -> Any:
+def two_targets(briefly: None) -> Any:
     return pk.model(*small_models.blocks()).plan("cpp:cpu,hip:gfx942")
 
 
@@ -49,12 +58,21 @@ def test_a_device_that_is_not_here_has_no_time(two_targets: Any):
 
 def test_a_wrong_result_has_no_time(monkeypatch: pytest.MonkeyPatch):
     asked = model(*small_models.blocks())
-    monkeypatch.setattr(asked, "_reference", lambda: {"out": np.full((4, 5), 3.0)})
+    monkeypatch.setattr(asked, "_reference", lambda: making.Expected({"out": np.full((4, 5), 3.0)}))
     told = asked.plan("cpp:cpu")
     (plan,) = told.plans
     assert plan.error is not None and plan.error["kind"] == "incorrect"
     assert plan.whole is None and all(r.row.time is None for r in plan.rows)
     assert "incorrect: out against the module in float64" in str(told) and "time us" not in str(told)
+
+
+def test_what_random_numbers_reach_is_held_against_the_oracle(monkeypatch: pytest.MonkeyPatch):
+    asked = pk.model(torch.nn.Dropout(0.5), torch.ones(3, 8), train=True)
+    (plan,) = asked.plan("cpp:cpu").plans
+    assert plan.error is None and "float64 oracle" in plan.checked and "module" not in plan.checked
+    monkeypatch.setattr(asked, "_reference", making.Expected)
+    (plan,) = asked.plan("cpp:cpu").plans
+    assert plan.error is not None and plan.error["kind"] == "not-checked" and plan.whole is None
 
 
 def test_pieces_by_themselves_are_timed_on_what_queues():
