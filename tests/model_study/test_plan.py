@@ -15,8 +15,10 @@ torch = pytest.importorskip("torch")
 import portakern as pk  # noqa: E402
 from portakern.cli import main  # noqa: E402
 from portakern.errors import MissingRuleError, UsageError  # noqa: E402
-from portakern.model_study import making, model  # noqa: E402
-from portakern.model_study.profile import Use, _Session  # noqa: E402
+from portakern.ir import oracle  # noqa: E402
+from portakern.model_study import making  # noqa: E402
+from portakern.model_study.profile import Profile, Use, _Session  # noqa: E402
+from portakern.model_study.roof import Roof  # noqa: E402
 from portakern.registry import registry  # noqa: E402
 from portakern.study import steps  # noqa: E402
 from portakern.study.work import like_typical, works  # noqa: E402
@@ -56,23 +58,42 @@ def test_a_device_that_is_not_here_has_no_time(two_targets: Any):
     assert sum(r.needs.flops * r.count for r in plan.rows) == two_targets.needs.flops
 
 
-def test_a_wrong_result_has_no_time(monkeypatch: pytest.MonkeyPatch):
-    asked = model(*small_models.blocks())
-    monkeypatch.setattr(asked, "_reference", lambda: making.Expected({"out": np.full((4, 5), 3.0)}))
-    told = asked.plan("cpp:cpu")
-    (plan,) = told.plans
-    assert plan.error is not None and plan.error["kind"] == "incorrect"
-    assert plan.whole is None and all(r.row.time is None for r in plan.rows)
-    assert "incorrect: out against the module in float64" in str(told) and "time us" not in str(told)
+def profiled(asked: Any) -> making._Plan:
+    """A plan as it is after a profile whose kernels gave what the oracle gives, each in a microsecond."""
+    op = asked.operator
+    (work,) = works(like_typical(op, {}, {}), registry().match("cpp:cpu"), ["f32"])
+    plan = making._Plan(op, work, {})
+    count = len(plan.begin(0))
+    plan.built = {n: steps.Build(work.row.but(evidence="compiled", method="compiled")) for n in plan.first.values()}
+    outputs = oracle.evaluate(op.program(), op.example_arrays())
+    plan.profile = Profile({"median_us": 10.0}, ({"median_us": 1.0},) * count, outputs, "a device", Roof())
+    return plan
 
 
-def test_what_random_numbers_reach_is_held_against_the_oracle(monkeypatch: pytest.MonkeyPatch):
-    asked = pk.model(torch.nn.Dropout(0.5), torch.ones(3, 8), train=True)
-    (plan,) = asked.plan("cpp:cpu").plans
-    assert plan.error is None and "float64 oracle" in plan.checked and "module" not in plan.checked
-    monkeypatch.setattr(asked, "_reference", making.Expected)
-    (plan,) = asked.plan("cpp:cpu").plans
-    assert plan.error is not None and plan.error["kind"] == "not-checked" and plan.whole is None
+@pytest.mark.quick
+def test_a_right_result_has_times():
+    asked = pk.model(*small_models.blocks())
+    plan = profiled(asked).finished(asked._reference(), Roof())
+    assert plan.error is None and plan.evidence == "timed" and plan.total("time") == 7.0
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("expected", "kind"), [
+    (making.Expected({"out": np.full((4, 5), 3.0)}), "incorrect"),
+    (making.Expected({}, {"out": np.full((4, 5), 3.0)}), "incorrect"),
+    (making.Expected(), "not-checked"),
+])  # fmt: skip
+def test_a_result_that_is_wrong_or_was_compared_with_nothing_has_no_time(expected: making.Expected, kind: str):
+    plan = profiled(pk.model(*small_models.blocks())).finished(expected, Roof())
+    assert plan.error is not None and plan.error["kind"] == kind
+    assert plan.whole is None and plan.basis != "time" and all(r.row.time is None for r in plan.rows)
+    assert plan.evidence == "compiled"
+
+
+@pytest.mark.quick
+def test_what_random_numbers_reach_is_held_against_the_oracle():
+    expected = pk.model(torch.nn.Dropout(0.5), torch.ones(3, 8), train=True)._reference()
+    assert not expected.by_module and set(np.unique(expected.by_oracle["out"])) == {0.0, 2.0}
 
 
 def test_pieces_by_themselves_are_timed_on_what_queues():
