@@ -45,6 +45,7 @@ _PUBLIC: dict[str, str] = {
     "task": "portakern.api",
     "from_torch": "portakern.torch_import",
     "grad": "portakern.gradients",
+    "model": "portakern.model_study",
     "swap": "portakern.torch_swap",
     "targets": "portakern.registry",
     "operator": "portakern.spec.operator",
@@ -88,6 +89,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow __get
     )
     from portakern.errors import PortakernError
     from portakern.gradients import grad
+    from portakern.model_study import model
     from portakern.registry import targets
     from portakern.spec.annotations import Scalar, Tensor
     from portakern.spec.functions import *

@@ -180,8 +180,8 @@ pk_status fill(pk_device_t, pk_stream_t, pk_pointer to, uint8_t value, size_t by
 
 // ---- functions
 
-constexpr unsigned most_floats = 8;    // what System V (x86-64) and AAPCS64 pass in registers
-constexpr unsigned most_integers = 64;  // the prototype's
+constexpr unsigned most_floats = 8;       // what System V (x86-64) and AAPCS64 pass in registers
+constexpr unsigned most_integers = 1024;  // a model in one function has an argument for each of its weights
 
 pk_status load(pk_device_t, const void *binary, size_t bytes, pk_module_t *out) {
     const std::string path(static_cast<const char *>(binary), bytes);
@@ -230,6 +230,8 @@ struct Caller<std::index_sequence<I...>> {
 void call_function(void *function, const double *floats, const std::uint64_t *integers, unsigned count) {
     if (count <= 6) return Caller<std::make_index_sequence<6>>::call(function, floats, integers);
     if (count <= 16) return Caller<std::make_index_sequence<16>>::call(function, floats, integers);
+    if (count <= 64) return Caller<std::make_index_sequence<64>>::call(function, floats, integers);
+    if (count <= 256) return Caller<std::make_index_sequence<256>>::call(function, floats, integers);
     Caller<std::make_index_sequence<most_integers>>::call(function, floats, integers);
 }
 
@@ -253,7 +255,7 @@ pk_status launch(pk_device_t, pk_stream_t, const pk_launch *launch) {
         if (arg.size > 8) return fail(PK_UNSUPPORTED, "a function of the host takes arguments of at most 8 bytes by value");
         const bool is_float = arg.kind == PK_ARG_FLOAT;
         if (is_float ? float_count == most_floats : integer_count == most_integers) {
-            return fail(PK_UNSUPPORTED, "a function of the host takes at most 64 pointers and integers and 8 floating-point values");
+            return fail(PK_UNSUPPORTED, "a function of the host takes at most 1024 pointers and integers and 8 floating-point values");
         }
         if (is_float) {
             std::memcpy(&floats[float_count++], arg.value, arg.size);  // a float lies in the lower half of the register

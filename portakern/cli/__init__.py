@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "check": "run what can be run here, and compare with the float64 oracle",
     "bench": "time kernels where their silicon is, interleaved with peers",
     "compare": "one table over targets and machines, each figure with its evidence",
+    "plan": "where a PyTorch model's time goes on each target, and what each kernel could gain",
     "tune": "search the schedules of a kernel by timing them, and keep the best",
     "inspect": "what a kernel from elsewhere uses, what limits it, and what a simulator sees wrong in it",
     "evaluate": "judge a kernel from elsewhere against an operator",

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from portakern.errors import IRError
 from portakern.ir.core import Function, Loc
@@ -13,6 +14,9 @@ from portakern.ir.reading import Reading, readings
 from portakern.ir.size import Size, evaluate, names_of, product
 from portakern.ir.text import parse_functions
 from portakern.ir.tile import BufferType, Kernel, TileType, verify_kernel
+
+if TYPE_CHECKING:
+    from portakern.ir.tensor import TensorProgram
 
 
 @dataclass(frozen=True)
@@ -62,16 +66,28 @@ class Repeat:
 
 
 @dataclass(frozen=True)
+class Computed:
+    """What the kernels ``first`` to before ``last`` of a program compute together, ``times`` in all: a tensor program on arrays
+    of their names."""
+
+    first: int
+    last: int
+    program: TensorProgram
+    times: Size = 1
+
+
+@dataclass(frozen=True)
 class Program:
     """Kernels in launch order, some of which are repeated.  A kernel's argument has the name of an array, and may view it in
     another shape of as many elements.  Inputs come first in ``arrays``, in the operator's order, then scalars, outputs,
-    temporaries.
+    temporaries.  ``computed`` says what each kernel is for, to those who count its work; it is no part of what is done.
     """
 
     name: str
     arrays: tuple[Array, ...]
     kernels: tuple[Kernel, ...]
     repeats: tuple[Repeat, ...] = ()
+    computed: tuple[Computed, ...] = field(default=(), repr=False, compare=False)
 
     def by_role(self, *roles: str) -> tuple[Array, ...]:
         return tuple(a for a in self.arrays if a.role in roles)

@@ -12,9 +12,9 @@ from portakern.errors import IRError, LoweringError, MissingRuleError
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Arg, Block, Loc, Op, Result, Yield
-from portakern.ir.program import Array, ArrayFacts, Program, Repeat, verify_program
+from portakern.ir.program import Array, ArrayFacts, Computed, Program, Repeat, verify_program
 from portakern.ir.rewrite import canonicalise
-from portakern.ir.size import Sym, product, quotients
+from portakern.ir.size import Size, Sym, product, quotients
 from portakern.lower import steps
 from portakern.lower.associative import lower_associative
 from portakern.lower.attention import lower_attention
@@ -98,7 +98,8 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
     making = _Making(program, choose, facts, hints, {a.name for a in arrays}, shares)
     making.all(making.planned(_peel(simplified), {}))
     arrays = [replace(a, init=making.pieces[a.name].fill) if a.name in making.pieces else a for a in arrays]
-    result = Program(program.name, (*arrays, *making.between(program.outputs)), tuple(making.kernels), tuple(making.repeats))
+    result = Program(program.name, (*arrays, *making.between(program.outputs)), tuple(making.kernels), tuple(making.repeats),
+                     tuple(making.computed))
     verify_program(result)
     return result
 
@@ -144,6 +145,7 @@ class _Making:
         self.fresh = _fresh(taken)
         self.kernels: list[t.Kernel] = []
         self.repeats: list[Repeat] = []
+        self.computed: list[Computed] = []
         self.temporaries: dict[str, Array] = {}
         self.extra: list[Array] = []
         self.pieces: dict[str, Placed] = {}  # arrays that are stored piece by piece
@@ -217,17 +219,17 @@ class _Making:
         single = sum(1 for _ in _leaves(plan)) == 1
         self._make(plan, lambda: "" if single else f"_{next(numbers)}")
 
-    def _make(self, plan: Plan, suffix: Callable[[], str]) -> None:
+    def _make(self, plan: Plan, suffix: Callable[[], str], times: Size = 1) -> None:
         for item in plan:
             if isinstance(item, Planned):
-                self._kernels(item, suffix())
+                self._kernels(item, suffix(), times)
                 continue
             first = len(self.kernels)
-            self._make(item.plan, suffix)
+            self._make(item.plan, suffix, times * item.loop.length)
             swaps = tuple(zip(item.loop.before, item.loop.after, strict=True))
             self.repeats.append(Repeat(first, len(self.kernels), item.loop.length, item.step, swaps))
 
-    def _kernels(self, item: Planned, suffix: str) -> None:
+    def _kernels(self, item: Planned, suffix: str, times: Size) -> None:
         stage, names = item.stage, self._names_in(item.lines)
         try:
             self.unrounded |= _unrounded(stage, item.outputs)
@@ -239,12 +241,15 @@ class _Making:
             apart = stages(stage.program, names, self.fresh, False, self.shares)  # what cannot go together goes by itself
             for n, s in enumerate(apart, 1):
                 there = {o: stage.placed[o] for o in s.program.outputs if o in stage.placed}
-                self._kernels(replace(item, stage=replace(s, placed={**s.placed, **there})), f"{suffix}_{n}")
+                self._kernels(replace(item, stage=replace(s, placed={**s.placed, **there})), f"{suffix}_{n}", times)
             return
         except (LoweringError, IRError) as error:
             error.where = error.where or str(_line(stage) or "")
             raise
+        first = len(self.kernels)
         self.kernels += made.kernels
+        steps_of = times if item.loop is None else times * item.loop.length
+        self.computed.append(Computed(first, len(self.kernels), stage.program, steps_of))
         self.extra += made.temporaries
         self._note_results(item, names)
 

@@ -48,11 +48,31 @@ def load_operator(name: str | Operator) -> Operator:
 
 
 def _from_file(path: str, function: str) -> Operator:
+    return _decorated(_file(path, "an operator", "file.py:function"), function, path)
+
+
+def _file(path: str, what: str, form: str) -> ModuleType:
     file = Path(path).expanduser()
     if not file.is_file():
-        raise UsageError(f"there is no file {path}", "an operator in a file is given as file.py:function")
-    module = _module(str(file.resolve()), file.stat().st_mtime_ns)
-    return _decorated(module, function, path)
+        raise UsageError(f"there is no file {path}", f"{what} in a file is given as {form}")
+    return _module(str(file.resolve()), file.stat().st_mtime_ns)
+
+
+def python_object(asked: str, what: str, form: str) -> Any:
+    """What ``FILE.py:NAME`` names: ``what`` it should be, in which ``form`` it is given.  Raises as :func:`load_operator`."""
+    path, _, name = asked.rpartition(":")
+    if not path.endswith(".py"):
+        raise UsageError(f"{asked!r} names no function of a file", f"{what} is given as {form}")
+    module = _file(path, what, form)
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is None:
+        own = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
+        near = difflib.get_close_matches(name, own, 1)
+        raise UsageError(f"{path} has no function {name!r}",
+                         f"did you mean {near[0]}?" if near else f"it has {', '.join(own) or 'none'}")
+    return found
 
 
 @lru_cache(maxsize=64)

@@ -47,23 +47,28 @@ def page(
     """The whole page; ``sources`` and ``assemblies`` are texts by their hash."""
     operators = ", ".join(dict.fromkeys(r.operator for r in rows)) or "nothing"
     parts = [
-        f"<h1>portakern: {escape(operators)}</h1>",
-        f'<p class="note">{escape(_where(environment))}</p>',
+        f'<p class="note">{escape(where(environment))}</p>',
         _levels(rows),
         _table(rows),
         _errors(rows),
         _porting(porting),
-        _machines(rows),
+        machines([r.environment or {} for r in rows]),
         _texts("Sources", rows, sources, lambda r: r.source_hash),
         _texts("Assembly", rows, assemblies, lambda r: r.binary_hash),
     ]
-    body = "\n".join(filter(None, parts))
+    return document(operators, parts)
+
+
+def document(title: str, parts: Sequence[str]) -> str:
+    """A page with this title and the report's looks; empty parts are left out."""
+    body = "\n".join(filter(None, [f"<h1>portakern: {escape(title)}</h1>", *parts]))
     return ('<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            f"<title>portakern: {escape(operators)}</title><style>{_STYLE}</style></head>\n<body>\n{body}\n</body></html>\n")
+            f"<title>portakern: {escape(title)}</title><style>{_STYLE}</style></head>\n<body>\n{body}\n</body></html>\n")
 
 
-def _where(environment: Mapping[str, Any]) -> str:
+def where(environment: Mapping[str, Any]) -> str:
+    """A line about the machine."""
     known = [environment.get(k) for k in ("processor", "system", "python")]
     version = environment.get("portakern")
     return f"portakern {version} on {', '.join(str(k) for k in known if k)}" if version else ""
@@ -72,22 +77,23 @@ def _where(environment: Mapping[str, Any]) -> str:
 def _levels(rows: tuple[Row, ...]) -> str:
     """What the levels that occur mean, with their counts."""
     found = [(name, sum(r.evidence == name for r in rows)) for name in EVIDENCE]
-    items = "".join(f"<li>{_mark(name)} {n}: {escape(_MEANINGS[name])}</li>" for name, n in found if n)
+    items = "".join(f"<li>{mark(name)} {n}: {escape(_MEANINGS[name])}</li>" for name, n in found if n)
     return f"<ul>{items}</ul>"
 
 
-def _mark(name: str, text: str = "") -> str:
+def mark(name: str, text: str = "") -> str:
+    """A level of evidence, or what became of a row, as a badge."""
     return f'<span class="badge {name}">{escape(text or name)}</span>'
 
 
 def badge(row: Row) -> str:
     if row.refused:
-        return _mark("refused")
+        return mark("refused")
     if row.correct is False:
-        return _mark("wrong")
+        return mark("wrong")
     if row.error is not None:
-        return _mark("failed", f"{row.evidence or 'nothing'}, then {row.error['kind']}")
-    return _mark(row.evidence or "failed", row.evidence or "nothing")
+        return mark("failed", f"{row.evidence or 'nothing'}, then {row.error['kind']}")
+    return mark(row.evidence or "failed", row.evidence or "nothing")
 
 
 def _cell(text: str) -> str:
@@ -159,13 +165,13 @@ def _porting(notes: Sequence[PortingNote]) -> str:
     return "\n".join(parts)
 
 
-def _machines(rows: tuple[Row, ...]) -> str:
-    """The environments the rows were taken in, each once."""
+def machines(environments: Sequence[Mapping[str, Any]]) -> str:
+    """The environments of the rows, each once."""
     found: dict[str, int] = {}
-    for r in rows:
-        text = json.dumps(r.environment or {}, indent=1, sort_keys=True)
+    for environment in environments:
+        text = json.dumps(environment, indent=1, sort_keys=True)
         found[text] = found.get(text, 0) + 1
-    items = (f"<details><summary>{n} row{'' if n == 1 else 's'}: {escape(_where(json.loads(text)) or 'unknown')}</summary>"
+    items = (f"<details><summary>{n} row{'' if n == 1 else 's'}: {escape(where(json.loads(text)) or 'unknown')}</summary>"
              f"<pre>{escape(text)}</pre></details>" for text, n in found.items())  # fmt: skip
     return "<h2>Machines</h2>\n" + "\n".join(items)
 

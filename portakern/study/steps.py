@@ -14,7 +14,7 @@ import pickle
 import re
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -177,14 +177,15 @@ def emitted(work: Work, target: Target, language: Language) -> tuple[Source, Pro
     avoided: set[str] = set()
     while True:
         try:
-            return _emitted(lowered(work, target, avoided), target, language)
+            return source_of(lowered(work, target, avoided), target, language)
         except ScheduleError as error:
             if work.schedule or work.chosen is not None or not error.schedule or error.schedule in avoided:
                 raise
             avoided.add(error.schedule)
 
 
-def _emitted(program: Program, target: Target, language: Language) -> tuple[Source, Program]:
+def source_of(program: Program, target: Target, language: Language) -> tuple[Source, Program]:
+    """The source of lowered kernels.  Raises :class:`MissingRuleError` with everything the emitter lacks, at once."""
     missing = language.emitter.missing(program, target)
     if missing:
         alternatives = dict.fromkeys(m.alternative for m in missing if m.alternative)
@@ -304,6 +305,17 @@ def must_fit(source: Source, binary: CompiledBinary) -> None:
 
 
 def _estimated(made: Build, work: Work, binary: CompiledBinary, peers: bool) -> Build:
+    def figures(estimator: Estimator) -> dict[str, Any]:
+        assert made.source is not None
+        found = estimate_of(estimator, made.source, binary, work)
+        if peers and work.foreign is None:
+            found = {**found, "peers": estimated_peers(estimator, made.source.target, work, found["us"])}
+        return found
+
+    return with_estimate(made, figures)
+
+
+def with_estimate(made: Build, figures: Callable[[Estimator], dict[str, Any]]) -> Build:
     """With an estimate where there is a model of the target; what the model does not know is said, and is no failure."""
     assert made.source is not None
     estimator = registry().estimator(made.source.target)
@@ -312,10 +324,7 @@ def _estimated(made: Build, work: Work, binary: CompiledBinary, peers: bool) -> 
     if not (available := estimator.available(made.source.target)):
         return replace(made, row=made.row.but(method=f"{made.row.method}; no estimate: {available.detail}"))
     try:
-        found = estimate_of(estimator, made.source, binary, work)
-        if peers and work.foreign is None:
-            found = {**found, "peers": estimated_peers(estimator, made.source.target, work, found["us"])}
-        row = made.row.but(estimate=found)
+        row = made.row.but(estimate=figures(estimator))
     except PortakernError as error:
         row = made.row.but(method=f"{made.row.method}; no estimate: {error.message}")
     except Exception as error:  # a model's defect must not take along that the kernel compiled
@@ -325,16 +334,25 @@ def _estimated(made: Build, work: Work, binary: CompiledBinary, peers: bool) -> 
 
 def estimate_of(estimator: Estimator, source: Source, binary: CompiledBinary, work: Work) -> dict[str, Any]:
     """The estimate as JSON, from the cache where the same code was estimated at the same sizes by this version of the model."""
+    def program() -> Program | None:
+        return None if work.foreign is not None else emit(work)[1]
+
+    of = (work.program.digest, sorted(work.sizes.items()), repr(work.schedule), repr(work.chosen))
+    return kept_estimate(estimator, source, binary, work.sizes, of, program)
+
+
+def kept_estimate(estimator: Estimator, source: Source, binary: CompiledBinary, sizes: Mapping[str, int], of: Sequence[Any],
+                  program: Callable[[], Program | None]) -> dict[str, Any]:  # fmt: skip
+    """The same of a source that was emitted from ``program()``, which ``of`` tells from others."""
     from portakern.launch.dispatch import dispatch_sequence_of
 
-    target = source.target
-    key = digest("estimate", type(estimator).__module__, estimator.version, str(target), source.digest, binary.digest,
-                 work.program.digest, sorted(work.sizes.items()), repr(work.schedule), repr(work.chosen))
+    key = digest("estimate", type(estimator).__module__, estimator.version, str(source.target), source.digest, binary.digest,
+                 *of)
     kept = Cache().get(key)
     if kept is not None:
         return json.loads(kept)
-    program = None if work.foreign is not None else emitted(work, target, registry().language(target.language))[1]
-    found = estimate_dict(estimator.estimate(source, binary, dispatch_sequence_of(source, binary, work.sizes), program))
+    sequence = dispatch_sequence_of(source, binary, sizes)
+    found = estimate_dict(estimator.estimate(source, binary, sequence, program()))
     Cache().put(key, json.dumps(found).encode())
     return found
 

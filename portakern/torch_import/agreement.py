@@ -66,8 +66,8 @@ class Agreement:
 def agreement(operator: ImportedOperator) -> Agreement:
     """Holds the oracle's results on the example inputs against PyTorch's in float64."""
     program = operator.program(operator.typical.dims)
-    ours = oracle.evaluate(program, _widened(operator.example_arrays()))
-    random = _reached_by_random(program)
+    ours = oracle.evaluate(program, widened(operator.example_arrays()))
+    random = reached_by_random(program)
     theirs = dict(zip((n for n in program.outputs if n not in operator.updates), in_float64(operator), strict=False))
     compared = tuple(n for n in theirs if n not in random)
     narrow = _roundings(program)
@@ -118,7 +118,8 @@ def _default_float64(torch: Any) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def _widened(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def widened(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Floats in float64, as the oracle takes them."""
     return {n: np.asarray(x, np.float64) if x.dtype.kind not in "iub" else np.asarray(x) for n, x in arrays.items()}
 
 
@@ -143,7 +144,7 @@ def _roundings(program: TensorProgram) -> float:
     return 64 * max(narrow, default=0.0)
 
 
-def _reached_by_random(program: TensorProgram) -> set[str]:
+def reached_by_random(program: TensorProgram) -> set[str]:
     """The outputs that random numbers have a part in."""
     reached: set[Op] = set()
     for op in program.body.ops:

@@ -25,7 +25,7 @@ ROOMS = (
     "emit", "lower",
     "tools", "referee", "launch", "timing", "check", "tuned",
     "torch_autograd", "torch_op", "study",
-    "tuning", "search", "testing", "suite",
+    "tuning", "search", "testing", "suite", "model_study",
     "torch_swap", "api", "portakern", "operators", "torch_compile",
     "fuzz", "cli", "__main__",
 )  # fmt: skip

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import threading
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,6 +37,17 @@ void many(double *out, float f0, int64_t a, int8_t b, int16_t c, uint8_t d, bool
 }"""
 
 
+COUNTS = (1, 6, 7, 16, 17, 64, 65, 256, 257, 1024)
+"""Numbers of pointers and integers on both sides of those that the host's driver has a prototype for."""
+
+
+def weighted(count: int) -> str:
+    """A function of ``count`` pointers and integers, each of which counts by its place."""
+    taken = ", ".join(["int64_t *out", *(f"int64_t a{n}" for n in range(1, count))])
+    total = " + ".join(["int64_t(0)", *(f"{n} * a{n}" for n in range(1, count))])
+    return f'extern "C" void weighted{count}({taken}) {{ *out = {total}; }}'
+
+
 @pytest.fixture(scope="module")
 def host() -> native.Device:
     return native.open_device("host")
@@ -46,7 +58,7 @@ def module(host: native.Device, tmp_path_factory: pytest.TempPathFactory) -> nat
     folder = tmp_path_factory.mktemp("kernels")
     compiler = shutil.which("g++") or shutil.which("clang++") or shutil.which("c++")
     assert compiler is not None, "portakern was built, so a C++ compiler should be on PATH"
-    (folder / "kernels.cpp").write_text(KERNELS)
+    (folder / "kernels.cpp").write_text("\n".join([KERNELS, *map(weighted, COUNTS)]))
     path = folder / "libkernels.so"
     subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", path, folder / "kernels.cpp"], check=True, timeout=60)
     return host.load(str(path).encode())
@@ -133,8 +145,17 @@ def test_arguments_of_all_kinds_arrive(host: native.Device, module: native.Modul
     assert out[0] == sum(i * float(value) for i, (_, value) in enumerate(values, 1))
 
 
-def test_more_arguments_than_can_be_passed_are_refused(host: native.Device, module: native.Module):
-    call = host.call([LaunchSpec(module.kernel("nothing"), ONE, ONE, [scalar("f64", 0)] * 9)])
+@pytest.mark.parametrize("count", COUNTS)
+def test_as_many_arguments_arrive_as_a_model_has_weights(host: native.Device, module: native.Module, count: int):
+    out = np.full(1, -1)
+    args = [pointer(out.ctypes.data), *(scalar("i64", 3 * n) for n in range(1, count))]
+    host.call([LaunchSpec(module.kernel(f"weighted{count}"), ONE, ONE, args)])()
+    assert out[0] == sum(3 * n * n for n in range(1, count))
+
+
+@pytest.mark.parametrize("args", [[scalar("f64", 0)] * 9, [scalar("i64", 0)] * 1025], ids=["floats", "integers"])
+def test_more_arguments_than_can_be_passed_are_refused(host: native.Device, module: native.Module, args: list[Any]):
+    call = host.call([LaunchSpec(module.kernel("nothing"), ONE, ONE, args)])
     with pytest.raises(native.DriverError) as caught:
         call()
     assert caught.value.kind == "unsupported"
