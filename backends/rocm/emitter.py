@@ -53,10 +53,13 @@ _ONE_STEP = "#pragma unroll 1  // steps overlap already; unrolled ones would hol
 _SOME_STEPS = "#pragma unroll {}  // all steps at once would hold more registers than there are"
 _16_BIT = ("f16", "bf16")
 _SUMS = {
-    "f16": "f32", "bf16": "f32", "f32": "f32", "i8": "i32",
+    "f16": "f32", "bf16": "f32", "f32": "f32", "f64": "f64", "i8": "i32",
     "f8e4m3": "f32", "f8e5m2": "f32", "f8e4m3fnuz": "f32", "f8e5m2fnuz": "f32",
 }  # fmt: skip
 """Operands of matrix products -> what they are summed in."""
+
+_BY_LANES = ("f32", "f64")
+"""Operands that lanes multiply where no matrix instruction does."""
 
 
 def subgroup(device: Device) -> int:
@@ -65,7 +68,7 @@ def subgroup(device: Device) -> int:
 
 
 def on_matrix_cores(device: Device, dtype: str) -> bool:
-    """Whether products of ``dtype`` have a matrix instruction here (RDNA has none for f32)."""
+    """Whether products of ``dtype`` have a matrix instruction here (RDNA has none for f32 and f64)."""
     return bool(device.matrix_for(dtype))
 
 
@@ -93,9 +96,9 @@ class HipPlanner(Planner):
 
     def _same(self, a: Place, b: Place) -> bool:
         """The rows of two accumulators of one height are spread alike (attention keeps the waves in one column), if matrix
-        instructions fill both or neither: RDNA has none for f32, and spreads those as pk::AccumulatorShape says."""
+        instructions fill both or neither: RDNA has none for f32 and f64, and spreads those as pk::AccumulatorShape says."""
         alike = a.side == b.side == "row" and {a.layout.kind, b.layout.kind} == {"accumulator"} and a.size == b.size
-        cores = self.dialect.subgroup == WAVE_OF_CDNA or (a.layout.element == "f32") == (b.layout.element == "f32")
+        cores = self.dialect.subgroup == WAVE_OF_CDNA or (a.layout.element in _BY_LANES) == (b.layout.element in _BY_LANES)
         return super()._same(a, b) or (alike and cores and self.kernel.family == "attention")
 
     def _is_left(self, load: t.Load) -> bool:
@@ -282,10 +285,8 @@ def _rows_stay_in_waves(kernel: t.Kernel, device: Device) -> bool:
 def _missing_dot(op: t.Dot, device: Device, line: str) -> list[Missing]:
     dtype, acc = t.tile_type(op.lhs).dtype, t.tile_type(op).dtype
     found: list[Missing] = []
-    if dtype not in _SUMS or (dtype != "f32" and not on_matrix_cores(device, dtype)):
-        found.append(
-            Missing(f"HIP has no matrix product of {dtype} on {device.name}", line, "f32" if dtype == "f64" else "f16")
-        )
+    if dtype not in _SUMS or (dtype not in _BY_LANES and not on_matrix_cores(device, dtype)):
+        found.append(Missing(f"HIP has no matrix product of {dtype} on {device.name}", line, "f16"))
     elif acc != _SUMS[dtype]:
         found.append(Missing(f"HIP accumulates products of {dtype} in {_SUMS[dtype]}, not {acc}", line, _SUMS[dtype]))
     if op.precision not in ("ieee", "tf32"):

@@ -186,9 +186,16 @@ def test_operands_beyond_the_memory_of_a_block_are_refused_with_the_line() -> No
                  schedule={"m": 128, "n": 128, "k": 256, "warps": 4, "stages": 1, "waves": "plain"})  # fmt: skip
 
 
-def test_products_of_doubles_are_refused_with_the_alternative() -> None:
+def test_products_of_doubles_summed_in_floats_are_refused_with_the_alternative() -> None:
     missing = HipEmitter().missing(samples.matmul_bias(dtype="f64"), target("gfx942"))
-    assert any("f64" in m.what and m.alternative == "f32" for m in missing)
+    assert any("products of f64 in f64, not f32" in m.what and m.alternative == "f64" for m in missing)
+
+
+@pytest.mark.parametrize(("isa", "instruction"), [("gfx90a", "v_mfma_f64"), ("gfx942", "v_mfma_f64"), ("gfx1201", "v_fma_f64")])
+def test_products_of_doubles_take_the_matrix_cores_where_there_are_such(isa: str, instruction: str) -> None:
+    needs_clang(isa)
+    built = pk.build("matmul", target=f"hip:{isa}", dtype="f64", M=64, N=64, K=64)
+    assert instruction in built.asm
 
 
 def test_arguments_are_in_the_order_of_the_launch() -> None:

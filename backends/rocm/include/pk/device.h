@@ -179,14 +179,22 @@ PK_FN uint64_t ballot(bool says) { return __builtin_amdgcn_ballot_w64(says); }
 //
 // All compute a tile d += x y, of 16 x 16 where nothing else is said.  Lane l holds of the accumulator the column l % 16, and
 // of it the rows
-//   CDNA   4 (l / 16) + r, r = 0..3      RDNA 3   2 r + l / 16, r = 0..7      RDNA 4   8 (l / 16) + r, r = 0..7
+//   CDNA   4 (l / 16) + r, r = 0..3 (of doubles 4 r + l / 16)
+//                                        RDNA 3   2 r + l / 16, r = 0..7      RDNA 4   8 (l / 16) + r, r = 0..7
 // and of x the row (of y the column) l % 16, with consecutive k:
 //   CDNA   from k / 4 (l / 16) on        RDNA 3   all 16, in both halves      RDNA 4   half of them
 // Any order of k is right as long as x and y agree on it.
 
 #if defined(__GFX9__)
 
-template <class Sum, int Edge> using MatrixAccumulator = choose<same<Sum, int>, i32x4, choose<Edge == 32, f32x16, f32x4>>;
+template <class Sum, int Edge>
+using MatrixAccumulator = choose<same<Sum, int>, i32x4, choose<same<Sum, double>, f64x4, choose<Edge == 32, f32x16, f32x4>>>;
+
+PK_FN f64x4 matrix_step(f64x4 d, f64x4 x, f64x4 y) {
+#pragma unroll
+  for (int k = 0; k < 4; ++k) d = __builtin_amdgcn_mfma_f64_16x16x4f64(x[k], y[k], d, 0, 0, 0);
+  return d;
+}
 
 PK_FN f32x4 matrix_step(f32x4 d, f32x4 x, f32x4 y) {  // exact f32: four instructions of depth 4
 #pragma unroll

@@ -86,29 +86,31 @@ template <class Element, int Edge = 16> struct Fragment;
 
 #if defined(__GFX9__)
 template <> struct Fragment<float> { using type = f32x4; static constexpr int edge = 16, k = 16, lanes = 4; };  // four steps
+template <> struct Fragment<double> { using type = f64x4; static constexpr int edge = 16, k = 16, lanes = 4; };
 template <> struct Fragment<f16> { using type = f16x8; static constexpr int edge = 16, k = 32, lanes = 4; };
 template <> struct Fragment<bf16> { using type = bf16x8; static constexpr int edge = 16, k = 32, lanes = 4; };
 template <> struct Fragment<f16, 32> { using type = f16x8; static constexpr int edge = 32, k = 16, lanes = 2; };
 template <> struct Fragment<bf16, 32> { using type = bf16x8; static constexpr int edge = 32, k = 16, lanes = 2; };
 template <> struct Fragment<xf32> { using type = Packed<xf32, f32x4>; static constexpr int edge = 16, k = 16, lanes = 4; };
 template <class Byte> struct Fragment<Byte, 16> { using type = Packed<Byte, Bytes>; static constexpr int edge = 16, k = 64, lanes = 4; };
-template <int N, int Waves> using MatrixCols = Spread<N, 4, 4, 16, 1, Waves, wave>;
+template <int N, int Waves, class Element>  // rows of doubles are 4 apart
+using MatrixCols = choose<same<Element, double>, Spread<N, 1, 4, 16, 4, Waves, wave>, Spread<N, 4, 4, 16, 1, Waves, wave>>;
 #elif defined(__GFX12__)
 template <> struct Fragment<f16> { using type = f16x8; static constexpr int edge = 16, k = 16, lanes = 2; };
 template <> struct Fragment<bf16> { using type = bf16x8; static constexpr int edge = 16, k = 16, lanes = 2; };
 template <class Byte> struct Fragment<Byte, 16> { using type = Packed<Byte, Bytes>; static constexpr int edge = 16, k = 16, lanes = 2; };
-template <int N, int Waves> using MatrixCols = Spread<N, 8, 2, 16, 1, Waves, wave>;
+template <int N, int Waves, class> using MatrixCols = Spread<N, 8, 2, 16, 1, Waves, wave>;
 #else
 template <> struct Fragment<f16> { using type = f16x16; static constexpr int edge = 16, k = 16, lanes = 1; };
 template <> struct Fragment<bf16> { using type = bf16x16; static constexpr int edge = 16, k = 16, lanes = 1; };
 template <class Byte> struct Fragment<Byte, 16> { using type = Packed<Byte, Bytes>; static constexpr int edge = 16, k = 16, lanes = 1; };
-template <int N, int Waves> using MatrixCols = Spread<N, 1, 2, 16, 8, Waves, wave>;
+template <int N, int Waves, class> using MatrixCols = Spread<N, 1, 2, 16, 8, Waves, wave>;
 #endif
 
 #if defined(__GFX9__)
 template <class Element> constexpr bool has_matrix = true;
 #else
-template <class Element> constexpr bool has_matrix = sizeof(Element) <= 2;  // RDNA has no matrix instruction for f32
+template <class Element> constexpr bool has_matrix = sizeof(Element) <= 2;  // RDNA has no matrix instruction for f32 and f64
 #endif
 
 // Waves side by side along the columns: none while there are 16 rows for each wave.
@@ -119,7 +121,7 @@ template <int R, int C, int Waves, class Element, int WavesN> struct Accumulator
   // Without a matrix instruction a wave is a grid of 8 x 4 threads with four columns each.
   using Row = choose<has_matrix<Element>, Spread<R, 1, 16, 1, 1, waves_m, wave * WavesN>,
                      Spread<R, 1, 8, 1, 1, waves_m, wave * WavesN>>;
-  using Col = choose<has_matrix<Element>, MatrixCols<C, WavesN>, Spread<C, 4, 4, 8, 1, WavesN, wave>>;
+  using Col = choose<has_matrix<Element>, MatrixCols<C, WavesN, Element>, Spread<C, 4, 4, 8, 1, WavesN, wave>>;
 };
 
 // R x C accumulated by Waves waves from operands of type Element.

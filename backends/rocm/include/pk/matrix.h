@@ -224,7 +224,7 @@ template <class Step, class L, class S> PK_FN auto fragment_like(const S& operan
   if constexpr (Step::lanes == 1) {
     return fragment<Step>(operand, first, step);
   } else {
-    constexpr int per = Step::k / Step::lanes, run = smaller(per, Col::vector);
+    constexpr int per = Step::k / Step::lanes, run = smaller(smaller(per, Col::vector), S::chunk);
     typename Step::type out;
 #pragma unroll
     for (int j = 0; j < per; j += run) {
@@ -323,21 +323,22 @@ template <class Sum, class L> PK_FN void keep_together(Tile<Sum, L>& acc) {
 #endif
 }
 
-// Without matrix instructions: every thread multiplies its rows by its columns, four depths at a time.
-template <class L, class A, class B> PK_FN void multiply_by_fma(Tile<float, L>& acc, const A& a, const B& b) {
+// Without matrix instructions: every thread multiplies its rows by its columns, as many depths at a time as 16 bytes hold.
+template <class T, class L, class A, class B> PK_FN void multiply_by_fma(Tile<T, L>& acc, const A& a, const B& b) {
+  constexpr int run = A::chunk;
 #pragma unroll 1
-  for (int k = 0; k < A::depth; k += 4) {
-    float x[L::row_slots][4];
+  for (int k = 0; k < A::depth; k += run) {
+    T x[L::row_slots][run];
 #pragma unroll
-    for (int i = 0; i < L::row_slots; ++i) from_lds<4>(x[i], a.at(L::Row::index(i), k));
+    for (int i = 0; i < L::row_slots; ++i) from_lds<run>(x[i], a.at(L::Row::index(i), k));
 #pragma unroll
     for (int j = 0; j < L::col_slots; ++j) {
-      float y[4];
-      from_lds<4>(y, b.at(L::Col::index(j), k));
+      T y[run];
+      from_lds<run>(y, b.at(L::Col::index(j), k));
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
+      for (int e = 0; e < run; ++e) {
 #pragma unroll
-        for (int i = 0; i < L::row_slots; ++i) acc.v[i][j] = __builtin_fmaf(x[i][e], y[e], acc.v[i][j]);
+        for (int i = 0; i < L::row_slots; ++i) acc.v[i][j] = __builtin_elementwise_fma(x[i][e], y[e], acc.v[i][j]);
       }
     }
   }
@@ -366,7 +367,7 @@ template <class As = void, class Sum, class L, class A, class B> PK_FN void dot(
 }
 
 // acc += a b with a in registers, where a matrix product or `load` left it: it never goes through LDS.
-template <class L, class T, class LA, class B> PK_FN void dot(Tile<float, L>& acc, const Tile<T, LA>& a, const B& b) {
+template <class Sum, class L, class T, class LA, class B> PK_FN void dot(Tile<Sum, L>& acc, const Tile<T, LA>& a, const B& b) {
   static_assert(LA::rows == L::rows && B::free == L::cols && LA::cols == B::depth, "m x k times k x n");
   static_assert(same<typename LA::Row, typename L::Row> && LA::Col::waves == 1, "a wave holds its rows whole");
   using Step = Fragment<T, edge_of<L>>;
