@@ -19,6 +19,7 @@ from portakern.dtypes import DTYPES
 from portakern.ir.core import Arg, Block, Op, Yield
 from portakern.ir.functions import COMPARE, COSTLY
 from portakern.ir.rewrite import live
+from portakern.ir.size import product
 from portakern.ir.tensor import (
     ArgFold,
     Assemble,
@@ -47,6 +48,7 @@ from portakern.lower.classes import Classes, axis_classes, is_thin, repeats
 from portakern.lower.growing import Inside, inside_others
 from portakern.lower.online import match_weights
 from portakern.lower.placing import Placed, pieces_of
+from portakern.lower.recomputed import inner_products, recomputed
 
 Names = Mapping[str, tuple[str, ...]]
 
@@ -56,6 +58,9 @@ ANCHORS = (Fold, SegmentFold, Contract, SegmentContract, ArgFold, Cumulate, Asso
 MOST_TURNS = 8
 """Reductions over changing axes (rows, then columns, then rows) that a value may be computed from again in each kernel that
 needs it: in a longer chain it is stored, since otherwise the n-th kernel would do the work of n."""
+
+BLOCK = 128
+"""Columns of a product that a block has, as most schedules have it."""
 
 LARGE = 1 << 20
 """Elements of an array of no input, beyond which it is computed where it is needed: to load it would take as long."""
@@ -226,7 +231,7 @@ class _Wholes:
         found = {o for op in self.program.body.ops for o in self._under_view(op)} | self._far_from_stored()
         found |= {op for op in self.program.body.ops if isinstance(op, Assemble)}
         found |= {v for op in self.program.body.ops for v in _compared_with_itself(op)}
-        found |= self._tables()
+        found |= self._tables() | self._normalised()
         while True:
             doubled = self._doubled(found)
             if not doubled:
@@ -242,7 +247,7 @@ class _Wholes:
         if isinstance(op, Windows):
             return [] if _is_view(op.x) else [op.x]
         if isinstance(op, Slice | Flip):
-            return [o for o in op.operands if o in self.anchored and tensor_type(o).shape]
+            return [_seen(o) for o in op.operands if o in self.anchored and tensor_type(o).shape]
         if isinstance(op, Reshape) and not isinstance(op.x, Arg) and tensor_type(op.x).shape and not is_thin(op):
             return [op.x]
         if isinstance(op, Gather) and not _can_be_picked_from(op.x, op.axis, op.fill):
@@ -274,6 +279,16 @@ class _Wholes:
             else:
                 frontier += op.operands
         return found
+
+    def _normalised(self) -> set[Op]:
+        """Operands of products whose lines were reduced first, as a norm does it, where more columns than a block has need
+        them: the kernel that reduces a line has it at hand, and every block of the product would compute it again."""
+        found = {v: op for op in self.program.body.ops if isinstance(op, Contract) for v in _reduced_operands(op)}
+        if not found:
+            return set()
+        classes, users = self._classes(set(), self.program.body.ops), Flow(self.program).users
+        nobody_stores = recomputed(self.program, classes, users)
+        return {v for v, op in found.items() if not inner_products(op, nobody_stores)}
 
     def _gathers_in(self, operand: Op) -> list[Op]:
         """The gathers in the elementwise work before a product: what copies its operands copies whole tiles."""
@@ -334,6 +349,34 @@ class _Wholes:
         return {alone} if alone is not None else set(candidates)
 
 
+def _reduced_operands(op: Contract) -> Iterator[Op]:
+    """The operands of ``op``, without transposes, that elementwise work makes of reductions along what is multiplied.  Weights
+    of an attention are none."""
+    sides = ((op.lhs, op.lhs_axes, op.rhs, op.rhs_free), (op.rhs, op.rhs_axes, op.lhs, op.lhs_free))
+    for value, axes, other, free in sides:
+        columns = product(tuple(tensor_type(other).shape[d] for d in free))
+        if (isinstance(columns, int) and columns <= BLOCK) or match_weights(value) is not None:
+            continue
+        while isinstance(value, Transpose):
+            value, axes = value.x, tuple(value.order[d] for d in axes)
+        if isinstance(value, Map | Convert) and _folds_lines(value, axes):
+            yield value
+
+
+def _folds_lines(value: Op, axes: Sequence[int]) -> bool:
+    """Whether elementwise work makes ``value`` of reductions of arrays of its shape along ``axes``."""
+    shape = tensor_type(value).shape
+    frontier, seen = [value], set[Op]()
+    while frontier:
+        op = frontier.pop()
+        if isinstance(op, Fold) and tensor_type(op.x).shape == shape and set(op.axes) == set(axes):
+            return True
+        if op not in seen and isinstance(op, Map | Convert | Expand):
+            seen.add(op)
+            frontier += op.operands
+    return False
+
+
 def _looked_up(fold: SegmentFold) -> list[Op]:
     """What says where a walk goes and was looked up itself: bounds, and coordinates at which it picks.  A block would look
     these up again for every segment, or at every step."""
@@ -374,6 +417,13 @@ def _is_view(op: Op) -> bool:
     while isinstance(op, Transpose | Expand | Convert | Slice | Flip) or (isinstance(op, Reshape) and is_thin(op)):
         op = op.x
     return isinstance(op, Arg | Assemble) or (isinstance(op, Reshape) and isinstance(op.x, Arg | Assemble))
+
+
+def _seen(op: Op) -> Op:
+    """What ``op`` is a view of, once that is an array."""
+    while isinstance(op, Transpose | Reshape | Slice | Flip):
+        op = op.x
+    return op
 
 
 def _bases(op: Op) -> list[Op]:

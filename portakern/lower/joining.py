@@ -59,20 +59,20 @@ def joined_dims(inner: Shape, outer: Shape) -> list[range] | None:
 
 def _joins(op: Reshape) -> bool:
     """Whether ``op`` joins dims of a computed value, and does nothing else."""
-    return not _of_arrays(op.x) and not is_thin(op) and joined_dims(tensor_type(op.x).shape, op.shape) is not None
+    return not of_arrays(op.x) and not is_thin(op) and joined_dims(tensor_type(op.x).shape, op.shape) is not None
 
 
-def _of_arrays(op: Op) -> bool:
+def of_arrays(op: Op) -> bool:
     """Whether a reshape of ``op`` can be one of the arrays that it is computed from, elementwise."""
     match op:
         case Arg():
             return True
         case Reshape(x=x) | Convert(x=x):
-            return _of_arrays(x)
+            return of_arrays(x)
         case Expand(x=x):
             return not tensor_type(x).shape
         case Map(args=args):
-            return all(map(_of_arrays, args))
+            return all(map(of_arrays, args))
     return not tensor_type(op).shape
 
 
@@ -91,10 +91,10 @@ def _split(op: Op, inner: Shape, groups: Sequence[range]) -> Op | None:
             return Map(op.fn, tuple(whole), loc=op.loc) if len(whole) == len(found) else None
         case Expand(x=x, dims=dims):
             shape, places = _split_dims(tensor_type(x).shape, dims, inner, groups)
-            return Expand(Reshape(x, shape), inner, places) if _of_arrays(x) or shape == tensor_type(x).shape else None
+            return Expand(Reshape(x, shape), inner, places) if of_arrays(x) or shape == tensor_type(x).shape else None
     if not tensor_type(op).shape:
         return op
-    return Reshape(op, inner) if _of_arrays(op) else None
+    return Reshape(op, inner) if of_arrays(op) else None
 
 
 def _split_dims(shape: Shape, dims: Sequence[int], inner: Shape, groups: Sequence[range]) -> tuple[Shape, tuple[int, ...]]:

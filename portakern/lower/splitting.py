@@ -1,0 +1,177 @@
+"""Work behind a reshape that splits dims of a computed value: done before it, in the value's own dims.
+
+Such a reshape is no index map of what a kernel computes, so the value would have to be stored before it, and what follows be a
+kernel of its own.  PyTorch writes one behind every linear layer, which multiplies the rows of all batches as one matrix.  Other
+operands are joined instead, which for arrays is free, and the reshape comes last.  So a residual is added where its product is
+computed, and the norm after it reduces rows of the same matrix.  :mod:`joining` does the same for the other way.
+
+A slice whose dims are split is one of the array in these dims: the heads of queries among those of keys and values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from portakern.ir.core import Op
+from portakern.ir.rewrite import Rules
+from portakern.ir.size import Size, product
+from portakern.ir.tensor import Convert, Expand, Fold, Map, Reshape, Slice, tensor_type
+from portakern.lower.classes import is_thin
+from portakern.lower.joining import Shape, joined_dims, of_arrays
+
+rules = Rules()
+
+
+@rules.on(Convert)
+def convert_before_splitting(op: Convert) -> Op | None:
+    x = op.x
+    return Reshape(Convert(x.x, op.dtype, loc=op.loc), x.shape) if isinstance(x, Reshape) and _groups(x) is not None else None
+
+
+@rules.on(Map)
+def elementwise_before_splitting(op: Map) -> Op | None:
+    shape = tensor_type(op).shape
+    for whole, groups in _shapes_before(op):
+        args = [_joined(a, whole, groups) for a in op.args]
+        made = [a for a in args if a is not None]
+        if len(made) == len(args):
+            return Reshape(Map(op.fn, tuple(made), loc=op.loc), shape)
+    return None
+
+
+@rules.on(Fold)
+def reduction_before_splitting(op: Fold) -> Op | None:
+    """A reduction over all dims that some were split into, and no others."""
+    x = op.x
+    groups = _groups(x) if isinstance(x, Reshape) else None
+    if groups is None:
+        return None
+    assert isinstance(x, Reshape)
+    axes = tuple(d for d, group in enumerate(groups) if group and set(group) <= set(op.axes))
+    if {i for d in axes for i in groups[d]} != set(op.axes):
+        return None
+    return Reshape(Fold(op.fn, x.x, axes, loc=op.loc), tensor_type(op).shape)
+
+
+@rules.on(Reshape)
+def slice_after_splitting(op: Reshape) -> Op | None:
+    part = op.x
+    groups = joined_dims(op.shape, tensor_type(part).shape) if isinstance(part, Slice) and not is_thin(op) else None
+    if groups is None:
+        return None
+    assert isinstance(part, Slice)
+    dims: list[SlicedDim] = []
+    taken = map(SlicedDim, tensor_type(part.x).shape, part.starts, part.stops, part.steps)
+    for group, dim in zip(groups, taken, strict=True):
+        found = _split_slice(dim, tuple(op.shape[i] for i in group))
+        if found is None:
+            return None
+        dims += found
+    shape, starts, stops, steps = zip(*dims, strict=True)
+    return Slice(Reshape(part.x, shape), starts, stops, steps, loc=part.loc)
+
+
+class SlicedDim(NamedTuple):
+    """A dim, and what a slice takes of it."""
+
+    size: Size
+    start: Size
+    stop: Size
+    step: int
+
+
+def _split_slice(dim: SlicedDim, parts: Shape) -> list[SlicedDim] | None:
+    """The dims that ``dim`` becomes, where what is taken of it is split into ``parts``: whole ones of the first."""
+    if len(parts) == 1:
+        return [dim]
+    whole = [SlicedDim(n, 0, n, 1) for n in parts]
+    if not parts or (dim.start, dim.stop, dim.step) == (0, dim.size, 1):
+        return whole or None
+    inside = product(parts[1:])
+    size, start, stop = (_exactly(n, inside) for n in (dim.size, dim.start, dim.stop))
+    if dim.step != 1 or size is None or start is None or stop is None:
+        return None
+    return [SlicedDim(size, start, stop, 1), *whole[1:]]
+
+
+def _exactly(n: Size, part: Size) -> int | None:
+    return n // part if isinstance(n, int) and isinstance(part, int) and part and n % part == 0 else None
+
+
+def _groups(op: Reshape) -> list[range] | None:
+    """For each dim of a computed value the dims that ``op`` splits it into; None where that is not all that ``op`` does."""
+    if of_arrays(op.x) or is_thin(op):
+        return None
+    return joined_dims(op.shape, tensor_type(op.x).shape)
+
+
+def _shapes_before(op: Map) -> Iterator[tuple[Shape, list[range]]]:
+    """The shapes that ``op`` may have before operands are split, each with the dims that its own become."""
+    shape = tensor_type(op).shape
+    for a in op.args:
+        if isinstance(a, Reshape) and a.shape == shape and (groups := _groups(a)) is not None:
+            yield tensor_type(a.x).shape, groups
+        elif isinstance(a, Expand) and isinstance(a.x, Reshape) and (groups := _groups(a.x)) is not None:
+            found = _expanded(a, groups)
+            if found is not None:
+                yield tuple(product(tuple(shape[i] for i in g)) for g in found), found
+
+
+def _expanded(op: Expand, groups: Sequence[range]) -> list[range] | None:
+    """The dims of ``op`` in groups: those that a dim of its operand was split into stay together, others are alone."""
+    starts = {}
+    for group in groups:
+        dims = [op.dims[i] for i in group]
+        if not dims or dims != list(range(dims[0], dims[0] + len(dims))):
+            return None
+        starts[dims[0]] = range(dims[0], dims[0] + len(dims))
+    found: list[range] = []
+    at = 0
+    while at < len(op.shape):
+        found.append(starts.get(at, range(at, at + 1)))
+        at = found[-1].stop
+    return found
+
+
+def _joined(op: Op, whole: Shape, groups: Sequence[range]) -> Op | None:
+    """``op`` in the shape ``whole``, each dim of which joins a group of ``op``'s; None where that would be a reshape of a
+    computed value."""
+    match op:
+        case Reshape(x=x) if tensor_type(x).shape == whole:
+            return x
+        case Convert(x=x):
+            made = _joined(x, whole, groups)
+            return Convert(made, op.dtype, loc=op.loc) if made is not None else None
+        case Map(args=args):
+            found = [_joined(a, whole, groups) for a in args]
+            made_of = [a for a in found if a is not None]
+            return Map(op.fn, tuple(made_of), loc=op.loc) if len(made_of) == len(found) else None
+        case Expand():
+            return _joined_expand(op, whole, groups)
+    if not tensor_type(op).shape:
+        return op
+    return Reshape(op, whole) if of_arrays(op) else None
+
+
+def _joined_expand(op: Expand, whole: Shape, groups: Sequence[range]) -> Op | None:
+    inner = tensor_type(op.x).shape
+    sizes, dims = [], []
+    for d, group in enumerate(groups):
+        own = [i for i, dim in enumerate(op.dims) if dim in group]
+        if not own:
+            continue
+        size = product(tuple(inner[i] for i in own))
+        if size not in (1, whole[d]):
+            return None  # a part of the dims that are joined
+        sizes.append(size)
+        dims.append(d)
+    shape = tuple(sizes)
+    x = op.x
+    if isinstance(x, Reshape) and tensor_type(x.x).shape == shape:
+        x = x.x
+    elif shape != inner:
+        if not of_arrays(x):
+            return None
+        x = Reshape(x, shape)
+    return Expand(x, whole, tuple(dims))
