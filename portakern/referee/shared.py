@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -35,12 +34,12 @@ class Arena:
         os.close(self.descriptor)
 
 
-def arena_for(buffers: Mapping[str, HostBuffer]) -> Arena:
+def arena_for(buffers: Mapping[str, HostBuffer], rng: np.random.Generator) -> Arena:
     """New memory that holds the buffers' allocations, each at a place that was drawn."""
     places: dict[str, int] = {}
     end = 0
-    for name in sorted(buffers, key=lambda _: secrets.randbits(32)):
-        places[name] = end = end + PAGE * secrets.randbelow(_SPREAD)
+    for name in rng.permutation(list(buffers)).tolist():
+        places[name] = end = end + PAGE * int(rng.integers(_SPREAD))
         end += -(-buffers[name].storage.nbytes // PAGE) * PAGE
     descriptor = os.memfd_create("arrays", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(descriptor, max(end, PAGE))

@@ -62,9 +62,9 @@ def _quotient(dtype: str, r: np.ndarray, a: Val, b: Val) -> Val:
 
 
 def _mean(total: Val) -> Val:
-    """A sum that is divided by how many terms it has.  A kernel may keep the mean and correct it by every term instead (Welford,
-    Technometrics 4, 1962), which rounds where the sum need not: the k-th of n corrections by k / n of a unit of the mean so far,
-    all of them together by no more than a unit of the sum of the terms' sizes."""
+    """A sum that is divided by how many terms it has.  A kernel may keep the mean and correct it by every term instead
+    (Welford, Technometrics 4, 1962), which rounds where the sum need not: the k-th of n corrections by k / n of a unit of the
+    mean so far, all of them together by no more than a unit of the sum of the terms' sizes."""
     s = total.sum
     if s is None or not total.exact:
         return total
