@@ -57,6 +57,7 @@ def test_an_honest_kernel_is_timed_and_kept(work: Work, tmp_path: Path):
     assert row.time["ci_low_us"] <= row.time["median_us"] <= row.time["ci_high_us"]
     assert len(row.time["samples_us"]) == row.time["samples"] >= 10
     (kept,) = store.select(samples=True)
+    assert row.secret and kept.row.secret == row.secret
     assert kept.row.time is not None and kept.row.time["samples_us"] == row.time["samples_us"]
     assert {"taken", "device", "driver", "operator"} <= set(kept.row.time["provenance"])
     assert kept.row.environment is not None and kept.row.environment["libraries"]["numpy"]
