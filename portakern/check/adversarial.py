@@ -49,11 +49,11 @@ def _nonfinite(x: np.ndarray, dtype: str, rng: np.random.Generator) -> np.ndarra
     for share, value in ((0.37, np.nan), (0.61, np.inf), (0.83, -np.inf)):
         if flat.size >= 4:
             flat[int(share * flat.size)] = value
-            flat[rng.integers(0, flat.size, flat.size // PLANTED)] = value
+            flat[rng.integers(0, flat.size, flat.size // PLANTED if flat.size > LARGE else 0)] = value
     return flat.reshape(x.shape)
 
 
-PLANTED = 1 << 14
+LARGE, PLANTED = 1 << 15, 1 << 11
 
 
 def _offset(x: np.ndarray, dtype: str, rng: np.random.Generator) -> np.ndarray:

@@ -10,6 +10,7 @@ It goes through the stages of :mod:`portakern.check.stages` in an order that is 
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -35,6 +36,9 @@ PART = ((1 << 14, 1 << 18), 1 << 26)
 HIDDEN_ELEMENTS, HIDDEN_FLOPS = 30_000, 1 << 26
 """Sizes that nobody asked for have no more."""
 
+BUDGET_S = 20.0
+"""After so many seconds no further stage is begun; which ones are left over was drawn."""
+
 HIDDEN_SIZES = 2
 _TRIES = 40
 
@@ -57,20 +61,25 @@ def check_hidden(
         cache: where expected values are kept, which is of use where a secret is taken again.
     """
     asked = dict(sizes or {})
-    found = [("", _Hidden(executable, program, asked, families or {}, secret.other("asked"), cache).verdict(further=True))]
+    places = [("", asked, secret.other("asked"))]
     for number, other in enumerate(hidden_sizes(program, secret.random("sizes"))):
-        check = _Hidden(executable, program, {**asked, **other}, families or {}, secret.other("hidden", number), cache)
-        found.append((" at " + ", ".join(f"{n}={s}" for n, s in other.items()), check.verdict()))
-    return joined(found)
+        told = ", ".join(f"{n}={s}" for n, s in other.items())
+        places.append((f" at {told}", {**asked, **other}, secret.other("hidden", number)))
+    checks = [(where, _Hidden(executable, program, at, families or {}, own, cache)) for where, at, own in places]
+    begun = time.monotonic()
+    for number, (_, check) in enumerate(checks):
+        check.first()
+        check.others(begun + BUDGET_S * (number + 1) / len(checks), further=not number)
+    return joined([(where, check.verdict()) for where, check in checks])
 
 
 def hidden_sizes(program: TensorProgram, rng: np.random.Generator, count: int = HIDDEN_SIZES) -> list[dict[str, int]]:
-    """Sizes of the open dims that the program can be computed at: mostly small, one of them longer."""
+    """Sizes of the open dims that the program can be computed at: all of them small, then one of them longer."""
     found: list[dict[str, int]] = []
     for _ in range(_TRIES if program.dims else 0):
         sizes = {n: int(np.exp(rng.uniform(0, np.log(60)))) for n in program.dims}
-        long = program.dims[int(rng.integers(len(program.dims)))]
-        sizes[long] = int(np.exp(rng.uniform(np.log(60), np.log(1500))))
+        if len(found) % 2:
+            sizes[program.dims[int(rng.integers(len(program.dims)))]] = int(np.exp(rng.uniform(np.log(60), np.log(1500))))
         if len(found) < count and sizes not in found and _can_be(program, sizes):
             found.append(sizes)
     return found
@@ -101,20 +110,23 @@ class _Hidden(Checking):
         return make_inputs(self.program, self.families, seed) if make is None else adversarial_inputs(
             stage, self.program, self.families, seed)  # fmt: skip
 
-    def verdict(self, further: bool = False) -> Verdict:
-        """After all stages; with ``further`` those by parts, too."""
-        took = self.values("values", self.inputs("values"))
-        whole, parts = self.kinds(took)
-        repeat = ["repeat"] if took <= REPEAT_WITHIN_S or whole else []
+    def first(self) -> None:
+        self.took = self.values("values", self.inputs("values"))
+
+    def others(self, until: float, further: bool) -> None:
+        """The stages behind the first one, as many as begin before ``until``; with ``further`` those by parts, too."""
+        whole, parts = self.kinds(self.took)
+        repeat = ["repeat"] if self.took <= REPEAT_WITHIN_S or whole else []
         left = [*repeat, *whole, *(parts if further else ())]
         for stage in self.secret.random("order").permutation(left).tolist():
-            if stage == "repeat":
+            if time.monotonic() > until:
+                self.left_out.append(stage)
+            elif stage == "repeat":
                 self.repeat(self.inputs("values"))
             elif stage in whole:
                 self.values(stage, self.inputs(stage))
             else:
                 self.by_parts(stage)
-        return super().verdict()
 
     def kinds(self, took: float) -> tuple[Sequence[str], Sequence[str]]:
         """The adversarial stages of all outputs, and of parts of them."""
@@ -143,4 +155,5 @@ def joined(found: Sequence[tuple[str, Verdict]]) -> Verdict:
     failures = tuple(Failure(f.stage + where, f.message) for where, v in found for f in v.failures)
     stages = tuple(s + where for where, v in found for s in v.stages)
     fingerprint = hashlib.blake2b("".join(v.fingerprint for v in verdicts).encode(), digest_size=16).hexdigest()
-    return Verdict(not failures, max(v.max_error_ratio for v in verdicts), failures, stages, fingerprint)
+    left_out = tuple(s + where for where, v in found for s in v.left_out)
+    return Verdict(not failures, max(v.max_error_ratio for v in verdicts), failures, stages, fingerprint, left_out)

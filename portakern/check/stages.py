@@ -59,7 +59,8 @@ class Failure:
 class Verdict:
     """``correct`` is whether every stage in ``stages`` passed; ``max_error_ratio`` the largest error over its bound.
 
-    ``fingerprint`` is a hash of every output of every stage: two executables with the same one did the same.
+    ``fingerprint`` is a hash of every output of every stage: two executables with the same one did the same.  ``left_out`` are
+    stages for which there was no time.
     """
 
     correct: bool
@@ -67,6 +68,7 @@ class Verdict:
     failures: tuple[Failure, ...]
     stages: tuple[str, ...]
     fingerprint: str = ""
+    left_out: tuple[str, ...] = ()
 
     @property
     def message(self) -> str:
@@ -144,10 +146,12 @@ class Checking:
         self.ratio = 0.0
         self.failures: list[Failure] = []
         self.stages: list[str] = []
+        self.left_out: list[str] = []
         self.hash = hashlib.blake2b(digest_size=16)
 
     def verdict(self) -> Verdict:
-        return Verdict(not self.failures, self.ratio, tuple(self.failures), tuple(self.stages), self.hash.hexdigest())
+        return Verdict(not self.failures, self.ratio, tuple(self.failures), tuple(self.stages), self.hash.hexdigest(),
+                       tuple(self.left_out))  # fmt: skip
 
     def fail(self, stage: str, message: str) -> None:
         self.failures.append(Failure(stage, message))

@@ -537,8 +537,10 @@ def judged(executable: Executable, work: Work, seed: int, full: bool) -> tuple[V
         if sampled is not None:
             return sampled.verdict, f"; {sampled.method}"
     if (foreign := work.foreign) is not None:
-        return check_hidden(executable, work.program, work.sizes, families=work.declared, secret=foreign.secret.other("check"),
-                            cache=Cache() if foreign.again else None), ""  # fmt: skip
+        found = check_hidden(executable, work.program, work.sizes, families=work.declared, secret=foreign.secret.other("check"),
+                             cache=Cache() if foreign.again else None)  # fmt: skip
+        count = len(found.left_out)
+        return found, f"; {count} of {count + len(found.stages)} stages left out for want of time" if count else ""
     return check_executable(executable, work.program, dict(work.sizes), families=work.families, seed=seed), ""
 
 
