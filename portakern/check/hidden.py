@@ -20,6 +20,7 @@ from portakern.check.adversarial import KINDS, adversarial_inputs
 from portakern.check.sampled import affordable, compare_parts, elements, parts_of
 from portakern.check.stages import QUICK_S, REPEAT_WITHIN_S, SLOW_KINDS, Checking, Failure, Verdict, kinds_for, small
 from portakern.errors import PortakernError
+from portakern.ir import oracle
 from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.referee.secret import Secret
 from portakern.spec.bind import bind
@@ -62,7 +63,7 @@ def check_hidden(
     """
     asked = dict(sizes or {})
     places = [("", asked, secret.other("asked"))]
-    for number, other in enumerate(hidden_sizes(program, secret.random("sizes"))):
+    for number, other in enumerate(hidden_sizes(program, secret.random("sizes"), families or {})):
         told = ", ".join(f"{n}={s}" for n, s in other.items())
         places.append((f" at {told}", {**asked, **other}, secret.other("hidden", number)))
     checks = [(where, _Hidden(executable, program, at, families or {}, own, cache)) for where, at, own in places]
@@ -73,26 +74,30 @@ def check_hidden(
     return joined([(where, check.verdict()) for where, check in checks])
 
 
-def hidden_sizes(program: TensorProgram, rng: np.random.Generator, count: int = HIDDEN_SIZES) -> list[dict[str, int]]:
+def hidden_sizes(program: TensorProgram, rng: np.random.Generator, families: Mapping[str, Family],
+                 count: int = HIDDEN_SIZES) -> list[dict[str, int]]:  # fmt: skip
     """Sizes of the open dims that the program can be computed at: all of them small, then one of them longer."""
     found: list[dict[str, int]] = []
     for _ in range(_TRIES if program.dims else 0):
         sizes = {n: int(np.exp(rng.uniform(0, np.log(60)))) for n in program.dims}
         if len(found) % 2:
             sizes[program.dims[int(rng.integers(len(program.dims)))]] = int(np.exp(rng.uniform(np.log(60), np.log(1500))))
-        if len(found) < count and sizes not in found and _can_be(program, sizes):
+        if len(found) < count and sizes not in found and _can_be(program, sizes, families):
             found.append(sizes)
     return found
 
 
-def _can_be(program: TensorProgram, sizes: Mapping[str, int]) -> bool:
-    """Whether the program exists at these sizes and is small; what it refuses is no fault of the kernel's."""
+def _can_be(program: TensorProgram, sizes: Mapping[str, int], families: Mapping[str, Family]) -> bool:
+    """Whether the program is small at these sizes and can be computed; what it refuses is no fault of the kernel's."""
     try:
         bound = bind(program, sizes)
         flops = cost(bound).flops
-    except PortakernError:
+        if elements(bound) > HIDDEN_ELEMENTS or not isinstance(flops, int) or flops > HIDDEN_FLOPS:
+            return False
+        oracle.evaluate(bound, make_inputs(bound, at_sizes(families, sizes)))
+    except (PortakernError, IndexError, ValueError):  # the latter two of the oracle: more elements are asked for than there are
         return False
-    return elements(bound) <= HIDDEN_ELEMENTS and isinstance(flops, int) and flops <= HIDDEN_FLOPS
+    return True
 
 
 class _Hidden(Checking):

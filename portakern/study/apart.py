@@ -51,10 +51,10 @@ INSIDE = "portakern.study.inside"
 MOST_BYTES = 1 << 30
 """Of all sets together, where they are more than two."""
 
-ROUNDS, ROUNDS_S = 10, 2.0
-"""How often every set is called while this side's clock runs, and after how many seconds no more."""
+ROUNDS, ROUNDS_S = 40, 6.0
+"""How often every set is called at most while this side's clock runs, and for how long: twice where nothing is wrong."""
 
-GROUP_US, QUICK_US, MOST_TIMES = 2000.0, 300.0, 1000
+GROUP_US, QUICK_US, MOST_TIMES = 600.0, 300.0, 1000
 """Calls go in groups of about so long, with warm caches the same ones again and again; this side looks for the end of shorter
 groups without a pause."""
 
@@ -62,7 +62,7 @@ SHORT_BYTES = 8 << 20
 """With cold caches there are more sets of short arrays than these need, up to so many bytes: what two processes say to each
 other is little beside many calls."""
 
-SHARE = 0.75
+SHARE = 2 / 3
 """What is claimed may be so much shorter than the shortest group was by this side's clock, which sees a little of what the
 processes say to each other: by ``TALK_US`` for a group; and by ``LINES_US`` for each call, since what another core has just
 written comes slowly, or ``QUEUE_US`` where calls queue and return."""
@@ -75,7 +75,7 @@ VERIFIED, WHOLE = 48, 4
 COPY_BYTES = 4 << 20
 """The bandwidth of the host's memory is measured for sets larger than that."""
 
-VERIFY_S = 3.0
+VERIFY_S = 1.5
 KEPT = 96
 """Of how many timed calls parts are kept until then."""
 
@@ -94,41 +94,36 @@ def timed_apart(work: Work, made: Build, against: Sequence[str], options: Mappin
     Raises :class:`PortakernError`: ``unstable`` for answers that are not those of the inputs, ``implausible-timing`` for
     figures that cannot be of the work, and what went wrong in the kernel's process.
     """
-    assert work.foreign is not None and made.source is not None
-    secret = work.foreign.secret.other("timing")
+    assert work.foreign is not None
     inside = replace(work, foreign=replace(work.foreign, secret=Secret.drawn(), again=False))
-    asked = Options(**options)
+    warm = Options(**options).cache == "warm"
     with kernel_process(work, "timing") as process:
         begun = clock()
         found = _answer(process.call(f"{INSIDE}:begin", (inside, made, cached_binary(made.binary_key), dict(options))))
-        trial = Trial(work, secret, member(found, "sets", int), asked.cache == "warm", process)
+        trial = Trial(work, work.foreign.secret.other("timing"), member(found, "sets", int), warm, process)
         try:
             trial.give()
-            answer = process.call(f"{INSIDE}:sample", (tuple(against), dict(lost)), meanwhile=trial.serve)
-            elapsed = clock() - begun
-            time = _answer(answer).get("time")
-            if not isinstance(time, dict):
-                raise Garbled("neither a time nor an error")
-            trial.finish()
-            median = consistent(time, elapsed)
-            queues = member(found, "queues", bool)
-            rounds = trial.rounds(median, queues)
+            time = trial.sampled(against, lost)
+            median = consistent(time, clock() - begun)
+            not_below_floors(trial, made, median)
+            judged = trial.clocked(median, member(found, "queues", bool))
         finally:
             trial.close()
-    if trial.blocks < member(time, "samples", int):
-        raise implausible(f"its inputs were exchanged {trial.blocks} times for {time['samples']} samples")
-    product = product_of(made.source.target, made.row.device or "") if made.source.target.device.kind != "cpu" else None
-    copied = made.source.target.device.kind == "cpu" and trial.per_set > COPY_BYTES
-    for floor in floors(trial.program, asked.cache == "cold", product, measured_copy(open_device("host")) if copied else None):
-        at_least(median, floor)
-    parent_us = min(rounds)
-    slack = TALK_US / trial.group / trial.times + (QUEUE_US if queues else LINES_US)
-    if median < SHARE * parent_us - slack:
-        raise implausible(f"{median:.4g} us a call, where {parent_us:.4g} us passed by the clock of who judges")
     seen = trial.verify()
-    record = {"us": parent_us, "calls": trial.group * trial.times, "groups": len(rounds), **seen}
-    return made.row.but(evidence="timed", time={**time, "judged": record}, method=f"{made.row.method}; timed {process.method}, "
-                        f"{seen['in_part']} timed calls and {seen['wholly']} more held against the oracle")  # fmt: skip
+    method = (f"{made.row.method}; timed {process.method}, {seen['in_part']} timed calls in part and {seen['wholly']} wholly "
+              "held against the oracle")  # fmt: skip
+    return made.row.but(evidence="timed", time={**time, "judged": {**judged, **seen}}, method=method)
+
+
+def not_below_floors(trial: Trial, made: Build, median_us: float) -> None:
+    """Raises for a time that physics does not allow."""
+    assert made.source is not None
+    target = made.source.target
+    host = target.device.kind == "cpu"
+    product = None if host else product_of(target, made.row.device or "")
+    copy = measured_copy(open_device("host")) if host and trial.per_set > COPY_BYTES else None
+    for floor in floors(trial.program, not trial.warm, product, copy):
+        at_least(median_us, floor)
 
 
 def _answer(found: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -231,6 +226,17 @@ class Trial:
 
     # ---- while the kernel's process times
 
+    def sampled(self, against: Sequence[str], lost: Mapping[str, str]) -> dict[str, Any]:
+        """The time that it gives."""
+        answer = self.process.call(f"{INSIDE}:sample", (tuple(against), dict(lost)), meanwhile=self.serve)
+        time = _answer(answer).get("time")
+        if not isinstance(time, dict):
+            raise Garbled("neither a time nor an error")
+        self.finish()
+        if self.blocks < member(time, "samples", int):
+            raise implausible(f"its inputs were exchanged {self.blocks} times for {time['samples']} samples")
+        return time
+
     def serve(self) -> None:
         """Exchanges the arrays where that is asked for."""
         asked = self.bell[ASKED]
@@ -252,17 +258,25 @@ class Trial:
             raise _unstable("no output was written by the calls that were timed")
         self.due = []
 
-    def rounds(self, median_us: float, queues: bool) -> list[float]:
-        """Microseconds a call, by this side's clock, of groups of calls that each find inputs of their own."""
-        self.group = max(1, min(self.count, round(GROUP_US / median_us)))
-        self.times = max(1, min(MOST_TIMES, round(GROUP_US / median_us / self.count))) if self.warm else 1
-        expected_us = median_us * self.group * self.times
+    def clocked(self, median_us: float, queues: bool) -> dict[str, Any]:
+        """Microseconds a call, by this side's clock, of the shortest of groups of calls that each find inputs of their own.
+
+        Raises where that is far more than is claimed; what else the machine does may lengthen a group, so that there are more
+        of them before that is said.
+        """
+        group = self.group = max(1, min(self.count, round(GROUP_US / median_us)))
+        times = self.times = max(1, min(MOST_TIMES, round(GROUP_US / median_us / self.count))) if self.warm else 1
+        slack_us = TALK_US / group / times + (QUEUE_US if queues else LINES_US)
+        expected_us = median_us * group * times
         spin_s, pause_s = (QUICK_US / 1e6 if expected_us < QUICK_US else 0.0), expected_us / 5e7
         begun, found = clock(), list[float]()
         for number in range(ROUNDS):
-            if number < 2 or clock() - begun < ROUNDS_S:
+            too_long = bool(found) and SHARE * min(found) - slack_us > median_us
+            if number < 2 or (too_long and clock() - begun < ROUNDS_S):
                 found += self.round(number, spin_s, pause_s, queues)
-        return found
+        if SHARE * min(found) - slack_us > median_us:
+            raise implausible(f"{median_us:.4g} us a call, where {min(found):.4g} us passed by the clock of who judges")
+        return {"us": min(found), "calls": group * times, "groups": len(found)}
 
     def round(self, number: int, spin_s: float, pause_s: float, queues: bool) -> list[float]:
         for n in range(self.count):
@@ -270,7 +284,7 @@ class Trial:
         late = [self.changes(n) for n in range(self.count)]
         whole = set(self.secret.random("whole", number).permutation(self.count)[:WHOLE].tolist())
         took: list[float] = []
-        limit_s = LIMIT_S + 1e6 * pause_s
+        limit_s = LIMIT_S + 2500 * pause_s
 
         def look(numbers: Sequence[int]) -> None:
             """The last one first: what is still at work when the end is announced has had the least time there."""

@@ -134,7 +134,7 @@ def test_hidden_sizes_are_those_that_the_operator_takes():
         return x[:, 40:] * 2.0
 
     program = tail.program({"M": pk.dynamic, "N": pk.dynamic}, {}, "f32")
-    found = hidden_sizes(program, SECRET.random())
+    found = hidden_sizes(program, SECRET.random(), {})
     assert len(found) == 2 and all(s["N"] >= 40 for s in found)
 
 

@@ -12,7 +12,8 @@ LATER = 300
 
 @dataclass(frozen=True)
 class TimedAttack:
-    """``kind`` (or several) and ``says`` are of the error that its time must end in; without, it must be timed, having gained nothing."""
+    """``kind`` (or several) and ``says`` are of the error that its time must end in; without, it must be timed: it gained
+    nothing."""
 
     name: str
     target: str
