@@ -14,7 +14,7 @@ from portakern.study.plausible import at_least, consistent, floors
 from portakern.study.row import Row
 from portakern.study.work import Foreign, Problem, Work, works
 from portakern.timing.roofline import Copy
-from tests.judge.attacks import cpp
+from tests.judge.attacks import cpp, numba
 from tests.judge.timed_attacks import TIMED, TimedAttack
 
 OPTIONS = {"budget_s": 0.2, "warm_up_s": 0.02}
@@ -64,6 +64,24 @@ def test_an_honest_kernel_is_timed_by_both_clocks(cache: str):
     assert row.error is None and row.time is not None and row.evidence == "timed", row.error
     seen = row.time["judged"]
     assert seen["us"] > 0 and seen["in_part"] > 0 and seen["wholly"] > 0
+
+
+APART = """
+import portakern.study.inside as inside
+inside.Inside.in_place = property(lambda self: False)
+count = [0]
+"""
+
+
+@pytest.mark.parametrize(("body", "says"), [
+    ("", ""), pytest.param("count[0] += 1\nif count[0] > 250:\n    out[:] = out[0]", "elements wrong", marks=pytest.mark.slow)])
+def test_arrays_of_a_device_are_exchanged_through_those_that_both_see(body: str, says: str):
+    """As if this processor had memory of its own."""
+    row = timed("numba:cpu", numba(body, APART))
+    if says:
+        assert row.error is not None and row.error["kind"] == "unstable" and says in row.error["message"], row.error
+    else:
+        assert row.time is not None and row.time["judged"]["in_part"] > 0, row.error
 
 
 def test_no_process_that_holds_the_kernel_is_told_the_secret(monkeypatch: pytest.MonkeyPatch):
