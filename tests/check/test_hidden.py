@@ -182,7 +182,8 @@ class AddsUp:
     guards = True
 
     def run(self, buffers, sizes) -> None:
-        buffers["out"].array[...] += softmax(buffers["x"].array)
+        with np.errstate(all="ignore"):
+            buffers["out"].array[...] += softmax(buffers["x"].array)
 
 
 def test_what_is_added_to_an_output_is_lost_in_its_poison():
