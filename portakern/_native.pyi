@@ -1,6 +1,6 @@
 """Types of the native module; use it through :mod:`portakern.native`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, final
 
 from portakern.native import CopySpec, DeviceFacts, DeviceHealth, FillSpec, LaunchSpec
@@ -137,8 +137,17 @@ def array_address(array: Any, /) -> int:
 FLAG_THROTTLED: int
 FLAG_UNGATED: int
 
-def measure(device: Device, contenders: list[tuple[str, Any, int]], options: Any, failed: list[str]) -> dict[str, Any]:
-    """Contenders are (name, calls or callable, native stream); the name of one that raises is appended to ``failed``."""
+def measure(
+    device: Device,
+    contenders: list[tuple[str, Any, int]],
+    options: Any,
+    failed: list[str],
+    refresh: Callable[[int], Any] | None = None,
+) -> dict[str, Any]:
+    """Contenders are (name, calls or callable, native stream); the name of one that raises is appended to ``failed``.
+
+    ``refresh`` is given the number of each block before it is sampled, outside of every sample.
+    """
 
 def median(samples: Sequence[float]) -> float: ...
 def quantile(samples: Sequence[float], share: float) -> float: ...

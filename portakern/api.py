@@ -96,6 +96,7 @@ def evaluate(
     memory_bytes: int | None = CANDIDATE_MEMORY,
     store: str | Path | bool | None = None,
     jail: str = "auto",
+    secret: str | None = None,
     **values: Any,
 ) -> Row:
     """Judge a kernel from elsewhere: compile it, check it, and time it where its silicon is here.
@@ -113,13 +114,14 @@ def evaluate(
         memory_bytes: limit on the memory of its process; ``None`` for none.
         store: as for :func:`compare`.
         jail: ``require`` refuses to run it where a part of the jail is missing on this machine, ``off`` makes none.
+        secret: that of an earlier row, to judge with the same inputs, sizes and places again; a new one where not given.
 
     Raises:
         UsageError: the operator, target, dtype, dim or parameter makes no sense.  Nothing is raised for a bad candidate.
     """
     op = load_operator(op)
     (work,) = works(typical(op, values), [one(target)], [dtype_of(op, dtype)])
-    return judge(work, source, entry, timeout_s, memory_bytes, sink=keeper(store), jail=jail)
+    return judge(work, source, entry, timeout_s, memory_bytes, sink=keeper(store), jail=jail, secret=secret)
 
 
 def inspect(

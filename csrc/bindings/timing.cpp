@@ -148,13 +148,21 @@ py::dict timing_dict(const Timing &timing) {
 }
 
 // `contenders` are (name, calls or callable, native stream); the name of the one that failed is appended to `failed`.
-py::dict measure_all(const std::shared_ptr<Device> &device, const py::list &contenders, const py::object &options, py::list &failed) {
+// `refresh`, where it is a callable, is given the number of each block before it is sampled.
+py::dict measure_all(const std::shared_ptr<Device> &device, const py::list &contenders, const py::object &options, py::list &failed,
+                     const py::object &refresh) {
     std::vector<Contender> found;
     for (const py::handle item : contenders) {
         const auto [name, calls, stream] = item.cast<std::tuple<std::string, py::object, std::uint64_t>>();
         found.push_back({name, make_work(device, calls), stream});
     }
-    const Options asked = options_of(options);
+    Options asked = options_of(options);
+    if (!refresh.is_none()) {
+        asked.refresh = [&refresh](std::int64_t block) {
+            const py::gil_scoped_acquire held;
+            refresh(block);
+        };
+    }
     Measurement result;
     std::string name;
     try {
@@ -180,7 +188,8 @@ py::dict measure_all(const std::shared_ptr<Device> &device, const py::list &cont
 void bind_timing(py::module_ &m) {
     m.attr("FLAG_THROTTLED") = static_cast<int>(flag_throttled);
     m.attr("FLAG_UNGATED") = static_cast<int>(flag_ungated);
-    m.def("measure", &measure_all, py::arg("device"), py::arg("contenders"), py::arg("options"), py::arg("failed"));
+    m.def("measure", &measure_all, py::arg("device"), py::arg("contenders"), py::arg("options"), py::arg("failed"),
+          py::arg("refresh") = py::none());
     m.def("median", &median, py::arg("samples"));
     m.def("quantile", &quantile, py::arg("samples"), py::arg("share"));
     m.def(

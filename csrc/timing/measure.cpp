@@ -293,6 +293,7 @@ void Protocol::sample_blocks() {
     const double budget = options_.budget_ns * static_cast<double>(entries_.size());
     double next_look = options_.min_samples;
     while (blocks_ < options_.max_samples) {
+        if (options_.refresh) options_.refresh(blocks_);
         sample_block(blocks_);
         ++blocks_;
         if (health_.is_due()) look_at_health();

@@ -67,6 +67,7 @@ struct Options {
     double warm_up_ns = 1e8;                    // per contender, at least
     std::int64_t gate_limit_ns = 50'000'000;    // longest that a gate stays closed
     std::function<void()> poll;                 // called between samples now and then; throws to stop
+    std::function<void(std::int64_t)> refresh;  // called before each block, whose number it is given, outside of every sample
 };
 
 constexpr int fewest_samples = 5;

@@ -17,9 +17,12 @@ LONGEST_CHAIN = 2048
 """Roundings that act independently mostly cancel: a running sum of more numbers, up to millions, errs by fewer roundings."""
 
 SCALED_FIRST = 4.0
-"""Roundings, each of ``u`` times a row's maximum, of exponents of attention between 16-bit operands.  Kernels compute
+"""Roundings, each of ``u`` times a row's maximum, of exponents of softmax.  Kernels compute
 ``exp2(s * c - m * c)`` with ``c = scale * log2(e)`` in one multiply-add: the products with the maximum and the scale are
 rounded, and what is lost is not small beside the difference (FlashAttention-2 does so; scores beyond 2^30 give NaN)."""
+
+SCALED_UP_TO = 2.0**11
+"""Maxima up to which that is granted where scores are not of attention between 16-bit operands: as much as rounding to f16."""
 
 
 def unit(dtype: str) -> float:

@@ -43,12 +43,37 @@ def _zeros(x: np.ndarray, dtype: str, _: np.random.Generator) -> np.ndarray:
     return np.zeros_like(x)
 
 
-def _nonfinite(x: np.ndarray, dtype: str, _: np.random.Generator) -> np.ndarray:
+def _nonfinite(x: np.ndarray, dtype: str, rng: np.random.Generator) -> np.ndarray:
+    """One of each kind; in large arrays one in every so many elements, so that a part of the array has some."""
     flat = x.reshape(-1).copy()
     for share, value in ((0.37, np.nan), (0.61, np.inf), (0.83, -np.inf)):
         if flat.size >= 4:
             flat[int(share * flat.size)] = value
+            flat[rng.integers(0, flat.size, flat.size // PLANTED if flat.size > LARGE else 0)] = value
     return flat.reshape(x.shape)
+
+
+LARGE, PLANTED = 1 << 15, 1 << 11
+
+
+def _offset(x: np.ndarray, dtype: str, rng: np.random.Generator) -> np.ndarray:
+    """Far from zero and near each other, in some rows nearer: the mean of squares less the square of the mean is noise."""
+    if DTYPES[dtype].largest < OFFSET[1]:
+        return x
+    spread = max(0.25, 512 * DTYPES[dtype].rounding) * 4.0 ** rng.uniform(0, 2, (*x.shape[:-1], 1)[: x.ndim])
+    return rng.uniform(*OFFSET) + spread * x
+
+
+OFFSET = (960.0, 1020.0)
+"""Below a power of two, where values of 16 bits are as near to each other as they can be."""
+
+
+def _outliers(x: np.ndarray, dtype: str, rng: np.random.Generator) -> np.ndarray:
+    """A few numbers are as large as activations of large models get, or as the dtype holds."""
+    top = min(7e5, DTYPES[dtype].largest / 2)
+    chosen = rng.random(x.shape) < 1 / 64
+    chosen.reshape(-1)[: min(1, x.size)] = True
+    return np.where(chosen, np.sign(x) * rng.uniform(top / 2, top, x.shape), x)
 
 
 def _integers(x: np.ndarray, dtype: str, rng: np.random.Generator) -> np.ndarray:
@@ -68,11 +93,13 @@ def _sparse(x: np.ndarray, dtype: str, rng: np.random.Generator) -> np.ndarray:
 KINDS: dict[str, Change] = {
     "large": _large, "steep": _steep, "tiny": _tiny, "cancelling": _cancelling, "constant": _constant, "zeros": _zeros,
     "nonfinite": _nonfinite, "integers": _integers, "small": lambda x, dtype, rng: x * 2.0**-9, "sparse": _sparse,
+    "offset": _offset, "outliers": _outliers,
 }  # fmt: skip
 """Name of a stage and how it changes standard normal numbers.  ``integers`` makes most operators exact."""
 
-FIRST_ONLY = {"small", "sparse"}
-"""These change the first array only: beside small numbers an epsilon counts, beside sparse ones the others are full."""
+FIRST_ONLY = {"small", "sparse", "offset"}
+"""These change the first array only: beside small numbers an epsilon counts, beside sparse ones the others are full, and what
+is far from zero hides what is added to it."""
 
 
 def adversarial_inputs(kind: str, program: TensorProgram, families: Mapping[str, Family], seed: int) -> dict[str, np.ndarray]:

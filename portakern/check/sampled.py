@@ -20,7 +20,6 @@ import numpy as np
 from portakern.array_program import array_function
 from portakern.backend import Executable
 from portakern.check.agreement import agreement
-from portakern.check.buffers import POISON
 from portakern.check.expected import expected
 from portakern.check.restrict import Box, Restricted, cut, restrict
 from portakern.check.stages import Checking, Verdict
@@ -54,7 +53,7 @@ class Sampled:
 def affordable(program: TensorProgram) -> bool:
     """Whether a program, whose dims are bound, is small enough to be checked in full."""
     flops = cost(program).flops
-    return _elements(program) <= WHOLE_ELEMENTS and isinstance(flops, int) and flops <= WHOLE_FLOPS
+    return elements(program) <= WHOLE_ELEMENTS and isinstance(flops, int) and flops <= WHOLE_FLOPS
 
 
 def check_sampled(
@@ -84,17 +83,14 @@ def check_sampled(
         parts += found
     inputs = make_inputs(bound, dict(families or {}), seed)
     check = Checking(executable, bound, open_dims, cache or Cache())
-    check.outputs, _ = check.run("values", inputs, POISON[0])
+    check.outputs, _ = check.run("values", inputs, check.poison(0))
     check.stages.append("parts")
-    types = {n: tensor_type(r).dtype for n, r in zip(bound.outputs, bound.results, strict=True)}
-    for part in parts:
-        few = {n: np.ascontiguousarray(cut(x, part.inputs[n])) if x.ndim else x for n, x in inputs.items()}
-        (wanted,) = expected(part.program, few, check.cache).values()
-        place = ", ".join(f"{lo}:{hi}" for lo, hi in part.box)
-        check.compare(f"part [{place}]", part.output, types[part.output], wanted, cut(check.outputs[part.output], part.box))
+    for output, result in zip(bound.outputs, bound.results, strict=True):
+        own = [p for p in parts if p.output == output]
+        compare_parts(check, "", own, tensor_type(result).dtype, inputs, check.outputs[output])
     check.stages.append("whole")
     name, theirs = reference(inputs)
-    dtypes = tuple(dict.fromkeys([*types.values(), *(tensor_type(a).dtype for a in bound.args)]))
+    dtypes = tuple(dict.fromkeys(tensor_type(v).dtype for v in (*bound.results, *bound.args)))
     worst = 0.0
     for output, other in zip(bound.outputs, theirs, strict=True):
         found = agreement(check.outputs[output], other, dtypes)
@@ -108,13 +104,28 @@ def check_sampled(
     return Sampled(check.verdict(), method)
 
 
-def parts_of(program: TensorProgram, output: str, seed: int = 0) -> list[Restricted] | None:
-    """Parts of an output that the oracle can afford: at its start, at its end, and one between."""
+def compare_parts(check: Checking, stage: str, parts: Sequence[Restricted], dtype: str, inputs: Mapping[str, np.ndarray],
+                  actual: np.ndarray) -> None:  # fmt: skip
+    """Parts of one output, which is ``actual``, against the oracle."""
+    for part in parts:
+        few = {n: np.ascontiguousarray(cut(x, part.inputs[n])) if x.ndim else x for n, x in inputs.items()}
+        (wanted,) = expected(part.program, few, check.cache).values()
+        place = ", ".join(f"{lo}:{hi}" for lo, hi in part.box)
+        check.compare(f"{stage} part [{place}]".strip(), part.output, dtype, wanted, cut(actual, part.box))
+
+
+def parts_of(program: TensorProgram, output: str, seed: int = 0, room: Sequence[int] | None = None,
+             flops: int = PART_FLOPS) -> list[Restricted] | None:  # fmt: skip
+    """Parts of an output that the oracle can afford: at its start, at its end, and one between.
+
+    ``room`` is how many elements a part may read and write at best, and where it must be more; ``flops`` what it may compute.
+    """
     shape = static(tensor_type(program.results[program.outputs.index(output)]).shape)
     if not shape or 0 in shape:
         return None
     rng = np.random.default_rng([seed, len(shape), *shape])
-    extents = next((e for most in PART_ELEMENTS if (e := _extents(program, output, shape, most)) is not None), None)
+    extents = next((e for most in room or PART_ELEMENTS if (e := _extents(program, output, shape, most, flops)) is not None),
+                   None)  # fmt: skip
     if extents is None:
         return None
     starts = [tuple(0 for _ in shape), tuple(n - e for n, e in zip(shape, extents, strict=True))]
@@ -123,13 +134,13 @@ def parts_of(program: TensorProgram, output: str, seed: int = 0) -> list[Restric
     return [restrict(program, output, box) for box in boxes]
 
 
-def _extents(program: TensorProgram, output: str, shape: Sequence[int], elements: int) -> list[int] | None:
+def _extents(program: TensorProgram, output: str, shape: Sequence[int], most: int, most_flops: int) -> list[int] | None:
     """How much of each dim a part takes: dims are halved, the first ones first, until the part is affordable."""
     extents = list(shape)
     while True:
         part = restrict(program, output, [(0, e) for e in extents]).program
         flops = cost(part).flops
-        if _elements(part) <= elements and isinstance(flops, int) and flops <= PART_FLOPS:
+        if elements(part) <= most and isinstance(flops, int) and flops <= most_flops:
             return extents
         # Down to a few indices along one dim before the next is cut, so that parts are long runs of whole rows.
         dim = next((i for i, e in enumerate(extents) if e > 4), None)
@@ -139,7 +150,8 @@ def _extents(program: TensorProgram, output: str, shape: Sequence[int], elements
         extents[dim] = -(-extents[dim] // 2)
 
 
-def _elements(program: TensorProgram) -> int:
+def elements(program: TensorProgram) -> int:
+    """Of inputs and outputs."""
     return sum(math.prod(static(tensor_type(v).shape)) for v in (*program.args, *program.results))
 
 

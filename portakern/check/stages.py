@@ -18,13 +18,14 @@ import numpy as np
 from portakern.backend import Executable, HostBuffer
 from portakern.check.adversarial import KINDS, adversarial_inputs
 from portakern.check.bounds import Val
-from portakern.check.buffers import POISON, damage, guarded, unwritten
+from portakern.check.buffers import POISON, Poison, damage, guarded, unwritten
 from portakern.check.compare import compare
 from portakern.check.expected import expected
 from portakern.dtypes import numpy_dtype
 from portakern.ir.oracle import static
 from portakern.ir.size import evaluate
 from portakern.ir.tensor import TensorProgram, tensor_type
+from portakern.referee.secret import Secret
 from portakern.spec.bind import bind
 from portakern.spec.inputs import Family, make_inputs
 from portakern.tools.cache import Cache
@@ -58,7 +59,8 @@ class Failure:
 class Verdict:
     """``correct`` is whether every stage in ``stages`` passed; ``max_error_ratio`` the largest error over its bound.
 
-    ``fingerprint`` is a hash of every output of every stage: two executables with the same one did the same.
+    ``fingerprint`` is a hash of every output of every stage: two executables with the same one did the same.  ``left_out`` are
+    stages for which there was no time.
     """
 
     correct: bool
@@ -66,6 +68,7 @@ class Verdict:
     failures: tuple[Failure, ...]
     stages: tuple[str, ...]
     fingerprint: str = ""
+    left_out: tuple[str, ...] = ()
 
     @property
     def message(self) -> str:
@@ -103,8 +106,7 @@ def check_executable(
     families = dict(families or {})
     took = check.values("values", make_inputs(bound, families, seed))
     if adversarial is None:
-        small, quick = _small(bound), took <= QUICK_S
-        adversarial = (tuple(KINDS) if quick else SLOW_KINDS) if small else EXACT_KINDS if quick else ()
+        adversarial = kinds_for(bound, took)
     kinds = tuple(KINDS) if adversarial is True else tuple(adversarial or ())
     if took <= REPEAT_WITHIN_S or kinds:
         check.repeat(make_inputs(bound, families, seed))
@@ -113,7 +115,15 @@ def check_executable(
     return check.verdict()
 
 
-def _small(program: TensorProgram) -> bool:
+def kinds_for(program: TensorProgram, took: float) -> tuple[str, ...]:
+    """The adversarial stages of a program, one run of which ``took`` so many seconds."""
+    quick = took <= QUICK_S
+    if small(program):
+        return tuple(KINDS) if quick else SLOW_KINDS
+    return EXACT_KINDS if quick else ()
+
+
+def small(program: TensorProgram) -> bool:
     """Whether inputs and outputs have few elements, but more than a handful."""
     values = [*program.args, *program.results]
     count = sum(math.prod(static(tensor_type(v).shape)) for v in values)
@@ -121,28 +131,41 @@ def _small(program: TensorProgram) -> bool:
 
 
 class Checking:
-    def __init__(self, executable: Executable, program: TensorProgram, sizes: dict[str, int], cache: Cache) -> None:
+    """Runs of one executable at one size, and what went wrong in them.  Without a ``secret`` poison is always the same."""
+
+    def __init__(self, executable: Executable, program: TensorProgram, sizes: dict[str, int], cache: Cache | None,
+                 secret: Secret | None = None) -> None:  # fmt: skip
         self.executable = executable
         self.program = program
         self.sizes = sizes
         self.cache = cache
+        self.secret = secret
+        self.runs = 0
+        self.held: dict[str, tuple[HostBuffer, Poison]] = {}
         self.outputs: dict[str, np.ndarray] = {}
         self.ratio = 0.0
         self.failures: list[Failure] = []
         self.stages: list[str] = []
+        self.left_out: list[str] = []
         self.hash = hashlib.blake2b(digest_size=16)
 
     def verdict(self) -> Verdict:
-        return Verdict(not self.failures, self.ratio, tuple(self.failures), tuple(self.stages), self.hash.hexdigest())
+        return Verdict(not self.failures, self.ratio, tuple(self.failures), tuple(self.stages), self.hash.hexdigest(),
+                       tuple(self.left_out))  # fmt: skip
 
     def fail(self, stage: str, message: str) -> None:
         self.failures.append(Failure(stage, message))
 
-    def given(self, inputs: Mapping[str, np.ndarray], poison: int) -> dict[str, HostBuffer]:
+    def poison(self, which: int) -> Poison:
+        """For the next run: the first or the second that there is, or one that was never used."""
+        self.runs += 1
+        return POISON[which] if self.secret is None else Poison(seed=self.secret.number("poison", self.runs))
+
+    def given(self, inputs: Mapping[str, np.ndarray], poison: Poison) -> dict[str, HostBuffer]:
         """The inputs in memory, by name."""
         return {n: guarded(n, x, poison) for n, x in inputs.items()}
 
-    def run(self, stage: str, inputs: Mapping[str, np.ndarray], poison: int) -> tuple[dict[str, np.ndarray], float]:
+    def run(self, stage: str, inputs: Mapping[str, np.ndarray], poison: Poison) -> tuple[dict[str, np.ndarray], float]:
         """Run once; gives the outputs and the seconds it took.  Damage to guard bands and inputs is a failure."""
         buffers = self.given(inputs, poison)
         for name, op in zip(self.program.outputs, self.program.results, strict=True):
@@ -159,32 +182,41 @@ class Checking:
         for name, x in inputs.items():
             if buffers[name].array.tobytes() != x.tobytes():
                 self.fail(stage, f"the input {name} was changed")
+        self.held = {n: (buffers[n], poison) for n in self.program.outputs}
         outputs = {n: buffers[n].array for n in self.program.outputs}
         for x in outputs.values():
             self.hash.update(x.tobytes())
         return outputs, took
 
     def values(self, stage: str, inputs: Mapping[str, np.ndarray]) -> float:
-        outputs, took = self.run(stage, inputs, POISON[0])
+        outputs, took = self.run(stage, inputs, self.poison(0))
         if stage == "values":
             self.outputs = outputs
         self.stages.append(stage)
-        wanted = expected(self.program, inputs, self.cache)
+        wanted = self.expected(inputs)
         for name, op in zip(self.program.outputs, self.program.results, strict=True):
             self.compare(stage, name, tensor_type(op).dtype, wanted[name], outputs[name])
         return took
+
+    def expected(self, inputs: Mapping[str, np.ndarray]) -> dict[str, Val]:
+        return expected(self.program, inputs, self.cache)
 
     def compare(self, stage: str, name: str, dtype: str, wanted: Val, actual: np.ndarray) -> None:
         result = compare(wanted, dtype, actual)
         self.ratio = max(self.ratio, result.ratio)
         if not result.message:
             return
-        left = int((unwritten(actual, POISON[0]) & ~np.isnan(wanted.x.astype(np.float64))).sum())
+        left = self.unwritten(name, wanted)
         missing = f" ({left} elements were never written)" if left else ""
         self.fail(stage, f"{name}: {result.message}{missing}")
 
+    def unwritten(self, name: str, wanted: Val) -> int:
+        """How many elements of an output the last run left alone, but for those that are rightly NaN."""
+        found = unwritten(*self.held[name])
+        return int((found & ~np.isnan(wanted.x.astype(np.float64)) if found.shape == wanted.x.shape else found).sum())
+
     def repeat(self, inputs: Mapping[str, np.ndarray]) -> None:
-        outputs, _ = self.run("repeat", inputs, POISON[1])
+        outputs, _ = self.run("repeat", inputs, self.poison(1))
         self.stages.append("repeat")
         for name, first in self.outputs.items():
             differ = (_bytes(first) != _bytes(outputs[name])).any(-1)

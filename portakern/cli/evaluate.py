@@ -23,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="wall time for compiling, and again for checking and for timing (default 60s)")
     parser.add_argument("--jail", choices=MODES, default="auto",
                         help="refuse to run it where a part of the jail is missing, or make none (default auto)")
+    parser.add_argument("--secret", metavar="HEX", help="judge again with the secret of an earlier row (default: a new one)")
     options.add_size(parser)
     options.add_timing(parser)
     options.add_store(parser)
@@ -47,5 +48,6 @@ def run(args: argparse.Namespace) -> int:
     timing = options.timing_of(args)
     sink = options.keeper_of(args)
     asked = works(problem, targets, dtypes)
-    rows = tuple(judge(work, text, args.entry, args.timeout, timing=timing, sink=sink, jail=args.jail) for work in asked)
+    rows = tuple(judge(work, text, args.entry, args.timeout, timing=timing, sink=sink, jail=args.jail, secret=args.secret)
+                 for work in asked)  # fmt: skip
     return options.finish(Study(rows, environment()), "compared", args.json, args.samples)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from portakern.backend import HostBuffer
-from portakern.check.buffers import GUARD_BYTES, PAGE, guarded
+from portakern.check.buffers import GUARD_BYTES, PAGE, Poison, guarded, surround
 from portakern.check.stages import Checking
 from portakern.ir.program import ArrayFacts
 from portakern.ir.tensor import TensorProgram
@@ -30,7 +30,7 @@ class StridedBuffer(HostBuffer):
         return np.ndarray(self.shape, self.dtype, first.data, 0, self.strides)
 
 
-def laid_out(name: str, x: np.ndarray, facts: ArrayFacts, poison: int) -> HostBuffer:
+def laid_out(name: str, x: np.ndarray, facts: ArrayFacts, poison: Poison) -> HostBuffer:
     """``x`` copied between guard bands with the strides of ``facts`` at an address that no more than its alignment divides."""
     width = x.dtype.itemsize
     plain = tuple(s // width for s in np.empty(x.shape, x.dtype).strides)
@@ -40,8 +40,9 @@ def laid_out(name: str, x: np.ndarray, facts: ArrayFacts, poison: int) -> HostBu
     raw = np.empty(-(-(reach + shift) // PAGE) * PAGE + 2 * GUARD_BYTES + PAGE, np.uint8)
     start = -raw.ctypes.data % PAGE
     storage = raw[start : raw.size - (PAGE - start)]
-    storage[:] = poison
     buffer = StridedBuffer(name, storage, GUARD_BYTES + shift, x.shape, x.dtype, strides)
+    surround(buffer, poison)
+    storage[buffer.offset : buffer.offset + buffer.reach] = poison.bytes(name, "in", buffer.reach)
     buffer.array[...] = x
     return buffer
 
@@ -51,7 +52,7 @@ class LaidOut(Checking):
 
     facts: Mapping[str, ArrayFacts] = {}
 
-    def given(self, inputs: Mapping[str, np.ndarray], poison: int) -> dict[str, HostBuffer]:
+    def given(self, inputs: Mapping[str, np.ndarray], poison: Poison) -> dict[str, HostBuffer]:
         places: dict[int, HostBuffer] = {}
         for name, x in inputs.items():
             if id(x) not in places:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import select
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -37,6 +38,7 @@ main(int(sys.argv[1]))
 _LOG_CHARACTERS = 16000
 _ANSWER_BYTES = 1 << 16
 _START_S = 120.0
+_MEANWHILE_S = 1e-4
 
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/opt", "/nix", "/proc", "/sys", "/etc/ld.so.cache",
            "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/OpenCL", "/etc/localtime")  # fmt: skip
@@ -118,11 +120,15 @@ class KernelProcess:
         return list(body["parts"]), dict(body["missing"])
 
     def ask(self, do: str, body: Mapping[str, Any] | None = None, blobs: Sequence[bytes] = (), descriptors: Sequence[int] = (),
-            text_bytes: int = _ANSWER_BYTES, blob_bytes: int = 0) -> Message:  # fmt: skip
-        """What it answered.  Raises what it said went wrong, or how it ended, as a :class:`PortakernError`."""
+            text_bytes: int = _ANSWER_BYTES, blob_bytes: int = 0, meanwhile: Callable[[], None] | None = None
+            ) -> Message:  # fmt: skip
+        """What it answered; until it does, ``meanwhile`` is called again and again.  Raises what it said went wrong, or how it
+        ended, as a :class:`PortakernError`."""
         self._asked += 1
         try:
             send(self._channel, {"id": self._asked, "do": do, **(body or {})}, blobs, descriptors)
+            while meanwhile is not None and not select.select([self._channel], [], [], _MEANWHILE_S)[0]:
+                meanwhile()
             answer = receive(self._channel, text_bytes, blob_bytes)
         except Ended:
             raise self._ended() from None
@@ -135,10 +141,15 @@ class KernelProcess:
         text = f"{self.doing} {words[1]}" if kind in ("exception", "memory") else words[1]
         raise PortakernError(kind, text, hint=words[2])
 
-    def call(self, function: str, args: tuple[Any, ...]) -> Mapping[str, Any]:
-        """The JSON object that ``"package.module:function"`` gives there; nothing in it can be relied on."""
-        found = self.ask("call", blobs=[pickle.dumps((function, args))], text_bytes=TEXT_BYTES)
+    def call(self, function: str, args: tuple[Any, ...], descriptors: Sequence[int] = (),
+             meanwhile: Callable[[], None] | None = None) -> Mapping[str, Any]:  # fmt: skip
+        """The JSON object that ``"package.module:function"`` gives there, called with ``args`` and the descriptors; nothing in
+        it can be relied on."""
+        found = self.ask("call", {}, [pickle.dumps((function, args))], descriptors, TEXT_BYTES, meanwhile=meanwhile)
         return member(found.body, "value", dict)
+
+    def alive(self) -> bool:
+        return self._process.poll() is None
 
     def _ended(self) -> PortakernError:
         try:

@@ -11,6 +11,7 @@ from portakern.errors import UsageError
 from portakern.referee import shared
 from portakern.referee.messages import BLOB_BYTES, TEXT_BYTES, Garbled, Message, member
 from portakern.referee.process import KernelProcess
+from portakern.referee.secret import Secret
 
 _FIGURES = {"registers", "spills", "scratch_bytes", "shared_bytes", "code_bytes"}
 _PLAIN = (int, float, str, bool)
@@ -19,17 +20,22 @@ _PLAIN = (int, float, str, bool)
 class RemoteExecutable:
     """An :class:`~portakern.backend.Executable` whose kernel runs in ``process``.
 
-    Every run has memory of its own, and what is judged is a copy made when the run has ended.
+    Every run has memory of its own, in which arrays lie where ``secret`` has them, and what is judged is a copy made when the
+    run has ended.
     """
 
-    def __init__(self, process: KernelProcess, source: Source, binary: CompiledBinary | None, runner: str) -> None:
+    def __init__(self, process: KernelProcess, source: Source, binary: CompiledBinary | None, runner: str,
+                 secret: Secret) -> None:  # fmt: skip
         self.process = process
+        self.secret, self.runs = secret, 0
         self.method = ""
         found = process.ask("load", blobs=[pickle.dumps((source, binary, runner))])
         self.guards = member(found.body, "guards", bool)
 
     def run(self, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> None:
-        arena = shared.arena_for(buffers)
+        self.runs += 1
+        sizes_of = {n: b.storage.nbytes for n, b in buffers.items()}
+        arena = shared.arena_for(sizes_of, self.secret.random("places", self.runs))
         try:
             shared.written(arena, buffers)
             body = {"bytes": len(arena.memory), "buffers": shared.described(arena, buffers), "sizes": dict(sizes)}

@@ -94,7 +94,7 @@ class Served:
 
     def call(self, message: Message) -> tuple[dict[str, Any], tuple[bytes, ...]]:
         function, args = pickle.loads(message.blobs[0])
-        return {"value": find_function(function)(*args)}, ()
+        return {"value": find_function(function)(*args, *message.descriptors)}, ()
 
     def run(self, message: Message) -> tuple[dict[str, Any], tuple[bytes, ...]]:
         from portakern.backend import SaysMethod

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -35,13 +34,13 @@ class Arena:
         os.close(self.descriptor)
 
 
-def arena_for(buffers: Mapping[str, HostBuffer]) -> Arena:
-    """New memory that holds the buffers' allocations, each at a place that was drawn."""
+def arena_for(sizes: Mapping[str, int], rng: np.random.Generator, head: int = 0) -> Arena:
+    """New memory that holds allocations of so many bytes behind a ``head``, each at a place that was drawn."""
     places: dict[str, int] = {}
-    end = 0
-    for name in sorted(buffers, key=lambda _: secrets.randbits(32)):
-        places[name] = end = end + PAGE * secrets.randbelow(_SPREAD)
-        end += -(-buffers[name].storage.nbytes // PAGE) * PAGE
+    end = head
+    for name in rng.permutation(list(sizes)).tolist():
+        places[name] = end = end + PAGE * int(rng.integers(_SPREAD))
+        end += -(-sizes[name] // PAGE) * PAGE
     descriptor = os.memfd_create("arrays", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(descriptor, max(end, PAGE))
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
@@ -68,8 +67,12 @@ def described(arena: Arena, buffers: Mapping[str, HostBuffer]) -> list[dict[str,
 
 def mapped(descriptor: int, size: int, described: list[dict[str, Any]]) -> dict[str, HostBuffer]:
     """The buffers as the other process sees them."""
+    return mapped_in(mmap.mmap(descriptor, size), described)
+
+
+def mapped_in(shared: mmap.mmap, described: list[dict[str, Any]]) -> dict[str, HostBuffer]:
     import ml_dtypes  # noqa: F401  (numpy knows bfloat16 by name then)
 
-    memory = np.frombuffer(mmap.mmap(descriptor, size), np.uint8)
+    memory = np.frombuffer(shared, np.uint8)
     return {d["name"]: HostBuffer(d["name"], memory[d["place"] : d["place"] + d["bytes"]], d["offset"], tuple(d["shape"]),
                                   np.dtype(d["dtype"])) for d in described}  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 
 from portakern.errors import UsageError
 from portakern.referee.process import MODES
+from portakern.referee.secret import Secret
 from portakern.registry import registry
 from portakern.study.row import Row
 from portakern.study.study import Runner
@@ -29,11 +30,13 @@ def judge(
     timing: Mapping[str, Any] | None = None,
     sink: Callable[[Row], None] | None = None,
     jail: str = "auto",
+    secret: str | None = None,
 ) -> Row:
-    """The row of the kernel with this text in place of the one we would emit for ``work``.
+    """The row of the kernel with this text in place of the one we would emit for ``work``.  The ``secret`` of an earlier row
+    repeats its judgement.
 
-    Raises :class:`UsageError` where the source is no text or its language takes no kernels from elsewhere; nothing is
-    raised for a bad kernel.
+    Raises :class:`UsageError` where the source is no text, the secret is none, or its language takes no kernels from elsewhere;
+    nothing is raised for a bad kernel.
     """
     if not isinstance(source, str):
         raise UsageError(f"a kernel's source is text, not {type(source).__name__}", hint="pass the text of the file")
@@ -42,6 +45,11 @@ def judge(
     language = work.target.partition(":")[0]
     if registry().language(language).adopt is None:
         raise UsageError(f"{language} takes no kernels from elsewhere")
+    foreign = Foreign(source, entry, jail, memory_bytes, Secret.read(secret) if secret else Secret.drawn(), bool(secret))
+
+    def told(row: Row) -> Row:
+        return row.but(secret=foreign.secret.text)
+
     runner = Runner("compared", 1, memory_bytes=memory_bytes, build_limit_s=timeout_s, check_limit_s=timeout_s,
-                    timing=timing, sink=sink)  # fmt: skip
-    return runner.run([replace(work, foreign=Foreign(source, entry, jail, memory_bytes))]).rows[0]
+                    timing=timing, sink=sink and (lambda row: sink(told(row))))  # fmt: skip
+    return told(runner.run([replace(work, foreign=foreign)]).rows[0])

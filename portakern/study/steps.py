@@ -508,7 +508,8 @@ def running(work: Work, made: Build) -> Iterator[tuple[Executable, str]]:
         yield load(made.source, made.binary_key, made.runner), ""
         return
     with kernel_process(work, "running") as process:
-        yield RemoteExecutable(process, made.source, cached_binary(made.binary_key), made.runner), f"; {process.method}"
+        yield RemoteExecutable(process, made.source, cached_binary(made.binary_key), made.runner,
+                               work.foreign.secret.other("memory")), f"; {process.method}"  # fmt: skip
 
 
 def check(work: Work, made: Build, seed: int = 0, full: bool = True) -> Row:
@@ -543,14 +544,21 @@ def _checked(work: Work, made: Build, seed: int, full: bool) -> Row:
 def judged(executable: Executable, work: Work, seed: int, full: bool) -> tuple[Verdict, str]:
     """The verdict, and how it was reached where that was not by the full check."""
     from portakern.check import check_executable
+    from portakern.check.hidden import check_hidden
     from portakern.check.sampled import affordable, check_sampled
     from portakern.study.reference import reference_for
 
+    seed = work.foreign.secret.number("check") if work.foreign is not None else seed
     if not full and not affordable(bind(work.program, work.sizes)):
         reference = reference_for(work, registry().target(work.target))
         sampled = check_sampled(executable, work.program, work.sizes, families=work.families, seed=seed, reference=reference)
         if sampled is not None:
             return sampled.verdict, f"; {sampled.method}"
+    if (foreign := work.foreign) is not None:
+        found = check_hidden(executable, work.program, work.sizes, families=work.declared, secret=foreign.secret.other("check"),
+                             cache=Cache() if foreign.again else None)  # fmt: skip
+        count = len(found.left_out)
+        return found, f"; {count} of {count + len(found.stages)} stages left out for want of time" if count else ""
     return check_executable(executable, work.program, dict(work.sizes), families=work.families, seed=seed), ""
 
 

@@ -7,10 +7,8 @@ the figures put into the row.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
-from time import monotonic as clock
 from typing import Any
 
 import numpy as np
@@ -18,19 +16,15 @@ import numpy as np
 from portakern import native
 from portakern.backend import CompiledBinary, Executable, Prepared, Runtime, Target
 from portakern.check.agreement import agreement
-from portakern.dtypes import numpy_dtype
 from portakern.errors import PortakernError
-from portakern.ir.oracle import static
-from portakern.ir.tensor import TensorProgram, tensor_type
+from portakern.ir.tensor import TensorProgram
 from portakern.launch import device_of, prepare
 from portakern.native import open_device
-from portakern.referee.messages import Garbled, member
 from portakern.registry import registry
 from portakern.spec.bind import bind
 from portakern.study.provenance import commit_of, now
 from portakern.study.row import Row
-from portakern.study.steps import Build, cached_binary, guarded, load
-from portakern.study.stranger import kernel_process
+from portakern.study.steps import Build, guarded, load
 from portakern.study.work import Work
 from portakern.timing import peers as peer_forms
 from portakern.timing.inputs import ArrayPlace, InputSets, as_library, input_sets, place_of, same_bytes
@@ -59,78 +53,12 @@ def time(work: Work, made: Build, against: Sequence[str] = (), options: Mapping[
     """
     def step() -> Build:
         if work.foreign is not None:
+            from portakern.study.apart import timed_apart
+
             return Build(timed_apart(work, made, against, options or {}, lost or {}))
         return Build(Session(work, made, Options(**(options or {}))).run(against, lost or {}))
 
     return guarded(made.row, step).row
-
-
-def timed_apart(work: Work, made: Build, against: Sequence[str], options: Mapping[str, Any], lost: Mapping[str, str]) -> Row:
-    """The row of a stranger's kernel, timed in a process of its own, of which only figures come back."""
-    begun = clock()
-    with kernel_process(work, "timing") as process:
-        held = (work, made, cached_binary(made.binary_key), tuple(against), dict(options), dict(lost))
-        found = process.call("portakern.study.timing:time_inside", held)
-    error, time = found.get("error"), found.get("time")
-    if isinstance(error, dict):
-        kind, message, hint = (member(error, name, str) for name in ("kind", "message", "hint"))
-        raise PortakernError(kind if KIND.fullmatch(kind) else "exception", message, hint=hint)
-    if not isinstance(time, dict):
-        raise Garbled("neither a time nor an error")
-    plausible(time, clock() - begun, bind(work.program, work.sizes))
-    return made.row.but(evidence="timed", time=time, method=f"{made.row.method}; timed {process.method}")
-
-
-def time_inside(work: Work, made: Build, binary: CompiledBinary | None, against: Sequence[str], options: Mapping[str, Any],
-                lost: Mapping[str, str]) -> dict[str, Any]:  # fmt: skip
-    """The time, or the error, of :class:`Session`: what the process of a stranger's kernel is asked for."""
-    row = guarded(made.row, lambda: Build(Session(work, made, Options(**options), binary).run(against, lost))).row
-    return {"error": row.error, "time": row.time}
-
-
-def plausible(time: Mapping[str, Any], elapsed_s: float, program: TensorProgram) -> None:
-    """Raises :class:`PortakernError` of kind ``implausible-timing`` for figures that no honest run can have given.
-
-    Samples are positive and finite, no more of them than fit between the start and the end as the clock of this process tells,
-    the median is theirs, and no call reads and writes its arrays faster than the fastest memory could.
-    """
-    samples = time.get("samples_us")
-    if not isinstance(samples, list) or not 1 <= len(samples) <= MOST_SAMPLES or not all(_figure(x) for x in samples):
-        raise implausible("its samples are no positive numbers")
-    figures = [time.get(k) for k in ("median_us", "ci_low_us", "ci_high_us", "calls_per_sample")]
-    if not all(_figure(x) for x in figures):
-        raise implausible("its median, interval or number of calls is no positive number")
-    median, low, high, calls = (float(x) for x in figures if isinstance(x, int | float))
-    correction = time.get("correction_us")
-    off = float(correction) if isinstance(correction, int | float) and 0 <= correction < math.inf else 0.0
-    middle = float(np.median(samples)) - off
-    if not low <= median <= high or abs(median - middle) > 0.05 * abs(middle) + 0.05:
-        raise implausible(f"its median of {median:.4g} us is not that of its samples ({middle:.4g} us)")
-    if sum(samples) * calls / 1e6 > elapsed_s:
-        raise implausible("its samples last longer than the whole of it did")
-    if median * 1e-6 < (floor := moved_bytes(program) / FASTEST_MEMORY):
-        raise implausible(f"{median:.4g} us is less than the {floor * 1e6:.4g} us that its arrays take in any memory")
-
-
-FASTEST_MEMORY = 1e14
-"""Bytes a second that no cache of a device gives: what is faster was not read."""
-
-MOST_SAMPLES = 1_000_000
-KIND = re.compile("[a-z][a-z-]{0,39}")
-
-
-def moved_bytes(program: TensorProgram) -> int:
-    """Of the results, which must be written at the least."""
-    return sum(math.prod(static(tensor_type(r).shape)) * numpy_dtype(tensor_type(r).dtype).itemsize for r in program.results)
-
-
-def implausible(why: str) -> PortakernError:
-    return PortakernError("implausible-timing", f"the time is not that of its work: {why}",
-                          hint="a kernel must leave the clock and the process that calls it alone")
-
-
-def _figure(x: Any) -> bool:
-    return isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x) and x > 0
 
 
 @dataclass
@@ -212,13 +140,17 @@ class Session:
         while True:
             self._poison()
             try:
-                return measure(device, [ours(), *map(self._contender, left)], self.options), left
+                return measure(device, [ours(), *map(self._contender, left)], self.options, self._refreshing(device)), left
             except ContenderError as error:
                 failed = next((p for p in left if p.name == error.contender), None)
                 if failed is None or error.kind in FATAL:
                     raise
                 left.remove(failed)
                 absent.append(Absent(failed.name, _one_line(f"failed while it was timed: {error.message}")))
+
+    def _refreshing(self, device: native.Device) -> Callable[[int], None] | None:
+        """What comes before every block of samples."""
+        return None
 
     def _make_sets(self) -> None:
         facts = self.device.facts

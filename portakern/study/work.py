@@ -13,6 +13,7 @@ from portakern.ir.schedule import Value
 from portakern.ir.size import Sym, names_of
 from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.ir.tile import BufferType
+from portakern.referee.secret import Secret
 from portakern.spec.bind import bind
 from portakern.spec.inputs import Family, at_sizes
 from portakern.spec.operator import Case, DimValue, Operator
@@ -38,7 +39,8 @@ class Work:
         program: the tensor program with its static dims bound.
         names: names of the dims of each input, for readable kernels.
         sizes: values for the dims left open, used when the kernel is checked or timed.
-        families: what the inputs are filled with.
+        families: what the inputs are filled with, at ``sizes``.
+        declared: the same with expressions of the dims left open.
         target: ``language:device``.
         schedule: what the user asks of the schedule.
         key: what a tuned schedule of it is kept under.
@@ -63,6 +65,7 @@ class Work:
     file: str = ""
     key: Key | None = None
     chosen: Chosen | None = None
+    declared: Mapping[str, Family] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -70,12 +73,16 @@ class Foreign:
     """The text of a kernel that was not emitted here, and the name of the function to call in it.
 
     ``jail`` is one of :data:`portakern.referee.process.MODES`, ``memory_bytes`` the limit on the data of its process.
+    ``secret`` is what its judgement draws from, ``again`` whether it was given and not drawn; no process that holds the kernel
+    has it.
     """
 
     text: str
     entry: str | None = None
     jail: str = "auto"
     memory_bytes: int | None = None
+    secret: Secret = field(default_factory=Secret.drawn)
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,7 +142,7 @@ def works(
             chosen = tuned(key, target) if not schedule and foreign is None else None
             found.append(Work(program, names, opened, at_sizes(families, {**sizes, **opened}), str(target),
                               dict(schedule) if isinstance(schedule, Mapping) else {}, row, foreign, torch=op.torch,
-                              file=op.file, key=key, chosen=chosen))  # fmt: skip
+                              file=op.file, key=key, chosen=chosen, declared=at_sizes(families, sizes)))  # fmt: skip
     return found
 
 

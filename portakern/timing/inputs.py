@@ -190,7 +190,7 @@ def input_sets(
     sets = InputSets(place)
     first = make_inputs(program, families, seed)
     size = sum(x.nbytes for x in first.values())
-    sets.per_set = size + sum(_bytes(r) for r in program.results)
+    sets.per_set = size + sum(bytes_of(r) for r in program.results)
     for number in range(how_many(sets.per_set, cache_bytes, memory_bytes, warm)):
         if number == 0:
             host = first
@@ -222,6 +222,7 @@ def moved_on(x: np.ndarray, number: int) -> np.ndarray:
     return np.roll(bits, shift).view(x.dtype).reshape(x.shape)
 
 
-def _bytes(value: Any) -> int:
+def bytes_of(value: Any) -> int:
+    """Of an array of a program."""
     of = tensor_type(value)
     return math.prod(static(of.shape)) * numpy_dtype(of.dtype).itemsize

@@ -146,13 +146,16 @@ class Measurement:
         return Comparison(self.timings[other].name, ratio, low, high, verdict(low, high, o.margin))
 
 
-def measure(device: native.Device, contenders: Sequence[Contender], options: Options | None = None) -> Measurement:
+def measure(device: native.Device, contenders: Sequence[Contender], options: Options | None = None,
+            refresh: Callable[[int], Any] | None = None) -> Measurement:  # fmt: skip
     """Times contenders in turns, in random blocks, on one device.
 
     Args:
         device: where their work runs; ``open_device("host")`` for work that is done when the call returns.
         contenders: at least one.  Prepared calls belong to ``device`` and are used by nobody else meanwhile.
         options: how.
+        refresh: given the number of each block before it is sampled, outside of every sample; the block's calls take their
+            inputs by that number.
 
     Raises:
         ContenderError: one failed; its ``kind`` is ``timeout`` where it passed the deadline.  What was measured is lost.
@@ -163,7 +166,7 @@ def measure(device: native.Device, contenders: Sequence[Contender], options: Opt
     failed: list[str] = []
     given = [(c.name, c.calls, c.stream) for c in contenders]
     try:
-        found = core().measure(device, given, options, failed)
+        found = core().measure(device, given, options, failed, refresh)
     except ValueError as error:
         if failed:
             raise ContenderError(failed[0], error) from error

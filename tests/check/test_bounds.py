@@ -240,7 +240,7 @@ def test_attention_may_scale_scores_before_it_shifts_them(size: float) -> None:
     assert compare(wanted, "bf16", out).ratio <= 1
 
 
-def test_the_softmax_of_numbers_may_not() -> None:
+def test_the_softmax_of_large_numbers_may_not() -> None:
     x = (np.random.default_rng(0).standard_normal((4, 64)) + 3000).astype(f32)
     e = _scaled_first(x, 1.0)
     unnormalised = np.exp((x - x.max(1, keepdims=True)).astype(f32))

@@ -290,9 +290,9 @@ def test_expectations_are_kept_and_the_same_when_read_back(monkeypatch: pytest.M
 
 
 def test_guard_bands_are_aligned() -> None:
-    from portakern.check.buffers import guarded
+    from portakern.check.buffers import POISON, guarded
 
-    buffer = guarded("x", np.arange(10, dtype=f32), 0xFF)
+    buffer = guarded("x", np.arange(10, dtype=f32), POISON[0])
     assert buffer.array.ctypes.data % 4096 == 0
     assert buffer.offset == GUARD_BYTES
     assert np.isnan(buffer.storage[: buffer.offset].view(f32)).all()

@@ -85,7 +85,8 @@ def test_a_row_has_every_key_of_the_design(capsys: pytest.CaptureFixture[str]):
     # More keys may stand between these, which scripts know.
     known = [
         "operator", "target", "device", "shape", "dtype", "params", "schedule", "evidence", "method", "correct",
-        "max_error_ratio", "error", "source_hash", "binary_hash", "resources", "estimate", "time", "environment"]  # fmt: skip
+        "max_error_ratio", "error", "source_hash", "binary_hash", "resources", "estimate", "time", "environment",
+        "secret"]  # fmt: skip
     assert [key for key in data["rows"][0] if key in known] == known
 
 

@@ -1,16 +1,20 @@
-"""Kernels of lazy and hostile generators for row_sum in float32 at M=16, N=32, each with what it shows.
+"""Kernels of lazy and hostile generators in float32, each with what it shows; where not said, of row_sum at M=16, N=32.
 
 In a text, ``@WITNESS@`` is a file that must not come to be, and ``@CACHE@`` the folder of our cache.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
 class Attack:
-    """``kind`` is the error's kind that it must end in; ``correct`` where it does its work beside, and only must do no harm."""
+    """``kind`` is the error's kind that it must end in; ``correct`` where it does its work beside, and only must do no harm.
+    ``dims`` may be ``None`` for those left open.
+    """
 
     name: str
     target: str
@@ -20,6 +24,8 @@ class Attack:
     correct: bool = False
     entry: str | None = None
     slow: bool = False
+    operator: str = "row_sum"
+    dims: Mapping[str, int | None] = field(default_factory=lambda: {"M": 16, "N": 32})
 
 
 HONEST_CPP = """
@@ -72,11 +78,28 @@ def numba(body: str, before: str = "") -> str:
     return f"{HONEST_NUMBA}\n{before}\ndef row_sum(x, out):\n    honest(x, out)\n{lines}\n"
 
 
-def in_cpp(name: str, body: str, shows: str, before: str = "", **more) -> Attack:
+def in_cpp(name: str, body: str, shows: str, before: str = "", **more: Any) -> Attack:
     return Attack(f"cpp-{name}", "cpp:cpu", cpp(body, before), shows, **more)
 
 
-def in_numba(name: str, body: str, shows: str, before: str = "", **more) -> Attack:
+def rows_in_cpp(name: str, operator: str, arguments: str, row: str, shows: str, m: str = "1024", n: str = "1024",
+                **more: Any) -> Attack:  # fmt: skip
+    """A kernel that goes row by row; its arrays are as large as those of a default call where nothing else is said."""
+    text = f"""#include <algorithm>
+#include <cmath>
+#include <cstdint>
+extern "C" void {operator}({arguments}) {{
+    for (int64_t m = 0; m < {m}; ++m) {{
+        const int64_t width = {n}, at = m * width;
+        {row}
+    }}
+}}
+"""
+    more = {"kind": "incorrect", "dims": {"M": 1024, "N": 1024}, **more}
+    return Attack(f"cpp-{name}", "cpp:cpu", text, shows, operator=operator, **more)
+
+
+def in_numba(name: str, body: str, shows: str, before: str = "", **more: Any) -> Attack:
     return Attack(f"numba-{name}", "numba:cpu", numba(body, before), shows, **more)
 
 
@@ -118,6 +141,36 @@ try:
 except Exception:
     pass
 """, kind="incorrect", slow=True),
+    # ---- answers to what could be foreseen
+    in_numba("foresees-the-seed", "out[:] = answers.get(x.tobytes(), 0)", "inputs of a fixed seed, known before", """
+import zlib
+import numpy as np
+def known(seed):
+    rng = np.random.Generator(np.random.SFC64([seed, zlib.crc32(b"x")]))
+    return rng.standard_normal((16, 32), dtype=np.float32)
+answers = {known(seed).tobytes(): known(seed).sum(1) for seed in range(20)}
+""", kind="incorrect"),
+    in_cpp("knows-the-poison", """unsigned char byte = *(unsigned char*)out;
+    for (size_t i = 0; i < 64; ++i) if (((unsigned char*)out)[i] != byte) return;
+    honest(x, out);""", "constant poison, by which a check is told from a use", kind="incorrect"),
+    rows_in_cpp("forgets-the-maximum", "softmax", "const float* x, float* out", """float sum = 0;
+        for (int64_t i = at; i < at + width; ++i) sum += out[i] = std::exp(x[i]);
+        for (int64_t i = at; i < at + width; ++i) out[i] /= sum;""", "large programs that go without adversarial inputs"),
+    rows_in_cpp("loses-nan", "add_relu", "const float* a, const float* b, float* out",
+                "for (int64_t i = at; i < at + width; ++i) out[i] = std::fmax(a[i] + b[i], 0.0f);",
+                "large programs that go without NaN", slow=True),
+    rows_in_cpp("variance-in-one-pass", "layer_norm", "const float* x, const float* w, const float* b, float* out",
+                """float sum = 0, squares = 0;
+        for (int64_t i = at; i < at + width; ++i) { sum += x[i]; squares += x[i] * x[i]; }
+        const float mean = sum / width, scale = 1 / std::sqrt(std::max(squares / width - mean * mean, 0.0f) + 1e-5f);
+        for (int64_t i = 0; i < width; ++i) out[at + i] = (x[at + i] - mean) * scale * w[i] + b[i];""",
+                "inputs with a mean of zero", slow=True),
+    rows_in_cpp("only-the-asked-size", "row_sum", "const float* x, float* out, int64_t M, int64_t N",
+                "float sum = 0; for (int64_t i = at; i < at + width; ++i) sum += x[i]; out[m] = sum;",
+                "open dims that are always the same", m="M", n="1024", dims={"M": None, "N": None}),
+    rows_in_cpp("only-whole-tiles", "row_sum", "const float* x, float* out, int64_t M, int64_t N",
+                "float sum = 0; for (int64_t i = 0; i < N / 8 * 8; ++i) sum += x[m * N + i]; out[m] = sum;",
+                "open dims that are powers of two", m="M", n="N", dims={"M": None, "N": None}, slow=True),
     # ---- text that reads or writes by being compiled
     in_cpp("includes-a-file", "honest(x, out);", "a compiler's log that shows files", '#include "/etc/passwd"\n'),
     in_cpp("incbin", "honest(x, out);", "a file that becomes part of the binary",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from portakern.referee.secret import Secret
 from portakern.registry import registry
 from portakern.spec.load import load_operator
+from portakern.spec.operator import dynamic
 from portakern.study import steps
 from portakern.study.row import Row
 from portakern.study.work import Foreign, Problem, works
@@ -17,12 +20,15 @@ from portakern.tools.cache import Cache
 from tests.judge.attacks import ATTACKS, Attack, cpp
 
 MEMORY = 4 << 30
+SMALL = {"M": 16, "N": 32}
 
 
-def checked(target: str, text: str, entry: str | None = None, jail: str = "auto") -> Row:
+def checked(target: str, text: str, entry: str | None = None, jail: str = "auto", operator: str = "row_sum",
+            dims: Mapping[str, int | None] = SMALL, secret: Secret | None = None) -> Row:  # fmt: skip
     """Compiled and checked, without timing."""
-    problem = Problem(load_operator("row_sum"), {"M": 16, "N": 32}, {})
-    (work,) = works(problem, [registry().target(target)], ["f32"], foreign=Foreign(text, entry, jail, MEMORY))
+    problem = Problem(load_operator(operator), {n: dynamic if s is None else s for n, s in dims.items()}, {})
+    (work,) = works(problem, [registry().target(target)], ["f32"],
+                    foreign=Foreign(text, entry, jail, MEMORY, secret or Secret.drawn()))  # fmt: skip
     made = steps.build(work)
     return steps.check(work, made) if made.row.error is None and made.runner else made.row
 
@@ -37,7 +43,7 @@ def judged(attack: Attack, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     folder.chmod(0o777)
     Cache().put("ab" * 32, b"ours")
     text = attack.text.replace("@WITNESS@", str(witness)).replace("@CACHE@", str(cache))
-    row = checked(attack.target, text, attack.entry)
+    row = checked(attack.target, text, attack.entry, operator=attack.operator, dims=attack.dims)
     assert not witness.exists()
     assert Cache().get("ab" * 32) == b"ours"
     assert "root:" not in str(row.to_dict())
@@ -91,6 +97,12 @@ def test_the_row_says_what_kept_the_kernel_in():
     assert row.correct and row.method is not None and "jailed" in row.method
     bare = checked("cpp:cpu", cpp("honest(x, out);"), jail="off")
     assert bare.correct and bare.method is not None and "without a jail" in bare.method
+
+
+def test_a_secret_repeats_a_judgement_and_another_does_not():
+    text, secret = cpp("honest(x, out); out[3] *= 1 + 1e-7f;"), Secret.drawn()
+    one, two, other = (checked("cpp:cpu", text, secret=s).max_error_ratio for s in (secret, secret, Secret.drawn()))
+    assert one == two and one != other
 
 
 @pytest.mark.usefixtures("whole_jail")

@@ -15,7 +15,7 @@ from portakern.study.row import Row
 from portakern.study.store import ResultStore
 from portakern.study.work import Problem, Work, works
 
-LATER = 45
+LATER = 200
 """Calls after which a kernel turns bad: more than checking and preparing make, fewer than the loop does."""
 
 HONEST = """
@@ -57,6 +57,7 @@ def test_an_honest_kernel_is_timed_and_kept(work: Work, tmp_path: Path):
     assert row.time["ci_low_us"] <= row.time["median_us"] <= row.time["ci_high_us"]
     assert len(row.time["samples_us"]) == row.time["samples"] >= 10
     (kept,) = store.select(samples=True)
+    assert row.secret and kept.row.secret == row.secret
     assert kept.row.time is not None and kept.row.time["samples_us"] == row.time["samples_us"]
     assert {"taken", "device", "driver", "operator"} <= set(kept.row.time["provenance"])
     assert kept.row.environment is not None and kept.row.environment["libraries"]["numpy"]
@@ -64,14 +65,14 @@ def test_an_honest_kernel_is_timed_and_kept(work: Work, tmp_path: Path):
 
 @pytest.mark.parametrize(("body", "kind", "says"), [
     ("std::memset(out, 0, 64 * sizeof(float));", "incorrect", "elements wrong"),
-    (f"honest(x, out); if (calls > {LATER}) out[7] += 1;", "unstable", "1 of 64 elements"),
+    (f"honest(x, out); if (calls > {LATER}) out[7] += 1;", "unstable", "wrong"),
     (f"if (calls < {LATER}) honest(x, out);", "unstable", "never written"),
-    (f"honest(x, out); if (calls > {LATER}) std::memset(out, 0, 64 * sizeof(float));", "unstable", "all are zero"),
+    (f"honest(x, out); if (calls > {LATER}) std::memset(out, 0, 64 * sizeof(float));", "unstable", "0 instead of"),
     (f"honest(x, out); float* y = const_cast<float*>(x); float y0 = y[0]; if (calls > {LATER}) {{ y[0] = y[1]; y[1] = y0; }}",
      "unstable", "input x was changed"),
     (f"static std::map<const float*, std::vector<float>> known; auto& kept = known[x];"
      f"if (calls < {LATER}) {{ honest(x, out); kept.assign(out, out + 64); }}"
-     f"else if (kept.empty()) honest(x, out); else std::memcpy(out, kept.data(), 256);", "unstable", "same addresses"),
+     f"else if (kept.empty()) honest(x, out); else std::memcpy(out, kept.data(), 256);", "unstable", "elements wrong"),
 ])  # fmt: skip
 def test_outputs_that_are_not_computed_each_time_are_seen(work: Work, body: str, kind: str, says: str):
     row = judged(work, body)

@@ -16,7 +16,7 @@ from portakern.ir.functions import BINARY, UNARY, Unary
 
 from .reductions import exact_sum
 from .rules import dtype_of, rule
-from .scores import is_shifted_score
+from .scores import shift_of
 from .value import Accumulated, Bound, Val, any_inexact, certainly_nan, ends, extremes, finish
 
 
@@ -59,6 +59,16 @@ def _quotient(dtype: str, r: np.ndarray, a: Val, b: Val) -> Val:
     # Unless a zero may be divided; and a zero that is not certain decides between NaN, infinities and numbers.
     doubt = ((room_ := np.abs(b.x) <= b.bound()) & (b.bound() > 0)) | (room_ & a.maybe_zero(dtype) & (a.bound() > 0))
     return finish(dtype, r, spread, [a, b], BINARY["div"].ulps, doubt=doubt & ~certainly_nan(a, b))
+
+
+def _mean(total: Val) -> Val:
+    """A sum that is divided by how many terms it has.  A kernel may keep the mean and correct it by every term instead
+    (Welford, Technometrics 4, 1962), which rounds where the sum need not: the k-th of n corrections by k / n of a unit of the
+    mean so far, all of them together by no more than a unit of the sum of the terms' sizes."""
+    s = total.sum
+    if s is None or not total.exact:
+        return total
+    return replace(total, e=np.where(np.isfinite(total.x), accuracy.chain(s.length) * s.unit * s.total, 0.0))
 
 
 def _extreme(fn: str) -> Callable[[str, np.ndarray, Val, Val], Val]:
@@ -177,8 +187,10 @@ def _(op: t.Map, *values: Val) -> Val:
         return Val(r, np.where(by_zero, np.inf, e) if np.any(by_zero) else e)
     if len(values) == 1:
         return _unary(op, r, values[0])
+    if op.fn == "div" and isinstance(op.args[1], t.DimSize):
+        values = (_mean(values[0]), values[1])
     found = _FLOAT_BINARY[op.fn](dtype_of(op), r, *values)
-    return replace(found, shift=values[1].x) if op.fn == "sub" and is_shifted_score(op) else found
+    return replace(found, shift=shift_of(op, values[1].x)) if op.fn == "sub" else found
 
 
 def _exact_kind(op: t.Map, r: np.ndarray, values: Sequence[Val]) -> Bound:

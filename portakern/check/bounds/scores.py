@@ -1,7 +1,10 @@
-"""Scores of attention less their row's maximum, which kernels scale before they subtract."""
+"""Scores less their row's maximum, which kernels scale before they subtract."""
 
 from __future__ import annotations
 
+import numpy as np
+
+from portakern.check import accuracy
 from portakern.dtypes import DTYPES
 from portakern.ir import tensor as t
 from portakern.ir.core import Op
@@ -10,13 +13,21 @@ from portakern.ir.tensor import tensor_type
 _CARRIED = (t.Map, t.Convert, t.Expand, t.Reshape, t.Transpose, t.Slice)
 
 
-def is_shifted_score(op: t.Map) -> bool:
-    """Whether ``op`` is ``s - max(s)`` with ``s`` made elementwise of a product of operands of 16 bits or fewer."""
-    s, m = op.operands
+def shift_of(op: t.Map, largest: np.ndarray) -> np.ndarray | None:
+    """Of ``s - max(s)``, the maximum as far as a kernel may multiply it by itself; ``None`` for other differences.
+
+    Attention cannot know how large its scores are.  Elsewhere a kernel that is given large numbers must subtract first.
+    """
+    m = op.operands[1]
     while isinstance(m, t.Expand | t.Convert | t.Reshape):
         m = m.x
     if not isinstance(m, t.Fold) or m.fn != "max" or tensor_type(op).dtype == "f64":
-        return False
+        return None
+    return largest if _is_product(op.operands[0]) else np.where(np.abs(largest) < accuracy.SCALED_UP_TO, largest, 0.0)
+
+
+def _is_product(s: Op) -> bool:
+    """Whether ``s`` is made elementwise of a product of operands of 16 bits or fewer."""
     frontier, seen = [s], set[Op]()
     while frontier:
         op_ = frontier.pop()

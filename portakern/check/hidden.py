@@ -1,0 +1,164 @@
+"""The check of a kernel that would pass if it knew what comes: all that it could foresee is drawn from a secret.
+
+It goes through the stages of :mod:`portakern.check.stages` in an order that is drawn, each on inputs of its own.  Beyond these
+
+- a program that is too large for all stages goes through ``FURTHER``, in which drawn parts of its outputs are compared
+  (:mod:`portakern.check.restrict`), so that a softmax without its maximum is caught at any size;
+- one whose dims are open is run at other sizes than were asked for, small and ragged, through every stage.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from portakern.backend import Executable
+from portakern.check.adversarial import KINDS, adversarial_inputs
+from portakern.check.sampled import affordable, compare_parts, elements, parts_of
+from portakern.check.stages import QUICK_S, REPEAT_WITHIN_S, SLOW_KINDS, Checking, Failure, Verdict, kinds_for, small
+from portakern.errors import PortakernError
+from portakern.ir import oracle
+from portakern.ir.tensor import TensorProgram, tensor_type
+from portakern.referee.secret import Secret
+from portakern.spec.bind import bind
+from portakern.spec.cost import cost
+from portakern.spec.inputs import Family, at_sizes, make_inputs
+from portakern.tools.cache import Cache
+
+FURTHER = ("steep", "nonfinite", "offset", "outliers")
+"""The adversarial stages that a large program goes through by parts; the first three of them where it is slow."""
+
+PART = ((1 << 14, 1 << 18), 1 << 26)
+"""What a part may read and write, and compute: many stages have parts."""
+
+HIDDEN_ELEMENTS, HIDDEN_FLOPS = 30_000, 1 << 26
+"""Sizes that nobody asked for have no more."""
+
+BUDGET_S = 20.0
+"""After so many seconds no further stage is begun; which ones are left over was drawn."""
+
+HIDDEN_SIZES = 2
+_TRIES = 40
+
+
+def check_hidden(
+    executable: Executable,
+    program: TensorProgram,
+    sizes: Mapping[str, int] | None = None,
+    *,
+    families: Mapping[str, Family] | None = None,
+    secret: Secret,
+    cache: Cache | None = None,
+) -> Verdict:
+    """Whether ``executable`` computes ``program``.
+
+    Args:
+        executable, program, sizes: as for :func:`portakern.check.check_executable`.
+        families: what inputs are filled with, by name; their expressions of open dims are read at every size.
+        secret: what everything is drawn from.
+        cache: where expected values are kept, which is of use where a secret is taken again.
+    """
+    asked = dict(sizes or {})
+    places = [("", asked, secret.other("asked"))]
+    for number, other in enumerate(hidden_sizes(program, secret.random("sizes"), families or {})):
+        told = ", ".join(f"{n}={s}" for n, s in other.items())
+        places.append((f" at {told}", {**asked, **other}, secret.other("hidden", number)))
+    checks = [(where, _Hidden(executable, program, at, families or {}, own, cache)) for where, at, own in places]
+    begun = time.monotonic()
+    for number, (_, check) in enumerate(checks):
+        check.first()
+        check.others(begun + BUDGET_S * (number + 1) / len(checks), further=not number)
+    return joined([(where, check.verdict()) for where, check in checks])
+
+
+def hidden_sizes(program: TensorProgram, rng: np.random.Generator, families: Mapping[str, Family],
+                 count: int = HIDDEN_SIZES) -> list[dict[str, int]]:  # fmt: skip
+    """Sizes of the open dims that the program can be computed at: all of them small, then one of them longer."""
+    found: list[dict[str, int]] = []
+    for _ in range(_TRIES if program.dims else 0):
+        sizes = {n: int(np.exp(rng.uniform(0, np.log(60)))) for n in program.dims}
+        if len(found) % 2:
+            sizes[program.dims[int(rng.integers(len(program.dims)))]] = int(np.exp(rng.uniform(np.log(60), np.log(1500))))
+        if len(found) < count and sizes not in found and _can_be(program, sizes, families):
+            found.append(sizes)
+    return found
+
+
+def _can_be(program: TensorProgram, sizes: Mapping[str, int], families: Mapping[str, Family]) -> bool:
+    """Whether the program is small at these sizes and can be computed; what it refuses is no fault of the kernel's."""
+    try:
+        bound = bind(program, sizes)
+        flops = cost(bound).flops
+        if elements(bound) > HIDDEN_ELEMENTS or not isinstance(flops, int) or flops > HIDDEN_FLOPS:
+            return False
+        oracle.evaluate(bound, make_inputs(bound, at_sizes(families, sizes)))
+    except (PortakernError, IndexError, ValueError):  # the latter two of the oracle: more elements are asked for than there are
+        return False
+    return True
+
+
+class _Hidden(Checking):
+    """One executable at one size."""
+
+    def __init__(self, executable: Executable, program: TensorProgram, sizes: dict[str, int], families: Mapping[str, Family],
+                 secret: Secret, cache: Cache | None) -> None:  # fmt: skip
+        bound = bind(program, {n: s for n, s in sizes.items() if n in program.dims})
+        super().__init__(executable, bound, sizes, cache, secret)
+        self.families, self.secret = at_sizes(families, sizes), secret
+
+    def inputs(self, stage: str) -> dict[str, np.ndarray]:
+        seed = self.secret.number("inputs", stage)
+        make = KINDS.get(stage)
+        return make_inputs(self.program, self.families, seed) if make is None else adversarial_inputs(
+            stage, self.program, self.families, seed)  # fmt: skip
+
+    def first(self) -> None:
+        self.took = self.values("values", self.inputs("values"))
+
+    def others(self, until: float, further: bool) -> None:
+        """The stages behind the first one, as many as begin before ``until``; with ``further`` those by parts, too."""
+        whole, parts = self.kinds(self.took)
+        repeat = ["repeat"] if self.took <= REPEAT_WITHIN_S or whole else []
+        left = [*repeat, *whole, *(parts if further else ())]
+        for stage in self.secret.random("order").permutation(left).tolist():
+            if time.monotonic() > until:
+                self.left_out.append(stage)
+            elif stage == "repeat":
+                self.repeat(self.inputs("values"))
+            elif stage in whole:
+                self.values(stage, self.inputs(stage))
+            else:
+                self.by_parts(stage)
+
+    def kinds(self, took: float) -> tuple[Sequence[str], Sequence[str]]:
+        """The adversarial stages of all outputs, and of parts of them."""
+        whole = kinds_for(self.program, took)
+        if whole == SLOW_KINDS:
+            return (*whole, "offset"), ()
+        few = FURTHER if took <= QUICK_S else FURTHER[:3] if took <= REPEAT_WITHIN_S else ()
+        return whole, [k for k in few if k not in whole] if not small(self.program) else ()
+
+    def by_parts(self, stage: str) -> None:
+        inputs = self.inputs(stage)
+        self.run(stage, inputs, self.poison(0))
+        self.stages.append(f"{stage} in parts")
+        for name, result in zip(self.program.outputs, self.program.results, strict=True):
+            dtype, actual = tensor_type(result).dtype, self.held[name][0].array
+            parts = parts_of(self.program, name, self.secret.number("parts", stage), *PART)
+            if parts is not None:
+                compare_parts(self, stage, parts, dtype, inputs, actual)
+            elif affordable(self.program):
+                self.compare(stage, name, dtype, self.expected(inputs)[name], actual)
+
+
+def joined(found: Sequence[tuple[str, Verdict]]) -> Verdict:
+    """One verdict of those at several sizes, each with what is said behind its stages."""
+    verdicts = [v for _, v in found]
+    failures = tuple(Failure(f.stage + where, f.message) for where, v in found for f in v.failures)
+    stages = tuple(s + where for where, v in found for s in v.stages)
+    fingerprint = hashlib.blake2b("".join(v.fingerprint for v in verdicts).encode(), digest_size=16).hexdigest()
+    left_out = tuple(s + where for where, v in found for s in v.left_out)
+    return Verdict(not failures, max(v.max_error_ratio for v in verdicts), failures, stages, fingerprint, left_out)

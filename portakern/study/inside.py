@@ -1,0 +1,194 @@
+"""Timing a stranger's kernel: the side that holds the kernel.
+
+It times by :class:`portakern.study.timing.Session`, on arrays that the side that judges has made and exchanges before every
+block of samples (:mod:`portakern.study.apart`).  A device with memory of its own takes its arrays from these, and brings its
+results there.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from portakern import native
+from portakern.backend import CompiledBinary, HostBuffer, Prepared
+from portakern.errors import PortakernError
+from portakern.launch import prepare
+from portakern.referee.bell import ASKED, BLOCK, BYTES, ENDED, GO, SERVED, Bell
+from portakern.referee.shared import mapped_in
+from portakern.study.steps import Build, guarded
+from portakern.study.timing import Session
+from portakern.study.work import Work
+from portakern.timing.inputs import HostPlace, InputSets, bytes_of, how_many
+from portakern.timing.measure import Options, Timing
+
+LIMIT_S = 60.0
+"""How long the other side is waited for."""
+
+
+def begin(work: Work, made: Build, binary: CompiledBinary | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Loads the kernel; gives how many sets of inputs it wants, or the error."""
+    global _held
+
+    def step() -> Build:
+        global _held
+        _held = Inside(work, made, Options(**options), binary)
+        return made
+
+    error = guarded(made.row, step).row.error
+    return {"error": error} if _held is None else {"error": None, "sets": _held.wanted(), "queues": not _held.in_place}
+
+
+def take(size: int, described: list[list[dict[str, Any]]], descriptor: int) -> dict[str, Any]:
+    """The arrays of every set; each set's call is prepared and made once."""
+    return _tried(lambda held: held.take(size, described, descriptor))
+
+
+def clock(group: int, times: int) -> dict[str, Any]:
+    """Every set's call ``times`` times, ``group`` sets together, each group from when the bell says so."""
+    return _tried(lambda held: held.clock(group, times))
+
+
+def sample(against: Sequence[str], lost: Mapping[str, str]) -> dict[str, Any]:
+    assert _held is not None
+    held = _held
+    row = guarded(held.made.row, lambda: Build(held.run(against, lost))).row
+    return {"error": row.error, "time": row.time}
+
+
+def _tried(step: Callable[[Inside], None]) -> dict[str, Any]:
+    assert _held is not None
+    held = _held
+
+    def done() -> Build:
+        step(held)
+        return held.made
+
+    return {"error": guarded(held.made.row, done).row.error}
+
+
+@dataclass
+class Inside(Session):
+    """A session on arrays that are not its own."""
+
+    bell: Bell = field(init=False)
+    buffers: list[dict[str, HostBuffer]] = field(init=False)
+    last: int | None = None
+
+    @property
+    def in_place(self) -> bool:
+        return isinstance(self.place, HostPlace)
+
+    def wanted(self) -> int:
+        self.sets = InputSets(self.place)
+        self.sets.per_set = sum(map(bytes_of, (*self.program.args, *self.program.results)))
+        facts = self.device.facts
+        return how_many(self.sets.per_set, facts.cache_bytes, facts.memory_bytes, self.options.cache == "warm")
+
+    # ---- arrays
+
+    def take(self, size: int, described: list[list[dict[str, Any]]], descriptor: int) -> None:
+        # Every page at once, so that no call pays for seeing one for the first time.
+        memory = mmap.mmap(descriptor, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+        os.close(descriptor)
+        assert size >= BYTES
+        self.bell = Bell(memory)
+        self.buffers = [mapped_in(memory, d) for d in described]
+        for buffers in self.buffers:
+            host = {a.name: buffers[a.name].array for a in self.program.args}
+            self.sets.host.append(host)
+            self.sets.arrays.append([self._array(x) if x.ndim else x.item() for x in host.values()])
+        self.prepared = [self._prepared(arrays, b) for arrays, b in zip(self.sets.arrays, self.buffers, strict=True)]
+        self.before = [self._outputs(p) for p in self.prepared]
+
+    def _array(self, x: np.ndarray) -> Any:
+        return x if self.in_place else self.place.put(x)
+
+    def _prepared(self, arrays: Sequence[Any], buffers: Mapping[str, HostBuffer]) -> Prepared:
+        outputs = [buffers[n].array for n in self.program.outputs] if self.in_place else None
+        return prepare(self.executable, arrays, self.work.sizes, outputs)
+
+    def _outputs(self, p: Prepared) -> list[np.ndarray]:
+        p()
+        self._wait()
+        return self._read(p)
+
+    def fetch(self, number: int) -> None:
+        """Results of a set, from the device to where they are judged."""
+        if not self.in_place:
+            for name, x in zip(self.program.outputs, self.prepared[number].outputs, strict=True):
+                self.buffers[number][name].array[...] = self.place.get(x)
+
+    def exchange(self, number: int) -> None:
+        """What was put into a set's arrays, to the device."""
+        if not self.in_place:
+            for array, x in zip(self.sets.arrays[number], self.sets.host[number].values(), strict=True):
+                if x.ndim:
+                    self.place.write(array, x)
+            for name, x in zip(self.program.outputs, self.prepared[number].outputs, strict=True):
+                self.place.write(x, self.buffers[number][name].array)
+            self._wait()
+
+    # ---- what the other side is told and waited for
+
+    def refresh(self, block: int) -> None:
+        """Before a block of samples: new inputs in the arrays, and poison in the outputs, that it will use."""
+        count = len(self.sets)
+        numbers = range(count) if self.options.cache == "warm" else [block % count]
+        if self.last is not None:
+            for number in range(count) if self.options.cache == "warm" else [self.last % count]:
+                self.fetch(number)
+        self.bell[BLOCK] = block
+        self.bell[ASKED] = asked = self.bell[ASKED] + 1
+        if not self.bell.wait(SERVED, asked, LIMIT_S, spin_s=0.01):
+            raise PortakernError("timeout", "the side that judges gave no new inputs")
+        for number in numbers:
+            self.exchange(number)
+        self.last = block
+
+    def clock(self, group: int, times: int) -> None:
+        for n in range(len(self.sets)):
+            self.exchange(n)
+        stream = self.prepared[0].stream
+        for first in range(0, len(self.prepared), group):
+            group_of = self.prepared[first : first + group]
+            self.bring(range(first, first + len(group_of)))
+            calls = [p if p.call is None else p.call for p in group_of] * times
+            self.bell[ASKED] = asked = self.bell[ASKED] + 1
+            self.bell.wait(GO, asked, LIMIT_S, spin_s=1.0)
+            for call in calls:
+                call(stream)
+            self._wait()
+            self.bell[ENDED] = asked
+        for n in range(len(self.sets)):
+            self.fetch(n)
+
+    def bring(self, numbers: Sequence[int]) -> None:
+        """Arrays into the caches here: what another core has just written comes from there more slowly than from memory."""
+        for number in numbers if self.in_place else ():
+            for buffer in self.buffers[number].values():
+                buffer.array.tobytes()
+
+    # ---- in place of what a session does with arrays of its own
+
+    def _make_sets(self) -> None: ...
+
+    def _prepare(self) -> None: ...
+
+    def _poison(self) -> None: ...
+
+    def _recheck(self, ours: Timing) -> None:
+        """The other side does."""
+        for number in range(len(self.sets)):
+            self.fetch(number)
+
+    def _refreshing(self, device: native.Device) -> Callable[[int], None] | None:
+        return self.refresh if device is self.device else None
+
+
+_held: Inside | None = None
