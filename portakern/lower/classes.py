@@ -288,7 +288,11 @@ def unshare_coordinates(program: TensorProgram) -> TensorProgram:
 
 def unshare_moves(program: TensorProgram, names: Mapping[str, tuple[str, ...]]) -> TensorProgram:
     """``program`` with copies of the moves through which a value meets itself along two axes (``x.T`` along other axes in both
-    operands): an array is then loaded once for each, and a computed value is moved out of its array."""
+    operands): an array is then loaded once for each, and a computed value is moved out of its array.  A product has the moves
+    of arrays to itself, as it has arrays: what is added to it may be seen in the same way."""
+    of_arrays = {op for op in program.body.ops if is_move(op) and isinstance(moved(op), Arg)}
+    products = (Contract, SegmentContract)
+    program = unshare(program, of_arrays, frozenset(op for op in program.body.ops if isinstance(op, products)))
     classes = axis_classes(program, names)
 
     def meets_itself(op: Op) -> bool:
@@ -301,8 +305,15 @@ def unshare_moves(program: TensorProgram, names: Mapping[str, tuple[str, ...]]) 
 
 
 def is_move(op: Op) -> bool:
-    """Whether ``op`` only says where the elements of its operand go, or in which dtype."""
-    return isinstance(op, Transpose | Expand | Convert) or (isinstance(op, Reshape) and is_thin(op))
+    """Whether ``op`` only says where the elements of its operand go, or in which dtype: an array has any shape."""
+    return isinstance(op, Transpose | Expand | Convert) or (isinstance(op, Reshape) and (isinstance(op.x, Arg) or is_thin(op)))
+
+
+def moved(op: Op) -> Op:
+    """What ``op`` is a move of."""
+    while is_move(op):
+        (op,) = op.operands
+    return op
 
 
 def _moves(op: Op) -> Iterator[Op]:
