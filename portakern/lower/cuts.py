@@ -44,7 +44,7 @@ from portakern.ir.tensor import (
     Windows,
     tensor_type,
 )  # fmt: skip
-from portakern.lower.classes import Classes, axis_classes, is_thin, repeats
+from portakern.lower.classes import Classes, axis_classes, is_move, is_thin, repeats
 from portakern.lower.growing import Inside, inside_others
 from portakern.lower.online import match_weights
 from portakern.lower.placing import Placed, pieces_of
@@ -58,6 +58,9 @@ ANCHORS = (Fold, SegmentFold, Contract, SegmentContract, ArgFold, Cumulate, Asso
 MOST_TURNS = 8
 """Reductions over changing axes (rows, then columns, then rows) that a value may be computed from again in each kernel that
 needs it: in a longer chain it is stored, since otherwise the n-th kernel would do the work of n."""
+
+SUMMED = 3
+"""Arrays of which a sum is read as often as it is written and read itself, by two that need it."""
 
 BLOCK = 128
 """Columns of a product that a block has, as most schedules have it."""
@@ -231,7 +234,7 @@ class _Wholes:
         found = {o for op in self.program.body.ops for o in self._under_view(op)} | self._far_from_stored()
         found |= {op for op in self.program.body.ops if isinstance(op, Assemble)}
         found |= {v for op in self.program.body.ops for v in _compared_with_itself(op)}
-        found |= self._tables() | self._normalised()
+        found |= self._tables() | self._normalised() | self._skipping()
         while True:
             doubled = self._doubled(found)
             if not doubled:
@@ -289,6 +292,39 @@ class _Wholes:
         classes, users = self._classes(set(), self.program.body.ops), Flow(self.program).users
         nobody_stores = recomputed(self.program, classes, users)
         return {v for v, op in found.items() if not inner_products(op, nobody_stores)}
+
+    def _skipping(self) -> set[Op]:
+        """Sums of several arrays that go past a product to be met again behind it, as residuals do, where no product stores
+        them: in a network of n layers the last would add up n of them."""
+        ops, users = self.program.body.ops, Flow(self.program).users
+        found: set[Op] = set()
+        arrays: dict[Op, frozenset[Op]] = {}  # as large as a value, that it is computed from
+        for op in ops:
+            if isinstance(op, Arg | Contract | SegmentContract) or op in self.ends:
+                arrays[op] = frozenset({op})
+            elif isinstance(op, Map | Reshape) or is_move(op):
+                size = product(tensor_type(op).shape)
+                below = [arrays.get(o, frozenset()) for o in op.operands if product(tensor_type(o).shape) == size]
+                arrays[op] = frozenset().union(*below)
+                if len(arrays[op]) >= SUMMED and len(users.get(op, ())) > 1 and self._met_again(op, users):
+                    found.add(op)
+                    arrays[op] = frozenset({op})
+        return found
+
+    def _met_again(self, value: Op, users: Mapping[Op, Sequence[Op]]) -> bool:
+        """Whether elementwise work has both ``value`` and what a product makes of it."""
+        behind: dict[Op, bool] = {value: False}  # what is computed from it: whether by way of a product
+        frontier = [value]
+        while frontier:
+            op = frontier.pop()
+            for user in users.get(op, ()):
+                past = behind[op] or isinstance(user, Contract | SegmentContract)
+                if isinstance(user, Map) and value in map(_moved, user.operands) and any(behind.get(o) for o in user.operands):
+                    return True
+                if behind.get(user) is None or (past and not behind[user]):
+                    behind[user] = past
+                    frontier.append(user)
+        return False
 
     def _gathers_in(self, operand: Op) -> list[Op]:
         """The gathers in the elementwise work before a product: what copies its operands copies whole tiles."""

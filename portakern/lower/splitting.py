@@ -5,7 +5,8 @@ kernel of its own.  PyTorch writes one behind every linear layer, which multipli
 operands are joined instead, which for arrays is free, and the reshape comes last.  So a residual is added where its product is
 computed, and the norm after it reduces rows of the same matrix.  :mod:`joining` does the same for the other way.
 
-A slice whose dims are split is one of the array in these dims: the heads of queries among those of keys and values.
+A slice or a transpose whose dims are split is one of the array in these dims, so that several moves are one view of it: the
+heads of queries among those of keys and values.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import NamedTuple
 from portakern.ir.core import Op
 from portakern.ir.rewrite import Rules
 from portakern.ir.size import Size, product
-from portakern.ir.tensor import Convert, Expand, Fold, Map, Reshape, Slice, tensor_type
+from portakern.ir.tensor import Convert, Expand, Fold, Map, Reshape, Slice, Transpose, tensor_type
 from portakern.lower.classes import is_thin
 from portakern.lower.joining import Shape, joined_dims, of_arrays
 
@@ -57,19 +58,51 @@ def reduction_before_splitting(op: Fold) -> Op | None:
 @rules.on(Reshape)
 def slice_after_splitting(op: Reshape) -> Op | None:
     part = op.x
-    groups = joined_dims(op.shape, tensor_type(part).shape) if isinstance(part, Slice) and not is_thin(op) else None
+    groups = _splits(op) if isinstance(part, Slice) else None
     if groups is None:
         return None
     assert isinstance(part, Slice)
     dims: list[SlicedDim] = []
     taken = map(SlicedDim, tensor_type(part.x).shape, part.starts, part.stops, part.steps)
-    for group, dim in zip(groups, taken, strict=True):
-        found = _split_slice(dim, tuple(op.shape[i] for i in group))
+    for sizes, dim in zip(groups, taken, strict=True):
+        found = _split_slice(dim, sizes)
         if found is None:
             return None
         dims += found
     shape, starts, stops, steps = zip(*dims, strict=True)
-    return Slice(Reshape(part.x, shape), starts, stops, steps, loc=part.loc)
+    return Reshape(Slice(Reshape(part.x, shape), starts, stops, steps, loc=part.loc), op.shape)
+
+
+@rules.on(Reshape)
+def transpose_after_splitting(op: Reshape) -> Op | None:
+    moved = op.x
+    groups = _splits(op) if isinstance(moved, Transpose) else None
+    if groups is None:
+        return None
+    assert isinstance(moved, Transpose)
+    before = [groups[moved.order.index(d)] for d in range(len(groups))]  # as they lie in the operand
+    first = [sum(map(len, before[:d])) for d in range(len(before))]
+    order = tuple(first[d] + i for d in moved.order for i in range(len(before[d])))
+    split = Reshape(moved.x, tuple(size for sizes in before for size in sizes))
+    return Reshape(Transpose(split, order, loc=moved.loc), op.shape)
+
+
+@rules.on(Reshape)
+def reshape_of_put_in_dims(op: Reshape) -> Op | None:
+    """Dims of one element that were put in are no matter to a reshape."""
+    x = op.x
+    if not isinstance(x, Expand) or product(x.shape) != product(tensor_type(x.x).shape) or is_thin(op):
+        return None
+    return Reshape(x.x, op.shape)
+
+
+def _splits(op: Reshape) -> list[Shape] | None:
+    """What ``op`` splits each dim of its operand into, a dim of one element that is gone into one; None where it does something
+    else, or nothing."""
+    if is_thin(op):
+        return None
+    groups = joined_dims(op.shape, tensor_type(op.x).shape)
+    return None if groups is None else [tuple(op.shape[i] for i in group) or (1,) for group in groups]
 
 
 class SlicedDim(NamedTuple):
@@ -86,8 +119,8 @@ def _split_slice(dim: SlicedDim, parts: Shape) -> list[SlicedDim] | None:
     if len(parts) == 1:
         return [dim]
     whole = [SlicedDim(n, 0, n, 1) for n in parts]
-    if not parts or (dim.start, dim.stop, dim.step) == (0, dim.size, 1):
-        return whole or None
+    if (dim.start, dim.stop, dim.step) == (0, dim.size, 1):
+        return whole
     inside = product(parts[1:])
     size, start, stop = (_exactly(n, inside) for n in (dim.size, dim.start, dim.stop))
     if dim.step != 1 or size is None or start is None or stop is None:

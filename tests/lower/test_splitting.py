@@ -64,6 +64,26 @@ def heads(x: T["B", "M", "4*D"], qkv: T["4*D", "12*D"]):
     return pk.softmax(q @ pk.swapaxes(k, -1, -2)) @ v
 
 
+@pk.operator
+def heads_by_several_moves(x: T["B", "M", "4*D"], qkv: T["4*D", "12*D"]):
+    """As PyTorch's own attention has it: rows first, the three as a dim that comes to the front, heads in the batch."""
+    size, (batch, rows, _) = x.shape[2], x.shape
+    y = pk.reshape(linear(pk.transpose(x, (1, 0, 2)), qkv), (rows, batch, 3, size))
+    y = pk.transpose(pk.reshape(y, (1, rows, batch, 3, size)), (3, 1, 2, 0, 4))
+    y = pk.reshape(y, (3, rows, batch, size))
+    parts = [pk.reshape(y[n : n + 1], (rows, batch * 4, size // 4)) for n in range(3)]
+    q, k, v = (pk.reshape(pk.transpose(p, (1, 0, 2)), (batch, 4, rows, size // 4)) for p in parts)
+    return pk.softmax(q @ pk.swapaxes(k, -1, -2)) @ v
+
+
+@pk.operator
+def residuals_from_another_side(x: T["B", "M", "D"], scale: T["D"], w: T["D", "D"]):
+    """Products of rows of all batches, residuals of batches of rows: no product can store the sum."""
+    for _ in range(6):
+        x = x + pk.transpose(linear(pk.transpose(norm(x, scale), (1, 0, 2)), w), (1, 0, 2))
+    return x
+
+
 SIZES = {"B": 2, "M": 5, "D": 7}
 KINDS: list[tuple[Operator, Mapping[str, Any], Sequence[str]]] = [
     (residual, SIZES, ["contraction"]),
@@ -71,6 +91,7 @@ KINDS: list[tuple[Operator, Mapping[str, Any], Sequence[str]]] = [
     (by_batch, SIZES, ["contraction", "elementwise"]),
     (over_rows, SIZES, ["contraction", "rows"]),
     (heads, SIZES, ["contraction", "attention"]),
+    (heads_by_several_moves, SIZES, ["elementwise", "contraction", "attention"]),
 ]
 
 
@@ -102,6 +123,11 @@ def test_a_slice_is_taken_of_what_is_split() -> None:
     made = simplify(heads.program(SIZES, {}, "f32"))
     slices = [op for op in made.body.ops if isinstance(op, Slice)]
     assert [op.starts for op in slices] == [(0, 0, n, 0) for n in (0, 4, 8)]
+
+
+def test_no_kernel_adds_up_all_residuals_before_it() -> None:
+    made = compare(residuals_from_another_side, {"B": 2, "M": 5, "D": 200}, {}, "f32")
+    assert max(len(k.args) for k in made.kernels) == 5, "three arrays, the norm's scale and the result"
 
 
 def test_few_columns_compute_the_norm_themselves() -> None:
