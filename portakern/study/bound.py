@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from portakern.errors import UsageError
 from portakern.launch.host_arrays import NumpyArrays
+from portakern.launch.marks import Mark, mark
 
 
 @dataclass(frozen=True)
@@ -15,12 +16,13 @@ class Bound:
     """``names`` of all inputs in order, and ``values`` of those that calls may leave out.
 
     Values are used as they are at the time of a call.  Beside arrays of another library or device they are brought there, once
-    for each.
+    for each, and again where they were written since.
     """
 
     names: tuple[str, ...]
     values: Mapping[str, Any]
-    _there: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    _there: dict[Any, dict[str, tuple[Mark | None, Any]]] = field(default_factory=dict)
+    _origins: dict[int, Any] = field(default_factory=dict)
 
     def completed(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """All inputs in order: those given by place fill the ones without a value first, then the others."""
@@ -38,6 +40,15 @@ class Bound:
         own = self._beside(next((x for x in inputs if hasattr(x, "dtype")), None))
         return tuple(given[n] if n in given else own[n] for n in self.names)
 
+    def origin(self, x: Any) -> Any:
+        """The value that ``x`` is a copy or a view of; ``x`` itself where it is none of ours."""
+        return self._origins.get(id(x), x)
+
+    def refresh(self) -> None:
+        """Forgets what was brought elsewhere."""
+        self._there.clear()
+        self._origins.clear()
+
     def _beside(self, like: Any) -> Mapping[str, Any]:
         """The values where ``like`` is."""
         library = type(like).__module__.partition(".")[0]
@@ -50,9 +61,18 @@ class Bound:
             place, move = "numpy", NumpyArrays("cpu", 0).view
         else:
             return self.values
-        if place not in self._there:
-            self._there[place] = {n: v if _is_number(v) else move(v) for n, v in self.values.items()}
-        return self._there[place]
+        there = self._there.setdefault(place, {})
+        return {n: v if _is_number(v) else self._brought(there, n, v, move) for n, v in self.values.items()}
+
+    def _brought(self, there: dict[str, tuple[Mark | None, Any]], name: str, value: Any, move: Callable[[Any], Any]) -> Any:
+        """``value`` there, brought again where it was written since, or might have been."""
+        marked, x = there.get(name, (None, None))
+        if marked is None or not marked.holds(value):
+            self._origins.pop(id(x), None)
+            marked, x = mark(value), move(value)
+            there[name] = marked, x
+            self._origins[id(x)] = value
+        return x
 
 
 def _is_number(x: Any) -> bool:
@@ -70,5 +90,3 @@ def _to_device(device: Any) -> Any:
         return x.to(device) if isinstance(x, torch.Tensor) else torch.as_tensor(x, device=device)
 
     return move
-
-

@@ -43,6 +43,7 @@ class Work:
         schedule: what the user asks of the schedule.
         key: what a tuned schedule of it is kept under.
         chosen: schedules for its kernels from elsewhere, in place of the backend's default.
+        weights: inputs that stay as they are from call to call, where what hangs on them alone is to be done apart.
         row: the row so far: operator, target, shape, dtype, params.
         foreign: a kernel from elsewhere that takes the place of the one we would emit.
         facts: strides and alignment of inputs that are not contiguous and 16-byte aligned.
@@ -63,6 +64,7 @@ class Work:
     file: str = ""
     key: Key | None = None
     chosen: Chosen | None = None
+    weights: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

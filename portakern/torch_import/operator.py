@@ -84,6 +84,7 @@ class ImportedOperator(Operator):
     Attributes:
         bound: the module's parameters and buffers by input, and the seed: what a call may leave out.
         updates: outputs that are new values of buffers, and the buffers' paths.
+        weights: those of them that calls of inference leave as they are: not in training, nor what the module itself updates.
         unused: inputs of the module that nothing reads, which are no inputs here.
         module, example, train: what was imported, the (args, kwargs) it was imported on, and in which mode.
         examples: those of the example's arrays that are inputs, by name.
@@ -105,6 +106,8 @@ class ImportedOperator(Operator):
         self.examples = {name: given[number] for name, number in self.numbers.items()}
         self.paths = {i.name: i.path for i in graph.inputs if i.number < 0 and i.path}
         self.random = graph.random
+        updated = set(self.updates.values())
+        self.weights = () if train else tuple(n for n in self.bound if n != SEED and self.paths.get(n) not in updated)
         self.__dict__["loc"] = captured.loc  # where the operator is written, which its function here is not
         super().__init__(
             _function(self._program),

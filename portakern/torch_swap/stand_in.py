@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from portakern.study.built import Built
@@ -30,6 +30,7 @@ class Kernels:
     places: tuple[int | tuple[Any, str] | Any, ...]
     template: tuple[Any, ...]
     form: Any
+    _held: dict[int, tuple[Any, Any]] = field(default_factory=dict, repr=False, compare=False)
 
     @staticmethod
     def of(op: ImportedOperator, built: Built, module: Any, call: Call) -> Kernels:
@@ -42,15 +43,23 @@ class Kernels:
         return Kernels(built, places, tuple(None if isinstance(x, torch.Tensor) else x for x in template), form)
 
     def __call__(self, given: Sequence[Any]) -> Any:
-        made = self.built(*(self._input(p, given) for p in self.places))
+        made = self.built(*[self._input(n, p, given) for n, p in enumerate(self.places)])
         results = iter(made if isinstance(made, tuple) else (made,))
         return nested([next(results) if x is None else x for x in self.template], self.form)
 
-    @staticmethod
-    def _input(place: Any, given: Sequence[Any]) -> Any:
+    def _input(self, number: int, place: Any, given: Sequence[Any]) -> Any:
         if isinstance(place, int):
             return given[place]
-        return getattr(*place).detach() if isinstance(place, tuple) else place
+        return self._weight(number, getattr(*place)) if isinstance(place, tuple) else place
+
+    def _weight(self, number: int, weight: Any) -> Any:
+        """``weight`` without its gradient: the same tensor at each call while it is the same, so that what was made of it is
+        known to be right."""
+        of, detached = self._held.get(number, (None, None))
+        if of is not weight or detached.data_ptr() != weight.data_ptr():
+            detached = weight.detach()
+            self._held[number] = weight, detached
+        return detached
 
 
 def _place(module: Any, path: str, value: Any) -> Any:

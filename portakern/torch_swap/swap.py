@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from portakern.backend import Target
@@ -169,7 +169,7 @@ def _kernels(module: Any, call: Call, target: Target) -> tuple[Kernels, float]:
     if cost(op.program()).flops == 0:
         raise PortakernError("swap", "it computes nothing")
     (work,) = works(Problem(op, op.typical.dims, {}, op.typical.inputs), [target], op.dtypes)
-    kernels = Kernels.of(op, Built(work, op.bound), module, call)
+    kernels = Kernels.of(op, Built(replace(work, weights=op.weights), op.bound), module, call)
     return kernels, verify(op, work, kernels, call)
 
 

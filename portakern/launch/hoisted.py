@@ -1,0 +1,176 @@
+"""An executable in two parts: one that depends on weights alone and runs when these changed, and one that runs at every call.
+
+What the first part gives is kept beside marks of the weights that it was made of.  Weights whose writes nobody counts (see
+:mod:`portakern.launch.marks`) are taken to be new at each call, so that nothing is ever out of date in silence; so are all of
+them while a device records calls, for what is recorded must see weights as they are when it is repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+from portakern.backend import Executable, HostBuffer, Prepared, Source
+from portakern.launch.default import prepare, specialise
+from portakern.launch.facts import signature
+from portakern.launch.marks import Mark, hold, is_capturing, mark
+from portakern.launch.memory import check_guards, guarded_temporary
+
+if TYPE_CHECKING:
+    from portakern.native import Call as NativeCall
+
+KEPT = 4
+"""Sets of weights, by library and device, whose preparation is kept."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A source and what runs it."""
+
+    source: Source
+    executable: Executable
+
+    def takes(self) -> list[str]:
+        return [a.name for a in self.source.by_role("input", "scalar")]
+
+
+@dataclass(frozen=True)
+class _Kept:
+    marks: tuple[Mark | None, ...]
+    arrays: tuple[Any, ...]
+
+
+class HoistedExecutable:
+    """Both parts as one executable, which takes what the operator takes.
+
+    Args:
+        preparation, main: the parts; what the first gives are inputs of the second by name.
+        given: names of the operator's inputs in the order of a call.
+        origin: the array that an input is a copy or a view of, which is marked in its place.
+        settle: waits until what was launched is done, whatever the stream.
+    """
+
+    def __init__(self, preparation: Part, main: Part, given: Sequence[str], origin: Callable[[Any], Any] = lambda x: x,
+                 settle: Callable[[], None] = lambda: None) -> None:  # fmt: skip
+        self.preparation, self.main = preparation, main
+        self.origin, self.settle = origin, settle
+        self.guards = preparation.executable.guards and main.executable.guards
+        self.made = preparation.source.by_role("output")
+        pool = [*given, *(a.name for a in self.made)]
+        self._weights = [pool.index(n) for n in preparation.takes()]
+        self._order = [pool.index(n) for n in main.takes()]
+        self._kept: dict[Hashable, _Kept] = {}
+        self._lock = RLock()
+        self.generation = 0
+
+    def refresh(self) -> None:
+        """Forgets what was prepared: whoever wrote weights where nobody counts says so by this."""
+        with self._lock:
+            self.generation += 1
+            self._kept.clear()
+
+    # ---- on host data
+
+    def run(self, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> None:
+        between = {a.name: guarded_temporary(a, {}) for a in self.made}
+        self._run(self.preparation, {**buffers, **between}, {})
+        self._run(self.main, {**buffers, **between}, sizes)
+        for buffer in between.values():
+            check_guards(buffer)
+
+    @staticmethod
+    def _run(part: Part, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> None:
+        part.executable.run({a.name: buffers[a.name] for a in part.source.by_role("input", "scalar", "output")}, sizes)
+
+    # ---- on arrays of other libraries
+
+    def call(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Any:
+        return self.specialise(inputs, sizes)(inputs)
+
+    def specialise(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Callable[[Sequence[Any]], Any]:
+        """``call`` for inputs like these, which prepares anew where a weight is another or was written."""
+        weights = self._weights_of(inputs)
+        key = tuple(signature(w) for w in weights)
+        run = specialise(self.preparation.executable, weights, {})
+        main = specialise(self.main.executable, self._for_main(inputs, self._prepared(key, weights, run)), sizes)
+
+        def call(given: Sequence[Any]) -> Any:
+            return main(self._for_main(given, self._prepared(key, self._weights_of(given), run)))
+
+        return call
+
+    def prepare(self, inputs: Sequence[Any], sizes: Mapping[str, int], outputs: Sequence[Any] | None = None) -> Prepared:
+        """A call with everything decided; each time it is called it prepares anew, in place, where weights were written."""
+        weights = self._weights_of(inputs)
+        first = prepare(self.preparation.executable, weights, {})
+        main = prepare(self.main.executable, self._for_main(inputs, first.outputs), sizes, outputs)
+        return HoistedPrepared(self, first, main, [self.origin(w) for w in weights])
+
+    # ---- parts
+
+    def _weights_of(self, inputs: Sequence[Any]) -> list[Any]:
+        return [inputs[n] for n in self._weights]
+
+    def _for_main(self, inputs: Sequence[Any], prepared: Sequence[Any]) -> list[Any]:
+        pool = [*inputs, *prepared]
+        return [pool[n] for n in self._order]
+
+    def _prepared(self, key: Hashable, weights: Sequence[Any], run: Callable[[Sequence[Any]], Any]) -> tuple[Any, ...]:
+        origins = [self.origin(w) for w in weights]
+        if any(is_capturing(w) for w in weights[:1]):
+            return _several(run(weights))
+        kept = self._kept.get(key)
+        if kept is not None and hold(kept.marks, origins):
+            return kept.arrays
+        with self._lock:  # no two threads prepare the same
+            kept = self._kept.get(key)
+            if kept is None or not hold(kept.marks, origins):
+                marks = tuple(mark(x) for x in origins)
+                kept = _Kept(marks, _several(run(weights)))
+                self.settle()  # calls on other streams read it
+                self._keep(key, kept)
+        return kept.arrays
+
+    def _keep(self, key: Hashable, kept: _Kept) -> None:
+        self._kept.pop(key, None)
+        if None in kept.marks:  # of no use to another call
+            return
+        while len(self._kept) >= KEPT:
+            del self._kept[next(iter(self._kept))]
+        self._kept[key] = kept
+
+
+class HoistedPrepared:
+    """A prepared call of both parts (see :class:`portakern.backend.Prepared`)."""
+
+    def __init__(self, of: HoistedExecutable, preparation: Prepared, main: Prepared, weights: Sequence[Any]) -> None:
+        self._of, self._preparation, self._main, self._weights = of, preparation, main, list(weights)
+        self.stream = main.stream
+        self._prepare(self.stream)
+
+    @property
+    def outputs(self) -> tuple[Any, ...]:
+        return self._main.outputs
+
+    @property
+    def call(self) -> NativeCall | None:
+        """What runs at every call; ``None`` where that is the preparation too."""
+        return None if None in self._marks else self._main.call
+
+    def __call__(self, stream: int | None = None) -> None:
+        on = self.stream if stream is None else stream
+        if self._generation != self._of.generation or not hold(self._marks, self._weights):
+            self._prepare(on)
+        self._main(on)
+
+    def _prepare(self, stream: int) -> None:
+        self._generation = self._of.generation
+        self._marks = [mark(x) for x in self._weights]
+        self._preparation(stream)
+        self._of.settle()
+
+
+def _several(made: Any) -> tuple[Any, ...]:
+    return made if isinstance(made, tuple) else (made,)

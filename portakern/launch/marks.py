@@ -1,0 +1,58 @@
+"""What tells whether an array still holds the numbers that it held, without a look at them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+IMMUTABLE = ("jax", "jaxlib")
+"""Libraries whose arrays nobody writes."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """An array as it was: which one, where its memory lay, and how often torch had seen it written.
+
+    ``memory`` keeps that memory from being given to another array meanwhile.
+    """
+
+    array: Any
+    memory: Any = None
+    address: int = 0
+    version: int = 0
+
+    def holds(self, x: Any) -> bool:
+        """Whether ``x`` is that array and nobody is known to have written it since."""
+        if x is not self.array:
+            return False
+        return self.memory is None or (x._version == self.version and x.data_ptr() == self.address)
+
+
+def mark(x: Any) -> Mark | None:
+    """``None`` for arrays whose writes nobody counts: numpy's and cupy's, and torch's of inference mode."""
+    library = type(x).__module__.partition(".")[0]
+    if library in IMMUTABLE:
+        return Mark(x)
+    if not hasattr(x, "_version") or not hasattr(x, "data_ptr"):
+        return None
+    try:
+        return Mark(x, x.detach(), x.data_ptr(), x._version)
+    except RuntimeError:  # torch does not count writes to tensors of inference mode
+        return None
+
+
+def hold(marks: Sequence[Mark | None], arrays: Sequence[Any]) -> bool:
+    """Whether all of them are known to be as they were."""
+    return all([m is not None and m.holds(x) for m, x in zip(marks, arrays, strict=True)])
+
+
+def is_capturing(x: Any) -> bool:
+    """Whether the calls on the device of ``x`` are recorded, to be repeated later, in place of being run."""
+    device = getattr(x, "device", None)
+    if type(x).__module__.partition(".")[0] != "torch" or device is None or device.type == "cpu":
+        return False
+    import torch
+
+    asked = getattr(getattr(torch, device.type, None), "is_current_stream_capturing", None)
+    return bool(asked is not None and asked())
