@@ -42,25 +42,36 @@ class _Kept:
     arrays: tuple[Any, ...]
 
 
+Move = Callable[[Any], Any]
+
+
+def _in_place(like: Any) -> tuple[Hashable, Move]:
+    return type(like), lambda x: x
+
+
 class HoistedExecutable:
     """Both parts as one executable, which takes what the operator takes.
 
     Args:
         preparation, main: the parts; what the first gives are inputs of the second by name.
         given: names of the operator's inputs in the order of a call.
-        origin: the array that an input is a copy or a view of, which is marked in its place.
+        beside: for an array, the place where it is, and what brings a weight there before it is prepared.
+        origin: the array that a weight is a copy or a view of, which is marked in its place.
         settle: waits until what was launched is done, whatever the stream.
     """
 
-    def __init__(self, preparation: Part, main: Part, given: Sequence[str], origin: Callable[[Any], Any] = lambda x: x,
+    def __init__(self, preparation: Part, main: Part, given: Sequence[str],
+                 beside: Callable[[Any], tuple[Hashable, Move]] = _in_place, origin: Move = lambda x: x,
                  settle: Callable[[], None] = lambda: None) -> None:  # fmt: skip
         self.preparation, self.main = preparation, main
-        self.origin, self.settle = origin, settle
+        self.beside, self.origin, self.settle = beside, origin, settle
         self.guards = preparation.executable.guards and main.executable.guards
         self.made = preparation.source.by_role("output")
         pool = [*given, *(a.name for a in self.made)]
         self._weights = [pool.index(n) for n in preparation.takes()]
         self._order = [pool.index(n) for n in main.takes()]
+        self._like = next((n for n in self._order if n < len(given) and n not in self._weights), None)
+        self._runs: dict[Hashable, Callable[[Sequence[Any]], Any]] = {}
         self._kept: dict[Hashable, _Kept] = {}
         self._lock = RLock()
         self.generation = 0
@@ -91,36 +102,36 @@ class HoistedExecutable:
 
     def specialise(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Callable[[Sequence[Any]], Any]:
         """``call`` for inputs like these, which prepares anew where a weight is another or was written."""
-        weights = self._weights_of(inputs)
-        key = tuple(signature(w) for w in weights)
-        run = specialise(self.preparation.executable, weights, {})
-        main = specialise(self.main.executable, self._for_main(inputs, self._prepared(key, weights, run)), sizes)
-
-        def call(given: Sequence[Any]) -> Any:
-            return main(self._for_main(given, self._prepared(key, self._weights_of(given), run)))
-
-        return call
+        key, move = self._place(inputs)
+        main = specialise(self.main.executable, self._for_main(inputs, self._prepared(inputs, key, move)), sizes)
+        return lambda given: main(self._for_main(given, self._prepared(given, key, move)))
 
     def prepare(self, inputs: Sequence[Any], sizes: Mapping[str, int], outputs: Sequence[Any] | None = None) -> Prepared:
-        """A call with everything decided; each time it is called it prepares anew, in place, where weights were written."""
-        weights = self._weights_of(inputs)
-        first = prepare(self.preparation.executable, weights, {})
-        main = prepare(self.main.executable, self._for_main(inputs, first.outputs), sizes, outputs)
-        return HoistedPrepared(self, first, main, [self.origin(w) for w in weights])
+        """A call with everything decided, which decides anew where a weight was written."""
+        return HoistedPrepared(self, inputs, sizes, outputs)
 
     # ---- parts
 
-    def _weights_of(self, inputs: Sequence[Any]) -> list[Any]:
-        return [inputs[n] for n in self._weights]
+    def for_main(self, inputs: Sequence[Any]) -> list[Any]:
+        """What the main part takes."""
+        return self._for_main(inputs, self._prepared(inputs, *self._place(inputs)))
+
+    def origins(self, inputs: Sequence[Any]) -> list[Any]:
+        return [self.origin(inputs[n]) for n in self._weights]
 
     def _for_main(self, inputs: Sequence[Any], prepared: Sequence[Any]) -> list[Any]:
         pool = [*inputs, *prepared]
         return [pool[n] for n in self._order]
 
-    def _prepared(self, key: Hashable, weights: Sequence[Any], run: Callable[[Sequence[Any]], Any]) -> tuple[Any, ...]:
-        origins = [self.origin(w) for w in weights]
-        if any(is_capturing(w) for w in weights[:1]):
-            return _several(run(weights))
+    def _place(self, inputs: Sequence[Any]) -> tuple[Hashable, Move]:
+        """What tells inputs that can share prepared weights, and what brings weights beside them."""
+        place, move = self.beside(None if self._like is None else inputs[self._like])
+        return (place, *(signature(inputs[n]) for n in self._weights)), move
+
+    def _prepared(self, inputs: Sequence[Any], key: Hashable, move: Move) -> tuple[Any, ...]:
+        origins = self.origins(inputs)
+        if self._like is not None and is_capturing(inputs[self._like]):
+            return self._made(inputs, key, move)
         kept = self._kept.get(key)
         if kept is not None and hold(kept.marks, origins):
             return kept.arrays
@@ -128,10 +139,18 @@ class HoistedExecutable:
             kept = self._kept.get(key)
             if kept is None or not hold(kept.marks, origins):
                 marks = tuple(mark(x) for x in origins)
-                kept = _Kept(marks, _several(run(weights)))
+                kept = _Kept(marks, self._made(inputs, key, move))
                 self.settle()  # calls on other streams read it
                 self._keep(key, kept)
         return kept.arrays
+
+    def _made(self, inputs: Sequence[Any], key: Hashable, move: Move) -> tuple[Any, ...]:
+        """What the preparation gives of these weights; copies of them that it needs are not kept."""
+        weights = [move(inputs[n]) for n in self._weights]
+        if key not in self._runs:
+            self._runs[key] = specialise(self.preparation.executable, weights, {})
+        made = self._runs[key](weights)
+        return made if isinstance(made, tuple) else (made,)
 
     def _keep(self, key: Hashable, kept: _Kept) -> None:
         self._kept.pop(key, None)
@@ -145,10 +164,11 @@ class HoistedExecutable:
 class HoistedPrepared:
     """A prepared call of both parts (see :class:`portakern.backend.Prepared`)."""
 
-    def __init__(self, of: HoistedExecutable, preparation: Prepared, main: Prepared, weights: Sequence[Any]) -> None:
-        self._of, self._preparation, self._main, self._weights = of, preparation, main, list(weights)
-        self.stream = main.stream
-        self._prepare(self.stream)
+    def __init__(self, of: HoistedExecutable, inputs: Sequence[Any], sizes: Mapping[str, int],
+                 outputs: Sequence[Any] | None) -> None:  # fmt: skip
+        self._of, self._inputs, self._sizes = of, tuple(inputs), sizes
+        self._decide(outputs)
+        self.stream = self._main.stream
 
     @property
     def outputs(self) -> tuple[Any, ...]:
@@ -160,17 +180,11 @@ class HoistedPrepared:
         return None if None in self._marks else self._main.call
 
     def __call__(self, stream: int | None = None) -> None:
-        on = self.stream if stream is None else stream
-        if self._generation != self._of.generation or not hold(self._marks, self._weights):
-            self._prepare(on)
-        self._main(on)
+        if self._generation != self._of.generation or not hold(self._marks, self._of.origins(self._inputs)):
+            self._decide(self._main.outputs)
+        self._main(self.stream if stream is None else stream)
 
-    def _prepare(self, stream: int) -> None:
+    def _decide(self, outputs: Sequence[Any] | None) -> None:
         self._generation = self._of.generation
-        self._marks = [mark(x) for x in self._weights]
-        self._preparation(stream)
-        self._of.settle()
-
-
-def _several(made: Any) -> tuple[Any, ...]:
-    return made if isinstance(made, tuple) else (made,)
+        self._marks = [mark(x) for x in self._of.origins(self._inputs)]
+        self._main: Prepared = prepare(self._of.main.executable, self._of.for_main(self._inputs), self._sizes, outputs)

@@ -44,7 +44,7 @@ def mark(x: Any) -> Mark | None:
 
 def hold(marks: Sequence[Mark | None], arrays: Sequence[Any]) -> bool:
     """Whether all of them are known to be as they were."""
-    return all([m is not None and m.holds(x) for m, x in zip(marks, arrays, strict=True)])
+    return all(m is not None and m.holds(x) for m, x in zip(marks, arrays, strict=True))
 
 
 def is_capturing(x: Any) -> bool:

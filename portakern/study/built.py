@@ -11,15 +11,15 @@ from typing import Any
 
 from portakern import launch
 from portakern.backend import CompiledBinary, Executable, Plan, Prepared, Target
-from portakern.errors import CompileError, PortakernError, RuntimeFault, ScheduleError, ToolMissing, UsageError
+from portakern.errors import CompileError, PortakernError, RuntimeFault, ScheduleError, UsageError
 from portakern.gradients.program import backward_program
 from portakern.ir.program import Array, ArrayFacts
 from portakern.ir.schedule import Schedule
 from portakern.ir.size import evaluate
 from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.ir.tile import BufferType
-from portakern.launch.hoisted import HoistedExecutable, Part
 from portakern.launch.facts import dtype_of, extent_of, facts_of, shape_of, signature
+from portakern.launch.hoisted import HoistedExecutable, Part
 from portakern.launch.streams import stream_handle
 from portakern.registry import registry
 from portakern.spec.bind import solve_dims
@@ -64,6 +64,8 @@ class Built:
         self._source, self.program = found.source, found.program
         self.source = Text(self._source.text)
         self.preparation = Preparation(*found.preparation, self._language) if found.preparation is not None else None
+        taken = {a.name for a in self._source.by_role("input", "scalar")}
+        self._apart = {n for n in self.bound.names if n not in taken}  # only the preparation reads them
 
     def _compile(self) -> None:
         try:
@@ -142,7 +144,7 @@ class Built:
             RuntimeFault: there is no silicon of this kind here, or the kernel failed.
         """
         if self.bound.values:
-            inputs = self.bound.completed(inputs, named)
+            inputs = self.bound.completed(inputs, named, self._apart)
         elif named:
             raise UsageError(f"{self._work.row.operator} takes its inputs by place", hint=", ".join(self.bound.names))
         signed = tuple([signature(x) for x in inputs])
@@ -178,7 +180,7 @@ class Built:
         Raises:
             UsageError, RuntimeFault: as a call does.
         """
-        inputs = self.bound.completed(inputs, {}) if self.bound.values else inputs
+        inputs = self.bound.completed(inputs, {}, self._apart) if self.bound.values else inputs
         given = self._named(inputs)
         sizes = self._sizes(given)
         outputs = None if out is None else self._checked_outputs(out, given, sizes)
@@ -259,8 +261,8 @@ class Built:
         if self.preparation is None:
             return main
         device = launch.device_of(runtime, self.target)
-        names = [a.name for a in self._work.program.args]
-        return HoistedExecutable(self.preparation.loaded(runtime), Part(self._source, main), names, self.bound.origin,
+        names = self.bound.names
+        return HoistedExecutable(self.preparation.loaded(runtime), Part(self._source, main), names, self.bound.beside, self.bound.origin,
                                  device.synchronize if device is not None else lambda: None)
 
     def _check_dtypes(self, given: Mapping[str, Any]) -> None:
