@@ -261,9 +261,9 @@ class Built:
         if self.preparation is None:
             return main
         device = launch.device_of(runtime, self.target)
-        names = self.bound.names
-        return HoistedExecutable(self.preparation.loaded(runtime), Part(self._source, main), names, self.bound.beside, self.bound.origin,
-                                 device.synchronize if device is not None else lambda: None)
+        return HoistedExecutable(
+            self.preparation.loaded(runtime), Part(self._source, main), self.bound.names, self.bound.beside, self.bound.origin,
+            device.synchronize if device is not None else lambda: None)  # fmt: skip
 
     def _check_dtypes(self, given: Mapping[str, Any]) -> None:
         for arg in self._work.program.args:
