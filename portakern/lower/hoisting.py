@@ -35,7 +35,7 @@ def hoisted(program: Program, weights: Collection[str]) -> Hoisted | None:
     before, read = _names(program, early), _names(program, late)
     made = [a for a in program.arrays if a.name in _written(program, early) and a.name in read]
     handed = {a.name for a in made}
-    dropped = {n for n in kept - read if not _open(program.array(n))}  # an open one may be what tells a size
+    dropped = before - read
     preparation = _part(program, f"{program.name}_weights", early, [
         *(a for a in program.by_role("input") if a.name in before),
         *(replace(a, role="output") for a in made),
