@@ -34,12 +34,9 @@ def mark(x: Any) -> Mark | None:
     library = type(x).__module__.partition(".")[0]
     if library in IMMUTABLE:
         return Mark(x)
-    if not hasattr(x, "_version") or not hasattr(x, "data_ptr"):
+    if library != "torch" or not hasattr(x, "is_inference") or x.is_inference():
         return None
-    try:
-        return Mark(x, x.detach(), x.data_ptr(), x._version)
-    except RuntimeError:  # torch does not count writes to tensors of inference mode
-        return None
+    return Mark(x, x.detach(), x.data_ptr(), x._version)
 
 
 def hold(marks: Sequence[Mark | None], arrays: Sequence[Any]) -> bool:
