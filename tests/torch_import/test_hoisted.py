@@ -63,11 +63,15 @@ def net() -> Net:
 X = torch.randn(2, 3, 6, 6, generator=torch.Generator().manual_seed(1))
 
 
-@pytest.fixture(params=["cpp:cpu", "numba:cpu"])
+@pytest.fixture
 def built(request: Any) -> tuple[Net, Built, Counting]:
     module = net()
-    k = pk.build(pk.from_torch(module, (X,), dynamic={"x": {0: "B"}}), target=request.param)
+    target = getattr(request, "param", "cpp:cpu")
+    k = pk.build(pk.from_torch(module, (X,), dynamic={"x": {0: "B"}}), target=target)
     return module, k, counting(k)
+
+
+everywhere = pytest.mark.parametrize("built", ["cpp:cpu", "numba:cpu"], indirect=True)
 
 
 def right(k: Callable[..., Any], module: Net, x: Any = X, **named: Any) -> None:
@@ -76,6 +80,7 @@ def right(k: Callable[..., Any], module: Net, x: Any = X, **named: Any) -> None:
         np.testing.assert_allclose(np.asarray(k(x, **named)), want, atol=1e-5)
 
 
+@everywhere
 def test_it_is_done_once_whatever_the_shape(built: tuple[Net, Built, Counting]) -> None:
     module, k, preparation = built
     assert k.preparation is not None
@@ -176,6 +181,7 @@ def test_refresh_is_for_writes_that_nobody_counts(built: tuple[Net, Built, Count
     assert preparation.calls == 2
 
 
+@everywhere
 def test_prepared_calls_see_what_was_written(built: tuple[Net, Built, Counting]) -> None:
     module, k, preparation = built
     out = torch.empty(2, 2, 4, 4)
