@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from portakern.backend import Executable, HostBuffer, Prepared, Source
 from portakern.launch.default import prepare, specialise
 from portakern.launch.facts import signature
-from portakern.launch.marks import Mark, hold, is_capturing, mark
+from portakern.launch.marks import Mark, hold, mark
 from portakern.launch.memory import check_guards, guarded_temporary
+from portakern.launch.streams import is_recording, wait_for_all
 
 if TYPE_CHECKING:
     from portakern.native import Call as NativeCall
@@ -57,14 +58,12 @@ class HoistedExecutable:
         given: names of the operator's inputs in the order of a call.
         beside: for an array, the place where it is, and what brings a weight there before it is prepared.
         origin: the array that a weight is a copy or a view of, which is marked in its place.
-        settle: waits until what was launched is done, whatever the stream.
     """
 
     def __init__(self, preparation: Part, main: Part, given: Sequence[str],
-                 beside: Callable[[Any], tuple[Hashable, Move]] = _in_place, origin: Move = lambda x: x,
-                 settle: Callable[[], None] = lambda: None) -> None:  # fmt: skip
+                 beside: Callable[[Any], tuple[Hashable, Move]] = _in_place, origin: Move = lambda x: x) -> None:  # fmt: skip
         self.preparation, self.main = preparation, main
-        self.beside, self.origin, self.settle = beside, origin, settle
+        self.beside, self.origin = beside, origin
         self.guards = preparation.executable.guards and main.executable.guards
         self.made = preparation.source.by_role("output")
         pool = [*given, *(a.name for a in self.made)]
@@ -130,7 +129,7 @@ class HoistedExecutable:
 
     def _prepared(self, inputs: Sequence[Any], key: Hashable, move: Move) -> tuple[Any, ...]:
         origins = self.origins(inputs)
-        if self._like is not None and is_capturing(inputs[self._like]):
+        if self._like is not None and is_recording(inputs[self._like]):
             return self._made(inputs, key, move)
         kept = self._kept.get(key)
         if kept is not None and hold(kept.marks, origins):
@@ -140,7 +139,7 @@ class HoistedExecutable:
             if kept is None or not hold(kept.marks, origins):
                 marks = tuple(mark(x) for x in origins)
                 kept = _Kept(marks, self._made(inputs, key, move))
-                self.settle()  # calls on other streams read it
+                wait_for_all(kept.arrays[0])  # calls on other streams read them
                 self._keep(key, kept)
         return kept.arrays
 
@@ -180,11 +179,18 @@ class HoistedPrepared:
         return None if None in self._marks else self._main.call
 
     def __call__(self, stream: int | None = None) -> None:
+        on = self.stream if stream is None else stream
+        if is_recording(self.outputs[0]):
+            self._decided(self.outputs)(on)
+            return
         if self._generation != self._of.generation or not hold(self._marks, self._of.origins(self._inputs)):
-            self._decide(self._main.outputs)
-        self._main(self.stream if stream is None else stream)
+            self._decide(self.outputs)
+        self._main(on)
 
     def _decide(self, outputs: Sequence[Any] | None) -> None:
         self._generation = self._of.generation
         self._marks = [mark(x) for x in self._of.origins(self._inputs)]
-        self._main: Prepared = prepare(self._of.main.executable, self._of.for_main(self._inputs), self._sizes, outputs)
+        self._main = self._decided(outputs)
+
+    def _decided(self, outputs: Sequence[Any] | None) -> Prepared:
+        return prepare(self._of.main.executable, self._of.for_main(self._inputs), self._sizes, outputs)

@@ -67,14 +67,3 @@ def _watch_optimisers() -> None:
 def hold(marks: Sequence[Mark | None], arrays: Sequence[Any]) -> bool:
     """Whether all of them are known to be as they were."""
     return all(m is not None and m.holds(x) for m, x in zip(marks, arrays, strict=True))
-
-
-def is_capturing(x: Any) -> bool:
-    """Whether the calls on the device of ``x`` are recorded, to be repeated later, in place of being run."""
-    device = getattr(x, "device", None)
-    if type(x).__module__.partition(".")[0] != "torch" or device is None or device.type == "cpu":
-        return False
-    import torch
-
-    asked = getattr(getattr(torch, device.type, None), "is_current_stream_capturing", None)
-    return bool(asked is not None and asked())

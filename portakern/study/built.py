@@ -260,10 +260,8 @@ class Built:
         main = runtime.load(self._source, self.binary if self._language.toolchain is not None else None)
         if self.preparation is None:
             return main
-        device = launch.device_of(runtime, self.target)
-        return HoistedExecutable(
-            self.preparation.loaded(runtime), Part(self._source, main), self.bound.names, self.bound.beside, self.bound.origin,
-            device.synchronize if device is not None else lambda: None)  # fmt: skip
+        return HoistedExecutable(self.preparation.loaded(runtime), Part(self._source, main), self.bound.names,
+                                 self.bound.beside, self.bound.origin)  # fmt: skip
 
     def _check_dtypes(self, given: Mapping[str, Any]) -> None:
         for arg in self._work.program.args:

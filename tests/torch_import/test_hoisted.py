@@ -42,6 +42,9 @@ class Counting:
     def __init__(self, executable: Any) -> None:
         self.executable, self.calls = executable, 0
 
+    def run(self, buffers: Any, sizes: Any) -> None:
+        self.executable.run(buffers, sizes)
+
     def call(self, inputs: Sequence[Any], sizes: Any) -> Any:
         self.calls += 1
         return self.executable.call(inputs, sizes)
@@ -211,10 +214,13 @@ def test_threads_prepare_once(built: tuple[Net, Built, Counting]) -> None:
 
 def test_what_a_device_records_prepares_each_time(built: tuple[Net, Built, Counting], monkeypatch: pytest.MonkeyPatch) -> None:
     module, k, preparation = built
-    monkeypatch.setattr(hoisted, "is_capturing", lambda x: True)
+    monkeypatch.setattr(hoisted, "is_recording", lambda x: True)
     for _ in range(2):
         right(k, module)
     assert preparation.calls >= 2 and not k.executable._kept  # type: ignore[attr-defined]
+    done, prepared = preparation.calls, k.prepare(X)
+    right(lambda x: (prepared(), prepared.outputs[0])[1], module)
+    assert preparation.calls == done + 2
 
 
 def test_both_parts_are_checked_as_one() -> None:
