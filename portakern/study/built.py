@@ -204,8 +204,9 @@ class Built:
             UsageError: the name is taken by another operator, or an input has a dtype that torch does not have.
             ToolMissing: torch is not installed.
         """
-        return torch_op(self._whole()._torch_kernel(), name)
+        return torch_op(self._whole._torch_kernel(), name)
 
+    @cached_property
     def _whole(self) -> Built:
         """Where weights are arguments like others: PyTorch may train them, and record calls to repeat them later."""
         return self if self.preparation is None else Built(replace(self._work, weights=()), self.bound.values)
