@@ -87,8 +87,9 @@ def swap(model: Any, target: str | Target, example_inputs: Any, where: Where = N
 
     Modules are tried from the outside in: where one is replaced, those inside it are not tried.  Each is held against the
     module in float64 before it is replaced.  Parameters, names and ``state_dict`` stay the module's; kernels read the
-    parameters as they are at each call, and what parameters alone decide is done again when they changed.  In training mode, where gradients are asked for, under autocast, and for shapes that
-    no example has, a replaced module runs in PyTorch as before; ``fell_back`` counts that, and the first time is logged.
+    parameters as they are at each call, and what these alone decide is done again when they changed. In training mode, where
+    gradients are asked for, under autocast, and for shapes that no example has, a replaced module runs in PyTorch as
+    before; ``fell_back`` counts that, and the first time is logged.
 
     Args:
         model: a ``torch.nn.Module``.
