@@ -65,10 +65,11 @@ class Bound:
     def _beside(self, like: Any, apart: Collection[str]) -> Mapping[str, Any]:
         """The values where ``like`` is."""
         place, move = self.beside(like)
-        if place != "numpy" and all(_is_there(v, place) for v in self.values.values()):
-            return self.values
+        values = dict(self.values)
+        if place != "numpy" and all(_is_there(v, place) for v in values.values()):
+            return values
         there = self._there.setdefault(place, {})
-        return {n: v if _is_number(v) or n in apart else self._brought(there, n, v, move) for n, v in self.values.items()}
+        return {n: v if _is_number(v) or n in apart else self._brought(there, n, v, move) for n, v in values.items()}
 
     def _brought(self, there: dict[str, tuple[Mark | None, Any]], name: str, value: Any, move: Callable[[Any], Any]) -> Any:
         """``value`` there, brought again where it was written since, or might have been."""

@@ -11,6 +11,7 @@ from typing import Any
 from portakern.study.built import Built
 from portakern.torch_import import ImportedOperator
 from portakern.torch_import.trees import flattened, nested
+from portakern.torch_import.weights import Detached
 from portakern.torch_swap.recording import Call, Signature, signature
 
 log = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ class Kernels:
     places: tuple[int | tuple[Any, str] | Any, ...]
     template: tuple[Any, ...]
     form: Any
-    _held: dict[int, tuple[Any, Any]] = field(default_factory=dict, repr=False, compare=False)
+    _detached: Detached = field(default_factory=Detached, repr=False, compare=False)
 
     @staticmethod
     def of(op: ImportedOperator, built: Built, module: Any, call: Call) -> Kernels:
@@ -50,16 +51,7 @@ class Kernels:
     def _input(self, number: int, place: Any, given: Sequence[Any]) -> Any:
         if isinstance(place, int):
             return given[place]
-        return self._weight(number, getattr(*place)) if isinstance(place, tuple) else place
-
-    def _weight(self, number: int, weight: Any) -> Any:
-        """``weight`` without its gradient: the same tensor at each call while it is the same, so that what was made of it is
-        known to be right."""
-        of, detached = self._held.get(number, (None, None))
-        if of is not weight or detached.data_ptr() != weight.data_ptr():
-            detached = weight.detach()
-            self._held[number] = weight, detached
-        return detached
+        return self._detached.of(number, getattr(*place)) if isinstance(place, tuple) else place
 
 
 def _place(module: Any, path: str, value: Any) -> Any:

@@ -17,6 +17,7 @@ from torch import nn  # noqa: E402
 
 import portakern as pk  # noqa: E402
 from portakern.check import check_executable  # noqa: E402
+from portakern.errors import UsageError  # noqa: E402
 from portakern.launch import hoisted  # noqa: E402
 from portakern.launch.hoisted import Part  # noqa: E402
 from portakern.study.built import Built  # noqa: E402
@@ -182,6 +183,21 @@ def test_refresh_is_for_writes_that_nobody_counts(built: tuple[Net, Built, Count
     right(k, module)
     right(lambda x: (prepared(), prepared.outputs[0])[1], module)
     assert preparation.calls == 2
+
+
+def test_a_modules_other_tensors_are_its_weights_too(built: tuple[Net, Built, Counting]) -> None:
+    module, k, preparation = built
+    right(k, module)
+    module.conv1.weight = nn.Parameter(module.conv1.weight * 2)
+    right(k, module)
+    module.conv1.weight.data = module.conv1.weight.data * 2
+    module.norm.bias = nn.Parameter(module.norm.bias + 1)  # which nothing is prepared of
+    right(k, module)
+    right(k, module, X.numpy())
+    assert preparation.calls == 4
+    module.double()
+    with pytest.raises(UsageError, match="is f64, this build takes f32"):
+        k(X)
 
 
 @everywhere
