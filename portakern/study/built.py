@@ -48,7 +48,7 @@ class Built:
     """
 
     def __init__(self, work: Work, bound: Mapping[str, Any] | None = None) -> None:
-        self.bound = Bound(tuple(a.name for a in work.program.args), bound if bound is not None else {})
+        self.bound = Bound(tuple(a.name for a in work.program.args), bound or {})
         found = steps.emission(work)
         self.target: Target = registry().target(work.target)
         self._language = registry().language(self.target.language)

@@ -23,7 +23,7 @@ class Detached:
 
 
 class ModuleWeights(Mapping[str, Any]):
-    """Values of inputs by name: a place in a module (which, and the attribute) for one that may be replaced there, or itself."""
+    """Values of inputs by name: of one that may be replaced, its place (a module and the attribute); of others themselves."""
 
     def __init__(self, found: Mapping[str, tuple[Any, str] | Any]) -> None:
         self._found = dict(found)
