@@ -19,7 +19,9 @@ class Preparation:
         self._language = language
 
     def __repr__(self) -> str:
-        return f"<{len(self.program.kernels)} kernels that prepare weights, for {self.source.target}>"
+        count = len(self.program.kernels)
+        kernels = f"{count} kernels that prepare" if count > 1 else "1 kernel that prepares"
+        return f"<{kernels} weights, for {self.source.target}>"
 
     @cached_property
     def binary(self) -> CompiledBinary:
