@@ -50,7 +50,7 @@ def build(
     op = load_operator(op)
     dims, params = split(op, values)
     (work,) = works(Problem(op, dims, params), [one(target)], [dtype_of(op, dtype)], schedule)
-    return Built(work, op.bound)
+    return Built(replace(work, weights=op.weights), op.bound)
 
 
 def compare(

@@ -1,4 +1,4 @@
-"""Streams of other libraries by their native handles."""
+"""Streams of other libraries: their native handles, whether they record, and waiting for all of a device."""
 
 from __future__ import annotations
 
@@ -22,3 +22,26 @@ def stream_handle(stream: Any) -> int:
         if isinstance(handle := getattr(stream, name, None), int):
             return handle
     raise UsageError(f"a {type(stream).__name__} is no stream", hint="pass a stream object or its native handle, an integer")
+
+
+def is_recording(x: Any) -> bool:
+    """Whether what is queued now where ``x`` lies is recorded, to be repeated later, in place of being run."""
+    asked = getattr(_module_of(x), "is_current_stream_capturing", None)
+    return bool(asked is not None and asked())
+
+
+def wait_for_all(x: Any) -> None:
+    """Waits for whatever is queued where ``x`` lies, on every stream."""
+    if (module := _module_of(x)) is not None:
+        module.synchronize(x.device)
+    elif type(x).__module__.partition(".")[0] == "cupy":
+        x.device.synchronize()
+
+
+def _module_of(x: Any) -> Any:
+    """Torch's module for the kind of device that the tensor ``x`` lies on; ``None`` on the host and for other arrays."""
+    if type(x).__module__.partition(".")[0] != "torch" or x.device.type == "cpu":
+        return None
+    import torch
+
+    return getattr(torch, x.device.type, None)

@@ -100,7 +100,7 @@ class _Tally:
             self.progress(self.reached, self.total, what)
 
 
-WHOLE, PROFILED = -1, -2
+WHOLE, PROFILED, PREPARATION = -1, -2, -3
 """Jobs that are no piece's."""
 
 
@@ -115,6 +115,7 @@ class _Plan:
     first: dict[str, int] = field(default_factory=dict)
     built: dict[int, Build] = field(default_factory=dict)
     program: Program | None = None
+    preparation: Program | None = None
     launches: int | None = None
     profile: Profile | None = None
     error: PortakernError | None = None
@@ -132,11 +133,12 @@ class _Plan:
     def begin(self, number: int) -> list[SlotTask]:
         """What is to be built, after the model was emitted here."""
         try:
-            found = steps.emission(self.work)
+            found = steps.emission(replace(self.work, weights=self.op.weights))
         except PortakernError as error:
             self.error = error
             return []
         self.work, self.program = found.work, found.program
+        self.preparation = found.preparation[1] if found.preparation is not None else None
         self.pieces = pieces_of(found.program)
         self.launches = _launches(len(found.source.launches), found.source.repeats) or _launches(
             len(found.program.kernels), found.program.repeats)  # fmt: skip
@@ -156,23 +158,23 @@ class _Plan:
             return []
         failed = None if outcome.error is None else explain(outcome.error, self.work, "build")
         self.built[job] = outcome.value if failed is None else Build(self.work.row.failed(failed))
-        if job == WHOLE:
-            return self._profile(number)
+        wholes = {WHOLE: self.program, PREPARATION: self.preparation}
+        wanted = {n: p for n, p in wholes.items() if p is not None}
+        if job in wanted:
+            return self._profile(number) if wanted.keys() <= self.built.keys() else []
         runs_here = all(b.runner == "runtime" and b.row.error is None for b in self.built.values())
         if len(self.built) == len(self.first) and runs_here:
-            assert self.program is not None
-            return [self._build(number, WHOLE, self.program)]
+            return [self._build(number, n, p) for n, p in wanted.items()]
         return []
 
     def _profile(self, number: int) -> list[SlotTask]:
-        whole = self.built[WHOLE]
-        if whole.row.error is not None:
-            error = whole.row.error
+        whole, preparation = self.built[WHOLE], self.built.get(PREPARATION)
+        for error in (b.row.error for b in (whole, preparation) if b is not None and b.row.error is not None):
             self.error = PortakernError(error["kind"], error["message"], error.get("hint", ""))
             return []
         order = list(self.first.values())
         uses = [Use(order.index(self.first[p.key]), p.arrays) for p in self.pieces]
-        args = (self.program, whole, [self.built[n] for n in order], uses, self.given, PROFILE)
+        args = (self.program, whole, [self.built[n] for n in order], uses, self.given, preparation, PROFILE)
         job = Job((number, PROFILED), "portakern.model_study.profile:profile", args, {}, PROFILE_LIMIT_S)
         return [SlotTask(room(self.language.name, steps.run_environment(self.target, "runtime")), job)]
 
@@ -191,7 +193,8 @@ class _Plan:
         whole = self.profile.whole if self.profile is not None and wrong is None else None
         floor = bound(needs_of_model(self.work.program), roof)
         return TargetPlan(str(self.target), device, tuple(rows), self.launches, whole, floor, roof, self._rereads(),
-                          checked, error.to_dict() if error else None)  # fmt: skip
+                          checked, error.to_dict() if error else None,
+                          len(self.preparation.kernels) if self.preparation is not None else 0)  # fmt: skip
 
     def measured(self, profile: Profile) -> Roof:
         """What the device was seen to do: a copy, and the highest rate of arithmetic of anything that ran there, by the peak

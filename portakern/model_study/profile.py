@@ -50,23 +50,24 @@ class Profile:
 
 
 def profile(program: Program, whole: Build, built: Sequence[Build], uses: Sequence[Use], given: Mapping[str, np.ndarray],
-            options: Mapping[str, Any] | None = None) -> Profile:  # fmt: skip
+            preparation: Build | None = None, options: Mapping[str, Any] | None = None) -> Profile:  # fmt: skip
     """Times of the model ``program`` on the inputs ``given``.
 
     Args:
         whole, built: all of it, and its pieces that differ.
         uses: the pieces in the order in which they run.
+        preparation: what makes further inputs of weights, once.
         options: those of :class:`portakern.timing.measure.Options`.
 
     Raises:
         PortakernError: the device is not here, a kernel failed, or the pieces compute something else than the whole.
     """
-    return _Session(program, whole, built, uses, given).profile(Options(**{"cache": "warm", **(options or {})}))
+    return _Session(program, whole, built, uses, given, preparation).profile(Options(**{"cache": "warm", **(options or {})}))
 
 
 class _Session:
     def __init__(self, program: Program, whole: Build, built: Sequence[Build], uses: Sequence[Use],
-                 given: Mapping[str, np.ndarray]) -> None:  # fmt: skip
+                 given: Mapping[str, np.ndarray], preparation: Build | None = None) -> None:  # fmt: skip
         assert whole.source is not None
         self.program, self.target, self.uses = program, whole.source.target, uses
         runtime = registry().language(self.target.language).runtime
@@ -77,9 +78,19 @@ class _Session:
         self.place = place_of(self.target, self.device.ordinal)
         scalars = {a.name for a in program.by_role("scalar")}
         self.arrays = {n: x.item() if n in scalars else self.place.put(x) for n, x in given.items()}
+        if preparation is not None:
+            self._prepare_weights(preparation)
         self.whole = prepare(_loaded(whole), [self.arrays[a.name] for a in program.by_role("input", "scalar")], {})
         self.arrays |= {a.name: self.place.put(_empty(program, a.name)) for a in program.by_role("output", "temporary")}
         self.calls = [self._call(executables[u.built], built[u.built], u) for u in uses]
+
+    def _prepare_weights(self, preparation: Build) -> None:
+        source, executable = preparation.source, _loaded(preparation)
+        assert source is not None
+        prepared = prepare(executable, [self.arrays[a.name] for a in source.by_role("input")], {})
+        prepared()
+        self.device.synchronize()
+        self.arrays |= dict(zip((a.name for a in source.by_role("output")), prepared.outputs, strict=True))
 
     def _call(self, executable: Executable, built: Build, use: Use) -> Prepared:
         assert built.source is not None

@@ -19,7 +19,7 @@ def remarks(p: TargetPlan) -> list[str]:
     found = []
     if p.error is not None:
         found.append(f"{p.error['kind']}: {p.error['message']}" + (f"; hint: {hint}" if (hint := p.error.get("hint")) else ""))
-    return [*found, *_call(p), *_roofline(p), *_hints(p), *_lacking(p)] if p.rows else found
+    return [*found, *_call(p), *_prepared(p), *_roofline(p), *_hints(p), *_lacking(p)] if p.rows else found
 
 
 def _call(p: TargetPlan) -> list[str]:
@@ -39,6 +39,11 @@ def _call(p: TargetPlan) -> list[str]:
     if w.get("end_to_end_us") is not None:
         told.append(f"alone, from the host and back, {us_text(w['end_to_end_us'])} us")
     return ["; ".join(told), *([p.checked] if p.checked else [])]
+
+
+def _prepared(p: TargetPlan) -> list[str]:
+    kernels = f"{p.prepared} kernel{'s' if p.prepared > 1 else ''}"
+    return [f"{kernels} on weights alone, in no figure here: done once, and again when weights change"] if p.prepared else []
 
 
 def _roofline(p: TargetPlan) -> list[str]:

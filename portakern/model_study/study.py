@@ -80,6 +80,7 @@ class TargetPlan:
         rereads: bytes that a third kernel and those after it read of what one hands on (a residual has two readers).
         checked: what the results were compared with.
         error: what kept the target from having rows or times.
+        prepared: how many kernels depend on weights alone, and so run once and are in no other figure.
     """
 
     target: str
@@ -92,6 +93,7 @@ class TargetPlan:
     rereads: int = 0
     checked: str = ""
     error: Mapping[str, str] | None = None
+    prepared: int = 0
 
     @property
     def basis(self) -> str:
@@ -146,7 +148,7 @@ class TargetPlan:
             "whole": dict(self.whole) if self.whole else None,
             "floor": {"us": self.floor.us, "limiter": self.floor.limiter} if self.floor else None,
             "gain_at_roofline": self.gain(self.rows), "reread_bytes": self.rereads, "roof": self.roof.to_dict(),
-            "checked": self.checked or None,
+            "checked": self.checked or None, "prepared": self.prepared,
             "error": dict(self.error) if self.error else None,
             "rows": [{**r.to_dict(), "share": self.share(r), "gain": self.gain([r])} for r in self.rows],
         }  # fmt: skip

@@ -98,10 +98,12 @@ class Operator:
     ``inputs`` are its arrays and run-time scalars, ``params`` its compile-time parameters, ``dims`` the names of its
     dims (starred ones without the star, see ``stars``), ``dtypes`` those it is checked in, ``families`` what its
     inputs are filled with, and ``torch`` says how PyTorch's users write it.  ``bound`` holds the values of inputs that a call
-    may leave out.  An operator that does not read all of its inputs is a mistake, unless ``reads_all`` says that it need not.
+    may leave out, ``weights`` names those of them that stay as they are from call to call, mostly.  An operator that does not
+    read all of its inputs is a mistake, unless ``reads_all`` says that it need not.
     """
 
     bound: Mapping[str, Any] = types.MappingProxyType({})
+    weights: tuple[str, ...] = ()
     reads_all: bool = True
 
     def __init__(

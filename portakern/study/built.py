@@ -11,7 +11,7 @@ from typing import Any
 
 from portakern import launch
 from portakern.backend import CompiledBinary, Executable, Plan, Prepared, Target
-from portakern.errors import CompileError, PortakernError, RuntimeFault, ScheduleError, ToolMissing, UsageError
+from portakern.errors import CompileError, PortakernError, RuntimeFault, ScheduleError, UsageError
 from portakern.gradients.program import backward_program
 from portakern.ir.program import Array, ArrayFacts
 from portakern.ir.schedule import Schedule
@@ -19,11 +19,13 @@ from portakern.ir.size import evaluate
 from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.ir.tile import BufferType
 from portakern.launch.facts import dtype_of, extent_of, facts_of, shape_of, signature
+from portakern.launch.hoisted import HoistedExecutable, Part
 from portakern.launch.streams import stream_handle
 from portakern.registry import registry
 from portakern.spec.bind import solve_dims
 from portakern.study import steps
 from portakern.study.bound import Bound
+from portakern.study.preparation import Preparation, binary_of
 from portakern.study.row import resources_dict
 from portakern.study.work import Work
 from portakern.torch_op import TorchKernel, torch_op
@@ -39,37 +41,43 @@ class Built:
         target: what it was built for.
         source: the emitted text with its launches; ``print(k.source)`` prints the text.
         program: the kernels on the tile level.
+        preparation: what hangs on weights alone and is not done at every call; ``None`` where nothing is.
         tensor_program: the math.
         bound: the values of inputs that calls may leave out.
         schedule_note: why a tuned schedule is not used, where there is one that no longer fits; else empty.
     """
 
     def __init__(self, work: Work, bound: Mapping[str, Any] | None = None) -> None:
-        self.bound = Bound(tuple(a.name for a in work.program.args), dict(bound or {}))
+        self.bound = Bound(tuple(a.name for a in work.program.args), bound or {})
         found = steps.emission(work)
-        self._work, self.schedule_note = found.work, found.note
         self.target: Target = registry().target(work.target)
         self._language = registry().language(self.target.language)
-        self.source: Text
-        self._source, self.program = found.source, found.program
-        self.source = Text(self._source.text)
+        self._take(found)
         self._variants: dict[tuple[tuple[str, ArrayFacts], ...], Built] = {}
         self._callers: dict[tuple[Hashable, ...], Callable[[Sequence[Any]], Any]] = {}
         self._lock = threading.RLock()
         if self._language.toolchain is not None and self._language.toolchain.available(self.target):
             self._compile()  # what a compiler has to say is said now
 
+    def _take(self, found: steps.Emission) -> None:
+        self._work, self.schedule_note = found.work, found.note
+        self._source, self.program = found.source, found.program
+        self.source = Text(self._source.text)
+        self.preparation = Preparation(*found.preparation, self._language) if found.preparation is not None else None
+        taken = {a.name for a in self._source.by_role("input", "scalar")}
+        self._apart = {n for n in self.bound.names if n not in taken}  # only the preparation reads them
+
     def _compile(self) -> None:
         try:
             _ = self.binary
+            _ = self.preparation and self.preparation.binary
         except (CompileError, ScheduleError) as error:
             if self._work.chosen is None:
                 raise
             # A tuned schedule that does not compile any more must not keep the operator from being built.
-            self._work, self.schedule_note = steps.without_tuned(self._work, error)
-            self._source, self.program = steps.emit(self._work)
-            self.source = Text(self._source.text)
-            _ = self.binary
+            default, note = steps.without_tuned(self._work, error)
+            self._take(replace(steps.emission(default), note=note))
+            self._compile()
 
     def __repr__(self) -> str:
         from portakern.study.table import case_text
@@ -107,13 +115,7 @@ class Built:
     @cached_property
     def binary(self) -> CompiledBinary:
         """The machine code.  Raises :class:`CompileError`, or :class:`ToolMissing` where nothing here compiles for it."""
-        toolchain = self._language.toolchain
-        if toolchain is None:
-            raise ToolMissing(f"{self._language.name} has no compiler")
-        if not (found := toolchain.available(self.target)):
-            raise ToolMissing(f"nothing here compiles for {self.target}: {found.detail}",
-                              hint=steps.install_hint(self._language))
-        return steps.compile_cached(self._language, self._source)[1]
+        return binary_of(self._source, self._language)
 
     @property
     def asm(self) -> Text:
@@ -142,7 +144,7 @@ class Built:
             RuntimeFault: there is no silicon of this kind here, or the kernel failed.
         """
         if self.bound.values:
-            inputs = self.bound.completed(inputs, named)
+            inputs = self.bound.completed(inputs, named, self._apart)
         elif named:
             raise UsageError(f"{self._work.row.operator} takes its inputs by place", hint=", ".join(self.bound.names))
         signed = tuple([signature(x) for x in inputs])
@@ -150,6 +152,17 @@ class Built:
         if call is None:
             call = self._admitted(signed, inputs)
         return call(inputs)
+
+    def refresh(self) -> None:
+        """Weights were written where nobody counts it (through ``.data``, by another library): prepare anew at the next call.
+
+        Writes of torch's own operations in place, and other arrays in a weight's place, are seen without it.
+        """
+        with self._lock:
+            self.bound.refresh()
+            for build in (self, *self._variants.values()):
+                if isinstance(executable := build.__dict__.get("executable"), HoistedExecutable):
+                    executable.refresh()
 
     def prepare(self, *inputs: Any, out: Any = None, stream: Any = None) -> Prepared:
         """One call with everything decided: calling what this gives runs again on the same arrays, with nothing checked.
@@ -167,7 +180,7 @@ class Built:
         Raises:
             UsageError, RuntimeFault: as a call does.
         """
-        inputs = self.bound.completed(inputs, {}) if self.bound.values else inputs
+        inputs = self.bound.completed(inputs, {}, self._apart) if self.bound.values else inputs
         given = self._named(inputs)
         sizes = self._sizes(given)
         outputs = None if out is None else self._checked_outputs(out, given, sizes)
@@ -191,7 +204,12 @@ class Built:
             UsageError: the name is taken by another operator, or an input has a dtype that torch does not have.
             ToolMissing: torch is not installed.
         """
-        return torch_op(self._torch_kernel(), name)
+        return torch_op(self._whole._torch_kernel(), name)
+
+    @cached_property
+    def _whole(self) -> Built:
+        """Where weights are arguments like others: PyTorch may train them, and record calls to repeat them later."""
+        return self if self.preparation is None else Built(replace(self._work, weights=()), self.bound.values)
 
     def _torch_kernel(self) -> TorchKernel:
         def backward(wrt: tuple[str, ...], save: tuple[str, ...]) -> TorchKernel:
@@ -204,7 +222,7 @@ class Built:
         program = backward_program(self.tensor_program, wrt, save)
         row = replace(self._work.row, operator=program.name)
         return Built(replace(self._work, program=program, row=row, schedule={}, facts={}, foreign=None, torch="", key=None,
-                             chosen=None))  # fmt: skip
+                             chosen=None, weights=()))  # fmt: skip
 
     def _admitted(self, signed: tuple[Hashable, ...], inputs: Sequence[Any]) -> Callable[[Sequence[Any]], Any]:
         """``inputs`` checked, and what runs on them and all that are like them."""
@@ -240,7 +258,11 @@ class Built:
         for name, value in self._language.environment.items():
             if not name.startswith("PORTAKERN_"):  # our own marks say that a process is a worker, which this one is not
                 os.environ.setdefault(name, value)  # before the runtime's library is loaded; what the user set stays
-        return runtime.load(self._source, self.binary if self._language.toolchain is not None else None)
+        main = runtime.load(self._source, self.binary if self._language.toolchain is not None else None)
+        if self.preparation is None:
+            return main
+        return HoistedExecutable(self.preparation.loaded(runtime), Part(self._source, main), self.bound.names,
+                                 self.bound.beside, self.bound.origin)  # fmt: skip
 
     def _check_dtypes(self, given: Mapping[str, Any]) -> None:
         for arg in self._work.program.args:
@@ -295,6 +317,7 @@ class Built:
         if key not in self._variants:
             try:
                 self._variants[key] = Built(replace(self._work, facts={**self._work.facts, **facts}))
+                self._variants[key].bound = self.bound
             except PortakernError as error:
                 which = ", ".join(f"{n} ({_described(f)})" for n, f in facts.items())
                 raise UsageError(f"no build of {self._work.row.operator} for {self.target} takes {which}: {error.message}",

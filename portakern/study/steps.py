@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from portakern.backend import (
     CompiledBinary,
@@ -133,12 +133,14 @@ def refuse_dtypes(program: TensorProgram, target: Target) -> None:
 @dataclass(frozen=True)
 class Emission:
     """What a work became: ``work`` has the schedule that was used, ``note`` says why a tuned one was not (empty: it was, or
-    there is none)."""
+    there is none).  ``preparation`` is what is done once for all calls, where the work names weights and something hangs on
+    them alone: ``source`` and ``program`` take what it gives as further inputs then."""
 
     work: Work
     source: Source
     program: Program
     note: str = ""
+    preparation: tuple[Source, Program] | None = None
 
 
 def emission(work: Work) -> Emission:
@@ -147,12 +149,33 @@ def emission(work: Work) -> Emission:
     Raises what stands in the way; needs no tool.
     """
     try:
-        return Emission(work, *emit(work))
+        return _emission(work)
     except PortakernError as error:
         if work.chosen is None or work.chosen.exact:
             raise
-        default, note = without_tuned(work, error)
-        return Emission(default, *emit(default), note)
+        return _emission(*without_tuned(work, error))
+
+
+def _emission(work: Work, note: str = "") -> Emission:
+    if not work.weights or work.foreign is not None:
+        return Emission(work, *emit(work), note)
+    target = registry().target(work.target)
+    language = registry().language(target.language)
+    main, preparation = _first_that_fits(work, target, lambda program: _apart(program, work.weights, target, language))
+    return Emission(work, *main, note, preparation)
+
+
+Emitted = tuple[Source, Program]
+
+
+def _apart(program: Program, weights: Collection[str], target: Target, language: Language) -> tuple[Emitted, Emitted | None]:
+    """What is done at every call, and what once."""
+    from portakern.lower import hoisted
+
+    parts = hoisted(program, weights)
+    if parts is None:
+        return source_of(program, target, language), None
+    return source_of(parts.main, target, language), source_of(parts.preparation, target, language)
 
 
 def without_tuned(work: Work, error: PortakernError) -> tuple[Work, str]:
@@ -174,10 +197,18 @@ def emitted(work: Work, target: Target, language: Language) -> tuple[Source, Pro
     """
     if work.foreign is not None:
         return adopted(work, target, language)
+    return _first_that_fits(work, target, lambda program: source_of(program, target, language))
+
+
+Made = TypeVar("Made")
+
+
+def _first_that_fits(work: Work, target: Target, make: Callable[[Program], Made]) -> Made:
+    """What ``make`` gives of the kernels under the first schedule for which a block of the device has room."""
     avoided: set[str] = set()
     while True:
         try:
-            return source_of(lowered(work, target, avoided), target, language)
+            return make(lowered(work, target, avoided))
         except ScheduleError as error:
             if work.schedule or work.chosen is not None or not error.schedule or error.schedule in avoided:
                 raise

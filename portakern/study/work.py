@@ -45,6 +45,7 @@ class Work:
         schedule: what the user asks of the schedule.
         key: what a tuned schedule of it is kept under.
         chosen: schedules for its kernels from elsewhere, in place of the backend's default.
+        weights: inputs that stay as they are from call to call, where what hangs on them alone is to be done apart.
         row: the row so far: operator, target, shape, dtype, params.
         foreign: a kernel from elsewhere that takes the place of the one we would emit.
         facts: strides and alignment of inputs that are not contiguous and 16-byte aligned.
@@ -66,6 +67,7 @@ class Work:
     key: Key | None = None
     chosen: Chosen | None = None
     declared: Mapping[str, Family] = field(default_factory=dict)
+    weights: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

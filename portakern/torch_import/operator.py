@@ -25,6 +25,7 @@ from portakern.torch_import.capture import Captured, Dynamic, capture
 from portakern.torch_import.trees import leaves
 from portakern.torch_import.types import need_torch
 from portakern.torch_import.walk import SEED, Graph, read
+from portakern.torch_import.weights import ModuleWeights
 
 Weights = Literal["inputs", "constants"]
 
@@ -84,6 +85,7 @@ class ImportedOperator(Operator):
     Attributes:
         bound: the module's parameters and buffers by input, and the seed: what a call may leave out.
         updates: outputs that are new values of buffers, and the buffers' paths.
+        weights: those of them that calls of inference leave as they are: not in training, nor what the module itself updates.
         unused: inputs of the module that nothing reads, which are no inputs here.
         module, example, train: what was imported, the (args, kwargs) it was imported on, and in which mode.
         examples: those of the example's arrays that are inputs, by name.
@@ -97,7 +99,7 @@ class ImportedOperator(Operator):
         bound = _bound(captured, graph)
         self._program = _folded(graph.program, bound) if folded else graph.program
         names = {a.name for a in self._program.args}
-        self.bound = {n: v for n, v in bound.items() if n in names}
+        self.bound = bound.only(names)
         self.module, self.example, self.train = captured.module, (args, dict(kwargs)), train
         self.unused, self.updates = graph.unused, dict(graph.updates)
         given = leaves((args, dict(kwargs)))
@@ -105,6 +107,8 @@ class ImportedOperator(Operator):
         self.examples = {name: given[number] for name, number in self.numbers.items()}
         self.paths = {i.name: i.path for i in graph.inputs if i.number < 0 and i.path}
         self.random = graph.random
+        updated = set(self.updates.values())
+        self.weights = () if train else tuple(n for n in self.bound if n != SEED and self.paths.get(n) not in updated)
         self.__dict__["loc"] = captured.loc  # where the operator is written, which its function here is not
         super().__init__(
             _function(self._program),
@@ -162,19 +166,21 @@ def _sizes(program: TensorProgram, examples: Mapping[str, Any]) -> dict[str, int
 # ---- what the module holds ------------------------------------------------------------------------------------------
 
 
-def _bound(captured: Captured, graph: Graph) -> dict[str, Any]:
+def _bound(captured: Captured, graph: Graph) -> ModuleWeights:
     """The module's parameters, buffers and constants by input; they share its memory."""
-    exported = captured.exported
-    live = {**dict(captured.module.named_parameters()), **dict(captured.module.named_buffers())}
+    exported, module = captured.exported, captured.module
+    live = {*dict(module.named_parameters()), *dict(module.named_buffers())}
 
-    def value(path: str) -> Any:
-        found = live.get(path)
-        found = exported.state_dict.get(path) if found is None else found
-        found = exported.constants.get(path) if found is None else found
-        return found.detach() if found is not None else None
+    def found(path: str) -> Any:
+        if path in live:
+            owner, _, name = path.rpartition(".")
+            return module.get_submodule(owner), name
+        value = exported.state_dict.get(path)
+        value = exported.constants.get(path) if value is None else value
+        return value.detach() if value is not None else None
 
-    held = {i.name: value(i.path) for i in graph.inputs if i.kind != "USER_INPUT"}
-    return {**{n: v for n, v in held.items() if v is not None}, **({SEED: 0} if graph.random else {})}
+    held = {i.name: found(i.path) for i in graph.inputs if i.kind != "USER_INPUT"}
+    return ModuleWeights({**{n: x for n, x in held.items() if x is not None}, **({SEED: 0} if graph.random else {})})
 
 
 def _folded(program: TensorProgram, bound: Mapping[str, Any]) -> TensorProgram:

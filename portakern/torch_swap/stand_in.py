@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from portakern.study.built import Built
 from portakern.torch_import import ImportedOperator
 from portakern.torch_import.trees import flattened, nested
+from portakern.torch_import.weights import Detached
 from portakern.torch_swap.recording import Call, Signature, signature
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,7 @@ class Kernels:
     places: tuple[int | tuple[Any, str] | Any, ...]
     template: tuple[Any, ...]
     form: Any
+    _detached: Detached = field(default_factory=Detached, repr=False, compare=False)
 
     @staticmethod
     def of(op: ImportedOperator, built: Built, module: Any, call: Call) -> Kernels:
@@ -42,15 +44,14 @@ class Kernels:
         return Kernels(built, places, tuple(None if isinstance(x, torch.Tensor) else x for x in template), form)
 
     def __call__(self, given: Sequence[Any]) -> Any:
-        made = self.built(*(self._input(p, given) for p in self.places))
+        made = self.built(*[self._input(n, p, given) for n, p in enumerate(self.places)])
         results = iter(made if isinstance(made, tuple) else (made,))
         return nested([next(results) if x is None else x for x in self.template], self.form)
 
-    @staticmethod
-    def _input(place: Any, given: Sequence[Any]) -> Any:
+    def _input(self, number: int, place: Any, given: Sequence[Any]) -> Any:
         if isinstance(place, int):
             return given[place]
-        return getattr(*place).detach() if isinstance(place, tuple) else place
+        return self._detached.of(number, getattr(*place)) if isinstance(place, tuple) else place
 
 
 def _place(module: Any, path: str, value: Any) -> Any:

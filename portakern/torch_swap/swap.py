@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from portakern.backend import Target
@@ -72,6 +72,12 @@ class Swapped:
         for stand_in in self.stand_ins:
             stand_in.restore()
 
+    def refresh(self) -> None:
+        """Weights were written where nobody counts it (see :meth:`portakern.study.built.Built.refresh`)."""
+        for stand_in in self.stand_ins:
+            for kernels in stand_in.kernels.values():
+                kernels.built.refresh()
+
     def __str__(self) -> str:
         return "\n".join(map(str, self.decisions)) or "nothing was tried"
 
@@ -81,8 +87,9 @@ def swap(model: Any, target: str | Target, example_inputs: Any, where: Where = N
 
     Modules are tried from the outside in: where one is replaced, those inside it are not tried.  Each is held against the
     module in float64 before it is replaced.  Parameters, names and ``state_dict`` stay the module's; kernels read the
-    parameters as they are at each call.  In training mode, where gradients are asked for, under autocast, and for shapes that
-    no example has, a replaced module runs in PyTorch as before; ``fell_back`` counts that, and the first time is logged.
+    parameters as they are at each call, and what these alone decide is done again when they changed. In training mode, where
+    gradients are asked for, under autocast, and for shapes that no example has, a replaced module runs in PyTorch as
+    before; ``fell_back`` counts that, and the first time is logged.
 
     Args:
         model: a ``torch.nn.Module``.
@@ -169,7 +176,7 @@ def _kernels(module: Any, call: Call, target: Target) -> tuple[Kernels, float]:
     if cost(op.program()).flops == 0:
         raise PortakernError("swap", "it computes nothing")
     (work,) = works(Problem(op, op.typical.dims, {}, op.typical.inputs), [target], op.dtypes)
-    kernels = Kernels.of(op, Built(work, op.bound), module, call)
+    kernels = Kernels.of(op, Built(replace(work, weights=op.weights), op.bound), module, call)
     return kernels, verify(op, work, kernels, call)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from portakern.errors import MissingRuleError, UsageError  # noqa: E402
 from portakern.ir import oracle  # noqa: E402
 from portakern.model_study import making  # noqa: E402
 from portakern.model_study.profile import Profile, Use, _Session  # noqa: E402
+from portakern.model_study.remarks import remarks  # noqa: E402
 from portakern.model_study.roof import Roof  # noqa: E402
 from portakern.registry import registry  # noqa: E402
 from portakern.study import steps  # noqa: E402
@@ -88,6 +90,22 @@ def test_a_result_that_is_wrong_or_was_compared_with_nothing_has_no_time(expecte
     assert plan.error is not None and plan.error["kind"] == kind
     assert plan.whole is None and plan.basis != "time" and all(r.row.time is None for r in plan.rows)
     assert plan.evidence == "compiled"
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("train", [False, True])
+def test_work_on_weights_alone_is_in_no_figure_where_it_is_done_once(train: bool):
+    asked = pk.model(*small_models.convolved(), train=train)
+    plan = profiled(asked).finished(asked._reference(), Roof())
+    assert (plan.prepared, sum(r.count for r in plan.rows if r.weights_only)) == ((0, 2) if train else (2, 0))
+    said = " ".join(remarks(replace(plan, whole=None)))
+    assert ("2 kernels on weights alone, in no figure here" in said) != train
+    assert ("which could be done once" in said) == train
+
+
+def test_a_profile_prepares_weights_first():
+    plan = pk.model(*small_models.convolved()).plan("cpp:cpu").plan("cpp:cpu")
+    assert plan.error is None and plan.evidence == "timed" and plan.prepared == 2 and plan.launches == 5
 
 
 @pytest.mark.quick
