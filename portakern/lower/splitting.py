@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from portakern.ir.core import Op
+from portakern.ir.core import Arg, Op
 from portakern.ir.rewrite import Rules
 from portakern.ir.size import Size, product
 from portakern.ir.tensor import Convert, Expand, Fold, Map, Reshape, Slice, Transpose, tensor_type
@@ -76,7 +76,7 @@ def slice_after_splitting(op: Reshape) -> Op | None:
 @rules.on(Reshape)
 def transpose_after_splitting(op: Reshape) -> Op | None:
     moved = op.x
-    groups = _splits(op) if isinstance(moved, Transpose) else None
+    groups = _splits(op) if isinstance(moved, Transpose) and _is_view(moved) else None
     if groups is None:
         return None
     assert isinstance(moved, Transpose)
@@ -94,6 +94,13 @@ def reshape_of_put_in_dims(op: Reshape) -> Op | None:
     if not isinstance(x, Expand) or product(x.shape) != product(tensor_type(x.x).shape) or is_thin(op):
         return None
     return Reshape(x.x, op.shape)
+
+
+def _is_view(op: Op) -> bool:
+    """Whether what is moved is an array, or had other dims before: of a computed value no more than one reshape is a view."""
+    while isinstance(op, Transpose | Slice) or (isinstance(op, Expand) and product(op.shape) == product(tensor_type(op.x).shape)):
+        op = op.x
+    return isinstance(op, Arg | Reshape)
 
 
 def _splits(op: Reshape) -> list[Shape] | None:

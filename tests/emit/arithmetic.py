@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import portakern as pk
-from portakern.check.buffers import guarded
+from portakern.check.buffers import Poison, guarded
 from portakern.dtypes import numpy_dtype
 from portakern.ir.oracle import static
 from portakern.ir.tensor import tensor_type
@@ -67,10 +67,10 @@ def run(name: str, target_name: str, dims: dict[str, int], inputs: dict[str, Any
     runner = steps.runner_for(language, target)[0]
     part = steps.runner_part(language, target, runner)
     binary = language.toolchain.compile(source) if language.toolchain is not None and runner != "simulator" else None
-    buffers = {n: guarded(n, np.asarray(x), 0xA5) for n, x in inputs.items()}
+    buffers = {n: guarded(n, np.asarray(x), Poison(0xA5)) for n, x in inputs.items()}
     for output, result in zip(program.outputs, program.results, strict=True):
         of = tensor_type(result)
-        buffers[output] = guarded(output, np.zeros(static(of.shape), numpy_dtype(of.dtype)), 0xA5)
+        buffers[output] = guarded(output, np.zeros(static(of.shape), numpy_dtype(of.dtype)), Poison(0xA5))
     assert part is not None
     part.load(source, binary).run(buffers, {})
     return {n: buffers[n].array.copy() for n in program.outputs}
