@@ -91,16 +91,19 @@ def transpose_after_splitting(op: Reshape) -> Op | None:
 def reshape_of_put_in_dims(op: Reshape) -> Op | None:
     """Dims of one element that were put in are no matter to a reshape."""
     x = op.x
-    if not isinstance(x, Expand) or product(x.shape) != product(tensor_type(x.x).shape) or is_thin(op):
-        return None
-    return Reshape(x.x, op.shape)
+    return Reshape(x.x, op.shape) if isinstance(x, Expand) and _puts_in_dims(x) and not is_thin(op) else None
 
 
 def _is_view(op: Op) -> bool:
     """Whether what is moved is an array, or had other dims before: of a computed value no more than one reshape is a view."""
-    while isinstance(op, Transpose | Slice) or (isinstance(op, Expand) and product(op.shape) == product(tensor_type(op.x).shape)):
-        op = op.x
+    while isinstance(op, Transpose | Slice) or _puts_in_dims(op):
+        (op,) = op.operands
     return isinstance(op, Arg | Reshape)
+
+
+def _puts_in_dims(op: Op) -> bool:
+    """Whether ``op`` adds dims of one element alone."""
+    return isinstance(op, Expand) and product(op.shape) == product(tensor_type(op.x).shape)
 
 
 def _splits(op: Reshape) -> list[Shape] | None:
