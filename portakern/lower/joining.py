@@ -3,16 +3,20 @@
 Such a reshape is no index map of what a kernel computes, so the value would have to be stored before it.  The other operands
 are split instead, which for arrays is free, and the reshape comes last: an output is stored in the dims that it was computed
 in.  A group normalisation is one kernel so, since weights of channels are ones of (group, channel of the group).
+
+Batches of a product that are joined dims, as PyTorch's ``bmm`` wants them, are these dims again: the reshapes before and behind
+it meet, and what stands between two such products is found as it was meant, an attention say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from portakern.ir.core import Arg, Op
 from portakern.ir.rewrite import Rules
 from portakern.ir.size import Size, product
-from portakern.ir.tensor import Convert, Expand, Map, Reshape, tensor_type
+from portakern.ir.tensor import Contract, Convert, Expand, Fold, Map, Reshape, Transpose, tensor_type
 from portakern.lower.classes import is_thin
 
 rules = Rules()
@@ -40,6 +44,109 @@ def elementwise_before_joining(op: Map) -> Op | None:
     args = [_split(a, inner, groups) for a in op.args]
     made = [a for a in args if a is not None]
     return Reshape(Map(op.fn, tuple(made), loc=op.loc), shape) if len(made) == len(args) else None
+
+
+@rules.on(Fold)
+def reduction_before_joining(op: Fold) -> Op | None:
+    """A reduction over dims that are none of the joined ones."""
+    x = op.x
+    if not isinstance(x, Reshape) or not _joins(x):
+        return None
+    groups = joined_dims(tensor_type(x.x).shape, x.shape)
+    assert groups is not None
+    if any(len(groups[d]) != 1 for d in op.axes):
+        return None
+    return Reshape(Fold(op.fn, x.x, tuple(groups[d].start for d in op.axes), loc=op.loc), tensor_type(op).shape)
+
+
+@rules.on(Transpose)
+def transpose_before_joining(op: Transpose) -> Op | None:
+    x = op.x
+    if not isinstance(x, Reshape) or not _joins(x):
+        return None
+    groups = joined_dims(tensor_type(x.x).shape, x.shape)
+    assert groups is not None
+    moved = Transpose(x.x, tuple(i for d in op.order for i in groups[d]), loc=op.loc)
+    return Reshape(moved, tensor_type(op).shape)
+
+
+@rules.on(Contract)
+def product_before_joining_batches(op: Contract) -> Op | None:
+    apart = _batches(op.lhs, op.lhs_batch) or _batches(op.rhs, op.rhs_batch)
+    if apart is None:
+        return None
+    left, right = (dict(zip(batch, apart, strict=True)) for batch in (op.lhs_batch, op.rhs_batch))
+    lhs, rhs = _with_dims(op.lhs, left), _with_dims(op.rhs, right)
+    if lhs is None or rhs is None:
+        return None
+    made = Contract(lhs, rhs, _dims_in(op.lhs_batch, left), _dims_in(op.rhs_batch, right), _dims_in(op.lhs_axes, left),
+                    _dims_in(op.rhs_axes, right), op.dtype, op.precision, loc=op.loc)  # fmt: skip
+    return Reshape(made, tensor_type(op).shape)
+
+
+Apart = Mapping[int, Shape]
+"""Dims of a value, and those that each joins."""
+
+
+def _batches(op: Op, dims: Sequence[int]) -> list[Shape] | None:
+    """What each of ``dims`` joins, where a reshape of a computed value or of a view joins some."""
+    match op:
+        case Transpose(x=x, order=order):
+            return _batches(x, [order[d] for d in dims])
+        case Convert(x=x):
+            return _batches(x, dims)
+        case Map(args=args):
+            found = (_batches(a, dims) for a in args if tensor_type(a).shape)
+            return next((f for f in found if f is not None), None)
+        case Reshape(x=x) if not of_arrays(x) and not is_thin(op):
+            parts = [_joined_by(op, d) for d in dims]
+            return parts if any(len(p) > 1 for p in parts) else None
+    return None
+
+
+def _joined_by(op: Reshape, dim: int) -> Shape:
+    """The dims of the operand that ``op`` joins to ``dim``, whatever it does with others: where these end inside of it."""
+    size, before = op.shape[dim], product(op.shape[:dim])
+    ends = [product(tensor_type(op.x).shape[:n]) for n in range(tensor_type(op.x).rank + 1)]
+    if not all(isinstance(n, int) and n for n in (size, before, *ends)):
+        return (size,)
+    cuts = sorted({before, before * size, *(n for n in ends if before < n < before * size)})  # type: ignore[operator, type-var]
+    return tuple(b // a for a, b in pairwise(cuts)) if all(b % a == 0 for a, b in pairwise(cuts)) else (size,)  # type: ignore[operator]
+
+
+def _with_dims(op: Op, apart: Apart) -> Op | None:
+    """``op`` with the dims that its own join; None where that would be a reshape of a computed value."""
+    shape = tensor_type(op).shape
+    if not shape:
+        return op
+    new = tuple(n for d, size in enumerate(shape) for n in apart.get(d, (size,)))
+    match op:
+        case Transpose(x=x, order=order):
+            inner = {order[d]: sizes for d, sizes in apart.items()}
+            made = _with_dims(x, inner)
+            return Transpose(made, _dims_in(order, inner), loc=op.loc) if made is not None else None
+        case Convert(x=x):
+            made = _with_dims(x, apart)
+            return Convert(made, op.dtype, loc=op.loc) if made is not None else None
+        case Map(args=args):
+            found = [_with_dims(a, apart) for a in args]
+            whole = [a for a in found if a is not None]
+            return Map(op.fn, tuple(whole), loc=op.loc) if len(whole) == len(found) else None
+        case Reshape(x=x):
+            inner = tensor_type(x).shape
+            return x if inner == new else Reshape(x, new) if of_arrays(x) or joined_dims(new, inner) is not None else None
+        case Expand(x=x, dims=dims):
+            wide = {i: apart[d] for i, d in enumerate(dims) if d in apart}
+            ones = {i: (1,) * len(sizes) if tensor_type(x).shape[i] == 1 else sizes for i, sizes in wide.items()}
+            made = _with_dims(x, ones)
+            return Expand(made, new, _dims_in(dims, apart)) if made is not None else None
+    return Reshape(op, new) if of_arrays(op) else None
+
+
+def _dims_in(dims: Iterable[int], apart: Apart) -> tuple[int, ...]:
+    """Where ``dims`` are once those in ``apart`` are several."""
+    first = {d: d + sum(len(sizes) - 1 for e, sizes in apart.items() if e < d) for d in dims}
+    return tuple(first[d] + i for d in first for i in range(len(apart.get(d, (0,)))))
 
 
 def joined_dims(inner: Shape, outer: Shape) -> list[range] | None:
@@ -91,6 +198,8 @@ def _split(op: Op, inner: Shape, groups: Sequence[range]) -> Op | None:
             return Map(op.fn, tuple(whole), loc=op.loc) if len(whole) == len(found) else None
         case Expand(x=x, dims=dims):
             shape, places = _split_dims(tensor_type(x).shape, dims, inner, groups)
+            if isinstance(x, Reshape) and tensor_type(x.x).shape == shape:
+                return Expand(x.x, inner, places)
             return Expand(Reshape(x, shape), inner, places) if of_arrays(x) or shape == tensor_type(x).shape else None
     if not tensor_type(op).shape:
         return op

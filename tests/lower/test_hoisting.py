@@ -43,12 +43,12 @@ def _signature(program: Program) -> str:
 def test_kernels_on_weights_and_on_what_they_give_go_and_hand_over_what_is_read():
     before = lower(normalised.program(dtype="f32"), chooser())
     assert _signature(before) == (
-        "normalised: input x, input w, input s, output out, temporary t0, temporary t1; "
+        "normalised: input x, input w, input s, output out, temporary t1, temporary t0; "
         "normalised_1, normalised_2, normalised_3")
     after = hoisted(before, {"w", "s"})
     assert after is not None
-    assert _signature(after.preparation) == "normalised_weights: input w, output t0, output t1; normalised_1, normalised_2"
-    assert _signature(after.main) == "normalised: input x, input s, input t0, input t1, output out; normalised_3"
+    assert _signature(after.preparation) == "normalised_weights: input w, output t0, temporary t1; normalised_1, normalised_2"
+    assert _signature(after.main) == "normalised: input x, input s, input t0, output out; normalised_3"
     assert after.preparation.kernels + after.main.kernels == before.kernels
 
 
