@@ -115,7 +115,7 @@ def _joined_by(op: Reshape, dim: int) -> Shape:
 
 
 def _with_dims(op: Op, apart: Apart) -> Op | None:
-    """``op`` with the dims that its own join; None where that would be a reshape of a computed value."""
+    """``op`` with the dims that its own join; None where that would be a reshape of a computed value that had none before."""
     shape = tensor_type(op).shape
     if not shape:
         return op
