@@ -1,7 +1,7 @@
 """What a device cannot hold, or a compiler not end, as far as it can be told without compiling.
 
-What a device cannot hold is certain.  What compilers write out for minutes, or spill by the hundred, is not, and no schedule that
-a backend lists is near to it: searches and the fuzzer leave it out, a schedule that is asked for by name is taken.
+What a device cannot hold is certain.  What compilers write out for minutes, or spill by the hundred, is not, and no schedule
+that a backend lists is near to it: searches and the fuzzer leave it out, a schedule that is asked for by name is taken.
 """
 
 from __future__ import annotations
