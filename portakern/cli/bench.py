@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 from portakern.cli import options
-from portakern.study.study import CHECK_LIMIT_S, Runner
+from portakern.study.study import Runner
 from portakern.study.times import times_text
+from portakern.study.under_way import CHECK_LIMIT_S
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -26,7 +26,7 @@ from portakern.study import steps
 from portakern.study.row import Row
 from portakern.study.slots import Slots, SlotTask, room
 from portakern.study.steps import Build
-from portakern.study.study import explain
+from portakern.study.under_way import explain
 from portakern.study.work import Work
 from portakern.tools.workers import Job, Outcome
 from portakern.torch_import.operator import ImportedOperator

@@ -33,10 +33,11 @@ def room(language: str, environment: Mapping[str, str]) -> Room:
 
 @dataclass(frozen=True)
 class SlotTask:
-    """A job and the room it is done in."""
+    """A job and the room it is done in, all of whose jobs have the same limit of memory (``None``: that of the slots)."""
 
     room: Room
     job: Job
+    memory_bytes: int | None = None
 
 
 @runtime_checkable
@@ -122,7 +123,7 @@ class Slots:
     def _perform(self, pools: OrderedDict[Room, WorkerPool], task: SlotTask) -> Outcome:
         pool = pools.pop(task.room, None)
         if pool is None:
-            pool = WorkerPool(1, env=dict(task.room[1]), memory_bytes=self._memory_bytes)
+            pool = WorkerPool(1, env=dict(task.room[1]), memory_bytes=task.memory_bytes or self._memory_bytes)
         pools[task.room] = pool
         while len(pools) > _OPEN_ROOMS:
             pools.popitem(last=False)[1].close()

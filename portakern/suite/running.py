@@ -5,18 +5,19 @@ A task that takes its process down, runs too long or asks for too much memory is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from portakern.backend import Target
 from portakern.study.row import Row
-from portakern.study.study import Runner
+from portakern.study.slots import Slots, SlotTask, room
+from portakern.study.under_way import RowsUnderWay
 from portakern.suite.adapter import TaskRef
 from portakern.suite.importing import ImportedSample
 from portakern.suite.results import NOWHERE, TaskRow
-from portakern.tools.workers import Job, WorkerPool
+from portakern.tools.workers import Job, Outcome
 
 IMPORT_S = 180.0
 """For loading a task, its smaller sizes, its import, and both oracles."""
@@ -24,8 +25,10 @@ IMPORT_S = 180.0
 MEMORY_BYTES = 8 << 30
 """Of the process that imports."""
 
-BATCH = 8
-"""Tasks imported before their kernels are built: what is kept at once, and what an interrupt loses at most."""
+OPEN = 8
+"""Tasks under way at once, where that keeps all workers busy: their works, with all weights, are held meanwhile."""
+
+_IMPORTS = room("import", {"OMP_NUM_THREADS": "1"})
 
 
 def run(name: str, path: Path | None, tasks: Sequence[TaskRef], targets: Sequence[Target], size: str, *, jobs: int = 1,
@@ -33,45 +36,105 @@ def run(name: str, path: Path | None, tasks: Sequence[TaskRef], targets: Sequenc
         peer: bool = False,
         done: frozenset[tuple[str, str, str]] | set[tuple[str, str, str]] = frozenset(),
         sink: Callable[[TaskRow], None] = lambda row: None) -> Iterator[TaskRow]:  # fmt: skip
-    """Rows as they come, each handed to ``sink`` too; what is ``done`` already is left out."""
+    """Rows as they come, each handed to ``sink`` too; what is ``done`` already is left out.
+
+    All samples of a task on a target come together, when the last of them is finished.
+    """
     names = [str(t) for t in targets] or [NOWHERE]
     left = [(t, [n for n in names if (t.name, n, size) not in done]) for t in tasks]
-    left = [(t, wanted) for t, wanted in left if wanted]
-    with WorkerPool(jobs, preload=("torch",), memory_bytes=MEMORY_BYTES, env={"OMP_NUM_THREADS": "1"}) as pool:
-        for start in range(0, len(left), BATCH):
-            batch = left[start : start + BATCH]
-            asked = [Job(i, "portakern.suite.importing:import_task", (name, str(path) if path else None, task, size,
-                         [w for w in wanted if w != NOWHERE], seed, peer), {}, import_limit_s)
-                     for i, (task, wanted) in enumerate(batch)]  # fmt: skip
-            found = {o.id: o for o in pool.run(asked)}
-            samples = [_samples(found[i]) for i in range(len(batch))]
-            for row in _rows(name, size, batch, samples, Runner("checked", jobs, build_limit_s=build_limit_s,
-                                                                check_limit_s=check_limit_s, full_check=False)):  # fmt: skip
+
+    def asked(task: TaskRef, wanted: Sequence[str]) -> Job:
+        given = (name, str(path) if path else None, task, size, [w for w in wanted if w != NOWHERE], seed, peer)
+        return Job(("import", task.name), "portakern.suite.importing:import_task", given, {}, import_limit_s)
+
+    way = SuiteUnderWay(name, size, [(t, wanted, asked(t, wanted)) for t, wanted in left if wanted],
+                        RowsUnderWay("checked", build_limit_s, check_limit_s, full_check=False))  # fmt: skip
+    with Slots(jobs) as slots:
+        for _ in slots.run(way.begin(max(OPEN, 2 * jobs)), way.follow):
+            for row in way.taken():
                 sink(row)
                 yield row
 
 
-def _samples(outcome: Any) -> tuple[ImportedSample, ...]:
-    if outcome.error is not None:
-        return (ImportedSample(error=outcome.error.to_dict()),)
-    return outcome.value
+class SuiteUnderWay:
+    """Which tasks are open, which rows of them are missing, and which are to be told."""
 
+    def __init__(self, name: str, size: str, tasks: Iterable[tuple[TaskRef, Sequence[str], Job]], rows: RowsUnderWay) -> None:
+        self._name, self._size, self._rows = name, size, rows
+        self._left = iter(tasks)
+        self._open: dict[str, tuple[TaskRef, Sequence[str]]] = {}
+        self._missing: dict[tuple[str, str], int] = {}  # samples of a task on a target
+        self._told: dict[tuple[str, str], list[TaskRow]] = {}
+        self._bases: dict[int, TaskRow] = {}
+        self._count = 0
+        self._ready: list[TaskRow] = []
+        rows.finished = self._finished
 
-def _rows(name: str, size: str, batch: Sequence[tuple[TaskRef, list[str]]], samples: Sequence[Sequence[ImportedSample]],
-          runner: Runner) -> Iterator[TaskRow]:  # fmt: skip
-    works = [w for each in samples for s in each for w in s.works]
-    rows = iter(runner.run(works)) if works else iter(())
-    for (task, targets), each in zip(batch, samples, strict=True):
-        for number, sample in enumerate(each):
-            for at, target in enumerate(targets):
-                base = TaskRow(name, task.name, task.level, target, size, number, sample.imported, sample.agrees,
+    def begin(self, count: int) -> list[SlotTask]:
+        """The imports of the first ``count`` tasks."""
+        return [task for _ in range(count) for task in self._next()]
+
+    def follow(self, task: SlotTask, outcome: Outcome) -> list[SlotTask]:
+        """What comes of an outcome; where it ends a task, the import of the next."""
+        if task.room != _IMPORTS:
+            more = self._rows.follow(task, outcome)
+        else:
+            more = self._imported(outcome.id[1], _samples(outcome))  # type: ignore[index]
+        ended = [t for t in self._open if not any(k[0] == t for k in self._missing)]
+        for name in ended:
+            del self._open[name]
+        return [*more, *(t for _ in ended for t in self._next())]
+
+    def taken(self) -> list[TaskRow]:
+        """The rows that were finished since this was asked last."""
+        rows, self._ready = self._ready, []
+        return rows
+
+    def _next(self) -> list[SlotTask]:
+        for task, wanted, job in self._left:
+            self._open[task.name] = task, wanted
+            self._missing |= {(task.name, target): 1 for target in wanted}
+            return [SlotTask(_IMPORTS, job, MEMORY_BYTES)]
+        return []
+
+    def _imported(self, name: str, samples: Sequence[ImportedSample]) -> list[SlotTask]:
+        task, targets = self._open[name]
+        made: list[SlotTask] = []
+        for at, target in enumerate(targets):
+            self._missing[name, target] = len(samples)
+            if not samples:
+                del self._missing[name, target]
+            for number, sample in enumerate(samples):
+                base = TaskRow(self._name, name, task.level, target, self._size, number, sample.imported, sample.agrees,
                                import_s=sample.seconds, error=sample.error, note=sample.note,
                                peer_launches=sample.peer_launches)  # fmt: skip
                 if not sample.works:
-                    yield replace(base, stage=_ended(sample) if sample.error else "done")
+                    self._tell(replace(base, stage=_ended(sample) if sample.error else "done"))
                     continue
                 assert sample.works[at].target == target
-                yield _judged(base, next(rows))
+                self._bases[self._count] = base
+                made.append(self._rows.begin(self._count, sample.works[at]))
+                self._count += 1
+        return made
+
+    def _finished(self, index: int, row: Row) -> None:
+        self._rows.forget(index)
+        self._tell(_judged(self._bases.pop(index), row))
+
+    def _tell(self, row: TaskRow) -> None:
+        key = (row.task, row.target)
+        told = self._told.setdefault(key, [])
+        told.append(row)
+        self._missing[key] -= 1
+        if not self._missing[key]:
+            del self._missing[key]
+            self._ready += sorted(self._told.pop(key), key=lambda r: r.sample)
+
+
+def _samples(outcome: Outcome) -> tuple[ImportedSample, ...]:
+    if outcome.error is not None:
+        return (ImportedSample(error=outcome.error.to_dict()),)
+    return outcome.value
 
 
 def _ended(sample: ImportedSample) -> str:

@@ -1,0 +1,176 @@
+"""The way of each row through its steps: what is done first, and what follows from what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from portakern.errors import PortakernError
+from portakern.registry import registry
+from portakern.study import steps
+from portakern.study.provenance import environment
+from portakern.study.row import Row
+from portakern.study.slots import SlotTask, room
+from portakern.study.steps import Build
+from portakern.study.work import Work
+from portakern.tools.workers import Job, Outcome, WorkerFault
+
+GOALS = ("emitted", "compiled", "checked", "timed", "compared")
+"""What may be asked of a row.  ``compared`` asks for as much as this machine can do and no more."""
+
+BUILD_LIMIT_S = 300.0
+CHECK_LIMIT_S = 300.0
+
+
+@dataclass
+class RowsUnderWay:
+    """Works by number, and how far each is.  :meth:`begin` gives a work's first task, :meth:`follow` what comes after one.
+
+    Args:
+        goal: one of :data:`GOALS`.
+        build_limit_s, check_limit_s: wall time for compiling and for running and checking one row.
+        timing: what :func:`portakern.study.timing.time` is given.
+        full_check: whether sizes for which the oracle would take minutes are checked in full all the same.
+        finished: called with the number of each row that is finished, and the row.
+        alone: takes a task that must not run beside others, such as timing; ``None`` where nothing runs beside it.
+    """
+
+    goal: str
+    build_limit_s: float = BUILD_LIMIT_S
+    check_limit_s: float = CHECK_LIMIT_S
+    timing: Mapping[str, Any] = field(default_factory=dict)
+    full_check: bool = True
+    finished: Callable[[int, Row], None] = lambda number, row: None
+    alone: Callable[[SlotTask], None] | None = None
+
+    def __post_init__(self) -> None:
+        assert self.goal in GOALS
+        self._works: dict[int, Work] = {}
+        self._made: dict[int, Build] = {}
+        self._without: set[int] = set()  # what is timed without peers by now
+        self._died: dict[tuple[int, str], str] = {}
+
+    def begin(self, index: int, work: Work) -> SlotTask:
+        """The first task of ``work``, which has the number ``index`` from now on."""
+        self._works[index] = work
+        return self._task(index, "emit_row" if self.goal == "emitted" else "build", (work,), self.build_limit_s)
+
+    @property
+    def made(self) -> Mapping[int, Build]:
+        """What was built, by number."""
+        return self._made
+
+    def forget(self, index: int) -> None:
+        """Lets go of a finished row's work and of what was built for it."""
+        del self._works[index]
+        self._made.pop(index, None)
+
+    def _task(self, index: int, step: str, args: tuple[Any, ...], limit_s: float) -> SlotTask:
+        target = registry().target(self._works[index].target)
+        language = registry().language(target.language)
+        if step in ("check", "time"):
+            env = steps.run_environment(target, self._made[index].runner)
+        else:
+            env = steps.build_environment(language)
+        module = "portakern.study.timing" if step == "time" else "portakern.study.steps"
+        kwargs: dict[str, Any] = {}
+        if step == "build":
+            kwargs = {"estimate": self.goal == "compared", "peers": self.goal == "compared"}
+        elif step == "check":
+            kwargs = {"full": self.full_check}
+        elif step == "time":
+            kwargs = dict(self.timing)
+        return SlotTask(room(language.name, env), Job((index, step), f"{module}:{step}", args, kwargs, limit_s))
+
+    def follow(self, task: SlotTask, outcome: Outcome) -> list[SlotTask]:
+        """The tasks that come of the outcome of ``task``; none where its row is finished."""
+        index, step = outcome.id  # type: ignore[misc]
+        if outcome.error is not None:
+            return self._after_crash(index, step, outcome.error)
+        if step in ("check", "time"):
+            made = self._made[index]
+            self._made[index] = Build(outcome.value, made.source, made.binary_key, made.runner)
+            if step == "check" and self._wants_time(self._made[index]):
+                task = self._task(index, "time", (self._works[index], self._made[index]), self.check_limit_s)
+                if self.alone is None:
+                    return [task]
+                self.alone(task)
+                return []
+            return self._finish(index, outcome.value)
+        if step == "emit_row" and index in self._made:  # the row of a compiler that crashed, now with its source
+            crashed = self._made[index].row
+            return self._finish(index, outcome.value.row.but(error=crashed.error))
+        self._made[index] = outcome.value
+        if self.goal in ("checked", "timed", "compared") and outcome.value.runner and outcome.value.row.error is None:
+            return [self._task(index, "check", (self._works[index], outcome.value), self.check_limit_s)]
+        return self._finish(index, outcome.value.row)
+
+    def _wants_time(self, made: Build) -> bool:
+        """Asked for, or a comparison that has the silicon here; and never of a kernel that is wrong."""
+        asked = self.goal == "timed" or (self.goal == "compared" and made.runner == "runtime")
+        return asked and bool(made.row.correct)
+
+    def _after_crash(self, index: int, step: str, error: PortakernError) -> list[SlotTask]:
+        """A worker that died while compiling took the row's source along: emit again, in a worker that only emits."""
+        row = self._made[index].row if index in self._made else self._works[index].row
+        if (again := self._once_more(index, step, error)) is not None:
+            return [again]
+        error = explain(error, self._works[index], step)
+        if step == "build":
+            self._made[index] = Build(row.failed(error))
+            return [self._task(index, "emit_row", (self._works[index],), self.build_limit_s)]
+        if step == "emit_row" and row.error is not None:
+            return self._finish(index, row)
+        if step == "time" and (again := self._without_peers(index, error)) is not None:
+            return [again]
+        return self._finish(index, row.failed(error))
+
+    def _once_more(self, index: int, step: str, error: PortakernError) -> SlotTask | None:
+        """The task again where a compiler or simulator died by a signal for the first time; ``None`` elsewhere.
+
+        Such tools crash now and then where the same call succeeds a moment later.  A kernel that runs on the machine itself
+        crashes for reasons of its own, and who was killed has met a limit.
+        """
+        signal = error.signal if isinstance(error, WorkerFault) else ""
+        native = step == "check" and self._made[index].runner == "runtime"
+        if not signal or signal == "SIGKILL" or native or step not in ("build", "check") or (index, step) in self._died:
+            return None
+        self._died[index, step] = signal
+        args = (self._works[index],) if step == "build" else (self._works[index], self._made[index])
+        return self._task(index, step, args, self.build_limit_s if step == "build" else self.check_limit_s)
+
+    def _without_peers(self, index: int, error: PortakernError) -> SlotTask | None:
+        """Timing once more and without peers, one of which may have taken the process down; ``None`` if there were none."""
+        if not self.timing.get("against") or index in self._without:
+            return None
+        self._without.add(index)
+        task = self._task(index, "time", (self._works[index], self._made[index]), self.check_limit_s)
+        reason = f"{error.message}; timed without peers since"
+        kwargs = {**self.timing, "against": (), "lost": dict.fromkeys(self.timing["against"], reason)}
+        return replace(task, job=replace(task.job, kwargs=kwargs))
+
+    def _finish(self, index: int, row: Row) -> list[SlotTask]:
+        died = [f"{_STEP_WORDS[step]} ended its process by {signal} at first" for (i, step), signal in self._died.items()
+                if i == index]  # fmt: skip
+        if died and row.method:
+            row = row.but(method="; ".join([row.method, *died]))
+        self.finished(index, row.but(environment=environment()))
+        return []
+
+
+_STEP_WORDS = {"emit_row": "emitting", "build": "compiling", "check": "running", "time": "timing"}
+
+
+def explain(error: PortakernError, work: Work, step: str) -> PortakernError:
+    """A worker's fault in the row's words; errors that were raised on purpose stay as they are."""
+    if not isinstance(error, WorkerFault):
+        return error
+    doing = f"{_STEP_WORDS[step]} {work.row.operator} for {work.target}"
+    what = error.message.removeprefix(error.message.split(" ", 1)[0] + " ")  # without the name of our own function
+    if error.kind == "crash":
+        what = f"ended its process by {error.signal}" if error.signal else what
+        # A wrong instruction or address has nothing to do with the memory limit that the hint may be about.
+        hint = error.hint if error.signal in ("", "SIGKILL", "SIGABRT") else ""
+        return PortakernError(error.kind, f"{doing} {what}", hint=hint)
+    return PortakernError(error.kind, f"{doing} {what}", hint=error.hint)
