@@ -76,9 +76,10 @@ class Shapes:
         """The indices of rows that hold the elements of a step one after the other, and of the lanes of one of these."""
         steps, within = self._taken(dim, beside).split(", ")
         n = lanes.elements or 1
+        taken = n if lanes.span is None else min(n, lanes.span.size)
         if within.isdigit():
-            return steps, f"{int(within) * n} : {(int(within) + 1) * n}" if within != "0" else f":{n}"
-        return steps, f"({within}) * {n} : ({within}) * {n} + {n}"
+            return steps, f"{int(within) * n} : {int(within) * n + taken}" if within != "0" else f":{taken}"
+        return steps, f"({within}) * {n} : ({within}) * {n} + {taken}"
 
     def _taken(self, dim: WindowDim, beside: str) -> str:
         """The index along one dim of a block."""

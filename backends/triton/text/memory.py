@@ -81,9 +81,25 @@ class TritonMemoryText(TritonValueText):
         pointer = self._pointer(op, op.dims)
         have = tile_type(op).axes
         keywords = {"mask": mask} if mask else {}
-        if mask and op.pad is not None:
-            keywords["other"] = operations.constant(op.pad, buffer_type(op.buffer).dtype).text
-        return TileValue(call("tl.load", pointer, **keywords, **self._kept("loads")), have)
+        if not mask or op.pad is None:
+            return TileValue(call("tl.load", pointer, **keywords, **self._kept("loads")), have)
+        pad = operations.constant(op.pad, buffer_type(op.buffer).dtype)
+        if self._loses_sign(op):
+            self.out.comment("Chosen afterwards: ptxas 12 may forget the sign of a 16-bit constant.")
+            loaded = call("tl.load", pointer, **keywords, other="0.0", **self._kept("loads"))
+            return TileValue(call("tl.where", mask, loaded, pad), have)
+        return TileValue(call("tl.load", pointer, **keywords, other=pad.text, **self._kept("loads")), have)
+
+    def _loses_sign(self, op: Load) -> bool:
+        """Whether ``other`` may come to be a constant to ptxas whose sign it forgets: a negative one of 16 bits.
+
+        Where all of a register's elements lie beyond a known extent, the load goes and its ``other`` is left, as a constant
+        operand of packed operations.  ptxas 12.8 and 12.9 take ``0x7c00`` for ``0xfc00`` there (sm_80, sm_90a; 13.4 does
+        not): rows that end in infinity.  A choice is folded before, by LLVM.
+        """
+        t = buffer_type(op.buffer)
+        narrow = DTYPES[t.dtype].is_float and DTYPES[t.dtype].bits == 16
+        return narrow and op.pad is not None and op.pad < 0 and all(isinstance(n, int) for n in t.shape)
 
     def _kept(self, what: str) -> dict[str, str]:
         """The hint that lines stay in the last-level cache as long as it lasts, where the schedule asks for it."""

@@ -141,13 +141,19 @@ class StatementText(TritonMemoryText):
         loop, a = next(iter(nest)), next(iter(axes))
         lo, hi = self._limits(loop, a.axis)
         step = "" if a.axis.tile == 1 else f", {self._tile(a.axis)}"
-        counter = self.names.fresh(f"{a.name}_step") if self._narrow(loop) and a.axis.tile == 1 else a.start
+        apart = self._widened(loop) or (self._narrow(loop) and a.axis.tile == 1)
+        counter = self.names.fresh(f"{a.name}_step") if apart else a.start
         return counter, f"for {counter} in {f'tl.static_range({hi})' if self._few(loop) else f'range({lo}, {hi}{step})'}:"
 
     def _narrow(self, loop: For) -> bool:
         """Whether a walk counts in 32 bits what others need in 64: its end is known to fit, or was computed so."""
         a = self.axes[loop.axis]
         return a.wide and (isinstance(a.axis.extent, int) or loop.hi is not None)
+
+    def _widened(self, loop: For) -> bool:
+        """Whether a walk counts in 64 bits, as the number of its program does that its bounds are made of, what fits 32."""
+        bounded = loop.lo is not None or loop.hi is not None
+        return bounded and not self.axes[loop.axis].wide and self._pid_is_wide()
 
     def _begin_step(self, nest: tuple[For, ...], counter: str) -> None:
         """Where a step is, along the axis of every loop of the nest."""
@@ -162,6 +168,8 @@ class StatementText(TritonMemoryText):
                 at = "0" if steps == 1 else f"{at} % {steps}" if outer else at
                 outer = outer or steps > 1
                 self.out.line(f"{a.start} = {at}{f' * {self._tile(a.axis)}' if a.axis.tile > 1 and steps > 1 else ''}")
+            elif self._widened(loop):
+                self.out.line(f"{a.start} = tl.cast({counter}, tl.int32)")
             elif counter != a.start:
                 self.out.line(f"{a.start} = tl.full((), 0, tl.int64) + {counter}")
             if a.axis.tile > 1 and a.axis.name in self._spread_axes(loop.body):

@@ -467,3 +467,35 @@ def test_transcendental_special_values() -> None:
         expected = np.array([pairs[n % len(pairs)][1] for n in range(64)], np.float32)
         (found,) = execute("gfx942", f"v_{name}_f32_e32 v2, v1", {1: given.view(np.uint32)}, [2])
         assert same_floats(f32(found), expected), name
+
+
+# ---- integers of 16 bits ---------------------------------------------------------------------------------------------
+
+GFX9 = ("gfx90a", "gfx942", "gfx950")
+
+THREE_HALVES: dict[str, tuple[tuple[str, ...], Callable[..., Array]]] = {
+    "v_min3_u16": (ALL, lambda a, b, c: np.minimum(np.minimum(a, b), c)),
+    "v_max3_u16": (ALL, lambda a, b, c: np.maximum(np.maximum(a, b), c)),
+    "v_med3_u16": (ALL, lambda a, b, c: np.sort(np.stack([a, b, c]), axis=0)[1]),
+    "v_min3_i16": (ALL, lambda a, b, c: np.minimum(np.minimum(s16(a), s16(b)), s16(c))),
+    "v_max3_i16": (ALL, lambda a, b, c: np.maximum(np.maximum(s16(a), s16(b)), s16(c))),
+    "v_med3_i16": (ALL, lambda a, b, c: np.sort(np.stack([s16(a), s16(b), s16(c)]), axis=0)[1]),
+    "v_mad_legacy_u16": (GFX9, lambda a, b, c: a * b + c),
+    "v_mad_legacy_i16": (GFX9, lambda a, b, c: a * b + c),
+}
+
+
+def s16(x: Array) -> Array:
+    return x.astype(np.uint16).view(np.int16)
+
+
+@pytest.mark.parametrize("name", THREE_HALVES)
+def test_three_values_of_16_bits(name: str, rng: np.random.Generator) -> None:
+    isas, expected = THREE_HALVES[name]
+    for isa in isas:
+        a, b, c, before = (words(rng, lanes_of(isa)) for _ in range(4))
+        (low,) = execute(isa, f"{name} v1, v2, v3, v4", {1: before, 2: a, 3: b, 4: c}, [1])
+        want = expected(a & np.uint32(0xFFFF), b & np.uint32(0xFFFF), c & np.uint32(0xFFFF)).astype(np.uint16)
+        np.testing.assert_array_equal(low.astype(np.uint16), want, f"{name} on {isa}")
+        kept = np.zeros_like(before) if "legacy" in name else before >> 16
+        np.testing.assert_array_equal(low >> 16, kept, f"the upper half that {name} leaves on {isa}")

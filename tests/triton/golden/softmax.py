@@ -16,8 +16,11 @@ def softmax_kernel(
 ):
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tl.arange(0, BLOCK_N)
-    x = tl.load(
-        x_ptr + m[:, None] * N + n[None, :], mask=(m < M)[:, None] & (n < N)[None, :], other=float("-inf"),
+    # Chosen afterwards: ptxas 12 may forget the sign of a 16-bit constant.
+    x = tl.where(
+        (m < M)[:, None] & (n < N)[None, :],
+        tl.load(x_ptr + m[:, None] * N + n[None, :], mask=(m < M)[:, None] & (n < N)[None, :], other=0.0),
+        float("-inf"),
     ).to(tl.float32)
     max_n = tl.reduce(x, 1, max_nan)
     exp_x = tl.exp(x - max_n[:, None])

@@ -42,8 +42,8 @@ _SLOW64 = re.compile(r"v_(rcp|rsq|sqrt)_f64")
 _VECTOR = re.compile(
     r"v_(accvgpr_(mov|read|write)|add3?|add_(co|lshl)|addc_co|alignb(it|yte)|and|and_or|ashrrev|bcnt|bfe|bfi|bfm|bfrev|bitop3"
     r"|ceil|cmpx?_\w+|cndmask|cubeid|cvt_\w+|div_(fixup|fmas|scale)|dot\w+|ffbh|ffbl|floor|fma(ak|c|mk)?|fma_mix(hi|lo)?|fract"
-    r"|frexp_\w+|ldexp|lerp|lshl_(add|or)|lshlrev|lshrrev|mac|mad|mad_\w+|max3?|max_\w+|maximum3?|mbcnt_(hi|lo)|med3|min3?|min_\w+"
-    r"|minimum3?|mov|movrel\w+|mul|mul_(hi|lo|legacy|hi_u32|\w+24)|nop|not|or3?|pack|perm|permlane\w+|pk_\w+|prng|readfirstlane"
+    r"|frexp_\w+|ldexp|lerp|lshl_(add|or)|lshlrev|lshrrev|mac|mad|mad_\w+|max3?|max_\w+|maximum3?|maxmin|maximumminimum|mbcnt_(hi|lo)|med3|min3?|min_\w+"
+    r"|minimum3?|minmax|minimummaximum|mov|movrel\w+|mul|mul_(hi|lo|legacy|hi_u32|\w+24)|nop|not|or3?|pack|perm|permlane\w+|pk_\w+|prng|readfirstlane"
     r"|readlane|rndne|sad\w*|sub|sub_co|subb(rev)?_co|subrev|subrev_co|swap|trig_preop|trunc|writelane|xad|xnor|xor3?|ashr|lshl"
     r"|lshr|fmac_dx9|cl[sz]|ctz|sub_nc|add_nc|cvt|s?at_pk|clrexcp|screen_partition|mov_b64|qsad|mqsad)(_[a-z0-9_]+)?"
 )

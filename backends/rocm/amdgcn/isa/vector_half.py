@@ -23,7 +23,7 @@ FORMS = {
     **each("ldexp_f16", "d:f16 s:f16 s:b16", MODIFIERS),
     **each(
         """fma_f16 fmaak_f16 fmamk_f16 max3_f16 min3_f16 med3_f16 max3_num_f16 min3_num_f16 med3_num_f16 maximum3_f16
-           minimum3_f16""",
+           minimum3_f16 maxmin_f16 minmax_f16 maxmin_num_f16 minmax_num_f16 maximumminimum_f16 minimummaximum_f16""",
         "d:f16 s:f16 s:f16 s:f16",
         "clamp omod dpp op_sel",
     ),
@@ -35,7 +35,8 @@ FORMS = {
         "d:b16 s:b16 s:b16",
         "clamp dpp sdwa op_sel",
     ),
-    **each("mad_u16 mad_i16", "d:b16 s:b16 s:b16 s:b16", "clamp dpp op_sel"),
+    **each("mad_u16 mad_i16 mad_legacy_u16 mad_legacy_i16 min3_u16 max3_u16 med3_u16 min3_i16 max3_i16 med3_i16",
+           "d:b16 s:b16 s:b16 s:b16", "clamp dpp op_sel"),  # fmt: skip
     "v_bitop3_b16": form("d:b16 s:b16 s:b16 s:b16", modifiers="bitop3 op_sel"),
     "v_cndmask_b16": form("d:f16 s:f16 s:f16 m", modifiers="dpp op_sel", own_taint=True),
     "v_pack_b32_f16": form("d s:f16 s:f16", modifiers="op_sel"),

@@ -2,6 +2,8 @@
 //
 // Sources: CDNA3 ISA, RDNA3/RDNA4 ISA. The mode bits for f16 are those shared with f64 (CDNA3 ISA
 // "Mode register").
+#include <algorithm>
+
 #include "../extremes.hpp"
 #include "../half.hpp"
 
@@ -60,6 +62,10 @@ F16(v_min3_num_f16, 3, keep, choose(number_extreme<Min>(number_extreme<Min>(as_b
 F16(v_med3_num_f16, 3, keep, choose(median(as_bits(a), as_bits(b), as_bits(c))))
 F16(v_maximum_f16, 2, keep, choose(nan_extreme<Max>(as_bits(a), as_bits(b))))
 F16(v_minimum_f16, 2, keep, choose(nan_extreme<Min>(as_bits(a), as_bits(b))))
+F16(v_maxmin_num_f16, 3, keep, choose(number_extreme<Min>(number_extreme<Max>(as_bits(a), as_bits(b)), as_bits(c))))
+F16(v_minmax_num_f16, 3, keep, choose(number_extreme<Max>(number_extreme<Min>(as_bits(a), as_bits(b)), as_bits(c))))
+F16(v_maximumminimum_f16, 3, keep, choose(nan_extreme<Min>(nan_extreme<Max>(as_bits(a), as_bits(b)), as_bits(c))))
+F16(v_minimummaximum_f16, 3, keep, choose(nan_extreme<Max>(nan_extreme<Min>(as_bits(a), as_bits(b)), as_bits(c))))
 F16(v_maximum3_f16, 3, keep, choose(nan_extreme<Max>(nan_extreme<Max>(as_bits(a), as_bits(b)), as_bits(c))))
 F16(v_minimum3_f16, 3, keep, choose(nan_extreme<Min>(nan_extreme<Min>(as_bits(a), as_bits(b)), as_bits(c))))
 
@@ -156,16 +162,25 @@ B16_SATURATING(v_subrev_u16, 2, zero_on_gfx9, b - a, saturate_u16)
 B16_SATURATING(v_add_i16, 2, keep, signed16(a) + signed16(b), saturate_i16)
 B16_SATURATING(v_sub_i16, 2, keep, signed16(a) - signed16(b), saturate_i16)
 
-void v_mad_u16(Wave &w, const Op &op) {
+// Medians and extremes of three.
+B16(v_min3_u16, 3, keep, std::min({a, b, c}))
+B16(v_max3_u16, 3, keep, std::max({a, b, c}))
+B16(v_med3_u16, 3, keep, std::max(std::min(a, b), std::min(std::max(a, b), c)))
+B16(v_min3_i16, 3, keep, wrap16(std::min({signed16(a), signed16(b), signed16(c)})))
+B16(v_max3_i16, 3, keep, wrap16(std::max({signed16(a), signed16(b), signed16(c)})))
+B16(v_med3_i16, 3, keep,
+    wrap16(std::max(std::min(signed16(a), signed16(b)), std::min(std::max(signed16(a), signed16(b)), signed16(c)))))
+
+template <Upper upper> void v_mad_u16(Wave &w, const Op &op) {
     const bool clamp = op.m.clamp;
-    bits16<3>(w, op, Upper::keep, [clamp](u32 a, u32 b, u32 c) -> u32 {
+    bits16<3>(w, op, upper, [clamp](u32 a, u32 b, u32 c) -> u32 {
         const uint64_t wide = uint64_t(a) * b + c;
         return clamp && wide > 0xffff ? 0xffff : u32(wide) & 0xffff;
     });
 }
-void v_mad_i16(Wave &w, const Op &op) {
+template <Upper upper> void v_mad_i16(Wave &w, const Op &op) {
     const bool clamp = op.m.clamp;
-    bits16<3>(w, op, Upper::keep, [clamp](u32 a, u32 b, u32 c) -> u32 {
+    bits16<3>(w, op, upper, [clamp](u32 a, u32 b, u32 c) -> u32 {
         const int64_t wide = int64_t(signed16(a)) * signed16(b) + signed16(c);
         return clamp ? u32(wide < -0x8000 ? -0x8000 : wide > 0x7fff ? 0x7fff : wide) & 0xffff : u32(wide) & 0xffff;
     });
@@ -210,13 +225,22 @@ HANDLERS(vector_half) {
     ADD(v_floor_f16) ADD(v_ceil_f16) ADD(v_trunc_f16) ADD(v_rndne_f16) ADD(v_fract_f16) ADD(v_max_f16) ADD(v_min_f16)
     ADD(v_max_num_f16) ADD(v_min_num_f16) ADD(v_max3_num_f16) ADD(v_min3_num_f16) ADD(v_med3_num_f16)
     ADD(v_maximum_f16) ADD(v_minimum_f16) ADD(v_maximum3_f16) ADD(v_minimum3_f16)
+    for (const char *name : {"v_maxmin_f16", "v_maxmin_num_f16"}) add(name, v_maxmin_num_f16);
+    for (const char *name : {"v_minmax_f16", "v_minmax_num_f16"}) add(name, v_minmax_num_f16);
+    ADD(v_maximumminimum_f16) ADD(v_minimummaximum_f16)
     add("v_max3_f16", v_max3_num_f16);
     add("v_min3_f16", v_min3_num_f16);
     add("v_med3_f16", v_med3_num_f16);
     ADD(v_ldexp_f16) ADD(v_frexp_exp_i16_f16) ADD(v_frexp_mant_f16)
     ADD(v_mov_b16) ADD(v_not_b16) ADD(v_and_b16) ADD(v_or_b16) ADD(v_xor_b16) ADD(v_lshlrev_b16) ADD(v_lshrrev_b16)
     ADD(v_ashrrev_i16) ADD(v_mul_lo_u16) ADD(v_min_u16) ADD(v_max_u16) ADD(v_min_i16) ADD(v_max_i16)
-    ADD(v_add_u16) ADD(v_sub_u16) ADD(v_subrev_u16) ADD(v_add_i16) ADD(v_sub_i16) ADD(v_mad_u16) ADD(v_mad_i16)
+    ADD(v_add_u16) ADD(v_sub_u16) ADD(v_subrev_u16) ADD(v_add_i16) ADD(v_sub_i16)
+    ADD(v_min3_u16) ADD(v_max3_u16) ADD(v_med3_u16) ADD(v_min3_i16) ADD(v_max3_i16) ADD(v_med3_i16)
+    add("v_mad_u16", v_mad_u16<Upper::keep>);
+    add("v_mad_i16", v_mad_i16<Upper::keep>);
+    // As VI had them (Vega ISA, "VOP3a instructions"): without op_sel, and the upper half becomes zero.
+    add("v_mad_legacy_u16", v_mad_u16<Upper::zero_on_gfx9>);
+    add("v_mad_legacy_i16", v_mad_i16<Upper::zero_on_gfx9>);
     add("v_add_nc_u16", v_add_u16);
     add("v_sub_nc_u16", v_sub_u16);
     add("v_add_nc_i16", v_add_i16);
