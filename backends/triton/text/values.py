@@ -37,6 +37,11 @@ from . import operations
 from .axes import TritonAxisNames, TritonAxisText
 
 
+def _as_type(x: Expr, dtype: str, scalar: bool) -> Expr:
+    """``x`` as ``dtype``.  A scalar may be a loop's counter, which is Python's own number where a kernel is interpreted."""
+    return call("tl.cast", x, dtype) if scalar else Expr(f"{x.at(14)}.to({dtype})")
+
+
 @dataclass(frozen=True)
 class TileValue:
     """Text of a tile and the axes its Triton tensor really has: '' is a dim of size 1, ``()`` a scalar.
@@ -165,10 +170,8 @@ class TritonValueText(TritonAxisText, ABC):
     def _coordinate(self, a: TritonAxisNames, dims: Dims, dtype: str) -> TileValue:
         literal = a.name == "0"
         expr = Expr(a.name)
-        if not literal and a.wide and dtype == "i32":
-            expr = Expr(f"{a.name}.to(tl.int32)")
-        elif not literal and not a.wide and dtype == "i64":
-            expr = Expr(f"{a.name}.to(tl.int64)")
+        if not literal and dtype == ("i32" if a.wide else "i64"):
+            expr = _as_type(expr, operations.DTYPE[dtype], scalar=a.axis.tile == 1)
         return TileValue(expr, tuple(x for x, _ in dims), literal)
 
     def _cast(self, v: TileValue, old: str, new: str) -> TileValue:
@@ -177,9 +180,9 @@ class TritonValueText(TritonAxisText, ABC):
         if new == "bool":
             return TileValue(infix("!=", v.expr, Expr("0")), v.have)
         if new in operations.CHECKED_CASTS and old not in operations.CHECKED_CASTS:
-            wide = v.expr if DTYPES[old].is_float else Expr(f"{v.expr.at(14)}.to(tl.float32)")
+            wide = v.expr if DTYPES[old].is_float else _as_type(v.expr, "tl.float32", not v.have)
             return TileValue(call(operations.CHECKED_CASTS[new], wide), v.have)
-        return TileValue(Expr(f"{v.expr.at(14)}.to({operations.DTYPE[new]})"), v.have)
+        return TileValue(_as_type(v.expr, operations.DTYPE[new], not v.have), v.have)
 
     def _broadcast(self, v: TileValue, old: Dims, new: Dims) -> TileValue:
         if not v.have or len(old) == len(new):
