@@ -9,7 +9,7 @@ from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Op, Result
 from portakern.ir.schedule import Schedule
-from portakern.lower.domain import Domain, Run, merge, real
+from portakern.lower.domain import Domain, Run, innermost, merge, real
 from portakern.lower.kernel import Frame, Request, along, at_most, covered, grid
 from portakern.lower.rows import operand_coords
 
@@ -56,7 +56,9 @@ def _domain(request: Request, sorts: list[Together]) -> Domain:
     line = operand[sort.axis]
     runs = merge([c for c in real(operand) if c is not line], "parallel", request.accesses(), request.unmergeable())
     first = classes.of(sort)[sort.axis]
-    return Domain([*runs, Run((line,), "sorted"), *([Run((first,), "first")] if first is not line else [])], line)
+    inner = innermost(d for d in request.accesses() if len(real(d)) == len(real(operand)))
+    return Domain([*runs, Run((line,), "sorted"), *([Run((first,), "first")] if first is not line else [])],
+                  inner[0] if inner and inner[0] is not first else line)  # fmt: skip
 
 
 def _with_tile(schedule: Schedule, axis: str, tile: int) -> Schedule:

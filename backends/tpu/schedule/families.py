@@ -178,11 +178,12 @@ SORTED = 2048
 
 
 def _sort(nest: Nest, device: Device) -> Iterable[Tiles]:
-    """Lines below each other, whole: what a network exchanges are vectors of them."""
+    """Lines below each other, whole: what a network exchanges are vectors of them.  Columns are loaded by blocks of lanes."""
     whole = {a.name: max(2, _fit(a, SORTED, LANES)) for a in (*nest.role("sorted"), *nest.role("first"))}
-    for rows in (_sublanes(nest), 1):
-        beside = {a.name: _fit(a, rows, rows) for a in nest.role("parallel")[-1:]}
-        yield {**whole, **beside}
+    beside = nest.role("parallel")[-1:]
+    columns = any(a.contiguous for a in beside) and not any(a.contiguous for a in nest.role("sorted"))
+    for lines in (LANES,) if columns else (_sublanes(nest), 1):
+        yield {**whole, **{a.name: _fit(a, lines, lines) for a in beside}}
 
 
 def _contraction(nest: Nest, device: Device) -> Iterable[Tiles]:
