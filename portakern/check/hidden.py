@@ -18,7 +18,7 @@ import numpy as np
 from portakern.backend import Executable
 from portakern.check.adversarial import KINDS, adversarial_inputs
 from portakern.check.sampled import affordable, compare_parts, elements, parts_of
-from portakern.check.stages import QUICK_S, REPEAT_WITHIN_S, SLOW_KINDS, Checking, Failure, Verdict, kinds_for, small
+from portakern.check.stages import QUICK_S, REPEAT_WITHIN_S, SLOW_KINDS, SMALL, Checking, Failure, Verdict, kinds_for, small
 from portakern.errors import PortakernError
 from portakern.ir import oracle
 from portakern.ir.tensor import TensorProgram, tensor_type
@@ -41,6 +41,9 @@ BUDGET_S = 20.0
 """After so many seconds no further stage is begun; which ones are left over was drawn."""
 
 HIDDEN_SIZES = 2
+QUICK_KINDS = 3
+"""How many adversarial stages a quick check has."""
+
 _TRIES = 40
 
 
@@ -72,6 +75,22 @@ def check_hidden(
         check.first()
         check.others(begun + BUDGET_S * (number + 1) / len(checks), further=not number)
     return joined([(where, check.verdict()) for where, check in checks])
+
+
+def check_quick(executable: Executable, program: TensorProgram, sizes: Mapping[str, int] | None = None, *,
+                families: Mapping[str, Family] | None = None, secret: Secret) -> Verdict:  # fmt: skip
+    """Whether ``executable`` seems to compute ``program``: a few stages of :func:`check_hidden`, which are drawn, each only where
+    all before it passed.  A large program is compared in parts.  Where dims are open, it is run at one other size, too."""
+    asked = dict(sizes or {})
+    check = _Hidden(executable, program, asked, families or {}, secret.other("asked"), None)
+    check.quick()
+    found = [("", check.verdict())]
+    if not check.failures:
+        for other in hidden_sizes(program, secret.random("sizes"), families or {}, 1):
+            small = _Hidden(executable, program, {**asked, **other}, families or {}, secret.other("hidden", 0), None)
+            small.first()
+            found.append((" at " + ", ".join(f"{n}={s}" for n, s in other.items()), small.verdict()))
+    return joined(found)
 
 
 def hidden_sizes(program: TensorProgram, rng: np.random.Generator, families: Mapping[str, Family],
@@ -133,6 +152,27 @@ class _Hidden(Checking):
             else:
                 self.by_parts(stage)
 
+    def quick(self) -> None:
+        """The first stage, a second run, and some of the adversarial ones, until one fails."""
+        whole_values = elements(self.program) <= SMALL[1]
+        if whole_values:
+            self.first()
+        else:
+            self.took = self.by_parts("values")
+        whole, parts = self.kinds(self.took)
+        rng = self.secret.random("quick")
+        chosen = [str(k) for k in rng.permutation([*whole, *parts])[: QUICK_KINDS if self.took <= QUICK_S else 1]]
+        repeat = ["repeat"] if self.took <= REPEAT_WITHIN_S else []
+        for stage in rng.permutation([*repeat, *chosen]).tolist():
+            if self.failures:
+                return
+            if stage == "repeat":
+                self.repeat(self.inputs("values"))
+            elif whole_values:
+                self.values(stage, self.inputs(stage))
+            else:
+                self.by_parts(stage)
+
     def kinds(self, took: float) -> tuple[Sequence[str], Sequence[str]]:
         """The adversarial stages of all outputs, and of parts of them."""
         whole = kinds_for(self.program, took)
@@ -141,9 +181,12 @@ class _Hidden(Checking):
         few = FURTHER if took <= QUICK_S else FURTHER[:3] if took <= REPEAT_WITHIN_S else ()
         return whole, [k for k in few if k not in whole] if not small(self.program) else ()
 
-    def by_parts(self, stage: str) -> None:
+    def by_parts(self, stage: str) -> float:
+        """Seconds of the run."""
         inputs = self.inputs(stage)
-        self.run(stage, inputs, self.poison(0))
+        outputs, took = self.run(stage, inputs, self.poison(0))
+        if stage == "values":
+            self.outputs = outputs
         self.stages.append(f"{stage} in parts")
         for name, result in zip(self.program.outputs, self.program.results, strict=True):
             dtype, actual = tensor_type(result).dtype, self.held[name][0].array
@@ -152,6 +195,7 @@ class _Hidden(Checking):
                 compare_parts(self, stage, parts, dtype, inputs, actual)
             elif affordable(self.program):
                 self.compare(stage, name, dtype, self.expected(inputs)[name], actual)
+        return took
 
 
 def joined(found: Sequence[tuple[str, Verdict]]) -> Verdict:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import resource
 import secrets
@@ -101,8 +102,10 @@ def enter(spec: Spec) -> Entered:
     return found
 
 
+@functools.cache
 def _may_unshare() -> bool:
-    """Whether this root may make name spaces without one of users: tried in a child."""
+    """Whether this root may make name spaces without one of users: tried in a child, once for all processes that are forked of
+    this one later."""
     child = os.fork()
     if child == 0:
         try:
