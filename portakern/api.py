@@ -15,7 +15,8 @@ from portakern.registry import registry
 from portakern.spec.load import load_operator
 from portakern.spec.operator import Operator
 from portakern.study.built import Built
-from portakern.study.judge import CANDIDATE_MEMORY, CANDIDATE_S, judged
+from portakern.study.judge import CANDIDATE_MEMORY, CANDIDATE_S
+from portakern.study.judge import judge as judge_one
 from portakern.study.judging import Judge, Limits
 from portakern.study.keeping import keeper
 from portakern.study.porting import porting_notes
@@ -122,7 +123,7 @@ def evaluate(
     """
     op = load_operator(op)
     (work,) = works(typical(op, values), [one(target)], [dtype_of(op, dtype)])
-    return judged(work, source, entry, timeout_s, memory_bytes, sink=keeper(store), jail=jail, secret=secret)
+    return judge_one(work, source, entry, timeout_s, memory_bytes, sink=keeper(store), jail=jail, secret=secret)
 
 
 def judge(

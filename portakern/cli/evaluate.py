@@ -8,7 +8,7 @@ from portakern.cli import options
 from portakern.errors import UsageError
 from portakern.referee.process import MODES
 from portakern.registry import registry
-from portakern.study.judge import CANDIDATE_S, judged
+from portakern.study.judge import CANDIDATE_S, judge
 from portakern.study.provenance import environment
 from portakern.study.study import Study
 from portakern.study.work import works
@@ -48,6 +48,6 @@ def run(args: argparse.Namespace) -> int:
     timing = options.timing_of(args)
     sink = options.keeper_of(args)
     asked = works(problem, targets, dtypes)
-    rows = tuple(judged(work, text, args.entry, args.timeout, timing=timing, sink=sink, jail=args.jail, secret=args.secret)
+    rows = tuple(judge(work, text, args.entry, args.timeout, timing=timing, sink=sink, jail=args.jail, secret=args.secret)
                  for work in asked)  # fmt: skip
     return options.finish(Study(rows, environment()), "compared", args.json, args.samples)

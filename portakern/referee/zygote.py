@@ -162,8 +162,7 @@ def _threads() -> list[str]:
 def _shared() -> list[str]:
     """Writable mappings that a child would write to as well."""
     lines = (line.split(maxsplit=5) for line in Path("/proc/self/maps").read_text().splitlines())
-    return [f"shared memory {f[5] if len(f) > 5 else ''}" for f in lines if "w" in f[1] and f[1].endswith("s")
-            and not (f[5] if len(f) > 5 else "").startswith(_HARMLESS)]  # fmt: skip
+    return [f"shared memory {' '.join(f[5:])}" for f in lines if "w" in f[1] and f[1].endswith("s")]
 
 
 def _children() -> list[str]:

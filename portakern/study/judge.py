@@ -21,7 +21,7 @@ CANDIDATE_S = 60.0
 """Wall time for compiling it, and again for checking and for timing it."""
 
 
-def judged(
+def judge(
     work: Work,
     source: str,
     entry: str | None = None,

@@ -241,6 +241,18 @@ class _Seat:
         return row.but(secret=secret.text, environment=environment())
 
     def _rows(self, judge: Judge, work: Work, level: str) -> Row:
+        """Once more where the process was lost: that of a kernel ends without taking it along, so it was none of its doing, or
+        it will be lost again."""
+        try:
+            return self._tried(judge, work, level)
+        except _Lost:
+            pass
+        try:
+            return self._tried(judge, work, level)
+        except _Lost as lost:
+            return lost.row
+
+    def _tried(self, judge: Judge, work: Work, level: str) -> Row:
         limit_s, more_s = judge.limits.candidate_s, judge.limits.candidate_s + _MORE_S
         begun = time.monotonic()
         host = self._turns.together if self._on_host else nullcontext
@@ -261,9 +273,20 @@ class _Seat:
             try:
                 return self._pool.call(f"{SEAT}:{step}", work, *args, timeout_s=max(limit_s, 1.0))
             except WorkerFault as fault:
-                return row.failed(explain(fault, work, _WORDS[step]))
+                failed = row.failed(explain(fault, work, _WORDS[step]))
+                if fault.kind == "crash" and not self._closing:
+                    raise _Lost(failed) from fault
+                return failed
             except PortakernError as error:
                 return row.failed(error)
+
+
+class _Lost(Exception):
+    """The process of a seat died; the row says how."""
+
+    def __init__(self, row: Row) -> None:
+        super().__init__()
+        self.row = row
 
 
 _WORDS = {"build": "build", "check": "check", "time_it": "time"}

@@ -13,7 +13,7 @@ from portakern.lower import lower
 from portakern.registry import registry
 from portakern.spec.operator import Operator
 from portakern.study import steps
-from portakern.study.judge import judged
+from portakern.study.judge import judge
 from portakern.study.row import Row
 from portakern.study.work import Work, arg_rows
 
@@ -71,7 +71,7 @@ class Task:
 
     def evaluate(self, source: str, entry: str | None = None, **limits: Any) -> Row:
         """:func:`portakern.evaluate` at this task's shape, dtype and parameters."""
-        return judged(self._work, source, entry, **limits)
+        return judge(self._work, source, entry, **limits)
 
     def kernel(self, schedule: str | Mapping[str, Value]) -> str:
         """The kernel emitted under a schedule, in the form that :meth:`evaluate` takes.

@@ -9,7 +9,7 @@ import pytest
 
 from portakern.registry import registry
 from portakern.spec.load import load_operator
-from portakern.study.judge import judged
+from portakern.study.judge import judge
 from portakern.study.keeping import Keeper
 from portakern.study.row import Row
 from portakern.study.store import ResultStore
@@ -47,7 +47,7 @@ def work() -> Work:
 
 
 def judged(work: Work, body: str, timeout_s: float = 40.0, **more) -> Row:
-    return judged(work, kernel(body), timeout_s=timeout_s, timing=TIMING, **more)
+    return judge(work, kernel(body), timeout_s=timeout_s, timing=TIMING, **more)
 
 
 def test_an_honest_kernel_is_timed_and_kept(work: Work, tmp_path: Path):
