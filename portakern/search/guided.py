@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from portakern.errors import PortakernError
 from portakern.registry import registry
-from portakern.search.run import Candidate, score
+from portakern.search.run import score
+from portakern.study.candidate import Candidate
 from portakern.study import steps
 from portakern.study.row import Row
 from portakern.study.task import Task

@@ -44,6 +44,8 @@ MEMORY_BYTES = 16 << 30
 _MORE_S = 60.0
 """A seat's own work may take so much longer than what it waits for: oracles, comparisons, a process that starts."""
 
+_JOIN_S = 0.05
+
 _AHEAD = 2
 """Candidates per worker that :meth:`Judge.map` takes before their turn."""
 
@@ -202,8 +204,10 @@ class _Seat:
         self._pool.interrupt()
 
     def join(self) -> None:
-        if self._thread is not threading.current_thread():
-            self._thread.join()
+        """Interrupts again what had not begun when that was said."""
+        while self._thread is not threading.current_thread() and self._thread.is_alive():
+            self._pool.interrupt()
+            self._thread.join(_JOIN_S)
 
     def _serve(self) -> None:
         with suppress(PortakernError):
@@ -213,9 +217,7 @@ class _Seat:
                 if asked.future.set_running_or_notify_cancel():
                     self._answer(asked)
         finally:
-            with suppress(PortakernError):
-                self._pool.call(f"{SEAT}:close", timeout_s=10.0)
-            self._pool.close()
+            self._pool.close()  # all that it started ends with it
 
     def _answer(self, asked: _Asked) -> None:
         judge = self._judge()

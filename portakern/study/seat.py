@@ -153,6 +153,3 @@ def time_it(work: Work, made: Build, limit_s: float, options: Mapping[str, Any])
     seat().settle()
     return timing.time(work, made, **options)
 
-
-def close() -> None:
-    seat().close()
