@@ -92,7 +92,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("resumes", [False, True])
+@pytest.mark.parametrize("resumes", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_search_that_is_killed_goes_on(task: Task, tmp_path: Path, resumes: bool):
     file = tmp_path / "store.sqlite"
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(file)], cwd=Path(__file__).parents[2])
