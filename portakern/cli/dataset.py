@@ -21,10 +21,12 @@ ACTIONS = {"export": "write the correct kernels of searches to a file", "verify"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=list(ACTIONS), help="; ".join(f"{a}: {h}" for a, h in ACTIONS.items()))
     parser.add_argument("file", metavar="FILE.jsonl", help="one kernel a line, as JSON")
-    parser.add_argument("--store", metavar="FILE", help="the store of the searches (default PORTAKERN_RESULTS, else the user's own)")
+    parser.add_argument("--store", metavar="FILE",
+                        help="the store of the searches (default PORTAKERN_RESULTS, else the user's own)")
     parser.add_argument("--search", metavar="NAME", help="export this search only")
     parser.add_argument("--level", choices=LEVELS[1:], default="full", help="how far kernels are judged again (default full)")
-    parser.add_argument("--timeout", type=options.seconds, default=LIMIT_S, metavar="S", help="wall time of a kernel (default 60s)")
+    parser.add_argument("--timeout", type=options.seconds, default=LIMIT_S, metavar="S",
+                        help="wall time of a kernel (default 60s)")
     parser.add_argument("--jail", choices=MODES, default="auto",
                         help="refuse to run kernels where a part of the jail is missing, or make none (default auto)")
     options.add_jobs(parser)
@@ -39,7 +41,8 @@ def _export(args: argparse.Namespace) -> int:
     history = History(args.store)
     names = [name for _, name, _, _ in history.searches()]
     if args.search is not None and args.search not in names:
-        raise UsageError(f"no search in {history.file} is called {args.search!r}", hint=f"there are {', '.join(names) or 'none'}")
+        raise UsageError(f"no search in {history.file} is called {args.search!r}",
+                         hint=f"there are {', '.join(names) or 'none'}")
     lines = [entry.line() for entry in dataset.entries(history, args.search)]
     write_text(args.file, "".join(line + "\n" for line in lines))
     print(f"{args.file}: {len(lines)} kernels", file=sys.stderr)

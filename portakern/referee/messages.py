@@ -61,8 +61,8 @@ def send(to: socket.socket, body: Mapping[str, Any], blobs: Sequence[bytes] = ()
 
 def receive(of: socket.socket, text_bytes: int = TEXT_BYTES, blob_bytes: int = BLOB_BYTES, descriptors: int = 0,
             until: float | None = None) -> Message:  # fmt: skip
-    """Raises :class:`Ended`, :class:`Garbled` for what is too long or no JSON object, or :class:`TimeoutError` where the whole of
-    it is not here ``until`` then, by ``time.monotonic``: who sends a byte now and then wins nothing."""
+    """Raises :class:`Ended`, :class:`Garbled` for what is too long or no JSON object, or :class:`TimeoutError` where the whole
+    of it is not here ``until`` then, by ``time.monotonic``: who sends a byte now and then wins nothing."""
     given: list[int] = []
     if descriptors:
         head, given, _, _ = socket.recv_fds(of, _LENGTH.size, descriptors)

@@ -1,7 +1,7 @@
 """Processes for kernels of one language, forked of a zygote: milliseconds each, where a new interpreter would take seconds.
 
-A process holds one kernel and is ended with it.  The next one is made while this one is used, so that it has entered its jail, and
-where need be rehearsed, by the time it is asked for.
+A process holds one kernel and is ended with it.  The next one is made while this one is used, so that it has entered its jail,
+and where need be rehearsed, by the time it is asked for.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Nursery:
         refused: why processes are new interpreters instead; empty where they are forked.
     """
 
-    def __init__(self, language: str, environment: Mapping[str, str], preload: Sequence[str], rehearsal: Rehearsal | None, jail: str = "auto",
-                 memory_bytes: int | None = None, spares: int = 1) -> None:  # fmt: skip
+    def __init__(self, language: str, environment: Mapping[str, str], preload: Sequence[str], rehearsal: Rehearsal | None,
+                 jail: str = "auto", memory_bytes: int | None = None, spares: int = 1) -> None:  # fmt: skip
         self._setup = pickle.dumps((language, tuple(preload), rehearsal))
         self._environment = merged_environment({**environment, **_ONE_THREAD})
         self._jail, self._memory_bytes, self._spares = jail, memory_bytes, spares
@@ -143,8 +143,9 @@ class Zygote:
             self.unclean: list[str] = receive(self._control, until=time.monotonic() + _START_S).body["unclean"]
         except (Ended, TimeoutError) as error:
             self.close()
-            raise PortakernError("worker-start", f"the process that kernels are forked of did not start: {self._log.text()[-600:]}",
-                                 hint="see `portakern doctor`") from error  # fmt: skip
+            said = self._log.text()[-600:]
+            raise PortakernError("worker-start", f"the process that kernels are forked of did not start: {said}",
+                                 hint="see `portakern doctor`") from error
 
     def fork(self, theirs: socket.socket) -> Forked:
         read, write = os.pipe()

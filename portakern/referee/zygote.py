@@ -3,11 +3,11 @@
 Importing torch or jax takes seconds, a fork milliseconds.  What a kernel does to its process ends with that; nothing leads from
 there back into this one, which only a side that judges talks to:
 
-- it is outside of the jail, and every child enters a jail of its own before it is told of a kernel: other processes, other user,
-  other mounts;
-- it has no threads, whose locks would be held for ever in a child, no writable memory that a child would share, no children, and
-  no descriptors but its own.  :func:`unclean` looks for all of them before the first fork, and who judges does without a zygote
-  that has any.
+- it is outside of the jail, and every child enters a jail of its own before it is told of a kernel: other processes, other
+  user, other mounts;
+- it has no threads, whose locks would be held for ever in a child, no writable memory that a child would share, no children,
+  and no descriptors but its own.  :func:`unclean` looks for all of them before the first fork, and who judges does without a
+  zygote that has any.
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ _ANSWERS: dict[str, Callable[..., dict[str, Any]]] = {"fork": _fork, "reap": _re
 
 
 def unclean(*own: int) -> list[str]:
-    """What a child would share with this process, or miss in it: nothing, where it may be forked.  ``own`` are descriptors that a
-    child closes."""
+    """What a child would share with this process, or miss in it: nothing, where it may be forked.  ``own`` are descriptors
+    that a child closes."""
     return [*_threads(), *_shared(), *_children(), *_descriptors({0, 1, 2, *own})]
 
 

@@ -47,8 +47,10 @@ class Entry:
         try:
             data = json.loads(line)
             if data["portakern_kernels"] != FORM:
-                raise UsageError(f"{where}: form {data['portakern_kernels']} of a data set is not known", hint="update portakern")
-            candidate = Candidate(data["source"], data["entry"], data["note"], tuple(data["parents"]), data["move"], data["meta"])
+                form = data["portakern_kernels"]
+                raise UsageError(f"{where}: form {form} of a data set is not known", hint="update portakern")
+            candidate = Candidate(data["source"], data["entry"], data["note"], tuple(data["parents"]), data["move"],
+                                  data["meta"])  # fmt: skip
             if not isinstance(candidate.source, str):
                 raise ValueError("source is no text")
             return Entry(data["task"], data["level"], candidate, Row.from_dict(data["row"]))

@@ -1,4 +1,5 @@
-"""Searches in the store of results: every text, row and edge, written as it comes, so that a kill at any moment loses nothing."""
+"""Searches in the store of results: every text, row and edge, written as it comes, so that a kill at any moment loses
+nothing."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ class History(ResultStore):
             text = c.source.encode("utf-8", "surrogatepass")
             key = hashlib.sha256(text).hexdigest()
             commands.append(("INSERT OR IGNORE INTO texts VALUES (?, ?)", (key, zlib.compress(text))))
-            commands.append((_TRIAL, (search, c.id, search, key, c.entry, c.note, c.move, json.dumps(plain(dict(c.meta))), _now())))
+            meta = json.dumps(plain(dict(c.meta)))
+            commands.append((_TRIAL, (search, c.id, search, key, c.entry, c.note, c.move, meta, _now())))
             commands += [("INSERT OR IGNORE INTO edges VALUES (?, ?, ?)", (search, c.id, parent)) for parent in c.parents]
         if commands:
             self._patiently(lambda: self._insert(commands))

@@ -22,9 +22,9 @@ from portakern.study.task import Task
 class Search(Protocol):
     """Proposes candidates and learns from what became of them.
 
-    One that can take up a search from its trials has ``resume(trials, pending)`` as well, which is called before the first ``ask``:
-    it will be told of the pending candidates, which are judged first.  One that has not may ask for what it asked for before: it is
-    told at once what became of it.
+    One that can take up a search from its trials has ``resume(trials, pending)`` as well, which is called before the first
+    ``ask``: it will be told of the pending candidates, which are judged first.  One that has not may ask for what it asked for
+    before: it is told at once what became of it.
     """
 
     def ask(self, n: int) -> Sequence[Candidate]:

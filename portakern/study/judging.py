@@ -1,7 +1,7 @@
 """A judge of many kernels of one task: warm processes, one seat per worker, rows as they are asked for.
 
-A seat is a thread that drives a process on the side that judges (:mod:`portakern.study.seat`), which lends each kernel processes
-that have held no other.  What a kernel does ends with these; a seat that is lost all the same is made anew.
+A seat is a thread that drives a process on the side that judges (:mod:`portakern.study.seat`), which lends each kernel
+processes that have held no other.  What a kernel does ends with these; a seat that is lost all the same is made anew.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
@@ -29,7 +29,6 @@ from portakern.study import steps
 from portakern.study.candidate import Candidate, candidate_of, level_of
 from portakern.study.provenance import environment
 from portakern.study.row import Row
-from portakern.study.steps import Build
 from portakern.study.study import explain
 from portakern.study.turns import turns_of
 from portakern.study.work import Foreign, Work
@@ -114,8 +113,8 @@ class Judge:
         return self.submit(candidate, level, secret).result()
 
     def map(self, candidates: Iterable[Given], level: str | None = None) -> Rows:
-        """The rows of ``candidates``, in their order, for ``for`` and ``async for``.  Candidates are taken as they are needed, a
-        few ahead, so that they may be endless."""
+        """The rows of ``candidates``, in their order, for ``for`` and ``async for``.  Candidates are taken as they are needed,
+        a few ahead, so that they may be endless."""
         return Rows(self, candidates, level)
 
     @property
@@ -181,7 +180,7 @@ class Rows:
             future.cancel()
 
 
-# ---- seats -----------------------------------------------------------------------------------------------------------------------
+# ---- seats -------------------------------------------------------------------------------------------------------------------
 
 
 class _Seat:
@@ -227,7 +226,7 @@ class _Seat:
         try:
             row = self._judged(judge, asked)
             if self._closing:
-                raise CancelledError("the judge was closed")  # noqa: TRY301
+                raise CancelledError("the judge was closed")
             if judge.sink is not None:
                 judge.sink(row)
             asked.future.set_result(row)

@@ -1,7 +1,7 @@
 """Rewards of a row, as published systems define them: each a named function of a row and nothing else.
 
-``row.reward(name)`` calls one.  A speed-up is a peer's time over the kernel's; which peer is named by ``peer``, else it is the first
-one that was timed.  What a row does not know earns nothing: a kernel that was not timed has no speed-up.
+``row.reward(name)`` calls one.  A speed-up is a peer's time over the kernel's; which peer is named by ``peer``, else it is the
+first one that was timed.  What a row does not know earns nothing: a kernel that was not timed has no speed-up.
 """
 
 from __future__ import annotations
@@ -47,11 +47,12 @@ GYM_WEIGHTS = {"correct": 0.5, "performance": 0.5, "least": 1.01}
 
 def kernelgym(row: Row, peer: str | None = None, coverage: float | None = None, weight: float = 0.0) -> float:
     """KernelGYM's ``calculate_reward_weighted`` (github.com/hkust-nlp/KernelGYM, drkernel/kernel/rewards/reward_client.py at
-    3a84417f8c): 0.5 for being correct, 0.5 for a speed-up of 1.01 or more, and for correct kernels ``weight`` times the coverage.
+    3a84417f8c): 0.5 for being correct, 0.5 for a speed-up of 1.01 or more, and for correct kernels ``weight`` times the
+    coverage.
 
     Args:
-        coverage: share of the device's time that is spent in the candidate's own kernels, from a profile; that of the row's time
-            where not given, and 0 where that does not say, as there.
+        coverage: share of the device's time that is spent in the candidate's own kernels, from a profile; that of the row's
+            time where not given, and 0 where that does not say, as there.
         weight: ``coverage_reward.weight``, which its configuration leaves to the experiment.
     """
     return _gym(row, float(speedup(row, peer) >= GYM_WEIGHTS["least"]), coverage, weight)
@@ -93,7 +94,8 @@ def share_of_roof(row: Row) -> float:
 
 
 def unhindered(row: Row) -> float:
-    """1 less a quarter for each of :func:`hints`, at least 0, for a kernel whose machine code was read; it says nothing of a time."""
+    """1 less a quarter for each of :func:`hints`, at least 0, for a kernel whose machine code was read; it says nothing of a
+    time."""
     return correctness(row) * max(0.0, 1.0 - len(hints(row)) / 4) if row.resources else 0.0
 
 
@@ -106,7 +108,8 @@ def hints(row: Row) -> tuple[str, ...]:
     if used.get("scratch_bytes"):
         found.append(f"{used['scratch_bytes']} bytes of scratch a thread")
     if used.get("occupancy") is not None and used["occupancy"] < 0.5:
-        found.append(f"occupancy is {used['occupancy']:.0%}" + (f", limited by {used['limiter']}" if used.get("limiter") else ""))
+        limited = f", limited by {used['limiter']}" if used.get("limiter") else ""
+        found.append(f"occupancy is {used['occupancy']:.0%}{limited}")
     if roof and max(roof.get("share_of_measured_copy") or 0, roof.get("share_of_stated_peak") or 0) < 0.5:
         found.append("less than half of what the device can do" + (f" ({roof['limiter']})" if roof.get("limiter") else ""))
     return tuple(found)

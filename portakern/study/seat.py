@@ -1,8 +1,9 @@
-"""Judging kernels one after the other in a process that stays: the side that judges, behind :class:`portakern.study.judging.Judge`.
+"""Judging kernels one after the other in a process that stays: the side that judges, behind
+:class:`portakern.study.judging.Judge`.
 
-It holds what must be kept from kernels (secrets, the oracle, bounds, comparisons) and, per environment, a nursery whose processes
-hold one kernel each.  A kernel is compiled and checked in the same process where both want the same environment, since either step
-runs what the kernel's author wrote; it is timed in a new interpreter, as everywhere.
+It holds what must be kept from kernels (secrets, the oracle, bounds, comparisons) and, per environment, a nursery whose
+processes hold one kernel each.  A kernel is compiled and checked in the same process where both want the same environment,
+since either step runs what the kernel's author wrote; it is timed in a new interpreter, as everywhere.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from portakern.backend import Target
+from portakern.check.pool import Pool
 from portakern.errors import PortakernError
 from portakern.referee.nursery import Nursery
 from portakern.referee.process import Fresh, KernelProcess
@@ -120,6 +122,7 @@ def seat() -> Seat:
     if _seat is None:
         _seat = Seat()
         stranger.lent = _seat.lend
+        stranger.pool = Pool()
     return _seat
 
 

@@ -51,6 +51,7 @@ from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.referee import RemoteExecutable, compile_remotely
 from portakern.registry import registry
 from portakern.spec.bind import bind
+from portakern.study import stranger
 from portakern.study.row import Row, estimate_dict, resources_dict
 from portakern.study.stranger import kernel_process
 from portakern.study.work import Work
@@ -590,8 +591,9 @@ def judged(executable: Executable, work: Work, seed: int, full: bool) -> tuple[V
         found = check_quick(executable, work.program, work.sizes, families=work.declared, secret=foreign.secret.other("check"))
         return found, f"; quick check ({', '.join(found.stages)})"
     if foreign is not None:
+        cache, pool = (Cache(), None) if foreign.again else (None, stranger.pool)
         found = check_hidden(executable, work.program, work.sizes, families=work.declared, secret=foreign.secret.other("check"),
-                             cache=Cache() if foreign.again else None)  # fmt: skip
+                             cache=cache, pool=pool)  # fmt: skip
         count = len(found.left_out)
         return found, f"; {count} of {count + len(found.stages)} stages left out for want of time" if count else ""
     return check_executable(executable, work.program, dict(work.sizes), families=work.families, seed=seed), ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
+from portakern.check.pool import Pool
 from portakern.referee.process import KernelProcess
 from portakern.study.work import Work
 
@@ -12,6 +13,9 @@ Lend = Callable[[Work, str, Mapping[str, str] | None], AbstractContextManager[Ke
 
 lent: Lend | None = None
 """Where processes come from in a process that judges many kernels (:mod:`portakern.study.seat`)."""
+
+pool: Pool | None = None
+"""Where such a process has inputs from whose expected values take long."""
 
 
 def kernel_process(work: Work, doing: str, environment: Mapping[str, str] | None = None

@@ -66,7 +66,7 @@ def test_no_attack_passes_or_does_harm(attacks: tuple[Attack, ...], tmp_path: Pa
             assert row.error is not None, attack.name
 
 
-# ---- one after the other --------------------------------------------------------------------------------------------------------
+# ---- one after the other -----------------------------------------------------------------------------------------------------
 
 POISON = {
     "cpp:cpu": cpp("""honest(x, out);
@@ -118,13 +118,13 @@ BAD = {
         "crash": cpp("*(volatile int*)8 = 1;"),
         "exit": cpp("_exit(0);"),
         "flood": cpp('for (;;) if (write(1, "flood flood flood flood", 24) < 0) break;'),
-        "forks": cpp("for (int i = 0; i < 200; ++i) if (fork() == 0) { setsid(); for (;;) usleep(1000); } for (;;) usleep(1000);"),
+        "forks": cpp("for (int i = 0; i < 200; ++i) if (fork() == 0) { setsid(); sleep(60); } sleep(60);"),
     },
     "numba:cpu": {
         "timeout": numba("while True:\n    pass"),
         "exit": numba("import os\nos._exit(3)"),
-        "drips": numba("import os\nimport time\nfor f in range(3, 64):\n    try:\n        os.write(f, b'\\x10')\n    except OSError:\n"
-                       "        pass\ntime.sleep(60)"),
+        "drips": numba("import os\nimport time\nfor f in range(3, 64):\n    try:\n        os.write(f, b'\\x10')\n"
+                       "    except OSError:\n        pass\ntime.sleep(60)"),
         "recursion": numba("def f():\n    f()\nf()"),
         "no text": "not Python at all (",
         "deep": "x = " + "(" * 5000 + ")" * 5000,
@@ -226,7 +226,7 @@ def test_what_is_no_candidate_or_level_is_said_at_once(warm: Judge):
             wrong()
 
 
-# ---- zygotes -----------------------------------------------------------------------------------------------------------------------
+# ---- zygotes -----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("preload", "why"), [

@@ -52,7 +52,8 @@ def test_a_task_that_is_not_here_is_said_of_its_kernels(tmp_path: Path):
 
 @pytest.mark.quick
 @pytest.mark.parametrize(("operator", "target", "values"), [
-    ("row_sum", "cpp:cpu", {"M": 16, "N": pk.dynamic}), ("softmax", "hip:gfx942", {}), ("attention", "cpp:cpu", {"causal": True})])
+    ("row_sum", "cpp:cpu", {"M": 16, "N": pk.dynamic}), ("softmax", "hip:gfx942", {}),
+    ("attention", "cpp:cpu", {"causal": True})])  # fmt: skip
 def test_a_task_is_made_again_from_what_is_kept(operator: str, target: str, values: dict):
     from portakern.search.history import task_of
 
@@ -66,5 +67,5 @@ def test_a_task_is_made_again_from_what_is_kept(operator: str, target: str, valu
 @pytest.mark.parametrize("text", ["nonsense", "{}", '{"portakern_kernels": 99}', "[1]"])
 def test_a_file_that_is_no_data_set_is_refused(text: str, tmp_path: Path):
     (tmp_path / "x.jsonl").write_text(text + "\n")
-    with pytest.raises(UsageError, match="x.jsonl:1"):
+    with pytest.raises(UsageError, match=r"x\.jsonl:1"):
         list(dataset.read(tmp_path / "x.jsonl"))

@@ -21,7 +21,8 @@ UNCOMPILED = Row("softmax", "cuda:h200", evidence="emitted")
 
 @pytest.mark.parametrize(("name", "options", "timed"), [
     ("correctness", {}, 1.0), ("speedup", {}, 2.5), ("speedup", {"peer": "numpy"}, 0.5), ("speedup", {"peer": "absent"}, 0.0),
-    ("sure_speedup", {}, 2.25), ("fast_p", {}, 1.0), ("fast_p", {"p": 2.5}, 0.0), ("fast_p", {"p": 0.0}, 1.0), ("kevin", {}, 2.8),
+    ("sure_speedup", {}, 2.25), ("fast_p", {}, 1.0), ("fast_p", {"p": 2.5}, 0.0), ("fast_p", {"p": 0.0}, 1.0),
+    ("kevin", {}, 2.8),
     ("kernelgym", {}, 1.0), ("kernelgym", {"peer": "numpy"}, 0.5), ("kernelgym", {"coverage": 0.5, "weight": 0.4}, 1.2),
     ("kernelgym_speedup", {"high": 2.0}, 1.5), ("kernelgym_steps", {}, 0.8), ("kernelgym_steps", {"peer": "numpy"}, -0.1),
     ("share_of_roof", {}, 0.8), ("unhindered", {}, 1.0)])  # fmt: skip
