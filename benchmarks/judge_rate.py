@@ -2,9 +2,9 @@
 
     python benchmarks/judge_rate.py [--targets T,..] [--workers N] [--count N] [--fresh N] [--scale 1,2,4] [--operator OP]
 
-Every candidate is a text of its own (the starting kernel with another comment), so that nothing is answered from a cache.  Seconds a
-candidate are wall time over all candidates with so many at once, after the judge is warm; ``fresh`` checks without timing, so that
-the columns say the same.  Nothing but this should run: the load of the machine is printed beside.
+Every candidate is a text of its own (the starting kernel with another comment), so that nothing is answered from a cache.
+Seconds a candidate are wall time over all candidates with so many at once, after the judge is warm; ``fresh`` checks without
+timing, so that the columns say the same.  Nothing but this should run: the load of the machine is printed beside.
 """
 
 from __future__ import annotations

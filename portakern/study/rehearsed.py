@@ -1,5 +1,8 @@
 """The operator that a process is rehearsed with before it holds a kernel (:mod:`portakern.referee.zygote`)."""
 
+# pyright: reportUndefinedVariable=false
+# (dims are names in annotations)
+
 from __future__ import annotations
 
 import portakern.spec.functions as f

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -26,7 +27,7 @@ WRONG = {"cpp:cpu": cpp("honest(x, out); out[3] += 1;"), "numba:cpu": numba("out
 
 
 def judge_for(target: str, operator: str = "row_sum", dims: Mapping[str, int | None] | None = None, **more) -> Judge:
-    sizes = {n: dynamic if s is None else s for n, s in (dims or {"M": 16, "N": 32}).items()}
+    sizes: dict[str, Any] = {n: dynamic if s is None else s for n, s in (dims or {"M": 16, "N": 32}).items()}
     return pk.judge(load_operator(operator), target, dtype="f32", memory_bytes=4 << 30, **{"workers": 2, **more}, **sizes)
 
 
@@ -220,7 +221,7 @@ def test_a_judge_closes_at_once_and_leaves_nothing():
 
 
 def test_what_is_no_candidate_or_level_is_said_at_once(warm: Judge):
-    for wrong in (lambda: warm.submit(3), lambda: warm.submit("x", level="best"), lambda: warm.submit("x", secret="0"),
+    for wrong in (lambda: warm.submit(cast(str, 3)), lambda: warm.submit("x", level="best"), lambda: warm.submit("x", secret="0"),
                   lambda: pk.judge("row_sum"), lambda: pk.judge("row_sum", "cpp:cpu", workers=0)):  # fmt: skip
         with pytest.raises(UsageError):
             wrong()
