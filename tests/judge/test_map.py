@@ -21,6 +21,7 @@ from portakern.spec.operator import dynamic
 from portakern.study.judging import Judge
 from portakern.tools.cache import Cache
 from tests.judge.attacks import ATTACKS, Attack, cpp, numba
+from tests.judge.timed_attacks import TIMED
 
 HONEST = {"cpp:cpu": cpp("honest(x, out);"), "numba:cpu": numba("")}
 WRONG = {"cpp:cpu": cpp("honest(x, out); out[3] += 1;"), "numba:cpu": numba("out[3] += 1")}
@@ -168,6 +169,27 @@ def test_a_timed_row_is_that_of_a_fresh_judgement():
     assert wrong.time is None and wrong.error is not None and wrong.error["kind"] == "incorrect"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["cpp:cpu", "numba:cpu"])
+def test_nothing_is_gained_by_knowing_that_one_is_timed(target: str):
+    attacks = [a for a in TIMED if a.target == target]
+    with judge_for(target, level="timed", timing={"options": {"budget_s": 0.2, "warm_up_s": 0.02}}) as judge:
+        for attack, row in zip(attacks, judge.map(a.text for a in attacks), strict=True):
+            if attack.kind:
+                assert row.error is not None and row.time is None, attack.name
+                if row.correct:  # else it was found out before it was timed
+                    assert row.error["kind"] in attack.kind.split("|"), (attack.name, row.error)
+                    assert attack.says in row.error["message"], (attack.name, row.error)
+            else:
+                assert row.time is not None, (attack.name, row.error)
+
+
+def test_without_a_jail_every_candidate_has_a_new_interpreter():
+    with judge_for("cpp:cpu", workers=1, jail="off") as judge:
+        row = judge.judge(HONEST["cpp:cpu"], level="quick")
+    assert row.correct and "without a jail" in (row.method or "")
+
+
 def test_a_secret_repeats_a_judgement(warm: Judge):
     text = HONEST[warm.work.target]
     one = warm.judge(text)
@@ -221,8 +243,9 @@ def test_a_judge_closes_at_once_and_leaves_nothing():
 
 
 def test_what_is_no_candidate_or_level_is_said_at_once(warm: Judge):
-    for wrong in (lambda: warm.submit(cast(str, 3)), lambda: warm.submit("x", level="best"), lambda: warm.submit("x", secret="0"),
-                  lambda: pk.judge("row_sum"), lambda: pk.judge("row_sum", "cpp:cpu", workers=0)):  # fmt: skip
+    for wrong in (lambda: warm.submit(cast(str, 3)), lambda: warm.submit("x", level="best"),
+                  lambda: warm.submit("x", secret="0"), lambda: pk.judge("row_sum"),
+                  lambda: pk.judge("row_sum", "cpp:cpu", workers=0)):  # fmt: skip
         with pytest.raises(UsageError):
             wrong()
 

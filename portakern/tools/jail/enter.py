@@ -80,7 +80,9 @@ def enter(spec: Spec) -> Entered:
     if root:
         found.missing["user"] = "not needed by root, who becomes another user"
     else:
+        signal_wanted = system.death_signal()
         found.tried("user", _become_root_of_nothing)
+        system.prctl(system.PR_SET_PDEATHSIG, signal_wanted)  # which new rights undid
     for part, flag in _SPACES.items():
         found.tried(part, lambda flag=flag: system.call("unshare", flag))
     _wait_outside(found)
