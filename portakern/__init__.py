@@ -42,6 +42,7 @@ _PUBLIC: dict[str, str] = {
     "compare": "portakern.api",
     "evaluate": "portakern.api",
     "inspect": "portakern.api",
+    "judge": "portakern.api",
     "task": "portakern.api",
     "from_torch": "portakern.torch_import",
     "grad": "portakern.gradients",
@@ -67,7 +68,7 @@ _PUBLIC: dict[str, str] = {
 __all__ = ["__version__", *_PUBLIC]
 
 if TYPE_CHECKING:  # the same names for type checkers, which do not follow __getattr__
-    from portakern.api import build, compare, evaluate, inspect, task
+    from portakern.api import build, compare, evaluate, inspect, judge, task
     from portakern.dtypes import (
         bf16,
         boolean,

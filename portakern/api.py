@@ -15,7 +15,9 @@ from portakern.registry import registry
 from portakern.spec.load import load_operator
 from portakern.spec.operator import Operator
 from portakern.study.built import Built
-from portakern.study.judge import CANDIDATE_MEMORY, CANDIDATE_S, judge
+from portakern.study.judge import CANDIDATE_MEMORY, CANDIDATE_S
+from portakern.study.judge import judge as judge_one
+from portakern.study.judging import Judge, Limits
 from portakern.study.keeping import keeper
 from portakern.study.porting import porting_notes
 from portakern.study.row import Row
@@ -121,7 +123,45 @@ def evaluate(
     """
     op = load_operator(op)
     (work,) = works(typical(op, values), [one(target)], [dtype_of(op, dtype)])
-    return judge(work, source, entry, timeout_s, memory_bytes, sink=keeper(store), jail=jail, secret=secret)
+    return judge_one(work, source, entry, timeout_s, memory_bytes, sink=keeper(store), jail=jail, secret=secret)
+
+
+def judge(
+    what: Task | OperatorLike,
+    target: str | Target | None = None,
+    workers: int = 2,
+    level: str = "full",
+    dtype: DTypeLike = None,
+    timeout_s: float = CANDIDATE_S,
+    memory_bytes: int | None = CANDIDATE_MEMORY,
+    jail: str = "auto",
+    timing: Mapping[str, Any] | None = None,
+    store: str | Path | bool | None = None,
+    **values: Any,
+) -> Judge:
+    """A judge of many kernels for one task, whose processes stay warm: ``with pk.judge(task) as judge: judge.map(texts)``.
+
+    Args:
+        what: a task, or what :func:`task` takes, with ``target``, ``dtype`` and ``values`` as there.
+        workers: how many candidates are judged at once.
+        level: how far: ``compile``, ``quick``, ``full`` or ``timed`` (:data:`portakern.study.candidate.LEVELS`).
+        timeout_s: wall time of a candidate for compiling and being checked, and again for being timed.
+        memory_bytes, jail, store: as for :func:`evaluate`.
+        timing: ``{"against": peers, "options": {...}}`` for the level ``timed``.
+
+    Raises:
+        UsageError: the operator, target, dtype, dim, parameter, level or number of workers makes no sense.
+    """
+    if isinstance(what, Task):
+        if target is not None or dtype is not None or values:
+            raise UsageError("a task has its target, dtype and sizes", hint="leave them out, or give the operator")
+        work = what.work
+    else:
+        if target is None:
+            raise UsageError("no target is given", hint='pk.judge("softmax", "cpp:cpu"), or a task')
+        op = load_operator(what)
+        (work,) = works(typical(op, values), [one(target)], [dtype_of(op, dtype)])
+    return Judge(work, workers, level, Limits(timeout_s, memory_bytes), jail, timing, keeper(store))
 
 
 def inspect(

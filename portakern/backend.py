@@ -557,7 +557,9 @@ class Language:
     lines are made of.  ``sorts``: a tile sorts so many elements of a line, a power of two (0: none).
     ``shares_arrays``: a kernel may store to one part of an array of which others read another part, so that concatenations that
     grow are one array.
-    ``extra`` is the pip extra its tools come from; ``tools`` names
+    ``preload`` are modules that compiling or running imports anyway and that start no threads: a process that has imported
+    them is forked for many kernels.  ``forks`` says that it may be forked after it has compiled and run a kernel, too: no
+    thread, device or shared memory is left of that. ``extra`` is the pip extra its tools come from; ``tools`` names
     executables from outside pip that it uses where they are, each with what it gives (for ``portakern doctor``).
     """
 
@@ -585,6 +587,8 @@ class Language:
     picks_elements: bool = True
     sorts: int = 0
     shares_arrays: bool = True
+    preload: tuple[str, ...] = ()
+    forks: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,6 +31,7 @@ HIP = Language(
     options=OPTIONS,
     format=lambda device: "hsaco",
     bare=bare,
+    forks=True,
 )
 
 CODE_OBJECTS = Machine("hsaco", HIP.targets, simulator=AmdMachine(), estimator=AmdEstimator())

@@ -48,6 +48,7 @@ pallas = Language(
     sorts=SORTED,
     shares_arrays=False,  # a kernel owns its outputs
     dispatch_sequence=dispatch_sequence,
+    preload=("jax.experimental.pallas.tpu",),
 )
 
 backend = Backend("tpu", (pallas,), Path(__file__).parent / "devices")

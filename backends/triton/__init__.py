@@ -59,6 +59,8 @@ triton_language = Language(
     format=_format,
     dispatch_sequence=_dispatch_sequence,
     bare=inspected,
+    preload=("torch", "triton"),
+    forks=True,
 )
 
 backend = Backend("triton", (triton_language,), Path(__file__).parent / "devices", MANIFEST_VERSION)

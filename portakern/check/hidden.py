@@ -17,8 +17,11 @@ import numpy as np
 
 from portakern.backend import Executable
 from portakern.check.adversarial import KINDS, adversarial_inputs
+from portakern.check.bounds import Val
+from portakern.check.expected import expected
+from portakern.check.pool import Kept, Pool
 from portakern.check.sampled import affordable, compare_parts, elements, parts_of
-from portakern.check.stages import QUICK_S, REPEAT_WITHIN_S, SLOW_KINDS, Checking, Failure, Verdict, kinds_for, small
+from portakern.check.stages import QUICK_S, REPEAT_WITHIN_S, SLOW_KINDS, SMALL, Checking, Failure, Verdict, kinds_for, small
 from portakern.errors import PortakernError
 from portakern.ir import oracle
 from portakern.ir.tensor import TensorProgram, tensor_type
@@ -41,6 +44,9 @@ BUDGET_S = 20.0
 """After so many seconds no further stage is begun; which ones are left over was drawn."""
 
 HIDDEN_SIZES = 2
+QUICK_KINDS = 3
+"""How many adversarial stages a quick check has."""
+
 _TRIES = 40
 
 
@@ -52,6 +58,7 @@ def check_hidden(
     families: Mapping[str, Family] | None = None,
     secret: Secret,
     cache: Cache | None = None,
+    pool: Pool | None = None,
 ) -> Verdict:
     """Whether ``executable`` computes ``program``.
 
@@ -60,6 +67,7 @@ def check_hidden(
         families: what inputs are filled with, by name; their expressions of open dims are read at every size.
         secret: what everything is drawn from.
         cache: where expected values are kept, which is of use where a secret is taken again.
+        pool: where inputs come from whose expected values take long; new ones where not given.
     """
     asked = dict(sizes or {})
     places = [("", asked, secret.other("asked"))]
@@ -67,11 +75,29 @@ def check_hidden(
         told = ", ".join(f"{n}={s}" for n, s in other.items())
         places.append((f" at {told}", {**asked, **other}, secret.other("hidden", number)))
     checks = [(where, _Hidden(executable, program, at, families or {}, own, cache)) for where, at, own in places]
+    checks[0][1].pool = pool
     begun = time.monotonic()
     for number, (_, check) in enumerate(checks):
         check.first()
         check.others(begun + BUDGET_S * (number + 1) / len(checks), further=not number)
     return joined([(where, check.verdict()) for where, check in checks])
+
+
+def check_quick(executable: Executable, program: TensorProgram, sizes: Mapping[str, int] | None = None, *,
+                families: Mapping[str, Family] | None = None, secret: Secret) -> Verdict:  # fmt: skip
+    """Whether ``executable`` seems to compute ``program``: a few stages of :func:`check_hidden`, which are drawn, each only
+    where all before it passed.  A large program is compared in parts.  Where dims are open, it is run at one other size,
+    too."""
+    asked = dict(sizes or {})
+    check = _Hidden(executable, program, asked, families or {}, secret.other("asked"), None)
+    check.quick()
+    found = [("", check.verdict())]
+    if not check.failures:
+        for other in hidden_sizes(program, secret.random("sizes"), families or {}, 1):
+            small = _Hidden(executable, program, {**asked, **other}, families or {}, secret.other("hidden", 0), None)
+            small.first()
+            found.append((" at " + ", ".join(f"{n}={s}" for n, s in other.items()), small.verdict()))
+    return joined(found)
 
 
 def hidden_sizes(program: TensorProgram, rng: np.random.Generator, families: Mapping[str, Family],
@@ -108,12 +134,34 @@ class _Hidden(Checking):
         bound = bind(program, {n: s for n, s in sizes.items() if n in program.dims})
         super().__init__(executable, bound, sizes, cache, secret)
         self.families, self.secret = at_sizes(families, sizes), secret
+        self.pool: Pool | None = None
+        self.kept: dict[str, Kept | None] = {}
 
-    def inputs(self, stage: str) -> dict[str, np.ndarray]:
-        seed = self.secret.number("inputs", stage)
-        make = KINDS.get(stage)
-        return make_inputs(self.program, self.families, seed) if make is None else adversarial_inputs(
-            stage, self.program, self.families, seed)  # fmt: skip
+    def inputs(self, stage: str) -> Mapping[str, np.ndarray]:
+        """Of a stage that compares whole outputs."""
+        if stage not in self.kept:
+            key = (self.program.digest, repr(sorted(self.families.items())), stage)
+            self.kept[stage] = None if self.pool is None or not self.has_parts() else self.pool.take(
+                key, lambda seed: self.made(stage, seed), lambda inputs: expected(self.program, inputs))  # fmt: skip
+        found = self.kept[stage]
+        return found.inputs if found is not None else self.made(stage, self.secret.number("inputs", stage))
+
+    def expected(self, inputs: Mapping[str, np.ndarray]) -> dict[str, Val]:
+        known = next((k for k in self.kept.values() if k is not None and k.inputs is inputs), None)
+        return known.wanted if known is not None else super().expected(inputs)
+
+    def made(self, stage: str, seed: int) -> dict[str, np.ndarray]:
+        if stage not in KINDS:
+            return make_inputs(self.program, self.families, seed)
+        return adversarial_inputs(stage, self.program, self.families, seed)
+
+    def new_inputs(self, stage: str) -> dict[str, np.ndarray]:
+        """Of a stage that compares parts."""
+        return self.made(stage, self.secret.number("inputs in parts", stage))
+
+    def has_parts(self) -> bool:
+        """Whether outputs can be compared in parts on inputs that are new: else none are kept."""
+        return all(parts_of(self.program, name, 0, *PART) is not None for name in self.program.outputs)
 
     def first(self) -> None:
         self.took = self.values("values", self.inputs("values"))
@@ -132,6 +180,36 @@ class _Hidden(Checking):
                 self.values(stage, self.inputs(stage))
             else:
                 self.by_parts(stage)
+        self.anew()
+
+    def anew(self) -> None:
+        """Runs on inputs that nobody has seen where others were taken from the pool: as usual ones are, and as those of a stage
+        that is drawn among these."""
+        pooled = [stage for stage, k in self.kept.items() if k is not None]
+        if pooled:
+            for stage in dict.fromkeys(["values", str(self.secret.random("anew").choice(pooled))]):
+                self.by_parts(stage)
+
+    def quick(self) -> None:
+        """The first stage, a second run, and some of the adversarial ones, until one fails."""
+        whole_values = elements(self.program) <= SMALL[1]
+        if whole_values:
+            self.first()
+        else:
+            self.took = self.by_parts("values")
+        whole, parts = self.kinds(self.took)
+        rng = self.secret.random("quick")
+        chosen = [str(k) for k in rng.permutation([*whole, *parts])[: QUICK_KINDS if self.took <= QUICK_S else 1]]
+        repeat = ["repeat"] if self.took <= REPEAT_WITHIN_S else []
+        for stage in rng.permutation([*repeat, *chosen]).tolist():
+            if self.failures:
+                return
+            if stage == "repeat":
+                self.repeat(self.inputs("values") if whole_values else self.new_inputs("values"))
+            elif whole_values:
+                self.values(stage, self.inputs(stage))
+            else:
+                self.by_parts(stage)
 
     def kinds(self, took: float) -> tuple[Sequence[str], Sequence[str]]:
         """The adversarial stages of all outputs, and of parts of them."""
@@ -141,9 +219,12 @@ class _Hidden(Checking):
         few = FURTHER if took <= QUICK_S else FURTHER[:3] if took <= REPEAT_WITHIN_S else ()
         return whole, [k for k in few if k not in whole] if not small(self.program) else ()
 
-    def by_parts(self, stage: str) -> None:
-        inputs = self.inputs(stage)
-        self.run(stage, inputs, self.poison(0))
+    def by_parts(self, stage: str) -> float:
+        """Seconds of the run."""
+        inputs = self.new_inputs(stage)
+        outputs, took = self.run(stage, inputs, self.poison(0))
+        if stage == "values" and not self.outputs:
+            self.outputs = outputs
         self.stages.append(f"{stage} in parts")
         for name, result in zip(self.program.outputs, self.program.results, strict=True):
             dtype, actual = tensor_type(result).dtype, self.held[name][0].array
@@ -152,6 +233,7 @@ class _Hidden(Checking):
                 compare_parts(self, stage, parts, dtype, inputs, actual)
             elif affordable(self.program):
                 self.compare(stage, name, dtype, self.expected(inputs)[name], actual)
+        return took
 
 
 def joined(found: Sequence[tuple[str, Verdict]]) -> Verdict:

@@ -25,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "tune": "search the schedules of a kernel by timing them, and keep the best",
     "inspect": "what a kernel from elsewhere uses, what limits it, and what a simulator sees wrong in it",
     "evaluate": "judge a kernel from elsewhere against an operator",
+    "dataset": "kernels that searches found correct: written to a file, and judged again from one",
     "fuzz": "operators that nobody wrote, held against the oracle on every target",
     "suite": "public task suites of PyTorch modules, run against every target",
     "results": "what was timed before: listed, filtered, imported, exported",

@@ -10,6 +10,7 @@ import json
 import math
 import socket
 import struct
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -58,21 +59,23 @@ def send(to: socket.socket, body: Mapping[str, Any], blobs: Sequence[bytes] = ()
         raise Ended from error
 
 
-def receive(of: socket.socket, text_bytes: int = TEXT_BYTES, blob_bytes: int = BLOB_BYTES, descriptors: int = 0) -> Message:
-    """Raises :class:`Ended`, or :class:`Garbled` for what is too long or no JSON object."""
+def receive(of: socket.socket, text_bytes: int = TEXT_BYTES, blob_bytes: int = BLOB_BYTES, descriptors: int = 0,
+            until: float | None = None) -> Message:  # fmt: skip
+    """Raises :class:`Ended`, :class:`Garbled` for what is too long or no JSON object, or :class:`TimeoutError` where the whole
+    of it is not here ``until`` then, by ``time.monotonic``: who sends a byte now and then wins nothing."""
     given: list[int] = []
     if descriptors:
         head, given, _, _ = socket.recv_fds(of, _LENGTH.size, descriptors)
-        head += _exactly(of, _LENGTH.size - len(head)) if head else b""
+        head += _exactly(of, _LENGTH.size - len(head), until) if head else b""
     else:
-        head = _exactly(of, _LENGTH.size)
+        head = _exactly(of, _LENGTH.size, until)
     if len(head) < _LENGTH.size:
         raise Ended
     (length,) = _LENGTH.unpack(head)
     if length > text_bytes:
         raise Garbled(f"{length} bytes of text")
     try:
-        body = json.loads(_exactly(of, length), parse_constant=_no_constant)
+        body = json.loads(_exactly(of, length, until), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise Garbled("no JSON") from error
     if not isinstance(body, dict):
@@ -80,16 +83,26 @@ def receive(of: socket.socket, text_bytes: int = TEXT_BYTES, blob_bytes: int = B
     sizes = body.pop("blobs", [])
     if not isinstance(sizes, list) or not all(type(n) is int and n >= 0 for n in sizes) or sum(sizes) > blob_bytes:
         raise Garbled("blobs of no sensible size")
-    return Message(body, tuple(_exactly(of, n) for n in sizes), given)
+    return Message(body, tuple(_exactly(of, n, until) for n in sizes), given)
 
 
 def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is no number")
 
 
-def _exactly(of: socket.socket, size: int) -> bytes:
+def limited(channel: socket.socket, until: float | None) -> None:
+    """What is done next with the channel ends ``until`` then.  Raises :class:`TimeoutError` where that has passed."""
+    if until is not None:
+        left = until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        channel.settimeout(left)
+
+
+def _exactly(of: socket.socket, size: int, until: float | None) -> bytes:
     content = bytearray()
     while len(content) < size:
+        limited(of, until)
         try:
             chunk = of.recv(min(size - len(content), _CHUNK))
         except ConnectionResetError as error:

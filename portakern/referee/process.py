@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import re
@@ -11,14 +12,15 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from portakern.errors import PortakernError
-from portakern.referee.messages import TEXT_BYTES, Ended, Garbled, Message, member, receive, send
+from portakern.referee.messages import TEXT_BYTES, Ended, Garbled, Message, limited, member, receive, send
 from portakern.tools.cache import default_directory
 from portakern.tools.jail.enter import PARTS, Spec
 from portakern.tools.process import TailReader, end_process, signal_name
@@ -35,7 +37,7 @@ sys.path[:] = sys.argv[2].split(":")
 from portakern.referee.runner import main
 main(int(sys.argv[1]))
 """
-_LOG_CHARACTERS = 16000
+LOG_CHARACTERS = 16000
 _ANSWER_BYTES = 1 << 16
 _START_S = 120.0
 _MEANWHILE_S = 1e-4
@@ -71,6 +73,56 @@ def spec_for(memory_bytes: int | None, scratch: str) -> Spec:
     return Spec(readable(), _private(), (str(default_directory()),), scratch, memory_bytes)
 
 
+class Body(Protocol):
+    """A process as the system has it."""
+
+    log: TailReader
+
+    def alive(self) -> bool: ...
+
+    def status(self, limit_s: float) -> int | None:
+        """How it ended: exit status, or minus a signal's number; ``None`` where it has not within the limit."""
+        ...
+
+    def end(self) -> None:
+        """Ends it with all that it started."""
+        ...
+
+
+Start = Callable[[socket.socket], Body]
+"""Makes a process that serves the other end of a channel."""
+
+
+class Fresh:
+    """A new interpreter."""
+
+    def __init__(self, theirs: socket.socket, environment: Mapping[str, str] | None = None) -> None:
+        self._process = start(_START, theirs, os.environ if environment is None else environment)
+        assert self._process.stdout is not None
+        self.log = TailReader(self._process.stdout, LOG_CHARACTERS)
+
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def status(self, limit_s: float) -> int | None:
+        try:
+            return self._process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def end(self) -> None:
+        end_process(self._process, grace_s=0.0)
+
+
+def start(program: str, theirs: socket.socket, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """An interpreter that runs ``program`` with the number of the channel and our search path, and inherits nothing else."""
+    kept = {k: v for k, v in environment.items() if not _SECRET.search(k)}
+    return subprocess.Popen(
+        [sys.executable, "-c", program, str(theirs.fileno()), ":".join(p for p in sys.path if p)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=kept, pass_fds=(theirs.fileno(),),
+        start_new_session=True)  # fmt: skip
+
+
 class KernelProcess:
     """One process for one kernel.  Used with ``with``: nothing that it started outlives it.
 
@@ -78,60 +130,83 @@ class KernelProcess:
         jail: one of :data:`MODES`.
         memory_bytes: limit on its data.
         doing: what it is asked to do, for the text of errors.
+        start: makes it; a new interpreter where not given.
+        wait: whether it is waited for until it can be asked; else :meth:`ready` does.
+
+    Attributes:
+        until: by when, in ``time.monotonic``, it must have answered; it is ended then.
 
     Raises:
         PortakernError: of kind ``no-jail`` where the jail must be whole and is not.
     """
 
-    def __init__(self, jail: str = "auto", memory_bytes: int | None = None, doing: str = "the kernel") -> None:
-        self.doing = doing
+    def __init__(self, jail: str = "auto", memory_bytes: int | None = None, doing: str = "the kernel",
+                 start: Start = Fresh, wait: bool = True) -> None:  # fmt: skip
+        self.doing, self.jail = doing, jail
+        self.until: float | None = None
+        self.limit_s = 0.0
         self._asked = 0
         self._scratch = tempfile.mkdtemp(prefix="portakern-")
         os.chmod(self._scratch, 0o777)  # for the user that it becomes
         spec = spec_for(memory_bytes, self._scratch) if jail != "off" else None
         ours, theirs = socket.socketpair()
         self._channel = ours
-        environment = {k: v for k, v in os.environ.items() if not _SECRET.search(k)}
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _START, str(theirs.fileno()), ":".join(p for p in sys.path if p)],
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
-                pass_fds=(theirs.fileno(),), start_new_session=True)  # fmt: skip
-        assert self._process.stdout is not None
-        self._log = TailReader(self._process.stdout, _LOG_CHARACTERS)
+        self.parts: list[str] | None = None
+        self.missing: dict[str, str] = {}
         try:
-            self.parts, self.missing = self._start(spec)
-            if jail == "require" and (lacking := lacks(self.parts)):
-                raise PortakernError("no-jail", f"the jail lacks {', '.join(lacking)}: "
-                                     + "; ".join(self.missing.get(p, "") for p in lacking), hint="see `portakern doctor`")
+            with theirs:
+                self._body = start(theirs)
+        except BaseException:
+            ours.close()
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            raise
+        try:
+            self._channel.settimeout(_START_S)
+            with contextlib.suppress(Ended):  # said by what is received, or is not
+                send(self._channel, {}, [pickle.dumps({"jail": spec, "scratch": self._scratch})])
+            if wait:
+                self.ready()
         except BaseException:
             self.close()
             raise
 
-    def _start(self, spec: Spec | None) -> tuple[list[str], dict[str, str]]:
-        self._channel.settimeout(_START_S)
+    def ready(self) -> None:
+        """Waits until it is in its jail."""
+        if self.parts is not None:
+            return
         try:
-            send(self._channel, {}, [pickle.dumps({"jail": spec, "scratch": self._scratch})])
-            body = receive(self._channel, _ANSWER_BYTES, 0).body
+            body = receive(self._channel, _ANSWER_BYTES, 0, until=time.monotonic() + _START_S).body
         except (Ended, TimeoutError) as error:
-            raise PortakernError("worker-start", f"the process for {self.doing} did not start: {self._log.text()[-600:]}",
+            raise PortakernError("worker-start", f"the process for {self.doing} did not start: {self._body.log.text()[-600:]}",
                                  hint="see `portakern doctor`") from error
         self._channel.settimeout(None)
-        return list(body["parts"]), dict(body["missing"])
+        self.parts, self.missing = list(body["parts"]), dict(body["missing"])
+        if self.jail == "require" and (lacking := lacks(self.parts)):
+            raise PortakernError("no-jail", f"the jail lacks {', '.join(lacking)}: "
+                                 + "; ".join(self.missing.get(p, "") for p in lacking), hint="see `portakern doctor`")
+
+    def limit(self, until: float, seconds: float) -> None:
+        """It has answered all questions ``until`` then, by ``time.monotonic``, which is ``seconds`` from some beginning."""
+        self.until, self.limit_s = until, seconds
 
     def ask(self, do: str, body: Mapping[str, Any] | None = None, blobs: Sequence[bytes] = (), descriptors: Sequence[int] = (),
             text_bytes: int = _ANSWER_BYTES, blob_bytes: int = 0, meanwhile: Callable[[], None] | None = None
             ) -> Message:  # fmt: skip
         """What it answered; until it does, ``meanwhile`` is called again and again.  Raises what it said went wrong, or how it
-        ended, as a :class:`PortakernError`."""
+        ended, as a :class:`PortakernError`; of kind ``timeout`` where its time was over."""
         self._asked += 1
         try:
+            limited(self._channel, self.until)
             send(self._channel, {"id": self._asked, "do": do, **(body or {})}, blobs, descriptors)
             while meanwhile is not None and not select.select([self._channel], [], [], _MEANWHILE_S)[0]:
+                limited(self._channel, self.until)
                 meanwhile()
-            answer = receive(self._channel, text_bytes, blob_bytes)
+            answer = receive(self._channel, text_bytes, blob_bytes, until=self.until)
         except Ended:
             raise self._ended() from None
+        except TimeoutError:
+            self._body.end()
+            raise PortakernError("timeout", f"{self.doing} did not finish within {self.limit_s:g} s and was ended") from None
         if member(answer.body, "id", int) != self._asked:
             raise Garbled("an answer to another question")
         if member(answer.body, "status", str) == "done":
@@ -149,12 +224,11 @@ class KernelProcess:
         return member(found.body, "value", dict)
 
     def alive(self) -> bool:
-        return self._process.poll() is None
+        return self._body.alive()
 
     def _ended(self) -> PortakernError:
-        try:
-            status = self._process.wait(5.0)
-        except subprocess.TimeoutExpired:
+        status = self._body.status(5.0)
+        if status is None:
             return PortakernError("crash", f"{self.doing} closed its channel")
         name = signal_name(-status) if status < 0 else ""
         how = f"ended its process by {name}" if name else f"ended its process with exit status {status}"
@@ -171,7 +245,7 @@ class KernelProcess:
 
     def close(self) -> None:
         self._channel.close()
-        end_process(self._process, grace_s=0.0)
+        self._body.end()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def __enter__(self) -> KernelProcess:

@@ -11,6 +11,7 @@ import os
 import pickle
 import socket
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
@@ -20,14 +21,21 @@ from portakern.tools.worker_main import find_function
 
 
 def main(descriptor: int) -> NoReturn:
-    channel = socket.socket(fileno=descriptor)
-    os.set_inheritable(descriptor, False)
+    serve(socket.socket(fileno=descriptor))
+
+
+def serve(channel: socket.socket, rehearse: Callable[[], None] | None = None) -> NoReturn:
+    """Enters the jail, rehearses there, and does as it is told until the other side has gone."""
+    os.set_inheritable(channel.fileno(), False)
     setup = pickle.loads(receive(channel).blobs[0])
     spec: Spec | None = setup["jail"]
     found = enter(spec) if spec is not None else Entered()
     # The jail has a /tmp of its own; where it has not, a folder made for this kernel stands in.
     os.environ.update(environment_in("/tmp" if "mount" in found.parts else setup["scratch"]))
+    tempfile.tempdir = None  # which was found before
     faulthandler.enable()
+    if rehearse is not None:
+        rehearse()
     send(channel, {"parts": found.parts, "missing": found.missing})
     served = Served()
     while True:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from portakern.errors import PortakernError
-from portakern.search.run import Candidate
-from portakern.study.row import Row
+from portakern.search.trial import Trial
+from portakern.study.candidate import Candidate
 from portakern.study.task import Task
 
 
@@ -19,16 +19,17 @@ class Grid:
     def __init__(self, task: Task, most: int | None = None) -> None:
         self.task = task
         self._left = list(task.space[:most])
-        self.rows: list[Row] = []
+        self.trials: list[Trial] = []
 
-    def ask(self) -> Candidate | None:
-        while self._left:
+    def ask(self, n: int) -> list[Candidate]:
+        found: list[Candidate] = []
+        while self._left and len(found) < n:
             schedule = self._left.pop(0)
             try:
-                return Candidate(self.task.kernel(schedule), self.task.entry, schedule)
+                found.append(Candidate(self.task.kernel(schedule), self.task.entry, schedule))
             except PortakernError:
                 continue  # the space is filtered by limits, and a schedule may still not fit this operator
-        return None
+        return found
 
-    def tell(self, row: Row) -> None:
-        self.rows.append(row)
+    def tell(self, trial: Trial) -> None:
+        self.trials.append(trial)

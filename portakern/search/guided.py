@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from portakern.errors import PortakernError
 from portakern.registry import registry
-from portakern.search.run import Candidate, score
+from portakern.search.run import score
 from portakern.study import steps
+from portakern.study.candidate import Candidate
 from portakern.study.row import Row
 from portakern.study.task import Task
 from portakern.tuning.cost import FAR_BEHIND

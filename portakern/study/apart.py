@@ -39,7 +39,7 @@ from portakern.referee.shared import arena_for, mapped_in
 from portakern.spec.bind import bind
 from portakern.study.plausible import at_least, consistent, floors, implausible
 from portakern.study.row import Row
-from portakern.study.steps import Build, cached_binary
+from portakern.study.steps import Build, cached_binary, run_environment
 from portakern.study.stranger import kernel_process
 from portakern.study.work import Work
 from portakern.timing.contents import Contents
@@ -97,7 +97,9 @@ def timed_apart(work: Work, made: Build, against: Sequence[str], options: Mappin
     assert work.foreign is not None
     inside = replace(work, foreign=replace(work.foreign, secret=Secret.drawn(), again=False))
     warm = Options(**options).cache == "warm"
-    with kernel_process(work, "timing") as process:
+    assert made.source is not None
+    environment = run_environment(made.source.target, made.runner)
+    with kernel_process(work, "timing", environment) as process:
         begun = clock()
         found = _answer(process.call(f"{INSIDE}:begin", (inside, made, cached_binary(made.binary_key), dict(options))))
         trial = Trial(work, work.foreign.secret.other("timing"), member(found, "sets", int), warm, process)

@@ -79,6 +79,12 @@ class Row:
         """The device cannot have the dtype by rule."""
         return self.error is not None and self.error["kind"] == REFUSED
 
+    def reward(self, name: str = "kernelgym", **options: Any) -> float:
+        """The reward of this name (:mod:`portakern.study.reward`), such as ``fast_p`` with ``p=2.0``."""
+        from portakern.study.reward import reward
+
+        return reward(self, name, **options)
+
     def reached(self, evidence: str) -> bool:
         """Whether the row's evidence is ``evidence`` or contains it."""
         return self.evidence is not None and EVIDENCE.index(self.evidence) >= EVIDENCE.index(evidence)

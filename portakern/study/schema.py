@@ -49,6 +49,40 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (result, name)
     );
     """,
+    """
+    CREATE TABLE searches (
+        id INTEGER PRIMARY KEY,
+        name TEXT NOT NULL UNIQUE,
+        task TEXT NOT NULL,             -- JSON: operator, where it is found, target, dtype, shape, params, open sizes
+        level TEXT NOT NULL,
+        begun TEXT NOT NULL             -- UTC, ISO 8601
+    );
+    CREATE TABLE texts (
+        hash TEXT PRIMARY KEY,
+        source BLOB NOT NULL            -- zlib of UTF-8
+    );
+    CREATE TABLE trials (
+        search INTEGER NOT NULL REFERENCES searches (id) ON DELETE CASCADE,
+        candidate TEXT NOT NULL,        -- id: follows from text and entry
+        number INTEGER NOT NULL,        -- in the order in which they were asked for
+        text TEXT NOT NULL REFERENCES texts (hash),
+        entry TEXT,
+        note TEXT NOT NULL,
+        move TEXT NOT NULL,
+        meta TEXT NOT NULL,             -- JSON
+        asked TEXT NOT NULL,            -- UTC, ISO 8601
+        told TEXT,                      -- NULL while it is judged
+        seconds REAL,
+        row TEXT,                       -- the whole row as JSON, without samples
+        PRIMARY KEY (search, candidate)
+    );
+    CREATE TABLE edges (
+        search INTEGER NOT NULL REFERENCES searches (id) ON DELETE CASCADE,
+        child TEXT NOT NULL,
+        parent TEXT NOT NULL,           -- candidates; a parent may be of another search
+        PRIMARY KEY (search, child, parent)
+    );
+    """,
 )
 
 

@@ -51,6 +51,7 @@ from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.referee import RemoteExecutable, compile_remotely
 from portakern.registry import registry
 from portakern.spec.bind import bind
+from portakern.study import stranger
 from portakern.study.row import Row, estimate_dict, resources_dict
 from portakern.study.stranger import kernel_process
 from portakern.study.work import Work
@@ -420,7 +421,7 @@ def compile_judged(language: Language, source: Source, work: Work) -> tuple[str,
     died: list[str] = []
 
     def compiled() -> CompiledBinary:
-        with kernel_process(work, "compiling") as process:
+        with kernel_process(work, "compiling", build_environment(language)) as process:
             return compile_remotely(process, source)
 
     def compiled_at_last() -> CompiledBinary:
@@ -538,7 +539,8 @@ def running(work: Work, made: Build) -> Iterator[tuple[Executable, str]]:
     if work.foreign is None:
         yield load(made.source, made.binary_key, made.runner), ""
         return
-    with kernel_process(work, "running") as process:
+    environment = run_environment(made.source.target, made.runner)
+    with kernel_process(work, "running", environment) as process:
         yield RemoteExecutable(process, made.source, cached_binary(made.binary_key), made.runner,
                                work.foreign.secret.other("memory")), f"; {process.method}"  # fmt: skip
 
@@ -575,7 +577,7 @@ def _checked(work: Work, made: Build, seed: int, full: bool) -> Row:
 def judged(executable: Executable, work: Work, seed: int, full: bool) -> tuple[Verdict, str]:
     """The verdict, and how it was reached where that was not by the full check."""
     from portakern.check import check_executable
-    from portakern.check.hidden import check_hidden
+    from portakern.check.hidden import check_hidden, check_quick
     from portakern.check.sampled import affordable, check_sampled
     from portakern.study.reference import reference_for
 
@@ -585,9 +587,13 @@ def judged(executable: Executable, work: Work, seed: int, full: bool) -> tuple[V
         sampled = check_sampled(executable, work.program, work.sizes, families=work.families, seed=seed, reference=reference)
         if sampled is not None:
             return sampled.verdict, f"; {sampled.method}"
-    if (foreign := work.foreign) is not None:
+    if (foreign := work.foreign) is not None and foreign.quick:
+        found = check_quick(executable, work.program, work.sizes, families=work.declared, secret=foreign.secret.other("check"))
+        return found, f"; quick check ({', '.join(found.stages)})"
+    if foreign is not None:
+        cache, pool = (Cache(), None) if foreign.again else (None, stranger.pool)
         found = check_hidden(executable, work.program, work.sizes, families=work.declared, secret=foreign.secret.other("check"),
-                             cache=Cache() if foreign.again else None)  # fmt: skip
+                             cache=cache, pool=pool)  # fmt: skip
         count = len(found.left_out)
         return found, f"; {count} of {count + len(found.stages)} stages left out for want of time" if count else ""
     return check_executable(executable, work.program, dict(work.sizes), families=work.families, seed=seed), ""

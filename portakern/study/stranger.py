@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+
+from portakern.check.pool import Pool
 from portakern.referee.process import KernelProcess
 from portakern.study.work import Work
 
+Lend = Callable[[Work, str, Mapping[str, str] | None], AbstractContextManager[KernelProcess]]
 
-def kernel_process(work: Work, doing: str) -> KernelProcess:
-    """A fresh one, for ``work``, which is one of a kernel from elsewhere.  Raises as :class:`KernelProcess` does."""
+lent: Lend | None = None
+"""Where processes come from in a process that judges many kernels (:mod:`portakern.study.seat`)."""
+
+pool: Pool | None = None
+"""Where such a process has inputs from whose expected values take long."""
+
+
+def kernel_process(work: Work, doing: str, environment: Mapping[str, str] | None = None
+                   ) -> AbstractContextManager[KernelProcess]:  # fmt: skip
+    """One for ``work``, which is one of a kernel from elsewhere, that has held no other kernel.  ``environment`` is what its
+    language needs for what is done, ours where not given.  Raises as :class:`KernelProcess` does."""
+    if lent is not None:
+        return lent(work, doing, environment)
     assert work.foreign is not None
-    return KernelProcess(work.foreign.jail, work.foreign.memory_bytes, f"{doing} {work.row.operator} for {work.target}")
+    return KernelProcess(work.foreign.jail, work.foreign.memory_bytes, doing_text(work, doing))
+
+
+def doing_text(work: Work, doing: str) -> str:
+    return f"{doing} {work.row.operator} for {work.target}"

@@ -76,7 +76,7 @@ class Foreign:
 
     ``jail`` is one of :data:`portakern.referee.process.MODES`, ``memory_bytes`` the limit on the data of its process.
     ``secret`` is what its judgement draws from, ``again`` whether it was given and not drawn; no process that holds the kernel
-    has it.
+    has it.  ``quick`` is whether a few stages of the check are enough.
     """
 
     text: str
@@ -85,6 +85,7 @@ class Foreign:
     memory_bytes: int | None = None
     secret: Secret = field(default_factory=Secret.drawn)
     again: bool = False
+    quick: bool = False
 
 
 @dataclass(frozen=True)

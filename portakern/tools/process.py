@@ -181,23 +181,28 @@ def end_process(process: subprocess.Popen[bytes], grace_s: float = _GRACE_S) -> 
     Returns when they have ended; a process that the kernel cannot end (one waiting for a disk) is left after a few seconds.
     """
     # Looked up first: once their parent is gone, the descendants cannot be found any more.
-    family = _descendants(process.pid)
+    family = descendants(process.pid)
     if process.poll() is None and grace_s > 0:
         process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(grace_s)
-    for pid in family:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+    kill(family)
     # The process was started as the leader of its own group.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.kill()
     process.wait()
-    _await_end(family)
+    await_end(family)
 
 
-def _await_end(pids: Sequence[int], limit_s: float = _END_S) -> None:
+def kill(pids: Sequence[int]) -> None:
+    """Those that are gone, or belong to others by now, are left."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def await_end(pids: Sequence[int], limit_s: float = _END_S) -> None:
     """Returns when none of ``pids`` runs any more, or after ``limit_s``: a killed one goes on until it is scheduled."""
     deadline = time.monotonic() + limit_s
     while any(is_running(pid) for pid in pids) and time.monotonic() < deadline:
@@ -212,7 +217,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def _descendants(root: int) -> list[int]:
+def descendants(root: int) -> list[int]:
     """The living descendants of ``root`` that /proc knows; none where there is no /proc."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):

@@ -167,6 +167,11 @@ class WorkerPool:
             worker.end()
         self._workers.clear()
 
+    def interrupt(self) -> None:
+        """From another thread: what runs ends as a crash."""
+        for worker in list(self._workers):
+            worker.interrupt()
+
     def __enter__(self) -> WorkerPool:
         return self
 
@@ -276,6 +281,10 @@ class _Worker:
         else:
             fault = self._fault("timeout", f"did not finish within {self.job.timeout_s:g} s and was ended")
         return self._finish(fault)
+
+    def interrupt(self) -> None:
+        if self.job is not None:
+            self._process.kill()
 
     def end(self) -> None:
         """Ends the process and everything it started."""

@@ -58,14 +58,6 @@ def judged(attack: Attack, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         assert not witness.exists()
 
 
-@pytest.fixture(scope="module")
-def whole_jail() -> None:
-    """Some of these would harm a machine that cannot make a whole jail."""
-    method = checked("cpp:cpu", cpp("honest(x, out);")).method or ""
-    if "jailed" not in method or "but for" in method:
-        pytest.skip(f"needs every part of the jail (portakern doctor lists them): {method}")
-
-
 @pytest.mark.usefixtures("whole_jail")
 @pytest.mark.parametrize("attack", each(slow=False))
 def test_no_attack_passes_or_does_harm(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

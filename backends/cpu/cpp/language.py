@@ -50,6 +50,7 @@ CPP = Language(
     runtime=CppRuntime(),
     convention=CONVENTION,
     adopt=adopt,
+    forks=True,
 )
 
 __all__ = ["CPP", "adopt", "parameters"]

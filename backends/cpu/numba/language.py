@@ -48,4 +48,6 @@ NUMBA = Language(
     environment=ENVIRONMENT,
     convention=CONVENTION,
     adopt=adopt,
+    preload=("numba",),
+    forks=True,
 )

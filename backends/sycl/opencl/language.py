@@ -6,7 +6,7 @@ from portakern.backend import Language, Source, Target
 from portakern.emit.launches import FORM, adopt_launches
 from portakern.ir.program import Program
 
-from ..workers import ENVIRONMENT
+from ..workers import ENVIRONMENT, INSIDE
 from .emitter import OpenCLEmitter
 from .runtime import OpenCLRuntime
 from .schedules import SORTED, schedules
@@ -36,7 +36,8 @@ OPENCL = Language(
     extra="opencl",
     toolchain=OpenCLToolchain(),
     runtime=OpenCLRuntime(),
-    environment=ENVIRONMENT,
+    environment={**ENVIRONMENT, INSIDE: "1"},
     convention=CONVENTION,
     adopt=_adopt,
+    preload=("pyopencl",),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import resource
 import secrets
@@ -79,7 +80,9 @@ def enter(spec: Spec) -> Entered:
     if root:
         found.missing["user"] = "not needed by root, who becomes another user"
     else:
+        signal_wanted = system.death_signal()
         found.tried("user", _become_root_of_nothing)
+        system.prctl(system.PR_SET_PDEATHSIG, signal_wanted)  # which new rights undid
     for part, flag in _SPACES.items():
         found.tried(part, lambda flag=flag: system.call("unshare", flag))
     _wait_outside(found)
@@ -101,8 +104,10 @@ def enter(spec: Spec) -> Entered:
     return found
 
 
+@functools.cache
 def _may_unshare() -> bool:
-    """Whether this root may make name spaces without one of users: tried in a child."""
+    """Whether this root may make name spaces without one of users: tried in a child, once for all processes that are forked of
+    this one later."""
     child = os.fork()
     if child == 0:
         try:

@@ -30,6 +30,7 @@ NUMBERS: dict[str, tuple[int, int]] = {
 PROCESSORS = ("x86_64", "aarch64")
 
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_SET_DUMPABLE = 1, 38, 4
+_PR_GET_PDEATHSIG = 2
 
 
 def known_processor() -> bool:
@@ -59,6 +60,13 @@ def checked(result: int, name: str) -> int:
 def prctl(option: int, value: int) -> None:
     zero = ctypes.c_ulong(0)
     checked(LIBC.prctl(option, ctypes.c_ulong(value), zero, zero, zero), "prctl")
+
+
+def death_signal() -> int:
+    """The signal that this process gets when its parent ends, or 0."""
+    found = ctypes.c_int(0)
+    checked(LIBC.prctl(_PR_GET_PDEATHSIG, ctypes.byref(found)), "prctl")
+    return found.value
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:

@@ -1,0 +1,3 @@
+import mmap
+
+kept = mmap.mmap(-1, 4096)
