@@ -13,6 +13,7 @@ from portakern.registry import registry
 from portakern.study.built import Built
 from portakern.study.row import Row
 from portakern.study.work import Work, dim_names
+from portakern.torch_import.arrays import as_tensor
 from portakern.torch_compile.parts import is_worth_it, supported, unimportable
 from portakern.torch_import.fx import graph_of
 
@@ -126,11 +127,12 @@ def _kernels(part: Any, target: Target) -> tuple[Callable[..., Any], int]:
     work = Work(program, dim_names(program.args), dict.fromkeys(program.dims, 8), {}, str(target), {},
                 Row(program.name, str(target)))  # fmt: skip
     built = Built(work)
-    places = [i.number for i in graph.inputs]
+    device = next((x.device for n in part.graph.nodes if n.op == "placeholder" and hasattr(x := n.meta.get("val"), "device")), None)
+    places = [i.number if i.number >= 0 else as_tensor(graph.constants[i.name]).to(device) for i in graph.inputs]
     alone = not isinstance(next(n for n in part.graph.nodes if n.op == "output").args[0], tuple | list)
 
     def call(*inputs: Any) -> Any:
-        made = built(*(inputs[p].detach() for p in places))
+        made = built(*(inputs[p].detach() if isinstance(p, int) else p for p in places))
         return made if alone or isinstance(made, tuple) else (made,)
 
     return call, len(built.program.kernels)

@@ -1,4 +1,4 @@
-"""Tensors as numpy arrays."""
+"""Tensors as numpy arrays and the other way round."""
 
 from __future__ import annotations
 
@@ -26,3 +26,10 @@ def _bits(x: Any) -> Any:
     import torch
 
     return {1: torch.uint8, 2: torch.int16}[x.element_size()]
+
+
+def as_tensor(x: np.ndarray) -> Any:
+    """An array of numbers that PyTorch has too, as a tensor of its own."""
+    import torch
+
+    return torch.from_numpy(np.array(x))

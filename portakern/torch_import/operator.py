@@ -20,11 +20,11 @@ from portakern.spec.bind import substituted
 from portakern.spec.inputs import Held, like
 from portakern.spec.operator import Operator
 from portakern.spec.traced import Traced, record
-from portakern.torch_import.arrays import as_numpy
+from portakern.torch_import.arrays import as_numpy, as_tensor
 from portakern.torch_import.capture import Captured, Dynamic, capture
 from portakern.torch_import.trees import leaves
 from portakern.torch_import.types import need_torch
-from portakern.torch_import.walk import SEED, Graph, read
+from portakern.torch_import.walk import SEED, Graph, GraphInput, read
 from portakern.torch_import.weights import ModuleWeights
 
 Weights = Literal["inputs", "constants"]
@@ -179,7 +179,10 @@ def _bound(captured: Captured, graph: Graph) -> ModuleWeights:
         value = exported.constants.get(path) if value is None else value
         return value.detach() if value is not None else None
 
-    held = {i.name: found(i.path) for i in graph.inputs if i.kind != "USER_INPUT"}
+    def value(given: GraphInput) -> Any:
+        return as_tensor(graph.constants[given.name]) if given.name in graph.constants else found(given.path)
+
+    held = {i.name: value(i) for i in graph.inputs if i.kind != "USER_INPUT"}
     return ModuleWeights({**{n: x for n, x in held.items() if x is not None}, **({SEED: 0} if graph.random else {})})
 
 

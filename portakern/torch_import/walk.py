@@ -10,17 +10,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from portakern.errors import MissingRuleError, PortakernError
 from portakern.ir.core import Arg, Block, Op, Yield
 from portakern.ir.rewrite import canonicalise
 from portakern.ir.size import Size
-from portakern.ir.tensor import DimSize, Reshape, TensorProgram, TensorType, verify_tensor_program
+from portakern.ir.tensor import DimSize, Literal, Reshape, TensorProgram, TensorType, tensor_type, verify_tensor_program
 from portakern.spec import elementwise as ew
 from portakern.spec.location import on_behalf_of
 from portakern.spec.traced import Traced, make, recording
 from portakern.torch_import import aten  # noqa: F401  (registers the rules)
+from portakern.torch_import.arrays import as_numpy
 from portakern.torch_import.aten.without import why_not
 from portakern.torch_import.capture import Captured
+from portakern.torch_import.constants import with_constants
 from portakern.torch_import.places import place_of
 from portakern.torch_import.rules import RULES, Call, rule_for
 from portakern.torch_import.types import Meta, NotImported, Sizes
@@ -57,6 +61,7 @@ class Graph:
         unused: the user's inputs that nothing reads.
         updates: outputs that are new values of buffers, by the buffer's path.
         random: whether the program takes a seed.
+        constants: values of the inputs that are constants, which were made here.
     """
 
     program: TensorProgram
@@ -64,6 +69,7 @@ class Graph:
     unused: tuple[str, ...]
     updates: Mapping[str, str]
     random: bool
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 def read(captured: Captured, name: str) -> Graph:
@@ -87,6 +93,7 @@ class Walk:
     missing: dict[str, None] = field(default_factory=dict)
     seeds: int = 0
     given: int = 0
+    lifted: dict[str, np.ndarray] = field(default_factory=dict)
     refused: list[Any] = field(default_factory=list)
 
     def graph(self) -> Graph:
@@ -110,7 +117,11 @@ class Walk:
         args = (*self.args.values(), *([self.seed] if self.seeds else []))
         program = TensorProgram(self.name, Block(args, tuple(ops)), outputs=tuple(outputs),
                                 scalars=(SEED,) if self.seeds else ())  # fmt: skip
-        program = canonicalise(program)
+        program, constants = with_constants(canonicalise(program), self.lifted)
+        for name in constants:
+            of = next(a for a in program.args if a.name == name)
+            self.args[name] = of
+            self.inputs.append(GraphInput(name, "CONSTANT", "", Meta(tensor_type(of).shape, tensor_type(of).dtype)))
         used = {o for op in program.body.ops for o in op.operands}
         kept = sorted((i for i in self.inputs if self.args[i.name] in used), key=lambda i: i.kind != "USER_INPUT")
         unused = tuple(i.name for i in self.inputs if i.kind == "USER_INPUT" and self.args[i.name] not in used)
@@ -121,7 +132,7 @@ class Walk:
         body = Block((*(self.args[i.name] for i in kept), *seed), program.body.ops)
         program = replace(program, body=body, scalars=(SEED,) if seed else ())
         verify_tensor_program(program)
-        return Graph(program, tuple(kept), unused, updates, bool(seed))
+        return Graph(program, tuple(kept), unused, updates, bool(seed), constants)
 
     # ---- nodes
 
@@ -144,9 +155,15 @@ class Walk:
         if meta is None:
             self.refused.append(node)
             return
+        lifted = self.captured.exported.constants.get(path) if _is_lifted(kind, path) else None
+        if lifted is not None and not meta.shape:
+            self.env[node] = make(Literal(lifted.item(), meta.dtype))
+            return
         name = self.fresh(path or node.name)
         self.args[name] = Arg(name, TensorType(meta.shape, meta.dtype))
         self.inputs.append(GraphInput(name, kind, path, meta, number))
+        if lifted is not None:
+            self.lifted[name] = as_numpy(lifted)
         self.env[node] = Traced(self.args[name])
 
     def fresh(self, wanted: str) -> str:
@@ -306,6 +323,11 @@ class Walk:
 
 _MISUSED = (TypeError, ValueError, AttributeError, KeyError, IndexError, AssertionError, ZeroDivisionError)
 """What a rule raises on arguments that it was not written for."""
+
+
+def _is_lifted(kind: str, path: str) -> bool:
+    """Whether an input is a constant of the code, as ``torch.tensor([1, 2])`` is, and not an array that the module holds."""
+    return kind == "CONSTANT_TENSOR" and path.startswith("lifted_tensor_")
 
 
 def _asserted(node: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from portakern.spec import contractions, linear, reductions, views
+from portakern.spec import contractions, linear, pieces, reductions, segments, views
 from portakern.spec import elementwise as ew
 from portakern.spec.traced import Traced
 from portakern.torch_import.aten.reductions import vector_norm
@@ -44,6 +44,20 @@ def _(call: Call, x: Traced, w: Traced, bias: Traced | None = None) -> Traced:
     return made if bias is None else ew.add(made, bias)
 
 
+@rule("aten._grouped_mm", "transformers.grouped_mm_fallback")
+def _(call: Call, a: Traced, b: Traced, offs: Traced | None = None, bias: Any = None, out_dtype: Any = None) -> Traced:
+    """Rows of a matrix that are sorted by group, each times its group's matrix; ``offs`` says where groups end."""
+    if bias is not None:
+        raise NotImported("grouped products with a bias")
+    if offs is None:
+        return multiplied(call, a, b)
+    if a.ndim != 2 or b.ndim != 3:
+        raise NotImported(f"grouped products of {a.ndim} and {b.ndim} dims, whose groups are of columns or of contracted elements")
+    ends = value(offs, "i64" if offs.type.dtype == "i64" else "i32")
+    begins = pieces.concat([ew.expand(value(0, ends.type.dtype), (1,)), ends], 0)
+    return segments.grouped_matmul(value(a, call.dtype), value(b, call.dtype), begins)
+
+
 @rule("aten.scaled_dot_product_attention")
 def _(call: Call, q: Traced, k: Traced, v: Traced, attn_mask: Traced | None = None, dropout_p: float = 0.0,
       is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False) -> Traced:  # fmt: skip
@@ -70,8 +84,6 @@ def _(call: Call, q: Traced, k: Traced, v: Traced, attn_mask: Traced | None = No
 
 def _per_query_head(x: Traced, q: Traced) -> Traced:
     """Heads of keys or values as often as queries have them."""
-    from portakern.spec import pieces
-
     heads, have = q.shape[-3], x.shape[-3]
     if not isinstance(heads, int) or not isinstance(have, int):
         raise NotImported(f"grouped attention of {heads} heads over {have}")
@@ -89,8 +101,6 @@ def _(call: Call, a: Traced, b: Traced, p: float, compute_mode: Any = None) -> T
 
 @rule("aten._pdist_forward")
 def _(call: Call, x: Traced, p: float = 2.0) -> Traced:
-    from portakern.spec import pieces
-
     rows = x.shape[0]
     if not isinstance(rows, int) or rows < 2:
         raise NotImported(f"distances between pairs of {rows} rows")
