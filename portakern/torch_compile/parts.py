@@ -20,8 +20,11 @@ def supported(left_out: frozenset[Any]) -> Any:
     from torch.fx.passes.operator_support import OperatorSupportBase
 
     class Supported(OperatorSupportBase):
+        def __init__(self) -> None:
+            self.left_out = set(left_out)
+
         def is_node_supported(self, submodules: Any, node: Any) -> bool:
-            if node.op != "call_function" or node in left_out:
+            if node.op != "call_function" or node in self.left_out:
                 return False
             if node.target is operator.getitem:
                 return self.is_node_supported(submodules, node.args[0])

@@ -18,7 +18,7 @@ from portakern.errors import PortakernError, SpecError, UsageError
 from portakern.ir.core import Loc
 from portakern.ir.size import Size, Sym, parse_size
 from portakern.spec.location import line_at
-from portakern.torch_import.aten.without import KEPT
+from portakern.torch_import.aten.without import KEPT, base_of
 from portakern.torch_import.trees import flattened, leaves, nested, plain
 
 Dynamic = Mapping[str, Any] | Sequence[Any] | None
@@ -192,7 +192,7 @@ def _decompositions() -> Any:
 
     table = torch.export.default_decompositions()
     for key in list(table.keys()):
-        if ".".join(str(key).split(".")[:2]) in KEPT:
+        if base_of(str(key)) in KEPT:
             del table[key]
     return table
 

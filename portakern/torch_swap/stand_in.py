@@ -6,10 +6,12 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from portakern.study.built import Built
 from portakern.torch_import import ImportedOperator
+from portakern.torch_import.strided import AsTheyLie
 from portakern.torch_import.trees import flattened, nested
 from portakern.torch_import.weights import Detached
 from portakern.torch_swap.recording import Call, Signature, signature
@@ -43,8 +45,12 @@ class Kernels:
                        for n in built.bound.names)  # fmt: skip
         return Kernels(built, places, tuple(None if isinstance(x, torch.Tensor) else x for x in template), form)
 
+    @cached_property
+    def _run(self) -> AsTheyLie:
+        return AsTheyLie(self.built)
+
     def __call__(self, given: Sequence[Any]) -> Any:
-        made = self.built(*[self._input(n, p, given) for n, p in enumerate(self.places)])
+        made = self._run([self._input(n, p, given) for n, p in enumerate(self.places)])
         results = iter(made if isinstance(made, tuple) else (made,))
         return nested([next(results) if x is None else x for x in self.template], self.form)
 

@@ -2,6 +2,7 @@
 
 from portakern.torch_import.aten import (
     activations,
+    attention,
     backward,
     comparisons,
     convolutions,
@@ -23,6 +24,6 @@ from portakern.torch_import.aten import (
 )
 
 __all__ = [
-    "activations", "backward", "comparisons", "convolutions", "indexing", "norms", "orders", "pointwise", "pooling", "products",
+    "activations", "attention", "backward", "comparisons", "convolutions", "indexing", "norms", "orders", "pointwise", "pooling", "products",
     "random", "recurrent", "reductions", "resizing", "running", "sources", "trigonometry", "views", "without",
 ]  # fmt: skip

@@ -1,15 +1,14 @@
-"""Products of matrices, distances, attention."""
+"""Products of matrices, distances."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from portakern.spec import contractions, linear, pieces, reductions, segments, views
 from portakern.spec import elementwise as ew
 from portakern.spec.traced import Traced
 from portakern.torch_import.aten.reductions import vector_norm
-from portakern.torch_import.rules import Call, is_float, rule, value, wide
+from portakern.torch_import.rules import Call, is_float, rule, value
 from portakern.torch_import.types import NotImported
 
 
@@ -56,38 +55,6 @@ def _(call: Call, a: Traced, b: Traced, offs: Traced | None = None, bias: Any = 
     ends = value(offs, "i64" if offs.type.dtype == "i64" else "i32")
     begins = pieces.concat([ew.expand(value(0, ends.type.dtype), (1,)), ends], 0)
     return segments.grouped_matmul(value(a, call.dtype), value(b, call.dtype), begins)
-
-
-@rule("aten.scaled_dot_product_attention")
-def _(call: Call, q: Traced, k: Traced, v: Traced, attn_mask: Traced | None = None, dropout_p: float = 0.0,
-      is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False) -> Traced:  # fmt: skip
-    """Scores, softmax and values, with scores and softmax in f32."""
-    from portakern.spec import random
-
-    inner = wide(q.type.dtype)
-    factor = 1.0 / math.sqrt(q.shape[-1]) if scale is None and isinstance(q.shape[-1], int) else scale
-    if factor is None:
-        raise NotImported(f"attention over heads of {q.shape[-1]} elements, which is open")
-    if enable_gqa:
-        k, v = (_per_query_head(x, q) for x in (k, v))
-    scores = ew.multiply(contractions.matmul(q, views.swapaxes(k, -1, -2), dtype=inner), float(factor))
-    if is_causal:
-        scores = ew.where(views.tri(q.shape[-2], k.shape[-2]), scores, -math.inf)
-    if attn_mask is not None:
-        truths = attn_mask.type.dtype == "bool"
-        scores = ew.where(attn_mask, scores, -math.inf) if truths else ew.add(scores, ew.cast(attn_mask, inner))
-    weights = reductions.softmax(scores, -1)
-    if dropout_p:
-        weights = random.dropout(weights, call.seed(), dropout_p)
-    return contractions.matmul(ew.cast(weights, v.type.dtype), v)
-
-
-def _per_query_head(x: Traced, q: Traced) -> Traced:
-    """Heads of keys or values as often as queries have them."""
-    heads, have = q.shape[-3], x.shape[-3]
-    if not isinstance(heads, int) or not isinstance(have, int):
-        raise NotImported(f"grouped attention of {heads} heads over {have}")
-    return x if heads == have else pieces.repeat(x, heads // have, -3)
 
 
 # ---- distances ------------------------------------------------------------------------------------------------------

@@ -26,10 +26,16 @@ WITHOUT: dict[str, str] = {
     "aten.sym_storage_offset": "it is a size and no array: read where the graph has it",
 }
 
-KEPT = ("aten.scaled_dot_product_attention", "aten.lstm", "aten.gru", "aten.rnn_tanh", "aten.rnn_relu")
+KEPT = ("aten.scaled_dot_product_attention", "aten._scaled_dot_product_flash_attention_for_cpu", "aten.lstm", "aten.gru",
+        "aten.rnn_tanh", "aten.rnn_relu")  # fmt: skip
 """What PyTorch would decompose, and is kept whole: it has a rule of its own."""
 
 
 def why_not(name: str) -> str:
     """Why ``aten.nonzero.default`` has no rule."""
-    return WITHOUT.get(".".join(name.split(".")[:2]), "it has no rule")
+    return WITHOUT.get(base_of(name), "it has no rule")
+
+
+def base_of(name: str) -> str:
+    """``aten.nonzero`` of ``aten.nonzero.default``."""
+    return ".".join(name.split(".")[:2])
