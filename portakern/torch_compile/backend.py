@@ -14,10 +14,10 @@ from portakern.registry import registry
 from portakern.study.row import Row
 from portakern.study.work import Work, dim_names
 from portakern.torch_compile.edges import views_left
-from portakern.torch_compile.parts import is_worth_it, supported, unimportable
+from portakern.torch_compile.parts import is_worth_it, left_to_pytorch, supported
 from portakern.torch_import.arrays import as_tensor
 from portakern.torch_import.aten.without import KEPT, base_of
-from portakern.torch_import.fx import graph_of
+from portakern.torch_import.fx import graph_of, missing_of
 from portakern.torch_import.strided import AsTheyLie
 from portakern.torch_import.walk import Graph
 
@@ -98,8 +98,11 @@ class _Compiler:
         from torch._functorch._aot_autograd.utils import make_boxed_func
         from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 
-        goes = supported(unimportable(module))
+        refused = missing_of(module)
+        goes = supported(refused)
         goes.left_out |= views_left(module, lambda node: goes.is_node_supported({}, node))
+        for (name, why), times in left_to_pytorch(module, lambda node: goes.is_node_supported({}, node), refused).items():
+            _say(Part((name,) * times, eager=why))
         partitioner = CapabilityBasedPartitioner(module, goes, allows_single_node_partition=True)
         divided = partitioner.fuse_partitions(partitioner.propose_partitions())
         for name, part in list(divided.named_children()):

@@ -83,7 +83,8 @@ def read(captured: Captured, name: str) -> Graph:
 
 @dataclass
 class Walk:
-    """One pass over a graph.  ``missing`` says what could not be read, and ``refused`` which nodes that was."""
+    """One pass over a graph.  ``missing`` says what could not be read, ``refused`` which nodes that was with all that follows from
+    them, and ``why`` the reasons of those that are the first."""
 
     captured: Captured
     name: str
@@ -95,6 +96,7 @@ class Walk:
     given: int = 0
     lifted: dict[str, np.ndarray] = field(default_factory=dict)
     refused: list[Any] = field(default_factory=list)
+    why: dict[Any, str] = field(default_factory=dict)
 
     def graph(self) -> Graph:
         exported = self.captured.exported
@@ -182,6 +184,7 @@ class Walk:
             return None
 
     def miss(self, node: Any, what: str, why: str) -> None:
+        self.why[node] = why
         loc = place_of(node)
         self.missing[f"{what}{f' ({loc})' if loc else ''}: {why}"] = None
 
