@@ -28,11 +28,13 @@ IMAGES: Mapping[str, Any] = {"image_size": 32, "patch_size": 8}
 TEXT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "bert": ("BertForSequenceClassification", SMALL),
     "roberta": ("RobertaForMaskedLM", SMALL),
-    "distilbert": ("DistilBertForQuestionAnswering", {"vocab_size": 99, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48}),
+    "distilbert": ("DistilBertForQuestionAnswering", {"vocab_size": 99, "dim": 32, "n_layers": 2, "n_heads": 4,
+                                                      "hidden_dim": 48}),
     "albert": ("AlbertForMaskedLM", {**SMALL, "embedding_size": 16}),
     "electra": ("ElectraForPreTraining", {**SMALL, "embedding_size": 16}),
     "deberta-v2": ("DebertaV2ForMaskedLM", {**SMALL, "relative_attention": True, "position_buckets": 8,
-                                            "pos_att_type": ["p2c", "c2p"], "norm_rel_ebd": "layer_norm", "conv_kernel_size": 3}),
+                                            "pos_att_type": ["p2c", "c2p"], "norm_rel_ebd": "layer_norm",
+                                            "conv_kernel_size": 3}),
     "mpnet": ("MPNetForMaskedLM", SMALL),
     "xlnet": ("XLNetLMHeadModel", {"vocab_size": 99, "d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 48}),
     "funnel": ("FunnelForSequenceClassification", {"vocab_size": 99, "block_sizes": [1, 1], "d_model": 32, "n_head": 4,
@@ -44,7 +46,8 @@ TEXT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "gpt2": ("GPT2LMHeadModel", {"vocab_size": 99, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}),
     "gpt_neo": ("GPTNeoForCausalLM", {"vocab_size": 99, "hidden_size": 32, "num_layers": 2, "num_heads": 4, "window_size": 4,
                                       "attention_types": [[["global", "local"], 1]], "max_position_embeddings": 64}),
-    "gptj": ("GPTJForCausalLM", {"vocab_size": 99, "n_embd": 32, "n_layer": 2, "n_head": 4, "rotary_dim": 4, "n_positions": 64}),
+    "gptj": ("GPTJForCausalLM", {"vocab_size": 99, "n_embd": 32, "n_layer": 2, "n_head": 4, "rotary_dim": 4,
+                                 "n_positions": 64}),
     "gpt_neox": ("GPTNeoXForCausalLM", SMALL),
     "opt": ("OPTForCausalLM", {**SMALL, "ffn_dim": 48, "word_embed_proj_dim": 32}),
     "bloom": ("BloomForCausalLM", {"vocab_size": 99, "hidden_size": 32, "n_layer": 2, "n_head": 4}),
@@ -68,19 +71,21 @@ TEXT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "mixtral": ("MixtralForCausalLM", {**GROUPED, "num_local_experts": 4}),
     "qwen2_moe": ("Qwen2MoeForCausalLM", {**GROUPED, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
                                           "shared_expert_intermediate_size": 16}),
-    "deepseek_v3": ("DeepseekV3ForCausalLM", {**GROUPED, "num_key_value_heads": 4, "n_routed_experts": 4, "num_experts_per_tok": 2,
+    "deepseek_v3": ("DeepseekV3ForCausalLM", {**GROUPED, "num_key_value_heads": 4, "n_routed_experts": 4,
+                                              "num_experts_per_tok": 2,
                                               "moe_intermediate_size": 16, "kv_lora_rank": 8, "q_lora_rank": 8,
                                               "qk_rope_head_dim": 4, "qk_nope_head_dim": 4, "v_head_dim": 8, "n_group": 2,
                                               "topk_group": 1, "first_k_dense_replace": 1}),
     "mamba": ("MambaForCausalLM", {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}),
-    "mamba2": ("Mamba2ForCausalLM", {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8, "num_heads": 4,
-                                     "head_dim": 16, "expand": 2, "n_groups": 2, "chunk_size": 4}),
+    "mamba2": ("Mamba2ForCausalLM", {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8,
+                                     "num_heads": 4, "head_dim": 16, "expand": 2, "n_groups": 2, "chunk_size": 4}),
     "rwkv": ("RwkvForCausalLM", {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "attention_hidden_size": 32}),
     "recurrent_gemma": ("RecurrentGemmaForCausalLM", {**GROUPED, "lru_width": 32, "num_hidden_layers": 3, "head_dim": 8}),
 }  # fmt: skip
 
 BOTH: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "t5": ("T5ForConditionalGeneration", {"vocab_size": 99, "d_model": 32, "num_layers": 2, "num_heads": 4, "d_ff": 48, "d_kv": 8}),
+    "t5": ("T5ForConditionalGeneration", {"vocab_size": 99, "d_model": 32, "num_layers": 2, "num_heads": 4, "d_ff": 48,
+                                           "d_kv": 8}),
     "bart": ("BartForConditionalGeneration", {"vocab_size": 99, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2,
                                               "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 48,
                                               "decoder_ffn_dim": 48, "max_position_embeddings": 64}),
@@ -179,7 +184,8 @@ def _siglip() -> Made:
 
 SPEECH: Mapping[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
                              "conv_dim": (16, 16), "conv_stride": (4, 4), "conv_kernel": (8, 4), "vocab_size": 30,
-                             "num_conv_pos_embeddings": 8, "num_conv_pos_embedding_groups": 2, "num_feat_extract_layers": 2}  # fmt: skip
+                             "num_conv_pos_embeddings": 8, "num_conv_pos_embedding_groups": 2,
+                             "num_feat_extract_layers": 2}  # fmt: skip
 
 
 def _speech(kind: str, cls: str) -> Made:
@@ -205,7 +211,8 @@ def _patchtst() -> Made:
 
     model = _hf("patchtst", "PatchTSTForPrediction", {"num_input_channels": 3, "context_length": 32, "patch_length": 8,
                                                       "patch_stride": 8, "prediction_length": 8, "d_model": 16,
-                                                      "num_attention_heads": 2, "ffn_dim": 32, "num_hidden_layers": 2})  # fmt: skip
+                                                      "num_attention_heads": 2, "ffn_dim": 32,
+                                                      "num_hidden_layers": 2})  # fmt: skip
     return model, (), {"past_values": torch.randn(2, 32, 3)}
 
 
@@ -222,9 +229,11 @@ SEGMENTATION = ("fcn_resnet50", "deeplabv3_mobilenet_v3_large", "lraspp_mobilene
 TIMM: Mapping[str, int] = {
     "mixer_s32_224": 224, "gmlp_ti16_224": 224, "resmlp_12_224": 224, "coat_lite_tiny": 224, "nf_resnet26": 64,
     "ghostnet_050": 64, "hrnet_w18_small": 64, "repvgg_a0": 64, "xcit_nano_12_p16_224": 224, "edgenext_xx_small": 64,
-    "fastvit_t8": 64, "efficientformer_l1": 224, "poolformerv2_s12": 64, "eca_nfnet_l0": 64, "vovnet39a": 64, "cait_xxs24_224": 224,
+    "fastvit_t8": 64, "efficientformer_l1": 224, "poolformerv2_s12": 64, "eca_nfnet_l0": 64, "vovnet39a": 64,
+    "cait_xxs24_224": 224,
     "convmixer_768_32": 64, "mobilenetv4_conv_small": 64, "skresnet18": 64, "res2net50_26w_4s": 64, "botnet26t_256": 256,
-    "lambda_resnet26t": 256, "halonet26t": 256, "sequencer2d_s": 224, "volo_d1_224": 224, "tf_mobilenetv3_small_minimal_100": 64,
+    "lambda_resnet26t": 256, "halonet26t": 256, "sequencer2d_s": 224, "volo_d1_224": 224,
+    "tf_mobilenetv3_small_minimal_100": 64,
     "crossvit_tiny_240": 240, "twins_svt_small": 224, "visformer_tiny": 224, "dla34": 64, "selecsls42": 64, "resnest14d": 64,
 }  # fmt: skip
 

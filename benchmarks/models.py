@@ -1,12 +1,13 @@
 """Public models with random weights on our kernels: do they import, are they right, how long does it take?
 
-    python benchmarks/models.py [--target cpp:cpu] [--models 'transformers/*,torchvision/resnet*'] [--compile] [--train] [--json F]
+    python benchmarks/models.py [--target cpp:cpu] [--models 'transformers/*,torchvision/resnet*'] [--compile] [--train]
 
-Each model runs in a process of its own.  A row: seconds of the import and of the build, kernels, launches a call, those of the
-preparation of weights; `import` is the largest difference of our float64 oracle from PyTorch's float64 as a share of the largest
-number of an output, `error` that of the kernels, `eager` PyTorch's own in float32, `bound` the largest error of the kernels as a
-share of what rounding allows.  With --compile the model runs under torch.compile(backend="portakern") too, with --train three steps
-of SGD against eager ones.  Models whose package is not installed are named as missing.  Exit status 1 if a row is wrong.
+Each model runs in a process of its own.  A row: seconds of the import and of the build; kernels, launches a call, and kernels
+that prepare weights; `import` is the largest difference of our float64 oracle from PyTorch in float64, as a share of the largest
+number of an output (0 where both agree, empty where the oracle would take too long), `error` that of the kernels, `eager` that of
+PyTorch in float32, `bound` the largest error of the kernels as a share of what rounding allows.  With --compile the model runs
+under torch.compile(backend="portakern") too, with --train three steps of SGD against eager ones.  Models whose package is not
+installed are named as missing.  Exit status 1 if a row is wrong.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from model_zoo import Entry, enlivened, entries
 import portakern as pk
 from portakern.errors import PortakernError
 
-COLUMNS = ("import s", "build s", "kernels", "prepared", "import", "error", "eager", "bound")
+COLUMNS = ("import s", "build s", "kernels", "launches", "prepared", "import", "error", "eager", "bound")
 LARGEST = 1e-3
 """An error of a kernel beyond this share of the largest number of an output is no rounding of float32, whatever the depth."""
 
@@ -53,7 +54,8 @@ def main() -> int:
     print(f"{'model':40s} " + " ".join(f"{c:>9s}" for c in COLUMNS))
     for package in dict.fromkeys(e.package for e in asked):
         if importlib.util.find_spec(package) is None:
-            print(f"{package} is missing: {sum(e.package == package for e in asked)} models are not tried (pip install {package})")
+            untried = sum(e.package == package for e in asked)
+            print(f"{package} is missing: {untried} models are not tried (pip install {package})")
     for entry in asked:
         if importlib.util.find_spec(entry.package) is not None:
             rows.append(in_a_process(entry, args))
@@ -114,6 +116,7 @@ def imported(found: dict[str, Any], model: Any, args: Any, kwargs: Any, target: 
     import torch
 
     from portakern.check.sampled import affordable
+    from portakern.ir.program import turns
     from portakern.study.steps import judged
     from portakern.study.work import Problem, works
     from portakern.torch_import.agreement import agreement, in_float64
@@ -124,8 +127,8 @@ def imported(found: dict[str, Any], model: Any, args: Any, kwargs: Any, target: 
     op = pk.from_torch(model, args, kwargs=kwargs)
     found["import s"] = time.perf_counter() - begun
     begun = time.perf_counter()
-    k = pk.build(op, target=target, **op.typical.dims)
-    found |= {"build s": time.perf_counter() - begun, "kernels": len(k.program.kernels),
+    k = pk.build(op, target=target)
+    found |= {"build s": time.perf_counter() - begun, "kernels": len(k.program.kernels),               "launches": sum(1 for _ in turns(len(k.program.kernels), k.program.repeats, {})),
               "prepared": len(k.preparation.program.kernels) if k.preparation else 0}  # fmt: skip
     made = k(*(op.examples[n] for n in op.examples))
     made = [as_numpy(x) for n, x in zip(op.program().outputs, made if isinstance(made, tuple) else (made,), strict=True)
@@ -197,7 +200,7 @@ def trained(found: dict[str, Any], model: Any, args: Any, kwargs: Any, target: s
         losses.append([])
         for _ in range(3):
             steps.zero_grad()
-            loss = sum(x.float().square().mean() for x in _floats(run(*args, **kwargs)))
+            loss = torch.stack([x.float().square().mean() for x in _floats(run(*args, **kwargs))]).sum()
             loss.backward()
             steps.step()
             losses[-1].append(loss.item())
@@ -214,8 +217,8 @@ def _said(apart: float, seconds: float) -> str:
     parts = torch_compile.report()
     eager = [p for p in parts if p.eager]
     kept = "".join(f"\n        {p}" for p in eager)
-    return (f"{seconds:.1f} s, {apart:.2g} from eager, {sum(p.kernels for p in parts)} kernels in {len(parts) - len(eager)} parts, "
-            f"{len(eager)} parts are PyTorch's{kept}")  # fmt: skip
+    ours = f"{sum(p.kernels for p in parts)} kernels in {len(parts) - len(eager)} parts"
+    return f"{seconds:.1f} s, {apart:.2g} from eager, {ours}, {len(eager)} parts are PyTorch's{kept}"
 
 
 def _arrays(tree: Any) -> list[Any]:

@@ -15,11 +15,11 @@ from portakern.study.row import Row
 from portakern.study.work import Work, dim_names
 from portakern.torch_compile.edges import views_left
 from portakern.torch_compile.parts import is_worth_it, left_to_pytorch, supported
-from portakern.torch_import.arrays import as_tensor
+from portakern.torch_import.arrays import as_tensor, in_pairs
 from portakern.torch_import.aten.without import KEPT, base_of
 from portakern.torch_import.fx import graph_of, missing_of
-from portakern.torch_import.strided import AsTheyLie
 from portakern.torch_import.walk import Graph
+from portakern.torch_swap.strided import AsTheyLie
 
 DEFAULT_TARGET = "cpp:cpu"
 OPTIONS = ("target", "strict")
@@ -80,7 +80,7 @@ def backend(module: Any, example_inputs: Sequence[Any], options: Mapping[str, An
 def _decompositions() -> Any:
     """PyTorch's decompositions to core ATen, without those of what has a rule as it is.
 
-    One of these is wrong in training: of attention on CPUs, whose backward takes the logarithms of sums that it does not give."""
+    One of these is wrong in training: of attention on CPUs, whose backward takes logarithms of sums, which it does not give."""
     from torch._decomp import core_aten_decompositions
 
     return {op: how for op, how in core_aten_decompositions().items() if base_of(str(op)) not in KEPT}
@@ -146,6 +146,8 @@ def _strides(part: Any, graph: Graph) -> dict[str, tuple[int, ...]]:
 
 def _kernels(part: Any, target: Target) -> tuple[Callable[..., Any], int]:
     """A function of the part's inputs, and how many kernels it launches."""
+    import torch
+
     graph = graph_of(part)
     if graph.random:
         raise PortakernError("random", "random numbers stay PyTorch's, whose generator says which come next")
@@ -154,7 +156,9 @@ def _kernels(part: Any, target: Target) -> tuple[Callable[..., Any], int]:
                 Row(program.name, str(target)))  # fmt: skip
     run = AsTheyLie.of(work, _strides(part, graph))
     built = run.built
-    alone = not isinstance(next(n for n in part.graph.nodes if n.op == "output").args[0], tuple | list)
+    given = next(n for n in part.graph.nodes if n.op == "output").args[0]
+    alone = not isinstance(given, tuple | list)
+    pairs = {n for n, x in enumerate([given] if alone else given) if x.meta["val"].is_complex()}
 
     @cache
     def constant(name: str, device: Any) -> Any:
@@ -162,7 +166,11 @@ def _kernels(part: Any, target: Target) -> tuple[Callable[..., Any], int]:
 
     def call(*inputs: Any) -> Any:
         device = next(x.device for x in inputs if hasattr(x, "device"))
-        made = run([inputs[i.number].detach() if i.number >= 0 else constant(i.name, device) for i in graph.inputs])
+        made = run([in_pairs(inputs[i.number].detach()) if i.number >= 0 else constant(i.name, device) for i in graph.inputs])
+        if pairs:
+            each = made if isinstance(made, tuple) else (made,)
+            made = tuple(torch.view_as_complex(x) if n in pairs else x for n, x in enumerate(each))
+            return made[0] if alone else made
         return made if alone or isinstance(made, tuple) else (made,)
 
     return call, len(built.program.kernels)

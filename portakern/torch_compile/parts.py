@@ -17,7 +17,8 @@ MOVES = frozenset({"alias", "clone", "detach", "expand", "permute", "reshape", "
 
 
 def supported(left_out: Iterable[Any]) -> Any:
-    """What torch's partitioner asks: nodes with a rule, without those that are ``left_out``."""
+    """What torch's partitioner asks: all nodes of arrays without random ones and those that are ``left_out``, as what has no
+    rule is."""
     from torch.fx.passes.operator_support import OperatorSupportBase
 
     class Supported(OperatorSupportBase):
@@ -30,7 +31,7 @@ def supported(left_out: Iterable[Any]) -> Any:
             if node.target is operator.getitem:
                 return self.is_node_supported(submodules, node.args[0])
             found = rule_for(str(node.target))
-            return found is not None and not found.__module__.endswith(".random") and _of_arrays(node)
+            return (found is None or not found.__module__.endswith(".random")) and _of_arrays(node)
 
     return Supported()
 

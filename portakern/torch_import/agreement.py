@@ -87,7 +87,7 @@ def in_float64(operator: ImportedOperator) -> list[np.ndarray]:
     module = operator.module
 
     def wide(x: Any) -> Any:
-        return x.double().cpu() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+        return _wide(x) if isinstance(x, torch.Tensor) else x
 
     with (torch.no_grad(), _default_float64(torch), warnings.catch_warnings(), in_mode(module, operator.train),
           state_as_buffers(module), _in_double(module), in_parts()):  # fmt: skip
@@ -96,9 +96,16 @@ def in_float64(operator: ImportedOperator) -> list[np.ndarray]:
         try:
             made = module(*given[0], **given[1])
         except Exception as error:  # whatever PyTorch or the module's own code raises
-            raise PortakernError("no-float64", f"PyTorch does not run {operator.name} in float64: {type(error).__name__}: {error}",
-                                 where=str(operator.loc or "")) from error  # fmt: skip
+            said = f"PyTorch does not run {operator.name} in float64: {type(error).__name__}: {error}"
+            raise PortakernError("no-float64", said, where=str(operator.loc or "")) from error
     return [as_numpy(x) for x in leaves(made) if isinstance(x, torch.Tensor)]
+
+
+def _wide(x: Any) -> Any:
+    """A tensor on the host in float64, or complex128."""
+    import torch
+
+    return x.cpu().to(torch.complex128) if x.is_complex() else x.cpu().double() if x.is_floating_point() else x.cpu()
 
 
 @contextlib.contextmanager
@@ -109,7 +116,7 @@ def _in_double(module: Any) -> Iterator[None]:
     held = [(x, x.data) for x in (*module.parameters(), *module.buffers())]
     try:
         for x, data in held:
-            x.data = data.cpu().double() if data.is_floating_point() else data.cpu().clone()
+            x.data = _wide(data) if data.is_floating_point() or data.is_complex() else data.cpu().clone()
         yield
     finally:
         for x, data in held:

@@ -163,7 +163,8 @@ _REGISTERED = frozenset({"_parameters", "_buffers", "_modules"})
 
 def _attributes(part: Any) -> dict[str, tuple[Any, Any]]:
     """The attributes of a module by name, each with a copy of what is in it if it is a container."""
-    return {k: (v, copy.copy(v) if isinstance(v, list | dict | set) else None) for k, v in vars(part).items() if k not in _REGISTERED}
+    return {k: (v, copy.copy(v) if isinstance(v, list | dict | set) else None) for k, v in vars(part).items()
+            if k not in _REGISTERED}  # fmt: skip
 
 
 @contextlib.contextmanager

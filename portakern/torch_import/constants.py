@@ -1,8 +1,8 @@
 """What follows from no input: tables of indices and masks that a module makes of nothing at every call.
 
 PyTorch exports how it makes them.  Integers and truths are evaluated here, once, and are constants of the graph like those that
-PyTorch lifts out of the code; what is a few comparisons of coordinates, as a causal mask, stays what it is, since a kernel computes
-it faster than it reads it.  Floats stay too: they are rounded as the kernels round.
+PyTorch lifts out of the code; what is a few comparisons of coordinates, as a causal mask, stays what it is, since a kernel
+computes it faster than it reads it.  Floats stay too: they are rounded as the kernels round.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from portakern.dtypes import DTYPES
 from portakern.ir import oracle
 from portakern.ir.core import Arg, Block, ManyType, Op, Yield
 from portakern.ir.rewrite import canonicalise
-from portakern.ir.size import Sym
+from portakern.ir.size import Size, Sym
 from portakern.ir.tensor import (
     BitConvert,
     Convert,
@@ -115,5 +115,6 @@ class _Constants:
 def _is_open(op: Op) -> bool:
     """Whether an operation has a value only where open dims have one, or is a loop."""
     types = op.type.types if isinstance(op.type, ManyType) else (op.type,)
-    sizes = [*(s for of in types if isinstance(of, TensorType) for s in of.shape), *([op.size] if isinstance(op, DimSize) else [])]
+    sizes: list[Size] = [s for of in types if isinstance(of, TensorType) for s in of.shape]
+    sizes += [op.size] if isinstance(op, DimSize) else []
     return any(isinstance(s, Sym) for s in sizes) or bool(op.regions)

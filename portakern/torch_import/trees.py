@@ -1,7 +1,7 @@
 """Arguments and results as PyTorch nests them: lists, tuples and dicts of arrays, and objects that hold some.
 
-PyTorch's trees end at an object of a class that was not registered with them.  Here one that holds arrays in its attributes, as a
-cache of keys and values, is a node as well: its arrays are leaves, and what else it holds belongs to the form.
+PyTorch's trees end at an object of a class that was not registered with them.  Here one that holds arrays in its attributes, as
+a cache of keys and values, is a node as well: its arrays are leaves, and what else it holds belongs to the form.
 """
 
 from __future__ import annotations

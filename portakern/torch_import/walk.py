@@ -22,6 +22,7 @@ from portakern.spec.location import on_behalf_of
 from portakern.spec.traced import Traced, make, recording
 from portakern.torch_import import aten  # noqa: F401  (registers the rules)
 from portakern.torch_import.arrays import as_numpy
+from portakern.torch_import.aten.complexes import Complex, complex_rule, from_pairs, has_complex, to_pairs
 from portakern.torch_import.aten.without import why_not
 from portakern.torch_import.capture import Captured
 from portakern.torch_import.constants import with_constants
@@ -83,8 +84,8 @@ def read(captured: Captured, name: str) -> Graph:
 
 @dataclass
 class Walk:
-    """One pass over a graph.  ``missing`` says what could not be read, ``refused`` which nodes that was with all that follows from
-    them, and ``why`` the reasons of those that are the first."""
+    """One pass over a graph.  ``missing`` says what could not be read, ``refused`` which nodes that was with all that follows
+    from them, and ``why`` the reasons of those that are the first."""
 
     captured: Captured
     name: str
@@ -158,15 +159,15 @@ class Walk:
             self.refused.append(node)
             return
         lifted = self.captured.exported.constants.get(path) if _is_lifted(kind, path) else None
-        if lifted is not None and not meta.shape:
+        if lifted is not None and not meta.shape and not meta.complex:
             self.env[node] = make(Literal(lifted.item(), meta.dtype))
             return
         name = self.fresh(path or node.name)
-        self.args[name] = Arg(name, TensorType(meta.shape, meta.dtype))
+        self.args[name] = Arg(name, TensorType((*meta.shape, 2) if meta.complex else meta.shape, meta.dtype))
         self.inputs.append(GraphInput(name, kind, path, meta, number))
         if lifted is not None:
             self.lifted[name] = as_numpy(lifted)
-        self.env[node] = Traced(self.args[name])
+        self.env[node] = from_pairs(Traced(self.args[name])) if meta.complex else Traced(self.args[name])
 
     def fresh(self, wanted: str) -> str:
         """A name for an input, of a path such as ``layer1.0.weight``."""
@@ -224,14 +225,16 @@ class Walk:
         return any(n in self.refused for n in node.all_input_nodes)
 
     def applied(self, node: Any, name: str, fake: Any) -> Any:
-        found = rule_for(name)
-        if found is None:
-            raise NotImported(why_not(name))
         results = tuple(self.sizes.meta(f) if hasattr(f, "shape") else None
                         for f in (fake if isinstance(fake, list | tuple) else (fake,)))
         call = Call(name, results, _used(node), _contiguous(node), self.next_seed)
         kwargs = {k: self.value(v) for k, v in node.kwargs.items() if k not in DROPPED}
-        made = found(call, *self.value(node.args), **kwargs)
+        args = self.value(node.args)
+        complex_ = has_complex([*args, *kwargs.values()]) or any(m is not None and m.complex for m in results)
+        found = complex_rule(name) if complex_ else rule_for(name)
+        if found is None:
+            raise NotImported(why_not(name))
+        made = found(call, *args, **kwargs)
         if not isinstance(fake, list | tuple):
             return _fitted(made, results[0])
         return tuple(_fitted(m, meta) for m, meta in zip(made, results, strict=False))
@@ -295,7 +298,8 @@ class Walk:
             meta = self.sizes.meta(fake)
         except (NotImported, AttributeError):
             return None
-        return Traced(Arg("hole", TensorType(meta.shape, meta.dtype)))
+        made = Traced(Arg("hole", TensorType(meta.shape, meta.dtype)))
+        return Complex(made, made) if meta.complex else made
 
     # ---- outputs
 
@@ -308,6 +312,7 @@ class Walk:
         each = node.args[0] if isinstance(node.args[0], list | tuple) else (node.args[0],)
         for spec, given in zip(exported.graph_signature.output_specs, each, strict=True):
             made = self.env.get(given) if hasattr(given, "op") else None
+            made = to_pairs(made) if isinstance(made, Complex) else made
             if not isinstance(made, Traced):
                 if hasattr(given, "op") and not self.missing:
                     self.miss(given, "an output", "it is no array")
@@ -358,6 +363,9 @@ def _fitted(made: Any, meta: Meta | None) -> Any:
     """What a rule gave in the dtype and shape that PyTorch says."""
     if made is None or meta is None:
         return None
+    if isinstance(made, Complex):
+        of = replace(meta, complex=False)
+        return Complex(_fitted(made.real, of), _fitted(made.imag, of))
     if made.shape != meta.shape:
         made = _same_elements(made, meta.shape)
     return ew.cast(made, meta.dtype)

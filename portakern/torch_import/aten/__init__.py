@@ -5,6 +5,7 @@ from portakern.torch_import.aten import (
     attention,
     backward,
     comparisons,
+    complexes,
     convolutions,
     indexing,
     norms,
@@ -24,6 +25,7 @@ from portakern.torch_import.aten import (
 )
 
 __all__ = [
-    "activations", "attention", "backward", "comparisons", "convolutions", "indexing", "norms", "orders", "pointwise", "pooling", "products",
+    "activations", "attention", "backward", "comparisons", "complexes", "convolutions", "indexing",
+    "norms", "orders", "pointwise", "pooling", "products",
     "random", "recurrent", "reductions", "resizing", "running", "sources", "trigonometry", "views", "without",
 ]  # fmt: skip

@@ -51,7 +51,7 @@ def _(call: Call, a: Traced, b: Traced, offs: Traced | None = None, bias: Any = 
     if offs is None:
         return multiplied(call, a, b)
     if a.ndim != 2 or b.ndim != 3:
-        raise NotImported(f"grouped products of {a.ndim} and {b.ndim} dims, whose groups are of columns or of contracted elements")
+        raise NotImported(f"grouped products of {a.ndim} and {b.ndim} dims, whose groups are of columns or contracted elements")
     ends = value(offs, "i64" if offs.type.dtype == "i64" else "i32")
     begins = pieces.concat([ew.expand(value(0, ends.type.dtype), (1,)), ends], 0)
     return segments.grouped_matmul(value(a, call.dtype), value(b, call.dtype), begins)

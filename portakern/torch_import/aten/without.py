@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 _SIZES = "the size of its result follows from the numbers inside an array"
-_COMPLEX = "it gives or takes complex arrays, which the tensor level does not have (pk.fft works on pairs of real ones)"
 _GRADIENT = "gradients come with pk.grad; PyTorch's decompositions have no other form of it"
 
 WITHOUT: dict[str, str] = {
     "aten.nonzero": _SIZES,
     "aten._local_scalar_dense": "Python would decide on a number inside an array",
-    "aten._fft_r2c": _COMPLEX,
-    "aten._fft_c2r": _COMPLEX,
-    "aten._fft_c2c": _COMPLEX,
     "aten._embedding_bag": "bags of rows are segments, whose reductions are on their way",
     "aten._embedding_bag_forward_only": "bags of rows are segments, whose reductions are on their way",
     "aten._adaptive_avg_pool2d_backward": _GRADIENT,
