@@ -3,11 +3,11 @@
     python benchmarks/models.py [--target cpp:cpu] [--models 'transformers/*,torchvision/resnet*'] [--compile] [--train]
 
 Each model runs in a process of its own.  A row: seconds of the import and of the build; kernels, launches a call, and kernels
-that prepare weights; `import` is the largest difference of our float64 oracle from PyTorch in float64, as a share of the largest
-number of an output (0 where both agree, empty where the oracle would take too long), `error` that of the kernels, `eager` that of
-PyTorch in float32, `bound` the largest error of the kernels as a share of what rounding allows.  With --compile the model runs
-under torch.compile(backend="portakern") too, with --train three steps of SGD against eager ones.  Models whose package is not
-installed are named as missing.  Exit status 1 if a row is wrong.
+that prepare weights; `import` is the largest difference of our float64 oracle from PyTorch in float64, as a share of the
+largest number of an output (0 where both agree, empty where the oracle would take too long), `error` that of the kernels,
+`eager` that of PyTorch in float32, `bound` the largest error of the kernels as a share of what rounding allows.
+With --compile the model runs under torch.compile(backend="portakern") too, with --train three steps of SGD against eager ones.  Models whose package is
+not installed are named as missing.  Exit status 1 if a row is wrong.
 """
 
 from __future__ import annotations
@@ -128,7 +128,8 @@ def imported(found: dict[str, Any], model: Any, args: Any, kwargs: Any, target: 
     found["import s"] = time.perf_counter() - begun
     begun = time.perf_counter()
     k = pk.build(op, target=target)
-    found |= {"build s": time.perf_counter() - begun, "kernels": len(k.program.kernels),               "launches": sum(1 for _ in turns(len(k.program.kernels), k.program.repeats, {})),
+    found |= {"build s": time.perf_counter() - begun, "kernels": len(k.program.kernels),
+              "launches": sum(1 for _ in turns(len(k.program.kernels), k.program.repeats, {})),
               "prepared": len(k.preparation.program.kernels) if k.preparation else 0}  # fmt: skip
     made = k(*(op.examples[n] for n in op.examples))
     made = [as_numpy(x) for n, x in zip(op.program().outputs, made if isinstance(made, tuple) else (made,), strict=True)

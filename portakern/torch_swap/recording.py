@@ -41,7 +41,7 @@ def recorded(model: Any, examples: Iterable[tuple[Any, ...]]) -> dict[str, list[
     try:
         with in_mode(model, train=False), torch.no_grad():
             for args in examples:
-                model(*args)
+                model(*mapped(lambda x: x, args))  # objects that it may write to are copies
     finally:
         for hook in hooks:
             hook.remove()
