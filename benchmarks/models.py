@@ -6,8 +6,8 @@ Each model runs in a process of its own.  A row: seconds of the import and of th
 that prepare weights; `import` is the largest difference of our float64 oracle from PyTorch in float64, as a share of the
 largest number of an output (0 where both agree, empty where the oracle would take too long), `error` that of the kernels,
 `eager` that of PyTorch in float32, `bound` the largest error of the kernels as a share of what rounding allows.
-With --compile the model runs under torch.compile(backend="portakern") too, with --train three steps of SGD against eager ones.  Models whose package is
-not installed are named as missing.  Exit status 1 if a row is wrong.
+With --compile the model runs under torch.compile(backend="portakern") too, with --train three steps of SGD against eager ones.
+Models whose package is not installed are named as missing.  Exit status 1 if a row is wrong.
 """
 
 from __future__ import annotations
