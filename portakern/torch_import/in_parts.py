@@ -7,12 +7,22 @@ from typing import Any
 
 
 def grouped_mm(a: Any, b: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
-    """Rows of ``a`` [P, K], of which group g ends at ``offs[g]``, each times its group's matrix of ``b`` [G, K, N]."""
+    """Rows of ``a`` [P, K], of which group g ends at ``offs[g]``, each times its group's matrix of ``b`` [G, K, N]; the same of
+    columns, and of contracted elements, which give a matrix for each group."""
+    import torch
+
+    if offs is None:
+        return a @ b
     ends = offs.tolist()
-    begins = [0, *ends[:-1]]
-    made = a.new_zeros(a.shape[0], b.shape[-1])
-    for first, last, matrix in zip(begins, ends, b, strict=True):
-        made[first:last] = a[first:last] @ matrix
+    spans = [slice(first, last) for first, last in zip([0, *ends[:-1]], ends, strict=True)]
+    if a.ndim == b.ndim == 2:
+        return torch.stack([a[:, s] @ b[s] for s in spans])
+    made = a.new_zeros(a.shape[-2], b.shape[-1])
+    for n, s in enumerate(spans):
+        if b.ndim == 3:
+            made[s] = a[s] @ b[n]
+        else:
+            made[:, s] = a[n] @ b[:, s]
     return made
 
 

@@ -8,7 +8,7 @@ from portakern.spec import contractions, linear, pieces, reductions, segments, v
 from portakern.spec import elementwise as ew
 from portakern.spec.traced import Traced
 from portakern.torch_import.aten.reductions import vector_norm
-from portakern.torch_import.rules import Call, is_float, rule, value
+from portakern.torch_import.rules import Call, is_float, rule, value, wide
 from portakern.torch_import.types import NotImported
 
 
@@ -45,16 +45,36 @@ def _(call: Call, x: Traced, w: Traced, bias: Traced | None = None) -> Traced:
 
 @rule("aten._grouped_mm", "transformers.grouped_mm_fallback")
 def _(call: Call, a: Traced, b: Traced, offs: Traced | None = None, bias: Any = None, out_dtype: Any = None) -> Traced:
-    """Rows of a matrix that are sorted by group, each times its group's matrix; ``offs`` says where groups end."""
+    """Rows, columns or contracted elements are sorted by group, of which ``offs`` says where they end: rows [P, K] by matrices
+    [G, K, N], matrices [G, M, K] by columns [K, P], or [M, P] by [P, N] for each group alone."""
     if bias is not None:
         raise NotImported("grouped products with a bias")
+    a, b = value(a, call.dtype), value(b, call.dtype)
     if offs is None:
         return multiplied(call, a, b)
-    if a.ndim != 2 or b.ndim != 3:
-        raise NotImported(f"grouped products of {a.ndim} and {b.ndim} dims, whose groups are of columns or contracted elements")
-    ends = value(offs, "i64" if offs.type.dtype == "i64" else "i32")
-    begins = pieces.concat([ew.expand(value(0, ends.type.dtype), (1,)), ends], 0)
-    return segments.grouped_matmul(value(a, call.dtype), value(b, call.dtype), begins)
+    if a.ndim == 2 and b.ndim == 3:
+        return segments.grouped_matmul(a, b, _offsets(offs))
+    if a.ndim == 3:
+        return views.transpose(segments.grouped_matmul(views.transpose(b), views.swapaxes(a, 1, 2), _offsets(offs)))
+    return _of_each_group(views.transpose(a), b, offs)
+
+
+@rule("transformers.grouped_mm_fallback_backward")
+def _(call: Call, x: Traced, w: Traced, offs: Traced, g: Traced) -> tuple[Traced, Traced]:
+    return segments.grouped_matmul(g, views.swapaxes(w, 1, 2), _offsets(offs)), _of_each_group(x, g, offs)
+
+
+def _offsets(ends: Traced) -> Traced:
+    """Where groups begin, and where the last one ends."""
+    ends = value(ends, "i64" if ends.type.dtype == "i64" else "i32")
+    return pieces.concat([ew.expand(value(0, ends.type.dtype), (1,)), ends], 0)
+
+
+def _of_each_group(a: Traced, b: Traced, ends: Traced) -> Traced:
+    """a.T @ b of the rows [P, M] and [P, N] of each group: [G, M, N]."""
+    inner = wide(a.type.dtype)
+    both = ew.multiply(views.expand_dims(ew.cast(a, inner), 2), views.expand_dims(ew.cast(b, inner), 1))
+    return segments.segment_sum(both, _offsets(ends))
 
 
 # ---- distances ------------------------------------------------------------------------------------------------------
