@@ -196,6 +196,7 @@ def trained(found: dict[str, Any], model: Any, args: Any, kwargs: Any, target: s
     twin = copy.deepcopy(model)
     runs = [(torch.compile(model, backend="portakern", options={"target": target}), model), (twin, twin)]
     losses: list[list[float]] = []
+    first: list[Any] = []  # the gradients of the first step, which weights would show to few digits
     for run, own in runs:
         steps = torch.optim.SGD(own.parameters(), 1e-3)
         losses.append([])
@@ -203,13 +204,18 @@ def trained(found: dict[str, Any], model: Any, args: Any, kwargs: Any, target: s
             steps.zero_grad()
             loss = torch.stack([x.float().square().mean() for x in _floats(run(*args, **kwargs))]).sum()
             loss.backward()
+            if not losses[-1]:
+                first.append(torch.cat([p.grad.reshape(-1).clone() for p in own.parameters() if p.grad is not None]))
             steps.step()
             losses[-1].append(loss.item())
     apart = _apart([p.detach().numpy() for p in model.state_dict().values()],
                    [p.detach().numpy() for p in twin.state_dict().values()])  # fmt: skip
-    found["train"] = _said(apart, time.perf_counter() - begun)
-    if not apart <= LARGEST or not all(abs(a - b) <= LARGEST * max(abs(b), 1) for a, b in zip(*losses, strict=True)):
-        found["wrong"] = f"{found.get('wrong', '')} after training a weight is {apart:.2g} from eager, losses {losses}".strip()
+    gradients = ((first[0] - first[1]).norm() / first[1].norm()).item()
+    found["train"] = f"{_said(apart, time.perf_counter() - begun)}; gradients {gradients:.2g} from eager"
+    largest = max(gradients, apart, *(abs(a - b) / max(abs(b), 1) for a, b in zip(*losses, strict=True)))
+    if not largest <= LARGEST:
+        said = f"in training weights are {apart:.2g} from eager, gradients {gradients:.2g}, losses {losses}"
+        found["wrong"] = f"{found.get('wrong', '')} {said}".strip()
 
 
 def _said(apart: float, seconds: float) -> str:

@@ -231,7 +231,8 @@ def test_rows_of_experts_are_a_grouped_product() -> None:
     op = agrees(lambda x, w, ends: F.grouped_mm(x, w, offs=ends), x.bfloat16(), w.bfloat16(), ends)
     assert any(isinstance(o, SegmentContract) for o in op.program().body.ops)
     columns = w.mT.bfloat16().contiguous(), x.T.bfloat16().contiguous()
-    agrees(lambda w, x, ends: torch._grouped_mm(w, x, offs=ends), *_padded(*columns), torch.tensor([2, 2, 8], dtype=torch.int32))
+    ends = torch.tensor([2, 2, 8], dtype=torch.int32)
+    agrees(lambda w, x, ends: F.grouped_mm(w, x, offs=ends), *_padded(*columns), ends)
     parts = normal(16, 8).bfloat16(), normal(8, 16).bfloat16()
     agrees(lambda a, b, ends: F.grouped_mm(a, b, offs=ends), *parts, torch.tensor([0, 8, 8], dtype=torch.int32))
 
