@@ -172,7 +172,7 @@ class Op:
     def _field(self, name: str) -> Any:
         return getattr(self, name)
 
-    @property
+    @cached_property
     def operands(self) -> tuple[Op, ...]:
         out: list[Op] = []
         for name, role in self.roles.items():

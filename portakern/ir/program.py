@@ -92,11 +92,14 @@ class Program:
     def by_role(self, *roles: str) -> tuple[Array, ...]:
         return tuple(a for a in self.arrays if a.role in roles)
 
+    @cached_property
+    def _by_name(self) -> Mapping[str, Array]:
+        return {a.name: a for a in reversed(self.arrays)}
+
     def array(self, name: str) -> Array:
-        for a in self.arrays:
-            if a.name == name:
-                return a
-        raise IRError(f"{self.name} has no array {name}")
+        if name not in self._by_name:
+            raise IRError(f"{self.name} has no array {name}")
+        return self._by_name[name]
 
     @cached_property
     def sizes(self) -> tuple[str, ...]:

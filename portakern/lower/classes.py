@@ -138,6 +138,7 @@ class Classes:
             hints.setdefault(self._root(node), hint)
         taken = {*keyword.kwlist, *(a.name for a in program.args)}  # indices are written, and read back, as expressions
         letters = iter("ijklrstuvxyz")
+        tried: dict[str, int] = {}
         extents: dict[Node, Size] = {}
         for node in list(self.parent):
             if (size := _size(node)) != 1:
@@ -148,11 +149,13 @@ class Classes:
                 root = self._root(node)
                 if root not in self.found:
                     base = hints.get(root, "") or next(letters, "axis")
-                    name, n = base, 1
+                    n = tried.get(base, 1)
+                    name = base if n == 1 else f"{base}{n}"
                     while name in taken:
                         n += 1
                         name = f"{base}{n}"
                     taken.add(name)
+                    tried[base] = n
                     self.found[root] = AxisClass(name, extents.get(root, 1))
 
     # ---- answers

@@ -57,7 +57,8 @@ def _early(program: Program, weights: Collection[str]) -> list[int]:
     """The kernels of the preparation, in order."""
     varies = {a.name for a in program.arrays if a.role != "temporary" and a.name not in weights}
     left = _groups(program)
-    while late := [g for g in left if _is_open(program, g) or not varies.isdisjoint(_names(program, g))]:
+    opened = {g for g in left if _is_open(program, g)}
+    while late := [g for g in left if g in opened or not varies.isdisjoint(_names(program, g))]:
         left = [g for g in left if g not in late]
         for group in late:
             varies |= _written(program, group)

@@ -45,6 +45,7 @@ from portakern.errors import (
     UnsupportedDtype,
     UsageError,
 )
+from portakern.ir.collecting import without_collections
 from portakern.ir.program import Array, Program
 from portakern.ir.schedule import LOWERED_OPTIONS, Nest, Schedule
 from portakern.ir.tensor import TensorProgram, tensor_type
@@ -149,12 +150,13 @@ def emission(work: Work) -> Emission:
 
     Raises what stands in the way; needs no tool.
     """
-    try:
-        return _emission(work)
-    except PortakernError as error:
-        if work.chosen is None or work.chosen.exact:
-            raise
-        return _emission(*without_tuned(work, error))
+    with without_collections():
+        try:
+            return _emission(work)
+        except PortakernError as error:
+            if work.chosen is None or work.chosen.exact:
+                raise
+            return _emission(*without_tuned(work, error))
 
 
 def _emission(work: Work, note: str = "") -> Emission:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from portakern.backend import Target
 from portakern.errors import PortakernError, UsageError
 from portakern.registry import registry
-from portakern.study.built import Built
 from portakern.study.row import Row
 from portakern.study.work import Work, dim_names
-from portakern.torch_compile.parts import is_worth_it, supported, unimportable
-from portakern.torch_import.fx import graph_of
+from portakern.torch_compile.edges import views_left
+from portakern.torch_compile.parts import is_worth_it, left_to_pytorch, supported
+from portakern.torch_import.arrays import as_tensor, in_pairs
+from portakern.torch_import.aten.without import KEPT, base_of
+from portakern.torch_import.fx import graph_of, missing_of
+from portakern.torch_import.walk import Graph
+from portakern.torch_swap.strided import AsTheyLie
 
 DEFAULT_TARGET = "cpp:cpu"
 OPTIONS = ("target", "strict")
@@ -60,7 +65,6 @@ def backend(module: Any, example_inputs: Sequence[Any], options: Mapping[str, An
     Raises:
         UsageError: an option or the target does not exist.
     """
-    from torch._decomp import core_aten_decompositions
     from torch._dynamo.backends.common import aot_autograd
 
     options = dict(options or {})
@@ -69,7 +73,17 @@ def backend(module: Any, example_inputs: Sequence[Any], options: Mapping[str, An
             raise UsageError(f"the backend has no option {name!r}", hint=f"options are {', '.join(OPTIONS)}")
     target = registry().target(str(options.get("target", DEFAULT_TARGET)))
     compiler = _Compiler(target, bool(options.get("strict")))
-    return aot_autograd(fw_compiler=compiler, decompositions=core_aten_decompositions())(module, example_inputs)
+    return aot_autograd(fw_compiler=compiler, decompositions=_decompositions())(module, example_inputs)
+
+
+@cache
+def _decompositions() -> Any:
+    """PyTorch's decompositions to core ATen, without those of what has a rule as it is.
+
+    One of these is wrong in training: of attention on CPUs, whose backward takes logarithms of sums, which it does not give."""
+    from torch._decomp import core_aten_decompositions
+
+    return {op: how for op, how in core_aten_decompositions().items() if base_of(str(op)) not in KEPT}
 
 
 @dataclass(frozen=True)
@@ -84,7 +98,12 @@ class _Compiler:
         from torch._functorch._aot_autograd.utils import make_boxed_func
         from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 
-        partitioner = CapabilityBasedPartitioner(module, supported(unimportable(module)), allows_single_node_partition=True)
+        refused = missing_of(module)
+        goes = supported(refused)
+        goes.left_out |= views_left(module, lambda node: goes.is_node_supported({}, node))
+        for (name, why), times in left_to_pytorch(module, lambda node: goes.is_node_supported({}, node), refused).items():
+            _say(Part((name,) * times, eager=why))
+        partitioner = CapabilityBasedPartitioner(module, goes, allows_single_node_partition=True)
         divided = partitioner.fuse_partitions(partitioner.propose_partitions())
         for name, part in list(divided.named_children()):
             if name.startswith("fused_") and (call := self.built(part)) is not None:
@@ -117,20 +136,41 @@ def _say(part: Part) -> None:
     log.info("%s", part)
 
 
+def _strides(part: Any, graph: Graph) -> dict[str, tuple[int, ...]]:
+    """Strides of the inputs that do not lie contiguously where PyTorch traced the part."""
+    given = [n.meta.get("val") for n in part.graph.nodes if n.op == "placeholder"]
+    lie = {i.name: given[i.number] for i in graph.inputs if i.number >= 0}
+    known = {n: tuple(x.stride()) for n, x in lie.items() if hasattr(x, "stride") and not x.is_contiguous()}
+    return {n: strides for n, strides in known.items() if all(isinstance(s, int) for s in (*strides, *lie[n].shape))}
+
+
 def _kernels(part: Any, target: Target) -> tuple[Callable[..., Any], int]:
     """A function of the part's inputs, and how many kernels it launches."""
+    import torch
+
     graph = graph_of(part)
     if graph.random:
         raise PortakernError("random", "random numbers stay PyTorch's, whose generator says which come next")
     program = graph.program
     work = Work(program, dim_names(program.args), dict.fromkeys(program.dims, 8), {}, str(target), {},
                 Row(program.name, str(target)))  # fmt: skip
-    built = Built(work)
-    places = [i.number for i in graph.inputs]
-    alone = not isinstance(next(n for n in part.graph.nodes if n.op == "output").args[0], tuple | list)
+    run = AsTheyLie.of(work, _strides(part, graph))
+    built = run.built
+    given = next(n for n in part.graph.nodes if n.op == "output").args[0]
+    alone = not isinstance(given, tuple | list)
+    pairs = {n for n, x in enumerate([given] if alone else given) if x.meta["val"].is_complex()}
+
+    @cache
+    def constant(name: str, device: Any) -> Any:
+        return as_tensor(graph.constants[name]).to(device)
 
     def call(*inputs: Any) -> Any:
-        made = built(*(inputs[p].detach() for p in places))
+        device = next(x.device for x in inputs if hasattr(x, "device"))
+        made = run([in_pairs(inputs[i.number].detach()) if i.number >= 0 else constant(i.name, device) for i in graph.inputs])
+        if pairs:
+            each = made if isinstance(made, tuple) else (made,)
+            made = tuple(torch.view_as_complex(x) if n in pairs else x for n, x in enumerate(each))
+            return made[0] if alone else made
         return made if alone or isinstance(made, tuple) else (made,)
 
     return call, len(built.program.kernels)

@@ -21,6 +21,7 @@ from portakern.ir.core import Op
 from portakern.ir.tensor import Convert, RandomBits, TensorProgram, tensor_type
 from portakern.torch_import.arrays import as_numpy
 from portakern.torch_import.capture import in_mode, state_as_buffers
+from portakern.torch_import.in_parts import in_parts
 from portakern.torch_import.operator import ImportedOperator
 from portakern.torch_import.trees import leaves, mapped
 
@@ -76,21 +77,35 @@ def agreement(operator: ImportedOperator) -> Agreement:
 
 
 def in_float64(operator: ImportedOperator) -> list[np.ndarray]:
-    """The outputs of the module itself, run by PyTorch with every float in float64."""
+    """The outputs of the module itself, run by PyTorch with every float in float64.
+
+    Raises :class:`PortakernError` of kind ``no-float64`` where the module or PyTorch cannot do that.
+    """
     import torch
 
     args, kwargs = operator.example
     module = operator.module
 
     def wide(x: Any) -> Any:
-        return x.double().cpu() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+        return _wide(x) if isinstance(x, torch.Tensor) else x
 
     with (torch.no_grad(), _default_float64(torch), warnings.catch_warnings(), in_mode(module, operator.train),
-          state_as_buffers(module), _in_double(module)):  # fmt: skip
+          state_as_buffers(module), _in_double(module), in_parts()):  # fmt: skip
         warnings.simplefilter("ignore")
         given = mapped(lambda x: wide(x.clone()) if isinstance(x, torch.Tensor) else x, (args, dict(kwargs)))
-        made = module(*given[0], **given[1])
+        try:
+            made = module(*given[0], **given[1])
+        except Exception as error:  # whatever PyTorch or the module's own code raises
+            said = f"PyTorch does not run {operator.name} in float64: {type(error).__name__}: {error}"
+            raise PortakernError("no-float64", said, where=str(operator.loc or "")) from error
     return [as_numpy(x) for x in leaves(made) if isinstance(x, torch.Tensor)]
+
+
+def _wide(x: Any) -> Any:
+    """A tensor on the host in float64, or complex128."""
+    import torch
+
+    return x.cpu().to(torch.complex128) if x.is_complex() else x.cpu().double() if x.is_floating_point() else x.cpu()
 
 
 @contextlib.contextmanager
@@ -101,7 +116,7 @@ def _in_double(module: Any) -> Iterator[None]:
     held = [(x, x.data) for x in (*module.parameters(), *module.buffers())]
     try:
         for x, data in held:
-            x.data = data.cpu().double() if data.is_floating_point() else data.cpu().clone()
+            x.data = _wide(data) if data.is_floating_point() or data.is_complex() else data.cpu().clone()
         yield
     finally:
         for x, data in held:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import functools
 import inspect
 import re
 import types
@@ -16,7 +18,8 @@ from portakern.errors import PortakernError, SpecError, UsageError
 from portakern.ir.core import Loc
 from portakern.ir.size import Size, Sym, parse_size
 from portakern.spec.location import line_at
-from portakern.torch_import.aten.without import KEPT
+from portakern.torch_import.aten.without import KEPT, base_of
+from portakern.torch_import.trees import flattened, leaves, nested, plain
 
 Dynamic = Mapping[str, Any] | Sequence[Any] | None
 
@@ -49,18 +52,40 @@ def capture(given: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynami
 
     module = given if isinstance(given, torch.nn.Module) else _as_module(given)
     loc = _line_of(module.forward if module is given else given)
-    shapes = _shapes(module.forward, args, kwargs, dynamic)
+    simple, named = plain((args, dict(kwargs)))
+    shapes = _shapes(module.forward, simple, named, dynamic)
     try:
         with (in_mode(module, train), state_as_buffers(module), torch.no_grad(), warnings.catch_warnings(),
-              _recurrences_of_one_step()):  # fmt: skip
+              _recurrences_of_one_step(), _in_plain_trees(module, args, kwargs)):  # fmt: skip
             warnings.simplefilter("ignore")
-            exported = torch.export.export(module, args, dict(kwargs), dynamic_shapes=shapes.asked, strict=False)
+            exported = torch.export.export(module, simple, named, dynamic_shapes=shapes.asked, strict=False)
             exported = exported.run_decompositions(_decompositions())
     except PortakernError:
         raise
     except Exception as error:  # whatever the module's own code or PyTorch raises
         raise _refused(error, loc) from error
     return Captured(exported, module, loc, shapes.symbols(exported))
+
+
+@contextlib.contextmanager
+def _in_plain_trees(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[None]:
+    """``module`` taking and giving arrays in place of the objects that hold them, which torch.export does not open."""
+    own, forward = vars(module).get("forward"), module.forward
+    form = flattened((args, dict(kwargs)))[1]
+
+    @functools.wraps(forward)
+    def plainly(*args: Any, **kwargs: Any) -> Any:
+        if form.objects:
+            args, kwargs = nested(leaves((args, kwargs)), form)
+        return plain(forward(*args, **kwargs))
+
+    module.forward = plainly
+    try:
+        yield
+    finally:
+        del module.forward
+        if own is not None:
+            module.forward = own
 
 
 @contextlib.contextmanager
@@ -113,14 +138,33 @@ def _line_of(function: Any) -> Loc | None:
 
 @contextlib.contextmanager
 def in_mode(module: Any, train: bool) -> Iterator[None]:
-    """``module`` in training or evaluation; each of its parts is afterwards as it was."""
-    before = {m: m.training for m in module.modules()}
+    """``module`` in training or evaluation; each of its parts is afterwards as it was, with the attributes that it had.
+
+    What a forward keeps for the next one, as a table for a size, would be of fake arrays, or of float64."""
+    before = [(part, _attributes(part)) for part in module.modules()]
     module.train(train)
     try:
         yield
     finally:
-        for part, training in before.items():
-            part.training = training
+        for part, attributes in before:
+            held = vars(part)
+            for name in [k for k in held if k not in attributes and k not in _REGISTERED]:
+                del held[name]
+            for name, (value, content) in attributes.items():
+                held[name] = value
+                if content is not None and value != content:
+                    value.clear()
+                    value.extend(content) if isinstance(value, list) else value.update(content)
+
+
+_REGISTERED = frozenset({"_parameters", "_buffers", "_modules"})
+"""Where a module keeps what it registers, which others look after."""
+
+
+def _attributes(part: Any) -> dict[str, tuple[Any, Any]]:
+    """The attributes of a module by name, each with a copy of what is in it if it is a container."""
+    return {k: (v, copy.copy(v) if isinstance(v, list | dict | set) else None) for k, v in vars(part).items()
+            if k not in _REGISTERED}  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -149,7 +193,7 @@ def _decompositions() -> Any:
 
     table = torch.export.default_decompositions()
     for key in list(table.keys()):
-        if ".".join(str(key).split(".")[:2]) in KEPT:
+        if base_of(str(key)) in KEPT:
             del table[key]
     return table
 

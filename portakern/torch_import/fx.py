@@ -53,12 +53,12 @@ def graph_of(module: Any, name: str = "graph") -> Graph:
     return read(_captured(module), name)
 
 
-def missing_of(module: Any) -> list[Any]:
-    """The nodes that cannot be imported."""
+def missing_of(module: Any) -> dict[Any, str]:
+    """The nodes that cannot be imported, and why; empty for those that only follow from others."""
     walk = Walk(_captured(module), "graph")
     with contextlib.suppress(MissingRuleError):
         walk.graph()
-    return walk.refused
+    return {node: walk.why.get(node, "") for node in walk.refused}
 
 
 def _captured(module: Any) -> Captured:

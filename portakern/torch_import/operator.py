@@ -10,6 +10,7 @@ from typing import Any, Literal, NoReturn
 
 from portakern.dtypes import DTYPES
 from portakern.errors import UsageError
+from portakern.ir.collecting import without_collections
 from portakern.ir.core import Arg, Block, Op, Yield
 from portakern.ir.rewrite import canonicalise
 from portakern.ir.size import Size, Sym
@@ -20,11 +21,11 @@ from portakern.spec.bind import substituted
 from portakern.spec.inputs import Held, like
 from portakern.spec.operator import Operator
 from portakern.spec.traced import Traced, record
-from portakern.torch_import.arrays import as_numpy
+from portakern.torch_import.arrays import as_numpy, as_tensor, in_pairs
 from portakern.torch_import.capture import Captured, Dynamic, capture
 from portakern.torch_import.trees import leaves
 from portakern.torch_import.types import need_torch
-from portakern.torch_import.walk import SEED, Graph, read
+from portakern.torch_import.walk import SEED, Graph, GraphInput, read
 from portakern.torch_import.weights import ModuleWeights
 
 Weights = Literal["inputs", "constants"]
@@ -64,10 +65,11 @@ def from_torch(
     if weights not in ("inputs", "constants"):
         raise UsageError(f"weights={weights!r}", hint='weights is "inputs" or "constants"')
     args = tuple(example_inputs) if isinstance(example_inputs, tuple | list) else (example_inputs,)
-    captured = capture(module, args, dict(kwargs or {}), dynamic, train)
     called = name or _name(module)
-    graph = read(captured, called)
-    return ImportedOperator(called, captured, graph, args, dict(kwargs or {}), train, weights == "constants")
+    with without_collections():
+        captured = capture(module, args, dict(kwargs or {}), dynamic, train)
+        graph = read(captured, called)
+        return ImportedOperator(called, captured, graph, args, dict(kwargs or {}), train, weights == "constants")
 
 
 def _name(given: Any) -> str:
@@ -177,9 +179,12 @@ def _bound(captured: Captured, graph: Graph) -> ModuleWeights:
             return module.get_submodule(owner), name
         value = exported.state_dict.get(path)
         value = exported.constants.get(path) if value is None else value
-        return value.detach() if value is not None else None
+        return in_pairs(value.detach()) if value is not None else None
 
-    held = {i.name: found(i.path) for i in graph.inputs if i.kind != "USER_INPUT"}
+    def value(given: GraphInput) -> Any:
+        return as_tensor(graph.constants[given.name]) if given.name in graph.constants else found(given.path)
+
+    held = {i.name: value(i) for i in graph.inputs if i.kind != "USER_INPUT"}
     return ModuleWeights({**{n: x for n, x in held.items() if x is not None}, **({SEED: 0} if graph.random else {})})
 
 

@@ -55,6 +55,11 @@ class Call:
         return self.result.dtype
 
     @property
+    def complex(self) -> bool:
+        """Whether the result is complex; its dtype is that of its parts then."""
+        return self.result.complex
+
+    @property
     def base(self) -> str:
         """The name without its overload: ``aten.add``."""
         return ".".join(self.name.split(".")[:2])

@@ -36,10 +36,11 @@ def torch_dtype(name: str) -> Any:
 
 @dataclass(frozen=True)
 class Meta:
-    """Shape and dtype of a value of the graph."""
+    """Shape and dtype of a value of the graph; of a complex one the dtype of its parts."""
 
     shape: tuple[Size, ...]
     dtype: str
+    complex: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,8 @@ class Sizes:
         raise NotImported(f"the size {e}, which is no sum of products of dims")
 
     def meta(self, fake: Any) -> Meta:
-        return Meta(tuple(self.of(s) for s in fake.shape), dtype_of(fake.dtype))
+        shape = tuple(self.of(s) for s in fake.shape)
+        return Meta(shape, dtype_of(fake.dtype.to_real() if fake.dtype.is_complex else fake.dtype), fake.dtype.is_complex)
 
 
 def _sum(sizes: list[Size]) -> Size:

@@ -10,17 +10,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from portakern.errors import MissingRuleError, PortakernError
 from portakern.ir.core import Arg, Block, Op, Yield
 from portakern.ir.rewrite import canonicalise
 from portakern.ir.size import Size
-from portakern.ir.tensor import DimSize, Reshape, TensorProgram, TensorType, verify_tensor_program
+from portakern.ir.tensor import DimSize, Literal, Reshape, TensorProgram, TensorType, tensor_type, verify_tensor_program
 from portakern.spec import elementwise as ew
 from portakern.spec.location import on_behalf_of
 from portakern.spec.traced import Traced, make, recording
 from portakern.torch_import import aten  # noqa: F401  (registers the rules)
+from portakern.torch_import.arrays import as_numpy
+from portakern.torch_import.aten.complexes import Complex, complex_rule, from_pairs, has_complex, to_pairs
 from portakern.torch_import.aten.without import why_not
 from portakern.torch_import.capture import Captured
+from portakern.torch_import.constants import with_constants
 from portakern.torch_import.places import place_of
 from portakern.torch_import.rules import RULES, Call, rule_for
 from portakern.torch_import.types import Meta, NotImported, Sizes
@@ -57,6 +62,7 @@ class Graph:
         unused: the user's inputs that nothing reads.
         updates: outputs that are new values of buffers, by the buffer's path.
         random: whether the program takes a seed.
+        constants: values of the inputs that are constants, which were made here.
     """
 
     program: TensorProgram
@@ -64,6 +70,7 @@ class Graph:
     unused: tuple[str, ...]
     updates: Mapping[str, str]
     random: bool
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 def read(captured: Captured, name: str) -> Graph:
@@ -77,7 +84,8 @@ def read(captured: Captured, name: str) -> Graph:
 
 @dataclass
 class Walk:
-    """One pass over a graph.  ``missing`` says what could not be read, and ``refused`` which nodes that was."""
+    """One pass over a graph.  ``missing`` says what could not be read, ``refused`` which nodes that was with all that follows
+    from them, and ``why`` the reasons of those that are the first."""
 
     captured: Captured
     name: str
@@ -87,7 +95,9 @@ class Walk:
     missing: dict[str, None] = field(default_factory=dict)
     seeds: int = 0
     given: int = 0
+    lifted: dict[str, np.ndarray] = field(default_factory=dict)
     refused: list[Any] = field(default_factory=list)
+    why: dict[Any, str] = field(default_factory=dict)
 
     def graph(self) -> Graph:
         exported = self.captured.exported
@@ -110,7 +120,11 @@ class Walk:
         args = (*self.args.values(), *([self.seed] if self.seeds else []))
         program = TensorProgram(self.name, Block(args, tuple(ops)), outputs=tuple(outputs),
                                 scalars=(SEED,) if self.seeds else ())  # fmt: skip
-        program = canonicalise(program)
+        program, constants = with_constants(canonicalise(program), self.lifted)
+        for name in constants:
+            of = next(a for a in program.args if a.name == name)
+            self.args[name] = of
+            self.inputs.append(GraphInput(name, "CONSTANT", "", Meta(tensor_type(of).shape, tensor_type(of).dtype)))
         used = {o for op in program.body.ops for o in op.operands}
         kept = sorted((i for i in self.inputs if self.args[i.name] in used), key=lambda i: i.kind != "USER_INPUT")
         unused = tuple(i.name for i in self.inputs if i.kind == "USER_INPUT" and self.args[i.name] not in used)
@@ -121,7 +135,7 @@ class Walk:
         body = Block((*(self.args[i.name] for i in kept), *seed), program.body.ops)
         program = replace(program, body=body, scalars=(SEED,) if seed else ())
         verify_tensor_program(program)
-        return Graph(program, tuple(kept), unused, updates, bool(seed))
+        return Graph(program, tuple(kept), unused, updates, bool(seed), constants)
 
     # ---- nodes
 
@@ -144,10 +158,16 @@ class Walk:
         if meta is None:
             self.refused.append(node)
             return
+        lifted = self.captured.exported.constants.get(path) if _is_lifted(kind, path) else None
+        if lifted is not None and not meta.shape and not meta.complex:
+            self.env[node] = make(Literal(lifted.item(), meta.dtype))
+            return
         name = self.fresh(path or node.name)
-        self.args[name] = Arg(name, TensorType(meta.shape, meta.dtype))
+        self.args[name] = Arg(name, TensorType((*meta.shape, 2) if meta.complex else meta.shape, meta.dtype))
         self.inputs.append(GraphInput(name, kind, path, meta, number))
-        self.env[node] = Traced(self.args[name])
+        if lifted is not None:
+            self.lifted[name] = as_numpy(lifted)
+        self.env[node] = from_pairs(Traced(self.args[name])) if meta.complex else Traced(self.args[name])
 
     def fresh(self, wanted: str) -> str:
         """A name for an input, of a path such as ``layer1.0.weight``."""
@@ -165,6 +185,7 @@ class Walk:
             return None
 
     def miss(self, node: Any, what: str, why: str) -> None:
+        self.why[node] = why
         loc = place_of(node)
         self.missing[f"{what}{f' ({loc})' if loc else ''}: {why}"] = None
 
@@ -204,14 +225,16 @@ class Walk:
         return any(n in self.refused for n in node.all_input_nodes)
 
     def applied(self, node: Any, name: str, fake: Any) -> Any:
-        found = rule_for(name)
-        if found is None:
-            raise NotImported(why_not(name))
         results = tuple(self.sizes.meta(f) if hasattr(f, "shape") else None
                         for f in (fake if isinstance(fake, list | tuple) else (fake,)))
         call = Call(name, results, _used(node), _contiguous(node), self.next_seed)
         kwargs = {k: self.value(v) for k, v in node.kwargs.items() if k not in DROPPED}
-        made = found(call, *self.value(node.args), **kwargs)
+        args = self.value(node.args)
+        complex_ = has_complex([*args, *kwargs.values()]) or any(m is not None and m.complex for m in results)
+        found = complex_rule(name) if complex_ else rule_for(name)
+        if found is None:
+            raise NotImported(why_not(name))
+        made = found(call, *args, **kwargs)
         if not isinstance(fake, list | tuple):
             return _fitted(made, results[0])
         return tuple(_fitted(m, meta) for m, meta in zip(made, results, strict=False))
@@ -275,7 +298,8 @@ class Walk:
             meta = self.sizes.meta(fake)
         except (NotImported, AttributeError):
             return None
-        return Traced(Arg("hole", TensorType(meta.shape, meta.dtype)))
+        made = Traced(Arg("hole", TensorType(meta.shape, meta.dtype)))
+        return Complex(made, made) if meta.complex else made
 
     # ---- outputs
 
@@ -288,6 +312,7 @@ class Walk:
         each = node.args[0] if isinstance(node.args[0], list | tuple) else (node.args[0],)
         for spec, given in zip(exported.graph_signature.output_specs, each, strict=True):
             made = self.env.get(given) if hasattr(given, "op") else None
+            made = to_pairs(made) if isinstance(made, Complex) else made
             if not isinstance(made, Traced):
                 if hasattr(given, "op") and not self.missing:
                     self.miss(given, "an output", "it is no array")
@@ -306,6 +331,11 @@ class Walk:
 
 _MISUSED = (TypeError, ValueError, AttributeError, KeyError, IndexError, AssertionError, ZeroDivisionError)
 """What a rule raises on arguments that it was not written for."""
+
+
+def _is_lifted(kind: str, path: str) -> bool:
+    """Whether an input is a constant of the code, as ``torch.tensor([1, 2])`` is, and not an array that the module holds."""
+    return kind == "CONSTANT_TENSOR" and path.startswith("lifted_tensor_")
 
 
 def _asserted(node: Any) -> bool:
@@ -333,6 +363,9 @@ def _fitted(made: Any, meta: Meta | None) -> Any:
     """What a rule gave in the dtype and shape that PyTorch says."""
     if made is None or meta is None:
         return None
+    if isinstance(made, Complex):
+        of = replace(meta, complex=False)
+        return Complex(_fitted(made.real, of), _fitted(made.imag, of))
     if made.shape != meta.shape:
         made = _same_elements(made, meta.shape)
     return ew.cast(made, meta.dtype)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from portakern.torch_import.arrays import in_pairs
+
 
 class Detached:
     """Tensors without their gradients: the same one for a tensor while its memory is the same, so that what was made of it is
@@ -17,7 +19,7 @@ class Detached:
         """``x``, which is what stands in ``place`` now."""
         before, detached = self._held.get(place, (None, None))
         if before is not x or detached.data_ptr() != x.data_ptr():
-            detached = x.detach()
+            detached = in_pairs(x.detach())
             self._held[place] = x, detached
         return detached
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +34,7 @@ def recorded(model: Any, examples: Iterable[tuple[Any, ...]]) -> dict[str, list[
             signed = signature(args, kwargs)
             if signed not in found.setdefault(name, {}):
                 # Copies, since a later module may write to what it is given.
-                args, kwargs = mapped(lambda x: x.detach().clone() if isinstance(x, torch.Tensor) else x, (args, kwargs))
+                args, kwargs = mapped(_copied, (args, kwargs))
                 found[name][signed] = Call(args, kwargs, signed)
 
         return hook
@@ -41,11 +43,22 @@ def recorded(model: Any, examples: Iterable[tuple[Any, ...]]) -> dict[str, list[
     try:
         with in_mode(model, train=False), torch.no_grad():
             for args in examples:
-                model(*args)
+                model(*mapped(lambda x: x, args))  # objects that it may write to are copies
     finally:
         for hook in hooks:
             hook.remove()
     return {name: list(calls.values()) for name, calls in found.items()}
+
+
+def _copied(x: Any) -> Any:
+    """An argument as it is now: objects too, as an empty cache that is filled later."""
+    import torch
+
+    if isinstance(x, torch.Tensor):
+        return x.detach().clone()
+    with contextlib.suppress(Exception):  # whatever an object's own copying raises
+        return x if isinstance(x, torch.nn.Module) else copy.deepcopy(x)
+    return x
 
 
 def signature(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Signature:

@@ -6,13 +6,17 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
+from portakern.errors import PortakernError
 from portakern.study.built import Built
 from portakern.torch_import import ImportedOperator
-from portakern.torch_import.trees import flattened, nested
+from portakern.torch_import.arrays import in_pairs
+from portakern.torch_import.trees import flattened, mapped, nested
 from portakern.torch_import.weights import Detached
 from portakern.torch_swap.recording import Call, Signature, signature
+from portakern.torch_swap.strided import AsTheyLie
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +28,7 @@ class Kernels:
     Args:
         built: the kernels.
         places: for each input, the number of an argument among all, or where the module holds it, or a value.
-        template, form: the module's results, among which the kernels' take the places of arrays.
+        template, form: the module's results, with a :class:`Result` where the kernels' take the place of an array.
     """
 
     built: Built
@@ -37,21 +41,48 @@ class Kernels:
     def of(op: ImportedOperator, built: Built, module: Any, call: Call) -> Kernels:
         import torch
 
+        args, kwargs = mapped(lambda x: x, (call.args, dict(call.kwargs)))
+        before = flattened((args, kwargs))
         with torch.no_grad():
-            template, form = flattened(module(*call.args, **call.kwargs))
+            template, form = flattened(module(*args, **kwargs))
+        if not _same(before, flattened((args, kwargs))):
+            raise PortakernError("swap", "it writes to an object among its arguments")
         places = tuple(op.numbers[n] if n in op.numbers else _place(module, op.paths.get(n, ""), op.bound.get(n))
                        for n in built.bound.names)  # fmt: skip
-        return Kernels(built, places, tuple(None if isinstance(x, torch.Tensor) else x for x in template), form)
+        results = tuple(Result(x.is_complex()) if isinstance(x, torch.Tensor) else x for x in template)
+        return Kernels(built, places, results, form)
+
+    @cached_property
+    def _run(self) -> AsTheyLie:
+        return AsTheyLie(self.built)
 
     def __call__(self, given: Sequence[Any]) -> Any:
-        made = self.built(*[self._input(n, p, given) for n, p in enumerate(self.places)])
+        made = self._run([self._input(n, p, given) for n, p in enumerate(self.places)])
         results = iter(made if isinstance(made, tuple) else (made,))
-        return nested([next(results) if x is None else x for x in self.template], self.form)
+        return nested([_as_given(next(results), x) if isinstance(x, Result) else x for x in self.template], self.form)
 
     def _input(self, number: int, place: Any, given: Sequence[Any]) -> Any:
         if isinstance(place, int):
-            return given[place]
+            return in_pairs(given[place])
         return self._detached.of(number, getattr(*place)) if isinstance(place, tuple) else place
+
+
+def _same(before: tuple[Sequence[Any], Any], after: tuple[Sequence[Any], Any]) -> bool:
+    """Whether objects among arguments hold the arrays that they held."""
+    return str(before[1]) == str(after[1]) and all(a is b for a, b in zip(before[0], after[0], strict=True))
+
+
+@dataclass(frozen=True)
+class Result:
+    """Where in a module's results an array is, and whether it is complex, which kernels give in pairs."""
+
+    complex: bool
+
+
+def _as_given(x: Any, wanted: Result) -> Any:
+    import torch
+
+    return torch.view_as_complex(x) if wanted.complex else x
 
 
 def _place(module: Any, path: str, value: Any) -> Any:

@@ -135,3 +135,55 @@ def test_bad_usage_says_what_to_do() -> None:
     for kind, said, asked in bad:
         with pytest.raises(kind, match=said):
             swap(*asked)
+
+
+class Cache:
+    """An object that PyTorch's trees do not know."""
+
+    def __init__(self, keys: Any) -> None:
+        self.keys, self.name = keys, "cache"
+
+
+class Cached(torch.nn.Module):
+    def __init__(self, appends: bool) -> None:
+        super().__init__()
+        self.fc, self.appends = torch.nn.Linear(4, 4), appends
+
+    def forward(self, x: Any, past: Cache) -> tuple[Any, Cache]:
+        keys = torch.cat([past.keys, self.fc(x)])
+        if self.appends:
+            past.keys = keys
+            return x @ keys.T, past
+        return x @ keys.T, Cache(keys)
+
+
+def test_objects_that_hold_arrays_go_in_and_come_out() -> None:
+    module, x, past = Cached(False).eval(), torch.randn(2, 4), Cache(torch.randn(3, 4))
+    found = pk.swap(module, "cpp:cpu", (x, past), where=Cached)
+    assert found.replaced == ("",), found
+    other = Cache(torch.randn(3, 4))
+    with torch.no_grad():
+        (scores, cache), (want, same) = module(x, other), found.stand_ins[0].original(x, other)
+    assert isinstance(cache, Cache) and cache.name == "cache" and not found.fell_back
+    torch.testing.assert_close((scores, cache.keys), (want, same.keys))
+
+
+def test_a_module_that_writes_to_an_object_is_kept() -> None:
+    past = Cache(torch.randn(3, 4))
+    (decision,) = pk.swap(Cached(True).eval(), "cpp:cpu", (torch.randn(2, 4), past), where=Cached).decisions
+    assert "writes to an object" in decision.kept and past.keys.shape == (3, 4)
+
+
+def test_arrays_in_another_layout_and_complex_ones_are_taken() -> None:
+    class Turned(torch.nn.Module):
+        def forward(self, x: Any, turns: Any) -> Any:
+            return torch.view_as_complex(x.cumsum(0).reshape(4, 6, 2)) * turns
+
+    x, turns = torch.randn(4, 12), torch.polar(torch.ones(6), torch.randn(6))
+    model = Turned().eval()
+    found = pk.swap(model, "cpp:cpu", (x, turns), where=Turned)
+    assert found.replaced == ("",), found
+    y = x.t().contiguous().t()
+    with torch.no_grad():
+        torch.testing.assert_close(model(y, turns), found.stand_ins[0].original(y, turns))
+    assert not found.fell_back

@@ -2,8 +2,10 @@
 
 from portakern.torch_import.aten import (
     activations,
+    attention,
     backward,
     comparisons,
+    complexes,
     convolutions,
     indexing,
     norms,
@@ -23,6 +25,7 @@ from portakern.torch_import.aten import (
 )
 
 __all__ = [
-    "activations", "backward", "comparisons", "convolutions", "indexing", "norms", "orders", "pointwise", "pooling", "products",
+    "activations", "attention", "backward", "comparisons", "complexes", "convolutions", "indexing",
+    "norms", "orders", "pointwise", "pooling", "products",
     "random", "recurrent", "reductions", "resizing", "running", "sources", "trigonometry", "views", "without",
 ]  # fmt: skip

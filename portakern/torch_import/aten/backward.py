@@ -18,12 +18,15 @@ def _(call: Call, g: Traced, x: Traced, w: Traced, bias: Any, stride: Any, paddi
       output_padding: Any, groups: int, mask: Any) -> tuple[Traced | None, ...]:  # fmt: skip
     n = x.ndim - 2
     stride, padding, dilation = each(stride, n), each(padding, n), each(dilation, n)
-    if transposed or groups != 1:
-        raise NotImported("the gradient of a transposed convolution, or of one in groups")
     wants_x, wants_w, wants_b = (m and i in call.used for i, m in enumerate(mask))
-    return (_of_input(g, x, w, stride, padding, dilation) if wants_x else None,
-            _of_weight(g, x, w, stride, padding, dilation) if wants_w else None,
-            reductions.sum(g, (0, *range(2, n + 2))) if wants_b else None)  # fmt: skip
+    dx = dw = None
+    if wants_x and transposed:
+        dx = windows.conv(g, w, stride, padding, dilation, groups, layout="NCHW")
+    elif wants_x:
+        dx = _of_input(g, x, w, stride, padding, dilation, groups)
+    if wants_w:  # of a transposed convolution both arrays change places
+        dw = _of_weight(*((x, g) if transposed else (g, x)), w, stride, padding, dilation, groups)
+    return dx, dw, reductions.sum(g, (0, *range(2, n + 2))) if wants_b else None
 
 
 def _rest(size: Any, out: Any, k: Any, s: int, p: int, d: int) -> int:
@@ -31,15 +34,16 @@ def _rest(size: Any, out: Any, k: Any, s: int, p: int, d: int) -> int:
     return number(size + 2 * p - d * (k - 1) - 1 - (out - 1) * s, "the gradient of a convolution")
 
 
-def _of_input(g: Traced, x: Traced, w: Traced, stride: Any, padding: Any, dilation: Any) -> Traced:
-    """The transposed convolution of ``g``; w [O, C, *k] is its [inputs, outputs, *k] as it is."""
+def _of_input(g: Traced, x: Traced, w: Traced, stride: Any, padding: Any, dilation: Any, groups: int) -> Traced:
+    """The transposed convolution of ``g``; w [O, C / groups, *k] is its [inputs, outputs / groups, *k] as it is."""
     rest = [_rest(*v) for v in zip(x.shape[2:], g.shape[2:], w.shape[2:], stride, padding, dilation, strict=True)]
     pads = [(p, p - r) for p, r in zip(padding, rest, strict=True)]
-    return windows.conv(g, w, stride, pads, dilation, 1, True, layout="NCHW")
+    return windows.conv(g, w, stride, pads, dilation, groups, True, layout="NCHW")
 
 
-def _of_weight(g: Traced, x: Traced, w: Traced, stride: Any, padding: Any, dilation: Any) -> Traced:
-    """The convolution of x with g over the batch, whose strides and dilations change places."""
+def _of_weight(g: Traced, x: Traced, w: Traced, stride: Any, padding: Any, dilation: Any, groups: int) -> Traced:
+    """The convolution of x with g over the batch, whose strides and dilations change places: x [C / groups, groups * N, *size]
+    in groups with g [O, N, *positions] gives [C / groups, O, *k]."""
     rest = [_rest(*v) for v in zip(x.shape[2:], g.shape[2:], w.shape[2:], stride, padding, dilation, strict=True)]
     pads = [(p, p - r) for p, r in zip(padding, rest, strict=True)]
     pads_ok = all(b >= 0 for _, b in pads)
@@ -47,8 +51,18 @@ def _of_weight(g: Traced, x: Traced, w: Traced, stride: Any, padding: Any, dilat
         for d, (_, b) in enumerate(pads, 2):
             x = views.getitem(x, (*[slice(None)] * d, slice(0, x.shape[d] + min(b, 0))))
         pads = [(a, max(b, 0)) for a, b in pads]
-    turned = windows.conv(views.swapaxes(x, 0, 1), views.swapaxes(g, 0, 1), dilation, pads, stride, layout="NCHW")
+    turned = windows.conv(_by_channel(x, groups), views.swapaxes(g, 0, 1), dilation, pads, stride, groups, layout="NCHW")
     return views.swapaxes(turned, 0, 1)
+
+
+def _by_channel(x: Traced, groups: int) -> Traced:
+    """[N, groups * C, *size] as [C, groups * N, *size]."""
+    if groups == 1:
+        return views.swapaxes(x, 0, 1)
+    count, channels, *size = x.shape
+    apart = views.reshape(x, (count, groups, channels // groups, *size))
+    turned = views.transpose(apart, (2, 1, 0, *range(3, apart.ndim)))
+    return views.reshape(turned, (channels // groups, groups * count, *size))
 
 
 @rule("aten.max_pool2d_with_indices_backward")

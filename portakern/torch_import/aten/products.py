@@ -1,11 +1,10 @@
-"""Products of matrices, distances, attention."""
+"""Products of matrices, distances."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from portakern.spec import contractions, linear, reductions, views
+from portakern.spec import contractions, linear, pieces, reductions, segments, views
 from portakern.spec import elementwise as ew
 from portakern.spec.traced import Traced
 from portakern.torch_import.aten.reductions import vector_norm
@@ -44,38 +43,38 @@ def _(call: Call, x: Traced, w: Traced, bias: Traced | None = None) -> Traced:
     return made if bias is None else ew.add(made, bias)
 
 
-@rule("aten.scaled_dot_product_attention")
-def _(call: Call, q: Traced, k: Traced, v: Traced, attn_mask: Traced | None = None, dropout_p: float = 0.0,
-      is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False) -> Traced:  # fmt: skip
-    """Scores, softmax and values, with scores and softmax in f32."""
-    from portakern.spec import random
-
-    inner = wide(q.type.dtype)
-    factor = 1.0 / math.sqrt(q.shape[-1]) if scale is None and isinstance(q.shape[-1], int) else scale
-    if factor is None:
-        raise NotImported(f"attention over heads of {q.shape[-1]} elements, which is open")
-    if enable_gqa:
-        k, v = (_per_query_head(x, q) for x in (k, v))
-    scores = ew.multiply(contractions.matmul(q, views.swapaxes(k, -1, -2), dtype=inner), float(factor))
-    if is_causal:
-        scores = ew.where(views.tri(q.shape[-2], k.shape[-2]), scores, -math.inf)
-    if attn_mask is not None:
-        truths = attn_mask.type.dtype == "bool"
-        scores = ew.where(attn_mask, scores, -math.inf) if truths else ew.add(scores, ew.cast(attn_mask, inner))
-    weights = reductions.softmax(scores, -1)
-    if dropout_p:
-        weights = random.dropout(weights, call.seed(), dropout_p)
-    return contractions.matmul(ew.cast(weights, v.type.dtype), v)
+@rule("aten._grouped_mm", "transformers.grouped_mm_fallback")
+def _(call: Call, a: Traced, b: Traced, offs: Traced | None = None, bias: Any = None, out_dtype: Any = None) -> Traced:
+    """Rows, columns or contracted elements are sorted by group, of which ``offs`` says where they end: rows [P, K] by matrices
+    [G, K, N], matrices [G, M, K] by columns [K, P], or [M, P] by [P, N] for each group alone."""
+    if bias is not None:
+        raise NotImported("grouped products with a bias")
+    a, b = value(a, call.dtype), value(b, call.dtype)
+    if offs is None:
+        return multiplied(call, a, b)
+    if a.ndim == 2 and b.ndim == 3:
+        return segments.grouped_matmul(a, b, _offsets(offs))
+    if a.ndim == 3:
+        return views.transpose(segments.grouped_matmul(views.transpose(b), views.swapaxes(a, 1, 2), _offsets(offs)))
+    return _of_each_group(views.transpose(a), b, offs)
 
 
-def _per_query_head(x: Traced, q: Traced) -> Traced:
-    """Heads of keys or values as often as queries have them."""
-    from portakern.spec import pieces
+@rule("transformers.grouped_mm_fallback_backward")
+def _(call: Call, x: Traced, w: Traced, offs: Traced, g: Traced) -> tuple[Traced, Traced]:
+    return segments.grouped_matmul(g, views.swapaxes(w, 1, 2), _offsets(offs)), _of_each_group(x, g, offs)
 
-    heads, have = q.shape[-3], x.shape[-3]
-    if not isinstance(heads, int) or not isinstance(have, int):
-        raise NotImported(f"grouped attention of {heads} heads over {have}")
-    return x if heads == have else pieces.repeat(x, heads // have, -3)
+
+def _offsets(ends: Traced) -> Traced:
+    """Where groups begin, and where the last one ends."""
+    ends = value(ends, "i64" if ends.type.dtype == "i64" else "i32")
+    return pieces.concat([ew.expand(value(0, ends.type.dtype), (1,)), ends], 0)
+
+
+def _of_each_group(a: Traced, b: Traced, ends: Traced) -> Traced:
+    """a.T @ b of the rows [P, M] and [P, N] of each group: [G, M, N]."""
+    inner = wide(a.type.dtype)
+    both = ew.multiply(views.expand_dims(ew.cast(a, inner), 2), views.expand_dims(ew.cast(b, inner), 1))
+    return segments.segment_sum(both, _offsets(ends))
 
 
 # ---- distances ------------------------------------------------------------------------------------------------------
@@ -89,8 +88,6 @@ def _(call: Call, a: Traced, b: Traced, p: float, compute_mode: Any = None) -> T
 
 @rule("aten._pdist_forward")
 def _(call: Call, x: Traced, p: float = 2.0) -> Traced:
-    from portakern.spec import pieces
-
     rows = x.shape[0]
     if not isinstance(rows, int) or rows < 2:
         raise NotImported(f"distances between pairs of {rows} rows")

@@ -81,7 +81,11 @@ def _(call: Call, x: Traced) -> Traced:
 
 @rule("aten.atan2")
 def _(call: Call, y: Traced, x: Traced) -> Traced:
-    y, x = value(y, call.dtype), value(x, call.dtype)
+    return angle(value(y, call.dtype), value(x, call.dtype))
+
+
+def angle(y: Traced, x: Traced) -> Traced:
+    """Of the point (x, y), from the first axis."""
     both = ew.logical_and(ew.equal(y, 0.0), ew.equal(x, 0.0))
     base = ew.where(both, 0.0, arctangent(ew.divide(ew.abs(y), ew.abs(x))))
     return _signed(ew.where(ew.less(x, 0.0), ew.subtract(math.pi, base), base), y)

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 _SIZES = "the size of its result follows from the numbers inside an array"
-_COMPLEX = "it gives or takes complex arrays, which the tensor level does not have (pk.fft works on pairs of real ones)"
 _GRADIENT = "gradients come with pk.grad; PyTorch's decompositions have no other form of it"
 
 WITHOUT: dict[str, str] = {
     "aten.nonzero": _SIZES,
     "aten._local_scalar_dense": "Python would decide on a number inside an array",
-    "aten._fft_r2c": _COMPLEX,
-    "aten._fft_c2r": _COMPLEX,
-    "aten._fft_c2c": _COMPLEX,
     "aten._embedding_bag": "bags of rows are segments, whose reductions are on their way",
     "aten._embedding_bag_forward_only": "bags of rows are segments, whose reductions are on their way",
     "aten._adaptive_avg_pool2d_backward": _GRADIENT,
@@ -26,10 +22,16 @@ WITHOUT: dict[str, str] = {
     "aten.sym_storage_offset": "it is a size and no array: read where the graph has it",
 }
 
-KEPT = ("aten.scaled_dot_product_attention", "aten.lstm", "aten.gru", "aten.rnn_tanh", "aten.rnn_relu")
+KEPT = ("aten.scaled_dot_product_attention", "aten._scaled_dot_product_flash_attention_for_cpu", "aten.lstm", "aten.gru",
+        "aten.rnn_tanh", "aten.rnn_relu")  # fmt: skip
 """What PyTorch would decompose, and is kept whole: it has a rule of its own."""
 
 
 def why_not(name: str) -> str:
     """Why ``aten.nonzero.default`` has no rule."""
-    return WITHOUT.get(".".join(name.split(".")[:2]), "it has no rule")
+    return WITHOUT.get(base_of(name), "it has no rule")
+
+
+def base_of(name: str) -> str:
+    """``aten.nonzero`` of ``aten.nonzero.default``."""
+    return ".".join(name.split(".")[:2])

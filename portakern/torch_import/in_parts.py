@@ -1,0 +1,41 @@
+"""Operations that PyTorch does not do in float64, done by others of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def grouped_mm(a: Any, b: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
+    """Rows of ``a`` [P, K], of which group g ends at ``offs[g]``, each times its group's matrix of ``b`` [G, K, N]; the same of
+    columns, and of contracted elements, which give a matrix for each group."""
+    import torch
+
+    if offs is None:
+        return a @ b
+    ends = offs.tolist()
+    spans = [slice(first, last) for first, last in zip([0, *ends[:-1]], ends, strict=True)]
+    if a.ndim == b.ndim == 2:
+        return torch.stack([a[:, s] @ b[s] for s in spans])
+    made = a.new_zeros(a.shape[-2], b.shape[-1])
+    for n, s in enumerate(spans):
+        if b.ndim == 3:
+            made[s] = a[s] @ b[n]
+        else:
+            made[:, s] = a[n] @ b[:, s]
+    return made
+
+
+def in_parts() -> Any:
+    """A context in which PyTorch does these."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    instead: Mapping[str, Callable[..., Any]] = {"aten._grouped_mm.default": grouped_mm}
+
+    class InParts(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            wanted = instead.get(str(func)) if args and getattr(args[0], "dtype", None) == torch.float64 else None
+            return (wanted or func)(*args, **(kwargs or {}))
+
+    return InParts()
