@@ -131,7 +131,7 @@ def _ids(*shape: int) -> Any:
 
 def _hf(kind: str, cls: str, options: Mapping[str, Any]) -> Any:
     _torchvision_models()  # which transformers imports where it is installed
-    import transformers
+    import transformers  # pyright: ignore[reportMissingImports]
 
     config = transformers.AutoConfig.for_model(kind, **options)
     return getattr(transformers, cls)(config).eval()
@@ -259,7 +259,7 @@ def _torchvision_models() -> Any:
     import torch
 
     try:
-        import torchvision
+        import torchvision  # pyright: ignore[reportMissingImports]
     except ImportError:
         return None
     except RuntimeError:
@@ -267,7 +267,7 @@ def _torchvision_models() -> Any:
         for name in ("nms", "qnms"):
             library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         _torchvision_models.library = library  # type: ignore[attr-defined]  # it lives as long as this
-        import torchvision
+        import torchvision  # pyright: ignore[reportMissingImports]
     return torchvision.models
 
 
@@ -275,7 +275,7 @@ def _timm(name: str, size: int) -> Made:
     import torch
 
     _torchvision_models()
-    import timm
+    import timm  # pyright: ignore[reportMissingImports]
 
     return timm.create_model(name, pretrained=False).eval(), (torch.randn(1, 3, size, size),), {}
 

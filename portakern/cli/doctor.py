@@ -101,7 +101,8 @@ def jail_state() -> JailState:
     """Found by jailing a process."""
     try:
         with KernelProcess() as process:
-            return JailState(tuple(process.parts), tuple(lacks(process.parts)), process.missing)
+            parts = process.parts or ()
+            return JailState(tuple(parts), tuple(lacks(parts)), process.missing)
     except PortakernError as error:
         return JailState((), tuple(lacks(())), {"start": error.message})
 

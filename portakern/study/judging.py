@@ -29,8 +29,8 @@ from portakern.study import steps
 from portakern.study.candidate import Candidate, candidate_of, level_of
 from portakern.study.provenance import environment
 from portakern.study.row import Row
-from portakern.study.study import explain
 from portakern.study.turns import turns_of
+from portakern.study.under_way import explain
 from portakern.study.work import Foreign, Work
 from portakern.tools.cache import Cache
 from portakern.tools.workers import WorkerFault, WorkerPool

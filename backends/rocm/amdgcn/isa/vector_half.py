@@ -35,8 +35,11 @@ FORMS = {
         "d:b16 s:b16 s:b16",
         "clamp dpp sdwa op_sel",
     ),
-    **each("mad_u16 mad_i16 mad_legacy_u16 mad_legacy_i16 min3_u16 max3_u16 med3_u16 min3_i16 max3_i16 med3_i16",
-           "d:b16 s:b16 s:b16 s:b16", "clamp dpp op_sel"),  # fmt: skip
+    **each(
+        "mad_u16 mad_i16 mad_legacy_u16 mad_legacy_i16 min3_u16 max3_u16 med3_u16 min3_i16 max3_i16 med3_i16",
+        "d:b16 s:b16 s:b16 s:b16",
+        "clamp dpp op_sel",
+    ),
     "v_bitop3_b16": form("d:b16 s:b16 s:b16 s:b16", modifiers="bitop3 op_sel"),
     "v_cndmask_b16": form("d:f16 s:f16 s:f16 m", modifiers="dpp op_sel", own_taint=True),
     "v_pack_b32_f16": form("d s:f16 s:f16", modifiers="op_sel"),
