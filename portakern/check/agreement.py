@@ -32,13 +32,14 @@ class Agreement:
     message: str = ""
 
 
-def agreement(ours: Any, theirs: Any, dtypes: tuple[str, ...]) -> Agreement:
+def agreement(ours: Any, theirs: Any, dtypes: tuple[str, ...], noise: float = 0.0) -> Agreement:
     """How two arrays of one output agree.
 
     Args:
         ours, theirs: both numpy arrays, or both tensors (whatever has ``detach``), compared on the device they lie on; of
             any dtypes.
         dtypes: in which the operator's values are held; the coarsest says what is allowed, whole numbers must be equal.
+        noise: a difference that is none, in the array's own unit.
     """
     if tuple(ours.shape) != tuple(theirs.shape):
         return Agreement(float("inf"), 0.0, f"its shape is {list(theirs.shape)}, not {list(ours.shape)}")
@@ -53,7 +54,7 @@ def agreement(ours: Any, theirs: Any, dtypes: tuple[str, ...]) -> Agreement:
         return Agreement(float(off), 0.0, f"{off} of {count} elements differ" if off else "")
     allowed = max(ALLOWED.get(d, 0.0) for d in dtypes if DTYPES[d].is_float)
     exact = allowed < 1e-6
-    worst = _worst_of_tensors(a, b, exact) if tensors else _worst(a, b, np.float64 if exact else np.float32)
+    worst = _worst_of_tensors(a, b, exact, noise) if tensors else _worst(a, b, np.float64 if exact else np.float32, noise)
     if worst <= allowed:
         return Agreement(worst, allowed)
     return Agreement(worst, allowed, f"it differs by {worst:.2g} of a value, where {allowed:g} would be rounding")
@@ -64,7 +65,7 @@ def _steps(shape: tuple[int, ...]) -> list[slice]:
     return [slice(at, at + rows) for at in range(0, shape[0], rows)]
 
 
-def _worst(a: np.ndarray, b: np.ndarray, kind: type) -> float:
+def _worst(a: np.ndarray, b: np.ndarray, kind: type, noise: float) -> float:
     """The largest difference as a share, of arrays of lines."""
     total, finite = 0.0, 0
     for rows in _steps(b.shape):
@@ -80,14 +81,14 @@ def _worst(a: np.ndarray, b: np.ndarray, kind: type) -> float:
             good = np.isfinite(y)
             squares = np.square(np.where(good, y, 0), dtype=np.float64).sum(-1, keepdims=True)
             scale = np.maximum(whole, np.sqrt(squares / np.maximum(good.sum(-1, keepdims=True), 1)))
-            share = np.abs(x - y) / (np.abs(y) + scale)
+            share = np.maximum(np.abs(x - y) - noise, 0) / (np.abs(y) + scale)
             same = (x == y) | (np.isnan(x) & np.isnan(y))
             share = np.where(same, 0.0, np.where(np.isfinite(share), share, np.inf))
         worst = max(worst, float(share.max()))
     return worst
 
 
-def _worst_of_tensors(a: Any, b: Any, exact: bool) -> float:
+def _worst_of_tensors(a: Any, b: Any, exact: bool, noise: float) -> float:
     """The same by the tensors' own methods, where they are."""
     total, finite = 0.0, 0
     for rows in _steps(tuple(b.shape)):
@@ -100,7 +101,7 @@ def _worst_of_tensors(a: Any, b: Any, exact: bool) -> float:
         x, y = (v[rows].double() if exact else v[rows].float() for v in (a, b))
         squares = y.nan_to_num(0.0, 0.0, 0.0).double().square().sum(-1, keepdim=True)
         scale = (squares / y.isfinite().sum(-1, keepdim=True).clamp(min=1)).sqrt().clamp(min=whole)
-        share = (x - y).abs() / (y.abs() + scale)
+        share = ((x - y).abs() - noise).clamp(min=0) / (y.abs() + scale)
         share = share.masked_fill((x == y) | (x.isnan() & y.isnan()), 0.0).nan_to_num(float("inf"))
         worst = max(worst, float(share.max()))
     return worst

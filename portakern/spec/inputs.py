@@ -103,20 +103,32 @@ class Held:
         return self.values if self.values.shape == shape else rng.choice(np.ravel(self.values), size=shape)
 
 
+_AT_ONCE = 1 << 22
+"""Elements that are looked at in float64 at once: arrays of models may be larger than what memory holds of that."""
+
+
 def like(values: np.ndarray) -> Family:
     """A family of numbers such as ``values`` are: as many, as large, and of one sign where they are."""
     import numpy as np
 
-    wide = np.asarray(values).astype(np.float64)
-    if not wide.size or not np.isfinite(wide).all():
+    values = np.asarray(values)
+    line = values.reshape(-1)
+    parts = [line[at : at + _AT_ONCE] for at in range(0, line.size, _AT_ONCE)]
+    if not line.size or not all(np.isfinite(p).all() for p in parts):
         return Held(values)
     if values.dtype.kind in "iub":
-        line = wide.ravel()
-        in_order = line.size > 1 and bool((np.diff(line) > 0).all())
-        return Held(values) if in_order else Integers(int(wide.min()), int(wide.max()) + 1)
-    if wide.min() >= 0 or wide.max() <= 0:
-        return Uniform(float(wide.min()), float(wide.max()))
-    return Normal(float(wide.std()), float(wide.mean()))
+        return Held(values) if _ascends(line) else Integers(int(line.min()), int(line.max()) + 1)
+    low, high = float(line.min()), float(line.max())
+    if low >= 0 or high <= 0:
+        return Uniform(low, high)
+    mean = sum(float(p.sum(dtype=np.float64)) for p in parts) / line.size
+    square = sum(float(np.square(p.astype(np.float64) - mean).sum()) for p in parts) / line.size
+    return Normal(square**0.5, mean)
+
+
+def _ascends(line: np.ndarray) -> bool:
+    parts = (line[at : at + _AT_ONCE + 1] for at in range(0, line.size, _AT_ONCE))
+    return line.size > 1 and all(bool((p[1:] > p[:-1]).all()) for p in parts)
 
 
 @dataclass(frozen=True)

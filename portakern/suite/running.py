@@ -5,6 +5,7 @@ A task that takes its process down, runs too long or asks for too much memory is
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ IMPORT_S = 180.0
 """For loading a task, its smaller sizes, its import, and both oracles."""
 
 MEMORY_BYTES = 8 << 30
-"""Of the process that imports."""
+"""Of a process that imports, at least; where the machine has more, tasks at the sizes asked for may need their share of it."""
 
 OPEN = 8
 """Tasks under way at once, where that keeps all workers busy: their works, with all weights, are held meanwhile."""
@@ -47,8 +48,9 @@ def run(name: str, path: Path | None, tasks: Sequence[TaskRef], targets: Sequenc
         given = (name, str(path) if path else None, task, size, [w for w in wanted if w != NOWHERE], seed, peer)
         return Job(("import", task.name), "portakern.suite.importing:import_task", given, {}, import_limit_s)
 
-    way = SuiteUnderWay(name, size, [(t, wanted, asked(t, wanted)) for t, wanted in left if wanted],
-                        RowsUnderWay("checked", build_limit_s, check_limit_s, full_check=False))  # fmt: skip
+    rows = RowsUnderWay("checked", build_limit_s, check_limit_s, full_check=False)
+    imports = [(t, wanted, asked(t, wanted)) for t, wanted in left if wanted]
+    way = SuiteUnderWay(name, size, imports, rows, share_of_memory(jobs))
     with Slots(jobs) as slots:
         for _ in slots.run(way.begin(max(OPEN, 2 * jobs)), way.follow):
             for row in way.taken():
@@ -56,11 +58,17 @@ def run(name: str, path: Path | None, tasks: Sequence[TaskRef], targets: Sequenc
                 yield row
 
 
+def share_of_memory(jobs: int) -> int:
+    """Bytes that one of ``jobs`` processes and this one may take of the machine's memory."""
+    return max(MEMORY_BYTES, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (jobs + 1))
+
+
 class SuiteUnderWay:
     """Which tasks are open, which rows of them are missing, and which are to be told."""
 
-    def __init__(self, name: str, size: str, tasks: Iterable[tuple[TaskRef, Sequence[str], Job]], rows: RowsUnderWay) -> None:
-        self._name, self._size, self._rows = name, size, rows
+    def __init__(self, name: str, size: str, tasks: Iterable[tuple[TaskRef, Sequence[str], Job]], rows: RowsUnderWay,
+                 memory_bytes: int = MEMORY_BYTES) -> None:  # fmt: skip
+        self._name, self._size, self._rows, self._memory_bytes = name, size, rows, memory_bytes
         self._left = iter(tasks)
         self._open: dict[str, tuple[TaskRef, Sequence[str]]] = {}
         self._missing: dict[tuple[str, str], int] = {}  # samples of a task on a target
@@ -94,7 +102,7 @@ class SuiteUnderWay:
         for task, wanted, job in self._left:
             self._open[task.name] = task, wanted
             self._missing |= {(task.name, target): 1 for target in wanted}
-            return [SlotTask(_IMPORTS, job, MEMORY_BYTES)]
+            return [SlotTask(_IMPORTS, job, self._memory_bytes)]
         return []
 
     def _imported(self, name: str, samples: Sequence[ImportedSample]) -> list[SlotTask]:

@@ -109,3 +109,22 @@ def test_what_is_wrong_is_seen(monkeypatch: pytest.MonkeyPatch, spoil, says: str
     assert found is not None
     assert found.verdict.correct == (not says) and says in found.verdict.message
     assert found.verdict.stages == ("parts", "whole", "repeat") and "float64 oracle" in found.method
+
+
+@pk.operator
+def mean_of_normalised(x: pk.Tensor["M", "N"]):
+    d = x - pk.mean(x, axis=1, keepdims=True)
+    return pk.mean(d * pk.rsqrt(pk.mean(d * d, axis=1, keepdims=True) + 1e-5), axis=1)
+
+
+@pytest.mark.parametrize(("offset", "right"), [(0.0, True), (3e-5, False)])
+def test_results_that_are_rounding_alone_differ_by_that(monkeypatch: pytest.MonkeyPatch, offset: float, right: bool):
+    monkeypatch.setattr(sampled, "PART_ELEMENTS", (1 << 10, 1 << 10))
+    work = work_of(mean_of_normalised, M=500, N=300)
+
+    def moved(out: np.ndarray) -> None:
+        out[250:260] += offset
+
+    reference = program_reference(work.program, np.asarray, np.asarray, "numpy", "numpy")
+    found = check_sampled(Executable(work, moved), work.program, families=work.families, reference=reference)  # type: ignore[arg-type]
+    assert found is not None and found.verdict.correct == right, found
