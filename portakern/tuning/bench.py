@@ -143,7 +143,7 @@ def check(work: Work, made: Build) -> Row:
 def _part(work: Work) -> Work | None:
     """The same schedule over a part of the first output: two tiles each way of a product, else a few rows."""
     from portakern.check.restrict import restrict
-    from portakern.check.sampled import parts_of
+    from portakern.check.sampled import PART_ELEMENTS, parts_of
 
     assert work.chosen is not None
     program = bind(work.program, work.sizes)
@@ -156,7 +156,7 @@ def _part(work: Work) -> Work | None:
         sides = (*(1 for _ in shape[:-2]), min(m, shape[-2]), min(n, shape[-1]))
         few = restrict(program, output, [(0, side) for side in sides]).program
     else:
-        parts = parts_of(program, output)
+        parts = parts_of(program, output, room=PART_ELEMENTS[:2])
         if parts is None:
             return None
         few = parts[0].program

@@ -128,3 +128,31 @@ def test_results_that_are_rounding_alone_differ_by_that(monkeypatch: pytest.Monk
     reference = program_reference(work.program, np.asarray, np.asarray, "numpy", "numpy")
     found = check_sampled(Executable(work, moved), work.program, families=work.families, reference=reference)  # type: ignore[arg-type]
     assert found is not None and found.verdict.correct == right, found
+
+
+def test_a_part_that_reads_much_stands_alone():
+    @pk.operator
+    def rows(x: pk.Tensor["M", "N"]):
+        return pk.sum(x, axis=1)
+
+    found = parts_of(work_of(rows, M=4, N=1 << 23).program, "out")
+    assert found is not None and [p.box for p in found] == [((3, 4),)]
+
+
+def test_where_no_part_is_small_enough_every_element_is_compared_and_that_is_said(monkeypatch: pytest.MonkeyPatch):
+    @pk.operator
+    def total(x: pk.Tensor["M", "N"]):
+        return pk.sum(x * x, axis=(0, 1), keepdims=True)
+
+    monkeypatch.setattr(sampled, "PART_ELEMENTS", (1 << 10, 1 << 10))
+    work = work_of(total, M=500, N=100)
+    reference = program_reference(work.program, np.asarray, np.asarray, "numpy", "numpy")
+
+    def check(spoil):
+        return check_sampled(Executable(work, spoil), work.program, families=work.families, reference=reference)  # type: ignore[arg-type]
+
+    assert check(lambda out: None) is None, "the full check ends soon enough"
+    monkeypatch.setattr(sampled, "FULL_ELEMENTS", 1 << 10)
+    right, wrong = check(lambda out: None), check(lambda out: out.__imul__(1.01))
+    assert right is not None and right.verdict.correct and "nothing held against the float64 oracle" in right.method
+    assert wrong is not None and not wrong.verdict.correct and "whole" in wrong.verdict.message
