@@ -20,7 +20,8 @@ ALLOWED = {"f64": 1e-9, "f32": 2e-3, "f16": 2e-2, "bf16": 6.5e-2, "f8e4m3": 0.4,
 The scale is the rms of the array, or of the element's line along the last dim where that is larger: the lines of one array
 may be of different sizes (the first rows of causal attention are many times the last ones)."""
 
-_CHUNK = 1 << 24
+_ARRAY_CHUNK, _TENSOR_CHUNK = 1 << 18, 1 << 24
+"""Elements compared at once: what caches of a CPU hold; what is worth a launch on a GPU."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ def agreement(ours: Any, theirs: Any, dtypes: tuple[str, ...], noise: float = 0.
     return Agreement(worst, allowed, f"it differs by {worst:.2g} of a value, where {allowed:g} would be rounding")
 
 
-def _steps(shape: tuple[int, ...]) -> list[slice]:
-    rows = max(1, _CHUNK // max(1, shape[1]))
+def _steps(shape: tuple[int, ...], chunk: int = _ARRAY_CHUNK) -> list[slice]:
+    rows = max(1, chunk // max(1, shape[1]))
     return [slice(at, at + rows) for at in range(0, shape[0], rows)]
 
 
@@ -91,13 +92,13 @@ def _worst(a: np.ndarray, b: np.ndarray, kind: type, noise: float) -> float:
 def _worst_of_tensors(a: Any, b: Any, exact: bool, noise: float) -> float:
     """The same by the tensors' own methods, where they are."""
     total, finite = 0.0, 0
-    for rows in _steps(tuple(b.shape)):
+    for rows in _steps(tuple(b.shape), _TENSOR_CHUNK):
         y = b[rows].double()
         total += float(y.nan_to_num(0.0, 0.0, 0.0).square().sum())
         finite += int(y.isfinite().sum())
     whole = (total / finite) ** 0.5 + 1e-30 if finite else 1.0
     worst = 0.0
-    for rows in _steps(tuple(a.shape)):
+    for rows in _steps(tuple(a.shape), _TENSOR_CHUNK):
         x, y = (v[rows].double() if exact else v[rows].float() for v in (a, b))
         squares = y.nan_to_num(0.0, 0.0, 0.0).double().square().sum(-1, keepdim=True)
         scale = (squares / y.isfinite().sum(-1, keepdim=True).clamp(min=1)).sqrt().clamp(min=whole)

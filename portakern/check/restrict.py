@@ -202,9 +202,65 @@ def _segment_contract(op: t.SegmentContract, box: Box) -> Demand:
     return own, [_full(op.lhs), (*_full(op.rhs)[:2], box[1]), _full(op.groups)]
 
 
+@dataclass(frozen=True)
+class _Met:
+    """What the windows of some positions meet along a dim: elements ``lo`` to ``hi``, and so many before and after its ends."""
+
+    lo: int
+    hi: int
+    low: int
+    high: int
+
+
+def _met(positions: tuple[int, int], size: int, window: int, stride: int, low: int, high: int, dilation: int) -> _Met | None:
+    """``None`` where all of the dim is taken: no positions, or none that meets an element."""
+    first, last = positions[0] * stride - low, (positions[1] - 1) * stride - low + dilation * (window - 1) + 1
+    found = _Met(max(first, 0), min(last, size), max(-first, 0), max(last - size, 0))
+    return found if positions[1] > positions[0] and found.hi > found.lo else None
+
+
+def _met_by_convolution(op: t.Convolve, box: Box) -> list[_Met | None]:
+    if op.transposed:
+        return [None] * (len(box) - 2)
+    return [_met(box[1 + i], _shape(op.x)[1 + i], _shape(op.w)[i], op.strides[i], op.low[i], op.high[i], op.dilation[i])
+            for i in range(len(box) - 2)]  # fmt: skip
+
+
 def _convolve(op: t.Convolve, box: Box) -> Demand:
-    own = _widened(op, box, range(1, len(box)))
-    return own, [(own[0], *_full(op.x)[1:]), _full(op.w)]
+    met = _met_by_convolution(op, box)
+    own = list(_widened(op, box, [1 + i for i, m in enumerate(met) if m is None]))
+    x, w = list(_full(op.x)), list(_full(op.w))
+    x[0] = own[0]
+    x[1:-1] = [have if m is None else (m.lo, m.hi) for have, m in zip(x[1:-1], met, strict=True)]
+    if op.groups == 1 and not op.transposed:
+        w[-1] = own[-1]
+    else:
+        own[-1] = (0, _shape(op)[-1])
+    return tuple(own), [tuple(x), tuple(w)]
+
+
+def _met_by_windows(op: t.Windows, box: Box) -> list[_Met | None]:
+    low, high = op.low or (0,) * len(op.dims), op.high or (0,) * len(op.dims)
+    entries = zip(op.dims, op.window, op.strides, low, high, op.dilation, strict=True)
+    return [_met(box[d], _shape(op.x)[d], *rest) for d, *rest in entries]
+
+
+def _windows(op: t.Windows, box: Box) -> Demand:
+    """Some positions, each with its whole window."""
+    met = _met_by_windows(op, box)
+    rank = len(_shape(op.x))
+    whole = [*(d for d, m in zip(op.dims, met, strict=True) if m is None), *range(rank, len(box))]
+    own = _widened(op, box, whole)
+    x = list(own[:rank])
+    for d, m in zip(op.dims, met, strict=True):
+        x[d] = (0, _shape(op.x)[d]) if m is None else (m.lo, m.hi)
+    return own, [tuple(x)]
+
+
+def _ends(met: Sequence[_Met | None], low: Sequence[int], high: Sequence[int]) -> dict[str, tuple[int, ...]]:
+    """How far windows reach beyond what is left of their dims."""
+    return {"low": tuple(a if m is None else m.low for m, a in zip(met, low, strict=True)),
+            "high": tuple(b if m is None else m.high for m, b in zip(met, high, strict=True))}  # fmt: skip
 
 
 def _gather(op: t.Gather, box: Box) -> Demand:
@@ -223,8 +279,8 @@ DEMANDS: dict[type[Op], Callable[[Any, Box], Demand]] = {
     t.Map: _map, t.Convert: _same, t.BitConvert: _same, t.Expand: _expand, t.Reshape: _reshape, t.Transpose: _transpose,
     t.Slice: _slice, t.PadWith: _pad, t.Concat: _concat, t.Flip: _flip, t.Fold: _fold, t.ArgFold: _arg_fold,
     t.SegmentFold: _segment_fold, t.Cumulate: _along, t.AssociativeScan: _associative_scan, t.Recur: _recur, t.Sort: _along,
-    t.Contract: _contract, t.SegmentContract: _segment_contract, t.Convolve: _convolve, t.Gather: _gather, t.Iota: _iota,
-    Result: _result,
+    t.Contract: _contract, t.SegmentContract: _segment_contract, t.Convolve: _convolve, t.Windows: _windows, t.Gather: _gather,
+    t.Iota: _iota, Result: _result,
 }  # fmt: skip
 
 # ---- the smaller program -------------------------------------------------------------------------------------------------
@@ -246,6 +302,10 @@ def _rebuilt(op: Op, needed: Mapping[Op, Box], small: Mapping[Op, Op], body: lis
             return _iota_part(op, own, body)
         case t.Expand() | t.Reshape():
             new["shape"] = sizes(own)
+        case t.Convolve():
+            new |= _ends(_met_by_convolution(op, own), op.low, op.high)
+        case t.Windows() if op.low:
+            new |= _ends(_met_by_windows(op, own), op.low, op.high)
         case t.Slice():
             new["starts"] = (0,) * len(own)
             new["stops"] = tuple((hi - lo - 1) * n + 1 if hi > lo else 0 for (lo, hi), n in zip(own, op.steps, strict=True))

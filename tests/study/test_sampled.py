@@ -36,8 +36,18 @@ def odd_one(x: pk.Tensor["M", "N"], w: pk.Tensor["N"]):
     return pk.sum(z, axis=1), (x * w).reshape((x.shape[0], x.shape[1] // 2, 2)), pk.swapaxes(x, 0, 1)
 
 
+@pk.operator
+def windowed(x: pk.Tensor["B", "H", "W", 4], w: pk.Tensor[3, 2, 4, 6], g: pk.Tensor[2, 3, 2, 4]):
+    """Windows of every kind: strides, pads on one side, dilation, groups; convolutions that go the other way."""
+    y = pk.conv(x, w, stride=(2, 1), padding=((1, 0), (0, 2)), dilation=(1, 2))
+    z = pk.conv(x, g, padding=((2, 2), (3, 0)), groups=2)
+    p = pk.max_pool(x, (3, 2), stride=(2, 3), padding=1)
+    return y, z, p, pk.avg_pool(x, 2, stride=1, padding=1), pk.sum(pk.windows(x, 3, 1, stride=2), axis=-1)
+
+
 CASES = [works(of_case(op, case), TARGETS, [op.dtypes[0]])[0] for op in library() for case in op.cases]
 CASES.append(work_of(odd_one, M=10, N=12))
+CASES += [work_of(windowed, B=2, H=h, W=w) for h, w in ((5, 7), (9, 4), (12, 13))]
 
 
 @pytest.mark.parametrize("work", CASES, ids=[f"{w.row.operator}-{n}" for n, w in enumerate(CASES)])
