@@ -219,10 +219,20 @@ def _met(positions: tuple[int, int], size: int, window: int, stride: int, low: i
     return found if positions[1] > positions[0] and found.hi > found.lo else None
 
 
+def _met_going_back(positions: tuple[int, int], size: int, window: int, stride: int, low: int, high: int, dilation: int
+                    ) -> _Met | None:  # fmt: skip
+    """The same for a transposed convolution: element i adds to positions i * stride - low and on, a window far."""
+    reach = dilation * (window - 1) + 1
+    # No fewer elements than reach the first and the last position, lest positions be left over.
+    lo = max(0, min(-(-(positions[0] + low - reach + 1) // stride), (positions[0] + low) // stride))
+    hi = min(size, max(-(-(positions[1] + low - reach) // stride), (positions[1] - 1 + low) // stride) + 1)
+    found = _Met(lo, hi, positions[0] + low - lo * stride, (hi - 1) * stride + reach - low - positions[1])
+    return found if positions[1] > positions[0] and hi > lo else None
+
+
 def _met_by_convolution(op: t.Convolve, box: Box) -> list[_Met | None]:
-    if op.transposed:
-        return [None] * (len(box) - 2)
-    return [_met(box[1 + i], _shape(op.x)[1 + i], _shape(op.w)[i], op.strides[i], op.low[i], op.high[i], op.dilation[i])
+    met = _met_going_back if op.transposed else _met
+    return [met(box[1 + i], _shape(op.x)[1 + i], _shape(op.w)[i], op.strides[i], op.low[i], op.high[i], op.dilation[i])
             for i in range(len(box) - 2)]  # fmt: skip
 
 
@@ -232,7 +242,7 @@ def _convolve(op: t.Convolve, box: Box) -> Demand:
     x, w = list(_full(op.x)), list(_full(op.w))
     x[0] = own[0]
     x[1:-1] = [have if m is None else (m.lo, m.hi) for have, m in zip(x[1:-1], met, strict=True)]
-    if op.groups == 1 and not op.transposed:
+    if op.groups == 1:
         w[-1] = own[-1]
     else:
         own[-1] = (0, _shape(op)[-1])

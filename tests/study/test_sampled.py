@@ -41,8 +41,10 @@ def windowed(x: pk.Tensor["B", "H", "W", 4], w: pk.Tensor[3, 2, 4, 6], g: pk.Ten
     """Windows of every kind: strides, pads on one side, dilation, groups; convolutions that go the other way."""
     y = pk.conv(x, w, stride=(2, 1), padding=((1, 0), (0, 2)), dilation=(1, 2))
     z = pk.conv(x, g, padding=((2, 2), (3, 0)), groups=2)
+    back = pk.conv(x, w, stride=(2, 3), padding=((1, 0), (0, 1)), dilation=(1, 2), transposed=True)
+    sparse = pk.conv(x, w[:1, :1], stride=3, transposed=True)
     p = pk.max_pool(x, (3, 2), stride=(2, 3), padding=1)
-    return y, z, p, pk.avg_pool(x, 2, stride=1, padding=1), pk.sum(pk.windows(x, 3, 1, stride=2), axis=-1)
+    return y, z, back, sparse, p, pk.avg_pool(x, 2, stride=1, padding=1), pk.sum(pk.windows(x, 3, 1, stride=2), axis=-1)
 
 
 CASES = [works(of_case(op, case), TARGETS, [op.dtypes[0]])[0] for op in library() for case in op.cases]
