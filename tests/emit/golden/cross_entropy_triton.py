@@ -16,7 +16,7 @@ def cross_entropy_1_kernel(logits_ptr, labels_ptr, t0_ptr, J: tl.constexpr, BLOC
     i = tl.program_id(0)
     labels = tl.load(labels_ptr + i)
     mask = (labels >= 0) & (labels < J)
-    masked_labels = tl.where(mask, labels, -1).to(tl.int32)
+    masked_labels = tl.cast(tl.where(mask, labels, -1), tl.int32)
     top = tl.full((), float("-inf"), tl.float32)
     total1 = tl.full((), 0.0, tl.float32)
     total2 = tl.full((), 0.0, tl.float32)
