@@ -63,12 +63,18 @@ def _quotient(dtype: str, r: np.ndarray, a: Val, b: Val) -> Val:
 
 def _mean(total: Val) -> Val:
     """A sum that is divided by how many terms it has.  A kernel may keep the mean and correct it by every term instead
-    (Welford, Technometrics 4, 1962), which rounds where the sum need not: the k-th of n corrections by k / n of a unit of the
-    mean so far, all of them together by no more than a unit of the sum of the terms' sizes."""
+    (Welford, Technometrics 4, 1962), also by terms that are zero, where the sum does not round.
+
+    The k-th of n corrections, by d / k of what differs, counts for k / n in the end.  It rounds the mean so far, which is at
+    most total / k, and d twice, which is at most the term and that mean: a unit of the total for all means, two for all
+    terms, and two for each of the means in d, 1 / 1 + .. + 1 / n of the total if the first term is all of it."""
     s = total.sum
-    if s is None or not total.exact:
+    if s is None:
         return total
-    return replace(total, e=np.where(np.isfinite(total.x), accuracy.chain(s.length) * s.unit * s.total, 0.0))
+    corrections = 3 + 2 * (np.log(np.maximum(s.count, 1)) + 1)
+    length = np.maximum(accuracy.chain(s.length), np.where(np.asarray(s.count) > s.length, corrections, 0))
+    e = np.where(np.isfinite(total.x), length * s.unit * s.total, 0.0)
+    return replace(total, e=e if total.exact else np.maximum(total.e, e))
 
 
 def _extreme(fn: str) -> Callable[[str, np.ndarray, Val, Val], Val]:

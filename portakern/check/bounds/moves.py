@@ -40,7 +40,8 @@ def _(op: Op, v: Val) -> Val:
 
     r = oracle.apply(op, [v.x])
     over = None if v.overflown is None else moved(v.overflown)
-    made = v.sum and Accumulated(moved(np.broadcast_to(v.sum.length, v.x.shape)), v.sum.unit, moved(v.sum.total))
+    made = v.sum and Accumulated(moved(np.broadcast_to(v.sum.length, v.x.shape)), v.sum.unit, moved(v.sum.total),
+                                 moved(np.broadcast_to(v.sum.count, v.x.shape)))  # fmt: skip
     return Val(r, v.e if v.exact else moved(v.bound()), sum=made, overflown=over)
 
 

@@ -87,7 +87,7 @@ def _summed(
     """
     total = add(np.abs(v.x))
     terms = _terms(n, v, add)
-    made = Accumulated(terms, accuracy.unit(dtype), total)
+    made = Accumulated(terms, accuracy.unit(dtype), total, n)
     if v.exact and exact_sum(dtype, v.x, total):
         return replace(finish(dtype, r, 0.0, []), sum=made)
     passed = 0.0 if v.exact else add(v.bound())

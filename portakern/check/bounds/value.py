@@ -31,11 +31,13 @@ class Accumulated:
     """What a sum is made of, since a kernel may start its accumulator from what is added to the sum.
 
     ``length`` is how many roundings one element passes through, each of ``unit``; ``total`` the sum of the terms' magnitudes.
+    ``count`` is how many terms there are, those that are zero among them.
     """
 
     length: Any
     unit: float
     total: np.ndarray
+    count: Any = 0
 
 
 @dataclass(frozen=True)
