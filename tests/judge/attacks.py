@@ -12,8 +12,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Attack:
-    """``kind`` is the error's kind that it must end in, or several with ``|`` between; ``correct`` where it does its work beside, and only must do no harm.
-    ``dims`` may be ``None`` for those left open.
+    """``kind`` is the error's kind that it must end in, or several with ``|`` between; ``correct`` where it does its work
+    beside, and only must do no harm.  ``dims`` may be ``None`` for those left open.
     """
 
     name: str
