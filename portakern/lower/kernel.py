@@ -54,7 +54,8 @@ class Request:
         axes = tuple(replace(a, picks=not picking.isdisjoint(r.classes), slides=slides in r.classes) for a, r in runs)
         results = zip(self.program.outputs, self.program.results, strict=True)
         stored = _wider(self.unrounded.get(name, tt.tensor_type(r).dtype) for name, r in results)
-        return Nest(family, axes, *widest, live=live, dots=dots, passes=passes, scores=scores, stored=stored)
+        work = sum(isinstance(op, tt.Map | tt.Convert | tt.Gather | tt.RandomBits) for op in self.program.body.ops)
+        return Nest(family, axes, *widest, live=live, dots=dots, passes=passes, scores=scores, stored=stored, work=work)
 
     def _widest(self, domain: Domain) -> tuple[str, str]:
         """The widest dtype of arrays loaded and stored, and the widest dtype computed in.  Indices count where they lie side

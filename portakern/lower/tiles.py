@@ -168,7 +168,8 @@ class TileWriter:
                 value = op.value if op.dtype == "bool" else float(op.value) if kind.is_float else int(op.value)
                 return b.const(value, kind.name)
             case tt.DimSize():
-                dtype = "i64" if op.dtype == "i64" else "i32"
+                # A count of elements, as a mean divides by, may be more than 32 bits hold.
+                dtype = "i64" if op.dtype == "i64" or DTYPES[op.dtype].is_float else "i32"
                 return b.cast(b.scalar_size(op.size, dtype), wide(op.dtype))
             case tt.Iota():
                 return b.cast(self._coordinate(coords[op.axis], op.dtype), wide(op.dtype))

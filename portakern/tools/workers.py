@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import weakref
 from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -124,6 +125,8 @@ class WorkerPool:
         self._memory_bytes = memory_bytes
         self._start_timeout_s = start_timeout_s
         self._workers: list[_Worker] = []
+        # Not __del__, which may come when the interpreter has taken the modules apart that it needs.
+        self._ended = weakref.finalize(self, _end_from, os.getpid(), self._workers)
 
     def call(self, function: str, *args: Any, timeout_s: float = 120.0, **kwargs: Any) -> Any:
         """Runs one function and returns its value.
@@ -163,9 +166,7 @@ class WorkerPool:
 
     def close(self) -> None:
         """Ends the workers."""
-        for worker in self._workers:
-            worker.end()
-        self._workers.clear()
+        _end(self._workers)
 
     def interrupt(self) -> None:
         """From another thread: what runs ends as a crash."""
@@ -179,10 +180,6 @@ class WorkerPool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def __del__(self) -> None:
-        with contextlib.suppress(Exception):
-            self.close()
 
     def _hand_out(self, waiting: Iterator[Job]) -> None:
         """Gives jobs to the workers that have none."""
@@ -207,7 +204,7 @@ class WorkerPool:
         return worker
 
     def _forget_dead(self) -> None:
-        self._workers = [worker for worker in self._workers if not worker.ended]
+        self._workers[:] = [worker for worker in self._workers if not worker.ended]
 
     def _collect(self, busy: list[_Worker]) -> list[Outcome]:
         """Waits until at least one of the workers has news; the outcomes that are there then."""
@@ -220,6 +217,18 @@ class WorkerPool:
         late = [worker for worker in busy if worker.job is not None and worker.deadline <= time.monotonic()]
         outcomes += [worker.give_up() for worker in late]
         return [outcome for outcome in outcomes if outcome is not None]
+
+
+def _end_from(process: int, workers: list[_Worker]) -> None:
+    """In a fork of the process that started them nothing ends."""
+    if os.getpid() == process:
+        _end(workers)
+
+
+def _end(workers: list[_Worker]) -> None:
+    for worker in workers:
+        worker.end()
+    workers.clear()
 
 
 class _Worker:

@@ -17,6 +17,10 @@ UNROLLED = 8192
 assembler takes 7 s for 8192 beside an attention's weights, 19 s for twice as many, and over two minutes for 32768 (Triton 3.9,
 sm_90)."""
 
+WRITTEN = 16384
+"""Operations on elements that a thread may have in a step.  Languages of tiles write out these, too: a search in an array of
+open size, 250 operations on each of 128 elements, took compilers of CUDA C++ and Triton over two minutes."""
+
 
 def refused(nest: Nest, schedule: Schedule, device: Device) -> str:
     """Why ``schedule`` cannot run on ``device``, in a few words that are the same for the same reason; empty if it may."""
@@ -34,6 +38,8 @@ def refused(nest: Nest, schedule: Schedule, device: Device) -> str:
         return "operands of twice the registers of a block"
     if DTYPES[nest.dots or nest.io_dtype].bits > 16 and multiply_adds(nest, schedule) > UNROLLED * lanes:
         return "more multiply-adds in a step than compilers write out"
+    if nest.work * elements(nest, schedule) > WRITTEN * lanes:
+        return "more operations in a step than compilers write out"
     return ""
 
 

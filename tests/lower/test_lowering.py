@@ -15,7 +15,7 @@ from portakern.ir.oracle import evaluate
 from portakern.ir.program import ArrayFacts, Program
 from portakern.ir.schedule import Nest, Schedule
 from portakern.ir.tensor import tensor_type
-from portakern.ir.tile import Compare, For
+from portakern.ir.tile import Compare, Extent, For
 from portakern.lower import lower
 from portakern.spec.inputs import Family, make_inputs
 from portakern.spec.load import library, load_operator
@@ -137,6 +137,13 @@ def test_walks_split_at_the_mask(dims: tuple[int, int], split: int) -> None:
 def test_open_dims(name: str, dims: tuple[str, ...]) -> None:
     program = compare(getattr(user_operators, name), user_operators.CASES[name], {}, "f32", 16, keep_open=dims)
     assert set(program.sizes) == set(dims)
+
+
+def test_counts_of_open_dims_are_whole_in_64_bits() -> None:
+    """A mean over more elements than 32 bits count divided by a negative number."""
+    _, program = lowered(user_operators.two_out, {"M": 2, "N": 3}, {}, "f32", keep_open=("M", "N"))
+    counts = [op for kernel in program.kernels for op in kernel.body.walk() if isinstance(op, Extent)]
+    assert counts and {op.dtype for op in counts} == {"i64"}
 
 
 def families(name: str) -> list[str]:

@@ -183,6 +183,32 @@ def test_workers_die_with_their_parent():
     assert gone_soon(worker)
 
 
+_LEFT_TO_THE_END = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from portakern.tools.workers import WorkerPool
+pool = WorkerPool()
+print(pool.call("worker_jobs:pid"), flush=True)
+"""
+
+
+def test_a_pool_that_nobody_closed_ends_without_noise():
+    done = subprocess.run([sys.executable, "-c", _LEFT_TO_THE_END, str(HERE)], capture_output=True, text=True, check=True)
+    assert not done.stderr
+    assert gone_soon(int(done.stdout))
+
+
+def test_a_fork_does_not_end_the_workers_of_its_parent():
+    with WorkerPool() as pool:
+        pid = pool.call("worker_jobs:pid")
+        child = os.fork()
+        if not child:
+            pool._ended()  # as the interpreter does at exit
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert pool.call("worker_jobs:pid") == pid
+
+
 def gone_soon(pid: int) -> bool:
     stop = time.monotonic() + 5
     while time.monotonic() < stop:

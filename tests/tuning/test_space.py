@@ -90,6 +90,12 @@ def test_what_the_device_cannot_hold_is_refused():
     assert refused(rows(), tiled(rows(), 64, 8192), CPU) == "", "words of GPUs say nothing about a CPU"
 
 
+def test_long_work_on_many_elements_a_thread_is_refused():
+    search = replace(rows(), work=250)
+    assert refused(search, tiled(search, 1, 8192, warps=4), H200) == ""
+    assert refused(search, tiled(search, 2, 8192, warps=4), H200) == "more operations in a step than compilers write out"
+
+
 def test_products_that_a_compiler_would_write_out_for_minutes_are_refused():
     wide = replace(product(), io_dtype="f32", dots="f32")
     assert refused(wide, tiled(wide, 128, 128, 128), H200) == ""

@@ -61,9 +61,10 @@ def system_icds() -> dict[str, str]:
 
 
 @cache
-def icd_directory() -> Path:
-    """A directory that names every usable driver, written once per content."""
-    entries = dict(system_icds())
+def icd_directory(*, systems: bool = True) -> Path:
+    """A directory that names every usable driver, written once per content; without ``systems`` Intel's wheel alone, since
+    SYCL runs on nothing else and a driver of another vendor is best never loaded beside it."""
+    entries = dict(system_icds()) if systems else {}
     intel = intel_library()
     if intel is not None:
         entries["portakern-intel-cpu.icd"] = str(intel)

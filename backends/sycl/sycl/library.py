@@ -134,7 +134,7 @@ def library() -> c.CDLL:
     root = prefix()
     if reason is not None or root is None:
         raise ToolMissing(f"SYCL cannot be used: {reason}", hint=INSTALL)
-    os.environ.setdefault("OCL_ICD_VENDORS", str(icd_directory()))
+    os.environ.setdefault("OCL_ICD_VENDORS", str(icd_directory(systems=False)))
     os.environ.setdefault("ONEAPI_DEVICE_SELECTOR", "opencl:cpu")
     path = shim_file()
     try:

@@ -69,20 +69,36 @@ def reference(array: str) -> str:
     return f"{array}_smem"
 
 
+LONGEST = 4096
+"""Operations that the text of a coordinate may have: an index map has no names for what it uses twice, so that forty steps of
+a search would be written out 2^40 times."""
+
+
 def picked_text(op: Op, spans: Mapping[str, Span]) -> PlacedExpr | None:
     """The coordinate that ``op`` is, as text for kernels and index maps; ``None`` where there is no rule for it."""
+    return _picked(op, spans) if _written_out(op, {}) <= LONGEST else None
+
+
+def _written_out(op: Op, known: dict[Op, int]) -> int:
+    """How many operations the text of ``op`` has."""
+    if op not in known:
+        known[op] = 1 + sum(_written_out(o, known) for o in op.operands if not isinstance(o.type, BufferType))
+    return known[op]
+
+
+def _picked(op: Op, spans: Mapping[str, Span]) -> PlacedExpr | None:
     match op:
         case Load(dims=()):
             return _loaded(op, spans)
         case Broadcast(x=x, dims=()):
-            return picked_text(x, spans)
+            return _picked(x, spans)
         case Cast(x=x, dtype="i32" | "i64"):
-            return picked_text(x, spans)
+            return _picked(x, spans)
         case Binary(fn=fn, lhs=lhs, rhs=rhs) | Compare(fn=fn, lhs=lhs, rhs=rhs):
-            a, b = picked_text(lhs, spans), picked_text(rhs, spans)
+            a, b = _picked(lhs, spans), _picked(rhs, spans)
             return operations.binary(fn, a, b, "i32") if a and b else None
         case Select(condition=condition, yes=yes, no=no):
-            parts = [picked_text(x, spans) for x in (condition, yes, no)]
+            parts = [_picked(x, spans) for x in (condition, yes, no)]
             return call("jnp.where", *(p for p in parts if p)) if all(parts) else None
     return scalar_text(op, spans)
 
@@ -97,7 +113,7 @@ def _loaded(op: Load, spans: Mapping[str, Span]) -> PlacedExpr | None:
         parts += [_size(index.offset)] if index.offset != 0 else []
         if index.gather >= 0:
             gather = op.gathers[index.gather]
-            at = picked_text(gather, spans)
+            at = _picked(gather, spans)
             if at is None or have.dtype not in ("i32", "i64"):
                 return None
             if not _lies_inside(gather, size, spans):

@@ -143,7 +143,9 @@ def _positions(kernel: Kernel, term: Term, offset: int, taps: tuple[tuple[str, i
 def _channels(kernel: Kernel, index: Index, along: Sequence[Term], size: Size,
               spans: Mapping[str, Span]) -> list[WindowDim] | None:  # fmt: skip
     """Positions ``g * s`` elements apart whose windows are some ``g`` elements long: rows of positions of ``g`` channels."""
-    inner = next((t for t in along if t.scale == 1 and spans[t.axis].dim is None), None)
+    may = [t for t in along if t.scale == 1 and spans[t.axis].dim is None]
+    # Both may where there is one channel: the positions are the rows then, as they are with several.
+    inner = next((t for t in may if kernel.axis[t.axis].kind != "grid"), may[0] if may else None)
     outer = next((t for t in along if t is not inner), None)
     if inner is None or outer is None or not isinstance(index.offset, int):
         return None

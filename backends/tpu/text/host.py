@@ -114,7 +114,7 @@ def _launch(program: Program, plan: PallasKernelPlan, body: KernelBody, device: 
     lines = []
     nothing = _empty_when(program, plan)
     call = _call(program, plan, body, device)
-    args = [_prefetched(program.array(x)) for x in plan.prefetched]
+    args = [_prefetched(program.array(x), nothing) for x in plan.prefetched]
     args += [_argument(program, plan, a, nothing) for a in plan.reads]
     args += [f"jnp.asarray({s}, {operations.JNP[program.array(s).dtype]}).reshape(1, 1)" for s in plan.scalars]
     for array in {a.source: program.array(a.source) for a in plan.reads if a.source not in ready}.values():
@@ -134,10 +134,15 @@ def _launch(program: Program, plan: PallasKernelPlan, body: KernelBody, device: 
     return [*lines, f"if {nothing}:", f"    {names} = {zeros}", "else:", *(f"    {line}" for line in run)]
 
 
-def _prefetched(array: Array) -> str:
-    """An array of indices as one line in scalar memory."""
+def _prefetched(array: Array, nothing: str) -> str:
+    """An array of indices as one line in scalar memory, which has one that no step reads where there are none."""
     line = array.name if len(_shape(array)) == 1 else f"{array.name}.reshape(-1)"
-    return line if array.dtype == "i32" else f"{line}.astype(jnp.int32)"
+    text = line if array.dtype == "i32" else f"{line}.astype(jnp.int32)"
+    one = "jnp.zeros(1, jnp.int32)"
+    if empty(_shape(array)):
+        return one
+    may_be = [s for s in _shape(array) if not isinstance(s, int) and f"{s} == 0" not in nothing.split(" or ")]
+    return f"{text} if {' and '.join(map(str, may_be))} else {one}" if may_be else text
 
 
 def _shape(array: Array) -> tuple[Size, ...]:
@@ -156,10 +161,8 @@ def _argument(program: Program, plan: PallasKernelPlan, access: BlockAccess, not
     """The array as the kernel takes it; ``nothing`` says which sizes cannot be 0 here."""
     array = program.array(access.source)
     text = padded(host_view(access.source, access, shape_of(array)), access)
-    walked = {a.name: a.extent for a in plan.kernel.axes if a.kind == "loop" and not isinstance(a.extent, int)}
-    extents = [str(walked[e]) for e in access.entries if isinstance(e, str) and e in walked]
-    parts = [e for e in extents if f"{e} == 0" not in nothing.split(" or ")]
     final = access.view.final
+    parts = [e for e in _reached(plan, access) if f"{e} == 0" not in nothing.split(" or ")]
     if empty(final):
         covered = tuple(1 if s == 0 else s for s in final)
         return f"jnp.zeros({tuple_text(tuple(map(str, covered)))}, {operations.JNP[access.dtype]})"
@@ -168,6 +171,18 @@ def _argument(program: Program, plan: PallasKernelPlan, access: BlockAccess, not
         covered = tuple(f"max({s}, 1)" if not isinstance(s, int) and str(s) in parts else str(s) for s in final)
         return f"{text} if {parts[0]} else jnp.zeros({tuple_text(covered)}, {operations.JNP[access.dtype]})"
     return text
+
+
+def _reached(plan: PallasKernelPlan, access: BlockAccess) -> list[str]:
+    """The open sizes of an array along which a loop or an index says what block is taken."""
+    walked = {a.name: str(a.extent) for a in plan.kernel.axes if a.kind == "loop" and not isinstance(a.extent, int)}
+    found = []
+    for entry, size in zip(access.entries, access.view.final, strict=True):
+        axes = (entry,) if isinstance(entry, str) else entry.axes
+        found += [walked[a] for a in axes if a in walked and (isinstance(entry, str) or walked[a] == str(size))]
+        if isinstance(entry, Index) and entry.gather >= 0 and not isinstance(size, int):
+            found.append(str(size))
+    return found
 
 
 def _call(program: Program, plan: PallasKernelPlan, body: KernelBody, device: Device) -> list[str]:
@@ -231,7 +246,7 @@ def _entry(plan: PallasKernelPlan, access: BlockAccess, entry: str | Index, size
     if entry.gather >= 0:
         spans = at(plan.spans, {name: _block_number(plan, access, name) for name, s in plan.spans.items() if s.size == 1})
         picked = picked_text(access.gathers[entry.gather], spans)
-        last = str(size - 1) if isinstance(size, int) else f"{size} - 1"
+        last = str(max(size - 1, 0)) if isinstance(size, int) else f"max({size} - 1, 0)"
         return f"jnp.clip({picked.text if picked else 0}, 0, {last})"
     parts = []
     for term in entry.terms:

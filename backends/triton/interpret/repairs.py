@@ -15,6 +15,7 @@ The repairs, named in the simulator's ``method`` (Triton 3.9 keeps bf16 tensors 
 * Floats given to a kernel stayed Python's, without ``.to`` and in double precision; here they are tensors of the dtype that
   their parameter declares, float32 where it declares none, as they are once compiled; so are integers declared int64.
 * A scalar of the kernel as the bound of a loop: Triton 3.6 asks an array of one dim for its number, which numpy 2.5 refuses.
+* Triton 3.6 has no bf16 constants, as a number chosen beside bf16 elements becomes.
 """
 
 from __future__ import annotations
@@ -117,7 +118,12 @@ def _mend_casts(interpreter: Any) -> None:
             return fp_to_fp(self, src, dst_type, rounding_mode)
         return mended(self, src, dst_type)
 
+    def constant(_: Any, value: float) -> Any:
+        return interpreter.TensorHandle(to_bf16(np.array([value])), tl.bfloat16)
+
     builder.cast_impl, builder.create_fp_to_fp = mended, converted
+    if not hasattr(builder, "get_bf16"):
+        builder.get_bf16 = constant
 
 
 def _mend_arithmetic(interpreter: Any) -> None:

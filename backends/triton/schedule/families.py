@@ -38,7 +38,10 @@ _LONGEST_ROW = 16384
 
 
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
-    """The schedule space of ``nest`` on ``device``, default first, without those that cannot fit."""
+    """The schedule space of ``nest`` on ``device``, default first, without those that cannot fit.
+
+    It is empty for attention and chains whose rows are too long for any: those are lowered apart.
+    """
     families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments,
                 "scan": _scan, "associative": _scan, "sort": _sort, "contraction": _contraction, "grouped": _grouped,
                 "attention": _attention, "chain": _chain}  # fmt: skip
@@ -46,7 +49,7 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     if nest.family == "rows":
         found = list(in_parts(found, nest, device))
     kept = [s for s in found if _fits(nest, device, s)]
-    return tuple(dict.fromkeys(kept or found[-1:]))
+    return tuple(dict.fromkeys(kept or (() if nest.family in ("attention", "chain") else found[-1:])))
 
 
 def pow2(extent: Size, most: int, least: int = 1) -> int:

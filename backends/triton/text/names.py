@@ -86,15 +86,24 @@ def _fill(op: Op) -> float | int | bool | None:
 
 def _leaf(op: Op) -> str:
     """The name of what a value is computed from first: an array, a carried value, a reduction; empty where it has none."""
-    match op:
-        case Load(buffer=Arg(name=name)) | Arg(name=name):
-            return name
-        case Result(source=For() as loop, index=index) if isinstance(arg := loop.body.args[index], Arg):
-            return arg.name
-        case Dot():
-            return "product"
-        case Reduce(fn=fn, axis=axis):
-            return f"{fn}_{axis}"
-        case Select():
-            return _leaf(op.yes) or _leaf(op.no)
-    return next((leaf for o in op.operands if (leaf := _leaf(o))), "")
+    seen: set[Op] = set()  # a search in an array uses each step twice in the next: 2^30 ways through thirty steps
+    left = [op]
+    while left:
+        op = left.pop()
+        if op in seen:
+            continue
+        seen.add(op)
+        match op:
+            case Load(buffer=Arg(name=name)) | Arg(name=name):
+                return name
+            case Result(source=For() as loop, index=index) if isinstance(arg := loop.body.args[index], Arg):
+                return arg.name
+            case Dot():
+                return "product"
+            case Reduce(fn=fn, axis=axis):
+                return f"{fn}_{axis}"
+            case Select():
+                left += (op.no, op.yes)
+            case _:
+                left += reversed(op.operands)
+    return ""

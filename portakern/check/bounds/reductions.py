@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -124,7 +125,8 @@ def _terms(n: Any, v: Val, add: Callable[[np.ndarray], np.ndarray]) -> Any:
 
 def _drift(axes: tuple[int, ...], v: Val, total: np.ndarray) -> np.ndarray:
     def flat(x: np.ndarray) -> np.ndarray:
-        return np.moveaxis(x, axes, range(-len(axes), 0)).reshape(*total.shape, -1)
+        summed = math.prod(x.shape[a] for a in axes)
+        return np.moveaxis(x, axes, range(-len(axes), 0)).reshape(*total.shape, summed)
 
     return drift(flat(v.x), 0.0 if v.exact else flat(v.bound()), total)
 

@@ -61,7 +61,8 @@ class Items:
                 return self.involved(item.source)  # part of its loop
             case For():
                 inner = set().union(*(self.involved(op) for op in item.body.walk() if not isinstance(op, Result)))
-                return (inner | {a for v in item.init for a in axes_of(v)}) - {item.axis}
+                walked = {item.axis, *(op.axis for op in item.body.walk() if isinstance(op, For))}
+                return (inner | {a for v in item.init for a in axes_of(v)}) - walked
         return set(axes_of(item))
 
     def parallel(self, item: Item, axis: str) -> bool:

@@ -73,6 +73,8 @@ def spmm(values, columns, offsets, b):
         ),
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary")),
         name="spmm",
-    )(columns, offsets, values.reshape(P, 1, 1), b.reshape(900, 1, 256))
+    )(columns if P else jnp.zeros(1, jnp.int32), offsets, values.reshape(P, 1, 1) if P else jnp.zeros(
+        (max(P, 1), 1, 1), jnp.float32
+    ), b.reshape(900, 1, 256))
     out = out.reshape(1000, 256)
     return out

@@ -1,0 +1,9 @@
+"""runtime-outside on Pallas: blocks of an array that has no rows."""
+# case: {"dims": {"N": 0, "K": 1, "D": 5, "E": 12}, "dtype": "f32", "open": ["D", "N"], "stages": ["integers", "tiny"]}
+
+import portakern as pk
+
+
+@pk.operator(inputs={"columns": pk.Integers(0, "N"), "offsets": pk.Integers(0, 40)})
+def op(y: pk.Tensor["N", "K"], columns: pk.Tensor["D", pk.i32], values: pk.Tensor["D"], offsets: pk.Tensor["E + 1", pk.i32]):
+    return pk.segment_sum(values[:, None] * pk.take(y, columns), offsets)
