@@ -252,7 +252,7 @@ def kept_at(place: BlockAxes, dtype: str) -> BlockAxes:
 def _check_picks(op: Load | Store, spans: Mapping[str, Span], report: ReportMissing) -> None:
     for g in op.gathers if isinstance(op, Load) else ():
         if not tile_type(g).dims and picked_text(g, spans) is None:
-            report("indices that are no array, nor made of one by few sums and products of integers", g, "give them as an array")
+            report("indices that are no array, nor one plus or times a few integers", g, "give them as an array")
 
 
 def _check_bounds(phases: Sequence[Phase], spans: Mapping[str, Span], report: ReportMissing) -> None:
