@@ -42,6 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--time", action="store_true", help="time each row that is right, where its silicon is here")
     parser.add_argument("--budget", type=options.seconds, default=10.0, metavar="S",
                         help="with --time: seconds of timing for a row, its peers included (default 10s)")
+    parser.add_argument("--cache", choices=["cold", "warm"], default="cold",
+                        help="with --time: flush the caches before every sample (default), or leave them as the calls do")
     options.add_jobs(parser)
     options.add_output(parser)
 
@@ -70,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         return _audit(args, found.name, path, tasks)
     targets = registry().match(args.targets) if args.targets else []
     keep = results.Keeper(file, args.resume)
-    timed = Timed(args.against or PEERS, args.budget, args.limit + 10 * args.budget) if args.time else None
+    timed = Timed(args.against or PEERS, args.budget, args.cache, args.limit + 10 * args.budget) if args.time else None
     for row in running.run(found.name, path, tasks, targets, args.size, jobs=args.jobs, seed=args.seed,
                            build_limit_s=args.limit, check_limit_s=args.limit, import_limit_s=args.limit,
                            done=keep.done(args.time), before=keep.rows, timed=timed,

@@ -33,15 +33,18 @@ PEERS = ("torch.eager", "torch.compile")
 
 @dataclass(frozen=True)
 class Timed:
-    """What rows are timed against, for how many seconds each in all, and how long a timing may take with all that is around."""
+    """What rows are timed against, for how many seconds each in all, with which caches, and how long a timing may take with all
+    that is around it."""
 
-    against: Sequence[str]
+    against: Sequence[str] = PEERS
     budget_s: float = 10.0
+    cache: str = "cold"
     limit_s: float = 600.0
 
     def options(self) -> dict[str, Any]:
         """Of :class:`portakern.timing.measure.Options`, whose budget is per contender."""
-        return {"budget_s": self.budget_s / (1 + len(self.against)), "deadline_s": max(10.0, self.limit_s / 10)}
+        return {"budget_s": self.budget_s / (1 + len(self.against)), "cache": self.cache,
+                "deadline_s": max(10.0, self.limit_s / 10)}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,8 @@ def device_of(work: Work) -> str:
     """What runs the kernels, as turns name it."""
     target = registry().target(work.target)
     runner, _ = steps.runner_for(registry().language(target.language), target)
-    return HOST if runner != "runtime" or target.device.kind == "cpu" else here(target.device.name)
+    device = target.device
+    return HOST if runner != "runtime" or device.kind == "cpu" else here(f"{device.vendor} {device.kind}")
 
 
 def kernels_of(work: Work, made: Build) -> str:

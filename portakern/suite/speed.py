@@ -123,7 +123,8 @@ def _speed(samples: Sequence[TaskRow]) -> Speed:
 
 
 def _ratios(time: Mapping[str, Any]) -> dict[str, Ratio]:
-    found = {p["name"]: Ratio(p["ratio"], p["ci_low"], p["ci_high"], p["name"]) for p in time.get("peers", ()) if p.get("ratio")}
+    timed = [p for p in time.get("peers", ()) if p.get("ratio")]
+    found = {p["name"]: Ratio(p["ratio"], p["ci_low"], p["ci_high"], p["name"]) for p in timed}
     return found | ({BEST: min(found.values(), key=lambda r: r.value)} if found else {})
 
 

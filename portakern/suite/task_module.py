@@ -11,7 +11,7 @@ from typing import Any
 from portakern.ir.tensor import TensorProgram
 from portakern.spec.inputs import Family, make_inputs
 from portakern.suite.adapter import LoadedTask, TaskRef, suite
-from portakern.timing.inputs import from_numpy
+from portakern.timing.inputs import from_numpy, give_back
 from portakern.torch_import.arrays import in_pairs
 from portakern.torch_import.trees import leaves, mapped
 
@@ -47,9 +47,11 @@ class TaskModule:
         try:
             with torch.device(device):  # numbers are drawn where they are needed: gigabytes of them take the host long
                 loaded = self._loaded()
+            return ModuleCall.of(loaded, device)
         except Exception:  # the suite's own code may count on the host
-            loaded = self._loaded()
-        return ModuleCall.of(loaded, device)
+            pass
+        give_back()
+        return ModuleCall.of(self._loaded(), device)
 
     def _loaded(self) -> LoadedTask:
         return suite(self.suite).load(Path(self.path) if self.path else None, self.task, self.size, self.seed)[self.sample]
@@ -94,7 +96,7 @@ class ModuleCall:
 
     def arrays(self, places: Mapping[str, int | str], program: TensorProgram, families: Mapping[str, Family], device: Any
                ) -> list[Any]:  # fmt: skip
-        """The inputs of ``program`` in order: the module's own tensors where they are such, so that both read the same memory."""
+        """The inputs of ``program`` in order: the module's own tensors where they are such, so that both read one memory."""
         given = leaves((tuple(self.args), dict(self.kwargs)))
         missing = [a.name for a in program.args if a.name not in places]
         made = make_inputs(program, families, only=missing) if missing else {}

@@ -7,7 +7,7 @@ them, which may fill the device: outputs and inputs are told by fingerprints whe
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -50,8 +50,11 @@ def time(work: Work, made: Build, of: TaskModule, against: Sequence[str] = (), o
     import torch
 
     def step() -> Build:
-        session = ModuleSession(work, made, Options(**(options or {})), of=of)
-        return Build(session.run(against, lost or {}))
+        try:
+            return Build(ModuleSession(work, made, Options(**(options or {})), of=of).run(against, lost or {}))
+        except torch.OutOfMemoryError as error:
+            raise PortakernError("memory", f"{work.target} has no room for what {work.row.operator} reads and writes",
+                                 hint=str(error).splitlines()[0]) from None  # fmt: skip
 
     with torch.no_grad():
         row = guarded(made.row, step).row
@@ -118,14 +121,24 @@ class ModuleSession(Session):
         return self.device.facts.blocking or self.target.device.kind != "cpu"
 
     def _peer(self, name: str, subject: Subject) -> Peer:
+        try:
+            return self._tried(name, subject)
+        finally:
+            give_back()  # what a peer that failed had taken is what the next one needs
+
+    def _tried(self, name: str, subject: Subject) -> Peer:
+        """Raises, as PyTorch may, where the peer fails or gives something else."""
         set_precision(subject)
         peer = ModulePeer(name, "torch", self.module, "the task's module")
         if name == "torch.compile":
             peer = self._compiled(peer)
         written = [x._version for x in self.module.tensors()]
-        results = self._results(self.module if name != "torch.compile" else peer.call)
+        results = _arrays(peer.call())
         if written != [x._version for x in self.module.tensors()]:
+            self.before = [self._outputs(p) for p in self.prepared]  # what they hold now is as good for the others
             raise PortakernError("other", "writes the arrays that it is called with; not timed")
+        if len(results) < len(self.program.outputs):
+            raise PortakernError("other", f"gives {len(results)} outputs, not {len(self.program.outputs)}; not timed")
         if not self.of.random:
             self._hold(results, subject.dtypes)
         return peer
@@ -141,13 +154,6 @@ class ModuleSession(Session):
         self._wait()
         return replace(peer, call=call, mode=MODE, compile_s=(now_ns() - begun) / 1e9, launches=counted(codes))
 
-    def _results(self, call: Callable[[], Any]) -> list[Any]:
-        """What PyTorch gives for the outputs, as our kernels give them."""
-        found = [in_pairs(x) for x in leaves(call()) if hasattr(x, "detach")]
-        if len(found) < len(self.program.outputs):
-            raise PortakernError("other", f"gives {len(found)} outputs, not {len(self.program.outputs)}; not timed")
-        return found
-
     def _hold(self, theirs: Sequence[Any], dtypes: tuple[str, ...]) -> None:
         """Raises where results are not those of our kernel; what they change by with a rounding of the inputs is none."""
         noise: list[float] | None = None
@@ -160,9 +166,14 @@ class ModuleSession(Session):
                 raise PortakernError("other", f"computes something else ({output}: {message}); not timed")
 
     def _noise(self, results: Sequence[Any]) -> list[float]:
-        others = self._results(self.module.with_tensors(_moved))
+        others = _arrays(self.module.with_tensors(_moved)())
         return [NOISE * float((a.float() - b.float()).abs().nanmedian()) if a.is_floating_point() and a.numel() else 0.0
                 for a, b in zip(results, others, strict=True)]  # fmt: skip
+
+
+def _arrays(results: Any) -> list[Any]:
+    """What PyTorch gives, as our kernels give it."""
+    return [in_pairs(x) for x in leaves(results) if hasattr(x, "detach")]
 
 
 def _moved(x: Any) -> Any:
