@@ -23,7 +23,7 @@ from portakern.tools.workers import Job, Outcome, WorkerPool
 
 Room = tuple[str, tuple[tuple[str, str], ...]]
 
-_OPEN_ROOMS = 3  # workers that a slot keeps alive: the one in use and two that it may come back to
+_OPEN_ROOMS = 4  # workers that a slot keeps alive: the one in use and three that it may come back to
 
 SPENT = ("device-lost", "memory", "timeout")
 """Errors after which a process is of no more use, though it lives: work that passed its deadline may still be running."""
