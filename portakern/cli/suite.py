@@ -11,6 +11,7 @@ from portakern.errors import UsageError
 from portakern.registry import registry
 from portakern.study.study import write_text
 from portakern.suite import adapter, audit, report, results, running
+from portakern.suite.rows import PEERS, Timed
 
 ACTIONS = {
     "list": "the suites, or the tasks of one",
@@ -35,7 +36,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, metavar="K", help="of weights and inputs")
     parser.add_argument("--limit", type=options.seconds, default=300.0, metavar="S",
                         help="seconds for importing, building and checking a task, each (default 300s)")
-    parser.add_argument("--against", choices=["torch.compile"], help="count its launches for each task too")
+    parser.add_argument("--against", type=_peers, default=[], metavar="PEER,..",
+                        help="torch.compile: count its launches for each task too; with --time: what is timed beside a task "
+                             "(default torch.eager,torch.compile)")
+    parser.add_argument("--time", action="store_true", help="time each row that is right, where its silicon is here")
+    parser.add_argument("--budget", type=options.seconds, default=10.0, metavar="S",
+                        help="with --time: seconds of timing for a row, its peers included (default 10s)")
+    parser.add_argument("--cache", choices=["cold", "warm"], default="cold",
+                        help="with --time: flush the caches before every sample (default), or leave them as the calls do")
     options.add_jobs(parser)
     options.add_output(parser)
 
@@ -64,14 +72,23 @@ def run(args: argparse.Namespace) -> int:
         return _audit(args, found.name, path, tasks)
     targets = registry().match(args.targets) if args.targets else []
     keep = results.Keeper(file, args.resume)
+    timed = Timed(args.against or PEERS, args.budget, args.cache, args.limit + 10 * args.budget) if args.time else None
     for row in running.run(found.name, path, tasks, targets, args.size, jobs=args.jobs, seed=args.seed,
-                           build_limit_s=args.limit, check_limit_s=args.limit, import_limit_s=args.limit, done=keep.done,
-                           peer=args.against is not None, sink=keep):  # fmt: skip
+                           build_limit_s=args.limit, check_limit_s=args.limit, import_limit_s=args.limit,
+                           done=keep.done(args.time), before=keep.rows, timed=timed,
+                           peer="torch.compile" in args.against and not args.time, sink=keep):  # fmt: skip
         if sys.stderr.isatty():
             print(f"\r\x1b[K{len(keep.rows)} rows, {row.task} {row.target}: {row.stage}", end="", file=sys.stderr, flush=True)
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr)
     return _say(args, keep.rows)
+
+
+def _peers(text: str) -> list[str]:
+    names = [p.strip() for p in text.split(",") if p.strip()]
+    if not names or not set(names) <= set(PEERS):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of {', '.join(PEERS)}")
+    return [p for p in PEERS if p in names]
 
 
 def _say(args: argparse.Namespace, rows: list[results.TaskRow]) -> int:

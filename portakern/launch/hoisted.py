@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from portakern.backend import Executable, HostBuffer, Prepared, Source
+from portakern.backend import Executable, HostBuffer, Prepared, SaysMethod, Source
 from portakern.launch.default import prepare, specialise
 from portakern.launch.facts import signature
 from portakern.launch.marks import Mark, hold, mark
@@ -80,6 +80,12 @@ class HoistedExecutable:
         with self._lock:
             self.generation += 1
             self._kept.clear()
+
+    @property
+    def method(self) -> str:
+        """What the runs of the main part went through, where that says so."""
+        main = self.main.executable
+        return main.method if isinstance(main, SaysMethod) else ""
 
     # ---- on host data
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -217,14 +217,18 @@ def make_inputs(
     families: Mapping[str, Family] | None = None,
     seed: int = 0,
     sizes: Mapping[str, int] | None = None,
+    only: Collection[str] | None = None,
 ) -> dict[str, np.ndarray]:
-    """One array per input of ``program`` (numbers for scalars), whose dims are bound or given by ``sizes``."""
+    """One array per input of ``program`` (numbers for scalars), or for those of them named, whose dims are bound or given by
+    ``sizes``."""
     import numpy as np
 
     sizes = dict(sizes or {})
     families = {**index_families(program), **(families or {})}
     out: dict[str, np.ndarray] = {}
     for arg in program.args:
+        if only is not None and arg.name not in only:
+            continue
         t = tensor_type(arg)
         shape = tuple(evaluate(s, sizes) for s in t.shape)
         # Each array has its own stream, so that it does not depend on the ones before it.

@@ -11,17 +11,19 @@ import queue
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, runtime_checkable
 
 from portakern.errors import PortakernError, WorkerError
 from portakern.study.row import Row
+from portakern.study.turns import Turn
 from portakern.tools.workers import Job, Outcome, WorkerPool
 
 Room = tuple[str, tuple[tuple[str, str], ...]]
 
-_OPEN_ROOMS = 3  # workers that a slot keeps alive: the one in use and two that it may come back to
+_OPEN_ROOMS = 4  # workers that a slot keeps alive: the one in use and three that it may come back to
 
 SPENT = ("device-lost", "memory", "timeout")
 """Errors after which a process is of no more use, though it lives: work that passed its deadline may still be running."""
@@ -33,11 +35,14 @@ def room(language: str, environment: Mapping[str, str]) -> Room:
 
 @dataclass(frozen=True)
 class SlotTask:
-    """A job and the room it is done in, all of whose jobs have the same limit of memory (``None``: that of the slots)."""
+    """A job and the room it is done in, all of whose jobs have the same limit of memory (``None``: that of the slots).
+
+    ``turn`` is what it waits for: a device, where others may be timed."""
 
     room: Room
     job: Job
     memory_bytes: int | None = None
+    turn: Turn | None = None
 
 
 @runtime_checkable
@@ -128,7 +133,8 @@ class Slots:
         while len(pools) > _OPEN_ROOMS:
             pools.popitem(last=False)[1].close()
         try:
-            (outcome,) = pool.run([task.job])
+            with task.turn.taken() if task.turn is not None else nullcontext():
+                (outcome,) = pool.run([task.job])
             if _spent(outcome):
                 pools.pop(task.room).close()
         except PortakernError as error:

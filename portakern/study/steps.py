@@ -25,6 +25,7 @@ from portakern.backend import (
     EstimatesPeers,
     Estimator,
     Executable,
+    HostBuffer,
     Language,
     NeedsEnvironment,
     Runtime,
@@ -55,24 +56,29 @@ from portakern.spec.bind import bind
 from portakern.study import stranger
 from portakern.study.row import Row, estimate_dict, resources_dict
 from portakern.study.stranger import kernel_process
+from portakern.study.turns import between_processes
 from portakern.study.work import Work
 from portakern.tools.cache import Cache, digest
 
 if TYPE_CHECKING:
     from portakern.check import Verdict
+    from portakern.check.sampled import Reference
 
 
 @dataclass(frozen=True)
 class Build:
     """What :func:`build` reached: the row, the source, the binary's key in the cache, and what can run it here.
 
-    ``runner`` is ``runtime``, ``machine``, ``simulator`` or empty.
+    ``runner`` is ``runtime``, ``machine``, ``simulator`` or empty.  ``preparation`` is the source of what hangs on weights
+    alone, where the work names some, and ``preparation_key`` its binary's key.
     """
 
     row: Row
     source: Source | None = None
     binary_key: str = ""
     runner: str = ""
+    preparation: Source | None = None
+    preparation_key: str = ""
 
 
 def guarded(row: Row, step: Callable[[], Build]) -> Build:
@@ -282,7 +288,7 @@ def _emit_row(work: Work) -> Build:
                        schedule=None if work.foreign else "; ".join(map(str, schedules)) or None,
                        schedule_from=None if work.foreign else schedule_from(work),
                        schedule_note=found.note or (work.chosen.origin if work.chosen is not None else None))
-    return Build(row, source)
+    return Build(row, source, preparation=found.preparation[0] if found.preparation is not None else None)
 
 
 # ---- compiling --------------------------------------------------------------------------------------------------------
@@ -303,16 +309,16 @@ def build(work: Work, estimate: bool = False, peers: bool = False) -> Build:
 def compiled(made: Build, work: Work, estimate: bool = False, peers: bool = False) -> Build:
     """What was emitted, with its machine code."""
     source = made.source
-    return made if source is None else guarded(made.row, lambda: _compiled(made.row, source, work, estimate, peers))
+    return made if source is None else guarded(made.row, lambda: _compiled(made, source, work, estimate, peers))
 
 
-def _compiled(row: Row, source: Source, work: Work, estimate: bool, peers: bool) -> Build:
-    target = source.target
+def _compiled(made: Build, source: Source, work: Work, estimate: bool, peers: bool) -> Build:
+    row, target = made.row, source.target
     language = registry().language(target.language)
     runner, detail = runner_for(language, target)
     if language.toolchain is None:
         method = "no compiler belongs to this language" if runner else detail
-        return Build(row.but(method=method), source, "", runner)
+        return replace(made, row=row.but(method=method), runner=runner)
     available = language.toolchain.available(target)
     if not available:
         raise ToolMissing(f"nothing here compiles for {target}: {available.detail}", hint=install_hint(language))
@@ -322,11 +328,20 @@ def _compiled(row: Row, source: Source, work: Work, estimate: bool, peers: bool)
     row = row.but(binary_hash=binary.digest, resources=resources_dict(binary.resources))
     if not binary.machine_code:
         method = f"{binary.format} from {binary.tool}: no machine code for {target.device.name}"
-        return Build(row.but(method=f"{method}; {available.detail}"), source, key, "")
+        return replace(made, row=row.but(method=f"{method}; {available.detail}"), binary_key=key)
     method = "; ".join(filter(None, (binary.tool, died, "" if runner else f"not run: {detail}")))
     row = row.but(evidence="compiled", method=method)
-    made = Build(row, source, key, runner)
+    made = replace(made, row=row, binary_key=key, runner=runner, preparation_key=_prepared(language, made.preparation))
     return _estimated(made, work, binary, peers) if estimate else made
+
+
+def _prepared(language: Language, preparation: Source | None) -> str:
+    """The key of the binary of what is done once."""
+    if preparation is None:
+        return ""
+    key, binary = compile_cached(language, preparation)
+    must_fit(preparation, binary)
+    return key
 
 
 def must_fit(source: Source, binary: CompiledBinary) -> None:
@@ -369,7 +384,7 @@ def with_estimate(made: Build, figures: Callable[[Estimator], dict[str, Any]]) -
 def estimate_of(estimator: Estimator, source: Source, binary: CompiledBinary, work: Work) -> dict[str, Any]:
     """The estimate as JSON, from the cache where the same code was estimated at the same sizes by this version of the model."""
     def program() -> Program | None:
-        return None if work.foreign is not None else emit(work)[1]
+        return None if work.foreign is not None else _emission(work).program
 
     of = (work.program.digest, sorted(work.sizes.items()), repr(work.schedule), repr(work.chosen))
     return kept_estimate(estimator, source, binary, work.sizes, of, program)
@@ -534,12 +549,24 @@ def load(source: Source, key: str, runner: str, binary: CompiledBinary | None = 
     return part.load(source, binary if binary is not None else cached_binary(key))
 
 
+def loaded(work: Work, made: Build, binary: CompiledBinary | None = None) -> Executable:
+    """What was built, ready to run; with what is done once for all calls where there is such."""
+    assert made.source is not None
+    main = load(made.source, made.binary_key, made.runner, binary)
+    if made.preparation is None:
+        return main
+    from portakern.launch.hoisted import HoistedExecutable, Part
+
+    before = Part(made.preparation, load(made.preparation, made.preparation_key, made.runner))
+    return HoistedExecutable(before, Part(made.source, main), [a.name for a in work.program.args])
+
+
 @contextlib.contextmanager
 def running(work: Work, made: Build) -> Iterator[tuple[Executable, str]]:
     """What was built, ready to run, and what keeps it in: a stranger's kernel runs in a process that holds nothing else."""
     assert made.source is not None
     if work.foreign is None:
-        yield load(made.source, made.binary_key, made.runner), ""
+        yield loaded(work, made), ""
         return
     environment = run_environment(made.source.target, made.runner)
     with kernel_process(work, "running", environment) as process:
@@ -547,13 +574,16 @@ def running(work: Work, made: Build) -> Iterator[tuple[Executable, str]]:
                                work.foreign.secret.other("memory")), f"; {process.method}"  # fmt: skip
 
 
-def check(work: Work, made: Build, seed: int = 0, full: bool = True) -> Row:
+def check(work: Work, made: Build, seed: int = 0, full: bool = True, turn: str = "") -> Row:
     """The row after running what was built and comparing it with the oracle: all of it, or unless ``full`` and where the
-    oracle would take minutes, as :mod:`portakern.check.sampled` says; then ``method`` says so."""
-    return guarded(made.row, lambda: Build(_checked(work, made, seed, full))).row
+    oracle would take minutes, as :mod:`portakern.check.sampled` says; then ``method`` says so.
+
+    ``turn`` names a device that is used while nobody times there, and whose memory is given back for those who will.
+    """
+    return guarded(made.row, lambda: Build(_checked(work, made, seed, full, turn))).row
 
 
-def _checked(work: Work, made: Build, seed: int, full: bool) -> Row:
+def _checked(work: Work, made: Build, seed: int, full: bool, turn: str) -> Row:
     assert made.source is not None
     source, row = made.source, made.row
     language = registry().language(source.target.language)
@@ -566,7 +596,7 @@ def _checked(work: Work, made: Build, seed: int, full: bool) -> Row:
         assert simulator is not None
         reached, ran_by = simulator.evidence, simulator.method(source.target)
     with running(work, made) as (executable, kept):
-        verdict, how = judged(executable, work, seed, full)
+        verdict, how = judged(InTurn(executable, turn) if turn else executable, work, seed, full, turn)
         did = executable.method if isinstance(executable, SaysMethod) else ""
     ran_by += kept + how + (f": {did}" if did else "")
     row = row.but(correct=verdict.correct, max_error_ratio=verdict.max_error_ratio)
@@ -576,7 +606,22 @@ def _checked(work: Work, made: Build, seed: int, full: bool) -> Row:
     return row.but(evidence=reached, method=f"{row.method}; {ran_by}")
 
 
-def judged(executable: Executable, work: Work, seed: int, full: bool) -> tuple[Verdict, str]:
+class InTurn:
+    """An executable that runs while nobody times on its device."""
+
+    def __init__(self, executable: Executable, turn: str) -> None:
+        self._executable, self._turn, self.guards = executable, turn, executable.guards
+
+    def run(self, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> None:
+        with between_processes(self._turn):
+            self._executable.run(buffers, sizes)
+
+    def call(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Any:
+        with between_processes(self._turn):
+            return self._executable.call(inputs, sizes)
+
+
+def judged(executable: Executable, work: Work, seed: int, full: bool, turn: str = "") -> tuple[Verdict, str]:
     """The verdict, and how it was reached where that was not by the full check."""
     from portakern.check import check_executable
     from portakern.check.hidden import check_hidden, check_quick
@@ -586,6 +631,7 @@ def judged(executable: Executable, work: Work, seed: int, full: bool) -> tuple[V
     seed = work.foreign.secret.number("check") if work.foreign is not None else seed
     if not full and not affordable(bind(work.program, work.sizes)):
         reference = reference_for(work, registry().target(work.target))
+        reference = _reference_in_turn(reference, turn) if turn else reference
         sampled = check_sampled(executable, work.program, work.sizes, families=work.families, seed=seed, reference=reference)
         if sampled is not None:
             return sampled.verdict, f"; {sampled.method}"
@@ -599,6 +645,19 @@ def judged(executable: Executable, work: Work, seed: int, full: bool) -> tuple[V
         count = len(found.left_out)
         return found, f"; {count} of {count + len(found.stages)} stages left out for want of time" if count else ""
     return check_executable(executable, work.program, dict(work.sizes), families=work.families, seed=seed), ""
+
+
+def _reference_in_turn(reference: Reference, turn: str) -> Reference:
+    from portakern.timing.inputs import give_back
+
+    def compute(inputs: Mapping[str, Any]) -> Any:
+        with between_processes(turn):
+            try:
+                return reference(inputs)
+            finally:
+                give_back()
+
+    return compute
 
 
 def incorrect_hint(work: Work, did: str) -> str:

@@ -24,7 +24,7 @@ from portakern.registry import registry
 from portakern.spec.bind import bind
 from portakern.study.provenance import commit_of, now
 from portakern.study.row import Row
-from portakern.study.steps import Build, guarded, load
+from portakern.study.steps import Build, guarded, loaded
 from portakern.study.work import Work
 from portakern.timing import peers as peer_forms
 from portakern.timing.inputs import ArrayPlace, InputSets, as_library, input_sets, place_of, same_bytes
@@ -99,7 +99,7 @@ class Session:
         assert runtime is not None
         self.runtime = runtime
         # Loaded first: a runtime may have to prepare the process before the device can be found.
-        self.executable = load(self.made.source, self.made.binary_key, self.made.runner, self.binary)
+        self.executable = loaded(self.work, self.made, self.binary)
         found = device_of(runtime, self.target)
         if found is None and self.target.device.kind != "cpu":
             raise PortakernError("not-timed", f"{self.target} is not timed: its runtime names no device of the native core",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from portakern.tools.cache import default_directory
 
@@ -47,7 +49,7 @@ class Turns:
             finally:
                 self._waiting -= 1
         try:
-            with _file(self.device):
+            with _file(self.device, fcntl.LOCK_EX):
                 yield
         finally:
             with self._changed:
@@ -55,15 +57,38 @@ class Turns:
                 self._changed.notify_all()
 
 
+@dataclass(frozen=True)
+class Turn:
+    """What a task needs of a device while it is done: that nobody times there, or that nobody does anything beside it."""
+
+    device: str
+    alone: bool = False
+
+    def taken(self) -> contextlib.AbstractContextManager[None]:
+        turns = turns_of(self.device)
+        return turns.alone() if self.alone else turns.together()
+
+
+def between_processes(device: str) -> contextlib.AbstractContextManager[None]:
+    """Beside others and while nobody times, for processes that use a device now and then: at any time, not just by turns."""
+    return _file(device, fcntl.LOCK_SH)
+
+
+def here(device: str) -> str:
+    """The name for turns of a device that this process sees, where its environment hides those of others."""
+    shown = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.endswith("_VISIBLE_DEVICES")]
+    return " ".join([device, *shown])
+
+
 @contextlib.contextmanager
-def _file(device: str) -> Iterator[None]:
+def _file(device: str, how: int) -> Iterator[None]:
     """A lock on a file in the user's cache; none where that cannot be written."""
     path = default_directory() / "timing" / f"{re.sub('[^a-zA-Z0-9_-]', '-', device)}.lock"
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
             stream = stack.enter_context(open(path, "a"))
-            fcntl.flock(stream, fcntl.LOCK_EX)
+            fcntl.flock(stream, how)
         yield
 
 

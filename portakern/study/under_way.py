@@ -73,15 +73,14 @@ class RowsUnderWay:
             env = steps.run_environment(target, self._made[index].runner)
         else:
             env = steps.build_environment(language)
-        module = "portakern.study.timing" if step == "time" else "portakern.study.steps"
-        kwargs: dict[str, Any] = {}
+        function, kwargs = f"portakern.study.steps:{step}", {}
         if step == "build":
             kwargs = {"estimate": self.goal == "compared", "peers": self.goal == "compared"}
         elif step == "check":
             kwargs = {"full": self.full_check}
         elif step == "time":
-            kwargs = dict(self.timing)
-        return SlotTask(room(language.name, env), Job((index, step), f"{module}:{step}", args, kwargs, limit_s))
+            function, kwargs = "portakern.study.timing:time", dict(self.timing)
+        return SlotTask(room(language.name, env), Job((index, step), function, args, kwargs, limit_s))
 
     def follow(self, task: SlotTask, outcome: Outcome) -> list[SlotTask]:
         """The tasks that come of the outcome of ``task``; none where its row is finished."""
@@ -90,7 +89,7 @@ class RowsUnderWay:
             return self._after_crash(index, step, outcome.error)
         if step in ("check", "time"):
             made = self._made[index]
-            self._made[index] = Build(outcome.value, made.source, made.binary_key, made.runner)
+            self._made[index] = replace(made, row=outcome.value)
             if step == "check" and self._wants_time(self._made[index]):
                 task = self._task(index, "time", (self._works[index], self._made[index]), self.check_limit_s)
                 if self.alone is None:

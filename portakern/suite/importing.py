@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import time
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portakern.errors import PortakernError
 from portakern.suite.adapter import LoadedTask, TaskRef, suite
 from portakern.suite.peer import launches
+
+if TYPE_CHECKING:
+    from portakern.torch_import import ImportedOperator
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,8 @@ class ImportedSample:
         agrees: whether PyTorch in float64 computes the same; ``None`` where random numbers reach every output.
         operations: of the tensor program.
         peer_launches: kernels and library calls of torch.compile, where asked for.
+        places: where the operator's inputs are in the task, as :class:`portakern.suite.task_module.TaskModule` has them.
+        random: whether it draws random numbers.
     """
 
     works: tuple[Any, ...] = ()
@@ -36,6 +42,8 @@ class ImportedSample:
     agrees: bool | None = None
     operations: int | None = None
     peer_launches: int | None = None
+    places: Mapping[str, int | str] = field(default_factory=dict)
+    random: bool = False
 
 
 def import_task(name: str, path: str | None, task: TaskRef, size: str, targets: Sequence[str], seed: int, peer: bool = False
@@ -84,23 +92,31 @@ def _sample(task: LoadedTask, ref: TaskRef, targets: Sequence[str]) -> ImportedS
     try:
         op = from_torch(task.module, task.args, kwargs=task.kwargs, name=_identifier(ref.name))
         took = time.perf_counter() - begun
-        done = ImportedSample(imported=True, seconds=took, size=task.size, note=task.note, operations=len(op.trace().body.ops))
+        done = replace(done, imported=True, seconds=took, operations=len(op.trace().body.ops), random=op.random,
+                       places=_places(op, task.module))  # fmt: skip
         if affordable(op.program(op.typical.dims)):
             held = agreement(op)
             held.raise_if_wrong(op)
-            done = ImportedSample((), None, True, took, task.size, task.note, True if held.compared else None, done.operations)
+            done = replace(done, agrees=True if held.compared else None)
         problem = Problem(op, op.typical.dims, {}, op.typical.inputs)
         made = works(problem, [registry().target(t) for t in targets], op.dtypes)
-        return ImportedSample(tuple(made), None, True, took, task.size, task.note, done.agrees, done.operations)
+        return replace(done, works=tuple(replace(work, weights=op.weights) for work in made))
     except PortakernError as error:
-        return _failed(done, error.to_dict(), error.kind != "import")
+        return replace(done, error=error.to_dict(), agrees=done.agrees if error.kind != "import" else False)
     except Exception as error:
-        return _failed(done, {"kind": "exception", "message": f"{type(error).__name__}: {error}"[:500], "hint": ""}, True)
+        return replace(done, error={"kind": "exception", "message": f"{type(error).__name__}: {error}"[:500], "hint": ""})
 
 
-def _failed(done: ImportedSample, error: dict[str, str], agrees: bool) -> ImportedSample:
-    return ImportedSample((), error, done.imported, done.seconds, done.size, done.note, done.agrees if agrees else False,
-                          done.operations)  # fmt: skip
+def _places(op: ImportedOperator, module: Any) -> dict[str, int | str]:
+    """Of each input of ``op`` in the task's arguments, or in its module where that has it under the same path."""
+    found: dict[str, int | str] = dict(op.numbers)
+    for name, path in op.paths.items():
+        try:
+            functools.reduce(getattr, path.split("."), module)
+        except AttributeError:  # a constant of the export
+            continue
+        found[name] = path
+    return found
 
 
 def _identifier(name: str) -> str:

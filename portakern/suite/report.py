@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from portakern.suite import speed
 from portakern.suite.results import NOWHERE, TaskRow, by_task
 
 STAGES = {"task": "its own code", "import": "import", "agreement": "differs from PyTorch", "build": "lowering or compiling",
-          "check": "wrong, or not run to the end"}  # fmt: skip
+          "check": "wrong, or not run to the end", "time": "correct, but not timed"}  # fmt: skip
 
 
 def summary(rows: Sequence[TaskRow]) -> dict[str, Any]:
@@ -27,6 +28,8 @@ def summary(rows: Sequence[TaskRow]) -> dict[str, Any]:
             counted["imported"] += imported
             counted["correct"] += correct
         of["refused"] += any(not s.imported and s.stage == "import" for s in samples)
+    for target, of in targets.items():
+        of["speed"] = speed.summary(speed.speeds(rows, target))
     return {"targets": targets, "import_median_s": statistics.median(times) if times else None}
 
 
@@ -40,16 +43,16 @@ def text(rows: Sequence[TaskRow]) -> str:
                      if where else f"{of['imported']} of {of['tasks']} tasks imported")
         lines += [f"  {level}: {n['correct']} of {n['tasks']} correct, {n['imported']} imported"
                   for level, n in of["levels"].items() if len(of["levels"]) > 1]  # fmt: skip
+        lines += [f"  {line}" for line in (speed.text(of["speed"]) if of["speed"] else ())]
     if found["import_median_s"] is not None:
         lines.append(f"import: {found['import_median_s']:.2f} s a task in the median")
     launches = [r.launches for r in rows if r.launches]
     if launches:
         lines.append(f"launches: {statistics.mean(launches):.2f} a task in the mean, {max(launches)} at most")
-    lines += _beside(rows)
+    lines += _beside(rows) + _absent(rows)
     failed = [r for r in rows if r.error is not None or r.correct is False]
     for (stage, cause), count in Counter((r.stage, cause_of(r)) for r in failed).most_common():
-        names = sorted({r.task for r in failed if (r.stage, cause_of(r)) == (stage, cause)})
-        shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+        shown = _named([r.task for r in failed if (r.stage, cause_of(r)) == (stage, cause)])
         lines.append(f"{count:4} {STAGES.get(stage, stage)}: {cause}\n       {shown}")
     return "\n".join(lines)
 
@@ -69,6 +72,25 @@ def _beside(rows: Sequence[TaskRow]) -> list[str]:
     return [f"beside torch.compile: {sum(ours)} launches against {sum(theirs)} kernels and library calls", *lines]
 
 
+def _absent(rows: Sequence[TaskRow]) -> list[str]:
+    """Peers that were not timed, by cause."""
+    causes: dict[tuple[str, str], list[str]] = {}
+    for r in rows:
+        for peer in (r.time or {}).get("peers", ()):
+            if peer.get("error"):
+                causes.setdefault((peer["name"], _general(peer["error"])), []).append(r.task)
+    return [f"{len(tasks):4} without {peer}: {cause}\n       {_named(tasks)}" for (peer, cause), tasks in causes.items()]
+
+
+def _named(tasks: Sequence[str]) -> str:
+    names = sorted(set(tasks))
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def _general(message: str) -> str:
+    return re.sub(r"\d+(\.\d+)?(e[+-]?\d+)?", "#", message)[:200]
+
+
 def _counts(rows: Sequence[TaskRow]) -> str:
     counts = {r.launches for r in rows}
     return str(*counts) if len(counts) == 1 else ", ".join(f"{r.target} {r.launches}" for r in rows)
@@ -81,5 +103,4 @@ def cause_of(row: TaskRow) -> str:
     if missing:
         return "; ".join(sorted({f"{what}: {why}" for what, why in missing}))[:300]
     first = [line for line in message.splitlines() if line.strip()]
-    said = re.sub(r"^\S+:\d+: ", "", first[0] if first else message)  # without the task's own line
-    return re.sub(r"\d+(\.\d+)?(e[+-]?\d+)?", "#", said)[:200]
+    return _general(re.sub(r"^\S+:\d+: ", "", first[0] if first else message))  # without the task's own line

@@ -27,7 +27,8 @@ class TaskRow:
         launches: kernels.
         peer_launches: kernels and library calls of torch.compile on this machine's CPU, where asked for.
         import_s: seconds for the import.
-        stage: how far it came: task, import, agreement, build, check, or done.
+        time: as a study's row has it, without samples; its peers are the task's module, by PyTorch as it is and compiled.
+        stage: how far it came: task, import, agreement, build, check, time, or done.
         error: what ended it.
         note: what was made smaller.
     """
@@ -50,6 +51,12 @@ class TaskRow:
     error: Mapping[str, str] | None = None
     note: str = ""
     row: Mapping[str, Any] | None = field(default=None, repr=False)
+    time: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    @property
+    def may_be_timed(self) -> bool:
+        """Whether it is right, on silicon, and was not timed yet."""
+        return self.correct is True and self.evidence == "executed" and self.error is None
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -60,7 +67,7 @@ class TaskRow:
 
 
 def read(file: Path) -> list[TaskRow]:
-    """The rows of a file; a last line that was cut off is left out."""
+    """The rows of a file, where one was made again the later; a last line that was cut off is left out."""
     if not file.is_file():
         return []
     found = []
@@ -70,7 +77,12 @@ def read(file: Path) -> list[TaskRow]:
             found.append(TaskRow(**{k: v for k, v in data.items() if k in TaskRow.__dataclass_fields__}))
         except (ValueError, TypeError):
             continue
-    return found
+    return latest(found)
+
+
+def latest(rows: Iterable[TaskRow]) -> list[TaskRow]:
+    """Without rows that were made again later."""
+    return list({(*r.key, r.sample): r for r in rows}.values())
 
 
 class Keeper:
@@ -83,7 +95,7 @@ class Keeper:
         self.rows = read(file) if resume else []
 
     def __call__(self, row: TaskRow) -> None:
-        self.rows.append(row)
+        self.rows = latest([*self.rows, row])
         try:
             with self.file.open("a", encoding="utf-8") as out:
                 out.write(json.dumps(row.to_dict(), default=str) + "\n")
@@ -91,9 +103,9 @@ class Keeper:
             raise PortakernError("output", f"cannot write {self.file}: {error.strerror}",
                                  hint="name another by --out") from error
 
-    @property
-    def done(self) -> set[tuple[str, str, str]]:
-        return {r.key for r in self.rows}
+    def done(self, timed: bool = False) -> set[tuple[str, str, str]]:
+        """The keys of rows that need not be made; where they are to be ``timed``, without those that may be and were not."""
+        return {r.key for r in self.rows} - {r.key for r in self.rows if timed and r.may_be_timed}
 
 
 def by_task(rows: Iterable[TaskRow]) -> Iterator[tuple[tuple[str, str], list[TaskRow]]]:

@@ -6,7 +6,7 @@ A task that takes its process down, runs too long or asks for too much memory is
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,12 @@ from typing import Any
 from portakern.backend import Target
 from portakern.study.row import Row
 from portakern.study.slots import Slots, SlotTask, room
-from portakern.study.under_way import RowsUnderWay
+from portakern.study.turns import Turn
 from portakern.suite.adapter import TaskRef
 from portakern.suite.importing import ImportedSample
 from portakern.suite.results import NOWHERE, TaskRow
+from portakern.suite.rows import HOST, Before, SuiteRows, Timed
+from portakern.suite.task_module import TaskModule
 from portakern.tools.workers import Job, Outcome
 
 IMPORT_S = 180.0
@@ -34,12 +36,13 @@ _IMPORTS = room("import", {"OMP_NUM_THREADS": "1"})
 
 def run(name: str, path: Path | None, tasks: Sequence[TaskRef], targets: Sequence[Target], size: str, *, jobs: int = 1,
         seed: int = 0, build_limit_s: float = 300.0, check_limit_s: float = 300.0, import_limit_s: float = IMPORT_S,
-        peer: bool = False,
+        peer: bool = False, timed: Timed | None = None, before: Sequence[TaskRow] = (),
         done: frozenset[tuple[str, str, str]] | set[tuple[str, str, str]] = frozenset(),
         sink: Callable[[TaskRow], None] = lambda row: None) -> Iterator[TaskRow]:  # fmt: skip
     """Rows as they come, each handed to ``sink`` too; what is ``done`` already is left out.
 
-    All samples of a task on a target come together, when the last of them is finished.
+    All samples of a task on a target come together, when the last of them is finished.  Rows ``before`` are of earlier runs:
+    what would be the same kernels on the same machine is not checked again on its way to be timed.
     """
     names = [str(t) for t in targets] or [NOWHERE]
     left = [(t, [n for n in names if (t.name, n, size) not in done]) for t in tasks]
@@ -48,9 +51,15 @@ def run(name: str, path: Path | None, tasks: Sequence[TaskRef], targets: Sequenc
         given = (name, str(path) if path else None, task, size, [w for w in wanted if w != NOWHERE], seed, peer)
         return Job(("import", task.name), "portakern.suite.importing:import_task", given, {}, import_limit_s)
 
-    rows = RowsUnderWay("checked", build_limit_s, check_limit_s, full_check=False)
+    found = {(*r.key, r.sample): r for r in before}
+
+    def known(task: TaskRef, target: str, number: int, sample: ImportedSample) -> Before:
+        module = TaskModule(name, str(path) if path else None, task, size, seed, number, sample.places, sample.random)
+        return Before(module, found.get((task.name, target, size, number)))
+
+    rows = SuiteRows("checked", build_limit_s, check_limit_s, full_check=False, timed=timed)
     imports = [(t, wanted, asked(t, wanted)) for t, wanted in left if wanted]
-    way = SuiteUnderWay(name, size, imports, rows, share_of_memory(jobs))
+    way = SuiteUnderWay(name, size, imports, rows, known, share_of_memory(jobs), Turn(HOST) if timed is not None else None)
     with Slots(jobs) as slots:
         for _ in slots.run(way.begin(max(OPEN, 2 * jobs)), way.follow):
             for row in way.taken():
@@ -66,9 +75,11 @@ def share_of_memory(jobs: int) -> int:
 class SuiteUnderWay:
     """Which tasks are open, which rows of them are missing, and which are to be told."""
 
-    def __init__(self, name: str, size: str, tasks: Iterable[tuple[TaskRef, Sequence[str], Job]], rows: RowsUnderWay,
-                 memory_bytes: int = MEMORY_BYTES) -> None:  # fmt: skip
-        self._name, self._size, self._rows, self._memory_bytes = name, size, rows, memory_bytes
+    def __init__(self, name: str, size: str, tasks: Iterable[tuple[TaskRef, Sequence[str], Job]], rows: SuiteRows,
+                 known: Callable[[TaskRef, str, int, ImportedSample], Before],
+                 memory_bytes: int = MEMORY_BYTES, turn: Turn | None = None) -> None:  # fmt: skip
+        self._name, self._size, self._rows, self._known = name, size, rows, known
+        self._memory_bytes, self._turn = memory_bytes, turn
         self._left = iter(tasks)
         self._open: dict[str, tuple[TaskRef, Sequence[str]]] = {}
         self._missing: dict[tuple[str, str], int] = {}  # samples of a task on a target
@@ -102,7 +113,7 @@ class SuiteUnderWay:
         for task, wanted, job in self._left:
             self._open[task.name] = task, wanted
             self._missing |= {(task.name, target): 1 for target in wanted}
-            return [SlotTask(_IMPORTS, job, self._memory_bytes)]
+            return [SlotTask(_IMPORTS, job, self._memory_bytes, self._turn)]
         return []
 
     def _imported(self, name: str, samples: Sequence[ImportedSample]) -> list[SlotTask]:
@@ -121,13 +132,15 @@ class SuiteUnderWay:
                     continue
                 assert sample.works[at].target == target
                 self._bases[self._count] = base
+                self._rows.expect(self._count, self._known(task, target, number, sample))
                 made.append(self._rows.begin(self._count, sample.works[at]))
                 self._count += 1
         return made
 
     def _finished(self, index: int, row: Row) -> None:
+        kernels = self._rows.kernels.get(index)
         self._rows.forget(index)
-        self._tell(_judged(self._bases.pop(index), row))
+        self._tell(_judged(self._bases.pop(index), row, kernels))
 
     def _tell(self, row: TaskRow) -> None:
         key = (row.task, row.target)
@@ -151,13 +164,25 @@ def _ended(sample: ImportedSample) -> str:
     return "import" if sample.size else "task"
 
 
-def _judged(base: TaskRow, row: Row) -> TaskRow:
-    stage = "done" if row.correct else "check" if row.evidence in ("compiled", "executed") or row.correct is False else "build"
-    return replace(base, stage=stage, correct=row.correct, evidence=row.evidence, error=row.error,
-                 max_error_ratio=row.max_error_ratio, row=_short(row),
-                 launches=row.schedule.count(";") + 1 if row.schedule else None)  # fmt: skip
+def _judged(base: TaskRow, row: Row, kernels: str | None) -> TaskRow:
+    return replace(base, stage=_stage(row), correct=row.correct, evidence=row.evidence, error=row.error,
+                   max_error_ratio=row.max_error_ratio, time=row.time,
+                   row=_short(row) | ({"kernels": kernels} if kernels else {}),
+                   launches=row.schedule.count(";") + 1 if row.schedule else None,
+                   peer_launches=_launches_of_peer(row) if base.peer_launches is None else base.peer_launches)  # fmt: skip
 
 
-def _short(row: Row) -> Mapping[str, Any]:
+def _stage(row: Row) -> str:
+    if row.correct:
+        return "done" if row.error is None else "time"
+    return "check" if row.evidence in ("compiled", "executed") or row.correct is False else "build"
+
+
+def _launches_of_peer(row: Row) -> int | None:
+    """What torch.compile made of the task where it was timed."""
+    return next((p["launches"] for p in (row.time or {}).get("peers", ()) if p.get("launches") is not None), None)
+
+
+def _short(row: Row) -> dict[str, Any]:
     kept = ("device", "dtype", "method", "schedule", "source_hash", "resources")
     return {k: v for k, v in row.to_dict().items() if k in kept}

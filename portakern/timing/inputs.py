@@ -108,6 +108,17 @@ def place_of(target: Target, ordinal: int = 0) -> ArrayPlace:
     return TorchPlace(f"{found.type}:{ordinal}")
 
 
+def give_back() -> None:
+    """Lets go of the accelerator's memory that torch keeps for later, and that other processes need."""
+    import gc
+
+    import torch
+
+    gc.collect()
+    if torch.accelerator.is_available():
+        torch.accelerator.empty_cache()
+
+
 def from_numpy(host: np.ndarray) -> Any:
     """A numpy array as a tensor over the same memory; dtypes that numpy does not know by their bits."""
     import torch

@@ -106,7 +106,7 @@ def find(name: str, subject: Subject) -> Peer:
     if name in ("torch.eager", "torch.compile"):
         if importlib.util.find_spec("torch") is None:
             raise ToolMissing(f"{name} needs torch", hint="pip install 'portakern[torch]'")
-        _set_precision(subject)
+        set_precision(subject)
         return _declared(name, subject) if subject.torch else _program_peer(name, "torch", subject)
     return _from_file(name, subject.params)
 
@@ -137,12 +137,13 @@ def host_outputs(result: Any) -> list[np.ndarray]:
     return [to_numpy(x) if hasattr(x, "detach") else np.asarray(x) for x in several]
 
 
-def _set_precision(subject: Subject) -> None:
-    """Products of f32 in tf32 only where the operator asks for it; PyTorch has one switch for the process."""
+def set_precision(subject: Subject) -> None:
+    """Products of f32 in tf32 only where the operator asks for it, convolutions too; PyTorch has switches for the process."""
     import torch
 
     tf32 = any(isinstance(op, t.Contract) and op.precision == "tf32" for op in subject.program.body.ops)
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    torch.backends.cudnn.allow_tf32 = tf32
 
 
 def _program_peer(name: str, library: str, subject: Subject) -> Peer:

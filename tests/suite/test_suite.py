@@ -63,7 +63,7 @@ def test_rows_are_kept_and_read_back_without_what_was_cut_off(tmp_path: Path) ->
     with file.open("a") as out:
         out.write('{"suite": "s", "ta')
     assert results.read(file) == [row("a", correct=True, imported=True)]
-    assert results.Keeper(file, resume=True).done == {("a", "t", "reduced")}
+    assert results.Keeper(file, resume=True).done() == {("a", "t", "reduced")}
     with pytest.raises(UsageError, match="holds results already"):
         results.Keeper(file, resume=False)
 

@@ -9,10 +9,11 @@ import pytest
 from portakern.errors import PortakernError
 from portakern.study.row import Row
 from portakern.study.slots import SlotTask, room
-from portakern.study.under_way import RowsUnderWay
 from portakern.suite.adapter import TaskRef
 from portakern.suite.importing import ImportedSample
+from portakern.suite.rows import Before, SuiteRows
 from portakern.suite.running import SuiteUnderWay
+from portakern.suite.task_module import TaskModule
 from portakern.tools.workers import Job, Outcome
 
 ROW = Row("op", "a", evidence="emitted")
@@ -25,7 +26,7 @@ class Work:
         self.target = target
 
 
-class Rows(RowsUnderWay):
+class Rows(SuiteRows):
     """Rows that end with the outcome they are given."""
 
     def begin(self, index: int, work: Any) -> SlotTask:
@@ -41,7 +42,11 @@ class Rows(RowsUnderWay):
 
 def under_way(*names: str) -> SuiteUnderWay:
     tasks = [(TaskRef(n, "level1"), ("a", "b"), Job(("import", n), "")) for n in names]
-    return SuiteUnderWay("suite", "reduced", tasks, Rows("checked"))
+    return SuiteUnderWay("suite", "reduced", tasks, Rows("checked"), known)
+
+
+def known(task: TaskRef, target: str, number: int, sample: ImportedSample) -> Before:
+    return Before(TaskModule("suite", None, task, "reduced", 0, number, sample.places))
 
 
 def imported(count: int) -> tuple[ImportedSample, ...]:
