@@ -13,6 +13,7 @@ The kernel runs on the whole inputs between guard bands, twice with other poison
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,8 +47,24 @@ PARTS = 3
 FULL_ELEMENTS = 1 << 24
 """Programs that cannot be cut and have no more elements are checked in full."""
 
-Reference = Callable[[Mapping[str, np.ndarray]], tuple[str, Sequence[np.ndarray]]]
-"""Inputs by name -> (what computed it, every output)."""
+
+@dataclass(frozen=True)
+class Reference:
+    """Computes all outputs on the arrays of a library, where these lie.
+
+    Args:
+        name: what computes them, in words.
+        compute: inputs by name -> every output, as the library's array.
+        put: an array of the host as the library's.
+        back: the other way round.
+        place: held while the arrays are in use, and gives their memory back.
+    """
+
+    name: str
+    compute: Callable[[Mapping[str, np.ndarray]], Sequence[Any]]
+    put: Callable[[np.ndarray], Any]
+    back: Callable[[Any], np.ndarray]
+    place: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
 
 
 @dataclass(frozen=True)
@@ -98,38 +115,46 @@ def check_sampled(
         own = [p for p in parts if p.output == output]
         compare_parts(check, "", own, tensor_type(result).dtype, inputs, check.outputs[output])
     check.stages.append("whole")
-    name, theirs = reference(inputs)
-    dtypes = tuple(dict.fromkeys(tensor_type(v).dtype for v in (*bound.results, *bound.args)))
-    worst, noise = 0.0, None
-    for output, other in zip(bound.outputs, theirs, strict=True):
-        found = agreement(check.outputs[output], other, dtypes)
-        if found.message:
-            noise = noise_of(reference, bound, inputs, theirs) if noise is None else noise
-            found = agreement(check.outputs[output], other, dtypes, noise[output])
-        worst = max(worst, found.worst)
-        if found.message:
-            check.fail("whole", f"{output}, against {name}: {found.message}")
+    with reference.place():
+        worst = _whole(check, bound, inputs, reference)
     check.repeat(inputs)
     share = sum(_volume(p.box) for p in parts) / sum(math.prod(static(tensor_type(r).shape)) for r in bound.results)
     by_oracle = f"{len(parts)} parts ({share:.2g} of the outputs) within the bounds of the float64 oracle" if parts else (
         "nothing held against the float64 oracle, which no part is small enough for")  # fmt: skip
-    method = (f"checked at this size: {by_oracle}, "
-              f"every element against {name} (differs by at most {worst:.2g} of a value), guard bands, twice")  # fmt: skip
+    method = (f"checked at this size: {by_oracle}, every element against {reference.name} "
+              f"(differs by at most {worst:.2g} of a value), guard bands, twice")  # fmt: skip
     return Sampled(check.verdict(), method)
+
+
+def _whole(check: Checking, program: TensorProgram, inputs: Mapping[str, np.ndarray], reference: Reference) -> float:
+    """Compares every element of the outputs, where the reference's arrays lie; the largest difference as a share."""
+    theirs = reference.compute(inputs)
+    dtypes = tuple(dict.fromkeys(tensor_type(v).dtype for v in (*program.results, *program.args)))
+    worst, noise = 0.0, None
+    for output, other in zip(program.outputs, theirs, strict=True):
+        ours = reference.put(check.outputs[output])
+        found = agreement(ours, other, dtypes)
+        if found.message:
+            noise = noise_of(reference, program, inputs, theirs) if noise is None else noise
+            found = agreement(ours, other, dtypes, noise[output])
+        worst = max(worst, found.worst)
+        if found.message:
+            check.fail("whole", f"{output}, against {reference.name}: {found.message}")
+    return worst
 
 
 NOISE = 32
 """Times the usual change by a rounding of inputs that a difference may be: another order of sums rounds more often."""
 
 
-def noise_of(reference: Reference, program: TensorProgram, inputs: Mapping[str, np.ndarray], results: Sequence[np.ndarray]
+def noise_of(reference: Reference, program: TensorProgram, inputs: Mapping[str, np.ndarray], results: Sequence[Any]
              ) -> dict[str, float]:  # fmt: skip
     """What is noise in each output of ``program``, whose ``results`` the reference gave: :data:`NOISE` times the median of what
     changes where every second element of its inputs is the next number of its dtype; 0 for whole numbers."""
     rng = np.random.default_rng(0)
     floats = {arg.name for arg in program.args if DTYPES[tensor_type(arg).dtype].is_float}
-    _, others = reference({n: _moved(x, rng) if n in floats else x for n, x in inputs.items()})
-    return {name: NOISE * _change(a, b) if DTYPES[tensor_type(value).dtype].is_float else 0.0
+    others = reference.compute({n: _moved(x, rng) if n in floats else x for n, x in inputs.items()})
+    return {name: NOISE * _change(reference.back(a), reference.back(b)) if DTYPES[tensor_type(value).dtype].is_float else 0.0
             for name, value, a, b in zip(program.outputs, program.results, results, others, strict=True)}  # fmt: skip
 
 
@@ -203,13 +228,14 @@ def _volume(box: Box) -> int:
     return math.prod(hi - lo for lo, hi in box)
 
 
-def program_reference(program: TensorProgram, on: Callable[[np.ndarray], Any], back: Callable[[Any], np.ndarray], library: str,
-                      name: str) -> Reference:  # fmt: skip
-    """The program itself on arrays of a library, made by ``on`` and read by ``back``."""
+def program_reference(program: TensorProgram, put: Callable[[np.ndarray], Any], back: Callable[[Any], np.ndarray], library: str,
+                      name: str, place: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
+                      ) -> Reference:  # fmt: skip
+    """The program itself on arrays of a library; the rest as of :class:`Reference`."""
     function = array_function(program, library)
 
-    def compute(inputs: Mapping[str, np.ndarray]) -> tuple[str, Sequence[np.ndarray]]:
-        found = function.call(*(on(x) if x.ndim else x.item() for x in inputs.values()))
-        return name, [back(x) for x in (found if isinstance(found, tuple) else (found,))]
+    def compute(inputs: Mapping[str, np.ndarray]) -> Sequence[Any]:
+        found = function.call(*(put(x) if x.ndim else x.item() for x in inputs.values()))
+        return found if isinstance(found, tuple) else (found,)
 
-    return compute
+    return Reference(name, compute, put, back, place)

@@ -2,29 +2,71 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from portakern.backend import Target
 from portakern.check.sampled import Reference, program_reference
 from portakern.errors import PortakernError, ToolMissing
+from portakern.ir.tensor import TensorProgram
 from portakern.spec.bind import bind
+from portakern.study.turns import between_processes
 from portakern.study.work import Work
-from portakern.timing.inputs import HostPlace, TorchPlace, place_of, to_numpy
+from portakern.timing.inputs import ArrayPlace, HostPlace, TorchPlace, give_back, place_of, to_numpy
+from portakern.timing.peers import precision_of
 
 
-def reference_for(work: Work, target: Target) -> Reference:
+def reference_for(work: Work, target: Target, turn: str = "") -> Reference:
     """The program on torch's tensors where the kernel runs; on numpy's arrays where there is no torch, or it has not the
-    operations."""
+    operations.  ``turn`` names a device that is used while nobody times there."""
     program = bind(work.program, work.sizes)
     if importlib.util.find_spec("torch") is not None:
         try:
             where = TorchPlace("cpu") if target.device.kind == "cpu" else place_of(target)
         except ToolMissing:  # no such silicon: what a simulator runs, it runs on the host
             where = TorchPlace("cpu")
+        held = _Held(where)
         try:
-            return program_reference(program, where.put, to_numpy, "torch", "the program on torch's tensors")
+            found = program_reference(program, held.put, to_numpy, "torch", "the program on torch's tensors",
+                                      lambda: _torch_in_turn(program, turn))  # fmt: skip
+            return replace(found, compute=lambda inputs: held.computed(found, inputs))
         except PortakernError:
             pass  # numpy has them all
     return program_reference(program, HostPlace().put, np.asarray, "numpy", "the program on numpy's arrays")
+
+
+class _Held:
+    """Where tensors are put: the host's memory once the device had no room for them."""
+
+    def __init__(self, place: ArrayPlace) -> None:
+        self.place = place
+
+    def put(self, host: np.ndarray) -> Any:
+        return self.place.put(host)
+
+    def computed(self, reference: Reference, inputs: Mapping[str, np.ndarray]) -> Sequence[Any]:
+        import torch
+
+        try:
+            return reference.compute(inputs)
+        except torch.OutOfMemoryError:
+            pass
+        give_back()
+        self.place = TorchPlace("cpu")
+        return reference.compute(inputs)
+
+
+@contextlib.contextmanager
+def _torch_in_turn(program: TensorProgram, turn: str) -> Iterator[None]:
+    """PyTorch computes as precisely as the program says (its own default of tf32 for convolutions is no rounding of f32), and
+    gives back what it took."""
+    with between_processes(turn) if turn else contextlib.nullcontext(), precision_of(program):
+        try:
+            yield
+        finally:
+            give_back()

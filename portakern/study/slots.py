@@ -18,7 +18,7 @@ from typing import Protocol, runtime_checkable
 
 from portakern.errors import PortakernError, WorkerError
 from portakern.study.row import Row
-from portakern.study.turns import Turn
+from portakern.study.turns import Turn, memory
 from portakern.tools.workers import Job, Outcome, WorkerPool
 
 Room = tuple[str, tuple[tuple[str, str], ...]]
@@ -37,12 +37,14 @@ def room(language: str, environment: Mapping[str, str]) -> Room:
 class SlotTask:
     """A job and the room it is done in, all of whose jobs have the same limit of memory (``None``: that of the slots).
 
-    ``turn`` is what it waits for: a device, where others may be timed."""
+    ``turn`` is what it waits for: a device, where others may be timed; ``needs`` how many bytes of the machine's memory it
+    waits for, beyond what any process has."""
 
     room: Room
     job: Job
     memory_bytes: int | None = None
     turn: Turn | None = None
+    needs: int = 0
 
 
 @runtime_checkable
@@ -133,7 +135,7 @@ class Slots:
         while len(pools) > _OPEN_ROOMS:
             pools.popitem(last=False)[1].close()
         try:
-            with task.turn.taken() if task.turn is not None else nullcontext():
+            with memory().taken(task.needs), task.turn.taken() if task.turn is not None else nullcontext():
                 (outcome,) = pool.run([task.job])
             if _spent(outcome):
                 pools.pop(task.room).close()

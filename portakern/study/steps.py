@@ -62,7 +62,6 @@ from portakern.tools.cache import Cache, digest
 
 if TYPE_CHECKING:
     from portakern.check import Verdict
-    from portakern.check.sampled import Reference
 
 
 @dataclass(frozen=True)
@@ -630,8 +629,7 @@ def judged(executable: Executable, work: Work, seed: int, full: bool, turn: str 
 
     seed = work.foreign.secret.number("check") if work.foreign is not None else seed
     if not full and not affordable(bind(work.program, work.sizes)):
-        reference = reference_for(work, registry().target(work.target))
-        reference = _reference_in_turn(reference, turn) if turn else reference
+        reference = reference_for(work, registry().target(work.target), turn)
         sampled = check_sampled(executable, work.program, work.sizes, families=work.families, seed=seed, reference=reference)
         if sampled is not None:
             return sampled.verdict, f"; {sampled.method}"
@@ -645,19 +643,6 @@ def judged(executable: Executable, work: Work, seed: int, full: bool, turn: str 
         count = len(found.left_out)
         return found, f"; {count} of {count + len(found.stages)} stages left out for want of time" if count else ""
     return check_executable(executable, work.program, dict(work.sizes), families=work.families, seed=seed), ""
-
-
-def _reference_in_turn(reference: Reference, turn: str) -> Reference:
-    from portakern.timing.inputs import give_back
-
-    def compute(inputs: Mapping[str, Any]) -> Any:
-        with between_processes(turn):
-            try:
-                return reference(inputs)
-            finally:
-                give_back()
-
-    return compute
 
 
 def incorrect_hint(work: Work, did: str) -> str:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import re
 import threading
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from portakern.tools.cache import default_directory
 
@@ -55,6 +58,55 @@ class Turns:
             with self._changed:
                 self._alone = False
                 self._changed.notify_all()
+
+
+class Room:
+    """Memory of this machine for tasks that say how much they need, among the threads of this process."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._changed = threading.Condition()
+        self._taken = 0
+        self._queue: deque[object] = deque()  # who asks for much is not overtaken for ever by those who ask for little
+
+    @contextlib.contextmanager
+    def taken(self, size: int) -> Iterator[None]:
+        """``size`` bytes, as soon as they are free; more than there are, as soon as nobody else has any."""
+        if not size:
+            yield
+            return
+        size, me = min(size, self.capacity), object()
+        with self._changed:
+            self._queue.append(me)
+            self._changed.wait_for(lambda: self._queue[0] is me and self._taken + size <= self.capacity)
+            self._queue.popleft()
+            self._taken += size
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._taken -= size
+                self._changed.notify_all()
+
+
+SHARE = 0.75
+"""Of the machine's memory, for tasks that say what they need; the rest is for those that do not."""
+
+
+@functools.cache
+def memory() -> Room:
+    """That of this machine, or of the container that this process is in."""
+    return Room(int(SHARE * machine_memory()))
+
+
+def machine_memory() -> int:
+    """Bytes; less where the control group of this process has a limit."""
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):
+            found = min(found, int(Path(path).read_text()))
+    return found
 
 
 @dataclass(frozen=True)

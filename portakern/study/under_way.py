@@ -8,12 +8,14 @@ from typing import Any
 
 from portakern.errors import PortakernError
 from portakern.registry import registry
+from portakern.spec.bind import bind
 from portakern.study import steps
 from portakern.study.provenance import environment
 from portakern.study.row import Row
 from portakern.study.slots import SlotTask, room
 from portakern.study.steps import Build
 from portakern.study.work import Work
+from portakern.timing.inputs import bytes_of
 from portakern.tools.workers import Job, Outcome, WorkerFault
 
 GOALS = ("emitted", "compiled", "checked", "timed", "compared")
@@ -80,7 +82,8 @@ class RowsUnderWay:
             kwargs = {"full": self.full_check}
         elif step == "time":
             function, kwargs = "portakern.study.timing:time", dict(self.timing)
-        return SlotTask(room(language.name, env), Job((index, step), function, args, kwargs, limit_s))
+        needs = needs_of(self._works[index]) if step == "check" else 0
+        return SlotTask(room(language.name, env), Job((index, step), function, args, kwargs, limit_s), needs=needs)
 
     def follow(self, task: SlotTask, outcome: Outcome) -> list[SlotTask]:
         """The tasks that come of the outcome of ``task``; none where its row is finished."""
@@ -156,6 +159,19 @@ class RowsUnderWay:
             row = row.but(method="; ".join([row.method, *died]))
         self.finished(index, row.but(environment=environment()))
         return []
+
+
+SMALL = 1 << 30
+"""Bytes that any process may take without asking."""
+
+
+def needs_of(work: Work) -> int:
+    """Bytes of this machine's memory that a check takes: the inputs, and theirs and the outputs' places between guard bands,
+    the outputs of two runs and those that they are compared with; 0 where that is little."""
+    program = bind(work.program, work.sizes)
+    inputs, outputs = (sum(map(bytes_of, values)) for values in (program.args, program.results))
+    needs = 3 * inputs + 4 * outputs
+    return needs if needs > SMALL else 0
 
 
 _STEP_WORDS = {"emit_row": "emitting", "build": "compiling", "check": "running", "time": "timing"}

@@ -5,7 +5,6 @@ A task that takes its process down, runs too long or asks for too much memory is
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 from portakern.backend import Target
 from portakern.study.row import Row
 from portakern.study.slots import Slots, SlotTask, room
-from portakern.study.turns import Turn
+from portakern.study.turns import Turn, machine_memory, memory
 from portakern.suite.adapter import TaskRef
 from portakern.suite.importing import ImportedSample
 from portakern.suite.results import NOWHERE, TaskRow
@@ -32,6 +31,8 @@ OPEN = 8
 """Tasks under way at once, where that keeps all workers busy: their works, with all weights, are held meanwhile."""
 
 _IMPORTS = room("import", {"OMP_NUM_THREADS": "1"})
+_LARGE_IMPORTS = room("import of much", {"OMP_NUM_THREADS": "1"})
+"""Of tasks that their share of the memory was too small for, one at a time."""
 
 
 def run(name: str, path: Path | None, tasks: Sequence[TaskRef], targets: Sequence[Target], size: str, *, jobs: int = 1,
@@ -69,7 +70,7 @@ def run(name: str, path: Path | None, tasks: Sequence[TaskRef], targets: Sequenc
 
 def share_of_memory(jobs: int) -> int:
     """Bytes that one of ``jobs`` processes and this one may take of the machine's memory."""
-    return max(MEMORY_BYTES, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (jobs + 1))
+    return max(MEMORY_BYTES, machine_memory() // (jobs + 1))
 
 
 class SuiteUnderWay:
@@ -95,8 +96,11 @@ class SuiteUnderWay:
 
     def follow(self, task: SlotTask, outcome: Outcome) -> list[SlotTask]:
         """What comes of an outcome; where it ends a task, the import of the next."""
-        if task.room != _IMPORTS:
+        if task.room not in (_IMPORTS, _LARGE_IMPORTS):
             more = self._rows.follow(task, outcome)
+        elif task.room == _IMPORTS and _lacked_memory(outcome):
+            most = memory().capacity
+            return [replace(task, room=_LARGE_IMPORTS, memory_bytes=max(most, MEMORY_BYTES), needs=most)]
         else:
             more = self._imported(outcome.id[1], _samples(outcome))  # type: ignore[index]
         ended = [t for t in self._open if not any(k[0] == t for k in self._missing)]
@@ -150,6 +154,14 @@ class SuiteUnderWay:
         if not self._missing[key]:
             del self._missing[key]
             self._ready += sorted(self._told.pop(key), key=lambda r: r.sample)
+
+
+def _lacked_memory(outcome: Outcome) -> bool:
+    """Whether a task that is imported met the limit of its process: by an allocation of its own code, or by dying."""
+    if outcome.error is not None:
+        return outcome.error.kind == "memory"
+    said = " ".join((x.error or {}).get("message", "") for x in outcome.value)
+    return any(words in said for words in ("can't allocate memory", "Unable to allocate", "MemoryError", "bad_alloc"))
 
 
 def _samples(outcome: Outcome) -> tuple[ImportedSample, ...]:

@@ -7,11 +7,12 @@ ours before it is timed.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -139,9 +140,27 @@ def host_outputs(result: Any) -> list[np.ndarray]:
 
 def set_precision(subject: Subject) -> None:
     """Products of f32 in tf32 only where the operator asks for it, convolutions too; PyTorch has switches for the process."""
+    _set_precision(subject.program)
+
+
+@contextlib.contextmanager
+def precision_of(program: TensorProgram) -> Iterator[None]:
+    """The same for ``program``, and as it was afterwards."""
     import torch
 
-    tf32 = any(isinstance(op, t.Contract) and op.precision == "tf32" for op in subject.program.body.ops)
+    products, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    _set_precision(program)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(products)
+        torch.backends.cudnn.allow_tf32 = convolutions
+
+
+def _set_precision(program: TensorProgram) -> None:
+    import torch
+
+    tf32 = any(isinstance(op, t.Contract) and op.precision == "tf32" for op in program.body.ops)
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
     torch.backends.cudnn.allow_tf32 = tf32
 

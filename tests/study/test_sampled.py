@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,7 +19,9 @@ from portakern.ir.tensor import tensor_type
 from portakern.registry import registry
 from portakern.spec.inputs import make_inputs
 from portakern.spec.load import library, load_operator
+from portakern.study.reference import _Held, reference_for
 from portakern.study.work import Problem, Work, of_case, works
+from portakern.timing.inputs import HostPlace, TorchPlace
 
 TARGETS = [registry().target("numba:cpu")]
 
@@ -168,3 +171,24 @@ def test_where_no_part_is_small_enough_every_element_is_compared_and_that_is_sai
     right, wrong = check(lambda out: None), check(lambda out: out.__imul__(1.01))
     assert right is not None and right.verdict.correct and "nothing held against the float64 oracle" in right.method
     assert wrong is not None and not wrong.verdict.correct and "whole" in wrong.verdict.message
+
+
+def test_the_reference_computes_as_precisely_as_the_program_says_and_on_the_host_where_a_device_lacks_room():
+    torch = pytest.importorskip("torch")
+    work = work_of(load_operator("softmax"), M=5, N=7)
+    found = reference_for(work, registry().target("cpp:cpu"))
+    x = np.ones((5, 7), np.float32)
+    seen: list[bool] = []
+    first = found.compute
+
+    def full(inputs):
+        seen.append(torch.backends.cudnn.allow_tf32)
+        if len(seen) == 1:
+            raise torch.OutOfMemoryError("no room")
+        return first(inputs)
+
+    with found.place():
+        held = _Held(HostPlace())
+        (result,) = held.computed(replace(found, compute=full), {"x": x})
+    assert seen == [False, False] and torch.backends.cudnn.allow_tf32, "as it was"
+    assert isinstance(held.place, TorchPlace) and found.back(result).shape == (5, 7)

@@ -9,6 +9,7 @@ import pytest
 from portakern.errors import PortakernError
 from portakern.study.row import Row
 from portakern.study.slots import SlotTask, room
+from portakern.study.turns import memory
 from portakern.suite.adapter import TaskRef
 from portakern.suite.importing import ImportedSample
 from portakern.suite.rows import Before, SuiteRows
@@ -75,6 +76,16 @@ def test_a_task_that_is_not_imported_is_a_row_for_each_target(outcome: Outcome) 
     (second,) = way.follow(first, outcome)
     assert second.job.id == ("import", "second")
     assert [(r.target, r.stage, bool(r.error)) for r in way.taken()] == [("a", "task", True), ("b", "task", True)]
+
+
+def test_a_task_that_lacked_memory_is_imported_again_where_it_has_all() -> None:
+    way = under_way("first", "second")
+    (first,) = way.begin(1)
+    short = ImportedSample(error={"kind": "task", "message": "RuntimeError: you can't allocate memory: you tried", "hint": ""})
+    (again,) = way.follow(first, Outcome(first.job.id, (short,)))
+    assert again.job == first.job and again.needs == again.memory_bytes == memory().capacity and again.room != first.room
+    (second,) = way.follow(again, Outcome(first.job.id, (short,)))
+    assert second.job.id == ("import", "second") and [r.stage for r in way.taken()] == ["task", "task"]
 
 
 def test_a_task_without_samples_is_followed_by_the_next() -> None:
