@@ -41,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
         import uvicorn
     except ImportError as error:
         raise ToolMissing(f"serving needs {error.name}", hint="pip install 'portakern[serve]'") from error
+    from portakern.jobs.tokens import token_of
     from portakern.serve.app import application
-    from portakern.serve.gate import token_of
     from portakern.serve.listening import listener
 
     token = token_of(args.token_file, args.host)
