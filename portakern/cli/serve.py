@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 from portakern.cli import options
 from portakern.errors import ToolMissing
 from portakern.jobs.tracing import Allowed
 from portakern.referee.process import MODES
+
+if TYPE_CHECKING:
+    from portakern.serve.desk import Desk
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def desk_of(args: argparse.Namespace) -> object:
+def desk_of(args: argparse.Namespace) -> Desk:
     """The desk that a command line asks for.  Raises what keeps a fleet from being reached."""
     from portakern.serve.bench import LocalBench
     from portakern.serve.desk import Desk

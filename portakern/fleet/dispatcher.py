@@ -6,6 +6,7 @@ second row of a job is not kept.
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Mapping
@@ -36,8 +37,8 @@ class Dispatcher:
         import ray
 
         self._ray, self._folder, self._jail = ray, folder, jail
-        ray.init(address=address, log_to_driver=False, logging_level="warning", namespace="portakern")
-        self._judged = ray.remote(max_retries=0, max_calls=0)(judging.judged)
+        ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING, namespace="portakern")
+        self._judged: Any = ray.remote(max_retries=0, max_calls=0)(judging.judged)
         self._store = JobStore(folder.store)
         self._held: dict[Any, Job] = {}
         self._seen: dict[str, float] = dict(folder.state().get("seen") or {})

@@ -18,17 +18,28 @@ from portakern.study.candidate import Candidate
 from portakern.study.judging import Judge, Limits
 from portakern.study.row import Row
 from portakern.study.store import plain
+from portakern.study.turns import DEVICE
 
 _WARM = 2
 _warm: OrderedDict[Any, tuple[Described, Judge]] = OrderedDict()
 
 
 def judged(asked: Mapping[str, Any], jail: str = "auto") -> dict[str, Any]:
-    """``{"row", "seconds"}`` of a job, whatever becomes of it."""
+    """``{"row", "seconds", "place"}`` of a job, whatever becomes of it."""
     job = read(asked)
     begun = time.monotonic()
-    row = _row(job, jail)
-    return {"row": plain(row.to_dict()), "seconds": time.monotonic() - begun, "place": f"{platform.node()}:{os.getpid()}"}
+    devices = _devices()
+    os.environ[DEVICE] = devices or "0"
+    row = _row(job, jail, devices)
+    place = platform.node() + (f" device {devices}" if devices else "")
+    return {"row": plain(row.to_dict()), "seconds": time.monotonic() - begun, "place": place}
+
+
+def _devices() -> str:
+    """The numbers of the devices that Ray gave this worker for what it does now; what it starts sees no others."""
+    import ray
+
+    return ",".join(map(str, ray.get_runtime_context().get_accelerator_ids().get("GPU", ())))
 
 
 def written(job: Job) -> dict[str, Any]:
@@ -41,10 +52,10 @@ def read(asked: Mapping[str, Any]) -> Job:
     return Job.of(TaskSpec.from_dict(asked["task"]), candidate, asked["level"], asked["options"])
 
 
-def _row(job: Job, jail: str) -> Row:
+def _row(job: Job, jail: str, devices: str) -> Row:
     empty = Row(job.task.operator or "operator", job.task.target)
     try:
-        made, judge = _judge(job, jail)
+        made, judge = _judge(job, jail, devices)
         empty = made.work.row
         return judge.judge(job.candidate, job.level)
     except PortakernError as error:
@@ -53,8 +64,8 @@ def _row(job: Job, jail: str) -> Row:
         return empty.failed(WorkerError(f"judging failed: {type(error).__name__}: {error}"))
 
 
-def _judge(job: Job, jail: str) -> tuple[Described, Judge]:
-    key = (job.task.id, job.limit_s, job.against, jail)
+def _judge(job: Job, jail: str, devices: str) -> tuple[Described, Judge]:
+    key = (job.task.id, job.limit_s, job.against, jail, devices)
     if key in _warm:
         _warm.move_to_end(key)
         return _warm[key]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from portakern.dtypes import DTYPES
-from portakern.errors import UsageError
+from portakern.errors import PortakernError, UsageError
 from portakern.ir.core import Op
 from portakern.ir.size import evaluate
 from portakern.ir.tensor import TensorType, tensor_type
@@ -60,7 +61,13 @@ def _said(spec: TaskSpec, allowed: Allowed) -> Mapping[str, Any]:
         function, args = "module", (spec.text, spec.operator or "Model")
     else:
         function, args = "operator", (spec.text, spec.operator, spec.dtype, json.dumps(dict(spec.values)))
-    return call_in_jail(f"{ROOM}:{function}", args, f"the text of {spec.operator or 'an operator'}", allowed)
+    try:
+        return call_in_jail(f"{ROOM}:{function}", args, f"the text of {spec.operator or 'an operator'}", allowed)
+    except PortakernError as error:
+        place = re.match(rf"({re.escape(inside.FILE)}:\d+): ", error.message)
+        if place is None:
+            raise
+        raise PortakernError(error.kind, error.message[place.end() :], error.hint, place[1]) from None
 
 
 def call_in_jail(function: str, args: tuple[Any, ...], doing: str, allowed: Allowed) -> Mapping[str, Any]:

@@ -24,7 +24,7 @@ def answer(status: int, kind: str, what: str, where: str = "", next: str = "", h
 def answer_to(error: PortakernError) -> JSONResponse:
     status = STATUS.get(error.kind, 400)
     headers = {"Retry-After": "5"} if status in (429, 503) else None
-    return answer(status, error.kind, error.message, error.where, error.hint, headers)
+    return answer(status, error.kind, error.message, error.where, error.hint or "see /docs", headers)
 
 
 def invalid(errors: list[Any]) -> tuple[str, str]:

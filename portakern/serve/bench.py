@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ class Ticket:
 class Bench(Protocol):
     """Takes tickets and fulfils their futures; a ticket whose ``future`` is cancelled, or that is ``stopped``, is let go."""
 
-    def put(self, ticket: Ticket) -> None: ...
+    def put(self, tickets: Sequence[Ticket]) -> None: ...
 
     def cancel(self, ticket: Ticket) -> None: ...
 
@@ -80,10 +80,10 @@ class LocalBench:
     def nodes(self) -> None:
         return None
 
-    def put(self, ticket: Ticket) -> None:
+    def put(self, tickets: Sequence[Ticket]) -> None:
         with self._changed:
-            self._waiting.append((time.monotonic(), ticket))
-            self._changed.notify()
+            self._waiting.extend((time.monotonic(), ticket) for ticket in tickets)
+            self._changed.notify_all()
 
     def cancel(self, ticket: Ticket) -> None:
         ticket.stopped = True

@@ -164,7 +164,7 @@ class Desk:
             self._forget()
         for asked in found:
             asked.ticket.future.add_done_callback(lambda _, a=asked: self._finished(a))
-            self.bench.put(asked.ticket)
+        self.bench.put([a.ticket for a in found])
         return kept
 
     def _admit(self, found: Iterable[Asked], batch: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -41,10 +42,11 @@ class FleetBench:
         found = self._fleet.status()
         return {key: found[key] for key in ("up", "nodes", "jobs", "under_way")}
 
-    def put(self, ticket: Ticket) -> None:
+    def put(self, tickets: Sequence[Ticket]) -> None:
         with self._lock:
-            self._open.setdefault(ticket.job.digest, []).append(ticket)
-        self._fleet.submit([ticket.job])
+            for ticket in tickets:
+                self._open.setdefault(ticket.job.digest, []).append(ticket)
+        self._fleet.submit([t.job for t in tickets])
 
     def cancel(self, ticket: Ticket) -> None:
         ticket.stopped = True

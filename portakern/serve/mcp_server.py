@@ -57,7 +57,7 @@ def server_of(desk: Desk) -> MCPServer:
             dtype: such as `f32` or `bf16`.
             values: sizes of dims and parameters, such as `{"M": 32, "N": 300}`; null keeps a dim open.
         """
-        asked = TaskRequest(target=target, operator=operator, text=text, dtype=dtype, values=values or {})
+        asked = TaskRequest(target=target, operator=operator, form=None, text=text, dtype=dtype, values=values or {})
         return (await apart(lambda: tools.task(desk, asked.spec()))).model_dump()
 
     @server.tool()
@@ -79,15 +79,16 @@ def server_of(desk: Desk) -> MCPServer:
             if task_id:
                 spec: TaskSpec = desk.task(task_id)[0]
             else:
-                spec = TaskRequest(target=target, operator=operator, text=text, dtype=dtype, values=values or {}).spec()
-            (asked,) = desk.submit([Job(spec, Candidate(source, entry), level, limit_s)]).jobs
-            return asked
+                asked = TaskRequest(target=target, operator=operator, form=None, text=text, dtype=dtype, values=values or {})
+                spec = asked.spec()
+            (job,) = desk.submit([Job(spec, Candidate(source, entry), level, limit_s)]).jobs
+            return job
 
-        asked = await apart(submit)
+        job = await apart(submit)
         try:
-            row = await apart(asked.ticket.future.result)
+            row = await apart(job.ticket.future.result)
         except BaseException:
-            desk.cancel([asked])
+            desk.cancel([job])
             raise
         return tools.row_answer(row).model_dump()
 

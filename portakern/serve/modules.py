@@ -6,6 +6,7 @@ What is added to the candidate's text runs where the text does: in the kernel's 
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from portakern.errors import UsageError
 from portakern.jobs.described import Described
@@ -89,5 +90,5 @@ def defines_class(source: str, name: str) -> bool:
         return False
 
 
-def _pairs(pairs: list[tuple[object, str]]) -> str:
+def _pairs(pairs: Sequence[tuple[object, str]]) -> str:
     return f"({''.join(f'({key!r}, {name}), ' for key, name in pairs)})"
