@@ -69,6 +69,7 @@ class LocalBench:
         self._jail, self._sink = jail, sink
         self._changed = threading.Condition()
         self._waiting: deque[tuple[float, Ticket]] = deque()
+        self._running: set[Ticket] = set()
         self._closing = False
         self._threads = [threading.Thread(target=self._serve, name=f"bench-{n}", daemon=True) for n in range(workers)]
         for thread in self._threads:
@@ -96,8 +97,9 @@ class LocalBench:
             left = [t for _, t in self._waiting]
             self._waiting.clear()
             self._changed.notify_all()
-        for ticket in left:
-            ticket.future.cancel()
+            running = list(self._running)
+        for ticket in (*left, *running):
+            self.cancel(ticket)
         for thread in self._threads:
             thread.join()
 
@@ -110,6 +112,7 @@ class LocalBench:
                 if ticket.future.set_running_or_notify_cancel():
                     ticket.begun = datetime.now(UTC)
                     self._fulfil(ticket, warm)
+                self._running.discard(ticket)
         finally:
             for judge in warm.values():
                 judge.close()
@@ -121,6 +124,7 @@ class LocalBench:
                     at = self._choose(warm)
                     ticket = self._waiting[at][1]
                     del self._waiting[at]
+                    self._running.add(ticket)
                     return ticket
                 self._changed.wait()
             return None

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -84,6 +85,8 @@ class Desk:
         self.settings, self.bench = settings, bench
         self._lock = threading.Lock()
         self._tasks: OrderedDict[str, tuple[TaskSpec, Described]] = OrderedDict()
+        self._making: dict[str, Future[Described]] = {}
+        """Tasks that are being read, so that many who ask for one at once wait for the same."""
         self._batches: OrderedDict[str, Batch] = OrderedDict()
         self._jobs: dict[str, Asked] = {}
         self._preparing = threading.BoundedSemaphore(settings.preparing)
@@ -102,13 +105,29 @@ class Desk:
             if spec.id in self._tasks:
                 self._tasks.move_to_end(spec.id)
                 return spec.id, self._tasks[spec.id][1]
+            other = self._making.get(spec.id)
+            mine = self._making.setdefault(spec.id, Future())
+        if other is not None:
+            return spec.id, other.result()
+        try:
+            made = self._made(spec)
+            mine.set_result(made)
+        except BaseException as error:
+            mine.set_exception(error)
+            raise
+        finally:
+            with self._lock:
+                del self._making[spec.id]
+        return spec.id, made
+
+    def _made(self, spec: TaskSpec) -> Described:
         with self.preparing():
             made = traced(spec, self.settings.allowed)
         with self._lock:
             self._tasks[spec.id] = (spec, made)
             while len(self._tasks) > self.settings.tasks:
                 self._tasks.popitem(last=False)
-        return spec.id, made
+        return made
 
     def task(self, id: str) -> tuple[TaskSpec, Described]:
         """Raises :class:`Unknown`."""

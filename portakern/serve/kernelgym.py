@@ -37,13 +37,15 @@ Status = Literal["pending", "processing", "completed", "failed", "timeout", "can
 """Its client knows ``cancelled``, though its server never says it."""
 
 CODES = {"usage": "VALIDATION_ERROR", "spec": "VALIDATION_ERROR", "import": "VALIDATION_ERROR", "too-large": "RESOURCE_ERROR",
-         "compile": "COMPILATION_ERROR", "schedule": "RESOURCE_ERROR", "memory": "RESOURCE_ERROR", "timeout": "TIMEOUT_ERROR",
+         "compile": "COMPILATION_ERROR", "no-kernel": "VALIDATION_ERROR",
+         "schedule": "RESOURCE_ERROR", "memory": "RESOURCE_ERROR", "timeout": "TIMEOUT_ERROR",
          "deadline": "TIMEOUT_ERROR", "incorrect": "CORRECTNESS_ERROR", "unstable": "CORRECTNESS_ERROR",
          "runtime": "RUNTIME_ERROR", "crash": "RUNTIME_ERROR", "exception": "RUNTIME_ERROR", "device-lost": "RUNTIME_ERROR",
          "tool-missing": "SYSTEM_ERROR", "worker": "SYSTEM_ERROR", "no-jail": "SYSTEM_ERROR"}  # fmt: skip
 """Its code for each of our kinds."""
 
-_WHOLE = "launches no Triton kernel"
+NO_KERNEL = "no-kernel"
+"""The kind of error of a text that launches no kernel of its own: a decoy, in its words."""
 
 
 class GymRequest(BaseModel):
@@ -202,7 +204,7 @@ def result(id: str, row: Row | None, state: str, submitted: datetime, finished: 
     times = _times(row)
     return GymAnswer(
         **known, status="completed" if compiled else "failed", compiled=compiled, correctness=correct,
-        decoy_kernel=_WHOLE in error.get("message", ""), reference_runtime=times[0], kernel_runtime=times[1],
+        decoy_kernel=error.get("kind") == NO_KERNEL, reference_runtime=times[0], kernel_runtime=times[1],
         speedup=times[2] if correct else 0.0, error_message=error.get("message"),
         error_code=CODES.get(error["kind"], "UNKNOWN_ERROR") if error else None, metadata=_metadata(row))  # fmt: skip
 

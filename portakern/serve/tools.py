@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 from portakern.errors import PortakernError, UsageError
@@ -38,15 +39,18 @@ COMPARED = 8
 def targets(desk: Desk, pattern: str = "all") -> list[TargetAnswer]:
     """Those of a pattern that jobs can be asked for here."""
     have = desk.bench.targets()
+    asked = registry().match(pattern) if have is None else [registry().target(n) for n in sorted(have) if fits(n, pattern)]
     found = []
-    for target in registry().match(pattern):
-        if have is not None and str(target) not in have:
-            continue
+    for target in asked:
         d, language = target.device, registry().language(target.language)
         products = [n for n, x in registry().devices(target.language).items() if x.isa == d.isa and x.product]
         found.append(TargetAnswer(target=str(target), title=d.title, vendor=d.vendor, isa=d.isa, dtypes=list(d.dtypes),
                                   takes_kernels=language.adopt is not None, products=products))  # fmt: skip
     return found
+
+
+def fits(name: str, pattern: str) -> bool:
+    return pattern == "all" or any(fnmatchcase(name, p.strip()) for p in pattern.split(","))
 
 
 def operators() -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 
 import httpx
 import pytest
@@ -222,3 +223,22 @@ def test_the_openapi_says_all_of_it(client):
             assert "$ref" in str(operation["responses"]["200" if "200" in operation["responses"] else "202"]), path
     assert set(page["components"]["schemas"]["Problem"]["properties"]) == {"kind", "what", "where", "next"}
     assert client.get("/docs").status_code == 200
+
+
+def test_many_that_ask_for_one_task_at_once_have_it_read_once(monkeypatch):
+    from concurrent.futures import ThreadPoolExecutor
+
+    from portakern.jobs.tracing import traced
+    from portakern.serve import desk
+
+    read = []
+
+    def slowly(spec, allowed):
+        read.append(spec.id)
+        time.sleep(0.3)
+        return traced(spec, allowed)
+
+    monkeypatch.setattr(desk, "traced", slowly)
+    with serving(Told()) as client, ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda n: client.post("/v1/evaluate", json={"task": TASK, "source": f"{n}"}), range(8)))
+    assert {a.status_code for a in answers} == {200} and len(read) == 1

@@ -220,8 +220,8 @@ def test_what_it_refuses_is_refused_in_its_words(told, change):
 @needs_torch
 def test_a_mistake_in_the_texts_is_a_result(told):
     client, _ = told
-    for id, change in (("a", {"reference_code": REFERENCE.replace("relu(x", "relo(x")}),
-                       ("b", {"backend": "cuda"}), ("c", {"backend": "fortran"})):  # fmt: skip
+    for id, change in (("m1", {"reference_code": REFERENCE.replace("relu(x", "relo(x")}),
+                       ("m2", {"backend": "cuda"}), ("m3", {"backend": "fortran"})):  # fmt: skip
         payload = {"task_id": id, "reference_code": REFERENCE, "kernel_code": KERNEL, **change}
         found = client.http.post("/evaluate", json=payload).json()
         assert (found["status"], found["compiled"], found["correctness"]) == ("failed", False, False) and found["error_message"]

@@ -23,7 +23,8 @@ TOOLS = ["compare", "evaluate", "inspect", "list_targets", "task"]
 
 
 WRONG = (("task", {"target": "cpp:cpu", "operator": "sofmax"}, "no operator of the library"),
-         ("evaluate", {"source": "x", "task_id": "0"}, "there is no task"), ("list_targets", {"pattern": "no:such"}, "target language 'no'"),
+         ("evaluate", {"source": "x", "task_id": "0"}, "there is no task"),
+         ("list_targets", {"pattern": "no:such"}, "target language 'no'"),
          ("inspect", {"source": "x", "target": "cpp:cpu"}, "looks at no kernels"))  # fmt: skip
 
 
