@@ -80,11 +80,12 @@ def ray_command(plan: Plan, scratch: str) -> list[str]:
     return [*start, *common, f"--address={plan.address}"]
 
 
-def environment(plan: Plan) -> dict[str, str]:
-    """Ray's settings, and the search path that its workers need to import what this process imports."""
+def environment(plan: Plan, scratch: str) -> dict[str, str]:
+    """Ray's settings, the search path that its workers need to import what this process imports, and a place for what those
+    leave that are killed."""
     found = {**os.environ, "RAY_gcs_rpc_server_reconnect_timeout_s": SILENT_S, "RAY_enable_worker_prestart": "0",
              "RAY_USAGE_STATS_ENABLED": "0", "RAY_DISABLE_IMPORT_WARNING": "1", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
-             "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), **plan.environment}  # fmt: skip
+             "TMPDIR": scratch, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), **plan.environment}  # fmt: skip
     if plan.token_file:
         found |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": plan.token_file}
     return found
@@ -137,7 +138,7 @@ class Keeper:
 
     def _start(self, command: list[str]) -> subprocess.Popen[bytes]:
         with open(self.folder.log(self.plan.name), "ab") as log:
-            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(self.plan))
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(self.plan, self.scratch))
 
     def _clear(self) -> None:
         end(descendants(os.getpid()))

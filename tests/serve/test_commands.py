@@ -121,7 +121,8 @@ def test_a_server_ends_when_it_is_told_to_with_all_that_it_started(tmp_path):
     secret = token(tmp_path)
     command = [sys.executable, "-m", "portakern", "serve", "--host", "0.0.0.0", "--port", "0", "--token-file", secret,
                "--workers", "1", "--no-store"]  # fmt: skip
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
         assert process.stderr is not None
         port = re.search(r"http://0\.0\.0\.0:(\d+)", process.stderr.readline())
         assert port is not None
@@ -129,14 +130,16 @@ def test_a_server_ends_when_it_is_told_to_with_all_that_it_started(tmp_path):
         until(lambda: _answers(url))
         assert httpx.get(f"{url}/v1/targets", trust_env=False).status_code == 401
         headers = {"Authorization": f"Bearer {Path(secret).read_text()}"}
-        with httpx.Client(base_url=url, headers=headers, trust_env=False) as client:
-            batch = client.post("/v1/batches", json={"task": TASK, "candidates": [{"source": ENDLESS}]}, timeout=30).json()
+        with httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=60) as client:
+            batch = client.post("/v1/batches", json={"task": TASK, "candidates": [{"source": ENDLESS}]}).json()
             until(lambda: client.get(f"/v1/batches/{batch['id']}").json()["counts"]["running"])
-        started = descendants(process.pid)
-        assert started
+        started = until(lambda: descendants(process.pid))
         process.send_signal(signal.SIGTERM)
         process.wait(30)
-    until(lambda: not any(map(alive, started)), 10)
+        until(lambda: not any(map(alive, started)), 10)
+    finally:
+        process.kill()
+        process.wait(10)
 
 
 def _answers(url: str) -> bool:
