@@ -138,7 +138,8 @@ class Keeper:
 
     def _start(self, command: list[str]) -> subprocess.Popen[bytes]:
         with open(self.folder.log(self.plan.name), "ab") as log:
-            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(self.plan, self.scratch))
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                    env=environment(self.plan, self.scratch))  # fmt: skip
 
     def _clear(self) -> None:
         end(descendants(os.getpid()))

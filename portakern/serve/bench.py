@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, Future
+from collections.abc import Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -30,7 +30,6 @@ class Ticket:
     future: Future[Row] = field(default_factory=Future)
     begun: datetime | None = None
     stopped: bool = False
-    stop: Callable[[], None] = lambda: None
 
     def expired(self) -> Row:
         words = "was not judged by its deadline" if not self.future.running() else "was ended at its deadline"
@@ -58,6 +57,9 @@ class Bench(Protocol):
 
 _LOOK_AHEAD = 64
 _PATIENCE_S = 5.0
+_ROUND_S = 0.05
+"""So long a candidate that is cancelled goes on."""
+
 _WARM = 2
 """Judges that a thread keeps: two tasks that come in turns stay warm."""
 
@@ -89,7 +91,6 @@ class LocalBench:
     def cancel(self, ticket: Ticket) -> None:
         ticket.stopped = True
         ticket.future.cancel()
-        ticket.stop()
 
     def close(self) -> None:
         with self._changed:
@@ -145,27 +146,21 @@ class LocalBench:
         ticket.future.set_result(without_samples(row))
 
     def _judged(self, ticket: Ticket, warm: OrderedDict[Any, Judge]) -> Row:
-        if (left := ticket.until - time.monotonic()) <= 0:
+        if time.monotonic() > ticket.until:
             return ticket.expired()
         key = _key(ticket.job)
         judge = warm.pop(key, None) or self._judge(ticket)
         warm[key] = judge
         while len(warm) > _WARM:
             warm.popitem(last=False)[1].close()
-        ticket.stop = judge.close
-        try:
-            if not ticket.stopped and not self._closing:
-                return judge.submit(ticket.job.candidate, ticket.job.level).result(left)
-        except TimeoutError:
-            judge.close()
-            warm.pop(key)
+        future = judge.submit(ticket.job.candidate, ticket.job.level)
+        while not ticket.stopped and time.monotonic() < ticket.until:
+            with suppress(TimeoutError):
+                return future.result(_ROUND_S)
+        warm.pop(key)
+        judge.close()  # ends what is under way
+        if not ticket.stopped:
             return ticket.expired()
-        except CancelledError:
-            pass
-        finally:
-            ticket.stop = lambda: None
-        with suppress(KeyError):
-            warm.pop(key).close()
         return ticket.made.work.row.failed(PortakernError("cancelled", "the candidate was cancelled"))
 
     def _judge(self, ticket: Ticket) -> Judge:

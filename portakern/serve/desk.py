@@ -183,7 +183,12 @@ class Desk:
             self._forget()
         for asked in found:
             asked.ticket.future.add_done_callback(lambda _, a=asked: self._finished(a))
-        self.bench.put([a.ticket for a in found])
+        try:
+            self.bench.put([a.ticket for a in found])
+        except BaseException:  # nobody would ever judge them
+            for asked in found:
+                asked.ticket.future.cancel()
+            raise
         return kept
 
     def _admit(self, found: Iterable[Asked], batch: str) -> None:

@@ -30,7 +30,8 @@ def test_a_tree_is_ended_and_its_neighbour_lives():
     finally:
         root = process(neighbour.pid)
         end([*descendants(neighbour.pid), *([root] if root else [])])
-        neighbour.wait(10), tree.wait(10)
+        for started in (neighbour, tree):
+            started.wait(10)
 
 
 def test_an_id_that_was_given_again_is_left_alone():

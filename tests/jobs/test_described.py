@@ -14,11 +14,12 @@ from portakern.jobs.spec import TaskSpec
 from portakern.jobs.tracing import Allowed, traced
 from portakern.spec.inputs import make_inputs
 from portakern.spec.load import load_operator, operator_names
+from portakern.study.work import Work
 
 TARGET = "hip:gfx942"
 
 
-def said(name: str) -> tuple[dict, object]:
+def said(name: str) -> tuple[dict, Work]:
     op = load_operator(name)
     work = inside.work_of(op, TARGET, None, {})
     return json.loads(json.dumps(inside.description(op, work))), work

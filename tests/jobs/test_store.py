@@ -80,7 +80,10 @@ def test_many_that_tell_at_once_keep_one_row_each(store):
             firsts.append((j.digest, store.tell(j.digest, Row("softmax", "cpp:cpu", method=str(who)), "", 0.0)))
 
     threads = [threading.Thread(target=tell, args=(n,)) for n in range(4)]
-    [t.start() for t in threads], [t.join() for t in threads]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert sorted(d for d, first in firsts if first) == sorted(j.digest for j in jobs)
 
 

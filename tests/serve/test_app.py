@@ -209,6 +209,7 @@ def test_a_failure_of_the_server_is_no_traceback():
 
     with serving(Broken(fails)) as client:
         answer = client.post("/v1/evaluate", json={"task": TASK, "source": "x"})
+        assert httpx.get(f"{client.base_url}/v1/health", trust_env=False).json()["jobs"]["queued"] == 0
     assert (answer.status_code, problem(answer)["kind"]) == (500, "internal")
     assert "secret" not in answer.text
 
