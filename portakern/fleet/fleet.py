@@ -94,6 +94,9 @@ def up(node: Node, folder: str | Path | None = None, host: str = "127.0.0.1", po
     place = Folder(folder)
     if (running := next((n for n in place.nodes() if n.role == "head" and n.alive), None)) is not None:
         raise UsageError(f"a fleet is up at {running.address}", hint="`portakern fleet down` ends it; --dir names another one")
+    for left in list(place.nodes()):  # of a keeper that was killed
+        if not left.alive:
+            keeper.stop(place, left)
     port = port or _free_port(host)
     place.whole.unlink(missing_ok=True)
     if token_file is None and not place.token.exists():

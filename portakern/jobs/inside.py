@@ -6,7 +6,6 @@ import ast
 import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +82,6 @@ def inspection(text: str, target: str, entry: str, args: str, grid: list[int] | 
 
     kernel = InspectedKernel(text, entry, arguments_of(args), triple(grid), triple(block), shared_bytes, "")
     try:
-        return asdict(examine(kernel, target, run=run))
+        return examine(kernel, target, run=run).to_dict()
     except PortakernError as error:
         return {"target": target, "error": error.to_dict()}

@@ -18,10 +18,11 @@ from portakern.ir.tensor import TensorType, tensor_type
 from portakern.jobs import described, inside
 from portakern.jobs.described import Described
 from portakern.jobs.spec import TaskSpec
-from portakern.referee.process import KernelProcess
+from portakern.referee.process import Fresh, KernelProcess
 from portakern.registry import registry
 from portakern.spec.load import load_operator, operator_names
 from portakern.study.work import Work
+from portakern.tools.process import merged_environment
 
 ROOM = "portakern.jobs.inside"
 
@@ -70,9 +71,11 @@ def _said(spec: TaskSpec, allowed: Allowed) -> Mapping[str, Any]:
         raise PortakernError(error.kind, error.message[place.end() :], error.hint, place[1]) from None
 
 
-def call_in_jail(function: str, args: tuple[Any, ...], doing: str, allowed: Allowed) -> Mapping[str, Any]:
+def call_in_jail(function: str, args: tuple[Any, ...], doing: str, allowed: Allowed,
+                 environment: Mapping[str, str | None] | None = None) -> Mapping[str, Any]:  # fmt: skip
     """The JSON object that a function gives in a process of its own; nothing in it can be relied on."""
-    with KernelProcess(allowed.jail, allowed.memory_bytes, doing) as process:
+    variables = merged_environment(environment)
+    with KernelProcess(allowed.jail, allowed.memory_bytes, doing, lambda theirs: Fresh(theirs, variables)) as process:
         process.limit(time.monotonic() + allowed.limit_s, allowed.limit_s)
         return process.call(function, args)
 

@@ -48,6 +48,10 @@ NO_KERNEL = "no-kernel"
 """The kind of error of a text that launches no kernel of its own: a decoy, in its words."""
 
 
+TARGETS = {"triton": "triton:sm_90", "cuda": "cuda:sm_90a"}
+"""Of its two backends: its own service is for H100."""
+
+
 class GymRequest(BaseModel):
     """Its ``EvaluationRequest``.  What says how it measures (numbers of trials, profiling) is taken and has no effect: that is
     decided here."""
@@ -181,13 +185,12 @@ def job_of(desk: Desk, asked: GymRequest, default: str | None) -> Job:
 
 
 def target_for(desk: Desk, backend: str) -> str:
-    """The first target of the language that is here or in the fleet; else the language's first NVIDIA target."""
+    """Where kernels of a backend are judged unless it is said; the language's first target where that is not to be had here."""
     if backend not in registry().languages:
         raise UsageError(f"no backend is called {backend!r}", hint=f"there are {', '.join(registry().languages)}")
     have = desk.bench.targets()
-    names = [str(t) for t in registry().match(f"{backend}:*")]
-    able = [n for n in names if have is None or n in have] or names
-    return next((n for n in able if n.partition(":")[2].startswith("sm_9")), able[0])
+    names = [*filter(None, [TARGETS.get(backend)]), *(str(t) for t in registry().match(f"{backend}:*"))]
+    return next((n for n in names if have is None or n in have), names[0])
 
 
 def result(id: str, row: Row | None, state: str, submitted: datetime, finished: datetime | None) -> GymAnswer:
@@ -199,12 +202,14 @@ def result(id: str, row: Row | None, state: str, submitted: datetime, finished: 
         message = (row.error or {}).get("message") if row and row.error else None
         return GymAnswer(**known, status=words.get(state, "cancelled"), error_message=message,
                          error_code="TIMEOUT_ERROR" if state == "expired" else None)  # fmt: skip
-    compiled, error = row.reached("compiled"), row.error or {}
+    error = row.error or {}
+    decoy = error.get("kind") == NO_KERNEL
+    compiled = row.reached("compiled") or decoy  # its text is in order
     correct = row.correct is True and not error
     times = _times(row)
     return GymAnswer(
         **known, status="completed" if compiled else "failed", compiled=compiled, correctness=correct,
-        decoy_kernel=error.get("kind") == NO_KERNEL, reference_runtime=times[0], kernel_runtime=times[1],
+        decoy_kernel=decoy, reference_runtime=times[0], kernel_runtime=times[1],
         speedup=times[2] if correct else 0.0, error_message=error.get("message"),
         error_code=CODES.get(error["kind"], "UNKNOWN_ERROR") if error else None, metadata=_metadata(row))  # fmt: skip
 

@@ -7,10 +7,13 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+from pydantic import ValidationError
+
 from portakern.errors import PortakernError, UsageError
 from portakern.jobs.described import Described
 from portakern.jobs.spec import TaskSpec
 from portakern.jobs.tracing import call_in_jail, traced
+from portakern.referee.messages import Garbled
 from portakern.registry import registry
 from portakern.serve.desk import Desk
 from portakern.serve.models import (
@@ -98,8 +101,12 @@ def inspect(desk: Desk, asked: InspectRequest) -> InspectAnswer:
                          hint=f"{desk.settings.source_characters} are the most")
     args = (asked.source, str(target), asked.entry, asked.args, asked.grid, asked.block, asked.shared_bytes, asked.run)
     with desk.preparing():
-        said = call_in_jail("portakern.jobs.inside:inspection", args, f"inspecting a kernel for {target}", desk.allowed)
-    return InspectAnswer(**{**said, "target": str(target)})
+        said = call_in_jail("portakern.jobs.inside:inspection", args, f"inspecting a kernel for {target}", desk.allowed,
+                            steps.build_environment(registry().language(target.language)))  # fmt: skip
+    try:
+        return InspectAnswer(**{**said, "target": str(target)})
+    except ValidationError as error:
+        raise Garbled(f"{error.error_count()} wrong fields of an inspection") from error
 
 
 def compare(desk: Desk, asked: CompareRequest) -> CompareAnswer:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -53,9 +55,8 @@ def below(fleet: Fleet, word: str, role: str = "") -> list[Process]:
             if command(p.pid).rpartition("/")[2].startswith(word)]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("fleet")
+@contextmanager
+def two_nodes(folder: Path) -> Iterator[Fleet]:
     head = up(NODE, folder, port=0)
     try:
         join(head.address, NODE, folder, name="second")
@@ -68,7 +69,7 @@ def fleet(tmp_path_factory):
         assert not any(map(alive, all_of_it))
 
 
-def test_rows_come_once_each_though_workers_are_killed(fleet):
+def rows_come_once_each_though_workers_are_killed(fleet):
     asked = jobs("cpp:cpu", 12)
     digests = fleet.submit([*asked, *asked[:5]])
     rows = {}
@@ -86,14 +87,13 @@ def test_rows_come_once_each_though_workers_are_killed(fleet):
     assert time.monotonic() - begun < 5
 
 
-def test_a_target_that_nobody_has_is_answered_at_once(fleet):
+def a_target_that_nobody_has_is_answered_at_once(fleet):
     (digest,) = fleet.submit(jobs("hip:gfx1201", 1))
     ((_, row),) = fleet.rows([digest], 5)
     assert row.error is not None and row.error["kind"] == "no-such-target"
 
 
-@pytest.mark.slow
-def test_each_device_has_one_job_at_a_time_whose_worker_sees_no_other(fleet):
+def each_device_has_one_job_at_a_time_whose_worker_sees_no_other(fleet):
     """No such device is here, so that the kernels are only compiled; which device each job had is in its place."""
     digests = fleet.submit(jobs("cuda:h200", 6, "compile"))
     rows = dict(fleet.rows(digests, 120))
@@ -102,7 +102,7 @@ def test_each_device_has_one_job_at_a_time_whose_worker_sees_no_other(fleet):
     assert places <= {"0", "1"} and places
 
 
-def test_a_server_hands_jobs_to_the_fleet(fleet):
+def a_server_hands_jobs_to_the_fleet(fleet):
     pytest.importorskip("fastapi")
     from portakern.serve.fleet_bench import FleetBench
 
@@ -118,13 +118,12 @@ def test_a_server_hands_jobs_to_the_fleet(fleet):
         assert answer.json()["error"]["kind"] == "no-such-target"
 
 
-def test_a_second_head_in_one_place_is_refused(fleet):
+def a_second_head_in_one_place_is_refused(fleet):
     with pytest.raises(UsageError, match="a fleet is up"):
         up(NODE, fleet.folder.path, port=0)
 
 
-@pytest.mark.slow
-def test_hundreds_of_rows_under_kills_of_workers_and_of_the_head(fleet):
+def hundreds_of_rows_under_kills_of_workers_and_of_the_head(fleet):
     """A worker every 10 s, and the head once."""
     asked = [*jobs("cpp:cpu", 200), *jobs("hip:gfx942", 200)]
     digests = fleet.submit(asked)
@@ -146,8 +145,8 @@ def test_hundreds_of_rows_under_kills_of_workers_and_of_the_head(fleet):
     assert max(n.starts for n in fleet.folder.nodes()) > 1
 
 
-def test_down_ends_a_node_and_no_other(fleet):
-    """The last one: the fleet has one node after it."""
+def down_ends_a_node_and_no_other(fleet):
+    """The fleet has one node after it."""
     head, second = sorted(fleet.folder.nodes(), key=lambda n: n.role)
     mine, others = ([n.keeper, *descendants(n.keeper.pid)] for n in (second, head))
     assert len(mine) > 2 and process(second.keeper.pid) == second.keeper
@@ -158,3 +157,38 @@ def test_down_ends_a_node_and_no_other(fleet):
     (digest,) = fleet.submit([Job(spec("cpp:cpu"), Candidate("no C++ either"), "quick")])
     ((_, row),) = fleet.rows([digest], 60)
     assert row.error is not None
+
+
+def test_two_nodes_on_this_machine(tmp_path):
+    """One test, since a fleet takes seconds to start and workers of pytest would start one each."""
+    with two_nodes(tmp_path) as fleet:
+        rows_come_once_each_though_workers_are_killed(fleet)
+        a_target_that_nobody_has_is_answered_at_once(fleet)
+        a_second_head_in_one_place_is_refused(fleet)
+        a_server_hands_jobs_to_the_fleet(fleet)
+        down_ends_a_node_and_no_other(fleet)
+
+
+@pytest.mark.slow
+def test_what_a_killed_keeper_leaves_is_ended_all_the_same(tmp_path):
+    with two_nodes(tmp_path) as fleet:
+        nodes = list(fleet.folder.nodes())
+        left = [p for n in nodes for p in descendants(n.keeper.pid)]
+        for n in nodes:
+            os.kill(n.keeper.pid, signal.SIGKILL)
+        until(lambda: not any(n.alive for n in fleet.folder.nodes()))
+        assert any(map(alive, left))
+        down(tmp_path)
+        until(lambda: not any(map(alive, left)), 20)
+
+
+@pytest.mark.slow
+def test_each_device_has_one_job_at_a_time(tmp_path):
+    with two_nodes(tmp_path) as fleet:
+        each_device_has_one_job_at_a_time_whose_worker_sees_no_other(fleet)
+
+
+@pytest.mark.slow
+def test_hundreds_of_rows(tmp_path):
+    with two_nodes(tmp_path) as fleet:
+        hundreds_of_rows_under_kills_of_workers_and_of_the_head(fleet)
