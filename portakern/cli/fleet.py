@@ -45,11 +45,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _up(args: argparse.Namespace) -> int:
     from portakern.fleet import fleet
+    from portakern.jobs.tokens import is_loopback
 
     fleet.need_ray()
     made = fleet.up(_node(args), args.dir, args.host, fleet.PORT if args.port is None else args.port, args.jail,
                     args.token_file, args.name or "head")  # fmt: skip
-    print(f"a fleet is up; elsewhere: portakern fleet join {made.address}", file=sys.stderr)
+    here = is_loopback(args.host)
+    print(f"a fleet is up; {'here' if here else 'elsewhere'}: portakern fleet join {made.address}"
+          f"{' (for other machines, --host names an address of this one)' if here else ''}", file=sys.stderr)  # fmt: skip
     return _status(args)
 
 

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     from portakern.serve.mcp_server import server_of
     from portakern.serve.settings import Settings
 
-    settings = Settings(args.workers, limit_s=args.timeout, allowed=Allowed(args.jail), jail=args.jail)
+    settings = Settings(args.workers, limit_s=args.timeout, allowed=Allowed(args.jail))
     desk = Desk(settings, LocalBench(args.workers, args.jail, options.keeper_of(args)))
     try:
         anyio.run(server_of(desk).run_stdio_async)

@@ -74,7 +74,7 @@ def desk_of(args: argparse.Namespace) -> Desk:
     from portakern.serve.settings import Settings
 
     settings = Settings(args.workers, args.queue, args.batch, args.body << 20, waiting=args.waiting, limit_s=args.timeout,
-                        deadline_s=args.deadline, allowed=Allowed(args.jail), jail=args.jail)  # fmt: skip
+                        deadline_s=args.deadline, allowed=Allowed(args.jail))  # fmt: skip
     if args.fleet is not None:
         from portakern.serve.fleet_bench import FleetBench
 

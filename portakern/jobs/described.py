@@ -19,7 +19,7 @@ from portakern.registry import registry
 from portakern.study.row import Row
 from portakern.study.work import Work
 
-PROGRAM_CHARACTERS = 16 << 20
+PROGRAM_CHARACTERS = 8 << 20
 WORDS = 100_000
 """The longest text of a doc or a source."""
 
@@ -84,6 +84,8 @@ def read(said: Mapping[str, Any], target: str) -> Described:
 def _program(text: Any) -> TensorProgram:
     if type(text) is not str or len(text) > PROGRAM_CHARACTERS:
         raise ValueError("the program is no text, or too long")
+    if any(line.count(a) != line.count(b) for line in text.splitlines() for a, b in ("()", "[]", "{}")):
+        raise ValueError("an operation over several lines")  # which takes long to read, and is none of ours
     found = parse_function(_PLACE.sub(lambda m: m[0] if _OURS.fullmatch(m[0]) else "", text))
     if not isinstance(found, TensorProgram):
         raise ValueError("no tensor program")

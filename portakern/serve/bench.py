@@ -32,7 +32,7 @@ class Ticket:
     stopped: bool = False
 
     def expired(self) -> Row:
-        words = "was not judged by its deadline" if not self.future.running() else "was ended at its deadline"
+        words = "was not judged by its deadline" if self.begun is None else "was ended at its deadline"
         return self.made.work.row.failed(PortakernError("deadline", f"the candidate {words}",
                                                         hint="give it a later one, or ask for less at once"))  # fmt: skip
 
@@ -57,6 +57,7 @@ class Bench(Protocol):
 
 _LOOK_AHEAD = 64
 _PATIENCE_S = 5.0
+_WATCH_S = 0.25
 _ROUND_S = 0.05
 """So long a candidate that is cancelled goes on."""
 
@@ -76,6 +77,8 @@ class LocalBench:
         self._threads = [threading.Thread(target=self._serve, name=f"bench-{n}", daemon=True) for n in range(workers)]
         for thread in self._threads:
             thread.start()
+        self._ended = threading.Event()
+        threading.Thread(target=self._watch, name="bench-deadlines", daemon=True).start()
 
     def targets(self) -> None:
         return None
@@ -99,10 +102,22 @@ class LocalBench:
             self._waiting.clear()
             self._changed.notify_all()
             running = list(self._running)
+        self._ended.set()
         for ticket in (*left, *running):
             self.cancel(ticket)
         for thread in self._threads:
             thread.join()
+
+    def _watch(self) -> None:
+        """Those that wait are let go at their deadline, whatever the threads do."""
+        while not self._ended.wait(_WATCH_S):
+            with self._changed:
+                late = [entry for entry in self._waiting if time.monotonic() > entry[1].until]
+                for entry in late:
+                    self._waiting.remove(entry)
+            for _, ticket in late:
+                if ticket.future.set_running_or_notify_cancel():
+                    ticket.future.set_result(ticket.expired())
 
     # ---- a thread
 

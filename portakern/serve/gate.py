@@ -22,8 +22,8 @@ class Gate:
 
     Args:
         token: what ``Authorization: Bearer`` must say, save for :data:`OPEN`.
-        hosts: names that ``Host`` may have where there is no token, so that no page in a browser reaches a server on loopback
-            under a name of its own; empty: any.
+        hosts: names that ``Host`` and ``Origin`` may have where there is no token, so that no page in a browser reaches a
+            server on loopback, under a name of its own or by its address; empty: any.
         body_bytes: of one request.
         waiting: requests at once.
     """
@@ -54,6 +54,9 @@ class Gate:
         if self._hosts and _name(headers.get(b"host", b"")) not in self._hosts:
             return answer(421, "wrong-host", "the request names another host", where="Host",
                           next="ask by 127.0.0.1 or localhost, or give the server a token")  # fmt: skip
+        if self._hosts and (origin := headers.get(b"origin")) and _name(origin.partition(b"://")[2]) not in self._hosts:
+            return answer(403, "wrong-origin", "a page from elsewhere asks", where="Origin",
+                          next="give the server a token, and the page, too")  # fmt: skip
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > self._body_bytes:
             return answer(413, "too-large", f"a request of {length.decode('latin-1')[:20]} bytes", where="Content-Length",

@@ -23,8 +23,6 @@ class Settings:
         limit_s: the most that a candidate may be given, and what it is given unless it says less.
         deadline_s: the most that a job may wait and be judged in all.
         allowed: of the text of a task.
-        jail: whether a kernel's jail must be whole: one of :data:`portakern.referee.process.MODES`.
-        store: where timed rows are kept; ``None``: nowhere.
     """
 
     workers: int = 2
@@ -39,5 +37,3 @@ class Settings:
     limit_s: float = 300.0
     deadline_s: float = 3600.0
     allowed: Allowed = field(default_factory=Allowed)
-    jail: str = "auto"
-    store: str | None = None

@@ -48,7 +48,9 @@ def test_nothing_of_a_strangers_description_names_code():
 HOSTILE = {
     "no program": {"program": None},
     "a program that is no text of ours": {"program": "import os"},
-    "a program of two functions": {"program": "x"},
+    "an operation over several lines": {"program": "# portakern ir 1\n@tensor_program(\noutputs=('out',))\ndef f():\n    pass"},
+    "what is nested deeply": {"program": "(" * 100_000 + ")" * 100_000},
+    "what is too long": {"program": "#" * (9 << 20)},
     "a name with a quote": {"name": 'x"; import os'},
     "a name that is a keyword": {"name": "class"},
     "names of other inputs": {"names": {}},

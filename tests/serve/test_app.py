@@ -192,6 +192,15 @@ def test_without_a_token_only_names_of_loopback_are_answered(client):
         assert client.get("/v1/health", headers={"Host": host}).status_code == 200
 
 
+def test_without_a_token_no_page_from_elsewhere_is_answered(client):
+    """A browser sends a form or plain text to any address, and says where its page is from."""
+    body = b'{"target": "cpp:cpu", "operator": "softmax"}'
+    for origin in ("https://evil.example", "http://localhost.evil.example:80", "null"):
+        answer = client.post("/v1/tasks", content=body, headers={"Origin": origin, "Content-Type": "text/plain"})
+        assert (answer.status_code, problem(answer)["kind"]) == (403, "wrong-origin")
+    assert client.post("/v1/tasks", json=TASK, headers={"Origin": "http://localhost:3000"}).status_code == 200
+
+
 def test_a_target_that_nobody_has_is_answered_at_once():
     with serving(Told(have=frozenset({"cpp:cpu"}))) as client:
         answer = client.post("/v1/tasks", json={**TASK, "target": "hip:gfx942"})

@@ -69,8 +69,9 @@ def test_what_runs_is_ended_when_it_is_cancelled_or_late(client):
     assert client.delete(f"/v1/batches/{cancelled['id']}").json() == {"cancelled": 1}
     until(lambda: client.get(f"/v1/batches/{cancelled['id']}").json()["counts"]["cancelled"])
     assert time.monotonic() - begun < 30  # its limit is a minute
-    late = client.post("/v1/evaluate", json={"task": TASK, "source": ENDLESS, "deadline_s": 1.0}).json()
-    assert (late["state"], late["row"]["error"]["kind"]) == ("expired", "deadline")
+    late = client.post("/v1/batches", json={"task": TASK, "candidates": candidates * 3, "deadline_s": 1.0}).json()
+    found = client.get(f"/v1/batches/{late['id']}/results", params={"wait_s": 30}).json()
+    assert [(r["state"], r["row"]["error"]["kind"]) for r in found["results"]] == [("expired", "deadline")] * 3
     good = client.post("/v1/tasks", json=TASK).json()["starting_kernel"]
     assert client.post("/v1/evaluate", json={"task": TASK, "source": good, "level": "quick"}).json()["row"]["correct"]
 
