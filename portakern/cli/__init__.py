@@ -28,6 +28,9 @@ COMMANDS: dict[str, str] = {
     "dataset": "kernels that searches found correct: written to a file, and judged again from one",
     "fuzz": "operators that nobody wrote, held against the oracle on every target",
     "suite": "public task suites of PyTorch modules, run against every target",
+    "serve": "the judge over HTTP, for generators elsewhere",
+    "mcp": "the judge for agents, over the Model Context Protocol",
+    "fleet": "several machines that judge together, with Ray",
     "results": "what was timed before: listed, filtered, imported, exported",
 }
 

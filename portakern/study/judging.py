@@ -29,7 +29,7 @@ from portakern.study import steps
 from portakern.study.candidate import Candidate, candidate_of, level_of
 from portakern.study.provenance import environment
 from portakern.study.row import Row
-from portakern.study.turns import turns_of
+from portakern.study.turns import HOST, turns_of
 from portakern.study.under_way import explain
 from portakern.study.work import Foreign, Work
 from portakern.tools.cache import Cache
@@ -297,7 +297,7 @@ def device_used(work: Work) -> str:
     """What runs the kernels: this machine's processor, unless they run on a device of their own."""
     target = registry().target(work.target)
     runner, _ = steps.runner_for(registry().language(target.language), target)
-    return "host" if runner != "runtime" or target.device.kind == "cpu" else target.device.name
+    return HOST if runner != "runtime" or target.device.kind == "cpu" else target.device.name
 
 
 def _end(tasks: queue.SimpleQueue[_Asked | None], seats: list[_Seat], folder: str) -> None:

@@ -83,6 +83,29 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (search, child, parent)
     );
     """,
+    """
+    CREATE TABLE tasks (
+        hash TEXT PRIMARY KEY,
+        what TEXT NOT NULL              -- JSON: portakern.jobs.spec.TaskSpec
+    );
+    CREATE TABLE jobs (
+        digest TEXT PRIMARY KEY,        -- of task, text, entry, level and options: the same job is kept once
+        number INTEGER NOT NULL,        -- in the order in which they were asked for
+        task TEXT NOT NULL REFERENCES tasks (hash),
+        target TEXT NOT NULL,
+        text TEXT NOT NULL REFERENCES texts (hash),
+        entry TEXT,
+        level TEXT NOT NULL,
+        options TEXT NOT NULL,          -- JSON: limit of time, peers
+        asked TEXT NOT NULL,            -- UTC, ISO 8601
+        begun INTEGER NOT NULL DEFAULT 0,   -- how often somebody began to judge it
+        told TEXT,                      -- NULL while there is no row
+        place TEXT,                     -- the node that judged it
+        seconds REAL,
+        row TEXT                        -- the whole row as JSON, without samples
+    );
+    CREATE INDEX jobs_open ON jobs (number) WHERE row IS NULL;
+    """,
 )
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from portakern.backend import Language
 from portakern.device import Device
 from portakern.ir.schedule import LOWERED_OPTIONS, Nest, Schedule, Value, literal
 from portakern.lower import lower
 from portakern.registry import registry
-from portakern.spec.operator import Operator
 from portakern.study import steps
 from portakern.study.judge import judge
 from portakern.study.row import Row
@@ -95,7 +94,18 @@ class Task:
                 f"# a correct kernel to start from\n{self.starting_kernel}")
 
 
-def task_of(work: Work, operator: Operator) -> Task:
+class Known(Protocol):
+    """What a task tells of an operator: an :class:`Operator`, or what another process said of one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def doc(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+
+
+def task_of(work: Work, operator: Known) -> Task:
     """Raises what emitting the starting kernel raises."""
     target = registry().target(work.target)
     language = registry().language(target.language)

@@ -148,7 +148,14 @@ _turns: dict[str, Turns] = {}
 _lock = threading.Lock()
 
 
+DEVICE = "PORTAKERN_DEVICE"
+"""Which of several devices like it a process works on, where it was given one of them: each has turns of its own."""
+
+HOST = "host"
+
+
 def turns_of(device: str) -> Turns:
     """Those of a device by its name, the same in the whole process."""
+    name = device if device == HOST else f"{device} {os.environ.get(DEVICE, '0')}"
     with _lock:
-        return _turns.setdefault(device, Turns(device))
+        return _turns.setdefault(name, Turns(name))

@@ -27,7 +27,7 @@ ROOMS = (
     "torch_autograd", "torch_op", "study",
     "tuning", "search", "testing", "suite", "model_study",
     "torch_swap", "api", "portakern", "operators", "torch_compile",
-    "fuzz", "cli", "__main__",
+    "fuzz", "jobs", "fleet", "serve", "cli", "__main__",
 )  # fmt: skip
 """Lowest first.  ``_native`` is the compiled core."""
 

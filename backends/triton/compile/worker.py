@@ -93,7 +93,7 @@ def _launched(source: Source, sizes: dict[str, int]) -> list[Any]:
                                log=f"{type(error).__name__}: {error}") from error  # fmt: skip
     empty = all(0 in shape_of(a, sizes) for a in source.by_role("output"))
     if not launched and not empty:
-        raise CompileError(f"the host function of {source.operator} launches no Triton kernel")
+        raise CompileError(f"the host function of {source.operator} launches no Triton kernel", kind="no-kernel")
     return launched
 
 

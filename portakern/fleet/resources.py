@@ -1,0 +1,136 @@
+"""What a node can judge, and what a job needs, as Ray counts them.
+
+A target is a resource by its name.  Where its silicon is, there are as many as devices, so that one job at a time has each;
+where it is simulated, as many as cores.  :data:`HOST` is the processor of a node, of which a job that is timed there takes all,
+and any other a little.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from portakern.backend import Target
+from portakern.errors import PortakernError
+from portakern.jobs.job import Job
+from portakern.native import driver_names
+from portakern.registry import registry
+from portakern.tools import environment
+from portakern.tools.workers import Job as Call
+from portakern.tools.workers import WorkerPool
+
+HOST = "host"
+SILICON = "silicon "
+"""Before the name of a target: the node has its silicon."""
+
+COMPILER = "compiler "
+"""Before the name of a target that the node can compile for, and nothing else: it has jobs of the level ``compile`` alone."""
+
+A_LITTLE = 0.001
+"""Of :data:`HOST`: Ray counts in ten-thousandths."""
+
+_LIMIT_S = 120.0
+
+
+@dataclass(frozen=True)
+class Node:
+    """What a node offers: ``gpus`` devices with memory of their own, and how many of each resource."""
+
+    cores: int
+    gpus: int = 0
+    resources: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def targets(self) -> dict[str, float]:
+        return targets_in(self.resources)
+
+
+def targets_in(resources: Mapping[str, float]) -> dict[str, float]:
+    """The targets among the resources of a node or a fleet."""
+    return {n: c for n, c in ours(resources).items() if not n.startswith((SILICON, COMPILER))}
+
+
+def ours(resources: Mapping[str, float]) -> dict[str, float]:
+    """Without Ray's own."""
+    return {n: c for n, c in resources.items() if ":" in n and not n.startswith("node:")}
+
+
+def node(cores: int | None = None, gpus: int | None = None, pattern: str = "all") -> Node:
+    """What this machine offers of the targets that match.  Takes some seconds: every language is asked.
+
+    Args:
+        cores, gpus: in place of what is found.
+    """
+    cores = cores or len(os.sched_getaffinity(0))
+    wanted = {str(t) for t in registry().match(pattern)}
+    able = {target: kind for target, kind in abilities(pattern).items() if pattern == "all" or target in wanted}
+    devices = gpus if gpus is not None else _devices() if "device" in able.values() else 0
+    found: dict[str, float] = {HOST: 1.0}
+    for target, kind in able.items():
+        count = {"host": 1, "device": devices, "simulator": cores, "compiler": cores}[kind]
+        if count:
+            found[COMPILER + target if kind == "compiler" else target] = float(count)
+            if kind in ("host", "device"):
+                found[SILICON + target] = float(count)
+    return Node(cores, devices, found)
+
+
+def abilities(pattern: str = "all") -> dict[str, str]:
+    """Targets of the languages of a pattern whose kernels can be judged here, and by what: ``host`` or ``device`` where their
+    silicon is, ``simulator``, or
+    ``compiler`` where they can be compiled alone."""
+    found: dict[str, str] = {}
+    asked = {t.language for t in registry().match(pattern)}
+    for language in registry().languages.values():
+        if language.adopt is None or language.name not in asked:
+            continue
+        with WorkerPool(env=dict(language.environment)) as pool:
+            (outcome,) = pool.run([Call(None, f"{__name__}:able", (language.name,), timeout_s=_LIMIT_S)])
+        if outcome.error is None:
+            found.update(outcome.value)
+    return found
+
+
+def able(language: str) -> dict[str, str]:
+    """Of one language, asked in this process."""
+    return {f"{language}:{name}": kind for name, device in registry().devices(language).items()
+            if (kind := _kind(Target(language, device)))}  # fmt: skip
+
+
+def _kind(target: Target) -> str:
+    def works(part: str) -> bool:
+        try:
+            return any(bool(found.available(target)) for found in environment.offers(target, part))
+        except PortakernError:
+            return False
+
+    if not works("toolchain"):
+        return ""
+    if works("runtime"):
+        return "host" if target.device.kind == "cpu" else "device"
+    return "simulator" if works("simulator") else "compiler"
+
+
+def _devices() -> int:
+    return max((d.device_count for d in environment.drivers() if d.present), default=0) if driver_names() else 0
+
+
+# ---- what a job needs ------------------------------------------------------------------------------------------------------
+
+
+def needs(job: Job, have: Mapping[str, float]) -> dict[str, Any] | None:
+    """Ray's options for a job in a fleet that has those resources, or ``None`` where no node of it can judge the job.
+
+    A device with memory of its own is one of Ray's GPUs, so that its worker sees that one only.
+    """
+    target = job.task.target
+    if not have.get(target):
+        compiles = job.level == "compile" and have.get(COMPILER + target)
+        return {"num_cpus": 1, "num_gpus": 0, "resources": {COMPILER + target: 1.0, HOST: A_LITTLE}} if compiles else None
+    silicon = bool(have.get(SILICON + target))
+    on_host = registry().target(target).device.kind == "cpu"
+    wanted = {target: 1.0, **({SILICON + target: 1.0} if silicon else {})}
+    wanted[HOST] = 1.0 if on_host and job.level == "timed" else A_LITTLE
+    return {"num_cpus": 1, "num_gpus": int(silicon and not on_host), "resources": wanted}
