@@ -31,7 +31,7 @@ from portakern.ir.tensor import (
     tensor_type,
 )  # fmt: skip
 from portakern.ir.tile import identity
-from portakern.lower import joining, kept, orders, pieces, random_bits, scatters, splitting, windows
+from portakern.lower import joining, kept, ones, orders, pieces, random_bits, scatters, splitting, windows
 
 rules = Rules()
 
@@ -43,10 +43,10 @@ def simplify(program: TensorProgram, reach: bool = False, picks: bool = True, ru
     ``shares``: arrays that grow may be one, stored piece by piece (:mod:`growing`)."""
     windowed = windows.reaching + windows.rules if reach else windows.rules
     ordered = orders.rules(picks, run) + scatters.rules(picks, run) + random_bits.rules
-    every = rules + joining.rules + splitting.rules + pieces.views + pieces.work + windowed + ordered
+    every = rules + ones.rules + joining.rules + splitting.rules + pieces.views + pieces.work + windowed + ordered
     if not (shares and kept.may_grow(program)):
         return canonicalise(program, every)
-    assembled = canonicalise(program, rules + joining.rules + splitting.rules + pieces.views + windowed + ordered)
+    assembled = canonicalise(program, rules + ones.rules + joining.rules + splitting.rules + pieces.views + windowed + ordered)
     return kept.kept_whole(assembled, lambda opened: canonicalise(opened, every))
 
 
