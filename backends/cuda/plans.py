@@ -41,8 +41,8 @@ KEPT = ("none", "loads", "stores")
 class CudaKernelPlan(KernelPlan):
     """``products`` says by which instructions the kernel's matrix products are done; empty where it has none.  ``at_once`` is
     how many blocks an SM must be able to hold, for which the compiler leaves registers (0: as it likes).  ``keep`` says which
-    lines L2 shall give up last: those of ``loads``, of ``stores``, or of ``none``.  ``beside``: blocks of other kernels are in the
-    launch, whose operands take the same shared memory."""
+    lines L2 shall give up last: those of ``loads``, of ``stores``, or of ``none``.  ``beside``: blocks of other kernels are in
+    the launch, whose operands take the same shared memory."""
 
     products: str = ""
     at_once: int = 0

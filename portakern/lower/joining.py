@@ -46,6 +46,16 @@ def elementwise_before_joining(op: Map) -> Op | None:
     return Reshape(Map(op.fn, tuple(made), loc=op.loc), shape) if len(made) == len(args) else None
 
 
+@rules.on(Map)
+def elementwise_with_numbers_before_reshape(op: Map) -> Op | None:
+    """Work on a computed value and numbers alone goes before whatever reshape there is."""
+    arrays = [a for a in op.args if tensor_type(a).shape]
+    first = arrays[0] if len(arrays) == 1 else None
+    if not isinstance(first, Reshape) or is_thin(first) or reshapes_freely(first.x):
+        return None
+    return Reshape(Map(op.fn, tuple(first.x if a is first else a for a in op.args), loc=op.loc), first.shape)
+
+
 @rules.on(Fold)
 def reduction_before_joining(op: Fold) -> Op | None:
     """A reduction over dims that are none of the joined ones."""
@@ -167,6 +177,15 @@ def joined_dims(inner: Shape, outer: Shape) -> list[range] | None:
 def _joins(op: Reshape) -> bool:
     """Whether ``op`` joins dims of a computed value, and does nothing else."""
     return not of_arrays(op.x) and not is_thin(op) and joined_dims(tensor_type(op.x).shape, op.shape) is not None
+
+
+def reshapes_freely(op: Op) -> bool:
+    """Whether a reshape of ``op`` can be made a reshape of the arrays it is computed from, elementwise."""
+    if isinstance(op, Arg | Reshape) or not tensor_type(op).shape:
+        return True
+    if isinstance(op, Expand):
+        return not tensor_type(op.x).shape
+    return isinstance(op, Map | Convert) and all(map(reshapes_freely, op.operands))
 
 
 def of_arrays(op: Op) -> bool:

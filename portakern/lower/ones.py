@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from portakern.ir.core import Op
 from portakern.ir.rewrite import Rules
 from portakern.ir.size import Size
-from portakern.ir.tensor import Convert, Expand, Map, Reshape, tensor_type
+from portakern.ir.tensor import Convert, Expand, Map, Reshape, Transpose, tensor_type
 from portakern.lower.joining import of_arrays
 
 rules = Rules()
@@ -27,13 +27,23 @@ def expand_without_ones(op: Expand) -> Op | None:
     if not isinstance(x, Reshape) or not _puts_in(x):
         return None
     kept = [d for d, size in enumerate(x.shape) if size != 1]
-    return Expand(Reshape(x.x, _those(x.shape, kept)), op.shape, _those(op.dims, kept))
+    return Expand(Reshape(x.x, _those(x.shape, kept)), op.shape, tuple(op.dims[d] for d in kept))
 
 
 @rules.on(Reshape)
 def ones_put_in_and_out(op: Reshape) -> Op | None:
     x = op.x
     return x.x if isinstance(x, Expand) and _only_ones(x) and tensor_type(x.x).shape == op.shape else None
+
+
+@rules.on(Reshape)
+def ones_moved(op: Reshape) -> Op | None:
+    """Where dims of one element stand is no matter to a reshape."""
+    x = op.x
+    if not isinstance(x, Transpose):
+        return None
+    others = [d for d in x.order if tensor_type(x.x).shape[d] != 1]
+    return Reshape(x.x, op.shape) if others == sorted(others) else None
 
 
 @rules.on(Map)

@@ -7,7 +7,6 @@ between elements is multiplied.
 """
 
 from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product as combinations
@@ -16,7 +15,7 @@ from math import gcd
 from portakern.errors import LoweringError
 from portakern.ir.core import Op
 from portakern.ir.rewrite import Rules
-from portakern.ir.size import Size, exact
+from portakern.ir.size import Size, exact, product
 from portakern.ir.tensor import (
     Contract,
     Convert,
@@ -44,12 +43,12 @@ reaching = Rules()
 
 @reaching.on(WindowFold)
 def reduction_reads_outside(op: WindowFold) -> Op | None:
-    """A reduction whose windows hang over the edges of lines of channels: what is outside changes nothing."""
+    """A reduction whose windows hang over the edges of lines of channels, or of planes: what is outside changes nothing."""
     t = tensor_type(op.x)
     dims = tuple(d for d, w in enumerate(op.window) if w > 1)
     alone = all(s == 1 for w, s in zip(op.window, op.strides, strict=True) if w == 1)
     last = bool(dims) and dims[-1] < t.rank - 1
-    if not (last and alone and _reaches(op.x, op.low, op.high)) or 0 in tensor_type(op).shape:
+    if not (last and alone and _reaches(_in_memory(op.x), op.low, op.high)) or 0 in tensor_type(op).shape:
         return None
 
     def each(entries: Sequence[Size]) -> tuple[int, ...]:
@@ -148,6 +147,13 @@ def _reaches(x: Op, low: Sequence[int], high: Sequence[Size]) -> bool:
 
 _LINE = 16
 """Channels, a multiple of which one step of a product takes from each pixel."""
+
+
+def _in_memory(x: Op) -> Op:
+    """What ``x`` is a view of with its dims in another order, or more of one element."""
+    while isinstance(x, Transpose) or (isinstance(x, Expand) and product(x.shape) == product(tensor_type(x.x).shape)):
+        x = x.x
+    return x
 
 
 def _lies_in_lines(x: Op) -> bool:
@@ -322,7 +328,6 @@ def _phases_of(op: Convolve) -> list[list[Phase]]:
 
 def _interleaved(op: Convolve, phase: Callable[[Sequence[Phase]], Op | None]) -> Op | None:
     """The results of all phases at their places; nothing where ``phase`` makes nothing of one."""
-    n = tensor_type(op.x).rank - 2
     shape, sizes = tensor_type(op).shape, tensor_type(op.x).shape
     if 0 in sizes:
         return Expand(Literal(0.0, op.dtype), shape, ())
