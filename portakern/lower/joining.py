@@ -47,13 +47,14 @@ def elementwise_before_joining(op: Map) -> Op | None:
 
 
 @rules.on(Map)
-def elementwise_with_numbers_before_reshape(op: Map) -> Op | None:
-    """Work on a computed value and numbers alone goes before whatever reshape there is."""
+def elementwise_before_any_reshape(op: Map) -> Op | None:
+    """Work on values that are all reshaped alike, and on numbers, whatever the reshape does."""
     arrays = [a for a in op.args if tensor_type(a).shape]
-    first = arrays[0] if len(arrays) == 1 else None
-    if not isinstance(first, Reshape) or is_thin(first) or reshapes_freely(first.x):
+    alike = {tensor_type(a.x).shape if isinstance(a, Reshape) and not is_thin(a) else None for a in arrays}
+    if len(alike) != 1 or None in alike or all(reshapes_freely(a.x) for a in arrays if isinstance(a, Reshape)):
         return None
-    return Reshape(Map(op.fn, tuple(first.x if a is first else a for a in op.args), loc=op.loc), first.shape)
+    args = tuple(a.x if isinstance(a, Reshape) and tensor_type(a).shape else a for a in op.args)
+    return Reshape(Map(op.fn, args, loc=op.loc), tensor_type(op).shape)
 
 
 @rules.on(Fold)
