@@ -128,8 +128,8 @@ class Nest:
 
     @property
     def along_lines(self) -> NestAxis | None:
-        """Where windows are taken along lines of memory, so that nothing lies side by side but their own elements: their positions
-        there, of which no other has more to share; ``None`` elsewhere."""
+        """Where windows are taken along lines of memory, so that nothing lies side by side but their own elements: their
+        positions there; ``None`` elsewhere."""
         if not self.of_windows or any(a.contiguous for a in self.axes):
             return None
         return next((a for a in reversed(self.role("parallel")) if a.window == "positions"), None)

@@ -7,6 +7,7 @@ between elements is multiplied.
 """
 
 from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product as combinations
