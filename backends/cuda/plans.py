@@ -41,11 +41,13 @@ KEPT = ("none", "loads", "stores")
 class CudaKernelPlan(KernelPlan):
     """``products`` says by which instructions the kernel's matrix products are done; empty where it has none.  ``at_once`` is
     how many blocks an SM must be able to hold, for which the compiler leaves registers (0: as it likes).  ``keep`` says which
-    lines L2 shall give up last: those of ``loads``, of ``stores``, or of ``none``."""
+    lines L2 shall give up last: those of ``loads``, of ``stores``, or of ``none``.  ``beside``: blocks of other kernels are in
+    the launch, whose operands take the same shared memory."""
 
     products: str = ""
     at_once: int = 0
     keep: str = "none"
+    beside: bool = False
 
     def __str__(self) -> str:
         head, _, rest = super().__str__().partition("\n")
@@ -107,6 +109,8 @@ def shared_operand_bytes(k: KernelPlan) -> int:
 
 
 def operands_are_static(k: KernelPlan) -> bool:
+    if isinstance(k, CudaKernelPlan) and k.beside:
+        return not k.shared
     return shared_operand_bytes(k) + max(0, scratch_bytes(k) - LIBRARY_SHARED) <= STATIC_SHARED
 
 

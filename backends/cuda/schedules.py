@@ -110,6 +110,9 @@ def _rows(nest: Nest, device: Device) -> Iterator[Schedule]:
     if columns is not None and nest.of_windows:
         yield from _windows(nest, columns)
         return
+    if columns is None and (line := nest.along_lines) is not None:
+        yield from _lines(nest, line)
+        return
     if columns is not None and not reduced.contiguous:
         yield from _column_reductions(nest, reduced, columns)
         return
@@ -167,6 +170,19 @@ def _windows(nest: Nest, columns: NestAxis) -> Iterator[Schedule]:
             tiles[rows.name] = fitted(rows, room // across)
         made = schedule(nest, tiles, warps)
         yield replace(made, options=(("slide", count),)) if (count := nest.slide(slide)) > 1 else made
+
+
+def _lines(nest: Nest, line: NestAxis) -> Iterator[Schedule]:
+    """Positions along a line of memory side by side, 16 bytes a thread, and lines below each other where they are short; every
+    thread walks the taps."""
+    below = [a for a in nest.role("parallel") if a != line]
+    vector = max(2, 16 // DTYPES[nest.io_dtype].bytes)
+    for warps in (4, 8, 2):
+        room = warps * 32 * vector
+        tiles = {line.name: fitted(line, room)}
+        if below:
+            tiles[below[-1].name] = fitted(below[-1], room // tiles[line.name])
+        yield schedule(nest, tiles, warps)
 
 
 def _column_reductions(nest: Nest, reduced: NestAxis, columns: NestAxis) -> Iterator[Schedule]:

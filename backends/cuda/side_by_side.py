@@ -1,7 +1,8 @@
 """Kernels one after the other that need nothing of each other become one launch, whose first blocks do the work of the first.
 
 The end of a kernel and the start of the next leave a device half idle for some microseconds, which is much for copies of
-operands that take 17 each (see :mod:`.hopper.packing`).
+operands that take 17 each (see :mod:`.hopper.packing`).  Products that make pieces of one array, as the phases of a transposed
+convolution do, have few blocks each and fill a device together.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from portakern.emit.clike.printer import indented
 from portakern.emit.clike.terms import add, whole
 from portakern.ir.program import moved
 
-from .plans import BLOCK, CudaKernelPlan
+from .plans import BLOCK, CudaKernelPlan, scratch_bytes, shared_operand_bytes
 
 
 @dataclass(frozen=True)
@@ -26,14 +27,18 @@ class SideBySide(CudaKernelPlan):
     parts: tuple[KernelPlan, ...] = ()
 
     def scopes(self) -> tuple[p.Scope, ...]:
-        return tuple(scope for part in self.parts for scope in part.scopes())
+        return tuple(replace(scope, given=frozenset({*scope.given, *(s.name for s in part.shared)}))
+                     for part in self.parts for scope in part.scopes())  # fmt: skip
 
     def __str__(self) -> str:
         return f"side by side in one launch of {self.blocks} blocks: {self.name}\n" + "".join(map(str, self.parts))
 
 
 def joined(plan: p.ProgramPlan) -> p.ProgramPlan:
-    """``plan`` with its elementwise kernels that follow each other and are independent as one."""
+    """``plan`` with its elementwise kernels that follow each other and are independent as one, and so its products that make
+    pieces of one array, whatever stands between them."""
+    if not plan.repeats:
+        plan = replace(plan, kernels=tuple(_together(plan.kernels)))
     kernels: list[KernelPlan] = []
     place: list[int] = []
     edges = {n for r in plan.repeats for n in (r.first, r.last)}  # what is repeated stays apart from what is not
@@ -48,30 +53,67 @@ def joined(plan: p.ProgramPlan) -> p.ProgramPlan:
     return replace(plan, kernels=tuple(kernels), repeats=repeats)
 
 
+def _together(kernels: Sequence[KernelPlan]) -> list[KernelPlan]:
+    """Products of pieces at the place of the last of them, where nothing between needs the first ones."""
+    made: list[KernelPlan] = []
+    for kernel in kernels:
+        at = next((n for n in reversed(range(len(made))) if _of_one_array(made[n], kernel)), None)
+        if at is not None and not any(_needs(later, made[at]) or _needs(made[at], later) for later in made[at + 1 :]):
+            made.append(_join((*_parts(made.pop(at)), kernel)))
+        else:
+            made.append(kernel)
+    return made
+
+
+def _of_one_array(first: KernelPlan, second: KernelPlan) -> bool:
+    """Whether both are products that one launch can do, and write pieces of one array."""
+    parts = (*_parts(first), second)
+    if any(x.family != "contraction" or scratch_bytes(x) for x in parts):
+        return False
+    if not all(_plain(x) for x in parts) or not all(_alike(x, second) for x in parts):
+        return False
+    written = [{q.source for q in x.params if q.written} for x in parts]
+    return all(w == written[0] for w in written) and not any(q.source in written[0] for x in parts for q in x.params
+                                                             if not q.written)  # fmt: skip
+
+
+def _needs(first: KernelPlan, second: KernelPlan) -> bool:
+    """Whether one of them writes what the other one reads or writes."""
+    written = {q.source for q in first.params if q.written}
+    return any(q.source in written for q in second.params)
+
+
 def _parts(plan: KernelPlan) -> tuple[KernelPlan, ...]:
     return plan.parts if isinstance(plan, SideBySide) else (plan,)
 
 
 def _independent(first: KernelPlan, second: KernelPlan) -> bool:
     """Whether both can run at once in one kernel: elementwise, with as many threads, neither reading what the other writes."""
-    for plan in (first, second):
-        if type(plan) is not CudaKernelPlan or plan.family != "elementwise" or plan.shared or not isinstance(plan.blocks, int):
-            return False
-        if any(p.words(s) for s in plan.body if not isinstance(s, p.Scalar)):
-            return False  # where a part begins is known to its scalars
-    assert isinstance(first, CudaKernelPlan) and isinstance(second, CudaKernelPlan)
-    if (first.threads, first.at_once, first.keep) != (second.threads, second.at_once, second.keep):
+    if any(not _plain(x) or x.family != "elementwise" or x.shared for x in (first, second)) or not _alike(first, second):
         return False
-    names = {q.name: q.source for q in first.params}
-    if any(names.get(q.name, q.source) != q.source for q in second.params):
-        return False  # a name would mean two arrays
     written = [{q.source for q in plan.params if q.written} for plan in (first, second)]
     return not any(q.source in written[1 - n] for n, plan in enumerate((first, second)) for q in plan.params)
 
 
+def _plain(plan: KernelPlan) -> bool:
+    """Whether a kernel is one that can be a part: of a known number of blocks, each of which its scalars alone tell apart."""
+    if type(plan) is not CudaKernelPlan or not isinstance(plan.blocks, int):
+        return False
+    return not any(p.words(s) for s in plan.body if not isinstance(s, p.Scalar))
+
+
+def _alike(first: KernelPlan, second: KernelPlan) -> bool:
+    """Whether both can be in one kernel: with as many threads, and no name that means two arrays."""
+    assert isinstance(first, CudaKernelPlan) and isinstance(second, CudaKernelPlan)
+    if (first.threads, first.at_once, first.keep) != (second.threads, second.at_once, second.keep):
+        return False
+    names = {q.name: q.source for q in first.params}
+    return not any(names.get(q.name, q.source) != q.source for q in second.params)
+
+
 def _join(parts: Sequence[KernelPlan]) -> SideBySide:
-    first = parts[0]
-    assert isinstance(first, CudaKernelPlan)
+    parts = tuple(replace(x, beside=True) for x in parts if isinstance(x, CudaKernelPlan))
+    first = max(parts, key=shared_operand_bytes)
     blocks = sum(x.blocks for x in parts if isinstance(x.blocks, int))
     params = tuple(dict.fromkeys(q for x in parts for q in x.params))
     layouts = tuple(dict.fromkeys(layout for x in parts for layout in x.layouts))
@@ -95,7 +137,7 @@ def print_side_by_side(printer: Printer, k: SideBySide) -> list[str]:
         end = begin + part.blocks
         head = "} else {" if n + 1 == len(k.parts) else f"{'} else ' if n else ''}if (blockIdx.x < {end}) {{"
         printer.plan = part
-        body = [*printer.usings(part), "", *printer.statements([_shifted(s, begin) for s in part.body])]
+        body = [*printer.usings(part), *printer.shared(part), "", *printer.statements([_shifted(s, begin) for s in part.body])]
         lines += indented([f"{head}  // {part.name}", *indented(body)])
         begin = end
     return [*lines, "    }", "}"]

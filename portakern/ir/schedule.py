@@ -127,6 +127,14 @@ class Nest:
         reduced = self.role("reduced")
         return bool(reduced) and all(a.window == "taps" for a in reduced)
 
+    @property
+    def along_lines(self) -> NestAxis | None:
+        """Where windows are taken along lines of memory, so that nothing lies side by side but their own elements: their
+        positions there; ``None`` elsewhere."""
+        if not self.of_windows or any(a.contiguous for a in self.axes):
+            return None
+        return next((a for a in reversed(self.role("parallel")) if a.window == "positions"), None)
+
     def beside(self, columns: NestAxis) -> NestAxis | None:
         """The parallel axis to be tiled with ``columns`` where windows are reduced: the last one that does not slide, if any
         other is not."""

@@ -78,8 +78,9 @@ def levels(program: TensorProgram, names: Names, fresh: Iterator[str], placed: d
         return [program]
     level = _levels(program, whole)
     inside = inside_others(program, program.results) if shares else {}
-    roots = {i.whole for i in inside.values()}
-    stored = stored_for(program, whole, level, roots | {op for op in inside if isinstance(op, Assemble)})
+    # Each piece of an array is stored where it is computed, whatever the others wait for.
+    pieced = {i.whole for i in inside.values()} | {op for op in (*program.results, *whole) if isinstance(op, Assemble)}
+    stored = stored_for(program, whole, level, pieced | {op for op in inside if isinstance(op, Assemble)})
     names_of: dict[Op, str] = {}
     for op, name in zip(program.results, program.outputs, strict=True):
         names_of.setdefault(op, name)
@@ -91,7 +92,7 @@ def levels(program: TensorProgram, names: Names, fresh: Iterator[str], placed: d
     due: dict[int, list[tuple[Op, str]]] = {}
     for op, name in wanted:
         for value, output in _in_pieces([(op, name)], placed):
-            due.setdefault(level.get(value if op in roots else op, 0), []).append((value, output))
+            due.setdefault(level.get(value if op in pieced else op, 0), []).append((value, output))
     parts: list[TensorProgram] = []
     for n in sorted(due):
         earlier = {op: _array(op, names_of, inside) for op in stored if level[op] < n}

@@ -46,6 +46,17 @@ def elementwise_before_joining(op: Map) -> Op | None:
     return Reshape(Map(op.fn, tuple(made), loc=op.loc), shape) if len(made) == len(args) else None
 
 
+@rules.on(Map)
+def elementwise_before_any_reshape(op: Map) -> Op | None:
+    """Work on values that are all reshaped alike, and on numbers, whatever the reshape does."""
+    arrays = [a for a in op.args if tensor_type(a).shape]
+    alike = {tensor_type(a.x).shape if isinstance(a, Reshape) and not is_thin(a) else None for a in arrays}
+    if len(alike) != 1 or None in alike or all(reshapes_freely(a.x) for a in arrays if isinstance(a, Reshape)):
+        return None
+    args = tuple(a.x if isinstance(a, Reshape) and tensor_type(a).shape else a for a in op.args)
+    return Reshape(Map(op.fn, args, loc=op.loc), tensor_type(op).shape)
+
+
 @rules.on(Fold)
 def reduction_before_joining(op: Fold) -> Op | None:
     """A reduction over dims that are none of the joined ones."""
@@ -167,6 +178,15 @@ def joined_dims(inner: Shape, outer: Shape) -> list[range] | None:
 def _joins(op: Reshape) -> bool:
     """Whether ``op`` joins dims of a computed value, and does nothing else."""
     return not of_arrays(op.x) and not is_thin(op) and joined_dims(tensor_type(op.x).shape, op.shape) is not None
+
+
+def reshapes_freely(op: Op) -> bool:
+    """Whether a reshape of ``op`` can be made a reshape of the arrays it is computed from, elementwise."""
+    if isinstance(op, Arg | Reshape) or not tensor_type(op).shape:
+        return True
+    if isinstance(op, Expand):
+        return not tensor_type(op.x).shape
+    return isinstance(op, Map | Convert) and all(map(reshapes_freely, op.operands))
 
 
 def of_arrays(op: Op) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from portakern.dtypes import DTYPES
-from portakern.ir.core import Arg, Op
+from portakern.ir.core import Op
 from portakern.ir.rewrite import Rules, canonicalise
 from portakern.ir.size import Size
 from portakern.ir.tensor import (
@@ -31,7 +31,8 @@ from portakern.ir.tensor import (
     tensor_type,
 )  # fmt: skip
 from portakern.ir.tile import identity
-from portakern.lower import joining, kept, orders, pieces, random_bits, scatters, splitting, windows
+from portakern.lower import joining, kept, ones, orders, pieces, random_bits, scatters, splitting, windows
+from portakern.lower.joining import reshapes_freely
 
 rules = Rules()
 
@@ -43,10 +44,10 @@ def simplify(program: TensorProgram, reach: bool = False, picks: bool = True, ru
     ``shares``: arrays that grow may be one, stored piece by piece (:mod:`growing`)."""
     windowed = windows.reaching + windows.rules if reach else windows.rules
     ordered = orders.rules(picks, run) + scatters.rules(picks, run) + random_bits.rules
-    every = rules + joining.rules + splitting.rules + pieces.views + pieces.work + windowed + ordered
+    every = rules + ones.rules + joining.rules + splitting.rules + pieces.views + pieces.work + windowed + ordered
     if not (shares and kept.may_grow(program)):
         return canonicalise(program, every)
-    assembled = canonicalise(program, rules + joining.rules + splitting.rules + pieces.views + windowed + ordered)
+    assembled = canonicalise(program, rules + ones.rules + joining.rules + splitting.rules + pieces.views + windowed + ordered)
     return kept.kept_whole(assembled, lambda opened: canonicalise(opened, every))
 
 
@@ -149,7 +150,7 @@ def reshape_twice(op: Reshape) -> Op | None:
 def reshape_before_elementwise(op: Reshape) -> Op | None:
     """Push reshapes towards the inputs, whose views are free."""
     x = op.x
-    if not tensor_type(x).shape or not _reshapes_freely(x):
+    if not tensor_type(x).shape or not reshapes_freely(x):
         return None  # a scalar, whose operands are no larger, is put in one place by the reshape
     if isinstance(x, Convert):
         return Convert(Reshape(x.x, op.shape), x.dtype, loc=x.loc)
@@ -159,15 +160,6 @@ def reshape_before_elementwise(op: Reshape) -> Op | None:
     if isinstance(x, Expand) and not tensor_type(x.x).shape:
         return Expand(x.x, op.shape, ())
     return None
-
-
-def _reshapes_freely(op: Op) -> bool:
-    """Whether a reshape of ``op`` can be made a reshape of the arrays it is computed from, elementwise."""
-    if isinstance(op, Arg | Reshape) or not tensor_type(op).shape:
-        return True
-    if isinstance(op, Expand):
-        return not tensor_type(op.x).shape
-    return isinstance(op, Map | Convert) and all(map(_reshapes_freely, op.operands))
 
 
 @rules.on(Expand)

@@ -16,7 +16,7 @@ from math import gcd
 from portakern.errors import LoweringError
 from portakern.ir.core import Op
 from portakern.ir.rewrite import Rules
-from portakern.ir.size import Size, exact
+from portakern.ir.size import Size, exact, product
 from portakern.ir.tensor import (
     Contract,
     Convert,
@@ -44,12 +44,12 @@ reaching = Rules()
 
 @reaching.on(WindowFold)
 def reduction_reads_outside(op: WindowFold) -> Op | None:
-    """A reduction whose windows hang over the edges of lines of channels: what is outside changes nothing."""
+    """A reduction whose windows hang over the edges of lines of channels, or of planes: what is outside changes nothing."""
     t = tensor_type(op.x)
     dims = tuple(d for d, w in enumerate(op.window) if w > 1)
     alone = all(s == 1 for w, s in zip(op.window, op.strides, strict=True) if w == 1)
     last = bool(dims) and dims[-1] < t.rank - 1
-    if not (last and alone and _reaches(op.x, op.low, op.high)) or 0 in tensor_type(op).shape:
+    if not (last and alone and _reaches(_in_memory(op.x), op.low, op.high)) or 0 in tensor_type(op).shape:
         return None
 
     def each(entries: Sequence[Size]) -> tuple[int, ...]:
@@ -82,7 +82,7 @@ def convolution_is_a_product(op: Convolve) -> Op | None:
     if _is_of_nothing(op):
         return Expand(Literal(0.0, op.dtype), tensor_type(op).shape, ())
     if op.transposed:
-        return _interleaved(op, lambda chosen: _phase(op, chosen))
+        return _interleaved(op, _phases(op))
     x = _within(op.x, (0, *op.low, 0), (0, *op.high, 0), 0.0, op)
     return _correlation(x, op.w, op.strides, op.dilation, op)
 
@@ -148,6 +148,13 @@ def _reaches(x: Op, low: Sequence[int], high: Sequence[Size]) -> bool:
 
 _LINE = 16
 """Channels, a multiple of which one step of a product takes from each pixel."""
+
+
+def _in_memory(x: Op) -> Op:
+    """What ``x`` is a view of with its dims in another order, or more of one element."""
+    while isinstance(x, Transpose) or (isinstance(x, Expand) and product(x.shape) == product(tensor_type(x.x).shape)):
+        x = x.x
+    return x
 
 
 def _lies_in_lines(x: Op) -> bool:
@@ -234,7 +241,7 @@ def _dense(x: Op, w: Op, taken: Sequence[int], strides: Sequence[int], dilation:
     last = n - 1
     if taken and taken[-1] == last and dilation[last] == 1 and isinstance(channels, int) and _channels_last(x):
         # Neighbouring taps and their channels lie one after the other.
-        rows = Reshape(x, (*shape[:n], shape[n] * channels))
+        rows = _in_rows(x)
         row = int(taps[k - 1]) * channels  # type: ignore[arg-type]
         wide = [*strides[:last], strides[last] * channels]
         view = _windows(rows, taken, (*taps[: k - 1], row), wide, dilation, like)  # [N, *positions, *taps]
@@ -244,6 +251,18 @@ def _dense(x: Op, w: Op, taken: Sequence[int], strides: Sequence[int], dilation:
     view = _windows(x, taken, taps, strides, dilation, like)  # [N, *positions, C, *taps]
     summed = (*range(n + 2, n + 2 + k), n + 1)
     return Contract(view, w, (), (), summed, tuple(range(k + 1)), like.dtype, loc=like.loc)
+
+
+def _in_rows(x: Op) -> Op:
+    """[N, .., W * C] of ``x`` [N, .., W, C]; what is a part of an array is a part of its rows, which need no copy then."""
+    def joined(shape: Sequence[Size]) -> tuple[Size, ...]:
+        return (*shape[:-2], shape[-2] * shape[-1])
+
+    shape = tensor_type(x).shape
+    if isinstance(x, Slice) and set(x.steps) == {1} and (x.starts[-1], x.stops[-1]) == (0, tensor_type(x.x).shape[-1]):
+        rows = Reshape(x.x, joined(tensor_type(x.x).shape))
+        return Slice(rows, (*x.starts[:-2], x.starts[-2] * shape[-1]), joined(x.stops), (1,) * (len(shape) - 1), loc=x.loc)
+    return Reshape(x, joined(shape))
 
 
 def _channels_last(x: Op) -> bool:
@@ -300,14 +319,20 @@ def phases(window: int, stride: int, low: int, dilation: int, result: Size) -> I
         yield Phase(first, count, met[0] if met else 0, stride // common, len(met), q - last, dilation // common)
 
 
+def _phases_of(op: Convolve) -> list[list[Phase]]:
+    """Those of each dim."""
+    n = tensor_type(op.x).rank - 2
+    window = [int(k) for k in tensor_type(op.w).shape[:n]]  # type: ignore[arg-type]
+    shape = tensor_type(op).shape
+    return [list(phases(window[i], op.strides[i], op.low[i], op.dilation[i], shape[1 + i])) for i in range(n)]
+
+
 def _interleaved(op: Convolve, phase: Callable[[Sequence[Phase]], Op | None]) -> Op | None:
     """The results of all phases at their places; nothing where ``phase`` makes nothing of one."""
-    n = tensor_type(op.x).rank - 2
     shape, sizes = tensor_type(op).shape, tensor_type(op.x).shape
     if 0 in sizes:
         return Expand(Literal(0.0, op.dtype), shape, ())
-    window = [int(k) for k in tensor_type(op.w).shape[:n]]  # type: ignore[arg-type]
-    each = [list(phases(window[i], op.strides[i], op.low[i], op.dilation[i], shape[1 + i])) for i in range(n)]
+    each = _phases_of(op)
     parts: list[Op] = []
     places: list[Place] = []
     empty = False
@@ -325,8 +350,30 @@ def _interleaved(op: Convolve, phase: Callable[[Sequence[Phase]], Op | None]) ->
     return assembled(parts, shape, places, 0.0 if empty else None, op)
 
 
-def _phase(op: Convolve, chosen: Sequence[Phase]) -> Op:
-    """One phase along every dim: an ordinary correlation of the input with the taps that it meets, turned around."""
+def _phases(op: Convolve) -> Callable[[Sequence[Phase]], Op]:
+    """One phase along every dim: an ordinary correlation of the input with the taps that it meets, turned around.
+
+    All of them look at parts of one array, which has as much around it as any of them needs.
+    """
+    every = _phases_of(op)
+    ends = [[_around_dim(p, size) for p in each] for each, size in zip(every, tensor_type(op.x).shape[1:-1], strict=True)]
+    low = [max(0, *(n for n, _ in e)) for e in ends]
+    if not all(isinstance(n, int) for e in ends for _, n in e):
+        return lambda chosen: _phase_alone(op, chosen)
+    high = [max(0, *(int(n) for _, n in e)) for e in ends]  # type: ignore[arg-type]
+    x = _within(op.x, (0, *low, 0), (0, *high, 0), 0.0, op)
+    shape = tensor_type(x).shape
+
+    def phase(chosen: Sequence[Phase]) -> Op:
+        starts = (0, *(n + p.begin for n, p in zip(low, chosen, strict=True)), 0)
+        stops = [b + p.count + (p.taps - 1) * p.apart for b, p in zip(starts[1:-1], chosen, strict=True)]
+        part = Slice(x, starts, (shape[0], *stops, shape[-1]), (1,) * len(shape), loc=op.loc)
+        return _correlation(part, _met(op, chosen), (1,) * len(chosen), [p.apart for p in chosen], op)
+
+    return phase
+
+
+def _phase_alone(op: Convolve, chosen: Sequence[Phase]) -> Op:
     low, high = _around(op, chosen)
     x = _within(op.x, (0, *low, 0), (0, *high, 0), 0.0, op)
     return _correlation(x, _met(op, chosen), (1,) * len(chosen), [p.apart for p in chosen], op)
@@ -344,6 +391,9 @@ def _met(op: Convolve, chosen: Sequence[Phase]) -> Op:
 
 def _around(op: Convolve, chosen: Sequence[Phase]) -> tuple[tuple[int, ...], tuple[Size, ...]]:
     """How far the windows of a phase lie before the input's first element and behind its last one."""
-    sizes = tensor_type(op.x).shape[1:-1]
-    ends = (p.begin + p.count + (p.taps - 1) * p.apart - size for p, size in zip(chosen, sizes, strict=True))
-    return tuple(-p.begin for p in chosen), tuple(ends)
+    ends = [_around_dim(p, size) for p, size in zip(chosen, tensor_type(op.x).shape[1:-1], strict=True)]
+    return tuple(n for n, _ in ends), tuple(n for _, n in ends)
+
+
+def _around_dim(p: Phase, size: Size) -> tuple[int, Size]:
+    return -p.begin, p.begin + p.count + (p.taps - 1) * p.apart - size

@@ -69,7 +69,9 @@ def _beside(rows: Sequence[TaskRow]) -> list[str]:
     theirs = [peer for _, _, peer in both]
     lines = [f"  {task}{f' [{sample}]' if sample else ''}: {_counts(of)}, torch.compile {peer}"
              for (task, sample, peer), of in both.items()]  # fmt: skip
-    return [f"beside torch.compile: {sum(ours)} launches against {sum(theirs)} kernels and library calls", *lines]
+    least = sum(a <= b for a, b in zip(ours, theirs, strict=True))
+    return [f"beside torch.compile: {sum(ours)} launches against {sum(theirs)} kernels and library calls, at most as many in "
+            f"{least} of {len(ours)} tasks ({least / len(ours):.0%})", *lines]  # fmt: skip
 
 
 def _absent(rows: Sequence[TaskRow]) -> list[str]:

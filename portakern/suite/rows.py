@@ -68,6 +68,7 @@ class SuiteRows(RowsUnderWay):
         self._told: dict[int, Before] = {}
         self._lost: dict[int, dict[str, str]] = {}
         self.kernels: dict[int, str] = {}
+        self.launches: dict[int, int] = {}
 
     def expect(self, index: int, before: Before) -> None:
         """What is known of the row that is begun next."""
@@ -75,11 +76,13 @@ class SuiteRows(RowsUnderWay):
 
     def forget(self, index: int) -> None:
         super().forget(index)
-        for known in (self._told, self._lost, self.kernels):
+        for known in (self._told, self._lost, self.kernels, self.launches):
             known.pop(index, None)
 
     def follow(self, task: SlotTask, outcome: Outcome) -> list[SlotTask]:
         index, step = outcome.id  # type: ignore[misc]
+        if step == "build" and outcome.error is None and outcome.value.source is not None:
+            self.launches[index] = len(outcome.value.source.launches)
         if step == "build" and outcome.error is None and outcome.value.runner and outcome.value.row.error is None:
             self.kernels[index] = kernels = kernels_of(self._works[index], outcome.value)
             before = self._told[index].found if index in self._told else None

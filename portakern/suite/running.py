@@ -142,9 +142,9 @@ class SuiteUnderWay:
         return made
 
     def _finished(self, index: int, row: Row) -> None:
-        kernels = self._rows.kernels.get(index)
+        kernels, launches = self._rows.kernels.get(index), self._rows.launches.get(index)
         self._rows.forget(index)
-        self._tell(_judged(self._bases.pop(index), row, kernels))
+        self._tell(_judged(self._bases.pop(index), row, kernels, launches))
 
     def _tell(self, row: TaskRow) -> None:
         key = (row.task, row.target)
@@ -176,11 +176,11 @@ def _ended(sample: ImportedSample) -> str:
     return "import" if sample.size else "task"
 
 
-def _judged(base: TaskRow, row: Row, kernels: str | None) -> TaskRow:
+def _judged(base: TaskRow, row: Row, kernels: str | None, launches: int | None) -> TaskRow:
     return replace(base, stage=_stage(row), correct=row.correct, evidence=row.evidence, error=row.error,
                    max_error_ratio=row.max_error_ratio, time=row.time,
                    row=_short(row) | ({"kernels": kernels} if kernels else {}),
-                   launches=row.schedule.count(";") + 1 if row.schedule else None,
+                   launches=launches or (row.schedule.count(";") + 1 if row.schedule else None),
                    peer_launches=_launches_of_peer(row) if base.peer_launches is None else base.peer_launches)  # fmt: skip
 
 

@@ -77,7 +77,7 @@ class ModuleCall:
         if isinstance(module, torch.nn.Module):
             module = module.to(device).eval()
             for part in module.modules():  # tensors that are plain attributes stay behind when a module moves
-                for name, x in vars(part).items():
+                for name, x in list(vars(part).items()):
                     if isinstance(x, torch.Tensor):
                         setattr(part, name, x.to(device))
         return ModuleCall(module, args, kwargs)

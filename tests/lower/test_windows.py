@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container
+from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -19,7 +20,7 @@ from portakern.lower.cuts import needed
 from portakern.lower.simplify import simplify
 from portakern.registry import registry
 from portakern.spec.inputs import make_inputs
-from portakern.study.steps import emit
+from portakern.study.steps import emission, emit
 from portakern.study.study import Runner
 from portakern.study.work import Problem, works
 from portakern.timing.inputs import from_numpy
@@ -80,14 +81,6 @@ def test_windows_of_channels_and_pooling_lie_outside_where_loads_may_reach_there
             found = agrees(program(made, *shapes), reach=True)
             assert not [op for op in found.body.ops if isinstance(op, t.Assemble)]
             assert [op.reaching for op in found.body.ops if isinstance(op, t.Windows)] == [True]
-
-
-@pytest.mark.quick
-def test_windows_reach_nowhere_in_an_array_that_lies_otherwise() -> None:
-    def channels_first(x: Op) -> Op:
-        return pooling(t.Transpose(x, (0, 2, 3, 1)), "max", 3, 1, 1, 1, 1)
-
-    assert any(isinstance(op, t.Assemble) for op in agrees(program(channels_first, (2, 5, 7, 6)), reach=True).body.ops)
 
 
 @pytest.mark.quick
@@ -202,3 +195,24 @@ def test_array_libraries_compute_them(operator, dims: dict[str, int], kind: str)
     for want, have in zip(oracle.evaluate(asked, inputs).values(), results, strict=True):
         have = np.asarray(have) if kind == "jax" else host_outputs(have)[0]
         assert not agreement(want, have, Subject(asked).dtypes).message, function.text
+
+
+def test_phases_read_parts_of_one_padded_array_and_make_their_pieces_where_they_are_computed() -> None:
+    """One kernel pads, and each phase is one: nothing is copied for a phase, or stored before its epilogue."""
+    w = works(Problem(windowed_operators.transposed, {"N": 2, "H": 5, "W": 6, "C": 3, "O": 4}, {}),
+              [registry().target("cpp:cpu")], ["f32"])[0]  # fmt: skip
+    kernels = emission(replace(w, weights=("w",))).program.kernels
+    written = [a.name for k in kernels for a in k.args if a in k.written]
+    products = [k for k in kernels if k.family == "contraction"]
+    assert len(kernels) - len(products) <= 1 and written.count("out") == len(products)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 3, 1)], ids=["lines", "planes"])
+def test_pooling_reads_what_is_outside_where_loads_may(order: tuple[int, ...]) -> None:
+    def pooled(x: Op) -> Op:
+        return t.WindowFold("max", t.Transpose(x, order), (1, 3, 3, 1), (1, 2, 1, 1), (0, 1, 1, 0), (0, 1, 0, 0), (1, 1, 1, 1))
+
+    asked = program(pooled, (2, 5, 6, 7))
+    assert [op.reaching for op in agrees(asked, reach=True).body.ops if isinstance(op, t.Windows)] == [True]
+    assert not any(op.reaching for op in agrees(asked).body.ops if isinstance(op, t.Windows))

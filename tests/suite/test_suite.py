@@ -83,7 +83,7 @@ def test_launches_stand_beside_those_of_torch_compile() -> None:
                         row("a", imported=True, correct=True, launches=3, peer_launches=5, target="u"),
                         row("b", imported=True, correct=True, launches=4, peer_launches=1),
                         row("c", imported=True, correct=True, launches=4)])  # fmt: skip
-    assert "7 launches against 6 kernels" in text
+    assert "7 launches against 6 kernels and library calls, at most as many in 1 of 2 tasks (50%)" in text
     assert "  a: t 2, u 3, torch.compile 5\n  b: 4, torch.compile 1" in text and "  c:" not in text
 
 

@@ -105,6 +105,9 @@ def _rows(nest: Nest, device: Device) -> Iterator[Schedule]:
     if columns and nest.of_windows:
         yield from _windows(nest, columns[-1], device)
         return
+    if not columns and (line := nest.along_lines) is not None:
+        yield from _lines(nest, line, device)
+        return
     if columns:
         yield from _columns(nest, device, columns[-1], reduced)
         return
@@ -131,6 +134,16 @@ def _windows(nest: Nest, column: NestAxis, device: Device) -> Iterator[Schedule]
             tiles[rows.name] = pow2(rows.extent, elements // tiles[column.name])
         count = nest.slide(slide)
         yield _schedule(nest, tiles, 1, warps, **({"slide": count} if count > 1 else {}), **_kept(device, "both"))
+
+
+def _lines(nest: Nest, line: NestAxis, device: Device) -> Iterator[Schedule]:
+    """Positions along a line of memory, and lines below each other where they are short, whose taps are walked."""
+    below = [a for a in nest.role("parallel") if a != line]
+    for elements, warps in ((1024, 4), (2048, 8), (512, 4)):
+        tiles = {line.name: pow2(line.extent, elements)}
+        if below:
+            tiles[below[-1].name] = pow2(below[-1].extent, elements // tiles[line.name])
+        yield _schedule(nest, tiles, 1, warps, **_kept(device, "both"))
 
 
 def _columns(nest: Nest, device: Device, column: NestAxis, reduced: NestAxis) -> Iterator[Schedule]:

@@ -6,72 +6,70 @@
 #include "pk/shared.cuh"
 #include "pk/tile.cuh"
 
-// portakern launch: kernel=twice_as_wide_1 grid=(500, 1, 1) block=(256, 1, 1) shared=98304 args=(x, w, out)
-extern "C" __global__ void __launch_bounds__(256, 1) twice_as_wide_1(
+// portakern launch: kernel=twice_as_wide_1_2 grid=(1000, 1, 1) block=(256, 1, 1) shared=98304 args=(x, w, out)
+extern "C" __global__ void __launch_bounds__(256, 1) twice_as_wide_1_2(
         const pk::bf16* __restrict__ x, const pk::bf16* __restrict__ w, pk::bf16* __restrict__ out) {
-    using Acc = pk::Accumulator<128, 128, 8, pk::bf16>;  // rows along i_j, columns along z
-    extern __shared__ __align__(1024) unsigned char dynamic_shared[];
-    auto* x_shared = reinterpret_cast<pk::Shared<pk::bf16, 128, 64>*>(dynamic_shared);  // 3 slots
-    auto* w_shared = reinterpret_cast<pk::Shared<pk::bf16, 64, 128>*>(dynamic_shared + 49152);  // 3 slots
+    if (blockIdx.x < 500) {  // twice_as_wide_1
+        using Acc = pk::Accumulator<128, 128, 8, pk::bf16>;  // rows along i_j, columns along z
+        extern __shared__ __align__(1024) unsigned char dynamic_shared[];
+        auto* x_shared = reinterpret_cast<pk::Shared<pk::bf16, 128, 64>*>(dynamic_shared);  // 3 slots
+        auto* w_shared = reinterpret_cast<pk::Shared<pk::bf16, 64, 128>*>(dynamic_shared + 49152);  // 3 slots
 
-    const int64_t block_index = blockIdx.x;
-    const int64_t z0 = block_index % 2 * 128;  // first of 128 coordinates along z
-    const int64_t i_j0 = block_index / 2 * 128;  // first of 128 coordinates along i_j
-    auto acc = pk::fill<float, Acc>(0.0f);
-    // every step: 2 along l, 2 along k
-    // Operands travel to shared memory 2 steps ahead of their use.
-    auto stage_k = [&](int64_t step, int slot) {
-        pk::stage<256, pk::Aligned>(x_shared[slot], x + step % 2 * 64, 0, 1, 128, 64, pk::along(pk::part<1000>(i_j0), 32, 128000), pk::along(pk::part<1, 1000>(i_j0, step / 2), 1000, 128));
-        pk::stage<256, pk::Aligned>(w_shared[slot], w + (step / 2 * -2 + 2) * 32768 + step % 2 * 64 * 256 + z0, 256, 1);
-    };
-    stage_k(0, 0);
-    pk::commit();
-    stage_k(1, 1);
-    pk::commit();
-    int slot = 0;
-    for (int64_t step = 0; step < 4; step += 1) {
-        pk::wait<1>();  // this step's operands have arrived,
-        pk::sync();  // for every thread; and the slot of the step before is free
-        if (step + 2 < 4) stage_k(step + 2, (slot + 2) % 3);
+        const int64_t block_index = blockIdx.x;
+        const int64_t z0 = block_index % 2 * 128;  // first of 128 coordinates along z
+        const int64_t i_j0 = block_index / 2 * 128;  // first of 128 coordinates along i_j
+        auto acc = pk::fill<float, Acc>(0.0f);
+        // every step: 2 along l, 2 along k
+        // Operands travel to shared memory 2 steps ahead of their use.
+        auto stage_k = [&](int64_t step, int slot) {
+            pk::stage<256, pk::Aligned>(x_shared[slot], x + step % 2 * 64, 0, 1, 128, 64, pk::along(pk::part<1000>(i_j0), 32, 128000), pk::along(pk::part<1, 1000>(i_j0, step / 2), 1000, 128));
+            pk::stage<256, pk::Aligned>(w_shared[slot], w + (step / 2 * -2 + 2) * 32768 + step % 2 * 64 * 256 + z0, 256, 1);
+        };
+        stage_k(0, 0);
         pk::commit();
-        pk::dot(acc, x_shared[slot], w_shared[slot]);
-        slot = (slot + 1) % 3;
-    }
-    auto out_tile = pk::map<Acc>([](float acc) { return pk::bf16(acc); }, acc);
-    pk::store<pk::Aligned>(out_tile, out + z0, 0, 1, 128, 128, pk::along(pk::part<1000>(i_j0), 32, 512000), pk::along(pk::part<1, 1000, 2>(i_j0, 1), 2000, 256));
-}
-
-// portakern launch: kernel=twice_as_wide_2 grid=(500, 1, 1) block=(256, 1, 1) shared=98304 args=(x, w, out)
-extern "C" __global__ void __launch_bounds__(256, 1) twice_as_wide_2(
-        const pk::bf16* __restrict__ x, const pk::bf16* __restrict__ w, pk::bf16* __restrict__ out) {
-    using Acc = pk::Accumulator<128, 128, 8, pk::bf16>;  // rows along i_j, columns along z
-    extern __shared__ __align__(1024) unsigned char dynamic_shared[];
-    auto* x_shared = reinterpret_cast<pk::Shared<pk::bf16, 128, 64>*>(dynamic_shared);  // 3 slots
-    auto* w_shared = reinterpret_cast<pk::Shared<pk::bf16, 64, 128>*>(dynamic_shared + 49152);  // 3 slots
-
-    const int64_t block_index = blockIdx.x;
-    const int64_t z0 = block_index % 2 * 128;  // first of 128 coordinates along z
-    const int64_t i_j0 = block_index / 2 * 128;  // first of 128 coordinates along i_j
-    auto acc = pk::fill<float, Acc>(0.0f);
-    // every step: 2 along l, 2 along k
-    // Operands travel to shared memory 2 steps ahead of their use.
-    auto stage_k = [&](int64_t step, int slot) {
-        pk::stage<256, pk::Aligned>(x_shared[slot], x + step % 2 * 64, 0, 1, 128, 64, pk::along(pk::part<1000>(i_j0), 32, 128000), pk::along(pk::part<1, 1000>(i_j0, step / 2 - 1), 1000, 128));
-        pk::stage<256, pk::Aligned>(w_shared[slot], w + (step / 2 * -2 + 3) * 32768 + step % 2 * 64 * 256 + z0, 256, 1);
-    };
-    stage_k(0, 0);
-    pk::commit();
-    stage_k(1, 1);
-    pk::commit();
-    int slot = 0;
-    for (int64_t step = 0; step < 4; step += 1) {
-        pk::wait<1>();  // this step's operands have arrived,
-        pk::sync();  // for every thread; and the slot of the step before is free
-        if (step + 2 < 4) stage_k(step + 2, (slot + 2) % 3);
+        stage_k(1, 1);
         pk::commit();
-        pk::dot(acc, x_shared[slot], w_shared[slot]);
-        slot = (slot + 1) % 3;
+        int slot = 0;
+        for (int64_t step = 0; step < 4; step += 1) {
+            pk::wait<1>();  // this step's operands have arrived,
+            pk::sync();  // for every thread; and the slot of the step before is free
+            if (step + 2 < 4) stage_k(step + 2, (slot + 2) % 3);
+            pk::commit();
+            pk::dot(acc, x_shared[slot], w_shared[slot]);
+            slot = (slot + 1) % 3;
+        }
+        auto out_tile = pk::map<Acc>([](float acc) { return pk::bf16(acc); }, acc);
+        pk::store<pk::Aligned>(out_tile, out + z0, 0, 1, 128, 128, pk::along(pk::part<1000>(i_j0), 32, 512000), pk::along(pk::part<1, 1000, 2>(i_j0, 1), 2000, 256));
+    } else {  // twice_as_wide_2
+        using Acc = pk::Accumulator<128, 128, 8, pk::bf16>;  // rows along i_j, columns along z
+        extern __shared__ __align__(1024) unsigned char dynamic_shared[];
+        auto* x_shared = reinterpret_cast<pk::Shared<pk::bf16, 128, 64>*>(dynamic_shared);  // 3 slots
+        auto* w_shared = reinterpret_cast<pk::Shared<pk::bf16, 64, 128>*>(dynamic_shared + 49152);  // 3 slots
+
+        const int64_t block_index = blockIdx.x - 500;
+        const int64_t z0 = block_index % 2 * 128;  // first of 128 coordinates along z
+        const int64_t i_j0 = block_index / 2 * 128;  // first of 128 coordinates along i_j
+        auto acc = pk::fill<float, Acc>(0.0f);
+        // every step: 2 along l, 2 along k
+        // Operands travel to shared memory 2 steps ahead of their use.
+        auto stage_k = [&](int64_t step, int slot) {
+            pk::stage<256, pk::Aligned>(x_shared[slot], x + step % 2 * 64, 0, 1, 128, 64, pk::along(pk::part<1000>(i_j0), 32, 128000), pk::along(pk::part<1, 1000>(i_j0, step / 2 - 1), 1000, 128));
+            pk::stage<256, pk::Aligned>(w_shared[slot], w + (step / 2 * -2 + 3) * 32768 + step % 2 * 64 * 256 + z0, 256, 1);
+        };
+        stage_k(0, 0);
+        pk::commit();
+        stage_k(1, 1);
+        pk::commit();
+        int slot = 0;
+        for (int64_t step = 0; step < 4; step += 1) {
+            pk::wait<1>();  // this step's operands have arrived,
+            pk::sync();  // for every thread; and the slot of the step before is free
+            if (step + 2 < 4) stage_k(step + 2, (slot + 2) % 3);
+            pk::commit();
+            pk::dot(acc, x_shared[slot], w_shared[slot]);
+            slot = (slot + 1) % 3;
+        }
+        auto out_tile = pk::map<Acc>([](float acc) { return pk::bf16(acc); }, acc);
+        pk::store<pk::Aligned>(out_tile, out + z0, 0, 1, 128, 128, pk::along(pk::part<1000>(i_j0), 32, 512000), pk::along(pk::part<1, 1000, 2>(i_j0), 2000, 256));
     }
-    auto out_tile = pk::map<Acc>([](float acc) { return pk::bf16(acc); }, acc);
-    pk::store<pk::Aligned>(out_tile, out + z0, 0, 1, 128, 128, pk::along(pk::part<1000>(i_j0), 32, 512000), pk::along(pk::part<1, 1000, 2>(i_j0), 2000, 256));
 }

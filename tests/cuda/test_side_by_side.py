@@ -1,0 +1,68 @@
+"""Products that make pieces of one array are one launch, whose blocks share their places in shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+import portakern as pk
+from portakern.backend import Source
+from portakern.backends.cuda.emitter import CudaEmitter
+from portakern.backends.cuda.side_by_side import SideBySide
+from portakern.registry import registry
+from portakern.spec.operator import Operator
+from portakern.study.steps import emission
+from portakern.study.study import Runner
+from portakern.study.work import Problem, Work, works
+
+HOPPER = registry().target("cuda:sm_90a")
+T = pk.Tensor
+
+
+@pk.operator
+def upsampled(x: T["N", "H", "W", "C"], w: T[3, 3, "C", "O"], b: T["O"]):
+    """Four phases of 4, 2, 2 and 1 taps, and their epilogue."""
+    return pk.tanh(pk.conv(x, w, stride=2, padding=((1, 1), (1, 0)), transposed=True) + b)
+
+
+@pk.operator
+def one_after_the_other(x: T["M", "K"], v: T["K", "K"], w: T["K", "K"]):
+    """The second piece is made of the first."""
+    y = x @ v
+    return pk.concat([y, pk.exp(y) @ w], axis=0)
+
+
+def work(op: Operator, dims: Mapping[str, int], dtype: str = "f32") -> Work:
+    (made,) = works(Problem(op, dims, {}), [HOPPER], [dtype])
+    return replace(made, weights=("w",))
+
+
+def emitted(made: Work) -> tuple[Source, list[SideBySide]]:
+    found = emission(made)
+    plan = CudaEmitter().plan(found.program, HOPPER)
+    return found.source, [k for k in plan.kernels if isinstance(k, SideBySide)]
+
+
+@pytest.mark.quick
+def test_phases_are_parts_of_one_launch() -> None:
+    source, (joined,) = emitted(work(upsampled, {"N": 2, "H": 9, "W": 7, "C": 5, "O": 6}))
+    assert len(joined.parts) == 4 and len(source.launches) <= 2
+    launch = next(x for x in source.launches if x.kernel == joined.name)
+    blocks = [p.blocks for p in joined.parts]
+    assert launch.grid[0] == sum(b for b in blocks if isinstance(b, int))
+    assert 0 < launch.shared_bytes <= 2 * 2 * 4 * 16 * 20 * 2, "the parts' operands lie in the same place"
+    assert f"blockIdx.x - {blocks[0]};" in source.text
+
+
+@pytest.mark.quick
+def test_a_piece_that_another_is_made_of_stays_apart() -> None:
+    _, joined = emitted(work(one_after_the_other, {"M": 16, "K": 32}))
+    assert not joined
+
+
+@pytest.mark.parametrize("dims", [{"N": 2, "H": 9, "W": 7, "C": 5, "O": 6}, {"N": 1, "H": 1, "W": 2, "C": 16, "O": 1}])
+def test_they_compute_what_was_asked(dims: Mapping[str, int]) -> None:
+    (row,) = Runner("checked", jobs=1).run([work(upsampled, dims)]).rows
+    assert row.correct and row.evidence == "interpreted", row.error
