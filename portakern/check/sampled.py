@@ -29,7 +29,7 @@ from portakern.check.restrict import Box, Restricted, cut, restrict
 from portakern.check.stages import Checking, Verdict
 from portakern.dtypes import DTYPES
 from portakern.ir.oracle import static
-from portakern.ir.tensor import TensorProgram, tensor_type
+from portakern.ir.tensor import TensorProgram, TensorType, tensor_type
 from portakern.spec.bind import bind
 from portakern.spec.cost import cost
 from portakern.spec.inputs import Family, make_inputs
@@ -44,8 +44,9 @@ PART_ELEMENTS, PART_FLOPS = (1 << 19, 1 << 22, 1 << 24), 1 << 30
 PARTS = 3
 """Of an output; one alone where it reads more than the second of :data:`PART_ELEMENTS`."""
 
-FULL_ELEMENTS = 1 << 24
-"""Programs that cannot be cut and have no more elements are checked in full."""
+FULL_ELEMENTS, FULL_VALUE = 1 << 24, 1 << 26
+"""Programs that cannot be cut and have no more elements are checked in full, if no value between is larger either: the oracle
+holds several of them in float64."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def check_sampled(
     parts: list[Restricted] = []
     for output in bound.outputs:
         found = parts_of(bound, output, seed)
-        if found is None and elements(bound) <= FULL_ELEMENTS:
+        if found is None and elements(bound) <= FULL_ELEMENTS and largest(bound) <= FULL_VALUE:
             return None
         parts += found or []
     inputs = make_inputs(bound, dict(families or {}), seed)
@@ -222,6 +223,12 @@ def _extents(program: TensorProgram, output: str, shape: Sequence[int], most: in
 def elements(program: TensorProgram) -> int:
     """Of inputs and outputs."""
     return sum(math.prod(static(tensor_type(v).shape)) for v in (*program.args, *program.results))
+
+
+def largest(program: TensorProgram) -> int:
+    """Elements of the largest value on the way."""
+    values = [op for op in program.body.walk() if isinstance(op.type, TensorType)]
+    return max((math.prod(static(tensor_type(op).shape)) for op in values), default=0)
 
 
 def _volume(box: Box) -> int:

@@ -95,8 +95,10 @@ def _recurrences_of_one_step() -> Iterator[None]:
     from torch._decomp import decompositions
 
     def of_one_step(layer: Callable[..., Any]) -> Callable[..., Any]:
-        def shaped(lines: Any, *args: Any, **kwargs: Any) -> Any:
-            shown, last = layer(lines[:1], *args, **kwargs)
+        def shaped(lines: Any, states: Any, *args: Any, **kwargs: Any) -> Any:
+            shown, last = layer(lines[:1], states, *args, **kwargs)
+            several = isinstance(last, tuple | list)
+            last = tuple(map(_shaped_as, last, states)) if several else _shaped_as(last, states)
             return shown.new_empty((lines.shape[0], *shown.shape[1:])), last
 
         return shaped
@@ -110,6 +112,11 @@ def _recurrences_of_one_step() -> Iterator[None]:
     finally:
         for name, layer in found.items():
             setattr(decompositions, name, layer)
+
+
+def _shaped_as(last: Any, first: Any) -> Any:
+    """A state after the last step, which some versions of PyTorch (2.11) say has a dim more than the first one."""
+    return last.reshape(first.shape)
 
 
 def _as_module(function: Callable[..., Any]) -> Any:

@@ -167,6 +167,8 @@ def test_where_no_part_is_small_enough_every_element_is_compared_and_that_is_sai
         return check_sampled(Executable(work, spoil), work.program, families=work.families, reference=reference)  # type: ignore[arg-type]
 
     assert check(lambda out: None) is None, "the full check ends soon enough"
+    monkeypatch.setattr(sampled, "FULL_VALUE", 1 << 10)
+    assert check(lambda out: None) is not None, "what the oracle would hold on the way is too large"
     monkeypatch.setattr(sampled, "FULL_ELEMENTS", 1 << 10)
     right, wrong = check(lambda out: None), check(lambda out: out.__imul__(1.01))
     assert right is not None and right.verdict.correct and "nothing held against the float64 oracle" in right.method

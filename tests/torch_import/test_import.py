@@ -303,6 +303,21 @@ LAYERS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
+def test_states_have_the_shape_they_begin_with_whatever_pytorch_says(monkeypatch: pytest.MonkeyPatch):
+    """PyTorch 2.11 says that there is a dim of 1 in the states after the last step."""
+    from torch._decomp import decompositions
+
+    layer = decompositions.one_layer_lstm
+
+    def as_then(*args: Any) -> Any:
+        shown, (h, c) = layer(*args)
+        return shown, (h.unsqueeze(0), c.unsqueeze(0))
+
+    monkeypatch.setattr(decompositions, "one_layer_lstm", as_then)
+    op = pk.from_torch(nn.LSTM(6, 5, 2), (normal(3, 4, 6),))
+    assert [tuple(tensor_type(r).shape) for r in op.program({}).results] == [(3, 4, 5), (2, 4, 5), (2, 4, 5)]
+
+
 @pytest.mark.parametrize("options", LAYERS, ids=str)
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN], ids=lambda k: k.__name__)
 def test_recurrent_layers(kind: Any, options: dict[str, Any]) -> None:
