@@ -175,8 +175,11 @@ def test_where_no_part_is_small_enough_every_element_is_compared_and_that_is_sai
     assert wrong is not None and not wrong.verdict.correct and "whole" in wrong.verdict.message
 
 
-def test_the_reference_computes_as_precisely_as_the_program_says_and_on_the_host_where_a_device_lacks_room():
+def test_the_reference_computes_as_precisely_as_the_program_says_and_on_the_host_where_a_device_lacks_room(
+    monkeypatch: pytest.MonkeyPatch,
+):
     torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     work = work_of(load_operator("softmax"), M=5, N=7)
     found = reference_for(work, registry().target("cpp:cpu"))
     x = np.ones((5, 7), np.float32)
