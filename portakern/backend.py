@@ -316,7 +316,7 @@ class Executable(Protocol):
     """A loaded program.  ``guards`` says whether writes outside an array would reach its guard bands.
 
     It may also be one that :class:`PreparesCalls` or :class:`SpecialisesCalls`, which makes calls cheaper
-    (:mod:`portakern.launch` does without where it is not), or that :class:`SaysMethod`.
+    (:mod:`portakern.launch` does without where it is not), or that :class:`SaysMethod` or :class:`ShowsParts`.
     """
 
     guards: bool
@@ -362,6 +362,30 @@ class SaysMethod(Protocol):
     @property
     def method(self) -> str:
         """What its runs went through so far, in words for the row's ``method``; may be empty."""
+        ...
+
+
+@runtime_checkable
+class RunsInPart(Protocol):
+    """A runtime or simulator whose executables, once they :meth:`ShowsParts.watch`, can do one part of a run.
+
+    ``parts`` are of ``kernels`` (what the last run launched, once more and without the host code) and ``host`` (all of it but
+    the kernels).
+    """
+
+    parts: tuple[str, ...]
+
+
+class ShowsParts(Protocol):
+    """An executable by which it is seen whether kernels or the host code beside them do the work."""
+
+    def watch(self) -> None:
+        """From now on runs are noted, so that they can be repeated in part.  Called before the first run."""
+        ...
+
+    def run_part(self, part: str, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> str:
+        """As :meth:`Executable.run` does, with ``part`` alone; what there is to say of the host code.  ``sizes``, integers and
+        scalars are those of the last run."""
         ...
 
 

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from portakern.backend import (
     CompiledBinary,
@@ -28,8 +28,10 @@ from portakern.backend import (
     HostBuffer,
     Language,
     NeedsEnvironment,
+    RunsInPart,
     Runtime,
     SaysMethod,
+    ShowsParts,
     Simulator,
     Source,
     Target,
@@ -595,7 +597,9 @@ def _checked(work: Work, made: Build, seed: int, full: bool, turn: str) -> Row:
         assert simulator is not None
         reached, ran_by = simulator.evidence, simulator.method(source.target)
     with running(work, made) as (executable, kept):
-        verdict, how = judged(InTurn(executable, turn) if turn else executable, work, seed, full, turn)
+        taking_turns = InTurn(executable, turn) if turn else executable
+        verdict, how = judged(taking_turns, work, seed, full, turn)
+        how += proved(taking_turns, work, made) if verdict.correct and work.foreign is not None else ""
         did = executable.method if isinstance(executable, SaysMethod) else ""
     ran_by += kept + how + (f": {did}" if did else "")
     row = row.but(correct=verdict.correct, max_error_ratio=verdict.max_error_ratio)
@@ -615,9 +619,25 @@ class InTurn:
         with between_processes(self._turn):
             self._executable.run(buffers, sizes)
 
+    def run_part(self, part: str, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> str:
+        with between_processes(self._turn):
+            return cast(ShowsParts, self._executable).run_part(part, buffers, sizes)
+
     def call(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Any:
         with between_processes(self._turn):
             return self._executable.call(inputs, sizes)
+
+
+def proved(executable: Executable, work: Work, made: Build) -> str:
+    """What was shown of whose work a stranger's outputs are; raises where it is not that of its kernels."""
+    from portakern.check.proof import prove
+
+    assert made.source is not None and work.foreign is not None
+    part = runner_part(registry().language(made.source.target.language), made.source.target, made.runner)
+    if not isinstance(part, RunsInPart):
+        return ""
+    return "; " + prove(executable, part.parts, work.program, work.sizes, families=work.declared,
+                        secret=work.foreign.secret.other("proof"))  # fmt: skip
 
 
 def judged(executable: Executable, work: Work, seed: int, full: bool, turn: str = "") -> tuple[Verdict, str]:
