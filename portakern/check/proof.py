@@ -44,7 +44,7 @@ def prove(executable: Executable, parts: Sequence[str], program: TensorProgram, 
     check.whole_run()
     for part in parts:
         check.in_part(part)
-    return {("kernels", "host"): "its launches alone give the outputs"}.get(tuple(parts), "its host code alone gives no output")
+    return "its kernels alone give the outputs" if "kernels" in parts else "its host code alone gives no output"
 
 
 class Proof(HiddenCheck):

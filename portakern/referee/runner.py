@@ -121,7 +121,7 @@ class Served:
 
 
 def loaded(source: Any, binary: Any, runner: str) -> Any:
-    from portakern.backend import RunsInPart, Runtime, Simulator
+    from portakern.backend import RunsInPart, Runtime, ShowsParts, Simulator
     from portakern.registry import registry
 
     language = registry().language(source.target.language)
@@ -134,5 +134,5 @@ def loaded(source: Any, binary: Any, runner: str) -> Any:
     assert part is not None
     executable = part.load(source, binary)
     if isinstance(part, RunsInPart):
-        cast(Any, executable).watch()
+        cast(ShowsParts, executable).watch()
     return executable

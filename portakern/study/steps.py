@@ -554,6 +554,8 @@ def loaded(work: Work, made: Build, binary: CompiledBinary | None = None) -> Exe
     """What was built, ready to run; with what is done once for all calls where there is such."""
     assert made.source is not None
     main = load(made.source, made.binary_key, made.runner, binary)
+    if work.foreign is not None and hasattr(main, "watch"):
+        cast(ShowsParts, main).watch()
     if made.preparation is None:
         return main
     from portakern.launch.hoisted import HoistedExecutable, Part
@@ -599,13 +601,15 @@ def _checked(work: Work, made: Build, seed: int, full: bool, turn: str) -> Row:
     with running(work, made) as (executable, kept):
         taking_turns = InTurn(executable, turn) if turn else executable
         verdict, how = judged(taking_turns, work, seed, full, turn)
-        how += proved(taking_turns, work, made) if verdict.correct and work.foreign is not None else ""
+        shown, decoy = proved(taking_turns, work, made) if verdict.correct and work.foreign is not None else ("", None)
         did = executable.method if isinstance(executable, SaysMethod) else ""
-    ran_by += kept + how + (f": {did}" if did else "")
+    ran_by += kept + how + (f": {did}" if did else "") + shown
     row = row.but(correct=verdict.correct, max_error_ratio=verdict.max_error_ratio)
     if not verdict.correct:
         method = f"{row.method}; {ran_by}: wrong"
         return row.but(method=method).failed(PortakernError("incorrect", verdict.message, hint=incorrect_hint(work, did)))
+    if decoy is not None:
+        return row.but(correct=False, method=f"{row.method}; {ran_by}: a decoy").failed(decoy)
     return row.but(evidence=reached, method=f"{row.method}; {ran_by}")
 
 
@@ -628,16 +632,21 @@ class InTurn:
             return self._executable.call(inputs, sizes)
 
 
-def proved(executable: Executable, work: Work, made: Build) -> str:
-    """What was shown of whose work a stranger's outputs are; raises where it is not that of its kernels."""
+def proved(executable: Executable, work: Work, made: Build) -> tuple[str, PortakernError | None]:
+    """What was shown of who computes a stranger's outputs, and the error where that is not its kernels."""
     from portakern.check.proof import prove
 
     assert made.source is not None and work.foreign is not None
     part = runner_part(registry().language(made.source.target.language), made.source.target, made.runner)
     if not isinstance(part, RunsInPart):
-        return ""
-    return "; " + prove(executable, part.parts, work.program, work.sizes, families=work.declared,
-                        secret=work.foreign.secret.other("proof"))  # fmt: skip
+        return "", None
+    try:
+        return "; " + prove(executable, part.parts, work.program, work.sizes, families=work.declared,
+                            secret=work.foreign.secret.other("proof")), None  # fmt: skip
+    except PortakernError as error:
+        if error.kind != "decoy":
+            raise
+        return "", error
 
 
 def judged(executable: Executable, work: Work, seed: int, full: bool, turn: str = "") -> tuple[Verdict, str]:

@@ -99,3 +99,65 @@ class Sums(torch.autograd.Function):
         return out
 """),
 )
+
+
+NUMBA = """
+import numba
+import numpy as np
+
+@numba.njit
+def sums(x, out):
+    for m in range(x.shape[0]):
+        s = numba.float32(0)
+        for n in range(x.shape[1]):
+            s += x[m, n]
+        out[m] = s
+
+@numba.njit
+def copied(x, out):
+    for m in range(out.shape[0]):
+        out[m] = x[m]
+
+@numba.njit
+def filled(out, value):
+    out[0] = value
+
+@numba.njit
+def added(x, out, by):
+    for m in range(x.shape[0]):
+        for n in range(x.shape[1]):
+            out[m] += x[m, n] * by[m]
+"""
+
+
+def numba(name: str, body: str, shows: str) -> Host:
+    """Compiling runs host functions on arrays of no contents."""
+    lines = "\n".join("    " + line for line in body.strip().splitlines())
+    return Host(f"numba-{name}", f"{NUMBA}\ndef row_sum(x, out):\n    m, n = x.shape\n{lines}\n", shows)
+
+
+NUMBA_DECOYS = (
+    numba("overwritten", "copied(out.copy(), out)\nout[:] = x.sum(1)", "an answer over that of a kernel that does nothing"),
+    numba("copies-numpy's", "copied(x.sum(1), out)", "a kernel that copies what numpy computed"),
+    numba("by-product", "copied(x @ np.ones(n, np.float32), out)", "a product of BLAS"),
+    numba("by-number", "for i in range(m):\n    filled(out[i:], np.float32(x[i].sum()))", "numbers that numpy computed"),
+    numba("in-python", "copied(np.array([sum(r) for r in x.tolist()], np.float32), out)", "Python's own numbers"),
+    numba("by-ctypes", """import ctypes
+t = x.sum(1)
+copied(x[:, 0].copy(), out)
+ctypes.memmove(out.ctypes.data, t.ctypes.data, t.nbytes)""", "memory written behind numpy"),
+    numba("only-the-rest", "sums(x[: m // 2], out[: m // 2])\nout[m // 2 :] = x[m // 2 :].sum(1)", "half of the answer"),
+    Host("numba-moves-alone", NUMBA + "\ndef transpose(x, out):\n    copied(x[:1], np.empty_like(x[:1]))\n    out[:] = x.T\n",
+         "an operator that is a copy itself", "transpose"),
+)  # fmt: skip
+
+NUMBA_LEGAL = (
+    numba("plain", "sums(x, out)", "kernels alone"),
+    numba("zeroed", "out[:] = 0\nadded(x, out, np.ones(m, np.float32))", "an output that is filled, and a table of constants"),
+    numba("copied-in", "t = np.ascontiguousarray(x.T)\nsums(np.ascontiguousarray(t.T), out)", "layouts changed"),
+    numba("padded", "t = np.zeros((m, 2 * n), np.float32)\nt[:, :n] = x\nsums(t, out)", "padded inputs"),
+    numba("copied-out", "t = np.empty(m, np.float32)\nsums(x, t)\nout[:] = t", "results that are copied"),
+    numba("of-doubles", "t = np.empty(m, np.float64)\nsums(x.astype(np.float64), t)\nout[:] = t", "casts"),
+    numba("scratch", "t = np.empty((2, m), np.float32)\nsums(x, t[1])\ncopied(t[1], out)", "temporaries of several kernels"),
+    numba("in-pieces", "for i in range(0, m, 4):\n    sums(x[i : i + 4], out[i : i + 4])", "many calls"),
+)

@@ -11,7 +11,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,10 +91,12 @@ class Noted:
     kept: list[Any] = field(default_factory=list)
     launching: bool = False
 
-    def again(self, launches: bool) -> None:
-        """What was noted, once more, with the launches or all but them.  Inputs and poison are there."""
+    def poison(self) -> None:
         for x in self.temporaries:
             _poison(x)
+
+    def again(self, launches: bool = True) -> None:
+        """What was noted, once more, with the launches or all but them."""
         for step in self.steps:
             if launches or not isinstance(step, Launch):
                 step.again()
@@ -124,15 +126,16 @@ class Noted:
         read = [x for x in given if not (name in _OVERWRITES and any(x is w for w in written))]
         fresh = name in _ALLOCATIONS or name in _CONSTANTS
         varies = not fresh and any(_storage(x) in self.varying for x in read)
-        if made or written:
-            self.temporaries += made
-            self.varying.update(_storage(x) for x in (*made, *written) if varies)
+        self.temporaries += made
+        self.varying.update(_storage(x) for x in (*made, *written) if varies)
         if name in _ALLOCATIONS:
             return
-        if not varies:
+        if not varies and name in ("fill_", "zero_"):
+            self.steps.append(Again(function, tuple(args), dict(named), ()))
+        elif not varies:
             self.steps += [Constant(x, x.clone()) for x in (*made, *written)]
         elif made or written:
-            self._changed(name, Again(function, tuple(args), dict(named or {}), tuple(made)), [*read, *made, *written])
+            self._changed(name, Again(function, tuple(args), dict(named), tuple(made)), [*read, *made, *written])
         elif not function.is_view and result is not None and not list(_tensors(result)):
             self._work(name, sum(x.numel() for x in read))  # a number of an input: it stays what it was
 
@@ -172,6 +175,8 @@ def noting(arguments: Sequence[Any]) -> Iterator[Noted]:
 
 @contextmanager
 def _launches_noted(found: Noted) -> Iterator[None]:
+    from triton.runtime.autotuner import Autotuner
+
     mine = threading.get_ident()
 
     def noted(launch: Callable[..., Any]) -> Callable[..., Any]:
@@ -194,14 +199,32 @@ def _launches_noted(found: Noted) -> Iterator[None]:
 
         return run
 
-    kinds = launchers()
-    for kind, launch in kinds.items():
-        kind.run = noted(launch)  # type: ignore[attr-defined]
+    def unnoted(bench: Callable[..., Any]) -> Callable[..., Any]:
+        """What tuning launches is tried, and launched again when it has chosen."""
+        def run(*args: Any, **named: Any) -> Any:
+            before, found.launching = found.launching, True
+            try:
+                return bench(*args, **named)
+            finally:
+                found.launching = before
+
+        return run
+
+    with ExitStack() as stack:
+        for kind, launch in launchers().items():
+            stack.enter_context(_replaced(kind, "run", noted(launch)))
+        stack.enter_context(_replaced(Autotuner, "_bench", unnoted(Autotuner._bench)))
+        yield
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    before = owner.__dict__[name]
+    setattr(owner, name, value)
     try:
         yield
     finally:
-        for kind, launch in kinds.items():
-            kind.run = launch  # type: ignore[attr-defined]
+        setattr(owner, name, before)
 
 
 # ---- tensors -----------------------------------------------------------------------------------------------------------------

@@ -80,6 +80,7 @@ class TritonExecutable:
         found, storages = self._last
         for name, storage in storages.items():
             storage.copy_(torch.from_numpy(buffers[name].storage))
+        found.poison()
         self._guarded(lambda: found.again(launches=part == "kernels"))
         for name, storage in storages.items():
             buffers[name].storage[:] = storage.cpu().numpy()
@@ -143,7 +144,12 @@ class TritonExecutable:
         try:
             replay = self._replay([*tensors, *written])
         except NotReplayable as why:
-            return PythonPrepared(partial(self._launch_on, [*tensors, *written]), outputs, stream, str(why))
+            again = partial(self.function, *tensors, *written)
+            if self._watched:  # a stranger's: what is timed is what it was seen to launch, without its host code
+                with noting([*tensors, *written]) as found:
+                    again()
+                again = found.again
+            return PythonPrepared(partial(self._on_stream, again, tensors), outputs, stream, str(why))
         replay.call.keep(self, inputs, outputs, tensors, written, replay.allocated)
         return NativePrepared(replay.call, outputs, stream)
 
@@ -231,14 +237,14 @@ class TritonExecutable:
         except (DriverError, CompileError) as error:
             raise NotReplayable(error.message) from None
 
-    def _launch_on(self, arguments: Sequence[Any], stream: int) -> None:
-        """The host function on a stream given by its native handle."""
+    def _on_stream(self, work: Callable[[], object], tensors: Sequence[Any], stream: int) -> None:
+        """``work``, such as the host function's call, on a stream given by its native handle."""
         with contextlib.ExitStack() as stack:
-            if self.device != "cpu" and stream != self._stream(arguments):
+            if self.device != "cpu" and stream != self._stream(tensors):
                 import torch
 
                 stack.enter_context(torch.cuda.stream(torch.cuda.ExternalStream(stream)))
-            self.function(*arguments)
+            work()
 
     def _stream(self, tensors: Sequence[Any]) -> int:
         """Native handle of torch's current stream on the tensors' device."""
