@@ -260,6 +260,15 @@ class Toolchain(Protocol):
         ...
 
 
+@runtime_checkable
+class SeesHelpers(Protocol):
+    """A toolchain that sees in a binary what it may let do its work instead of doing it."""
+
+    def helpers(self, binary: CompiledBinary) -> Sequence[str]:
+        """Functions and libraries by which a binary reaches other libraries, programs or interpreters."""
+        ...
+
+
 # ---- running: on silicon, or in a simulator ----------------------------------------------------------------------------
 
 

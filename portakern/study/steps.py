@@ -31,10 +31,12 @@ from portakern.backend import (
     RunsInPart,
     Runtime,
     SaysMethod,
+    SeesHelpers,
     ShowsParts,
     Simulator,
     Source,
     Target,
+    Toolchain,
 )
 from portakern.dtypes import DTYPES
 from portakern.emit.room import no_room
@@ -326,6 +328,8 @@ def _compiled(made: Build, source: Source, work: Work, estimate: bool, peers: bo
     foreign = work.foreign is not None
     key, binary, died = compile_judged(language, source, work) if foreign else (*compile_cached(language, source), "")
     must_fit(source, binary)
+    if foreign:
+        must_work_alone(language.toolchain, binary)
     row = row.but(binary_hash=binary.digest, resources=resources_dict(binary.resources))
     if not binary.machine_code:
         method = f"{binary.format} from {binary.tool}: no machine code for {target.device.name}"
@@ -352,6 +356,15 @@ def must_fit(source: Source, binary: CompiledBinary) -> None:
     for kernel in binary.resources:
         if room and (kernel.shared_bytes or 0) > room:
             raise no_room(source, kernel.kernel, kernel.shared_bytes or 0, room)
+
+
+def must_work_alone(toolchain: Toolchain, binary: CompiledBinary) -> None:
+    """Raise ``decoy`` for a stranger's binary that reaches for what may do the work in its place."""
+    names = toolchain.helpers(binary) if isinstance(toolchain, SeesHelpers) else ()
+    if names:
+        more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+        raise PortakernError("decoy", f"it reaches for {', '.join(names[:4])}{more}, by which other libraries, programs or Python "
+                             "do the work", hint="write what is computed into the kernel's own text")  # fmt: skip
 
 
 def _estimated(made: Build, work: Work, binary: CompiledBinary, peers: bool) -> Build:

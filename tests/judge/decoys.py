@@ -161,3 +161,42 @@ NUMBA_LEGAL = (
     numba("scratch", "t = np.empty((2, m), np.float32)\nsums(x, t[1])\ncopied(t[1], out)", "temporaries of several kernels"),
     numba("in-pieces", "for i in range(0, m, 4):\n    sums(x[i : i + 4], out[i : i + 4])", "many calls"),
 )
+
+
+def cpp(name: str, body: str, shows: str, before: str = "") -> Host:
+    return Host(f"cpp-{name}", f"""#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+#include <thread>
+#include <vector>
+#include <dlfcn.h>
+#include <unistd.h>
+{before}
+extern "C" void row_sum(const float* x, float* out) {{
+    for (int m = 0; m < 16; ++m) out[m] = std::accumulate(x + m * 32, x + m * 32 + 32, 0.0f);
+    {body}
+}}
+""", shows)
+
+
+CPP_DECOYS = (
+    cpp("blas-by-dlopen", 'auto f = (void (*)())dlsym(dlopen("libopenblas.so", RTLD_NOW), "cblas_sgemv"); if (f) f();', "BLAS"),
+    cpp("finds-what-is-loaded", 'auto f = (void (*)())dlsym(RTLD_DEFAULT, "PyErr_Clear"); if (f && out[0] > 1e30f) f();',
+        "functions of what is loaded beside it"),
+    cpp("blas-that-is-loaded", "if (&cblas_sgemv && out[0] > 1e30f) cblas_sgemv();", "a library that is found when it is loaded",
+        'extern "C" void cblas_sgemv() __attribute__((weak));'),
+    cpp("python", 'if (PyRun_SimpleString && out[0] > 1e30f) PyRun_SimpleString("pass");', "Python from C++",
+        'extern "C" int PyRun_SimpleString(const char*) __attribute__((weak));'),
+    cpp("another-program", 'if (out[0] > 1e30f) exit(system("python3 -c pass"));', "another program"),
+)  # fmt: skip
+
+CPP_LEGAL = (
+    cpp("plain", "", "nothing but loops"),
+    cpp("threads", "std::thread t([=] { out[0] = std::accumulate(x, x + 32, 0.0f); }); t.join();", "threads"),
+    cpp("maths", "std::vector<float> t(16); for (int m = 0; m < 16; ++m) t[m] = std::log(std::exp(0.0f)) + out[m];\n"
+        "    std::memcpy(out, t.data(), 64);", "functions of libm, memory of the heap"),
+    cpp("named-alike", "out[0] = dlopener(systematic(out[0]));", "names that only look like others",
+        "static float systematic(float x) { return x; }\nfloat dlopener(float x) { return x; }"),
+)  # fmt: skip
