@@ -200,3 +200,51 @@ CPP_LEGAL = (
     cpp("named-alike", "out[0] = dlopener(systematic(out[0]));", "names that only look like others",
         "static float systematic(float x) { return x; }\nfloat dlopener(float x) { return x; }"),
 )  # fmt: skip
+
+
+PALLAS = """
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+def sums_of(x, out):
+    out[...] = jnp.sum(x[...], axis=1, keepdims=True)
+
+def copy_of(x, out):
+    out[...] = x[...]
+
+def sums(x):
+    return pl.pallas_call(sums_of, out_shape=jax.ShapeDtypeStruct((x.shape[0], 1), x.dtype))(x)
+
+def copied(x):
+    return pl.pallas_call(copy_of, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
+"""
+
+
+def pallas(name: str, body: str, shows: str) -> Host:
+    lines = "\n".join("    " + line for line in body.strip().splitlines())
+    return Host(f"pallas-{name}", f"{PALLAS}\ndef row_sum(x):\n{lines}\n", shows)
+
+
+PALLAS_DECOYS = (
+    pallas("ignored", "sums(x)\nreturn jnp.sum(x, axis=1)", "a kernel whose result nobody reads"),
+    pallas("nearly-ignored", "return jnp.where(sums(x)[:, 0] > jnp.inf, 0, jnp.sum(x, axis=1))", "a kernel whose result is made nothing of"),
+    pallas("copies-jax's", "return copied(jnp.sum(x, axis=1, keepdims=True))[:, 0]", "a kernel that copies what jax computed"),
+    pallas("behind-a-copy", "return jnp.sum(copied(x), axis=1)", "a kernel that copies what jax then computes of"),
+    pallas("by-product", "return copied(jnp.dot(x, jnp.ones((x.shape[1], 1)), precision='highest'))[:, 0]", "a product of XLA"),
+    pallas("in-a-loop", """t = jax.lax.fori_loop(0, x.shape[1], lambda i, s: s + x[:, i], jnp.zeros(x.shape[0], x.dtype))
+return copied(t[:, None])[:, 0]""", "work that is small each time"),
+    pallas("in-jit", "return copied(jax.jit(lambda x: jnp.sum(x, axis=1, keepdims=True))(x))[:, 0]", "work in a function of its own"),
+    Host("pallas-moves-alone", PALLAS + "\ndef transpose(x):\n    copied(x)\n    return x.T\n", "an operator that is a move",
+         "transpose"),
+)  # fmt: skip
+
+PALLAS_LEGAL = (
+    pallas("plain", "return sums(x)[:, 0]", "a view of the result"),
+    pallas("padded", "return sums(jnp.pad(x, ((0, 0), (0, 96))))[:, 0]", "padded inputs"),
+    pallas("turned", "return sums(jnp.transpose(jnp.transpose(x)))[:, 0]", "layouts changed"),
+    pallas("masked", "n = jnp.arange(x.shape[1]) < x.shape[1]\nreturn sums(jnp.where(n, x, 0))[:, 0]", "a mask that hangs on no input"),
+    pallas("in-pieces", "return jnp.concatenate([sums(x[:8]), sums(x[8:])])[:, 0]", "several kernels"),
+    pallas("light", "t = sums(x)[:, 0]\nreturn jnp.maximum(t, jnp.minimum(t, 0))", "a little maths behind the kernel"),
+    pallas("in-jit", "return jax.jit(sums)(x)[:, 0]", "kernels in a function of their own"),
+)
