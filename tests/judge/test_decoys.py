@@ -8,36 +8,52 @@ import pytest
 
 import portakern as pk
 from portakern.study.row import Row
-from tests.judge.decoys import TRITON_DECOYS, TRITON_LEGAL, Host
+from tests.judge import decoys
+from tests.judge.decoys import Host
+
+LANGUAGES = (("triton:sm_90", decoys.TRITON_DECOYS, decoys.TRITON_LEGAL), ("numba:cpu", decoys.NUMBA_DECOYS, decoys.NUMBA_LEGAL),
+             ("cpp:cpu", decoys.CPP_DECOYS, decoys.CPP_LEGAL), ("pallas:v6e", decoys.PALLAS_DECOYS, decoys.PALLAS_LEGAL))
+NEEDS = {"triton:sm_90": ("triton", "torch"), "pallas:v6e": ("jax", "libtpu")}
 
 
-def judged(target: str, hosts: Sequence[Host], level: str = "full") -> dict[str, Row]:
+def judged(target: str, hosts: Sequence[Host], level: str = "quick") -> dict[str, Row]:
+    """Rows by name; ``quick`` is enough, since every level looks at who does the work in the same way."""
+    for module in NEEDS.get(target, ()):
+        pytest.importorskip(module)
     found: dict[str, Row] = {}
-    for operator in dict.fromkeys(h.operator for h in hosts):
+    for operator, dims in {(h.operator, tuple(h.dims.items())) for h in hosts}:
         same = [h for h in hosts if h.operator == operator]
-        with pk.judge(operator, target, dtype="f32", workers=1, level=level, **same[0].dims) as judge:
+        work = pk.task(operator, target, dtype="f32", **dict[str, int](dims))
+        with pk.judge(work, workers=1, level=level) as judge:
             found |= dict(zip([h.name for h in same], judge.map([h.text for h in same]), strict=True))
     return found
 
 
-def all_decoys(rows: dict[str, Row]) -> None:
-    assert {n: (r.error or {}).get("kind") for n, r in rows.items()} == dict.fromkeys(rows, "decoy"), \
-        {n: r.error for n, r in rows.items()}
+def each(which: int):
+    return [pytest.param(language[0], language[which], id=language[0].partition(":")[0]) for language in LANGUAGES]
 
 
-def all_right(rows: dict[str, Row]) -> None:
-    assert {n: r.error for n, r in rows.items() if not r.correct} == {}
-    assert all("alone give" in (r.method or "") for r in rows.values())
+def said(row: Row) -> str:
+    return row.error["message"] if row.error else ""
 
 
-def test_who_computes_with_torch_beside_triton_is_a_decoy():
-    pytest.importorskip("triton")
-    rows = judged("triton:sm_90", TRITON_DECOYS)
-    all_decoys(rows)
-    message = rows["triton-overwritten"].error["message"]
-    assert "1 Triton kernel" in message and "sum on" in message and "output out" in message
+@pytest.mark.parametrize(("target", "hosts"), each(1))
+def test_who_lets_others_work_is_a_decoy(target: str, hosts: Sequence[Host]):
+    rows = judged(target, hosts)
+    assert {n: said(r) for n, r in rows.items() if r.correct or not r.error or r.error["kind"] != "decoy"} == {}
+    assert all(r.error and r.error["hint"] for r in rows.values())
 
 
-def test_who_moves_data_around_triton_is_right():
-    pytest.importorskip("triton")
-    all_right(judged("triton:sm_90", TRITON_LEGAL))
+@pytest.mark.parametrize(("target", "hosts"), each(2))
+def test_what_may_stand_around_kernels_is_right(target: str, hosts: Sequence[Host]):
+    rows = judged(target, hosts, "full")
+    assert {n: said(r) for n, r in rows.items() if not r.correct} == {}
+    assert target == "cpp:cpu" or all("its kernels alone give the outputs" in (r.method or "") for r in rows.values())
+
+
+def test_a_decoys_error_tells_what_was_found():
+    (row,) = judged("triton:sm_90", [h for h in decoys.TRITON_DECOYS if h.name == "triton-overwritten"]).values()
+    assert row.correct is False
+    assert "output out" in said(row) and "1 Triton kernel" in said(row) and "sum on 528 elements" in said(row)
+    (row,) = judged("cpp:cpu", [h for h in decoys.CPP_DECOYS if h.name == "cpp-python"]).values()
+    assert "PyRun_SimpleString" in said(row)
