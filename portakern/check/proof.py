@@ -1,7 +1,7 @@
 """Whether the kernels of a stranger do the work, or the host code beside them.
 
-Kernels could be a decoy: launched and of no use, while host code lets a library do the work.  So a kernel that was found correct
-is also run in part, on inputs that the run before did not have (see :class:`portakern.backend.ShowsParts`):
+Kernels could be a decoy: launched and of no use, while host code lets a library do the work.  So a kernel that was found
+correct is also run in part, on inputs that the run before did not have (see :class:`portakern.backend.ShowsParts`):
 
 ``kernels``  what was launched, alone, must give every output
 ``host``     host code without its kernels must give none
@@ -25,8 +25,8 @@ from portakern.ir.tensor import TensorProgram
 from portakern.referee.secret import Secret
 from portakern.spec.inputs import Family
 
-HINT = ("the kernels must do the work: host code may allocate, fill, view, copy and cast around them, and finish what is small; "
-        "what it takes from contents of inputs must be read by a kernel")  # fmt: skip
+HINT = ("the kernels must do the work: host code may allocate, fill, view, copy and cast around them; numbers that hang on what "
+        "arrays hold are for kernels to read")  # fmt: skip
 
 OVER = frozenset({"crash", "timeout", "bad-message", "memory", "device-lost"})
 """Errors of a process that says nothing more."""
@@ -48,8 +48,8 @@ def prove(executable: Executable, parts: Sequence[str], program: TensorProgram, 
 
 
 class Proof(HiddenCheck):
-    """Runs in part.  ``right`` says of each output whether all that was looked at is as it should be; an output whose values are
-    all the same is not looked at, since a fill may give it."""
+    """Runs in part.  ``right`` says of each output whether all that was looked at is as it should be; an output whose values
+    are all the same is not looked at, since a fill may give it."""
 
     before: Mapping[str, np.ndarray] = {}
     right: dict[str, bool]

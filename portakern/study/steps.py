@@ -363,8 +363,8 @@ def must_work_alone(toolchain: Toolchain, binary: CompiledBinary) -> None:
     names = toolchain.helpers(binary) if isinstance(toolchain, SeesHelpers) else ()
     if names:
         more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-        raise PortakernError("decoy", f"it reaches for {', '.join(names[:4])}{more}, by which other libraries, programs or Python "
-                             "do the work", hint="write what is computed into the kernel's own text")  # fmt: skip
+        raise PortakernError("decoy", f"it reaches for {', '.join(names[:4])}{more}, by which other libraries, programs or "
+                             "Python do the work", hint="write what is computed into the kernel's own text")  # fmt: skip
 
 
 def _estimated(made: Build, work: Work, binary: CompiledBinary, peers: bool) -> Build:

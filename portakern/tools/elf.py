@@ -87,7 +87,7 @@ def _read(file: Any, length: int) -> Elf:
             symbols[s.name] = tuple(Symbol(x.name, str(x["st_info"]["type"]), x["st_size"], x["st_shndx"] != "SHN_UNDEF")
                                     for x in s.iter_symbols())  # fmt: skip
         if isinstance(s, DynamicSection):
-            needed += [str(getattr(t, "needed")) for t in s.iter_tags("DT_NEEDED")]
+            needed += [str(getattr(t, "needed", "")) for t in s.iter_tags("DT_NEEDED")]
     segments = [s for s in file.iter_segments() if isinstance(s, NoteSegment)]
     notes = tuple(Note(n["n_name"], n["n_type"], n["n_descdata"]) for s in segments for n in s.iter_notes())
     return Elf(str(file["e_machine"]), file["e_flags"], tuple(sections), symbols, notes, tuple(needed))

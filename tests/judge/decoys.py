@@ -16,6 +16,7 @@ class Host:
     shows: str
     operator: str = "row_sum"
     dims: Mapping[str, int] = field(default_factory=lambda: {"M": 16, "N": 32})
+    slow: bool = False
 
 
 TRITON = """
@@ -50,45 +51,61 @@ def halves(x, out, n, B: tl.constexpr):
 """
 
 
-def triton(name: str, body: str, shows: str, before: str = "") -> Host:
+def triton(name: str, body: str, shows: str, before: str = "", slow: bool = False) -> Host:
     lines = "\n".join("    " + line for line in body.strip().splitlines())
-    return Host(f"triton-{name}", f"{TRITON}{before}\ndef row_sum(x, out):\n    m, n = x.shape\n{lines}\n", shows)
+    return Host(f"triton-{name}", f"{TRITON}{before}\ndef row_sum(x, out):\n    m, n = x.shape\n{lines}\n", shows, slow=slow)
 
 
 TRITON_DECOYS = (
     triton("overwritten", "sums[(m,)](x, out, n, n, 32)\nout.copy_(x.sum(1))", "an answer over that of an honest kernel"),
     triton("into-nowhere", "sums[(m,)](x, torch.empty_like(out), n, n, 32)\ntorch.sum(x, 1, out=out)",
-           "a kernel whose result nobody reads"),
+           "a kernel whose result nobody reads", slow=True),
     triton("copies-torch's", "copied[(1,)](x.sum(1), out, m, 16)", "a kernel that copies what torch computed"),
-    triton("by-numpy", "copied[(1,)](x, torch.empty_like(x), m, 16)\nif x.device.type == 'cpu':\n    out.numpy()[:] = x.numpy().sum(1)",
-           "an answer that torch does not see"),
-    triton("by-number", "copied[(1,)](torch.tensor([sum(r) for r in x.tolist()]) if x.device.type == 'cpu' else x, out, m, 16)",
-           "numbers that were read from the inputs"),
-    triton("in-the-grid", "def grid(meta):\n    out.copy_(x.sum(1))\n    return (1,)\ncopied[grid](x, torch.empty_like(x), m, 16)",
-           "work while the grid is computed"),
-    triton("in-a-hook", "copied.add_pre_run_hook(lambda *a, **k: out.copy_(x.sum(1)))\ncopied[(1,)](x, torch.empty_like(x), m, 16)",
-           "work before every launch"),
-    triton("in-a-thread", "sums[(m,)](x, torch.empty_like(out), n, n, 32)\nt = threading.Thread(target=lambda: out.copy_(x.sum(1)))\n"
-           "t.start()\nt.join()", "work of another thread", before="import threading\n"),
-    triton("in-small-steps", "copied[(1,)](x, torch.empty_like(x), m, 16)\nout.zero_()\nfor i in range(n):\n    out.add_(x[:, i])",
-           "work that is small each time"),
-    triton("only-the-rest", "sums[(m // 2,)](x, out, n, n, 32)\nout[m // 2:].copy_(x[m // 2:].sum(1))", "half of the answer"),
-    Host("triton-moves-alone", TRITON + "\ndef transpose(x, out):\n    copied[(1,)](x, torch.empty_like(x), 16, 16)\n"
-         "    out.copy_(x.t())\n", "an operator that is a copy itself", "transpose"),
+    triton("by-numpy", """copied[(1,)](x, torch.empty_like(x), m, 16)
+if x.device.type == 'cpu':
+    out.numpy()[:] = x.numpy().sum(1)""", "an answer that torch does not see"),
+    triton("by-number", """t = torch.tensor([sum(r) for r in x.tolist()]) if x.device.type == 'cpu' else x
+copied[(1,)](t, out, m, 16)""", "numbers that were read from the inputs"),
+    triton("in-the-grid", """def grid(meta):
+    out.copy_(x.sum(1))
+    return (1,)
+copied[grid](x, torch.empty_like(x), m, 16)""", "work while the grid is computed", slow=True),
+    triton("in-a-hook", """copied.add_pre_run_hook(lambda *a, **k: out.copy_(x.sum(1)))
+copied[(1,)](x, torch.empty_like(x), m, 16)""", "work before every launch", slow=True),
+    triton("in-a-thread", """sums[(m,)](x, torch.empty_like(out), n, n, 32)
+t = threading.Thread(target=lambda: out.copy_(x.sum(1)))
+t.start()
+t.join()""", "work of another thread", before="import threading\n", slow=True),
+    triton("in-small-steps", """copied[(1,)](x, torch.empty_like(x), m, 16)
+out.zero_()
+for i in range(n):
+    out.add_(x[:, i])""", "work that is small each time"),
+    triton("only-the-rest", "sums[(m // 2,)](x, out, n, n, 32)\nout[m // 2:].copy_(x[m // 2:].sum(1))", "half of the answer",
+           slow=True),
+    Host("triton-moves-alone", TRITON + """
+def transpose(x, out):
+    copied[(1,)](x, torch.empty_like(x), 16, 16)
+    out.copy_(x.t())
+""", "an operator that is a copy itself", "transpose", slow=True),
 )  # fmt: skip
 
 TRITON_LEGAL = (
     triton("zeroed", "out.zero_()\nadded[(m,)](x, out, n, 32)", "an output filled before atomics"),
     triton("copied-in", "t = x.t().contiguous().t()\nsums[(m,)](t.contiguous(), out, n, n, 32)", "layouts changed"),
-    triton("copied-out", "t = torch.empty((m,), dtype=torch.float64, device=x.device)\nsums[(m,)](x, t, n, n, 32)\nout.copy_(t)",
-           "results that are cast"),
-    triton("padded", "p = torch.nn.functional.pad(x, (0, 32))\nsums[(m,)](p, out, 64, 64, 64)", "padded inputs"),
-    triton("scratch", "t = torch.zeros_like(out)\nadded[(m,)](x, t, n, 32)\ncopied[(1,)](t, out, m, 16)", "temporaries of zeros"),
-    triton("constants", "by = torch.arange(m, dtype=torch.float32, device=x.device) * 0 + 1\nscaled[(m,)](x, out, by, n, 32)",
-           "tables that hang on no input"),
-    triton("light", "t = torch.empty((m, 2), device=x.device)\nhalves[(m, 2)](x, t, n, 16)\nout.copy_(t.sum(1))",
-           "the sum of what each program left"),
-    triton("grid-by-meta", "sums[lambda meta: (m * triton.cdiv(32, meta['B']),)](x, out, n, n, B=32)", "a grid that is computed"),
+    triton("copied-out", """t = torch.empty((m,), dtype=torch.float64, device=x.device)
+sums[(m,)](x, t, n, n, 32)
+out.copy_(t)""", "results that are cast"),
+    triton("padded", "sums[(m,)](torch.nn.functional.pad(x, (0, 32)), out, 64, 64, 64)", "padded inputs", slow=True),
+    triton("scratch", "t = torch.zeros_like(out)\nadded[(m,)](x, t, n, 32)\ncopied[(1,)](t, out, m, 16)",
+           "temporaries of zeros", slow=True),
+    triton("constants", """by = torch.arange(m, dtype=torch.float32, device=x.device) * 0 + 1
+scaled[(m,)](x, out, by, n, 32)""", "tables that hang on no input"),
+    triton("light", """t = torch.empty((m, 2), device=x.device)
+halves[(m, 2)](x, t, n, 16)
+out.copy_(t.sum(1))""", "the sum of what each program left"),
+    triton("turned-round", "sums[(m,)](x[:, torch.arange(n - 1, -1, -1, device=x.device)], out, n, n, 32)",
+           "indices that hang on no input", slow=True),
+    triton("grid-by-meta", "sums[lambda meta: (m * triton.cdiv(32, meta['B']),)](x, out, n, n, B=32)", "a computed grid"),
     triton("tuned", "tuned[(m,)](x, out, n, n)", "autotuning",
            "tuned = triton.autotune([triton.Config({'B': 32}), triton.Config({'B': 64})], key=['n'])(sums)\n"),
     triton("of-autograd", "Sums.apply(x, out)", "a function of torch.autograd", """
@@ -97,8 +114,8 @@ class Sums(torch.autograd.Function):
     def forward(ctx, x, out):
         sums[(x.shape[0],)](x, out, x.shape[1], x.stride(0), 32)
         return out
-"""),
-)
+""", slow=True),
+)  # fmt: skip
 
 
 NUMBA = """
@@ -185,7 +202,7 @@ CPP_DECOYS = (
     cpp("blas-by-dlopen", 'auto f = (void (*)())dlsym(dlopen("libopenblas.so", RTLD_NOW), "cblas_sgemv"); if (f) f();', "BLAS"),
     cpp("finds-what-is-loaded", 'auto f = (void (*)())dlsym(RTLD_DEFAULT, "PyErr_Clear"); if (f && out[0] > 1e30f) f();',
         "functions of what is loaded beside it"),
-    cpp("blas-that-is-loaded", "if (&cblas_sgemv && out[0] > 1e30f) cblas_sgemv();", "a library that is found when it is loaded",
+    cpp("blas-that-is-loaded", "if (&cblas_sgemv && out[0] > 1e30f) cblas_sgemv();", "a library that comes with it",
         'extern "C" void cblas_sgemv() __attribute__((weak));'),
     cpp("python", 'if (PyRun_SimpleString && out[0] > 1e30f) PyRun_SimpleString("pass");', "Python from C++",
         'extern "C" int PyRun_SimpleString(const char*) __attribute__((weak));'),
@@ -228,13 +245,19 @@ def pallas(name: str, body: str, shows: str) -> Host:
 
 PALLAS_DECOYS = (
     pallas("ignored", "sums(x)\nreturn jnp.sum(x, axis=1)", "a kernel whose result nobody reads"),
-    pallas("nearly-ignored", "return jnp.where(sums(x)[:, 0] > jnp.inf, 0, jnp.sum(x, axis=1))", "a kernel whose result is made nothing of"),
+    pallas("nearly-ignored", "return jnp.where(sums(x)[:, 0] > jnp.inf, 0, jnp.sum(x, axis=1))",
+           "a kernel whose result is made nothing of"),
     pallas("copies-jax's", "return copied(jnp.sum(x, axis=1, keepdims=True))[:, 0]", "a kernel that copies what jax computed"),
     pallas("behind-a-copy", "return jnp.sum(copied(x), axis=1)", "a kernel that copies what jax then computes of"),
     pallas("by-product", "return copied(jnp.dot(x, jnp.ones((x.shape[1], 1)), precision='highest'))[:, 0]", "a product of XLA"),
     pallas("in-a-loop", """t = jax.lax.fori_loop(0, x.shape[1], lambda i, s: s + x[:, i], jnp.zeros(x.shape[0], x.dtype))
 return copied(t[:, None])[:, 0]""", "work that is small each time"),
-    pallas("in-jit", "return copied(jax.jit(lambda x: jnp.sum(x, axis=1, keepdims=True))(x))[:, 0]", "work in a function of its own"),
+    pallas("in-jit", "return copied(jax.jit(lambda x: jnp.sum(x, axis=1, keepdims=True))(x))[:, 0]",
+           "work in a function of its own"),
+    pallas("by-pads", """t = 0
+for i in range(x.shape[1]):
+    t += jax.lax.pad(x[:, i : i + 1], 0.0, ((0, 0, 0), (0, 1, 0)))
+return copied(t)[:, 0]""", "sums that pass for arrays put together"),
     Host("pallas-moves-alone", PALLAS + "\ndef transpose(x):\n    copied(x)\n    return x.T\n", "an operator that is a move",
          "transpose"),
 )  # fmt: skip
@@ -243,7 +266,10 @@ PALLAS_LEGAL = (
     pallas("plain", "return sums(x)[:, 0]", "a view of the result"),
     pallas("padded", "return sums(jnp.pad(x, ((0, 0), (0, 96))))[:, 0]", "padded inputs"),
     pallas("turned", "return sums(jnp.transpose(jnp.transpose(x)))[:, 0]", "layouts changed"),
-    pallas("masked", "n = jnp.arange(x.shape[1]) < x.shape[1]\nreturn sums(jnp.where(n, x, 0))[:, 0]", "a mask that hangs on no input"),
+    pallas("masked", "n = jnp.arange(x.shape[1]) < x.shape[1]\nreturn sums(jnp.where(n, x, 0))[:, 0]",
+           "a mask that hangs on no input"),
+    pallas("put-together", """t = jax.lax.pad(sums(x[:8]), 0.0, ((0, 8, 0), (0, 0, 0)))
+return (t + jax.lax.pad(sums(x[8:]), 0.0, ((8, 0, 0), (0, 0, 0))))[:, 0]""", "arrays put together by sums"),
     pallas("in-pieces", "return jnp.concatenate([sums(x[:8]), sums(x[8:])])[:, 0]", "several kernels"),
     pallas("light", "t = sums(x)[:, 0]\nreturn jnp.maximum(t, t)", "a little maths behind the kernel"),
     pallas("in-jit", "return jax.jit(sums)(x)[:, 0]", "kernels in a function of their own"),

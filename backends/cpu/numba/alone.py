@@ -1,9 +1,9 @@
 """What numba kernels make of a run, and what Python does beside them, told apart by the contents of arrays.
 
-Every call of a compiled function is noted.  What its arrays hold then, and kernels before it did not leave there, is of the host
-function's making: so it is after the last call with outputs.  Such contents are held against those of an earlier run on other
-inputs.  What is the same is a constant; what was in an input, or left by a kernel, was moved.  All else is work that kernels did
-not do.  What it took to compute is not seen, so that nothing is too little.
+Every call of a compiled function is noted.  What its arrays hold then, and kernels before it did not leave there, is of the
+host function's making: so it is after the last call with outputs.  Such contents are held against those of an earlier run on
+other inputs.  What is the same is a constant; what was in an input, or left by a kernel, was moved.  All else is work that
+kernels did not do.  What it took to compute is not seen, so that nothing is too little.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Call:
 
 @dataclass
 class Noted:
-    """One run.  ``roots`` are the arrays whose memory was seen, those of the operator first, ``state`` what is in them but for what
-    the host function did since, and ``pool`` what was given or kernels left, in order."""
+    """One run.  ``roots`` are the arrays whose memory was seen, those of the operator first, ``state`` what is in them but for
+    what the host function did since, and ``pool`` what was given or kernels left, in order."""
 
     roots: list[np.ndarray]
     state: list[np.ndarray] = field(default_factory=list)

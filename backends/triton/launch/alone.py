@@ -21,7 +21,11 @@ SHARE = 1 / 8
 _ALLOCATIONS = {"empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided"}
 _CONSTANTS = {"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"}
 _OVERWRITES = {"copy_", "fill_", "zero_"}
-_MOVES = {"copy_", "clone", "_to_copy", "cat", "stack", "constant_pad_nd", "repeat"}
+_MOVES = {"copy_", "copy", "clone", "_to_copy", "cat", "stack", "constant_pad_nd", "repeat", "flip", "roll", "im2col",
+          "slice_scatter", "select_scatter", "reflection_pad1d", "reflection_pad2d", "replication_pad1d",
+          "replication_pad2d"}  # fmt: skip
+_BY_CONSTANTS = {"index": 1, "index_select": 2, "gather": 2, "where": 0, "masked_fill": 1, "masked_fill_": 1}
+"""These move where the argument of this number hangs on no input: indices, a mask."""
 _HEAVY = ("mm", "mv", "dot", "conv", "attention", "softmax", "norm", "rnn", "lstm", "gru")
 _POISONED = 16 << 20
 """Bytes of poison that are drawn; more repeat them."""
@@ -141,13 +145,19 @@ class Noted:
 
     def _changed(self, name: str, step: Again, touched: Sequence[Any]) -> None:
         count = sum(x.numel() for x in touched)
-        if name in _MOVES:
+        if self._moves(name, step.args):
             self.steps.append(step)
         elif count <= self.room and not any(word in name for word in _HEAVY):
             self.room -= count
             self.steps.append(step)
         else:
             self._work(name, count)
+
+    def _moves(self, name: str, args: Sequence[Any]) -> bool:
+        place = _BY_CONSTANTS.get(name)
+        if place is None or place >= len(args):
+            return name in _MOVES or name.endswith("_copy")
+        return not any(_storage(x) in self.varying for x in _tensors(args[place]))
 
     def _work(self, name: str, count: int) -> None:
         self.work[name] = self.work.get(name, 0) + count
