@@ -25,8 +25,8 @@ from portakern.ir.tensor import TensorProgram
 from portakern.referee.secret import Secret
 from portakern.spec.inputs import Family
 
-HINT = ("the kernels must do the work: host code may allocate, fill, view, copy and cast around them; numbers that hang on what "
-        "arrays hold are for kernels to read")  # fmt: skip
+HINT = ("the kernels must do the work: host code may allocate, fill, view, copy and cast around them; numbers that hang on "
+        "what arrays hold are for kernels to read")  # fmt: skip
 
 OVER = frozenset({"crash", "timeout", "bad-message", "memory", "device-lost"})
 """Errors of a process that says nothing more."""

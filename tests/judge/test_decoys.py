@@ -20,7 +20,7 @@ LANGUAGES = (
 NEEDS = {"triton:sm_90": ("triton", "torch"), "pallas:v6e": ("jax", "libtpu")}
 
 
-def judged(target: str, hosts: Sequence[Host], level: str = "quick") -> dict[str, Row]:
+def judged(target: str, hosts: Sequence[Host]) -> dict[str, Row]:
     """Rows by name; ``quick`` is enough, since every level looks at who does the work in the same way."""
     for module in NEEDS.get(target, ()):
         pytest.importorskip(module)
@@ -28,7 +28,7 @@ def judged(target: str, hosts: Sequence[Host], level: str = "quick") -> dict[str
     for operator, dims in {(h.operator, tuple(h.dims.items())) for h in hosts}:
         same = [h for h in hosts if h.operator == operator]
         work = pk.task(operator, target, dtype="f32", **dict[str, int](dims))
-        with pk.judge(work, workers=1, level=level) as judge:
+        with pk.judge(work, workers=1, level="quick") as judge:
             found |= dict(zip([h.name for h in same], judge.map([h.text for h in same]), strict=True))
     return found
 
@@ -53,7 +53,7 @@ def test_who_lets_others_work_is_a_decoy(target: str, hosts: Sequence[Host]):
 
 @pytest.mark.parametrize(("target", "hosts"), each(1))
 def test_what_may_stand_around_kernels_is_right(target: str, hosts: Sequence[Host]):
-    rows = judged(target, hosts, "full")
+    rows = judged(target, hosts)
     assert {n: said(r) for n, r in rows.items() if not r.correct} == {}
     assert target == "cpp:cpu" or all("its kernels alone give the outputs" in (r.method or "") for r in rows.values())
 
