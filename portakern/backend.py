@@ -379,10 +379,11 @@ class RunsInPart(Protocol):
     """A runtime or simulator whose executables, once they :meth:`ShowsParts.watch`, can do one part of a run.
 
     ``parts`` are of ``kernels`` (what the last run launched, once more and without the host code) and ``host`` (all of it but
-    the kernels).
+    the kernels).  ``recalls`` says that a part needs a run before it, of the same sizes, integers and scalars.
     """
 
     parts: tuple[str, ...]
+    recalls: bool
 
 
 class ShowsParts(Protocol):

@@ -9,12 +9,12 @@ correct is also run in part, on inputs that the run before did not have (see :cl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
 import numpy as np
 
-from portakern.backend import Executable, HostBuffer, ShowsParts
+from portakern.backend import Executable, HostBuffer, RunsInPart, ShowsParts
 from portakern.check.bounds import Val
 from portakern.check.compare import compare
 from portakern.check.hidden import HiddenCheck
@@ -32,19 +32,20 @@ OVER = frozenset({"crash", "timeout", "bad-message", "memory", "device-lost"})
 """Errors of a process that says nothing more."""
 
 
-def prove(executable: Executable, parts: Sequence[str], program: TensorProgram, sizes: Mapping[str, int], *,
+def prove(executable: Executable, runner: RunsInPart, program: TensorProgram, sizes: Mapping[str, int], *,
           families: Mapping[str, Family], secret: Secret) -> str:  # fmt: skip
     """What was shown, in words.  Raises :class:`PortakernError` of the kind ``decoy`` where the kernels do not do the work.
 
-    Arguments are those of :func:`portakern.check.hidden.check_hidden`, and the ``parts`` that the executable can run.
+    Arguments are those of :func:`portakern.check.hidden.check_hidden`, and the ``runner`` that loaded the executable.
     """
     check = Proof(executable, program, dict(sizes), families, secret, None)
     if not check.comparable():
         return "whether its kernels do the work was not looked at, since outputs cannot be compared in parts"
-    check.whole_run()
-    for part in parts:
+    if runner.recalls:
+        check.whole_run()
+    for part in runner.parts:
         check.in_part(part)
-    return "its kernels alone give the outputs" if "kernels" in parts else "its host code alone gives no output"
+    return "its kernels alone give the outputs" if "kernels" in runner.parts else "its host code alone gives no output"
 
 
 class Proof(HiddenCheck):

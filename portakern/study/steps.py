@@ -654,7 +654,7 @@ def proved(executable: Executable, work: Work, made: Build) -> tuple[str, Portak
     if not isinstance(part, RunsInPart):
         return "", None
     try:
-        return "; " + prove(executable, part.parts, work.program, work.sizes, families=work.declared,
+        return "; " + prove(executable, part, work.program, work.sizes, families=work.declared,
                             secret=work.foreign.secret.other("proof")), None  # fmt: skip
     except PortakernError as error:
         if error.kind != "decoy":

@@ -27,6 +27,7 @@ class NumbaRuntime:
     """The processor of this machine."""
 
     parts = ("kernels", "host")
+    recalls = True
 
     def available(self, target: Target) -> Availability:
         found = tools()

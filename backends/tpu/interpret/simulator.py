@@ -51,6 +51,7 @@ class PallasInterpreter:
     evidence = "interpreted"
     alone = True
     parts = ("kernels", "host")
+    recalls = False
 
     def available(self, target: Target) -> Availability:
         jax = package_version("jax")

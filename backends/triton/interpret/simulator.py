@@ -19,6 +19,7 @@ class TritonInterpreter:
 
     evidence = "interpreted"
     parts = ("kernels", "host")
+    recalls = True
     environment: Mapping[str, str] = {"TRITON_INTERPRET": "1", "TRITON_DEFAULT_FP_FUSION": "1"}
 
     def available(self, target: Target) -> Availability:
