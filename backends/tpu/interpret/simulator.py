@@ -103,11 +103,15 @@ class PallasExecutable:
 
     def run_part(self, part: str, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> str:
         from .alone import Part
+        from .interpretation import trace_for
 
         arrays = [_narrow(buffers[a.name].array) for a in self.source.by_role("input", "scalar")]
-        only = Part(self.function, part)
-        shaped = _ShapedSource(self.source, only, arrays)
-        self._store(shaped.once_more(arrays, plainly=bool(self._shaped(arrays).unable)), buffers)
+        only, whole = Part(self.function, part), self._shaped(arrays)
+        with _tracing_faults(self.source):
+            trace_for(self.source.target.device.isa, only, arrays)
+        # Where nothing is taken away the function is the one that is interpreted already.
+        shaped = whole if part == "kernels" and not only.work else _ShapedSource(self.source, only, arrays)
+        self._store(shaped.once_more(arrays, plainly=bool(whole.unable)), buffers)
         return only.words
 
     def _store(self, results: Sequence[np.ndarray], buffers: Mapping[str, HostBuffer]) -> None:
