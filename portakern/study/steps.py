@@ -567,7 +567,8 @@ def loaded(work: Work, made: Build, binary: CompiledBinary | None = None) -> Exe
     """What was built, ready to run; with what is done once for all calls where there is such."""
     assert made.source is not None
     main = load(made.source, made.binary_key, made.runner, binary)
-    if work.foreign is not None and hasattr(main, "watch"):
+    part = runner_part(registry().language(made.source.target.language), made.source.target, made.runner)
+    if work.foreign is not None and isinstance(part, RunsInPart):
         cast(ShowsParts, main).watch()
     if made.preparation is None:
         return main

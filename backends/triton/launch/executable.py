@@ -145,10 +145,6 @@ class TritonExecutable:
             replay = self._replay([*tensors, *written])
         except NotReplayable as why:
             again = partial(self.function, *tensors, *written)
-            if self._watched:  # a stranger's: what is timed is what it was seen to launch, without its host code
-                with noting([*tensors, *written]) as found:
-                    again()
-                again = found.again
             return PythonPrepared(partial(self._on_stream, again, tensors), outputs, stream, str(why))
         replay.call.keep(self, inputs, outputs, tensors, written, replay.allocated)
         return NativePrepared(replay.call, outputs, stream)
