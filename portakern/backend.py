@@ -260,6 +260,15 @@ class Toolchain(Protocol):
         ...
 
 
+@runtime_checkable
+class SeesHelpers(Protocol):
+    """A toolchain that sees in a binary what it may let do its work instead of doing it."""
+
+    def helpers(self, binary: CompiledBinary) -> Sequence[str]:
+        """Functions and libraries by which a binary reaches other libraries, programs or interpreters."""
+        ...
+
+
 # ---- running: on silicon, or in a simulator ----------------------------------------------------------------------------
 
 
@@ -316,7 +325,7 @@ class Executable(Protocol):
     """A loaded program.  ``guards`` says whether writes outside an array would reach its guard bands.
 
     It may also be one that :class:`PreparesCalls` or :class:`SpecialisesCalls`, which makes calls cheaper
-    (:mod:`portakern.launch` does without where it is not), or that :class:`SaysMethod`.
+    (:mod:`portakern.launch` does without where it is not), or that :class:`SaysMethod` or :class:`ShowsParts`.
     """
 
     guards: bool
@@ -362,6 +371,31 @@ class SaysMethod(Protocol):
     @property
     def method(self) -> str:
         """What its runs went through so far, in words for the row's ``method``; may be empty."""
+        ...
+
+
+@runtime_checkable
+class RunsInPart(Protocol):
+    """A runtime or simulator whose executables, once they :meth:`ShowsParts.watch`, can do one part of a run.
+
+    ``parts`` are of ``kernels`` (what the last run launched, once more and without the host code) and ``host`` (all of it but
+    the kernels).  ``recalls`` says that a part needs a run before it, of the same sizes, integers and scalars.
+    """
+
+    parts: tuple[str, ...]
+    recalls: bool
+
+
+class ShowsParts(Protocol):
+    """An executable by which it is seen whether kernels or the host code beside them do the work."""
+
+    def watch(self) -> None:
+        """From now on runs are noted, so that they can be repeated in part.  Called before the first run."""
+        ...
+
+    def run_part(self, part: str, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> str:
+        """As :meth:`Executable.run` does, with ``part`` alone; what there is to say of the host code.  ``sizes``, integers and
+        scalars are those of the last run."""
         ...
 
 

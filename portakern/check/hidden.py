@@ -74,7 +74,7 @@ def check_hidden(
     for number, other in enumerate(hidden_sizes(program, secret.random("sizes"), families or {})):
         told = ", ".join(f"{n}={s}" for n, s in other.items())
         places.append((f" at {told}", {**asked, **other}, secret.other("hidden", number)))
-    checks = [(where, _Hidden(executable, program, at, families or {}, own, cache)) for where, at, own in places]
+    checks = [(where, HiddenCheck(executable, program, at, families or {}, own, cache)) for where, at, own in places]
     checks[0][1].pool = pool
     begun = time.monotonic()
     for number, (_, check) in enumerate(checks):
@@ -89,12 +89,12 @@ def check_quick(executable: Executable, program: TensorProgram, sizes: Mapping[s
     where all before it passed.  A large program is compared in parts.  Where dims are open, it is run at one other size,
     too."""
     asked = dict(sizes or {})
-    check = _Hidden(executable, program, asked, families or {}, secret.other("asked"), None)
+    check = HiddenCheck(executable, program, asked, families or {}, secret.other("asked"), None)
     check.quick()
     found = [("", check.verdict())]
     if not check.failures:
         for other in hidden_sizes(program, secret.random("sizes"), families or {}, 1):
-            small = _Hidden(executable, program, {**asked, **other}, families or {}, secret.other("hidden", 0), None)
+            small = HiddenCheck(executable, program, {**asked, **other}, families or {}, secret.other("hidden", 0), None)
             small.first()
             found.append((" at " + ", ".join(f"{n}={s}" for n, s in other.items()), small.verdict()))
     return joined(found)
@@ -126,7 +126,7 @@ def _can_be(program: TensorProgram, sizes: Mapping[str, int], families: Mapping[
     return True
 
 
-class _Hidden(Checking):
+class HiddenCheck(Checking):
     """One executable at one size."""
 
     def __init__(self, executable: Executable, program: TensorProgram, sizes: dict[str, int], families: Mapping[str, Family],

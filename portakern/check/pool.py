@@ -3,7 +3,7 @@
 Nobody knows in advance which inputs a kernel will find, since they were drawn from secrets of their own and which of them come
 next is drawn.  But those that were there before may have been told to others by the kernel that found them, in the text of an
 error for one.  So a set is used a few times only, and a kernel that is judged on kept inputs is run on new ones as well, where
-parts of the outputs that it cannot foresee are compared (:meth:`portakern.check.hidden._Hidden.others`).
+parts of the outputs that it cannot foresee are compared (:meth:`portakern.check.hidden.HiddenCheck.others`).
 """
 
 from __future__ import annotations

@@ -33,17 +33,21 @@ class RemoteExecutable:
         self.guards = member(found.body, "guards", bool)
 
     def run(self, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> None:
+        self.method = self.run_part("", buffers, sizes)
+
+    def run_part(self, part: str, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> str:
         self.runs += 1
         sizes_of = {n: b.storage.nbytes for n, b in buffers.items()}
         arena = shared.arena_for(sizes_of, self.secret.random("places", self.runs))
         try:
             shared.written(arena, buffers)
-            body = {"bytes": len(arena.memory), "buffers": shared.described(arena, buffers), "sizes": dict(sizes)}
+            body = {"bytes": len(arena.memory), "buffers": shared.described(arena, buffers), "sizes": dict(sizes),
+                    "part": part}  # fmt: skip
             found = self.process.ask("run", body, descriptors=[arena.descriptor])
             shared.taken(arena, buffers)
         finally:
             arena.close()
-        self.method = member(found.body, "method", str, 400)
+        return member(found.body, "method", str, 400)
 
     def call(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Any:
         raise UsageError("a kernel in another process is run on arrays of ours only")

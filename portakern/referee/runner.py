@@ -13,7 +13,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from portakern.referee.messages import Ended, Message, receive, send
 from portakern.tools.jail.enter import Entered, Spec, enter
@@ -113,13 +113,15 @@ class Served:
             buffers = mapped(descriptor, message.body["bytes"], message.body["buffers"])
         finally:
             os.close(descriptor)
+        if part := message.body["part"]:
+            return {"method": self.executable.run_part(part, buffers, message.body["sizes"])[:400]}, ()
         self.executable.run(buffers, message.body["sizes"])
         did = self.executable.method if isinstance(self.executable, SaysMethod) else ""
         return {"method": did}, ()
 
 
 def loaded(source: Any, binary: Any, runner: str) -> Any:
-    from portakern.backend import Runtime, Simulator
+    from portakern.backend import RunsInPart, Runtime, ShowsParts, Simulator
     from portakern.registry import registry
 
     language = registry().language(source.target.language)
@@ -130,4 +132,7 @@ def loaded(source: Any, binary: Any, runner: str) -> Any:
     }  # fmt: skip
     part = parts[runner]()
     assert part is not None
-    return part.load(source, binary)
+    executable = part.load(source, binary)
+    if isinstance(part, RunsInPart):
+        cast(ShowsParts, executable).watch()
+    return executable

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from portakern.backend import (
     CompiledBinary,
@@ -28,11 +28,15 @@ from portakern.backend import (
     HostBuffer,
     Language,
     NeedsEnvironment,
+    RunsInPart,
     Runtime,
     SaysMethod,
+    SeesHelpers,
+    ShowsParts,
     Simulator,
     Source,
     Target,
+    Toolchain,
 )
 from portakern.dtypes import DTYPES
 from portakern.emit.room import no_room
@@ -324,6 +328,8 @@ def _compiled(made: Build, source: Source, work: Work, estimate: bool, peers: bo
     foreign = work.foreign is not None
     key, binary, died = compile_judged(language, source, work) if foreign else (*compile_cached(language, source), "")
     must_fit(source, binary)
+    if foreign:
+        must_work_alone(language.toolchain, binary)
     row = row.but(binary_hash=binary.digest, resources=resources_dict(binary.resources))
     if not binary.machine_code:
         method = f"{binary.format} from {binary.tool}: no machine code for {target.device.name}"
@@ -350,6 +356,15 @@ def must_fit(source: Source, binary: CompiledBinary) -> None:
     for kernel in binary.resources:
         if room and (kernel.shared_bytes or 0) > room:
             raise no_room(source, kernel.kernel, kernel.shared_bytes or 0, room)
+
+
+def must_work_alone(toolchain: Toolchain, binary: CompiledBinary) -> None:
+    """Raise ``decoy`` for a stranger's binary that reaches for what may do the work in its place."""
+    names = toolchain.helpers(binary) if isinstance(toolchain, SeesHelpers) else ()
+    if names:
+        more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+        raise PortakernError("decoy", f"it reaches for {', '.join(names[:4])}{more}, by which other libraries, programs or "
+                             "Python do the work", hint="write what is computed into the kernel's own text")  # fmt: skip
 
 
 def _estimated(made: Build, work: Work, binary: CompiledBinary, peers: bool) -> Build:
@@ -552,6 +567,9 @@ def loaded(work: Work, made: Build, binary: CompiledBinary | None = None) -> Exe
     """What was built, ready to run; with what is done once for all calls where there is such."""
     assert made.source is not None
     main = load(made.source, made.binary_key, made.runner, binary)
+    part = runner_part(registry().language(made.source.target.language), made.source.target, made.runner)
+    if work.foreign is not None and isinstance(part, RunsInPart):
+        cast(ShowsParts, main).watch()
     if made.preparation is None:
         return main
     from portakern.launch.hoisted import HoistedExecutable, Part
@@ -595,13 +613,17 @@ def _checked(work: Work, made: Build, seed: int, full: bool, turn: str) -> Row:
         assert simulator is not None
         reached, ran_by = simulator.evidence, simulator.method(source.target)
     with running(work, made) as (executable, kept):
-        verdict, how = judged(InTurn(executable, turn) if turn else executable, work, seed, full, turn)
+        taking_turns = InTurn(executable, turn) if turn else executable
+        verdict, how = judged(taking_turns, work, seed, full, turn)
+        shown, decoy = proved(taking_turns, work, made) if verdict.correct and work.foreign is not None else ("", None)
         did = executable.method if isinstance(executable, SaysMethod) else ""
-    ran_by += kept + how + (f": {did}" if did else "")
+    ran_by += kept + how + (f": {did}" if did else "") + shown
     row = row.but(correct=verdict.correct, max_error_ratio=verdict.max_error_ratio)
     if not verdict.correct:
         method = f"{row.method}; {ran_by}: wrong"
         return row.but(method=method).failed(PortakernError("incorrect", verdict.message, hint=incorrect_hint(work, did)))
+    if decoy is not None:
+        return row.but(correct=False, method=f"{row.method}; {ran_by}: a decoy").failed(decoy)
     return row.but(evidence=reached, method=f"{row.method}; {ran_by}")
 
 
@@ -615,9 +637,30 @@ class InTurn:
         with between_processes(self._turn):
             self._executable.run(buffers, sizes)
 
+    def run_part(self, part: str, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> str:
+        with between_processes(self._turn):
+            return cast(ShowsParts, self._executable).run_part(part, buffers, sizes)
+
     def call(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Any:
         with between_processes(self._turn):
             return self._executable.call(inputs, sizes)
+
+
+def proved(executable: Executable, work: Work, made: Build) -> tuple[str, PortakernError | None]:
+    """What was shown of who computes a stranger's outputs, and the error where that is not its kernels."""
+    from portakern.check.proof import prove
+
+    assert made.source is not None and work.foreign is not None
+    part = runner_part(registry().language(made.source.target.language), made.source.target, made.runner)
+    if not isinstance(part, RunsInPart):
+        return "", None
+    try:
+        return "; " + prove(executable, part, work.program, work.sizes, families=work.declared,
+                            secret=work.foreign.secret.other("proof")), None  # fmt: skip
+    except PortakernError as error:
+        if error.kind != "decoy":
+            raise
+        return "", error
 
 
 def judged(executable: Executable, work: Work, seed: int, full: bool, turn: str = "") -> tuple[Verdict, str]:

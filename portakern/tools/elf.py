@@ -26,11 +26,12 @@ class Section:
 
 @dataclass(frozen=True)
 class Symbol:
-    """``kind`` as the specification spells it, ``STT_FUNC``; its size in bytes."""
+    """``kind`` as the specification spells it, ``STT_FUNC``; its size in bytes; whether it is in this file, or wanted by it."""
 
     name: str
     kind: str
     size: int
+    defined: bool
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,14 @@ class Note:
 @dataclass(frozen=True)
 class Elf:
     """One file: ``machine`` as the specification spells it, ``EM_X86_64``; symbols by the name of their table, in its order;
-    the notes of its segments."""
+    the notes of its segments; the libraries that are loaded with it."""
 
     machine: str
     flags: int
     sections: tuple[Section, ...]
     symbols: dict[str, tuple[Symbol, ...]]
     notes: tuple[Note, ...]
+    needed: tuple[str, ...]
 
 
 def read(data: bytes) -> Elf:
@@ -69,18 +71,23 @@ def read(data: bytes) -> Elf:
 
 
 def _read(file: Any, length: int) -> Elf:
+    from elftools.elf.dynamic import DynamicSection
     from elftools.elf.sections import SymbolTableSection
     from elftools.elf.segments import NoteSegment
 
     sections: list[Section] = []
     symbols: dict[str, tuple[Symbol, ...]] = {}
+    needed: list[str] = []
     for s in file.iter_sections():
         held = s["sh_type"] not in ("SHT_NOBITS", "SHT_NULL")
         if held and s["sh_offset"] + s["sh_size"] > length:
             raise ElfError("this ELF file is cut short")
         sections.append(Section(s.name, s["sh_flags"], s["sh_size"], s.data() if held else b""))
         if isinstance(s, SymbolTableSection):
-            symbols[s.name] = tuple(Symbol(x.name, str(x["st_info"]["type"]), x["st_size"]) for x in s.iter_symbols())
+            symbols[s.name] = tuple(Symbol(x.name, str(x["st_info"]["type"]), x["st_size"], x["st_shndx"] != "SHN_UNDEF")
+                                    for x in s.iter_symbols())  # fmt: skip
+        if isinstance(s, DynamicSection):
+            needed += [str(getattr(t, "needed", "")) for t in s.iter_tags("DT_NEEDED")]
     segments = [s for s in file.iter_segments() if isinstance(s, NoteSegment)]
     notes = tuple(Note(n["n_name"], n["n_type"], n["n_descdata"]) for s in segments for n in s.iter_notes())
-    return Elf(str(file["e_machine"]), file["e_flags"], tuple(sections), symbols, notes)
+    return Elf(str(file["e_machine"]), file["e_flags"], tuple(sections), symbols, notes, tuple(needed))

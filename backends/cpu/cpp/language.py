@@ -18,7 +18,8 @@ CONVENTION = (
     'One function extern "C" void entry(const T* input, ..., T* output, ..., scalars by value, int64_t open dims), named '
     "as the operator unless an entry is given: arrays in the operator's order, row-major unless strides are stated, f16 "
     'and bf16 as pk::f16 and pk::bf16 of #include "pk/element.hpp" (or uint16_t bit patterns). The function writes every '
-    "output completely and returns when it is done; it may use threads and any of the headers pk/*.hpp."
+    "output completely and returns when it is done; it may use threads and any of the headers pk/*.hpp, but no other "
+    "libraries, programs or Python."
 )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -85,6 +86,9 @@ class CppToolchain:
     def compiler(self) -> Compiler:
         return find_compiler(os.environ.get("PORTAKERN_CXX"))
 
+    def helpers(self, binary: CompiledBinary) -> tuple[str, ...]:
+        return helpers_of(binary.data)
+
     def fingerprint(self, target: Target) -> str:
         c = self.compiler()
         return " ".join([c.version, *FLAGS, _UNFUSED, *c.extra, processor()])
@@ -133,6 +137,23 @@ def read_resources(data: bytes, source: Source) -> tuple[Resources, ...]:
     table = next((t for t in (".symtab", ".dynsym") if t in tables), "without symbols")  # the second is what stripping leaves
     own = [s.size for s in tables.get(table, ()) if s.kind == "STT_FUNC" and s.size and not s.name.startswith(_STARTUP)]
     return (Resources(source.entry, code_bytes=sum(own), source=f"ELF {table}, sizes of its {len(own)} functions"),)
+
+
+_HELPERS = re.compile(r"_?dl(m?open|v?sym|info|_iterate_phdr)|_*dl_\w+|__libc_dl\w+|_?Py[A-Z_]\w*|\w*blas\w*|\w*(gemm|gemv)\w*|"
+                      r"system|popen|f?exec(v|l)\w*|posix_spawnp?|mkl_\w+|dnnl_\w+")
+"""Functions by which a library finds others, or lets them, programs or Python work."""
+_LIBRARIES = re.compile(r"lib(c|m|mvec|stdc\+\+|c\+\+|c\+\+abi|gcc_s|pthread|rt|gomp|omp|unwind|atomic)\.so[.\d]*|ld-linux.*")
+"""What kernels may be loaded with: what a compiler's own code needs."""
+
+
+def helpers_of(data: bytes) -> tuple[str, ...]:
+    """What a shared object wants of others that may do its work."""
+    try:
+        found = elf.read(data)
+    except elf.ElfError:
+        return ("what no reader of ELF files understands",)
+    wanted = [s.name for s in found.symbols.get(".dynsym", ()) if not s.defined and _HELPERS.fullmatch(s.name)]
+    return (*wanted, *(n for n in found.needed if not _LIBRARIES.fullmatch(n)))
 
 
 @functools.cache

@@ -17,7 +17,7 @@ CONVENTION = """\
 A Python text that defines `@njit` kernels and a host function, named as the operator unless an entry is given, which
 takes numpy arrays in the operator's order, then run-time scalars, then the outputs, writes the outputs in place and
 returns nothing: `def softmax(x, y)`. Arrays of f16 and bf16 come as uint16 bit patterns. The host function calls the
-kernels; it may allocate temporaries with numpy."""
+kernels; it may allocate temporaries with numpy, fill and copy, but must leave the maths to kernels."""
 
 
 def adopt(text: str, entry: str | None, program: Program, target: Target) -> Source:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,11 +17,17 @@ from portakern.launch import PythonPrepared
 
 from ..dlpack import adopt_array, array_maker, view_reader
 from ..host import processor_name
+from .alone import Noted, host_alone, kernels_alone, noted
 from .toolchain import ENVIRONMENT, tools
+
+Made = TypeVar("Made")
 
 
 class NumbaRuntime:
     """The processor of this machine."""
+
+    parts = ("kernels", "host")
+    recalls = True
 
     def available(self, target: Target) -> Availability:
         found = tools()
@@ -50,17 +56,37 @@ class NumbaExecutable:
         module = restore(source, binary.data) if binary is not None else load_module(source)
         self.function = getattr(module, source.entry)
         self.parameters = parameters(source)
+        self._watched = False
+        self._last: Noted | None = None
 
     def run(self, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> None:
-        arguments: list[Any] = []
-        for array in self.parameters:
-            value = buffers[array.name].array
-            arguments.append(_bits(value, array.dtype) if array.role != "scalar" else _scalar(value, array.dtype))
-        self._launch(arguments)
+        arguments = self._in(buffers)
+        if self._watched:
+            self._last = self._guarded(lambda: noted(self.function, arguments))
+        else:
+            self._launch(arguments)
+
+    def _in(self, buffers: Mapping[str, HostBuffer]) -> list[Any]:
+        values = [(buffers[a.name].array, a) for a in self.parameters]
+        return [_bits(x, a.dtype) if a.role != "scalar" else _scalar(x, a.dtype) for x, a in values]
+
+    def watch(self) -> None:
+        self._watched = True
+
+    def run_part(self, part: str, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> str:
+        arguments, before = self._in(buffers), self._last
+        assert before is not None
+        if part == "host":
+            return self._guarded(lambda: host_alone(self.function, arguments))
+        return self._guarded(lambda: kernels_alone(self.function, arguments, before))
 
     def _launch(self, arguments: Sequence[Any]) -> None:
+        self._guarded(lambda: self.function(*arguments))
+
+    def _guarded(self, work: Callable[[], Made]) -> Made:
+        """What ``work`` raises, in our words."""
         try:
-            self.function(*arguments)
+            return work()
         except Exception as error:
             raise RuntimeFault(f"{self.source.operator} on {self.source.target} failed: {type(error).__name__}: {error}"
                                ) from error  # fmt: skip

@@ -50,6 +50,8 @@ class PallasInterpreter:
 
     evidence = "interpreted"
     alone = True
+    parts = ("kernels", "host")
+    recalls = False
 
     def available(self, target: Target) -> Availability:
         jax = package_version("jax")
@@ -94,7 +96,26 @@ class PallasExecutable:
         if not outputs:
             shaped.alone(arrays)
             return
-        results = shaped.run(arrays)
+        self._store(shaped.run(arrays), buffers)
+
+    def watch(self) -> None:
+        """There is nothing to note: what a traced function does hangs on nothing but shapes."""
+
+    def run_part(self, part: str, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> str:
+        from .alone import Part
+        from .interpretation import trace_for
+
+        arrays = [_narrow(buffers[a.name].array) for a in self.source.by_role("input", "scalar")]
+        only, whole = Part(self.function, part), self._shaped(arrays)
+        with _tracing_faults(self.source):
+            trace_for(self.source.target.device.isa, only, arrays)
+        # Where nothing is taken away the function is the one that is interpreted already.
+        shaped = whole if part == "kernels" and not only.work else _ShapedSource(self.source, only, arrays)
+        self._store(shaped.once_more(arrays, plainly=bool(whole.unable)), buffers)
+        return only.words
+
+    def _store(self, results: Sequence[np.ndarray], buffers: Mapping[str, HostBuffer]) -> None:
+        outputs = self.source.by_role("output")
         if len(results) != len(outputs):
             raise RuntimeFault(f"{self.source.entry} returned {len(results)} arrays, the operator has {len(outputs)} outputs")
         for array, result in zip(outputs, results, strict=True):
@@ -161,6 +182,10 @@ class _ShapedSource:
                 self.unable = error.message
                 self.done.append(f"memory and races not looked at: {error.message}")
         return self._results("plain", arrays)
+
+    def once_more(self, arrays: Sequence[np.ndarray], plainly: bool) -> tuple[np.ndarray, ...]:
+        """The results alone; ``plainly`` where jax's TPU interpreter cannot run it."""
+        return self._results("memory" if self.calls and self.small and not plainly else "plain", arrays)
 
     def _strictly(self, arrays: Sequence[np.ndarray], first: bool) -> tuple[np.ndarray, ...]:
         results = self._results("memory", arrays)

@@ -11,8 +11,9 @@ from portakern.ir.program import Program
 CONVENTION = """\
 A Python text that defines `@triton.jit` kernels and a host function, named as the operator unless an entry is given,
 which takes torch tensors in the operator's order, then run-time scalars, then the outputs, writes the outputs in place
-and returns nothing: `def softmax(x, y)`. It computes the grid and launches; it may allocate temporaries with torch and
-use triton.autotune, of which the first configuration counts where nothing can be timed."""
+and returns nothing: `def softmax(x, y)`. It computes the grid and launches; it may allocate temporaries with torch,
+fill, view, copy and cast, but must leave the maths to kernels; it may use triton.autotune, of which the first configuration
+counts where nothing can be timed."""
 
 
 def adopt(text: str, entry: str | None, program: Program, target: Target) -> Source:

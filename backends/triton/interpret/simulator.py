@@ -18,6 +18,8 @@ class TritonInterpreter:
     """Runs the source with numpy on the CPU. Must be used in a process started with :attr:`environment`."""
 
     evidence = "interpreted"
+    parts = ("kernels", "host")
+    recalls = True
     environment: Mapping[str, str] = {"TRITON_INTERPRET": "1", "TRITON_DEFAULT_FP_FUSION": "1"}
 
     def available(self, target: Target) -> Availability:

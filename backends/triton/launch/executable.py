@@ -17,6 +17,7 @@ from portakern.launch import NativePrepared, PythonPrepared
 from portakern.native import DriverError, open_device
 
 from ..compile.source_module import load_module, parameters, shape_of, torch_dtype
+from .alone import Noted, launchers, noting
 from .recording import NotReplayable, record
 from .replay import Replay, Replayer
 
@@ -34,11 +35,14 @@ class TritonExecutable:
     guards = True
 
     def __init__(self, source: Source, device: str, driver: str = "") -> None:
+        launchers()
         self.source = source
         self.device = device
         self.driver = driver
         self.parameters = parameters(source)
         self._replayers: dict[int, Replayer] = {}
+        self._watched = False
+        self._last: tuple[Noted, dict[str, Any]] | None = None
         self.function: Callable[..., Any] = getattr(load_module(source), source.entry)
 
     def run(self, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> None:
@@ -53,16 +57,44 @@ class TritonExecutable:
                 continue
             storages[array.name] = torch.from_numpy(buffer.storage).to(self.device)
             arguments.append(_view(storages[array.name], buffer, array))
-        self._launch(arguments)
+        if self._watched:
+            with noting(arguments) as found:
+                self._launch(arguments)
+            self._last = found, storages
+        else:
+            self._launch(arguments)
         if self.device != "cpu":
             for name, storage in storages.items():
                 buffers[name].storage[:] = storage.cpu().numpy()
 
+    # ---- in part, as strangers' kernels are
+
+    def watch(self) -> None:
+        self._watched = True
+
+    def run_part(self, part: str, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> str:
+        """In the memory of the last run, which pointers that kernels were given point to."""
+        import torch
+
+        assert self._last is not None
+        found, storages = self._last
+        for name, storage in storages.items():
+            storage.copy_(torch.from_numpy(buffers[name].storage))
+        found.poison()
+        self._guarded(lambda: found.again(launches=part == "kernels"))
+        for name, storage in storages.items():
+            buffers[name].storage[:] = storage.cpu().numpy()
+        return found.words
+
     def _launch(self, arguments: Sequence[Any]) -> None:
+        self._guarded(lambda: self.function(*arguments))
+
+    def _guarded(self, work: Callable[[], object]) -> None:
+        """What ``work`` raises, in our words."""
         import torch
 
         try:
-            self.function(*arguments)
+            work()
             if self.device != "cpu":
                 torch.cuda.synchronize()
         except Exception as error:
@@ -112,7 +144,8 @@ class TritonExecutable:
         try:
             replay = self._replay([*tensors, *written])
         except NotReplayable as why:
-            return PythonPrepared(partial(self._launch_on, [*tensors, *written]), outputs, stream, str(why))
+            again = partial(self.function, *tensors, *written)
+            return PythonPrepared(partial(self._on_stream, again, tensors), outputs, stream, str(why))
         replay.call.keep(self, inputs, outputs, tensors, written, replay.allocated)
         return NativePrepared(replay.call, outputs, stream)
 
@@ -200,14 +233,14 @@ class TritonExecutable:
         except (DriverError, CompileError) as error:
             raise NotReplayable(error.message) from None
 
-    def _launch_on(self, arguments: Sequence[Any], stream: int) -> None:
-        """The host function on a stream given by its native handle."""
+    def _on_stream(self, work: Callable[[], object], tensors: Sequence[Any], stream: int) -> None:
+        """``work``, such as the host function's call, on a stream given by its native handle."""
         with contextlib.ExitStack() as stack:
-            if self.device != "cpu" and stream != self._stream(arguments):
+            if self.device != "cpu" and stream != self._stream(tensors):
                 import torch
 
                 stack.enter_context(torch.cuda.stream(torch.cuda.ExternalStream(stream)))
-            self.function(*arguments)
+            work()
 
     def _stream(self, tensors: Sequence[Any]) -> int:
         """Native handle of torch's current stream on the tensors' device."""
