@@ -11,6 +11,7 @@ from portakern.device import Device
 from portakern.ir.schedule import LOWERED_OPTIONS, Nest, Schedule, Value, literal
 from portakern.lower import lower
 from portakern.registry import registry
+from portakern.spec.operator import Operator
 from portakern.study import steps
 from portakern.study.judge import judge
 from portakern.study.row import Row
@@ -95,7 +96,7 @@ class Task:
 
 
 class Known(Protocol):
-    """What a task tells of an operator: an :class:`Operator`, or what another process said of one."""
+    """What a task tells of an operator that another process told of."""
 
     @property
     def name(self) -> str: ...
@@ -105,7 +106,7 @@ class Known(Protocol):
     def source(self) -> str: ...
 
 
-def task_of(work: Work, operator: Known) -> Task:
+def task_of(work: Work, operator: Operator | Known) -> Task:
     """Raises what emitting the starting kernel raises."""
     target = registry().target(work.target)
     language = registry().language(target.language)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from portakern.errors import PortakernError, UsageError
+from portakern.ir.tensor import tensor_type
 from portakern.jobs import described, inside
 from portakern.jobs.described import NotDescribed
 from portakern.jobs.spec import TaskSpec
@@ -33,7 +34,7 @@ def test_what_is_read_is_what_was_written(name):
     assert found.program.digest == work.program.digest
     assert (found.names, found.sizes, found.target) == (dict(work.names), dict(work.sizes), work.target)
     assert json.loads(json.dumps(found.row.to_dict())) == json.loads(json.dumps(work.row.to_dict()))
-    if sum(np.prod([s for s in a.type.shape if isinstance(s, int)]) for a in work.program.args) < 1 << 24:
+    if sum(np.prod([s for s in tensor_type(a).shape if isinstance(s, int)]) for a in work.program.args) < 1 << 24:
         ours, theirs = (make_inputs(w.program, w.families, 7, w.sizes) for w in (work, found))
         assert all(np.array_equal(ours[k], theirs[k], equal_nan=ours[k].dtype.kind == "f") for k in ours)
 
