@@ -63,7 +63,7 @@ real = timing.measure
 def measure(*args, **more):
     found = real(*args, **more)
     first = found.timings[0]
-    short = {k: getattr(first, k) / 20 for k in ("samples_us", "median_us", "ci_low_us", "ci_high_us", "correction_us")}
+    short = {k: getattr(first, k) / 60 for k in ("samples_us", "median_us", "ci_low_us", "ci_high_us", "correction_us")}
     return replace(found, timings=(replace(first, **short), *found.timings[1:]))
 timing.measure = measure
 """), "a clock that goes slowly", "implausible-timing", "by the clock of who judges"),
