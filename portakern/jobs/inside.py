@@ -18,8 +18,12 @@ from portakern.study.work import Work
 FILE = "task.py"
 """What the text is called in errors."""
 
-_ANY = "numba:cpu"
-"""The program is the same for every target."""
+
+def any_target() -> str:
+    """The program is the same for every target; a processor has all dtypes."""
+    from portakern.registry import registry
+
+    return str(registry().match("*:cpu")[0])
 
 
 def operator(text: str, function: str, dtype: str | None, values: str) -> dict[str, Any]:
@@ -28,7 +32,7 @@ def operator(text: str, function: str, dtype: str | None, values: str) -> dict[s
 
     Path(FILE).write_text(text, encoding="utf-8")
     op = load_operator(f"{FILE}:{function}" if function else FILE)
-    return description(op, work_of(op, _ANY, dtype, json.loads(values)))
+    return description(op, work_of(op, any_target(), dtype, json.loads(values)))
 
 
 def module(text: str, entry: str) -> dict[str, Any]:
@@ -48,7 +52,7 @@ def module(text: str, entry: str) -> dict[str, Any]:
     torch.manual_seed(0)
     model = scope[entry](*entries(scope, "get_init_inputs"))
     op = from_torch(model, tuple(entries(scope, "get_inputs")), name="model")
-    work = work_of(op, _ANY, None, {})
+    work = work_of(op, any_target(), None, {})
     if affordable(op.program(op.typical.dims)):
         agreement(op).raise_if_wrong(op)
     return {**description(op, work), "source": text, "paths": dict(op.paths), "numbers": dict(op.numbers)}

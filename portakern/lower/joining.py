@@ -182,25 +182,42 @@ def _joins(op: Reshape) -> bool:
 
 def reshapes_freely(op: Op) -> bool:
     """Whether a reshape of ``op`` can be made a reshape of the arrays it is computed from, elementwise."""
-    if isinstance(op, Arg | Reshape) or not tensor_type(op).shape:
-        return True
-    if isinstance(op, Expand):
-        return not tensor_type(op.x).shape
-    return isinstance(op, Map | Convert) and all(map(reshapes_freely, op.operands))
+    seen: set[Op] = set()  # of values that are used twice again and again, each once
+    left = [op]
+    while left:
+        op = left.pop()
+        if op in seen or isinstance(op, Arg | Reshape) or not tensor_type(op).shape:
+            continue
+        seen.add(op)
+        if isinstance(op, Expand) and not tensor_type(op.x).shape:
+            continue
+        if not isinstance(op, Map | Convert):
+            return False
+        left += op.operands
+    return True
 
 
 def of_arrays(op: Op) -> bool:
     """Whether a reshape of ``op`` can be one of the arrays that it is computed from, elementwise."""
-    match op:
-        case Arg():
-            return True
-        case Reshape(x=x) | Convert(x=x):
-            return of_arrays(x)
-        case Expand(x=x):
-            return not tensor_type(x).shape
-        case Map(args=args):
-            return all(map(of_arrays, args))
-    return not tensor_type(op).shape
+    seen: set[Op] = set()
+    left = [op]
+    while left:
+        op = left.pop()
+        if op in seen:
+            continue
+        seen.add(op)
+        match op:
+            case Reshape(x=x) | Convert(x=x):
+                left.append(x)
+            case Map(args=args):
+                left += args
+            case Expand(x=x) if tensor_type(x).shape:
+                return False
+            case Arg() | Expand():
+                pass
+            case _ if tensor_type(op).shape:
+                return False
+    return True
 
 
 def _split(op: Op, inner: Shape, groups: Sequence[range]) -> Op | None:
