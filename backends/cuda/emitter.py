@@ -91,7 +91,8 @@ class CudaEmitter(CLikeEmitter):
             return self.plan_attention(kernel, dialect, target)
         plain = super().plan_kernel(with_fused_sums(kernel), dialect, target)
         asked = str(kernel.schedule.option("mma", "auto"))
-        plan = plain if (thirds := by_thirds(plain, asked, target)) else in_lines(plain)
+        thirds = by_thirds(plain, asked, target)
+        plan = plain if thirds else in_lines(plain)
         made = CudaKernelPlan(**vars(plan), products=thirds or products_of(plan, asked, target),
                               at_once=int(kernel.schedule.option("blocks", 0)),
                               keep=str(kernel.schedule.option("keep", "none")))  # fmt: skip
@@ -99,7 +100,7 @@ class CudaEmitter(CLikeEmitter):
         if isinstance(planned, DYNAMIC):
             return planned
         flat = replace(planned, body=flattened(planned.body))
-        return in_thirds(flat) if flat.products in WAYS.values() else flat
+        return replace(flat, **in_thirds(flat)) if flat.products in WAYS.values() else flat
 
     def plan_attention(self, kernel: t.Kernel, dialect: Dialect, target: Target) -> CudaKernelPlan:
         plan = CudaKernelPlan(**vars(in_lines(super().plan_kernel(by_powers_of_two(kernel, fused=True), dialect, target))))

@@ -223,7 +223,10 @@ _MATRIX = (
     (32, 64, 64, 4, 3), (32, 32, 64, 4, 3), (16, 64, 64, 4, 3), (64, 16, 64, 4, 3), (16, 32, 64, 2, 3), (32, 16, 64, 2, 3),
     (16, 16, 64, 1, 3),
 )  # fmt: skip
-_THIRDS = ((128, 128, 16, 4, 3), (128, 128, 16, 8, 3), (64, 128, 16, 4, 4), (128, 64, 16, 4, 4), (64, 64, 32, 4, 3))
+_THIRDS = (
+    (128, 128, 16, 4, 3), (128, 128, 16, 8, 3), (64, 128, 16, 4, 4), (128, 64, 16, 4, 4), (64, 64, 32, 4, 3),
+    (128, 32, 32, 4, 3), (32, 128, 32, 4, 3), (64, 32, 32, 2, 3), (32, 64, 32, 2, 3),
+)  # fmt: skip
 _THIRDS_BY_UNIT = ((128, 128, 32, 8, 3), (128, 128, 32, 8, 2), (64, 128, 32, 4, 2), (128, 64, 32, 8, 3))
 _SCALAR = (
     (128, 256, 16, 8, 3), (256, 128, 16, 8, 3), (128, 128, 16, 4, 3), (128, 128, 16, 8, 2), (128, 64, 16, 4, 2),
@@ -246,13 +249,13 @@ def _by_all_warps(nest: Nest, device: Device) -> Iterator[Schedule]:
     m, n, k = (nest.role(x)[0] for x in "mnk")
     dtype = nest.dots or nest.io_dtype
     table = _MATRIX if dtype in ("bf16", "f16") else _SCALAR
-    if dtype == "f32":
-        table = (*(_THIRDS_BY_UNIT if device.has("wgmma") else ()), *_THIRDS, *_SCALAR)
+    thirds = (*(_THIRDS_BY_UNIT if device.has("wgmma") else ()), *_THIRDS) if dtype == "f32" else ()
     most = 0 if dtype != "f32" or nest.live > 3 else 2 * 128  # 8 x 16 of f32 to a thread leave room for their operands
     found: list[Schedule] = []
-    for tm, tn, tk, warps, stages in table:
+    for tm, tn, tk, warps, stages in (*thirds, *table):
         tiles = {m.name: fitted(m, tm, 16), n.name: fitted(n, tn, 16), k.name: fitted(k, tk, 16)}
-        if tiles[m.name] < tm and tiles[n.name] < tn:
+        narrower = [tiles[m.name] < tm, tiles[n.name] < tn]
+        if all(narrower) or (any(narrower) and (tm, tn, tk, warps, stages) in thirds):
             continue  # a smaller entry of the table says the same with fewer warps
         elements = (tiles[m.name] + tiles[n.name]) * tiles[k.name] * stages
         accumulator = tiles[m.name] * tiles[n.name] // (warps * 32) * _words("f64" if dtype == "f64" else "f32")
@@ -262,7 +265,7 @@ def _by_all_warps(nest: Nest, device: Device) -> Iterator[Schedule]:
     if not found:
         tiles = {m.name: 16, n.name: 16, k.name: 16}
         found = [schedule(nest, tiles, 1, 2)]
-    # Large tiles save traffic, but only where they give every unit something to do; those by thirds are worth half of the units.
+    # Large tiles save traffic, but only where they give every unit something to do; those by thirds are worth half of them.
     units = device.count("units", 128)
     others = 1
     for axis in nest.role("batch"):
@@ -270,7 +273,7 @@ def _by_all_warps(nest: Nest, device: Device) -> Iterator[Schedule]:
 
     def idle(s: Schedule) -> bool:
         blocks = [steps(axis, s.tile(axis.name)) for axis in (m, n)]
-        by_thirds = dtype == "f32" and min(s.tile(m.name), s.tile(n.name)) >= 64
+        by_thirds = dtype == "f32" and s.tile(m.name) * s.tile(n.name) >= 1024 * s.warps
         return None not in blocks and (blocks[0] or 1) * (blocks[1] or 1) * others < (units // 2 if by_thirds else units)
 
     busy = [s for s in found if not idle(s)]

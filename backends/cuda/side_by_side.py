@@ -136,7 +136,7 @@ def print_side_by_side(printer: Printer, k: SideBySide) -> list[str]:
         assert isinstance(part.blocks, int)
         end = begin + part.blocks
         head = "} else {" if n + 1 == len(k.parts) else f"{'} else ' if n else ''}if (blockIdx.x < {end}) {{"
-        printer.plan = part
+        printer.plan, printer.names = part, part.free_names()
         body = [*printer.usings(part), *printer.shared(part), "", *printer.statements([_shifted(s, begin) for s in part.body])]
         lines += indented([f"{head}  // {part.name}", *indented(body)])
         begin = end

@@ -101,7 +101,8 @@ def slice_of_expanded(op: Slice) -> Op | None:
     inner, dims = op.x.x, op.x.dims
     if not dims:
         return Expand(inner, tensor_type(op).shape, ())
-    starts, stops, steps = (tuple(of[d] for d in dims) for of in (op.starts, op.stops, op.steps))
+    starts, stops = (tuple(of[d] for d in dims) for of in (op.starts, op.stops))
+    steps = tuple(op.steps[d] for d in dims)
     whole = all(lo == 0 and step == 1 for lo, step in zip(starts, steps, strict=True)) and stops == tensor_type(inner).shape
     return Expand(inner if whole else Slice(inner, starts, stops, steps, loc=op.loc), tensor_type(op).shape, dims)
 

@@ -26,8 +26,9 @@ pytestmark = pytest.mark.quick
 
 CUDA = registry().language("cuda")
 HOPPER = registry().target("cuda:sm_90a")
-GOLDEN = ("add_bias", "softmax_row", "softmax_long_open", "matmul_deep", "matmul_f32_large", "wgmma",
-          "pipeline", "pipeline_batched", "narrow", "few_rows", "attention_registers", "walk", "transpose")  # fmt: skip
+GOLDEN = ("add_bias", "softmax_row", "softmax_long_open", "matmul_deep", "matmul_f32_large", "matmul_f32_thirds",
+          "matmul_f32_by_unit", "wgmma", "pipeline", "pipeline_batched", "narrow", "few_rows", "attention_registers", "walk",
+          "transpose")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -108,7 +109,9 @@ def test_the_plan_says_which_instructions_do_the_products() -> None:
 
     assert products("wgmma").startswith("products by wgmma.m64nNk16")
     assert products("matmul_deep").startswith("products by mma.sync.m16n8k16")
-    assert products("matmul_bias_f32").startswith("products by fused multiply-adds")
+    assert products("matmul_f32_large").startswith("products by fused multiply-adds")
+    assert products("matmul_f32_thirds").startswith("products by six mma.sync.m16n8k16")
+    assert products("matmul_f32_by_unit").startswith("products by six wgmma.m64nNk16")
     assert products("softmax") == ""
     with pytest.raises(ScheduleError, match="sm_80 does not have it"):
         products("wgmma", registry().target("cuda:sm_80"))
