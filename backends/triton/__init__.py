@@ -25,6 +25,7 @@ from .launch.runtime import TritonRuntime
 from .schedule.choices import choices
 from .schedule.families import OPTIONS, SORTED, schedules
 from .text.emitter import TritonEmitter
+from .spoken import WORDS
 
 
 def _format(device: Device) -> str:
@@ -61,6 +62,7 @@ triton_language = Language(
     bare=inspected,
     preload=("torch", "triton"),
     forks=True,
+    words=WORDS,
 )
 
 backend = Backend("triton", (triton_language,), Path(__file__).parent / "devices", MANIFEST_VERSION)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from portakern.cli import options
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         joined = [(row, file) for row, file in joined if row.operator == name]
     origins = ["here"] * len(study.rows) + [origin(row, file) for row, file in joined] if joined else []
     rows = (*study.rows, *(row for row, _ in joined))
-    study = Study(rows, study.environment, study.sources, study.assemblies, porting_notes(rows))
+    study = replace(study, rows=rows, porting=porting_notes(rows))
     if args.html is not None:
         study.to_html(args.html)
 

@@ -142,6 +142,11 @@ class Operator:
     def __repr__(self) -> str:
         return f"<operator {self.name}>"
 
+    def _repr_html_(self) -> str:
+        from portakern.report.notebook import operator_html
+
+        return operator_html(self)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if any(isinstance(a, Traced) for a in (*args, *kwargs.values())):
             return self.function(*args, **kwargs)

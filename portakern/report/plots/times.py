@@ -1,0 +1,127 @@
+"""Times as a dot plot: each kernel above the peers that were timed in turns with it, estimates and bounds by other shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from portakern.report.plots.drawing import drawn, log_ticks, points
+from portakern.report.roofs import least_us
+from portakern.study.row import Row
+from portakern.study.table import case_text, ratio_text, us_text
+
+WIDE, NARROW = 560, 250
+"""Width between the axes; a page shows the narrow drawing on narrow screens."""
+
+STEP = 26
+MOST = 60
+"""Lines of one plot.  What is beyond stays in the table."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the plot: whose time, in microseconds, and the words behind it."""
+
+    row: int
+    label: str
+    kind: str
+    us: float
+    low: float | None
+    high: float | None
+    words: str
+    says: str
+    bound: float | None
+
+
+@dataclass(frozen=True)
+class Chart:
+    title: str
+    lines: int
+    left_out: int
+    wide: Markup
+    narrow: Markup
+
+
+def charts(rows: Sequence[tuple[int, Row]]) -> list[Chart]:
+    """One plot for each case, in the order of the rows; those of which nothing is known have no line."""
+    cases: dict[str, list[tuple[int, Row]]] = {}
+    for number, row in rows:
+        cases.setdefault(f"{row.operator} {case_text(row)} {row.dtype or ''}".strip(), []).append((number, row))
+    found = []
+    for title, mine in cases.items():
+        lines = [line for number, row in mine for line in lines_of(number, row)]
+        if lines:
+            shown = lines[:MOST]
+            found.append(Chart(title, len(lines), len(lines) - len(shown), _drawn(title, shown, WIDE), _drawn(title, shown, NARROW)))
+    return found
+
+
+def lines_of(number: int, row: Row) -> list[Line]:
+    if row.correct is False or row.refused:
+        return []
+    bound = least_us(row)
+    if row.time:
+        t = row.time
+        own = Line(number, row.target, "timed", t["median_us"], t.get("ci_low_us"), t.get("ci_high_us"), us_text(t["median_us"]),
+                   f"{row.target} timed {_interval(t)} us", bound)  # fmt: skip
+        return [own, *(_peer(number, row, p) for p in t.get("peers") or () if p.get("median_us"))]
+    if row.estimate:
+        us = row.estimate["us"]
+        return [Line(number, row.target, "estimated", us, None, None, f"~{us_text(us)}",
+                     f"{row.target} estimated {us_text(us)} us by the model {row.estimate['model']}", bound)]  # fmt: skip
+    if bound is None or row.evidence is None:
+        return []
+    says = f"{row.target} neither timed nor estimated; no kernel takes less than {us_text(bound)} us"
+    return [Line(number, row.target, "bound", bound, None, None, f"\u2265 {us_text(bound)}", says, None)]
+
+
+def _peer(number: int, row: Row, p: Any) -> Line:
+    ratio = f", {ratio_text(p)} {p['verdict']}" if p.get("ratio") else ""
+    return Line(number, f"  vs {p['name']}", "peer", p["median_us"], p.get("ci_low_us"), p.get("ci_high_us"),
+                us_text(p["median_us"]) + (f"  {p['ratio']:.2f}x" if p.get("ratio") else ""),
+                f"{p['name']} beside {row.target} {_interval(p)} us{ratio}", None)  # fmt: skip
+
+
+def _interval(t: Any) -> str:
+    text = us_text(t["median_us"])
+    return f"{text} [{us_text(t['ci_low_us'])}, {us_text(t['ci_high_us'])}]" if t.get("ci_low_us") is not None else text
+
+
+def _drawn(title: str, lines: Sequence[Line], width: int) -> Markup:
+    known = [x for s in lines for x in (s.us, s.low, s.high, s.bound) if x]
+    low, high = min(known), max(known)
+    log = high > 12 * low
+    room = high * (1.6 if not log else (high / low) ** (0.42 if width == NARROW else 0.22))
+    domain = [low / (high / low) ** 0.05, room] if log else [0, room]
+    axis: dict[str, Any] = {"title": "microseconds (log)" if log else "microseconds", "grid": True, "format": "~g"}
+    axis |= {"values": log_ticks(low, high)} if log and high / low > 100 else {"tickCount": 5}
+    across = {"field": "us", "type": "quantitative", "axis": axis,
+              "scale": {"type": "log", "domain": domain, "nice": False} if log else {"domain": domain}}  # fmt: skip
+    data = [_data(s, n) for n, s in enumerate(lines)]
+    names = [d["label"] for d in data]
+    up = {"field": "label", "type": "nominal", "sort": names, "scale": {"domain": names},
+          "axis": {"title": None, "domain": False, "ticks": False, "grid": False, "labelPadding": 6, "labelColor": "var(--ink)"}}
+    where = {"x": across, "y": up}
+    spread = [d for d in data if d["low"] is not None]
+    least = [{**d, "us": d["bound"]} for d in data if d["bound"]]
+    layers: list[dict[str, Any]] = []
+    if least:
+        layers.append({"data": {"values": least}, "encoding": where,
+                       "mark": {"type": "tick", "thickness": 2.5, "size": 15, "color": "var(--bound)"}})  # fmt: skip
+    if spread:
+        layers.append({"data": {"values": spread}, "mark": {"type": "rule", "strokeWidth": 2, "stroke": "var(--ink)"},
+                       "encoding": {**where, "x": {**across, "field": "low"}, "x2": {"field": "high"}}})  # fmt: skip
+    layers.append({"data": {"values": data}, **points(**where)})
+    layers.append({"data": {"values": data}, "mark": {"type": "text", "align": "left", "dx": 10, "dy": 1},
+                   "encoding": {**where, "text": {"field": "words"}}})  # fmt: skip
+    label = f"Times of {title} in microseconds. " + "; ".join(s.says for s in lines[:12])
+    return drawn({"width": width, "height": {"step": STEP}, "layer": layers}, label)
+
+
+def _data(line: Line, number: int) -> dict[str, Any]:
+    # Labels are the places on the axis and must differ: a space of no width tells equal ones apart.
+    return {"row": f"row-{line.row}", "label": line.label + "\u200b" * (number + 1), "kind": line.kind, "us": line.us,
+            "low": line.low, "high": line.high, "words": line.words, "says": line.says, "bound": line.bound}  # fmt: skip
