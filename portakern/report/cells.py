@@ -100,19 +100,15 @@ def peak_cell(row: Row) -> Cell:
 
 
 def estimate_cell(row: Row) -> Cell:
-    """A model's time with its version, and what the model makes of others."""
-    e = row.estimate
+    """A model's time with its version, what the model makes of others, and below what no kernel goes."""
+    e, least = row.estimate, least_us(row)
+    bound = [Part(f"\u2265 {table.us_text(least)}", kind="soft")] if least is not None else []
     if not e:
-        return Cell()
+        return Cell(tuple(bound), least)
     parts = [Part(f"~{table.us_text(e['us'])}", kind="main estimate"), Part(f"{e['model']} {e['version']}", kind="soft")]
     parts += [Part(f"~{table.us_text(p['us'])}, {p['ratio']:.2f}x", label=p["name"], kind="estimate")
               for p in e.get("peers") or () if p.get("ratio")]  # fmt: skip
-    return Cell(tuple(parts), e["us"])
-
-
-def bound_cell(row: Row) -> Cell:
-    least = least_us(row)
-    return Cell((Part(f"\u2265 {table.us_text(least)}", kind="soft"),), least) if least is not None else Cell()
+    return Cell((*parts, *bound), e["us"])
 
 
 def occupancy_cell(row: Row) -> Cell:
@@ -149,7 +145,7 @@ def resources_cell(row: Row) -> Cell:
 
 COLUMNS = (
     ("error", "Error / bound", error_cell), ("time", "Time, \u00b5s [95 %]", time_cell), ("peers", "Against peers", peers_cell),
-    ("peak", "Of peak", peak_cell), ("estimate", "Estimate, \u00b5s", estimate_cell), ("bound", "At least, \u00b5s", bound_cell),
+    ("peak", "Of peak", peak_cell), ("estimate", "Estimate or bound, \u00b5s", estimate_cell),
     ("occupancy", "Occupancy", occupancy_cell), ("resources", "Resources", resources_cell),
 )  # fmt: skip
 """Key, title and cell of each column behind the row's name and evidence."""

@@ -36,8 +36,8 @@ def document(title: str, parts: Sequence[str]) -> str:
 
 def where(environment: Mapping[str, Any]) -> str:
     """A line about the machine."""
-    known = [environment.get(k) for k in ("processor", "system", "python")]
-    version = environment.get("portakern")
+    python, version = environment.get("python"), environment.get("portakern")
+    known = [environment.get("processor"), environment.get("system"), f"Python {python}" if python else None]
     return f"portakern {version} on {', '.join(str(k) for k in known if k)}" if version else ""
 
 

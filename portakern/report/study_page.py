@@ -35,6 +35,7 @@ def page(study: Study) -> str:
         left_out=len(rows) - len({s.row for f in facets_of(rows) for s in f}) if plots else 0,
         sweeps=found,
         charts=times.charts([(n, r) for n, r in numbered if n not in swept]) if plots else [],
+        common=_common(rows),
         columns=cells.shown(rows),
         lines=[line(n, r, rows, study) for n, r in numbered],
         levels=[(name, sum(cells.level(r) == name for r in rows), text) for name, text in cells.LEVELS.items()
@@ -91,8 +92,7 @@ def line(number: int, row: Row, rows: Sequence[Row], study: Study) -> Line:
     name = cells.level(row)
     badge = f"{row.evidence}, then {row.error['kind']}" if row.error and row.evidence and name not in ("refused", "wrong") else name
     order = EVIDENCE.index(row.evidence) if row.evidence in EVIDENCE and name == row.evidence else -1
-    several = len({r.operator for r in rows}) > 1
-    case = " ".join(filter(None, [row.operator if several else "", case_text(row), row.dtype]))
+    case = "" if _common(rows) else _case(row, several=len({r.operator for r in rows}) > 1)
     taken = ((row.time or {}).get("provenance") or {}).get("taken") or ""
     details = [
         ("Device", row.device or ""), ("How it was reached", row.method or ""), ("Schedule", _schedule(row)),
@@ -103,8 +103,18 @@ def line(number: int, row: Row, rows: Sequence[Row], study: Study) -> Line:
         ("Hashes", " ".join(filter(None, [f"source {row.source_hash[:12]}" if row.source_hash else "",
                                           f"binary {row.binary_hash[:12]}" if row.binary_hash else ""]))),
     ]  # fmt: skip
-    search = " ".join([row.operator, row.target, row.device or "", case, name]).lower()
+    search = " ".join([_case(row), row.target, row.device or "", name]).lower()
     return Line(number, row.target, case, name, badge, order, command(row, study.files), [d for d in details if d[1]], search)
+
+
+def _case(row: Row, several: bool = True) -> str:
+    return " ".join(filter(None, [row.operator if several else "", case_text(row), row.dtype]))
+
+
+def _common(rows: Sequence[Row]) -> str:
+    """The case of all rows, where it is one, which need not be said at each."""
+    cases = {_case(r) for r in rows}
+    return cases.pop() if len(cases) == 1 else ""
 
 
 def _schedule(row: Row) -> str:

@@ -13,7 +13,7 @@ from portakern.report.roofs import least_us
 from portakern.study.row import Row
 from portakern.study.table import case_text, ratio_text, us_text
 
-WIDE, NARROW = 560, 250
+WIDE, NARROW = 700, 230
 """Width between the axes; a page shows the narrow drawing on narrow screens."""
 
 STEP = 26
@@ -81,7 +81,7 @@ def lines_of(number: int, row: Row) -> list[Line]:
 def _peer(number: int, row: Row, p: Any) -> Line:
     ratio = f", {ratio_text(p)} {p['verdict']}" if p.get("ratio") else ""
     return Line(number, f"  vs {p['name']}", "peer", p["median_us"], p.get("ci_low_us"), p.get("ci_high_us"),
-                us_text(p["median_us"]) + (f"  {p['ratio']:.2f}x" if p.get("ratio") else ""),
+                us_text(p["median_us"]) + (f" \u00b7 {p['ratio']:.2f}x" if p.get("ratio") else ""),
                 f"{p['name']} beside {row.target} {_interval(p)} us{ratio}", None)  # fmt: skip
 
 
@@ -94,23 +94,27 @@ def _drawn(title: str, lines: Sequence[Line], width: int) -> Markup:
     known = [x for s in lines for x in (s.us, s.low, s.high, s.bound) if x]
     low, high = min(known), max(known)
     log = high > 12 * low
-    room = high * (1.6 if not log else (high / low) ** (0.42 if width == NARROW else 0.22))
-    domain = [low / (high / low) ** 0.05, room] if log else [0, room]
+    beyond = 0.65 if width == NARROW else 0.2  # of the axis, for the words behind the last mark
+    end = high * (high / low) ** beyond if log else high * (1 + 1.3 * beyond)
+    domain = [low / (high / low) ** 0.05, end] if log else [0, end]
     axis: dict[str, Any] = {"title": "microseconds (log)" if log else "microseconds", "grid": True, "format": "~g"}
     axis |= {"values": log_ticks(low, high)} if log and high / low > 100 else {"tickCount": 5}
     across = {"field": "us", "type": "quantitative", "axis": axis,
               "scale": {"type": "log", "domain": domain, "nice": False} if log else {"domain": domain}}  # fmt: skip
     data = [_data(s, n) for n, s in enumerate(lines)]
     names = [d["label"] for d in data]
+    # Fonts of the reader may be wider than those that Vega measures with.
+    room = 10 + 7 * max(len(s.label) for s in lines)
     up = {"field": "label", "type": "nominal", "sort": names, "scale": {"domain": names},
-          "axis": {"title": None, "domain": False, "ticks": False, "grid": False, "labelPadding": 6, "labelColor": "var(--ink)"}}
+          "axis": {"title": None, "domain": False, "ticks": False, "grid": False, "labelPadding": 6, "labelColor": "var(--ink)",
+                   "minExtent": room}}  # fmt: skip
     where = {"x": across, "y": up}
     spread = [d for d in data if d["low"] is not None]
     least = [{**d, "us": d["bound"]} for d in data if d["bound"]]
     layers: list[dict[str, Any]] = []
     if least:
         layers.append({"data": {"values": least}, "encoding": where,
-                       "mark": {"type": "tick", "thickness": 2.5, "size": 15, "color": "var(--bound)"}})  # fmt: skip
+                       "mark": {"type": "tick", "thickness": 3, "size": 15, "color": "var(--bound)", "opacity": 1}})  # fmt: skip
     if spread:
         layers.append({"data": {"values": spread}, "mark": {"type": "rule", "strokeWidth": 2, "stroke": "var(--ink)"},
                        "encoding": {**where, "x": {**across, "field": "low"}, "x2": {"field": "high"}}})  # fmt: skip
