@@ -24,8 +24,8 @@ from .interpret.simulator import TritonInterpreter
 from .launch.runtime import TritonRuntime
 from .schedule.choices import choices
 from .schedule.families import OPTIONS, SORTED, schedules
-from .text.emitter import TritonEmitter
 from .spoken import WORDS
+from .text.emitter import TritonEmitter
 
 
 def _format(device: Device) -> str:

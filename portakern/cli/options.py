@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from portakern.backend import Target
@@ -55,6 +57,31 @@ def add_size(parser: argparse.ArgumentParser, schedule: bool = True) -> None:
 
 def add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="rows as JSON, to FILE or standard output")
+
+
+def add_html(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--html", metavar="FILE", help="also write the report: one self-contained page")
+
+
+def html_of(args: argparse.Namespace) -> str | None:
+    """The file of the report.  Raises :class:`UsageError` before the work where it cannot be written."""
+    if args.html is None:
+        return None
+    path = Path(args.html)
+    if path.is_dir() or not path.parent.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"cannot write the report {args.html}", hint="name a file in a folder that can be written")
+    return args.html
+
+
+def write_html(study: Study, file: str | None) -> None:
+    """The report, and on stderr what it lacks."""
+    from portakern.report.plots import drawing
+
+    if file is None:
+        return
+    study.to_html(file)
+    if not drawing.available():
+        print(f"portakern: {file} has no plots. {drawing.MISSING}", file=sys.stderr)
 
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:

@@ -7,10 +7,12 @@ import gzip
 import re
 
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+(?:"[^"]*"\s+)?"([^"]+)"', re.MULTILINE)
-_LOC = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)")
+_LOC = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)(?:\s+(\d+))?(?:.*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?")
 _PLACE = re.compile(r'^\s*//## File "([^"]+)", line (\d+)')
-_NO_INSTRUCTION = re.compile(r"^\s*(?:\.|//|#|;|/\*|\$?[\w.$]+:\s*(?:[;#].*|//.*)?$|[{}()]|$)")
+_NO_INSTRUCTION = re.compile(r"^\s*(?:\.|//|#|;|\$?[\w.$]+:\s*(?:[;#].*|//.*)?$|[{}()]|$)")
 """Directives, comments, labels and braces."""
+
+Place = tuple[str, ...]
 
 
 def packed(text: str) -> str:
@@ -18,25 +20,50 @@ def packed(text: str) -> str:
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 
 
-def by_line(assembly: str, source_name: str, count: int) -> dict[int, list[str]]:
-    """The instructions of each of the ``count`` lines of the file whose name ends in ``source_name``; empty without debug
-    information.
+def by_line(assembly: str, name: str, count: int) -> dict[int, list[str]]:
+    """The instructions of each of the ``count`` lines of the file ``name``; empty without debug information.
 
-    ``.loc FILE LINE`` of GNU and PTX assembly, and ``//## File "F", line N`` of nvdisasm, speak of what follows them.
+    ``.loc FILE LINE`` of PTX and GNU assembly and ``//## File "F", line N`` of nvdisasm speak of what follows them.  What was
+    inlined belongs to the line of the call.
     """
-    files = {number: name for number, name in _FILE.findall(assembly)}
-    machine = "//## File" in assembly  # machine code is closer to the silicon than the PTX before it
+    if "//## File" in assembly:  # machine code is closer to the silicon than the PTX before it
+        return _of_machine_code(assembly, name, count)
+    files = dict(_FILE.findall(assembly))
+    callers: dict[Place, Place] = {}
     found: dict[int, list[str]] = {}
     line = 0
     for text in assembly.splitlines():
-        if place := _PLACE.match(text):
-            line = int(place[2]) if _same(place[1], source_name) else 0
-        elif not machine and (loc := _LOC.match(text)):
-            line = int(loc[2]) if _same(files.get(loc[1], source_name), source_name) else 0
-        elif 0 < line <= count and not _NO_INSTRUCTION.match(text) and (not machine or "/*" in text):
+        if loc := _LOC.match(text):
+            here, caller = loc.group(1, 2, 3), loc.group(4, 5, 6)
+            if caller[0] is not None:
+                callers[here] = caller
+            outermost = _outermost(caller if caller[0] is not None else here, callers)
+            line = int(outermost[1]) if _same(files.get(outermost[0], name), name) else 0
+        elif 0 < line <= count and not _NO_INSTRUCTION.match(text):
             found.setdefault(line, []).append(" ".join(text.split()))
     return found
 
 
-def _same(file: str, source_name: str) -> bool:
-    return file.endswith(source_name)
+def _outermost(place: Place, callers: dict[Place, Place]) -> Place:
+    """Where the call stands in which ``place`` was inlined in the end."""
+    for _ in range(len(callers)):
+        if place not in callers:
+            break
+        place = callers[place]
+    return place
+
+
+def _of_machine_code(assembly: str, name: str, count: int) -> dict[int, list[str]]:
+    """The outermost place of a chain of inlined ones is the last of several in a row."""
+    found: dict[int, list[str]] = {}
+    line = 0
+    for text in assembly.splitlines():
+        if place := _PLACE.match(text):
+            line = int(place[2]) if _same(place[1], name) else 0
+        elif 0 < line <= count and "/*" in text and not _NO_INSTRUCTION.match(text):
+            found.setdefault(line, []).append(" ".join(text.split()))
+    return found
+
+
+def _same(file: str, name: str) -> bool:
+    return file.rpartition("/")[2] == name

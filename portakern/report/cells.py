@@ -94,7 +94,7 @@ def peers_cell(row: Row) -> Cell:
 
 def peak_cell(row: Row) -> Cell:
     r = (row.time or {}).get("roofline") or {}
-    shares = [(r.get("share_of_measured_copy"), "of a copy"), (r.get("share_of_stated_peak"), "of the stated peak")]
+    shares = [(r.get("share_of_measured_copy"), "of a copy"), (r.get("share_of_stated_peak"), "of stated peak")]
     parts = tuple(Part(f"{share:.0%} {word}", bar=Bar(share)) for share, word in shares if share is not None)
     return Cell(parts, max((s for s, _ in shares if s is not None), default=None))
 
@@ -115,7 +115,8 @@ def occupancy_cell(row: Row) -> Cell:
     share, limiter = ((row.resources or {}).get(k) for k in ("occupancy", "limiter"))
     if share is None:
         return Cell()
-    return Cell((Part(f"{share:.0%}" + (f" ({limiter})" if limiter else ""), bar=Bar(share)),), share)
+    why = [Part(f"limited by {limiter}", kind="soft")] if limiter else []
+    return Cell((Part(f"{share:.0%}", bar=Bar(share)), *why), share)
 
 
 def resources_cell(row: Row) -> Cell:

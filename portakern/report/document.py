@@ -25,8 +25,8 @@ def asset(name: str) -> Markup:
     return Markup((files("portakern.report") / "templates" / name).read_text(encoding="utf-8"))
 
 
-def render(name: str, **values: Any) -> Markup:
-    return Markup(templates().get_template(name).render(**values))
+def render(template: str, **values: Any) -> Markup:
+    return Markup(templates().get_template(template).render(**values))
 
 
 def document(title: str, parts: Sequence[str]) -> str:

@@ -31,9 +31,13 @@ def _table(rows: Sequence[Row], caption: str) -> str:
 
 def built_html(built: Built) -> str:
     facts: list[tuple[str, Any]] = [("schedule", "; ".join(map(str, built.schedule)))]
-    return str(render("notebook_text.html.j2", title=repr(built).strip("<>"), facts=facts, name="source", text=str(built.source)))
+    return _text(repr(built).strip("<>"), facts, "source", str(built.source))
 
 
 def operator_html(op: Operator) -> str:
     facts = [("dims", ", ".join(op.dims)), ("parameters", ", ".join(op.params)), ("dtypes", ", ".join(op.dtypes))]
-    return str(render("notebook_text.html.j2", title=op.name, facts=[f for f in facts if f[1]], name="operator", text=op.source))
+    return _text(op.name, [f for f in facts if f[1]], "operator", op.source)
+
+
+def _text(title: str, facts: Sequence[tuple[str, Any]], name: str, text: str) -> str:
+    return str(render("notebook_text.html.j2", title=title, facts=facts, what=name, text=text))

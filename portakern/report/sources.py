@@ -51,8 +51,12 @@ class Tie:
 
 @dataclass(frozen=True)
 class Listings:
+    """``left`` and ``right`` are the numbers of the texts that are shown first."""
+
     texts: tuple[Listing, ...]
     ties: tuple[Tie, ...]
+    left: int = 0
+    right: int = 1
 
 
 def listings(study: Study) -> Listings:
@@ -75,7 +79,16 @@ def listings(study: Study) -> Listings:
         found.append(_listing(n, name, row, study, facts, order))
     counts = [sum(any(number in line.operations for line in text.lines) for text in found) for number in range(len(order))]
     ties = tuple(Tie(known[n].title, known[n].line, counts[n]) for n in range(len(order)))
-    return Listings(tuple(found), ties)
+    return Listings(tuple(found), ties, *_first_pair(study, [row for _, row in seen.values()]))
+
+
+def _first_pair(study: Study, rows: Sequence[Row]) -> tuple[int, int]:
+    """The two languages between which a kernel is said to move, else the first two texts."""
+    targets = [r.target for r in rows]
+    for note in study.porting:
+        if note.origin in targets and note.target in targets:
+            return targets.index(note.origin), targets.index(note.target)
+    return 0, min(1, len(rows) - 1)
 
 
 def _listing(number: int, name: str, row: Row, study: Study, facts: SourceFacts | None,
@@ -85,7 +98,7 @@ def _listing(number: int, name: str, row: Row, study: Study, facts: SourceFacts 
     machine = study.assemblies.get(row.binary_hash or "", "")
     operations = facts.operations if facts else ()
     done = linking.linked(text, suffix, operations, _words(row))
-    made = assembly.by_line(machine, suffix, len(done)) if machine else {}
+    made = assembly.by_line(machine, f"{row.operator}{suffix}", len(done)) if machine else {}
     code = highlighting.lines(text, suffix)
     lines = tuple(
         Line(html, tuple(order[operations[n].kind, operations[n].name] for n in numbers), tuple(made.get(place, ())))

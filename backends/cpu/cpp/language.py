@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from portakern.backend import Language, Source, Target
-from portakern.emit.clike.spoken import WORDS
 from portakern.emit.clike import reached
+from portakern.emit.clike.spoken import WORDS
 from portakern.errors import BackendError
 from portakern.ir.program import Program
 

@@ -41,7 +41,7 @@ class Facet:
     targets: tuple[str, ...]
     roof: Roof | None
     spots: tuple[Spot, ...]
-    drawing: Markup = Markup()
+    drawing: Markup | None = None
 
 
 def facets(rows: Sequence[Row]) -> list[Facet]:

@@ -84,11 +84,15 @@ def _groups(rows: Sequence[tuple[int, Row]]) -> Iterator[tuple[str, str, list[tu
                 key = (dim, r.operator, rest, r.dtype, str(dict(r.params or {})))
                 groups.setdefault(key, []).append((n, r))
     taken: set[int] = set()
-    for (dim, operator, rest, dtype, _), mine in sorted(groups.items(), key=lambda g: -len({r.shape[g[0][0]] for _, r in g[1]})):
+    for (dim, operator, rest, dtype, _), mine in sorted(groups.items(), key=lambda g: -_sizes(g[0][0], g[1])):
         left = [(n, r) for n, r in mine if n not in taken]
-        if len({r.shape[dim] for _, r in left}) >= FEWEST:  # type: ignore[index]
+        if _sizes(dim, left) >= FEWEST:
             taken |= {n for n, _ in left}
             yield " ".join(filter(None, [operator, rest, dtype])), dim, left
+
+
+def _sizes(dim: str, rows: Sequence[tuple[int, Row]]) -> int:
+    return len({(r.shape or {})[dim] for _, r in rows})
 
 
 def _lines(dim: str, rows: Sequence[tuple[int, Row]]) -> tuple[dict[str, list[Point]], str]:
@@ -141,8 +145,8 @@ def _meeting(p: Point, q: Point, p2: Point, q2: Point) -> float:
 
 
 def _drawn(lines: dict[str, list[Point]], dim: str, unit: str, crossed: Sequence[Crossing], width: int, label: str) -> Markup:
-    data = [{"name": name, "size": p.size, "speed": p.speed, "low": p.low, "high": p.high, "row": f"row-{p.row}", "says": p.says}
-            for name, points in lines.items() for p in points]  # fmt: skip
+    data = [{"name": name, "size": p.size, "speed": p.speed, "low": p.low, "high": p.high, "row": f"row-{p.row}",
+             "says": p.says} for name, points in lines.items() for p in points]  # fmt: skip
     names = list(lines)
     sizes = sorted({d["size"] for d in data})
     across = {"field": "size", "type": "quantitative", "scale": {"type": "log", "base": 2, "nice": False},

@@ -55,7 +55,8 @@ def charts(rows: Sequence[tuple[int, Row]]) -> list[Chart]:
         lines = [line for number, row in mine for line in lines_of(number, row)]
         if lines:
             shown = lines[:MOST]
-            found.append(Chart(title, len(lines), len(lines) - len(shown), _drawn(title, shown, WIDE), _drawn(title, shown, NARROW)))
+            wide, narrow = (_drawn(title, shown, width) for width in (WIDE, NARROW))
+            found.append(Chart(title, len(lines), len(lines) - len(shown), wide, narrow))
     return found
 
 
@@ -65,8 +66,8 @@ def lines_of(number: int, row: Row) -> list[Line]:
     bound = least_us(row)
     if row.time:
         t = row.time
-        own = Line(number, row.target, "timed", t["median_us"], t.get("ci_low_us"), t.get("ci_high_us"), us_text(t["median_us"]),
-                   f"{row.target} timed {_interval(t)} us", bound)  # fmt: skip
+        own = Line(number, row.target, "timed", t["median_us"], t.get("ci_low_us"), t.get("ci_high_us"),
+                   us_text(t["median_us"]), f"{row.target} timed {_interval(t)} us", bound)  # fmt: skip
         return [own, *(_peer(number, row, p) for p in t.get("peers") or () if p.get("median_us"))]
     if row.estimate:
         us = row.estimate["us"]
@@ -113,8 +114,8 @@ def _drawn(title: str, lines: Sequence[Line], width: int) -> Markup:
     least = [{**d, "us": d["bound"]} for d in data if d["bound"]]
     layers: list[dict[str, Any]] = []
     if least:
-        layers.append({"data": {"values": least}, "encoding": where,
-                       "mark": {"type": "tick", "thickness": 3, "size": 15, "color": "var(--bound)", "opacity": 1}})  # fmt: skip
+        tick = {"type": "tick", "thickness": 3, "size": 15, "color": "var(--bound)", "opacity": 1}
+        layers.append({"data": {"values": least}, "mark": tick, "encoding": where})
     if spread:
         layers.append({"data": {"values": spread}, "mark": {"type": "rule", "strokeWidth": 2, "stroke": "var(--ink)"},
                        "encoding": {**where, "x": {**across, "field": "low"}, "x2": {"field": "high"}}})  # fmt: skip
