@@ -46,8 +46,8 @@ def run(args: argparse.Namespace) -> int:
         study = runner.run(asked.works)
         progress.close()
     if args.operator != "all":
-        name = options.operators(args)[0].name
-        joined = [(row, file) for row, file in joined if row.operator == name]
+        names = {op.name for op in options.operators(args)}
+        joined = [(row, file) for row, file in joined if row.operator in names]
     origins = ["here"] * len(study.rows) + [origin(row, file) for row, file in joined] if joined else []
     rows = (*study.rows, *(row for row, _ in joined))
     study = replace(study, rows=rows, porting=porting_notes(rows))

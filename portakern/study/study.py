@@ -162,7 +162,7 @@ class Runner:
                                  to_time.append if self.jobs > 1 else None)  # fmt: skip
         self._perform([self._way.begin(i, w) for i, w in enumerate(works)], min(self.jobs, len(works)))
         self._perform(to_time, 1)
-        study = Study(tuple(rows[i] for i in range(len(works))), environment(), files=_files(works))
+        study = Study(tuple(rows[i] for i in range(len(works))), environment(), files=files_of(works))
         return replace(study, **self._texts()) if self.keep_sources else study
 
     def _perform(self, tasks: Sequence[SlotTask], jobs: int) -> None:
@@ -189,7 +189,7 @@ class Runner:
         return {"sources": sources, "source_facts": facts, "assemblies": assemblies}
 
 
-def _files(works: Sequence[Work]) -> dict[str, str]:
+def files_of(works: Sequence[Work]) -> dict[str, str]:
     """Where the operators stand that are not in the library, as seen from here."""
     inside = Path(operators.__file__).parent
     found = {w.row.operator: Path(w.file) for w in works if w.file and Path(w.file).parent != inside}

@@ -126,7 +126,7 @@ def _drawn(f: Facet, all_facets: Sequence[Facet]) -> Markup:
     x, y = _window(all_facets)
     axis: dict[str, Any] = {"grid": True, "tickCount": 5}
     across = {**INTENSITY, "scale": {"type": "log", "domain": list(x), "nice": False},
-              "axis": {**axis, "values": log_ticks(*x), "format": "~g", "title": "FLOP per byte"}}  # fmt: skip
+              "axis": {**axis, "values": log_ticks(*x), "format": ".6~g", "title": "FLOP per byte"}}  # fmt: skip
     up = {**SPEED, "scale": {"type": "log", "domain": list(y), "nice": False},
           "axis": {**axis, "values": log_ticks(*y), "format": "~s", "title": "FLOP/s"}}  # fmt: skip
     where = {"x": across, "y": up}

@@ -18,10 +18,10 @@ from portakern.study.table import us_text
 FEWEST = 3
 """Points that make a sweep."""
 
-WIDE, NARROW, HEIGHT = 560, 260, 240
+WIDE, NARROW, HEIGHT = 700, 260, 260
 
 DASHES = ([1, 0], [7, 3], [2, 3], [9, 3, 2, 3], [4, 4], [12, 4])
-"""Lines are told apart by dashes and by what is written at their ends, not by colour alone."""
+"""Lines are told apart by dashes too, not by colour alone."""
 
 COLOURS = ("var(--a)", "var(--b)", "var(--c)", "var(--d)", "var(--e)", "var(--f)")
 
@@ -49,12 +49,22 @@ class Crossing:
 
 
 @dataclass(frozen=True)
+class Key:
+    """How the line of a contender is drawn."""
+
+    name: str
+    colour: str
+    dash: str
+
+
+@dataclass(frozen=True)
 class Sweep:
     title: str
     dim: str
     unit: str
     rows: frozenset[int]
     crossings: tuple[Crossing, ...]
+    keys: tuple[Key, ...]
     wide: Markup
     narrow: Markup
 
@@ -68,9 +78,14 @@ def sweeps(rows: Sequence[tuple[int, Row]]) -> list[Sweep]:
             continue
         crossed = tuple(crossings(lines))
         label = f"{unit} of {title} over {dim}. " + "; ".join(f"{n}: {p[0].says} to {p[-1].says}" for n, p in lines.items())
-        found.append(Sweep(title, dim, unit, frozenset(n for n, _ in mine), crossed,
+        keys = tuple(Key(name, _turn(COLOURS, n), " ".join(map(str, _turn(DASHES, n)))) for n, name in enumerate(lines))
+        found.append(Sweep(title, dim, unit, frozenset(n for n, _ in mine), crossed, keys,
                            *(_drawn(lines, dim, unit, crossed, width, label) for width in (WIDE, NARROW))))  # fmt: skip
     return found
+
+
+def _turn(of: Sequence[Any], number: int) -> Any:
+    return of[number % len(of)]
 
 
 def _groups(rows: Sequence[tuple[int, Row]]) -> Iterator[tuple[str, str, list[tuple[int, Row]]]]:
@@ -114,7 +129,7 @@ def _lines(dim: str, rows: Sequence[tuple[int, Row]]) -> tuple[dict[str, list[Po
         if r.time:
             put(r.target, r.time["median_us"], r.time.get("ci_low_us"), r.time.get("ci_high_us"))
             for p in r.time.get("peers") or ():
-                if p.get("median_us"):
+                if p.get("median_us") and p.get("ours_us") is None:  # on the same clock
                     put(f"{p['name']} ({r.target})", p["median_us"], p.get("ci_low_us"), p.get("ci_high_us"))
         elif r.estimate:
             put(f"{r.target} (estimate)", r.estimate["us"], None, None)
@@ -154,12 +169,10 @@ def _drawn(lines: dict[str, list[Point]], dim: str, unit: str, crossed: Sequence
                        "format": "d", "grid": False}}  # fmt: skip
     speeds = [d["speed"] for d in data]
     scale = {"type": "log"} if max(speeds) > 30 * min(speeds) else {"zero": True}
-    up = {"field": "speed", "type": "quantitative", "scale": scale, "axis": {"title": unit, "tickCount": 5, "format": "~g"}}
-    stroke = {"field": "name", "scale": {"domain": names, "range": [COLOURS[n % len(COLOURS)] for n in range(len(names))]},
+    up = {"field": "speed", "type": "quantitative", "scale": scale, "axis": {"title": unit, "tickCount": 5, "format": ".6~g"}}
+    stroke = {"field": "name", "scale": {"domain": names, "range": [_turn(COLOURS, n) for n in range(len(names))]},
               "legend": None}  # fmt: skip
-    dash = {"field": "name", "scale": {"domain": names, "range": [DASHES[n % len(DASHES)] for n in range(len(names))]},
-            "legend": {"title": None, "orient": "bottom", "columns": 1 if width == NARROW else 2, "labelLimit": 260,
-                       "labelColor": "var(--ink)", "symbolSize": 400, "labelFontSize": 12, "symbolStrokeColor": "var(--ink)"}}
+    dash = {"field": "name", "scale": {"domain": names, "range": [_turn(DASHES, n) for n in range(len(names))]}, "legend": None}
     where = {"x": across, "y": up}
     layers: list[dict[str, Any]] = [
         {"data": {"values": data}, "mark": {"type": "line", "strokeWidth": 2},

@@ -80,10 +80,13 @@ def lines_of(number: int, row: Row) -> list[Line]:
 
 
 def _peer(number: int, row: Row, p: Any) -> Line:
+    """A peer on another clock is compared with whole calls of the kernel, which take longer than its time."""
+    whole = p.get("ours_us")
     ratio = f", {ratio_text(p)} {p['verdict']}" if p.get("ratio") else ""
+    of = f" of whole calls, which take {us_text(whole)} us" if whole else ""
+    words = [us_text(p["median_us"]), f"{p['ratio']:.2f}x" if p.get("ratio") else "", "whole calls" if whole else ""]
     return Line(number, f"  vs {p['name']}", "peer", p["median_us"], p.get("ci_low_us"), p.get("ci_high_us"),
-                us_text(p["median_us"]) + (f" \u00b7 {p['ratio']:.2f}x" if p.get("ratio") else ""),
-                f"{p['name']} beside {row.target} {_interval(p)} us{ratio}", None)  # fmt: skip
+                " \u00b7 ".join(filter(None, words)), f"{p['name']} beside {row.target} {_interval(p)} us{ratio}{of}", None)  # fmt: skip
 
 
 def _interval(t: Any) -> str:
@@ -98,7 +101,7 @@ def _drawn(title: str, lines: Sequence[Line], width: int) -> Markup:
     beyond = 0.65 if width == NARROW else 0.2  # of the axis, for the words behind the last mark
     end = high * (high / low) ** beyond if log else high * (1 + 1.3 * beyond)
     domain = [low / (high / low) ** 0.05, end] if log else [0, end]
-    axis: dict[str, Any] = {"title": "microseconds (log)" if log else "microseconds", "grid": True, "format": "~g"}
+    axis: dict[str, Any] = {"title": "microseconds (log)" if log else "microseconds", "grid": True, "format": ".6~g"}
     axis |= {"values": log_ticks(low, high)} if log and high / low > 100 else {"tickCount": 5}
     across = {"field": "us", "type": "quantitative", "axis": axis,
               "scale": {"type": "log", "domain": domain, "nice": False} if log else {"domain": domain}}  # fmt: skip
