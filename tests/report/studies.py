@@ -24,7 +24,8 @@ PTX = '''
 	.file	2 "/pk/tile.cuh"
 '''
 
-ENVIRONMENT = {"portakern": "0.1.0", "python": "3.11.7", "system": "Linux", "processor": "a processor", "commit": "0123456789ab"}
+ENVIRONMENT = {"portakern": "0.1.0", "python": "3.11.7", "system": "Linux", "processor": "a processor",
+               "commit": "0123456789ab"}  # fmt: skip
 
 
 def timed(us: float, peers: dict[str, float] | None = None, taken: str = "2026-11-26T10:00:00.000+00:00") -> dict[str, Any]:
@@ -45,7 +46,8 @@ def study(operator: str = "softmax") -> Study:
     numba, cuda, triton, hip, pallas = (m.row.but(environment=ENVIRONMENT) for m in made)
     resources = {"registers": 128, "shared_bytes": 65536, "code_bytes": 4096, "occupancy": 0.25, "limiter": "registers"}
     rows = (
-        numba.but(evidence="timed", correct=True, max_error_ratio=0.5, time=timed(100.0, {"numpy": 900.0, "torch.eager": 80.0})),
+        numba.but(evidence="timed", correct=True, max_error_ratio=0.5,
+                  time=timed(100.0, {"numpy": 900.0, "torch.eager": 80.0})),
         cuda.but(evidence="interpreted", correct=True, max_error_ratio=0.9, resources=resources, binary_hash="cubin"),
         triton.but(evidence="compiled", error={"kind": "check-died", "message": "gone <b>", "hint": "look & see"}),
         hip.but(evidence="simulated", correct=True, max_error_ratio=1.0, resources=resources, estimate={

@@ -30,7 +30,8 @@ def test_what_was_inlined_belongs_to_the_line_of_the_call():
 
 
 def test_machine_code_goes_before_ptx():
-    assert by_line(PTX + SASS, "softmax.cu", 30) == {8: ["/*0000*/ LDC R1, c[0x0][0x28] ;"], 13: ["/*0010*/ S2R R3, SR_TID.X ;"]}
+    found = by_line(PTX + SASS, "softmax.cu", 30)
+    assert found == {8: ["/*0000*/ LDC R1, c[0x0][0x28] ;"], 13: ["/*0010*/ S2R R3, SR_TID.X ;"]}
 
 
 def test_other_files_and_lines_beyond_the_text_are_left_out():

@@ -86,7 +86,8 @@ def _peer(number: int, row: Row, p: Any) -> Line:
     of = f" of whole calls, which take {us_text(whole)} us" if whole else ""
     words = [us_text(p["median_us"]), f"{p['ratio']:.2f}x" if p.get("ratio") else "", "whole calls" if whole else ""]
     return Line(number, f"  vs {p['name']}", "peer", p["median_us"], p.get("ci_low_us"), p.get("ci_high_us"),
-                " \u00b7 ".join(filter(None, words)), f"{p['name']} beside {row.target} {_interval(p)} us{ratio}{of}", None)  # fmt: skip
+                " \u00b7 ".join(filter(None, words)), f"{p['name']} beside {row.target} {_interval(p)} us{ratio}{of}",
+                None)  # fmt: skip
 
 
 def _interval(t: Any) -> str:
