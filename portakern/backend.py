@@ -597,7 +597,7 @@ class Language:
     executables from outside pip that it uses where they are, each with what it gives (for ``portakern doctor``).
     ``words`` are regular expressions by which a report finds the lines that do a tile operation, by kind (``load``, ``dot``)
     or by kind and name (``reduce max``), with ``{name}`` or ``{Name}`` for the array or function: see
-    :mod:`portakern.report.linking`.
+    :mod:`portakern.study.report.linking`.
     """
 
     name: str

@@ -77,7 +77,7 @@ def html_of(args: argparse.Namespace) -> str | None:
 
 def write_html(study: Study, file: str | None) -> None:
     """The report, and on stderr what it lacks."""
-    from portakern.report.plots import drawing
+    from portakern.study.report.plots import drawing
 
     if file is None:
         return

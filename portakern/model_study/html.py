@@ -8,7 +8,7 @@ from html import escape
 from portakern.model_study.remarks import remarks
 from portakern.model_study.study import ModelStudy, TargetPlan
 from portakern.model_study.tables import heading, kernels_table, places_table, targets_table
-from portakern.report import document, machines, mark, where
+from portakern.study.report import document, machines, mark, where
 
 ALL = 1 << 30
 """Rows of a table: a page has room for every one."""

@@ -85,7 +85,7 @@ class Built:
         return f"<{self._work.row.operator} built for {self.target}, {self._work.row.dtype}, {case_text(self._work.row)}>"
 
     def _repr_html_(self) -> str:
-        from portakern.report.notebook import built_html
+        from portakern.study.report.notebook import built_html
 
         return built_html(self)
 

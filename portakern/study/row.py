@@ -56,7 +56,7 @@ class Row:
     secret: str | None = None
 
     def _repr_html_(self) -> str:
-        from portakern.report.notebook import row_html
+        from portakern.study.report.notebook import row_html
 
         return row_html(self)
 

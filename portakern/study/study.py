@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from portakern import operators
 from portakern.errors import PortakernError
 from portakern.study import steps
 from portakern.study.operations import Operation
@@ -68,7 +67,7 @@ class Study:
         return f"<Study of {names or 'nothing'}: {len(self.rows)} rows on {targets} targets, {levels(self.rows) or 'no rows'}>"
 
     def _repr_html_(self) -> str:
-        from portakern.report.notebook import study_html
+        from portakern.study.report.notebook import study_html
 
         return study_html(self)
 
@@ -91,7 +90,7 @@ class Study:
 
     def to_html(self, file: str | Path | None = None) -> str:
         """One self-contained page, also written to ``file`` where one is named."""
-        from portakern.report import page
+        from portakern.study.report import page
 
         text = page(self)
         if file is not None:
@@ -191,7 +190,7 @@ class Runner:
 
 def files_of(works: Sequence[Work]) -> dict[str, str]:
     """Where the operators stand that are not in the library, as seen from here."""
-    inside = Path(operators.__file__).parent
+    inside = Path(__file__).parents[1] / "operators"
     found = {w.row.operator: Path(w.file) for w in works if w.file and Path(w.file).parent != inside}
     here = Path.cwd()
     return {name: str(f.relative_to(here) if f.is_relative_to(here) else f) for name, f in found.items()}

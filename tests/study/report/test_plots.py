@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from portakern.report.plots import drawing, roofline, sweeps, times
-from portakern.report.roofs import Roof, least_us, roof_of
+from portakern.study.report.plots import drawing, roofline, sweeps, times
+from portakern.study.report.roofs import Roof, least_us, roof_of
 from portakern.study.row import Row
-from tests.report.studies import study, sweep
+from tests.study.report.studies import study, sweep
 
 pytestmark = pytest.mark.quick
 

@@ -6,10 +6,10 @@ import pytest
 
 from portakern.errors import PortakernError
 from portakern.registry import registry
-from portakern.report.linking import linked
 from portakern.spec.load import library
 from portakern.study import steps
 from portakern.study.operations import Operation, operations
+from portakern.study.report.linking import linked
 from portakern.study.work import like_typical, works
 
 LOAD_X, STORE_Y, EXP = Operation("load", "x"), Operation("store", "y"), Operation("function", "exp")

@@ -8,8 +8,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from portakern.report.plots.drawing import drawn, log_ticks, points
-from portakern.report.roofs import least_us
+from portakern.study.report.plots.drawing import drawn, log_ticks, points
+from portakern.study.report.roofs import least_us
 from portakern.study.row import Row
 from portakern.study.table import case_text, ratio_text, us_text
 

@@ -7,8 +7,8 @@ import gzip
 
 import pytest
 
-from portakern.report.assembly import by_line, packed
-from tests.report.studies import PTX
+from portakern.study.report.assembly import by_line, packed
+from tests.study.report.studies import PTX
 
 pytestmark = pytest.mark.quick
 

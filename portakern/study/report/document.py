@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 @cache
 def templates() -> Environment:
-    made = Environment(loader=PackageLoader("portakern.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+    made = Environment(loader=PackageLoader("portakern.study.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
                        lstrip_blocks=True)  # fmt: skip
     made.globals["asset"] = asset
     return made
@@ -22,7 +22,7 @@ def templates() -> Environment:
 
 def asset(name: str) -> Markup:
     """A style sheet or a script as it stands in ``templates/``."""
-    return Markup((files("portakern.report") / "templates" / name).read_text(encoding="utf-8"))
+    return Markup((files("portakern.study.report") / "templates" / name).read_text(encoding="utf-8"))
 
 
 def render(template: str, **values: Any) -> Markup:

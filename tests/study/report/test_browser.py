@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.report.studies import study, sweep
+from tests.study.report.studies import study, sweep
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

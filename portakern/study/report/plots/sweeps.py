@@ -10,8 +10,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from portakern.report.plots.drawing import drawn
-from portakern.report.roofs import cost_of
+from portakern.study.report.plots.drawing import drawn
+from portakern.study.report.roofs import cost_of
 from portakern.study.row import Row
 from portakern.study.table import us_text
 

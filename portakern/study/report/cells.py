@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from portakern.report.roofs import least_us, product_of
 from portakern.study import table
+from portakern.study.report.roofs import least_us, product_of
 from portakern.study.row import Row
 
 LEVELS = {

@@ -12,12 +12,12 @@ import pytest
 
 import portakern as pk
 from portakern.cli import main
-from portakern.report.commands import command
-from portakern.report.plots import drawing
 from portakern.spec.load import load_operator
+from portakern.study.report.commands import command
+from portakern.study.report.plots import drawing
 from portakern.study.row import Row
 from portakern.study.study import Study
-from tests.report.studies import study, timed
+from tests.study.report.studies import study, timed
 
 pytestmark = pytest.mark.quick
 

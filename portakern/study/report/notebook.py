@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from portakern.report.document import render
 from portakern.study import table
+from portakern.study.report.document import render
 from portakern.study.row import Row
 
 if TYPE_CHECKING:
-    from portakern.spec.operator import Operator
     from portakern.study.built import Built
     from portakern.study.study import Study
 
@@ -32,11 +31,6 @@ def _table(rows: Sequence[Row], caption: str) -> str:
 def built_html(built: Built) -> str:
     facts: list[tuple[str, Any]] = [("schedule", "; ".join(map(str, built.schedule)))]
     return _text(repr(built).strip("<>"), facts, "source", str(built.source))
-
-
-def operator_html(op: Operator) -> str:
-    facts = [("dims", ", ".join(op.dims)), ("parameters", ", ".join(op.params)), ("dtypes", ", ".join(op.dtypes))]
-    return _text(op.name, [f for f in facts if f[1]], "operator", op.source)
 
 
 def _text(title: str, facts: Sequence[tuple[str, Any]], name: str, text: str) -> str:

@@ -10,8 +10,8 @@ from markupsafe import Markup
 
 from portakern.errors import PortakernError
 from portakern.registry import registry
-from portakern.report import assembly, highlighting, linking
 from portakern.study.operations import Operation
+from portakern.study.report import assembly, highlighting, linking
 from portakern.study.row import Row
 from portakern.study.table import case_text
 

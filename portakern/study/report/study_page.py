@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from portakern.report import cells, sources
-from portakern.report.commands import command
-from portakern.report.document import machines, render, where
-from portakern.report.plots import drawing, roofline, sweeps, times
 from portakern.study.porting import PortingNote
+from portakern.study.report import cells, sources
+from portakern.study.report.commands import command
+from portakern.study.report.document import machines, render, where
+from portakern.study.report.plots import drawing, roofline, sweeps, times
 from portakern.study.row import EVIDENCE, Row
 from portakern.study.table import case_text, levels
 
