@@ -28,7 +28,7 @@ def test_only_what_is_missing_is_timed(capsys: pytest.CaptureFixture[str], tmp_p
     assert [r["shape"]["M"] for r in more] == [16, 32, 64]
     assert [taken(more)[0], taken(more)[2]] == taken(first) and taken(more)[1] not in taken(first)
     text = page.read_text()
-    assert "GB/s over M" in text and text.count('class="listing"') == 3
+    assert "row_sum N=32 f32: GB/s over M" in text and text.count('class="listing"') == 3
     warm = bench(capsys, store, "--shape", "M=16,N=32", "--resume", "--cache", "warm")
     against = bench(capsys, store, "--shape", "M=16,N=32", "--resume", "--against", "numpy")
     assert not {*taken(warm), *taken(against)} & {*taken(more)}  # another question

@@ -14,8 +14,8 @@ from markupsafe import Markup, escape
 
 @cache
 def templates() -> Environment:
-    made = Environment(loader=PackageLoader("portakern.study.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-                       lstrip_blocks=True)  # fmt: skip
+    loader = PackageLoader("portakern.study.report")
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.globals["asset"] = asset
     return made
 

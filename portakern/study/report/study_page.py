@@ -25,14 +25,15 @@ def page(study: Study) -> str:
     numbered = list(enumerate(rows))
     plots = drawing.available()
     found = sweeps.sweeps(numbered) if plots else []
+    facets = roofline.facets(rows) if plots else []
     swept = {n for s in found for n in s.rows}
     return str(render(
         "study.html.j2",
         title=", ".join(dict.fromkeys(r.operator for r in rows)) or "nothing",
         facts=facts(study),
         missing="" if plots else drawing.MISSING,
-        facets=roofline.facets(rows) if plots else [],
-        left_out=len(rows) - len({s.row for f in facets_of(rows) for s in f}) if plots else 0,
+        facets=facets,
+        left_out=len(rows) - len({s.row for f in facets for s in f.spots}),
         sweeps=found,
         charts=times.charts([(n, r) for n, r in numbered if n not in swept]) if plots else [],
         common=_common(rows),
@@ -45,10 +46,6 @@ def page(study: Study) -> str:
         porting=pairs(study.porting),
         machines=machines([r.environment or {} for r in rows]),
     )) + "\n"  # fmt: skip
-
-
-def facets_of(rows: Sequence[Row]) -> list[list[roofline.Spot]]:
-    return [roofline.spots_of(n, r) for n, r in enumerate(rows)]
 
 
 def facts(study: Study) -> list[tuple[str, str]]:

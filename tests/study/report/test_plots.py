@@ -69,6 +69,14 @@ def test_nothing_crosses_where_intervals_overlap():
     assert list(sweeps.crossings(sweeps._lines("M", mine)[0])) == []
 
 
+@pytest.mark.parametrize(("first", "second", "compared"), [
+    ("cpp:cpu", "numba:cpu", True), ("cpp:cpu", "numpy (cpp:cpu)", True), ("cpp:cpu", "numpy (numba:cpu)", False),
+    ("numpy (cpp:cpu)", "numpy (numba:cpu)", False), ("numpy (cpp:cpu)", "torch.eager (cpp:cpu)", True),
+    ("cpp:cpu", "hip:gfx942 (estimate)", False), ("pallas:v6e (estimate)", "hip:gfx942 (estimate)", True)])  # fmt: skip
+def test_times_cross_times_that_were_taken_together(first: str, second: str, compared: bool):
+    assert sweeps._comparable(first, second) == sweeps._comparable(second, first) == compared
+
+
 def test_two_sizes_make_no_sweep_and_peers_are_lines():
     rows = sweep({"numba:cpu": {64: 1.0, 128: 2.0}})
     assert list(sweeps._groups(list(enumerate(rows)))) == []

@@ -45,7 +45,8 @@ class Facet:
 
 
 def facets(rows: Sequence[Row]) -> list[Facet]:
-    """The plots of all rows that compute something and whose speed or device is known, in the order of the rows."""
+    """The plots of all rows that compute something and whose speed or device is known, in the order of the rows; none where
+    nothing was timed or estimated, since bounds alone are their roofs."""
     found: dict[str, tuple[Roof | None, dict[str, None], list[Spot]]] = {}
     for number, row in enumerate(rows):
         roof, spots = roof_of(row), spots_of(number, row)
@@ -55,6 +56,8 @@ def facets(rows: Sequence[Row]) -> list[Facet]:
         _, targets, mine = found.setdefault(key, (roof, {}, []))
         targets[row.target] = None
         mine += spots
+    if all(s.kind == "bound" for _, _, spots in found.values() for s in spots):
+        return []
     plain = [Facet(r.product if r else t, tuple(targets), r, tuple(s)) for t, (r, targets, s) in found.items()]
     return [Facet(f.title, f.targets, f.roof, f.spots, _drawn(f, plain)) for f in plain]
 

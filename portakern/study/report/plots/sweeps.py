@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from portakern.study.report.plots.drawing import drawn
+from portakern.study.report.plots.drawing import drawn, log_ticks
 from portakern.study.report.roofs import cost_of
 from portakern.study.row import Row
 from portakern.study.table import us_text
@@ -137,12 +137,11 @@ def _lines(dim: str, rows: Sequence[tuple[int, Row]]) -> tuple[dict[str, list[Po
 
 
 def crossings(lines: dict[str, list[Point]]) -> Iterator[Crossing]:
-    """Where the order of two contenders changes and their intervals are apart on both sides; between estimates and times
-    nothing is said."""
+    """Where the order of two contenders changes and their intervals are apart on both sides."""
     names = list(lines)
     for i, first in enumerate(names):
         for second in names[i + 1 :]:
-            if ("(estimate)" in first) != ("(estimate)" in second):
+            if not _comparable(first, second):
                 continue
             theirs = {p.size: p for p in lines[second]}
             both = [(p, theirs[p.size]) for p in lines[first] if p.size in theirs]
@@ -151,6 +150,22 @@ def crossings(lines: dict[str, list[Point]]) -> Iterator[Crossing]:
                 if (p.speed > q.speed) != (p2.speed > q2.speed):
                     low, high = (first, second) if p.speed > q.speed else (second, first)
                     yield Crossing(_meeting(p, q, p2, q2), low, high, (p.size, p2.size))
+
+
+def _comparable(first: str, second: str) -> bool:
+    """Kernels with kernels and each with its own peers; times with times."""
+    (target, _, kind), (target2, _, kind2) = (_parts(name) for name in (first, second))
+    if "estimate" in (kind, kind2):
+        return kind == kind2
+    return target == target2 or kind == kind2 == ""
+
+
+def _parts(name: str) -> tuple[str, str, str]:
+    """(target, peer, ``estimate`` or ``peer`` or nothing) of a line's name."""
+    head, _, tail = name.removesuffix(")").partition(" (")
+    if tail == "estimate":
+        return head, "", tail
+    return (tail, head, "peer") if tail else (head, "", "")
 
 
 def _meeting(p: Point, q: Point, p2: Point, q2: Point) -> float:
@@ -168,8 +183,10 @@ def _drawn(lines: dict[str, list[Point]], dim: str, unit: str, crossed: Sequence
               "axis": {"title": dim, "values": sizes if len(sizes) <= width // 45 else sizes[:: 1 + len(sizes) * 45 // width],
                        "format": "d", "grid": False}}  # fmt: skip
     speeds = [d["speed"] for d in data]
-    scale = {"type": "log"} if max(speeds) > 30 * min(speeds) else {"zero": True}
-    up = {"field": "speed", "type": "quantitative", "scale": scale, "axis": {"title": unit, "tickCount": 5, "format": ".6~g"}}
+    log_scale = max(speeds) > 30 * min(speeds)
+    ticks = {"values": log_ticks(min(speeds), max(speeds))} if log_scale else {"tickCount": 5}
+    up = {"field": "speed", "type": "quantitative", "scale": {"type": "log"} if log_scale else {"zero": True},
+          "axis": {"title": unit, "format": ".6~g", **ticks}}  # fmt: skip
     stroke = {"field": "name", "scale": {"domain": names, "range": [_turn(COLOURS, n) for n in range(len(names))]},
               "legend": None}  # fmt: skip
     dash = {"field": "name", "scale": {"domain": names, "range": [_turn(DASHES, n) for n in range(len(names))]}, "legend": None}

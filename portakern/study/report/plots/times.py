@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from markupsafe import Markup
@@ -17,6 +17,12 @@ WIDE, NARROW = 700, 230
 """Width between the axes; a page shows the narrow drawing on narrow screens."""
 
 STEP = 26
+LONGEST = 34
+"""Characters of a label that are shown."""
+
+APART = 6
+"""Cases that have a plot of their own each."""
+
 MOST = 60
 """Lines of one plot.  What is beyond stays in the table."""
 
@@ -46,18 +52,27 @@ class Chart:
 
 
 def charts(rows: Sequence[tuple[int, Row]]) -> list[Chart]:
-    """One plot for each case, in the order of the rows; those of which nothing is known have no line."""
+    """One plot for each case, in the order of the rows, or for each operator where there are many cases.  Rows of which nothing
+    is known have no line, and where nothing was timed or estimated there is no plot."""
     cases: dict[str, list[tuple[int, Row]]] = {}
     for number, row in rows:
-        cases.setdefault(f"{row.operator} {case_text(row)} {row.dtype or ''}".strip(), []).append((number, row))
+        cases.setdefault(f"{row.operator} {_case(row)}".strip(), []).append((number, row))
+    together = len(cases) > APART
+    if together:
+        cases = {name: [(n, r) for n, r in rows if r.operator == name] for name in dict.fromkeys(r.operator for _, r in rows)}
     found = []
     for title, mine in cases.items():
-        lines = [line for number, row in mine for line in lines_of(number, row)]
-        if lines:
+        lines = [replace(line, label=f"{_case(row)} {line.label}" if together and line.kind != "peer" else line.label)
+                 for number, row in mine for line in lines_of(number, row)]  # fmt: skip
+        if any(line.kind != "bound" for line in lines):
             shown = lines[:MOST]
             wide, narrow = (_drawn(title, shown, width) for width in (WIDE, NARROW))
             found.append(Chart(title, len(lines), len(lines) - len(shown), wide, narrow))
     return found
+
+
+def _case(row: Row) -> str:
+    return f"{case_text(row)} {row.dtype or ''}".strip()
 
 
 def lines_of(number: int, row: Row) -> list[Line]:
@@ -109,10 +124,10 @@ def _drawn(title: str, lines: Sequence[Line], width: int) -> Markup:
     data = [_data(s, n) for n, s in enumerate(lines)]
     names = [d["label"] for d in data]
     # Fonts of the reader may be wider than those that Vega measures with.
-    room = 10 + 7 * max(len(s.label) for s in lines)
+    room = 10 + 7 * min(max(len(s.label) for s in lines), LONGEST)
     up = {"field": "label", "type": "nominal", "sort": names, "scale": {"domain": names},
           "axis": {"title": None, "domain": False, "ticks": False, "grid": False, "labelPadding": 6, "labelColor": "var(--ink)",
-                   "minExtent": room}}  # fmt: skip
+                   "minExtent": room, "labelLimit": 7 * LONGEST}}  # fmt: skip
     where = {"x": across, "y": up}
     spread = [d for d in data if d["low"] is not None]
     least = [{**d, "us": d["bound"]} for d in data if d["bound"]]
