@@ -38,7 +38,8 @@ def _table(table: Sequence[Sequence[str]]) -> str:
     cells = "".join(f"<th>{escape(c)}</th>" for c in head)
     body = "\n".join("<tr>" + "".join(map(_cell, line)) + "</tr>" for line in lines)
     name = escape(", ".join(filter(None, head[:2])))
-    return f'<div class="scroll" tabindex="0" role="region" aria-label="{name}"><table><thead><tr>{cells}</tr></thead>\n<tbody>{body}</tbody></table></div>'
+    return (f'<div class="scroll" tabindex="0" role="group" aria-label="{name}"><table><thead><tr>{cells}</tr></thead>\n'
+            f"<tbody>{body}</tbody></table></div>")  # fmt: skip
 
 
 def _cell(text: str) -> str:

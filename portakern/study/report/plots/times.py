@@ -140,7 +140,7 @@ def _drawn(title: str, lines: Sequence[Line], width: int) -> Markup:
                        "encoding": {**where, "x": {**across, "field": "low"}, "x2": {"field": "high"}}})  # fmt: skip
     layers.append({"data": {"values": data}, **points(**where)})
     layers.append({"data": {"values": data}, "mark": {"type": "text", "align": "left", "dx": 10, "dy": 1},
-                   "encoding": {**where, "text": {"field": "words"}}})  # fmt: skip
+                   "encoding": {**where, "x": {**across, "field": "end"}, "text": {"field": "words"}}})  # fmt: skip
     label = f"Times of {title} in microseconds. " + "; ".join(s.says for s in lines[:12])
     return drawn({"width": width, "height": {"step": STEP}, "layer": layers}, label)
 
@@ -148,4 +148,5 @@ def _drawn(title: str, lines: Sequence[Line], width: int) -> Markup:
 def _data(line: Line, number: int) -> dict[str, Any]:
     # Labels are the places on the axis and must differ: a space of no width tells equal ones apart.
     return {"row": f"row-{line.row}", "label": line.label + "\u200b" * (number + 1), "kind": line.kind, "us": line.us,
-            "low": line.low, "high": line.high, "words": line.words, "says": line.says, "bound": line.bound}  # fmt: skip
+            "low": line.low, "high": line.high, "words": line.words, "says": line.says, "bound": line.bound,
+            "end": max(line.us, line.high or 0.0)}  # fmt: skip
