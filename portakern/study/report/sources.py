@@ -98,7 +98,7 @@ def _listing(number: int, name: str, row: Row, study: Study, facts: SourceFacts 
     machine = study.assemblies.get(row.binary_hash or "", "")
     operations = facts.operations if facts else ()
     done = linking.linked(text, suffix, operations, _words(row))
-    made = assembly.by_line(machine, f"{row.operator}{suffix}", len(done)) if machine else {}
+    made = assembly.by_line(machine, suffix, len(done)) if machine else {}
     code = highlighting.lines(text, suffix)
     lines = tuple(
         Line(html, tuple(order[operations[n].kind, operations[n].name] for n in numbers), tuple(made.get(place, ())))
