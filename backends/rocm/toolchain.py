@@ -42,7 +42,7 @@ CALLED = "called"
 """Option of a foreign source: pairs of a launch's kernel and the instance of a template that it is in the text."""
 FOREIGN_FLAGS = ("-Wno-unused-value", "-Wno-unused-result")
 TIMEOUT_S = 120.0
-_FORMAT = 3  # of what is cached
+_FORMAT = 4  # of what is cached
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,8 @@ def _build(clang: Clang, source: Source, flags: tuple[str, ...], isa: str) -> tu
 
 
 def _without_tables(assembly: str) -> str:
-    """The assembly without debuggers' tables, most of its text; the places of lines (``.loc``) stay."""
+    """The assembly without debuggers' tables, most of its text, and the labels that only they name, which would look like
+    heads of blocks; the places of lines (``.loc``) stay."""
     kept, inside = [], False
     for line in assembly.splitlines(keepends=True):
         words = line.split()
@@ -219,7 +220,8 @@ def _without_tables(assembly: str) -> str:
             inside = len(words) > 1 and words[1].startswith(".debug_") and not words[1].startswith(".debug_line")
         if not inside:
             kept.append(line)
-    return "".join(kept)
+    named = set(re.findall(r"\.Ltmp\d+\b(?!:)", "".join(kept)))
+    return "".join(line for line in kept if not (m := re.match(r"(\.Ltmp\d+):\s*$", line)) or m[1] in named)
 
 
 def _pack(code: bytes, assembly: str, log: str) -> bytes:
