@@ -18,16 +18,18 @@ PADDING = 4
 
 @dataclass(frozen=True)
 class Lines(p.Shared):
-    """``turned``: rows of the array become columns."""
+    """``turned``: rows of the array become columns.  ``padding``: elements between rows."""
 
     turned: bool = False
+    padding: int = PADDING
 
     def __str__(self) -> str:
         return super().__str__() + ", in lines" + (", turned on the way" if self.turned else "")
 
 
 def in_lines(plan: KernelPlan) -> KernelPlan:
-    """``plan`` with the operands of its product in lines, where it is one exact product of 32-bit floats from memory."""
+    """``plan`` with the operands of its product in lines along the contracted axis, where it is one exact product of 32-bit floats
+    from memory."""
     dots = [s for s in _all(plan.body) if isinstance(s, p.Dot)]
     stages = [s for s in _all(plan.body) if isinstance(s, p.CopyToShared)]
     if len(dots) != 1 or (dots[0].element, dots[0].precision) != ("f32", "ieee"):
@@ -37,8 +39,13 @@ def in_lines(plan: KernelPlan) -> KernelPlan:
     operands = [x.shared for x in (dots[0].a, dots[0].b)]
     if None in operands or {s.shared for s in stages} != set(plan.shared) or set(operands) != set(plan.shared):
         return plan
-    lines = {s: _lines(s) for s in plan.shared}
-    return replace(plan, shared=tuple(lines.values()), body=tuple(_moved(s, lines) for s in plan.body))
+    return moved(plan, {s: _lines(s) for s in plan.shared})
+
+
+def moved(plan: KernelPlan, lines: dict[p.Shared, Lines]) -> KernelPlan:
+    """``plan`` with its operands in these."""
+    shared = tuple(lines.get(s, s) for s in plan.shared)
+    return replace(plan, shared=shared, body=tuple(_moved(s, lines) for s in plan.body))
 
 
 def _lines(s: p.Shared) -> Lines:
@@ -58,15 +65,18 @@ def _all(block: Sequence[p.Statement]) -> list[p.Statement]:
 
 def _moved(s: p.Statement, lines: dict[p.Shared, Lines]) -> p.Statement:
     if isinstance(s, p.CopyToShared):
-        return replace(s, shared=lines[s.shared])
+        return replace(s, shared=lines.get(s.shared, s.shared))
     if isinstance(s, p.Dot):
         return replace(s, a=_operand(s.a, lines), b=_operand(s.b, lines))
     if isinstance(s, p.Loop):
-        pipe = s.pipeline and replace(s.pipeline, copies=tuple(replace(c, shared=lines[c.shared]) for c in s.pipeline.copies))
+        pipe = s.pipeline and replace(s.pipeline, copies=tuple(replace(c, shared=lines.get(c.shared, c.shared))
+                                                               for c in s.pipeline.copies))  # fmt: skip
         return replace(s, body=tuple(_moved(x, lines) for x in s.body), pipeline=pipe)
     return s
 
 
 def _operand(x: p.Operand, lines: dict[p.Shared, Lines]) -> p.Operand:
-    assert x.shared is not None
-    return replace(x, held=lines[x.shared], transposed=lines[x.shared].transposed)
+    if x.shared not in lines:
+        return x
+    held = lines[x.shared]
+    return replace(x, held=held, transposed=x.transposed != held.turned)

@@ -15,7 +15,7 @@ from portakern.emit.clike.terms import Word
 from portakern.errors import ScheduleError
 
 from .addresses import CudaAccess
-from .lines import PADDING, Lines
+from .lines import Lines
 
 BLOCK = Word(Dialect.block)
 """The index of the block."""
@@ -95,7 +95,7 @@ def shared_offsets(k: KernelPlan) -> list[int]:
     of their size, else to 128 (see pk::Shared; pk::Lines always to 128)."""
     found, end = [], 0
     for s in k.shared:
-        width = s.cols + PADDING if isinstance(s, Lines) else s.cols
+        width = s.cols + s.padding if isinstance(s, Lines) else s.cols
         size = s.rows * width * DTYPES[s.dtype].bytes
         align = 128 if size % 1024 or isinstance(s, Lines) else 1024
         begin = -(-end // align) * align

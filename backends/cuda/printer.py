@@ -5,11 +5,12 @@ from __future__ import annotations
 from portakern.emit.clike import TYPES, Dialect, KernelPlan, Printer
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Layout
+from portakern.emit.clike.printer import indented
 from portakern.emit.clike.terms import ZERO, number
 
 from .attention import Fetch, JoinRows, Pack, WalkPlan, print_walk
 from .hopper import Fetched, NarrowPlan, NarrowProduct, PipelinePlan, Refill, SendTile, WriteRows, print_narrow, print_pipeline
-from .lines import Lines
+from .lines import PADDING, Lines
 from .plans import (
     CudaKernelPlan,
     aligned,
@@ -24,6 +25,7 @@ from .plans import (
     vector_width,
 )
 from .side_by_side import SideBySide, print_side_by_side
+from .thirds import DotInThirds, SumAgain
 from .under_way import AsyncProduct, Complete, Fed, Give, StartProducts, Take
 
 ALIGNED = "pk::Aligned"
@@ -123,8 +125,26 @@ class CudaPrinter(Printer):
             by = "Warpgroup"
         else:
             by = "Stacked" if chained(self.plan) else ""
+            element = "pk::bf16x6" if self._in_thirds(x) else element
             element = "pk::tf32" if precision_of(self.plan, x) == "tf32" and element == "float" else element
         return self.named(f"{by}Accumulator", f"{x.rows}, {x.cols}, {self.plan.warps}, {element}")
+
+    def _in_thirds(self, x: Layout) -> bool:
+        return any(isinstance(s, DotInThirds) and s.place.layout == x for s in statements(self.plan.body))
+
+    def on_DotInThirds(self, s: DotInThirds) -> list[str]:
+        return [self.word("dot", "", s.acc, self.operand(s.a), self.operand(s.b), f"{self.turn} == 1") + ";"]
+
+    def on_SumAgain(self, s: SumAgain) -> list[str]:
+        """Unrolled, since what is seldom done shall take no registers of what is often done."""
+        assert s.fill is not None
+        self.turn = self.names.fresh("turn")
+        return ["#pragma unroll",
+                f"for (int {self.turn} = 0; {self.turn} < 2; ++{self.turn}) {{",
+                *indented([*self.statements(s.body),
+                           f"if ({self.turn} == 1 || {self.word('all_finite', '', s.fill.name)}) break;",
+                           "// An operand is infinite, or a sum too large: once more, by fused multiply-adds.",
+                           *self.on_Fill(s.fill)]), "}"]  # fmt: skip
 
     def shared(self, k: KernelPlan) -> list[str]:
         if operands_are_static(k):
@@ -232,4 +252,7 @@ class CudaPrinter(Printer):
         return [self.word("stage", template, slot, *self.address(s.access), *s.picks) + ";"]
 
     def shared_type(self, s: p.Shared) -> str:
-        return self.named("Lines" if isinstance(s, Lines) else "Shared", f"{self.dialect.type(s.dtype)}, {s.rows}, {s.cols}")
+        sizes = f"{self.dialect.type(s.dtype)}, {s.rows}, {s.cols}"
+        if not isinstance(s, Lines):
+            return self.named("Shared", sizes)
+        return self.named("Lines", sizes if s.padding == PADDING else f"{sizes}, {s.padding}")

@@ -75,16 +75,15 @@ class _Rewriter:
         def rewritten(op: Op) -> Op:
             outside = ({}, {}) if op.closed else (env, seen)
             new = op.remap(env.__getitem__, lambda region: self.block(region, *outside))
-            better = self.rules(new)
-            if better is not None:
-                result = visit(better)
-            elif not new.pure:
-                result = new
-                new_ops.append(new)
-            else:
-                result = seen.setdefault(key(new), new)
-                if result is new:
+            # Equal operations are rewritten once: rules build the same anew for every path that leads to a shared value.
+            own = key(new) if new.pure else None
+            if (result := seen.get(own)) is None:
+                better = self.rules(new)
+                result = new if better is None else visit(better)
+                if better is None:
                     new_ops.append(new)
+                if own is not None:
+                    seen[own] = result
             env[new] = result
             return result
 

@@ -8,14 +8,14 @@ from typing import Any, Protocol
 
 from portakern.backend import Language
 from portakern.device import Device
-from portakern.ir.schedule import LOWERED_OPTIONS, Nest, Schedule, Value, literal
+from portakern.ir.schedule import LOWERED_OPTIONS, Nest, Schedule, Value
 from portakern.lower import lower
 from portakern.registry import registry
 from portakern.spec.operator import Operator
 from portakern.study import steps
 from portakern.study.judge import judge
 from portakern.study.row import Row
-from portakern.study.work import Work, arg_rows
+from portakern.study.work import Work, arg_rows, schedule_asked
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,7 @@ class Task:
 
         Raises :class:`ScheduleError` where the schedule does not fit the operator.
         """
-        if isinstance(schedule, str):
-            schedule = {k: literal(v) for k, v in (part.split("=", 1) for part in schedule.split(",") if part)}
-        return steps.emit(replace(self._work, schedule=schedule, chosen=None))[0].text
+        return steps.emit(replace(self._work, schedule=schedule_asked(schedule), chosen=None))[0].text
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON, for a generator in another process."""

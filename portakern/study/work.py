@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from portakern.backend import Target
+from portakern.errors import UsageError
 from portakern.ir.core import Arg
 from portakern.ir.program import Array, ArrayFacts
-from portakern.ir.schedule import Value
+from portakern.ir.schedule import Value, literal
 from portakern.ir.size import Sym, names_of
 from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.ir.tile import BufferType
@@ -28,7 +29,23 @@ DEFAULT = "default"
 
 ScheduleRequest = Mapping[str, Value] | str | None
 """A schedule as a user asks for it: nothing (the tuned one, where there is one), ``"default"`` (the backend's), or
-tiles by axis or role, ``stages``, ``warps`` and options that change the backend's."""
+tiles by axis or role, ``stages``, ``warps`` and options that change the backend's, as a mapping or as ``"m=64,stages=3"``."""
+
+
+def schedule_asked(request: ScheduleRequest) -> dict[str, Value]:
+    """What a request changes of the backend's schedule.
+
+    Raises :class:`UsageError` where a text is not of the form ``name=value,name=value``.
+    """
+    if request is None or request == DEFAULT:
+        return {}
+    if not isinstance(request, str):
+        return dict(request)
+    parts = [part.strip() for part in request.split(",") if part.strip()]
+    if not parts or any("=" not in part for part in parts):
+        raise UsageError(f"the schedule {request!r} is neither {DEFAULT!r} nor of the form name=value,name=value",
+                         hint="as in schedule='m=128,n=128,stages=3', or a mapping")
+    return {name.strip(): literal(value.strip()) for name, value in (part.split("=", 1) for part in parts)}
 
 
 @dataclass(frozen=True)
@@ -147,7 +164,7 @@ def works(
             key = key_of(traced, sizes, dtype, target)
             chosen = tuned(key, target) if not schedule and foreign is None else None
             found.append(Work(program, names, opened, at_sizes(families, {**sizes, **opened}), str(target),
-                              dict(schedule) if isinstance(schedule, Mapping) else {}, row, foreign, torch=op.torch,
+                              schedule_asked(schedule), row, foreign, torch=op.torch,
                               file=op.file, key=key, chosen=chosen, declared=at_sizes(families, sizes)))  # fmt: skip
     return found
 

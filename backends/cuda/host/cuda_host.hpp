@@ -124,6 +124,17 @@ const char* launch(dim3 grid, dim3 block, unsigned cluster, bool backwards, cons
 
 inline void __syncthreads() { host::block_on(host::State::kBarrier); }
 
+inline int __syncthreads_or(int x) {
+    static int any[host::kMostBlocks];
+    int& found = any[host::current->rank];
+    __syncthreads();
+    if (threadIdx.x == 0) found = 0;
+    __syncthreads();
+    if (x) found = 1;
+    __syncthreads();
+    return found;
+}
+
 inline void __syncwarp() { host::collective(host::meet_lanes, &host::current->order); }
 
 template <class T> T __shfl_xor_sync(unsigned, T x, int mask) {

@@ -5,6 +5,8 @@
 
 namespace pk::ptx {
 
+inline int opaque(int x) { return x; }
+
 // ---- conversions ---------------------------------------------------------------------------------------------------
 
 inline float from_f16(unsigned short bits) {
@@ -25,6 +27,10 @@ inline unsigned short to_bf16(float x) {
     std::memcpy(&bits, &x, 4);
     if (x != x) return 0x7fff;
     return static_cast<unsigned short>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+inline uint32_t to_bf16_pair(float low, float high) {
+    return static_cast<uint32_t>(to_bf16(high)) << 16 | to_bf16(low);
 }
 
 inline uint32_t to_tf32(float x) {

@@ -29,6 +29,9 @@ constexpr int kWarp = 32;  // lanes of a warp
 /// Tag of float operands that the matrix unit may round to TF32 (10 bits of mantissa).
 struct tf32 {};
 
+/// Tag of float operands that the matrix unit multiplies as sums of three bf16 (see pk/thirds.cuh).
+struct bf16x6 {};
+
 template <class A, class B> struct Same { static constexpr bool value = false; };
 template <class A> struct Same<A, A> { static constexpr bool value = true; };
 template <class A, class B> constexpr bool same = Same<A, B>::value;

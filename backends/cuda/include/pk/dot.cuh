@@ -72,9 +72,10 @@ PK_DEVICE void mma_step(Tile<float, L>& acc, const B& b, int k, LoadA load) {
 // ---- single elements and short vectors of wider operands -----------------------------------------------------------
 
 template <class T, int R, int C> PK_DEVICE T element(const Shared<T, R, C>& s, int row, int col) { return *s.at(row, col); }
-template <class T, int R, int C> PK_DEVICE T element(const Transposed<Shared<T, R, C>>& s, int row, int col) {
-    return *s.of.at(col, row);
+template <class T, int R, int C, int P> PK_DEVICE T element(const Lines<T, R, C, P>& s, int row, int col) {
+    return *s.at(row, col);
 }
+template <class S> PK_DEVICE typename S::Element element(const Transposed<S>& s, int row, int col) { return *s.of.at(col, row); }
 
 /// `N` elements of a stored row, in one access where they lie in one chunk.
 template <int N, class T, class S> PK_DEVICE void read_row(T (&to)[N], const S& s, int row, int col) {

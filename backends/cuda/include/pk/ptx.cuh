@@ -5,6 +5,11 @@
 
 namespace pk::ptx {
 
+PK_DEVICE int opaque(int x) {  // x, of which the compiler knows nothing
+    asm volatile("" : "+r"(x));
+    return x;
+}
+
 // ---- conversions ---------------------------------------------------------------------------------------------------
 
 PK_DEVICE float from_bf16(unsigned short bits) {  // one permutation of bytes, from either half of a register
@@ -28,6 +33,12 @@ PK_DEVICE unsigned short to_f16(float x) {  // to nearest, ties to even
 PK_DEVICE unsigned short to_bf16(float x) {
     unsigned short bits;
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return bits;
+}
+
+PK_DEVICE uint32_t to_bf16_pair(float low, float high) {
+    uint32_t bits;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
     return bits;
 }
 

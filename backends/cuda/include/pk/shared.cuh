@@ -38,13 +38,13 @@ template <class T, int R, int C> struct Shared {
     PK_DEVICE const T* at(int row, int col) const { return data + offset(row, col); }
 };
 
-/// R x C elements in shared memory, row by row, with 16 bytes between rows: for operands of fused multiply-adds, of which
-/// every lane reads a row at a time at places known to the compiler. Elements written down a column meet 8 different banks.
-template <class T, int R, int C> struct Lines {
+/// R x C elements in shared memory, row by row, with `Pad` elements between rows: for operands of which every lane reads elements
+/// at places known to the compiler. With 16 bytes between them elements down a column meet 8 different banks.
+template <class T, int R, int C, int Pad = 16 / static_cast<int>(sizeof(T))> struct Lines {
     using Element = T;
     static constexpr int rows = R, cols = C;
     static constexpr int chunk = 16 / static_cast<int>(sizeof(T));
-    static constexpr int chunks = C / chunk, stride = C + chunk;
+    static constexpr int chunks = C / chunk, stride = C + Pad;
     static_assert(C % chunk == 0, "a row must be a multiple of 16 bytes");
 
     alignas(128) T data[R * stride];
@@ -122,8 +122,8 @@ PK_DEVICE void stage_elements(Shared<T, R, C>& to, const T* origin, int64_t row_
 }
 
 // Element by element; neighbouring lanes take neighbours along what is contiguous in memory, usually the source's columns.
-template <int Threads, bool Turned, class T, int R, int C>
-PK_DEVICE void stage_lines(Lines<T, R, C>& to, const T* origin, int64_t row_stride, int64_t col_stride, int rows_left,
+template <int Threads, bool Turned, class T, int R, int C, int P>
+PK_DEVICE void stage_lines(Lines<T, R, C, P>& to, const T* origin, int64_t row_stride, int64_t col_stride, int rows_left,
                            int cols_left) {
     static_assert(sizeof(T) == 4, "copied in words");
     share_out<Turned ? C : R, Turned ? R : C, Threads>([&](int row, int down, int col) {
@@ -152,8 +152,8 @@ PK_DEVICE void stage(Shared<T, R, C>& to, const T* origin, int64_t row_stride, i
 
 /// The same for Lines, which may be the other way round: then, or where 16 bytes at a time are not possible, element by
 /// element, still asynchronously.
-template <int Threads, class Fact = Unknown, class T, int R, int C>
-PK_DEVICE void stage(Lines<T, R, C>& to, const T* origin, int64_t row_stride, int64_t col_stride, int rows_left = kAll,
+template <int Threads, class Fact = Unknown, class T, int R, int C, int P>
+PK_DEVICE void stage(Lines<T, R, C, P>& to, const T* origin, int64_t row_stride, int64_t col_stride, int rows_left = kAll,
                      int cols_left = kAll) {
     const uint64_t bits = reinterpret_cast<uint64_t>(origin) | static_cast<uint64_t>(row_stride) * sizeof(T);
     if (Fact::aligned || (col_stride == 1 && bits % 16 == 0)) {
@@ -162,8 +162,8 @@ PK_DEVICE void stage(Lines<T, R, C>& to, const T* origin, int64_t row_stride, in
         stage_lines<Threads, false>(to, origin, row_stride, col_stride, rows_left, cols_left);
     }
 }
-template <int Threads, class Fact = Unknown, class T, int R, int C>
-PK_DEVICE void stage(Transposed<Lines<T, R, C>> to, const T* origin, int64_t row_stride, int64_t col_stride,
+template <int Threads, class Fact = Unknown, class T, int R, int C, int P>
+PK_DEVICE void stage(Transposed<Lines<T, R, C, P>> to, const T* origin, int64_t row_stride, int64_t col_stride,
                      int rows_left = kAll, int cols_left = kAll) {
     stage_lines<Threads, true>(to.of, origin, row_stride, col_stride, rows_left, cols_left);
 }
