@@ -39,8 +39,10 @@ def test_comments_are_those_of_the_language():
     assert linked("a = 9; // load(x)", ".cu", [LOAD_X], WORDS) == [()]
 
 
-@pytest.mark.parametrize("target", ["cpp:cpu", "numba:cpu", "cuda:sm_90a", "triton:sm_90", "hip:gfx942", "pallas:v6e",
-                                    "sycl:cpu", "opencl:cpu"])  # fmt: skip
+@pytest.mark.parametrize("target", [
+    "numba:cpu", "cuda:sm_90a", "triton:sm_90", "hip:gfx942", "pallas:v6e", "sycl:cpu",
+    pytest.param("cpp:cpu", marks=pytest.mark.slow),  # the words of cuda and hip
+    pytest.param("opencl:cpu", marks=pytest.mark.slow)])  # those of sycl  # fmt: skip
 def test_nearly_every_operation_of_the_library_is_found_in_every_language(target: str):
     """What is not found was fused away: such as a temporary that stays in a kernel."""
     (aim,) = registry().match(target)
