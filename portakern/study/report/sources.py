@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from portakern.study.study import SourceFacts, Study
 
 
+MOST = 60
+"""Texts of a page: with those of a thousand rows it would be too large to send, and nobody would read them."""
+
+
 @dataclass(frozen=True)
 class Line:
     """``operations`` are numbers of those of the page, ``made`` the instructions that came of the line."""
@@ -51,12 +55,13 @@ class Tie:
 
 @dataclass(frozen=True)
 class Listings:
-    """``left`` and ``right`` are the numbers of the texts that are shown first."""
+    """``left`` and ``right`` are the numbers of the texts that are shown first, ``left_out`` how many are not in the page."""
 
     texts: tuple[Listing, ...]
     ties: tuple[Tie, ...]
     left: int = 0
     right: int = 1
+    left_out: int = 0
 
 
 def listings(study: Study) -> Listings:
@@ -65,6 +70,8 @@ def listings(study: Study) -> Listings:
     for n, row in enumerate(study.rows):
         if row.source_hash in study.sources:
             seen.setdefault(row.source_hash, (n, row))
+    left_out = max(0, len(seen) - MOST)
+    seen = dict(list(seen.items())[:MOST])
     several = len({r.operator for _, r in seen.values()}) > 1
     same_case = len({(case_text(r), r.dtype) for _, r in seen.values()}) == 1
     order: dict[tuple[str, str], int] = {}
@@ -79,7 +86,7 @@ def listings(study: Study) -> Listings:
         found.append(_listing(n, name, row, study, facts, order))
     counts = [sum(any(number in line.operations for line in text.lines) for text in found) for number in range(len(order))]
     ties = tuple(Tie(known[n].title, known[n].line, counts[n]) for n in range(len(order)))
-    return Listings(tuple(found), ties, *_first_pair(study, [row for _, row in seen.values()]))
+    return Listings(tuple(found), ties, *_first_pair(study, [row for _, row in seen.values()]), left_out)
 
 
 def _first_pair(study: Study, rows: Sequence[Row]) -> tuple[int, int]:

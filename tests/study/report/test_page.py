@@ -13,6 +13,7 @@ import pytest
 import portakern as pk
 from portakern.cli import main
 from portakern.spec.load import load_operator
+from portakern.study.report import sources
 from portakern.study.report.commands import command
 from portakern.study.report.plots import drawing
 from portakern.study.row import Row
@@ -102,6 +103,12 @@ def test_ties_join_the_languages():
     for listing in listings:
         done = {n for numbers in re.findall(r'data-o="([\d ]+)"', listing) for n in numbers.split()}
         assert done == {"0", "1", "2", "3", "4"}, listing[:80]
+
+
+def test_a_page_holds_the_first_texts_and_says_how_many_it_does_not(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sources, "MOST", 3)
+    text, _ = read(study())
+    assert text.count('class="listing"') == 3 and "2 more are not in this" in text
 
 
 def test_instructions_stand_under_their_lines():

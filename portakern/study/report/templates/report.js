@@ -5,7 +5,9 @@
   const all = (query, within = document) => [...within.querySelectorAll(query)];
   const table = one("#table");
   const rows = all("tbody", table);
-  const marksOf = number => all(`.plot g[data-row="${number}"]`);
+  const marks = new Map(rows.map(row => [row.dataset.row, []]));
+  all(".plot g[data-row]").forEach(mark => marks.get(mark.dataset.row)?.push(mark));
+  const marksOf = number => marks.get(number);
 
   // ---- sorting: rows without a value stay at the end, whichever way
   const heads = all("th[data-sort]", table);
