@@ -27,7 +27,7 @@ from .lines import in_lines
 from .plans import KEPT, CudaKernelPlan, operands_are_static, products_of, scratch_bytes, shared_operand_bytes
 from .printer import DIALECT, CudaPrinter
 from .side_by_side import joined
-from .thirds import IN_THIRDS, by_thirds, in_thirds
+from .thirds import WAYS, by_thirds, in_thirds
 
 INCLUDE = Path(__file__).parent / "include"
 _MATRIX_OPERANDS = {"bf16", "f16", "f32", "f64"}
@@ -35,8 +35,8 @@ DYNAMIC = (PipelinePlan, NarrowPlan, WalkPlan)
 """Plans that lay out their shared memory by themselves."""
 
 OPTIONS = {
-    "mma": "instructions of matrix products; of 16 bits: sync (mma.sync), wgmma (sm_90a, where tiles allow it), or auto; of f32: "
-           "bf16x6 (six products of bf16 on the matrix unit), fma, or auto",
+    "mma": "instructions of products, of 16 bits: sync (mma.sync), wgmma (sm_90a, where tiles allow it), or auto; of f32: "
+    "bf16x6 (six of bf16 by mma.sync), bf16x6-wgmma, fma, or auto",
     "copies": "who copies the operands of wgmma to shared memory: threads, engine (TMA, in a pipeline between warps), or auto",
     "stores": "who writes the result of such a pipeline: threads, engine (through shared memory), or auto",
     "blocks": "rows, scans, elementwise: how many blocks an SM must be able to hold; 0: as registers allow",
@@ -73,8 +73,8 @@ class CudaEmitter(CLikeEmitter):
             if warps & (warps - 1) or not 1 <= warps <= 16:
                 found.append(Missing(f"{kernel.name} with {warps} warps", line, "1, 2, 4, 8 or 16 warps"))
             asked = kernel.schedule.option("mma", "auto")
-            if asked not in ("auto", "sync", "wgmma", "bf16x6", "fma"):
-                found.append(Missing(f"the option mma={asked}", line, "auto, sync, wgmma, bf16x6 or fma"))
+            if asked not in ("auto", "sync", "wgmma", "fma", *WAYS):
+                found.append(Missing(f"the option mma={asked}", line, f"auto, sync, wgmma, fma, {' or '.join(WAYS)}"))
             if kernel.schedule.option("keep", "none") not in KEPT:
                 found.append(Missing(f"the option keep={kernel.schedule.option('keep', '')}", line, ", ".join(KEPT)))
             for name in ("copies", "stores"):
@@ -91,15 +91,15 @@ class CudaEmitter(CLikeEmitter):
             return self.plan_attention(kernel, dialect, target)
         plain = super().plan_kernel(with_fused_sums(kernel), dialect, target)
         asked = str(kernel.schedule.option("mma", "auto"))
-        plan = plain if (thirds := by_thirds(plain, asked)) else in_lines(plain)
-        made = CudaKernelPlan(**vars(plan), products=IN_THIRDS if thirds else products_of(plan, asked, target),
+        plan = plain if (thirds := by_thirds(plain, asked, target)) else in_lines(plain)
+        made = CudaKernelPlan(**vars(plan), products=thirds or products_of(plan, asked, target),
                               at_once=int(kernel.schedule.option("blocks", 0)),
                               keep=str(kernel.schedule.option("keep", "none")))  # fmt: skip
         planned = pipelined(narrowed(made, kernel, target), kernel, target)
         if isinstance(planned, DYNAMIC):
             return planned
         flat = replace(planned, body=flattened(planned.body))
-        return in_thirds(flat) if flat.products == IN_THIRDS else flat
+        return in_thirds(flat) if flat.products in WAYS.values() else flat
 
     def plan_attention(self, kernel: t.Kernel, dialect: Dialect, target: Target) -> CudaKernelPlan:
         plan = CudaKernelPlan(**vars(in_lines(super().plan_kernel(by_powers_of_two(kernel, fused=True), dialect, target))))
@@ -150,7 +150,7 @@ _HELD = {
     "math": (*UNARY, *BINARY, "fma", "exp2_flushed"), "memory": ("load", "store"), "outbox": ("Outbox",),
     "pipeline": ("Pipeline",), "reduce": ("reduce_cols", "reduce_rows"), "relayout": ("relayout", "transpose"),
     "scan": ("scan_cols",), "scan_by": ("scan_by",), "shared": ("Shared", "Lines", "stage", "put", "sync"),
-    "sort": ("sorted_order", "in_order"), "thirds": ("all_finite",),
+    "sort": ("sorted_order", "in_order"), "thirds": ("all_finite",), "thirds_wgmma": ("Thirds", "sum_of"),
     "shifted": ("load_shifted", "store_rows", "RowWriter"), "tile": ("map", "fill"),
     "vector_product": ("row_times_rows", "row_times_columns"), "walk": ("RowBlocks",), "wgmma": ("WarpgroupAccumulator",),
 }  # fmt: skip

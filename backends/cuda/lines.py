@@ -28,8 +28,8 @@ class Lines(p.Shared):
 
 
 def in_lines(plan: KernelPlan) -> KernelPlan:
-    """``plan`` with the operands of its product in lines along the contracted axis, where it is one exact product of 32-bit floats
-    from memory."""
+    """``plan`` with the operands of its product in lines along the contracted axis, where it is one exact product of 32-bit
+    floats from memory."""
     dots = [s for s in _all(plan.body) if isinstance(s, p.Dot)]
     stages = [s for s in _all(plan.body) if isinstance(s, p.CopyToShared)]
     if len(dots) != 1 or (dots[0].element, dots[0].precision) != ("f32", "ieee"):

@@ -25,7 +25,7 @@ from .plans import (
     vector_width,
 )
 from .side_by_side import SideBySide, print_side_by_side
-from .thirds import DotInThirds, SumAgain
+from .thirds import DotInThirds, SumAgain, Thirds
 from .under_way import AsyncProduct, Complete, Fed, Give, StartProducts, Take
 
 ALIGNED = "pk::Aligned"
@@ -123,6 +123,8 @@ class CudaPrinter(Printer):
         element, by = self.dialect.type(x.element), ""
         if by_warpgroups(self.plan):
             by = "Warpgroup"
+        elif self._in_thirds(x) and any(isinstance(s, Thirds) for s in self.plan.shared):
+            by, element = "Warpgroup", "pk::bf16"
         else:
             by = "Stacked" if chained(self.plan) else ""
             element = "pk::bf16x6" if self._in_thirds(x) else element
@@ -133,15 +135,20 @@ class CudaPrinter(Printer):
         return any(isinstance(s, DotInThirds) and s.place.layout == x for s in statements(self.plan.body))
 
     def on_DotInThirds(self, s: DotInThirds) -> list[str]:
-        return [self.word("dot", "", s.acc, self.operand(s.a), self.operand(s.b), f"{self.turn} == 1") + ";"]
+        operands = f"{s.acc}, {self.operand(s.a)}, {self.operand(s.b)}, {self.turn} == 1"
+        return [f"{self.sum}.add({operands});" if self.sum else self.word("dot", "", operands) + ";"]
 
     def on_SumAgain(self, s: SumAgain) -> list[str]:
         """Unrolled, since what is seldom done shall take no registers of what is often done."""
         assert s.fill is not None
-        self.turn = self.names.fresh("turn")
-        return ["#pragma unroll",
+        self.turn, self.sum, before, after = self.names.fresh("turn"), "", [], []
+        if s.thirds is not None:
+            self.sum = self.names.fresh("sum")
+            before = [f"auto {self.sum} = {self.word('sum_of', self.place(s.fill.place), self.only(s.thirds))};"]
+            after = [f"if ({self.turn} == 0) {self.sum}.complete({s.fill.name});  // of the last step"]
+        return [*before, "#pragma unroll",
                 f"for (int {self.turn} = 0; {self.turn} < 2; ++{self.turn}) {{",
-                *indented([*self.statements(s.body),
+                *indented([*self.statements(s.body), *after,
                            f"if ({self.turn} == 1 || {self.word('all_finite', '', s.fill.name)}) break;",
                            "// An operand is infinite, or a sum too large: once more, by fused multiply-adds.",
                            *self.on_Fill(s.fill)]), "}"]  # fmt: skip
@@ -252,6 +259,8 @@ class CudaPrinter(Printer):
         return [self.word("stage", template, slot, *self.address(s.access), *s.picks) + ";"]
 
     def shared_type(self, s: p.Shared) -> str:
+        if isinstance(s, Thirds):
+            return self.named("Thirds", ", ".join(map(str, s.sizes)))
         sizes = f"{self.dialect.type(s.dtype)}, {s.rows}, {s.cols}"
         if not isinstance(s, Lines):
             return self.named("Shared", sizes)

@@ -215,13 +215,16 @@ def _scan(nest: Nest, device: Device) -> Iterator[Schedule]:
 
 # ---- contractions -------------------------------------------------------------------------------------------------------
 
-# (m, n, k, warps, stages), best for large products first. 16-bit operands go to the matrix unit, wider ones to FMAs.
+# (m, n, k, warps, stages), best for large products first. 16-bit operands go to the matrix unit, large tiles of f32 by thirds
+# (see thirds.py; on an H100 4096^3 by wgmma 1.84 ms, by mma.sync 2.45, by FMAs 2.92), wider ones and small tiles to FMAs.
 _MATRIX = (
     (128, 128, 64, 8, 3), (128, 128, 32, 8, 4), (128, 128, 32, 8, 3), (128, 64, 64, 4, 3), (64, 128, 64, 4, 3),
     (128, 128, 32, 4, 3), (64, 64, 64, 4, 4), (64, 64, 64, 4, 3), (64, 64, 32, 4, 4), (128, 256, 32, 8, 3), (64, 32, 64, 4, 3),
     (32, 64, 64, 4, 3), (32, 32, 64, 4, 3), (16, 64, 64, 4, 3), (64, 16, 64, 4, 3), (16, 32, 64, 2, 3), (32, 16, 64, 2, 3),
     (16, 16, 64, 1, 3),
 )  # fmt: skip
+_THIRDS = ((128, 128, 16, 4, 3), (128, 128, 16, 8, 3), (64, 128, 16, 4, 4), (128, 64, 16, 4, 4), (64, 64, 32, 4, 3))
+_THIRDS_BY_UNIT = ((128, 128, 32, 8, 3), (128, 128, 32, 8, 2), (64, 128, 32, 4, 2), (128, 64, 32, 8, 3))
 _SCALAR = (
     (128, 256, 16, 8, 3), (256, 128, 16, 8, 3), (128, 128, 16, 4, 3), (128, 128, 16, 8, 2), (128, 64, 16, 4, 2),
     (64, 64, 16, 4, 3), (64, 64, 16, 4, 2), (32, 64, 32, 4, 2), (64, 32, 32, 4, 2), (32, 32, 32, 4, 2), (16, 64, 32, 2, 2),
@@ -243,6 +246,8 @@ def _by_all_warps(nest: Nest, device: Device) -> Iterator[Schedule]:
     m, n, k = (nest.role(x)[0] for x in "mnk")
     dtype = nest.dots or nest.io_dtype
     table = _MATRIX if dtype in ("bf16", "f16") else _SCALAR
+    if dtype == "f32":
+        table = (*(_THIRDS_BY_UNIT if device.has("wgmma") else ()), *_THIRDS, *_SCALAR)
     most = 0 if dtype != "f32" or nest.live > 3 else 2 * 128  # 8 x 16 of f32 to a thread leave room for their operands
     found: list[Schedule] = []
     for tm, tn, tk, warps, stages in table:
@@ -257,7 +262,7 @@ def _by_all_warps(nest: Nest, device: Device) -> Iterator[Schedule]:
     if not found:
         tiles = {m.name: 16, n.name: 16, k.name: 16}
         found = [schedule(nest, tiles, 1, 2)]
-    # Large tiles save traffic, but only where they give every unit something to do.
+    # Large tiles save traffic, but only where they give every unit something to do; those by thirds are worth half of the units.
     units = device.count("units", 128)
     others = 1
     for axis in nest.role("batch"):
@@ -265,7 +270,8 @@ def _by_all_warps(nest: Nest, device: Device) -> Iterator[Schedule]:
 
     def idle(s: Schedule) -> bool:
         blocks = [steps(axis, s.tile(axis.name)) for axis in (m, n)]
-        return None not in blocks and (blocks[0] or 1) * (blocks[1] or 1) * others < units
+        by_thirds = dtype == "f32" and min(s.tile(m.name), s.tile(n.name)) >= 64
+        return None not in blocks and (blocks[0] or 1) * (blocks[1] or 1) * others < (units // 2 if by_thirds else units)
 
     busy = [s for s in found if not idle(s)]
     yield _least_wasted(busy, m, n) if busy else max(found, key=lambda s: -_area(s, m, n))

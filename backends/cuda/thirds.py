@@ -1,7 +1,7 @@
 """Products of f32 on the matrix unit: operands as sums of three bf16, of whose products the six largest are taken (bf16x6).
 
-They are no less exact than fused multiply-adds, and on Hopper faster (see pk/thirds.cuh), but an infinity among the operands is no
-sum of thirds: a block whose results are not all finite sums them again, one by one.
+They are no less exact than fused multiply-adds, and on Hopper faster (see pk/thirds.cuh), but an infinity among the operands is
+no sum of thirds: a block whose results are not all finite sums them again, one by one.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from portakern.backend import Target
+from portakern.dtypes import DTYPES
 from portakern.emit.clike import KernelPlan
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.plan import statements
@@ -16,8 +18,15 @@ from portakern.emit.clike.terms import is_zero
 from portakern.errors import ScheduleError
 
 from .lines import Lines, moved
+from .plans import CudaKernelPlan
 
-IN_THIRDS = "mma.sync.m16n8k16 (f32 as sums of three bf16: six products)"
+THREADS_READ = "six mma.sync.m16n8k16 (f32 as sums of three bf16)"
+UNIT_READS = "six wgmma.m64nNk16 (f32 as sums of three bf16)"
+WAYS = {"bf16x6": THREADS_READ, "bf16x6-wgmma": UNIT_READS}
+"""Values of the option ``mma``, and what they are in a plan."""
+
+MOST_SUMS = 64
+"""Elements of the result that a thread can have twice: as summed so far, and as the matrix unit sums a step."""
 
 _REPEATABLE = (p.Loop, p.Block, p.CopyToShared, p.StoreToShared, p.Commit, p.Wait, p.Sync, p.LoadTile, p.Map, p.Scalar, p.Fill,
                p.Relayout, p.Dot)  # fmt: skip
@@ -25,10 +34,22 @@ _REPEATABLE = (p.Loop, p.Block, p.CopyToShared, p.StoreToShared, p.Commit, p.Wai
 
 
 @dataclass(frozen=True)
+class Thirds(p.Shared):
+    """Thirds of both operands, of two steps (pk::Thirds): ``rows`` of k below each other, ``sizes`` as of :func:`_sizes`."""
+
+    sizes: tuple[int, int, int] = (0, 0, 0)
+
+    @property
+    def bytes(self) -> int:
+        return self.rows * self.cols * 2
+
+
+@dataclass(frozen=True)
 class SumAgain(p.Block):
     """``body``, which sums products up in ``fill.name``, and once more one by one where not all of these are finite."""
 
     fill: p.Fill | None = None
+    thirds: Thirds | None = None
 
     def __str__(self) -> str:
         return super().__str__() + f"\n    again, one by one, from {self.fill} if not finite"
@@ -49,8 +70,7 @@ def obstacle(plan: KernelPlan) -> str:
         return "its operands are not f32"
     if dot.a.shared is None or dot.b.shared is None:
         return "an operand comes from another product, in registers"
-    depth = dot.a.shared.cols if not dot.a.transposed else dot.a.shared.rows
-    rows, cols = dot.place.layout.rows, dot.place.layout.cols
+    rows, cols, depth = _sizes(dot)
     if rows % 16 or cols % 8 or depth % 16:
         return f"its tiles are {rows} x {depth} by {depth} x {cols}, not in multiples of 16, 8 and 16"
     at = _summed(plan.body, dot)
@@ -62,24 +82,58 @@ def obstacle(plan: KernelPlan) -> str:
     return ""
 
 
-def by_thirds(plan: KernelPlan, asked: str) -> bool:
-    """Whether the product of ``plan`` is done by thirds.
+def by_thirds(plan: KernelPlan, asked: str, target: Target) -> str:
+    """By which instructions the product of ``plan`` is done in thirds; empty where it is not.
 
     Raises :class:`ScheduleError` where that was asked for and cannot be.
     """
-    if asked not in ("auto", "bf16x6") or not any(isinstance(s, p.Dot) for s in statements(plan.body)):
-        return False
+    if asked not in ("auto", *WAYS) or not any(isinstance(s, p.Dot) for s in statements(plan.body)):
+        return ""
     why = obstacle(plan)
-    if why and asked == "bf16x6":
-        raise ScheduleError(f"{plan.name} cannot use bf16x6: {why}", hint="take mma=fma, or other tiles")
-    return not why and (asked == "bf16x6" or pays(plan))
+    by_unit = why or _obstacle_to_the_unit(plan, target)
+    if (why and asked in WAYS) or (by_unit and asked == "bf16x6-wgmma"):
+        raise ScheduleError(f"{plan.name} cannot use {asked} on {target}: {why or by_unit}", "take mma=fma, or other tiles")
+    if asked == "bf16x6-wgmma" or (asked == "auto" and not by_unit):
+        return UNIT_READS
+    return THREADS_READ if asked == "bf16x6" or (not why and _pays(plan)) else ""
 
 
-def pays(plan: KernelPlan) -> bool:
+def _obstacle_to_the_unit(plan: KernelPlan, target: Target) -> str:
+    if not target.device.has("wgmma"):
+        return f"{target.device.name} does not have wgmma"
+    dot = next(s for s in statements(plan.body) if isinstance(s, p.Dot))
+    rows, cols, _ = _sizes(dot)
+    down = min(plan.warps, rows // 16)
+    if plan.warps % 4 or rows % 64 or cols % 64 or plan.warps % down or cols % (64 * (plan.warps // down)):
+        return f"{plan.warps} warps do not share {rows} x {cols} elements in blocks of 64 rows and 64 columns or more"
+    if rows * cols > MOST_SUMS * 32 * plan.warps:
+        return f"{rows} x {cols} sums are more than {plan.warps} warps can hold twice"
+    taken = sum(x.rows * x.cols * DTYPES[x.dtype].bytes * x.slots for x in plan.shared) + _thirds(dot).bytes
+    room = target.device.count("shared_bytes_per_block") - RESERVED
+    return f"{taken} bytes of shared memory are more than {room}" if taken > room else ""
+
+
+RESERVED = 12 << 10
+"""Of shared memory, for padding between rows and for the library's own."""
+
+
+def _pays(plan: KernelPlan) -> bool:
     """Whether the tiles are large enough for operands to be split seldom."""
     dot = next(s for s in statements(plan.body) if isinstance(s, p.Dot))
     layout = dot.place.layout
-    return min(layout.rows, layout.cols) >= 64 and layout.rows * layout.cols >= 64 * 64
+    return min(layout.rows, layout.cols) >= 64
+
+
+def _sizes(dot: p.Dot) -> tuple[int, int, int]:
+    """Rows, columns and depth of a tile's product."""
+    a = dot.a.shared
+    assert a is not None
+    return dot.place.layout.rows, dot.place.layout.cols, a.rows if dot.a.transposed else a.cols
+
+
+def _thirds(dot: p.Dot) -> Thirds:
+    rows, cols, depth = _sizes(dot)
+    return Thirds("thirds", "bf16", 2 * 3 * depth, rows + cols, 1, "", False, "thirds of both operands", (rows, cols, depth))
 
 
 def in_thirds(plan: KernelPlan) -> KernelPlan:
@@ -91,11 +145,14 @@ def in_thirds(plan: KernelPlan) -> KernelPlan:
     fill, at = plan.body[found[0]], found[1]
     assert isinstance(fill, p.Fill)
     again = SumAgain((_changed(plan.body[at]),), "", replace(fill, define=False, note=""))
+    if isinstance(plan, CudaKernelPlan) and plan.products == UNIT_READS:
+        thirds = _thirds(dot)
+        again, plan = replace(again, thirds=thirds), replace(plan, shared=(*plan.shared, thirds))
     return replace(plan, body=(*plan.body[:at], again, *plan.body[at + 1 :]))
 
 
 ALONG, ACROSS = 4, 8
-"""Elements between rows along the contracted axis and across it, with which the lanes of a warp meet all banks (pk/thirds.cuh)."""
+"""Elements between rows along the contracted axis and across it, with which the lanes of a warp meet all banks."""
 
 
 def _lines(plan: KernelPlan) -> dict[p.Shared, Lines]:

@@ -26,6 +26,7 @@ from portakern.ir.tensor import (
     Reshape,
     SegmentContract,
     SegmentFold,
+    Slice,
     TensorProgram,
     Transpose,
     tensor_type,
@@ -89,6 +90,20 @@ def expand_twice(op: Expand) -> Op | None:
     if not isinstance(op.x, Expand):
         return None
     return Expand(op.x.x, op.shape, tuple(op.dims[d] for d in op.x.dims))
+
+
+@rules.on(Slice)
+def slice_of_expanded(op: Slice) -> Op | None:
+    """Every element along a dim that was expanded is the same: fewer of them are as many expanded.  (What is added to a piece
+    of an array, a bias to a phase of a transposed convolution, is a slice of what was added to all of it.)"""
+    if not isinstance(op.x, Expand):
+        return None
+    inner, dims = op.x.x, op.x.dims
+    if not dims:
+        return Expand(inner, tensor_type(op).shape, ())
+    starts, stops, steps = (tuple(of[d] for d in dims) for of in (op.starts, op.stops, op.steps))
+    whole = all(lo == 0 and step == 1 for lo, step in zip(starts, steps, strict=True)) and stops == tensor_type(inner).shape
+    return Expand(inner if whole else Slice(inner, starts, stops, steps, loc=op.loc), tensor_type(op).shape, dims)
 
 
 @rules.on(Map)

@@ -58,9 +58,9 @@ template <class S> struct Stored<Transposed<S>> {
 
 /// Starts acc += a b on the matrix unit of the warpgroup, with both operands in shared memory, each stored either way. `acc`
 /// and the operands are left alone until the product is complete (ptx::wgmma_wait). With `Deep`, only the first so many of k
-/// take part.
+/// take part. Without `keep`, acc = a b.
 template <int Deep = 0, int R, int C, int Warps, class E, class A, class B>
-PK_DEVICE void start_dot(Tile<float, WarpgroupAccumulator<R, C, Warps, E>>& acc, const A& a, const B& b) {
+PK_DEVICE void start_dot(Tile<float, WarpgroupAccumulator<R, C, Warps, E>>& acc, const A& a, const B& b, bool keep = true) {
     using L = WarpgroupAccumulator<R, C, Warps, E>;
     static_assert(A::rows == R && B::cols == C && A::cols == B::rows && A::cols % 16 == 0, "sizes do not match");
     static_assert(Deep % 16 == 0 && Deep <= A::cols, "a wgmma takes 16 of k");
@@ -76,10 +76,11 @@ PK_DEVICE void start_dot(Tile<float, WarpgroupAccumulator<R, C, Warps, E>>& acc,
                 const uint64_t left = Stored<A>::left(a, m + r * L::high, k), right = Stored<B>::right(b, k, n + part);
                 float* d0 = &acc.v[2 * r * L::col_slots + part / 4];
                 float* d8 = d0 + L::col_slots;
-                if constexpr (L::width == 256) ptx::wgmma_256<E, turn_a, turn_b>(d0, d8, left, right);
-                else if constexpr (L::width == 192) ptx::wgmma_192<E, turn_a, turn_b>(d0, d8, left, right);
-                else if constexpr (L::width == 128) ptx::wgmma_128<E, turn_a, turn_b>(d0, d8, left, right);
-                else ptx::wgmma_64<E, turn_a, turn_b>(d0, d8, left, right);
+                const int more = keep || k > 0;
+                if constexpr (L::width == 256) ptx::wgmma_256<E, turn_a, turn_b>(d0, d8, left, right, more);
+                else if constexpr (L::width == 192) ptx::wgmma_192<E, turn_a, turn_b>(d0, d8, left, right, more);
+                else if constexpr (L::width == 128) ptx::wgmma_128<E, turn_a, turn_b>(d0, d8, left, right, more);
+                else ptx::wgmma_64<E, turn_a, turn_b>(d0, d8, left, right, more);
             }
     ptx::wgmma_commit();
 }
