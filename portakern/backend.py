@@ -595,6 +595,9 @@ class Language:
     them is forked for many kernels.  ``forks`` says that it may be forked after it has compiled and run a kernel, too: no
     thread, device or shared memory is left of that. ``extra`` is the pip extra its tools come from; ``tools`` names
     executables from outside pip that it uses where they are, each with what it gives (for ``portakern doctor``).
+    ``words`` are regular expressions by which a report finds the lines that do a tile operation, by kind (``load``, ``dot``)
+    or by kind and name (``reduce max``), with ``{name}`` or ``{Name}`` for the array or function: see
+    :mod:`portakern.study.report.linking`.
     """
 
     name: str
@@ -623,6 +626,7 @@ class Language:
     shares_arrays: bool = True
     preload: tuple[str, ...] = ()
     forks: bool = False
+    words: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from portakern.backend import Backend, Language, Source, Target
+from portakern.emit.clike.spoken import WORDS
 from portakern.emit.launches import FORM, adopt_launches
 from portakern.ir.program import Program
 
@@ -45,6 +46,7 @@ CUDA = Language(
     convention=CONVENTION,
     adopt=adopt,
     choices=choices,
+    words=WORDS,
 )
 
 backend = Backend(name="cuda", languages=(CUDA,), devices=Path(__file__).parent / "devices")

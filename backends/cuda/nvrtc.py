@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -33,7 +34,8 @@ def compile_text(
     (program,) = _checked(nvrtc, nvrtc.nvrtcCreateProgram(text.encode(), name.encode(), len(names), texts, names))
     try:
         encoded = [o.encode() for o in options]
-        status = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)[0]
+        with contextlib.chdir("/"):  # line information names files in the working folder, and binaries must not hang on that
+            status = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)[0]
         log = _text(nvrtc, "ProgramLog", program).decode(errors="replace").strip("\0 \n")
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise CompileError(f"NVRTC {version} cannot compile {name} ({status.name})", hint=first_error(log), log=log)

@@ -33,11 +33,12 @@ _DIVISION = "--prec-div=false"
 """Divisions of f32 within 2 ulp (CUDA C++ Programming Guide, "Standard Functions"): a branch less for each, which is 14 of the
 34 instructions that softmax takes for an element."""
 
-_OPTIONS = ("--std=c++17", "--ptxas-options=-v", _DIVISION)
+_OPTIONS = ("--std=c++17", "--ptxas-options=-v", "--generate-line-info", _DIVISION)
+"""Line information lets a report put instructions under the lines that they come from; machine code is the same without."""
 _UNFUSED = "--fmad=false"
 """For texts in the words of ``pk/``, where ``pk::fma`` says what is fused: a maximum of products and the same products less
 that maximum must be rounded alike.  Foreign texts are compiled as their authors' compiler does."""
-_ABI = 2
+_ABI = 3
 """Raised when the same text would give another binary or other resources."""
 
 
@@ -168,7 +169,7 @@ def _assembly(cubin: bytes, ptx: str) -> str:
     with tempfile.TemporaryDirectory(prefix="portakern-cuda-") as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)
-        result = run_tool([tool, "--print-code", path], timeout_s=60, output_limit=4_000_000)
+        result = run_tool([tool, "--print-code", "--print-line-info-inline", path], timeout_s=60, output_limit=4_000_000)
     if not result.ok:
         return ptx
     return f"{ptx.rstrip()}\n\n// ---- machine code (nvdisasm) ----\n\n{result.stdout}"

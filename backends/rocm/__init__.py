@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from portakern.backend import Backend, Language, Machine
+from portakern.emit.clike.spoken import WORDS
 
 from .adopt import CONVENTION, adopt
 from .amdgcn.cost.estimator import AmdEstimator
@@ -32,6 +33,7 @@ HIP = Language(
     format=lambda device: "hsaco",
     bare=bare,
     forks=True,
+    words=WORDS,
 )
 
 CODE_OBJECTS = Machine("hsaco", HIP.targets, simulator=AmdMachine(), estimator=AmdEstimator())

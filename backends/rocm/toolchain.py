@@ -32,15 +32,17 @@ from .standard import standard_headers
 
 OVERRIDE = "PORTAKERN_HIP_CLANG"
 HINT = "pip install 'portakern[rocm]' brings a clang with every AMDGPU target"
-FLAGS = ("-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc", "-O3", "-std=c++17", "-Wall", "-Wno-unused-variable")
+FLAGS = ("-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc", "-O3", "-std=c++17", "-Wall", "-Wno-unused-variable",
+         "-gline-tables-only", "-fdebug-compilation-dir=.")  # fmt: skip
+"""Assembly names the lines that it comes from: the simulator and reports say them, and machine code is the same without."""
 TEXT = "kernel.hip"
 FOREIGN = "foreign"
 """Option of a source that somebody else wrote, its file's name: standard headers are there, the assembly names its lines."""
 CALLED = "called"
 """Option of a foreign source: pairs of a launch's kernel and the instance of a template that it is in the text."""
-FOREIGN_FLAGS = ("-gline-tables-only", "-Wno-unused-value", "-Wno-unused-result")
+FOREIGN_FLAGS = ("-Wno-unused-value", "-Wno-unused-result")
 TIMEOUT_S = 120.0
-_FORMAT = 2  # of what is cached
+_FORMAT = 4  # of what is cached
 
 
 @dataclass(frozen=True)
@@ -200,13 +202,26 @@ def _build(clang: Clang, source: Source, flags: tuple[str, ...], isa: str) -> tu
                 raise explained(error, source, _NO_ROOM) from None
 
         log = run(*clang.command, *flags, f"--offload-arch={isa}", "-I", ".", "-S", file, "-o", "kernel.s")
-        if names := names_of(source):
-            (place / "kernel.s").write_text(_with_names((place / "kernel.s").read_text(), names))
-        else:
-            (place / "kernel.s").write_text(with_wait_states((place / "kernel.s").read_text(), isa))
+        assembly = _without_tables((place / "kernel.s").read_text())
+        names = names_of(source)
+        (place / "kernel.s").write_text(_with_names(assembly, names) if names else with_wait_states(assembly, isa))
         run(*clang.command, "-target", "amdgcn-amd-amdhsa", f"-mcpu={isa}", "-c", "kernel.s", "-o", "kernel.o")
         run(*clang.linker, "-shared", "kernel.o", "-o", "kernel.hsaco")
         return (place / "kernel.hsaco").read_bytes(), (place / "kernel.s").read_text(), log
+
+
+def _without_tables(assembly: str) -> str:
+    """The assembly without debuggers' tables, most of its text, and the labels that only they name, which would look like
+    heads of blocks; the places of lines (``.loc``) stay."""
+    kept, inside = [], False
+    for line in assembly.splitlines(keepends=True):
+        words = line.split()
+        if words and words[0] in (".section", ".text", ".data", ".bss"):
+            inside = len(words) > 1 and words[1].startswith(".debug_") and not words[1].startswith(".debug_line")
+        if not inside:
+            kept.append(line)
+    named = set(re.findall(r"\.Ltmp\d+\b(?!:)", "".join(kept)))
+    return "".join(line for line in kept if not (m := re.match(r"(\.Ltmp\d+):\s*$", line)) or m[1] in named)
 
 
 def _pack(code: bytes, assembly: str, log: str) -> bytes:

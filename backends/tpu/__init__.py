@@ -19,6 +19,7 @@ from .foreign.adopt import CONVENTION, adopt
 from .foreign.inspected import inspected
 from .interpret.simulator import PallasInterpreter
 from .schedule.families import OPTIONS, SORTED, schedules
+from .spoken import WORDS
 from .text.emitter import PallasEmitter
 from .trace.environment import ENVIRONMENT
 
@@ -49,6 +50,7 @@ pallas = Language(
     shares_arrays=False,  # a kernel owns its outputs
     dispatch_sequence=dispatch_sequence,
     preload=("jax.experimental.pallas.tpu",),
+    words=WORDS,
 )
 
 backend = Backend("tpu", (pallas,), Path(__file__).parent / "devices")

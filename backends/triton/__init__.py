@@ -24,6 +24,7 @@ from .interpret.simulator import TritonInterpreter
 from .launch.runtime import TritonRuntime
 from .schedule.choices import choices
 from .schedule.families import OPTIONS, SORTED, schedules
+from .spoken import WORDS
 from .text.emitter import TritonEmitter
 
 
@@ -61,6 +62,7 @@ triton_language = Language(
     bare=inspected,
     preload=("torch", "triton"),
     forks=True,
+    words=WORDS,
 )
 
 backend = Backend("triton", (triton_language,), Path(__file__).parent / "devices", MANIFEST_VERSION)

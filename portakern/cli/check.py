@@ -12,6 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_operator(parser)
     options.add_targets(parser)
     options.add_size(parser)
+    options.add_html(parser)
     options.add_output(parser)
     options.add_jobs(parser)
     parser.add_argument("--faults", action="store_true",
@@ -24,7 +25,8 @@ def run(args: argparse.Namespace) -> int:
         from portakern.cli.faults import run_faults
 
         return run_faults(asked.works, args)
-    progress = options.ProgressLine()
-    study = Runner("checked", args.jobs, progress).run(asked.works)
+    html, progress = options.html_of(args), options.ProgressLine()
+    study = Runner("checked", args.jobs, progress, keep_sources=html is not None).run(asked.works)
     progress.close()
+    options.write_html(study, html)
     return options.finish(study, "checked", args.json)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from portakern.cli import options
@@ -23,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_size(parser)
     parser.add_argument("--from", nargs="+", action="extend", default=[], metavar="FILE", dest="results",
                         help="rows from other machines: JSON as --json wrote it, or stores")
-    parser.add_argument("--html", metavar="FILE", help="also write one self-contained page")
+    options.add_html(parser)
     options.add_timing(parser)
     options.add_store(parser)
     options.add_output(parser)
@@ -33,24 +34,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.targets is None and not args.results:
         raise UsageError("compare what? neither --targets nor --from was given", hint="name targets: --targets T,..")
+    html = options.html_of(args)
     joined = [(row, Path(file).name) for file in args.results for row in read_results(file)]
     timing = options.timing_of(args)
     study = Study((), environment())
     if args.targets is not None:
         asked = options.asked(args)
         progress = options.ProgressLine()
-        runner = Runner("compared", args.jobs, progress, keep_sources=args.html is not None, timing=timing, full_check=False,
+        runner = Runner("compared", args.jobs, progress, keep_sources=html is not None, timing=timing, full_check=False,
                         check_limit_s=time_limit(timing), sink=options.keeper_of(args))  # fmt: skip
         study = runner.run(asked.works)
         progress.close()
     if args.operator != "all":
-        name = options.operators(args)[0].name
-        joined = [(row, file) for row, file in joined if row.operator == name]
+        names = {op.name for op in options.operators(args)}
+        joined = [(row, file) for row, file in joined if row.operator in names]
     origins = ["here"] * len(study.rows) + [origin(row, file) for row, file in joined] if joined else []
     rows = (*study.rows, *(row for row, _ in joined))
-    study = Study(rows, study.environment, study.sources, study.assemblies, porting_notes(rows))
-    if args.html is not None:
-        study.to_html(args.html)
+    study = replace(study, rows=rows, porting=porting_notes(rows))
+    options.write_html(study, html)
 
     def shown(rows: Sequence[Row]) -> str:
         return "\n".join([text_table(rows, origins), *([notes_text(study.porting)] if study.porting else [])])

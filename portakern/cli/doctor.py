@@ -22,6 +22,7 @@ _PART_WORDS = {"toolchain": "compile", "runtime": "run", "simulator": "simulate"
 _GENERAL_USES = {
     "tune": ("an optimiser for `portakern tune` in large spaces",),
     "torch": ("peers to time against, custom ops under torch.compile, tensors in and out",),
+    "report": ("the plots of `--html` and `to_html`",),
     "serve": ("the judge over HTTP: `portakern serve`",),
     "mcp": ("the judge for agents: `portakern mcp`, and /mcp of `portakern serve`",),
     "fleet": ("several machines that judge together: `portakern fleet`",),

@@ -12,6 +12,7 @@ from portakern.errors import PortakernError, UsageError
 from portakern.registry import registry
 from portakern.study import steps
 from portakern.study.study import Runner, write_text
+from portakern.study.table import shape_text
 from portakern.study.work import Work
 
 _COMMENT = {".py": "#", ".txt": "#", ".s": ";"}
@@ -38,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
     if args.form == "binary" and args.output is None:
         raise UsageError("a binary is not for the terminal", hint="name a file: -o FILE")
     works = options.asked(args).works
+    sweep = len({str(w.row.shape) for w in works}) > len({w.row.operator for w in works})
     if args.json is not None:
         return options.finish(Runner("emitted").run(works), "emitted", args.json)
     pieces: list[tuple[str, str, str | bytes]] = []
@@ -45,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
     for work in works:
         try:
             suffix, content = piece(work, args)
-            pieces.append((f"{work.row.operator}-{work.target.replace(':', '-')}-{work.row.dtype}", suffix, content))
+            size = f"-{shape_text(work.row.shape).replace('=', '').replace(',', '-')}" if sweep else ""
+            pieces.append((f"{work.row.operator}-{work.target.replace(':', '-')}{size}-{work.row.dtype}", suffix, content))
         except PortakernError as error:
             if len(works) == 1:
                 raise

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from portakern.backend import Target
+from portakern.cli.axes import points
 from portakern.dtypes import DTYPES
 from portakern.errors import UsageError
 from portakern.gradients import grad
@@ -28,7 +31,7 @@ from portakern.study.work import DEFAULT, Problem, Work, like_typical, of_case, 
 
 
 def add_operator(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("operator", metavar="OP", help="a library name, file.py:function, or all")
+    parser.add_argument("operator", metavar="OP", help="a library name, file.py:function, several with commas, or all")
     parser.add_argument("--grad", nargs="?", const="", metavar="x,w",
                         help="its backward in its place: the gradients of these inputs, or of all arrays of floats")
     parser.add_argument("--save", default="", metavar="out,..", help="with --grad: outputs that the backward is given")
@@ -42,7 +45,8 @@ def add_targets(parser: argparse.ArgumentParser, required: bool = True) -> None:
 def add_size(parser: argparse.ArgumentParser, schedule: bool = True) -> None:
     """Shape, dtype, parameters and schedule."""
     parser.add_argument("--shape", action="append", default=[], metavar="M=4096,N=4096",
-                        help="sizes of the dims; B=2x3 for leading dims, M=? leaves a dim open")
+                        help="sizes of the dims; B=2x3 for leading dims, M=? leaves a dim open; M=256|512 and M=256:8192:*2 "
+                             "are sweeps, a row for each point")  # fmt: skip
     parser.add_argument("--dtype", metavar="D,..", help="dtypes of the inputs, or all that the operator declares")
     parser.add_argument("--param", action="append", default=[], metavar="k=v,..", help="parameters of the operator")
     parser.set_defaults(schedule=[])
@@ -55,6 +59,31 @@ def add_size(parser: argparse.ArgumentParser, schedule: bool = True) -> None:
 
 def add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="rows as JSON, to FILE or standard output")
+
+
+def add_html(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--html", metavar="FILE", help="also write the report: one self-contained page")
+
+
+def html_of(args: argparse.Namespace) -> str | None:
+    """The file of the report.  Raises :class:`UsageError` before the work where it cannot be written."""
+    if args.html is None:
+        return None
+    path = Path(args.html)
+    if path.is_dir() or not path.parent.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"cannot write the report {args.html}", hint="name a file in a folder that can be written")
+    return args.html
+
+
+def write_html(study: Study, file: str | None) -> None:
+    """The report, and on stderr what it lacks."""
+    from portakern.study.report.plots import drawing
+
+    if file is None:
+        return
+    study.to_html(file)
+    if not drawing.available():
+        print(f"portakern: {file} has no plots. {drawing.MISSING}", file=sys.stderr)
 
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:
@@ -140,7 +169,8 @@ def seconds(text: str) -> float:
 
 def operators(args: argparse.Namespace) -> tuple[Operator, ...]:
     """Raises :class:`UsageError` for an unknown one, with what may be meant."""
-    found = library() if args.operator == "all" else (load_operator(args.operator),)
+    names = [name.strip() for name in args.operator.split(",") if name.strip()]
+    found = library() if args.operator == "all" else tuple(load_operator(n) for n in dict.fromkeys(names or [args.operator]))
     wrt, save = getattr(args, "grad", None), getattr(args, "save", "")
     if wrt is None:
         if save:
@@ -209,7 +239,7 @@ def asked(args: argparse.Namespace, every_case: bool = False) -> Selection:
     found: list[Work] = []
     ops = operators(args)
     shape, params = pairs(args.shape, "--shape"), pairs(args.param, "--param")
-    many = args.operator == "all"
+    many = len(ops) > 1
     if many:
         _known_somewhere(ops, shape, params)
     for op in ops:
@@ -217,8 +247,9 @@ def asked(args: argparse.Namespace, every_case: bool = False) -> Selection:
         values = {k: op.read_param(k, v) for k, v in params.items() if not many or k in op.params}
         every = every_case and not mine
         dtypes = dtypes_of(args.dtype, op, op.dtypes if every_case else default_dtype(op))
-        for problem in problems(op, mine, values, every):
-            found += works(problem, targets, dtypes, schedule_of(args.schedule))
+        for point in points(mine):
+            for problem in problems(op, point, values, every):
+                found += works(problem, targets, dtypes, schedule_of(args.schedule))
     return Selection(tuple(found), targets)
 
 

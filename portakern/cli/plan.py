@@ -21,19 +21,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--train", action="store_true", help="as in training: dropout, the batch's own statistics")
     parser.add_argument("--rows", type=options.positive, default=16, metavar="N",
                         help="kernels shown for each target (default 16); JSON and page have all")
-    parser.add_argument("--html", metavar="FILE", help="also write one self-contained page")
+    options.add_html(parser)
     options.add_output(parser)
     options.add_jobs(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    html = options.html_of(args)
     registry().match(args.targets)  # what is misspelt is said before a model is made
     made = load(args.model, args.train)
     study = made.plan(args.targets, args.jobs, _progress if sys.stderr.isatty() else None)
     if sys.stderr.isatty():
         sys.stderr.write("\r\x1b[K")
-    if args.html is not None:
-        study.to_html(args.html)
+    if html is not None:
+        study.to_html(html)
     if args.json == "-":
         print(study.to_json())
     else:

@@ -17,7 +17,7 @@ from portakern.jobs import families
 from portakern.jobs.inside import FILE
 from portakern.registry import registry
 from portakern.study.row import Row
-from portakern.study.work import Work
+from portakern.study.work import Work, cost_of
 
 PROGRAM_CHARACTERS = 8 << 20
 WORDS = 100_000
@@ -64,7 +64,7 @@ def read(said: Mapping[str, Any], target: str) -> Described:
             raise ValueError(f"unknown dtype {dtype!r}")
         shape = {_name(k): _size(v) for k, v in _mapping(said["shape"] or {})}
         params = {_name(k): _plain(v) for k, v in _mapping(said["params"] or {})}
-        row = Row(name, str(aim), None, shape, dtype, params)
+        row = Row(name, str(aim), None, shape, dtype, params, cost=cost_of(program))
         work = Work(program, names, sizes, families.read(dict(_mapping(said["families"]))), str(aim), {}, row,
                     declared=families.read(dict(_mapping(said["declared"]))))  # fmt: skip
         for arg in program.args:

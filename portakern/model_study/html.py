@@ -37,7 +37,9 @@ def _table(table: Sequence[Sequence[str]]) -> str:
     head, *lines = zip(*columns, strict=True)
     cells = "".join(f"<th>{escape(c)}</th>" for c in head)
     body = "\n".join("<tr>" + "".join(map(_cell, line)) + "</tr>" for line in lines)
-    return f'<div class="scroll"><table><thead><tr>{cells}</tr></thead>\n<tbody>{body}</tbody></table></div>'
+    name = escape(", ".join(filter(None, head[:2])))
+    return (f'<div class="scroll" tabindex="0" role="group" aria-label="{name}"><table><thead><tr>{cells}</tr></thead>\n'
+            f"<tbody>{body}</tbody></table></div>")  # fmt: skip
 
 
 def _cell(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import html
 import inspect
 import sys
 import types
@@ -141,6 +142,14 @@ class Operator:
 
     def __repr__(self) -> str:
         return f"<operator {self.name}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what it takes, and its text behind a fold."""
+        facts = [("dims", self.dims), ("parameters", self.params), ("dtypes", self.dtypes)]
+        told = "".join(f"<br>{name}: {html.escape(', '.join(values))}" for name, values in facts if values)
+        text = html.escape(self.source)
+        return (f"<div><strong>{html.escape(self.name)}</strong>{told}"
+                f"<details><summary>operator</summary><pre>{text}</pre></details></div>")  # fmt: skip
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if any(isinstance(a, Traced) for a in (*args, *kwargs.values())):

@@ -84,6 +84,11 @@ class Built:
 
         return f"<{self._work.row.operator} built for {self.target}, {self._work.row.dtype}, {case_text(self._work.row)}>"
 
+    def _repr_html_(self) -> str:
+        from portakern.study.report.notebook import built_html
+
+        return built_html(self)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return Built, (self._work, self.bound.values)  # copies and other processes build it again, from the cache
 

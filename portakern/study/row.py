@@ -27,7 +27,8 @@ class Row:
     ``shape`` gives the dims (a list for a starred dim, ``None`` for an open one), ``schedule`` the schedule of each
     kernel, ``schedule_from`` whether it was ``given``, ``tuned`` or is the backend's ``default``, ``schedule_note`` which
     tuned entry it is or why one is not used, ``method`` how the evidence was reached and what kept it from a higher level,
-    ``max_error_ratio`` the largest error as a share of what is allowed, ``secret`` what a stranger's
+    ``max_error_ratio`` the largest error as a share of what is allowed, ``cost`` the compulsory ``bytes`` and the ``flops``
+    with the figure that bounds the arithmetic (``peak``) where no dim is open, ``secret`` what a stranger's
     kernel was judged with, ``environment`` the machine the row was taken on.
     """
 
@@ -51,7 +52,13 @@ class Row:
     estimate: Mapping[str, Any] | None = None
     time: Mapping[str, Any] | None = None
     environment: Mapping[str, Any] | None = None
+    cost: Mapping[str, Any] | None = None
     secret: str | None = None
+
+    def _repr_html_(self) -> str:
+        from portakern.study.report.notebook import row_html
+
+        return row_html(self)
 
     def to_dict(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}

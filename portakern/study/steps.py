@@ -58,6 +58,7 @@ from portakern.referee import RemoteExecutable, compile_remotely
 from portakern.registry import registry
 from portakern.spec.bind import bind
 from portakern.study import stranger
+from portakern.study.operations import Operation, operations
 from portakern.study.row import Row, estimate_dict, resources_dict
 from portakern.study.stranger import kernel_process
 from portakern.study.turns import between_processes
@@ -73,7 +74,7 @@ class Build:
     """What :func:`build` reached: the row, the source, the binary's key in the cache, and what can run it here.
 
     ``runner`` is ``runtime``, ``machine``, ``simulator`` or empty.  ``preparation`` is the source of what hangs on weights
-    alone, where the work names some, and ``preparation_key`` its binary's key.
+    alone, where the work names some, and ``preparation_key`` its binary's key.  ``operations`` are those of its kernels.
     """
 
     row: Row
@@ -82,6 +83,7 @@ class Build:
     runner: str = ""
     preparation: Source | None = None
     preparation_key: str = ""
+    operations: tuple[Operation, ...] = ()
 
 
 def guarded(row: Row, step: Callable[[], Build]) -> Build:
@@ -291,7 +293,8 @@ def _emit_row(work: Work) -> Build:
                        schedule=None if work.foreign else "; ".join(map(str, schedules)) or None,
                        schedule_from=None if work.foreign else schedule_from(work),
                        schedule_note=found.note or (work.chosen.origin if work.chosen is not None else None))
-    return Build(row, source, preparation=found.preparation[0] if found.preparation is not None else None)
+    return Build(row, source, preparation=found.preparation[0] if found.preparation is not None else None,
+                 operations=operations(found.program))  # fmt: skip
 
 
 # ---- compiling --------------------------------------------------------------------------------------------------------

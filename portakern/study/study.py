@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from portakern.errors import PortakernError
 from portakern.study import steps
+from portakern.study.operations import Operation
 from portakern.study.porting import PortingNote, notes_text
 from portakern.study.provenance import environment
-from portakern.study.report import page
 from portakern.study.row import Row, without_samples
 from portakern.study.slots import Slots, SlotTask
 from portakern.study.steps import Build
@@ -26,10 +26,19 @@ Progress = Callable[[int, int, Row], None]
 
 
 @dataclass(frozen=True)
+class SourceFacts:
+    """What is known of a source beside its text: the ending of its file, and the tile operations of its kernels."""
+
+    suffix: str
+    operations: tuple[Operation, ...] = ()
+
+
+@dataclass(frozen=True)
 class Study:
     """Rows with the machine they were taken on.  Those joined from elsewhere keep an environment of their own.
 
-    ``porting`` says what differs between the targets of a comparison.
+    ``sources``, ``source_facts`` and ``assemblies`` are by the hashes of rows, ``porting`` says what differs between the
+    targets of a comparison, ``files`` where the operators stand that are not in the library.
     """
 
     rows: tuple[Row, ...]
@@ -37,6 +46,8 @@ class Study:
     sources: dict[str, str] = field(default_factory=dict)
     assemblies: dict[str, str] = field(default_factory=dict)
     porting: tuple[PortingNote, ...] = ()
+    source_facts: dict[str, SourceFacts] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)
@@ -46,6 +57,19 @@ class Study:
 
     def __str__(self) -> str:
         return self.table()
+
+    def __repr__(self) -> str:
+        """One line: a study has the sources of all its rows in it."""
+        from portakern.study.table import levels
+
+        names = ", ".join(dict.fromkeys(r.operator for r in self.rows))
+        targets = len({r.target for r in self.rows})
+        return f"<Study of {names or 'nothing'}: {len(self.rows)} rows on {targets} targets, {levels(self.rows) or 'no rows'}>"
+
+    def _repr_html_(self) -> str:
+        from portakern.study.report.notebook import study_html
+
+        return study_html(self)
 
     def table(self) -> str:
         """Plain text, one line per row, and below it what differs between the targets."""
@@ -66,7 +90,9 @@ class Study:
 
     def to_html(self, file: str | Path | None = None) -> str:
         """One self-contained page, also written to ``file`` where one is named."""
-        text = page(self.rows, self.environment, self.sources, self.assemblies, self.porting)
+        from portakern.study.report import page
+
+        text = page(self)
         if file is not None:
             write_text(file, text)
         return text
@@ -135,8 +161,8 @@ class Runner:
                                  to_time.append if self.jobs > 1 else None)  # fmt: skip
         self._perform([self._way.begin(i, w) for i, w in enumerate(works)], min(self.jobs, len(works)))
         self._perform(to_time, 1)
-        sources, assemblies = self._texts() if self.keep_sources else ({}, {})
-        return Study(tuple(rows[i] for i in range(len(works))), environment(), sources, assemblies)
+        study = Study(tuple(rows[i] for i in range(len(works))), environment(), files=files_of(works))
+        return replace(study, **self._texts()) if self.keep_sources else study
 
     def _perform(self, tasks: Sequence[SlotTask], jobs: int) -> None:
         if tasks:
@@ -148,13 +174,23 @@ class Runner:
         """What was built for the work of this number in the last run."""
         return self._way.made[index]
 
-    def _texts(self) -> tuple[dict[str, str], dict[str, str]]:
+    def _texts(self) -> dict[str, Any]:
         """Sources and assemblies by hash, for the report."""
         sources: dict[str, str] = {}
+        facts: dict[str, SourceFacts] = {}
         assemblies: dict[str, str] = {}
         for made in self._way.made.values():
             if made.source is not None:
                 sources[made.source.digest] = made.source.text
+                facts[made.source.digest] = SourceFacts(made.source.suffix, made.operations)
             if made.binary_key and (binary := steps.cached_binary(made.binary_key)) and binary.assembly:
                 assemblies[binary.digest] = binary.assembly
-        return sources, assemblies
+        return {"sources": sources, "source_facts": facts, "assemblies": assemblies}
+
+
+def files_of(works: Sequence[Work]) -> dict[str, str]:
+    """Where the operators stand that are not in the library, as seen from here."""
+    inside = Path(__file__).parents[1] / "operators"
+    found = {w.row.operator: Path(w.file) for w in works if w.file and Path(w.file).parent != inside}
+    here = Path.cwd()
+    return {name: str(f.relative_to(here) if f.is_relative_to(here) else f) for name, f in found.items()}

@@ -177,12 +177,16 @@ def notes(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def summary(rows: Sequence[Row], goal: str) -> str:
-    """One line: how many rows reached what was asked, and at which evidence."""
-    levels: dict[str, int] = {}
+def levels(rows: Sequence[Row]) -> str:
+    """How many rows reached which evidence: ``2 timed, 1 simulated``."""
+    found: dict[str, int] = {}
     for r in rows:
         name = "refused by rule" if r.refused else "wrong" if r.correct is False else r.evidence or "failed"
-        levels[name] = levels.get(name, 0) + 1
+        found[name] = found.get(name, 0) + 1
+    return ", ".join(f"{n} {name}" for name, n in found.items())
+
+
+def summary(rows: Sequence[Row], goal: str) -> str:
+    """One line: how many rows reached what was asked, and at which evidence."""
     reached = sum(success(r, goal) for r in rows)
-    spread = ", ".join(f"{n} {name}" for name, n in levels.items())
-    return f"{reached} of {len(rows)} rows {goal}: {spread}" if rows else "no rows"
+    return f"{reached} of {len(rows)} rows {goal}: {levels(rows)}" if rows else "no rows"

@@ -16,9 +16,11 @@ from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.ir.tile import BufferType
 from portakern.referee.secret import Secret
 from portakern.spec.bind import bind
+from portakern.spec.cost import cost
 from portakern.spec.inputs import Family, at_sizes
 from portakern.spec.operator import Case, DimValue, Operator
 from portakern.study.row import Row
+from portakern.timing.roofline import peak_name
 from portakern.tuned.chosen import Chosen
 from portakern.tuned.keys import Key, key_of
 from portakern.tuned.resolve import tuned
@@ -155,15 +157,24 @@ def works(
         names = dim_names(op.arguments(problem.params, dtype, ranks))
         program = bind(traced, {k: v for k, v in sizes.items() if k in traced.dims})
         shape = _shape(op, ranks, sizes)
+        needs = cost_of(program)
         opened = {n: (open_sizes or {}).get(n, _example(op, n)) for n in program.dims}
         for target in targets:
-            row = Row(op.name, str(target), None, shape, dtype, params)
+            row = Row(op.name, str(target), None, shape, dtype, params, cost=needs)
             key = key_of(traced, sizes, dtype, target)
             chosen = tuned(key, target) if not schedule and foreign is None else None
             found.append(Work(program, names, opened, at_sizes(families, {**sizes, **opened}), str(target),
                               schedule_asked(schedule), row, foreign, torch=op.torch,
                               file=op.file, key=key, chosen=chosen, declared=at_sizes(families, sizes)))  # fmt: skip
     return found
+
+
+def cost_of(program: TensorProgram) -> dict[str, Any] | None:
+    """The ``cost`` of a row; ``None`` while a dim is open."""
+    found = cost(program)
+    if not isinstance(found.bytes, int) or not isinstance(found.flops, int):
+        return None
+    return {"bytes": found.bytes, "flops": found.flops, "peak": peak_name(program)}
 
 
 def dim_names(args: Iterable[Arg]) -> dict[str, tuple[str, ...]]:

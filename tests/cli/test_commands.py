@@ -76,7 +76,7 @@ def test_build_check_and_compare_agree_on_the_row(capsys: pytest.CaptureFixture[
     page = tmp_path / "page.html"
     status, out, _ = run(capsys, "compare", "softmax", "--from", str(file), "--html", str(page))
     assert status == 0 and "executed" in out
-    assert "<table>" in page.read_text() and "http" not in page.read_text()
+    assert "<table" in page.read_text() and "http" not in page.read_text()
 
 
 def test_a_row_has_every_key_of_the_design(capsys: pytest.CaptureFixture[str]):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import re
 from dataclasses import replace
 
 import pytest
+from elftools.elf.elffile import ELFFile
 
 from portakern.backend import Source
 from portakern.backends.cuda import toolchain as tools
@@ -110,3 +112,21 @@ def test_something_else_is_no_cubin() -> None:
 def test_occupancy(isa: str, threads: int, registers: int, shared: int, expected: tuple[float, str]) -> None:
     device = registry().target(f"cuda:{isa}").device
     assert occupancy(device, threads, registers, shared) == expected
+
+
+@needs_compiler
+def test_line_information_changes_no_machine_code_and_names_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report puts instructions under the lines that they come from; a binary must not hang on where it was made."""
+    source = emitted("softmax_long", "sm_90a")
+    with_lines = TOOLCHAIN.compile(source)
+    told = with_lines.assembly or ""
+    files = re.findall(r'\.file\s+\d+ "([^"]+)"', told)
+    assert f"/{source.operator}.cu" in files and all(f.startswith(("/pk/", f"/{source.operator}.")) for f in files)
+    monkeypatch.setattr(tools, "_OPTIONS", tuple(o for o in tools._OPTIONS if o != "--generate-line-info"))
+    without = TOOLCHAIN.compile(source)
+    assert ".loc" in told and ".loc" not in (without.assembly or "")
+
+    def code(cubin: bytes) -> dict[str, bytes]:
+        return {s.name: s.data() for s in ELFFile(io.BytesIO(cubin)).iter_sections() if s.name.startswith(".text")}
+
+    assert code(with_lines.data) == code(without.data) != {}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from elftools.elf.elffile import ELFFile
 
+from portakern.backends.rocm import toolchain
 from portakern.backends.rocm.adopt import adopt
 from portakern.backends.rocm.schedules import schedules
 from portakern.backends.rocm.toolchain import OVERRIDE, HipToolchain, choose
@@ -165,3 +168,19 @@ def test_what_a_unit_holds_is_consistent(isa: str) -> None:
     assert d.count("threads_per_unit") == d.count("simds_per_unit") * d.count("waves_per_simd") * d.count("subgroup")
     assert d.count("registers_per_unit") % (d.count("simds_per_unit") * d.count("subgroup")) == 0
     assert replace(d).default_product
+
+
+def test_line_information_changes_no_machine_code_and_names_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The simulator and reports say lines; a binary must not hang on the folder in which it was made."""
+    needs_clang()
+    text = '#include "pk/device.h"\nextern "C" __global__ void kernel(int* y) {\n  y[threadIdx.x] = 7 * blockIdx.x;\n}\n'
+    source = kernel("gfx942", text, {}, {"y": ((1,), "i32")})
+    flags, built = toolchain.FLAGS, []
+    for some in (flags, flags, tuple(f for f in flags if "-g" not in f[:2] and "debug" not in f)):
+        built.append(toolchain._build(choose("gfx942"), source, some, "gfx942"))
+    assert built[0] == built[1]
+    assert "kernel.hip:3" in built[0][1] and ".debug_info" not in built[0][1] and ".loc" not in built[2][1]
+    def code(made: bytes) -> list[bytes]:
+        return [s.data() for s in ELFFile(io.BytesIO(made)).iter_sections() if s.name == ".text"]
+
+    assert code(built[0][0]) == code(built[2][0]) != []

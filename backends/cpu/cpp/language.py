@@ -6,6 +6,7 @@ import re
 
 from portakern.backend import Language, Source, Target
 from portakern.emit.clike import reached
+from portakern.emit.clike.spoken import WORDS
 from portakern.errors import BackendError
 from portakern.ir.program import Program
 
@@ -52,6 +53,7 @@ CPP = Language(
     convention=CONVENTION,
     adopt=adopt,
     forks=True,
+    words=WORDS,
 )
 
 __all__ = ["CPP", "adopt", "parameters"]

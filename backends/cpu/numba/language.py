@@ -11,6 +11,7 @@ from portakern.ir.program import Program
 from .emitter import NumbaEmitter
 from .runtime import NumbaRuntime
 from .schedules import OPTIONS, SORTED, schedules
+from .spoken import WORDS
 from .toolchain import ENVIRONMENT, NumbaToolchain
 
 CONVENTION = """\
@@ -50,4 +51,5 @@ NUMBA = Language(
     adopt=adopt,
     preload=("numba",),
     forks=True,
+    words=WORDS,
 )

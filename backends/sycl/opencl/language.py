@@ -6,6 +6,7 @@ from portakern.backend import Language, Source, Target
 from portakern.emit.launches import FORM, adopt_launches
 from portakern.ir.program import Program
 
+from ..spoken import WORDS
 from ..workers import ENVIRONMENT, INSIDE
 from .emitter import OpenCLEmitter
 from .runtime import OpenCLRuntime
@@ -40,4 +41,5 @@ OPENCL = Language(
     convention=CONVENTION,
     adopt=_adopt,
     preload=("pyopencl",),
+    words=WORDS,
 )

@@ -12,6 +12,7 @@ from portakern.ir.schedule import Nest, Schedule
 
 from ..opencl.schedules import SORTED
 from ..opencl.schedules import schedules as cpu_schedules
+from ..spoken import WORDS
 from ..workers import ENVIRONMENT
 from .cpu_emitter import INCLUDE
 from .emitter import SyclEmitter
@@ -62,4 +63,5 @@ SYCL = Language(
     environment=ENVIRONMENT,
     convention=CONVENTION,
     adopt=_adopt,
+    words=WORDS,
 )
