@@ -277,7 +277,7 @@ def _by_all_warps(nest: Nest, device: Device) -> Iterator[Schedule]:
         return None not in blocks and (blocks[0] or 1) * (blocks[1] or 1) * others < (units // 2 if by_thirds else units)
 
     busy = [s for s in found if not idle(s)]
-    yield _least_wasted(busy, m, n) if busy else max(found, key=lambda s: -_area(s, m, n))
+    yield _least_wasted(busy, m, n, k) if busy else max(found, key=lambda s: -_area(s, m, n))
     yield from found
 
 
@@ -285,13 +285,13 @@ GAIN = 0.85
 """A smaller tile must promise to take at most this share of the first one's time."""
 
 
-def _least_wasted(found: Sequence[Schedule], m: NestAxis, n: NestAxis) -> Schedule:
+def _least_wasted(found: Sequence[Schedule], m: NestAxis, n: NestAxis, k: NestAxis) -> Schedule:
     """The first, whose tiles are best where they are full; or one that reaches so much less past the ends (260 columns are two
     tiles of 256) that it makes up for the operands that smaller tiles load more often."""
 
     def time(s: Schedule) -> float:
         rows, columns = s.tile(m.name), s.tile(n.name)
-        covered = (steps(m, rows) or 1) * rows * (steps(n, columns) or 1) * columns
+        covered = (steps(m, rows) or 1) * rows * (steps(n, columns) or 1) * columns * (steps(k, s.tile(k.name)) or 1) * s.tile(k.name)
         return covered * (1 + 16 * (1 / rows + 1 / columns))
 
     best = min(found, key=time)
