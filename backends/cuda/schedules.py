@@ -291,7 +291,7 @@ def _least_wasted(found: Sequence[Schedule], m: NestAxis, n: NestAxis, k: NestAx
 
     def time(s: Schedule) -> float:
         rows, columns = s.tile(m.name), s.tile(n.name)
-        covered = (steps(m, rows) or 1) * rows * (steps(n, columns) or 1) * columns * (steps(k, s.tile(k.name)) or 1) * s.tile(k.name)
+        covered = math.prod((steps(axis, s.tile(axis.name)) or 1) * s.tile(axis.name) for axis in (m, n, k))
         return covered * (1 + 16 * (1 / rows + 1 / columns))
 
     best = min(found, key=time)
