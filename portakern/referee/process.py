@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +23,7 @@ from portakern.errors import PortakernError
 from portakern.referee.messages import TEXT_BYTES, Ended, Garbled, Message, limited, member, receive, send
 from portakern.tools.cache import default_directory
 from portakern.tools.jail.enter import PARTS, Spec
-from portakern.tools.process import TailReader, end_process, signal_name
+from portakern.tools.process import TailReader, end_process, held, let_go, signal_name
 
 MODES = ("require", "auto", "off")
 """Whether a jail must be whole, is made as whole as the machine allows, or is not made."""
@@ -78,6 +78,11 @@ class Body(Protocol):
 
     log: TailReader
 
+    @property
+    def number(self) -> int:
+        """By which the system knows it."""
+        ...
+
     def alive(self) -> bool: ...
 
     def status(self, limit_s: float) -> int | None:
@@ -100,6 +105,10 @@ class Fresh:
         self._process = start(_START, theirs, os.environ if environment is None else environment)
         assert self._process.stdout is not None
         self.log = TailReader(self._process.stdout, LOG_CHARACTERS)
+
+    @property
+    def number(self) -> int:
+        return self._process.pid
 
     def alive(self) -> bool:
         return self._process.poll() is None
@@ -146,6 +155,7 @@ class KernelProcess:
         self.until: float | None = None
         self.limit_s = 0.0
         self._asked = 0
+        self._held: list[int] = []
         self._scratch = tempfile.mkdtemp(prefix="portakern-")
         os.chmod(self._scratch, 0o777)  # for the user that it becomes
         spec = spec_for(memory_bytes, self._scratch) if jail != "off" else None
@@ -225,6 +235,27 @@ class KernelProcess:
 
     def alive(self) -> bool:
         return self._body.alive()
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """It and all that it started stand still meanwhile, which does not count as its time."""
+        begun = time.monotonic()
+        self.hold()
+        try:
+            yield
+        finally:
+            self.let_go()
+            if self.until is not None:
+                self.until += time.monotonic() - begun
+
+    def hold(self) -> None:
+        """It and all that it started stand still, until :meth:`let_go`."""
+        if not self._held:
+            self._held = held(self._body.number)
+
+    def let_go(self) -> None:
+        let_go(self._held)
+        self._held = []
 
     def _ended(self) -> PortakernError:
         status = self._body.status(5.0)

@@ -27,6 +27,7 @@ from portakern.referee.secret import Secret
 from portakern.registry import registry
 from portakern.study import steps
 from portakern.study.candidate import Candidate, candidate_of, level_of
+from portakern.study.peers_apart import time_for
 from portakern.study.provenance import environment
 from portakern.study.row import Row
 from portakern.study.turns import HOST, turns_of
@@ -265,6 +266,7 @@ class _Seat:
         row = self._step(work, made.row, "check", self._turns.together, more_s - (time.monotonic() - begun), made)
         if level != "timed" or not row.correct or made.runner != "runtime":
             return row
+        more_s += time_for(judge.timing)
         return self._step(work, row, "time_it", self._turns.alone, more_s, replace(made, row=row), limit_s, judge.timing)
 
     def _step(self, work: Work, row: Row, step: str, turn: Callable[[], AbstractContextManager[None]], limit_s: float,

@@ -20,11 +20,13 @@ from portakern.referee.nursery import Nursery
 from portakern.referee.process import Fresh, KernelProcess
 from portakern.referee.zygote import Rehearsal
 from portakern.registry import registry
-from portakern.study import steps, stranger, timing
+from portakern.study import peers_apart, steps, stranger, timing
+from portakern.study.peers_apart import PeerProcess
 from portakern.study.rehearsed import rehearsal_for
 from portakern.study.row import Row
 from portakern.study.steps import Build
 from portakern.study.work import Work
+from portakern.timing.measure import Options
 from portakern.tools.process import merged_environment
 
 Environment = tuple[tuple[str, str], ...]
@@ -37,6 +39,7 @@ class Seat:
         self.nurseries: dict[tuple[str, Environment], Nursery] = {}
         self.held: dict[Environment, KernelProcess] = {}
         self.until, self.limit_s = 0.0, 0.0
+        self.peers: PeerProcess | None = None
 
     def begin(self, limit_s: float) -> None:
         """A kernel comes that has so many seconds."""
@@ -65,6 +68,25 @@ class Seat:
             self.held[key] = process = nursery.take(stranger.doing_text(work, doing))
             nursery.prepare()
         yield self._told(process, work, doing)
+
+    @contextlib.contextmanager
+    def lend_peers(self, work: Work, names: tuple[str, ...], options: Options, environment: Mapping[str, str] | None
+                   ) -> Iterator[PeerProcess]:  # fmt: skip
+        """The same ones for every kernel, which is not charged with making them."""
+        if self.peers is None:
+            begun = time.monotonic()
+            self.peers = PeerProcess(work, names, options, environment)
+            self.until += time.monotonic() - begun
+        try:
+            yield self.peers
+        finally:
+            if not self.peers.whole:
+                self._end_peers()
+
+    def _end_peers(self) -> None:
+        if self.peers is not None:
+            self.peers.close()
+            self.peers = None
 
     def _told(self, process: KernelProcess, work: Work, doing: str) -> KernelProcess:
         process.doing = stranger.doing_text(work, doing)
@@ -101,6 +123,7 @@ class Seat:
 
     def close(self) -> None:
         self.finish()
+        self._end_peers()
         for nursery in self.nurseries.values():
             nursery.close()
         self.nurseries.clear()
@@ -122,6 +145,7 @@ def seat() -> Seat:
     if _seat is None:
         _seat = Seat()
         stranger.lent = _seat.lend
+        peers_apart.lent = _seat.lend_peers
         stranger.pool = Pool()
     return _seat
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from portakern.errors import PortakernError
@@ -27,11 +29,11 @@ def asked(target: str, text: str, secret: Secret | None = None) -> Work:
     return work
 
 
-def timed(target: str, text: str, **options: object) -> Row:
+def timed(target: str, text: str, against: Sequence[str] = (), **options: object) -> Row:
     work = asked(target, text)
     made = steps.build(work)
     assert made.row.error is None, made.row.error
-    return timing.time(work, made, options={**OPTIONS, **options})
+    return timing.time(work, made, against, options={**OPTIONS, **options})
 
 
 def each(slow: bool):

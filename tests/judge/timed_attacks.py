@@ -67,7 +67,7 @@ def measure(*args, **more):
     return replace(found, timings=(replace(first, **short), *found.timings[1:]))
 timing.measure = measure
 """), "a clock that goes slowly", "implausible-timing", "by the clock of who judges"),
-    TimedAttack("unexchanged", "numba:cpu", numba("", PATCHED + "inside.Inside.refresh = lambda self, block: None\n"),
+    TimedAttack("unexchanged", "numba:cpu", numba("", PATCHED + "inside.Inside.refresh = lambda self, block, last: None\n"),
                 "inputs that are never exchanged", "implausible-timing", "exchanged 0 times"),
     TimedAttack("backwards", "numba:cpu", numba("", PATCHED + """
 real = timing.measure
