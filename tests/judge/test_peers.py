@@ -1,4 +1,4 @@
-"""A peer has a process that no kernel reaches: it is neither slowed down nor changed, and stands by itself while it is timed."""
+"""A peer has a process that no kernel reaches, and nothing that a kernel started runs while it is timed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+import portakern as pk
 from portakern.study.row import Row
 from tests.judge.attacks import cpp, numba
-from tests.judge.test_timed import timed
+from tests.judge.test_timed import APART, OPTIONS, timed
 
 PEER = """
 import json
@@ -34,6 +35,7 @@ def threads(name):
 
 def note(x):
     told = {{"states": threads({name!r}), "cores": sorted(os.sched_getaffinity(0)), "nice": os.getpriority(os.PRIO_PROCESS, 0),
+            "by": os.getpid(),
             "planted": [v for v in os.environ if v == "PLANTED"] + [m for m in sys.modules if m == "planted"]}}
     with open({log!r}, "a") as stream:
         stream.write(json.dumps(told) + "\\n")
@@ -58,12 +60,16 @@ def ends_later(x):
 
 def wrong(x):
     return x.sum(1) + 1
+
+if {elsewhere}:
+    from portakern.study.peer_calls import PeerCalls
+    PeerCalls.beside = lambda self, peer: False
 """
 
 
-def peer(folder: Path, function: str, name: str = "") -> str:
+def peer(folder: Path, function: str, name: str = "", elsewhere: bool = False) -> str:
     path = folder / "peer.py"
-    path.write_text(PEER.format(name=name, log=str(folder / "log")))
+    path.write_text(PEER.format(name=name, log=str(folder / "log"), elsewhere=elsewhere))
     return f"{path}:{function}"
 
 
@@ -134,6 +140,22 @@ def test_peers_that_take_their_process_along_do_not_take_the_kernels_time(tmp_pa
     row = timed("cpp:cpu", cpp("honest(x, out);"), against=(peer(tmp_path, "ends_later"), "numpy"))
     assert row.time is not None and row.time["median_us"] > 0
     assert all("exit status 3" in p["error"] for p in row.time["peers"])
+
+
+def test_a_judge_makes_its_peers_once_for_all_kernels(tmp_path: Path):
+    task = pk.task("row_sum", "cpp:cpu", dtype="f32", M=16, N=32)
+    timing = {"against": (peer(tmp_path, "note"),), "options": OPTIONS}
+    with pk.judge(task, workers=1, level="timed", timing=timing) as judge:
+        rows = list(judge.map([cpp("honest(x, out);"), cpp("honest(x, out);", "// another")]))
+    assert all(entries(r)["note"]["ratio"] > 0 for r in rows)
+    assert len({t["by"] for t in told(tmp_path)}) == 1
+
+
+def test_peers_on_the_host_are_compared_with_whole_calls(tmp_path: Path):
+    """As where a kernel runs on a device."""
+    row = timed("numba:cpu", numba("", APART), against=(peer(tmp_path, "plain", elsewhere=True),))
+    found = entries(row)["plain"]
+    assert found["ratio"] > 0 and found["ours_us"] > 0 and "host" in found["measured"]
 
 
 @pytest.mark.slow
