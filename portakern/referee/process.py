@@ -94,6 +94,13 @@ class Body(Protocol):
         ...
 
 
+class Allowance:
+    """Seconds that processes may take to answer, all together; what who asks does between does not count."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = self.left = seconds
+
+
 Start = Callable[[socket.socket], Body]
 """Makes a process that serves the other end of a channel."""
 
@@ -143,7 +150,7 @@ class KernelProcess:
         wait: whether it is waited for until it can be asked; else :meth:`ready` does.
 
     Attributes:
-        until: by when, in ``time.monotonic``, it must have answered; it is ended then.
+        allowance: it is ended when that is used up; none where it may take as long as it likes.
 
     Raises:
         PortakernError: of kind ``no-jail`` where the jail must be whole and is not.
@@ -152,8 +159,8 @@ class KernelProcess:
     def __init__(self, jail: str = "auto", memory_bytes: int | None = None, doing: str = "the kernel",
                  start: Start = Fresh, wait: bool = True) -> None:  # fmt: skip
         self.doing, self.jail = doing, jail
-        self.until: float | None = None
-        self.limit_s = 0.0
+        self.allowance: Allowance | None = None
+        self._until: float | None = None
         self._asked = 0
         self._held: list[int] = []
         self._scratch = tempfile.mkdtemp(prefix="portakern-")
@@ -195,28 +202,30 @@ class KernelProcess:
             raise PortakernError("no-jail", f"the jail lacks {', '.join(lacking)}: "
                                  + "; ".join(self.missing.get(p, "") for p in lacking), hint="see `portakern doctor`")
 
-    def limit(self, until: float, seconds: float) -> None:
-        """It has answered all questions ``until`` then, by ``time.monotonic``, which is ``seconds`` from some beginning."""
-        self.until, self.limit_s = until, seconds
-
     def ask(self, do: str, body: Mapping[str, Any] | None = None, blobs: Sequence[bytes] = (), descriptors: Sequence[int] = (),
             text_bytes: int = _ANSWER_BYTES, blob_bytes: int = 0, meanwhile: Callable[[], None] | None = None
             ) -> Message:  # fmt: skip
         """What it answered; until it does, ``meanwhile`` is called again and again.  Raises what it said went wrong, or how it
         ended, as a :class:`PortakernError`; of kind ``timeout`` where its time was over."""
         self._asked += 1
+        allowance = self.allowance
+        self._until = time.monotonic() + allowance.left if allowance is not None else None
         try:
-            limited(self._channel, self.until)
+            limited(self._channel, self._until)
             send(self._channel, {"id": self._asked, "do": do, **(body or {})}, blobs, descriptors)
             while meanwhile is not None and not select.select([self._channel], [], [], _MEANWHILE_S)[0]:
-                limited(self._channel, self.until)
+                limited(self._channel, self._until)
                 meanwhile()
-            answer = receive(self._channel, text_bytes, blob_bytes, until=self.until)
+            answer = receive(self._channel, text_bytes, blob_bytes, until=self._until)
         except Ended:
             raise self._ended() from None
         except TimeoutError:
             self._body.end()
-            raise PortakernError("timeout", f"{self.doing} did not finish within {self.limit_s:g} s and was ended") from None
+            seconds = allowance.seconds if allowance is not None else 0.0
+            raise PortakernError("timeout", f"{self.doing} did not finish within {seconds:g} s and was ended") from None
+        finally:
+            if allowance is not None and self._until is not None:
+                allowance.left = self._until - time.monotonic()
         if member(answer.body, "id", int) != self._asked:
             raise Garbled("an answer to another question")
         if member(answer.body, "status", str) == "done":
@@ -245,8 +254,8 @@ class KernelProcess:
             yield
         finally:
             self.let_go()
-            if self.until is not None:
-                self.until += time.monotonic() - begun
+            if self._until is not None:
+                self._until += time.monotonic() - begun
 
     def hold(self) -> None:
         """It and all that it started stand still, until :meth:`let_go`."""

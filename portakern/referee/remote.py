@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from portakern.backend import CompiledBinary, HostBuffer, Resources, Source
 from portakern.errors import UsageError
@@ -17,11 +21,27 @@ _FIGURES = {"registers", "spills", "scratch_bytes", "shared_bytes", "code_bytes"
 _PLAIN = (int, float, str, bool)
 
 
+SizeKey = tuple[tuple[str, int], ...]
+
+
+def size_key(sizes: Mapping[str, int]) -> SizeKey:
+    return tuple(sorted(sizes.items()))
+
+
+@dataclass(frozen=True)
+class Run:
+    """A whole run: its ``sizes``, how long it took, and the integers and numbers that it was ``given`` or gave."""
+
+    sizes: Mapping[str, int]
+    seconds: float
+    given: Mapping[str, np.ndarray]
+
+
 class RemoteExecutable:
     """An :class:`~portakern.backend.Executable` whose kernel runs in ``process``.
 
     Every run has memory of its own, in which arrays lie where ``secret`` has them, and what is judged is a copy made when the
-    run has ended.
+    run has ended.  ``ran`` has the last whole run at each size, the very last one at the end.
     """
 
     def __init__(self, process: KernelProcess, source: Source, binary: CompiledBinary | None, runner: str,
@@ -29,11 +49,16 @@ class RemoteExecutable:
         self.process = process
         self.secret, self.runs = secret, 0
         self.method = ""
+        self.ran: dict[SizeKey, Run] = {}
         found = process.ask("load", blobs=[pickle.dumps((source, binary, runner))])
         self.guards = member(found.body, "guards", bool)
 
     def run(self, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> None:
+        begun = time.monotonic()
         self.method = self.run_part("", buffers, sizes)
+        given = {n: np.array(b.array) for n, b in buffers.items() if not b.shape or b.dtype.kind in "biu"}
+        self.ran.pop(key := size_key(sizes), None)
+        self.ran[key] = Run(dict(sizes), time.monotonic() - begun, given)
 
     def run_part(self, part: str, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> str:
         self.runs += 1

@@ -20,7 +20,7 @@ import numpy as np
 
 from portakern.errors import PortakernError
 from portakern.referee.bell import ASKED, BYTES, END, SERVED, Bell
-from portakern.referee.process import Fresh, KernelProcess
+from portakern.referee.process import Allowance, Fresh, KernelProcess
 from portakern.referee.secret import Secret
 from portakern.referee.shared import arena_for
 from portakern.spec.bind import bind
@@ -116,7 +116,7 @@ class PeerProcess:
 
     def _limit(self, seconds: float) -> None:
         assert self.process is not None
-        self.process.limit(clock() + seconds, seconds)
+        self.process.allowance = Allowance(seconds)
 
     def lose(self, why: str) -> None:
         """None of them can be timed any more."""
@@ -185,7 +185,7 @@ class Turns:
         self._asker = ThreadPoolExecutor(1)
         wide = self.options.warm_up_s * 10 + self.options.deadline_s * 2
         self.limit_s = BLOCKS_S + wide * len(self.names)
-        self.process.limit(clock() + LIMIT_S, LIMIT_S)
+        self.process.allowance = Allowance(LIMIT_S)
         self.bell[END] = 0
         self.asked = self.bell[ASKED]
         self.process.let_go()
@@ -245,8 +245,7 @@ class Turns:
             self.bell[END] = 1
             self.bell[SERVED] = self.asked
             self.process.let_go()
-            self.process.limit(clock() + self.limit_s, self.limit_s)
-            found = self._answer.result(self.limit_s + 1)
+            found = self._answer.result(self.limit_s)
             if "timings" not in found:
                 self._failed()
             return [(n, timing_of(t)) for n, t in zip(self.names, found["timings"], strict=True)]

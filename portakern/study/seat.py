@@ -9,7 +9,6 @@ since either step runs what the kernel's author wrote; it is timed in a new inte
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,7 +16,7 @@ from portakern.backend import Target
 from portakern.check.pool import Pool
 from portakern.errors import PortakernError
 from portakern.referee.nursery import Nursery
-from portakern.referee.process import Fresh, KernelProcess
+from portakern.referee.process import Allowance, Fresh, KernelProcess
 from portakern.referee.zygote import Rehearsal
 from portakern.registry import registry
 from portakern.study import peers_apart, steps, stranger, timing
@@ -38,13 +37,13 @@ class Seat:
     def __init__(self) -> None:
         self.nurseries: dict[tuple[str, Environment], Nursery] = {}
         self.held: dict[Environment, KernelProcess] = {}
-        self.until, self.limit_s = 0.0, 0.0
+        self.allowance = Allowance(0.0)
         self.peers: PeerProcess | None = None
 
     def begin(self, limit_s: float) -> None:
-        """A kernel comes that has so many seconds."""
+        """A kernel comes whose processes have so many seconds."""
         self.finish()
-        self.until, self.limit_s = time.monotonic() + limit_s, limit_s
+        self.allowance = Allowance(limit_s)
 
     def finish(self) -> None:
         """Ends the processes of the kernel that was here."""
@@ -72,11 +71,9 @@ class Seat:
     @contextlib.contextmanager
     def lend_peers(self, work: Work, names: tuple[str, ...], options: Options, environment: Mapping[str, str] | None
                    ) -> Iterator[PeerProcess]:  # fmt: skip
-        """The same ones for every kernel, which is not charged with making them."""
+        """The same ones for every kernel."""
         if self.peers is None:
-            begun = time.monotonic()
             self.peers = PeerProcess(work, names, options, environment)
-            self.until += time.monotonic() - begun
         try:
             yield self.peers
         finally:
@@ -90,7 +87,7 @@ class Seat:
 
     def _told(self, process: KernelProcess, work: Work, doing: str) -> KernelProcess:
         process.doing = stranger.doing_text(work, doing)
-        process.limit(self.until, self.limit_s)
+        process.allowance = self.allowance
         return process
 
     def _fresh(self, work: Work, environment: Mapping[str, str] | None) -> KernelProcess:

@@ -55,6 +55,7 @@ from portakern.ir.program import Array, Program
 from portakern.ir.schedule import LOWERED_OPTIONS, Nest, Schedule
 from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.referee import RemoteExecutable, compile_remotely
+from portakern.referee.process import Allowance
 from portakern.registry import registry
 from portakern.spec.bind import bind
 from portakern.study import stranger
@@ -615,7 +616,9 @@ def _checked(work: Work, made: Build, seed: int, full: bool, turn: str) -> Row:
     with running(work, made) as (executable, kept):
         taking_turns = InTurn(executable, turn) if turn else executable
         verdict, how = judged(taking_turns, work, seed, full, turn)
-        shown, decoy = proved(taking_turns, work, made) if verdict.correct and work.foreign is not None else ("", None)
+        shown, decoy = ("", None)
+        if verdict.correct and isinstance(executable, RemoteExecutable):
+            shown, decoy = proved(executable, taking_turns, work, made)
         did = executable.method if isinstance(executable, SaysMethod) else ""
     ran_by += kept + how + (f": {did}" if did else "") + shown
     row = row.but(correct=verdict.correct, max_error_ratio=verdict.max_error_ratio)
@@ -646,21 +649,31 @@ class InTurn:
             return self._executable.call(inputs, sizes)
 
 
-def proved(executable: Executable, work: Work, made: Build) -> tuple[str, PortakernError | None]:
-    """What was shown of who computes a stranger's outputs, and the error where that is not its kernels."""
-    from portakern.check.proof import prove
+def proved(executable: RemoteExecutable, run_by: Executable, work: Work, made: Build) -> tuple[str, PortakernError | None]:
+    """What was shown of who computes a stranger's outputs, and the error where that is not its kernels.  ``run_by`` runs the
+    executable."""
+    from portakern.check.proof import PROOF_S, prove
 
     assert made.source is not None and work.foreign is not None
     part = runner_part(registry().language(made.source.target.language), made.source.target, made.runner)
     if not isinstance(part, RunsInPart):
         return "", None
+    process = executable.process
+    had, process.allowance = process.allowance, Allowance(PROOF_S)
     try:
-        return "; " + prove(executable, part, work.program, work.sizes, families=work.declared,
-                            secret=work.foreign.secret.other("proof")), None  # fmt: skip
+        return "; " + prove(run_by, part, work.program, work.sizes, families=work.declared,
+                            secret=work.foreign.secret.other("proof"), ran=list(executable.ran.values())), None  # fmt: skip
     except PortakernError as error:
-        if error.kind != "decoy":
-            raise
-        return "", error
+        if error.kind == "decoy":
+            return "", error
+        if error.kind in ("timeout", "memory"):
+            return f"; whether its kernels do the work was not found out ({_NOT_FOUND_OUT[error.kind]})", None
+        raise
+    finally:
+        process.allowance = had
+
+
+_NOT_FOUND_OUT = {"timeout": "that takes too long", "memory": "that takes too much memory"}
 
 
 def judged(executable: Executable, work: Work, seed: int, full: bool, turn: str = "") -> tuple[Verdict, str]:
