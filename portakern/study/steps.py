@@ -256,10 +256,27 @@ def adopted(work: Work, target: Target, language: Language) -> tuple[Source, Pro
     except PortakernError:
         # The operator may be one that we cannot lower: a foreign kernel needs its arrays only.
         program = Program(work.program.name, arrays_of(work.program), ())
+    return read_text(language, work.foreign.text, work.foreign.entry, program, target), program
+
+
+TEXT_CHARACTERS = 1 << 20
+"""A kernel's text has no more."""
+
+
+def read_text(language: Language, text: str, entry: str | None, program: Program, target: Target) -> Source:
+    """A stranger's text as a source.  Whatever goes wrong when it is read is wrong in the text: ``bad-source``."""
+    assert language.adopt is not None
+    if len(text) > TEXT_CHARACTERS:
+        raise PortakernError("bad-source", f"the text has {len(text)} characters, where {TEXT_CHARACTERS} are the most")
     try:
-        return language.adopt(work.foreign.text, work.foreign.entry, program, target), program
-    except UsageError as error:  # wrong in the candidate, not in the way we were called
+        text.encode()
+        return language.adopt(text, entry, program, target)
+    except UsageError as error:
         raise PortakernError("bad-source", error.message, hint=error.hint, where=error.where) from error
+    except (RecursionError, MemoryError) as error:
+        raise PortakernError("bad-source", "the text cannot be read: it is nested too deeply") from error
+    except (ValueError, ArithmeticError) as error:
+        raise PortakernError("bad-source", f"the text cannot be read: {type(error).__name__}: {error}"[:400]) from error
 
 
 def arrays_of(program: TensorProgram) -> tuple[Array, ...]:
