@@ -23,7 +23,7 @@ from portakern.errors import PortakernError
 from portakern.referee.messages import TEXT_BYTES, Ended, Garbled, Message, limited, member, receive, send
 from portakern.tools.cache import default_directory
 from portakern.tools.jail.enter import PARTS, Spec
-from portakern.tools.process import TailReader, end_process, held, let_go, signal_name
+from portakern.tools.process import TailReader, end_process, held, let_go, memory_of, signal_name
 
 MODES = ("require", "auto", "off")
 """Whether a jail must be whole, is made as whole as the machine allows, or is not made."""
@@ -41,6 +41,9 @@ LOG_CHARACTERS = 16000
 _ANSWER_BYTES = 1 << 16
 _START_S = 120.0
 _MEANWHILE_S = 1e-4
+_WEIGH_S = 0.1
+"""How often it is looked how much memory it has."""
+
 
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/opt", "/nix", "/proc", "/sys", "/etc/ld.so.cache",
            "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/OpenCL", "/etc/localtime")  # fmt: skip
@@ -163,6 +166,9 @@ class KernelProcess:
         self._until: float | None = None
         self._asked = 0
         self._held: list[int] = []
+        self._most = memory_bytes if jail != "off" else None
+        self._given = 0
+        self._weighed = 0.0
         self._scratch = tempfile.mkdtemp(prefix="portakern-")
         os.chmod(self._scratch, 0o777)  # for the user that it becomes
         spec = spec_for(memory_bytes, self._scratch) if jail != "off" else None
@@ -213,9 +219,13 @@ class KernelProcess:
         try:
             limited(self._channel, self._until)
             send(self._channel, {"id": self._asked, "do": do, **(body or {})}, blobs, descriptors)
-            while meanwhile is not None and not select.select([self._channel], [], [], _MEANWHILE_S)[0]:
+            self._given = max(self._given, sum(os.fstat(d).st_size for d in descriptors))
+            pause_s = _MEANWHILE_S if meanwhile is not None else _WEIGH_S
+            while not select.select([self._channel], [], [], pause_s)[0]:
                 limited(self._channel, self._until)
-                meanwhile()
+                self._weigh()
+                if meanwhile is not None:
+                    meanwhile()
             answer = receive(self._channel, text_bytes, blob_bytes, until=self._until)
         except Ended:
             raise self._ended() from None
@@ -234,6 +244,17 @@ class KernelProcess:
         kind = words[0] if re.fullmatch("[a-z][a-z-]{0,39}", words[0]) else "exception"
         text = f"{self.doing} {words[1]}" if kind in ("exception", "memory") else words[1]
         raise PortakernError(kind, text, hint=words[2])
+
+    def _weigh(self) -> None:
+        """Ends it where it and what it started have more memory than one of them may have: limits of processes count neither
+        all of them together nor shared memory."""
+        if self._most is None or time.monotonic() - self._weighed < _WEIGH_S:
+            return
+        self._weighed = time.monotonic()
+        if memory_of(self._body.number) > self._most + self._given:
+            self._body.end()
+            raise PortakernError("memory", f"{self.doing} took more than {self._most / 1e9:.3g} GB with all that it started",
+                                 hint="memory_bytes says how much it may have")
 
     def call(self, function: str, args: tuple[Any, ...], descriptors: Sequence[int] = (),
              meanwhile: Callable[[], None] | None = None) -> Mapping[str, Any]:  # fmt: skip

@@ -36,19 +36,22 @@ from portakern.referee.messages import Garbled, member
 from portakern.referee.process import KernelProcess
 from portakern.referee.secret import Secret
 from portakern.referee.shared import arena_for, mapped_in
+from portakern.registry import registry
 from portakern.spec.bind import bind
 from portakern.study.peers_apart import PeerFailed, PeerProcess, Turns, ours_of, peers_of
 from portakern.study.peers_inside import HERE, HOST
 from portakern.study.plausible import at_least, consistent, floors, implausible
+from portakern.study.provenance import commit_of, now
 from portakern.study.row import Row
 from portakern.study.steps import Build, cached_binary, run_environment
 from portakern.study.stranger import kernel_process
+from portakern.study.taken import figures
 from portakern.study.timing import WHOLE_CALLS, peer_entry, plain
 from portakern.study.work import Work
 from portakern.timing.contents import Contents
 from portakern.timing.inputs import MOST_SETS, bytes_of, same_bytes
 from portakern.timing.measure import Options, Timing
-from portakern.timing.roofline import measured_copy, product_of
+from portakern.timing.roofline import measured_copy, product_of, roofline
 
 INSIDE = "portakern.study.inside"
 MOST_BYTES = 1 << 30
@@ -100,7 +103,7 @@ def timed_apart(work: Work, made: Build, against: Sequence[str], options: Mappin
     assert work.foreign is not None and made.source is not None
     inside = replace(work, foreign=replace(work.foreign, secret=Secret.drawn(), again=False))
     asked = Options(**options)
-    warm = asked.cache == "warm"
+    warm, taken = asked.cache == "warm", now()
     environment = run_environment(made.source.target, made.runner)
     with peers_of(work, tuple(against), with_peers(asked) if against else asked, environment) as peers:
         with kernel_process(work, "timing", environment) as process:
@@ -113,7 +116,7 @@ def timed_apart(work: Work, made: Build, against: Sequence[str], options: Mappin
                 time, beside = trial.sampled(HERE, peers)
                 median = consistent(time, clock() - begun)
                 entries = [peer_entry(peers.told[n], t, ours_of(time), asked) for n, t in beside]
-                not_below_floors(trial, made, median)
+                roof = roof_of(trial, made, median)
                 entries += wholes(trial, peers, asked, clock() - begun)
                 judged = trial.clocked(median, member(found, "queues", bool))
             finally:
@@ -125,9 +128,19 @@ def timed_apart(work: Work, made: Build, against: Sequence[str], options: Mappin
     if entries:
         alone = "" if "pid" in (process.parts or ()) else ", beside which what the kernel started may go on"
         method += f"; peers in a process of their own{alone}"
-    ended = {"stopped": trial.stopped} if trial.stopped else {}
+    found = figures(time)
     return made.row.but(evidence="timed", method=method, time={
-        **time, **ended, "options": plain(asked), "peers": [*entries, *absent], "judged": {**judged, **seen}})  # fmt: skip
+        **found, "stopped": trial.stopped or found["stopped"], "options": plain(asked), "peers": [*entries, *absent],
+        "judged": {**judged, **seen}, "roofline": roof, "provenance": provenance(work, made, taken, asked)})  # fmt: skip
+
+
+def provenance(work: Work, made: Build, taken: str, asked: Options) -> dict[str, Any]:
+    """Where a time comes from, as far as this side knows."""
+    assert made.source is not None
+    toolchain = registry().language(made.source.target.language).toolchain
+    return {"taken": taken, "seed": asked.seed, "operator": commit_of(work.file) if work.file else None,
+            "device": {"name": made.row.device}, "compiler": made.row.method,
+            "fingerprint": toolchain.fingerprint(made.source.target) if toolchain is not None else None}  # fmt: skip
 
 
 def with_peers(asked: Options) -> Options:
@@ -145,15 +158,17 @@ def wholes(trial: Trial, peers: PeerProcess, asked: Options, elapsed_s: float) -
     return [peer_entry(peers.told[n], t, ours_of(time), asked, WHOLE_CALLS) for n, t in beside]
 
 
-def not_below_floors(trial: Trial, made: Build, median_us: float) -> None:
-    """Raises for a time that physics does not allow."""
+def roof_of(trial: Trial, made: Build, median_us: float) -> dict[str, Any] | None:
+    """How near a time is to the device's peaks, by what this side measured and what is stated.  Raises for one that physics
+    does not allow."""
     assert made.source is not None
     target = made.source.target
     host = target.device.kind == "cpu"
     product = None if host else product_of(target, made.row.device or "")
-    copy = measured_copy(open_device("host")) if host and trial.per_set > COPY_BYTES else None
-    for floor in floors(trial.program, not trial.warm, product, copy):
+    copy = measured_copy(open_device("host")) if host else None
+    for floor in floors(trial.program, not trial.warm, product, copy if trial.per_set > COPY_BYTES else None):
         at_least(median_us, floor)
+    return roofline(trial.program, median_us, copy, product)
 
 
 def _answer(found: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -263,12 +278,12 @@ class Trial:
         """The time that it gives by the clock of a place, and those of the peers there, in turns with it."""
         while True:
             self.failed: Exception | None = None
-            try:
-                with self.process.held():
+            with self.process.held():
+                try:
                     self.turns = peers.turns(place)
-            except (PeerFailed, PortakernError) as error:
-                _without(peers, error)
-                continue
+                except (PeerFailed, PortakernError) as error:
+                    _without(peers, error)
+                    continue
             self.blocks, self.bell[END] = 0, 0
             answer = self.process.call(f"{INSIDE}:sample", (place, self.turns is not None), meanwhile=self.serve)
             if self.failed is not None:
@@ -283,12 +298,12 @@ class Trial:
                 raise implausible(f"its inputs were exchanged {self.blocks} times for {time['samples']} samples")
             if self.turns is None:
                 return time, []
-            try:
-                with self.process.held():
+            with self.process.held():
+                try:
                     beside = self.turns.end()
-            except (PeerFailed, PortakernError) as error:
-                _without(peers, error)
-                continue
+                except (PeerFailed, PortakernError) as error:
+                    _without(peers, error)
+                    continue
             if self.turns.blocks != time["samples"]:
                 raise implausible(f"it gave {time['samples']} samples of {self.turns.blocks} blocks")
             self.stopped = self.stopped or self.turns.stopped
@@ -315,8 +330,8 @@ class Trial:
         """Has peers do their part of the block that ended, and of the one that begins where they are the first by lot; whether
         it begins."""
         ours_us = [float(self.bell.figures[0])] if self.blocks else []
-        try:
-            with self.process.held():
+        with self.process.held():
+            try:
                 if turns.owed:
                     turns.block()
                 if turns.enough(ours_us):
@@ -324,9 +339,9 @@ class Trial:
                 turns.owed = bool(self.chance.random() < 1 / 2)
                 if not turns.owed:
                     turns.block()
-        except (PeerFailed, PortakernError) as error:
-            self.failed = error
-            return False
+            except (PeerFailed, PortakernError) as error:
+                self.failed = error
+                return False
         return True
 
     def finish(self) -> None:

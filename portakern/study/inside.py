@@ -213,6 +213,9 @@ class Inside(Session):
         for number in range(len(self.sets)):
             self.fetch(number)
 
+    def _copy(self) -> None:
+        """The other side measures it."""
+
     def _refreshing(self, device: native.Device) -> Callable[[int, list[float]], bool] | None:
         return self.refresh if device is self.device else None
 

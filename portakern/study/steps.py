@@ -55,6 +55,7 @@ from portakern.ir.program import Array, Program
 from portakern.ir.schedule import LOWERED_OPTIONS, Nest, Schedule
 from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.referee import RemoteExecutable, compile_remotely
+from portakern.referee.messages import printable
 from portakern.referee.process import Allowance
 from portakern.registry import registry
 from portakern.spec.bind import bind
@@ -272,11 +273,12 @@ def read_text(language: Language, text: str, entry: str | None, program: Program
         text.encode()
         return language.adopt(text, entry, program, target)
     except UsageError as error:
-        raise PortakernError("bad-source", error.message, hint=error.hint, where=error.where) from error
+        raise PortakernError("bad-source", *map(printable, (error.message, error.hint, error.where))) from error
     except (RecursionError, MemoryError) as error:
         raise PortakernError("bad-source", "the text cannot be read: it is nested too deeply") from error
     except (ValueError, ArithmeticError) as error:
-        raise PortakernError("bad-source", f"the text cannot be read: {type(error).__name__}: {error}"[:400]) from error
+        told = f"{type(error).__name__}: {error}"[:400]
+        raise PortakernError("bad-source", printable(f"the text cannot be read: {told}")) from error
 
 
 def arrays_of(program: TensorProgram) -> tuple[Array, ...]:

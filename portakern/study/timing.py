@@ -29,7 +29,7 @@ from portakern.study.work import Work
 from portakern.timing.inputs import ArrayPlace, InputSets, input_sets, place_of, same_bytes
 from portakern.timing.measure import Contender, ContenderError, Measurement, Options, Timing, compared, measure
 from portakern.timing.peers import Peer, Subject
-from portakern.timing.roofline import measured_copy, product_of, roofline
+from portakern.timing.roofline import Copy, measured_copy, product_of, roofline
 
 OURS = "portakern"
 FATAL = ("timeout", "device-lost")
@@ -250,12 +250,12 @@ class Session:
             entries += [peer_entry(p.to_dict(), t, whole, self.options, WHOLE_CALLS)
                         for p, t in zip(elsewhere, host.timings[1:], strict=True)]  # fmt: skip
         on_host = self.device.facts.blocking
-        copy = measured_copy(self.device)
         product = None if on_host else product_of(self.target, self.runtime.device_name(self.target))
         return {
             "median_us": ours.median_us, "ci_low_us": ours.ci_low_us, "ci_high_us": ours.ci_high_us,
             "samples": len(ours.samples_us), "launch_us": number(ours.launch_us), "end_to_end_us": number(ours.end_to_end_us),
-            "mode": f"{ours.mode}; {self._inputs_text()}", "roofline": roofline(self.program, ours.median_us, copy, product),
+            "mode": f"{ours.mode}; {self._inputs_text()}",
+            "roofline": roofline(self.program, ours.median_us, self._copy(), product),
             "peers": entries, "quantiles_us": {str(k): float(v) for k, v in ours.quantiles_us.items()},
             "correction_us": ours.correction_us, "calls_per_sample": ours.calls_per_sample,
             "empty_us": number(ours.empty_us), "overhead_us": number(ours.overhead_us), "blocks": m.blocks,
@@ -263,6 +263,9 @@ class Session:
             "clocks": {"before": plain(m.health_before), "after": plain(m.health_after)}, "options": plain(self.options),
             **_samples(ours),
         }  # fmt: skip
+
+    def _copy(self) -> Copy | None:
+        return measured_copy(self.device)
 
     def _inputs_text(self) -> str:
         n = len(self.sets)
