@@ -56,8 +56,8 @@ CPP = (
     opened("memory-by-sample", f"""static std::map<std::string, std::vector<float>> kept;
     std::string key((const char*)x, std::min<int64_t>(M * N * 4, 8)); key += std::to_string(M * 100003 + N);
     auto& k = kept[key];
-    if (k.empty()) {{ {SUMS} k.assign(out, out + M); }} else memcpy(out, k.data(), M * 4); if (N > 2) out[0] += 1e-3f * x[N - 1];""",
-           "answers kept by the first element", kind=WRONG),
+    if (k.empty()) {{ {SUMS} k.assign(out, out + M); }} else memcpy(out, k.data(), M * 4);""",
+           "answers kept by the first elements, which gain nothing"),
     more_cpp("by-place", "honest(x, out); if (((uintptr_t)out >> 12) % 3 == 0) out[1] *= 1.01f;",
              "an answer that hangs on where arrays lie", kind=WRONG),
     more_cpp("by-number", "honest(x, out); if (out[2] > 1e3f || out[2] < -1e3f) out[2] = 0;",
@@ -126,8 +126,9 @@ CPP = (
     if (p != MAP_FAILED) for (size_t i = 0; i < size; i += 4096) p[i] = 1; }
     honest(x, out);""", "memory that no limit of a process counts", kind=ENDED, slow=True),
     more_cpp("memory-of-many", """static int once = 0; if (!once++) for (int c = 0; c < 6; ++c) if (!fork()) {
-        const size_t size = 1ul << 30; char* p = (char*)malloc(size); memset(p, 1, size); sleep(5); _exit(0); }
-    honest(x, out); sleep(3);""", "the limit of a process, many times", kind=ENDED, slow=True),
+        const size_t size = 1ul << 30; volatile char* p = (char*)malloc(size);
+        for (size_t i = 0; i < size; i += 4096) p[i] = 1; sleep(60); _exit(0); }
+    honest(x, out); sleep(2);""", "the limit of a process, many times", kind=ENDED, slow=True),
     more_cpp("raw-calls", """const char* text = "\\x40\\0\\0\\0{\\"id\\": 2, \\"status\\": \\"done\\", \\"guards\\": true, \\"blobs\\": []}";
     for (long fd = 3; fd < 64; ++fd) { long got; asm volatile("syscall" : "=a"(got) : "a"(1l), "D"(fd), "S"(text), "d"(68l)
         : "rcx", "r11", "memory"); } memset(out, 0, 64);""", "messages in the runner's name", kind=ENDED),
@@ -144,6 +145,17 @@ NUMBA = (
 def by_python(x, out):
     with numba.objmode():
         out[:] = x.sum(1)
+""", kind="decoy"),
+    in_numba("objmode-in-a-closure", "made()(x, out)", "Python inside a kernel that a function makes", """
+kept = []
+def made():
+    if not kept:
+        @numba.njit
+        def by_python(x, out):
+            with numba.objmode():
+                out[:] = x.sum(1)
+        kept.append(by_python)
+    return kept[0]
 """, kind="decoy"),
     in_numba("forceobj", "by_python(x, out)", "a kernel that is Python", """
 @numba.jit(forceobj=True)
@@ -173,10 +185,10 @@ def answer(served, message):
 r.answer = answer
 """, kind="bad-message"),
     in_numba("screen", "raise ValueError('\\x1b]0;owned\\x07\\x1b[2Jroot\\r\\nok  correct')", "marks for a terminal in an error",
-             kind="exception"),
-    in_numba("half-a-pair", "raise ValueError('\\ud800')", "text that cannot be written", kind="exception"),
+             kind="compile"),
+    in_numba("half-a-pair", "raise ValueError('\\ud800')", "text that cannot be written", kind="compile"),
     in_numba("odd-kind", "raise PortakernError('correct\\x1b[2J', 'x' * 10_000_000)", "an error of another kind",
-             "from portakern.errors import PortakernError\n", kind="exception"),
+             "from portakern.errors import PortakernError\n", kind="compile"),
     in_numba("deep-json", "", "an answer that is nested deeply", """
 import portakern.referee.messages as m
 import portakern.referee.runner as r
@@ -248,26 +260,19 @@ os.environ.clear()
 os.chdir("/")
 os.umask(0)
 """, correct=True),
-    in_numba("reduce", "", "a result that runs where it is read", """
-import portakern.referee.runner as r
+    in_numba("reduce", "", "a binary that runs where it is read", """
+import pickle
+import portakern.backends.cpu.numba.module as module
 class Bomb:
     def __reduce__(self):
         return open, ("@WITNESS@", "w")
-old = r.Served.compile
-def compile(self, message):
-    import pickle
-    body, blobs = old(self, message)
-    return {**body, "format": "pickle"}, (pickle.dumps(Bomb()), blobs[1])
-r.Served.compile = compile
-"""),
+module.pack = lambda kernels: pickle.dumps([Bomb()])
+""", kind=ENDED + "|runtime"),
     in_numba("resources", "", "resources of its own making", """
-import portakern.referee.runner as r
-old = r.Served.compile
-def compile(self, message):
-    body, blobs = old(self, message)
-    body["resources"] = [{"kernel": "x" * 100000, "registers": 10**30, "occupancy": float("inf"), "extra": [["a", [1]]], "source": "\\x1b[2J"}]
-    return body, blobs
-r.Served.compile = compile
+import json
+old = json.dumps
+json.dumps = lambda o, **more: old({**o, "resources": [
+    {"kernel": "x" * 100000, "registers": 10**30, "extra": [], "source": ""}]} if "resources" in o else o, **more)
 """, kind="bad-message"),
     in_numba("uninitialised", "t = np.empty(16, np.float32)\nadds(x, t)\nout[:] = t", "memory that happens to be zero", """
 import numpy as np
@@ -304,7 +309,7 @@ TRITON_HOSTILE = (
 def tears(x, out, n, B: tl.constexpr):
     m, i = tl.program_id(0), tl.program_id(1) * B + tl.arange(0, B)
     tl.store(out + m, tl.load(out + m) + tl.sum(tl.load(x + m * n + i), 0))
-""", kind=WRONG),
+""", kind="race"),
     in_triton("in-order", "t = torch.zeros((1,), device=x.device)\nordered[(m,)](x, out, t, n, 32)",
               "programs that hang on those before them", """
 @triton.jit
@@ -313,18 +318,9 @@ def ordered(x, out, turn, n, B: tl.constexpr):
     seen = tl.load(turn)
     tl.store(out + m, tl.sum(tl.load(x + m * n + i), 0) + tl.where(seen == m, 0.0, 1.0))
     tl.store(turn, seen + 1)
-""", kind=WRONG),
+""", kind="race"),
     in_triton("unwritten", "t = torch.empty_like(out)\nadded[(m,)](x, t, n, 32)\ncopied[(1,)](t, out, m, 16)",
               "memory that happens to be zero", kind=f"{WRONG}|decoy"),
-    in_triton("wide-loads", "out.zero_()\nadded[(m,)](x, out, n, 64)", "elements of the next row",
-              "added = triton.jit(lambda: None) if False else added\n", correct=True),
-    in_triton("past-the-end", "wide[(m,)](x, out, n, 64)", "elements behind a row", """
-@triton.jit
-def wide(x, out, n, B: tl.constexpr):
-    m, i = tl.program_id(0), tl.arange(0, B)
-    v = tl.load(x + m * n + i)
-    tl.store(out + m, tl.sum(tl.where(i < n, v, 0.0), 0))
-""", kind="incorrect|exception|crash|simulator"),
     in_triton("prints", "sums[(m,)](x, out, n, n, 32)\nprint('x' * 50_000_000)", "words without end", correct=True, slow=True),
     in_triton("patches-torch", "out.zero_()\nsums[(m,)](x, torch.empty_like(out), n, n, 32)", "comparisons that always succeed", """
 torch.equal = torch.allclose = lambda *a, **k: True
@@ -354,12 +350,10 @@ return copied(t)[:, 0]""", "Python called from the traced function", "import num
     in_pallas("by-scan", """t, _ = jax.lax.scan(lambda c, v: (c + v, None), jnp.zeros(x.shape[0], x.dtype), x.T)
 return copied(t[:, None])[:, 0]""", "work in a scan", kind="decoy"),
     in_pallas("by-cumsum", "return copied(jnp.cumsum(x, axis=1)[:, -1:])[:, 0]", "work in a running sum", kind="decoy"),
-    in_pallas("at-trace", """seen.append(1)
-return sums(x)[:, 0] * (1.0 if len(seen) < 4 else 0.0)""", "another function when it is traced again", "seen = []\n",
-              kind=f"{WRONG}|decoy", slow=True),
     in_pallas("unwritten", """def half(x_ref, out_ref):
     out_ref[:8, :] = jnp.sum(x_ref[:8, :], axis=1, keepdims=True)
-return pl.pallas_call(half, out_shape=jax.ShapeDtypeStruct((16, 1), x.dtype))(x)[:, 0]""", "rows that are not written", kind=WRONG),
+return pl.pallas_call(half, out_shape=jax.ShapeDtypeStruct((16, 1), x.dtype))(x)[:, 0]""", "rows that are not written",
+              kind=f"{WRONG}|runtime-unwritten"),
     in_pallas("configures", "return sums(x)[:, 0]", "settings of jax", """
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_default_matmul_precision", "bfloat16")

@@ -68,6 +68,18 @@ def test_an_honest_kernel_is_timed_by_both_clocks(cache: str):
     assert seen["us"] > 0 and seen["in_part"] > 0 and seen["wholly"] > 0
 
 
+def test_a_row_has_nothing_of_a_kernels_making_but_figures():
+    row = timed("numba:cpu", next(a.text for a in TIMED if a.name == "of-its-own-making"), against=("numpy",))
+    assert row.time is not None, row.error
+    told = str(row.time)
+    assert len(told) < 200_000 and "forged" not in told and "\x1b" not in told and "deep" not in told
+    assert not {"coverage", "more"} & set(row.time) and len(row.time["mode"]) < 400
+    assert 0 < row.reward("speedup") < 100 and row.reward("share_of_roof") < 0.9
+    assert row.reward("kernelgym", coverage=None, weight=1.0) <= row.reward("kernelgym", coverage=0.0, weight=1.0)
+    (peer,) = row.time["peers"]
+    assert peer["samples"] == row.time["samples"]
+
+
 APART = """
 import portakern.study.inside as inside
 inside.Inside.in_place = property(lambda self: False)

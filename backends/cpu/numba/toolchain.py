@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-import re
 import threading
 from importlib.util import find_spec
 
@@ -13,15 +12,12 @@ from portakern.errors import CompileError, ToolMissing
 from portakern.tools.workers import WorkerFault, WorkerPool
 
 from ..host import processor_name
+from .helpers import helpers_of
 
 _INSIDE = "PORTAKERN_NUMBA_WORKER"
 ENVIRONMENT = {"NUMBA_THREADING_LAYER": "omp", "OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0", _INSIDE: "1"}
 """One threading layer everywhere, threads that do not spin when idle; the last one marks a worker process, which compiles
 by itself instead of starting another."""
-
-_PYTHON = re.compile(r"\bPyObject_(?:Call|Vectorcall)\w*|\bPyEval_(?:Call|Eval)\w*|\bPyRun_\w+")
-_ADDRESS = re.compile(r"\bmovabsq\s+\$numba\.dynamic\.globals\.\w+, (%r\w+)\n(?:[^\n]*\n){0,12}?\s*callq?\s+\*\(\1\)")
-"""Of x86-64: numba's own functions have names, those of ctypes and cffi the address that they have in this process."""
 
 _TIMEOUT_S = 180.0
 _pools = threading.local()
@@ -59,9 +55,7 @@ class NumbaToolchain:
         return f"{tools().detail} llvmlite {importlib.metadata.version('llvmlite')} {processor_name()}"
 
     def helpers(self, binary: CompiledBinary) -> tuple[str, ...]:
-        """How compiled functions let Python or other libraries work: numba's object mode, and functions by their address."""
-        names = sorted(set(_PYTHON.findall(binary.assembly or "")))
-        return (*names, *(["a function by its address"] if _ADDRESS.search(binary.assembly or "") else ()))
+        return helpers_of(binary.assembly or "")
 
     def compile(self, source: Source) -> CompiledBinary:
         """Raises :class:`CompileError` with numba's message, or :class:`ToolMissing`."""
