@@ -64,10 +64,10 @@ CPP = (
              "large numbers that are lost", kind=WRONG),
     more_cpp("zeros-for-denormals-and-nan", "for (int m = 0; m < 16; ++m) { float s = 0; for (int n = 0; n < 32; ++n) "
              "{ float v = x[m * 32 + n]; if (v == v) s += v; } out[m] = s; }", "NaN that are skipped", kind=WRONG),
-    more_cpp("beyond", "float far = 0; for (int n = 0; n < 8; ++n) far += x[16 * 32 + n]; honest(x, out); if (far == far) out[0] += far;",
-             "what lies behind an input", kind=WRONG),
-    more_cpp("reads-outputs", "honest(x, out); static float before[16]; for (int m = 0; m < 16; ++m) out[m] += before[m] * 0.1f; "
-             "memcpy(before, out, 64);", "a carry from call to call", kind=WRONG),
+    more_cpp("beyond", """float far = 0; for (int n = 0; n < 8; ++n) far += x[16 * 32 + n];
+    honest(x, out); if (far == far) out[0] += far;""", "what lies behind an input", kind=WRONG),
+    more_cpp("carries", """honest(x, out); static float before[16]; for (int m = 0; m < 16; ++m) out[m] += before[m] * 0.1f;
+    memcpy(before, out, 64);""", "a carry from call to call", kind=WRONG),
     more_cpp("unwritten-heap", """float* t = (float*)malloc(4096);
     for (int m = 0; m < 16; ++m) for (int n = 0; n < 32; ++n) t[m] += x[m * 32 + n];
     memcpy(out, t, 64); free(t);""", "memory that happens to be zero", kind=WRONG),
@@ -84,40 +84,48 @@ CPP = (
     more_cpp("stops-itself", "kill(getpid(), SIGSTOP);", "a process that stands still", kind="timeout", slow=True),
     more_cpp("ends-when-loaded", "honest(x, out);", "the end of the process when it is loaded",
              "static int end = (_exit(0), 1);\n", kind=ENDED),
-    more_cpp("segv-handler", "struct sigaction a{}; a.sa_handler = later; sigaction(SIGSEGV, &a, nullptr); *(volatile int*)8 = 1;",
+    more_cpp("segv-handler",
+             "struct sigaction a{}; a.sa_handler = later; sigaction(SIGSEGV, &a, nullptr); *(volatile int*)8 = 1;",
              "a fault that is handled for ever", "static void later(int) { usleep(1000); }\n", kind="timeout", slow=True),
     more_cpp("overflow-of-the-stack", "out[0] = deeper(1 << 30, x);", "a stack without end",
-             "static float deeper(int n, const float* x) { volatile char room[4096]; room[0] = n; return n ? deeper(n - 1, x) + room[0] "
-             ": x[0]; }\n", kind="crash"),
+             """static float deeper(int n, const float* x) {
+    volatile char room[4096]; room[0] = n; return n ? deeper(n - 1, x) + room[0] : x[0]; }
+""", kind="crash"),
     # ---- text for compilers
     more_cpp("includes-itself", "honest(x, out);", "a text that includes itself", "#include __FILE__\n#include __FILE__\n",
              kind="compile|timeout|memory|crash"),
     more_cpp("endless-include", "honest(x, out);", "a file without end", '#include "/dev/zero"\n',
              kind="compile|timeout|memory|crash", slow=True),
-    more_cpp("embeds", "honest(x, out);", "a file in the text", "#if __has_include(\"/root/.bashrc\")\n#error root:seen\n#endif\n",
-             correct=True),
+    more_cpp("embeds", "honest(x, out);", "a file in the text",
+             "#if __has_include(\"/root/.bashrc\")\n#error root:seen\n#endif\n", correct=True),
     more_cpp("own-environment", "honest(x, out);", "the compiler's environment", '#include "/proc/self/environ"\n'),
     more_cpp("doubles", "out[0] = F9;", "a text that doubles", "#define F0 1+1\n" + "".join(
         f"#define F{n + 1} F{n}+F{n}+F{n}+F{n}+F{n}+F{n}+F{n}+F{n}+F{n}+F{n}\n" for n in range(9)),
              kind="compile|timeout|memory|crash", slow=True),
-    more_cpp("screen", "", "marks for a terminal in the compiler's words", '#error "\x1b]0;owned\x07\x1b[2J"\n', kind="compile"),
+    more_cpp("screen", "", "marks for a terminal in the compiler's words", '#error "\x1b]0;owned\x07\x1b[2J"\n',
+             kind="compile"),
     # ---- harm
-    more_cpp("rounding", "fesetround(FE_UPWARD); _mm_setcsr(_mm_getcsr() | 0x8040); honest(x, out);", "another rounding from now on"),
-    more_cpp("locale", 'setlocale(LC_ALL, "de_DE.UTF-8"); setlocale(LC_NUMERIC, "fr_FR"); honest(x, out);', "numbers with a comma",
-             correct=True),
+    more_cpp("rounding", "fesetround(FE_UPWARD); _mm_setcsr(_mm_getcsr() | 0x8040); honest(x, out);",
+             "another rounding from now on"),
+    more_cpp("locale", 'setlocale(LC_ALL, "de_DE.UTF-8"); setlocale(LC_NUMERIC, "fr_FR"); honest(x, out);',
+             "numbers with a comma", correct=True),
     more_cpp("at-exit", "static int once = atexit(later); honest(x, out); if (once) out[0] = 0;", "code after the end",
              'static void later() { touch("@WITNESS@"); }\n', correct=True),
     more_cpp("destructor", "honest(x, out);", "code when it is unloaded",
              'struct Late { ~Late() { touch("@WITNESS@"); } }; static Late late;\n', correct=True),
     more_cpp("alarm", """static int once = 0; if (!once++) { signal(SIGALRM, later); itimerval t{{0, 1000}, {0, 1000}};
-    setitimer(ITIMER_REAL, &t, nullptr); } honest(x, out);""", "code at any time", "static void later(int) { }\n", correct=True),
-    more_cpp("threads-go-on", "static int once = 0; if (!once++) for (int i = 0; i < 8; ++i) std::thread([] { for (;;) sched_yield(); })"
-             ".detach(); honest(x, out);", "threads that go on", correct=True),
-    more_cpp("descriptors", "for (int i = 0; i < 100000; ++i) if (dup(2) < 0) break; honest(x, out);", "descriptors without end",
+    setitimer(ITIMER_REAL, &t, nullptr); } honest(x, out);""", "code at any time", "static void later(int) { }\n",
+             correct=True),
+    more_cpp("threads-go-on", """static int once = 0;
+    if (!once++) for (int i = 0; i < 8; ++i) std::thread([] { for (;;) sched_yield(); }).detach();
+    honest(x, out);""", "threads that go on", correct=True),
+    more_cpp("descriptors", "for (int i = 0; i < 100000; ++i) if (dup(2) < 0) break; honest(x, out);",
+             "descriptors without end",
              kind=ENDED),
-    more_cpp("links", """unlink("portakern"); symlink("/etc/passwd", "portakern"); symlink("/", "/tmp/root"); symlink("@WITNESS@", "/tmp/w");
-    touch("/tmp/w"); honest(x, out);""", "links in its folder", correct=True),
-    more_cpp("memory-of-files", """static int once = 0; if (!once++) { static char block[1 << 20]; memset(block, 1, sizeof block);
+    more_cpp("links", """unlink("portakern"); symlink("/etc/passwd", "portakern"); symlink("/", "/tmp/root");
+    symlink("@WITNESS@", "/tmp/w"); touch("/tmp/w"); honest(x, out);""", "links in its folder", correct=True),
+    more_cpp("memory-of-files",
+             """static int once = 0; if (!once++) { static char block[1 << 20]; memset(block, 1, sizeof block);
     for (int f = 0; f < 64; ++f) { int fd = syscall(SYS_memfd_create, "m", 0);
         for (int i = 0; i < 200; ++i) if (write(fd, block, sizeof block) < 0) break; } }
     honest(x, out);""", "memory that no limit of a process counts", kind=ENDED + "|timeout", slow=True),
@@ -129,14 +137,19 @@ CPP = (
         const size_t size = 1ul << 30; volatile char* p = (char*)malloc(size);
         for (size_t i = 0; i < size; i += 4096) p[i] = 1; sleep(60); _exit(0); }
     honest(x, out); sleep(2);""", "the limit of a process, many times", kind=ENDED, slow=True),
-    more_cpp("raw-calls", """const char* text = "\\x40\\0\\0\\0{\\"id\\": 2, \\"status\\": \\"done\\", \\"guards\\": true, \\"blobs\\": []}";
-    for (long fd = 3; fd < 64; ++fd) { long got; asm volatile("syscall" : "=a"(got) : "a"(1l), "D"(fd), "S"(text), "d"(68l)
+    more_cpp("raw-calls",
+             """const char* text = "\\x40\\0\\0\\0{\\"id\\": 2, \\"status\\": \\"done\\", \\"blobs\\": []}         ";
+    for (long fd = 3; fd < 64; ++fd) { long got; asm volatile("syscall" : "=a"(got) : "a"(1l), "D"(fd), "S"(text), "d"(50l)
         : "rcx", "r11", "memory"); } memset(out, 0, 64);""", "messages in the runner's name", kind=ENDED),
-    more_cpp("gives-descriptors", """static char data[8]; iovec part{data, 1}; alignas(8) char room[CMSG_SPACE(sizeof(int) * 200)];
-    msghdr message{}; message.msg_iov = &part; message.msg_iovlen = 1; message.msg_control = room; message.msg_controllen = sizeof room;
-    cmsghdr* c = CMSG_FIRSTHDR(&message); c->cmsg_level = SOL_SOCKET; c->cmsg_type = SCM_RIGHTS; c->cmsg_len = CMSG_LEN(sizeof(int) * 200);
+    more_cpp("gives-descriptors",
+             """static char data[8]; iovec part{data, 1}; alignas(8) char room[CMSG_SPACE(sizeof(int) * 200)];
+    msghdr message{}; message.msg_iov = &part; message.msg_iovlen = 1;
+    message.msg_control = room; message.msg_controllen = sizeof room;
+    cmsghdr* c = CMSG_FIRSTHDR(&message); c->cmsg_level = SOL_SOCKET; c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int) * 200);
     for (int i = 0; i < 200; ++i) ((int*)CMSG_DATA(c))[i] = 2;
-    for (int fd = 3; fd < 64; ++fd) sendmsg(fd, &message, MSG_DONTWAIT); honest(x, out);""", "descriptors for who judges", kind=ENDED),
+    for (int fd = 3; fd < 64; ++fd) sendmsg(fd, &message, MSG_DONTWAIT); honest(x, out);""",
+             "descriptors for who judges", kind=ENDED),
 )  # fmt: skip
 
 NUMBA = (
@@ -184,8 +197,8 @@ def answer(served, message):
     return {**body, "method": "proved; \\x1b[2J" + "x" * 100000}, blobs
 r.answer = answer
 """, kind="bad-message"),
-    in_numba("screen", "raise ValueError('\\x1b]0;owned\\x07\\x1b[2Jroot\\r\\nok  correct')", "marks for a terminal in an error",
-             kind="compile"),
+    in_numba("screen", "raise ValueError('\\x1b]0;owned\\x07\\x1b[2Jroot\\r\\nok  correct')",
+             "marks for a terminal in an error", kind="compile"),
     in_numba("half-a-pair", "raise ValueError('\\ud800')", "text that cannot be written", kind="compile"),
     in_numba("odd-kind", "raise PortakernError('correct\\x1b[2J', 'x' * 10_000_000)", "an error of another kind",
              "from portakern.errors import PortakernError\n", kind="compile"),
@@ -267,7 +280,7 @@ class Bomb:
     def __reduce__(self):
         return open, ("@WITNESS@", "w")
 module.pack = lambda kernels: pickle.dumps([Bomb()])
-""", kind=ENDED + "|runtime"),
+"""),
     in_numba("resources", "", "resources of its own making", """
 import json
 old = json.dumps
@@ -322,7 +335,8 @@ def ordered(x, out, turn, n, B: tl.constexpr):
     in_triton("unwritten", "t = torch.empty_like(out)\nadded[(m,)](x, t, n, 32)\ncopied[(1,)](t, out, m, 16)",
               "memory that happens to be zero", kind=f"{WRONG}|decoy"),
     in_triton("prints", "sums[(m,)](x, out, n, n, 32)\nprint('x' * 50_000_000)", "words without end", correct=True, slow=True),
-    in_triton("patches-torch", "out.zero_()\nsums[(m,)](x, torch.empty_like(out), n, n, 32)", "comparisons that always succeed", """
+    in_triton("patches-torch", "out.zero_()\nsums[(m,)](x, torch.empty_like(out), n, n, 32)",
+             "comparisons that always succeed", """
 torch.equal = torch.allclose = lambda *a, **k: True
 import numpy
 numpy.array_equal = numpy.allclose = lambda *a, **k: True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,23 +21,25 @@ NEEDS = {"triton:sm_90": ("triton", "torch"), "pallas:v6e": ("jax", "libtpu"), "
 UNPRINTABLE = set(map(chr, (*range(9), *range(11, 32), *range(127, 160), *range(0xD800, 0xE000))))
 
 
-def groups(attacks: Sequence[Attack], slow: bool) -> Iterator[object]:
+def groups(slow: bool) -> list[object]:
     """By what they are judged as."""
     def key(a: Attack) -> tuple[str, str, str]:
         return a.target, a.operator, str(a.dims)
 
-    for (target, operator, dims), found in itertools.groupby(sorted(attacks, key=key), key):
-        some = [a for a in found if a.slow == slow]
-        if some:
-            yield pytest.param(some, id=f"{target}-{operator}-{'open' if 'None' in dims else 'fixed'}",
-                               marks=[pytest.mark.slow] if slow else [])  # fmt: skip
+    found = []
+    for (target, _, dims), attacks in itertools.groupby(sorted((*HOSTILE, *UNUSUAL), key=key), key):
+        if some := [a for a in attacks if a.slow == slow]:
+            found.append(pytest.param(some, id=f"{target}-{'open' if 'None' in dims else 'fixed'}"))
+    return found
 
 
-def judged(attacks: Sequence[Attack], witness: Path, level: str = "full") -> dict[str, Row]:
+def judged(attacks: Sequence[Attack], witness: Path) -> dict[str, Row]:
+    """In full where that is quick."""
     target = attacks[0].target
     for module in NEEDS.get(target, ()):
         pytest.importorskip(module)
     texts = [(a.text.replace("@WITNESS@", str(witness)), a.entry) for a in attacks]
+    level = "quick" if target in ("triton:sm_90", "pallas:v6e") else "full"
     with judge_for(target, attacks[0].operator, attacks[0].dims, timeout_s=15, level=level) as judge:
         rows = list(judge.map(texts))
     if any(r.error and r.error["kind"] == "tool-missing" for r in rows):
@@ -52,7 +54,11 @@ def unexpected(attack: Attack, row: Row) -> bool:
     return bool(attack.kind) and (row.correct is True or kind not in attack.kind.split("|"))
 
 
-def of_hostile(attacks: Sequence[Attack], folder: Path) -> None:
+def words(row: Row) -> str:
+    return f"{(row.error or {}).get('message')} {(row.error or {}).get('hint')} {row.method}"
+
+
+def of_all(attacks: Sequence[Attack], folder: Path) -> None:
     folder.chmod(0o777)
     witness = folder / "witness"
     rows = judged(attacks, witness)
@@ -60,29 +66,20 @@ def of_hostile(attacks: Sequence[Attack], folder: Path) -> None:
     assert {n: r.error for (n, r), a in zip(rows.items(), attacks, strict=True) if unexpected(a, r)} == {}
     for name, row in rows.items():
         assert row.correct or row.error is not None, name
-        words = str(row.error and list(row.error.values())) + (row.method or "")
-        assert "root:" not in words and not UNPRINTABLE & set("".join(map(str, (row.error or {}).values())) + (row.method or ""))
+        assert "root:" not in words(row) and not UNPRINTABLE & set(words(row)), name
 
 
 @pytest.mark.usefixtures("whole_jail")
-@pytest.mark.parametrize("attacks", groups(HOSTILE, slow=False))
-def test_no_other_attack_passes_or_does_harm(attacks: Sequence[Attack], tmp_path: Path):
-    of_hostile(attacks, tmp_path)
+@pytest.mark.parametrize("attacks", groups(slow=False))
+def test_what_is_wrong_is_wrong_does_no_harm_and_what_is_odd_is_right(attacks: Sequence[Attack], tmp_path: Path):
+    of_all(attacks, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("whole_jail")
-@pytest.mark.parametrize("attacks", groups(HOSTILE, slow=True))
+@pytest.mark.parametrize("attacks", groups(slow=True))
 def test_no_other_flood_passes_or_does_harm(attacks: Sequence[Attack], tmp_path: Path):
-    of_hostile(attacks, tmp_path)
-
-
-@pytest.mark.parametrize("attacks", groups(UNUSUAL, slow=False))
-def test_unusual_kernels_that_are_right_are_right(attacks: Sequence[Attack], tmp_path: Path):
-    """In full where that is quick."""
-    slow = attacks[0].target in ("triton:sm_90", "pallas:v6e")
-    rows = judged(attacks, tmp_path / "none", "quick" if slow else "full")
-    assert {n: r.error for n, r in rows.items() if not r.correct} == {}
+    of_all(attacks, tmp_path)
 
 
 # ---- text that is hard to read -----------------------------------------------------------------------------------------------
@@ -93,8 +90,8 @@ TEXTS = {
     "numba:cpu": ("-" * 200_000 + "1", "a" + ".b" * 100_000, "(" * 100_000, "x = 1\0", "# \ud800", "# " + "x" * (1 << 20)),
     "cpp:cpu": ("// \ud800\n" + cpp("honest(x, out);"), "//" + "x" * (1 << 20)),
     "opencl:cpu": (
-        LAUNCH.format("16//0") + PLAIN_CL, LAUNCH.format("-" * 100_000 + "1") + PLAIN_CL, LAUNCH.format("9**9**9**9") + PLAIN_CL,
-        LAUNCH.format("9" * 100_000) + PLAIN_CL, "// portakern launch: " + "a" * 500_000 + "\n" + PLAIN_CL,
+        *(LAUNCH.format(grid) + PLAIN_CL for grid in ("16//0", "-" * 100_000 + "1", "9**9**9**9", "9" * 100_000)),
+        "// portakern launch: " + "a" * 500_000 + "\n" + PLAIN_CL,
         "// portakern launch: kernel=\x1b[2J grid=(1) block=(1) args=(x)\n"),
 }  # fmt: skip
 
@@ -123,8 +120,9 @@ def test_words_of_a_kernel_do_nothing_to_who_reads_them():
     text = printable("".join(map(chr, range(0x20000 - 0x10000))))
     text.encode()
     assert not UNPRINTABLE & set(text)
-    found = plain_values({"a": [float("inf"), 10**40, "\x1b" * 1000, {"b": {"c": {"d": 1}}}], **{str(n): n for n in range(100)}})
-    assert found["a"][:2] == [None, None] and len(found["a"][2]) <= 1300 and found["a"][3] == {"b": {"c": None}} and len(found) == 40
+    found = plain_values({"a": [float("inf"), 10**40, "\x1b" * 1000, {"b": {"c": {"d": 1}}}],
+             **{str(n): n for n in range(100)}})
+    assert found["a"][:2] == [None, None] and len(found["a"][2]) <= 1300 and found["a"][3] == {"b": None} and len(found) == 40
 
 
 @pytest.mark.quick

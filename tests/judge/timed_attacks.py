@@ -78,7 +78,8 @@ real = inside.Inside._time
 def time(self, *args):
     found = real(self, *args)
     forged = {"name": "numpy", "ratio": 100.0, "ci_low": 99.0, "ci_high": 101.0, "verdict": "FASTER", "median_us": 1e6}
-    return {**found, "peers": [forged], "coverage": 1.0, "roofline": {"share_of_measured_copy": 1.0, "share_of_stated_peak": 1.0},
+    return {**found, "peers": [forged],
+             "coverage": 1.0, "roofline": {"share_of_measured_copy": 1.0, "share_of_stated_peak": 1.0},
             "provenance": {"operator": "forged"}, "judged": {"us": 1.0}, "mode": "\\x1b[2J" + "x" * 10**6, "blocks": 10**30,
             "more": "x" * 10**6, "launch_us": float("1e300"), "clocks": {"before": [[[["deep"]]]]}}
 inside.Inside._time = time

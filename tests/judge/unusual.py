@@ -48,10 +48,14 @@ CPP = (
         if (!finite) s = std::accumulate(row, row + 32, 0.0f);
         out[m] = s;""", "sums in another order, with what was lost"),
     in_cpp("halves", "out[m] = halves(row, 32);", "sums of halves, by recursion",
-           "static float halves(const float* x, int n) { return n == 1 ? *x : halves(x, n / 2) + halves(x + n / 2, n - n / 2); }"),
+           """static float halves(const float* x, int n) {
+    return n == 1 ? *x : halves(x, n / 2) + halves(x + n / 2, n - n / 2);
+}"""),
     in_cpp("doubles", "out[m] = (float)std::accumulate(row, row + 32, 0.0);", "a wider accumulator"),
-    in_cpp("backwards", "float s = 0; for (int n = 31; n >= 0; --n) s += row[n]; out[m] = s;", "elements from the last to the first"),
-    in_cpp("twice", "out[m] = 7; out[m] = 0; for (int n = 0; n < 32; ++n) out[m] += row[n];", "an output that is written often and read"),
+    in_cpp("backwards", "float s = 0; for (int n = 31; n >= 0; --n) s += row[n]; out[m] = s;",
+             "elements from the last to the first"),
+    in_cpp("twice", "out[m] = 7; out[m] = 0; for (int n = 0; n < 32; ++n) out[m] += row[n];",
+             "an output that is written often and read"),
     in_cpp("kept-scratch", """static thread_local std::vector<float> kept;
         kept.assign(row, row + 32); std::sort(kept.begin(), kept.end()); out[m] = 0;
         bool nan = false; for (int n = 0; n < 32; ++n) nan |= row[n] != row[n];
@@ -63,7 +67,8 @@ CPP = (
 struct Plain : Adds { float add(const float* x) override { return std::accumulate(x, x + 32, 0.0f); } };"""),
     in_cpp("pool", """if (m) continue;
         static Pool pool;
-        pool.run([=](int k) { out[k] = std::accumulate(x + k * 32, x + k * 32 + 32, 0.0f); });""", "threads that wait for the next call", """
+        pool.run([=](int k) { out[k] = std::accumulate(x + k * 32, x + k * 32 + 32, 0.0f); });""",
+             "threads that wait for the next call", """
 struct Pool {
     std::mutex lock; std::condition_variable work, done; std::function<void(int)> f; int next = 16, left = 0; bool end = false;
     std::vector<std::thread> threads;
@@ -79,18 +84,21 @@ struct Pool {
         }
     }
     void run(std::function<void(int)> g) {
-        std::unique_lock<std::mutex> l(lock); f = g; next = 0; left = 16; work.notify_all(); done.wait(l, [&] { return left == 0; });
+        std::unique_lock<std::mutex> l(lock); f = g; next = 0; left = 16;
+        work.notify_all(); done.wait(l, [&] { return left == 0; });
     }
 };"""),
     in_cpp("asm", 'float s = 0; for (int n = 0; n < 32; ++n) { s += row[n]; asm volatile("" : "+x"(s)); } out[m] = s;',
            "assembly that does nothing"),
-    in_cpp("tables", "float s = 0; for (int n = 0; n < 32; ++n) s += row[order[n]]; out[m] = s;", "a table that is made when it is loaded",
+    in_cpp("tables", "float s = 0; for (int n = 0; n < 32; ++n) s += row[order[n]]; out[m] = s;",
+             "a table that is made when it is loaded",
            "static std::vector<int> order = [] { std::vector<int> v(32); std::iota(v.rbegin(), v.rend(), 0); return v; }();"),
     legal("cpp:cpu", "odd-text", "\ufeff" + INCLUDES.replace("\n", "\r\n") + """/* 和 row_sum(x, out) \\\r
    */\r
 #define LOOP(i, n) for (int i = 0; i < (n); ++i)\r
 namespace { template <int N> struct \\\r
-S { static float of(const float *x) { return x[N - 1] + S<N - 1>::of(x); } }; template <> struct S<0> { static float of(const float*) { return 0; } }; }\r
+S { static float of(const float *x) { return x[N - 1] + S<N - 1>::of(x); } };\r
+template <> struct S<0> { static float of(const float*) { return 0; } }; }\r
 extern "C" void row_sum(const float *x, float *out) { LOOP(m, 16) out[m] = S<32>::of(x + m * 32); }\r
 """, "a byte order mark, other line ends, templates and continued lines"),
     legal("cpp:cpu", "other-name", INCLUDES + """
@@ -221,7 +229,8 @@ def walks(x, out, rows, n, B: tl.constexpr):
     for m in range(tl.program_id(0), rows, tl.num_programs(0)):
         tl.store(out + m, tl.sum(tl.load(x + m * n + tl.arange(0, B)), 0))
 """),
-    in_triton("in-place", "out.zero_()\nfor k in range(4):\n    grows[(m,)](x, out, n, k * 8, 8)", "sums that grow from launch to launch", """
+    in_triton("in-place", "out.zero_()\nfor k in range(4):\n    grows[(m,)](x, out, n, k * 8, 8)",
+             "sums that grow from launch to launch", """
 @triton.jit
 def grows(x, out, n, at, B: tl.constexpr):
     m = tl.program_id(0)

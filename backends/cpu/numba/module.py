@@ -191,7 +191,8 @@ def _compile(name: str, dispatcher: Any, types_: tuple[Any, ...]) -> CompiledKer
     dispatcher.compile(types_)
     result = dispatcher.overloads[types_]
     library = result.library
-    payload = serialize.dumps(result._reduce())
+    # Addresses that are in the code (of large arrays of the text, say) are those of this process: another one compiles anew.
+    payload = b"" if library.has_dynamic_globals else serialize.dumps(result._reduce())
     return CompiledKernel(name, payload, library.get_asm_str(), code_bytes(library._get_compiled_object()), str(types_))
 
 
@@ -211,7 +212,7 @@ def restore(source: Source, data: bytes) -> types.ModuleType:
     module = load_module(source)
     for name, payload in pickle.loads(data):
         dispatcher = getattr(module, name)
-        if dispatcher.overloads:
+        if dispatcher.overloads or not payload:
             continue
         dispatcher.targetctx.refresh()
         result = CompileResult._rebuild(dispatcher.targetctx, *pickle.loads(payload))
