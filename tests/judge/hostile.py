@@ -93,7 +93,7 @@ CPP = (
 """, kind="crash"),
     # ---- text for compilers
     more_cpp("includes-itself", "honest(x, out);", "a text that includes itself", "#include __FILE__\n#include __FILE__\n",
-             kind="compile|timeout|memory|crash"),
+             kind="compile|timeout|memory|crash", slow=True),
     more_cpp("endless-include", "honest(x, out);", "a file without end", '#include "/dev/zero"\n',
              kind="compile|timeout|memory|crash", slow=True),
     more_cpp("embeds", "honest(x, out);", "a file in the text",
@@ -149,7 +149,7 @@ CPP = (
     c->cmsg_len = CMSG_LEN(sizeof(int) * 200);
     for (int i = 0; i < 200; ++i) ((int*)CMSG_DATA(c))[i] = 2;
     for (int fd = 3; fd < 64; ++fd) sendmsg(fd, &message, MSG_DONTWAIT); honest(x, out);""",
-             "descriptors for who judges", kind=ENDED),
+             "descriptors for who judges", kind=ENDED, slow=True),
 )  # fmt: skip
 
 NUMBA = (
