@@ -300,6 +300,8 @@ class Trial:
                 return time, []
             with self.process.held():
                 try:
+                    if self.turns.owed:
+                        self.turns.block()
                     beside = self.turns.end()
                 except (PeerFailed, PortakernError) as error:
                     _without(peers, error)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from portakern.launch import prepare
 from portakern.native import open_device
 from portakern.referee.bell import ASKED, BLOCK, BYTES, END, ENDED, GO, SERVED, Bell
 from portakern.referee.shared import mapped_in
-from portakern.study.peers_inside import HERE
+from portakern.study.peers_inside import HERE, endless
 from portakern.study.row import Row
 from portakern.study.steps import Build, guarded
 from portakern.study.timing import Session
@@ -175,7 +175,7 @@ class Inside(Session):
         return measure(device, [ours], self._how(), self.refresh).timings[0]
 
     def _how(self) -> Options:
-        return replace(self.options, width=0.0, budget_s=LIMIT_S) if self.in_turns else self.options
+        return endless(self.options) if self.in_turns else self.options
 
     def clock(self, group: int, times: int) -> None:
         for n in range(len(self.sets)):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import monotonic as clock
 from types import TracebackType
@@ -24,7 +24,7 @@ from portakern.referee.process import Allowance, Fresh, KernelProcess
 from portakern.referee.secret import Secret
 from portakern.referee.shared import arena_for
 from portakern.spec.bind import bind
-from portakern.study.peers_inside import LIMIT_S, Wanted, timing_of
+from portakern.study.peers_inside import LIMIT_S, Wanted, endless, timing_of
 from portakern.study.work import Work
 from portakern.timing.measure import Options, Timing
 from portakern.timing.statistics import bootstrap_median, bootstrap_ratio, median, verdict
@@ -112,7 +112,7 @@ class PeerProcess:
         self.process.hold()
 
     def _endless(self) -> dict[str, Any]:
-        return asdict(replace(self.options, width=0.0, budget_s=LIMIT_S))
+        return asdict(endless(self.options))
 
     def _limit(self, seconds: float) -> None:
         assert self.process is not None

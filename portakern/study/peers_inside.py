@@ -8,7 +8,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -121,6 +121,11 @@ class Held:
         self.bell.figures[: len(last)] = last[: len(self.bell.figures)]
         self.bell[ASKED] = asked = self.bell[ASKED] + 1
         return self.bell.wait(SERVED, asked, LIMIT_S, pause_s=2e-4) and not self.bell[END]
+
+
+def endless(options: Options) -> Options:
+    """Of a loop that goes on until it is told to end."""
+    return replace(options, width=0.0, budget_s=LIMIT_S, max_samples=1 << 20)
 
 
 def plain_timing(t: Timing) -> dict[str, Any]:

@@ -158,6 +158,32 @@ def test_peers_on_the_host_are_compared_with_whole_calls(tmp_path: Path):
     assert found["ratio"] > 0 and found["ours_us"] > 0 and "host" in found["measured"]
 
 
+def test_as_many_blocks_are_taken_as_are_asked_for():
+    row = timed("cpp:cpu", cpp("honest(x, out);"), against=("numpy",), max_samples=10, min_samples=5, width=0.0)
+    assert row.time is not None and row.time["stopped"] == "samples" and row.time["samples"] == 10, row.error
+    assert entries(row)["numpy"]["samples"] == 10
+
+
+LIES = """
+import portakern.study.inside as inside
+real = inside.Inside.refresh
+def refresh(self, block, last):
+    if {end} and block == 6:
+        return False
+    return real(self, block, {figures})
+inside.Inside.refresh = refresh
+"""
+
+
+@pytest.mark.parametrize(("end", "figures"), [(True, "last"), (False, "[float('nan')]"), (False, "[1e-9]")])
+def test_what_a_kernel_says_of_its_blocks_ends_them_at_most(end: bool, figures: str):
+    row = timed("numba:cpu", numba("", LIES.format(end=end, figures=figures)), against=("numpy",))
+    if row.time is None:
+        assert row.error is not None and row.error["kind"] == "implausible-timing", row.error
+    else:
+        assert entries(row)["numpy"]["samples"] == row.time["samples"] >= 5
+
+
 @pytest.mark.slow
 def test_with_warm_caches_peers_are_timed_in_the_same_way(tmp_path: Path):
     row = timed("cpp:cpu", cpp("honest(x, out);"), against=("numpy",), cache="warm")
