@@ -18,6 +18,7 @@ from portakern.native import DriverError, open_device
 
 from ..compile.source_module import load_module, parameters, shape_of, torch_dtype
 from .alone import Noted, launchers, noting
+from .races import looked_for
 from .recording import NotReplayable, record
 from .replay import Replay, Replayer
 
@@ -88,11 +89,7 @@ class TritonExecutable:
 
     def _looking(self) -> contextlib.AbstractContextManager[None]:
         """For races, where kernels are interpreted."""
-        if self.device != "cpu":
-            return contextlib.nullcontext()
-        from ..interpret.races import looked_for
-
-        return looked_for()
+        return looked_for() if self.device == "cpu" else contextlib.nullcontext()
 
     def _launch(self, arguments: Sequence[Any]) -> None:
         self._guarded(lambda: self.function(*arguments))

@@ -19,7 +19,7 @@ import numpy as np
 
 from portakern.errors import SimulatorError
 
-MOST = 1 << 22
+MOST = 1 << 20
 """Elements that are noted of a launch; one with more is not looked at."""
 
 LOAD, STORE, ATOMIC = range(3)
