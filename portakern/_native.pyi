@@ -142,11 +142,12 @@ def measure(
     contenders: list[tuple[str, Any, int]],
     options: Any,
     failed: list[str],
-    refresh: Callable[[int], Any] | None = None,
+    refresh: Callable[[int, list[float]], Any] | None = None,
 ) -> dict[str, Any]:
     """Contenders are (name, calls or callable, native stream); the name of one that raises is appended to ``failed``.
 
-    ``refresh`` is given the number of each block before it is sampled, outside of every sample.
+    ``refresh`` is given the number of each block before it is sampled, outside of every sample, and the samples of the last
+    block, in microseconds by contender; what is ``False`` ends the sampling.
     """
 
 def median(samples: Sequence[float]) -> float: ...

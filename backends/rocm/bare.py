@@ -17,7 +17,7 @@ from .adopt import headers_of, with_instances
 from .toolchain import FOREIGN, TEXT
 
 _SUFFIXES = (".hip", ".cpp", ".cc", ".cxx", ".cu")
-_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+_INCLUDE = re.compile(r'^[^\S\n]*#[^\S\n]*include[^\S\n]*"([^"\n]+)"', re.MULTILINE)
 
 
 def bare(kernel: InspectedKernel, target: Target, found: Sequence[str] = ()) -> Source:

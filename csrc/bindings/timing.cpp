@@ -148,7 +148,8 @@ py::dict timing_dict(const Timing &timing) {
 }
 
 // `contenders` are (name, calls or callable, native stream); the name of the one that failed is appended to `failed`.
-// `refresh`, where it is a callable, is given the number of each block before it is sampled.
+// `refresh`, where it is a callable, is given the number of each block before it is sampled, and the samples of the last one;
+// False ends the sampling.
 py::dict measure_all(const std::shared_ptr<Device> &device, const py::list &contenders, const py::object &options, py::list &failed,
                      const py::object &refresh) {
     std::vector<Contender> found;
@@ -158,9 +159,11 @@ py::dict measure_all(const std::shared_ptr<Device> &device, const py::list &cont
     }
     Options asked = options_of(options);
     if (!refresh.is_none()) {
-        asked.refresh = [&refresh](std::int64_t block) {
+        asked.refresh = [&refresh](std::int64_t block, const std::vector<double> &last) {
             const py::gil_scoped_acquire held;
-            refresh(block);
+            std::vector<double> microseconds;
+            for (const double ns : last) microseconds.push_back(ns / 1e3);
+            return !refresh(block, microseconds).is(py::bool_(false));
         };
     }
     Measurement result;

@@ -70,6 +70,7 @@ class Protocol {
     bool all_as_graphs(const std::vector<double> &estimates);
     Latency latency(Lane &lane);
     void sample_blocks();
+    std::vector<double> last_samples() const;
     void sample_block(int block);
     pk_health look_at_health();
     bool settled();
@@ -293,7 +294,10 @@ void Protocol::sample_blocks() {
     const double budget = options_.budget_ns * static_cast<double>(entries_.size());
     double next_look = options_.min_samples;
     while (blocks_ < options_.max_samples) {
-        if (options_.refresh) options_.refresh(blocks_);
+        if (options_.refresh && !options_.refresh(blocks_, last_samples())) {
+            stopped_ = "asked";
+            return;
+        }
         sample_block(blocks_);
         ++blocks_;
         if (health_.is_due()) look_at_health();
@@ -319,6 +323,14 @@ pk_health Protocol::look_at_health() {
         for (const auto &entry : entries_) entry->timing.flags[static_cast<std::size_t>(health_seen_)] |= flag_throttled;
     }
     return health;
+}
+
+std::vector<double> Protocol::last_samples() const {
+    std::vector<double> found;
+    for (const auto &entry : entries_) {
+        if (!entry->timing.samples.empty()) found.push_back(entry->timing.samples.back());
+    }
+    return found;
 }
 
 // Every contender once, in random order: what slows the machine down for a while does not fall on one of them.

@@ -67,7 +67,9 @@ struct Options {
     double warm_up_ns = 1e8;                    // per contender, at least
     std::int64_t gate_limit_ns = 50'000'000;    // longest that a gate stays closed
     std::function<void()> poll;                 // called between samples now and then; throws to stop
-    std::function<void(std::int64_t)> refresh;  // called before each block, whose number it is given, outside of every sample
+    // Called before each block with its number and the last one's samples (ns a call, by contender), outside of every sample;
+    // false ends the sampling.
+    std::function<bool(std::int64_t, const std::vector<double> &)> refresh;
 };
 
 constexpr int fewest_samples = 5;

@@ -38,9 +38,9 @@ T = TypeVar("T")
 FORM = "// portakern launch: kernel=NAME grid=(GX, GY, GZ) block=(X, Y, Z) shared=BYTES args=(x, w, y, M)"
 MAP_FORM = "// portakern map: x_map=x shape=(M, 512) strides=(512, 1) box=(128, 64) swizzle=128"
 REPEAT_FORM = "// portakern repeat: launches=2 count=T step=t swap=(h, h_next)"
-_LINE = re.compile(r"^\s*//\s*portakern (launch|map):(.*)$", re.MULTILINE)
-_REPEAT = re.compile(r"^\s*//\s*portakern (launch|repeat):(.*)$", re.MULTILINE)
-_FIELD = re.compile(r"(\w+)=(\((?:[^()]|\([^()]*(?:\([^()]*\)[^()]*)*\))*\)|\S+)")
+_LINE = re.compile(r"^[^\S\n]*//[^\S\n]*portakern (launch|map):(.*)$", re.MULTILINE)
+_REPEAT = re.compile(r"^[^\S\n]*//[^\S\n]*portakern (launch|repeat):(.*)$", re.MULTILINE)
+_FIELD = re.compile(r"(?<!\w)(\w+)=(\((?:[^()]|\([^()]*(?:\([^()]*\)[^()]*)*\))*\)|\S+)")
 
 
 def parse_launches(text: str) -> tuple[Launch, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,7 @@ from portakern.ir.tensor import TensorType, tensor_type
 from portakern.jobs import described, inside
 from portakern.jobs.described import Described
 from portakern.jobs.spec import TaskSpec
-from portakern.referee.process import Fresh, KernelProcess
+from portakern.referee.process import Allowance, Fresh, KernelProcess
 from portakern.registry import registry
 from portakern.spec.load import load_operator, operator_names
 from portakern.study.work import Work
@@ -76,7 +75,7 @@ def call_in_jail(function: str, args: tuple[Any, ...], doing: str, allowed: Allo
     """The JSON object that a function gives in a process of its own; nothing in it can be relied on."""
     variables = merged_environment(environment)
     with KernelProcess(allowed.jail, allowed.memory_bytes, doing, lambda theirs: Fresh(theirs, variables)) as process:
-        process.limit(time.monotonic() + allowed.limit_s, allowed.limit_s)
+        process.allowance = Allowance(allowed.limit_s)
         return process.call(function, args)
 
 

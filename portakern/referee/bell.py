@@ -13,10 +13,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-ASKED, BLOCK, SERVED, GO, ENDED = range(0, 40, 8)
-"""Words, each in a cache line of its own."""
+ASKED, BLOCK, SERVED, GO, ENDED, END = range(0, 48, 8)
+"""Words, each in a cache line of its own.  ``END`` is whether there is no further block."""
 
 BYTES = 4096
+FIGURES = 64
+"""The word at which figures begin: what the last block's calls took, in microseconds."""
+
 _PAUSE_S = 2e-5
 
 
@@ -25,6 +28,7 @@ class Bell:
 
     def __init__(self, memory: mmap.mmap) -> None:
         self.words = np.frombuffer(memory, np.uint64, BYTES // 8)
+        self.figures = self.words[FIGURES:].view(np.float64)
 
     def __getitem__(self, word: int) -> int:
         return int(self.words[word])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import socket
 import struct
 import time
@@ -113,11 +114,38 @@ def _exactly(of: socket.socket, size: int, until: float | None) -> bytes:
     return bytes(content)
 
 
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """Text that does nothing to a terminal and can be written anywhere: other characters by their numbers."""
+    return _UNPRINTABLE.sub(lambda m: ascii(m[0])[1:-1], text)
+
+
+_WORDS, _MANY, _DEEP = 300, 40, 3
+_LARGEST = 1 << 53
+
+
+def plain_values(x: Any, depth: int = _DEEP) -> Any:
+    """Numbers that JSON and databases have, short printable texts, and a few of them together; ``None`` for all else."""
+    if x is None or isinstance(x, bool):
+        return x
+    if isinstance(x, str):
+        return printable(x[:_WORDS])
+    if isinstance(x, int | float):
+        return x if abs(x) <= _LARGEST else None
+    if depth and isinstance(x, dict):
+        return {printable(str(k)[:_WORDS]): plain_values(v, depth - 1) for k, v in list(x.items())[:_MANY]}
+    if depth and isinstance(x, list):
+        return [plain_values(v, depth - 1) for v in x[:_MANY]]
+    return None
+
+
 def member(body: Mapping[str, Any], name: str, kind: type[Kind], most: int = 4096) -> Kind:
-    """``body[name]``, which must be of this very type; text is cut after ``most`` characters."""
+    """``body[name]``, which must be of this very type; text is cut after ``most`` characters, and printable."""
     value: Any = body.get(name)
     if type(value) is not kind:
         raise Garbled(f"{name} is no {kind.__name__}")
     if isinstance(value, float) and not math.isfinite(value):
         raise Garbled(f"{name} is no number")
-    return value[:most] if kind is str else value  # type: ignore[return-value]
+    return printable(value[:most]) if kind is str else value  # type: ignore[return-value]

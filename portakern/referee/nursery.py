@@ -185,6 +185,10 @@ class Forked:
         self._zygote, self._pid, self.log = zygote, pid, log
         self._status: int | None = None
 
+    @property
+    def number(self) -> int:
+        return self._pid
+
     def alive(self) -> bool:
         if self._status is not None:
             return False

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +23,7 @@ from portakern.errors import PortakernError
 from portakern.referee.messages import TEXT_BYTES, Ended, Garbled, Message, limited, member, receive, send
 from portakern.tools.cache import default_directory
 from portakern.tools.jail.enter import PARTS, Spec
-from portakern.tools.process import TailReader, end_process, signal_name
+from portakern.tools.process import TailReader, end_process, held, let_go, memory_of, signal_name
 
 MODES = ("require", "auto", "off")
 """Whether a jail must be whole, is made as whole as the machine allows, or is not made."""
@@ -41,6 +41,9 @@ LOG_CHARACTERS = 16000
 _ANSWER_BYTES = 1 << 16
 _START_S = 120.0
 _MEANWHILE_S = 1e-4
+_WEIGH_S = 0.1
+"""How often it is looked how much memory it has."""
+
 
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/opt", "/nix", "/proc", "/sys", "/etc/ld.so.cache",
            "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/OpenCL", "/etc/localtime")  # fmt: skip
@@ -78,6 +81,11 @@ class Body(Protocol):
 
     log: TailReader
 
+    @property
+    def number(self) -> int:
+        """By which the system knows it."""
+        ...
+
     def alive(self) -> bool: ...
 
     def status(self, limit_s: float) -> int | None:
@@ -87,6 +95,13 @@ class Body(Protocol):
     def end(self) -> None:
         """Ends it with all that it started."""
         ...
+
+
+class Allowance:
+    """Seconds that processes may take to answer, all together; what who asks does between does not count."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = self.left = seconds
 
 
 Start = Callable[[socket.socket], Body]
@@ -100,6 +115,10 @@ class Fresh:
         self._process = start(_START, theirs, os.environ if environment is None else environment)
         assert self._process.stdout is not None
         self.log = TailReader(self._process.stdout, LOG_CHARACTERS)
+
+    @property
+    def number(self) -> int:
+        return self._process.pid
 
     def alive(self) -> bool:
         return self._process.poll() is None
@@ -134,7 +153,7 @@ class KernelProcess:
         wait: whether it is waited for until it can be asked; else :meth:`ready` does.
 
     Attributes:
-        until: by when, in ``time.monotonic``, it must have answered; it is ended then.
+        allowance: it is ended when that is used up; none where it may take as long as it likes.
 
     Raises:
         PortakernError: of kind ``no-jail`` where the jail must be whole and is not.
@@ -143,9 +162,13 @@ class KernelProcess:
     def __init__(self, jail: str = "auto", memory_bytes: int | None = None, doing: str = "the kernel",
                  start: Start = Fresh, wait: bool = True) -> None:  # fmt: skip
         self.doing, self.jail = doing, jail
-        self.until: float | None = None
-        self.limit_s = 0.0
+        self.allowance: Allowance | None = None
+        self._until: float | None = None
         self._asked = 0
+        self._held: list[int] = []
+        self._most = memory_bytes if jail != "off" else None
+        self._given = 0
+        self._weighed = 0.0
         self._scratch = tempfile.mkdtemp(prefix="portakern-")
         os.chmod(self._scratch, 0o777)  # for the user that it becomes
         spec = spec_for(memory_bytes, self._scratch) if jail != "off" else None
@@ -185,28 +208,34 @@ class KernelProcess:
             raise PortakernError("no-jail", f"the jail lacks {', '.join(lacking)}: "
                                  + "; ".join(self.missing.get(p, "") for p in lacking), hint="see `portakern doctor`")
 
-    def limit(self, until: float, seconds: float) -> None:
-        """It has answered all questions ``until`` then, by ``time.monotonic``, which is ``seconds`` from some beginning."""
-        self.until, self.limit_s = until, seconds
-
     def ask(self, do: str, body: Mapping[str, Any] | None = None, blobs: Sequence[bytes] = (), descriptors: Sequence[int] = (),
             text_bytes: int = _ANSWER_BYTES, blob_bytes: int = 0, meanwhile: Callable[[], None] | None = None
             ) -> Message:  # fmt: skip
         """What it answered; until it does, ``meanwhile`` is called again and again.  Raises what it said went wrong, or how it
         ended, as a :class:`PortakernError`; of kind ``timeout`` where its time was over."""
         self._asked += 1
+        allowance = self.allowance
+        self._until = time.monotonic() + allowance.left if allowance is not None else None
         try:
-            limited(self._channel, self.until)
+            limited(self._channel, self._until)
             send(self._channel, {"id": self._asked, "do": do, **(body or {})}, blobs, descriptors)
-            while meanwhile is not None and not select.select([self._channel], [], [], _MEANWHILE_S)[0]:
-                limited(self._channel, self.until)
-                meanwhile()
-            answer = receive(self._channel, text_bytes, blob_bytes, until=self.until)
+            self._given = max(self._given, sum(os.fstat(d).st_size for d in descriptors))
+            pause_s = _MEANWHILE_S if meanwhile is not None else _WEIGH_S
+            while not select.select([self._channel], [], [], pause_s)[0]:
+                limited(self._channel, self._until)
+                self._weigh()
+                if meanwhile is not None:
+                    meanwhile()
+            answer = receive(self._channel, text_bytes, blob_bytes, until=self._until)
         except Ended:
             raise self._ended() from None
         except TimeoutError:
             self._body.end()
-            raise PortakernError("timeout", f"{self.doing} did not finish within {self.limit_s:g} s and was ended") from None
+            seconds = allowance.seconds if allowance is not None else 0.0
+            raise PortakernError("timeout", f"{self.doing} did not finish within {seconds:g} s and was ended") from None
+        finally:
+            if allowance is not None and self._until is not None:
+                allowance.left = self._until - time.monotonic()
         if member(answer.body, "id", int) != self._asked:
             raise Garbled("an answer to another question")
         if member(answer.body, "status", str) == "done":
@@ -215,6 +244,17 @@ class KernelProcess:
         kind = words[0] if re.fullmatch("[a-z][a-z-]{0,39}", words[0]) else "exception"
         text = f"{self.doing} {words[1]}" if kind in ("exception", "memory") else words[1]
         raise PortakernError(kind, text, hint=words[2])
+
+    def _weigh(self) -> None:
+        """Ends it where it and what it started have more memory than one of them may have: limits of processes count neither
+        all of them together nor shared memory."""
+        if self._most is None or time.monotonic() - self._weighed < _WEIGH_S:
+            return
+        self._weighed = time.monotonic()
+        if memory_of(self._body.number) > self._most + self._given:
+            self._body.end()
+            raise PortakernError("memory", f"{self.doing} took more than {self._most / 1e9:.3g} GB with all that it started",
+                                 hint="memory_bytes says how much it may have")
 
     def call(self, function: str, args: tuple[Any, ...], descriptors: Sequence[int] = (),
              meanwhile: Callable[[], None] | None = None) -> Mapping[str, Any]:  # fmt: skip
@@ -225,6 +265,27 @@ class KernelProcess:
 
     def alive(self) -> bool:
         return self._body.alive()
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """It and all that it started stand still meanwhile, which does not count as its time."""
+        begun = time.monotonic()
+        self.hold()
+        try:
+            yield
+        finally:
+            self.let_go()
+            if self._until is not None:
+                self._until += time.monotonic() - begun
+
+    def hold(self) -> None:
+        """It and all that it started stand still, until :meth:`let_go`."""
+        if not self._held:
+            self._held = held(self._body.number)
+
+    def let_go(self) -> None:
+        let_go(self._held)
+        self._held = []
 
     def _ended(self) -> PortakernError:
         status = self._body.status(5.0)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from time import monotonic as clock
 from time import perf_counter_ns
 from typing import Any
@@ -31,21 +31,27 @@ from portakern.errors import PortakernError
 from portakern.ir.oracle import static
 from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.native import open_device
-from portakern.referee.bell import ASKED, BLOCK, BYTES, ENDED, GO, SERVED, Bell
+from portakern.referee.bell import ASKED, BLOCK, BYTES, END, ENDED, GO, SERVED, Bell
 from portakern.referee.messages import Garbled, member
 from portakern.referee.process import KernelProcess
 from portakern.referee.secret import Secret
 from portakern.referee.shared import arena_for, mapped_in
+from portakern.registry import registry
 from portakern.spec.bind import bind
+from portakern.study.peers_apart import PeerFailed, PeerProcess, Turns, ours_of, peers_of
+from portakern.study.peers_inside import HERE, HOST
 from portakern.study.plausible import at_least, consistent, floors, implausible
+from portakern.study.provenance import commit_of, now
 from portakern.study.row import Row
 from portakern.study.steps import Build, cached_binary, run_environment
 from portakern.study.stranger import kernel_process
+from portakern.study.taken import figures
+from portakern.study.timing import WHOLE_CALLS, peer_entry, plain
 from portakern.study.work import Work
 from portakern.timing.contents import Contents
 from portakern.timing.inputs import MOST_SETS, bytes_of, same_bytes
-from portakern.timing.measure import Options
-from portakern.timing.roofline import measured_copy, product_of
+from portakern.timing.measure import Options, Timing
+from portakern.timing.roofline import measured_copy, product_of, roofline
 
 INSIDE = "portakern.study.inside"
 MOST_BYTES = 1 << 30
@@ -94,38 +100,75 @@ def timed_apart(work: Work, made: Build, against: Sequence[str], options: Mappin
     Raises :class:`PortakernError`: ``unstable`` for answers that are not those of the inputs, ``implausible-timing`` for
     figures that cannot be of the work, and what went wrong in the kernel's process.
     """
-    assert work.foreign is not None
+    assert work.foreign is not None and made.source is not None
     inside = replace(work, foreign=replace(work.foreign, secret=Secret.drawn(), again=False))
-    warm = Options(**options).cache == "warm"
-    assert made.source is not None
+    asked = Options(**options)
+    warm, taken = asked.cache == "warm", now()
     environment = run_environment(made.source.target, made.runner)
-    with kernel_process(work, "timing", environment) as process:
-        begun = clock()
-        found = _answer(process.call(f"{INSIDE}:begin", (inside, made, cached_binary(made.binary_key), dict(options))))
-        trial = Trial(work, work.foreign.secret.other("timing"), member(found, "sets", int), warm, process)
-        try:
-            trial.give()
-            time = trial.sampled(against, lost)
-            median = consistent(time, clock() - begun)
-            not_below_floors(trial, made, median)
-            judged = trial.clocked(median, member(found, "queues", bool))
-        finally:
-            trial.close()
+    with peers_of(work, tuple(against), with_peers(asked) if against else asked, environment) as peers:
+        with kernel_process(work, "timing", environment) as process:
+            begun = clock()
+            told = asdict(with_peers(asked) if peers.places else asked)
+            found = _answer(process.call(f"{INSIDE}:begin", (inside, made, cached_binary(made.binary_key), told)))
+            trial = Trial(work, work.foreign.secret.other("timing"), member(found, "sets", int), warm, process)
+            try:
+                trial.give()
+                time, beside = trial.sampled(HERE, peers)
+                median = consistent(time, clock() - begun)
+                entries = [peer_entry(peers.told[n], t, ours_of(time), asked) for n, t in beside]
+                roof = roof_of(trial, made, median)
+                entries += wholes(trial, peers, asked, clock() - begun)
+                judged = trial.clocked(median, member(found, "queues", bool))
+            finally:
+                trial.close()
+        absent = [*peers.absent, *({"name": n, "error": why} for n, why in lost.items())]
     seen = trial.verify()
     method = (f"{made.row.method}; timed {process.method}, {seen['in_part']} timed calls in part and {seen['wholly']} wholly "
               "held against the oracle")  # fmt: skip
-    return made.row.but(evidence="timed", time={**time, "judged": {**judged, **seen}}, method=method)
+    if entries:
+        alone = "" if "pid" in (process.parts or ()) else ", beside which what the kernel started may go on"
+        method += f"; peers in a process of their own{alone}"
+    found = figures(time)
+    return made.row.but(evidence="timed", method=method, time={
+        **found, "stopped": trial.stopped or found["stopped"], "options": plain(asked), "peers": [*entries, *absent],
+        "judged": {**judged, **seen}, "roofline": roof, "provenance": provenance(work, made, taken, asked)})  # fmt: skip
 
 
-def not_below_floors(trial: Trial, made: Build, median_us: float) -> None:
-    """Raises for a time that physics does not allow."""
+def provenance(work: Work, made: Build, taken: str, asked: Options) -> dict[str, Any]:
+    """Where a time comes from, as far as this side knows."""
+    assert made.source is not None
+    toolchain = registry().language(made.source.target.language).toolchain
+    return {"taken": taken, "seed": asked.seed, "operator": commit_of(work.file) if work.file else None,
+            "device": {"name": made.row.device}, "compiler": made.row.method,
+            "fingerprint": toolchain.fingerprint(made.source.target) if toolchain is not None else None}  # fmt: skip
+
+
+def with_peers(asked: Options) -> Options:
+    """Peers choose for themselves how many calls a sample has, but not whether a call in it pays for its launch."""
+    return replace(asked, mode="batch") if asked.cache == "warm" and asked.mode == "auto" else asked
+
+
+def wholes(trial: Trial, peers: PeerProcess, asked: Options, elapsed_s: float) -> list[dict[str, Any]]:
+    """Entries of peers on the host where the kernel runs on a device: whole calls of both, under the host's clock."""
+    if not peers.of(HOST):
+        return []
+    begun = clock()
+    time, beside = trial.sampled(HOST, peers)
+    consistent(time, elapsed_s + clock() - begun)
+    return [peer_entry(peers.told[n], t, ours_of(time), asked, WHOLE_CALLS) for n, t in beside]
+
+
+def roof_of(trial: Trial, made: Build, median_us: float) -> dict[str, Any] | None:
+    """How near a time is to the device's peaks, by what this side measured and what is stated.  Raises for one that physics
+    does not allow."""
     assert made.source is not None
     target = made.source.target
     host = target.device.kind == "cpu"
     product = None if host else product_of(target, made.row.device or "")
-    copy = measured_copy(open_device("host")) if host and trial.per_set > COPY_BYTES else None
-    for floor in floors(trial.program, not trial.warm, product, copy):
+    copy = measured_copy(open_device("host")) if host else None
+    for floor in floors(trial.program, not trial.warm, product, copy if trial.per_set > COPY_BYTES else None):
         at_least(median_us, floor)
+    return roofline(trial.program, median_us, copy, product)
 
 
 def _answer(found: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -157,6 +200,8 @@ class Trial:
         self.names += [(n, _shape(r), False) for n, r in zip(self.program.outputs, self.program.results, strict=True)]
         self.made = 0
         self.blocks = 0
+        self.turns: Turns | None = None
+        self.stopped = ""
         self.served = 0
         self.given: dict[int, tuple[dict[str, np.ndarray], Poison]] = {}
         self.due: list[int] = []
@@ -229,16 +274,42 @@ class Trial:
 
     # ---- while the kernel's process times
 
-    def sampled(self, against: Sequence[str], lost: Mapping[str, str]) -> dict[str, Any]:
-        """The time that it gives."""
-        answer = self.process.call(f"{INSIDE}:sample", (tuple(against), dict(lost)), meanwhile=self.serve)
-        time = _answer(answer).get("time")
-        if not isinstance(time, dict):
-            raise Garbled("neither a time nor an error")
-        self.finish()
-        if self.blocks < member(time, "samples", int):
-            raise implausible(f"its inputs were exchanged {self.blocks} times for {time['samples']} samples")
-        return time
+    def sampled(self, place: str, peers: PeerProcess) -> tuple[dict[str, Any], list[tuple[str, Timing]]]:
+        """The time that it gives by the clock of a place, and those of the peers there, in turns with it."""
+        while True:
+            self.failed: Exception | None = None
+            with self.process.held():
+                try:
+                    self.turns = peers.turns(place)
+                except (PeerFailed, PortakernError) as error:
+                    _without(peers, error)
+                    continue
+            self.blocks, self.bell[END] = 0, 0
+            answer = self.process.call(f"{INSIDE}:sample", (place, self.turns is not None), meanwhile=self.serve)
+            if self.failed is not None:
+                self.due = []
+                _without(peers, self.failed)
+                continue
+            time = _answer(answer).get("time")
+            if not isinstance(time, dict):
+                raise Garbled("neither a time nor an error")
+            self.finish()
+            if self.blocks < member(time, "samples", int):
+                raise implausible(f"its inputs were exchanged {self.blocks} times for {time['samples']} samples")
+            if self.turns is None:
+                return time, []
+            with self.process.held():
+                try:
+                    if self.turns.owed:
+                        self.turns.block()
+                    beside = self.turns.end()
+                except (PeerFailed, PortakernError) as error:
+                    _without(peers, error)
+                    continue
+            if self.turns.blocks != time["samples"]:
+                raise implausible(f"it gave {time['samples']} samples of {self.turns.blocks} blocks")
+            self.stopped = self.stopped or self.turns.stopped
+            return time, beside
 
     def serve(self) -> None:
         """Exchanges the arrays where that is asked for."""
@@ -247,12 +318,33 @@ class Trial:
             return
         block = self.bell[BLOCK]
         self.finish()
-        self.due = list(range(self.count)) if self.warm else [block % self.count]
-        for number in self.due:
-            self.renew(number)
-        self.blocks += 1
+        if self.turns is not None and not self.take_turns(self.turns):
+            self.bell[END] = 1
+        else:
+            self.due = list(range(self.count)) if self.warm else [block % self.count]
+            for number in self.due:
+                self.renew(number)
+            self.blocks += 1
         self.served = asked
         self.bell[SERVED] = asked
+
+    def take_turns(self, turns: Turns) -> bool:
+        """Has peers do their part of the block that ended, and of the one that begins where they are the first by lot; whether
+        it begins."""
+        ours_us = [float(self.bell.figures[0])] if self.blocks else []
+        with self.process.held():
+            try:
+                if turns.owed:
+                    turns.block()
+                if turns.enough(ours_us):
+                    return False
+                turns.owed = bool(self.chance.random() < 1 / 2)
+                if not turns.owed:
+                    turns.block()
+            except (PeerFailed, PortakernError) as error:
+                self.failed = error
+                return False
+        return True
 
     def finish(self) -> None:
         """Looks at what the last block left."""
@@ -364,6 +456,14 @@ class Trial:
             found = compare(wanted, tensor_type(result).dtype, outputs[name])
             if found.message:
                 raise _unstable(f"{name}, of a call that was timed: {found.message}")
+
+
+def _without(peers: PeerProcess, error: Exception) -> None:
+    """The next try goes without who failed."""
+    if isinstance(error, PeerFailed):
+        peers.leave_out(error.name, error.reason)
+    else:
+        peers.lose(str(error))
 
 
 LIMIT_S = 5.0

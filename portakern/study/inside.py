@@ -19,16 +19,19 @@ from portakern import native
 from portakern.backend import CompiledBinary, HostBuffer, Prepared
 from portakern.errors import PortakernError
 from portakern.launch import prepare
-from portakern.referee.bell import ASKED, BLOCK, BYTES, ENDED, GO, SERVED, Bell
+from portakern.native import open_device
+from portakern.referee.bell import ASKED, BLOCK, BYTES, END, ENDED, GO, SERVED, Bell
 from portakern.referee.shared import mapped_in
+from portakern.study.peers_inside import HERE, endless
+from portakern.study.row import Row
 from portakern.study.steps import Build, guarded
 from portakern.study.timing import Session
 from portakern.study.work import Work
 from portakern.timing.inputs import HostPlace, InputSets, bytes_of, how_many
-from portakern.timing.measure import Options, Timing
+from portakern.timing.measure import Contender, Options, Timing, measure
 
-LIMIT_S = 60.0
-"""How long the other side is waited for."""
+LIMIT_S = 3600.0
+"""How long the other side is waited for, which ends this process when it ends."""
 
 
 def begin(work: Work, made: Build, binary: CompiledBinary | None, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,10 +57,12 @@ def clock(group: int, times: int) -> dict[str, Any]:
     return _tried(lambda held: held.clock(group, times))
 
 
-def sample(against: Sequence[str], lost: Mapping[str, str]) -> dict[str, Any]:
+def sample(place: str, in_turns: bool) -> dict[str, Any]:
+    """The time by the clock of a place; with ``in_turns`` the other side says when it is enough."""
     assert _held is not None
     held = _held
-    row = guarded(held.made.row, lambda: Build(held.run(against, lost))).row
+    held.in_turns = in_turns
+    row = guarded(held.made.row, lambda: Build(held.run((), {}) if place == HERE else held.whole())).row
     return {"error": row.error, "time": row.time}
 
 
@@ -79,6 +84,7 @@ class Inside(Session):
     bell: Bell = field(init=False)
     buffers: list[dict[str, HostBuffer]] = field(init=False)
     last: int | None = None
+    in_turns: bool = False
 
     @property
     def in_place(self) -> bool:
@@ -136,20 +142,40 @@ class Inside(Session):
 
     # ---- what the other side is told and waited for
 
-    def refresh(self, block: int) -> None:
-        """Before a block of samples: new inputs in the arrays, and poison in the outputs, that it will use."""
+    def refresh(self, block: int, last: Sequence[float]) -> bool:
+        """Before a block of samples: new inputs in the arrays, and poison in the outputs, that it will use.  Whether there is
+        such a block; ``last`` is what one took before."""
         count = len(self.sets)
         numbers = range(count) if self.options.cache == "warm" else [block % count]
         if self.last is not None:
             for number in range(count) if self.options.cache == "warm" else [self.last % count]:
                 self.fetch(number)
         self.bell[BLOCK] = block
+        self.bell.figures[: len(last)] = last
         self.bell[ASKED] = asked = self.bell[ASKED] + 1
         if not self.bell.wait(SERVED, asked, LIMIT_S, spin_s=0.01):
             raise PortakernError("timeout", "the side that judges gave no new inputs")
+        if self.bell[END]:
+            return False
         for number in numbers:
             self.exchange(number)
         self.last = block
+        return True
+
+    def whole(self) -> Row:
+        """The row with the time of whole calls, by the host's clock."""
+        found = self.measured(open_device("host"), self._ours_whole())
+        samples = [float(x) for x in found.samples_us]
+        return self.made.row.but(time={
+            "samples_us": samples, "samples": len(samples), "median_us": found.median_us, "ci_low_us": found.ci_low_us,
+            "ci_high_us": found.ci_high_us, "correction_us": found.correction_us, "calls_per_sample": found.calls_per_sample,
+        })  # fmt: skip
+
+    def measured(self, device: native.Device, ours: Contender) -> Timing:
+        return measure(device, [ours], self._how(), self.refresh).timings[0]
+
+    def _how(self) -> Options:
+        return endless(self.options) if self.in_turns else self.options
 
     def clock(self, group: int, times: int) -> None:
         for n in range(len(self.sets)):
@@ -187,7 +213,10 @@ class Inside(Session):
         for number in range(len(self.sets)):
             self.fetch(number)
 
-    def _refreshing(self, device: native.Device) -> Callable[[int], None] | None:
+    def _copy(self) -> None:
+        """The other side measures it."""
+
+    def _refreshing(self, device: native.Device) -> Callable[[int, list[float]], bool] | None:
         return self.refresh if device is self.device else None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from portakern.check.proof import PROOF_S
 from portakern.errors import UsageError
 from portakern.referee.process import MODES
 from portakern.referee.secret import Secret
@@ -18,7 +19,10 @@ CANDIDATE_MEMORY = 16 << 30
 """Bytes that a foreign kernel's process may hold."""
 
 CANDIDATE_S = 60.0
-"""Wall time for compiling it, and again for checking and for timing it."""
+"""What its process may take for compiling, and again for being checked and for being timed."""
+
+MORE_S = 300.0
+"""What the side that judges may take more for each: oracles, comparisons, processes that start."""
 
 
 def judge(
@@ -45,11 +49,13 @@ def judge(
     language = work.target.partition(":")[0]
     if registry().language(language).adopt is None:
         raise UsageError(f"{language} takes no kernels from elsewhere")
-    foreign = Foreign(source, entry, jail, memory_bytes, Secret.read(secret) if secret else Secret.drawn(), bool(secret))
+    foreign = Foreign(source, entry, jail, memory_bytes, Secret.read(secret) if secret else Secret.drawn(), bool(secret),
+                      seconds=timeout_s)  # fmt: skip
 
     def told(row: Row) -> Row:
         return row.but(secret=foreign.secret.text)
 
-    runner = Runner("compared", 1, memory_bytes=memory_bytes, build_limit_s=timeout_s, check_limit_s=timeout_s,
-                    timing=timing, sink=sink and (lambda row: sink(told(row))))  # fmt: skip
+    runner = Runner("compared", 1, memory_bytes=memory_bytes, build_limit_s=timeout_s + MORE_S,
+                    check_limit_s=timeout_s + PROOF_S + MORE_S, timing=timing,
+                    sink=sink and (lambda row: sink(told(row))))  # fmt: skip
     return told(runner.run([replace(work, foreign=foreign)]).rows[0])

@@ -21,12 +21,14 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
+from portakern.check.proof import PROOF_S
 from portakern.errors import PortakernError, UsageError
 from portakern.referee.process import MODES
 from portakern.referee.secret import Secret
 from portakern.registry import registry
 from portakern.study import steps
 from portakern.study.candidate import Candidate, candidate_of, level_of
+from portakern.study.peers_apart import time_for
 from portakern.study.provenance import environment
 from portakern.study.row import Row
 from portakern.study.turns import HOST, turns_of
@@ -40,7 +42,7 @@ LIMIT_S = 60.0
 MEMORY_BYTES = 16 << 30
 """Of each process of a kernel."""
 
-_MORE_S = 60.0
+_MORE_S = 300.0
 """A seat's own work may take so much longer than what it waits for: oracles, comparisons, a process that starts."""
 
 _JOIN_S = 0.05
@@ -53,7 +55,8 @@ Given = Candidate | str | tuple[str, str | None]
 
 @dataclass(frozen=True)
 class Limits:
-    """``candidate_s``: wall time of a candidate for compiling and being checked, and again for being timed; ``memory_bytes`` of
+    """``candidate_s``: what a candidate's processes may take for compiling and being checked, and again for being timed;
+    ``memory_bytes`` of
     each of its processes (``None``: none)."""
 
     candidate_s: float = LIMIT_S
@@ -262,9 +265,10 @@ class _Seat:
             return made
         if level == "compile" or made.row.error is not None or not made.runner:
             return made.row
-        row = self._step(work, made.row, "check", self._turns.together, more_s - (time.monotonic() - begun), made)
+        row = self._step(work, made.row, "check", self._turns.together, more_s + PROOF_S - (time.monotonic() - begun), made)
         if level != "timed" or not row.correct or made.runner != "runtime":
             return row
+        more_s += time_for(judge.timing)
         return self._step(work, row, "time_it", self._turns.alone, more_s, replace(made, row=row), limit_s, judge.timing)
 
     def _step(self, work: Work, row: Row, step: str, turn: Callable[[], AbstractContextManager[None]], limit_s: float,

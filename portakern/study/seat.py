@@ -9,7 +9,6 @@ since either step runs what the kernel's author wrote; it is timed in a new inte
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,14 +16,16 @@ from portakern.backend import Target
 from portakern.check.pool import Pool
 from portakern.errors import PortakernError
 from portakern.referee.nursery import Nursery
-from portakern.referee.process import Fresh, KernelProcess
+from portakern.referee.process import Allowance, Fresh, KernelProcess
 from portakern.referee.zygote import Rehearsal
 from portakern.registry import registry
-from portakern.study import steps, stranger, timing
+from portakern.study import peers_apart, steps, stranger, timing
+from portakern.study.peers_apart import PeerProcess
 from portakern.study.rehearsed import rehearsal_for
 from portakern.study.row import Row
 from portakern.study.steps import Build
 from portakern.study.work import Work
+from portakern.timing.measure import Options
 from portakern.tools.process import merged_environment
 
 Environment = tuple[tuple[str, str], ...]
@@ -36,12 +37,13 @@ class Seat:
     def __init__(self) -> None:
         self.nurseries: dict[tuple[str, Environment], Nursery] = {}
         self.held: dict[Environment, KernelProcess] = {}
-        self.until, self.limit_s = 0.0, 0.0
+        self.allowance = Allowance(0.0)
+        self.peers: PeerProcess | None = None
 
     def begin(self, limit_s: float) -> None:
-        """A kernel comes that has so many seconds."""
+        """A kernel comes whose processes have so many seconds."""
         self.finish()
-        self.until, self.limit_s = time.monotonic() + limit_s, limit_s
+        self.allowance = Allowance(limit_s)
 
     def finish(self) -> None:
         """Ends the processes of the kernel that was here."""
@@ -66,9 +68,26 @@ class Seat:
             nursery.prepare()
         yield self._told(process, work, doing)
 
+    @contextlib.contextmanager
+    def lend_peers(self, work: Work, names: tuple[str, ...], options: Options, environment: Mapping[str, str] | None
+                   ) -> Iterator[PeerProcess]:  # fmt: skip
+        """The same ones for every kernel."""
+        if self.peers is None:
+            self.peers = PeerProcess(work, names, options, environment)
+        try:
+            yield self.peers
+        finally:
+            if not self.peers.whole:
+                self._end_peers()
+
+    def _end_peers(self) -> None:
+        if self.peers is not None:
+            self.peers.close()
+            self.peers = None
+
     def _told(self, process: KernelProcess, work: Work, doing: str) -> KernelProcess:
         process.doing = stranger.doing_text(work, doing)
-        process.limit(self.until, self.limit_s)
+        process.allowance = self.allowance
         return process
 
     def _fresh(self, work: Work, environment: Mapping[str, str] | None) -> KernelProcess:
@@ -101,6 +120,7 @@ class Seat:
 
     def close(self) -> None:
         self.finish()
+        self._end_peers()
         for nursery in self.nurseries.values():
             nursery.close()
         self.nurseries.clear()
@@ -122,6 +142,7 @@ def seat() -> Seat:
     if _seat is None:
         _seat = Seat()
         stranger.lent = _seat.lend
+        peers_apart.lent = _seat.lend_peers
         stranger.pool = Pool()
     return _seat
 

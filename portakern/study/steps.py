@@ -55,6 +55,8 @@ from portakern.ir.program import Array, Program
 from portakern.ir.schedule import LOWERED_OPTIONS, Nest, Schedule
 from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.referee import RemoteExecutable, compile_remotely
+from portakern.referee.messages import printable
+from portakern.referee.process import Allowance
 from portakern.registry import registry
 from portakern.spec.bind import bind
 from portakern.study import stranger
@@ -257,10 +259,28 @@ def adopted(work: Work, target: Target, language: Language) -> tuple[Source, Pro
     except PortakernError:
         # The operator may be one that we cannot lower: a foreign kernel needs its arrays only.
         program = Program(work.program.name, arrays_of(work.program), ())
+    return read_text(language, work.foreign.text, work.foreign.entry, program, target), program
+
+
+TEXT_CHARACTERS = 1 << 20
+"""A kernel's text has no more."""
+
+
+def read_text(language: Language, text: str, entry: str | None, program: Program, target: Target) -> Source:
+    """A stranger's text as a source.  Whatever goes wrong when it is read is wrong in the text: ``bad-source``."""
+    assert language.adopt is not None
+    if len(text) > TEXT_CHARACTERS:
+        raise PortakernError("bad-source", f"the text has {len(text)} characters, where {TEXT_CHARACTERS} are the most")
     try:
-        return language.adopt(work.foreign.text, work.foreign.entry, program, target), program
-    except UsageError as error:  # wrong in the candidate, not in the way we were called
-        raise PortakernError("bad-source", error.message, hint=error.hint, where=error.where) from error
+        text.encode()
+        return language.adopt(text, entry, program, target)
+    except UsageError as error:
+        raise PortakernError("bad-source", *map(printable, (error.message, error.hint, error.where))) from error
+    except (RecursionError, MemoryError) as error:
+        raise PortakernError("bad-source", "the text cannot be read: it is nested too deeply") from error
+    except (ValueError, ArithmeticError) as error:
+        told = f"{type(error).__name__}: {error}"[:400]
+        raise PortakernError("bad-source", printable(f"the text cannot be read: {told}")) from error
 
 
 def arrays_of(program: TensorProgram) -> tuple[Array, ...]:
@@ -618,7 +638,9 @@ def _checked(work: Work, made: Build, seed: int, full: bool, turn: str) -> Row:
     with running(work, made) as (executable, kept):
         taking_turns = InTurn(executable, turn) if turn else executable
         verdict, how = judged(taking_turns, work, seed, full, turn)
-        shown, decoy = proved(taking_turns, work, made) if verdict.correct and work.foreign is not None else ("", None)
+        shown, decoy = ("", None)
+        if verdict.correct and isinstance(executable, RemoteExecutable):
+            shown, decoy = proved(executable, taking_turns, work, made)
         did = executable.method if isinstance(executable, SaysMethod) else ""
     ran_by += kept + how + (f": {did}" if did else "") + shown
     row = row.but(correct=verdict.correct, max_error_ratio=verdict.max_error_ratio)
@@ -649,21 +671,31 @@ class InTurn:
             return self._executable.call(inputs, sizes)
 
 
-def proved(executable: Executable, work: Work, made: Build) -> tuple[str, PortakernError | None]:
-    """What was shown of who computes a stranger's outputs, and the error where that is not its kernels."""
-    from portakern.check.proof import prove
+def proved(executable: RemoteExecutable, run_by: Executable, work: Work, made: Build) -> tuple[str, PortakernError | None]:
+    """What was shown of who computes a stranger's outputs, and the error where that is not its kernels.  ``run_by`` runs the
+    executable."""
+    from portakern.check.proof import PROOF_S, prove
 
     assert made.source is not None and work.foreign is not None
     part = runner_part(registry().language(made.source.target.language), made.source.target, made.runner)
     if not isinstance(part, RunsInPart):
         return "", None
+    process = executable.process
+    had, process.allowance = process.allowance, Allowance(PROOF_S)
     try:
-        return "; " + prove(executable, part, work.program, work.sizes, families=work.declared,
-                            secret=work.foreign.secret.other("proof")), None  # fmt: skip
+        return "; " + prove(run_by, part, work.program, work.sizes, families=work.declared,
+                            secret=work.foreign.secret.other("proof"), ran=list(executable.ran.values())), None  # fmt: skip
     except PortakernError as error:
-        if error.kind != "decoy":
-            raise
-        return "", error
+        if error.kind == "decoy":
+            return "", error
+        if error.kind in ("timeout", "memory"):
+            return f"; whether its kernels do the work was not found out ({_NOT_FOUND_OUT[error.kind]})", None
+        raise
+    finally:
+        process.allowance = had
+
+
+_NOT_FOUND_OUT = {"timeout": "that takes too long", "memory": "that takes too much memory"}
 
 
 def judged(executable: Executable, work: Work, seed: int, full: bool, turn: str = "") -> tuple[Verdict, str]:

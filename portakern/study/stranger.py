@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
 from portakern.check.pool import Pool
-from portakern.referee.process import KernelProcess
+from portakern.referee.process import Allowance, KernelProcess
 from portakern.study.work import Work
 
 Lend = Callable[[Work, str, Mapping[str, str] | None], AbstractContextManager[KernelProcess]]
@@ -25,7 +25,9 @@ def kernel_process(work: Work, doing: str, environment: Mapping[str, str] | None
     if lent is not None:
         return lent(work, doing, environment)
     assert work.foreign is not None
-    return KernelProcess(work.foreign.jail, work.foreign.memory_bytes, doing_text(work, doing))
+    process = KernelProcess(work.foreign.jail, work.foreign.memory_bytes, doing_text(work, doing))
+    process.allowance = Allowance(work.foreign.seconds) if work.foreign.seconds is not None else None
+    return process
 
 
 def doing_text(work: Work, doing: str) -> str:

@@ -15,26 +15,28 @@ import numpy as np
 
 from portakern import native
 from portakern.backend import CompiledBinary, Executable, Prepared, Runtime, Target
-from portakern.check.agreement import agreement
 from portakern.errors import PortakernError
 from portakern.ir.tensor import TensorProgram
 from portakern.launch import device_of, prepare
 from portakern.native import open_device
 from portakern.registry import registry
 from portakern.spec.bind import bind
+from portakern.study.peer_calls import Absent, PeerCalls, differing, one_line
 from portakern.study.provenance import commit_of, now
 from portakern.study.row import Row
 from portakern.study.steps import Build, guarded, loaded
 from portakern.study.work import Work
-from portakern.timing import peers as peer_forms
-from portakern.timing.inputs import ArrayPlace, InputSets, as_library, input_sets, place_of, same_bytes
-from portakern.timing.measure import Contender, ContenderError, Measurement, Options, Timing, measure
+from portakern.timing.inputs import ArrayPlace, InputSets, input_sets, place_of, same_bytes
+from portakern.timing.measure import Contender, ContenderError, Measurement, Options, Timing, compared, measure
 from portakern.timing.peers import Peer, Subject
-from portakern.timing.roofline import measured_copy, product_of, roofline
+from portakern.timing.roofline import Copy, measured_copy, product_of, roofline
 
 OURS = "portakern"
 FATAL = ("timeout", "device-lost")
 """Kinds of a peer's failure after which nothing more can be measured: its work is still running, or the device is gone."""
+
+WHOLE_CALLS = "whole calls on the host against our whole calls"
+"""How peers on the host are measured where we run on a device."""
 
 POISON = 0xFF
 """The byte that outputs hold before the loop: NaN in every float."""
@@ -59,17 +61,6 @@ def time(work: Work, made: Build, against: Sequence[str] = (), options: Mapping[
         return Build(Session(work, made, Options(**(options or {}))).run(against, lost or {}))
 
     return guarded(made.row, step).row
-
-
-@dataclass
-class Absent:
-    """A peer that was not timed, and why."""
-
-    name: str
-    reason: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "error": self.reason}
 
 
 @dataclass
@@ -114,41 +105,46 @@ class Session:
     def run(self, against: Sequence[str], lost: Mapping[str, str]) -> Row:
         self._make_sets()
         self._prepare()
-        peers, absent = self._peers(against)
+        calls = self._peer_calls()
+        peers, absent = calls.find(against, self._differ)
         absent += [Absent(name, reason) for name, reason in lost.items()]
-        here = [p for p in peers if self._runs_here(p)]
+        here = [p for p in peers if calls.beside(p)]
         taken = now()
-        measurement, here = self._measured(self.device, self._ours, here, absent)
+        measurement, here = self._measured(self.device, self._ours, here, calls, absent)
         ours = measurement.timings[0]
         if ours.incomplete:
             raise PortakernError("incomplete-timing", f"the time cannot be all of the work: {'; '.join(ours.suspicions)}",
                                  hint="a kernel's work belongs on the stream that it is given")
         self._recheck(ours)
-        elsewhere = [p for p in peers if not self._runs_here(p)]
+        elsewhere = [p for p in peers if not calls.beside(p)]
         host = None
         if elsewhere:
-            host, elsewhere = self._measured(open_device("host"), self._ours_whole, elsewhere, absent)
+            host, elsewhere = self._measured(open_device("host"), self._ours_whole, elsewhere, calls, absent)
         time = self._time(measurement, here, host, elsewhere)
         time["peers"] += [a.to_dict() for a in absent]
         time["provenance"] = self._provenance(taken, measurement)
         return self.made.row.but(evidence="timed", time=time)
 
-    def _measured(self, device: native.Device, ours: Callable[[], Contender], peers: Sequence[Peer], absent: list[Absent]
-                  ) -> tuple[Measurement, list[Peer]]:  # fmt: skip
+    def _measured(self, device: native.Device, ours: Callable[[], Contender], peers: Sequence[Peer], calls: PeerCalls,
+                  absent: list[Absent]) -> tuple[Measurement, list[Peer]]:  # fmt: skip
         """Ours and the peers in turns; a peer that fails in the loop is left out, and the rest measured anew."""
         left = list(peers)
         while True:
             self._poison()
             try:
-                return measure(device, [ours(), *map(self._contender, left)], self.options, self._refreshing(device)), left
+                return measure(device, [ours(), *map(calls.contender, left)], self._how(), self._refreshing(device)), left
             except ContenderError as error:
                 failed = next((p for p in left if p.name == error.contender), None)
                 if failed is None or error.kind in FATAL:
                     raise
                 left.remove(failed)
-                absent.append(Absent(failed.name, _one_line(f"failed while it was timed: {error.message}")))
+                absent.append(Absent(failed.name, one_line(f"failed while it was timed: {error.message}")))
 
-    def _refreshing(self, device: native.Device) -> Callable[[int], None] | None:
+    def _how(self) -> Options:
+        """What the loop is asked."""
+        return self.options
+
+    def _refreshing(self, device: native.Device) -> Callable[[int, list[float]], bool] | None:
         """What comes before every block of samples."""
         return None
 
@@ -225,47 +221,13 @@ class Session:
     def _ours(self) -> Contender:
         return Contender(OURS, calls_of(self.prepared), self.prepared[0].stream)
 
-    def _contender(self, peer: Peer) -> Contender:
-        sets = self._inputs_of(peer)
-        call, count = peer.call, len(sets)
-        return Contender(peer.name, lambda i: call(*sets[i % count]), self.prepared[0].stream)
-
-    def _inputs_of(self, peer: Peer) -> list[list[Any]]:
-        """The sets as the peer takes them: ours where they will do, so that both read the same memory."""
-        if peer.library == self.place.library:
-            return self.sets.arrays
-        return [[as_library(x, self.place, peer.library) for x in host.values()] for host in self.sets.host]
-
-    def _peers(self, names: Sequence[str]) -> tuple[list[Peer], list[Absent]]:
-        """Those that can be timed, after a call whose results are those of our kernel; and those that cannot."""
+    def _peer_calls(self) -> PeerCalls:
         subject = Subject(self.program, self.work.torch, self.work.row.params or {})
-        found: list[Peer] = []
-        absent: list[Absent] = []
-        for name in dict.fromkeys(names):
-            try:
-                found.append(self._peer(name, subject))
-            except PortakernError as error:
-                absent.append(Absent(name, f"{error.message}; {error.hint}" if error.hint else error.message))
-            except Exception as error:  # a peer may fail in any way, which is no fault of ours
-                absent.append(Absent(name, _one_line(f"{type(error).__name__}: {error}")))
-        return found, absent
+        return PeerCalls(subject, self.place, self.sets, self.device.facts.blocking, self.prepared[0].stream)
 
-    def _peer(self, name: str, subject: Subject) -> Peer:
-        peer = peer_forms.find(name, subject)
-        arrays = [as_library(x, self.place, peer.library) for x in self.sets.host[0].values()]
-        if name == "torch.compile":
-            peer = peer_forms.compiled(peer, subject, arrays)
-        theirs = peer_forms.host_outputs(peer.call(*arrays))
-        if len(theirs) != len(self.before[0]):
-            raise PortakernError("other", f"gives {len(theirs)} outputs, not {len(self.before[0])}; not timed")
-        for output, a, b in zip(self.program.outputs, self.before[0], theirs, strict=True):
-            if message := agreement(a, b, subject.dtypes).message:
-                raise PortakernError("other", f"computes something else ({output}: {message}); not timed")
-        return peer
-
-    def _runs_here(self, peer: Peer) -> bool:
-        """Whether a peer's work is on the device that times ours: the host's, or tensors that lie there."""
-        return self.device.facts.blocking or (self.place.library == "torch" and peer.library == "torch")
+    def _differ(self, inputs: Mapping[str, np.ndarray], theirs: Sequence[np.ndarray]) -> str:
+        """A peer's results from those of our kernel, which was checked."""
+        return differing(self.program, self._peer_calls().subject.dtypes, self.before[0], theirs)
 
     def _ours_whole(self) -> Contender:
         """Beside peers that run on the host while we run on a device: whole calls, under the host's clock."""
@@ -282,16 +244,18 @@ class Session:
     def _time(self, m: Measurement, here: Sequence[Peer], host: Measurement | None, elsewhere: Sequence[Peer]
               ) -> dict[str, Any]:  # fmt: skip
         ours = m.timings[0]
-        entries = _peer_entries(m, here, "")
+        entries = [peer_entry(p.to_dict(), t, ours, self.options) for p, t in zip(here, m.timings[1:], strict=True)]
         if host is not None:
-            entries += _peer_entries(host, elsewhere, "whole calls on the host against our whole calls")
+            whole = host.timings[0]
+            entries += [peer_entry(p.to_dict(), t, whole, self.options, WHOLE_CALLS)
+                        for p, t in zip(elsewhere, host.timings[1:], strict=True)]  # fmt: skip
         on_host = self.device.facts.blocking
-        copy = measured_copy(self.device)
         product = None if on_host else product_of(self.target, self.runtime.device_name(self.target))
         return {
             "median_us": ours.median_us, "ci_low_us": ours.ci_low_us, "ci_high_us": ours.ci_high_us,
             "samples": len(ours.samples_us), "launch_us": number(ours.launch_us), "end_to_end_us": number(ours.end_to_end_us),
-            "mode": f"{ours.mode}; {self._inputs_text()}", "roofline": roofline(self.program, ours.median_us, copy, product),
+            "mode": f"{ours.mode}; {self._inputs_text()}",
+            "roofline": roofline(self.program, ours.median_us, self._copy(), product),
             "peers": entries, "quantiles_us": {str(k): float(v) for k, v in ours.quantiles_us.items()},
             "correction_us": ours.correction_us, "calls_per_sample": ours.calls_per_sample,
             "empty_us": number(ours.empty_us), "overhead_us": number(ours.overhead_us), "blocks": m.blocks,
@@ -299,6 +263,9 @@ class Session:
             "clocks": {"before": plain(m.health_before), "after": plain(m.health_after)}, "options": plain(self.options),
             **_samples(ours),
         }  # fmt: skip
+
+    def _copy(self) -> Copy | None:
+        return measured_copy(self.device)
 
     def _inputs_text(self) -> str:
         n = len(self.sets)
@@ -321,27 +288,24 @@ def calls_of(prepared: Sequence[Prepared]) -> Any:
     return lambda i: calls[i % count]()
 
 
-def _peer_entries(m: Measurement, peers: Sequence[Peer], measured: str) -> list[dict[str, Any]]:
-    """Each peer's entry: ``ratio`` is its median over ours, which is in the entry where it is not that of the row."""
-    found = []
-    ours = m.timings[0]
+def peer_entry(peer: Mapping[str, Any], theirs: Timing, ours: Timing, options: Options, measured: str = "") -> dict[str, Any]:
+    """A peer's entry: ``ratio`` is its median over ours, which is in the entry where both were ``measured`` in another way than
+    that of the row."""
+    if theirs.incomplete:
+        why = f"its time cannot be all of its work: {'; '.join(theirs.suspicions)}"
+        return {**peer, "error": why, "median_us": theirs.median_us, **_samples(theirs)}
+    against = compared(ours, theirs, options)
+    entry = {
+        **peer, "median_us": theirs.median_us, "ratio": against.ratio, "ci_low": against.ci_low,
+        "ci_high": against.ci_high, "verdict": against.verdict, "ci_low_us": theirs.ci_low_us,
+        "ci_high_us": theirs.ci_high_us, "samples": len(theirs.samples_us), "correction_us": theirs.correction_us,
+        "calls_per_sample": theirs.calls_per_sample, "launch_us": number(theirs.launch_us),
+        "end_to_end_us": number(theirs.end_to_end_us), "mode_of_timing": theirs.mode,
+        "suspicions": list(theirs.suspicions), "throttled": _flagged(theirs), **_samples(theirs),
+    }  # fmt: skip
     apart = {"measured": measured, "ours_us": ours.median_us, "ours_ci_low_us": ours.ci_low_us,
              "ours_ci_high_us": ours.ci_high_us} if measured else {}  # fmt: skip
-    for peer, timing, against in zip(peers, m.timings[1:], m.comparisons(0), strict=True):
-        if timing.incomplete:
-            why = f"its time cannot be all of its work: {'; '.join(timing.suspicions)}"
-            found.append({**peer.to_dict(), "error": why, "median_us": timing.median_us, **_samples(timing)})
-            continue
-        entry = {
-            **peer.to_dict(), "median_us": timing.median_us, "ratio": against.ratio, "ci_low": against.ci_low,
-            "ci_high": against.ci_high, "verdict": against.verdict, "ci_low_us": timing.ci_low_us,
-            "ci_high_us": timing.ci_high_us, "samples": len(timing.samples_us), "correction_us": timing.correction_us,
-            "calls_per_sample": timing.calls_per_sample, "launch_us": number(timing.launch_us),
-            "end_to_end_us": number(timing.end_to_end_us), "mode_of_timing": timing.mode,
-            "suspicions": list(timing.suspicions), "throttled": _flagged(timing), **_samples(timing),
-        }  # fmt: skip
-        found.append(entry | apart)
-    return found
+    return entry | apart
 
 
 def _samples(t: Timing) -> dict[str, Any]:
@@ -379,7 +343,3 @@ def _difference(name: str, a: np.ndarray, b: np.ndarray) -> str:
     untouched = int(((x == POISON).all(-1) & off).sum())
     return (f"{name}: {int(off.sum())} of {off.size} elements{f', {untouched} of them never written' if untouched else ''}"
             f"{', all are zero' if not x.any() else ''}")  # fmt: skip
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:400]

@@ -10,6 +10,7 @@ from portakern.errors import PortakernError
 from portakern.registry import registry
 from portakern.spec.bind import bind
 from portakern.study import steps
+from portakern.study.peers_apart import time_for
 from portakern.study.provenance import environment
 from portakern.study.row import Row
 from portakern.study.slots import SlotTask, room
@@ -82,6 +83,7 @@ class RowsUnderWay:
             kwargs = {"full": self.full_check}
         elif step == "time":
             function, kwargs = "portakern.study.timing:time", dict(self.timing)
+            limit_s += time_for(self.timing) if self._works[index].foreign is not None else 0.0
         needs = needs_of(self._works[index]) if step == "check" else 0
         return SlotTask(room(language.name, env), Job((index, step), function, args, kwargs, limit_s), needs=needs)
 

@@ -95,7 +95,7 @@ class Foreign:
 
     ``jail`` is one of :data:`portakern.referee.process.MODES`, ``memory_bytes`` the limit on the data of its process.
     ``secret`` is what its judgement draws from, ``again`` whether it was given and not drawn; no process that holds the kernel
-    has it.  ``quick`` is whether a few stages of the check are enough.
+    has it.  ``quick`` is whether a few stages of the check are enough, ``seconds`` what each of its processes may take.
     """
 
     text: str
@@ -105,6 +105,7 @@ class Foreign:
     secret: Secret = field(default_factory=Secret.drawn)
     again: bool = False
     quick: bool = False
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)

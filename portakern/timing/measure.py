@@ -121,7 +121,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What came of timing contenders in turns.  ``stopped`` is ``width``, ``budget`` or ``samples``."""
+    """What came of timing contenders in turns.  ``stopped`` is ``width``, ``budget``, ``samples`` or ``asked``."""
 
     timings: tuple[Timing, ...]
     facts: DeviceFacts
@@ -137,25 +137,28 @@ class Measurement:
 
     def comparisons(self, base: int = 0) -> tuple[Comparison, ...]:
         """The contender number ``base`` against each of the others."""
-        return tuple(self._compare(base, other) for other in range(len(self.timings)) if other != base)
+        ours = self.timings[base]
+        return tuple(compared(ours, t, self.options) for n, t in enumerate(self.timings) if n != base)
 
-    def _compare(self, base: int, other: int) -> Comparison:
-        o = self.options
-        ours, theirs = self.timings[base].device_us, self.timings[other].device_us
-        ratio, low, high = bootstrap_ratio(ours, theirs, o.confidence, o.seed)  # type: ignore[arg-type]
-        return Comparison(self.timings[other].name, ratio, low, high, verdict(low, high, o.margin))
+
+def compared(ours: Timing, theirs: Timing, options: Options) -> Comparison:
+    """Samples of the same number were taken in turns."""
+    count = min(len(ours.samples_us), len(theirs.samples_us))
+    a, b = ours.device_us[:count], theirs.device_us[:count]
+    ratio, low, high = bootstrap_ratio(a, b, options.confidence, options.seed)  # type: ignore[arg-type]
+    return Comparison(theirs.name, ratio, low, high, verdict(low, high, options.margin))
 
 
 def measure(device: native.Device, contenders: Sequence[Contender], options: Options | None = None,
-            refresh: Callable[[int], Any] | None = None) -> Measurement:  # fmt: skip
+            refresh: Callable[[int, list[float]], Any] | None = None) -> Measurement:  # fmt: skip
     """Times contenders in turns, in random blocks, on one device.
 
     Args:
         device: where their work runs; ``open_device("host")`` for work that is done when the call returns.
         contenders: at least one.  Prepared calls belong to ``device`` and are used by nobody else meanwhile.
         options: how.
-        refresh: given the number of each block before it is sampled, outside of every sample; the block's calls take their
-            inputs by that number.
+        refresh: given the number of each block before it is sampled, outside of every sample, and the samples of the last
+            block in microseconds, by contender; the block's calls take their inputs by that number.  ``False`` ends it.
 
     Raises:
         ContenderError: one failed; its ``kind`` is ``timeout`` where it passed the deadline.  What was measured is lost.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from portakern.errors import PortakernError
@@ -27,11 +29,11 @@ def asked(target: str, text: str, secret: Secret | None = None) -> Work:
     return work
 
 
-def timed(target: str, text: str, **options: object) -> Row:
+def timed(target: str, text: str, against: Sequence[str] = (), **options: object) -> Row:
     work = asked(target, text)
     made = steps.build(work)
     assert made.row.error is None, made.row.error
-    return timing.time(work, made, options={**OPTIONS, **options})
+    return timing.time(work, made, against, options={**OPTIONS, **options})
 
 
 def each(slow: bool):
@@ -64,6 +66,19 @@ def test_an_honest_kernel_is_timed_by_both_clocks(cache: str):
     assert row.error is None and row.time is not None and row.evidence == "timed", row.error
     seen = row.time["judged"]
     assert seen["us"] > 0 and seen["in_part"] > 0 and seen["wholly"] > 0
+
+
+def test_a_row_has_nothing_of_a_kernels_making_but_figures():
+    row = timed("numba:cpu", next(a.text for a in TIMED if a.name == "of-its-own-making"), against=("numpy",))
+    assert row.time is not None, row.error
+    told = str(row.time)
+    assert len(told) < 200_000 and "forged" not in told and "\x1b" not in told and "deep" not in told
+    assert not {"coverage", "more"} & set(row.time) and len(row.time["mode"]) < 400
+    row = row.but(correct=True)  # which this test did not ask for
+    assert row.time is not None and 0 < row.reward("speedup") < 100 and row.reward("share_of_roof") < 0.9
+    assert row.reward("kernelgym", coverage=None, weight=1.0) <= row.reward("kernelgym", coverage=0.0, weight=1.0)
+    (peer,) = row.time["peers"]
+    assert peer["samples"] == row.time["samples"]
 
 
 APART = """

@@ -67,12 +67,23 @@ def measure(*args, **more):
     return replace(found, timings=(replace(first, **short), *found.timings[1:]))
 timing.measure = measure
 """), "a clock that goes slowly", "implausible-timing", "by the clock of who judges"),
-    TimedAttack("unexchanged", "numba:cpu", numba("", PATCHED + "inside.Inside.refresh = lambda self, block: None\n"),
+    TimedAttack("unexchanged", "numba:cpu", numba("", PATCHED + "inside.Inside.refresh = lambda self, block, last: None\n"),
                 "inputs that are never exchanged", "implausible-timing", "exchanged 0 times"),
     TimedAttack("backwards", "numba:cpu", numba("", PATCHED + """
 real = timing.measure
 timing.measure = lambda *a, **k: replace(real(*a, **k), timings=(replace(real(*a, **k).timings[0], median_us=-1.0),))
 """), "a time that is negative", "implausible-timing", "no positive number", slow=True),
+    TimedAttack("of-its-own-making", "numba:cpu", numba("", PATCHED + """
+real = inside.Inside._time
+def time(self, *args):
+    found = real(self, *args)
+    forged = {"name": "numpy", "ratio": 100.0, "ci_low": 99.0, "ci_high": 101.0, "verdict": "FASTER", "median_us": 1e6}
+    return {**found, "peers": [forged],
+             "coverage": 1.0, "roofline": {"share_of_measured_copy": 1.0, "share_of_stated_peak": 1.0},
+            "provenance": {"operator": "forged"}, "judged": {"us": 1.0}, "mode": "\\x1b[2J" + "x" * 10**6, "blocks": 10**30,
+            "more": "x" * 10**6, "launch_us": float("1e300"), "clocks": {"before": [[[["deep"]]]]}}
+inside.Inside._time = time
+"""), "peers, shares and words of its own making", slow=False),
     TimedAttack("before-the-bell", "numba:cpu", numba("", PATCHED + """
 import portakern.referee.bell as bell
 def clock(self, group, times):

@@ -33,7 +33,7 @@ def adopt(text: str, entry: str | None, program: Program, target: Target) -> Sou
             raise BackendError(f"the source defines no function {name!r}",
                                hint=f"it exports {', '.join(exported) or 'none'}; {CONVENTION}")
         name = exported[0]
-    includes = re.findall(r'^\s*#\s*include\s*"(pk/[^"]+)"', text, re.MULTILINE)
+    includes = re.findall(r'^[^\S\n]*#[^\S\n]*include[^\S\n]*"(pk/[^"\n]+)"', text, re.MULTILINE)
     return Source(target, program.name, name, text, ".cpp", program.arrays, program.sizes, (),
                   reached(includes, CppEmitter().library()))
 

@@ -8,12 +8,17 @@ kernels did not do.  What it took to compute is not seen, so that nothing is too
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+from portakern.errors import PortakernError
+
+from .helpers import helpers_of
 
 NARROW = 2
 """Bytes of elements whose values are found by chance: of these, whole arrays are moved or nothing."""
@@ -162,6 +167,9 @@ def kernels_alone(function: Callable[..., Any], arguments: Sequence[Any], before
     begin = [x.copy() for x in arrays]
     found = noted(function, arguments)
     but, words = found.work(before)
+    for step in found.steps:
+        if isinstance(step, Call) and (names := reaches(step.kernel)):
+            raise PortakernError("decoy", f"a kernel reaches for {', '.join(names)}")
     if but:
         for x, was in zip(arrays, begin, strict=True):
             if x.flags.writeable:
@@ -171,6 +179,16 @@ def kernels_alone(function: Callable[..., Any], arguments: Sequence[Any], before
         found.again(but)
     count = sum(isinstance(s, Call) for s in found.steps)
     return f"its host function calls {count or 'no'} kernel{'s' if count != 1 else ''} {words}".strip()
+
+
+def reaches(kernel: Any) -> list[str]:
+    """How what was compiled of a kernel in this process lets others work (see :meth:`NumbaToolchain.helpers`); of what was
+    restored nothing is known here, which was looked at when it was compiled."""
+    found: list[str] = []
+    for result in kernel.overloads.values():
+        with contextlib.suppress(Exception):  # what has no text
+            found += helpers_of(result.library.get_asm_str())
+    return found
 
 
 def host_alone(function: Callable[..., Any], arguments: Sequence[Any]) -> str:

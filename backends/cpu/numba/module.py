@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import builtins
+import inspect
 import linecache
 import pickle
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,8 @@ from portakern.ir.program import Array
 from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
 from portakern.tools import elf
+
+from .alone import calls_through
 
 _MEMORY = {
     "f64": np.float64, "f32": np.float32, "f16": np.uint16, "bf16": np.uint16, "i64": np.int64, "i32": np.int32,
@@ -149,33 +152,37 @@ def _example(array: Array, sizes: dict[str, int]) -> Any:
     return np.empty(shape, memory_dtype(array.dtype))
 
 
-class _Recorder:
-    """Stands in for a kernel: notes what it is called with."""
-
-    def __init__(self, name: str, dispatcher: Any, calls: list[tuple[str, Any, tuple[Any, ...]]]) -> None:
-        self.name, self.dispatcher, self.calls = name, dispatcher, calls
-
-    def __call__(self, *arguments: Any) -> None:
-        from numba.misc.special import typeof
-
-        call = (self.name, self.dispatcher, tuple(map(typeof, arguments)))
-        if call not in self.calls:
-            self.calls.append(call)
-
-
 @contextmanager
 def _recording(module: types.ModuleType) -> Iterator[list[tuple[str, Any, tuple[Any, ...]]]]:
+    """Calls of the module's kernels are noted and not done; other compiled functions, such as a host function makes, are called
+    as they are."""
     from numba.core.dispatcher import Dispatcher
 
     calls: list[tuple[str, Any, tuple[Any, ...]]] = []
-    real = {name: value for name, value in vars(module).items() if isinstance(value, Dispatcher)}
-    for name, dispatcher in real.items():
-        setattr(module, name, _Recorder(name, dispatcher, calls))
-    try:
+    own = {id(value): name for name, value in vars(module).items() if isinstance(value, Dispatcher)}
+
+    def launch(original: Any, kernel: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+        if id(kernel) not in own:
+            return original(kernel, *arguments, **named)
+        call = (own[id(kernel)], kernel, _types(kernel, arguments, named))
+        if call not in calls:
+            calls.append(call)
+        return None
+
+    with calls_through(launch):
         yield calls
-    finally:
-        for name, dispatcher in real.items():
-            setattr(module, name, dispatcher)
+
+
+def _types(kernel: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Of the arguments in the order of the parameters, as numba has them for a call."""
+    from numba.core import types as nb
+    from numba.misc.special import typeof
+
+    if not named and len(arguments) == kernel.py_func.__code__.co_argcount:
+        return tuple(map(typeof, arguments))
+    parameters = inspect.signature(kernel.py_func)
+    given = parameters.bind(*arguments, **named).arguments
+    return tuple(typeof(given[n]) if n in given else nb.Omitted(p.default) for n, p in parameters.parameters.items())
 
 
 def _compile(name: str, dispatcher: Any, types_: tuple[Any, ...]) -> CompiledKernel:
@@ -184,7 +191,8 @@ def _compile(name: str, dispatcher: Any, types_: tuple[Any, ...]) -> CompiledKer
     dispatcher.compile(types_)
     result = dispatcher.overloads[types_]
     library = result.library
-    payload = serialize.dumps(result._reduce())
+    # Addresses that are in the code (of large arrays of the text, say) are those of this process: another one compiles anew.
+    payload = b"" if library.has_dynamic_globals else serialize.dumps(result._reduce())
     return CompiledKernel(name, payload, library.get_asm_str(), code_bytes(library._get_compiled_object()), str(types_))
 
 
@@ -204,7 +212,7 @@ def restore(source: Source, data: bytes) -> types.ModuleType:
     module = load_module(source)
     for name, payload in pickle.loads(data):
         dispatcher = getattr(module, name)
-        if dispatcher.overloads:
+        if dispatcher.overloads or not payload:
             continue
         dispatcher.targetctx.refresh()
         result = CompileResult._rebuild(dispatcher.targetctx, *pickle.loads(payload))

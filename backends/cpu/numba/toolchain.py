@@ -12,6 +12,7 @@ from portakern.errors import CompileError, ToolMissing
 from portakern.tools.workers import WorkerFault, WorkerPool
 
 from ..host import processor_name
+from .helpers import helpers_of
 
 _INSIDE = "PORTAKERN_NUMBA_WORKER"
 ENVIRONMENT = {"NUMBA_THREADING_LAYER": "omp", "OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0", _INSIDE: "1"}
@@ -52,6 +53,9 @@ class NumbaToolchain:
 
     def fingerprint(self, target: Target) -> str:
         return f"{tools().detail} llvmlite {importlib.metadata.version('llvmlite')} {processor_name()}"
+
+    def helpers(self, binary: CompiledBinary) -> tuple[str, ...]:
+        return helpers_of(binary.assembly or "")
 
     def compile(self, source: Source) -> CompiledBinary:
         """Raises :class:`CompileError` with numba's message, or :class:`ToolMissing`."""

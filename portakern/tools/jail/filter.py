@@ -19,6 +19,8 @@ REFUSED = (
     # name spaces and mounts
     "mount", "umount2", "pivot_root", "chroot", "setns", "unshare", "open_tree", "move_mount", "fsopen", "fsconfig", "fsmount",
     "fspick", "mount_setattr", "open_by_handle_at", "name_to_handle_at", "fanotify_init",
+    # memory that belongs to no process
+    "shmget", "memfd_secret",
     # large surfaces of the kernel
     "bpf", "perf_event_open", "io_uring_setup", "io_uring_enter", "io_uring_register", "userfaultfd", "keyctl", "add_key",
     "request_key",
