@@ -83,16 +83,20 @@ def levels(program: TensorProgram, names: Names, fresh: Iterator[str], placed: d
     stored = stored_for(program, whole, level, pieced | {op for op in inside if isinstance(op, Assemble)})
     names_of: dict[Op, str] = {}
     for op, name in zip(program.results, program.outputs, strict=True):
-        names_of.setdefault(op, name)
-    for op in stored:
-        if op not in inside:
-            names_of.setdefault(op, next(fresh))
+        if name not in placed:  # a piece of an array is no array, from which it could be loaded
+            names_of.setdefault(op, name)
     wanted = list(zip(program.results, program.outputs, strict=True))
-    wanted += [(op, names_of[op]) for op in stored if op not in inside and op not in program.results]
+    for op in stored:
+        if op not in inside and op not in names_of:
+            names_of[op] = next(fresh)
+            wanted.append((op, names_of[op]))
     due: dict[int, list[tuple[Op, str]]] = {}
     for op, name in wanted:
         for value, output in _in_pieces([(op, name)], placed):
-            due.setdefault(level.get(value if op in pieced else op, 0), []).append((value, output))
+            made = level.get(value if op in pieced else op, 0)
+            # A piece that is an array of pieces itself is copied once it is whole.
+            after = made + 1 if value is not op and value in stored and isinstance(value, Assemble) else made
+            due.setdefault(after, []).append((value, output))
     parts: list[TensorProgram] = []
     for n in sorted(due):
         earlier = {op: _array(op, names_of, inside) for op in stored if level[op] < n}

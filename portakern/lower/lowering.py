@@ -238,10 +238,9 @@ class _Making:
             if stage.family not in ("attention", "chain"):
                 error.where = error.where or str(_line(stage) or "")
                 raise
-            apart = stages(stage.program, names, self.fresh, False, self.shares)  # what cannot go together goes by itself
-            for n, s in enumerate(apart, 1):
-                there = {o: stage.placed[o] for o in s.program.outputs if o in stage.placed}
-                self._kernels(replace(item, stage=replace(s, placed={**s.placed, **there})), f"{suffix}_{n}", times)
+            # What cannot go together goes by itself.
+            for n, s in enumerate(stages(stage.program, names, self.fresh, False, self.shares, stage.placed), 1):
+                self._kernels(replace(item, stage=s), f"{suffix}_{n}", times)
             return
         except (LoweringError, IRError) as error:
             error.where = error.where or str(_line(stage) or "")
