@@ -26,7 +26,8 @@ class LocalArrays:
         self.vector: Dim | None = None
 
     def make(self, hint: str, dims: Sequence[Dim], dtype: str, purpose: str, lane_axis: str | None = None) -> Storage:
-        shape = [n for _, n in dims] or [1]
+        # Vectors may lie along any axis (see Vectors.lanes), and the last one reaches past a tile that they do not divide.
+        shape = [-(-n // self._widest(n)) * self._widest(n) for _, n in dims] or [1]
         # Whole vectors are written at the end of a row; a matrix product walks columns two vectors at a time.
         unit = self.lanes if shape[-1] <= self.lanes else self.lanes * self.vectors
         shape[-1] = -(-shape[-1] // unit) * unit
@@ -37,6 +38,9 @@ class LocalArrays:
         made = Storage(name, tuple(dims), self.held.get(dtype, dtype), tuple(shape), purpose, lane_axis)
         self.made.append(made)
         return made
+
+    def _widest(self, size: int) -> int:
+        return min(self.lanes, 1 << max(size - 1, 0).bit_length())
 
     def inside(self, hint: str, of: TileType, bound: Bound, purpose: str) -> Storage:
         """An array for what of a tile is alive within one step of the loops over ``bound``."""
