@@ -196,6 +196,13 @@ def at_most(size: Size) -> Size:
     return found
 
 
+def never_negative(size: Size) -> bool:
+    """Whether ``size`` is known to be 0 or more, as dims are: ``K + 1`` is, of ``K - 1`` it is not known."""
+    least = 0 - at_most(0 - size)
+    return all(c >= 0 and all(not isinstance(a, Quotient) or never_negative(a.numerator) for a in monomial)
+               for monomial, c in _terms(least))  # fmt: skip
+
+
 def _leading(size: Sym, atoms: Sequence[Atom]) -> tuple[Monomial, int]:
     """The term with the highest power of the first of ``atoms``, among these of the second, .."""
     return max(size.terms, key=lambda term: [term[0].count(a) for a in atoms])

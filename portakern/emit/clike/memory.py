@@ -6,7 +6,7 @@ from portakern.emit.clike.expressions import constant
 from portakern.emit.clike.plan import Access
 from portakern.emit.clike.terms import ZERO, Name, PlanTerm, add, call, divide, multiply, remainder, size_term, whole
 from portakern.ir import tile as t
-from portakern.ir.size import Size, Sym, at_most
+from portakern.ir.size import Size, Sym, at_most, never_negative
 
 _NARROW = 1 << 31
 """Coordinates below are taken apart in 32 bits, which divides faster."""
@@ -110,7 +110,7 @@ def pixels(kernel: t.Kernel, op: t.Load | t.Store) -> tuple[t.AccessedDim, ...]:
         apart = any(x.axis in axes and (x.div != 1 or x.mod) for x in dim.index.terms)
         low, high = reach(dim.index, kernel)
         beyond = at_most(high - dim.size)
-        outside = not isinstance(low, int) or low < 0 or not isinstance(beyond, int) or beyond >= 0
+        outside = not never_negative(low) or not isinstance(beyond, int) or beyond >= 0
         outside = outside and (bool(dim.index.terms) or isinstance(low, int))  # the number of a step is inside of its line
         if apart or (outside and isinstance(op, t.Load)):
             found.append(dim)
