@@ -9,6 +9,7 @@ import pytest
 
 import portakern as pk
 from portakern.emit.loops import array_sums, planner
+from portakern.emit.loops.arrays import LocalArrays
 from portakern.emit.loops.plan import Join, KernelLoopPlan, Node, Repeat, Walk, Write
 from portakern.emit.running import without_scans
 from portakern.ir.rewrite import canonicalise
@@ -82,3 +83,10 @@ def test_few_arrays_take_values_past_a_loop() -> None:
     """What only the new total needs is computed beside it, from the old maximum, which is overwritten behind it."""
     plan = sums(kernel(lambda x: pk.softmax(x, axis=0)))
     assert len(plan.storages) == 5, str(plan)
+
+
+@pytest.mark.parametrize(("size", "held"), [(1, 1), (3, 4), (8, 8), (16, 16), (22, 32), (25, 32), (64, 64)])
+def test_arrays_hold_whole_vectors_along_every_axis(size: int, held: int) -> None:
+    """A vector along the rows of a packed operand reaches past a tile that it does not divide."""
+    made = LocalArrays(16, 2, {}).make("pack", [("m", size), ("n", 32)], "f32", "an operand")
+    assert made.shape == (held, 32)

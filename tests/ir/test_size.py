@@ -7,7 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portakern.errors import IRError
-from portakern.ir.size import Size, Sym, at_most, ceildiv, divides, evaluate, names_of, parse_size, quotient, substitute
+from portakern.ir.size import (
+    Size,
+    Sym,
+    at_most,
+    ceildiv,
+    divides,
+    evaluate,
+    names_of,
+    never_negative,
+    parse_size,
+    quotient,
+    substitute,
+)  # fmt: skip
 
 pytestmark = pytest.mark.quick
 
@@ -121,3 +133,9 @@ def test_what_is_no_size_says_itself_how_it_meets_one() -> None:
 
     n = Sym.named("N")
     assert {n - Array(), n + Array(), n * Array(), n // Array()} == {"N less an array"}  # type: ignore[operator]
+
+
+def test_what_is_never_negative() -> None:
+    k, n = Sym.named("K"), Sym.named("N")
+    assert all(map(never_negative, (0, 3, k, k + 1, 2 * k * n, (k + n) // 2)))
+    assert not any(map(never_negative, (-1, k - 1, n - k, 0 - k)))

@@ -20,10 +20,13 @@ from .pieces import Assembly
 def frames_of(assemblies: Sequence[Assembly], plans: Iterable[PallasKernelPlan], made: Iterable[str]) -> dict[str, Frame]:
     """The assembled arrays that no kernel needs whole, by name; ``made`` are the arrays that kernels make."""
     accesses = [a for p in plans for a in p.accesses]
+    needed = {p.name for a in assemblies for p in a.pieces}  # by the host
     found: dict[str, Frame] = {}
     for assembly in assemblies:
         array, (piece, *more) = assembly.array, assembly.pieces
-        if more or piece.name in made or array.role != "temporary" or any(step != 1 for _, step, _ in piece.places):
+        if more or piece.name in made or array.role != "temporary" or array.name in needed:
+            continue
+        if any(step != 1 for _, step, _ in piece.places):
             continue
         frame = _frame(array, assembly)
         if all(_frames(a, frame) for a in accesses if a.buffer == array.name):

@@ -87,11 +87,13 @@ def _several(names: Sequence[str]) -> str:
 
 
 def _assembled(program: Program, assemblies: Sequence[Assembly], ready: set[str]) -> list[str]:
-    """Statements that put together the arrays of which every piece is ready now; these are ready then."""
+    """Statements that put together the arrays of which every piece is ready now; these are ready then, and may be pieces."""
     arrays = {a.name: a for a in program.arrays}
-    found = [a for a in assemblies if a.array.name not in ready and all(p.name in ready for p in a.pieces)]
-    ready |= {a.array.name for a in found}
-    return [line for a in found for line in assembled(a, arrays)]
+    lines: list[str] = []
+    while found := [a for a in assemblies if a.array.name not in ready and all(p.name in ready for p in a.pieces)]:
+        ready |= {a.array.name for a in found}
+        lines += [line for a in found for line in assembled(a, arrays)]
+    return lines
 
 
 def _read_sizes(program: Program, report: ReportMissing) -> list[str]:
