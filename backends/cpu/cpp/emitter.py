@@ -6,10 +6,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from portakern.backend import Source, Target
+from portakern.dtypes import DTYPES
 from portakern.emit.clike import CLikeEmitter, Dialect, Printer, reached
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.names import CNames, identifier, size_name
 from portakern.emit.clike.terms import Name, size_term
+from portakern.errors import ScheduleError
 from portakern.ir.program import Array, Nested, Program, nested
 from portakern.ir.size import product
 from portakern.ir.tile import BufferType
@@ -70,6 +72,8 @@ class CppEmitter(CLikeEmitter):
 
     def emit(self, program: Program, target: Target) -> Source:
         plan = self.plan(program, target)
+        for k in plan.kernels:
+            _fits_the_stack(k)
         printer = self.printer(DIALECT)
         body = [line for k in plan.kernels for line in ("", *printer.kernel(k))]
         entry, included = entry_name(program), self.includes(printer.words)
@@ -79,6 +83,21 @@ class CppEmitter(CLikeEmitter):
             target, program.name, entry, "\n".join(lines) + "\n", self.suffix, program.arrays, program.sizes, (),
             reached(included, self.library()), tuple(k.schedule for k in program.kernels),
         )  # fmt: skip
+
+
+STACK = 4 << 20
+"""Bytes of tiles that a block may have: half of the stack that Linux gives a thread by default (getrlimit(2), RLIMIT_STACK)."""
+
+
+def _fits_the_stack(k: p.KernelPlan) -> None:
+    """Raises :class:`ScheduleError` where the tiles of a block are more than a thread's stack holds."""
+    made = [s for s in p.statements(k.body) if isinstance(s, p.Fill | p.Map | p.Relayout) and s.define]
+    kept = [s for s in made if not (isinstance(s, p.Map) and s.once)]  # the others are computed where they are read
+    tiles = sum(s.place.size * DTYPES[s.dtype].bytes for s in kept)
+    tiles += sum(s.rows * s.cols * s.slots * DTYPES[s.dtype].bytes for s in k.shared)
+    if tiles > STACK:
+        raise ScheduleError(f"the tiles of a block of {k.name} take {tiles >> 10} KB of a thread's stack, which has room for "
+                            f"{STACK >> 10}", hint="take smaller tiles")  # fmt: skip
 
 
 def entry_name(program: Program) -> str:

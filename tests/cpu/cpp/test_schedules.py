@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import portakern as pk
+from portakern.errors import ScheduleError
 from portakern.ir.oracle import evaluate
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 from portakern.ir.size import Sym
@@ -78,3 +80,10 @@ def test_every_schedule_gives_the_same(op: str, dims: dict[str, int]) -> None:
             assert np.allclose(buffers[name].array, value, rtol=1e-4, atol=1e-4), source.schedule
         position += 1
     assert longest > 1
+
+
+def test_tiles_that_no_stack_holds_are_refused() -> None:
+    """They ended the process by SIGSEGV."""
+    sizes = {"B": 1, "H": 1, "G": 1, "SQ": 2048, "SK": 2048, "D": 64}
+    with pytest.raises(ScheduleError, match="of a thread's stack"):
+        pk.build("attention", "cpp:cpu", dtype="f32", schedule="m=1024,n=2048", **sizes)
