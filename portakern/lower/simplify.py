@@ -99,11 +99,12 @@ def slice_of_expanded(op: Slice) -> Op | None:
     if not isinstance(op.x, Expand):
         return None
     inner, dims = op.x.x, op.x.dims
-    if not dims:
-        return Expand(inner, tensor_type(op).shape, ())
-    starts, stops = (tuple(of[d] for d in dims) for of in (op.starts, op.stops))
-    steps = tuple(op.steps[d] for d in dims)
-    whole = all(lo == 0 and step == 1 for lo, step in zip(starts, steps, strict=True)) and stops == tensor_type(inner).shape
+    have = tensor_type(inner).shape
+    own = [size == op.x.shape[d] for size, d in zip(have, dims, strict=True)]  # the others are of one element, too
+    starts = tuple(op.starts[d] if mine else 0 for d, mine in zip(dims, own, strict=True))
+    stops = tuple(op.stops[d] if mine else size for d, size, mine in zip(dims, have, own, strict=True))
+    steps = tuple(op.steps[d] if mine else 1 for d, mine in zip(dims, own, strict=True))
+    whole = (starts, stops, steps) == ((0,) * len(dims), have, (1,) * len(dims))
     return Expand(inner if whole else Slice(inner, starts, stops, steps, loc=op.loc), tensor_type(op).shape, dims)
 
 

@@ -139,7 +139,7 @@ def provenance(work: Work, made: Build, taken: str, asked: Options) -> dict[str,
     assert made.source is not None
     toolchain = registry().language(made.source.target.language).toolchain
     return {"taken": taken, "seed": asked.seed, "operator": commit_of(work.file) if work.file else None,
-            "device": {"name": made.row.device}, "compiler": made.row.method,
+            "driver": None, "device": {"name": made.row.device}, "compiler": made.row.method,
             "fingerprint": toolchain.fingerprint(made.source.target) if toolchain is not None else None}  # fmt: skip
 
 

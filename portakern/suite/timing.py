@@ -17,6 +17,7 @@ from portakern.check.sampled import NOISE
 from portakern.errors import PortakernError, ToolMissing
 from portakern.launch import prepare
 from portakern.native import now_ns
+from portakern.study.peer_calls import Differ, PeerCalls
 from portakern.study.row import Row, without_samples
 from portakern.study.steps import Build, guarded
 from portakern.study.timing import Session
@@ -113,14 +114,12 @@ class ModuleSession(Session):
 
     # ---- contenders
 
-    def _contender(self, peer: Peer) -> Contender:
-        return Contender(peer.name, lambda i: peer.call(), self.prepared[0].stream)
+    def _peer_calls(self) -> PeerCalls:
+        calls = super()._peer_calls()
+        return ModuleCalls(calls.subject, calls.place, calls.sets, calls.blocking, calls.stream, session=self)
 
-    def _runs_here(self, peer: Peer) -> bool:
-        """On a CPU PyTorch works while it is called, whatever queue our kernels have."""
-        return self.device.facts.blocking or self.target.device.kind != "cpu"
-
-    def _peer(self, name: str, subject: Subject) -> Peer:
+    def peer(self, name: str, subject: Subject) -> Peer:
+        """The module as ``name`` runs it, after a call whose results are ours."""
         try:
             return self._tried(name, subject)
         finally:
@@ -169,6 +168,23 @@ class ModuleSession(Session):
         others = _arrays(self.module.with_tensors(_moved)())
         return [NOISE * float((a.float() - b.float()).abs().nanmedian()) if a.is_floating_point() and a.numel() else 0.0
                 for a, b in zip(results, others, strict=True)]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ModuleCalls(PeerCalls):
+    """Calls of the task's module, which holds its arrays itself."""
+
+    session: ModuleSession = field(kw_only=True)
+
+    def _ready(self, name: str, differ: Differ) -> Peer:
+        return self.session.peer(name, self.subject)
+
+    def beside(self, peer: Peer) -> bool:
+        """On a CPU PyTorch works while it is called, whatever queue our kernels have."""
+        return self.blocking or self.session.target.device.kind != "cpu"
+
+    def contender(self, peer: Peer) -> Contender:
+        return Contender(peer.name, lambda i: peer.call(), self.stream)
 
 
 def _arrays(results: Any) -> list[Any]:

@@ -14,12 +14,12 @@ def framed_1_kernel(x_ref, out0_part_ref):
     out0_part_ref[...] = x_ref[...]
 
 
-def framed_3_kernel(t1_ref, out1_ref):
-    out1_ref[...] = jnp.sum(t1_ref[...].astype(jnp.float32), axis=1, keepdims=True)[:, 0].astype(jnp.bfloat16)
+def framed_3_kernel(t0_ref, out1_ref):
+    out1_ref[...] = jnp.sum(t0_ref[...].astype(jnp.float32), axis=1, keepdims=True)[:, 0].astype(jnp.bfloat16)
 
 
 def framed(x):
-    t1 = jnp.pad(x, ((0, 0), (2, 2)))
+    t0 = jnp.pad(x, ((0, 0), (2, 2)))
     out0_part = pl.pallas_call(
         framed_1_kernel,
         out_shape=jax.ShapeDtypeStruct((5, 19), jnp.bfloat16),
@@ -38,5 +38,5 @@ def framed(x):
         out_specs=pl.BlockSpec((5,), lambda: (0,)),
         compiler_params=pltpu.CompilerParams(dimension_semantics=()),
         name="framed_3",
-    )(t1)
+    )(t0)
     return out0, out1

@@ -1,6 +1,6 @@
 """joined for TPU v6e in Pallas, written by portakern.
 
-Schedule of joined_1: m2=16,n=128,stages=2,warps=1
+Schedule of joined_1: m=16,n=128,stages=2,warps=1
 Schedule of joined_2: m=16,k=128,stages=2,warps=1
 """
 

@@ -3,9 +3,9 @@
 Schedule of transposed_2: r=1,s=1,t=16,u=128,stages=2,warps=1
 Schedule of transposed_3: r=1,s=1,t=16,u=128,stages=2,warps=1
 Schedule of transposed_4: i=1,l=1,r=16,u=128,r2=1,s_t=128,stages=2,warps=1,rows=9
-Schedule of transposed_5: i=1,r=1,k=16,z=128,s=1,l=128,stages=2,warps=1,rows=9
+Schedule of transposed_5: i=1,r=1,k=16,o2=128,s=1,l=128,stages=2,warps=1,rows=9
 Schedule of transposed_6: i=1,l=1,r=16,u=128,r2=1,s_t=128,stages=2,warps=1,rows=9
-Schedule of transposed_7: i=1,r=1,k=16,z=128,s=1,l=128,stages=2,warps=1,rows=9
+Schedule of transposed_7: i=1,r=1,k=16,o2=128,s=1,l=128,stages=2,warps=1,rows=9
 """
 
 import jax
