@@ -21,6 +21,10 @@ NEEDS = {"triton:sm_90": ("triton", "torch"), "pallas:v6e": ("jax", "libtpu"), "
 UNPRINTABLE = set(map(chr, (*range(9), *range(11, 32), *range(127, 160), *range(0xD800, 0xE000))))
 
 
+INTERPRETED = ("triton:sm_90", "pallas:v6e")
+"""Their processes take seconds to begin; test_decoys and test_attacks hold them in the quick tests."""
+
+
 def groups(slow: bool) -> list[object]:
     """By what they are judged as."""
     def key(a: Attack) -> tuple[str, str, str]:
@@ -28,7 +32,7 @@ def groups(slow: bool) -> list[object]:
 
     found = []
     for (target, _, dims), attacks in itertools.groupby(sorted((*HOSTILE, *UNUSUAL), key=key), key):
-        if some := [a for a in attacks if a.slow == slow]:
+        if some := [a for a in attacks if (a.slow or target in INTERPRETED) == slow]:
             found.append(pytest.param(some, id=f"{target}-{'open' if 'None' in dims else 'fixed'}"))
     return found
 
@@ -39,7 +43,7 @@ def judged(attacks: Sequence[Attack], witness: Path) -> dict[str, Row]:
     for module in NEEDS.get(target, ()):
         pytest.importorskip(module)
     texts = [(a.text.replace("@WITNESS@", str(witness)), a.entry) for a in attacks]
-    level = "quick" if target in ("triton:sm_90", "pallas:v6e") else "full"
+    level = "quick" if target in INTERPRETED else "full"
     with judge_for(target, attacks[0].operator, attacks[0].dims, timeout_s=15, level=level) as judge:
         rows = list(judge.map(texts))
     if any(r.error and r.error["kind"] == "tool-missing" for r in rows):
