@@ -41,7 +41,7 @@ def of_itself(a: T["M", "K"]):
     return a @ pk.swapaxes(a, 0, 1)
 
 
-def _row(op: Any, target: str, schedule: str, **dims: int) -> Any:
+def _row(op: Any, target: str, schedule: str, **dims: Any) -> Any:
     (row,) = pk.compare(op, targets=[target], dtype="f32", schedule=schedule, **dims).rows
     return row
 
