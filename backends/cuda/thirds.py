@@ -137,9 +137,9 @@ def _sizes(dot: p.Dot) -> tuple[int, int, int]:
     return dot.place.layout.rows, dot.place.layout.cols, a.rows if dot.a.transposed else a.cols
 
 
-def _thirds(dot: p.Dot) -> Thirds:
+def _thirds(dot: p.Dot, name: str = "thirds") -> Thirds:
     rows, cols, depth = _sizes(dot)
-    return Thirds("thirds", "bf16", 2 * 3 * depth, rows + cols, 1, "", False, "thirds of both operands", (rows, cols, depth))
+    return Thirds(name, "bf16", 2 * 3 * depth, rows + cols, 1, "", False, "thirds of both operands", (rows, cols, depth))
 
 
 def in_thirds(plan: CudaKernelPlan) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def in_thirds(plan: CudaKernelPlan) -> dict[str, Any]:
     assert found is not None
     fill, at = copied.body[found[0]], found[1]
     assert isinstance(fill, p.Fill)
-    thirds = _thirds(dot) if plan.products == UNIT_READS else None
+    thirds = _thirds(dot, plan.free_names().fresh("thirds", "thirds_of_both")) if plan.products == UNIT_READS else None
     again = SumAgain((_changed(copied.body[at]),), "", replace(fill, define=False, note=""), thirds)
     shared = (*copied.shared, thirds) if thirds is not None else copied.shared
     return {"body": (*copied.body[:at], again, *copied.body[at + 1 :]), "shared": shared}

@@ -96,3 +96,14 @@ def test_what_cannot_be_split_says_why() -> None:
         emit(biased, "f32", "cuda:sm_80", m=64, n=64, k=32, mma="bf16x6-wgmma")
     with pytest.raises(ScheduleError, match="more than 4 warps can hold twice"):
         emit(biased, "f32", m=128, n=128, k=32, mma="bf16x6-wgmma")
+
+
+@pk.operator
+def named(thirds: T["M", "K"], sum: T["K", "N"], turn: T["N"]):
+    return thirds @ sum + turn
+
+
+@interpreted
+def test_arrays_may_have_the_names_of_what_splits_them() -> None:
+    row = _row(named, "cuda:sm_90a", UNIT, M=64, K=32, N=64)
+    assert row.error is None and row.correct, row
