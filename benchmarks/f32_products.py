@@ -2,14 +2,15 @@
 
     python benchmarks/f32_products.py cuda:h100-sxm [--size M,N,K] [--schedule m=128,n=128,k=32,warps=8,stages=3 ...]
 
-For each: microseconds (the least of four means of twelve calls, by events of the stream), TFLOP/s, PyTorch's time over it, and the
-largest error of the result as a share of the mean of its absolute values, against float64.
+For each: microseconds (the least of four means of twelve calls, by events of the stream), TFLOP/s, PyTorch's time over it, and
+the largest error of the result as a share of the mean of its absolute values, against float64.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import portakern as pk
@@ -70,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except pk.PortakernError as error:
             print(f"{schedule:<52} {error.message.splitlines()[0]}")
             continue
-        line(schedule, lambda built=built: built(a, b))
+        line(schedule, partial(built, a, b))
     return 0
 
 
