@@ -131,7 +131,8 @@ FAULTS = (
     Planted("scatters: updates stay where they are", LOWER + "scatters",
             'SegmentFold(fn, Gather(updates, order, axis), _begins', 'SegmentFold(fn, updates, _begins'),
     Planted("orders: equal elements of two runs change places", LOWER + "orders",
-            'Map("and", (inside, Map("le", (a, b)))), more, before)', 'Map("and", (inside, Map("lt", (a, b)))), more, before)'),
+            'Map("and", (inside, Map("le", (a, b)))), more, before)', 'Map("and", (inside, Map("lt", (a, b)))), more, before)',
+            "opencl:cpu"),  # a CPU's core sorts far longer lines at once
     Planted("random: two words of four", LOWER + "random_bits", '_bits("and", number, 3)', '_bits("and", number, 1)'),
     Planted("C family: no barrier before what is read is written again", CLIKE + "barriers",
             "why = pending.before_writing(frozenset({s.shared.name}))", "why = None", "hip:gfx942,cuda:sm_80"),

@@ -44,9 +44,10 @@ def _zeros(x: np.ndarray, dtype: str, _: np.random.Generator) -> np.ndarray:
 
 
 def _nonfinite(x: np.ndarray, dtype: str, rng: np.random.Generator) -> np.ndarray:
-    """One of each kind; in large arrays one in every so many elements, so that a part of the array has some."""
+    """One of each kind, of NaN one with a sign as x86 makes them; in large arrays one in every so many elements, so that a
+    part of the array has some."""
     flat = x.reshape(-1).copy()
-    for share, value in ((0.37, np.nan), (0.61, np.inf), (0.83, -np.inf)):
+    for share, value in ((0.37, np.nan), (0.61, np.inf), (0.83, -np.inf), (0.47, -np.nan)):
         if flat.size >= 4:
             flat[int(share * flat.size)] = value
             flat[rng.integers(0, flat.size, flat.size // PLANTED if flat.size > LARGE else 0)] = value

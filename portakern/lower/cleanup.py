@@ -170,6 +170,38 @@ def permute_in_place(op: t.Permute) -> Op | None:
     return op.x if t.tile_type(op.x).axes == op.axes else None
 
 
+@rules.on(t.Permute)
+def permute_of_spread(op: t.Permute) -> Op | None:
+    """Vectors that meet in a tile do so in the order wanted: nothing is held that would have to be transposed."""
+    if isinstance(op.x, t.Broadcast):
+        return t.Broadcast(op.x.x, t.tile_type(op).dims) if _ordered(op.x.x, op.axes) else None
+    if not _of_spread(op.x, op.axes):
+        return None
+    return op.x.remap(lambda o: t.Permute(o, op.axes) if t.tile_type(o).dims else o, lambda region: region)
+
+
+def _ordered(x: Op, axes: tuple[str, ...]) -> bool:
+    """Whether the dims of ``x`` stand in the order of ``axes``."""
+    have = t.tile_type(x).axes
+    return have == tuple(a for a in axes if a in have)
+
+
+def _of_spread(x: Op, axes: tuple[str, ...]) -> bool:
+    """Whether ``x`` is made, element by element, of nothing but broadcasts that can be made in the order of ``axes``."""
+    waiting, seen = [x], set[Op]()
+    while waiting:
+        op = waiting.pop()
+        if op in seen or not t.tile_type(op).dims:
+            continue
+        seen.add(op)
+        if isinstance(op, t.Broadcast) and _ordered(op.x, axes):
+            continue
+        if not isinstance(op, t.Unary | t.Binary | t.Compare | t.Select | t.Cast):
+            return False
+        waiting += op.operands
+    return True
+
+
 @rules.on(t.Binary)
 def integer_constants(op: t.Binary) -> Op | None:
     """Sums and products of integer sizes, as bounds are made of."""

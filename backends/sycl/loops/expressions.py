@@ -118,6 +118,7 @@ def _binary(fn: str, a: TypedExpr, b: TypedExpr, dtype: str, words: Words) -> Ty
             return b if a.text == "0" else a
         right = level if fn in ("add", "mul") and not is_float(dtype) else level - 1  # sums of floats are not associative
         if fn in ("shl", "shr"):
+            a = a.wide(lanes, words)  # OpenCL shifts no scalar by vectors
             return TypedExpr(f"{a.at(PREFIX)} {sign} {b.at(PREFIX)}", level, dtype, lanes)
         if a.lanes == 1 and lanes > 1 and a.text == b.text:
             a = a.wide(lanes, words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from portakern.fuzz.grammar.draws import chance, pick
 from portakern.fuzz.grammar.ranges import Range
 from portakern.fuzz.grammar.scope import INTEGERS, FuzzScope, Var
+from portakern.fuzz.grammar.sizes import Need
 from portakern.fuzz.grammar.table import production
 from portakern.fuzz.grammar.views import any_array
 
@@ -40,6 +41,17 @@ def taken(s: FuzzScope) -> Var:
     cut = ", ".join([*(":" for _ in range(axis)), str(index)])
     text = f"{x}[{cut}]" if not fill and chance(s.draw, 30) else f"pk.take({x}, {index}, axis={axis}{fill})"
     return s.let(text, x.range | Range(0.0, 2.0))
+
+
+@production(3.0)
+def taken_from_a_part(s: FuzzScope) -> Var:
+    """Of a slice, whose neighbours in the array are outside of it, what integers name, of which some are outside."""
+    x = any_array(s, (2, 1, 3))
+    axis = s.axis(x)
+    part, least = pick(s.draw, (("1:", 1), ("2:", 2), ("1:-1", 2), ("3::2", 3), (":-2", 2)))
+    cut = s.let(f"{x}[{', '.join([*(':' for _ in range(axis)), part])}]", x.range, needs=[Need(x.shape[axis], least)])
+    index = s.input(s.shape((1, 2), (80, 20)), pick(s.draw, ("i32", "i64")), "index")
+    return s.let(f"pk.take({cut}, {index}, axis={axis}{_fill(s, x)})", x.range | Range(0.0, 2.0))
 
 
 @production(1.0)

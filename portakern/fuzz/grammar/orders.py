@@ -9,6 +9,9 @@ from portakern.fuzz.grammar.sizes import Need
 from portakern.fuzz.grammar.table import production
 from portakern.fuzz.grammar.views import bounded
 
+LONG = 4096
+"""Twice as much as a group of threads sorts at once."""
+
 
 def _ordered(s: FuzzScope) -> tuple[Var, str]:
     """An array with an order, and as text: of whole numbers many are equal."""
@@ -17,7 +20,10 @@ def _ordered(s: FuzzScope) -> tuple[Var, str]:
 
 
 def _how(s: FuzzScope, x: Var) -> str:
-    return (f", axis={s.axis(x)}" if chance(s.draw, 60) else "") + (", descending=True" if chance(s.draw, 35) else "")
+    axis = s.axis(x) if chance(s.draw, 60) else x.rank - 1
+    if chance(s.draw, 30):  # by ranks
+        s.open.add(x.shape[axis])
+    return (f", axis={axis}" if axis < x.rank - 1 else "") + (", descending=True" if chance(s.draw, 35) else "")
 
 
 @production(3.0)
@@ -47,6 +53,14 @@ def topk(s: FuzzScope) -> Var:
         return s.let(f"{found}[1]", Range(0.0, 1000.0), needs=needs)
     y = s.let(f"{found}[0]", x.range, needs=needs)
     return s.let(f"pk.softmax({y})", UNIT) if y.is_number and chance(s.draw, 40) else y
+
+
+@production(1.0)
+def long_line_in_order(s: FuzzScope) -> Var:
+    """More than a tile sorts: sorted in runs, which are merged; many elements are equal."""
+    x = s.input((s.fresh_dim(),))
+    how = pick(s.draw, ("", ", descending=True"))
+    return s.let(f"pk.argsort(pk.round({x}){how})", Range(0.0, 5000.0), needs=[Need(x.shape[0], LONG)])
 
 
 @production(1.0)

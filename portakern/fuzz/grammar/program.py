@@ -63,7 +63,9 @@ def cases(draw: Draw, weights: Mapping[str, float]) -> FuzzCase:
     sizes = choose(draw, [*dims], Budget.of(ops), needs, scale, weights)
     # An open dim is read off an array: one that is only a factor of others cannot be.
     plain = {str(size) for v in kept if v.kind == "input" for size in v.shape}
-    opened = frozenset(n for d, n in dims.items() if d in plain and chance(draw, 10 * weights.get("open_dim", 1.0)))
+    wished = {str(size) for size in scope.open}
+    share = 10 * weights.get("open_dim", 1.0)
+    opened = frozenset(n for d, n in dims.items() if d in plain and (d in wished or chance(draw, share)))
     params = {names[v.number]: v.value for v in kept if v.kind == "param"}
     case = FuzzCase(render(kept, outputs, names, dims), {dims[d]: n for d, n in sizes.items()}, scope.dtype, opened, params)
     return replace(case, features=_features(case, kept, outputs, scale))

@@ -115,6 +115,7 @@ class FuzzScope:
         draw: hypothesis' draw.
         dtype: the dtype of inputs without one of their own.
         weights: what the engine multiplies the weights of productions with.
+        open: dims that are to be known at run time only, for what is lowered in another way then.
     """
 
     draw: Draw
@@ -124,6 +125,7 @@ class FuzzScope:
     dims: list[Sym] = field(default_factory=list)
     needs: dict[int, list[Need]] = field(default_factory=dict)
     used: set[int] = field(default_factory=set)
+    open: set[Size] = field(default_factory=set)
     refused: list[Refused] = field(default_factory=list)
     production: str = ""
 

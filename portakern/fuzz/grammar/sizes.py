@@ -13,7 +13,7 @@ from portakern.ir.tensor import Contract, Convolve, Recur, Scatter, SegmentContr
 
 # Around the tiles of the targets, primes, and what a unit of copying holds; 0 last: where it matters it is the cause.
 SIZES = (1, 2, 3, 4, 5, 7, 8, 12, 13, 15, 16, 17, 20, 24, 28, 31, 32, 33, 37, 48, 63, 64, 65, 72, 96, 100, 101,
-         127, 128, 129, 160, 192, 255, 256, 257, 384, 512, 513, 700, 1000, 1025, 2049, 0)  # fmt: skip
+         127, 128, 129, 160, 192, 255, 256, 257, 384, 512, 513, 700, 1000, 1025, 2049, 4099, 0)  # fmt: skip
 TILED = (15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129)
 
 MOST_ELEMENTS = 20_000
@@ -120,4 +120,4 @@ def _fits(sizes: Mapping[str, int], needs: Sequence[Need]) -> bool:
 
 def _least(name: str, needs: Sequence[Need]) -> int:
     mine = [n for n in needs if names_of(n.size) == {name}]
-    return next((s for s in range(1, 1000) if _fits({name: s}, mine)), 1)
+    return next((s for s in (*range(1, 1000), *SIZES[:-1]) if _fits({name: s}, mine)), 1)

@@ -48,6 +48,20 @@ def moved_twice(s: FuzzScope) -> Var:
     return x
 
 
+@production(5.0)
+def turned_and_swapped(s: FuzzScope) -> Var:
+    """All dims go round by one place, then two of them change places: in the other order it would be another array."""
+    x = any_array(s, (3, 4))
+    turned = s.let(f"pk.transpose({x}, {(*range(1, x.rank), 0)})", x.range)
+    if chance(s.draw, 30):
+        turned = pick(s.draw, (_flip, _slice))(s, turned)
+    dims = [*range(x.rank)]
+    first = pick(s.draw, range(x.rank - 1))
+    other = pick(s.draw, range(first + 1, x.rank))
+    dims[first], dims[other] = other, first
+    return s.let(f"pk.transpose({turned}, {tuple(dims)})", x.range)
+
+
 def _gone_round(s: FuzzScope, x: Var) -> Var:
     turn = 1 + pick(s.draw, range(x.rank - 1))
     dims = tuple(range(x.rank))
