@@ -92,9 +92,16 @@ def _outputs(draw: Draw, scope: FuzzScope, weights: Mapping[str, float]) -> list
 def _handed_on(scope: FuzzScope, outputs: Sequence[Var]) -> list[Var]:
     """Values of the inputs of which only the shape or dtype was used: the language wants more use of them."""
     reached = set(_ops(outputs))
-    unused = [v for v in live(scope.vars, outputs) if v.kind == "input" and v.value.op not in reached]
+    unused = [v for v in live(scope.vars, outputs) if v.kind in ("input", "scalar") and v.value.op not in reached]
     scope.production = ""
-    return [scope.write(f"-{x}" if x.is_number else f"pk.cast({x}, pk.f32)", x.range) for x in unused]
+    return [scope.write(_shown(x), x.range) for x in unused]
+
+
+def _shown(x: Var) -> str:
+    """An array made of an input and no more."""
+    if x.kind == "scalar":
+        return f"pk.zeros([2]) + pk.cast({x}, pk.f32)"
+    return f"-{x}" if x.is_number else f"pk.cast({x}, pk.f32)"
 
 
 def _ops(outputs: Sequence[Var]) -> list[Op]:
