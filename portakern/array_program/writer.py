@@ -45,7 +45,7 @@ class Writer:
         self.taken |= {*self.scope(), *dir(builtins)}
         for a in self.program.args:
             name = self.names[a] = self.fresh(a.name)
-            if a.name in self.program.scalars:
+            if a.name in self.program.scalars or not tensor_type(a).shape:  # which callers may have as a number
                 self.lines.append(f"{name} = {self.scalar(name, tensor_type(a).dtype)}")
         for op in self.program.body.ops:
             if not isinstance(op, Yield):

@@ -1,4 +1,5 @@
-"""Finds a softmax in the dataflow: exponentials shifted by their own maximum, and what is summed over them.
+"""Finds a softmax in the dataflow: exponentials shifted by their own maximum, and what is summed over them; and where an
+extreme lies.
 
 What is looked for is ``e = exp(s - max(s))`` reduced along the axis of that maximum: by a sum, by a contraction with
 another array, or both.  Such sums can be kept while walking the axis once (the online softmax of Milakov and Gimelshein
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from portakern.dtypes import DTYPES
 from portakern.ir.core import Op
 from portakern.ir.rewrite import Rules
-from portakern.ir.tensor import Contract, Convert, Expand, Fold, Literal, Map, Reshape, tensor_type
+from portakern.ir.tensor import Contract, Convert, Expand, Fold, Iota, Literal, Map, Reshape, tensor_type
 from portakern.lower.classes import is_thin
 
 
@@ -25,6 +26,36 @@ class Softmax:
     e: Op
     m: Fold
     axis: int
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """The least of the coordinates along an axis at which an array holds its ``extreme`` along it, or ``far`` away."""
+
+    extreme: Fold
+    far: Literal
+
+
+def match_place(fold: Fold) -> Place | None:
+    """``fold`` as the first place of an extreme, or of NaN, which is the extreme where there is one."""
+    chosen = fold.x
+    if fold.fn != "min" or len(fold.axes) != 1 or not isinstance(chosen, Map) or chosen.fn != "select":
+        return None
+    hit, place, far = chosen.args
+    if not isinstance(place, Iota) or place.axis != fold.axes[0] or not isinstance(far, Literal):
+        return None
+    equal = hit.args[0] if isinstance(hit, Map) and hit.fn == "or" else hit
+    if not isinstance(equal, Map) or equal.fn != "eq":
+        return None
+    x, extreme = equal.args[0], through_moves(equal.args[1])
+    if not isinstance(extreme, Fold) or extreme.fn not in ("max", "min") or extreme.axes != fold.axes or extreme.x is not x:
+        return None
+    of_nan = isinstance(hit, Map) and hit.fn == "or" and _is_nan_of(hit.args[1], x)
+    return Place(extreme, far) if of_nan or (hit is equal and not DTYPES[tensor_type(x).dtype].is_float) else None
+
+
+def _is_nan_of(op: Op, x: Op) -> bool:
+    return isinstance(op, Map) and op.fn == "isnan" and op.args[0] is x
 
 
 def through_moves(op: Op) -> Op:

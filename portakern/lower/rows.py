@@ -2,20 +2,21 @@
 
 Where a row fits in a tile, it is loaded once and everything happens on that tile.  Where it does not, the axis is
 walked: once per level of reductions that wait for each other, and once more when whole rows are stored.  A maximum and
-the sum of exponentials shifted by it are one level (online softmax).
+the sum of exponentials shifted by it are one level (online softmax), and so are an extreme and its place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from portakern.dtypes import DTYPES
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Op
 from portakern.ir.schedule import Nest, Schedule
 from portakern.lower.domain import Domain, Run, Slide, innermost, merge, of_result, real, slide_of
 from portakern.lower.kernel import Frame, Request, along, at_most, covered, grid
-from portakern.lower.online import Softmax, match_exponential
+from portakern.lower.online import Place, Softmax, match_exponential, match_place
 from portakern.lower.simplify import identity
 from portakern.lower.tiles import Coordinates, wide
 
@@ -79,7 +80,7 @@ def levels_of(folds: Sequence[tt.Fold]) -> list[list[tt.Fold]]:
     def of(op: Op) -> int:
         if op not in depth:
             below = max((of(o) for o in op.operands), default=0)
-            online = isinstance(op, tt.Fold) and _online_sum(op)
+            online = isinstance(op, tt.Fold) and (_online_sum(op) or match_place(op))
             depth[op] = below + (isinstance(op, tt.Fold) and not online)
         return depth[op]
 
@@ -184,8 +185,9 @@ class Folding:
     def __init__(self, frame: Frame, folds: Sequence[tt.Fold]) -> None:
         self.frame = frame
         self.online = {f: s for f in folds if (s := _online_sum(f)) and s.m in folds}
-        self.plain = [f for f in folds if f not in self.online]
-        self.order = [*self.plain, *self.online]
+        self.places = {f: p for f in folds if (p := match_place(f)) and p.extreme in folds}
+        self.plain = [f for f in folds if f not in self.online and f not in self.places]
+        self.order = [*self.plain, *self.online, *self.places]
 
     def init(self) -> list[tuple[str, Op]]:
         b = self.frame.b
@@ -205,6 +207,12 @@ class Folding:
             p = b.unary(soft.e.fn, b.binary("sub", s, top))  # type: ignore[attr-defined]
             part = reduce_tile(frame, f, b.cast(p, _dtype(f)))
             new[f] = b.binary("add", _shifted(b, soft, state[f], state[soft.m], top), part)
+        for f, place in self.places.items():
+            w.known[place.extreme] = new[place.extreme]  # so far
+            part = reduce_tile(frame, f, w.value(f.x, operand_coords(frame, f)))
+            del w.known[place.extreme]
+            before = _still(b, place, state[f], state[place.extreme], new[place.extreme])
+            new[f] = b.binary("min", *ordered(b, before, part))
         return tuple(new[f] for f in self.order)
 
     def join(self, left: tuple[Op, ...], right: tuple[Op, ...]) -> tuple[Op, ...]:
@@ -216,6 +224,9 @@ class Folding:
             parts = [b.select(b.compare("eq", side[soft.m], top), side[f], _shifted(b, soft, side[f], side[soft.m], top))
                      for side in (one, two)]  # fmt: skip
             new[f] = b.binary("add", *parts)
+        for f, place in self.places.items():
+            top = new[place.extreme]
+            new[f] = b.binary("min", *(_still(b, place, side[f], side[place.extreme], top) for side in (one, two)))
         return tuple(new[f] for f in self.order)
 
 
@@ -233,6 +244,8 @@ def ordered(b, state: Op, part: Op) -> tuple[Op, Op]:
 
 
 def name_of_total(fold: tt.Fold, number: int) -> str:
+    if match_place(fold):
+        return f"place{number or ''}"
     return f"{ {'sum': 'total', 'max': 'top', 'min': 'bottom'}.get(fold.fn, fold.fn) }{number or ''}".replace(" ", "")
 
 
@@ -243,3 +256,12 @@ def _shifted(b, soft: Softmax, total: Op, top: Op, new: Op) -> Op:
     scale = b.cast(b.unary(soft.e.fn, b.binary("sub", top, new)), dtype)  # type: ignore[attr-defined]
     dead = b.compare("eq", top, b.const(float("-inf"), kind))
     return b.select(dead, b.const(0.0, dtype), b.binary("mul", total, scale))
+
+
+def _still(b, place: Place, where: Op, extreme: Op, new: Op) -> Op:
+    """``where`` an extreme was if ``new`` is no other one; NaN stays the extreme once it is there."""
+    kind = t.tile_type(extreme).dtype
+    same = b.compare("eq", extreme, new)
+    if DTYPES[kind].is_float:
+        same = b.binary("or", same, b.unary("isnan", extreme))
+    return b.select(same, where, b.const(place.far.value, t.tile_type(where).dtype))

@@ -113,6 +113,41 @@ def convolution_reads_outside(op: Convolve) -> Op | None:
     return Contract(view, op.w, (), (), (*range(n + 2, 2 * n + 2), n + 1), tuple(range(n + 1)), op.dtype, loc=op.loc)
 
 
+@reaching.on(Convolve)
+def columns_of_few_channels(op: Convolve) -> Op | None:
+    """A convolution of few channels as a product with the taps of each pixel, which are stored in a column before.
+
+    A step of a matrix unit takes sixteen channels of a pixel, of which there are three, where a column has 27 elements.  It
+    costs an array of as many columns as there are pixels, which is to be a few times as large as the result at the most.
+    """
+    n = tensor_type(op.x).rank - 2
+    *window, channels, outputs = tensor_type(op.w).shape
+    sizes = (*tensor_type(op.x).shape[1:], *window, channels, outputs, *op.high)
+    if op.transposed or op.groups != 1 or _is_of_nothing(op) or not all(isinstance(s, int) for s in sizes):
+        return None
+    taps = product(tuple(window))
+    few = channels <= _FEW and taps > 1 and channels * taps <= _TALL * outputs  # type: ignore[operator]
+    if not few or min(*op.low, *op.high) < 0 or _fills_lines(op):  # type: ignore[type-var]
+        return None
+    view = _all_taps(op.x, op, [int(k) for k in window])  # type: ignore[arg-type]
+    first = (0, *range(n + 2, 2 * n + 2), n + 1, *range(1, n + 1))
+    shape = tensor_type(view).shape
+    columns = Reshape(Transpose(view, first), (shape[0], channels * taps, *shape[1 : n + 1]), loc=op.loc)
+    return Contract(columns, Reshape(op.w, (channels * taps, outputs)), (), (), (1,), (0,), op.dtype, loc=op.loc)
+
+
+_FEW, _TALL = 4, 6
+"""Channels that fill a quarter of a step, and how many times as long as a pixel of the result a column may be."""
+
+
+def _fills_lines(op: Convolve) -> bool:
+    """Whether the taps of a row of the window, which lie one after the other, fill most of the steps that take them."""
+    *_, last, channels, _ = tensor_type(op.w).shape
+    row = int(last) * int(channels)  # type: ignore[arg-type]
+    dense = last > 1 and op.dilation[-1] == 1 and (any((*op.low, *op.high)) or _channels_last(op.x))  # type: ignore[operator]
+    return dense and -row % _LINE * 2 <= row
+
+
 def _phases_reach(op: Convolve) -> Op | None:
     """A transposed convolution whose phases are products of all pixels with the taps that they meet."""
     n = tensor_type(op.x).rank - 2

@@ -173,6 +173,14 @@ def test_online_softmax_is_two_walks() -> None:
     assert len(program.kernels) == 1 and len(loops) == 2
 
 
+@pytest.mark.parametrize("name", ["largest_and_place", "place_of_nan"])
+def test_an_extreme_and_its_place_are_one_walk(name: str) -> None:
+    _, program = lowered(getattr(user_operators, name), user_operators.CASES[name], {}, "f32", row_tile=16)
+    (kernel,) = program.kernels
+    assert sum(op.mnemonic() == "loop" for op in kernel.body.walk()) == 1
+    assert sum(op.mnemonic() == "load" for op in kernel.body.walk()) == 1
+
+
 @pytest.mark.parametrize(("row_tile", "walks"), [(4096, 0), (16, 1)])
 def test_cross_entropy_reads_the_logits_once(row_tile: int, walks: int) -> None:
     """Maximum, sum of exponentials and the label's logit in one walk; one loss per row goes on to the mean."""

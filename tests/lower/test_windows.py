@@ -86,8 +86,23 @@ def test_windows_of_channels_and_pooling_lie_outside_where_loads_may_reach_there
 @pytest.mark.quick
 def test_pixels_that_are_not_whole_lines_are_padded_before() -> None:
     how = {"stride": 1, "pads": (1, 1), "dilation": 1, "groups": 1, "transposed": False}
-    found = agrees(program(partial(convolution, **how), (2, 7, 6, 3), (3, 2, 3, 5)), reach=True)
+    found = agrees(program(partial(convolution, **how), (2, 7, 6, 8), (3, 2, 8, 5)), reach=True)
     assert any(isinstance(op, t.Assemble) for op in found.body.ops)
+
+
+@pytest.mark.quick
+def test_columns_of_few_channels_are_stored_where_they_are_no_longer_than_a_few_pixels() -> None:
+    how = {"groups": 1, "transposed": False}
+    for stride, pads, dilation in product((1, 2), ((0, 0), (1, 2)), (1, 2)):
+        made = partial(convolution, stride=stride, pads=pads, dilation=dilation, **how)
+        found = agrees(program(made, (2, 7, 6, 3), (3, 1, 3, 20)), reach=True)
+        (contract,) = (op for op in found.body.ops if isinstance(op, t.Contract))
+        assert [t.tensor_type(contract.lhs).shape[d] for d in contract.lhs_axes] == [9]
+        assert not [op for op in found.body.ops if isinstance(op, t.Assemble)]
+    made = partial(convolution, stride=1, pads=(0, 0), dilation=1, **how)
+    found = agrees(program(made, (2, 7, 6, 3), (3, 1, 3, 1)), reach=True)
+    (contract,) = (op for op in found.body.ops if isinstance(op, t.Contract))
+    assert len(contract.lhs_axes) == 2  # a column has nine times as many elements as a pixel of the result
 
 
 @pytest.mark.quick

@@ -281,7 +281,21 @@ def best(x: T["M", "N"]):
     return pk.argmax(x, axis=-1), pk.argmin(x, axis=0)
 
 
+@pk.operator
+def largest_and_place(x: T["M", "N"]):
+    return pk.max(x, axis=1), pk.argmax(x, axis=1)
+
+
+@pk.operator
+def place_of_nan(x: T["A", "B", "C"]):
+    """Columns, in each of which the second of two NaN comes after a larger number."""
+    at = pk.arange(x.shape[1])[None, :, None]
+    return pk.argmin(pk.where(at % 17 == 13, float("nan"), x), axis=1)
+
+
 CASES = dict(
+    largest_and_place=dict(M=9, N=70),
+    place_of_nan=dict(A=3, B=50, C=7),
     best=dict(M=20, N=70),
     chain=dict(M=37, N=70),
     colsum=dict(M=100, N=45),
