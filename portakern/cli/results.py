@@ -12,6 +12,7 @@ from pathlib import Path
 from portakern.cli import options
 from portakern.cli.doctor import table
 from portakern.errors import UsageError
+from portakern.study import row_schema
 from portakern.study.provenance import environment
 from portakern.study.results import read_results, to_csv
 from portakern.study.store import ResultStore, Stored
@@ -30,10 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="add rows from JSON files or other stores; those that are here already are left out")
     parser.add_argument("--export", metavar="FILE", help="write what is listed to FILE.json (with raw samples) or FILE.csv")
     parser.add_argument("--store", metavar="FILE", help="the store (default PORTAKERN_RESULTS, else the user's own)")
+    parser.add_argument("--schema", action="store_true", help="print the JSON Schema of what --json writes, and nothing else")
     options.add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.schema:
+        print(row_schema.FILE.read_text(encoding="utf-8"), end="")
+        return 0
     store = ResultStore(args.store)
     if args.export and Path(args.export).suffix not in (".json", ".csv"):
         raise UsageError(f"--export {args.export}: neither .json nor .csv", hint="the file's ending says which is written")

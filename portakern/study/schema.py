@@ -106,6 +106,9 @@ MIGRATIONS: tuple[str, ...] = (
     );
     CREATE INDEX jobs_open ON jobs (number) WHERE row IS NULL;
     """,
+    """
+    ALTER TABLE results ADD COLUMN schema INTEGER NOT NULL DEFAULT 1;   -- of the row as JSON: portakern.study.row_schema.SCHEMA
+    """,
 )
 
 

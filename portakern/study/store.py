@@ -23,6 +23,7 @@ from typing import Any
 from portakern.errors import PortakernError
 from portakern.study import schema
 from portakern.study.row import SAMPLE_KEYS, Row, without_samples
+from portakern.study.row_schema import SCHEMA, upgraded
 
 BUSY_S = 30.0
 """How long a writer waits for another."""
@@ -137,7 +138,7 @@ class ResultStore:
         asked = [(test, value) for test, value in tests if value is not None]
         where = " AND ".join(test for test, _ in asked) or "1"
         # Results that do not say when they were taken are older than all others.
-        query = f"SELECT id, taken, origin, row FROM results WHERE {where} ORDER BY taken DESC, id DESC LIMIT ?"
+        query = f"SELECT id, taken, origin, row, schema FROM results WHERE {where} ORDER BY taken DESC, id DESC LIMIT ?"
         with self._opened(write=False) as db:
             if db is None:
                 return ()
@@ -246,7 +247,7 @@ def _entry(row: Row, origin: str) -> tuple[dict[str, Any], list[tuple[str, Any, 
         **{k: timed.get(k) for k in ("median_us", "ci_low_us", "ci_high_us", "launch_us", "end_to_end_us")},
         "verdicts": _json({p["name"]: p.get("verdict") for p in peers} or None),
         "commit_id": environment.get("commit"), "source_hash": row.source_hash, "binary_hash": row.binary_hash,
-        "machine": environment.get("machine_id"), "origin": origin, "row": json.dumps(data),
+        "machine": environment.get("machine_id"), "origin": origin, "row": json.dumps(data), "schema": SCHEMA,
     }  # fmt: skip
     return columns, _carried(row)
 
@@ -293,9 +294,9 @@ def _samples(db: sqlite3.Connection, number: int) -> list[tuple[str, list[float]
     return [(name, _unpack(us, "<f8") or [], _unpack(flags, "u1")) for name, us, flags in db.execute(query, (number,))]
 
 
-def _stored(db: sqlite3.Connection, entry: tuple[int, str | None, str, str], samples: bool) -> Stored:
-    number, taken, origin, text = entry
-    row = Row.from_dict(json.loads(text))
+def _stored(db: sqlite3.Connection, entry: tuple[int, str | None, str, str, int], samples: bool) -> Stored:
+    number, taken, origin, text, version = entry
+    row = Row.from_dict(upgraded(json.loads(text), version, f"result {number} of the store"))
     if samples and row.time:
         row = row.but(time=_with_samples(dict(row.time), _samples(db, number)))
     return Stored(number, taken, origin, row)

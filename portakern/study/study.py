@@ -14,6 +14,7 @@ from portakern.study.operations import Operation
 from portakern.study.porting import PortingNote, notes_text
 from portakern.study.provenance import environment
 from portakern.study.row import Row, without_samples
+from portakern.study.row_schema import SCHEMA
 from portakern.study.slots import Slots, SlotTask
 from portakern.study.steps import Build
 from portakern.study.table import text_table
@@ -79,7 +80,7 @@ class Study:
         """As the commands' JSON; with the raw samples of every time where ``samples`` is set."""
         rows = [(r if samples else without_samples(r)).to_dict() for r in self.rows]
         porting = {"porting": [n.to_dict() for n in self.porting]} if self.porting else {}
-        return {"portakern": __version__, "environment": self.environment, "rows": rows, **porting}
+        return {"portakern": __version__, "schema": SCHEMA, "environment": self.environment, "rows": rows, **porting}
 
     def to_json(self, file: str | Path | None = None, samples: bool = False) -> str:
         """The JSON text, also written to ``file`` where one is named."""

@@ -19,7 +19,7 @@ import portakern
 ROOT = Path(portakern.__file__).parent
 
 ROOMS = (
-    "errors", "version", "dtypes", "device", "_native", "native",
+    "errors", "error_kinds", "version", "dtypes", "device", "_native", "native",
     "ir", "spec", "gradients", "array_program", "torch_import",
     "backend", "registry",
     "emit", "lower",
