@@ -31,7 +31,7 @@ COMMANDS: dict[str, str] = {
     "serve": "the judge over HTTP, for generators elsewhere",
     "mcp": "the judge for agents, over the Model Context Protocol",
     "fleet": "several machines that judge together, with Ray",
-    "results": "what was timed before: listed, filtered, imported, exported",
+    "results": "what was timed before: listed, filtered, imported, exported, and a gate for CI",
 }
 
 

@@ -117,8 +117,8 @@ def add_timing(parser: argparse.ArgumentParser, against: bool = True) -> None:
                         help="flush the caches before every sample (default), or leave them as the calls do")
     parser.add_argument("--mode", choices=["auto", "single", "graph", "batch"], default="auto",
                         help="calls per sample: one, or several in a graph or a batch (auto: several below 10 us)")
-    parser.add_argument("--margin", type=_share, default=0.01, metavar="R", help="ratios within it are the SAME (default 0.01)")
-    parser.add_argument("--width", type=_share, default=0.01, metavar="R",
+    parser.add_argument("--margin", type=share, default=0.01, metavar="R", help="ratios within it are the SAME (default 0.01)")
+    parser.add_argument("--width", type=share, default=0.01, metavar="R",
                         help="stop when the interval is narrower than this share of the median (default 0.01)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the inputs and of the order of samples")
 
@@ -134,7 +134,7 @@ def timing_of(args: argparse.Namespace) -> dict[str, Any]:
     return {"against": against, "options": options}
 
 
-def _share(text: str) -> float:
+def share(text: str) -> float:
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
         if 0 < value < 1:

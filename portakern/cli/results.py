@@ -1,4 +1,4 @@
-"""``portakern results``: what was timed before, here or on other machines: listed, filtered, imported, exported."""
+"""``portakern results``: what was timed before, here or on other machines: listed, filtered, imported, exported, held against."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
-from portakern.cli import options
+from portakern.cli import gate, options
 from portakern.cli.doctor import table
 from portakern.errors import UsageError
 from portakern.study import row_schema
@@ -30,15 +30,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--import", nargs="+", action="extend", default=[], metavar="FILE", dest="imported",
                         help="add rows from JSON files or other stores; those that are here already are left out")
     parser.add_argument("--export", metavar="FILE", help="write what is listed to FILE.json (with raw samples) or FILE.csv")
-    parser.add_argument("--store", metavar="FILE", help="the store (default PORTAKERN_RESULTS, else the user's own)")
+    parser.add_argument("--name", metavar="NAME", help="keep what is listed as the run of this name, for --gate NAME")
+    options.add_store(parser, samples=False)
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of what --json writes, and nothing else")
     options.add_output(parser)
+    gate.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     if args.schema:
         print(row_schema.FILE.read_text(encoding="utf-8"), end="")
         return 0
+    if args.gate is not None:
+        return gate.run(args)
+    if args.against:
+        raise UsageError("--against holds rows against a baseline", hint="write --gate BASELINE as well")
     store = ResultStore(args.store)
     if args.export and Path(args.export).suffix not in (".json", ".csv"):
         raise UsageError(f"--export {args.export}: neither .json nor .csv", hint="the file's ending says which is written")
@@ -50,6 +56,9 @@ def run(args: argparse.Namespace) -> int:
         print(f"{file}: {added} of {len(rows)} rows are new", file=sys.stderr)
     found = store.select(args.operator, args.target, args.device, args.dtype, args.since, args.last,
                          samples=args.export is not None)  # fmt: skip
+    if args.name:
+        store.name(args.name, found)
+        print(f"{args.name}: {len(found)} result{'' if len(found) == 1 else 's'}", file=sys.stderr)
     if args.export:
         export(found, args.export)
         print(f"{args.export}: {len(found)} result{'' if len(found) == 1 else 's'}", file=sys.stderr)

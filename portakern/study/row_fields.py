@@ -240,6 +240,34 @@ class CostFields(TypedDict):
     peak: Annotated[str, "the device's figure that bounds the arithmetic"]
 
 
+class VerdictFields(TypedDict):
+    """One case of a gate, before and now."""
+
+    operator: Annotated[str, "its name"]
+    target: Annotated[str, "`language:device`"]
+    case: Annotated[str, "sizes and parameters"]
+    dtype: Annotated[str | None, "of the row"]
+    verdict: Annotated[Literal["regressed", "now wrong", "now failing", "missing", "undecided", "same", "improved", "now right"],
+                       "what became of it"]  # fmt: skip
+    before_us: Annotated[Figure, "median of the baseline"]
+    now_us: Annotated[Figure, "median now"]
+    ratio: Annotated[Figure, "now over before"]
+    ci_low: Annotated[Figure, "lower end of the ratio's interval"]
+    ci_high: Annotated[Figure, "upper end"]
+    why: Annotated[str, "what there is to say beside that"]
+    differs: Annotated[list[str], "other machine, clock or toolchain"]
+
+
+class GateFields(TypedDict):
+    """What `results --gate` found; `rows` are those that were measured for it."""
+
+    baseline: Annotated[str, "what was named"]
+    margin: Annotated[float, "how much slower is no regression"]
+    passes: Annotated[bool, "whether the command exits with 0"]
+    counts: Annotated[dict[str, int], "verdicts"]
+    verdicts: Annotated[list[VerdictFields], "one for each case of the baseline"]
+
+
 class PortingFields(TypedDict):
     """What differs between two targets of a comparison."""
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Required, TypedDict, Union, get_args
 from portakern.error_kinds import FAMILIES, KINDS, PATTERN
 from portakern.errors import UsageError
 from portakern.study.row import Row
-from portakern.study.row_fields import EnvironmentFields, PortingFields
+from portakern.study.row_fields import EnvironmentFields, GateFields, PortingFields
 
 SCHEMA = 1
 """The version of the form, ``schema`` in the JSON and in the store."""
@@ -35,6 +35,7 @@ class Results(TypedDict, total=False):
     environment: Required[Annotated[EnvironmentFields, "of rows that have none of their own"]]
     rows: Required[Annotated[list[Row], "one for each operator, target, shape and dtype"]]
     porting: Annotated[list[PortingFields], "what differs between the targets of a comparison"]
+    gate: Annotated[GateFields, "verdicts of `results --gate`"]
 
 
 def upgraded(row: dict[str, Any], version: Any, where: str) -> dict[str, Any]:

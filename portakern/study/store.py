@@ -122,6 +122,7 @@ class ResultStore:
         since: str | None = None,
         last: int | None = None,
         samples: bool = False,
+        until: str | None = None,
     ) -> tuple[Stored, ...]:
         """Results in the order they were taken.
 
@@ -132,9 +133,10 @@ class ResultStore:
             since: a date or time, ISO 8601, in UTC.
             last: only the newest so many.
             samples: whether rows carry their raw samples.
+            until: a date or time as ``since``.
         """
         tests = [("operator = ?", operator), ("dtype = ?", dtype), ("target GLOB ?", target),
-                 ("instr(lower(device), lower(?)) > 0", device), ("taken >= ?", since)]  # fmt: skip
+                 ("instr(lower(device), lower(?)) > 0", device), ("taken >= ?", since), ("taken <= ?", until)]  # fmt: skip
         asked = [(test, value) for test, value in tests if value is not None]
         where = " AND ".join(test for test, _ in asked) or "1"
         # Results that do not say when they were taken are older than all others.
@@ -144,6 +146,30 @@ class ResultStore:
                 return ()
             found = db.execute(query, [*(value for _, value in asked), -1 if last is None else last]).fetchall()
             return tuple(_stored(db, entry, samples) for entry in reversed(found))
+
+    def name(self, name: str, results: Iterable[Stored]) -> None:
+        """Keep ``results`` as the run of this name, in place of the one that had it."""
+        numbers = [(name, s.id) for s in results]
+
+        def action() -> None:
+            with self._opened(write=True) as db:
+                db.execute("BEGIN IMMEDIATE")
+                db.execute("DELETE FROM runs WHERE name = ?", (name,))
+                db.executemany("INSERT INTO runs VALUES (?, ?)", numbers)
+                db.execute("COMMIT")
+
+        self._patiently(action)
+
+    def run(self, name: str) -> tuple[Stored, ...]:
+        """The results of a run by its name, in the order they were taken; none where there is no such run."""
+        query = ("SELECT id, taken, origin, row, schema FROM results JOIN runs ON result = id WHERE name = ? ORDER BY taken, id")
+        with self._opened(write=False) as db:
+            return () if db is None else tuple(_stored(db, entry, False) for entry in db.execute(query, (name,)).fetchall())
+
+    def runs(self) -> list[str]:
+        """The names of all runs."""
+        with self._opened(write=False) as db:
+            return [] if db is None else [name for (name,) in db.execute("SELECT DISTINCT name FROM runs ORDER BY name")]
 
     def samples(self, number: int) -> dict[str, list[float]]:
         """The raw samples in microseconds of a result by its number: ours, and each peer's by its name."""
