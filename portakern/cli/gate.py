@@ -25,11 +25,11 @@ from portakern.study.table import us_text
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("a gate")
     group.add_argument("--gate", metavar="BASELINE",
-                       help="measure the cases of an earlier run again, and exit with 1 where one got slower, fails or is wrong "
-                            "now; BASELINE is a store, a JSON file, a run by its --name, or a date")  # fmt: skip
+                       help="measure the cases of an earlier run again, and exit with 1 where one got slower, fails or is "
+                            "wrong now; BASELINE is a store, a JSON file, a run by its --name, or a date")  # fmt: skip
     group.add_argument("--against", nargs="+", action="extend", default=[], metavar="FILE",
                        help="with --gate: rows that were measured elsewhere, in place of measuring here")
-    group.add_argument("--margin", type=options.share, default=0.03, metavar="R",
+    group.add_argument("--margin", type=options.excess, default=0.03, metavar="R",
                        help="how much slower is no regression (default 3%%)")
     group.add_argument("--budget", type=options.seconds, metavar="S", help="seconds of timing per case (default: as before)")
     group.add_argument("--tries", type=options.positive, default=2, metavar="N",
@@ -92,7 +92,8 @@ def text(verdicts: Sequence[GateVerdict], name: str, margin: float) -> str:
     if differs := common(verdicts):
         said = [f"  {what} ({n} of {len(verdicts)} cases)" for what, n in differs.items()]
         parts.append("\n".join(["WARNING: the runs are not alike, and a verdict may be of that and not of the code:", *said]))
-    parts += [f"{v.operator} on {v.target}, {v.case} {v.dtype}: {v.verdict}\n  {v.why}" for v in verdicts if v.why and v.verdict != "same"]
+    parts += [f"{v.operator} on {v.target}, {v.case} {v.dtype}: {v.verdict}\n  {v.why}"
+              for v in verdicts if v.why and v.verdict != "same"]  # fmt: skip
     found = ", ".join(f"{n} {word}" for word, n in counts(verdicts).items())
     parts.append(f"{len(verdicts)} cases against {name}, margin {margin:.0%}: {found}")
     return "\n\n".join(parts)

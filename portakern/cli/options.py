@@ -134,14 +134,20 @@ def timing_of(args: argparse.Namespace) -> dict[str, Any]:
     return {"against": against, "options": options}
 
 
-def share(text: str) -> float:
+def share(text: str, below: float = 1.0) -> float:
+    """``0.01`` or ``1%``."""
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-        if 0 < value < 1:
+        if 0 < value < below:
             return value
     except ValueError:
         pass
     raise argparse.ArgumentTypeError(f"{text!r} is not a share such as 0.01 or 1%")
+
+
+def excess(text: str) -> float:
+    """A share that may be more than the whole: ``3%``, ``150%``."""
+    return share(text, 1000.0)
 
 
 def positive(text: str) -> int:

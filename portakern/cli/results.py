@@ -1,4 +1,4 @@
-"""``portakern results``: what was timed before, here or on other machines: listed, filtered, imported, exported, held against."""
+"""``portakern results``: what was timed before, here or on other machines: listed, joined, exported, and a gate."""
 
 from __future__ import annotations
 

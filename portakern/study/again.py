@@ -71,7 +71,8 @@ def measured(asked: Iterable[tuple[Work, Row]], options: Mapping[str, Any], sink
     found = []
     for work, row in asked:
         timing = {"against": [], "options": {**options_of(row), **options}}
-        goal, limit = ("timed", CHECK_LIMIT_S + 4 * timing["options"].get("budget_s", 2.0)) if row.time else ("checked", CHECK_LIMIT_S)
+        goal = "timed" if row.time else "checked"
+        limit = CHECK_LIMIT_S + 4 * timing["options"].get("budget_s", 2.0)
         runner = Runner(goal, 1, progress, timing=timing, full_check=not row.time, sink=sink, check_limit_s=limit)
         found += runner.run([work]).rows
     return found
@@ -86,7 +87,8 @@ def options_of(row: Row) -> dict[str, Any]:
 def work_of(row: Row, operators: Mapping[str, Operator]) -> Work:
     """What a row was asked.  Raises :class:`UsageError` where it cannot be asked again."""
     if row.secret is not None:
-        raise UsageError("a stranger's kernel, whose text is not in the row", hint="evaluate it, and name its rows with --against")
+        raise UsageError("a stranger's kernel, whose text is not in the row",
+                         hint="evaluate it, and name its rows with --against")
     op = operators.get(row.operator) or _of_library(row.operator)
     dims = {name: _size(size) for name, size in (row.shape or {}).items()}
     params = dict(row.params or {})
@@ -101,7 +103,8 @@ def _of_library(name: str) -> Operator:
     try:
         return load_operator(name)
     except UsageError as error:
-        raise UsageError(f"no operator of the library is named {name!r}", hint=f"name its file: --operator FILE.py:{name}") from error
+        raise UsageError(f"no operator of the library is named {name!r}",
+                         hint=f"name its file: --operator FILE.py:{name}") from error
 
 
 def _size(size: Any) -> Any:

@@ -54,8 +54,8 @@ class GateVerdict:
 
 
 Case = tuple[str, ...]
-"""What makes two rows the same question: operator, target, dtype, sizes, parameters, how caches are treated, and a schedule that
-was asked for."""
+"""What makes two rows the same question: operator, target, dtype, sizes, parameters, how caches are treated, and a schedule
+that was asked for."""
 
 
 def case_of(row: Row) -> Case:
@@ -116,7 +116,7 @@ def verdict(before: Row, now: Row | None, margin: float = MARGIN, why: str = "")
     if now.error and now.error["kind"] not in NOT_HERE:
         return said("now failing", error)
     if not before.time:
-        return said("same", "right before and now; neither was timed") if now.correct else said("missing", error or "not checked")
+        return said("same", "right before and now, not timed") if now.correct else said("missing", error or "not checked")
     if not now.time:
         return said("missing", error or "not timed now")
     ratio = ratio_of(before.time, now.time)
@@ -172,7 +172,8 @@ def _facts(row: Row) -> dict[str, Any]:
     here, made = row.environment or {}, (row.time or {}).get("provenance") or {}
     device = made.get("device") or {}
     return {"machine": here.get("machine_id"), "silicon": row.device, "driver": device.get("version"),
-            "toolchain": made.get("fingerprint"), "budget": (((row.time or {}).get("options")) or {}).get("budget_s")}  # fmt: skip
+            "toolchain": made.get("fingerprint"),
+            "budget": ((row.time or {}).get("options") or {}).get("budget_s")}  # fmt: skip
 
 
 def _clock(row: Row) -> float:
@@ -180,7 +181,7 @@ def _clock(row: Row) -> float:
     return float(after.get("clock_mhz") or 0)
 
 
-# ---- in words -----------------------------------------------------------------------------------------------------------------
+# ---- in words ----------------------------------------------------------------------------------------------------------
 
 
 def passes(verdicts: Sequence[GateVerdict], strict: bool = False) -> bool:

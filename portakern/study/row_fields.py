@@ -247,8 +247,8 @@ class VerdictFields(TypedDict):
     target: Annotated[str, "`language:device`"]
     case: Annotated[str, "sizes and parameters"]
     dtype: Annotated[str | None, "of the row"]
-    verdict: Annotated[Literal["regressed", "now wrong", "now failing", "missing", "undecided", "same", "improved", "now right"],
-                       "what became of it"]  # fmt: skip
+    verdict: Annotated[Literal["regressed", "now wrong", "now failing", "missing", "undecided", "same", "improved",
+                               "now right"], "what became of it"]  # fmt: skip
     before_us: Annotated[Figure, "median of the baseline"]
     now_us: Annotated[Figure, "median now"]
     ratio: Annotated[Figure, "now over before"]

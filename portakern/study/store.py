@@ -162,7 +162,7 @@ class ResultStore:
 
     def run(self, name: str) -> tuple[Stored, ...]:
         """The results of a run by its name, in the order they were taken; none where there is no such run."""
-        query = ("SELECT id, taken, origin, row, schema FROM results JOIN runs ON result = id WHERE name = ? ORDER BY taken, id")
+        query = "SELECT id, taken, origin, row, schema FROM results JOIN runs ON result = id WHERE name = ? ORDER BY taken, id"
         with self._opened(write=False) as db:
             return () if db is None else tuple(_stored(db, entry, False) for entry in db.execute(query, (name,)).fetchall())
 
