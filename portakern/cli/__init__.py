@@ -31,6 +31,7 @@ COMMANDS: dict[str, str] = {
     "serve": "the judge over HTTP, for generators elsewhere",
     "mcp": "the judge for agents, over the Model Context Protocol",
     "fleet": "several machines that judge together, with Ray",
+    "cache": "how large the cache of binaries is, and making it smaller",
     "results": "what was timed before: listed, filtered, imported, exported, and a gate for CI",
 }
 

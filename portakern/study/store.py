@@ -147,6 +147,36 @@ class ResultStore:
             found = db.execute(query, [*(value for _, value in asked), -1 if last is None else last]).fetchall()
             return tuple(_stored(db, entry, samples) for entry in reversed(found))
 
+    def prune(self, among: Iterable[Stored], before: str | None = None, count: int | None = None, size: int | None = None,
+              dry: bool = False) -> tuple[int, int]:  # fmt: skip
+        """Remove results with their samples, the oldest first; (how many went, how many are left of ``among``).
+
+        Args:
+            among: those that may go, in the order they were taken.  Results of a named run stay.
+            before: those taken before this moment go; those that do not say when count as older than all others.
+            count: how many may stay.
+            size: bytes that their rows and samples may take, as they are stored.
+            dry: say it and remove nothing.
+        """
+        asked = list(among)
+
+        def action() -> int:
+            with self._opened(write=True) as db:
+                db.execute("BEGIN IMMEDIATE")
+                gone = _beyond(asked, _bytes(db), {n for (n,) in db.execute("SELECT result FROM runs")}, before, count, size)
+                if not dry:
+                    db.executemany("DELETE FROM results WHERE id = ?", [(n,) for n in gone])
+                db.execute("COMMIT")
+                if gone and not dry:
+                    with contextlib.suppress(sqlite3.OperationalError):  # somebody reads: the room is used again all the same
+                        db.execute("VACUUM")
+            return len(gone)
+
+        if not self.file.exists():
+            return 0, 0
+        gone = self._patiently(action)
+        return gone, len(asked) - gone
+
     def name(self, name: str, results: Iterable[Stored]) -> None:
         """Keep ``results`` as the run of this name, in place of the one that had it."""
         numbers = [(name, s.id) for s in results]
@@ -243,6 +273,32 @@ def _wal(db: sqlite3.Connection) -> None:
     if str(db.execute("PRAGMA journal_mode").fetchone()[0]).lower() != "wal":
         db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = NORMAL")
+
+
+# ---- what is removed ---------------------------------------------------------------------------------------------------
+
+
+def _bytes(db: sqlite3.Connection) -> dict[int, int]:
+    """What each result takes."""
+    query = """
+        SELECT id, length(row) + (SELECT coalesce(sum(length(microseconds) + coalesce(length(flags), 0)), 0) FROM samples
+                                  WHERE result = id) FROM results
+    """
+    return dict(db.execute(query))
+
+
+def _beyond(among: Sequence[Stored], sizes: Mapping[int, int], named: set[int], before: str | None, count: int | None,
+            size: int | None) -> list[int]:  # fmt: skip
+    """Numbers of results that are beyond a limit, the oldest first."""
+    gone: list[int] = []
+    left, total = len(among), sum(sizes.get(s.id, 0) for s in among)
+    for s in among:
+        old = before is not None and (s.taken or "") < before
+        many = (count is not None and left > count) or (size is not None and total > size)
+        if (old or many) and s.id not in named:
+            gone.append(s.id)
+            left, total = left - 1, total - sizes.get(s.id, 0)
+    return gone
 
 
 # ---- a row and its columns ---------------------------------------------------------------------------------------------
