@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from portakern import cache
 from portakern.cli import options
 from portakern.cli.doctor import table
 from portakern.errors import UsageError
@@ -24,18 +25,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     directory = default_directory()
-    asked = limits.Limits.of_environment()
-    asked = limits.Limits(asked.size if args.size is None else limits.bytes_of(args.size),
-                          asked.age_s if args.age is None else limits.seconds_of(args.age))  # fmt: skip
+    asked = cache.asked(args.size, args.age)
     if args.action == "size":
         if args.size is not None or args.age is not None or args.dry_run:
             raise UsageError("cache size only looks", hint="portakern cache prune removes")
-        found = limits.sizes(directory)
+        found = cache.size()
         told = {"directory": str(directory), "size": asked.size, "age_s": asked.age_s,
                 "kinds": {k: {"pieces": n, "bytes": size} for k, (n, size) in found.items()}}  # fmt: skip
         shown = f"{directory}\n{size_text(found, asked)}"
     else:
-        done = limits.prune(directory, asked, args.dry_run)
+        done = cache.prune(args.size, args.age, args.dry_run)
         told = {"directory": str(directory), "removed": done.removed, "removed_bytes": done.removed_bytes, "left": done.left,
                 "left_bytes": done.left_bytes}  # fmt: skip
         did = "would be" if args.dry_run else "were"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from portakern.backend import Target
+from portakern.dtype_names import dtype_name
 from portakern.errors import UsageError
 from portakern.ir.core import Arg
 from portakern.ir.program import Array, ArrayFacts
@@ -153,7 +154,7 @@ def works(
     params = op.check_params(problem.params)
     families = problem.families or op.families
     found = []
-    for dtype in dtypes:
+    for dtype in map(dtype_name, dtypes):
         traced = op.trace(problem.params, dtype, ranks, sizes)
         names = dim_names(op.arguments(problem.params, dtype, ranks))
         program = bind(traced, {k: v for k, v in sizes.items() if k in traced.dims})
