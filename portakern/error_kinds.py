@@ -35,6 +35,8 @@ KINDS: dict[str, str] = {
     "cache-unwritable": "the cache's folder cannot be written",
     "disk-full": "there is no room on the disk",
     # from binary to a result
+    "detached": "a tensor that needs a gradient was given to a kernel whose result would be cut off from it",
+    "no-gradient": "the operator has no gradient, and one was computed",
     "runtime": "a kernel could not be loaded or launched, or faulted while it ran",
     "load": "the binary could not be loaded",
     "no-silicon": "there is no device of this kind here",

@@ -16,6 +16,7 @@ import pytest
 import portakern
 from portakern import error_kinds
 from portakern.cli import main
+from portakern.error_kinds import PATTERN
 from portakern.errors import UsageError
 from portakern.study import row_schema
 from portakern.study.results import read_results
@@ -75,6 +76,8 @@ def kinds_given(text: str) -> set[str]:
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
             values = [k.value for k in node.keywords if k.arg == "kind" and re.search("(Error|Fault|Missing|Dtype)$", name)]
             values += node.args[:1] if name in ("PortakernError", "Refused", "DriverError") else []
+            if name == "__init__" and "PortakernError" in text:  # super().__init__(kind, ...), or PortakernError's with self
+                values += [a for a in node.args[:2] if isinstance(a, ast.Constant) and re.fullmatch(PATTERN, str(a.value))][:1]
             found |= {w for v in values for w in _words(v)}
         elif isinstance(node, ast.Assign) and any(getattr(t, "id", "") == "default_kind" for t in node.targets):
             found |= set(_words(node.value))
