@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -36,6 +37,9 @@ COMMANDS: dict[str, str] = {
 }
 
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 class _Parser(argparse.ArgumentParser):
     """Reports bad usage as the library does, with a hint."""
 
@@ -57,6 +61,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader has gone (portakern ... | head); keep the interpreter from complaining when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"portakern: the output cannot be written: {error.strerror}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("portakern: interrupted", file=sys.stderr)
         return 130
@@ -75,7 +85,16 @@ def _dispatch(argv: list[str]) -> int:
     module = import_module(f"portakern.cli.{name}")
     parser = _Parser(prog=f"portakern {name}", description=COMMANDS[name])
     module.add_arguments(parser)
-    return int(module.run(parser.parse_args(argv[1:])))
+    args = parser.parse_args(argv[1:])
+    outputs = import_module("portakern.cli.outputs")
+    outputs.check_outputs(args)
+    try:
+        return int(module.run(args))
+    except KeyboardInterrupt as stop:
+        if not hasattr(stop, "study"):
+            raise
+        print("portakern: interrupted; what was finished:", file=sys.stderr)
+        return int(outputs.interrupted(stop, args))
 
 
 def _top_parser() -> argparse.ArgumentParser:

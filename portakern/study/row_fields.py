@@ -210,6 +210,7 @@ class TimeFields(TypedDict, total=False):
     suspicions: Annotated[list[str], "what does not fit together"]
     throttled: Annotated[int, "how many samples the core marked"]
     clocks: Annotated[ClocksFields | None, "clocks, temperature and throttling, as far as the driver tells"]
+    sizes: Annotated[dict[str, int] | None, "at which it was timed, of the dims that are open"]
     options: Annotated[OptionsFields, "what was asked"]
     provenance: Annotated[ProvenanceFields, "where it comes from"]
     judged: Annotated[JudgedFields, "of a stranger's kernel: what the judge saw itself"]

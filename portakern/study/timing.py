@@ -126,6 +126,7 @@ class Session:
         time = self._time(measurement, here, host, elsewhere)
         time["peers"] += [a.to_dict() for a in absent]
         time["provenance"] = self._provenance(taken, measurement)
+        time["sizes"] = dict(self.work.sizes) or None
         return self.made.row.but(evidence="timed", time=time)
 
     def _measured(self, device: native.Device, ours: Callable[[], Contender], peers: Sequence[Peer], calls: PeerCalls,
@@ -317,8 +318,8 @@ def hampered(t: Timing) -> list[str]:
     alone = t.end_to_end_us
     if not math.isfinite(alone) or t.median_us < HAMPERED * alone or t.median_us - alone < HAMPERED_US:
         return []
-    return [f"hampered: a call takes {alone:.4g} us by itself, with warm caches, and {t.median_us:.4g} us here: something gets in "
-            "its way, such as threads of two runtimes that wait for the same cores"]  # fmt: skip
+    return [f"hampered: a call takes {alone:.4g} us by itself, with warm caches, and {t.median_us:.4g} us here: something gets "
+            "in its way, such as threads of two runtimes that wait for the same cores"]  # fmt: skip
 
 
 def _samples(t: Timing) -> dict[str, Any]:

@@ -14,7 +14,9 @@ from portakern.tools.workers import QUIET, WorkerPool
 
 pytestmark = pytest.mark.quick
 
-TIMING = Timing("torch.eager", np.ones(5), np.zeros(5), 5, 53000.0, 52000.0, 54000.0, {}, 0.0, None, None, 34.0, 0.0, 1, "", (), False)
+TIMING = Timing("torch.eager", np.ones(5), np.zeros(5), blocks=5, median_us=53000.0, ci_low_us=52000.0, ci_high_us=54000.0,
+                quantiles_us={}, correction_us=0.0, empty_us=None, launch_us=None, end_to_end_us=34.0, overhead_us=0.0,
+                calls_per_sample=1, mode="", suspicions=(), incomplete=False)  # fmt: skip
 
 
 @pytest.mark.parametrize(("median", "alone", "odd"), [
