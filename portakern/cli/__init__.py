@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from types import ModuleType
 
 from portakern.errors import PortakernError, UsageError
 from portakern.version import __version__
@@ -33,6 +34,7 @@ COMMANDS: dict[str, str] = {
     "mcp": "the judge for agents, over the Model Context Protocol",
     "fleet": "several machines that judge together, with Ray",
     "cache": "how large the cache of binaries is, and making it smaller",
+    "completion": "what a shell needs to complete these commands and their options",
     "results": "what was timed before: listed, filtered, imported, exported, and a gate for CI",
 }
 
@@ -45,6 +47,13 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> None:  # type: ignore[override]
         raise UsageError(message, hint=f"see '{self.prog} --help'")
+
+
+class _Help(argparse.HelpFormatter):
+    """Wraps what is prose, and leaves the lines of examples as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if text.startswith("examples:") else super()._fill_text(text, width, indent)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -82,9 +91,8 @@ def _dispatch(argv: list[str]) -> int:
     name = argv[0]
     if name not in COMMANDS:
         raise UsageError(f"no command is named {name!r}", hint=f"the commands are {', '.join(COMMANDS)}")
-    module = import_module(f"portakern.cli.{name}")
-    parser = _Parser(prog=f"portakern {name}", description=COMMANDS[name])
-    module.add_arguments(parser)
+    module = command(name)
+    parser = parser_of(name, module)
     args = parser.parse_args(argv[1:])
     outputs = import_module("portakern.cli.outputs")
     outputs.check_outputs(args)
@@ -95,6 +103,20 @@ def _dispatch(argv: list[str]) -> int:
             raise
         print("portakern: interrupted; what was finished:", file=sys.stderr)
         return int(outputs.interrupted(stop, args))
+
+
+def command(name: str) -> ModuleType:
+    """The module of a command."""
+    return import_module(f"portakern.cli.{name}")
+
+
+def parser_of(name: str, module: ModuleType) -> argparse.ArgumentParser:
+    """What reads the words of a command; its help ends with examples."""
+    from portakern.cli.examples import epilog
+
+    parser = _Parser(prog=f"portakern {name}", description=COMMANDS[name], epilog=epilog(name), formatter_class=_Help)
+    module.add_arguments(parser)
+    return parser
 
 
 def _top_parser() -> argparse.ArgumentParser:
