@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal, TypeVar, overload
 
-from portakern.dtype_names import dtype_name
+from portakern.dtype_names import DTypeLike, dtype_name
 from portakern.errors import IRError, PortakernError, SpecError, UsageError
 from portakern.ir.core import Arg, Block, Loc, Yield
 from portakern.ir.rewrite import canonicalise
@@ -115,7 +115,7 @@ class Operator:
         inputs: Mapping[str, Family] | None = None,
         torch: str = "",
         doc: str = "",
-        dtypes: Sequence[str] = ("f32", "bf16"),
+        dtypes: Sequence[DTypeLike] = ("f32", "bf16"),
         name: str = "",
         scope: Mapping[str, Any] | None = None,
     ) -> None:
@@ -590,7 +590,7 @@ def operator(
     inputs: Mapping[str, Family] | None = None,
     torch: str = "",
     doc: str = "",
-    dtypes: Sequence[str] = ("f32", "bf16"),
+    dtypes: Sequence[DTypeLike] = ("f32", "bf16"),
     name: str = "",
 ) -> Callable[[Callable[..., Any]], Operator]: ...
 
