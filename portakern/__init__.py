@@ -38,12 +38,17 @@ _DTYPES = [
 # Public name -> the module that defines it.
 _PUBLIC: dict[str, str] = {
     "PortakernError": "portakern.errors",
+    "bench": "portakern.api",
     "build": "portakern.api",
     "compare": "portakern.api",
     "evaluate": "portakern.api",
+    "gate": "portakern.api",
     "inspect": "portakern.api",
     "judge": "portakern.api",
+    "results": "portakern.api",
+    "sweep": "portakern.api",
     "task": "portakern.api",
+    "tune": "portakern.api",
     "from_torch": "portakern.torch_import",
     "grad": "portakern.gradients",
     "model": "portakern.model_study",
@@ -65,10 +70,14 @@ _PUBLIC: dict[str, str] = {
     "boolean": "portakern.dtypes",
 }
 
-__all__ = ["__version__", *_PUBLIC]
+# Modules that are called or looked into: pk.check(...), pk.emit(...), pk.cache.size().
+_MODULES = ("cache", "check", "emit")
+
+__all__ = ["__version__", *_PUBLIC, *_MODULES]
 
 if TYPE_CHECKING:  # the same names for type checkers, which do not follow __getattr__
-    from portakern.api import build, compare, evaluate, inspect, judge, task
+    from portakern import cache
+    from portakern.api import bench, build, check, compare, emit, evaluate, gate, inspect, judge, results, sweep, task, tune
     from portakern.dtypes import (
         bf16,
         boolean,
@@ -106,8 +115,10 @@ def __getattr__(name: str) -> object:
         value = getattr(import_module(_PUBLIC[name]), name)
         globals()[name] = value
         return value
+    if name in _MODULES:
+        return import_module(f"portakern.{name}")
     raise AttributeError(f"module 'portakern' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PUBLIC})
+    return sorted({*globals(), *_PUBLIC, *_MODULES})

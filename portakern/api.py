@@ -1,39 +1,52 @@
-"""The Python face: build an operator, compare targets, and the door for generators of kernels."""
+"""The Python face: what the commands do, with the same names and options, and the door for generators of kernels."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from portakern.backend import InspectedKernel, Target
-from portakern.dtypes import DTYPES, DType
+from portakern.dtype_names import DTypeLike, dtype_name
 from portakern.errors import UsageError
 from portakern.registry import registry
 from portakern.spec.load import load_operator
 from portakern.spec.operator import Operator
+from portakern.study import asking
+from portakern.study.again import Gated, gate_again
+from portakern.study.asking import OperatorsLike, TargetsLike
+from portakern.study.baseline import baseline as rows_of
 from portakern.study.built import Built
+from portakern.study.emitting import check_form, piece
+from portakern.study.gate import MARGIN
+from portakern.study.gate import gate as hold
 from portakern.study.judge import CANDIDATE_MEMORY, CANDIDATE_S
 from portakern.study.judge import judge as judge_one
 from portakern.study.judging import Judge, Limits
-from portakern.study.keeping import keeper
+from portakern.study.keeping import StoreLike, keeper
 from portakern.study.porting import porting_notes
+from portakern.study.results import read_results
+from portakern.study.resuming import joined, kept, time_limit
 from portakern.study.row import Row
-from portakern.study.study import Runner, Study
+from portakern.study.store import ResultStore, Stored
+from portakern.study.study import Progress, Runner, Study
 from portakern.study.task import Task, task_of
 from portakern.study.work import Problem, ScheduleRequest, like_typical, works
 
 if TYPE_CHECKING:
     from portakern.study.inspecting import Inspection
+    from portakern.tuning.tuner import Tuning
 
 OperatorLike = Operator | str
-DTypeLike = str | DType | None
+DTypes = DTypeLike | Sequence[DTypeLike] | None
+"""One, several, or ``"all"`` that the operator declares."""
 
 
 def build(
-    op: OperatorLike, target: str | Target, dtype: DTypeLike = None, schedule: ScheduleRequest = None, **values: Any
+    op: OperatorLike, target: str | Target, dtype: DTypeLike | None = None, schedule: ScheduleRequest = None, **values: Any
 ) -> Built:
     """An operator built for one target.
 
@@ -55,37 +68,238 @@ def build(
     return Built(replace(work, weights=op.weights), op.bound)
 
 
-def compare(
-    op: OperatorLike,
-    targets: str | Sequence[str | Target],
-    dtype: DTypeLike | Sequence[str] = None,
+def check(
+    op: OperatorsLike,
+    targets: TargetsLike,
+    dtype: DTypes = None,
     schedule: ScheduleRequest = None,
     jobs: int = 2,
-    against: Sequence[str] = (),
-    store: str | Path | bool | None = None,
+    shape: Mapping[str, Any] | None = None,
+    param: Mapping[str, Any] | None = None,
+    grad: str | Sequence[str] | None = None,
+    save: str = "",
+    progress: Progress | None = None,
     **values: Any,
 ) -> Study:
-    """One row per target: built everywhere, checked and timed where this machine can.  Faults are in the rows.
+    """Run what can be run here and compare it with the float64 oracle, as ``portakern check``.  Faults are in the rows.
+
+    Without sizes the operator's own cases are tried, in each dtype it declares.
 
     Args:
-        op, schedule, values: as for :func:`build`; with no sizes, those of the operator's typical case.
+        op: one, or several, or ``"all"``; each an operator, a library name or ``file.py:function``.
         targets: names or patterns, as a list or separated by commas.
-        dtype: one, or several.
-        jobs: worker processes at once; timing has the machine to itself.
-        against: peers to time against, as ``portakern bench`` takes them.
+        dtype: one, or several, or ``"all"``.
+        schedule: as for :func:`build`.
+        jobs: worker processes at once.
+        shape, param: sizes and parameters as the command takes them, for those whose names Python or this function has.
+        grad, save: inputs whose gradients are meant in the operator's place (``""``: all), and what a backward is given.
+        progress: called with (rows finished, rows in all, the row that has just been finished).
+        values: sizes of dims and values of parameters.  A list, a range or a text such as ``"64:1024:*2"`` is a sweep.
+    """
+    asked = asking.asked(op, targets, dtype, schedule, shape, param, True, grad, save, values)
+    return Runner("checked", jobs, progress, keep_sources=True).run(asked.works)
+
+
+def bench(
+    op: OperatorsLike,
+    targets: TargetsLike,
+    dtype: DTypes = None,
+    schedule: ScheduleRequest = None,
+    against: str | Sequence[str] = (),
+    budget: float = 2.0,
+    cache: str = "cold",
+    mode: str = "auto",
+    margin: float = 0.01,
+    width: float = 0.01,
+    seed: int = 0,
+    check: str = "auto",
+    resume: bool = False,
+    store: StoreLike = None,
+    shape: Mapping[str, Any] | None = None,
+    param: Mapping[str, Any] | None = None,
+    grad: str | Sequence[str] | None = None,
+    save: str = "",
+    progress: Progress | None = None,
+    **values: Any,
+) -> Study:
+    """Time kernels where their silicon is, in turns with peers, as ``portakern bench``.  Faults are in the rows.
+
+    Args:
+        op, targets, dtype, schedule, shape, param, grad, save, progress, values: as for :func:`check`; without sizes the
+            operator's typical case is timed.
+        against: peers, as ``numpy`` or ``torch.compile``.
+        budget: seconds of timing per contender.
+        cache, mode, margin, width, seed: as for the command.
+        check: ``full`` lets the oracle judge all outputs before timing, however long that takes.
+        resume: take what the store has of the same text on this machine, and time the rest.
         store: where timed rows are kept: a file, ``True`` for the user's store; nowhere where not given.
     """
-    from portakern.timing.peers import check_names
+    if check not in ("auto", "full"):
+        raise UsageError(f"check={check!r}: neither auto nor full")
+    timing = timing_of(against, budget, cache, mode, margin, width, seed)
+    keep = keeper(store)
+    if resume and keep is None:
+        raise UsageError("--resume takes rows from the store", hint="leave out --no-store; in Python give store=True or a file")
+    works = asking.asked(op, targets, dtype, schedule, shape, param, False, grad, save, values).works
+    past = kept(works, keep.store, timing) if resume and keep is not None else {}
+    # One worker: what runs beside a kernel takes its cache and its cores.
+    runner = Runner("timed", 1, progress, check_limit_s=time_limit(timing), timing=timing, full_check=check == "full",
+                    sink=keep, keep_sources=True)  # fmt: skip
+    return joined(runner.run([w for n, w in enumerate(works) if n not in past]), past, works)
 
-    check_names(against)
-    op = load_operator(op)
-    patterns = targets if isinstance(targets, str) else ",".join(map(str, targets))
-    dtypes = [dtype_of(op, d) for d in dtype] if isinstance(dtype, list | tuple) else [dtype_of(op, dtype)]  # type: ignore[arg-type]
-    asked = works(typical(op, values), registry().match(patterns), dtypes, schedule)
-    runner = Runner("compared", jobs, keep_sources=True, timing={"against": list(against)}, full_check=False,
-                    sink=keeper(store))  # fmt: skip
-    study = runner.run(asked)
+
+def sweep(op: OperatorsLike, targets: TargetsLike, dtype: DTypes = None, **options: Any) -> Study:
+    """:func:`bench` over sizes: ``pk.sweep("row_sum", "cpp:cpu", M="256:8192:*2", N=[512, 1024])``, a row for each point."""
+    return bench(op, targets, dtype, **options)
+
+
+def compare(
+    op: OperatorsLike,
+    targets: TargetsLike,
+    dtype: DTypes = None,
+    schedule: ScheduleRequest = None,
+    jobs: int = 2,
+    against: str | Sequence[str] = (),
+    store: StoreLike = None,
+    budget: float = 2.0,
+    cache: str = "cold",
+    mode: str = "auto",
+    margin: float = 0.01,
+    width: float = 0.01,
+    seed: int = 0,
+    shape: Mapping[str, Any] | None = None,
+    param: Mapping[str, Any] | None = None,
+    grad: str | Sequence[str] | None = None,
+    save: str = "",
+    progress: Progress | None = None,
+    **values: Any,
+) -> Study:
+    """One row per target: built everywhere, checked and timed where this machine can, as ``portakern compare``.  Faults are
+    in the rows.
+
+    Args:
+        op, targets, dtype, schedule, jobs, shape, param, grad, save, progress, values: as for :func:`check`; with no sizes,
+            those of the operator's typical case.
+        against, budget, cache, mode, margin, width, seed, store: as for :func:`bench`; timing has the machine to itself.
+    """
+    timing = timing_of(against, budget, cache, mode, margin, width, seed)
+    asked = asking.asked(op, targets, dtype, schedule, shape, param, False, grad, save, values)
+    runner = Runner("compared", jobs, progress, keep_sources=True, timing=timing, full_check=False, sink=keeper(store),
+                    check_limit_s=time_limit(timing))  # fmt: skip
+    study = runner.run(asked.works)
     return replace(study, porting=porting_notes(study.rows))
+
+
+def emit(
+    op: OperatorLike,
+    target: str | Target,
+    dtype: DTypeLike | None = None,
+    schedule: ScheduleRequest = None,
+    ir: str | None = None,
+    form: str = "source",
+    standalone: bool = False,
+    **values: Any,
+) -> str | bytes:
+    """The text of a kernel, as ``portakern emit``.
+
+    Args:
+        op, dtype, values: as for :func:`build`; without sizes, those of the typical case.
+        target: ``language:device``.
+        ir: ``tensor``, ``tile`` or ``plan``: that level of the IR instead.
+        form: ``source``, ``asm``, or ``binary`` (bytes).
+        standalone: with the headers in the text.
+    """
+    check_form(ir, form, standalone)
+    op = load_operator(op)
+    (work,) = works(typical(op, values), [one(target)], [dtype_of(op, dtype)], schedule)
+    return piece(work, ir, form, standalone)[1]
+
+
+def tune(
+    op: OperatorsLike,
+    targets: TargetsLike,
+    dtype: DTypes = None,
+    budget: float = 60.0,
+    jobs: int = 2,
+    resume: bool = False,
+    proposer: str = "auto",
+    seed: int = 0,
+    most: int | None = None,
+    write: str | Path | None = None,
+    store: StoreLike = None,
+    say: Callable[[str], None] = lambda line: None,
+    shape: Mapping[str, Any] | None = None,
+    param: Mapping[str, Any] | None = None,
+    **values: Any,
+) -> tuple[Tuning, ...]:
+    """Search schedules by timing them, and keep the best for :func:`build` to use, as ``portakern tune``; one result for each
+    operator, target, dtype and size.
+
+    Args:
+        op, targets, dtype, shape, param, values: as for :func:`check`, with the typical case where there are no sizes.
+        budget: seconds of each search.
+        jobs, resume, proposer, seed, most, write: as for the command.
+        store: where the winners' times are kept, as for :func:`bench`.
+        say: told of progress, line by line.
+
+    Raises:
+        PortakernError: what keeps a schedule from being searched.
+    """
+    from portakern.tuning.tune import tune_work
+    from portakern.tuning.tuner import Settings
+
+    works = asking.asked(op, targets, dtype, None, shape, param, values=values).works
+    settings = Settings(budget, jobs, seed, resume=resume, proposer=proposer, most=most)
+    return tuple(tune_work(work, settings, say, keeper(store), write) for work in works)
+
+
+def results(
+    operator: str | None = None,
+    target: str | None = None,
+    device: str | None = None,
+    dtype: DTypeLike | None = None,
+    since: str | None = None,
+    last: int | None = None,
+    store: str | Path | None = None,
+    samples: bool = False,
+) -> tuple[Stored, ...]:
+    """What was timed before, in the order it was taken, as ``portakern results``: each with its row.
+
+    Args:
+        operator, target, device, dtype, since, last, samples: as for :meth:`portakern.study.store.ResultStore.select`.
+        store: a file; the user's store where not given.
+    """
+    name = None if dtype is None else dtype_name(dtype)
+    return ResultStore(store).select(operator, target, device, name, since, last, samples)
+
+
+def gate(
+    baseline: str | Path | Sequence[Row],
+    against: str | Path | Sequence[Row] | None = None,
+    margin: float = MARGIN,
+    budget: float | None = None,
+    tries: int = 2,
+    operators: Sequence[Operator] = (),
+    store: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Gated:
+    """Hold cases of an earlier run against themselves, measured again or given, as ``portakern results --gate``.
+
+    Args:
+        baseline: rows, or what names them: a store, a JSON file, a run by its name, a date.
+        against: rows now, or a file of them; measured here where not given.
+        margin: how much slower is no regression.
+        budget: seconds per case; as before where not given.
+        tries: how often a case is measured that seems to have got worse.
+        operators: those that are not in the library.
+        store: where names and dates are looked up; the user's where not given.
+    """
+    before = rows_of(str(baseline), ResultStore(store)) if isinstance(baseline, str | Path) else tuple(baseline)
+    if against is not None:
+        rows = read_results(against) if isinstance(against, str | Path) else tuple(against)
+        return Gated(hold(before, rows, margin), rows)
+    changed = {} if budget is None else {"budget_s": budget}
+    return gate_again(before, margin, {op.name: op for op in operators}, changed, tries, progress=progress)
 
 
 def evaluate(
@@ -93,12 +307,19 @@ def evaluate(
     source: str,
     target: str | Target,
     entry: str | None = None,
-    dtype: DTypeLike = None,
+    dtype: DTypeLike | None = None,
     timeout_s: float = CANDIDATE_S,
     memory_bytes: int | None = CANDIDATE_MEMORY,
-    store: str | Path | bool | None = None,
+    store: StoreLike = None,
     jail: str = "auto",
     secret: str | None = None,
+    against: str | Sequence[str] = (),
+    budget: float = 2.0,
+    cache: str = "cold",
+    mode: str = "auto",
+    margin: float = 0.01,
+    width: float = 0.01,
+    seed: int = 0,
     **values: Any,
 ) -> Row:
     """Judge a kernel from elsewhere: compile it, check it, and time it where its silicon is here.
@@ -117,13 +338,16 @@ def evaluate(
         store: as for :func:`compare`.
         jail: ``require`` refuses to run it where a part of the jail is missing on this machine, ``off`` makes none.
         secret: that of an earlier row, to judge with the same inputs, sizes and places again; a new one where not given.
+        against, budget, cache, mode, margin, width, seed: how it is timed and against what, as for :func:`bench`.
 
     Raises:
-        UsageError: the operator, target, dtype, dim or parameter makes no sense.  Nothing is raised for a bad candidate.
+        UsageError: the operator, target, dtype, dim or parameter makes no sense, or ``source`` is a path.  Nothing is raised
+            for a bad candidate.
     """
     op = load_operator(op)
     (work,) = works(typical(op, values), [one(target)], [dtype_of(op, dtype)])
-    return judge_one(work, source, entry, timeout_s, memory_bytes, sink=keeper(store), jail=jail, secret=secret)
+    timing = timing_of(against, budget, cache, mode, margin, width, seed)
+    return judge_one(work, kernel_text(source), entry, timeout_s, memory_bytes, timing, keeper(store), jail, secret)
 
 
 def judge(
@@ -131,12 +355,12 @@ def judge(
     target: str | Target | None = None,
     workers: int = 2,
     level: str = "full",
-    dtype: DTypeLike = None,
+    dtype: DTypeLike | None = None,
     timeout_s: float = CANDIDATE_S,
     memory_bytes: int | None = CANDIDATE_MEMORY,
     jail: str = "auto",
     timing: Mapping[str, Any] | None = None,
-    store: str | Path | bool | None = None,
+    store: StoreLike = None,
     **values: Any,
 ) -> Judge:
     """A judge of many kernels for one task, whose processes stay warm: ``with pk.judge(task) as judge: judge.map(texts)``.
@@ -190,14 +414,14 @@ def inspect(
     """
     from portakern.study.inspecting import arguments_of, inspect_all
 
-    text = source.read_text() if isinstance(source, Path) else source
+    text = file_text(source) if isinstance(source, Path) else kernel_text(source)
     patterns = targets if isinstance(targets, str) else ",".join(map(str, targets))
     file = str(source) if isinstance(source, Path) else ""
     kernel = InspectedKernel(text, entry, arguments_of(args), triple(grid), triple(block), shared_bytes, file)
     return inspect_all(kernel, registry().match(patterns), run=run)
 
 
-def task(op: OperatorLike, target: str | Target, dtype: DTypeLike = None, **values: Any) -> Task:
+def task(op: OperatorLike, target: str | Target, dtype: DTypeLike | None = None, **values: Any) -> Task:
     """What a generator must know to write ``op`` for ``target``, with a correct kernel to start from.
 
     Args:
@@ -215,14 +439,57 @@ def one(target: str | Target) -> Target:
     return target if isinstance(target, Target) else registry().target(target)
 
 
-def dtype_of(op: Operator, dtype: DTypeLike) -> str:
+def dtype_of(op: Operator, dtype: DTypeLike | None) -> str:
     """The dtype's name; for none, bf16 where the operator declares it, else the first it declares."""
-    if dtype is None:
-        return "bf16" if "bf16" in op.dtypes else op.dtypes[0]
-    name = dtype.name if isinstance(dtype, DType) else dtype
-    if name not in DTYPES:
-        raise UsageError(f"unknown dtype {name!r}", hint=f"dtypes are {', '.join(DTYPES)}")
-    return name
+    return asking.default_dtype(op)[0] if dtype is None else dtype_name(dtype)
+
+
+def timing_of(against: str | Sequence[str], budget: float, cache: str, mode: str, margin: float, width: float, seed: int
+              ) -> dict[str, Any]:  # fmt: skip
+    """What :func:`portakern.study.timing.time` is given.  Raises :class:`UsageError` for what is no choice."""
+    from portakern.timing.peers import check_names
+
+    peers = [p.strip() for p in against.split(",") if p.strip()] if isinstance(against, str) else list(against)
+    check_names(peers)
+    for name, value, known in (("cache", cache, ("cold", "warm")), ("mode", mode, ("auto", "single", "graph", "batch"))):
+        if value not in known:
+            raise UsageError(f"{name}={value!r}", hint=f"there are {', '.join(known)}")
+    if not budget > 0:
+        raise UsageError(f"budget={budget}: seconds are positive")
+    return {"against": peers, "options": {"budget_s": budget, "cache": cache, "mode": mode, "margin": margin, "width": width,
+                                          "seed": seed}}  # fmt: skip
+
+
+def kernel_text(source: Any) -> str:
+    """A kernel's text.  Raises :class:`UsageError` for a path, or a text that is the name of a file."""
+    if isinstance(source, Path):
+        raise UsageError(f"{source} is a path, and a kernel's text is meant", hint="pass path.read_text()")
+    if isinstance(source, str) and "\n" not in source and len(source) < 4096 and looks_like_file(source):
+        raise UsageError(f"{source!r} is the name of a file, and a kernel's text is meant",
+                         hint=f"pass pathlib.Path({source!r}).read_text()")  # fmt: skip
+    return source
+
+
+def looks_like_file(text: str) -> bool:
+    """Whether a line is a path rather than code."""
+    return bool(re.fullmatch(r"[\w./~+-]+\.[A-Za-z]\w{0,5}", text.strip())) or (bool(text.strip()) and _exists(text.strip()))
+
+
+def _exists(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def file_text(file: Path) -> str:
+    """Raises :class:`UsageError` where it cannot be read."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read the kernel {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"cannot read the kernel {file}: it is not text ({error.reason})") from error
 
 
 def triple(sizes: int | Sequence[int] | None) -> tuple[int, int, int] | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from types import ModuleType
 
 from portakern.errors import PortakernError, UsageError
 from portakern.version import __version__
@@ -31,8 +33,13 @@ COMMANDS: dict[str, str] = {
     "serve": "the judge over HTTP, for generators elsewhere",
     "mcp": "the judge for agents, over the Model Context Protocol",
     "fleet": "several machines that judge together, with Ray",
-    "results": "what was timed before: listed, filtered, imported, exported",
+    "cache": "how large the cache of binaries is, and making it smaller",
+    "completion": "what a shell needs to complete these commands and their options",
+    "results": "what was timed before: listed, filtered, imported, exported, and a gate for CI",
 }
+
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -40,6 +47,13 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> None:  # type: ignore[override]
         raise UsageError(message, hint=f"see '{self.prog} --help'")
+
+
+class _Help(argparse.HelpFormatter):
+    """Wraps what is prose, and leaves the lines of examples as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if text.startswith("examples:") else super()._fill_text(text, width, indent)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,6 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader has gone (portakern ... | head); keep the interpreter from complaining when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"portakern: the output cannot be written: {error.strerror}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("portakern: interrupted", file=sys.stderr)
         return 130
@@ -71,10 +91,32 @@ def _dispatch(argv: list[str]) -> int:
     name = argv[0]
     if name not in COMMANDS:
         raise UsageError(f"no command is named {name!r}", hint=f"the commands are {', '.join(COMMANDS)}")
-    module = import_module(f"portakern.cli.{name}")
-    parser = _Parser(prog=f"portakern {name}", description=COMMANDS[name])
+    module = command(name)
+    parser = parser_of(name, module)
+    args = parser.parse_args(argv[1:])
+    outputs = import_module("portakern.cli.outputs")
+    outputs.check_outputs(args)
+    try:
+        return int(module.run(args))
+    except KeyboardInterrupt as stop:
+        if not hasattr(stop, "study"):
+            raise
+        print("portakern: interrupted; what was finished:", file=sys.stderr)
+        return int(outputs.interrupted(stop, args))
+
+
+def command(name: str) -> ModuleType:
+    """The module of a command."""
+    return import_module(f"portakern.cli.{name}")
+
+
+def parser_of(name: str, module: ModuleType) -> argparse.ArgumentParser:
+    """What reads the words of a command; its help ends with examples."""
+    from portakern.cli.examples import epilog
+
+    parser = _Parser(prog=f"portakern {name}", description=COMMANDS[name], epilog=epilog(name), formatter_class=_Help)
     module.add_arguments(parser)
-    return int(module.run(parser.parse_args(argv[1:])))
+    return parser
 
 
 def _top_parser() -> argparse.ArgumentParser:

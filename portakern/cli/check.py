@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from portakern import api
 from portakern.cli import options
-from portakern.study.study import Runner
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,13 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    asked = options.asked(args, every_case=True)
     if args.faults:
         from portakern.cli.faults import run_faults
 
-        return run_faults(asked.works, args)
+        return run_faults(options.asked(args, every_case=True).works, args)
     html, progress = options.html_of(args), options.ProgressLine()
-    study = Runner("checked", args.jobs, progress, keep_sources=html is not None).run(asked.works)
+    study = api.check(**options.question(args), jobs=args.jobs, progress=progress)
     progress.close()
     options.write_html(study, html)
     return options.finish(study, "checked", args.json)

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from portakern import api
 from portakern.cli import options
-from portakern.cli.bench import time_limit
 from portakern.errors import UsageError
 from portakern.study.porting import notes_text, porting_notes
 from portakern.study.provenance import environment
 from portakern.study.results import read_results
 from portakern.study.row import Row
-from portakern.study.study import Runner, Study
+from portakern.study.study import Study
 from portakern.study.table import text_table
 
 
@@ -36,14 +36,11 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("compare what? neither --targets nor --from was given", hint="name targets: --targets T,..")
     html = options.html_of(args)
     joined = [(row, Path(file).name) for file in args.results for row in read_results(file)]
-    timing = options.timing_of(args)
     study = Study((), environment())
     if args.targets is not None:
-        asked = options.asked(args)
         progress = options.ProgressLine()
-        runner = Runner("compared", args.jobs, progress, keep_sources=html is not None, timing=timing, full_check=False,
-                        check_limit_s=time_limit(timing), sink=options.keeper_of(args))  # fmt: skip
-        study = runner.run(asked.works)
+        study = api.compare(**options.question(args), **options.timing(args), jobs=args.jobs, store=options.keeper_of(args),
+                            progress=progress)  # fmt: skip
         progress.close()
     if args.operator != "all":
         names = {op.name for op in options.operators(args)}

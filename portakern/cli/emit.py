@@ -6,14 +6,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from portakern.backend import CompiledBinary
 from portakern.cli import options
 from portakern.errors import PortakernError, UsageError
-from portakern.registry import registry
-from portakern.study import steps
+from portakern.study.emitting import FORMS, IRS, check_form, piece
 from portakern.study.study import Runner, write_text
 from portakern.study.table import shape_text
-from portakern.study.work import Work
 
 _COMMENT = {".py": "#", ".txt": "#", ".s": ";"}
 
@@ -22,8 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_operator(parser)
     options.add_targets(parser)
     options.add_size(parser)
-    parser.add_argument("--ir", choices=["tensor", "tile", "plan"], help="print a level of the IR instead of source")
-    parser.add_argument("--as", choices=["source", "asm", "binary"], default="source", dest="form",
+    parser.add_argument("--ir", choices=IRS, help="print a level of the IR instead of source")
+    parser.add_argument("--as", choices=FORMS, default="source", dest="form",
                         help="source text (default), assembly, or the binary (needs -o)")
     parser.add_argument("--standalone", action="store_true", help="inline the headers: a file that compiles by itself")
     parser.add_argument("-o", "--output", metavar="FILE",
@@ -32,10 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.ir and (args.form != "source" or args.standalone):
-        raise UsageError("--ir goes with neither --as nor --standalone", hint="ask for one thing at a time")
-    if args.form != "source" and args.standalone:
-        raise UsageError("--standalone is about source text", hint="leave out --as")
+    check_form(args.ir, args.form, args.standalone)
     if args.form == "binary" and args.output is None:
         raise UsageError("a binary is not for the terminal", hint="name a file: -o FILE")
     works = options.asked(args).works
@@ -46,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     failed = 0
     for work in works:
         try:
-            suffix, content = piece(work, args)
+            suffix, content = piece(work, args.ir, args.form, args.standalone)
             size = f"-{shape_text(work.row.shape).replace('=', '').replace(',', '-')}" if sweep else ""
             pieces.append((f"{work.row.operator}-{work.target.replace(':', '-')}{size}-{work.row.dtype}", suffix, content))
         except PortakernError as error:
@@ -56,45 +50,6 @@ def run(args: argparse.Namespace) -> int:
             print(f"portakern: {work.row.operator} for {work.target}: {error}", file=sys.stderr)
     deliver(pieces, args.output)
     return failed
-
-
-def piece(work: Work, args: argparse.Namespace) -> tuple[str, str | bytes]:
-    """(file name suffix, text or bytes) of what was asked for one work."""
-    if args.ir == "tensor":
-        return ".txt", f"{work.program}\n"
-    target = registry().target(work.target)
-    language = registry().language(target.language)
-    if args.ir == "tile" and (work.chosen is None or work.chosen.exact):
-        return ".txt", f"{steps.lowered(work, target)}\n"  # what a language cannot emit can be looked at all the same
-    found = steps.emission(work)
-    work, source, program = found.work, found.source, found.program
-    if args.ir == "tile":
-        return ".txt", f"{program}\n"
-    if args.ir == "plan":
-        plan = language.emitter.plan(program, target)
-        return ".txt", f"# {language.name} prints from the tile level and makes no plan\n" if plan is None else f"{plan}\n"
-    if args.form == "source":
-        text = language.emitter.standalone(source) if args.standalone else source.text
-        return source.suffix, text if text.endswith("\n") else text + "\n"
-    binary = compiled(work)
-    if args.form == "binary":
-        return f".{binary.format}", binary.data
-    if binary.assembly is None:
-        raise PortakernError("no-assembly", f"{binary.tool} gives no assembly for {target}")
-    return ".s", binary.assembly
-
-
-def compiled(work: Work) -> CompiledBinary:
-    """The binary, made in a worker.  Raises what compiling raised."""
-    runner = Runner("compiled", 1)
-    (row,) = runner.run([work]).rows
-    made = runner.made(0)
-    if row.error is not None:
-        raise PortakernError(row.error["kind"], row.error["message"], row.error["hint"])
-    binary = steps.cached_binary(made.binary_key)
-    if binary is None:
-        raise PortakernError("no-binary", f"nothing compiles for {work.target}: {row.method}")
-    return binary
 
 
 def deliver(pieces: list[tuple[str, str, str | bytes]], output: str | None) -> None:

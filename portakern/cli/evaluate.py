@@ -8,6 +8,7 @@ from portakern.cli import options
 from portakern.errors import UsageError
 from portakern.referee.process import MODES
 from portakern.registry import registry
+from portakern.study import asking
 from portakern.study.judge import CANDIDATE_S, judge
 from portakern.study.provenance import environment
 from portakern.study.study import Study
@@ -43,8 +44,8 @@ def run(args: argparse.Namespace) -> int:
         if registry().language(target.language).adopt is None:
             raise UsageError(f"{target.language} takes no kernels from elsewhere")
     params = {k: op.read_param(k, v) for k, v in options.pairs(args.param, "--param").items()}
-    (problem,) = options.problems(op, options.pairs(args.shape, "--shape"), params, every_case=False)
-    dtypes = options.dtypes_of(args.dtype, op, options.default_dtype(op))
+    (problem,) = asking.problems(op, options.pairs(args.shape, "--shape"), params, every_case=False)
+    dtypes = asking.dtypes_of(args.dtype, op, asking.default_dtype(op))
     timing = options.timing_of(args)
     sink = options.keeper_of(args)
     asked = works(problem, targets, dtypes)

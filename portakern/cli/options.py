@@ -7,27 +7,23 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from portakern.backend import Target
-from portakern.cli.axes import points
-from portakern.dtypes import DTYPES
+from portakern import api
 from portakern.errors import UsageError
-from portakern.gradients import grad
 from portakern.ir.schedule import Value, literal
-from portakern.registry import registry
-from portakern.spec.load import library, load_operator
 from portakern.spec.operator import Operator
+from portakern.study import asking
+from portakern.study.asking import Selection, operators_of
 from portakern.study.keeping import Keeper
 from portakern.study.row import Row, success
 from portakern.study.store import ResultStore
 from portakern.study.study import Study, write_text
 from portakern.study.table import summary, text_table
-from portakern.study.work import DEFAULT, Problem, Work, like_typical, of_case, works
+from portakern.study.work import DEFAULT
 
 
 def add_operator(parser: argparse.ArgumentParser) -> None:
@@ -117,31 +113,37 @@ def add_timing(parser: argparse.ArgumentParser, against: bool = True) -> None:
                         help="flush the caches before every sample (default), or leave them as the calls do")
     parser.add_argument("--mode", choices=["auto", "single", "graph", "batch"], default="auto",
                         help="calls per sample: one, or several in a graph or a batch (auto: several below 10 us)")
-    parser.add_argument("--margin", type=_share, default=0.01, metavar="R", help="ratios within it are the SAME (default 0.01)")
-    parser.add_argument("--width", type=_share, default=0.01, metavar="R",
+    parser.add_argument("--margin", type=share, default=0.01, metavar="R", help="ratios within it are the SAME (default 0.01)")
+    parser.add_argument("--width", type=share, default=0.01, metavar="R",
                         help="stop when the interval is narrower than this share of the median (default 0.01)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the inputs and of the order of samples")
 
 
+def timing(args: argparse.Namespace) -> dict[str, Any]:
+    """How to time, as the functions of Python's face take it."""
+    return {"against": getattr(args, "against", ""), "budget": args.budget, "cache": args.cache, "mode": args.mode,
+            "margin": args.margin, "width": args.width, "seed": args.seed}  # fmt: skip
+
+
 def timing_of(args: argparse.Namespace) -> dict[str, Any]:
     """What :func:`portakern.study.timing.time` is given.  Raises :class:`UsageError` for an unknown peer."""
-    from portakern.timing.peers import check_names
-
-    against = [p.strip() for p in getattr(args, "against", "").split(",") if p.strip()]
-    check_names(against)
-    options = {"budget_s": args.budget, "cache": args.cache, "mode": args.mode, "margin": args.margin, "width": args.width,
-               "seed": args.seed}  # fmt: skip
-    return {"against": against, "options": options}
+    return api.timing_of(**timing(args))
 
 
-def _share(text: str) -> float:
+def share(text: str, below: float = 1.0) -> float:
+    """``0.01`` or ``1%``."""
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-        if 0 < value < 1:
+        if 0 < value < below:
             return value
     except ValueError:
         pass
     raise argparse.ArgumentTypeError(f"{text!r} is not a share such as 0.01 or 1%")
+
+
+def excess(text: str) -> float:
+    """A share that may be more than the whole: ``3%``, ``150%``."""
+    return share(text, 1000.0)
 
 
 def positive(text: str) -> int:
@@ -169,14 +171,7 @@ def seconds(text: str) -> float:
 
 def operators(args: argparse.Namespace) -> tuple[Operator, ...]:
     """Raises :class:`UsageError` for an unknown one, with what may be meant."""
-    names = [name.strip() for name in args.operator.split(",") if name.strip()]
-    found = library() if args.operator == "all" else tuple(load_operator(n) for n in dict.fromkeys(names or [args.operator]))
-    wrt, save = getattr(args, "grad", None), getattr(args, "save", "")
-    if wrt is None:
-        if save:
-            raise UsageError(f"--save {save} says what a backward is given", hint="write --grad as well")
-        return found
-    return tuple(grad(op, wrt or None, save) for op in found)
+    return operators_of(args.operator, getattr(args, "grad", None), getattr(args, "save", ""))
 
 
 def pairs(options: Sequence[str], flag: str) -> dict[str, str]:
@@ -200,74 +195,17 @@ def schedule_of(options: Sequence[str]) -> dict[str, Value] | str:
     return {k: literal(v) for k, v in pairs(options, "--schedule").items()}
 
 
-def dtypes_of(text: str | None, operator: Operator, default: Sequence[str]) -> tuple[str, ...]:
-    """The dtypes asked for.  Raises :class:`UsageError` for an unknown one."""
-    if text is None:
-        return tuple(default)
-    if text == "all":
-        return operator.dtypes
-    asked = tuple(dict.fromkeys(d.strip() for d in text.split(",") if d.strip()))
-    for d in asked:
-        if d not in DTYPES:
-            raise UsageError(f"unknown dtype {d!r}", hint=f"dtypes are {', '.join(DTYPES)}; or all")
-    if not asked:
-        raise UsageError("--dtype names no dtype", hint=f"{operator.name} declares {', '.join(operator.dtypes)}")
-    return asked
-
-
-def default_dtype(operator: Operator) -> tuple[str, ...]:
-    """bf16, the dtype in which accelerators are compared, else the first the operator declares."""
-    return ("bf16",) if "bf16" in operator.dtypes else operator.dtypes[:1]
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Every row that a command line asks for."""
-
-    works: tuple[Work, ...]
-    targets: tuple[Target, ...]
+def question(args: argparse.Namespace) -> dict[str, Any]:
+    """What the functions of Python's face are given for the same question."""
+    return {"op": args.operator, "targets": args.targets, "dtype": args.dtype, "schedule": schedule_of(args.schedule) or None,
+            "shape": pairs(args.shape, "--shape"), "param": pairs(args.param, "--param"), "grad": getattr(args, "grad", None),
+            "save": getattr(args, "save", "")}  # fmt: skip
 
 
 def asked(args: argparse.Namespace, every_case: bool = False) -> Selection:
-    """The works of a command line.
-
-    Without ``--shape``, ``every_case`` takes each of the operator's own cases in each dtype it declares (what ``check``
-    does), and otherwise the typical one in bf16.  With it parameters that are not given have their defaults.  Where OP is
-    ``all``, a dim or parameter must belong to some operator, and sets those that have it.
-    """
-    targets = registry().match(args.targets)
-    found: list[Work] = []
-    ops = operators(args)
-    shape, params = pairs(args.shape, "--shape"), pairs(args.param, "--param")
-    many = len(ops) > 1
-    if many:
-        _known_somewhere(ops, shape, params)
-    for op in ops:
-        mine = {k: v for k, v in shape.items() if not many or k in op.dims}
-        values = {k: op.read_param(k, v) for k, v in params.items() if not many or k in op.params}
-        every = every_case and not mine
-        dtypes = dtypes_of(args.dtype, op, op.dtypes if every_case else default_dtype(op))
-        for point in points(mine):
-            for problem in problems(op, point, values, every):
-                found += works(problem, targets, dtypes, schedule_of(args.schedule))
-    return Selection(tuple(found), targets)
-
-
-def problems(op: Operator, shape: Mapping[str, str], params: Mapping[str, Any], every_case: bool) -> list[Problem]:
-    if every_case:
-        return [of_case(op, case, params) for case in op.cases]
-    return [like_typical(op, {k: op.read_dim(k, v) for k, v in shape.items()}, params)]
-
-
-def _known_somewhere(ops: Sequence[Operator], shape: Mapping[str, str], params: Mapping[str, str]) -> None:
-    for name in shape:
-        if not any(name in op.dims for op in ops):
-            raise UsageError(f"no operator has a dim {name!r}",
-                             hint=f"dims are {', '.join(dict.fromkeys(d for op in ops for d in op.dims))}")
-    for name in params:
-        if not any(name in op.params for op in ops):
-            raise UsageError(f"no operator has a parameter {name!r}",
-                             hint=f"parameters are {', '.join(dict.fromkeys(p for op in ops for p in op.params))}")
+    """The works of a command line (:func:`portakern.study.asking.asked`)."""
+    told = question(args)
+    return asking.asked(told.pop("op"), **told, every_case=every_case)
 
 
 # ---- what comes out ----------------------------------------------------------------------------------------------------

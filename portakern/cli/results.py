@@ -1,4 +1,4 @@
-"""``portakern results``: what was timed before, here or on other machines: listed, filtered, imported, exported."""
+"""``portakern results``: what was timed before, here or on other machines: listed, joined, exported, and a gate."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import argparse
 import json
 import re
 import sys
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from portakern.cli import options
+from portakern.cli import gate, options
 from portakern.cli.doctor import table
 from portakern.errors import UsageError
+from portakern.study import row_schema
 from portakern.study.provenance import environment
 from portakern.study.results import read_results, to_csv
 from portakern.study.store import ResultStore, Stored
 from portakern.study.study import Study, write_text
 from portakern.study.table import case_text, evidence_text, peers_text, roofline_text, time_text
+from portakern.tools import limits
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,11 +31,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--import", nargs="+", action="extend", default=[], metavar="FILE", dest="imported",
                         help="add rows from JSON files or other stores; those that are here already are left out")
     parser.add_argument("--export", metavar="FILE", help="write what is listed to FILE.json (with raw samples) or FILE.csv")
-    parser.add_argument("--store", metavar="FILE", help="the store (default PORTAKERN_RESULTS, else the user's own)")
+    parser.add_argument("--name", metavar="NAME", help="keep what is listed as the run of this name, for --gate NAME")
+    options.add_store(parser, samples=False)
+    parser.add_argument("--schema", action="store_true", help="print the JSON Schema of what --json writes, and nothing else")
+    parser.add_argument("--prune", action="store_true",
+                        help="remove what is listed as far as it is beyond --age, --size or --count; named runs stay")
+    parser.add_argument("--age", metavar="T", help="with --prune: what was taken longer ago goes, as 30d or 8w")
+    parser.add_argument("--size", metavar="S", help="with --prune: what may stay in bytes, as 500MB; the oldest go first")
+    parser.add_argument("--count", type=options.positive, metavar="N", help="with --prune: how many may stay")
+    parser.add_argument("--dry-run", action="store_true", help="with --prune: say what would go, and remove nothing")
     options.add_output(parser)
+    gate.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.schema:
+        print(row_schema.FILE.read_text(encoding="utf-8"), end="")
+        return 0
+    if args.gate is not None:
+        return gate.run(args)
+    if args.against:
+        raise UsageError("--against holds rows against a baseline", hint="write --gate BASELINE as well")
     store = ResultStore(args.store)
     if args.export and Path(args.export).suffix not in (".json", ".csv"):
         raise UsageError(f"--export {args.export}: neither .json nor .csv", hint="the file's ending says which is written")
@@ -45,6 +63,11 @@ def run(args: argparse.Namespace) -> int:
         print(f"{file}: {added} of {len(rows)} rows are new", file=sys.stderr)
     found = store.select(args.operator, args.target, args.device, args.dtype, args.since, args.last,
                          samples=args.export is not None)  # fmt: skip
+    if args.prune:
+        return prune(store, found, args)
+    if args.name:
+        store.name(args.name, found)
+        print(f"{args.name}: {len(found)} result{'' if len(found) == 1 else 's'}", file=sys.stderr)
     if args.export:
         export(found, args.export)
         print(f"{args.export}: {len(found)} result{'' if len(found) == 1 else 's'}", file=sys.stderr)
@@ -52,6 +75,17 @@ def run(args: argparse.Namespace) -> int:
         options.print_json(study_of(found).to_dict(), args.json)
     elif not args.export and (found or not args.imported):
         print(listing(found) if found else f"no results in {store.file}")
+    return 0
+
+
+def prune(store: ResultStore, found: tuple[Stored, ...], args: argparse.Namespace) -> int:
+    if args.age is None and args.size is None and args.count is None:
+        raise UsageError("--prune removes what?", hint="give --age 90d, --size 500MB or --count 1000, or several of them")
+    before = None
+    if args.age is not None:
+        before = (datetime.now(UTC) - timedelta(seconds=limits.seconds_of(args.age))).isoformat(timespec="milliseconds")
+    gone, left = store.prune(found, before, args.count, None if args.size is None else limits.bytes_of(args.size), args.dry_run)
+    print(f"{store.file}: {gone} results {'would be' if args.dry_run else 'were'} removed, {left} are left")
     return 0
 
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
 from portakern.cli import options
-from portakern.errors import PortakernError, UsageError
-from portakern.registry import registry
+from portakern.errors import PortakernError
 from portakern.study.provenance import environment
-from portakern.study.work import Work
 from portakern.version import __version__
 
 
@@ -34,20 +31,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from portakern.tuned.database import Database, default_file
+    from portakern.tuning.report import lines
+    from portakern.tuning.tune import database, tune_work
+    from portakern.tuning.tuner import Settings
 
-    file = default_file()
-    if file is None:
-        raise UsageError("tuned schedules are switched off (PORTAKERN_TUNED=off)",
-                         hint="unset PORTAKERN_TUNED, or name a file in it")
+    database()  # found missing before the work
     works = options.asked(args).works
-    database = Database(file)
+    settings = Settings(args.budget, args.jobs, args.seed, resume=args.resume, proposer=args.proposer, most=args.most)
     results: list[dict[str, Any]] = []
     status = 0
+    out = sys.stderr if args.json == "-" else sys.stdout
     with options.terminated_like_interrupted():
         for work in works:
             try:
-                result, stop = _tune(work, args, database)
+                result = tune_work(work, settings, lambda line: print(f"  {line}", file=sys.stderr), options.keeper_of(args),
+                                   args.write)  # fmt: skip
             except PortakernError as error:
                 if len(works) == 1:
                     raise
@@ -56,34 +54,11 @@ def run(args: argparse.Namespace) -> int:
                                 "error": error.to_dict()})  # fmt: skip
                 status = 1
                 continue
-            results.append(result)
-            if stop:
+            print("\n".join(lines(result)), file=out, flush=True)
+            results.append(result.to_dict())
+            if result.interrupted:
                 status = 130
                 break
     if args.json is not None:
         options.print_json({"portakern": __version__, "environment": environment(), "tunings": results}, args.json)
     return status
-
-
-def _tune(work: Work, args: argparse.Namespace, database: Any) -> tuple[dict[str, Any], bool]:
-    """(the result as JSON, whether it was interrupted)."""
-    from portakern.tuned.database import write_shipped
-    from portakern.tuning.lab import DeviceLab
-    from portakern.tuning.report import lines
-    from portakern.tuning.tuner import Settings, Tuner, mode_of
-
-    by = mode_of(work)
-    settings = Settings(args.budget, args.jobs, args.seed, resume=args.resume, proposer=args.proposer, most=args.most)
-    target = registry().target(work.target)
-    lock = Path(database.file).with_suffix(".lock")
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with DeviceLab(target, args.jobs, lock, args.seed) as lab:
-        result = Tuner(work, lab, database, settings, lambda line: print(f"  {line}", file=sys.stderr), by).run()
-    out = sys.stderr if args.json == "-" else sys.stdout
-    print("\n".join(lines(result)), file=out, flush=True)
-    keep = options.keeper_of(args)
-    if keep is not None and result.row is not None and result.row.time is not None:
-        keep(result.row.but(environment=environment()))
-    if result.stored and args.write is not None and work.key is not None and (entry := database.find(work.key)) is not None:
-        write_shipped(Path(args.write), [entry])
-    return result.to_dict(), result.interrupted

@@ -123,7 +123,7 @@ _READERS: dict[type, Callable[[Any], Hashable]] = {}
 
 
 def _torch_signature(x: Any) -> Hashable:
-    return (type(x), x.dtype, x.shape, x.stride(), x.device, _torch_address(x) % ALIGNMENT, x.is_neg())
+    return (type(x), x.dtype, x.shape, x.stride(), x.device, _torch_address(x) % ALIGNMENT, x.is_neg(), x.requires_grad)
 
 
 def _numpy_signature(address: Callable[[Any], int], x: Any) -> Hashable:

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from portakern.dtypes import DTYPES, DType
-from portakern.errors import IRError, SpecError
+from portakern.dtype_names import dtype_name
+from portakern.errors import IRError, SpecError, UsageError
 from portakern.ir.size import Size, Sym, parse_size
 
 _NAME = re.compile(r"[A-Za-z]\w*")
@@ -77,17 +77,25 @@ def tensor_spec(item: Any) -> TensorSpec:
     """What ``Tensor[item]`` declares."""
     parts = item if isinstance(item, tuple) else (item,)
     dtype = None
-    if parts and isinstance(parts[-1], DType):
-        *parts, last = parts
-        dtype = last.name
+    if parts and not isinstance(parts[-1], str | int | Size) and (named := _dtype(parts[-1])):
+        *parts, _ = parts
+        dtype = named
     return TensorSpec(tuple(parts), dtype)
 
 
 def scalar_spec(item: Any) -> ScalarSpec:
-    name = item.name if isinstance(item, DType) else item
-    if name not in DTYPES:
-        raise SpecError(f"Scalar[{item!r}] names no dtype", "write Scalar[pk.f32]")
-    return ScalarSpec(name)
+    try:
+        return ScalarSpec(dtype_name(item))
+    except UsageError as error:
+        raise SpecError(f"Scalar[{item!r}] names no dtype", f"write Scalar[pk.f32]; {error.hint}") from None
+
+
+def _dtype(item: Any) -> str | None:
+    """The name of a dtype; ``None`` for a dim, which is a text, a number or an expression."""
+    try:
+        return dtype_name(item)
+    except UsageError:
+        return None
 
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal, TypeVar, overload
 
-from portakern.dtypes import DTYPES
+from portakern.dtype_names import DTypeLike, dtype_name
 from portakern.errors import IRError, PortakernError, SpecError, UsageError
 from portakern.ir.core import Arg, Block, Loc, Yield
 from portakern.ir.rewrite import canonicalise
@@ -115,7 +115,7 @@ class Operator:
         inputs: Mapping[str, Family] | None = None,
         torch: str = "",
         doc: str = "",
-        dtypes: Sequence[str] = ("f32", "bf16"),
+        dtypes: Sequence[DTypeLike] = ("f32", "bf16"),
         name: str = "",
         scope: Mapping[str, Any] | None = None,
     ) -> None:
@@ -136,9 +136,10 @@ class Operator:
         self.inputs, self.params = _signature(self)
         for unknown in (n for n in self.families if n not in self._input_names):
             raise self.error(f"the family for {unknown!r} belongs to no input", f"inputs are {', '.join(self._input_names)}")
-        for dtype in self.dtypes:
-            if dtype not in DTYPES:
-                raise self.error(f"unknown dtype {dtype!r}", f"dtypes are {', '.join(DTYPES)}")
+        try:
+            self.dtypes = tuple(map(dtype_name, self.dtypes))
+        except UsageError as error:
+            raise self.error(error.message, error.hint) from None
 
     def __repr__(self) -> str:
         return f"<operator {self.name}>"
@@ -319,8 +320,7 @@ class Operator:
             SpecError: the operator is not well formed; at the user's line.
             UsageError: ``params`` or ``dtype`` make no sense.
         """
-        if dtype not in DTYPES:
-            raise UsageError(f"unknown dtype {dtype!r}", f"dtypes are {', '.join(DTYPES)}")
+        dtype = dtype_name(dtype)
         values = self.check_params(params or {})
         asked = self, tuple(sorted(values.items(), key=lambda kv: kv[0])), dtype, tuple(sorted((stars or {}).items()))
         try:
@@ -590,7 +590,7 @@ def operator(
     inputs: Mapping[str, Family] | None = None,
     torch: str = "",
     doc: str = "",
-    dtypes: Sequence[str] = ("f32", "bf16"),
+    dtypes: Sequence[DTypeLike] = ("f32", "bf16"),
     name: str = "",
 ) -> Callable[[Callable[..., Any]], Operator]: ...
 

@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from math import lcm
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from portakern import dtype_names as names
 from portakern.dtypes import DTYPES, DType
+from portakern.errors import UsageError
 from portakern.ir.core import Op
 from portakern.ir.size import Size, Sym, names_of, quotients
 from portakern.ir.tensor import DimSize, Literal, TensorType, tensor_type
@@ -331,11 +333,11 @@ def _no_number(message: str, hint: str) -> NoReturn:
 
 
 def dtype_name(dtype: Any) -> str:
-    """``pk.f32``, ``"f32"`` or an array's dtype as a name; raises :class:`SpecError` for anything else."""
-    name = dtype.name if isinstance(dtype, DType) else dtype
-    if not isinstance(name, str) or name not in DTYPES:
-        raise spec_error(f"{dtype!r} is not a dtype", f"dtypes are {', '.join(f'pk.{d}' for d in DTYPES)}")
-    return name
+    """The name of what :func:`portakern.dtype_names.dtype_name` reads; raises :class:`SpecError` for anything else."""
+    try:
+        return names.dtype_name(dtype)
+    except UsageError as error:
+        raise spec_error(error.message, error.hint) from None
 
 
 _FLOATS = ("f8e4m3", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz", "f16", "bf16", "f32", "f64")

@@ -130,7 +130,8 @@ def timed_apart(work: Work, made: Build, against: Sequence[str], options: Mappin
         method += f"; peers in a process of their own{alone}"
     found = figures(time)
     return made.row.but(evidence="timed", method=method, time={
-        **found, "stopped": trial.stopped or found["stopped"], "options": plain(asked), "peers": [*entries, *absent],
+        **found, "stopped": trial.stopped or found["stopped"], "options": plain(asked),
+        "sizes": dict(work.sizes) or None, "peers": [*entries, *absent],
         "judged": {**judged, **seen}, "roofline": roof, "provenance": provenance(work, made, taken, asked)})  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from portakern.ir.schedule import Schedule
 from portakern.ir.size import evaluate
 from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.ir.tile import BufferType
+from portakern.launch.detached import detaching_refused, not_traced, refuse_detaching
 from portakern.launch.facts import dtype_of, extent_of, facts_of, shape_of, signature
 from portakern.launch.hoisted import HoistedExecutable, Part
 from portakern.launch.streams import stream_handle
@@ -136,6 +137,7 @@ class Built:
 
     # ---- to call
 
+    @not_traced
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         """Run on arrays that speak DLPack, on their own device; outputs are new arrays of the same library.
 
@@ -144,11 +146,15 @@ class Built:
         than 16-byte aligned, gets a variant built for it on first use.  Inputs are checked once for every combination of
         library, device, dtype, shape, strides and alignment.  May be called from several threads.
 
+        A tensor that needs a gradient is refused, as the result would be cut off from it: :meth:`as_torch_op` has a backward.
+        Weights that the operator has values of are taken as they are.
+
         Raises:
-            UsageError: an array has another dtype or shape than the build takes.
+            UsageError: an array has another dtype or shape than the build takes, or needs a gradient.
             RuntimeFault: there is no silicon of this kind here, or the kernel failed.
         """
         if self.bound.values:
+            refuse_detaching(self.tensor_program, {**dict(enumerate(inputs)), **named})
             inputs = self.bound.completed(inputs, named, self._apart)
         elif named:
             raise UsageError(f"{self._work.row.operator} takes its inputs by place", hint=", ".join(self.bound.names))
@@ -185,6 +191,7 @@ class Built:
         Raises:
             UsageError, RuntimeFault: as a call does.
         """
+        refuse_detaching(self.tensor_program, dict(enumerate(inputs)))
         inputs = self.bound.completed(inputs, {}, self._apart) if self.bound.values else inputs
         given = self._named(inputs)
         sizes = self._sizes(given)
@@ -234,6 +241,8 @@ class Built:
         given = self._named(inputs)
         sizes = self._sizes(given)
         call = launch.specialise(self._fitting(given).executable, inputs, sizes)
+        if not self.bound.values:
+            call = detaching_refused(self.tensor_program, given, call)
         if None not in signed:
             with self._lock:
                 while len(self._callers) >= CALLERS:

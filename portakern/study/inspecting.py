@@ -22,6 +22,7 @@ from portakern.backend import (
     Source,
     Target,
 )
+from portakern.dtype_names import dtype_name
 from portakern.dtypes import DTYPES, numpy_dtype
 from portakern.errors import CompileError, PortakernError, SimulatorError, ToolMissing, UsageError
 from portakern.launch.packing import shape_of
@@ -247,6 +248,7 @@ def _given(part: str) -> KernelArgument:
 
 
 def _dtype(name: str, part: str) -> str:
-    if name not in DTYPES:
-        raise UsageError(f"--args {part}: unknown dtype {name!r}", hint=f"dtypes are {', '.join(DTYPES)}")
-    return name
+    try:
+        return dtype_name(name)
+    except UsageError as error:
+        raise UsageError(f"--args {part}: {error.message}", hint=error.hint) from None

@@ -10,8 +10,10 @@ from portakern.study.row import Row
 from portakern.study.store import ResultStore, StoreError
 
 
-def keeper(store: str | Path | bool | None) -> Keeper | None:
+def keeper(store: StoreLike) -> Keeper | None:
     """For the Python face: into a file, into the user's store for ``True``; failures are warnings."""
+    if isinstance(store, Keeper):
+        return store
     if store is None or store is False:
         return None
     return Keeper(ResultStore(None if store is True else store), lambda text: warnings.warn(text, stacklevel=3))
@@ -43,3 +45,7 @@ class Keeper:
             if self.failed is None:
                 self._warn(f"the results are not kept: {error}")
             self.failed = error
+
+
+StoreLike = str | Path | bool | Keeper | None
+"""Where timed rows are kept: a file, ``True`` for the user's store; nowhere for ``None``."""

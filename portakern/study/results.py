@@ -11,6 +11,7 @@ from typing import Any
 
 from portakern.errors import UsageError
 from portakern.study.row import Row
+from portakern.study.row_schema import upgraded
 from portakern.study.store import ResultStore, Stored, is_store
 
 _HINT = "files of results are written by --json FILE and by portakern results --export FILE; a store will do too"
@@ -24,7 +25,7 @@ def read_results(file: str | Path, samples: bool = False) -> tuple[Row, ...]:
         samples: whether rows of a store carry their raw samples; those of a JSON file carry what is in it.
 
     Raises:
-        UsageError: the file is missing, is no JSON, or holds something else.
+        UsageError: the file is missing, is no JSON, or holds something else, or rows of a later schema.
         StoreError: it is a store that cannot be read.
     """
     if is_store(file):
@@ -39,14 +40,15 @@ def read_results(file: str | Path, samples: bool = False) -> tuple[Row, ...]:
         raise UsageError(f"the results {file} are not JSON: {error.msg}", where=f"{file}:{error.lineno}", hint=_HINT) from error
     if not isinstance(data, dict) or not isinstance(data.get("rows"), list):
         raise UsageError(f"{file} is JSON and holds no rows", hint=_HINT)
-    return tuple(_row(file, number, entry, data.get("environment")) for number, entry in enumerate(data["rows"]))
+    version = data.get("schema", 1)
+    return tuple(_row(file, number, entry, version, data.get("environment")) for number, entry in enumerate(data["rows"]))
 
 
-def _row(file: str | Path, number: int, entry: Any, environment: Any) -> Row:
+def _row(file: str | Path, number: int, entry: Any, version: Any, environment: Any) -> Row:
     try:
         if not isinstance(entry, dict):
             raise ValueError(f"it is a {type(entry).__name__}")
-        row = Row.from_dict(entry)
+        row = Row.from_dict(upgraded(entry, version, str(file)))
     except ValueError as error:
         raise UsageError(f"row {number} of {file} is not a row of results: {error}", hint=_HINT) from None
     return row if row.environment is not None else row.but(environment=environment)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from portakern.study import steps
@@ -10,6 +11,8 @@ from portakern.study.provenance import machine_id
 from portakern.study.row import Row
 from portakern.study.steps import Build
 from portakern.study.store import ResultStore
+from portakern.study.study import SourceFacts, Study, files_of
+from portakern.study.under_way import CHECK_LIMIT_S
 from portakern.study.work import Work
 
 
@@ -42,3 +45,19 @@ def _fits(row: Row, now: Row, timing: Mapping[str, Any]) -> bool:
 
 def _what(row: Row) -> tuple[Any, ...]:
     return row.target, row.source_hash, row.dtype, dict(row.shape or {}), dict(row.params or {})
+
+
+def joined(study: Study, past: Mapping[int, tuple[Row, Build]], works: Sequence[Work]) -> Study:
+    """The rows in the order asked for: those that were taken now and those of the store."""
+    now = iter(study.rows)
+    rows = tuple(past[n][0] if n in past else next(now) for n in range(len(works)))
+    emitted = [made for _, made in past.values() if made.source is not None]
+    sources = {m.source.digest: m.source.text for m in emitted if m.source is not None}
+    facts = {m.source.digest: SourceFacts(m.source.suffix, m.operations) for m in emitted if m.source is not None}
+    return replace(study, rows=rows, sources={**sources, **study.sources}, source_facts={**facts, **study.source_facts},
+                   files=files_of(works))  # fmt: skip
+
+
+def time_limit(timing: dict) -> float:
+    """Wall time of one row: its budgets, and what compiling peers and checking may take."""
+    return CHECK_LIMIT_S + 2 * timing["options"]["budget_s"] * (1 + len(timing["against"])) + 200 * len(timing["against"])

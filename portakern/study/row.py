@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
 from portakern.backend import Estimate, Resources
 from portakern.errors import PortakernError
+from portakern.study import row_fields as f
 
-EVIDENCE = ("emitted", "compiled", "interpreted", "simulated", "executed", "timed")
+Evidence = Literal["emitted", "compiled", "interpreted", "simulated", "executed", "timed"]
+
+EVIDENCE: tuple[str, ...] = get_args(Evidence)
 """Levels of evidence, weakest first: source text exists; machine code exists; its source ran correct in an interpreter
 of its language; the machine code ran correct off-silicon; it ran correct on the silicon named; it was timed there."""
 
@@ -22,38 +25,31 @@ REFUSED = "unsupported-dtype"
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a study.  Every key is in the JSON; what is not known is ``None``.
+    """One line of a study.  Every key is in the JSON; what is not known is ``None``."""
 
-    ``shape`` gives the dims (a list for a starred dim, ``None`` for an open one), ``schedule`` the schedule of each
-    kernel, ``schedule_from`` whether it was ``given``, ``tuned`` or is the backend's ``default``, ``schedule_note`` which
-    tuned entry it is or why one is not used, ``method`` how the evidence was reached and what kept it from a higher level,
-    ``max_error_ratio`` the largest error as a share of what is allowed, ``cost`` the compulsory ``bytes`` and the ``flops``
-    with the figure that bounds the arithmetic (``peak``) where no dim is open, ``secret`` what a stranger's
-    kernel was judged with, ``environment`` the machine the row was taken on.
-    """
-
-    operator: str
-    target: str
-    device: str | None = None
-    shape: Mapping[str, Any] | None = None
-    dtype: str | None = None
-    params: Mapping[str, Any] | None = None
-    schedule: str | None = None
-    schedule_from: str | None = None
-    schedule_note: str | None = None
-    evidence: str | None = None
-    method: str | None = None
-    correct: bool | None = None
-    max_error_ratio: float | None = None
-    error: Mapping[str, str] | None = None
-    source_hash: str | None = None
-    binary_hash: str | None = None
-    resources: Mapping[str, Any] | None = None
-    estimate: Mapping[str, Any] | None = None
-    time: Mapping[str, Any] | None = None
-    environment: Mapping[str, Any] | None = None
-    cost: Mapping[str, Any] | None = None
-    secret: str | None = None
+    operator: Annotated[str, "its name"]
+    target: Annotated[str, "`language:device`"]
+    device: Annotated[str | None, "the silicon's or the description's name"] = None
+    shape: Annotated[Mapping[str, Any] | None, dict[str, int | list[int | None] | None],
+                     "size of each dim: a list for a starred one, null for an open one"] = None  # fmt: skip
+    dtype: Annotated[str | None, "of the inputs that declare none"] = None
+    params: Annotated[Mapping[str, Any] | None, dict[str, Any], "parameters of the operator"] = None
+    schedule: Annotated[str | None, "of each kernel"] = None
+    schedule_from: Annotated[str | None, Literal["given", "tuned", "default"] | None, "who chose it"] = None
+    schedule_note: Annotated[str | None, "which tuned entry it is, or why one is not used"] = None
+    evidence: Annotated[str | None, Evidence | None, "the highest level reached; each contains those before it"] = None
+    method: Annotated[str | None, "how that was reached, and what kept it from a higher level"] = None
+    correct: Annotated[bool | None, "whether the results are the operator's; null where nothing ran"] = None
+    max_error_ratio: Annotated[float | None, "the largest error as a share of what is allowed"] = None
+    error: Annotated[Mapping[str, str] | None, f.ErrorFields, "what ended the row, if anything did"] = None
+    source_hash: Annotated[str | None, "SHA-256 of the text with its headers and launches"] = None
+    binary_hash: Annotated[str | None, "SHA-256 of the binary"] = None
+    resources: Annotated[Mapping[str, Any] | None, f.ResourcesFields, "what the kernels use, read from the binary"] = None
+    estimate: Annotated[Mapping[str, Any] | None, f.EstimateFields, "a predicted time, which is no evidence"] = None
+    time: Annotated[Mapping[str, Any] | None, f.TimeFields, "a measured time"] = None
+    environment: Annotated[Mapping[str, Any] | None, f.EnvironmentFields, "the machine the row was taken on"] = None
+    cost: Annotated[Mapping[str, Any] | None, f.CostFields, "compulsory bytes and operations, where no dim is open"] = None
+    secret: Annotated[str | None, "what a stranger's kernel was judged with"] = None
 
     def _repr_html_(self) -> str:
         from portakern.study.report.notebook import row_html
@@ -61,7 +57,7 @@ class Row:
         return row_html(self)
 
     def to_dict(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Row:
@@ -71,7 +67,7 @@ class Row:
                 raise ValueError(f"a row needs {needed!r}")
         if data.get("evidence") is not None and data["evidence"] not in EVIDENCE:
             raise ValueError(f"unknown evidence {data['evidence']!r}")
-        known = {f.name for f in fields(Row)}
+        known = {field.name for field in fields(Row)}
         return Row(**{k: v for k, v in data.items() if k in known})
 
     def but(self, **changes: Any) -> Row:

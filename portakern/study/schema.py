@@ -106,6 +106,16 @@ MIGRATIONS: tuple[str, ...] = (
     );
     CREATE INDEX jobs_open ON jobs (number) WHERE row IS NULL;
     """,
+    """
+    ALTER TABLE results ADD COLUMN schema INTEGER NOT NULL DEFAULT 1;   -- of the row as JSON: portakern.study.row_schema.SCHEMA
+    """,
+    """
+    CREATE TABLE runs (
+        name TEXT NOT NULL,
+        result INTEGER NOT NULL REFERENCES results (id) ON DELETE CASCADE,
+        PRIMARY KEY (name, result)
+    );
+    """,
 )
 
 

@@ -23,6 +23,7 @@ from typing import Any
 from portakern.errors import PortakernError
 from portakern.study import schema
 from portakern.study.row import SAMPLE_KEYS, Row, without_samples
+from portakern.study.row_schema import SCHEMA, upgraded
 
 BUSY_S = 30.0
 """How long a writer waits for another."""
@@ -121,6 +122,7 @@ class ResultStore:
         since: str | None = None,
         last: int | None = None,
         samples: bool = False,
+        until: str | None = None,
     ) -> tuple[Stored, ...]:
         """Results in the order they were taken.
 
@@ -131,18 +133,73 @@ class ResultStore:
             since: a date or time, ISO 8601, in UTC.
             last: only the newest so many.
             samples: whether rows carry their raw samples.
+            until: a date or time as ``since``.
         """
         tests = [("operator = ?", operator), ("dtype = ?", dtype), ("target GLOB ?", target),
-                 ("instr(lower(device), lower(?)) > 0", device), ("taken >= ?", since)]  # fmt: skip
+                 ("instr(lower(device), lower(?)) > 0", device), ("taken >= ?", since), ("taken <= ?", until)]  # fmt: skip
         asked = [(test, value) for test, value in tests if value is not None]
         where = " AND ".join(test for test, _ in asked) or "1"
         # Results that do not say when they were taken are older than all others.
-        query = f"SELECT id, taken, origin, row FROM results WHERE {where} ORDER BY taken DESC, id DESC LIMIT ?"
+        query = f"SELECT id, taken, origin, row, schema FROM results WHERE {where} ORDER BY taken DESC, id DESC LIMIT ?"
         with self._opened(write=False) as db:
             if db is None:
                 return ()
             found = db.execute(query, [*(value for _, value in asked), -1 if last is None else last]).fetchall()
             return tuple(_stored(db, entry, samples) for entry in reversed(found))
+
+    def prune(self, among: Iterable[Stored], before: str | None = None, count: int | None = None, size: int | None = None,
+              dry: bool = False) -> tuple[int, int]:  # fmt: skip
+        """Remove results with their samples, the oldest first; (how many went, how many are left of ``among``).
+
+        Args:
+            among: those that may go, in the order they were taken.  Results of a named run stay.
+            before: those taken before this moment go; those that do not say when count as older than all others.
+            count: how many may stay.
+            size: bytes that their rows and samples may take, as they are stored.
+            dry: say it and remove nothing.
+        """
+        asked = list(among)
+
+        def action() -> int:
+            with self._opened(write=True) as db:
+                db.execute("BEGIN IMMEDIATE")
+                gone = _beyond(asked, _bytes(db), {n for (n,) in db.execute("SELECT result FROM runs")}, before, count, size)
+                if not dry:
+                    db.executemany("DELETE FROM results WHERE id = ?", [(n,) for n in gone])
+                db.execute("COMMIT")
+                if gone and not dry:
+                    with contextlib.suppress(sqlite3.OperationalError):  # somebody reads: the room is used again all the same
+                        db.execute("VACUUM")
+            return len(gone)
+
+        if not self.file.exists():
+            return 0, 0
+        gone = self._patiently(action)
+        return gone, len(asked) - gone
+
+    def name(self, name: str, results: Iterable[Stored]) -> None:
+        """Keep ``results`` as the run of this name, in place of the one that had it."""
+        numbers = [(name, s.id) for s in results]
+
+        def action() -> None:
+            with self._opened(write=True) as db:
+                db.execute("BEGIN IMMEDIATE")
+                db.execute("DELETE FROM runs WHERE name = ?", (name,))
+                db.executemany("INSERT INTO runs VALUES (?, ?)", numbers)
+                db.execute("COMMIT")
+
+        self._patiently(action)
+
+    def run(self, name: str) -> tuple[Stored, ...]:
+        """The results of a run by its name, in the order they were taken; none where there is no such run."""
+        query = "SELECT id, taken, origin, row, schema FROM results JOIN runs ON result = id WHERE name = ? ORDER BY taken, id"
+        with self._opened(write=False) as db:
+            return () if db is None else tuple(_stored(db, entry, False) for entry in db.execute(query, (name,)).fetchall())
+
+    def runs(self) -> list[str]:
+        """The names of all runs."""
+        with self._opened(write=False) as db:
+            return [] if db is None else [name for (name,) in db.execute("SELECT DISTINCT name FROM runs ORDER BY name")]
 
     def samples(self, number: int) -> dict[str, list[float]]:
         """The raw samples in microseconds of a result by its number: ours, and each peer's by its name."""
@@ -218,6 +275,32 @@ def _wal(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA synchronous = NORMAL")
 
 
+# ---- what is removed ---------------------------------------------------------------------------------------------------
+
+
+def _bytes(db: sqlite3.Connection) -> dict[int, int]:
+    """What each result takes."""
+    query = """
+        SELECT id, length(row) + (SELECT coalesce(sum(length(microseconds) + coalesce(length(flags), 0)), 0) FROM samples
+                                  WHERE result = id) FROM results
+    """
+    return dict(db.execute(query))
+
+
+def _beyond(among: Sequence[Stored], sizes: Mapping[int, int], named: set[int], before: str | None, count: int | None,
+            size: int | None) -> list[int]:  # fmt: skip
+    """Numbers of results that are beyond a limit, the oldest first."""
+    gone: list[int] = []
+    left, total = len(among), sum(sizes.get(s.id, 0) for s in among)
+    for s in among:
+        old = before is not None and (s.taken or "") < before
+        many = (count is not None and left > count) or (size is not None and total > size)
+        if (old or many) and s.id not in named:
+            gone.append(s.id)
+            left, total = left - 1, total - sizes.get(s.id, 0)
+    return gone
+
+
 # ---- a row and its columns ---------------------------------------------------------------------------------------------
 
 
@@ -246,7 +329,7 @@ def _entry(row: Row, origin: str) -> tuple[dict[str, Any], list[tuple[str, Any, 
         **{k: timed.get(k) for k in ("median_us", "ci_low_us", "ci_high_us", "launch_us", "end_to_end_us")},
         "verdicts": _json({p["name"]: p.get("verdict") for p in peers} or None),
         "commit_id": environment.get("commit"), "source_hash": row.source_hash, "binary_hash": row.binary_hash,
-        "machine": environment.get("machine_id"), "origin": origin, "row": json.dumps(data),
+        "machine": environment.get("machine_id"), "origin": origin, "row": json.dumps(data), "schema": SCHEMA,
     }  # fmt: skip
     return columns, _carried(row)
 
@@ -293,9 +376,9 @@ def _samples(db: sqlite3.Connection, number: int) -> list[tuple[str, list[float]
     return [(name, _unpack(us, "<f8") or [], _unpack(flags, "u1")) for name, us, flags in db.execute(query, (number,))]
 
 
-def _stored(db: sqlite3.Connection, entry: tuple[int, str | None, str, str], samples: bool) -> Stored:
-    number, taken, origin, text = entry
-    row = Row.from_dict(json.loads(text))
+def _stored(db: sqlite3.Connection, entry: tuple[int, str | None, str, str, int], samples: bool) -> Stored:
+    number, taken, origin, text, version = entry
+    row = Row.from_dict(upgraded(json.loads(text), version, f"result {number} of the store"))
     if samples and row.time:
         row = row.but(time=_with_samples(dict(row.time), _samples(db, number)))
     return Stored(number, taken, origin, row)

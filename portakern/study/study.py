@@ -14,6 +14,7 @@ from portakern.study.operations import Operation
 from portakern.study.porting import PortingNote, notes_text
 from portakern.study.provenance import environment
 from portakern.study.row import Row, without_samples
+from portakern.study.row_schema import SCHEMA
 from portakern.study.slots import Slots, SlotTask
 from portakern.study.steps import Build
 from portakern.study.table import text_table
@@ -79,7 +80,7 @@ class Study:
         """As the commands' JSON; with the raw samples of every time where ``samples`` is set."""
         rows = [(r if samples else without_samples(r)).to_dict() for r in self.rows]
         porting = {"porting": [n.to_dict() for n in self.porting]} if self.porting else {}
-        return {"portakern": __version__, "environment": self.environment, "rows": rows, **porting}
+        return {"portakern": __version__, "schema": SCHEMA, "environment": self.environment, "rows": rows, **porting}
 
     def to_json(self, file: str | Path | None = None, samples: bool = False) -> str:
         """The JSON text, also written to ``file`` where one is named."""
@@ -104,6 +105,14 @@ def write_text(file: str | Path, text: str) -> None:
         Path(file).write_text(text, encoding="utf-8")
     except OSError as error:
         raise PortakernError("output", f"cannot write {file}: {error.strerror}", hint="name another file") from error
+
+
+class StudyInterrupted(KeyboardInterrupt):
+    """Ctrl-C while rows were made: ``study`` has those that were finished, ``goal`` is what they were to reach."""
+
+    def __init__(self, study: Study, goal: str) -> None:
+        super().__init__()
+        self.study, self.goal = study, goal
 
 
 class Runner:
@@ -141,7 +150,8 @@ class Runner:
         self._timing, self._full_check = dict(timing or {}), full_check
 
     def run(self, works: Sequence[Work]) -> Study:
-        """One row per work, in their order.  Raises :class:`CacheError` at once where the cache cannot be written."""
+        """One row per work, in their order.  Raises :class:`CacheError` at once where the cache cannot be written, and
+        :class:`StudyInterrupted` at Ctrl-C."""
         if not works:
             return Study((), environment())
         if self.goal != "emitted":
@@ -159,8 +169,11 @@ class Runner:
         to_time: list[SlotTask] = []
         self._way = RowsUnderWay(self.goal, *self._limits, self._timing, self._full_check, finished,
                                  to_time.append if self.jobs > 1 else None)  # fmt: skip
-        self._perform([self._way.begin(i, w) for i, w in enumerate(works)], min(self.jobs, len(works)))
-        self._perform(to_time, 1)
+        try:
+            self._perform([self._way.begin(i, w) for i, w in enumerate(works)], min(self.jobs, len(works)))
+            self._perform(to_time, 1)
+        except KeyboardInterrupt:
+            raise StudyInterrupted(Study(tuple(rows[i] for i in sorted(rows)), environment()), self.goal) from None
         study = Study(tuple(rows[i] for i in range(len(works))), environment(), files=files_of(works))
         return replace(study, **self._texts()) if self.keep_sources else study
 

@@ -86,7 +86,13 @@ def time_text(row: Row) -> str:
     t = row.time
     if not t:
         return ""
-    return f"{us_text(t['median_us'])} [{us_text(t['ci_low_us'])}, {us_text(t['ci_high_us'])}]"
+    at = open_sizes_text(t).removesuffix(", ")
+    return f"{us_text(t['median_us'])} [{us_text(t['ci_low_us'])}, {us_text(t['ci_high_us'])}]" + (f" {at}" if at else "")
+
+
+def open_sizes_text(time: Mapping[str, Any]) -> str:
+    """``at M=1024, `` where dims are open; else nothing."""
+    return f"at {shape_text(time['sizes'])}, " if time.get("sizes") else ""
 
 
 def peers_text(row: Row) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from portakern.study.row import Row
-from portakern.study.table import case_text, evidence_text, notes, ratio_text, us_text
+from portakern.study.table import case_text, evidence_text, notes, open_sizes_text, ratio_text, us_text
 
 WIDTH = 80
 
@@ -90,7 +90,7 @@ def _flops(gflops: float) -> str:
 def _taken(t: Mapping[str, Any]) -> str:
     marked = f", {t['throttled']} of them marked" if t.get("throttled") else ""
     stopped = f", stopped by {t['stopped']}" if t.get("stopped") else ""
-    return f"{t['samples']} samples{marked}{stopped}; {t['mode']}"
+    return f"{open_sizes_text(t)}{t['samples']} samples{marked}{stopped}; {t['mode']}"
 
 
 def _clocks(t: Mapping[str, Any]) -> str:

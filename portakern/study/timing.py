@@ -38,6 +38,9 @@ FATAL = ("timeout", "device-lost")
 WHOLE_CALLS = "whole calls on the host against our whole calls"
 """How peers on the host are measured where we run on a device."""
 
+HAMPERED, HAMPERED_US = 10.0, 500.0
+"""A peer that takes so many times as long as by itself, and so many microseconds more, is suspicious."""
+
 POISON = 0xFF
 """The byte that outputs hold before the loop: NaN in every float."""
 
@@ -123,6 +126,7 @@ class Session:
         time = self._time(measurement, here, host, elsewhere)
         time["peers"] += [a.to_dict() for a in absent]
         time["provenance"] = self._provenance(taken, measurement)
+        time["sizes"] = dict(self.work.sizes) or None
         return self.made.row.but(evidence="timed", time=time)
 
     def _measured(self, device: native.Device, ours: Callable[[], Contender], peers: Sequence[Peer], calls: PeerCalls,
@@ -295,17 +299,27 @@ def peer_entry(peer: Mapping[str, Any], theirs: Timing, ours: Timing, options: O
         why = f"its time cannot be all of its work: {'; '.join(theirs.suspicions)}"
         return {**peer, "error": why, "median_us": theirs.median_us, **_samples(theirs)}
     against = compared(ours, theirs, options)
+    suspicions = [*theirs.suspicions, *hampered(theirs)]
     entry = {
         **peer, "median_us": theirs.median_us, "ratio": against.ratio, "ci_low": against.ci_low,
         "ci_high": against.ci_high, "verdict": against.verdict, "ci_low_us": theirs.ci_low_us,
         "ci_high_us": theirs.ci_high_us, "samples": len(theirs.samples_us), "correction_us": theirs.correction_us,
         "calls_per_sample": theirs.calls_per_sample, "launch_us": number(theirs.launch_us),
         "end_to_end_us": number(theirs.end_to_end_us), "mode_of_timing": theirs.mode,
-        "suspicions": list(theirs.suspicions), "throttled": _flagged(theirs), **_samples(theirs),
+        "suspicions": suspicions, "throttled": _flagged(theirs), **_samples(theirs),
     }  # fmt: skip
     apart = {"measured": measured, "ours_us": ours.median_us, "ours_ci_low_us": ours.ci_low_us,
              "ours_ci_high_us": ours.ci_high_us} if measured else {}  # fmt: skip
     return entry | apart
+
+
+def hampered(t: Timing) -> list[str]:
+    """What is odd about a peer that takes far longer here than by itself: cold caches alone do not explain that."""
+    alone = t.end_to_end_us
+    if not math.isfinite(alone) or t.median_us < HAMPERED * alone or t.median_us - alone < HAMPERED_US:
+        return []
+    return [f"hampered: a call takes {alone:.4g} us by itself, with warm caches, and {t.median_us:.4g} us here: something gets "
+            "in its way, such as threads of two runtimes that wait for the same cores"]  # fmt: skip
 
 
 def _samples(t: Timing) -> dict[str, Any]:

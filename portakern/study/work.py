@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from portakern.backend import Target
+from portakern.dtype_names import dtype_name
+from portakern.dtypes import DTYPES
 from portakern.errors import UsageError
 from portakern.ir.core import Arg
 from portakern.ir.program import Array, ArrayFacts
@@ -153,10 +156,11 @@ def works(
     params = op.check_params(problem.params)
     families = problem.families or op.families
     found = []
-    for dtype in dtypes:
+    for dtype in map(dtype_name, dtypes):
         traced = op.trace(problem.params, dtype, ranks, sizes)
         names = dim_names(op.arguments(problem.params, dtype, ranks))
         program = bind(traced, {k: v for k, v in sizes.items() if k in traced.dims})
+        _addressable(op, program)
         shape = _shape(op, ranks, sizes)
         needs = cost_of(program)
         opened = {n: (open_sizes or {}).get(n, _example(op, n)) for n in program.dims}
@@ -168,6 +172,18 @@ def works(
                               schedule_asked(schedule), row, foreign, torch=op.torch,
                               file=op.file, key=key, chosen=chosen, declared=at_sizes(families, sizes)))  # fmt: skip
     return found
+
+
+def _addressable(op: Operator, program: TensorProgram) -> None:
+    """Raises :class:`UsageError` for arrays that no 64-bit address reaches the end of."""
+    named = [*((a.name, tensor_type(a)) for a in program.args),
+             *((n, tensor_type(r)) for n, r in zip(program.outputs, program.results, strict=True))]  # fmt: skip
+    for name, t in named:
+        size = math.prod(n for n in t.shape if isinstance(n, int)) * DTYPES[t.dtype].bytes
+        if size >= 1 << 63 and 0 not in t.shape:
+            shape = " x ".join(map(str, t.shape))
+            raise UsageError(f"{op.name} is too large: {name} of {shape} {t.dtype} has {size:.3g} bytes, and addresses end at "
+                             "9.2e18", hint="take smaller sizes", kind="too-large")  # fmt: skip
 
 
 def cost_of(program: TensorProgram) -> dict[str, Any] | None:

@@ -2,6 +2,8 @@
 
 An entry is one file that carries the checksum of its content. It is written beside its place and moved there in one
 step, so a reader sees the old entry, the new one or none. What does not match its checksum counts as absent.
+
+The time of a file is that of its last use, by which :mod:`portakern.tools.limits` removes what is too much or too old.
 """
 
 from __future__ import annotations
@@ -13,15 +15,23 @@ import os
 import secrets
 import struct
 import time
+import warnings
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path, PurePath
 
 from portakern.errors import CacheError
+from portakern.tools import limits
 
 _MAGIC = b"portakern-cache-1\n"
 _CHECKSUM_BYTES = 32
 _ABANDONED_AFTER_S = 24 * 3600
+_USED_AGAIN_S = 600
+"""A use is noted where the last one is longer ago."""
+
+_WRITES = 500
+"""How many writes of one process are between two looks at the limits."""
+
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -97,6 +107,7 @@ class Cache:
     def __init__(self, directory: Path | str | None = None) -> None:
         self.directory = Path(directory) if directory is not None else default_directory()
         self._swept = False
+        self._writes = 0
 
     def get(self, key: str) -> bytes | None:
         """The content stored under ``key``; None if there is none or it is damaged.
@@ -104,8 +115,10 @@ class Cache:
         Raises:
             CacheError: the entry exists and may not be read.
         """
+        path = self._entry(key)
         try:
-            content = self._entry(key).read_bytes()
+            content = path.read_bytes()
+            _note_use(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -135,8 +148,11 @@ class Cache:
         if content is None:
             return None
         path = self.directory / "files" / f"{key}{suffix}"
-        if not _holds(path, content):
-            self._write(path, content, mode=0o755)
+        with limits.turn(self.directory, alone=False):
+            if _holds(path, content):
+                _note_use(path)
+                return path
+        self._write(path, content, mode=0o755)
         return path
 
     def check_writable(self) -> None:
@@ -163,6 +179,9 @@ class Cache:
             with contextlib.suppress(OSError):
                 temporary.unlink()
             raise self._explain(error, "write") from error
+        self._writes += 1
+        if self._writes % _WRITES == 1:
+            limits.look_after(self.directory, lambda text: warnings.warn(f"the cache is not kept small: {text}", stacklevel=2))
 
     def _sweep(self, directory: Path) -> None:
         """Removes, once per process, what killed writers left behind."""
@@ -207,6 +226,12 @@ def _holds(path: Path, content: bytes) -> bool:
         return path.stat().st_size == len(content) and path.read_bytes() == content
     except OSError:
         return False
+
+
+def _note_use(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        if time.time() - path.stat().st_mtime > _USED_AGAIN_S:
+            os.utime(path)
 
 
 def _temporary_name() -> str:

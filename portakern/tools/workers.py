@@ -57,6 +57,11 @@ class WorkerFault(WorkerError):
         self.log = log
 
 
+QUIET: Mapping[str, str] = {"OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"}
+"""For every worker that the user's environment does not say otherwise: threads of OpenMP do not spin when they are idle.  Those
+of two runtimes in one process (a peer's and a kernel's) take each other's cores for milliseconds otherwise."""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One call to make in a worker.
@@ -120,7 +125,7 @@ class WorkerPool:
         if workers < 1:
             raise ValueError(f"a pool needs at least one worker, not {workers}")
         self._size = workers
-        self._env = dict(env or {})
+        self._env = {**{n: v for n, v in QUIET.items() if n not in os.environ}, **(env or {})}
         self._preload = tuple(preload)
         self._memory_bytes = memory_bytes
         self._start_timeout_s = start_timeout_s

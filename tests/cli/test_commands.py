@@ -81,7 +81,7 @@ def test_build_check_and_compare_agree_on_the_row(capsys: pytest.CaptureFixture[
 
 def test_a_row_has_every_key_of_the_design(capsys: pytest.CaptureFixture[str]):
     data = json.loads(run(capsys, "build", "row_sum", "-t", "numba:cpu", "--json", *SMALL)[1])
-    assert set(data) == {"portakern", "environment", "rows"}
+    assert set(data) == {"portakern", "schema", "environment", "rows"}
     # More keys may stand between these, which scripts know.
     known = [
         "operator", "target", "device", "shape", "dtype", "params", "schedule", "evidence", "method", "correct",

@@ -6,9 +6,9 @@ import pytest
 
 import portakern as pk
 from portakern import api
-from portakern.cli.options import problems
 from portakern.registry import registry
 from portakern.spec.load import load_operator
+from portakern.study.asking import problems
 from portakern.study.table import case_text
 from portakern.study.work import works
 

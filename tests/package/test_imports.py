@@ -19,14 +19,14 @@ import portakern
 ROOT = Path(portakern.__file__).parent
 
 ROOMS = (
-    "errors", "version", "dtypes", "device", "_native", "native",
+    "errors", "error_kinds", "callable_room", "version", "dtypes", "dtype_names", "device", "_native", "native",
     "ir", "spec", "gradients", "array_program", "torch_import",
     "backend", "registry",
     "emit", "lower",
     "tools", "referee", "launch", "timing", "check", "tuned",
     "torch_autograd", "torch_op", "study",
     "tuning", "search", "testing", "suite", "model_study",
-    "torch_swap", "api", "portakern", "operators", "torch_compile",
+    "torch_swap", "api", "cache", "portakern", "operators", "torch_compile",
     "fuzz", "jobs", "fleet", "serve", "cli", "__main__",
 )  # fmt: skip
 """Lowest first.  ``_native`` is the compiled core."""

@@ -73,7 +73,7 @@ def no_such_axis(x: pk.Tensor["M", "N"]):
 
 @pk.operator
 def not_a_dtype(x: pk.Tensor["M"]):
-    return pk.cast(x, "float32")  # here
+    return pk.cast(x, "flaot32")  # here
 
 
 @pk.operator

@@ -40,7 +40,7 @@ def marked_line(name: str) -> int:
         ("returns_number", "the output 'b' is 2.0", "return arrays"),
         ("inner_dims", "N columns meet M rows", "transpose"),
         ("no_such_axis", "axis 2 of an array of 2 dims", "-2 to 1"),
-        ("not_a_dtype", "'float32' is not a dtype", "pk.f32"),
+        ("not_a_dtype", "unknown dtype 'flaot32'", "did you mean f32"),
         ("size_math", "unsupported operand", "pk.size(x.shape[0], pk.f32)"),
         ("writes", "cannot be written to", "pk.where"),
         ("misspelt", "has no attribute 'exq'", "did you mean pk.exp?"),

@@ -140,11 +140,14 @@ def test_bf16_of_numpy_and_torch(target: str):
         np.testing.assert_allclose(y.float().numpy(), want, rtol=2e-2, atol=1e-3)
 
 
-def test_parameters_that_want_a_gradient_are_read(built):
+def test_parameters_that_want_a_gradient_are_read_where_none_is_wanted(built):
     torch = pytest.importorskip("torch")
     x = torch.nn.Parameter(torch.randn(4, 33))
     for _ in range(2):
-        torch.testing.assert_close(built(x), x.detach().softmax(-1))
+        with torch.no_grad():
+            torch.testing.assert_close(built(x), x.softmax(-1))
+        with pytest.raises(UsageError, match="needs a gradient"):
+            built(x)
 
 
 def test_run_time_numbers_are_not_remembered(double):

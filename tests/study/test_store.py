@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from portakern.cli import main
 from portakern.study import schema
 from portakern.study.keeping import Keeper
 from portakern.study.results import read_results, to_csv
@@ -169,6 +170,40 @@ def test_a_newer_store_is_refused(store: ResultStore):
     db.commit()
     with pytest.raises(StoreError, match="newer portakern"):
         store.select()
+
+
+def test_pruning_takes_the_oldest_beyond_a_limit_and_spares_named_runs(store: ResultStore):
+    store.add([timed("softmax", n) for n in range(6)] + [timed("row_sum", 7)])
+    store.name("main", store.select(operator="softmax")[:1])
+    softmax = store.select(operator="softmax")
+    assert store.prune(softmax, count=3, dry=True) == (3, 3) and len(store.select()) == 7
+    assert store.prune(softmax, count=3) == (3, 3)
+    assert [s.row.time["median_us"] for s in store.select() if s.row.time] == [10.0, 14.0, 15.0, 17.0]
+    assert store.prune(store.select(), before=store.select()[2].taken) == (1, 3), "the named one stays"
+    assert store.prune(store.select(), size=1) == (2, 1) and [s.row.operator for s in store.run("main")] == ["softmax"]
+    assert store.check() == "ok"
+    db = sqlite3.connect(store.file)
+    assert db.execute("SELECT count(*) FROM samples WHERE result NOT IN (SELECT id FROM results)").fetchone() == (0,)
+
+
+def test_pruning_beside_a_reader(store: ResultStore):
+    store.add([timed("softmax", n) for n in range(4)])
+    reader = sqlite3.connect(store.file, isolation_level=None)
+    reader.execute("BEGIN")
+    assert reader.execute("SELECT count(*) FROM results").fetchone() == (4,)
+    assert store.prune(store.select(), count=1) == (3, 1)
+    assert reader.execute("SELECT count(*) FROM results").fetchone() == (4,), "it sees what was there when it began"
+    reader.execute("COMMIT")
+    assert len(store.select()) == 1
+
+
+def test_the_command_prunes_only_with_a_limit(store: ResultStore, capsys: pytest.CaptureFixture[str]):
+    store.add([timed("softmax", n) for n in range(4)])
+    assert main(["results", "--store", str(store.file), "--prune"]) == 2
+    assert main(["results", "--store", str(store.file), "--prune", "--age", "1h", "--count", "2", "--dry-run"]) == 0
+    assert "would be removed" in capsys.readouterr().out and len(store.select()) == 4
+    assert main(["results", "--store", str(store.file), "--prune", "--count", "2"]) == 0
+    assert len(store.select()) == 2
 
 
 def test_json_and_stores_join(store: ResultStore, tmp_path: Path):

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from typing import Any
 
 from portakern.errors import UsageError
 
@@ -16,9 +17,9 @@ MOST = 10_000
 _HINT = "write M=256|512 for a list, M=256:8192:*2 to double, or M=256:1024:+256 to count up"
 
 
-def points(shape: Mapping[str, str]) -> list[dict[str, str]]:
+def points(shape: Mapping[str, str | Sequence[Any]]) -> list[dict[str, Any]]:
     """Every combination of the sizes, the last axis varying fastest.  Raises :class:`UsageError` for an axis that is none."""
-    axes = {name: list(dict.fromkeys(_sizes(name, text))) for name, text in shape.items()}
+    axes = {name: list(dict.fromkeys(_sizes(name, axis) if isinstance(axis, str) else axis)) for name, axis in shape.items()}
     count = 1
     for sizes in axes.values():
         count *= len(sizes)

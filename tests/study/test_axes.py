@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from portakern.cli import main
-from portakern.cli.axes import points
 from portakern.errors import UsageError
+from portakern.study.axes import points
 
 pytestmark = pytest.mark.quick
 
