@@ -9,6 +9,7 @@ from portakern.emit.clike.spoken import WORDS
 from portakern.emit.launches import FORM, adopt_launches
 from portakern.ir.program import Program
 
+from .bare import bare, remarks
 from .choices import choices
 from .emitter import OPTIONS, CudaEmitter, included_headers
 from .interpreter import CudaInterpreter
@@ -45,6 +46,8 @@ CUDA = Language(
     simulator=CudaInterpreter(),
     convention=CONVENTION,
     adopt=adopt,
+    bare=bare,
+    remarks=remarks,
     choices=choices,
     words=WORDS,
 )

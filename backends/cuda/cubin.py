@@ -1,7 +1,7 @@
 """Reads what a kernel uses from its cubin, an ELF file, and computes the occupancy that follows.
 
 NVIDIA does not document the ``.nv.info`` sections; the attribute numbers are those that ``cuobjdump -elf`` prints as
-EIATTR_REGCOUNT and EIATTR_FRAME_SIZE, and the tests hold them against what ptxas itself reports.
+EIATTR_REGCOUNT, EIATTR_FRAME_SIZE and EIATTR_MAX_THREADS, and the tests hold them against what ptxas itself reports.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from portakern.errors import BackendError
 from portakern.tools import elf
 
 _SVAL = 0x04  # an attribute whose value of `size` bytes follows
-_FRAME_SIZE, _REGCOUNT = 0x11, 0x2F
+_FRAME_SIZE, _REGCOUNT, _MAX_THREADS = 0x11, 0x2F, 0x05
 _SYSTEM_SHARED = 1024
 
 SOURCE = "cubin (.nv.info, section sizes); spills from ptxas -v"
@@ -25,12 +25,14 @@ SOURCE = "cubin (.nv.info, section sizes); spills from ptxas -v"
 
 @dataclass(frozen=True)
 class KernelFacts:
-    """Of one kernel: registers per thread, stack frame and static shared memory and machine code in bytes."""
+    """Of one kernel: registers per thread, stack frame and static shared memory and machine code in bytes, and how many
+    threads a block may have by its launch bounds (0: they say nothing)."""
 
     registers: int
     frame: int
     shared: int
     code: int
+    most_threads: int = 0
 
 
 def kernels_of(cubin: bytes) -> dict[str, KernelFacts]:
@@ -53,7 +55,7 @@ def kernels_of(cubin: bytes) -> dict[str, KernelFacts]:
             name = s.name.removeprefix(".text.")
             shared = by_name.get(f".nv.shared.{name}")
             size = max(0, shared.size - reserved) if shared else 0
-            found[name] = KernelFacts(registers.get(name, 0), frames.get(name, 0), size, s.size)
+            found[name] = KernelFacts(registers.get(name, 0), frames.get(name, 0), size, s.size, _bound(by_name, name))
     return found
 
 
@@ -67,6 +69,15 @@ def _attributes(file: elf.Elf, wanted: int) -> dict[str, int]:
                 index, number = struct.unpack("<II", value)
                 found[symbols[index].name] = number
     return found
+
+
+def _bound(sections: Mapping[str, elf.Section], kernel: str) -> int:
+    info = sections.get(f".nv.info.{kernel}")
+    for attribute, value in _entries(info.data) if info else ():
+        if attribute == _MAX_THREADS and len(value) == 12:
+            x, y, z = struct.unpack("<III", value)
+            return x * y * z
+    return 0
 
 
 def _entries(info: bytes) -> Iterator[tuple[int, bytes]]:
@@ -128,7 +139,7 @@ def resources(
             raise BackendError(f"the cubin holds no kernel {name!r}", hint=f"it holds {', '.join(facts) or 'none'}")
         k = facts[name]
         shared = k.shared + dynamic
-        share, limiter = occupancy(device, threads, k.registers, shared)
+        share, limiter = occupancy(device, min(threads, k.most_threads or threads), k.registers, shared)
         found.append(Resources(name, k.registers, spills.get(name), k.frame, shared, k.code, share, limiter, SOURCE,
                                (("static_shared_bytes", k.shared),)))  # fmt: skip
     return tuple(found)

@@ -21,6 +21,7 @@ from portakern.backend import Availability, CompiledBinary, Resources, Source, T
 from portakern.device import Device
 from portakern.emit.mangled import is_called
 from portakern.emit.room import explained
+from portakern.emit.strangers import FOREIGN
 from portakern.errors import CompileError, PortakernError, ToolMissing
 from portakern.tools.cache import Cache, digest
 from portakern.tools.process import run_tool
@@ -36,8 +37,6 @@ FLAGS = ("-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc", "-O3", "-s
          "-gline-tables-only", "-fdebug-compilation-dir=.")  # fmt: skip
 """Assembly names the lines that it comes from: the simulator and reports say them, and machine code is the same without."""
 TEXT = "kernel.hip"
-FOREIGN = "foreign"
-"""Option of a source that somebody else wrote, its file's name: standard headers are there, the assembly names its lines."""
 CALLED = "called"
 """Option of a foreign source: pairs of a launch's kernel and the instance of a template that it is in the text."""
 FOREIGN_FLAGS = ("-Wno-unused-value", "-Wno-unused-result")
