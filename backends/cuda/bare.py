@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from portakern.backend import InspectedKernel, Remark, Source, Target
@@ -27,11 +26,12 @@ def bare(kernel: InspectedKernel, target: Target, found: Sequence[str] = ()) -> 
     file = Path(kernel.file).name if Path(kernel.file).suffix in _SUFFIXES else TEXT
     asked = [kernel.entry] if "<" in kernel.entry else []
     instances = tuple(dict.fromkeys([*asked, *side.instances]))
-    made = bare_source(kernel, target, found, side.text, ".cu", file, included_headers(kernel.text), ((INSTANCES, instances),))
-    texts = [made.text, *(text for _, text in made.headers)]
-    have = {name for name, _ in made.headers}
-    headers = (*made.headers, *(h for h in standard_headers(*texts) if h[0] not in have))
-    return replace(made, headers=headers)
+    options = ((INSTANCES, instances),)
+    return bare_source(kernel, target, found, side.text, ".cu", file, _headers, options, device_only=True)
+
+
+def _headers(*texts: str) -> tuple[tuple[str, str], ...]:
+    return (*included_headers("\n".join(texts)), *standard_headers(*texts))
 
 
 def remarks(kernel: InspectedKernel, target: Target) -> tuple[Remark, ...]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from portakern.backend import InspectedKernel, Source, Target
+from portakern.backend import InspectedKernel, Remark, Source, Target
+from portakern.emit.host_side import device_side
 from portakern.emit.strangers import bare_source
 
 from .adopt import headers_of, with_instances
-from .toolchain import TEXT
+from .from_cuda.headers import FIRST, cuda_headers
+from .from_cuda.remarks import remarks as cuda_remarks
+from .toolchain import FIRST_HEADER, TEXT
 
 _SUFFIXES = (".hip", ".cpp", ".cc", ".cxx", ".cu")
 
@@ -19,6 +22,15 @@ def bare(kernel: InspectedKernel, target: Target, found: Sequence[str] = ()) -> 
 
     Raises :class:`UsageError` where the text holds no such kernel, or several and none is named.
     """
-    text = with_instances(kernel.text, [kernel.entry] if "<" in kernel.entry else [])
+    asked = [kernel.entry] if "<" in kernel.entry else []
     file = Path(kernel.file).name if Path(kernel.file).suffix in _SUFFIXES else TEXT
-    return bare_source(kernel, target, found, text, ".hip", file, headers_of(text))
+    if kernel.origin == "cuda":
+        side = device_side(kernel.text)
+        text = with_instances(side.text, dict.fromkeys([*asked, *side.instances]))
+        return bare_source(kernel, target, found, text, ".hip", file, cuda_headers, ((FIRST_HEADER, FIRST),), device_only=True)
+    text = with_instances(kernel.text, asked)
+    return bare_source(kernel, target, found, text, ".hip", file, lambda *texts: headers_of(text))
+
+
+def remarks(kernel: InspectedKernel, target: Target) -> tuple[Remark, ...]:
+    return cuda_remarks(kernel, target) if kernel.origin == "cuda" else ()

@@ -24,6 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="x=bf16[M,N],n=4096,..",
         help="what it is called with, in order: arrays by dtype and shape, numbers; BLOCK=128 and num_warps=4 too",
     )
+    parser.add_argument("--from", dest="origin", default="", metavar="LANG",
+                        help="the language it is written in where that is not the target's: cuda, for hip")  # fmt: skip
     parser.add_argument("--grid", metavar="X[,Y[,Z]]", help="in blocks, where the text does not say")
     parser.add_argument("--block", metavar="X[,Y[,Z]]", help="in threads, where a language launches them so (default 256)")
     parser.add_argument("--shared", type=int, default=0, metavar="B", help="bytes of dynamic shared memory")
@@ -37,8 +39,8 @@ def run(args: argparse.Namespace) -> int:
     file, _, entry = args.source.partition(":")
     text = options.read_text(file, "the kernel")
     kernel = InspectedKernel(
-        text, entry, arguments_of(args.args), _sizes(args.grid, "--grid"), _sizes(args.block, "--block"), args.shared, file
-    )
+        text, entry, arguments_of(args.args), _sizes(args.grid, "--grid"), _sizes(args.block, "--block"), args.shared, file,
+        args.origin)  # fmt: skip
     inspections = inspect_all(kernel, registry().match(args.targets), args.seed, not args.no_run)
     if args.asm is not None:
         options.write_text(args.asm, inspections[0].assembly)

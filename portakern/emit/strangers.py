@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from portakern.backend import InspectedKernel, KernelArgument, Launch, Source, Target
+from portakern.emit.host_side import device_side
 from portakern.emit.launches import parse_launches
 from portakern.emit.mangled import is_called, readable
 from portakern.errors import UsageError
@@ -24,9 +25,10 @@ _INCLUDE = re.compile(r'^[^\S\n]*#[^\S\n]*include[^\S\n]*"([^"\n]+)"', re.MULTIL
 
 
 def bare_source(kernel: InspectedKernel, target: Target, found: Sequence[str], text: str, suffix: str, file: str,
-                headers: Sequence[tuple[str, str]] = (), options: Sequence[tuple[str, Any]] = ()) -> Source:  # fmt: skip
+                headers: Callable[..., Sequence[tuple[str, str]]], options: Sequence[tuple[str, Any]] = (), device_only: bool = False) -> Source:  # fmt: skip
     """``text`` is what is compiled of the kernel's; ``found`` are the kernels of the compiled text.  Before they are known, the
-    source is there to be compiled only.
+    source is there to be compiled only.  ``headers`` is asked for those that the text and what lies beside its file may include;
+    ``device_only``: of those beside it the device's side.
 
     Raises :class:`UsageError` where the text holds no such kernel, or several and none is named.
     """
@@ -38,7 +40,9 @@ def bare_source(kernel: InspectedKernel, target: Target, found: Sequence[str], t
         launch = Launch(symbol, told[0].grid, told[0].block, names, told[0].shared_bytes)
     else:
         launch = Launch(symbol, kernel.grid or (1, 1, 1), kernel.block or (THREADS, 1, 1), names, kernel.shared_bytes)
-    return Source(target, readable(symbol), symbol, text, suffix, arrays, (), (launch,), (*headers, *_beside(kernel)),
+    beside = _beside(kernel, device_only)
+    library = tuple(h for h in headers(text, *beside.values()) if h[0] not in beside)
+    return Source(target, readable(symbol), symbol, text, suffix, arrays, (), (launch,), (*library, *beside.items()),
                   options=((FOREIGN, file), *options))  # fmt: skip
 
 
@@ -46,10 +50,10 @@ def _type(given: KernelArgument) -> BufferType | TileType:
     return TileType((), given.dtype) if given.shape is None else BufferType(given.shape, given.dtype)
 
 
-def _beside(kernel: InspectedKernel) -> list[tuple[str, str]]:
+def _beside(kernel: InspectedKernel, device_only: bool) -> dict[str, str]:
     """Headers that the text includes from its own folder, and those that they include."""
     if not kernel.file:
-        return []
+        return {}
     found: dict[str, str] = {}
     waiting = [(name, "") for name in _INCLUDE.findall(kernel.text)]
     while waiting:
@@ -58,9 +62,10 @@ def _beside(kernel: InspectedKernel) -> list[tuple[str, str]]:
         file = Path(kernel.file).parent / path
         if str(path) in found or path.is_absolute() or ".." in path.parts or not file.is_file():
             continue  # what is not there, the compiler names
-        found[str(path)] = file.read_text(errors="replace")
+        text = file.read_text(errors="replace")
+        found[str(path)] = device_side(text).text if device_only else text
         waiting += [(inner, str(path.parent)) for inner in _INCLUDE.findall(found[str(path)])]
-    return list(found.items())
+    return found
 
 
 def _symbol(kernel: InspectedKernel, found: Sequence[str]) -> str:

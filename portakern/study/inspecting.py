@@ -70,6 +70,7 @@ def inspect_all(kernel: InspectedKernel, targets: Sequence[Target], seed: int = 
         if registry().language(target.language).bare is None:
             able = ", ".join(n for n, x in registry().languages.items() if x.bare is not None)
             raise UsageError(f"{target.language} looks at no kernels without an operator", hint=f"these do: {able}")
+        _check_origin(kernel.origin, target)
     found = []
     for target in targets:
         with WorkerPool(1, env=steps.build_environment(registry().language(target.language))) as pool:
@@ -80,6 +81,15 @@ def inspect_all(kernel: InspectedKernel, targets: Sequence[Target], seed: int = 
             except PortakernError as error:
                 found.append(Inspection(str(target), target.device.title, error=error.to_dict()))
     return found
+
+
+def _check_origin(origin: str, target: Target) -> None:
+    readers = {n: (n, *x.reads) for n, x in registry().languages.items() if x.bare is not None}
+    if origin and origin not in readers.get(target.language, ()):
+        able = [n for n, reads in readers.items() if origin in reads]
+        if not able:
+            raise UsageError(f"no language reads {origin!r}", hint=f"these are read: {', '.join(readers)}")
+        raise UsageError(f"{target.language} reads nothing that is written in {origin}", hint=f"these do: {', '.join(able)}")
 
 
 def examine(kernel: InspectedKernel, target_name: str, seed: int = 0, run: bool = True) -> Inspection:
