@@ -24,11 +24,24 @@ THREADS = 256
 _INCLUDE = re.compile(r'^[^\S\n]*#[^\S\n]*include[^\S\n]*"([^"\n]+)"', re.MULTILINE)
 
 
-def bare_source(kernel: InspectedKernel, target: Target, found: Sequence[str], text: str, suffix: str, file: str,
-                headers: Callable[..., Sequence[tuple[str, str]]], options: Sequence[tuple[str, Any]] = (), device_only: bool = False) -> Source:  # fmt: skip
+Headers = Sequence[tuple[str, str]]
+"""(name, text) of each."""
+
+
+def bare_source(
+    kernel: InspectedKernel,
+    target: Target,
+    found: Sequence[str],
+    text: str,
+    suffix: str,
+    file: str,
+    headers: Callable[..., Headers],
+    options: Sequence[tuple[str, Any]] = (),
+    device_only: bool = False,
+) -> Source:
     """``text`` is what is compiled of the kernel's; ``found`` are the kernels of the compiled text.  Before they are known, the
-    source is there to be compiled only.  ``headers`` is asked for those that the text and what lies beside its file may include;
-    ``device_only``: of those beside it the device's side.
+    source is there to be compiled only.  ``headers`` is asked for those that the text and what lies beside its file may
+    include; ``device_only``: of those beside it the device's side.
 
     Raises :class:`UsageError` where the text holds no such kernel, or several and none is named.
     """

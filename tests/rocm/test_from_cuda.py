@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,12 +21,9 @@ SOFTMAX = Path(__file__).parents[2] / "examples" / "cuda" / "row_softmax.cu"
 ISAS = ("gfx942", "gfx1201")
 
 
-def kernel(
-    file: Path, entry: str = "", args: str = "", grid: int = 1, block: int = 256, shared: int = 0, text: str = ""
-) -> InspectedKernel:
-    return InspectedKernel(
-        text or file.read_text(), entry, arguments_of(args), (grid, 1, 1), (block, 1, 1), shared, str(file), "cuda"
-    )
+def kernel(file: Path, entry: str = "", args: str = "", grid: int = 1, block: int = 256, shared: int = 0) -> InspectedKernel:
+    asked = arguments_of(args), (grid, 1, 1), (block, 1, 1), shared
+    return InspectedKernel(file.read_text() if file.exists() else "", entry, *asked, str(file), "cuda")
 
 
 def found(k: InspectedKernel, isa: str = "gfx942") -> Inspection:
@@ -32,7 +31,7 @@ def found(k: InspectedKernel, isa: str = "gfx942") -> Inspection:
     return examine(k, f"hip:{isa}")
 
 
-def results(k: InspectedKernel, isa: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def results(k: InspectedKernel, isa: str) -> dict[str, tuple[Any, Any]]:
     """Arrays before and after."""
     needs_clang(isa)
     source, binary = _compiled(k, registry().target(f"hip:{isa}"))
@@ -99,14 +98,14 @@ def test_a_warp_of_32_is_warned_about_where_waves_are_wider() -> None:
 )
 def test_what_has_no_counterpart_is_named_with_its_line(line: str, what: str, instead: str) -> None:
     text = f"// mma.sync and wgmma. in a comment\n__global__ void k(float* x) {{\n  {line}\n}}\n"
-    remarks = found(kernel(Path("k.cu"), text=text)).remarks
+    remarks = found(replace(kernel(Path("k.cu")), text=text)).remarks
     assert {r["line"] for r in remarks} == {3} and remarks[0]["kind"] == "missing" and remarks[0]["source"] == line
     assert what in remarks[0]["text"] and instead in remarks[0]["instead"], remarks[0]
 
 
 def test_a_mistake_is_the_compilers_message_at_the_files_line() -> None:
     text = SOFTMAX.read_text().replace("top = block_reduce(top, true)", "top = block_reduce(tip, true)")
-    error = found(kernel(SOFTMAX, text=text)).error
+    error = found(replace(kernel(SOFTMAX), text=text)).error
     assert error is not None and error["kind"] == "compile"
     assert "row_softmax.cu:24:" in error["message"] and "undeclared identifier 'tip'" in error["message"]
 

@@ -1,7 +1,7 @@
 """What CUDA has and AMD has not, by the words that a text says it with, and what there is instead.
 
-Sources: the CUDA C++ Programming Guide and the PTX ISA for the words; AMD's ISA reference guides of CDNA 3 and 4 and RDNA 3 and 4,
-LLVM's AMDGPUUsage, and the device descriptions here for what there is instead.
+Sources: the CUDA C++ Programming Guide and the PTX ISA for the words; AMD's ISA reference guides of CDNA 3 and 4 and RDNA 3
+and 4, LLVM's AMDGPUUsage, and the device descriptions here for what there is instead.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from portakern.device import Device
 
 @dataclass(frozen=True)
 class Entry:
-    """``words`` is a regular expression for the text without its comments; ``what`` it is; ``instead`` is asked for a device."""
+    """``words`` is a regular expression for a text without comments; ``what`` it is; ``instead`` is asked for a device."""
 
     words: str
     what: str
@@ -31,8 +31,7 @@ def _copies(d: Device) -> str:
     if d.has("lds_dma_16"):
         return "loads that put 4 or 16 bytes a lane straight into LDS (__builtin_amdgcn_global_load_lds), waited for by vmcnt"
     if d.has("lds_dma_4"):
-        return "loads that put 4 bytes a lane straight into LDS (__builtin_amdgcn_global_load_lds), waited for by vmcnt; wider " \
-               "ones are issued early into registers and written to LDS"  # fmt: skip
+        return "loads that put 4 bytes a lane straight into LDS (__builtin_amdgcn_global_load_lds), waited for by vmcnt"
     return "loads issued early into registers and written to LDS when they are there"
 
 
@@ -70,7 +69,8 @@ CATALOGUE = (
     Entry(r"\bcp\.async\.bulk|\bCUtensorMap\b|\bcp_async_bulk|\bcudaTensorMap", "the copy engine (TMA, cp.async.bulk)",
           lambda d: f"no copy engine: {_copies(d)}; buffer loads give zeros behind the end of an array"),
     Entry(r"\bcp\.async\.(?!bulk)|\bcp\.async\b(?!\.)|__pipeline_(?:memcpy_async|commit|wait_prior)|\bmemcpy_async\b"
-          r"|\bcuda::pipeline\b|\bmake_pipeline\b|[<\"](?:cuda/pipeline|cuda_pipeline\.h)", "copies to shared memory (cp.async)", _copies),
+          r"|\bcuda::pipeline\b|\bmake_pipeline\b|[<\"](?:cuda/pipeline|cuda_pipeline\.h)",
+          "copies to shared memory (cp.async)", _copies),
     Entry(r"\bmbarrier\.|\bcuda::barrier\b|[<\"]cuda/barrier[>\"]|\bfence\.(?:mbarrier|proxy)",
           "barriers in shared memory (mbarrier)", _barriers),
     Entry(r"__cluster_dims__|\bthis_cluster\b|\bcluster_group\b|\bbarrier\.cluster|\bmapa\.|\bcluster_(?:ctarank|sync)\b"
@@ -87,7 +87,8 @@ CATALOGUE = (
           "groups of the threads that happen to be active", _always("__activemask and __ballot_sync")),
     Entry(r"[<\"](?:cub|thrust|cute|cutlass)/", "CUB, Thrust, CUTLASS",
           _always("hipCUB, rocPRIM, rocThrust and composable_kernel, which need ROCm")),
-    Entry(r"[<\"]cuda_fp8\.h[>\"]|\b__nv_fp8_|\b__nv_fp4_|[<\"]cuda_fp4\.h[>\"]", "8-bit and 4-bit floats (cuda_fp8.h)", _narrow),
+    Entry(r"[<\"]cuda_fp8\.h[>\"]|\b__nv_fp8_|\b__nv_fp4_|[<\"]cuda_fp4\.h[>\"]",
+          "8-bit and 4-bit floats (cuda_fp8.h)", _narrow),
     Entry(r"[<\"]curand_kernel\.h[>\"]|\bcurandState", "random numbers of cuRAND", _always("hipRAND, which needs ROCm")),
     Entry(r"[<\"]cuda/(?:std/)?(?:atomic|semaphore|latch|annotated_ptr)[>\"]|\bcuda::atomic", "libcu++",
           _always("__hip_atomic_* with an order and a scope")),
@@ -119,7 +120,8 @@ WARPS = (
     (r"\b0x[fF]{8}[uUlL]*\b|\b__\w+_sync\s*\(\s*-1\b|\bFULL_MASK\b|(?<=[=(,\s])~0u?\b", "a mask of 32 lanes"),
     (r"\bthreadIdx\.\w\s*(?:%\s*32\b|&\s*(?:31\b|0x1[fF]\b)|/\s*32\b|>>\s*5\b)|\b(?:tid|lane|lane_?id|thread_?id|idx)\w*\s*"
      r"(?:%\s*32\b|&\s*(?:31\b|0x1[fF]\b)|/\s*32\b|>>\s*5\b)", "32 threads a warp"),
-    (r"(?i)\b\w*warp_?size\w*\b\s*(?:=\s*)?32\b|\bconst\w*\s+(?:int|unsigned|auto)\s+\w*[wW]arp\w*\s*=\s*32\b", "a warp size of 32"),
+    (r"(?i)\b\w*warp_?size\w*\b\s*(?:=\s*)?32\b|\bconst\w*\s+(?:int|unsigned|auto)\s+\w*[wW]arp\w*\s*=\s*32\b",
+     "a warp size of 32"),
     (r"\btiled_partition\s*<\s*32\b", "tiles of 32 threads as warps"),
 )  # fmt: skip
 """What assumes that 32 threads go together."""

@@ -19,8 +19,9 @@ def remarks(kernel: InspectedKernel, target: Target) -> tuple[Remark, ...]:
     side = device_side(kernel.text)
     text = _COMMENT.sub(lambda m: m[1] or re.sub(r"[^\n]", " ", m[0]), side.text)
     missing = list(_missing(text, target))
-    found = {(r.line, r.text): r for r in sorted([*missing, *_inline(text, {r.line for r in missing}), *_assumed(text, target)],
-                                                 key=lambda r: (r.kind != "missing", r.line))}  # fmt: skip
+    inline = _inline(text, {r.line for r in missing})
+    ordered = sorted([*missing, *inline, *_assumed(text, target)], key=lambda r: (r.kind != "missing", r.line))
+    found = {(r.line, r.text): r for r in ordered}
     unknown = () if "<" in kernel.entry else side.unknown
     hangs = (Remark(line, "note", f"{name} depends on who calls the host function", f"ask for 'FILE:{name}' with values")
              for line, name in unknown)  # fmt: skip
@@ -53,11 +54,12 @@ def _assumed(text: str, target: Target) -> Iterator[Remark]:
     wave = target.device.count("subgroup")
     if wave == 32:
         return
+    instead = "it runs as two warps of 32 a wave; a port has masks of 64 bits and a step more in its reductions"
     for words, what in WARPS:
         for m in re.finditer(words, text):
-            yield Remark(_line(text, m.start()), "assumes", f"{what}, where waves of {target.device.name} have {wave} lanes",
-                         "it runs as two warps of 32 a wave; a port has masks of 64 bits and a step more in its reductions")  # fmt: skip
+            said = f"{what}, where waves of {target.device.name} have {wave} lanes"
+            yield Remark(_line(text, m.start()), "assumes", said, instead)
 
 
 def _instead(target: Target, what: str) -> str:
-    return f"{target.device.name} has {what}" if not what.startswith(("it ", "no ", "nothing", "8-bit")) else what
+    return what if what.startswith(("it ", "no ", "8-bit")) else f"{target.device.name} has {what}"
