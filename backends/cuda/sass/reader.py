@@ -15,7 +15,7 @@ _LINE = re.compile(r"^\s*/\*(?P<at>[0-9a-f]{4,})\*/\s+(?P<text>[^;]*?)\s*;\s*(?:
 _SECOND = re.compile(r"^\s*/\*\s*0x([0-9a-f]{16})\s*\*/\s*$")
 _WORDS = re.compile(r"^\{?\s*(?:@(?P<guard>!?U?P[0-9T]+)\s+)?(?P<opcode>[A-Z][A-Za-z0-9_.]*)\s*(?P<operands>.*)$", re.DOTALL)
 _SECTION = re.compile(r"^\s*\.section\s+\.text\.(\S+?),|^\s*Function : (\S+)")
-_LABEL = re.compile(r"^(\.L\S+):")
+_LABEL = re.compile(r"^([.$]\S+):$")
 _SOURCE = re.compile(r'//## File "([^"]+)", line (\d+)(?P<inlined> inlined at)?')
 
 
@@ -104,8 +104,8 @@ def _control(high: int | None) -> Control:
 def _target(opcode: str, operands: str, labels: dict[str, int], numbers: dict[int, int]) -> int:
     if opcode.partition(".")[0] not in ("BRA", "CALL", "JMP", "BRX"):
         return -1
-    if label := re.search(r"\.L\w+", operands):
-        return labels.get(label[0], -1)
+    if label := re.search(r"`\(([^)\s]+)\)", operands):
+        return labels.get(label[1], -1)
     address = re.search(r"0x([0-9a-f]+)\s*$", operands)
     return numbers.get(int(address[1], 16), -1) if address else -1
 
