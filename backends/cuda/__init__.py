@@ -11,6 +11,7 @@ from portakern.ir.program import Program
 
 from .bare import bare, remarks
 from .choices import choices
+from .cost.estimator import CudaEstimator
 from .emitter import OPTIONS, CudaEmitter, included_headers
 from .interpreter import CudaInterpreter
 from .runtime import CudaRuntime
@@ -44,6 +45,7 @@ CUDA = Language(
     toolchain=CudaToolchain(),
     runtime=CudaRuntime(),
     simulator=CudaInterpreter(),
+    estimator=CudaEstimator(),
     convention=CONVENTION,
     adopt=adopt,
     bare=bare,

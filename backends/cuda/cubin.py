@@ -17,7 +17,7 @@ from portakern.errors import BackendError
 from portakern.tools import elf
 
 _SVAL = 0x04  # an attribute whose value of `size` bytes follows
-_FRAME_SIZE, _REGCOUNT, _MAX_THREADS = 0x11, 0x2F, 0x05
+_FRAME_SIZE, _REGCOUNT, _MAX_THREADS, _PARAM_CBANK, _KPARAM_INFO = 0x11, 0x2F, 0x05, 0x0A, 0x17
 _SYSTEM_SHARED = 1024
 
 SOURCE = "cubin (.nv.info, section sizes); spills from ptxas -v"
@@ -88,6 +88,30 @@ def _entries(info: bytes) -> Iterator[tuple[int, bytes]]:
         if form == _SVAL:
             yield attribute, info[at : at + size]
             at += size
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Where a kernel's parameters lie in constant bank 0: ``base``, and (offset, bytes) of each."""
+
+    base: int
+    places: tuple[tuple[int, int], ...]
+
+
+def parameters_of(cubin: bytes, kernel: str) -> Parameters:
+    """Raises :class:`BackendError` where the cubin does not say."""
+    sections = {s.name: s for s in elf.read(cubin).sections}
+    info = sections.get(f".nv.info.{kernel}")
+    base, places = None, {}
+    for attribute, value in _entries(info.data) if info else ():
+        if attribute == _PARAM_CBANK and len(value) == 8:
+            base = struct.unpack("<IHH", value)[1]
+        if attribute == _KPARAM_INFO and len(value) == 12:
+            _, ordinal, offset, rest = struct.unpack("<IHHI", value)
+            places[ordinal] = offset, rest >> 18
+    if base is None:
+        raise BackendError(f"the cubin does not say where the parameters of {kernel} are")
+    return Parameters(base, tuple(places[n] for n in sorted(places)))
 
 
 # ---- what the compiler says --------------------------------------------------------------------------------------------
