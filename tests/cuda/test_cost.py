@@ -90,6 +90,24 @@ def test_a_branch_on_loaded_data_is_not_taken_and_told() -> None:
     assert way.doubts == {2} and way.issued == [1, 1, 1, 1]
 
 
+@pytest.mark.quick
+def test_the_way_of_ordinary_numbers_is_taken() -> None:
+    """Of a division, and of a root, whose test is of a number that nobody knows."""
+    division = code_of("FCHK P0, R1, R2", "@!P0 BRA 0x30", "CALL.REL.NOINC 0x40", "EXIT", "EXIT")
+    assert follow(division, State(b"", {})).issued == [1, 1, 0, 1, 0]
+    root = code_of(
+        "LDG.E R1, [R2.64]",
+        "ISETP.GT.U32.AND P0, PT, R1, 0x1, PT",
+        "@!P0 BRA 0x40",
+        "CALL.REL.NOINC 0x50",
+        "EXIT",
+        "NOP",
+        "EXIT",
+    )
+    way = follow(root, State(b"", {}))
+    assert way.issued[3] == 0 and not way.doubts
+
+
 TEXT = """
 __global__ void __launch_bounds__(128) k(const float4* __restrict__ x, float* out, int rows, int cols) {
   float sum = 0.f;

@@ -19,7 +19,7 @@ from ..sass.reader import read
 from .features import Features, features
 from .rates import RATES
 
-VERSION = "1"
+VERSION = "2"
 """Raised whenever the same code would be priced otherwise."""
 
 

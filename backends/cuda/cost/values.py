@@ -65,9 +65,11 @@ def follow(code: tuple[Instruction, ...], state: State, limit: int = LIMIT) -> F
         guard = guards[at]
         if guard is not None:
             holds = guard(state)
-            if holds is None and code[at].name in ("BRA", "EXIT", "RET", "BRX"):
-                found.doubts.add(at)
-            if holds == 0 or (holds is None and code[at].name in ("BRA", "EXIT", "RET", "BRX")):
+            if holds is None and code[at].name in _JUMPS:
+                holds = int(_avoids_a_call(code, at))
+                if not holds:
+                    found.doubts.add(at)
+            if holds == 0:
                 at += 1
                 continue
         found.done[at] += 1
@@ -75,6 +77,14 @@ def follow(code: tuple[Instruction, ...], state: State, limit: int = LIMIT) -> F
         to = step(state) if step is not None else None
         at = at + 1 if to is None else to
     return found
+
+
+_JUMPS = ("BRA", "EXIT", "RET", "BRX")
+
+
+def _avoids_a_call(code: tuple[Instruction, ...], at: int) -> bool:
+    """Whether it jumps over a call: divisions and roots call a function for the numbers that are special."""
+    return any(x.name == "CALL" for x in code[at + 1 : min(code[at].target, at + 16)])
 
 
 # ---- operands ------------------------------------------------------------------------------------------------------------
@@ -195,6 +205,8 @@ def _unknown(x: Instruction, operands: list[str]) -> Step | None:
     """What it writes is not known any more."""
     if _NO_RESULT.fullmatch(x.name) or not operands:
         return None
+    if x.name == "FCHK":  # a division is of ordinary numbers
+        return lambda s: s.r.update({operands[0]: 0})
     if x.name == "SYNCS" or x.name == "ELECT":  # what is waited for comes, and a lane is elected: this one
         arrived = [o for o in operands if re.fullmatch(r"U?P\d", o)]
         return lambda s: s.r.update((o, 1) for o in arrived)

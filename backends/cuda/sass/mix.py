@@ -64,7 +64,7 @@ def access_bytes(x: Instruction) -> int:
 
 
 def lane_flops(x: Instruction) -> int:
-    """Of one lane, without those of the tensor cores; a multiply-add of halves whose product is of zeros only loads constants."""
+    """Of one lane, without those of the tensor cores; a multiply-add of halves over zeros only loads constants."""
     if x.name == "HFMA2" and re.search(r"-?RZ(?:\.\w+)?, RZ", x.operands):
         return 0
     return _FLOPS.get(x.name, 0)
