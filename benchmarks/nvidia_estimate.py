@@ -149,7 +149,10 @@ class Chip:
         built = pk.build(case.operator, self.target, dtype=case.dtype, schedule=case.schedule or None, **dict(case.sizes))
         arrays = [self._array(shape_of(a, {}), a.dtype) for a in built.program.arrays if a.role == "input"]
         prepared = built.prepare(*arrays)
-        return measure(self.device, [Contender(case.name, prepared.call)], self.options).timings[0].median_us  # type: ignore[list-item]
+        if prepared.call is None:
+            raise PortakernError("no-call", f"{self.target} has no calls for the timing core")
+        contender = Contender(case.name, [prepared.call], prepared.stream)
+        return measure(self.device, [contender], self.options).timings[0].median_us
 
     def _array(self, shape: Sequence[int], dtype: str) -> Any:
         words = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "bool": "bool"}

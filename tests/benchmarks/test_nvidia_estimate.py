@@ -24,8 +24,10 @@ def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def features(seed: int) -> Features:
     draw = random.Random(seed)
-    times = [10 ** draw.uniform(-1, 3) for _ in range(8)]
-    return Features("k", 100, 256, 32, 1.0, "threads", 1, *times, 0.0, 0.0, 0.0, 0.0, 0.0)
+    names = ("issue", "alu", "tensor", "shared", "access", "l2", "memory", "latency")
+    times = {name: 10 ** draw.uniform(-1, 3) for name in names}
+    counts = dict.fromkeys(("flops", "tensor_flops", "global_bytes", "memory_bytes", "instructions"), 0.0)
+    return Features("k", 100, 256, 32, 1.0, "threads", 1, **times, **counts)
 
 
 @pytest.mark.quick
