@@ -30,7 +30,6 @@ def features(seed: int) -> Features:
     return Features("k", 100, 256, 32, 1.0, "threads", 1, **times, **counts)
 
 
-@pytest.mark.quick
 def test_the_fit_finds_constants_that_predict_what_it_did_not_see() -> None:
     import nvidia_estimate as bench
 
@@ -43,7 +42,6 @@ def test_the_fit_finds_constants_that_predict_what_it_did_not_see() -> None:
     assert bench.spearman(held, found) > 0.99 and abs(bench.spearman(held[:1], found)) != 1
 
 
-@pytest.mark.quick
 def test_there_are_enough_cases_each_once() -> None:
     import nvidia_estimate as bench
 

@@ -74,3 +74,9 @@ def test_launched_instances_are_known_or_said_to_be_unknown(launcher: str, insta
 def test_instances_are_asked_for_where_namespaces_are_seen() -> None:
     side = device_side(f"namespace a {{ namespace {{ {KERNEL} }} void f(float* x) {{ k<float, 4><<<1, 1>>>(x); }} }}")
     assert side.instances == ("k<float, 4>",) and "using namespace a;" in side.text.splitlines()[-1]
+
+
+@pytest.mark.parametrize("text", ["", "{", "}", "(", ")}]", "}}};;", 'R"(', '"', "'", "namespace {", "template <", "#if 1\n{"])
+def test_any_text_is_taken(text: str) -> None:
+    side = device_side(text)
+    assert len(side.text) == len(text) and side.text.count("\n") == text.count("\n")

@@ -53,7 +53,7 @@ def test_template_dynamic_memory_and_namespaces(isa: str) -> None:
     sums = results(kernel(FOLDER / "reduce.cu", "row_sum<float, 256>", "x=f32[2,600],out=f32[2],cols=600", 2), isa)
     np.testing.assert_allclose(sums["out"][1], sums["x"][0].sum(1), rtol=1e-4, atol=1e-4)
     scaled = results(kernel(FOLDER / "reduce.cu", "scaled", "x=f32[100,4],y=f32[100,4],a=2.0,n=100", shared=4096), isa)
-    np.testing.assert_allclose(scaled["y"][1], scaled["x"][0] * np.float32([2, 2, 1, 1]))
+    np.testing.assert_allclose(scaled["y"][1], scaled["x"][0] * np.array([2, 2, 1, 1], np.float32))
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -67,10 +67,10 @@ def test_a_warp_is_32_threads_whatever_the_wave(isa: str) -> None:
     np.testing.assert_array_equal(u[1][128:256], u[1][:128] + 2 + 5)
     assert u[1][299] == 0x07050301 and arrays["d"][1][0] == arrays["d"][0][0] + 128
     h, b = arrays["h"][0].astype(np.float32), arrays["b"][0].astype(np.float32)
-    each = 4 * (h[:, 0] ** 2 + 1) + 2 * b[:, 0] + np.float32([1, 2, 3, 4])[i & 3] + (i ^ 1)
+    each = 4 * (h[:, 0] ** 2 + 1) + 2 * b[:, 0] + np.array([1, 2, 3, 4], np.float32)[i & 3] + (i ^ 1)
     sums = each.reshape(4, 32).sum(1)[i // 32]
     np.testing.assert_allclose(arrays["f"][1][:, 0], arrays["f"][0][:, 0] + sums, rtol=2e-2)
-    np.testing.assert_allclose(arrays["f"][1][:, 2:], arrays["f"][0][:, 2:] + np.float32([0.5, 1.0]), rtol=1e-5)
+    np.testing.assert_allclose(arrays["f"][1][:, 2:], arrays["f"][0][:, 2:] + np.array([0.5, 1.0], np.float32), rtol=1e-5)
 
 
 def test_a_warp_of_32_is_warned_about_where_waves_are_wider() -> None:
