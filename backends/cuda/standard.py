@@ -45,6 +45,9 @@ _CONSTANTS = """
 #endif
 """
 
+_OF_THE_TOOLKIT = ("stdlib.h", "stdint.h", "stddef.h", "string.h", "limits.h", "math.h")
+"""What headers of the toolkit include that are read by device code too, such as ``cuda.h``."""
+
 ALWAYS = "portakern_host_words.h"
 """What nvcc's texts have without asking, since it includes C's headers first; given to NVRTC as ``--pre-include``."""
 
@@ -73,7 +76,7 @@ _HOST_LIBRARY = re.compile(r"(?:torch|ATen|c10|pybind11|thrust|cublas|cublasLt|c
 
 def standard_headers(*texts: str) -> tuple[tuple[str, str], ...]:
     """(name, text) of those headers that the texts include and that are not the toolkit's, behind :data:`ALWAYS`."""
-    named = dict.fromkeys(name for text in texts for name in _INCLUDE.findall(text))
+    named = dict.fromkeys([*_OF_THE_TOOLKIT, *(name for text in texts for name in _INCLUDE.findall(text))])
     return (ALWAYS, _ALWAYS), *tuple((name, text) for name in named for text in _text(name))
 
 

@@ -26,6 +26,10 @@ _HOST_TYPE = re.compile(r"\bstd::(?:vector|string|map|unordered_map|function|uni
 _LAUNCH = re.compile(r"((?:\w+\s*::\s*)*\w+\s*<[^;{}]*?>)\s*<<<")
 _TEMPLATE = re.compile(r"\s*template\s*<([^;{]*?)>")
 _LOCAL = re.compile(r"\b(?:constexpr|const)\s+(?:\w+\s+)+?(\w+)\s*=\s*([^;,{}]+);|\busing\s+(\w+)\s*=\s*([^;]+);")
+_NAMED = re.compile(
+    r"\b(?:struct|class|union|enum(?:\s+(?:class|struct))?|namespace)\s+(\w+)|\busing\s+(\w+)\s*=|\btypedef\b[^;{]*?(\w+)\s*;"
+    r"|\b(?:constexpr|const)\s+(?:\w+\s+)+?(\w+)\s*="
+)
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _WORDS = frozenset((
     "bool", "char", "short", "int", "long", "float", "double", "unsigned", "signed", "void", "const", "true", "false",
@@ -56,7 +60,7 @@ def device_side(text: str) -> DeviceSide:
         plain.append(quiet[at:a])
         at = b
     device = "".join([*plain, quiet[at:]])
-    instances, unknown = _instances(quiet, host, set(re.findall(r"\w+", device)))
+    instances, unknown = _instances(quiet, host, _declared(device, text))
     scopes = dict.fromkeys(s for a, b, s in declared if s and ("__global__" in quiet[a:b] or s in instances.values()))
     seen = "".join(f"\nusing namespace {scope};" for scope in scopes)  # behind the text, where instances are asked for
     return DeviceSide("".join([*kept, text[at:], seen]), tuple(instances), unknown)
@@ -139,6 +143,15 @@ def _instances(
             else:
                 unknown[quiet.count("\n", 0, a + m.start()) + 1, re.sub(r"\s+", " ", m[1])] = None
     return found, tuple(unknown)
+
+
+def _declared(device: str, text: str) -> set[str]:
+    """Names that a template's argument may be made of: types, constants, enumerators, namespaces, macros."""
+    plain = re.sub(r"\btemplate\s*<[^;{()]*?>", "", device)  # whose parameters are no types that one can name
+    found = {name for groups in _NAMED.findall(plain) for name in groups if name}
+    for body in re.findall(r"\benum\b[^;{]*\{([^}]*)\}", device):
+        found |= set(re.findall(r"\w+", body))
+    return found | set(re.findall(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", text, re.MULTILINE))
 
 
 def _operand(text: str) -> str:

@@ -136,7 +136,7 @@ def _chip(p: _Pair) -> Said:
     if a.product == b.product:
         yield (
             f"it is the same chip in another language: what differs is what {p.target.language} makes of it",
-            [f"the device descriptions of {a.name} and {b.name}"],
+            [f"the device description of {a.name}"],
         )
         return
     sources = [f"the device descriptions of {a.name} and {b.name}"]
