@@ -397,6 +397,7 @@ def inspect(
     block: int | Sequence[int] | None = None,
     shared_bytes: int = 0,
     run: bool = True,
+    origin: str = "",
 ) -> list[Inspection]:
     """A kernel from elsewhere that belongs to no operator: what it uses on each target, what would limit it, and what a
     simulator sees wrong in it.
@@ -408,6 +409,7 @@ def inspect(
         args: what it is called with, in order: ``"x=bf16[64,128],n=4096,s:f32=0.5"``.  Without it only the code is looked at.
         grid, block, shared_bytes: how it is launched, where the text does not say.
         run: whether to execute it in a simulator, on arrays of random numbers.
+        origin: the language it is written in where that is not the target's: ``"cuda"``, for ``hip``.
 
     Raises:
         UsageError: the question makes no sense.  What is wrong with the kernel is in the inspections.
@@ -417,7 +419,7 @@ def inspect(
     text = file_text(source) if isinstance(source, Path) else kernel_text(source)
     patterns = targets if isinstance(targets, str) else ",".join(map(str, targets))
     file = str(source) if isinstance(source, Path) else ""
-    kernel = InspectedKernel(text, entry, arguments_of(args), triple(grid), triple(block), shared_bytes, file)
+    kernel = InspectedKernel(text, entry, arguments_of(args), triple(grid), triple(block), shared_bytes, file, origin)
     return inspect_all(kernel, registry().match(patterns), run=run)
 
 

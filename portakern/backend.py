@@ -236,7 +236,8 @@ class InspectedKernel:
     """A kernel from elsewhere that belongs to no operator, to be looked at: ``entry`` in ``text``, and how it is called.
 
     Without ``arguments`` there is only its code to be looked at, if its language needs no more to compile it.  ``grid`` and
-    ``block`` are ``None`` where the text itself, or its host function, says.
+    ``block`` are ``None`` where the text itself, or its host function, says.  ``origin`` is the language that it is written in
+    where that need not be the target's.
     """
 
     text: str
@@ -246,6 +247,21 @@ class InspectedKernel:
     block: tuple[int, int, int] | None = None
     shared_bytes: int = 0
     file: str = ""
+    origin: str = ""
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What there is to say of a ``line`` of a kernel from elsewhere before it is compiled.
+
+    ``kind`` is ``missing`` (it has no counterpart on the target), ``assumes`` (right where it was written for, perhaps not on
+    the target) or ``note``; ``text`` says what it is, ``instead`` what the target has.
+    """
+
+    line: int
+    kind: str
+    text: str
+    instead: str = ""
 
 
 class Toolchain(Protocol):
@@ -266,6 +282,19 @@ class SeesHelpers(Protocol):
 
     def helpers(self, binary: CompiledBinary) -> Sequence[str]:
         """Functions and libraries by which a binary reaches other libraries, programs or interpreters."""
+        ...
+
+
+@runtime_checkable
+class ReadsCode(Protocol):
+    """A toolchain that reads machine code back."""
+
+    def instructions(self, binary: CompiledBinary) -> Mapping[str, Mapping[str, int]]:
+        """For each kernel how many instructions of each kind its code holds.  Raises :class:`PortakernError`."""
+        ...
+
+    def listing(self, binary: CompiledBinary) -> str:
+        """The machine code as text; empty where ``binary.assembly`` has it.  Raises :class:`PortakernError`."""
         ...
 
 
@@ -584,7 +613,8 @@ class Language:
     dims, values of run-time scalars) to a :class:`DispatchSequence`, where the language's environment is set.  Sources with
     ``launches`` need none.
     ``bare`` makes a source of a kernel that belongs to no operator (``None``: there is nothing to look at without one); it may
-    be given the kernels that the text was found to hold.
+    be given the kernels that the text was found to hold.  ``remarks`` says what there is to say of its lines, ``reads``
+    from which other languages' texts ``bare`` makes a source.
     ``takes_pixels``: the rows of a tile may be pixels, each found by the division of a flat coordinate, and those outside of
     their array are zeros; then convolutions are products over all pixels of their result, and what they pad is not stored.
     ``picks_elements``: loads may take single elements at coordinates that a kernel computes, which sorts and scatters of long
@@ -620,6 +650,8 @@ class Language:
     format: Callable[[Device], str] | None = None
     dispatch_sequence: Callable[[Source, CompiledBinary, Mapping[str, int], Mapping[str, Any]], DispatchSequence] | None = None
     bare: Callable[[InspectedKernel, Target, Sequence[str]], Source] | None = None
+    remarks: Callable[[InspectedKernel, Target], Sequence[Remark]] | None = None
+    reads: tuple[str, ...] = ()
     takes_pixels: bool = False
     picks_elements: bool = True
     sorts: int = 0

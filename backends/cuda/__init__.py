@@ -9,7 +9,9 @@ from portakern.emit.clike.spoken import WORDS
 from portakern.emit.launches import FORM, adopt_launches
 from portakern.ir.program import Program
 
+from .bare import bare, remarks
 from .choices import choices
+from .cost.estimator import CudaEstimator
 from .emitter import OPTIONS, CudaEmitter, included_headers
 from .interpreter import CudaInterpreter
 from .runtime import CudaRuntime
@@ -43,8 +45,11 @@ CUDA = Language(
     toolchain=CudaToolchain(),
     runtime=CudaRuntime(),
     simulator=CudaInterpreter(),
+    estimator=CudaEstimator(),
     convention=CONVENTION,
     adopt=adopt,
+    bare=bare,
+    remarks=remarks,
     choices=choices,
     words=WORDS,
 )

@@ -1,7 +1,7 @@
 """Reads what a kernel uses from its cubin, an ELF file, and computes the occupancy that follows.
 
 NVIDIA does not document the ``.nv.info`` sections; the attribute numbers are those that ``cuobjdump -elf`` prints as
-EIATTR_REGCOUNT and EIATTR_FRAME_SIZE, and the tests hold them against what ptxas itself reports.
+EIATTR_REGCOUNT, EIATTR_FRAME_SIZE and EIATTR_MAX_THREADS, and the tests hold them against what ptxas itself reports.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from portakern.errors import BackendError
 from portakern.tools import elf
 
 _SVAL = 0x04  # an attribute whose value of `size` bytes follows
-_FRAME_SIZE, _REGCOUNT = 0x11, 0x2F
+_FRAME_SIZE, _REGCOUNT, _MAX_THREADS, _PARAM_CBANK, _KPARAM_INFO = 0x11, 0x2F, 0x05, 0x0A, 0x17
 _SYSTEM_SHARED = 1024
 
 SOURCE = "cubin (.nv.info, section sizes); spills from ptxas -v"
@@ -25,12 +25,14 @@ SOURCE = "cubin (.nv.info, section sizes); spills from ptxas -v"
 
 @dataclass(frozen=True)
 class KernelFacts:
-    """Of one kernel: registers per thread, stack frame and static shared memory and machine code in bytes."""
+    """Of one kernel: registers per thread, stack frame and static shared memory and machine code in bytes, and how many
+    threads a block may have by its launch bounds (0: they say nothing)."""
 
     registers: int
     frame: int
     shared: int
     code: int
+    most_threads: int = 0
 
 
 def kernels_of(cubin: bytes) -> dict[str, KernelFacts]:
@@ -53,7 +55,7 @@ def kernels_of(cubin: bytes) -> dict[str, KernelFacts]:
             name = s.name.removeprefix(".text.")
             shared = by_name.get(f".nv.shared.{name}")
             size = max(0, shared.size - reserved) if shared else 0
-            found[name] = KernelFacts(registers.get(name, 0), frames.get(name, 0), size, s.size)
+            found[name] = KernelFacts(registers.get(name, 0), frames.get(name, 0), size, s.size, _bound(by_name, name))
     return found
 
 
@@ -69,6 +71,15 @@ def _attributes(file: elf.Elf, wanted: int) -> dict[str, int]:
     return found
 
 
+def _bound(sections: Mapping[str, elf.Section], kernel: str) -> int:
+    info = sections.get(f".nv.info.{kernel}")
+    for attribute, value in _entries(info.data) if info else ():
+        if attribute == _MAX_THREADS and len(value) == 12:
+            x, y, z = struct.unpack("<III", value)
+            return x * y * z
+    return 0
+
+
 def _entries(info: bytes) -> Iterator[tuple[int, bytes]]:
     at = 0
     while at + 4 <= len(info):
@@ -77,6 +88,30 @@ def _entries(info: bytes) -> Iterator[tuple[int, bytes]]:
         if form == _SVAL:
             yield attribute, info[at : at + size]
             at += size
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Where a kernel's parameters lie in constant bank 0: ``base``, and (offset, bytes) of each."""
+
+    base: int
+    places: tuple[tuple[int, int], ...]
+
+
+def parameters_of(cubin: bytes, kernel: str) -> Parameters:
+    """Raises :class:`BackendError` where the cubin does not say."""
+    sections = {s.name: s for s in elf.read(cubin).sections}
+    info = sections.get(f".nv.info.{kernel}")
+    base, places = None, {}
+    for attribute, value in _entries(info.data) if info else ():
+        if attribute == _PARAM_CBANK and len(value) == 8:
+            base = struct.unpack("<IHH", value)[1]
+        if attribute == _KPARAM_INFO and len(value) == 12:
+            _, ordinal, offset, rest = struct.unpack("<IHHI", value)
+            places[ordinal] = offset, rest >> 18
+    if base is None:
+        raise BackendError(f"the cubin does not say where the parameters of {kernel} are")
+    return Parameters(base, tuple(places[n] for n in sorted(places)))
 
 
 # ---- what the compiler says --------------------------------------------------------------------------------------------
@@ -128,7 +163,7 @@ def resources(
             raise BackendError(f"the cubin holds no kernel {name!r}", hint=f"it holds {', '.join(facts) or 'none'}")
         k = facts[name]
         shared = k.shared + dynamic
-        share, limiter = occupancy(device, threads, k.registers, shared)
+        share, limiter = occupancy(device, min(threads, k.most_threads or threads), k.registers, shared)
         found.append(Resources(name, k.registers, spills.get(name), k.frame, shared, k.code, share, limiter, SOURCE,
                                (("static_shared_bytes", k.shared),)))  # fmt: skip
     return tuple(found)

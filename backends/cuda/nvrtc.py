@@ -12,7 +12,7 @@ from portakern.errors import CompileError, ToolMissing
 
 
 def compile_text(
-    text: str, name: str, headers: Sequence[tuple[str, str]], options: Sequence[str]
+    text: str, name: str, headers: Sequence[tuple[str, str]], options: Sequence[str], instances: Sequence[str] = ()
 ) -> tuple[bytes, str, str, str]:
     """The cubin, PTX, log and version for one source.
 
@@ -20,6 +20,7 @@ def compile_text(
         name: what messages call the text.
         headers: (name, text) of what it includes.
         options: of the compiler, ``--gpu-architecture`` among them.
+        instances: of the text's templates that there shall be code of.
 
     Raises:
         ToolMissing: NVRTC or its Python binding is not installed.
@@ -33,6 +34,8 @@ def compile_text(
     names, texts = [n.encode() for n, _ in headers], [t.encode() for _, t in headers]
     (program,) = _checked(nvrtc, nvrtc.nvrtcCreateProgram(text.encode(), name.encode(), len(names), texts, names))
     try:
+        for instance in instances:
+            _checked(nvrtc, nvrtc.nvrtcAddNameExpression(program, instance.encode()))
         encoded = [o.encode() for o in options]
         with contextlib.chdir("/"):  # line information names files in the working folder, and binaries must not hang on that
             status = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)[0]

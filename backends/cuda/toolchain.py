@@ -18,14 +18,20 @@ from typing import Any, TypeVar
 from portakern.backend import Availability, CompiledBinary, Resources, Source, Target
 from portakern.emit.clike import inline_headers
 from portakern.emit.room import explained
+from portakern.emit.strangers import FOREIGN, THREADS
 from portakern.errors import CompileError, ToolMissing
 from portakern.tools.process import find_tool, run_tool
 from portakern.tools.workers import WorkerPool
 
-from .cubin import resources
+from .cubin import kernels_of, resources
 from .nvrtc import first_error
+from .sass.disassembler import disassembled
+from .sass.mix import mix_of
+from .sass.reader import read
+from .standard import ALWAYS, standard_headers
 
 T = TypeVar("T")
+_MACHINE_CODE = "// ---- machine code (nvdisasm) ----"
 
 HINT = "pip install 'portakern[cuda]' (cuda-bindings and nvidia-cuda-nvrtc), or put nvcc on PATH"
 TIMEOUT_S = 120.0
@@ -33,12 +39,14 @@ _DIVISION = "--prec-div=false"
 """Divisions of f32 within 2 ulp (CUDA C++ Programming Guide, "Standard Functions"): a branch less for each, which is 14 of the
 34 instructions that softmax takes for an element."""
 
-_OPTIONS = ("--std=c++17", "--ptxas-options=-v", "--generate-line-info", _DIVISION)
+_OPTIONS = ("--std=c++17", "--ptxas-options=-v", "--generate-line-info")
 """Line information lets a report put instructions under the lines that they come from; machine code is the same without."""
 _UNFUSED = "--fmad=false"
 """For texts in the words of ``pk/``, where ``pk::fma`` says what is fused: a maximum of products and the same products less
 that maximum must be rounded alike.  Foreign texts are compiled as their authors' compiler does."""
-_ABI = 3
+INSTANCES = "instances"
+"""Option of a source from elsewhere: instances of its templates that there shall be code of."""
+_ABI = 4
 """Raised when the same text would give another binary or other resources."""
 
 
@@ -56,16 +64,24 @@ class CudaToolchain:
         have = self.available(target)
         if not have:
             raise ToolMissing(f"no CUDA compiler for {target}", hint=HINT)
-        return f"{have.detail} {' '.join(_OPTIONS)} {_UNFUSED} {target.device.isa} {_ABI}"
+        return f"{have.detail} {' '.join((*_OPTIONS, _DIVISION, _UNFUSED))} {target.device.isa} {_ABI}"
 
     def compile(self, source: Source) -> CompiledBinary:
         compile_ = _with_nvrtc if _nvrtc() else _with_nvcc
         cubin, ptx, log, tool = compile_(source)
         return CompiledBinary("cubin", cubin, tool, _resources(source, cubin, log), _assembly(cubin, ptx), _kept(log))
 
+    def instructions(self, binary: CompiledBinary) -> dict[str, dict[str, int]]:
+        return {kernel: mix_of(code) for kernel, code in read(disassembled(binary.data)).items()}
+
+    def listing(self, binary: CompiledBinary) -> str:
+        return "" if _MACHINE_CODE in (binary.assembly or "") else disassembled(binary.data)
+
 
 def _resources(source: Source, cubin: bytes, log: str) -> tuple[Resources, ...]:
     launches = {x.kernel: (x.block[0] * x.block[1] * x.block[2], x.shared_bytes) for x in source.launches}
+    if _alone(source):
+        launches = {name: launches.get(name, (THREADS, 0)) for name in kernels_of(cubin)}
     return resources(cubin, log, source.target.device, launches)
 
 
@@ -98,8 +114,15 @@ def _nvrtc() -> str:
     return found.resolve().name.removeprefix("libnvrtc.so.") if found else ""
 
 
-def _fusing(source: Source) -> tuple[str, ...]:
-    return (_UNFUSED,) if source.headers or "namespace pk {" in source.text else ()
+def _alone(source: Source) -> bool:
+    """Whether it is a kernel from elsewhere that belongs to no operator."""
+    return FOREIGN in dict(source.options)
+
+
+def _arithmetic(source: Source) -> tuple[str, ...]:
+    if any(name.startswith("pk/") for name, _ in source.headers) or "namespace pk {" in source.text:
+        return _DIVISION, _UNFUSED
+    return () if _alone(source) else (_DIVISION,)
 
 
 _lock = threading.Lock()
@@ -107,10 +130,13 @@ _pool: list[WorkerPool] = []
 
 
 def _with_nvrtc(source: Source) -> tuple[bytes, str, str, str]:
-    options = [f"--gpu-architecture={source.target.device.isa}", *_OPTIONS, *_fusing(source)]
-    if re.search(r"#\s*include\s*<", source.text):
+    options = [f"--gpu-architecture={source.target.device.isa}", *_OPTIONS, *_arithmetic(source)]
+    given = dict(source.options)
+    options += ["--device-as-default-execution-space", f"--pre-include={ALWAYS}"] if _alone(source) else []
+    if _alone(source) or re.search(r"#\s*include\s*<", source.text):
         options += [f"--include-path={folder}" for folder in _call("toolkit_headers")]
-    words = source.text, f"{source.operator}.cu", source.headers, options
+    name = given.get(FOREIGN, f"{source.operator}.cu")
+    words = source.text, name, source.headers, options, given.get(INSTANCES, ())
     cubin, ptx, log, found = _checked(source, lambda: _call("compile_text", *words))
     return cubin, ptx, log, f"NVRTC {found}"
 
@@ -148,14 +174,31 @@ def _with_nvcc(source: Source) -> tuple[bytes, str, str, str]:
     nvcc = find_tool("nvcc", hint=HINT)
     what = f"{source.operator} for {source.target}"
     with tempfile.TemporaryDirectory(prefix="portakern-cuda-") as folder:
-        text = Path(folder) / f"{source.operator}.cu"
-        text.write_text(inline_headers(source.text, source.headers))
-        common = [nvcc, "--std=c++17", _DIVISION, *_fusing(source), f"--gpu-architecture={source.target.device.isa}", text]
+        text = _written(source, Path(folder))
+        common = [nvcc, "--std=c++17", *_arithmetic(source), f"--gpu-architecture={source.target.device.isa}"]
+        common += ["-I", folder, str(text)]
         cubin, ptx = text.with_suffix(".cubin"), text.with_suffix(".ptx")
         built = run_tool([*common, "--cubin", "-Xptxas", "-v", "-o", cubin], timeout_s=TIMEOUT_S)
         _checked(source, lambda: built.checked(what, hint=first_error(built.log)))
         run_tool([*common, "--ptx", "-o", ptx], timeout_s=TIMEOUT_S).checked(what)
         return cubin.read_bytes(), ptx.read_text(), built.log, f"nvcc {_nvcc_version(nvcc)}"
+
+
+def _written(source: Source, folder: Path) -> Path:
+    """The text in a file; that from elsewhere beside its headers, less those that stand in for what a host compiler brings."""
+    if not _alone(source):
+        path = folder / f"{source.operator}.cu"
+        path.write_text(inline_headers(source.text, source.headers))
+        return path
+    given = dict(source.options)
+    path = (folder / given[FOREIGN]).with_suffix(".cu")
+    uses = " ".join(f"(void)&{name};" for name in given.get(INSTANCES, ()))
+    path.write_text(f"{source.text}\nvoid portakern_uses_these() {{ {uses} }}\n")
+    for name, text in source.headers:
+        if (name, text) not in standard_headers(f"#include <{name}>"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+    return path
 
 
 # ---- assembly ----------------------------------------------------------------------------------------------------------
@@ -172,6 +215,6 @@ def _assembly(cubin: bytes, ptx: str) -> str:
         result = run_tool([tool, "--print-code", "--print-line-info-inline", path], timeout_s=60, output_limit=4_000_000)
     if not result.ok:
         return ptx
-    return f"{ptx.rstrip()}\n\n// ---- machine code (nvdisasm) ----\n\n{result.stdout}"
+    return f"{ptx.rstrip()}\n\n{_MACHINE_CODE}\n\n{result.stdout}"
 
 

@@ -10,7 +10,7 @@ from portakern.emit.clike.spoken import WORDS
 from .adopt import CONVENTION, adopt
 from .amdgcn.cost.estimator import AmdEstimator
 from .amdgcn.execution.simulator import AmdMachine
-from .bare import bare
+from .bare import bare, remarks
 from .emitter import OPTIONS, HipEmitter
 from .runtime import HipRuntime
 from .schedules import SORTED, schedules
@@ -32,6 +32,8 @@ HIP = Language(
     options=OPTIONS,
     format=lambda device: "hsaco",
     bare=bare,
+    remarks=remarks,
+    reads=("cuda",),
     forks=True,
     words=WORDS,
 )

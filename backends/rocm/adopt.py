@@ -9,11 +9,12 @@ from dataclasses import replace
 from portakern.backend import Source, Target
 from portakern.emit.clike import read_headers
 from portakern.emit.launches import FORM, adopt_launches
+from portakern.emit.strangers import FOREIGN
 from portakern.errors import UsageError
 from portakern.ir.program import Program
 
 from .emitter import HEADERS
-from .toolchain import CALLED, FOREIGN, TEXT
+from .toolchain import CALLED, TEXT
 
 CONVENTION = f"""\
 HIP C++ with one or more `__global__` kernels, each announced by a comment line with its launch, in launch order:

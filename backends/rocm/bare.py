@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from portakern.backend import InspectedKernel, KernelArgument, Launch, Source, Target
-from portakern.emit.launches import parse_launches
-from portakern.emit.mangled import is_called, readable
-from portakern.errors import UsageError
-from portakern.ir.program import Array
-from portakern.ir.tile import BufferType, TileType
+from portakern.backend import InspectedKernel, Remark, Source, Target
+from portakern.emit.host_side import device_side
+from portakern.emit.strangers import bare_source
 
 from .adopt import headers_of, with_instances
-from .toolchain import FOREIGN, TEXT
+from .from_cuda.headers import FIRST, cuda_headers
+from .from_cuda.remarks import remarks as cuda_remarks
+from .toolchain import FIRST_HEADER, TEXT
 
 _SUFFIXES = (".hip", ".cpp", ".cc", ".cxx", ".cu")
-_INCLUDE = re.compile(r'^[^\S\n]*#[^\S\n]*include[^\S\n]*"([^"\n]+)"', re.MULTILINE)
 
 
 def bare(kernel: InspectedKernel, target: Target, found: Sequence[str] = ()) -> Source:
@@ -25,51 +22,15 @@ def bare(kernel: InspectedKernel, target: Target, found: Sequence[str] = ()) -> 
 
     Raises :class:`UsageError` where the text holds no such kernel, or several and none is named.
     """
-    arrays = tuple(Array(g.name, _type(g), "scalar" if g.shape is None else "inout") for g in kernel.arguments)
-    symbol = _symbol(kernel, found) if found else kernel.entry or "kernel"
-    told = [x for x in parse_launches(kernel.text) if is_called(symbol, x.kernel)]
-    names = tuple(a.name for a in arrays)
-    if told and kernel.grid is None:
-        launch = Launch(symbol, told[0].grid, told[0].block, names, told[0].shared_bytes)
-    else:
-        launch = Launch(symbol, kernel.grid or (1, 1, 1), kernel.block or (256, 1, 1), names, kernel.shared_bytes)
-    text = with_instances(kernel.text, [kernel.entry] if "<" in kernel.entry else [])
-    headers = (*headers_of(text), *_beside(kernel))
-    options = ((FOREIGN, Path(kernel.file).name if Path(kernel.file).suffix in _SUFFIXES else TEXT),)
-    return Source(target, readable(symbol), symbol, text, ".hip", arrays, (), (launch,), headers, options=options)
+    asked = [kernel.entry] if "<" in kernel.entry else []
+    file = Path(kernel.file).name if Path(kernel.file).suffix in _SUFFIXES else TEXT
+    if kernel.origin == "cuda":
+        side = device_side(kernel.text)
+        text = with_instances(side.text, dict.fromkeys([*asked, *side.instances]))
+        return bare_source(kernel, target, found, text, ".hip", file, cuda_headers, ((FIRST_HEADER, FIRST),), device_only=True)
+    text = with_instances(kernel.text, asked)
+    return bare_source(kernel, target, found, text, ".hip", file, lambda *texts: headers_of(text))
 
 
-def _type(given: KernelArgument) -> BufferType | TileType:
-    return TileType((), given.dtype) if given.shape is None else BufferType(given.shape, given.dtype)
-
-
-def _beside(kernel: InspectedKernel) -> list[tuple[str, str]]:
-    """Headers that the text includes from its own folder, and those that they include."""
-    if not kernel.file:
-        return []
-    found: dict[str, str] = {}
-    waiting = [(name, "") for name in _INCLUDE.findall(kernel.text)]
-    while waiting:
-        name, base = waiting.pop()
-        path = PurePosixPath(base, name)
-        file = Path(kernel.file).parent / path
-        if str(path) in found or path.is_absolute() or ".." in path.parts or not file.is_file():
-            continue  # what is not there, the compiler names
-        found[str(path)] = file.read_text(errors="replace")
-        waiting += [(inner, str(path.parent)) for inner in _INCLUDE.findall(found[str(path)])]
-    return list(found.items())
-
-
-def _symbol(kernel: InspectedKernel, found: Sequence[str]) -> str:
-    """The kernel asked for, by the name that C++ makes of it or by its own, with or without its template's arguments."""
-    named = ", ".join(map(readable, found))
-    if kernel.entry:
-        hits = [x for x in found if x == kernel.entry] or [x for x in found if is_called(x, kernel.entry)]
-        if len(hits) == 1:
-            return hits[0]
-        what = "no kernel" if not hits else f"{len(hits)} kernels"
-        raise UsageError(f"the text holds {what} {kernel.entry!r}", hint=f"it holds {named}")
-    if len(found) > 1 and (kernel.arguments or kernel.grid):
-        one = readable(found[0])
-        raise UsageError(f"the text holds {len(found)} kernels", hint=f"name one: 'FILE:{one}'; it holds {named}")
-    return found[0]
+def remarks(kernel: InspectedKernel, target: Target) -> tuple[Remark, ...]:
+    return cuda_remarks(kernel, target) if kernel.origin == "cuda" else ()

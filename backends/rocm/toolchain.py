@@ -21,6 +21,7 @@ from portakern.backend import Availability, CompiledBinary, Resources, Source, T
 from portakern.device import Device
 from portakern.emit.mangled import is_called
 from portakern.emit.room import explained
+from portakern.emit.strangers import FOREIGN
 from portakern.errors import CompileError, PortakernError, ToolMissing
 from portakern.tools.cache import Cache, digest
 from portakern.tools.process import run_tool
@@ -36,8 +37,8 @@ FLAGS = ("-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc", "-O3", "-s
          "-gline-tables-only", "-fdebug-compilation-dir=.")  # fmt: skip
 """Assembly names the lines that it comes from: the simulator and reports say them, and machine code is the same without."""
 TEXT = "kernel.hip"
-FOREIGN = "foreign"
-"""Option of a source that somebody else wrote, its file's name: standard headers are there, the assembly names its lines."""
+FIRST_HEADER = "first header"
+"""Option of a foreign source: the header that its compiler includes before the text."""
 CALLED = "called"
 """Option of a foreign source: pairs of a launch's kernel and the instance of a template that it is in the text."""
 FOREIGN_FLAGS = ("-Wno-unused-value", "-Wno-unused-result")
@@ -164,7 +165,9 @@ class HipToolchain:
 def _flags(clang: Clang, source: Source) -> tuple[str, ...]:
     if not dict(source.options).get(FOREIGN):
         return FLAGS
-    return (*FLAGS, *FOREIGN_FLAGS, *(standard_headers(Path(clang.command[0])) if clang.origin == "ziglang" else ()))
+    first = dict(source.options).get(FIRST_HEADER)
+    before = ("-include", first) if first else ()
+    return (*FLAGS, *FOREIGN_FLAGS, *before, *(standard_headers(Path(clang.command[0])) if clang.origin == "ziglang" else ()))
 
 
 def names_of(source: Source) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 
 from portakern.backend import InspectedKernel
 from portakern.cli import options
@@ -15,7 +16,7 @@ from portakern.study.table import bytes_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="FILE[:NAME]", help="my_kernel.py:fn, my.hip or my.hip:kernel")
+    parser.add_argument("source", metavar="FILE[:NAME]", help="my_kernel.py:fn, my.cu, my.hip or my.hip:kernel")
     options.add_targets(parser)
     parser.add_argument(
         "--args",
@@ -23,6 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="x=bf16[M,N],n=4096,..",
         help="what it is called with, in order: arrays by dtype and shape, numbers; BLOCK=128 and num_warps=4 too",
     )
+    parser.add_argument("--from", dest="origin", default="", metavar="LANG",
+                        help="the language it is written in where that is not the target's: cuda, for hip")  # fmt: skip
     parser.add_argument("--grid", metavar="X[,Y[,Z]]", help="in blocks, where the text does not say")
     parser.add_argument("--block", metavar="X[,Y[,Z]]", help="in threads, where a language launches them so (default 256)")
     parser.add_argument("--shared", type=int, default=0, metavar="B", help="bytes of dynamic shared memory")
@@ -36,8 +39,8 @@ def run(args: argparse.Namespace) -> int:
     file, _, entry = args.source.partition(":")
     text = options.read_text(file, "the kernel")
     kernel = InspectedKernel(
-        text, entry, arguments_of(args.args), _sizes(args.grid, "--grid"), _sizes(args.block, "--block"), args.shared, file
-    )
+        text, entry, arguments_of(args.args), _sizes(args.grid, "--grid"), _sizes(args.block, "--block"), args.shared, file,
+        args.origin)  # fmt: skip
     inspections = inspect_all(kernel, registry().match(args.targets), args.seed, not args.no_run)
     if args.asm is not None:
         options.write_text(args.asm, inspections[0].assembly)
@@ -94,11 +97,16 @@ def _row(target: str, k: dict) -> list[str]:
     ]
 
 
+def mix_text(counts: Mapping[str, int]) -> str:
+    return f"{sum(counts.values())} instructions: " + ", ".join(f"{n} {kind}" for kind, n in counts.items())
+
+
 def _lines(f: Inspection) -> list[str]:
     lines: list[str] = []
     if f.error is not None:
         lines += [f"{f.error['kind']}: {x}" if n == 0 else f"  {x}" for n, x in enumerate(f.error["message"].splitlines())]
         lines += [f"hint: {f.error['hint']}"] if f.error.get("hint") else []
+    lines += [f"{name}: {mix_text(counts)}" for name, counts in f.instructions.items()]
     if f.estimate is not None:
         lines += [*f.estimate["report"], f"model: {f.estimate['model']} {f.estimate['version']}; {f.estimate['confidence']}"]
     if f.ran and f.fault is None:
@@ -108,4 +116,12 @@ def _lines(f: Inspection) -> list[str]:
         lines.append(f"FAULT, {f.ran}: {f.fault['message']}")
         lines += [f"  {f.fault['line']}"] if f.fault.get("line") else []
         lines += [f"hint: {f.fault['hint']}"] if f.fault.get("hint") else []
-    return [*lines, *f.notes]
+    return [*lines, *f.notes, *(x for r in f.remarks for x in _remark_lines(r))]
+
+
+_KINDS = {"missing": "no counterpart: ", "assumes": "WARNING: "}
+
+
+def _remark_lines(r: dict) -> list[str]:
+    instead = f"; {r['instead']}" if r["instead"] else ""
+    return [f"line {r['line']}: {_KINDS.get(r['kind'], '')}{r['text']}{instead}", f"  {r['line']} | {r['source']}"]

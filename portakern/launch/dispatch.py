@@ -75,6 +75,8 @@ def _argument(launch: Launch, name: str, arrays: Mapping[str, Array], sizes: Map
         return Argument(value=number_bytes(arrays[name].dtype, values[name]))
     if name in arrays:
         return Argument(name)
+    if (described := next((m for m in launch.maps if m.name == name), None)) is not None:
+        return Argument(described.array)
     if name in sizes:
         return Argument(value=sizes[name].to_bytes(8, "little", signed=True))
     raise RuntimeFault(f"{launch.kernel} takes {name!r}, which is no array, scalar or open dim of the operator")

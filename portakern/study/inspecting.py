@@ -17,6 +17,7 @@ from portakern.backend import (
     InspectedKernel,
     JudgesAlone,
     KernelArgument,
+    ReadsCode,
     SaysMethod,
     Simulator,
     Source,
@@ -37,18 +38,22 @@ GUARD = 256
 
 @dataclass(frozen=True)
 class Inspection:
-    """What was found on one target.  ``kernels`` are resources, one entry each; ``estimate`` that of a row; ``ran`` says what
+    """What was found on one target.  ``kernels`` are resources, one entry each; ``instructions`` how many there are of each
+    kind, by kernel, where the machine code can be read; ``estimate`` that of a row; ``ran`` says what
     executed the kernel (on arrays that its file brings: ``own_arrays``), ``fault`` what it reported, with the ``line`` of the
-    text that it names (``None``: nothing, where it ran); ``notes`` what was not done and why."""
+    text that it names (``None``: nothing, where it ran); ``notes`` what was not done and why; ``remarks`` are of the text's
+    lines (:class:`~portakern.backend.Remark`), with the ``source`` line."""
 
     target: str
     device: str = ""
     tool: str = ""
     kernels: tuple[dict[str, Any], ...] = ()
+    instructions: dict[str, dict[str, int]] = field(default_factory=dict)
     estimate: dict[str, Any] | None = None
     ran: str = ""
     fault: dict[str, str] | None = None
     notes: tuple[str, ...] = ()
+    remarks: tuple[dict[str, Any], ...] = ()
     error: dict[str, str] | None = None
     assembly: str = field(default="", repr=False)
     own_arrays: bool = False
@@ -66,6 +71,7 @@ def inspect_all(kernel: InspectedKernel, targets: Sequence[Target], seed: int = 
         if registry().language(target.language).bare is None:
             able = ", ".join(n for n, x in registry().languages.items() if x.bare is not None)
             raise UsageError(f"{target.language} looks at no kernels without an operator", hint=f"these do: {able}")
+        _check_origin(kernel.origin, target)
     found = []
     for target in targets:
         with WorkerPool(1, env=steps.build_environment(registry().language(target.language))) as pool:
@@ -78,10 +84,19 @@ def inspect_all(kernel: InspectedKernel, targets: Sequence[Target], seed: int = 
     return found
 
 
+def _check_origin(origin: str, target: Target) -> None:
+    readers = {n: (n, *x.reads) for n, x in registry().languages.items() if x.bare is not None}
+    if origin and origin not in readers.get(target.language, ()):
+        able = [n for n, reads in readers.items() if origin in reads]
+        if not able:
+            raise UsageError(f"no language reads {origin!r}", hint=f"these are read: {', '.join(readers)}")
+        raise UsageError(f"{target.language} reads nothing that is written in {origin}", hint=f"these do: {', '.join(able)}")
+
+
 def examine(kernel: InspectedKernel, target_name: str, seed: int = 0, run: bool = True) -> Inspection:
     """Raises :class:`UsageError` for what is wrong in the question; other errors are in the inspection."""
     target = registry().target(target_name)
-    inspection = Inspection(target_name, target.device.title)
+    inspection = Inspection(target_name, target.device.title, remarks=_remarks(kernel, target))
     try:
         source, binary = _compiled(kernel, target)
     except UsageError:
@@ -91,8 +106,10 @@ def examine(kernel: InspectedKernel, target_name: str, seed: int = 0, run: bool 
     inspection = replace(
         inspection, tool=binary.tool, kernels=tuple(map(resources_of, binary.resources)), assembly=binary.assembly or ""
     )
+    inspection = _counted(inspection, target, binary)
     if not kernel.arguments and not source.arrays:
-        return replace(inspection, notes=("neither estimated nor run: its arguments are not given (--args, --grid)",))
+        why = "neither estimated nor run: its arguments are not given (--args, --grid)"
+        return replace(inspection, notes=(*inspection.notes, why))
     inspection = _estimated(inspection, kernel, source, binary)
     return _ran(inspection, kernel, source, binary, seed) if run else inspection
 
@@ -118,6 +135,25 @@ def _compiled(kernel: InspectedKernel, target: Target) -> tuple[Source, Compiled
         mine = tuple(r for r in binary.resources if r.kernel == source.launches[0].kernel)
         binary = replace(binary, resources=mine)
     return source, binary
+
+
+def _remarks(kernel: InspectedKernel, target: Target) -> tuple[dict[str, Any], ...]:
+    look = registry().language(target.language).remarks
+    lines = kernel.text.splitlines()
+    return tuple(asdict(r) | {"source": lines[r.line - 1].strip()} for r in (look(kernel, target) if look else ()))
+
+
+def _counted(inspection: Inspection, target: Target, binary: CompiledBinary) -> Inspection:
+    toolchain = registry().language(target.language).toolchain
+    if not isinstance(toolchain, ReadsCode):
+        return inspection
+    try:
+        counts, listing = toolchain.instructions(binary), toolchain.listing(binary)
+    except PortakernError as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        return replace(inspection, notes=(*inspection.notes, f"its instructions are not counted: {error.message}{hint}"))
+    mine = {k["kernel"]: dict(counts[k["kernel"]]) for k in inspection.kernels if k["kernel"] in counts}
+    return replace(inspection, instructions=mine, assembly="\n\n".join(filter(None, (inspection.assembly.rstrip(), listing))))
 
 
 def _estimated(inspection: Inspection, kernel: InspectedKernel, source: Source, binary: CompiledBinary) -> Inspection:

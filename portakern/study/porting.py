@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 from portakern.backend import Target
@@ -15,6 +16,7 @@ from portakern.device import Device, Figure
 from portakern.errors import PortakernError
 from portakern.registry import registry
 from portakern.study.row import Row
+from portakern.study.silicon import family, products, silicon
 from portakern.study.table import bytes_text
 
 COPIES = {
@@ -30,6 +32,7 @@ WORDS = {
     "wgmma": "matrix instructions that four warps issue together and that read shared memory themselves",
     "accumulation_registers": "a second half of the register file that only matrix instructions and moves reach",
     "cluster": "clusters of blocks that reach each other's shared memory",
+    "tcgen05": "matrix instructions that one thread issues, with sums in a memory of their own",
     "mbarrier": "barriers that count bytes that have arrived",
 }
 """Features that a kernel is written for."""
@@ -52,16 +55,13 @@ class PortingNote:
 
 
 def porting_notes(rows: Sequence[Row]) -> tuple[PortingNote, ...]:
-    """Notes from the first GPU among the rows' targets to each other one with another instruction set."""
+    """Notes from the first accelerator among the rows' targets to each other one."""
     aims = {r.target: _target(r.target) for r in rows}
-    gpus = [t for t in aims.values() if t is not None and t.device.kind == "gpu"]
-    if len(gpus) < 2:
+    able = [t for t in aims.values() if t is not None and t.device.kind in ("gpu", "tpu")]
+    if len(able) < 2:
         return ()
-    origin, found, seen = gpus[0], [], {gpus[0].device.isa}
-    for target in gpus[1:]:
-        if target.device.isa in seen:
-            continue
-        seen.add(target.device.isa)
+    origin, found = able[0], []
+    for target in able[1:]:
         pair = _Pair(origin, target, _first(rows, origin), _first(rows, target))
         for topic, make in TOPICS.items():
             found += [
@@ -96,10 +96,29 @@ class _Pair:
 
     @property
     def devices(self) -> tuple[Device, Device]:
+        """As their languages see them."""
         return self.origin.device, self.target.device
 
+    @cached_property
+    def chips(self) -> tuple[Device, Device]:
+        """What the hardware has, in whichever language."""
+        return silicon(self.origin), silicon(self.target)
+
+    @cached_property
+    def products(self) -> tuple[Device, Device]:
+        return products(self.origin, self.target)
+
+    @property
+    def both_gpus(self) -> bool:
+        return all(d.kind == "gpu" for d in self.devices)
+
+    @property
+    def one_isa(self) -> bool:
+        a, b = self.devices
+        return (a.vendor, family(a.isa)) == (b.vendor, family(b.isa))
+
     def figures(self, name: str) -> tuple[Figure, Figure] | None:
-        a, b = (d.figures.get(name) for d in self.devices)
+        a, b = (d.figures.get(name) for d in self.chips)
         return (a, b) if a is not None and b is not None else None
 
     def used(self, row: Row | None, name: str) -> Any:
@@ -107,6 +126,72 @@ class _Pair:
 
 
 Said = Iterator[tuple[str, Sequence[str]]]
+
+
+def _chip(p: _Pair) -> Said:
+    """Of one instruction set: the same chip in two languages, or two products."""
+    if not p.one_isa:
+        return
+    a, b = p.products
+    if a.product == b.product:
+        yield (
+            f"it is the same chip in another language: what differs is what {p.target.language} makes of it",
+            [f"the device description of {a.name}"],
+        )
+        return
+    sources = [f"the device descriptions of {a.name} and {b.name}"]
+    parts = []
+    for name, words, show in _SIZES:
+        x, y = a.figures.get(name), b.figures.get(name)
+        if x is not None and y is not None and x.value != y.value:
+            parts.append(f"{show(y.value)} {words} instead of {show(x.value)}")
+            sources += [x.source, y.source]
+    text = f"the same instruction set on another product, {b.title} instead of {a.title}"
+    yield (f"{text}: {', '.join(parts)}" if parts else text), sources
+
+
+_SIZES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("units", "units", lambda v: f"{v:.0f}"),
+    ("clock", "of clock", lambda v: f"{v / 1e9:.2f} GHz"),
+    ("bandwidth", "of memory bandwidth", lambda v: f"{v / 1e12:.2f} TB/s"),
+    ("memory", "of memory", lambda v: f"{v / 2**30:.0f} GB"),
+    ("last_level_cache", "of last-level cache", lambda v: f"{v / 2**20:.0f} MB"),
+)
+
+
+def _execution(p: _Pair) -> Said:
+    """Threads against vectors."""
+    a, b = p.chips
+    if a.kind == b.kind:
+        return
+    gpu, tpu = (a, b) if a.kind == "gpu" else (b, a)
+    shared, vmem = gpu.figures.get("shared_bytes_per_block"), tpu.figures.get("vmem_bytes")
+    lanes, rows = tpu.figures.get("lanes"), tpu.figures.get("sublanes")
+    sources = [f.source for f in (lanes, rows, shared, vmem) if f is not None]
+    vector = f"vectors of {rows.value:.0f} x {lanes.value:.0f} elements" if lanes and rows else "whole vectors"
+    if b is tpu:
+        text = (
+            f"there are no threads: a core works on {vector}, grid points follow one another on it, and what blocks, barriers "
+            "and shared memory did is done by blocks of arrays that are copied while the core computes"
+        )
+    else:
+        text = (
+            f"grid points run at once and in no order, and threads share the work that was done on {vector}: what one grid "
+            "point left in a scratch buffer for the next is gone, and copies in and out are the kernel's own"
+        )
+    if shared is not None and vmem is not None:
+        room = [bytes_text(f.value) for f in ((shared, vmem) if b is tpu else (vmem, shared))]
+        text += f"; {room[1]} of fast memory instead of {room[0]}"
+    yield text, sources or [f"the device descriptions of {a.name} and {b.name}"]
+
+
+def _vmem(p: _Pair) -> Said:
+    both = p.figures("vmem_bytes")
+    if both is not None and both[0].value != both[1].value:
+        yield (
+            f"a core has {bytes_text(both[1].value)} of VMEM instead of {bytes_text(both[0].value)}",
+            [f.source for f in both],
+        )
 
 
 def _lanes(p: _Pair) -> Said:
@@ -182,15 +267,16 @@ def _occupancy(p: _Pair) -> Said:
 
 def _matrix(p: _Pair) -> Said:
     dtype = p.after.dtype if p.after is not None and p.after.dtype is not None else "bf16"
-    a, b = (d.matrix_for(dtype) for d in p.devices)
+    a, b = (d.matrix_for(dtype) for d in p.chips)
     if {(m.m, m.n, m.k) for m in a} == {(m.m, m.n, m.k) for m in b}:
         return
 
     def listed(shapes: Sequence[Any]) -> str:
         return ", ".join(dict.fromkeys(m.name for m in shapes)) or "none"
 
+    lanes = ": fragments lie differently in the lanes" if p.both_gpus and a and b else ""
     yield (
-        f"matrix instructions for {dtype} are {listed(b)} instead of {listed(a)}: fragments lie differently in the lanes",
+        f"matrix instructions for {dtype} are {listed(b)} instead of {listed(a)}{lanes}",
         [m.source for m in (*a, *b)],
     )
 
@@ -205,8 +291,8 @@ def _narrow(p: _Pair) -> Said:
 
 
 def _copies(p: _Pair) -> Said:
-    a, b = ([COPIES[f] for f in COPIES if d.has(f)] for d in p.devices)
-    if a == b:
+    a, b = ([COPIES[f] for f in COPIES if d.has(f)] for d in p.chips)
+    if a == b or not p.both_gpus:
         return
     where = [f"the device descriptions of {p.origin.device.name} and {p.target.device.name}"]
     if not b:
@@ -220,7 +306,9 @@ def _copies(p: _Pair) -> Said:
 
 
 def _features(p: _Pair) -> Said:
-    a, b = p.devices
+    a, b = p.chips
+    if not p.both_gpus:
+        return
     where = [f"the device descriptions of {a.name} and {b.name}"]
     for feature, words in WORDS.items():
         if feature != "fp8_fnuz" and a.has(feature) != b.has(feature):
@@ -242,8 +330,9 @@ def _balance(p: _Pair) -> Said:
     """FLOPs per byte at which arithmetic and memory take as long, on the products that stand for the devices."""
     dtype = p.after.dtype if p.after is not None and p.after.dtype is not None else "bf16"
     found = []
-    for target in (p.origin, p.target):
-        product = _product(target)
+    if p.one_isa and p.products[0].product == p.products[1].product:
+        return
+    for product in p.products:
         peak, memory = product.figures.get(f"peak_{dtype}"), product.figures.get("bandwidth")
         if peak is None or memory is None:
             return
@@ -267,6 +356,9 @@ def _schedule(p: _Pair) -> Said:
 
 
 TOPICS: dict[str, Callable[[_Pair], Said]] = {
+    "chip": _chip,
+    "execution": _execution,
+    "fast memory": _vmem,
     "lanes": _lanes,
     "shared memory": _shared,
     "banks": _banks,
@@ -288,11 +380,6 @@ def _target(name: str) -> Target | None:
         return registry().target(name)
     except PortakernError:
         return None
-
-
-def _product(target: Target) -> Device:
-    d = target.device
-    return d if d.product or not d.default_product else registry().devices(target.language)[d.default_product]
 
 
 def _first(rows: Sequence[Row], target: Target) -> Row | None:

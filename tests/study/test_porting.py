@@ -73,3 +73,45 @@ def test_what_the_hardware_has_does_not_depend_on_the_language(isa: str):
     hip, triton = (registry().target(f"{language}:{isa}").device for language in ("hip", "triton"))
     told = [f for f in (*COPIES, *WORDS) if f != "fp8_fnuz"]
     assert [f for f in told if hip.has(f)] == [f for f in told if triton.has(f)]
+
+
+@pytest.mark.parametrize(
+    ("origin", "target"),
+    [
+        ("cuda:sm_90a", "triton:sm_90"),
+        ("triton:h200", "cuda:h200"),
+        ("cuda:sm_90a", "triton:h100-sxm"),
+        ("hip:gfx942", "triton:gfx942"),
+    ],
+)
+def test_a_chip_is_not_told_apart_from_itself(origin: str, target: str):
+    """The languages are: no feature is lacked, nothing is balanced, no instruction differs."""
+    topics = [n.topic for n in porting_notes([row(origin), row(target)])]
+    of_hardware = {"balance", "other features", "asynchronous copies", "matrix instructions", "lanes"}
+    assert "chip" in topics and not of_hardware & set(topics)
+
+
+@pytest.mark.parametrize(("a", "b"), [("cuda:h100-sxm", "cuda:h200"), ("triton:h200", "cuda:h100-pcie")])
+def test_two_products_of_one_instruction_set_differ_by_their_figures(a: str, b: str):
+    for pair in ((a, b), (b, a)):
+        notes = said([row(t) for t in pair])
+        assert {topic for _, topic in notes} <= {"chip", "balance", "schedule", "dtypes"}
+        assert "TB/s of memory bandwidth instead of" in notes[pair[1], "chip"] and "FLOP a byte" in notes[pair[1], "balance"]
+
+
+@pytest.mark.parametrize("gpu", ["cuda:sm_90a", "hip:gfx942", "triton:gfx950", "sycl:pvc"])
+def test_between_gpus_and_tpus_in_both_directions(gpu: str):
+    there, back = said([row(gpu), row("pallas:v6e")]), said([row("pallas:v6e"), row(gpu)])
+    assert "there are no threads" in there["pallas:v6e", "execution"]
+    assert "128 MB of fast memory" in there["pallas:v6e", "execution"]
+    assert "at once and in no order" in back[gpu, "execution"] and "instead of 128 MB" in back[gpu, "execution"]
+    assert not {"other features", "asynchronous copies"} & {topic for _, topic in (*there, *back)}
+
+
+def test_every_target_but_the_first_has_notes_and_the_way_back_says_the_opposite():
+    targets = ["cuda:sm_90a", "triton:gfx942", "hip:gfx942", "pallas:v5e", "cuda:sm_80", "cuda:h100-sxm"]
+    notes = porting_notes([row(t) for t in targets])
+    assert {n.target for n in notes} >= set(targets[1:-1]) and {n.origin for n in notes} == {"cuda:sm_90a"}
+    (lacks,) = [n.text for n in porting_notes([row("cuda:sm_90a"), row("cuda:sm_80")]) if "clusters" in n.text]
+    (has,) = [n.text for n in porting_notes([row("cuda:sm_80"), row("triton:sm_90")]) if "clusters" in n.text]
+    assert lacks.startswith("it lacks") and has.startswith("it has")

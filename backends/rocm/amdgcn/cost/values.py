@@ -485,7 +485,7 @@ class Wave:
         if cost.name.startswith("buffer"):
             return self._buffer_address(cost, modifiers, offset)
         given = operands if cost.writes or ("atomic" in cost.name and len(operands) < 4) else operands[1:]
-        if cost.name.startswith("scratch"):
+        if cost.name.startswith("scratch") or not given:  # the latter are of caches, such as global_inv
             return None
         base = given[-1] if cost.name.startswith("global") else "off"
         if base == "off":

@@ -3,7 +3,9 @@
 
 #include "pk/device.h"
 
+#ifndef PK_CUDA  // whose warps have 32 lanes: cuda_warps.h
 static __attribute__((device)) constexpr int warpSize = pk::wave;
+#endif
 
 PK_FN int __lane_id() { return __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0)); }
 
@@ -22,23 +24,24 @@ template <class T> PK_FN T from_lane(T value, int lane) {
 
 }  // namespace pk
 
-template <class T> PK_FN T __shfl(T value, int lane, int width = warpSize) {
+template <class T> PK_FN T __shfl(T value, int lane, int width = pk::wave) {
   const int self = __lane_id();
   return pk::from_lane(value, (lane & (width - 1)) | (self & ~(width - 1)));
 }
-template <class T> PK_FN T __shfl_xor(T value, int mask, int width = warpSize) {
+template <class T> PK_FN T __shfl_xor(T value, int mask, int width = pk::wave) {
   const int self = __lane_id(), from = self ^ mask;
   return pk::from_lane(value, (from ^ self) >= width ? self : from);
 }
-template <class T> PK_FN T __shfl_down(T value, unsigned delta, int width = warpSize) {
+template <class T> PK_FN T __shfl_down(T value, unsigned delta, int width = pk::wave) {
   const int self = __lane_id();
   return pk::from_lane(value, (self & (width - 1)) + int(delta) >= width ? self : self + int(delta));
 }
-template <class T> PK_FN T __shfl_up(T value, unsigned delta, int width = warpSize) {
+template <class T> PK_FN T __shfl_up(T value, unsigned delta, int width = pk::wave) {
   const int self = __lane_id();
   return pk::from_lane(value, (self & (width - 1)) < int(delta) ? self : self - int(delta));
 }
 
+#ifndef PK_CUDA
 // With a mask of the lanes that take part, which go together on AMD's hardware in any case.
 template <class T> PK_FN T __shfl_sync(unsigned long long, T value, int lane, int width = warpSize) {
   return __shfl(value, lane, width);
@@ -57,6 +60,7 @@ PK_FN void __syncwarp(unsigned long long = ~0ull) {
   __builtin_amdgcn_wave_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
 }
+#endif
 
 PK_FN unsigned long long __ballot(int predicate) {
 #if defined(__GFX9__)
@@ -65,12 +69,14 @@ PK_FN unsigned long long __ballot(int predicate) {
   return __builtin_amdgcn_ballot_w32(predicate != 0);
 #endif
 }
-PK_FN unsigned long long __activemask() { return __ballot(1); }
 PK_FN int __any(int predicate) { return __ballot(predicate) != 0; }
 PK_FN int __all(int predicate) { return __ballot(!predicate) == 0; }
+#ifndef PK_CUDA
+PK_FN unsigned long long __activemask() { return __ballot(1); }
 PK_FN unsigned long long __ballot_sync(unsigned long long mask, int predicate) { return __ballot(predicate) & mask; }
 PK_FN int __any_sync(unsigned long long, int predicate) { return __any(predicate); }
 PK_FN int __all_sync(unsigned long long, int predicate) { return __all(predicate); }
+#endif
 
 PK_FN int __popc(unsigned x) { return __builtin_popcount(x); }
 PK_FN int __popcll(unsigned long long x) { return __builtin_popcountll(x); }

@@ -38,10 +38,12 @@ PK_VECTORS(unsigned char, uchar)
 PK_VECTORS(long long, longlong)
 #undef PK_VECTORS
 
+#ifndef PK_CUDA  // has none, and files define their own
 PK_ARITHMETIC(float, float)
 PK_ARITHMETIC(double, double)
 PK_ARITHMETIC(int, int)
 PK_ARITHMETIC(unsigned, uint)
+#endif
 #undef PK_ARITHMETIC
 #undef PK_OPERATOR
 #undef PK_HD
