@@ -124,7 +124,7 @@ class Operator:
         self.name: str = name or function.__name__
         self.doc: str = inspect.cleandoc(doc or function.__doc__ or "")
         self.torch = torch
-        self.dtypes = tuple(dtypes)
+        self.dtypes: tuple[str, ...] = ()  # until their names are known
         self.families = dict(inputs or {})
         self.file: str = function.__code__.co_filename
         self.line: int = function.__code__.co_firstlineno
@@ -137,7 +137,7 @@ class Operator:
         for unknown in (n for n in self.families if n not in self._input_names):
             raise self.error(f"the family for {unknown!r} belongs to no input", f"inputs are {', '.join(self._input_names)}")
         try:
-            self.dtypes = tuple(map(dtype_name, self.dtypes))
+            self.dtypes = tuple(map(dtype_name, dtypes))
         except UsageError as error:
             raise self.error(error.message, error.hint) from None
 
