@@ -12,7 +12,7 @@ of its cases what does not matter.  A case goes through every adversarial stage 
 refuse it with the operator's line.  ``portakern fuzz --again FILE --targets T`` tries one file.
 
 In the default run a file is tried on the languages that its docstring names, on all of their devices, and, in turns, on every
-fourth of the others, there on one device in turns; the slow tests try all on all.
+seventh of the others, there on one device in turns; the slow tests try all on all.
 """
 
 from __future__ import annotations
@@ -42,6 +42,10 @@ NAMED = {
 """How a docstring names a language; C++ is not CUDA C++."""
 
 
+TURNS = 7
+"""Of so many files one is tried on a language that its docstring does not name."""
+
+
 def names(file: Path, language: str) -> bool:
     docstring = ast.get_docstring(ast.parse(file.read_text())) or ""
     return bool(re.search(NAMED[language], docstring.replace("CUDA C++", "CUDA")))
@@ -50,7 +54,7 @@ def names(file: Path, language: str) -> bool:
 def turns(language: str) -> dict[Path, list[str]]:
     """The files whose turn it is, each with its devices: all of them where the docstring names the language, else one."""
     first, devices = list(LANGUAGES).index(language), LANGUAGES[language].split(",")
-    found = {file: [devices[i // 4 % len(devices)]] for i, file in enumerate(CORPUS) if (i + first) % 4 == 0}
+    found = {file: [devices[i // TURNS % len(devices)]] for i, file in enumerate(CORPUS) if (i + first) % TURNS == 0}
     return found | {file: devices for file in CORPUS if names(file, language)}
 
 
