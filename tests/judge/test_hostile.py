@@ -12,11 +12,13 @@ from portakern.referee.messages import plain_values, printable
 from portakern.referee.remote import _resource
 from portakern.study.row import Row
 from tests.judge.attacks import Attack, cpp
-from tests.judge.hostile import HOSTILE, OPENCL_TEXT
+from tests.judge.hostile import HOSTILE
+from tests.judge.launched import opencl
 from tests.judge.test_map import judge_for
 from tests.judge.unusual import UNUSUAL
 
-NEEDS = {"triton:sm_90": ("triton", "torch"), "pallas:v6e": ("jax", "libtpu"), "opencl:cpu": ("pyopencl",)}
+NEEDS = {"triton:sm_90": ("triton", "torch"), "pallas:v6e": ("jax", "libtpu"), "opencl:cpu": ("pyopencl",),
+         "sycl:cpu": ("pyopencl",)}  # fmt: skip
 
 UNPRINTABLE = set(map(chr, (*range(9), *range(11, 32), *range(127, 160), *range(0xD800, 0xE000))))
 
@@ -89,7 +91,7 @@ def test_no_other_flood_passes_or_does_harm(attacks: Sequence[Attack], tmp_path:
 # ---- text that is hard to read -----------------------------------------------------------------------------------------------
 
 LAUNCH = "// portakern launch: kernel=row_sum grid=({}, 1, 1) block=(1, 1, 1) shared=0 args=(x, out)\n"
-PLAIN_CL = OPENCL_TEXT.format(before="", body="out[m] = s;")
+PLAIN_CL = opencl("out[m] = s;")
 TEXTS = {
     "numba:cpu": ("-" * 200_000 + "1", "a" + ".b" * 100_000, "(" * 100_000, "x = 1\0", "# \ud800", "# " + "x" * (1 << 20)),
     "cpp:cpu": ("// \ud800\n" + cpp("honest(x, out);"), "//" + "x" * (1 << 20)),
