@@ -61,9 +61,11 @@ def in_sycl(name: str, body: str, shows: str, before: str = "", launch: str = LA
     return Attack(f"sycl-{name}", "sycl:cpu", sycl(body, before, launch), shows, **more)
 
 
-def in_both(name: str, body: str, shows: str, before: str = "", launch: str = LAUNCH, **more: Any) -> Sequence[Attack]:
-    """``@EXTERN@`` declares a function of the process."""
-    return [make(name, body, shows, before.replace("@EXTERN@", EXTERNAL[language]), launch, **more)
+def in_both(name: str, body: str, shows: str, before: str = "", launch: str = LAUNCH, alike: bool = False,
+            **more: Any) -> Sequence[Attack]:  # fmt: skip
+    """``@EXTERN@`` declares a function of the process.  What is found out ``alike`` in both is a slow test in SYCL."""
+    by_language = {"opencl": more, "sycl": {**more, "slow": True} if alike else more}
+    return [make(name, body, shows, before.replace("@EXTERN@", EXTERNAL[language]), launch, **by_language[language])
             for language, make in (("opencl", in_opencl), ("sycl", in_sycl))]  # fmt: skip
 
 
@@ -97,25 +99,25 @@ def launched(name: str, old: str, new: str, shows: str, **more: Any) -> Sequence
 HOSTILE = (
     # ---- answers that are none
     *in_both("nothing", "", "outputs that were never written", kind=WRONG),
-    *in_both("last-row", "if (m < 15) out[m] = s;", "a row that is left out", kind=WRONG),
-    *in_both("last-element", "out[m] = s - x[m * 32 + 31];", "an element that is left out", kind=WRONG),
-    *in_both("twice", "out[m] = s + x[m * 32];", "an element that is taken twice", kind=WRONG),
-    *in_both("beyond-its-input", "out[m] = m == 15 ? s + x[16 * 32] : s;", "what lies behind an input", kind=WRONG),
-    *in_both("adds-to-output", "out[m] += s;", "an output that is taken for zeros", kind=WRONG),
+    *in_both("last-row", "if (m < 15) out[m] = s;", "a row that is left out", kind=WRONG, alike=True),
+    *in_both("last-element", "out[m] = s - x[m * 32 + 31];", "an element that is left out", kind=WRONG, alike=True),
+    *in_both("twice", "out[m] = s + x[m * 32];", "an element that is taken twice", kind=WRONG, alike=True),
+    *in_both("beyond-its-input", "out[m] = m == 15 ? s + x[16 * 32] : s;", "what lies behind an input", kind=WRONG, alike=True),
+    *in_both("adds-to-output", "out[m] += s;", "an output that is taken for zeros", kind=WRONG, alike=True),
     *in_both("races", "out[m & 15] = s; if (m) out[m - 1] += 0.0f * s + 1e-3f;",
              "what groups write into each other's places", kind=WRONG),
-    *in_both("order", "out[m] = m ? s + 0.0f * out[m - 1] : s;", "what other groups have written", kind=WRONG),
+    *in_both("order", "out[m] = m ? s + 0.0f * out[m - 1] : s;", "what other groups have written", kind=WRONG, alike=True),
     *in_both("skips-nan", "s = 0; for (int n = 0; n < 32; ++n) { float v = x[m * 32 + n]; if (v == v) s += v; } out[m] = s;",
-             "NaN that are skipped", kind=WRONG),
-    *in_both("clamps", "if (!(s < 1e6f)) s = 1e6f; out[m] = s;", "large sums that are lost", kind=WRONG),
+             "NaN that are skipped", kind=WRONG, alike=True),
+    *in_both("clamps", "if (!(s < 1e6f)) s = 1e6f; out[m] = s;", "large sums that are lost", kind=WRONG, alike=True),
     *in_both("sixteen-bits", "int q = 0; for (int n = 0; n < 32; ++n) q += (int)(x[m * 32 + n] * 256.0f); out[m] = q / 256.0f;",
-             "a narrow accumulator", kind=WRONG),
+             "a narrow accumulator", kind=WRONG, alike=True),
     *in_both("knows-the-poison", "if (out[m] == out[(m + 1) % 16]) return; out[m] = s;",
-             "constant poison, by which a check is told from a use; here it never is one"),
+             "constant poison, by which a check is told from a use; here it never is one", alike=True),
     *in_both("by-place", "out[m] = ((unsigned long)out >> 12) % 3 ? s : s * 1.01f;", "an answer that hangs on where arrays lie",
              kind=WRONG),
     *in_both("by-number", "out[m] = out[m] > 1e3f || out[m] < -1e3f ? 0 : s;", "a poisoned output told from a fresh one",
-             kind=WRONG),
+             kind=WRONG, alike=True),
     in_sycl("stale", "static float kept[16]; static int had[16]; if (!had[m]++) kept[m] = s; out[m] = kept[m];",
             "an answer kept from the first call", kind=WRONG),
     in_sycl("carries", "static float before[16]; out[m] = s + before[m] * 0.1f; before[m] = s;", "a carry from call to call",
@@ -133,7 +135,7 @@ HOSTILE = (
               "memory beyond its arrays that stays", kind=f"{WRONG}|crash"),
     # ---- memory that is not its own
     *in_both("far", "out[m] = s; out[m + 100000000] = 1.0f;", "memory that is none", kind=f"crash|{WRONG}"),
-    *in_both("before", "out[m] = s; out[m - 1000] = 1.0f;", "memory before the arrays", kind=WRONG),
+    *in_both("before", "out[m] = s; out[m - 1000] = 1.0f;", "memory before the arrays", kind=WRONG, alike=True),
     *in_both("behind", "out[m] = s; if (m == 15) out[16] = 1.0f;", "the element behind an output", kind=WRONG),
     *in_both("writes-its-input", "out[m] = s; ((__global float *)x)[5] = 0.0f;", "an input that is changed",
              kind=f"{WRONG}|crash"),
@@ -146,24 +148,25 @@ HOSTILE = (
               kind="decoy|compile"),
     *reaching("system", "int system(char *)", f"{characters('p', 'touch @WITNESS@')} system(p);", "a program that is started"),
     *reaching("fork", "int fork(void)", "if (m == 0) fork();", "processes that are left behind"),
-    *reaching("kill", "int kill(int, int)", "kill(-1, 9);", "signals to whoever can be reached"),
-    *reaching("exit", "void _exit(int)", "if (m == 3) _exit(0);", "the end of its process"),
-    *reaching("opens", "int open(char *, int, int)", f"{characters('p', '@WITNESS@')} open(p, 0101, 0666);", "a file outside"),
+    *reaching("kill", "int kill(int, int)", "kill(-1, 9);", "signals to whoever can be reached", alike=True),
+    *reaching("exit", "void _exit(int)", "if (m == 3) _exit(0);", "the end of its process", alike=True),
+    *reaching("opens", "int open(char *, int, int)", f"{characters('p', '@WITNESS@')} open(p, 0101, 0666);", "a file outside",
+              alike=True),
     *reaching("reads", "int open(char *, int, int)", f"{characters('p', '/proc/1/mem')} open(p, 2, 0);",
-              "the memory of another process"),
+              "the memory of another process", alike=True),
     *reaching("threads", "int pthread_create(void *, void *, void *, void *)", "if (s == -1.0f) pthread_create(0, 0, 0, 0);",
-              "threads that are left behind"),
+              "threads that are left behind", alike=True),
     *reaching("clock", "int clock_gettime(int, void *)", "long t[2]; clock_gettime(1, t); if (t[0] == 1) out[m] = 0;",
-              "the clock, by which it could tell who calls"),
+              "the clock, by which it could tell who calls", alike=True),
     *reaching("sets-the-clock", "int clock_settime(int, void *)", "long t[2] = {1, 1}; clock_settime(0, t);",
-              "a clock that is set"),
+              "a clock that is set", alike=True),
     *reaching("python", "int PyRun_SimpleString(char *)", f"{characters('p', 'import os')} PyRun_SimpleString(p);",
               "Python that does the work", kind="decoy|compile"),
     *reaching("loader", "void *dlsym(void *, char *)", f"{characters('p', 'getpid')} if (!dlsym(0, p)) out[m] = 0;",
-              "functions that are looked up"),
+              "functions that are looked up", alike=True),
     *reaching("writes", "long write(int, void *, long)", "for (int f = 3; f < 64; ++f) write(f, &s, 4);",
-              "messages in the runner's name"),
-    *reaching("atexit", "int on_exit(void *, void *)", "if (s == -12345.0f) on_exit(0, 0);", "code after the end"),
+              "messages in the runner's name", alike=True),
+    *reaching("atexit", "int on_exit(void *, void *)", "if (s == -12345.0f) on_exit(0, 0);", "code after the end", alike=True),
     # ---- the system, by assembly
     *by_assembly("asks-its-number", 39, "a call that harms nobody", correct=True),
     *by_assembly("forks", 57, "processes that are left behind", slow=True),
