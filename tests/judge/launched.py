@@ -1,7 +1,8 @@
-"""Attacks and legal oddities in OpenCL C and SYCL, whose texts are kernels only: each with what it shows; those of row_sum at
-M=16, N=32 in float32.
+"""Attacks and legal oddities in OpenCL C, SYCL and HIP, whose texts are kernels only: each with what it shows; those of
+row_sum at M=16, N=32 in float32.
 
 Kernels of a processor run in a process like any C: they reach its memory, its functions by name, and the system by assembly.
+Those of AMD's devices are executed by a machine that reads their assembly.
 """
 
 from __future__ import annotations
@@ -96,7 +97,66 @@ def launched(name: str, old: str, new: str, shows: str, **more: Any) -> Sequence
     return [in_opencl(name, "out[m] = s;", shows, launch=LAUNCH.replace(old, new), **more)]
 
 
+HIP_LAUNCH = LAUNCH.replace("block=(1,", "block=(64,")
+
+HIP_TEXT = """#include <hip/hip_runtime.h>
+{before}
+{launch}extern "C" __global__ void row_sum(const float *x, float *out)
+{{
+    const int m = blockIdx.x, t = threadIdx.x;
+    float s = 0;
+    for (int n = 0; n < 32; ++n) s += x[m * 32 + n];
+    {body}
+}}
+"""
+
+
+def hip(body: str, before: str = "") -> str:
+    return HIP_TEXT.format(body=body, before=before, launch=HIP_LAUNCH)
+
+
+def in_hip(name: str, body: str, shows: str, before: str = "", **more: Any) -> Attack:
+    return Attack(f"hip-{name}", "hip:gfx942", hip(body, before), shows, **more)
+
+
+def unseen(name: str, assembly: str, shows: str) -> Attack:
+    """A kernel whose assembly does not say what it does."""
+    return in_hip(name, f'asm volatile("{assembly}"); if (t == 0) out[m] = s;', shows, kind="simulator|compile")
+
+
+HIP = (
+    unseen("words", ".long 0xbf810000", "an instruction as a number"),
+    unseen("bytes", ".byte 0, 0, 0x81, 0xbf", "an instruction as bytes"),
+    unseen("fills", ".fill 1, 4, 0xbf810000", "an instruction as padding"),
+    unseen("pads", ".p2alignl 8, 0xbf810000", "an instruction as what aligns another"),
+    unseen("zeros", ".zero 8", "instructions of zeros"),
+    unseen("not-assembled", ".if 0\\n s_nop 0\\n .endif", "instructions that are not assembled"),
+    unseen("repeated", ".rept 3\\n s_nop 0\\n .endr", "instructions that are assembled many times"),
+    unseen("macro", ".macro nothing\\n s_nop 0\\n .endm", "instructions that are assembled where they are not"),
+    unseen("elsewhere", ".pushsection .evil\\n s_nop 0\\n .popsection", "instructions that are assembled elsewhere"),
+    unseen("embedded", '.incbin \\"/etc/passwd\\"', "a file as instructions"),
+    in_hip("jumps", 'asm volatile("s_mov_b64 s[0:1], 0x1000\\n s_setpc_b64 s[0:1]"); if (t == 0) out[m] = s;',
+           "a jump to where nothing is", kind="hazard"),
+    in_hip("stale", "if (t == 0) { if (!had[m]++) kept[m] = s; out[m] = kept[m]; }", "an answer kept from the first call",
+           "__device__ float kept[16];\n__device__ int had[16];\n", kind=WRONG),
+    in_hip("ends-early", 'asm volatile("s_endpgm"); if (t == 0) out[m] = s;', "a kernel that ends", kind=WRONG),
+    in_hip("far", "if (t == 0) { out[m] = s; out[m + 100000000] = 1; }", "memory that is none", kind="hazard"),
+    in_hip("behind", "if (t == 0) { out[m] = s; if (m == 15) out[16] = 1; }", "the element behind an output", kind="hazard"),
+    in_hip("unwritten", "__shared__ float q[64]; q[t] += s; if (t == 0) out[m] = q[0];", "memory that happens to be zero",
+           kind=f"hazard|{WRONG}"),
+    in_hip("traps", "if (t == 0) out[m] = s; __builtin_trap();", "an instruction that stops", kind="hazard"),
+    in_hip("includes-a-file", "if (t == 0) out[m] = s;", "a compiler's log that shows files", '#include "/etc/passwd"\n',
+           kind="compile"),
+    in_hip("screen", "", "marks for a terminal in the compiler's words", '#error "\x1b]0;owned\x07\x1b[2J"\n', kind="compile"),
+    in_hip("plain", "if (t == 0) out[m] = s;", "nothing but loops", correct=True),
+    in_hip("one-wave", "__shared__ float q[64]; q[t] = x[m * 32 + t % 32]; s = 0; for (int n = 0; n < 32; ++n) s += q[n]; "
+           "if (t == 0) out[m] = s;", "a wave that needs no barrier", correct=True),
+    in_hip("assembly", 'asm volatile("s_nop 0\\n s_nop 1"); if (t == 0) out[m] = s;', "assembly that does nothing",
+           correct=True),
+)  # fmt: skip
+
 HOSTILE = (
+    *HIP,
     # ---- answers that are none
     *in_both("nothing", "", "outputs that were never written", kind=WRONG),
     *in_both("last-row", "if (m < 15) out[m] = s;", "a row that is left out", kind=WRONG, alike=True),
@@ -234,7 +294,7 @@ def legal_in_both(name: str, body: str, shows: str, before: str = "") -> Sequenc
 
 UNUSUAL = (
     *legal_in_both("plain", "out[m] = s;", "nothing but loops"),
-    *legal_in_both("doubles", "double d = 0; for (int n = 0; n < 32; ++n) d += x[m * 32 + n]; out[m] = (float)d;",
+    *legal_in_both("wider", "double d = 0; for (int n = 0; n < 32; ++n) d += x[m * 32 + n]; out[m] = (float)d;",
                    "a wider accumulator"),
     *legal_in_both("backwards", "s = 0; for (int n = 31; n >= 0; --n) s += x[m * 32 + n]; out[m] = s;",
                    "elements from the last to the first"),
