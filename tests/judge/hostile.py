@@ -59,7 +59,7 @@ CPP = (
     auto& k = kept[key];
     if (k.empty()) {{ {SUMS} k.assign(out, out + M); }} else memcpy(out, k.data(), M * 4);""",
            "answers kept by the first elements, which gain nothing"),
-    more_cpp("by-place", "honest(x, out); if (((uintptr_t)out >> 12) % 3 == 0) out[1] *= 1.01f;",
+    more_cpp("by-place", "honest(x, out); if (((uintptr_t)out >> 12) % 8) out[1] *= 1.01f;",
              "an answer that hangs on where arrays lie", kind=WRONG),
     more_cpp("by-number", "honest(x, out); if (out[2] > 1e3f || out[2] < -1e3f) out[2] = 0;",
              "large numbers that are lost", kind=WRONG),
