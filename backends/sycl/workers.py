@@ -19,6 +19,9 @@ ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"}
 INSIDE = "PORTAKERN_SYCL_WORKER"
 """Set where compiling in this process is meant: it is a worker, and a crash takes nothing else down."""
 
+APART = "PORTAKERN_KERNEL_PROCESS"
+"""Set by the process of a stranger's kernel, which is that kernel's alone: a crash is its own."""
+
 _lock = threading.Lock()
 _pool: WorkerPool | None = None
 
@@ -26,7 +29,7 @@ _pool: WorkerPool | None = None
 def call(function: str, *args: Any, timeout_s: float) -> Any:
     """Run ``"module:function"`` in the worker; raises what it raised, or a worker fault."""
     global _pool
-    if os.environ.get(INSIDE) == "1":
+    if os.environ.get(INSIDE) == "1" or os.environ.get(APART) == "1":
         return find_function(function)(*args)
     with _lock:
         if _pool is None:

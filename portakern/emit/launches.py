@@ -42,6 +42,9 @@ _LINE = re.compile(r"^[^\S\n]*//[^\S\n]*portakern (launch|map):(.*)$", re.MULTIL
 _REPEAT = re.compile(r"^[^\S\n]*//[^\S\n]*portakern (launch|repeat):(.*)$", re.MULTILINE)
 _FIELD = re.compile(r"(?<!\w)(\w+)=(\((?:[^()]|\([^()]*(?:\([^()]*\)[^()]*)*\))*\)|\S+)")
 
+_MOST = 1 << 31
+"""What drivers take of blocks along a dimension, and of bytes, is less."""
+
 
 def parse_launches(text: str) -> tuple[Launch, ...]:
     """The launches that ``text`` announces, in order.  Raises :class:`UsageError` naming the line that is malformed."""
@@ -96,8 +99,13 @@ def _launch(text: str) -> Launch:
     block = _triple(tuple(int(x) for x in _items(fields["block"])), 1)
     if not 1 <= block[0] * block[1] * block[2] <= 1024:
         raise ValueError(f"a block of {block[0] * block[1] * block[2]} threads")
+    if not all(_MOST > n >= 0 for n in grid if isinstance(n, int)):
+        raise ValueError(f"a grid of {fields['grid']} blocks")
     cluster = _triple(tuple(int(x) for x in _items(fields.get("cluster", "(1, 1, 1)"))), 1)
-    return Launch(fields["kernel"], grid, block, tuple(_items(fields["args"])), int(fields.get("shared", "0")), cluster)
+    shared = int(fields.get("shared", "0"))
+    if not _MOST > shared >= 0:
+        raise ValueError(f"{shared} bytes of shared memory")
+    return Launch(fields["kernel"], grid, block, tuple(_items(fields["args"])), shared, cluster)
 
 
 def _map(text: str) -> TensorMap:

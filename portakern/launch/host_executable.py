@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from portakern import native
-from portakern.backend import Source
+from portakern.backend import HostBuffer, Source
 from portakern.errors import RuntimeFault
 from portakern.launch.arrays import ArrayLibrary
 from portakern.launch.executable import NativeExecutable
@@ -40,6 +41,15 @@ class HostExecutable(NativeExecutable):
         if not device.facts.host_memory:
             raise RuntimeFault(f"{device.facts.name} cannot use the host's memory where it is")
         super().__init__(source, device, binary, kind=KIND)
+
+    @contextlib.contextmanager
+    def _on_device(self, buffer: HostBuffer, checked: bool) -> Iterator[int]:
+        """Where it is: what hangs on the place of an array is seen then.  Temporaries have ones that the device chooses."""
+        if checked:
+            with super()._on_device(buffer, checked) as address:
+                yield address
+        else:
+            yield buffer.storage.ctypes.data + buffer.offset
 
     def _ended(self) -> None:
         """Users of host arrays expect results on return; and temporaries are free memory once nobody refers to them."""

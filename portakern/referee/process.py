@@ -61,10 +61,18 @@ def readable() -> tuple[str, ...]:
     if (plugins := find_spec("portakern.backends")) is not None:
         packages += plugins.submodule_search_locations or ()
     tools = [p for p in os.environ.get("PATH", "").split(os.pathsep) if p]
-    found = [*search, *packages, *map(os.path.realpath, packages), sys.prefix, sys.base_prefix,
+    found = [*search, *_beside(search), *packages, *map(os.path.realpath, packages), sys.prefix, sys.base_prefix,
              os.path.realpath(sys.executable), *tools, *map(os.path.realpath, tools)]  # fmt: skip
     private = _private()
     return (*_SYSTEM, *(p for p in dict.fromkeys(map(os.path.abspath, found)) if p not in ("/", *private)))
+
+
+def _beside(search: Sequence[str]) -> Iterator[str]:
+    """Where wheels put libraries that are no modules, which is outside of ``sys.prefix`` for packages of a user or of another
+    environment."""
+    for folder in map(Path, search):
+        if folder.name == "site-packages" and len(folder.parts) > 3:
+            yield from (str(folder.parents[1]), str(folder.parents[2] / "include"))
 
 
 def _private() -> tuple[str, ...]:

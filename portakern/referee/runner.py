@@ -50,7 +50,7 @@ def serve(channel: socket.socket, rehearse: Callable[[], None] | None = None) ->
 def environment_in(folder: str) -> dict[str, str]:
     os.chdir(folder)
     return {"HOME": folder, "TMPDIR": folder, "XDG_CACHE_HOME": f"{folder}/cache", "PORTAKERN_CACHE": f"{folder}/portakern",
-            "USER": "kernel", "LOGNAME": "kernel"}  # fmt: skip
+            "USER": "kernel", "LOGNAME": "kernel", "PORTAKERN_KERNEL_PROCESS": "1"}  # fmt: skip
 
 
 def answer(served: Served, message: Message) -> tuple[Mapping[str, Any], tuple[bytes, ...]]:

@@ -37,7 +37,9 @@ Status = Literal["pending", "processing", "completed", "failed", "timeout", "can
 """Its client knows ``cancelled``, though its server never says it."""
 
 CODES = {"usage": "VALIDATION_ERROR", "spec": "VALIDATION_ERROR", "import": "VALIDATION_ERROR", "too-large": "RESOURCE_ERROR",
-         "compile": "COMPILATION_ERROR", "no-kernel": "VALIDATION_ERROR",
+         "compile": "COMPILATION_ERROR", "no-kernel": "VALIDATION_ERROR", "decoy": "VALIDATION_ERROR",
+         "bad-source": "VALIDATION_ERROR", "race": "CORRECTNESS_ERROR", "implausible-timing": "RUNTIME_ERROR",
+         "bad-message": "RUNTIME_ERROR", "driver": "RUNTIME_ERROR", "load": "RUNTIME_ERROR",
          "schedule": "RESOURCE_ERROR", "memory": "RESOURCE_ERROR", "timeout": "TIMEOUT_ERROR",
          "deadline": "TIMEOUT_ERROR", "incorrect": "CORRECTNESS_ERROR", "unstable": "CORRECTNESS_ERROR",
          "runtime": "RUNTIME_ERROR", "crash": "RUNTIME_ERROR", "exception": "RUNTIME_ERROR", "device-lost": "RUNTIME_ERROR",
@@ -45,7 +47,9 @@ CODES = {"usage": "VALIDATION_ERROR", "spec": "VALIDATION_ERROR", "import": "VAL
 """Its code for each of our kinds."""
 
 NO_KERNEL = "no-kernel"
-"""The kind of error of a text that launches no kernel of its own: a decoy, in its words."""
+"""The kind of error of a text that launches no kernel of its own."""
+DECOYS = (NO_KERNEL, "decoy")
+"""What it calls a decoy: that, and one whose kernels do not do the work."""
 
 
 TARGETS = {"triton": "triton:sm_90", "cuda": "cuda:sm_90a"}
@@ -203,7 +207,7 @@ def result(id: str, row: Row | None, state: str, submitted: datetime, finished: 
         return GymAnswer(**known, status=words.get(state, "cancelled"), error_message=message,
                          error_code="TIMEOUT_ERROR" if state == "expired" else None)  # fmt: skip
     error = row.error or {}
-    decoy = error.get("kind") == NO_KERNEL
+    decoy = error.get("kind") in DECOYS
     compiled = row.reached("compiled") or decoy  # its text is in order
     correct = row.correct is True and not error
     times = _times(row)

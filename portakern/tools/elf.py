@@ -79,7 +79,8 @@ def _read(file: Any, length: int) -> Elf:
     symbols: dict[str, tuple[Symbol, ...]] = {}
     needed: list[str] = []
     for s in file.iter_sections():
-        held = s["sh_type"] not in ("SHT_NOBITS", "SHT_NULL")
+        # Drivers of OpenCL give theirs no type; the first one, which is none, has no place.
+        held = s["sh_type"] != "SHT_NOBITS" and (s["sh_type"] != "SHT_NULL" or s["sh_offset"] > 0)
         if held and s["sh_offset"] + s["sh_size"] > length:
             raise ElfError("this ELF file is cut short")
         sections.append(Section(s.name, s["sh_flags"], s["sh_size"], s.data() if held else b""))

@@ -103,6 +103,7 @@ def in_numba(name: str, body: str, shows: str, before: str = "", **more: Any) ->
     return Attack(f"numba-{name}", "numba:cpu", numba(body, before), shows, **more)
 
 
+# By warm processes all of these are judged in the default tests, by fresh ones those that are not slow: of each kind some.
 ATTACKS = (
     # ---- wrong answers
     in_cpp("nothing", "", "outputs that were never written", kind="incorrect", slow=True),
@@ -131,7 +132,7 @@ while frame is not None:
     best += [v for v in frame.f_locals.values() if type(v).__name__ in ("Val", "Checking")]
     frame = frame.f_back
 out[:] = best[0].x if best else 0
-""", "the oracle's answer in the memory of the same process", kind="incorrect"),
+""", "the oracle's answer in the memory of the same process", kind="incorrect", slow=True),
     in_numba("patches-numpy", "out[:] = 0", "comparisons that always succeed", """
 import numpy
 numpy.array_equal = lambda *a, **k: True
@@ -149,13 +150,14 @@ def known(seed):
     rng = np.random.Generator(np.random.SFC64([seed, zlib.crc32(b"x")]))
     return rng.standard_normal((16, 32), dtype=np.float32)
 answers = {known(seed).tobytes(): known(seed).sum(1) for seed in range(20)}
-""", kind="incorrect"),
+""", kind="incorrect", slow=True),
     in_cpp("knows-the-poison", """unsigned char byte = *(unsigned char*)out;
     for (size_t i = 0; i < 64; ++i) if (((unsigned char*)out)[i] != byte) return;
-    honest(x, out);""", "constant poison, by which a check is told from a use", kind="incorrect"),
+    honest(x, out);""", "constant poison, by which a check is told from a use", kind="incorrect", slow=True),
     rows_in_cpp("forgets-the-maximum", "softmax", "const float* x, float* out", """float sum = 0;
         for (int64_t i = at; i < at + width; ++i) sum += out[i] = std::exp(x[i]);
-        for (int64_t i = at; i < at + width; ++i) out[i] /= sum;""", "large programs that go without adversarial inputs"),
+        for (int64_t i = at; i < at + width; ++i) out[i] /= sum;""", "large programs that go without adversarial inputs",
+                slow=True),
     rows_in_cpp("loses-nan", "add_relu", "const float* a, const float* b, float* out",
                 "for (int64_t i = at; i < at + width; ++i) out[i] = std::fmax(a[i] + b[i], 0.0f);",
                 "large programs that go without NaN", slow=True),
@@ -168,20 +170,20 @@ answers = {known(seed).tobytes(): known(seed).sum(1) for seed in range(20)}
     rows_in_cpp("only-the-asked-size", "row_sum", "const float* x, float* out, int64_t M, int64_t N",
                 "float sum = 0; for (int64_t i = at; i < at + width; ++i) sum += x[i]; out[m] = sum;",
                 "open dims that are always the same", m="M", n="1024", dims={"M": None, "N": None},
-                kind="incorrect|crash"),  # rows of 1024 where there are fewer
+                kind="incorrect|crash", slow=True),  # rows of 1024 where there are fewer
     rows_in_cpp("only-whole-tiles", "row_sum", "const float* x, float* out, int64_t M, int64_t N",
                 "float sum = 0; for (int64_t i = 0; i < N / 8 * 8; ++i) sum += x[m * N + i]; out[m] = sum;",
                 "open dims that are powers of two", m="M", n="N", dims={"M": None, "N": None}, slow=True),
     # ---- text that reads or writes by being compiled
     in_cpp("includes-a-file", "honest(x, out);", "a compiler's log that shows files", '#include "/etc/passwd"\n'),
     in_cpp("incbin", "honest(x, out);", "a file that becomes part of the binary",
-           'asm(".section .rodata\\n.incbin \\"/etc/passwd\\"\\n.previous");\n'),
+           'asm(".section .rodata\\n.incbin \\"/etc/passwd\\"\\n.previous");\n', slow=True),
     Attack("cpp-entry-is-a-path", "cpp:cpu", cpp("honest(x, out);"), "a name that becomes a path", entry="../../row_sum",
            kind="bad-source"),
     # ---- harm
     in_cpp("writes-a-file", 'touch("@WITNESS@"); honest(x, out);', "a file outside", correct=True),
     in_cpp("static-initialiser", "honest(x, out);", "code that runs when a library is loaded",
-           'static int made = (touch("@WITNESS@"), 1);\n', correct=True),
+           'static int made = (touch("@WITNESS@"), 1);\n', correct=True, slow=True),
     in_cpp("kills-its-parent", "kill(getppid(), 9); kill(1, 9); honest(x, out);", "signals to who judges", correct=True),
     in_cpp("kills-everything", "kill(-1, 9); honest(x, out);", "signals to whoever can be reached", slow=True),
     in_cpp("reads-its-parent", """char name[64], byte[8] = {0};
@@ -194,7 +196,7 @@ answers = {known(seed).tobytes(): known(seed).sum(1) for seed in range(20)}
     honest(x, out);""", "the memory of another process", correct=True),
     in_cpp("daemon", """if (!fork()) { setsid(); if (!fork()) { sleep(3); touch("@WITNESS@"); } _exit(0); }
     honest(x, out);""", "a process that stays behind"),
-    in_cpp("fork-bomb", "for (int i = 0; i < 100000; ++i) if (fork() == 0) { sleep(30); _exit(0); } honest(x, out);",
+    in_cpp("fork-bomb", "for (int i = 0; i < 3000; ++i) if (fork() == 0) { sleep(30); _exit(0); } honest(x, out);",
            "processes without end", slow=True),
     in_cpp("fills-the-log", """static char line[1 << 16]; memset(line, 'x', sizeof line);
     for (int i = 0; i < 4000; ++i) if (write(2, line, sizeof line) < 0) break;
@@ -216,7 +218,7 @@ for fd in range(3, 64):
     except OSError:
         pass
 os._exit(0)
-""", "code that runs where the answer is read"),
+""", "code that runs where the answer is read", slow=True),
     in_numba("poisons-the-cache", """
 import os
 for root, _, files in os.walk("@CACHE@"):

@@ -272,5 +272,5 @@ PALLAS_LEGAL = (
 return (t + jax.lax.pad(sums(x[8:]), 0.0, ((8, 0, 0), (0, 0, 0))))[:, 0]""", "arrays put together by sums"),
     pallas("in-pieces", "return jnp.concatenate([sums(x[:8]), sums(x[8:])])[:, 0]", "several kernels"),
     pallas("light", "t = sums(x)[:, 0]\nreturn jnp.maximum(t, t)", "a little maths behind the kernel"),
-    pallas("in-jit", "return jax.jit(sums)(x)[:, 0]", "kernels in a function of their own"),
+    pallas("kernels-in-jit", "return jax.jit(sums)(x)[:, 0]", "kernels in a function of their own"),
 )

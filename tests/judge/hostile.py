@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.judge.attacks import Attack, cpp, in_cpp, in_numba
 from tests.judge.decoys import PALLAS, TRITON
+from tests.judge.launched import HOSTILE as LAUNCHED
 
 OPEN = {"M": None, "N": None}
 WRONG = "incorrect"
@@ -58,7 +59,7 @@ CPP = (
     auto& k = kept[key];
     if (k.empty()) {{ {SUMS} k.assign(out, out + M); }} else memcpy(out, k.data(), M * 4);""",
            "answers kept by the first elements, which gain nothing"),
-    more_cpp("by-place", "honest(x, out); if (((uintptr_t)out >> 12) % 3 == 0) out[1] *= 1.01f;",
+    more_cpp("by-place", "honest(x, out); if (((uintptr_t)out >> 12) % 8) out[1] *= 1.01f;",
              "an answer that hangs on where arrays lie", kind=WRONG),
     more_cpp("by-number", "honest(x, out); if (out[2] > 1e3f || out[2] < -1e3f) out[2] = 0;",
              "large numbers that are lost", kind=WRONG),
@@ -375,35 +376,4 @@ jax.config.update("jax_debug_nans", True)
 """),
 )  # fmt: skip
 
-OPENCL_TEXT = """
-// portakern launch: kernel=row_sum grid=(16, 1, 1) block=(1, 1, 1) shared=0 args=(x, out)
-{before}
-__kernel void row_sum(__global const float *x, __global float *out)
-{{
-    const int m = (int)get_group_id(0);
-    float s = 0.0f;
-    for (int n = 0; n < 32; ++n) s += x[m * 32 + n];
-    {body}
-}}
-"""
-
-
-def in_opencl(name: str, body: str, shows: str, before: str = "", **more: Any) -> Attack:
-    return Attack(f"opencl-{name}", "opencl:cpu", OPENCL_TEXT.format(body=body, before=before), shows, **more)
-
-
-OPENCL = (
-    in_opencl("races", "out[m & 15] = s; if (m) out[m - 1] += 0.0f * s + 1e-3f;", "what groups write into each other's places",
-              kind=WRONG),
-    in_opencl("loops", "while (s == s) s += 0.0f * m; out[m] = s;", "a loop without end", kind="timeout", slow=True),
-    in_opencl("prints", 'for (int i = 0; i < 200000; ++i) printf("%d xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\\n", i); out[m] = s;',
-              "words without end", slow=True),
-    in_opencl("unwritten", "__local float t[64]; t[m] += s; barrier(CLK_LOCAL_MEM_FENCE); out[m] = t[m];",
-              "memory of a group that happens to be zero"),
-    in_opencl("includes", "out[m] = s;", "a file in the log", '#include "/etc/passwd"\n'),
-    in_opencl("far", "out[m] = s; out[m + 100000000] = 1.0f;", "memory that is none", kind="crash|incorrect"),
-    in_opencl("before", "out[m] = s; out[m - 1000] = 1.0f;", "memory before the arrays", kind="incorrect"),
-    in_opencl("order", "out[m] = m ? s + 0.0f * out[m - 1] : s;", "what other groups have written", kind=f"{WRONG}"),
-)  # fmt: skip
-
-HOSTILE = (*CPP, *NUMBA, *TRITON_HOSTILE, *PALLAS_HOSTILE, *OPENCL)
+HOSTILE = (*CPP, *NUMBA, *TRITON_HOSTILE, *PALLAS_HOSTILE, *LAUNCHED)

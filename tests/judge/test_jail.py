@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from portakern.referee.process import _beside
+
 INSIDE = """
 import os
 from portakern.tools.jail import enter as jail
@@ -40,3 +42,10 @@ def test_a_jailed_process_has_no_rights_and_ends_as_it_ends(other: bool, tmp_pat
     assert (inside, beside) == ("wrote", "refused") and not outside.exists()
     assert int(processes) <= 2
     assert done.returncode == -11
+
+
+@pytest.mark.quick
+def test_libraries_of_packages_are_read_wherever_they_were_installed():
+    """Drivers are files beside the folder of modules."""
+    read = list(_beside(["/home/a/.local/lib/python3.11/site-packages", "/work/of-mine", "/usr/lib/python311.zip"]))
+    assert read == ["/home/a/.local/lib", "/home/a/.local/include"]

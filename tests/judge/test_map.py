@@ -53,7 +53,7 @@ def test_no_attack_passes_or_does_harm(attacks: tuple[Attack, ...], tmp_path: Pa
     tmp_path.chmod(0o777)
     Cache().put("ab" * 32, b"ours")
     texts = [(a.text.replace("@WITNESS@", str(witness)).replace("@CACHE@", str(cache)), a.entry) for a in attacks]
-    with judge_for(attacks[0].target, attacks[0].operator, attacks[0].dims) as judge:
+    with judge_for(attacks[0].target, attacks[0].operator, attacks[0].dims, workers=1) as judge:
         rows = list(judge.map(texts))
     if any("daemon" in a.name for a in attacks):
         time.sleep(3.5)
@@ -146,12 +146,13 @@ def test_what_hangs_floods_forks_or_exits_is_a_row_and_costs_its_time_only():
             assert seats == [seat._pool._workers[0]._process.pid for seat in judge._seats]  # none was lost
 
 
-def test_a_lost_seat_is_made_anew(warm: Judge):
-    assert warm.judge(HONEST[warm.work.target]).correct
-    for seat in warm._seats:
-        for worker in seat._pool._workers:  # those that have begun
-            worker._process.kill()
-    assert all(r.correct for r in warm.map([HONEST[warm.work.target]] * 4))
+def test_a_lost_seat_is_made_anew():
+    with judge_for("cpp:cpu", level="quick") as judge:
+        assert judge.judge(HONEST["cpp:cpu"]).correct
+        for seat in judge._seats:
+            for worker in seat._pool._workers:  # those that have begun
+                worker._process.kill()
+        assert all(r.correct for r in judge.map([HONEST["cpp:cpu"]] * 4))
 
 
 def test_levels_say_what_they_rest_on(warm: Judge):
@@ -165,7 +166,7 @@ def test_levels_say_what_they_rest_on(warm: Judge):
 
 def test_a_timed_row_is_that_of_a_fresh_judgement():
     options = {"options": {"budget_s": 0.2, "warm_up_s": 0.02}}
-    with judge_for("cpp:cpu", level="timed", timing=options) as judge:
+    with judge_for("cpp:cpu", workers=1, level="timed", timing=options) as judge:
         row, wrong = judge.map([HONEST["cpp:cpu"], WRONG["cpp:cpu"]])
     assert row.evidence == "timed" and row.time is not None and row.time["judged"]["us"] > 0, row.error
     assert wrong.time is None and wrong.error is not None and wrong.error["kind"] == "incorrect"

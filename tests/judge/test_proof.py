@@ -65,9 +65,8 @@ def test_the_last_run_of_a_slow_kernel_is_the_one_that_is_done_in_part(monkeypat
     monkeypatch.setattr(proof, "SLOW_S", 0.0)
     monkeypatch.setattr(proof.Proof, "whole_run", lambda self: pytest.fail("it ran once more"))
     assert judged(LEGAL).correct
-    for text in (DECOY, next(h.text for h in decoys.NUMBA_DECOYS if h.name == "numba-overwritten")):
-        row = judged(text)
-        assert row.error is not None and row.error["kind"] == "decoy", row
+    row = judged(next(h.text for h in decoys.NUMBA_DECOYS if h.name == "numba-overwritten"))
+    assert row.error is not None and row.error["kind"] == "decoy", row
 
 
 def test_only_the_answers_of_a_process_take_its_time():

@@ -41,6 +41,8 @@ def each(slow: bool):
 
 
 def judged(attack: TimedAttack) -> None:
+    if attack.target.startswith("sycl"):
+        pytest.importorskip("pyopencl")
     row = timed(attack.target, attack.text)
     if not attack.kind:
         assert row.time is not None, row.error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tests.judge.attacks import cpp, numba
+from tests.judge.launched import sycl
 
 LATER = 300
 """Calls after which a kernel turns: more than preparing makes, fewer than timing does."""
@@ -58,6 +59,12 @@ TIMED = (
                 "work that is done when the clock has stopped", "unstable", "never written"),
     TimedAttack("outside", "cpp:cpu", cpp(f"honest(x, out); if (++calls > {LATER}) out[16] = 1;", MEMORY),
                 "guard bands that are there only when it is checked", "unstable", "written after out", slow=True),
+    TimedAttack("sycl-stale", "sycl:cpu", sycl(f"static int calls[16]; if (++calls[m] < {LATER}) out[m] = s;"),
+                "outputs that are still there from the last call", "unstable", "never written"),
+    TimedAttack("sycl-place", "sycl:cpu", sycl(f"""static int calls[16]; static float kept[1024][16];
+    static const float *at[1024][16]; const int k = ((unsigned long)x >> 12) % 1024;
+    if (++calls[m] < {LATER} || at[k][m] != x) {{ at[k][m] = x; kept[k][m] = s; }}
+    out[m] = kept[k][m];"""), "answers from a memory by address", "unstable", "elements wrong", slow=True),
     TimedAttack("clock", "numba:cpu", numba("for _ in range(30):\n    honest(x, out)", PATCHED + """
 real = timing.measure
 def measure(*args, **more):

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.judge.attacks import Attack
 from tests.judge.decoys import NUMBA, PALLAS, TRITON
-from tests.judge.hostile import OPENCL_TEXT
+from tests.judge.launched import UNUSUAL as LAUNCHED
 
 INCLUDES = """#include <algorithm>
 #include <atomic>
@@ -274,26 +274,4 @@ def loops(x_ref, out_ref):
 """),
 )  # fmt: skip
 
-OPENCL_ODD = (
-    legal("opencl:cpu", "groups", """
-// portakern launch: kernel=row_sum grid=(16, 1, 1) block=(32, 1, 1) shared=0 args=(x, out)
-__kernel __attribute__((reqd_work_group_size(32, 1, 1))) void row_sum(__global const float *x, __global float *out)
-{
-    __local float t[32];
-    const int m = get_group_id(0), n = get_local_id(0);
-    t[n] = x[m * 32 + n];
-    for (int left = 16; left; left /= 2) { barrier(CLK_LOCAL_MEM_FENCE); if (n < left) t[n] += t[n + left]; }
-    if (n == 0) out[m] = t[0];
-}
-""", "memory that a group shares"),
-    legal("opencl:cpu", "two-kernels", """
-// portakern launch: kernel=clears grid=(16, 1, 1) block=(1, 1, 1) shared=0 args=(out)
-__kernel void clears(__global float *out) { out[get_group_id(0)] = 0.0f; }
-// portakern launch: kernel=adds grid=(16, 1, 1) block=(1, 1, 1) shared=0 args=(x, out)
-__kernel void adds(__global const float *x, __global float *out)
-{ const int m = get_group_id(0); for (int n = 0; n < 32; ++n) out[m] += x[m * 32 + n]; }
-""", "an output that a first kernel prepares"),
-    legal("opencl:cpu", "plain", OPENCL_TEXT.format(before="", body="out[m] = s;"), "nothing but loops"),
-)  # fmt: skip
-
-UNUSUAL = (*CPP, *NUMBA_ODD, *TRITON_ODD, *PALLAS_ODD, *OPENCL_ODD)
+UNUSUAL = (*CPP, *NUMBA_ODD, *TRITON_ODD, *PALLAS_ODD, *LAUNCHED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from portakern.serve.bench import LocalBench
+from portakern.serve.kernelgym import result
 from portakern.serve.settings import Settings
 from portakern.study.row import Row
 from tests.serve.support import Told, passed, serving
@@ -146,6 +148,14 @@ def test_times_are_in_its_words(told):
     found = client.reward_input("timed", KERNEL)
     assert (found["reference_runtime"], found["kernel_runtime"], found["speedup"]) == (0.3, 0.1, 3.0)
     assert found["metadata"]["custom_kernel_cuda_time_coverage"] == 0.75
+
+
+@pytest.mark.parametrize(("kind", "decoy"), [("no-kernel", True), ("decoy", True), ("incorrect", False), ("race", False)])
+def test_whose_kernels_do_not_do_the_work_is_a_decoy_in_its_words(kind: str, decoy: bool):
+    row = Row("row_sum", "triton:sm_90", evidence="compiled", correct=False, error={"kind": kind, "message": "m", "hint": ""})
+    found = result("a", row, "done", datetime.now(UTC), datetime.now(UTC))
+    assert (found.status, found.correctness, found.decoy_kernel) == ("completed", False, decoy)
+    assert found.error_code in ("VALIDATION_ERROR", "CORRECTNESS_ERROR")
 
 
 @needs_torch

@@ -22,7 +22,7 @@ def build(text: str, kernels: Sequence[str], options: Sequence[str]) -> dict[str
     context = cl.Context([found])
     program = cl.Program(context, text)
     try:
-        program.build(options=list(options))
+        program.build(options=list(options), cache_dir=False)  # ours is one; theirs reads the files that a text names
     except cl.RuntimeError as error:
         log = build_log(cl, program, found) or str(error)
         raise CompileError(f"the OpenCL compiler of {describe(found)} refused the source:\n{log}", log=log) from None

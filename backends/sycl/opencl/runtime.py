@@ -40,8 +40,7 @@ class OpenCLRuntime:
 class OpenCLExecutable(HostExecutable):
     """A program on the device.
 
-    ``call`` and prepared calls use arrays where they are; ``run`` copies whole allocations, so that writes beside an array
-    reach its guard bands.
+    It uses arrays where they are, so that writes beside one reach its guard bands.
     """
 
     def _scalar(self, array: Array, value: Any) -> Any:

@@ -40,6 +40,9 @@ class OpenCLToolchain:
         parts += sorted(system_icds())
         return "opencl " + ", ".join([*parts, cpu_model()])
 
+    def helpers(self, binary: CompiledBinary) -> tuple[str, ...]:
+        return binaries.helpers(binary.data)
+
     def compile(self, source: Source) -> CompiledBinary:
         if not self.available(source.target):
             raise CompileError(self.available(source.target).detail, hint=INSTALL, kind="tool-missing")

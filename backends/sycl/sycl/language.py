@@ -63,5 +63,6 @@ SYCL = Language(
     environment=ENVIRONMENT,
     convention=CONVENTION,
     adopt=_adopt,
+    preload=("portakern.backends.sycl.sycl.preloaded",),
     words=WORDS,
 )

@@ -78,28 +78,51 @@ def unavailable() -> str | None:
 
 
 def shim_file() -> Path:
-    """The compiled shim, built now where the cache does not hold it."""
+    """The compiled shim in the cache of this process."""
+    key, cache_ = _shim_key(), Cache()
+    found = cache_.file(key, ".so")
+    if found is None:
+        cache_.put(key, shim())
+        found = cache_.file(key, ".so")
+    assert found is not None
+    return found
+
+
+@cache
+def shim() -> bytes:
+    """The shim, compiled now where the cache does not hold it."""
+    key, cache_ = _shim_key(), Cache()
+    if (found := cache_.get(key)) is None:
+        cache_.put(key, found := _compiled_shim())
+    return found
+
+
+_FLAGS = ("-std=c++17", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-DCL_TARGET_OPENCL_VERSION=300")
+
+
+def _tools() -> tuple[Path, list[str]]:
     root, compiler = prefix(), host_compiler()
     if root is None or compiler is None:
         raise ToolMissing(unavailable() or "SYCL is not available", hint=INSTALL)
-    flags = ["-std=c++17", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-DCL_TARGET_OPENCL_VERSION=300"]
-    headers = driver_headers()
-    texts = [x.read_bytes() for x in (*sorted(SHIM.iterdir()), *sorted((headers / "portakern").iterdir())) if x.is_file()]
-    key = digest("sycl shim", *texts, runtime_version(), flags, str(root), compiler)
-    cache_ = Cache()
-    found = cache_.file(key, ".so")
-    if found is not None:
-        return found
+    return root, compiler
+
+
+def _shim_key() -> str:
+    root, compiler = _tools()
+    files = (*sorted(SHIM.iterdir()), *sorted((driver_headers() / "portakern").iterdir()))
+    texts = [x.read_bytes() for x in files if x.is_file()]
+    return digest("sycl shim", *texts, runtime_version(), list(_FLAGS), str(root), compiler)
+
+
+def _compiled_shim() -> bytes:
+    root, compiler = _tools()
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "shim.so"
-        command = [*compiler, *flags, *(str(SHIM / x) for x in SOURCES), "-o", str(out), f"-I{root / 'include'}",
-                   f"-I{headers}", f"-L{root / 'lib'}", f"-l:{sycl_library(root).name}", "-ldl"]
+        command = [*compiler, *_FLAGS, *(str(SHIM / x) for x in SOURCES), "-o", str(out), f"-I{root / 'include'}",
+                   f"-I{driver_headers()}", f"-L{root / 'lib'}", f"-l:{sycl_library(root).name}", "-ldl"]
         run_tool(command, timeout_s=_TIMEOUT_S).checked("the interface to the SYCL runtime",
                                                         hint="set CXX to a C++17 compiler that works")
-        cache_.put(key, out.read_bytes())
-    made = cache_.file(key, ".so")
-    assert made is not None
-    return made
+        return out.read_bytes()
 
 
 def driver_headers() -> Path:

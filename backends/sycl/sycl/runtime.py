@@ -43,8 +43,7 @@ class SyclRuntime:
 class SyclExecutable(HostExecutable):
     """A program on the CPU device.
 
-    ``call`` and prepared calls use arrays where they are; ``run`` copies whole allocations, so that writes beside an array
-    reach its guard bands.
+    It uses arrays where they are, so that writes beside one reach its guard bands.
     """
 
     def __init__(self, source: Source, binary: CompiledBinary) -> None:

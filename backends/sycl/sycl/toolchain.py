@@ -39,6 +39,9 @@ class SyclToolchain:
             below = f"headed binaries {cpu_model()}"
         return f"sycl rtc {version} {' '.join(OPTIONS)} {below}"
 
+    def helpers(self, binary: CompiledBinary) -> tuple[str, ...]:
+        return binaries.helpers(binary.data)
+
     def compile(self, source: Source) -> CompiledBinary:
         reason = library.unavailable()
         if reason is not None:

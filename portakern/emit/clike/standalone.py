@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from portakern.errors import BackendError
+from portakern.errors import CompileError
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"[^\n]*\n?', re.MULTILINE)
 _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once[^\n]*\n", re.MULTILINE)
@@ -14,7 +14,7 @@ _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once[^\n]*\n", re.MULTILINE)
 def inline_headers(text: str, headers: Mapping[str, str] | Sequence[tuple[str, str]]) -> str:
     """``text`` with every ``#include "..."`` replaced, once, by the header's text.
 
-    Raises :class:`BackendError` where a header is not among ``headers``.
+    Raises :class:`CompileError` where a header is not among ``headers``.
     """
     known = dict(headers)
     done: set[str] = set()
@@ -24,7 +24,7 @@ def inline_headers(text: str, headers: Mapping[str, str] | Sequence[tuple[str, s
         if name in done:
             return ""
         if name not in known:
-            raise BackendError(f"the source includes {name!r}, which is not among its headers",
+            raise CompileError(f"the source includes {name!r}, which is not among its headers",
                                hint=f"it has {', '.join(known) or 'none'}")
         done.add(name)
         body = _INCLUDE.sub(replace, _ONCE.sub("", known[name])).strip("\n")

@@ -24,7 +24,7 @@ from portakern.emit.clike.terms import (
     whole,
     without,
 )
-from portakern.errors import BackendError
+from portakern.errors import CompileError
 from portakern.ir.size import Sym, ceildiv
 
 pytestmark = pytest.mark.quick
@@ -105,5 +105,5 @@ def test_headers_are_inlined_once() -> None:
     headers = {"pk/a.hpp": '#pragma once\n#include "pk/b.hpp"\nA\n', "pk/b.hpp": "#pragma once\nB\n"}
     text = inline_headers('#include "pk/b.hpp"\n#include "pk/a.hpp"\n#include <math.h>\nmain\n', headers)
     assert text.count("B\n") == 1 and "#pragma" not in text and "#include <math.h>" in text and '"pk/' not in text
-    with pytest.raises(BackendError, match="missing"):
+    with pytest.raises(CompileError, match="missing"):
         inline_headers('#include "pk/missing.hpp"\n', headers)

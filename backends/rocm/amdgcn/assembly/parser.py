@@ -72,6 +72,13 @@ class AssemblyError(SimulatorError):
 _LABEL = re.compile(r"([A-Za-z_.$][\w.$@]*):\s*")
 _COMMENT = re.compile(r"\s*(;|//)[^\"]*$")
 _DIRECTIVE = re.compile(r"\s*\.(\w+)\s*(.*)")
+_PADS = {"fill": 2, "p2align": 1, "p2alignl": 1, "p2alignw": 1, "balign": 1, "balignl": 1, "balignw": 1, "align": 1}
+"""Directives that pad, and which of their fields says with what."""
+_PADDING = (0xBF800000, 0xBF9F0000)
+"""What compilers pad code with: s_nop, s_code_end."""
+_HIDES = re.compile(r"byte|short|hword|[248]byte|value|long|int|word|quad|octa|float|double|single|ascii|asciz|string|incbin|"
+                    r"zero|space|skip|org|reloc|dcb?|ds|if\w*|else\w*|endif|rept|endr|irpc?|macro|endm\w*|include|altmacro")
+_ELSEWHERE = re.compile(r"pushsection|popsection|previous|subsection")
 
 
 def parse(text: str) -> Assembly:
@@ -126,6 +133,8 @@ def parse(text: str) -> Assembly:
         elif name == "loc":
             number_of, line_of = rest.split()[:2]
             where = f"{files.get(number_of, '?')}:{line_of}"
+        elif _ELSEWHERE.fullmatch(name) or (code and (_HIDES.fullmatch(name) or not _pads(name, rest))):
+            raise AssemblyError(number, line, "what it makes of the instructions is not known here")
         elif not code:
             found.data.directive(name, rest)
     for kernel, name, rest, number, line in told:
@@ -134,6 +143,18 @@ def parse(text: str) -> Assembly:
     for table in re.findall(r"([A-Za-z_.$][\w.$]*)@gotpcrel32@lo", text):
         found.data.slot(table)
     return found
+
+
+def _pads(name: str, rest: str) -> bool:
+    """Whether a directive that pads does so with what does nothing.  (Others do.)"""
+    fields = rest.split(",")
+    at = _PADS.get(name, len(fields))
+    if at >= len(fields) or not (said := fields[at].strip()):
+        return name != "fill"
+    try:
+        return value(said, {}) in _PADDING
+    except ValueError:
+        return False
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
