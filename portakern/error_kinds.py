@@ -34,6 +34,8 @@ KINDS: dict[str, str] = {
     "cache": "the cache on disk cannot be read or written",
     "cache-unwritable": "the cache's folder cannot be written",
     "disk-full": "there is no room on the disk",
+    "no-room": "a kernel needs more of a processor than it has, so that none of its blocks fits",
+    "too-long": "a kernel runs more instructions than an estimate follows",
     # from binary to a result
     "detached": "a tensor that needs a gradient was given to a kernel whose result would be cut off from it",
     "no-gradient": "the operator has no gradient, and one was computed",

@@ -60,7 +60,7 @@ TIMED = (
     TimedAttack("outside", "cpp:cpu", cpp(f"honest(x, out); if (++calls > {LATER}) out[16] = 1;", MEMORY),
                 "guard bands that are there only when it is checked", "unstable", "written after out", slow=True),
     TimedAttack("sycl-stale", "sycl:cpu", sycl(f"static int calls[16]; if (++calls[m] < {LATER}) out[m] = s;"),
-                "outputs that are still there from the last call", "unstable", "never written"),
+                "outputs that are still there from the last call", "unstable", "never written", slow=True),
     TimedAttack("sycl-place", "sycl:cpu", sycl(f"""static int calls[16]; static float kept[1024][16];
     static const float *at[1024][16]; const int k = ((unsigned long)x >> 12) % 1024;
     if (++calls[m] < {LATER} || at[k][m] != x) {{ at[k][m] = x; kept[k][m] = s; }}

@@ -157,13 +157,16 @@ end = time.monotonic() + float(sys.argv[2])
 rounds = 0
 while time.monotonic() < end or rounds < 20:
     for n in range(20):
-        key = digest("shared", n)
+        key, asked = digest("shared", n), time.monotonic()
         path = cache.file(key, ".bin")
         if path is None:
             cache.put(key, bytes([n]) * 3000)
             path = cache.file(key, ".bin")
-        if path is not None:
-            assert path.read_bytes() == bytes([n]) * 3000
+        try:
+            assert path is None or path.read_bytes() == bytes([n]) * 3000
+        except FileNotFoundError:
+            if time.monotonic() - asked < 0.04:  # a busy machine may stop a process until its file seems old
+                raise
     rounds += 1
 """
 

@@ -138,12 +138,6 @@ def test_a_command_of_the_page_makes_its_row(capsys: pytest.CaptureFixture[str])
     assert main(words[1:]) == 0 and "refused" in capsys.readouterr().out
 
 
-def test_a_file_that_cannot_be_written_is_said_before_the_work(capsys: pytest.CaptureFixture[str], tmp_path: Path):
-    for file in (tmp_path / "no" / "page.html", tmp_path):
-        assert main(["bench", "softmax", "-t", "numba:cpu", "--html", str(file)]) == 2
-        assert "cannot write the report" in capsys.readouterr().err
-
-
 def test_a_study_shows_itself_in_a_line_and_in_notebooks():
     made = study()
     assert repr(made) == ("<Study of softmax: 5 rows on 5 targets, 1 timed, 1 interpreted, 1 compiled, 1 simulated, 1 wrong>")
