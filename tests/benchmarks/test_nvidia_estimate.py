@@ -50,6 +50,7 @@ def test_there_are_enough_cases_each_once() -> None:
     assert {c.operator for c in found} == set(bench.SIZES)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     disassembler() is None or not CudaToolchain().available(registry().target("cuda:sm_90a")), reason="no tools for CUDA"
 )

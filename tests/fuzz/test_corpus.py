@@ -12,8 +12,8 @@ of its cases what does not matter.  A case goes through every adversarial stage 
 refuse it with the operator's line.  ``portakern fuzz --again FILE --targets T`` tries one file.
 
 In the default run a file is tried on the languages that its docstring names, on all of their devices (of those that are
-interpreted every second file), and, in turns, one in seven on the others, there on one device in turns; the slow tests try all on
-all.
+interpreted every second file), and, in turns, one in seven on the others, there on one device in turns; the slow tests try all
+on all.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def turns(language: str) -> dict[Path, list[str]]:
     first, devices = list(LANGUAGES).index(language), LANGUAGES[language].split(",")
     found = {file: [devices[i // TURNS % len(devices)]] for i, file in enumerate(CORPUS) if (i + first) % TURNS == 0}
     every = 2 if language in INTERPRETED else 1
-    return found | {file: devices for file in [f for f in CORPUS if names(f, language)][::every]}
+    return found | dict.fromkeys([f for f in CORPUS if names(f, language)][::every], devices)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

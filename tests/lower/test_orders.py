@@ -210,8 +210,8 @@ def rows_of(op: pk.Operator, targets: str, dtype: str) -> None:
 
 SHORT = pytest.mark.parametrize("operator", [ordered, scattered, noisy], ids=lambda op: op.name)
 RUNS = pytest.mark.parametrize("operator", [runs_of_lines, runs_of_all], ids=lambda op: op.name)
-HERE = "numba:cpu,cpp:cpu,opencl:cpu,hip:gfx942,cuda:sm_80"
-ELSEWHERE = "sycl:cpu,triton:sm_90,triton:gfx942,cuda:sm_90a"
+HERE = "numba:cpu,cpp:cpu,opencl:cpu,hip:gfx942"
+ELSEWHERE = "sycl:cpu,triton:sm_90,triton:gfx942,cuda:sm_80,cuda:sm_90a"
 
 
 @SHORT

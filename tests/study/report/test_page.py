@@ -6,7 +6,6 @@ import re
 import shlex
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
