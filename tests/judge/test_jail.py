@@ -47,5 +47,5 @@ def test_a_jailed_process_has_no_rights_and_ends_as_it_ends(other: bool, tmp_pat
 @pytest.mark.quick
 def test_libraries_of_packages_are_read_wherever_they_were_installed():
     """Drivers are files beside the folder of modules."""
-    read = list(_beside(["/home/a/.local/lib/python3.11/site-packages", "/work/of-mine", "/usr/lib/python311.zip"]))
+    read = list(_beside(["/home/a/.local/lib/python3.11/site-packages", "/srv/of-mine", "/usr/lib/python311.zip"]))
     assert read == ["/home/a/.local/lib", "/home/a/.local/include"]
