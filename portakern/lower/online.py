@@ -15,6 +15,7 @@ from portakern.dtypes import DTYPES
 from portakern.ir.core import Op
 from portakern.ir.rewrite import Rules
 from portakern.ir.tensor import Contract, Convert, Expand, Fold, Iota, Literal, Map, Reshape, tensor_type
+from portakern.ir.tile import identity
 from portakern.lower.classes import is_thin
 
 
@@ -43,6 +44,8 @@ def match_place(fold: Fold) -> Place | None:
         return None
     hit, place, far = chosen.args
     if not isinstance(place, Iota) or place.axis != fold.axes[0] or not isinstance(far, Literal):
+        return None
+    if far.value != identity("min", far.dtype):  # any other number would count, and before there is an element, too
         return None
     equal = hit.args[0] if isinstance(hit, Map) and hit.fn == "or" else hit
     if not isinstance(equal, Map) or equal.fn != "eq":
