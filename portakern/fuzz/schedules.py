@@ -25,8 +25,11 @@ LISTED = 0.15
 LEAST = {"contraction": 16, "attention": 16, "chain": 16}
 """The smallest tile by family: what units of products multiply; 4 elsewhere."""
 
-WALKED = ("reduced", "scanned", "k")
-"""Roles of axes along which something is carried from tile to tile; in attention and chains it is n."""
+WALKED = {"attention": ("m", "n"), "chain": ("n",)}
+"""Roles of axes by family along which something is carried from tile to tile, or that say where such a walk begins and ends;
+those of all others are ``REDUCED``."""
+
+REDUCED = ("reduced", "scanned", "k")
 
 CUT = 0.6
 """How often such an axis is made to have several tiles."""
@@ -71,15 +74,21 @@ def _point(space: NestSpace, rng: random.Random) -> Schedule:
     if rng.random() < LISTED:
         return rng.choice(space.listed)
     values = {name: rng.choice(choices) for name, choices in space.choices.items()}
+    walked = (*REDUCED, *WALKED.get(space.nest.family, ()))
     for axis in space.nest.axes:
-        if axis.role in WALKED or (space.nest.family in ("attention", "chain") and axis.role == "n"):
+        if axis.role in walked:
             tiles = space.choices[f"tile {axis.name}"]
             cut = rng.random() < CUT
             wanted = [n for n in tiles if (_pieces(axis, int(n)) > 1) == cut]
-            values[f"tile {axis.name}"] = rng.choice(wanted or tiles)
+            values[f"tile {axis.name}"] = rng.choices(wanted or tiles, [_often(int(n)) for n in wanted or tiles])[0]
     schedule = space.schedule(values)
     parts = _parts(space.nest, schedule, rng)
     return replace(schedule, options=tuple(sorted({**dict(schedule.options), "split_k": parts}.items()))) if parts else schedule
+
+
+def _often(tile: int) -> int:
+    """Powers of two: ends of one axis meet those of another there, and what is one off is one tile off."""
+    return 3 if tile & (tile - 1) == 0 else 1
 
 
 def _parts(nest: Nest, schedule: Schedule, rng: random.Random) -> int:

@@ -87,13 +87,13 @@ def std(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
 
 @located
 def argmax(x: Traced, axis: int = -1) -> Traced:
-    """The i32 index of the largest along ``axis``, the lowest among equals."""
+    """The i32 index of the largest along ``axis``, the lowest among equals; NaN, where any is, counts as the largest."""
     return make(ArgFold("max", x.op, views.check_axis(axis, x.ndim)))
 
 
 @located
 def argmin(x: Traced, axis: int = -1) -> Traced:
-    """The i32 index of the smallest along ``axis``, the lowest among equals."""
+    """The i32 index of the smallest along ``axis``, the lowest among equals; NaN, where any is, counts as the smallest."""
     return make(ArgFold("min", x.op, views.check_axis(axis, x.ndim)))
 
 

@@ -93,6 +93,28 @@ def test_a_tie_within_the_error_allows_each_of_the_tied() -> None:
     assert compare(order, "i32", np.array([[0, 1, 2]], np.int32)).ratio > 1
 
 
+@pk.operator
+def ordered(x: pk.Tensor["M", "N"]):
+    return {"up": pk.sort(x), "places": pk.argsort(x, descending=True), "top": pk.topk(x, 2)[1], "most": pk.argmax(x),
+            "least": pk.argmin(x)}  # fmt: skip
+
+
+@pytest.mark.parametrize("exact", [True, False], ids=["inputs", "computed"])
+def test_a_nan_is_the_last_of_a_sort_and_the_place_of_an_extreme(exact: bool) -> None:
+    @pk.operator
+    def computed(x: pk.Tensor["M", "N"]):
+        return ordered(pk.tanh(x))
+
+    x = np.array([[0.5, np.nan, -np.inf, -np.nan, 2.0, np.inf]], f32)
+    _, out = bounds_of(ordered if exact else computed, {"M": 1, "N": 6}, {"x": x})
+    right = {"up": np.sort(x if exact else np.tanh(x)), "places": [[1, 3, 5, 4, 0, 2]], "top": [[1, 3]], "most": [1], "least": [1]}
+    wrong = {"up": right["up"][:, ::-1], "places": [[5, 4, 0, 2, 1, 3]], "top": [[5, 4]], "most": [5], "least": [2]}
+    for name, expected in out.items():
+        dtype = "f32" if name == "up" else "i32"
+        assert compare(expected, dtype, np.array(right[name])).ratio <= 1, name
+        assert compare(expected, dtype, np.array(wrong[name])).ratio > 1, name
+
+
 def test_overflow_certain_and_uncertain() -> None:
     top = float(np.finfo(f32).max)
     x, y = np.array([top, top, 1.0], f32), np.array([top, 0.0, 2.0], f32)

@@ -139,13 +139,14 @@ def _(op: t.KeySort, *xs: Val) -> Val:
 @rule(t.Sort)
 def _(op: t.Sort, v: Val) -> tuple[Val, Val]:
     values, order = oracle.apply(op, [v.x])
-    lost = (np.isnan(v.x) | v.open()).any(op.axis, keepdims=True) if v.x.dtype.kind == "f" else np.zeros((), bool)
-    if lost.any():  # where NaN goes is not said
+    lost = v.open().any(op.axis, keepdims=True)
+    if lost.any():  # what may be NaN may stand anywhere
         e = np.broadcast_to(np.where(lost, np.inf, np.max(v.bound(), axis=op.axis, keepdims=True)), values.shape)
         return Val(values, e), Val(order, np.where(e > 0, np.inf, 0.0))
     if v.exact:
         return Val(values), Val(order)
     worst = np.max(v.bound(), axis=op.axis, keepdims=True, initial=0.0)
-    e = np.broadcast_to(worst, values.shape)
-    choice = Choice(op.axis, v.x - v.e, v.x + v.e, values - e, values + e)
+    e = np.where(np.isnan(values), 0.0, worst)
+    x, sorted_ = (np.where(np.isnan(a), np.inf, a) for a in (v.x, values))  # NaN is the largest
+    choice = Choice(op.axis, x - v.e, x + v.e, sorted_ - e, sorted_ + e)
     return Val(values, e), Val(order, np.where(e > 0, np.inf, 0.0), choice)

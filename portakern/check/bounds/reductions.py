@@ -171,14 +171,13 @@ def _(op: t.ArgFold, v: Val) -> Val:
     r = oracle.apply(op, [v.x])
     if not v.x.size:  # of no elements none is the largest
         return Val(r, np.full(r.shape, np.inf) if r.size else 0.0)
-    # Which index a row with NaN gives is not said.
-    lost = (np.isnan(v.x) | v.open()).any(op.axis) if v.x.dtype.kind == "f" else np.zeros(r.shape, bool)
     if v.exact:
-        return Val(r, np.where(lost, np.inf, 0.0) if lost.any() else 0.0)
+        return Val(r)
+    lost = v.open().any(op.axis)  # what may be NaN may be it
     sign = 1.0 if op.fn == "max" else -1.0
-    low, high = sign * v.x - v.e, sign * v.x + v.e
+    x = np.where(np.isnan(v.x), np.inf, sign * v.x)  # NaN is the extreme, as it is of max and min
+    low, high = x - v.e, x + v.e
     need = np.where(lost, -np.inf, low.max(op.axis))
-    low, high = (np.where(np.isnan(x), 0.0, x) for x in (low, high))
     choice = Choice(op.axis, low, high, need, np.full(need.shape, np.inf))
     several = np.add.reduce(high >= np.expand_dims(need, op.axis), op.axis) > 1
     return Val(r, np.where(several | lost, np.inf, 0.0), choice)

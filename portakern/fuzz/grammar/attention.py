@@ -6,6 +6,7 @@ from portakern.fuzz.grammar.draws import chance, pick
 from portakern.fuzz.grammar.normalising import over_sum, shifted_exp
 from portakern.fuzz.grammar.ranges import UNIT, Range
 from portakern.fuzz.grammar.scope import FuzzScope, Var
+from portakern.fuzz.grammar.sizes import Need
 from portakern.fuzz.grammar.table import production
 from portakern.ir.size import Size
 
@@ -46,9 +47,17 @@ ABOVE = ("{j} >= {i}", "{i} - {j} < {d}", "{j} > {i} - {d}", "{i} <= {j} + {d}",
 """Keys that a row sees, up to some above or below its own number: every row sees the key of its number."""
 
 
+NEAR = (1, 2, 3, 5, 8, 16, 17, 33)
+"""How far from a row's own number; those first where the last key that a block of rows sees is the first one of a tile."""
+
+
+SEVERAL = 40
+"""Rows that blocks of few rows share: each has a walk of its own over the keys."""
+
+
 def _mask(s: FuzzScope, z: Var) -> str:
     i, j = f"pk.arange({z}.shape[-2])[:, None]", f"pk.arange({z}.shape[-1])[None, :]"
-    near = pick(s.draw, (1, 2, 3, 5, 8, 16, 17, 33))
+    near = pick(s.draw, NEAR, (25, 25, 5, 5, 5, 12, 12, 11))
     below, above = (pick(s.draw, forms).format(i=i, j=j, d=near) for forms in (BELOW, ABOVE))
     kind = pick(s.draw, ("below", "above", "both", "tri", "input"), (45, 15, 20, 10, 10))
     if kind == "input":
@@ -64,9 +73,10 @@ def attention_masked(s: FuzzScope) -> Var:
     z = _scores(s, q, k)
     mask = _mask(s, z)
     wide, alive = z.dtype == "f32", "arange" in mask  # where no row is masked as a whole
-    filler = pick(s.draw, ("-1e4", '-float("inf")', "-1e30"), (15, 70 * alive, 15 * wide))
-    masked = s.let(f"pk.where({mask}, {z} * 0.125, {filler})", SCORES)
-    if chance(s.draw, 30):
+    filler = pick(s.draw, ("-1e4", '-float("inf")', "-1e30"), (15, 90 * alive, 15 * wide))
+    needs = [Need(q.shape[-2], SEVERAL)] if chance(s.draw, 60) else []
+    masked = s.let(f"pk.where({mask}, {z} * 0.125, {filler})", SCORES, needs=needs)
+    if chance(s.draw, 20):
         return _mixed(s, over_sum(s, shifted_exp(s, masked, -1), -1), v)
     return _mixed(s, s.let(f"pk.softmax({masked})", UNIT, "p"), v)
 
