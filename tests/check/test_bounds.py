@@ -107,8 +107,9 @@ def test_a_nan_is_the_last_of_a_sort_and_the_place_of_an_extreme(exact: bool) ->
 
     x = np.array([[0.5, np.nan, -np.inf, -np.nan, 2.0, np.inf]], f32)
     _, out = bounds_of(ordered if exact else computed, {"M": 1, "N": 6}, {"x": x})
-    right = {"up": np.sort(x if exact else np.tanh(x)), "places": [[1, 3, 5, 4, 0, 2]], "top": [[1, 3]], "most": [1], "least": [1]}
-    wrong = {"up": right["up"][:, ::-1], "places": [[5, 4, 0, 2, 1, 3]], "top": [[5, 4]], "most": [5], "least": [2]}
+    up = np.sort(x if exact else np.tanh(x))
+    right = {"up": up, "places": [[1, 3, 5, 4, 0, 2]], "top": [[1, 3]], "most": [1], "least": [1]}
+    wrong = {"up": up[:, ::-1], "places": [[5, 4, 0, 2, 1, 3]], "top": [[5, 4]], "most": [5], "least": [2]}
     for name, expected in out.items():
         dtype = "f32" if name == "up" else "i32"
         assert compare(expected, dtype, np.array(right[name])).ratio <= 1, name

@@ -176,7 +176,7 @@ def _(op: t.ArgFold, v: Val) -> Val:
     lost = v.open().any(op.axis)  # what may be NaN may be it
     sign = 1.0 if op.fn == "max" else -1.0
     x = np.where(np.isnan(v.x), np.inf, sign * v.x)  # NaN is the extreme, as it is of max and min
-    low, high = x - v.e, x + v.e
+    low, high = np.where(v.open(), -np.inf, x - v.e), np.where(v.open(), np.inf, x + v.e)
     need = np.where(lost, -np.inf, low.max(op.axis))
     choice = Choice(op.axis, low, high, need, np.full(need.shape, np.inf))
     several = np.add.reduce(high >= np.expand_dims(need, op.axis), op.axis) > 1
