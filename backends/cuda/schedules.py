@@ -13,7 +13,7 @@ from dataclasses import replace
 from portakern.device import Device
 from portakern.dtypes import DTYPES
 from portakern.emit.chains import like_attention
-from portakern.emit.shares import in_parts
+from portakern.emit.shares import in_parts, product_in_parts
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
 from .attention.choosing import walks
@@ -236,8 +236,11 @@ _SCALAR = (
 
 
 def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
-    yield from pipelines(nest, device)
-    yield from _by_all_warps(nest, device)
+    pipelined, others = pipelines(nest, device), list(_by_all_warps(nest, device))
+    if not pipelined and (parts := product_in_parts(others, nest, device)) is not None:
+        yield parts
+    yield from pipelined
+    yield from others
 
 
 def _grouped(nest: Nest, device: Device) -> Iterator[Schedule]:

@@ -1,8 +1,8 @@
-"""Into how many parts long rows are cut where there are too few of them to keep a device busy."""
+"""Into how many parts long rows and long sums are cut where there are too few of them to keep a device busy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import ceil, prod
 
@@ -52,3 +52,74 @@ def row_parts(nest: Nest, device: Device, tiles: Mapping[str, int]) -> int:
 def _steps(axis: NestAxis, tiles: Mapping[str, int]) -> int:
     """How many tiles cover an axis, 0 where that is open."""
     return -(-axis.extent // tiles.get(axis.name, 1)) if isinstance(axis.extent, int) else 0
+
+
+# ---- products with few tiles -----------------------------------------------------------------------------------------------
+
+RATE = {16: 2000.0, 32: 200.0, 64: 100.0}
+"""Multiply-adds per ns that one unit does in good tiles, by bits of the operands: half of what an SM of an H100 has for 16 bits
+and its FMAs of 32; a CDNA3 unit is near."""
+
+WARPS = 8
+"""Warps that keep a unit multiplying."""
+
+JOIN_BYTES = 6000.0
+"""Bytes per ns at which parts go to the last-level cache and come back (H200, fitted to products in parts of 10 to 46 us)."""
+
+GAIN = 0.7
+"""Parts must promise to take at most this share of the time of the whole: the model is coarse."""
+
+LATER = 0.02
+"""How much slower each schedule is taken to be than the one before it: backends list those first that do best elsewhere."""
+
+MOST_PARTS = 256
+
+
+def product_in_parts(schedules: Sequence[Schedule], nest: Nest, device: Device) -> Schedule | None:
+    """Of ``schedules`` of a product, the best with its sums in parts, where that beats the first of them by far: few tiles, as
+    of 256 x 256 elements, leave most units idle, however long their sums are."""
+    (m,), (n,), (k,) = (nest.role(r) for r in "mnk")
+    if not schedules or not all(isinstance(a.extent, int) and a.extent > 0 for a in nest.axes):
+        return None
+    if nest.role("reduced") or any(s.option("programs", 0) for s in schedules[:1]):
+        return None
+    units = device.count("units", 128)
+
+    def ns(s: Schedule, parts: int) -> float:
+        tile = [s.tile(a.name) for a in (m, n, k)]
+        blocks, steps = _blocks(s, nest) * parts, ceil(ceil(_extent(k) / tile[2]) / parts)
+        each = ceil(blocks / units)  # of one unit, which has several at once
+        busy = min(1.0, each * s.warps / WARPS)
+        wasted = 1 + 16 * (1 / tile[0] + 1 / tile[1])
+        bits = DTYPES[nest.dots or nest.io_dtype].bits
+        multiplied = each * prod(tile) * steps * wasted / (RATE[max(16, min(bits, 64))] * busy)
+        read = blocks * steps * (tile[0] + tile[1]) * tile[2] * bits / 8 / (ALONE * min(blocks, BUSY * units))
+        joined = KERNEL_NS + 8 * parts * prod(_extent(a) for a in nest.axes if a is not k) / JOIN_BYTES if parts > 1 else 0.0
+        return max(multiplied, read) + joined
+
+    def most(s: Schedule) -> int:
+        steps = ceil(_extent(k) / s.tile(k.name))
+        return min(MOST_PARTS, steps // LEAST_TILES, ceil(BUSY * units / _blocks(s, nest)))
+
+    cut = [((1 + number * LATER) * ns(s, parts), number, parts)
+           for number, s in enumerate(schedules) for parts in _numbers(most(s), units / _blocks(s, nest))]  # fmt: skip
+    if not cut or min(cut)[0] > GAIN * ns(schedules[0], 1):
+        return None
+    _, number, parts = min(cut)
+    found = schedules[number]
+    return replace(found, options=tuple(sorted({**dict(found.options), "split_k": parts}.items())))
+
+
+def _numbers(most: int, full: float) -> list[int]:
+    """Numbers of parts worth a look: powers of two, and what fills the units once or twice."""
+    wanted = {1 << i for i in range(1, MOST_PARTS.bit_length())} | {int(full), int(2 * full)}
+    return sorted(p for p in wanted if 2 <= p <= most)
+
+
+def _blocks(schedule: Schedule, nest: Nest) -> int:
+    return prod(ceil(_extent(a) / schedule.tile(a.name)) for r in ("batch", "m", "n") for a in nest.role(r))
+
+
+def _extent(axis: NestAxis) -> int:
+    assert isinstance(axis.extent, int)
+    return axis.extent

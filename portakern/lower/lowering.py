@@ -35,6 +35,7 @@ from portakern.lower.segments import lower_segments
 from portakern.lower.simplify import simplify
 from portakern.lower.sort import lower_sort
 from portakern.lower.split import Stage, stages
+from portakern.lower.thin import as_rows
 from portakern.lower.tiles import wide
 
 LOWERED = (tt.Literal, tt.DimSize, tt.Iota, tt.Map, tt.Convert, tt.BitConvert, tt.Expand, tt.Reshape, tt.Transpose,
@@ -165,7 +166,7 @@ class _Making:
 
     def _stages(self, program: tt.TensorProgram, lines: Lines, outputs: tuple[str, ...]) -> list[Planned]:
         made = stages(program, self._names_in(lines), self.fresh, shares=self.shares)
-        return [Planned(s, lines, (*outputs, *program.outputs)) for s in made if _work(s)]
+        return [Planned(as_rows(s), lines, (*outputs, *program.outputs)) for s in made if _work(s)]
 
     def _names_in(self, lines: Lines) -> dict[str, tuple[str, ...]]:
         """What dims of arrays are called, of those in ``lines`` the dims that a step has."""

@@ -1,4 +1,4 @@
-"""Into how many parts few long rows are cut."""
+"""Into how many parts few long rows, and long sums of few products, are cut."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from portakern.device import Device
-from portakern.emit.shares import in_parts, row_parts
+from portakern.emit.shares import in_parts, product_in_parts, row_parts
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 from portakern.ir.size import Sym
 from portakern.registry import registry
@@ -47,3 +47,30 @@ def test_both_ways_are_schedules_and_options_stay(device: Device) -> None:
     first, second = in_parts([whole], _nest(4, 1 << 22), device)
     assert second == whole and replace(first, options=whole.options) == whole
     assert dict(first.options)["split_k"] > 1 and dict(first.options)["keep"] == "stores"  # type: ignore[operator]
+
+
+def _product(m: object, n: object, k: object, dtype: str = "f32") -> Nest:
+    axes = tuple(NestAxis(r, r, e) for r, e in zip("mnk", (m, n, k), strict=True))  # type: ignore[arg-type]
+    return Nest("contraction", axes, dtype, "f32", dots=dtype)
+
+
+TILES = tuple(Schedule((("m", m), ("n", m), ("k", 32)), 2, w) for m, w in ((16, 1), (128, 8), (64, 4)))
+"""As backends list them for few tiles: first the one that gives every unit something."""
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_long_sums_of_few_products_are_cut_and_their_tiles_are_large(device: Device, dtype: str) -> None:
+    found = product_in_parts(TILES, _product(256, 256, 1 << 19, dtype), device)
+    assert found is not None and found.tile("m") == 128
+    parts = int(found.option("split_k", 1))
+    assert 100 <= 4 * parts <= 300 and parts * 4 <= (1 << 19) // 32
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [
+    (4096, 4096, 1 << 19),  # all units are busy
+    (256, 256, 256),  # over before another kernel has begun
+    (256, 256, 64),  # too few steps
+    (0, 256, 1 << 19), (256, 256, 0), (Sym.named("M"), 256, 1 << 19), (256, 256, Sym.named("K")),
+])  # fmt: skip
+def test_other_products_are_whole(device: Device, m: object, n: object, k: object) -> None:
+    assert product_in_parts(TILES, _product(m, n, k), device) is None

@@ -1,0 +1,58 @@
+"""Products of which one operand is a vector, as sums: the tiles of a product would be empty but for one row or column.
+
+A matrix times a vector reads every element of the matrix once and is done when memory is, as reductions of rows are: these walk
+the matrix as it lies, in parts where its rows are few and long.  Units that multiply matrices of 16 bits take such a product
+at the rate of memory as it is, so theirs stay, but for the product of two vectors, which has one tile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from portakern.dtypes import DTYPES
+from portakern.ir.core import Op
+from portakern.ir.rewrite import Rules, canonicalise
+from portakern.ir.size import Size, product
+from portakern.ir.tensor import Contract, Convert, Expand, Fold, Map, Transpose, tensor_type
+from portakern.lower.split import Stage
+
+rules = Rules()
+
+
+def as_rows(stage: Stage) -> Stage:
+    """``stage``, of the family ``rows`` if its only product is of a vector."""
+    products = [op for op in stage.program.body.ops if isinstance(op, Contract)]
+    if stage.family != "contraction" or stage.apart or not all(map(is_thin_product, products)):
+        return stage
+    return replace(stage, program=canonicalise(stage.program, rules), family="rows")
+
+
+def is_thin_product(op: Contract) -> bool:
+    lhs, rhs = tensor_type(op.lhs), tensor_type(op.rhs)
+    alone = [product(tuple(x.shape[i] for i in free)) == 1 for x, free in ((lhs, op.lhs_free), (rhs, op.rhs_free))]
+    return all(alone) or (any(alone) and (DTYPES[lhs.dtype].bits >= 32 or not DTYPES[lhs.dtype].is_float))
+
+
+@rules.on(Contract)
+def sum_of_products(op: Contract) -> Op | None:
+    """Products in the dtype that they are summed in."""
+    if not is_thin_product(op):
+        return None
+    dtype = op.dtype if DTYPES[op.dtype].bits >= 32 else "f32"
+    batch, left, right, summed = len(op.lhs_batch), len(op.lhs_free), len(op.rhs_free), len(op.lhs_axes)
+    lhs = _ordered(op.lhs, (*op.lhs_batch, *op.lhs_free, *op.lhs_axes), dtype)
+    rhs = _ordered(op.rhs, (*op.rhs_batch, *op.rhs_free, *op.rhs_axes), dtype)
+    free = batch + left + right
+    shape: tuple[Size, ...] = (*tensor_type(op).shape, *(tensor_type(op.lhs).shape[i] for i in op.lhs_axes))
+    walked = tuple(range(free, free + summed))
+    left_dims, right_dims = range(batch + left), (*range(batch), *range(batch + left, free))
+    whole = Expand(lhs, shape, (*left_dims, *walked)), Expand(rhs, shape, (*right_dims, *walked))
+    return _cast(Fold("sum", Map("mul", whole), walked), op.dtype)
+
+
+def _ordered(x: Op, order: tuple[int, ...], dtype: str) -> Op:
+    return _cast(x if order == tuple(range(len(order))) else Transpose(x, order), dtype)
+
+
+def _cast(x: Op, dtype: str) -> Op:
+    return x if tensor_type(x).dtype == dtype else Convert(x, dtype)

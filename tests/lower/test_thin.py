@@ -1,0 +1,57 @@
+"""Products of a vector are sums of rows; those of matrices stay products."""
+
+from __future__ import annotations
+
+import pytest
+
+import portakern as pk
+from portakern.backend import Target
+from portakern.ir.program import Program
+from portakern.lower import lower_for
+from portakern.registry import registry
+
+pytestmark = pytest.mark.quick
+
+
+@pk.operator
+def of_matrix(a: pk.Tensor["M", "K"], x: pk.Tensor["K", "N"]):
+    return pk.relu(a @ x)
+
+
+@pk.operator
+def of_batches(a: pk.Tensor["B", "K", "M"], x: pk.Tensor["B", "K"]):
+    return pk.einsum("bkm,bk->bm", a, x)
+
+
+def lowered(operator: pk.Operator, dims: dict[str, int], dtype: str, target: str = "cpp:cpu") -> Program:
+    found: Target = registry().target(target)
+    return lower_for(operator.program(dims, {}, dtype), found, registry().language(found.language))
+
+
+@pytest.mark.parametrize(
+    ("dims", "dtype", "family"),
+    [
+        ({"M": 40, "K": 300, "N": 1}, "f32", "rows"),
+        ({"M": 1, "K": 300, "N": 40}, "f32", "rows"),
+        ({"M": 40, "K": 300, "N": 2}, "f32", "contraction"),
+        ({"M": 40, "K": 300, "N": 1}, "bf16", "contraction"),
+        ({"M": 1, "K": 300, "N": 1}, "bf16", "rows"),
+    ],
+)
+def test_a_product_of_a_vector_is_a_sum_of_rows(dims: dict[str, int], dtype: str, family: str) -> None:
+    assert [k.family for k in lowered(of_matrix, dims, dtype).kernels] == [family]
+
+
+def test_open_sizes_stay_products() -> None:
+    assert [k.family for k in lowered(of_matrix, {"K": 300}, "f32").kernels] == ["contraction"]
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_batches_of_them_are_right(dtype: str) -> None:
+    row = pk.check(of_batches, "cpp:cpu", B=3, K=37, M=65, dtype=dtype).rows[0]
+    assert row.correct and row.error is None
+
+
+def test_long_rows_of_few_are_cut_where_a_device_would_idle() -> None:
+    first = lowered(of_matrix, {"M": 16, "K": 1 << 20, "N": 1}, "f32", "cuda:sm_90a").kernels[0]
+    assert int(first.schedule.option("split_k", 1)) > 1
