@@ -175,6 +175,7 @@ class _Splitter:
             self.groups.append(group)
             for a in anchors:
                 self.group_of[a] = group
+            self.recomputed.discard(op)  # what attention gives is stored
             self.patterns[op] = found
 
     def _private(self, found: Attention, scores: Contract, walked: AxisClass) -> bool:

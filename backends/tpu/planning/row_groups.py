@@ -6,7 +6,7 @@ A kernel has the positions along one axis in its tiles, and walks those along th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from portakern.ir.size import product
@@ -58,8 +58,17 @@ def _together(op: object, kernel: Kernel, group: RowGroup, layout: LayoutAssignm
         axes = [a for i in op.indices for a in i.axes]
         if (outer in axes) != (inner in axes):
             return False
+        if isinstance(op, Load) and any(_lie_side_by_side(i, inner, [a for a, _ in op.dims]) for i in op.indices):
+            return False
         if outer in axes and isinstance(op, Store):
             at = [n for n, i in enumerate(op.indices) if {outer, inner} & set(i.axes)]
             plain = [op.indices[n] for n in at] == [Index.of(outer), Index.of(inner)]
             return plain and at == [len(op.indices) - 3, len(op.indices) - 2]
     return True
+
+
+def _lie_side_by_side(index: Index, positions: str, tiled: Sequence[str]) -> bool:
+    """Whether neighbouring positions are nearer in the array than what a position takes of it (one channel, taps that lie
+    apart): they are the columns of a block then, and not its rows."""
+    along = [t for t in index.terms if t.axis in tiled]
+    return len(along) > 1 and positions in index.axes and not any(t.scale == 1 for t in along if t.axis != positions)

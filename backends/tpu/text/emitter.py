@@ -11,7 +11,7 @@ from portakern.errors import MissingRuleError
 from portakern.ir.core import Op, Result, Yield
 from portakern.ir.program import Array, Program
 from portakern.ir.size import product
-from portakern.ir.tile import BufferType, Dot, For, Kernel, TileType, tile_type
+from portakern.ir.tile import BufferType, Cast, Dot, For, Kernel, TileType, tile_type
 
 from ..planning.blocks import LANES, SUBLANES
 from ..planning.framed import framed, frames_of
@@ -172,7 +172,7 @@ class _Writer:
             if isinstance(op, For | Result | Yield) or not isinstance(op.type, TileType):
                 continue
             known = {a.dtype for a in self.program.arrays}  # an array's own dtype has been reported already
-            if op.type.dtype not in operations.JNP and op.type.dtype not in known and op.type.dims:
+            if op.type.dtype not in operations.JNP and op.type.dtype not in known and (op.type.dims or isinstance(op, Cast)):
                 self.report(f"arithmetic in {op.type.dtype}", op, self.target.device.alternatives.get(op.type.dtype, ""))
             if isinstance(op, Dot):
                 self._check_dot(op)

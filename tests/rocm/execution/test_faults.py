@@ -176,8 +176,8 @@ SEEDS = {
                                  **LDS),
     "LDS beyond its size": Seed(THROUGH_LDS, "ds_read_b32 v4, v3", "ds_read_b32 v4, v3 offset:256", "out of bounds",
                                 "of LDS, where the workgroup has 512", **LDS),
-    "misaligned LDS": Seed(THROUGH_LDS, "ds_read_b32 v4, v3", "ds_read_b32 v4, v3 offset:2", "misaligned access",
-                           "no multiple of 4", **LDS),
+    "misaligned pair in LDS": Seed(THROUGH_LDS, "0x100, v1\nds_read_b32 v4, v3", "0x102, v1\nds_read2_b32 v[4:5], v3 offset1:1",
+                                   "misaligned access", "no multiple of 4", **LDS),
     "misaligned scalar load": Seed(COPY, "s_waitcnt lgkmcnt(0)", "s_waitcnt lgkmcnt(0)\ns_add_u32 s4, s4, 2\n"
                                    "s_load_dword s9, s[4:5], 0x0", "misaligned access", "aligned"),
     "no barrier before reading": Seed(THROUGH_LDS, "s_barrier\nv_xor", "v_xor", "LDS race", "no barrier in between", **LDS),

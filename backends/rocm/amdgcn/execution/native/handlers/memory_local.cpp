@@ -26,9 +26,9 @@ Places places(Wave &w, const Op &op, const Operand &address, uint32_t bytes, int
     check_address(w, op, address, p.lanes);
     for (int k = 0; k < count; ++k)
         for (int i = 0; i < w.lanes; ++i) p.at[k][i] = w.v[address.reg][i] + uint32_t(op.immediate[k]);
-    // Unaligned accesses are allowed down to a dword, as the drivers set the hardware up (LLVM AMDGPUUsage,
-    // unaligned-access-mode); a dword or less must be aligned.
-    const uint32_t unit = bytes < 4 ? bytes : 4;
+    // In unaligned access mode, which drivers set and compilers count on (LLVM AMDGPUUsage, unaligned-access-mode; on gfx942 a
+    // ds_read_b96 two bytes off a dword), a single access may begin at any byte. Two in one instruction are aligned.
+    const uint32_t unit = count > 1 ? (bytes < 4 ? bytes : 4) : 1;
     for (int k = 0; k < count; ++k)
         for (int i = 0; i < w.lanes; ++i)
             if (p.lanes >> i & 1 && p.at[k][i] % unit)
