@@ -17,6 +17,7 @@ import numpy as np
 
 from portakern.backend import Executable, HostBuffer
 from portakern.check.adversarial import KINDS, adversarial_inputs
+from portakern.check.alike import count_of_differences, digest_of, same_bytes
 from portakern.check.bounds import Val
 from portakern.check.buffers import POISON, Poison, damage, guarded, unwritten
 from portakern.check.compare import compare
@@ -180,12 +181,12 @@ class Checking:
                 if message := damage(buffer, poison):
                     self.fail(stage, message)
         for name, x in inputs.items():
-            if buffers[name].array.tobytes() != x.tobytes():
+            if not same_bytes(buffers[name].array, x):
                 self.fail(stage, f"the input {name} was changed")
         self.held = {n: (buffers[n], poison) for n in self.program.outputs}
         outputs = {n: buffers[n].array for n in self.program.outputs}
         for x in outputs.values():
-            self.hash.update(x.tobytes())
+            self.hash.update(digest_of(x))
         return outputs, took
 
     def values(self, stage: str, inputs: Mapping[str, np.ndarray]) -> float:
@@ -219,12 +220,5 @@ class Checking:
         outputs, _ = self.run("repeat", inputs, self.poison(1))
         self.stages.append("repeat")
         for name, first in self.outputs.items():
-            differ = (_bytes(first) != _bytes(outputs[name])).any(-1)
-            if differ.any():
-                count = int(differ.sum())
+            if count := count_of_differences(first, outputs[name]):
                 self.fail("repeat", f"{name}: {count} elements differ between two runs on the same inputs")
-
-
-def _bytes(x: np.ndarray) -> np.ndarray:
-    """The bytes of each element: [elements, bytes]."""
-    return np.frombuffer(x.tobytes(), np.uint8).reshape(-1, x.dtype.itemsize)

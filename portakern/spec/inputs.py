@@ -33,6 +33,16 @@ class Family(Protocol):
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray: ...
 
 
+def _moved(x: np.ndarray, scale: float, by: float) -> np.ndarray:
+    """``scale * x + by`` in the place of ``x``, which may be large."""
+    import numpy as np
+
+    x = np.asarray(x)  # a number where there are no dims
+    x *= np.float32(scale)
+    x += np.float32(by)
+    return x
+
+
 @dataclass(frozen=True)
 class Normal:
     """Normally distributed numbers."""
@@ -43,7 +53,7 @@ class Normal:
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
         import numpy as np
 
-        return rng.standard_normal(shape, dtype=np.float32) * np.float32(self.scale) + np.float32(self.mean)
+        return _moved(rng.standard_normal(shape, dtype=np.float32), self.scale, self.mean)
 
 
 @dataclass(frozen=True)
@@ -56,7 +66,7 @@ class Uniform:
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
         import numpy as np
 
-        return rng.random(shape, dtype=np.float32) * np.float32(self.high - self.low) + np.float32(self.low)
+        return _moved(rng.random(shape, dtype=np.float32), self.high - self.low, self.low)
 
 
 @dataclass(frozen=True)
