@@ -101,14 +101,40 @@ def features(d: Dispatch, code: tuple[Instruction, ...], device: Device, footpri
 
 def _block(d: Dispatch, code: tuple[Instruction, ...], rates: Rates, warps: int,
            boxes: Sequence[float]) -> tuple[Work, float, tuple[int, ...]]:  # fmt: skip
-    """What a block in the middle of the grid does, the clocks of its slowest warp, and lines that hang on what is not known."""
-    middle = tuple(n // 2 for n in d.grid)
-    constants = _constants(d)
+    """What a block does in the mean, the clocks of its slowest warp, and lines that hang on what is not known.
+
+    Two blocks are followed, and where they do not do the same amount, as in causal attention, more of them.
+    """
+    found = []
+    for number, block in enumerate(_blocks(d.grid)):
+        found.append(_one_block(d, code, rates, warps, boxes, block))
+        if number == 1 and found[0][0]["issued"] == found[1][0]["issued"]:
+            break
+    mean: Work = defaultdict(float)
+    for work, _, _ in found:
+        for kind, amount in work.items():
+            mean[kind] += amount / len(found)
+    return mean, sum(slowest for _, slowest, _ in found) / len(found), tuple(sorted(set[int]().union(*(x for *_, x in found))))
+
+
+def _blocks(grid: Sequence[int]) -> list[tuple[int, ...]]:
+    """Blocks all over the grid, each once: the first two by their numbers far from each other and from the ends."""
+    count = math.prod(grid)
+    numbers = dict.fromkeys(int((0.5 + n * _GOLDEN) % 1 * count) for n in range(_BLOCKS))
+    return [(n % grid[0], n // grid[0] % grid[1], n // (grid[0] * grid[1])) for n in numbers]
+
+
+_BLOCKS, _GOLDEN = 9, (math.sqrt(5) - 1) / 2
+"""Blocks that are followed at most; multiples of the golden ratio, less whole numbers, are spread evenly."""
+
+
+def _one_block(d: Dispatch, code: tuple[Instruction, ...], rates: Rates, warps: int, boxes: Sequence[float],
+               block: Sequence[int]) -> tuple[Work, float, set[int]]:  # fmt: skip
     followed = _sampled(warps)
     work: Work = defaultdict(float)
     slowest, doubts = 0.0, set[int]()
     for warp, stands_for in followed.items():
-        state = State(constants, _specials(d, middle, warp))
+        state = State(_constants(d), _specials(d, block, warp))
         try:
             way = follow(code, state)
         except TooLong:
@@ -117,7 +143,7 @@ def _block(d: Dispatch, code: tuple[Instruction, ...], rates: Rates, warps: int,
             work[kind] += amount * stands_for
         slowest = max(slowest, _latency(code, way, rates))
         doubts |= {code[n].line for n in way.doubts}
-    return work, slowest, tuple(sorted(doubts))
+    return work, slowest, doubts
 
 
 def _sampled(warps: int) -> Mapping[int, float]:

@@ -207,6 +207,8 @@ def _unknown(x: Instruction, operands: list[str]) -> Step | None:
         return None
     if x.name == "FCHK":  # a division is of ordinary numbers
         return lambda s: s.r.update({operands[0]: 0})
+    if x.name == "B2R" and "RESULT" in x.modifiers:  # what threads ask of each other is whether something rare happened
+        return lambda s: s.r.update((o, 0) for o in operands if re.fullmatch(r"U?P\d", o))
     if x.name == "SYNCS" or x.name == "ELECT":  # what is waited for comes, and a lane is elected: this one
         arrived = [o for o in operands if re.fullmatch(r"U?P\d", o)]
         return lambda s: s.r.update((o, 1) for o in arrived)
