@@ -19,7 +19,7 @@ from ..sass.reader import read
 from .features import Features, features
 from .rates import RATES
 
-VERSION = "3"
+VERSION = "4"
 """Raised whenever the same code would be priced otherwise."""
 
 
@@ -27,7 +27,7 @@ VERSION = "3"
 class Constants:
     """What is free in the model: shares of a bound that kernels reach, the exponent that joins bounds, a launch's own time.
 
-    Not fitted yet: memory 0.92 of the datasheet is what reads reached on an H200 (docs/nvidia.md), the others are guesses.
+    The defaults are guesses but for memory, of which reads reached 0.92 of the datasheet on an H200 (docs/nvidia.md).
     ``benchmarks/nvidia_estimate.py`` fits them.
     """
 
@@ -42,8 +42,12 @@ class Constants:
     exponent: float = 4.0
 
 
-FITTED: Mapping[str, Constants] = {}
-"""By instruction set what a benchmark fitted; else :class:`Constants` as they are."""
+FITTED: Mapping[str, Constants] = {
+    "sm_90a": Constants(1.83, 0.653, 0.869, 0.447, 1.04, 0.54, 1.06, 1.46, 4.15),
+}
+"""By instruction set what ``benchmarks/nvidia_estimate.py`` fitted, on an H100 SXM (docs/from-cuda.md); else :class:`Constants`
+as they are.  More than 1 is a rate that is higher than the figure in ``rates.py`` or than the part of an array that a cache
+keeps would allow."""
 
 
 def bounds(f: Features, c: Constants) -> dict[str, float]:
@@ -90,7 +94,7 @@ def estimate_of(found: list[Features], device: Device) -> Estimate:
     limits = [max(bounds(f, c), key=bounds(f, c).__getitem__) for f in found]
     longest = max(range(len(found)), key=each.__getitem__, default=None)
     report = tuple(x for f, us in zip(found, each, strict=True) for x in lines(f, us, c, device))
-    fitted = "fitted on a GPU" if device.isa in FITTED else "constants from published figures, fitted on no GPU"
+    fitted = "constants fitted on an H100" if device.isa in FITTED else "constants from published figures, fitted on no GPU"
     return Estimate(
         sum(each), limits[longest] if longest is not None else "nothing is launched", "nvidia", VERSION,
         f"a first model for ranking, {fitted}", report,
