@@ -187,9 +187,22 @@ def _lines(nest: Nest, line: NestAxis) -> Iterator[Schedule]:
 
 
 def _column_reductions(nest: Nest, reduced: NestAxis, columns: NestAxis) -> Iterator[Schedule]:
-    """Neighbouring lanes take neighbouring columns and walk down them."""
+    """Neighbouring lanes take neighbouring columns and walk down them; columns that are read again stay in registers."""
+    yield from _whole_columns(nest, reduced, columns)
     for across, down, warps in ((64, 32, 8), (128, 32, 8), (32, 64, 8), (64, 16, 4), (256, 16, 16)):
         yield schedule(nest, {columns.name: fitted(columns, across), reduced.name: fitted(reduced, down)}, warps)
+
+
+def _whole_columns(nest: Nest, reduced: NestAxis, columns: NestAxis) -> Iterator[Schedule]:
+    """Whole columns, as channels of a pixel, where they are short and more than a sum is made of them."""
+    if not isinstance(reduced.extent, int) or (nest.live < 3 and nest.passes < 3):
+        return
+    down = power_of_two(reduced.extent)
+    for across, warps in ((64, 8), (32, 8), (32, 16)):
+        tile = fitted(columns, across)
+        if tile * down * max(2, nest.live) * _words(nest.compute_dtype) <= warps * 32 * TILE_REGISTERS:
+            yield schedule(nest, {columns.name: tile, reduced.name: down}, warps)
+            return
 
 
 def _segments(nest: Nest, device: Device) -> Iterator[Schedule]:

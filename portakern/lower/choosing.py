@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from portakern.backend import Language, Target
 from portakern.errors import ScheduleError
@@ -12,6 +13,7 @@ from portakern.ir.tensor import TensorProgram
 from portakern.lower.kernel import NoSchedule
 from portakern.lower.lowering import lower
 from portakern.lower.narrow import without_wide_integers
+from portakern.lower.parts import OPTION as PARTS
 
 
 def lower_for(program: TensorProgram, target: Target, language: Language, overrides: Mapping[str, Value] | None = None,
@@ -29,7 +31,8 @@ def lower_for(program: TensorProgram, target: Target, language: Language, overri
         space = _space(language, nest, target)
         mine = {k: v for k, v in asked.items() if _applies(k, nest, language.options)}
         used.update(mine)
-        return override(pick(nest, space) if pick else space[0], nest, mine, {**LOWERED_OPTIONS, **language.options})
+        made = override(pick(nest, space) if pick else space[0], nest, mine, {**LOWERED_OPTIONS, **language.options})
+        return made if PARTS in mine else _with_room_for_parts(made, nest)
 
     if "i64" not in target.device.dtypes:
         program = without_wide_integers(program)
@@ -51,6 +54,17 @@ def _space(language: Language, nest: Nest, target: Target) -> Sequence[Schedule]
         raise NoSchedule(error.message, error.hint) from error
     raise NoSchedule(f"{target} has no schedule for a {nest.family} kernel over "
                      f"{', '.join(f'{a.name}={a.extent}' for a in nest.axes)}")
+
+
+def _with_room_for_parts(schedule: Schedule, nest: Nest) -> Schedule:
+    """``schedule`` whole where tiles that were asked for leave fewer of them than it has parts by default."""
+    walked = nest.role("k") or nest.role("reduced")
+    parts = schedule.option(PARTS, 0)
+    if not parts or not walked or not isinstance(parts, int) or not isinstance(extent := walked[-1].extent, int):
+        return schedule
+    if -(-extent // schedule.tile(walked[-1].name)) >= parts:
+        return schedule
+    return replace(schedule, options=tuple((k, v) for k, v in schedule.options if k != PARTS))
 
 
 def _applies(name: str, nest: Nest, options: Mapping[str, str]) -> bool:

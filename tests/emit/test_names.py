@@ -19,7 +19,7 @@ FORMS = {"small product": (PRODUCT, '{"M": 100, "K": 70, "N": 33}'), "product": 
          "one row": (PRODUCT, '{"M": 1, "K": 4096, "N": 4096}'), "odd product": (PRODUCT, '{"M": 4095, "K": 4090, "N": 4093}'),
          "attention": (ATTENTION, '{"B": 4, "M": 1024, "D": 64}')}  # fmt: skip
 PLAIN = ("zebra", "yak", "wolf")
-NO_NAMES = {"pk", "op", "pragma", "unroll"}
+NO_NAMES = {"pk", "op", "op_join", "pragma", "unroll"}  # a kernel's own name may be that of an array
 
 
 def kernels(form: str, target: str, names: tuple[str, ...], folder: Path) -> list[set[str]]:

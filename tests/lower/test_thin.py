@@ -55,3 +55,12 @@ def test_batches_of_them_are_right(dtype: str) -> None:
 def test_long_rows_of_few_are_cut_where_a_device_would_idle() -> None:
     first = lowered(of_matrix, {"M": 16, "K": 1 << 20, "N": 1}, "f32", "cuda:sm_90a").kernels[0]
     assert int(first.schedule.option("split_k", 1)) > 1
+
+
+def test_tiles_that_are_asked_for_leave_no_more_parts_than_there_are_tiles() -> None:
+    dims, target = {"M": 64, "K": 8192, "N": 64}, registry().target("cuda:sm_90a")
+    program, language = of_matrix.program(dims, {}, "f32"), registry().language("cuda")
+    assert "split_k" in dict(lower_for(program, target, language).kernels[0].schedule.options)
+    whole = lower_for(program, target, language, {"k": 4096}).kernels
+    assert len(whole) == 1 and "split_k" not in dict(whole[0].schedule.options)
+    assert len(lower_for(program, target, language, {"k": 4096, "split_k": 2}).kernels) == 2
