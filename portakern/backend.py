@@ -450,6 +450,14 @@ class OnDevice(Protocol):
         ...
 
 
+@runtime_checkable
+class HeldByOne(Protocol):
+    """A runtime whose device one process at a time may use, from its first kernel until it ends (``held_by_one``)."""
+
+    @property
+    def held_by_one(self) -> bool: ...
+
+
 class Simulator(Protocol):
     """Executes what was compiled (evidence ``simulated``), or interprets the source (``interpreted``), on the CPU.
 
@@ -469,7 +477,7 @@ class Simulator(Protocol):
 
 @runtime_checkable
 class NeedsEnvironment(Protocol):
-    """A runtime or simulator that needs variables set in its workers beside the language's own
+    """A toolchain, runtime or simulator that needs variables set in its workers beside the language's own
     (:attr:`Language.environment`), before anything is imported."""
 
     @property

@@ -734,11 +734,17 @@ def incorrect_hint(work: Work, did: str) -> str:
 
 
 def build_environment(language: Language) -> dict[str, str]:
-    return dict(language.environment)
+    """What a worker that compiles kernels needs set before anything is imported."""
+    return {**language.environment, **own_environment(language.toolchain)}
+
+
+def own_environment(part: object) -> Mapping[str, str]:
+    """The variables that a part of a language needs beside those of the language."""
+    return part.environment if isinstance(part, NeedsEnvironment) else {}
 
 
 def run_environment(target: Target, runner: str) -> dict[str, str]:
     """What a worker that runs kernels needs set before anything is imported."""
     language = registry().language(target.language)
     part = runner_part(language, target, runner)
-    return {**language.environment, **(part.environment if isinstance(part, NeedsEnvironment) else {})}
+    return {**language.environment, **own_environment(part)}

@@ -26,6 +26,7 @@ from portakern.study.provenance import commit_of, now
 from portakern.study.row import Row
 from portakern.study.steps import Build, guarded, loaded
 from portakern.study.work import Work
+from portakern.timing.call_clock import HasClock
 from portakern.timing.inputs import ArrayPlace, InputSets, input_sets, place_of, same_bytes
 from portakern.timing.measure import Contender, ContenderError, Measurement, Options, Timing, compared, measure
 from portakern.timing.peers import Peer, Subject
@@ -58,12 +59,31 @@ def time(work: Work, made: Build, against: Sequence[str] = (), options: Mapping[
     """
     def step() -> Build:
         if work.foreign is not None:
+            must_have_clock_apart(work)
             from portakern.study.apart import timed_apart
 
             return Build(timed_apart(work, made, against, options or {}, lost or {}))
-        return Build(Session(work, made, Options(**(options or {}))).run(against, lost or {}))
+        return Build(session_of(work, made, Options(**(options or {}))).run(against, lost or {}))
 
     return guarded(made.row, step).row
+
+
+def must_have_clock_apart(work: Work) -> None:
+    """A stranger's kernel is timed in its own process, whose word alone there would be where a device has no driver here."""
+    if isinstance(registry().language(registry().target(work.target).language).runtime, HasClock):
+        raise PortakernError("not-timed", f"a kernel from elsewhere is not timed on {work.target}: the device's time is read from a "
+                             "trace that the kernel's own process would write",
+                             hint="it was run and checked there; `portakern bench` times kernels of portakern")  # fmt: skip
+
+
+def session_of(work: Work, made: Build, options: Options) -> Session:
+    """How the row of what was built is timed."""
+    runtime = registry().language(registry().target(work.target).language).runtime
+    if isinstance(runtime, HasClock):
+        from portakern.study.clocked_timing import ClockedSession
+
+        return ClockedSession(work, made, options)
+    return Session(work, made, options)
 
 
 @dataclass
@@ -94,14 +114,19 @@ class Session:
         self.runtime = runtime
         # Loaded first: a runtime may have to prepare the process before the device can be found.
         self.executable = loaded(self.work, self.made, self.binary)
-        found = device_of(runtime, self.target)
+        self.device = self._find_device()
+        self.program = bind(self.work.program, self.work.sizes)
+
+    def _find_device(self) -> native.Device:
+        """Where it is timed, and with it the place of the arrays."""
+        found = device_of(self.runtime, self.target)
         if found is None and self.target.device.kind != "cpu":
             raise PortakernError("not-timed", f"{self.target} is not timed: its runtime names no device of the native core",
                                  hint="the host's clock would see the queueing and not the work")
         # On a CPU, work that is done when the call returns is timed as the host's.
-        self.device = found or open_device("host")
-        self.program = bind(self.work.program, self.work.sizes)
-        self.place = place_of(self.target, self.device.ordinal)
+        device = found or open_device("host")
+        self.place = place_of(self.target, device.ordinal)
+        return device
 
     # ---- the way of a row
 
@@ -136,13 +161,17 @@ class Session:
         while True:
             self._poison()
             try:
-                return measure(device, [ours(), *map(calls.contender, left)], self._how(), self._refreshing(device)), left
+                return self._loop(device, [ours(), *map(calls.contender, left)]), left
             except ContenderError as error:
                 failed = next((p for p in left if p.name == error.contender), None)
                 if failed is None or error.kind in FATAL:
                     raise
                 left.remove(failed)
                 absent.append(Absent(failed.name, one_line(f"failed while it was timed: {error.message}")))
+
+    def _loop(self, device: native.Device, contenders: Sequence[Contender]) -> Measurement:
+        """The contenders in turns."""
+        return measure(device, contenders, self._how(), self._refreshing(device))
 
     def _how(self) -> Options:
         """What the loop is asked."""

@@ -145,9 +145,13 @@ def as_library(host: np.ndarray, place: ArrayPlace, library: str) -> Any:
     """An input for a peer of ``library``: beside our own where the peer can work there, else in host memory."""
     if not host.ndim:
         return host.item()
-    if library == "numpy":
-        return HostPlace().put(host)
-    return place.put(host) if place.library == "torch" else from_numpy(HostPlace().put(host))
+    if library == place.library:
+        return place.put(host)
+    if library == "jax":
+        import jax.numpy
+
+        return jax.numpy.asarray(host)
+    return HostPlace().put(host) if library == "numpy" else from_numpy(HostPlace().put(host))
 
 
 # ---- sets of inputs -------------------------------------------------------------------------------------------------------

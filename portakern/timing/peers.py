@@ -1,4 +1,4 @@
-"""What a kernel is timed against: numpy, PyTorch as it is and compiled, or a function in a file.
+"""What a kernel is timed against: numpy, PyTorch as it is and compiled, XLA through jax, or a function in a file.
 
 An operator may say how PyTorch's users write it (``@operator(torch=...)``); where it does not, and for numpy, the peer is the
 traced program itself, run on that library's arrays.  Compiling a peer is not part of its time; its results are compared with
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.native import now_ns
 from portakern.timing.inputs import to_numpy
 
-NAMES = ("numpy", "torch.eager", "torch.compile")
+NAMES = ("numpy", "torch.eager", "torch.compile", "xla")
 
 COMPILE_MODES = {False: "default", True: "max-autotune-no-cudagraphs"}
 """Mode of torch.compile for programs without and with a contraction or convolution: the better one for either kind."""
@@ -36,7 +37,7 @@ _PRODUCTS = (t.Contract, t.Convolve)
 
 @dataclass(frozen=True)
 class Peer:
-    """``call(*inputs)`` does the work on arrays of ``library`` (``numpy`` or ``torch``).
+    """``call(*inputs)`` does the work on arrays of ``library`` (``numpy``, ``torch`` or ``jax``).
 
     ``form`` says what is called, ``notes`` where it differs from the operator, ``mode`` and ``compile_s`` how and how long it
     was compiled (not timed).
@@ -109,6 +110,8 @@ def find(name: str, subject: Subject) -> Peer:
             raise ToolMissing(f"{name} needs torch", hint="pip install 'portakern[torch]'")
         set_precision(subject)
         return _declared(name, subject) if subject.torch else _program_peer(name, "torch", subject)
+    if name == "xla":
+        return _xla(subject)
     return _from_file(name, subject.params)
 
 
@@ -168,6 +171,21 @@ def _set_precision(program: TensorProgram) -> None:
 def _program_peer(name: str, library: str, subject: Subject) -> Peer:
     made = array_function(subject.program, library)
     return Peer(name, library, made.call, "the traced program", made.notes)
+
+
+def _xla(subject: Subject) -> Peer:
+    """The traced program in jax.numpy as one program of XLA; a call has ended when it returns."""
+    if importlib.util.find_spec("jax") is None:
+        raise ToolMissing("xla needs jax", hint="pip install 'portakern[tpu]'")
+    if "jax" not in sys.modules:
+        # Where the kernel is no TPU's, a TPU or GPU that jax would find is not asked for.
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    import jax
+
+    made = array_function(subject.program, "jax")
+    made.call.__name__ = "xla"  # what traces call the program
+    program = jax.jit(made.call)
+    return Peer("xla", "jax", lambda *arrays: jax.block_until_ready(program(*arrays)), "the traced program, by jax.jit", made.notes)
 
 
 def _declared(name: str, subject: Subject) -> Peer:
