@@ -25,6 +25,7 @@ from portakern.backend import (
     EstimatesPeers,
     Estimator,
     Executable,
+    HeldByOne,
     HostBuffer,
     Language,
     NeedsEnvironment,
@@ -548,6 +549,11 @@ RUNNERS = ("runtime", "machine", "simulator")
 def runner_part(language: Language, target: Target, runner: str) -> Runtime | Simulator | None:
     """The part that ``runner`` names."""
     return language.runtime if runner == "runtime" else simulator_of(language, target, runner)
+
+
+def held_by_one(language: Language, runner: str) -> bool:
+    """Whether kernels are run on a device that one process at a time may use."""
+    return runner == "runtime" and isinstance(language.runtime, HeldByOne) and language.runtime.held_by_one
 
 
 def simulator_of(language: Language, target: Target, runner: str) -> Simulator | None:

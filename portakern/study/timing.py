@@ -58,8 +58,7 @@ def time(work: Work, made: Build, against: Sequence[str] = (), options: Mapping[
         lost: peers that are not tried, each with the reason.
     """
     def step() -> Build:
-        if work.foreign is not None:
-            must_have_clock_apart(work)
+        if work.foreign is not None and not has_clock(work):
             from portakern.study.apart import timed_apart
 
             return Build(timed_apart(work, made, against, options or {}, lost or {}))
@@ -68,22 +67,18 @@ def time(work: Work, made: Build, against: Sequence[str] = (), options: Mapping[
     return guarded(made.row, step).row
 
 
-def must_have_clock_apart(work: Work) -> None:
-    """A stranger's kernel is timed in its own process, whose word alone there would be where a device has no driver here."""
-    if isinstance(registry().language(registry().target(work.target).language).runtime, HasClock):
-        raise PortakernError("not-timed", f"a kernel from elsewhere is not timed on {work.target}: the device's time is read from a "
-                             "trace that the kernel's own process would write",
-                             hint="it was run and checked there; `portakern bench` times kernels of portakern")  # fmt: skip
-
-
 def session_of(work: Work, made: Build, options: Options) -> Session:
     """How the row of what was built is timed."""
-    runtime = registry().language(registry().target(work.target).language).runtime
-    if isinstance(runtime, HasClock):
-        from portakern.study.clocked_timing import ClockedSession
+    if not has_clock(work):
+        return Session(work, made, options)
+    from portakern.study.clocked_timing import ClockedSession, TracedSession
 
-        return ClockedSession(work, made, options)
-    return Session(work, made, options)
+    return (ClockedSession if work.foreign is None else TracedSession)(work, made, options)
+
+
+def has_clock(work: Work) -> bool:
+    """Whether the device has a clock of its own, apart from the native core."""
+    return isinstance(registry().language(registry().target(work.target).language).runtime, HasClock)
 
 
 @dataclass
@@ -113,9 +108,12 @@ class Session:
         assert runtime is not None
         self.runtime = runtime
         # Loaded first: a runtime may have to prepare the process before the device can be found.
-        self.executable = loaded(self.work, self.made, self.binary)
+        self.executable = self._load()
         self.device = self._find_device()
         self.program = bind(self.work.program, self.work.sizes)
+
+    def _load(self) -> Executable:
+        return loaded(self.work, self.made, self.binary)
 
     def _find_device(self) -> native.Device:
         """Where it is timed, and with it the place of the arrays."""

@@ -85,7 +85,9 @@ class RowsUnderWay:
             function, kwargs = "portakern.study.timing:time", dict(self.timing)
             limit_s += time_for(self.timing) if self._works[index].foreign is not None else 0.0
         needs = needs_of(self._works[index]) if step == "check" else 0
-        return SlotTask(room(language.name, env), Job((index, step), function, args, kwargs, limit_s), needs=needs)
+        by_one = step in ("check", "time") and steps.held_by_one(language, self._made[index].runner)
+        job = Job((index, step), function, args, kwargs, limit_s)
+        return SlotTask(room(language.name, env), job, needs=needs, by_one=by_one)
 
     def follow(self, task: SlotTask, outcome: Outcome) -> list[SlotTask]:
         """The tasks that come of the outcome of ``task``; none where its row is finished."""

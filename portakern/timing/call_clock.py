@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from portakern.backend import Target
+from portakern.backend import Executable, Source, Target
 from portakern.native import DeviceFacts
 from portakern.timing.inputs import ArrayPlace
 from portakern.timing.measure import Contender, Measurement, Options
@@ -33,3 +33,22 @@ class HasClock(Protocol):
     """A runtime that times its device by itself."""
 
     def clock(self, target: Target) -> CallClock: ...
+
+
+@runtime_checkable
+class TracesPrograms(Protocol):
+    """A runtime that makes data of a program, so that a stranger's kernel can be timed in a process where its text never runs.
+
+    ``tracing_environment`` is what the process needs set in which it is traced.
+    """
+
+    tracing_environment: Mapping[str, str]
+
+    def trace(self, source: Source, sizes: Mapping[str, int]) -> bytes:
+        """The program of ``source`` at fixed sizes, which runs the text."""
+        ...
+
+    def load_traced(self, source: Source, traced: bytes) -> Executable:
+        """What :meth:`trace` gave, ready to run.  The data may be a stranger's: raises :class:`PortakernError` where running
+        them would run more than kernels on the device."""
+        ...

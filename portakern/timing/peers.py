@@ -185,7 +185,11 @@ def _xla(subject: Subject) -> Peer:
     made = array_function(subject.program, "jax")
     made.call.__name__ = "xla"  # what traces call the program
     program = jax.jit(made.call)
-    return Peer("xla", "jax", lambda *arrays: jax.block_until_ready(program(*arrays)), "the traced program, by jax.jit", made.notes)
+
+    def call(*arrays: Any) -> Any:
+        return jax.block_until_ready(program(*arrays))
+
+    return Peer("xla", "jax", call, "the traced program, by jax.jit", made.notes)
 
 
 def _declared(name: str, subject: Subject) -> Peer:

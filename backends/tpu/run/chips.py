@@ -54,6 +54,13 @@ def jax_devices() -> list[Any]:
     return jax.devices("tpu")
 
 
+def put(x: Any, device: Any) -> Any:
+    """``x`` on one of jax's devices; what lies there already is taken as it is."""
+    import jax
+
+    return jax.device_put(x, device)
+
+
 def device_for(isa: str) -> Any:
     """jax's first device of a generation.  Raises :class:`RuntimeFault` where jax cannot have it."""
     try:

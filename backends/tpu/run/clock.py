@@ -1,8 +1,8 @@
 """Time on a TPU: contenders in turns, in random order, by what jax's profiler says of the device.
 
-A sample is one call that is waited for.  Its time is from the beginning to the end of its programs on the device, by the device's
-clock, so that nothing of Python, jax and the host's queue is in it.  Where a trace has no plane of the device, or does not
-show each call's programs, the time is that of the whole call by the host's clock, and ``mode`` and ``suspicions`` say so.
+A sample is one call that is waited for.  Its time is from the beginning to the end of its programs on the device, by the
+device's clock, so that nothing of Python, jax and the host's queue is in it.  Where a trace has no plane of the device, or does
+not show each call's programs, the time is that of the whole call by the host's clock, and ``mode`` and ``suspicions`` say so.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from portakern.timing.measure import Contender, ContenderError, Measurement, Opt
 from portakern.timing.settled import settled
 from portakern.timing.statistics import bootstrap_median, median, quantile
 
+from . import chips
 from .executable import UNPROVED
 from .places import JaxPlace
 from .trace import Run, Trace, traced
@@ -51,7 +52,7 @@ class TpuClock:
         """A program on an otherwise idle device is done when all before it are."""
         import jax
 
-        jax.block_until_ready(jax.device_put(np.zeros(1, np.float32), self.device) + 1)
+        jax.block_until_ready(chips.put(np.zeros(1, np.float32), self.device) + 1)
 
     def measure(self, contenders: Sequence[Contender], options: Options) -> Measurement:
         """Raises :class:`ContenderError` where one fails, and :class:`PortakernError` for a mode that there is not."""

@@ -13,7 +13,7 @@ from portakern.launch.prepared import PythonPrepared
 
 from ..trace.environment import package_version
 from ..trace.host_arrays import as_numpy, like, narrowed, store
-from . import staging
+from . import chips, staging
 
 UNPROVED = "a path that was tested against a stand-in and has met no TPU yet"
 """What rows and docs say of all that is in this folder."""
@@ -25,12 +25,16 @@ class TpuExecutable:
 
     guards = False
 
-    def __init__(self, source: Source, device: Any) -> None:
+    def __init__(self, source: Source, device: Any, traced: bytes = b"") -> None:
+        """``traced`` is the program at fixed shapes where the text itself must not run in this process."""
         from ..trace.source_module import entry_function
 
         self.source, self.device = source, device
-        self.entry = entry_function(source)
-        self.function = staging.staged(self.entry, source.operator)
+        if traced:
+            self.function = staging.of_data(traced, source.operator)
+        else:
+            self.entry = entry_function(source)
+            self.function = staging.staged(self.entry, source.operator)
 
     @property
     def method(self) -> str:
@@ -62,7 +66,7 @@ class TpuExecutable:
         """On arrays of any library.  Of jax's arrays the results are jax's, on the chip, and may still be under way; of others
         they are the library's, in the host's memory."""
         results = self._called(self.function, [self._there(x) for x in inputs])
-        found = results if _of_jax(inputs) else tuple(like(_example(inputs), np.asarray(x)) for x in results)
+        found = results if _of_jax(inputs) else tuple(like(_example(inputs), np.array(x)) for x in results)
         return found[0] if len(found) == 1 else found
 
     def prepare(self, inputs: Sequence[Any], sizes: Mapping[str, int], outputs: Sequence[Any] | None = None) -> Any:
@@ -85,12 +89,9 @@ class TpuExecutable:
     # ---- arrays
 
     def _there(self, x: Any) -> Any:
-        """``x`` on the chip; what lies there already is taken as it is."""
         import jax
 
-        if isinstance(x, jax.Array):
-            return x if x.devices() == {self.device} else jax.device_put(x, self.device)
-        return jax.device_put(narrowed(np.asarray(as_numpy(x))), self.device)
+        return chips.put(x if isinstance(x, jax.Array) else narrowed(np.asarray(as_numpy(x))), self.device)
 
     def _called(self, function: Any, arrays: Sequence[Any]) -> tuple[Any, ...]:
         try:

@@ -12,7 +12,7 @@ from portakern import native
 from portakern.backend import Availability, CompiledBinary, Source, Target
 from portakern.errors import PortakernError
 
-from ..trace.environment import HINT, package_version
+from ..trace.environment import ENVIRONMENT, HINT, package_version
 from . import chips
 from .clock import TpuClock
 from .executable import TpuExecutable
@@ -53,3 +53,17 @@ class TpuRuntime:
         """The text is compiled anew by jax, for the chip and the shapes at hand; ``binary`` was made for a chip of its
         generation that need not be there."""
         return TpuExecutable(source, chips.device_for(source.target.device.isa))
+
+    # ---- kernels from elsewhere are timed without their text
+
+    tracing_environment = ENVIRONMENT
+
+    def trace(self, source: Source, sizes: Mapping[str, int]) -> bytes:
+        from ..compile.worker import arguments_at
+        from ..trace.source_module import entry_function
+        from .staging import as_data
+
+        return as_data(entry_function(source), arguments_at(source, sizes), source.target.device.isa)
+
+    def load_traced(self, source: Source, traced: bytes) -> TpuExecutable:
+        return TpuExecutable(source, chips.device_for(source.target.device.isa), traced)

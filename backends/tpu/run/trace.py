@@ -1,7 +1,7 @@
 """What jax's profiler says of the device: when each program of XLA ran there.
 
-A trace is an XSpace (``*.xplane.pb``).  A TPU has a plane in it, ``/device:TPU:<number>``, whose line ``XLA Modules`` has an event
-for each run of a program, named ``jit_<function>(<fingerprint>)``, by the clock of the device.
+A trace is an XSpace (``*.xplane.pb``).  A TPU has a plane in it, ``/device:TPU:<number>``, whose line ``XLA Modules`` has an
+event for each run of a program, named ``jit_<function>(<fingerprint>)``, by the clock of the device.
 """
 
 from __future__ import annotations

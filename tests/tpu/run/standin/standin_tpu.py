@@ -32,13 +32,13 @@ class Chip:
 
 
 def install() -> None:
-    from portakern.backends.tpu.run import chips, executable, places, staging
+    from portakern.backends.tpu.run import chips, staging
     from portakern.timing import peers
 
     chips.jax_devices = _chips
     staging.staged = _staged
-    executable.TpuExecutable._there = _there
-    places.JaxPlace.put = _put
+    staging.as_data, staging.of_data = _as_data, _of_data
+    chips.put = _put
     peers._xla = _seen_peer(peers._xla)
 
 
@@ -89,6 +89,7 @@ def _noted(program: Callable[..., Any], name: str) -> Callable[..., Any]:
 def _staged(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """As the backend stages it, in Pallas's interpreter."""
     import jax
+
     from portakern.backends.tpu.trace.kernel_calls import trace
 
     programs: dict[Any, Any] = {}
@@ -104,6 +105,24 @@ def _staged(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     return _noted(call, name)
 
 
+def _as_data(function: Callable[..., Any], arguments: Any, isa: str) -> bytes:
+    import jax
+    from jax import export
+    from jax.extend.core import jaxpr_as_fun
+
+    from portakern.backends.tpu.trace.kernel_calls import trace
+
+    program = jaxpr_as_fun(trace(function, arguments, True))
+    return bytes(export.export(jax.jit(program), platforms=["cpu"])(*arguments).serialize())
+
+
+def _of_data(data: bytes, name: str) -> Callable[..., Any]:
+    import jax
+    from jax import export
+
+    return _noted(jax.jit(export.deserialize(bytearray(data)).call), name)
+
+
 def _seen_peer(xla: Callable[[Any], Any]) -> Callable[[Any], Any]:
     from dataclasses import replace
 
@@ -114,16 +133,7 @@ def _seen_peer(xla: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return peer
 
 
-def _there(self: Any, x: Any) -> Any:
+def _put(x: Any, device: Chip) -> Any:
     import jax
-    import numpy as np
-    from portakern.backends.tpu.trace.host_arrays import as_numpy, narrowed
 
-    return x if isinstance(x, jax.Array) else jax.device_put(narrowed(np.asarray(as_numpy(x))), self.device._device)
-
-
-def _put(self: Any, host: Any) -> Any:
-    import jax
-    from portakern.backends.tpu.trace.host_arrays import narrowed
-
-    return jax.device_put(narrowed(host), self.device._device)
+    return jax.device_put(x, device._device)
