@@ -451,6 +451,13 @@ class OnDevice(Protocol):
 
 
 @runtime_checkable
+class NamesArrays(Protocol):
+    """A runtime that says what libraries of arrays call its devices (``cuda``, ``xpu``), since those here may be others'."""
+
+    arrays: str
+
+
+@runtime_checkable
 class HeldByOne(Protocol):
     """A runtime whose device one process at a time may use, from its first kernel until it ends (``held_by_one``)."""
 

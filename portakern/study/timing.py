@@ -17,7 +17,7 @@ from portakern import native
 from portakern.backend import CompiledBinary, Executable, Prepared, Runtime, Target
 from portakern.errors import PortakernError
 from portakern.ir.tensor import TensorProgram
-from portakern.launch import device_of, prepare
+from portakern.launch import arrays_of, device_of, prepare
 from portakern.native import open_device
 from portakern.registry import registry
 from portakern.spec.bind import bind
@@ -123,7 +123,7 @@ class Session:
                                  hint="the host's clock would see the queueing and not the work")
         # On a CPU, work that is done when the call returns is timed as the host's.
         device = found or open_device("host")
-        self.place = place_of(self.target, device.ordinal)
+        self.place = place_of(self.target, device, arrays_of(self.runtime))
         return device
 
     # ---- the way of a row
