@@ -8,10 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from portakern.backend import Language
+from portakern.cli import options
 from portakern.errors import PortakernError
 from portakern.native import DriverProbe
 from portakern.referee.process import KernelProcess, lacks
 from portakern.registry import registry
+from portakern.study.command_schema import stamped
 from portakern.tools import environment
 from portakern.tools.environment import Ability, CacheState, Extra, Host, OutsideTool
 
@@ -75,7 +77,7 @@ class Report:
             asdict(extra) | {"complete": extra.complete, "gives": self.gives[extra.name], "command": extra.command}
             for extra in self.extras
         ]
-        return {"portakern": self.machine.portakern, "healthy": self.healthy, **asdict(self), "extras": extras}
+        return stamped("doctor", {"healthy": self.healthy, **asdict(self), "extras": extras})
 
 
 def doctor() -> Report:
@@ -124,6 +126,7 @@ def _uses(extra: str, languages: Iterable[Language]) -> tuple[str, ...]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="as JSON, to FILE or standard output")
+    options.add_schema(parser, "doctor")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -57,6 +57,21 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="rows as JSON, to FILE or standard output")
 
 
+class _PrintSchema(argparse.Action):
+    """Prints a command's JSON Schema and ends, whatever else is asked."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        from portakern.study import command_schema
+
+        print(command_schema.installed(str(self.const)), end="")
+        parser.exit()
+
+
+def add_schema(parser: argparse.ArgumentParser, command: str) -> None:
+    parser.add_argument("--schema", action=_PrintSchema, nargs=0, const=command,
+                        help="print the JSON Schema of what --json writes, and nothing else")
+
+
 def add_html(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", metavar="FILE", help="also write the report: one self-contained page")
 
@@ -106,7 +121,7 @@ def add_timing(parser: argparse.ArgumentParser, against: bool = True) -> None:
     """How to time, and against what."""
     if against:
         parser.add_argument("--against", default="", metavar="PEER,..",
-                            help="numpy, torch.eager, torch.compile or FILE.py:FUNCTION; timed in turns with the kernel")
+                            help="numpy, torch.eager, torch.compile, xla or FILE.py:FUNCTION; timed in turns with the kernel")
     parser.add_argument("--budget", type=seconds, default=2.0, metavar="S",
                         help="seconds of timing per contender, after warming up (default 2s)")
     parser.add_argument("--cache", choices=["cold", "warm"], default="cold",

@@ -10,17 +10,19 @@ from portakern.cli.doctor import table
 from portakern.device import Device
 from portakern.ir.schedule import LOWERED_OPTIONS
 from portakern.registry import registry
+from portakern.study.command_schema import stamped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pattern", nargs="?", default="all", metavar="T,..", help="targets or patterns (default all)")
     options.add_output(parser)
+    options.add_schema(parser, "targets")
 
 
 def run(args: argparse.Namespace) -> int:
     found = registry().match(args.pattern)
     if args.json is not None:
-        options.print_json({"targets": [describe(t) for t in found]}, args.json)
+        options.print_json(stamped("targets", {"targets": [describe(t) for t in found]}), args.json)
         return 0
     rows = [["target", "device", "products", "dtypes", "compiles with"]]
     rows += [_line(t) for t in found]
