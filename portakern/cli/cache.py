@@ -6,9 +6,9 @@ import argparse
 
 from portakern import cache
 from portakern.cli import options
-from portakern.cli.doctor import table
 from portakern.errors import UsageError
 from portakern.study.command_schema import stamped
+from portakern.study.layout import table
 from portakern.study.table import bytes_text
 from portakern.tools import limits
 from portakern.tools.cache import default_directory
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json is not None:
         options.print_json(stamped("cache", told), args.json)
     if args.json != "-":
-        print(shown)
+        options.show(shown)
     return 0
 
 

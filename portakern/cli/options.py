@@ -19,6 +19,7 @@ from portakern.spec.operator import Operator
 from portakern.study import asking
 from portakern.study.asking import Selection, operators_of
 from portakern.study.keeping import Keeper
+from portakern.study.layout import fit
 from portakern.study.row import Row, success
 from portakern.study.store import ResultStore
 from portakern.study.study import Study, write_text
@@ -250,8 +251,8 @@ def finish(study: Study, goal: str, json_file: str | None, samples: bool = False
     if json_file == "-":
         print(study.to_json(samples=samples))
     else:
-        print(shown(study.rows))
-        print(f"\n{summary(study.rows, goal)}")
+        show(shown(study.rows))
+        show(f"\n{summary(study.rows, goal)}")
         if json_file is not None:
             study.to_json(json_file, samples)
     return 0 if all(success(r, goal) for r in study.rows) else 1
@@ -266,6 +267,11 @@ def read_text(file: str, what: str) -> str:
         raise UsageError(f"cannot read {what} {file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"cannot read {what} {file}: it is not text ({error.reason})") from error
+
+
+def show(text: str, **how: Any) -> None:
+    """Prints what people read; lines that are too long for the terminal are broken."""
+    print(fit(text), **how)
 
 
 def print_json(data: object, file: str) -> None:

@@ -6,11 +6,11 @@ import argparse
 
 from portakern.backend import Language, Target
 from portakern.cli import options
-from portakern.cli.doctor import table
 from portakern.device import Device
 from portakern.ir.schedule import LOWERED_OPTIONS
 from portakern.registry import registry
 from portakern.study.command_schema import stamped
+from portakern.study.layout import table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,9 +26,9 @@ def run(args: argparse.Namespace) -> int:
         return 0
     rows = [["target", "device", "products", "dtypes", "compiles with"]]
     rows += [_line(t) for t in found]
-    print(table(rows))
+    options.show(table(rows))
     for fault in registry().broken:
-        print(f"\nbackend {fault.name} could not be loaded: {fault.reason}")
+        options.show(f"\nbackend {fault.name} could not be loaded: {fault.reason}")
     return 0
 
 

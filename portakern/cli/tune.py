@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
                                 "error": error.to_dict()})  # fmt: skip
                 status = 1
                 continue
-            print("\n".join(lines(result)), file=out, flush=True)
+            options.show("\n".join(lines(result)), file=out, flush=True)
             results.append(result.to_dict())
             if result.interrupted:
                 status = 130
