@@ -17,10 +17,6 @@ os.environ["PORTAKERN_TUNED"] = "off"
 os.environ["PORTAKERN_RESULTS"] = str(Path(tempfile.mkdtemp(prefix="portakern-tests-")) / "results.sqlite")
 
 
-# Runners of tests may say how wide a terminal is that is not there, and text would be fitted to it.
-os.environ.pop("COLUMNS", None)
-
-
 QUICK_TIER = "quick and not slow and not gpu"
 
 

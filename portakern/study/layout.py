@@ -1,6 +1,7 @@
 """Text for terminals: tables and lines that fit the room there is, and stay as they are where nobody looks.
 
-A pipe or a file has no width, so that what scripts read does not change with a window.  ``COLUMNS`` says one for anything.
+A pipe or a file has no width, so that what scripts read does not change with a window.  ``COLUMNS`` says one for anything, but
+where ``LINES`` stands beside it: both are left by readline in whatever a Python process with a prompt starts.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ GAP = "  "
 def room() -> int | None:
     """Columns of the terminal; ``None`` where standard output is none and ``COLUMNS`` does not say."""
     told = os.environ.get("COLUMNS", "")
-    if told.isdigit() and int(told):
+    if told.isdigit() and int(told) and "LINES" not in os.environ:
         return max(LEAST, int(told))
     try:
-        return max(LEAST, os.get_terminal_size(sys.stdout.fileno()).columns) if sys.stdout.isatty() else None
+        return max(LEAST, os.get_terminal_size(sys.stdout.fileno()).columns or 80) if sys.stdout.isatty() else None
     except (OSError, ValueError, AttributeError):
         return None
 

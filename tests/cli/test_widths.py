@@ -20,6 +20,11 @@ WIDTHS = [120, 80, 60, 40]
 pytestmark = pytest.mark.quick
 
 
+def terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.delenv("LINES", raising=False)
+
+
 def hold(text: str, width: int) -> None:
     """No line is wider, but those that are one word, such as a path."""
     for line in text.splitlines():
@@ -60,7 +65,7 @@ def saved(tmp_path: Path) -> str:
 @pytest.fixture
 def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     def call(width: int, *words: str) -> str:
-        monkeypatch.setenv("COLUMNS", str(width))
+        terminal(monkeypatch, width)
         main(list(words))
         return capsys.readouterr().out
 
@@ -99,7 +104,7 @@ def test_rows_and_times(monkeypatch: pytest.MonkeyPatch, width: int):
     from portakern.study.table import text_table
     from portakern.study.times import times_text
 
-    monkeypatch.setenv("COLUMNS", str(width))
+    terminal(monkeypatch, width)
     for text in (text_table(rows()), text_table(rows(), ["a machine", "another one", "h200.json"]), times_text(rows())):
         assert "matmul_bias_gelu" in text and "in one long" in " ".join(text.split())
         hold(fit(text), width)
@@ -111,7 +116,7 @@ def test_what_a_search_and_an_inspection_tell(monkeypatch: pytest.MonkeyPatch, w
     from portakern.study.inspecting import Inspection
     from portakern.study.layout import fit
 
-    monkeypatch.setenv("COLUMNS", str(width))
+    terminal(monkeypatch, width)
     used = {"kernel": "scaled_dot_product_attention", "registers": 64, "spills": 87, "shared_bytes": 4 << 20, "occupancy": 0.5,
             "limiter": "registers"}  # fmt: skip
     found = Inspection("pallas:v5e", "TPU v5e", kernels=(used,), notes=("what was not done, and why, at some length " * 3,))
@@ -125,7 +130,7 @@ def test_doctor(monkeypatch: pytest.MonkeyPatch, width: int):
     from portakern.study.layout import fit
     from portakern.tools.environment import Ability, CacheState, Extra, Host, OutsideTool, Package
 
-    monkeypatch.setenv("COLUMNS", str(width))
+    terminal(monkeypatch, width)
     why = "no TPU v4 is here (the PCI bus shows no TPU), and that is all that there is to say"
     abilities = tuple(Ability("pallas", part, "v4", part == "toolchain", why) for part in ("toolchain", "runtime"))
     told = doctor.Report(

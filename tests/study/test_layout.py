@@ -67,6 +67,9 @@ def test_there_is_no_width_in_a_pipe_unless_told(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sys.stdout, "isatty", lambda: False, raising=False)
     assert room() is None and fit("x " * 500) == "x " * 500
     monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("LINES", "24")
+    assert room() is None
+    monkeypatch.delenv("LINES")
     assert room() == 60
     monkeypatch.setenv("COLUMNS", "3")
     assert room() == 24
