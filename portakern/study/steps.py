@@ -14,7 +14,7 @@ import pickle
 import re
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -747,6 +747,19 @@ def build_environment(language: Language) -> dict[str, str]:
 def own_environment(part: object) -> Mapping[str, str]:
     """The variables that a part of a language needs beside those of the language."""
     return part.environment if isinstance(part, NeedsEnvironment) else {}
+
+
+def shared_environment(languages: Iterable[Language]) -> dict[str, str] | None:
+    """That of a process in which several languages compile and run; ``None`` where fewer than two may share one.  A language
+    that wants another value than one before it stays alone."""
+    found: dict[str, str] = {}
+    sharing = 0
+    for language in languages:
+        wanted = {**build_environment(language), **own_environment(language.runtime)}
+        if language.shares_process and all(found.get(k, v) == v for k, v in wanted.items()):
+            found |= wanted
+            sharing += 1
+    return found if sharing > 1 else None
 
 
 def run_environment(target: Target, runner: str) -> dict[str, str]:

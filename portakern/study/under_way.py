@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from portakern.backend import Language
 from portakern.errors import PortakernError
 from portakern.registry import registry
 from portakern.spec.bind import bind
@@ -13,7 +14,7 @@ from portakern.study import steps
 from portakern.study.peers_apart import time_for
 from portakern.study.provenance import environment
 from portakern.study.row import Row
-from portakern.study.slots import SlotTask, room
+from portakern.study.slots import Room, SlotTask, room
 from portakern.study.steps import Build
 from portakern.study.work import Work
 from portakern.timing.inputs import bytes_of
@@ -37,6 +38,8 @@ class RowsUnderWay:
         full_check: whether sizes for which the oracle would take minutes are checked in full all the same.
         finished: called with the number of each row that is finished, and the row.
         alone: takes a task that must not run beside others, such as timing; ``None`` where nothing runs beside it.
+        shared: the environment of the one room in which languages are timed that may share a process; ``None`` where each
+            has its own.
     """
 
     goal: str
@@ -46,6 +49,7 @@ class RowsUnderWay:
     full_check: bool = True
     finished: Callable[[int, Row], None] = lambda number, row: None
     alone: Callable[[SlotTask], None] | None = None
+    shared: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         assert self.goal in GOALS
@@ -87,7 +91,12 @@ class RowsUnderWay:
         needs = needs_of(self._works[index]) if step == "check" else 0
         by_one = step in ("check", "time") and steps.held_by_one(language, self._made[index].runner)
         job = Job((index, step), function, args, kwargs, limit_s)
-        return SlotTask(room(language.name, env), job, needs=needs, by_one=by_one)
+        return SlotTask(self._room(language, env, step), job, needs=needs, by_one=by_one)
+
+    def _room(self, language: Language, env: Mapping[str, str], step: str) -> Room:
+        """Where a step is done: all of a row's where rows are timed, the timing alone where they are compared."""
+        shared = self.shared if language.shares_process and (self.goal == "timed" or step == "time") else None
+        return room(language.name, env) if shared is None or not env.items() <= shared.items() else room("shared", shared)
 
     def follow(self, task: SlotTask, outcome: Outcome) -> list[SlotTask]:
         """The tasks that come of the outcome of ``task``; none where its row is finished."""

@@ -116,21 +116,37 @@ def find(name: str, subject: Subject) -> Peer:
 
 
 def compiled(peer: Peer, subject: Subject, arrays: Sequence[Any]) -> Peer:
-    """``torch.compile`` of a peer, compiled by a first call on ``arrays``, whose seconds are noted."""
+    """``torch.compile`` of a peer, compiled by a first call on ``arrays``, whose seconds are noted; as it was compiled before,
+    where this process has done so for another target."""
     import torch
 
-    mode = COMPILE_MODES[subject.has_products]
-    fresh_compiler()
-    call = torch.compile(peer.call, mode=mode, dynamic=False)
-    begun = now_ns()
-    call(*arrays)
-    return replace(peer, call=call, mode=mode, compile_s=(now_ns() - begun) / 1e9)
+    key = (peer.form, str(subject.program), repr(sorted(subject.params.items())), *map(_described, arrays))
+    if key not in _compiled:
+        mode = COMPILE_MODES[subject.has_products]
+        if len(_compiled) % KEPT == 0:
+            fresh_compiler()
+        call = torch.compile(peer.call, mode=mode, dynamic=False)
+        begun = now_ns()
+        call(*arrays)
+        _compiled[key] = {"call": call, "mode": mode, "compile_s": (now_ns() - begun) / 1e9}
+    return replace(peer, **_compiled[key])
+
+
+def _described(x: Any) -> tuple[str, ...]:
+    return (str(x.dtype), str(tuple(x.shape)), str(x.stride()), str(x.device)) if hasattr(x, "stride") else (repr(x),)
+
+
+_compiled: dict[tuple[Any, ...], dict[str, Any]] = {}
+
+KEPT = 6
+"""So many compiled peers are kept in a process."""
 
 
 def fresh_compiler() -> None:
     """Forgets what PyTorch has compiled: after eight functions in a process it would run the ninth as it is, and only warn."""
     import torch._dynamo
 
+    _compiled.clear()
     torch._dynamo.reset()
     torch._dynamo.config.fail_on_recompile_limit_hit = True
 
